@@ -1,0 +1,192 @@
+/* sql/ttl--1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION ttl" to load this file. \quit
+
+CREATE SCHEMA ttl;
+GRANT USAGE ON SCHEMA ttl TO PUBLIC;
+COMMENT ON SCHEMA ttl IS 'Time-To-Live for rows';
+
+--
+-- The catalog
+--
+
+-- Names, not attribute numbers: it is dumped and restored with the database.
+-- C code maps the columns by position, see container_catalog.c.
+CREATE TABLE ttl.container (
+    relid regclass PRIMARY KEY,
+    default_time_to_live integer
+        CHECK (default_time_to_live = -1 OR default_time_to_live > 0),
+    ts_column name NOT NULL,
+    ttl_column name,
+    indexing text NOT NULL CHECK (indexing IN ('consistent', 'none')),
+    touch_on_update boolean NOT NULL,
+    reaping boolean NOT NULL,
+    reap_delay interval NOT NULL
+);
+GRANT SELECT ON ttl.container TO PUBLIC;
+COMMENT ON TABLE ttl.container IS 'tables with Time-To-Live; written by functions of schema ttl alone';
+COMMENT ON COLUMN ttl.container.relid IS 'the table';
+COMMENT ON COLUMN ttl.container.default_time_to_live IS 'seconds that a row without a TTL of its own lives after _ts; -1 = for ever, NULL = TTL is off';
+COMMENT ON COLUMN ttl.container.ts_column IS 'column that holds when a row was last modified';
+COMMENT ON COLUMN ttl.container.ttl_column IS 'column that holds a row''s own TTL; NULL = rows have none';
+COMMENT ON COLUMN ttl.container.indexing IS 'consistent = expiry indexes are required, none = they are not';
+COMMENT ON COLUMN ttl.container.touch_on_update IS 'does UPDATE reset the clock?';
+COMMENT ON COLUMN ttl.container.reaping IS 'may the background worker delete expired rows?';
+COMMENT ON COLUMN ttl.container.reap_delay IS 'how long expired rows stay stored, hidden';
+
+SELECT pg_catalog.pg_extension_config_dump('ttl.container', '');
+
+-- Rows come in by SQL only when a dump is restored: nothing is deleted from
+-- such a container before its owner says so.
+CREATE FUNCTION ttl.restore_container() RETURNS trigger
+    LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_restore_container';
+COMMENT ON FUNCTION ttl.restore_container() IS 'trigger: a restored container comes back with reaping off';
+
+CREATE TRIGGER restore BEFORE INSERT ON ttl.container
+    FOR EACH ROW EXECUTE FUNCTION ttl.restore_container();
+ALTER TABLE ttl.container ENABLE ALWAYS TRIGGER restore;
+
+--
+-- What the planner and the indexes of a container call
+--
+
+CREATE FUNCTION ttl.is_live_support(internal) RETURNS internal
+    LANGUAGE C STRICT IMMUTABLE AS 'MODULE_PATHNAME', 'ttl_is_live_support';
+COMMENT ON FUNCTION ttl.is_live_support(internal) IS 'planner support for ttl.is_live';
+
+CREATE FUNCTION ttl.is_live(container regclass, _ts timestamptz, ttl integer) RETURNS boolean
+    LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_is_live'
+    SUPPORT ttl.is_live_support;
+GRANT EXECUTE ON FUNCTION ttl.is_live(regclass, timestamptz, integer) TO PUBLIC;
+COMMENT ON FUNCTION ttl.is_live(regclass, timestamptz, integer) IS 'filter that hides expired rows of a container';
+
+CREATE FUNCTION ttl.stamp(_ts timestamptz) RETURNS timestamptz
+    LANGUAGE C VOLATILE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_stamp';
+GRANT EXECUTE ON FUNCTION ttl.stamp(timestamptz) TO PUBLIC;
+COMMENT ON FUNCTION ttl.stamp(timestamptz) IS 'the _ts that an UPDATE writes';
+
+CREATE FUNCTION ttl.item_expiry(_ts timestamptz, ttl integer) RETURNS timestamptz
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_expiry';
+GRANT EXECUTE ON FUNCTION ttl.item_expiry(timestamptz, integer) TO PUBLIC;
+COMMENT ON FUNCTION ttl.item_expiry(timestamptz, integer) IS 'expiry of a row with a TTL of its own; what the expiry index is made of';
+
+CREATE FUNCTION ttl.on_write() RETURNS trigger
+    LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_on_write';
+GRANT EXECUTE ON FUNCTION ttl.on_write() TO PUBLIC;
+COMMENT ON FUNCTION ttl.on_write() IS 'row trigger of every container: completes _ts, and frees keys that only expired rows hold';
+
+--
+-- Configuration
+--
+
+CREATE FUNCTION ttl.create_container(
+    container regclass,
+    default_ttl integer DEFAULT NULL,
+    ts_column name DEFAULT '_ts',
+    ttl_column name DEFAULT 'ttl',
+    indexing text DEFAULT 'consistent',
+    touch_on_update boolean DEFAULT true) RETURNS void
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_create_container';
+COMMENT ON FUNCTION ttl.create_container(regclass, integer, name, name, text, boolean) IS 'registers a table as a container: gives its rows Time-To-Live';
+
+CREATE FUNCTION ttl.set_default_ttl(container regclass, default_ttl integer) RETURNS void
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_set_default_ttl';
+COMMENT ON FUNCTION ttl.set_default_ttl(regclass, integer) IS 'changes the default TTL of a container: seconds, -1 = never, NULL = off';
+
+CREATE FUNCTION ttl.default_ttl(container regclass) RETURNS integer
+    LANGUAGE C STABLE STRICT AS 'MODULE_PATHNAME', 'ttl_default_ttl';
+COMMENT ON FUNCTION ttl.default_ttl(regclass) IS 'the default TTL of a container';
+
+CREATE FUNCTION ttl.seconds("interval" interval) RETURNS integer
+    LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_seconds';
+COMMENT ON FUNCTION ttl.seconds(interval) IS 'an interval as a TTL, in whole seconds';
+
+CREATE FUNCTION ttl.alter_container(
+    container regclass,
+    indexing text DEFAULT NULL,
+    touch_on_update boolean DEFAULT NULL,
+    reaping boolean DEFAULT NULL,
+    reap_delay interval DEFAULT NULL) RETURNS void
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_alter_container';
+COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, boolean, interval) IS 'changes settings of a container; NULL leaves one as it is';
+
+CREATE FUNCTION ttl.drop_container(container regclass, drop_columns boolean DEFAULT false) RETURNS void
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_drop_container';
+COMMENT ON FUNCTION ttl.drop_container(regclass, boolean) IS 'unregisters a container; its rows stay and become visible';
+
+--
+-- Questions about rows
+--
+
+CREATE FUNCTION ttl.expires_at(item record) RETURNS timestamptz
+    LANGUAGE C STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_expires_at';
+COMMENT ON FUNCTION ttl.expires_at(record) IS 'when a row of a container expires; NULL = never';
+
+CREATE FUNCTION ttl.time_to_live(item record) RETURNS integer
+    LANGUAGE C STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_time_to_live';
+COMMENT ON FUNCTION ttl.time_to_live(record) IS 'whole seconds that a row of a container has left; -1 = for ever';
+
+CREATE FUNCTION ttl.expired_count(container regclass) RETURNS bigint
+    LANGUAGE C VOLATILE STRICT AS 'MODULE_PATHNAME', 'ttl_expired_count';
+COMMENT ON FUNCTION ttl.expired_count(regclass) IS 'rows of a container that are expired and not yet deleted';
+
+--
+-- Deletion
+--
+
+CREATE PROCEDURE ttl.reap(container regclass DEFAULT NULL, max_rows bigint DEFAULT NULL)
+    LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_reap';
+COMMENT ON PROCEDURE ttl.reap(regclass, bigint) IS 'deletes now what is expired, without a cost budget';
+
+CREATE FUNCTION ttl.stat_containers(
+    OUT container regclass,
+    OUT rows_deleted bigint,
+    OUT rows_evicted bigint,
+    OUT rows_archived bigint,
+    OUT batches bigint,
+    OUT cost bigint,
+    OUT lag interval,
+    OUT last_reap timestamptz,
+    OUT blocked_rows bigint,
+    OUT last_error text,
+    OUT last_error_at timestamptz) RETURNS SETOF record
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_containers';
+COMMENT ON FUNCTION ttl.stat_containers() IS 'what has been deleted from each container of this database';
+
+CREATE FUNCTION ttl.stat_reaper(
+    OUT database name,
+    OUT state text,
+    OUT cycles bigint,
+    OUT cost_granted bigint,
+    OUT cost_spent bigint,
+    OUT foreground_cost bigint,
+    OUT last_cycle timestamptz,
+    OUT stopped_by text) RETURNS SETOF record
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_reaper';
+COMMENT ON FUNCTION ttl.stat_reaper() IS 'what the reaper of each database has done';
+
+--
+-- Views
+--
+
+CREATE VIEW ttl.containers AS
+    SELECT relid AS container,
+           default_time_to_live AS default_ttl,
+           ts_column,
+           ttl_column,
+           indexing,
+           touch_on_update,
+           reaping,
+           reap_delay
+      FROM ttl.container;
+GRANT SELECT ON ttl.containers TO PUBLIC;
+COMMENT ON VIEW ttl.containers IS 'tables with Time-To-Live and their settings';
+
+CREATE VIEW ttl.stat_containers AS SELECT * FROM ttl.stat_containers();
+GRANT SELECT ON ttl.stat_containers TO PUBLIC;
+COMMENT ON VIEW ttl.stat_containers IS 'what has been deleted from each container of this database';
+
+CREATE VIEW ttl.stat_reaper AS SELECT * FROM ttl.stat_reaper();
+GRANT SELECT ON ttl.stat_reaper TO PUBLIC;
+COMMENT ON VIEW ttl.stat_reaper IS 'what the reaper of each database has done';

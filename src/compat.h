@@ -1,0 +1,124 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *	  What differs between the PostgreSQL versions that ttl supports.
+ *
+ * This is the only file that looks at PG_VERSION_NUM.  A wrapper has the
+ * newest version's meaning, and the rest of ttl is written as if for that
+ * version.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_COMPAT_H
+#define TTL_COMPAT_H
+
+#if PG_VERSION_NUM < 150000
+#error "ttl needs PostgreSQL 15 or later"
+#endif
+
+/* 16: memory that a setting's check hook hands over must come from guc_malloc */
+#if PG_VERSION_NUM >= 160000
+#define TtlGucMalloc(elevel, size)	guc_malloc(elevel, size)
+#else
+#define TtlGucMalloc(elevel, size)	malloc(size)
+#endif
+
+/* 16: DecodeDateTime tells more about errors */
+#if PG_VERSION_NUM >= 160000
+#define TtlDecodeDateTime(field, ftype, nf, dtype, tm, fsec, tz) \
+	({ DateTimeErrorExtra extra_; \
+	   DecodeDateTime(field, ftype, nf, dtype, tm, fsec, tz, &extra_); })
+#else
+#define TtlDecodeDateTime(field, ftype, nf, dtype, tm, fsec, tz) \
+	DecodeDateTime(field, ftype, nf, dtype, tm, fsec, tz)
+#endif
+
+/* 18: ExecutorRun lost execute_once */
+#if PG_VERSION_NUM >= 180000
+#define TTL_EXECUTOR_RUN_PARAMETERS \
+	QueryDesc *queryDesc, ScanDirection direction, uint64 count
+#define TTL_EXECUTOR_RUN_ARGUMENTS	queryDesc, direction, count
+#else
+#define TTL_EXECUTOR_RUN_PARAMETERS \
+	QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool execute_once
+#define TTL_EXECUTOR_RUN_ARGUMENTS	queryDesc, direction, count, execute_once
+#endif
+
+/* 19: planner_hook gained the ExplainState */
+#if PG_VERSION_NUM >= 190000
+#define TTL_PLANNER_PARAMETERS \
+	Query *parse, const char *query_string, int cursorOptions, \
+	ParamListInfo boundParams, struct ExplainState *es
+#define TTL_PLANNER_ARGUMENTS	parse, query_string, cursorOptions, boundParams, es
+#else
+#define TTL_PLANNER_PARAMETERS \
+	Query *parse, const char *query_string, int cursorOptions, \
+	ParamListInfo boundParams
+#define TTL_PLANNER_ARGUMENTS	parse, query_string, cursorOptions, boundParams
+#endif
+
+/* 19: get_relation_info_hook became build_simple_rel_hook */
+#if PG_VERSION_NUM >= 190000
+#define TTL_BUILD_SIMPLE_REL_PARAMETERS \
+	PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte
+#define TTL_BUILD_SIMPLE_REL_ARGUMENTS	root, rel, rte
+#define TTL_BUILD_SIMPLE_REL_RTE		rte
+#else
+#define build_simple_rel_hook			get_relation_info_hook
+#define build_simple_rel_hook_type		get_relation_info_hook_type
+#define TTL_BUILD_SIMPLE_REL_PARAMETERS \
+	PlannerInfo *root, Oid relationObjectId, bool inhparent, RelOptInfo *rel
+#define TTL_BUILD_SIMPLE_REL_ARGUMENTS	root, relationObjectId, inhparent, rel
+#define TTL_BUILD_SIMPLE_REL_RTE		root->simple_rte_array[rel->relid]
+#endif
+
+/* 16: columns of summarizing indexes are told apart */
+#if PG_VERSION_NUM >= 160000
+#define TTL_INDEX_ATTR_BITMAP_ALL	INDEX_ATTR_BITMAP_HOT_BLOCKING
+#else
+#define TTL_INDEX_ATTR_BITMAP_ALL	INDEX_ATTR_BITMAP_ALL
+#endif
+
+/* 16: make_restrictinfo takes another set of flags */
+#if PG_VERSION_NUM >= 160000
+#define TtlMakeRestrictInfo(root, clause, relids) \
+	make_restrictinfo(root, clause, true, false, false, false, 0, relids, NULL, NULL)
+#else
+#define TtlMakeRestrictInfo(root, clause, relids) \
+	make_restrictinfo(root, clause, true, false, false, 0, relids, NULL, NULL)
+#endif
+
+/* 18: index_beginscan takes instrumentation, 19: and flags */
+#if PG_VERSION_NUM >= 190000
+#define TtlIndexBeginScan(rel, index, snapshot, nkeys) \
+	index_beginscan(rel, index, snapshot, NULL, nkeys, 0, 0)
+#elif PG_VERSION_NUM >= 180000
+#define TtlIndexBeginScan(rel, index, snapshot, nkeys) \
+	index_beginscan(rel, index, snapshot, NULL, nkeys, 0)
+#else
+#define TtlIndexBeginScan(rel, index, snapshot, nkeys) \
+	index_beginscan(rel, index, snapshot, nkeys, 0)
+#endif
+
+/* 17: try_index_open */
+#if PG_VERSION_NUM < 170000
+#include "access/relation.h"
+#define try_index_open(relid, lockmode)	try_relation_open(relid, lockmode)
+#endif
+
+/* 17: the parameters of a dshash table name a function that copies keys */
+#if PG_VERSION_NUM >= 170000
+#define TtlDshashSetCopyFunction(parameters) \
+	((parameters)->copy_function = dshash_memcpy)
+#else
+#define TtlDshashSetCopyFunction(parameters)	((void) (parameters))
+#endif
+
+/* 17: wait events of extensions have names */
+#if PG_VERSION_NUM >= 170000
+#define TtlWaitEventNew(name)	WaitEventExtensionNew(name)
+#else
+#define TtlWaitEventNew(name)	PG_WAIT_EXTENSION
+#endif
+
+#endif							/* TTL_COMPAT_H */

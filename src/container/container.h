@@ -1,0 +1,157 @@
+/*-------------------------------------------------------------------------
+ *
+ * container.h
+ *	  What a container is, and how everybody finds out.
+ *
+ * A container is an ordinary or partitioned table with a row in
+ * ttl.container.  The partitions of a container have no row of their own;
+ * for all of ttl they belong to the container.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_CONTAINER_H
+#define TTL_CONTAINER_H
+
+#include "access/attnum.h"
+#include "datatype/timestamp.h"
+#include "nodes/pg_list.h"
+#include "utils/relcache.h"
+
+typedef enum TtlIndexing
+{
+	TTL_INDEXING_NONE,
+	TTL_INDEXING_CONSISTENT
+} TtlIndexing;
+
+/* Default TTLs that are not a number of seconds. */
+#define TTL_OFF			0		/* NULL: TTL is off, nothing ever expires */
+#define TTL_NEVER		(-1)	/* on, items without a TTL never expire */
+
+/*
+ * A container as seen from one of its relations: itself or a partition.
+ */
+typedef struct TtlContainer
+{
+	Oid			relid;			/* the relation asked about; MUST BE FIRST */
+	Oid			container;		/* the registered table it belongs to */
+	AttrNumber	ts_attno;		/* _ts, numbered as in relid */
+	AttrNumber	ttl_attno;		/* item TTL; 0 if the container has none */
+	int32		default_ttl;	/* seconds, TTL_OFF or TTL_NEVER */
+	TtlIndexing indexing;
+	bool		touch_on_update;
+	bool		reaping;		/* may the worker delete? */
+	int64		reap_delay;		/* microseconds from expiry to deletion */
+} TtlContainer;
+
+/* OIDs of the extension's objects in this database. */
+typedef struct TtlObjects
+{
+	Oid			schema;
+	Oid			catalog;		/* ttl.container */
+	Oid			catalog_pkey;
+	Oid			is_live;		/* ttl.is_live(regclass, timestamptz, integer) */
+	Oid			stamp;			/* ttl.stamp(timestamptz) */
+} TtlObjects;
+
+/*
+ * container_cache.c
+ */
+
+/* NULL if the extension isn't installed here, or being installed. */
+extern const TtlObjects *ttl_container_objects(void);
+
+/*
+ * Fills *container and returns true if relid is a container or belongs to
+ * one.  Costs a hash probe for a relation seen before.
+ */
+extern bool ttl_container_lookup(Oid relid, TtlContainer *container);
+
+/*
+ * The expiry indexes of a leaf table, in the order of TtlExpiryIndex; InvalidOid
+ * where there is none.  The caller holds a lock on the table.
+ */
+typedef enum TtlExpiryIndex
+{
+	TTL_INDEX_DEFAULT,			/* rows that the default TTL applies to */
+	TTL_INDEX_ITEM,				/* rows with a TTL of their own */
+	TTL_INDEX_STRAY,			/* rows whose own TTL has no meaning, for it was
+								 * there before the column was adopted */
+	TTL_INDEXES
+} TtlExpiryIndex;
+
+extern void ttl_container_indexes(Relation rel, Oid *indexes);
+
+/*
+ * The leaf tables of a container: itself, or its partitions that hold rows.
+ * A list of OIDs; no lock is taken on them, so they may be gone when opened.
+ */
+extern List *ttl_container_leaves(Oid container);
+
+/* The extension's objects are about to be dropped. */
+extern void ttl_container_forget_objects(void);
+
+extern void ttl_container_cache_init(void);
+
+/*
+ * container_catalog.c: rows of ttl.container.  The caller has checked
+ * everything, rights included.
+ */
+typedef struct TtlPolicy
+{
+	int32		default_ttl;
+	NameData	ts_column;
+	NameData	ttl_column;		/* empty = none */
+	TtlIndexing indexing;
+	bool		touch_on_update;
+	bool		reaping;
+	int64		reap_delay;
+} TtlPolicy;
+
+extern bool ttl_container_read(Oid container, TtlPolicy *policy);
+extern void ttl_container_insert(Oid container, const TtlPolicy *policy);
+extern void ttl_container_update(Oid container, const TtlPolicy *policy);
+extern void ttl_container_delete(Oid container);
+
+/* OIDs of all containers of this database. */
+extern List *ttl_container_list(void);
+
+/*
+ * Registers a function that is called whenever this session has written
+ * ttl.container, in the writing transaction.
+ */
+extern void ttl_container_on_change(void (*changed) (void));
+
+/*
+ * Policy lock: taken shared by a batch of the reaper, exclusively by whoever
+ * changes a policy, both to the end of the transaction; so no policy change
+ * commits between a batch's look at the policy and its deletion.  'wait'
+ * false returns whether the lock could be had at once.
+ */
+extern bool ttl_container_lock_policy(Oid container, bool exclusive, bool wait);
+
+/*
+ * container_api.c
+ */
+
+/*
+ * Errors unless the relation is a container (42704) and the current user owns
+ * it (42501).
+ */
+extern void ttl_container_check_owned(Oid container);
+
+/*
+ * Errors (0A000) if the timestamp column is used in a way that a container
+ * with this setting can't allow.
+ */
+extern void ttl_container_check_ts_uses(Relation rel, bool touch_on_update,
+										AttrNumber ts_attno);
+
+/* Creates the row trigger of a container unless it is there. */
+extern void ttl_container_create_trigger(Oid relid);
+
+/*
+ * container_ddl.c
+ */
+extern void ttl_container_ddl_init(void);
+
+#endif							/* TTL_CONTAINER_H */

@@ -1,0 +1,833 @@
+/*-------------------------------------------------------------------------
+ *
+ * container_api.c
+ *	  The SQL functions that configure containers.
+ *
+ * They check arguments and rights, make the columns, indexes and trigger that
+ * a container needs, and leave the rest to container_catalog.c.  Tables are
+ * changed by ordinary DDL through SPI, as the calling user, who owns the table
+ * or is a superuser.  Nothing here rewrites or scans a table, but for the
+ * building of an expiry index that isn't there yet.
+ *
+ * Functions that change a policy hold the container's policy lock until the
+ * transaction ends, so they wait for at most a batch of the reaper.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/catalog.h"
+#include "catalog/heap.h"
+#include "catalog/indexing.h"
+#include "catalog/partition.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_type.h"
+#include "commands/defrem.h"
+#include "commands/tablecmds.h"
+#include "commands/trigger.h"
+#include "container/container.h"
+#include "container/expiry.h"
+#include "container/policy.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/bitmapset.h"
+#include "optimizer/optimizer.h"
+#include "rewrite/rewriteHandler.h"
+#include "storage/lmgr.h"
+#include "ttl.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/partcache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+/*
+ * Rights and arguments
+ */
+
+/* Errors with 42501 unless the current user has the owner's rights. */
+static void
+check_owner(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Form_pg_class form;
+
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	if (!has_privs_of_role(GetUserId(), form->relowner))
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(form->relkind),
+					   NameStr(form->relname));
+	ReleaseSysCache(tuple);
+}
+
+/* Reads the policy; errors with 42704 if the relation is no container. */
+static void
+read_policy(Oid relid, TtlPolicy *policy)
+{
+	TtlContainer container;
+
+	if (ttl_container_read(relid, policy))
+		return;
+	if (ttl_container_lookup(relid, &container))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("\"%s\" is not a container", get_rel_name(relid)),
+				 errdetail("It is a partition of container \"%s\".",
+						   get_rel_name(container.container))));
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("\"%s\" is not a container", get_rel_name(relid)),
+			 errhint("Register the table with ttl.create_container().")));
+}
+
+void
+ttl_container_check_owned(Oid container)
+{
+	TtlPolicy	policy;
+
+	check_owner(container);
+	read_policy(container, &policy);
+}
+
+static Oid
+container_argument(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("container must not be null")));
+	return PG_GETARG_OID(0);
+}
+
+static int32
+default_ttl_argument(FunctionCallInfo fcinfo, int n)
+{
+	int32		default_ttl;
+
+	if (PG_ARGISNULL(n))
+		return TTL_OFF;
+	default_ttl = PG_GETARG_INT32(n);
+	if (default_ttl != TTL_NEVER && default_ttl <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid default TTL: %d", default_ttl),
+				 errhint("Use a number of seconds from 1 to 2147483647, -1 for rows that never expire by default, or NULL to turn TTL off.")));
+	return default_ttl;
+}
+
+static TtlIndexing
+indexing_argument(FunctionCallInfo fcinfo, int n)
+{
+	char	   *name = PG_ARGISNULL(n) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(n));
+	TtlIndexing indexing;
+
+	if (!ttl_policy_indexing_parse(name, &indexing))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid indexing policy: \"%s\"", name),
+				 errhint("Use \"consistent\" or \"none\".")));
+	return indexing;
+}
+
+static bool
+boolean_argument(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must not be null", name)));
+	return PG_GETARG_BOOL(n);
+}
+
+/*
+ * Errors unless the open relation is of a kind that can be a container: 42809
+ * if it is no table, 0A000 if it is a table that can't have TTL.
+ */
+static void
+check_kind(Relation rel)
+{
+	const char *name = RelationGetRelationName(rel);
+	char		relkind = rel->rd_rel->relkind;
+
+	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a table", name),
+				 errhint("Only ordinary and partitioned tables can be containers.")));
+	if (IsSystemRelation(rel) ||
+		RelationGetNamespace(rel) == ttl_container_objects()->schema)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is a system catalog", name),
+				 errhint("Only ordinary and partitioned tables can be containers.")));
+	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("temporary table \"%s\" cannot be a container", name),
+				 errhint("The background worker cannot reach the tables of a session; use an unlogged table.")));
+	if (rel->rd_rel->relispartition)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("partition \"%s\" cannot be a container of its own", name),
+				 errhint("Register the partitioned table that it belongs to.")));
+	if (relkind == RELKIND_RELATION &&
+		(has_subclass(RelationGetRelid(rel)) || has_superclass(RelationGetRelid(rel))))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" cannot be a container because it takes part in inheritance", name),
+				 errhint("Use declarative partitioning, or end the inheritance with ALTER TABLE ... NO INHERIT.")));
+}
+
+static Form_pg_attribute
+find_attribute(Relation rel, const char *name)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, i);
+
+		if (!attribute->attisdropped && strcmp(NameStr(attribute->attname), name) == 0)
+			return attribute;
+	}
+	return NULL;
+}
+
+/* Errors unless the names can be those of a container's columns. */
+static void
+check_column_names(const TtlPolicy *policy)
+{
+	const char *ts = NameStr(policy->ts_column);
+	const char *own = NameStr(policy->ttl_column);
+
+	if (ts[0] == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("ts_column must not be empty")));
+	if (strcmp(ts, own) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("ts_column and ttl_column must not be the same column")));
+	if (SystemAttributeByName(ts) != NULL || SystemAttributeByName(own) != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("ts_column and ttl_column must not be system columns")));
+}
+
+/* Errors unless the columns, as far as they exist, can be adopted. */
+static void
+check_columns(Relation rel, const TtlPolicy *policy)
+{
+	Form_pg_attribute ts = find_attribute(rel, NameStr(policy->ts_column));
+	Form_pg_attribute own = find_attribute(rel, NameStr(policy->ttl_column));
+
+	if (ts != NULL && ts->atttypid != TIMESTAMPTZOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" is of type %s, not timestamp with time zone",
+						NameStr(ts->attname), format_type_be(ts->atttypid)),
+				 errhint("Change its type, or choose another column by ts_column.")));
+	if (ts != NULL && ts->attgenerated != '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("generated column \"%s\" cannot be the timestamp column of a container",
+						NameStr(ts->attname)),
+				 errhint("Choose another column by ts_column.")));
+	if (own != NULL && own->atttypid != INT4OID && own->atttypid != INT2OID)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" is of type %s, not integer or smallint",
+						NameStr(own->attname), format_type_be(own->atttypid)),
+				 errhint("Change its type, or choose another column by ttl_column, or none by NULL.")));
+	if (ts != NULL)
+		ttl_container_check_ts_uses(rel, policy->touch_on_update, ts->attnum);
+}
+
+/*
+ * Uses of the timestamp column that don't go together with the clock being
+ * reset behind the back of an UPDATE: 0A000.
+ */
+void
+ttl_container_check_ts_uses(Relation rel, bool touch_on_update, AttrNumber ts_attno)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	TupleConstr *constr = desc->constr;
+	const char *column = NameStr(TupleDescAttr(desc, ts_attno - 1)->attname);
+	const char *use = NULL;
+	ListCell   *lc;
+
+	for (int i = 0; constr != NULL && i < constr->num_defval; i++)
+	{
+		AttrDefault *defval = &constr->defval[i];
+		Bitmapset  *used = NULL;
+
+		if (TupleDescAttr(desc, defval->adnum - 1)->attgenerated == '\0')
+			continue;
+		pull_varattnos(stringToNode(defval->adbin), 1, &used);
+		if (bms_is_member(ts_attno - FirstLowInvalidHeapAttributeNumber, used))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("generated column \"%s\" of container \"%s\" cannot be computed from \"%s\"",
+							NameStr(TupleDescAttr(desc, defval->adnum - 1)->attname),
+							RelationGetRelationName(rel), column),
+					 errhint("Use ttl.expires_at() in queries instead.")));
+	}
+
+	if (!touch_on_update)
+		return;
+
+	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+	{
+		PartitionKey key = RelationGetPartitionKey(rel);
+		Bitmapset  *used = NULL;
+
+		for (int i = 0; i < key->partnatts; i++)
+			used = bms_add_member(used, key->partattrs[i] - FirstLowInvalidHeapAttributeNumber);
+		pull_varattnos((Node *) key->partexprs, 1, &used);
+		if (bms_is_member(ts_attno - FirstLowInvalidHeapAttributeNumber, used))
+			use = "partition key";
+	}
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+
+		if (index->rd_index->indisunique || index->rd_index->indisexclusion)
+		{
+			Bitmapset  *used = NULL;
+
+			for (int i = 0; i < index->rd_index->indnkeyatts; i++)
+				used = bms_add_member(used, index->rd_index->indkey.values[i] -
+									  FirstLowInvalidHeapAttributeNumber);
+			pull_varattnos((Node *) RelationGetIndexExpressions(index), 1, &used);
+			if (bms_is_member(ts_attno - FirstLowInvalidHeapAttributeNumber, used))
+				use = "unique index";
+		}
+		index_close(index, AccessShareLock);
+	}
+	foreach(lc, RelationGetFKeyList(rel))
+	{
+		ForeignKeyCacheInfo *fkey = lfirst_node(ForeignKeyCacheInfo, lc);
+
+		for (int i = 0; i < fkey->nkeys; i++)
+		{
+			if (fkey->conkey[i] == ts_attno)
+				use = "foreign key";
+		}
+	}
+	if (use != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column \"%s\" of container \"%s\" cannot be reset by UPDATE because it is part of a %s",
+						column, RelationGetRelationName(rel), use),
+				 errhint("Use touch_on_update => false to let rows expire by the time of their creation.")));
+}
+
+static void
+check_indexing_fits(const TtlPolicy *policy, Oid relid)
+{
+	if (policy->indexing == TTL_INDEXING_NONE && policy->default_ttl != TTL_OFF)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("container \"%s\" cannot have a default TTL without an expiry index",
+						get_rel_name(relid)),
+				 errhint("Use indexing => 'consistent'.")));
+}
+
+/*
+ * What a container's table needs
+ */
+
+/* Runs one command of DDL; SPI is connected. */
+static void
+run(const char *format,...) pg_attribute_printf(1, 2);
+
+static void
+run(const char *format,...)
+{
+	StringInfoData sql;
+	int			result;
+
+	initStringInfo(&sql);
+	for (;;)
+	{
+		va_list		args;
+		int			needed;
+
+		va_start(args, format);
+		needed = appendStringInfoVA(&sql, format, args);
+		va_end(args);
+		if (needed == 0)
+			break;
+		enlargeStringInfo(&sql, needed);
+	}
+	result = SPI_execute(sql.data, false, 0);
+	if (result < 0)
+		elog(ERROR, "SPI_execute failed: %s: %s", SPI_result_code_string(result), sql.data);
+	pfree(sql.data);
+}
+
+/* Begins a piece of work by DDL, with names and literals meaning what they say. */
+static int
+begin_ddl(void)
+{
+	int			nestlevel = NewGUCNestLevel();
+
+	(void) set_config_option("search_path", "pg_catalog, pg_temp",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option("DateStyle", "ISO",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	/* NOTICEs about what we do here are of no use to the caller */
+	if (client_min_messages < WARNING)
+		(void) set_config_option("client_min_messages", "warning",
+								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	SPI_connect();
+	return nestlevel;
+}
+
+static void
+end_ddl(int nestlevel)
+{
+	SPI_finish();
+	AtEOXact_GUC(true, nestlevel);
+}
+
+static char *
+qualified_name(Oid relid)
+{
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+									  get_rel_name(relid));
+}
+
+/*
+ * Says in the catalog that the CHECK constraint holds for all rows, here and
+ * in the partitions; it does, as the column was added empty.  To have it
+ * validated would scan the table under an exclusive lock.
+ */
+static void
+mark_check_valid(Oid relid, const char *name)
+{
+	Relation	pg_constraint = table_open(ConstraintRelationId, RowExclusiveLock);
+	ListCell   *lc;
+
+	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
+	{
+		Oid			constraint = get_relation_constraint_oid(lfirst_oid(lc), name, true);
+		HeapTuple	tuple = SearchSysCacheCopy1(CONSTROID, ObjectIdGetDatum(constraint));
+
+		if (!HeapTupleIsValid(tuple))
+			continue;
+		((Form_pg_constraint) GETSTRUCT(tuple))->convalidated = true;
+		CatalogTupleUpdate(pg_constraint, &tuple->t_self, tuple);
+		heap_freetuple(tuple);
+		CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
+	}
+	table_close(pg_constraint, RowExclusiveLock);
+	CommandCounterIncrement();
+}
+
+/*
+ * Adds the columns that are missing, and a CHECK on item TTLs where there is
+ * none.  Rows that exist count from now.
+ */
+static void
+complete_columns(Oid relid, const TtlPolicy *policy, bool add_ts, bool add_own)
+{
+	char	   *table = qualified_name(relid);
+	const char *ts = quote_identifier(NameStr(policy->ts_column));
+	const char *own = quote_identifier(NameStr(policy->ttl_column));
+	Relation	rel;
+	bool		validated = true;
+
+	if (add_ts)
+	{
+		/* a constant default is stored once for all existing rows */
+		run("ALTER TABLE %s ADD COLUMN %s timestamptz NOT NULL DEFAULT %s", table, ts,
+			quote_literal_cstr(DatumGetCString(DirectFunctionCall1(timestamptz_out,
+																   TimestampTzGetDatum(GetCurrentTimestamp())))));
+		run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT clock_timestamp()", table, ts);
+	}
+	if (NameStr(policy->ttl_column)[0] == '\0')
+		return;
+	if (add_own)
+		run("ALTER TABLE %s ADD COLUMN %s integer", table, own);
+
+	rel = table_open(relid, NoLock);
+	if (ttl_expiry_find_check(rel, policy, &validated) == NULL)
+	{
+		char	   *name = ChooseConstraintName(RelationGetRelationName(rel),
+												NameStr(policy->ttl_column), "check",
+												RelationGetNamespace(rel), NIL);
+
+		table_close(rel, NoLock);
+		run("ALTER TABLE %s ADD CONSTRAINT %s CHECK (%s) NOT VALID",
+			table, quote_identifier(name), ttl_expiry_check_definition(policy));
+		if (add_own)
+			mark_check_valid(relid, name);
+	}
+	else
+		table_close(rel, NoLock);
+}
+
+/* Creates the expiry indexes that are missing. */
+static void
+complete_indexes(Oid relid, const TtlPolicy *policy)
+{
+	Relation	rel = table_open(relid, NoLock);
+	Oid			indexes[TTL_INDEXES];
+	bool		validated = true;
+
+	ttl_expiry_find_indexes(rel, policy, indexes);
+	if (NameStr(policy->ttl_column)[0] != '\0')
+		(void) ttl_expiry_find_check(rel, policy, &validated);
+	table_close(rel, NoLock);
+
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		TtlIndexDefinition definition;
+
+		if (OidIsValid(indexes[i]) || (i == TTL_INDEX_STRAY && validated) ||
+			!ttl_expiry_index_definition(policy, i, &definition))
+			continue;
+		run("CREATE INDEX ON %s (%s)%s%s", qualified_name(relid), definition.key,
+			definition.predicate ? " WHERE " : "",
+			definition.predicate ? definition.predicate : "");
+	}
+}
+
+/*
+ * Drops the expiry indexes.  One on the timestamp column alone may serve other
+ * purposes, and stays.
+ */
+static void
+drop_indexes(Oid relid, const TtlPolicy *policy)
+{
+	Relation	rel = table_open(relid, AccessExclusiveLock);
+	Oid			indexes[TTL_INDEXES];
+
+	ttl_expiry_find_indexes(rel, policy, indexes);
+	table_close(rel, NoLock);
+
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		TtlIndexDefinition definition;
+
+		if (OidIsValid(indexes[i]) &&
+			ttl_expiry_index_definition(policy, i, &definition) &&
+			definition.predicate != NULL)
+			run("DROP INDEX %s", qualified_name(indexes[i]));
+	}
+}
+
+static bool
+has_trigger(Oid relid)
+{
+	return OidIsValid(get_trigger_oid(relid, TTL_TRIGGER, true));
+}
+
+void
+ttl_container_create_trigger(Oid relid)
+{
+	int			nestlevel;
+
+	if (has_trigger(relid))
+		return;
+	nestlevel = begin_ddl();
+	run("CREATE TRIGGER \"%s\" BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION ttl.on_write()",
+		TTL_TRIGGER, qualified_name(relid));
+	/* logical replication has to free keys, too */
+	run("ALTER TABLE %s ENABLE ALWAYS TRIGGER \"%s\"", qualified_name(relid), TTL_TRIGGER);
+	end_ddl(nestlevel);
+}
+
+/*
+ * The functions
+ */
+
+PG_FUNCTION_INFO_V1(ttl_create_container);
+
+/*
+ * ttl.create_container(container regclass, default_ttl integer, ts_column name,
+ *						ttl_column name, indexing text, touch_on_update boolean)
+ *
+ * Registers a table as a container; see SPEC 5.  default_ttl is in seconds, -1
+ * = never, NULL = TTL is off; ttl_column NULL = rows have no TTL of their own.
+ *
+ * Errors: 42501 not the owner, 42710 a container already, 42809 or 0A000 no
+ * table that could be one, 42804 a column of another type, 22023 a bad value,
+ * 55000 a default TTL without index.
+ */
+Datum
+ttl_create_container(PG_FUNCTION_ARGS)
+{
+	Oid			relid = container_argument(fcinfo);
+	TtlPolicy	policy = {
+		.default_ttl = default_ttl_argument(fcinfo, 1),
+		.indexing = indexing_argument(fcinfo, 4),
+		.touch_on_update = boolean_argument(fcinfo, 5, "touch_on_update"),
+		.reaping = true
+	};
+	TtlPolicy	existing;
+	Relation	rel;
+	bool		add_ts;
+	bool		add_own;
+	int			nestlevel;
+
+	if (!PG_ARGISNULL(2))
+		policy.ts_column = *PG_GETARG_NAME(2);
+	if (!PG_ARGISNULL(3))
+	{
+		policy.ttl_column = *PG_GETARG_NAME(3);
+		if (NameStr(policy.ttl_column)[0] == '\0')
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("ttl_column must not be empty"),
+					 errhint("Use NULL for a container whose rows have no TTL of their own.")));
+	}
+	check_column_names(&policy);
+	check_indexing_fits(&policy, relid);
+
+	/* Don't let somebody without rights queue up for a lock. */
+	check_owner(relid);
+	rel = relation_open(relid, AccessShareLock);
+	check_kind(rel);
+	relation_close(rel, AccessShareLock);
+
+	/* ALTER TABLE will want it; to upgrade a weaker lock invites deadlock. */
+	rel = table_open(relid, AccessExclusiveLock);
+	check_owner(relid);
+	if (ttl_container_read(relid, &existing))
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("\"%s\" is a container already", RelationGetRelationName(rel)),
+				 errhint("Use ttl.set_default_ttl() or ttl.alter_container() to change it.")));
+	check_kind(rel);
+	check_columns(rel, &policy);
+	add_ts = find_attribute(rel, NameStr(policy.ts_column)) == NULL;
+	add_own = NameStr(policy.ttl_column)[0] != '\0' &&
+		find_attribute(rel, NameStr(policy.ttl_column)) == NULL;
+	CheckTableNotInUse(rel, "create_container");
+	table_close(rel, NoLock);
+
+	nestlevel = begin_ddl();
+	complete_columns(relid, &policy, add_ts, add_own);
+	if (policy.indexing != TTL_INDEXING_NONE)
+		complete_indexes(relid, &policy);
+	end_ddl(nestlevel);
+	ttl_container_create_trigger(relid);
+	ttl_container_insert(relid, &policy);
+
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(ttl_set_default_ttl);
+
+/*
+ * ttl.set_default_ttl(container regclass, default_ttl integer)
+ *
+ * Seconds, -1 = never, NULL = TTL is off: then all rows that are not deleted
+ * are visible again.  In force with the next statement of every session.
+ *
+ * Errors: 42501, 42704 not a container, 22023, 55000 no expiry index.
+ */
+Datum
+ttl_set_default_ttl(PG_FUNCTION_ARGS)
+{
+	Oid			relid = container_argument(fcinfo);
+	int32		default_ttl = default_ttl_argument(fcinfo, 1);
+	TtlPolicy	policy;
+	Relation	rel;
+	Oid			indexes[TTL_INDEXES];
+
+	ttl_container_check_owned(relid);
+	ttl_container_lock_policy(relid, true, true);
+	read_policy(relid, &policy);
+	policy.default_ttl = default_ttl;
+	check_indexing_fits(&policy, relid);
+
+	if (default_ttl != TTL_OFF)
+	{
+		/* While TTL was off, nobody was kept from dropping an index. */
+		rel = table_open(relid, AccessShareLock);
+		ttl_expiry_find_indexes(rel, &policy, indexes);
+		table_close(rel, NoLock);
+		if (!OidIsValid(indexes[TTL_INDEX_DEFAULT]) ||
+			(NameStr(policy.ttl_column)[0] != '\0' && !OidIsValid(indexes[TTL_INDEX_ITEM])))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("container \"%s\" has lost an expiry index", get_rel_name(relid)),
+					 errhint("Use ttl.alter_container(..., indexing => 'consistent') to create it anew.")));
+	}
+	ttl_container_update(relid, &policy);
+
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(ttl_default_ttl);
+
+/*
+ * ttl.default_ttl(container regclass) -> integer
+ *
+ * Seconds, -1 = never, NULL = TTL is off.  Errors: 42501, 42704.
+ */
+Datum
+ttl_default_ttl(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+	TtlPolicy	policy;
+
+	check_owner(relid);
+	read_policy(relid, &policy);
+	if (policy.default_ttl == TTL_OFF)
+		PG_RETURN_NULL();
+	PG_RETURN_INT32(policy.default_ttl);
+}
+
+PG_FUNCTION_INFO_V1(ttl_seconds);
+
+/*
+ * ttl.seconds(interval) -> integer
+ *
+ * The interval as a TTL.  Months and years count as in EXTRACT(epoch FROM ...).
+ * Error 22023 unless it is a whole number of seconds from 1 to 2147483647.
+ */
+Datum
+ttl_seconds(PG_FUNCTION_ARGS)
+{
+	int64		microseconds;
+
+	if (!ttl_policy_microseconds(PG_GETARG_INTERVAL_P(0), &microseconds) ||
+		microseconds % USECS_PER_SEC != 0 ||
+		microseconds / USECS_PER_SEC < 1 ||
+		microseconds / USECS_PER_SEC > PG_INT32_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("interval is not a TTL: %s",
+						DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(0)))),
+				 errdetail("A TTL is a whole number of seconds from 1 to 2147483647.")));
+	PG_RETURN_INT32((int32) (microseconds / USECS_PER_SEC));
+}
+
+PG_FUNCTION_INFO_V1(ttl_alter_container);
+
+/*
+ * ttl.alter_container(container regclass, indexing text,
+ *					   touch_on_update boolean, reaping boolean,
+ *					   reap_delay interval)
+ *
+ * Changes what is not NULL.  Errors: 42501, 42704, 22023, 2BP01 if the expiry
+ * indexes would go while there is a default TTL, 0A000 as create_container().
+ */
+Datum
+ttl_alter_container(PG_FUNCTION_ARGS)
+{
+	Oid			relid = container_argument(fcinfo);
+	TtlPolicy	policy;
+	int			nestlevel;
+
+	ttl_container_check_owned(relid);
+	ttl_container_lock_policy(relid, true, true);
+	read_policy(relid, &policy);
+
+	if (!PG_ARGISNULL(1))
+	{
+		policy.indexing = indexing_argument(fcinfo, 1);
+		if (policy.indexing == TTL_INDEXING_NONE && policy.default_ttl != TTL_OFF)
+			ereport(ERROR,
+					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+					 errmsg("cannot give up the expiry indexes of container \"%s\" because it has a default TTL",
+							get_rel_name(relid)),
+					 errhint("Turn TTL off first with ttl.set_default_ttl(..., NULL).")));
+	}
+	if (!PG_ARGISNULL(2))
+	{
+		policy.touch_on_update = PG_GETARG_BOOL(2);
+		if (policy.touch_on_update)
+		{
+			Relation	rel = table_open(relid, ShareUpdateExclusiveLock);
+
+			ttl_container_check_ts_uses(rel, true,
+										get_attnum(relid, NameStr(policy.ts_column)));
+			table_close(rel, NoLock);
+		}
+	}
+	if (!PG_ARGISNULL(3))
+		policy.reaping = PG_GETARG_BOOL(3);
+	if (!PG_ARGISNULL(4) &&
+		(!ttl_policy_microseconds(PG_GETARG_INTERVAL_P(4), &policy.reap_delay) ||
+		 policy.reap_delay < 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid reap_delay: %s",
+						DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(4)))),
+				 errdetail("It must not be negative.")));
+
+	ttl_container_update(relid, &policy);
+	if (!PG_ARGISNULL(1))
+	{
+		nestlevel = begin_ddl();
+		if (policy.indexing == TTL_INDEXING_NONE)
+			drop_indexes(relid, &policy);
+		else
+			complete_indexes(relid, &policy);
+		end_ddl(nestlevel);
+	}
+
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(ttl_drop_container);
+
+/*
+ * ttl.drop_container(container regclass, drop_columns boolean)
+ *
+ * Unregisters a container, with its trigger and expiry indexes.  Its rows stay
+ * and become visible; its columns stay unless drop_columns is true.
+ *
+ * Errors: 42501, 42704.
+ */
+Datum
+ttl_drop_container(PG_FUNCTION_ARGS)
+{
+	Oid			relid = container_argument(fcinfo);
+	bool		drop_columns = boolean_argument(fcinfo, 1, "drop_columns");
+	TtlPolicy	policy;
+	int			nestlevel;
+
+	ttl_container_check_owned(relid);
+	LockRelationOid(relid, AccessExclusiveLock);
+	ttl_container_lock_policy(relid, true, true);
+	read_policy(relid, &policy);
+	ttl_container_delete(relid);
+
+	nestlevel = begin_ddl();
+	drop_indexes(relid, &policy);
+	if (has_trigger(relid))
+		run("DROP TRIGGER \"%s\" ON %s", TTL_TRIGGER, qualified_name(relid));
+	if (drop_columns)
+	{
+		run("ALTER TABLE %s DROP COLUMN %s", qualified_name(relid),
+			quote_identifier(NameStr(policy.ts_column)));
+		if (NameStr(policy.ttl_column)[0] != '\0')
+			run("ALTER TABLE %s DROP COLUMN %s", qualified_name(relid),
+				quote_identifier(NameStr(policy.ttl_column)));
+	}
+	end_ddl(nestlevel);
+
+	PG_RETURN_VOID();
+}

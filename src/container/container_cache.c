@@ -1,0 +1,351 @@
+/*-------------------------------------------------------------------------
+ *
+ * container_cache.c
+ *	  Per-backend cache: relation -> container.
+ *
+ * Everybody asks ttl_container_lookup(), for each relation of each query that
+ * is planned; so relations that are no containers are remembered too, and
+ * cost one hash probe.
+ *
+ * An entry belongs to a relation and says which container it is part of and
+ * where _ts and ttl stand in it.  The policy is kept in the container's own
+ * entry alone.  Whoever changes ttl.container invalidates the relation cache
+ * for the container's table in the same transaction (container_catalog.c), so
+ * that all sessions, those of standbys included, drop its entry; that is one
+ * message, however many partitions there are.
+ *
+ * The callbacks only set flags: they must not read catalogs.  An entry that is
+ * invalidated while it is being loaded stays invalid.
+ *
+ * The extension is found by the schema's name.  Its objects' OIDs are looked
+ * up again after any change to pg_namespace, as both CREATE and DROP
+ * EXTENSION make one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/namespace.h"
+#include "catalog/partition.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "container/container.h"
+#include "container/expiry.h"
+#include "miscadmin.h"
+#include "ttl.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+typedef enum EntryState
+{
+	ENTRY_INVALID,
+	ENTRY_LOADING,
+	ENTRY_VALID
+} EntryState;
+
+typedef struct CacheEntry
+{
+	Oid			relid;			/* hash key; MUST BE FIRST */
+	EntryState	state;
+	Oid			container;		/* InvalidOid = not part of any */
+	AttrNumber	ts_attno;
+	AttrNumber	ttl_attno;
+	TtlPolicy	policy;			/* if container == relid */
+	bool		indexes_known;
+	Oid			indexes[TTL_INDEXES];
+} CacheEntry;
+
+typedef enum ObjectsState
+{
+	OBJECTS_UNKNOWN,
+	OBJECTS_ABSENT,				/* there is no schema of that name */
+	OBJECTS_PRESENT
+} ObjectsState;
+
+static HTAB *entries = NULL;
+static ObjectsState objects_state = OBJECTS_UNKNOWN;
+static TtlObjects objects;
+
+static Oid
+find_function(Oid schema, const char *name, int nargs, const Oid *args)
+{
+	oidvector  *argvector = buildoidvector(args, nargs);
+
+	return GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+						   CStringGetDatum(name),
+						   PointerGetDatum(argvector),
+						   ObjectIdGetDatum(schema));
+}
+
+/* The OID of the primary key's index, without opening anything. */
+static Oid
+find_catalog_pkey(Oid schema)
+{
+	return get_relname_relid(TTL_CONTAINER_TABLE "_pkey", schema);
+}
+
+/*
+ * Finds the extension's objects.  Incomplete ones are not remembered: a schema
+ * of that name that isn't the extension's, or a script that is running.
+ */
+static void
+find_objects(void)
+{
+	static const Oid is_live_args[] = {REGCLASSOID, TIMESTAMPTZOID, INT4OID};
+	static const Oid stamp_args[] = {TIMESTAMPTZOID};
+	TtlObjects	found;
+	Oid			extension;
+
+	objects_state = OBJECTS_ABSENT;
+	found.schema = get_namespace_oid(TTL_SCHEMA, true);
+	if (!OidIsValid(found.schema))
+		return;
+
+	objects_state = OBJECTS_UNKNOWN;
+	found.catalog = get_relname_relid(TTL_CONTAINER_TABLE, found.schema);
+	if (!OidIsValid(found.catalog))
+		return;
+	extension = get_extension_oid(TTL_EXTENSION, true);
+	if (!OidIsValid(extension) ||
+		getExtensionOfObject(RelationRelationId, found.catalog) != extension)
+		return;
+	found.catalog_pkey = find_catalog_pkey(found.schema);
+	found.is_live = find_function(found.schema, "is_live", 3, is_live_args);
+	found.stamp = find_function(found.schema, "stamp", 1, stamp_args);
+	if (!OidIsValid(found.catalog_pkey) || !OidIsValid(found.is_live) ||
+		!OidIsValid(found.stamp))
+		return;
+
+	objects = found;
+	objects_state = OBJECTS_PRESENT;
+}
+
+const TtlObjects *
+ttl_container_objects(void)
+{
+	/* The script that makes or updates the extension sees plain tables. */
+	if (creating_extension || IsBinaryUpgrade || !IsTransactionState())
+		return NULL;
+	if (objects_state == OBJECTS_UNKNOWN)
+		find_objects();
+	return objects_state == OBJECTS_PRESENT ? &objects : NULL;
+}
+
+/* Could this be a container or a partition of one?  Looks at pg_class only. */
+static bool
+is_candidate(Oid relid)
+{
+	char		relkind = get_rel_relkind(relid);
+
+	return (relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE) &&
+		get_rel_persistence(relid) != RELPERSISTENCE_TEMP;
+}
+
+static AttrNumber
+find_column(Oid relid, const char *column, Oid container)
+{
+	AttrNumber	attno = get_attnum(relid, column);
+
+	if (attno == InvalidAttrNumber)
+		elog(ERROR, "column \"%s\" of container \"%s\" does not exist",
+			 column, get_rel_name(container));
+	return attno;
+}
+
+/*
+ * Reads what ttl.container says about the relation, or about the partitioned
+ * table it belongs to.
+ */
+static void
+load_entry(CacheEntry *entry)
+{
+	TtlPolicy	policy;
+	Oid			container = InvalidOid;
+
+	entry->state = ENTRY_LOADING;
+
+	if (ttl_container_read(entry->relid, &policy))
+		container = entry->relid;
+	else if (get_rel_relispartition(entry->relid))
+	{
+		ListCell   *lc;
+
+		foreach(lc, get_partition_ancestors(entry->relid))
+		{
+			if (ttl_container_read(lfirst_oid(lc), &policy))
+			{
+				container = lfirst_oid(lc);
+				break;
+			}
+		}
+	}
+
+	entry->container = container;
+	entry->indexes_known = false;
+	if (OidIsValid(container))
+	{
+		entry->policy = policy;
+		entry->ts_attno = find_column(entry->relid, NameStr(policy.ts_column), container);
+		entry->ttl_attno = NameStr(policy.ttl_column)[0] == '\0' ? InvalidAttrNumber :
+			find_column(entry->relid, NameStr(policy.ttl_column), container);
+	}
+
+	if (entry->state == ENTRY_LOADING)
+		entry->state = ENTRY_VALID;
+}
+
+/* The up-to-date entry of a relation, or NULL if it can't be a container. */
+static CacheEntry *
+get_entry(Oid relid)
+{
+	CacheEntry *entry;
+
+	if (entries == NULL)
+	{
+		HASHCTL		ctl = {
+			.keysize = sizeof(Oid),
+			.entrysize = sizeof(CacheEntry),
+			.hcxt = TopMemoryContext
+		};
+
+		entries = hash_create("ttl containers", 128, &ctl,
+							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	}
+
+	entry = hash_search(entries, &relid, HASH_FIND, NULL);
+	if (entry == NULL)
+	{
+		/* Short-lived tables would fill the cache. */
+		if (!is_candidate(relid))
+			return NULL;
+		entry = hash_search(entries, &relid, HASH_ENTER, NULL);
+		entry->state = ENTRY_INVALID;
+	}
+	if (entry->state != ENTRY_VALID)
+		load_entry(entry);
+	return entry;
+}
+
+bool
+ttl_container_lookup(Oid relid, TtlContainer *container)
+{
+	CacheEntry *entry;
+	TtlPolicy  *policy;
+
+	if (relid < FirstNormalObjectId || ttl_container_objects() == NULL)
+		return false;
+	entry = get_entry(relid);
+	if (entry == NULL || !OidIsValid(entry->container))
+		return false;
+
+	container->relid = relid;
+	container->container = entry->container;
+	container->ts_attno = entry->ts_attno;
+	container->ttl_attno = entry->ttl_attno;
+
+	if (entry->container != relid)
+	{
+		entry = get_entry(entry->container);
+		if (entry == NULL || entry->container != entry->relid)
+			return false;		/* dropped meanwhile */
+	}
+	policy = &entry->policy;
+	container->default_ttl = policy->default_ttl;
+	container->indexing = policy->indexing;
+	container->touch_on_update = policy->touch_on_update;
+	container->reaping = policy->reaping;
+	container->reap_delay = policy->reap_delay;
+	return true;
+}
+
+void
+ttl_container_indexes(Relation rel, Oid *indexes)
+{
+	CacheEntry *entry = get_entry(RelationGetRelid(rel));
+	CacheEntry *container;
+
+	if (entry == NULL || !OidIsValid(entry->container))
+		elog(ERROR, "\"%s\" is not part of a container", RelationGetRelationName(rel));
+	if (!entry->indexes_known)
+	{
+		Oid			found[TTL_INDEXES];
+
+		container = get_entry(entry->container);
+		entry = get_entry(RelationGetRelid(rel));
+		entry->indexes_known = true;	/* unless invalidated from here on */
+		ttl_expiry_find_indexes(rel, &container->policy, found);
+		memcpy(entry->indexes, found, sizeof(found));
+		memcpy(indexes, found, sizeof(found));
+		return;
+	}
+	memcpy(indexes, entry->indexes, sizeof(entry->indexes));
+}
+
+List *
+ttl_container_leaves(Oid container)
+{
+	List	   *leaves = NIL;
+	ListCell   *lc;
+
+	foreach(lc, find_all_inheritors(container, NoLock, NULL))
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_RELATION)
+			leaves = lappend_oid(leaves, lfirst_oid(lc));
+	}
+	return leaves;
+}
+
+static void
+invalidate_entry(Datum arg, Oid relid)
+{
+	CacheEntry *entry;
+
+	if (entries == NULL)
+		return;
+
+	if (OidIsValid(relid))
+	{
+		entry = hash_search(entries, &relid, HASH_FIND, NULL);
+		if (entry != NULL)
+			entry->state = ENTRY_INVALID;
+	}
+	else
+	{
+		HASH_SEQ_STATUS status;
+
+		hash_seq_init(&status, entries);
+		while ((entry = hash_seq_search(&status)) != NULL)
+			entry->state = ENTRY_INVALID;
+	}
+}
+
+void
+ttl_container_forget_objects(void)
+{
+	objects_state = OBJECTS_UNKNOWN;
+}
+
+static void
+invalidate_objects(Datum arg, int cacheid, uint32 hashvalue)
+{
+	objects_state = OBJECTS_UNKNOWN;
+	invalidate_entry(0, InvalidOid);
+}
+
+void
+ttl_container_cache_init(void)
+{
+	CacheRegisterRelcacheCallback(invalidate_entry, 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_objects, 0);
+}

@@ -1,0 +1,334 @@
+/*-------------------------------------------------------------------------
+ *
+ * container_catalog.c
+ *	  Reads and writes ttl.container.
+ *
+ * The table is read by a catalog snapshot, i.e. as of now and not as of the
+ * transaction's snapshot: a change of policy is in force with the next
+ * statement of every session.  It is written without going through SQL, so
+ * nobody needs a privilege on it, and no trigger fires; the one way rows come
+ * in by SQL is the restore of a dump, see ttl_restore_container().
+ *
+ * Every write invalidates the relation cache entry of the container's table,
+ * for container_cache.c and for cached plans.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_inherits.h"
+#include "commands/trigger.h"
+#include "common/int.h"
+#include "container/container.h"
+#include "container/policy.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+/* Columns of ttl.container, as in sql/ttl--1.0.sql. */
+enum
+{
+	Anum_container_relid = 1,
+	Anum_container_default_time_to_live,
+	Anum_container_ts_column,
+	Anum_container_ttl_column,
+	Anum_container_indexing,
+	Anum_container_touch_on_update,
+	Anum_container_reaping,
+	Anum_container_reap_delay,
+	Natts_container = Anum_container_reap_delay
+};
+
+static List *change_observers = NIL;
+
+void
+ttl_container_on_change(void (*changed) (void))
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	change_observers = lappend(change_observers, (void *) changed);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Makes all sessions look at the policy again, and if the shape of plans
+ * depends on the change, also plan again: then each partition is named, for
+ * they may be queried directly.
+ */
+static void
+announce_change(Oid container, bool replan)
+{
+	ListCell   *lc;
+
+	CacheInvalidateRelcacheByRelid(container);
+	if (replan)
+	{
+		foreach(lc, find_all_inheritors(container, NoLock, NULL))
+			CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
+	}
+	foreach(lc, change_observers)
+		((void (*) (void)) lfirst(lc)) ();
+}
+
+bool
+ttl_policy_microseconds(const Interval *interval, int64 *result)
+{
+	int64		years = interval->month / MONTHS_PER_YEAR;
+	int64		months = interval->month % MONTHS_PER_YEAR;
+	int64		seconds = years * (SECS_PER_DAY / 4) * 1461 +
+		(months * DAYS_PER_MONTH + interval->day) * SECS_PER_DAY;
+
+	return !pg_mul_s64_overflow(seconds, USECS_PER_SEC, result) &&
+		!pg_add_s64_overflow(*result, interval->time, result);
+}
+
+const char *
+ttl_policy_indexing_name(TtlIndexing indexing)
+{
+	return indexing == TTL_INDEXING_NONE ? "none" : "consistent";
+}
+
+bool
+ttl_policy_indexing_parse(const char *name, TtlIndexing *indexing)
+{
+	if (strcmp(name, "none") == 0)
+		*indexing = TTL_INDEXING_NONE;
+	else if (strcmp(name, "consistent") == 0)
+		*indexing = TTL_INDEXING_CONSISTENT;
+	else
+		return false;
+	return true;
+}
+
+/* The caller closes *scan with end_lookup(), after it is done with the tuple. */
+static HeapTuple
+begin_lookup(Oid container, LOCKMODE lockmode, Relation *rel, SysScanDesc *scan)
+{
+	const TtlObjects *objects = ttl_container_objects();
+	ScanKeyData key;
+
+	if (objects == NULL)
+		elog(ERROR, "extension ttl is not installed");
+
+	*rel = table_open(objects->catalog, lockmode);
+	ScanKeyInit(&key, Anum_container_relid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(container));
+	*scan = systable_beginscan(*rel, objects->catalog_pkey, true, NULL, 1, &key);
+	return systable_getnext(*scan);
+}
+
+static void
+end_lookup(Relation rel, SysScanDesc scan)
+{
+	systable_endscan(scan);
+	table_close(rel, NoLock);
+}
+
+static void
+deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
+{
+	Datum		values[Natts_container];
+	bool		nulls[Natts_container];
+	char	   *indexing;
+
+	heap_deform_tuple(tuple, desc, values, nulls);
+
+	policy->default_ttl = nulls[Anum_container_default_time_to_live - 1] ? TTL_OFF :
+		DatumGetInt32(values[Anum_container_default_time_to_live - 1]);
+	policy->ts_column = *DatumGetName(values[Anum_container_ts_column - 1]);
+	if (nulls[Anum_container_ttl_column - 1])
+		namestrcpy(&policy->ttl_column, "");
+	else
+		policy->ttl_column = *DatumGetName(values[Anum_container_ttl_column - 1]);
+	indexing = TextDatumGetCString(values[Anum_container_indexing - 1]);
+	if (!ttl_policy_indexing_parse(indexing, &policy->indexing))
+		elog(ERROR, "unrecognized indexing policy \"%s\"", indexing);
+	policy->touch_on_update = DatumGetBool(values[Anum_container_touch_on_update - 1]);
+	policy->reaping = DatumGetBool(values[Anum_container_reaping - 1]);
+	if (!ttl_policy_microseconds(DatumGetIntervalP(values[Anum_container_reap_delay - 1]),
+								 &policy->reap_delay))
+		elog(ERROR, "reap_delay out of range");
+}
+
+static HeapTuple
+form(Oid container, const TtlPolicy *policy, TupleDesc desc)
+{
+	Datum		values[Natts_container];
+	bool		nulls[Natts_container] = {false};
+	Interval	reap_delay = {.time = policy->reap_delay};
+
+	values[Anum_container_relid - 1] = ObjectIdGetDatum(container);
+	values[Anum_container_default_time_to_live - 1] = Int32GetDatum(policy->default_ttl);
+	nulls[Anum_container_default_time_to_live - 1] = (policy->default_ttl == TTL_OFF);
+	values[Anum_container_ts_column - 1] = NameGetDatum(&policy->ts_column);
+	values[Anum_container_ttl_column - 1] = NameGetDatum(&policy->ttl_column);
+	nulls[Anum_container_ttl_column - 1] = (NameStr(policy->ttl_column)[0] == '\0');
+	values[Anum_container_indexing - 1] =
+		CStringGetTextDatum(ttl_policy_indexing_name(policy->indexing));
+	values[Anum_container_touch_on_update - 1] = BoolGetDatum(policy->touch_on_update);
+	values[Anum_container_reaping - 1] = BoolGetDatum(policy->reaping);
+	values[Anum_container_reap_delay - 1] = IntervalPGetDatum(&reap_delay);
+
+	return heap_form_tuple(desc, values, nulls);
+}
+
+bool
+ttl_container_read(Oid container, TtlPolicy *policy)
+{
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple = begin_lookup(container, AccessShareLock, &rel, &scan);
+	bool		found = HeapTupleIsValid(tuple);
+
+	if (found)
+		deform(tuple, RelationGetDescr(rel), policy);
+	end_lookup(rel, scan);
+	return found;
+}
+
+void
+ttl_container_insert(Oid container, const TtlPolicy *policy)
+{
+	Relation	rel = table_open(ttl_container_objects()->catalog, RowExclusiveLock);
+
+	CatalogTupleInsert(rel, form(container, policy, RelationGetDescr(rel)));
+	table_close(rel, NoLock);
+	announce_change(container, true);
+	CommandCounterIncrement();
+}
+
+void
+ttl_container_update(Oid container, const TtlPolicy *policy)
+{
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	old = begin_lookup(container, RowExclusiveLock, &rel, &scan);
+	HeapTuple	new;
+	TtlPolicy	old_policy;
+
+	if (!HeapTupleIsValid(old))
+		elog(ERROR, "no row in ttl.container for relation %u", container);
+	deform(old, RelationGetDescr(rel), &old_policy);
+	new = form(container, policy, RelationGetDescr(rel));
+	CatalogTupleUpdate(rel, &old->t_self, new);
+	end_lookup(rel, scan);
+	announce_change(container,
+					old_policy.touch_on_update != policy->touch_on_update ||
+					strcmp(NameStr(old_policy.ts_column), NameStr(policy->ts_column)) != 0 ||
+					strcmp(NameStr(old_policy.ttl_column), NameStr(policy->ttl_column)) != 0);
+	CommandCounterIncrement();
+}
+
+void
+ttl_container_delete(Oid container)
+{
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple = begin_lookup(container, RowExclusiveLock, &rel, &scan);
+
+	if (HeapTupleIsValid(tuple))
+		CatalogTupleDelete(rel, &tuple->t_self);
+	end_lookup(rel, scan);
+	announce_change(container, true);
+	CommandCounterIncrement();
+}
+
+List *
+ttl_container_list(void)
+{
+	const TtlObjects *objects = ttl_container_objects();
+	List	   *containers = NIL;
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (objects == NULL)
+		return NIL;
+	rel = table_open(objects->catalog, AccessShareLock);
+	scan = systable_beginscan(rel, objects->catalog_pkey, true, NULL, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool		isnull;
+
+		containers = lappend_oid(containers,
+								 DatumGetObjectId(heap_getattr(tuple,
+															   Anum_container_relid,
+															   RelationGetDescr(rel),
+															   &isnull)));
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return containers;
+}
+
+bool
+ttl_container_lock_policy(Oid container, bool exclusive, bool wait)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, ttl_container_objects()->catalog,
+					   container, 0);
+	if (LockAcquire(&tag, exclusive ? AccessExclusiveLock : ShareLock,
+					false, !wait) == LOCKACQUIRE_NOT_AVAIL)
+		return false;
+	AcceptInvalidationMessages();
+	return true;
+}
+
+PG_FUNCTION_INFO_V1(ttl_restore_container);
+
+/*
+ * ttl.restore_container() trigger
+ *
+ * Fires for rows that come in by SQL, which is pg_restore's COPY.  What has
+ * expired while the dump lay in its drawer must not be deleted before the
+ * owner says so; hence reaping is off.
+ */
+Datum
+ttl_restore_container(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	TupleDesc	desc;
+	HeapTuple	tuple;
+	Datum		relid;
+	bool		isnull;
+	int			reaping = Anum_container_reaping;
+	Datum		off = BoolGetDatum(false);
+	bool		off_is_null = false;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) ||
+		!TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
+		!TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" must be fired by a BEFORE INSERT trigger",
+						"restore_container")));
+
+	desc = RelationGetDescr(trigger->tg_relation);
+	tuple = trigger->tg_trigtuple;
+	relid = heap_getattr(tuple, Anum_container_relid, desc, &isnull);
+	if (!isnull && get_rel_relkind(DatumGetObjectId(relid)) != '\0')
+	{
+		CacheInvalidateRelcacheByRelid(DatumGetObjectId(relid));
+		ereport(LOG,
+				(errmsg("container \"%s\" was restored with reaping off",
+						get_rel_name(DatumGetObjectId(relid))),
+				 errhint("Use ttl.alter_container(..., reaping => true) to have its expired rows deleted.")));
+	}
+	return PointerGetDatum(heap_modify_tuple_by_cols(tuple, desc, 1, &reaping,
+													 &off, &off_is_null));
+}

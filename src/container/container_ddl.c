@@ -1,0 +1,421 @@
+/*-------------------------------------------------------------------------
+ *
+ * container_ddl.c
+ *	  Follows what DDL does to containers, and guards what they need.
+ *
+ *	  event										what happens
+ *	  ------------------------------------------------------------------------
+ *	  DROP TABLE, also by CASCADE				the container is forgotten
+ *	  ALTER TABLE ... RENAME COLUMN				ttl.container follows
+ *	  DROP or retype _ts or ttl					refused (2BP01)
+ *	  DROP INDEX of an expiry index				refused while there is a default
+ *												TTL (2BP01)
+ *	  DROP TRIGGER of the container's			refused (2BP01)
+ *	  ATTACH PARTITION of a container			refused (0A000)
+ *	  DETACH PARTITION from a container			the partition becomes one itself
+ *	  INHERITS, INHERIT							refused (0A000)
+ *	  unique index, foreign key or stored		refused (0A000), see
+ *		generated column over _ts				ttl_container_check_ts_uses()
+ *
+ * New and attached partitions need nothing: they get the indexes and the row
+ * trigger from PostgreSQL, and the policy from their parent.  All else that
+ * keeps the table's OID is of no interest.
+ *
+ * Drops arrive by object_access_hook, whatever the command was; the rest is
+ * seen as utility commands (utility.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
+#include "container/container.h"
+#include "container/expiry.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "parser/parse_relation.h"
+#include "storage/lmgr.h"
+#include "ttl.h"
+#include "utility.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+static object_access_hook_type prev_object_access_hook = NULL;
+
+static bool
+is_owner(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return has_privs_of_role(GetUserId(), owner);
+}
+
+/* Is the column one that the policy names? */
+static bool
+is_container_column(const TtlPolicy *policy, const char *column)
+{
+	return column != NULL && column[0] != '\0' &&
+		(strcmp(column, NameStr(policy->ts_column)) == 0 ||
+		 strcmp(column, NameStr(policy->ttl_column)) == 0);
+}
+
+/* Is the index one that the container can't do without? */
+static void
+check_drop_index(RangeVar *name)
+{
+	Oid			index = RangeVarGetRelid(name, NoLock, true);
+	char		relkind = OidIsValid(index) ? get_rel_relkind(index) : '\0';
+	TtlContainer container;
+	Oid			table;
+	Oid			indexes[TTL_INDEXES];
+	Relation	rel;
+
+	if (relkind != RELKIND_INDEX && relkind != RELKIND_PARTITIONED_INDEX)
+		return;
+	table = IndexGetRelation(index, true);
+	if (!OidIsValid(table) || !ttl_container_lookup(table, &container) ||
+		container.default_ttl == TTL_OFF || !is_owner(table))
+		return;
+
+	rel = table_open(table, AccessShareLock);
+	ttl_container_indexes(rel, indexes);
+	table_close(rel, NoLock);
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		if (indexes[i] == index)
+			ereport(ERROR,
+					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+					 errmsg("cannot drop index \"%s\" because container \"%s\" requires it",
+							get_rel_name(index), get_rel_name(container.container)),
+					 errhint("Turn TTL off first with ttl.set_default_ttl(..., NULL).")));
+	}
+}
+
+static void
+check_drop_trigger(List *object)
+{
+	Oid			table;
+	TtlContainer container;
+
+	if (strcmp(strVal(llast(object)), TTL_TRIGGER) != 0)
+		return;
+	table = RangeVarGetRelid(makeRangeVarFromNameList(list_copy_head(object, list_length(object) - 1)),
+							 NoLock, true);
+	if (OidIsValid(table) && ttl_container_lookup(table, &container))
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot drop trigger \"%s\" because container \"%s\" requires it",
+						TTL_TRIGGER, get_rel_name(container.container)),
+				 errhint("Use ttl.drop_container() to unregister the table.")));
+}
+
+static void
+before_drop(DropStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->objects)
+	{
+		if (stmt->removeType == OBJECT_INDEX)
+			check_drop_index(makeRangeVarFromNameList(castNode(List, lfirst(lc))));
+		else if (stmt->removeType == OBJECT_TRIGGER)
+			check_drop_trigger(castNode(List, lfirst(lc)));
+	}
+}
+
+static void
+refuse_inheritance(Oid relid)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("container \"%s\" cannot take part in inheritance", get_rel_name(relid)),
+			 errhint("Use declarative partitioning, or unregister the table with ttl.drop_container().")));
+}
+
+/* A partition is about to leave its container: give it the same policy. */
+static void
+before_detach(const TtlContainer *parent, RangeVar *name)
+{
+	Oid			partition = RangeVarGetRelid(name, NoLock, true);
+	TtlContainer container;
+	TtlPolicy	policy;
+
+	if (!OidIsValid(partition) || !is_owner(parent->relid) ||
+		!ttl_container_lookup(partition, &container) ||
+		container.container != parent->container ||
+		ttl_container_read(partition, &policy) ||
+		!ttl_container_read(parent->container, &policy))
+		return;
+	ttl_container_insert(partition, &policy);
+}
+
+static void
+before_alter_table(AlterTableStmt *stmt)
+{
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	TtlContainer container;
+	TtlPolicy	policy;
+	bool		is_part;
+	ListCell   *lc;
+
+	if (!OidIsValid(relid))
+		return;
+	is_part = ttl_container_lookup(relid, &container);
+	if (is_part && !ttl_container_read(container.container, &policy))
+		return;
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		switch (cmd->subtype)
+		{
+			case AT_DropColumn:
+			case AT_AlterColumnType:
+				if (is_part && is_container_column(&policy, cmd->name))
+					ereport(ERROR,
+							(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+							 cmd->subtype == AT_DropColumn ?
+							 errmsg("cannot drop column \"%s\" because container \"%s\" requires it",
+									cmd->name, get_rel_name(container.container)) :
+							 errmsg("cannot alter type of column \"%s\" because container \"%s\" requires it",
+									cmd->name, get_rel_name(container.container)),
+							 errhint("Use ttl.drop_container() to unregister the table.")));
+				break;
+			case AT_AddInherit:
+				{
+					Oid			parent = RangeVarGetRelid((RangeVar *) cmd->def, NoLock, true);
+					TtlContainer parent_container;
+
+					if (is_part)
+						refuse_inheritance(relid);
+					if (OidIsValid(parent) && ttl_container_lookup(parent, &parent_container))
+						refuse_inheritance(parent);
+					break;
+				}
+			case AT_AttachPartition:
+				{
+					Oid			partition = RangeVarGetRelid(((PartitionCmd *) cmd->def)->name,
+															 NoLock, true);
+
+					if (OidIsValid(partition) && ttl_container_read(partition, &policy))
+						ereport(ERROR,
+								(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+								 errmsg("cannot attach container \"%s\" as a partition",
+										get_rel_name(partition)),
+								 errhint("Unregister it first with ttl.drop_container().")));
+					break;
+				}
+			case AT_DetachPartition:
+				if (is_part)
+					before_detach(&container, ((PartitionCmd *) cmd->def)->name);
+				break;
+			default:
+				break;
+		}
+	}
+}
+
+/*
+ * Uses of _ts are checked when they have come into being.  What is built
+ * concurrently is committed by then, so it is checked by name before.
+ */
+static void
+check_ts_uses(Oid relid)
+{
+	TtlContainer container;
+	Relation	rel;
+
+	if (!OidIsValid(relid) || !ttl_container_lookup(relid, &container))
+		return;
+	rel = table_open(relid, AccessShareLock);
+	ttl_container_check_ts_uses(rel, container.touch_on_update, container.ts_attno);
+	table_close(rel, NoLock);
+}
+
+static void
+before_index(IndexStmt *stmt)
+{
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	TtlContainer container;
+	ListCell   *lc;
+
+	if (!stmt->concurrent || !stmt->unique || !OidIsValid(relid) ||
+		!ttl_container_lookup(relid, &container) || !container.touch_on_update)
+		return;
+	foreach(lc, stmt->indexParams)
+	{
+		IndexElem  *element = lfirst_node(IndexElem, lc);
+
+		if (element->name != NULL &&
+			get_attnum(relid, element->name) == container.ts_attno)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("column \"%s\" of container \"%s\" cannot be part of a unique index",
+							element->name, get_rel_name(container.container)),
+					 errhint("Use ttl.alter_container(..., touch_on_update => false) to let rows expire by the time of their creation.")));
+	}
+}
+
+static void
+after_alter_table(AlterTableStmt *stmt)
+{
+	ListCell   *lc;
+
+	check_ts_uses(RangeVarGetRelid(stmt->relation, NoLock, true));
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype == AT_DetachPartition || cmd->subtype == AT_DetachPartitionFinalize)
+		{
+			Oid			partition = RangeVarGetRelid(((PartitionCmd *) cmd->def)->name,
+													 NoLock, true);
+			TtlPolicy	policy;
+
+			/* PostgreSQL has taken the parent's trigger from it */
+			if (OidIsValid(partition) && ttl_container_read(partition, &policy) &&
+				!get_rel_relispartition(partition))
+				ttl_container_create_trigger(partition);
+		}
+	}
+}
+
+/*
+ * Before and not after the fact: event triggers that fire at the command's end
+ * may look at the container already.
+ */
+static void
+before_rename_column(RenameStmt *stmt)
+{
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	TtlPolicy	policy;
+
+	if (!OidIsValid(relid) || !is_owner(relid) || !ttl_container_read(relid, &policy) ||
+		!is_container_column(&policy, stmt->subname))
+		return;
+
+	/* the lock that the command is going to take */
+	LockRelationOid(relid, AccessExclusiveLock);
+	ttl_container_lock_policy(relid, true, true);
+	if (!ttl_container_read(relid, &policy))
+		return;
+	if (strcmp(stmt->subname, NameStr(policy.ts_column)) == 0)
+		namestrcpy(&policy.ts_column, stmt->newname);
+	else if (strcmp(stmt->subname, NameStr(policy.ttl_column)) == 0)
+		namestrcpy(&policy.ttl_column, stmt->newname);
+	ttl_container_update(relid, &policy);
+}
+
+static void
+before_create(CreateStmt *stmt)
+{
+	ListCell   *lc;
+
+	if (stmt->partbound != NULL)
+		return;
+	foreach(lc, stmt->inhRelations)
+	{
+		Oid			parent = RangeVarGetRelid(lfirst_node(RangeVar, lc), NoLock, true);
+		TtlContainer container;
+
+		if (OidIsValid(parent) && ttl_container_lookup(parent, &container))
+			refuse_inheritance(parent);
+	}
+}
+
+static void
+before_utility(PlannedStmt *pstmt, const char *query_string,
+			   ProcessUtilityContext context, ParamListInfo params)
+{
+	Node	   *stmt = pstmt->utilityStmt;
+
+	switch (nodeTag(stmt))
+	{
+		case T_DropStmt:
+		case T_AlterTableStmt:
+		case T_IndexStmt:
+		case T_RenameStmt:
+		case T_CreateStmt:
+			if (ttl_container_objects() == NULL)
+				return;
+			break;
+		default:
+			return;
+	}
+
+	switch (nodeTag(stmt))
+	{
+		case T_DropStmt:
+			before_drop((DropStmt *) stmt);
+			break;
+		case T_AlterTableStmt:
+			before_alter_table((AlterTableStmt *) stmt);
+			break;
+		case T_IndexStmt:
+			before_index((IndexStmt *) stmt);
+			break;
+		case T_RenameStmt:
+			if (((RenameStmt *) stmt)->renameType == OBJECT_COLUMN)
+				before_rename_column((RenameStmt *) stmt);
+			break;
+		case T_CreateStmt:
+			before_create((CreateStmt *) stmt);
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
+{
+	Node	   *stmt = pstmt->utilityStmt;
+
+	if (IsA(stmt, AlterTableStmt) && ttl_container_objects() != NULL)
+		after_alter_table((AlterTableStmt *) stmt);
+	else if (IsA(stmt, IndexStmt) && ttl_container_objects() != NULL)
+		check_ts_uses(RangeVarGetRelid(((IndexStmt *) stmt)->relation, NoLock, true));
+}
+
+static void
+object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
+{
+	const TtlObjects *objects;
+	TtlPolicy	policy;
+
+	if (prev_object_access_hook)
+		prev_object_access_hook(access, class_id, object_id, sub_id, arg);
+
+	if (access != OAT_DROP || class_id != RelationRelationId || sub_id != 0)
+		return;
+	objects = ttl_container_objects();
+	if (objects == NULL)
+		return;
+	if (object_id == objects->catalog || object_id == objects->catalog_pkey)
+		ttl_container_forget_objects();
+	else if (ttl_container_read(object_id, &policy))
+		ttl_container_delete(object_id);
+}
+
+void
+ttl_container_ddl_init(void)
+{
+	ttl_utility_observe(before_utility, after_utility, NULL);
+	prev_object_access_hook = object_access_hook;
+	object_access_hook = object_access;
+}

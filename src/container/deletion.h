@@ -1,0 +1,42 @@
+/*-------------------------------------------------------------------------
+ *
+ * deletion.h
+ *	  Physical deletion of expired rows, shared by reaper and eviction.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DELETION_H
+#define TTL_DELETION_H
+
+#include "container/container.h"
+#include "storage/itemptr.h"
+
+/*
+ * Deletes those of the rows at the given places that had expired at
+ * 'expired_at', by the policy of this moment: an ordinary DELETE as the
+ * table's owner, with triggers and referential actions.  Returns how many it
+ * deleted.  Rows that are no longer there or no longer expired are left alone.
+ *
+ * Waits for rows that others have locked, as long as lock_timeout lets it,
+ * unless told to skip them.
+ *
+ * rel is an ordinary table, open and locked with RowExclusiveLock.  A snapshot
+ * need not be active; SPI is entered and left inside.
+ */
+#define TTL_DELETION_SKIP_LOCKED		0x01
+/* Fire deferred triggers and constraints at once, still as the owner. */
+#define TTL_DELETION_CONSTRAINTS_NOW	0x02
+
+extern uint64 ttl_deletion_run(Relation rel, const ItemPointerData *tids,
+							   int ntids, TimestampTz expired_at, int flags);
+
+/*
+ * Eviction tells here how many rows of the container it deleted, and whoever
+ * keeps statistics listens.  Counted when it happens, committed or not.
+ */
+typedef void (*TtlEvicted) (Oid container, uint64 rows);
+
+extern void ttl_deletion_on_evict(TtlEvicted evicted);
+extern void ttl_deletion_report_evicted(Oid container, uint64 rows);
+
+#endif							/* TTL_DELETION_H */

@@ -1,0 +1,748 @@
+/*-------------------------------------------------------------------------
+ *
+ * expiry.c
+ *	  THE definition of "expired", and the walk over what is.
+ *
+ * An item expires at _ts + TTL, its own or else the container's default.  It
+ * is expired from that instant on: equality counts.
+ *
+ *	  item TTL \ default | off    -1         n
+ *	  -------------------+---------------------------
+ *	  NULL               | never  never      _ts + n
+ *	  -1                 | never  never      never
+ *	  m > 0              | never  _ts + m    _ts + m
+ *
+ * Any other item TTL has no meaning and is taken for NULL; a CHECK keeps new
+ * ones out, but a column that was there before may hold some.  A NULL in the
+ * timestamp column never expires, nor does 'infinity'.
+ *
+ * ttl.is_live() is this table as a filter.  Plans carry it with the container's
+ * OID and the two columns; all else is looked up at its first call in each
+ * execution and kept in fn_extra: the policy, the clock, and whether this
+ * execution hides anything.  So a change of policy reaches plans that are
+ * already made.
+ *
+ * The expiry indexes hold each row that can expire once, by its expiry:
+ *
+ *	  default   (_ts) WHERE ttl IS NULL           key + default TTL = expiry
+ *	  item      (ttl.item_expiry(_ts, ttl))
+ *	              WHERE ttl > 0                   key = expiry
+ *	  stray     (_ts) WHERE ttl = 0 OR ttl < -1   as default; for an adopted
+ *	                                              column, and mostly empty
+ *
+ * They are recognized by their definition, not by name or OID: an equal index
+ * made beforehand (concurrently, say) serves, and so do those that a restored
+ * dump creates.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relscan.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "common/int.h"
+#include "compat.h"
+#include "container/container.h"
+#include "container/expiry.h"
+#include "execution.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "guc.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/supportnodes.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/prep.h"
+#include "parser/parse_coerce.h"
+#include "parser/parse_collate.h"
+#include "parser/parse_expr.h"
+#include "parser/parse_relation.h"
+#include "parser/parser.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/rls.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/typcache.h"
+
+/*
+ * The definition
+ */
+
+TimestampTz
+ttl_expiry_add(TimestampTz ts, int32 seconds)
+{
+	TimestampTz result;
+
+	if (TIMESTAMP_NOT_FINITE(ts))
+		return ts;
+	if (pg_add_s64_overflow(ts, seconds * USECS_PER_SEC, &result) ||
+		result >= END_TIMESTAMP)
+		return DT_NOEND;
+	return result;
+}
+
+TimestampTz
+ttl_expiry_cutoff(TimestampTz now, int32 seconds)
+{
+	TimestampTz result;
+
+	if (TIMESTAMP_IS_NOEND(now))
+		return DT_NOEND - 1;	/* 'infinity' itself never expires */
+	if (pg_sub_s64_overflow(now, seconds * USECS_PER_SEC, &result))
+		return DT_NOBEGIN;
+	return result;
+}
+
+/*
+ * The TTL that counts for an item, with its own taken into account: seconds,
+ * TTL_NEVER or TTL_OFF.
+ */
+static inline int32
+effective_ttl(int32 default_ttl, bool has_own, int32 own)
+{
+	if (default_ttl == TTL_OFF || !has_own)
+		return default_ttl;
+	return own > 0 || own == TTL_NEVER ? own : default_ttl;
+}
+
+static inline TimestampTz
+expiry(int32 default_ttl, bool has_ts, TimestampTz ts, bool has_own, int32 own)
+{
+	int32		ttl = effective_ttl(default_ttl, has_own, own);
+
+	return ttl <= 0 || !has_ts ? DT_NOEND : ttl_expiry_add(ts, ttl);
+}
+
+/* An item TTL as it comes from a column of one of the two types. */
+static inline int32
+own_ttl(Datum value, Oid type)
+{
+	return type == INT2OID ? DatumGetInt16(value) : DatumGetInt32(value);
+}
+
+TimestampTz
+ttl_expiry_of_slot(const TtlContainer *container, TupleTableSlot *slot)
+{
+	Datum		ts;
+	Datum		own = 0;
+	bool		ts_is_null;
+	bool		own_is_null = true;
+
+	ts = slot_getattr(slot, container->ts_attno, &ts_is_null);
+	if (container->ttl_attno != InvalidAttrNumber)
+	{
+		own = slot_getattr(slot, container->ttl_attno, &own_is_null);
+		if (!own_is_null)
+			own = Int32GetDatum(own_ttl(own,
+										TupleDescAttr(slot->tts_tupleDescriptor,
+													  container->ttl_attno - 1)->atttypid));
+	}
+	return expiry(container->default_ttl, !ts_is_null, DatumGetTimestampTz(ts),
+				  !own_is_null, DatumGetInt32(own));
+}
+
+TimestampTz
+ttl_expiry_reading_now(void)
+{
+	TimestampTz now;
+
+	return ttl_guc_now(&now) ? now : ttl_execution_clock();
+}
+
+/*
+ * The filter
+ */
+
+typedef struct LiveState
+{
+	Oid			container;		/* what this was settled for */
+	bool		sees_everything;
+	bool		answer_if_expired;	/* true in a physical deletion */
+	int32		default_ttl;
+	TimestampTz now;
+	TimestampTz default_cutoff; /* if default_ttl > 0 */
+} LiveState;
+
+/*
+ * It may by row_security = off, which pg_dump and the scripts it writes set, or
+ * by ttl.show_expired.  Foreign-key checks follow the former only.
+ */
+bool
+ttl_expiry_is_shown(Oid container)
+{
+	TtlExecution *execution = ttl_execution_current();
+	Oid			user = execution ? execution->user : GetUserId();
+	bool		user_changed = execution ? execution->user_changed : InLocalUserIdChange();
+	HeapTuple	tuple;
+	Oid			owner;
+
+	if (ttl_guc_show_expired && !InNoForceRLSOperation())
+		return true;
+	if (row_security || user_changed)
+		return false;
+
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(container));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return has_privs_of_role(user, owner) || has_bypassrls_privilege(user);
+}
+
+static LiveState *
+settle(FmgrInfo *flinfo, Oid container)
+{
+	TtlExecution *execution = ttl_execution_current();
+	bool		deletes = execution != NULL && execution->sight == TTL_SEES_EXPIRED;
+	LiveState  *state = flinfo->fn_extra;
+	TtlContainer c;
+
+	if (state == NULL)
+		state = flinfo->fn_extra = MemoryContextAlloc(flinfo->fn_mcxt, sizeof(LiveState));
+
+	/* A policy that was committed before this execution counts. */
+	AcceptInvalidationMessages();
+	state->container = container;
+	state->answer_if_expired = deletes;
+	state->default_ttl = ttl_container_lookup(container, &c) ? c.default_ttl : TTL_OFF;
+	state->sees_everything = !deletes &&
+		(state->default_ttl == TTL_OFF || ttl_expiry_is_shown(container));
+	state->now = deletes ? execution->expired_at : ttl_expiry_reading_now();
+	if (state->default_ttl > 0)
+		state->default_cutoff = ttl_expiry_cutoff(state->now, state->default_ttl);
+	return state;
+}
+
+PG_FUNCTION_INFO_V1(ttl_is_live);
+
+/*
+ * ttl.is_live(container regclass, _ts timestamptz, ttl integer) -> boolean
+ *
+ * Has the row of the container with these values not expired?  In a physical
+ * deletion it is the other way round: there, what has expired is what is
+ * looked for.
+ */
+Datum
+ttl_is_live(PG_FUNCTION_ARGS)
+{
+	LiveState  *state = fcinfo->flinfo->fn_extra;
+	Oid			container = PG_GETARG_OID(0);
+	TimestampTz cutoff;
+
+	if (unlikely(state == NULL || state->container != container))
+		state = settle(fcinfo->flinfo, container);
+	if (state->sees_everything)
+		PG_RETURN_BOOL(true);
+
+	if (PG_ARGISNULL(2))
+	{
+		if (state->default_ttl <= 0)
+			PG_RETURN_BOOL(!state->answer_if_expired);
+		cutoff = state->default_cutoff;
+	}
+	else
+	{
+		int32		ttl = effective_ttl(state->default_ttl, true, PG_GETARG_INT32(2));
+
+		if (ttl <= 0)
+			PG_RETURN_BOOL(!state->answer_if_expired);
+		cutoff = ttl_expiry_cutoff(state->now, ttl);
+	}
+
+	if (PG_ARGISNULL(1) || PG_GETARG_TIMESTAMPTZ(1) > cutoff)
+		PG_RETURN_BOOL(!state->answer_if_expired);
+	PG_RETURN_BOOL(state->answer_if_expired);
+}
+
+PG_FUNCTION_INFO_V1(ttl_is_live_support);
+
+/*
+ * The planner takes all rows for live: nearly all are, as long as deletion
+ * keeps up, and statistics would tell about those of yesterday.
+ */
+Datum
+ttl_is_live_support(PG_FUNCTION_ARGS)
+{
+	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+
+	if (IsA(request, SupportRequestSelectivity))
+	{
+		((SupportRequestSelectivity *) request)->selectivity = 1.0;
+		PG_RETURN_POINTER(request);
+	}
+	PG_RETURN_POINTER(NULL);
+}
+
+PG_FUNCTION_INFO_V1(ttl_item_expiry);
+
+/*
+ * ttl.item_expiry(_ts timestamptz, ttl integer) -> timestamptz
+ *
+ * What the index over items with a TTL of their own is made of; called for
+ * positive TTLs only.  IMMUTABLE, which timestamptz + interval is not.
+ */
+Datum
+ttl_item_expiry(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TIMESTAMPTZ(ttl_expiry_add(PG_GETARG_TIMESTAMPTZ(0), PG_GETARG_INT32(1)));
+}
+
+/*
+ * Questions about one row
+ */
+
+/*
+ * The expiry of a composite value that is a row of a container.  Errors:
+ * 42809 if the value has no named type, 42704 if that is no container's.
+ */
+static TimestampTz
+expiry_of_record(HeapTupleHeader record)
+{
+	Oid			type = HeapTupleHeaderGetTypeId(record);
+	Oid			relid = type == RECORDOID ? InvalidOid : get_typ_typrelid(type);
+	TtlContainer container;
+	TupleDesc	desc;
+	TupleTableSlot *slot;
+	HeapTupleData tuple;
+	TimestampTz result;
+
+	if (!OidIsValid(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("argument is not a row of a container"),
+				 errhint("Pass a whole row of the table, as in SELECT ttl.expires_at(t) FROM mytable t.")));
+	if (!ttl_container_lookup(relid, &container))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("\"%s\" is not a container", get_rel_name(relid)),
+				 errhint("Register the table with ttl.create_container().")));
+
+	desc = lookup_rowtype_tupdesc_copy(type, HeapTupleHeaderGetTypMod(record));
+	tuple.t_len = HeapTupleHeaderGetDatumLength(record);
+	ItemPointerSetInvalid(&tuple.t_self);
+	tuple.t_tableOid = relid;
+	tuple.t_data = record;
+	slot = MakeSingleTupleTableSlot(desc, &TTSOpsHeapTuple);
+	ExecStoreHeapTuple(&tuple, slot, false);
+	result = ttl_expiry_of_slot(&container, slot);
+	ExecDropSingleTupleTableSlot(slot);
+	FreeTupleDesc(desc);
+	return result;
+}
+
+PG_FUNCTION_INFO_V1(ttl_expires_at);
+
+/*
+ * ttl.expires_at(item record) -> timestamptz
+ *
+ * When the row expires, under the present policy; NULL = never.
+ */
+Datum
+ttl_expires_at(PG_FUNCTION_ARGS)
+{
+	TimestampTz expires_at = expiry_of_record(PG_GETARG_HEAPTUPLEHEADER(0));
+
+	if (TIMESTAMP_IS_NOEND(expires_at))
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(expires_at);
+}
+
+PG_FUNCTION_INFO_V1(ttl_time_to_live);
+
+/*
+ * ttl.time_to_live(item record) -> integer
+ *
+ * Whole seconds until the row expires, rounded up, by the statement's clock;
+ * 0 if it has, -1 if it never will.
+ */
+Datum
+ttl_time_to_live(PG_FUNCTION_ARGS)
+{
+	TimestampTz expires_at = expiry_of_record(PG_GETARG_HEAPTUPLEHEADER(0));
+	TimestampTz now = ttl_expiry_reading_now();
+	int64		left;
+
+	if (TIMESTAMP_IS_NOEND(expires_at))
+		PG_RETURN_INT32(TTL_NEVER);
+	if (expires_at <= now)
+		PG_RETURN_INT32(0);
+	if (pg_sub_s64_overflow(expires_at, now, &left))
+		PG_RETURN_INT32(PG_INT32_MAX);
+	left = left / USECS_PER_SEC + (left % USECS_PER_SEC != 0);
+	PG_RETURN_INT32((int32) Min(left, PG_INT32_MAX));
+}
+
+/*
+ * The indexes
+ */
+
+bool
+ttl_expiry_index_definition(const TtlPolicy *policy, TtlExpiryIndex index,
+							TtlIndexDefinition *definition)
+{
+	const char *ts = quote_identifier(NameStr(policy->ts_column));
+	const char *own = quote_identifier(NameStr(policy->ttl_column));
+	bool		has_own = NameStr(policy->ttl_column)[0] != '\0';
+
+	if (!has_own && index != TTL_INDEX_DEFAULT)
+		return false;
+
+	switch (index)
+	{
+		case TTL_INDEX_DEFAULT:
+			definition->key = pstrdup(ts);
+			definition->predicate = has_own ? psprintf("%s IS NULL", own) : NULL;
+			break;
+		case TTL_INDEX_ITEM:
+			definition->key = psprintf("ttl.item_expiry(%s, %s)", ts, own);
+			definition->predicate = psprintf("%s OPERATOR(pg_catalog.>) 0", own);
+			break;
+		case TTL_INDEX_STRAY:
+			definition->key = pstrdup(ts);
+			definition->predicate =
+				psprintf("%s OPERATOR(pg_catalog.=) 0 OR %s OPERATOR(pg_catalog.<) -1",
+						 own, own);
+			break;
+		default:
+			return false;
+	}
+	return true;
+}
+
+char *
+ttl_expiry_check_definition(const TtlPolicy *policy)
+{
+	const char *own = quote_identifier(NameStr(policy->ttl_column));
+
+	return psprintf("%s OPERATOR(pg_catalog.=) -1 OR %s OPERATOR(pg_catalog.>) 0",
+					own, own);
+}
+
+/* An expression over the relation's columns. */
+static Node *
+parse_expression(Relation rel, const char *text, ParseExprKind kind)
+{
+	ParseState *pstate = make_parsestate(NULL);
+	ParseNamespaceItem *nsitem;
+	RawStmt    *raw;
+	ResTarget  *target;
+	Node	   *node;
+
+	nsitem = addRangeTableEntryForRelation(pstate, rel, AccessShareLock,
+										   NULL, false, true);
+	addNSItemToQuery(pstate, nsitem, false, true, true);
+
+	raw = linitial_node(RawStmt, raw_parser(text, RAW_PARSE_PLPGSQL_EXPR));
+	target = linitial_node(ResTarget, ((SelectStmt *) raw->stmt)->targetList);
+	node = transformExpr(pstate, target->val, kind);
+	assign_expr_collations(pstate, node);
+	free_parsestate(pstate);
+
+	return node;
+}
+
+char *
+ttl_expiry_find_check(Relation rel, const TtlPolicy *policy, bool *validated)
+{
+	TupleConstr *constr = RelationGetDescr(rel)->constr;
+	Node	   *check = parse_expression(rel, ttl_expiry_check_definition(policy),
+										 EXPR_KIND_CHECK_CONSTRAINT);
+
+	for (int i = 0; constr != NULL && i < constr->num_check; i++)
+	{
+		if (equal(stringToNode(constr->check[i].ccbin), check))
+		{
+			*validated = constr->check[i].ccvalid;
+			return constr->check[i].ccname;
+		}
+	}
+	*validated = false;
+	return NULL;
+}
+
+/* Does the index have these, and only these, key and predicate? */
+static bool
+index_equals(Relation index, Relation rel, const TtlIndexDefinition *definition)
+{
+	Form_pg_index form = index->rd_index;
+	Node	   *key;
+	Node	   *predicate;
+
+	if (index->rd_rel->relam != BTREE_AM_OID || form->indnkeyatts != 1 ||
+		!form->indislive)
+		return false;
+
+	key = eval_const_expressions(NULL,
+								 parse_expression(rel, definition->key,
+												  EXPR_KIND_INDEX_EXPRESSION));
+	if (IsA(key, Var))
+	{
+		if (form->indkey.values[0] != ((Var *) key)->varattno)
+			return false;
+	}
+	else if (form->indkey.values[0] != 0 ||
+			 !equal(linitial(RelationGetIndexExpressions(index)), key))
+		return false;
+
+	if (definition->predicate == NULL)
+		return RelationGetIndexPredicate(index) == NIL;
+	predicate = eval_const_expressions(NULL,
+									   parse_expression(rel, definition->predicate,
+														EXPR_KIND_INDEX_PREDICATE));
+	return equal(RelationGetIndexPredicate(index),
+				 make_ands_implicit(canonicalize_qual((Expr *) predicate, false)));
+}
+
+void
+ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy, Oid indexes[TTL_INDEXES])
+{
+	ListCell   *lc;
+
+	memset(indexes, 0, sizeof(Oid) * TTL_INDEXES);
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+
+		for (int i = 0; i < TTL_INDEXES; i++)
+		{
+			TtlIndexDefinition definition;
+
+			/* an invalid index is better than none to tell people about */
+			if ((!OidIsValid(indexes[i]) || index->rd_index->indisvalid) &&
+				ttl_expiry_index_definition(policy, i, &definition) &&
+				index_equals(index, rel, &definition))
+				indexes[i] = RelationGetRelid(index);
+		}
+		index_close(index, AccessShareLock);
+	}
+}
+
+/*
+ * The walk
+ */
+
+struct TtlExpiryWalk
+{
+	Relation	rel;
+	TtlContainer container;
+	TimestampTz now;
+	Snapshot	snapshot;
+	TtlExpiryMark *mark;
+	Oid			indexes[TTL_INDEXES];
+	int			at;				/* which of them is walked */
+	Relation	index;			/* open while walked, else NULL */
+	IndexScanDesc scan;
+	TupleTableSlot *slot;
+	int64		entries_left;	/* how many more it may look at */
+};
+
+TtlExpiryWalk *
+ttl_expiry_walk_begin(Relation rel, const TtlContainer *container,
+					  TimestampTz now, Snapshot snapshot, TtlExpiryMark *mark)
+{
+	TtlExpiryWalk *walk = palloc0(sizeof(TtlExpiryWalk));
+
+	walk->rel = rel;
+	walk->container = *container;
+	walk->now = now;
+	walk->snapshot = snapshot;
+	walk->mark = mark;
+	walk->slot = table_slot_create(rel, NULL);
+	walk->entries_left = PG_INT64_MAX;
+	ttl_container_indexes(rel, walk->indexes);
+	return walk;
+}
+
+/* The last key of the index that has expired; false if none has. */
+static bool
+last_key(const TtlExpiryWalk *walk, TtlExpiryIndex index, TimestampTz *key)
+{
+	int32		default_ttl = walk->container.default_ttl;
+
+	if (default_ttl == TTL_OFF)
+		return false;
+	if (index == TTL_INDEX_ITEM)
+	{
+		*key = Min(walk->now, DT_NOEND - 1);
+		return true;
+	}
+	if (default_ttl == TTL_NEVER)
+		return false;
+	*key = ttl_expiry_cutoff(walk->now, default_ttl);
+	return true;
+}
+
+/* Goes to the next index that there is; false if there is no more. */
+static bool
+open_next_index(TtlExpiryWalk *walk)
+{
+	for (; walk->at < TTL_INDEXES; walk->at++)
+	{
+		ScanKeyData keys[2];
+		TimestampTz last;
+		int			nkeys = 1;
+
+		if (!OidIsValid(walk->indexes[walk->at]) || !last_key(walk, walk->at, &last))
+			continue;
+		walk->index = try_index_open(walk->indexes[walk->at], AccessShareLock);
+		if (walk->index == NULL)
+			continue;
+		if (!walk->index->rd_index->indisvalid)
+		{
+			index_close(walk->index, AccessShareLock);
+			walk->index = NULL;
+			continue;
+		}
+
+		ScanKeyInit(&keys[0], 1, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE,
+					TimestampTzGetDatum(last));
+		if (walk->mark != NULL && walk->mark->set[walk->at])
+			ScanKeyInit(&keys[nkeys++], 1, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE,
+						TimestampTzGetDatum(walk->mark->at[walk->at]));
+		walk->scan = TtlIndexBeginScan(walk->rel, walk->index, walk->snapshot, nkeys);
+		index_rescan(walk->scan, keys, nkeys, NULL, 0);
+		return true;
+	}
+	return false;
+}
+
+static void
+close_index(TtlExpiryWalk *walk)
+{
+	index_endscan(walk->scan);
+	index_close(walk->index, AccessShareLock);
+	walk->index = NULL;
+	walk->at++;
+}
+
+TupleTableSlot *
+ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
+{
+	while (walk->index != NULL || open_next_index(walk))
+	{
+		while (walk->entries_left > 0 &&
+			   index_getnext_tid(walk->scan, ForwardScanDirection) != NULL)
+		{
+			TimestampTz when;
+
+			walk->entries_left--;
+			if (!index_fetch_heap(walk->scan, walk->slot))
+				continue;
+			when = ttl_expiry_of_slot(&walk->container, walk->slot);
+			if (when > walk->now)
+				continue;
+			if (walk->mark != NULL)
+			{
+				bool		isnull;
+
+				walk->mark->set[walk->at] = true;
+				walk->mark->at[walk->at] = walk->at == TTL_INDEX_ITEM ? when :
+					DatumGetTimestampTz(slot_getattr(walk->slot, walk->container.ts_attno, &isnull));
+			}
+			if (expires_at != NULL)
+				*expires_at = when;
+			return walk->slot;
+		}
+		if (walk->entries_left == 0)
+			return NULL;
+		close_index(walk);
+	}
+	return NULL;
+}
+
+void
+ttl_expiry_walk_limit(TtlExpiryWalk *walk, int64 max_entries)
+{
+	walk->entries_left = max_entries;
+}
+
+bool
+ttl_expiry_walk_gave_up(const TtlExpiryWalk *walk)
+{
+	return walk->entries_left == 0;
+}
+
+void
+ttl_expiry_walk_end(TtlExpiryWalk *walk)
+{
+	if (walk->index != NULL)
+		close_index(walk);
+	ExecDropSingleTupleTableSlot(walk->slot);
+	pfree(walk);
+}
+
+TimestampTz
+ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapshot)
+{
+	TimestampTz earliest = DT_NOEND;
+
+	/* The edge of each index: all of it counts as expired at the end of time. */
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		TtlExpiryWalk *walk = ttl_expiry_walk_begin(rel, container, DT_NOEND, snapshot, NULL);
+		TimestampTz when;
+
+		for (int j = 0; j < TTL_INDEXES; j++)
+		{
+			if (j != i)
+				walk->indexes[j] = InvalidOid;
+		}
+		if (ttl_expiry_walk_next(walk, &when) != NULL)
+			earliest = Min(earliest, when);
+		ttl_expiry_walk_end(walk);
+	}
+	return earliest;
+}
+
+PG_FUNCTION_INFO_V1(ttl_expired_count);
+
+/*
+ * ttl.expired_count(container regclass) -> bigint
+ *
+ * How many rows have expired and are not yet deleted, counted through the
+ * expiry indexes, by the statement's clock.  Owner only (42501); 42704 if the
+ * table is no container.
+ */
+Datum
+ttl_expired_count(PG_FUNCTION_ARGS)
+{
+	Oid			container = PG_GETARG_OID(0);
+	TimestampTz now = ttl_expiry_reading_now();
+	int64		count = 0;
+	ListCell   *lc;
+
+	ttl_container_check_owned(container);
+	foreach(lc, ttl_container_leaves(container))
+	{
+		Relation	rel = try_table_open(lfirst_oid(lc), AccessShareLock);
+		TtlContainer c;
+		TtlExpiryWalk *walk;
+
+		if (rel == NULL)
+			continue;
+		if (ttl_container_lookup(RelationGetRelid(rel), &c))
+		{
+			walk = ttl_expiry_walk_begin(rel, &c, now, GetActiveSnapshot(), NULL);
+			while (ttl_expiry_walk_next(walk, NULL) != NULL)
+			{
+				CHECK_FOR_INTERRUPTS();
+				count++;
+			}
+			ttl_expiry_walk_end(walk);
+		}
+		table_close(rel, AccessShareLock);
+	}
+	PG_RETURN_INT64(count);
+}

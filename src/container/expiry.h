@@ -1,0 +1,113 @@
+/*-------------------------------------------------------------------------
+ *
+ * expiry.h
+ *	  THE definition of "expired", and the walk over what is.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_EXPIRY_H
+#define TTL_EXPIRY_H
+
+#include "container/container.h"
+#include "executor/tuptable.h"
+#include "utils/snapshot.h"
+
+/*
+ * The instant at which the row in the slot expires; DT_NOEND if it never
+ * does.  The slot's columns are numbered as in container->relid.
+ */
+extern TimestampTz ttl_expiry_of_slot(const TtlContainer *container,
+									  TupleTableSlot *slot);
+
+/*
+ * The instant at which a row with this _ts and TTL of its own expires, and
+ * the latest _ts of rows that live for so many seconds and have expired at
+ * 'now'.  Neither overflows.
+ */
+extern TimestampTz ttl_expiry_add(TimestampTz ts, int32 seconds);
+extern TimestampTz ttl_expiry_cutoff(TimestampTz now, int32 seconds);
+
+/*
+ * May the running execution, or whatever the session does outside of one, see
+ * expired rows of the container?
+ */
+extern bool ttl_expiry_is_shown(Oid container);
+
+/* The instant by which reading statements judge: ttl.now, or the clock. */
+extern TimestampTz ttl_expiry_reading_now(void);
+
+/*
+ * How an expiry index is defined, as CREATE INDEX takes it: what stands between
+ * the parentheses, and the predicate (NULL = none).  Returns false if a
+ * container with these columns needs no such index.
+ */
+typedef struct TtlIndexDefinition
+{
+	char	   *key;
+	char	   *predicate;
+} TtlIndexDefinition;
+
+extern bool ttl_expiry_index_definition(const TtlPolicy *policy,
+										TtlExpiryIndex index,
+										TtlIndexDefinition *definition);
+
+/* The CHECK on an item TTL column, as ADD CHECK takes it. */
+extern char *ttl_expiry_check_definition(const TtlPolicy *policy);
+
+/*
+ * The name of a constraint of the relation that equals it, or NULL; *validated
+ * tells whether all rows are known to obey it.
+ */
+extern char *ttl_expiry_find_check(Relation rel, const TtlPolicy *policy,
+								   bool *validated);
+
+/* The indexes of the relation that equal the definitions, or InvalidOid. */
+extern void ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy,
+									Oid indexes[TTL_INDEXES]);
+
+/*
+ * A walk over the expired rows of one leaf table, through its expiry indexes,
+ * the earliest expiry of each index first.  Rows that were expired at 'now'
+ * and are visible to the snapshot are returned.
+ *
+ * 'mark' (may be NULL) is where an earlier walk stopped: entries to the left
+ * of it are not looked at, and it is moved along.  All zeros is a mark at the
+ * beginning.
+ */
+typedef struct TtlExpiryMark
+{
+	bool		set[TTL_INDEXES];
+	TimestampTz at[TTL_INDEXES];	/* the last key seen, per index */
+} TtlExpiryMark;
+
+typedef struct TtlExpiryWalk TtlExpiryWalk;
+
+/* The relation is open and locked; the snapshot stays valid for the walk. */
+extern TtlExpiryWalk *ttl_expiry_walk_begin(Relation rel,
+											const TtlContainer *container,
+											TimestampTz now,
+											Snapshot snapshot,
+											TtlExpiryMark *mark);
+
+/* The next expired row, or NULL; *expiry (may be NULL) is when it expired. */
+extern TupleTableSlot *ttl_expiry_walk_next(TtlExpiryWalk *walk,
+											TimestampTz *expiry);
+
+/*
+ * Lets the walk give up after so many index entries, those of dead rows
+ * included; and whether it has.
+ */
+extern void ttl_expiry_walk_limit(TtlExpiryWalk *walk, int64 max_entries);
+extern bool ttl_expiry_walk_gave_up(const TtlExpiryWalk *walk);
+
+extern void ttl_expiry_walk_end(TtlExpiryWalk *walk);
+
+/*
+ * The earliest instant at which a row of the leaf will expire or has expired,
+ * by its index edges; DT_NOEND if none will.
+ */
+extern TimestampTz ttl_expiry_earliest(Relation rel,
+									   const TtlContainer *container,
+									   Snapshot snapshot);
+
+#endif							/* TTL_EXPIRY_H */

@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * policy.h
+ *	  How the values of a policy are written down.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_POLICY_H
+#define TTL_POLICY_H
+
+#include "container/container.h"
+
+/*
+ * The length of an interval, as EXTRACT(epoch FROM ...) has it: years of 365.25
+ * days, months of 30 days, days of 24 hours.  False if it is out of range.
+ */
+extern bool ttl_policy_microseconds(const Interval *interval, int64 *result);
+
+extern const char *ttl_policy_indexing_name(TtlIndexing indexing);
+
+/* False if there is no indexing policy of that name. */
+extern bool ttl_policy_indexing_parse(const char *name, TtlIndexing *indexing);
+
+#endif							/* TTL_POLICY_H */

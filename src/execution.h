@@ -1,0 +1,68 @@
+/*-------------------------------------------------------------------------
+ *
+ * execution.h
+ *	  What ttl knows about each running execution of a plan: its clock, and
+ *	  which rows it is meant to see.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_EXECUTION_H
+#define TTL_EXECUTION_H
+
+#include "executor/execdesc.h"
+#include "datatype/timestamp.h"
+#include "nodes/pg_list.h"
+
+/* Which rows of a container an execution works on. */
+typedef enum TtlSight
+{
+	TTL_SEES_LIVE,				/* an ordinary statement: rows not expired */
+	TTL_SEES_EXPIRED			/* a physical deletion: expired rows only */
+} TtlSight;
+
+typedef struct TtlExecution
+{
+	QueryDesc  *query_desc;
+	TimestampTz clock;			/* the wall clock at its start */
+	TtlSight	sight;
+	TimestampTz expired_at;		/* if TTL_SEES_EXPIRED: expired by when */
+	Oid			user;			/* on whose behalf it runs */
+	bool		user_changed;	/* inside a SECURITY DEFINER function */
+	struct TtlExecution *next;	/* see execution.c */
+} TtlExecution;
+
+/*
+ * The innermost running execution, or NULL outside of any.
+ */
+extern TtlExecution *ttl_execution_current(void);
+
+/*
+ * The time by which rows are judged now: the clock of the running execution,
+ * or outside of any (a procedure, a worker) that a statement starting now
+ * would get.  Ignores ttl.now, so deletion can rely on it.
+ */
+extern TimestampTz ttl_execution_clock(void);
+
+/*
+ * Announces that the next execution whose source text is the given one sees
+ * only the rows that were expired at the given instant.  Call it right before SPI_execute_plan
+ * and friends; the announcement ends with ttl_execution_expect_nothing().
+ */
+extern void ttl_execution_expect_deletion(const char *source_text,
+										  TimestampTz expired_at);
+extern void ttl_execution_expect_nothing(void);
+
+/*
+ * Observers, called in the order of their registration.  'started' is called
+ * after ExecutorStart, 'ended' when an execution is about to be shut down,
+ * with the nesting depth (1 = outermost).
+ */
+typedef void (*TtlExecutionStarted) (QueryDesc *query_desc, int eflags);
+typedef void (*TtlExecutionEnded) (QueryDesc *query_desc, int depth);
+
+extern void ttl_execution_on_start(TtlExecutionStarted started);
+extern void ttl_execution_on_end(TtlExecutionEnded ended);
+
+extern void ttl_execution_init(void);
+
+#endif							/* TTL_EXECUTION_H */

@@ -1,0 +1,216 @@
+/*-------------------------------------------------------------------------
+ *
+ * guc.c
+ *	  The settings of ttl.
+ *
+ * All of them are here, in the order of SPEC's table.  The one value that
+ * is handed to parallel workers by way of a setting (see execution.c) is not
+ * a setting for people, and not here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "compat.h"
+#include "guc.h"
+#include "miscadmin.h"
+#include "utils/datetime.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#define TTL_NAPTIME_DEFAULT				1000	/* ms */
+#define TTL_NAPTIME_MIN					10
+#define TTL_NAPTIME_MAX					(24 * 3600 * 1000)
+
+/*
+ * What autovacuum may spend in a second when it is left at its defaults:
+ * vacuum_cost_limit 200 each autovacuum_vacuum_cost_delay of 2 ms.
+ */
+#define TTL_CYCLE_COST_LIMIT_DEFAULT	100000
+#define TTL_CYCLE_COST_FLOOR_DEFAULT	0
+#define TTL_WORKERS_DEFAULT				2
+#define TTL_WORKERS_MAX					64
+
+bool		ttl_guc_reaper = true;
+int			ttl_guc_naptime = TTL_NAPTIME_DEFAULT;
+int			ttl_guc_cycle_cost_limit = TTL_CYCLE_COST_LIMIT_DEFAULT;
+int			ttl_guc_throughput = 0;
+int			ttl_guc_cycle_cost_floor = TTL_CYCLE_COST_FLOOR_DEFAULT;
+int			ttl_guc_workers = TTL_WORKERS_DEFAULT;
+bool		ttl_guc_touch = true;
+bool		ttl_guc_show_expired = false;
+
+static char *now_string = NULL;
+static TimestampTz *now_value = NULL;	/* "extra" of ttl.now; NULL = empty */
+
+/*
+ * Accepts an empty string or a timestamp.  The special strings that depend on
+ * the moment ("now", "today", ...) are refused: they would mean something else
+ * each time the setting is looked at, in a parallel worker for instance.
+ */
+static bool
+check_now(char **newval, void **extra, GucSource source)
+{
+	char	   *str = *newval;
+	fsec_t		fsec;
+	struct pg_tm tt,
+			   *tm = &tt;
+	int			tz;
+	int			dtype;
+	int			nf;
+	int			dterr;
+	char	   *field[MAXDATEFIELDS];
+	int			ftype[MAXDATEFIELDS];
+	char		workbuf[MAXDATELEN + MAXDATEFIELDS];
+	TimestampTz value;
+	TimestampTz *result;
+
+	*extra = NULL;
+	if (str == NULL || str[0] == '\0')
+		return true;
+
+	dterr = ParseDateTime(str, workbuf, sizeof(workbuf),
+						  field, ftype, MAXDATEFIELDS, &nf);
+	if (dterr == 0)
+		dterr = TtlDecodeDateTime(field, ftype, nf, &dtype, tm, &fsec, &tz);
+	if (dterr != 0)
+		return false;
+	if (pg_strcasecmp(str, "now") == 0 || pg_strcasecmp(str, "today") == 0 ||
+		pg_strcasecmp(str, "tomorrow") == 0 || pg_strcasecmp(str, "yesterday") == 0)
+		return false;
+
+	switch (dtype)
+	{
+		case DTK_DATE:
+			if (tm2timestamp(tm, fsec, &tz, &value) != 0)
+				return false;
+			break;
+		case DTK_LATE:
+			TIMESTAMP_NOEND(value);
+			break;
+		case DTK_EARLY:
+			TIMESTAMP_NOBEGIN(value);
+			break;
+		case DTK_EPOCH:
+			value = SetEpochTimestamp();
+			break;
+		default:
+			return false;
+	}
+
+	result = TtlGucMalloc(LOG, sizeof(TimestampTz));
+	if (result == NULL)
+		return false;
+	*result = value;
+	*extra = result;
+	return true;
+}
+
+static void
+assign_now(const char *newval, void *extra)
+{
+	now_value = extra;
+}
+
+bool
+ttl_guc_now(TimestampTz *now)
+{
+	if (now_value == NULL)
+		return false;
+	*now = *now_value;
+	return true;
+}
+
+void
+ttl_guc_init(void)
+{
+	DefineCustomBoolVariable("ttl.reaper",
+							 "Deletes expired rows in the background.",
+							 "Expired rows are invisible whether or not they are deleted.",
+							 &ttl_guc_reaper,
+							 true,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("ttl.naptime",
+							"Sets the time between cycles of deletion.",
+							NULL,
+							&ttl_guc_naptime,
+							TTL_NAPTIME_DEFAULT,
+							TTL_NAPTIME_MIN, TTL_NAPTIME_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("ttl.cycle_cost_limit",
+							"Sets the most that a cycle of deletion may spend in a database, in vacuum's cost units.",
+							NULL,
+							&ttl_guc_cycle_cost_limit,
+							TTL_CYCLE_COST_LIMIT_DEFAULT,
+							1, INT_MAX,
+							PGC_SIGHUP,
+							0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("ttl.throughput",
+							"Sets the cost units per second that a database is provisioned for.",
+							"Deletion gets what the foreground leaves of it. Zero means that nothing is provisioned, and a cycle may spend ttl.cycle_cost_limit.",
+							&ttl_guc_throughput,
+							0,
+							0, INT_MAX,
+							PGC_SIGHUP,
+							0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("ttl.cycle_cost_floor",
+							"Sets the least that a cycle of deletion may spend in a database, in vacuum's cost units.",
+							"Zero means that deletion gets strictly what the foreground leaves of ttl.throughput.",
+							&ttl_guc_cycle_cost_floor,
+							TTL_CYCLE_COST_FLOOR_DEFAULT,
+							0, INT_MAX,
+							PGC_SIGHUP,
+							0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("ttl.workers",
+							"Sets the maximum number of simultaneously running reaper workers.",
+							NULL,
+							&ttl_guc_workers,
+							TTL_WORKERS_DEFAULT,
+							1, TTL_WORKERS_MAX,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("ttl.touch",
+							 "Sets the timestamp column of a row at each UPDATE.",
+							 "While off, UPDATE leaves the column as the statement says.",
+							 &ttl_guc_touch,
+							 true,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("ttl.show_expired",
+							 "Shows expired rows to reads, UPDATE and DELETE.",
+							 NULL,
+							 &ttl_guc_show_expired,
+							 false,
+							 PGC_SUSET,
+							 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomStringVariable("ttl.now",
+							   "Sets a timestamp that stands in for the clock when rows are hidden.",
+							   "An empty string means the clock. Stamping and deleting always follow the clock.",
+							   &now_string,
+							   "",
+							   PGC_SUSET,
+							   0,
+							   check_now, assign_now, NULL);
+
+	MarkGUCPrefixReserved("ttl");
+}

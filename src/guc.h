@@ -1,0 +1,27 @@
+/*-------------------------------------------------------------------------
+ *
+ * guc.h
+ *	  The settings of ttl.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_GUC_H
+#define TTL_GUC_H
+
+#include "datatype/timestamp.h"
+
+extern bool ttl_guc_reaper;
+extern int	ttl_guc_naptime;	/* ms */
+extern int	ttl_guc_cycle_cost_limit;	/* cost units per cycle */
+extern int	ttl_guc_throughput; /* cost units per second, 0 = not provisioned */
+extern int	ttl_guc_cycle_cost_floor;	/* cost units per cycle */
+extern int	ttl_guc_workers;
+extern bool ttl_guc_touch;
+extern bool ttl_guc_show_expired;
+
+/* The instant that ttl.now stands for; false when the setting is empty. */
+extern bool ttl_guc_now(TimestampTz *now);
+
+extern void ttl_guc_init(void);
+
+#endif							/* TTL_GUC_H */

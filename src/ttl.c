@@ -1,0 +1,44 @@
+/*-------------------------------------------------------------------------
+ *
+ * ttl.c
+ *	  Start of the library: the ordered list of what is to be initialized.
+ *
+ * Settings first, then shared memory and background processes, hooks last.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+
+#include "container/container.h"
+#include "execution.h"
+#include "guc.h"
+#include "reaper/reaper.h"
+#include "ttl.h"
+#include "utility.h"
+#include "visibility/visibility.h"
+
+PG_MODULE_MAGIC;
+
+PGDLLEXPORT void _PG_init(void);
+
+void
+_PG_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("library \"%s\" must be loaded at server start", TTL_EXTENSION),
+				 errhint("Add \"%s\" to \"%s\" in postgresql.conf and restart the server.",
+						 TTL_EXTENSION, "shared_preload_libraries")));
+
+	ttl_guc_init();
+	ttl_reaper_init();
+	ttl_execution_init();
+	ttl_utility_init();
+	ttl_container_cache_init();
+	ttl_container_ddl_init();
+	ttl_visibility_init();
+}

@@ -1,0 +1,21 @@
+/*-------------------------------------------------------------------------
+ *
+ * ttl.h
+ *	  Names that are used everywhere.  No logic.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_H
+#define TTL_H
+
+#define TTL_EXTENSION			"ttl"
+#define TTL_SCHEMA				"ttl"
+#define TTL_CONTAINER_TABLE		"container"
+
+/* The row trigger of a container; '~' makes it the last to fire. */
+#define TTL_TRIGGER				"~ttl"
+
+#define TTL_LAUNCHER_TYPE		"ttl launcher"
+#define TTL_REAPER_TYPE			"ttl reaper"
+
+#endif							/* TTL_H */

@@ -1,0 +1,115 @@
+/*-------------------------------------------------------------------------
+ *
+ * utility.c
+ *	  The one place that hooks into utility commands.
+ *
+ * ProcessUtility_hook is assigned here and nowhere else.  Whoever wants to
+ * know about utility commands registers an observer while the library is
+ * loaded; there is no way to unregister.
+ *
+ * An observer's "end" is called whenever its turn of "before" has come, even
+ * if that failed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "nodes/pg_list.h"
+#include "utils/memutils.h"
+
+#include "utility.h"
+
+typedef struct Observer
+{
+	TtlUtilityBefore before;
+	TtlUtilityAfter after;
+	TtlUtilityEnd end;
+} Observer;
+
+/* Observers in the order of registration; filled before the first command. */
+static List *observers = NIL;
+
+/* Saved hook, to be a good citizen. */
+static ProcessUtility_hook_type prev_ProcessUtility = NULL;
+
+/*
+ * Runs the command amid its observers.
+ */
+static void
+process_utility(PlannedStmt *pstmt, const char *queryString,
+				bool readOnlyTree, ProcessUtilityContext context,
+				ParamListInfo params, QueryEnvironment *queryEnv,
+				DestReceiver *dest, QueryCompletion *qc)
+{
+	volatile int begun = 0;
+
+	if (readOnlyTree)
+		pstmt = copyObject(pstmt);
+
+	PG_TRY();
+	{
+		ListCell   *lc;
+
+		foreach(lc, observers)
+		{
+			Observer   *observer = (Observer *) lfirst(lc);
+
+			begun++;
+			if (observer->before)
+				observer->before(pstmt, queryString, context, params);
+		}
+
+		if (prev_ProcessUtility)
+			prev_ProcessUtility(pstmt, queryString, false, context, params,
+								queryEnv, dest, qc);
+		else
+			standard_ProcessUtility(pstmt, queryString, false, context, params,
+									queryEnv, dest, qc);
+
+		foreach(lc, observers)
+		{
+			Observer   *observer = (Observer *) lfirst(lc);
+
+			if (observer->after)
+				observer->after(pstmt, context);
+		}
+	}
+	PG_FINALLY();
+	{
+		while (begun > 0)
+		{
+			Observer   *observer;
+
+			begun--;
+			observer = (Observer *) list_nth(observers, begun);
+			if (observer->end)
+				observer->end(pstmt);
+		}
+	}
+	PG_END_TRY();
+}
+
+/*
+ * Registers an observer, see utility.h.
+ */
+void
+ttl_utility_observe(TtlUtilityBefore before, TtlUtilityAfter after,
+					TtlUtilityEnd end)
+{
+	MemoryContext oldcontext = MemoryContextSwitchTo(TopMemoryContext);
+	Observer   *observer = (Observer *) palloc(sizeof(Observer));
+
+	observer->before = before;
+	observer->after = after;
+	observer->end = end;
+	observers = lappend(observers, observer);
+
+	MemoryContextSwitchTo(oldcontext);
+}
+
+void
+ttl_utility_init(void)
+{
+	prev_ProcessUtility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+}

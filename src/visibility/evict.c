@@ -1,0 +1,527 @@
+/*-------------------------------------------------------------------------
+ *
+ * evict.c
+ *	  A key that only expired rows hold is free.
+ *
+ * The row trigger of each container fires before INSERT (COPY FROM, ON CONFLICT
+ * and MERGE included), as the last one, when the new row is final.  It looks
+ * the row's keys up in each unique and exclusion index, and what it finds
+ * expired there is deleted for good (deletion.c), with triggers and
+ * referential actions.  The insertion then meets no conflict.
+ *
+ * The look-up sees what the index's own check will see: committed rows
+ * whatever the snapshot, and rows of transactions in progress, which it waits
+ * for if they are expired.  Rows are judged by the clock of the outer
+ * statement.  In REPEATABLE READ a row that the snapshot can't see can't be
+ * deleted: 40001.
+ *
+ * An UPDATE that assigns key columns needs the same, and other UPDATEs must
+ * not pay for a row trigger.  So the trigger is declared for INSERT, and made
+ * to fire before UPDATE, too, in the private copy of the trigger descriptor of
+ * just those executions.
+ *
+ * A bulk load into a container where nothing has expired needs no look-ups:
+ * after some rows, the statement asks the expiry indexes once.
+ *
+ * The trigger also completes _ts where a statement gives NULL.
+ *
+ * Limit: INSERT ... ON CONFLICT DO UPDATE that changes a key in a partitioned
+ * container doesn't free the new key; the partition's trigger descriptor is
+ * made while the statement runs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relscan.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "catalog/pg_trigger.h"
+#include "commands/trigger.h"
+#include "compat.h"
+#include "container/container.h"
+#include "container/deletion.h"
+#include "container/expiry.h"
+#include "execution.h"
+#include "executor/executor.h"
+#include "executor/nodeModifyTable.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "optimizer/optimizer.h"
+#include "storage/lmgr.h"
+#include "ttl.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "visibility/visibility.h"
+
+/* Rows that a statement writes before it asks whether look-ups are needed. */
+#define ROWS_BEFORE_PROOF	100
+
+/* Index entries that the question may cost. */
+#define PROOF_MAX_ENTRIES	1000
+
+typedef struct KeyIndex
+{
+	Oid			index;
+	IndexInfo  *info;
+	ExprState  *predicate;
+} KeyIndex;
+
+/* What the trigger keeps for one relation in one statement. */
+typedef struct EvictState
+{
+	TtlContainer container;
+	TimestampTz now;
+	int			nindexes;
+	KeyIndex   *indexes;
+	EState	   *estate;
+	ResultRelInfo *generating;	/* computes generated columns; NULL = none */
+	TupleTableSlot *new_slot;
+	TupleTableSlot *existing_slot;
+	int64		rows;
+	bool		nothing_expired;	/* proved */
+} EvictState;
+
+typedef struct TidList
+{
+	ItemPointerData *tids;
+	int			n;
+	int			allocated;
+} TidList;
+
+static bool
+has_unique_index(Relation rel)
+{
+	ListCell   *lc;
+
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+		bool		is_key = index->rd_index->indisunique || index->rd_index->indisexclusion;
+
+		index_close(index, AccessShareLock);
+		if (is_key)
+			return true;
+	}
+	return false;
+}
+
+static void
+prepare_indexes(EvictState *state, Relation rel)
+{
+	List	   *oids = RelationGetIndexList(rel);
+	ListCell   *lc;
+
+	state->indexes = palloc(sizeof(KeyIndex) * list_length(oids));
+	foreach(lc, oids)
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+		Form_pg_index form = index->rd_index;
+
+		if ((form->indisunique || form->indisexclusion) && form->indislive && form->indisready)
+		{
+			KeyIndex   *key = &state->indexes[state->nindexes++];
+
+			key->index = RelationGetRelid(index);
+			key->info = BuildIndexInfo(index);
+			if (key->info->ii_ExclusionOps == NULL)
+				BuildSpeculativeIndexInfo(index, key->info);
+			key->predicate = ExecPrepareQual(key->info->ii_Predicate, state->estate);
+		}
+		index_close(index, AccessShareLock);
+	}
+}
+
+static EvictState *
+prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
+{
+	MemoryContext old = MemoryContextSwitchTo(flinfo->fn_mcxt);
+	EvictState *state = palloc0(sizeof(EvictState));
+	TupleDesc	desc;
+
+	state->container = *container;
+	state->now = ttl_execution_clock();
+	if (container->default_ttl == TTL_OFF || !has_unique_index(rel))
+		state->nothing_expired = true;
+	else
+	{
+		/* A copy isn't counted by the relation's cache entry, and needs no release. */
+		desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
+		state->estate = CreateExecutorState();
+		MemoryContextSwitchTo(state->estate->es_query_cxt);
+		prepare_indexes(state, rel);
+		if (desc->constr != NULL && desc->constr->has_generated_stored)
+		{
+			state->generating = makeNode(ResultRelInfo);
+			InitResultRelInfo(state->generating, rel, 0, NULL, 0);
+		}
+		state->new_slot = MakeSingleTupleTableSlot(desc, &TTSOpsHeapTuple);
+		state->existing_slot = MakeSingleTupleTableSlot(desc, table_slot_callbacks(rel));
+	}
+	flinfo->fn_extra = state;
+	MemoryContextSwitchTo(old);
+	return state;
+}
+
+/*
+ * Has nothing in the relation expired by the statement's clock?  Looks at
+ * uncommitted rows, too.  "No" if it would cost much to say.
+ */
+static bool
+prove_nothing_expired(EvictState *state, Relation rel)
+{
+	SnapshotData dirty;
+	Oid			indexes[TTL_INDEXES];
+	TtlExpiryWalk *walk;
+	bool		proved;
+
+	ttl_container_indexes(rel, indexes);
+	if (!OidIsValid(indexes[TTL_INDEX_DEFAULT]))
+		return false;
+
+	InitDirtySnapshot(dirty);
+	walk = ttl_expiry_walk_begin(rel, &state->container, state->now, &dirty, NULL);
+	ttl_expiry_walk_limit(walk, PROOF_MAX_ENTRIES);
+	proved = ttl_expiry_walk_next(walk, NULL) == NULL && !ttl_expiry_walk_gave_up(walk);
+	ttl_expiry_walk_end(walk);
+	return proved;
+}
+
+static void
+remember_tid(TidList *list, const ItemPointerData *tid)
+{
+	for (int i = 0; i < list->n; i++)
+	{
+		if (ItemPointerEquals(&list->tids[i], unconstify(ItemPointerData *, tid)))
+			return;
+	}
+	if (list->n == list->allocated)
+	{
+		list->allocated = list->allocated == 0 ? 4 : list->allocated * 2;
+		list->tids = list->tids == NULL ?
+			palloc(sizeof(ItemPointerData) * list->allocated) :
+			repalloc(list->tids, sizeof(ItemPointerData) * list->allocated);
+	}
+	list->tids[list->n++] = *tid;
+}
+
+/*
+ * Do the existing row's index values really conflict with the new row's?  Asked
+ * where the index itself can't tell.
+ */
+static bool
+recheck(EvictState *state, const KeyIndex *key, Relation index,
+		const Oid *procs, const Datum *new_values)
+{
+	ExprContext *econtext = GetPerTupleExprContext(state->estate);
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+
+	econtext->ecxt_scantuple = state->existing_slot;
+	FormIndexDatum(key->info, state->existing_slot, state->estate, values, isnull);
+	econtext->ecxt_scantuple = state->new_slot;
+	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+	{
+		if (isnull[i] ||
+			!DatumGetBool(OidFunctionCall2Coll(procs[i], index->rd_indcollation[i],
+											   values[i], new_values[i])))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Collects the expired rows that the new row conflicts with in one index.
+ * 'self' (may be NULL) is the place of the row that is being updated.
+ */
+static void
+collect_conflicts(EvictState *state, Relation rel, const KeyIndex *key,
+				  const ItemPointerData *self, TidList *found)
+{
+	ExprContext *econtext = GetPerTupleExprContext(state->estate);
+	const Oid  *procs = key->info->ii_ExclusionProcs;
+	const uint16 *strategies = key->info->ii_ExclusionStrats;
+	bool		nulls_conflict = false;
+	Relation	index;
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+	ScanKeyData keys[INDEX_MAX_KEYS];
+	int			nkeys;
+	SnapshotData dirty;
+	IndexScanDesc scan;
+	TransactionId wait_for;
+
+	if (procs == NULL)
+	{
+		procs = key->info->ii_UniqueProcs;
+		strategies = key->info->ii_UniqueStrats;
+		nulls_conflict = key->info->ii_NullsNotDistinct;
+	}
+
+	econtext->ecxt_scantuple = state->new_slot;
+	if (key->predicate != NULL && !ExecQual(key->predicate, econtext))
+		return;
+
+	/* The executor has locked the indexes. */
+	index = index_open(key->index, NoLock);
+	FormIndexDatum(key->info, state->new_slot, state->estate, values, isnull);
+	nkeys = IndexRelationGetNumberOfKeyAttributes(index);
+	for (int i = 0; i < nkeys; i++)
+	{
+		if (isnull[i] && !nulls_conflict)
+		{
+			index_close(index, NoLock);
+			return;
+		}
+		ScanKeyEntryInitialize(&keys[i], isnull[i] ? SK_ISNULL | SK_SEARCHNULL : 0,
+							   i + 1, strategies[i], InvalidOid,
+							   index->rd_indcollation[i], procs[i], values[i]);
+	}
+
+	InitDirtySnapshot(dirty);
+	do
+	{
+		wait_for = InvalidTransactionId;
+		scan = TtlIndexBeginScan(rel, index, &dirty, nkeys);
+		index_rescan(scan, keys, nkeys, NULL, 0);
+		while (index_getnext_slot(scan, ForwardScanDirection, state->existing_slot))
+		{
+			ItemPointerData tid = state->existing_slot->tts_tid;
+
+			if ((self != NULL && ItemPointerEquals(&tid, unconstify(ItemPointerData *, self))) ||
+				(scan->xs_recheck && !recheck(state, key, index, procs, values)) ||
+				ttl_expiry_of_slot(&state->container, state->existing_slot) > state->now)
+				continue;
+			if (TransactionIdIsValid(dirty.xmin))
+			{
+				/* Somebody is just inserting it: it's too early to tell. */
+				wait_for = dirty.xmin;
+				break;
+			}
+			remember_tid(found, &tid);
+		}
+		index_endscan(scan);
+		ExecClearTuple(state->existing_slot);
+		if (TransactionIdIsValid(wait_for))
+			XactLockTableWait(wait_for, rel, NULL, XLTW_InsertIndexUnique);
+	} while (TransactionIdIsValid(wait_for));
+
+	index_close(index, NoLock);
+}
+
+/*
+ * A conflicting row that wasn't deleted is one that a trigger kept, and the
+ * constraint will tell; or our snapshot is too old to see it.
+ */
+static void
+check_serializable(EvictState *state, Relation rel, const TidList *found)
+{
+	for (int i = 0; i < found->n; i++)
+	{
+		if (!table_tuple_fetch_row_version(rel, &found->tids[i], GetTransactionSnapshot(),
+										   state->existing_slot))
+			ereport(ERROR,
+					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+					 errmsg("could not serialize access due to concurrent update")));
+		ExecClearTuple(state->existing_slot);
+	}
+}
+
+/* Deletes the expired rows that the new row would conflict with. */
+static void
+evict(EvictState *state, Relation rel, HeapTuple new, const ItemPointerData *self)
+{
+	TidList		found = {0};
+	uint64		deleted;
+
+	ExecStoreHeapTuple(new, state->new_slot, false);
+
+	/* A row may come in expired, and the next one may have its key. */
+	if (++state->rows == ROWS_BEFORE_PROOF)
+		state->nothing_expired = prove_nothing_expired(state, rel);
+	if (state->nothing_expired)
+	{
+		if (ttl_expiry_of_slot(&state->container, state->new_slot) <= state->now)
+			state->nothing_expired = false;
+		ExecClearTuple(state->new_slot);
+		return;
+	}
+
+	if (state->generating != NULL)
+		ExecComputeStoredGenerated(state->generating, state->estate, state->new_slot, CMD_INSERT);
+	for (int i = 0; i < state->nindexes; i++)
+		collect_conflicts(state, rel, &state->indexes[i], self, &found);
+
+	if (found.n > 0)
+	{
+		deleted = ttl_deletion_run(rel, found.tids, found.n, state->now, 0);
+		ttl_deletion_report_evicted(state->container.container, deleted);
+		if (deleted < found.n && IsolationUsesXactSnapshot())
+			check_serializable(state, rel, &found);
+	}
+	ExecClearTuple(state->new_slot);
+	ResetPerTupleExprContext(state->estate);
+}
+
+/* The row with the present for a _ts that was given as NULL. */
+static HeapTuple
+complete_ts(Relation rel, const TtlContainer *container, HeapTuple tuple)
+{
+	int			column = container->ts_attno;
+	Datum		now;
+	bool		isnull;
+
+	(void) heap_getattr(tuple, column, RelationGetDescr(rel), &isnull);
+	if (!isnull || SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
+		return tuple;
+	isnull = false;
+	now = TimestampTzGetDatum(GetCurrentTimestamp());
+	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 1, &column, &now, &isnull);
+}
+
+PG_FUNCTION_INFO_V1(ttl_on_write);
+
+/*
+ * ttl.on_write() trigger, BEFORE INSERT FOR EACH ROW
+ */
+Datum
+ttl_on_write(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	Relation	rel;
+	EvictState *state = fcinfo->flinfo->fn_extra;
+	HeapTuple	new;
+	TtlContainer container;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
+		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" must be fired by a row-level BEFORE INSERT trigger",
+						"on_write")));
+
+	rel = trigger->tg_relation;
+	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
+		new = trigger->tg_newtuple;
+	else
+		new = trigger->tg_trigtuple;
+
+	if (state == NULL)
+	{
+		if (!ttl_container_lookup(RelationGetRelid(rel), &container))
+			return PointerGetDatum(new);
+		state = prepare(fcinfo->flinfo, rel, &container);
+	}
+
+	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
+		new = complete_ts(rel, &state->container, new);
+	if (state->estate != NULL)
+		evict(state, rel, new,
+			  TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? &trigger->tg_trigtuple->t_self : NULL);
+	return PointerGetDatum(new);
+}
+
+/*
+ * Key-changing UPDATEs
+ */
+
+/* Does any unique or exclusion index depend on one of the columns? */
+static bool
+are_key_columns(Relation rel, Bitmapset *columns)
+{
+	ListCell   *lc;
+	bool		result = false;
+
+	/* quickly: no index at all does */
+	if (!bms_overlap(columns, RelationGetIndexAttrBitmap(rel, TTL_INDEX_ATTR_BITMAP_ALL)))
+		return false;
+
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+		Form_pg_index form = index->rd_index;
+
+		if (form->indisunique || form->indisexclusion)
+		{
+			Bitmapset  *used = NULL;
+
+			for (int i = 0; i < form->indnkeyatts; i++)
+				used = bms_add_member(used, form->indkey.values[i] -
+									  FirstLowInvalidHeapAttributeNumber);
+			pull_varattnos((Node *) RelationGetIndexExpressions(index), 1, &used);
+			pull_varattnos((Node *) RelationGetIndexPredicate(index), 1, &used);
+			result = bms_overlap(columns, used);
+		}
+		index_close(index, AccessShareLock);
+		if (result)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Makes the container's trigger fire before UPDATE, too, in this execution, if
+ * the statement assigns key columns, or a row trigger of the user's may do so.
+ */
+static void
+watch_result_relation(ResultRelInfo *info, EState *estate)
+{
+	Relation	rel = info->ri_RelationDesc;
+	TriggerDesc *triggers = info->ri_TrigDesc;
+	TtlContainer container;
+
+	if (triggers == NULL ||
+		!ttl_container_lookup(RelationGetRelid(rel), &container) ||
+		!(triggers->trig_update_before_row ||
+		  are_key_columns(rel, ExecGetAllUpdatedCols(info, estate))))
+		return;
+
+	for (int i = 0; i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+
+		if (strcmp(trigger->tgname, TTL_TRIGGER) == 0)
+		{
+			trigger->tgtype |= TRIGGER_TYPE_UPDATE;
+			triggers->trig_update_before_row = true;
+		}
+	}
+}
+
+static void
+watch_modify_table(PlanState *planstate)
+{
+	ModifyTableState *mtstate = (ModifyTableState *) planstate;
+
+	if (!IsA(planstate, ModifyTableState) ||
+		!(mtstate->operation == CMD_UPDATE || mtstate->operation == CMD_MERGE ||
+		  (mtstate->operation == CMD_INSERT &&
+		   ((ModifyTable *) planstate->plan)->onConflictAction == ONCONFLICT_UPDATE)))
+		return;
+	for (int i = 0; i < mtstate->mt_nrels; i++)
+		watch_result_relation(&mtstate->resultRelInfo[i], planstate->state);
+}
+
+static void
+execution_started(QueryDesc *query_desc, int eflags)
+{
+	ListCell   *lc;
+
+	if (query_desc->operation == CMD_SELECT && !query_desc->plannedstmt->hasModifyingCTE)
+		return;
+	watch_modify_table(query_desc->planstate);
+	foreach(lc, query_desc->estate->es_auxmodifytables)
+		watch_modify_table(lfirst(lc));
+}
+
+void
+ttl_evict_init(void)
+{
+	ttl_execution_on_start(execution_started);
+}

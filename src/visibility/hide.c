@@ -1,0 +1,297 @@
+/*-------------------------------------------------------------------------
+ *
+ * hide.c
+ *	  Puts a filter on each base relation that is a container.
+ *
+ * The hook is called when the planner has made a base relation, of whatever
+ * query it is planning: subqueries, views, inlined functions, the target of
+ * UPDATE, DELETE and MERGE all end up as base relations.  The restriction
+ * ttl.is_live(container, _ts, ttl) is appended to the relation's own, below
+ * every join; so an outer join null-extends by itself.  Partitions inherit it
+ * from their parent as they do other restrictions.
+ *
+ * One kind of relation would lose it: an arm of a flattened UNION ALL is a
+ * member whose parent is a subquery, and gets its restrictions from there when
+ * this hook is over.  What stands in the range table entry's securityQuals is
+ * added to those, so that is where it goes.
+ *
+ * The planner orders quals by cost, and would run a cheap function of the
+ * user's on expired rows before it throws them out; so the filter is moved to
+ * the head of each scan's quals when the plan is done.
+ *
+ * Not hidden from: the queries by which foreign keys act on referencing rows
+ * (CASCADE, SET NULL, SET DEFAULT, and the search for rows that forbid a
+ * change).  They must see every stored row, or leave orphans.  Such a query is
+ * known by its context and its exact shape.  The check of the *referenced* side
+ * has its operands the other way round, and is filtered: an expired parent is
+ * absent.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "access/table.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "compat.h"
+#include "container/container.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/plancat.h"
+#include "optimizer/restrictinfo.h"
+#include "parser/parsetree.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "visibility/visibility.h"
+
+static build_simple_rel_hook_type prev_build_simple_rel_hook = NULL;
+
+TtlPlanning *ttl_hide_planning = NULL;
+
+/*
+ * Foreign keys
+ */
+
+static bool
+is_param_walker(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return IsA(node, Param) || expression_tree_walker(node, is_param_walker, context);
+}
+
+/* $n OP column, and not column OP $n; either may be wrapped in casts. */
+static bool
+compares_param_to_column(Node *node)
+{
+	OpExpr	   *op = (OpExpr *) node;
+
+	return IsA(node, OpExpr) && list_length(op->args) == 2 &&
+		is_param_walker(linitial(op->args), NULL) &&
+		!contain_var_clause(linitial(op->args)) &&
+		contain_var_clause(lsecond(op->args));
+}
+
+bool
+ttl_hide_is_referential_action(Query *query)
+{
+	RangeTblEntry *rte;
+	Node	   *quals;
+
+	if (!InNoForceRLSOperation() || list_length(query->rtable) != 1 ||
+		query->jointree == NULL || list_length(query->jointree->fromlist) != 1 ||
+		query->cteList != NIL || query->hasSubLinks)
+		return false;
+
+	rte = linitial_node(RangeTblEntry, query->rtable);
+	if (rte->rtekind != RTE_RELATION ||
+		(rte->inh && rte->relkind != RELKIND_PARTITIONED_TABLE))
+		return false;
+
+	switch (query->commandType)
+	{
+		case CMD_SELECT:
+			if (list_length(query->rowMarks) != 1 ||
+				linitial_node(RowMarkClause, query->rowMarks)->strength != LCS_FORKEYSHARE)
+				return false;
+			break;
+		case CMD_UPDATE:
+		case CMD_DELETE:
+			if (query->returningList != NIL)
+				return false;
+			break;
+		default:
+			return false;
+	}
+
+	quals = query->jointree->quals;
+	if (quals == NULL)
+		return false;
+	if (is_andclause(quals))
+	{
+		ListCell   *lc;
+
+		foreach(lc, ((BoolExpr *) quals)->args)
+		{
+			if (!compares_param_to_column(lfirst(lc)))
+				return false;
+		}
+		return true;
+	}
+	return compares_param_to_column(quals);
+}
+
+/*
+ * The filter
+ */
+
+/* ttl.is_live(container, _ts, ttl) over the relation of that index */
+static Expr *
+make_filter(const TtlContainer *container, Index relid)
+{
+	Oid			type;
+	int32		typmod;
+	Oid			collation;
+	Expr	   *constant;
+	Expr	   *ts;
+	Expr	   *own;
+
+	constant = (Expr *) makeConst(REGCLASSOID, -1, InvalidOid, sizeof(Oid),
+								  ObjectIdGetDatum(container->container), false, true);
+	get_atttypetypmodcoll(container->relid, container->ts_attno, &type, &typmod, &collation);
+	ts = (Expr *) makeVar(relid, container->ts_attno, type, typmod, collation, 0);
+
+	if (container->ttl_attno == InvalidAttrNumber)
+		own = (Expr *) makeNullConst(INT4OID, -1, InvalidOid);
+	else
+	{
+		get_atttypetypmodcoll(container->relid, container->ttl_attno, &type, &typmod, &collation);
+		own = (Expr *) makeVar(relid, container->ttl_attno, type, typmod, collation, 0);
+		if (type == INT2OID)
+			own = (Expr *) makeFuncExpr(F_INT4_INT2, INT4OID, list_make1(own),
+										InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
+	}
+
+	return (Expr *) makeFuncExpr(ttl_container_objects()->is_live, BOOLOID,
+								 list_make3(constant, ts, own),
+								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+}
+
+/* Is the relation an arm of a UNION ALL that has been made an append relation? */
+static bool
+is_union_arm(PlannerInfo *root, RelOptInfo *rel)
+{
+	AppendRelInfo *appinfo;
+
+	if (rel->reloptkind != RELOPT_OTHER_MEMBER_REL || root->append_rel_array == NULL)
+		return false;
+	appinfo = root->append_rel_array[rel->relid];
+	return appinfo != NULL &&
+		root->simple_rte_array[appinfo->parent_relid]->rtekind == RTE_SUBQUERY;
+}
+
+static void
+hide_expired(TTL_BUILD_SIMPLE_REL_PARAMETERS)
+{
+	RangeTblEntry *entry = TTL_BUILD_SIMPLE_REL_RTE;
+	bool		is_arm;
+	TtlContainer container;
+	Expr	   *filter;
+
+	if (prev_build_simple_rel_hook)
+		prev_build_simple_rel_hook(TTL_BUILD_SIMPLE_REL_ARGUMENTS);
+
+	/* No jointree: utility commands plan by way of an empty query. */
+	if (entry->rtekind != RTE_RELATION || root->parse->jointree == NULL ||
+		ttl_hide_planning == NULL || ttl_hide_planning->sees_stored)
+		return;
+	is_arm = is_union_arm(root, rel);
+	if ((rel->reloptkind != RELOPT_BASEREL && !is_arm) ||
+		!ttl_container_lookup(entry->relid, &container))
+		return;
+
+	filter = make_filter(&container, rel->relid);
+	if (is_arm)
+	{
+		entry->securityQuals = lappend(entry->securityQuals, list_make1(filter));
+		root->qual_security_level = Max(root->qual_security_level,
+										list_length(entry->securityQuals));
+	}
+	else
+	{
+		rel->baserestrictinfo = lappend(rel->baserestrictinfo,
+										TtlMakeRestrictInfo(root, filter, rel->relids));
+		rel->baserestrict_min_security = 0;
+	}
+	ttl_hide_planning->hides = true;
+}
+
+/*
+ * First of all quals
+ */
+
+static bool
+is_filter(Node *node)
+{
+	return IsA(node, FuncExpr) &&
+		((FuncExpr *) node)->funcid == ttl_container_objects()->is_live;
+}
+
+static List *
+filter_first(List *quals)
+{
+	ListCell   *lc;
+
+	foreach(lc, quals)
+	{
+		Node	   *qual = lfirst(lc);
+
+		if (is_filter(qual))
+			return lcons(qual, list_delete_cell(quals, lc));
+	}
+	return quals;
+}
+
+static void
+put_first(Plan *plan)
+{
+	List	   *children = NIL;
+	ListCell   *lc;
+
+	if (plan == NULL)
+		return;
+
+	switch (nodeTag(plan))
+	{
+		case T_SeqScan:
+		case T_SampleScan:
+		case T_IndexScan:
+		case T_IndexOnlyScan:
+		case T_BitmapHeapScan:
+		case T_TidScan:
+		case T_TidRangeScan:
+			plan->qual = filter_first(plan->qual);
+			break;
+		case T_SubqueryScan:
+			put_first(((SubqueryScan *) plan)->subplan);
+			break;
+		case T_Append:
+			children = ((Append *) plan)->appendplans;
+			break;
+		case T_MergeAppend:
+			children = ((MergeAppend *) plan)->mergeplans;
+			break;
+		case T_CustomScan:
+			plan->qual = filter_first(plan->qual);
+			children = ((CustomScan *) plan)->custom_plans;
+			break;
+		default:
+			break;
+	}
+	foreach(lc, children)
+		put_first(lfirst(lc));
+	put_first(plan->lefttree);
+	put_first(plan->righttree);
+}
+
+void
+ttl_hide_put_first(PlannedStmt *stmt)
+{
+	ListCell   *lc;
+
+	put_first(stmt->planTree);
+	foreach(lc, stmt->subplans)
+		put_first(lfirst(lc));
+}
+
+void
+ttl_hide_init(void)
+{
+	prev_build_simple_rel_hook = build_simple_rel_hook;
+	build_simple_rel_hook = hide_expired;
+}

@@ -1,0 +1,144 @@
+/*-------------------------------------------------------------------------
+ *
+ * stamp.c
+ *	  UPDATE resets the clock: `_ts` in UPDATE, ON CONFLICT and MERGE.
+ *
+ * Before a query is planned, each UPDATE of a container in it gets the
+ * assignment  _ts = ttl.stamp(what it would be otherwise), be it alone, in a
+ * CTE, as the action of ON CONFLICT or of MERGE.  ttl.stamp() decides when the
+ * plan runs, so ttl.touch and session_replication_role need no replanning.
+ * The assignment isn't in updatedCols: nobody needs a privilege for it, and
+ * triggers on UPDATE OF _ts don't fire.  A row trigger would do the same at
+ * 1.3 to 1.7 times the cost of a bulk update.
+ *
+ * Not stamped: containers with touch_on_update off, and referential actions
+ * (visibility.c leaves their queries alone).  Logical replication plans
+ * nothing, and so keeps the publisher's _ts.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "container/container.h"
+#include "fmgr.h"
+#include "guc.h"
+#include "nodes/makefuncs.h"
+#include "nodes/parsenodes.h"
+#include "parser/parsetree.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+#include "visibility/visibility.h"
+
+/*
+ * Makes the target list assign the stamp.  An assignment of the statement's own
+ * is wrapped; if there is none, one of the old value is.
+ */
+static List *
+stamp_targets(List *targets, const TtlContainer *container, Index relation)
+{
+	TargetEntry *assignment = NULL;
+	int			nassignments = 0;
+	Oid			type;
+	int32		typmod;
+	Oid			collation;
+	ListCell   *lc;
+
+	foreach(lc, targets)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, lc);
+
+		if (entry->resjunk)
+			continue;
+		nassignments++;
+		if (entry->resno == container->ts_attno)
+			assignment = entry;
+	}
+	get_atttypetypmodcoll(container->relid, container->ts_attno, &type, &typmod, &collation);
+	if (assignment == NULL)
+	{
+		Var		   *old = makeVar(relation, container->ts_attno, type, typmod, collation, 0);
+
+		assignment = makeTargetEntry((Expr *) old, container->ts_attno,
+									 get_attname(container->relid, container->ts_attno, false),
+									 false);
+		/* junk entries stay last */
+		targets = list_insert_nth(targets, nassignments, assignment);
+	}
+	assignment->expr = (Expr *) makeFuncExpr(ttl_container_objects()->stamp, TIMESTAMPTZOID,
+											 list_make1(assignment->expr),
+											 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+	/* timestamptz(n) */
+	if (typmod >= 0)
+		assignment->expr = (Expr *) makeFuncExpr(F_TIMESTAMPTZ_TIMESTAMPTZ_INT4, TIMESTAMPTZOID,
+												 list_make2(assignment->expr,
+															makeConst(INT4OID, -1, InvalidOid, sizeof(int32),
+																	  Int32GetDatum(typmod), false, true)),
+												 InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
+	return targets;
+}
+
+void
+ttl_stamp_query(Query *query)
+{
+	TtlContainer container;
+	ListCell   *lc;
+
+	foreach(lc, query->cteList)
+	{
+		CommonTableExpr *cte = lfirst_node(CommonTableExpr, lc);
+
+		ttl_stamp_query(castNode(Query, cte->ctequery));
+	}
+
+	if (query->resultRelation == 0 ||
+		!ttl_container_lookup(rt_fetch(query->resultRelation, query->rtable)->relid, &container) ||
+		!container.touch_on_update)
+		return;
+
+	switch (query->commandType)
+	{
+		case CMD_UPDATE:
+			query->targetList = stamp_targets(query->targetList, &container,
+											  query->resultRelation);
+			break;
+		case CMD_INSERT:
+			if (query->onConflict != NULL && query->onConflict->action == ONCONFLICT_UPDATE)
+				query->onConflict->onConflictSet =
+					stamp_targets(query->onConflict->onConflictSet, &container,
+								  query->resultRelation);
+			break;
+		case CMD_MERGE:
+			foreach(lc, query->mergeActionList)
+			{
+				MergeAction *action = lfirst_node(MergeAction, lc);
+
+				if (action->commandType == CMD_UPDATE)
+					action->targetList = stamp_targets(action->targetList, &container,
+													   query->resultRelation);
+			}
+			break;
+		default:
+			break;
+	}
+}
+
+PG_FUNCTION_INFO_V1(ttl_stamp);
+
+/*
+ * ttl.stamp(_ts timestamptz) -> timestamptz
+ *
+ * The present, or the argument while ttl.touch is off or replicated changes
+ * are applied (session_replication_role = replica).
+ */
+Datum
+ttl_stamp(PG_FUNCTION_ARGS)
+{
+	if (ttl_guc_touch && SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA)
+		PG_RETURN_TIMESTAMPTZ(GetCurrentTimestamp());
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(PG_GETARG_TIMESTAMPTZ(0));
+}

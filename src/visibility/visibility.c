@@ -1,0 +1,63 @@
+/*-------------------------------------------------------------------------
+ *
+ * visibility.c
+ *	  Start of the room, and the planner hook that its parts share.
+ *
+ *	  before planning	stamp.c adds the assignment of _ts to UPDATEs
+ *	  while planning	hide.c adds the filter to base relations
+ *	  after planning	hide.c moves the filter to the head of quals
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "container/container.h"
+#include "optimizer/planner.h"
+#include "visibility/visibility.h"
+
+static planner_hook_type prev_planner = NULL;
+
+static PlannedStmt *
+plan(TTL_PLANNER_PARAMETERS)
+{
+	TtlPlanning *outer = ttl_hide_planning;
+	TtlPlanning planning = {0};
+	PlannedStmt *result;
+
+	if (ttl_container_objects() != NULL)
+	{
+		planning.sees_stored = ttl_hide_is_referential_action(parse);
+		if (!planning.sees_stored)
+			ttl_stamp_query(parse);
+	}
+
+	PG_TRY();
+	{
+		ttl_hide_planning = &planning;
+		if (prev_planner)
+			result = prev_planner(TTL_PLANNER_ARGUMENTS);
+		else
+			result = standard_planner(TTL_PLANNER_ARGUMENTS);
+	}
+	PG_FINALLY();
+	{
+		ttl_hide_planning = outer;
+	}
+	PG_END_TRY();
+
+	if (planning.hides)
+		ttl_hide_put_first(result);
+	return result;
+}
+
+void
+ttl_visibility_init(void)
+{
+	ttl_hide_init();
+	ttl_evict_init();
+	ttl_copy_init();
+
+	prev_planner = planner_hook;
+	planner_hook = plan;
+}

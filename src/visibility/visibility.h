@@ -1,0 +1,51 @@
+/*-------------------------------------------------------------------------
+ *
+ * visibility.h
+ *	  Hiding: reads and writes never meet an expired row.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_VISIBILITY_H
+#define TTL_VISIBILITY_H
+
+#include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
+
+extern void ttl_visibility_init(void);
+
+/*
+ * hide.c
+ */
+
+/*
+ * What ttl knows of a planner's call.  It is made anew for each, and the
+ * outer one is restored when a call nested in it ends.
+ */
+typedef struct TtlPlanning
+{
+	bool		sees_stored;	/* foreign-key machinery: hide nothing */
+	bool		hides;			/* a filter has been put somewhere */
+} TtlPlanning;
+
+extern TtlPlanning *ttl_hide_planning;
+
+/* Is the query one by which a foreign key acts on stored rows? */
+extern bool ttl_hide_is_referential_action(Query *query);
+
+/* Moves the filter to the head of each scan's quals. */
+extern void ttl_hide_put_first(PlannedStmt *stmt);
+
+extern void ttl_hide_init(void);
+
+/*
+ * stamp.c
+ */
+extern void ttl_stamp_query(Query *query);
+
+/*
+ * evict.c, copy.c
+ */
+extern void ttl_evict_init(void);
+extern void ttl_copy_init(void);
+
+#endif							/* TTL_VISIBILITY_H */
