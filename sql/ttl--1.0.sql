@@ -52,7 +52,7 @@ ALTER TABLE ttl.container ENABLE ALWAYS TRIGGER restore;
 --
 
 CREATE FUNCTION ttl.is_live_support(internal) RETURNS internal
-    LANGUAGE C STRICT IMMUTABLE AS 'MODULE_PATHNAME', 'ttl_is_live_support';
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_is_live_support';
 COMMENT ON FUNCTION ttl.is_live_support(internal) IS 'planner support for ttl.is_live';
 
 CREATE FUNCTION ttl.is_live(container regclass, _ts timestamptz, ttl integer) RETURNS boolean

@@ -146,8 +146,8 @@ extern void ttl_container_check_owned(Oid container);
 extern void ttl_container_check_ts_uses(Relation rel, bool touch_on_update,
 										AttrNumber ts_attno);
 
-/* Creates the row trigger of a container unless it is there. */
-extern void ttl_container_create_trigger(Oid relid);
+/* Creates the row trigger of a container if it isn't there, and enables it. */
+extern void ttl_container_enable_trigger(Oid relid);
 
 /*
  * container_ddl.c

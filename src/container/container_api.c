@@ -541,15 +541,13 @@ has_trigger(Oid relid)
 }
 
 void
-ttl_container_create_trigger(Oid relid)
+ttl_container_enable_trigger(Oid relid)
 {
-	int			nestlevel;
+	int			nestlevel = begin_ddl();
 
-	if (has_trigger(relid))
-		return;
-	nestlevel = begin_ddl();
-	run("CREATE TRIGGER \"%s\" BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION ttl.on_write()",
-		TTL_TRIGGER, qualified_name(relid));
+	if (!has_trigger(relid))
+		run("CREATE TRIGGER \"%s\" BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION ttl.on_write()",
+			TTL_TRIGGER, qualified_name(relid));
 	/* logical replication has to free keys, too */
 	run("ALTER TABLE %s ENABLE ALWAYS TRIGGER \"%s\"", qualified_name(relid), TTL_TRIGGER);
 	end_ddl(nestlevel);
@@ -629,7 +627,7 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	if (policy.indexing != TTL_INDEXING_NONE)
 		complete_indexes(relid, &policy);
 	end_ddl(nestlevel);
-	ttl_container_create_trigger(relid);
+	ttl_container_enable_trigger(relid);
 	ttl_container_insert(relid, &policy);
 
 	PG_RETURN_VOID();

@@ -132,10 +132,10 @@ begin_lookup(Oid container, LOCKMODE lockmode, Relation *rel, SysScanDesc *scan)
 }
 
 static void
-end_lookup(Relation rel, SysScanDesc scan)
+end_lookup(Relation rel, SysScanDesc scan, LOCKMODE lockmode)
 {
 	systable_endscan(scan);
-	table_close(rel, NoLock);
+	table_close(rel, lockmode);
 }
 
 static void
@@ -196,7 +196,7 @@ ttl_container_read(Oid container, TtlPolicy *policy)
 
 	if (found)
 		deform(tuple, RelationGetDescr(rel), policy);
-	end_lookup(rel, scan);
+	end_lookup(rel, scan, AccessShareLock);
 	return found;
 }
 
@@ -206,7 +206,7 @@ ttl_container_insert(Oid container, const TtlPolicy *policy)
 	Relation	rel = table_open(ttl_container_objects()->catalog, RowExclusiveLock);
 
 	CatalogTupleInsert(rel, form(container, policy, RelationGetDescr(rel)));
-	table_close(rel, NoLock);
+	table_close(rel, RowExclusiveLock);
 	announce_change(container, true);
 	CommandCounterIncrement();
 }
@@ -225,7 +225,7 @@ ttl_container_update(Oid container, const TtlPolicy *policy)
 	deform(old, RelationGetDescr(rel), &old_policy);
 	new = form(container, policy, RelationGetDescr(rel));
 	CatalogTupleUpdate(rel, &old->t_self, new);
-	end_lookup(rel, scan);
+	end_lookup(rel, scan, RowExclusiveLock);
 	announce_change(container,
 					old_policy.touch_on_update != policy->touch_on_update ||
 					strcmp(NameStr(old_policy.ts_column), NameStr(policy->ts_column)) != 0 ||
@@ -242,7 +242,7 @@ ttl_container_delete(Oid container)
 
 	if (HeapTupleIsValid(tuple))
 		CatalogTupleDelete(rel, &tuple->t_self);
-	end_lookup(rel, scan);
+	end_lookup(rel, scan, RowExclusiveLock);
 	announce_change(container, true);
 	CommandCounterIncrement();
 }

@@ -11,6 +11,7 @@
  *	  DROP INDEX of an expiry index				refused while there is a default
  *												TTL (2BP01)
  *	  DROP TRIGGER of the container's			refused (2BP01)
+ *	  ENABLE TRIGGER ALL or USER				the container's fires always again
  *	  ATTACH PARTITION of a container			refused (0A000)
  *	  DETACH PARTITION from a container			the partition becomes one itself
  *	  INHERITS, INHERIT							refused (0A000)
@@ -273,13 +274,20 @@ before_index(IndexStmt *stmt)
 static void
 after_alter_table(AlterTableStmt *stmt)
 {
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
 	ListCell   *lc;
 
-	check_ts_uses(RangeVarGetRelid(stmt->relation, NoLock, true));
+	check_ts_uses(relid);
 
 	foreach(lc, stmt->cmds)
 	{
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+		TtlContainer container;
+
+		/* as in scripts of pg_dump --disable-triggers */
+		if ((cmd->subtype == AT_EnableTrigAll || cmd->subtype == AT_EnableTrigUser) &&
+			OidIsValid(relid) && ttl_container_lookup(relid, &container))
+			ttl_container_enable_trigger(relid);
 
 		if (cmd->subtype == AT_DetachPartition || cmd->subtype == AT_DetachPartitionFinalize)
 		{
@@ -290,7 +298,7 @@ after_alter_table(AlterTableStmt *stmt)
 			/* PostgreSQL has taken the parent's trigger from it */
 			if (OidIsValid(partition) && ttl_container_read(partition, &policy) &&
 				!get_rel_relispartition(partition))
-				ttl_container_create_trigger(partition);
+				ttl_container_enable_trigger(partition);
 		}
 	}
 }

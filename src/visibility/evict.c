@@ -333,6 +333,16 @@ check_serializable(EvictState *state, Relation rel, const TidList *found)
 	}
 }
 
+/* Error context of the deletion: tells the inserting user what is going on. */
+static void
+explain_eviction(void *arg)
+{
+	errcontext("deletion of an expired row of container \"%s\" that holds the key",
+			   (char *) arg);
+	if (geterrcode() == ERRCODE_FOREIGN_KEY_VIOLATION)
+		errhint("Delete or renew the rows that still reference the expired row.");
+}
+
 /* Deletes the expired rows that the new row would conflict with. */
 static void
 evict(EvictState *state, Relation rel, HeapTuple new, const ItemPointerData *self)
@@ -360,7 +370,15 @@ evict(EvictState *state, Relation rel, HeapTuple new, const ItemPointerData *sel
 
 	if (found.n > 0)
 	{
+		ErrorContextCallback context = {
+			.previous = error_context_stack,
+			.callback = explain_eviction,
+			.arg = RelationGetRelationName(rel)
+		};
+
+		error_context_stack = &context;
 		deleted = ttl_deletion_run(rel, found.tids, found.n, state->now, 0);
+		error_context_stack = context.previous;
 		ttl_deletion_report_evicted(state->container.container, deleted);
 		if (deleted < found.n && IsolationUsesXactSnapshot())
 			check_serializable(state, rel, &found);
