@@ -71,6 +71,12 @@ ttl_execution_current(void)
 	return current;
 }
 
+int
+ttl_execution_depth(void)
+{
+	return depth;
+}
+
 static TimestampTz
 clock_for_new_execution(void)
 {

@@ -36,6 +36,9 @@ typedef struct TtlExecution
  */
 extern TtlExecution *ttl_execution_current(void);
 
+/* How many executions run, one inside the other. */
+extern int	ttl_execution_depth(void);
+
 /*
  * The time by which rows are judged now: the clock of the running execution,
  * or outside of any (a procedure, a worker) that a statement starting now

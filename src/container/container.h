@@ -152,6 +152,14 @@ extern void ttl_container_enable_trigger(Oid relid);
 /*
  * container_ddl.c
  */
+
+/*
+ * Is ALTER TABLE at work that may validate a foreign key?  'depth' is how many
+ * executions are to run inside of it: none while its query is planned, one
+ * while that runs.  More would be user code that it has called.
+ */
+extern bool ttl_container_is_validating(int depth);
+
 extern void ttl_container_ddl_init(void);
 
 #endif							/* TTL_CONTAINER_H */

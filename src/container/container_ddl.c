@@ -37,6 +37,7 @@
 #include "catalog/pg_class.h"
 #include "container/container.h"
 #include "container/expiry.h"
+#include "execution.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "parser/parse_relation.h"
@@ -46,6 +47,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
@@ -346,11 +348,54 @@ before_create(CreateStmt *stmt)
 	}
 }
 
+/*
+ * ALTER TABLE commands at work, the innermost first, with the depth of
+ * executions at which each has started.
+ */
+typedef struct Validation
+{
+	int			depth;
+	struct Validation *outer;
+} Validation;
+
+static Validation *validation = NULL;
+
+bool
+ttl_container_is_validating(int depth)
+{
+	return validation != NULL && ttl_execution_depth() == validation->depth + depth;
+}
+
+static void
+end_utility(PlannedStmt *pstmt)
+{
+	Validation *inner = validation;
+
+	if (!IsA(pstmt->utilityStmt, AlterTableStmt) || inner == NULL)
+		return;
+	validation = inner->outer;
+	pfree(inner);
+}
+
+static void
+begin_validation(void)
+{
+	/* DETACH PARTITION CONCURRENTLY outlives its transaction */
+	Validation *inner = MemoryContextAlloc(TopMemoryContext, sizeof(Validation));
+
+	inner->depth = ttl_execution_depth();
+	inner->outer = validation;
+	validation = inner;
+}
+
 static void
 before_utility(PlannedStmt *pstmt, const char *query_string,
 			   ProcessUtilityContext context, ParamListInfo params)
 {
 	Node	   *stmt = pstmt->utilityStmt;
+
+	if (IsA(stmt, AlterTableStmt))
+		begin_validation();
 
 	switch (nodeTag(stmt))
 	{
@@ -423,7 +468,7 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 void
 ttl_container_ddl_init(void)
 {
-	ttl_utility_observe(before_utility, after_utility, NULL);
+	ttl_utility_observe(before_utility, after_utility, end_utility);
 	prev_object_access_hook = object_access_hook;
 	object_access_hook = object_access;
 }

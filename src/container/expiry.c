@@ -177,7 +177,8 @@ typedef struct LiveState
 
 /*
  * It may by row_security = off, which pg_dump and the scripts it writes set, or
- * by ttl.show_expired.  Foreign-key checks follow the former only.
+ * by ttl.show_expired.  Foreign-key checks follow the former only; and they see
+ * all rows while a constraint is validated.
  */
 bool
 ttl_expiry_is_shown(Oid container)
@@ -188,7 +189,13 @@ ttl_expiry_is_shown(Oid container)
 	HeapTuple	tuple;
 	Oid			owner;
 
-	if (ttl_guc_show_expired && !InNoForceRLSOperation())
+	if (InNoForceRLSOperation())
+	{
+		/* ALTER TABLE validates a foreign key row by row */
+		if (ttl_container_is_validating(1))
+			return true;
+	}
+	else if (ttl_guc_show_expired)
 		return true;
 	if (row_security || user_changed)
 		return false;

@@ -25,10 +25,6 @@
  *
  * The trigger also completes _ts where a statement gives NULL.
  *
- * Limit: INSERT ... ON CONFLICT DO UPDATE that changes a key in a partitioned
- * container doesn't free the new key; the partition's trigger descriptor is
- * made while the statement runs.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -94,6 +90,8 @@ typedef struct TidList
 	int			n;
 	int			allocated;
 } TidList;
+
+static void watch_routed(Relation rel);
 
 static bool
 has_unique_index(Relation rel)
@@ -166,6 +164,8 @@ prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 	}
 	flinfo->fn_extra = state;
 	MemoryContextSwitchTo(old);
+
+	watch_routed(rel);
 	return state;
 }
 
@@ -524,6 +524,27 @@ watch_modify_table(PlanState *planstate)
 		return;
 	for (int i = 0; i < mtstate->mt_nrels; i++)
 		watch_result_relation(&mtstate->resultRelInfo[i], planstate->state);
+}
+
+/*
+ * A partition that tuples are routed to is opened while the statement runs.
+ * ON CONFLICT DO UPDATE comes after the trigger has fired for the insertion.
+ */
+static void
+watch_routed(Relation rel)
+{
+	TtlExecution *execution = ttl_execution_current();
+	ListCell   *lc;
+
+	if (execution == NULL)
+		return;
+	foreach(lc, execution->query_desc->estate->es_tuple_routing_result_relations)
+	{
+		ResultRelInfo *info = lfirst(lc);
+
+		if (info->ri_RelationDesc == rel)
+			watch_result_relation(info, execution->query_desc->estate);
+	}
 }
 
 static void

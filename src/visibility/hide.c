@@ -21,8 +21,9 @@
  *
  * Not hidden from: the queries by which foreign keys act on referencing rows
  * (CASCADE, SET NULL, SET DEFAULT, and the search for rows that forbid a
- * change).  They must see every stored row, or leave orphans.  Such a query is
- * known by its context and its exact shape.  The check of the *referenced* side
+ * change), nor from those by which ALTER TABLE validates a foreign key.  They
+ * must see every stored row, or leave orphans.  Such a query is known by its
+ * context and its exact shape.  The check of the *referenced* side
  * has its operands the other way round, and is filtered: an expired parent is
  * absent.
  *
@@ -77,8 +78,9 @@ compares_param_to_column(Node *node)
 		contain_var_clause(lsecond(op->args));
 }
 
-bool
-ttl_hide_is_referential_action(Query *query)
+/* CASCADE, SET NULL, SET DEFAULT, or the search for rows that forbid a change */
+static bool
+is_referential_action(Query *query)
 {
 	RangeTblEntry *rte;
 	Node	   *quals;
@@ -124,6 +126,33 @@ ttl_hide_is_referential_action(Query *query)
 		return true;
 	}
 	return compares_param_to_column(quals);
+}
+
+/*
+ * ADD and VALIDATE FOREIGN KEY:
+ *	 SELECT fk.x FROM ONLY t fk LEFT JOIN ONLY p pk ON ... WHERE pk.y IS NULL ...
+ * DETACH PARTITION of a referenced table:
+ *	 SELECT fk.x FROM ONLY t fk JOIN p pk ON ... WHERE ...
+ */
+static bool
+is_validation(Query *query)
+{
+	JoinExpr   *join;
+
+	if (!ttl_container_is_validating(0) || query->commandType != CMD_SELECT ||
+		query->jointree == NULL || list_length(query->jointree->fromlist) != 1 ||
+		query->cteList != NIL || query->hasSubLinks || query->rowMarks != NIL)
+		return false;
+	join = linitial(query->jointree->fromlist);
+	return IsA(join, JoinExpr) && IsA(join->larg, RangeTblRef) && IsA(join->rarg, RangeTblRef) &&
+		strcmp(rt_fetch(((RangeTblRef *) join->larg)->rtindex, query->rtable)->eref->aliasname, "fk") == 0 &&
+		strcmp(rt_fetch(((RangeTblRef *) join->rarg)->rtindex, query->rtable)->eref->aliasname, "pk") == 0;
+}
+
+bool
+ttl_hide_is_referential(Query *query)
+{
+	return is_referential_action(query) || is_validation(query);
 }
 
 /*

@@ -27,7 +27,7 @@ plan(TTL_PLANNER_PARAMETERS)
 
 	if (ttl_container_objects() != NULL)
 	{
-		planning.sees_stored = ttl_hide_is_referential_action(parse);
+		planning.sees_stored = ttl_hide_is_referential(parse);
 		if (!planning.sees_stored)
 			ttl_stamp_query(parse);
 	}

@@ -29,8 +29,8 @@ typedef struct TtlPlanning
 
 extern TtlPlanning *ttl_hide_planning;
 
-/* Is the query one by which a foreign key acts on stored rows? */
-extern bool ttl_hide_is_referential_action(Query *query);
+/* Is the query one of the foreign-key machinery that needs all stored rows? */
+extern bool ttl_hide_is_referential(Query *query);
 
 /* Moves the filter to the head of each scan's quals. */
 extern void ttl_hide_put_first(PlannedStmt *stmt);
