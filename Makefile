@@ -1,0 +1,143 @@
+# ttl - Time-To-Live for PostgreSQL tables
+#
+#   make && sudo make install          PG_CONFIG=/path/to/pg_config chooses the server
+#   make installcheck                  every test, on private servers; needs the above first
+#   make regress-check | isolation-check | tap-check | check-layering      one kind alone
+#   make indent                        PostgreSQL's code style
+#   make dist                          a release archive
+#
+# make with_llvm=no does without clang.  test/check does it all, from nothing.
+
+EXTENSION = ttl
+MODULE_big = ttl
+
+EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(EXTENSION).control)
+DISTVERSION = $(shell sed -n 's/^   "version": "\(.*\)",/\1/p' META.json)
+
+DATA = sql/$(EXTENSION)--$(EXTVERSION).sql $(wildcard sql/$(EXTENSION)--*--*.sql)
+
+OBJS = \
+	src/execution.o \
+	src/guc.o \
+	src/ttl.o \
+	src/utility.o \
+	src/container/container_api.o \
+	src/container/container_cache.o \
+	src/container/container_catalog.o \
+	src/container/container_ddl.o \
+	src/container/deletion.o \
+	src/container/expiry.o \
+	src/reaper/batch.o \
+	src/reaper/budget.o \
+	src/reaper/counters.o \
+	src/reaper/launcher.o \
+	src/reaper/reap.o \
+	src/reaper/request.o \
+	src/reaper/shmem.o \
+	src/reaper/stats.o \
+	src/reaper/worker.o \
+	src/visibility/copy.o \
+	src/visibility/evict.o \
+	src/visibility/hide.o \
+	src/visibility/stamp.o \
+	src/visibility/visibility.o
+
+# The order matters: they share a database, which install prepares and
+# uninstall checks at the end.  Each sql/*.sql must be listed.
+REGRESS = \
+	install \
+	uninstall
+
+ISOLATION =
+
+# Where pg_regress would have times in the style of the seventies.
+TEST_LAUNCHER = --launcher='env PGTZ=UTC PGDATESTYLE=ISO'
+TEST_OPTS = --temp-config=$(srcdir)/test/ttl.conf --no-locale --encoding=UTF8 $(TEST_LAUNCHER)
+REGRESS_OPTS = --temp-instance=./tmp_regress $(TEST_OPTS)
+ISOLATION_OPTS = --temp-instance=./tmp_isolation --inputdir=$(srcdir)/test/isolation $(TEST_OPTS)
+
+TAP_TESTS = 1
+PROVE_TESTS = test/t/*.pl
+
+PG_CPPFLAGS = -I$(srcdir)/src
+EXTRA_CLEAN = tmp_regress tmp_isolation
+
+# PGXS's own installcheck goes to a running server; ours is below.
+NO_INSTALLCHECK = 1
+
+PG_CONFIG = pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+# PGXS doesn't track headers.
+$(OBJS): $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
+
+#
+# Tests
+#
+
+.PHONY: installcheck regress-check isolation-check tap-check check-listed check-layering
+
+installcheck: regress-check isolation-check tap-check
+
+# What a package of PostgreSQL may lack
+pg_isolation_regress := $(wildcard $(top_builddir)/src/test/isolation/pg_isolation_regress)
+perl_modules := $(wildcard $(top_srcdir)/src/test/perl/PostgreSQL/Test/Cluster.pm)
+
+regress-check: check-listed
+	$(pg_regress_installcheck) $(REGRESS_OPTS) $(REGRESS)
+
+ifeq ($(pg_isolation_regress),)
+isolation-check:
+	@echo 'isolation tests skipped: this PostgreSQL has no pg_isolation_regress'
+else ifeq ($(strip $(ISOLATION)),)
+isolation-check: check-listed
+	@echo 'isolation tests skipped: there are none'
+else
+isolation-check: check-listed
+	$(pg_isolation_regress_installcheck) $(ISOLATION_OPTS) $(ISOLATION)
+endif
+
+ifeq ($(perl_modules),)
+tap-check:
+	@echo 'TAP tests skipped: this PostgreSQL has no Perl modules for them'
+else ifeq ($(wildcard $(srcdir)/test/t/*.pl),)
+tap-check:
+	@echo 'TAP tests skipped: there are none'
+else
+tap-check:
+	$(prove_installcheck)
+endif
+
+# A test that nobody runs is worse than none.
+unlisted := \
+	$(filter-out $(REGRESS),$(patsubst $(srcdir)/sql/%.sql,%,$(filter-out $(srcdir)/sql/$(EXTENSION)--%,$(wildcard $(srcdir)/sql/*.sql)))) \
+	$(filter-out $(ISOLATION),$(patsubst $(srcdir)/test/isolation/specs/%.spec,%,$(wildcard $(srcdir)/test/isolation/specs/*.spec)))
+
+check-listed:
+	@test -z '$(strip $(unlisted))' || \
+		{ echo 'not listed in REGRESS or ISOLATION: $(strip $(unlisted))' >&2; exit 1; }
+
+check-layering: all
+	$(srcdir)/test/layering/check $(srcdir) $(shlib)
+
+#
+# Housekeeping
+#
+
+SOURCES = $(wildcard $(srcdir)/src/*.[ch] $(srcdir)/src/*/*.[ch])
+
+.PHONY: indent typedefs dist
+
+# The C files in PostgreSQL's style; pg_bsd_indent is a package of that name,
+# with a dash, in Debian.
+indent:
+	PG_CONFIG='$(PG_CONFIG)' $(srcdir)/test/layering/indent $(SOURCES)
+
+# Our own type names; PostgreSQL's are found in its headers.
+typedefs:
+	sed -nE 's/^\} *([A-Z][A-Za-z]+);.*/\1/p; s/^typedef (struct|enum|union) ([A-Z][A-Za-z]+)( [A-Z][A-Za-z]+;)?$$/\2/p; s/^typedef .*[ *(]([A-Z][A-Za-z]+)\)? *(\(.*)?;.*/\1/p' \
+		$(SOURCES) | LC_ALL=C sort -u > $(srcdir)/typedefs.list
+
+dist:
+	git archive --format=zip --prefix=$(EXTENSION)-$(DISTVERSION)/ --output=$(EXTENSION)-$(DISTVERSION).zip HEAD

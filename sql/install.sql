@@ -1,0 +1,34 @@
+-- The extension is created once for all the tests that follow
+SHOW shared_preload_libraries;
+CREATE EXTENSION ttl;
+SELECT extname, extrelocatable FROM pg_extension WHERE extname = 'ttl';
+
+-- So are roles, and functions that tests have in common
+CREATE ROLE regress_ttl_owner;
+CREATE ROLE regress_ttl_member IN ROLE regress_ttl_owner;
+CREATE ROLE regress_ttl_user;
+
+-- What a statement is refused with, for messages of ttl
+CREATE FUNCTION refused(statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    message text;
+    detail text;
+    hint text;
+BEGIN
+    EXECUTE statement;
+    RETURN 'NOT REFUSED';
+EXCEPTION WHEN OTHERS OR assert_failure THEN
+    GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+    RETURN SQLSTATE || ': ' || message ||
+        CASE WHEN detail <> '' THEN E'\n  DETAIL: ' || detail ELSE '' END ||
+        CASE WHEN hint <> '' THEN E'\n  HINT: ' || hint ELSE '' END;
+END $$;
+
+-- The same for messages of PostgreSQL, which differ from version to version
+CREATE FUNCTION state(statement text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE statement;
+    RETURN 'done';
+EXCEPTION WHEN OTHERS THEN
+    RETURN SQLSTATE;
+END $$;

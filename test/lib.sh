@@ -1,0 +1,178 @@
+# test/lib.sh - what test/check and test/demo share: a private PostgreSQL with ttl in it
+#
+# Missing Debian packages are installed (as root, or by sudo).  Apart from that nothing outside of
+# the temporary directory $WORK is written: PostgreSQL finds its files relative to its programs, so
+# a copy of the server in $WORK/root is a complete one, and ttl is built and installed there.
+#
+# PG_CONFIG chooses the server; by default it is the newest that is installed from packages, or
+# the one that this Debian carries.
+set -euo pipefail
+
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+CHOSEN=${PG_CONFIG:-}
+WORK=
+RUN_AS=
+
+# Nothing of the caller's may change how tests run.
+unset ${!PG*} MAKEFLAGS MAKELEVEL MFLAGS
+export LC_ALL=C.UTF-8 TZ=UTC
+umask 022
+
+say() { echo "$(basename "$0"): $*"; }
+die() { say "$*" >&2; exit 1; }
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo > /dev/null; then
+        sudo "$@"
+    else
+        die "this needs root, or sudo: $*"
+    fi
+}
+
+# Runs a command as somebody whom PostgreSQL accepts: not root.
+as_user() {
+    if [ -n "$RUN_AS" ]; then
+        setpriv --reuid="$RUN_AS" --regid="$(id -g "$RUN_AS")" --clear-groups env HOME="$WORK" "$@"
+    else
+        "$@"
+    fi
+}
+
+installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2> /dev/null)" = installed ]; }
+
+apt_update() {
+    [ -z "${APT_UPDATED:-}" ] || return 0
+    as_root apt-get -qq update || say "apt-get update failed, going on with what apt knows"
+    APT_UPDATED=yes
+}
+
+# Installs what is missing, and sets PG_CONFIG.
+need_packages() {
+    local version p want missing=()
+    want="make gcc libc6-dev perl libipc-run-perl libpq-dev libkrb5-dev binutils"
+
+    if ! command -v apt-get > /dev/null; then
+        [ -n "$CHOSEN" ] || die "this is not Debian: install what README.md names, and set PG_CONFIG"
+        PG_CONFIG=$CHOSEN
+        return
+    fi
+    if [ -n "$CHOSEN" ]; then
+        PG_CONFIG=$CHOSEN
+    else
+        version=$(find /usr/lib/postgresql/*/bin/postgres 2> /dev/null | cut -d/ -f5 | sort -n | tail -n 1) || true
+        if [ -z "$version" ]; then
+            apt_update
+            version=$(apt-cache depends postgresql | sed -n 's/.*Depends: postgresql-\([0-9]*\)$/\1/p' | head -n 1)
+            [ -n "$version" ] || die "apt knows no package postgresql"
+        fi
+        PG_CONFIG=/usr/lib/postgresql/$version/bin/pg_config
+        want+=" postgresql-$version postgresql-client-$version"
+    fi
+    for p in $want; do
+        installed "$p" || missing+=("$p")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    say "installing ${missing[*]}"
+    apt_update
+    no_main_cluster as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+        -o Dpkg::Use-Pty=0 install "${missing[@]}" > "$WORK/apt.log" 2>&1 ||
+        { tail -n 20 "$WORK/apt.log"; die "apt-get could not install ${missing[*]}"; }
+}
+
+# Runs a command while Debian is told to make no cluster for a server that it installs.
+no_main_cluster() {
+    local conf=/etc/postgresql-common/createcluster.d/ttl-test.conf rc=0
+    if ! [ -e /etc/postgresql-common ]; then
+        as_root mkdir -p "${conf%/*}"
+        echo 'create_main_cluster = false' | as_root tee "$conf" > /dev/null
+    fi
+    "$@" || rc=$?
+    [ ! -e "$conf" ] || as_root rm -f "$conf"
+    return $rc
+}
+
+# Copies the server to $WORK/root, and makes PG_CONFIG the copy's.
+copy_server() {
+    local dir from version
+    [ -x "$PG_CONFIG" ] || PG_CONFIG=$(command -v "$PG_CONFIG") || die "no such pg_config: $CHOSEN"
+    # a wrapper (Debian's in /usr/bin) can't be copied: take the server's own
+    [ ! -x "$("$PG_CONFIG" --bindir)/pg_config" ] || PG_CONFIG=$("$PG_CONFIG" --bindir)/pg_config
+    for dir in bindir pkglibdir sharedir includedir-server; do
+        from=$("$PG_CONFIG" --$dir)
+        mkdir -p "$WORK/root$from"
+        [ ! -d "$from" ] || cp -a "$from/." "$WORK/root$from"
+    done
+    # Debian's package for building extensions depends on 600 MB of clang and LLVM, for JIT
+    # alone.  If it isn't there, take its files without them.
+    if ! [ -e "$("$PG_CONFIG" --includedir-server)/postgres.h" ]; then
+        version=$("$PG_CONFIG" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
+        say "fetching postgresql-server-dev-$version"
+        apt_update
+        (cd "$WORK" && apt-get -qq -o APT::Sandbox::User=root download "postgresql-server-dev-$version" > /dev/null &&
+            dpkg-deb -x postgresql-server-dev-*.deb root) || die "could not get postgresql-server-dev-$version"
+    fi
+    PG_CONFIG=$WORK/root$PG_CONFIG
+    [ -e "$("$PG_CONFIG" --includedir-server)/postgres.h" ] || die "no headers for $PG_CONFIG"
+    BIN=$("$PG_CONFIG" --bindir)
+    PATH=$BIN:$PATH
+}
+
+# Copies the tree to $WORK/ttl as it stands, without what git ignores.
+copy_tree() {
+    local git=(git -c safe.directory='*' -C "$TOP")
+    mkdir "$WORK/ttl"
+    if "${git[@]}" rev-parse > /dev/null 2>&1; then
+        "${git[@]}" ls-files -z --cached --others --exclude-standard |
+            (cd "$TOP" && while IFS= read -r -d '' f; do
+                [ ! -e "$f" ] || printf '%s\0' "$f"
+            done | tar --null -T - -cf -)
+    else
+        tar -C "$TOP" --exclude='*.o' --exclude='*.so' --exclude='*.bc' --exclude='./tmp_*' -cf - .
+    fi | tar -C "$WORK/ttl" --no-same-owner -xf -
+}
+
+# build [FLAG...]: builds ttl, with these flags for the compiler, and installs it into the private
+# server.  Without LLVM's bitcode, which is for JIT alone.
+build() {
+    as_user make -s -j"$(nproc)" with_llvm=no PG_CONFIG="$PG_CONFIG" COPT="$*" &&
+        as_user make -s with_llvm=no PG_CONFIG="$PG_CONFIG" install > /dev/null
+}
+
+# Stops every server whose data directory is in $WORK, and removes $WORK.
+clean_up() {
+    local f pid
+    set +e
+    trap '' INT TERM
+    [ -n "$WORK" ] && [ -d "$WORK" ] || return 0
+    while read -r f; do
+        pid=$(head -n 1 "$f" 2> /dev/null) && [ -n "$pid" ] || continue
+        as_user kill -QUIT "$pid" 2> /dev/null || continue
+        for _ in $(seq 50); do
+            as_user kill -0 "$pid" 2> /dev/null || break
+            sleep 0.1
+        done
+    done < <(find "$WORK" -name postmaster.pid 2> /dev/null)
+    cd /
+    rm -rf "$WORK" 2> /dev/null || { sleep 1; rm -rf "$WORK"; }
+}
+
+# Everything before build; leaves the shell in the copy of the tree.
+prepare() {
+    WORK=$(mktemp -d "${TMPDIR:-/tmp}/ttl-XXXXXX")
+    export TMPDIR=$WORK
+    trap clean_up EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    need_packages
+    copy_server
+    copy_tree
+    if [ "$(id -u)" = 0 ]; then
+        RUN_AS=nobody
+        ! id postgres > /dev/null 2>&1 || RUN_AS=postgres
+        chown -R "$RUN_AS" "$WORK"
+    fi
+    cd "$WORK/ttl"
+    say "ttl for $("$PG_CONFIG" --version)"
+}
