@@ -41,10 +41,8 @@ process_utility(PlannedStmt *pstmt, const char *queryString,
 				ParamListInfo params, QueryEnvironment *queryEnv,
 				DestReceiver *dest, QueryCompletion *qc)
 {
+	PlannedStmt *volatile stmt = readOnlyTree ? copyObject(pstmt) : pstmt;
 	volatile int begun = 0;
-
-	if (readOnlyTree)
-		pstmt = copyObject(pstmt);
 
 	PG_TRY();
 	{
@@ -56,14 +54,14 @@ process_utility(PlannedStmt *pstmt, const char *queryString,
 
 			begun++;
 			if (observer->before)
-				observer->before(pstmt, queryString, context, params);
+				observer->before(stmt, queryString, context, params);
 		}
 
 		if (prev_ProcessUtility)
-			prev_ProcessUtility(pstmt, queryString, false, context, params,
+			prev_ProcessUtility(stmt, queryString, false, context, params,
 								queryEnv, dest, qc);
 		else
-			standard_ProcessUtility(pstmt, queryString, false, context, params,
+			standard_ProcessUtility(stmt, queryString, false, context, params,
 									queryEnv, dest, qc);
 
 		foreach(lc, observers)
@@ -71,7 +69,7 @@ process_utility(PlannedStmt *pstmt, const char *queryString,
 			Observer   *observer = (Observer *) lfirst(lc);
 
 			if (observer->after)
-				observer->after(pstmt, context);
+				observer->after(stmt, context);
 		}
 	}
 	PG_FINALLY();
@@ -83,7 +81,7 @@ process_utility(PlannedStmt *pstmt, const char *queryString,
 			begun--;
 			observer = (Observer *) list_nth(observers, begun);
 			if (observer->end)
-				observer->end(pstmt);
+				observer->end(stmt);
 		}
 	}
 	PG_END_TRY();

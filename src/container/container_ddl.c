@@ -349,12 +349,14 @@ before_create(CreateStmt *stmt)
 }
 
 /*
- * ALTER TABLE commands at work, the innermost first, with the depth of
- * executions at which each has started.
+ * Commands at work that may validate a constraint, the innermost first.
  */
 typedef struct Validation
 {
-	int			depth;
+	int			depth;			/* of executions when it started */
+	bool		is_alter_table;
+	Oid			relid;
+	ErrorContextCallback context;
 	struct Validation *outer;
 } Validation;
 
@@ -363,7 +365,46 @@ static Validation *validation = NULL;
 bool
 ttl_container_is_validating(int depth)
 {
-	return validation != NULL && ttl_execution_depth() == validation->depth + depth;
+	return validation != NULL && validation->is_alter_table &&
+		ttl_execution_depth() == validation->depth + depth;
+}
+
+/* A constraint holds for all stored rows, and the expired ones can't be seen. */
+static void
+explain_violation(void *arg)
+{
+	TtlContainer container;
+	int			error = geterrcode();
+
+	if ((error == ERRCODE_UNIQUE_VIOLATION || error == ERRCODE_EXCLUSION_VIOLATION) &&
+		ttl_execution_depth() == validation->depth &&
+		ttl_container_lookup(validation->relid, &container))
+		errhint("Expired rows count until they are deleted. Delete them with CALL ttl.reap().");
+}
+
+/* Commands that build unique indexes or validate foreign keys */
+static bool
+validates(Node *stmt)
+{
+	return IsA(stmt, AlterTableStmt) || (IsA(stmt, IndexStmt) && ((IndexStmt *) stmt)->unique);
+}
+
+static void
+begin_validation(Node *stmt)
+{
+	/* what runs concurrently outlives its transaction */
+	Validation *inner = MemoryContextAllocZero(TopMemoryContext, sizeof(Validation));
+
+	inner->depth = ttl_execution_depth();
+	inner->is_alter_table = IsA(stmt, AlterTableStmt);
+	inner->relid = RangeVarGetRelid(inner->is_alter_table ?
+									((AlterTableStmt *) stmt)->relation :
+									((IndexStmt *) stmt)->relation, NoLock, true);
+	inner->context.callback = explain_violation;
+	inner->context.previous = error_context_stack;
+	error_context_stack = &inner->context;
+	inner->outer = validation;
+	validation = inner;
 }
 
 static void
@@ -371,21 +412,13 @@ end_utility(PlannedStmt *pstmt)
 {
 	Validation *inner = validation;
 
-	if (!IsA(pstmt->utilityStmt, AlterTableStmt) || inner == NULL)
+	if (inner == NULL || !validates(pstmt->utilityStmt))
 		return;
+	/* after an error PostgreSQL has done it */
+	if (error_context_stack == &inner->context)
+		error_context_stack = inner->context.previous;
 	validation = inner->outer;
 	pfree(inner);
-}
-
-static void
-begin_validation(void)
-{
-	/* DETACH PARTITION CONCURRENTLY outlives its transaction */
-	Validation *inner = MemoryContextAlloc(TopMemoryContext, sizeof(Validation));
-
-	inner->depth = ttl_execution_depth();
-	inner->outer = validation;
-	validation = inner;
 }
 
 static void
@@ -394,8 +427,8 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
-	if (IsA(stmt, AlterTableStmt))
-		begin_validation();
+	if (validates(stmt))
+		begin_validation(stmt);
 
 	switch (nodeTag(stmt))
 	{

@@ -26,6 +26,11 @@
 #define TTL_DELETION_SKIP_LOCKED		0x01
 /* Fire deferred triggers and constraints at once, still as the owner. */
 #define TTL_DELETION_CONSTRAINTS_NOW	0x02
+/*
+ * First delete expired rows of containers that reference these by a foreign key
+ * with NO ACTION or RESTRICT, and so on.
+ */
+#define TTL_DELETION_WITH_REFERENCING	0x04
 
 extern uint64 ttl_deletion_run(Relation rel, const ItemPointerData *tids,
 							   int ntids, TimestampTz expired_at, int flags);

@@ -1,0 +1,984 @@
+/*-------------------------------------------------------------------------
+ *
+ * batch.c
+ *	  Deletes the expired rows of a container, batch by batch.
+ *
+ * The worker and CALL ttl.reap run the same function; nothing here knows about
+ * processes.
+ *
+ * Each table of a container (a "leaf") is treated in two steps.  First one
+ * walk along its expiry indexes collects the places of many expired rows, then
+ * they are deleted in batches of about BATCH_TIME, each in a transaction of
+ * its own.  A walk for each batch would read the dead index entries of all
+ * batches before it again.  A place collected in an earlier transaction may
+ * hold another row by now; ttl_deletion_run() looks whether what is there is
+ * expired by the policy of that moment, and a batch holds the policy lock, so
+ * that moment lasts until it commits.
+ *
+ * The next walk starts at the mark where the last one stopped.  Rows may come
+ * to lie behind the mark: given a _ts in the past, committed late, skipped
+ * because locked or failed.  So now and then a walk starts from the left edge.
+ * While an old snapshot keeps dead entries from being removed such a walk is
+ * expensive; it is repeated after LEFT_MIN_WAIT at the earliest, so seldom
+ * that it takes no more than 1/LEFT_SHARE of the time, and each time it finds
+ * nothing the wait doubles, up to LEFT_MAX_WAIT.  The mark moves forward only
+ * when what was collected has been dealt with in committed transactions.
+ *
+ * Whatever may fail runs in a subtransaction.  Then:
+ *
+ * - Row locked by somebody: the batch waits LOCK_WAIT for it, then leaves
+ *	 locked rows out.  (SELECT FOR UPDATE SKIP LOCKED for all would write a WAL
+ *	 record more for each row.)
+ * - Cancellation, deadlock, lack of resources: an error for a user who has
+ *	 called; the worker comes again after a while.
+ * - Anything else is blamed on a row.  The batch is halved until the culprit is
+ *	 alone; it is remembered, counted, logged, and tried again by itself after
+ *	 BLOCKED_MIN_WAIT doubling to BLOCKED_MAX_WAIT.  After BLOCKED_IN_A_ROW such
+ *	 rows in a row, the whole leaf pauses: then it isn't the row.
+ *
+ * The worker takes no lock that it cannot have at once, except row locks and
+ * what triggers and referential actions take, for LOCK_WAIT.  A user's call
+ * waits for table and policy as any statement does.
+ *
+ * Known limits: what is remembered dies with the process, so a new worker
+ * starts from the left edge and finds blocked rows anew.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "common/int.h"
+#include "executor/instrument.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "portability/instr_time.h"
+#include "storage/lmgr.h"
+#include "utils/guc.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "container/container.h"
+#include "container/deletion.h"
+#include "container/expiry.h"
+#include "execution.h"
+#include "reaper/batch.h"
+#include "reaper/budget.h"
+#include "reaper/counters.h"
+
+/* Places that are collected in one walk; fewer if little may be spent. */
+#define COLLECT_MAX			50000
+#define COLLECT_MIN			500
+
+/* Places that are kept from turn to turn, for all tables together. */
+#define KEEP_MAX			1000000
+
+/* Rows of a batch, and the time it shall take, ms. */
+#define BATCH_START			50
+#define BATCH_MAX			10000
+#define BATCH_TIME			50.0
+
+/* How long a batch waits for a lock; what lock_timeout is set to. */
+#define LOCK_WAIT			"50ms"
+
+#define SECONDS(n)			((n) * USECS_PER_SEC)
+
+/* Locked rows are left out at once for so long after they were met. */
+#define LOCKED_MEMORY		SECONDS(1)
+
+/* Time between walks from the left edge. */
+#define LEFT_MIN_WAIT		SECONDS(10)
+#define LEFT_MAX_WAIT		SECONDS(300)
+#define LEFT_SHARE			20
+
+/* Time between walks from the mark. */
+#define MARK_WAIT			SECONDS(1)
+
+/* Time until a blocked row, or a leaf in trouble, is tried again. */
+#define BLOCKED_MIN_WAIT	SECONDS(60)
+#define BLOCKED_MAX_WAIT	SECONDS(3600)
+#define PAUSE_MIN_WAIT		SECONDS(1)
+#define PAUSE_MAX_WAIT		SECONDS(300)
+
+/* Blocked rows that are remembered, and that make a leaf pause. */
+#define BLOCKED_MAX			10000
+#define BLOCKED_IN_A_ROW	100
+
+/* Places of rows: those from 'next' on are still to be dealt with. */
+typedef struct Places
+{
+	ItemPointerData *tids;
+	int			allocated;
+	int			n;
+	int			next;
+} Places;
+
+/* What is remembered about a table. */
+typedef struct Leaf
+{
+	Oid			relid;			/* MUST BE FIRST */
+	TimestampTz last_turn;
+
+	Places		places;			/* collected, to be deleted in batches */
+	Places		retries;		/* collected, blocked before: one by one */
+	bool		more;			/* did the walk stop before the end? */
+	TtlExpiryMark mark;			/* all before it has been dealt with */
+	TtlExpiryMark next_mark;	/* ... when the places have been, too */
+
+	TimestampTz left_at;		/* next walk from the left edge */
+	TimestampTz left_wait;
+	uint32		left_walks;
+
+	int			batch_size;
+	double		row_cost;		/* of the last batch, 0 = unknown */
+	TimestampTz locked_until;	/* leave out locked rows at once till then */
+	int			blocked;		/* entries in the table of blocked rows */
+	int			blocked_in_a_row;
+	int64		told;			/* so many blocked rows are in the log already */
+	TimestampTz paused_until;
+	TimestampTz pause;
+} Leaf;
+
+/* A row that cannot be deleted. */
+typedef struct BlockedKey
+{
+	Oid			relid;
+	ItemPointerData tid;
+} BlockedKey;
+
+typedef struct BlockedRow
+{
+	BlockedKey	key;			/* MUST BE FIRST */
+	TimestampTz retry_at;
+	TimestampTz wait;
+	uint32		seen;			/* leaf's left_walks when last met */
+} BlockedRow;
+
+struct TtlBatchMemory
+{
+	TtlBatchMode mode;
+	MemoryContext context;		/* all that is remembered */
+	MemoryContext step_context; /* reset after each step */
+	HTAB	   *leaves;
+	HTAB	   *blocked;
+	int64		allocated;		/* places there is room for */
+};
+
+/* A step: what one transaction does to a leaf. */
+typedef struct Step
+{
+	TtlBatchMemory *memory;
+	Leaf	   *leaf;
+	TtlContainer container;
+	Relation	rel;
+	TimestampTz now;			/* rows that expired before go */
+	int64		max_cost;		/* what is left of the turn */
+	int64		max_rows;
+
+	/* for delete_rows */
+	ItemPointer tids;
+	int			ntids;
+	bool		skip_locked;
+	int64		deleted;
+} Step;
+
+/* What came of a step. */
+typedef enum StepResult
+{
+	STEP_MORE,					/* go on */
+	STEP_DONE,					/* nothing is left here for now */
+	STEP_AWAY					/* cannot go on now */
+} StepResult;
+
+/*
+ * Returns an empty memory.
+ */
+TtlBatchMemory *
+ttl_batch_memory_create(MemoryContext parent, TtlBatchMode mode)
+{
+	MemoryContext context;
+	TtlBatchMemory *memory;
+	HASHCTL		ctl;
+
+	context = AllocSetContextCreate(parent, "ttl batches",
+									ALLOCSET_DEFAULT_SIZES);
+	memory = (TtlBatchMemory *) MemoryContextAllocZero(context,
+													   sizeof(TtlBatchMemory));
+	memory->mode = mode;
+	memory->context = context;
+	memory->step_context = AllocSetContextCreate(context, "ttl batch step",
+												 ALLOCSET_DEFAULT_SIZES);
+
+	ctl.keysize = sizeof(Oid);
+	ctl.entrysize = sizeof(Leaf);
+	ctl.hcxt = context;
+	memory->leaves = hash_create("ttl leaves", 64, &ctl,
+								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	ctl.keysize = sizeof(BlockedKey);
+	ctl.entrysize = sizeof(BlockedRow);
+	memory->blocked = hash_create("ttl blocked rows", 64, &ctl,
+								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	return memory;
+}
+
+/*
+ * Adds a place.
+ */
+static void
+places_add(TtlBatchMemory *memory, Places *places, ItemPointer tid)
+{
+	if (places->n == places->allocated)
+	{
+		int			allocated = Max(64, places->allocated * 2);
+
+		if (places->tids == NULL)
+			places->tids = (ItemPointerData *)
+				MemoryContextAlloc(memory->context,
+								   allocated * sizeof(ItemPointerData));
+		else
+			places->tids = (ItemPointerData *)
+				repalloc(places->tids, allocated * sizeof(ItemPointerData));
+		memory->allocated += allocated - places->allocated;
+		places->allocated = allocated;
+	}
+	places->tids[places->n++] = *tid;
+}
+
+static void
+places_clear(TtlBatchMemory *memory, Places *places)
+{
+	if (places->tids != NULL)
+		pfree(places->tids);
+	memory->allocated -= places->allocated;
+	memset(places, 0, sizeof(Places));
+}
+
+/*
+ * Forgets what a walk has collected, as if it had not taken place.
+ */
+static void
+leaf_discard(TtlBatchMemory *memory, Leaf *leaf)
+{
+	places_clear(memory, &leaf->places);
+	places_clear(memory, &leaf->retries);
+	leaf->more = false;
+	leaf->next_mark = leaf->mark;
+}
+
+/*
+ * What is remembered about a table; 'blocked' is the number of rows that the
+ * statistics have as blocked, in case that it is nothing yet.
+ */
+static Leaf *
+leaf_enter(TtlBatchMemory *memory, Oid relid, int64 blocked)
+{
+	Leaf	   *leaf;
+	bool		found;
+
+	leaf = (Leaf *) hash_search(memory->leaves, &relid, HASH_ENTER, &found);
+	if (!found)
+	{
+		memset(leaf, 0, sizeof(Leaf));
+		leaf->relid = relid;
+		leaf->left_wait = LEFT_MIN_WAIT;
+		leaf->batch_size = BATCH_START;
+		leaf->pause = PAUSE_MIN_WAIT;
+		if (memory->mode.by_worker)
+			leaf->told = blocked;
+	}
+	return leaf;
+}
+
+static void
+blocked_key(BlockedKey *key, Oid relid, ItemPointer tid)
+{
+	memset(key, 0, sizeof(BlockedKey));
+	key->relid = relid;
+	key->tid = *tid;
+}
+
+/*
+ * Forgets blocked rows of the leaf, all or those that the last complete walk
+ * from the left edge has not met.
+ */
+static void
+blocked_forget(TtlBatchMemory *memory, Leaf *leaf, bool all)
+{
+	HASH_SEQ_STATUS status;
+	BlockedRow *row;
+
+	if (leaf->blocked == 0)
+		return;
+
+	hash_seq_init(&status, memory->blocked);
+	while ((row = (BlockedRow *) hash_seq_search(&status)) != NULL)
+	{
+		if (row->key.relid == leaf->relid &&
+			(all || row->seen != leaf->left_walks))
+		{
+			(void) hash_search(memory->blocked, &row->key, HASH_REMOVE, NULL);
+			leaf->blocked--;
+		}
+	}
+}
+
+void
+ttl_batch_memory_trim(TtlBatchMemory *memory, TimestampTz since)
+{
+	HASH_SEQ_STATUS status;
+	Leaf	   *leaf;
+
+	hash_seq_init(&status, memory->leaves);
+	while ((leaf = (Leaf *) hash_seq_search(&status)) != NULL)
+	{
+		if (leaf->last_turn < since)
+		{
+			leaf_discard(memory, leaf);
+			blocked_forget(memory, leaf, true);
+			(void) hash_search(memory->leaves, &leaf->relid, HASH_REMOVE, NULL);
+		}
+	}
+}
+
+/*
+ * Collects the places of rows to delete, starting at the mark or at the left
+ * edge.
+ */
+static void
+collect(Step *step)
+{
+	TtlBatchMemory *memory = step->memory;
+	Leaf	   *leaf = step->leaf;
+	TimestampTz started = GetCurrentTimestamp();
+	TimestampTz useful_at = 0;
+	bool		from_left = leaf->left_at <= started;
+	bool		found = false;
+	int			limit;
+	TtlExpiryMark mark;
+	TtlExpiryWalk *walk;
+	TupleTableSlot *slot;
+
+	if (from_left)
+	{
+		memset(&mark, 0, sizeof(mark));
+		leaf->left_walks++;
+	}
+	else
+		mark = leaf->mark;
+
+	/* a row costs one buffer at least to find, and others to delete */
+	limit = (int) Min(Max(step->max_cost, COLLECT_MIN), COLLECT_MAX);
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	walk = ttl_expiry_walk_begin(step->rel, &step->container, step->now,
+								 GetActiveSnapshot(), &mark);
+	while ((slot = ttl_expiry_walk_next(walk, NULL)) != NULL)
+	{
+		BlockedKey	key;
+		BlockedRow *blocked = NULL;
+
+		CHECK_FOR_INTERRUPTS();
+
+		if (leaf->blocked > 0)
+		{
+			blocked_key(&key, leaf->relid, &slot->tts_tid);
+			blocked = (BlockedRow *) hash_search(memory->blocked, &key,
+												 HASH_FIND, NULL);
+		}
+		if (blocked == NULL)
+		{
+			if (!found)
+				useful_at = GetCurrentTimestamp();
+			found = true;
+			places_add(memory, &leaf->places, &slot->tts_tid);
+		}
+		else
+		{
+			blocked->seen = leaf->left_walks;
+			if (blocked->retry_at <= started)
+				places_add(memory, &leaf->retries, &slot->tts_tid);
+		}
+
+		if (leaf->places.n + leaf->retries.n >= limit)
+			break;
+	}
+	ttl_expiry_walk_end(walk);
+	PopActiveSnapshot();
+
+	leaf->next_mark = mark;
+	leaf->more = slot != NULL;
+
+	if (from_left)
+	{
+		TimestampTz ended = GetCurrentTimestamp();
+		TimestampTz wait;
+
+		leaf->left_wait = found ? LEFT_MIN_WAIT :
+			Min(leaf->left_wait * 2, LEFT_MAX_WAIT);
+		wait = Max(leaf->left_wait,
+				   ((found ? useful_at : ended) - started) * LEFT_SHARE);
+		leaf->left_at = ended + Min(wait, LEFT_MAX_WAIT);
+
+		if (!leaf->more)
+			blocked_forget(memory, leaf, false);
+	}
+}
+
+/*
+ * Deletes the step's rows.
+ */
+static void
+delete_rows(Step *step)
+{
+	int			flags = 0;
+
+	if (step->skip_locked)
+		flags |= TTL_DELETION_SKIP_LOCKED;
+
+	/* in a user's transaction deferred constraints stay deferred */
+	if (step->memory->mode.commits)
+		flags |= TTL_DELETION_CONSTRAINTS_NOW;
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	step->deleted = ttl_deletion_run(step->rel, step->tids, step->ntids,
+									 step->now, flags);
+	PopActiveSnapshot();
+}
+
+/*
+ * Does something in a subtransaction, with a short lock_timeout.  Returns NULL
+ * on success, else the error.
+ */
+static ErrorData *
+attempt(void (*action) (Step *), Step *step)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+
+	PG_TRY();
+	{
+		int			nest_level = NewGUCNestLevel();
+
+		(void) set_config_option("lock_timeout", LOCK_WAIT,
+								 PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+		action(step);
+
+		/* nor do settings stay that triggers have made */
+		AtEOXact_GUC(false, nest_level);
+
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+	}
+	PG_END_TRY();
+
+	return error;
+}
+
+/*
+ * Can the error be no row's fault?
+ */
+static bool
+is_no_rows_fault(const ErrorData *error)
+{
+	switch (ERRCODE_TO_CATEGORY(error->sqlerrcode))
+	{
+		case ERRCODE_TRANSACTION_ROLLBACK:
+		case ERRCODE_INSUFFICIENT_RESOURCES:
+		case ERRCODE_OPERATOR_INTERVENTION:
+		case ERRCODE_SYSTEM_ERROR:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Lets the leaf alone for a while, longer each time.
+ */
+static void
+pause_leaf(Leaf *leaf)
+{
+	leaf->paused_until = GetCurrentTimestamp() + leaf->pause;
+	leaf->pause = Min(leaf->pause * 2, PAUSE_MAX_WAIT);
+}
+
+/*
+ * Tells the log (or the user who has called) and the statistics.
+ */
+static void
+report_error(Step *step, const ErrorData *error)
+{
+	ttl_counters_set_error(step->container.container, error->message);
+
+	ereport(step->memory->mode.by_worker ? LOG : WARNING,
+			(errcode(error->sqlerrcode),
+			 errmsg("could not delete expired rows of table \"%s.%s\": %s",
+					get_namespace_name(RelationGetNamespace(step->rel)),
+					RelationGetRelationName(step->rel),
+					error->message),
+			 error->detail ? errdetail_internal("%s", error->detail) : 0,
+			 error->context ? errcontext("%s", error->context) : 0));
+}
+
+/*
+ * Handles an error that isn't blamed on a row: the leaf has to wait.
+ */
+static void
+handle_trouble(Step *step, ErrorData *error)
+{
+	if (!step->memory->mode.by_worker)
+		ReThrowError(error);
+
+	/* deadlocks happen, and who cancels a worker knows it */
+	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_TRANSACTION_ROLLBACK &&
+		error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+		error->sqlerrcode != ERRCODE_QUERY_CANCELED)
+		report_error(step, error);
+	pause_leaf(step->leaf);
+}
+
+/*
+ * Remembers a row that cannot be deleted.
+ */
+static void
+block_row(Step *step, ErrorData *error)
+{
+	TtlBatchMemory *memory = step->memory;
+	Leaf	   *leaf = step->leaf;
+	BlockedKey	key;
+	BlockedRow *row;
+	bool		found;
+
+	blocked_key(&key, leaf->relid, step->tids);
+	row = (BlockedRow *) hash_search(memory->blocked, &key, HASH_FIND, &found);
+	if (!found)
+	{
+		/*
+		 * Not again what an earlier worker has found; and a flood is logged
+		 * by its first drops.
+		 */
+		if (leaf->told == 0 && leaf->blocked_in_a_row < 3)
+			report_error(step, error);
+		else
+			ttl_counters_set_error(step->container.container, error->message);
+
+		if (hash_get_num_entries(memory->blocked) < BLOCKED_MAX)
+		{
+			row = (BlockedRow *) hash_search(memory->blocked, &key,
+											 HASH_ENTER, NULL);
+			row->wait = BLOCKED_MIN_WAIT;
+			row->seen = leaf->left_walks;
+			leaf->blocked++;
+		}
+		leaf->blocked_in_a_row++;
+		leaf->told = Max(leaf->told - 1, 0);
+	}
+	else
+		row->wait = Min(row->wait * 2, BLOCKED_MAX_WAIT);
+
+	if (row != NULL)
+		row->retry_at = GetCurrentTimestamp() + row->wait;
+
+	if (leaf->blocked_in_a_row >= BLOCKED_IN_A_ROW ||
+		hash_get_num_entries(memory->blocked) >= BLOCKED_MAX)
+	{
+		leaf->blocked_in_a_row = 0;
+		pause_leaf(leaf);
+	}
+}
+
+/*
+ * A row that could not be deleted has been, or has gone.
+ */
+static void
+unblock_row(Step *step)
+{
+	BlockedKey	key;
+	bool		found;
+
+	blocked_key(&key, step->leaf->relid, step->tids);
+	(void) hash_search(step->memory->blocked, &key, HASH_REMOVE, &found);
+	if (found)
+		step->leaf->blocked--;
+}
+
+/*
+ * Makes the size of the next batch such that it takes about BATCH_TIME.
+ */
+static void
+adapt_batch_size(Leaf *leaf, int size, double took)
+{
+	double		next = 2.0 * size;
+
+	if (size < leaf->batch_size)
+		return;					/* the end of what was collected */
+	if (took > 0.0)
+		next = Min(next, size * BATCH_TIME / took);
+	leaf->batch_size = (int) Max(1.0, Min(next, (double) BATCH_MAX));
+}
+
+/*
+ * How many rows the step may delete, if what it may cost is all that matters.
+ */
+static int64
+affordable_rows(const Step *step)
+{
+	double		rows;
+
+	if (step->leaf->row_cost <= 0.0)
+		return step->max_rows;
+	rows = step->max_cost / step->leaf->row_cost;
+	return rows < step->max_rows ? (int64) Max(rows, 1.0) : step->max_rows;
+}
+
+/*
+ * Deletes the next batch of collected rows.
+ */
+static StepResult
+delete_batch(Step *step)
+{
+	Leaf	   *leaf = step->leaf;
+	bool		retry = leaf->retries.next < leaf->retries.n;
+	Places	   *places = retry ? &leaf->retries : &leaf->places;
+	int			size = retry ? 1 : leaf->batch_size;
+	BufferUsage used = pgBufferUsage;
+	instr_time	start;
+	instr_time	took;
+	ErrorData  *error;
+
+	step->tids = places->tids + places->next;
+	step->ntids = Min(places->n - places->next,
+					  Min(size, affordable_rows(step)));
+	step->skip_locked = leaf->locked_until > GetCurrentTimestamp();
+
+	INSTR_TIME_SET_CURRENT(start);
+	error = attempt(delete_rows, step);
+	if (error && error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE &&
+		!step->skip_locked)
+	{
+		FreeErrorData(error);
+		leaf->locked_until = GetCurrentTimestamp() + LOCKED_MEMORY;
+		leaf->left_wait = LEFT_MIN_WAIT;
+		step->skip_locked = true;
+		INSTR_TIME_SET_CURRENT(start);
+		error = attempt(delete_rows, step);
+	}
+
+	if (error == NULL)
+	{
+		INSTR_TIME_SET_CURRENT(took);
+		INSTR_TIME_SUBTRACT(took, start);
+		if (!retry)
+			adapt_batch_size(leaf, step->ntids, INSTR_TIME_GET_MILLISEC(took));
+		else if (step->deleted > 0 || !step->skip_locked)
+			unblock_row(step);
+		if (step->deleted > 0)
+			leaf->row_cost = (double) ttl_budget_cost_since(&used) / step->deleted;
+		leaf->blocked_in_a_row = 0;
+		leaf->pause = PAUSE_MIN_WAIT;
+		places->next += step->ntids;
+		return STEP_MORE;
+	}
+
+	step->deleted = 0;
+	if (is_no_rows_fault(error))
+	{
+		handle_trouble(step, error);
+		return STEP_AWAY;
+	}
+
+	if (step->ntids > 1)
+	{
+		leaf->batch_size = step->ntids / 2;
+		return STEP_MORE;
+	}
+
+	/* the culprit is alone; what is locked comes again with the next walk */
+	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+		block_row(step, error);
+	places->next++;
+	return leaf->paused_until > GetCurrentTimestamp() ? STEP_AWAY : STEP_MORE;
+}
+
+/*
+ * Is anything left of what was collected?  If not, the mark moves forward.
+ */
+static bool
+have_places(TtlBatchMemory *memory, Leaf *leaf)
+{
+	if (leaf->retries.next < leaf->retries.n ||
+		leaf->places.next < leaf->places.n)
+		return true;
+
+	leaf->mark = leaf->next_mark;
+	places_clear(memory, &leaf->places);
+	places_clear(memory, &leaf->retries);
+	return false;
+}
+
+/*
+ * Opens the leaf and finds out whether it may be worked on.  The locks last
+ * to the end of the transaction.
+ */
+static StepResult
+open_leaf(Step *step, Oid container)
+{
+	Oid			relid = step->leaf->relid;
+	bool		waits = !step->memory->mode.by_worker;
+
+	if (ttl_container_objects() == NULL)
+		return STEP_DONE;		/* the extension has gone */
+	if (!ttl_container_lock_policy(container, false, waits))
+		return STEP_AWAY;
+	if (waits)
+		LockRelationOid(relid, RowExclusiveLock);
+	else if (!ConditionalLockRelationOid(relid, RowExclusiveLock))
+		return STEP_AWAY;
+
+	/* a lock that was held before hasn't brought the policy up to date */
+	AcceptInvalidationMessages();
+
+	step->rel = try_relation_open(relid, NoLock);
+	if (step->rel == NULL)
+		return STEP_DONE;
+
+	if (step->rel->rd_rel->relkind != RELKIND_RELATION ||
+		!ttl_container_lookup(relid, &step->container) ||
+		step->container.container != container ||
+		step->container.default_ttl == TTL_OFF ||
+		(step->memory->mode.by_worker && !step->container.reaping) ||
+		pg_sub_s64_overflow(ttl_execution_clock(), step->container.reap_delay,
+							&step->now))
+	{
+		relation_close(step->rel, NoLock);
+		step->rel = NULL;
+		return STEP_DONE;
+	}
+	return STEP_MORE;
+}
+
+/*
+ * When the leaf, in which nothing is left to delete, needs to be looked at
+ * again.
+ */
+static TimestampTz
+next_look(Step *step)
+{
+	Leaf	   *leaf = step->leaf;
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz earliest;
+	bool		marked = false;
+
+	/* behind a mark may lie more dead entries than one wants to read again */
+	for (int i = 0; i < lengthof(leaf->mark.set); i++)
+		marked = marked || leaf->mark.set[i];
+	if (marked)
+		return now + MARK_WAIT;
+
+	/* without one, each walk is from the left edge anyway */
+	leaf->left_at = 0;
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	earliest = ttl_expiry_earliest(step->rel, &step->container,
+								   GetActiveSnapshot());
+	PopActiveSnapshot();
+	if (TIMESTAMP_NOT_FINITE(earliest))
+		return earliest == DT_NOEND ? DT_NOEND : now + MARK_WAIT;
+	if (pg_add_s64_overflow(earliest, step->container.reap_delay, &earliest))
+		return DT_NOEND;
+	return Max(earliest, now + MARK_WAIT);
+}
+
+/*
+ * What one transaction does to a leaf: collects places if there are none,
+ * deletes a batch.
+ */
+static StepResult
+run_step(Step *step, Oid container, TtlBatchTurn *turn)
+{
+	TtlBatchMemory *memory = step->memory;
+	Leaf	   *leaf = step->leaf;
+	ErrorData  *error;
+	StepResult	result;
+
+	result = open_leaf(step, container);
+	if (result != STEP_MORE)
+		return result;
+
+	if (!have_places(memory, leaf))
+	{
+		error = attempt(collect, step);
+		if (error != NULL)
+		{
+			leaf_discard(memory, leaf);
+			handle_trouble(step, error);
+			result = STEP_AWAY;
+		}
+		else if (!have_places(memory, leaf) && !leaf->more)
+		{
+			turn->due = Min(turn->due, next_look(step));
+			result = STEP_DONE;
+		}
+	}
+
+	if (result == STEP_MORE && have_places(memory, leaf))
+		result = delete_batch(step);
+
+	relation_close(step->rel, NoLock);
+	return result;
+}
+
+/*
+ * May the turn go on?
+ */
+static bool
+may_go_on(const TtlBatchTurn *turn, int64 max_cost)
+{
+	return turn->cost < max_cost && turn->rows < turn->max_rows &&
+		(turn->until == DT_NOEND || GetCurrentTimestamp() < turn->until);
+}
+
+/*
+ * Deletes from one leaf until the turn has cost max_cost.  was_blocked is the
+ * number of blocked rows of the container according to the statistics.
+ */
+static TtlBatchEnd
+run_leaf(TtlBatchMemory *memory, Oid container, Oid relid, TtlBatchTurn *turn,
+		 int64 max_cost, int64 was_blocked)
+{
+	Leaf	   *leaf = leaf_enter(memory, relid, was_blocked);
+	StepResult	result = STEP_MORE;
+	TtlBatchEnd end;
+
+	leaf->last_turn = GetCurrentTimestamp();
+	if (leaf->paused_until > leaf->last_turn)
+	{
+		turn->due = Min(turn->due, leaf->paused_until);
+		turn->blocked += leaf->blocked;
+		return TTL_BATCH_AWAY;
+	}
+
+	while (result == STEP_MORE && may_go_on(turn, max_cost))
+	{
+		BufferUsage start = pgBufferUsage;
+		MemoryContext oldcontext;
+		int64		cost;
+		Step		step;
+
+		CHECK_FOR_INTERRUPTS();
+
+		memset(&step, 0, sizeof(step));
+		step.memory = memory;
+		step.leaf = leaf;
+		step.max_cost = max_cost - turn->cost;
+		step.max_rows = turn->max_rows - turn->rows;
+
+		oldcontext = MemoryContextSwitchTo(memory->step_context);
+		result = run_step(&step, container, turn);
+		MemoryContextSwitchTo(oldcontext);
+		MemoryContextReset(memory->step_context);
+
+		if (memory->mode.commits)
+		{
+			/* now() of a trigger in a worker shall not stand still */
+			if (memory->mode.by_worker)
+				SetCurrentStatementStartTimestamp();
+			SPI_commit();
+		}
+
+		cost = ttl_budget_cost_since(&start);
+		turn->cost += cost;
+		turn->rows += step.deleted;
+		if (step.ntids > 0)
+			ttl_counters_add_batch(container, true, step.deleted, cost);
+	}
+
+	if (result == STEP_DONE)
+		end = TTL_BATCH_DONE;
+	else if (result == STEP_AWAY)
+	{
+		end = TTL_BATCH_AWAY;
+		turn->due = Min(turn->due, Max(leaf->paused_until,
+									   GetCurrentTimestamp() + MARK_WAIT));
+	}
+	else
+		end = TTL_BATCH_SPENT;
+
+	if (memory->allocated > KEEP_MAX)
+		leaf_discard(memory, leaf);
+	turn->blocked += leaf->blocked;
+	return end;
+}
+
+/*
+ * Runs a turn, see batch.h.  The cost is shared equally among the leaves; what
+ * one leaves goes to those after it.
+ */
+void
+ttl_batch_run(TtlBatchMemory *memory, Oid container, TtlBatchTurn *turn)
+{
+	List	   *leaves;
+	ListCell   *lc;
+	int			left;
+	int64		was_blocked = turn->blocked;
+
+	turn->end = TTL_BATCH_DONE;
+	turn->cost = 0;
+	turn->rows = 0;
+	turn->blocked = 0;
+	turn->due = DT_NOEND;
+
+	if (SPI_connect_ext(memory->mode.commits ? SPI_OPT_NONATOMIC : 0) !=
+		SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+
+	leaves = ttl_container_leaves(container);
+	turn->leaves = left = list_length(leaves);
+
+	foreach(lc, leaves)
+	{
+		TtlBatchEnd end;
+		int64		share = (turn->max_cost - turn->cost) / left--;
+
+		if (!may_go_on(turn, turn->max_cost))
+		{
+			turn->end = TTL_BATCH_SPENT;
+			break;
+		}
+		end = run_leaf(memory, container, lfirst_oid(lc), turn,
+					   turn->cost + Max(share, 1), was_blocked);
+		if (turn->end == TTL_BATCH_DONE || end == TTL_BATCH_SPENT)
+			turn->end = end;
+	}
+
+	if (turn->end == TTL_BATCH_SPENT)
+		turn->blocked = was_blocked;
+	else if (turn->blocked != was_blocked)
+		ttl_counters_set_blocked(container, turn->blocked);
+
+	SPI_finish();
+}

@@ -1,0 +1,148 @@
+/*-------------------------------------------------------------------------
+ *
+ * budget.c
+ *	  What deletion may cost, and what it and everybody else did cost.
+ *
+ * Cost is measured in the units of vacuum's cost model: buffers hit, read and
+ * dirtied, as pgBufferUsage counts them in every process, weighed with
+ * vacuum_cost_page_hit, _miss and _dirty.
+ *
+ * A cycle is granted ttl.cycle_cost_limit.  With ttl.throughput set, it is
+ * granted what the database was provisioned for since the last cycle began,
+ * less what the foreground has used in that time and what the last cycle has
+ * overdrawn (a batch is measured when it is over), within
+ * ttl.cycle_cost_floor and ttl.cycle_cost_limit.
+ *
+ * Foreground: each backend adds what it has used to its database's counter in
+ * shared memory when an outermost execution ends (a long query must not hide
+ * until its transaction ends) and when a transaction ends (for the utility
+ * commands).  What parallel workers use is in the leader's figures already;
+ * autovacuum isn't the foreground.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "execution.h"
+#include "guc.h"
+#include "reaper/budget.h"
+
+/* The longest time that provisioned throughput accumulates, microseconds. */
+#define LONGEST_CYCLE		INT64CONST(10000000)
+
+/* What this backend had used when it last told; only the counts matter. */
+static BufferUsage told;
+
+static bool exempt = false;
+
+int64
+ttl_budget_cost_since(const BufferUsage *start)
+{
+	int64		hit;
+	int64		miss;
+	int64		dirty;
+
+	hit = pgBufferUsage.shared_blks_hit - start->shared_blks_hit +
+		pgBufferUsage.local_blks_hit - start->local_blks_hit;
+	miss = pgBufferUsage.shared_blks_read - start->shared_blks_read +
+		pgBufferUsage.local_blks_read - start->local_blks_read;
+	dirty = pgBufferUsage.shared_blks_dirtied - start->shared_blks_dirtied +
+		pgBufferUsage.local_blks_dirtied - start->local_blks_dirtied;
+
+	return hit * VacuumCostPageHit +
+		miss * VacuumCostPageMiss +
+		dirty * VacuumCostPageDirty;
+}
+
+int64
+ttl_budget_grant(const TtlDatabaseCounters *counters, TimestampTz now,
+				 bool *scarce)
+{
+	int64		limit = ttl_guc_cycle_cost_limit;
+	int64		floor = Min(ttl_guc_cycle_cost_floor, limit);
+	int64		elapsed;
+	int64		granted;
+
+	*scarce = false;
+	if (ttl_guc_throughput == 0)
+		return limit;
+
+	elapsed = LONGEST_CYCLE;
+	if (counters->last_cycle != 0 && now > counters->last_cycle)
+		elapsed = Min(now - counters->last_cycle, LONGEST_CYCLE);
+
+	granted = ttl_guc_throughput * elapsed / USECS_PER_SEC -
+		(counters->foreground_cost - counters->foreground_seen) -
+		counters->debt;
+	*scarce = granted < limit;
+	return Max(Min(granted, limit), floor);
+}
+
+/*
+ * Adds what this backend has used since it last told.
+ */
+static void
+tell(void)
+{
+	int64		cost = ttl_budget_cost_since(&told);
+
+	if (cost > 0)
+		ttl_counters_add_foreground(cost);
+	told = pgBufferUsage;
+}
+
+static bool
+is_foreground(void)
+{
+	return !exempt && !IsParallelWorker() &&
+		MyBackendType != B_AUTOVAC_WORKER;
+}
+
+static void
+execution_ended(QueryDesc *query_desc, int depth)
+{
+	if (depth == 1 && is_foreground())
+	{
+		ttl_counters_prepare_foreground();
+		tell();
+	}
+}
+
+static void
+transaction_event(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			if (is_foreground())
+				ttl_counters_prepare_foreground();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+		case XACT_EVENT_ABORT:
+			if (is_foreground())
+				tell();
+			break;
+		default:
+			break;
+	}
+}
+
+void
+ttl_budget_exempt(void)
+{
+	exempt = true;
+}
+
+void
+ttl_budget_init(void)
+{
+	ttl_execution_on_end(execution_ended);
+	RegisterXactCallback(transaction_event, NULL);
+}

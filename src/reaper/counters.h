@@ -1,0 +1,102 @@
+/*-------------------------------------------------------------------------
+ *
+ * counters.h
+ *	  Statistics of containers and databases, in shared memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_COUNTERS_H
+#define TTL_COUNTERS_H
+
+#include "datatype/timestamp.h"
+#include "nodes/pg_list.h"
+
+#define TTL_ERROR_LENGTH	256
+
+/* What happened to a container; a copy of what is in shared memory. */
+typedef struct TtlContainerCounters
+{
+	int64		rows_deleted;
+	int64		rows_evicted;
+	int64		batches;
+	int64		cost;
+	int64		blocked_rows;	/* rows that could not be deleted, now */
+	TimestampTz last_reap;		/* 0 = never */
+	TimestampTz last_error_at;	/* 0 = never */
+	char		last_error[TTL_ERROR_LENGTH];
+} TtlContainerCounters;
+
+typedef enum TtlReaperState
+{
+	TTL_REAPER_IDLE,			/* sleeps until something expires */
+	TTL_REAPER_WORKING,
+	TTL_REAPER_WAITING,			/* has work, but no budget or no slot */
+	TTL_REAPER_STOPPED			/* no container to care for */
+} TtlReaperState;
+
+/* Why a cycle ended. */
+typedef enum TtlStop
+{
+	TTL_STOP_NONE,				/* there was no cycle yet */
+	TTL_STOP_DONE,				/* nothing is left */
+	TTL_STOP_COST_LIMIT,		/* ttl.cycle_cost_limit is spent */
+	TTL_STOP_THROUGHPUT			/* all that the foreground left is spent */
+} TtlStop;
+
+/* What happened in a database; a copy of what is in shared memory. */
+typedef struct TtlDatabaseCounters
+{
+	TtlReaperState state;
+	TtlStop		stopped_by;
+	int64		cycles;
+	int64		cost_granted;
+	int64		cost_spent;
+	int64		foreground_cost;
+	TimestampTz last_cycle;		/* start of the last cycle, 0 = none */
+
+	/* the budget's memory, so that it survives a change of workers */
+	int64		foreground_seen;	/* foreground_cost at last_cycle */
+	int64		debt;			/* spent beyond the budget */
+} TtlDatabaseCounters;
+
+/* For shmem.c: the part of shared memory that belongs to the counters. */
+extern Size ttl_counters_shmem_size(void);
+extern void ttl_counters_shmem_startup(void *place, bool found, int tranche_id);
+
+/*
+ * Containers of this database.  None of these ends up in the statistics when
+ * the transaction is rolled back later: they count what happens.
+ */
+extern void ttl_counters_add_batch(Oid container, bool batch, int64 rows,
+								   int64 cost);
+extern void ttl_counters_add_evicted(Oid container, uint64 rows);
+extern void ttl_counters_set_blocked(Oid container, int64 rows);
+extern void ttl_counters_set_error(Oid container, const char *message);
+extern bool ttl_counters_get_container(Oid container,
+									   TtlContainerCounters *counters);
+extern void ttl_counters_forget_container(Oid container);
+
+/*
+ * Databases
+ */
+
+/* Starts keeping statistics of this database. */
+extern void ttl_counters_open_database(void);
+
+/* Adds what a backend of this database has spent; a no-op unless opened. */
+extern void ttl_counters_add_foreground(int64 cost);
+
+/* Makes the next ttl_counters_add_foreground safe where it must not fail. */
+extern void ttl_counters_prepare_foreground(void);
+
+/* This database's counters, read and written by its worker. */
+extern void ttl_counters_get_own_database(TtlDatabaseCounters *counters);
+extern void ttl_counters_set_own_database(const TtlDatabaseCounters *counters);
+extern void ttl_counters_set_state(Oid dboid, TtlReaperState state);
+
+/* OIDs of all databases with statistics. */
+extern List *ttl_counters_databases(void);
+extern bool ttl_counters_get_database(Oid dboid, TtlDatabaseCounters *counters);
+extern void ttl_counters_forget_database(Oid dboid);
+
+#endif							/* TTL_COUNTERS_H */

@@ -1,0 +1,168 @@
+/*-------------------------------------------------------------------------
+ *
+ * reap.c
+ *	  CALL ttl.reap: deletes now what is expired, in the foreground.
+ *
+ * The same batches as the worker's, but without a budget, and with errors
+ * that are nobody's row's fault going to the caller.  Called in a transaction
+ * block, all happens in that transaction.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "container/container.h"
+#include "reaper/batch.h"
+#include "reaper/counters.h"
+
+PG_FUNCTION_INFO_V1(ttl_reap);
+
+/*
+ * Owner of a table, InvalidOid if it has gone.
+ */
+static Oid
+table_owner(Oid relid)
+{
+	HeapTuple	tuple;
+	Oid			owner;
+
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+/*
+ * May the user reap the table?
+ */
+static bool
+may_reap(Oid relid)
+{
+	Oid			owner = table_owner(relid);
+
+	return OidIsValid(owner) && has_privs_of_role(GetUserId(), owner);
+}
+
+/*
+ * Complains unless relid is a container that the user may reap.
+ */
+static void
+check_container(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+	TtlPolicy	policy;
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	if (!may_reap(relid))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, name);
+	if (!ttl_container_read(relid, &policy))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("\"%s\" is not a container", name),
+				 errhint("Register it with ttl.create_container().")));
+}
+
+/*
+ * Deletes expired rows of one container, at most max_rows, and returns how
+ * many.
+ */
+static int64
+reap_container(TtlBatchMemory *memory, Oid container, int64 max_rows)
+{
+	TtlContainerCounters counters;
+	TtlBatchTurn turn;
+
+	memset(&turn, 0, sizeof(turn));
+	turn.max_cost = PG_INT64_MAX;
+	turn.max_rows = max_rows;
+	turn.until = DT_NOEND;
+	if (ttl_counters_get_container(container, &counters))
+		turn.blocked = counters.blocked_rows;
+
+	ttl_batch_run(memory, container, &turn);
+	return turn.rows;
+}
+
+/*
+ * CALL ttl.reap(container regclass, max_rows bigint)
+ */
+Datum
+ttl_reap(PG_FUNCTION_ARGS)
+{
+	bool		atomic = !IsA(fcinfo->context, CallContext) ||
+		castNode(CallContext, fcinfo->context)->atomic;
+	int64		max_rows = PG_INT64_MAX;
+	int64		rows = 0;
+	MemoryContext context;
+	MemoryContext oldcontext;
+	TtlBatchMode mode;
+	TtlBatchMemory *memory;
+	List	   *containers;
+	ListCell   *lc;
+
+	PreventCommandDuringRecovery("CALL ttl.reap()");
+	PreventCommandIfReadOnly("CALL ttl.reap()");
+
+	if (!PG_ARGISNULL(1))
+	{
+		max_rows = PG_GETARG_INT64(1);
+		if (max_rows <= 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("\"%s\" must be greater than zero", "max_rows")));
+	}
+
+	mode.by_worker = false;
+	mode.commits = !atomic && !IsSubTransaction();
+
+	/* lives as long as the call, whatever is committed in it */
+	context = AllocSetContextCreate(PortalContext, "ttl reap",
+									ALLOCSET_DEFAULT_SIZES);
+	oldcontext = MemoryContextSwitchTo(context);
+
+	if (PG_ARGISNULL(0))
+		containers = ttl_container_list();
+	else
+	{
+		check_container(PG_GETARG_OID(0));
+		containers = list_make1_oid(PG_GETARG_OID(0));
+	}
+
+	memory = ttl_batch_memory_create(context, mode);
+	foreach(lc, containers)
+	{
+		if (rows >= max_rows)
+			break;
+		if (may_reap(lfirst_oid(lc)))
+			rows += reap_container(memory, lfirst_oid(lc), max_rows - rows);
+	}
+
+	MemoryContextSwitchTo(oldcontext);
+	MemoryContextDelete(context);
+
+	ereport(NOTICE,
+			(errmsg_plural("ttl: %lld expired row deleted",
+						   "ttl: %lld expired rows deleted",
+						   (unsigned long) rows, (long long) rows)));
+	PG_RETURN_VOID();
+}

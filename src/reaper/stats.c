@@ -1,0 +1,253 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.c
+ *	  What deletion has done, for people: the functions behind the views
+ *	  ttl.stat_containers and ttl.stat_reaper.
+ *
+ * Counters come from shared memory (counters.c).  The lag is looked up when
+ * asked for, at the left edge of the expiry indexes, never by a scan of the
+ * table; a table that is locked by DDL is left out of it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
+#include "commands/dbcommands.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "container/container.h"
+#include "container/deletion.h"
+#include "container/expiry.h"
+#include "execution.h"
+#include "guc.h"
+#include "reaper/counters.h"
+#include "reaper/stats.h"
+
+#define STAT_CONTAINERS_COLUMNS	11
+#define STAT_REAPER_COLUMNS		8
+
+PG_FUNCTION_INFO_V1(ttl_stat_containers);
+PG_FUNCTION_INFO_V1(ttl_stat_reaper);
+
+/*
+ * Expiry of the oldest expired row that the container still stores; DT_NOEND
+ * if there is none.
+ */
+static TimestampTz
+oldest_expired(Oid container, TimestampTz now)
+{
+	TimestampTz oldest = DT_NOEND;
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_leaves(container))
+	{
+		Oid			relid = lfirst_oid(lc);
+		Relation	rel;
+		TtlContainer leaf;
+
+		if (!ConditionalLockRelationOid(relid, AccessShareLock))
+			continue;
+		rel = try_relation_open(relid, NoLock);
+		if (rel == NULL)
+		{
+			UnlockRelationOid(relid, AccessShareLock);
+			continue;
+		}
+		if (rel->rd_rel->relkind == RELKIND_RELATION &&
+			ttl_container_lookup(relid, &leaf) &&
+			leaf.default_ttl != TTL_OFF)
+			oldest = Min(oldest, ttl_expiry_earliest(rel, &leaf,
+													 GetActiveSnapshot()));
+		relation_close(rel, AccessShareLock);
+	}
+
+	return oldest <= now ? oldest : DT_NOEND;
+}
+
+/*
+ * May the user read error messages about the table?  They may quote rows.
+ */
+static bool
+may_read_errors(Oid relid)
+{
+	HeapTuple	tuple;
+	Oid			owner;
+
+	if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+		return true;
+
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return has_privs_of_role(GetUserId(), owner);
+}
+
+/*
+ * A point in time as a result column; 0 is NULL.
+ */
+static Datum
+timestamp_or_null(TimestampTz value, bool *isnull)
+{
+	*isnull = value == 0;
+	return TimestampTzGetDatum(value);
+}
+
+/*
+ * ttl.stat_containers(): one row for each container of this database.
+ */
+Datum
+ttl_stat_containers(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	TimestampTz now = ttl_execution_clock();
+	ListCell   *lc;
+
+	InitMaterializedSRF(fcinfo, 0);
+
+	foreach(lc, ttl_container_list())
+	{
+		Oid			container = lfirst_oid(lc);
+		TtlContainerCounters counters;
+		TimestampTz oldest;
+		Datum		values[STAT_CONTAINERS_COLUMNS];
+		bool		nulls[STAT_CONTAINERS_COLUMNS] = {0};
+
+		CHECK_FOR_INTERRUPTS();
+
+		if (!ttl_counters_get_container(container, &counters))
+			memset(&counters, 0, sizeof(counters));
+		oldest = oldest_expired(container, now);
+
+		values[0] = ObjectIdGetDatum(container);
+		values[1] = Int64GetDatum(counters.rows_deleted);
+		values[2] = Int64GetDatum(counters.rows_evicted);
+		values[3] = Int64GetDatum(0);	/* nothing is archived */
+		values[4] = Int64GetDatum(counters.batches);
+		values[5] = Int64GetDatum(counters.cost);
+		if (TIMESTAMP_NOT_FINITE(oldest))
+		{
+			values[6] = (Datum) 0;
+			nulls[6] = true;
+		}
+		else
+			values[6] = DirectFunctionCall2(timestamp_mi,
+											TimestampTzGetDatum(now),
+											TimestampTzGetDatum(oldest));
+		values[7] = timestamp_or_null(counters.last_reap, &nulls[7]);
+		values[8] = Int64GetDatum(counters.blocked_rows);
+		if (counters.last_error_at == 0 || !may_read_errors(container))
+		{
+			values[9] = (Datum) 0;
+			nulls[9] = true;
+		}
+		else
+			values[9] = CStringGetTextDatum(counters.last_error);
+		values[10] = timestamp_or_null(counters.last_error_at, &nulls[10]);
+
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+
+	return (Datum) 0;
+}
+
+static const char *
+state_name(TtlReaperState state)
+{
+	if (!ttl_guc_reaper)
+		return "off";
+
+	switch (state)
+	{
+		case TTL_REAPER_IDLE:
+			return "idle";
+		case TTL_REAPER_WORKING:
+			return "working";
+		case TTL_REAPER_WAITING:
+			return "waiting";
+		case TTL_REAPER_STOPPED:
+			return "stopped";
+	}
+	return NULL;
+}
+
+static const char *
+stop_name(TtlStop stop)
+{
+	switch (stop)
+	{
+		case TTL_STOP_NONE:
+			return NULL;
+		case TTL_STOP_DONE:
+			return "nothing left";
+		case TTL_STOP_COST_LIMIT:
+			return "cost limit";
+		case TTL_STOP_THROUGHPUT:
+			return "throughput";
+	}
+	return NULL;
+}
+
+/*
+ * ttl.stat_reaper(): one row for each database that has, or had, work.
+ */
+Datum
+ttl_stat_reaper(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ListCell   *lc;
+
+	InitMaterializedSRF(fcinfo, 0);
+
+	foreach(lc, ttl_counters_databases())
+	{
+		Oid			dboid = lfirst_oid(lc);
+		char	   *database = get_database_name(dboid);
+		TtlDatabaseCounters counters;
+		const char *stop;
+		Datum		values[STAT_REAPER_COLUMNS];
+		bool		nulls[STAT_REAPER_COLUMNS] = {0};
+
+		if (database == NULL || !ttl_counters_get_database(dboid, &counters))
+			continue;
+
+		stop = stop_name(counters.stopped_by);
+
+		values[0] = DirectFunctionCall1(namein, CStringGetDatum(database));
+		values[1] = CStringGetTextDatum(state_name(counters.state));
+		values[2] = Int64GetDatum(counters.cycles);
+		values[3] = Int64GetDatum(counters.cost_granted);
+		values[4] = Int64GetDatum(counters.cost_spent);
+		values[5] = Int64GetDatum(counters.foreground_cost);
+		values[6] = timestamp_or_null(counters.last_cycle, &nulls[6]);
+		nulls[7] = stop == NULL;
+		values[7] = stop ? CStringGetTextDatum(stop) : (Datum) 0;
+
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+
+	return (Datum) 0;
+}
+
+void
+ttl_stats_init(void)
+{
+	ttl_deletion_on_evict(ttl_counters_add_evicted);
+}

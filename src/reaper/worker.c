@@ -1,0 +1,547 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.c
+ *	  The process that deletes expired rows of one database.
+ *
+ * A background worker "ttl reaper", started by the launcher.  Every
+ * ttl.naptime at most it runs a cycle: the containers that are due take turns
+ * (batch.c), each with an equal share of what is left of the cycle's budget
+ * (budget.c), and go round until the budget is spent or nothing is left.
+ *
+ * A container is due when its earliest row expires, or after a wait (rows with
+ * a short TTL may have come in meanwhile) that gets longer with the number of
+ * tables, so that looking at idle ones never becomes a busy loop; and at once
+ * when its definition or policy has changed: relcache invalidations mark its
+ * entry in the table below, and whoever commits a policy change asks for
+ * attention through shmem.c.
+ *
+ * The worker leaves when there is no container to care for, when ttl.reaper
+ * is off, and after a cycle when other databases wait for its slot.  An error
+ * that batch.c does not handle ends the process; the launcher starts another.
+ *
+ * Owners: deletion runs as the table's owner, and so do its triggers.  Before
+ * a container of another owner has its turn, the session is wiped clean of
+ * whatever triggers may leave behind for the next owner to stumble over.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "commands/async.h"
+#include "commands/prepare.h"
+#include "commands/sequence.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lock.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "compat.h"
+#include "container/container.h"
+#include "guc.h"
+#include "reaper/batch.h"
+#include "reaper/budget.h"
+#include "reaper/counters.h"
+#include "reaper/process.h"
+#include "reaper/shmem.h"
+#include "ttl.h"
+
+/* All in microseconds. */
+#define REFRESH_WAIT		(10 * USECS_PER_SEC)	/* list of containers */
+#define IDLE_WAIT			(10 * USECS_PER_SEC)	/* look at an idle one ... */
+#define IDLE_WAIT_PER_LEAF	(5 * INT64CONST(1000))	/* ... or so, if many */
+#define PACE_PER_LEAF		INT64CONST(500) /* look at a busy one */
+#define TURN_TIME			(1 * USECS_PER_SEC) /* longest turn */
+#define FORGET_WAIT			(600 * USECS_PER_SEC)
+#define YIELD_WAIT			(5 * USECS_PER_SEC) /* after a cycle for others */
+
+/* Cost that a turn gets at least, as far as there is any. */
+#define LEAST_SHARE			200
+
+/* A container with work, or that may have some. */
+typedef struct Container
+{
+	Oid			container;		/* MUST BE FIRST */
+	bool		listed;			/* at the last refresh */
+	bool		changed;		/* by invalidation: due now */
+	TimestampTz due;
+	TimestampTz last_turn;
+	int			leaves;
+	int64		blocked;
+} Container;
+
+static HTAB *containers = NULL;
+
+/* Number of tables of all containers, as of their last turns. */
+static int	all_leaves = 0;
+
+/*
+ * Marks containers whose relcache entry is invalidated.
+ */
+static void
+relation_changed(Datum arg, Oid relid)
+{
+	HASH_SEQ_STATUS status;
+	Container  *container;
+
+	if (containers == NULL)
+		return;
+
+	if (OidIsValid(relid))
+	{
+		container = (Container *) hash_search(containers, &relid, HASH_FIND,
+											  NULL);
+		if (container != NULL)
+			container->changed = true;
+		return;
+	}
+
+	hash_seq_init(&status, containers);
+	while ((container = (Container *) hash_seq_search(&status)) != NULL)
+		container->changed = true;
+}
+
+/*
+ * Settings that the worker doesn't leave to postgresql.conf, the database or
+ * the role.
+ */
+static void
+settle_settings(void)
+{
+	static const struct
+	{
+		const char *name;
+		const char *value;
+	}			settings[] = {
+		{"search_path", "pg_catalog, pg_temp"},
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_read_only", "off"},
+		{"default_transaction_deferrable", "off"},
+		{"session_replication_role", "origin"},
+		{"row_security", "on"},
+		{"statement_timeout", "0"},
+		{"lock_timeout", "0"},
+		{"idle_in_transaction_session_timeout", "0"}
+	};
+
+	for (int i = 0; i < lengthof(settings); i++)
+		SetConfigOption(settings[i].name, settings[i].value,
+						PGC_SUSET, PGC_S_OVERRIDE);
+
+	/* 17 has one more */
+	if (GetConfigOption("transaction_timeout", true, false) != NULL)
+		SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+
+	/* deletion that a crash undoes is done again: don't wait for a standby */
+	if (synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH)
+		SetConfigOption("synchronous_commit", "local",
+						PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/*
+ * Wipes out what the triggers of one owner have left in the session.
+ */
+static void
+discard_session(void)
+{
+	StartTransactionCommand();
+	PortalHashTableDeleteAll();
+	ResetAllOptions();
+	DropAllPreparedStatements();
+	Async_UnlistenAll();
+	LockReleaseAll(USER_LOCKMETHOD, true);
+	ResetTempTableNamespace();
+	ResetSequenceCaches();
+	CommitTransactionCommand();
+}
+
+/*
+ * Brings the table of containers up to date.  Returns whether there are any.
+ */
+static bool
+refresh_containers(TtlBatchMemory *memory)
+{
+	HASH_SEQ_STATUS status;
+	Container  *container;
+	TimestampTz now = GetCurrentTimestamp();
+	ListCell   *lc;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+
+	hash_seq_init(&status, containers);
+	while ((container = (Container *) hash_seq_search(&status)) != NULL)
+		container->listed = false;
+
+	if (ttl_container_objects() != NULL)
+	{
+		foreach(lc, ttl_container_list())
+		{
+			Oid			oid = lfirst_oid(lc);
+			TtlContainer policy;
+			bool		found;
+
+			if (!ttl_container_lookup(oid, &policy) ||
+				policy.default_ttl == TTL_OFF || !policy.reaping)
+				continue;
+
+			container = (Container *) hash_search(containers, &oid, HASH_ENTER,
+												  &found);
+			if (!found)
+			{
+				TtlContainerCounters counters;
+
+				container->changed = true;
+				container->due = 0;
+				container->last_turn = 0;
+				container->leaves = 1;
+				container->blocked = 0;
+				if (ttl_counters_get_container(oid, &counters))
+					container->blocked = counters.blocked_rows;
+			}
+			container->listed = true;
+		}
+	}
+
+	all_leaves = 0;
+	hash_seq_init(&status, containers);
+	while ((container = (Container *) hash_seq_search(&status)) != NULL)
+	{
+		if (container->listed)
+		{
+			all_leaves += container->leaves;
+			continue;
+		}
+		if (get_rel_relkind(container->container) == '\0')
+			ttl_counters_forget_container(container->container);
+		(void) hash_search(containers, &container->container, HASH_REMOVE,
+						   NULL);
+	}
+	ttl_batch_memory_trim(memory, now - FORGET_WAIT);
+
+	CommitTransactionCommand();
+	return hash_get_num_entries(containers) > 0;
+}
+
+/*
+ * Order of turns: who has waited longest comes first.
+ */
+static int
+compare_last_turn(const ListCell *a, const ListCell *b)
+{
+	TimestampTz left = ((Container *) lfirst(a))->last_turn;
+	TimestampTz right = ((Container *) lfirst(b))->last_turn;
+
+	return left < right ? -1 : left > right;
+}
+
+/*
+ * The containers that are due; *next is when the first of the others will be.
+ */
+static List *
+due_containers(TimestampTz *next)
+{
+	HASH_SEQ_STATUS status;
+	Container  *container;
+	TimestampTz now = GetCurrentTimestamp();
+	List	   *due = NIL;
+
+	*next = now + REFRESH_WAIT;
+	hash_seq_init(&status, containers);
+	while ((container = (Container *) hash_seq_search(&status)) != NULL)
+	{
+		if (container->changed || container->due <= now)
+			due = lappend(due, container);
+		else
+			*next = Min(*next, container->due);
+	}
+	list_sort(due, compare_last_turn);
+	return due;
+}
+
+/*
+ * Prepares the session for the container's owner, and tells what comes.
+ */
+static void
+before_turn(Oid container)
+{
+	static Oid	last_owner = InvalidOid;
+
+	HeapTuple	tuple;
+	Form_pg_class form;
+	Oid			owner = InvalidOid;
+	char		activity[2 * NAMEDATALEN + 64];
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(container));
+	if (HeapTupleIsValid(tuple))
+	{
+		form = (Form_pg_class) GETSTRUCT(tuple);
+		owner = form->relowner;
+		snprintf(activity, sizeof(activity), "deleting expired rows of %s.%s",
+				 get_namespace_name(form->relnamespace),
+				 NameStr(form->relname));
+		pgstat_report_activity(STATE_RUNNING, activity);
+		ReleaseSysCache(tuple);
+	}
+	CommitTransactionCommand();
+
+	if (OidIsValid(last_owner) && owner != last_owner)
+		discard_session();
+	last_owner = owner;
+}
+
+/*
+ * Gives the container a turn.  Returns what it has cost; *finished tells that
+ * it needs no other in this cycle.
+ */
+static int64
+run_turn(TtlBatchMemory *memory, Container *container, int64 max_cost,
+		 bool *finished)
+{
+	Oid			oid = container->container;
+	TtlBatchTurn turn;
+	TimestampTz now;
+
+	before_turn(oid);
+
+	memset(&turn, 0, sizeof(turn));
+	turn.max_cost = max_cost;
+	turn.max_rows = PG_INT64_MAX;
+	turn.until = GetCurrentTimestamp() + TURN_TIME;
+	turn.blocked = container->blocked;
+	container->changed = false;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	MemoryContextSwitchTo(PortalContext);	/* outlives the transaction */
+	ttl_batch_run(memory, oid, &turn);
+	CommitTransactionCommand();
+
+	now = GetCurrentTimestamp();
+	container->last_turn = now;
+	container->blocked = turn.blocked;
+	all_leaves += turn.leaves - container->leaves;
+	container->leaves = turn.leaves;
+
+	*finished = turn.end != TTL_BATCH_SPENT;
+	if (*finished)
+	{
+		TimestampTz earliest = now + all_leaves * PACE_PER_LEAF;
+		TimestampTz latest = now + Max(IDLE_WAIT,
+									   all_leaves * IDLE_WAIT_PER_LEAF);
+
+		container->due = Max(Min(turn.due, latest), earliest);
+	}
+	else
+		container->due = now;
+	return turn.cost;
+}
+
+/*
+ * Obeys a reload.
+ */
+static void
+check_reload(void)
+{
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+}
+
+/*
+ * Runs a cycle; returns when there is work next.
+ */
+static TimestampTz
+run_cycle(TtlBatchMemory *memory)
+{
+	TtlDatabaseCounters counters;
+	TimestampTz started = GetCurrentTimestamp();
+	TimestampTz next;
+	int64		granted;
+	int64		spent = 0;
+	bool		scarce;
+	MemoryContext context = CurrentMemoryContext;
+	List	   *due = due_containers(&next);
+
+	ttl_counters_get_own_database(&counters);
+	granted = ttl_budget_grant(&counters, started, &scarce);
+	counters.state = TTL_REAPER_WORKING;
+	counters.cycles++;
+	counters.cost_granted += granted;
+	counters.last_cycle = started;
+	counters.foreground_seen = counters.foreground_cost;
+	ttl_counters_set_own_database(&counters);
+
+	while (due != NIL && spent < granted && ttl_guc_reaper)
+	{
+		int			waiting = list_length(due);
+		ListCell   *lc;
+
+		foreach(lc, due)
+		{
+			int64		left = granted - spent;
+			bool		finished;
+
+			if (left <= 0 || !ttl_guc_reaper)
+				break;
+			spent += run_turn(memory, (Container *) lfirst(lc),
+							  Min(Max(left / waiting, LEAST_SHARE), left),
+							  &finished);
+			waiting--;
+			if (finished)
+				due = foreach_delete_current(due, lc);
+
+			CHECK_FOR_INTERRUPTS();
+			check_reload();
+		}
+	}
+
+	counters.state = due == NIL ? TTL_REAPER_IDLE : TTL_REAPER_WAITING;
+	counters.stopped_by = due == NIL ? TTL_STOP_DONE :
+		scarce ? TTL_STOP_THROUGHPUT : TTL_STOP_COST_LIMIT;
+	counters.cost_spent += spent;
+	counters.debt = Max(spent - granted, 0);
+	ttl_counters_set_own_database(&counters);
+
+	MemoryContextSwitchTo(context);
+	if (due != NIL)
+		return started;
+	(void) due_containers(&next);
+	return next;
+}
+
+/*
+ * Sleeps until the time given, or until somebody wants something.
+ */
+static void
+sleep_until(TimestampTz until, uint32 wait_event)
+{
+	pgstat_report_activity(STATE_IDLE, NULL);
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
+													 until),
+					 wait_event);
+	ResetLatch(MyLatch);
+
+	/* not an error if nothing is going on */
+	if (ProcDiePending)
+		proc_exit(0);
+	CHECK_FOR_INTERRUPTS();
+	check_reload();
+}
+
+/*
+ * Main function of a worker; the argument is its slot.
+ */
+void
+ttl_worker_main(Datum main_arg)
+{
+	TtlBatchMode mode = {.by_worker = true, .commits = true};
+	TtlBatchMemory *memory;
+	MemoryContext context;
+	HASHCTL		ctl;
+	uint32		serial;
+	uint32		wait_event;
+	Oid			dboid;
+	TimestampTz refresh_at = 0;
+	TimestampTz rested_at = 0;	/* end of the nap after a cycle */
+	TimestampTz cycle_at = 0;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+
+	memcpy(&serial, MyBgworkerEntry->bgw_extra, sizeof(serial));
+	if (!ttl_shmem_worker_attach(DatumGetInt32(main_arg), serial, &dboid))
+		proc_exit(0);
+
+	ttl_budget_exempt();
+	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
+	settle_settings();
+	wait_event = TtlWaitEventNew("TtlReaperMain");
+
+	/* what SPI allocates outlives the transactions of a turn, in here */
+	PortalContext = AllocSetContextCreate(TopMemoryContext, "ttl reaper turn",
+										  ALLOCSET_DEFAULT_SIZES);
+	context = AllocSetContextCreate(TopMemoryContext, "ttl reaper",
+									ALLOCSET_DEFAULT_SIZES);
+	memory = ttl_batch_memory_create(TopMemoryContext, mode);
+
+	ctl.keysize = sizeof(Oid);
+	ctl.entrysize = sizeof(Container);
+	ctl.hcxt = TopMemoryContext;
+	containers = hash_create("ttl containers of the reaper", 64, &ctl,
+							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
+
+	for (;;)
+	{
+		TimestampTz next;
+
+		MemoryContextSwitchTo(context);
+		MemoryContextReset(context);
+
+		if (!ttl_guc_reaper)
+		{
+			(void) ttl_shmem_worker_take_attention();
+			if (ttl_shmem_worker_leave(TTL_LEFT_OFF, 0))
+				break;
+			continue;
+		}
+
+		if (ttl_shmem_worker_take_attention() ||
+			refresh_at <= GetCurrentTimestamp())
+		{
+			refresh_at = GetCurrentTimestamp() + REFRESH_WAIT;
+			cycle_at = rested_at;
+			if (refresh_containers(memory))
+				ttl_counters_open_database();
+			else if (ttl_shmem_worker_leave(TTL_LEFT_NOTHING, 0))
+				break;
+			else
+				continue;
+		}
+
+		if (cycle_at <= GetCurrentTimestamp())
+		{
+			MemoryContextSwitchTo(context);
+			next = run_cycle(memory);
+			pgstat_report_stat(false);
+			rested_at = GetCurrentTimestamp() +
+				ttl_guc_naptime * INT64CONST(1000);
+			cycle_at = Max(next, rested_at);
+		}
+
+		/* with work left it comes again as soon as there is a slot */
+		if (ttl_shmem_worker_contended() &&
+			ttl_shmem_worker_leave(TTL_LEFT_YIELDED,
+								   cycle_at > rested_at ?
+								   Max(cycle_at, rested_at + YIELD_WAIT) :
+								   rested_at))
+			break;
+
+		sleep_until(Min(cycle_at, refresh_at), wait_event);
+	}
+
+	proc_exit(0);
+}
