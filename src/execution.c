@@ -33,6 +33,7 @@
 #include "compat.h"
 #include "execution.h"
 #include "executor/executor.h"
+#include "guc.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -139,7 +140,7 @@ forget_execution(void *arg)
 	}
 }
 
-static void
+static TtlExecution *
 remember_execution(QueryDesc *query_desc, TimestampTz clock, TtlSight sight)
 {
 	MemoryContext context = query_desc->estate->es_query_cxt;
@@ -148,6 +149,9 @@ remember_execution(QueryDesc *query_desc, TimestampTz clock, TtlSight sight)
 
 	execution->query_desc = query_desc;
 	execution->clock = clock;
+	if (!ttl_guc_now(&execution->reading_now))
+		execution->reading_now = clock;
+	execution->policies = NIL;
 	execution->sight = sight;
 	execution->expired_at = expected_expired_at;
 	if (current != NULL && InNoForceRLSOperation())
@@ -167,6 +171,7 @@ remember_execution(QueryDesc *query_desc, TimestampTz clock, TtlSight sight)
 	callback->func = forget_execution;
 	callback->arg = execution;
 	MemoryContextRegisterResetCallback(context, callback);
+	return execution;
 }
 
 static void
@@ -174,6 +179,7 @@ execution_start(QueryDesc *query_desc, int eflags)
 {
 	TtlSight	sight = TTL_SEES_LIVE;
 	TimestampTz clock = clock_for_new_execution();
+	TtlExecution *execution;
 	ListCell   *lc;
 
 	if (expected_deletion != NULL &&
@@ -188,10 +194,10 @@ execution_start(QueryDesc *query_desc, int eflags)
 	else
 		standard_ExecutorStart(query_desc, eflags);
 
-	remember_execution(query_desc, clock, sight);
+	execution = remember_execution(query_desc, clock, sight);
 
 	foreach(lc, start_observers)
-		((TtlExecutionStarted) lfirst(lc)) (query_desc, eflags);
+		((TtlExecutionStarted) lfirst(lc)) (execution, eflags);
 }
 
 /*

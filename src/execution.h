@@ -24,10 +24,12 @@ typedef struct TtlExecution
 {
 	QueryDesc  *query_desc;
 	TimestampTz clock;			/* the wall clock at its start */
+	TimestampTz reading_now;	/* the same, or what ttl.now was set to */
 	TtlSight	sight;
 	TimestampTz expired_at;		/* if TTL_SEES_EXPIRED: expired by when */
 	Oid			user;			/* on whose behalf it runs */
 	bool		user_changed;	/* inside a SECURITY DEFINER function */
+	List	   *policies;		/* what expiry.c has settled for it */
 	struct TtlExecution *next;	/* see execution.c */
 } TtlExecution;
 
@@ -60,7 +62,7 @@ extern void ttl_execution_expect_nothing(void);
  * after ExecutorStart, 'ended' when an execution is about to be shut down,
  * with the nesting depth (1 = outermost).
  */
-typedef void (*TtlExecutionStarted) (QueryDesc *query_desc, int eflags);
+typedef void (*TtlExecutionStarted) (TtlExecution *execution, int eflags);
 typedef void (*TtlExecutionEnded) (QueryDesc *query_desc, int depth);
 
 extern void ttl_execution_on_start(TtlExecutionStarted started);

@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 
 #include "container/container.h"
+#include "container/expiry.h"
 #include "execution.h"
 #include "guc.h"
 #include "reaper/reaper.h"
@@ -40,5 +41,6 @@ _PG_init(void)
 	ttl_utility_init();
 	ttl_container_cache_init();
 	ttl_container_ddl_init();
+	ttl_expiry_init();
 	ttl_visibility_init();
 }

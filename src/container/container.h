@@ -154,11 +154,11 @@ extern void ttl_container_enable_trigger(Oid relid);
  */
 
 /*
- * Is ALTER TABLE at work that may validate a foreign key?  'depth' is how many
- * executions are to run inside of it: none while its query is planned, one
- * while that runs.  More would be user code that it has called.
+ * Is ALTER TABLE at work that may validate a foreign key, and the session
+ * about to plan or execute a query of it?  Not if an execution runs inside of
+ * it: that would be user code that it has called.
  */
-extern bool ttl_container_is_validating(int depth);
+extern bool ttl_container_is_validating(void);
 
 extern void ttl_container_ddl_init(void);
 

@@ -363,10 +363,10 @@ typedef struct Validation
 static Validation *validation = NULL;
 
 bool
-ttl_container_is_validating(int depth)
+ttl_container_is_validating(void)
 {
 	return validation != NULL && validation->is_alter_table &&
-		ttl_execution_depth() == validation->depth + depth;
+		ttl_execution_depth() == validation->depth;
 }
 
 /* A constraint holds for all stored rows, and the expired ones can't be seen. */

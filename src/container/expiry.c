@@ -17,10 +17,9 @@
  * timestamp column never expires, nor does 'infinity'.
  *
  * ttl.is_live() is this table as a filter.  Plans carry it with the container's
- * OID and the two columns; all else is looked up at its first call in each
- * execution and kept in fn_extra: the policy, the clock, and whether this
- * execution hides anything.  So a change of policy reaches plans that are
- * already made.
+ * OID and the two columns; all else is settled when an execution starts: the
+ * policy, the clock, and whether this execution hides anything.  So a change of
+ * policy reaches plans that are already made, and no cursor in its middle.
  *
  * The expiry indexes hold each row that can expire once, by its expiry:
  *
@@ -56,6 +55,7 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "nodes/parsenodes.h"
 #include "nodes/supportnodes.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/prep.h"
@@ -156,8 +156,11 @@ ttl_expiry_of_slot(const TtlContainer *container, TupleTableSlot *slot)
 TimestampTz
 ttl_expiry_reading_now(void)
 {
+	TtlExecution *execution = ttl_execution_current();
 	TimestampTz now;
 
+	if (execution != NULL)
+		return execution->reading_now;
 	return ttl_guc_now(&now) ? now : ttl_execution_clock();
 }
 
@@ -165,9 +168,10 @@ ttl_expiry_reading_now(void)
  * The filter
  */
 
+/* What is settled for a container in an execution. */
 typedef struct LiveState
 {
-	Oid			container;		/* what this was settled for */
+	Oid			container;
 	bool		sees_everything;
 	bool		answer_if_expired;	/* true in a physical deletion */
 	int32		default_ttl;
@@ -180,10 +184,9 @@ typedef struct LiveState
  * by ttl.show_expired.  Foreign-key checks follow the former only; and they see
  * all rows while a constraint is validated.
  */
-bool
-ttl_expiry_is_shown(Oid container)
+static bool
+is_shown_to(Oid container, TtlExecution *execution)
 {
-	TtlExecution *execution = ttl_execution_current();
 	Oid			user = execution ? execution->user : GetUserId();
 	bool		user_changed = execution ? execution->user_changed : InLocalUserIdChange();
 	HeapTuple	tuple;
@@ -192,7 +195,7 @@ ttl_expiry_is_shown(Oid container)
 	if (InNoForceRLSOperation())
 	{
 		/* ALTER TABLE validates a foreign key row by row */
-		if (ttl_container_is_validating(1))
+		if (ttl_container_is_validating())
 			return true;
 	}
 	else if (ttl_guc_show_expired)
@@ -208,27 +211,96 @@ ttl_expiry_is_shown(Oid container)
 	return has_privs_of_role(user, owner) || has_bypassrls_privilege(user);
 }
 
-static LiveState *
-settle(FmgrInfo *flinfo, Oid container)
+bool
+ttl_expiry_is_shown(Oid container)
 {
-	TtlExecution *execution = ttl_execution_current();
+	return is_shown_to(container, ttl_execution_current());
+}
+
+static void
+settle(LiveState *state, Oid container, TtlExecution *execution)
+{
 	bool		deletes = execution != NULL && execution->sight == TTL_SEES_EXPIRED;
-	LiveState  *state = flinfo->fn_extra;
 	TtlContainer c;
 
-	if (state == NULL)
-		state = flinfo->fn_extra = MemoryContextAlloc(flinfo->fn_mcxt, sizeof(LiveState));
-
-	/* A policy that was committed before this execution counts. */
-	AcceptInvalidationMessages();
 	state->container = container;
 	state->answer_if_expired = deletes;
 	state->default_ttl = ttl_container_lookup(container, &c) ? c.default_ttl : TTL_OFF;
 	state->sees_everything = !deletes &&
-		(state->default_ttl == TTL_OFF || ttl_expiry_is_shown(container));
-	state->now = deletes ? execution->expired_at : ttl_expiry_reading_now();
+		(state->default_ttl == TTL_OFF || is_shown_to(container, execution));
+	if (execution == NULL)
+		state->now = ttl_expiry_reading_now();
+	else
+		state->now = deletes ? execution->expired_at : execution->reading_now;
 	if (state->default_ttl > 0)
 		state->default_cutoff = ttl_expiry_cutoff(state->now, state->default_ttl);
+}
+
+/*
+ * What is settled for the container in the execution; now, if it hasn't been
+ * at the start.
+ */
+static LiveState *
+get_state(Oid container, TtlExecution *execution)
+{
+	MemoryContext old;
+	LiveState  *state;
+	ListCell   *lc;
+
+	foreach(lc, execution->policies)
+	{
+		state = lfirst(lc);
+		if (state->container == container)
+			return state;
+	}
+
+	/* A policy that was committed before this counts. */
+	AcceptInvalidationMessages();
+	old = MemoryContextSwitchTo(execution->query_desc->estate->es_query_cxt);
+	state = palloc(sizeof(LiveState));
+	settle(state, container, execution);
+	execution->policies = lappend(execution->policies, state);
+	MemoryContextSwitchTo(old);
+	return state;
+}
+
+/* Observer of executions: settles all containers that the plan refers to. */
+static void
+execution_started(TtlExecution *execution, int eflags)
+{
+	ListCell   *lc;
+
+	if (ttl_container_objects() == NULL || (eflags & EXEC_FLAG_EXPLAIN_ONLY))
+		return;
+	foreach(lc, execution->query_desc->plannedstmt->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+		TtlContainer container;
+
+		if (rte->rtekind == RTE_RELATION && ttl_container_lookup(rte->relid, &container))
+			(void) get_state(container.container, execution);
+	}
+}
+
+void
+ttl_expiry_init(void)
+{
+	ttl_execution_on_start(execution_started);
+}
+
+/* Keeps in the function call's memory what is settled for its execution. */
+static LiveState *
+remember_state(FmgrInfo *flinfo, Oid container)
+{
+	TtlExecution *execution = ttl_execution_current();
+	LiveState  *state = flinfo->fn_extra;
+
+	if (state == NULL)
+		state = flinfo->fn_extra = MemoryContextAlloc(flinfo->fn_mcxt, sizeof(LiveState));
+	if (execution != NULL)
+		*state = *get_state(container, execution);
+	else
+		settle(state, container, NULL);
 	return state;
 }
 
@@ -249,7 +321,7 @@ ttl_is_live(PG_FUNCTION_ARGS)
 	TimestampTz cutoff;
 
 	if (unlikely(state == NULL || state->container != container))
-		state = settle(fcinfo->flinfo, container);
+		state = remember_state(fcinfo->flinfo, container);
 	if (state->sees_everything)
 		PG_RETURN_BOOL(true);
 

@@ -33,6 +33,8 @@ extern TimestampTz ttl_expiry_cutoff(TimestampTz now, int32 seconds);
  */
 extern bool ttl_expiry_is_shown(Oid container);
 
+extern void ttl_expiry_init(void);
+
 /* The instant by which reading statements judge: ttl.now, or the clock. */
 extern TimestampTz ttl_expiry_reading_now(void);
 

@@ -549,8 +549,9 @@ watch_routed(Relation rel)
 }
 
 static void
-execution_started(QueryDesc *query_desc, int eflags)
+execution_started(TtlExecution *execution, int eflags)
 {
+	QueryDesc  *query_desc = execution->query_desc;
 	ListCell   *lc;
 
 	if (query_desc->operation == CMD_SELECT && !query_desc->plannedstmt->hasModifyingCTE)

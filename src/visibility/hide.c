@@ -139,7 +139,7 @@ is_validation(Query *query)
 {
 	JoinExpr   *join;
 
-	if (!ttl_container_is_validating(0) || query->commandType != CMD_SELECT ||
+	if (!ttl_container_is_validating() || query->commandType != CMD_SELECT ||
 		query->jointree == NULL || list_length(query->jointree->fromlist) != 1 ||
 		query->cteList != NIL || query->hasSubLinks || query->rowMarks != NIL)
 		return false;
