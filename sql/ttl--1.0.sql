@@ -22,7 +22,8 @@ CREATE TABLE ttl.container (
     indexing text NOT NULL CHECK (indexing IN ('consistent', 'none')),
     touch_on_update boolean NOT NULL,
     reaping boolean NOT NULL,
-    reap_delay interval NOT NULL
+    reap_delay interval NOT NULL,
+    archive_to regclass
 );
 GRANT SELECT ON ttl.container TO PUBLIC;
 COMMENT ON TABLE ttl.container IS 'tables with Time-To-Live; written by functions of schema ttl alone';
@@ -34,6 +35,7 @@ COMMENT ON COLUMN ttl.container.indexing IS 'consistent = expiry indexes are req
 COMMENT ON COLUMN ttl.container.touch_on_update IS 'does UPDATE reset the clock?';
 COMMENT ON COLUMN ttl.container.reaping IS 'may the background worker delete expired rows?';
 COMMENT ON COLUMN ttl.container.reap_delay IS 'how long expired rows stay stored, hidden';
+COMMENT ON COLUMN ttl.container.archive_to IS 'table that deleted rows move to; NULL = they vanish';
 
 SELECT pg_catalog.pg_extension_config_dump('ttl.container', '');
 
@@ -107,9 +109,10 @@ CREATE FUNCTION ttl.alter_container(
     indexing text DEFAULT NULL,
     touch_on_update boolean DEFAULT NULL,
     reaping boolean DEFAULT NULL,
-    reap_delay interval DEFAULT NULL) RETURNS void
+    reap_delay interval DEFAULT NULL,
+    archive_to regclass DEFAULT NULL) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_alter_container';
-COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, boolean, interval) IS 'changes settings of a container; NULL leaves one as it is';
+COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, boolean, interval, regclass) IS 'changes settings of a container; NULL leaves one as it is';
 
 CREATE FUNCTION ttl.drop_container(container regclass, drop_columns boolean DEFAULT false) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_drop_container';
@@ -178,7 +181,8 @@ CREATE VIEW ttl.containers AS
            indexing,
            touch_on_update,
            reaping,
-           reap_delay
+           reap_delay,
+           archive_to
       FROM ttl.container;
 GRANT SELECT ON ttl.containers TO PUBLIC;
 COMMENT ON VIEW ttl.containers IS 'tables with Time-To-Live and their settings';

@@ -30,7 +30,7 @@
  */
 #define TTL_CYCLE_COST_LIMIT_DEFAULT	100000
 #define TTL_CYCLE_COST_FLOOR_DEFAULT	0
-#define TTL_WORKERS_DEFAULT				2
+#define TTL_WORKERS_DEFAULT				4
 #define TTL_WORKERS_MAX					64
 
 bool		ttl_guc_reaper = true;

@@ -41,6 +41,7 @@ typedef struct TtlContainer
 	bool		touch_on_update;
 	bool		reaping;		/* may the worker delete? */
 	int64		reap_delay;		/* microseconds from expiry to deletion */
+	Oid			archive_to;		/* where deleted rows go, or InvalidOid */
 } TtlContainer;
 
 /* OIDs of the extension's objects in this database. */
@@ -105,6 +106,7 @@ typedef struct TtlPolicy
 	bool		touch_on_update;
 	bool		reaping;
 	int64		reap_delay;
+	Oid			archive_to;
 } TtlPolicy;
 
 extern bool ttl_container_read(Oid container, TtlPolicy *policy);
@@ -112,8 +114,9 @@ extern void ttl_container_insert(Oid container, const TtlPolicy *policy);
 extern void ttl_container_update(Oid container, const TtlPolicy *policy);
 extern void ttl_container_delete(Oid container);
 
-/* OIDs of all containers of this database. */
+/* OIDs of all containers of this database, and of those with that archive. */
 extern List *ttl_container_list(void);
+extern List *ttl_container_list_archiving_to(Oid archive);
 
 /*
  * Registers a function that is called whenever this session has written

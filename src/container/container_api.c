@@ -33,6 +33,7 @@
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
 #include "container/container.h"
+#include "container/deletion.h"
 #include "container/expiry.h"
 #include "container/policy.h"
 #include "executor/spi.h"
@@ -721,14 +722,55 @@ ttl_seconds(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32((int32) (microseconds / USECS_PER_SEC));
 }
 
+/*
+ * Errors unless deleted rows of the container can move to the table: 42809 it
+ * is no table, 22023 it is the container, 42501 the owner may not insert into
+ * it, 42703 it shares no column with the container.
+ */
+static void
+check_archive(Oid relid, Oid archive)
+{
+	char		relkind = get_rel_relkind(archive);
+	TtlContainer container;
+	Relation	rel;
+	AclResult	result;
+
+	if (relkind == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", archive)));
+	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE &&
+		relkind != RELKIND_FOREIGN_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a table", get_rel_name(archive))));
+	if (archive == relid ||
+		(ttl_container_lookup(archive, &container) && container.container == relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("container \"%s\" cannot be its own archive", get_rel_name(relid))));
+
+	rel = table_open(relid, AccessShareLock);
+	result = pg_class_aclcheck(archive, rel->rd_rel->relowner, ACL_INSERT);
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result, get_relkind_objtype(relkind), get_rel_name(archive));
+	if (ttl_deletion_archive_columns(rel, archive) == NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("table \"%s\" has no column in common with container \"%s\"",
+						get_rel_name(archive), get_rel_name(relid)),
+				 errhint("Columns are matched by name.")));
+	table_close(rel, NoLock);
+}
+
 PG_FUNCTION_INFO_V1(ttl_alter_container);
 
 /*
  * ttl.alter_container(container regclass, indexing text,
  *					   touch_on_update boolean, reaping boolean,
- *					   reap_delay interval)
+ *					   reap_delay interval, archive_to regclass)
  *
- * Changes what is not NULL.  Errors: 42501, 42704, 22023, 2BP01 if the expiry
+ * Changes what is not NULL; archive_to 0 means none.  Errors: 42501, 42704, 22023, 2BP01 if the expiry
  * indexes would go while there is a default TTL, 0A000 as create_container().
  */
 Datum
@@ -774,6 +816,13 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 				 errmsg("invalid reap_delay: %s",
 						DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(4)))),
 				 errdetail("It must not be negative.")));
+
+	if (!PG_ARGISNULL(5))
+	{
+		policy.archive_to = PG_GETARG_OID(5);
+		if (OidIsValid(policy.archive_to))
+			check_archive(relid, policy.archive_to);
+	}
 
 	ttl_container_update(relid, &policy);
 	if (!PG_ARGISNULL(1))

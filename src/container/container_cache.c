@@ -266,6 +266,7 @@ ttl_container_lookup(Oid relid, TtlContainer *container)
 	container->touch_on_update = policy->touch_on_update;
 	container->reaping = policy->reaping;
 	container->reap_delay = policy->reap_delay;
+	container->archive_to = policy->archive_to;
 	return true;
 }
 

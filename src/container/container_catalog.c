@@ -50,7 +50,8 @@ enum
 	Anum_container_touch_on_update,
 	Anum_container_reaping,
 	Anum_container_reap_delay,
-	Natts_container = Anum_container_reap_delay
+	Anum_container_archive_to,
+	Natts_container = Anum_container_archive_to
 };
 
 static List *change_observers = NIL;
@@ -162,6 +163,8 @@ deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 	if (!ttl_policy_microseconds(DatumGetIntervalP(values[Anum_container_reap_delay - 1]),
 								 &policy->reap_delay))
 		elog(ERROR, "reap_delay out of range");
+	policy->archive_to = nulls[Anum_container_archive_to - 1] ? InvalidOid :
+		DatumGetObjectId(values[Anum_container_archive_to - 1]);
 }
 
 static HeapTuple
@@ -182,6 +185,8 @@ form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 	values[Anum_container_touch_on_update - 1] = BoolGetDatum(policy->touch_on_update);
 	values[Anum_container_reaping - 1] = BoolGetDatum(policy->reaping);
 	values[Anum_container_reap_delay - 1] = IntervalPGetDatum(&reap_delay);
+	values[Anum_container_archive_to - 1] = ObjectIdGetDatum(policy->archive_to);
+	nulls[Anum_container_archive_to - 1] = !OidIsValid(policy->archive_to);
 
 	return heap_form_tuple(desc, values, nulls);
 }
@@ -247,8 +252,12 @@ ttl_container_delete(Oid container)
 	CommandCounterIncrement();
 }
 
-List *
-ttl_container_list(void)
+/*
+ * OIDs of the containers whose column of type regclass has that value, or of
+ * all if column is 0.
+ */
+static List *
+list_containers(int column, Oid value)
 {
 	const TtlObjects *objects = ttl_container_objects();
 	List	   *containers = NIL;
@@ -263,7 +272,14 @@ ttl_container_list(void)
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		bool		isnull;
+		Oid			found;
 
+		if (column != 0)
+		{
+			found = DatumGetObjectId(heap_getattr(tuple, column, RelationGetDescr(rel), &isnull));
+			if (isnull || found != value)
+				continue;
+		}
 		containers = lappend_oid(containers,
 								 DatumGetObjectId(heap_getattr(tuple,
 															   Anum_container_relid,
@@ -275,13 +291,27 @@ ttl_container_list(void)
 	return containers;
 }
 
+List *
+ttl_container_list(void)
+{
+	return list_containers(0, InvalidOid);
+}
+
+List *
+ttl_container_list_archiving_to(Oid archive)
+{
+	return list_containers(Anum_container_archive_to, archive);
+}
+
 bool
 ttl_container_lock_policy(Oid container, bool exclusive, bool wait)
 {
+	const TtlObjects *objects = ttl_container_objects();
 	LOCKTAG		tag;
 
-	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, ttl_container_objects()->catalog,
-					   container, 0);
+	if (objects == NULL)
+		return false;			/* nothing left to protect */
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, objects->catalog, container, 0);
 	if (LockAcquire(&tag, exclusive ? AccessExclusiveLock : ShareLock,
 					false, !wait) == LOCKACQUIRE_NOT_AVAIL)
 		return false;

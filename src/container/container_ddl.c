@@ -7,6 +7,7 @@
  *	  ------------------------------------------------------------------------
  *	  DROP TABLE, also by CASCADE				the container is forgotten
  *	  ALTER TABLE ... RENAME COLUMN				ttl.container follows
+ *	  DROP TABLE of an archive					the container stops reaping
  *	  DROP or retype _ts or ttl					refused (2BP01)
  *	  DROP INDEX of an expiry index				refused while there is a default
  *												TTL (2BP01)
@@ -478,6 +479,23 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 		check_ts_uses(RangeVarGetRelid(((IndexStmt *) stmt)->relation, NoLock, true));
 }
 
+/* The archive of the container is being dropped. */
+static void
+lose_archive(Oid container)
+{
+	TtlPolicy	policy;
+
+	if (!ttl_container_read(container, &policy))
+		return;
+	policy.archive_to = InvalidOid;
+	policy.reaping = false;
+	ttl_container_update(container, &policy);
+	ereport(WARNING,
+			(errmsg("container \"%s\" has lost its archive; reaping is off",
+					get_rel_name(container)),
+			 errhint("Use ttl.alter_container() to choose another archive and turn reaping on.")));
+}
+
 static void
 object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
 {
@@ -494,8 +512,17 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 		return;
 	if (object_id == objects->catalog || object_id == objects->catalog_pkey)
 		ttl_container_forget_objects();
-	else if (ttl_container_read(object_id, &policy))
-		ttl_container_delete(object_id);
+	else if (get_rel_relkind(object_id) == RELKIND_RELATION ||
+			 get_rel_relkind(object_id) == RELKIND_PARTITIONED_TABLE ||
+			 get_rel_relkind(object_id) == RELKIND_FOREIGN_TABLE)
+	{
+		ListCell   *lc;
+
+		if (ttl_container_read(object_id, &policy))
+			ttl_container_delete(object_id);
+		foreach(lc, ttl_container_list_archiving_to(object_id))
+			lose_archive(lfirst_oid(lc));
+	}
 }
 
 void

@@ -15,6 +15,9 @@
  * rights.  SECURITY_RESTRICTED_OPERATION would keep deferred foreign keys
  * from working.  The search_path is safe, as for other maintenance.
  *
+ * Where the container has an archive, the same statement inserts the rows
+ * there; if that fails, they stay.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -45,24 +48,26 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-static List *evict_observers = NIL;
+static TtlDeletionObserver evict_observer = NULL;
+static TtlDeletionObserver archive_observer = NULL;
 
 void
-ttl_deletion_on_evict(TtlEvicted evicted)
+ttl_deletion_on_evict(TtlDeletionObserver evicted)
 {
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	evict_observer = evicted;
+}
 
-	evict_observers = lappend(evict_observers, (void *) evicted);
-	MemoryContextSwitchTo(old);
+void
+ttl_deletion_on_archive(TtlDeletionObserver archived)
+{
+	archive_observer = archived;
 }
 
 void
 ttl_deletion_report_evicted(Oid container, uint64 rows)
 {
-	ListCell   *lc;
-
-	foreach(lc, evict_observers)
-		((TtlEvicted) lfirst(lc)) (container, rows);
+	if (evict_observer != NULL)
+		evict_observer(container, rows);
 }
 
 static Datum
@@ -301,11 +306,67 @@ delete_referencing(Relation rel, const ItemPointerData *tids, int ntids,
 	ExecDropSingleTupleTableSlot(slot);
 }
 
+/*
+ * The archive
+ */
+
+List *
+ttl_deletion_archive_columns(Relation rel, Oid archive)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	List	   *columns = NIL;
+	TtlContainer container;
+	bool		is_container = ttl_container_lookup(archive, &container);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, i);
+		AttrNumber	attno;
+
+		if (attribute->attisdropped)
+			continue;
+		attno = get_attnum(archive, NameStr(attribute->attname));
+		if (attno != InvalidAttrNumber && get_attgenerated(archive, attno) == '\0' &&
+			!(is_container && (attno == container.ts_attno || attno == container.ttl_attno)))
+			columns = lappend(columns, pstrdup(NameStr(attribute->attname)));
+	}
+	return columns;
+}
+
+/* The deletion as a statement that inserts into the archive what it deletes. */
+static char *
+archiving_statement(Relation rel, Oid archive, const char *deletion)
+{
+	StringInfoData columns;
+	char	   *name = get_rel_name(archive);
+	ListCell   *lc;
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("archive of container \"%s\" does not exist",
+						RelationGetRelationName(rel)),
+				 errhint("Choose another by ttl.alter_container(..., archive_to => ...), or 0 for none.")));
+
+	initStringInfo(&columns);
+	foreach(lc, ttl_deletion_archive_columns(rel, archive))
+		appendStringInfo(&columns, "%s%s", columns.len > 0 ? ", " : "",
+						 quote_identifier(lfirst(lc)));
+	return psprintf("WITH deleted AS (%s RETURNING *), "
+					"archived AS (INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM deleted) "
+					"SELECT FROM deleted",
+					deletion,
+					quote_qualified_identifier(get_namespace_name(get_rel_namespace(archive)), name),
+					columns.data, columns.data);
+}
+
 uint64
 ttl_deletion_run(Relation rel, const ItemPointerData *tids, int ntids,
 				 TimestampTz expired_at, int flags)
 {
 	char	   *table = qualified_name(rel);
+	TtlContainer container;
+	bool		archives;
 	char	   *sql;
 	Oid			types[] = {TIDARRAYOID};
 	Datum		values[1];
@@ -321,6 +382,10 @@ ttl_deletion_run(Relation rel, const ItemPointerData *tids, int ntids,
 					   table, table);
 	else
 		sql = psprintf("DELETE FROM ONLY %s WHERE ctid = ANY ($1)", table);
+	archives = ttl_container_lookup(RelationGetRelid(rel), &container) &&
+		OidIsValid(container.archive_to);
+	if (archives)
+		sql = archiving_statement(rel, container.archive_to, sql);
 	values[0] = tid_array(tids, ntids);
 
 	switch_to_owner(rel, &saved);
@@ -329,5 +394,8 @@ ttl_deletion_run(Relation rel, const ItemPointerData *tids, int ntids,
 	if (flags & TTL_DELETION_CONSTRAINTS_NOW)
 		fire_deferred();
 	switch_back(&saved);
+
+	if (archives && archive_observer != NULL)
+		archive_observer(container.container, deleted);
 	return deleted;
 }

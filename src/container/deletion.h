@@ -36,12 +36,22 @@ extern uint64 ttl_deletion_run(Relation rel, const ItemPointerData *tids,
 							   int ntids, TimestampTz expired_at, int flags);
 
 /*
- * Eviction tells here how many rows of the container it deleted, and whoever
- * keeps statistics listens.  Counted when it happens, committed or not.
+ * Names of the container's columns that an archived row takes along: those that
+ * the archive has, too, and isn't to fill in by itself.  If the archive is a
+ * container, its rows begin a life of their own there, so its timestamp and TTL
+ * columns are left to it.
  */
-typedef void (*TtlEvicted) (Oid container, uint64 rows);
+extern List *ttl_deletion_archive_columns(Relation rel, Oid archive);
 
-extern void ttl_deletion_on_evict(TtlEvicted evicted);
+/*
+ * Whoever keeps statistics is told how many rows of a container have been
+ * deleted by eviction, and how many have been archived.  Counted when it
+ * happens, committed or not.
+ */
+typedef void (*TtlDeletionObserver) (Oid container, uint64 rows);
+
+extern void ttl_deletion_on_evict(TtlDeletionObserver evicted);
+extern void ttl_deletion_on_archive(TtlDeletionObserver archived);
 extern void ttl_deletion_report_evicted(Oid container, uint64 rows);
 
 #endif							/* TTL_DELETION_H */

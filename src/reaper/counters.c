@@ -221,6 +221,15 @@ ttl_counters_add_evicted(Oid container, uint64 rows)
 }
 
 void
+ttl_counters_add_archived(Oid container, uint64 rows)
+{
+	ContainerEntry *entry = lock_container(container);
+
+	entry->counters.rows_archived += rows;
+	dshash_release_lock(containers, entry);
+}
+
+void
 ttl_counters_set_blocked(Oid container, int64 rows)
 {
 	ContainerEntry *entry = lock_container(container);

@@ -18,6 +18,7 @@ typedef struct TtlContainerCounters
 {
 	int64		rows_deleted;
 	int64		rows_evicted;
+	int64		rows_archived;
 	int64		batches;
 	int64		cost;
 	int64		blocked_rows;	/* rows that could not be deleted, now */
@@ -70,6 +71,7 @@ extern void ttl_counters_shmem_startup(void *place, bool found, int tranche_id);
 extern void ttl_counters_add_batch(Oid container, bool batch, int64 rows,
 								   int64 cost);
 extern void ttl_counters_add_evicted(Oid container, uint64 rows);
+extern void ttl_counters_add_archived(Oid container, uint64 rows);
 extern void ttl_counters_set_blocked(Oid container, int64 rows);
 extern void ttl_counters_set_error(Oid container, const char *message);
 extern bool ttl_counters_get_container(Oid container,

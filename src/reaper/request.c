@@ -48,23 +48,20 @@ container_changed(void)
 static void
 transaction_event(XactEvent event, void *arg)
 {
-	switch (event)
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT &&
+		event != XACT_EVENT_PREPARE)
+		return;
+
+	if (event == XACT_EVENT_COMMIT)
 	{
-		case XACT_EVENT_COMMIT:
-			if (policy_changed)
-				ttl_shmem_request(MyDatabaseId);
-			if (databases_changed)
-				ttl_shmem_wake_launcher();
-			/* FALLTHROUGH */
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PREPARE:
-			ttl_shmem_unblock_databases();
-			policy_changed = false;
-			databases_changed = false;
-			break;
-		default:
-			break;
+		if (policy_changed)
+			ttl_shmem_request(MyDatabaseId);
+		if (databases_changed)
+			ttl_shmem_wake_launcher();
 	}
+	ttl_shmem_unblock_databases();
+	policy_changed = false;
+	databases_changed = false;
 }
 
 /*

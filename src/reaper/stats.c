@@ -139,7 +139,7 @@ ttl_stat_containers(PG_FUNCTION_ARGS)
 		values[0] = ObjectIdGetDatum(container);
 		values[1] = Int64GetDatum(counters.rows_deleted);
 		values[2] = Int64GetDatum(counters.rows_evicted);
-		values[3] = Int64GetDatum(0);	/* nothing is archived */
+		values[3] = Int64GetDatum(counters.rows_archived);
 		values[4] = Int64GetDatum(counters.batches);
 		values[5] = Int64GetDatum(counters.cost);
 		if (TIMESTAMP_NOT_FINITE(oldest))
@@ -250,4 +250,5 @@ void
 ttl_stats_init(void)
 {
 	ttl_deletion_on_evict(ttl_counters_add_evicted);
+	ttl_deletion_on_archive(ttl_counters_add_archived);
 }
