@@ -150,9 +150,15 @@ is_validation(Query *query)
 }
 
 bool
-ttl_hide_is_referential(Query *query)
+ttl_hide_is_referential(Query *query, const char *query_string)
 {
-	return is_referential_action(query) || is_validation(query);
+	if (is_validation(query))
+		return true;
+
+	/* ri_triggers.c spells parameters and operators out; few people do */
+	return is_referential_action(query) && query_string != NULL &&
+		strstr(query_string, " WHERE $") != NULL &&
+		strstr(query_string, " OPERATOR(") != NULL;
 }
 
 /*

@@ -30,7 +30,7 @@ typedef struct TtlPlanning
 extern TtlPlanning *ttl_hide_planning;
 
 /* Is the query one of the foreign-key machinery that needs all stored rows? */
-extern bool ttl_hide_is_referential(Query *query);
+extern bool ttl_hide_is_referential(Query *query, const char *query_string);
 
 /* Moves the filter to the head of each scan's quals. */
 extern void ttl_hide_put_first(PlannedStmt *stmt);
