@@ -75,8 +75,8 @@ typedef enum TtlExpiryIndex
 {
 	TTL_INDEX_DEFAULT,			/* rows that the default TTL applies to */
 	TTL_INDEX_ITEM,				/* rows with a TTL of their own */
-	TTL_INDEX_STRAY,			/* rows whose own TTL has no meaning, for it was
-								 * there before the column was adopted */
+	TTL_INDEX_STRAY,			/* rows whose own TTL has no meaning, for it
+								 * was there before the column was adopted */
 	TTL_INDEXES
 } TtlExpiryIndex;
 

@@ -355,8 +355,7 @@ check_indexing_fits(const TtlPolicy *policy, Oid relid)
  */
 
 /* Runs one command of DDL; SPI is connected. */
-static void
-run(const char *format,...) pg_attribute_printf(1, 2);
+static void run(const char *format,...) pg_attribute_printf(1, 2);
 
 static void
 run(const char *format,...)

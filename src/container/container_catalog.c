@@ -91,7 +91,7 @@ ttl_policy_microseconds(const Interval *interval, int64 *result)
 	int64		years = interval->month / MONTHS_PER_YEAR;
 	int64		months = interval->month % MONTHS_PER_YEAR;
 	int64		seconds = years * (SECS_PER_DAY / 4) * 1461 +
-		(months * DAYS_PER_MONTH + interval->day) * SECS_PER_DAY;
+	(months * DAYS_PER_MONTH + interval->day) * SECS_PER_DAY;
 
 	return !pg_mul_s64_overflow(seconds, USECS_PER_SEC, result) &&
 		!pg_add_s64_overflow(*result, interval->time, result);

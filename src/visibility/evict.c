@@ -149,7 +149,10 @@ prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 		state->nothing_expired = true;
 	else
 	{
-		/* A copy isn't counted by the relation's cache entry, and needs no release. */
+		/*
+		 * A copy isn't counted by the relation's cache entry, and needs no
+		 * release.
+		 */
 		desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
 		state->estate = CreateExecutorState();
 		MemoryContextSwitchTo(state->estate->es_query_cxt);
