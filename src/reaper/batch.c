@@ -35,6 +35,9 @@
  *	 alone; it is remembered, counted, logged, and tried again by itself after
  *	 BLOCKED_MIN_WAIT doubling to BLOCKED_MAX_WAIT.  After BLOCKED_IN_A_ROW such
  *	 rows in a row, the whole leaf pauses: then it isn't the row.
+ * - A row that is still referenced is blamed late: what references it may have
+ *	 expired, too, and go soon.  It is tried again after REFERENCED_WAIT, and
+ *	 only the REFERENCED_TRIES'th failure is told.
  *
  * The worker takes no lock that it cannot have at once, except row locks and
  * what triggers and referential actions take, for LOCK_WAIT.  A user's call
@@ -105,6 +108,8 @@
 /* Time until a blocked row, or a leaf in trouble, is tried again. */
 #define BLOCKED_MIN_WAIT	SECONDS(60)
 #define BLOCKED_MAX_WAIT	SECONDS(3600)
+#define REFERENCED_WAIT		SECONDS(2)
+#define REFERENCED_TRIES	4
 #define PAUSE_MIN_WAIT		SECONDS(1)
 #define PAUSE_MAX_WAIT		SECONDS(300)
 
@@ -159,6 +164,7 @@ typedef struct BlockedRow
 	BlockedKey	key;			/* MUST BE FIRST */
 	TimestampTz retry_at;
 	TimestampTz wait;
+	int			untold;			/* failures that need not be told yet */
 	uint32		seen;			/* leaf's left_walks when last met */
 } BlockedRow;
 
@@ -359,6 +365,7 @@ collect(Step *step)
 	Leaf	   *leaf = step->leaf;
 	TimestampTz started = GetCurrentTimestamp();
 	TimestampTz useful_at = 0;
+	TimestampTz retry_at = DT_NOEND;
 	bool		from_left = leaf->left_at <= started;
 	bool		found = false;
 	int			limit;
@@ -405,6 +412,8 @@ collect(Step *step)
 			blocked->seen = leaf->left_walks;
 			if (blocked->retry_at <= started)
 				places_add(memory, &leaf->retries, &slot->tts_tid);
+			else if (blocked->untold > 0)
+				retry_at = Min(retry_at, blocked->retry_at);
 		}
 
 		if (leaf->places.n + leaf->retries.n >= limit)
@@ -425,7 +434,7 @@ collect(Step *step)
 			Min(leaf->left_wait * 2, LEFT_MAX_WAIT);
 		wait = Max(leaf->left_wait,
 				   ((found ? useful_at : ended) - started) * LEFT_SHARE);
-		leaf->left_at = ended + Min(wait, LEFT_MAX_WAIT);
+		leaf->left_at = Min(ended + Min(wait, LEFT_MAX_WAIT), retry_at);
 
 		if (!leaf->more)
 			blocked_forget(memory, leaf, false);
@@ -562,6 +571,22 @@ handle_trouble(Step *step, ErrorData *error)
 }
 
 /*
+ * Tells that a row cannot be deleted: not again what an earlier worker has
+ * found, and of a flood the first drops.
+ */
+static void
+report_blocked(Step *step, ErrorData *error)
+{
+	Leaf	   *leaf = step->leaf;
+
+	if (leaf->told == 0 && leaf->blocked_in_a_row < 3)
+		report_error(step, error);
+	else
+		ttl_counters_set_error(step->container.container, error->message);
+	leaf->told = Max(leaf->told - 1, 0);
+}
+
+/*
  * Remembers a row that cannot be deleted.
  */
 static void
@@ -569,6 +594,9 @@ block_row(Step *step, ErrorData *error)
 {
 	TtlBatchMemory *memory = step->memory;
 	Leaf	   *leaf = step->leaf;
+	bool		referenced = memory->mode.by_worker &&
+		(error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION ||
+		 error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION);
 	BlockedKey	key;
 	BlockedRow *row;
 	bool		found;
@@ -577,31 +605,37 @@ block_row(Step *step, ErrorData *error)
 	row = (BlockedRow *) hash_search(memory->blocked, &key, HASH_FIND, &found);
 	if (!found)
 	{
-		/*
-		 * Not again what an earlier worker has found; and a flood is logged
-		 * by its first drops.
-		 */
-		if (leaf->told == 0 && leaf->blocked_in_a_row < 3)
-			report_error(step, error);
-		else
-			ttl_counters_set_error(step->container.container, error->message);
-
 		if (hash_get_num_entries(memory->blocked) < BLOCKED_MAX)
 		{
 			row = (BlockedRow *) hash_search(memory->blocked, &key,
 											 HASH_ENTER, NULL);
-			row->wait = BLOCKED_MIN_WAIT;
+			row->wait = referenced ? REFERENCED_WAIT : BLOCKED_MIN_WAIT;
+			row->untold = referenced ? REFERENCED_TRIES - 1 : 0;
 			row->seen = leaf->left_walks;
 			leaf->blocked++;
 		}
+		if (!referenced)
+			report_blocked(step, error);
 		leaf->blocked_in_a_row++;
-		leaf->told = Max(leaf->told - 1, 0);
 	}
 	else
+	{
 		row->wait = Min(row->wait * 2, BLOCKED_MAX_WAIT);
+		if (row->untold > 0 && --row->untold == 0)
+		{
+			report_blocked(step, error);
+			leaf->blocked_in_a_row++;
+		}
+	}
 
 	if (row != NULL)
+	{
 		row->retry_at = GetCurrentTimestamp() + row->wait;
+
+		/* it lies behind the mark, so a walk has to come there in time */
+		if (row->untold > 0)
+			leaf->left_at = Min(leaf->left_at, row->retry_at);
+	}
 
 	if (leaf->blocked_in_a_row >= BLOCKED_IN_A_ROW ||
 		hash_get_num_entries(memory->blocked) >= BLOCKED_MAX)

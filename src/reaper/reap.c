@@ -29,6 +29,7 @@
 #include "container/container.h"
 #include "reaper/batch.h"
 #include "reaper/counters.h"
+#include "reaper/shmem.h"
 
 PG_FUNCTION_INFO_V1(ttl_reap);
 
@@ -159,6 +160,10 @@ ttl_reap(PG_FUNCTION_ARGS)
 
 	MemoryContextSwitchTo(oldcontext);
 	MemoryContextDelete(context);
+
+	/* the worker had better not rely on what it knew */
+	ttl_shmem_request(MyDatabaseId,
+					  PG_ARGISNULL(0) ? TTL_EVERY_CONTAINER : PG_GETARG_OID(0));
 
 	ereport(NOTICE,
 			(errmsg_plural("ttl: %lld expired row deleted",

@@ -55,7 +55,7 @@ transaction_event(XactEvent event, void *arg)
 	if (event == XACT_EVENT_COMMIT)
 	{
 		if (policy_changed)
-			ttl_shmem_request(MyDatabaseId);
+			ttl_shmem_request(MyDatabaseId, InvalidOid);
 		if (databases_changed)
 			ttl_shmem_wake_launcher();
 	}

@@ -62,6 +62,7 @@ typedef struct WorkerSlot
 	TtlLeft		left;			/* by worker, or who terminates it */
 	TimestampTz due;			/* next work there; by the worker */
 	bool		attention;		/* set by backends, cleared by the worker */
+	Oid			wanted;			/* a container to look at, with attention */
 } WorkerSlot;
 
 /* A command that needs a database for itself.  Protected by the lock. */
@@ -184,7 +185,7 @@ remember_request(Oid dboid)
  * policy may have changed.  Doesn't fail.
  */
 void
-ttl_shmem_request(Oid dboid)
+ttl_shmem_request(Oid dboid, Oid container)
 {
 	bool		told = false;
 
@@ -197,6 +198,10 @@ ttl_shmem_request(Oid dboid)
 			slot->left == TTL_LEFT_DIED)
 		{
 			slot->attention = true;
+			if (!OidIsValid(slot->wanted))
+				slot->wanted = container;
+			else if (OidIsValid(container) && container != slot->wanted)
+				slot->wanted = TTL_EVERY_CONTAINER;
 			SetLatch(slot->latch);
 			told = true;
 		}
@@ -459,13 +464,15 @@ ttl_shmem_worker_attach(int slot, uint32 serial, Oid *dboid)
 }
 
 bool
-ttl_shmem_worker_take_attention(void)
+ttl_shmem_worker_take_attention(Oid *container)
 {
 	bool		attention;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	attention = my_slot->attention;
+	*container = my_slot->wanted;
 	my_slot->attention = false;
+	my_slot->wanted = InvalidOid;
 	LWLockRelease(lock);
 	return attention;
 }

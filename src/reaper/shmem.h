@@ -29,8 +29,13 @@ extern void ttl_shmem_init(void);
  * For backends
  */
 
-/* Somebody shall look after the database: a policy has changed there. */
-extern void ttl_shmem_request(Oid dboid);
+/*
+ * Somebody shall look after the database: a policy has changed there, or, if
+ * 'container' is given, that one is to be looked at without waiting.
+ */
+#define TTL_EVERY_CONTAINER	PG_UINT32_MAX
+
+extern void ttl_shmem_request(Oid dboid, Oid container);
 
 /* The list of databases may have changed. */
 extern void ttl_shmem_wake_launcher(void);
@@ -63,8 +68,8 @@ extern void ttl_shmem_slot_release(int slot, TtlLeft *left, TimestampTz *due);
 /* Takes the reserved slot; false if there is no work in that database now. */
 extern bool ttl_shmem_worker_attach(int slot, uint32 serial, Oid *dboid);
 
-/* Has somebody asked for attention since the last call? */
-extern bool ttl_shmem_worker_take_attention(void);
+/* Has somebody asked for attention since the last call, and to what? */
+extern bool ttl_shmem_worker_take_attention(Oid *container);
 
 /* Do other databases wait for a slot? */
 extern bool ttl_shmem_worker_contended(void);

@@ -18,6 +18,7 @@
  * The worker leaves when there is no container to care for, when ttl.reaper
  * is off, and after a cycle when other databases wait for its slot.  An error
  * that batch.c does not handle ends the process; the launcher starts another.
+ * pg_cancel_backend() ends a batch, or at most a cycle.
  *
  * Owners: deletion runs as the table's owner, and so do its triggers.  Before
  * a container of another owner has its turn, the session is wiped clean of
@@ -115,6 +116,25 @@ relation_changed(Datum arg, Oid relid)
 	hash_seq_init(&status, containers);
 	while ((container = (Container *) hash_seq_search(&status)) != NULL)
 		container->changed = true;
+}
+
+/*
+ * Makes a container due that somebody has asked for by CALL, or all of them.
+ */
+static void
+look_at(Oid wanted)
+{
+	Container  *container;
+
+	if (wanted == TTL_EVERY_CONTAINER)
+		relation_changed((Datum) 0, InvalidOid);
+	else if (OidIsValid(wanted))
+	{
+		container = (Container *) hash_search(containers, &wanted, HASH_FIND,
+											  NULL);
+		if (container != NULL)
+			container->changed = true;
+	}
 }
 
 /*
@@ -431,6 +451,38 @@ run_cycle(TtlBatchMemory *memory)
 }
 
 /*
+ * Runs a cycle that may be cancelled.  Any other error goes on.
+ */
+static TimestampTz
+run_cancellable_cycle(TtlBatchMemory *memory)
+{
+	MemoryContext context = CurrentMemoryContext;
+	TimestampTz next;
+
+	PG_TRY();
+	{
+		next = run_cycle(memory);
+	}
+	PG_CATCH();
+	{
+		if (geterrcode() != ERRCODE_QUERY_CANCELED)
+			PG_RE_THROW();
+
+		HOLD_INTERRUPTS();
+		AbortCurrentTransaction();
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		MemoryContextReset(PortalContext);
+		ttl_counters_set_state(MyDatabaseId, TTL_REAPER_WAITING);
+		RESUME_INTERRUPTS();
+		next = GetCurrentTimestamp();
+	}
+	PG_END_TRY();
+
+	return next;
+}
+
+/*
  * Sleeps until the time given, or until somebody wants something.
  */
 static void
@@ -446,6 +498,7 @@ sleep_until(TimestampTz until, uint32 wait_event)
 	/* not an error if nothing is going on */
 	if (ProcDiePending)
 		proc_exit(0);
+	QueryCancelPending = false;
 	CHECK_FOR_INTERRUPTS();
 	check_reload();
 }
@@ -497,25 +550,35 @@ ttl_worker_main(Datum main_arg)
 	for (;;)
 	{
 		TimestampTz next;
+		Oid			wanted;
+		bool		attention;
 
 		MemoryContextSwitchTo(context);
 		MemoryContextReset(context);
 
 		if (!ttl_guc_reaper)
 		{
-			(void) ttl_shmem_worker_take_attention();
+			(void) ttl_shmem_worker_take_attention(&wanted);
 			if (ttl_shmem_worker_leave(TTL_LEFT_OFF, 0))
 				break;
 			continue;
 		}
 
-		if (ttl_shmem_worker_take_attention() ||
-			refresh_at <= GetCurrentTimestamp())
+		attention = ttl_shmem_worker_take_attention(&wanted);
+		if (attention || refresh_at <= GetCurrentTimestamp())
 		{
+			bool		any;
+
 			refresh_at = GetCurrentTimestamp() + REFRESH_WAIT;
 			cycle_at = rested_at;
-			if (refresh_containers(memory))
+			HOLD_CANCEL_INTERRUPTS();
+			any = refresh_containers(memory);
+			RESUME_CANCEL_INTERRUPTS();
+			if (any)
+			{
 				ttl_counters_open_database();
+				look_at(wanted);
+			}
 			else if (ttl_shmem_worker_leave(TTL_LEFT_NOTHING, 0))
 				break;
 			else
@@ -525,7 +588,7 @@ ttl_worker_main(Datum main_arg)
 		if (cycle_at <= GetCurrentTimestamp())
 		{
 			MemoryContextSwitchTo(context);
-			next = run_cycle(memory);
+			next = run_cancellable_cycle(memory);
 			pgstat_report_stat(false);
 			rested_at = GetCurrentTimestamp() +
 				ttl_guc_naptime * INT64CONST(1000);
