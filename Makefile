@@ -35,6 +35,7 @@ OBJS = \
 	src/reaper/request.o \
 	src/reaper/shmem.o \
 	src/reaper/stats.o \
+	src/reaper/whole.o \
 	src/reaper/worker.o \
 	src/visibility/copy.o \
 	src/visibility/evict.o \

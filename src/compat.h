@@ -100,6 +100,15 @@
 	index_beginscan(rel, index, snapshot, nkeys, 0)
 #endif
 
+/* 19: a scan of a range of tuples takes flags */
+#if PG_VERSION_NUM >= 190000
+#define TtlTableBeginScanTidRange(rel, snapshot, min, max) \
+	table_beginscan_tidrange(rel, snapshot, min, max, 0)
+#else
+#define TtlTableBeginScanTidRange(rel, snapshot, min, max) \
+	table_beginscan_tidrange(rel, snapshot, min, max)
+#endif
+
 /* 17: try_index_open */
 #if PG_VERSION_NUM < 170000
 #include "access/relation.h"

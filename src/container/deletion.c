@@ -24,6 +24,7 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -398,4 +399,19 @@ ttl_deletion_run(Relation rel, const ItemPointerData *tids, int ntids,
 	if (archives && archive_observer != NULL)
 		archive_observer(container.container, deleted);
 	return deleted;
+}
+
+void
+ttl_deletion_truncate(Relation rel)
+{
+	char	   *sql = psprintf("TRUNCATE ONLY %s", qualified_name(rel));
+	Identity	saved;
+	int			result;
+
+	switch_to_owner(rel, &saved);
+	relation_close(rel, NoLock);
+	result = SPI_execute(sql, false, 0);
+	if (result < 0)
+		elog(ERROR, "SPI_execute failed: %s", SPI_result_code_string(result));
+	switch_back(&saved);
 }

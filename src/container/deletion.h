@@ -36,6 +36,13 @@ extern uint64 ttl_deletion_run(Relation rel, const ItemPointerData *tids,
 							   int ntids, TimestampTz expired_at, int flags);
 
 /*
+ * Empties the table, as its owner.  The caller holds ACCESS EXCLUSIVE on it and
+ * knows that all its rows may go.  TRUNCATE wants nobody to have the table
+ * open, so it is closed; the lock stays.
+ */
+extern void ttl_deletion_truncate(Relation rel);
+
+/*
  * Names of the container's columns that an archived row takes along: those that
  * the archive has, too, and isn't to fill in by itself.  If the archive is a
  * container, its rows begin a life of their own there, so its timestamp and TTL

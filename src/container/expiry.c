@@ -785,6 +785,52 @@ ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapsh
 	return earliest;
 }
 
+/* Index entries of dead rows that a look for the right edge reads at most. */
+#define EDGE_ENTRIES	10000
+
+TimestampTz
+ttl_expiry_latest(Relation rel, const TtlContainer *container, Snapshot snapshot)
+{
+	TimestampTz latest = DT_NOBEGIN;
+	TupleTableSlot *slot;
+	Oid			indexes[TTL_INDEXES];
+
+	ttl_container_indexes(rel, indexes);
+	slot = table_slot_create(rel, NULL);
+	for (int i = 0; i < TTL_INDEXES && latest != DT_NOEND; i++)
+	{
+		Relation	index = NULL;
+
+		if (OidIsValid(indexes[i]))
+			index = try_index_open(indexes[i], AccessShareLock);
+		if (index != NULL && index->rd_index->indisvalid)
+		{
+			IndexScanDesc scan = TtlIndexBeginScan(rel, index, snapshot, 0);
+			int			entries = 0;
+			bool		found = false;
+
+			index_rescan(scan, NULL, 0, NULL, 0);
+			while (!found && index_getnext_tid(scan, BackwardScanDirection) != NULL)
+			{
+				if (++entries > EDGE_ENTRIES)
+					break;
+				found = index_fetch_heap(scan, slot);
+			}
+			if (found)
+				latest = Max(latest, ttl_expiry_of_slot(container, slot));
+			else if (entries > EDGE_ENTRIES)
+				latest = DT_NOEND;
+			index_endscan(scan);
+		}
+		else if (i == TTL_INDEX_DEFAULT)
+			latest = DT_NOEND;
+		if (index != NULL)
+			index_close(index, AccessShareLock);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	return latest;
+}
+
 PG_FUNCTION_INFO_V1(ttl_expired_count);
 
 /*

@@ -112,4 +112,14 @@ extern TimestampTz ttl_expiry_earliest(Relation rel,
 									   const TtlContainer *container,
 									   Snapshot snapshot);
 
+/*
+ * The latest instant at which a row that is in an expiry index expires, by the
+ * right edges of the indexes; DT_NOEND if that isn't to be known, or not at
+ * once.  Rows that live for ever may be in no index, but only if the container
+ * has a TTL column.
+ */
+extern TimestampTz ttl_expiry_latest(Relation rel,
+									 const TtlContainer *container,
+									 Snapshot snapshot);
+
 #endif							/* TTL_EXPIRY_H */

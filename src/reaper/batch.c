@@ -24,6 +24,9 @@
  * nothing the wait doubles, up to LEFT_MAX_WAIT.  The mark moves forward only
  * when what was collected has been dealt with in committed transactions.
  *
+ * A partition with much to delete is emptied as a whole where nobody can tell
+ * the difference (whole.c).
+ *
  * Whatever may fail runs in a subtransaction.  Then:
  *
  * - Row locked by somebody: the batch waits LOCK_WAIT for it, then leaves
@@ -73,9 +76,11 @@
 #include "container/deletion.h"
 #include "container/expiry.h"
 #include "execution.h"
+#include "guc.h"
 #include "reaper/batch.h"
 #include "reaper/budget.h"
 #include "reaper/counters.h"
+#include "reaper/whole.h"
 
 /* Places that are collected in one walk; fewer if little may be spent. */
 #define COLLECT_MAX			50000
@@ -113,6 +118,15 @@
 #define PAUSE_MIN_WAIT		SECONDS(1)
 #define PAUSE_MAX_WAIT		SECONDS(300)
 
+/*
+ * A partition is emptied as a whole if so many rows are known to be there to
+ * delete; how long the worker may read it for that, and when it tries again
+ * after an error.
+ */
+#define WHOLE_MIN_ROWS		500
+#define WHOLE_TIME			(USECS_PER_SEC / 2)
+#define WHOLE_ERROR_WAIT	SECONDS(600)
+
 /* Blocked rows that are remembered, and that make a leaf pause. */
 #define BLOCKED_MAX			10000
 #define BLOCKED_IN_A_ROW	100
@@ -141,6 +155,8 @@ typedef struct Leaf
 	TimestampTz left_at;		/* next walk from the left edge */
 	TimestampTz left_wait;
 	uint32		left_walks;
+
+	TtlWhole	whole;			/* if it can be emptied at once */
 
 	int			batch_size;
 	double		row_cost;		/* of the last batch, 0 = unknown */
@@ -194,6 +210,7 @@ typedef struct Step
 	int			ntids;
 	bool		skip_locked;
 	int64		deleted;
+	bool		emptied;		/* by TRUNCATE */
 } Step;
 
 /* What came of a step. */
@@ -349,6 +366,7 @@ ttl_batch_memory_trim(TtlBatchMemory *memory, TimestampTz since)
 		{
 			leaf_discard(memory, leaf);
 			blocked_forget(memory, leaf, true);
+			ttl_whole_forget(&leaf->whole);
 			(void) hash_search(memory->leaves, &leaf->relid, HASH_REMOVE, NULL);
 		}
 	}
@@ -775,6 +793,75 @@ have_places(TtlBatchMemory *memory, Leaf *leaf)
 }
 
 /*
+ * Empties the leaf, if it can be done at once.
+ */
+static void
+empty_whole(Step *step)
+{
+	Leaf	   *leaf = step->leaf;
+	TtlWholeLimits limits;
+	int64		rows;
+
+	limits.max_rows = step->max_rows;
+	limits.max_pages = step->max_cost;
+	if (ttl_guc_throughput == 0)
+		limits.max_pages = Max(limits.max_pages, ttl_guc_cycle_cost_limit / 4);
+	limits.until = step->memory->mode.by_worker ?
+		GetCurrentTimestamp() + WHOLE_TIME : DT_NOEND;
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	rows = ttl_whole_empty(&leaf->whole, &step->container, &limits);
+	PopActiveSnapshot();
+
+	if (rows >= 0)
+	{
+		step->deleted = Max(rows, leaf->places.n - leaf->places.next);
+		step->emptied = true;
+	}
+}
+
+/*
+ * Tries to empty the leaf.  Returns whether it has.
+ */
+static bool
+try_whole(Step *step)
+{
+	TtlBatchMemory *memory = step->memory;
+	Leaf	   *leaf = step->leaf;
+	ErrorData  *error;
+
+	if (!memory->mode.commits ||
+		leaf->places.n - leaf->places.next < WHOLE_MIN_ROWS ||
+		!ttl_whole_ready(&leaf->whole, step->rel, &step->container,
+						 memory->context))
+		return false;
+
+	relation_close(step->rel, NoLock);
+	error = attempt(empty_whole, step);
+	step->rel = relation_open(leaf->relid, NoLock);
+	if (error != NULL)
+	{
+		/* an error of a user's cancellation; otherwise it goes row by row */
+		if (!memory->mode.by_worker &&
+			error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			ReThrowError(error);
+		ttl_whole_forget(&leaf->whole);
+		leaf->whole.next_at = GetCurrentTimestamp() + WHOLE_ERROR_WAIT;
+		step->deleted = 0;
+		return false;
+	}
+	if (!step->emptied)
+		return false;
+
+	leaf_discard(memory, leaf);
+	blocked_forget(memory, leaf, true);
+	memset(&leaf->mark, 0, sizeof(leaf->mark));
+	leaf->next_mark = leaf->mark;
+	leaf->left_wait = LEFT_MIN_WAIT;
+	return true;
+}
+
+/*
  * Opens the leaf and finds out whether it may be worked on.  The locks last
  * to the end of the transaction.
  */
@@ -879,7 +966,7 @@ run_step(Step *step, Oid container, TtlBatchTurn *turn)
 		}
 	}
 
-	if (result == STEP_MORE && have_places(memory, leaf))
+	if (result == STEP_MORE && have_places(memory, leaf) && !try_whole(step))
 		result = delete_batch(step);
 
 	relation_close(step->rel, NoLock);
@@ -947,7 +1034,7 @@ run_leaf(TtlBatchMemory *memory, Oid container, Oid relid, TtlBatchTurn *turn,
 		cost = ttl_budget_cost_since(&start);
 		turn->cost += cost;
 		turn->rows += step.deleted;
-		if (step.ntids > 0)
+		if (step.ntids > 0 || step.emptied)
 			ttl_counters_add_batch(container, true, step.deleted, cost);
 	}
 
