@@ -146,6 +146,22 @@ indexing_argument(FunctionCallInfo fcinfo, int n)
 	return indexing;
 }
 
+/* The most rows that a batch of the reaper may be told to delete. */
+#define MAX_BATCH_SIZE	50000
+
+static int32
+range_argument(FunctionCallInfo fcinfo, int n, const char *name, int32 max)
+{
+	int32		value = PG_GETARG_INT32(n);
+
+	if (value < 0 || value > max)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid %s: %d", name, value),
+				 errdetail("It must be between 0 and %d.", max)));
+	return value;
+}
+
 static bool
 boolean_argument(FunctionCallInfo fcinfo, int n, const char *name)
 {
@@ -442,11 +458,12 @@ mark_check_valid(Oid relid, const char *name)
 }
 
 /*
- * Adds the columns that are missing, and a CHECK on item TTLs where there is
- * none.  Rows that exist count from now.
+ * Adds the columns that are missing, the timestamp's default and a CHECK on
+ * item TTLs where there is none.  Rows that exist count from now.
  */
 static void
-complete_columns(Oid relid, const TtlPolicy *policy, bool add_ts, bool add_own)
+complete_columns(Oid relid, const TtlPolicy *policy, bool add_ts, bool has_ts_default,
+				 bool add_own)
 {
 	char	   *table = qualified_name(relid);
 	const char *ts = quote_identifier(NameStr(policy->ts_column));
@@ -462,6 +479,8 @@ complete_columns(Oid relid, const TtlPolicy *policy, bool add_ts, bool add_own)
 																   TimestampTzGetDatum(GetCurrentTimestamp())))));
 		run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT clock_timestamp()", table, ts);
 	}
+	else if (!has_ts_default)
+		run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT clock_timestamp()", table, ts);
 	if (NameStr(policy->ttl_column)[0] == '\0')
 		return;
 	if (add_own)
@@ -582,7 +601,9 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	};
 	TtlPolicy	existing;
 	Relation	rel;
+	Form_pg_attribute ts;
 	bool		add_ts;
+	bool		has_ts_default;
 	bool		add_own;
 	int			nestlevel;
 
@@ -616,14 +637,16 @@ ttl_create_container(PG_FUNCTION_ARGS)
 				 errhint("Use ttl.set_default_ttl() or ttl.alter_container() to change it.")));
 	check_kind(rel);
 	check_columns(rel, &policy);
-	add_ts = find_attribute(rel, NameStr(policy.ts_column)) == NULL;
+	ts = find_attribute(rel, NameStr(policy.ts_column));
+	add_ts = ts == NULL;
+	has_ts_default = ts != NULL && ts->atthasdef;
 	add_own = NameStr(policy.ttl_column)[0] != '\0' &&
 		find_attribute(rel, NameStr(policy.ttl_column)) == NULL;
 	CheckTableNotInUse(rel, "create_container");
 	table_close(rel, NoLock);
 
 	nestlevel = begin_ddl();
-	complete_columns(relid, &policy, add_ts, add_own);
+	complete_columns(relid, &policy, add_ts, has_ts_default, add_own);
 	if (policy.indexing != TTL_INDEXING_NONE)
 		complete_indexes(relid, &policy);
 	end_ddl(nestlevel);
@@ -822,6 +845,12 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 		if (OidIsValid(policy.archive_to))
 			check_archive(relid, policy.archive_to);
 	}
+	if (!PG_ARGISNULL(6))
+		policy.cycle_cost_limit = range_argument(fcinfo, 6, "cycle_cost_limit", PG_INT32_MAX);
+	if (!PG_ARGISNULL(7))
+		policy.batch_size = range_argument(fcinfo, 7, "batch_size", MAX_BATCH_SIZE);
+	if (!PG_ARGISNULL(8))
+		policy.replication_origin = PG_GETARG_BOOL(8);
 
 	ttl_container_update(relid, &policy);
 	if (!PG_ARGISNULL(1))

@@ -62,28 +62,6 @@ may_reap(Oid relid)
 }
 
 /*
- * Complains unless relid is a container that the user may reap.
- */
-static void
-check_container(Oid relid)
-{
-	char	   *name = get_rel_name(relid);
-	TtlPolicy	policy;
-
-	if (name == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", relid)));
-	if (!may_reap(relid))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, name);
-	if (!ttl_container_read(relid, &policy))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("\"%s\" is not a container", name),
-				 errhint("Register it with ttl.create_container().")));
-}
-
-/*
  * Deletes expired rows of one container, at most max_rows, and returns how
  * many.
  */
@@ -145,7 +123,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 		containers = ttl_container_list();
 	else
 	{
-		check_container(PG_GETARG_OID(0));
+		ttl_container_check_owned(PG_GETARG_OID(0));
 		containers = list_make1_oid(PG_GETARG_OID(0));
 	}
 

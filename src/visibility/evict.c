@@ -49,6 +49,7 @@
 #include "optimizer/optimizer.h"
 #include "storage/lmgr.h"
 #include "ttl.h"
+#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -403,7 +404,10 @@ complete_ts(Relation rel, const TtlContainer *container, HeapTuple tuple)
 	if (!isnull || SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
 		return tuple;
 	isnull = false;
-	now = TimestampTzGetDatum(GetCurrentTimestamp());
+	now = DirectFunctionCall2(timestamptz_scale,
+							  TimestampTzGetDatum(GetCurrentTimestamp()),
+							  Int32GetDatum(TupleDescAttr(RelationGetDescr(rel),
+														  column - 1)->atttypmod));
 	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 1, &column, &now, &isnull);
 }
 

@@ -32,6 +32,54 @@
 #include "utils/timestamp.h"
 #include "visibility/visibility.h"
 
+/* The expression, rounded to the precision of a timestamptz(n) column */
+static Expr *
+scale(Expr *expr, int32 typmod)
+{
+	Const	   *precision;
+
+	if (typmod < 0)
+		return expr;
+	precision = makeConst(INT4OID, -1, InvalidOid, sizeof(int32),
+						  Int32GetDatum(typmod), false, true);
+	return (Expr *) makeFuncExpr(F_TIMESTAMPTZ_TIMESTAMPTZ_INT4, TIMESTAMPTZOID,
+								 list_make2(expr, precision),
+								 InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
+}
+
+/*
+ * Makes an INSERT put the present where it gives NULL.  The row trigger does so,
+ * too, for COPY, but it fires when the row has been routed to a partition.
+ */
+static void
+complete_targets(List *targets, const TtlContainer *container)
+{
+	Oid			type;
+	int32		typmod;
+	Oid			collation;
+	ListCell   *lc;
+
+	get_atttypetypmodcoll(container->relid, container->ts_attno, &type, &typmod, &collation);
+	foreach(lc, targets)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, lc);
+		Expr	   *now;
+		CoalesceExpr *value;
+
+		if (entry->resjunk || entry->resno != container->ts_attno ||
+			(IsA(entry->expr, FuncExpr) &&
+			 ((FuncExpr *) entry->expr)->funcid == F_CLOCK_TIMESTAMP))
+			continue;
+		now = (Expr *) makeFuncExpr(F_CLOCK_TIMESTAMP, TIMESTAMPTZOID, NIL,
+									InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+		value = makeNode(CoalesceExpr);
+		value->coalescetype = TIMESTAMPTZOID;
+		value->args = list_make2(entry->expr, scale(now, typmod));
+		value->location = -1;
+		entry->expr = (Expr *) value;
+	}
+}
+
 /*
  * Makes the target list assign the stamp.  An assignment of the statement's own
  * is wrapped; if there is none, one of the old value is.
@@ -70,13 +118,7 @@ stamp_targets(List *targets, const TtlContainer *container, Index relation)
 	assignment->expr = (Expr *) makeFuncExpr(ttl_container_objects()->stamp, TIMESTAMPTZOID,
 											 list_make1(assignment->expr),
 											 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
-	/* timestamptz(n) */
-	if (typmod >= 0)
-		assignment->expr = (Expr *) makeFuncExpr(F_TIMESTAMPTZ_TIMESTAMPTZ_INT4, TIMESTAMPTZOID,
-												 list_make2(assignment->expr,
-															makeConst(INT4OID, -1, InvalidOid, sizeof(int32),
-																	  Int32GetDatum(typmod), false, true)),
-												 InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
+	assignment->expr = scale(assignment->expr, typmod);
 	return targets;
 }
 
@@ -94,18 +136,20 @@ ttl_stamp_query(Query *query)
 	}
 
 	if (query->resultRelation == 0 ||
-		!ttl_container_lookup(rt_fetch(query->resultRelation, query->rtable)->relid, &container) ||
-		!container.touch_on_update)
+		!ttl_container_lookup(rt_fetch(query->resultRelation, query->rtable)->relid, &container))
 		return;
 
 	switch (query->commandType)
 	{
 		case CMD_UPDATE:
-			query->targetList = stamp_targets(query->targetList, &container,
-											  query->resultRelation);
+			if (container.touch_on_update)
+				query->targetList = stamp_targets(query->targetList, &container,
+												  query->resultRelation);
 			break;
 		case CMD_INSERT:
-			if (query->onConflict != NULL && query->onConflict->action == ONCONFLICT_UPDATE)
+			complete_targets(query->targetList, &container);
+			if (container.touch_on_update && query->onConflict != NULL &&
+				query->onConflict->action == ONCONFLICT_UPDATE)
 				query->onConflict->onConflictSet =
 					stamp_targets(query->onConflict->onConflictSet, &container,
 								  query->resultRelation);
@@ -115,7 +159,9 @@ ttl_stamp_query(Query *query)
 			{
 				MergeAction *action = lfirst_node(MergeAction, lc);
 
-				if (action->commandType == CMD_UPDATE)
+				if (action->commandType == CMD_INSERT)
+					complete_targets(action->targetList, &container);
+				else if (action->commandType == CMD_UPDATE && container.touch_on_update)
 					action->targetList = stamp_targets(action->targetList, &container,
 													   query->resultRelation);
 			}
