@@ -31,6 +31,7 @@ OBJS = \
 	src/reaper/budget.o \
 	src/reaper/counters.o \
 	src/reaper/launcher.o \
+	src/reaper/origin.o \
 	src/reaper/reap.o \
 	src/reaper/request.o \
 	src/reaper/shmem.o \

@@ -23,7 +23,10 @@ CREATE TABLE ttl.container (
     touch_on_update boolean NOT NULL,
     reaping boolean NOT NULL,
     reap_delay interval NOT NULL,
-    archive_to regclass
+    archive_to regclass,
+    cycle_cost_limit integer CHECK (cycle_cost_limit > 0),
+    batch_size integer CHECK (batch_size > 0),
+    replication_origin boolean NOT NULL DEFAULT false
 );
 GRANT SELECT ON ttl.container TO PUBLIC;
 COMMENT ON TABLE ttl.container IS 'tables with Time-To-Live; written by functions of schema ttl alone';
@@ -36,6 +39,9 @@ COMMENT ON COLUMN ttl.container.touch_on_update IS 'does UPDATE reset the clock?
 COMMENT ON COLUMN ttl.container.reaping IS 'may the background worker delete expired rows?';
 COMMENT ON COLUMN ttl.container.reap_delay IS 'how long expired rows stay stored, hidden';
 COMMENT ON COLUMN ttl.container.archive_to IS 'table that deleted rows move to; NULL = they vanish';
+COMMENT ON COLUMN ttl.container.cycle_cost_limit IS 'most cost units that the background worker may spend on it in a cycle; NULL = its share';
+COMMENT ON COLUMN ttl.container.batch_size IS 'rows that are deleted in one transaction; NULL = as many as take about 50 ms';
+COMMENT ON COLUMN ttl.container.replication_origin IS 'are deletions tagged with the replication origin "ttl"?';
 
 SELECT pg_catalog.pg_extension_config_dump('ttl.container', '');
 
@@ -110,9 +116,12 @@ CREATE FUNCTION ttl.alter_container(
     touch_on_update boolean DEFAULT NULL,
     reaping boolean DEFAULT NULL,
     reap_delay interval DEFAULT NULL,
-    archive_to regclass DEFAULT NULL) RETURNS void
+    archive_to regclass DEFAULT NULL,
+    cycle_cost_limit integer DEFAULT NULL,
+    batch_size integer DEFAULT NULL,
+    replication_origin boolean DEFAULT NULL) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_alter_container';
-COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, boolean, interval, regclass) IS 'changes settings of a container; NULL leaves one as it is';
+COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, boolean, interval, regclass, integer, integer, boolean) IS 'changes settings of a container; NULL leaves one as it is';
 
 CREATE FUNCTION ttl.drop_container(container regclass, drop_columns boolean DEFAULT false) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_drop_container';
@@ -182,7 +191,10 @@ CREATE VIEW ttl.containers AS
            touch_on_update,
            reaping,
            reap_delay,
-           archive_to
+           archive_to,
+           cycle_cost_limit,
+           batch_size,
+           replication_origin
       FROM ttl.container;
 GRANT SELECT ON ttl.containers TO PUBLIC;
 COMMENT ON VIEW ttl.containers IS 'tables with Time-To-Live and their settings';

@@ -109,6 +109,20 @@
 	table_beginscan_tidrange(rel, snapshot, min, max)
 #endif
 
+/* 16: a replication origin may be shared with a process, 19: other names */
+#if PG_VERSION_NUM >= 160000
+#define TtlOriginSessionSetup(node)	replorigin_session_setup(node, 0)
+#else
+#define TtlOriginSessionSetup(node)	replorigin_session_setup(node)
+#endif
+#if PG_VERSION_NUM < 190000
+#define ReplOriginId				RepOriginId
+#define InvalidReplOriginId			InvalidRepOriginId
+#define TTL_ORIGIN_OF_XACT			replorigin_session_origin
+#else
+#define TTL_ORIGIN_OF_XACT			replorigin_xact_state.origin
+#endif
+
 /* 17: try_index_open */
 #if PG_VERSION_NUM < 170000
 #include "access/relation.h"

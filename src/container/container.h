@@ -42,6 +42,9 @@ typedef struct TtlContainer
 	bool		reaping;		/* may the worker delete? */
 	int64		reap_delay;		/* microseconds from expiry to deletion */
 	Oid			archive_to;		/* where deleted rows go, or InvalidOid */
+	int32		cycle_cost_limit;	/* most cost of a cycle, 0 = no limit */
+	int32		batch_size;		/* rows of a batch, 0 = adaptive */
+	bool		replication_origin; /* are deletions tagged? */
 } TtlContainer;
 
 /* OIDs of the extension's objects in this database. */
@@ -107,6 +110,9 @@ typedef struct TtlPolicy
 	bool		reaping;
 	int64		reap_delay;
 	Oid			archive_to;
+	int32		cycle_cost_limit;	/* 0 = none */
+	int32		batch_size;		/* 0 = adaptive */
+	bool		replication_origin;
 } TtlPolicy;
 
 extern bool ttl_container_read(Oid container, TtlPolicy *policy);

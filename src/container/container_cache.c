@@ -267,6 +267,9 @@ ttl_container_lookup(Oid relid, TtlContainer *container)
 	container->reaping = policy->reaping;
 	container->reap_delay = policy->reap_delay;
 	container->archive_to = policy->archive_to;
+	container->cycle_cost_limit = policy->cycle_cost_limit;
+	container->batch_size = policy->batch_size;
+	container->replication_origin = policy->replication_origin;
 	return true;
 }
 

@@ -51,7 +51,10 @@ enum
 	Anum_container_reaping,
 	Anum_container_reap_delay,
 	Anum_container_archive_to,
-	Natts_container = Anum_container_archive_to
+	Anum_container_cycle_cost_limit,
+	Anum_container_batch_size,
+	Anum_container_replication_origin,
+	Natts_container = Anum_container_replication_origin
 };
 
 static List *change_observers = NIL;
@@ -165,6 +168,11 @@ deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 		elog(ERROR, "reap_delay out of range");
 	policy->archive_to = nulls[Anum_container_archive_to - 1] ? InvalidOid :
 		DatumGetObjectId(values[Anum_container_archive_to - 1]);
+	policy->cycle_cost_limit = nulls[Anum_container_cycle_cost_limit - 1] ? 0 :
+		DatumGetInt32(values[Anum_container_cycle_cost_limit - 1]);
+	policy->batch_size = nulls[Anum_container_batch_size - 1] ? 0 :
+		DatumGetInt32(values[Anum_container_batch_size - 1]);
+	policy->replication_origin = DatumGetBool(values[Anum_container_replication_origin - 1]);
 }
 
 static HeapTuple
@@ -187,6 +195,11 @@ form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 	values[Anum_container_reap_delay - 1] = IntervalPGetDatum(&reap_delay);
 	values[Anum_container_archive_to - 1] = ObjectIdGetDatum(policy->archive_to);
 	nulls[Anum_container_archive_to - 1] = !OidIsValid(policy->archive_to);
+	values[Anum_container_cycle_cost_limit - 1] = Int32GetDatum(policy->cycle_cost_limit);
+	nulls[Anum_container_cycle_cost_limit - 1] = (policy->cycle_cost_limit == 0);
+	values[Anum_container_batch_size - 1] = Int32GetDatum(policy->batch_size);
+	nulls[Anum_container_batch_size - 1] = (policy->batch_size == 0);
+	values[Anum_container_replication_origin - 1] = BoolGetDatum(policy->replication_origin);
 
 	return heap_form_tuple(desc, values, nulls);
 }

@@ -54,13 +54,16 @@
 #include "postgres.h"
 
 #include "access/relation.h"
+#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "common/int.h"
+#include "executor/executor.h"
 #include "executor/instrument.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
+#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
@@ -71,6 +74,7 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "utils/wait_event.h"
 
 #include "container/container.h"
 #include "container/deletion.h"
@@ -80,6 +84,7 @@
 #include "reaper/batch.h"
 #include "reaper/budget.h"
 #include "reaper/counters.h"
+#include "reaper/origin.h"
 #include "reaper/whole.h"
 
 /* Places that are collected in one walk; fewer if little may be spent. */
@@ -127,6 +132,14 @@
 #define WHOLE_TIME			(USECS_PER_SEC / 2)
 #define WHOLE_ERROR_WAIT	SECONDS(600)
 
+/*
+ * Another process may be using the replication origin, for a batch.  The worker
+ * tries so often, after so many ms, then it comes again later; a user's call
+ * waits.
+ */
+#define ORIGIN_TRIES		10
+#define ORIGIN_WAIT			10
+
 /* Blocked rows that are remembered, and that make a leaf pause. */
 #define BLOCKED_MAX			10000
 #define BLOCKED_IN_A_ROW	100
@@ -159,6 +172,7 @@ typedef struct Leaf
 	TtlWhole	whole;			/* if it can be emptied at once */
 
 	int			batch_size;
+	int			fixed_size;		/* what the container wants it to be, or 0 */
 	double		row_cost;		/* of the last batch, 0 = unknown */
 	TimestampTz locked_until;	/* leave out locked rows at once till then */
 	int			blocked;		/* entries in the table of blocked rows */
@@ -211,6 +225,7 @@ typedef struct Step
 	bool		skip_locked;
 	int64		deleted;
 	bool		emptied;		/* by TRUNCATE */
+	bool		origin_wanted;	/* about to take the replication origin */
 } Step;
 
 /* What came of a step. */
@@ -465,7 +480,7 @@ collect(Step *step)
 static void
 delete_rows(Step *step)
 {
-	int			flags = 0;
+	volatile int flags = 0;
 
 	if (step->skip_locked)
 		flags |= TTL_DELETION_SKIP_LOCKED;
@@ -474,10 +489,24 @@ delete_rows(Step *step)
 	if (step->memory->mode.commits)
 		flags |= TTL_DELETION_CONSTRAINTS_NOW;
 
-	PushActiveSnapshot(GetTransactionSnapshot());
-	step->deleted = ttl_deletion_run(step->rel, step->tids, step->ntids,
-									 step->now, flags);
-	PopActiveSnapshot();
+	if (step->container.replication_origin)
+	{
+		step->origin_wanted = true;
+		ttl_origin_begin();
+		step->origin_wanted = false;
+	}
+	PG_TRY();
+	{
+		PushActiveSnapshot(GetTransactionSnapshot());
+		step->deleted = ttl_deletion_run(step->rel, step->tids, step->ntids,
+										 step->now, flags);
+		PopActiveSnapshot();
+	}
+	PG_FINALLY();
+	{
+		ttl_origin_end();
+	}
+	PG_END_TRY();
 }
 
 /*
@@ -679,6 +708,42 @@ unblock_row(Step *step)
 }
 
 /*
+ * A batch has deleted less rows than it was to, without an error.  Most often
+ * they have gone or been renewed; but a trigger or a rule may have kept them,
+ * and would for ever.
+ */
+static void
+handle_kept_rows(Step *step)
+{
+	ItemPointer tids = step->tids;
+	int			ntids = step->ntids;
+	TupleTableSlot *slot = table_slot_create(step->rel, NULL);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+
+	for (int i = 0; i < ntids; i++)
+	{
+		step->tids = &tids[i];
+		step->ntids = 1;
+		if (table_tuple_fetch_row_version(step->rel, step->tids, snapshot, slot) &&
+			ttl_expiry_of_slot(&step->container, slot) <= step->now)
+		{
+			ErrorData  *error = palloc0(sizeof(ErrorData));
+
+			error->sqlerrcode = ERRCODE_TRIGGERED_ACTION_EXCEPTION;
+			error->message = "a trigger or rule has kept an expired row";
+			block_row(step, error);
+		}
+		else
+			unblock_row(step);
+		ExecClearTuple(slot);
+	}
+	step->tids = tids;
+	step->ntids = ntids;
+	UnregisterSnapshot(snapshot);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/*
  * Makes the size of the next batch such that it takes about BATCH_TIME.
  */
 static void
@@ -688,9 +753,12 @@ adapt_batch_size(Leaf *leaf, int size, double took)
 
 	if (size < leaf->batch_size)
 		return;					/* the end of what was collected */
-	if (took > 0.0)
+	if (leaf->fixed_size > 0)
+		next = Min(next, leaf->fixed_size);
+	else if (took > 0.0)
 		next = Min(next, size * BATCH_TIME / took);
-	leaf->batch_size = (int) Max(1.0, Min(next, (double) BATCH_MAX));
+	leaf->batch_size = (int) Max(1.0, leaf->fixed_size > 0 ? next :
+								 Min(next, (double) BATCH_MAX));
 }
 
 /*
@@ -721,6 +789,14 @@ delete_batch(Step *step)
 	instr_time	start;
 	instr_time	took;
 	ErrorData  *error;
+	int			origin_tries = 0;
+
+	if (leaf->fixed_size != step->container.batch_size)
+	{
+		leaf->fixed_size = step->container.batch_size;
+		leaf->batch_size = leaf->fixed_size > 0 ? leaf->fixed_size : BATCH_START;
+		size = retry ? 1 : leaf->batch_size;
+	}
 
 	step->tids = places->tids + places->next;
 	step->ntids = Min(places->n - places->next,
@@ -740,20 +816,42 @@ delete_batch(Step *step)
 		error = attempt(delete_rows, step);
 	}
 
+	while (error && step->origin_wanted &&
+		   error->sqlerrcode == ERRCODE_OBJECT_IN_USE)
+	{
+		step->origin_wanted = false;
+		if (step->memory->mode.by_worker && origin_tries++ >= ORIGIN_TRIES)
+			return STEP_AWAY;
+		FreeErrorData(error);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 ORIGIN_WAIT, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		INSTR_TIME_SET_CURRENT(start);
+		error = attempt(delete_rows, step);
+	}
+	if (error && step->origin_wanted)
+	{
+		handle_trouble(step, error);
+		return STEP_AWAY;
+	}
+
 	if (error == NULL)
 	{
 		INSTR_TIME_SET_CURRENT(took);
 		INSTR_TIME_SUBTRACT(took, start);
 		if (!retry)
 			adapt_batch_size(leaf, step->ntids, INSTR_TIME_GET_MILLISEC(took));
-		else if (step->deleted > 0 || !step->skip_locked)
+		else if (step->deleted > 0)
 			unblock_row(step);
 		if (step->deleted > 0)
 			leaf->row_cost = (double) ttl_budget_cost_since(&used) / step->deleted;
 		leaf->blocked_in_a_row = 0;
 		leaf->pause = PAUSE_MIN_WAIT;
 		places->next += step->ntids;
-		return STEP_MORE;
+		if (step->deleted < step->ntids && !step->skip_locked)
+			handle_kept_rows(step);
+		return leaf->paused_until > GetCurrentTimestamp() ? STEP_AWAY : STEP_MORE;
 	}
 
 	step->deleted = 0;

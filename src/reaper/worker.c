@@ -85,6 +85,8 @@ typedef struct Container
 	TimestampTz last_turn;
 	int			leaves;
 	int64		blocked;
+	int64		cycle_cost;		/* in this cycle */
+	int64		cycle_cost_limit;
 } Container;
 
 static HTAB *containers = NULL;
@@ -297,8 +299,9 @@ due_containers(TimestampTz *next)
 
 /*
  * Prepares the session for the container's owner, and tells what comes.
+ * Returns the most that the container may cost in a cycle.
  */
-static void
+static int64
 before_turn(Oid container)
 {
 	static Oid	last_owner = InvalidOid;
@@ -306,6 +309,8 @@ before_turn(Oid container)
 	HeapTuple	tuple;
 	Form_pg_class form;
 	Oid			owner = InvalidOid;
+	int64		limit = PG_INT64_MAX;
+	TtlContainer policy;
 	char		activity[2 * NAMEDATALEN + 64];
 
 	SetCurrentStatementStartTimestamp();
@@ -321,29 +326,33 @@ before_turn(Oid container)
 		pgstat_report_activity(STATE_RUNNING, activity);
 		ReleaseSysCache(tuple);
 	}
+	if (ttl_container_lookup(container, &policy) && policy.cycle_cost_limit > 0)
+		limit = policy.cycle_cost_limit;
 	CommitTransactionCommand();
 
 	if (OidIsValid(last_owner) && owner != last_owner)
 		discard_session();
 	last_owner = owner;
+	return limit;
 }
 
 /*
  * Gives the container a turn.  Returns what it has cost; *finished tells that
- * it needs no other in this cycle.
+ * it needs no other in this cycle, *limited that it is kept from having one.
  */
 static int64
 run_turn(TtlBatchMemory *memory, Container *container, int64 max_cost,
-		 bool *finished)
+		 bool *finished, bool *limited)
 {
 	Oid			oid = container->container;
 	TtlBatchTurn turn;
 	TimestampTz now;
 
-	before_turn(oid);
+	container->cycle_cost_limit = before_turn(oid);
 
 	memset(&turn, 0, sizeof(turn));
-	turn.max_cost = max_cost;
+	turn.max_cost = Min(max_cost,
+						container->cycle_cost_limit - container->cycle_cost);
 	turn.max_rows = PG_INT64_MAX;
 	turn.until = GetCurrentTimestamp() + TURN_TIME;
 	turn.blocked = container->blocked;
@@ -357,12 +366,15 @@ run_turn(TtlBatchMemory *memory, Container *container, int64 max_cost,
 
 	now = GetCurrentTimestamp();
 	container->last_turn = now;
+	container->cycle_cost += turn.cost;
 	container->blocked = turn.blocked;
 	all_leaves += turn.leaves - container->leaves;
 	container->leaves = turn.leaves;
 
 	*finished = turn.end != TTL_BATCH_SPENT;
-	if (*finished)
+	if (!*finished && container->cycle_cost >= container->cycle_cost_limit)
+		*finished = *limited = true;
+	if (*finished && !*limited)
 	{
 		TimestampTz earliest = now + all_leaves * PACE_PER_LEAF;
 		TimestampTz latest = now + Max(IDLE_WAIT,
@@ -400,8 +412,13 @@ run_cycle(TtlBatchMemory *memory)
 	int64		granted;
 	int64		spent = 0;
 	bool		scarce;
+	bool		any_limited = false;
 	MemoryContext context = CurrentMemoryContext;
 	List	   *due = due_containers(&next);
+	ListCell   *lc;
+
+	foreach(lc, due)
+		((Container *) lfirst(lc))->cycle_cost = 0;
 
 	ttl_counters_get_own_database(&counters);
 	granted = ttl_budget_grant(&counters, started, &scarce);
@@ -415,18 +432,19 @@ run_cycle(TtlBatchMemory *memory)
 	while (due != NIL && spent < granted && ttl_guc_reaper)
 	{
 		int			waiting = list_length(due);
-		ListCell   *lc;
 
 		foreach(lc, due)
 		{
 			int64		left = granted - spent;
 			bool		finished;
+			bool		limited = false;
 
 			if (left <= 0 || !ttl_guc_reaper)
 				break;
 			spent += run_turn(memory, (Container *) lfirst(lc),
 							  Min(Max(left / waiting, LEAST_SHARE), left),
-							  &finished);
+							  &finished, &limited);
+			any_limited = any_limited || limited;
 			waiting--;
 			if (finished)
 				due = foreach_delete_current(due, lc);
@@ -436,15 +454,16 @@ run_cycle(TtlBatchMemory *memory)
 		}
 	}
 
-	counters.state = due == NIL ? TTL_REAPER_IDLE : TTL_REAPER_WAITING;
-	counters.stopped_by = due == NIL ? TTL_STOP_DONE :
-		scarce ? TTL_STOP_THROUGHPUT : TTL_STOP_COST_LIMIT;
+	counters.state = due == NIL && !any_limited ? TTL_REAPER_IDLE :
+		TTL_REAPER_WAITING;
+	counters.stopped_by = due == NIL && !any_limited ? TTL_STOP_DONE :
+		due != NIL && scarce ? TTL_STOP_THROUGHPUT : TTL_STOP_COST_LIMIT;
 	counters.cost_spent += spent;
 	counters.debt = Max(spent - granted, 0);
 	ttl_counters_set_own_database(&counters);
 
 	MemoryContextSwitchTo(context);
-	if (due != NIL)
+	if (due != NIL || any_limited)
 		return started;
 	(void) due_containers(&next);
 	return next;
