@@ -44,6 +44,8 @@
 #include "access/tableam.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "commands/defrem.h"
 #include "common/int.h"
 #include "compat.h"
 #include "container/container.h"
@@ -551,7 +553,10 @@ ttl_expiry_find_check(Relation rel, const TtlPolicy *policy, bool *validated)
 	return NULL;
 }
 
-/* Does the index have these, and only these, key and predicate? */
+/*
+ * Does the index have these, and only these, key and predicate, in the usual
+ * order?
+ */
 static bool
 index_equals(Relation index, Relation rel, const TtlIndexDefinition *definition)
 {
@@ -560,7 +565,9 @@ index_equals(Relation index, Relation rel, const TtlIndexDefinition *definition)
 	Node	   *predicate;
 
 	if (index->rd_rel->relam != BTREE_AM_OID || form->indnkeyatts != 1 ||
-		!form->indislive)
+		!form->indislive || index->rd_indoption[0] != 0 ||
+		index->rd_opfamily[0] !=
+		get_opclass_family(GetDefaultOpClass(TIMESTAMPTZOID, BTREE_AM_OID)))
 		return false;
 
 	key = eval_const_expressions(NULL,
