@@ -48,6 +48,12 @@ OBJS = \
 # uninstall checks at the end.  Each sql/*.sql must be listed.
 REGRESS = \
 	install \
+	expiry \
+	configuration \
+	hiding \
+	clock \
+	keys \
+	reap \
 	uninstall
 
 ISOLATION =

@@ -123,6 +123,9 @@
 #define TTL_ORIGIN_OF_XACT			replorigin_xact_state.origin
 #endif
 
+/* 19: COPY TO takes partitioned tables */
+#define TTL_COPIES_PARTITIONED_TABLES	(PG_VERSION_NUM >= 190000)
+
 /* 17: try_index_open */
 #if PG_VERSION_NUM < 170000
 #include "access/relation.h"

@@ -15,6 +15,7 @@
 #include "access/table.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "compat.h"
 #include "container/container.h"
 #include "container/expiry.h"
 #include "nodes/makefuncs.h"
@@ -48,6 +49,7 @@ before_copy(PlannedStmt *pstmt, const char *query_string,
 {
 	CopyStmt   *stmt = (CopyStmt *) pstmt->utilityStmt;
 	Oid			relid;
+	char		relkind;
 	TtlContainer container;
 	Relation	rel;
 	List	   *columns;
@@ -58,8 +60,11 @@ before_copy(PlannedStmt *pstmt, const char *query_string,
 	if (!IsA(stmt, CopyStmt) || stmt->relation == NULL || stmt->is_from || am_db_walsender)
 		return;
 	relid = RangeVarGetRelid(stmt->relation, NoLock, true);
-	if (!OidIsValid(relid) || !ttl_container_lookup(relid, &container) ||
-		get_rel_relkind(relid) != RELKIND_RELATION ||
+	if (!OidIsValid(relid) || !ttl_container_lookup(relid, &container))
+		return;
+	relkind = get_rel_relkind(relid);
+	if (!(relkind == RELKIND_RELATION ||
+		  (relkind == RELKIND_PARTITIONED_TABLE && TTL_COPIES_PARTITIONED_TABLES)) ||
 		ttl_expiry_is_shown(container.container))
 		return;
 
@@ -67,7 +72,7 @@ before_copy(PlannedStmt *pstmt, const char *query_string,
 	columns = stmt->attlist != NIL ? stmt->attlist : default_columns(rel);
 	from = makeRangeVar(get_namespace_name(RelationGetNamespace(rel)),
 						pstrdup(RelationGetRelationName(rel)), -1);
-	from->inh = false;
+	from->inh = (relkind == RELKIND_PARTITIONED_TABLE);
 	table_close(rel, NoLock);
 
 	select = makeNode(SelectStmt);

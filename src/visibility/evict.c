@@ -23,7 +23,11 @@
  * A bulk load into a container where nothing has expired needs no look-ups:
  * after some rows, the statement asks the expiry indexes once.
  *
- * The trigger also completes _ts where a statement gives NULL.
+ * The trigger also completes _ts where COPY gives NULL.
+ *
+ * Limit: a row trigger whose name sorts after ours fires after it where the
+ * trigger descriptor is made while the statement runs, i.e. in COPY and in
+ * partitions that rows are routed to.  A key that it changes isn't freed.
  *
  *-------------------------------------------------------------------------
  */
@@ -491,47 +495,76 @@ are_key_columns(Relation rel, Bitmapset *columns)
 	return false;
 }
 
+static Trigger *
+find_trigger(TriggerDesc *triggers)
+{
+	for (int i = 0; i < triggers->numtriggers; i++)
+	{
+		if (strcmp(triggers->triggers[i].tgname, TTL_TRIGGER) == 0)
+			return &triggers->triggers[i];
+	}
+	return NULL;
+}
+
 /*
  * Makes the container's trigger fire before UPDATE, too, in this execution, if
  * the statement assigns key columns, or a row trigger of the user's may do so.
  */
 static void
-watch_result_relation(ResultRelInfo *info, EState *estate)
+watch_updates(ResultRelInfo *info, EState *estate)
 {
-	Relation	rel = info->ri_RelationDesc;
 	TriggerDesc *triggers = info->ri_TrigDesc;
-	TtlContainer container;
+	Trigger    *trigger = find_trigger(triggers);
 
-	if (triggers == NULL ||
-		!ttl_container_lookup(RelationGetRelid(rel), &container) ||
+	if (trigger == NULL ||
 		!(triggers->trig_update_before_row ||
-		  are_key_columns(rel, ExecGetAllUpdatedCols(info, estate))))
+		  are_key_columns(info->ri_RelationDesc, ExecGetAllUpdatedCols(info, estate))))
 		return;
+	trigger->tgtype |= TRIGGER_TYPE_UPDATE;
+	triggers->trig_update_before_row = true;
+}
 
-	for (int i = 0; i < triggers->numtriggers; i++)
-	{
-		Trigger    *trigger = &triggers->triggers[i];
+/*
+ * Makes the container's trigger the last to fire, whatever the names of
+ * others.  Only while none has fired yet: what belongs to each is kept by its
+ * place.
+ */
+static void
+fire_last(TriggerDesc *triggers)
+{
+	Trigger    *trigger = find_trigger(triggers);
+	Trigger    *last = &triggers->triggers[triggers->numtriggers - 1];
+	Trigger		moved;
 
-		if (strcmp(trigger->tgname, TTL_TRIGGER) == 0)
-		{
-			trigger->tgtype |= TRIGGER_TYPE_UPDATE;
-			triggers->trig_update_before_row = true;
-		}
-	}
+	if (trigger == NULL || trigger == last)
+		return;
+	moved = *trigger;
+	memmove(trigger, trigger + 1, (char *) last - (char *) trigger);
+	*last = moved;
 }
 
 static void
 watch_modify_table(PlanState *planstate)
 {
 	ModifyTableState *mtstate = (ModifyTableState *) planstate;
+	bool		updates;
 
-	if (!IsA(planstate, ModifyTableState) ||
-		!(mtstate->operation == CMD_UPDATE || mtstate->operation == CMD_MERGE ||
-		  (mtstate->operation == CMD_INSERT &&
-		   ((ModifyTable *) planstate->plan)->onConflictAction == ONCONFLICT_UPDATE)))
+	if (!IsA(planstate, ModifyTableState) || mtstate->operation == CMD_DELETE)
 		return;
+	updates = mtstate->operation != CMD_INSERT ||
+		((ModifyTable *) planstate->plan)->onConflictAction == ONCONFLICT_UPDATE;
 	for (int i = 0; i < mtstate->mt_nrels; i++)
-		watch_result_relation(&mtstate->resultRelInfo[i], planstate->state);
+	{
+		ResultRelInfo *info = &mtstate->resultRelInfo[i];
+		TtlContainer container;
+
+		if (info->ri_TrigDesc == NULL ||
+			!ttl_container_lookup(RelationGetRelid(info->ri_RelationDesc), &container))
+			continue;
+		fire_last(info->ri_TrigDesc);
+		if (updates)
+			watch_updates(info, planstate->state);
+	}
 }
 
 /*
@@ -551,7 +584,7 @@ watch_routed(Relation rel)
 		ResultRelInfo *info = lfirst(lc);
 
 		if (info->ri_RelationDesc == rel)
-			watch_result_relation(info, execution->query_desc->estate);
+			watch_updates(info, execution->query_desc->estate);
 	}
 }
 

@@ -1,0 +1,295 @@
+-- When an item expires: the nine cells of item TTL and default TTL, their
+-- edges, and the clock by which statements judge
+\set VERBOSITY terse
+SET client_min_messages = warning;
+CREATE SCHEMA expiry;
+SET search_path = expiry, public;
+
+--
+-- The nine cells
+--
+
+CREATE TABLE item (age interval, note text);
+SELECT ttl.create_container('item');
+SET ttl.now = '2020-01-01 12:00:00+00';
+INSERT INTO item (ttl, age, _ts)
+SELECT ttl, age, timestamptz '2020-01-01 12:00:00+00' - age
+  FROM unnest('{NULL, -1, 20}'::int[]) AS ttl,
+       unnest('{-1 day, 0, 9.999999 s, 10 s, 10.000001 s, 19.999999 s, 20 s, 20.000001 s, 100 years}'::interval[]) AS age;
+
+CREATE VIEW visible AS
+    SELECT ttl AS item_ttl, count(*), string_agg(age::text, ', ' ORDER BY age) AS ages
+      FROM item GROUP BY ttl ORDER BY ttl;
+
+-- Off: nothing expires
+SELECT ttl.set_default_ttl('item', NULL);
+SELECT item_ttl, count FROM visible;
+-- On, never by default: the item's own TTL alone counts
+SELECT ttl.set_default_ttl('item', -1);
+SELECT item_ttl, count FROM visible;
+SELECT ages FROM visible WHERE item_ttl = 20;
+-- A default: for the items without a TTL of their own.  Equality counts
+SELECT ttl.set_default_ttl('item', 10);
+SELECT item_ttl, count FROM visible;
+SELECT ages FROM visible WHERE item_ttl = 20 OR item_ttl IS NULL;
+-- A change is obeyed at once, in both directions
+SELECT ttl.set_default_ttl('item', 20);
+SELECT ages FROM visible WHERE item_ttl IS NULL;
+SELECT ttl.set_default_ttl('item', 1);
+SELECT ages FROM visible WHERE item_ttl IS NULL;
+SELECT ttl.set_default_ttl('item', NULL);
+SELECT item_ttl, count FROM visible;
+-- also in an open transaction, and taken back with it
+BEGIN;
+SELECT count(*) FROM item;
+SELECT ttl.set_default_ttl('item', 10);
+SELECT count(*) FROM item;
+SAVEPOINT s;
+SELECT ttl.set_default_ttl('item', NULL);
+SELECT count(*) FROM item;
+ROLLBACK TO s;
+SELECT count(*) FROM item;
+ROLLBACK;
+SELECT count(*) FROM item;
+
+-- What the row says itself
+SELECT ttl.set_default_ttl('item', 10);
+SELECT ttl AS item_ttl, age, ttl.expires_at(i), ttl.time_to_live(i)
+  FROM item i WHERE age < '11 s' AND age > '-1 s' ORDER BY ttl, age;
+SELECT ttl.set_default_ttl('item', -1);
+SELECT ttl AS item_ttl, age, ttl.expires_at(i), ttl.time_to_live(i)
+  FROM item i WHERE age = '0' ORDER BY ttl;
+SELECT ttl.set_default_ttl('item', NULL);
+SELECT ttl AS item_ttl, age, ttl.expires_at(i), ttl.time_to_live(i)
+  FROM item i WHERE age = '0' ORDER BY ttl;
+
+--
+-- Edges
+--
+
+-- Whole seconds left are rounded up; an expired row has none
+SELECT ttl.set_default_ttl('item', 10);
+SET ttl.show_expired = on;
+SELECT age, ttl.time_to_live(i) FROM item i
+ WHERE ttl IS NULL AND age BETWEEN '0' AND '1 day' ORDER BY age;
+RESET ttl.show_expired;
+
+-- The least and the greatest TTL
+TRUNCATE item;
+INSERT INTO item (note, ttl, _ts) VALUES
+    ('live, least', 1, '2020-01-01 11:59:59.000001+00'),
+    ('expired, least', 1, '2020-01-01 11:59:59+00'),
+    ('live, greatest', 2147483647, timestamptz '2020-01-01 12:00:00.000001+00' - 2147483647 * interval '1 s'),
+    ('expired, greatest', 2147483647, timestamptz '2020-01-01 12:00:00+00' - 2147483647 * interval '1 s');
+SELECT note FROM item ORDER BY note;
+TRUNCATE item;
+INSERT INTO item (note, _ts) VALUES
+    ('live, greatest', timestamptz '2020-01-01 12:00:00.000001+00' - 2147483647 * interval '1 s'),
+    ('expired, greatest', timestamptz '2020-01-01 12:00:00+00' - 2147483647 * interval '1 s');
+SELECT ttl.set_default_ttl('item', 2147483647);
+SELECT note FROM item ORDER BY note;
+
+-- Other values are refused, in the column and as default
+SELECT state(format('INSERT INTO expiry.item (ttl) VALUES (%s)', v)) AS item,
+       refused(format('SELECT ttl.set_default_ttl(''expiry.item'', %s)', v)) AS default_ttl
+  FROM unnest('{0, -2, -7, -2147483648}'::int[]) v;
+SELECT state('INSERT INTO expiry.item (ttl) VALUES (2147483648)');
+SELECT state('UPDATE expiry.item SET ttl = 0');
+SELECT ttl.default_ttl('item');
+
+-- The ends of the timestamp range
+TRUNCATE item;
+INSERT INTO item (note, ttl, _ts)
+SELECT format('%s, %s', label, coalesce(ttl::text, 'default')), ttl, ts
+  FROM unnest('{NULL, -1, 1, 2147483647}'::int[]) AS ttl,
+       (VALUES ('a: infinity', timestamptz 'infinity'),
+               ('b: last', '294276-12-31 23:59:59.999999+00'),
+               ('c: first', '4714-11-24 00:00:00+00 BC'),
+               ('d: -infinity', '-infinity')) AS edge (label, ts);
+SELECT note FROM item ORDER BY note COLLATE "C";
+SET ttl.show_expired = on;
+SELECT note, ttl.expires_at(i), ttl.time_to_live(i) FROM item i ORDER BY note COLLATE "C";
+RESET ttl.show_expired;
+SELECT ttl.set_default_ttl('item', 1);
+SET ttl.now = 'infinity';
+SELECT note FROM item ORDER BY note COLLATE "C";
+SET ttl.now = '294276-12-31 23:59:59.999999+00';
+SELECT note FROM item ORDER BY note COLLATE "C";
+SET ttl.now = '4714-11-24 00:00:00+00 BC';
+SELECT note FROM item ORDER BY note COLLATE "C";
+SET ttl.now = '-infinity';
+SELECT note FROM item ORDER BY note COLLATE "C";
+SELECT ttl.set_default_ttl('item', 2147483647);
+SELECT count(*) FROM item;
+SET ttl.now = '4714-11-24 00:00:00+00 BC';
+SELECT note FROM item WHERE note !~ 'infinity' ORDER BY note COLLATE "C";
+-- and so says the expiry index
+SELECT ttl.expired_count('item');
+RESET ttl.now;
+SELECT note FROM item ORDER BY note COLLATE "C";
+
+-- expires_at and time_to_live know containers' rows alone
+SELECT refused('SELECT ttl.expires_at(ROW (1, 2))');
+SELECT refused('SELECT ttl.time_to_live(ROW (1, 2))');
+CREATE TABLE plain (id int);
+SELECT refused('SELECT ttl.expires_at(p) FROM (VALUES (ROW (1)::expiry.plain)) AS v (p)');
+SELECT refused('SELECT ttl.time_to_live(p) FROM (VALUES (ROW (1)::expiry.plain)) AS v (p)');
+SELECT ttl.expires_at(NULL::item), ttl.time_to_live(NULL::item);
+
+--
+-- Adopted columns
+--
+
+-- A NULL in an adopted timestamp column never expires; a smallint does as well
+-- as an integer; bad values that are there already mean nothing
+CREATE TABLE adopted (id text PRIMARY KEY, changed timestamptz, keep smallint);
+INSERT INTO adopted VALUES
+    ('a: no _ts', NULL, NULL),
+    ('b: no _ts, TTL 1', NULL, 1),
+    ('c: default, expired', '2020-01-01', NULL),
+    ('d: default, live', '2020-01-01 11:59:55+00', NULL),
+    ('e: TTL 32767, live', '2020-01-01 11:59:55+00', 32767),
+    ('f: TTL 1, expired', '2020-01-01 11:59:55+00', 1),
+    ('g: TTL -1', '2020-01-01', -1),
+    ('h: TTL 0, default, live', '2020-01-01 11:59:55+00', 0),
+    ('i: TTL -7, default, live', '2020-01-01 11:59:55+00', -7),
+    ('j: TTL 0, default, expired', '2020-01-01', 0),
+    ('k: TTL -7, default, expired', '2020-01-01', -7);
+SELECT ttl.create_container('adopted', 10, 'changed', 'keep');
+SET ttl.now = '2020-01-01 12:00:00+00';
+SELECT id, ttl.expires_at(a), ttl.time_to_live(a) FROM adopted a ORDER BY id COLLATE "C";
+SELECT state('INSERT INTO expiry.adopted VALUES (''x'', now(), 0)') AS "0",
+       state('INSERT INTO expiry.adopted VALUES (''x'', now(), -7)') AS "-7";
+-- With -1 for a default, those with bad values live for ever
+SELECT ttl.set_default_ttl('adopted', -1);
+SELECT id FROM adopted ORDER BY id COLLATE "C";
+SELECT ttl.set_default_ttl('adopted', 10);
+-- They are counted and deleted as others are
+RESET ttl.now;
+SELECT ttl.expired_count('adopted');
+SELECT id FROM adopted ORDER BY id COLLATE "C";
+SET client_min_messages = notice;
+CALL ttl.reap('adopted');
+SET client_min_messages = warning;
+SELECT ttl.expired_count('adopted');
+SET ttl.show_expired = on;
+SELECT id FROM adopted ORDER BY id COLLATE "C";
+RESET ttl.show_expired;
+
+-- No TTL column at all
+CREATE TABLE adopted_none (changed timestamptz);
+INSERT INTO adopted_none VALUES (NULL), ('2020-01-01'), ('infinity');
+SELECT ttl.create_container('adopted_none', NULL, 'changed', NULL);
+SELECT count(*) FROM adopted_none;
+SELECT ttl.set_default_ttl('adopted_none', -1);
+SELECT count(*) FROM adopted_none;
+SELECT ttl.set_default_ttl('adopted_none', 1);
+SELECT changed, ttl.expires_at(a), ttl.time_to_live(a) FROM adopted_none a ORDER BY changed;
+
+--
+-- Time that really passes
+--
+
+CREATE TABLE brief (id int PRIMARY KEY);
+SELECT ttl.create_container('brief', -1);
+SET client_min_messages = notice;
+
+-- A loop in one statement of one transaction sees it pass
+CREATE PROCEDURE watch(INOUT early boolean) LANGUAGE plpgsql AS $$
+DECLARE
+    born timestamptz;
+BEGIN
+    INSERT INTO brief (id, ttl) VALUES (1, 1) RETURNING _ts INTO born;
+    WHILE EXISTS (SELECT FROM brief) LOOP
+        IF clock_timestamp() > born + interval '60 s' THEN
+            RAISE EXCEPTION 'still there';
+        END IF;
+        PERFORM pg_sleep(0.02);
+    END LOOP;
+    early := clock_timestamp() < born + interval '1 s';
+END $$;
+CALL watch(NULL);
+SELECT count(*) FROM brief;
+
+-- In REPEATABLE READ and SERIALIZABLE it stands still from its first use
+TRUNCATE brief;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+INSERT INTO brief (id, ttl) VALUES (1, 1);
+SELECT FROM pg_sleep(1.1);
+SELECT count(*) FROM brief;
+COMMIT;
+SELECT count(*) FROM brief;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+INSERT INTO brief (id, ttl) VALUES (2, 1);
+SELECT FROM pg_sleep(1.1);
+SELECT count(*) FROM brief;
+UPDATE brief SET ttl = 2 RETURNING id;
+ROLLBACK;
+
+-- A cursor keeps the clock that it was opened with, as it does its snapshot
+CREATE PROCEDURE read_slowly(INOUT first int, INOUT others int, INOUT anew int) LANGUAGE plpgsql AS $$
+DECLARE
+    c CURSOR FOR SELECT id FROM brief;
+    i int;
+BEGIN
+    LOOP
+        -- a slow machine may need another try
+        DELETE FROM brief;
+        INSERT INTO brief (id, ttl) VALUES (11, 1), (12, 1), (13, 1);
+        OPEN c;
+        FETCH c INTO first;
+        EXIT WHEN FOUND;
+        CLOSE c;
+    END LOOP;
+    LOOP
+        SELECT count(*) INTO anew FROM brief;
+        EXIT WHEN anew = 0;
+        PERFORM pg_sleep(0.02);
+    END LOOP;
+    others := 0;
+    LOOP
+        FETCH c INTO i;
+        EXIT WHEN NOT FOUND;
+        others := others + 1;
+    END LOOP;
+END $$;
+CALL read_slowly(NULL, NULL, NULL);
+
+-- the same with a clock that we set
+TRUNCATE brief;
+INSERT INTO brief (id, ttl, _ts) SELECT i, 10, '2020-01-01 12:00:00+00' FROM generate_series(1, 3) i;
+SET ttl.now = '2020-01-01 12:00:09.999999+00';
+BEGIN;
+DECLARE c SCROLL CURSOR FOR SELECT id FROM brief ORDER BY id;
+DECLARE h CURSOR WITH HOLD FOR SELECT id FROM brief ORDER BY id;
+FETCH 1 FROM c;
+SET ttl.now = '2020-01-01 12:00:10+00';
+FETCH ALL FROM c;
+FETCH BACKWARD ALL FROM c;
+SELECT count(*) FROM brief;
+COMMIT;
+FETCH ALL FROM h;
+CLOSE h;
+-- also when it reads several tables one after the other
+BEGIN;
+SET ttl.now = '2020-01-01 12:00:09.999999+00';
+DECLARE c CURSOR FOR SELECT 1 AS arm, id FROM brief UNION ALL SELECT 2, id FROM brief;
+FETCH 1 FROM c;
+SET ttl.now = '2020-01-01 12:00:10+00';
+FETCH ALL FROM c;
+ROLLBACK;
+-- A change of policy is for statements to come, not for it either
+BEGIN;
+SET ttl.now = '2020-01-01 12:00:05+00';
+SET LOCAL ttl.touch = off;
+UPDATE brief SET ttl = NULL WHERE id < 3;
+DECLARE c CURSOR FOR SELECT 1 AS arm, id FROM brief UNION ALL SELECT 2, id FROM brief;
+FETCH 1 FROM c;
+SELECT ttl.set_default_ttl('brief', 1);
+FETCH ALL FROM c;
+SELECT id FROM brief;
+ROLLBACK;
+RESET ttl.now;
+
+SET client_min_messages = warning;
+DROP SCHEMA expiry CASCADE;

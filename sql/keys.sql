@@ -1,0 +1,422 @@
+-- Free keys: a unique or exclusion key that only expired rows hold is free for
+-- INSERT, COPY, MERGE and key-changing UPDATE; the expired row is deleted on
+-- the way as by a DELETE
+\set VERBOSITY terse
+SET client_min_messages = warning;
+CREATE SCHEMA keys;
+SET search_path = keys, public;
+
+CREATE FUNCTION new_container(c regclass, default_ttl int DEFAULT 60) RETURNS void LANGUAGE sql AS $$
+    SELECT ttl.create_container(c, default_ttl)
+$$;
+-- All rows that are there, expired ones too
+CREATE FUNCTION stored(c regclass) RETURNS TABLE (stored text) LANGUAGE plpgsql AS $$
+DECLARE
+    was text := current_setting('ttl.show_expired');
+    rows text[];
+BEGIN
+    PERFORM set_config('ttl.show_expired', 'on', true);
+    EXECUTE format('SELECT array_agg((to_jsonb(t) - ''_ts'' - ''ttl'')::text ORDER BY (to_jsonb(t) - ''_ts'' - ''ttl'')::text COLLATE "C") FROM %s t', c) INTO rows;
+    PERFORM set_config('ttl.show_expired', was, true);
+    RETURN QUERY SELECT unnest(rows);
+END $$;
+CREATE FUNCTION evicted(c regclass) RETURNS bigint LANGUAGE sql AS $$
+    SELECT rows_evicted FROM ttl.stat_containers WHERE container = c
+$$;
+
+--
+-- The commands
+--
+
+CREATE TABLE item (id int PRIMARY KEY, note text);
+SELECT new_container('item');
+CREATE PROCEDURE refill() LANGUAGE sql AS $$
+    TRUNCATE keys.item;
+    INSERT INTO keys.item (id, note, _ts, ttl) VALUES (1, 'expired', '2020-01-01', NULL), (2, 'expired', '2020-01-01', 5), (3, 'expired', '-infinity', 9),
+        (4, 'live', '2999-01-01', NULL), (5, 'live', '2020-01-01', -1), (6, 'expired', '2020-01-01', NULL);
+$$;
+
+CALL refill();
+INSERT INTO item (id, note) VALUES (1, 'new') RETURNING id, note;
+SELECT * FROM stored('item');
+-- a live row's key is taken, whatever else is in the statement
+SELECT state('INSERT INTO item (id) VALUES (4)'), state('INSERT INTO item (id) VALUES (5)'), state('INSERT INTO item (id) VALUES (2), (4)'), state('INSERT INTO item (id) VALUES (1)');
+SELECT * FROM stored('item');
+-- and one statement can't use a key twice
+SELECT state('INSERT INTO item (id) VALUES (2), (2)'), state('INSERT INTO item (id) VALUES (20), (20)');
+SELECT * FROM stored('item');
+INSERT INTO item (id, note) VALUES (2, 'new'), (3, 'new'), (7, 'new') RETURNING id, note;
+SELECT * FROM stored('item');
+
+CALL refill();
+INSERT INTO item (id, note) SELECT id, 'selected' FROM generate_series(1, 10) id WHERE id NOT IN (4, 5);
+SELECT * FROM stored('item');
+-- an INSERT that fills a table from itself sees no expired row
+CALL refill();
+INSERT INTO item (id, note) SELECT id - 3, 'from ' || id FROM item;
+SELECT * FROM stored('item');
+
+CALL refill();
+COPY item (id, note) FROM STDIN;
+1	copied
+2	copied
+8	copied
+\.
+COPY item (id, note) FROM STDIN (FORMAT csv, FREEZE false);
+3,copied
+\.
+SELECT * FROM stored('item');
+\set VERBOSITY sqlstate
+COPY item (id, note) FROM STDIN;
+6	copied
+4	copied
+\.
+\set VERBOSITY terse
+SELECT * FROM stored('item');
+
+-- ON CONFLICT finds expired rows absent
+CALL refill();
+INSERT INTO item (id, note) VALUES (1, 'new'), (4, 'new'), (9, 'new') ON CONFLICT DO NOTHING RETURNING id, note;
+INSERT INTO item (id, note) VALUES (2, 'new'), (5, 'new') ON CONFLICT (id) DO NOTHING RETURNING id, note;
+INSERT INTO item AS i (id, note) VALUES (3, 'new'), (4, 'new') ON CONFLICT (id) DO UPDATE SET note = i.note || ' updated with ' || excluded.note RETURNING id, note;
+INSERT INTO item AS i (id, note) VALUES (6, 'new') ON CONFLICT ON CONSTRAINT item_pkey DO UPDATE SET note = 'updated' WHERE i.note <> 'new' RETURNING id, note;
+SELECT * FROM stored('item');
+-- the same row twice in it
+CALL refill();
+SELECT state('INSERT INTO item AS i (id, note) VALUES (1, ''a''), (1, ''b'') ON CONFLICT (id) DO UPDATE SET note = ''c''');
+INSERT INTO item AS i (id, note) VALUES (1, 'a'), (1, 'b') ON CONFLICT (id) DO NOTHING RETURNING id, note;
+
+-- MERGE: NOT MATCHED, and the key is free
+CALL refill();
+MERGE INTO item i USING (SELECT generate_series(1, 7) AS id) s ON i.id = s.id
+ WHEN MATCHED THEN UPDATE SET note = i.note || ', matched'
+ WHEN NOT MATCHED THEN INSERT (id, note) VALUES (s.id, 'merged');
+SELECT * FROM stored('item');
+
+-- UPDATE of the key
+CALL refill();
+UPDATE item SET id = 1 WHERE id = 4 RETURNING id, note;
+UPDATE item SET id = id - 3, note = note || ', moved' WHERE id = 5 RETURNING id, note;
+SELECT * FROM stored('item');
+SELECT state('UPDATE item SET id = 1 WHERE id = 2');
+WITH u AS (UPDATE item SET id = 3 WHERE id = 1 RETURNING id, note) SELECT * FROM u;
+MERGE INTO item i USING (VALUES (2, 6)) AS s (id, to_id) ON i.id = s.id WHEN MATCHED THEN UPDATE SET id = s.to_id;
+SELECT * FROM stored('item');
+CALL refill();
+INSERT INTO item AS i (id, note) VALUES (4, 'x') ON CONFLICT (id) DO UPDATE SET id = 6 RETURNING id, note;
+SELECT * FROM stored('item');
+-- of several rows
+CALL refill();
+UPDATE item SET id = id - 3 RETURNING id, note;
+SELECT * FROM stored('item');
+-- with a prepared generic plan
+SET plan_cache_mode = force_generic_plan;
+PREPARE ins (int) AS INSERT INTO item (id, note) VALUES ($1, 'prepared') RETURNING id;
+PREPARE upd (int, int) AS UPDATE item SET id = $2 WHERE id = $1 RETURNING id;
+CALL refill();
+EXECUTE ins (1);
+EXECUTE upd (1, 2);
+EXECUTE upd (2, 3);
+EXECUTE ins (2);
+RESET plan_cache_mode;
+SELECT * FROM stored('item');
+-- by a user's trigger
+CREATE FUNCTION move() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.note = 'move' THEN
+        NEW.id := NEW.id - 3;
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER move BEFORE INSERT OR UPDATE ON item FOR EACH ROW EXECUTE FUNCTION move();
+CALL refill();
+UPDATE item SET note = 'move' WHERE id = 4 RETURNING id;
+INSERT INTO item (id, note) VALUES (5, 'move') RETURNING id;
+SELECT * FROM stored('item');
+-- whatever its name
+ALTER TRIGGER move ON item RENAME TO "~~~";
+CALL refill();
+SELECT state('INSERT INTO item (id, note) VALUES (5, ''move'')'), state('UPDATE item SET note = ''move'' WHERE id = 4');
+SELECT * FROM stored('item');
+DROP TRIGGER "~~~" ON item;
+-- as a replica
+SET session_replication_role = replica;
+INSERT INTO item (id, note) VALUES (6, 'replicated') RETURNING id, note;
+UPDATE item SET id = 3 WHERE id = 6 RETURNING id, note;
+RESET session_replication_role;
+-- rolled back with the statement
+CALL refill();
+BEGIN;
+INSERT INTO item (id) VALUES (1);
+SAVEPOINT s;
+UPDATE item SET id = 2 WHERE id = 4;
+ROLLBACK TO s;
+INSERT INTO item (id) VALUES (3);
+SELECT id FROM item ORDER BY id;
+ROLLBACK;
+SELECT ttl.expired_count('item');
+-- again and again in a transaction
+BEGIN;
+INSERT INTO item (id, ttl, _ts) VALUES (1, 1, '2020-01-01');
+INSERT INTO item (id, ttl, _ts) VALUES (1, 1, '2020-01-01');
+INSERT INTO item (id, note) VALUES (1, 'third');
+DELETE FROM item WHERE id = 1;
+INSERT INTO item (id, note) VALUES (1, 'fourth') RETURNING note;
+COMMIT;
+-- While TTL is off, no key is free; with -1, those of rows with a TTL are
+CALL refill();
+SELECT ttl.set_default_ttl('item', NULL);
+SELECT state('INSERT INTO item (id) VALUES (1)'), state('INSERT INTO item (id) VALUES (2)');
+SELECT ttl.set_default_ttl('item', -1);
+SELECT state('INSERT INTO item (id) VALUES (1)'), state('INSERT INTO item (id) VALUES (2)');
+SELECT ttl.set_default_ttl('item', 60);
+-- ttl.show_expired has no say in it
+SET ttl.show_expired = on;
+SELECT state('INSERT INTO item (id) VALUES (1)');
+RESET ttl.show_expired;
+-- A row that only ttl.now hides keeps its key; one that only ttl.now shows doesn't
+SET ttl.now = '2999-12-31';
+SELECT id FROM item WHERE id = 4;
+SELECT state('INSERT INTO item (id) VALUES (4)'), state('UPDATE item SET id = 4 WHERE id = 5');
+SELECT state('INSERT INTO item (id) VALUES (4) ON CONFLICT DO NOTHING');
+SET ttl.now = '1999-01-01';
+SELECT state('INSERT INTO item (id, note) VALUES (6, ''new'')');
+RESET ttl.now;
+SELECT * FROM stored('item');
+
+--
+-- The keys
+--
+
+-- several of them, of several columns, partial, on expressions, deferrable
+CREATE TABLE wide (
+    id int PRIMARY KEY,
+    a int, b int,
+    mail text,
+    code text,
+    tenth int GENERATED ALWAYS AS (code_no / 10) STORED UNIQUE,
+    code_no int,
+    later int UNIQUE DEFERRABLE INITIALLY DEFERRED,
+    soon int UNIQUE DEFERRABLE,
+    nothing int,
+    during int4range,
+    UNIQUE (a, b),
+    EXCLUDE USING gist (during WITH &&),
+    EXCLUDE USING btree (code WITH =) WHERE (code <> 'any'));
+CREATE UNIQUE INDEX ON wide (lower(mail));
+CREATE UNIQUE INDEX ON wide (mail) INCLUDE (code) WHERE a > 0;
+CREATE UNIQUE INDEX ON wide (nothing) NULLS NOT DISTINCT;
+SELECT new_container('wide');
+CREATE PROCEDURE refill_wide() LANGUAGE sql AS $$
+    TRUNCATE keys.wide;
+    INSERT INTO keys.wide (id, a, b, mail, code, code_no, later, soon, nothing, during, _ts)
+    SELECT i, i, i, 'Mail' || i, 'code' || i, i * 10, i, i, nullif(i, 1), int4range(i * 10, i * 10 + 5), CASE WHEN i > 8 THEN '2999-01-01' ELSE '2020-01-01' END::timestamptz
+      FROM generate_series(1, 10) i;
+$$;
+CALL refill_wide();
+CREATE FUNCTION evicts(c regclass, statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    before bigint := ttl.expired_count(c);
+    result text := state(statement);
+BEGIN
+    RETURN format('%s, evicted %s', result, before - ttl.expired_count(c));
+END $$;
+SELECT columns_values, evicts('wide', format('INSERT INTO keys.wide (nothing, %s', columns_values))
+  FROM unnest(ARRAY[
+    'id) VALUES (100, 1)', 'id, a, b) VALUES (101, 101, 2, 2)', 'id, a, b) VALUES (102, 102, 3, 4)', 'id, mail) VALUES (103, 103, ''mAIL3'')',
+    'id, mail, a) VALUES (104, 104, ''Mail4'', 1)', 'id, code_no) VALUES (105, 105, 55)', 'id, code) VALUES (106, 106, ''code6'')',
+    'id, during) VALUES (107, 107, ''[74,79)'')', 'id, during) VALUES (108, 108, ''[64,70)'')', 'id, soon) VALUES (109, 109, 8)',
+    'id) VALUES (NULL, 110)', 'id) VALUES (111, 9)', 'id, a, b) VALUES (112, 112, 9, 9)', 'id, mail) VALUES (113, 113, ''MAIL9'')', 'id, code_no) VALUES (114, 114, 99)',
+    'id, code) VALUES (115, 115, ''code9'')', 'id, during) VALUES (116, 116, ''[94,95)'')', 'id) VALUES (10, 117)', 'id, soon) VALUES (118, 118, 9)']) columns_values;
+CALL refill_wide();
+SELECT evicts('wide', 'INSERT INTO keys.wide (id, nothing) VALUES (100, NULL)'), evicts('wide', 'INSERT INTO keys.wide (id, nothing) VALUES (101, NULL)');
+-- deferred ones
+CALL refill_wide();
+BEGIN;
+INSERT INTO wide (id, nothing, later) VALUES (100, 100, 1), (101, 101, 2);
+SET CONSTRAINTS ALL IMMEDIATE;
+INSERT INTO wide (id, nothing, soon) VALUES (102, 102, 3);
+SET CONSTRAINTS ALL DEFERRED;
+INSERT INTO wide (id, nothing, soon) VALUES (103, 103, 4);
+COMMIT;
+SELECT ttl.expired_count('wide');
+BEGIN;
+INSERT INTO wide (id, nothing, later) VALUES (104, 104, 9);
+\set VERBOSITY sqlstate
+COMMIT;
+\set VERBOSITY terse
+-- a deferred conflict that has gone by the end is none
+BEGIN;
+INSERT INTO wide (id, nothing, later) VALUES (104, 104, 9);
+DELETE FROM wide WHERE id = 9;
+COMMIT;
+-- one row that takes the keys of eight
+CALL refill_wide();
+INSERT INTO wide (id, a, b, mail, code, code_no, later, soon, nothing, during)
+VALUES (1, 2, 2, 'MAIL3', 'code4', 50, 6, 7, NULL, '[80,90)') RETURNING id;
+SELECT ttl.expired_count('wide'), (SELECT count(*) FROM wide);
+-- one range over many rows
+CALL refill_wide();
+INSERT INTO wide (id, nothing, during) VALUES (100, 100, '[1,90)');
+SELECT ttl.expired_count('wide'), (SELECT count(*) FROM wide);
+SELECT state('INSERT INTO keys.wide (id, nothing, during) VALUES (101, 101, ''[94,200)'')');
+-- the same by UPDATE, with other columns' keys left alone
+CALL refill_wide();
+UPDATE wide SET a = 1, b = 1 WHERE id = 9;
+UPDATE wide SET mail = 'mail2', a = 3, b = 3 WHERE id = 9;
+UPDATE wide SET code_no = 44 WHERE id = 9;
+UPDATE wide SET during = '[40,60)', later = 6, soon = 7 WHERE id = 10;
+SELECT ttl.expired_count('wide'), (SELECT count(*) FROM wide);
+SELECT state('UPDATE keys.wide SET mail = ''MAIL2'' WHERE id = 10'), state('UPDATE keys.wide SET code_no = 40 WHERE id = 10');
+-- a partial index that a row enters by another column
+CREATE TABLE partial (id int PRIMARY KEY, k int, active boolean);
+CREATE UNIQUE INDEX ON partial (k) WHERE active;
+INSERT INTO partial VALUES (1, 1, true), (2, 1, false), (3, 2, true);
+SELECT ttl.create_container('partial', 60);
+SET ttl.touch = off;
+UPDATE partial SET _ts = '2020-01-01' WHERE id = 1;
+RESET ttl.touch;
+UPDATE partial SET active = true WHERE id = 2 RETURNING id, k;
+SELECT * FROM stored('partial');
+SELECT state('UPDATE keys.partial SET k = 2 WHERE id = 2');
+
+--
+-- Partitions
+--
+
+CREATE TABLE parts (note text, id int, region text, code text, PRIMARY KEY (region, id)) PARTITION BY LIST (region);
+CREATE TABLE parts_eu PARTITION OF parts FOR VALUES IN ('eu');
+CREATE TABLE parts_us (id int NOT NULL, gone text, code text, note text, region text NOT NULL);
+ALTER TABLE parts_us DROP COLUMN gone;
+ALTER TABLE parts ATTACH PARTITION parts_us FOR VALUES IN ('us');
+CREATE UNIQUE INDEX ON parts_us (code);
+SELECT new_container('parts');
+CREATE TABLE parts_asia PARTITION OF parts FOR VALUES IN ('asia', 'au');
+CREATE PROCEDURE refill_parts() LANGUAGE sql AS $$
+    TRUNCATE keys.parts;
+    INSERT INTO keys.parts (region, id, code, note, _ts)
+    SELECT region, i, region || i, CASE WHEN i > 4 THEN 'live' ELSE 'expired' END, CASE WHEN i > 4 THEN '2999-01-01' ELSE '2020-01-01' END::timestamptz
+      FROM unnest('{eu,us,asia}'::text[]) region, generate_series(1, 5) i;
+$$;
+CALL refill_parts();
+INSERT INTO parts (region, id, note) VALUES ('eu', 1, 'new'), ('us', 1, 'new'), ('asia', 1, 'new'), ('au', 1, 'new') RETURNING region, id, note;
+INSERT INTO parts_us (region, id, code) VALUES ('us', 2, 'us3') RETURNING region, id;
+SELECT state('INSERT INTO keys.parts (region, id) VALUES (''us'', 5)'), state('INSERT INTO keys.parts_us (region, id, code) VALUES (''us'', 4, ''us5'')');
+SELECT state('UPDATE keys.parts SET region = ''us'' WHERE region = ''eu'' AND id = 5');
+COPY parts (region, id, note) FROM STDIN;
+asia	2	copied
+us	4	copied
+\.
+UPDATE parts SET id = id - 2 WHERE region = 'eu' RETURNING region, id;
+UPDATE parts_us SET id = 3, note = 'moved' WHERE id = 5 RETURNING region, id, note;
+MERGE INTO parts p USING (VALUES ('asia', 3), ('asia', 5)) AS s (region, id) ON p.region = s.region AND p.id = s.id
+ WHEN MATCHED THEN UPDATE SET note = 'merged', id = 4 WHEN NOT MATCHED THEN INSERT (region, id, note) VALUES (s.region, s.id, 'merged');
+SELECT * FROM stored('parts');
+-- a move to another partition, onto an expired row
+CALL refill_parts();
+UPDATE parts SET region = 'asia', id = 1, note = 'moved' WHERE region = 'us' AND id = 5 RETURNING tableoid::regclass, id, note;
+UPDATE parts SET region = 'us', id = 2, note = 'moved', code = 'us3' WHERE region = 'eu' AND id = 5 RETURNING tableoid::regclass, id, note;
+INSERT INTO parts AS p (region, id, note) VALUES ('eu', 3, 'new'), ('us', 2, 'new') ON CONFLICT (region, id) DO UPDATE SET note = p.note || ', updated' RETURNING region, id, note;
+SELECT count(*), ttl.expired_count('parts') FROM parts;
+
+--
+-- Rights
+--
+
+CREATE TABLE owned (id int PRIMARY KEY, note text);
+INSERT INTO owned VALUES (1, 'expired'), (2, 'expired'), (3, 'live');
+SELECT new_container('owned');
+SET ttl.touch = off;
+UPDATE owned SET _ts = CASE WHEN note = 'live' THEN '2999-01-01' ELSE '2020-01-01' END::timestamptz;
+RESET ttl.touch;
+CREATE TABLE deleted (id int, by_user name);
+CREATE FUNCTION log_delete() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO keys.deleted VALUES (OLD.id, current_user);
+    RETURN OLD;
+END $$;
+CREATE TRIGGER log_delete BEFORE DELETE ON owned FOR EACH ROW EXECUTE FUNCTION log_delete();
+ALTER TABLE owned OWNER TO regress_ttl_owner;
+ALTER TABLE deleted OWNER TO regress_ttl_owner;
+GRANT USAGE ON SCHEMA keys TO regress_ttl_owner, regress_ttl_user;
+GRANT INSERT, UPDATE (id), SELECT (id) ON owned TO regress_ttl_user;
+SET ROLE regress_ttl_user;
+INSERT INTO keys.owned (id, note) VALUES (1, 'new');
+UPDATE keys.owned SET id = 2 WHERE id = 1 RETURNING id;
+SELECT state('INSERT INTO keys.owned VALUES (3)'), state('DELETE FROM keys.owned'), state('SELECT FROM keys.deleted');
+RESET ROLE;
+SELECT * FROM deleted ORDER BY id;
+SELECT * FROM stored('owned');
+-- row-level security of the user's doesn't keep the row from going
+ALTER TABLE owned ENABLE ROW LEVEL SECURITY;
+ALTER TABLE owned FORCE ROW LEVEL SECURITY;
+CREATE POLICY ins ON owned FOR INSERT WITH CHECK (true);
+INSERT INTO owned (id, note, _ts) VALUES (10, 'expired', '2020-01-01');
+SET ROLE regress_ttl_user;
+INSERT INTO keys.owned (id, note) VALUES (10, 'new');
+RESET ROLE;
+SELECT * FROM stored('owned');
+
+--
+-- Triggers and foreign keys
+--
+
+CREATE TABLE parent (id int PRIMARY KEY, note text);
+CREATE TABLE child_cascade (id int PRIMARY KEY, parent int REFERENCES parent ON DELETE CASCADE);
+CREATE TABLE child_null (id int PRIMARY KEY, parent int REFERENCES parent ON DELETE SET NULL);
+INSERT INTO parent VALUES (1, 'first'), (2, 'first');
+INSERT INTO child_cascade VALUES (1, 1), (2, 2);
+INSERT INTO child_null VALUES (1, 1), (2, 2);
+SELECT new_container('parent');
+SET ttl.touch = off;
+UPDATE parent SET _ts = '2020-01-01';
+RESET ttl.touch;
+INSERT INTO parent VALUES (1, 'second');
+SELECT id, note FROM parent;
+SELECT * FROM child_cascade ORDER BY id;
+SELECT * FROM child_null ORDER BY id;
+-- a live child that references it without an action
+CREATE TABLE child_plain (id int PRIMARY KEY, parent int REFERENCES parent);
+ALTER TABLE child_plain DISABLE TRIGGER ALL;
+INSERT INTO child_plain VALUES (1, 2);
+ALTER TABLE child_plain ENABLE TRIGGER ALL;
+SELECT refused('INSERT INTO keys.parent VALUES (2, ''second'')');
+-- an expired one goes with it
+SELECT new_container('child_plain');
+SET ttl.touch = off;
+UPDATE child_plain SET _ts = '2020-01-01';
+RESET ttl.touch;
+SELECT state('INSERT INTO keys.parent VALUES (2, ''second'')');
+SELECT * FROM stored('parent');
+SELECT * FROM stored('child_plain');
+
+-- Triggers for DELETE fire, before those of the INSERT are done
+CREATE TABLE fired (id int PRIMARY KEY, note text);
+INSERT INTO fired VALUES (1, 'expired'), (2, 'expired');
+SELECT new_container('fired');
+SET ttl.touch = off;
+UPDATE fired SET _ts = '2020-01-01';
+RESET ttl.touch;
+CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE NOTICE '% % %: % -> %', TG_WHEN, TG_OP, TG_LEVEL,
+        CASE WHEN TG_LEVEL = 'ROW' AND TG_OP <> 'INSERT' THEN OLD.note END,
+        CASE WHEN TG_LEVEL = 'ROW' AND TG_OP <> 'DELETE' THEN NEW.note END;
+    RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
+END $$;
+CREATE TRIGGER tell_before BEFORE INSERT OR UPDATE OR DELETE ON fired FOR EACH ROW EXECUTE FUNCTION tell();
+CREATE TRIGGER tell_after AFTER INSERT OR UPDATE OR DELETE ON fired FOR EACH ROW EXECUTE FUNCTION tell();
+CREATE TRIGGER tell_statement AFTER DELETE ON fired FOR EACH STATEMENT EXECUTE FUNCTION tell();
+SET client_min_messages = notice;
+INSERT INTO fired (id, note) VALUES (1, 'new');
+UPDATE fired SET id = 2, note = 'moved' WHERE id = 1;
+SET client_min_messages = warning;
+SELECT * FROM stored('fired');
+
+-- Counted
+SELECT c, evicted(c) > 0 AS evicted FROM unnest('{item, wide, parts, owned, parent, fired}'::regclass[]) c;
+SELECT evicted('fired') AS fired, evicted('parent') AS parent;
+
+SET client_min_messages = warning;
+REVOKE ALL ON SCHEMA keys FROM regress_ttl_user, regress_ttl_owner;
+DROP SCHEMA keys CASCADE;

@@ -1,0 +1,359 @@
+-- CALL ttl.reap: deletes what is expired, nothing else, as the table's owner,
+-- whatever stands in the way of single rows
+\set VERBOSITY terse
+SET client_min_messages = warning;
+CREATE SCHEMA reap;
+SET search_path = reap, public;
+-- in case that it never ends
+SET statement_timeout = '100s';
+
+CREATE TABLE item (id int PRIMARY KEY, note text);
+SELECT ttl.create_container('item', 60);
+-- i of them expired, and four that are not
+CREATE PROCEDURE refill(i int) LANGUAGE sql AS $$
+    TRUNCATE reap.item;
+    INSERT INTO reap.item (id, note, _ts, ttl) SELECT n, 'expired', timestamptz '2020-01-01' + n * interval '1 s', CASE WHEN n % 3 = 0 THEN 5 END FROM generate_series(1, i) n;
+    INSERT INTO reap.item (id, note, _ts, ttl) VALUES (-1, 'live', '2900-01-01', NULL), (-2, 'live', '2900-01-01', 5), (-3, 'live', '2020-01-01', -1), (-4, 'live', 'infinity', 1);
+$$;
+CREATE FUNCTION stored(c regclass) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    was text := current_setting('ttl.show_expired');
+    result text;
+BEGIN
+    PERFORM set_config('ttl.show_expired', 'on', true);
+    EXECUTE format('SELECT string_agg(id || '' '' || note, '', '' ORDER BY id) FROM %s', c) INTO result;
+    PERFORM set_config('ttl.show_expired', was, true);
+    RETURN result;
+END $$;
+CREATE VIEW stats AS
+    SELECT container, rows_deleted, batches > 0 AS batches, cost > 0 AS cost, lag IS NULL AS no_lag, last_reap IS NOT NULL AS reaped, blocked_rows, last_error, last_error_at IS NOT NULL AS erred
+      FROM ttl.stat_containers;
+
+--
+-- Forms of the call
+--
+
+SELECT * FROM stats WHERE container = 'item'::regclass;
+CALL refill(5);
+SELECT ttl.expired_count('item');
+SELECT lag > '1 year' AS lag FROM ttl.stat_containers WHERE container = 'item'::regclass;
+SET client_min_messages = notice;
+CALL ttl.reap('item');
+SELECT stored('item'), ttl.expired_count('item');
+SELECT * FROM stats WHERE container = 'item'::regclass;
+CALL ttl.reap('item');
+CALL refill(1);
+CALL ttl.reap(container => 'item');
+-- so many and no more
+CALL refill(10);
+CALL ttl.reap('item', 3);
+SELECT ttl.expired_count('item');
+CALL ttl.reap('item', max_rows => 1);
+CALL ttl.reap('item', 100);
+SELECT stored('item');
+SELECT refused('CALL ttl.reap(''reap.item'', 0)');
+SELECT refused('CALL ttl.reap(''reap.item'', -1)');
+-- many
+CALL refill(20000);
+CALL ttl.reap('item', 12345);
+SELECT ttl.expired_count('item');
+CALL ttl.reap('item');
+SELECT stored('item');
+SELECT * FROM stats WHERE container = 'item'::regclass;
+-- in a transaction block: in that transaction
+CALL refill(5);
+BEGIN;
+CALL ttl.reap('item');
+SELECT stored('item');
+ROLLBACK;
+SELECT ttl.expired_count('item');
+BEGIN;
+SAVEPOINT s;
+CALL ttl.reap('item');
+ROLLBACK TO s;
+SELECT ttl.expired_count('item');
+RELEASE s;
+CALL ttl.reap('item', 2);
+COMMIT;
+SELECT ttl.expired_count('item');
+-- in a DO block, a procedure, a function
+DO $$BEGIN CALL ttl.reap('reap.item', 1); END$$;
+SELECT ttl.expired_count('item');
+CREATE PROCEDURE clean(c regclass) LANGUAGE plpgsql AS $$BEGIN CALL ttl.reap(c, 1); COMMIT; CALL ttl.reap(c, 1); END$$;
+CALL clean('item');
+SELECT ttl.expired_count('item');
+CALL refill(2);
+CREATE FUNCTION clean_in_function(c regclass) RETURNS void LANGUAGE plpgsql AS $$BEGIN CALL ttl.reap(c); END$$;
+SELECT clean_in_function('item');
+-- what was put there in this very transaction
+BEGIN;
+CALL refill(3);
+CALL ttl.reap('item');
+COMMIT;
+SELECT stored('item');
+-- a read-only transaction
+BEGIN READ ONLY;
+SELECT state('CALL ttl.reap(''reap.item'')');
+ROLLBACK;
+
+--
+-- Never what has not expired
+--
+
+-- Judged by the wall clock alone, near the border, and by the policy at the time
+TRUNCATE item;
+INSERT INTO item (id, note, ttl, _ts) VALUES
+    (1, 'an hour left', NULL, clock_timestamp()), (2, 'five minutes left', 3600, clock_timestamp() - interval '55 min'),
+    (3, 'past by default', NULL, clock_timestamp() - interval '60 s'), (4, 'past', 3600, clock_timestamp() - interval '3600 s'),
+    (5, 'in the future', 1, clock_timestamp() + interval '1 h');
+SELECT ttl.set_default_ttl('item', 3600);
+CALL ttl.reap('item');
+SELECT stored('item');
+SELECT ttl.set_default_ttl('item', 60);
+SET ttl.now = '2999-01-01';
+CALL ttl.reap('item');
+RESET ttl.now;
+SELECT stored('item');
+-- hidden by ttl.now, or shown: no matter
+CALL refill(2);
+SET ttl.now = '1999-01-01';
+SELECT count(*) FROM item;
+CALL ttl.reap('item');
+RESET ttl.now;
+CALL refill(2);
+SET ttl.show_expired = on;
+CALL ttl.reap('item');
+SELECT stored('item');
+RESET ttl.show_expired;
+CALL refill(2);
+SET row_security = off;
+CALL ttl.reap('item');
+RESET row_security;
+-- TTL is off
+CALL refill(2);
+SELECT ttl.set_default_ttl('item', NULL);
+SELECT ttl.expired_count('item');
+SELECT lag FROM ttl.stat_containers WHERE container = 'item'::regclass;
+CALL ttl.reap('item');
+SELECT ttl.set_default_ttl('item', -1);
+CALL ttl.reap('item');
+CALL refill(3);
+CALL ttl.reap('item');
+SELECT stored('item');
+SELECT ttl.set_default_ttl('item', 60);
+CALL ttl.reap('item');
+-- a trigger that has a row stay
+CALL refill(3);
+CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF OLD.id = 2 THEN RETURN NULL; END IF; RETURN OLD; END$$;
+CREATE TRIGGER keep BEFORE DELETE ON item FOR EACH ROW EXECUTE FUNCTION keep();
+SET client_min_messages = error;
+CALL ttl.reap('item');
+SET client_min_messages = notice;
+SELECT stored('item');
+SELECT blocked_rows FROM ttl.stat_containers WHERE container = 'item'::regclass;
+DROP TRIGGER keep ON item;
+CALL ttl.reap('item');
+
+-- reap_delay: stored, hidden, for so long
+CALL refill(2);
+INSERT INTO item (id, note, _ts) VALUES (3, 'just expired', clock_timestamp() - interval '2 min');
+SELECT ttl.alter_container('item', reap_delay => '1 hour');
+SELECT count(*), ttl.expired_count('item') FROM item;
+CALL ttl.reap('item');
+SELECT stored('item');
+SELECT count(*), ttl.expired_count('item') FROM item;
+-- the key of such a row is free all the same
+INSERT INTO item (id, note) VALUES (3, 'new');
+SELECT stored('item');
+INSERT INTO item (id, note, _ts) VALUES (4, 'just expired', clock_timestamp() - interval '2 min');
+SELECT ttl.alter_container('item', reap_delay => '0');
+CALL ttl.reap('item');
+SELECT stored('item');
+
+-- reaping => false is for the worker
+CALL refill(2);
+SELECT ttl.alter_container('item', reaping => false);
+CALL ttl.reap('item');
+SELECT ttl.alter_container('item', reaping => true);
+
+--
+-- Rights
+--
+
+CREATE TABLE owned (id int PRIMARY KEY, note text);
+SELECT ttl.create_container('owned', 60);
+CREATE TABLE others (id int PRIMARY KEY, note text);
+SELECT ttl.create_container('others', 60);
+CREATE TABLE log (n int GENERATED ALWAYS AS IDENTITY, id int, by_user name);
+CREATE FUNCTION log_it() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO reap.log (id, by_user) VALUES (OLD.id, current_user); RETURN OLD; END$$;
+CREATE TRIGGER log_it BEFORE DELETE ON owned FOR EACH ROW EXECUTE FUNCTION log_it();
+GRANT USAGE ON SCHEMA reap TO regress_ttl_owner, regress_ttl_user;
+ALTER TABLE owned OWNER TO regress_ttl_owner;
+ALTER TABLE log OWNER TO regress_ttl_owner;
+GRANT ALL ON owned, others TO regress_ttl_user;
+CREATE PROCEDURE refill_owned() LANGUAGE sql AS $$
+    INSERT INTO reap.owned (id, note, _ts) VALUES (1, 'expired', '2020-01-01'), (2, 'live', '2900-01-01') ON CONFLICT DO NOTHING;
+    INSERT INTO reap.others (id, note, _ts) VALUES (1, 'expired', '2020-01-01'), (2, 'live', '2900-01-01') ON CONFLICT DO NOTHING;
+$$;
+CALL refill_owned();
+SET ROLE regress_ttl_user;
+SELECT state('CALL ttl.reap(''reap.owned'')'), state('SELECT ttl.expired_count(''reap.owned'')');
+CALL ttl.reap();
+SET ROLE regress_ttl_member;
+CALL ttl.reap('reap.owned');
+RESET ROLE;
+SELECT * FROM log ORDER BY n;
+-- no argument: every container that the caller owns
+CALL refill_owned();
+SET ROLE regress_ttl_owner;
+CALL ttl.reap();
+RESET ROLE;
+SELECT stored('owned'), stored('others');
+CALL refill_owned();
+CALL ttl.reap(NULL, 1);
+CALL ttl.reap(max_rows => 1);
+SELECT stored('owned'), stored('others');
+CALL refill_owned();
+-- a superuser deletes as the owner, too
+CALL ttl.reap();
+SELECT DISTINCT by_user FROM log;
+SELECT current_user = session_user AS back;
+-- not a container
+CREATE TABLE plain (id int);
+SELECT refused('CALL ttl.reap(''reap.plain'')');
+SELECT refused('CALL ttl.reap(0)');
+-- The owner has no right to delete, and is under row-level security
+REVOKE ALL ON owned FROM regress_ttl_owner;
+ALTER TABLE owned ENABLE ROW LEVEL SECURITY;
+ALTER TABLE owned FORCE ROW LEVEL SECURITY;
+CREATE POLICY nobody ON owned USING (false);
+CALL refill_owned();
+SET ROLE regress_ttl_owner;
+SELECT state('CALL ttl.reap(''reap.owned'')');
+RESET ROLE;
+GRANT ALL ON owned TO regress_ttl_owner;
+CALL refill_owned();
+CALL ttl.reap('owned');
+SELECT stored('owned');
+
+--
+-- Triggers and foreign keys
+--
+
+SET client_min_messages = warning;
+CREATE TABLE parent (id int PRIMARY KEY, note text);
+CREATE TABLE child (id int PRIMARY KEY, parent int REFERENCES parent ON DELETE CASCADE);
+CREATE TABLE nulled (id int PRIMARY KEY, parent int REFERENCES parent ON DELETE SET NULL);
+CREATE TABLE later (id int PRIMARY KEY, parent int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+INSERT INTO parent SELECT i, 'expired' FROM generate_series(1, 9) i;
+INSERT INTO child SELECT i, i FROM generate_series(1, 9) i;
+INSERT INTO nulled SELECT i, i FROM generate_series(1, 9) i;
+INSERT INTO later VALUES (4, 4);
+SELECT ttl.create_container('parent', 60);
+SET ttl.touch = off;
+UPDATE parent SET _ts = '2020-01-01';
+RESET ttl.touch;
+SET client_min_messages = notice;
+-- a row that a live one references stays, is counted, and stops no other
+CALL ttl.reap('parent');
+SELECT stored('parent');
+SELECT array_agg(id ORDER BY id) AS child, (SELECT array_agg(id ORDER BY id) FROM nulled WHERE parent IS NOT NULL) AS nulled FROM child;
+SELECT * FROM stats WHERE container = 'parent'::regclass;
+SELECT count(*), ttl.expired_count('parent') FROM parent;
+CALL ttl.reap('parent');
+-- until it goes
+DELETE FROM later;
+CALL ttl.reap('parent');
+SELECT stored('parent');
+SELECT rows_deleted, blocked_rows FROM ttl.stat_containers WHERE container = 'parent'::regclass;
+-- in a transaction block, deferred constraints included
+INSERT INTO parent (id, note, _ts) VALUES (1, 'expired', '2900-01-01'), (2, 'expired', '2900-01-01');
+INSERT INTO later VALUES (1, 1);
+SET ttl.touch = off;
+UPDATE parent SET _ts = '2020-01-01';
+RESET ttl.touch;
+BEGIN;
+CALL ttl.reap('parent');
+COMMIT;
+SELECT stored('parent');
+
+-- a trigger that raises
+CREATE TABLE poison (id int PRIMARY KEY, note text);
+SELECT ttl.create_container('poison', 60);
+INSERT INTO poison (id, note, _ts) SELECT i, CASE WHEN i IN (7, 500, 777) THEN 'poison' ELSE 'expired' END, timestamptz '2020-01-01' + i * interval '1 s' FROM generate_series(1, 1000) i;
+CREATE FUNCTION raise() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.note = 'poison' THEN
+        RAISE EXCEPTION 'row % is poisoned', OLD.id USING ERRCODE = 'TTL01';
+    END IF;
+    RETURN OLD;
+END $$;
+CREATE TRIGGER raise BEFORE DELETE ON poison FOR EACH ROW EXECUTE FUNCTION raise();
+CALL ttl.reap('poison');
+SELECT stored('poison');
+SELECT container, rows_deleted, blocked_rows, last_error ~ 'is poisoned' AS last_error, erred FROM stats WHERE container = 'poison'::regclass;
+SELECT count(*), ttl.expired_count('poison') FROM poison;
+DROP TRIGGER raise ON poison;
+CALL ttl.reap('poison');
+SELECT rows_deleted, blocked_rows FROM ttl.stat_containers WHERE container = 'poison'::regclass;
+-- with an AFTER trigger, and at commit
+CREATE TRIGGER raise AFTER DELETE ON poison FOR EACH ROW EXECUTE FUNCTION raise();
+INSERT INTO poison (id, note, _ts) VALUES (1, 'poison', '2020-01-01'), (2, 'expired', '2020-01-01');
+CALL ttl.reap('poison');
+SELECT stored('poison');
+DROP TRIGGER raise ON poison;
+CREATE CONSTRAINT TRIGGER raise AFTER DELETE ON poison DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION raise();
+INSERT INTO poison (id, note, _ts) VALUES (2, 'expired', '2020-01-01');
+CALL ttl.reap('poison');
+SELECT stored('poison');
+-- errors are for those who may see the rows
+SET ROLE regress_ttl_user;
+SELECT blocked_rows > 0 AS blocked, last_error FROM ttl.stat_containers WHERE container = 'reap.poison'::regclass;
+RESET ROLE;
+DROP TRIGGER raise ON poison;
+CALL ttl.reap('poison');
+
+-- Statement triggers fire; ordinary statements in triggers are as ever
+CREATE TABLE fired (id int PRIMARY KEY, note text);
+SELECT ttl.create_container('fired', 60);
+CREATE TABLE seen (what text, n bigint);
+CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO reap.seen SELECT TG_WHEN || ' ' || TG_LEVEL, count(*) FROM reap.fired;
+    IF TG_LEVEL = 'STATEMENT' AND TG_WHEN = 'AFTER' THEN
+        INSERT INTO reap.seen SELECT 'deleted ' || note, id FROM old_rows;
+    END IF;
+    RETURN OLD;
+END $$;
+CREATE TRIGGER before_row BEFORE DELETE ON fired FOR EACH ROW EXECUTE FUNCTION seen();
+CREATE TRIGGER before_statement BEFORE DELETE ON fired FOR EACH STATEMENT EXECUTE FUNCTION seen();
+CREATE TRIGGER after_statement AFTER DELETE ON fired REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION seen();
+INSERT INTO fired (id, note, _ts) VALUES (1, 'expired', '2020-01-01'), (2, 'expired', '2020-01-02'), (3, 'live', '2900-01-01');
+CALL ttl.reap('fired');
+SELECT what, n FROM seen GROUP BY what, n ORDER BY what COLLATE "C", n;
+
+-- Partitions, to the last level
+SET client_min_messages = warning;
+CREATE TABLE parts (id int, region text, note text, PRIMARY KEY (region, id)) PARTITION BY LIST (region);
+CREATE TABLE parts_eu PARTITION OF parts FOR VALUES IN ('eu');
+CREATE TABLE parts_rest PARTITION OF parts DEFAULT PARTITION BY RANGE (id);
+CREATE TABLE parts_rest_low (note text, gone int, region text NOT NULL, id int NOT NULL);
+ALTER TABLE parts_rest_low DROP COLUMN gone;
+ALTER TABLE parts_rest ATTACH PARTITION parts_rest_low FOR VALUES FROM (MINVALUE) TO (10);
+CREATE TABLE parts_rest_high PARTITION OF parts_rest FOR VALUES FROM (10) TO (MAXVALUE);
+SELECT ttl.create_container('parts', 60);
+INSERT INTO parts (region, id, note, _ts) SELECT region, i, CASE WHEN i % 4 = 0 THEN 'live' ELSE 'expired' END, CASE WHEN i % 4 = 0 THEN '2900-01-01' ELSE '2020-01-01' END::timestamptz
+  FROM unnest('{eu,us,asia}'::text[]) region, generate_series(5, 15) i;
+SET client_min_messages = notice;
+SELECT ttl.expired_count('parts');
+CALL ttl.reap('parts', 4);
+SELECT ttl.expired_count('parts');
+CALL ttl.reap('parts');
+SELECT ttl.expired_count('parts');
+SELECT stored('parts');
+SELECT refused('CALL ttl.reap(''reap.parts_eu'')');
+SELECT lag, rows_deleted FROM ttl.stat_containers WHERE container = 'parts'::regclass;
+
+SET client_min_messages = warning;
+REVOKE ALL ON SCHEMA reap FROM regress_ttl_user, regress_ttl_owner;
+DROP SCHEMA reap CASCADE;
