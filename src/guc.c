@@ -29,7 +29,15 @@
  * vacuum_cost_limit 200 each autovacuum_vacuum_cost_delay of 2 ms.
  */
 #define TTL_CYCLE_COST_LIMIT_DEFAULT	100000
-#define TTL_CYCLE_COST_FLOOR_DEFAULT	0
+
+/*
+ * Strictly leftovers can starve for ever, where users always want all of
+ * ttl.throughput.  So there is a floor: 2 % of the limit, which deletes some
+ * hundred rows a second and isn't felt.
+ */
+#define TTL_CYCLE_COST_FLOOR_DEFAULT	2000
+
+#define TTL_LAG_WARNING_DEFAULT			3600	/* s */
 #define TTL_WORKERS_DEFAULT				4
 #define TTL_WORKERS_MAX					64
 
@@ -38,6 +46,7 @@ int			ttl_guc_naptime = TTL_NAPTIME_DEFAULT;
 int			ttl_guc_cycle_cost_limit = TTL_CYCLE_COST_LIMIT_DEFAULT;
 int			ttl_guc_throughput = 0;
 int			ttl_guc_cycle_cost_floor = TTL_CYCLE_COST_FLOOR_DEFAULT;
+int			ttl_guc_lag_warning = TTL_LAG_WARNING_DEFAULT;
 int			ttl_guc_workers = TTL_WORKERS_DEFAULT;
 bool		ttl_guc_touch = true;
 bool		ttl_guc_show_expired = false;
@@ -173,6 +182,16 @@ ttl_guc_init(void)
 							0, INT_MAX,
 							PGC_SIGHUP,
 							0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("ttl.lag_warning",
+							"Sets the time after which the log says that deletion has fallen behind.",
+							"It is said again after as long a time. Zero means never.",
+							&ttl_guc_lag_warning,
+							TTL_LAG_WARNING_DEFAULT,
+							0, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_S,
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("ttl.workers",

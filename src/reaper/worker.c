@@ -87,6 +87,9 @@ typedef struct Container
 	int64		blocked;
 	int64		cycle_cost;		/* in this cycle */
 	int64		cycle_cost_limit;
+	bool		capped;			/* by cycle_cost_limit, in this cycle */
+	TimestampTz behind_since;	/* has had more work than budget; 0 = not so */
+	TimestampTz warned_at;
 } Container;
 
 static HTAB *containers = NULL;
@@ -234,6 +237,8 @@ refresh_containers(TtlBatchMemory *memory)
 				container->last_turn = 0;
 				container->leaves = 1;
 				container->blocked = 0;
+				container->behind_since = 0;
+				container->warned_at = 0;
 				if (ttl_counters_get_container(oid, &counters))
 					container->blocked = counters.blocked_rows;
 			}
@@ -374,6 +379,7 @@ run_turn(TtlBatchMemory *memory, Container *container, int64 max_cost,
 	*finished = turn.end != TTL_BATCH_SPENT;
 	if (!*finished && container->cycle_cost >= container->cycle_cost_limit)
 		*finished = *limited = true;
+	container->capped = *limited;
 	if (*finished && !*limited)
 	{
 		TimestampTz earliest = now + all_leaves * PACE_PER_LEAF;
@@ -381,6 +387,7 @@ run_turn(TtlBatchMemory *memory, Container *container, int64 max_cost,
 									   all_leaves * IDLE_WAIT_PER_LEAF);
 
 		container->due = Max(Min(turn.due, latest), earliest);
+		container->behind_since = 0;
 	}
 	else
 		container->due = now;
@@ -401,6 +408,43 @@ check_reload(void)
 }
 
 /*
+ * A container has work left at the end of a cycle.  If that has been so for
+ * long, and always so, the log says so.
+ */
+static void
+note_behind(Container *container, TimestampTz cycle_start)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int64		patience = ttl_guc_lag_warning * USECS_PER_SEC;
+	char	   *name;
+
+	if (container->behind_since == 0)
+		container->behind_since = cycle_start;
+	if (patience == 0 || now - container->behind_since < patience ||
+		now - container->warned_at < patience)
+		return;
+
+	container->warned_at = now;
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	name = get_rel_name(container->container);
+	if (name != NULL)
+		ereport(LOG,
+				(errmsg("deletion of expired rows of container \"%s.%s\" has been behind for %lld seconds",
+						get_namespace_name(get_rel_namespace(container->container)),
+						name,
+						(long long) ((now - container->behind_since) / USECS_PER_SEC)),
+				 container->capped ?
+				 errhint("Consider increasing the container's cycle_cost_limit by ttl.alter_container().") :
+				 ttl_guc_throughput > 0 ?
+				 errhint("Consider increasing \"%s\", \"%s\" or \"%s\".",
+						 "ttl.throughput", "ttl.cycle_cost_floor",
+						 "ttl.cycle_cost_limit") :
+				 errhint("Consider increasing \"%s\".", "ttl.cycle_cost_limit")));
+	CommitTransactionCommand();
+}
+
+/*
  * Runs a cycle; returns when there is work next.
  */
 static TimestampTz
@@ -415,10 +459,17 @@ run_cycle(TtlBatchMemory *memory)
 	bool		any_limited = false;
 	MemoryContext context = CurrentMemoryContext;
 	List	   *due = due_containers(&next);
+	List	   *all_due;
 	ListCell   *lc;
 
 	foreach(lc, due)
-		((Container *) lfirst(lc))->cycle_cost = 0;
+	{
+		Container  *container = (Container *) lfirst(lc);
+
+		container->cycle_cost = 0;
+		container->capped = false;
+	}
+	all_due = list_copy(due);
 
 	ttl_counters_get_own_database(&counters);
 	granted = ttl_budget_grant(&counters, started, &scarce);
@@ -452,6 +503,14 @@ run_cycle(TtlBatchMemory *memory)
 			CHECK_FOR_INTERRUPTS();
 			check_reload();
 		}
+	}
+
+	foreach(lc, all_due)
+	{
+		Container  *container = (Container *) lfirst(lc);
+
+		if (container->capped || list_member_ptr(due, container))
+			note_behind(container, started);
 	}
 
 	counters.state = due == NIL && !any_limited ? TTL_REAPER_IDLE :
