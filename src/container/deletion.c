@@ -377,12 +377,16 @@ ttl_deletion_run(Relation rel, const ItemPointerData *tids, int ntids,
 	if (flags & TTL_DELETION_WITH_REFERENCING)
 		delete_referencing(rel, tids, ntids, expired_at, flags);
 
+	/*
+	 * The planner doesn't look into a subselect.  If it knew how many places
+	 * there are, it might read the whole table instead of going there.
+	 */
 	if (flags & TTL_DELETION_SKIP_LOCKED)
 		sql = psprintf("DELETE FROM ONLY %s WHERE ctid = ANY (ARRAY("
-					   "SELECT ctid FROM ONLY %s WHERE ctid = ANY ($1) FOR UPDATE SKIP LOCKED))",
+					   "SELECT ctid FROM ONLY %s WHERE ctid = ANY ((SELECT $1)::tid[]) FOR UPDATE SKIP LOCKED))",
 					   table, table);
 	else
-		sql = psprintf("DELETE FROM ONLY %s WHERE ctid = ANY ($1)", table);
+		sql = psprintf("DELETE FROM ONLY %s WHERE ctid = ANY ((SELECT $1)::tid[])", table);
 	archives = ttl_container_lookup(RelationGetRelid(rel), &container) &&
 		OidIsValid(container.archive_to);
 	if (archives)
