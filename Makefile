@@ -32,6 +32,7 @@ OBJS = \
 	src/reaper/counters.o \
 	src/reaper/launcher.o \
 	src/reaper/origin.o \
+	src/reaper/progress.o \
 	src/reaper/reap.o \
 	src/reaper/request.o \
 	src/reaper/shmem.o \

@@ -178,6 +178,19 @@ CREATE FUNCTION ttl.stat_reaper(
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_reaper';
 COMMENT ON FUNCTION ttl.stat_reaper() IS 'what the reaper of each database has done';
 
+CREATE FUNCTION ttl.stat_progress_reap(
+    OUT pid integer,
+    OUT database name,
+    OUT container regclass,
+    OUT phase text,
+    OUT containers_total integer,
+    OUT containers_done integer,
+    OUT batches bigint,
+    OUT rows_deleted bigint,
+    OUT started_at timestamptz) RETURNS SETOF record
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_progress_reap';
+COMMENT ON FUNCTION ttl.stat_progress_reap() IS 'how far each CALL ttl.reap has come';
+
 --
 -- Views
 --
@@ -202,6 +215,10 @@ COMMENT ON VIEW ttl.containers IS 'tables with Time-To-Live and their settings';
 CREATE VIEW ttl.stat_containers AS SELECT * FROM ttl.stat_containers();
 GRANT SELECT ON ttl.stat_containers TO PUBLIC;
 COMMENT ON VIEW ttl.stat_containers IS 'what has been deleted from each container of this database';
+
+CREATE VIEW ttl.stat_progress_reap AS SELECT * FROM ttl.stat_progress_reap();
+GRANT SELECT ON ttl.stat_progress_reap TO PUBLIC;
+COMMENT ON VIEW ttl.stat_progress_reap IS 'how far each CALL ttl.reap has come';
 
 CREATE VIEW ttl.stat_reaper AS SELECT * FROM ttl.stat_reaper();
 GRANT SELECT ON ttl.stat_reaper TO PUBLIC;

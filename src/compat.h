@@ -126,6 +126,13 @@
 /* 19: COPY TO takes partitioned tables */
 #define TTL_COPIES_PARTITIONED_TABLES	(PG_VERSION_NUM >= 190000)
 
+/* 17: the number of this process's PGPROC */
+#if PG_VERSION_NUM >= 170000
+#define TtlMyProcNumber	MyProcNumber
+#else
+#define TtlMyProcNumber	(MyProc->pgprocno)
+#endif
+
 /* 17: try_index_open */
 #if PG_VERSION_NUM < 170000
 #include "access/relation.h"

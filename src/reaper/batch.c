@@ -85,6 +85,7 @@
 #include "reaper/budget.h"
 #include "reaper/counters.h"
 #include "reaper/origin.h"
+#include "reaper/progress.h"
 #include "reaper/whole.h"
 
 /* Places that are collected in one walk; fewer if little may be spent. */
@@ -162,6 +163,7 @@ typedef struct Leaf
 	Places		places;			/* collected, to be deleted in batches */
 	Places		retries;		/* collected, blocked before: one by one */
 	bool		more;			/* did the walk stop before the end? */
+	bool		fruitless;		/* has it found rows, and none was deleted? */
 	TtlExpiryMark mark;			/* all before it has been dealt with */
 	TtlExpiryMark next_mark;	/* ... when the places have been, too */
 
@@ -457,6 +459,7 @@ collect(Step *step)
 
 	leaf->next_mark = mark;
 	leaf->more = slot != NULL;
+	leaf->fruitless = leaf->places.n + leaf->retries.n > 0;
 
 	if (from_left)
 	{
@@ -803,6 +806,7 @@ delete_batch(Step *step)
 					  Min(size, affordable_rows(step)));
 	step->skip_locked = leaf->locked_until > GetCurrentTimestamp();
 
+	ttl_progress_phase(TTL_PHASE_DELETING);
 	INSTR_TIME_SET_CURRENT(start);
 	error = attempt(delete_rows, step);
 	if (error && error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE &&
@@ -848,6 +852,8 @@ delete_batch(Step *step)
 			leaf->row_cost = (double) ttl_budget_cost_since(&used) / step->deleted;
 		leaf->blocked_in_a_row = 0;
 		leaf->pause = PAUSE_MIN_WAIT;
+		if (step->deleted > 0)
+			leaf->fruitless = false;
 		places->next += step->ntids;
 		if (step->deleted < step->ntids && !step->skip_locked)
 			handle_kept_rows(step);
@@ -934,6 +940,7 @@ try_whole(Step *step)
 						 memory->context))
 		return false;
 
+	ttl_progress_phase(TTL_PHASE_EMPTYING);
 	relation_close(step->rel, NoLock);
 	error = attempt(empty_whole, step);
 	step->rel = relation_open(leaf->relid, NoLock);
@@ -1050,6 +1057,16 @@ run_step(Step *step, Oid container, TtlBatchTurn *turn)
 
 	if (!have_places(memory, leaf))
 	{
+		/* all that is left is locked; it won't do to look again at once */
+		if (leaf->fruitless && !leaf->more)
+		{
+			leaf->fruitless = false;
+			turn->due = Min(turn->due, GetCurrentTimestamp() + MARK_WAIT);
+			relation_close(step->rel, NoLock);
+			return STEP_DONE;
+		}
+
+		ttl_progress_phase(TTL_PHASE_LOOKING);
 		error = attempt(collect, step);
 		if (error != NULL)
 		{
@@ -1133,7 +1150,10 @@ run_leaf(TtlBatchMemory *memory, Oid container, Oid relid, TtlBatchTurn *turn,
 		turn->cost += cost;
 		turn->rows += step.deleted;
 		if (step.ntids > 0 || step.emptied)
+		{
 			ttl_counters_add_batch(container, true, step.deleted, cost);
+			ttl_progress_batch(step.deleted);
+		}
 	}
 
 	if (result == STEP_DONE)

@@ -29,6 +29,7 @@
 #include "container/container.h"
 #include "reaper/batch.h"
 #include "reaper/counters.h"
+#include "reaper/progress.h"
 #include "reaper/shmem.h"
 
 PG_FUNCTION_INFO_V1(ttl_reap);
@@ -90,8 +91,8 @@ ttl_reap(PG_FUNCTION_ARGS)
 {
 	bool		atomic = !IsA(fcinfo->context, CallContext) ||
 		castNode(CallContext, fcinfo->context)->atomic;
-	int64		max_rows = PG_INT64_MAX;
-	int64		rows = 0;
+	volatile int64 max_rows = PG_INT64_MAX;
+	volatile int64 rows = 0;
 	MemoryContext context;
 	MemoryContext oldcontext;
 	TtlBatchMode mode;
@@ -128,13 +129,23 @@ ttl_reap(PG_FUNCTION_ARGS)
 	}
 
 	memory = ttl_batch_memory_create(context, mode);
-	foreach(lc, containers)
+	ttl_progress_begin(list_length(containers));
+	PG_TRY();
 	{
-		if (rows >= max_rows)
-			break;
-		if (may_reap(lfirst_oid(lc)))
-			rows += reap_container(memory, lfirst_oid(lc), max_rows - rows);
+		foreach(lc, containers)
+		{
+			if (rows >= max_rows)
+				break;
+			ttl_progress_container(lfirst_oid(lc), foreach_current_index(lc));
+			if (may_reap(lfirst_oid(lc)))
+				rows += reap_container(memory, lfirst_oid(lc), max_rows - rows);
+		}
 	}
+	PG_FINALLY();
+	{
+		ttl_progress_end();
+	}
+	PG_END_TRY();
 
 	MemoryContextSwitchTo(oldcontext);
 	MemoryContextDelete(context);

@@ -6,7 +6,7 @@
  * A fixed area of shared memory, protected as a whole by one LWLock ("ttl"):
  * it is touched when a worker comes or goes, when a policy has changed and
  * once per cycle, so nobody queues for it.  Behind it in the same allocation
- * lies what counters.c keeps, which has locks of its own.
+ * lies what progress.c and counters.c keep, which have locks of their own.
  *
  * A database gets a worker like this: the launcher reserves a slot, gives it
  * a new serial number and registers a background worker with both; the worker
@@ -43,6 +43,7 @@
 
 #include "guc.h"
 #include "reaper/counters.h"
+#include "reaper/progress.h"
 #include "reaper/shmem.h"
 #include "ttl.h"
 
@@ -116,7 +117,8 @@ shmem_request(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 
-	RequestAddinShmemSpace(add_size(fixed_size(), ttl_counters_shmem_size()));
+	RequestAddinShmemSpace(add_size(add_size(fixed_size(), ttl_progress_shmem_size()),
+								 ttl_counters_shmem_size()));
 	RequestNamedLWLockTranche(TTL_EXTENSION, 1);
 }
 
@@ -131,7 +133,8 @@ shmem_startup(void)
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	shared = (SharedState *)
 		ShmemInitStruct(TTL_EXTENSION,
-						add_size(fixed_size(), ttl_counters_shmem_size()),
+						add_size(add_size(fixed_size(), ttl_progress_shmem_size()),
+								 ttl_counters_shmem_size()),
 						&found);
 	lock = &GetNamedLWLockTranche(TTL_EXTENSION)->lock;
 
@@ -140,7 +143,9 @@ shmem_startup(void)
 		memset(shared, 0, fixed_size());
 		shared->nslots = ttl_guc_workers;
 	}
-	ttl_counters_shmem_startup((char *) shared + fixed_size(), found,
+	ttl_progress_shmem_startup((char *) shared + fixed_size(), found);
+	ttl_counters_shmem_startup((char *) shared + fixed_size() +
+							   ttl_progress_shmem_size(), found,
 							   lock->tranche);
 	LWLockRelease(AddinShmemInitLock);
 }
