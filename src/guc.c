@@ -32,8 +32,8 @@
 
 /*
  * Strictly leftovers can starve for ever, where users always want all of
- * ttl.throughput.  So there is a floor: 2 % of the limit, which deletes some
- * hundred rows a second and isn't felt.
+ * ttl.throughput.  So there is a floor: 2 % of the limit, which deletes about a
+ * thousand narrow rows a second (test/bench) and isn't felt.
  */
 #define TTL_CYCLE_COST_FLOOR_DEFAULT	2000
 
