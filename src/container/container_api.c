@@ -803,6 +803,9 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	int			nestlevel;
 
 	ttl_container_check_owned(relid);
+	/* first the table, then the policy: everybody does it in this order */
+	if (!PG_ARGISNULL(1))
+		LockRelationOid(relid, AccessExclusiveLock);
 	ttl_container_lock_policy(relid, true, true);
 	read_policy(relid, &policy);
 

@@ -64,6 +64,7 @@
 #include "miscadmin.h"
 #include "portability/instr_time.h"
 #include "storage/latch.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
@@ -722,12 +723,15 @@ handle_kept_rows(Step *step)
 	int			ntids = step->ntids;
 	TupleTableSlot *slot = table_slot_create(step->rel, NULL);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	BlockNumber nblocks = RelationGetNumberOfBlocks(step->rel);
 
 	for (int i = 0; i < ntids; i++)
 	{
 		step->tids = &tids[i];
 		step->ntids = 1;
-		if (table_tuple_fetch_row_version(step->rel, step->tids, snapshot, slot) &&
+		/* the table may have been truncated since the place was collected */
+		if (ItemPointerGetBlockNumber(step->tids) < nblocks &&
+			table_tuple_fetch_row_version(step->rel, step->tids, snapshot, slot) &&
 			ttl_expiry_of_slot(&step->container, slot) <= step->now)
 		{
 			ErrorData  *error = palloc0(sizeof(ErrorData));
@@ -978,11 +982,13 @@ open_leaf(Step *step, Oid container)
 
 	if (ttl_container_objects() == NULL)
 		return STEP_DONE;		/* the extension has gone */
-	if (!ttl_container_lock_policy(container, false, waits))
-		return STEP_AWAY;
+
+	/* first the table, then the policy: DDL does it in this order */
 	if (waits)
 		LockRelationOid(relid, RowExclusiveLock);
 	else if (!ConditionalLockRelationOid(relid, RowExclusiveLock))
+		return STEP_AWAY;
+	if (!ttl_container_lock_policy(container, false, waits))
 		return STEP_AWAY;
 
 	/* a lock that was held before hasn't brought the policy up to date */

@@ -10,8 +10,8 @@
  * referential actions.  The insertion then meets no conflict.
  *
  * The look-up sees what the index's own check will see: committed rows
- * whatever the snapshot, and rows of transactions in progress, which it waits
- * for if they are expired.  Rows are judged by the clock of the outer
+ * whatever the snapshot, and rows that transactions in progress write or
+ * delete, which it waits for if they are expired.  Rows are judged by the clock of the outer
  * statement.  In REPEATABLE READ a row that the snapshot can't see can't be
  * deleted: 40001.
  *
@@ -264,6 +264,7 @@ collect_conflicts(EvictState *state, Relation rel, const KeyIndex *key,
 	SnapshotData dirty;
 	IndexScanDesc scan;
 	TransactionId wait_for;
+	int			found_before = found->n;
 
 	if (procs == NULL)
 	{
@@ -296,6 +297,7 @@ collect_conflicts(EvictState *state, Relation rel, const KeyIndex *key,
 	do
 	{
 		wait_for = InvalidTransactionId;
+		found->n = found_before;
 		scan = TtlIndexBeginScan(rel, index, &dirty, nkeys);
 		index_rescan(scan, keys, nkeys, NULL, 0);
 		while (index_getnext_slot(scan, ForwardScanDirection, state->existing_slot))
@@ -306,12 +308,10 @@ collect_conflicts(EvictState *state, Relation rel, const KeyIndex *key,
 				(scan->xs_recheck && !recheck(state, key, index, procs, values)) ||
 				ttl_expiry_of_slot(&state->container, state->existing_slot) > state->now)
 				continue;
-			if (TransactionIdIsValid(dirty.xmin))
-			{
-				/* Somebody is just inserting it: it's too early to tell. */
-				wait_for = dirty.xmin;
+			/* Somebody is just inserting or deleting it: too early to tell. */
+			wait_for = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
+			if (TransactionIdIsValid(wait_for))
 				break;
-			}
 			remember_tid(found, &tid);
 		}
 		index_endscan(scan);
