@@ -57,7 +57,17 @@ REGRESS = \
 	reap \
 	uninstall
 
-ISOLATION =
+ISOLATION = \
+	ddl_vs_reap \
+	epq \
+	insert_vs_insert \
+	policy_vs_plan \
+	policy_vs_reap \
+	reap_vs_insert \
+	reap_vs_update \
+	repeatable_read \
+	rowlock_vs_reap \
+	upsert_vs_upsert
 
 # Where pg_regress would have times in the style of the seventies.
 TEST_LAUNCHER = --launcher='env PGTZ=UTC PGDATESTYLE=ISO'
