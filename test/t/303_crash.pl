@@ -39,35 +39,35 @@ SELECT ttl.create_container('part', 1000000);
 # A writer: each transaction inserts rows that live and rows that die soon, and
 # is entered in the ledger once its commit is known.
 my $writer = <<'EOW';
-import subprocess, sys, time
-connstr, ledger, number, start = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-psql = subprocess.Popen(['psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', connstr], stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-out = open(ledger, 'a')
-i = start
-while True:
-    a = i * 1000 + number * 100
-    try:
-        psql.stdin.write(f"""
+use strict;
+use warnings;
+use IO::Handle;
+use IPC::Open2;
+
+my ($connstr, $ledger, $number, $i) = @ARGV;
+open(STDERR, '>', '/dev/null');
+$SIG{PIPE} = 'IGNORE';
+open2(my $answer, my $psql, 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $connstr);
+open(my $out, '>>', $ledger) or die;
+$_->autoflush(1) foreach ($psql, $out);
+for (;; $i++)
+{
+	my $a = $i * 1000 + $number * 100;
+	print $psql qq{
 BEGIN;
-INSERT INTO parent (id, ttl) SELECT {a} + g, CASE WHEN g < 40 THEN 1 + g % 2 END FROM generate_series(0, 49) g;
-INSERT INTO child (id, parent) SELECT {a} + g, {a} + g FROM generate_series(0, 49) g;
-INSERT INTO part (id, at, ttl) SELECT {a} + g, {i} % 4, CASE WHEN g < 40 OR {i} % 4 < 2 THEN 1 END FROM generate_series(0, 49) g;
-UPDATE parent SET ttl = NULL WHERE id = {a};
+INSERT INTO parent (id, ttl) SELECT $a + g, CASE WHEN g < 40 THEN 1 + g % 2 END FROM generate_series(0, 49) g;
+INSERT INTO child (id, parent) SELECT $a + g, $a + g FROM generate_series(0, 49) g;
+INSERT INTO part (id, at, ttl) SELECT $a + g, $i % 4, CASE WHEN g < 40 OR $i % 4 < 2 THEN 1 END FROM generate_series(0, 49) g;
+UPDATE parent SET ttl = NULL WHERE id = $a;
 COMMIT;
-\\echo {a}
-""")
-        psql.stdin.flush()
-        line = psql.stdout.readline()
-    except OSError:
-        break
-    if line.strip() != str(a):
-        break
-    out.write(f'{a} {i % 4}\n')
-    out.flush()
-    i += 1
+\\echo $a
+} or last;
+	my $line = <$answer>;
+	last if !defined $line || $line ne "$a\n";
+	print $out "$a ", $i % 4, "\n";
+}
 EOW
-my $script = "$PostgreSQL::Test::Utils::tmp_check/writer.py";
+my $script = "$PostgreSQL::Test::Utils::tmp_check/writer.pl";
 append_to_file($script, $writer);
 my @ledgers = map { "$PostgreSQL::Test::Utils::tmp_check/ledger$_" } 0 .. 2;
 append_to_file($_, '') for @ledgers;
@@ -119,7 +119,7 @@ for my $round (1 .. $rounds)
 	my @writers;
 	for my $n (0 .. 2)
 	{
-		push @writers, IPC::Run::start([ 'python3', $script, $node->connstr('postgres'), $ledgers[$n], $n, $next ]);
+		push @writers, IPC::Run::start([ $^X, $script, $node->connstr('postgres'), $ledgers[$n], $n, $next ]);
 	}
 	usleep(300_000 + int(rand(3_000_000)));
 	$node->kill9;
