@@ -106,9 +106,15 @@ ttl_container_check_owned(Oid container)
 	read_policy(container, &policy);
 }
 
+/*
+ * The table that a function is to change; errors if nothing may be changed now.
+ */
 static Oid
-container_argument(FunctionCallInfo fcinfo)
+changed_container_argument(FunctionCallInfo fcinfo, const char *function)
 {
+	PreventCommandIfReadOnly(function);
+	PreventCommandDuringRecovery(function);
+
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -592,7 +598,7 @@ PG_FUNCTION_INFO_V1(ttl_create_container);
 Datum
 ttl_create_container(PG_FUNCTION_ARGS)
 {
-	Oid			relid = container_argument(fcinfo);
+	Oid			relid = changed_container_argument(fcinfo, "ttl.create_container()");
 	TtlPolicy	policy = {
 		.default_ttl = default_ttl_argument(fcinfo, 1),
 		.indexing = indexing_argument(fcinfo, 4),
@@ -669,7 +675,7 @@ PG_FUNCTION_INFO_V1(ttl_set_default_ttl);
 Datum
 ttl_set_default_ttl(PG_FUNCTION_ARGS)
 {
-	Oid			relid = container_argument(fcinfo);
+	Oid			relid = changed_container_argument(fcinfo, "ttl.set_default_ttl()");
 	int32		default_ttl = default_ttl_argument(fcinfo, 1);
 	TtlPolicy	policy;
 	Relation	rel;
@@ -798,7 +804,7 @@ PG_FUNCTION_INFO_V1(ttl_alter_container);
 Datum
 ttl_alter_container(PG_FUNCTION_ARGS)
 {
-	Oid			relid = container_argument(fcinfo);
+	Oid			relid = changed_container_argument(fcinfo, "ttl.alter_container()");
 	TtlPolicy	policy;
 	int			nestlevel;
 
@@ -882,7 +888,7 @@ PG_FUNCTION_INFO_V1(ttl_drop_container);
 Datum
 ttl_drop_container(PG_FUNCTION_ARGS)
 {
-	Oid			relid = container_argument(fcinfo);
+	Oid			relid = changed_container_argument(fcinfo, "ttl.drop_container()");
 	bool		drop_columns = boolean_argument(fcinfo, 1, "drop_columns");
 	TtlPolicy	policy;
 	int			nestlevel;
