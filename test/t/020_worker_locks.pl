@@ -1,0 +1,125 @@
+# The reaper gives way: it waits for no lock of others, leaves out rows and
+# tables that are locked and policies that are being changed, and comes later.
+#
+# Prepared transactions hold the locks.
+use strict;
+use warnings;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('locks');
+$node->init;
+$node->append_conf('postgresql.conf', <<'END');
+shared_preload_libraries = 'ttl'
+ttl.naptime = 100ms
+max_prepared_transactions = 5
+END
+$node->start;
+$node->safe_psql('postgres', <<'END');
+CREATE EXTENSION ttl;
+CREATE TABLE item (id int);
+CREATE TABLE witness (id int);
+SELECT ttl.create_container('item', 60);
+SELECT ttl.create_container('witness', 60);
+END
+
+# Turns the reaper on or off.
+sub reaper
+{
+	my ($on) = @_;
+	$node->append_conf('postgresql.conf', "ttl.reaper = $on");
+	$node->reload;
+	return if $on eq 'on';
+	$node->poll_query_until('postgres',
+		"SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'ttl reaper'")
+	  or die 'the reaper goes on';
+}
+
+# While the transaction is there, the reaper works on other tables, and leaves
+# so many of the 100 rows of this one (-1 = one cannot look).
+sub try_transaction
+{
+	my ($what, $sql, $stay, $end) = @_;
+
+	reaper('off');
+	$node->safe_psql('postgres', <<"END");
+INSERT INTO item (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 100) g;
+BEGIN;
+$sql;
+PREPARE TRANSACTION 'p';
+END
+	reaper('on');
+	for (1 .. 3)
+	{
+		$node->safe_psql('postgres',
+			"INSERT INTO witness (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 100) g; SELECT ttl.set_default_ttl('witness', 60)");
+		ok($node->poll_query_until('postgres', "SELECT ttl.expired_count('witness') = 0"),
+			"$what: deletion goes on elsewhere");
+	}
+	ok( $node->poll_query_until(
+			'postgres',
+			q{SELECT count(*) = 0 FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE backend_type = 'ttl reaper' AND NOT granted}
+		),
+		"$what: the reaper doesn't wait");
+	ok( $node->poll_query_until(
+			'postgres',
+			'SET ttl.show_expired = on; SELECT count(*) FROM item',
+			"SET\n$stay"),
+		"$what: $stay rows stay") if $stay >= 0;
+	$node->safe_psql('postgres', "$end PREPARED 'p'");
+}
+
+# Waits until all is deleted that may be.
+sub is_emptied
+{
+	my ($what) = @_;
+	ok( $node->poll_query_until(
+			'postgres', 'SET ttl.show_expired = on; SELECT count(*) FROM item', "SET\n0"),
+		"$what: afterwards the rows go");
+}
+
+my @transactions = (
+	[ 'LOCK TABLE', 'LOCK TABLE item', -1, 'COMMIT' ],
+	[ 'LOCK TABLE in SHARE MODE', 'LOCK TABLE item IN SHARE MODE', 100, 'COMMIT' ],
+	[ 'ALTER TABLE', 'ALTER TABLE item ADD COLUMN more int', -1, 'ROLLBACK' ],
+	[ 'SELECT FOR UPDATE',
+		'SET ttl.show_expired = on; SELECT FROM item WHERE id % 2 = 0 FOR UPDATE', 50, 'COMMIT' ],
+	[ 'SELECT FOR KEY SHARE',
+		'SET ttl.show_expired = on; SELECT FROM item WHERE id <= 10 FOR KEY SHARE', 10, 'ROLLBACK' ],
+	[ 'UPDATE', 'SET ttl.show_expired = on; UPDATE item SET id = id WHERE id > 90', 10, 'ROLLBACK' ],
+	[ 'a change of policy', "SELECT ttl.set_default_ttl('item', 2147483647)", 100, 'ROLLBACK' ],
+	[ 'DROP TABLE', 'DROP TABLE item', -1, 'ROLLBACK' ]);
+
+for (@transactions)
+{
+	my ($what) = @$_;
+	try_transaction(@$_);
+	is_emptied($what);
+}
+
+# What a committed change of policy leaves
+try_transaction('a longer TTL', "SELECT ttl.set_default_ttl('item', 2147483647)", 100, 'COMMIT');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM item'), '100', 'a longer TTL: the rows stay');
+
+# A user's DDL doesn't wait longer than a batch, however much there is to delete.
+$node->safe_psql('postgres', <<"END");
+INSERT INTO item (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 300000) g;
+SELECT ttl.set_default_ttl('item', 60);
+END
+ok( $node->poll_query_until(
+		'postgres',
+		"SELECT rows_deleted > 1000 FROM ttl.stat_containers WHERE container = 'item'::regclass"),
+	'the reaper is at work');
+for my $ddl (
+	'ALTER TABLE item ADD COLUMN another int',
+	'LOCK TABLE item',
+	'CREATE INDEX ON item (id)',
+	'ALTER TABLE item DROP COLUMN another',
+	'TRUNCATE item')
+{
+	is($node->psql('postgres', "BEGIN; SET LOCAL lock_timeout = '2s'; $ddl; COMMIT;"), 0, "$ddl goes ahead");
+}
+
+$node->stop;
+done_testing();

@@ -1,0 +1,102 @@
+# Logical replication between containers: what the publisher did arrives, the
+# timestamp included, whatever the subscriber's policy hides.
+use strict;
+use warnings;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $publisher = PostgreSQL::Test::Cluster->new('publisher');
+$publisher->init(allows_streaming => 'logical');
+my $subscriber = PostgreSQL::Test::Cluster->new('subscriber');
+$subscriber->init;
+for my $node ($publisher, $subscriber)
+{
+	$node->append_conf('postgresql.conf', <<'END');
+shared_preload_libraries = 'ttl'
+ttl.reaper = off
+ttl.naptime = 100ms
+END
+	$node->start;
+	$node->safe_psql('postgres', <<'END');
+CREATE EXTENSION ttl;
+CREATE TABLE item (id int PRIMARY KEY, note text);
+SELECT ttl.create_container('item', 3600);
+END
+}
+
+sub catch_up { $publisher->wait_for_catchup('sub') }
+
+# All that is stored
+my $all = 'SET ttl.show_expired = on; SELECT id, note, _ts, ttl FROM item ORDER BY id';
+
+# The initial copy, an expired row included or not, brings timestamps along.
+$publisher->safe_psql('postgres', <<'END');
+INSERT INTO item (id, note, _ts, ttl) VALUES (1, 'old', '2020-01-01', -1), (2, 'new', '2900-01-01', NULL), (3, 'now', NULL, 1000);
+CREATE PUBLICATION pub FOR TABLE item;
+END
+my $connstr = $publisher->connstr . ' dbname=postgres';
+$subscriber->safe_psql('postgres',
+	"CREATE SUBSCRIPTION sub CONNECTION '$connstr' PUBLICATION pub");
+$subscriber->wait_for_subscription_sync($publisher, 'sub');
+is($subscriber->safe_psql('postgres', $all), $publisher->safe_psql('postgres', $all), 'initial copy');
+
+# Changes
+$publisher->safe_psql('postgres', <<'END');
+INSERT INTO item (id, note) VALUES (4, 'by default');
+INSERT INTO item (id, note, _ts) VALUES (5, 'imported', '2900-02-03');
+UPDATE item SET note = 'updated' WHERE id = 3;
+SET ttl.touch = off;
+UPDATE item SET note = 'updated, untouched' WHERE id = 2;
+END
+catch_up();
+is($subscriber->safe_psql('postgres', $all), $publisher->safe_psql('postgres', $all), 'INSERT and UPDATE');
+
+# A row that has expired here is updated and deleted all the same.
+$subscriber->safe_psql('postgres', "SELECT ttl.set_default_ttl('item', 1)");
+$publisher->safe_psql('postgres', "INSERT INTO item (id, note, _ts) VALUES (6, 'hidden there', '2024-01-01'), (7, 'hidden there', '2024-01-01')");
+$publisher->safe_psql('postgres', <<'END');
+SET ttl.show_expired = on;
+UPDATE item SET note = 'renewed' WHERE id = 6;
+DELETE FROM item WHERE id = 7;
+END
+catch_up();
+is($subscriber->safe_psql('postgres', $all), $publisher->safe_psql('postgres', $all), 'UPDATE and DELETE of rows that have expired there');
+$subscriber->safe_psql('postgres', "SELECT ttl.set_default_ttl('item', 3600)");
+is($subscriber->safe_psql('postgres', 'SELECT note FROM item WHERE id = 6'), 'renewed', '... and one is seen again');
+
+# A key that only an expired row of the subscriber's holds is free.
+$subscriber->safe_psql('postgres', "INSERT INTO item (id, note, _ts) VALUES (8, 'expired', '2020-01-01'), (9, 'expired', '2020-01-01')");
+$publisher->safe_psql('postgres', "INSERT INTO item (id, note) VALUES (8, 'from the publisher')");
+catch_up();
+is($subscriber->safe_psql('postgres', $all =~ s/ORDER/WHERE id <> 9 ORDER/r), $publisher->safe_psql('postgres', $all), 'a key that an expired row holds');
+
+# The reaper's deletions, and eviction
+$publisher->safe_psql('postgres', "INSERT INTO item (id, note, _ts) VALUES (10, 'expired', '2020-01-01'), (11, 'expired', '2020-01-01'), (12, 'expired', '2020-01-01')");
+$publisher->safe_psql('postgres', "INSERT INTO item (id, note) VALUES (12, 'takes the place')");
+catch_up();
+is($subscriber->safe_psql('postgres', "SELECT count(*) FROM item WHERE note = 'takes the place'"), '1', 'a row that takes the place of an expired one');
+is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM item WHERE id IN (10, 11)'), '0', '... hidden there, too');
+$publisher->append_conf('postgresql.conf', 'ttl.reaper = on');
+$publisher->reload;
+ok($publisher->poll_query_until('postgres', "SELECT ttl.expired_count('item') = 0"), 'the publisher deletes them');
+catch_up();
+is($subscriber->safe_psql('postgres', $all =~ s/ORDER/WHERE id <> 9 ORDER/r), $publisher->safe_psql('postgres', $all), '... and the subscriber follows');
+is($subscriber->safe_psql('postgres', "SELECT rows_deleted FROM ttl.stat_containers"), '0', '... its own reaper had nothing to do with it');
+
+# Both delete: no conflict stops the subscription.
+$subscriber->append_conf('postgresql.conf', 'ttl.reaper = on');
+$subscriber->reload;
+$publisher->safe_psql('postgres', "INSERT INTO item (id, note, _ts) SELECT g, 'expired', '2020-01-01' FROM generate_series(100, 200) g; SELECT ttl.set_default_ttl('item', 3600)");
+ok($publisher->poll_query_until('postgres', "SELECT ttl.expired_count('item') = 0"), 'both reapers are on');
+catch_up();
+ok($subscriber->poll_query_until('postgres', "SELECT ttl.expired_count('item') = 0"), '... both delete');
+$publisher->safe_psql('postgres', "INSERT INTO item (id, note) VALUES (100, 'after all')");
+catch_up();
+is($subscriber->safe_psql('postgres', $all), $publisher->safe_psql('postgres', $all), '... and agree in the end');
+
+unlike(slurp_file($subscriber->logfile), qr/(ERROR|WARNING):/, 'no error on the subscriber');
+
+$subscriber->stop;
+$publisher->stop;
+done_testing();
