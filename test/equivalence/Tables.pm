@@ -1,0 +1,616 @@
+# Tables.pm - what the statements run over
+#
+# Two schemas hold tables, views and functions of the same names.  Those of
+# schema p are plain; those of schema c are containers, and have about as many
+# expired rows among the live ones.  A live row has values that no expression of
+# ours fails for; what an expired one has would change any answer:
+#
+#   x     an int that live rows never have as 0, so that others can be divided by it
+#   n     a text that is a number in live rows
+#   j     jsonb whose "v" is a number in live rows
+#   u     an int, code a text, r a range: keys of some tables; NULL in some rows
+#   id    the primary key: expired rows hold the free places between live ones,
+#         what becomes of them when a statement adds 1000, and the extremes
+#   k     joins the tables, also with themselves
+package equivalence::Tables;
+
+use strict;
+use warnings;
+
+use equivalence::Random;
+use Exporter 'import';
+our @EXPORT =
+  qw(FAR live_id dead_id is_frozen tables table readables setup_sql load_sql row_values expired_ts digest_sql columns_of view_columns);
+
+# Farther than others, and not too far for sums
+use constant FAR => 100_000_000;
+
+use constant COLUMNS => (
+	[ id   => 'int' ],
+	[ k    => 'int' ],
+	[ x    => 'int',  'nonzero' ],
+	[ n    => 'text', 'number' ],
+	[ s    => 'text' ],
+	[ d    => 'numeric' ],
+	[ b    => 'boolean' ],
+	[ j    => 'jsonb', 'v' ],
+	[ a    => 'int[]' ],
+	[ u    => 'int' ],
+	[ code => 'text' ],
+	[ r    => 'int4range' ]);
+
+# Their definitions, in the order of one of the tables; each has another
+my %type_of = map { $_->[0] => $_->[1] } COLUMNS;
+
+sub columns
+{
+	return join(', ', map { /^\w+$/ && $type_of{$_} ? "$_ $type_of{$_}" : $_ } @_);
+}
+
+# create    what makes the table, in both schemas
+# container the arguments of ttl.create_container; undef = a plain table
+# default   its default TTL; undef = TTL is off, and nothing expires
+# ts, ttl   the columns' names; ttl undef = rows have no TTL of their own
+# hold      the columns that have to have a value
+# arbiters  what ON CONFLICT may name, and the column it is about
+# live_ids, dead_ids, k_of  what load_sql has made
+# family    tables that reference each other
+# steady    columns whose changes must not depend on the order of rows: those of
+#           constraints that are checked row by row (see Change.pm)
+my %table = (
+	ordinary => {
+		create => 'CREATE TABLE ordinary ('
+		  . columns(qw(id k x n s d b j a u code r), '_ts timestamptz', 'ttl int') . ');
+			ALTER TABLE ordinary ADD PRIMARY KEY (id), ADD UNIQUE (u);
+			CREATE UNIQUE INDEX ON ordinary (lower(code));
+			CREATE INDEX ON ordinary (k) INCLUDE (x, _ts, ttl);
+			CREATE INDEX ON ordinary (x, id);
+			CREATE INDEX ON ordinary (abs(id));
+			CREATE INDEX ON ordinary USING gin (a);',
+		container => "'ordinary', 3600",
+		default   => 3600,
+		arbiters  => [
+			[ '(id)',                        'id' ],
+			[ 'ON CONSTRAINT ordinary_pkey', 'id' ],
+			[ '(u)',                         'u' ],
+			[ '(lower(code))',               'code' ]
+		],
+		steady => [qw(id u code)],
+	},
+	hashed => {
+		create => 'CREATE TABLE hashed ('
+		  . columns('ttl int', qw(s n x), '_ts timestamptz',
+			qw(id k d), 'gone int', qw(b a j r code u))
+		  . ') PARTITION BY HASH (id);
+			CREATE TABLE hashed_0 PARTITION OF hashed FOR VALUES WITH (MODULUS 3, REMAINDER 0);
+			CREATE TABLE hashed_1 ('
+		  . columns(
+			'gone int',
+			'lost text',
+			qw(u r),
+			'ttl int',
+			qw(code j a b id d k),
+			'_ts timestamptz',
+			qw(x n s))
+		  . ');
+			ALTER TABLE hashed_1 DROP COLUMN lost;
+			ALTER TABLE hashed ATTACH PARTITION hashed_1 FOR VALUES WITH (MODULUS 3, REMAINDER 1);
+			ALTER TABLE hashed DROP COLUMN gone;
+			CREATE TABLE hashed_2 PARTITION OF hashed FOR VALUES WITH (MODULUS 3, REMAINDER 2);
+			ALTER TABLE hashed ADD PRIMARY KEY (id);
+			CREATE INDEX ON hashed (k); CREATE INDEX ON hashed (x); CREATE INDEX ON hashed ((d * 2));',
+		container => "'hashed', 7200",
+		default   => 7200,
+		arbiters  => [ [ '(id)', 'id' ] ],
+		steady    => ['id'],
+		leaves    => [qw(hashed_0 hashed_1 hashed_2)],
+	},
+	listed => {
+			create => 'CREATE TABLE listed ('
+		  . columns(qw(code u k), '_ts timestamptz', qw(id x n s d b j), 'ttl int', qw(a r))
+		  . ') PARTITION BY LIST (k);
+			CREATE TABLE listed_low PARTITION OF listed FOR VALUES IN (0, 1, 2, 3, 4);
+			CREATE TABLE listed_rest ('
+		  . columns(
+			qw(id a r), '_ts timestamptz',
+			'gone int', qw(x n s d b j k),
+			'ttl int',  qw(code u))
+		  . ') PARTITION BY LIST (k);
+			CREATE TABLE listed_mid PARTITION OF listed_rest FOR VALUES IN (5, 6, 7, 8, 9, 10);
+			CREATE TABLE listed_high PARTITION OF listed_rest DEFAULT;
+			ALTER TABLE listed_rest DROP COLUMN gone;
+			ALTER TABLE listed ATTACH PARTITION listed_rest DEFAULT;
+			ALTER TABLE listed ADD PRIMARY KEY (k, id);
+			CREATE INDEX ON listed (id); CREATE INDEX ON listed (x);',
+		container => "'listed', -1",
+		default   => -1,
+		hold      => ['k'],
+		arbiters  => [ [ '(k, id)', 'id' ], [ 'ON CONSTRAINT listed_pkey', 'k' ] ],
+		steady    => [qw(id k)],
+		leaves    => [qw(listed_low listed_rest listed_mid listed_high)],
+	},
+	ranged => {
+			create => 'CREATE TABLE ranged ('
+		  . columns(qw(r code a j b), '_ts timestamptz', qw(d s n x k id), 'ttl int', 'u')
+		  . ') PARTITION BY RANGE (id);
+			CREATE TABLE ranged_1 PARTITION OF ranged FOR VALUES FROM (MINVALUE) TO (40);
+			CREATE TABLE ranged_2 PARTITION OF ranged FOR VALUES FROM (40) TO (80);
+			CREATE TABLE ranged_3 ('
+		  . columns('x', 'ttl int', qw(n k u), '_ts timestamptz', qw(id d s b j a code r)) . ');
+			ALTER TABLE ranged ATTACH PARTITION ranged_3 FOR VALUES FROM (80) TO (MAXVALUE);
+			ALTER TABLE ranged ADD PRIMARY KEY (id);
+			CREATE UNIQUE INDEX ON ranged_1 (u); CREATE UNIQUE INDEX ON ranged_3 (u);
+			CREATE INDEX ON ranged (k, x);',
+		container     => "'ranged', 3600, touch_on_update => false",
+		default       => 3600,
+		arbiters      => [ [ '(id)', 'id' ] ],
+		steady        => [qw(id u)],
+		one_at_a_time => 1,
+		leaves        => [qw(ranged_1 ranged_2 ranged_3)],
+	},
+	short => {
+		create => 'CREATE TABLE short ('
+		  . columns('ttl smallint', qw(j n), '_ts timestamptz', qw(id k x s d b a u code r)) . ');
+			ALTER TABLE short ADD PRIMARY KEY (id), ADD CONSTRAINT pair UNIQUE NULLS NOT DISTINCT (u, code);
+			CREATE INDEX ON short (k); CREATE INDEX ON short USING hash (x); CREATE INDEX ON short ((n));',
+		container => "'short', -1",
+		default   => -1,
+		arbiters  => [ [ '(id)', 'id' ], [ '(u, code)', 'u' ], [ 'ON CONSTRAINT pair', 'code' ] ],
+		steady    => [qw(id u code)],
+	},
+	fixed => {
+		create => 'CREATE TABLE fixed ('
+		  . columns(qw(id u code), 'gone text', qw(k x n s d), '_ts timestamptz',
+			'ttl int', qw(b j a r))
+		  . ');
+			ALTER TABLE fixed DROP COLUMN gone;
+			ALTER TABLE fixed ADD PRIMARY KEY (id);
+			CREATE UNIQUE INDEX ON fixed (u) WHERE b;
+			CREATE INDEX ON fixed (x DESC, k); CREATE INDEX ON fixed (k) WHERE x > 0;',
+		container => "'fixed', 3600, touch_on_update => false",
+		default   => 3600,
+		arbiters  => [ [ '(id)', 'id' ], [ '(u) WHERE b', 'u' ] ],
+		steady    => [qw(id u b)],
+	},
+	timed => {
+		create => 'CREATE TABLE timed ('
+		  . columns(qw(id k x n s d b j a u code r)) . ');
+			ALTER TABLE timed ADD PRIMARY KEY (id);
+			CREATE INDEX ON timed (k, id);',
+		container => "'timed', 3600, ts_column => 'changed', ttl_column => NULL",
+		otherwise => 'ALTER TABLE timed ADD COLUMN changed timestamptz',
+		default   => 3600,
+		ts        => 'changed',
+		ttl       => undef,
+		arbiters  => [ [ '(id)', 'id' ] ],
+		steady    => ['id'],
+	},
+	stocked => {
+		create => 'CREATE TABLE stocked ('
+		  . columns(qw(k id x n s d b j a u code r)) . ');
+			ALTER TABLE stocked ADD PRIMARY KEY (id), ADD UNIQUE (u) DEFERRABLE, ADD EXCLUDE USING gist (r WITH &&);
+			CREATE INDEX ON stocked (k); CREATE INDEX ON stocked USING brin (x);',
+		container => "'stocked', -1",
+		otherwise => 'ALTER TABLE stocked ADD COLUMN _ts timestamptz, ADD COLUMN ttl int',
+		default   => -1,
+		arbiters  => [ [ '(id)', 'id' ], [ 'ON CONSTRAINT stocked_r_excl', 'r' ] ],
+		steady    => [qw(id r)],
+	},
+	resting => {
+		create => 'CREATE TABLE resting ('
+		  . columns(qw(id k x n s d b j a u code r), '_ts timestamptz', 'ttl int') . ');
+			ALTER TABLE resting ADD PRIMARY KEY (id);
+			CREATE INDEX ON resting (k);',
+		container => "'resting', NULL",
+		arbiters  => [ [ '(id)', 'id' ] ],
+		steady    => ['id'],
+	},
+	root => {
+		create => 'CREATE TABLE root ('
+		  . columns(qw(id k x n s d b j a u code r), '_ts timestamptz', 'ttl int') . ');
+			ALTER TABLE root ADD PRIMARY KEY (id);
+			CREATE INDEX ON root (k);',
+		container => "'root', 3600",
+		default   => 3600,
+		arbiters  => [ [ '(id)', 'id' ] ],
+		steady    => ['id'],
+		family    => 1,
+	},
+	branch => {
+			create => 'CREATE TABLE branch ('
+		  . columns(qw(u k id), '_ts timestamptz', qw(x n s d b j a code r), 'ttl int')
+		  . ') PARTITION BY HASH (id);
+			CREATE TABLE branch_0 PARTITION OF branch FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+			CREATE TABLE branch_1 PARTITION OF branch FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+			ALTER TABLE branch ADD PRIMARY KEY (id), ADD FOREIGN KEY (u) REFERENCES root ON DELETE CASCADE ON UPDATE CASCADE;
+			CREATE INDEX ON branch (u); CREATE INDEX ON branch (k);',
+		container => "'branch', -1",
+		default   => -1,
+		arbiters  => [ [ '(id)', 'id' ] ],
+		steady    => [qw(id u)],
+		leaves    => [qw(branch_0 branch_1)],
+		family    => 1,
+	},
+	twig => {
+		create => 'CREATE TABLE twig ('
+		  . columns(qw(id k x n s d b j a u code r), '_ts timestamptz', 'ttl int') . ');
+			ALTER TABLE twig ADD PRIMARY KEY (id), ADD FOREIGN KEY (u) REFERENCES root ON DELETE SET NULL ON UPDATE CASCADE DEFERRABLE;
+			CREATE INDEX ON twig (u);',
+		container => "'twig', 3600",
+		default   => 3600,
+		arbiters  => [ [ '(id)', 'id' ] ],
+		steady    => [qw(id u)],
+		family    => 1,
+	},
+	other => {
+		create => 'CREATE TABLE other ('
+		  . columns(qw(id k x n s d b j a u code r), '_ts timestamptz', 'ttl int') . ');
+			ALTER TABLE other ADD PRIMARY KEY (id);
+			CREATE INDEX ON other (k);',
+		arbiters => [ [ '(id)', 'id' ] ],
+		steady   => ['id'],
+	});
+
+while (my ($name, $t) = each %table)
+{
+	$t->{name} = $name;
+	$t->{ts} //= '_ts';
+	$t->{ttl} = 'ttl' unless exists $t->{ttl};
+	$t->{hold}   //= [];
+	$t->{leaves} //= [];
+}
+
+# Those that are referenced come first
+sub tables
+{
+	return map { $table{$_} } sort { ($b eq 'root') <=> ($a eq 'root') || $a cmp $b } keys %table;
+}
+sub table { return $table{ $_[0] }; }
+
+# The columns of a table that statements name, for Query.pm.  Never the
+# timestamp: UPDATE gives it another value here and there.
+sub columns_of
+{
+	my $t       = shift;
+	my @columns = map { { name => $_->[0], type => $_->[1], tag => $_->[2] // '' } } COLUMNS;
+
+	push @columns, { name => 'ttl', type => 'ttl', tag => '' } if $t->{ttl};
+	return @columns;
+}
+
+sub view_columns
+{
+	return grep { $_->{name} =~ /^(id|k|x|n|s|d|b|u)$/ } columns_of({});
+}
+
+# Everything that stands in FROM under its own name: what to write, its columns,
+# and the table it is made of
+sub readables
+{
+	my @result;
+
+	for my $t (tables())
+	{
+		my $name = $t->{name};
+		my @all  = columns_of($t);
+		my @some = view_columns();
+
+		push @result, { kind => 'table', sql => $name, columns => \@all } for 1 .. 4;
+		push @result,
+		  {
+			kind    => 'table',
+			sql     => "$name TABLESAMPLE BERNOULLI (100)",
+			columns => \@all,
+			after   => 1
+		  };
+		push @result,
+		  map { { kind => 'table', sql => any_of($_, "ONLY $_"), columns => \@all } }
+		  @{ $t->{leaves} };
+		# by address
+		my $names = join(', ', map { $_->{name} } @some);
+		push @result,
+		  {
+			kind => 'subquery',
+			sql  =>
+			  "(SELECT $names FROM $name WHERE (ctid, tableoid) IN (SELECT ctid, tableoid FROM $name))",
+			columns => \@some
+		  };
+		push @result,
+		  {
+			kind => 'subquery',
+			sql  => "(SELECT $names FROM $name WHERE ctid = ANY (ARRAY(SELECT ctid FROM $name)))",
+			columns => \@some
+		  }
+		  unless @{ $t->{leaves} };
+		push @result,
+		  map { { kind => 'view', sql => $_ . $name, columns => \@some } } qw(seen_ barrier_);
+		push @result,
+		  map { { kind => 'function', sql => "$_$name", columns => \@some } }
+		  qw(inlined_ atomic_ procedural_);
+		push @result, { kind => 'function', sql => "whole_$name", columns => \@all };
+	}
+	push @result,
+	  map { { kind => 'view', sql => $_, columns => [ view_columns() ] } } qw(united joined)
+	  for 1 .. 3;
+	return @result;
+}
+
+# All that depends on the schema in one place.  Functions and views find the
+# tables of the schema that they stand in.
+sub setup_sql
+{
+	my $schema = shift;
+	my $sql =
+	  "CREATE SCHEMA $schema; SET search_path = $schema; SET client_min_messages = warning;\n";
+	my $columns = join(', ', map { $_->{name} } view_columns());
+	my $returns = join(', ', map { "$_->{name} $_->{type}" } view_columns());
+
+	for my $t (tables())
+	{
+		my $name = $t->{name};
+
+		$sql .= "$t->{create}\n";
+		if ($schema eq 'c' && $t->{container})
+		{
+			$sql .= "SELECT ttl.create_container($t->{container});\n";
+		}
+		elsif ($t->{otherwise})
+		{
+			$sql .= "$t->{otherwise};\n";
+		}
+		$sql .= <<~"END";
+			CREATE VIEW seen_$name AS SELECT $columns FROM $name WHERE 100 / x < 60;
+			CREATE VIEW barrier_$name WITH (security_barrier) AS SELECT $columns FROM $name WHERE n::int <> 3;
+			CREATE FUNCTION inlined_$name(int) RETURNS TABLE ($returns) LANGUAGE sql STABLE
+				AS 'SELECT $columns FROM $name WHERE id > \$1';
+			CREATE FUNCTION atomic_$name(int) RETURNS TABLE ($returns) LANGUAGE sql STABLE
+				BEGIN ATOMIC SELECT $columns FROM $name WHERE 100 / x <> \$1; END;
+			CREATE FUNCTION whole_$name(int) RETURNS SETOF $name LANGUAGE sql STABLE
+				AS 'SELECT * FROM $name WHERE n::int < \$1';
+			CREATE FUNCTION procedural_$name(int) RETURNS TABLE ($returns) LANGUAGE plpgsql STABLE ROWS 30
+				AS '#variable_conflict use_column
+				BEGIN RETURN QUERY SELECT $columns FROM $name WHERE k <= \$1; END';
+			CREATE FUNCTION count_$name(int) RETURNS int LANGUAGE sql STABLE
+				AS 'SELECT count(*)::int FROM $name WHERE k = \$1';
+			CREATE FUNCTION least_$name() RETURNS int LANGUAGE sql STABLE
+				BEGIN ATOMIC SELECT min(id) FROM $name; END;
+			END
+	}
+	$sql .= <<~"END";
+		CREATE VIEW united AS SELECT $columns FROM ordinary UNION ALL SELECT $columns FROM hashed
+			UNION ALL SELECT $columns FROM short WHERE 10 / x > 0;
+		CREATE VIEW joined AS SELECT a.id, b.k, a.x, b.n, a.s, b.d, coalesce(a.b, b.b) AS b, b.u
+			FROM listed a LEFT JOIN timed b ON a.k = b.k AND 10 / b.x < 9;
+		END
+	# what the extension does without a trigger: an update resets the clock, a
+	# referential action doesn't
+	if ($schema eq 'p')
+	{
+		$sql .=
+		  "CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW._ts := clock_timestamp(); RETURN NEW; END';\n"
+		  . "CREATE FUNCTION stamp_changed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.changed := clock_timestamp(); RETURN NEW; END';\n";
+		for my $t (tables())
+		{
+			next if !$t->{container};
+			$sql .= "ALTER TABLE $t->{name} ALTER COLUMN $t->{ts} SET DEFAULT clock_timestamp();\n";
+			$sql .=
+			  "CREATE TRIGGER stamp BEFORE UPDATE ON $t->{name} FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION stamp"
+			  . ($t->{ts} eq '_ts' ? '' : "_$t->{ts}") . "();\n"
+			  if !is_frozen($t);
+		}
+	}
+	# what statements' triggers saw
+	$sql .= <<~'END';
+		CREATE TABLE log (what text, n bigint, ids numeric, xs numeric);
+		CREATE FUNCTION log_new() RETURNS trigger LANGUAGE plpgsql AS '
+			BEGIN INSERT INTO log SELECT TG_TABLE_NAME || TG_OP, count(*), sum(id), sum(100 / x) FROM new; RETURN NULL; END';
+		CREATE FUNCTION log_both() RETURNS trigger LANGUAGE plpgsql AS '
+			BEGIN INSERT INTO log SELECT TG_TABLE_NAME || TG_OP, count(*), sum(o.id), sum(100 / n.x) FROM old o FULL JOIN new n USING (id); RETURN NULL; END';
+		CREATE FUNCTION change_row() RETURNS trigger LANGUAGE plpgsql AS '
+			BEGIN NEW.s := left(NEW.s, 3) || coalesce((SELECT max(n::int) FROM hashed WHERE k = NEW.k), 0); RETURN NEW; END';
+		CREATE FUNCTION watch(int, text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 PARALLEL SAFE AS '
+			BEGIN
+				IF $1 = 0 OR $2 !~ ''^-?[0-9]+$'' OR length($2) > 9 THEN
+					RAISE EXCEPTION ''seen: % %'', $1, $2;
+				END IF;
+				RETURN true;
+			END';
+		CREATE FUNCTION looped(query text) RETURNS SETOF text LANGUAGE plpgsql AS '
+			DECLARE r record; BEGIN FOR r IN EXECUTE query LOOP RETURN NEXT r::text; END LOOP; END';
+		CREATE TRIGGER log_insert AFTER INSERT ON ordinary REFERENCING NEW TABLE AS new FOR EACH STATEMENT EXECUTE FUNCTION log_new();
+		CREATE TRIGGER log_update AFTER UPDATE ON ordinary REFERENCING OLD TABLE AS old NEW TABLE AS new FOR EACH STATEMENT EXECUTE FUNCTION log_both();
+		CREATE TRIGGER log_insert AFTER INSERT ON hashed REFERENCING NEW TABLE AS new FOR EACH STATEMENT EXECUTE FUNCTION log_new();
+		CREATE TRIGGER change_row BEFORE INSERT OR UPDATE ON stocked FOR EACH ROW EXECUTE FUNCTION change_row();
+		END
+	$sql .= <<~"END";
+		GRANT ALL ON SCHEMA $schema TO equivalence_reader;
+		GRANT ALL ON ALL TABLES IN SCHEMA $schema TO equivalence_reader;
+		ALTER TABLE fixed ENABLE ROW LEVEL SECURITY;
+		CREATE POLICY visible ON fixed TO equivalence_reader USING (1000 / x % 7 <> 2) WITH CHECK (true);
+		END
+	return $sql;
+}
+
+#
+# Rows
+#
+
+my @words = ("'ash'", "'Birch'", "'cedar'", "'date'", "'elm'", "'fir'", "'%'", "''", 'NULL');
+
+sub quoted { return "'$_[0]'"; }
+
+# Does an update leave the clock alone?
+sub is_frozen { return ($_[0]{container} // '') =~ /touch_on_update => false/; }
+
+# An id that a live row had, or an expired one, when the statements began
+sub live_id { return any_of($_[0]{live_ids}->@*) // between(1, 120); }
+sub dead_id { return any_of($_[0]{dead_ids}->@*) // between(1, 120); }
+
+# Values of a row for every column but the two of the container, as SQL.
+# live => 0 makes one that nobody must see.  'place' keeps keys apart.
+sub row_values
+{
+	my ($t, %o) = @_;
+	my $live  = $o{live}  // 1;
+	my $place = $o{place} // between(0, 120);
+	my %row   = (
+		id => $o{id} // $place,
+		k  => chance(90) ? between(0, 20)           : 'NULL',
+		x  => $live      ? any_of(-9 .. -1, 1 .. 9) : 0,
+		n  => quoted($live ? between(-9, 30) : any_of('oops', '', '1.5', '99999999999')),
+		s  => $live ? any_of(@words) : any_of(@words, "'zzz'", "'AAA'"),
+		d  => $live
+		? between(-300, 300) . '.' . between(10, 99)
+		: any_of(-999999.5, 999999.25, 0, between(0, 20)),
+		b => any_of(qw(true false NULL)),
+		j => quoted(
+			'{"v": "' . ($live ? between(-9, 30) : 'oops') . '", "w": ' . between(0, 20) . '}'),
+		a => chance(85)
+		? quoted('{' . join(',', map { between(0, 20) } 1 .. between(0, 4)) . '}')
+		: 'NULL',
+		u    => chance(75) ? $place                           : 'NULL',
+		code => chance(75) ? quoted(any_of(qw(a B)) . $place) : 'NULL',
+		r    => chance(75)
+		? "'[" . ($place * 10) . ',' . ($place * 10 + between(1, $o{loading} ? 10 : 15)) . ")'"
+		: 'NULL');
+
+	$row{x} = 'NULL'         if chance(5);
+	$row{n} = 'NULL'         if chance(5);
+	$row{k} = 2147483647     if !$live            && chance(5);
+	$row{k} = between(0, 20) if $row{k} eq 'NULL' && grep { $_ eq 'k' } @{ $t->{hold} };
+	# a pair of NULLs is a key, too
+	$row{u} = $place if $t->{name} eq 'short' && $row{u} eq 'NULL' && ($o{loading} || chance(70));
+	return \%row;
+}
+
+# When a row was last modified, and its TTL, so that it lives or is expired
+sub expired_ts
+{
+	my $t    = shift;
+	my @dead = ([ "'2000-01-01'", any_of(1, 60, 30000) ], [ "'-infinity'", 1 ]);
+
+	push @dead, [ "'2020-01-01 12:00:00+02'", 'NULL' ], [ "'-infinity'", 'NULL' ],
+	  [ "'2001-01-01'", 'NULL' ]
+	  if ($t->{default} // 0) > 0;
+	@dead = grep { $_->[1] eq 'NULL' } @dead unless $t->{ttl};
+	return any_of(@dead);
+}
+
+sub live_ts
+{
+	my $t      = shift;
+	my @living = (
+		[ "'2999-01-01'", 'NULL' ],
+		[ "'infinity'",   30000 ],
+		[ "'2000-01-01'", -1 ],
+		[ 'now()',        30000 ]);
+
+	# unless an update resets the clock
+	push @living, [ "'infinity'",   5 ], [ "'2500-01-01'", 1 ] if is_frozen($t);
+	push @living, [ "'1990-01-01'", 2147483647 ] unless $t->{name} eq 'short';
+	push @living, [ "'2000-01-01'", 'NULL' ]     unless ($t->{default} // 0) > 0;
+	push @living, [ "'2000-01-01'", 10 ]         unless defined $t->{default};
+	@living = grep { $_->[1] eq 'NULL' } @living unless $t->{ttl};
+	return any_of(@living);
+}
+
+sub insert_sql
+{
+	my ($t, @rows) = @_;
+	my @names = map { $_->[0] } COLUMNS;
+
+	return '' unless @rows;
+	return
+		"INSERT INTO $t->{name} ("
+	  . join(', ', @names, $t->{ts}, $t->{ttl} // ())
+	  . ") VALUES\n"
+	  . join(
+		",\n",
+		map {
+			my ($row, $ts, $ttl) = @$_;
+			'(' . join(', ', (map { $row->{$_} } @names), $ts, $t->{ttl} ? $ttl : ()) . ')'
+		} @rows) . ";\n";
+}
+
+# Fresh contents: what the one schema gets, and what the other does
+sub load_sql
+{
+	my %sql = (c => '', p => '');
+
+	# our triggers are not for expired rows
+	$_ .= "SET session_replication_role = replica;\n"                          for values %sql;
+	$_ .= 'TRUNCATE ' . join(', ', 'log', map { $_->{name} } tables()) . ";\n" for values %sql;
+	my (@live_roots, @dead_roots);
+
+	for my $t (tables())
+	{
+		my @places = shuffled(1 .. 120);
+		my @live   = map { [ row_values($t, place => $_, loading => 1), @{ live_ts($t) } ] }
+		  splice(@places, 0, between(35, 60));
+		my @dead;
+
+		if (defined $t->{default})
+		{
+			push @dead,
+			  [ row_values($t, live => 0, loading => 1, place => $_), @{ expired_ts($t) } ]
+			  for splice(@places, 0, between(20, 45));
+			my $place = 200;
+			push @dead,
+			  [
+				row_values($t, live => 0, loading => 1, place => $place++, id => $_),
+				@{ expired_ts($t) }
+			  ]
+			  for -FAR, FAR, 0, (map { 1000 + $_ } some_of(10, 1 .. 120)),
+			  (map { -$_ } some_of(10, 1 .. 120));
+		}
+		# a live row references a live one, an expired one any
+		if ($t->{name} eq 'root')
+		{
+			@live_roots = map { $_->[0]{id} } @live;
+			@dead_roots = map { $_->[0]{id} } @dead;
+		}
+		elsif ($t->{family})
+		{
+			$_->[0]{u} = any_of(@live_roots, 'NULL')      for @live;
+			$_->[0]{u} = any_of(@live_roots, @dead_roots) for @dead;
+		}
+		$t->{live_ids} = [ map { $_->[0]{id} } @live ];
+		$t->{dead_ids} = [ map { $_->[0]{id} } @dead ];
+		$t->{k_of}     = { map { $_->[0]{id} => $_->[0]{k} } @dead };
+
+		my @all = shuffled((map { [ 1, $_ ] } @live), (map { [ 0, $_ ] } @dead));
+
+		$sql{p} .= insert_sql($t, map { $_->[1] } grep { $_->[0] } @all);
+		$sql{c} .= insert_sql($t, map { $_->[1] } @all);
+	}
+	# neither statistics nor visibility maps have to be alike
+	for (values %sql)
+	{
+		$_ .= any_of('', "ANALYZE;\n", "VACUUM ANALYZE;\n", "VACUUM;\n");
+		$_ .= "RESET session_replication_role;\n";
+	}
+	return %sql;
+}
+
+# What all tables hold, a line each; of one of them, every row.  It shows whether
+# the clock was reset.
+sub digest_sql
+{
+	my $shown = shift;
+	my @parts;
+
+	for my $t (tables())
+	{
+		my $ts =
+		  "CASE WHEN $t->{ts} BETWEEN '2024-01-01' AND '2400-01-01' THEN 'the present' ELSE $t->{ts}::text END";
+		my $columns = join(', ', 'tableoid::regclass', (map { $_->{name} } columns_of($t)), $ts);
+		push @parts,
+		  "SELECT '$t->{name}', count(*)::text || ' ' || coalesce(md5(string_agg(q::text, ' ' ORDER BY q::text)), '') FROM (SELECT $columns FROM $t->{name}) q";
+		push @parts, "SELECT 'row of $t->{name}', q::text FROM (SELECT $columns FROM $t->{name}) q"
+		  if $t->{name} eq $shown;
+	}
+	push @parts, "SELECT 'log', log::text FROM log";
+	return join("\nUNION ALL ", @parts);
+}
+
+1;
