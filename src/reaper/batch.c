@@ -646,8 +646,8 @@ block_row(Step *step, ErrorData *error)
 	TtlBatchMemory *memory = step->memory;
 	Leaf	   *leaf = step->leaf;
 	bool		referenced = memory->mode.by_worker &&
-		(error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION ||
-		 error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION);
+	(error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION ||
+	 error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION);
 	BlockedKey	key;
 	BlockedRow *row;
 	bool		found;

@@ -90,7 +90,7 @@ Datum
 ttl_reap(PG_FUNCTION_ARGS)
 {
 	bool		atomic = !IsA(fcinfo->context, CallContext) ||
-		castNode(CallContext, fcinfo->context)->atomic;
+	castNode(CallContext, fcinfo->context)->atomic;
 	volatile int64 max_rows = PG_INT64_MAX;
 	volatile int64 rows = 0;
 	MemoryContext context;

@@ -118,7 +118,7 @@ shmem_request(void)
 		prev_shmem_request_hook();
 
 	RequestAddinShmemSpace(add_size(add_size(fixed_size(), ttl_progress_shmem_size()),
-								 ttl_counters_shmem_size()));
+									ttl_counters_shmem_size()));
 	RequestNamedLWLockTranche(TTL_EXTENSION, 1);
 }
 
