@@ -70,6 +70,9 @@ extern const TtlObjects *ttl_container_objects(void);
  */
 extern bool ttl_container_lookup(Oid relid, TtlContainer *container);
 
+/* The table's owner, or InvalidOid if it has gone. */
+extern Oid	ttl_container_owner(Oid relid);
+
 /*
  * The expiry indexes of a leaf table, in the order of TtlExpiryIndex; InvalidOid
  * where there is none.  The caller holds a lock on the table.

@@ -57,14 +57,9 @@ static object_access_hook_type prev_object_access_hook = NULL;
 static bool
 is_owner(Oid relid)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	Oid			owner;
+	Oid			owner = ttl_container_owner(relid);
 
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
-	return has_privs_of_role(GetUserId(), owner);
+	return OidIsValid(owner) && has_privs_of_role(GetUserId(), owner);
 }
 
 /* Is the column one that the policy names? */

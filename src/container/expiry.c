@@ -191,7 +191,6 @@ is_shown_to(Oid container, TtlExecution *execution)
 {
 	Oid			user = execution ? execution->user : GetUserId();
 	bool		user_changed = execution ? execution->user_changed : InLocalUserIdChange();
-	HeapTuple	tuple;
 	Oid			owner;
 
 	if (InNoForceRLSOperation())
@@ -205,12 +204,9 @@ is_shown_to(Oid container, TtlExecution *execution)
 	if (row_security || user_changed)
 		return false;
 
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(container));
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
-	return has_privs_of_role(user, owner) || has_bypassrls_privilege(user);
+	owner = ttl_container_owner(container);
+	return OidIsValid(owner) &&
+		(has_privs_of_role(user, owner) || has_bypassrls_privilege(user));
 }
 
 bool

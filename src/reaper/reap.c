@@ -35,29 +35,12 @@
 PG_FUNCTION_INFO_V1(ttl_reap);
 
 /*
- * Owner of a table, InvalidOid if it has gone.
- */
-static Oid
-table_owner(Oid relid)
-{
-	HeapTuple	tuple;
-	Oid			owner;
-
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	if (!HeapTupleIsValid(tuple))
-		return InvalidOid;
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
-	return owner;
-}
-
-/*
  * May the user reap the table?
  */
 static bool
 may_reap(Oid relid)
 {
-	Oid			owner = table_owner(relid);
+	Oid			owner = ttl_container_owner(relid);
 
 	return OidIsValid(owner) && has_privs_of_role(GetUserId(), owner);
 }

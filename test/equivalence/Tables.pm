@@ -51,6 +51,7 @@ sub columns
 # container the arguments of ttl.create_container; undef = a plain table
 # default   its default TTL; undef = TTL is off, and nothing expires
 # ts, ttl   the columns' names; ttl undef = rows have no TTL of their own
+# all_live  to be set where it must not hold expired rows
 # hold      the columns that have to have a value
 # arbiters  what ON CONFLICT may name, and the column it is about
 # live_ids, dead_ids, k_of  what load_sql has made
@@ -549,7 +550,7 @@ sub load_sql
 		  splice(@places, 0, between(35, 60));
 		my @dead;
 
-		if (defined $t->{default})
+		if (defined $t->{default} && !$t->{all_live})
 		{
 			push @dead,
 			  [ row_values($t, live => 0, loading => 1, place => $_), @{ expired_ts($t) } ]

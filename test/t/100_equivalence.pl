@@ -19,6 +19,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use equivalence::Random;
 use equivalence::Run;
+use equivalence::Tables;
 
 use constant EPOCH => $ENV{EQUIVALENCE_EPOCH} // 150;    # statements between fresh contents
 use constant SHOWN => $ENV{EQUIVALENCE_SHOWN} // 5;      # differences that are shown in full
@@ -40,6 +41,9 @@ END
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION ttl');
 prepare($node, 'postgres');
+
+# 19 finds an expired parent present when it checks a foreign key: see README.md
+table('root')->{all_live} = 1 if $node->pg_version->major >= 19;
 
 seed($seed);
 note "seed $seed, $queries statements";
