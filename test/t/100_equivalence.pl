@@ -75,7 +75,8 @@ for (my $done = 0; $done < $queries; $done += EPOCH)
 			$count{timeout}++;
 			last if $s->{kind} eq 'change';
 		}
-		elsif (grep { /^XX/ } @codes)
+		# PostgreSQL has internal errors of its own, as "failed to build any 4-way joins"
+		elsif (!$s->{same} && grep { /^XX/ } @codes)
 		{
 			push @internal, $s;
 		}
@@ -116,7 +117,7 @@ note
 show($_) for @internal[ 0 .. (@internal > SHOWN ? SHOWN : @internal) - 1 ];
 show($_) for @refused[ 0 ..  (@refused > SHOWN  ? SHOWN : @refused) - 1 ];
 is(scalar @different, 0, 'the answers are the same');
-is(scalar @internal,  0, 'no internal errors');
+is(scalar @internal,  0, 'no internal errors that PostgreSQL alone does not have');
 is(scalar @refused,   0, 'PostgreSQL understands every statement');
 cmp_ok($count{empty}, '<', 1 + 0.4 * $count{read}, 'most reads return something');
 
