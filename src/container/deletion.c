@@ -44,6 +44,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -155,13 +156,92 @@ qualified_name(Relation rel)
 }
 
 /*
- * Rows that reference the doomed ones
+ * What is to be deleted
  */
+
+/* Expired rows of one table that are to be deleted. */
+typedef struct Doomed
+{
+	Relation	rel;
+	ItemPointerData *tids;
+	int			ntids;
+	int			allocated;
+	int			searched;		/* rows that reference so many are doomed, too */
+	List	   *referencing;	/* Doomed with rows that reference rows of
+								 * this */
+	bool		is_ordered;
+	uint64		deleted;
+}			Doomed;
+
+/* A row that is doomed, as a hash key without padding */
+typedef struct DoomedRow
+{
+	Oid			table;
+	BlockNumber block;
+	uint32		offset;
+}			DoomedRow;
+
+typedef struct Deletion
+{
+	TimestampTz expired_at;
+	int			flags;
+	List	   *tables;			/* Doomed, the one that was asked for first */
+	HTAB	   *rows;			/* DoomedRow, to know them again */
+}			Deletion;
+
+static Doomed *
+doom_table(Deletion * deletion, Relation rel)
+{
+	Doomed	   *doomed = palloc0(sizeof(Doomed));
+
+	doomed->rel = rel;
+	deletion->tables = lappend(deletion->tables, doomed);
+	return doomed;
+}
+
+static Doomed *
+find_doomed(Deletion * deletion, Oid table)
+{
+	ListCell   *lc;
+
+	foreach(lc, deletion->tables)
+	{
+		Doomed	   *doomed = lfirst(lc);
+
+		if (RelationGetRelid(doomed->rel) == table)
+			return doomed;
+	}
+	return doom_table(deletion, table_open(table, RowExclusiveLock));
+}
+
+static void
+doom_row(Deletion * deletion, Doomed * doomed, ItemPointer tid)
+{
+	DoomedRow	row = {
+		RelationGetRelid(doomed->rel),
+		ItemPointerGetBlockNumber(tid),
+		ItemPointerGetOffsetNumber(tid)
+	};
+	bool		found;
+
+	(void) hash_search(deletion->rows, &row, HASH_ENTER, &found);
+	if (found)
+		return;
+	if (doomed->ntids == doomed->allocated)
+	{
+		doomed->allocated = Max(doomed->allocated * 2, 8);
+		doomed->tids = doomed->tids == NULL ?
+			palloc(sizeof(ItemPointerData) * doomed->allocated) :
+			repalloc(doomed->tids, sizeof(ItemPointerData) * doomed->allocated);
+	}
+	doomed->tids[doomed->ntids++] = *tid;
+}
 
 /* A foreign key that would forbid the deletion. */
 typedef struct Reference
 {
-	Oid			table;			/* that references */
+	Oid			table;			/* that references, may be partitioned */
+	TimestampTz expired_at;		/* its rows that had expired by then may go */
 	int			nkeys;
 	AttrNumber	referencing[INDEX_MAX_KEYS];
 	AttrNumber	referenced[INDEX_MAX_KEYS];
@@ -169,11 +249,32 @@ typedef struct Reference
 } Reference;
 
 /*
+ * May rows of the referencing container go along, and if so, expired by when?
+ */
+static bool
+may_go_along(const Deletion * deletion, Oid table, TimestampTz *expired_at)
+{
+	TtlContainer container;
+
+	if (!ttl_container_lookup(table, &container))
+		return false;
+	*expired_at = deletion->expired_at;
+	if (deletion->flags & TTL_DELETION_AS_REAPER)
+	{
+		if (!container.reaping)
+			return false;
+		*expired_at = Min(*expired_at, ttl_execution_clock() - container.reap_delay);
+	}
+	return true;
+}
+
+/*
  * The foreign keys with NO ACTION or RESTRICT that reference the table, where
- * the referencing table belongs to a container.
+ * rows of the referencing table may go along.  A partition has its own entries
+ * in pg_constraint, one for each table that references its parent.
  */
 static List *
-find_references(Relation rel)
+find_references(const Deletion * deletion, Relation rel)
 {
 	List	   *references = NIL;
 	Relation	pg_constraint;
@@ -194,16 +295,16 @@ find_references(Relation rel)
 	{
 		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
 		Reference  *reference;
-		TtlContainer container;
+		TimestampTz expired_at;
 
 		if (form->contype != CONSTRAINT_FOREIGN ||
 			(form->confdeltype != FKCONSTR_ACTION_NOACTION &&
 			 form->confdeltype != FKCONSTR_ACTION_RESTRICT) ||
-			get_rel_relkind(form->conrelid) != RELKIND_RELATION ||
-			!ttl_container_lookup(form->conrelid, &container))
+			!may_go_along(deletion, form->conrelid, &expired_at))
 			continue;
 		reference = palloc(sizeof(Reference));
 		reference->table = form->conrelid;
+		reference->expired_at = expired_at;
 		DeconstructFkConstraintRow(tuple, &reference->nkeys, reference->referencing,
 								   reference->referenced, reference->operators,
 								   NULL, NULL, NULL, NULL);
@@ -214,20 +315,22 @@ find_references(Relation rel)
 	return references;
 }
 
-/* The expired rows of the table that reference the row in the slot. */
-static List *
-find_referencing(Relation table, const Reference *reference, TupleTableSlot *slot,
-				 TimestampTz expired_at)
+/* Dooms the expired rows that reference the row in the slot. */
+static void
+doom_referencing(Deletion * deletion, Doomed * referenced, const Reference *reference,
+				 TupleTableSlot *slot)
 {
 	MemoryContext caller = CurrentMemoryContext;
+	Relation	table = table_open(reference->table, RowExclusiveLock);
 	Oid			types[INDEX_MAX_KEYS];
 	Datum		values[INDEX_MAX_KEYS];
 	StringInfoData sql;
-	List	   *tids = NIL;
 	Identity	saved;
 
 	initStringInfo(&sql);
-	appendStringInfo(&sql, "SELECT ctid FROM ONLY %s", qualified_name(table));
+	appendStringInfo(&sql, "SELECT tableoid, ctid FROM %s%s",
+					 table->rd_rel->relkind == RELKIND_RELATION ? "ONLY " : "",
+					 qualified_name(table));
 	for (int i = 0; i < reference->nkeys; i++)
 	{
 		AttrNumber	attno = reference->referenced[i];
@@ -236,7 +339,10 @@ find_referencing(Relation table, const Reference *reference, TupleTableSlot *slo
 		types[i] = TupleDescAttr(slot->tts_tupleDescriptor, attno - 1)->atttypid;
 		values[i] = slot_getattr(slot, attno, &isnull);
 		if (isnull)
-			return NIL;
+		{
+			table_close(table, NoLock);
+			return;
+		}
 		appendStringInfoString(&sql, i == 0 ? " WHERE " : " AND ");
 		generate_operator_clause(&sql, psprintf("$%d", i + 1), types[i],
 								 reference->operators[i],
@@ -246,65 +352,92 @@ find_referencing(Relation table, const Reference *reference, TupleTableSlot *slo
 	}
 
 	switch_to_owner(table, &saved);
-	execute_on_expired(sql.data, reference->nkeys, types, values, expired_at);
+	execute_on_expired(sql.data, reference->nkeys, types, values, reference->expired_at);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
+		HeapTuple	row = SPI_tuptable->vals[i];
+		TupleDesc	desc = SPI_tuptable->tupdesc;
 		bool		isnull;
-		Datum		tid = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull);
+		Oid			relid = DatumGetObjectId(SPI_getbinval(row, desc, 1, &isnull));
+		ItemPointer tid = (ItemPointer) DatumGetPointer(SPI_getbinval(row, desc, 2, &isnull));
 		MemoryContext old = MemoryContextSwitchTo(caller);
-		ItemPointer copy = palloc(sizeof(ItemPointerData));
+		Doomed	   *doomed = find_doomed(deletion, relid);
 
-		*copy = *(ItemPointer) DatumGetPointer(tid);
-		tids = lappend(tids, copy);
+		doom_row(deletion, doomed, tid);
+		referenced->referencing = list_append_unique_ptr(referenced->referencing, doomed);
 		MemoryContextSwitchTo(old);
 	}
 	switch_back(&saved);
-	return tids;
+	table_close(table, NoLock);
 }
 
 /*
- * Deletes the expired rows that reference one of the rows at the given places,
- * unless they are among those themselves.
+ * Dooms the expired rows that reference doomed ones of this table.
  */
 static void
-delete_referencing(Relation rel, const ItemPointerData *tids, int ntids,
-				   TimestampTz expired_at, int flags)
+search_referencing(Deletion * deletion, Doomed * doomed)
 {
-	List	   *references = find_references(rel);
+	List	   *references = find_references(deletion, doomed->rel);
 	TupleTableSlot *slot;
-	ListCell   *lc;
 
 	if (references == NIL)
-		return;
-	check_stack_depth();		/* chains may be long, and go in circles */
-
-	slot = table_slot_create(rel, NULL);
-	foreach(lc, references)
 	{
-		Reference  *reference = lfirst(lc);
-		Relation	table = table_open(reference->table, RowExclusiveLock);
+		doomed->searched = doomed->ntids;
+		return;
+	}
+	slot = table_slot_create(doomed->rel, NULL);
+	while (doomed->searched < doomed->ntids)
+	{
+		ListCell   *lc;
 
-		for (int i = 0; i < ntids; i++)
-		{
-			ListCell   *lc2;
-			ItemPointerData referencing;
-
-			if (!table_tuple_fetch_row_version(rel, unconstify(ItemPointerData *, &tids[i]),
-											   SnapshotSelf, slot))
-				continue;
-			foreach(lc2, find_referencing(table, reference, slot, expired_at))
-			{
-				referencing = *(ItemPointer) lfirst(lc2);
-				if (reference->table == RelationGetRelid(rel) &&
-					ItemPointerEquals(&referencing, unconstify(ItemPointerData *, &tids[i])))
-					continue;
-				(void) ttl_deletion_run(table, &referencing, 1, expired_at, flags);
-			}
-			ExecClearTuple(slot);
-		}
-		table_close(table, NoLock);
+		if (!table_tuple_fetch_row_version(doomed->rel, &doomed->tids[doomed->searched++],
+										   SnapshotSelf, slot))
+			continue;
+		foreach(lc, references)
+			doom_referencing(deletion, doomed, lfirst(lc), slot);
+		ExecClearTuple(slot);
 	}
 	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* Chains may be long, and go in circles through several tables. */
+static void
+doom_all_referencing(Deletion * deletion)
+{
+	bool		found;
+
+	do
+	{
+		ListCell   *lc;
+
+		found = false;
+		foreach(lc, deletion->tables)
+		{
+			Doomed	   *doomed = lfirst(lc);
+
+			if (doomed->searched < doomed->ntids)
+			{
+				CHECK_FOR_INTERRUPTS();
+				search_referencing(deletion, doomed);
+				found = true;
+			}
+		}
+	} while (found);
+}
+
+/* Appends the table to the list, after those that reference it. */
+static void
+order_table(Doomed * doomed, List **ordered)
+{
+	ListCell   *lc;
+
+	if (doomed->is_ordered)
+		return;
+	doomed->is_ordered = true;
+	check_stack_depth();
+	foreach(lc, doomed->referencing)
+		order_table(lfirst(lc), ordered);
+	*ordered = lappend(*ordered, doomed);
 }
 
 /*
@@ -334,9 +467,9 @@ ttl_deletion_archive_columns(Relation rel, Oid archive)
 	return columns;
 }
 
-/* The deletion as a statement that inserts into the archive what it deletes. */
-static char *
-archiving_statement(Relation rel, Oid archive, const char *deletion)
+/* Appends what inserts into the archive the rows that "deleted<n>" returns. */
+static void
+append_archiving(StringInfo sql, Relation rel, Oid archive, int n)
 {
 	StringInfoData columns;
 	char	   *name = get_rel_name(archive);
@@ -353,56 +486,174 @@ archiving_statement(Relation rel, Oid archive, const char *deletion)
 	foreach(lc, ttl_deletion_archive_columns(rel, archive))
 		appendStringInfo(&columns, "%s%s", columns.len > 0 ? ", " : "",
 						 quote_identifier(lfirst(lc)));
-	return psprintf("WITH deleted AS (%s RETURNING *), "
-					"archived AS (INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM deleted) "
-					"SELECT FROM deleted",
-					deletion,
-					quote_qualified_identifier(get_namespace_name(get_rel_namespace(archive)), name),
-					columns.data, columns.data);
+	appendStringInfo(sql,
+					 ", archived%d AS (INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM deleted%d)",
+					 n,
+					 quote_qualified_identifier(get_namespace_name(get_rel_namespace(archive)), name),
+					 columns.data, columns.data, n);
+}
+
+/*
+ * The deletion
+ */
+
+/*
+ * Appends a DELETE of the rows whose places are parameter n.  The planner
+ * doesn't look into a subselect.  If it knew how many places there are, it
+ * might read the whole table instead of going there.
+ */
+static void
+append_delete(StringInfo sql, Relation rel, int n, int flags)
+{
+	char	   *table = qualified_name(rel);
+
+	if (flags & TTL_DELETION_SKIP_LOCKED)
+		appendStringInfo(sql, "DELETE FROM ONLY %s WHERE ctid = ANY (ARRAY("
+						 "SELECT ctid FROM ONLY %s WHERE ctid = ANY ((SELECT $%d)::tid[]) FOR UPDATE SKIP LOCKED))",
+						 table, table, n);
+	else
+		appendStringInfo(sql, "DELETE FROM ONLY %s WHERE ctid = ANY ((SELECT $%d)::tid[])",
+						 table, n);
+}
+
+/*
+ * Deletes the doomed rows of tables that have the same owner, in one statement:
+ * then it does no harm that rows reference each other.
+ */
+static void
+delete_from_tables(List *tables, TimestampTz expired_at, int flags)
+{
+	int			ntables = list_length(tables);
+	Oid		   *types = palloc(sizeof(Oid) * ntables);
+	Datum	   *values = palloc(sizeof(Datum) * ntables);
+	Doomed	   *first = linitial(tables);
+	TtlContainer container;
+	bool		is_simple;
+	StringInfoData sql;
+	StringInfoData counts;
+	Identity	saved;
+
+	is_simple = ntables == 1 &&
+		!(ttl_container_lookup(RelationGetRelid(first->rel), &container) &&
+		  OidIsValid(container.archive_to));
+
+	initStringInfo(&sql);
+	initStringInfo(&counts);
+	for (int i = 0; i < ntables; i++)
+	{
+		Doomed	   *doomed = list_nth(tables, i);
+		bool		archives = ttl_container_lookup(RelationGetRelid(doomed->rel), &container) &&
+		OidIsValid(container.archive_to);
+
+		types[i] = TIDARRAYOID;
+		values[i] = tid_array(doomed->tids, doomed->ntids);
+		if (!is_simple)
+			appendStringInfo(&sql, "%s deleted%d AS (", i == 0 ? "WITH" : ",", i + 1);
+		append_delete(&sql, doomed->rel, i + 1, flags);
+		if (!is_simple)
+			appendStringInfo(&sql, " RETURNING %s)", archives ? "*" : "1");
+		if (archives)
+			append_archiving(&sql, doomed->rel, container.archive_to, i + 1);
+		appendStringInfo(&counts, "%s (SELECT count(*) FROM deleted%d)",
+						 i == 0 ? " SELECT" : ",", i + 1);
+	}
+	if (!is_simple)
+		appendStringInfoString(&sql, counts.data);
+
+	switch_to_owner(first->rel, &saved);
+	execute_on_expired(sql.data, ntables, types, values, expired_at);
+	if (is_simple)
+		first->deleted = SPI_processed;
+	for (int i = 0; i < ntables && !is_simple; i++)
+	{
+		bool		isnull;
+
+		((Doomed *) list_nth(tables, i))->deleted =
+			DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
+										i + 1, &isnull));
+	}
+	if (flags & TTL_DELETION_CONSTRAINTS_NOW)
+		fire_deferred();
+	switch_back(&saved);
+}
+
+/*
+ * Deletes the doomed rows of all tables, those that reference others before
+ * them.  Rows that reference each other in a circle through tables of several
+ * owners are for nobody to delete; the foreign key will say so.
+ */
+static void
+delete_in_order(List *ordered, TimestampTz expired_at, int flags)
+{
+	List	   *group = NIL;
+	ListCell   *lc;
+
+	foreach(lc, ordered)
+	{
+		Doomed	   *doomed = lfirst(lc);
+
+		if (group != NIL &&
+			((Doomed *) linitial(group))->rel->rd_rel->relowner != doomed->rel->rd_rel->relowner)
+		{
+			delete_from_tables(group, expired_at, flags);
+			group = NIL;
+		}
+		group = lappend(group, doomed);
+	}
+	delete_from_tables(group, expired_at, flags);
+}
+
+/* Tells whoever keeps statistics. */
+static void
+report(const Doomed * doomed, bool went_along)
+{
+	TtlContainer container;
+
+	if (!ttl_container_lookup(RelationGetRelid(doomed->rel), &container))
+		return;
+	if (went_along)
+		ttl_deletion_report_evicted(container.container, doomed->deleted);
+	if (OidIsValid(container.archive_to) && archive_observer != NULL)
+		archive_observer(container.container, doomed->deleted);
 }
 
 uint64
 ttl_deletion_run(Relation rel, const ItemPointerData *tids, int ntids,
 				 TimestampTz expired_at, int flags)
 {
-	char	   *table = qualified_name(rel);
-	TtlContainer container;
-	bool		archives;
-	char	   *sql;
-	Oid			types[] = {TIDARRAYOID};
-	Datum		values[1];
-	Identity	saved;
-	uint64		deleted;
+	Deletion	deletion = {.expired_at = expired_at, .flags = flags};
+	Doomed	   *asked_for = doom_table(&deletion, rel);
+	List	   *ordered = NIL;
+	ListCell   *lc;
 
 	if (flags & TTL_DELETION_WITH_REFERENCING)
-		delete_referencing(rel, tids, ntids, expired_at, flags);
+	{
+		HASHCTL		ctl = {.keysize = sizeof(DoomedRow), .entrysize = sizeof(DoomedRow), .hcxt = CurrentMemoryContext};
 
-	/*
-	 * The planner doesn't look into a subselect.  If it knew how many places
-	 * there are, it might read the whole table instead of going there.
-	 */
-	if (flags & TTL_DELETION_SKIP_LOCKED)
-		sql = psprintf("DELETE FROM ONLY %s WHERE ctid = ANY (ARRAY("
-					   "SELECT ctid FROM ONLY %s WHERE ctid = ANY ((SELECT $1)::tid[]) FOR UPDATE SKIP LOCKED))",
-					   table, table);
+		deletion.rows = hash_create("ttl doomed rows", 64, &ctl,
+									HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+		for (int i = 0; i < ntids; i++)
+			doom_row(&deletion, asked_for, unconstify(ItemPointerData *, &tids[i]));
+		doom_all_referencing(&deletion);
+		hash_destroy(deletion.rows);
+	}
 	else
-		sql = psprintf("DELETE FROM ONLY %s WHERE ctid = ANY ((SELECT $1)::tid[])", table);
-	archives = ttl_container_lookup(RelationGetRelid(rel), &container) &&
-		OidIsValid(container.archive_to);
-	if (archives)
-		sql = archiving_statement(rel, container.archive_to, sql);
-	values[0] = tid_array(tids, ntids);
+	{
+		asked_for->tids = unconstify(ItemPointerData *, tids);
+		asked_for->ntids = ntids;
+	}
 
-	switch_to_owner(rel, &saved);
-	execute_on_expired(sql, 1, types, values, expired_at);
-	deleted = SPI_processed;
-	if (flags & TTL_DELETION_CONSTRAINTS_NOW)
-		fire_deferred();
-	switch_back(&saved);
+	order_table(asked_for, &ordered);
+	delete_in_order(ordered, expired_at, flags);
+	foreach(lc, ordered)
+	{
+		Doomed	   *doomed = lfirst(lc);
 
-	if (archives && archive_observer != NULL)
-		archive_observer(container.container, deleted);
-	return deleted;
+		report(doomed, doomed != asked_for);
+		if (doomed != asked_for)
+			table_close(doomed->rel, NoLock);
+	}
+	return asked_for->deleted;
 }
 
 void

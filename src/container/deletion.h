@@ -27,10 +27,12 @@
 /* Fire deferred triggers and constraints at once, still as the owner. */
 #define TTL_DELETION_CONSTRAINTS_NOW	0x02
 /*
- * First delete expired rows of containers that reference these by a foreign key
- * with NO ACTION or RESTRICT, and so on.
+ * Expired rows of containers that reference these by a foreign key with NO
+ * ACTION or RESTRICT go along, and those that reference them, and so on.
  */
 #define TTL_DELETION_WITH_REFERENCING	0x04
+/* Of those, only what the reaper may take: by "reaping" and "reap_delay". */
+#define TTL_DELETION_AS_REAPER			0x08
 
 extern uint64 ttl_deletion_run(Relation rel, const ItemPointerData *tids,
 							   int ntids, TimestampTz expired_at, int flags);

@@ -347,7 +347,8 @@ explain_eviction(void *arg)
 {
 	errcontext("deletion of an expired row of container \"%s\" that holds the key",
 			   (char *) arg);
-	if (geterrcode() == ERRCODE_FOREIGN_KEY_VIOLATION)
+	if (geterrcode() == ERRCODE_FOREIGN_KEY_VIOLATION ||
+		geterrcode() == ERRCODE_RESTRICT_VIOLATION)
 		errhint("Delete or renew the rows that still reference the expired row.");
 }
 
