@@ -12,7 +12,12 @@
  *	  DROP INDEX of an expiry index				refused while there is a default
  *												TTL (2BP01)
  *	  DROP TRIGGER of the container's			refused (2BP01)
- *	  ENABLE TRIGGER ALL or USER				the container's fires always again
+ *	  the same two with row_security = off		not refused: that is a script of
+ *												pg_dump --clean, which drops a
+ *												table piece by piece
+ *	  ENABLE TRIGGER							the container's fires always again
+ *	  ENABLE, DISABLE TRIGGER of ttl.container	nothing: rows must not come in
+ *												without it
  *	  ATTACH PARTITION of a container			refused (0A000)
  *	  DETACH PARTITION from a container			the partition becomes one itself
  *	  INHERITS, INHERIT							refused (0A000)
@@ -50,6 +55,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/rls.h"
 #include "utils/syscache.h"
 
 static object_access_hook_type prev_object_access_hook = NULL;
@@ -126,6 +132,8 @@ before_drop(DropStmt *stmt)
 {
 	ListCell   *lc;
 
+	if (!row_security)
+		return;
 	foreach(lc, stmt->objects)
 	{
 		if (stmt->removeType == OBJECT_INDEX)
@@ -161,6 +169,42 @@ before_detach(const TtlContainer *parent, RangeVar *name)
 	ttl_container_insert(partition, &policy);
 }
 
+/* Does the command enable triggers in a way that isn't ALWAYS? */
+static bool
+enables_trigger(const AlterTableCmd *cmd)
+{
+	return cmd->subtype == AT_EnableTrig ||
+		cmd->subtype == AT_EnableReplicaTrig ||
+		cmd->subtype == AT_EnableTrigAll ||
+		cmd->subtype == AT_EnableTrigUser;
+}
+
+static bool
+disables_trigger(const AlterTableCmd *cmd)
+{
+	return cmd->subtype == AT_DisableTrig ||
+		cmd->subtype == AT_DisableTrigAll ||
+		cmd->subtype == AT_DisableTrigUser;
+}
+
+/*
+ * Scripts of pg_dump --data-only --disable-triggers do so to ttl.container, too,
+ * and restored rows would keep reaping on.
+ */
+static void
+leave_catalog_triggers_alone(AlterTableStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (enables_trigger(cmd) || disables_trigger(cmd))
+			stmt->cmds = foreach_delete_current(stmt->cmds, lc);
+	}
+}
+
 static void
 before_alter_table(AlterTableStmt *stmt)
 {
@@ -172,6 +216,8 @@ before_alter_table(AlterTableStmt *stmt)
 
 	if (!OidIsValid(relid))
 		return;
+	if (relid == ttl_container_objects()->catalog)
+		leave_catalog_triggers_alone(stmt);
 	is_part = ttl_container_lookup(relid, &container);
 	if (is_part && !ttl_container_read(container.container, &policy))
 		return;
@@ -269,6 +315,25 @@ before_index(IndexStmt *stmt)
 	}
 }
 
+/*
+ * Has the table the row trigger of a container?  It may be none yet: scripts of
+ * pg_dump load tables first, and the policies afterwards.  The caller holds a
+ * lock on the table.
+ */
+static bool
+has_row_trigger(Oid relid)
+{
+	Relation	rel = table_open(relid, NoLock);
+	TriggerDesc *triggers = rel->trigdesc;
+	bool		found = false;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers && !found; i++)
+		found = strcmp(triggers->triggers[i].tgname, TTL_TRIGGER) == 0 &&
+			get_func_namespace(triggers->triggers[i].tgfoid) == ttl_container_objects()->schema;
+	table_close(rel, NoLock);
+	return found;
+}
+
 static void
 after_alter_table(AlterTableStmt *stmt)
 {
@@ -280,11 +345,9 @@ after_alter_table(AlterTableStmt *stmt)
 	foreach(lc, stmt->cmds)
 	{
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
-		TtlContainer container;
 
 		/* as in scripts of pg_dump --disable-triggers */
-		if ((cmd->subtype == AT_EnableTrigAll || cmd->subtype == AT_EnableTrigUser) &&
-			OidIsValid(relid) && ttl_container_lookup(relid, &container))
+		if (enables_trigger(cmd) && OidIsValid(relid) && has_row_trigger(relid))
 			ttl_container_enable_trigger(relid);
 
 		if (cmd->subtype == AT_DetachPartition || cmd->subtype == AT_DetachPartitionFinalize)
