@@ -184,7 +184,8 @@ typedef struct LiveState
 /*
  * It may by row_security = off, which pg_dump and the scripts it writes set, or
  * by ttl.show_expired.  Foreign-key checks follow the former only; and they see
- * all rows while a constraint is validated.
+ * all rows while a constraint is validated.  What a materialized view is filled
+ * with stays, so the REFRESH in such a script is filtered.
  */
 static bool
 is_shown_to(Oid container, TtlExecution *execution)
@@ -201,7 +202,7 @@ is_shown_to(Oid container, TtlExecution *execution)
 	}
 	else if (ttl_guc_show_expired)
 		return true;
-	if (row_security || user_changed)
+	if (row_security || user_changed || InSecurityRestrictedOperation())
 		return false;
 
 	owner = ttl_container_owner(container);
