@@ -154,11 +154,17 @@ remember_execution(QueryDesc *query_desc, TimestampTz clock, TtlSight sight)
 	execution->policies = NIL;
 	execution->sight = sight;
 	execution->expired_at = expected_expired_at;
-	if (current != NULL && InNoForceRLSOperation())
+	if (InNoForceRLSOperation() && current != NULL)
 	{
 		/* a foreign-key check or action */
 		execution->user = current->user;
 		execution->user_changed = current->user_changed;
+	}
+	else if (InNoForceRLSOperation() && sight == TTL_SEES_LIVE)
+	{
+		/* the same, of COPY FROM or at the transaction's end */
+		execution->user = GetOuterUserId();
+		execution->user_changed = false;
 	}
 	else
 	{
