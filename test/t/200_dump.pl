@@ -36,7 +36,7 @@ INSERT INTO session (id, note, _ts, ttl) VALUES
     (4, 'live', '2900-01-01', NULL), (5, 'live', '2020-01-01', -1), (6, 'live', 'infinity', 1);
 CREATE TABLE attic (id int, note text, _ts timestamptz);
 SELECT ttl.alter_container('session', archive_to => 'attic');
-CREATE TABLE for_ever (LIKE session INCLUDING ALL);
+CREATE TABLE for_ever (id int PRIMARY KEY, note text);
 SELECT ttl.create_container('for_ever', -1);
 INSERT INTO for_ever SELECT * FROM session;
 CREATE TABLE off (id int UNIQUE);
