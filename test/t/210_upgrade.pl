@@ -23,8 +23,27 @@ sub new_cluster
 	my $node = PostgreSQL::Test::Cluster->new($name, %options);
 	# the default is not the same in all versions
 	$node->init(extra => ['--data-checksums']);
-	$node->append_conf('postgresql.conf', $conf);
 	return $node;
+}
+
+# Runs pg_upgrade; returns whether it succeeded, and what it said.
+sub upgrade
+{
+	my ($old, $new, @options) = @_;
+	my ($out, $err);
+
+	# it writes to the current directory
+	chdir $new->basedir or die;
+	my $success = IPC::Run::run(
+		[
+			'pg_upgrade', '--no-sync',
+			'-d', $old->data_dir, '-D', $new->data_dir,
+			'-b', $old->config_data('--bindir'), '-B', $new->config_data('--bindir'),
+			'-s', $new->host, '-p', $old->port, '-P', $new->port,
+			@options
+		],
+		'>', \$out, '2>', \$err);
+	return ($success, "$out\n$err");
 }
 
 sub state_of
@@ -48,6 +67,7 @@ END
 }
 
 my $old = new_cluster('old', install_path => $ENV{oldinstall});
+$old->append_conf('postgresql.conf', $conf);
 $old->start;
 $old->safe_psql('postgres', <<'END');
 CREATE EXTENSION ttl;
@@ -79,26 +99,20 @@ my $state = state_of($old);
 my $version = $old->pg_version;
 $old->stop;
 
-# --link last: it makes the old cluster useless.
-for my $mode ('--copy', '--link')
 {
-	my $new = new_cluster("new_$mode" =~ s/_--/_/r);
-	my ($out, $err);
-	my $name = "pg_upgrade $mode from $version to " . $new->pg_version;
+	my ($success, $said) = upgrade($old, new_cluster('unprepared'), '--check');
+	ok(!$success, 'pg_upgrade refuses a cluster that does not load the library');
+	like($said, qr/loadable libraries/, '... before it does anything');
+}
 
-	# it writes to the current directory
-	chdir $new->basedir or die;
-	ok( IPC::Run::run(
-			[
-				'pg_upgrade', '--no-sync',
-				'-d', $old->data_dir, '-D', $new->data_dir,
-				'-b', $old->config_data('--bindir'), '-B', $new->config_data('--bindir'),
-				'-s', $new->host, '-p', $old->port, '-P', $new->port,
-				# copying is the default, and has no name before 16
-				$mode eq '--link' ? $mode : ()
-			],
-			'>', \$out, '2>', \$err),
-		$name) or diag("$out\n$err");
+# Copying is the default, and has no name before 16.  --link last: it makes the
+# old cluster useless.
+for my $mode ('', '--link')
+{
+	my $new = new_cluster($mode eq '' ? 'copied' : 'linked');
+	$new->append_conf('postgresql.conf', $conf);
+	my ($success, $said) = upgrade($old, $new, $mode || ());
+	ok($success, join ' ', "pg_upgrade from $version to", $new->pg_version, $mode) or diag($said);
 	$new->start;
 
 	is(state_of($new), $state, '... containers are as they were');
