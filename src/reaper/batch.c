@@ -220,6 +220,7 @@ typedef struct Step
 	Relation	rel;
 	TimestampTz now;			/* rows that expired before go */
 	int64		max_cost;		/* what is left of the turn */
+	int64		max_batch_cost;
 	int64		max_rows;
 
 	/* for delete_rows */
@@ -774,11 +775,14 @@ adapt_batch_size(Leaf *leaf, int size, double took)
 static int64
 affordable_rows(const Step *step)
 {
+	int64		cost = step->max_cost;
 	double		rows;
 
 	if (step->leaf->row_cost <= 0.0)
 		return step->max_rows;
-	rows = step->max_cost / step->leaf->row_cost;
+	if (step->leaf->fixed_size == 0)
+		cost = Min(cost, step->max_batch_cost);
+	rows = cost / step->leaf->row_cost;
 	return rows < step->max_rows ? (int64) Max(rows, 1.0) : step->max_rows;
 }
 
@@ -1095,6 +1099,21 @@ run_step(Step *step, Oid container, TtlBatchTurn *turn)
 }
 
 /*
+ * Starts another transaction, if that is wanted.
+ */
+static void
+commit_step(TtlBatchMemory *memory)
+{
+	if (!memory->mode.commits)
+		return;
+
+	/* now() of a trigger in a worker shall not stand still */
+	if (memory->mode.by_worker)
+		SetCurrentStatementStartTimestamp();
+	SPI_commit();
+}
+
+/*
  * May the turn go on?
  */
 static bool
@@ -1133,10 +1152,21 @@ run_leaf(TtlBatchMemory *memory, Oid container, Oid relid, TtlBatchTurn *turn,
 
 		CHECK_FOR_INTERRUPTS();
 
+		if (turn->pace != NULL && turn->cost > 0)
+		{
+			bool		napped = false;
+
+			if (!turn->pace(turn, &napped))
+				break;
+			if (napped)
+				commit_step(memory);
+		}
+
 		memset(&step, 0, sizeof(step));
 		step.memory = memory;
 		step.leaf = leaf;
 		step.max_cost = max_cost - turn->cost;
+		step.max_batch_cost = turn->max_batch_cost;
 		step.max_rows = turn->max_rows - turn->rows;
 
 		oldcontext = MemoryContextSwitchTo(memory->step_context);
@@ -1144,13 +1174,7 @@ run_leaf(TtlBatchMemory *memory, Oid container, Oid relid, TtlBatchTurn *turn,
 		MemoryContextSwitchTo(oldcontext);
 		MemoryContextReset(memory->step_context);
 
-		if (memory->mode.commits)
-		{
-			/* now() of a trigger in a worker shall not stand still */
-			if (memory->mode.by_worker)
-				SetCurrentStatementStartTimestamp();
-			SPI_commit();
-		}
+		commit_step(memory);
 
 		cost = ttl_budget_cost_since(&start);
 		turn->cost += cost;

@@ -32,6 +32,14 @@ typedef struct TtlBatchTurn
 	int64		max_cost;
 	int64		max_rows;
 	TimestampTz until;			/* DT_NOEND = as long as it takes */
+	int64		max_batch_cost; /* as far as can be told beforehand */
+
+	/*
+	 * Called before each transaction but the turn's first, when no lock is
+	 * held: the place to nap.  *napped tells that time has passed.  If it
+	 * returns false the turn ends.  NULL = don't.
+	 */
+	bool		(*pace) (const struct TtlBatchTurn *turn, bool *napped);
 
 	TtlBatchEnd end;
 	int64		cost;

@@ -13,6 +13,13 @@
  * overdrawn (a batch is measured when it is over), within
  * ttl.cycle_cost_floor and ttl.cycle_cost_limit.
  *
+ * The budget isn't spent in one go, but evenly over the cycle, in the manner of
+ * vacuum_cost_delay: after each batch, which costs what BATCH_PERIOD is worth,
+ * the worker naps for the time that its cost is worth.  So the cycle of a
+ * worker that gets its work done slowly, because the machine is busy, takes
+ * longer, and deletion gets less.  A part of the budget may be spent in
+ * advance, so that a few rows go at once.
+ *
  * Foreground: each backend adds what it has used to its database's counter in
  * shared memory when an outermost execution ends (a long query must not hide
  * until its transaction ends) and when a transaction ends (for the utility
@@ -34,6 +41,11 @@
 
 /* The longest time that provisioned throughput accumulates, microseconds. */
 #define LONGEST_CYCLE		INT64CONST(10000000)
+
+/* Spending it evenly; see above. */
+#define BATCH_PERIOD		INT64CONST(20000)	/* microseconds */
+#define SHORTEST_NAP		INT64CONST(2000)
+#define ADVANCE_SHARE		10
 
 /* What this backend had used when it last told; only the counts matter. */
 static BufferUsage told;
@@ -81,6 +93,36 @@ ttl_budget_grant(const TtlDatabaseCounters *counters, TimestampTz now,
 		counters->debt;
 	*scarce = granted < limit;
 	return Max(Min(granted, limit), floor);
+}
+
+/*
+ * The time over which a cycle's budget is spread, in microseconds.  Who makes
+ * cycles rare doesn't want them to last for ever.
+ */
+static int64
+period(void)
+{
+	return Min(ttl_guc_naptime * INT64CONST(1000), LONGEST_CYCLE);
+}
+
+int64
+ttl_budget_batch(int64 granted)
+{
+	return Max(granted * BATCH_PERIOD / Max(period(), BATCH_PERIOD), 1);
+}
+
+int64
+ttl_budget_advance(int64 granted)
+{
+	return granted / ADVANCE_SHARE;
+}
+
+int64
+ttl_budget_nap(int64 granted, int64 unpaid)
+{
+	int64		nap = (int64) ((double) unpaid * period() / granted);
+
+	return nap < SHORTEST_NAP ? 0 : Min(nap, period());
 }
 
 /*

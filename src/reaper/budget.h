@@ -23,6 +23,16 @@ extern int64 ttl_budget_cost_since(const BufferUsage *start);
 extern int64 ttl_budget_grant(const TtlDatabaseCounters *counters,
 							  TimestampTz now, bool *scarce);
 
+/*
+ * Spending it evenly: the most that one transaction should cost, and how long
+ * to nap, in microseconds, when so much has been spent since the last nap.
+ */
+extern int64 ttl_budget_batch(int64 granted);
+extern int64 ttl_budget_nap(int64 granted, int64 unpaid);
+
+/* What may be spent at the beginning of a cycle before the first nap. */
+extern int64 ttl_budget_advance(int64 granted);
+
 /* This process is the reaper; what it does isn't the foreground's. */
 extern void ttl_budget_exempt(void);
 

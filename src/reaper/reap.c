@@ -58,6 +58,7 @@ reap_container(TtlBatchMemory *memory, Oid container, int64 max_rows)
 	memset(&turn, 0, sizeof(turn));
 	turn.max_cost = PG_INT64_MAX;
 	turn.max_rows = max_rows;
+	turn.max_batch_cost = PG_INT64_MAX;
 	turn.until = DT_NOEND;
 	if (ttl_counters_get_container(container, &counters))
 		turn.blocked = counters.blocked_rows;

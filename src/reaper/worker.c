@@ -4,9 +4,11 @@
  *	  The process that deletes expired rows of one database.
  *
  * A background worker "ttl reaper", started by the launcher.  Every
- * ttl.naptime at most it runs a cycle: the containers that are due take turns
+ * ttl.naptime at most it begins a cycle: the containers that are due take turns
  * (batch.c), each with an equal share of what is left of the cycle's budget
  * (budget.c), and go round until the budget is spent or nothing is left.
+ * Between its transactions it naps, holding nothing, so that the budget is
+ * spent evenly.
  *
  * A container is due when its earliest row expires, or after a wait (rows with
  * a short TTL may have come in meanwhile) that gets longer with the number of
@@ -93,6 +95,19 @@ typedef struct Container
 } Container;
 
 static HTAB *containers = NULL;
+
+/* The cycle's budget, and what has been spent of it before this turn. */
+static int64 granted = 0;
+static int64 spent = 0;
+
+/* So much of it is paid for by naps, or needs not be. */
+static int64 paid = 0;
+
+/* Has the latch been set while napping?  Then somebody wants something. */
+static bool woken = false;
+
+static uint32 wait_event_main;
+static uint32 wait_event_pace;
 
 /* Number of tables of all containers, as of their last turns. */
 static int	all_leaves = 0;
@@ -342,6 +357,62 @@ before_turn(Oid container)
 }
 
 /*
+ * Obeys a reload.
+ */
+static void
+check_reload(void)
+{
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+}
+
+/*
+ * Naps as long as what the cycle has spent so far is worth.  Returns whether
+ * it has.
+ */
+static bool
+nap(int64 total)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int64		length = ttl_budget_nap(granted, total - paid);
+	TimestampTz until = now + length;
+
+	if (length == 0)
+		return false;
+
+	while (now < until && ttl_guc_reaper)
+	{
+		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					  TimestampDifferenceMilliseconds(now, until),
+					  wait_event_pace) & WL_LATCH_SET)
+		{
+			ResetLatch(MyLatch);
+			woken = true;
+			if (ProcDiePending)
+				proc_exit(0);
+			CHECK_FOR_INTERRUPTS();
+			check_reload();
+		}
+		now = GetCurrentTimestamp();
+	}
+	paid = total;
+	return true;
+}
+
+/*
+ * Between the transactions of a turn, see batch.h.
+ */
+static bool
+pace(const TtlBatchTurn *turn, bool *napped)
+{
+	*napped = nap(spent + turn->cost);
+	return ttl_guc_reaper;
+}
+
+/*
  * Gives the container a turn.  Returns what it has cost; *finished tells that
  * it needs no other in this cycle, *limited that it is kept from having one.
  */
@@ -359,6 +430,8 @@ run_turn(TtlBatchMemory *memory, Container *container, int64 max_cost,
 	turn.max_cost = Min(max_cost,
 						container->cycle_cost_limit - container->cycle_cost);
 	turn.max_rows = PG_INT64_MAX;
+	turn.max_batch_cost = ttl_budget_batch(granted);
+	turn.pace = pace;
 	turn.until = GetCurrentTimestamp() + TURN_TIME;
 	turn.blocked = container->blocked;
 	container->changed = false;
@@ -392,19 +465,6 @@ run_turn(TtlBatchMemory *memory, Container *container, int64 max_cost,
 	else
 		container->due = now;
 	return turn.cost;
-}
-
-/*
- * Obeys a reload.
- */
-static void
-check_reload(void)
-{
-	if (ConfigReloadPending)
-	{
-		ConfigReloadPending = false;
-		ProcessConfigFile(PGC_SIGHUP);
-	}
 }
 
 /*
@@ -453,8 +513,6 @@ run_cycle(TtlBatchMemory *memory)
 	TtlDatabaseCounters counters;
 	TimestampTz started = GetCurrentTimestamp();
 	TimestampTz next;
-	int64		granted;
-	int64		spent = 0;
 	bool		scarce;
 	bool		any_limited = false;
 	MemoryContext context = CurrentMemoryContext;
@@ -473,6 +531,8 @@ run_cycle(TtlBatchMemory *memory)
 
 	ttl_counters_get_own_database(&counters);
 	granted = ttl_budget_grant(&counters, started, &scarce);
+	spent = 0;
+	paid = ttl_budget_advance(granted);
 	counters.state = TTL_REAPER_WORKING;
 	counters.cycles++;
 	counters.cost_granted += granted;
@@ -490,6 +550,8 @@ run_cycle(TtlBatchMemory *memory)
 			bool		finished;
 			bool		limited = false;
 
+			if (left > 0)
+				(void) nap(spent);
 			if (left <= 0 || !ttl_guc_reaper)
 				break;
 			spent += run_turn(memory, (Container *) lfirst(lc),
@@ -564,13 +626,17 @@ run_cancellable_cycle(TtlBatchMemory *memory)
  * Sleeps until the time given, or until somebody wants something.
  */
 static void
-sleep_until(TimestampTz until, uint32 wait_event)
+sleep_until(TimestampTz until)
 {
+	if (woken)
+		SetLatch(MyLatch);
+	woken = false;
+
 	pgstat_report_activity(STATE_IDLE, NULL);
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
 													 until),
-					 wait_event);
+					 wait_event_main);
 	ResetLatch(MyLatch);
 
 	/* not an error if nothing is going on */
@@ -592,7 +658,6 @@ ttl_worker_main(Datum main_arg)
 	MemoryContext context;
 	HASHCTL		ctl;
 	uint32		serial;
-	uint32		wait_event;
 	Oid			dboid;
 	TimestampTz refresh_at = 0;
 	TimestampTz rested_at = 0;	/* end of the nap after a cycle */
@@ -609,7 +674,8 @@ ttl_worker_main(Datum main_arg)
 	ttl_budget_exempt();
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
 	settle_settings();
-	wait_event = TtlWaitEventNew("TtlReaperMain");
+	wait_event_main = TtlWaitEventNew("TtlReaperMain");
+	wait_event_pace = TtlWaitEventNew("TtlReaperPace");
 
 	/* what SPI allocates outlives the transactions of a turn, in here */
 	PortalContext = AllocSetContextCreate(TopMemoryContext, "ttl reaper turn",
@@ -628,6 +694,7 @@ ttl_worker_main(Datum main_arg)
 	for (;;)
 	{
 		TimestampTz next;
+		TimestampTz started;
 		Oid			wanted;
 		bool		attention;
 
@@ -666,10 +733,10 @@ ttl_worker_main(Datum main_arg)
 		if (cycle_at <= GetCurrentTimestamp())
 		{
 			MemoryContextSwitchTo(context);
+			started = GetCurrentTimestamp();
 			next = run_cancellable_cycle(memory);
 			pgstat_report_stat(false);
-			rested_at = GetCurrentTimestamp() +
-				ttl_guc_naptime * INT64CONST(1000);
+			rested_at = started + ttl_guc_naptime * INT64CONST(1000);
 			cycle_at = Max(next, rested_at);
 		}
 
@@ -681,7 +748,7 @@ ttl_worker_main(Datum main_arg)
 								   rested_at))
 			break;
 
-		sleep_until(Min(cycle_at, refresh_at), wait_event);
+		sleep_until(Min(cycle_at, refresh_at));
 	}
 
 	proc_exit(0);
