@@ -6,7 +6,12 @@
  * There is no limit to the number of containers, so the counters live in two
  * dshash tables in a dynamic shared memory area that starts inside the fixed
  * shared memory (the postmaster cannot use any other), as the cumulative
- * statistics of PostgreSQL do.  They are lost with a restart.
+ * statistics of PostgreSQL do.
+ *
+ * As those, they survive a clean restart, and start from zero after a crash:
+ * the launcher writes them to a file when it ends, and reads and removes it
+ * when the first launcher begins.  What a file holds that cannot be trusted is
+ * ignored.  It is removed at once so that no backup and no crash finds it.
  *
  * Containers: an entry is read and written under its partition's lock in the
  * hash table.  Rows and cost are added by the worker, by CALL ttl.reap and, as
@@ -27,7 +32,9 @@
 #include "lib/dshash.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "port/atomics.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/spin.h"
 #include "utils/dsa.h"
@@ -40,6 +47,10 @@
 /* Room for the area's own data and both empty hash tables. */
 #define INITIAL_AREA_SIZE	(256 * 1024)
 
+/* Where the statistics are while the server is down; see write_file(). */
+#define STATS_FILE			PGSTAT_STAT_PERMANENT_DIRECTORY "/ttl.stat"
+#define STATS_FILE_FORMAT	0x74746C01	/* "ttl", 1; change with the structs */
+
 /* In the fixed shared memory, followed by the area. */
 typedef struct CountersShared
 {
@@ -47,6 +58,8 @@ typedef struct CountersShared
 	dshash_table_handle databases;	/* constant */
 	int			tranche_id;		/* constant */
 	pg_atomic_uint32 generation;	/* number of database entries ever made */
+	bool		loaded;			/* has the file been dealt with? by the
+								 * launcher */
 } CountersShared;
 
 typedef struct ContainerKey
@@ -126,6 +139,7 @@ ttl_counters_shmem_startup(void *place, bool found, int tranche_id)
 
 	shared->tranche_id = tranche_id;
 	pg_atomic_init_u32(&shared->generation, 0);
+	shared->loaded = false;
 
 	created = dsa_create_in_place(area_place(), INITIAL_AREA_SIZE,
 								  tranche_id, NULL);
@@ -272,6 +286,27 @@ ttl_counters_get_container(Oid container, TtlContainerCounters *counters)
 	return true;
 }
 
+/*
+ * OIDs of all containers of this database to which something has happened.
+ */
+List *
+ttl_counters_containers(void)
+{
+	List	   *result = NIL;
+	dshash_seq_status status;
+	ContainerEntry *entry;
+
+	attach();
+	dshash_seq_init(&status, containers, false);
+	while ((entry = (ContainerEntry *) dshash_seq_next(&status)) != NULL)
+	{
+		if (entry->key.dboid == MyDatabaseId)
+			result = lappend_oid(result, entry->key.container);
+	}
+	dshash_seq_term(&status);
+	return result;
+}
+
 void
 ttl_counters_forget_container(Oid container)
 {
@@ -306,17 +341,16 @@ find_own_body(void)
 	seen_generation = generation;
 }
 
-void
-ttl_counters_open_database(void)
+/*
+ * Returns the body of a database; makes one if there is none.
+ */
+static DatabaseBody *
+enter_database(Oid dboid)
 {
 	DatabaseEntry *entry;
 	DatabaseBody *body;
 	dsa_pointer pointer;
 	bool		found;
-
-	find_own_body();
-	if (own_body != NULL)
-		return;
 
 	attach();
 	pointer = dsa_allocate0(area, sizeof(DatabaseBody));
@@ -324,8 +358,7 @@ ttl_counters_open_database(void)
 	pg_atomic_init_u64(&body->foreground_cost, 0);
 	SpinLockInit(&body->mutex);
 
-	entry = (DatabaseEntry *) dshash_find_or_insert(databases, &MyDatabaseId,
-													&found);
+	entry = (DatabaseEntry *) dshash_find_or_insert(databases, &dboid, &found);
 	if (found)
 	{
 		dsa_free(area, pointer);
@@ -333,10 +366,19 @@ ttl_counters_open_database(void)
 	}
 	else
 		entry->body = pointer;
-	own_body = (DatabaseBody *) dsa_get_address(area, pointer);
+	body = (DatabaseBody *) dsa_get_address(area, pointer);
 	dshash_release_lock(databases, entry);
 
 	pg_atomic_fetch_add_u32(&shared->generation, 1);
+	return body;
+}
+
+void
+ttl_counters_open_database(void)
+{
+	find_own_body();
+	if (own_body == NULL)
+		own_body = enter_database(MyDatabaseId);
 }
 
 void
@@ -454,4 +496,204 @@ ttl_counters_forget_database(Oid dboid)
 		dsa_free(area, database->body);
 		dshash_delete_entry(databases, database);
 	}
+}
+
+/*
+ * The file: a header, containers, a ContainerRecord of zeros, databases, a
+ * DatabaseRecord of zeros.
+ */
+typedef struct FileHeader
+{
+	uint32		format;
+	uint32		server;			/* PG_VERSION_NUM: the layout is the server's */
+	uint32		container_size;
+	uint32		database_size;
+} FileHeader;
+
+typedef struct DatabaseRecord
+{
+	Oid			dboid;
+	TtlDatabaseCounters counters;
+} DatabaseRecord;
+
+static const FileHeader file_header = {
+	STATS_FILE_FORMAT, PG_VERSION_NUM / 100,
+	sizeof(ContainerEntry), sizeof(DatabaseRecord)
+};
+
+static bool
+write_file(FILE *file)
+{
+	dshash_seq_status status;
+	ContainerEntry *container;
+	ContainerEntry last_container;
+	DatabaseEntry *entry;
+	DatabaseRecord record;
+	bool		ok;
+
+	ok = fwrite(&file_header, sizeof(file_header), 1, file) == 1;
+
+	dshash_seq_init(&status, containers, false);
+	while ((container = (ContainerEntry *) dshash_seq_next(&status)) != NULL)
+		ok = ok && fwrite(container, sizeof(*container), 1, file) == 1;
+	dshash_seq_term(&status);
+	memset(&last_container, 0, sizeof(last_container));
+	ok = ok && fwrite(&last_container, sizeof(last_container), 1, file) == 1;
+
+	dshash_seq_init(&status, databases, false);
+	while ((entry = (DatabaseEntry *) dshash_seq_next(&status)) != NULL)
+	{
+		memset(&record, 0, sizeof(record));
+		record.dboid = entry->dboid;
+		read_body((DatabaseBody *) dsa_get_address(area, entry->body),
+				  &record.counters);
+		ok = ok && fwrite(&record, sizeof(record), 1, file) == 1;
+	}
+	dshash_seq_term(&status);
+	memset(&record, 0, sizeof(record));
+	return ok && fwrite(&record, sizeof(record), 1, file) == 1;
+}
+
+/*
+ * Adds what the file has about a container to what has happened since the
+ * start.  Returns false if it cannot be right.
+ */
+static bool
+load_container(const ContainerEntry *record)
+{
+	const TtlContainerCounters *old = &record->counters;
+	TtlContainerCounters *new;
+	ContainerEntry *entry;
+	bool		found;
+
+	if (!OidIsValid(record->key.container) || old->rows_deleted < 0 ||
+		old->rows_evicted < 0 || old->rows_archived < 0 || old->batches < 0 ||
+		old->cost < 0 || old->blocked_rows < 0 ||
+		memchr(old->last_error, '\0', TTL_ERROR_LENGTH) == NULL)
+		return false;
+
+	entry = (ContainerEntry *) dshash_find_or_insert(containers, &record->key,
+													 &found);
+	new = &entry->counters;
+	if (!found)
+		*new = *old;
+	else
+	{
+		new->rows_deleted += old->rows_deleted;
+		new->rows_evicted += old->rows_evicted;
+		new->rows_archived += old->rows_archived;
+		new->batches += old->batches;
+		new->cost += old->cost;
+	}
+	dshash_release_lock(containers, entry);
+	return true;
+}
+
+/*
+ * Likewise for a database; no worker has been there yet.
+ */
+static bool
+load_database(const DatabaseRecord *record)
+{
+	const TtlDatabaseCounters *old = &record->counters;
+	DatabaseBody *body;
+
+	if ((unsigned) old->stopped_by > TTL_STOP_THROUGHPUT || old->cycles < 0 ||
+		old->cost_granted < 0 || old->cost_spent < 0 ||
+		old->foreground_cost < 0 || old->debt < 0)
+		return false;
+
+	body = enter_database(record->dboid);
+	pg_atomic_fetch_add_u64(&body->foreground_cost, old->foreground_cost);
+	SpinLockAcquire(&body->mutex);
+	body->counters = *old;
+	body->counters.state = TTL_REAPER_STOPPED;
+	SpinLockRelease(&body->mutex);
+	return true;
+}
+
+static bool
+read_file(FILE *file)
+{
+	FileHeader	header;
+	ContainerEntry container;
+	DatabaseRecord database;
+
+	if (fread(&header, sizeof(header), 1, file) != 1 ||
+		memcmp(&header, &file_header, sizeof(header)) != 0)
+		return false;
+
+	for (;;)
+	{
+		if (fread(&container, sizeof(container), 1, file) != 1)
+			return false;
+		if (!OidIsValid(container.key.dboid))
+			break;
+		if (!load_container(&container))
+			return false;
+	}
+	for (;;)
+	{
+		if (fread(&database, sizeof(database), 1, file) != 1)
+			return false;
+		if (!OidIsValid(database.dboid))
+			return true;
+		if (!load_database(&database))
+			return false;
+	}
+}
+
+/*
+ * Brings back the statistics of the server's last life, unless an earlier
+ * launcher has done so.
+ */
+void
+ttl_counters_load(void)
+{
+	FILE	   *file;
+
+	attach();
+	if (!shared->loaded)
+	{
+		file = AllocateFile(STATS_FILE, PG_BINARY_R);
+		if (file == NULL && errno != ENOENT)
+			ereport(LOG,
+					(errcode_for_file_access(),
+					 errmsg("could not open file \"%s\": %m", STATS_FILE)));
+		if (file != NULL)
+		{
+			if (!read_file(file))
+				ereport(LOG,
+						(errmsg("ignoring invalid data in file \"%s\"",
+								STATS_FILE)));
+			FreeFile(file);
+		}
+	}
+	shared->loaded = true;
+	(void) unlink(STATS_FILE);
+}
+
+/*
+ * Writes the statistics for the server's next life.
+ */
+void
+ttl_counters_save(void)
+{
+	FILE	   *file;
+	bool		ok;
+
+	attach();
+	file = AllocateFile(STATS_FILE ".tmp", PG_BINARY_W);
+	ok = file != NULL && write_file(file);
+	if (file != NULL && FreeFile(file) != 0)
+		ok = false;
+	if (!ok)
+	{
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not write file \"%s\": %m", STATS_FILE ".tmp")));
+		(void) unlink(STATS_FILE ".tmp");
+	}
+	else
+		(void) durable_rename(STATS_FILE ".tmp", STATS_FILE, LOG);
 }

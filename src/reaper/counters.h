@@ -76,6 +76,7 @@ extern void ttl_counters_set_blocked(Oid container, int64 rows);
 extern void ttl_counters_set_error(Oid container, const char *message);
 extern bool ttl_counters_get_container(Oid container,
 									   TtlContainerCounters *counters);
+extern List *ttl_counters_containers(void);
 extern void ttl_counters_forget_container(Oid container);
 
 /*
@@ -100,5 +101,11 @@ extern void ttl_counters_set_state(Oid dboid, TtlReaperState state);
 extern List *ttl_counters_databases(void);
 extern bool ttl_counters_get_database(Oid dboid, TtlDatabaseCounters *counters);
 extern void ttl_counters_forget_database(Oid dboid);
+
+/*
+ * For the launcher: the statistics from one life of the server to the next.
+ */
+extern void ttl_counters_load(void);
+extern void ttl_counters_save(void);
 
 #endif							/* TTL_COUNTERS_H */

@@ -28,6 +28,7 @@
  *	 worker dies				again after FIRST_PAUSE doubling to LAST_PAUSE
  *	 DROP DATABASE and such		request.c blocks the database
  *	 ttl.reaper = off			workers leave, none is started
+ *	 server stops				workers leave, the launcher saves statistics
  *	 launcher dies				the next one terminates what workers it finds
  *
  *-------------------------------------------------------------------------
@@ -46,6 +47,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lwlock.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
@@ -356,6 +358,18 @@ start_workers(TimestampTz now)
 }
 
 /*
+ * At exit: statistics outlive the server.  The workers have something to add
+ * until they have gone; when the launcher goes, so do they.
+ */
+static void
+save_statistics(int code, Datum arg)
+{
+	LWLockReleaseAll();			/* after an error */
+	ttl_shmem_terminate_workers();
+	ttl_counters_save();
+}
+
+/*
  * Main function of the launcher.
  */
 void
@@ -372,6 +386,8 @@ ttl_launcher_main(Datum main_arg)
 	ttl_budget_exempt();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	ttl_shmem_launcher_attach();
+	ttl_counters_load();
+	before_shmem_exit(save_statistics, (Datum) 0);
 	wait_event = TtlWaitEventNew("TtlLauncherMain");
 
 	/* handles of workers and the table live as long as the process */

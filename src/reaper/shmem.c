@@ -338,6 +338,12 @@ launcher_detach(int code, Datum arg)
 	LWLockRelease(lock);
 }
 
+void
+ttl_shmem_terminate_workers(void)
+{
+	terminate_workers_and_wait(InvalidOid, TTL_LEFT_YIELDED);
+}
+
 /*
  * Makes this process the launcher.  Workers that an earlier one has left
  * behind are terminated, so that all that run are known to this one.
@@ -346,7 +352,7 @@ void
 ttl_shmem_launcher_attach(void)
 {
 	on_shmem_exit(launcher_detach, (Datum) 0);
-	terminate_workers_and_wait(InvalidOid, TTL_LEFT_YIELDED);
+	ttl_shmem_terminate_workers();
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	shared->launcher_pid = MyProcPid;

@@ -51,6 +51,9 @@ extern void ttl_shmem_unblock_databases(void);
  * For the launcher
  */
 extern void ttl_shmem_launcher_attach(void);
+
+/* Terminates all workers, and returns when they have gone (or don't go). */
+extern void ttl_shmem_terminate_workers(void);
 extern int	ttl_shmem_take_requests(Oid *dboids, bool *all);
 extern bool ttl_shmem_is_blocked(Oid dboid);
 extern void ttl_shmem_set_contended(bool contended);

@@ -282,6 +282,24 @@ refresh_containers(TtlBatchMemory *memory)
 }
 
 /*
+ * Forgets what statistics there are of tables that have been dropped while no
+ * worker was here.
+ */
+static void
+forget_dropped(void)
+{
+	ListCell   *lc;
+
+	StartTransactionCommand();
+	foreach(lc, ttl_counters_containers())
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) == '\0')
+			ttl_counters_forget_container(lfirst_oid(lc));
+	}
+	CommitTransactionCommand();
+}
+
+/*
  * Order of turns: who has waited longest comes first.
  */
 static int
@@ -690,6 +708,7 @@ ttl_worker_main(Datum main_arg)
 	containers = hash_create("ttl containers of the reaper", 64, &ctl,
 							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
+	forget_dropped();
 
 	for (;;)
 	{
