@@ -154,6 +154,73 @@ SELECT blocked_rows FROM ttl.stat_containers WHERE container = 'item'::regclass;
 DROP TRIGGER keep ON item;
 CALL ttl.reap('item');
 
+--
+-- Foreign keys: what references a row goes with it, if it may
+--
+
+CREATE TABLE up (id int PRIMARY KEY);
+CREATE TABLE down (id int PRIMARY KEY, up int REFERENCES up);
+CREATE TABLE further (id int PRIMARY KEY, down int REFERENCES down);
+SELECT ttl.create_container(t, 60) FROM unnest('{up, down, further}'::regclass[]) t;
+-- 1 and 2 with what references them, 3 alone, all expired
+CREATE PROCEDURE refill_family() LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('ttl.touch', 'off', true);
+    INSERT INTO reap.up (id) VALUES (1), (2), (3);
+    INSERT INTO reap.down (id, up) VALUES (1, 1), (2, 2);
+    INSERT INTO reap.further (id, down) VALUES (1, 1), (2, 2);
+    UPDATE reap.further SET _ts = '2020-01-01';
+    UPDATE reap.down SET _ts = '2020-01-01';
+    UPDATE reap.up SET _ts = '2020-01-01';
+END$$;
+CREATE FUNCTION family() RETURNS text LANGUAGE sql SET ttl.show_expired = on AS $$
+    SELECT concat_ws(' ', (SELECT string_agg('up ' || id, ', ' ORDER BY id) FROM reap.up),
+        (SELECT string_agg('down ' || id, ', ' ORDER BY id) FROM reap.down),
+        (SELECT string_agg('further ' || id, ', ' ORDER BY id) FROM reap.further))
+$$;
+CALL refill_family();
+CALL ttl.reap('up');
+SELECT family();
+SELECT blocked_rows, last_error FROM ttl.stat_containers WHERE container = 'up'::regclass;
+-- not so what is referenced by a live row, however far away
+CALL refill_family();
+SET ttl.show_expired = on;
+UPDATE further SET ttl = -1 WHERE id = 1;
+RESET ttl.show_expired;
+CALL ttl.reap('up');
+SELECT family();
+SELECT blocked_rows FROM ttl.stat_containers WHERE container = 'up'::regclass;
+DELETE FROM further;
+CALL ttl.reap('up');
+SELECT family();
+SELECT blocked_rows FROM ttl.stat_containers WHERE container = 'up'::regclass;
+-- nor what is referenced by rows whose own container keeps them
+CALL refill_family();
+SELECT ttl.alter_container('down', reaping => false);
+CALL ttl.reap('up');
+SELECT family();
+SELECT ttl.alter_container('down', reaping => true, reap_delay => '100 years');
+CALL ttl.reap('up');
+SELECT family();
+SELECT ttl.alter_container('down', reap_delay => '0');
+CALL ttl.reap('up');
+SELECT family();
+-- rows that reference each other, beside one that cannot go
+CREATE TABLE ring (id int PRIMARY KEY, next int REFERENCES ring);
+SELECT ttl.create_container('ring', 60);
+INSERT INTO ring (id, next) VALUES (1, 2), (2, 3), (3, 1), (4, 4), (5, NULL), (6, 5);
+SET ttl.touch = off;
+UPDATE ring SET _ts = '2020-01-01' WHERE id < 6;
+RESET ttl.touch;
+CALL ttl.reap('ring');
+SET ttl.show_expired = on;
+SELECT id, next FROM ring ORDER BY id;
+RESET ttl.show_expired;
+SELECT blocked_rows FROM ttl.stat_containers WHERE container = 'ring'::regclass;
+DELETE FROM ring;
+CALL ttl.reap('ring');
+DROP TABLE ring, further, down, up;
+
 -- reap_delay: stored, hidden, for so long
 CALL refill(2);
 INSERT INTO item (id, note, _ts) VALUES (3, 'just expired', clock_timestamp() - interval '2 min');

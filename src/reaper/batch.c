@@ -38,9 +38,12 @@
  *	 alone; it is remembered, counted, logged, and tried again by itself after
  *	 BLOCKED_MIN_WAIT doubling to BLOCKED_MAX_WAIT.  After BLOCKED_IN_A_ROW such
  *	 rows in a row, the whole leaf pauses: then it isn't the row.
- * - A row that is still referenced is blamed late: what references it may have
- *	 expired, too, and go soon.  It is tried again after REFERENCED_WAIT, and
- *	 only the REFERENCED_TRIES'th failure is told.
+ * - A row that is still referenced, and is alone in its batch, is tried once
+ *	 more together with the expired rows that reference it.  What the reaper may
+ *	 not take yet, by the settings of its own container, stays, and so the row
+ *	 does.  It is blamed late, because what references it may expire soon: it
+ *	 is tried again after REFERENCED_WAIT, and only the REFERENCED_TRIES'th
+ *	 failure is told.
  *
  * The worker takes no lock that it cannot have at once, except row locks and
  * what triggers and referential actions take, for LOCK_WAIT.  A user's call
@@ -227,6 +230,7 @@ typedef struct Step
 	ItemPointer tids;
 	int			ntids;
 	bool		skip_locked;
+	bool		with_referencing;
 	int64		deleted;
 	bool		emptied;		/* by TRUNCATE */
 	bool		origin_wanted;	/* about to take the replication origin */
@@ -489,6 +493,8 @@ delete_rows(Step *step)
 
 	if (step->skip_locked)
 		flags |= TTL_DELETION_SKIP_LOCKED;
+	if (step->with_referencing)
+		flags |= TTL_DELETION_WITH_REFERENCING | TTL_DELETION_AS_REAPER;
 
 	/* in a user's transaction deferred constraints stay deferred */
 	if (step->memory->mode.commits)
@@ -578,6 +584,16 @@ is_no_rows_fault(const ErrorData *error)
 }
 
 /*
+ * Is it that another row references the row?
+ */
+static bool
+is_still_referenced(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION ||
+		error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION;
+}
+
+/*
  * Lets the leaf alone for a while, longer each time.
  */
 static void
@@ -646,9 +662,7 @@ block_row(Step *step, ErrorData *error)
 {
 	TtlBatchMemory *memory = step->memory;
 	Leaf	   *leaf = step->leaf;
-	bool		referenced = memory->mode.by_worker &&
-	(error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION ||
-	 error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION);
+	bool		referenced = memory->mode.by_worker && is_still_referenced(error);
 	BlockedKey	key;
 	BlockedRow *row;
 	bool		found;
@@ -824,6 +838,14 @@ delete_batch(Step *step)
 		leaf->locked_until = GetCurrentTimestamp() + LOCKED_MEMORY;
 		leaf->left_wait = LEFT_MIN_WAIT;
 		step->skip_locked = true;
+		INSTR_TIME_SET_CURRENT(start);
+		error = attempt(delete_rows, step);
+	}
+
+	if (error && step->ntids == 1 && is_still_referenced(error))
+	{
+		FreeErrorData(error);
+		step->with_referencing = true;
 		INSTR_TIME_SET_CURRENT(start);
 		error = attempt(delete_rows, step);
 	}
