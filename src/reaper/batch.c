@@ -34,6 +34,8 @@
  *	 record more for each row.)
  * - Cancellation, deadlock, lack of resources: an error for a user who has
  *	 called; the worker comes again after a while.
+ * - What happens to a DELETE of no rows, too (a published table without replica
+ *	 identity, an archive that has gone), is the table's fault: it pauses.
  * - Anything else is blamed on a row.  The batch is halved until the culprit is
  *	 alone; it is remembered, counted, logged, and tried again by itself after
  *	 BLOCKED_MIN_WAIT doubling to BLOCKED_MAX_WAIT.  After BLOCKED_IN_A_ROW such
@@ -186,6 +188,8 @@ typedef struct Leaf
 	int64		told;			/* so many blocked rows are in the log already */
 	TimestampTz paused_until;
 	TimestampTz pause;
+	int			trouble;		/* the error it is paused for, 0 = none was
+								 * told */
 } Leaf;
 
 /* A row that cannot be deleted. */
@@ -234,6 +238,7 @@ typedef struct Step
 	int64		deleted;
 	bool		emptied;		/* by TRUNCATE */
 	bool		origin_wanted;	/* about to take the replication origin */
+	bool		works_without_rows;
 } Step;
 
 /* What came of a step. */
@@ -521,6 +526,19 @@ delete_rows(Step *step)
 }
 
 /*
+ * Tries whether the table lets rows be deleted at all.  Raises an error in any
+ * case, so that nothing of it stays.
+ */
+static void
+delete_nothing(Step *step)
+{
+	step->ntids = 0;
+	delete_rows(step);
+	step->works_without_rows = true;
+	elog(ERROR, "nothing has been deleted");
+}
+
+/*
  * Does something in a subtransaction, with a short lock_timeout.  Returns NULL
  * on success, else the error.
  */
@@ -636,6 +654,29 @@ handle_trouble(Step *step, ErrorData *error)
 		error->sqlerrcode != ERRCODE_QUERY_CANCELED)
 		report_error(step, error);
 	pause_leaf(step->leaf);
+}
+
+/*
+ * Handles an error in the deletion of a single row, if it is the table's fault
+ * and not the row's.  It is told once, however often it is met.
+ */
+static bool
+handle_tables_fault(Step *step, ErrorData *error)
+{
+	Leaf	   *leaf = step->leaf;
+	Step		test = *step;
+
+	FreeErrorData(attempt(delete_nothing, &test));
+	if (test.works_without_rows)
+		return false;
+
+	if (leaf->trouble != error->sqlerrcode)
+		report_error(step, error);
+	else
+		ttl_counters_set_error(step->container.container, error->message);
+	leaf->trouble = error->sqlerrcode;
+	pause_leaf(leaf);
+	return true;
 }
 
 /*
@@ -882,6 +923,7 @@ delete_batch(Step *step)
 			leaf->row_cost = (double) ttl_budget_cost_since(&used) / step->deleted;
 		leaf->blocked_in_a_row = 0;
 		leaf->pause = PAUSE_MIN_WAIT;
+		leaf->trouble = 0;
 		if (step->deleted > 0)
 			leaf->fruitless = false;
 		places->next += step->ntids;
@@ -905,7 +947,11 @@ delete_batch(Step *step)
 
 	/* the culprit is alone; what is locked comes again with the next walk */
 	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+	{
+		if (handle_tables_fault(step, error))
+			return STEP_AWAY;
 		block_row(step, error);
+	}
 	places->next++;
 	return leaf->paused_until > GetCurrentTimestamp() ? STEP_AWAY : STEP_MORE;
 }
@@ -1158,6 +1204,11 @@ run_leaf(TtlBatchMemory *memory, Oid container, Oid relid, TtlBatchTurn *turn,
 	TtlBatchEnd end;
 
 	leaf->last_turn = GetCurrentTimestamp();
+	if (turn->changed)
+	{
+		leaf->paused_until = 0;
+		leaf->pause = PAUSE_MIN_WAIT;
+	}
 	if (leaf->paused_until > leaf->last_turn)
 	{
 		turn->due = Min(turn->due, leaf->paused_until);

@@ -33,6 +33,7 @@ typedef struct TtlBatchTurn
 	int64		max_rows;
 	TimestampTz until;			/* DT_NOEND = as long as it takes */
 	int64		max_batch_cost; /* as far as can be told beforehand */
+	bool		changed;		/* table or policy have been: no pause goes on */
 
 	/*
 	 * Called before each transaction but the turn's first, when no lock is

@@ -452,6 +452,7 @@ run_turn(TtlBatchMemory *memory, Container *container, int64 max_cost,
 	turn.pace = pace;
 	turn.until = GetCurrentTimestamp() + TURN_TIME;
 	turn.blocked = container->blocked;
+	turn.changed = container->changed;
 	container->changed = false;
 
 	SetCurrentStatementStartTimestamp();

@@ -1,0 +1,95 @@
+# Deletion beside logical replication: a table that publishes deletes without
+# a replica identity, and subscribers that want no deletions by the reaper.
+use strict;
+use warnings;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('publisher');
+$node->init(allows_streaming => 'logical');
+$node->append_conf(
+	'postgresql.conf', q{
+shared_preload_libraries = 'ttl'
+ttl.naptime = 100ms
+});
+$node->start;
+my $version = $node->safe_psql('postgres', 'SHOW server_version_num');
+
+sub fill
+{
+	my ($table, $rows) = @_;
+	$node->safe_psql('postgres', qq{
+INSERT INTO $table (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, $rows) g;
+SELECT ttl.set_default_ttl('$table', 3600);
+});
+}
+
+# REPLICA IDENTITY NOTHING: no row can be deleted.  It is reported, and neither
+# blamed on rows nor looped on.
+$node->safe_psql('postgres', q{
+CREATE EXTENSION ttl;
+CREATE TABLE nothing (id int PRIMARY KEY);
+SELECT ttl.create_container('nothing', 3600);
+ALTER TABLE nothing REPLICA IDENTITY NOTHING;
+CREATE PUBLICATION p FOR TABLE nothing;
+});
+fill('nothing', 1000);
+my $stat = q{FROM ttl.stat_containers WHERE container = 'nothing'::regclass};
+ok($node->poll_query_until('postgres', "SELECT last_error LIKE '%does not have a replica identity and publishes deletes' $stat"),
+	'no replica identity: the error is in the statistics');
+my $batches = $node->safe_psql('postgres', "SELECT batches $stat");
+# until it has been tried at least three times, with pauses of 1 and 2 seconds
+my $tried_at = $node->safe_psql('postgres', "SELECT last_error_at $stat");
+for (1 .. 2)
+{
+	ok($node->poll_query_until('postgres', "SELECT last_error_at > '$tried_at' $stat"), '... it is tried again');
+	$tried_at = $node->safe_psql('postgres', "SELECT last_error_at $stat");
+}
+cmp_ok($node->safe_psql('postgres', "SELECT batches $stat") - $batches, '<', 40, '... not in a loop');
+is($node->safe_psql('postgres', "SELECT blocked_rows, rows_deleted $stat"), '0|0', '... no row is blamed');
+is(scalar(() = slurp_file($node->logfile) =~ /LOG:  could not delete expired rows of table "public.nothing"/g), 1, '... the log says it once');
+my ($rc, $stdout, $stderr) = $node->psql('postgres', "CALL ttl.reap('nothing')");
+is(scalar(() = $stderr =~ /WARNING:  could not delete expired rows of table "public.nothing": cannot delete from table "nothing" because it does not have a replica identity/g),
+	1, 'CALL ttl.reap says it once');
+like($stderr, qr/NOTICE:  ttl: 0 expired rows deleted/, '... and deletes nothing');
+# 8 seconds would be the next pause, and then more
+$node->safe_psql('postgres', 'ALTER TABLE nothing REPLICA IDENTITY DEFAULT');
+my $start = time;
+ok($node->poll_query_until('postgres', "SELECT rows_deleted = 1000 $stat"), 'with a replica identity they go');
+cmp_ok(time - $start, '<', 15, '... soon');
+
+# origin = none
+
+SKIP:
+{
+	skip 'subscriptions have no origin before PostgreSQL 16', 4 if $version < 160000;
+
+	my $subscriber = PostgreSQL::Test::Cluster->new('subscriber');
+	$subscriber->init;
+	$subscriber->start;
+	my $create = 'CREATE TABLE tagged (id int PRIMARY KEY); CREATE TABLE plain (id int PRIMARY KEY)';
+	$subscriber->safe_psql('postgres', $create);
+	# other columns of a container aren't published, nor wanted there
+	$node->safe_psql('postgres', qq{
+$create;
+SELECT ttl.create_container(t, 3600) FROM unnest('{tagged, plain}'::regclass[]) t;
+SELECT ttl.alter_container('tagged', replication_origin => true);
+CREATE PUBLICATION q FOR TABLE tagged (id), plain (id);
+});
+	my $connstr = $node->connstr('postgres');
+	$subscriber->safe_psql('postgres',
+		"CREATE SUBSCRIPTION s CONNECTION '$connstr' PUBLICATION q WITH (origin = none)");
+	$subscriber->wait_for_subscription_sync($node, 's');
+	$node->safe_psql('postgres', 'INSERT INTO tagged (id) VALUES (0); DELETE FROM tagged WHERE id = 0; INSERT INTO tagged (id) VALUES (-1)');
+	fill($_, 100) for 'tagged', 'plain';
+	ok($node->poll_query_until('postgres', "SELECT ttl.expired_count('tagged') + ttl.expired_count('plain') = 0"), 'the reaper deletes');
+	$node->wait_for_catchup('s');
+	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM plain'), '0', 'a subscription with origin = none gets deletions');
+	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM tagged WHERE id > 0'), '100', '... but not those that are tagged');
+	is($subscriber->safe_psql('postgres', 'SELECT string_agg(id::text, \',\') FROM tagged WHERE id <= 0'), '-1', '... and those of users');
+	$subscriber->stop;
+}
+
+$node->stop;
+done_testing();
