@@ -27,6 +27,7 @@
  *	 DROP/CREATE EXTENSION		as a policy change; the worker sees it and leaves
  *	 worker dies				again after FIRST_PAUSE doubling to LAST_PAUSE
  *	 DROP DATABASE and such		request.c blocks the database
+ *	 ALLOW_CONNECTIONS false	the worker leaves, another comes when it is true
  *	 ttl.reaper = off			workers leave, none is started
  *	 server stops				workers leave, the launcher saves statistics
  *	 launcher dies				the next one terminates what workers it finds
@@ -73,6 +74,7 @@
 #define LONGEST_SLEEP		10000
 #define FIRST_PAUSE			5000
 #define LAST_PAUSE			300000
+#define TELL_AGAIN			3600000
 
 /* datconnlimit of a database whose DROP DATABASE was interrupted */
 #define INVALID_DATABASE	(-2)
@@ -93,8 +95,8 @@ typedef struct Database
 
 static HTAB *known = NULL;
 
-/* Has it been told that no background worker can be registered? */
-static bool told_exhausted = false;
+/* When it was last told that no background worker can be registered. */
+static TimestampTz told_exhausted_at = 0;
 
 /*
  * Reads pg_database: enters new databases, forgets those that have gone.
@@ -231,6 +233,24 @@ check_workers(TimestampTz now)
 }
 
 /*
+ * Calls workers back from databases that take no connections any more.
+ */
+static void
+leave_closed_databases(void)
+{
+	HASH_SEQ_STATUS status;
+	Database   *database;
+
+	hash_seq_init(&status, known);
+	while ((database = (Database *) hash_seq_search(&status)) != NULL)
+	{
+		if (database->handle != NULL && database->exists &&
+			!database->connectable)
+			ttl_shmem_terminate_workers(database->dboid, TTL_LEFT_BLOCKED);
+	}
+}
+
+/*
  * Notes what backends have asked for.
  */
 static void
@@ -338,17 +358,18 @@ start_workers(TimestampTz now)
 
 			ttl_shmem_slot_release(slot, &left, &due);
 			contended = true;
-			if (!told_exhausted)
+			if (TimestampDifferenceExceeds(told_exhausted_at, now, TELL_AGAIN))
+			{
+				told_exhausted_at = now;
 				ereport(LOG,
 						(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 						 errmsg("out of background worker slots for a reaper worker"),
 						 errhint("Consider increasing the configuration parameter \"%s\".",
 								 "max_worker_processes")));
-			told_exhausted = true;
+			}
 			break;
 		}
 
-		told_exhausted = false;
 		database->wanted = false;
 		database->slot = slot;
 	}
@@ -365,7 +386,7 @@ static void
 save_statistics(int code, Datum arg)
 {
 	LWLockReleaseAll();			/* after an error */
-	ttl_shmem_terminate_workers();
+	ttl_shmem_terminate_workers(InvalidOid, TTL_LEFT_YIELDED);
 	ttl_counters_save();
 }
 
@@ -420,6 +441,7 @@ ttl_launcher_main(Datum main_arg)
 		now = GetCurrentTimestamp();
 		check_workers(now);
 		read_databases();
+		leave_closed_databases();
 		take_requests();
 
 		next = TimestampTzPlusMilliseconds(now, LONGEST_SLEEP);

@@ -272,8 +272,8 @@ terminate_workers(Oid dboid, TtlLeft left)
 /*
  * Terminates workers as above, and waits until they have gone or time is up.
  */
-static void
-terminate_workers_and_wait(Oid dboid, TtlLeft left)
+void
+ttl_shmem_terminate_workers(Oid dboid, TtlLeft left)
 {
 	TimestampTz until;
 
@@ -303,7 +303,7 @@ ttl_shmem_block_database(Oid dboid)
 	}
 	LWLockRelease(lock);
 
-	terminate_workers_and_wait(dboid, TTL_LEFT_BLOCKED);
+	ttl_shmem_terminate_workers(dboid, TTL_LEFT_BLOCKED);
 }
 
 /*
@@ -338,12 +338,6 @@ launcher_detach(int code, Datum arg)
 	LWLockRelease(lock);
 }
 
-void
-ttl_shmem_terminate_workers(void)
-{
-	terminate_workers_and_wait(InvalidOid, TTL_LEFT_YIELDED);
-}
-
 /*
  * Makes this process the launcher.  Workers that an earlier one has left
  * behind are terminated, so that all that run are known to this one.
@@ -352,7 +346,7 @@ void
 ttl_shmem_launcher_attach(void)
 {
 	on_shmem_exit(launcher_detach, (Datum) 0);
-	ttl_shmem_terminate_workers();
+	ttl_shmem_terminate_workers(InvalidOid, TTL_LEFT_YIELDED);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	shared->launcher_pid = MyProcPid;

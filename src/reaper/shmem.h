@@ -52,8 +52,11 @@ extern void ttl_shmem_unblock_databases(void);
  */
 extern void ttl_shmem_launcher_attach(void);
 
-/* Terminates all workers, and returns when they have gone (or don't go). */
-extern void ttl_shmem_terminate_workers(void);
+/*
+ * Terminates the worker of a database, or with InvalidOid all of them, and
+ * returns when they have gone (or don't go).
+ */
+extern void ttl_shmem_terminate_workers(Oid dboid, TtlLeft left);
 extern int	ttl_shmem_take_requests(Oid *dboids, bool *all);
 extern bool ttl_shmem_is_blocked(Oid dboid);
 extern void ttl_shmem_set_contended(bool contended);
