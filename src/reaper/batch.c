@@ -1086,35 +1086,41 @@ open_leaf(Step *step, Oid container)
 }
 
 /*
- * When the leaf, in which nothing is left to delete, needs to be looked at
- * again.
+ * Do walks start at a mark, rather than at the left edge?  Behind a mark may
+ * lie more dead entries than one wants to read again.
  */
-static TimestampTz
-next_look(Step *step)
+static bool
+is_marked(const Leaf *leaf)
 {
-	Leaf	   *leaf = step->leaf;
-	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz earliest;
-	bool		marked = false;
-
-	/* behind a mark may lie more dead entries than one wants to read again */
 	for (int i = 0; i < lengthof(leaf->mark.set); i++)
-		marked = marked || leaf->mark.set[i];
-	if (marked)
-		return now + MARK_WAIT;
+	{
+		if (leaf->mark.set[i])
+			return true;
+	}
+	return false;
+}
 
-	/* without one, each walk is from the left edge anyway */
-	leaf->left_at = 0;
+/*
+ * Is the earliest row of the leaf not to be deleted yet?  *due is when it will
+ * be, or when to look again.
+ */
+static bool
+nothing_due(Step *step, TimestampTz *due)
+{
+	TimestampTz earliest;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
 	earliest = ttl_expiry_earliest(step->rel, &step->container,
 								   GetActiveSnapshot());
 	PopActiveSnapshot();
-	if (TIMESTAMP_NOT_FINITE(earliest))
-		return earliest == DT_NOEND ? DT_NOEND : now + MARK_WAIT;
+
+	*due = GetCurrentTimestamp() + MARK_WAIT;
+	if (earliest <= step->now)
+		return false;
 	if (pg_add_s64_overflow(earliest, step->container.reap_delay, &earliest))
-		return DT_NOEND;
-	return Max(earliest, now + MARK_WAIT);
+		earliest = DT_NOEND;
+	*due = Max(*due, earliest);
+	return true;
 }
 
 /*
@@ -1128,6 +1134,7 @@ run_step(Step *step, Oid container, TtlBatchTurn *turn)
 	Leaf	   *leaf = step->leaf;
 	ErrorData  *error;
 	StepResult	result;
+	TimestampTz due;
 
 	result = open_leaf(step, container);
 	if (result != STEP_MORE)
@@ -1144,6 +1151,14 @@ run_step(Step *step, Oid container, TtlBatchTurn *turn)
 			return STEP_DONE;
 		}
 
+		/* the usual case, so it must be cheap */
+		if (!is_marked(leaf) && leaf->blocked == 0 && nothing_due(step, &due))
+		{
+			turn->due = Min(turn->due, due);
+			relation_close(step->rel, NoLock);
+			return STEP_DONE;
+		}
+
 		ttl_progress_phase(TTL_PHASE_LOOKING);
 		error = attempt(collect, step);
 		if (error != NULL)
@@ -1154,7 +1169,13 @@ run_step(Step *step, Oid container, TtlBatchTurn *turn)
 		}
 		else if (!have_places(memory, leaf) && !leaf->more)
 		{
-			turn->due = Min(turn->due, next_look(step));
+			due = GetCurrentTimestamp() + MARK_WAIT;
+			if (!is_marked(leaf))
+			{
+				leaf->left_at = 0;	/* each walk is from there anyway */
+				(void) nothing_due(step, &due);
+			}
+			turn->due = Min(turn->due, due);
 			result = STEP_DONE;
 		}
 	}

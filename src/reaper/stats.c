@@ -72,8 +72,12 @@ oldest_expired(Oid container, TimestampTz now)
 		if (rel->rd_rel->relkind == RELKIND_RELATION &&
 			ttl_container_lookup(relid, &leaf) &&
 			leaf.default_ttl != TTL_OFF)
-			oldest = Min(oldest, ttl_expiry_earliest(rel, &leaf,
-													 GetActiveSnapshot()));
+		{
+			TimestampTz earliest = ttl_expiry_earliest(rel, &leaf,
+													   GetActiveSnapshot());
+
+			oldest = Min(oldest, earliest);
+		}
 		relation_close(rel, AccessShareLock);
 	}
 

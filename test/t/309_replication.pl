@@ -79,7 +79,7 @@ CREATE PUBLICATION q FOR TABLE tagged (id), plain (id);
 });
 	my $connstr = $node->connstr('postgres');
 	$subscriber->safe_psql('postgres',
-		"CREATE SUBSCRIPTION s CONNECTION '$connstr' PUBLICATION q WITH (origin = none)");
+		"CREATE SUBSCRIPTION s CONNECTION \$\$$connstr\$\$ PUBLICATION q WITH (origin = none)");
 	$subscriber->wait_for_subscription_sync($node, 's');
 	$node->safe_psql('postgres', 'INSERT INTO tagged (id) VALUES (0); DELETE FROM tagged WHERE id = 0; INSERT INTO tagged (id) VALUES (-1)');
 	fill($_, 100) for 'tagged', 'plain';
