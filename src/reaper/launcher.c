@@ -12,8 +12,9 @@
  * and one that finds nothing to care for says so and leaves; the database is
  * then left alone until a backend asks for attention.  A worker with work
  * stays, unless databases wait for one of the ttl.workers slots: then it
- * leaves after each cycle, and the one that has waited longest comes next.  A
- * worker that dies is started again after a pause that doubles each time.
+ * leaves after each cycle, and the one that has waited longest comes next; a
+ * database where nothing was left to do comes again the later the more
+ * databases there are, a few per second in all.  A worker that dies is started again after a pause that doubles each time.
  *
  * What the launcher knows is in a hash table of its own; with the workers it
  * talks through shmem.c.  It wakes up when a worker starts or stops, when
@@ -75,6 +76,8 @@
 #define FIRST_PAUSE			5000
 #define LAST_PAUSE			300000
 #define TELL_AGAIN			3600000
+#define IDLE_PACE			INT64CONST(250) /* times the number of databases */
+#define IDLE_LEAST			5000
 
 /* datconnlimit of a database whose DROP DATABASE was interrupted */
 #define INVALID_DATABASE	(-2)
@@ -171,6 +174,7 @@ worker_stopped(Database *database, TimestampTz now)
 {
 	TtlLeft		left;
 	TimestampTz due;
+	TimestampTz earliest;
 
 	pfree(database->handle);
 	database->handle = NULL;
@@ -197,6 +201,14 @@ worker_stopped(Database *database, TimestampTz now)
 		case TTL_LEFT_YIELDED:
 			want(database, due);
 			ttl_counters_set_state(database->dboid, TTL_REAPER_WAITING);
+			break;
+		case TTL_LEFT_IDLE:
+			/* starting a process for each of many costs more than its work */
+			earliest = TimestampTzPlusMilliseconds(now,
+												   Max(IDLE_PACE * hash_get_num_entries(known),
+													   IDLE_LEAST));
+			want(database, Max(due, earliest));
+			ttl_counters_set_state(database->dboid, TTL_REAPER_IDLE);
 			break;
 		case TTL_LEFT_BLOCKED:
 		case TTL_LEFT_OFF:

@@ -20,6 +20,7 @@ typedef enum TtlLeft
 	TTL_LEFT_BLOCKED,			/* a command needs the database for itself */
 	TTL_LEFT_NOTHING,			/* no container to care for */
 	TTL_LEFT_YIELDED,			/* another database needs the slot */
+	TTL_LEFT_IDLE,				/* likewise, and nothing is left to do now */
 	TTL_LEFT_OFF				/* ttl.reaper is off */
 } TtlLeft;
 

@@ -72,7 +72,6 @@
 #define PACE_PER_LEAF		INT64CONST(500) /* look at a busy one */
 #define TURN_TIME			(1 * USECS_PER_SEC) /* longest turn */
 #define FORGET_WAIT			(600 * USECS_PER_SEC)
-#define YIELD_WAIT			(5 * USECS_PER_SEC) /* after a cycle for others */
 
 /* Cost that a turn gets at least, as far as there is any. */
 #define LEAST_SHARE			200
@@ -760,12 +759,10 @@ ttl_worker_main(Datum main_arg)
 			cycle_at = Max(next, rested_at);
 		}
 
-		/* with work left it comes again as soon as there is a slot */
 		if (ttl_shmem_worker_contended() &&
-			ttl_shmem_worker_leave(TTL_LEFT_YIELDED,
-								   cycle_at > rested_at ?
-								   Max(cycle_at, rested_at + YIELD_WAIT) :
-								   rested_at))
+			ttl_shmem_worker_leave(cycle_at > rested_at ?
+								   TTL_LEFT_IDLE : TTL_LEFT_YIELDED,
+								   cycle_at))
 			break;
 
 		sleep_until(Min(cycle_at, refresh_at));
