@@ -25,14 +25,16 @@
 #define TTL_NAPTIME_MAX					(24 * 3600 * 1000)
 
 /*
- * What autovacuum may spend in a second when it is left at its defaults:
- * vacuum_cost_limit 200 each autovacuum_vacuum_cost_delay of 2 ms.
+ * Half of what autovacuum may spend in a second when it is left at its defaults
+ * (vacuum_cost_limit 200 each autovacuum_vacuum_cost_delay of 2 ms).  With all
+ * of it users feel deletion on a small machine; with half of it, hardly, and
+ * with less it doesn't get better (test/bench/limits).
  */
-#define TTL_CYCLE_COST_LIMIT_DEFAULT	100000
+#define TTL_CYCLE_COST_LIMIT_DEFAULT	50000
 
 /*
  * Strictly leftovers can starve for ever, where users always want all of
- * ttl.throughput.  So there is a floor: 2 % of the limit, which deletes about a
+ * ttl.throughput.  So there is a floor: 4 % of the limit, which deletes about a
  * thousand narrow rows a second (test/bench) and isn't felt.
  */
 #define TTL_CYCLE_COST_FLOOR_DEFAULT	2000
