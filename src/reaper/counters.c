@@ -29,6 +29,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/catversion.h"
 #include "lib/dshash.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -505,7 +506,7 @@ ttl_counters_forget_database(Oid dboid)
 typedef struct FileHeader
 {
 	uint32		format;
-	uint32		server;			/* PG_VERSION_NUM: the layout is the server's */
+	uint32		server;			/* the layout may change with it */
 	uint32		container_size;
 	uint32		database_size;
 } FileHeader;
@@ -517,7 +518,7 @@ typedef struct DatabaseRecord
 } DatabaseRecord;
 
 static const FileHeader file_header = {
-	STATS_FILE_FORMAT, PG_VERSION_NUM / 100,
+	STATS_FILE_FORMAT, CATALOG_VERSION_NO,
 	sizeof(ContainerEntry), sizeof(DatabaseRecord)
 };
 
