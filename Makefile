@@ -55,6 +55,7 @@ REGRESS = \
 	clock \
 	keys \
 	reap \
+	rights \
 	uninstall
 
 ISOLATION = \
