@@ -51,6 +51,7 @@ REGRESS = \
 	install \
 	expiry \
 	configuration \
+	ddl \
 	hiding \
 	clock \
 	keys \

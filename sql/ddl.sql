@@ -1,0 +1,486 @@
+-- DDL: whatever is done to a container's table, rows are hidden exactly when
+-- they have expired, none is lost and none wakes, the policy follows, and what
+-- is rolled back was never there
+\set VERBOSITY terse
+SET client_min_messages = warning;
+CREATE SCHEMA ddl;
+CREATE SCHEMA home;
+SET search_path = ddl, home, public;
+
+-- All that should hold, in a line: rows that are seen and rows that are hidden,
+-- each with the year of its clock, or "now" (and its own TTL); the policy; the trigger and
+-- the expiry indexes; and whether a hidden row's key is free.  Rows have a key
+-- "id", whatever else they have
+CREATE FUNCTION look(c regclass) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    policy record;
+    rows text;
+    seen text;
+    hidden text;
+    counted bigint;
+    "trigger" text;
+    indexes bigint;
+    frees text;
+BEGIN
+    IF to_regclass('ttl.containers') IS NULL THEN
+        RETURN 'no extension';
+    END IF;
+    SELECT * INTO policy FROM ttl.containers WHERE container = c;
+    IF policy IS NULL THEN
+        EXECUTE format('SELECT string_agg(id::text, '' '' ORDER BY id) FROM %s', c) INTO seen;
+        RETURN format('no container: %s', seen);
+    END IF;
+    rows := format('SELECT string_agg(id || ''@'' || CASE WHEN %1$I BETWEEN ''2025-01-01'' AND ''2800-01-01'' THEN ''now'' ELSE to_char(%1$I, ''YYYY'') END || coalesce(''/'' || %2$s, ''''), '' '' ORDER BY id) FROM %3$s', policy.ts_column, coalesce(quote_ident(policy.ttl_column), 'NULL'), c);
+    EXECUTE rows INTO seen;
+    PERFORM set_config('ttl.show_expired', 'on', true);
+    EXECUTE rows || ' AS item_of_c WHERE ttl.expires_at(item_of_c) <= clock_timestamp()' INTO hidden;
+    PERFORM set_config('ttl.show_expired', 'off', true);
+    counted := ttl.expired_count(c);
+    SELECT tgenabled INTO "trigger" FROM pg_trigger WHERE tgrelid = c AND tgfoid = 'ttl.on_write'::regproc;
+    SELECT count(*) INTO indexes FROM pg_index WHERE indrelid = c AND indisvalid AND (pg_get_indexdef(indexrelid) ~ 'ttl\.item_expiry' OR pg_get_indexdef(indexrelid) ~ format('\(%I\)', policy.ts_column));
+    IF hidden IS NOT NULL THEN
+        BEGIN
+            EXECUTE format('INSERT INTO %s (id) VALUES (%s)', c, substring(hidden FROM '\d+'));
+            frees := 'free';
+            RAISE EXCEPTION USING ERRCODE = 'TTL01';
+        EXCEPTION
+            WHEN SQLSTATE 'TTL01' THEN
+            WHEN OTHERS THEN
+                frees := SQLSTATE;
+        END;
+    END IF;
+    RETURN format('%s; hidden %s; default %s, trigger %s, indexes %s', coalesce(seen, 'none'), coalesce(hidden || ', key ' || frees, 'none'), policy.default_ttl, "trigger", indexes) ||
+        CASE WHEN counted <> coalesce(array_length(string_to_array(hidden, ' '), 1), 0) THEN ', BUT ' || counted || ' COUNTED' ELSE '' END;
+END $$;
+
+-- What a command makes of it, and that nothing of that is left when it is
+-- rolled back
+CREATE FUNCTION try(command text, name text DEFAULT 'home.item') RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    c CONSTANT regclass := name;
+    was text := ddl.look(c);
+    outcome text;
+BEGIN
+    BEGIN
+        EXECUTE command;
+        IF EXISTS (SELECT FROM pg_class WHERE oid = c) THEN
+            outcome := ddl.look(c);
+        ELSE
+            outcome := (SELECT format('gone, as is its policy: %s', count(*) = 0) FROM ttl.container WHERE relid = c);
+        END IF;
+        RAISE EXCEPTION USING ERRCODE = 'TTL01';
+    EXCEPTION
+        WHEN SQLSTATE 'TTL01' THEN
+        WHEN OTHERS THEN
+            outcome := SQLSTATE;
+    END;
+    IF ddl.look(c) IS DISTINCT FROM was THEN
+        outcome := outcome || E'\n   AND AFTERWARDS: ' || ddl.look(c);
+    END IF;
+    RETURN CASE WHEN outcome = was THEN 'as it was' ELSE outcome END;
+END $$;
+
+CREATE TABLE home.item (id int PRIMARY KEY, x int, note text DEFAULT 'note');
+CREATE TABLE home.other (id int PRIMARY KEY);
+INSERT INTO home.other SELECT generate_series(1, 9);
+SELECT ttl.create_container('item', 60);
+INSERT INTO item (id, x, _ts, ttl) VALUES (1, 1, '2900-01-01', NULL), (2, 2, '2020-01-01', NULL), (3, 3, '2020-01-01', 5), (4, 4, '2020-01-01', -1), (5, 5, '2900-01-01', 5);
+ALTER TABLE item OWNER TO regress_ttl_owner;
+GRANT ALL ON SCHEMA home, ddl TO regress_ttl_owner, regress_ttl_user;
+
+--
+-- One table
+--
+
+SELECT look('item');
+SELECT command, try(command) FROM unnest(ARRAY[
+    -- names
+    'ALTER TABLE home.item RENAME TO thing',
+    'ALTER TABLE home.item RENAME COLUMN _ts TO changed',
+    'ALTER TABLE home.item RENAME COLUMN ttl TO lifetime',
+    'ALTER TABLE home.item RENAME COLUMN _ts TO swap; ALTER TABLE home.item RENAME COLUMN ttl TO _ts; ALTER TABLE home.item RENAME COLUMN swap TO ttl',
+    'ALTER TABLE home.item RENAME COLUMN _ts TO x',
+    'ALTER TABLE home.item RENAME COLUMN _ts TO ctid',
+    'ALTER TABLE home.item RENAME COLUMN x TO y',
+    'ALTER TABLE home.item SET SCHEMA ddl',
+    'ALTER SCHEMA home RENAME TO away',
+    'ALTER INDEX home.item__ts_idx RENAME TO renamed',
+    'ALTER TABLE home.item RENAME CONSTRAINT item_ttl_check TO renamed',
+    -- columns
+    'ALTER TABLE home.item ALTER COLUMN x TYPE bigint',
+    'ALTER TABLE home.item ALTER COLUMN id TYPE numeric',
+    'ALTER TABLE home.item ALTER COLUMN x TYPE text USING x || ''!'', ALTER COLUMN note TYPE varchar(10), ADD COLUMN y int DEFAULT 7',
+    'ALTER TABLE home.item DROP COLUMN x',
+    'ALTER TABLE home.item ADD COLUMN y float DEFAULT random()',
+    'ALTER TABLE home.item ADD COLUMN y int GENERATED ALWAYS AS (x * 2) STORED',
+    'ALTER TABLE home.item ADD COLUMN y int GENERATED ALWAYS AS (coalesce(ttl, 0)) STORED',
+    'ALTER TABLE home.item ADD COLUMN y int GENERATED ALWAYS AS IDENTITY',
+    'ALTER TABLE home.item ALTER COLUMN _ts DROP NOT NULL',
+    'ALTER TABLE home.item ALTER COLUMN _ts SET DEFAULT now()',
+    'ALTER TABLE home.item ALTER COLUMN ttl SET DEFAULT 5',
+    'ALTER TABLE home.item ALTER COLUMN note SET STORAGE EXTERNAL, ALTER COLUMN x SET STATISTICS 10',
+    -- the table
+    'ALTER TABLE home.item SET UNLOGGED',
+    'ALTER TABLE home.item SET UNLOGGED; ALTER TABLE home.item SET LOGGED',
+    'ALTER TABLE home.item SET ACCESS METHOD heap',
+    'ALTER TABLE home.item SET (fillfactor = 50)',
+    'ALTER TABLE home.item REPLICA IDENTITY FULL',
+    'ALTER TABLE home.item REPLICA IDENTITY NOTHING',
+    'ALTER TABLE home.item ENABLE ROW LEVEL SECURITY',
+    'ALTER TABLE home.item OWNER TO regress_ttl_user',
+    'ALTER TABLE home.item DISABLE TRIGGER USER; ALTER TABLE home.item ENABLE TRIGGER USER',
+    'CLUSTER home.item USING item_pkey',
+    'ALTER TABLE home.item CLUSTER ON item_pkey; CLUSTER home.item',
+    'REINDEX TABLE home.item',
+    'ANALYZE home.item',
+    'TRUNCATE home.item',
+    'TRUNCATE home.item; INSERT INTO home.item (id, _ts) VALUES (2, ''2020-01-01'')',
+    -- constraints and indexes
+    'ALTER TABLE home.item DROP CONSTRAINT item_pkey, ADD PRIMARY KEY (id) DEFERRABLE INITIALLY DEFERRED',
+    'ALTER TABLE home.item ADD UNIQUE (x), ADD CHECK (x > 0), ADD FOREIGN KEY (x) REFERENCES home.other',
+    'ALTER TABLE home.other ADD FOREIGN KEY (id) REFERENCES home.item NOT VALID',
+    'CREATE UNIQUE INDEX ON home.item (x, note); CREATE INDEX ON home.item (_ts); CREATE INDEX ON home.item (_ts DESC) WHERE ttl IS NULL; CREATE INDEX ON home.item USING brin (_ts)',
+    'CREATE INDEX ON home.item (_ts) WHERE ttl IS NULL; DROP INDEX home.item__ts_idx',
+    'CREATE STATISTICS home.s ON _ts, ttl FROM home.item; ANALYZE home.item',
+    -- what hangs on it
+    'CREATE VIEW home.v AS SELECT * FROM home.item; ALTER VIEW home.v RENAME COLUMN ttl TO a; DROP VIEW home.v',
+    'CREATE RULE r AS ON INSERT TO home.item DO ALSO NOTHING',
+    'CREATE RULE r AS ON DELETE TO home.item DO INSTEAD NOTHING',
+    'COMMENT ON COLUMN home.item.ttl IS ''x''; GRANT ALL ON home.item TO PUBLIC; REVOKE ALL ON home.item FROM regress_ttl_owner',
+    'REASSIGN OWNED BY regress_ttl_owner TO regress_ttl_user',
+    -- the policy
+    'SELECT ttl.set_default_ttl(''home.item'', NULL)',
+    'SELECT ttl.set_default_ttl(''home.item'', -1)',
+    'SELECT ttl.set_default_ttl(''home.item'', 2147483647)',
+    'SELECT ttl.set_default_ttl(''home.item'', NULL); DROP INDEX home.item__ts_idx, home.item_item_expiry_idx',
+    'SELECT ttl.set_default_ttl(''home.item'', NULL); SELECT ttl.alter_container(''home.item'', indexing => ''none'')',
+    'SELECT ttl.drop_container(''home.item'')',
+    'SELECT ttl.drop_container(''home.item'', true)',
+    'SELECT ttl.drop_container(''home.item'', true); SELECT ttl.create_container(''home.item'', 30, ''t'', NULL)',
+    -- the end
+    'DROP TABLE home.item',
+    'DROP SCHEMA home CASCADE',
+    'DROP OWNED BY regress_ttl_owner CASCADE',
+    'DROP EXTENSION ttl',
+    'DROP EXTENSION ttl CASCADE',
+    'DROP EXTENSION ttl CASCADE; CREATE EXTENSION ttl; SELECT ttl.create_container(''home.item'', 60)',
+    'DROP SCHEMA ttl CASCADE',
+    'ALTER EXTENSION ttl SET SCHEMA home',
+    'ALTER EXTENSION ttl UPDATE',
+    'CREATE EXTENSION ttl']) WITH ORDINALITY u (command, n) ORDER BY n;
+
+-- The same for good; what can't be done in a transaction, too
+ALTER TABLE item RENAME TO thing;
+ALTER TABLE thing RENAME _ts TO "changed at";
+ALTER TABLE thing SET SCHEMA ddl;
+ALTER TABLE ddl.thing SET SCHEMA home;
+ALTER SCHEMA home RENAME TO "new home";
+SELECT look('"new home".thing');
+ALTER SCHEMA "new home" RENAME TO home;
+ALTER TABLE thing RENAME TO item;
+ALTER TABLE item RENAME "changed at" TO _ts;
+VACUUM FULL item;
+VACUUM (FREEZE, ANALYZE) item;
+CLUSTER item USING item_pkey;
+ALTER TABLE item ALTER COLUMN x TYPE bigint, ADD COLUMN r float DEFAULT random(), DROP COLUMN note;
+SELECT look('item');
+REINDEX TABLE CONCURRENTLY item;
+REINDEX INDEX CONCURRENTLY item__ts_idx;
+CREATE INDEX CONCURRENTLY concurrent ON item (_ts) WHERE ttl IS NULL;
+SELECT look('item');
+-- two of a kind: one of them may go, and the other stands in
+SELECT count(*) FILTER (WHERE state = 'done') AS gone, count(*) FILTER (WHERE state = '2BP01') AS refused
+  FROM unnest('{DROP INDEX home.item__ts_idx, DROP INDEX home.concurrent}'::text[]) s, state(s) state;
+SELECT look('item');
+SET ROLE regress_ttl_owner;
+CALL ttl.reap('home.item');
+RESET ROLE;
+SELECT look('item');
+
+-- Unique indexes are built over all stored rows; the HINT says what to do
+CREATE TABLE twins (id int, k text, n int);
+SELECT ttl.create_container('twins', 60);
+INSERT INTO twins (id, k, n, _ts) VALUES (1, 'a', 1, '2020-01-01'), (2, 'a', 2, '2900-01-01'), (3, 'b', 3, '2020-01-01');
+SELECT refused('CREATE UNIQUE INDEX ON ddl.twins (k)');
+SELECT refused('ALTER TABLE ddl.twins ADD PRIMARY KEY (k)');
+SELECT refused('ALTER TABLE ddl.twins ADD UNIQUE (k) DEFERRABLE');
+SELECT refused('ALTER TABLE ddl.twins ADD EXCLUDE (k WITH =)');
+\set VERBOSITY default
+\set SHOW_CONTEXT never
+CREATE UNIQUE INDEX CONCURRENTLY twins_key ON twins (k);
+\set VERBOSITY terse
+-- what a failed CREATE INDEX CONCURRENTLY leaves behind is in nobody's way
+INSERT INTO twins VALUES (4, 'c');
+SELECT id FROM twins ORDER BY id;
+CALL ttl.reap('twins');
+REINDEX INDEX CONCURRENTLY twins_key;
+SELECT state('INSERT INTO ddl.twins VALUES (5, ''c'')'), state('INSERT INTO ddl.twins VALUES (5, ''d'')');
+-- also in a function, and in one that goes on
+DO $$
+BEGIN
+    INSERT INTO ddl.twins (id, k, n, _ts) VALUES (6, 'e', 6, '2020-01-01'), (7, 'f', 6, '2020-01-01');
+    BEGIN
+        CREATE UNIQUE INDEX ON ddl.twins (n);
+    EXCEPTION WHEN unique_violation THEN
+    END;
+    CALL ttl.reap('ddl.twins');
+    CREATE UNIQUE INDEX twins_n ON ddl.twins (n);
+END $$;
+SELECT state('INSERT INTO ddl.twins VALUES (8, ''g'', 2)');
+
+-- LIKE copies columns, defaults, checks and indexes; that is adopted
+CREATE TABLE like_item (LIKE item INCLUDING ALL);
+SELECT look('like_item');
+INSERT INTO like_item (id, _ts) VALUES (1, '2020-01-01');
+SELECT count(*) FROM like_item;
+SELECT ttl.create_container('like_item', 60);
+SELECT look('like_item');
+SELECT count(*) FROM pg_constraint WHERE conrelid = 'like_item'::regclass AND contype = 'c';
+
+-- Columns with defaults of their own, generated ones, identity
+CREATE TABLE columns (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text, ttl int GENERATED ALWAYS AS (CASE kind WHEN 'short' THEN 5 WHEN 'ever' THEN -1 END) STORED, at timestamptz DEFAULT '2900-01-01');
+SELECT ttl.create_container('columns', 60, 'at');
+INSERT INTO columns (kind, at) VALUES ('short', '2020-01-01'), ('ever', '2020-01-01'), (NULL, '2020-01-01'), ('short', DEFAULT), (NULL, NULL);
+SELECT id, kind, ttl FROM columns ORDER BY id;
+SELECT ttl.expired_count('columns');
+SET ttl.show_expired = on;
+UPDATE columns SET kind = 'ever' WHERE id = 3;
+RESET ttl.show_expired;
+SELECT id, kind, ttl FROM columns ORDER BY id;
+CALL ttl.reap('columns');
+SELECT count(*) FROM columns;
+CREATE TABLE by_default (id int PRIMARY KEY, ttl int DEFAULT 3600);
+SELECT ttl.create_container('by_default', 5);
+INSERT INTO by_default (id, _ts) VALUES (1, now() - interval '1 min');
+INSERT INTO by_default VALUES (2, NULL, now() - interval '1 min');
+SELECT id FROM by_default;
+
+-- Rules that rewrite
+CREATE TABLE ruled (id int PRIMARY KEY, n int DEFAULT 0);
+SELECT ttl.create_container('ruled', 60);
+INSERT INTO ruled (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01'), (3, '2020-01-01');
+CREATE RULE redirect AS ON INSERT TO ruled WHERE NEW.id IN (SELECT id FROM ruled) DO INSTEAD UPDATE ruled SET n = n + 1 WHERE id = NEW.id;
+INSERT INTO ruled (id) VALUES (1), (2);
+SELECT id, n FROM ruled ORDER BY id;
+DROP RULE redirect ON ruled;
+CREATE RULE keep AS ON DELETE TO ruled DO INSTEAD NOTHING;
+SET client_min_messages = error;
+CALL ttl.reap('ruled');
+SET client_min_messages = warning;
+SELECT id, n FROM ruled ORDER BY id;
+SELECT ttl.expired_count('ruled'), state('INSERT INTO ddl.ruled VALUES (3)');
+DROP RULE keep ON ruled;
+CALL ttl.reap('ruled');
+SELECT ttl.expired_count('ruled');
+
+-- Old-style inheritance, in every spelling
+CREATE TABLE heir (LIKE twins);
+SELECT refused('CREATE TABLE ddl.heirs () INHERITS (ddl.other_table, ddl.twins)'), refused('CREATE TABLE ddl.heirs (id int) INHERITS (ddl.twins)');
+SELECT refused('ALTER TABLE ddl.heir INHERIT ddl.twins'), refused('ALTER TABLE ddl.heir ADD COLUMN z int, INHERIT ddl.twins'), refused('ALTER TABLE ONLY ddl.twins INHERIT ddl.heir');
+SELECT look('twins') = look('twins') AS there;
+
+--
+-- Partitions
+--
+
+CREATE TABLE tree (id int PRIMARY KEY, x int, note text) PARTITION BY RANGE (id);
+CREATE TABLE tree_1 PARTITION OF tree FOR VALUES FROM (0) TO (100);
+SELECT ttl.create_container('tree', 60);
+-- created: an ordinary one, a default one, one with partitions of its own
+CREATE TABLE tree_2 PARTITION OF tree (note DEFAULT 'of tree_2') FOR VALUES FROM (100) TO (200);
+CREATE TABLE tree_3 PARTITION OF tree FOR VALUES FROM (200) TO (300) PARTITION BY LIST (id);
+CREATE TABLE tree_3_odd PARTITION OF tree_3 FOR VALUES IN (201, 203, 205, 207);
+CREATE TABLE tree_3_default PARTITION OF tree_3 DEFAULT;
+CREATE TABLE tree_default PARTITION OF tree DEFAULT;
+-- attached: with another order of columns, a dropped one, indexes, a check and
+-- rows of its own, after which it needs neither an index nor a trigger more
+CREATE TABLE tree_4 (gone int, ttl int, note text, _ts timestamptz NOT NULL, gone_too text, x int, id int NOT NULL);
+ALTER TABLE tree_4 DROP COLUMN gone, DROP COLUMN gone_too;
+CREATE INDEX tree_4_ts ON tree_4 (_ts) WHERE ttl IS NULL;
+CREATE INDEX tree_4_own ON tree_4 (x);
+CREATE UNIQUE INDEX tree_4_unique ON tree_4 (note);
+INSERT INTO tree_4 (id, _ts, ttl, note) VALUES (301, '2020-01-01', NULL, 'a'), (302, '2900-01-01', NULL, 'b'), (303, '2020-01-01', 5, 'c');
+SELECT state('ALTER TABLE ddl.tree ATTACH PARTITION ddl.tree_4 FOR VALUES FROM (300) TO (400)') AS lacks_the_check;
+ALTER TABLE tree_4 ADD CONSTRAINT tree_ttl_check CHECK (ttl = -1 OR ttl > 0);
+ALTER TABLE tree ATTACH PARTITION tree_4 FOR VALUES FROM (300) TO (400);
+SELECT indexrelid::regclass FROM pg_index WHERE indrelid = 'tree_4'::regclass ORDER BY indexrelid::regclass::text COLLATE "C";
+-- attached with partitions of its own
+CREATE TABLE tree_5 (LIKE tree INCLUDING ALL) PARTITION BY HASH (id);
+CREATE TABLE tree_5_0 PARTITION OF tree_5 FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+CREATE TABLE tree_5_1 (id int NOT NULL, note text, ttl int, _ts timestamptz NOT NULL DEFAULT now(), x int, CONSTRAINT tree_ttl_check CHECK (ttl = -1 OR ttl > 0));
+ALTER TABLE tree_5 ATTACH PARTITION tree_5_1 FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+ALTER TABLE tree ATTACH PARTITION tree_5 FOR VALUES FROM (400) TO (500);
+INSERT INTO tree (id, _ts, ttl) SELECT h * 100 + i, CASE i WHEN 2 THEN '2900-01-01' ELSE '2020-01-01' END::timestamptz, CASE i WHEN 3 THEN 5 WHEN 4 THEN -1 END
+  FROM generate_series(0, 6) h, generate_series(1, 5) i WHERE h <> 3;
+-- of each partition alone, 2 and 4 are seen (4 never expires); all the others' keys are free
+SELECT tableoid::regclass, string_agg(id::text, ' ' ORDER BY id) FROM tree GROUP BY tableoid ORDER BY tableoid::regclass::text COLLATE "C";
+SELECT (SELECT string_agg(id::text, ' ' ORDER BY id) FROM tree_3) AS tree_3, (SELECT string_agg(id::text, ' ' ORDER BY id) FROM tree_4) AS tree_4, (SELECT string_agg(id::text, ' ' ORDER BY id) FROM tree_5_1) AS tree_5_1, (SELECT string_agg(id::text, ' ' ORDER BY id) FROM tree_default) AS tree_default;
+SELECT ttl.expired_count('tree');
+BEGIN;
+INSERT INTO tree (id) SELECT h * 100 + i FROM generate_series(0, 6) h, unnest('{1, 3}'::int[]) i;
+INSERT INTO tree_5_1 (id, note) SELECT 405, 'a' WHERE satisfies_hash_partition('tree_5'::regclass, 2, 1, 405);
+INSERT INTO tree (id, note) VALUES (304, 'd');
+UPDATE tree SET id = 605 WHERE id = 104;
+SELECT count(*), ttl.expired_count('tree') FROM tree;
+ROLLBACK;
+-- a key that one partition has for itself
+BEGIN;
+INSERT INTO tree (id, note) VALUES (304, 'a');
+SELECT state('INSERT INTO ddl.tree (id, note) VALUES (305, ''b'')');
+SELECT id FROM tree_4 ORDER BY id;
+ROLLBACK;
+
+-- All of it rolled back
+SELECT command, try(command, 'ddl.tree') FROM unnest(ARRAY[
+    'CREATE TABLE ddl.tree_7 PARTITION OF ddl.tree FOR VALUES FROM (700) TO (800)',
+    'ALTER TABLE ddl.tree DETACH PARTITION ddl.tree_1',
+    'ALTER TABLE ddl.tree DETACH PARTITION ddl.tree_3',
+    'ALTER TABLE ddl.tree DETACH PARTITION ddl.tree_3; SELECT ttl.drop_container(''ddl.tree_3''); ALTER TABLE ddl.tree ATTACH PARTITION ddl.tree_3 FOR VALUES FROM (200) TO (300)',
+    'ALTER TABLE ddl.tree DETACH PARTITION ddl.tree_default; SELECT ttl.drop_container(''ddl.tree_default''); ALTER TABLE ddl.tree ATTACH PARTITION ddl.tree_default DEFAULT',
+    'ALTER TABLE ddl.tree_3 DETACH PARTITION ddl.tree_3_odd',
+    'DROP TABLE ddl.tree_2',
+    'DROP TABLE ddl.tree_3 CASCADE',
+    'TRUNCATE ddl.tree_4',
+    'ALTER TABLE ddl.tree RENAME COLUMN _ts TO changed; ALTER TABLE ddl.tree RENAME COLUMN ttl TO "own TTL"',
+    'ALTER TABLE ddl.tree_4 RENAME COLUMN _ts TO changed',
+    'ALTER TABLE ddl.tree ALTER COLUMN x TYPE text, ADD COLUMN y float DEFAULT random(), DROP COLUMN note',
+    'ALTER TABLE ddl.tree_4 ALTER COLUMN _ts DROP NOT NULL',
+    'ALTER TABLE ddl.tree_4 DISABLE TRIGGER ALL; ALTER TABLE ddl.tree_4 ENABLE TRIGGER ALL',
+    'ALTER TABLE ddl.tree DISABLE TRIGGER USER; ALTER TABLE ddl.tree ENABLE TRIGGER USER',
+    'ALTER TABLE ddl.tree_4 SET UNLOGGED; CLUSTER ddl.tree_4 USING tree_4_unique; REINDEX TABLE ddl.tree_4',
+    'SELECT ttl.set_default_ttl(''ddl.tree'', NULL)',
+    'SELECT ttl.set_default_ttl(''ddl.tree'', -1)',
+    'SELECT ttl.alter_container(''ddl.tree'', touch_on_update => false)',
+    'SELECT ttl.drop_container(''ddl.tree'')',
+    'SELECT ttl.drop_container(''ddl.tree'', true)',
+    'DROP TABLE ddl.tree']) WITH ORDINALITY u (command, n) ORDER BY n;
+-- and for good
+ALTER TABLE tree DETACH PARTITION tree_3;
+ALTER TABLE tree DETACH PARTITION tree_default;
+ALTER TABLE tree DETACH PARTITION tree_4 CONCURRENTLY;
+ALTER TABLE tree_5 DETACH PARTITION tree_5_0 CONCURRENTLY;
+SELECT c, look(c) FROM unnest('{tree, tree_3, tree_default, tree_4, tree_5_0}'::regclass[]) c;
+SELECT state('INSERT INTO ddl.tree_4 (id, note) VALUES (308, ''b'')'), state('INSERT INTO ddl.tree_4 (id, note) VALUES (308, ''a'')');
+ALTER TABLE tree_3 DETACH PARTITION tree_3_default;
+SELECT c, look(c) FROM unnest('{tree_3, tree_3_default}'::regclass[]) c;
+-- they go their own ways from here
+SELECT ttl.set_default_ttl('tree', NULL);
+SELECT ttl.set_default_ttl('tree_3', -1);
+ALTER TABLE tree_4 RENAME COLUMN _ts TO modified;
+SELECT c, look(c) FROM unnest('{tree, tree_3, tree_3_default, tree_4}'::regclass[]) c;
+-- and back
+SELECT ttl.set_default_ttl('tree', 60);
+SELECT refused('ALTER TABLE ddl.tree ATTACH PARTITION ddl.tree_3 FOR VALUES FROM (200) TO (300)');
+SELECT ttl.drop_container('tree_3'), ttl.drop_container('tree_default');
+ALTER TABLE tree ATTACH PARTITION tree_3 FOR VALUES FROM (200) TO (300);
+ALTER TABLE tree ATTACH PARTITION tree_default DEFAULT;
+SELECT look('tree');
+SET client_min_messages = notice;
+CALL ttl.reap('tree');
+SET client_min_messages = warning;
+SELECT look('tree');
+DROP TABLE tree;
+SELECT container FROM ttl.containers WHERE container::text ~ 'tree' ORDER BY container::text COLLATE "C";
+
+--
+-- Event triggers
+--
+
+-- Registration rewrites nothing, and leaves nothing when somebody forbids it
+CREATE TABLE watched (id int PRIMARY KEY);
+INSERT INTO watched VALUES (1);
+CREATE FUNCTION forbid() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION '% forbidden', TG_TAG; END$$;
+CREATE EVENT TRIGGER regress_ttl_rewrite ON table_rewrite EXECUTE FUNCTION forbid();
+SELECT ttl.create_container('watched', 60);
+SELECT look('watched');
+SELECT ttl.drop_container('watched', true);
+DROP EVENT TRIGGER regress_ttl_rewrite;
+CREATE EVENT TRIGGER regress_ttl_forbid ON ddl_command_end WHEN TAG IN ('CREATE TRIGGER') EXECUTE FUNCTION forbid();
+SELECT refused('SELECT ttl.create_container(''ddl.watched'', 60)');
+DROP EVENT TRIGGER regress_ttl_forbid;
+SELECT look('watched'), (SELECT count(*) FROM pg_attribute WHERE attrelid = 'watched'::regclass AND attnum > 0 AND NOT attisdropped) AS columns;
+-- One that looks at containers in the middle of it all
+CREATE FUNCTION watch() RETURNS event_trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM count(*) FROM ddl.watched;
+    PERFORM count(*) FROM ttl.containers;
+    PERFORM count(*) FROM ttl.stat_containers;
+END $$;
+CREATE EVENT TRIGGER regress_ttl_watch_end ON ddl_command_end EXECUTE FUNCTION watch();
+CREATE EVENT TRIGGER regress_ttl_watch_drop ON sql_drop EXECUTE FUNCTION watch();
+SELECT ttl.create_container('watched', 60);
+INSERT INTO watched (id, _ts) VALUES (2, '2020-01-01');
+ALTER TABLE watched RENAME COLUMN _ts TO x;
+ALTER TABLE watched ADD COLUMN y int, ALTER COLUMN id TYPE bigint;
+ALTER TABLE watched RENAME COLUMN x TO _ts;
+SELECT ttl.alter_container('watched', indexing => 'consistent', reap_delay => '0');
+SELECT look('watched');
+SELECT ttl.drop_container('watched', true);
+DROP EVENT TRIGGER regress_ttl_watch_end;
+DROP EVENT TRIGGER regress_ttl_watch_drop;
+
+--
+-- Owners
+--
+
+CREATE ROLE regress_ttl_leaver;
+GRANT ALL ON SCHEMA ddl TO regress_ttl_leaver;
+CREATE TABLE leaves (id int PRIMARY KEY);
+CREATE TABLE leaves_archive (id int);
+SELECT ttl.create_container('leaves', 60);
+SELECT ttl.alter_container('leaves', archive_to => 'leaves_archive');
+ALTER TABLE leaves OWNER TO regress_ttl_leaver;
+ALTER TABLE leaves_archive OWNER TO regress_ttl_leaver;
+INSERT INTO leaves (id, _ts) VALUES (1, '2020-01-01');
+SELECT state('DROP ROLE regress_ttl_leaver');
+REASSIGN OWNED BY regress_ttl_leaver TO regress_ttl_owner;
+DROP OWNED BY regress_ttl_leaver;
+DROP ROLE regress_ttl_leaver;
+SELECT look('leaves');
+SET ROLE regress_ttl_owner;
+CALL ttl.reap('ddl.leaves');
+SELECT id FROM ddl.leaves_archive;
+RESET ROLE;
+DROP OWNED BY regress_ttl_owner, regress_ttl_user CASCADE;
+SELECT container FROM ttl.containers WHERE container::text ~ 'leaves|item';
+
+--
+-- The extension
+--
+
+-- Gone and come again in one transaction, with a plan that was made before
+CREATE TABLE stays (id int PRIMARY KEY, note text);
+SELECT ttl.create_container('stays', 60);
+INSERT INTO stays (id, note, _ts) VALUES (1, 'live', '2900-01-01'), (2, 'expired', '2020-01-01');
+PREPARE notes AS SELECT string_agg(note, ' ' ORDER BY id) FROM stays;
+SET plan_cache_mode = force_generic_plan;
+EXECUTE notes;
+BEGIN;
+SAVEPOINT s;
+DROP EXTENSION ttl CASCADE;
+EXECUTE notes;
+INSERT INTO stays (id, note) VALUES (3, 'plain');
+UPDATE stays SET note = 'plain';
+SELECT note, to_char(_ts, 'YYYY') IN ('2900', '2020') AS untouched FROM stays ORDER BY id;
+SELECT state('INSERT INTO ddl.stays VALUES (2, ''again'')');
+SAVEPOINT t;
+CREATE EXTENSION ttl;
+EXECUTE notes;
+SELECT ttl.create_container('stays', 60);
+EXECUTE notes;
+INSERT INTO stays (id, note) VALUES (2, 'again');
+EXECUTE notes;
+ROLLBACK TO t;
+EXECUTE notes;
+ROLLBACK TO s;
+EXECUTE notes;
+SELECT look('stays');
+COMMIT;
+EXECUTE notes;
+ALTER EXTENSION ttl UPDATE;
+EXECUTE notes;
+SELECT refused('DROP EXTENSION ttl') ~ 'other objects depend on it' AS refused;
+DEALLOCATE notes;
+RESET plan_cache_mode;
+
+DROP SCHEMA ddl, home CASCADE;
