@@ -57,6 +57,7 @@ REGRESS = \
 	keys \
 	reap \
 	rights \
+	sessions \
 	uninstall
 
 ISOLATION = \
