@@ -62,7 +62,9 @@ REGRESS = \
 
 ISOLATION = \
 	ddl_vs_reap \
+	detach \
 	epq \
+	epq_forms \
 	insert_vs_insert \
 	policy_vs_plan \
 	policy_vs_reap \
@@ -70,6 +72,7 @@ ISOLATION = \
 	reap_vs_update \
 	repeatable_read \
 	rowlock_vs_reap \
+	serializable \
 	upsert_vs_upsert
 
 # Where pg_regress would have times in the style of the seventies.
