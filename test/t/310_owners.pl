@@ -1,0 +1,114 @@
+# The worker is a superuser's process that runs the code of tables' owners: as
+# them, with nothing that one leaves behind for the next, whatever the names.
+use strict;
+use warnings;
+use utf8;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('main');
+$node->init(extra => [ '--encoding=UTF8', '--locale=C' ]);
+$node->append_conf(
+	'postgresql.conf', q{
+shared_preload_libraries = 'ttl'
+ttl.naptime = 100ms
+});
+$node->start;
+$node->safe_psql('postgres', q{
+CREATE EXTENSION ttl;
+CREATE ROLE ann;
+CREATE ROLE bob;
+GRANT CREATE ON SCHEMA public TO ann, bob;
+CREATE TABLE seen (id int GENERATED ALWAYS AS IDENTITY, by_user name, what text);
+GRANT ALL ON seen TO PUBLIC;
+-- tells what it finds, and leaves all it can
+CREATE FUNCTION litter() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.seen (by_user, what) SELECT current_user, concat_ws(', ', current_setting('search_path'), current_setting('ttl.touch'), nullif(current_setting('my.setting', true), ''),
+        current_setting('row_security'), current_setting('default_transaction_read_only'), current_setting('statement_timeout'),
+        (SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'),
+        (SELECT count(*) FROM pg_prepared_statements), (SELECT count(*) FROM pg_cursors), (SELECT count(*) FROM pg_class WHERE relpersistence = 't'));
+    PERFORM set_config(s, v, false) FROM (VALUES ('search_path', 'public'), ('ttl.touch', 'off'), ('my.setting', current_user), ('row_security', 'off'),
+        ('default_transaction_read_only', 'on'), ('statement_timeout', '1')) t (s, v);
+    PERFORM pg_advisory_lock(5);
+    EXECUTE 'PREPARE kept AS SELECT 1';
+    CREATE TEMPORARY TABLE seen (id int);
+    CREATE FUNCTION pg_temp.now() RETURNS timestamptz LANGUAGE sql AS 'SELECT 1/0; SELECT NULL::timestamptz';
+    RETURN OLD;
+END $$;
+-- tries what a superuser could do
+CREATE FUNCTION escape() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    attempt text;
+BEGIN
+    FOREACH attempt IN ARRAY ARRAY['RESET ROLE', 'SET ROLE NONE', 'SET SESSION AUTHORIZATION DEFAULT', 'SET LOCAL ttl.show_expired = on', 'SET LOCAL session_replication_role = replica', 'CREATE ROLE eve', 'COMMIT',
+        'UPDATE ttl.container SET reaping = false', 'COPY public.seen TO PROGRAM ''cat''', 'SELECT pg_reload_conf()'] LOOP
+        BEGIN
+            EXECUTE attempt;
+            INSERT INTO public.seen (by_user, what) VALUES (current_user, 'done: ' || attempt);
+        EXCEPTION WHEN OTHERS THEN
+            INSERT INTO public.seen (by_user, what) VALUES (current_user, SQLSTATE);
+        END;
+    END LOOP;
+    RETURN NULL;
+END $$;
+});
+
+# what one leaves is not there for the next
+$node->safe_psql('postgres', q{
+BEGIN;
+CREATE TABLE of_ann (id int PRIMARY KEY);
+CREATE TABLE of_bob (id int PRIMARY KEY);
+SELECT ttl.create_container(c, 3600) FROM unnest('{of_ann, of_bob}'::regclass[]) c;
+ALTER TABLE of_ann OWNER TO ann;
+ALTER TABLE of_bob OWNER TO bob;
+CREATE TRIGGER litter BEFORE DELETE ON of_ann FOR EACH ROW EXECUTE FUNCTION litter();
+CREATE TRIGGER litter BEFORE DELETE ON of_bob FOR EACH ROW EXECUTE FUNCTION litter();
+INSERT INTO of_ann (id, _ts) VALUES (1, '2020-01-01');
+INSERT INTO of_bob (id, _ts) VALUES (1, '2020-01-01');
+COMMIT;
+});
+ok($node->poll_query_until('postgres', q{SELECT sum(rows_deleted) = 2 FROM ttl.stat_containers}), 'rows of two owners are deleted');
+is($node->safe_psql('postgres', q{SELECT DISTINCT by_user, what FROM seen ORDER BY by_user}),
+	"ann|pg_catalog, pg_temp, on, on, off, 0, 0, 0, 0, 0\nbob|pg_catalog, pg_temp, on, on, off, 0, 0, 0, 0, 0",
+	'each finds a session as new, and himself');
+
+# nobody gets the worker's rights
+$node->safe_psql('postgres', q{
+TRUNCATE seen;
+DROP TABLE of_bob;
+DROP TRIGGER litter ON of_ann;
+CREATE TRIGGER escape BEFORE DELETE ON of_ann FOR EACH ROW EXECUTE FUNCTION escape();
+INSERT INTO of_ann (id, _ts) VALUES (1, '2020-01-01');
+});
+ok($node->poll_query_until('postgres', q{SELECT blocked_rows = 1 FROM ttl.stat_containers}), 'a row that a trigger keeps is blocked');
+is($node->safe_psql('postgres', q{SELECT DISTINCT by_user, what FROM seen ORDER BY what}),
+	"ann|0A000\nann|42501", 'what a superuser could do is refused');
+
+# names in the worker's way: a table, an archive, a partition that is emptied as a whole
+$node->safe_psql('postgres', q{
+DROP TABLE of_ann;
+CREATE SCHEMA "Select; ""x"" 'y' %s";
+CREATE TABLE "Select; ""x"" 'y' %s"."group" ("order" int PRIMARY KEY);
+CREATE TABLE "Select; ""x"" 'y' %s"."archive ""of"" 'group' %1$s" ("order" int);
+CREATE TABLE "Select; ""x"" 'y' %s"."from" ("in" int) PARTITION BY LIST ("in");
+CREATE TABLE "Select; ""x"" 'y' %s"."values in (1); --" PARTITION OF "Select; ""x"" 'y' %s"."from" FOR VALUES IN (1);
+CREATE TABLE "Select; ""x"" 'y' %s"."default" PARTITION OF "Select; ""x"" 'y' %s"."from" DEFAULT;
+SELECT ttl.create_container('"Select; ""x"" ''y'' %s"."group"', 3600, 'now', 'user');
+SELECT ttl.create_container('"Select; ""x"" ''y'' %s"."from"', 3600, '" ''%s', NULL);
+SELECT ttl.alter_container('"Select; ""x"" ''y'' %s"."group"', archive_to => '"Select; ""x"" ''y'' %s"."archive ""of"" ''group'' %1$s"');
+INSERT INTO "Select; ""x"" 'y' %s"."group" ("order", "now") VALUES (1, '2020-01-01'), (2, '2900-01-01');
+INSERT INTO "Select; ""x"" 'y' %s"."from" ("in", """ '%s") VALUES (1, '2020-01-01'), (2, '2020-01-01'), (3, '2900-01-01');
+});
+ok($node->poll_query_until('postgres', q{SELECT sum(ttl.expired_count(container)) = 0 FROM ttl.containers}), 'hostile names are names');
+is($node->safe_psql('postgres', q{
+SET ttl.show_expired = on;
+SELECT (SELECT string_agg("order"::text, ' ') FROM "Select; ""x"" 'y' %s"."group"),
+       (SELECT string_agg("order"::text, ' ') FROM "Select; ""x"" 'y' %s"."archive ""of"" 'group' %1$s"),
+       (SELECT string_agg("in"::text, ' ') FROM "Select; ""x"" 'y' %s"."from");
+}), '2|1|3', '... and what had expired has gone where it should');
+unlike(slurp_file($node->logfile), qr/(syntax error|does not exist|PANIC|terminated by signal)/, 'and the log is quiet');
+
+$node->stop;
+done_testing();
