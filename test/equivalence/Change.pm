@@ -19,14 +19,14 @@ use equivalence::Query;
 use equivalence::Random;
 use equivalence::Tables;
 use Exporter 'import';
-our @EXPORT = qw(change);
+our @EXPORT = qw(change policy);
 
 my @insertable = qw(id k x n s d b j a u code r);
 
 sub target
 {
 	my @choice = map { table($_) }
-	  qw(ordinary ordinary ordinary hashed hashed listed listed ranged ranged short fixed timed stocked stocked resting other root root branch branch twig);
+	  qw(ordinary ordinary ordinary hashed hashed listed listed ranged ranged short fixed timed stocked stocked resting other root root root branch branch twig leaf bud);
 	return any_of(@choice);
 }
 
@@ -111,11 +111,14 @@ sub returning
 {
 	my ($t, $alias, @more) = @_;
 	my $scope = [ scope_for($t, $alias), @more ];
+	my @both  = at_least(18)
+	  && chance(40) ? any_of('old.id, new.x', 'old.x', 'new.id + coalesce(old.x, 0), old.n') : ();
 
 	return '' unless chance(50);
 	return ' RETURNING '
 	  . join(', ',
-		"$alias.id", "$alias.x", map { expression($scope, random_type(), 1) } 1 .. between(0, 2));
+		"$alias.id", "$alias.x", @both,
+		map { expression($scope, random_type(), 1) } 1 .. between(0, 2));
 }
 
 # A subquery with one row for each s.k, and s.m
@@ -172,6 +175,11 @@ sub on_conflict
 	return ' ON CONFLICT DO NOTHING' if $way <= 50 && $t->{name} ne 'stocked';
 	my $arbiter = any_of(@{ $t->{arbiters} });
 	return " ON CONFLICT $arbiter->[0] DO NOTHING" if $way <= 60 || $arbiter->[1] eq 'r';
+	return
+		" ON CONFLICT $arbiter->[0] DO SELECT"
+	  . any_of('', ' FOR UPDATE')
+	  . " RETURNING $alias.id, $alias.x, $alias.n"
+	  if $way <= 70 && at_least(19);
 	my @excluded = map {
 		{ ref => "excluded.$_->{name}", type => $_->{type}, tag => $_->{tag}, of => 'excluded' }
 	} columns_of($t);
@@ -183,6 +191,15 @@ sub on_conflict
 		" ON CONFLICT $arbiter->[0] DO UPDATE SET "
 	  . join(', ', @set)
 	  . (chance(35) ? ' WHERE ' . condition([ scope_for($t, $alias), @excluded ], 1) : '');
+}
+
+# What may follow the rows of an INSERT.  DO SELECT has its own RETURNING.
+sub conflict_and_returning
+{
+	my $t   = shift;
+	my $sql = on_conflict($t, 't');
+
+	return $sql =~ / RETURNING / ? $sql : $sql . returning($t, 't');
 }
 
 sub insert_values
@@ -202,9 +219,7 @@ sub insert_values
 			'('
 			  . join(', ', map { $r->{$_} // ($_ eq 'ttl' ? ttl_value($t) : 'DEFAULT') } @columns)
 			  . ')'
-		} @rows)
-	  . on_conflict($t, 't')
-	  . returning($t, 't');
+		} @rows) . conflict_and_returning($t);
 }
 
 sub insert_select
@@ -218,8 +233,7 @@ sub insert_select
 	  "INSERT INTO $t->{name} AS t (id, k, s, d, x, n) SELECT ${distinct}coalesce(abs(q.k) % 130, 77)$from, abs(coalesce(q.id, 3)) % 21, left(q.x::text, 6), q.s, coalesce(nullif(q.id % 10, 0), 5), (q.k % 50)::text"
 	  . " FROM ($q->{sql}) q (k, id, x, s) ORDER BY 1, 2, 3, 4, 5, 6"
 	  . (chance(30) ? ' LIMIT 10' : '')
-	  . on_conflict($t, 't')
-	  . returning($t, 't');
+	  . conflict_and_returning($t);
 }
 
 # Enough rows for the eviction to see whether anything is expired at all
@@ -340,11 +354,12 @@ sub deletion
 	my $t = shift;
 	my $from =
 	  chance(20) ? any_of("seen_$t->{name}", "barrier_$t->{name}", @{ $t->{leaves} }) : $t->{name};
-	my $scope =
-	  [ $from =~ /_/
+	my $scope = [
+		$from =~ /_/
 		? map { { ref => "t.$_->{name}", type => $_->{type}, tag => $_->{tag}, of => 't' } }
 		  view_columns()
-		: scope_for($t, 't') ];
+		: scope_for($t, 't')
+	];
 
 	if (chance(35))
 	{
@@ -366,13 +381,17 @@ sub merge
 {
 	my $t = shift;
 	my ($source, @source) = source('s');
-	my $scope       = [ scope_for($t, 't'), @source ];
+	my $target      = [ scope_for($t, 't') ];
+	my $scope       = [ @$target, @source ];
 	my $insert_only = chance(25);
+
+	# the target then is on the nullable side of a join, which may have to be a full one
+	my $unmatched = !$insert_only && at_least(17) && chance(35);
 	my $sql =
 		"MERGE INTO $t->{name} t USING $source ON t."
 	  . any_of('id', 'id', 'id', 'k')
 	  . ' = s.k'
-	  . (chance(25) ? ' AND ' . condition($scope, 1) : '');
+	  . (!$unmatched && chance(25) ? ' AND ' . condition($scope, 1) : '');
 	my $row = row_values($t);
 
 	# new rows come in any order, so there must be one way to fail
@@ -402,13 +421,22 @@ sub merge
 			' WHEN NOT MATCHED'
 		  . (chance(40) ? ' AND ' . condition(\@source, 1) : '')
 		  . ' THEN '
-		  . (chance(90)
+		  . (
+			chance(90)
 			? 'INSERT (id, '
 			  . join(', ', @columns)
 			  . ') VALUES (s.k'
 			  . join('', map { ", $row->{$_}" } @columns) . ')'
 			: 'DO NOTHING');
 	}
+	$sql .=
+		' WHEN NOT MATCHED BY SOURCE'
+	  . (chance(70) ? ' AND ' . condition($target, 1) : '')
+	  . ' THEN '
+	  . any_of('DELETE', 'DO NOTHING', ('UPDATE SET ' . join(', ', assignments($t, $target))) x 2)
+	  if $unmatched;
+	$sql .= returning($t, 't', @source) =~ s/ RETURNING /$& . any_of('', 'merge_action(), ')/er
+	  if at_least(17);
 	return $sql;
 }
 
@@ -425,6 +453,7 @@ sub in_cte
 		  . ' WHERE '
 		  . condition($scope, 2),
 		"UPDATE $into t SET id = " . dead_id($t) . ' WHERE id = ' . live_id($t),
+		at_least(17) ? merge($t) =~ s/ RETURNING .*//sr : (),
 		insert_values($t) =~ s/ RETURNING .*//sr) . ' RETURNING t.id, t.k, t.x, t.n, t.s, t.d, t.u';
 	my $columns = 'id, k, x, n, s, d, u';
 	my $way     = between(1, 4);
@@ -485,6 +514,27 @@ sub expiry
 	};
 }
 
+# Another policy for a table that the query reads, if there is one: in the one
+# schema rows are expired by it, from the other they go.  No TTL of ours ends
+# between two runs.
+sub policy
+{
+	my $query = shift;
+	my @names = $query =~ /(?<=[\W_])(listed|short|stocked|resting|other)\b/g;
+	my $t     = table(@names ? any_of(@names) : any_of(qw(listed short stocked resting other)));
+	my $n     = any_of(3600, 86400);
+	my $set =
+	  $t->{container}
+	  ? "ttl.set_default_ttl('$t->{name}', $n)"
+	  : "ttl.create_container('$t->{name}', $n)";
+
+	return (
+		c => "DO 'BEGIN PERFORM " . $set =~ s/'/''/gr . "; END';\n",
+		p => "SET session_replication_role = replica;\n"
+		  . "DELETE FROM $t->{name} WHERE coalesce(ttl, $n) > 0 AND _ts + make_interval(secs => coalesce(ttl, $n)) <= clock_timestamp();\n"
+		  . "RESET session_replication_role;\n");
+}
+
 # Nothing changes
 sub maintenance
 {
@@ -513,7 +563,10 @@ sub change
 	if ($way <= 4)
 	{
 		# what references a row goes when that is deleted, but not when it expires
-		$t = target() until defined $t->{default} && $t->{name} ne 'root';
+		$t = target()
+		  until defined $t->{default}
+		  && !$t->{forbids}
+		  && !grep { ($_->{parent} // '') eq $t->{name} } tables();
 		return expiry($t);
 	}
 	return maintenance($t) if $way == 5;

@@ -121,6 +121,11 @@ sub join_condition
 	return any_of(@left)->{ref} . ' = ' . any_of(@right)->{ref};
 }
 
+sub has_one_k
+{
+	return 1 == grep { $_->{ref} =~ /\.k$/ } @{ $_[0] };
+}
+
 # (sql, scope, whether all is of tables in inner joins, how many joins)
 sub from
 {
@@ -164,6 +169,12 @@ sub from
 		  any_of('JOIN', 'JOIN', 'JOIN', 'LEFT JOIN', 'LEFT JOIN', 'RIGHT JOIN', 'FULL JOIN');
 
 		$lockable = 0 if $kind ne 'JOIN';
+		if ($on =~ /\.k = t\d+\.k$/ && has_one_k(\@scope) && has_one_k(\@right) && chance(30))
+		{
+			$sql .= " $kind $right USING (k)";
+			push @scope, @right;
+			next;
+		}
 		if ($kind ne 'FULL JOIN')
 		{
 			# its own condition may fail for expired rows
@@ -427,9 +438,9 @@ sub limited
 	  join(', ', map { $_ . any_of('', '', ' DESC', ' NULLS FIRST') } 1 .. @{ $q->{columns} });
 
 	return $q unless $q->{open} && chance(25);
-	$q->{sql} .=
-	  ' ORDER BY '
-	  . (chance(20)
+	$q->{sql} .= ' ORDER BY '
+	  . (
+		chance(20)
 		? '1 FETCH FIRST ' . between(1, 20) . ' ROWS WITH TIES'
 		: "$order" . any_of('', ' LIMIT ' . between(1, 30), ' LIMIT 20 OFFSET ' . between(0, 9)));
 	$q->{open} = 0;

@@ -90,18 +90,19 @@ sub sent
 
 my $prepared = 0;
 
+sub list_of { return @_ ? ' (' . join(', ', @_) . ')' : ''; }
+
 sub prepared
 {
 	my ($sql, $times) = @_;
 	my ($text, $types, $values) = parameterized($sql, 80);
-	my $list = sub { @_ ? ' (' . join(', ', @_) . ')' : '' };
 
 	my $name = 'statement_' . ++$prepared;
 
 	# nobody deallocates it: nothing can be told in a failed transaction
 	return sent(
-		"PREPARE $name" . $list->(@$types) . " AS $text",
-		("EXECUTE $name" . $list->(@$values)) x $times);
+		"PREPARE $name" . list_of(@$types) . " AS $text",
+		("EXECUTE $name" . list_of(@$values)) x $times);
 }
 
 sub quoted { return '$text$' . $_[0] . '$text$'; }
@@ -111,6 +112,16 @@ sub block
 {
 	return sent('BEGIN' . any_of('', '', ' ISOLATION LEVEL REPEATABLE READ', ' READ WRITE'),
 		@_, 'ROLLBACK');
+}
+
+# A table itself; those that are partitioned can only be copied since 19
+sub copied
+{
+	my $t       = any_of(grep { !@{ $_->{leaves} } || at_least(19) } tables());
+	my $from    = @{ $t->{leaves} } && chance(50) ? any_of(@{ $t->{leaves} }) : $t->{name};
+	my @columns = map { $_->{name} } some_of(between(1, 5), columns_of($t));
+
+	return "COPY $from (" . join(', ', @columns) . ') TO STDOUT' . any_of('', ' (FORMAT csv)');
 }
 
 sub select_by
@@ -137,15 +148,15 @@ sub select_by
 		'FETCH BACKWARD ALL FROM c')
 	  if $way <= 76;
 	return sent('SELECT looped(' . quoted($plain) . ')')                  if $way <= 82;
-	return sent("COPY ($plain) TO STDOUT")                                if $way <= 85;
+	return sent("COPY ($plain) TO STDOUT")                                if $way <= 84;
+	return sent(copied())                                                 if $way == 85;
 	return block("CREATE VIEW made AS $plain", "SELECT $names FROM made") if $way <= 88;
 
 	# since 17, REFRESH has a search_path of its own, and functions don't find our tables
 	return block(
 		"CREATE MATERIALIZED VIEW made AS $plain WITH NO DATA",
 		'REFRESH MATERIALIZED VIEW made',
-		'TABLE made')
-	  if $way <= 90 && $plain !~ /\b(inlined|whole|procedural|count)_\w+\(/;
+		'TABLE made') if $way <= 90 && $plain !~ /\b(inlined|whole|procedural|count)_\w+\(/;
 	return block("CREATE TEMP TABLE made AS $plain", 'TABLE made') if $way <= 92;
 	return block(
 		"$function AS " . quoted("SELECT made::text FROM ($plain) made"),
@@ -154,7 +165,34 @@ sub select_by
 	return block("$function BEGIN ATOMIC SELECT made::text FROM ($plain) made; END",
 		'SELECT * FROM made()')
 	  if $way <= 97;
+	return block(
+		$function =~
+		  s/made/pg_temp.made/r . ' AS ' . quoted("SELECT made::text FROM ($plain) made"),
+		'SELECT * FROM pg_temp.made()') if $way == 98;
 	return '\set FETCH_COUNT ' . between(1, 20) . "\n" . sent($plain) . "\\set FETCH_COUNT 0\n";
+}
+
+# Prepared before the policy changes, run after it, and again when that was undone.
+# A cursor keeps the policy that it was opened with.
+sub across_policies
+{
+	my $q      = shift;
+	my %policy = policy($q->{sql});
+	my ($text, $types, $values) = parameterized($q->{sql}, 30);
+	my $name    = 'statement_' . ++$prepared;
+	my $execute = "EXECUTE $name" . list_of(@$values);
+	# functions have a snapshot of their own, or a lock
+	my @cursor =
+	  $text =~ /\b(inlined|atomic|whole|procedural|count)_|\bFOR (UPDATE|NO|SHARE|KEY)/
+	  ? ()
+	  : plain($q->{sql});
+	my $before = sent(
+		"PREPARE $name" . list_of(@$types) . " AS $text",
+		($execute) x any_of(1, 6),
+		'BEGIN', map { "DECLARE c NO SCROLL CURSOR FOR $_" } @cursor);
+	my $after = sent($execute, map { 'FETCH ALL FROM c' } @cursor) . sent('ROLLBACK', $execute);
+
+	return map { $_ => "RESET ROLE;\n$before$policy{$_}$after" } qw(c p);
 }
 
 sub change_by
@@ -219,7 +257,10 @@ sub statement
 	new_names();
 	if ($kind eq 'read')
 	{
-		$sql{c} = $sql{p} = select_by(query(3));
+		my $q = query(3);
+
+		if   (chance(6)) { %sql    = across_policies($q); }
+		else             { $sql{c} = $sql{p} = select_by($q); }
 	}
 	else
 	{

@@ -20,7 +20,12 @@ use warnings;
 use equivalence::Random;
 use Exporter 'import';
 our @EXPORT =
-  qw(FAR live_id dead_id is_frozen tables table readables setup_sql load_sql row_values expired_ts digest_sql columns_of view_columns);
+  qw(FAR at_least live_id dead_id is_frozen tables table readables setup_sql load_sql row_values expired_ts digest_sql columns_of view_columns);
+
+# The server's major version: some statements are for newer ones alone
+our $server = 15;
+
+sub at_least { return $server >= $_[0]; }
 
 # Farther than others, and not too far for sums
 use constant FAR => 100_000_000;
@@ -56,6 +61,8 @@ sub columns
 # arbiters  what ON CONFLICT may name, and the column it is about
 # live_ids, dead_ids, k_of  what load_sql has made
 # family    tables that reference each other
+# parent    which one of them this one references
+# forbids   its rows, expired or not, keep what they reference from being deleted
 # steady    columns whose changes must not depend on the order of rows: those of
 #           constraints that are checked row by row (see Change.pm)
 my %table = (
@@ -231,6 +238,7 @@ my %table = (
 		steady    => [qw(id u)],
 		leaves    => [qw(branch_0 branch_1)],
 		family    => 1,
+		parent    => 'root',
 	},
 	twig => {
 		create => 'CREATE TABLE twig ('
@@ -242,6 +250,32 @@ my %table = (
 		arbiters  => [ [ '(id)', 'id' ] ],
 		steady    => [qw(id u)],
 		family    => 1,
+		parent    => 'root',
+	},
+	leaf => {
+		create => 'CREATE TABLE leaf ('
+		  . columns(qw(x id k n s d), 'ttl int', qw(b j a u code r), '_ts timestamptz') . ');
+			ALTER TABLE leaf ADD PRIMARY KEY (id), ADD FOREIGN KEY (u) REFERENCES branch ON DELETE CASCADE ON UPDATE CASCADE;
+			CREATE INDEX ON leaf (u);',
+		container => "'leaf', 3600",
+		default   => 3600,
+		arbiters  => [ [ '(id)', 'id' ] ],
+		steady    => [qw(id u)],
+		family    => 1,
+		parent    => 'branch',
+	},
+	bud => {
+		create => 'CREATE TABLE bud ('
+		  . columns(qw(id k x n s d b j a u code r), '_ts timestamptz', 'ttl int') . ');
+			ALTER TABLE bud ADD PRIMARY KEY (id), ADD FOREIGN KEY (u) REFERENCES root DEFERRABLE;
+			CREATE INDEX ON bud (u);',
+		container => "'bud', -1",
+		default   => -1,
+		arbiters  => [ [ '(id)', 'id' ] ],
+		steady    => [qw(id u)],
+		family    => 1,
+		parent    => 'root',
+		forbids   => 1,
 	},
 	other => {
 		create => 'CREATE TABLE other ('
@@ -262,9 +296,11 @@ while (my ($name, $t) = each %table)
 }
 
 # Those that are referenced come first
+sub generation { my $t = shift; return $t->{parent} ? 1 + generation($table{ $t->{parent} }) : 0; }
+
 sub tables
 {
-	return map { $table{$_} } sort { ($b eq 'root') <=> ($a eq 'root') || $a cmp $b } keys %table;
+	return sort { generation($a) <=> generation($b) || $a->{name} cmp $b->{name} } values %table;
 }
 sub table { return $table{ $_[0] }; }
 
@@ -361,7 +397,7 @@ sub setup_sql
 		}
 		$sql .= <<~"END";
 			CREATE VIEW seen_$name AS SELECT $columns FROM $name WHERE 100 / x < 60;
-			CREATE VIEW barrier_$name WITH (security_barrier) AS SELECT $columns FROM $name WHERE n::int <> 3;
+			CREATE VIEW barrier_$name WITH (security_barrier, security_invoker) AS SELECT $columns FROM $name WHERE n::int <> 3;
 			CREATE FUNCTION inlined_$name(int) RETURNS TABLE ($returns) LANGUAGE sql STABLE
 				AS 'SELECT $columns FROM $name WHERE id > \$1';
 			CREATE FUNCTION atomic_$name(int) RETURNS TABLE ($returns) LANGUAGE sql STABLE
@@ -541,7 +577,6 @@ sub load_sql
 	# our triggers are not for expired rows
 	$_ .= "SET session_replication_role = replica;\n"                          for values %sql;
 	$_ .= 'TRUNCATE ' . join(', ', 'log', map { $_->{name} } tables()) . ";\n" for values %sql;
-	my (@live_roots, @dead_roots);
 
 	for my $t (tables())
 	{
@@ -564,20 +599,18 @@ sub load_sql
 			  for -FAR, FAR, 0, (map { 1000 + $_ } some_of(10, 1 .. 120)),
 			  (map { -$_ } some_of(10, 1 .. 120));
 		}
-		# a live row references a live one, an expired one any
-		if ($t->{name} eq 'root')
-		{
-			@live_roots = map { $_->[0]{id} } @live;
-			@dead_roots = map { $_->[0]{id} } @dead;
-		}
-		elsif ($t->{family})
-		{
-			$_->[0]{u} = any_of(@live_roots, 'NULL')      for @live;
-			$_->[0]{u} = any_of(@live_roots, @dead_roots) for @dead;
-		}
 		$t->{live_ids} = [ map { $_->[0]{id} } @live ];
 		$t->{dead_ids} = [ map { $_->[0]{id} } @dead ];
-		$t->{k_of}     = { map { $_->[0]{id} => $_->[0]{k} } @dead };
+		# a live row references a live one; an expired one any, if that can then go
+		if (my $parent = $table{ $t->{parent} // '' })
+		{
+			my @live_ones = @{ $parent->{live_ids} };
+			my @dead_ones = @{ $parent->{dead_ids} };
+
+			$_->[0]{u} = any_of(@live_ones,                          'NULL')     for @live;
+			$_->[0]{u} = any_of($t->{forbids} ? 'NULL' : @live_ones, @dead_ones) for @dead;
+		}
+		$t->{k_of} = { map { $_->[0]{id} => $_->[0]{k} } @dead };
 
 		my @all = shuffled((map { [ 1, $_ ] } @live), (map { [ 0, $_ ] } @dead));
 

@@ -40,6 +40,7 @@ log_statement = none
 END
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION ttl');
+$equivalence::Tables::server = $node->pg_version->major;
 prepare($node, 'postgres');
 
 # 19 finds an expired parent present when it checks a foreign key: see README.md
