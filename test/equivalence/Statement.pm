@@ -181,9 +181,11 @@ sub across_policies
 	my ($text, $types, $values) = parameterized($q->{sql}, 30);
 	my $name    = 'statement_' . ++$prepared;
 	my $execute = "EXECUTE $name" . list_of(@$values);
-	# functions have a snapshot of their own, or a lock
+	# functions have a snapshot of their own, or a lock; registration is not for
+	# tables in use
 	my @cursor =
-	  $text =~ /\b(inlined|atomic|whole|procedural|count)_|\bFOR (UPDATE|NO|SHARE|KEY)/
+		 $text =~ /\b(inlined|atomic|whole|procedural|count)_|\bFOR (UPDATE|NO|SHARE|KEY)/
+	  || $policy{c} =~ /create_container/
 	  ? ()
 	  : plain($q->{sql});
 	my $before = sent(
