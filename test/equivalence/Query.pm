@@ -98,7 +98,7 @@ sub relation
 	return {
 		sql   => $sql,
 		scope => [ scope_of($alias, @{ $readable->{columns} }) ],
-		base  => $readable->{kind} eq 'table' && !$readable->{after}
+		base  => $readable->{kind} eq 'table' && !$readable->{after} ? $alias : undef
 	};
 }
 
@@ -126,7 +126,7 @@ sub has_one_k
 	return 1 == grep { $_->{ref} =~ /\.k$/ } @{ $_[0] };
 }
 
-# (sql, scope, whether all is of tables in inner joins, how many joins)
+# (sql, scope, the alias of a table whose rows can be locked, how many joins)
 sub from
 {
 	my ($depth, $outer, $most) = @_;
@@ -146,7 +146,6 @@ sub from
 			my $right = relation($depth, $outer, [@scope]);
 			$sql .= any_of(" CROSS JOIN $right->{sql}", " LEFT JOIN $right->{sql} ON true");
 			push @scope, @{ $right->{scope} };
-			$lockable = 0;
 			next;
 		}
 
@@ -154,21 +153,20 @@ sub from
 		if ($way == 3 && $depth > 0)
 		{
 			my ($r, $scope, undef, $joined) = from($depth - 1, $outer, 1);
-			$right    = $joined ? "($r)" : $r;
-			@right    = @$scope;
-			$lockable = 0;
+			$right = $joined ? "($r)" : $r;
+			@right = @$scope;
 		}
 		else
 		{
 			my $r = relation($depth, $outer, []);
 			($right, @right) = ($r->{sql}, @{ $r->{scope} });
-			$lockable &&= $r->{base};
 		}
 		my $on = join_condition(\@scope, \@right);
 		my $kind =
 		  any_of('JOIN', 'JOIN', 'JOIN', 'LEFT JOIN', 'LEFT JOIN', 'RIGHT JOIN', 'FULL JOIN');
 
-		$lockable = 0 if $kind ne 'JOIN';
+		# that would be the nullable side
+		undef $lockable if $kind =~ /RIGHT|FULL/;
 		if ($on =~ /\.k = t\d+\.k$/ && has_one_k(\@scope) && has_one_k(\@right) && chance(30))
 		{
 			$sql .= " $kind $right USING (k)";
@@ -243,8 +241,8 @@ sub select_plain
 	  . join(', ', map { "$_->[0] AS $_->[1]{name}" } @outputs)
 	  . " FROM $from"
 	  . where($all, $depth > 1 ? 3 : 2);
-	$tail = ' FOR ' . any_of('UPDATE', 'NO KEY UPDATE', 'SHARE', 'KEY SHARE')
-	  if $lockable && $tail eq '' && chance(12) && !@$outer && $depth > 2;
+	$tail = ' FOR ' . any_of('UPDATE', 'NO KEY UPDATE', 'SHARE', 'KEY SHARE') . " OF $lockable"
+	  if $lockable && $tail eq '' && chance(60) && !@$outer && $depth > 2;
 	return { sql => $sql . $tail, columns => [ map { $_->[1] } @outputs ], open => $tail eq '' };
 }
 

@@ -354,8 +354,15 @@ sub readables
 		  };
 		push @result,
 		  {
+			kind    => 'subquery',
+			sql     => "(SELECT $names FROM $name WHERE ctid >= '(0,1)')",
+			columns => \@some
+		  };
+		# what is stored there, expired rows too
+		push @result,
+		  {
 			kind => 'subquery',
-			sql  => "(SELECT $names FROM $name WHERE ctid = ANY (ARRAY(SELECT ctid FROM $name)))",
+			sql  => "(SELECT $names FROM $name WHERE ctid = ANY ((SELECT stored_$name())::tid[]))",
 			columns => \@some
 		  }
 		  unless @{ $t->{leaves} };
@@ -409,6 +416,8 @@ sub setup_sql
 				BEGIN RETURN QUERY SELECT $columns FROM $name WHERE k <= \$1; END';
 			CREATE FUNCTION count_$name(int) RETURNS int LANGUAGE sql STABLE
 				AS 'SELECT count(*)::int FROM $name WHERE k = \$1';
+			CREATE FUNCTION stored_$name() RETURNS tid[] LANGUAGE sql STABLE SECURITY DEFINER SET ttl.show_expired = on
+				BEGIN ATOMIC SELECT array_agg(ctid) FROM $name; END;
 			CREATE FUNCTION least_$name() RETURNS int LANGUAGE sql STABLE
 				BEGIN ATOMIC SELECT min(id) FROM $name; END;
 			END
