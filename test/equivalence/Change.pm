@@ -514,15 +514,15 @@ sub expiry
 	};
 }
 
-# Another policy for a table that the query reads, if there is one: in the one
-# schema rows are expired by it, from the other they go.  No TTL of ours ends
-# between two runs.
+# Another policy for a table that the query reads: in the one schema rows are
+# expired by it, from the other they go.  No TTL of ours ends between two runs.
 sub policy
 {
 	my $query = shift;
 	my @names = $query =~ /(?<=[\W_])(listed|short|stocked|resting|other)\b/g;
-	my $t     = table(@names ? any_of(@names) : any_of(qw(listed short stocked resting other)));
-	my $n     = any_of(3600, 86400);
+	return () unless @names;
+	my $t = table(any_of(@names));
+	my $n = any_of(3600, 86400);
 	my $set =
 	  $t->{container}
 	  ? "ttl.set_default_ttl('$t->{name}', $n)"

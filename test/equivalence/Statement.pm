@@ -176,8 +176,9 @@ sub select_by
 # A cursor keeps the policy that it was opened with.
 sub across_policies
 {
-	my $q      = shift;
-	my %policy = policy($q->{sql});
+	my ($q, %policy);
+
+	do { new_names(); $q = query(3); %policy = policy($q->{sql}); } until %policy;
 	my ($text, $types, $values) = parameterized($q->{sql}, 30);
 	my $name    = 'statement_' . ++$prepared;
 	my $execute = "EXECUTE $name" . list_of(@$values);
@@ -259,10 +260,8 @@ sub statement
 	new_names();
 	if ($kind eq 'read')
 	{
-		my $q = query(3);
-
-		if   (chance(6)) { %sql    = across_policies($q); }
-		else             { $sql{c} = $sql{p} = select_by($q); }
+		if   (chance(10)) { %sql    = across_policies(); }
+		else              { $sql{c} = $sql{p} = select_by(query(3)); }
 	}
 	else
 	{
