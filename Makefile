@@ -52,6 +52,7 @@ REGRESS = \
 	expiry \
 	configuration \
 	ddl \
+	foreign_keys \
 	hiding \
 	clock \
 	keys \

@@ -399,6 +399,17 @@ INSERT INTO fired (id, note, _ts) VALUES (1, 'expired', '2020-01-01'), (2, 'expi
 CALL ttl.reap('fired');
 SELECT what, n FROM seen GROUP BY what, n ORDER BY what COLLATE "C", n;
 
+-- and rules: the action and the deletion go together
+CREATE TABLE ruled (id int PRIMARY KEY);
+CREATE TABLE ruled_log (id int);
+SELECT ttl.create_container('ruled', 60);
+CREATE RULE log AS ON DELETE TO ruled DO ALSO INSERT INTO ruled_log VALUES (OLD.id);
+INSERT INTO ruled (id, _ts) VALUES (1, '2020-01-01'), (2, '2020-01-01'), (3, '2900-01-01');
+INSERT INTO ruled (id) VALUES (1);
+CALL ttl.reap('ruled');
+SELECT id FROM ruled_log ORDER BY id;
+SELECT ttl.expired_count('ruled');
+
 -- Partitions, to the last level
 SET client_min_messages = warning;
 CREATE TABLE parts (id int, region text, note text, PRIMARY KEY (region, id)) PARTITION BY LIST (region);

@@ -301,6 +301,57 @@ DELETE FROM hidden WHERE id = 2;
 RESET row_security;
 RESET SESSION AUTHORIZATION;
 
+-- nor in a trigger that a deletion of ttl's fires, by a query spelt as a foreign key's
+GRANT SELECT, UPDATE ON hidden TO regress_ttl_stranger;
+SET SESSION AUTHORIZATION regress_ttl_stranger;
+CREATE TABLE bait (id int PRIMARY KEY, found text);
+CREATE FUNCTION spell() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    note text;
+BEGIN
+    EXECUTE 'SELECT 1 FROM ONLY "rights"."hidden" x WHERE $1 OPERATOR(pg_catalog.=) "id" FOR KEY SHARE OF x' INTO note USING 2;
+    RAISE EXCEPTION 'found: %', note;
+END $$;
+CREATE TRIGGER spell BEFORE DELETE ON bait FOR EACH ROW EXECUTE FUNCTION spell();
+SELECT ttl.create_container('bait', 60);
+INSERT INTO bait (id, _ts) VALUES (1, '2020-01-01');
+RESET SESSION AUTHORIZATION;
+SELECT refused('INSERT INTO rights.bait VALUES (1)');
+
+--
+-- What an error tells a user who may insert, and not read
+--
+
+CREATE TABLE told (id int PRIMARY KEY, email text UNIQUE, note text);
+CREATE TABLE told_child (email text REFERENCES told (email));
+CREATE TABLE told_archive (id int, email text, note text CHECK (note <> 'secret'));
+SELECT ttl.create_container('told', 60);
+INSERT INTO told (id, email, note) VALUES (1, 'secret@x', 'secret'), (2, 'secret2@x', 'secret');
+INSERT INTO told_child VALUES ('secret@x');
+SET ttl.touch = off;
+UPDATE told SET _ts = '2020-01-01';
+RESET ttl.touch;
+GRANT INSERT ON told TO regress_ttl_user;
+CREATE FUNCTION detail(statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    detail text;
+BEGIN
+    EXECUTE statement;
+    RETURN 'done';
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+    RETURN SQLSTATE || ': ' || detail;
+END $$;
+SET ROLE regress_ttl_user;
+SELECT rights.detail('INSERT INTO rights.told VALUES (1, ''mine'', ''x'')');
+RESET ROLE;
+SELECT detail('INSERT INTO rights.told VALUES (1, ''mine'', ''x'')') ~ 'secret@x' AS owner_is_told;
+SELECT ttl.alter_container('told', archive_to => 'told_archive');
+SET ROLE regress_ttl_user;
+SELECT rights.detail('INSERT INTO rights.told VALUES (2, ''mine'', ''x'')');
+RESET ROLE;
+SELECT ttl.alter_container('told', archive_to => 0);
+
 --
 -- ttl.container and the functions
 --
@@ -322,6 +373,7 @@ DROP TRIGGER after_write ON of_stranger;
 CREATE TRIGGER each_statement BEFORE INSERT ON of_stranger FOR EACH STATEMENT EXECUTE FUNCTION ttl.on_write();
 SELECT refused('INSERT INTO rights.of_stranger VALUES (''a'')');
 DROP TRIGGER each_statement ON of_stranger;
+SELECT refused('CREATE TRIGGER restore BEFORE INSERT ON rights.of_stranger FOR EACH ROW EXECUTE FUNCTION ttl.restore_container()');
 -- and by hand
 SELECT refused('SELECT ttl.on_write()'), refused('SELECT ttl.restore_container()');
 SELECT ttl.is_live('of_stranger', '2020-01-01', 5), ttl.is_live(0, '2020-01-01', 5), ttl.is_live(NULL, NULL, NULL), ttl.stamp('2020-01-01') > '2025-01-01' AS stamp;
@@ -500,6 +552,29 @@ RESET ROLE;
 RESET row_security;
 SELECT what FROM trap_log ORDER BY id;
 DROP TRIGGER escape ON trap;
+
+-- Functions that an index calls are not called by whoever looks at the index:
+-- the worker, a superuser who monitors
+TRUNCATE trap_log;
+CREATE FUNCTION whoami() RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO rights.trap_log (what) VALUES (format('evaluated by %s', current_user));
+    RETURN 1;
+END $$;
+CREATE FUNCTION folded(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN rights.whoami(); END';
+ALTER FUNCTION whoami() OWNER TO regress_ttl_owner;
+ALTER FUNCTION folded(int) OWNER TO regress_ttl_owner;
+CREATE INDEX trap_folded ON trap (_ts) WHERE folded(1) = 1;
+INSERT INTO trap (id, _ts) VALUES (9, '2020-01-01');
+TRUNCATE trap_log;
+\c -
+SET search_path = rights, public;
+SET client_min_messages = warning;
+SELECT count(*) FROM ttl.stat_containers WHERE container = 'trap'::regclass;
+SELECT ttl.expired_count('trap');
+CALL ttl.reap('trap');
+SELECT DISTINCT what FROM trap_log WHERE what !~ 'regress_ttl_owner';
+DROP INDEX trap_folded;
 
 -- What else a trigger may do.  A row that it keeps is kept, hidden, and its key
 -- is taken; a statement fails cleanly or does what it says

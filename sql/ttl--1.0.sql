@@ -28,6 +28,8 @@ CREATE TABLE ttl.container (
     batch_size integer CHECK (batch_size > 0),
     replication_origin boolean NOT NULL DEFAULT false
 );
+-- whatever default privileges say
+REVOKE ALL ON ttl.container FROM PUBLIC;
 GRANT SELECT ON ttl.container TO PUBLIC;
 COMMENT ON TABLE ttl.container IS 'tables with Time-To-Live; written by functions of schema ttl alone';
 COMMENT ON COLUMN ttl.container.relid IS 'the table';
@@ -49,6 +51,7 @@ SELECT pg_catalog.pg_extension_config_dump('ttl.container', '');
 -- such a container before its owner says so.
 CREATE FUNCTION ttl.restore_container() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_restore_container';
+REVOKE EXECUTE ON FUNCTION ttl.restore_container() FROM PUBLIC;
 COMMENT ON FUNCTION ttl.restore_container() IS 'trigger: a restored container comes back with reaping off';
 
 CREATE TRIGGER restore BEFORE INSERT ON ttl.container
@@ -209,17 +212,21 @@ CREATE VIEW ttl.containers AS
            batch_size,
            replication_origin
       FROM ttl.container;
+REVOKE ALL ON ttl.containers FROM PUBLIC;
 GRANT SELECT ON ttl.containers TO PUBLIC;
 COMMENT ON VIEW ttl.containers IS 'tables with Time-To-Live and their settings';
 
 CREATE VIEW ttl.stat_containers AS SELECT * FROM ttl.stat_containers();
+REVOKE ALL ON ttl.stat_containers FROM PUBLIC;
 GRANT SELECT ON ttl.stat_containers TO PUBLIC;
 COMMENT ON VIEW ttl.stat_containers IS 'what has been deleted from each container of this database';
 
 CREATE VIEW ttl.stat_progress_reap AS SELECT * FROM ttl.stat_progress_reap();
+REVOKE ALL ON ttl.stat_progress_reap FROM PUBLIC;
 GRANT SELECT ON ttl.stat_progress_reap TO PUBLIC;
 COMMENT ON VIEW ttl.stat_progress_reap IS 'how far each CALL ttl.reap has come';
 
 CREATE VIEW ttl.stat_reaper AS SELECT * FROM ttl.stat_reaper();
+REVOKE ALL ON ttl.stat_reaper FROM PUBLIC;
 GRANT SELECT ON ttl.stat_reaper TO PUBLIC;
 COMMENT ON VIEW ttl.stat_reaper IS 'what the reaper of each database has done';

@@ -61,6 +61,7 @@ static double leader_clock = 0;
 static bool leader_clock_is_set = false;
 
 static const char *expected_deletion = NULL;
+static int	expected_depth;
 static TimestampTz expected_expired_at;
 
 static List *start_observers = NIL;
@@ -102,6 +103,7 @@ void
 ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at)
 {
 	expected_deletion = source_text;
+	expected_depth = depth;
 	expected_expired_at = expired_at;
 }
 
@@ -152,6 +154,7 @@ remember_execution(QueryDesc *query_desc, TimestampTz clock, TtlSight sight)
 	if (!ttl_guc_now(&execution->reading_now))
 		execution->reading_now = clock;
 	execution->policies = NIL;
+	execution->cascaded = NIL;
 	execution->sight = sight;
 	execution->expired_at = expected_expired_at;
 	if (InNoForceRLSOperation() && current != NULL)
@@ -188,12 +191,10 @@ execution_start(QueryDesc *query_desc, int eflags)
 	TtlExecution *execution;
 	ListCell   *lc;
 
-	if (expected_deletion != NULL &&
+	/* rules may make several executions of it; triggers run deeper */
+	if (expected_deletion != NULL && depth == expected_depth &&
 		strcmp(expected_deletion, query_desc->sourceText) == 0)
-	{
 		sight = TTL_SEES_EXPIRED;
-		expected_deletion = NULL;	/* triggers may run the same text */
-	}
 
 	if (prev_ExecutorStart)
 		prev_ExecutorStart(query_desc, eflags);

@@ -30,6 +30,8 @@ typedef struct TtlExecution
 	Oid			user;			/* on whose behalf it runs */
 	bool		user_changed;	/* inside a SECURITY DEFINER function */
 	List	   *policies;		/* what expiry.c has settled for it */
+	List	   *cascaded;		/* containers that its referential actions
+								 * have updated */
 	struct TtlExecution *next;	/* see execution.c */
 } TtlExecution;
 
@@ -49,9 +51,10 @@ extern int	ttl_execution_depth(void);
 extern TimestampTz ttl_execution_clock(void);
 
 /*
- * Announces that the next execution whose source text is the given one sees
- * only the rows that were expired at the given instant.  Call it right before SPI_execute_plan
- * and friends; the announcement ends with ttl_execution_expect_nothing().
+ * Announces that executions whose source text is the given one, and that start
+ * on this level, see only the rows that were expired at the given instant.
+ * Call it right before SPI_execute_plan and friends; the announcement ends with
+ * ttl_execution_expect_nothing().
  */
 extern void ttl_execution_expect_deletion(const char *source_text,
 										  TimestampTz expired_at);

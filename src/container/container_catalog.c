@@ -355,10 +355,13 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 
 	if (!CALLED_AS_TRIGGER(fcinfo) ||
 		!TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
-		!TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
+		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
+		!TRIGGER_FIRED_BY_INSERT(trigger->tg_event) ||
+		ttl_container_objects() == NULL ||
+		RelationGetRelid(trigger->tg_relation) != ttl_container_objects()->catalog)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be fired by a BEFORE INSERT trigger",
+				 errmsg("function \"%s\" must be fired by a row-level BEFORE INSERT trigger of ttl.container",
 						"restore_container")));
 
 	desc = RelationGetDescr(trigger->tg_relation);

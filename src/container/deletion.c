@@ -51,12 +51,19 @@
 #include "utils/snapmgr.h"
 
 static TtlDeletionObserver evict_observer = NULL;
+static TtlDeletionObserver reap_observer = NULL;
 static TtlDeletionObserver archive_observer = NULL;
 
 void
 ttl_deletion_on_evict(TtlDeletionObserver evicted)
 {
 	evict_observer = evicted;
+}
+
+void
+ttl_deletion_on_reap(TtlDeletionObserver reaped)
+{
+	reap_observer = reaped;
 }
 
 void
@@ -128,7 +135,10 @@ switch_back(const Identity *saved)
 	SetUserIdAndSecContext(saved->userid, saved->sec_context);
 }
 
-/* Executes a statement that is to see expired rows only. */
+/*
+ * Executes a statement that is to see expired rows only.  Parallel workers
+ * would not know; what SPI_prepare() makes is not parallel.
+ */
 static void
 execute_on_expired(const char *sql, int nargs, Oid *types, Datum *values,
 				   TimestampTz expired_at)
@@ -136,10 +146,11 @@ execute_on_expired(const char *sql, int nargs, Oid *types, Datum *values,
 	ttl_execution_expect_deletion(sql, expired_at);
 	PG_TRY();
 	{
-		int			result = SPI_execute_with_args(sql, nargs, types, values, NULL, false, 0);
+		SPIPlanPtr	plan = SPI_prepare(sql, nargs, types);
+		int			result = SPI_execute_plan(plan, values, NULL, false, 0);
 
 		if (result < 0)
-			elog(ERROR, "SPI_execute_with_args failed: %s", SPI_result_code_string(result));
+			elog(ERROR, "SPI_execute_plan failed: %s", SPI_result_code_string(result));
 	}
 	PG_FINALLY();
 	{
@@ -171,7 +182,7 @@ typedef struct Doomed
 								 * this */
 	bool		is_ordered;
 	uint64		deleted;
-}			Doomed;
+} Doomed;
 
 /* A row that is doomed, as a hash key without padding */
 typedef struct DoomedRow
@@ -179,7 +190,7 @@ typedef struct DoomedRow
 	Oid			table;
 	BlockNumber block;
 	uint32		offset;
-}			DoomedRow;
+} DoomedRow;
 
 typedef struct Deletion
 {
@@ -187,10 +198,10 @@ typedef struct Deletion
 	int			flags;
 	List	   *tables;			/* Doomed, the one that was asked for first */
 	HTAB	   *rows;			/* DoomedRow, to know them again */
-}			Deletion;
+} Deletion;
 
 static Doomed *
-doom_table(Deletion * deletion, Relation rel)
+doom_table(Deletion *deletion, Relation rel)
 {
 	Doomed	   *doomed = palloc0(sizeof(Doomed));
 
@@ -200,7 +211,7 @@ doom_table(Deletion * deletion, Relation rel)
 }
 
 static Doomed *
-find_doomed(Deletion * deletion, Oid table)
+find_doomed(Deletion *deletion, Oid table)
 {
 	ListCell   *lc;
 
@@ -215,7 +226,7 @@ find_doomed(Deletion * deletion, Oid table)
 }
 
 static void
-doom_row(Deletion * deletion, Doomed * doomed, ItemPointer tid)
+doom_row(Deletion *deletion, Doomed *doomed, ItemPointer tid)
 {
 	DoomedRow	row = {
 		RelationGetRelid(doomed->rel),
@@ -252,7 +263,7 @@ typedef struct Reference
  * May rows of the referencing container go along, and if so, expired by when?
  */
 static bool
-may_go_along(const Deletion * deletion, Oid table, TimestampTz *expired_at)
+may_go_along(const Deletion *deletion, Oid table, TimestampTz *expired_at)
 {
 	TtlContainer container;
 
@@ -274,7 +285,7 @@ may_go_along(const Deletion * deletion, Oid table, TimestampTz *expired_at)
  * in pg_constraint, one for each table that references its parent.
  */
 static List *
-find_references(const Deletion * deletion, Relation rel)
+find_references(const Deletion *deletion, Relation rel)
 {
 	List	   *references = NIL;
 	Relation	pg_constraint;
@@ -317,7 +328,7 @@ find_references(const Deletion * deletion, Relation rel)
 
 /* Dooms the expired rows that reference the row in the slot. */
 static void
-doom_referencing(Deletion * deletion, Doomed * referenced, const Reference *reference,
+doom_referencing(Deletion *deletion, Doomed *referenced, const Reference *reference,
 				 TupleTableSlot *slot)
 {
 	MemoryContext caller = CurrentMemoryContext;
@@ -375,7 +386,7 @@ doom_referencing(Deletion * deletion, Doomed * referenced, const Reference *refe
  * Dooms the expired rows that reference doomed ones of this table.
  */
 static void
-search_referencing(Deletion * deletion, Doomed * doomed)
+search_referencing(Deletion *deletion, Doomed *doomed)
 {
 	List	   *references = find_references(deletion, doomed->rel);
 	TupleTableSlot *slot;
@@ -402,7 +413,7 @@ search_referencing(Deletion * deletion, Doomed * doomed)
 
 /* Chains may be long, and go in circles through several tables. */
 static void
-doom_all_referencing(Deletion * deletion)
+doom_all_referencing(Deletion *deletion)
 {
 	bool		found;
 
@@ -427,7 +438,7 @@ doom_all_referencing(Deletion * deletion)
 
 /* Appends the table to the list, after those that reference it. */
 static void
-order_table(Doomed * doomed, List **ordered)
+order_table(Doomed *doomed, List **ordered)
 {
 	ListCell   *lc;
 
@@ -605,14 +616,16 @@ delete_in_order(List *ordered, TimestampTz expired_at, int flags)
 
 /* Tells whoever keeps statistics. */
 static void
-report(const Doomed * doomed, bool went_along)
+report(const Doomed *doomed, bool went_along, int flags)
 {
 	TtlContainer container;
 
 	if (!ttl_container_lookup(RelationGetRelid(doomed->rel), &container))
 		return;
-	if (went_along)
+	if (went_along && !(flags & TTL_DELETION_AS_REAPER))
 		ttl_deletion_report_evicted(container.container, doomed->deleted);
+	else if (went_along && reap_observer != NULL)
+		reap_observer(container.container, doomed->deleted);
 	if (OidIsValid(container.archive_to) && archive_observer != NULL)
 		archive_observer(container.container, doomed->deleted);
 }
@@ -649,7 +662,7 @@ ttl_deletion_run(Relation rel, const ItemPointerData *tids, int ntids,
 	{
 		Doomed	   *doomed = lfirst(lc);
 
-		report(doomed, doomed != asked_for);
+		report(doomed, doomed != asked_for, flags);
 		if (doomed != asked_for)
 			table_close(doomed->rel, NoLock);
 	}

@@ -54,12 +54,13 @@ extern List *ttl_deletion_archive_columns(Relation rel, Oid archive);
 
 /*
  * Whoever keeps statistics is told how many rows of a container have been
- * deleted by eviction, and how many have been archived.  Counted when it
- * happens, committed or not.
+ * deleted by eviction, how many went along with a row that the reaper deleted,
+ * and how many have been archived.  Counted when it happens, committed or not.
  */
 typedef void (*TtlDeletionObserver) (Oid container, uint64 rows);
 
 extern void ttl_deletion_on_evict(TtlDeletionObserver evicted);
+extern void ttl_deletion_on_reap(TtlDeletionObserver reaped);
 extern void ttl_deletion_on_archive(TtlDeletionObserver archived);
 extern void ttl_deletion_report_evicted(Oid container, uint64 rows);
 

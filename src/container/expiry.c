@@ -60,7 +60,6 @@
 #include "nodes/parsenodes.h"
 #include "nodes/supportnodes.h"
 #include "optimizer/optimizer.h"
-#include "optimizer/prep.h"
 #include "parser/parse_coerce.h"
 #include "parser/parse_collate.h"
 #include "parser/parse_expr.h"
@@ -196,8 +195,15 @@ is_shown_to(Oid container, TtlExecution *execution)
 
 	if (InNoForceRLSOperation())
 	{
-		/* ALTER TABLE validates a foreign key row by row */
-		if (ttl_container_is_validating())
+		TtlExecution *outer = ttl_execution_current();
+
+		/*
+		 * ALTER TABLE validates a foreign key row by row; or a row of another
+		 * container is checked that has followed the change of a key by way
+		 * of this one, and must not be stopped by what nobody sees.
+		 */
+		if (ttl_container_is_validating() ||
+			(outer != NULL && list_member_oid(outer->cascaded, container)))
 			return true;
 	}
 	else if (ttl_guc_show_expired)
@@ -263,10 +269,23 @@ get_state(Oid container, TtlExecution *execution)
 	return state;
 }
 
+/* An ON UPDATE action of a foreign key updates the container. */
+static void
+remember_cascade(TtlExecution *outer, Oid container)
+{
+	MemoryContext old = MemoryContextSwitchTo(outer->query_desc->estate->es_query_cxt);
+
+	outer->cascaded = list_append_unique_oid(outer->cascaded, container);
+	MemoryContextSwitchTo(old);
+}
+
 /* Observer of executions: settles all containers that the plan refers to. */
 static void
 execution_started(TtlExecution *execution, int eflags)
 {
+	TtlExecution *outer = ttl_execution_current();
+	bool		cascades = execution->query_desc->operation == CMD_UPDATE &&
+	outer != NULL && InNoForceRLSOperation();
 	ListCell   *lc;
 
 	if (ttl_container_objects() == NULL || (eflags & EXEC_FLAG_EXPLAIN_ONLY))
@@ -276,8 +295,11 @@ execution_started(TtlExecution *execution, int eflags)
 		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
 		TtlContainer container;
 
-		if (rte->rtekind == RTE_RELATION && ttl_container_lookup(rte->relid, &container))
-			(void) get_state(container.container, execution);
+		if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container))
+			continue;
+		(void) get_state(container.container, execution);
+		if (cascades)
+			remember_cascade(outer, container.container);
 	}
 }
 
@@ -551,6 +573,27 @@ ttl_expiry_find_check(Relation rel, const TtlPolicy *policy, bool *validated)
 }
 
 /*
+ * An expression of pg_index as it was stored, or NULL.  The relation cache would
+ * simplify it, and in doing so call functions of the table's owner as whoever
+ * looks at the index: the worker, who is superuser.
+ */
+static Node *
+stored_expression(Relation index, AttrNumber column)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(RelationGetRelid(index)));
+	bool		isnull;
+	Datum		stored;
+	Node	   *result;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for index %u", RelationGetRelid(index));
+	stored = SysCacheGetAttr(INDEXRELID, tuple, column, &isnull);
+	result = isnull ? NULL : stringToNode(TextDatumGetCString(stored));
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/*
  * Does the index have these, and only these, key and predicate, in the usual
  * order?
  */
@@ -567,25 +610,19 @@ index_equals(Relation index, Relation rel, const TtlIndexDefinition *definition)
 		get_opclass_family(GetDefaultOpClass(TIMESTAMPTZOID, BTREE_AM_OID)))
 		return false;
 
-	key = eval_const_expressions(NULL,
-								 parse_expression(rel, definition->key,
-												  EXPR_KIND_INDEX_EXPRESSION));
+	key = parse_expression(rel, definition->key, EXPR_KIND_INDEX_EXPRESSION);
 	if (IsA(key, Var))
 	{
 		if (form->indkey.values[0] != ((Var *) key)->varattno)
 			return false;
 	}
 	else if (form->indkey.values[0] != 0 ||
-			 !equal(linitial(RelationGetIndexExpressions(index)), key))
+			 !equal(stored_expression(index, Anum_pg_index_indexprs), list_make1(key)))
 		return false;
 
-	if (definition->predicate == NULL)
-		return RelationGetIndexPredicate(index) == NIL;
-	predicate = eval_const_expressions(NULL,
-									   parse_expression(rel, definition->predicate,
-														EXPR_KIND_INDEX_PREDICATE));
-	return equal(RelationGetIndexPredicate(index),
-				 make_ands_implicit(canonicalize_qual((Expr *) predicate, false)));
+	predicate = definition->predicate == NULL ? NULL :
+		parse_expression(rel, definition->predicate, EXPR_KIND_INDEX_PREDICATE);
+	return equal(stored_expression(index, Anum_pg_index_indpred), predicate);
 }
 
 void

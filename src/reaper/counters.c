@@ -227,6 +227,15 @@ ttl_counters_add_batch(Oid container, bool batch, int64 rows, int64 cost)
 }
 
 void
+ttl_counters_add_reaped(Oid container, uint64 rows)
+{
+	ContainerEntry *entry = lock_container(container);
+
+	entry->counters.rows_deleted += rows;
+	dshash_release_lock(containers, entry);
+}
+
+void
 ttl_counters_add_evicted(Oid container, uint64 rows)
 {
 	ContainerEntry *entry = lock_container(container);

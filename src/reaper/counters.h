@@ -70,6 +70,7 @@ extern void ttl_counters_shmem_startup(void *place, bool found, int tranche_id);
  */
 extern void ttl_counters_add_batch(Oid container, bool batch, int64 rows,
 								   int64 cost);
+extern void ttl_counters_add_reaped(Oid container, uint64 rows);
 extern void ttl_counters_add_evicted(Oid container, uint64 rows);
 extern void ttl_counters_add_archived(Oid container, uint64 rows);
 extern void ttl_counters_set_blocked(Oid container, int64 rows);

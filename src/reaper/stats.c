@@ -254,5 +254,6 @@ void
 ttl_stats_init(void)
 {
 	ttl_deletion_on_evict(ttl_counters_add_evicted);
+	ttl_deletion_on_reap(ttl_counters_add_reaped);
 	ttl_deletion_on_archive(ttl_counters_add_archived);
 }

@@ -53,6 +53,7 @@
 #include "optimizer/optimizer.h"
 #include "storage/lmgr.h"
 #include "ttl.h"
+#include "utils/acl.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -263,6 +264,7 @@ collect_conflicts(EvictState *state, Relation rel, const KeyIndex *key,
 	int			nkeys;
 	SnapshotData dirty;
 	IndexScanDesc scan;
+	ItemPointerData waited_for;
 	TransactionId wait_for;
 	int			found_before = found->n;
 
@@ -310,6 +312,7 @@ collect_conflicts(EvictState *state, Relation rel, const KeyIndex *key,
 				continue;
 			/* Somebody is just inserting or deleting it: too early to tell. */
 			wait_for = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
+			waited_for = tid;
 			if (TransactionIdIsValid(wait_for))
 				break;
 			remember_tid(found, &tid);
@@ -317,7 +320,7 @@ collect_conflicts(EvictState *state, Relation rel, const KeyIndex *key,
 		index_endscan(scan);
 		ExecClearTuple(state->existing_slot);
 		if (TransactionIdIsValid(wait_for))
-			XactLockTableWait(wait_for, rel, NULL, XLTW_InsertIndexUnique);
+			XactLockTableWait(wait_for, rel, &waited_for, XLTW_InsertIndexUnique);
 	} while (TransactionIdIsValid(wait_for));
 
 	index_close(index, NoLock);
@@ -341,12 +344,27 @@ check_serializable(EvictState *state, Relation rel, const TidList *found)
 	}
 }
 
-/* Error context of the deletion: tells the inserting user what is going on. */
+/* What the error context of the deletion needs to know */
+typedef struct Eviction
+{
+	const char *table;
+	bool		by_owner;
+} Eviction;
+
+/*
+ * Error context of the deletion: tells the inserting user what is going on, but
+ * no values of a row that is gone for him.
+ */
 static void
 explain_eviction(void *arg)
 {
+	Eviction   *eviction = arg;
+
 	errcontext("deletion of an expired row of container \"%s\" that holds the key",
-			   (char *) arg);
+			   eviction->table);
+	if (ERRCODE_TO_CATEGORY(geterrcode()) == ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION &&
+		!eviction->by_owner)
+		errdetail("The expired row cannot be deleted.");
 	if (geterrcode() == ERRCODE_FOREIGN_KEY_VIOLATION ||
 		geterrcode() == ERRCODE_RESTRICT_VIOLATION)
 		errhint("Delete or renew the rows that still reference the expired row.");
@@ -379,10 +397,14 @@ evict(EvictState *state, Relation rel, HeapTuple new, const ItemPointerData *sel
 
 	if (found.n > 0)
 	{
+		Eviction	eviction = {
+			.table = RelationGetRelationName(rel),
+			.by_owner = has_privs_of_role(GetUserId(), rel->rd_rel->relowner)
+		};
 		ErrorContextCallback context = {
 			.previous = error_context_stack,
 			.callback = explain_eviction,
-			.arg = RelationGetRelationName(rel)
+			.arg = &eviction
 		};
 
 		error_context_stack = &context;

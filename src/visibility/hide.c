@@ -23,7 +23,9 @@
  * (CASCADE, SET NULL, SET DEFAULT, and the search for rows that forbid a
  * change), nor from those by which ALTER TABLE validates a foreign key.  They
  * must see every stored row, or leave orphans.  Such a query is known by its
- * context and its exact shape.  The check of the *referenced* side
+ * context, in which it runs as the relation's owner, and by its exact shape; so
+ * nobody but the owner could imitate one, in a trigger that an action or a
+ * deletion of ours fires.  The check of the *referenced* side
  * has its operands the other way round, and is filtered: an expired parent is
  * absent.
  *
@@ -92,13 +94,16 @@ is_referential_action(Query *query)
 
 	rte = linitial_node(RangeTblEntry, query->rtable);
 	if (rte->rtekind != RTE_RELATION ||
-		(rte->inh && rte->relkind != RELKIND_PARTITIONED_TABLE))
+		(rte->inh && rte->relkind != RELKIND_PARTITIONED_TABLE) ||
+		ttl_container_owner(rte->relid) != GetUserId())
 		return false;
 
 	switch (query->commandType)
 	{
 		case CMD_SELECT:
-			if (list_length(query->rowMarks) != 1 ||
+			if (list_length(query->targetList) != 1 ||
+				!IsA(linitial_node(TargetEntry, query->targetList)->expr, Const) ||
+				list_length(query->rowMarks) != 1 ||
 				linitial_node(RowMarkClause, query->rowMarks)->strength != LCS_FORKEYSHARE)
 				return false;
 			break;
