@@ -42,6 +42,7 @@ OBJS = \
 	src/visibility/copy.o \
 	src/visibility/evict.o \
 	src/visibility/hide.o \
+	src/visibility/reference.o \
 	src/visibility/stamp.o \
 	src/visibility/visibility.o
 

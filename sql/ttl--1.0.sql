@@ -87,6 +87,11 @@ CREATE FUNCTION ttl.on_write() RETURNS trigger
 GRANT EXECUTE ON FUNCTION ttl.on_write() TO PUBLIC;
 COMMENT ON FUNCTION ttl.on_write() IS 'row trigger of every container: completes _ts, and frees keys that only expired rows hold';
 
+CREATE FUNCTION ttl.check_reference() RETURNS trigger
+    LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_check_reference';
+REVOKE EXECUTE ON FUNCTION ttl.check_reference() FROM PUBLIC;
+COMMENT ON FUNCTION ttl.check_reference() IS 'takes the place of a foreign key''s check from PostgreSQL 19 on: an expired row is absent';
+
 --
 -- Configuration
 --

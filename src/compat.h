@@ -126,6 +126,9 @@
 /* 19: COPY TO takes partitioned tables */
 #define TTL_COPIES_PARTITIONED_TABLES	(PG_VERSION_NUM >= 190000)
 
+/* 19: foreign keys find referenced rows without a query */
+#define TTL_PROBES_REFERENCES	(PG_VERSION_NUM >= 190000)
+
 /* 17: the number of this process's PGPROC */
 #if PG_VERSION_NUM >= 170000
 #define TtlMyProcNumber	MyProcNumber

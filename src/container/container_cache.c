@@ -124,8 +124,9 @@ find_objects(void)
 	found.catalog_pkey = find_catalog_pkey(found.schema);
 	found.is_live = find_function(found.schema, "is_live", 3, is_live_args);
 	found.stamp = find_function(found.schema, "stamp", 1, stamp_args);
+	found.check_reference = find_function(found.schema, "check_reference", 0, NULL);
 	if (!OidIsValid(found.catalog_pkey) || !OidIsValid(found.is_live) ||
-		!OidIsValid(found.stamp))
+		!OidIsValid(found.stamp) || !OidIsValid(found.check_reference))
 		return;
 
 	objects = found;

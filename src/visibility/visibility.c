@@ -56,6 +56,7 @@ ttl_visibility_init(void)
 {
 	ttl_hide_init();
 	ttl_evict_init();
+	ttl_reference_init();
 	ttl_copy_init();
 
 	prev_planner = planner_hook;

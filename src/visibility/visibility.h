@@ -43,9 +43,10 @@ extern void ttl_hide_init(void);
 extern void ttl_stamp_query(Query *query);
 
 /*
- * evict.c, copy.c
+ * evict.c, reference.c, copy.c
  */
 extern void ttl_evict_init(void);
+extern void ttl_reference_init(void);
 extern void ttl_copy_init(void);
 
 #endif							/* TTL_VISIBILITY_H */
