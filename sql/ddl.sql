@@ -210,6 +210,8 @@ SELECT refused('ALTER TABLE ddl.twins ADD EXCLUDE (k WITH =)');
 CREATE UNIQUE INDEX CONCURRENTLY twins_key ON twins (k);
 \set VERBOSITY terse
 -- what a failed CREATE INDEX CONCURRENTLY leaves behind is in nobody's way
+SELECT refused('REINDEX INDEX ddl.twins_key'), refused('REINDEX TABLE ddl.twins');
+SELECT refused('ALTER TABLE ddl.twins ADD CHECK (k <> ''b'')'), state('ALTER TABLE ddl.twins ADD CHECK (k <> ''b'') NOT VALID');
 INSERT INTO twins VALUES (4, 'c');
 SELECT id FROM twins ORDER BY id;
 CALL ttl.reap('twins');
@@ -273,11 +275,60 @@ DROP RULE keep ON ruled;
 CALL ttl.reap('ruled');
 SELECT ttl.expired_count('ruled');
 
+-- What a container needs can't be taken from it in pieces
+CREATE TABLE pieces (id int PRIMARY KEY);
+SELECT ttl.create_container('pieces', 60);
+SELECT refused('ALTER TRIGGER "~ttl" ON ddl.pieces RENAME TO x'), refused('ALTER TABLE ddl.pieces DISABLE TRIGGER "~ttl"'), refused('ALTER TABLE ddl.pieces ENABLE REPLICA TRIGGER "~ttl"');
+SELECT refused('ALTER TABLE ddl.pieces DROP CONSTRAINT pieces_ttl_check');
+ALTER TABLE pieces RENAME CONSTRAINT pieces_ttl_check TO other;
+SELECT refused('ALTER TABLE ddl.pieces DROP CONSTRAINT other');
+ALTER TABLE pieces ENABLE TRIGGER "~ttl";
+SELECT tgenabled FROM pg_trigger WHERE tgrelid = 'pieces'::regclass;
+CREATE TYPE kind AS (id int, _ts timestamptz, ttl int);
+CREATE TABLE typed OF kind (PRIMARY KEY (id));
+SELECT refused('SELECT ttl.create_container(''ddl.typed'', 60)'), state('ALTER TABLE ddl.pieces OF ddl.kind');
+-- nor its archive be made part of it
+CREATE TABLE parted (id int, _ts timestamptz NOT NULL, ttl int) PARTITION BY LIST (id);
+SELECT ttl.create_container('parted', 60);
+CREATE TABLE parted_archive (id int);
+SELECT ttl.alter_container('parted', archive_to => 'parted_archive');
+SELECT refused('ALTER TABLE ddl.parted ATTACH PARTITION ddl.parted_archive FOR VALUES IN (1)');
+ALTER TABLE parted_archive RENAME id TO other_id;
+CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN (1);
+INSERT INTO parted VALUES (1, '2020-01-01');
+CALL ttl.reap('parted');
+SELECT ttl.expired_count('parted'), last_error FROM ttl.stat_containers WHERE container = 'parted'::regclass;
+ALTER TABLE parted_archive RENAME other_id TO id;
+CREATE TEMP TABLE temporary_archive (id int);
+SELECT refused('SELECT ttl.alter_container(''ddl.parted'', archive_to => ''temporary_archive'')');
+SELECT ttl.alter_container('parted', archive_to => 0);
+-- partitions that can be neither read with a filter nor deleted from
+CREATE FOREIGN DATA WRAPPER regress_ttl_wrapper;
+CREATE SERVER regress_ttl_server FOREIGN DATA WRAPPER regress_ttl_wrapper;
+SELECT refused('CREATE FOREIGN TABLE ddl.far PARTITION OF ddl.parted FOR VALUES IN (2) SERVER regress_ttl_server');
+CREATE FOREIGN TABLE far (id int, _ts timestamptz NOT NULL, ttl int) SERVER regress_ttl_server;
+SELECT refused('ALTER TABLE ddl.parted ATTACH PARTITION ddl.far FOR VALUES IN (2)');
+CREATE TABLE world (id int) PARTITION BY LIST (id);
+CREATE FOREIGN TABLE world_far PARTITION OF world FOR VALUES IN (2) SERVER regress_ttl_server;
+SELECT refused('SELECT ttl.create_container(''ddl.world'', 60)');
+DROP FOREIGN DATA WRAPPER regress_ttl_wrapper CASCADE;
+-- rows of the default partition that nobody sees
+CREATE TABLE parted_default PARTITION OF parted DEFAULT;
+INSERT INTO parted VALUES (3, '2020-01-01');
+SELECT refused('CREATE TABLE ddl.parted_3 PARTITION OF ddl.parted FOR VALUES IN (3)');
+CALL ttl.reap('parted');
+CREATE TABLE parted_3 PARTITION OF parted FOR VALUES IN (3);
+
 -- Old-style inheritance, in every spelling
 CREATE TABLE heir (LIKE twins);
 SELECT refused('CREATE TABLE ddl.heirs () INHERITS (ddl.other_table, ddl.twins)'), refused('CREATE TABLE ddl.heirs (id int) INHERITS (ddl.twins)');
 SELECT refused('ALTER TABLE ddl.heir INHERIT ddl.twins'), refused('ALTER TABLE ddl.heir ADD COLUMN z int, INHERIT ddl.twins'), refused('ALTER TABLE ONLY ddl.twins INHERIT ddl.heir');
 SELECT look('twins') = look('twins') AS there;
+CREATE TABLE once_parent (id int);
+CREATE TABLE once_child () INHERITS (once_parent);
+SELECT refused('SELECT ttl.create_container(''ddl.once_parent'', 60)');
+ALTER TABLE once_child NO INHERIT once_parent;
+SELECT ttl.create_container('once_parent', 60);
 
 --
 -- Partitions
@@ -407,6 +458,7 @@ BEGIN
     PERFORM count(*) FROM ttl.stat_containers;
 END $$;
 CREATE EVENT TRIGGER regress_ttl_watch_end ON ddl_command_end EXECUTE FUNCTION watch();
+CREATE EVENT TRIGGER regress_ttl_watch_start ON ddl_command_start EXECUTE FUNCTION watch();
 CREATE EVENT TRIGGER regress_ttl_watch_drop ON sql_drop EXECUTE FUNCTION watch();
 SELECT ttl.create_container('watched', 60);
 INSERT INTO watched (id, _ts) VALUES (2, '2020-01-01');
@@ -417,6 +469,7 @@ SELECT ttl.alter_container('watched', indexing => 'consistent', reap_delay => '0
 SELECT look('watched');
 SELECT ttl.drop_container('watched', true);
 DROP EVENT TRIGGER regress_ttl_watch_end;
+DROP EVENT TRIGGER regress_ttl_watch_start;
 DROP EVENT TRIGGER regress_ttl_watch_drop;
 
 --

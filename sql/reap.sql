@@ -410,6 +410,17 @@ CALL ttl.reap('ruled');
 SELECT id FROM ruled_log ORDER BY id;
 SELECT ttl.expired_count('ruled');
 
+-- A trigger that reaps is stopped before it goes in circles
+CREATE TABLE circle (id int PRIMARY KEY);
+SELECT ttl.create_container('circle', 60);
+CREATE FUNCTION reap_again() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN CALL ttl.reap('reap.circle'); RETURN OLD; END$$;
+CREATE TRIGGER again BEFORE DELETE ON circle FOR EACH ROW EXECUTE FUNCTION reap_again();
+INSERT INTO circle (id, _ts) VALUES (1, '2020-01-01');
+SELECT refused('INSERT INTO reap.circle VALUES (1)');
+CALL ttl.reap('circle');
+DROP TRIGGER again ON circle;
+INSERT INTO circle VALUES (1);
+
 -- Partitions, to the last level
 SET client_min_messages = warning;
 CREATE TABLE parts (id int, region text, note text, PRIMARY KEY (region, id)) PARTITION BY LIST (region);

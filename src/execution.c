@@ -73,6 +73,17 @@ ttl_execution_current(void)
 	return current;
 }
 
+bool
+ttl_execution_is_deleting(void)
+{
+	for (TtlExecution *execution = executions; execution != NULL; execution = execution->next)
+	{
+		if (execution->sight == TTL_SEES_EXPIRED)
+			return true;
+	}
+	return false;
+}
+
 int
 ttl_execution_depth(void)
 {

@@ -40,6 +40,9 @@ typedef struct TtlExecution
  */
 extern TtlExecution *ttl_execution_current(void);
 
+/* Does a physical deletion run, so that whoever asks is called by a trigger? */
+extern bool ttl_execution_is_deleting(void);
+
 /* How many executions run, one inside the other. */
 extern int	ttl_execution_depth(void);
 

@@ -209,12 +209,33 @@ check_kind(Relation rel)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("partition \"%s\" cannot be a container of its own", name),
 				 errhint("Register the partitioned table that it belongs to.")));
+	/* relhassubclass may be true although there is none any more */
 	if (relkind == RELKIND_RELATION &&
-		(has_subclass(RelationGetRelid(rel)) || has_superclass(RelationGetRelid(rel))))
+		(find_inheritance_children(RelationGetRelid(rel), NoLock) != NIL ||
+		 has_superclass(RelationGetRelid(rel))))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("table \"%s\" cannot be a container because it takes part in inheritance", name),
 				 errhint("Use declarative partitioning, or end the inheritance with ALTER TABLE ... NO INHERIT.")));
+	if (OidIsValid(rel->rd_rel->reloftype))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("typed table \"%s\" cannot be a container", name),
+				 errhint("Its type can change under it; detach it with ALTER TABLE ... NOT OF.")));
+	if (relkind == RELKIND_PARTITIONED_TABLE)
+	{
+		ListCell   *lc;
+
+		foreach(lc, find_all_inheritors(RelationGetRelid(rel), NoLock, NULL))
+		{
+			if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("table \"%s\" cannot be a container because its partition \"%s\" is a foreign table",
+								name, get_rel_name(lfirst_oid(lc))),
+						 errhint("Detach the partition.")));
+		}
+	}
 }
 
 static Form_pg_attribute
@@ -772,6 +793,11 @@ check_archive(Oid relid, Oid archive)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table", get_rel_name(archive))));
+	if (get_rel_persistence(archive) == RELPERSISTENCE_TEMP)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("temporary table \"%s\" cannot be an archive", get_rel_name(archive)),
+				 errhint("The background worker cannot reach the tables of a session.")));
 	if (archive == relid ||
 		(ttl_container_lookup(archive, &container) && container.container == relid))
 		ereport(ERROR,
@@ -892,9 +918,12 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	bool		drop_columns = boolean_argument(fcinfo, 1, "drop_columns");
 	TtlPolicy	policy;
 	int			nestlevel;
+	Relation	rel;
 
 	ttl_container_check_owned(relid);
-	LockRelationOid(relid, AccessExclusiveLock);
+	rel = table_open(relid, AccessExclusiveLock);
+	CheckTableNotInUse(rel, "drop_container");
+	table_close(rel, NoLock);
 	ttl_container_lock_policy(relid, true, true);
 	read_policy(relid, &policy);
 	ttl_container_delete(relid);

@@ -6,19 +6,22 @@
  *	  event										what happens
  *	  ------------------------------------------------------------------------
  *	  DROP TABLE, also by CASCADE				the container is forgotten
- *	  ALTER TABLE ... RENAME COLUMN				ttl.container follows
+ *	  RENAME COLUMN, by whatever command		ttl.container follows
  *	  DROP TABLE of an archive					the container stops reaping
  *	  DROP or retype _ts or ttl					refused (2BP01)
  *	  DROP INDEX of an expiry index				refused while there is a default
  *												TTL (2BP01)
  *	  DROP TRIGGER of the container's			refused (2BP01)
- *	  the same two with row_security = off		not refused: that is a script of
+ *	  the last two with row_security = off		not refused: that is a script of
  *												pg_dump --clean, which drops a
  *												table piece by piece
+ *	  RENAME TRIGGER, DISABLE TRIGGER by name,
+ *	  DROP CONSTRAINT of the CHECK on ttl		refused (2BP01)
  *	  ENABLE TRIGGER							the container's fires always again
  *	  ENABLE, DISABLE TRIGGER of ttl.container	nothing: rows must not come in
  *												without it
- *	  ATTACH PARTITION of a container			refused (0A000)
+ *	  ATTACH PARTITION of a container or of
+ *	  its archive, foreign partitions, OF		refused (0A000)
  *	  DETACH PARTITION from a container			the partition becomes one itself
  *	  INHERITS, INHERIT							refused (0A000)
  *	  unique index, foreign key or stored		refused (0A000), see
@@ -28,19 +31,22 @@
  * trigger from PostgreSQL, and the policy from their parent.  All else that
  * keeps the table's OID is of no interest.
  *
- * Drops arrive by object_access_hook, whatever the command was; the rest is
- * seen as utility commands (utility.c).
+ * Drops and renamed columns arrive by object_access_hook, whatever the command
+ * was; the rest is seen as utility commands (utility.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
+#include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "container/container.h"
 #include "container/expiry.h"
 #include "execution.h"
@@ -52,10 +58,12 @@
 #include "utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/rls.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 static object_access_hook_type prev_object_access_hook = NULL;
@@ -128,6 +136,45 @@ check_drop_trigger(List *object)
 }
 
 static void
+before_rename_trigger(RenameStmt *stmt)
+{
+	Oid			table = RangeVarGetRelid(stmt->relation, NoLock, true);
+	TtlContainer container;
+
+	if (strcmp(stmt->subname, TTL_TRIGGER) == 0 && OidIsValid(table) &&
+		ttl_container_lookup(table, &container))
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot rename trigger \"%s\" because container \"%s\" requires it",
+						TTL_TRIGGER, get_rel_name(container.container)),
+				 errhint("Use ttl.drop_container() to unregister the table.")));
+}
+
+/*
+ * The CHECK on the TTL column says that no row needs the third index; is it the
+ * one of that name?
+ */
+static void
+check_drop_constraint(Oid relid, const TtlPolicy *policy, const char *name)
+{
+	Relation	rel;
+	char	   *check;
+	bool		validated;
+
+	if (NameStr(policy->ttl_column)[0] == '\0')
+		return;
+	rel = table_open(relid, AccessShareLock);
+	check = ttl_expiry_find_check(rel, policy, &validated);
+	if (check != NULL && strcmp(check, name) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot drop constraint \"%s\" because container \"%s\" requires it",
+						name, RelationGetRelationName(rel)),
+				 errhint("Use ttl.drop_container() to unregister the table.")));
+	table_close(rel, NoLock);
+}
+
+static void
 before_drop(DropStmt *stmt)
 {
 	ListCell   *lc;
@@ -152,6 +199,15 @@ refuse_inheritance(Oid relid)
 			 errhint("Use declarative partitioning, or unregister the table with ttl.drop_container().")));
 }
 
+static void
+refuse_foreign_partition(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("foreign table \"%s\" cannot be a partition of a container", name),
+			 errhint("Its rows could be neither hidden nor deleted.")));
+}
+
 /* A partition is about to leave its container: give it the same policy. */
 static void
 before_detach(const TtlContainer *parent, RangeVar *name)
@@ -167,6 +223,39 @@ before_detach(const TtlContainer *parent, RangeVar *name)
 		!ttl_container_read(parent->container, &policy))
 		return;
 	ttl_container_insert(partition, &policy);
+}
+
+/*
+ * A table is about to become a partition, of a container if there is a policy.
+ */
+static void
+before_attach(const TtlPolicy *policy, RangeVar *name)
+{
+	Oid			partition = RangeVarGetRelid(name, NoLock, true);
+	TtlPolicy	own;
+	ListCell   *lc;
+
+	if (!OidIsValid(partition))
+		return;
+	if (ttl_container_read(partition, &own))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot attach container \"%s\" as a partition",
+						get_rel_name(partition)),
+				 errhint("Unregister it first with ttl.drop_container().")));
+	if (policy == NULL)
+		return;
+	foreach(lc, find_all_inheritors(partition, NoLock, NULL))
+	{
+		if (lfirst_oid(lc) == policy->archive_to)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot attach table \"%s\" to the container whose archive it is",
+							get_rel_name(lfirst_oid(lc))),
+					 errhint("Choose another archive by ttl.alter_container(..., archive_to => ...), or 0 for none.")));
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
+			refuse_foreign_partition(get_rel_name(lfirst_oid(lc)));
+	}
 }
 
 /* Does the command enable triggers in a way that isn't ALWAYS? */
@@ -252,18 +341,28 @@ before_alter_table(AlterTableStmt *stmt)
 					break;
 				}
 			case AT_AttachPartition:
-				{
-					Oid			partition = RangeVarGetRelid(((PartitionCmd *) cmd->def)->name,
-															 NoLock, true);
-
-					if (OidIsValid(partition) && ttl_container_read(partition, &policy))
-						ereport(ERROR,
-								(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-								 errmsg("cannot attach container \"%s\" as a partition",
-										get_rel_name(partition)),
-								 errhint("Unregister it first with ttl.drop_container().")));
-					break;
-				}
+				before_attach(is_part ? &policy : NULL, ((PartitionCmd *) cmd->def)->name);
+				break;
+			case AT_AddOf:
+				if (is_part)
+					ereport(ERROR,
+							(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							 errmsg("container \"%s\" cannot become a typed table",
+									get_rel_name(container.container))));
+				break;
+			case AT_DropConstraint:
+				if (is_part && is_owner(relid))
+					check_drop_constraint(relid, &policy, cmd->name);
+				break;
+			case AT_DisableTrig:
+			case AT_EnableReplicaTrig:
+				if (is_part && strcmp(cmd->name, TTL_TRIGGER) == 0)
+					ereport(ERROR,
+							(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+							 errmsg("cannot disable trigger \"%s\" because container \"%s\" requires it",
+									TTL_TRIGGER, get_rel_name(container.container)),
+							 errhint("Use ttl.drop_container() to unregister the table.")));
+				break;
 			case AT_DetachPartition:
 				if (is_part)
 					before_detach(&container, ((PartitionCmd *) cmd->def)->name);
@@ -364,29 +463,54 @@ after_alter_table(AlterTableStmt *stmt)
 	}
 }
 
+/* The column's name as this very command has written it */
+static bool
+read_new_name(Oid relid, AttrNumber attno, NameData *name)
+{
+	Relation	pg_attribute = table_open(AttributeRelationId, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&keys[0], Anum_pg_attribute_attrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relid));
+	ScanKeyInit(&keys[1], Anum_pg_attribute_attnum, BTEqualStrategyNumber, F_INT2EQ,
+				Int16GetDatum(attno));
+	scan = systable_beginscan(pg_attribute, AttributeRelidNumIndexId, true, SnapshotSelf, 2, keys);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		*name = ((Form_pg_attribute) GETSTRUCT(tuple))->attname;
+	systable_endscan(scan);
+	table_close(pg_attribute, AccessShareLock);
+	return HeapTupleIsValid(tuple);
+}
+
 /*
- * Before and not after the fact: event triggers that fire at the command's end
- * may look at the container already.
+ * A column has been altered, and maybe renamed.  What the syscache tells is as it
+ * was before.  At the next command, event triggers at the command's end among
+ * them, the new name and the policy come into force together.
  */
 static void
-before_rename_column(RenameStmt *stmt)
+follow_rename(Oid relid, AttrNumber attno)
 {
-	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	char	   *old_name = get_attname(relid, attno, true);
+	NameData	new_name;
 	TtlPolicy	policy;
 
-	if (!OidIsValid(relid) || !is_owner(relid) || !ttl_container_read(relid, &policy) ||
-		!is_container_column(&policy, stmt->subname))
+	if (old_name == NULL || !ttl_container_read(relid, &policy) ||
+		!is_container_column(&policy, old_name) ||
+		!read_new_name(relid, attno, &new_name) ||
+		strcmp(old_name, NameStr(new_name)) == 0)
 		return;
 
-	/* the lock that the command is going to take */
-	LockRelationOid(relid, AccessExclusiveLock);
+	/* the command has locked the table */
 	ttl_container_lock_policy(relid, true, true);
 	if (!ttl_container_read(relid, &policy))
 		return;
-	if (strcmp(stmt->subname, NameStr(policy.ts_column)) == 0)
-		namestrcpy(&policy.ts_column, stmt->newname);
-	else if (strcmp(stmt->subname, NameStr(policy.ttl_column)) == 0)
-		namestrcpy(&policy.ttl_column, stmt->newname);
+	if (strcmp(old_name, NameStr(policy.ts_column)) == 0)
+		policy.ts_column = new_name;
+	else
+		policy.ttl_column = new_name;
 	ttl_container_update(relid, &policy);
 }
 
@@ -395,15 +519,18 @@ before_create(CreateStmt *stmt)
 {
 	ListCell   *lc;
 
-	if (stmt->partbound != NULL)
+	if (stmt->partbound != NULL && !IsA(stmt, CreateForeignTableStmt))
 		return;
 	foreach(lc, stmt->inhRelations)
 	{
 		Oid			parent = RangeVarGetRelid(lfirst_node(RangeVar, lc), NoLock, true);
 		TtlContainer container;
 
-		if (OidIsValid(parent) && ttl_container_lookup(parent, &container))
-			refuse_inheritance(parent);
+		if (!OidIsValid(parent) || !ttl_container_lookup(parent, &container))
+			continue;
+		if (stmt->partbound != NULL)
+			refuse_foreign_partition(stmt->relation->relname);
+		refuse_inheritance(parent);
 	}
 }
 
@@ -435,17 +562,45 @@ explain_violation(void *arg)
 	TtlContainer container;
 	int			error = geterrcode();
 
-	if ((error == ERRCODE_UNIQUE_VIOLATION || error == ERRCODE_EXCLUSION_VIOLATION) &&
+	if ((error == ERRCODE_UNIQUE_VIOLATION || error == ERRCODE_EXCLUSION_VIOLATION ||
+		 error == ERRCODE_CHECK_VIOLATION || error == ERRCODE_NOT_NULL_VIOLATION) &&
 		ttl_execution_depth() == validation->depth &&
 		ttl_container_lookup(validation->relid, &container))
 		errhint("Expired rows count until they are deleted. Delete them with CALL ttl.reap().");
 }
 
-/* Commands that build unique indexes or validate foreign keys */
-static bool
-validates(Node *stmt)
+/*
+ * The table whose rows the command may hold against a constraint: it builds a
+ * unique index, validates, or takes rows from a default partition.  NULL for
+ * other commands.
+ */
+static RangeVar *
+validated_table(Node *stmt)
 {
-	return IsA(stmt, AlterTableStmt) || (IsA(stmt, IndexStmt) && ((IndexStmt *) stmt)->unique);
+	switch (nodeTag(stmt))
+	{
+		case T_AlterTableStmt:
+			return ((AlterTableStmt *) stmt)->relation;
+		case T_IndexStmt:
+			return ((IndexStmt *) stmt)->unique ? ((IndexStmt *) stmt)->relation : NULL;
+		case T_CreateStmt:
+			return ((CreateStmt *) stmt)->partbound != NULL ?
+				linitial_node(RangeVar, ((CreateStmt *) stmt)->inhRelations) : NULL;
+		case T_ReindexStmt:
+			return ((ReindexStmt *) stmt)->relation;
+		default:
+			return NULL;
+	}
+}
+
+/* That table, or of an index the one that it is on */
+static Oid
+validated_relid(Node *stmt)
+{
+	Oid			relid = RangeVarGetRelid(validated_table(stmt), NoLock, true);
+
+	return IsA(stmt, ReindexStmt) && ((ReindexStmt *) stmt)->kind == REINDEX_OBJECT_INDEX &&
+		OidIsValid(relid) ? IndexGetRelation(relid, true) : relid;
 }
 
 static void
@@ -456,9 +611,7 @@ begin_validation(Node *stmt)
 
 	inner->depth = ttl_execution_depth();
 	inner->is_alter_table = IsA(stmt, AlterTableStmt);
-	inner->relid = RangeVarGetRelid(inner->is_alter_table ?
-									((AlterTableStmt *) stmt)->relation :
-									((IndexStmt *) stmt)->relation, NoLock, true);
+	inner->relid = validated_relid(stmt);
 	inner->context.callback = explain_violation;
 	inner->context.previous = error_context_stack;
 	error_context_stack = &inner->context;
@@ -471,7 +624,7 @@ end_utility(PlannedStmt *pstmt)
 {
 	Validation *inner = validation;
 
-	if (inner == NULL || !validates(pstmt->utilityStmt))
+	if (inner == NULL || validated_table(pstmt->utilityStmt) == NULL)
 		return;
 	/* after an error PostgreSQL has done it */
 	if (error_context_stack == &inner->context)
@@ -486,7 +639,7 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
-	if (validates(stmt))
+	if (validated_table(stmt) != NULL)
 		begin_validation(stmt);
 
 	switch (nodeTag(stmt))
@@ -496,6 +649,7 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 		case T_IndexStmt:
 		case T_RenameStmt:
 		case T_CreateStmt:
+		case T_CreateForeignTableStmt:
 			if (ttl_container_objects() == NULL)
 				return;
 			break;
@@ -515,10 +669,11 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 			before_index((IndexStmt *) stmt);
 			break;
 		case T_RenameStmt:
-			if (((RenameStmt *) stmt)->renameType == OBJECT_COLUMN)
-				before_rename_column((RenameStmt *) stmt);
+			if (((RenameStmt *) stmt)->renameType == OBJECT_TRIGGER)
+				before_rename_trigger((RenameStmt *) stmt);
 			break;
 		case T_CreateStmt:
+		case T_CreateForeignTableStmt:
 			before_create((CreateStmt *) stmt);
 			break;
 		default:
@@ -563,11 +718,17 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 	if (prev_object_access_hook)
 		prev_object_access_hook(access, class_id, object_id, sub_id, arg);
 
-	if (access != OAT_DROP || class_id != RelationRelationId || sub_id != 0)
+	if (class_id != RelationRelationId ||
+		!(access == OAT_DROP ? sub_id == 0 : access == OAT_POST_ALTER && sub_id > 0))
 		return;
 	objects = ttl_container_objects();
 	if (objects == NULL)
 		return;
+	if (access == OAT_POST_ALTER)
+	{
+		follow_rename(object_id, sub_id);
+		return;
+	}
 	if (object_id == objects->catalog || object_id == objects->catalog_pkey)
 		ttl_container_forget_objects();
 	else if (get_rel_relkind(object_id) == RELKIND_RELATION ||

@@ -484,6 +484,7 @@ append_archiving(StringInfo sql, Relation rel, Oid archive, int n)
 {
 	StringInfoData columns;
 	char	   *name = get_rel_name(archive);
+	List	   *names;
 	ListCell   *lc;
 
 	if (name == NULL)
@@ -493,8 +494,16 @@ append_archiving(StringInfo sql, Relation rel, Oid archive, int n)
 						RelationGetRelationName(rel)),
 				 errhint("Choose another by ttl.alter_container(..., archive_to => ...), or 0 for none.")));
 
+	names = ttl_deletion_archive_columns(rel, archive);
+	if (names == NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("table \"%s\" has no column in common with container \"%s\"",
+						name, RelationGetRelationName(rel)),
+				 errhint("Columns are matched by name.")));
+
 	initStringInfo(&columns);
-	foreach(lc, ttl_deletion_archive_columns(rel, archive))
+	foreach(lc, names)
 		appendStringInfo(&columns, "%s%s", columns.len > 0 ? ", " : "",
 						 quote_identifier(lfirst(lc)));
 	appendStringInfo(sql,

@@ -883,7 +883,7 @@ delete_batch(Step *step)
 		error = attempt(delete_rows, step);
 	}
 
-	if (error && step->ntids == 1 && is_still_referenced(error))
+	if (error && is_still_referenced(error))
 	{
 		FreeErrorData(error);
 		step->with_referencing = true;

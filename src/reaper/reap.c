@@ -27,6 +27,7 @@
 #include "utils/timestamp.h"
 
 #include "container/container.h"
+#include "execution.h"
 #include "reaper/batch.h"
 #include "reaper/counters.h"
 #include "reaper/progress.h"
@@ -86,6 +87,10 @@ ttl_reap(PG_FUNCTION_ARGS)
 
 	PreventCommandDuringRecovery("CALL ttl.reap()");
 	PreventCommandIfReadOnly("CALL ttl.reap()");
+	if (ttl_execution_is_deleting())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot call ttl.reap() in a trigger that fires for the deletion of expired rows")));
 
 	if (!PG_ARGISNULL(1))
 	{
