@@ -126,6 +126,13 @@
 /* 19: COPY TO takes partitioned tables */
 #define TTL_COPIES_PARTITIONED_TABLES	(PG_VERSION_NUM >= 190000)
 
+/* 18: temporal foreign keys */
+#if PG_VERSION_NUM >= 180000
+#define TtlConstraintIsTemporal(form)	((form)->conperiod)
+#else
+#define TtlConstraintIsTemporal(form)	false
+#endif
+
 /* 19: foreign keys find referenced rows without a query */
 #define TTL_PROBES_REFERENCES	(PG_VERSION_NUM >= 190000)
 

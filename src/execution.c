@@ -295,6 +295,30 @@ execution_finish(QueryDesc *query_desc)
 }
 
 static void
+visit_targets_of(PlanState *planstate, TtlTargetVisitor visit)
+{
+	ModifyTableState *mtstate = (ModifyTableState *) planstate;
+
+	if (!IsA(planstate, ModifyTableState) || mtstate->operation == CMD_DELETE)
+		return;
+	for (int i = 0; i < mtstate->mt_nrels; i++)
+		visit(mtstate, &mtstate->resultRelInfo[i]);
+}
+
+void
+ttl_execution_visit_targets(TtlExecution *execution, TtlTargetVisitor visit)
+{
+	QueryDesc  *query_desc = execution->query_desc;
+	ListCell   *lc;
+
+	if (query_desc->operation == CMD_SELECT && !query_desc->plannedstmt->hasModifyingCTE)
+		return;
+	visit_targets_of(query_desc->planstate, visit);
+	foreach(lc, query_desc->estate->es_auxmodifytables)
+		visit_targets_of(lfirst(lc), visit);
+}
+
+static void
 execution_end(QueryDesc *query_desc)
 {
 	ListCell   *lc;

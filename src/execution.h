@@ -11,6 +11,7 @@
 
 #include "executor/execdesc.h"
 #include "datatype/timestamp.h"
+#include "nodes/execnodes.h"
 #include "nodes/pg_list.h"
 
 /* Which rows of a container an execution works on. */
@@ -62,6 +63,15 @@ extern TimestampTz ttl_execution_clock(void);
 extern void ttl_execution_expect_deletion(const char *source_text,
 										  TimestampTz expired_at);
 extern void ttl_execution_expect_nothing(void);
+
+/*
+ * Calls the function for each relation that the plan inserts into, updates or
+ * merges into.
+ */
+typedef void (*TtlTargetVisitor) (ModifyTableState *mtstate, ResultRelInfo *target);
+
+extern void ttl_execution_visit_targets(TtlExecution *execution,
+										TtlTargetVisitor visit);
 
 /*
  * Observers, called in the order of their registration.  'started' is called

@@ -299,6 +299,13 @@ check_columns(Relation rel, const TtlPolicy *policy)
 				 errmsg("column \"%s\" is of type %s, not integer or smallint",
 						NameStr(own->attname), format_type_be(own->atttypid)),
 				 errhint("Change its type, or choose another column by ttl_column, or none by NULL.")));
+	if (own != NULL && own->attgenerated != '\0' &&
+		own->attgenerated != ATTRIBUTE_GENERATED_STORED)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("virtual generated column \"%s\" cannot be the TTL column of a container",
+						NameStr(own->attname)),
+				 errhint("It cannot be indexed; make it STORED.")));
 	if (ts != NULL)
 		ttl_container_check_ts_uses(rel, policy->touch_on_update, ts->attnum);
 }

@@ -18,6 +18,13 @@
  * Where the container has an archive, the same statement inserts the rows
  * there; if that fails, they stay.
  *
+ * Rows that others reference by a foreign key without an action can go if all
+ * that references them has expired, too.  Those rows are looked for, chains and
+ * circles of them, before anything is deleted; then one statement deletes them
+ * all, with a DELETE for each table in it, and the foreign keys are checked at
+ * its end.  Tables of several owners need a statement for each; there the
+ * referencing tables come first.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -567,27 +567,17 @@ fire_last(TriggerDesc *triggers)
 }
 
 static void
-watch_modify_table(PlanState *planstate)
+watch_target(ModifyTableState *mtstate, ResultRelInfo *target)
 {
-	ModifyTableState *mtstate = (ModifyTableState *) planstate;
-	bool		updates;
+	TtlContainer container;
 
-	if (!IsA(planstate, ModifyTableState) || mtstate->operation == CMD_DELETE)
+	if (target->ri_TrigDesc == NULL ||
+		!ttl_container_lookup(RelationGetRelid(target->ri_RelationDesc), &container))
 		return;
-	updates = mtstate->operation != CMD_INSERT ||
-		((ModifyTable *) planstate->plan)->onConflictAction == ONCONFLICT_UPDATE;
-	for (int i = 0; i < mtstate->mt_nrels; i++)
-	{
-		ResultRelInfo *info = &mtstate->resultRelInfo[i];
-		TtlContainer container;
-
-		if (info->ri_TrigDesc == NULL ||
-			!ttl_container_lookup(RelationGetRelid(info->ri_RelationDesc), &container))
-			continue;
-		fire_last(info->ri_TrigDesc);
-		if (updates)
-			watch_updates(info, planstate->state);
-	}
+	fire_last(target->ri_TrigDesc);
+	if (mtstate->operation != CMD_INSERT ||
+		((ModifyTable *) mtstate->ps.plan)->onConflictAction == ONCONFLICT_UPDATE)
+		watch_updates(target, mtstate->ps.state);
 }
 
 /*
@@ -614,14 +604,7 @@ watch_routed(Relation rel)
 static void
 execution_started(TtlExecution *execution, int eflags)
 {
-	QueryDesc  *query_desc = execution->query_desc;
-	ListCell   *lc;
-
-	if (query_desc->operation == CMD_SELECT && !query_desc->plannedstmt->hasModifyingCTE)
-		return;
-	watch_modify_table(query_desc->planstate);
-	foreach(lc, query_desc->estate->es_auxmodifytables)
-		watch_modify_table(lfirst(lc));
+	ttl_execution_visit_targets(execution, watch_target);
 }
 
 void

@@ -71,9 +71,7 @@ read_reference(Referencing *reference, const TriggerData *trigger, TupleTableSlo
 	reference->rel = trigger->tg_relation;
 	reference->name = pstrdup(NameStr(((Form_pg_constraint) GETSTRUCT(tuple))->conname));
 	reference->referenced = trigger->tg_trigger->tgconstrrelid;
-#if PG_VERSION_NUM >= 180000
-	result = !((Form_pg_constraint) GETSTRUCT(tuple))->conperiod;
-#endif
+	result = !TtlConstraintIsTemporal((Form_pg_constraint) GETSTRUCT(tuple));
 	DeconstructFkConstraintRow(tuple, &reference->nkeys, reference->keys,
 							   reference->referenced_keys, reference->operators,
 							   NULL, NULL, NULL, NULL);
@@ -224,10 +222,13 @@ ttl_check_reference(PG_FUNCTION_ARGS)
 	return FunctionCallInvoke(check);
 }
 
+/* Puts our function in the place of PostgreSQL's. */
 static void
-watch_references(TriggerDesc *triggers)
+watch_references(ModifyTableState *mtstate, ResultRelInfo *target)
 {
-	for (int i = 0; i < triggers->numtriggers; i++)
+	TriggerDesc *triggers = target->ri_TrigDesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		Trigger    *trigger = &triggers->triggers[i];
 		TtlContainer container;
@@ -240,31 +241,10 @@ watch_references(TriggerDesc *triggers)
 }
 
 static void
-watch_modify_table(PlanState *planstate)
-{
-	ModifyTableState *mtstate = (ModifyTableState *) planstate;
-
-	if (!IsA(planstate, ModifyTableState) || mtstate->operation == CMD_DELETE)
-		return;
-	for (int i = 0; i < mtstate->mt_nrels; i++)
-	{
-		if (mtstate->resultRelInfo[i].ri_TrigDesc != NULL)
-			watch_references(mtstate->resultRelInfo[i].ri_TrigDesc);
-	}
-}
-
-static void
 execution_started(TtlExecution *execution, int eflags)
 {
-	QueryDesc  *query_desc = execution->query_desc;
-	ListCell   *lc;
-
-	if ((query_desc->operation == CMD_SELECT && !query_desc->plannedstmt->hasModifyingCTE) ||
-		ttl_container_objects() == NULL || InNoForceRLSOperation())
-		return;
-	watch_modify_table(query_desc->planstate);
-	foreach(lc, query_desc->estate->es_auxmodifytables)
-		watch_modify_table(lfirst(lc));
+	if (ttl_container_objects() != NULL && !InNoForceRLSOperation())
+		ttl_execution_visit_targets(execution, watch_references);
 }
 
 void
