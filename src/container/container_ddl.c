@@ -12,11 +12,11 @@
  *	  DROP INDEX of an expiry index				refused while there is a default
  *												TTL (2BP01)
  *	  DROP TRIGGER of the container's			refused (2BP01)
- *	  the last two with row_security = off		not refused: that is a script of
+ *	  DROP CONSTRAINT of the CHECK on ttl		refused (2BP01)
+ *	  the last three with row_security = off	not refused: that is a script of
  *												pg_dump --clean, which drops a
  *												table piece by piece
- *	  RENAME TRIGGER, DISABLE TRIGGER by name,
- *	  DROP CONSTRAINT of the CHECK on ttl		refused (2BP01)
+ *	  RENAME TRIGGER, DISABLE TRIGGER by name	refused (2BP01)
  *	  ENABLE TRIGGER							the container's fires always again
  *	  ENABLE, DISABLE TRIGGER of ttl.container	nothing: rows must not come in
  *												without it
@@ -351,7 +351,7 @@ before_alter_table(AlterTableStmt *stmt)
 									get_rel_name(container.container))));
 				break;
 			case AT_DropConstraint:
-				if (is_part && is_owner(relid))
+				if (is_part && row_security && is_owner(relid))
 					check_drop_constraint(relid, &policy, cmd->name);
 				break;
 			case AT_DisableTrig:
