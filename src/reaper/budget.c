@@ -120,8 +120,11 @@ ttl_budget_advance(int64 granted)
 int64
 ttl_budget_nap(int64 granted, int64 unpaid)
 {
-	int64		nap = (int64) ((double) unpaid * period() / granted);
+	int64		nap;
 
+	if (granted <= 0)
+		return 0;
+	nap = (int64) ((double) unpaid * period() / granted);
 	return nap < SHORTEST_NAP ? 0 : Min(nap, period());
 }
 
