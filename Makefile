@@ -34,6 +34,7 @@ OBJS = \
 	src/reaper/origin.o \
 	src/reaper/progress.o \
 	src/reaper/reap.o \
+	src/reaper/replica.o \
 	src/reaper/request.o \
 	src/reaper/shmem.o \
 	src/reaper/stats.o \

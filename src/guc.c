@@ -48,6 +48,7 @@ int			ttl_guc_naptime = TTL_NAPTIME_DEFAULT;
 int			ttl_guc_cycle_cost_limit = TTL_CYCLE_COST_LIMIT_DEFAULT;
 int			ttl_guc_throughput = 0;
 int			ttl_guc_cycle_cost_floor = TTL_CYCLE_COST_FLOOR_DEFAULT;
+int			ttl_guc_replica_lag_limit = 0;
 int			ttl_guc_lag_warning = TTL_LAG_WARNING_DEFAULT;
 int			ttl_guc_workers = TTL_WORKERS_DEFAULT;
 bool		ttl_guc_touch = true;
@@ -184,6 +185,16 @@ ttl_guc_init(void)
 							0, INT_MAX,
 							PGC_SIGHUP,
 							0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("ttl.replica_lag_limit",
+							"Sets how far a connected replica may be behind before deletion waits for it.",
+							"Zero means that deletion doesn't look at replicas.",
+							&ttl_guc_replica_lag_limit,
+							0,
+							0, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_MB,
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("ttl.lag_warning",

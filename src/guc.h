@@ -15,6 +15,7 @@ extern int	ttl_guc_naptime;	/* ms */
 extern int	ttl_guc_cycle_cost_limit;	/* cost units per cycle */
 extern int	ttl_guc_throughput; /* cost units per second, 0 = not provisioned */
 extern int	ttl_guc_cycle_cost_floor;	/* cost units per cycle */
+extern int	ttl_guc_replica_lag_limit;	/* MB, 0 = no limit */
 extern int	ttl_guc_lag_warning;	/* s, 0 = never */
 extern int	ttl_guc_workers;
 extern bool ttl_guc_touch;

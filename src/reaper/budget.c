@@ -11,7 +11,9 @@
  * granted what the database was provisioned for since the last cycle began,
  * less what the foreground has used in that time and what the last cycle has
  * overdrawn (a batch is measured when it is over), within
- * ttl.cycle_cost_floor and ttl.cycle_cost_limit.
+ * ttl.cycle_cost_floor and ttl.cycle_cost_limit.  It is granted nothing while a
+ * replica is further behind than ttl.replica_lag_limit: pages tell what
+ * deletion costs here, not what its WAL costs elsewhere.
  *
  * The budget isn't spent in one go, but evenly over the cycle, in the manner of
  * vacuum_cost_delay: after each batch, which costs what BATCH_PERIOD is worth,
@@ -38,6 +40,7 @@
 #include "execution.h"
 #include "guc.h"
 #include "reaper/budget.h"
+#include "reaper/replica.h"
 
 /* The longest time that provisioned throughput accumulates, microseconds. */
 #define LONGEST_CYCLE		INT64CONST(10000000)
@@ -73,14 +76,21 @@ ttl_budget_cost_since(const BufferUsage *start)
 
 int64
 ttl_budget_grant(const TtlDatabaseCounters *counters, TimestampTz now,
-				 bool *scarce)
+				 TtlStop *stop)
 {
 	int64		limit = ttl_guc_cycle_cost_limit;
 	int64		floor = Min(ttl_guc_cycle_cost_floor, limit);
 	int64		elapsed;
 	int64		granted;
 
-	*scarce = false;
+	if (ttl_guc_replica_lag_limit > 0 &&
+		ttl_replica_lag() > ttl_guc_replica_lag_limit * UINT64CONST(0x100000))
+	{
+		*stop = TTL_STOP_REPLICA_LAG;
+		return 0;
+	}
+
+	*stop = TTL_STOP_COST_LIMIT;
 	if (ttl_guc_throughput == 0)
 		return limit;
 
@@ -91,7 +101,8 @@ ttl_budget_grant(const TtlDatabaseCounters *counters, TimestampTz now,
 	granted = ttl_guc_throughput * elapsed / USECS_PER_SEC -
 		(counters->foreground_cost - counters->foreground_seen) -
 		counters->debt;
-	*scarce = granted < limit;
+	if (granted < limit)
+		*stop = TTL_STOP_THROUGHPUT;
 	return Max(Min(granted, limit), floor);
 }
 

@@ -17,11 +17,11 @@
 extern int64 ttl_budget_cost_since(const BufferUsage *start);
 
 /*
- * What a cycle that starts now may spend, given what happened so far.
- * *scarce tells that the foreground's use made it less than the most.
+ * What a cycle that starts now may spend, given what happened so far.  *stop
+ * becomes what ends it if that isn't enough.
  */
 extern int64 ttl_budget_grant(const TtlDatabaseCounters *counters,
-							  TimestampTz now, bool *scarce);
+							  TimestampTz now, TtlStop *stop);
 
 /*
  * Spending it evenly: the most that one transaction should cost, and how long

@@ -41,7 +41,8 @@ typedef enum TtlStop
 	TTL_STOP_NONE,				/* there was no cycle yet */
 	TTL_STOP_DONE,				/* nothing is left */
 	TTL_STOP_COST_LIMIT,		/* ttl.cycle_cost_limit is spent */
-	TTL_STOP_THROUGHPUT			/* all that the foreground left is spent */
+	TTL_STOP_THROUGHPUT,		/* all that the foreground left is spent */
+	TTL_STOP_REPLICA_LAG		/* a replica is too far behind */
 } TtlStop;
 
 /* What happened in a database; a copy of what is in shared memory. */

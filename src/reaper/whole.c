@@ -55,13 +55,10 @@
 #include "catalog/pg_class.h"
 #include "common/int.h"
 #include "miscadmin.h"
-#include "replication/walsender.h"
-#include "replication/walsender_private.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
-#include "storage/spin.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -72,6 +69,7 @@
 #include "compat.h"
 #include "container/deletion.h"
 #include "container/expiry.h"
+#include "reaper/replica.h"
 #include "reaper/whole.h"
 
 /* Pages that are read at most while the partition is locked. */
@@ -157,25 +155,6 @@ is_watched(Relation rel)
 }
 
 /*
- * Is there any WAL sender?
- */
-static bool
-has_standby(void)
-{
-	bool		found = false;
-
-	for (int i = 0; i < max_wal_senders && !found; i++)
-	{
-		WalSnd	   *sender = &WalSndCtl->walsnds[i];
-
-		SpinLockAcquire(&sender->mutex);
-		found = sender->pid != 0;
-		SpinLockRelease(&sender->mutex);
-	}
-	return found;
-}
-
-/*
  * Is it a partition of which nobody wants to hear about each row?
  */
 static bool
@@ -187,7 +166,7 @@ is_unwatched_partition(Relation rel, const TtlContainer *container)
 		rel->rd_rel->relam != HEAP_TABLE_AM_OID ||
 		OidIsValid(container->archive_to) ||
 		RelationIsLogicallyLogged(rel) ||
-		is_watched(rel) || has_standby())
+		is_watched(rel) || ttl_replica_connected())
 		return false;
 
 	foreach(lc, get_partition_ancestors(RelationGetRelid(rel)))

@@ -490,7 +490,7 @@ run_turn(TtlBatchMemory *memory, Container *container, int64 max_cost,
  * long, and always so, the log says so.
  */
 static void
-note_behind(Container *container, TimestampTz cycle_start)
+note_behind(Container *container, TimestampTz cycle_start, TtlStop stop)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	int64		patience = ttl_guc_lag_warning * USECS_PER_SEC;
@@ -514,6 +514,9 @@ note_behind(Container *container, TimestampTz cycle_start)
 						(long long) ((now - container->behind_since) / USECS_PER_SEC)),
 				 container->capped ?
 				 errhint("Consider increasing the container's cycle_cost_limit by ttl.alter_container().") :
+				 stop == TTL_STOP_REPLICA_LAG ?
+				 errhint("A replica is further behind than \"%s\" allows.",
+						 "ttl.replica_lag_limit") :
 				 ttl_guc_throughput > 0 ?
 				 errhint("Consider increasing \"%s\", \"%s\" or \"%s\".",
 						 "ttl.throughput", "ttl.cycle_cost_floor",
@@ -531,7 +534,7 @@ run_cycle(TtlBatchMemory *memory)
 	TtlDatabaseCounters counters;
 	TimestampTz started = GetCurrentTimestamp();
 	TimestampTz next;
-	bool		scarce;
+	TtlStop		stop;
 	bool		any_limited = false;
 	MemoryContext context = CurrentMemoryContext;
 	List	   *due = due_containers(&next);
@@ -548,7 +551,7 @@ run_cycle(TtlBatchMemory *memory)
 	all_due = list_copy(due);
 
 	ttl_counters_get_own_database(&counters);
-	granted = ttl_budget_grant(&counters, started, &scarce);
+	granted = ttl_budget_grant(&counters, started, &stop);
 	spent = 0;
 	paid = ttl_budget_advance(granted);
 	counters.state = TTL_REAPER_WORKING;
@@ -590,13 +593,13 @@ run_cycle(TtlBatchMemory *memory)
 		Container  *container = (Container *) lfirst(lc);
 
 		if (container->capped || list_member_ptr(due, container))
-			note_behind(container, started);
+			note_behind(container, started, stop);
 	}
 
 	counters.state = due == NIL && !any_limited ? TTL_REAPER_IDLE :
 		TTL_REAPER_WAITING;
 	counters.stopped_by = due == NIL && !any_limited ? TTL_STOP_DONE :
-		due != NIL && scarce ? TTL_STOP_THROUGHPUT : TTL_STOP_COST_LIMIT;
+		due != NIL ? stop : TTL_STOP_COST_LIMIT;
 	counters.cost_spent += spent;
 	counters.debt = Max(spent - granted, 0);
 	ttl_counters_set_own_database(&counters);

@@ -1,5 +1,6 @@
-# Deletion beside logical replication: a table that publishes deletes without
-# a replica identity, and subscribers that want no deletions by the reaper.
+# Deletion beside replication: a table that publishes deletes without a replica
+# identity, subscribers that want no deletions by the reaper, and a standby that
+# falls behind.
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;
@@ -90,6 +91,35 @@ CREATE PUBLICATION q FOR TABLE tagged (id), plain (id);
 	is($subscriber->safe_psql('postgres', 'SELECT string_agg(id::text, \',\') FROM tagged WHERE id <= 0'), '-1', '... and those of users');
 	$subscriber->stop;
 }
+
+# ttl.replica_lag_limit
+
+$node->append_conf('postgresql.conf', "ttl.replica_lag_limit = 1MB\n");
+$node->reload;
+$node->backup('b');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'b', has_streaming => 1);
+$standby->start;
+$node->wait_for_catchup($standby);
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+ok($standby->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}), 'a standby stops its replay');
+
+$node->safe_psql('postgres', q{CREATE TABLE lagging (id int); SELECT ttl.create_container('lagging')});
+fill('lagging', 50000);
+$stat = q{FROM ttl.stat_containers WHERE container = 'lagging'::regclass};
+my $cycles = $node->safe_psql('postgres', 'SELECT cycles FROM ttl.stat_reaper');
+ok($node->poll_query_until('postgres', qq{SELECT stopped_by = 'replica lag' AND cycles > $cycles + 3 FROM ttl.stat_reaper}),
+	'... deletion waits');
+is($node->safe_psql('postgres', "SELECT rows_deleted $stat"), '0', '... has deleted nothing');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM lagging'), '0', '... and nobody sees what has expired');
+
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
+ok($node->poll_query_until('postgres', "SELECT rows_deleted = 50000 $stat"), 'it goes on with the standby');
+
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+fill('lagging', 50000);
+$standby->stop('immediate');
+ok($node->poll_query_until('postgres', "SELECT rows_deleted = 100000 $stat"), 'a standby that has gone holds up nothing');
 
 $node->stop;
 done_testing();
