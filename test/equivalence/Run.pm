@@ -60,13 +60,13 @@ sub run_epoch
 	for my $side (qw(c p))
 	{
 		my $script =
-		  "\\set VERBOSITY sqlstate\n\\set ON_ERROR_STOP on\nSET search_path = $side; SET client_min_messages = warning; SET jit = off; SET statement_timeout = '5s';\n"
+		  "\\set VERBOSITY sqlstate\n\\set ON_ERROR_STOP on\nSET search_path = $side; SET client_min_messages = warning; SET jit = off;\n"
 		  . "SELECT CASE WHEN :SERVER_VERSION_NUM < 160000 THEN 'force_parallel_mode' ELSE 'debug_parallel_query' END AS force_parallel \\gset\n"
 		  . $load{$side}
 		  . join('',
 			map { "PREPARE digest_$_->{name} AS " . digest_sql($_->{name}) . ";\n" } tables())
 		  . ($side eq 'c' ? $o{before} // '' : '')
-		  . "\\set ON_ERROR_STOP off\n\\set VERBOSITY default\n";
+		  . "\\set ON_ERROR_STOP off\n\\set VERBOSITY default\nSET statement_timeout = '5s';\n";
 
 		$script .= "\\echo \@\@ $_->{number}\n\\warn \@\@ $_->{number}\n$_->{$side}"
 		  for @statements;
