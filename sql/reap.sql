@@ -399,10 +399,13 @@ INSERT INTO fired (id, note, _ts) VALUES (1, 'expired', '2020-01-01'), (2, 'expi
 CALL ttl.reap('fired');
 SELECT what, n FROM seen GROUP BY what, n ORDER BY what COLLATE "C", n;
 
--- and rules: the action and the deletion go together
+-- and rules: the action and the deletion go together, be it that the action
+-- deletes expired rows itself
 CREATE TABLE ruled (id int PRIMARY KEY);
-CREATE TABLE ruled_log (id int);
+CREATE TABLE ruled_log (id int PRIMARY KEY);
 SELECT ttl.create_container('ruled', 60);
+SELECT ttl.create_container('ruled_log', 60);
+INSERT INTO ruled_log (id, _ts) VALUES (1, '2020-01-01'), (2, '2020-01-01');
 CREATE RULE log AS ON DELETE TO ruled DO ALSO INSERT INTO ruled_log VALUES (OLD.id);
 INSERT INTO ruled (id, _ts) VALUES (1, '2020-01-01'), (2, '2020-01-01'), (3, '2900-01-01');
 INSERT INTO ruled (id) VALUES (1);

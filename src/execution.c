@@ -60,9 +60,7 @@ static TimestampTz transaction_clock = 0;
 static double leader_clock = 0;
 static bool leader_clock_is_set = false;
 
-static const char *expected_deletion = NULL;
-static int	expected_depth;
-static TimestampTz expected_expired_at;
+static TtlExpectation expected = {NULL};
 
 static List *start_observers = NIL;
 static List *end_observers = NIL;
@@ -110,18 +108,21 @@ ttl_execution_clock(void)
 	return current != NULL ? current->clock : clock_for_new_execution();
 }
 
-void
+TtlExpectation
 ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at)
 {
-	expected_deletion = source_text;
-	expected_depth = depth;
-	expected_expired_at = expired_at;
+	TtlExpectation before = expected;
+
+	expected.deletion = source_text;
+	expected.depth = depth;
+	expected.expired_at = expired_at;
+	return before;
 }
 
 void
-ttl_execution_expect_nothing(void)
+ttl_execution_expect(TtlExpectation expectation)
 {
-	expected_deletion = NULL;
+	expected = expectation;
 }
 
 static TtlExecution *
@@ -167,7 +168,7 @@ remember_execution(QueryDesc *query_desc, TimestampTz clock, TtlSight sight)
 	execution->policies = NIL;
 	execution->cascaded = NIL;
 	execution->sight = sight;
-	execution->expired_at = expected_expired_at;
+	execution->expired_at = expected.expired_at;
 	if (InNoForceRLSOperation() && current != NULL)
 	{
 		/* a foreign-key check or action */
@@ -203,8 +204,8 @@ execution_start(QueryDesc *query_desc, int eflags)
 	ListCell   *lc;
 
 	/* rules may make several executions of it; triggers run deeper */
-	if (expected_deletion != NULL && depth == expected_depth &&
-		strcmp(expected_deletion, query_desc->sourceText) == 0)
+	if (expected.deletion != NULL && depth == expected.depth &&
+		strcmp(expected.deletion, query_desc->sourceText) == 0)
 		sight = TTL_SEES_EXPIRED;
 
 	if (prev_ExecutorStart)

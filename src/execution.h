@@ -57,12 +57,20 @@ extern TimestampTz ttl_execution_clock(void);
 /*
  * Announces that executions whose source text is the given one, and that start
  * on this level, see only the rows that were expired at the given instant.
- * Call it right before SPI_execute_plan and friends; the announcement ends with
- * ttl_execution_expect_nothing().
+ * Call it right before SPI_execute_plan and friends.  It returns what was
+ * announced before, to be announced again when they are done: rules make several
+ * executions of one statement, and triggers of the first may delete, too.
  */
-extern void ttl_execution_expect_deletion(const char *source_text,
-										  TimestampTz expired_at);
-extern void ttl_execution_expect_nothing(void);
+typedef struct TtlExpectation
+{
+	const char *deletion;		/* source text, or NULL */
+	int			depth;
+	TimestampTz expired_at;
+} TtlExpectation;
+
+extern TtlExpectation ttl_execution_expect_deletion(const char *source_text,
+													TimestampTz expired_at);
+extern void ttl_execution_expect(TtlExpectation expectation);
 
 /*
  * Calls the function for each relation that the plan inserts into, updates or

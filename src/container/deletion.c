@@ -150,7 +150,8 @@ static void
 execute_on_expired(const char *sql, int nargs, Oid *types, Datum *values,
 				   TimestampTz expired_at)
 {
-	ttl_execution_expect_deletion(sql, expired_at);
+	TtlExpectation outer = ttl_execution_expect_deletion(sql, expired_at);
+
 	PG_TRY();
 	{
 		SPIPlanPtr	plan = SPI_prepare(sql, nargs, types);
@@ -161,7 +162,7 @@ execute_on_expired(const char *sql, int nargs, Oid *types, Datum *values,
 	}
 	PG_FINALLY();
 	{
-		ttl_execution_expect_nothing();
+		ttl_execution_expect(outer);
 	}
 	PG_END_TRY();
 }
