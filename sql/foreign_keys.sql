@@ -355,6 +355,26 @@ RESET enable_indexscan;
 RESET enable_bitmapscan;
 SELECT * FROM stored('refers');
 
+-- what CASCADE would delete may be referenced in turn
+CREATE TABLE head (id int PRIMARY KEY);
+CREATE TABLE link (id int PRIMARY KEY, head int REFERENCES head ON DELETE CASCADE);
+CREATE TABLE tail (id int PRIMARY KEY, link int REFERENCES link);
+SELECT ttl.create_container(t, 60) FROM unnest('{head, link, tail}'::regclass[]) t;
+INSERT INTO head (id, _ts) SELECT i, '3000-01-01' FROM generate_series(1, 3) i;
+INSERT INTO link (id, head, _ts) SELECT i, i, '3000-01-01' FROM generate_series(1, 3) i;
+INSERT INTO tail (id, link, _ts) VALUES (1, 1, '2020-01-01'), (2, 2, '3000-01-01'), (3, 3, '2020-01-01');
+SET ttl.touch = off;
+UPDATE link SET _ts = '2020-01-01';
+UPDATE head SET _ts = '2020-01-01';
+RESET ttl.touch;
+SELECT i, hint(format('INSERT INTO foreign_keys.head (id, _ts) VALUES (%s, ''3000-01-01'')', i)) FROM generate_series(1, 2) i;
+SET client_min_messages = error;
+CALL ttl.reap('head');
+SET client_min_messages = warning;
+SELECT * FROM stored('head');
+SELECT * FROM stored('link');
+SELECT * FROM stored('tail');
+
 --
 -- The reaper
 --

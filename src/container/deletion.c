@@ -20,16 +20,15 @@
  *
  * Rows that others reference by a foreign key without an action can go if all
  * that references them has expired, too.  Those rows are looked for, chains and
- * circles of them, before anything is deleted; then one statement deletes them
- * all, with a DELETE for each table in it, and the foreign keys are checked at
- * its end.  Tables of several owners need a statement for each; there the
- * referencing tables come first.
+ * circles of them, also through foreign keys with CASCADE, before anything is
+ * deleted; then one statement deletes them all, with a DELETE for each table in
+ * it, and the foreign keys are checked at its end.  Tables of several owners
+ * need a statement for each; there the referencing tables come first.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
@@ -56,6 +55,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 static TtlDeletionObserver evict_observer = NULL;
 static TtlDeletionObserver reap_observer = NULL;
@@ -256,7 +256,7 @@ doom_row(Deletion *deletion, Doomed *doomed, ItemPointer tid)
 	doomed->tids[doomed->ntids++] = *tid;
 }
 
-/* A foreign key that would forbid the deletion. */
+/* A foreign key that would forbid the deletion, or hand it on. */
 typedef struct Reference
 {
 	Oid			table;			/* that references, may be partitioned */
@@ -288,49 +288,42 @@ may_go_along(const Deletion *deletion, Oid table, TimestampTz *expired_at)
 }
 
 /*
- * The foreign keys with NO ACTION or RESTRICT that reference the table, where
- * rows of the referencing table may go along.  A partition has its own entries
- * in pg_constraint, one for each table that references its parent.
+ * The foreign keys that reference the table with NO ACTION, RESTRICT or CASCADE,
+ * where rows of the referencing table may go along.  Those of a partitioned table
+ * are one: only the triggers tell, pg_constraint has them for each partition.
  */
 static List *
 find_references(const Deletion *deletion, Relation rel)
 {
 	List	   *references = NIL;
-	Relation	pg_constraint;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
 
-	/* Without a trigger on deletion there is none. */
-	if (rel->trigdesc == NULL || !rel->trigdesc->trig_delete_after_row)
-		return NIL;
+	/* a copy, for the catalogs are read meanwhile */
+	TriggerDesc *triggers = CopyTriggerDesc(rel->trigdesc);
 
-	pg_constraint = table_open(ConstraintRelationId, AccessShareLock);
-	ScanKeyInit(&key, Anum_pg_constraint_confrelid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(RelationGetRelid(rel)));
-	/* there is no index on confrelid */
-	scan = systable_beginscan(pg_constraint, InvalidOid, false, NULL, 1, &key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
-		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
-		Reference  *reference;
+		Trigger    *trigger = &triggers->triggers[i];
 		TimestampTz expired_at;
+		HeapTuple	tuple;
+		Reference  *reference;
 
-		if (form->contype != CONSTRAINT_FOREIGN ||
-			(form->confdeltype != FKCONSTR_ACTION_NOACTION &&
-			 form->confdeltype != FKCONSTR_ACTION_RESTRICT) ||
-			!may_go_along(deletion, form->conrelid, &expired_at))
+		if ((trigger->tgfoid != F_RI_FKEY_NOACTION_DEL &&
+			 trigger->tgfoid != F_RI_FKEY_RESTRICT_DEL &&
+			 trigger->tgfoid != F_RI_FKEY_CASCADE_DEL) ||
+			!may_go_along(deletion, trigger->tgconstrrelid, &expired_at))
 			continue;
+		tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(trigger->tgconstraint));
+		if (!HeapTupleIsValid(tuple))
+			elog(ERROR, "cache lookup failed for constraint %u", trigger->tgconstraint);
 		reference = palloc(sizeof(Reference));
-		reference->table = form->conrelid;
+		reference->table = trigger->tgconstrrelid;
 		reference->expired_at = expired_at;
 		DeconstructFkConstraintRow(tuple, &reference->nkeys, reference->referencing,
 								   reference->referenced, reference->operators,
 								   NULL, NULL, NULL, NULL);
+		ReleaseSysCache(tuple);
 		references = lappend(references, reference);
 	}
-	systable_endscan(scan);
-	table_close(pg_constraint, AccessShareLock);
 	return references;
 }
 

@@ -28,7 +28,8 @@
 #define TTL_DELETION_CONSTRAINTS_NOW	0x02
 /*
  * Expired rows of containers that reference these by a foreign key with NO
- * ACTION or RESTRICT go along, and those that reference them, and so on.
+ * ACTION, RESTRICT or CASCADE go along, and those that reference them, and so
+ * on.
  */
 #define TTL_DELETION_WITH_REFERENCING	0x04
 /* Of those, only what the reaper may take: by "reaping" and "reap_delay". */
