@@ -611,6 +611,7 @@ CREATE PROCEDURE refill_trap() LANGUAGE sql AS $$
 $$;
 CALL refill_trap();
 SELECT id, state(format('INSERT INTO rights.trap VALUES (%s, ''new'')', id)) FROM generate_series(1, 7) id;
+SELECT state('INSERT INTO rights.trap VALUES (1) ON CONFLICT DO NOTHING'), state('INSERT INTO rights.trap VALUES (1) ON CONFLICT (id) DO UPDATE SET note = ''woken''');
 SELECT id, note FROM trap ORDER BY id;
 SELECT state('INSERT INTO rights.trap VALUES (9, ''new'')');
 SELECT * FROM stored('trap');

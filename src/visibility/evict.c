@@ -327,19 +327,34 @@ collect_conflicts(EvictState *state, Relation rel, const KeyIndex *key,
 }
 
 /*
- * A conflicting row that wasn't deleted is one that a trigger kept, and the
- * constraint will tell; or our snapshot is too old to see it.
+ * Why wasn't a conflicting row deleted?  If somebody else has deleted or renewed
+ * it, or the policy has changed, the index will tell what comes of that.  But
+ * our snapshot may be too old to see it; or a trigger or rule has kept it, and ON
+ * CONFLICT must not meet it.
  */
 static void
-check_serializable(EvictState *state, Relation rel, const TidList *found)
+check_deleted(EvictState *state, Relation rel, const TidList *found)
 {
+	TtlContainer container;
+	bool		is_container = ttl_container_lookup(RelationGetRelid(rel), &container);
+
 	for (int i = 0; i < found->n; i++)
 	{
-		if (!table_tuple_fetch_row_version(rel, &found->tids[i], GetTransactionSnapshot(),
+		if (IsolationUsesXactSnapshot() &&
+			!table_tuple_fetch_row_version(rel, &found->tids[i], GetTransactionSnapshot(),
 										   state->existing_slot))
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 					 errmsg("could not serialize access due to concurrent update")));
+		if (is_container &&
+			table_tuple_fetch_row_version(rel, &found->tids[i], SnapshotSelf,
+										  state->existing_slot) &&
+			ttl_expiry_of_slot(&container, state->existing_slot) <= state->now)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNIQUE_VIOLATION),
+					 errmsg("could not delete the expired row of container \"%s\" that holds the key",
+							RelationGetRelationName(rel)),
+					 errdetail("A trigger or rule has kept it.")));
 		ExecClearTuple(state->existing_slot);
 	}
 }
@@ -412,8 +427,8 @@ evict(EvictState *state, Relation rel, HeapTuple new, const ItemPointerData *sel
 								   TTL_DELETION_WITH_REFERENCING);
 		error_context_stack = context.previous;
 		ttl_deletion_report_evicted(state->container.container, deleted);
-		if (deleted < found.n && IsolationUsesXactSnapshot())
-			check_serializable(state, rel, &found);
+		if (deleted < found.n)
+			check_deleted(state, rel, &found);
 	}
 	ExecClearTuple(state->new_slot);
 	ResetPerTupleExprContext(state->estate);
