@@ -328,7 +328,7 @@ ttl_container_check_ts_uses(Relation rel, bool touch_on_update, AttrNumber ts_at
 		AttrDefault *defval = &constr->defval[i];
 		Bitmapset  *used = NULL;
 
-		if (TupleDescAttr(desc, defval->adnum - 1)->attgenerated == '\0')
+		if (TupleDescAttr(desc, defval->adnum - 1)->attgenerated != ATTRIBUTE_GENERATED_STORED)
 			continue;
 		pull_varattnos(stringToNode(defval->adbin), 1, &used);
 		if (bms_is_member(ts_attno - FirstLowInvalidHeapAttributeNumber, used))
