@@ -133,6 +133,16 @@
 #define TtlConstraintIsTemporal(form)	false
 #endif
 
+/* 19: a CHECK may be altered not to be enforced; the name of one that is */
+#if PG_VERSION_NUM >= 190000
+#define TtlConstraintUnenforced(cmd) \
+	(castNode(ATAlterConstraint, (cmd)->def)->alterEnforceability && \
+	 !castNode(ATAlterConstraint, (cmd)->def)->is_enforced ? \
+	 castNode(ATAlterConstraint, (cmd)->def)->conname : NULL)
+#else
+#define TtlConstraintUnenforced(cmd)	NULL
+#endif
+
 /* 19: foreign keys find referenced rows without a query */
 #define TTL_PROBES_REFERENCES	(PG_VERSION_NUM >= 190000)
 

@@ -12,7 +12,8 @@
  *	  DROP INDEX of an expiry index				refused while there is a default
  *												TTL (2BP01)
  *	  DROP TRIGGER of the container's			refused (2BP01)
- *	  DROP CONSTRAINT of the CHECK on ttl		refused (2BP01)
+ *	  DROP CONSTRAINT of the CHECK on ttl, or
+ *	  ALTER CONSTRAINT ... NOT ENFORCED (19)	refused (2BP01)
  *	  the last three with row_security = off	not refused: that is a script of
  *												pg_dump --clean, which drops a
  *												table piece by piece
@@ -47,6 +48,7 @@
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "compat.h"
 #include "container/container.h"
 #include "container/expiry.h"
 #include "execution.h"
@@ -155,20 +157,25 @@ before_rename_trigger(RenameStmt *stmt)
  * one of that name?
  */
 static void
-check_drop_constraint(Oid relid, const TtlPolicy *policy, const char *name)
+check_constraint(Oid relid, const TtlPolicy *policy, const AlterTableCmd *cmd)
 {
+	bool		drops = cmd->subtype == AT_DropConstraint;
+	const char *name = drops ? cmd->name : TtlConstraintUnenforced(cmd);
 	Relation	rel;
 	char	   *check;
 	bool		validated;
 
-	if (NameStr(policy->ttl_column)[0] == '\0')
+	if (name == NULL || NameStr(policy->ttl_column)[0] == '\0')
 		return;
 	rel = table_open(relid, AccessShareLock);
 	check = ttl_expiry_find_check(rel, policy, &validated);
 	if (check != NULL && strcmp(check, name) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 drops ?
 				 errmsg("cannot drop constraint \"%s\" because container \"%s\" requires it",
+						name, RelationGetRelationName(rel)) :
+				 errmsg("cannot alter constraint \"%s\" because container \"%s\" requires it",
 						name, RelationGetRelationName(rel)),
 				 errhint("Use ttl.drop_container() to unregister the table.")));
 	table_close(rel, NoLock);
@@ -351,8 +358,9 @@ before_alter_table(AlterTableStmt *stmt)
 									get_rel_name(container.container))));
 				break;
 			case AT_DropConstraint:
+			case AT_AlterConstraint:
 				if (is_part && row_security && is_owner(relid))
-					check_drop_constraint(relid, &policy, cmd->name);
+					check_constraint(relid, &policy, cmd);
 				break;
 			case AT_DisableTrig:
 			case AT_EnableReplicaTrig:
