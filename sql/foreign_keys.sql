@@ -375,6 +375,21 @@ SELECT * FROM stored('head');
 SELECT * FROM stored('link');
 SELECT * FROM stored('tail');
 
+-- keys that are equal by the referenced column's collation; from PostgreSQL 18 on,
+-- the referencing column must have the same
+CREATE COLLATION caseless (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE TABLE word (w text COLLATE caseless PRIMARY KEY);
+CREATE TABLE usage (id int PRIMARY KEY, w text);
+SELECT state('ALTER TABLE foreign_keys.usage ADD FOREIGN KEY (w) REFERENCES foreign_keys.word') IN ('done', '42P21');
+SELECT ttl.create_container(t, 60) FROM unnest('{word, usage}'::regclass[]) t;
+INSERT INTO word VALUES ('Word');
+INSERT INTO usage VALUES (1, 'word');
+SET ttl.touch = off;
+UPDATE usage SET _ts = '2020-01-01';
+UPDATE word SET _ts = '2020-01-01';
+RESET ttl.touch;
+SELECT state('INSERT INTO foreign_keys.word VALUES (''WORD'')');
+
 --
 -- The reaper
 --

@@ -54,6 +54,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/ruleutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -333,11 +334,23 @@ doom_referencing(Deletion *deletion, Doomed *referenced, const Reference *refere
 				 TupleTableSlot *slot)
 {
 	MemoryContext caller = CurrentMemoryContext;
-	Relation	table = table_open(reference->table, RowExclusiveLock);
+	Relation	table;
 	Oid			types[INDEX_MAX_KEYS];
 	Datum		values[INDEX_MAX_KEYS];
 	StringInfoData sql;
 	Identity	saved;
+
+	for (int i = 0; i < reference->nkeys; i++)
+	{
+		bool		isnull;
+
+		values[i] = slot_getattr(slot, reference->referenced[i], &isnull);
+		if (isnull)
+			return;
+	}
+
+	table = table_open(reference->table, RowExclusiveLock);
+	switch_to_owner(table, &saved);
 
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "SELECT tableoid, ctid FROM %s%s",
@@ -345,25 +358,23 @@ doom_referencing(Deletion *deletion, Doomed *referenced, const Reference *refere
 					 qualified_name(table));
 	for (int i = 0; i < reference->nkeys; i++)
 	{
-		AttrNumber	attno = reference->referenced[i];
-		bool		isnull;
+		Form_pg_attribute column = TupleDescAttr(slot->tts_tupleDescriptor,
+												 reference->referenced[i] - 1);
 
-		types[i] = TupleDescAttr(slot->tts_tupleDescriptor, attno - 1)->atttypid;
-		values[i] = slot_getattr(slot, attno, &isnull);
-		if (isnull)
-		{
-			table_close(table, NoLock);
-			return;
-		}
+		types[i] = column->atttypid;
 		appendStringInfoString(&sql, i == 0 ? " WHERE " : " AND ");
 		generate_operator_clause(&sql, psprintf("$%d", i + 1), types[i],
 								 reference->operators[i],
 								 quote_identifier(get_attname(reference->table,
 															  reference->referencing[i], false)),
 								 get_atttype(reference->table, reference->referencing[i]));
+		/* the referenced column's collation counts */
+		if (OidIsValid(column->attcollation) &&
+			!get_collation_isdeterministic(column->attcollation))
+			appendStringInfo(&sql, " COLLATE %s",
+							 generate_collation_name(column->attcollation));
 	}
 
-	switch_to_owner(table, &saved);
 	execute_on_expired(sql.data, reference->nkeys, types, values, reference->expired_at);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
