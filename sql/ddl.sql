@@ -275,6 +275,20 @@ DROP RULE keep ON ruled;
 CALL ttl.reap('ruled');
 SELECT ttl.expired_count('ruled');
 
+-- the commands that a command calls may fail
+CREATE TABLE checked (id int);
+INSERT INTO checked VALUES (1);
+CREATE FUNCTION fails_inside() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    BEGIN
+        ALTER TABLE another_database.public.checked ADD x int;
+    EXCEPTION WHEN feature_not_supported THEN
+        NULL;
+    END;
+    RAISE unique_violation;
+END $$;
+SELECT state('ALTER TABLE ddl.checked ADD CHECK (ddl.fails_inside())');
+
 -- What a container needs can't be taken from it in pieces
 CREATE TABLE pieces (id int PRIMARY KEY);
 SELECT ttl.create_container('pieces', 60);

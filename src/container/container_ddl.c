@@ -547,6 +547,7 @@ before_create(CreateStmt *stmt)
  */
 typedef struct Validation
 {
+	const PlannedStmt *command;
 	int			depth;			/* of executions when it started */
 	bool		is_alter_table;
 	Oid			relid;
@@ -567,13 +568,14 @@ ttl_container_is_validating(void)
 static void
 explain_violation(void *arg)
 {
+	Validation *failed = arg;
 	TtlContainer container;
 	int			error = geterrcode();
 
 	if ((error == ERRCODE_UNIQUE_VIOLATION || error == ERRCODE_EXCLUSION_VIOLATION ||
 		 error == ERRCODE_CHECK_VIOLATION || error == ERRCODE_NOT_NULL_VIOLATION) &&
-		ttl_execution_depth() == validation->depth &&
-		ttl_container_lookup(validation->relid, &container))
+		ttl_execution_depth() == failed->depth &&
+		ttl_container_lookup(failed->relid, &container))
 		errhint("Expired rows count until they are deleted. Delete them with CALL ttl.reap().");
 }
 
@@ -612,15 +614,20 @@ validated_relid(Node *stmt)
 }
 
 static void
-begin_validation(Node *stmt)
+begin_validation(const PlannedStmt *command)
 {
+	Node	   *stmt = command->utilityStmt;
+	Oid			relid = validated_relid(stmt);
+
 	/* what runs concurrently outlives its transaction */
 	Validation *inner = MemoryContextAllocZero(TopMemoryContext, sizeof(Validation));
 
+	inner->command = command;
 	inner->depth = ttl_execution_depth();
 	inner->is_alter_table = IsA(stmt, AlterTableStmt);
-	inner->relid = validated_relid(stmt);
+	inner->relid = relid;
 	inner->context.callback = explain_violation;
+	inner->context.arg = inner;
 	inner->context.previous = error_context_stack;
 	error_context_stack = &inner->context;
 	inner->outer = validation;
@@ -632,7 +639,8 @@ end_utility(PlannedStmt *pstmt)
 {
 	Validation *inner = validation;
 
-	if (inner == NULL || validated_table(pstmt->utilityStmt) == NULL)
+	/* the command may have failed before it began one of its own */
+	if (inner == NULL || inner->command != pstmt)
 		return;
 	/* after an error PostgreSQL has done it */
 	if (error_context_stack == &inner->context)
@@ -648,7 +656,7 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 	Node	   *stmt = pstmt->utilityStmt;
 
 	if (validated_table(stmt) != NULL)
-		begin_validation(stmt);
+		begin_validation(pstmt);
 
 	switch (nodeTag(stmt))
 	{
