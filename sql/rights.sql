@@ -317,6 +317,19 @@ SELECT ttl.create_container('bait', 60);
 INSERT INTO bait (id, _ts) VALUES (1, '2020-01-01');
 RESET SESSION AUTHORIZATION;
 SELECT refused('INSERT INTO rights.bait VALUES (1)');
+-- nor in a function that ALTER TABLE calls, by a query spelt as its validation
+SET SESSION AUTHORIZATION regress_ttl_stranger;
+CREATE TABLE lure (id int);
+INSERT INTO lure VALUES (1);
+CREATE FUNCTION spell_validation() RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    note text;
+BEGIN
+    EXECUTE 'SELECT fk.note FROM ONLY rights.hidden fk JOIN ONLY rights.hidden pk ON pk.id = fk.id WHERE fk.id = 2' INTO note;
+    RAISE EXCEPTION 'found: %', note;
+END $$;
+SELECT refused('ALTER TABLE rights.lure ADD CHECK (rights.spell_validation())');
+RESET SESSION AUTHORIZATION;
 
 --
 -- What an error tells a user who may insert, and not read

@@ -23,11 +23,11 @@
  * (CASCADE, SET NULL, SET DEFAULT, and the search for rows that forbid a
  * change), nor from those by which ALTER TABLE validates a foreign key.  They
  * must see every stored row, or leave orphans.  Such a query is known by its
- * context, in which it runs as the relation's owner, and by its exact shape; so
- * nobody but the owner could imitate one, in a trigger that an action or a
- * deletion of ours fires.  The check of the *referenced* side
- * has its operands the other way round, and is filtered: an expired parent is
- * absent.
+ * context, by the relation's owner, whose rights it has, and by its exact shape;
+ * so nobody but the owner could imitate one, in a trigger that an action or a
+ * deletion of ours fires, or in a function that ALTER TABLE calls.  The check of
+ * the *referenced* side has its operands the other way round, and is filtered: an
+ * expired parent is absent.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,6 +47,7 @@
 #include "optimizer/plancat.h"
 #include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
+#include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -138,9 +139,12 @@ is_referential_action(Query *query)
  *	 SELECT fk.x FROM ONLY t fk LEFT JOIN ONLY p pk ON ... WHERE pk.y IS NULL ...
  * DETACH PARTITION of a referenced table:
  *	 SELECT fk.x FROM ONLY t fk JOIN p pk ON ... WHERE ...
+ *
+ * A function that ALTER TABLE calls could make one like it, so it sees expired
+ * rows of the user's own tables only.
  */
-static bool
-is_validation(Query *query)
+bool
+ttl_hide_is_validation(Query *query)
 {
 	JoinExpr   *join;
 
@@ -157,9 +161,6 @@ is_validation(Query *query)
 bool
 ttl_hide_is_referential(Query *query, const char *query_string)
 {
-	if (is_validation(query))
-		return true;
-
 	/* ri_triggers.c spells parameters and operators out; few people do */
 	return is_referential_action(query) && query_string != NULL &&
 		strstr(query_string, " WHERE $") != NULL &&
@@ -232,7 +233,9 @@ hide_expired(TTL_BUILD_SIMPLE_REL_PARAMETERS)
 		return;
 	is_arm = is_union_arm(root, rel);
 	if ((rel->reloptkind != RELOPT_BASEREL && !is_arm) ||
-		!ttl_container_lookup(entry->relid, &container))
+		!ttl_container_lookup(entry->relid, &container) ||
+		(ttl_hide_planning->validates &&
+		 has_privs_of_role(GetUserId(), ttl_container_owner(entry->relid))))
 		return;
 
 	filter = make_filter(&container, rel->relid);

@@ -28,6 +28,7 @@ plan(TTL_PLANNER_PARAMETERS)
 	if (ttl_container_objects() != NULL)
 	{
 		planning.sees_stored = ttl_hide_is_referential(parse, query_string);
+		planning.validates = ttl_hide_is_validation(parse);
 		if (!planning.sees_stored)
 			ttl_stamp_query(parse);
 	}

@@ -24,6 +24,8 @@ extern void ttl_visibility_init(void);
 typedef struct TtlPlanning
 {
 	bool		sees_stored;	/* foreign-key machinery: hide nothing */
+	bool		validates;		/* a foreign key: hide nothing of the user's
+								 * own */
 	bool		hides;			/* a filter has been put somewhere */
 } TtlPlanning;
 
@@ -31,6 +33,9 @@ extern TtlPlanning *ttl_hide_planning;
 
 /* Is the query one of the foreign-key machinery that needs all stored rows? */
 extern bool ttl_hide_is_referential(Query *query, const char *query_string);
+
+/* Is it one by which ALTER TABLE validates a foreign key? */
+extern bool ttl_hide_is_validation(Query *query);
 
 /* Moves the filter to the head of each scan's quals. */
 extern void ttl_hide_put_first(PlannedStmt *stmt);
