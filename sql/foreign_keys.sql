@@ -359,6 +359,8 @@ SELECT * FROM stored('refers');
 CREATE TABLE head (id int PRIMARY KEY);
 CREATE TABLE link (id int PRIMARY KEY, head int REFERENCES head ON DELETE CASCADE);
 CREATE TABLE tail (id int PRIMARY KEY, link int REFERENCES link);
+CREATE TABLE link_log (id int);
+CREATE RULE log AS ON DELETE TO link DO ALSO INSERT INTO link_log VALUES (OLD.id);
 SELECT ttl.create_container(t, 60) FROM unnest('{head, link, tail}'::regclass[]) t;
 INSERT INTO head (id, _ts) SELECT i, '3000-01-01' FROM generate_series(1, 3) i;
 INSERT INTO link (id, head, _ts) SELECT i, i, '3000-01-01' FROM generate_series(1, 3) i;
@@ -374,6 +376,7 @@ SET client_min_messages = warning;
 SELECT * FROM stored('head');
 SELECT * FROM stored('link');
 SELECT * FROM stored('tail');
+SELECT id FROM link_log ORDER BY id;
 
 -- keys that are equal by the referenced column's collation; from PostgreSQL 18 on,
 -- the referencing column must have the same

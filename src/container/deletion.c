@@ -22,8 +22,9 @@
  * that references them has expired, too.  Those rows are looked for, chains and
  * circles of them, also through foreign keys with CASCADE, before anything is
  * deleted; then one statement deletes them all, with a DELETE for each table in
- * it, and the foreign keys are checked at its end.  Tables of several owners
- * need a statement for each; there the referencing tables come first.
+ * it, and the foreign keys are checked at its end.  Tables of several owners, and
+ * those with rules on DELETE, need a statement for each; there the referencing
+ * tables come first.
  *
  *-------------------------------------------------------------------------
  */
@@ -609,10 +610,22 @@ delete_from_tables(List *tables, TimestampTz expired_at, int flags)
 	switch_back(&saved);
 }
 
+/* A rule on DELETE, which PostgreSQL doesn't want in WITH */
+static bool
+has_delete_rule(Relation rel)
+{
+	for (int i = 0; rel->rd_rules != NULL && i < rel->rd_rules->numLocks; i++)
+	{
+		if (rel->rd_rules->rules[i]->event == CMD_DELETE)
+			return true;
+	}
+	return false;
+}
+
 /*
  * Deletes the doomed rows of all tables, those that reference others before
- * them.  Rows that reference each other in a circle through tables of several
- * owners are for nobody to delete; the foreign key will say so.
+ * them.  Rows that reference each other in a circle through tables that don't
+ * go into one statement are for nobody to delete; the foreign key will say so.
  */
 static void
 delete_in_order(List *ordered, TimestampTz expired_at, int flags)
@@ -622,15 +635,17 @@ delete_in_order(List *ordered, TimestampTz expired_at, int flags)
 
 	foreach(lc, ordered)
 	{
-		Doomed	   *doomed = lfirst(lc);
+		Relation	rel = ((Doomed *) lfirst(lc))->rel;
+		Relation	first = group == NIL ? rel : ((Doomed *) linitial(group))->rel;
 
 		if (group != NIL &&
-			((Doomed *) linitial(group))->rel->rd_rel->relowner != doomed->rel->rd_rel->relowner)
+			(first->rd_rel->relowner != rel->rd_rel->relowner ||
+			 has_delete_rule(first) || has_delete_rule(rel)))
 		{
 			delete_from_tables(group, expired_at, flags);
 			group = NIL;
 		}
-		group = lappend(group, doomed);
+		group = lappend(group, lfirst(lc));
 	}
 	delete_from_tables(group, expired_at, flags);
 }
