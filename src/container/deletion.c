@@ -46,7 +46,6 @@
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
-#include "nodes/parsenodes.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -54,6 +53,7 @@
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 #include "utils/snapmgr.h"
@@ -100,15 +100,19 @@ tid_array(const ItemPointerData *tids, int ntids)
 										   TYPALIGN_SHORT));
 }
 
-/* SET CONSTRAINTS ALL IMMEDIATE */
+/*
+ * Runs what COMMIT would run of the owner's code, and would run as whoever
+ * commits: deferred triggers, and the queries of cursors WITH HOLD.  Each may
+ * leave more of the other behind, and triggers may defer what SET CONSTRAINTS
+ * would make immediate, so it is done as COMMIT does it.
+ */
 static void
-fire_deferred(void)
+run_deferred(void)
 {
-	ConstraintsSetStmt *stmt = makeNode(ConstraintsSetStmt);
-
-	stmt->constraints = NIL;
-	stmt->deferred = false;
-	AfterTriggerSetState(stmt);
+	do
+	{
+		AfterTriggerFireDeferred();
+	} while (PreCommit_Portals(false));
 }
 
 /* What switch_to_owner() changes, to be restored. */
@@ -605,8 +609,8 @@ delete_from_tables(List *tables, TimestampTz expired_at, int flags)
 			DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
 										i + 1, &isnull));
 	}
-	if (flags & TTL_DELETION_CONSTRAINTS_NOW)
-		fire_deferred();
+	if (flags & TTL_DELETION_COMMITS)
+		run_deferred();
 	switch_back(&saved);
 }
 

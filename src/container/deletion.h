@@ -24,8 +24,12 @@
  * need not be active; SPI is entered and left inside.
  */
 #define TTL_DELETION_SKIP_LOCKED		0x01
-/* Fire deferred triggers and constraints at once, still as the owner. */
-#define TTL_DELETION_CONSTRAINTS_NOW	0x02
+/*
+ * A commit is to follow, of this deletion alone: nothing had been deferred, no
+ * cursor declared before.  Deferred triggers and the like run at once, still as
+ * the owner.
+ */
+#define TTL_DELETION_COMMITS			0x02
 /*
  * Expired rows of containers that reference these by a foreign key with NO
  * ACTION, RESTRICT or CASCADE go along, and those that reference them, and so

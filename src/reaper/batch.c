@@ -503,7 +503,7 @@ delete_rows(Step *step)
 
 	/* in a user's transaction deferred constraints stay deferred */
 	if (step->memory->mode.commits)
-		flags |= TTL_DELETION_CONSTRAINTS_NOW;
+		flags |= TTL_DELETION_COMMITS;
 
 	if (step->container.replication_origin)
 	{
@@ -1318,6 +1318,10 @@ ttl_batch_run(TtlBatchMemory *memory, Oid container, TtlBatchTurn *turn)
 	if (SPI_connect_ext(memory->mode.commits ? SPI_OPT_NONATOMIC : 0) !=
 		SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
+
+	/* what a procedure has deferred before it called is its own to fire */
+	if (!memory->mode.by_worker)
+		commit_step(memory);
 
 	leaves = ttl_container_leaves(container);
 	turn->leaves = left = list_length(leaves);

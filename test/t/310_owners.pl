@@ -86,6 +86,54 @@ ok($node->poll_query_until('postgres', q{SELECT blocked_rows = 1 FROM ttl.stat_c
 is($node->safe_psql('postgres', q{SELECT DISTINCT by_user, what FROM seen ORDER BY what}),
 	"ann|0A000\nann|42501", 'what a superuser could do is refused');
 
+# nor by what is left for COMMIT: triggers deferred again and again, cursors WITH HOLD
+$node->safe_psql('postgres', q{
+TRUNCATE seen;
+DROP TABLE of_ann;
+CREATE FUNCTION tell(what text) RETURNS text LANGUAGE sql AS 'INSERT INTO public.seen (by_user, what) VALUES (current_user, what) RETURNING what';
+CREATE FUNCTION leave_more() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM public.tell(TG_ARGV[0]);
+    IF TG_ARGV[0] = 'first' THEN
+        SET CONSTRAINTS ALL DEFERRED;
+        INSERT INTO public.other_of_ann VALUES (1);
+        EXECUTE 'DECLARE held CURSOR WITH HOLD FOR SELECT public.tell(''held'')';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TABLE of_ann (id int);
+CREATE TABLE other_of_ann (id int);
+SELECT ttl.create_container('of_ann', 3600);
+ALTER TABLE of_ann OWNER TO ann;
+ALTER TABLE other_of_ann OWNER TO ann;
+CREATE CONSTRAINT TRIGGER t AFTER DELETE ON of_ann DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION leave_more('first');
+CREATE CONSTRAINT TRIGGER t AFTER INSERT ON other_of_ann DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION leave_more('second');
+INSERT INTO of_ann (id, _ts) VALUES (1, '2020-01-01');
+});
+ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 1 FROM ttl.stat_containers}), 'a row is deleted, for which much is deferred');
+is($node->safe_psql('postgres', q{SELECT by_user, what FROM seen ORDER BY id}),
+	"ann|first\nann|second\nann|held", 'what is deferred runs as the owner');
+
+# in a superuser's CALL, too, whose own deferred triggers stay his
+$node->safe_psql('postgres', q{
+TRUNCATE seen;
+SELECT ttl.alter_container('of_ann', reaping => false);
+CREATE TABLE mine (id int);
+CREATE CONSTRAINT TRIGGER t AFTER INSERT ON mine DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION leave_more('mine');
+CREATE PROCEDURE reap() LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1..2 LOOP
+        INSERT INTO public.mine VALUES (i);
+        INSERT INTO public.of_ann (id, _ts) VALUES (1, '2020-01-01');
+        CALL ttl.reap();
+        EXECUTE 'CLOSE held';
+    END LOOP;
+END $$;
+CALL reap();
+});
+is($node->safe_psql('postgres', q{SELECT string_agg(replace(by_user, current_user, 'superuser') || ' ' || what, ', ' ORDER BY id) FROM seen}),
+	join(', ', ('superuser mine', 'ann first', 'ann second', 'ann held') x 2), '... and in a CALL');
+
 # names in the worker's way: a table, an archive, a partition that is emptied as a whole
 $node->safe_psql('postgres', q{
 DROP TABLE of_ann;
