@@ -51,6 +51,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
@@ -205,7 +206,9 @@ discard_session(void)
 	DropAllPreparedStatements();
 	Async_UnlistenAll();
 	LockReleaseAll(USER_LOCKMETHOD, true);
+	PushActiveSnapshot(GetTransactionSnapshot());	/* what goes may be TOASTed */
 	ResetTempTableNamespace();
+	PopActiveSnapshot();
 	ResetSequenceCaches();
 	CommitTransactionCommand();
 }
