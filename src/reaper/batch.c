@@ -957,6 +957,27 @@ delete_batch(Step *step)
 }
 
 /*
+ * Moves the mark to where the walk has stopped.  If more rows with one and the
+ * same key are locked than are collected in a walk, it has to step over them.
+ */
+static void
+move_mark(Leaf *leaf)
+{
+	bool		moved = false;
+
+	for (int i = 0; i < lengthof(leaf->mark.set); i++)
+		moved = moved || leaf->mark.set[i] != leaf->next_mark.set[i] ||
+			leaf->mark.at[i] != leaf->next_mark.at[i];
+	leaf->mark = leaf->next_mark;
+
+	for (int i = 0; i < lengthof(leaf->mark.set) && !moved; i++)
+	{
+		if (leaf->mark.set[i] && leaf->more && leaf->fruitless)
+			leaf->mark.at[i]++;
+	}
+}
+
+/*
  * Is anything left of what was collected?  If not, the mark moves forward.
  */
 static bool
@@ -966,7 +987,7 @@ have_places(TtlBatchMemory *memory, Leaf *leaf)
 		leaf->places.next < leaf->places.n)
 		return true;
 
-	leaf->mark = leaf->next_mark;
+	move_mark(leaf);
 	places_clear(memory, &leaf->places);
 	places_clear(memory, &leaf->retries);
 	return false;

@@ -102,6 +102,23 @@ for (@transactions)
 try_transaction('a longer TTL', "SELECT ttl.set_default_ttl('item', 2147483647)", 100, 'COMMIT');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM item'), '100', 'a longer TTL: the rows stay');
 
+# More locked rows with the same expiry than are looked at in one go: they are stepped over.
+$node->safe_psql('postgres', <<"END");
+CREATE TABLE crowd (id int);
+SELECT ttl.create_container('crowd', 60);
+SELECT ttl.alter_container('crowd', reaping => false);
+INSERT INTO crowd (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 50001) g;
+INSERT INTO crowd (id, _ts) VALUES (0, '2020-01-02');
+BEGIN;
+SET LOCAL ttl.show_expired = on;
+SELECT count(*) FROM (SELECT FROM crowd WHERE id > 0 FOR UPDATE) c;
+PREPARE TRANSACTION 'p';
+END
+my ($result, undef, $notice) = $node->psql('postgres', "SET statement_timeout = '60s'; CALL ttl.reap('crowd')");
+is($result, 0, 'a crowd of locked rows: CALL ttl.reap comes to an end');
+like($notice, qr/ 1 expired row deleted/, '... and deletes what is behind them');
+$node->safe_psql('postgres', "ROLLBACK PREPARED 'p'; DROP TABLE crowd");
+
 # A user's DDL doesn't wait longer than a batch, however much there is to delete.
 $node->safe_psql('postgres', <<"END");
 INSERT INTO item (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 300000) g;
