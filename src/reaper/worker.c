@@ -174,6 +174,7 @@ settle_settings(void)
 		{"default_transaction_read_only", "off"},
 		{"default_transaction_deferrable", "off"},
 		{"session_replication_role", "origin"},
+		{"exit_on_error", "off"},
 		{"row_security", "on"},
 		{"statement_timeout", "0"},
 		{"lock_timeout", "0"},

@@ -135,6 +135,29 @@ CALL reap();
 is($node->safe_psql('postgres', q{SELECT string_agg(replace(by_user, current_user, 'superuser') || ' ' || what, ', ' ORDER BY id) FROM seen}),
 	join(', ', ('superuser mine', 'ann first', 'ann second', 'ann held') x 2), '... and in a CALL');
 
+# settings of the database, a hindrance to whoever connects, are none to the worker
+$node->append_conf('postgresql.conf', 'ttl.reaper = off');
+$node->reload;
+$node->safe_psql('postgres', 'CREATE DATABASE strange');
+$node->safe_psql('strange', q{
+CREATE EXTENSION ttl;
+CREATE TABLE item (id int);
+SELECT ttl.create_container('item', 3600);
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''refused''; END';
+CREATE TRIGGER refuse BEFORE DELETE ON item FOR EACH ROW WHEN (OLD.id = 2) EXECUTE FUNCTION refuse();
+INSERT INTO item (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 3) g;
+CREATE ROLE nobody;
+} . join('', map { "ALTER DATABASE strange SET $_;\n" } 'role = nobody', 'search_path = nowhere', 'session_replication_role = replica',
+	'default_transaction_read_only = on', 'default_transaction_isolation = serializable', 'statement_timeout = 1', 'lock_timeout = 1',
+	'idle_in_transaction_session_timeout = 1', 'exit_on_error = on', q{ttl.now = '2000-01-01'}));
+$node->append_conf('postgresql.conf', 'ttl.reaper = on');
+$node->reload;
+{
+	local $ENV{PGOPTIONS} = '-c exit_on_error=off -c statement_timeout=0';
+	ok($node->poll_query_until('strange', q{SELECT rows_deleted = 2 AND blocked_rows = 1 FROM ttl.stat_containers}),
+		'strange settings of a database do not reach the worker');
+}
+
 # names in the worker's way: a table, an archive, a partition that is emptied as a whole
 $node->safe_psql('postgres', q{
 DROP TABLE of_ann;
