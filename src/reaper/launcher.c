@@ -14,7 +14,8 @@
  * stays, unless databases wait for one of the ttl.workers slots: then it
  * leaves after each cycle, and the one that has waited longest comes next; a
  * database where nothing was left to do comes again the later the more
- * databases there are, a few per second in all.  A worker that dies is started again after a pause that doubles each time.
+ * databases there are, a few per second in all.  A worker that dies is started
+ * again after a pause that doubles each time, unless it had lived for long.
  *
  * What the launcher knows is in a hash table of its own; with the workers it
  * talks through shmem.c.  It wakes up when a worker starts or stops, when
@@ -92,7 +93,7 @@ typedef struct Database
 	int			slot;			/* while there is a worker */
 	bool		again;			/* attention was asked for meanwhile */
 	bool		wanted;			/* shall get a worker at ... */
-	TimestampTz start_at;
+	TimestampTz start_at;		/* or when it got one */
 	int			failures;		/* in a row */
 } Database;
 
@@ -181,7 +182,8 @@ worker_stopped(Database *database, TimestampTz now)
 	ttl_shmem_slot_release(database->slot, &left, &due);
 	database->slot = -1;
 
-	if (left != TTL_LEFT_DIED)
+	if (left != TTL_LEFT_DIED ||
+		TimestampDifferenceExceeds(database->start_at, now, LAST_PAUSE))
 		database->failures = 0;
 
 	switch (left)
@@ -383,6 +385,7 @@ start_workers(TimestampTz now)
 		}
 
 		database->wanted = false;
+		database->start_at = now;
 		database->slot = slot;
 	}
 
