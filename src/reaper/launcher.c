@@ -33,6 +33,7 @@
  *	 ttl.reaper = off			workers leave, none is started
  *	 server stops				workers leave, the launcher saves statistics
  *	 launcher dies				the next one terminates what workers it finds
+ *	 clock is set back			the same, on purpose: all they wait for is far away
  *
  *-------------------------------------------------------------------------
  */
@@ -414,6 +415,7 @@ ttl_launcher_main(Datum main_arg)
 	HASHCTL		ctl;
 	MemoryContext context;
 	uint32		wait_event;
+	TimestampTz looked_at = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
@@ -454,6 +456,13 @@ ttl_launcher_main(Datum main_arg)
 		pgstat_report_activity(STATE_RUNNING, "looking for databases with work");
 
 		now = GetCurrentTimestamp();
+		if (TimestampDifferenceExceeds(now, looked_at, LONGEST_SLEEP))
+		{
+			ereport(LOG,
+					(errmsg("deletion of expired rows starts anew because the clock has been set back")));
+			break;
+		}
+		looked_at = now;
 		check_workers(now);
 		read_databases();
 		leave_closed_databases();
