@@ -10,7 +10,7 @@ SET search_path = configuration, public;
 
 SELECT c.relname AS view, string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum) AS columns
   FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
- WHERE c.relnamespace = 'ttl'::regnamespace AND c.relkind = 'v' AND a.attname <> 'archive_to'
+ WHERE c.relnamespace = 'ttl'::regnamespace AND c.relkind = 'v'
  GROUP BY c.relname ORDER BY c.relname COLLATE "C";
 -- everybody may look, nobody may write
 SELECT has_schema_privilege('regress_ttl_user', 'ttl', 'USAGE') AS schema,
@@ -180,7 +180,7 @@ SELECT ttl.alter_container('session');
 SELECT ttl.alter_container('session', reaping => true);
 SELECT ttl.alter_container('session', reap_delay => '0', touch_on_update => true, indexing => 'consistent');
 SELECT * FROM containers WHERE container = 'session'::regclass;
-SELECT a, refused(format('SELECT ttl.alter_container(''session'', %s)', a)) FROM unnest(ARRAY['reap_delay => ''-1 s''', 'indexing => ''none''', 'indexing => ''gin''', 'indexing => ''''']) a;
+SELECT a, refused(format('SELECT ttl.alter_container(''session'', %s)', a)) FROM unnest(ARRAY['reap_delay => ''-1 s''', 'reap_delay => ''1000000 years''', 'indexing => ''none''', 'indexing => ''gin''', 'indexing => ''''']) a;
 -- indexing
 SELECT refused('SELECT ttl.set_default_ttl(''unindexed'', 60)');
 SELECT refused('SELECT ttl.set_default_ttl(''unindexed'', -1)');

@@ -879,7 +879,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid reap_delay: %s",
 						DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(4)))),
-				 errdetail("It must not be negative.")));
+				 errdetail("It must not be negative, nor longer than 292000 years.")));
 
 	if (!PG_ARGISNULL(5))
 	{
