@@ -47,14 +47,15 @@ COMMENT ON COLUMN ttl.container.replication_origin IS 'are deletions tagged with
 
 SELECT pg_catalog.pg_extension_config_dump('ttl.container', '');
 
--- Rows come in by SQL only when a dump is restored: nothing is deleted from
--- such a container before its owner says so.
+-- Rows come in by SQL when a dump is restored: nothing is deleted from such a
+-- container before its owner says so.  And when a publication FOR ALL TABLES
+-- sends them: a subscriber has policies of its own.
 CREATE FUNCTION ttl.restore_container() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_restore_container';
 REVOKE EXECUTE ON FUNCTION ttl.restore_container() FROM PUBLIC;
-COMMENT ON FUNCTION ttl.restore_container() IS 'trigger: a restored container comes back with reaping off';
+COMMENT ON FUNCTION ttl.restore_container() IS 'trigger: a restored container comes back with reaping off, a replicated one not at all';
 
-CREATE TRIGGER restore BEFORE INSERT ON ttl.container
+CREATE TRIGGER restore BEFORE INSERT OR UPDATE OR DELETE ON ttl.container
     FOR EACH ROW EXECUTE FUNCTION ttl.restore_container();
 ALTER TABLE ttl.container ENABLE ALWAYS TRIGGER restore;
 

@@ -6,8 +6,8 @@
  * The table is read by a catalog snapshot, i.e. as of now and not as of the
  * transaction's snapshot: a change of policy is in force with the next
  * statement of every session.  It is written without going through SQL, so
- * nobody needs a privilege on it, and no trigger fires; the one way rows come
- * in by SQL is the restore of a dump, see ttl_restore_container().
+ * nobody needs a privilege on it, and no trigger fires; the ways rows come in by
+ * SQL are the restore of a dump and replication, see ttl_restore_container().
  *
  * Every write invalidates the relation cache entry of the container's table,
  * for container_cache.c and for cached plans.
@@ -29,6 +29,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
+#include "replication/logicalworker.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "utils/builtins.h"
@@ -340,6 +341,9 @@ PG_FUNCTION_INFO_V1(ttl_restore_container);
  * Fires for rows that come in by SQL, which is pg_restore's COPY.  What has
  * expired while the dump lay in its drawer must not be deleted before the
  * owner says so; hence reaping is off.
+ *
+ * And for what a publication FOR ALL TABLES sends of the publisher's policies.
+ * The subscriber's are its own.
  */
 Datum
 ttl_restore_container(PG_FUNCTION_ARGS)
@@ -356,13 +360,19 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	if (!CALLED_AS_TRIGGER(fcinfo) ||
 		!TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
 		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
-		!TRIGGER_FIRED_BY_INSERT(trigger->tg_event) ||
 		ttl_container_objects() == NULL ||
 		RelationGetRelid(trigger->tg_relation) != ttl_container_objects()->catalog)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be fired by a row-level BEFORE INSERT trigger of ttl.container",
+				 errmsg("function \"%s\" must be fired by a row-level BEFORE trigger of ttl.container",
 						"restore_container")));
+
+	if (IsLogicalWorker())
+		return PointerGetDatum(NULL);
+	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
+		return PointerGetDatum(trigger->tg_newtuple);
+	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
+		return PointerGetDatum(trigger->tg_trigtuple);
 
 	desc = RelationGetDescr(trigger->tg_relation);
 	tuple = trigger->tg_trigtuple;

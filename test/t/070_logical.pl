@@ -31,15 +31,22 @@ sub catch_up { $publisher->wait_for_catchup('sub') }
 my $all = 'SET ttl.show_expired = on; SELECT id, note, _ts, ttl FROM item ORDER BY id';
 
 # The initial copy, an expired row included or not, brings timestamps along.
+# Policies stay at home, although all tables are published.
+$subscriber->safe_psql('postgres', "SELECT ttl.set_default_ttl('item', 7200); CREATE TABLE other (id int PRIMARY KEY, _ts timestamptz, ttl int)");
+my $policies = 'SELECT relid, default_time_to_live, reaping FROM ttl.container ORDER BY 1';
+my $own = $subscriber->safe_psql('postgres', $policies);
 $publisher->safe_psql('postgres', <<'END');
 INSERT INTO item (id, note, _ts, ttl) VALUES (1, 'old', '2020-01-01', -1), (2, 'new', '2900-01-01', NULL), (3, 'now', NULL, 1000);
-CREATE PUBLICATION pub FOR TABLE item;
+CREATE TABLE other (id int PRIMARY KEY);
+SELECT ttl.create_container('other', 60);
+CREATE PUBLICATION pub FOR ALL TABLES;
 END
 my $connstr = $publisher->connstr . ' dbname=postgres';
 $subscriber->safe_psql('postgres',
 	"CREATE SUBSCRIPTION sub CONNECTION '$connstr' PUBLICATION pub");
 $subscriber->wait_for_subscription_sync($publisher, 'sub');
 is($subscriber->safe_psql('postgres', $all), $publisher->safe_psql('postgres', $all), 'initial copy');
+is($subscriber->safe_psql('postgres', $policies), $own, '... of rows, not of policies');
 
 # Changes
 $publisher->safe_psql('postgres', <<'END');
@@ -49,8 +56,11 @@ UPDATE item SET note = 'updated' WHERE id = 3;
 SET ttl.touch = off;
 UPDATE item SET note = 'updated, untouched' WHERE id = 2;
 END
+$publisher->safe_psql('postgres', "SELECT ttl.set_default_ttl('item', 1800); SELECT ttl.drop_container('other'); INSERT INTO other (id) VALUES (1); SELECT ttl.create_container('other', 60)");
 catch_up();
 is($subscriber->safe_psql('postgres', $all), $publisher->safe_psql('postgres', $all), 'INSERT and UPDATE');
+is($subscriber->safe_psql('postgres', $policies), $own, '... of rows, not of policies');
+is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM other'), '1', '... a table is a container where it was registered');
 
 # A row that has expired here is updated and deleted all the same.
 $subscriber->safe_psql('postgres', "SELECT ttl.set_default_ttl('item', 1)");
