@@ -330,6 +330,27 @@ BEGIN
 END $$;
 SELECT refused('ALTER TABLE rights.lure ADD CHECK (rights.spell_validation())');
 RESET SESSION AUTHORIZATION;
+-- nor in one that it calls in a trigger that a deletion of ttl's fires
+SET SESSION AUTHORIZATION regress_ttl_stranger;
+CREATE FUNCTION look() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'found: %', (SELECT note FROM rights.hidden WHERE id = 2);
+END $$;
+CREATE OR REPLACE FUNCTION spell() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    ALTER TABLE rights.lure ADD CHECK (rights.look());
+    RETURN OLD;
+END $$;
+RESET SESSION AUTHORIZATION;
+SELECT refused('INSERT INTO rights.bait VALUES (1)');
+-- nor by his setting there, with the rights of whoever makes the trigger fire
+CREATE OR REPLACE FUNCTION spell() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('row_security', 'off', true);
+    PERFORM rights.look();
+    RETURN OLD;
+END $$;
+SELECT refused('INSERT INTO rights.bait VALUES (1)');
 
 --
 -- What an error tells a user who may insert, and not read

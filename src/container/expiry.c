@@ -191,11 +191,18 @@ is_shown_to(Oid container, TtlExecution *execution)
 {
 	Oid			user = execution ? execution->user : GetUserId();
 	bool		user_changed = execution ? execution->user_changed : InLocalUserIdChange();
-	Oid			owner;
+	Oid			owner = ttl_container_owner(container);
 
 	if (InNoForceRLSOperation())
 	{
 		TtlExecution *outer = ttl_execution_current();
+
+		/*
+		 * What foreign keys do runs as the container's owner; the rest are
+		 * triggers and functions of others that run in its midst.
+		 */
+		if (owner != GetUserId())
+			return false;
 
 		/*
 		 * ALTER TABLE validates a foreign key row by row; or a row of another
@@ -210,8 +217,6 @@ is_shown_to(Oid container, TtlExecution *execution)
 		return true;
 	if (row_security || user_changed || InSecurityRestrictedOperation())
 		return false;
-
-	owner = ttl_container_owner(container);
 	return OidIsValid(owner) &&
 		(has_privs_of_role(user, owner) || has_bypassrls_privilege(user));
 }
