@@ -380,18 +380,29 @@ SELECT id FROM link_log ORDER BY id;
 
 -- keys that are equal by the referenced column's collation; from PostgreSQL 18 on,
 -- the referencing column must have the same
-CREATE COLLATION caseless (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
-CREATE TABLE word (w text COLLATE caseless PRIMARY KEY);
-CREATE TABLE usage (id int PRIMARY KEY, w text);
-SELECT state('ALTER TABLE foreign_keys.usage ADD FOREIGN KEY (w) REFERENCES foreign_keys.word') IN ('done', '42P21');
-SELECT ttl.create_container(t, 60) FROM unnest('{word, usage}'::regclass[]) t;
-INSERT INTO word VALUES ('Word');
-INSERT INTO usage VALUES (1, 'word');
-SET ttl.touch = off;
-UPDATE usage SET _ts = '2020-01-01';
-UPDATE word SET _ts = '2020-01-01';
-RESET ttl.touch;
-SELECT state('INSERT INTO foreign_keys.word VALUES (''WORD'')');
+CREATE FUNCTION caseless_key() RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_collation WHERE collprovider = 'i') THEN
+        RETURN 'done'; -- a build without ICU
+    END IF;
+    CREATE COLLATION caseless (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+    CREATE TABLE word (w text COLLATE caseless PRIMARY KEY);
+    CREATE TABLE word_used (id int PRIMARY KEY, w text);
+    BEGIN
+        ALTER TABLE word_used ADD FOREIGN KEY (w) REFERENCES word;
+    EXCEPTION WHEN collation_mismatch THEN
+        ALTER TABLE word_used ALTER w TYPE text COLLATE caseless, ADD FOREIGN KEY (w) REFERENCES word;
+    END;
+    PERFORM ttl.create_container('word', 60), ttl.create_container('word_used', 60);
+    INSERT INTO word VALUES ('Word');
+    INSERT INTO word_used VALUES (1, 'word');
+    PERFORM set_config('ttl.touch', 'off', true);
+    UPDATE word_used SET _ts = '2020-01-01';
+    UPDATE word SET _ts = '2020-01-01';
+    PERFORM set_config('ttl.touch', 'on', true);
+    RETURN state('INSERT INTO foreign_keys.word VALUES (''WORD'')');
+END $$;
+SELECT caseless_key();
 
 --
 -- The reaper
