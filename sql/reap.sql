@@ -446,6 +446,22 @@ SELECT stored('parts');
 SELECT refused('CALL ttl.reap(''reap.parts_eu'')');
 SELECT lag, rows_deleted FROM ttl.stat_containers WHERE container = 'parts'::regclass;
 
+-- A container whose columns have gone, as DDL without the library leaves it or
+-- a restore next to another table, is reported, and stops no other's deletion
+CREATE TABLE lacking (id int PRIMARY KEY, _ts timestamp, ttl int);
+CREATE TABLE untyped (id int PRIMARY KEY, _ts timestamptz, ttl text);
+SET client_min_messages = warning;
+INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay)
+VALUES ('lacking', 60, '_ts', 'ttl', 'consistent', true, true, '0'), ('untyped', 60, '_ts', 'ttl', 'consistent', true, true, '0');
+SELECT refused('TABLE reap.lacking'), refused('UPDATE reap.untyped SET id = 2'), refused('CALL ttl.reap(''reap.lacking'')');
+INSERT INTO parts (region, id, note, _ts) VALUES ('eu', 1, 'expired', '2020-01-01');
+CALL ttl.reap();
+SELECT ttl.expired_count('parts');
+SELECT count(*) FROM ttl.stat_containers WHERE container IN ('parts'::regclass, 'lacking'::regclass);
+SELECT ttl.drop_container('lacking'), ttl.drop_container('untyped', true);
+TABLE lacking;
+TABLE untyped;
+
 SET client_min_messages = warning;
 REVOKE ALL ON SCHEMA reap FROM regress_ttl_user, regress_ttl_owner;
 DROP SCHEMA reap CASCADE;

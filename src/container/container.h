@@ -124,7 +124,15 @@ extern void ttl_container_insert(Oid container, const TtlPolicy *policy);
 extern void ttl_container_update(Oid container, const TtlPolicy *policy);
 extern void ttl_container_delete(Oid container);
 
-/* OIDs of all containers of this database, and of those with that archive. */
+/*
+ * Where the policy's columns stand in the relation.  False if it lacks one, or
+ * has another type in its place: DDL on a server without the library, and rows
+ * of ttl.container that are restored next to another table, leave that behind.
+ */
+extern bool ttl_container_find_columns(Oid relid, const TtlPolicy *policy,
+									   AttrNumber *ts_attno, AttrNumber *ttl_attno);
+
+/* OIDs of all sound containers of this database, and of those with that archive. */
 extern List *ttl_container_list(void);
 extern List *ttl_container_list_archiving_to(Oid archive);
 

@@ -154,17 +154,6 @@ is_candidate(Oid relid)
 		get_rel_persistence(relid) != RELPERSISTENCE_TEMP;
 }
 
-static AttrNumber
-find_column(Oid relid, const char *column, Oid container)
-{
-	AttrNumber	attno = get_attnum(relid, column);
-
-	if (attno == InvalidAttrNumber)
-		elog(ERROR, "column \"%s\" of container \"%s\" does not exist",
-			 column, get_rel_name(container));
-	return attno;
-}
-
 /*
  * Reads what ttl.container says about the relation, or about the partitioned
  * table it belongs to.
@@ -198,9 +187,13 @@ load_entry(CacheEntry *entry)
 	if (OidIsValid(container))
 	{
 		entry->policy = policy;
-		entry->ts_attno = find_column(entry->relid, NameStr(policy.ts_column), container);
-		entry->ttl_attno = NameStr(policy.ttl_column)[0] == '\0' ? InvalidAttrNumber :
-			find_column(entry->relid, NameStr(policy.ttl_column), container);
+		if (!ttl_container_find_columns(entry->relid, &policy, &entry->ts_attno,
+										&entry->ttl_attno))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("container \"%s\" lacks a column that it requires",
+							get_rel_name(container)),
+					 errhint("Restore the columns that ttl.containers names, or use ttl.drop_container() to unregister the table.")));
 	}
 
 	if (entry->state == ENTRY_LOADING)

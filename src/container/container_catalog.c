@@ -22,6 +22,7 @@
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "common/int.h"
 #include "container/container.h"
@@ -266,9 +267,31 @@ ttl_container_delete(Oid container)
 	CommandCounterIncrement();
 }
 
+bool
+ttl_container_find_columns(Oid relid, const TtlPolicy *policy,
+						   AttrNumber *ts_attno, AttrNumber *ttl_attno)
+{
+	Oid			type;
+
+	*ttl_attno = InvalidAttrNumber;
+	*ts_attno = get_attnum(relid, NameStr(policy->ts_column));
+	if (*ts_attno == InvalidAttrNumber ||
+		get_atttype(relid, *ts_attno) != TIMESTAMPTZOID)
+		return false;
+	if (NameStr(policy->ttl_column)[0] == '\0')
+		return true;
+
+	*ttl_attno = get_attnum(relid, NameStr(policy->ttl_column));
+	if (*ttl_attno == InvalidAttrNumber)
+		return false;
+	type = get_atttype(relid, *ttl_attno);
+	return type == INT4OID || type == INT2OID;
+}
+
 /*
  * OIDs of the containers whose column of type regclass has that value, or of
- * all if column is 0.
+ * all that have their columns if column is 0: one that has lost them must not
+ * keep the others from being reaped.
  */
 static List *
 list_containers(int column, Oid value)
@@ -286,19 +309,28 @@ list_containers(int column, Oid value)
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		bool		isnull;
-		Oid			found;
+		Oid			relid = DatumGetObjectId(heap_getattr(tuple, Anum_container_relid,
+														  RelationGetDescr(rel), &isnull));
 
 		if (column != 0)
 		{
-			found = DatumGetObjectId(heap_getattr(tuple, column, RelationGetDescr(rel), &isnull));
+			Oid			found = DatumGetObjectId(heap_getattr(tuple, column,
+															  RelationGetDescr(rel), &isnull));
+
 			if (isnull || found != value)
 				continue;
 		}
-		containers = lappend_oid(containers,
-								 DatumGetObjectId(heap_getattr(tuple,
-															   Anum_container_relid,
-															   RelationGetDescr(rel),
-															   &isnull)));
+		else
+		{
+			TtlPolicy	policy;
+			AttrNumber	ts_attno;
+			AttrNumber	ttl_attno;
+
+			deform(tuple, RelationGetDescr(rel), &policy);
+			if (!ttl_container_find_columns(relid, &policy, &ts_attno, &ttl_attno))
+				continue;
+		}
+		containers = lappend_oid(containers, relid);
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
