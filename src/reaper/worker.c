@@ -19,7 +19,9 @@
  *
  * The worker leaves when there is no container to care for, when ttl.reaper
  * is off, and after a cycle when other databases wait for its slot.  An error
- * that batch.c does not handle ends the process; the launcher starts another.
+ * that batch.c does not handle, such as a corrupt index, ends the turn, and the
+ * container waits for a long time; elsewhere it ends the process, and the
+ * launcher starts another.
  * pg_cancel_backend() ends a batch, or at most a cycle.
  *
  * Owners: deletion runs as the table's owner, and so do its triggers.  Before
@@ -73,6 +75,8 @@
 #define PACE_PER_LEAF		INT64CONST(500) /* look at a busy one */
 #define TURN_TIME			(1 * USECS_PER_SEC) /* longest turn */
 #define FORGET_WAIT			(600 * USECS_PER_SEC)
+#define FAILED_MIN_WAIT		(60 * USECS_PER_SEC)	/* after an error */
+#define FAILED_MAX_WAIT		(3600 * USECS_PER_SEC)
 
 /* Cost that a turn gets at least, as far as there is any. */
 #define LEAST_SHARE			200
@@ -90,6 +94,7 @@ typedef struct Container
 	int64		cycle_cost;		/* in this cycle */
 	int64		cycle_cost_limit;
 	bool		capped;			/* by cycle_cost_limit, in this cycle */
+	int64		failed_wait;	/* since the last turn failed; 0 = it didn't */
 	TimestampTz behind_since;	/* has had more work than budget; 0 = not so */
 	TimestampTz warned_at;
 } Container;
@@ -207,7 +212,8 @@ discard_session(void)
 	DropAllPreparedStatements();
 	Async_UnlistenAll();
 	LockReleaseAll(USER_LOCKMETHOD, true);
-	PushActiveSnapshot(GetTransactionSnapshot());	/* what goes may be TOASTed */
+	PushActiveSnapshot(GetTransactionSnapshot());	/* what goes may be
+													 * TOASTed */
 	ResetTempTableNamespace();
 	PopActiveSnapshot();
 	ResetSequenceCaches();
@@ -257,6 +263,7 @@ refresh_containers(TtlBatchMemory *memory)
 				container->blocked = 0;
 				container->behind_since = 0;
 				container->warned_at = 0;
+				container->failed_wait = 0;
 				if (ttl_counters_get_container(oid, &counters))
 					container->blocked = counters.blocked_rows;
 			}
@@ -434,6 +441,58 @@ pace(const TtlBatchTurn *turn, bool *napped)
 }
 
 /*
+ * Ends a transaction that has failed.
+ */
+static void
+abort_transaction(void)
+{
+	HOLD_INTERRUPTS();
+	AbortCurrentTransaction();
+	FlushErrorState();
+	MemoryContextReset(PortalContext);
+	RESUME_INTERRUPTS();
+}
+
+/*
+ * Runs a turn in transactions of its own.  Returns whether there was no error;
+ * cancellation goes on.
+ */
+static bool
+try_turn(TtlBatchMemory *memory, Oid container, TtlBatchTurn *turn)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool done = false;
+
+	SetCurrentStatementStartTimestamp();
+	PG_TRY();
+	{
+		StartTransactionCommand();
+		MemoryContextSwitchTo(PortalContext);	/* outlives the transaction */
+		ttl_batch_run(memory, container, turn);
+		CommitTransactionCommand();
+		done = true;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		if (geterrcode() == ERRCODE_QUERY_CANCELED)
+			PG_RE_THROW();
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		EmitErrorReport();
+		abort_transaction();
+		ttl_counters_set_error(container, error->message);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+
+	MemoryContextSwitchTo(context);
+	return done;
+}
+
+/*
  * Gives the container a turn.  Returns what it has cost; *finished tells that
  * it needs no other in this cycle, *limited that it is kept from having one.
  */
@@ -444,6 +503,7 @@ run_turn(TtlBatchMemory *memory, Container *container, int64 max_cost,
 	Oid			oid = container->container;
 	TtlBatchTurn turn;
 	TimestampTz now;
+	bool		done;
 
 	container->cycle_cost_limit = before_turn(oid);
 
@@ -458,15 +518,20 @@ run_turn(TtlBatchMemory *memory, Container *container, int64 max_cost,
 	turn.changed = container->changed;
 	container->changed = false;
 
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	MemoryContextSwitchTo(PortalContext);	/* outlives the transaction */
-	ttl_batch_run(memory, oid, &turn);
-	CommitTransactionCommand();
+	done = try_turn(memory, oid, &turn);
 
 	now = GetCurrentTimestamp();
 	container->last_turn = now;
 	container->cycle_cost += turn.cost;
+	if (!done)
+	{
+		container->failed_wait = Min(Max(container->failed_wait * 2, FAILED_MIN_WAIT),
+									 FAILED_MAX_WAIT);
+		container->due = now + container->failed_wait;
+		*finished = true;
+		return turn.cost;
+	}
+	container->failed_wait = 0;
 	container->blocked = turn.blocked;
 	all_leaves += turn.leaves - container->leaves;
 	container->leaves = turn.leaves;
@@ -633,13 +698,10 @@ run_cancellable_cycle(TtlBatchMemory *memory)
 		if (geterrcode() != ERRCODE_QUERY_CANCELED)
 			PG_RE_THROW();
 
-		HOLD_INTERRUPTS();
-		AbortCurrentTransaction();
 		MemoryContextSwitchTo(context);
-		FlushErrorState();
-		MemoryContextReset(PortalContext);
+		abort_transaction();
+		MemoryContextSwitchTo(context);
 		ttl_counters_set_state(MyDatabaseId, TTL_REAPER_WAITING);
-		RESUME_INTERRUPTS();
 		next = GetCurrentTimestamp();
 	}
 	PG_END_TRY();

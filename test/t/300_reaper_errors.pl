@@ -82,5 +82,37 @@ ok($node->poll_query_until('postgres',
 	'the worker finishes what CALL has begun');
 cmp_ok(time - $start, '<', 6, 'without waiting for its next look');
 
+# a corrupt index of one container doesn't keep the worker from the others
+$node->append_conf('postgresql.conf', 'ttl.reaper = off');
+$node->reload;
+my $path = $node->safe_psql('postgres', q{
+DO $$
+BEGIN
+    FOR i IN 1..8 LOOP
+        EXECUTE format('CREATE TABLE c%s (id int)', i);
+        PERFORM ttl.create_container(format('c%s', i)::regclass, 60);
+        EXECUTE format('INSERT INTO c%s (id, _ts) VALUES (1, ''2020-01-01'')', i);
+    END LOOP;
+END $$;
+SELECT pg_relation_filepath('c4__ts_idx')});
+$node->stop;
+my $file = $node->data_dir . "/$path";
+my $size = -s $file;
+open(my $index, '+<', $file) or die $!;
+binmode $index;
+print $index "\0" x $size;
+close $index;
+$node->append_conf('postgresql.conf', 'ttl.reaper = on');
+my $log = -s $node->logfile;
+$node->start;
+ok($node->poll_query_until('postgres', q{SELECT sum(ttl.expired_count('c' || g)) = 0 FROM generate_series(1, 8) g WHERE g <> 4}),
+	'one has a corrupt index: the others are reaped');
+$node->poll_query_until('postgres', q{SELECT state = 'idle' FROM ttl.stat_reaper});
+$log = substr(slurp_file($node->logfile), $log);
+is(() = $log =~ /ERROR.*c4__ts_idx/g, 1, 'the log tells once');
+unlike($log, qr/"ttl reaper".*exited/, 'by the same worker');
+$node->safe_psql('postgres', 'REINDEX INDEX c4__ts_idx');
+ok($node->poll_query_until('postgres', q{SELECT ttl.expired_count('c4') = 0}), 'when the index is whole again, so is that one');
+
 $node->stop;
 done_testing();
