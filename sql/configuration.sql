@@ -155,6 +155,12 @@ CREATE TABLE adopt_ts (id int, _ts timestamptz);
 CREATE INDEX mine ON adopt_ts (_ts);
 SELECT ttl.create_container('adopt_ts', 60, ttl_column => NULL);
 SELECT indexes_of('adopt_ts');
+-- one that isn't enforced (from PostgreSQL 18 on) doesn't do
+CREATE TABLE unenforced (id int, ttl int);
+SELECT state('ALTER TABLE configuration.unenforced ADD CHECK (ttl = -1 OR ttl > 0) NOT ENFORCED') IN ('done', '42601') AS added;
+SELECT ttl.create_container('unenforced', 60);
+SELECT state('INSERT INTO configuration.unenforced (id, ttl) VALUES (1, 0)');
+DROP TABLE unenforced;
 
 --
 -- set_default_ttl, default_ttl, seconds, alter_container

@@ -279,6 +279,17 @@ RESET ttl.touch;
 UPDATE partial SET active = true WHERE id = 2 RETURNING id, k;
 SELECT * FROM stored('partial');
 SELECT state('UPDATE keys.partial SET k = 2 WHERE id = 2');
+-- rows that come in expired, by a TTL that is given or generated, late in a statement
+CREATE TABLE coming (id int PRIMARY KEY, seconds int, ttl int GENERATED ALWAYS AS (seconds) STORED);
+SELECT ttl.create_container('coming', -1);
+INSERT INTO coming (id, seconds, _ts)
+    SELECT CASE n WHEN 151 THEN 150 ELSE n END, CASE n WHEN 150 THEN 1 END, CASE n WHEN 150 THEN timestamptz '2020-01-01' END
+      FROM generate_series(1, 200) n;
+ALTER TABLE coming ALTER ttl DROP EXPRESSION;
+INSERT INTO coming (id, ttl, _ts)
+    SELECT CASE n WHEN 351 THEN 350 ELSE n END, CASE n WHEN 350 THEN 1 END, CASE n WHEN 350 THEN timestamptz '2020-01-01' END
+      FROM generate_series(201, 400) n;
+SELECT count(*), ttl.expired_count('coming') FROM coming;
 
 --
 -- Partitions

@@ -58,6 +58,7 @@ COMMENT ON FUNCTION ttl.restore_container() IS 'trigger: a restored container co
 CREATE TRIGGER restore BEFORE INSERT OR UPDATE OR DELETE ON ttl.container
     FOR EACH ROW EXECUTE FUNCTION ttl.restore_container();
 ALTER TABLE ttl.container ENABLE ALWAYS TRIGGER restore;
+COMMENT ON TRIGGER restore ON ttl.container IS 'a restored container comes back with reaping off, a replicated one not at all';
 
 --
 -- What the planner and the indexes of a container call
@@ -112,7 +113,7 @@ CREATE FUNCTION ttl.set_default_ttl(container regclass, default_ttl integer) RET
 COMMENT ON FUNCTION ttl.set_default_ttl(regclass, integer) IS 'changes the default TTL of a container: seconds, -1 = never, NULL = off';
 
 CREATE FUNCTION ttl.default_ttl(container regclass) RETURNS integer
-    LANGUAGE C STABLE STRICT AS 'MODULE_PATHNAME', 'ttl_default_ttl';
+    LANGUAGE C STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_default_ttl';
 COMMENT ON FUNCTION ttl.default_ttl(regclass) IS 'the default TTL of a container';
 
 CREATE FUNCTION ttl.seconds("interval" interval) RETURNS integer

@@ -126,11 +126,13 @@
 /* 19: COPY TO takes partitioned tables */
 #define TTL_COPIES_PARTITIONED_TABLES	(PG_VERSION_NUM >= 190000)
 
-/* 18: temporal foreign keys */
+/* 18: temporal foreign keys, constraints that are not enforced */
 #if PG_VERSION_NUM >= 180000
 #define TtlConstraintIsTemporal(form)	((form)->conperiod)
+#define TtlCheckIsEnforced(check)		((check).ccenforced)
 #else
 #define TtlConstraintIsTemporal(form)	false
+#define TtlCheckIsEnforced(check)		true
 #endif
 
 /* 19: a CHECK may be altered not to be enforced; the name of one that is */

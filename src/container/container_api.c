@@ -141,9 +141,14 @@ default_ttl_argument(FunctionCallInfo fcinfo, int n)
 static TtlIndexing
 indexing_argument(FunctionCallInfo fcinfo, int n)
 {
-	char	   *name = PG_ARGISNULL(n) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(n));
+	char	   *name;
 	TtlIndexing indexing;
 
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("indexing must not be null")));
+	name = text_to_cstring(PG_GETARG_TEXT_PP(n));
 	if (!ttl_policy_indexing_parse(name, &indexing))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

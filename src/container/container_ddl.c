@@ -48,6 +48,7 @@
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "commands/trigger.h"
 #include "compat.h"
 #include "container/container.h"
 #include "container/expiry.h"
@@ -107,7 +108,7 @@ check_drop_index(RangeVar *name)
 
 	rel = table_open(table, AccessShareLock);
 	ttl_container_indexes(rel, indexes);
-	table_close(rel, NoLock);
+	table_close(rel, AccessShareLock);	/* the command takes a stronger one */
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
 		if (indexes[i] == index)
@@ -178,7 +179,7 @@ check_constraint(Oid relid, const TtlPolicy *policy, const AlterTableCmd *cmd)
 				 errmsg("cannot alter constraint \"%s\" because container \"%s\" requires it",
 						name, RelationGetRelationName(rel)),
 				 errhint("Use ttl.drop_container() to unregister the table.")));
-	table_close(rel, NoLock);
+	table_close(rel, AccessShareLock);	/* the command takes a stronger one */
 }
 
 static void
@@ -431,7 +432,7 @@ static bool
 has_row_trigger(Oid relid)
 {
 	Relation	rel = table_open(relid, NoLock);
-	TriggerDesc *triggers = rel->trigdesc;
+	TriggerDesc *triggers = CopyTriggerDesc(rel->trigdesc);
 	bool		found = false;
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers && !found; i++)

@@ -567,7 +567,8 @@ ttl_expiry_find_check(Relation rel, const TtlPolicy *policy, bool *validated)
 
 	for (int i = 0; constr != NULL && i < constr->num_check; i++)
 	{
-		if (equal(stringToNode(constr->check[i].ccbin), check))
+		if (TtlCheckIsEnforced(constr->check[i]) &&
+			equal(stringToNode(constr->check[i].ccbin), check))
 		{
 			*validated = constr->check[i].ccvalid;
 			return constr->check[i].ccname;

@@ -179,6 +179,18 @@ prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 }
 
 /*
+ * Is a row's own TTL generated, and so not known yet when the row comes in?
+ */
+static bool
+has_generated_ttl(const EvictState *state, Relation rel)
+{
+	AttrNumber	attno = state->container.ttl_attno;
+
+	return attno != InvalidAttrNumber &&
+		TupleDescAttr(RelationGetDescr(rel), attno - 1)->attgenerated != '\0';
+}
+
+/*
  * Has nothing in the relation expired by the statement's clock?  Looks at
  * uncommitted rows, too.  "No" if it would cost much to say.
  */
@@ -191,7 +203,7 @@ prove_nothing_expired(EvictState *state, Relation rel)
 	bool		proved;
 
 	ttl_container_indexes(rel, indexes);
-	if (!OidIsValid(indexes[TTL_INDEX_DEFAULT]))
+	if (!OidIsValid(indexes[TTL_INDEX_DEFAULT]) || has_generated_ttl(state, rel))
 		return false;
 
 	InitDirtySnapshot(dirty);
