@@ -40,12 +40,12 @@
  *	 alone; it is remembered, counted, logged, and tried again by itself after
  *	 BLOCKED_MIN_WAIT doubling to BLOCKED_MAX_WAIT.  After BLOCKED_IN_A_ROW such
  *	 rows in a row, the whole leaf pauses: then it isn't the row.
- * - A row that is still referenced, and is alone in its batch, is tried once
- *	 more together with the expired rows that reference it.  What the reaper may
- *	 not take yet, by the settings of its own container, stays, and so the row
- *	 does.  It is blamed late, because what references it may expire soon: it
- *	 is tried again after REFERENCED_WAIT, and only the REFERENCED_TRIES'th
- *	 failure is told.
+ * - If a row of the batch is still referenced, the batch is tried once more
+ *	 together with the expired rows that reference its rows.  What the reaper may
+ *	 not take yet, by the settings of its own container, stays, and so does what
+ *	 it references.  That row is blamed late, because what references it may
+ *	 expire soon: it is tried again after REFERENCED_WAIT, and only the
+ *	 REFERENCED_TRIES'th failure is told.
  *
  * The worker takes no lock that it cannot have at once, except row locks and
  * what triggers and referential actions take, for LOCK_WAIT.  A user's call
