@@ -181,6 +181,8 @@ settle_settings(void)
 		{"session_replication_role", "origin"},
 		{"exit_on_error", "off"},
 		{"row_security", "on"},
+		/* what a crash undoes is done again, and users wait for no flush of it */
+		{"synchronous_commit", "off"},
 		{"statement_timeout", "0"},
 		{"lock_timeout", "0"},
 		{"idle_in_transaction_session_timeout", "0"}
@@ -193,11 +195,6 @@ settle_settings(void)
 	/* 17 has one more */
 	if (GetConfigOption("transaction_timeout", true, false) != NULL)
 		SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-
-	/* deletion that a crash undoes is done again: don't wait for a standby */
-	if (synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH)
-		SetConfigOption("synchronous_commit", "local",
-						PGC_SUSET, PGC_S_OVERRIDE);
 }
 
 /*

@@ -120,6 +120,13 @@ $standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 fill('lagging', 50000);
 $standby->stop('immediate');
 ok($node->poll_query_until('postgres', "SELECT rows_deleted = 100000 $stat"), 'a standby that has gone holds up nothing');
+$node->append_conf('postgresql.conf', "synchronous_standby_names = 'standby'\n");
+$node->reload;
+{
+	local $ENV{PGOPTIONS} = '-c synchronous_commit=local';
+	fill('lagging', 50000);
+}
+ok($node->poll_query_until('postgres', "SELECT rows_deleted = 150000 $stat"), '... even if users wait for it');
 
 $node->stop;
 done_testing();

@@ -143,7 +143,7 @@ $node->safe_psql('strange', q{
 CREATE EXTENSION ttl;
 CREATE TABLE item (id int);
 SELECT ttl.create_container('item', 3600);
-CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''refused''; END';
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''synchronous_commit is %'', current_setting(''synchronous_commit''); END';
 CREATE TRIGGER refuse BEFORE DELETE ON item FOR EACH ROW WHEN (OLD.id = 2) EXECUTE FUNCTION refuse();
 INSERT INTO item (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 3) g;
 CREATE ROLE nobody;
@@ -156,6 +156,7 @@ $node->reload;
 	local $ENV{PGOPTIONS} = '-c exit_on_error=off -c statement_timeout=0';
 	ok($node->poll_query_until('strange', q{SELECT rows_deleted = 2 AND blocked_rows = 1 FROM ttl.stat_containers}),
 		'strange settings of a database do not reach the worker');
+	is($node->safe_psql('strange', 'SELECT last_error FROM ttl.stat_containers'), 'synchronous_commit is off', '... which makes nobody wait for a flush');
 }
 
 # names in the worker's way: a table, an archive, a partition that is emptied as a whole
