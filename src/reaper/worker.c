@@ -34,6 +34,7 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "commands/async.h"
@@ -181,7 +182,7 @@ settle_settings(void)
 		{"session_replication_role", "origin"},
 		{"exit_on_error", "off"},
 		{"row_security", "on"},
-		/* what a crash undoes is done again, and users wait for no flush of it */
+		/* what a crash undoes is done again; a cycle is flushed at its end */
 		{"synchronous_commit", "off"},
 		{"statement_timeout", "0"},
 		{"lock_timeout", "0"},
@@ -653,6 +654,10 @@ run_cycle(TtlBatchMemory *memory)
 			check_reload();
 		}
 	}
+
+	/* replicas, and those who decode it, needn't wait for the WAL writer */
+	if (spent > 0)
+		XLogFlush(XactLastCommitEnd);
 
 	foreach(lc, all_due)
 	{

@@ -25,7 +25,12 @@ $standby->init_from_backup($primary, 'backup', has_streaming => 1);
 $standby->append_conf('postgresql.conf', "hot_standby = on\nttl.reaper = on");
 $standby->start;
 
-sub catch_up { $primary->wait_for_catchup($standby, 'replay') }
+# the reaper commits asynchronously
+sub catch_up
+{
+	$primary->poll_query_until('postgres', 'SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()');
+	$primary->wait_for_catchup($standby, 'replay');
+}
 
 sub both_say
 {

@@ -25,7 +25,12 @@ SELECT ttl.create_container('item', 3600);
 END
 }
 
-sub catch_up { $publisher->wait_for_catchup('sub') }
+# the reaper commits asynchronously
+sub catch_up
+{
+	$publisher->poll_query_until('postgres', 'SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()');
+	$publisher->wait_for_catchup('sub');
+}
 
 # All that is stored
 my $all = 'SET ttl.show_expired = on; SELECT id, note, _ts, ttl FROM item ORDER BY id';

@@ -94,6 +94,9 @@ sub deletes
 {
 	my $from = 'FROM pg_logical_slot_peek_changes(\'s\', NULL, NULL';
 	my $like = "data LIKE 'table public.o: DELETE%'";
+
+	# the reaper commits asynchronously
+	$node->poll_query_until('postgres', 'SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()');
 	my $result = $node->safe_psql('postgres',
 		"SELECT (SELECT count(*) $from) WHERE $like), (SELECT count(*) $from, 'only-local', 'on') WHERE $like)");
 	$node->safe_psql('postgres', q{SELECT count(*) FROM pg_logical_slot_get_changes('s', NULL, NULL)});

@@ -85,6 +85,8 @@ CREATE PUBLICATION q FOR TABLE tagged (id), plain (id);
 	$node->safe_psql('postgres', 'INSERT INTO tagged (id) VALUES (0); DELETE FROM tagged WHERE id = 0; INSERT INTO tagged (id) VALUES (-1)');
 	fill($_, 100) for 'tagged', 'plain';
 	ok($node->poll_query_until('postgres', "SELECT ttl.expired_count('tagged') + ttl.expired_count('plain') = 0"), 'the reaper deletes');
+	# the reaper commits asynchronously
+	$node->poll_query_until('postgres', 'SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()');
 	$node->wait_for_catchup('s');
 	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM plain'), '0', 'a subscription with origin = none gets deletions');
 	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM tagged WHERE id > 0'), '100', '... but not those that are tagged');

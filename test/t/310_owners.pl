@@ -153,7 +153,7 @@ CREATE ROLE nobody;
 $node->append_conf('postgresql.conf', 'ttl.reaper = on');
 $node->reload;
 {
-	local $ENV{PGOPTIONS} = '-c exit_on_error=off -c statement_timeout=0';
+	local $ENV{PGOPTIONS} = '-c exit_on_error=off -c statement_timeout=0 -c role=none';
 	ok($node->poll_query_until('strange', q{SELECT rows_deleted = 2 AND blocked_rows = 1 FROM ttl.stat_containers}),
 		'strange settings of a database do not reach the worker');
 	is($node->safe_psql('strange', 'SELECT last_error FROM ttl.stat_containers'), 'synchronous_commit is off', '... which makes nobody wait for a flush');
