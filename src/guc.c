@@ -26,7 +26,7 @@
 
 /*
  * The most with which users didn't feel deletion on a small machine (p99 of
- * pgbench 1.03 times that without; with 50000 it is 1.1, see test/bench).
+ * pgbench 1.03 to 1.09 times that without; see test/bench for others).
  * Autovacuum may spend 100000 in a second when it is left at its defaults.
  */
 #define TTL_CYCLE_COST_LIMIT_DEFAULT	40000
