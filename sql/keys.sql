@@ -9,17 +9,6 @@ SET search_path = keys, public;
 CREATE FUNCTION new_container(c regclass, default_ttl int DEFAULT 60) RETURNS void LANGUAGE sql AS $$
     SELECT ttl.create_container(c, default_ttl)
 $$;
--- All rows that are there, expired ones too
-CREATE FUNCTION stored(c regclass) RETURNS TABLE (stored text) LANGUAGE plpgsql AS $$
-DECLARE
-    was text := current_setting('ttl.show_expired');
-    rows text[];
-BEGIN
-    PERFORM set_config('ttl.show_expired', 'on', true);
-    EXECUTE format('SELECT array_agg((to_jsonb(t) - ''_ts'' - ''ttl'')::text ORDER BY (to_jsonb(t) - ''_ts'' - ''ttl'')::text COLLATE "C") FROM %s t', c) INTO rows;
-    PERFORM set_config('ttl.show_expired', was, true);
-    RETURN QUERY SELECT unnest(rows);
-END $$;
 CREATE FUNCTION evicted(c regclass) RETURNS bigint LANGUAGE sql AS $$
     SELECT rows_evicted FROM ttl.stat_containers WHERE container = c
 $$;

@@ -8,18 +8,6 @@ GRANT CREATE ON SCHEMA rights TO regress_ttl_owner;
 CREATE ROLE regress_ttl_stranger;
 GRANT USAGE, CREATE ON SCHEMA rights TO regress_ttl_stranger;
 
--- All rows that are there, expired ones too
-CREATE FUNCTION stored(c regclass) RETURNS TABLE (stored text) LANGUAGE plpgsql AS $$
-DECLARE
-    was text := current_setting('ttl.show_expired');
-    rows text[];
-BEGIN
-    PERFORM set_config('ttl.show_expired', 'on', true);
-    EXECUTE format('SELECT array_agg((to_jsonb(t) - ''_ts'' - ''ttl'')::text ORDER BY (to_jsonb(t) - ''_ts'' - ''ttl'')::text COLLATE "C") FROM %s t', c) INTO rows;
-    PERFORM set_config('ttl.show_expired', was, true);
-    RETURN QUERY SELECT unnest(rows);
-END $$;
-
 --
 -- Row-level security
 --
