@@ -88,7 +88,8 @@
 typedef struct Database
 {
 	Oid			dboid;			/* MUST BE FIRST */
-	bool		exists;			/* as of the last look at pg_database */
+	NameData	name;			/* as of the last look at pg_database */
+	bool		exists;			/* likewise */
 	bool		connectable;	/* likewise */
 	BackgroundWorkerHandle *handle; /* NULL = no worker */
 	int			slot;			/* while there is a worker */
@@ -130,6 +131,7 @@ read_databases(void)
 
 		database = (Database *) hash_search(known, &form->oid, HASH_ENTER,
 											&found);
+		database->name = form->datname;
 		database->exists = true;
 		database->connectable = form->datallowconn &&
 			form->datconnlimit != INVALID_DATABASE;
@@ -307,8 +309,9 @@ start_worker(Database *database, int slot, uint32 serial)
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
 	snprintf(worker.bgw_library_name, BGW_MAXLEN, "%s", TTL_EXTENSION);
 	snprintf(worker.bgw_function_name, BGW_MAXLEN, "%s", "ttl_worker_main");
-	snprintf(worker.bgw_name, BGW_MAXLEN, "%s for database %u",
-			 TTL_REAPER_TYPE, database->dboid);
+	/* it is what ps shows; nobody renames a database while a worker is in it */
+	snprintf(worker.bgw_name, BGW_MAXLEN, "%s for database %s",
+			 TTL_REAPER_TYPE, NameStr(database->name));
 	snprintf(worker.bgw_type, BGW_MAXLEN, "%s", TTL_REAPER_TYPE);
 	worker.bgw_main_arg = Int32GetDatum(slot);
 	memcpy(worker.bgw_extra, &serial, sizeof(serial));

@@ -88,6 +88,12 @@ works_at_once('ALTER DATABASE one RENAME TO uno');
 fill('uno');
 is_emptied('uno', '... under the new name, too');
 is_served('uno', '... and stays');
+SKIP:
+{
+	my $pid = $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'ttl reaper'");
+	skip 'no /proc here', 1 unless -r "/proc/$pid/cmdline";
+	like(slurp_file("/proc/$pid/cmdline"), qr/ttl reaper for database uno\b/, '... and ps tells');
+}
 
 $node->safe_psql('postgres', "CREATE TABLESPACE place LOCATION ''");
 works_at_once('ALTER DATABASE uno SET TABLESPACE place');
