@@ -58,6 +58,7 @@ REGRESS = \
 	hiding \
 	clock \
 	keys \
+	messages \
 	reap \
 	rights \
 	sessions \

@@ -24,6 +24,10 @@ SELECT name, context FROM pg_settings WHERE name ~ '^ttl\.' AND name NOT IN ('tt
 SELECT pg_describe_object(classid, objid, 0) FROM pg_depend d
  WHERE deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'ttl')
    AND obj_description(objid, classid::regclass::name) IS NULL AND classid <> 'pg_type'::regclass;
+-- and so is every column
+SELECT attrelid::regclass, attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
+ WHERE relnamespace = 'ttl'::regnamespace AND relkind IN ('r', 'v') AND attnum > 0 AND NOT attisdropped
+   AND col_description(attrelid, attnum) IS NULL ORDER BY attrelid::regclass::text, attnum;
 
 --
 -- create_container

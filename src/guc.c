@@ -57,14 +57,13 @@ static char *now_string = NULL;
 static TimestampTz *now_value = NULL;	/* "extra" of ttl.now; NULL = empty */
 
 /*
- * Accepts an empty string or a timestamp.  The special strings that depend on
- * the moment ("now", "today", ...) are refused: they would mean something else
- * each time the setting is looked at, in a parallel worker for instance.
+ * Accepts a timestamp.  The special strings that depend on the moment ("now",
+ * "today", ...) are refused: they would mean something else each time the
+ * setting is looked at, in a parallel worker for instance.
  */
 static bool
-check_now(char **newval, void **extra, GucSource source)
+parse_now(const char *str, TimestampTz *value)
 {
-	char	   *str = *newval;
 	fsec_t		fsec;
 	struct pg_tm tt,
 			   *tm = &tt;
@@ -75,12 +74,6 @@ check_now(char **newval, void **extra, GucSource source)
 	char	   *field[MAXDATEFIELDS];
 	int			ftype[MAXDATEFIELDS];
 	char		workbuf[MAXDATELEN + MAXDATEFIELDS];
-	TimestampTz value;
-	TimestampTz *result;
-
-	*extra = NULL;
-	if (str == NULL || str[0] == '\0')
-		return true;
 
 	dterr = ParseDateTime(str, workbuf, sizeof(workbuf),
 						  field, ftype, MAXDATEFIELDS, &nf);
@@ -95,22 +88,36 @@ check_now(char **newval, void **extra, GucSource source)
 	switch (dtype)
 	{
 		case DTK_DATE:
-			if (tm2timestamp(tm, fsec, &tz, &value) != 0)
-				return false;
-			break;
+			return tm2timestamp(tm, fsec, &tz, value) == 0;
 		case DTK_LATE:
-			TIMESTAMP_NOEND(value);
-			break;
+			TIMESTAMP_NOEND(*value);
+			return true;
 		case DTK_EARLY:
-			TIMESTAMP_NOBEGIN(value);
-			break;
+			TIMESTAMP_NOBEGIN(*value);
+			return true;
 		case DTK_EPOCH:
-			value = SetEpochTimestamp();
-			break;
+			*value = SetEpochTimestamp();
+			return true;
 		default:
 			return false;
 	}
+}
 
+static bool
+check_now(char **newval, void **extra, GucSource source)
+{
+	TimestampTz value;
+	TimestampTz *result;
+
+	*extra = NULL;
+	if (*newval == NULL || (*newval)[0] == '\0')
+		return true;
+
+	if (!parse_now(*newval, &value))
+	{
+		GUC_check_errhint("Use a point in time such as \"2030-01-01 00:00:00+00\", or an empty string for the server's clock.");
+		return false;
+	}
 	result = TtlGucMalloc(LOG, sizeof(TimestampTz));
 	if (result == NULL)
 		return false;

@@ -90,7 +90,8 @@ read_policy(Oid relid, TtlPolicy *policy)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("\"%s\" is not a container", get_rel_name(relid)),
 				 errdetail("It is a partition of container \"%s\".",
-						   get_rel_name(container.container))));
+						   get_rel_name(container.container)),
+				 errhint("Use the partitioned table.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
 			 errmsg("\"%s\" is not a container", get_rel_name(relid)),
@@ -147,7 +148,8 @@ indexing_argument(FunctionCallInfo fcinfo, int n)
 	if (PG_ARGISNULL(n))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("indexing must not be null")));
+				 errmsg("indexing must not be null"),
+				 errhint("Use \"consistent\" or \"none\".")));
 	name = text_to_cstring(PG_GETARG_TEXT_PP(n));
 	if (!ttl_policy_indexing_parse(name, &indexing))
 		ereport(ERROR,
@@ -208,7 +210,8 @@ check_kind(Relation rel)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("temporary table \"%s\" cannot be a container", name),
-				 errhint("The background worker cannot reach the tables of a session; use an unlogged table.")));
+				 errdetail("The background worker cannot reach the tables of a session."),
+				 errhint("Use an unlogged table.")));
 	if (rel->rd_rel->relispartition)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -226,7 +229,8 @@ check_kind(Relation rel)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("typed table \"%s\" cannot be a container", name),
-				 errhint("Its type can change under it; detach it with ALTER TABLE ... NOT OF.")));
+				 errdetail("Its type can change under it."),
+				 errhint("Detach the table from its type with ALTER TABLE ... NOT OF.")));
 	if (relkind == RELKIND_PARTITIONED_TABLE)
 	{
 		ListCell   *lc;
@@ -268,15 +272,18 @@ check_column_names(const TtlPolicy *policy)
 	if (ts[0] == '\0')
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("ts_column must not be empty")));
+				 errmsg("ts_column must not be empty"),
+				 errhint("Name a column of type timestamp with time zone; it is added if the table has none of that name.")));
 	if (strcmp(ts, own) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("ts_column and ttl_column must not be the same column")));
+				 errmsg("ts_column and ttl_column must not be the same column"),
+				 errhint("Choose another name for one of them.")));
 	if (SystemAttributeByName(ts) != NULL || SystemAttributeByName(own) != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("ts_column and ttl_column must not be system columns")));
+				 errmsg("ts_column and ttl_column must not be system columns"),
+				 errhint("Choose another name.")));
 }
 
 /* Errors unless the columns, as far as they exist, can be adopted. */
@@ -310,7 +317,8 @@ check_columns(Relation rel, const TtlPolicy *policy)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("virtual generated column \"%s\" cannot be the TTL column of a container",
 						NameStr(own->attname)),
-				 errhint("It cannot be indexed; make it STORED.")));
+				 errdetail("A virtual column cannot be indexed."),
+				 errhint("Make the column STORED, or choose another by ttl_column.")));
 	if (ts != NULL)
 		ttl_container_check_ts_uses(rel, policy->touch_on_update, ts->attnum);
 }
@@ -612,6 +620,53 @@ ttl_container_enable_trigger(Oid relid)
 }
 
 /*
+ * Tells about foreign keys that will keep expired rows from being deleted: those
+ * without an action, for an application may see to that itself (Django does),
+ * and know nothing of rows that expire.
+ */
+static void
+tell_about_references(Oid relid)
+{
+	List	   *tables = NIL;
+	StringInfoData names;
+	ListCell   *lc;
+
+	/* a foreign key may reference a partition */
+	foreach(lc, find_all_inheritors(relid, AccessShareLock, NULL))
+	{
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+		TriggerDesc *triggers = rel->trigdesc;
+
+		for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		{
+			Trigger    *trigger = &triggers->triggers[i];
+
+			if (trigger->tgfoid == F_RI_FKEY_NOACTION_DEL ||
+				trigger->tgfoid == F_RI_FKEY_RESTRICT_DEL)
+				tables = list_append_unique_oid(tables, trigger->tgconstrrelid);
+		}
+		table_close(rel, NoLock);
+	}
+
+	initStringInfo(&names);
+	foreach(lc, tables)
+	{
+		TtlContainer container;
+
+		if (!ttl_container_lookup(lfirst_oid(lc), &container))
+			appendStringInfo(&names, "%s\"%s\"", names.len > 0 ? ", " : "",
+							 get_rel_name(lfirst_oid(lc)));
+	}
+	if (names.len > 0)
+		ereport(NOTICE,
+				(errmsg("expired rows of container \"%s\" stay stored as long as others reference them",
+						get_rel_name(relid)),
+				 errdetail("These tables reference it with ON DELETE NO ACTION or RESTRICT: %s.",
+						   names.data),
+				 errhint("Use ON DELETE CASCADE or SET NULL, or register these tables as containers, too.")));
+}
+
+/*
  * The functions
  */
 
@@ -691,6 +746,7 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	end_ddl(nestlevel);
 	ttl_container_enable_trigger(relid);
 	ttl_container_insert(relid, &policy);
+	tell_about_references(relid);
 
 	PG_RETURN_VOID();
 }
@@ -804,17 +860,22 @@ check_archive(Oid relid, Oid archive)
 		relkind != RELKIND_FOREIGN_TABLE)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a table", get_rel_name(archive))));
+				 errmsg("\"%s\" is not a table", get_rel_name(archive)),
+				 errhint("Only ordinary, partitioned and foreign tables can be archives.")));
 	if (get_rel_persistence(archive) == RELPERSISTENCE_TEMP)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("temporary table \"%s\" cannot be an archive", get_rel_name(archive)),
-				 errhint("The background worker cannot reach the tables of a session.")));
+				 errdetail("The background worker cannot reach the tables of a session."),
+				 errhint("Use an unlogged table.")));
 	if (archive == relid ||
 		(ttl_container_lookup(archive, &container) && container.container == relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("container \"%s\" cannot be its own archive", get_rel_name(relid))));
+				 errmsg("container \"%s\" cannot be its own archive", get_rel_name(relid)),
+				 archive != relid ?
+				 errdetail("Table \"%s\" is a partition of it.", get_rel_name(archive)) : 0,
+				 errhint("Choose another table.")));
 
 	rel = table_open(relid, AccessShareLock);
 	result = pg_class_aclcheck(archive, rel->rd_rel->relowner, ACL_INSERT);
@@ -825,7 +886,7 @@ check_archive(Oid relid, Oid archive)
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("table \"%s\" has no column in common with container \"%s\"",
 						get_rel_name(archive), get_rel_name(relid)),
-				 errhint("Columns are matched by name.")));
+				 errdetail("Columns are matched by name.")));
 	table_close(rel, NoLock);
 }
 

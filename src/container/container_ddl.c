@@ -213,7 +213,7 @@ refuse_foreign_partition(const char *name)
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("foreign table \"%s\" cannot be a partition of a container", name),
-			 errhint("Its rows could be neither hidden nor deleted.")));
+			 errdetail("Its rows could be neither hidden nor deleted.")));
 }
 
 /* A partition is about to leave its container: give it the same policy. */
@@ -356,7 +356,8 @@ before_alter_table(AlterTableStmt *stmt)
 					ereport(ERROR,
 							(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 							 errmsg("container \"%s\" cannot become a typed table",
-									get_rel_name(container.container))));
+									get_rel_name(container.container)),
+							 errhint("Use ttl.drop_container() to unregister the table.")));
 				break;
 			case AT_DropConstraint:
 			case AT_AlterConstraint:
@@ -544,7 +545,8 @@ before_create(CreateStmt *stmt)
 }
 
 /*
- * Commands at work that may validate a constraint, the innermost first.
+ * Commands at work that may validate a constraint, or drop the extension, the
+ * innermost first: their errors are explained.
  */
 typedef struct Validation
 {
@@ -578,6 +580,31 @@ explain_violation(void *arg)
 		ttl_execution_depth() == failed->depth &&
 		ttl_container_lookup(failed->relid, &container))
 		errhint("Expired rows count until they are deleted. Delete them with CALL ttl.reap().");
+}
+
+/* PostgreSQL's own HINT is CASCADE, which leaves columns and indexes behind. */
+static void
+explain_drop(void *arg)
+{
+	if (geterrcode() == ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST)
+		errhint("Unregister each table that ttl.containers names with ttl.drop_container() first.");
+}
+
+/* Does the command drop the extension while there are containers? */
+static bool
+drops_extension(Node *stmt)
+{
+	ListCell   *lc;
+
+	if (!IsA(stmt, DropStmt) || ((DropStmt *) stmt)->removeType != OBJECT_EXTENSION ||
+		ttl_container_objects() == NULL)
+		return false;
+	foreach(lc, ((DropStmt *) stmt)->objects)
+	{
+		if (strcmp(strVal(lfirst(lc)), TTL_EXTENSION) == 0)
+			return ttl_container_list() != NIL;
+	}
+	return false;
 }
 
 /*
@@ -618,7 +645,8 @@ static void
 begin_validation(const PlannedStmt *command)
 {
 	Node	   *stmt = command->utilityStmt;
-	Oid			relid = validated_relid(stmt);
+	bool		drops = drops_extension(stmt);
+	Oid			relid = drops ? InvalidOid : validated_relid(stmt);
 
 	/* what runs concurrently outlives its transaction */
 	Validation *inner = MemoryContextAllocZero(TopMemoryContext, sizeof(Validation));
@@ -627,7 +655,7 @@ begin_validation(const PlannedStmt *command)
 	inner->depth = ttl_execution_depth();
 	inner->is_alter_table = IsA(stmt, AlterTableStmt);
 	inner->relid = relid;
-	inner->context.callback = explain_violation;
+	inner->context.callback = drops ? explain_drop : explain_violation;
 	inner->context.arg = inner;
 	inner->context.previous = error_context_stack;
 	error_context_stack = &inner->context;
@@ -656,7 +684,7 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
-	if (validated_table(stmt) != NULL)
+	if (validated_table(stmt) != NULL || drops_extension(stmt))
 		begin_validation(pstmt);
 
 	switch (nodeTag(stmt))

@@ -35,6 +35,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_type.h"
@@ -115,6 +116,25 @@ run_deferred(void)
 	} while (PreCommit_Portals(false));
 }
 
+/* No name of the owner's schemas means anything to what is run as the owner. */
+#define SAFE_SEARCH_PATH	"pg_catalog, pg_temp"
+
+/*
+ * Error context of the deletion: a trigger that misses something, under our
+ * search_path, may find it under its own.
+ */
+static void
+explain_search_path(void *arg)
+{
+	int			error = geterrcode();
+
+	if ((error == ERRCODE_UNDEFINED_TABLE || error == ERRCODE_UNDEFINED_FUNCTION ||
+		 error == ERRCODE_UNDEFINED_OBJECT) &&
+		strcmp(namespace_search_path, SAFE_SEARCH_PATH) == 0)
+		errhint("Triggers that fire for the deletion of expired rows have search_path \"%s\". Qualify the name, or give the trigger's function a path of its own with ALTER FUNCTION ... SET search_path.",
+				SAFE_SEARCH_PATH);
+}
+
 /* What switch_to_owner() changes, to be restored. */
 typedef struct Identity
 {
@@ -135,7 +155,7 @@ switch_to_owner(Relation rel, Identity *saved)
 						   saved->sec_context | SECURITY_LOCAL_USERID_CHANGE |
 						   SECURITY_NOFORCE_RLS);
 	saved->nestlevel = NewGUCNestLevel();
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
+	(void) set_config_option("search_path", SAFE_SEARCH_PATH,
 							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	SPI_connect();
 }
@@ -517,7 +537,7 @@ append_archiving(StringInfo sql, Relation rel, Oid archive, int n)
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("table \"%s\" has no column in common with container \"%s\"",
 						name, RelationGetRelationName(rel)),
-				 errhint("Columns are matched by name.")));
+				 errdetail("Columns are matched by name.")));
 
 	initStringInfo(&columns);
 	foreach(lc, names)
@@ -569,6 +589,10 @@ delete_from_tables(List *tables, TimestampTz expired_at, int flags)
 	StringInfoData sql;
 	StringInfoData counts;
 	Identity	saved;
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = explain_search_path
+	};
 
 	is_simple = ntables == 1 &&
 		!(ttl_container_lookup(RelationGetRelid(first->rel), &container) &&
@@ -598,6 +622,7 @@ delete_from_tables(List *tables, TimestampTz expired_at, int flags)
 		appendStringInfoString(&sql, counts.data);
 
 	switch_to_owner(first->rel, &saved);
+	error_context_stack = &context;
 	execute_on_expired(sql.data, ntables, types, values, expired_at);
 	if (is_simple)
 		first->deleted = SPI_processed;
@@ -611,6 +636,7 @@ delete_from_tables(List *tables, TimestampTz expired_at, int flags)
 	}
 	if (flags & TTL_DELETION_COMMITS)
 		run_deferred();
+	error_context_stack = context.previous;
 	switch_back(&saved);
 }
 

@@ -636,6 +636,7 @@ report_error(Step *step, const ErrorData *error)
 					RelationGetRelationName(step->rel),
 					error->message),
 			 error->detail ? errdetail_internal("%s", error->detail) : 0,
+			 error->hint ? errhint("%s", error->hint) : 0,
 			 error->context ? errcontext("%s", error->context) : 0));
 }
 

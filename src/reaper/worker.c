@@ -582,7 +582,7 @@ note_behind(Container *container, TimestampTz cycle_start, TtlStop stop)
 				 container->capped ?
 				 errhint("Consider increasing the container's cycle_cost_limit by ttl.alter_container().") :
 				 stop == TTL_STOP_REPLICA_LAG ?
-				 errhint("A replica is further behind than \"%s\" allows.",
+				 errdetail("A replica is further behind than \"%s\" allows.",
 						 "ttl.replica_lag_limit") :
 				 ttl_guc_throughput > 0 ?
 				 errhint("Consider increasing \"%s\", \"%s\" or \"%s\".",

@@ -357,7 +357,8 @@ check_deleted(EvictState *state, Relation rel, const TidList *found)
 										   state->existing_slot))
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("could not serialize access due to concurrent update")));
+					 errmsg("could not serialize access due to concurrent update"),
+					 errhint("The transaction might succeed if retried.")));
 		if (is_container &&
 			table_tuple_fetch_row_version(rel, &found->tids[i], SnapshotSelf,
 										  state->existing_slot) &&

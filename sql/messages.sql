@@ -1,0 +1,94 @@
+-- What ttl tells people beside errors: NOTICEs, and HINTs in PostgreSQL's place
+\set VERBOSITY default
+\set SHOW_CONTEXT never
+CREATE SCHEMA messages;
+SET search_path = messages, public;
+
+--
+-- Foreign keys that keep expired rows stored
+--
+
+CREATE TABLE customer (id int PRIMARY KEY, referred_by int REFERENCES customer);
+CREATE TABLE cascading (customer int REFERENCES customer ON DELETE CASCADE);
+CREATE TABLE nulling (customer int REFERENCES customer ON DELETE SET NULL, other int REFERENCES customer ON DELETE SET DEFAULT);
+CREATE TABLE registered (customer int REFERENCES customer);
+SELECT ttl.create_container('registered', 60);
+-- no word of its own key, of keys with an action, and of containers
+SELECT ttl.create_container('customer', 60);
+SELECT ttl.drop_container('customer');
+CREATE TABLE invoice (customer int REFERENCES customer, guarantor int REFERENCES customer);
+CREATE TABLE visit (customer int REFERENCES customer ON DELETE RESTRICT) PARTITION BY LIST (customer);
+CREATE TABLE visit_1 PARTITION OF visit FOR VALUES IN (1);
+SELECT ttl.create_container('customer', 60);
+-- of a partitioned table, and of a partition
+CREATE TABLE account (id int PRIMARY KEY) PARTITION BY LIST (id);
+CREATE TABLE account_1 PARTITION OF account FOR VALUES IN (1);
+CREATE TABLE booking (account int REFERENCES account);
+CREATE TABLE booking_1 (account int REFERENCES account_1);
+SELECT ttl.create_container('account', 60);
+
+--
+-- Triggers that miss their search_path
+--
+
+CREATE FUNCTION hint(statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    hint text;
+BEGIN
+    EXECUTE statement;
+    RETURN 'done';
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+    RETURN SQLSTATE || ': ' || hint;
+END $$;
+CREATE TABLE audit (id int);
+CREATE TABLE audited (id int PRIMARY KEY);
+CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO audit VALUES (old.id); RETURN NULL; END';
+CREATE TRIGGER audit AFTER DELETE ON audited FOR EACH ROW EXECUTE FUNCTION audit();
+SELECT ttl.create_container('audited', 60);
+SELECT ttl.alter_container('audited', reaping => false);
+INSERT INTO audited (id, _ts) VALUES (1, '2020-01-01');
+SELECT hint('INSERT INTO audited VALUES (1)');
+CALL ttl.reap('audited');
+CREATE OR REPLACE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM no_such_function(old.id); RETURN NULL; END';
+SELECT hint('INSERT INTO audited VALUES (1)');
+CREATE OR REPLACE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM old.id::no_such_type; RETURN NULL; END';
+SELECT hint('INSERT INTO audited VALUES (1)');
+-- ours is not to blame where there is another
+ALTER FUNCTION audit() SET search_path = messages;
+SELECT hint('INSERT INTO audited VALUES (1)');
+CREATE OR REPLACE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO audit VALUES (old.id); RETURN NULL; END';
+SELECT hint('INSERT INTO audited VALUES (1)');
+ALTER FUNCTION audit() SET search_path = messages;
+SELECT hint('INSERT INTO audited VALUES (1)');
+SELECT * FROM audit;
+
+--
+-- Settings
+--
+
+SELECT refused(format('SET ttl.now = %L', value)) FROM unnest(ARRAY['now', 'soon', '12:00']) value;
+
+--
+-- Leaving
+--
+
+SELECT hint('DROP EXTENSION ttl');
+-- without a container, PostgreSQL's own HINT is right
+BEGIN;
+SET LOCAL client_min_messages = warning;
+CREATE VIEW policies AS SELECT * FROM ttl.containers;
+DO $$
+DECLARE
+    c regclass;
+BEGIN
+    FOR c IN SELECT container FROM ttl.containers LOOP
+        PERFORM ttl.drop_container(c);
+    END LOOP;
+END $$;
+SELECT count(*) FROM ttl.containers;
+SELECT hint('DROP EXTENSION ttl');
+ROLLBACK;
+
+SET client_min_messages = warning;
+DROP SCHEMA messages CASCADE;
