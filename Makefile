@@ -134,6 +134,7 @@ else ifeq ($(wildcard $(srcdir)/test/t/*.pl),)
 tap-check:
 	@echo 'TAP tests skipped: there are none'
 else
+tap-check: export TEMP_CONFIG = $(abspath $(srcdir)/test/tap.conf)
 tap-check:
 	$(prove_installcheck)
 endif

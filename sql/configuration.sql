@@ -202,6 +202,30 @@ SELECT ttl.set_default_ttl('unindexed', NULL);
 SELECT ttl.alter_container('unindexed', indexing => 'none');
 SELECT indexes_of('unindexed');
 
+-- what expires by a change is told: in the beginning, by a shorter default, after
+-- NULL; of rows with a TTL of their own only when TTL was off, of others what was
+-- not expired before
+SET client_min_messages = notice;
+\set VERBOSITY default
+CREATE TABLE precious (id int, _ts timestamptz NOT NULL, ttl int);
+INSERT INTO precious SELECT g, now() - g * interval '1 hour', NULL FROM generate_series(1, 5) g;
+INSERT INTO precious VALUES (6, now() - interval '1 hour', 60), (7, now() - interval '1 hour', -1);
+SELECT ttl.create_container('precious', 10000);
+SELECT ttl.set_default_ttl('precious', 10000);
+SELECT ttl.set_default_ttl('precious', 5000);
+SELECT ttl.set_default_ttl('precious', 9000);
+SELECT ttl.set_default_ttl('precious', -1);
+SELECT ttl.set_default_ttl('precious', 15000);
+SELECT ttl.set_default_ttl('precious', NULL);
+SELECT ttl.alter_container('precious', reaping => false);
+SELECT ttl.set_default_ttl('precious', 1);
+SELECT ttl.set_default_ttl('precious', NULL);
+INSERT INTO precious (id, _ts) SELECT 0, now() - interval '1 hour' FROM generate_series(1, 10000) g;
+\set VERBOSITY terse
+SELECT ttl.set_default_ttl('precious', 1);
+DROP TABLE precious;
+SET client_min_messages = warning;
+
 --
 -- drop_container
 --

@@ -42,6 +42,9 @@
 #define TTL_WORKERS_DEFAULT				4
 #define TTL_WORKERS_MAX					64
 
+/* Time to notice a mistake and to take it back. */
+#define TTL_GRACE_DEFAULT				300 /* s */
+
 bool		ttl_guc_reaper = true;
 int			ttl_guc_naptime = TTL_NAPTIME_DEFAULT;
 int			ttl_guc_cycle_cost_limit = TTL_CYCLE_COST_LIMIT_DEFAULT;
@@ -50,6 +53,7 @@ int			ttl_guc_cycle_cost_floor = TTL_CYCLE_COST_FLOOR_DEFAULT;
 int			ttl_guc_replica_lag_limit = 0;
 int			ttl_guc_lag_warning = TTL_LAG_WARNING_DEFAULT;
 int			ttl_guc_workers = TTL_WORKERS_DEFAULT;
+int			ttl_guc_grace = TTL_GRACE_DEFAULT;
 bool		ttl_guc_touch = true;
 bool		ttl_guc_show_expired = false;
 
@@ -221,6 +225,16 @@ ttl_guc_init(void)
 							1, TTL_WORKERS_MAX,
 							PGC_POSTMASTER,
 							0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("ttl.grace",
+							"Sets how long rows that a change of policy has made expired stay stored.",
+							"They are hidden at once, and come back if the change is taken back in time. CALL ttl.reap doesn't wait.",
+							&ttl_guc_grace,
+							TTL_GRACE_DEFAULT,
+							0, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_S,
 							NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("ttl.touch",

@@ -29,6 +29,7 @@
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
+#include "common/int.h"
 #include "commands/defrem.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
@@ -38,6 +39,7 @@
 #include "container/policy.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "guc.h"
 #include "miscadmin.h"
 #include "nodes/bitmapset.h"
 #include "optimizer/optimizer.h"
@@ -619,6 +621,54 @@ ttl_container_enable_trigger(Oid relid)
 	end_ddl(nestlevel);
 }
 
+/* Rows that a change makes expired are counted as far as this. */
+#define COUNTED_ROWS	10000
+
+/*
+ * Tells how many stored rows of the container expire because the default TTL was
+ * another one before, and how long they may be had back.
+ */
+static void
+tell_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz begin = now + ttl_guc_grace * USECS_PER_SEC;
+	TimestampTz earliest;
+	int64		count;
+	int64		seconds;
+	bool		complete;
+
+	if (!ttl_policy_is_shorter(policy->default_ttl, old_default))
+		return;
+	count = ttl_expiry_count_made_expired(relid, old_default, COUNTED_ROWS + 1, &complete,
+										  &earliest);
+	if (count == 0 && complete)
+		return;
+	if (count > 0 && !pg_add_s64_overflow(earliest, policy->reap_delay, &earliest))
+		begin = Max(begin, earliest);
+	seconds = (begin - now + USECS_PER_SEC - 1) / USECS_PER_SEC;
+
+	ereport(NOTICE,
+			(count > COUNTED_ROWS ?
+			 errmsg("more than %d stored rows of container \"%s\" expire by this change",
+					COUNTED_ROWS, get_rel_name(relid)) :
+			 !complete ?
+			 errmsg("at least %lld stored rows of container \"%s\" expire by this change",
+					(long long) count, get_rel_name(relid)) :
+			 errmsg_plural("%lld stored row of container \"%s\" expires by this change",
+						   "%lld stored rows of container \"%s\" expire by this change",
+						   (unsigned long) count, (long long) count, get_rel_name(relid)),
+			 !ttl_guc_reaper ?
+			 errdetail("Nothing is deleted as long as \"%s\" is off.", "ttl.reaper") :
+			 !policy->reaping ?
+			 errdetail("Nothing is deleted as long as reaping is off.") :
+			 errdetail_plural("The reaper begins to delete them %lld second after the change is committed.",
+							  "The reaper begins to delete them %lld seconds after the change is committed.",
+							  (unsigned long) seconds, (long long) seconds),
+			 errhint("Until they are deleted, ttl.set_default_ttl(..., %s) brings them back.",
+					 ttl_policy_default_ttl_text(old_default))));
+}
+
 /*
  * Tells about foreign keys that will keep expired rows from being deleted: those
  * without an action, for an application may see to that itself (Django does),
@@ -747,6 +797,7 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	ttl_container_enable_trigger(relid);
 	ttl_container_insert(relid, &policy);
 	tell_about_references(relid);
+	tell_made_expired(relid, &policy, TTL_OFF);
 
 	PG_RETURN_VOID();
 }
@@ -767,12 +818,14 @@ ttl_set_default_ttl(PG_FUNCTION_ARGS)
 	Oid			relid = changed_container_argument(fcinfo, "ttl.set_default_ttl()");
 	int32		default_ttl = default_ttl_argument(fcinfo, 1);
 	TtlPolicy	policy;
+	int32		old_default;
 	Relation	rel;
 	Oid			indexes[TTL_INDEXES];
 
 	ttl_container_check_owned(relid);
 	ttl_container_lock_policy(relid, true, true);
 	read_policy(relid, &policy);
+	old_default = policy.default_ttl;
 	policy.default_ttl = default_ttl;
 	check_indexing_fits(&policy, relid);
 
@@ -790,6 +843,7 @@ ttl_set_default_ttl(PG_FUNCTION_ARGS)
 					 errhint("Use ttl.alter_container(..., indexing => 'consistent') to create it anew.")));
 	}
 	ttl_container_update(relid, &policy);
+	tell_made_expired(relid, &policy, old_default);
 
 	PG_RETURN_VOID();
 }
@@ -1000,6 +1054,10 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	ttl_container_lock_policy(relid, true, true);
 	read_policy(relid, &policy);
 	ttl_container_delete(relid);
+	ereport(LOG,
+			(errmsg("role \"%s\" has made container %s an ordinary table: default_ttl was %s",
+					GetUserNameFromId(GetUserId(), false), qualified_name(relid),
+					ttl_policy_default_ttl_text(policy.default_ttl))));
 
 	nestlevel = begin_ddl();
 	drop_indexes(relid, &policy);

@@ -28,6 +28,7 @@
 #include "container/container.h"
 #include "container/policy.h"
 #include "fmgr.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "replication/logicalworker.h"
@@ -102,6 +103,26 @@ ttl_policy_microseconds(const Interval *interval, int64 *result)
 		!pg_add_s64_overflow(*result, interval->time, result);
 }
 
+/* How long rows stay by a default TTL, for comparison. */
+static int64
+length_of(int32 default_ttl)
+{
+	return default_ttl == TTL_OFF ? PG_INT64_MAX :
+		default_ttl == TTL_NEVER ? PG_INT64_MAX - 1 : default_ttl;
+}
+
+bool
+ttl_policy_is_shorter(int32 default_ttl, int32 than)
+{
+	return length_of(default_ttl) < length_of(than);
+}
+
+char *
+ttl_policy_default_ttl_text(int32 default_ttl)
+{
+	return default_ttl == TTL_OFF ? "NULL" : psprintf("%d", default_ttl);
+}
+
 const char *
 ttl_policy_indexing_name(TtlIndexing indexing)
 {
@@ -118,6 +139,99 @@ ttl_policy_indexing_parse(const char *name, TtlIndexing *indexing)
 	else
 		return false;
 	return true;
+}
+
+static void pg_attribute_printf(4, 5)
+note_difference(StringInfo text, bool differs, const char *setting,
+				const char *format,...)
+{
+	int			needed = 1;
+
+	if (!differs)
+		return;
+	appendStringInfo(text, "%s%s ", text->len > 0 ? ", " : "", setting);
+	while (needed > 0)
+	{
+		va_list		args;
+
+		va_start(args, format);
+		needed = appendStringInfoVA(text, format, args);
+		va_end(args);
+		if (needed > 0)
+			enlargeStringInfo(text, needed);
+	}
+}
+
+static const char *
+on_off(bool value)
+{
+	return value ? "true" : "false";
+}
+
+static char *
+table_name(Oid relid)
+{
+	return !OidIsValid(relid) ? "NULL" :
+		quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+								   get_rel_name(relid));
+}
+
+static char *
+interval_text(int64 microseconds)
+{
+	Interval	interval = {.time = microseconds};
+
+	return DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(&interval)));
+}
+
+/*
+ * Tells the log what has become of a policy, and by whose hands.  What was done is
+ * told when it is done, as by log_statement; it may be rolled back yet.
+ */
+static void
+log_change(Oid container, const TtlPolicy *old, const TtlPolicy *new)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	note_difference(&text, old->default_ttl != new->default_ttl, "default_ttl",
+					"from %s to %s", ttl_policy_default_ttl_text(old->default_ttl),
+					ttl_policy_default_ttl_text(new->default_ttl));
+	note_difference(&text, strcmp(NameStr(old->ts_column), NameStr(new->ts_column)) != 0,
+					"ts_column", "from \"%s\" to \"%s\"", NameStr(old->ts_column),
+					NameStr(new->ts_column));
+	note_difference(&text, strcmp(NameStr(old->ttl_column), NameStr(new->ttl_column)) != 0,
+					"ttl_column", "from \"%s\" to \"%s\"", NameStr(old->ttl_column),
+					NameStr(new->ttl_column));
+	note_difference(&text, old->indexing != new->indexing, "indexing", "from %s to %s",
+					ttl_policy_indexing_name(old->indexing),
+					ttl_policy_indexing_name(new->indexing));
+	note_difference(&text, old->touch_on_update != new->touch_on_update,
+					"touch_on_update", "from %s to %s", on_off(old->touch_on_update),
+					on_off(new->touch_on_update));
+	note_difference(&text, old->reaping != new->reaping, "reaping", "from %s to %s",
+					on_off(old->reaping), on_off(new->reaping));
+	note_difference(&text, old->reap_delay != new->reap_delay, "reap_delay",
+					"from %s to %s", interval_text(old->reap_delay),
+					interval_text(new->reap_delay));
+	note_difference(&text, old->archive_to != new->archive_to, "archive_to",
+					"from %s to %s", table_name(old->archive_to),
+					table_name(new->archive_to));
+	note_difference(&text, old->cycle_cost_limit != new->cycle_cost_limit,
+					"cycle_cost_limit", "from %d to %d", old->cycle_cost_limit,
+					new->cycle_cost_limit);
+	note_difference(&text, old->batch_size != new->batch_size, "batch_size",
+					"from %d to %d", old->batch_size, new->batch_size);
+	note_difference(&text, old->replication_origin != new->replication_origin,
+					"replication_origin", "from %s to %s", on_off(old->replication_origin),
+					on_off(new->replication_origin));
+
+	if (text.len > 0)
+		ereport(LOG,
+				(errmsg("role \"%s\" has changed the policy of container %s: %s",
+						GetUserNameFromId(GetUserId(), false),
+						table_name(container), text.data)));
+	pfree(text.data);
 }
 
 /* The caller closes *scan with end_lookup(), after it is done with the tuple. */
@@ -227,6 +341,10 @@ ttl_container_insert(Oid container, const TtlPolicy *policy)
 
 	CatalogTupleInsert(rel, form(container, policy, RelationGetDescr(rel)));
 	table_close(rel, RowExclusiveLock);
+	ereport(LOG,
+			(errmsg("role \"%s\" has made table %s a container: default_ttl %s",
+					GetUserNameFromId(GetUserId(), false), table_name(container),
+					ttl_policy_default_ttl_text(policy->default_ttl))));
 	announce_change(container, true);
 	CommandCounterIncrement();
 }
@@ -246,6 +364,7 @@ ttl_container_update(Oid container, const TtlPolicy *policy)
 	new = form(container, policy, RelationGetDescr(rel));
 	CatalogTupleUpdate(rel, &old->t_self, new);
 	end_lookup(rel, scan, RowExclusiveLock);
+	log_change(container, &old_policy, policy);
 	announce_change(container,
 					old_policy.touch_on_update != policy->touch_on_update ||
 					strcmp(NameStr(old_policy.ts_column), NameStr(policy->ts_column)) != 0 ||

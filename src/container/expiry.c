@@ -39,6 +39,7 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/relscan.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -65,6 +66,7 @@
 #include "parser/parse_expr.h"
 #include "parser/parse_relation.h"
 #include "parser/parser.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -830,6 +832,82 @@ ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapsh
 		ttl_expiry_walk_end(walk);
 	}
 	return earliest;
+}
+
+/* Index entries that such a count reads at most, for each row that it may find. */
+#define ENTRIES_PER_ROW		10
+
+/*
+ * Counts the rows of one leaf.  Rows with a TTL of their own expire as before, unless
+ * TTL was off.
+ */
+static int64
+count_made_expired(Relation rel, const TtlContainer *container, int32 other_default,
+				   TimestampTz now, int64 max, bool *complete, TimestampTz *earliest)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TtlExpiryMark mark = {0};
+	TtlExpiryWalk *walk;
+	TimestampTz when;
+	int64		count = 0;
+
+	if (other_default > 0)
+	{
+		TimestampTz cutoff = ttl_expiry_cutoff(now, other_default);
+
+		mark.set[TTL_INDEX_DEFAULT] = mark.set[TTL_INDEX_STRAY] = true;
+		mark.at[TTL_INDEX_DEFAULT] = mark.at[TTL_INDEX_STRAY] = cutoff + 1;
+	}
+	walk = ttl_expiry_walk_begin(rel, container, now, snapshot, &mark);
+	if (other_default != TTL_OFF)
+		walk->indexes[TTL_INDEX_ITEM] = InvalidOid;
+	ttl_expiry_walk_limit(walk, max * ENTRIES_PER_ROW);
+	while (count < max && ttl_expiry_walk_next(walk, &when) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		*earliest = Min(*earliest, when);
+		count++;
+	}
+	if (ttl_expiry_walk_gave_up(walk))
+		*complete = false;
+	ttl_expiry_walk_end(walk);
+	UnregisterSnapshot(snapshot);
+	return count;
+}
+
+int64
+ttl_expiry_count_made_expired(Oid container, int32 other_default,
+							  int64 max, bool *complete, TimestampTz *earliest)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int64		count = 0;
+	ListCell   *lc;
+
+	*complete = true;
+	*earliest = DT_NOEND;
+	foreach(lc, ttl_container_leaves(container))
+	{
+		Oid			relid = lfirst_oid(lc);
+		Relation	rel;
+		TtlContainer leaf;
+
+		if (count >= max)
+			break;
+		/* DDL that waits for the policy may have it */
+		if (!ConditionalLockRelationOid(relid, AccessShareLock))
+		{
+			*complete = false;
+			continue;
+		}
+		rel = try_relation_open(relid, NoLock);
+		if (rel == NULL)
+			continue;
+		if (ttl_container_lookup(relid, &leaf))
+			count += count_made_expired(rel, &leaf, other_default, now, max - count,
+										complete, earliest);
+		relation_close(rel, NoLock);
+	}
+	return count;
 }
 
 /* Index entries of dead rows that a look for the right edge reads at most. */

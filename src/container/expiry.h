@@ -113,6 +113,17 @@ extern TimestampTz ttl_expiry_earliest(Relation rel,
 									   Snapshot snapshot);
 
 /*
+ * How many stored rows of the container its default TTL makes expired that would
+ * not be by the other one.  Not all leaves may be at hand, and no more than a
+ * limited number of index entries of dead ones is read; *complete tells whether
+ * all were counted, or 'max' of them.  *earliest is when the first of them has
+ * expired, DT_NOEND if there is none.
+ */
+extern int64 ttl_expiry_count_made_expired(Oid container, int32 other_default,
+										   int64 max, bool *complete,
+										   TimestampTz *earliest);
+
+/*
  * The latest instant at which a row that is in an expiry index expires, by the
  * right edges of the indexes; DT_NOEND if that isn't to be known, or not at
  * once.  Rows that live for ever may be in no index, but only if the container

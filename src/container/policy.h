@@ -16,6 +16,12 @@
  */
 extern bool ttl_policy_microseconds(const Interval *interval, int64 *result);
 
+/* Do rows expire earlier by this default TTL than by the other one? */
+extern bool ttl_policy_is_shorter(int32 default_ttl, int32 than);
+
+/* A default TTL as people write it. */
+extern char *ttl_policy_default_ttl_text(int32 default_ttl);
+
 extern const char *ttl_policy_indexing_name(TtlIndexing indexing);
 
 /* False if there is no indexing policy of that name. */
