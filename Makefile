@@ -60,11 +60,13 @@ REGRESS = \
 	keys \
 	messages \
 	reap \
+	archive \
 	rights \
 	sessions \
 	uninstall
 
 ISOLATION = \
+	archive_vs_reap \
 	ddl_vs_reap \
 	detach \
 	epq \

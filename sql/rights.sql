@@ -442,7 +442,7 @@ CREATE TABLE trodden_archive (id int, parent int);
 SET search_path = planted, rights, pg_catalog, public;
 SELECT 1 = 1;
 SELECT ttl.create_container('trodden', 60);
-SELECT ttl.alter_container('trodden', archive_to => 'trodden_archive');
+SELECT ttl.alter_container('trodden', archive_to => 'trodden_archive', archive_columns => '{id,parent}');
 INSERT INTO trodden (id, parent, during, _ts, ttl) VALUES (1, NULL, '[1,2]', '2020-01-01', NULL), (2, NULL, '[3,4]', '2020-01-01', 5), (3, NULL, '[5,6]', '2020-01-01', NULL), (4, NULL, '[7,8]', '2900-01-01', '-1');
 INSERT INTO trodden VALUES (1, NULL, '[5,5]') ON CONFLICT (id) DO UPDATE SET parent = NULL;
 INSERT INTO trodden (id, _ts) VALUES (5, '2020-01-01');
@@ -496,7 +496,7 @@ CREATE TABLE "Select; ""x"" 'y' %s"."archive ""of"" 'group' %1$s" ("a ""b"" 'c' 
 CREATE TABLE "Select; ""x"" 'y' %s"."ü2345678901234567890123456789012345678901234567890123456789012" ("größer als 63 bytes ist zu lang für einen Namen, so weit ist" int PRIMARY KEY REFERENCES "Select; ""x"" 'y' %s"."group");
 SELECT ttl.create_container('"Select; ""x"" ''y'' %s"."group"', 60, 'now', 'user');
 SELECT ttl.create_container('"Select; ""x"" ''y'' %s"."ü2345678901234567890123456789012345678901234567890123456789012"', 60, '"; DROP TABLE x; --');
-SELECT ttl.alter_container('"Select; ""x"" ''y'' %s"."group"', archive_to => '"Select; ""x"" ''y'' %s"."archive ""of"" ''group'' %1$s"');
+SELECT ttl.alter_container('"Select; ""x"" ''y'' %s"."group"', archive_to => '"Select; ""x"" ''y'' %s"."archive ""of"" ''group'' %1$s"', archive_columns => ARRAY['order', 'a "b" ''c'' %s \']);
 INSERT INTO "Select; ""x"" 'y' %s"."group" VALUES (1, 'one'), (2, 'two'), (3, 'three'), (4, 'four');
 INSERT INTO "Select; ""x"" 'y' %s"."ü2345678901234567890123456789012345678901234567890123456789012" VALUES (1), (2);
 SET ttl.touch = off;

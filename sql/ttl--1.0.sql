@@ -24,6 +24,7 @@ CREATE TABLE ttl.container (
     reaping boolean NOT NULL,
     reap_delay interval NOT NULL,
     archive_to regclass,
+    archive_columns text[],
     cycle_cost_limit integer CHECK (cycle_cost_limit > 0),
     batch_size integer CHECK (batch_size > 0),
     replication_origin boolean NOT NULL DEFAULT false
@@ -41,6 +42,7 @@ COMMENT ON COLUMN ttl.container.touch_on_update IS 'does UPDATE reset the clock?
 COMMENT ON COLUMN ttl.container.reaping IS 'may the background worker delete expired rows?';
 COMMENT ON COLUMN ttl.container.reap_delay IS 'how long expired rows stay stored, hidden';
 COMMENT ON COLUMN ttl.container.archive_to IS 'table that deleted rows move to; NULL = they vanish';
+COMMENT ON COLUMN ttl.container.archive_columns IS 'columns that a row takes along to the archive; NULL = all';
 COMMENT ON COLUMN ttl.container.cycle_cost_limit IS 'most cost units that the background worker may spend on it in a cycle; NULL = its share';
 COMMENT ON COLUMN ttl.container.batch_size IS 'rows that are deleted in one transaction; NULL = as many as take about 50 ms';
 COMMENT ON COLUMN ttl.container.replication_origin IS 'are deletions tagged with the replication origin "ttl"?';
@@ -127,11 +129,12 @@ CREATE FUNCTION ttl.alter_container(
     reaping boolean DEFAULT NULL,
     reap_delay interval DEFAULT NULL,
     archive_to regclass DEFAULT NULL,
+    archive_columns text[] DEFAULT NULL,
     cycle_cost_limit integer DEFAULT NULL,
     batch_size integer DEFAULT NULL,
     replication_origin boolean DEFAULT NULL) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_alter_container';
-COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, boolean, interval, regclass, integer, integer, boolean) IS 'changes settings of a container; NULL leaves one as it is';
+COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, boolean, interval, regclass, text[], integer, integer, boolean) IS 'changes settings of a container; NULL leaves one as it is';
 
 CREATE FUNCTION ttl.drop_container(container regclass, drop_columns boolean DEFAULT false) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_drop_container';
@@ -215,6 +218,7 @@ CREATE VIEW ttl.containers AS
            reaping,
            reap_delay,
            archive_to,
+           archive_columns,
            cycle_cost_limit,
            batch_size,
            replication_origin
@@ -231,6 +235,7 @@ COMMENT ON COLUMN ttl.containers.touch_on_update IS 'does UPDATE reset the clock
 COMMENT ON COLUMN ttl.containers.reaping IS 'may the background worker delete expired rows?';
 COMMENT ON COLUMN ttl.containers.reap_delay IS 'how long expired rows stay stored, hidden';
 COMMENT ON COLUMN ttl.containers.archive_to IS 'table that deleted rows move to; NULL = they vanish';
+COMMENT ON COLUMN ttl.containers.archive_columns IS 'columns that a row takes along to the archive; NULL = all';
 COMMENT ON COLUMN ttl.containers.cycle_cost_limit IS 'most cost units that the background worker may spend on it in a cycle; NULL = its share';
 COMMENT ON COLUMN ttl.containers.batch_size IS 'rows that are deleted in one transaction; NULL = as many as take about 50 ms';
 COMMENT ON COLUMN ttl.containers.replication_origin IS 'are deletions tagged with the replication origin "ttl"?';

@@ -114,6 +114,7 @@ typedef struct TtlPolicy
 	bool		reaping;
 	int64		reap_delay;
 	Oid			archive_to;
+	List	   *archive_columns;	/* names; NIL = all.  Not in the cache */
 	int32		cycle_cost_limit;	/* 0 = none */
 	int32		batch_size;		/* 0 = adaptive */
 	bool		replication_origin;

@@ -894,13 +894,14 @@ ttl_seconds(PG_FUNCTION_ARGS)
 }
 
 /*
- * Errors unless deleted rows of the container can move to the table: 42809 it
- * is no table, 22023 it is the container, 42501 the owner may not insert into
- * it, 42703 it shares no column with the container.
+ * Errors unless deleted rows of the container can move to its archive: 42809 it is
+ * no table, 22023 it is the container, 42501 the owner may not insert into it,
+ * 42703 it has no place for a column.
  */
 static void
-check_archive(Oid relid, Oid archive)
+check_archive(Oid relid, const TtlPolicy *policy)
 {
+	Oid			archive = policy->archive_to;
 	char		relkind = get_rel_relkind(archive);
 	TtlContainer container;
 	Relation	rel;
@@ -935,13 +936,32 @@ check_archive(Oid relid, Oid archive)
 	result = pg_class_aclcheck(archive, rel->rd_rel->relowner, ACL_INSERT);
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, get_relkind_objtype(relkind), get_rel_name(archive));
-	if (ttl_deletion_archive_columns(rel, archive) == NIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("table \"%s\" has no column in common with container \"%s\"",
-						get_rel_name(archive), get_rel_name(relid)),
-				 errdetail("Columns are matched by name.")));
+	(void) ttl_deletion_archive_columns(rel, policy);
 	table_close(rel, NoLock);
+}
+
+static List *
+archive_columns_argument(FunctionCallInfo fcinfo, int n, Oid relid, Oid archive)
+{
+	List	   *columns = ttl_policy_names_from_array(PG_GETARG_ARRAYTYPE_P(n));
+
+	if (columns != NIL && !OidIsValid(archive))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("container \"%s\" has no archive", get_rel_name(relid)),
+				 errhint("Choose one by archive_to.")));
+	for (int i = 0; i < list_length(columns); i++)
+	{
+		for (int j = 0; j < i; j++)
+		{
+			if (strcmp(list_nth(columns, i), list_nth(columns, j)) == 0)
+				ereport(ERROR,
+						(errcode(ERRCODE_DUPLICATE_COLUMN),
+						 errmsg("archive_columns names column \"%s\" more than once",
+								(char *) list_nth(columns, i))));
+		}
+	}
+	return columns;
 }
 
 PG_FUNCTION_INFO_V1(ttl_alter_container);
@@ -949,10 +969,14 @@ PG_FUNCTION_INFO_V1(ttl_alter_container);
 /*
  * ttl.alter_container(container regclass, indexing text,
  *					   touch_on_update boolean, reaping boolean,
- *					   reap_delay interval, archive_to regclass)
+ *					   reap_delay interval, archive_to regclass,
+ *					   archive_columns text[], cycle_cost_limit integer,
+ *					   batch_size integer, replication_origin boolean)
  *
- * Changes what is not NULL; archive_to 0 means none.  Errors: 42501, 42704, 22023, 2BP01 if the expiry
- * indexes would go while there is a default TTL, 0A000 as create_container().
+ * Changes what is not NULL; archive_to 0 means none, no archive_columns all.
+ * Errors: 42501, 42704, 22023, 2BP01 if the expiry indexes would go while there is
+ * a default TTL, 0A000 as create_container(), 42703 the archive has no place for a
+ * column.
  */
 Datum
 ttl_alter_container(PG_FUNCTION_ARGS)
@@ -965,6 +989,9 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	/* first the table, then the policy: everybody does it in this order */
 	if (!PG_ARGISNULL(1))
 		LockRelationOid(relid, AccessExclusiveLock);
+	/* ... and the archive: DROP TABLE must find that it is one */
+	if (!PG_ARGISNULL(5) && OidIsValid(PG_GETARG_OID(5)))
+		LockRelationOid(PG_GETARG_OID(5), AccessShareLock);
 	ttl_container_lock_policy(relid, true, true);
 	read_policy(relid, &policy);
 
@@ -1002,17 +1029,17 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 				 errdetail("It must not be negative, nor longer than 292000 years.")));
 
 	if (!PG_ARGISNULL(5))
-	{
 		policy.archive_to = PG_GETARG_OID(5);
-		if (OidIsValid(policy.archive_to))
-			check_archive(relid, policy.archive_to);
-	}
 	if (!PG_ARGISNULL(6))
-		policy.cycle_cost_limit = range_argument(fcinfo, 6, "cycle_cost_limit", PG_INT32_MAX);
+		policy.archive_columns = archive_columns_argument(fcinfo, 6, relid, policy.archive_to);
+	if (OidIsValid(policy.archive_to) && (!PG_ARGISNULL(5) || !PG_ARGISNULL(6)))
+		check_archive(relid, &policy);
 	if (!PG_ARGISNULL(7))
-		policy.batch_size = range_argument(fcinfo, 7, "batch_size", MAX_BATCH_SIZE);
+		policy.cycle_cost_limit = range_argument(fcinfo, 7, "cycle_cost_limit", PG_INT32_MAX);
 	if (!PG_ARGISNULL(8))
-		policy.replication_origin = PG_GETARG_BOOL(8);
+		policy.batch_size = range_argument(fcinfo, 8, "batch_size", MAX_BATCH_SIZE);
+	if (!PG_ARGISNULL(9))
+		policy.replication_origin = PG_GETARG_BOOL(9);
 
 	ttl_container_update(relid, &policy);
 	if (!PG_ARGISNULL(1))

@@ -187,6 +187,7 @@ load_entry(CacheEntry *entry)
 	if (OidIsValid(container))
 	{
 		entry->policy = policy;
+		entry->policy.archive_columns = NIL;	/* lives shorter */
 		if (!ttl_container_find_columns(entry->relid, &policy, &entry->ts_attno,
 										&entry->ttl_attno))
 			ereport(ERROR,

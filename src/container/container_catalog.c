@@ -21,6 +21,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
+#include "catalog/objectaddress.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
@@ -34,6 +35,7 @@
 #include "replication/logicalworker.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
@@ -54,6 +56,7 @@ enum
 	Anum_container_reaping,
 	Anum_container_reap_delay,
 	Anum_container_archive_to,
+	Anum_container_archive_columns,
 	Anum_container_cycle_cost_limit,
 	Anum_container_batch_size,
 	Anum_container_replication_origin,
@@ -171,9 +174,28 @@ on_off(bool value)
 static char *
 table_name(Oid relid)
 {
-	return !OidIsValid(relid) ? "NULL" :
-		quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
-								   get_rel_name(relid));
+	char	   *name = get_rel_name(relid);
+
+	if (!OidIsValid(relid))
+		return "NULL";
+	return name == NULL ? psprintf("%u", relid) :
+		quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), name);
+}
+
+static char *
+names_text(List *names)
+{
+	StringInfoData text;
+	ListCell   *lc;
+
+	if (names == NIL)
+		return "all";
+	initStringInfo(&text);
+	foreach(lc, names)
+		appendStringInfo(&text, "%s%s", text.len > 0 ? "," : "{",
+						 quote_identifier(lfirst(lc)));
+	appendStringInfoChar(&text, '}');
+	return text.data;
 }
 
 static char *
@@ -217,6 +239,10 @@ log_change(Oid container, const TtlPolicy *old, const TtlPolicy *new)
 	note_difference(&text, old->archive_to != new->archive_to, "archive_to",
 					"from %s to %s", table_name(old->archive_to),
 					table_name(new->archive_to));
+	note_difference(&text, OidIsValid(new->archive_to) &&
+					strcmp(names_text(old->archive_columns), names_text(new->archive_columns)) != 0,
+					"archive_columns", "from %s to %s", names_text(old->archive_columns),
+					names_text(new->archive_columns));
 	note_difference(&text, old->cycle_cost_limit != new->cycle_cost_limit,
 					"cycle_cost_limit", "from %d to %d", old->cycle_cost_limit,
 					new->cycle_cost_limit);
@@ -232,6 +258,23 @@ log_change(Oid container, const TtlPolicy *old, const TtlPolicy *new)
 						GetUserNameFromId(GetUserId(), false),
 						table_name(container), text.data)));
 	pfree(text.data);
+}
+
+List *
+ttl_policy_names_from_array(ArrayType *array)
+{
+	List	   *names = NIL;
+	Datum	   *elements;
+	int			n;
+
+	if (ARR_NDIM(array) > 1 || array_contains_nulls(array))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("archive_columns must be a list of names")));
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, NULL, &n);
+	for (int i = 0; i < n; i++)
+		names = lappend(names, TextDatumGetCString(elements[i]));
+	return names;
 }
 
 /* The caller closes *scan with end_lookup(), after it is done with the tuple. */
@@ -284,6 +327,8 @@ deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 		elog(ERROR, "reap_delay out of range");
 	policy->archive_to = nulls[Anum_container_archive_to - 1] ? InvalidOid :
 		DatumGetObjectId(values[Anum_container_archive_to - 1]);
+	policy->archive_columns = nulls[Anum_container_archive_columns - 1] ? NIL :
+		ttl_policy_names_from_array(DatumGetArrayTypeP(values[Anum_container_archive_columns - 1]));
 	policy->cycle_cost_limit = nulls[Anum_container_cycle_cost_limit - 1] ? 0 :
 		DatumGetInt32(values[Anum_container_cycle_cost_limit - 1]);
 	policy->batch_size = nulls[Anum_container_batch_size - 1] ? 0 :
@@ -311,6 +356,11 @@ form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 	values[Anum_container_reap_delay - 1] = IntervalPGetDatum(&reap_delay);
 	values[Anum_container_archive_to - 1] = ObjectIdGetDatum(policy->archive_to);
 	nulls[Anum_container_archive_to - 1] = !OidIsValid(policy->archive_to);
+	nulls[Anum_container_archive_columns - 1] =
+		!OidIsValid(policy->archive_to) || policy->archive_columns == NIL;
+	if (!nulls[Anum_container_archive_columns - 1])
+		values[Anum_container_archive_columns - 1] =
+			PointerGetDatum(strlist_to_textarray(policy->archive_columns));
 	values[Anum_container_cycle_cost_limit - 1] = Int32GetDatum(policy->cycle_cost_limit);
 	nulls[Anum_container_cycle_cost_limit - 1] = (policy->cycle_cost_limit == 0);
 	values[Anum_container_batch_size - 1] = Int32GetDatum(policy->batch_size);

@@ -743,6 +743,7 @@ lose_archive(Oid container)
 {
 	TtlPolicy	policy;
 
+	ttl_container_lock_policy(container, true, true);
 	if (!ttl_container_read(container, &policy))
 		return;
 	policy.archive_to = InvalidOid;

@@ -16,7 +16,8 @@
  * from working.  The search_path is safe, as for other maintenance.
  *
  * Where the container has an archive, the same statement inserts the rows
- * there; if that fails, they stay.
+ * there; if that fails, they stay.  Whether it has one is looked up once for each
+ * table: between two looks the answer might change.
  *
  * Rows that others reference by a foreign key without an action can go if all
  * that references them has expired, too.  Those rows are looked for, chains and
@@ -208,6 +209,7 @@ qualified_name(Relation rel)
 typedef struct Doomed
 {
 	Relation	rel;
+	TtlContainer container;		/* as of when rows of it were doomed first */
 	ItemPointerData *tids;
 	int			ntids;
 	int			allocated;
@@ -235,11 +237,15 @@ typedef struct Deletion
 } Deletion;
 
 static Doomed *
-doom_table(Deletion *deletion, Relation rel)
+doom_table(Deletion *deletion, Relation rel, const TtlContainer *container)
 {
 	Doomed	   *doomed = palloc0(sizeof(Doomed));
 
 	doomed->rel = rel;
+	if (container != NULL)
+		doomed->container = *container;
+	else
+		(void) ttl_container_lookup(RelationGetRelid(rel), &doomed->container);
 	deletion->tables = lappend(deletion->tables, doomed);
 	return doomed;
 }
@@ -256,7 +262,7 @@ find_doomed(Deletion *deletion, Oid table)
 		if (RelationGetRelid(doomed->rel) == table)
 			return doomed;
 	}
-	return doom_table(deletion, table_open(table, RowExclusiveLock));
+	return doom_table(deletion, table_open(table, RowExclusiveLock), NULL);
 }
 
 static void
@@ -492,55 +498,103 @@ order_table(Doomed *doomed, List **ordered)
  * The archive
  */
 
+static void refuse_archive(Relation rel, const TtlPolicy *policy, const char *column) pg_attribute_noreturn();
+
+static void
+refuse_archive(Relation rel, const TtlPolicy *policy, const char *column)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_COLUMN),
+			 errmsg("archive \"%s\" has no place for column \"%s\" of container \"%s\"",
+					get_rel_name(policy->archive_to), column, RelationGetRelationName(rel)),
+			 errdetail("Columns are matched by name; one that is generated there, or that the archive as a container sets itself, doesn't count."),
+			 errhint("Add the column to the archive, or name those to take along by ttl.alter_container(..., archive_columns => ...).")));
+}
+
+/* Can the archive take a value of that column?  Its own ones count if "own". */
+static bool
+archive_takes(Oid archive, const char *column, bool own)
+{
+	AttrNumber	attno = get_attnum(archive, column);
+	TtlContainer container;
+
+	return attno > 0 && get_attgenerated(archive, attno) == '\0' &&
+		(own || !ttl_container_lookup(archive, &container) ||
+		 (attno != container.ts_attno && attno != container.ttl_attno));
+}
+
 List *
-ttl_deletion_archive_columns(Relation rel, Oid archive)
+ttl_deletion_archive_columns(Relation rel, const TtlPolicy *policy)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	List	   *columns = NIL;
-	TtlContainer container;
-	bool		is_container = ttl_container_lookup(archive, &container);
+	ListCell   *lc;
+
+	foreach(lc, policy->archive_columns)
+	{
+		if (get_attnum(RelationGetRelid(rel), lfirst(lc)) <= 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_COLUMN),
+					 errmsg("column \"%s\" of container \"%s\" does not exist",
+							(char *) lfirst(lc), RelationGetRelationName(rel)),
+					 errhint("Name the columns to take along by ttl.alter_container(..., archive_columns => ...).")));
+		if (!archive_takes(policy->archive_to, lfirst(lc), true))
+			refuse_archive(rel, policy, lfirst(lc));
+	}
+	if (policy->archive_columns != NIL)
+		return policy->archive_columns;
 
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(desc, i);
-		AttrNumber	attno;
+		char	   *name = NameStr(attribute->attname);
 
 		if (attribute->attisdropped)
 			continue;
-		attno = get_attnum(archive, NameStr(attribute->attname));
-		if (attno != InvalidAttrNumber && get_attgenerated(archive, attno) == '\0' &&
-			!(is_container && (attno == container.ts_attno || attno == container.ttl_attno)))
-			columns = lappend(columns, pstrdup(NameStr(attribute->attname)));
+		if (archive_takes(policy->archive_to, name, false))
+			columns = lappend(columns, pstrdup(name));
+		else if (strcmp(name, NameStr(policy->ts_column)) != 0 &&
+				 strcmp(name, NameStr(policy->ttl_column)) != 0 &&
+				 !(attribute->attgenerated != '\0' &&
+				   get_attnum(policy->archive_to, name) > 0 &&
+				   get_attgenerated(policy->archive_to,
+									get_attnum(policy->archive_to, name)) != '\0'))
+			refuse_archive(rel, policy, name);
 	}
+	if (columns == NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("archive \"%s\" has no column in common with container \"%s\"",
+						get_rel_name(policy->archive_to), RelationGetRelationName(rel)),
+				 errdetail("Columns are matched by name.")));
 	return columns;
 }
 
 /* Appends what inserts into the archive the rows that "deleted<n>" returns. */
 static void
-append_archiving(StringInfo sql, Relation rel, Oid archive, int n)
+append_archiving(StringInfo sql, const Doomed *doomed, int n)
 {
-	StringInfoData columns;
+	Oid			archive = doomed->container.archive_to;
 	char	   *name = get_rel_name(archive);
-	List	   *names;
+	TtlPolicy	policy;
+	StringInfoData columns;
 	ListCell   *lc;
 
 	if (name == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("archive of container \"%s\" does not exist",
-						RelationGetRelationName(rel)),
+						RelationGetRelationName(doomed->rel)),
 				 errhint("Choose another by ttl.alter_container(..., archive_to => ...), or 0 for none.")));
-
-	names = ttl_deletion_archive_columns(rel, archive);
-	if (names == NIL)
+	if (!ttl_container_read(doomed->container.container, &policy) ||
+		policy.archive_to != archive)
 		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("table \"%s\" has no column in common with container \"%s\"",
-						name, RelationGetRelationName(rel)),
-				 errdetail("Columns are matched by name.")));
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("archive of container \"%s\" was changed concurrently",
+						RelationGetRelationName(doomed->rel))));
 
 	initStringInfo(&columns);
-	foreach(lc, names)
+	foreach(lc, ttl_deletion_archive_columns(doomed->rel, &policy))
 		appendStringInfo(&columns, "%s%s", columns.len > 0 ? ", " : "",
 						 quote_identifier(lfirst(lc)));
 	appendStringInfo(sql,
@@ -584,8 +638,7 @@ delete_from_tables(List *tables, TimestampTz expired_at, int flags)
 	Oid		   *types = palloc(sizeof(Oid) * ntables);
 	Datum	   *values = palloc(sizeof(Datum) * ntables);
 	Doomed	   *first = linitial(tables);
-	TtlContainer container;
-	bool		is_simple;
+	bool		is_simple = ntables == 1 && !OidIsValid(first->container.archive_to);
 	StringInfoData sql;
 	StringInfoData counts;
 	Identity	saved;
@@ -594,17 +647,12 @@ delete_from_tables(List *tables, TimestampTz expired_at, int flags)
 		.callback = explain_search_path
 	};
 
-	is_simple = ntables == 1 &&
-		!(ttl_container_lookup(RelationGetRelid(first->rel), &container) &&
-		  OidIsValid(container.archive_to));
-
 	initStringInfo(&sql);
 	initStringInfo(&counts);
 	for (int i = 0; i < ntables; i++)
 	{
 		Doomed	   *doomed = list_nth(tables, i);
-		bool		archives = ttl_container_lookup(RelationGetRelid(doomed->rel), &container) &&
-		OidIsValid(container.archive_to);
+		bool		archives = OidIsValid(doomed->container.archive_to);
 
 		types[i] = TIDARRAYOID;
 		values[i] = tid_array(doomed->tids, doomed->ntids);
@@ -614,7 +662,7 @@ delete_from_tables(List *tables, TimestampTz expired_at, int flags)
 		if (!is_simple)
 			appendStringInfo(&sql, " RETURNING %s)", archives ? "*" : "1");
 		if (archives)
-			append_archiving(&sql, doomed->rel, container.archive_to, i + 1);
+			append_archiving(&sql, doomed, i + 1);
 		appendStringInfo(&counts, "%s (SELECT count(*) FROM deleted%d)",
 						 i == 0 ? " SELECT" : ",", i + 1);
 	}
@@ -684,24 +732,25 @@ delete_in_order(List *ordered, TimestampTz expired_at, int flags)
 static void
 report(const Doomed *doomed, bool went_along, int flags)
 {
-	TtlContainer container;
+	const TtlContainer *container = &doomed->container;
 
-	if (!ttl_container_lookup(RelationGetRelid(doomed->rel), &container))
+	if (!OidIsValid(container->container))
 		return;
 	if (went_along && !(flags & TTL_DELETION_AS_REAPER))
-		ttl_deletion_report_evicted(container.container, doomed->deleted);
+		ttl_deletion_report_evicted(container->container, doomed->deleted);
 	else if (went_along && reap_observer != NULL)
-		reap_observer(container.container, doomed->deleted);
-	if (OidIsValid(container.archive_to) && archive_observer != NULL)
-		archive_observer(container.container, doomed->deleted);
+		reap_observer(container->container, doomed->deleted);
+	if (OidIsValid(container->archive_to) && archive_observer != NULL)
+		archive_observer(container->container, doomed->deleted);
 }
 
 uint64
-ttl_deletion_run(Relation rel, const ItemPointerData *tids, int ntids,
+ttl_deletion_run(Relation rel, const TtlContainer *container,
+				 const ItemPointerData *tids, int ntids,
 				 TimestampTz expired_at, int flags)
 {
 	Deletion	deletion = {.expired_at = expired_at, .flags = flags};
-	Doomed	   *asked_for = doom_table(&deletion, rel);
+	Doomed	   *asked_for = doom_table(&deletion, rel, container);
 	List	   *ordered = NIL;
 	ListCell   *lc;
 

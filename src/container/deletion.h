@@ -20,6 +20,9 @@
  * Waits for rows that others have locked, as long as lock_timeout lets it,
  * unless told to skip them.
  *
+ * 'container' is the policy as the caller has read it under the policy lock; NULL
+ * = it is read here, once.
+ *
  * rel is an ordinary table, open and locked with RowExclusiveLock.  A snapshot
  * need not be active; SPI is entered and left inside.
  */
@@ -39,8 +42,9 @@
 /* Of those, only what the reaper may take: by "reaping" and "reap_delay". */
 #define TTL_DELETION_AS_REAPER			0x08
 
-extern uint64 ttl_deletion_run(Relation rel, const ItemPointerData *tids,
-							   int ntids, TimestampTz expired_at, int flags);
+extern uint64 ttl_deletion_run(Relation rel, const TtlContainer *container,
+							   const ItemPointerData *tids, int ntids,
+							   TimestampTz expired_at, int flags);
 
 /*
  * Empties the table, as its owner.  The caller holds ACCESS EXCLUSIVE on it and
@@ -50,12 +54,16 @@ extern uint64 ttl_deletion_run(Relation rel, const ItemPointerData *tids,
 extern void ttl_deletion_truncate(Relation rel);
 
 /*
- * Names of the container's columns that an archived row takes along: those that
- * the archive has, too, and isn't to fill in by itself.  If the archive is a
- * container, its rows begin a life of their own there, so its timestamp and TTL
- * columns are left to it.
+ * Names of the columns that a row of the container, or of a partition of it, takes
+ * along into the archive: all, or those that the policy names.  Error 42703 if the
+ * archive has no place for one, so that nothing is lost unless somebody has said so.
+ *
+ * Unless they are named, the timestamp and TTL columns are taken along where the
+ * archive has them; if the archive is a container, its rows begin a life of their
+ * own there, so its timestamp and TTL columns are left to it.  Nor need a generated
+ * column be taken along into one that the archive generates, too.
  */
-extern List *ttl_deletion_archive_columns(Relation rel, Oid archive);
+extern List *ttl_deletion_archive_columns(Relation rel, const TtlPolicy *policy);
 
 /*
  * Whoever keeps statistics is told how many rows of a container have been

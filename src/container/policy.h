@@ -9,6 +9,7 @@
 #define TTL_POLICY_H
 
 #include "container/container.h"
+#include "utils/array.h"
 
 /*
  * The length of an interval, as EXTRACT(epoch FROM ...) has it: years of 365.25
@@ -26,5 +27,8 @@ extern const char *ttl_policy_indexing_name(TtlIndexing indexing);
 
 /* False if there is no indexing policy of that name. */
 extern bool ttl_policy_indexing_parse(const char *name, TtlIndexing *indexing);
+
+/* A text[] of names; error 22023 if it is none. */
+extern List *ttl_policy_names_from_array(ArrayType *array);
 
 #endif							/* TTL_POLICY_H */

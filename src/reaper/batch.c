@@ -514,7 +514,8 @@ delete_rows(Step *step)
 	PG_TRY();
 	{
 		PushActiveSnapshot(GetTransactionSnapshot());
-		step->deleted = ttl_deletion_run(step->rel, step->tids, step->ntids,
+		step->deleted = ttl_deletion_run(step->rel, &step->container,
+										 step->tids, step->ntids,
 										 step->now, flags);
 		PopActiveSnapshot();
 	}

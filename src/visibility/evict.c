@@ -436,7 +436,7 @@ evict(EvictState *state, Relation rel, HeapTuple new, const ItemPointerData *sel
 		};
 
 		error_context_stack = &context;
-		deleted = ttl_deletion_run(rel, found.tids, found.n, state->now,
+		deleted = ttl_deletion_run(rel, NULL, found.tids, found.n, state->now,
 								   TTL_DELETION_WITH_REFERENCING);
 		error_context_stack = context.previous;
 		ttl_deletion_report_evicted(state->container.container, deleted);

@@ -109,7 +109,7 @@ for my $case (
 	[ 'parent_trigger', 'CREATE TRIGGER t BEFORE DELETE ON parent_trigger EXECUTE FUNCTION noop()' ],
 	[ 'truncate_trigger', 'CREATE TRIGGER t BEFORE TRUNCATE ON truncate_trigger EXECUTE FUNCTION noop()' ],
 	[ 'referenced', 'ALTER TABLE referenced ADD UNIQUE (id); CREATE TABLE refs (id int REFERENCES referenced (id))' ],
-	[ 'archived', 'CREATE TABLE archive (id int); SELECT ttl.alter_container(\'archived\', archive_to => \'archive\')' ],
+	[ 'archived', 'CREATE TABLE archive (LIKE archived); SELECT ttl.alter_container(\'archived\', archive_to => \'archive\')' ],
 	[ 'rule', 'CREATE RULE r AS ON DELETE TO rule_old DO ALSO NOTHING' ])
 {
 	my ($name, $sql) = @$case;
