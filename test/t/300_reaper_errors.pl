@@ -55,6 +55,23 @@ ok($node->poll_query_until('postgres',
 		q{SELECT last_error LIKE '%violates foreign key constraint%' FROM ttl.stat_containers WHERE container = 'parent'::regclass}),
 	'a lasting reference becomes an error');
 
+# a trigger that misses its search_path
+$node->safe_psql('postgres', q{
+CREATE TABLE audit (id int);
+CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO audit VALUES (old.id); RETURN NULL; END';
+CREATE TABLE audited (id int);
+CREATE TRIGGER audit AFTER DELETE ON audited FOR EACH ROW EXECUTE FUNCTION audit();
+SELECT ttl.create_container('audited', 3600);
+INSERT INTO audited (id, _ts) VALUES (1, now() - interval '2h');
+SELECT ttl.alter_container('audited', reaping => true);
+});
+ok($node->poll_query_until('postgres',
+		q{SELECT last_error = 'relation "audit" does not exist' FROM ttl.stat_containers WHERE container = 'audited'::regclass}),
+	'a trigger that misses a table is an error');
+like(slurp_file($node->logfile), qr/HINT: .* have search_path "pg_catalog, pg_temp"/, '... and the log says why');
+$node->safe_psql('postgres', 'ALTER FUNCTION audit() SET search_path = public; CALL ttl.reap(\'audited\')');
+is($node->safe_psql('postgres', 'SELECT * FROM audit'), '1', '... which is mended as it says');
+
 # cancellation
 my $worker = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'ttl reaper'};
 my $pid = $node->safe_psql('postgres', $worker);
