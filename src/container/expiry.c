@@ -39,10 +39,13 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/parallel.h"
 #include "access/relation.h"
 #include "access/relscan.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
@@ -66,6 +69,7 @@
 #include "parser/parse_expr.h"
 #include "parser/parse_relation.h"
 #include "parser/parser.h"
+#include "replication/walsender.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -183,10 +187,24 @@ typedef struct LiveState
 } LiveState;
 
 /*
- * It may by row_security = off, which pg_dump and the scripts it writes set, or
- * by ttl.show_expired.  Foreign-key checks follow the former only; and they see
- * all rows while a constraint is validated.  What a materialized view is filled
- * with stays, so the REFRESH in such a script is filtered.
+ * Is it a session of pg_dump?  It is known by the way it reads, with any option;
+ * with --enable-row-security it sets row_security on, and must not leave expired
+ * rows out of a backup for that.  Who imitates it could set row_security off as well.
+ * (A parallel worker doesn't know that its transaction is read-only.)
+ */
+static bool
+is_dumping(void)
+{
+	return !synchronize_seqscans && namespace_search_path[0] == '\0' &&
+		IsolationUsesXactSnapshot() && (XactReadOnly || IsParallelWorker());
+}
+
+/*
+ * It may by row_security = off, which pg_dump and the scripts it writes set, by
+ * ttl.show_expired, or as a walsender, which copies tables to subscribers.
+ * Foreign-key checks follow the first only; and they see all rows while a
+ * constraint is validated.  What a materialized view is filled with stays, so
+ * the REFRESH in such a script is filtered.
  */
 static bool
 is_shown_to(Oid container, TtlExecution *execution)
@@ -215,9 +233,9 @@ is_shown_to(Oid container, TtlExecution *execution)
 			(outer != NULL && list_member_oid(outer->cascaded, container)))
 			return true;
 	}
-	else if (ttl_guc_show_expired)
+	else if (ttl_guc_show_expired || am_db_walsender)
 		return true;
-	if (row_security || user_changed || InSecurityRestrictedOperation())
+	if ((row_security && !is_dumping()) || user_changed || InSecurityRestrictedOperation())
 		return false;
 	return OidIsValid(owner) &&
 		(has_privs_of_role(user, owner) || has_bypassrls_privilege(user));

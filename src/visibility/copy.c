@@ -20,7 +20,6 @@
 #include "container/expiry.h"
 #include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
-#include "replication/walsender.h"
 #include "utility.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -57,7 +56,7 @@ before_copy(PlannedStmt *pstmt, const char *query_string,
 	RangeVar   *from;
 	ListCell   *lc;
 
-	if (!IsA(stmt, CopyStmt) || stmt->relation == NULL || stmt->is_from || am_db_walsender)
+	if (!IsA(stmt, CopyStmt) || stmt->relation == NULL || stmt->is_from)
 		return;
 	relid = RangeVarGetRelid(stmt->relation, NoLock, true);
 	if (!OidIsValid(relid) || !ttl_container_lookup(relid, &container))

@@ -47,6 +47,7 @@
 #include "optimizer/plancat.h"
 #include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
+#include "replication/walsender.h"
 #include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -252,6 +253,10 @@ hide_expired(TTL_BUILD_SIMPLE_REL_PARAMETERS)
 		rel->baserestrict_min_security = 0;
 	}
 	ttl_hide_planning->hides = true;
+
+	/* it sees all stored rows, and a worker doesn't know that it is one's */
+	if (am_db_walsender)
+		root->glob->parallelModeOK = false;
 }
 
 /*

@@ -110,6 +110,36 @@ $publisher->safe_psql('postgres', "INSERT INTO item (id, note) VALUES (100, 'aft
 catch_up();
 is($subscriber->safe_psql('postgres', $all), $publisher->safe_psql('postgres', $all), '... and agree in the end');
 
+# An initial copy that is a query: of rows that pass a filter, or of a partitioned
+# table as one; by parallel workers, if they are let.
+for my $node ($publisher, $subscriber)
+{
+	$node->safe_psql('postgres', 'CREATE DATABASE second');
+	$node->safe_psql('second', <<'END');
+CREATE EXTENSION ttl;
+CREATE TABLE filtered (id int PRIMARY KEY);
+CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (1000);
+SELECT ttl.create_container(c, 3600), ttl.alter_container(c, reaping => false) FROM unnest('{filtered, parts}'::regclass[]) c;
+END
+}
+$publisher->safe_psql('second', <<'END');
+INSERT INTO filtered (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01'), (100, '2900-01-01');
+INSERT INTO parts (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01');
+CREATE PUBLICATION filtered FOR TABLE filtered WHERE (id < 100), parts WITH (publish_via_partition_root);
+ALTER DATABASE second SET parallel_setup_cost = 0;
+ALTER DATABASE second SET parallel_tuple_cost = 0;
+ALTER DATABASE second SET min_parallel_table_scan_size = 0;
+END
+$connstr = $publisher->connstr . ' dbname=second';
+$subscriber->safe_psql('second', "CREATE SUBSCRIPTION filtered CONNECTION '$connstr' PUBLICATION filtered");
+$subscriber->wait_for_subscription_sync($publisher, 'filtered', 'second');
+is($subscriber->safe_psql('second', 'SET row_security = off; SELECT id, _ts FROM filtered UNION ALL SELECT id, _ts FROM parts ORDER BY 1, 2'),
+	$publisher->safe_psql('second', 'SET row_security = off; SELECT id, _ts FROM filtered WHERE id < 100 UNION ALL SELECT id, _ts FROM parts ORDER BY 1, 2'),
+	'initial copy with a filter, and by a partition root');
+is($subscriber->safe_psql('second', 'SELECT count(*) FROM filtered, parts'), '1', '... which hides what has expired');
+$subscriber->safe_psql('second', 'DROP SUBSCRIPTION filtered');
+
 unlike(slurp_file($subscriber->logfile), qr/(ERROR|WARNING):/, 'no error on the subscriber');
 
 $subscriber->stop;

@@ -496,8 +496,9 @@ END
 
 sub dumps
 {
-	my ($user, $table, $count, $name) = @_;
-	my @rows = slurp_file(dump_of('source', '-U', $user, '--data-only', '-t', $table)) =~ /^\d\t.*$/mg;
+	my ($user, $table, $count, $name, @options) = @_;
+	my @rows = slurp_file(dump_of('source', '-U', $user, '--data-only', '-t', $table, @options)) =~
+	  /^(?:\d\t|INSERT INTO).*$/mg;
 	is(scalar(@rows), $count, $name);
 	return;
 }
@@ -534,6 +535,32 @@ END
 $node->safe_psql($restored, 'DROP TABLE witness');
 same(rows_of($node, $restored, 'on'), $stored, '... and deletes nothing from restored containers');
 $node->safe_psql($restored, q{SELECT ttl.alter_container('session', reaping => true)});
+# row_security is on then, and about row-level security alone
+for my $style ([], ['--inserts'], ['--serializable-deferrable'])
+{
+	my @options = ('--enable-row-security', @$style);
+	dumps('operator', 'session', 6, "... and with @options", @options);
+	dumps('reader', 'session', 3, '... but not so others', @options);
+}
+{
+	local $ENV{PGAPPNAME} = 'backup';
+	dumps('operator', 'session', 6, '... whatever it calls itself', '--enable-row-security');
+}
+my $parallel = dump_of('source', '-Fd', '-j2', '--enable-row-security', '-t', 'session');
+my $text = '';
+IPC::Run::run([ 'pg_restore', '-f', '-', $parallel ], '>', \$text);
+is(scalar(() = $text =~ /^\d\t.*$/mg), 6, '... with -j, too');
+is( $node->safe_psql('source', <<'END'), "3\n3\n3", '... and no other session that has row_security on');
+SET row_security = on;
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SELECT count(*) FROM session;
+SET LOCAL search_path = '';
+SELECT count(*) FROM public.session;
+COMMIT;
+SET search_path = '';
+SET synchronize_seqscans = off;
+SELECT count(*) FROM public.session;
+END
 ok( $node->poll_query_until($restored, q{SELECT ttl.expired_count('session') = 0}),
 	'... until their owner says so');
 is($node->safe_psql($restored, 'SET ttl.show_expired = on; SELECT array_agg(id ORDER BY id) FROM session'),
