@@ -458,7 +458,24 @@ INSERT INTO parts (region, id, note, _ts) VALUES ('eu', 1, 'expired', '2020-01-0
 CALL ttl.reap();
 SELECT ttl.expired_count('parts');
 SELECT count(*) FROM ttl.stat_containers WHERE container IN ('parts'::regclass, 'lacking'::regclass);
-SELECT ttl.drop_container('lacking'), ttl.drop_container('untyped', true);
+-- repaired by the column, or forgotten
+ALTER TABLE lacking ALTER COLUMN _ts TYPE timestamptz;
+INSERT INTO lacking VALUES (1, '2020-01-01', NULL), (2, '2900-01-01', NULL), (3, '2020-01-01', -1);
+TABLE lacking;
+SELECT refused('ALTER TABLE reap.lacking DROP COLUMN ttl');
+ALTER TABLE untyped DROP COLUMN ttl, DROP COLUMN _ts;
+SELECT refused('TABLE reap.untyped');
+ALTER TABLE untyped ADD COLUMN _ts timestamptz DEFAULT '2020-01-01';
+ALTER TABLE untyped ADD COLUMN ttl smallint;
+INSERT INTO untyped VALUES (1);
+TABLE untyped;
+ALTER TABLE untyped RENAME COLUMN ttl TO keep;
+SELECT ttl_column FROM ttl.containers WHERE container = 'untyped'::regclass;
+ALTER TABLE untyped RENAME COLUMN keep TO ttl;
+CREATE TABLE forgotten (id int);
+INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay)
+VALUES ('forgotten', 60, '_ts', 'ttl', 'consistent', true, true, '0');
+SELECT ttl.drop_container('lacking'), ttl.drop_container('untyped', true), ttl.drop_container('forgotten');
 TABLE lacking;
 TABLE untyped;
 

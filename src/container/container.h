@@ -50,6 +50,7 @@ typedef struct TtlContainer
 /* OIDs of the extension's objects in this database. */
 typedef struct TtlObjects
 {
+	Oid			extension;
 	Oid			schema;
 	Oid			catalog;		/* ttl.container */
 	Oid			catalog_pkey;
@@ -62,14 +63,34 @@ typedef struct TtlObjects
  * container_cache.c
  */
 
-/* NULL if the extension isn't installed here, or being installed. */
+/*
+ * NULL if the extension isn't installed here, or its own script is running.
+ * Any call that may accept invalidations can change the answer: somebody else
+ * drops the extension.
+ */
 extern const TtlObjects *ttl_container_objects(void);
+
+/* The same, but errors (42704) instead of NULL. */
+extern const TtlObjects *ttl_container_require_objects(void);
+
+/*
+ * Keeps the extension from being dropped until the transaction ends; errors
+ * (42704) if it has been.  For whoever makes something that depends on it.
+ */
+extern void ttl_container_hold_extension(void);
 
 /*
  * Fills *container and returns true if relid is a container or belongs to
- * one.  Costs a hash probe for a relation seen before.
+ * one.  Costs a hash probe for a relation seen before.  Errors (55000) if the
+ * container lacks a column that it requires.
  */
 extern bool ttl_container_lookup(Oid relid, TtlContainer *container);
+
+/*
+ * The same, also for one that lacks a column, whose ts_attno then is 0: for
+ * DDL, by which that is repaired.
+ */
+extern bool ttl_container_peek(Oid relid, TtlContainer *container);
 
 /* The table's owner, or InvalidOid if it has gone. */
 extern Oid	ttl_container_owner(Oid relid);

@@ -122,6 +122,7 @@ changed_container_argument(FunctionCallInfo fcinfo, const char *function)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("container must not be null")));
+	ttl_container_hold_extension();
 	return PG_GETARG_OID(0);
 }
 
@@ -203,7 +204,7 @@ check_kind(Relation rel)
 				 errmsg("\"%s\" is not a table", name),
 				 errhint("Only ordinary and partitioned tables can be containers.")));
 	if (IsSystemRelation(rel) ||
-		RelationGetNamespace(rel) == ttl_container_objects()->schema)
+		RelationGetNamespace(rel) == ttl_container_require_objects()->schema)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is a system catalog", name),

@@ -19,7 +19,8 @@
  *
  * The extension is found by the schema's name.  Its objects' OIDs are looked
  * up again after any change to pg_namespace, as both CREATE and DROP
- * EXTENSION make one.
+ * EXTENSION make one.  While its own script runs, tables are plain tables; in
+ * the scripts of other extensions they are what they are everywhere.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,6 +33,7 @@
 #include "catalog/namespace.h"
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_extension.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
@@ -39,6 +41,7 @@
 #include "container/container.h"
 #include "container/expiry.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "ttl.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
@@ -60,7 +63,7 @@ typedef struct CacheEntry
 	Oid			relid;			/* hash key; MUST BE FIRST */
 	EntryState	state;
 	Oid			container;		/* InvalidOid = not part of any */
-	AttrNumber	ts_attno;
+	AttrNumber	ts_attno;		/* 0 = a required column is lacking */
 	AttrNumber	ttl_attno;
 	TtlPolicy	policy;			/* if container == relid */
 	bool		indexes_known;
@@ -106,7 +109,6 @@ find_objects(void)
 	static const Oid is_live_args[] = {REGCLASSOID, TIMESTAMPTZOID, INT4OID};
 	static const Oid stamp_args[] = {TIMESTAMPTZOID};
 	TtlObjects	found;
-	Oid			extension;
 
 	objects_state = OBJECTS_ABSENT;
 	found.schema = get_namespace_oid(TTL_SCHEMA, true);
@@ -117,9 +119,9 @@ find_objects(void)
 	found.catalog = get_relname_relid(TTL_CONTAINER_TABLE, found.schema);
 	if (!OidIsValid(found.catalog))
 		return;
-	extension = get_extension_oid(TTL_EXTENSION, true);
-	if (!OidIsValid(extension) ||
-		getExtensionOfObject(RelationRelationId, found.catalog) != extension)
+	found.extension = get_extension_oid(TTL_EXTENSION, true);
+	if (!OidIsValid(found.extension) ||
+		getExtensionOfObject(RelationRelationId, found.catalog) != found.extension)
 		return;
 	found.catalog_pkey = find_catalog_pkey(found.schema);
 	found.is_live = find_function(found.schema, "is_live", 3, is_live_args);
@@ -136,12 +138,34 @@ find_objects(void)
 const TtlObjects *
 ttl_container_objects(void)
 {
-	/* The script that makes or updates the extension sees plain tables. */
-	if (creating_extension || IsBinaryUpgrade || !IsTransactionState())
+	if (IsBinaryUpgrade || !IsTransactionState())
 		return NULL;
 	if (objects_state == OBJECTS_UNKNOWN)
 		find_objects();
-	return objects_state == OBJECTS_PRESENT ? &objects : NULL;
+	if (objects_state != OBJECTS_PRESENT ||
+		(creating_extension && CurrentExtensionObject == objects.extension))
+		return NULL;
+	return &objects;
+}
+
+const TtlObjects *
+ttl_container_require_objects(void)
+{
+	const TtlObjects *found = ttl_container_objects();
+
+	if (found == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("extension \"%s\" is not installed", TTL_EXTENSION)));
+	return found;
+}
+
+void
+ttl_container_hold_extension(void)
+{
+	LockDatabaseObject(ExtensionRelationId, ttl_container_require_objects()->extension,
+					   0, AccessShareLock);
+	(void) ttl_container_require_objects();
 }
 
 /* Could this be a container or a partition of one?  Looks at pg_class only. */
@@ -190,11 +214,7 @@ load_entry(CacheEntry *entry)
 		entry->policy.archive_columns = NIL;	/* lives shorter */
 		if (!ttl_container_find_columns(entry->relid, &policy, &entry->ts_attno,
 										&entry->ttl_attno))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("container \"%s\" lacks a column that it requires",
-							get_rel_name(container)),
-					 errhint("Restore the columns that ttl.containers names, or use ttl.drop_container() to unregister the table.")));
+			entry->ts_attno = InvalidAttrNumber;
 	}
 
 	if (entry->state == ENTRY_LOADING)
@@ -234,7 +254,7 @@ get_entry(Oid relid)
 }
 
 bool
-ttl_container_lookup(Oid relid, TtlContainer *container)
+ttl_container_peek(Oid relid, TtlContainer *container)
 {
 	CacheEntry *entry;
 	TtlPolicy  *policy;
@@ -266,6 +286,20 @@ ttl_container_lookup(Oid relid, TtlContainer *container)
 	container->cycle_cost_limit = policy->cycle_cost_limit;
 	container->batch_size = policy->batch_size;
 	container->replication_origin = policy->replication_origin;
+	return true;
+}
+
+bool
+ttl_container_lookup(Oid relid, TtlContainer *container)
+{
+	if (!ttl_container_peek(relid, container))
+		return false;
+	if (container->ts_attno == InvalidAttrNumber)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("container \"%s\" lacks a column that it requires",
+						get_rel_name(container->container)),
+				 errhint("Restore the columns that ttl.containers names, or use ttl.drop_container() to unregister the table.")));
 	return true;
 }
 

@@ -20,8 +20,10 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/dependency.h"
 #include "catalog/indexing.h"
 #include "catalog/objectaddress.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
@@ -277,26 +279,45 @@ ttl_policy_names_from_array(ArrayType *array)
 	return names;
 }
 
-/* The caller closes *scan with end_lookup(), after it is done with the tuple. */
+/*
+ * Opens ttl.container, and tells its primary key; NULL if the extension has
+ * gone, maybe while this waited for the lock.
+ */
+static Relation
+open_catalog(LOCKMODE lockmode, Oid *pkey)
+{
+	const TtlObjects *objects = ttl_container_objects();
+
+	if (objects == NULL)
+		return NULL;
+	*pkey = objects->catalog_pkey;
+	return try_table_open(objects->catalog, lockmode);
+}
+
+/*
+ * The caller closes *scan with end_lookup(), after it is done with the tuple.
+ * Without the extension there are no containers: NULL.
+ */
 static HeapTuple
 begin_lookup(Oid container, LOCKMODE lockmode, Relation *rel, SysScanDesc *scan)
 {
-	const TtlObjects *objects = ttl_container_objects();
 	ScanKeyData key;
+	Oid			pkey;
 
-	if (objects == NULL)
-		elog(ERROR, "extension ttl is not installed");
-
-	*rel = table_open(objects->catalog, lockmode);
+	*rel = open_catalog(lockmode, &pkey);
+	if (*rel == NULL)
+		return NULL;
 	ScanKeyInit(&key, Anum_container_relid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(container));
-	*scan = systable_beginscan(*rel, objects->catalog_pkey, true, NULL, 1, &key);
+	*scan = systable_beginscan(*rel, pkey, true, NULL, 1, &key);
 	return systable_getnext(*scan);
 }
 
 static void
 end_lookup(Relation rel, SysScanDesc scan, LOCKMODE lockmode)
 {
+	if (rel == NULL)
+		return;
 	systable_endscan(scan);
 	table_close(rel, lockmode);
 }
@@ -387,7 +408,7 @@ ttl_container_read(Oid container, TtlPolicy *policy)
 void
 ttl_container_insert(Oid container, const TtlPolicy *policy)
 {
-	Relation	rel = table_open(ttl_container_objects()->catalog, RowExclusiveLock);
+	Relation	rel = table_open(ttl_container_require_objects()->catalog, RowExclusiveLock);
 
 	CatalogTupleInsert(rel, form(container, policy, RelationGetDescr(rel)));
 	table_close(rel, RowExclusiveLock);
@@ -465,16 +486,15 @@ ttl_container_find_columns(Oid relid, const TtlPolicy *policy,
 static List *
 list_containers(int column, Oid value)
 {
-	const TtlObjects *objects = ttl_container_objects();
 	List	   *containers = NIL;
-	Relation	rel;
+	Oid			pkey;
+	Relation	rel = open_catalog(AccessShareLock, &pkey);
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	if (objects == NULL)
+	if (rel == NULL)
 		return NIL;
-	rel = table_open(objects->catalog, AccessShareLock);
-	scan = systable_beginscan(rel, objects->catalog_pkey, true, NULL, 0, NULL);
+	scan = systable_beginscan(rel, pkey, true, NULL, 0, NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		bool		isnull;
@@ -541,7 +561,9 @@ PG_FUNCTION_INFO_V1(ttl_restore_container);
  *
  * Fires for rows that come in by SQL, which is pg_restore's COPY.  What has
  * expired while the dump lay in its drawer must not be deleted before the
- * owner says so; hence reaping is off.
+ * owner says so; hence reaping is off.  The policy of a container that is there
+ * already is left alone, but for that of an extension's table, which its script
+ * has registered as it is told, and not as the database had it.
  *
  * And for what a publication FOR ALL TABLES sends of the publisher's policies.
  * The subscriber's are its own.
@@ -557,6 +579,7 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	int			reaping = Anum_container_reaping;
 	Datum		off = BoolGetDatum(false);
 	bool		off_is_null = false;
+	TtlPolicy	existing;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) ||
 		!TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
@@ -578,6 +601,17 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	desc = RelationGetDescr(trigger->tg_relation);
 	tuple = trigger->tg_trigtuple;
 	relid = heap_getattr(tuple, Anum_container_relid, desc, &isnull);
+	if (!isnull && ttl_container_read(DatumGetObjectId(relid), &existing))
+	{
+		if (!OidIsValid(getExtensionOfObject(RelationRelationId, DatumGetObjectId(relid))))
+		{
+			ereport(LOG,
+					(errmsg("container \"%s\" exists already; its policy was left alone",
+							get_rel_name(DatumGetObjectId(relid)))));
+			return PointerGetDatum(NULL);
+		}
+		ttl_container_delete(DatumGetObjectId(relid));
+	}
 	if (!isnull && get_rel_relkind(DatumGetObjectId(relid)) != '\0')
 	{
 		CacheInvalidateRelcacheByRelid(DatumGetObjectId(relid));

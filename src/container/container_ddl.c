@@ -18,6 +18,7 @@
  *												pg_dump --clean, which drops a
  *												table piece by piece
  *	  RENAME TRIGGER, DISABLE TRIGGER by name	refused (2BP01)
+ *	  RENAME of schema ttl						refused (2BP01)
  *	  ENABLE TRIGGER							the container's fires always again
  *	  ENABLE, DISABLE TRIGGER of ttl.container	nothing: rows must not come in
  *												without it
@@ -145,6 +146,17 @@ before_rename_trigger(RenameStmt *stmt)
 	TtlContainer container;
 
 	if (strcmp(stmt->subname, TTL_TRIGGER) == 0 && OidIsValid(table) &&
+/* The extension is found by the name of its schema. */
+static void
+before_rename_schema(RenameStmt *stmt)
+{
+	if (strcmp(stmt->subname, TTL_SCHEMA) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot rename schema \"%s\" because extension \"%s\" requires it",
+						TTL_SCHEMA, TTL_EXTENSION)));
+}
+
 		ttl_container_lookup(table, &container))
 		ereport(ERROR,
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
@@ -306,6 +318,7 @@ static void
 before_alter_table(AlterTableStmt *stmt)
 {
 	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	const TtlObjects *objects;
 	TtlContainer container;
 	TtlPolicy	policy;
 	bool		is_part;
@@ -313,9 +326,11 @@ before_alter_table(AlterTableStmt *stmt)
 
 	if (!OidIsValid(relid))
 		return;
-	if (relid == ttl_container_objects()->catalog)
+	objects = ttl_container_objects();
+	if (objects != NULL && relid == objects->catalog)
 		leave_catalog_triggers_alone(stmt);
-	is_part = ttl_container_lookup(relid, &container);
+	/* one that lacks a column is repaired this way */
+	is_part = ttl_container_peek(relid, &container);
 	if (is_part && !ttl_container_read(container.container, &policy))
 		return;
 
@@ -327,7 +342,8 @@ before_alter_table(AlterTableStmt *stmt)
 		{
 			case AT_DropColumn:
 			case AT_AlterColumnType:
-				if (is_part && is_container_column(&policy, cmd->name))
+				if (is_part && container.ts_attno != InvalidAttrNumber &&
+					is_container_column(&policy, cmd->name))
 					ereport(ERROR,
 							(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 							 cmd->subtype == AT_DropColumn ?
@@ -393,7 +409,8 @@ check_ts_uses(Oid relid)
 	TtlContainer container;
 	Relation	rel;
 
-	if (!OidIsValid(relid) || !ttl_container_lookup(relid, &container))
+	if (!OidIsValid(relid) || !ttl_container_peek(relid, &container) ||
+		container.ts_attno == InvalidAttrNumber)
 		return;
 	rel = table_open(relid, AccessShareLock);
 	ttl_container_check_ts_uses(rel, container.touch_on_update, container.ts_attno);
@@ -434,11 +451,12 @@ has_row_trigger(Oid relid)
 {
 	Relation	rel = table_open(relid, NoLock);
 	TriggerDesc *triggers = CopyTriggerDesc(rel->trigdesc);
+	const TtlObjects *objects = ttl_container_objects();
 	bool		found = false;
 
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers && !found; i++)
+	for (int i = 0; objects != NULL && triggers != NULL && i < triggers->numtriggers && !found; i++)
 		found = strcmp(triggers->triggers[i].tgname, TTL_TRIGGER) == 0 &&
-			get_func_namespace(triggers->triggers[i].tgfoid) == ttl_container_objects()->schema;
+			get_func_namespace(triggers->triggers[i].tgfoid) == objects->schema;
 	table_close(rel, NoLock);
 	return found;
 }
@@ -578,7 +596,7 @@ explain_violation(void *arg)
 	if ((error == ERRCODE_UNIQUE_VIOLATION || error == ERRCODE_EXCLUSION_VIOLATION ||
 		 error == ERRCODE_CHECK_VIOLATION || error == ERRCODE_NOT_NULL_VIOLATION) &&
 		ttl_execution_depth() == failed->depth &&
-		ttl_container_lookup(failed->relid, &container))
+		ttl_container_peek(failed->relid, &container))
 		errhint("Expired rows count until they are deleted. Delete them with CALL ttl.reap().");
 }
 
@@ -724,6 +742,8 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 		default:
 			break;
 	}
+			else if (((RenameStmt *) stmt)->renameType == OBJECT_SCHEMA)
+				before_rename_schema((RenameStmt *) stmt);
 }
 
 static void

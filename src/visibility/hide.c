@@ -199,7 +199,7 @@ make_filter(const TtlContainer *container, Index relid)
 										InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
 	}
 
-	return (Expr *) makeFuncExpr(ttl_container_objects()->is_live, BOOLOID,
+	return (Expr *) makeFuncExpr(ttl_container_require_objects()->is_live, BOOLOID,
 								 list_make3(constant, ts, own),
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 }
@@ -267,7 +267,7 @@ static bool
 is_filter(Node *node)
 {
 	return IsA(node, FuncExpr) &&
-		((FuncExpr *) node)->funcid == ttl_container_objects()->is_live;
+		((FuncExpr *) node)->funcid == ttl_container_require_objects()->is_live;
 }
 
 static List *

@@ -115,7 +115,7 @@ stamp_targets(List *targets, const TtlContainer *container, Index relation)
 		/* junk entries stay last */
 		targets = list_insert_nth(targets, nassignments, assignment);
 	}
-	assignment->expr = (Expr *) makeFuncExpr(ttl_container_objects()->stamp, TIMESTAMPTZOID,
+	assignment->expr = (Expr *) makeFuncExpr(ttl_container_require_objects()->stamp, TIMESTAMPTZOID,
 											 list_make1(assignment->expr),
 											 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 	assignment->expr = scale(assignment->expr, typmod);

@@ -420,6 +420,35 @@ END
 	}
 }
 
+# All data, policies included, beside containers that are there: their policies
+# stay as they are.
+
+{
+	my $source = new_database();
+	my $policies = q{SELECT container, default_ttl, reaping FROM ttl.containers ORDER BY container::text};
+	$node->safe_psql($source, <<'END');
+CREATE EXTENSION ttl;
+CREATE TABLE one (id int PRIMARY KEY);
+CREATE TABLE two (id int PRIMARY KEY);
+SELECT ttl.create_container(c, 60) FROM unnest('{one, two}'::regclass[]) c;
+INSERT INTO one (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01');
+INSERT INTO two SELECT * FROM one;
+END
+	my $before = rows_of($node, $source, 'on');
+	my $there = new_database();
+	run_script(dump_of($source, '--schema-only'), $there);
+	$node->safe_psql($there, q{SELECT ttl.create_container('one', 3600)});
+	for my $style ([], ['--inserts'], ['--column-inserts'], ['--disable-triggers'], ['-Fc'], [ '-Fd', '-j2' ])
+	{
+		my $file = dump_of($source, '--data-only', @$style);
+		$node->safe_psql($there, q{TRUNCATE one, two; SELECT ttl.drop_container(container) FROM ttl.containers WHERE container = 'two'::regclass});
+		"@$style" =~ /-F/ ? restore($file, $there, '-j2') : run_script($file, $there);
+		same(rows_of($node, $there, 'on'), $before, '... holds all stored rows');
+		is($node->safe_psql($there, $policies), "one|3600|t\ntwo|60|f", '... and leaves the policy alone that was there');
+	}
+	like(slurp_file($node->logfile), qr/LOG:  container "one" exists already; its policy was left alone/, '... and the log says so');
+}
+
 # Over what is there: --clean.  PostgreSQL's own errors about the parts of
 # partitioned tables, which it drops one by one, are none of ours.
 
@@ -506,6 +535,32 @@ dumps('reader', 'session', 3, '... which for others than the owner is what has n
 dumps('reader_of_all', 'session', 3, '... pg_read_all_data included');
 dumps('operator', 'session', 6, '... but BYPASSRLS sees all');
 dumps('operator', 'guarded', 2, '... behind row-level security, too');
+# row_security is on then, and about row-level security alone
+for my $style ([], ['--inserts'], ['--serializable-deferrable'])
+{
+	my @options = ('--enable-row-security', @$style);
+	dumps('operator', 'session', 6, "... and with @options", @options);
+	dumps('reader', 'session', 3, '... but not so others', @options);
+}
+{
+	local $ENV{PGAPPNAME} = 'backup';
+	dumps('operator', 'session', 6, '... whatever it calls itself', '--enable-row-security');
+}
+my $parallel = dump_of('source', '-Fd', '-j2', '--enable-row-security', '-t', 'session');
+my $text = '';
+IPC::Run::run([ 'pg_restore', '-f', '-', $parallel ], '>', \$text);
+is(scalar(() = $text =~ /^\d\t.*$/mg), 6, '... with -j, too');
+is( $node->safe_psql('source', <<'END'), "3\n3\n3", '... and no other session that has row_security on');
+SET row_security = on;
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SELECT count(*) FROM session;
+SET LOCAL search_path = '';
+SELECT count(*) FROM public.session;
+COMMIT;
+SET search_path = '';
+SET synchronize_seqscans = off;
+SELECT count(*) FROM public.session;
+END
 for my $user (qw(reader backup_owner))
 {
 	command_fails_like([ 'pg_dump', connection('source', $user), '-t', 'guarded' ],
@@ -535,32 +590,6 @@ END
 $node->safe_psql($restored, 'DROP TABLE witness');
 same(rows_of($node, $restored, 'on'), $stored, '... and deletes nothing from restored containers');
 $node->safe_psql($restored, q{SELECT ttl.alter_container('session', reaping => true)});
-# row_security is on then, and about row-level security alone
-for my $style ([], ['--inserts'], ['--serializable-deferrable'])
-{
-	my @options = ('--enable-row-security', @$style);
-	dumps('operator', 'session', 6, "... and with @options", @options);
-	dumps('reader', 'session', 3, '... but not so others', @options);
-}
-{
-	local $ENV{PGAPPNAME} = 'backup';
-	dumps('operator', 'session', 6, '... whatever it calls itself', '--enable-row-security');
-}
-my $parallel = dump_of('source', '-Fd', '-j2', '--enable-row-security', '-t', 'session');
-my $text = '';
-IPC::Run::run([ 'pg_restore', '-f', '-', $parallel ], '>', \$text);
-is(scalar(() = $text =~ /^\d\t.*$/mg), 6, '... with -j, too');
-is( $node->safe_psql('source', <<'END'), "3\n3\n3", '... and no other session that has row_security on');
-SET row_security = on;
-BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
-SELECT count(*) FROM session;
-SET LOCAL search_path = '';
-SELECT count(*) FROM public.session;
-COMMIT;
-SET search_path = '';
-SET synchronize_seqscans = off;
-SELECT count(*) FROM public.session;
-END
 ok( $node->poll_query_until($restored, q{SELECT ttl.expired_count('session') = 0}),
 	'... until their owner says so');
 is($node->safe_psql($restored, 'SET ttl.show_expired = on; SELECT array_agg(id ORDER BY id) FROM session'),
