@@ -63,6 +63,7 @@ REGRESS = \
 	archive \
 	rights \
 	sessions \
+	tools \
 	uninstall
 
 ISOLATION = \

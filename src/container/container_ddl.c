@@ -19,6 +19,8 @@
  *												table piece by piece
  *	  RENAME TRIGGER, DISABLE TRIGGER by name	refused (2BP01)
  *	  RENAME of schema ttl						refused (2BP01)
+ *	  pg_repack's trigger						refused (0A000), see
+ *												before_create_trigger()
  *	  ENABLE TRIGGER							the container's fires always again
  *	  ENABLE, DISABLE TRIGGER of ttl.container	nothing: rows must not come in
  *												without it
@@ -89,36 +91,43 @@ is_container_column(const TtlPolicy *policy, const char *column)
 		 strcmp(column, NameStr(policy->ttl_column)) == 0);
 }
 
-/* Is the index one that the container can't do without? */
+/*
+ * Is the index one that the container can't do without?  'alone' tells that the
+ * command drops no other.
+ */
 static void
-check_drop_index(RangeVar *name)
+check_drop_index(RangeVar *name, bool alone)
 {
 	Oid			index = RangeVarGetRelid(name, NoLock, true);
 	char		relkind = OidIsValid(index) ? get_rel_relkind(index) : '\0';
 	TtlContainer container;
+	TtlPolicy	policy;
 	Oid			table;
 	Oid			indexes[TTL_INDEXES];
 	Relation	rel;
+	bool		required = false;
 
 	if (relkind != RELKIND_INDEX && relkind != RELKIND_PARTITIONED_INDEX)
 		return;
 	table = IndexGetRelation(index, true);
 	if (!OidIsValid(table) || !ttl_container_lookup(table, &container) ||
-		container.default_ttl == TTL_OFF || !is_owner(table))
+		container.default_ttl == TTL_OFF || !is_owner(table) ||
+		!ttl_container_read(container.container, &policy))
 		return;
 
 	rel = table_open(table, AccessShareLock);
 	ttl_container_indexes(rel, indexes);
+	/* after a rebuild by hand or by pg_repack, either of the two may go */
+	for (int i = 0; i < TTL_INDEXES && !required; i++)
+		required = indexes[i] == index &&
+			!(alone && ttl_expiry_has_twin(rel, &policy, i, index));
 	table_close(rel, AccessShareLock);	/* the command takes a stronger one */
-	for (int i = 0; i < TTL_INDEXES; i++)
-	{
-		if (indexes[i] == index)
-			ereport(ERROR,
-					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-					 errmsg("cannot drop index \"%s\" because container \"%s\" requires it",
-							get_rel_name(index), get_rel_name(container.container)),
-					 errhint("Turn TTL off first with ttl.set_default_ttl(..., NULL).")));
-	}
+	if (required)
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot drop index \"%s\" because container \"%s\" requires it",
+						get_rel_name(index), get_rel_name(container.container)),
+				 errhint("Turn TTL off first with ttl.set_default_ttl(..., NULL).")));
 }
 
 static void
@@ -139,13 +148,6 @@ check_drop_trigger(List *object)
 				 errhint("Use ttl.drop_container() to unregister the table.")));
 }
 
-static void
-before_rename_trigger(RenameStmt *stmt)
-{
-	Oid			table = RangeVarGetRelid(stmt->relation, NoLock, true);
-	TtlContainer container;
-
-	if (strcmp(stmt->subname, TTL_TRIGGER) == 0 && OidIsValid(table) &&
 /* The extension is found by the name of its schema. */
 static void
 before_rename_schema(RenameStmt *stmt)
@@ -157,6 +159,45 @@ before_rename_schema(RenameStmt *stmt)
 						TTL_SCHEMA, TTL_EXTENSION)));
 }
 
+/*
+ * pg_repack puts a trigger on the table, fills a new one by SELECT, and gives its
+ * storage to the table.  What that SELECT doesn't see is lost, without a DELETE;
+ * and so are changes that fire no trigger, as those of ttl.container.
+ */
+static void
+before_create_trigger(CreateTrigStmt *stmt)
+{
+	Oid			table;
+	const TtlObjects *objects;
+	TtlContainer container;
+
+	if (strcmp(strVal(llast(stmt->funcname)), "repack_trigger") != 0)
+		return;
+	table = RangeVarGetRelid(stmt->relation, NoLock, true);
+	objects = ttl_container_objects();
+	if (objects != NULL && table == objects->catalog)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot repack \"%s.%s\"", TTL_SCHEMA, TTL_CONTAINER_TABLE),
+				 errdetail("Changes of policies would be lost."),
+				 errhint("Run pg_repack with --exclude-extension=ttl.")));
+	if (OidIsValid(table) && ttl_container_peek(table, &container) &&
+		!ttl_expiry_is_shown(container.container))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot repack \"%s\" while expired rows of container \"%s\" are hidden",
+						get_rel_name(table), get_rel_name(container.container)),
+				 errdetail("pg_repack keeps the rows that it sees, and would lose the others."),
+				 errhint("Run pg_repack with PGOPTIONS='-c row_security=off'.")));
+}
+
+static void
+before_rename_trigger(RenameStmt *stmt)
+{
+	Oid			table = RangeVarGetRelid(stmt->relation, NoLock, true);
+	TtlContainer container;
+
+	if (strcmp(stmt->subname, TTL_TRIGGER) == 0 && OidIsValid(table) &&
 		ttl_container_lookup(table, &container))
 		ereport(ERROR,
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
@@ -204,7 +245,8 @@ before_drop(DropStmt *stmt)
 	foreach(lc, stmt->objects)
 	{
 		if (stmt->removeType == OBJECT_INDEX)
-			check_drop_index(makeRangeVarFromNameList(castNode(List, lfirst(lc))));
+			check_drop_index(makeRangeVarFromNameList(castNode(List, lfirst(lc))),
+							 list_length(stmt->objects) == 1);
 		else if (stmt->removeType == OBJECT_TRIGGER)
 			check_drop_trigger(castNode(List, lfirst(lc)));
 	}
@@ -711,6 +753,7 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 		case T_AlterTableStmt:
 		case T_IndexStmt:
 		case T_RenameStmt:
+		case T_CreateTrigStmt:
 		case T_CreateStmt:
 		case T_CreateForeignTableStmt:
 			if (ttl_container_objects() == NULL)
@@ -734,6 +777,11 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 		case T_RenameStmt:
 			if (((RenameStmt *) stmt)->renameType == OBJECT_TRIGGER)
 				before_rename_trigger((RenameStmt *) stmt);
+			else if (((RenameStmt *) stmt)->renameType == OBJECT_SCHEMA)
+				before_rename_schema((RenameStmt *) stmt);
+			break;
+		case T_CreateTrigStmt:
+			before_create_trigger((CreateTrigStmt *) stmt);
 			break;
 		case T_CreateStmt:
 		case T_CreateForeignTableStmt:
@@ -742,8 +790,6 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 		default:
 			break;
 	}
-			else if (((RenameStmt *) stmt)->renameType == OBJECT_SCHEMA)
-				before_rename_schema((RenameStmt *) stmt);
 }
 
 static void

@@ -675,6 +675,26 @@ ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy, Oid indexes[TTL_I
 	}
 }
 
+bool
+ttl_expiry_has_twin(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind, Oid index)
+{
+	TtlIndexDefinition definition;
+	bool		found = false;
+	ListCell   *lc;
+
+	if (!ttl_expiry_index_definition(policy, kind, &definition))
+		return false;
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		Relation	other = index_open(lfirst_oid(lc), AccessShareLock);
+
+		found = found || (RelationGetRelid(other) != index && other->rd_index->indisvalid &&
+						  index_equals(other, rel, &definition));
+		index_close(other, AccessShareLock);
+	}
+	return found;
+}
+
 /*
  * The walk
  */

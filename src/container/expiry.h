@@ -67,6 +67,10 @@ extern char *ttl_expiry_find_check(Relation rel, const TtlPolicy *policy,
 extern void ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy,
 									Oid indexes[TTL_INDEXES]);
 
+/* Has the relation a valid index of that kind beside the given one? */
+extern bool ttl_expiry_has_twin(Relation rel, const TtlPolicy *policy,
+								TtlExpiryIndex kind, Oid index);
+
 /*
  * A walk over the expired rows of one leaf table, through its expiry indexes,
  * the earliest expiry of each index first.  Rows that were expired at 'now'
