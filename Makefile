@@ -42,6 +42,7 @@ OBJS = \
 	src/reaper/worker.o \
 	src/visibility/copy.o \
 	src/visibility/evict.o \
+	src/visibility/foreign_key.o \
 	src/visibility/hide.o \
 	src/visibility/reference.o \
 	src/visibility/stamp.o \
@@ -55,6 +56,8 @@ REGRESS = \
 	configuration \
 	ddl \
 	foreign_keys \
+	referencing \
+	temporal \
 	hiding \
 	clock \
 	keys \
@@ -77,6 +80,7 @@ ISOLATION = \
 	policy_vs_reap \
 	reap_vs_insert \
 	reap_vs_update \
+	referencing \
 	repeatable_read \
 	rowlock_vs_reap \
 	serializable \

@@ -171,7 +171,7 @@ DELETE FROM p WHERE id = 2;
 SELECT * FROM stored('c_default');
 SELECT id, p FROM c_default ORDER BY id;
 
--- those that forbid: an expired child is stored as yet
+-- those that forbid: live rows alone
 CALL refill('c_restrict');
 SELECT i, referenced(format('DELETE FROM foreign_keys.p WHERE id = %s', i)), referenced(format('UPDATE foreign_keys.p SET id = 9 WHERE id = %s', i)) FROM generate_series(1, 3) i;
 CALL ttl.reap('c_restrict');
@@ -515,7 +515,7 @@ INSERT INTO pd (id, _ts) VALUES (1, '3000-01-01');
 COMMIT;
 SELECT id, pd FROM cd ORDER BY id;
 INSERT INTO cn (id, pd, _ts) VALUES (2, 2, '2020-01-01'), (3, 3, '3000-01-01');
--- an expired child counts until the end ...
+-- an expired child goes at the end ...
 BEGIN;
 DELETE FROM pd WHERE id = 2;
 SELECT id FROM pd ORDER BY id;

@@ -412,6 +412,29 @@ INSERT INTO ruled (id) VALUES (1);
 CALL ttl.reap('ruled');
 SELECT id FROM ruled_log ORDER BY id;
 SELECT ttl.expired_count('ruled');
+-- a rule reads live rows, of the same table, too; OLD is what is deleted
+CREATE TABLE other (id int PRIMARY KEY);
+CREATE TABLE audit (old int, source text, id int);
+SELECT ttl.create_container('other', 60);
+INSERT INTO other (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01'), (3, '2900-01-01');
+CREATE RULE read_other AS ON DELETE TO ruled DO ALSO INSERT INTO audit SELECT OLD.id, 'other', id FROM other;
+CREATE RULE read_itself AS ON DELETE TO ruled DO ALSO INSERT INTO audit SELECT OLD.id, 'itself', r.id FROM ruled r WHERE r.id <> 9;
+INSERT INTO ruled (id, _ts) VALUES (4, '2020-01-01'), (5, '2020-01-01');
+INSERT INTO ruled (id, _ts) VALUES (4, '2900-01-01');
+SELECT * FROM audit ORDER BY old, source, id;
+TRUNCATE audit;
+CALL ttl.reap('ruled');
+SELECT * FROM audit ORDER BY old, source, id;
+-- one that would rather mark the row finds no more of it than anybody
+TRUNCATE ruled;
+CREATE RULE mark AS ON DELETE TO other DO INSTEAD UPDATE other SET id = -id WHERE id = OLD.id;
+CALL ttl.reap('other');
+SET ttl.show_expired = on;
+SELECT id FROM other ORDER BY id;
+RESET ttl.show_expired;
+SET client_min_messages = error;
+DROP TABLE other, audit CASCADE;
+RESET client_min_messages;
 
 -- A trigger that reaps is stopped before it goes in circles
 CREATE TABLE circle (id int PRIMARY KEY);

@@ -76,6 +76,11 @@ CREATE FUNCTION ttl.is_live(container regclass, _ts timestamptz, ttl integer) RE
 GRANT EXECUTE ON FUNCTION ttl.is_live(regclass, timestamptz, integer) TO PUBLIC;
 COMMENT ON FUNCTION ttl.is_live(regclass, timestamptz, integer) IS 'filter that hides expired rows of a container';
 
+CREATE FUNCTION ttl.is_expired(container regclass, _ts timestamptz, ttl integer) RETURNS boolean
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME', 'ttl_is_expired';
+GRANT EXECUTE ON FUNCTION ttl.is_expired(regclass, timestamptz, integer) TO PUBLIC;
+COMMENT ON FUNCTION ttl.is_expired(regclass, timestamptz, integer) IS 'filter by which a deletion of expired rows finds them; false elsewhere';
+
 CREATE FUNCTION ttl.stamp(_ts timestamptz) RETURNS timestamptz
     LANGUAGE C VOLATILE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_stamp';
 GRANT EXECUTE ON FUNCTION ttl.stamp(timestamptz) TO PUBLIC;

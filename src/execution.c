@@ -63,6 +63,7 @@ static bool leader_clock_is_set = false;
 static TtlExpectation expected = {NULL};
 
 static List *start_observers = NIL;
+static List *run_observers = NIL;
 static List *end_observers = NIL;
 
 TtlExecution *
@@ -123,6 +124,14 @@ void
 ttl_execution_expect(TtlExpectation expectation)
 {
 	expected = expectation;
+}
+
+bool
+ttl_execution_is_expected(const char *source_text)
+{
+	/* rules may make several executions of it; triggers run deeper */
+	return expected.deletion != NULL && depth == expected.depth &&
+		source_text != NULL && strcmp(expected.deletion, source_text) == 0;
 }
 
 static TtlExecution *
@@ -203,9 +212,7 @@ execution_start(QueryDesc *query_desc, int eflags)
 	TtlExecution *execution;
 	ListCell   *lc;
 
-	/* rules may make several executions of it; triggers run deeper */
-	if (expected.deletion != NULL && depth == expected.depth &&
-		strcmp(expected.deletion, query_desc->sourceText) == 0)
+	if (ttl_execution_is_expected(query_desc->sourceText))
 		sight = TTL_SEES_EXPIRED;
 
 	if (prev_ExecutorStart)
@@ -257,6 +264,23 @@ leave(TtlExecution *outer)
 		leader_clock = (double) current->clock;
 }
 
+/* Without movement, what runs gives an empty result. */
+static void
+run_current(TTL_EXECUTOR_RUN_PARAMETERS)
+{
+	ListCell   *lc;
+
+	foreach(lc, run_observers)
+	{
+		if (current != NULL && !((TtlExecutionRuns) lfirst(lc)) (current))
+			direction = NoMovementScanDirection;
+	}
+	if (prev_ExecutorRun)
+		prev_ExecutorRun(TTL_EXECUTOR_RUN_ARGUMENTS);
+	else
+		standard_ExecutorRun(TTL_EXECUTOR_RUN_ARGUMENTS);
+}
+
 static void
 execution_run(TTL_EXECUTOR_RUN_PARAMETERS)
 {
@@ -264,10 +288,7 @@ execution_run(TTL_EXECUTOR_RUN_PARAMETERS)
 
 	PG_TRY();
 	{
-		if (prev_ExecutorRun)
-			prev_ExecutorRun(TTL_EXECUTOR_RUN_ARGUMENTS);
-		else
-			standard_ExecutorRun(TTL_EXECUTOR_RUN_ARGUMENTS);
+		run_current(TTL_EXECUTOR_RUN_ARGUMENTS);
 	}
 	PG_FINALLY();
 	{
@@ -363,6 +384,12 @@ void
 ttl_execution_on_start(TtlExecutionStarted started)
 {
 	add_observer(&start_observers, (void *) started);
+}
+
+void
+ttl_execution_on_run(TtlExecutionRuns runs)
+{
+	add_observer(&run_observers, (void *) runs);
 }
 
 void

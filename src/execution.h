@@ -18,7 +18,8 @@
 typedef enum TtlSight
 {
 	TTL_SEES_LIVE,				/* an ordinary statement: rows not expired */
-	TTL_SEES_EXPIRED			/* a physical deletion: expired rows only */
+	TTL_SEES_EXPIRED			/* a physical deletion: in the tables that it
+								 * names, expired rows only */
 } TtlSight;
 
 typedef struct TtlExecution
@@ -56,11 +57,14 @@ extern TimestampTz ttl_execution_clock(void);
 
 /*
  * Announces that executions whose source text is the given one, and that start
- * on this level, see only the rows that were expired at the given instant.
- * Call it right before SPI_execute_plan and friends.  It returns what was
+ * on this level, see only the rows that were expired at the given instant: in
+ * the tables to which the text gives the alias TTL_DOOMED.  What a rule adds to
+ * the statement sees live rows, as everybody does.  Call it right before SPI_execute_plan and friends.  It returns what was
  * announced before, to be announced again when they are done: rules make several
  * executions of one statement, and triggers of the first may delete, too.
  */
+#define TTL_DOOMED	"ttl doomed"
+
 typedef struct TtlExpectation
 {
 	const char *deletion;		/* source text, or NULL */
@@ -71,6 +75,9 @@ typedef struct TtlExpectation
 extern TtlExpectation ttl_execution_expect_deletion(const char *source_text,
 													TimestampTz expired_at);
 extern void ttl_execution_expect(TtlExpectation expectation);
+
+/* Has that been announced for a statement of this text? */
+extern bool ttl_execution_is_expected(const char *source_text);
 
 /*
  * Calls the function for each relation that the plan inserts into, updates or
@@ -89,6 +96,13 @@ extern void ttl_execution_visit_targets(TtlExecution *execution,
 typedef void (*TtlExecutionStarted) (TtlExecution *execution, int eflags);
 typedef void (*TtlExecutionEnded) (QueryDesc *query_desc, int depth);
 
+/*
+ * 'runs' is called before an execution runs, and returns false if it has found out
+ * that nothing would come of it: then it doesn't run.
+ */
+typedef bool (*TtlExecutionRuns) (TtlExecution *execution);
+
+extern void ttl_execution_on_run(TtlExecutionRuns runs);
 extern void ttl_execution_on_start(TtlExecutionStarted started);
 extern void ttl_execution_on_end(TtlExecutionEnded ended);
 

@@ -55,6 +55,7 @@ typedef struct TtlObjects
 	Oid			catalog;		/* ttl.container */
 	Oid			catalog_pkey;
 	Oid			is_live;		/* ttl.is_live(regclass, timestamptz, integer) */
+	Oid			is_expired;		/* ttl.is_expired(the same) */
 	Oid			stamp;			/* ttl.stamp(timestamptz) */
 	Oid			check_reference;	/* ttl.check_reference() */
 } TtlObjects;

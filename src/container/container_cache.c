@@ -125,9 +125,11 @@ find_objects(void)
 		return;
 	found.catalog_pkey = find_catalog_pkey(found.schema);
 	found.is_live = find_function(found.schema, "is_live", 3, is_live_args);
+	found.is_expired = find_function(found.schema, "is_expired", 3, is_live_args);
 	found.stamp = find_function(found.schema, "stamp", 1, stamp_args);
 	found.check_reference = find_function(found.schema, "check_reference", 0, NULL);
 	if (!OidIsValid(found.catalog_pkey) || !OidIsValid(found.is_live) ||
+		!OidIsValid(found.is_expired) ||
 		!OidIsValid(found.stamp) || !OidIsValid(found.check_reference))
 		return;
 

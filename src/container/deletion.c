@@ -5,10 +5,10 @@
  *
  * It is an ordinary DELETE through SPI, so that triggers fire, foreign keys
  * act and logical decoding sees it.  The rows are given by their place
- * (ctid); what is there is judged again by the DELETE itself, whose
- * ttl.is_live() filter looks for the expired rows in such an execution (see
- * expiry.c).  So it does no harm that a place may have got another row, that
- * a row may have been renewed, or the policy changed, since somebody looked.
+ * (ctid); what is there is judged again by the DELETE itself, in which the
+ * filter on the tables that it names is ttl.is_expired() (hide.c).  So it does
+ * no harm that a place may have got another row, that a row may have been
+ * renewed, or the policy changed, since somebody looked.
  *
  * It runs as the table's owner, whoever calls: neither does an inserting user
  * need the DELETE privilege, nor do the owner's triggers get anybody else's
@@ -60,6 +60,12 @@
 #include "utils/ruleutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+
+/* What a statement calls the tables whose expired rows it is about */
+#define DOOMED	"\"" TTL_DOOMED "\""
+
+/* Of the deletion that runs, the innermost one */
+static int	running_flags = 0;
 
 static TtlDeletionObserver evict_observer = NULL;
 static TtlDeletionObserver reap_observer = NULL;
@@ -145,8 +151,11 @@ typedef struct Identity
 } Identity;
 
 /*
- * Acts as the table's owner with a safe search_path, and connects to SPI.  If
- * an error occurs, the abort of the (sub)transaction undoes it.
+ * Acts as the table's owner with a safe search_path, and connects to SPI.  Where
+ * a session applies what was done elsewhere (session_replication_role = replica),
+ * triggers don't fire, foreign keys' neither; but a deletion of ours was done
+ * nowhere else.  If an error occurs, the abort of the (sub)transaction undoes it
+ * all.
  */
 static void
 switch_to_owner(Relation rel, Identity *saved)
@@ -158,6 +167,9 @@ switch_to_owner(Relation rel, Identity *saved)
 	saved->nestlevel = NewGUCNestLevel();
 	(void) set_config_option("search_path", SAFE_SEARCH_PATH,
 							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	if (SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
+		(void) set_config_option("session_replication_role", "origin",
+								 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	SPI_connect();
 }
 
@@ -175,17 +187,18 @@ switch_back(const Identity *saved)
  */
 static void
 execute_on_expired(const char *sql, int nargs, Oid *types, Datum *values,
-				   TimestampTz expired_at)
+				   TimestampTz expired_at, Snapshot snapshot)
 {
 	TtlExpectation outer = ttl_execution_expect_deletion(sql, expired_at);
 
 	PG_TRY();
 	{
 		SPIPlanPtr	plan = SPI_prepare(sql, nargs, types);
-		int			result = SPI_execute_plan(plan, values, NULL, false, 0);
+		int			result = SPI_execute_snapshot(plan, values, NULL, snapshot,
+											  InvalidSnapshot, false, true, 0);
 
 		if (result < 0)
-			elog(ERROR, "SPI_execute_plan failed: %s", SPI_result_code_string(result));
+			elog(ERROR, "SPI_execute_snapshot failed: %s", SPI_result_code_string(result));
 	}
 	PG_FINALLY();
 	{
@@ -234,6 +247,7 @@ typedef struct Deletion
 	int			flags;
 	List	   *tables;			/* Doomed, the one that was asked for first */
 	HTAB	   *rows;			/* DoomedRow, to know them again */
+	MemoryContext memory;		/* of all this */
 } Deletion;
 
 static Doomed *
@@ -359,12 +373,56 @@ find_references(const Deletion *deletion, Relation rel)
 	return references;
 }
 
+/*
+ * Begins a statement that finds expired rows of the table, as its owner: what is
+ * left out of names depends on the search_path.
+ */
+static void
+begin_search(StringInfo sql, Relation table, Identity *saved)
+{
+	switch_to_owner(table, saved);
+	initStringInfo(sql);
+	appendStringInfo(sql, "SELECT tableoid, ctid FROM %s%s AS " DOOMED " WHERE ",
+					 table->rd_rel->relkind == RELKIND_RELATION ? "ONLY " : "",
+					 qualified_name(table));
+}
+
+/*
+ * Executes the statement, dooms what it finds, and switches back.  'referenced'
+ * (may be NULL) is what the rows reference.
+ *
+ * A foreign key would find rows that the transaction's snapshot is too old to see,
+ * so they are found here, too.
+ */
+static void
+doom_found(Deletion *deletion, Doomed *referenced, const char *sql, int nargs,
+		   Oid *types, Datum *values, TimestampTz expired_at, const Identity *saved)
+{
+	execute_on_expired(sql, nargs, types, values, expired_at,
+					   IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot);
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		HeapTuple	row = SPI_tuptable->vals[i];
+		TupleDesc	desc = SPI_tuptable->tupdesc;
+		bool		isnull;
+		Oid			relid = DatumGetObjectId(SPI_getbinval(row, desc, 1, &isnull));
+		ItemPointer tid = (ItemPointer) DatumGetPointer(SPI_getbinval(row, desc, 2, &isnull));
+		MemoryContext old = MemoryContextSwitchTo(deletion->memory);
+		Doomed	   *doomed = find_doomed(deletion, relid);
+
+		doom_row(deletion, doomed, tid);
+		if (referenced != NULL)
+			referenced->referencing = list_append_unique_ptr(referenced->referencing, doomed);
+		MemoryContextSwitchTo(old);
+	}
+	switch_back(saved);
+}
+
 /* Dooms the expired rows that reference the row in the slot. */
 static void
 doom_referencing(Deletion *deletion, Doomed *referenced, const Reference *reference,
 				 TupleTableSlot *slot)
 {
-	MemoryContext caller = CurrentMemoryContext;
 	Relation	table;
 	Oid			types[INDEX_MAX_KEYS];
 	Datum		values[INDEX_MAX_KEYS];
@@ -381,19 +439,14 @@ doom_referencing(Deletion *deletion, Doomed *referenced, const Reference *refere
 	}
 
 	table = table_open(reference->table, RowExclusiveLock);
-	switch_to_owner(table, &saved);
-
-	initStringInfo(&sql);
-	appendStringInfo(&sql, "SELECT tableoid, ctid FROM %s%s",
-					 table->rd_rel->relkind == RELKIND_RELATION ? "ONLY " : "",
-					 qualified_name(table));
+	begin_search(&sql, table, &saved);
 	for (int i = 0; i < reference->nkeys; i++)
 	{
 		Form_pg_attribute column = TupleDescAttr(slot->tts_tupleDescriptor,
 												 reference->referenced[i] - 1);
 
 		types[i] = column->atttypid;
-		appendStringInfoString(&sql, i == 0 ? " WHERE " : " AND ");
+		appendStringInfoString(&sql, i == 0 ? "" : " AND ");
 		generate_operator_clause(&sql, psprintf("$%d", i + 1), types[i],
 								 reference->operators[i],
 								 quote_identifier(get_attname(reference->table,
@@ -406,22 +459,8 @@ doom_referencing(Deletion *deletion, Doomed *referenced, const Reference *refere
 							 generate_collation_name(column->attcollation));
 	}
 
-	execute_on_expired(sql.data, reference->nkeys, types, values, reference->expired_at);
-	for (uint64 i = 0; i < SPI_processed; i++)
-	{
-		HeapTuple	row = SPI_tuptable->vals[i];
-		TupleDesc	desc = SPI_tuptable->tupdesc;
-		bool		isnull;
-		Oid			relid = DatumGetObjectId(SPI_getbinval(row, desc, 1, &isnull));
-		ItemPointer tid = (ItemPointer) DatumGetPointer(SPI_getbinval(row, desc, 2, &isnull));
-		MemoryContext old = MemoryContextSwitchTo(caller);
-		Doomed	   *doomed = find_doomed(deletion, relid);
-
-		doom_row(deletion, doomed, tid);
-		referenced->referencing = list_append_unique_ptr(referenced->referencing, doomed);
-		MemoryContextSwitchTo(old);
-	}
-	switch_back(&saved);
+	doom_found(deletion, referenced, sql.data, reference->nkeys, types, values,
+			   reference->expired_at, &saved);
 	table_close(table, NoLock);
 }
 
@@ -619,11 +658,13 @@ append_delete(StringInfo sql, Relation rel, int n, int flags)
 	char	   *table = qualified_name(rel);
 
 	if (flags & TTL_DELETION_SKIP_LOCKED)
-		appendStringInfo(sql, "DELETE FROM ONLY %s WHERE ctid = ANY (ARRAY("
-						 "SELECT ctid FROM ONLY %s WHERE ctid = ANY ((SELECT $%d)::tid[]) FOR UPDATE SKIP LOCKED))",
+		appendStringInfo(sql, "DELETE FROM ONLY %s AS " DOOMED " WHERE ctid = ANY (ARRAY("
+						 "SELECT ctid FROM ONLY %s AS " DOOMED
+						 " WHERE ctid = ANY ((SELECT $%d)::tid[]) FOR UPDATE SKIP LOCKED))",
 						 table, table, n);
 	else
-		appendStringInfo(sql, "DELETE FROM ONLY %s WHERE ctid = ANY ((SELECT $%d)::tid[])",
+		appendStringInfo(sql, "DELETE FROM ONLY %s AS " DOOMED
+						 " WHERE ctid = ANY ((SELECT $%d)::tid[])",
 						 table, n);
 }
 
@@ -671,7 +712,7 @@ delete_from_tables(List *tables, TimestampTz expired_at, int flags)
 
 	switch_to_owner(first->rel, &saved);
 	error_context_stack = &context;
-	execute_on_expired(sql.data, ntables, types, values, expired_at);
+	execute_on_expired(sql.data, ntables, types, values, expired_at, InvalidSnapshot);
 	if (is_simple)
 		first->deleted = SPI_processed;
 	for (int i = 0; i < ntables && !is_simple; i++)
@@ -744,6 +785,58 @@ report(const Doomed *doomed, bool went_along, int flags)
 		archive_observer(container->container, doomed->deleted);
 }
 
+/* Rows are going to be remembered, to know them again. */
+static void
+remember_rows(Deletion *deletion)
+{
+	HASHCTL		ctl = {.keysize = sizeof(DoomedRow), .entrysize = sizeof(DoomedRow), .hcxt = CurrentMemoryContext};
+
+	deletion->memory = CurrentMemoryContext;
+	deletion->rows = hash_create("ttl doomed rows", 64, &ctl,
+								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+/* Deletes all that is doomed; 'asked_for' (may be NULL) is the caller's table. */
+static void
+delete_doomed(Deletion *deletion, const Doomed *asked_for)
+{
+	int			outer_flags = running_flags;
+	List	   *ordered = NIL;
+	ListCell   *lc;
+
+	foreach(lc, deletion->tables)
+		order_table(lfirst(lc), &ordered);
+
+	PG_TRY();
+	{
+		running_flags = deletion->flags;
+		delete_in_order(ordered, deletion->expired_at, deletion->flags);
+	}
+	PG_FINALLY();
+	{
+		running_flags = outer_flags;
+	}
+	PG_END_TRY();
+
+	foreach(lc, ordered)
+		report(lfirst(lc), lfirst(lc) != asked_for, deletion->flags);
+}
+
+/* Closes the tables that the deletion has opened. */
+static void
+end_deletion(Deletion *deletion, const Doomed *asked_for)
+{
+	ListCell   *lc;
+
+	foreach(lc, deletion->tables)
+	{
+		Doomed	   *doomed = lfirst(lc);
+
+		if (doomed != asked_for)
+			table_close(doomed->rel, NoLock);
+	}
+}
+
 uint64
 ttl_deletion_run(Relation rel, const TtlContainer *container,
 				 const ItemPointerData *tids, int ntids,
@@ -751,15 +844,10 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 {
 	Deletion	deletion = {.expired_at = expired_at, .flags = flags};
 	Doomed	   *asked_for = doom_table(&deletion, rel, container);
-	List	   *ordered = NIL;
-	ListCell   *lc;
 
 	if (flags & TTL_DELETION_WITH_REFERENCING)
 	{
-		HASHCTL		ctl = {.keysize = sizeof(DoomedRow), .entrysize = sizeof(DoomedRow), .hcxt = CurrentMemoryContext};
-
-		deletion.rows = hash_create("ttl doomed rows", 64, &ctl,
-									HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+		remember_rows(&deletion);
 		for (int i = 0; i < ntids; i++)
 			doom_row(&deletion, asked_for, unconstify(ItemPointerData *, &tids[i]));
 		doom_all_referencing(&deletion);
@@ -771,17 +859,61 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 		asked_for->ntids = ntids;
 	}
 
-	order_table(asked_for, &ordered);
-	delete_in_order(ordered, expired_at, flags);
-	foreach(lc, ordered)
-	{
-		Doomed	   *doomed = lfirst(lc);
-
-		report(doomed, doomed != asked_for, flags);
-		if (doomed != asked_for)
-			table_close(doomed->rel, NoLock);
-	}
+	delete_doomed(&deletion, asked_for);
+	end_deletion(&deletion, asked_for);
 	return asked_for->deleted;
+}
+
+/*
+ * In REPEATABLE READ, a DELETE doesn't find what is too new for the transaction's
+ * snapshot.
+ */
+static void
+check_snapshot(Doomed *doomed)
+{
+	TupleTableSlot *slot;
+
+	if (!IsolationUsesXactSnapshot() || doomed->deleted >= doomed->ntids)
+		return;
+	slot = table_slot_create(doomed->rel, NULL);
+	for (int i = 0; i < doomed->ntids; i++)
+	{
+		if (table_tuple_fetch_row_version(doomed->rel, &doomed->tids[i], SnapshotSelf, slot) &&
+			!table_tuple_fetch_row_version(doomed->rel, &doomed->tids[i],
+										   GetTransactionSnapshot(), slot))
+			ereport(ERROR,
+					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+					 errmsg("could not serialize access due to concurrent update")));
+		ExecClearTuple(slot);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+void
+ttl_deletion_run_referencing(Relation table, const char *condition, int nargs,
+							 Oid *types, Datum *values, TimestampTz expired_at)
+{
+	Deletion	deletion = {.expired_at = expired_at};
+	StringInfoData sql;
+	Identity	saved;
+	ListCell   *lc;
+
+	deletion.flags = TTL_DELETION_WITH_REFERENCING | (running_flags & TTL_DELETION_AS_REAPER);
+	if (!may_go_along(&deletion, RelationGetRelid(table), &deletion.expired_at))
+		return;
+
+	remember_rows(&deletion);
+	begin_search(&sql, table, &saved);
+	appendStringInfoString(&sql, condition);
+	doom_found(&deletion, NULL, sql.data, nargs, types, values, deletion.expired_at, &saved);
+	doom_all_referencing(&deletion);
+	hash_destroy(deletion.rows);
+
+	if (deletion.tables != NIL)
+		delete_doomed(&deletion, NULL);
+	foreach(lc, deletion.tables)
+		check_snapshot(lfirst(lc));
+	end_deletion(&deletion, NULL);
 }
 
 void

@@ -39,12 +39,22 @@
  * on.
  */
 #define TTL_DELETION_WITH_REFERENCING	0x04
-/* Of those, only what the reaper may take: by "reaping" and "reap_delay". */
+/* Of what goes along, only what the reaper may take: by "reaping" and "reap_delay". */
 #define TTL_DELETION_AS_REAPER			0x08
 
 extern uint64 ttl_deletion_run(Relation rel, const TtlContainer *container,
 							   const ItemPointerData *tids, int ntids,
 							   TimestampTz expired_at, int flags);
+
+/*
+ * Deletes the expired rows of a container that meet the condition, and with them
+ * what references them, as above: a user's statement has deleted or renumbered
+ * what they reference.  If it is a deletion of the reaper's that has done so, only
+ * what the reaper may take.  The table may be partitioned; it is open.
+ */
+extern void ttl_deletion_run_referencing(Relation table, const char *condition,
+										 int nargs, Oid *types, Datum *values,
+										 TimestampTz expired_at);
 
 /*
  * Empties the table, as its owner.  The caller holds ACCESS EXCLUSIVE on it and

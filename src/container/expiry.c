@@ -16,8 +16,8 @@
  * ones out, but a column that was there before may hold some.  A NULL in the
  * timestamp column never expires, nor does 'infinity'.
  *
- * ttl.is_live() is this table as a filter.  Plans carry it with the container's
- * OID and the two columns; all else is settled when an execution starts: the
+ * ttl.is_live() is this table as a filter, and ttl.is_expired() for deletions.
+ * Plans carry it with the container's OID and the two columns; all else is settled when an execution starts: the
  * policy, the clock, and whether this execution hides anything.  So a change of
  * policy reaches plans that are already made, and no cursor in its middle.
  *
@@ -175,12 +175,12 @@ ttl_expiry_reading_now(void)
  * The filter
  */
 
-/* What is settled for a container in an execution. */
+/* What is settled for a container in an execution, by one of the two filters. */
 typedef struct LiveState
 {
 	Oid			container;
+	bool		deletes;		/* expired rows are looked for, not hidden */
 	bool		sees_everything;
-	bool		answer_if_expired;	/* true in a physical deletion */
 	int32		default_ttl;
 	TimestampTz now;
 	TimestampTz default_cutoff; /* if default_ttl > 0 */
@@ -248,13 +248,12 @@ ttl_expiry_is_shown(Oid container)
 }
 
 static void
-settle(LiveState *state, Oid container, TtlExecution *execution)
+settle(LiveState *state, Oid container, bool deletes, TtlExecution *execution)
 {
-	bool		deletes = execution != NULL && execution->sight == TTL_SEES_EXPIRED;
 	TtlContainer c;
 
 	state->container = container;
-	state->answer_if_expired = deletes;
+	state->deletes = deletes;
 	state->default_ttl = ttl_container_lookup(container, &c) ? c.default_ttl : TTL_OFF;
 	state->sees_everything = !deletes &&
 		(state->default_ttl == TTL_OFF || is_shown_to(container, execution));
@@ -271,7 +270,7 @@ settle(LiveState *state, Oid container, TtlExecution *execution)
  * at the start.
  */
 static LiveState *
-get_state(Oid container, TtlExecution *execution)
+get_state(Oid container, bool deletes, TtlExecution *execution)
 {
 	MemoryContext old;
 	LiveState  *state;
@@ -280,7 +279,7 @@ get_state(Oid container, TtlExecution *execution)
 	foreach(lc, execution->policies)
 	{
 		state = lfirst(lc);
-		if (state->container == container)
+		if (state->container == container && state->deletes == deletes)
 			return state;
 	}
 
@@ -288,7 +287,7 @@ get_state(Oid container, TtlExecution *execution)
 	AcceptInvalidationMessages();
 	old = MemoryContextSwitchTo(execution->query_desc->estate->es_query_cxt);
 	state = palloc(sizeof(LiveState));
-	settle(state, container, execution);
+	settle(state, container, deletes, execution);
 	execution->policies = lappend(execution->policies, state);
 	MemoryContextSwitchTo(old);
 	return state;
@@ -322,7 +321,9 @@ execution_started(TtlExecution *execution, int eflags)
 
 		if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container))
 			continue;
-		(void) get_state(container.container, execution);
+		(void) get_state(container.container, false, execution);
+		if (execution->sight == TTL_SEES_EXPIRED)
+			(void) get_state(container.container, true, execution);
 		if (cascades)
 			remember_cascade(outer, container.container);
 	}
@@ -336,7 +337,7 @@ ttl_expiry_init(void)
 
 /* Keeps in the function call's memory what is settled for its execution. */
 static LiveState *
-remember_state(FmgrInfo *flinfo, Oid container)
+remember_state(FmgrInfo *flinfo, Oid container, bool deletes)
 {
 	TtlExecution *execution = ttl_execution_current();
 	LiveState  *state = flinfo->fn_extra;
@@ -344,10 +345,24 @@ remember_state(FmgrInfo *flinfo, Oid container)
 	if (state == NULL)
 		state = flinfo->fn_extra = MemoryContextAlloc(flinfo->fn_mcxt, sizeof(LiveState));
 	if (execution != NULL)
-		*state = *get_state(container, execution);
+		*state = *get_state(container, deletes, execution);
 	else
-		settle(state, container, NULL);
+		settle(state, container, deletes, NULL);
 	return state;
+}
+
+/* Has the row with the _ts and TTL of a filter's arguments expired? */
+static inline bool
+has_expired(const LiveState *state, FunctionCallInfo fcinfo)
+{
+	TimestampTz cutoff = state->default_cutoff;
+	int32		ttl = effective_ttl(state->default_ttl, !PG_ARGISNULL(2), PG_GETARG_INT32(2));
+
+	if (ttl <= 0 || PG_ARGISNULL(1))
+		return false;
+	if (!PG_ARGISNULL(2))
+		cutoff = ttl_expiry_cutoff(state->now, ttl);
+	return PG_GETARG_TIMESTAMPTZ(1) <= cutoff;
 }
 
 PG_FUNCTION_INFO_V1(ttl_is_live);
@@ -355,40 +370,39 @@ PG_FUNCTION_INFO_V1(ttl_is_live);
 /*
  * ttl.is_live(container regclass, _ts timestamptz, ttl integer) -> boolean
  *
- * Has the row of the container with these values not expired?  In a physical
- * deletion it is the other way round: there, what has expired is what is
- * looked for.
+ * Has the row of the container with these values not expired?
  */
 Datum
 ttl_is_live(PG_FUNCTION_ARGS)
 {
 	LiveState  *state = fcinfo->flinfo->fn_extra;
 	Oid			container = PG_GETARG_OID(0);
-	TimestampTz cutoff;
 
 	if (unlikely(state == NULL || state->container != container))
-		state = remember_state(fcinfo->flinfo, container);
-	if (state->sees_everything)
-		PG_RETURN_BOOL(true);
+		state = remember_state(fcinfo->flinfo, container, false);
+	PG_RETURN_BOOL(state->sees_everything || !has_expired(state, fcinfo));
+}
 
-	if (PG_ARGISNULL(2))
-	{
-		if (state->default_ttl <= 0)
-			PG_RETURN_BOOL(!state->answer_if_expired);
-		cutoff = state->default_cutoff;
-	}
-	else
-	{
-		int32		ttl = effective_ttl(state->default_ttl, true, PG_GETARG_INT32(2));
+PG_FUNCTION_INFO_V1(ttl_is_expired);
 
-		if (ttl <= 0)
-			PG_RETURN_BOOL(!state->answer_if_expired);
-		cutoff = ttl_expiry_cutoff(state->now, ttl);
-	}
+/*
+ * ttl.is_expired(container regclass, _ts timestamptz, ttl integer) -> boolean
+ *
+ * Has the row expired, by the time that a physical deletion has been given?
+ * Where none is at work, no row has.
+ */
+Datum
+ttl_is_expired(PG_FUNCTION_ARGS)
+{
+	TtlExecution *execution = ttl_execution_current();
+	LiveState  *state = fcinfo->flinfo->fn_extra;
+	Oid			container = PG_GETARG_OID(0);
 
-	if (PG_ARGISNULL(1) || PG_GETARG_TIMESTAMPTZ(1) > cutoff)
-		PG_RETURN_BOOL(!state->answer_if_expired);
-	PG_RETURN_BOOL(state->answer_if_expired);
+	if (execution == NULL || execution->sight != TTL_SEES_EXPIRED)
+		PG_RETURN_BOOL(false);
+	if (unlikely(state == NULL || state->container != container))
+		state = remember_state(fcinfo->flinfo, container, true);
+	PG_RETURN_BOOL(has_expired(state, fcinfo));
 }
 
 PG_FUNCTION_INFO_V1(ttl_is_live_support);

@@ -494,12 +494,12 @@ collect(Step *step)
 static void
 delete_rows(Step *step)
 {
-	volatile int flags = 0;
+	volatile int flags = TTL_DELETION_AS_REAPER;
 
 	if (step->skip_locked)
 		flags |= TTL_DELETION_SKIP_LOCKED;
 	if (step->with_referencing)
-		flags |= TTL_DELETION_WITH_REFERENCING | TTL_DELETION_AS_REAPER;
+		flags |= TTL_DELETION_WITH_REFERENCING;
 
 	/* in a user's transaction deferred constraints stay deferred */
 	if (step->memory->mode.commits)

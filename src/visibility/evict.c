@@ -372,24 +372,13 @@ check_deleted(EvictState *state, Relation rel, const TidList *found)
 	}
 }
 
-/* What the error context of the deletion needs to know */
-typedef struct Eviction
+void
+ttl_evict_explain(void *arg)
 {
-	const char *table;
-	bool		by_owner;
-} Eviction;
+	TtlEviction *eviction = arg;
 
-/*
- * Error context of the deletion: tells the inserting user what is going on, but
- * no values of a row that is gone for him.
- */
-static void
-explain_eviction(void *arg)
-{
-	Eviction   *eviction = arg;
-
-	errcontext("deletion of an expired row of container \"%s\" that holds the key",
-			   eviction->table);
+	errcontext("deletion of an expired row of container \"%s\" that %s",
+			   eviction->container, eviction->reason);
 	if (ERRCODE_TO_CATEGORY(geterrcode()) == ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION &&
 		!eviction->by_owner)
 		errdetail("The expired row cannot be deleted.");
@@ -425,13 +414,14 @@ evict(EvictState *state, Relation rel, HeapTuple new, const ItemPointerData *sel
 
 	if (found.n > 0)
 	{
-		Eviction	eviction = {
-			.table = RelationGetRelationName(rel),
+		TtlEviction eviction = {
+			.container = RelationGetRelationName(rel),
+			.reason = "holds the key",
 			.by_owner = has_privs_of_role(GetUserId(), rel->rd_rel->relowner)
 		};
 		ErrorContextCallback context = {
 			.previous = error_context_stack,
-			.callback = explain_eviction,
+			.callback = ttl_evict_explain,
 			.arg = &eviction
 		};
 

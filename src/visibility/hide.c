@@ -27,7 +27,8 @@
  * so nobody but the owner could imitate one, in a trigger that an action or a
  * deletion of ours fires, or in a function that ALTER TABLE calls.  The check of
  * the *referenced* side has its operands the other way round, and is filtered: an
- * expired parent is absent.
+ * expired parent is absent; so is one that stands in for the part of a temporal
+ * key that goes.  foreign_key.c sees to it that the search finds no expired rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,6 +40,7 @@
 #include "catalog/pg_type.h"
 #include "compat.h"
 #include "container/container.h"
+#include "execution.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -82,6 +84,28 @@ compares_param_to_column(Node *node)
 		contain_var_clause(lsecond(op->args));
 }
 
+/*
+ * What the search of a temporal foreign key asks in addition: is that part of the
+ * referencing period which goes, covered by other rows?
+ *	 NOT coalesce((column * $n) <@ (SELECT range_agg(r) FROM (SELECT y.period r
+ *	   FROM ONLY pk y WHERE $1 = y.key ... FOR KEY SHARE OF y) y2), false)
+ */
+static bool
+asks_for_cover(Node *node)
+{
+	CoalesceExpr *coalesce;
+	OpExpr	   *op;
+
+	if (!is_notclause(node))
+		return false;
+	coalesce = (CoalesceExpr *) get_notclausearg((Expr *) node);
+	if (!IsA(coalesce, CoalesceExpr) || list_length(coalesce->args) != 2)
+		return false;
+	op = linitial(coalesce->args);
+	return IsA(op, OpExpr) && list_length(op->args) == 2 &&
+		contain_var_clause(linitial(op->args)) && IsA(lsecond(op->args), SubLink);
+}
+
 /* CASCADE, SET NULL, SET DEFAULT, or the search for rows that forbid a change */
 static bool
 is_referential_action(Query *query)
@@ -91,7 +115,7 @@ is_referential_action(Query *query)
 
 	if (!InNoForceRLSOperation() || list_length(query->rtable) != 1 ||
 		query->jointree == NULL || list_length(query->jointree->fromlist) != 1 ||
-		query->cteList != NIL || query->hasSubLinks)
+		query->cteList != NIL)
 		return false;
 
 	rte = linitial_node(RangeTblEntry, query->rtable);
@@ -123,16 +147,19 @@ is_referential_action(Query *query)
 		return false;
 	if (is_andclause(quals))
 	{
+		List	   *args = ((BoolExpr *) quals)->args;
 		ListCell   *lc;
 
-		foreach(lc, ((BoolExpr *) quals)->args)
+		foreach(lc, args)
 		{
-			if (!compares_param_to_column(lfirst(lc)))
+			if (!compares_param_to_column(lfirst(lc)) &&
+				!(query->hasSubLinks && query->commandType == CMD_SELECT &&
+				  lfirst(lc) == llast(args) && asks_for_cover(lfirst(lc))))
 				return false;
 		}
-		return true;
+		return !query->hasSubLinks || asks_for_cover(llast(args));
 	}
-	return compares_param_to_column(quals);
+	return !query->hasSubLinks && compares_param_to_column(quals);
 }
 
 /*
@@ -172,9 +199,9 @@ ttl_hide_is_referential(Query *query, const char *query_string)
  * The filter
  */
 
-/* ttl.is_live(container, _ts, ttl) over the relation of that index */
+/* function(container, _ts, ttl) over the relation of that index */
 static Expr *
-make_filter(const TtlContainer *container, Index relid)
+make_filter(Oid function, const TtlContainer *container, Index relid)
 {
 	Oid			type;
 	int32		typmod;
@@ -199,9 +226,18 @@ make_filter(const TtlContainer *container, Index relid)
 										InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
 	}
 
-	return (Expr *) makeFuncExpr(ttl_container_require_objects()->is_live, BOOLOID,
+	return (Expr *) makeFuncExpr(function, BOOLOID,
 								 list_make3(constant, ts, own),
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+}
+
+/* Is it one whose expired rows a deletion of ours looks for? */
+static bool
+is_doomed(RangeTblEntry *entry)
+{
+	return ttl_hide_planning->deletes && entry->alias != NULL &&
+		strcmp(entry->alias->aliasname, TTL_DOOMED) == 0 &&
+		ttl_container_owner(entry->relid) == GetUserId();
 }
 
 /* Is the relation an arm of a UNION ALL that has been made an append relation? */
@@ -230,7 +266,8 @@ hide_expired(TTL_BUILD_SIMPLE_REL_PARAMETERS)
 
 	/* No jointree: utility commands plan by way of an empty query. */
 	if (entry->rtekind != RTE_RELATION || root->parse->jointree == NULL ||
-		ttl_hide_planning == NULL || ttl_hide_planning->sees_stored)
+		ttl_hide_planning == NULL ||
+		(ttl_hide_planning->sees_stored && root->query_level == 1))
 		return;
 	is_arm = is_union_arm(root, rel);
 	if ((rel->reloptkind != RELOPT_BASEREL && !is_arm) ||
@@ -239,7 +276,9 @@ hide_expired(TTL_BUILD_SIMPLE_REL_PARAMETERS)
 		 has_privs_of_role(GetUserId(), ttl_container_owner(entry->relid))))
 		return;
 
-	filter = make_filter(&container, rel->relid);
+	filter = make_filter(is_doomed(entry) ? ttl_container_require_objects()->is_expired :
+						 ttl_container_require_objects()->is_live,
+						 &container, rel->relid);
 	if (is_arm)
 	{
 		entry->securityQuals = lappend(entry->securityQuals, list_make1(filter));
@@ -267,7 +306,8 @@ static bool
 is_filter(Node *node)
 {
 	return IsA(node, FuncExpr) &&
-		((FuncExpr *) node)->funcid == ttl_container_require_objects()->is_live;
+		(((FuncExpr *) node)->funcid == ttl_container_require_objects()->is_live ||
+		 ((FuncExpr *) node)->funcid == ttl_container_require_objects()->is_expired);
 }
 
 static List *

@@ -13,6 +13,7 @@
 
 #include "compat.h"
 #include "container/container.h"
+#include "execution.h"
 #include "optimizer/planner.h"
 #include "visibility/visibility.h"
 
@@ -29,6 +30,7 @@ plan(TTL_PLANNER_PARAMETERS)
 	{
 		planning.sees_stored = ttl_hide_is_referential(parse, query_string);
 		planning.validates = ttl_hide_is_validation(parse);
+		planning.deletes = ttl_execution_is_expected(query_string);
 		if (!planning.sees_stored)
 			ttl_stamp_query(parse);
 	}
@@ -57,6 +59,7 @@ ttl_visibility_init(void)
 {
 	ttl_hide_init();
 	ttl_evict_init();
+	ttl_foreign_key_init();
 	ttl_reference_init();
 	ttl_copy_init();
 

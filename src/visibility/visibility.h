@@ -23,9 +23,12 @@ extern void ttl_visibility_init(void);
  */
 typedef struct TtlPlanning
 {
-	bool		sees_stored;	/* foreign-key machinery: hide nothing */
+	bool		sees_stored;	/* foreign-key machinery: hide nothing, but
+								 * from its subqueries */
 	bool		validates;		/* a foreign key: hide nothing of the user's
 								 * own */
+	bool		deletes;		/* expired rows, in the tables that it calls
+								 * TTL_DOOMED */
 	bool		hides;			/* a filter has been put somewhere */
 } TtlPlanning;
 
@@ -48,9 +51,27 @@ extern void ttl_hide_init(void);
 extern void ttl_stamp_query(Query *query);
 
 /*
- * evict.c, reference.c, copy.c
+ * evict.c
  */
+
+/*
+ * Error context of a deletion that a user's statement has caused: tells what is
+ * going on, but no values of a row that is gone for the user.
+ */
+typedef struct TtlEviction
+{
+	const char *container;
+	const char *reason;			/* why the row is in the way */
+	bool		by_owner;		/* does the container belong to the user? */
+} TtlEviction;
+
+extern void ttl_evict_explain(void *eviction);
 extern void ttl_evict_init(void);
+
+/*
+ * foreign_key.c, reference.c, copy.c
+ */
+extern void ttl_foreign_key_init(void);
 extern void ttl_reference_init(void);
 extern void ttl_copy_init(void);
 

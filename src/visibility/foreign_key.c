@@ -1,0 +1,203 @@
+/*-------------------------------------------------------------------------
+ *
+ * foreign_key.c
+ *	  Nobody is stopped by a referencing row that nobody sees.
+ *
+ * When a row goes or gets another key, and rows may reference it by a foreign
+ * key with NO ACTION or RESTRICT, PostgreSQL searches for one that does:
+ *
+ *	 SELECT 1 FROM [ONLY] "s"."t" x WHERE $1 OPERATOR(=) "column" [AND ...]
+ *	   FOR KEY SHARE OF x
+ *
+ * That search sees all stored rows (hide.c), for an orphan is none the better for
+ * being hidden.  So if the table is a container, and none of its live rows is
+ * found, the expired ones are deleted for good first, as an eviction deletes them:
+ * as the table's owner, with triggers, archive, and what references them in turn.
+ * Then PostgreSQL searches: it skips what has been deleted since the search
+ * began, and takes offence at the rest, be it a row that a trigger has kept, one
+ * that has been renewed in the meantime, or one that the reaper must leave alone,
+ * whose deletion it is.
+ *
+ * All that is done when the search is about to run, so it holds for each way that
+ * leads there: deferred constraints, partitions, other actions.  It costs nothing
+ * if no row is stored that references: the search has then been done for ours, and
+ * isn't repeated.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/pg_class.h"
+#include "compat.h"
+#include "container/container.h"
+#include "container/deletion.h"
+#include "execution.h"
+#include "executor/executor.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "nodes/params.h"
+#include "tcop/dest.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "visibility/visibility.h"
+
+#define SEARCH_ENDS	" FOR KEY SHARE OF x"
+
+/* A search for rows that forbid a change */
+typedef struct Search
+{
+	Oid			table;			/* a container, may be partitioned */
+	char	   *query;			/* without the lock */
+	char	   *condition;		/* what follows WHERE in it */
+	int			nargs;
+	Oid		   *types;
+	Datum	   *values;
+} Search;
+
+/* Always in quotes, as ri_triggers.c has it */
+static void
+append_quoted(StringInfo buf, const char *name)
+{
+	appendStringInfoChar(buf, '"');
+	for (; *name != '\0'; name++)
+	{
+		if (*name == '"')
+			appendStringInfoChar(buf, '"');
+		appendStringInfoChar(buf, *name);
+	}
+	appendStringInfoChar(buf, '"');
+}
+
+/*
+ * Is the execution such a search, by a container's owner?  He could write one like
+ * it himself, where foreign keys act, and would see and lose expired rows of his
+ * own tables.
+ */
+static bool
+read_search(QueryDesc *query_desc, Search *search)
+{
+	ParamListInfo params = query_desc->params;
+	List	   *rtable = query_desc->plannedstmt->rtable;
+	const char *text = query_desc->sourceText;
+	RangeTblEntry *rte;
+	TtlContainer container;
+	StringInfoData begin;
+	int			length;
+
+	if (!InNoForceRLSOperation() || query_desc->operation != CMD_SELECT ||
+		params == NULL || params->numParams == 0 || params->paramFetch != NULL ||
+		rtable == NIL || strncmp(text, "SELECT 1 FROM ", 14) != 0)
+		return false;
+	rte = linitial_node(RangeTblEntry, rtable);
+	if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container) ||
+		container.default_ttl == TTL_OFF || ttl_container_owner(rte->relid) != GetUserId())
+		return false;
+
+	initStringInfo(&begin);
+	appendStringInfoString(&begin, "SELECT 1 FROM ");
+	if (rte->relkind == RELKIND_RELATION)
+		appendStringInfoString(&begin, "ONLY ");
+	append_quoted(&begin, get_namespace_name(get_rel_namespace(rte->relid)));
+	appendStringInfoChar(&begin, '.');
+	append_quoted(&begin, get_rel_name(rte->relid));
+	appendStringInfoString(&begin, " x WHERE ");
+
+	/* the check of a referenced row begins with its column */
+	length = strlen(text) - strlen(SEARCH_ENDS);
+	if (length <= begin.len || strncmp(text, begin.data, begin.len) != 0 ||
+		strncmp(text + begin.len, "$1", 2) != 0 || strcmp(text + length, SEARCH_ENDS) != 0)
+		return false;
+
+	search->table = rte->relid;
+	search->query = pnstrdup(text, length);
+	search->condition = search->query + begin.len;
+	search->nargs = params->numParams;
+	search->types = palloc(sizeof(Oid) * search->nargs);
+	search->values = palloc(sizeof(Datum) * search->nargs);
+	for (int i = 0; i < search->nargs; i++)
+	{
+		if (params->params[i].isnull)
+			return false;
+		search->types[i] = params->params[i].ptype;
+		search->values[i] = params->params[i].value;
+	}
+	return true;
+}
+
+/* Would it find a row, were it run now?  Leaves it as if it hadn't been. */
+static bool
+finds_stored(QueryDesc *query_desc)
+{
+	DestReceiver *dest = query_desc->dest;
+	bool		found;
+
+	query_desc->dest = None_Receiver;
+	TtlExecutorRun(query_desc, ForwardScanDirection, 1);
+	found = query_desc->estate->es_processed > 0;
+	query_desc->dest = dest;
+	query_desc->already_executed = false;
+	if (found)
+		ExecutorRewind(query_desc);
+	return found;
+}
+
+/* An ordinary statement, which the filter is put into */
+static bool
+finds_live(const Search *search)
+{
+	SPIPlanPtr	plan;
+	bool		found;
+
+	SPI_connect();
+	plan = SPI_prepare(search->query, search->nargs, search->types);
+	if (plan == NULL ||
+		SPI_execute_plan(plan, search->values, NULL, false, 1) != SPI_OK_SELECT)
+		elog(ERROR, "could not execute \"%s\"", search->query);
+	found = SPI_processed > 0;
+	SPI_finish();
+	return found;
+}
+
+static void
+delete_expired(const Search *search, TtlExecution *execution)
+{
+	Relation	table = table_open(search->table, RowExclusiveLock);
+	TtlEviction eviction = {
+		.container = RelationGetRelationName(table),
+		.reason = "references what is deleted or gets another key",
+		.by_owner = has_privs_of_role(execution->user, table->rd_rel->relowner)
+	};
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = ttl_evict_explain,
+		.arg = &eviction
+	};
+
+	error_context_stack = &context;
+	ttl_deletion_run_referencing(table, search->condition, search->nargs,
+								 search->types, search->values, execution->clock);
+	error_context_stack = context.previous;
+	table_close(table, NoLock);
+}
+
+static bool
+execution_runs(TtlExecution *execution)
+{
+	Search		search;
+
+	if (ttl_container_objects() == NULL || !read_search(execution->query_desc, &search))
+		return true;
+	if (!finds_stored(execution->query_desc))
+		return false;
+	if (!finds_live(&search))
+		delete_expired(&search, execution);
+	return true;
+}
+
+void
+ttl_foreign_key_init(void)
+{
+	ttl_execution_on_run(execution_runs);
+}
