@@ -911,7 +911,7 @@ check_archive(Oid relid, const TtlPolicy *policy)
 	if (relkind == '\0')
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", archive)));
+				 errmsg("archive does not exist")));
 	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE &&
 		relkind != RELKIND_FOREIGN_TABLE)
 		ereport(ERROR,
