@@ -144,7 +144,7 @@ build() {
 clean_up() {
     local f pid
     set +e
-    trap '' INT TERM
+    trap '' HUP INT TERM
     [ -n "$WORK" ] && [ -d "$WORK" ] || return 0
     while read -r f; do
         pid=$(head -n 1 "$f" 2> /dev/null) && [ -n "$pid" ] || continue
@@ -164,6 +164,7 @@ prepare() {
     export TMPDIR=$WORK
     trap clean_up EXIT
     trap 'exit 130' INT
+    trap 'exit 129' HUP
     trap 'exit 143' TERM
     need_packages
     copy_server
