@@ -537,8 +537,6 @@ order_table(Doomed *doomed, List **ordered)
  * The archive
  */
 
-static void refuse_archive(Relation rel, const TtlPolicy *policy, const char *column) pg_attribute_noreturn();
-
 static void
 refuse_archive(Relation rel, const TtlPolicy *policy, const char *column)
 {
