@@ -25,6 +25,10 @@
  *
  * The trigger also completes _ts where COPY gives NULL.
  *
+ * pglogical's apply worker looks for conflicts itself before triggers fire, by the
+ * unique indexes over plain columns, and writes the new row over the one that it
+ * has found.  What it may have found must not be gone then.
+ *
  * Limit: a row trigger whose name sorts after ours fires after it where the
  * trigger descriptor is made while the statement runs, i.e. in COPY and in
  * partitions that rows are routed to.  A key that it changes isn't freed.
@@ -39,6 +43,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/index.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "compat.h"
@@ -51,6 +56,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "optimizer/optimizer.h"
+#include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
 #include "ttl.h"
 #include "utils/acl.h"
@@ -116,6 +122,17 @@ has_unique_index(Relation rel)
 	return false;
 }
 
+/* Has pglogical already looked for conflicts in the index? */
+static bool
+is_looked_after(Relation index)
+{
+	return MyBgworkerEntry != NULL &&
+		strcmp(MyBgworkerEntry->bgw_library_name, "pglogical") == 0 &&
+		index->rd_index->indisunique &&
+		heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL) &&
+		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
+}
+
 static void
 prepare_indexes(EvictState *state, Relation rel)
 {
@@ -128,7 +145,8 @@ prepare_indexes(EvictState *state, Relation rel)
 		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
 		Form_pg_index form = index->rd_index;
 
-		if ((form->indisunique || form->indisexclusion) && form->indislive && form->indisready)
+		if ((form->indisunique || form->indisexclusion) && form->indislive && form->indisready &&
+			!is_looked_after(index))
 		{
 			KeyIndex   *key = &state->indexes[state->nindexes++];
 
