@@ -377,6 +377,21 @@ SELECT * FROM stored('head');
 SELECT * FROM stored('link');
 SELECT * FROM stored('tail');
 SELECT id FROM link_log ORDER BY id;
+-- a rule on what CASCADE deletes, by a user or the reaper
+TRUNCATE head, link, tail, link_log;
+CREATE TABLE tail_log (id int, link int);
+CREATE RULE log AS ON DELETE TO tail DO ALSO INSERT INTO tail_log SELECT OLD.id, l.id FROM link l;
+CREATE RULE log_update AS ON UPDATE TO link DO ALSO INSERT INTO link_log VALUES (-OLD.id);
+ALTER TABLE tail DROP CONSTRAINT tail_link_fkey, ADD FOREIGN KEY (link) REFERENCES link ON DELETE CASCADE;
+ALTER TABLE link DROP CONSTRAINT link_head_fkey, ADD FOREIGN KEY (head) REFERENCES head ON DELETE CASCADE ON UPDATE CASCADE;
+INSERT INTO head (id, _ts) SELECT i, '3000-01-01' FROM generate_series(1, 4) i;
+INSERT INTO link (id, head, _ts) SELECT i, i, CASE WHEN i < 3 THEN '2020-01-01' ELSE '3000-01-01' END::timestamptz FROM generate_series(1, 4) i;
+INSERT INTO tail (id, link, _ts) VALUES (4, 4, '2020-01-01'), (5, 4, '3000-01-01');
+UPDATE head SET id = 11 WHERE id = 1;
+DELETE FROM head WHERE id = 2;
+DELETE FROM link WHERE id = 4;
+SELECT id FROM link_log ORDER BY id;
+SELECT id, link FROM tail_log ORDER BY id, link;
 
 -- keys that are equal by the referenced column's collation; from PostgreSQL 18 on,
 -- the referencing column must have the same

@@ -23,6 +23,9 @@
  * if no row is stored that references: the search has then been done for ours, and
  * isn't repeated.
  *
+ * What a rule adds to an action (CASCADE, SET NULL, SET DEFAULT) sees the row that
+ * is acted on as OLD, expired or not, and live rows otherwise.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -36,6 +39,7 @@
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "nodes/params.h"
 #include "tcop/dest.h"
 #include "utils/acl.h"
@@ -70,6 +74,29 @@ append_quoted(StringInfo buf, const char *name)
 	appendStringInfoChar(buf, '"');
 }
 
+/* The statement up to what it does, as ri_triggers.c begins it */
+static char *
+begin_statement(const char *verb, const RangeTblEntry *rte, const char *rest)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfoString(&buf, verb);
+	if (rte->relkind == RELKIND_RELATION)
+		appendStringInfoString(&buf, "ONLY ");
+	append_quoted(&buf, get_namespace_name(get_rel_namespace(rte->relid)));
+	appendStringInfoChar(&buf, '.');
+	append_quoted(&buf, get_rel_name(rte->relid));
+	appendStringInfoString(&buf, rest);
+	return buf.data;
+}
+
+static bool
+begins_with(const char *text, const char *beginning)
+{
+	return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
 /*
  * Is the execution such a search, by a container's owner?  He could write one like
  * it himself, where foreign keys act, and would see and lose expired rows of his
@@ -83,36 +110,28 @@ read_search(QueryDesc *query_desc, Search *search)
 	const char *text = query_desc->sourceText;
 	RangeTblEntry *rte;
 	TtlContainer container;
-	StringInfoData begin;
+	char	   *begin;
 	int			length;
 
 	if (!InNoForceRLSOperation() || query_desc->operation != CMD_SELECT ||
 		params == NULL || params->numParams == 0 || params->paramFetch != NULL ||
-		rtable == NIL || strncmp(text, "SELECT 1 FROM ", 14) != 0)
-		return false;
+		rtable == NIL || strstr(text, " x WHERE $1") == NULL)
+		return false;		/* above all the check of a referenced row, which
+								 * begins with its column */
 	rte = linitial_node(RangeTblEntry, rtable);
 	if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container) ||
 		container.default_ttl == TTL_OFF || ttl_container_owner(rte->relid) != GetUserId())
 		return false;
 
-	initStringInfo(&begin);
-	appendStringInfoString(&begin, "SELECT 1 FROM ");
-	if (rte->relkind == RELKIND_RELATION)
-		appendStringInfoString(&begin, "ONLY ");
-	append_quoted(&begin, get_namespace_name(get_rel_namespace(rte->relid)));
-	appendStringInfoChar(&begin, '.');
-	append_quoted(&begin, get_rel_name(rte->relid));
-	appendStringInfoString(&begin, " x WHERE ");
-
-	/* the check of a referenced row begins with its column */
+	begin = begin_statement("SELECT 1 FROM ", rte, " x WHERE ");
 	length = strlen(text) - strlen(SEARCH_ENDS);
-	if (length <= begin.len || strncmp(text, begin.data, begin.len) != 0 ||
-		strncmp(text + begin.len, "$1", 2) != 0 || strcmp(text + length, SEARCH_ENDS) != 0)
+	if (!begins_with(text, begin) || length <= (int) strlen(begin) ||
+		strcmp(text + length, SEARCH_ENDS) != 0)
 		return false;
 
 	search->table = rte->relid;
 	search->query = pnstrdup(text, length);
-	search->condition = search->query + begin.len;
+	search->condition = search->query + strlen(begin);
 	search->nargs = params->numParams;
 	search->types = palloc(sizeof(Oid) * search->nargs);
 	search->values = palloc(sizeof(Datum) * search->nargs);
@@ -180,6 +199,44 @@ delete_expired(const Search *search, TtlExecution *execution)
 								 search->types, search->values, execution->clock);
 	error_context_stack = context.previous;
 	table_close(table, NoLock);
+}
+
+/*
+ * Rules
+ */
+
+/*
+ * What a rule adds to an action has the action's text.  The rewriter has put the
+ * table that it acts on before the rule's own, of the SELECT if it is one that
+ * rows are inserted from.
+ */
+static void
+mark_old(List *rtable, const char *text)
+{
+	RangeTblEntry *rte = rtable == NIL ? NULL : linitial_node(RangeTblEntry, rtable);
+
+	if (rte != NULL && rte->rtekind == RTE_RELATION && rte->alias == NULL &&
+		(begins_with(text, begin_statement("DELETE FROM ", rte, " WHERE $1")) ||
+		 begins_with(text, begin_statement("UPDATE ", rte, " SET "))))
+		rte->alias = makeAlias(TTL_STORED, NIL);
+}
+
+void
+ttl_foreign_key_mark_old(Query *query, const char *text)
+{
+	ListCell   *lc;
+
+	if (!InNoForceRLSOperation() || query->querySource == QSRC_ORIGINAL || text == NULL ||
+		strstr(text, " WHERE $") == NULL || strstr(text, " OPERATOR(") == NULL)
+		return;
+	mark_old(query->rtable, text);
+	foreach(lc, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+		if (rte->rtekind == RTE_SUBQUERY)
+			mark_old(rte->subquery->rtable, text);
+	}
 }
 
 static bool

@@ -231,6 +231,15 @@ make_filter(Oid function, const TtlContainer *container, Index relid)
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 }
 
+/* Is it the table that an action of a foreign key has acted on, in a rule's query? */
+static bool
+is_acted_on(RangeTblEntry *entry)
+{
+	return InNoForceRLSOperation() && entry->alias != NULL &&
+		strcmp(entry->alias->aliasname, TTL_STORED) == 0 &&
+		ttl_container_owner(entry->relid) == GetUserId();
+}
+
 /* Is it one whose expired rows a deletion of ours looks for? */
 static bool
 is_doomed(RangeTblEntry *entry)
@@ -270,7 +279,7 @@ hide_expired(TTL_BUILD_SIMPLE_REL_PARAMETERS)
 		(ttl_hide_planning->sees_stored && root->query_level == 1))
 		return;
 	is_arm = is_union_arm(root, rel);
-	if ((rel->reloptkind != RELOPT_BASEREL && !is_arm) ||
+	if ((rel->reloptkind != RELOPT_BASEREL && !is_arm) || is_acted_on(entry) ||
 		!ttl_container_lookup(entry->relid, &container) ||
 		(ttl_hide_planning->validates &&
 		 has_privs_of_role(GetUserId(), ttl_container_owner(entry->relid))))

@@ -32,7 +32,10 @@ plan(TTL_PLANNER_PARAMETERS)
 		planning.validates = ttl_hide_is_validation(parse);
 		planning.deletes = ttl_execution_is_expected(query_string);
 		if (!planning.sees_stored)
+		{
+			ttl_foreign_key_mark_old(parse, query_string);
 			ttl_stamp_query(parse);
+		}
 	}
 
 	PG_TRY();

@@ -71,6 +71,11 @@ extern void ttl_evict_init(void);
 /*
  * foreign_key.c, reference.c, copy.c
  */
+
+/* What the OLD of a rule is called that a foreign key's action fires */
+#define TTL_STORED	"ttl stored"
+
+extern void ttl_foreign_key_mark_old(Query *query, const char *text);
 extern void ttl_foreign_key_init(void);
 extern void ttl_reference_init(void);
 extern void ttl_copy_init(void);
