@@ -27,7 +27,10 @@ CREATE TABLE ttl.container (
     archive_columns text[],
     cycle_cost_limit integer CHECK (cycle_cost_limit > 0),
     batch_size integer CHECK (batch_size > 0),
-    replication_origin boolean NOT NULL DEFAULT false
+    replication_origin boolean NOT NULL DEFAULT false,
+    changed_at timestamptz,
+    noticed_at timestamptz,
+    former_time_to_live integer
 );
 -- whatever default privileges say
 REVOKE ALL ON ttl.container FROM PUBLIC;
@@ -46,6 +49,9 @@ COMMENT ON COLUMN ttl.container.archive_columns IS 'columns that a row takes alo
 COMMENT ON COLUMN ttl.container.cycle_cost_limit IS 'most cost units that the background worker may spend on it in a cycle; NULL = its share';
 COMMENT ON COLUMN ttl.container.batch_size IS 'rows that are deleted in one transaction; NULL = as many as take about 50 ms';
 COMMENT ON COLUMN ttl.container.replication_origin IS 'are deletions tagged with the replication origin "ttl"?';
+COMMENT ON COLUMN ttl.container.changed_at IS 'when the policy was last changed so that rows expire earlier; NULL = never, or that was taken back';
+COMMENT ON COLUMN ttl.container.noticed_at IS 'when the reaper noticed that change; ttl.grace counts from here; NULL = not yet';
+COMMENT ON COLUMN ttl.container.former_time_to_live IS 'the longest default_time_to_live within ttl.grace before changed_at; NULL = TTL was off';
 
 SELECT pg_catalog.pg_extension_config_dump('ttl.container', '');
 

@@ -110,13 +110,15 @@ ttl_execution_clock(void)
 }
 
 TtlExpectation
-ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at)
+ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at,
+							  bool spares)
 {
 	TtlExpectation before = expected;
 
 	expected.deletion = source_text;
 	expected.depth = depth;
 	expected.expired_at = expired_at;
+	expected.spares = spares;
 	return before;
 }
 
@@ -178,6 +180,7 @@ remember_execution(QueryDesc *query_desc, TimestampTz clock, TtlSight sight)
 	execution->cascaded = NIL;
 	execution->sight = sight;
 	execution->expired_at = expected.expired_at;
+	execution->spares = expected.spares;
 	if (InNoForceRLSOperation() && current != NULL)
 	{
 		/* a foreign-key check or action */

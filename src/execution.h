@@ -29,6 +29,8 @@ typedef struct TtlExecution
 	TimestampTz reading_now;	/* the same, or what ttl.now was set to */
 	TtlSight	sight;
 	TimestampTz expired_at;		/* if TTL_SEES_EXPIRED: expired by when */
+	bool		spares;			/* likewise: is what a change of policy has
+								 * made expired left out, for ttl.grace? */
 	Oid			user;			/* on whose behalf it runs */
 	bool		user_changed;	/* inside a SECURITY DEFINER function */
 	List	   *policies;		/* what expiry.c has settled for it */
@@ -57,9 +59,10 @@ extern TimestampTz ttl_execution_clock(void);
 
 /*
  * Announces that executions whose source text is the given one, and that start
- * on this level, see only the rows that were expired at the given instant: in
- * the tables to which the text gives the alias TTL_DOOMED.  What a rule adds to
- * the statement sees live rows, as everybody does.  Call it right before SPI_execute_plan and friends.  It returns what was
+ * on this level, see only the rows that were expired at the given instant, with or
+ * without what a change of policy has made so: in the tables to which the text
+ * gives the alias TTL_DOOMED.  What a rule adds to the statement sees live rows, as
+ * everybody does.  Call it right before SPI_execute_plan and friends.  It returns what was
  * announced before, to be announced again when they are done: rules make several
  * executions of one statement, and triggers of the first may delete, too.
  */
@@ -70,10 +73,12 @@ typedef struct TtlExpectation
 	const char *deletion;		/* source text, or NULL */
 	int			depth;
 	TimestampTz expired_at;
+	bool		spares;
 } TtlExpectation;
 
 extern TtlExpectation ttl_execution_expect_deletion(const char *source_text,
-													TimestampTz expired_at);
+													TimestampTz expired_at,
+													bool spares);
 extern void ttl_execution_expect(TtlExpectation expectation);
 
 /* Has that been announced for a statement of this text? */

@@ -28,6 +28,19 @@ typedef enum TtlIndexing
 #define TTL_NEVER		(-1)	/* on, items without a TTL never expire */
 
 /*
+ * The last change of a policy by which rows expire earlier.  What has expired by
+ * it is spared by the worker for ttl.grace, see expiry.c.
+ */
+typedef struct TtlChange
+{
+	TimestampTz changed_at;		/* 0 = there was none */
+	TimestampTz noticed_at;		/* by the worker, after it was committed;
+								 * DT_NOEND = not yet */
+	int32		former_ttl;		/* the longest default TTL since nothing was
+								 * spared */
+} TtlChange;
+
+/*
  * A container as seen from one of its relations: itself or a partition.
  */
 typedef struct TtlContainer
@@ -45,6 +58,7 @@ typedef struct TtlContainer
 	int32		cycle_cost_limit;	/* most cost of a cycle, 0 = no limit */
 	int32		batch_size;		/* rows of a batch, 0 = adaptive */
 	bool		replication_origin; /* are deletions tagged? */
+	TtlChange	change;
 } TtlContainer;
 
 /* OIDs of the extension's objects in this database. */
@@ -140,12 +154,34 @@ typedef struct TtlPolicy
 	int32		cycle_cost_limit;	/* 0 = none */
 	int32		batch_size;		/* 0 = adaptive */
 	bool		replication_origin;
+	TtlChange	change;
 } TtlPolicy;
+
+/*
+ * Notes in the policy that another default TTL was in force before, or another
+ * way to live as long.
+ */
+extern void ttl_container_note_former(TtlPolicy *policy, int32 former_ttl);
+
+/*
+ * May the table, or a partition of it, hold rows?  Not if its file is empty; for
+ * certain if somebody has locked it.
+ */
+extern bool ttl_container_has_pages(Oid relid);
+
+/* Is what the change has made expired still spared at this time? */
+extern bool ttl_container_in_grace(const TtlChange *change, TimestampTz clock);
 
 extern bool ttl_container_read(Oid container, TtlPolicy *policy);
 extern void ttl_container_insert(Oid container, const TtlPolicy *policy);
 extern void ttl_container_update(Oid container, const TtlPolicy *policy);
 extern void ttl_container_delete(Oid container);
+
+/*
+ * The worker has noticed the last change of the policy, now.  Not if anybody is
+ * just changing it.
+ */
+extern void ttl_container_notice_change(Oid container);
 
 /*
  * Where the policy's columns stand in the relation.  False if it lacks one, or

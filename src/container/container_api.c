@@ -796,6 +796,8 @@ ttl_create_container(PG_FUNCTION_ARGS)
 		complete_indexes(relid, &policy);
 	end_ddl(nestlevel);
 	ttl_container_enable_trigger(relid);
+	if (policy.default_ttl != TTL_OFF && ttl_container_has_pages(relid))
+		ttl_container_note_former(&policy, TTL_OFF);
 	ttl_container_insert(relid, &policy);
 	tell_about_references(relid);
 	tell_made_expired(relid, &policy, TTL_OFF);
@@ -843,6 +845,8 @@ ttl_set_default_ttl(PG_FUNCTION_ARGS)
 					 errmsg("container \"%s\" has lost an expiry index", get_rel_name(relid)),
 					 errhint("Use ttl.alter_container(..., indexing => 'consistent') to create it anew.")));
 	}
+	if (policy.default_ttl != old_default && ttl_container_has_pages(relid))
+		ttl_container_note_former(&policy, old_default);
 	ttl_container_update(relid, &policy);
 	tell_made_expired(relid, &policy, old_default);
 

@@ -28,6 +28,7 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
@@ -41,6 +42,7 @@
 #include "container/container.h"
 #include "container/expiry.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "ttl.h"
 #include "utils/builtins.h"
@@ -288,6 +290,7 @@ ttl_container_peek(Oid relid, TtlContainer *container)
 	container->cycle_cost_limit = policy->cycle_cost_limit;
 	container->batch_size = policy->batch_size;
 	container->replication_origin = policy->replication_origin;
+	container->change = policy->change;
 	return true;
 }
 
@@ -353,6 +356,29 @@ ttl_container_leaves(Oid container)
 			leaves = lappend_oid(leaves, lfirst_oid(lc));
 	}
 	return leaves;
+}
+
+bool
+ttl_container_has_pages(Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_leaves(relid))
+	{
+		Relation	rel;
+		bool		has_pages;
+
+		if (!ConditionalLockRelationOid(lfirst_oid(lc), AccessShareLock))
+			return true;
+		rel = try_relation_open(lfirst_oid(lc), NoLock);
+		if (rel == NULL)
+			continue;
+		has_pages = RelationGetNumberOfBlocks(rel) > 0;
+		relation_close(rel, NoLock);
+		if (has_pages)
+			return true;
+	}
+	return false;
 }
 
 static void

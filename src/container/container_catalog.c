@@ -31,6 +31,7 @@
 #include "container/container.h"
 #include "container/policy.h"
 #include "fmgr.h"
+#include "guc.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
@@ -62,7 +63,10 @@ enum
 	Anum_container_cycle_cost_limit,
 	Anum_container_batch_size,
 	Anum_container_replication_origin,
-	Natts_container = Anum_container_replication_origin
+	Anum_container_changed_at,
+	Anum_container_noticed_at,
+	Anum_container_former_time_to_live,
+	Natts_container = Anum_container_former_time_to_live
 };
 
 static List *change_observers = NIL;
@@ -120,6 +124,35 @@ bool
 ttl_policy_is_shorter(int32 default_ttl, int32 than)
 {
 	return length_of(default_ttl) < length_of(than);
+}
+
+bool
+ttl_container_in_grace(const TtlChange *change, TimestampTz clock)
+{
+	return change->changed_at != 0 && ttl_guc_grace > 0 &&
+		(change->noticed_at == DT_NOEND ||
+		 clock - change->noticed_at < ttl_guc_grace * USECS_PER_SEC);
+}
+
+/*
+ * Several changes within one grace are one, from the longest default TTL to the
+ * last, at the time of the last: what the worker would have spared for any of
+ * them is spared.  Nothing is if the last isn't shorter.
+ */
+void
+ttl_container_note_former(TtlPolicy *policy, int32 former_ttl)
+{
+	if (ttl_container_in_grace(&policy->change, GetCurrentTimestamp()) &&
+		ttl_policy_is_shorter(former_ttl, policy->change.former_ttl))
+		former_ttl = policy->change.former_ttl;
+
+	memset(&policy->change, 0, sizeof(TtlChange));
+	if (ttl_policy_is_shorter(policy->default_ttl, former_ttl))
+	{
+		policy->change.changed_at = GetCurrentTimestamp();
+		policy->change.noticed_at = DT_NOEND;
+		policy->change.former_ttl = former_ttl;
+	}
 }
 
 char *
@@ -355,6 +388,16 @@ deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 	policy->batch_size = nulls[Anum_container_batch_size - 1] ? 0 :
 		DatumGetInt32(values[Anum_container_batch_size - 1]);
 	policy->replication_origin = DatumGetBool(values[Anum_container_replication_origin - 1]);
+
+	memset(&policy->change, 0, sizeof(TtlChange));
+	if (!nulls[Anum_container_changed_at - 1])
+	{
+		policy->change.changed_at = DatumGetTimestampTz(values[Anum_container_changed_at - 1]);
+		policy->change.noticed_at = nulls[Anum_container_noticed_at - 1] ? DT_NOEND :
+			DatumGetTimestampTz(values[Anum_container_noticed_at - 1]);
+		policy->change.former_ttl = nulls[Anum_container_former_time_to_live - 1] ? TTL_OFF :
+			DatumGetInt32(values[Anum_container_former_time_to_live - 1]);
+	}
 }
 
 static HeapTuple
@@ -387,6 +430,14 @@ form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 	values[Anum_container_batch_size - 1] = Int32GetDatum(policy->batch_size);
 	nulls[Anum_container_batch_size - 1] = (policy->batch_size == 0);
 	values[Anum_container_replication_origin - 1] = BoolGetDatum(policy->replication_origin);
+	values[Anum_container_changed_at - 1] = TimestampTzGetDatum(policy->change.changed_at);
+	nulls[Anum_container_changed_at - 1] = (policy->change.changed_at == 0);
+	values[Anum_container_noticed_at - 1] = TimestampTzGetDatum(policy->change.noticed_at);
+	nulls[Anum_container_noticed_at - 1] = (policy->change.changed_at == 0 ||
+											policy->change.noticed_at == DT_NOEND);
+	values[Anum_container_former_time_to_live - 1] = Int32GetDatum(policy->change.former_ttl);
+	nulls[Anum_container_former_time_to_live - 1] = (policy->change.changed_at == 0 ||
+													 policy->change.former_ttl == TTL_OFF);
 
 	return heap_form_tuple(desc, values, nulls);
 }
@@ -455,6 +506,21 @@ ttl_container_delete(Oid container)
 	end_lookup(rel, scan, RowExclusiveLock);
 	announce_change(container, true);
 	CommandCounterIncrement();
+}
+
+void
+ttl_container_notice_change(Oid container)
+{
+	TtlPolicy	policy;
+
+	/* the table, too: RENAME COLUMN comes for the policy with a lock on it */
+	if (!ConditionalLockRelationOid(container, AccessShareLock) ||
+		!ttl_container_lock_policy(container, true, false) ||
+		!ttl_container_read(container, &policy) ||
+		policy.change.changed_at == 0)
+		return;
+	policy.change.noticed_at = GetCurrentTimestamp();
+	ttl_container_update(container, &policy);
 }
 
 bool

@@ -503,6 +503,28 @@ has_row_trigger(Oid relid)
 	return found;
 }
 
+/*
+ * The rows of a table that has become a partition of a container have got a TTL,
+ * as if it had been turned on for them.
+ */
+static void
+after_attach(Oid parent, RangeVar *name)
+{
+	Oid			partition = RangeVarGetRelid(name, NoLock, true);
+	TtlContainer container;
+	TtlPolicy	policy;
+
+	if (!OidIsValid(parent) || !OidIsValid(partition) ||
+		!ttl_container_lookup(parent, &container) ||
+		container.default_ttl == TTL_OFF || !ttl_container_has_pages(partition))
+		return;
+	ttl_container_lock_policy(container.container, true, true);
+	if (!ttl_container_read(container.container, &policy))
+		return;
+	ttl_container_note_former(&policy, TTL_OFF);
+	ttl_container_update(container.container, &policy);
+}
+
 static void
 after_alter_table(AlterTableStmt *stmt)
 {
@@ -518,6 +540,9 @@ after_alter_table(AlterTableStmt *stmt)
 		/* as in scripts of pg_dump --disable-triggers */
 		if (enables_trigger(cmd) && OidIsValid(relid) && has_row_trigger(relid))
 			ttl_container_enable_trigger(relid);
+
+		if (cmd->subtype == AT_AttachPartition)
+			after_attach(relid, ((PartitionCmd *) cmd->def)->name);
 
 		if (cmd->subtype == AT_DetachPartition || cmd->subtype == AT_DetachPartitionFinalize)
 		{

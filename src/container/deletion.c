@@ -187,9 +187,11 @@ switch_back(const Identity *saved)
  */
 static void
 execute_on_expired(const char *sql, int nargs, Oid *types, Datum *values,
-				   TimestampTz expired_at, Snapshot snapshot)
+				   TimestampTz expired_at, Snapshot snapshot, int flags)
 {
-	TtlExpectation outer = ttl_execution_expect_deletion(sql, expired_at);
+	TtlExpectation outer =
+		ttl_execution_expect_deletion(sql, expired_at,
+									  (flags & TTL_DELETION_SPARES) != 0);
 
 	PG_TRY();
 	{
@@ -399,7 +401,8 @@ doom_found(Deletion *deletion, Doomed *referenced, const char *sql, int nargs,
 		   Oid *types, Datum *values, TimestampTz expired_at, const Identity *saved)
 {
 	execute_on_expired(sql, nargs, types, values, expired_at,
-					   IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot);
+					   IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot,
+					   deletion->flags);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
 		HeapTuple	row = SPI_tuptable->vals[i];
@@ -710,7 +713,8 @@ delete_from_tables(List *tables, TimestampTz expired_at, int flags)
 
 	switch_to_owner(first->rel, &saved);
 	error_context_stack = &context;
-	execute_on_expired(sql.data, ntables, types, values, expired_at, InvalidSnapshot);
+	execute_on_expired(sql.data, ntables, types, values, expired_at, InvalidSnapshot,
+					   flags);
 	if (is_simple)
 		first->deleted = SPI_processed;
 	for (int i = 0; i < ntables && !is_simple; i++)
@@ -896,7 +900,8 @@ ttl_deletion_run_referencing(Relation table, const char *condition, int nargs,
 	Identity	saved;
 	ListCell   *lc;
 
-	deletion.flags = TTL_DELETION_WITH_REFERENCING | (running_flags & TTL_DELETION_AS_REAPER);
+	deletion.flags = TTL_DELETION_WITH_REFERENCING |
+		(running_flags & (TTL_DELETION_AS_REAPER | TTL_DELETION_SPARES));
 	if (!may_go_along(&deletion, RelationGetRelid(table), &deletion.expired_at))
 		return;
 

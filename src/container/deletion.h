@@ -41,6 +41,8 @@
 #define TTL_DELETION_WITH_REFERENCING	0x04
 /* Of what goes along, only what the reaper may take: by "reaping" and "reap_delay". */
 #define TTL_DELETION_AS_REAPER			0x08
+/* What a change of policy has made expired stays, for ttl.grace. */
+#define TTL_DELETION_SPARES				0x10
 
 extern uint64 ttl_deletion_run(Relation rel, const TtlContainer *container,
 							   const ItemPointerData *tids, int ntids,

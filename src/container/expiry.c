@@ -33,6 +33,15 @@
  * made beforehand (concurrently, say) serves, and so do those that a restored
  * dump creates.
  *
+ * What a change of policy has made expired, by a shorter default or because TTL
+ * was turned on for rows that were there, is hidden at once, but the worker spares
+ * it for ttl.grace, so that a mistake can be taken back.  In that time it deletes
+ * of the rows written before the change only what would have expired without
+ * it, and of those written since, what has expired since it noticed the change.
+ * Time counts from when the worker noticed it, which was after the commit, be the
+ * transaction long or prepared.  Rows that were written under the old policy while
+ * it was going on are told from those after it by when they expire.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -160,6 +169,33 @@ ttl_expiry_of_slot(const TtlContainer *container, TupleTableSlot *slot)
 				  !own_is_null, DatumGetInt32(own));
 }
 
+/*
+ * Is a row with this _ts, which expires at 'expiry' and would have by the former
+ * default at 'former_expiry', spared by who deletes what has expired by 'now'?
+ */
+static inline bool
+is_spared(const TtlChange *change, TimestampTz ts, TimestampTz expiry,
+		  TimestampTz former_expiry, TimestampTz now)
+{
+	return former_expiry > now &&
+		(ts <= change->changed_at || expiry <= change->noticed_at);
+}
+
+bool
+ttl_expiry_is_spared(const TtlContainer *container, TupleTableSlot *slot,
+					 TimestampTz now)
+{
+	TtlContainer former = *container;
+	bool		ts_is_null;
+	Datum		ts = slot_getattr(slot, container->ts_attno, &ts_is_null);
+
+	former.default_ttl = container->change.former_ttl;
+	return !ts_is_null &&
+		is_spared(&container->change, DatumGetTimestampTz(ts),
+				  ttl_expiry_of_slot(container, slot),
+				  ttl_expiry_of_slot(&former, slot), now);
+}
+
 TimestampTz
 ttl_expiry_reading_now(void)
 {
@@ -184,6 +220,8 @@ typedef struct LiveState
 	int32		default_ttl;
 	TimestampTz now;
 	TimestampTz default_cutoff; /* if default_ttl > 0 */
+	bool		spares;			/* what ... */
+	TtlChange	change;			/* ... has made expired */
 } LiveState;
 
 /*
@@ -263,6 +301,10 @@ settle(LiveState *state, Oid container, bool deletes, TtlExecution *execution)
 		state->now = deletes ? execution->expired_at : execution->reading_now;
 	if (state->default_ttl > 0)
 		state->default_cutoff = ttl_expiry_cutoff(state->now, state->default_ttl);
+	state->spares = deletes && execution->spares && state->default_ttl != TTL_OFF &&
+		ttl_container_in_grace(&c.change, execution->clock);
+	if (state->spares)
+		state->change = c.change;
 }
 
 /*
@@ -365,6 +407,20 @@ has_expired(const LiveState *state, FunctionCallInfo fcinfo)
 	return PG_GETARG_TIMESTAMPTZ(1) <= cutoff;
 }
 
+/* Is the row, which has expired, one that is spared? */
+static bool
+spares(const LiveState *state, FunctionCallInfo fcinfo)
+{
+	TimestampTz ts = PG_GETARG_TIMESTAMPTZ(1);
+	bool		has_own = !PG_ARGISNULL(2);
+	int32		own = has_own ? PG_GETARG_INT32(2) : 0;
+
+	return is_spared(&state->change, ts,
+					 expiry(state->default_ttl, true, ts, has_own, own),
+					 expiry(state->change.former_ttl, true, ts, has_own, own),
+					 state->now);
+}
+
 PG_FUNCTION_INFO_V1(ttl_is_live);
 
 /*
@@ -402,7 +458,8 @@ ttl_is_expired(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	if (unlikely(state == NULL || state->container != container))
 		state = remember_state(fcinfo->flinfo, container, true);
-	PG_RETURN_BOOL(has_expired(state, fcinfo));
+	PG_RETURN_BOOL(has_expired(state, fcinfo) &&
+				   !(unlikely(state->spares) && spares(state, fcinfo)));
 }
 
 PG_FUNCTION_INFO_V1(ttl_is_live_support);
@@ -721,7 +778,9 @@ struct TtlExpiryWalk
 	Snapshot	snapshot;
 	TtlExpiryMark *mark;
 	Oid			indexes[TTL_INDEXES];
-	int			at;				/* which of them is walked */
+	bool		spares;			/* what a change of policy has made expired */
+	int			at;				/* which of them is walked ... */
+	int			range;			/* ... and which range of it */
 	Relation	index;			/* open while walked, else NULL */
 	IndexScanDesc scan;
 	TupleTableSlot *slot;
@@ -764,17 +823,73 @@ last_key(const TtlExpiryWalk *walk, TtlExpiryIndex index, TimestampTz *key)
 	return true;
 }
 
-/* Goes to the next index that there is; false if there is no more. */
+/*
+ * Ranges of an index that are walked one after the other.  If something is
+ * spared: what has expired by the former default, too, and what was written since
+ * the change and has expired since it was noticed.  A row with a TTL of its own
+ * expires as before, unless TTL was off.
+ */
+#define RANGES	2
+
+/* The keys of a range, without the first and with the last; false if it is empty. */
+static bool
+range_keys(const TtlExpiryWalk *walk, TimestampTz *after, TimestampTz *last)
+{
+	const TtlChange *change = &walk->container.change;
+	TimestampTz former_last = DT_NOBEGIN;
+	TimestampTz since;
+
+	*after = DT_NOBEGIN;
+	if (!last_key(walk, walk->at, last))
+		return false;
+	if (!walk->spares)
+		return walk->range == 0;
+
+	if (walk->at == TTL_INDEX_ITEM)
+	{
+		if (change->former_ttl != TTL_OFF)
+			former_last = *last;
+		since = change->noticed_at;
+	}
+	else
+	{
+		if (change->former_ttl > 0)
+			former_last = ttl_expiry_cutoff(walk->now, change->former_ttl);
+		since = Max(change->changed_at,
+					ttl_expiry_cutoff(change->noticed_at, walk->container.default_ttl));
+	}
+
+	if (walk->range == 0)
+		*last = Min(*last, former_last);
+	else
+		*after = Max(since, former_last);
+	return *after < *last;
+}
+
+static void
+next_range(TtlExpiryWalk *walk)
+{
+	if (++walk->range == RANGES)
+	{
+		walk->range = 0;
+		walk->at++;
+	}
+}
+
+/* Goes to the next range of an index that there is; false if there is no more. */
 static bool
 open_next_index(TtlExpiryWalk *walk)
 {
-	for (; walk->at < TTL_INDEXES; walk->at++)
+	for (; walk->at < TTL_INDEXES; next_range(walk))
 	{
-		ScanKeyData keys[2];
+		ScanKeyData keys[3];
+		TimestampTz after;
 		TimestampTz last;
 		int			nkeys = 1;
 
-		if (!OidIsValid(walk->indexes[walk->at]) || !last_key(walk, walk->at, &last))
+		if (!OidIsValid(walk->indexes[walk->at]) || !range_keys(walk, &after, &last) ||
+			(walk->mark != NULL && walk->mark->set[walk->at] &&
+			 walk->mark->at[walk->at] > last))
 			continue;
 		walk->index = try_index_open(walk->indexes[walk->at], AccessShareLock);
 		if (walk->index == NULL)
@@ -791,6 +906,9 @@ open_next_index(TtlExpiryWalk *walk)
 		if (walk->mark != NULL && walk->mark->set[walk->at])
 			ScanKeyInit(&keys[nkeys++], 1, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE,
 						TimestampTzGetDatum(walk->mark->at[walk->at]));
+		if (after != DT_NOBEGIN)
+			ScanKeyInit(&keys[nkeys++], 1, BTGreaterStrategyNumber, F_TIMESTAMPTZ_GT,
+						TimestampTzGetDatum(after));
 		walk->scan = TtlIndexBeginScan(walk->rel, walk->index, walk->snapshot, nkeys);
 		index_rescan(walk->scan, keys, nkeys, NULL, 0);
 		return true;
@@ -804,7 +922,7 @@ close_index(TtlExpiryWalk *walk)
 	index_endscan(walk->scan);
 	index_close(walk->index, AccessShareLock);
 	walk->index = NULL;
-	walk->at++;
+	next_range(walk);
 }
 
 TupleTableSlot *
@@ -831,6 +949,9 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 				walk->mark->at[walk->at] = walk->at == TTL_INDEX_ITEM ? when :
 					DatumGetTimestampTz(slot_getattr(walk->slot, walk->container.ts_attno, &isnull));
 			}
+			if (walk->spares &&
+				ttl_expiry_is_spared(&walk->container, walk->slot, walk->now))
+				continue;
 			if (expires_at != NULL)
 				*expires_at = when;
 			return walk->slot;
@@ -840,6 +961,12 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 		close_index(walk);
 	}
 	return NULL;
+}
+
+void
+ttl_expiry_walk_spare(TtlExpiryWalk *walk)
+{
+	walk->spares = true;
 }
 
 void

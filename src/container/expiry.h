@@ -28,6 +28,13 @@ extern TimestampTz ttl_expiry_add(TimestampTz ts, int32 seconds);
 extern TimestampTz ttl_expiry_cutoff(TimestampTz now, int32 seconds);
 
 /*
+ * While the container is in grace: is the row in the slot, which has expired, one
+ * that is spared?  'now' is the instant by which it is judged.
+ */
+extern bool ttl_expiry_is_spared(const TtlContainer *container,
+								 TupleTableSlot *slot, TimestampTz now);
+
+/*
  * May the running execution, or whatever the session does outside of one, see
  * expired rows of the container?
  */
@@ -98,6 +105,9 @@ extern TtlExpiryWalk *ttl_expiry_walk_begin(Relation rel,
 /* The next expired row, or NULL; *expiry (may be NULL) is when it expired. */
 extern TupleTableSlot *ttl_expiry_walk_next(TtlExpiryWalk *walk,
 											TimestampTz *expiry);
+
+/* Lets the walk leave out what is spared, at next to no cost. */
+extern void ttl_expiry_walk_spare(TtlExpiryWalk *walk);
 
 /*
  * Lets the walk give up after so many index entries, those of dead rows

@@ -24,6 +24,10 @@
  * nothing the wait doubles, up to LEFT_MAX_WAIT.  The mark moves forward only
  * when what was collected has been dealt with in committed transactions.
  *
+ * While rows that a change of policy has made expired are spared (ttl.grace), the
+ * worker's walks leave them out, and so does the DELETE.  Looking at a container
+ * that has nothing else costs no more than at an idle one.  A CALL spares nothing.
+ *
  * A partition with much to delete is emptied as a whole where nobody can tell
  * the difference (whole.c).
  *
@@ -177,6 +181,9 @@ typedef struct Leaf
 	TimestampTz left_wait;
 	uint32		left_walks;
 
+	TimestampTz spared_since;	/* the change of policy by which places were
+								 * left out, 0 = none */
+
 	TtlWhole	whole;			/* if it can be emptied at once */
 
 	int			batch_size;
@@ -225,7 +232,9 @@ typedef struct Step
 	Leaf	   *leaf;
 	TtlContainer container;
 	Relation	rel;
-	TimestampTz now;			/* rows that expired before go */
+	TimestampTz now;			/* rows that expired before go ... */
+	bool		spares;			/* ... but for those that a change of policy
+								 * has made expired */
 	int64		max_cost;		/* what is left of the turn */
 	int64		max_batch_cost;
 	int64		max_rows;
@@ -433,6 +442,8 @@ collect(Step *step)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	walk = ttl_expiry_walk_begin(step->rel, &step->container, step->now,
 								 GetActiveSnapshot(), &mark);
+	if (step->spares)
+		ttl_expiry_walk_spare(walk);
 	while ((slot = ttl_expiry_walk_next(walk, NULL)) != NULL)
 	{
 		BlockedKey	key;
@@ -500,6 +511,9 @@ delete_rows(Step *step)
 		flags |= TTL_DELETION_SKIP_LOCKED;
 	if (step->with_referencing)
 		flags |= TTL_DELETION_WITH_REFERENCING;
+
+	if (step->memory->mode.by_worker)
+		flags |= TTL_DELETION_SPARES;
 
 	/* in a user's transaction deferred constraints stay deferred */
 	if (step->memory->mode.commits)
@@ -790,7 +804,9 @@ handle_kept_rows(Step *step)
 		/* the table may have been truncated since the place was collected */
 		if (ItemPointerGetBlockNumber(step->tids) < nblocks &&
 			table_tuple_fetch_row_version(step->rel, step->tids, snapshot, slot) &&
-			ttl_expiry_of_slot(&step->container, slot) <= step->now)
+			ttl_expiry_of_slot(&step->container, slot) <= step->now &&
+			!(step->spares &&
+			  ttl_expiry_is_spared(&step->container, slot, step->now)))
 		{
 			ErrorData  *error = palloc0(sizeof(ErrorData));
 
@@ -1033,7 +1049,7 @@ try_whole(Step *step)
 	Leaf	   *leaf = step->leaf;
 	ErrorData  *error;
 
-	if (!memory->mode.commits ||
+	if (!memory->mode.commits || step->spares ||
 		leaf->places.n - leaf->places.next < WHOLE_MIN_ROWS ||
 		!ttl_whole_ready(&leaf->whole, step->rel, &step->container,
 						 memory->context))
@@ -1105,7 +1121,26 @@ open_leaf(Step *step, Oid container)
 		step->rel = NULL;
 		return STEP_DONE;
 	}
+	step->spares = step->memory->mode.by_worker &&
+		ttl_container_in_grace(&step->container.change, ttl_execution_clock());
 	return STEP_MORE;
+}
+
+/*
+ * When something begins to be spared, what was collected before may be among
+ * it; when that ends, it may lie behind the mark.
+ */
+static void
+follow_change(Step *step)
+{
+	Leaf	   *leaf = step->leaf;
+	TimestampTz since = step->spares ? step->container.change.changed_at : 0;
+
+	if (leaf->spared_since == since)
+		return;
+	leaf_discard(step->memory, leaf);
+	leaf->left_at = 0;
+	leaf->spared_since = since;
 }
 
 /*
@@ -1162,6 +1197,7 @@ run_step(Step *step, Oid container, TtlBatchTurn *turn)
 	result = open_leaf(step, container);
 	if (result != STEP_MORE)
 		return result;
+	follow_change(step);
 
 	if (!have_places(memory, leaf))
 	{

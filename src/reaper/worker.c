@@ -244,8 +244,12 @@ refresh_containers(TtlBatchMemory *memory)
 			TtlContainer policy;
 			bool		found;
 
-			if (!ttl_container_lookup(oid, &policy) ||
-				policy.default_ttl == TTL_OFF || !policy.reaping)
+			if (!ttl_container_lookup(oid, &policy))
+				continue;
+			/* or the clock has been set back since */
+			if (policy.change.changed_at != 0 && policy.change.noticed_at > now)
+				ttl_container_notice_change(oid);
+			if (policy.default_ttl == TTL_OFF || !policy.reaping)
 				continue;
 
 			container = (Container *) hash_search(containers, &oid, HASH_ENTER,
