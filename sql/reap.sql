@@ -37,6 +37,11 @@ SELECT * FROM stats WHERE container = 'item'::regclass;
 CALL refill(5);
 SELECT ttl.expired_count('item');
 SELECT lag > '1 year' AS lag FROM ttl.stat_containers WHERE container = 'item'::regclass;
+-- a row that has been expired since ever, too
+BEGIN;
+INSERT INTO item (id, note, _ts) VALUES (0, 'expired', '-infinity');
+SELECT lag > '6000 years' AS lag FROM ttl.stat_containers WHERE container = 'item'::regclass;
+ROLLBACK;
 SET client_min_messages = notice;
 CALL ttl.reap('item');
 SELECT stored('item'), ttl.expired_count('item');

@@ -72,6 +72,9 @@ ttl_progress_shmem_startup(void *place, bool found)
 void
 ttl_progress_begin(int containers)
 {
+	TimestampTz now = GetCurrentTimestamp();
+	Oid			userid = GetUserId();
+
 	if (TtlMyProcNumber >= MaxBackends)
 		return;
 
@@ -79,14 +82,14 @@ ttl_progress_begin(int containers)
 	SpinLockAcquire(&mine->mutex);
 	mine->pid = MyProcPid;
 	mine->dboid = MyDatabaseId;
-	mine->userid = GetUserId();
+	mine->userid = userid;
 	mine->container = InvalidOid;
 	mine->phase = TTL_PHASE_LOOKING;
 	mine->containers = containers;
 	mine->containers_done = 0;
 	mine->batches = 0;
 	mine->rows = 0;
-	mine->started_at = GetCurrentTimestamp();
+	mine->started_at = now;
 	SpinLockRelease(&mine->mutex);
 }
 

@@ -146,15 +146,12 @@ ttl_stat_containers(PG_FUNCTION_ARGS)
 		values[3] = Int64GetDatum(counters.rows_archived);
 		values[4] = Int64GetDatum(counters.batches);
 		values[5] = Int64GetDatum(counters.cost);
-		if (TIMESTAMP_NOT_FINITE(oldest))
-		{
-			values[6] = (Datum) 0;
-			nulls[6] = true;
-		}
-		else
-			values[6] = DirectFunctionCall2(timestamp_mi,
-											TimestampTzGetDatum(now),
-											TimestampTzGetDatum(oldest));
+		nulls[6] = oldest == DT_NOEND;
+
+		/* not every version has an infinite interval */
+		values[6] = nulls[6] ? (Datum) 0 :
+			DirectFunctionCall2(timestamp_mi, TimestampTzGetDatum(now),
+								TimestampTzGetDatum(Max(oldest, MIN_TIMESTAMP)));
 		values[7] = timestamp_or_null(counters.last_reap, &nulls[7]);
 		values[8] = Int64GetDatum(counters.blocked_rows);
 		if (counters.last_error_at == 0 || !may_read_errors(container))
