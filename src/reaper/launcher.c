@@ -32,8 +32,9 @@
  *	 ALLOW_CONNECTIONS false	the worker leaves, another comes when it is true
  *	 ttl.reaper = off			workers leave, none is started
  *	 server stops				workers leave, the launcher saves statistics
- *	 launcher dies				the next one terminates what workers it finds
- *	 clock is set back			the same, on purpose: all they wait for is far away
+ *	 launcher dies				workers go on, the next one finds them in their slots
+ *	 pg_cancel_backend()		there is nothing to cancel
+ *	 clock is set back			all starts anew: what is waited for is far away
  *
  *-------------------------------------------------------------------------
  */
@@ -91,8 +92,9 @@ typedef struct Database
 	NameData	name;			/* as of the last look at pg_database */
 	bool		exists;			/* likewise */
 	bool		connectable;	/* likewise */
-	BackgroundWorkerHandle *handle; /* NULL = no worker */
-	int			slot;			/* while there is a worker */
+	int			slot;			/* -1 = no worker */
+	BackgroundWorkerHandle *handle; /* of the worker; NULL = another launcher
+									 * has started it */
 	bool		again;			/* attention was asked for meanwhile */
 	bool		wanted;			/* shall get a worker at ... */
 	TimestampTz start_at;		/* or when it got one */
@@ -105,6 +107,31 @@ static HTAB *known = NULL;
 static TimestampTz told_exhausted_at = 0;
 
 /*
+ * The entry of a database; a new one wants a worker.
+ */
+static Database *
+enter_database(Oid dboid)
+{
+	bool		found;
+	Database   *database = (Database *) hash_search(known, &dboid, HASH_ENTER,
+													&found);
+
+	if (!found)
+	{
+		memset(&database->name, 0, sizeof(NameData));
+		database->exists = false;
+		database->connectable = false;
+		database->handle = NULL;
+		database->slot = -1;
+		database->again = false;
+		database->wanted = true;
+		database->start_at = 0;
+		database->failures = 0;
+	}
+	return database;
+}
+
+/*
  * Reads pg_database: enters new databases, forgets those that have gone.
  */
 static void
@@ -115,7 +142,6 @@ read_databases(void)
 	Relation	rel;
 	TableScanDesc scan;
 	HeapTuple	tuple;
-	bool		found;
 
 	hash_seq_init(&status, known);
 	while ((database = (Database *) hash_seq_search(&status)) != NULL)
@@ -129,21 +155,11 @@ read_databases(void)
 	{
 		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
 
-		database = (Database *) hash_search(known, &form->oid, HASH_ENTER,
-											&found);
+		database = enter_database(form->oid);
 		database->name = form->datname;
 		database->exists = true;
 		database->connectable = form->datallowconn &&
 			form->datconnlimit != INVALID_DATABASE;
-		if (!found)
-		{
-			database->handle = NULL;
-			database->slot = -1;
-			database->again = false;
-			database->wanted = true;
-			database->start_at = 0;
-			database->failures = 0;
-		}
 	}
 	table_endscan(scan);
 	table_close(rel, AccessShareLock);
@@ -152,7 +168,7 @@ read_databases(void)
 	hash_seq_init(&status, known);
 	while ((database = (Database *) hash_seq_search(&status)) != NULL)
 	{
-		if (!database->exists && database->handle == NULL)
+		if (!database->exists && database->slot < 0)
 		{
 			ttl_counters_forget_database(database->dboid);
 			(void) hash_search(known, &database->dboid, HASH_REMOVE, NULL);
@@ -180,7 +196,8 @@ worker_stopped(Database *database, TimestampTz now)
 	TimestampTz due;
 	TimestampTz earliest;
 
-	pfree(database->handle);
+	if (database->handle != NULL)
+		pfree(database->handle);
 	database->handle = NULL;
 	ttl_shmem_slot_release(database->slot, &left, &due);
 	database->slot = -1;
@@ -243,9 +260,32 @@ check_workers(TimestampTz now)
 	{
 		pid_t		pid;
 
-		if (database->handle != NULL &&
-			GetBackgroundWorkerPid(database->handle, &pid) == BGWH_STOPPED)
+		if (database->slot >= 0 &&
+			(database->handle != NULL ?
+			 GetBackgroundWorkerPid(database->handle, &pid) == BGWH_STOPPED :
+			 !OidIsValid(ttl_shmem_slot_database(database->slot))))
 			worker_stopped(database, now);
+	}
+}
+
+/*
+ * Takes over the workers that an earlier launcher has left behind.
+ */
+static void
+adopt_workers(TimestampTz now)
+{
+	for (int i = 0; i < ttl_shmem_nslots(); i++)
+	{
+		Oid			dboid = ttl_shmem_slot_database(i);
+
+		if (OidIsValid(dboid))
+		{
+			Database   *database = enter_database(dboid);
+
+			database->slot = i;
+			database->wanted = false;
+			database->start_at = now;
+		}
 	}
 }
 
@@ -261,7 +301,7 @@ leave_closed_databases(void)
 	hash_seq_init(&status, known);
 	while ((database = (Database *) hash_seq_search(&status)) != NULL)
 	{
-		if (database->handle != NULL && database->exists &&
+		if (database->slot >= 0 && database->exists &&
 			!database->connectable)
 			ttl_shmem_terminate_workers(database->dboid, TTL_LEFT_BLOCKED);
 	}
@@ -287,7 +327,7 @@ take_requests(void)
 		for (int i = 0; i < n && !requested; i++)
 			requested = dboids[i] == database->dboid;
 
-		if (requested && database->handle != NULL)
+		if (requested && database->slot >= 0)
 			database->again = true;
 		else if (requested)
 			want(database, 0);
@@ -336,7 +376,7 @@ next_database(TimestampTz now, TimestampTz *next)
 	{
 		if (!database->wanted || !database->connectable ||
 			!database->exists ||
-			database->handle != NULL ||
+			database->slot >= 0 ||
 			ttl_shmem_is_blocked(database->dboid))
 			continue;
 		if (database->start_at > now)
@@ -399,13 +439,13 @@ start_workers(TimestampTz now)
 
 /*
  * At exit: statistics outlive the server.  The workers have something to add
- * until they have gone; when the launcher goes, so do they.
+ * until they have gone, as they do when it stops.
  */
 static void
 save_statistics(int code, Datum arg)
 {
 	LWLockReleaseAll();			/* after an error */
-	ttl_shmem_terminate_workers(InvalidOid, TTL_LEFT_YIELDED);
+	ttl_shmem_await_workers();
 	ttl_counters_save();
 }
 
@@ -421,6 +461,7 @@ ttl_launcher_main(Datum main_arg)
 	TimestampTz looked_at = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGINT, SIG_IGN);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 
@@ -437,6 +478,7 @@ ttl_launcher_main(Datum main_arg)
 	ctl.hcxt = TopMemoryContext;
 	known = hash_create("ttl databases", 64, &ctl,
 						HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	adopt_workers(GetCurrentTimestamp());
 	context = AllocSetContextCreate(TopMemoryContext, "ttl launcher",
 									ALLOCSET_DEFAULT_SIZES);
 
@@ -463,6 +505,7 @@ ttl_launcher_main(Datum main_arg)
 		{
 			ereport(LOG,
 					(errmsg("deletion of expired rows starts anew because the clock has been set back")));
+			ttl_shmem_terminate_workers(InvalidOid, TTL_LEFT_YIELDED);
 			break;
 		}
 		looked_at = now;

@@ -244,6 +244,23 @@ ttl_shmem_is_blocked(Oid dboid)
 	return blocked;
 }
 
+int
+ttl_shmem_nslots(void)
+{
+	return shared->nslots;
+}
+
+Oid
+ttl_shmem_slot_database(int slot)
+{
+	Oid			dboid;
+
+	LWLockAcquire(lock, LW_SHARED);
+	dboid = shared->slots[slot].pid != 0 ? shared->slots[slot].dboid : InvalidOid;
+	LWLockRelease(lock);
+	return dboid;
+}
+
 /*
  * Terminates the workers of the database, of all if it is InvalidOid.
  * Returns whether any is still there.
@@ -269,6 +286,15 @@ terminate_workers(Oid dboid, TtlLeft left)
 	return any;
 }
 
+static void
+wait_a_little(void)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 GONE_POLL, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
 /*
  * Terminates workers as above, and waits until they have gone or time is up.
  */
@@ -279,11 +305,20 @@ ttl_shmem_terminate_workers(Oid dboid, TtlLeft left)
 
 	until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), GONE_TIMEOUT);
 	while (terminate_workers(dboid, left) && GetCurrentTimestamp() < until)
+		wait_a_little();
+}
+
+void
+ttl_shmem_await_workers(void)
+{
+	TimestampTz until;
+
+	until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), GONE_TIMEOUT);
+	for (int i = 0; i < shared->nslots; i++)
 	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 GONE_POLL, PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
+		while (OidIsValid(ttl_shmem_slot_database(i)) &&
+			   GetCurrentTimestamp() < until)
+			wait_a_little();
 	}
 }
 
@@ -339,21 +374,23 @@ launcher_detach(int code, Datum arg)
 }
 
 /*
- * Makes this process the launcher.  Workers that an earlier one has left
- * behind are terminated, so that all that run are known to this one.
+ * Makes this process the launcher.  Slots whose worker has gone since an earlier
+ * launcher did, or not yet come, are free.
  */
 void
 ttl_shmem_launcher_attach(void)
 {
 	on_shmem_exit(launcher_detach, (Datum) 0);
-	ttl_shmem_terminate_workers(InvalidOid, TTL_LEFT_YIELDED);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	shared->launcher_pid = MyProcPid;
 	shared->launcher_latch = MyLatch;
 	shared->contended = false;
 	for (int i = 0; i < shared->nslots; i++)
-		shared->slots[i].dboid = InvalidOid;
+	{
+		if (shared->slots[i].pid == 0)
+			shared->slots[i].dboid = InvalidOid;
+	}
 	LWLockRelease(lock);
 }
 
@@ -438,6 +475,7 @@ worker_detach(int code, Datum arg)
 {
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	my_slot->pid = 0;
+	wake_launcher();			/* maybe not the one that the postmaster tells */
 	LWLockRelease(lock);
 }
 

@@ -53,11 +53,18 @@ extern void ttl_shmem_unblock_databases(void);
  */
 extern void ttl_shmem_launcher_attach(void);
 
+/* The database that has a worker in that slot, else InvalidOid. */
+extern int	ttl_shmem_nslots(void);
+extern Oid	ttl_shmem_slot_database(int slot);
+
 /*
  * Terminates the worker of a database, or with InvalidOid all of them, and
  * returns when they have gone (or don't go).
  */
 extern void ttl_shmem_terminate_workers(Oid dboid, TtlLeft left);
+
+/* Returns when all workers have gone by themselves, or don't go. */
+extern void ttl_shmem_await_workers(void);
 extern int	ttl_shmem_take_requests(Oid *dboids, bool *all);
 extern bool ttl_shmem_is_blocked(Oid dboid);
 extern void ttl_shmem_set_contended(bool contended);
