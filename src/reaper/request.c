@@ -164,7 +164,7 @@ before_command(PlannedStmt *pstmt, const char *query_string,
 		return;
 
 	dboid = get_database_oid(name, true);
-	if (OidIsValid(dboid) && dboid != MyDatabaseId &&
+	if (OidIsValid(dboid) && (as_template || dboid != MyDatabaseId) &&
 		has_rights(dboid, as_template))
 		ttl_shmem_block_database(dboid);
 }
