@@ -28,6 +28,7 @@ OBJS = \
 	src/container/deletion.o \
 	src/container/expiry.o \
 	src/reaper/batch.o \
+	src/reaper/blocked.o \
 	src/reaper/budget.o \
 	src/reaper/counters.o \
 	src/reaper/launcher.o \

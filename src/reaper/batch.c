@@ -55,8 +55,9 @@
  * what triggers and referential actions take, for LOCK_WAIT.  A user's call
  * waits for table and policy as any statement does.
  *
- * Known limits: what is remembered dies with the process, so a new worker
- * starts from the left edge and finds blocked rows anew.
+ * What is remembered dies with the process, so a new worker starts from the
+ * left edge; but blocked rows and leaves in trouble are written down for it
+ * (blocked.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -92,6 +93,7 @@
 #include "execution.h"
 #include "guc.h"
 #include "reaper/batch.h"
+#include "reaper/blocked.h"
 #include "reaper/budget.h"
 #include "reaper/counters.h"
 #include "reaper/origin.h"
@@ -384,10 +386,66 @@ blocked_forget(TtlBatchMemory *memory, Leaf *leaf, bool all)
 		if (row->key.relid == leaf->relid &&
 			(all || row->seen != leaf->left_walks))
 		{
+			if (memory->mode.by_worker)
+				ttl_blocked_remove(leaf->relid, &row->key.tid);
 			(void) hash_search(memory->blocked, &row->key, HASH_REMOVE, NULL);
 			leaf->blocked--;
 		}
 	}
+}
+
+/*
+ * Forgets that the leaf was in trouble.
+ */
+static void
+end_pause(TtlBatchMemory *memory, Leaf *leaf)
+{
+	if (memory->mode.by_worker && leaf->paused_until != 0)
+		ttl_blocked_remove(leaf->relid, NULL);
+	leaf->paused_until = 0;
+	leaf->pause = PAUSE_MIN_WAIT;
+}
+
+void
+ttl_batch_memory_recall(TtlBatchMemory *memory)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int			n;
+	TtlBlocked *known = ttl_blocked_get(&n);
+
+	for (int i = 0; i < n && hash_get_num_entries(memory->blocked) < BLOCKED_MAX; i++)
+	{
+		bool		is_row = ItemPointerIsValid(&known[i].tid);
+		Leaf	   *leaf;
+
+		if (get_rel_relkind(known[i].relid) != RELKIND_RELATION)
+		{
+			ttl_blocked_remove(known[i].relid, is_row ? &known[i].tid : NULL);
+			continue;
+		}
+		leaf = leaf_enter(memory, known[i].relid, 0);
+		leaf->last_turn = now;
+		if (is_row)
+		{
+			BlockedKey	key;
+			BlockedRow *row;
+
+			blocked_key(&key, leaf->relid, &known[i].tid);
+			row = (BlockedRow *) hash_search(memory->blocked, &key, HASH_ENTER, NULL);
+			row->retry_at = known[i].retry_at;
+			row->wait = known[i].wait;
+			row->untold = known[i].failure;
+			row->seen = leaf->left_walks;
+			leaf->blocked++;
+		}
+		else
+		{
+			leaf->paused_until = known[i].retry_at;
+			leaf->pause = known[i].wait;
+			leaf->trouble = known[i].failure;
+		}
+	}
+	pfree(known);
 }
 
 void
@@ -403,6 +461,7 @@ ttl_batch_memory_trim(TtlBatchMemory *memory, TimestampTz since)
 		{
 			leaf_discard(memory, leaf);
 			blocked_forget(memory, leaf, true);
+			end_pause(memory, leaf);
 			ttl_whole_forget(&leaf->whole);
 			(void) hash_search(memory->leaves, &leaf->relid, HASH_REMOVE, NULL);
 		}
@@ -630,10 +689,13 @@ is_still_referenced(const ErrorData *error)
  * Lets the leaf alone for a while, longer each time.
  */
 static void
-pause_leaf(Leaf *leaf)
+pause_leaf(TtlBatchMemory *memory, Leaf *leaf)
 {
 	leaf->paused_until = GetCurrentTimestamp() + leaf->pause;
 	leaf->pause = Min(leaf->pause * 2, PAUSE_MAX_WAIT);
+	if (memory->mode.by_worker)
+		ttl_blocked_put(leaf->relid, NULL, leaf->trouble, leaf->paused_until,
+						leaf->pause);
 }
 
 /*
@@ -669,7 +731,7 @@ handle_trouble(Step *step, ErrorData *error)
 		error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
 		error->sqlerrcode != ERRCODE_QUERY_CANCELED)
 		report_error(step, error);
-	pause_leaf(step->leaf);
+	pause_leaf(step->memory, step->leaf);
 }
 
 /*
@@ -691,7 +753,7 @@ handle_tables_fault(Step *step, ErrorData *error)
 	else
 		ttl_counters_set_error(step->container.container, error->message);
 	leaf->trouble = error->sqlerrcode;
-	pause_leaf(leaf);
+	pause_leaf(step->memory, leaf);
 	return true;
 }
 
@@ -754,6 +816,9 @@ block_row(Step *step, ErrorData *error)
 	if (row != NULL)
 	{
 		row->retry_at = GetCurrentTimestamp() + row->wait;
+		if (memory->mode.by_worker)
+			ttl_blocked_put(leaf->relid, step->tids, row->untold, row->retry_at,
+							row->wait);
 
 		/* it lies behind the mark, so a walk has to come there in time */
 		if (row->untold > 0)
@@ -764,7 +829,7 @@ block_row(Step *step, ErrorData *error)
 		hash_get_num_entries(memory->blocked) >= BLOCKED_MAX)
 	{
 		leaf->blocked_in_a_row = 0;
-		pause_leaf(leaf);
+		pause_leaf(memory, leaf);
 	}
 }
 
@@ -780,7 +845,11 @@ unblock_row(Step *step)
 	blocked_key(&key, step->leaf->relid, step->tids);
 	(void) hash_search(step->memory->blocked, &key, HASH_REMOVE, &found);
 	if (found)
+	{
+		if (step->memory->mode.by_worker)
+			ttl_blocked_remove(step->leaf->relid, step->tids);
 		step->leaf->blocked--;
+	}
 }
 
 /*
@@ -940,7 +1009,7 @@ delete_batch(Step *step)
 		if (step->deleted > 0)
 			leaf->row_cost = (double) ttl_budget_cost_since(&used) / step->deleted;
 		leaf->blocked_in_a_row = 0;
-		leaf->pause = PAUSE_MIN_WAIT;
+		end_pause(step->memory, leaf);
 		leaf->trouble = 0;
 		if (step->deleted > 0)
 			leaf->fruitless = false;
@@ -1285,10 +1354,7 @@ run_leaf(TtlBatchMemory *memory, Oid container, Oid relid, TtlBatchTurn *turn,
 
 	leaf->last_turn = GetCurrentTimestamp();
 	if (turn->changed)
-	{
-		leaf->paused_until = 0;
-		leaf->pause = PAUSE_MIN_WAIT;
-	}
+		end_pause(memory, leaf);
 	if (leaf->paused_until > leaf->last_turn)
 	{
 		turn->due = Min(turn->due, leaf->paused_until);

@@ -57,6 +57,9 @@ typedef struct TtlBatchMemory TtlBatchMemory;
 extern TtlBatchMemory *ttl_batch_memory_create(MemoryContext parent,
 											   TtlBatchMode mode);
 
+/* Recalls what earlier workers knew; called in a transaction. */
+extern void ttl_batch_memory_recall(TtlBatchMemory *memory);
+
 /* Forgets tables that had no turn since the given time. */
 extern void ttl_batch_memory_trim(TtlBatchMemory *memory, TimestampTz since);
 

@@ -63,6 +63,7 @@
 
 #include "compat.h"
 #include "guc.h"
+#include "reaper/blocked.h"
 #include "reaper/budget.h"
 #include "reaper/counters.h"
 #include "reaper/process.h"
@@ -171,6 +172,7 @@ read_databases(void)
 		if (!database->exists && database->slot < 0)
 		{
 			ttl_counters_forget_database(database->dboid);
+			ttl_blocked_forget_database(database->dboid);
 			(void) hash_search(known, &database->dboid, HASH_REMOVE, NULL);
 		}
 	}

@@ -6,7 +6,8 @@
  * A fixed area of shared memory, protected as a whole by one LWLock ("ttl"):
  * it is touched when a worker comes or goes, when a policy has changed and
  * once per cycle, so nobody queues for it.  Behind it in the same allocation
- * lies what progress.c and counters.c keep, which have locks of their own.
+ * lies what progress.c, blocked.c and counters.c keep, which have locks of their
+ * own.
  *
  * A database gets a worker like this: the launcher reserves a slot, gives it
  * a new serial number and registers a background worker with both; the worker
@@ -42,6 +43,7 @@
 #include "utils/wait_event.h"
 
 #include "guc.h"
+#include "reaper/blocked.h"
 #include "reaper/counters.h"
 #include "reaper/progress.h"
 #include "reaper/shmem.h"
@@ -111,14 +113,20 @@ fixed_size(void)
 							 mul_size(ttl_guc_workers, sizeof(WorkerSlot))));
 }
 
+static Size
+total_size(void)
+{
+	return add_size(add_size(fixed_size(), ttl_progress_shmem_size()),
+					add_size(ttl_blocked_shmem_size(), ttl_counters_shmem_size()));
+}
+
 static void
 shmem_request(void)
 {
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 
-	RequestAddinShmemSpace(add_size(add_size(fixed_size(), ttl_progress_shmem_size()),
-									ttl_counters_shmem_size()));
+	RequestAddinShmemSpace(total_size());
 	RequestNamedLWLockTranche(TTL_EXTENSION, 1);
 }
 
@@ -126,16 +134,13 @@ static void
 shmem_startup(void)
 {
 	bool		found;
+	char	   *place;
 
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	shared = (SharedState *)
-		ShmemInitStruct(TTL_EXTENSION,
-						add_size(add_size(fixed_size(), ttl_progress_shmem_size()),
-								 ttl_counters_shmem_size()),
-						&found);
+	shared = (SharedState *) ShmemInitStruct(TTL_EXTENSION, total_size(), &found);
 	lock = &GetNamedLWLockTranche(TTL_EXTENSION)->lock;
 
 	if (!found)
@@ -143,10 +148,13 @@ shmem_startup(void)
 		memset(shared, 0, fixed_size());
 		shared->nslots = ttl_guc_workers;
 	}
-	ttl_progress_shmem_startup((char *) shared + fixed_size(), found);
-	ttl_counters_shmem_startup((char *) shared + fixed_size() +
-							   ttl_progress_shmem_size(), found,
-							   lock->tranche);
+
+	place = (char *) shared + fixed_size();
+	ttl_progress_shmem_startup(place, found);
+	place += ttl_progress_shmem_size();
+	ttl_blocked_shmem_startup(place, found, lock->tranche);
+	place += ttl_blocked_shmem_size();
+	ttl_counters_shmem_startup(place, found, lock->tranche);
 	LWLockRelease(AddinShmemInitLock);
 }
 

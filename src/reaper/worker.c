@@ -63,6 +63,7 @@
 #include "container/container.h"
 #include "guc.h"
 #include "reaper/batch.h"
+#include "reaper/blocked.h"
 #include "reaper/budget.h"
 #include "reaper/counters.h"
 #include "reaper/process.h"
@@ -224,6 +225,8 @@ discard_session(void)
 static bool
 refresh_containers(TtlBatchMemory *memory)
 {
+	static bool refreshed = false;
+
 	HASH_SEQ_STATUS status;
 	Container  *container;
 	TimestampTz now = GetCurrentTimestamp();
@@ -258,7 +261,8 @@ refresh_containers(TtlBatchMemory *memory)
 			{
 				TtlContainerCounters counters;
 
-				container->changed = true;
+				/* at first what was recalled goes on */
+				container->changed = refreshed;
 				container->due = 0;
 				container->last_turn = 0;
 				container->leaves = 1;
@@ -288,21 +292,23 @@ refresh_containers(TtlBatchMemory *memory)
 						   NULL);
 	}
 	ttl_batch_memory_trim(memory, now - FORGET_WAIT);
+	refreshed = true;
 
 	CommitTransactionCommand();
 	return hash_get_num_entries(containers) > 0;
 }
 
 /*
- * Forgets what statistics there are of tables that have been dropped while no
- * worker was here.
+ * Recalls what earlier workers have found, and forgets the statistics of tables
+ * that have been dropped while no worker was here.
  */
 static void
-forget_dropped(void)
+recall(TtlBatchMemory *memory)
 {
 	ListCell   *lc;
 
 	StartTransactionCommand();
+	ttl_batch_memory_recall(memory);
 	foreach(lc, ttl_counters_containers())
 	{
 		if (get_rel_relkind(lfirst_oid(lc)) == '\0')
@@ -783,7 +789,7 @@ ttl_worker_main(Datum main_arg)
 	containers = hash_create("ttl containers of the reaper", 64, &ctl,
 							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
-	forget_dropped();
+	recall(memory);
 
 	for (;;)
 	{
@@ -819,7 +825,10 @@ ttl_worker_main(Datum main_arg)
 				look_at(wanted);
 			}
 			else if (ttl_shmem_worker_leave(TTL_LEFT_NOTHING, 0))
+			{
+				ttl_blocked_forget_database(MyDatabaseId);
 				break;
+			}
 			else
 				continue;
 		}
