@@ -184,10 +184,10 @@ is_candidate(Oid relid)
 
 /*
  * Reads what ttl.container says about the relation, or about the partitioned
- * table it belongs to.
+ * table it belongs to; false if it lacks a column that the policy names.
  */
-static void
-load_entry(CacheEntry *entry)
+static bool
+read_entry(CacheEntry *entry)
 {
 	TtlPolicy	policy;
 	Oid			container = InvalidOid;
@@ -212,13 +212,28 @@ load_entry(CacheEntry *entry)
 
 	entry->container = container;
 	entry->indexes_known = false;
-	if (OidIsValid(container))
+	if (!OidIsValid(container))
+		return true;
+	entry->policy = policy;
+	entry->policy.archive_columns = NIL;	/* lives shorter */
+	return ttl_container_find_columns(entry->relid, &policy, &entry->ts_attno,
+									  &entry->ttl_attno);
+}
+
+static void
+load_entry(CacheEntry *entry)
+{
+	if (!read_entry(entry))
 	{
-		entry->policy = policy;
-		entry->policy.archive_columns = NIL;	/* lives shorter */
-		if (!ttl_container_find_columns(entry->relid, &policy, &entry->ts_attno,
-										&entry->ttl_attno))
+		/*
+		 * Nobody need have locked the relation, so a RENAME COLUMN may have been
+		 * committed between the looks at policy and columns.  When its lock has
+		 * gone both are known.
+		 */
+		LockRelationOid(entry->relid, AccessShareLock);
+		if (!read_entry(entry))
 			entry->ts_attno = InvalidAttrNumber;
+		UnlockRelationOid(entry->relid, AccessShareLock);
 	}
 
 	if (entry->state == ENTRY_LOADING)

@@ -244,10 +244,11 @@ refresh_containers(TtlBatchMemory *memory)
 		foreach(lc, ttl_container_list())
 		{
 			Oid			oid = lfirst_oid(lc);
-			TtlContainer policy;
+			TtlPolicy	policy;
 			bool		found;
 
-			if (!ttl_container_lookup(oid, &policy))
+			/* nothing locks it, so it may be about to lose a column */
+			if (!ttl_container_read(oid, &policy))
 				continue;
 			/* or the clock has been set back since */
 			if (policy.change.changed_at != 0 && policy.change.noticed_at > now)
@@ -274,6 +275,8 @@ refresh_containers(TtlBatchMemory *memory)
 					container->blocked = counters.blocked_rows;
 			}
 			container->listed = true;
+			container->cycle_cost_limit = policy.cycle_cost_limit > 0 ?
+				policy.cycle_cost_limit : PG_INT64_MAX;
 		}
 	}
 
@@ -355,9 +358,8 @@ due_containers(TimestampTz *next)
 
 /*
  * Prepares the session for the container's owner, and tells what comes.
- * Returns the most that the container may cost in a cycle.
  */
-static int64
+static void
 before_turn(Oid container)
 {
 	static Oid	last_owner = InvalidOid;
@@ -365,8 +367,6 @@ before_turn(Oid container)
 	HeapTuple	tuple;
 	Form_pg_class form;
 	Oid			owner = InvalidOid;
-	int64		limit = PG_INT64_MAX;
-	TtlContainer policy;
 	char		activity[2 * NAMEDATALEN + 64];
 
 	SetCurrentStatementStartTimestamp();
@@ -382,14 +382,11 @@ before_turn(Oid container)
 		pgstat_report_activity(STATE_RUNNING, activity);
 		ReleaseSysCache(tuple);
 	}
-	if (ttl_container_lookup(container, &policy) && policy.cycle_cost_limit > 0)
-		limit = policy.cycle_cost_limit;
 	CommitTransactionCommand();
 
 	if (OidIsValid(last_owner) && owner != last_owner)
 		discard_session();
 	last_owner = owner;
-	return limit;
 }
 
 /*
@@ -513,7 +510,7 @@ run_turn(TtlBatchMemory *memory, Container *container, int64 max_cost,
 	TimestampTz now;
 	bool		done;
 
-	container->cycle_cost_limit = before_turn(oid);
+	before_turn(oid);
 
 	memset(&turn, 0, sizeof(turn));
 	turn.max_cost = Min(max_cost,
