@@ -150,10 +150,10 @@ sub rows_of
 	my ($on, $database, $show) = @_;
 	return $on->safe_psql($database, <<"END");
 SET ttl.show_expired = $show;
+CREATE FUNCTION pg_temp.rows_of(relation regclass) RETURNS SETOF text LANGUAGE plpgsql AS
+'BEGIN RETURN QUERY EXECUTE format(''SELECT (x.*)::text FROM ONLY %s x'', relation); END';
 SELECT r.oid::regclass, t
-  FROM pg_class r,
-       XMLTABLE('//row' PASSING query_to_xml(format('SELECT (x.*)::text AS t FROM ONLY %s x', r.oid::regclass), true, false, '')
-                COLUMNS t text PATH 't') x
+  FROM pg_class r, pg_temp.rows_of(r.oid) t
  WHERE r.relkind IN ('r', 'm') AND r.relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace, 'ttl'::regnamespace)
  ORDER BY r.oid::regclass::text COLLATE "C", t COLLATE "C";
 END
