@@ -19,6 +19,7 @@ DATA = sql/$(EXTENSION)--$(EXTVERSION).sql $(wildcard sql/$(EXTENSION)--*--*.sql
 OBJS = \
 	src/execution.o \
 	src/guc.o \
+	src/stored.o \
 	src/ttl.o \
 	src/utility.o \
 	src/container/container_api.o \

@@ -597,6 +597,33 @@ SELECT ttl.expired_count('trap');
 CALL ttl.reap('trap');
 SELECT DISTINCT what FROM trap_log WHERE what !~ 'regress_ttl_owner';
 DROP INDEX trap_folded;
+-- nor a superuser who makes the table a container, or alters it
+CREATE TABLE snare (id int, x int) PARTITION BY LIST (x);
+CREATE TABLE snare_1 PARTITION OF snare FOR VALUES IN (1) PARTITION BY LIST (x);
+CREATE TABLE snare_1_1 PARTITION OF snare_1 DEFAULT;
+ALTER TABLE snare OWNER TO regress_ttl_owner;
+ALTER TABLE snare_1 OWNER TO regress_ttl_owner;
+ALTER TABLE snare_1_1 OWNER TO regress_ttl_owner;
+SET ROLE regress_ttl_owner;
+CREATE UNIQUE INDEX ON snare_1_1 ((id + folded(1))) WHERE folded(2) = 1;
+RESET ROLE;
+TRUNCATE trap_log;
+\c -
+SET search_path = rights, public;
+SET client_min_messages = warning;
+SELECT ttl.create_container('snare', 60);
+\c -
+SET search_path = rights, public;
+SET client_min_messages = warning;
+ALTER TABLE snare_1_1 SET (fillfactor = 50);
+ALTER TABLE snare ADD note text;
+\c -
+SET search_path = rights, public;
+SET client_min_messages = warning;
+SELECT ttl.alter_container('snare', touch_on_update => false);
+SELECT ttl.alter_container('snare', touch_on_update => true);
+SELECT ttl.set_default_ttl('snare', 30);
+SELECT DISTINCT what FROM trap_log WHERE what !~ 'regress_ttl_owner';
 
 -- What else a trigger may do.  A row that it keeps is kept, hidden, and its key
 -- is taken; a statement fails cleanly or does what it says

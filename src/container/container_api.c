@@ -42,9 +42,9 @@
 #include "guc.h"
 #include "miscadmin.h"
 #include "nodes/bitmapset.h"
-#include "optimizer/optimizer.h"
 #include "rewrite/rewriteHandler.h"
 #include "storage/lmgr.h"
+#include "stored.h"
 #include "ttl.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -52,7 +52,6 @@
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
-#include "utils/partcache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -336,55 +335,37 @@ ttl_container_check_ts_uses(Relation rel, bool touch_on_update, AttrNumber ts_at
 	TupleDesc	desc = RelationGetDescr(rel);
 	TupleConstr *constr = desc->constr;
 	const char *column = NameStr(TupleDescAttr(desc, ts_attno - 1)->attname);
+	int			ts = ts_attno - FirstLowInvalidHeapAttributeNumber;
 	const char *use = NULL;
 	ListCell   *lc;
 
 	for (int i = 0; constr != NULL && i < constr->num_defval; i++)
 	{
 		AttrDefault *defval = &constr->defval[i];
-		Bitmapset  *used = NULL;
+		Form_pg_attribute generated = TupleDescAttr(desc, defval->adnum - 1);
 
-		if (TupleDescAttr(desc, defval->adnum - 1)->attgenerated != ATTRIBUTE_GENERATED_STORED)
-			continue;
-		pull_varattnos(stringToNode(defval->adbin), 1, &used);
-		if (bms_is_member(ts_attno - FirstLowInvalidHeapAttributeNumber, used))
+		if (generated->attgenerated == ATTRIBUTE_GENERATED_STORED &&
+			bms_is_member(ts, ttl_stored_columns(stringToNode(defval->adbin), desc->natts)))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("generated column \"%s\" of container \"%s\" cannot be computed from \"%s\"",
-							NameStr(TupleDescAttr(desc, defval->adnum - 1)->attname),
-							RelationGetRelationName(rel), column),
+							NameStr(generated->attname), RelationGetRelationName(rel), column),
 					 errhint("Use ttl.expires_at() in queries instead.")));
 	}
 
 	if (!touch_on_update)
 		return;
 
-	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-	{
-		PartitionKey key = RelationGetPartitionKey(rel);
-		Bitmapset  *used = NULL;
-
-		for (int i = 0; i < key->partnatts; i++)
-			used = bms_add_member(used, key->partattrs[i] - FirstLowInvalidHeapAttributeNumber);
-		pull_varattnos((Node *) key->partexprs, 1, &used);
-		if (bms_is_member(ts_attno - FirstLowInvalidHeapAttributeNumber, used))
-			use = "partition key";
-	}
+	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE &&
+		bms_is_member(ts, ttl_stored_partition_columns(rel)))
+		use = "partition key";
 	foreach(lc, RelationGetIndexList(rel))
 	{
 		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
 
-		if (index->rd_index->indisunique || index->rd_index->indisexclusion)
-		{
-			Bitmapset  *used = NULL;
-
-			for (int i = 0; i < index->rd_index->indnkeyatts; i++)
-				used = bms_add_member(used, index->rd_index->indkey.values[i] -
-									  FirstLowInvalidHeapAttributeNumber);
-			pull_varattnos((Node *) RelationGetIndexExpressions(index), 1, &used);
-			if (bms_is_member(ts_attno - FirstLowInvalidHeapAttributeNumber, used))
-				use = "unique index";
-		}
+		if ((index->rd_index->indisunique || index->rd_index->indisexclusion) &&
+			bms_is_member(ts, ttl_stored_index_columns(index, rel)))
+			use = "unique index";
 		index_close(index, AccessShareLock);
 	}
 	foreach(lc, RelationGetFKeyList(rel))

@@ -80,6 +80,7 @@
 #include "parser/parser.h"
 #include "replication/walsender.h"
 #include "storage/lmgr.h"
+#include "stored.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -670,27 +671,6 @@ ttl_expiry_find_check(Relation rel, const TtlPolicy *policy, bool *validated)
 }
 
 /*
- * An expression of pg_index as it was stored, or NULL.  The relation cache would
- * simplify it, and in doing so call functions of the table's owner as whoever
- * looks at the index: the worker, who is superuser.
- */
-static Node *
-stored_expression(Relation index, AttrNumber column)
-{
-	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(RelationGetRelid(index)));
-	bool		isnull;
-	Datum		stored;
-	Node	   *result;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for index %u", RelationGetRelid(index));
-	stored = SysCacheGetAttr(INDEXRELID, tuple, column, &isnull);
-	result = isnull ? NULL : stringToNode(TextDatumGetCString(stored));
-	ReleaseSysCache(tuple);
-	return result;
-}
-
-/*
  * Does the index have these, and only these, key and predicate, in the usual
  * order?
  */
@@ -714,12 +694,12 @@ index_equals(Relation index, Relation rel, const TtlIndexDefinition *definition)
 			return false;
 	}
 	else if (form->indkey.values[0] != 0 ||
-			 !equal(stored_expression(index, Anum_pg_index_indexprs), list_make1(key)))
+			 !equal(ttl_stored_index_expression(index, Anum_pg_index_indexprs), list_make1(key)))
 		return false;
 
 	predicate = definition->predicate == NULL ? NULL :
 		parse_expression(rel, definition->predicate, EXPR_KIND_INDEX_PREDICATE);
-	return equal(stored_expression(index, Anum_pg_index_indpred), predicate);
+	return equal(ttl_stored_index_expression(index, Anum_pg_index_indpred), predicate);
 }
 
 void

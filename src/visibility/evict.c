@@ -55,9 +55,9 @@
 #include "executor/nodeModifyTable.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "optimizer/optimizer.h"
 #include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
+#include "stored.h"
 #include "ttl.h"
 #include "utils/acl.h"
 #include "utils/fmgrprotos.h"
@@ -133,6 +133,10 @@ is_looked_after(Relation index)
 		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
 }
 
+/*
+ * Evaluates expressions of the table's owner as the inserting user, here and
+ * where keys are compared, as the insertion into the indexes is about to do.
+ */
 static void
 prepare_indexes(EvictState *state, Relation rel)
 {
@@ -524,29 +528,21 @@ ttl_on_write(PG_FUNCTION_ARGS)
 static bool
 are_key_columns(Relation rel, Bitmapset *columns)
 {
+	Bitmapset  *indexed = RelationGetIndexAttrBitmap(rel, TTL_INDEX_ATTR_BITMAP_ALL);
 	ListCell   *lc;
 	bool		result = false;
 
-	/* quickly: no index at all does */
-	if (!bms_overlap(columns, RelationGetIndexAttrBitmap(rel, TTL_INDEX_ATTR_BITMAP_ALL)))
+	/* quickly: no index at all does, not even one over whole rows */
+	if (!bms_overlap(columns, indexed) &&
+		!bms_is_member(0 - FirstLowInvalidHeapAttributeNumber, indexed))
 		return false;
 
 	foreach(lc, RelationGetIndexList(rel))
 	{
 		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
-		Form_pg_index form = index->rd_index;
 
-		if (form->indisunique || form->indisexclusion)
-		{
-			Bitmapset  *used = NULL;
-
-			for (int i = 0; i < form->indnkeyatts; i++)
-				used = bms_add_member(used, form->indkey.values[i] -
-									  FirstLowInvalidHeapAttributeNumber);
-			pull_varattnos((Node *) RelationGetIndexExpressions(index), 1, &used);
-			pull_varattnos((Node *) RelationGetIndexPredicate(index), 1, &used);
-			result = bms_overlap(columns, used);
-		}
+		if (index->rd_index->indisunique || index->rd_index->indisexclusion)
+			result = bms_overlap(columns, ttl_stored_index_columns(index, rel));
 		index_close(index, AccessShareLock);
 		if (result)
 			return true;
