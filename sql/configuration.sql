@@ -280,6 +280,19 @@ SET ROLE regress_ttl_member;
 SELECT configuration.try_all('configuration.theirs') AS member;
 RESET ROLE;
 SELECT try_all('theirs') AS superuser;
+-- Policies are changed by the functions alone, also by a superuser; what a dump
+-- restores is in force at once, for partitions too
+SELECT s, refused(s) FROM unnest('{UPDATE ttl.container SET default_time_to_live = 1, DELETE FROM ttl.container, TRUNCATE ttl.container}'::text[]) s;
+SET session_replication_role = replica;
+SELECT state('UPDATE ttl.container SET default_time_to_live = 1'), state('TRUNCATE ttl.container');
+RESET session_replication_role;
+CREATE TABLE restored (id int, _ts timestamptz, ttl int) PARTITION BY LIST (id);
+CREATE TABLE restored_1 PARTITION OF restored DEFAULT;
+INSERT INTO restored VALUES (1, '2020-01-01');
+SELECT count(*) FROM restored_1;
+INSERT INTO ttl.container SELECT 'restored', 60, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay FROM ttl.container WHERE relid = 'by_interval'::regclass;
+SELECT count(*) FROM restored_1;
+DROP TABLE restored;
 -- Anybody reads what ttl keeps of a row
 SELECT ttl.create_container('theirs', 60);
 INSERT INTO theirs (id, _ts) VALUES (1, '2900-01-01');

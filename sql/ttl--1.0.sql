@@ -68,6 +68,11 @@ CREATE TRIGGER restore BEFORE INSERT OR UPDATE OR DELETE ON ttl.container
 ALTER TABLE ttl.container ENABLE ALWAYS TRIGGER restore;
 COMMENT ON TRIGGER restore ON ttl.container IS 'a restored container comes back with reaping off, a replicated one not at all';
 
+CREATE TRIGGER truncate BEFORE TRUNCATE ON ttl.container
+    FOR EACH STATEMENT EXECUTE FUNCTION ttl.restore_container();
+ALTER TABLE ttl.container ENABLE ALWAYS TRIGGER truncate;
+COMMENT ON TRIGGER truncate ON ttl.container IS 'policies are changed by the functions of schema ttl alone';
+
 --
 -- What the planner and the indexes of a container call
 --

@@ -38,6 +38,7 @@
 #include "replication/logicalworker.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
+#include "ttl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -620,6 +621,16 @@ ttl_container_lock_policy(Oid container, bool exclusive, bool wait)
 	return true;
 }
 
+static void
+refuse_change(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("rows of table \"%s.%s\" cannot be changed directly",
+					TTL_SCHEMA, TTL_CONTAINER_TABLE),
+			 errhint("Use ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container().")));
+}
+
 PG_FUNCTION_INFO_V1(ttl_restore_container);
 
 /*
@@ -633,6 +644,9 @@ PG_FUNCTION_INFO_V1(ttl_restore_container);
  *
  * And for what a publication FOR ALL TABLES sends of the publisher's policies.
  * The subscriber's are its own.
+ *
+ * A superuser who changes rows by hand is refused: the policy would be in force
+ * at some time or never, and unchecked.
  */
 Datum
 ttl_restore_container(PG_FUNCTION_ARGS)
@@ -649,24 +663,28 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 
 	if (!CALLED_AS_TRIGGER(fcinfo) ||
 		!TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
-		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
+		!(TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
+		  TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event)) ||
 		ttl_container_objects() == NULL ||
 		RelationGetRelid(trigger->tg_relation) != ttl_container_objects()->catalog)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be fired by a row-level BEFORE trigger of ttl.container",
+				 errmsg("function \"%s\" must be fired by a BEFORE trigger of ttl.container",
 						"restore_container")));
 
+	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
+		refuse_change();
 	if (IsLogicalWorker())
 		return PointerGetDatum(NULL);
-	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
-		return PointerGetDatum(trigger->tg_newtuple);
-	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
-		return PointerGetDatum(trigger->tg_trigtuple);
 
 	desc = RelationGetDescr(trigger->tg_relation);
 	tuple = trigger->tg_trigtuple;
 	relid = heap_getattr(tuple, Anum_container_relid, desc, &isnull);
+	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event) &&
+		get_rel_relkind(DatumGetObjectId(relid)) == '\0')
+		return PointerGetDatum(tuple);	/* the table has gone */
+	if (!TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
+		refuse_change();
 	if (!isnull && ttl_container_read(DatumGetObjectId(relid), &existing))
 	{
 		if (!OidIsValid(getExtensionOfObject(RelationRelationId, DatumGetObjectId(relid))))
@@ -680,7 +698,7 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	}
 	if (!isnull && get_rel_relkind(DatumGetObjectId(relid)) != '\0')
 	{
-		CacheInvalidateRelcacheByRelid(DatumGetObjectId(relid));
+		announce_change(DatumGetObjectId(relid), true);
 		ereport(LOG,
 				(errmsg("container \"%s\" was restored with reaping off",
 						get_rel_name(DatumGetObjectId(relid))),
