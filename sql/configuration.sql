@@ -356,6 +356,13 @@ SELECT refused('ALTER TABLE configuration.item DROP COLUMN ttl CASCADE');
 SELECT refused('ALTER TABLE configuration.item DROP COLUMN x, DROP COLUMN ttl');
 SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE timestamp');
 SELECT refused('ALTER TABLE configuration.item ALTER COLUMN ttl TYPE bigint');
+SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE timestamptz(3)');
+SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE timestamptz USING now()');
+-- nor is it built anew when nothing changes
+SELECT string_agg(oid::text, ' ' ORDER BY oid) AS was FROM pg_class WHERE oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'item'::regclass) \gset
+ALTER TABLE item ALTER COLUMN _ts TYPE timestamp with time zone, ALTER COLUMN _ts SET NOT NULL, ALTER COLUMN _ts SET DEFAULT clock_timestamp();
+ALTER TABLE item ALTER COLUMN ttl TYPE int4;
+SELECT string_agg(oid::text, ' ' ORDER BY oid) = :'was' AS kept FROM pg_class WHERE oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'item'::regclass);
 SELECT refused('DROP INDEX configuration.item__ts_idx');
 SELECT refused('DROP INDEX configuration.item_pkey, configuration.item_item_expiry_idx');
 SELECT refused('DROP INDEX CONCURRENTLY configuration.item__ts_idx');
@@ -445,7 +452,14 @@ SELECT refused('CREATE UNIQUE INDEX ON configuration.keyed (id, day)');
 SELECT refused('ALTER TABLE configuration.keyed ADD PRIMARY KEY (id, day)');
 \set VERBOSITY sqlstate
 CREATE UNIQUE INDEX CONCURRENTLY ON keyed (id, day);
+-- which leaves no index behind, however the column is used
+CREATE UNIQUE INDEX CONCURRENTLY ON keyed ((day AT TIME ZONE 'UTC'));
+CREATE UNIQUE INDEX CONCURRENTLY ON keyed (id, coalesce(keyed.day, '2020-01-01'));
+CREATE UNIQUE INDEX CONCURRENTLY ON keyed (id) WHERE day > '2025-01-01';
+CREATE UNIQUE INDEX CONCURRENTLY ON keyed ((keyed IS NULL));
 \set VERBOSITY terse
+SELECT refused('CREATE UNIQUE INDEX ON configuration.keyed (id) WHERE day IS NOT NULL');
+SELECT refused('CREATE UNIQUE INDEX ON configuration.keyed ((keyed IS NULL))');
 SELECT refused('ALTER TABLE configuration.keyed ADD g timestamp GENERATED ALWAYS AS (day AT TIME ZONE ''UTC'') STORED');
 -- a virtual one, which PostgreSQL has from 18 on, is as good as its columns
 SELECT state('ALTER TABLE configuration.keyed ADD g timestamp GENERATED ALWAYS AS (day AT TIME ZONE ''UTC'') VIRTUAL; ALTER TABLE configuration.keyed DROP g') IN ('done', '42601');
@@ -453,6 +467,9 @@ SELECT indexes_of('keyed');
 CREATE UNIQUE INDEX ON keyed (id) INCLUDE (day);
 SELECT ttl.alter_container('keyed', touch_on_update => false);
 CREATE UNIQUE INDEX keyed_day ON keyed (id, day);
+SELECT refused('SELECT ttl.alter_container(''configuration.keyed'', touch_on_update => true)');
+DROP INDEX keyed_day;
+CREATE UNIQUE INDEX CONCURRENTLY keyed_day ON keyed (id) WHERE day > '2025-01-01';
 SELECT refused('SELECT ttl.alter_container(''configuration.keyed'', touch_on_update => true)');
 SELECT refused('ALTER TABLE configuration.keyed ADD g timestamp GENERATED ALWAYS AS (day AT TIME ZONE ''UTC'') STORED');
 DROP INDEX keyed_day;
@@ -469,6 +486,29 @@ SELECT tableoid::regclass, id FROM by_day ORDER BY id;
 WITH u AS (UPDATE by_day SET id = id RETURNING id, _ts < '2800-01-01' AS recent) SELECT * FROM u ORDER BY id;
 INSERT INTO by_day (id, _ts) VALUES (6, NULL) RETURNING _ts > '2025-01-01' AS present;
 SELECT refused('SELECT ttl.alter_container(''configuration.by_day'', touch_on_update => true)');
+-- of a partition alone
+CREATE TABLE by_part (id int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int) PARTITION BY LIST (id);
+CREATE TABLE by_part_1 PARTITION OF by_part (UNIQUE (_ts)) FOR VALUES IN (1);
+SELECT refused('SELECT ttl.create_container(''configuration.by_part'', 60)');
+SELECT ttl.create_container('by_part', 60, touch_on_update => false);
+SELECT refused('SELECT ttl.alter_container(''configuration.by_part'', touch_on_update => true)');
+ALTER TABLE by_part_1 DROP CONSTRAINT by_part_1__ts_key;
+SELECT ttl.alter_container('by_part', touch_on_update => true);
+SELECT refused('ALTER TABLE configuration.by_part_1 ADD UNIQUE (_ts)');
+SELECT refused('CREATE TABLE configuration.by_part_2 PARTITION OF configuration.by_part (UNIQUE (_ts)) FOR VALUES IN (2)');
+SELECT refused('CREATE TABLE configuration.by_part_2 PARTITION OF configuration.by_part FOR VALUES IN (2) PARTITION BY RANGE (_ts)');
+SELECT refused('CREATE TABLE configuration.by_part_2 (LIKE configuration.by_part INCLUDING DEFAULTS, UNIQUE (_ts)); ALTER TABLE configuration.by_part ATTACH PARTITION configuration.by_part_2 FOR VALUES IN (2)');
+SELECT ttl.alter_container('by_part', touch_on_update => false);
+CREATE TABLE by_part_2 (LIKE by_part INCLUDING DEFAULTS, UNIQUE (_ts));
+ALTER TABLE by_part ATTACH PARTITION by_part_2 FOR VALUES IN (2);
+ALTER TABLE by_part ADD note text;
+-- an application that gives the time of creation needs no default
+CREATE TABLE event (at timestamptz NOT NULL);
+SELECT ttl.create_container('event', 60, 'at', NULL, touch_on_update => false);
+SELECT columns_of('event');
+CREATE TABLE event_or_not (at timestamptz);
+SELECT ttl.create_container('event_or_not', 60, 'at', NULL, touch_on_update => false);
+SELECT columns_of('event_or_not');
 CREATE TABLE moments (at timestamptz PRIMARY KEY);
 CREATE TABLE of_moment (id int, _ts timestamptz REFERENCES moments);
 SELECT refused('SELECT ttl.create_container(''configuration.of_moment'', 60)');

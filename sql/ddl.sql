@@ -293,6 +293,17 @@ SELECT state('ALTER TABLE ddl.checked ADD CHECK (ddl.fails_inside())');
 CREATE TABLE pieces (id int PRIMARY KEY);
 SELECT ttl.create_container('pieces', 60);
 SELECT refused('ALTER TRIGGER "~ttl" ON ddl.pieces RENAME TO x'), refused('ALTER TABLE ddl.pieces DISABLE TRIGGER "~ttl"'), refused('ALTER TABLE ddl.pieces ENABLE REPLICA TRIGGER "~ttl"');
+SELECT refused('CREATE OR REPLACE TRIGGER "~ttl" BEFORE INSERT ON ddl.pieces FOR EACH ROW EXECUTE FUNCTION ttl.on_write()');
+-- nor somebody else's be taken for it
+CREATE FUNCTION impostor() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
+CREATE TABLE occupied (id int PRIMARY KEY);
+CREATE TRIGGER "~ttl" BEFORE INSERT ON occupied FOR EACH ROW EXECUTE FUNCTION impostor();
+SELECT refused('SELECT ttl.create_container(''ddl.occupied'', 60)');
+CREATE OR REPLACE TRIGGER "~ttl" BEFORE INSERT ON occupied FOR EACH ROW WHEN (new.id > 5) EXECUTE FUNCTION ttl.on_write();
+SELECT state('SELECT ttl.create_container(''ddl.occupied'', 60)');
+DROP TRIGGER "~ttl" ON occupied;
+CREATE TRIGGER "~ttl" BEFORE INSERT ON occupied FOR EACH ROW EXECUTE FUNCTION ttl.on_write();
+SELECT ttl.create_container('occupied', 60);
 SELECT refused('ALTER TABLE ddl.pieces DROP CONSTRAINT pieces_ttl_check');
 -- nor, on PostgreSQL 19, be switched off
 SELECT state('ALTER TABLE ddl.pieces ALTER CONSTRAINT pieces_ttl_check NOT ENFORCED') <> 'done' AS kept;
@@ -367,10 +378,47 @@ CREATE INDEX tree_4_ts ON tree_4 (_ts) WHERE ttl IS NULL;
 CREATE INDEX tree_4_own ON tree_4 (x);
 CREATE UNIQUE INDEX tree_4_unique ON tree_4 (note);
 INSERT INTO tree_4 (id, _ts, ttl, note) VALUES (301, '2020-01-01', NULL, 'a'), (302, '2900-01-01', NULL, 'b'), (303, '2020-01-01', 5, 'c');
-SELECT state('ALTER TABLE ddl.tree ATTACH PARTITION ddl.tree_4 FOR VALUES FROM (300) TO (400)') AS lacks_the_check;
-ALTER TABLE tree_4 ADD CONSTRAINT tree_ttl_check CHECK (ttl = -1 OR ttl > 0);
 ALTER TABLE tree ATTACH PARTITION tree_4 FOR VALUES FROM (300) TO (400);
 SELECT indexrelid::regclass FROM pg_index WHERE indrelid = 'tree_4'::regclass ORDER BY indexrelid::regclass::text COLLATE "C";
+SELECT conname, convalidated FROM pg_constraint WHERE conrelid = 'tree_4'::regclass AND contype = 'c';
+-- what it lacks it is given: columns, whose rows count from now, the CHECK
+BEGIN;
+CREATE TABLE tree_8 (id int NOT NULL, x int, note text);
+INSERT INTO tree_8 VALUES (801);
+ALTER TABLE tree ATTACH PARTITION tree_8 FOR VALUES FROM (800) TO (900);
+CREATE TABLE tree_9 (id int NOT NULL, x int, note text, ttl int, _ts timestamptz) PARTITION BY LIST (id);
+CREATE TABLE tree_9_1 PARTITION OF tree_9 DEFAULT;
+INSERT INTO tree_9 VALUES (901, 1, 'x', 5, '2020-01-01'), (902, 2, 'y', -1, '2020-01-01');
+ALTER TABLE tree ATTACH PARTITION tree_9 FOR VALUES FROM (900) TO (1000);
+SELECT look('tree');
+SELECT conrelid::regclass, conname, convalidated, conislocal FROM pg_constraint WHERE conrelid IN ('tree_8'::regclass, 'tree_9'::regclass, 'tree_9_1'::regclass) AND contype = 'c' ORDER BY 1;
+ROLLBACK;
+-- but not against its rows
+CREATE TABLE tree_10 (LIKE tree INCLUDING DEFAULTS);
+INSERT INTO tree_10 (id, ttl) VALUES (1001, 0);
+SELECT state('ALTER TABLE ddl.tree ATTACH PARTITION ddl.tree_10 FOR VALUES FROM (1000) TO (1100)');
+UPDATE tree_10 SET ttl = NULL, _ts = '2020-01-01';
+ALTER TABLE tree_10 ALTER _ts DROP NOT NULL;
+INSERT INTO tree_10 (id, _ts) VALUES (1002, NULL);
+SELECT state('ALTER TABLE ddl.tree ATTACH PARTITION ddl.tree_10 FOR VALUES FROM (1000) TO (1100)');
+-- nor by anybody else, nor for a place where it doesn't fit
+DELETE FROM tree_10 WHERE id = 1002;
+SET ROLE regress_ttl_user;
+SELECT state('ALTER TABLE ddl.tree ATTACH PARTITION ddl.tree_10 FOR VALUES FROM (1000) TO (1100)');
+RESET ROLE;
+SELECT state('ALTER TABLE ddl.tree ATTACH PARTITION ddl.tree_10 FOR VALUES FROM (0) TO (100)');
+SELECT count(*) FROM pg_constraint WHERE conrelid = 'tree_10'::regclass AND contype = 'c';
+DROP TABLE tree_10;
+-- a CHECK that old rows needn't obey asks nothing of a partition's
+BEGIN;
+CREATE TABLE lenient (id int NOT NULL, ttl int) PARTITION BY LIST (id);
+CREATE TABLE lenient_1 (id int NOT NULL, ttl int);
+INSERT INTO lenient_1 VALUES (1, 0);
+SELECT ttl.create_container('lenient', 60);
+ALTER TABLE lenient ATTACH PARTITION lenient_1 FOR VALUES IN (1);
+SELECT id, ttl FROM lenient;
+SELECT state('INSERT INTO lenient VALUES (1, 0)');
+ROLLBACK;
 -- attached with partitions of its own
 CREATE TABLE tree_5 (LIKE tree INCLUDING ALL) PARTITION BY HASH (id);
 CREATE TABLE tree_5_0 PARTITION OF tree_5 FOR VALUES WITH (MODULUS 2, REMAINDER 0);

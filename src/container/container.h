@@ -226,8 +226,21 @@ extern void ttl_container_check_owned(Oid container);
 extern void ttl_container_check_ts_uses(Relation rel, bool touch_on_update,
 										AttrNumber ts_attno);
 
+/*
+ * Has the table the row trigger of a container, and not just one by that name?
+ * The caller holds a lock on the table.
+ */
+extern bool ttl_container_has_trigger(Oid relid);
+
 /* Creates the row trigger of a container if it isn't there, and enables it. */
 extern void ttl_container_enable_trigger(Oid relid);
+
+/*
+ * Gives a table what it lacks to become a partition of a container's table, as
+ * far as PostgreSQL doesn't do it; checks the uses of its timestamp column.
+ */
+extern void ttl_container_complete_partition(Oid parent, Oid partition,
+											 const TtlPolicy *policy);
 
 /*
  * container_ddl.c

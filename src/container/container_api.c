@@ -28,6 +28,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "common/int.h"
 #include "commands/defrem.h"
@@ -321,8 +322,6 @@ check_columns(Relation rel, const TtlPolicy *policy)
 						NameStr(own->attname)),
 				 errdetail("A virtual column cannot be indexed."),
 				 errhint("Make the column STORED, or choose another by ttl_column.")));
-	if (ts != NULL)
-		ttl_container_check_ts_uses(rel, policy->touch_on_update, ts->attnum);
 }
 
 /*
@@ -384,6 +383,23 @@ ttl_container_check_ts_uses(Relation rel, bool touch_on_update, AttrNumber ts_at
 				 errmsg("column \"%s\" of container \"%s\" cannot be reset by UPDATE because it is part of a %s",
 						column, RelationGetRelationName(rel), use),
 				 errhint("Use touch_on_update => false to let rows expire by the time of their creation.")));
+}
+
+/* The same for a table and all its partitions. */
+static void
+check_all_ts_uses(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode)
+{
+	ListCell   *lc;
+
+	foreach(lc, find_all_inheritors(relid, lockmode, NULL))
+	{
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+		AttrNumber	ts_attno = get_attnum(lfirst_oid(lc), NameStr(policy->ts_column));
+
+		if (ts_attno != InvalidAttrNumber)
+			ttl_container_check_ts_uses(rel, policy->touch_on_update, ts_attno);
+		table_close(rel, NoLock);
+	}
 }
 
 static void
@@ -488,53 +504,143 @@ mark_check_valid(Oid relid, const char *name)
 	CommandCounterIncrement();
 }
 
+/* Adds a timestamp column.  Rows that exist count from now. */
+static void
+add_ts_column(Oid relid, const char *ts, const char *type)
+{
+	char	   *table = qualified_name(relid);
+
+	/* a constant default is stored once for all existing rows */
+	run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL DEFAULT %s", table, ts, type,
+		quote_literal_cstr(DatumGetCString(DirectFunctionCall1(timestamptz_out,
+															   TimestampTzGetDatum(GetCurrentTimestamp())))));
+	run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT clock_timestamp()", table, ts);
+}
+
 /*
- * Adds the columns that are missing, the timestamp's default and a CHECK on
- * item TTLs where there is none.  Rows that exist count from now.
+ * Adds the CHECK on item TTLs.  All rows are known to obey it if the column is
+ * new, or if they obey an equal one.
  */
 static void
-complete_columns(Oid relid, const TtlPolicy *policy, bool add_ts, bool has_ts_default,
+add_check(Oid relid, const char *name, const TtlPolicy *policy, bool is_known, bool validate)
+{
+	run("ALTER TABLE %s ADD CONSTRAINT %s CHECK (%s)%s", qualified_name(relid),
+		quote_identifier(name), ttl_expiry_check_definition(policy),
+		is_known || !validate ? " NOT VALID" : "");
+	if (is_known)
+		mark_check_valid(relid, name);
+}
+
+/*
+ * Adds the columns that are missing, the timestamp's default and a CHECK on
+ * item TTLs where there is none.  Old rows needn't obey it.
+ */
+static void
+complete_columns(Oid relid, const TtlPolicy *policy, bool add_ts, bool add_ts_default,
 				 bool add_own)
 {
 	char	   *table = qualified_name(relid);
 	const char *ts = quote_identifier(NameStr(policy->ts_column));
-	const char *own = quote_identifier(NameStr(policy->ttl_column));
 	Relation	rel;
+	char	   *check;
 	bool		validated = true;
 
 	if (add_ts)
-	{
-		/* a constant default is stored once for all existing rows */
-		run("ALTER TABLE %s ADD COLUMN %s timestamptz NOT NULL DEFAULT %s", table, ts,
-			quote_literal_cstr(DatumGetCString(DirectFunctionCall1(timestamptz_out,
-																   TimestampTzGetDatum(GetCurrentTimestamp())))));
-		run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT clock_timestamp()", table, ts);
-	}
-	else if (!has_ts_default)
+		add_ts_column(relid, ts, "timestamptz");
+	else if (add_ts_default)
 		run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT clock_timestamp()", table, ts);
 	if (NameStr(policy->ttl_column)[0] == '\0')
 		return;
 	if (add_own)
-		run("ALTER TABLE %s ADD COLUMN %s integer", table, own);
+		run("ALTER TABLE %s ADD COLUMN %s integer", table,
+			quote_identifier(NameStr(policy->ttl_column)));
 
 	rel = table_open(relid, NoLock);
-	if (ttl_expiry_find_check(rel, policy, &validated) == NULL)
-	{
-		char	   *name = ChooseConstraintName(RelationGetRelationName(rel),
-												NameStr(policy->ttl_column), "check",
-												RelationGetNamespace(rel), NIL);
-
-		table_close(rel, NoLock);
-		run("ALTER TABLE %s ADD CONSTRAINT %s CHECK (%s) NOT VALID",
-			table, quote_identifier(name), ttl_expiry_check_definition(policy));
-		if (add_own)
-			mark_check_valid(relid, name);
-	}
-	else
-		table_close(rel, NoLock);
+	check = ttl_expiry_find_check(rel, policy, &validated);
+	table_close(rel, NoLock);
+	if (check == NULL)
+		add_check(relid,
+				  ChooseConstraintName(get_rel_name(relid), NameStr(policy->ttl_column),
+									   "check", get_rel_namespace(relid), NIL),
+				  policy, add_own, false);
 }
 
-/* Creates the expiry indexes that are missing. */
+/* The type of a column, as DDL takes it */
+static char *
+type_of(const FormData_pg_attribute *attribute)
+{
+	return format_type_with_typemod(attribute->atttypid, attribute->atttypmod);
+}
+
+void
+ttl_container_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *policy)
+{
+	Relation	parent = table_open(parent_relid, ShareUpdateExclusiveLock);
+	Relation	rel = relation_open(relid, AccessExclusiveLock);
+	char		relkind = rel->rd_rel->relkind;
+	const char *table = qualified_name(relid);
+	const char *ts_name = quote_identifier(NameStr(policy->ts_column));
+	const char *own_name = quote_identifier(NameStr(policy->ttl_column));
+	Form_pg_attribute parent_ts = find_attribute(parent, NameStr(policy->ts_column));
+	Form_pg_attribute parent_own = find_attribute(parent, NameStr(policy->ttl_column));
+	Form_pg_attribute ts = find_attribute(rel, NameStr(policy->ts_column));
+	Form_pg_attribute own = find_attribute(rel, NameStr(policy->ttl_column));
+	char	   *add_ts = NULL;
+	bool		add_not_null = false;
+	char	   *add_own = NULL;
+	char	   *check = NULL;
+	bool		validate = false;
+	bool		is_known = true;
+	int			nestlevel;
+
+	/* the container may be about to be repaired */
+	if (parent_ts == NULL || (parent_own == NULL && NameStr(policy->ttl_column)[0] != '\0'))
+	{
+		relation_close(rel, NoLock);
+		table_close(parent, NoLock);
+		return;
+	}
+
+	if (ts == NULL)
+		add_ts = type_of(parent_ts);
+	else
+		add_not_null = !ts->attnotnull && parent_ts->attnotnull;
+	if (parent_own != NULL)
+	{
+		if (own != NULL)
+			(void) ttl_expiry_find_check(rel, policy, &is_known);
+		else if (parent_own->attgenerated == '\0')
+			add_own = type_of(parent_own);
+		check = ttl_expiry_find_check(parent, policy, &validate);
+		if (check != NULL)
+			check = pstrdup(check);
+	}
+	relation_close(rel, NoLock);
+	table_close(parent, NoLock);
+
+	/* whatever else is wrong with it, PostgreSQL will say */
+	if ((relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE) ||
+		(own == NULL && parent_own != NULL && add_own == NULL))
+		return;
+
+	nestlevel = begin_ddl();
+	if (add_ts != NULL)
+		add_ts_column(relid, ts_name, add_ts);
+	if (add_not_null)
+		run("ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", table, ts_name);
+	if (add_own != NULL)
+		run("ALTER TABLE %s ADD COLUMN %s %s", table, own_name, add_own);
+	if (check != NULL && !OidIsValid(get_relation_constraint_oid(relid, check, true)))
+		add_check(relid, check, policy, is_known, validate);
+	end_ddl(nestlevel);
+	check_all_ts_uses(relid, policy, AccessExclusiveLock);
+}
+
+/*
+ * Creates the expiry indexes that are missing, of all partitions at once or of
+ * one that lacks it.  It doesn't take the place of an invalid one: that may be
+ * the work of hours that lacks one ATTACH.
+ */
 static void
 complete_indexes(Oid relid, const TtlPolicy *policy)
 {
@@ -584,10 +690,25 @@ drop_indexes(Oid relid, const TtlPolicy *policy)
 	}
 }
 
-static bool
-has_trigger(Oid relid)
+bool
+ttl_container_has_trigger(Oid relid)
 {
-	return OidIsValid(get_trigger_oid(relid, TTL_TRIGGER, true));
+	Relation	rel = table_open(relid, NoLock);
+	TriggerDesc *triggers = rel->trigdesc;
+	const TtlObjects *objects = ttl_container_objects();
+	bool		found = false;
+
+	for (int i = 0; objects != NULL && triggers != NULL && i < triggers->numtriggers && !found; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+
+		found = strcmp(trigger->tgname, TTL_TRIGGER) == 0 &&
+			get_func_namespace(trigger->tgfoid) == objects->schema &&
+			trigger->tgtype == (TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_ROW | TRIGGER_TYPE_INSERT) &&
+			trigger->tgqual == NULL;
+	}
+	table_close(rel, NoLock);
+	return found;
 }
 
 void
@@ -595,7 +716,7 @@ ttl_container_enable_trigger(Oid relid)
 {
 	int			nestlevel = begin_ddl();
 
-	if (!has_trigger(relid))
+	if (!ttl_container_has_trigger(relid))
 		run("CREATE TRIGGER \"%s\" BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION ttl.on_write()",
 			TTL_TRIGGER, qualified_name(relid));
 	/* logical replication has to free keys, too */
@@ -729,7 +850,7 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	Relation	rel;
 	Form_pg_attribute ts;
 	bool		add_ts;
-	bool		has_ts_default;
+	bool		add_ts_default;
 	bool		add_own;
 	int			nestlevel;
 
@@ -762,17 +883,27 @@ ttl_create_container(PG_FUNCTION_ARGS)
 				 errmsg("\"%s\" is a container already", RelationGetRelationName(rel)),
 				 errhint("Use ttl.set_default_ttl() or ttl.alter_container() to change it.")));
 	check_kind(rel);
+	if (OidIsValid(get_trigger_oid(relid, TTL_TRIGGER, true)) &&
+		!ttl_container_has_trigger(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("table \"%s\" has another trigger named \"%s\"",
+						RelationGetRelationName(rel), TTL_TRIGGER),
+				 errhint("Rename the trigger.")));
 	check_columns(rel, &policy);
+	check_all_ts_uses(relid, &policy, AccessExclusiveLock);
 	ts = find_attribute(rel, NameStr(policy.ts_column));
 	add_ts = ts == NULL;
-	has_ts_default = ts != NULL && ts->atthasdef;
+	/* if it isn't that of modification, the application gives it */
+	add_ts_default = ts != NULL && !ts->atthasdef &&
+		(policy.touch_on_update || !ts->attnotnull);
 	add_own = NameStr(policy.ttl_column)[0] != '\0' &&
 		find_attribute(rel, NameStr(policy.ttl_column)) == NULL;
 	CheckTableNotInUse(rel, "create_container");
 	table_close(rel, NoLock);
 
 	nestlevel = begin_ddl();
-	complete_columns(relid, &policy, add_ts, has_ts_default, add_own);
+	complete_columns(relid, &policy, add_ts, add_ts_default, add_own);
 	if (policy.indexing != TTL_INDEXING_NONE)
 		complete_indexes(relid, &policy);
 	end_ddl(nestlevel);
@@ -978,6 +1109,8 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	/* ... and the archive: DROP TABLE must find that it is one */
 	if (!PG_ARGISNULL(5) && OidIsValid(PG_GETARG_OID(5)))
 		LockRelationOid(PG_GETARG_OID(5), AccessShareLock);
+	if (!PG_ARGISNULL(2) && PG_GETARG_BOOL(2))
+		(void) find_all_inheritors(relid, ShareUpdateExclusiveLock, NULL);
 	ttl_container_lock_policy(relid, true, true);
 	read_policy(relid, &policy);
 
@@ -995,13 +1128,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	{
 		policy.touch_on_update = PG_GETARG_BOOL(2);
 		if (policy.touch_on_update)
-		{
-			Relation	rel = table_open(relid, ShareUpdateExclusiveLock);
-
-			ttl_container_check_ts_uses(rel, true,
-										get_attnum(relid, NameStr(policy.ts_column)));
-			table_close(rel, NoLock);
-		}
+			check_all_ts_uses(relid, &policy, NoLock);
 	}
 	if (!PG_ARGISNULL(3))
 		policy.reaping = PG_GETARG_BOOL(3);
@@ -1074,7 +1201,7 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 
 	nestlevel = begin_ddl();
 	drop_indexes(relid, &policy);
-	if (has_trigger(relid))
+	if (ttl_container_has_trigger(relid))
 		run("DROP TRIGGER \"%s\" ON %s", TTL_TRIGGER, qualified_name(relid));
 	if (drop_columns)
 	{

@@ -8,7 +8,8 @@
  *	  DROP TABLE, also by CASCADE				the container is forgotten
  *	  RENAME COLUMN, by whatever command		ttl.container follows
  *	  DROP TABLE of an archive					the container stops reaping
- *	  DROP or retype _ts or ttl					refused (2BP01)
+ *	  DROP or retype _ts or ttl					refused (2BP01), unless the type
+ *												is the one that it has
  *	  DROP INDEX of an expiry index				refused while there is a default
  *												TTL (2BP01)
  *	  DROP TRIGGER of the container's			refused (2BP01)
@@ -17,7 +18,8 @@
  *	  the last three with row_security = off	not refused: that is a script of
  *												pg_dump --clean, which drops a
  *												table piece by piece
- *	  RENAME TRIGGER, DISABLE TRIGGER by name	refused (2BP01)
+ *	  RENAME TRIGGER, DISABLE TRIGGER by name,
+ *	  CREATE OR REPLACE TRIGGER					refused (2BP01)
  *	  RENAME of schema ttl						refused (2BP01)
  *	  pg_repack's trigger						refused (0A000), see
  *												before_create_trigger()
@@ -26,13 +28,15 @@
  *												without it
  *	  ATTACH PARTITION of a container or of
  *	  its archive, foreign partitions, OF		refused (0A000)
+ *	  ATTACH PARTITION of another table			it gets the columns and the CHECK
+ *												that it lacks
  *	  DETACH PARTITION from a container			the partition becomes one itself
  *	  INHERITS, INHERIT							refused (0A000)
  *	  unique index, foreign key or stored		refused (0A000), see
  *		generated column over _ts				ttl_container_check_ts_uses()
  *
- * New and attached partitions need nothing: they get the indexes and the row
- * trigger from PostgreSQL, and the policy from their parent.  All else that
+ * New partitions need nothing: like attached ones, they get the indexes and the
+ * row trigger from PostgreSQL, and the policy from their parent.  All else that
  * keeps the table's OID is of no interest.
  *
  * Drops and renamed columns arrive by object_access_hook, whatever the command
@@ -57,8 +61,10 @@
 #include "container/expiry.h"
 #include "execution.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "parser/parse_relation.h"
+#include "parser/parse_type.h"
 #include "storage/lmgr.h"
 #include "ttl.h"
 #include "utility.h"
@@ -127,7 +133,7 @@ check_drop_index(RangeVar *name, bool alone)
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 				 errmsg("cannot drop index \"%s\" because container \"%s\" requires it",
 						get_rel_name(index), get_rel_name(container.container)),
-				 errhint("Turn TTL off first with ttl.set_default_ttl(..., NULL).")));
+				 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")));
 }
 
 static void
@@ -159,6 +165,21 @@ before_rename_schema(RenameStmt *stmt)
 						TTL_SCHEMA, TTL_EXTENSION)));
 }
 
+static void
+check_replace_trigger(CreateTrigStmt *stmt)
+{
+	Oid			table = RangeVarGetRelid(stmt->relation, NoLock, true);
+	TtlContainer container;
+
+	if (strcmp(stmt->trigname, TTL_TRIGGER) == 0 && OidIsValid(table) &&
+		ttl_container_peek(table, &container))
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot replace trigger \"%s\" because container \"%s\" requires it",
+						TTL_TRIGGER, get_rel_name(container.container)),
+				 errhint("Choose another name.")));
+}
+
 /*
  * pg_repack puts a trigger on the table, fills a new one by SELECT, and gives its
  * storage to the table.  What that SELECT doesn't see is lost, without a DELETE;
@@ -171,6 +192,8 @@ before_create_trigger(CreateTrigStmt *stmt)
 	const TtlObjects *objects;
 	TtlContainer container;
 
+	if (stmt->replace)
+		check_replace_trigger(stmt);
 	if (strcmp(strVal(llast(stmt->funcname)), "repack_trigger") != 0)
 		return;
 	table = RangeVarGetRelid(stmt->relation, NoLock, true);
@@ -288,10 +311,11 @@ before_detach(const TtlContainer *parent, RangeVar *name)
 }
 
 /*
- * A table is about to become a partition, of a container if there is a policy.
+ * A table is about to become a partition, of a container if there is a policy:
+ * it gets what it lacks for that.
  */
 static void
-before_attach(const TtlPolicy *policy, RangeVar *name)
+before_attach(Oid parent, const TtlPolicy *policy, RangeVar *name)
 {
 	Oid			partition = RangeVarGetRelid(name, NoLock, true);
 	TtlPolicy	own;
@@ -318,6 +342,8 @@ before_attach(const TtlPolicy *policy, RangeVar *name)
 		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
 			refuse_foreign_partition(get_rel_name(lfirst_oid(lc)));
 	}
+	if (is_owner(parent) && is_owner(partition))
+		ttl_container_complete_partition(parent, partition, policy);
 }
 
 /* Does the command enable triggers in a way that isn't ALWAYS? */
@@ -356,6 +382,33 @@ leave_catalog_triggers_alone(AlterTableStmt *stmt)
 	}
 }
 
+/*
+ * Is the column given the type that it has, as some object-relational mappers do
+ * whenever they start?
+ */
+static bool
+keeps_type(Oid relid, const AlterTableCmd *cmd)
+{
+	const ColumnDef *def = castNode(ColumnDef, cmd->def);
+	AttrNumber	attno = get_attnum(relid, cmd->name);
+	Oid			type;
+	int32		typmod;
+	Oid			collation;
+	int32		new_typmod;
+	Type		new_type;
+	bool		result;
+
+	if (attno == InvalidAttrNumber || def->raw_default != NULL || def->collClause != NULL)
+		return false;
+	new_type = LookupTypeName(NULL, def->typeName, &new_typmod, true);
+	if (new_type == NULL)
+		return false;
+	get_atttypetypmodcoll(relid, attno, &type, &typmod, &collation);
+	result = typeTypeId(new_type) == type && new_typmod == typmod;
+	ReleaseSysCache(new_type);
+	return result;
+}
+
 static void
 before_alter_table(AlterTableStmt *stmt)
 {
@@ -384,8 +437,13 @@ before_alter_table(AlterTableStmt *stmt)
 		{
 			case AT_DropColumn:
 			case AT_AlterColumnType:
-				if (is_part && container.ts_attno != InvalidAttrNumber &&
-					is_container_column(&policy, cmd->name))
+				if (!is_part || container.ts_attno == InvalidAttrNumber ||
+					!is_container_column(&policy, cmd->name))
+					break;
+				/* it would build indexes and validate the CHECK anew, for nothing */
+				if (cmd->subtype == AT_AlterColumnType && keeps_type(relid, cmd))
+					stmt->cmds = foreach_delete_current(stmt->cmds, lc);
+				else
 					ereport(ERROR,
 							(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 							 cmd->subtype == AT_DropColumn ?
@@ -407,7 +465,8 @@ before_alter_table(AlterTableStmt *stmt)
 					break;
 				}
 			case AT_AttachPartition:
-				before_attach(is_part ? &policy : NULL, ((PartitionCmd *) cmd->def)->name);
+				before_attach(relid, is_part ? &policy : NULL,
+							  ((PartitionCmd *) cmd->def)->name);
 				break;
 			case AT_AddOf:
 				if (is_part)
@@ -419,7 +478,8 @@ before_alter_table(AlterTableStmt *stmt)
 				break;
 			case AT_DropConstraint:
 			case AT_AlterConstraint:
-				if (is_part && row_security && is_owner(relid))
+				if (is_part && container.ts_attno != InvalidAttrNumber && row_security &&
+					is_owner(relid))
 					check_constraint(relid, &policy, cmd);
 				break;
 			case AT_DisableTrig:
@@ -459,48 +519,63 @@ check_ts_uses(Oid relid)
 	table_close(rel, NoLock);
 }
 
+/* A table, and a column of it that an expression may use */
+typedef struct ColumnUse
+{
+	const char *table;
+	const char *column;
+} ColumnUse;
+
+/*
+ * Does an expression, not analyzed yet, use the column?  All columns do if it
+ * takes the row as a whole.
+ */
+static bool
+uses_column(Node *node, void *context)
+{
+	ColumnUse  *use = context;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, ColumnRef))
+	{
+		Node	   *last = llast(((ColumnRef *) node)->fields);
+
+		return !IsA(last, String) || strcmp(strVal(last), use->column) == 0 ||
+			strcmp(strVal(last), use->table) == 0;
+	}
+	return raw_expression_tree_walker(node, uses_column, context);
+}
+
 static void
 before_index(IndexStmt *stmt)
 {
 	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
 	TtlContainer container;
+	ColumnUse	use;
+	bool		is_used;
 	ListCell   *lc;
 
 	if (!stmt->concurrent || !stmt->unique || !OidIsValid(relid) ||
-		!ttl_container_lookup(relid, &container) || !container.touch_on_update)
+		!ttl_container_peek(relid, &container) ||
+		container.ts_attno == InvalidAttrNumber || !container.touch_on_update)
 		return;
+	use.table = stmt->relation->relname;
+	use.column = get_attname(relid, container.ts_attno, false);
+	is_used = uses_column(stmt->whereClause, &use);
 	foreach(lc, stmt->indexParams)
 	{
 		IndexElem  *element = lfirst_node(IndexElem, lc);
 
-		if (element->name != NULL &&
-			get_attnum(relid, element->name) == container.ts_attno)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("column \"%s\" of container \"%s\" cannot be part of a unique index",
-							element->name, get_rel_name(container.container)),
-					 errhint("Use ttl.alter_container(..., touch_on_update => false) to let rows expire by the time of their creation.")));
+		is_used = is_used || uses_column(element->expr, &use) ||
+			(element->name != NULL && strcmp(element->name, use.column) == 0);
 	}
-}
-
-/*
- * Has the table the row trigger of a container?  It may be none yet: scripts of
- * pg_dump load tables first, and the policies afterwards.  The caller holds a
- * lock on the table.
- */
-static bool
-has_row_trigger(Oid relid)
-{
-	Relation	rel = table_open(relid, NoLock);
-	TriggerDesc *triggers = CopyTriggerDesc(rel->trigdesc);
-	const TtlObjects *objects = ttl_container_objects();
-	bool		found = false;
-
-	for (int i = 0; objects != NULL && triggers != NULL && i < triggers->numtriggers && !found; i++)
-		found = strcmp(triggers->triggers[i].tgname, TTL_TRIGGER) == 0 &&
-			get_func_namespace(triggers->triggers[i].tgfoid) == objects->schema;
-	table_close(rel, NoLock);
-	return found;
+	if (is_used)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column \"%s\" of container \"%s\" cannot be part of a unique index",
+						use.column, get_rel_name(container.container)),
+				 errhint("Use ttl.alter_container(..., touch_on_update => false) to let rows expire by the time of their creation.")));
 }
 
 /*
@@ -537,8 +612,11 @@ after_alter_table(AlterTableStmt *stmt)
 	{
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
 
-		/* as in scripts of pg_dump --disable-triggers */
-		if (enables_trigger(cmd) && OidIsValid(relid) && has_row_trigger(relid))
+		/*
+		 * As in scripts of pg_dump --disable-triggers.  It may be no container
+		 * yet: they load tables first, and the policies afterwards.
+		 */
+		if (enables_trigger(cmd) && OidIsValid(relid) && ttl_container_has_trigger(relid))
 			ttl_container_enable_trigger(relid);
 
 		if (cmd->subtype == AT_AttachPartition)
@@ -826,6 +904,9 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 		after_alter_table((AlterTableStmt *) stmt);
 	else if (IsA(stmt, IndexStmt) && ttl_container_objects() != NULL)
 		check_ts_uses(RangeVarGetRelid(((IndexStmt *) stmt)->relation, NoLock, true));
+	else if (IsA(stmt, CreateStmt) && ((CreateStmt *) stmt)->partbound != NULL &&
+			 ttl_container_objects() != NULL)
+		check_ts_uses(RangeVarGetRelid(((CreateStmt *) stmt)->relation, NoLock, true));
 }
 
 /* The archive of the container is being dropped. */
