@@ -57,6 +57,7 @@ REGRESS = \
 	expiry \
 	configuration \
 	ddl \
+	indexes \
 	foreign_keys \
 	referencing \
 	temporal \
@@ -77,6 +78,7 @@ ISOLATION = \
 	detach \
 	epq \
 	epq_forms \
+	index_changes \
 	insert_vs_insert \
 	policy_vs_plan \
 	policy_vs_reap \

@@ -110,10 +110,7 @@ extern bool ttl_container_peek(Oid relid, TtlContainer *container);
 /* The table's owner, or InvalidOid if it has gone. */
 extern Oid	ttl_container_owner(Oid relid);
 
-/*
- * The expiry indexes of a leaf table, in the order of TtlExpiryIndex; InvalidOid
- * where there is none.  The caller holds a lock on the table.
- */
+/* The expiry indexes */
 typedef enum TtlExpiryIndex
 {
 	TTL_INDEX_DEFAULT,			/* rows that the default TTL applies to */
@@ -123,7 +120,19 @@ typedef enum TtlExpiryIndex
 	TTL_INDEXES
 } TtlExpiryIndex;
 
-extern void ttl_container_indexes(Relation rel, Oid *indexes);
+/*
+ * Those of a table.  Only a valid index is usable; for a partitioned table that
+ * is one which each partition has.  An index is needed if rows of its kind may
+ * be there that can expire under some default TTL.
+ */
+typedef struct TtlExpiryIndexes
+{
+	Oid			usable[TTL_INDEXES];	/* InvalidOid = there is none */
+	bool		needed[TTL_INDEXES];
+} TtlExpiryIndexes;
+
+/* Those of a leaf table; the caller holds a lock on it. */
+extern void ttl_container_indexes(Relation rel, TtlExpiryIndexes *indexes);
 
 /*
  * The leaf tables of a container: itself, or its partitions that hold rows.

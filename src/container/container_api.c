@@ -644,25 +644,27 @@ ttl_container_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *p
 static void
 complete_indexes(Oid relid, const TtlPolicy *policy)
 {
-	Relation	rel = table_open(relid, NoLock);
-	Oid			indexes[TTL_INDEXES];
-	bool		validated = true;
+	ListCell   *lc;
 
-	ttl_expiry_find_indexes(rel, policy, indexes);
-	if (NameStr(policy->ttl_column)[0] != '\0')
-		(void) ttl_expiry_find_check(rel, policy, &validated);
-	table_close(rel, NoLock);
-
-	for (int i = 0; i < TTL_INDEXES; i++)
+	foreach(lc, find_all_inheritors(relid, ShareLock, NULL))
 	{
-		TtlIndexDefinition definition;
+		TtlExpiryIndexes indexes;
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
 
-		if (OidIsValid(indexes[i]) || (i == TTL_INDEX_STRAY && validated) ||
-			!ttl_expiry_index_definition(policy, i, &definition))
-			continue;
-		run("CREATE INDEX ON %s (%s)%s%s", qualified_name(relid), definition.key,
-			definition.predicate ? " WHERE " : "",
-			definition.predicate ? definition.predicate : "");
+		ttl_expiry_find_indexes(rel, policy, NIL, &indexes);
+		table_close(rel, NoLock);
+		for (int i = 0; i < TTL_INDEXES; i++)
+		{
+			TtlIndexDefinition definition;
+
+			if (!indexes.needed[i] || OidIsValid(indexes.usable[i]))
+				continue;
+			ttl_expiry_refuse_unusable(lfirst_oid(lc), policy, i);
+			(void) ttl_expiry_index_definition(policy, i, &definition);
+			run("CREATE INDEX ON %s (%s)%s%s", qualified_name(lfirst_oid(lc)), definition.key,
+				definition.predicate ? " WHERE " : "",
+				definition.predicate ? definition.predicate : "");
+		}
 	}
 }
 
@@ -673,20 +675,26 @@ complete_indexes(Oid relid, const TtlPolicy *policy)
 static void
 drop_indexes(Oid relid, const TtlPolicy *policy)
 {
-	Relation	rel = table_open(relid, AccessExclusiveLock);
-	Oid			indexes[TTL_INDEXES];
+	AttrNumber	ts_attno;
+	AttrNumber	ttl_attno;
+	Relation	rel;
+	TtlExpiryIndexes indexes;
 
-	ttl_expiry_find_indexes(rel, policy, indexes);
+	/* without the columns there are none */
+	if (!ttl_container_find_columns(relid, policy, &ts_attno, &ttl_attno))
+		return;
+	rel = table_open(relid, AccessExclusiveLock);
+	ttl_expiry_find_indexes(rel, policy, NIL, &indexes);
 	table_close(rel, NoLock);
 
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
 		TtlIndexDefinition definition;
 
-		if (OidIsValid(indexes[i]) &&
+		if (OidIsValid(indexes.usable[i]) &&
 			ttl_expiry_index_definition(policy, i, &definition) &&
 			definition.predicate != NULL)
-			run("DROP INDEX %s", qualified_name(indexes[i]));
+			run("DROP INDEX %s", qualified_name(indexes.usable[i]));
 	}
 }
 
@@ -934,29 +942,20 @@ ttl_set_default_ttl(PG_FUNCTION_ARGS)
 	int32		default_ttl = default_ttl_argument(fcinfo, 1);
 	TtlPolicy	policy;
 	int32		old_default;
-	Relation	rel;
-	Oid			indexes[TTL_INDEXES];
 
 	ttl_container_check_owned(relid);
+	/* first the tables, then the policy: everybody does it in this order */
+	if (default_ttl != TTL_OFF)
+		(void) find_all_inheritors(relid, AccessShareLock, NULL);
 	ttl_container_lock_policy(relid, true, true);
 	read_policy(relid, &policy);
 	old_default = policy.default_ttl;
 	policy.default_ttl = default_ttl;
 	check_indexing_fits(&policy, relid);
 
+	/* While TTL was off, nobody was kept from dropping an index. */
 	if (default_ttl != TTL_OFF)
-	{
-		/* While TTL was off, nobody was kept from dropping an index. */
-		rel = table_open(relid, AccessShareLock);
-		ttl_expiry_find_indexes(rel, &policy, indexes);
-		table_close(rel, NoLock);
-		if (!OidIsValid(indexes[TTL_INDEX_DEFAULT]) ||
-			(NameStr(policy.ttl_column)[0] != '\0' && !OidIsValid(indexes[TTL_INDEX_ITEM])))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("container \"%s\" has lost an expiry index", get_rel_name(relid)),
-					 errhint("Use ttl.alter_container(..., indexing => 'consistent') to create it anew.")));
-	}
+		ttl_expiry_check_indexes(relid, &policy);
 	if (policy.default_ttl != old_default && ttl_container_has_pages(relid))
 		ttl_container_note_former(&policy, old_default);
 	ttl_container_update(relid, &policy);

@@ -69,7 +69,7 @@ typedef struct CacheEntry
 	AttrNumber	ttl_attno;
 	TtlPolicy	policy;			/* if container == relid */
 	bool		indexes_known;
-	Oid			indexes[TTL_INDEXES];
+	TtlExpiryIndexes indexes;
 } CacheEntry;
 
 typedef enum ObjectsState
@@ -324,7 +324,7 @@ ttl_container_lookup(Oid relid, TtlContainer *container)
 }
 
 void
-ttl_container_indexes(Relation rel, Oid *indexes)
+ttl_container_indexes(Relation rel, TtlExpiryIndexes *indexes)
 {
 	CacheEntry *entry = get_entry(RelationGetRelid(rel));
 	CacheEntry *container;
@@ -333,17 +333,14 @@ ttl_container_indexes(Relation rel, Oid *indexes)
 		elog(ERROR, "\"%s\" is not part of a container", RelationGetRelationName(rel));
 	if (!entry->indexes_known)
 	{
-		Oid			found[TTL_INDEXES];
-
 		container = get_entry(entry->container);
 		entry = get_entry(RelationGetRelid(rel));
-		entry->indexes_known = true;	/* unless invalidated from here on */
-		ttl_expiry_find_indexes(rel, &container->policy, found);
-		memcpy(entry->indexes, found, sizeof(found));
-		memcpy(indexes, found, sizeof(found));
+		ttl_expiry_find_indexes(rel, &container->policy, NIL, indexes);
+		entry->indexes = *indexes;
+		entry->indexes_known = entry->state == ENTRY_VALID; /* still */
 		return;
 	}
-	memcpy(indexes, entry->indexes, sizeof(entry->indexes));
+	*indexes = entry->indexes;
 }
 
 Oid

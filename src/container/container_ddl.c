@@ -54,6 +54,7 @@
 #include "catalog/objectaccess.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
 #include "commands/trigger.h"
 #include "compat.h"
@@ -98,42 +99,57 @@ is_container_column(const TtlPolicy *policy, const char *column)
 }
 
 /*
- * Is the index one that the container can't do without?  'alone' tells that the
- * command drops no other.
+ * Errors if the index, which is to be dropped with all that are in the list, is
+ * one that the container can't do without.
  */
 static void
-check_drop_index(RangeVar *name, bool alone)
+check_drop_index(Oid index, const List *dropped)
 {
-	Oid			index = RangeVarGetRelid(name, NoLock, true);
-	char		relkind = OidIsValid(index) ? get_rel_relkind(index) : '\0';
+	Oid			table = IndexGetRelation(index, true);
 	TtlContainer container;
 	TtlPolicy	policy;
-	Oid			table;
-	Oid			indexes[TTL_INDEXES];
 	Relation	rel;
-	bool		required = false;
+	TtlExpiryIndexes before;
+	TtlExpiryIndexes after;
 
-	if (relkind != RELKIND_INDEX && relkind != RELKIND_PARTITIONED_INDEX)
-		return;
-	table = IndexGetRelation(index, true);
-	if (!OidIsValid(table) || !ttl_container_lookup(table, &container) ||
+	if (!OidIsValid(table) || !ttl_container_peek(table, &container) ||
+		container.ts_attno == InvalidAttrNumber ||
 		container.default_ttl == TTL_OFF || !is_owner(table) ||
 		!ttl_container_read(container.container, &policy))
 		return;
 
 	rel = table_open(table, AccessShareLock);
-	ttl_container_indexes(rel, indexes);
-	/* after a rebuild by hand or by pg_repack, either of the two may go */
-	for (int i = 0; i < TTL_INDEXES && !required; i++)
-		required = indexes[i] == index &&
-			!(alone && ttl_expiry_has_twin(rel, &policy, i, index));
+	ttl_expiry_find_indexes(rel, &policy, NIL, &before);
+	ttl_expiry_find_indexes(rel, &policy, dropped, &after);
 	table_close(rel, AccessShareLock);	/* the command takes a stronger one */
-	if (required)
-		ereport(ERROR,
-				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-				 errmsg("cannot drop index \"%s\" because container \"%s\" requires it",
-						get_rel_name(index), get_rel_name(container.container)),
-				 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")));
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		if (before.needed[i] && before.usable[i] == index && !OidIsValid(after.usable[i]))
+			ereport(ERROR,
+					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+					 errmsg("cannot drop index \"%s\" because container \"%s\" requires it",
+							get_rel_name(index), get_rel_name(container.container)),
+					 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")));
+	}
+}
+
+static void
+check_drop_indexes(List *names)
+{
+	List	   *dropped = NIL;
+	ListCell   *lc;
+
+	foreach(lc, names)
+	{
+		Oid			index = RangeVarGetRelid(makeRangeVarFromNameList(castNode(List, lfirst(lc))),
+											 NoLock, true);
+		char		relkind = OidIsValid(index) ? get_rel_relkind(index) : '\0';
+
+		if (relkind == RELKIND_INDEX || relkind == RELKIND_PARTITIONED_INDEX)
+			dropped = lappend_oid(dropped, index);
+	}
+	foreach(lc, dropped)
+		check_drop_index(lfirst_oid(lc), dropped);
 }
 
 static void
@@ -231,7 +247,7 @@ before_rename_trigger(RenameStmt *stmt)
 
 /*
  * The CHECK on the TTL column says that no row needs the third index; is it the
- * one of that name?
+ * one of that name?  A unique constraint may be made of an index that serves.
  */
 static void
 check_constraint(Oid relid, const TtlPolicy *policy, const AlterTableCmd *cmd)
@@ -242,6 +258,13 @@ check_constraint(Oid relid, const TtlPolicy *policy, const AlterTableCmd *cmd)
 	char	   *check;
 	bool		validated;
 
+	if (drops)
+	{
+		Oid			index = get_constraint_index(get_relation_constraint_oid(relid, name, true));
+
+		if (OidIsValid(index))
+			check_drop_index(index, list_make1_oid(index));
+	}
 	if (name == NULL || NameStr(policy->ttl_column)[0] == '\0')
 		return;
 	rel = table_open(relid, AccessShareLock);
@@ -265,12 +288,11 @@ before_drop(DropStmt *stmt)
 
 	if (!row_security)
 		return;
-	foreach(lc, stmt->objects)
+	if (stmt->removeType == OBJECT_INDEX)
+		check_drop_indexes(stmt->objects);
+	else if (stmt->removeType == OBJECT_TRIGGER)
 	{
-		if (stmt->removeType == OBJECT_INDEX)
-			check_drop_index(makeRangeVarFromNameList(castNode(List, lfirst(lc))),
-							 list_length(stmt->objects) == 1);
-		else if (stmt->removeType == OBJECT_TRIGGER)
+		foreach(lc, stmt->objects)
 			check_drop_trigger(castNode(List, lfirst(lc)));
 	}
 }

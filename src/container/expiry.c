@@ -31,7 +31,11 @@
  *
  * They are recognized by their definition, not by name or OID: an equal index
  * made beforehand (concurrently, say) serves, and so do those that a restored
- * dump creates.
+ * dump creates.  An invalid one doesn't count: what a failed CREATE INDEX
+ * CONCURRENTLY or REINDEX CONCURRENTLY leaves behind, or one that a partition
+ * hasn't been attached to.  Without an index that it needs a walk goes on, but
+ * says that it is incomplete: nothing found doesn't mean then that nothing has
+ * expired.
  *
  * What a change of policy has made expired, by a shorter default or because TTL
  * was turned on for rows that were there, is hidden at once, but the worker spares
@@ -57,6 +61,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "common/int.h"
@@ -681,7 +686,8 @@ index_equals(Relation index, Relation rel, const TtlIndexDefinition *definition)
 	Node	   *key;
 	Node	   *predicate;
 
-	if (index->rd_rel->relam != BTREE_AM_OID || form->indnkeyatts != 1 ||
+	/* an included column would take the index along when it is dropped */
+	if (index->rd_rel->relam != BTREE_AM_OID || form->indnatts != 1 ||
 		!form->indislive || index->rd_indoption[0] != 0 ||
 		index->rd_opfamily[0] !=
 		get_opclass_family(GetDefaultOpClass(TIMESTAMPTZOID, BTREE_AM_OID)))
@@ -702,48 +708,140 @@ index_equals(Relation index, Relation rel, const TtlIndexDefinition *definition)
 	return equal(ttl_stored_index_expression(index, Anum_pg_index_indpred), predicate);
 }
 
-void
-ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy, Oid indexes[TTL_INDEXES])
-{
-	ListCell   *lc;
-
-	memset(indexes, 0, sizeof(Oid) * TTL_INDEXES);
-	foreach(lc, RelationGetIndexList(rel))
-	{
-		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
-
-		for (int i = 0; i < TTL_INDEXES; i++)
-		{
-			TtlIndexDefinition definition;
-
-			/* an invalid index is better than none to tell people about */
-			if ((!OidIsValid(indexes[i]) || index->rd_index->indisvalid) &&
-				ttl_expiry_index_definition(policy, i, &definition) &&
-				index_equals(index, rel, &definition))
-				indexes[i] = RelationGetRelid(index);
-		}
-		index_close(index, AccessShareLock);
-	}
-}
-
-bool
-ttl_expiry_has_twin(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind, Oid index)
+/*
+ * An index of the relation that equals the definition, valid or not, but for
+ * those in the list 'except'.
+ */
+static Oid
+find_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind, bool valid,
+		   const List *except)
 {
 	TtlIndexDefinition definition;
-	bool		found = false;
+	Oid			found = InvalidOid;
 	ListCell   *lc;
 
 	if (!ttl_expiry_index_definition(policy, kind, &definition))
-		return false;
+		return InvalidOid;
 	foreach(lc, RelationGetIndexList(rel))
 	{
-		Relation	other = index_open(lfirst_oid(lc), AccessShareLock);
+		Relation	index;
 
-		found = found || (RelationGetRelid(other) != index && other->rd_index->indisvalid &&
-						  index_equals(other, rel, &definition));
-		index_close(other, AccessShareLock);
+		if (list_member_oid(except, lfirst_oid(lc)))
+			continue;
+		index = index_open(lfirst_oid(lc), AccessShareLock);
+		if (index->rd_index->indisvalid == valid && index_equals(index, rel, &definition))
+			found = RelationGetRelid(index);
+		index_close(index, AccessShareLock);
+		if (OidIsValid(found))
+			break;
 	}
 	return found;
+}
+
+void
+ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy, const List *except,
+						TtlExpiryIndexes *indexes)
+{
+	bool		has_own = NameStr(policy->ttl_column)[0] != '\0';
+	bool		validated = true;
+
+	/* the CHECK says that no row needs the third index */
+	if (has_own)
+		(void) ttl_expiry_find_check(rel, policy, &validated);
+	indexes->needed[TTL_INDEX_DEFAULT] = true;
+	indexes->needed[TTL_INDEX_ITEM] = has_own;
+	indexes->needed[TTL_INDEX_STRAY] = !validated;
+	for (int i = 0; i < TTL_INDEXES; i++)
+		indexes->usable[i] = find_index(rel, policy, i, true, except);
+}
+
+/* What is wrong with the expiry indexes of a table */
+typedef struct IndexProblem
+{
+	char	   *message;
+	char	   *hint;
+} IndexProblem;
+
+static void
+report_problem(const IndexProblem *problem)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg_internal("%s", problem->message),
+			 errhint("%s", problem->hint)));
+}
+
+/* Is there an invalid index that equals the definition? */
+static bool
+find_unusable(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind,
+			  IndexProblem *problem)
+{
+	Oid			index = find_index(rel, policy, kind, false, NIL);
+	const char *name;
+
+	if (!OidIsValid(index))
+		return false;
+	name = quote_identifier(get_rel_name(index));
+	problem->message = psprintf(_("expiry index \"%s\" of table \"%s\" is not valid"),
+								get_rel_name(index), RelationGetRelationName(rel));
+	problem->hint = rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ?
+		psprintf(_("Use ALTER INDEX %s ATTACH PARTITION to attach an index of each partition, or drop it."), name) :
+		psprintf(_("Use REINDEX INDEX %s to build it anew, or drop it."), name);
+	return true;
+}
+
+void
+ttl_expiry_refuse_unusable(Oid relid, const TtlPolicy *policy, TtlExpiryIndex kind)
+{
+	ListCell   *lc;
+
+	foreach(lc, find_all_inheritors(relid, AccessShareLock, NULL))
+	{
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+		IndexProblem problem;
+
+		if (find_unusable(rel, policy, kind, &problem))
+			report_problem(&problem);
+		table_close(rel, NoLock);
+	}
+}
+
+/* Does the table lack an index that it needs? */
+static bool
+find_problem(Relation rel, const TtlPolicy *policy, IndexProblem *problem)
+{
+	TtlExpiryIndexes indexes;
+
+	ttl_expiry_find_indexes(rel, policy, NIL, &indexes);
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		if (!indexes.needed[i] || OidIsValid(indexes.usable[i]))
+			continue;
+		if (!find_unusable(rel, policy, i, problem))
+		{
+			problem->message = psprintf(_("table \"%s\" lacks an expiry index"),
+										RelationGetRelationName(rel));
+			problem->hint = _("Use ttl.alter_container(..., indexing => 'consistent') to create it.");
+		}
+		return true;
+	}
+	return false;
+}
+
+void
+ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy)
+{
+	ListCell   *lc;
+
+	foreach(lc, find_all_inheritors(relid, AccessShareLock, NULL))
+	{
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+		IndexProblem problem;
+
+		if (find_problem(rel, policy, &problem))
+			report_problem(&problem);
+		table_close(rel, NoLock);
+	}
 }
 
 /*
@@ -757,14 +855,15 @@ struct TtlExpiryWalk
 	TimestampTz now;
 	Snapshot	snapshot;
 	TtlExpiryMark *mark;
-	Oid			indexes[TTL_INDEXES];
+	bool		walks[TTL_INDEXES]; /* which indexes */
 	bool		spares;			/* what a change of policy has made expired */
-	int			at;				/* which of them is walked ... */
+	int			at;				/* the index that it is in ... */
 	int			range;			/* ... and which range of it */
 	Relation	index;			/* open while walked, else NULL */
 	IndexScanDesc scan;
 	TupleTableSlot *slot;
 	int64		entries_left;	/* how many more it may look at */
+	bool		incomplete;		/* was an index missing? */
 };
 
 TtlExpiryWalk *
@@ -780,7 +879,8 @@ ttl_expiry_walk_begin(Relation rel, const TtlContainer *container,
 	walk->mark = mark;
 	walk->slot = table_slot_create(rel, NULL);
 	walk->entries_left = PG_INT64_MAX;
-	ttl_container_indexes(rel, walk->indexes);
+	for (int i = 0; i < TTL_INDEXES; i++)
+		walk->walks[i] = true;
 	return walk;
 }
 
@@ -856,6 +956,54 @@ next_range(TtlExpiryWalk *walk)
 	}
 }
 
+/*
+ * Does the index hold all rows that the snapshot sees?  CREATE INDEX doesn't
+ * mind rows that were updated before it, and an older snapshot sees as they
+ * were.
+ */
+static bool
+index_fits(Relation index, Snapshot snapshot)
+{
+	TransactionId creator;
+
+	if (!index->rd_index->indisvalid)
+		return false;
+	if (!index->rd_index->indcheckxmin || !IsMVCCSnapshot(snapshot))
+		return true;
+	creator = HeapTupleHeaderGetXmin(index->rd_indextuple->t_data);
+	return TransactionIdIsCurrentTransactionId(creator) ?
+		!IsolationUsesXactSnapshot() : !XidInMVCCSnapshot(creator, snapshot);
+}
+
+/*
+ * Opens an expiry index.  NULL if there is none that is usable; *incomplete is
+ * set if it is needed.
+ */
+static Relation
+open_index(Relation rel, TtlExpiryIndex kind, Snapshot snapshot, bool *incomplete)
+{
+	TtlExpiryIndexes indexes;
+
+	/* REINDEX CONCURRENTLY may put another into its place before we lock it */
+	for (int tries = 0; tries < 2; tries++)
+	{
+		Relation	index;
+
+		ttl_container_indexes(rel, &indexes);
+		if (!OidIsValid(indexes.usable[kind]))
+			break;
+		index = try_index_open(indexes.usable[kind], AccessShareLock);
+		if (index == NULL)
+			continue;
+		if (index_fits(index, snapshot))
+			return index;
+		index_close(index, AccessShareLock);
+	}
+	if (indexes.needed[kind])
+		*incomplete = true;
+	return NULL;
+}
+
 /* Goes to the next range of an index that there is; false if there is no more. */
 static bool
 open_next_index(TtlExpiryWalk *walk)
@@ -867,19 +1015,13 @@ open_next_index(TtlExpiryWalk *walk)
 		TimestampTz last;
 		int			nkeys = 1;
 
-		if (!OidIsValid(walk->indexes[walk->at]) || !range_keys(walk, &after, &last) ||
+		if (!walk->walks[walk->at] || !range_keys(walk, &after, &last) ||
 			(walk->mark != NULL && walk->mark->set[walk->at] &&
 			 walk->mark->at[walk->at] > last))
 			continue;
-		walk->index = try_index_open(walk->indexes[walk->at], AccessShareLock);
+		walk->index = open_index(walk->rel, walk->at, walk->snapshot, &walk->incomplete);
 		if (walk->index == NULL)
 			continue;
-		if (!walk->index->rd_index->indisvalid)
-		{
-			index_close(walk->index, AccessShareLock);
-			walk->index = NULL;
-			continue;
-		}
 
 		ScanKeyInit(&keys[0], 1, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE,
 					TimestampTzGetDatum(last));
@@ -961,6 +1103,46 @@ ttl_expiry_walk_gave_up(const TtlExpiryWalk *walk)
 	return walk->entries_left == 0;
 }
 
+bool
+ttl_expiry_walk_is_incomplete(const TtlExpiryWalk *walk)
+{
+	return walk->incomplete;
+}
+
+/* Why a walk over the table was incomplete */
+static void
+explain_incomplete(Relation rel, IndexProblem *problem)
+{
+	TtlContainer container;
+	TtlPolicy	policy;
+
+	if (ttl_container_lookup(RelationGetRelid(rel), &container) &&
+		ttl_container_read(container.container, &policy) &&
+		find_problem(rel, &policy, problem))
+		return;
+	problem->message = psprintf(_("an expiry index of table \"%s\" is newer than the snapshot of the transaction"),
+								RelationGetRelationName(rel));
+	problem->hint = _("Try again in a new transaction.");
+}
+
+void
+ttl_expiry_report_incomplete(Relation rel)
+{
+	IndexProblem problem;
+
+	explain_incomplete(rel, &problem);
+	report_problem(&problem);
+}
+
+char *
+ttl_expiry_why_incomplete(Relation rel)
+{
+	IndexProblem problem;
+
+	explain_incomplete(rel, &problem);
+	return problem.message;
+}
+
 void
 ttl_expiry_walk_end(TtlExpiryWalk *walk)
 {
@@ -971,9 +1153,12 @@ ttl_expiry_walk_end(TtlExpiryWalk *walk)
 }
 
 TimestampTz
-ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapshot)
+ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapshot,
+					bool *incomplete)
 {
 	TimestampTz earliest = DT_NOEND;
+
+	*incomplete = false;
 
 	/* The edge of each index: all of it counts as expired at the end of time. */
 	for (int i = 0; i < TTL_INDEXES; i++)
@@ -982,12 +1167,10 @@ ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapsh
 		TimestampTz when;
 
 		for (int j = 0; j < TTL_INDEXES; j++)
-		{
-			if (j != i)
-				walk->indexes[j] = InvalidOid;
-		}
+			walk->walks[j] = j == i;
 		if (ttl_expiry_walk_next(walk, &when) != NULL)
 			earliest = Min(earliest, when);
+		*incomplete = *incomplete || walk->incomplete;
 		ttl_expiry_walk_end(walk);
 	}
 	return earliest;
@@ -1019,7 +1202,7 @@ count_made_expired(Relation rel, const TtlContainer *container, int32 other_defa
 	}
 	walk = ttl_expiry_walk_begin(rel, container, now, snapshot, &mark);
 	if (other_default != TTL_OFF)
-		walk->indexes[TTL_INDEX_ITEM] = InvalidOid;
+		walk->walks[TTL_INDEX_ITEM] = false;
 	ttl_expiry_walk_limit(walk, max * ENTRIES_PER_ROW);
 	while (count < max && ttl_expiry_walk_next(walk, &when) != NULL)
 	{
@@ -1027,7 +1210,7 @@ count_made_expired(Relation rel, const TtlContainer *container, int32 other_defa
 		*earliest = Min(*earliest, when);
 		count++;
 	}
-	if (ttl_expiry_walk_gave_up(walk))
+	if (ttl_expiry_walk_gave_up(walk) || walk->incomplete)
 		*complete = false;
 	ttl_expiry_walk_end(walk);
 	UnregisterSnapshot(snapshot);
@@ -1076,18 +1259,14 @@ TimestampTz
 ttl_expiry_latest(Relation rel, const TtlContainer *container, Snapshot snapshot)
 {
 	TimestampTz latest = DT_NOBEGIN;
-	TupleTableSlot *slot;
-	Oid			indexes[TTL_INDEXES];
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
 
-	ttl_container_indexes(rel, indexes);
-	slot = table_slot_create(rel, NULL);
 	for (int i = 0; i < TTL_INDEXES && latest != DT_NOEND; i++)
 	{
-		Relation	index = NULL;
+		bool		incomplete = false;
+		Relation	index = open_index(rel, i, snapshot, &incomplete);
 
-		if (OidIsValid(indexes[i]))
-			index = try_index_open(indexes[i], AccessShareLock);
-		if (index != NULL && index->rd_index->indisvalid)
+		if (index != NULL)
 		{
 			IndexScanDesc scan = TtlIndexBeginScan(rel, index, snapshot, 0);
 			int			entries = 0;
@@ -1105,11 +1284,10 @@ ttl_expiry_latest(Relation rel, const TtlContainer *container, Snapshot snapshot
 			else if (entries > EDGE_ENTRIES)
 				latest = DT_NOEND;
 			index_endscan(scan);
-		}
-		else if (i == TTL_INDEX_DEFAULT)
-			latest = DT_NOEND;
-		if (index != NULL)
 			index_close(index, AccessShareLock);
+		}
+		else if (incomplete)
+			latest = DT_NOEND;
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	return latest;
@@ -1122,7 +1300,7 @@ PG_FUNCTION_INFO_V1(ttl_expired_count);
  *
  * How many rows have expired and are not yet deleted, counted through the
  * expiry indexes, by the statement's clock.  Owner only (42501); 42704 if the
- * table is no container.
+ * table is no container, 55000 if it lacks an index.
  */
 Datum
 ttl_expired_count(PG_FUNCTION_ARGS)
@@ -1149,6 +1327,8 @@ ttl_expired_count(PG_FUNCTION_ARGS)
 				CHECK_FOR_INTERRUPTS();
 				count++;
 			}
+			if (ttl_expiry_walk_is_incomplete(walk))
+				ttl_expiry_report_incomplete(rel);
 			ttl_expiry_walk_end(walk);
 		}
 		table_close(rel, AccessShareLock);

@@ -70,13 +70,22 @@ extern char *ttl_expiry_check_definition(const TtlPolicy *policy);
 extern char *ttl_expiry_find_check(Relation rel, const TtlPolicy *policy,
 								   bool *validated);
 
-/* The indexes of the relation that equal the definitions, or InvalidOid. */
+/*
+ * The usable indexes of the relation that equal the definitions, but for those
+ * in the list 'except', and which ones it needs.
+ */
 extern void ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy,
-									Oid indexes[TTL_INDEXES]);
+									const List *except,
+									TtlExpiryIndexes *indexes);
 
-/* Has the relation a valid index of that kind beside the given one? */
-extern bool ttl_expiry_has_twin(Relation rel, const TtlPolicy *policy,
-								TtlExpiryIndex kind, Oid index);
+/*
+ * Errors (55000) if the table, or a partition of it, lacks an index that it
+ * needs.  And if there is an unusable one that equals the definition: it would
+ * be in the way of one that is to be created.  Partitions are locked.
+ */
+extern void ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy);
+extern void ttl_expiry_refuse_unusable(Oid relid, const TtlPolicy *policy,
+									   TtlExpiryIndex index);
 
 /*
  * A walk over the expired rows of one leaf table, through its expiry indexes,
@@ -116,15 +125,23 @@ extern void ttl_expiry_walk_spare(TtlExpiryWalk *walk);
 extern void ttl_expiry_walk_limit(TtlExpiryWalk *walk, int64 max_entries);
 extern bool ttl_expiry_walk_gave_up(const TtlExpiryWalk *walk);
 
+/*
+ * Has the walk left rows out, for want of a usable index?  Known at its end.
+ * The reason: as an error (55000), and as a message.
+ */
+extern bool ttl_expiry_walk_is_incomplete(const TtlExpiryWalk *walk);
+extern void ttl_expiry_report_incomplete(Relation rel);
+extern char *ttl_expiry_why_incomplete(Relation rel);
+
 extern void ttl_expiry_walk_end(TtlExpiryWalk *walk);
 
 /*
  * The earliest instant at which a row of the leaf will expire or has expired,
- * by its index edges; DT_NOEND if none will.
+ * by its index edges; DT_NOEND if none will.  'incomplete' as for a walk.
  */
 extern TimestampTz ttl_expiry_earliest(Relation rel,
 									   const TtlContainer *container,
-									   Snapshot snapshot);
+									   Snapshot snapshot, bool *incomplete);
 
 /*
  * How many stored rows of the container its default TTL makes expired that would

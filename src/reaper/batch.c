@@ -176,6 +176,7 @@ typedef struct Leaf
 	Places		retries;		/* collected, blocked before: one by one */
 	bool		more;			/* did the walk stop before the end? */
 	bool		fruitless;		/* has it found rows, and none was deleted? */
+	bool		lacks_index;	/* told already */
 	TtlExpiryMark mark;			/* all before it has been dealt with */
 	TtlExpiryMark next_mark;	/* ... when the places have been, too */
 
@@ -482,6 +483,7 @@ collect(Step *step)
 	TimestampTz retry_at = DT_NOEND;
 	bool		from_left = leaf->left_at <= started;
 	bool		found = false;
+	bool		incomplete;
 	int			limit;
 	TtlExpiryMark mark;
 	TtlExpiryWalk *walk;
@@ -535,8 +537,14 @@ collect(Step *step)
 		if (leaf->places.n + leaf->retries.n >= limit)
 			break;
 	}
+	incomplete = slot == NULL && ttl_expiry_walk_is_incomplete(walk);
 	ttl_expiry_walk_end(walk);
 	PopActiveSnapshot();
+
+	/* first what can be found; but then "nothing" would be wrong */
+	if (incomplete && leaf->places.n + leaf->retries.n == 0)
+		ttl_expiry_report_incomplete(step->rel);
+	leaf->lacks_index = leaf->lacks_index && (incomplete || slot != NULL);
 
 	leaf->next_mark = mark;
 	leaf->more = slot != NULL;
@@ -726,11 +734,18 @@ handle_trouble(Step *step, ErrorData *error)
 	if (!step->memory->mode.by_worker)
 		ReThrowError(error);
 
+	/* told once, however often it is met */
+	if (error->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE &&
+		step->leaf->lacks_index)
+		ttl_counters_set_error(step->container.container, error->message);
+
 	/* deadlocks happen, and who cancels a worker knows it */
-	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_TRANSACTION_ROLLBACK &&
+	else if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_TRANSACTION_ROLLBACK &&
 		error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
 		error->sqlerrcode != ERRCODE_QUERY_CANCELED)
 		report_error(step, error);
+	step->leaf->lacks_index = step->leaf->lacks_index ||
+		error->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 	pause_leaf(step->memory, step->leaf);
 }
 
@@ -1235,14 +1250,15 @@ static bool
 nothing_due(Step *step, TimestampTz *due)
 {
 	TimestampTz earliest;
+	bool		incomplete;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
 	earliest = ttl_expiry_earliest(step->rel, &step->container,
-								   GetActiveSnapshot());
+								   GetActiveSnapshot(), &incomplete);
 	PopActiveSnapshot();
 
 	*due = GetCurrentTimestamp() + MARK_WAIT;
-	if (earliest <= step->now)
+	if (earliest <= step->now || incomplete)
 		return false;
 	if (pg_add_s64_overflow(earliest, step->container.reap_delay, &earliest))
 		earliest = DT_NOEND;

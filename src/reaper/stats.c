@@ -47,10 +47,10 @@ PG_FUNCTION_INFO_V1(ttl_stat_reaper);
 
 /*
  * Expiry of the oldest expired row that the container still stores; DT_NOEND
- * if there is none.
+ * if there is none, or if that can't be told: then *trouble says why.
  */
 static TimestampTz
-oldest_expired(Oid container, TimestampTz now)
+oldest_expired(Oid container, TimestampTz now, char **trouble)
 {
 	TimestampTz oldest = DT_NOEND;
 	ListCell   *lc;
@@ -73,15 +73,19 @@ oldest_expired(Oid container, TimestampTz now)
 			ttl_container_lookup(relid, &leaf) &&
 			leaf.default_ttl != TTL_OFF)
 		{
+			bool		incomplete;
 			TimestampTz earliest = ttl_expiry_earliest(rel, &leaf,
-													   GetActiveSnapshot());
+													   GetActiveSnapshot(),
+													   &incomplete);
 
+			if (incomplete && *trouble == NULL)
+				*trouble = ttl_expiry_why_incomplete(rel);
 			oldest = Min(oldest, earliest);
 		}
 		relation_close(rel, AccessShareLock);
 	}
 
-	return oldest <= now ? oldest : DT_NOEND;
+	return oldest <= now && *trouble == NULL ? oldest : DT_NOEND;
 }
 
 /*
@@ -131,6 +135,7 @@ ttl_stat_containers(PG_FUNCTION_ARGS)
 		Oid			container = lfirst_oid(lc);
 		TtlContainerCounters counters;
 		TimestampTz oldest;
+		char	   *trouble = NULL;
 		Datum		values[STAT_CONTAINERS_COLUMNS];
 		bool		nulls[STAT_CONTAINERS_COLUMNS] = {0};
 
@@ -138,7 +143,12 @@ ttl_stat_containers(PG_FUNCTION_ARGS)
 
 		if (!ttl_counters_get_container(container, &counters))
 			memset(&counters, 0, sizeof(counters));
-		oldest = oldest_expired(container, now);
+		oldest = oldest_expired(container, now, &trouble);
+		if (trouble != NULL)
+		{
+			strlcpy(counters.last_error, trouble, sizeof(counters.last_error));
+			counters.last_error_at = now;
+		}
 
 		values[0] = ObjectIdGetDatum(container);
 		values[1] = Int64GetDatum(counters.rows_deleted);

@@ -220,18 +220,17 @@ static bool
 prove_nothing_expired(EvictState *state, Relation rel)
 {
 	SnapshotData dirty;
-	Oid			indexes[TTL_INDEXES];
 	TtlExpiryWalk *walk;
 	bool		proved;
 
-	ttl_container_indexes(rel, indexes);
-	if (!OidIsValid(indexes[TTL_INDEX_DEFAULT]) || has_generated_ttl(state, rel))
+	if (has_generated_ttl(state, rel))
 		return false;
 
 	InitDirtySnapshot(dirty);
 	walk = ttl_expiry_walk_begin(rel, &state->container, state->now, &dirty, NULL);
 	ttl_expiry_walk_limit(walk, PROOF_MAX_ENTRIES);
-	proved = ttl_expiry_walk_next(walk, NULL) == NULL && !ttl_expiry_walk_gave_up(walk);
+	proved = ttl_expiry_walk_next(walk, NULL) == NULL &&
+		!ttl_expiry_walk_gave_up(walk) && !ttl_expiry_walk_is_incomplete(walk);
 	ttl_expiry_walk_end(walk);
 	return proved;
 }

@@ -90,6 +90,33 @@ ok($node->poll_query_until('postgres',
 	'a cancelled worker goes on');
 is($node->safe_psql('postgres', $worker), $pid, 'and is the same');
 
+# an index that isn't valid: what others find is deleted, and "nothing" is an error
+my $log = -s $node->logfile;
+my $broken = qr/LOG: .*table "public.broken": expiry index "broken__ts_idx" of table "broken" is not valid/;
+$node->safe_psql('postgres', q{
+CREATE TABLE broken (id int);
+SELECT ttl.create_container('broken', 3600);
+UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'broken__ts_idx'::regclass;
+INSERT INTO broken (id, _ts, ttl) VALUES (1, now() - interval '2h', NULL), (2, now() - interval '2h', 5);
+});
+ok($node->poll_query_until('postgres',
+		q{SELECT rows_deleted = 1 FROM ttl.stat_containers WHERE container = 'broken'::regclass}),
+	'a valid index serves beside an invalid one');
+$node->wait_for_log($broken, $log);
+# an invalidation makes the worker look at once
+for my $delay ('1s', '0')
+{
+	$node->safe_psql('postgres', qq{SELECT ttl.alter_container('broken', reap_delay => '$delay')});
+	$node->safe_psql('postgres', q{INSERT INTO broken (id, _ts, ttl) VALUES (2, now() - interval '2h', 5)});
+	$node->poll_query_until('postgres',
+		q{SELECT rows_deleted = } . ($delay eq '0' ? 3 : 2) . q{ FROM ttl.stat_containers WHERE container = 'broken'::regclass});
+}
+$node->safe_psql('postgres', 'REINDEX INDEX broken__ts_idx');
+ok($node->poll_query_until('postgres',
+		q{SELECT rows_deleted = 4 FROM ttl.stat_containers WHERE container = 'broken'::regclass}),
+	'built anew, it serves');
+is(() = substr(slurp_file($node->logfile), $log) =~ /$broken/g, 1, 'the log has told once');
+
 # CALL wakes the worker
 $node->safe_psql('postgres', q{INSERT INTO big (id, _ts) SELECT g, now() - interval '2h' FROM generate_series(1, 1000) g});
 $start = time;
@@ -120,7 +147,7 @@ binmode $index;
 print $index "\0" x $size;
 close $index;
 $node->append_conf('postgresql.conf', 'ttl.reaper = on');
-my $log = -s $node->logfile;
+$log = -s $node->logfile;
 $node->start;
 ok($node->poll_query_until('postgres', q{SELECT sum(ttl.expired_count('c' || g)) = 0 FROM generate_series(1, 8) g WHERE g <> 4}),
 	'one has a corrupt index: the others are reaped');

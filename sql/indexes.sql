@@ -1,0 +1,114 @@
+-- Expiry indexes that are there and can't be used: nothing is done by them, and
+-- nobody is told that nothing has expired for want of them
+\set VERBOSITY terse
+SET client_min_messages = warning;
+CREATE SCHEMA indexes;
+SET search_path = indexes, public;
+
+CREATE VIEW lags AS
+    SELECT container, lag > '4 years' AS lags, last_error FROM ttl.stat_containers
+     WHERE container IN (SELECT oid FROM pg_class WHERE relnamespace = 'indexes'::regnamespace) ORDER BY container::text COLLATE "C";
+
+--
+-- Half attached
+--
+
+CREATE TABLE part (id int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int, CONSTRAINT part_ttl_check CHECK (ttl = -1 OR ttl > 0)) PARTITION BY LIST (id);
+CREATE TABLE part_1 PARTITION OF part FOR VALUES IN (1);
+CREATE TABLE part_2 PARTITION OF part FOR VALUES IN (2);
+INSERT INTO part SELECT g % 2 + 1, '2020-01-01' FROM generate_series(1, 200) g;
+CREATE INDEX part_default ON ONLY part (_ts) WHERE ttl IS NULL;
+CREATE INDEX part_1_default ON part_1 (_ts) WHERE ttl IS NULL;
+CREATE INDEX part_2_default ON part_2 (_ts) WHERE ttl IS NULL;
+ALTER INDEX part_default ATTACH PARTITION part_1_default;
+-- it isn't built a second time, behind the back of whoever has forgotten one
+SELECT refused('SELECT ttl.create_container(''part'', 60)');
+ALTER INDEX part_default ATTACH PARTITION part_2_default;
+SELECT ttl.create_container('part', 60);
+SELECT relname FROM pg_class WHERE relnamespace = 'indexes'::regnamespace AND relkind IN ('i', 'I') ORDER BY relname COLLATE "C";
+SELECT ttl.expired_count('part'), * FROM lags;
+-- of a partition alone, and in a tree
+CREATE TABLE part_3 (LIKE part INCLUDING DEFAULTS) PARTITION BY LIST (id);
+CREATE TABLE part_3_3 PARTITION OF part_3 FOR VALUES IN (3);
+CREATE INDEX part_3_default ON ONLY part_3 (_ts) WHERE ttl IS NULL;
+ALTER TABLE part ATTACH PARTITION part_3 FOR VALUES IN (3);
+INSERT INTO part VALUES (3, '2020-01-01');
+SELECT ttl.expired_count('part');
+CALL ttl.reap('part');
+SELECT ttl.expired_count('part'), count(*) FROM part;
+DROP TABLE part;
+
+--
+-- Invalid
+--
+
+CREATE TABLE item (id int PRIMARY KEY, _ts timestamptz, ttl int);
+SELECT ttl.create_container('item');
+DROP INDEX item__ts_idx;
+INSERT INTO item SELECT g, '2020-01-01', NULL FROM generate_series(1, 200) g;
+CREATE FUNCTION break_index(name text) RETURNS void LANGUAGE sql AS
+    'UPDATE pg_index SET indisvalid = false WHERE indexrelid = name::regclass';
+CREATE INDEX broken ON item (_ts) WHERE ttl IS NULL;
+SELECT break_index('broken');
+SELECT refused('SELECT ttl.set_default_ttl(''item'', 60)');
+SELECT refused('SELECT ttl.alter_container(''item'', indexing => ''consistent'')');
+REINDEX INDEX broken;
+SELECT ttl.set_default_ttl('item', 60);
+-- it becomes so afterwards, in whatever way
+SELECT break_index('broken');
+SELECT refused('SELECT ttl.expired_count(''item'')');
+SELECT * FROM lags;
+SELECT refused('CALL ttl.reap(''item'')');
+-- what another one finds is deleted first
+INSERT INTO item VALUES (301, '2020-01-01', 5);
+SELECT refused('CALL ttl.reap(''item'')');
+CALL ttl.reap('item');
+SELECT count(*) FILTER (WHERE stored ~ '301') AS item, count(*) FROM stored('item');
+-- and keys are free in a bulk load, too
+INSERT INTO item (id) SELECT generate_series(-150, 200);
+SELECT count(*) FROM item;
+-- an invalid index may go; and a valid one, if another is there
+DROP INDEX broken;
+SELECT refused('SELECT ttl.expired_count(''item'')');
+SELECT ttl.alter_container('item', indexing => 'consistent');
+CREATE INDEX twin ON item (_ts) WHERE ttl IS NULL;
+SELECT refused('DROP INDEX indexes.item__ts_idx, indexes.twin');
+DROP INDEX item__ts_idx;
+SELECT refused('DROP INDEX indexes.twin');
+-- an invalid one beside a valid one is in nobody's way
+CREATE INDEX twin_ccnew ON item (_ts) WHERE ttl IS NULL;
+SELECT break_index('twin_ccnew');
+SELECT ttl.expired_count('item'), ttl.alter_container('item', indexing => 'consistent'), ttl.set_default_ttl('item', 30);
+DROP INDEX twin_ccnew;
+-- by way of a constraint
+CREATE TABLE moment (_ts timestamptz);
+ALTER TABLE moment ADD CONSTRAINT moment_key UNIQUE (_ts);
+SELECT ttl.create_container('moment', 60, ttl_column => NULL, touch_on_update => false);
+SELECT count(*) FROM pg_index WHERE indrelid = 'moment'::regclass;
+SELECT refused('ALTER TABLE indexes.moment DROP CONSTRAINT moment_key');
+-- one that a column takes along when it is dropped isn't adopted
+CREATE TABLE covered (id int, note text, _ts timestamptz);
+CREATE INDEX covered_ts ON covered (_ts) INCLUDE (note);
+SELECT ttl.create_container('covered', 60, ttl_column => NULL);
+SELECT count(*) FROM pg_index WHERE indrelid = 'covered'::regclass;
+
+--
+-- The third index
+--
+
+CREATE TABLE stray (id int PRIMARY KEY, _ts timestamptz, ttl int);
+INSERT INTO stray VALUES (1, '2020-01-01', 0), (2, '2020-01-01', NULL);
+SELECT ttl.create_container('stray', 60);
+SELECT ttl.set_default_ttl('stray', NULL);
+DROP INDEX stray__ts_idx1;
+SELECT refused('SELECT ttl.set_default_ttl(''stray'', 60)');
+SELECT ttl.alter_container('stray', indexing => 'consistent');
+SELECT ttl.set_default_ttl('stray', 60);
+SELECT ttl.expired_count('stray'), refused('DROP INDEX indexes.stray__ts_idx1');
+CALL ttl.reap('stray');
+-- it serves nothing when the CHECK is known to hold
+ALTER TABLE stray VALIDATE CONSTRAINT stray_ttl_check;
+DROP INDEX stray__ts_idx1;
+SELECT ttl.set_default_ttl('stray', 30), ttl.expired_count('stray');
+
+DROP SCHEMA indexes CASCADE;
