@@ -13,6 +13,7 @@ $node->append_conf(
 shared_preload_libraries = 'ttl'
 ttl.naptime = 100ms
 ttl.workers = 1
+ttl.grace = 0
 });
 $node->start;
 
