@@ -38,6 +38,7 @@ OBJS = \
 	src/reaper/reap.o \
 	src/reaper/replica.o \
 	src/reaper/request.o \
+	src/reaper/session.o \
 	src/reaper/shmem.o \
 	src/reaper/stats.o \
 	src/reaper/whole.o \

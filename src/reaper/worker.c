@@ -26,7 +26,8 @@
  *
  * Owners: deletion runs as the table's owner, and so do its triggers.  Before
  * a container of another owner has its turn, the session is wiped clean of
- * whatever triggers may leave behind for the next owner to stumble over.
+ * whatever triggers may leave behind for the next owner to stumble over
+ * (session.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -35,26 +36,19 @@
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
-#include "commands/async.h"
-#include "commands/prepare.h"
-#include "commands/sequence.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/lock.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/portal.h"
-#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
@@ -67,6 +61,7 @@
 #include "reaper/budget.h"
 #include "reaper/counters.h"
 #include "reaper/process.h"
+#include "reaper/session.h"
 #include "reaper/shmem.h"
 #include "ttl.h"
 
@@ -197,26 +192,6 @@ settle_settings(void)
 	/* 17 has one more */
 	if (GetConfigOption("transaction_timeout", true, false) != NULL)
 		SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-}
-
-/*
- * Wipes out what the triggers of one owner have left in the session.
- */
-static void
-discard_session(void)
-{
-	StartTransactionCommand();
-	PortalHashTableDeleteAll();
-	ResetAllOptions();
-	DropAllPreparedStatements();
-	Async_UnlistenAll();
-	LockReleaseAll(USER_LOCKMETHOD, true);
-	PushActiveSnapshot(GetTransactionSnapshot());	/* what goes may be
-													 * TOASTed */
-	ResetTempTableNamespace();
-	PopActiveSnapshot();
-	ResetSequenceCaches();
-	CommitTransactionCommand();
 }
 
 /*
@@ -385,7 +360,7 @@ before_turn(Oid container)
 	CommitTransactionCommand();
 
 	if (OidIsValid(last_owner) && owner != last_owner)
-		discard_session();
+		ttl_session_discard();
 	last_owner = owner;
 }
 

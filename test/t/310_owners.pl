@@ -75,6 +75,36 @@ is($node->safe_psql('postgres', q{SELECT DISTINCT by_user, what FROM seen ORDER 
 	"ann|pg_catalog, pg_temp, on, on, off, 0, 0, 0, 0, 0\nbob|pg_catalog, pg_temp, on, on, off, 0, 0, 0, 0, 0",
 	'each finds a session as new, and himself');
 
+# nor are connections that dblink keeps, which are open to whoever knows their name
+SKIP:
+{
+	skip 'no dblink here', 2 unless $node->safe_psql('postgres', q{SELECT count(*) FROM pg_available_extensions WHERE name = 'dblink'});
+	my $connection = 'dbname=postgres host=' . $node->host . ' port=' . $node->port;
+	$node->safe_psql('postgres', qq{
+TRUNCATE seen;
+CREATE EXTENSION dblink;
+GRANT EXECUTE ON FUNCTION dblink_connect_u(text), dblink_connect_u(text, text) TO PUBLIC;
+CREATE OR REPLACE FUNCTION litter() RETURNS trigger LANGUAGE plpgsql AS \$\$
+DECLARE
+    unnamed text := 'open';
+BEGIN
+    BEGIN
+        PERFORM * FROM public.dblink('SELECT 1') t (i int);
+    EXCEPTION WHEN OTHERS THEN
+        unnamed := 'none';
+    END;
+    INSERT INTO public.seen (by_user, what) VALUES (current_user, unnamed || ', ' || coalesce(array_to_string(public.dblink_get_connections(), ' '), 'none'));
+    PERFORM public.dblink_connect_u('$connection'), public.dblink_connect_u('kept by ' || current_user, '$connection');
+    RETURN OLD;
+END \$\$;
+INSERT INTO of_ann (id, _ts) VALUES (2, '2020-01-01');
+INSERT INTO of_bob (id, _ts) VALUES (2, '2020-01-01');
+});
+	ok($node->poll_query_until('postgres', q{SELECT sum(rows_deleted) = 4 FROM ttl.stat_containers}), 'rows of two owners are deleted by help of dblink');
+	is($node->safe_psql('postgres', q{SELECT DISTINCT by_user, what FROM seen ORDER BY by_user}),
+		"ann|none, none\nbob|none, none", 'neither finds the connections of the other');
+}
+
 # nobody gets the worker's rights
 $node->safe_psql('postgres', q{
 TRUNCATE seen;

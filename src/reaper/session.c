@@ -1,0 +1,137 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.c
+ *	  What an owner's triggers leave in a worker's session.
+ *
+ * A worker runs the triggers of one table owner after the other's.  What DISCARD
+ * ALL knows of is discarded in between.  It does not know of what a library
+ * keeps in the process, and nobody can ask a library what that is.  To begin a
+ * new process for each owner would be safe, but would forget what batch.c knows
+ * several times per second, and any index of an extension's type has a library
+ * loaded.  So this is about the one thing that would give an owner the rights of
+ * another: connections that were made with his password, and are open to
+ * whoever knows their name.  Of what comes with PostgreSQL dblink alone has
+ * such; postgres_fdw's belong to a user mapping, and procedural languages keep
+ * what they keep for each role apart, or are for superusers.
+ *
+ * dblink's functions are called in the library that has been loaded, not by SQL,
+ * for which they would have to be where one expects them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "commands/async.h"
+#include "commands/prepare.h"
+#include "commands/sequence.h"
+#include "fmgr.h"
+#include "storage/lock.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
+
+#include "reaper/session.h"
+
+/*
+ * The path of a library that has been loaded into this process, or NULL.
+ */
+static const char *
+find_library(const char *library)
+{
+	Size		size = EstimateLibraryStateSpace();
+	char	   *paths = palloc(size);
+
+	SerializeLibraryState(size, paths);
+	for (char *path = paths; *path != '\0'; path += strlen(path) + 1)
+	{
+		if (strcmp(last_dir_separator(path) ? last_dir_separator(path) + 1 : path,
+				   library) == 0)
+			return path;
+	}
+	return NULL;
+}
+
+/*
+ * Calls dblink_disconnect(name), or dblink_disconnect() if name is 0.
+ */
+static void
+disconnect(PGFunction function, Datum name)
+{
+	LOCAL_FCINFO(fcinfo, 1);
+
+	InitFunctionCallInfoData(*fcinfo, NULL, name == (Datum) 0 ? 0 : 1, InvalidOid,
+							 NULL, NULL);
+	fcinfo->args[0].value = name;
+	fcinfo->args[0].isnull = false;
+	(void) function(fcinfo);
+}
+
+static void
+close_dblink_connections(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	const char *library = find_library("dblink" DLSUFFIX);
+	PGFunction	get_connections;
+	PGFunction	disconnect_function;
+	Datum		names;
+	Datum	   *elements;
+	int			n;
+
+	LOCAL_FCINFO(fcinfo, 0);
+
+	if (library == NULL)
+		return;
+
+	get_connections = (PGFunction)
+		load_external_function(library, "dblink_get_connections", true, NULL);
+	disconnect_function = (PGFunction)
+		load_external_function(library, "dblink_disconnect", true, NULL);
+
+	InitFunctionCallInfoData(*fcinfo, NULL, 0, InvalidOid, NULL, NULL);
+	names = get_connections(fcinfo);
+	if (!fcinfo->isnull)
+	{
+		deconstruct_array(DatumGetArrayTypeP(names), TEXTOID, -1, false,
+						  TYPALIGN_INT, &elements, NULL, &n);
+		for (int i = 0; i < n; i++)
+			disconnect(disconnect_function, elements[i]);
+	}
+
+	/* the one without a name; an error if there is none, but that is all */
+	PG_TRY();
+	{
+		disconnect(disconnect_function, (Datum) 0);
+	}
+	PG_CATCH();
+	{
+		if (geterrcode() != ERRCODE_CONNECTION_DOES_NOT_EXIST)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+}
+
+void
+ttl_session_discard(void)
+{
+	StartTransactionCommand();
+	PortalHashTableDeleteAll();
+	ResetAllOptions();
+	DropAllPreparedStatements();
+	Async_UnlistenAll();
+	LockReleaseAll(USER_LOCKMETHOD, true);
+	PushActiveSnapshot(GetTransactionSnapshot());	/* what goes may be
+													 * TOASTed */
+	ResetTempTableNamespace();
+	PopActiveSnapshot();
+	ResetSequenceCaches();
+	close_dblink_connections();
+	CommitTransactionCommand();
+}
