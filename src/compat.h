@@ -154,6 +154,11 @@
 #define TtlConstraintUnenforced(cmd)	NULL
 #endif
 
+/* 19: signal handlers take two arguments */
+#ifndef PG_SIG_IGN
+#define PG_SIG_IGN	SIG_IGN
+#endif
+
 /* 19: foreign keys find referenced rows without a query */
 #define TTL_PROBES_REFERENCES	(PG_VERSION_NUM >= 190000)
 

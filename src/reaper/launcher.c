@@ -463,7 +463,7 @@ ttl_launcher_main(Datum main_arg)
 	TimestampTz looked_at = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGINT, SIG_IGN);
+	pqsignal(SIGINT, PG_SIG_IGN);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 
