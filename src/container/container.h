@@ -15,6 +15,7 @@
 #include "access/attnum.h"
 #include "datatype/timestamp.h"
 #include "nodes/pg_list.h"
+#include "storage/lockdefs.h"
 #include "utils/relcache.h"
 
 typedef enum TtlIndexing
@@ -139,6 +140,12 @@ extern void ttl_container_indexes(Relation rel, TtlExpiryIndexes *indexes);
  * A list of OIDs; no lock is taken on them, so they may be gone when opened.
  */
 extern List *ttl_container_leaves(Oid container);
+
+/*
+ * A container's table and all its partitions, as a list of OIDs, locked.  With
+ * NoLock they have been, all by the same mode.
+ */
+extern List *ttl_container_tree(Oid relid, LOCKMODE lockmode);
 
 /* The extension's objects are about to be dropped. */
 extern void ttl_container_forget_objects(void);

@@ -391,7 +391,7 @@ check_all_ts_uses(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode)
 {
 	ListCell   *lc;
 
-	foreach(lc, find_all_inheritors(relid, lockmode, NULL))
+	foreach(lc, ttl_container_tree(relid, lockmode))
 	{
 		Relation	rel = table_open(lfirst_oid(lc), NoLock);
 		AttrNumber	ts_attno = get_attnum(lfirst_oid(lc), NameStr(policy->ts_column));
@@ -646,7 +646,7 @@ complete_indexes(Oid relid, const TtlPolicy *policy)
 {
 	ListCell   *lc;
 
-	foreach(lc, find_all_inheritors(relid, ShareLock, NULL))
+	foreach(lc, ttl_container_tree(relid, ShareLock))
 	{
 		TtlExpiryIndexes indexes;
 		Relation	rel = table_open(lfirst_oid(lc), NoLock);
@@ -946,7 +946,7 @@ ttl_set_default_ttl(PG_FUNCTION_ARGS)
 	ttl_container_check_owned(relid);
 	/* first the tables, then the policy: everybody does it in this order */
 	if (default_ttl != TTL_OFF)
-		(void) find_all_inheritors(relid, AccessShareLock, NULL);
+		(void) ttl_container_tree(relid, AccessShareLock);
 	ttl_container_lock_policy(relid, true, true);
 	read_policy(relid, &policy);
 	old_default = policy.default_ttl;
@@ -1109,7 +1109,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(5) && OidIsValid(PG_GETARG_OID(5)))
 		LockRelationOid(PG_GETARG_OID(5), AccessShareLock);
 	if (!PG_ARGISNULL(2) && PG_GETARG_BOOL(2))
-		(void) find_all_inheritors(relid, ShareUpdateExclusiveLock, NULL);
+		(void) ttl_container_tree(relid, ShareUpdateExclusiveLock);
 	ttl_container_lock_policy(relid, true, true);
 	read_policy(relid, &policy);
 

@@ -393,6 +393,14 @@ ttl_container_has_pages(Oid relid)
 	return false;
 }
 
+List *
+ttl_container_tree(Oid relid, LOCKMODE lockmode)
+{
+	if (lockmode != NoLock)
+		LockRelationOid(relid, lockmode);
+	return find_all_inheritors(relid, lockmode, NULL);
+}
+
 static void
 invalidate_entry(Datum arg, Oid relid)
 {

@@ -61,7 +61,6 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "common/int.h"
@@ -795,7 +794,7 @@ ttl_expiry_refuse_unusable(Oid relid, const TtlPolicy *policy, TtlExpiryIndex ki
 {
 	ListCell   *lc;
 
-	foreach(lc, find_all_inheritors(relid, AccessShareLock, NULL))
+	foreach(lc, ttl_container_tree(relid, AccessShareLock))
 	{
 		Relation	rel = table_open(lfirst_oid(lc), NoLock);
 		IndexProblem problem;
@@ -833,7 +832,7 @@ ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy)
 {
 	ListCell   *lc;
 
-	foreach(lc, find_all_inheritors(relid, AccessShareLock, NULL))
+	foreach(lc, ttl_container_tree(relid, AccessShareLock))
 	{
 		Relation	rel = table_open(lfirst_oid(lc), NoLock);
 		IndexProblem problem;
