@@ -617,7 +617,7 @@ RESET ROLE;
 REVOKE SET ON PARAMETER ttl.show_expired FROM regress_ttl_user;
 
 -- ttl.now takes timestamps alone
-SELECT v, state(format('SET ttl.now = %L', v)) FROM unnest('{"", 2020-01-01, 2020-01-01 12:00:00.5+02, infinity, -infinity, epoch, now, today, Tomorrow, nonsense, 12:00, 2020-13-01}'::text[]) v;
+SELECT v, state(format('SET ttl.now = %L', v)) FROM unnest('{"", 2020-01-01, 2020-01-01 12:00:00.5+02, infinity, -infinity, epoch, now, " now", "NOW ", "today 12:00", "+00 now", today, Tomorrow, nonsense, 12:00, 2020-13-01}'::text[]) v;
 RESET ttl.now;
 -- It neither stamps nor deletes
 SET ttl.now = '1999-01-01';

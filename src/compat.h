@@ -19,8 +19,10 @@
 /* 16: memory that a setting's check hook hands over must come from guc_malloc */
 #if PG_VERSION_NUM >= 160000
 #define TtlGucMalloc(elevel, size)	guc_malloc(elevel, size)
+#define TtlGucFree(pointer)	guc_free(pointer)
 #else
 #define TtlGucMalloc(elevel, size)	malloc(size)
+#define TtlGucFree(pointer)	free(pointer)
 #endif
 
 /* 16: DecodeDateTime tells more about errors */

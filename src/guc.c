@@ -61,10 +61,27 @@ static char *now_string = NULL;
 static TimestampTz *now_value = NULL;	/* "extra" of ttl.now; NULL = empty */
 
 /*
- * Accepts a timestamp.  The special strings that depend on the moment ("now",
- * "today", ...) are refused: they would mean something else each time the
- * setting is looked at, in a parallel worker for instance.
+ * Does the timestamp depend on the moment ("now", "today", ...)?  It would mean
+ * something else each time the setting is looked at.
  */
+static bool
+is_relative(char **field, const int *ftype, int nfields)
+{
+	static const char *const names[] = {"now", "today", "tomorrow", "yesterday"};
+
+	for (int i = 0; i < nfields; i++)
+	{
+		for (int j = 0; j < lengthof(names); j++)
+		{
+			if ((ftype[i] == DTK_STRING || ftype[i] == DTK_SPECIAL) &&
+				strcmp(field[i], names[j]) == 0)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Accepts a timestamp that means the same tomorrow. */
 static bool
 parse_now(const char *str, TimestampTz *value)
 {
@@ -81,12 +98,11 @@ parse_now(const char *str, TimestampTz *value)
 
 	dterr = ParseDateTime(str, workbuf, sizeof(workbuf),
 						  field, ftype, MAXDATEFIELDS, &nf);
+	if (dterr == 0 && is_relative(field, ftype, nf))
+		return false;
 	if (dterr == 0)
 		dterr = TtlDecodeDateTime(field, ftype, nf, &dtype, tm, &fsec, &tz);
 	if (dterr != 0)
-		return false;
-	if (pg_strcasecmp(str, "now") == 0 || pg_strcasecmp(str, "today") == 0 ||
-		pg_strcasecmp(str, "tomorrow") == 0 || pg_strcasecmp(str, "yesterday") == 0)
 		return false;
 
 	switch (dtype)
@@ -107,11 +123,20 @@ parse_now(const char *str, TimestampTz *value)
 	}
 }
 
+/*
+ * Accepts an empty string or a timestamp.  The latter is rewritten so that it
+ * means the same under any TimeZone and DateStyle: parallel workers read it again,
+ * and those may have changed meanwhile.
+ */
 static bool
 check_now(char **newval, void **extra, GucSource source)
 {
 	TimestampTz value;
 	TimestampTz *result;
+	struct pg_tm tm;
+	fsec_t		fsec;
+	char		canonical[MAXDATELEN + 1];
+	char	   *copy;
 
 	*extra = NULL;
 	if (*newval == NULL || (*newval)[0] == '\0')
@@ -122,11 +147,23 @@ check_now(char **newval, void **extra, GucSource source)
 		GUC_check_errhint("Use a point in time such as \"2030-01-01 00:00:00+00\", or an empty string for the server's clock.");
 		return false;
 	}
+
+	if (TIMESTAMP_NOT_FINITE(value))
+		EncodeSpecialTimestamp(value, canonical);
+	else if (timestamp2tm(value, NULL, &tm, &fsec, NULL, NULL) == 0)
+		EncodeDateTime(&tm, fsec, true, 0, NULL, USE_ISO_DATES, canonical);
+	else
+		return false;
+
 	result = TtlGucMalloc(LOG, sizeof(TimestampTz));
-	if (result == NULL)
+	copy = TtlGucMalloc(LOG, strlen(canonical) + 1);
+	if (result == NULL || copy == NULL)
 		return false;
 	*result = value;
 	*extra = result;
+	strcpy(copy, canonical);
+	TtlGucFree(*newval);
+	*newval = copy;
 	return true;
 }
 
