@@ -64,6 +64,7 @@ REGRESS = \
 	temporal \
 	hiding \
 	clock \
+	instants \
 	keys \
 	messages \
 	reap \
@@ -75,6 +76,7 @@ REGRESS = \
 
 ISOLATION = \
 	archive_vs_reap \
+	clock_vs_lock \
 	ddl_vs_reap \
 	detach \
 	epq \
@@ -83,6 +85,7 @@ ISOLATION = \
 	insert_vs_insert \
 	policy_vs_plan \
 	policy_vs_reap \
+	policy_vs_workers \
 	reap_vs_insert \
 	reap_vs_update \
 	referencing \

@@ -19,7 +19,7 @@ SELECT has_schema_privilege('regress_ttl_user', 'ttl', 'USAGE') AS schema,
        has_schema_privilege('regress_ttl_user', 'ttl', 'CREATE') AS make
   FROM pg_class c WHERE c.relnamespace = 'ttl'::regnamespace AND c.relkind IN ('r', 'v');
 -- every setting of section 7, and who sets it
-SELECT name, context FROM pg_settings WHERE name ~ '^ttl\.' AND name NOT IN ('ttl.leader_clock') ORDER BY name COLLATE "C";
+SELECT name, context FROM pg_settings WHERE name ~ '^ttl\.' AND name NOT IN ('ttl.leader') ORDER BY name COLLATE "C";
 -- every object is commented
 SELECT pg_describe_object(classid, objid, 0) FROM pg_depend d
  WHERE deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'ttl')

@@ -269,7 +269,7 @@ SELECT s, state(s) FROM unnest(ARRAY[
     'ALTER ROLE regress_ttl_user SET ttl.show_expired = on', 'ALTER ROLE ALL SET ttl.show_expired = on',
     'CREATE FUNCTION pg_temp.f() RETURNS bigint LANGUAGE sql SET ttl.show_expired = on AS ''SELECT count(*) FROM rights.hidden''',
     'SET ttl.now = ''2000-01-01''', 'ALTER ROLE regress_ttl_user SET ttl.now = ''2000-01-01''', 'RESET ttl.now',
-    'SET ttl.leader_clock = 1', 'ALTER ROLE regress_ttl_user SET ttl.leader_clock = 1', 'RESET ttl.leader_clock',
+    'SET ttl.leader = 1', 'ALTER ROLE regress_ttl_user SET ttl.leader = 1', 'RESET ttl.leader',
     'SET session_replication_role = replica', 'SET ROLE regress_ttl_owner',
     'SET ttl.reaper = off', 'SET ttl.throughput = 1', 'GRANT SET ON PARAMETER ttl.show_expired TO regress_ttl_user',
     'UPDATE pg_settings SET setting = ''on'' WHERE name = ''ttl.show_expired''']) s;

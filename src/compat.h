@@ -55,6 +55,30 @@
 	standard_ExecutorRun(query_desc, direction, count, false)
 #endif
 
+/* 19: post_parse_analyze_hook got a const */
+#if PG_VERSION_NUM >= 190000
+#define TTL_POST_PARSE_ANALYZE_PARAMETERS \
+	ParseState *pstate, Query *query, const JumbleState *jstate
+#else
+#define TTL_POST_PARSE_ANALYZE_PARAMETERS \
+	ParseState *pstate, Query *query, JumbleState *jstate
+#endif
+#define TTL_POST_PARSE_ANALYZE_ARGUMENTS	pstate, query, jstate
+
+/* 16: the state of the n-th backend; 17: the process of a virtual transaction */
+#if PG_VERSION_NUM >= 160000
+#define TtlBackendStatus(n)	pgstat_get_local_beentry_by_index(n)
+#else
+#define TtlBackendStatus(n)	pgstat_fetch_stat_local_beentry(n)
+#endif
+#if PG_VERSION_NUM >= 170000
+#include "storage/procarray.h"
+#define TtlProcOfVirtualXid(number)	ProcNumberGetProc(number)
+#else
+#include "storage/sinvaladt.h"
+#define TtlProcOfVirtualXid(number)	BackendIdGetProc(number)
+#endif
+
 /* 19: planner_hook gained the ExplainState */
 #if PG_VERSION_NUM >= 190000
 #define TTL_PLANNER_PARAMETERS \

@@ -5,28 +5,46 @@
  *
  * An execution's clock is the wall clock at ExecutorStart, so that a loop in
  * a procedure sees time pass, which neither now() nor statement_timestamp()
- * gives.  In REPEATABLE READ and SERIALIZABLE it is the time of the
- * transaction's first execution: otherwise rows would vanish from within one
- * snapshot.  Executions that only serve an outer one (foreign-key checks and
- * actions; deletions of ours) use the outer one's.
+ * gives.
+ *
+ * Clock and snapshot belong together.  By a clock that is later than its
+ * snapshot, an execution would miss a row that has been renewed in between: its
+ * old version, the one that the snapshot sees, has expired.  So whoever reads a
+ * snapshot that has been read before takes the clock that it had then:
+ * functions that aren't VOLATILE, the queries of one expression in PL/pgSQL, and
+ * the statement inside EXECUTE, DECLARE, EXPLAIN, COPY and the like, which may
+ * have waited for a lock since the command took the snapshot.  For that, the
+ * clock is written into the snapshot itself (set_snapshot_clock()).
+ *
+ * In REPEATABLE READ and SERIALIZABLE all executions of a transaction have the
+ * one clock of its one snapshot.  That was taken before any of our hooks is
+ * called, and a lock may have been waited for since; so the clock is the start
+ * of the statement that took it (note_transaction_snapshot()).  For an imported
+ * snapshot it is the start of the exporting transaction.
+ *
+ * Not noticed is a snapshot that PL/pgSQL takes for an expression until the first
+ * query reads it, be it that this has to wait for a lock on its tables.
+ *
+ * Executions that only serve an outer one (foreign-key checks and actions;
+ * deletions of ours) use the outer one's.
  *
  * The value belongs to the QueryDesc, for a cursor is started once and run
  * many times.  It lives in the QueryDesc's own memory, linked into a list,
  * and unlinks itself when that memory goes, be it by ExecutorEnd or by an
  * error.  While the executor runs, 'current' points to the innermost one.
  *
- * Parallel workers must judge by their leader's clock.  PostgreSQL copies
- * settings to workers if their value isn't the built-in default; so the
- * clock of whatever runs is kept in the variable of a hidden setting.  A
- * worker takes it from there at its ExecutorStart.
+ * Parallel workers must judge as their leader does: by its clock, its ttl.now,
+ * and the policies that it has settled.  PostgreSQL copies settings to workers
+ * if their value isn't the built-in default; so all that is written into the
+ * value of a hidden setting, which is made non-default once, at the server's
+ * start, and belongs to nobody else: its context is SIGHUP, which no SET may
+ * change.  A worker reads it at its outermost ExecutorStart.
  *
  * This file owns the executor's hooks and lets others observe.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
-
-#include <float.h>
 
 #include "access/parallel.h"
 #include "access/xact.h"
@@ -35,12 +53,23 @@
 #include "executor/executor.h"
 #include "guc.h"
 #include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "nodes/value.h"
+#include "parser/analyze.h"
+#include "storage/proc.h"
+#include "tcop/pquery.h"
+#include "utility.h"
+#include "utils/backend_status.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#define LEADER_CLOCK	"ttl.leader_clock"
+#define LEADER	"ttl.leader"
+#define LEADER_IDLE	"idle"
 
+static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
@@ -50,21 +79,26 @@ static TtlExecution *executions = NULL; /* all that are started, last first */
 static TtlExecution *current = NULL;	/* the innermost one that runs */
 static int	depth = 0;			/* nesting of ExecutorRun and ExecutorFinish */
 
-/* First use of the clock in a transaction with one snapshot; 0 = not yet. */
+/* In a transaction with one snapshot: its clock; 0 = not known yet. */
 static TimestampTz transaction_clock = 0;
 
-/*
- * Microseconds since 2000 fit into a double's 53 bits until the year 2285,
- * and settings have no 64-bit integer.
- */
-static double leader_clock = 0;
-static bool leader_clock_is_set = false;
+/* When such a transaction was last seen without a snapshot. */
+static TimestampTz without_snapshot = 0;
+
+/* The clock of the snapshot that is being imported. */
+static TimestampTz imported_clock = 0;
+
+/* The value of the setting: what the innermost running query hands over. */
+static char *leader = NULL;
+static char *leader_idle = NULL;	/* its value while there is none */
 
 static TtlExpectation expected = {NULL};
 
 static List *start_observers = NIL;
 static List *run_observers = NIL;
 static List *end_observers = NIL;
+static TtlExecutionWrite write_settled = NULL;
+static TtlExecutionRead read_settled = NULL;
 
 TtlExecution *
 ttl_execution_current(void)
@@ -89,24 +123,92 @@ ttl_execution_depth(void)
 	return depth;
 }
 
+/*
+ * The clock of a snapshot is kept in two fields that only snapshots of other
+ * kinds use, and that copies inherit: PostgreSQL zeroes the static snapshots
+ * that all others are copies of.  Only what a parallel worker restores may hold
+ * anything; that isn't within the transaction's time.
+ */
 static TimestampTz
-clock_for_new_execution(void)
+get_snapshot_clock(Snapshot snapshot)
 {
-	if (IsParallelWorker() && leader_clock != 0)
-		return (TimestampTz) leader_clock;
+	TimestampTz clock = (TimestampTz) ((uint64) snapshot->speculativeToken << 32 |
+									   (uint32) (uintptr_t) snapshot->vistest);
+
+	if (snapshot->snapshot_type != SNAPSHOT_MVCC ||
+		(IsParallelWorker() && (clock < GetCurrentTransactionStartTimestamp() ||
+								clock > GetCurrentTimestamp())))
+		return 0;
+	return clock;
+}
+
+static void
+set_snapshot_clock(Snapshot snapshot, TimestampTz clock)
+{
+	if (snapshot->snapshot_type != SNAPSHOT_MVCC || !snapshot->copied)
+		return;
+	snapshot->speculativeToken = (uint32) ((uint64) clock >> 32);
+	snapshot->vistest = (struct GlobalVisState *) (uintptr_t) (uint32) clock;
+}
+
+/*
+ * Looks whether the transaction has got its one snapshot, and settles its clock
+ * if so: no later than that was taken.  'in_this_statement' tells that it is the
+ * statement being processed that has taken it.
+ */
+static void
+note_transaction_snapshot(bool in_this_statement)
+{
+	if (!IsolationUsesXactSnapshot() || transaction_clock != 0 || IsParallelWorker())
+		return;
+	if (!FirstSnapshotSet)
+	{
+		without_snapshot = GetCurrentTimestamp();
+		return;
+	}
+	transaction_clock = Max(GetCurrentTransactionStartTimestamp(), without_snapshot);
+	if (in_this_statement)
+	{
+		TimestampTz start = GetCurrentStatementStartTimestamp();
+
+		/* it may have been taken by the message that bound the portal */
+		if (ActivePortal != NULL)
+			start = Min(start, ActivePortal->creation_time);
+		transaction_clock = Max(transaction_clock, start);
+	}
+}
+
+void
+ttl_execution_function_called(void)
+{
+	note_transaction_snapshot(true);
+}
+
+/*
+ * The clock of an execution that starts now and reads the snapshot (NULL = none,
+ * what asks isn't an execution).
+ */
+static TimestampTz
+clock_for_new_execution(Snapshot snapshot)
+{
+	TimestampTz clock = 0;
+
 	if (current != NULL && InNoForceRLSOperation())
 		return current->clock;
-	if (!IsolationUsesXactSnapshot())
-		return GetCurrentTimestamp();
-	if (transaction_clock == 0)
-		transaction_clock = GetCurrentTimestamp();
-	return transaction_clock;
+	if (IsolationUsesXactSnapshot())
+	{
+		note_transaction_snapshot(true);
+		clock = transaction_clock;
+	}
+	else if (snapshot != InvalidSnapshot)
+		clock = get_snapshot_clock(snapshot);
+	return clock != 0 ? clock : GetCurrentTimestamp();
 }
 
 TimestampTz
 ttl_execution_clock(void)
 {
-	return current != NULL ? current->clock : clock_for_new_execution();
+	return current != NULL ? current->clock : clock_for_new_execution(InvalidSnapshot);
 }
 
 TtlExpectation
@@ -176,6 +278,7 @@ remember_execution(QueryDesc *query_desc, TimestampTz clock, TtlSight sight)
 	execution->clock = clock;
 	if (!ttl_guc_now(&execution->reading_now))
 		execution->reading_now = clock;
+	execution->handed_over = NULL;
 	execution->policies = NIL;
 	execution->cascaded = NIL;
 	execution->sight = sight;
@@ -207,13 +310,82 @@ remember_execution(QueryDesc *query_desc, TimestampTz clock, TtlSight sight)
 	return execution;
 }
 
+/*
+ * Leader and workers
+ */
+
+/*
+ * What workers of the execution are told.  Made once, and not while the executor
+ * runs.
+ */
+static void
+prepare_to_lead(QueryDesc *query_desc)
+{
+	TtlExecution *execution;
+	StringInfoData text;
+	MemoryContext old;
+
+	if (!query_desc->plannedstmt->parallelModeNeeded || IsParallelWorker())
+		return;
+	execution = find_execution(query_desc);
+	if (execution == NULL || execution->handed_over != NULL)
+		return;
+	old = MemoryContextSwitchTo(query_desc->estate->es_query_cxt);
+	initStringInfo(&text);
+	appendStringInfo(&text, INT64_FORMAT " " INT64_FORMAT,
+					 execution->clock, execution->reading_now);
+	write_settled(execution, &text);
+	execution->handed_over = text.data;
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Is what starts the query that the leader has started this worker for?
+ */
+static bool
+follows_leader(void)
+{
+	return IsParallelWorker() && executions == NULL && strcmp(leader, LEADER_IDLE) != 0;
+}
+
+static void
+follow_leader(TtlExecution *execution)
+{
+	char	   *settled;
+
+	(void) strtoi64(leader, &settled, 10);
+	execution->reading_now = strtoi64(settled, &settled, 10);
+	read_settled(execution, settled);
+}
+
+void
+ttl_execution_on_hand_over(TtlExecutionWrite write, TtlExecutionRead read)
+{
+	write_settled = write;
+	read_settled = read;
+}
+
 static void
 execution_start(QueryDesc *query_desc, int eflags)
 {
 	TtlSight	sight = TTL_SEES_LIVE;
-	TimestampTz clock = clock_for_new_execution();
+	bool		follows = follows_leader();
+	TimestampTz clock;
 	TtlExecution *execution;
 	ListCell   *lc;
+
+	if (!follows)
+		clock = clock_for_new_execution(query_desc->snapshot);
+	else
+	{
+		clock = strtoi64(leader, NULL, 10);
+		if (IsolationUsesXactSnapshot())
+			transaction_clock = clock;
+	}
+
+	/* at once, for the executor may call functions while it starts */
+	if (query_desc->snapshot != InvalidSnapshot)
+		set_snapshot_clock(query_desc->snapshot, clock);
 
 	if (ttl_execution_is_expected(query_desc->sourceText))
 		sight = TTL_SEES_EXPIRED;
@@ -224,47 +396,39 @@ execution_start(QueryDesc *query_desc, int eflags)
 		standard_ExecutorStart(query_desc, eflags);
 
 	execution = remember_execution(query_desc, clock, sight);
+	if (follows)
+		follow_leader(execution);
 
 	foreach(lc, start_observers)
 		((TtlExecutionStarted) lfirst(lc)) (execution, eflags);
 }
 
+static void
+set_current(TtlExecution *execution)
+{
+	current = execution;
+	if (!IsParallelWorker())
+		leader = current != NULL && current->handed_over != NULL ?
+			current->handed_over : leader_idle;
+}
+
 /*
- * Makes the execution of query_desc the current one, and returns the one that
- * was.  An execution that was started before ttl's hooks came into being is
- * not known; it gets no clock of its own.
+ * Makes the execution of query_desc the current one.  One that was started
+ * before ttl's hooks came into being is not known; it gets no clock of its own.
+ * Neither this nor leave() can fail: they are called in PG_TRY and PG_FINALLY.
  */
-static TtlExecution *
+static void
 enter(QueryDesc *query_desc)
 {
-	TtlExecution *outer = current;
-
-	current = find_execution(query_desc);
 	depth++;
-
-	if (current != NULL && query_desc->plannedstmt->parallelModeNeeded &&
-		!leader_clock_is_set && !IsParallelWorker())
-	{
-		/*
-		 * From now on the setting counts as set, so workers get a copy of the
-		 * variable.  PGC_S_OVERRIDE makes that outlive the transaction.
-		 */
-		SetConfigOption(LEADER_CLOCK, "1", PGC_SUSET, PGC_S_OVERRIDE);
-		leader_clock_is_set = true;
-	}
-	if (current != NULL && !IsParallelWorker())
-		leader_clock = (double) current->clock;
-
-	return outer;
+	set_current(find_execution(query_desc));
 }
 
 static void
 leave(TtlExecution *outer)
 {
 	depth--;
-	current = outer;
-	if (current != NULL && !IsParallelWorker())
-		leader_clock = (double) current->clock;
+	set_current(outer);
 }
 
 /* Without movement, what runs gives an empty result. */
@@ -287,10 +451,12 @@ run_current(TTL_EXECUTOR_RUN_PARAMETERS)
 static void
 execution_run(TTL_EXECUTOR_RUN_PARAMETERS)
 {
-	TtlExecution *outer = enter(queryDesc);
+	TtlExecution *outer = current;
 
+	prepare_to_lead(queryDesc);
 	PG_TRY();
 	{
+		enter(queryDesc);
 		run_current(TTL_EXECUTOR_RUN_ARGUMENTS);
 	}
 	PG_FINALLY();
@@ -303,10 +469,11 @@ execution_run(TTL_EXECUTOR_RUN_PARAMETERS)
 static void
 execution_finish(QueryDesc *query_desc)
 {
-	TtlExecution *outer = enter(query_desc);
+	TtlExecution *outer = current;
 
 	PG_TRY();
 	{
+		enter(query_desc);
 		if (prev_ExecutorFinish)
 			prev_ExecutorFinish(query_desc);
 		else
@@ -357,6 +524,83 @@ execution_end(QueryDesc *query_desc)
 		standard_ExecutorEnd(query_desc);
 }
 
+/*
+ * Where snapshots are taken
+ */
+
+/* A statement may be parsed by one message, and executed by a later one. */
+static void
+parsed(TTL_POST_PARSE_ANALYZE_PARAMETERS)
+{
+	if (prev_post_parse_analyze)
+		prev_post_parse_analyze(TTL_POST_PARSE_ANALYZE_ARGUMENTS);
+
+	/* ROLLBACK TO comes after a statement that may have taken it, and failed */
+	note_transaction_snapshot(query->utilityStmt == NULL ||
+							  !IsA(query->utilityStmt, TransactionStmt));
+}
+
+/*
+ * When the transaction started whose snapshot is to be imported, 0 if unknown
+ * (track_activities is off).  That runs to the end of the import, or it fails.
+ */
+static TimestampTz
+exporter_start(const char *snapshot_id)
+{
+	unsigned int number;
+	PGPROC	   *exporter;
+	TimestampTz start = 0;
+
+	if (sscanf(snapshot_id, "%8X-", &number) != 1)
+		return 0;
+	exporter = TtlProcOfVirtualXid(number);
+	for (int i = 1; exporter != NULL && i <= pgstat_fetch_stat_numbackends(); i++)
+	{
+		PgBackendStatus *status = &TtlBackendStatus(i)->backendStatus;
+
+		if (status->st_procpid == exporter->pid)
+			start = status->st_xact_start_timestamp;
+	}
+	pgstat_clear_backend_activity_snapshot();
+	return start;
+}
+
+static void
+before_utility(PlannedStmt *pstmt, const char *query_string,
+			   ProcessUtilityContext context, ParamListInfo params)
+{
+	VariableSetStmt *set = (VariableSetStmt *) pstmt->utilityStmt;
+
+	/* A snapshot that this command has no use for was there before it. */
+	note_transaction_snapshot(PlannedStmtRequiresSnapshot(pstmt));
+
+	/*
+	 * The command's snapshot has just been taken.  What is executed with it, or
+	 * with a copy, may have to wait first.
+	 */
+	if (!IsolationUsesXactSnapshot() && ActiveSnapshotSet() &&
+		PlannedStmtRequiresSnapshot(pstmt) && get_snapshot_clock(GetActiveSnapshot()) == 0)
+		set_snapshot_clock(GetActiveSnapshot(), GetCurrentTimestamp());
+
+	if (IsA(set, VariableSetStmt) && set->kind == VAR_SET_MULTI &&
+		strcmp(set->name, "TRANSACTION SNAPSHOT") == 0)
+		imported_clock = exporter_start(strVal(&linitial_node(A_Const, set->args)->val));
+}
+
+static void
+after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
+{
+	if (imported_clock != 0 && FirstSnapshotSet && transaction_clock == 0)
+		transaction_clock = imported_clock;
+	note_transaction_snapshot(false);
+}
+
+static void
+end_utility(PlannedStmt *pstmt)
+{
+	imported_clock = 0;
+}
+
 static void
 transaction_ended(XactEvent event, void *arg)
 {
@@ -404,16 +648,22 @@ ttl_execution_on_end(TtlExecutionEnded ended)
 void
 ttl_execution_init(void)
 {
-	DefineCustomRealVariable(LEADER_CLOCK,
-							 "Hands the clock of a query to its parallel workers.",
-							 NULL,
-							 &leader_clock,
-							 0, 0, DBL_MAX,
-							 PGC_SUSET,
-							 GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE | GUC_NO_RESET_ALL,
-							 NULL, NULL, NULL);
+	DefineCustomStringVariable(LEADER,
+							   "Hands to parallel workers what their leader has settled.",
+							   NULL,
+							   &leader,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE | GUC_NO_RESET_ALL,
+							   NULL, NULL, NULL);
+	SetConfigOption(LEADER, LEADER_IDLE, PGC_POSTMASTER, PGC_S_OVERRIDE);
+	leader_idle = leader;
 
 	RegisterXactCallback(transaction_ended, NULL);
+	ttl_utility_observe(before_utility, after_utility, end_utility);
+
+	prev_post_parse_analyze = post_parse_analyze_hook;
+	post_parse_analyze_hook = parsed;
 
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = execution_start;

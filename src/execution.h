@@ -11,6 +11,7 @@
 
 #include "executor/execdesc.h"
 #include "datatype/timestamp.h"
+#include "lib/stringinfo.h"
 #include "nodes/execnodes.h"
 #include "nodes/pg_list.h"
 
@@ -25,7 +26,8 @@ typedef enum TtlSight
 typedef struct TtlExecution
 {
 	QueryDesc  *query_desc;
-	TimestampTz clock;			/* the wall clock at its start */
+	TimestampTz clock;			/* the wall clock when it started, or when its
+								 * snapshot was first read */
 	TimestampTz reading_now;	/* the same, or what ttl.now was set to */
 	TtlSight	sight;
 	TimestampTz expired_at;		/* if TTL_SEES_EXPIRED: expired by when */
@@ -36,6 +38,7 @@ typedef struct TtlExecution
 	List	   *policies;		/* what expiry.c has settled for it */
 	List	   *cascaded;		/* containers that its referential actions
 								 * have updated */
+	char	   *handed_over;	/* what its parallel workers are told, or NULL */
 	struct TtlExecution *next;	/* see execution.c */
 } TtlExecution;
 
@@ -56,6 +59,12 @@ extern int	ttl_execution_depth(void);
  * would get.  Ignores ttl.now, so deletion can rely on it.
  */
 extern TimestampTz ttl_execution_clock(void);
+
+/*
+ * To be called when a function is about to be called: one that the client calls
+ * by the fast path takes a snapshot, and nobody else notices.
+ */
+extern void ttl_execution_function_called(void);
 
 /*
  * Announces that executions whose source text is the given one, and that start
@@ -110,6 +119,16 @@ typedef bool (*TtlExecutionRuns) (TtlExecution *execution);
 extern void ttl_execution_on_run(TtlExecutionRuns runs);
 extern void ttl_execution_on_start(TtlExecutionStarted started);
 extern void ttl_execution_on_end(TtlExecutionEnded ended);
+
+/*
+ * What the file that settles policies hands over to parallel workers: 'write' is
+ * called in the leader after ExecutorStart, and appends to the text; 'read' gets
+ * that in the worker, before observers are called.
+ */
+typedef void (*TtlExecutionWrite) (const TtlExecution *execution, StringInfo text);
+typedef void (*TtlExecutionRead) (TtlExecution *execution, const char *text);
+
+extern void ttl_execution_on_hand_over(TtlExecutionWrite write, TtlExecutionRead read);
 
 extern void ttl_execution_init(void);
 

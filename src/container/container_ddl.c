@@ -981,6 +981,8 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 	if (prev_object_access_hook)
 		prev_object_access_hook(access, class_id, object_id, sub_id, arg);
 
+	if (access == OAT_FUNCTION_EXECUTE)
+		ttl_execution_function_called();
 	if (class_id != RelationRelationId ||
 		!(access == OAT_DROP ? sub_id == 0 : access == OAT_POST_ALTER && sub_id > 0))
 		return;

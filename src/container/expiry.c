@@ -291,6 +291,14 @@ ttl_expiry_is_shown(Oid container)
 }
 
 static void
+set_cutoff(LiveState *state, TimestampTz now)
+{
+	state->now = now;
+	if (state->default_ttl > 0)
+		state->default_cutoff = ttl_expiry_cutoff(now, state->default_ttl);
+}
+
+static void
 settle(LiveState *state, Oid container, bool deletes, TtlExecution *execution)
 {
 	TtlContainer c;
@@ -301,15 +309,24 @@ settle(LiveState *state, Oid container, bool deletes, TtlExecution *execution)
 	state->sees_everything = !deletes &&
 		(state->default_ttl == TTL_OFF || is_shown_to(container, execution));
 	if (execution == NULL)
-		state->now = ttl_expiry_reading_now();
+		set_cutoff(state, ttl_expiry_reading_now());
 	else
-		state->now = deletes ? execution->expired_at : execution->reading_now;
-	if (state->default_ttl > 0)
-		state->default_cutoff = ttl_expiry_cutoff(state->now, state->default_ttl);
+		set_cutoff(state, deletes ? execution->expired_at : execution->reading_now);
 	state->spares = deletes && execution->spares && state->default_ttl != TTL_OFF &&
 		ttl_container_in_grace(&c.change, execution->clock);
 	if (state->spares)
 		state->change = c.change;
+}
+
+static LiveState *
+add_state(TtlExecution *execution)
+{
+	MemoryContext old = MemoryContextSwitchTo(execution->query_desc->estate->es_query_cxt);
+	LiveState  *state = palloc0(sizeof(LiveState));
+
+	execution->policies = lappend(execution->policies, state);
+	MemoryContextSwitchTo(old);
+	return state;
 }
 
 /*
@@ -319,7 +336,7 @@ settle(LiveState *state, Oid container, bool deletes, TtlExecution *execution)
 static LiveState *
 get_state(Oid container, bool deletes, TtlExecution *execution)
 {
-	MemoryContext old;
+	LiveState	settled;
 	LiveState  *state;
 	ListCell   *lc;
 
@@ -332,12 +349,44 @@ get_state(Oid container, bool deletes, TtlExecution *execution)
 
 	/* A policy that was committed before this counts. */
 	AcceptInvalidationMessages();
-	old = MemoryContextSwitchTo(execution->query_desc->estate->es_query_cxt);
-	state = palloc(sizeof(LiveState));
-	settle(state, container, deletes, execution);
-	execution->policies = lappend(execution->policies, state);
-	MemoryContextSwitchTo(old);
+	settle(&settled, container, deletes, execution);
+	state = add_state(execution);
+	*state = settled;
 	return state;
+}
+
+/* Tells parallel workers what is settled. */
+static void
+write_states(const TtlExecution *execution, StringInfo text)
+{
+	ListCell   *lc;
+
+	foreach(lc, execution->policies)
+	{
+		LiveState  *state = lfirst(lc);
+
+		/* deletions are not parallel */
+		if (!state->deletes)
+			appendStringInfo(text, " %u %d %d", state->container, state->default_ttl,
+							 state->sees_everything);
+	}
+}
+
+/* Takes over, in a worker, what the leader has settled. */
+static void
+read_states(TtlExecution *execution, const char *text)
+{
+	while (*text != '\0')
+	{
+		LiveState  *state = add_state(execution);
+		char	   *end;
+
+		state->container = strtoul(text, &end, 10);
+		state->default_ttl = strtol(end, &end, 10);
+		state->sees_everything = strtol(end, &end, 10) != 0;
+		set_cutoff(state, execution->reading_now);
+		text = end;
+	}
 }
 
 /* An ON UPDATE action of a foreign key updates the container. */
@@ -380,6 +429,7 @@ void
 ttl_expiry_init(void)
 {
 	ttl_execution_on_start(execution_started);
+	ttl_execution_on_hand_over(write_states, read_states);
 }
 
 /* Keeps in the function call's memory what is settled for its execution. */
