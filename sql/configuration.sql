@@ -358,10 +358,12 @@ SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE timestamp')
 SELECT refused('ALTER TABLE configuration.item ALTER COLUMN ttl TYPE bigint');
 SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE timestamptz(3)');
 SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE timestamptz USING now()');
+SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE timestamptz USING _ts::timestamp');
 -- nor is it built anew when nothing changes
 SELECT string_agg(oid::text, ' ' ORDER BY oid) AS was FROM pg_class WHERE oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'item'::regclass) \gset
 ALTER TABLE item ALTER COLUMN _ts TYPE timestamp with time zone, ALTER COLUMN _ts SET NOT NULL, ALTER COLUMN _ts SET DEFAULT clock_timestamp();
 ALTER TABLE item ALTER COLUMN ttl TYPE int4;
+ALTER TABLE item ALTER COLUMN _ts TYPE timestamptz USING _ts::timestamptz, ALTER COLUMN ttl TYPE int USING ttl;
 SELECT string_agg(oid::text, ' ' ORDER BY oid) = :'was' AS kept FROM pg_class WHERE oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'item'::regclass);
 SELECT refused('DROP INDEX configuration.item__ts_idx');
 SELECT refused('DROP INDEX configuration.item_pkey, configuration.item_item_expiry_idx');

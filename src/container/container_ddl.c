@@ -404,31 +404,46 @@ leave_catalog_triggers_alone(AlterTableStmt *stmt)
 	}
 }
 
+/* Is that the type of the column? */
+static bool
+is_type_of(Oid relid, AttrNumber attno, const TypeName *name)
+{
+	Oid			type;
+	int32		typmod;
+	Oid			collation;
+	int32		named_typmod;
+	Type		named = LookupTypeName(NULL, name, &named_typmod, true);
+	bool		result;
+
+	if (named == NULL)
+		return false;
+	get_atttypetypmodcoll(relid, attno, &type, &typmod, &collation);
+	result = typeTypeId(named) == type && named_typmod == typmod;
+	ReleaseSysCache(named);
+	return result;
+}
+
 /*
- * Is the column given the type that it has, as some object-relational mappers do
- * whenever they start?
+ * Is the column given the type and the value that it has, as some object-relational
+ * mappers do whenever they start?
  */
 static bool
 keeps_type(Oid relid, const AlterTableCmd *cmd)
 {
 	const ColumnDef *def = castNode(ColumnDef, cmd->def);
 	AttrNumber	attno = get_attnum(relid, cmd->name);
-	Oid			type;
-	int32		typmod;
-	Oid			collation;
-	int32		new_typmod;
-	Type		new_type;
-	bool		result;
+	Node	   *value = def->raw_default;
 
-	if (attno == InvalidAttrNumber || def->raw_default != NULL || def->collClause != NULL)
+	if (attno == InvalidAttrNumber || def->collClause != NULL ||
+		!is_type_of(relid, attno, def->typeName))
 		return false;
-	new_type = LookupTypeName(NULL, def->typeName, &new_typmod, true);
-	if (new_type == NULL)
-		return false;
-	get_atttypetypmodcoll(relid, attno, &type, &typmod, &collation);
-	result = typeTypeId(new_type) == type && new_typmod == typmod;
-	ReleaseSysCache(new_type);
-	return result;
+	if (value != NULL && IsA(value, TypeCast) &&
+		is_type_of(relid, attno, ((TypeCast *) value)->typeName))
+		value = ((TypeCast *) value)->arg;
+	return value == NULL ||
+		(IsA(value, ColumnRef) && list_length(((ColumnRef *) value)->fields) == 1 &&
+		 IsA(linitial(((ColumnRef *) value)->fields), String) &&
+		 strcmp(strVal(linitial(((ColumnRef *) value)->fields)), cmd->name) == 0);
 }
 
 static void
