@@ -230,6 +230,7 @@ SET client_min_messages = warning;
 -- drop_container
 --
 
+SELECT ttl.set_default_ttl('session', 3600);
 INSERT INTO session (id, _ts) VALUES (3, '2020-01-01');
 SELECT count(*) FROM session;
 SELECT ttl.drop_container('session');
