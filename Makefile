@@ -28,6 +28,7 @@ OBJS = \
 	src/container/container_ddl.o \
 	src/container/deletion.o \
 	src/container/expiry.o \
+	src/container/suspects.o \
 	src/reaper/batch.o \
 	src/reaper/blocked.o \
 	src/reaper/budget.o \
@@ -45,9 +46,11 @@ OBJS = \
 	src/reaper/worker.o \
 	src/visibility/copy.o \
 	src/visibility/evict.o \
+	src/visibility/explain.o \
 	src/visibility/foreign_key.o \
 	src/visibility/hide.o \
 	src/visibility/reference.o \
+	src/visibility/sift.o \
 	src/visibility/stamp.o \
 	src/visibility/visibility.o
 

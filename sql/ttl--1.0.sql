@@ -77,15 +77,15 @@ COMMENT ON TRIGGER truncate ON ttl.container IS 'policies are changed by the fun
 -- What the planner and the indexes of a container call
 --
 
-CREATE FUNCTION ttl.is_live_support(internal) RETURNS internal
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_is_live_support';
-COMMENT ON FUNCTION ttl.is_live_support(internal) IS 'planner support for ttl.is_live';
-
 CREATE FUNCTION ttl.is_live(container regclass, _ts timestamptz, ttl integer) RETURNS boolean
-    LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_is_live'
-    SUPPORT ttl.is_live_support;
+    LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_is_live';
 GRANT EXECUTE ON FUNCTION ttl.is_live(regclass, timestamptz, integer) TO PUBLIC;
 COMMENT ON FUNCTION ttl.is_live(regclass, timestamptz, integer) IS 'filter that hides expired rows of a container';
+
+CREATE FUNCTION ttl.is_live(container regclass) RETURNS boolean
+    LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_is_live_by_place';
+GRANT EXECUTE ON FUNCTION ttl.is_live(regclass) TO PUBLIC;
+COMMENT ON FUNCTION ttl.is_live(regclass) IS 'the same in an index-only scan, by the place of the row';
 
 CREATE FUNCTION ttl.is_expired(container regclass, _ts timestamptz, ttl integer) RETURNS boolean
     LANGUAGE C STABLE AS 'MODULE_PATHNAME', 'ttl_is_expired';

@@ -107,20 +107,17 @@
 #define TTL_BUILD_SIMPLE_REL_RTE		root->simple_rte_array[rel->relid]
 #endif
 
+/* 18: a scan that began with quals takes it for granted that there are some */
+#define TTL_SCANS_EXPECT_QUALS	(PG_VERSION_NUM >= 180000)
+
+/* 18: EXPLAIN lets others say something about a plan's nodes */
+#define TTL_EXPLAINS_NODES		(PG_VERSION_NUM >= 180000)
+
 /* 16: columns of summarizing indexes are told apart */
 #if PG_VERSION_NUM >= 160000
 #define TTL_INDEX_ATTR_BITMAP_ALL	INDEX_ATTR_BITMAP_HOT_BLOCKING
 #else
 #define TTL_INDEX_ATTR_BITMAP_ALL	INDEX_ATTR_BITMAP_ALL
-#endif
-
-/* 16: make_restrictinfo takes another set of flags */
-#if PG_VERSION_NUM >= 160000
-#define TtlMakeRestrictInfo(root, clause, relids) \
-	make_restrictinfo(root, clause, true, false, false, false, 0, relids, NULL, NULL)
-#else
-#define TtlMakeRestrictInfo(root, clause, relids) \
-	make_restrictinfo(root, clause, true, false, false, 0, relids, NULL, NULL)
 #endif
 
 /* 18: index_beginscan takes instrumentation, 19: and flags */
@@ -133,6 +130,13 @@
 #else
 #define TtlIndexBeginScan(rel, index, snapshot, nkeys) \
 	index_beginscan(rel, index, snapshot, nkeys, 0)
+#endif
+
+/* 19: so does a fetch by way of an index */
+#if PG_VERSION_NUM >= 190000
+#define TtlTableIndexFetchBegin(rel)	table_index_fetch_begin(rel, 0)
+#else
+#define TtlTableIndexFetchBegin(rel)	table_index_fetch_begin(rel)
 #endif
 
 /* 19: a scan of a range of tuples takes flags */
@@ -207,6 +211,11 @@
 	((parameters)->copy_function = dshash_memcpy)
 #else
 #define TtlDshashSetCopyFunction(parameters)	((void) (parameters))
+#endif
+
+/* 19: a signal handler takes more than one argument */
+#ifndef PG_SIG_IGN
+#define PG_SIG_IGN	SIG_IGN
 #endif
 
 /* 17: wait events of extensions have names */

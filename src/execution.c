@@ -94,6 +94,7 @@ static char *leader_idle = NULL;	/* its value while there is none */
 
 static TtlExpectation expected = {NULL};
 
+static List *prepare_observers = NIL;
 static List *start_observers = NIL;
 static List *run_observers = NIL;
 static List *end_observers = NIL;
@@ -390,6 +391,9 @@ execution_start(QueryDesc *query_desc, int eflags)
 	if (ttl_execution_is_expected(query_desc->sourceText))
 		sight = TTL_SEES_EXPIRED;
 
+	foreach(lc, prepare_observers)
+		((TtlExecutionPrepared) lfirst(lc)) (query_desc, eflags);
+
 	if (prev_ExecutorStart)
 		prev_ExecutorStart(query_desc, eflags);
 	else
@@ -625,6 +629,12 @@ add_observer(List **observers, void *observer)
 
 	*observers = lappend(*observers, observer);
 	MemoryContextSwitchTo(old);
+}
+
+void
+ttl_execution_on_prepare(TtlExecutionPrepared prepared)
+{
+	add_observer(&prepare_observers, (void *) prepared);
 }
 
 void

@@ -103,10 +103,11 @@ extern void ttl_execution_visit_targets(TtlExecution *execution,
 										TtlTargetVisitor visit);
 
 /*
- * Observers, called in the order of their registration.  'started' is called
- * after ExecutorStart, 'ended' when an execution is about to be shut down,
+ * Observers, called in the order of their registration.  'prepared' is called
+ * before ExecutorStart and may replace the plan, 'started' after ExecutorStart, 'ended' when an execution is about to be shut down,
  * with the nesting depth (1 = outermost).
  */
+typedef void (*TtlExecutionPrepared) (QueryDesc *query_desc, int eflags);
 typedef void (*TtlExecutionStarted) (TtlExecution *execution, int eflags);
 typedef void (*TtlExecutionEnded) (QueryDesc *query_desc, int depth);
 
@@ -117,6 +118,7 @@ typedef void (*TtlExecutionEnded) (QueryDesc *query_desc, int depth);
 typedef bool (*TtlExecutionRuns) (TtlExecution *execution);
 
 extern void ttl_execution_on_run(TtlExecutionRuns runs);
+extern void ttl_execution_on_prepare(TtlExecutionPrepared prepared);
 extern void ttl_execution_on_start(TtlExecutionStarted started);
 extern void ttl_execution_on_end(TtlExecutionEnded ended);
 

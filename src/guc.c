@@ -56,6 +56,14 @@ int			ttl_guc_workers = TTL_WORKERS_DEFAULT;
 int			ttl_guc_grace = TTL_GRACE_DEFAULT;
 bool		ttl_guc_touch = true;
 bool		ttl_guc_show_expired = false;
+int			ttl_guc_suspects = TTL_SUSPECTS_AUTO;
+
+static const struct config_enum_entry suspects_options[] = {
+	{"auto", TTL_SUSPECTS_AUTO, false},
+	{"never", TTL_SUSPECTS_NEVER, false},
+	{"always", TTL_SUSPECTS_ALWAYS, false},
+	{NULL, 0, false}
+};
 
 static char *now_string = NULL;
 static TimestampTz *now_value = NULL;	/* "extra" of ttl.now; NULL = empty */
@@ -300,6 +308,17 @@ ttl_guc_init(void)
 							   PGC_SUSET,
 							   0,
 							   check_now, assign_now, NULL);
+
+	/* for tests: answers are the same whatever it says */
+	DefineCustomEnumVariable("ttl.suspects",
+							 "Sets whether scans look up where expired rows are.",
+							 NULL,
+							 &ttl_guc_suspects,
+							 TTL_SUSPECTS_AUTO,
+							 suspects_options,
+							 PGC_USERSET,
+							 GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
+							 NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("ttl");
 }

@@ -22,6 +22,16 @@ extern int	ttl_guc_grace;		/* s */
 extern bool ttl_guc_touch;
 extern bool ttl_guc_show_expired;
 
+/* May scans look up where expired rows are (sift.c)?  A switch for tests. */
+typedef enum TtlSuspectsUse
+{
+	TTL_SUSPECTS_AUTO,
+	TTL_SUSPECTS_NEVER,
+	TTL_SUSPECTS_ALWAYS
+} TtlSuspectsUse;
+
+extern int	ttl_guc_suspects;
+
 /* The instant that ttl.now stands for; false when the setting is empty. */
 extern bool ttl_guc_now(TimestampTz *now);
 

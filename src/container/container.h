@@ -70,8 +70,10 @@ typedef struct TtlObjects
 	Oid			catalog;		/* ttl.container */
 	Oid			catalog_pkey;
 	Oid			is_live;		/* ttl.is_live(regclass, timestamptz, integer) */
-	Oid			is_expired;		/* ttl.is_expired(the same) */
+	Oid			is_live_by_place;	/* ttl.is_live(regclass) */
+	Oid			is_expired;		/* ttl.is_expired(like is_live) */
 	Oid			stamp;			/* ttl.stamp(timestamptz) */
+	Oid			item_expiry;	/* ttl.item_expiry(timestamptz, integer) */
 	Oid			check_reference;	/* ttl.check_reference() */
 } TtlObjects;
 

@@ -109,6 +109,7 @@ static void
 find_objects(void)
 {
 	static const Oid is_live_args[] = {REGCLASSOID, TIMESTAMPTZOID, INT4OID};
+	static const Oid item_expiry_args[] = {TIMESTAMPTZOID, INT4OID};
 	static const Oid stamp_args[] = {TIMESTAMPTZOID};
 	TtlObjects	found;
 
@@ -127,12 +128,15 @@ find_objects(void)
 		return;
 	found.catalog_pkey = find_catalog_pkey(found.schema);
 	found.is_live = find_function(found.schema, "is_live", 3, is_live_args);
+	found.is_live_by_place = find_function(found.schema, "is_live", 1, is_live_args);
 	found.is_expired = find_function(found.schema, "is_expired", 3, is_live_args);
 	found.stamp = find_function(found.schema, "stamp", 1, stamp_args);
+	found.item_expiry = find_function(found.schema, "item_expiry", 2, item_expiry_args);
 	found.check_reference = find_function(found.schema, "check_reference", 0, NULL);
 	if (!OidIsValid(found.catalog_pkey) || !OidIsValid(found.is_live) ||
-		!OidIsValid(found.is_expired) ||
-		!OidIsValid(found.stamp) || !OidIsValid(found.check_reference))
+		!OidIsValid(found.is_live_by_place) || !OidIsValid(found.is_expired) ||
+		!OidIsValid(found.stamp) || !OidIsValid(found.item_expiry) ||
+		!OidIsValid(found.check_reference))
 		return;
 
 	objects = found;

@@ -968,19 +968,12 @@ lose_archive(Oid container)
 static bool
 is_called_by_plans(Oid function)
 {
-	static const char *const names[] = {"is_live", "is_expired", "stamp", "item_expiry"};
 	const TtlObjects *objects = ttl_container_objects();
-	char	   *name;
 
-	if (objects == NULL || get_func_namespace(function) != objects->schema)
-		return false;
-	name = get_func_name(function);
-	for (int i = 0; name != NULL && i < lengthof(names); i++)
-	{
-		if (strcmp(name, names[i]) == 0)
-			return true;
-	}
-	return false;
+	return objects != NULL &&
+		(function == objects->is_live || function == objects->is_live_by_place ||
+		 function == objects->is_expired || function == objects->stamp ||
+		 function == objects->item_expiry);
 }
 
 static void

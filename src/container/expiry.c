@@ -75,7 +75,6 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
-#include "nodes/supportnodes.h"
 #include "optimizer/optimizer.h"
 #include "parser/parse_coerce.h"
 #include "parser/parse_collate.h"
@@ -216,19 +215,6 @@ ttl_expiry_reading_now(void)
  * The filter
  */
 
-/* What is settled for a container in an execution, by one of the two filters. */
-typedef struct LiveState
-{
-	Oid			container;
-	bool		deletes;		/* expired rows are looked for, not hidden */
-	bool		sees_everything;
-	int32		default_ttl;
-	TimestampTz now;
-	TimestampTz default_cutoff; /* if default_ttl > 0 */
-	bool		spares;			/* what ... */
-	TtlChange	change;			/* ... has made expired */
-} LiveState;
-
 /*
  * Is it a session of pg_dump?  It is known by the way it reads, with any option;
  * with --enable-row-security it sets row_security on, and must not leave expired
@@ -291,7 +277,7 @@ ttl_expiry_is_shown(Oid container)
 }
 
 static void
-set_cutoff(LiveState *state, TimestampTz now)
+set_cutoff(TtlLive *state, TimestampTz now)
 {
 	state->now = now;
 	if (state->default_ttl > 0)
@@ -299,7 +285,7 @@ set_cutoff(LiveState *state, TimestampTz now)
 }
 
 static void
-settle(LiveState *state, Oid container, bool deletes, TtlExecution *execution)
+settle(TtlLive *state, Oid container, bool deletes, TtlExecution *execution)
 {
 	TtlContainer c;
 
@@ -318,11 +304,11 @@ settle(LiveState *state, Oid container, bool deletes, TtlExecution *execution)
 		state->change = c.change;
 }
 
-static LiveState *
+static TtlLive *
 add_state(TtlExecution *execution)
 {
 	MemoryContext old = MemoryContextSwitchTo(execution->query_desc->estate->es_query_cxt);
-	LiveState  *state = palloc0(sizeof(LiveState));
+	TtlLive    *state = palloc0(sizeof(TtlLive));
 
 	execution->policies = lappend(execution->policies, state);
 	MemoryContextSwitchTo(old);
@@ -333,11 +319,11 @@ add_state(TtlExecution *execution)
  * What is settled for the container in the execution; now, if it hasn't been
  * at the start.
  */
-static LiveState *
-get_state(Oid container, bool deletes, TtlExecution *execution)
+static TtlLive *
+get_live(Oid container, bool deletes, TtlExecution *execution)
 {
-	LiveState	settled;
-	LiveState  *state;
+	TtlLive		settled;
+	TtlLive    *state;
 	ListCell   *lc;
 
 	foreach(lc, execution->policies)
@@ -355,6 +341,12 @@ get_state(Oid container, bool deletes, TtlExecution *execution)
 	return state;
 }
 
+const TtlLive *
+ttl_expiry_settled(TtlExecution *execution, Oid container)
+{
+	return get_live(container, false, execution);
+}
+
 /* Tells parallel workers what is settled. */
 static void
 write_states(const TtlExecution *execution, StringInfo text)
@@ -363,7 +355,7 @@ write_states(const TtlExecution *execution, StringInfo text)
 
 	foreach(lc, execution->policies)
 	{
-		LiveState  *state = lfirst(lc);
+		TtlLive    *state = lfirst(lc);
 
 		/* deletions are not parallel */
 		if (!state->deletes)
@@ -378,7 +370,7 @@ read_states(TtlExecution *execution, const char *text)
 {
 	while (*text != '\0')
 	{
-		LiveState  *state = add_state(execution);
+		TtlLive    *state = add_state(execution);
 		char	   *end;
 
 		state->container = strtoul(text, &end, 10);
@@ -399,16 +391,21 @@ remember_cascade(TtlExecution *outer, Oid container)
 	MemoryContextSwitchTo(old);
 }
 
-/* Observer of executions: settles all containers that the plan refers to. */
+/*
+ * Observer of executions: settles what a deletion deletes from, and remembers
+ * whither foreign keys have cascaded.  What is hidden is settled by who hides it.
+ */
 static void
 execution_started(TtlExecution *execution, int eflags)
 {
 	TtlExecution *outer = ttl_execution_current();
+	bool		deletes = execution->sight == TTL_SEES_EXPIRED;
 	bool		cascades = execution->query_desc->operation == CMD_UPDATE &&
 	outer != NULL && InNoForceRLSOperation();
 	ListCell   *lc;
 
-	if (ttl_container_objects() == NULL || (eflags & EXEC_FLAG_EXPLAIN_ONLY))
+	if (!(deletes || cascades) || ttl_container_objects() == NULL ||
+		(eflags & EXEC_FLAG_EXPLAIN_ONLY))
 		return;
 	foreach(lc, execution->query_desc->plannedstmt->rtable)
 	{
@@ -417,11 +414,14 @@ execution_started(TtlExecution *execution, int eflags)
 
 		if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container))
 			continue;
-		(void) get_state(container.container, false, execution);
-		if (execution->sight == TTL_SEES_EXPIRED)
-			(void) get_state(container.container, true, execution);
+		if (deletes)
+			(void) get_live(container.container, true, execution);
 		if (cascades)
+		{
+			/* what it hides itself is settled without itself */
+			(void) get_live(container.container, false, execution);
 			remember_cascade(outer, container.container);
+		}
 	}
 }
 
@@ -433,38 +433,43 @@ ttl_expiry_init(void)
 }
 
 /* Keeps in the function call's memory what is settled for its execution. */
-static LiveState *
+static TtlLive *
 remember_state(FmgrInfo *flinfo, Oid container, bool deletes)
 {
 	TtlExecution *execution = ttl_execution_current();
-	LiveState  *state = flinfo->fn_extra;
+	TtlLive    *state = flinfo->fn_extra;
 
 	if (state == NULL)
-		state = flinfo->fn_extra = MemoryContextAlloc(flinfo->fn_mcxt, sizeof(LiveState));
+		state = flinfo->fn_extra = MemoryContextAlloc(flinfo->fn_mcxt, sizeof(TtlLive));
 	if (execution != NULL)
-		*state = *get_state(container, deletes, execution);
+		*state = *get_live(container, deletes, execution);
 	else
 		settle(state, container, deletes, NULL);
 	return state;
 }
 
-/* Has the row with the _ts and TTL of a filter's arguments expired? */
-static inline bool
-has_expired(const LiveState *state, FunctionCallInfo fcinfo)
+bool
+ttl_expiry_has_expired(const TtlLive *live, bool ts_is_null, TimestampTz ts,
+					   bool own_is_null, int32 own)
 {
-	TimestampTz cutoff = state->default_cutoff;
-	int32		ttl = effective_ttl(state->default_ttl, !PG_ARGISNULL(2), PG_GETARG_INT32(2));
+	int32		ttl = effective_ttl(live->default_ttl, !own_is_null, own);
 
-	if (ttl <= 0 || PG_ARGISNULL(1))
+	if (ttl <= 0 || ts_is_null)
 		return false;
-	if (!PG_ARGISNULL(2))
-		cutoff = ttl_expiry_cutoff(state->now, ttl);
-	return PG_GETARG_TIMESTAMPTZ(1) <= cutoff;
+	return ts <= (own_is_null ? live->default_cutoff : ttl_expiry_cutoff(live->now, ttl));
+}
+
+/* The same of a row with the _ts and TTL of a filter's arguments */
+static inline bool
+has_expired(const TtlLive *live, FunctionCallInfo fcinfo)
+{
+	return ttl_expiry_has_expired(live, PG_ARGISNULL(1), PG_GETARG_TIMESTAMPTZ(1),
+								  PG_ARGISNULL(2), PG_GETARG_INT32(2));
 }
 
 /* Is the row, which has expired, one that is spared? */
 static bool
-spares(const LiveState *state, FunctionCallInfo fcinfo)
+spares(const TtlLive *state, FunctionCallInfo fcinfo)
 {
 	TimestampTz ts = PG_GETARG_TIMESTAMPTZ(1);
 	bool		has_own = !PG_ARGISNULL(2);
@@ -486,7 +491,7 @@ PG_FUNCTION_INFO_V1(ttl_is_live);
 Datum
 ttl_is_live(PG_FUNCTION_ARGS)
 {
-	LiveState  *state = fcinfo->flinfo->fn_extra;
+	TtlLive    *state = fcinfo->flinfo->fn_extra;
 	Oid			container = PG_GETARG_OID(0);
 
 	if (unlikely(state == NULL || state->container != container))
@@ -506,7 +511,7 @@ Datum
 ttl_is_expired(PG_FUNCTION_ARGS)
 {
 	TtlExecution *execution = ttl_execution_current();
-	LiveState  *state = fcinfo->flinfo->fn_extra;
+	TtlLive    *state = fcinfo->flinfo->fn_extra;
 	Oid			container = PG_GETARG_OID(0);
 
 	if (execution == NULL || execution->sight != TTL_SEES_EXPIRED)
@@ -517,23 +522,20 @@ ttl_is_expired(PG_FUNCTION_ARGS)
 				   !(unlikely(state->spares) && spares(state, fcinfo)));
 }
 
-PG_FUNCTION_INFO_V1(ttl_is_live_support);
+PG_FUNCTION_INFO_V1(ttl_is_live_by_place);
 
 /*
- * The planner takes all rows for live: nearly all are, as long as deletion
- * keeps up, and statistics would tell about those of yesterday.
+ * ttl.is_live(container regclass) -> boolean
+ *
+ * Stands for the filter in an index-only scan, which has neither column.  The
+ * scan's own filter (sift.c) takes its place.
  */
 Datum
-ttl_is_live_support(PG_FUNCTION_ARGS)
+ttl_is_live_by_place(PG_FUNCTION_ARGS)
 {
-	Node	   *request = (Node *) PG_GETARG_POINTER(0);
-
-	if (IsA(request, SupportRequestSelectivity))
-	{
-		((SupportRequestSelectivity *) request)->selectivity = 1.0;
-		PG_RETURN_POINTER(request);
-	}
-	PG_RETURN_POINTER(NULL);
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("ttl.is_live(regclass) can be evaluated in an index-only scan alone")));
 }
 
 PG_FUNCTION_INFO_V1(ttl_item_expiry);
@@ -933,22 +935,21 @@ ttl_expiry_walk_begin(Relation rel, const TtlContainer *container,
 	return walk;
 }
 
-/* The last key of the index that has expired; false if none has. */
-static bool
-last_key(const TtlExpiryWalk *walk, TtlExpiryIndex index, TimestampTz *key)
+bool
+ttl_expiry_index_last_key(const TtlContainer *container, int32 default_ttl,
+						  TimestampTz now, TtlExpiryIndex index, TimestampTz *key)
 {
-	int32		default_ttl = walk->container.default_ttl;
-
-	if (default_ttl == TTL_OFF)
+	if (default_ttl == TTL_OFF ||
+		(index != TTL_INDEX_DEFAULT && container->ttl_attno == InvalidAttrNumber))
 		return false;
 	if (index == TTL_INDEX_ITEM)
 	{
-		*key = Min(walk->now, DT_NOEND - 1);
+		*key = Min(now, DT_NOEND - 1);
 		return true;
 	}
 	if (default_ttl == TTL_NEVER)
 		return false;
-	*key = ttl_expiry_cutoff(walk->now, default_ttl);
+	*key = ttl_expiry_cutoff(now, default_ttl);
 	return true;
 }
 
@@ -969,7 +970,8 @@ range_keys(const TtlExpiryWalk *walk, TimestampTz *after, TimestampTz *last)
 	TimestampTz since;
 
 	*after = DT_NOBEGIN;
-	if (!last_key(walk, walk->at, last))
+	if (!ttl_expiry_index_last_key(&walk->container, walk->container.default_ttl,
+								   walk->now, walk->at, last))
 		return false;
 	if (!walk->spares)
 		return walk->range == 0;

@@ -9,6 +9,7 @@
 #define TTL_EXPIRY_H
 
 #include "container/container.h"
+#include "execution.h"
 #include "executor/tuptable.h"
 #include "utils/snapshot.h"
 
@@ -33,6 +34,32 @@ extern TimestampTz ttl_expiry_cutoff(TimestampTz now, int32 seconds);
  */
 extern bool ttl_expiry_is_spared(const TtlContainer *container,
 								 TupleTableSlot *slot, TimestampTz now);
+
+/*
+ * What is settled for a container in an execution when it starts, for one of the
+ * two filters.
+ */
+typedef struct TtlLive
+{
+	Oid			container;
+	bool		deletes;		/* expired rows are looked for, not hidden */
+	bool		sees_everything;
+	int32		default_ttl;
+	TimestampTz now;
+	TimestampTz default_cutoff; /* if default_ttl > 0 */
+	bool		spares;			/* what ... */
+	TtlChange	change;			/* ... has made expired */
+} TtlLive;
+
+/*
+ * For the filter that hides.  Asked for when the execution starts; it stays where
+ * it is as long as that, and its parallel workers get the same.
+ */
+extern const TtlLive *ttl_expiry_settled(TtlExecution *execution, Oid container);
+
+/* Has a row with these values expired? */
+extern bool ttl_expiry_has_expired(const TtlLive *live, bool ts_is_null, TimestampTz ts,
+								   bool own_is_null, int32 own);
 
 /*
  * May the running execution, or whatever the session does outside of one, see
@@ -69,6 +96,14 @@ extern char *ttl_expiry_check_definition(const TtlPolicy *policy);
  */
 extern char *ttl_expiry_find_check(Relation rel, const TtlPolicy *policy,
 								   bool *validated);
+
+/*
+ * The last key of an expiry index that had expired at 'now' while the default TTL
+ * was the given one; false if none can have.
+ */
+extern bool ttl_expiry_index_last_key(const TtlContainer *container, int32 default_ttl,
+									  TimestampTz now, TtlExpiryIndex index,
+									  TimestampTz *key);
 
 /*
  * The usable indexes of the relation that equal the definitions, but for those

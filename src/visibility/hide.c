@@ -1,23 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * hide.c
- *	  Puts a filter on each base relation that is a container.
+ *	  Puts a filter into each plan that scans a container.
  *
- * The hook is called when the planner has made a base relation, of whatever
- * query it is planning: subqueries, views, inlined functions, the target of
- * UPDATE, DELETE and MERGE all end up as base relations.  The restriction
- * ttl.is_live(container, _ts, ttl) is appended to the relation's own, below
- * every join; so an outer join null-extends by itself.  Partitions inherit it
- * from their parent as they do other restrictions.
+ * When a query has been planned, the filter  ttl.is_live(container, _ts, ttl)  is
+ * put at the head of the quals of each scan of a container or of a partition of
+ * one.  Whatever the query was, views, inlined functions, the target of UPDATE,
+ * DELETE and MERGE all end up as scans; and these lie below every join, so an
+ * outer join null-extends by itself.  The plan is the one that PostgreSQL would
+ * make for a plain table: deletion keeps expired rows few, so there is nothing
+ * about them that the planner had better know.  No expression of the user's is
+ * evaluated on a row before the filter is.
  *
- * One kind of relation would lose it: an arm of a flattened UNION ALL is a
- * member whose parent is a subquery, and gets its restrictions from there when
- * this hook is over.  What stands in the range table entry's securityQuals is
- * added to those, so that is where it goes.
+ * An index-only scan has no _ts to filter by.  There ttl.is_live(container) marks
+ * the place of the filter, and sift.c does its work by the row's place.  Where
+ * EvalPlanQual may run a part of the plan again, which never passes ExecutorStart,
+ * the planner is kept from choosing such a scan.
  *
- * The planner orders quals by cost, and would run a cheap function of the
- * user's on expired rows before it throws them out; so the filter is moved to
- * the head of each scan's quals when the plan is done.
+ * The plan says that this has been done, by an entry among the objects that it
+ * depends on.  A plan that lacks it, because somebody else's planner hook has made
+ * it without calling ours, gets its filters at ExecutorStart.
  *
  * Not hidden from: the queries by which foreign keys act on referencing rows
  * (CASCADE, SET NULL, SET DEFAULT, and the search for rows that forbid a
@@ -34,31 +36,29 @@
  */
 #include "postgres.h"
 
-#include "access/sysattr.h"
-#include "access/table.h"
+#include "access/parallel.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
 #include "container/container.h"
 #include "execution.h"
 #include "miscadmin.h"
+#include "nodes/extensible.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/plancat.h"
-#include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
-#include "replication/walsender.h"
 #include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
+#include "utils/syscache.h"
 #include "visibility/visibility.h"
 
-static build_simple_rel_hook_type prev_build_simple_rel_hook = NULL;
+const TtlPlanning *ttl_hide_planning = NULL;
 
-TtlPlanning *ttl_hide_planning = NULL;
+static build_simple_rel_hook_type prev_build_simple_rel_hook = NULL;
 
 /*
  * Foreign keys
@@ -186,13 +186,18 @@ ttl_hide_is_validation(Query *query)
 		strcmp(rt_fetch(((RangeTblRef *) join->rarg)->rtindex, query->rtable)->eref->aliasname, "pk") == 0;
 }
 
+/* ri_triggers.c spells parameters and operators out; few people do */
+static bool
+is_spelt_by_ri(const char *query_string)
+{
+	return query_string != NULL && strstr(query_string, " WHERE $") != NULL &&
+		strstr(query_string, " OPERATOR(") != NULL;
+}
+
 bool
 ttl_hide_is_referential(Query *query, const char *query_string)
 {
-	/* ri_triggers.c spells parameters and operators out; few people do */
-	return is_referential_action(query) && query_string != NULL &&
-		strstr(query_string, " WHERE $") != NULL &&
-		strstr(query_string, " OPERATOR(") != NULL;
+	return is_referential_action(query) && is_spelt_by_ri(query_string);
 }
 
 /*
@@ -231,117 +236,101 @@ make_filter(Oid function, const TtlContainer *container, Index relid)
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 }
 
+/*
+ * The filter of a scan without columns.
+ */
+static Expr *
+make_filter_by_place(const TtlContainer *container)
+{
+	Expr	   *constant = (Expr *) makeConst(REGCLASSOID, -1, InvalidOid, sizeof(Oid),
+											  ObjectIdGetDatum(container->container),
+											  false, true);
+
+	return (Expr *) makeFuncExpr(ttl_container_require_objects()->is_live_by_place, BOOLOID,
+								 list_make1(constant),
+								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+}
+
+bool
+ttl_hide_is_filtered(const Plan *plan)
+{
+	const TtlObjects *objects = ttl_container_require_objects();
+	Node	   *first = plan->qual == NIL ? NULL : linitial(plan->qual);
+
+	return first != NULL && IsA(first, FuncExpr) &&
+		(((FuncExpr *) first)->funcid == objects->is_live ||
+		 ((FuncExpr *) first)->funcid == objects->is_live_by_place);
+}
+
+/* What is known while filters are put into a plan. */
+typedef struct Hiding
+{
+	PlannedStmt *stmt;
+	const TtlPlanning *planning;
+} Hiding;
+
 /* Is it the table that an action of a foreign key has acted on, in a rule's query? */
 static bool
-is_acted_on(RangeTblEntry *entry)
+is_acted_on(const RangeTblEntry *rte)
 {
-	return InNoForceRLSOperation() && entry->alias != NULL &&
-		strcmp(entry->alias->aliasname, TTL_STORED) == 0 &&
-		ttl_container_owner(entry->relid) == GetUserId();
+	return InNoForceRLSOperation() && rte->alias != NULL &&
+		strcmp(rte->alias->aliasname, TTL_STORED) == 0 &&
+		ttl_container_owner(rte->relid) == GetUserId();
 }
 
-/* Is it one whose expired rows a deletion of ours looks for? */
+/* Is it a table whose expired rows a deletion of ours looks for? */
 static bool
-is_doomed(RangeTblEntry *entry)
+is_doomed(const RangeTblEntry *rte, const Hiding *hiding)
 {
-	return ttl_hide_planning->deletes && entry->alias != NULL &&
-		strcmp(entry->alias->aliasname, TTL_DOOMED) == 0 &&
-		ttl_container_owner(entry->relid) == GetUserId();
-}
-
-/* Is the relation an arm of a UNION ALL that has been made an append relation? */
-static bool
-is_union_arm(PlannerInfo *root, RelOptInfo *rel)
-{
-	AppendRelInfo *appinfo;
-
-	if (rel->reloptkind != RELOPT_OTHER_MEMBER_REL || root->append_rel_array == NULL)
-		return false;
-	appinfo = root->append_rel_array[rel->relid];
-	return appinfo != NULL &&
-		root->simple_rte_array[appinfo->parent_relid]->rtekind == RTE_SUBQUERY;
+	return hiding->planning->deletes && rte->alias != NULL &&
+		strcmp(rte->alias->aliasname, TTL_DOOMED) == 0 &&
+		ttl_container_owner(rte->relid) == GetUserId();
 }
 
 static void
-hide_expired(TTL_BUILD_SIMPLE_REL_PARAMETERS)
+filter_scan(Scan *scan, const Hiding *hiding)
 {
-	RangeTblEntry *entry = TTL_BUILD_SIMPLE_REL_RTE;
-	bool		is_arm;
+	const TtlObjects *objects = ttl_container_require_objects();
+	RangeTblEntry *rte;
 	TtlContainer container;
 	Expr	   *filter;
 
-	if (prev_build_simple_rel_hook)
-		prev_build_simple_rel_hook(TTL_BUILD_SIMPLE_REL_ARGUMENTS);
-
-	/* No jointree: utility commands plan by way of an empty query. */
-	if (entry->rtekind != RTE_RELATION || root->parse->jointree == NULL ||
-		ttl_hide_planning == NULL ||
-		(ttl_hide_planning->sees_stored && root->query_level == 1))
+	if (scan->scanrelid == 0)
 		return;
-	is_arm = is_union_arm(root, rel);
-	if ((rel->reloptkind != RELOPT_BASEREL && !is_arm) || is_acted_on(entry) ||
-		!ttl_container_lookup(entry->relid, &container) ||
-		(ttl_hide_planning->validates &&
-		 has_privs_of_role(GetUserId(), ttl_container_owner(entry->relid))))
+	rte = rt_fetch(scan->scanrelid, hiding->stmt->rtable);
+	if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container) ||
+		(hiding->planning->validates &&
+		 has_privs_of_role(GetUserId(), ttl_container_owner(rte->relid))) ||
+		is_acted_on(rte))
 		return;
+	if (IsA(scan, CustomScan) && ((CustomScan *) scan)->custom_scan_tlist != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot hide expired rows of container \"%s\" in custom scan \"%s\"",
+						get_rel_name(container.container),
+						((CustomScan *) scan)->methods->CustomName),
+				 errhint("Turn off the extension that provides the scan for this query.")));
 
-	filter = make_filter(is_doomed(entry) ? ttl_container_require_objects()->is_expired :
-						 ttl_container_require_objects()->is_live,
-						 &container, rel->relid);
-	if (is_arm)
-	{
-		entry->securityQuals = lappend(entry->securityQuals, list_make1(filter));
-		root->qual_security_level = Max(root->qual_security_level,
-										list_length(entry->securityQuals));
-	}
+	if (is_doomed(rte, hiding))
+		filter = make_filter(objects->is_expired, &container, scan->scanrelid);
+	else if (IsA(scan, IndexOnlyScan))
+		filter = make_filter_by_place(&container);
 	else
-	{
-		rel->baserestrictinfo = lappend(rel->baserestrictinfo,
-										TtlMakeRestrictInfo(root, filter, rel->relids));
-		rel->baserestrict_min_security = 0;
-	}
-	ttl_hide_planning->hides = true;
-
-	/* it sees all stored rows, and a worker doesn't know that it is one's */
-	if (am_db_walsender)
-		root->glob->parallelModeOK = false;
-}
-
-/*
- * First of all quals
- */
-
-static bool
-is_filter(Node *node)
-{
-	return IsA(node, FuncExpr) &&
-		(((FuncExpr *) node)->funcid == ttl_container_require_objects()->is_live ||
-		 ((FuncExpr *) node)->funcid == ttl_container_require_objects()->is_expired);
-}
-
-static List *
-filter_first(List *quals)
-{
-	ListCell   *lc;
-
-	foreach(lc, quals)
-	{
-		Node	   *qual = lfirst(lc);
-
-		if (is_filter(qual))
-			return lcons(qual, list_delete_cell(quals, lc));
-	}
-	return quals;
+		filter = make_filter(objects->is_live, &container, scan->scanrelid);
+	/* the plan may be one that somebody has kept */
+	if (scan->plan.qual == NIL || !equal(linitial(scan->plan.qual), filter))
+		scan->plan.qual = lcons(filter, scan->plan.qual);
 }
 
 static void
-put_first(Plan *plan)
+filter_plan(Plan *plan, const Hiding *hiding)
 {
 	List	   *children = NIL;
 	ListCell   *lc;
 
 	if (plan == NULL)
 		return;
+	check_stack_depth();
 
 	switch (nodeTag(plan))
 	{
@@ -352,10 +341,14 @@ put_first(Plan *plan)
 		case T_BitmapHeapScan:
 		case T_TidScan:
 		case T_TidRangeScan:
-			plan->qual = filter_first(plan->qual);
+			filter_scan((Scan *) plan, hiding);
+			break;
+		case T_CustomScan:
+			filter_scan((Scan *) plan, hiding);
+			children = ((CustomScan *) plan)->custom_plans;
 			break;
 		case T_SubqueryScan:
-			put_first(((SubqueryScan *) plan)->subplan);
+			filter_plan(((SubqueryScan *) plan)->subplan, hiding);
 			break;
 		case T_Append:
 			children = ((Append *) plan)->appendplans;
@@ -363,32 +356,187 @@ put_first(Plan *plan)
 		case T_MergeAppend:
 			children = ((MergeAppend *) plan)->mergeplans;
 			break;
-		case T_CustomScan:
-			plan->qual = filter_first(plan->qual);
-			children = ((CustomScan *) plan)->custom_plans;
-			break;
 		default:
 			break;
 	}
 	foreach(lc, children)
-		put_first(lfirst(lc));
-	put_first(plan->lefttree);
-	put_first(plan->righttree);
+		filter_plan(lfirst(lc), hiding);
+	filter_plan(plan->lefttree, hiding);
+	filter_plan(plan->righttree, hiding);
 }
 
-void
-ttl_hide_put_first(PlannedStmt *stmt)
+static bool
+scans_container(const PlannedStmt *stmt)
 {
 	ListCell   *lc;
 
-	put_first(stmt->planTree);
-	foreach(lc, stmt->subplans)
-		put_first(lfirst(lc));
+	foreach(lc, stmt->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+		TtlContainer container;
+
+		if (rte->rtekind == RTE_RELATION && ttl_container_lookup(rte->relid, &container))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The entry that says that the plan has been here, with or without something to do.
+ * Of namespaces, for PostgreSQL makes entries of functions and types only, and
+ * plans anew anyway when a namespace changes.
+ */
+static uint32
+mark_value(bool filtered)
+{
+	uint32		value = GetSysCacheHashValue1(NAMESPACEOID,
+											  ObjectIdGetDatum(ttl_container_require_objects()->schema));
+
+	return filtered ? value : ~value;
+}
+
+static void
+put_mark(PlannedStmt *stmt, bool filtered)
+{
+	PlanInvalItem *item = makeNode(PlanInvalItem);
+
+	item->cacheId = NAMESPACEOID;
+	item->hashValue = mark_value(filtered);
+	stmt->invalItems = lappend(stmt->invalItems, item);
+}
+
+static bool
+has_mark(const PlannedStmt *stmt, bool filtered)
+{
+	uint32		value = mark_value(filtered);
+	ListCell   *lc;
+
+	foreach(lc, stmt->invalItems)
+	{
+		PlanInvalItem *item = lfirst_node(PlanInvalItem, lc);
+
+		if (item->cacheId == NAMESPACEOID && item->hashValue == value)
+			return true;
+	}
+	return false;
+}
+
+static void
+filter_statement(PlannedStmt *stmt, const TtlPlanning *planning)
+{
+	Hiding		hiding = {.stmt = stmt, .planning = planning};
+	bool		filtered = scans_container(stmt);
+	ListCell   *lc;
+
+	if (filtered)
+	{
+		if (!planning->sees_stored)
+			filter_plan(stmt->planTree, &hiding);
+		foreach(lc, stmt->subplans)
+			filter_plan(lfirst(lc), &hiding);
+	}
+	put_mark(stmt, filtered);
+}
+
+void
+ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning)
+{
+	if (stmt->commandType != CMD_UTILITY &&
+		!has_mark(stmt, true) && !has_mark(stmt, false))
+		filter_statement(stmt, planning);
+}
+
+bool
+ttl_hide_has_filters(const PlannedStmt *stmt)
+{
+	return IsParallelWorker() || has_mark(stmt, true);
+}
+
+/*
+ * Observer of executions: supplies the filters that a plan lacks.  The leader's
+ * plan has them before workers get it.
+ */
+static void
+execution_starts(QueryDesc *query_desc, int eflags)
+{
+	PlannedStmt *stmt = query_desc->plannedstmt;
+	TtlPlanning planning = {
+		.sees_stored = InNoForceRLSOperation() && is_spelt_by_ri(query_desc->sourceText),
+		.deletes = ttl_execution_is_expected(query_desc->sourceText)
+	};
+
+	if (ttl_container_objects() == NULL || IsParallelWorker() ||
+		has_mark(stmt, true) || has_mark(stmt, false) || !scans_container(stmt))
+		return;
+	stmt = copyObject(stmt);
+	filter_statement(stmt, &planning);
+	query_desc->plannedstmt = stmt;
+}
+
+/*
+ * Does a part of the query lock or change rows, so that EvalPlanQual might run any
+ * part of its plan?
+ */
+static bool
+locks_rows_walker(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Query))
+		return ttl_hide_locks_rows((Query *) node);
+	return expression_tree_walker(node, locks_rows_walker, context);
+}
+
+bool
+ttl_hide_locks_rows(Query *query)
+{
+	/* without sublinks no expression need be looked at */
+	return query->rowMarks != NIL || query->commandType == CMD_UPDATE ||
+		query->commandType == CMD_DELETE || query->commandType == CMD_MERGE ||
+		(query->hasSubLinks ? query_tree_walker(query, locks_rows_walker, NULL, 0) :
+		 locks_rows_walker((Node *) query->cteList, NULL) ||
+		 range_table_walker(query->rtable, locks_rows_walker, NULL, QTW_IGNORE_JOINALIASES));
+}
+
+/* The same, of a function's query that the planner has put in place of a call */
+static bool
+is_within_locking(PlannerInfo *root)
+{
+	for (; root != NULL; root = root->parent_root)
+	{
+		if (root->parse->rowMarks != NIL)
+			return true;
+	}
+	return false;
+}
+
+/* Keeps the planner from choosing an index-only scan where it can't be filtered. */
+static void
+forbid_index_only_scans(TTL_BUILD_SIMPLE_REL_PARAMETERS)
+{
+	RangeTblEntry *entry = TTL_BUILD_SIMPLE_REL_RTE;
+	TtlContainer container;
+	ListCell   *lc;
+
+	if (prev_build_simple_rel_hook)
+		prev_build_simple_rel_hook(TTL_BUILD_SIMPLE_REL_ARGUMENTS);
+
+	if (rel->indexlist == NIL || ttl_hide_planning == NULL ||
+		!(ttl_hide_planning->locks_rows || is_within_locking(root)) ||
+		!ttl_container_lookup(entry->relid, &container))
+		return;
+	foreach(lc, rel->indexlist)
+	{
+		IndexOptInfo *index = lfirst_node(IndexOptInfo, lc);
+
+		memset(index->canreturn, false, sizeof(bool) * index->ncolumns);
+	}
 }
 
 void
 ttl_hide_init(void)
 {
 	prev_build_simple_rel_hook = build_simple_rel_hook;
-	build_simple_rel_hook = hide_expired;
+	build_simple_rel_hook = forbid_index_only_scans;
+	ttl_execution_on_prepare(execution_starts);
 }

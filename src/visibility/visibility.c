@@ -4,8 +4,8 @@
  *	  Start of the room, and the planner hook that its parts share.
  *
  *	  before planning	stamp.c adds the assignment of _ts to UPDATEs
- *	  while planning	hide.c adds the filter to base relations
- *	  after planning	hide.c moves the filter to the head of quals
+ *	  after planning	hide.c puts the filter into each scan
+ *	  at ExecutorStart	sift.c makes the filter fast
  *
  *-------------------------------------------------------------------------
  */
@@ -22,15 +22,17 @@ static planner_hook_type prev_planner = NULL;
 static PlannedStmt *
 plan(TTL_PLANNER_PARAMETERS)
 {
-	TtlPlanning *outer = ttl_hide_planning;
+	bool		active = ttl_container_objects() != NULL;
+	const TtlPlanning *outer = ttl_hide_planning;
 	TtlPlanning planning = {0};
 	PlannedStmt *result;
 
-	if (ttl_container_objects() != NULL)
+	if (active)
 	{
 		planning.sees_stored = ttl_hide_is_referential(parse, query_string);
 		planning.validates = ttl_hide_is_validation(parse);
 		planning.deletes = ttl_execution_is_expected(query_string);
+		planning.locks_rows = ttl_hide_locks_rows(parse);
 		if (!planning.sees_stored)
 		{
 			ttl_foreign_key_mark_old(parse, query_string);
@@ -52,8 +54,8 @@ plan(TTL_PLANNER_PARAMETERS)
 	}
 	PG_END_TRY();
 
-	if (planning.hides)
-		ttl_hide_put_first(result);
+	if (active && ttl_container_objects() != NULL)
+		ttl_hide_planned(result, &planning);
 	return result;
 }
 
@@ -61,6 +63,8 @@ void
 ttl_visibility_init(void)
 {
 	ttl_hide_init();
+	ttl_sift_init();
+	ttl_explain_init();
 	ttl_evict_init();
 	ttl_foreign_key_init();
 	ttl_reference_init();

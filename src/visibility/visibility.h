@@ -8,6 +8,7 @@
 #ifndef TTL_VISIBILITY_H
 #define TTL_VISIBILITY_H
 
+#include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
 
@@ -17,10 +18,7 @@ extern void ttl_visibility_init(void);
  * hide.c
  */
 
-/*
- * What ttl knows of a planner's call.  It is made anew for each, and the
- * outer one is restored when a call nested in it ends.
- */
+/* What is known of the query that is being planned. */
 typedef struct TtlPlanning
 {
 	bool		sees_stored;	/* foreign-key machinery: hide nothing, but
@@ -29,10 +27,13 @@ typedef struct TtlPlanning
 								 * own */
 	bool		deletes;		/* expired rows, in the tables that it calls
 								 * TTL_DOOMED */
-	bool		hides;			/* a filter has been put somewhere */
+	bool		locks_rows;		/* so that EvalPlanQual may look again */
 } TtlPlanning;
 
-extern TtlPlanning *ttl_hide_planning;
+/* The innermost one, NULL outside of a planner's call. */
+extern const TtlPlanning *ttl_hide_planning;
+
+extern bool ttl_hide_locks_rows(Query *query);
 
 /* Is the query one of the foreign-key machinery that needs all stored rows? */
 extern bool ttl_hide_is_referential(Query *query, const char *query_string);
@@ -40,8 +41,14 @@ extern bool ttl_hide_is_referential(Query *query, const char *query_string);
 /* Is it one by which ALTER TABLE validates a foreign key? */
 extern bool ttl_hide_is_validation(Query *query);
 
-/* Moves the filter to the head of each scan's quals. */
-extern void ttl_hide_put_first(PlannedStmt *stmt);
+/* Puts the filters into the plan, unless that has been done. */
+extern void ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning);
+
+/* May the plan have filters in it? */
+extern bool ttl_hide_has_filters(const PlannedStmt *stmt);
+
+/* Does the plan of a scan of a container begin with the filter that hides rows? */
+extern bool ttl_hide_is_filtered(const Plan *plan);
 
 extern void ttl_hide_init(void);
 
@@ -69,7 +76,24 @@ extern void ttl_evict_explain(void *eviction);
 extern void ttl_evict_init(void);
 
 /*
- * foreign_key.c, reference.c, copy.c
+ * sift.c
+ */
+
+/* What the filter of a scan has had to do so far. */
+typedef enum TtlSiftWork
+{
+	TTL_SIFT_NOT_THERE,			/* it isn't a scan with a filter */
+	TTL_SIFT_NONE_EXPIRED,
+	TTL_SIFT_SUSPECTS,			/* it has looked at those rows only */
+	TTL_SIFT_EACH_ROW
+} TtlSiftWork;
+
+extern TtlSiftWork ttl_sift_describe(const PlanState *planstate, int64 *suspects);
+
+extern void ttl_sift_init(void);
+
+/*
+ * foreign_key.c
  */
 
 /* What the OLD of a rule is called that a foreign key's action fires */
@@ -77,6 +101,11 @@ extern void ttl_evict_init(void);
 
 extern void ttl_foreign_key_mark_old(Query *query, const char *text);
 extern void ttl_foreign_key_init(void);
+
+/*
+ * explain.c, reference.c, copy.c
+ */
+extern void ttl_explain_init(void);
 extern void ttl_reference_init(void);
 extern void ttl_copy_init(void);
 

@@ -1,0 +1,264 @@
+/*-------------------------------------------------------------------------
+ *
+ * suspects.c
+ *	  The places of rows that may have expired.
+ *
+ * A scan of many rows needn't look at _ts and TTL of each if it knows where the
+ * expired ones are, and the expiry indexes know.  All their entries at or before
+ * the cutoff are read, and no row is visited: an entry makes its place a suspect,
+ * whoever may see what is there, and what isn't suspected has not expired.
+ *
+ * That holds because
+ *
+ * - every index that the policy needs is there, valid, and was complete when the
+ *	 snapshot was taken: what made it so is visible to the snapshot, and so is what
+ *	 made one needless;
+ * - a row that the snapshot sees had its entries before the snapshot was taken,
+ *	 or was written by this transaction since, and keeps them while the snapshot
+ *	 is in use;
+ * - both columns are in indexes, so all members of a HOT chain have the same
+ *	 values, and the entry that stands for them all points to the chain's root.
+ *
+ * The walk must not be felt by others: it uses SnapshotAny, which takes no
+ * predicate locks, and leaves alone an index that somebody has locked.
+ *
+ * The effort is bounded by the number of entries.  Entries that are known to be
+ * dead are stepped over, a page at a time and without count, where the index is
+ * so small that this can't take long; else they count like others.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/relscan.h"
+#include "access/tableam.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_constraint.h"
+#include "compat.h"
+#include "container/expiry.h"
+#include "container/suspects.h"
+#include "executor/nodeHash.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+/* So many index entries take as long to read as a page of dead ones to pass. */
+#define ENTRIES_PER_PAGE	32
+
+static bool
+add(TtlSuspects *suspects, const ItemPointerData *tid)
+{
+	if (suspects->n == suspects->max)
+		return false;
+	if (suspects->n == suspects->allocated)
+	{
+		suspects->allocated = Min(Max(suspects->allocated * 2, 64), suspects->max);
+		suspects->places = suspects->places == NULL ?
+			palloc(sizeof(uint64) * suspects->allocated) :
+			repalloc(suspects->places, sizeof(uint64) * suspects->allocated);
+	}
+	suspects->places[suspects->n++] = ttl_suspects_place(tid);
+	return true;
+}
+
+/* Had the catalog's entry been committed when the snapshot was taken? */
+static bool
+was_there_for(HeapTuple entry, Snapshot snapshot)
+{
+	TransactionId xmin = HeapTupleHeaderGetXmin(entry->t_data);
+
+	return !TransactionIdIsNormal(xmin) ||
+		(!TransactionIdIsCurrentTransactionId(xmin) && !XidInMVCCSnapshot(xmin, snapshot));
+}
+
+/*
+ * Was the index complete for all rows that the snapshot sees?  It was when its
+ * entry in pg_index was written, be it by CREATE INDEX or by the last step of
+ * what is built concurrently.
+ */
+static bool
+is_complete_for(Relation index, Snapshot snapshot)
+{
+	return index->rd_index->indisvalid && index->rd_index->indisready &&
+		index->rd_index->indislive && was_there_for(index->rd_indextuple, snapshot);
+}
+
+/*
+ * Is no row that the snapshot sees a stray?  That is what the CHECK on the TTL
+ * column says, from its validation on.
+ */
+static bool
+has_no_strays(Relation rel, const TtlContainer *container, Snapshot snapshot)
+{
+	TtlPolicy	policy;
+	bool		validated;
+	char	   *check;
+	HeapTuple	entry;
+	bool		result;
+
+	if (!ttl_container_read(container->container, &policy))
+		return false;
+	check = ttl_expiry_find_check(rel, &policy, &validated);
+	if (check == NULL || !validated)
+		return false;
+	entry = SearchSysCache1(CONSTROID,
+							ObjectIdGetDatum(get_relation_constraint_oid(RelationGetRelid(rel),
+																		 check, false)));
+	if (!HeapTupleIsValid(entry))
+		return false;
+	result = was_there_for(entry, snapshot);
+	ReleaseSysCache(entry);
+	return result;
+}
+
+/* Collects from one index. */
+static TtlSuspicion
+collect_from(TtlSuspects *suspects, Relation rel, Relation index, TimestampTz last,
+			 int64 *entries_left)
+{
+	TtlSuspicion result = TTL_SUSPECTS_KNOWN;
+	ScanKeyData key;
+	IndexScanDesc scan;
+	ItemPointer tid;
+
+	ScanKeyInit(&key, 1, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE,
+				TimestampTzGetDatum(last));
+	scan = TtlIndexBeginScan(rel, index, SnapshotAny, 1);
+	scan->ignore_killed_tuples = scan->ignore_killed_tuples &&
+		(int64) RelationGetNumberOfBlocks(index) * ENTRIES_PER_PAGE <= *entries_left;
+	index_rescan(scan, &key, 1, NULL, 0);
+	while ((tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (--*entries_left < 0 || !add(suspects, tid))
+		{
+			result = TTL_SUSPECTS_TOO_MANY;
+			break;
+		}
+	}
+	index_endscan(scan);
+	return result;
+}
+
+static int
+compare_places(const void *a, const void *b)
+{
+	uint64		x = *(const uint64 *) a;
+	uint64		y = *(const uint64 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+TtlSuspicion
+ttl_suspects_collect(Relation rel, int32 default_ttl, TimestampTz now,
+					 Snapshot snapshot, int64 max_entries, TtlSuspects **suspects)
+{
+	TtlSuspicion result = TTL_SUSPECTS_KNOWN;
+	TtlSuspects *found;
+	TtlContainer container;
+	TtlExpiryIndexes indexes;
+
+	/*
+	 * An old snapshot on a standby may see rows that an index rebuilt on the
+	 * primary has left out, for nobody there could see them.
+	 */
+	if (TIMESTAMP_NOT_FINITE(now) || !IsMVCCSnapshot(snapshot) ||
+		(RecoveryInProgress() && IsolationUsesXactSnapshot()) ||
+		rel->rd_tableam != GetHeapamTableAmRoutine() ||
+		!ttl_container_lookup(RelationGetRelid(rel), &container))
+		return TTL_SUSPECTS_UNKNOWABLE;
+
+	found = palloc0(sizeof(TtlSuspects));
+	found->max = (int) Min(max_entries, Min(get_hash_memory_limit(), MaxAllocSize) / sizeof(uint64));
+
+	ttl_container_indexes(rel, &indexes);
+	for (int i = 0; i < TTL_INDEXES && result == TTL_SUSPECTS_KNOWN; i++)
+	{
+		TimestampTz last;
+		Relation	index = NULL;
+
+		if (!ttl_expiry_index_last_key(&container, default_ttl, now, i, &last))
+			continue;
+
+		result = TTL_SUSPECTS_UNKNOWABLE;
+		if (!OidIsValid(indexes.usable[i]))
+		{
+			if (i == TTL_INDEX_STRAY && !indexes.needed[i] && has_no_strays(rel, &container, snapshot))
+				result = TTL_SUSPECTS_KNOWN;
+			continue;
+		}
+		if (!ConditionalLockRelationOid(indexes.usable[i], AccessShareLock))
+			continue;
+		index = try_index_open(indexes.usable[i], NoLock);
+		if (index != NULL)
+		{
+			if (is_complete_for(index, snapshot))
+				result = collect_from(found, rel, index, last, &max_entries);
+			index_close(index, NoLock);
+		}
+		UnlockRelationOid(indexes.usable[i], AccessShareLock);
+	}
+
+	if (result != TTL_SUSPECTS_KNOWN)
+	{
+		if (found->places != NULL)
+			pfree(found->places);
+		pfree(found);
+		return result;
+	}
+	if (found->n > 1)
+		qsort(found->places, found->n, sizeof(uint64), compare_places);
+	*suspects = found;
+	return result;
+}
+
+/* The first place from 'low' on that isn't before the given one */
+static int
+find_place(const TtlSuspects *suspects, int low, uint64 place)
+{
+	int			step = 1;
+	int			high;
+
+	/* it is mostly near */
+	while (low + step < suspects->n && suspects->places[low + step] < place)
+	{
+		low += step;
+		step *= 2;
+	}
+	high = Min(low + step, suspects->n);
+	while (low < high)
+	{
+		int			middle = low + (high - low) / 2;
+
+		if (suspects->places[middle] < place)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+void
+ttl_suspects_turn_to(TtlSuspects *suspects, BlockNumber page)
+{
+	bool		goes_on = suspects->page_is_known && page > suspects->page;
+
+	suspects->first = find_place(suspects, goes_on ? suspects->end : 0, (uint64) page << 16);
+	suspects->end = suspects->first;
+	while (suspects->end < suspects->n &&
+		   ttl_suspects_page(suspects->places[suspects->end]) == page)
+		suspects->end++;
+	suspects->page = page;
+	suspects->page_is_known = true;
+}

@@ -1,0 +1,547 @@
+/*-------------------------------------------------------------------------
+ *
+ * sift.c
+ *	  The filter at run time: as cheap as knowing where not to look.
+ *
+ * A plan carries the filter as a function call that is complete by itself
+ * (hide.c).  When an execution has started, the quals of each filtered scan are
+ * replaced by a "sift", whose evaluation function is ours: it judges the row
+ * straight from its slot, and leaves the rest of the quals to PostgreSQL.
+ *
+ * A scan that goes on for long asks the expiry indexes where expired rows are
+ * (suspects.c).  If there are none the sift removes itself.  If there are some,
+ * rows in other places are live unseen.  If that can't be known at a cost that
+ * is small beside the scan's own, each row is judged, and the scan asks again
+ * when it has come further.
+ *
+ * An index-only scan has no row, but its place: that of the root of a HOT chain,
+ * as in the expiry indexes.  So an entry with that place decides, for an index has
+ * entries of one chain at a place.  Only where the scan had to look at the page for
+ * visibility, it may have moved on to a member.  Then the row is fetched from the
+ * table, and so are all rows as long as nothing is known.  The scan's own descriptor isn't used to fetch: a second fetch finds nothing, and
+ * would mark the index entry as dead.
+ *
+ * A lossy index makes the executor recheck its conditions before it looks at
+ * quals, and so on expired rows.  These expressions get a guard that asks the
+ * sift first.
+ *
+ * Left to the function call: plans that EvalPlanQual makes for itself, which never
+ * pass ExecutorStart.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/relscan.h"
+#include "access/tableam.h"
+#include "catalog/pg_type.h"
+#include "compat.h"
+#include "container/container.h"
+#include "container/expiry.h"
+#include "container/suspects.h"
+#include "execution.h"
+#include "executor/executor.h"
+#include "guc.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "storage/bufmgr.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+#include "visibility/visibility.h"
+
+/*
+ * Rows that a scan judges before it asks the indexes for the first time; to
+ * judge one in an index-only scan is to fetch it.  It asks again when it has
+ * judged so many times as many.
+ */
+#define ASK_AFTER				1000
+#define ASK_AFTER_INDEX_ONLY	64
+#define ASK_AGAIN				4
+
+/*
+ * The question may cost as many index entries as a share of the rows that the
+ * scan has judged, or is expected to meet.
+ */
+#define ENTRIES_SHARE			8
+#define ENTRIES_SHARE_INDEX_ONLY	1
+#define ENTRIES_MIN				1000
+
+typedef struct Sift
+{
+	ExprState	qual;			/* in place of the scan's; evaluates to "is it
+								 * live, and do the rest of quals hold?" */
+	ExprState	recheck;		/* in place of an index's or bitmap's recheck */
+	ExprState  *rest;			/* quals but the filter, NULL = none */
+	ExprState  *rechecked;
+	ScanState  *scan;
+	IndexOnlyScanState *index_only; /* the same, or NULL */
+	const TtlLive *live;
+	AttrNumber	ts_attno;
+	AttrNumber	ttl_attno;
+	bool		ttl_is_short;	/* a smallint */
+	bool		none_expired;
+	TtlSuspects *suspects;		/* NULL = not known */
+	int64		judged;
+	int64		ask_at;
+	TupleTableSlot *fetched;	/* for index-only scans */
+} Sift;
+
+/* An operator that orders an index scan, and is computed for rows anew. */
+typedef struct OrderingGuard
+{
+	ExprState	state;
+	ExprState  *guarded;
+	Sift	   *sift;
+} OrderingGuard;
+
+static Datum evaluate_sifted(ExprState *state, ExprContext *econtext, bool *isnull);
+static Datum evaluate_sifted_by_place(ExprState *state, ExprContext *econtext, bool *isnull);
+
+static inline Datum
+evaluate_rest(Sift *sift, ExprContext *econtext, bool *isnull)
+{
+	return sift->rest == NULL ? BoolGetDatum(true) :
+		ExecEvalExpr(sift->rest, econtext, isnull);
+}
+
+/* Evaluates quals without the filter. */
+static Datum
+evaluate_unfiltered(ExprState *state, ExprContext *econtext, bool *isnull)
+{
+	*isnull = false;
+	return evaluate_rest((Sift *) state, econtext, isnull);
+}
+
+/* Nothing is hidden from this scan: what remains are the other quals. */
+static void
+remove_sift(Sift *sift)
+{
+	sift->none_expired = true;
+	if (TTL_SCANS_EXPECT_QUALS)
+		sift->qual.evalfunc = evaluate_unfiltered;
+	else
+		sift->scan->ps.qual = sift->rest;
+}
+
+/* How many rows the scan is expected to meet. */
+static double
+expected_rows(const Sift *sift)
+{
+	double		rows = sift->scan->ps.plan->plan_rows;
+
+	if (IsA(sift->scan, SeqScanState))
+		rows = Max(rows, sift->scan->ss_currentRelation->rd_rel->reltuples);
+	return Min(rows, (double) PG_INT32_MAX);
+}
+
+/* Asks the indexes where expired rows are. */
+static void
+ask(Sift *sift)
+{
+	EState	   *estate = sift->scan->ps.state;
+	bool		always = ttl_guc_suspects == TTL_SUSPECTS_ALWAYS;
+	int64		max_entries = Max((int64) expected_rows(sift), sift->judged) /
+	(sift->index_only ? ENTRIES_SHARE_INDEX_ONLY : ENTRIES_SHARE);
+	MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
+	TtlSuspicion answer;
+
+	answer = ttl_suspects_collect(sift->scan->ss_currentRelation, sift->live->default_ttl,
+								  sift->live->now, estate->es_snapshot,
+								  always ? PG_INT64_MAX : Max(max_entries, ENTRIES_MIN),
+								  &sift->suspects);
+	MemoryContextSwitchTo(old);
+
+	if (answer == TTL_SUSPECTS_KNOWN && sift->suspects->n == 0)
+		remove_sift(sift);
+	else if (answer == TTL_SUSPECTS_KNOWN)
+	{
+		sift->qual.evalfunc = sift->index_only == NULL ? evaluate_sifted :
+			evaluate_sifted_by_place;
+	}
+	else if (answer == TTL_SUSPECTS_TOO_MANY && !always)
+		sift->ask_at = sift->judged * ASK_AGAIN;
+	else
+		sift->ask_at = PG_INT64_MAX;
+}
+
+static inline bool
+judge(const Sift *sift, TupleTableSlot *slot)
+{
+	Datum		own = 0;
+	bool		own_is_null = true;
+	Datum		ts;
+	bool		ts_is_null;
+
+	if (sift->ttl_attno != InvalidAttrNumber)
+	{
+		own = slot_getattr(slot, sift->ttl_attno, &own_is_null);
+		if (sift->ttl_is_short)
+			own = Int32GetDatum(DatumGetInt16(own));
+	}
+	ts = slot_getattr(slot, sift->ts_attno, &ts_is_null);
+	return !ttl_expiry_has_expired(sift->live, ts_is_null, DatumGetTimestampTz(ts),
+								   own_is_null, DatumGetInt32(own));
+}
+
+/*
+ * May the row in the slot have expired?  Its place is its index entries', unless
+ * it is a member of a HOT chain.  Rows that are returned out of their order, by a
+ * nearest-neighbour search, have lost their place.
+ */
+static inline bool
+is_suspect(Sift *sift, TupleTableSlot *slot)
+{
+	HeapTuple	tuple;
+
+	if (unlikely(!ItemPointerIsValid(&slot->tts_tid)))
+		return true;
+	if (!ttl_suspects_on_page(sift->suspects, ItemPointerGetBlockNumber(&slot->tts_tid)))
+		return false;
+	if (!TTS_IS_BUFFERTUPLE(slot))
+		return true;
+	tuple = ((HeapTupleTableSlot *) slot)->tuple;
+	return tuple == NULL || HeapTupleHeaderIsHeapOnly(tuple->t_data) ||
+		ttl_suspects_contain(sift->suspects, &slot->tts_tid);
+}
+
+typedef enum Verdict
+{
+	IS_LIVE,
+	IS_EXPIRED,
+	IS_UNDECIDED
+} Verdict;
+
+/*
+ * What is known of the row that the index-only scan has come to.  Its place is in
+ * one of the expiry indexes or in none.  It is undecided where it may be that of
+ * a member of a HOT chain, because the scan has been at the page.
+ */
+static inline Verdict
+decide_by_place(Sift *sift)
+{
+	struct IndexScanDescData *desc = sift->index_only->ioss_ScanDesc;
+	BlockNumber page = ItemPointerGetBlockNumber(&desc->xs_heaptid);
+	Buffer		looked_at = ((IndexFetchHeapData *) desc->xs_heapfetch)->xs_cbuf;
+
+	if (!ttl_suspects_on_page(sift->suspects, page))
+		return IS_LIVE;
+	if (BufferIsValid(looked_at) && BufferGetBlockNumber(looked_at) == page)
+		return IS_UNDECIDED;
+	return ttl_suspects_contain(sift->suspects, &desc->xs_heaptid) ? IS_EXPIRED : IS_LIVE;
+}
+
+/* Fetches the row that the index-only scan has come to. */
+static TupleTableSlot *
+fetch(Sift *sift)
+{
+	ScanState  *scan = sift->scan;
+	Relation	rel = scan->ss_currentRelation;
+	Snapshot	snapshot = scan->ps.state->es_snapshot;
+	ItemPointerData tid = sift->index_only->ioss_ScanDesc->xs_heaptid;
+
+	if (sift->fetched == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(scan->ps.state->es_query_cxt);
+
+		sift->fetched = table_slot_create(rel, &scan->ps.state->es_tupleTable);
+		MemoryContextSwitchTo(old);
+	}
+	if (!table_tuple_fetch_row_version(rel, &tid, snapshot, sift->fetched))
+	{
+		/* the root of a HOT chain that has been pruned leads to the row */
+		IndexFetchTableData *chain = TtlTableIndexFetchBegin(rel);
+		bool		call_again = false;
+		bool		found = table_index_fetch_tuple(chain, &tid, snapshot, sift->fetched,
+													&call_again, NULL);
+
+		table_index_fetch_end(chain);
+		if (!found)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg_internal("row (%u,%u) of container \"%s\" is in an index and not in the table",
+									 ItemPointerGetBlockNumber(&tid),
+									 ItemPointerGetOffsetNumber(&tid),
+									 RelationGetRelationName(rel))));
+	}
+	return sift->fetched;
+}
+
+/* Judges the row that the index-only scan has come to. */
+static bool
+judge_fetched(Sift *sift)
+{
+	bool		result = judge(sift, fetch(sift));
+
+	ExecClearTuple(sift->fetched);
+	return result;
+}
+
+static inline bool
+is_live_by_place(Sift *sift)
+{
+	Verdict		verdict = decide_by_place(sift);
+
+	return verdict == IS_UNDECIDED ? judge_fetched(sift) : verdict == IS_LIVE;
+}
+
+/* Is the row that the scan has come to live? */
+static bool
+is_live(Sift *sift, TupleTableSlot *slot)
+{
+	if (sift->suspects == NULL && sift->judged++ >= sift->ask_at)
+		ask(sift);
+	if (sift->none_expired)
+		return true;
+	if (sift->index_only != NULL)
+		return sift->suspects != NULL ? is_live_by_place(sift) : judge_fetched(sift);
+	return (sift->suspects != NULL && !is_suspect(sift, slot)) || judge(sift, slot);
+}
+
+/* Evaluates the quals. */
+static Datum
+evaluate_qual(ExprState *state, ExprContext *econtext, bool *isnull)
+{
+	Sift	   *sift = (Sift *) state;
+
+	*isnull = false;
+	return is_live(sift, econtext->ecxt_scantuple) ?
+		evaluate_rest(sift, econtext, isnull) : BoolGetDatum(false);
+}
+
+/* The same when it is known which rows are suspects. */
+static Datum
+evaluate_sifted(ExprState *state, ExprContext *econtext, bool *isnull)
+{
+	Sift	   *sift = (Sift *) state;
+	TupleTableSlot *slot = econtext->ecxt_scantuple;
+
+	*isnull = false;
+	return !is_suspect(sift, slot) || judge(sift, slot) ?
+		evaluate_rest(sift, econtext, isnull) : BoolGetDatum(false);
+}
+
+static Datum
+evaluate_sifted_by_place(ExprState *state, ExprContext *econtext, bool *isnull)
+{
+	Sift	   *sift = (Sift *) state;
+
+	*isnull = false;
+	return is_live_by_place(sift) ?
+		evaluate_rest(sift, econtext, isnull) : BoolGetDatum(false);
+}
+
+/* Evaluates what is to be rechecked: for an expired row it needn't. */
+static Datum
+evaluate_recheck(ExprState *state, ExprContext *econtext, bool *isnull)
+{
+	Sift	   *sift = (Sift *) ((char *) state - offsetof(Sift, recheck));
+
+	*isnull = false;
+	if (!is_live(sift, econtext->ecxt_scantuple))
+		return BoolGetDatum(false);
+	return ExecEvalExpr(sift->rechecked, econtext, isnull);
+}
+
+/* Evaluates an ordering operator: an expired row goes last. */
+static Datum
+evaluate_ordering(ExprState *state, ExprContext *econtext, bool *isnull)
+{
+	OrderingGuard *guard = (OrderingGuard *) state;
+
+	*isnull = true;
+	if (!is_live(guard->sift, econtext->ecxt_scantuple))
+		return (Datum) 0;
+	return ExecEvalExpr(guard->guarded, econtext, isnull);
+}
+
+static void
+init_state(ExprState *state, ExprStateEvalFunc evaluate, uint8 flags)
+{
+	state->type = T_ExprState;
+	state->flags = flags;
+	state->evalfunc = evaluate;
+}
+
+static void
+guard_recheck(Sift *sift, ExprState **recheck)
+{
+	if (*recheck == NULL)
+		return;
+	init_state(&sift->recheck, evaluate_recheck, EEO_FLAG_IS_QUAL);
+	sift->rechecked = *recheck;
+	*recheck = &sift->recheck;
+}
+
+static void
+guard_orderings(Sift *sift, List *orderings)
+{
+	ListCell   *lc;
+
+	foreach(lc, orderings)
+	{
+		OrderingGuard *guard = palloc0(sizeof(OrderingGuard));
+
+		init_state(&guard->state, evaluate_ordering, 0);
+		guard->guarded = lfirst(lc);
+		guard->sift = sift;
+		lfirst(lc) = guard;
+	}
+}
+
+/* The scan's quals but the first. */
+static ExprState *
+init_rest(ScanState *scan)
+{
+	List	   *rest = list_copy_tail(scan->ps.plan->qual, 1);
+	int			nsubplans = list_length(scan->ps.subPlan);
+	ExprState  *result = ExecInitQual(rest, &scan->ps);
+
+	/* its SubPlans are the ones that are there already */
+	scan->ps.subPlan = list_truncate(scan->ps.subPlan, nsubplans);
+	return result;
+}
+
+static void
+sift_scan(ScanState *scan, TtlExecution *execution)
+{
+	const TtlLive *live;
+	TtlContainer container;
+	Sift	   *sift;
+
+	/* users may call the same function, elsewhere */
+	if (!ttl_hide_is_filtered(scan->ps.plan) ||
+		!ttl_container_lookup(RelationGetRelid(scan->ss_currentRelation), &container))
+		return;
+	live = ttl_expiry_settled(execution, container.container);
+	sift = palloc0(sizeof(Sift));
+	init_state(&sift->qual, evaluate_qual, EEO_FLAG_IS_QUAL);
+	sift->scan = scan;
+	sift->live = live;
+	sift->rest = init_rest(scan);
+	scan->ps.qual = &sift->qual;
+
+	if (live->sees_everything)
+	{
+		remove_sift(sift);
+		return;
+	}
+
+	sift->ts_attno = container.ts_attno;
+	sift->ttl_attno = container.ttl_attno;
+	sift->ttl_is_short = container.ttl_attno != InvalidAttrNumber &&
+		TupleDescAttr(RelationGetDescr(scan->ss_currentRelation),
+					  container.ttl_attno - 1)->atttypid == INT2OID;
+	sift->ask_at = IsA(scan, IndexOnlyScanState) ? ASK_AFTER_INDEX_ONLY : ASK_AFTER;
+	if (ttl_guc_suspects == TTL_SUSPECTS_ALWAYS)
+		sift->ask_at = 0;
+	else if (ttl_guc_suspects == TTL_SUSPECTS_NEVER)
+		sift->ask_at = PG_INT64_MAX;
+
+	switch (nodeTag(scan))
+	{
+		case T_IndexScanState:
+			guard_recheck(sift, &((IndexScanState *) scan)->indexqualorig);
+			guard_orderings(sift, ((IndexScanState *) scan)->indexorderbyorig);
+			break;
+		case T_IndexOnlyScanState:
+			sift->index_only = (IndexOnlyScanState *) scan;
+			guard_recheck(sift, &sift->index_only->recheckqual);
+			break;
+		case T_BitmapHeapScanState:
+			guard_recheck(sift, &((BitmapHeapScanState *) scan)->bitmapqualorig);
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+sift_plan(PlanState *planstate, TtlExecution *execution)
+{
+	PlanState **children = NULL;
+	int			nchildren = 0;
+	ListCell   *lc;
+
+	if (planstate == NULL)
+		return;
+	check_stack_depth();
+
+	switch (nodeTag(planstate))
+	{
+		case T_SeqScanState:
+		case T_SampleScanState:
+		case T_IndexScanState:
+		case T_IndexOnlyScanState:
+		case T_BitmapHeapScanState:
+		case T_TidScanState:
+		case T_TidRangeScanState:
+			sift_scan((ScanState *) planstate, execution);
+			return;
+		case T_SubqueryScanState:
+			sift_plan(((SubqueryScanState *) planstate)->subplan, execution);
+			break;
+		case T_CustomScanState:
+			foreach(lc, ((CustomScanState *) planstate)->custom_ps)
+				sift_plan(lfirst(lc), execution);
+			break;
+		case T_AppendState:
+			children = ((AppendState *) planstate)->appendplans;
+			nchildren = ((AppendState *) planstate)->as_nplans;
+			break;
+		case T_MergeAppendState:
+			children = ((MergeAppendState *) planstate)->mergeplans;
+			nchildren = ((MergeAppendState *) planstate)->ms_nplans;
+			break;
+		default:
+			break;
+	}
+	for (int i = 0; i < nchildren; i++)
+		sift_plan(children[i], execution);
+	sift_plan(outerPlanState(planstate), execution);
+	sift_plan(innerPlanState(planstate), execution);
+}
+
+TtlSiftWork
+ttl_sift_describe(const PlanState *planstate, int64 *suspects)
+{
+	const Sift *sift = (const Sift *) planstate->qual;
+
+	if (sift == NULL ||
+		(sift->qual.evalfunc != evaluate_qual &&
+		 sift->qual.evalfunc != evaluate_sifted &&
+		 sift->qual.evalfunc != evaluate_sifted_by_place &&
+		 sift->qual.evalfunc != evaluate_unfiltered))
+		return TTL_SIFT_NOT_THERE;
+	if (sift->none_expired)
+		return TTL_SIFT_NONE_EXPIRED;
+	if (sift->suspects == NULL)
+		return TTL_SIFT_EACH_ROW;
+	*suspects = sift->suspects->n;
+	return TTL_SIFT_SUSPECTS;
+}
+
+/* Observer of executions */
+static void
+execution_started(TtlExecution *execution, int eflags)
+{
+	QueryDesc  *query_desc = execution->query_desc;
+	MemoryContext old;
+	ListCell   *lc;
+
+	if (ttl_container_objects() == NULL || (eflags & EXEC_FLAG_EXPLAIN_ONLY) ||
+		!ttl_hide_has_filters(query_desc->plannedstmt))
+		return;
+	old = MemoryContextSwitchTo(query_desc->estate->es_query_cxt);
+	sift_plan(query_desc->planstate, execution);
+	foreach(lc, query_desc->estate->es_subplanstates)
+		sift_plan(lfirst(lc), execution);
+	MemoryContextSwitchTo(old);
+}
+
+void
+ttl_sift_init(void)
+{
+	ttl_execution_on_start(execution_started);
+}
