@@ -213,11 +213,6 @@
 #define TtlDshashSetCopyFunction(parameters)	((void) (parameters))
 #endif
 
-/* 19: a signal handler takes more than one argument */
-#ifndef PG_SIG_IGN
-#define PG_SIG_IGN	SIG_IGN
-#endif
-
 /* 17: wait events of extensions have names */
 #if PG_VERSION_NUM >= 170000
 #define TtlWaitEventNew(name)	WaitEventExtensionNew(name)

@@ -419,7 +419,8 @@ set_current(TtlExecution *execution)
 /*
  * Makes the execution of query_desc the current one.  One that was started
  * before ttl's hooks came into being is not known; it gets no clock of its own.
- * Neither this nor leave() can fail: they are called in PG_TRY and PG_FINALLY.
+ * Neither this nor leave() can fail: they are called right before PG_TRY and in
+ * PG_FINALLY.
  */
 static void
 enter(QueryDesc *query_desc)
@@ -458,9 +459,9 @@ execution_run(TTL_EXECUTOR_RUN_PARAMETERS)
 	TtlExecution *outer = current;
 
 	prepare_to_lead(queryDesc);
+	enter(queryDesc);
 	PG_TRY();
 	{
-		enter(queryDesc);
 		run_current(TTL_EXECUTOR_RUN_ARGUMENTS);
 	}
 	PG_FINALLY();
@@ -475,9 +476,9 @@ execution_finish(QueryDesc *query_desc)
 {
 	TtlExecution *outer = current;
 
+	enter(query_desc);
 	PG_TRY();
 	{
-		enter(query_desc);
 		if (prev_ExecutorFinish)
 			prev_ExecutorFinish(query_desc);
 		else
