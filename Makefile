@@ -37,6 +37,7 @@ OBJS = \
 	src/reaper/origin.o \
 	src/reaper/progress.o \
 	src/reaper/reap.o \
+	src/reaper/recovery.o \
 	src/reaper/replica.o \
 	src/reaper/request.o \
 	src/reaper/session.o \

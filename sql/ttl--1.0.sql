@@ -180,6 +180,11 @@ CREATE PROCEDURE ttl.reap(container regclass DEFAULT NULL, max_rows bigint DEFAU
     LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_reap';
 COMMENT ON PROCEDURE ttl.reap(regclass, bigint) IS 'deletes now what is expired, without a cost budget';
 
+CREATE FUNCTION ttl.resume() RETURNS void
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_resume';
+REVOKE EXECUTE ON FUNCTION ttl.resume() FROM PUBLIC;
+COMMENT ON FUNCTION ttl.resume() IS 'lets the worker delete again after the server was recovered to a point in time';
+
 CREATE FUNCTION ttl.stat_containers(
     OUT container regclass,
     OUT rows_deleted bigint,

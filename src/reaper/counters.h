@@ -32,7 +32,8 @@ typedef enum TtlReaperState
 	TTL_REAPER_IDLE,			/* sleeps until something expires */
 	TTL_REAPER_WORKING,
 	TTL_REAPER_WAITING,			/* has work, but no budget or no slot */
-	TTL_REAPER_STOPPED			/* no container to care for */
+	TTL_REAPER_STOPPED,			/* no container to care for */
+	TTL_REAPER_HELD				/* recovered to a point in time */
 } TtlReaperState;
 
 /* Why a cycle ended. */

@@ -31,6 +31,7 @@
  *	 DROP DATABASE and such		request.c blocks the database
  *	 ALLOW_CONNECTIONS false	the worker leaves, another comes when it is true
  *	 ttl.reaper = off			workers leave, none is started
+ *	 recovered to a moment		each worker leaves at once, until ttl.resume()
  *	 server stops				workers leave, the launcher saves statistics
  *	 launcher dies				workers go on, the next one finds them in their slots
  *	 pg_cancel_backend()		there is nothing to cancel
@@ -68,6 +69,7 @@
 #include "reaper/counters.h"
 #include "reaper/process.h"
 #include "reaper/reaper.h"
+#include "reaper/recovery.h"
 #include "reaper/shmem.h"
 #include "reaper/stats.h"
 #include "ttl.h"
@@ -221,6 +223,10 @@ worker_stopped(Database *database, TimestampTz now)
 		case TTL_LEFT_NOTHING:
 			database->wanted = false;
 			ttl_counters_set_state(database->dboid, TTL_REAPER_STOPPED);
+			break;
+		case TTL_LEFT_HELD:
+			database->wanted = false;
+			ttl_counters_set_state(database->dboid, TTL_REAPER_HELD);
 			break;
 		case TTL_LEFT_YIELDED:
 			want(database, due);
@@ -547,6 +553,7 @@ ttl_reaper_init(void)
 	ttl_shmem_init();
 	ttl_budget_init();
 	ttl_request_init();
+	ttl_recovery_init();
 	ttl_stats_init();
 
 	/* pg_upgrade wants nobody to write */

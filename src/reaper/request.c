@@ -4,8 +4,8 @@
  *	  What ordinary backends tell the reaper.
  *
  * - A transaction that has changed a policy asks for attention to its
- *	 database when it has committed (for a prepared one: when somebody commits
- *	 it).
+ *	 database when it has committed (for a prepared one, which may have done
+ *	 anything: when somebody commits it).
  * - CREATE DATABASE makes the launcher look for the new one.
  * - A command that needs a database for itself (DROP DATABASE, ALTER DATABASE
  *	 ... RENAME and SET TABLESPACE, CREATE DATABASE for its template) keeps the
@@ -38,6 +38,7 @@
 /* What is to be told when the transaction commits. */
 static bool policy_changed = false;
 static bool databases_changed = false;
+static bool anything_changed = false;
 
 static void
 container_changed(void)
@@ -58,10 +59,13 @@ transaction_event(XactEvent event, void *arg)
 			ttl_shmem_request(MyDatabaseId, InvalidOid);
 		if (databases_changed)
 			ttl_shmem_wake_launcher();
+		if (anything_changed)
+			ttl_shmem_request_all();
 	}
 	ttl_shmem_unblock_databases();
 	policy_changed = false;
 	databases_changed = false;
+	anything_changed = false;
 }
 
 /*
@@ -178,7 +182,7 @@ after_command(PlannedStmt *pstmt, ProcessUtilityContext context)
 		databases_changed = true;
 	else if (IsA(command, TransactionStmt) &&
 			 ((TransactionStmt *) command)->kind == TRANS_STMT_COMMIT_PREPARED)
-		policy_changed = true;
+		policy_changed = anything_changed = true;
 }
 
 void

@@ -228,6 +228,18 @@ ttl_shmem_request(Oid dboid, Oid container)
 }
 
 /*
+ * Has a worker look after each database.  Doesn't fail.
+ */
+void
+ttl_shmem_request_all(void)
+{
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	shared->request_all = true;
+	wake_launcher();
+	LWLockRelease(lock);
+}
+
+/*
  * Is the database kept from the reaper by a command?  The lock is held.
  */
 static bool

@@ -21,7 +21,8 @@ typedef enum TtlLeft
 	TTL_LEFT_NOTHING,			/* no container to care for */
 	TTL_LEFT_YIELDED,			/* another database needs the slot */
 	TTL_LEFT_IDLE,				/* likewise, and nothing is left to do now */
-	TTL_LEFT_OFF				/* ttl.reaper is off */
+	TTL_LEFT_OFF,				/* ttl.reaper is off */
+	TTL_LEFT_HELD				/* recovered to a point in time */
 } TtlLeft;
 
 extern void ttl_shmem_init(void);
@@ -37,6 +38,9 @@ extern void ttl_shmem_init(void);
 #define TTL_EVERY_CONTAINER	PG_UINT32_MAX
 
 extern void ttl_shmem_request(Oid dboid, Oid container);
+
+/* Somebody shall look after each database. */
+extern void ttl_shmem_request_all(void);
 
 /* The list of databases may have changed. */
 extern void ttl_shmem_wake_launcher(void);

@@ -195,6 +195,8 @@ state_name(TtlReaperState state)
 			return "waiting";
 		case TTL_REAPER_STOPPED:
 			return "stopped";
+		case TTL_REAPER_HELD:
+			return "held after recovery to a point in time";
 	}
 	return NULL;
 }

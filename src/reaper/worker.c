@@ -18,7 +18,7 @@
  * attention through shmem.c.
  *
  * The worker leaves when there is no container to care for, when ttl.reaper
- * is off, and after a cycle when other databases wait for its slot.  An error
+ * is off, when the server was recovered to a point in time (recovery.c), and after a cycle when other databases wait for its slot.  An error
  * that batch.c does not handle, such as a corrupt index, ends the turn, and the
  * container waits for a long time; elsewhere it ends the process, and the
  * launcher starts another.
@@ -37,6 +37,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
+#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -61,6 +62,7 @@
 #include "reaper/budget.h"
 #include "reaper/counters.h"
 #include "reaper/process.h"
+#include "reaper/recovery.h"
 #include "reaper/session.h"
 #include "reaper/shmem.h"
 #include "ttl.h"
@@ -293,6 +295,31 @@ recall(TtlBatchMemory *memory)
 			ttl_counters_forget_container(lfirst_oid(lc));
 	}
 	CommitTransactionCommand();
+}
+
+/*
+ * Is deletion held?  That doesn't begin while the server runs.  If it is, the log
+ * says so, each time that a worker has come in vain.
+ */
+static bool
+is_held(void)
+{
+	static bool known_not_held = false;
+	TtlRecovery recovery;
+
+	if (known_not_held)
+		return false;
+	StartTransactionCommand();
+	if (ttl_recovery_holds(&recovery))
+		ereport(LOG,
+				(errmsg("expired rows in database \"%s\" are not deleted because the server was recovered to a point in time",
+						get_database_name(MyDatabaseId)),
+				 errdetail("Recovery ended: %s.", recovery.target),
+				 errhint("Expired rows are hidden, as ever. Have a superuser call ttl.resume(), in any database, to have them deleted.")));
+	else
+		known_not_held = true;
+	CommitTransactionCommand();
+	return !known_not_held;
 }
 
 /*
@@ -795,6 +822,12 @@ ttl_worker_main(Datum main_arg)
 			{
 				ttl_counters_open_database();
 				look_at(wanted);
+				if (is_held())
+				{
+					if (ttl_shmem_worker_leave(TTL_LEFT_HELD, 0))
+						break;
+					continue;
+				}
 			}
 			else if (ttl_shmem_worker_leave(TTL_LEFT_NOTHING, 0))
 			{
