@@ -17,22 +17,22 @@ DISTVERSION = $(shell sed -n 's/^   "version": "\(.*\)",/\1/p' META.json)
 DATA = sql/$(EXTENSION)--$(EXTVERSION).sql $(wildcard sql/$(EXTENSION)--*--*.sql)
 
 OBJS = \
+	src/counters.o \
 	src/execution.o \
 	src/guc.o \
 	src/stored.o \
 	src/ttl.o \
 	src/utility.o \
-	src/container/container_api.o \
+	src/configuration/create.o \
+	src/configuration/ddl.o \
 	src/container/container_cache.o \
 	src/container/container_catalog.o \
-	src/container/container_ddl.o \
-	src/container/deletion.o \
-	src/container/expiry.o \
-	src/container/suspects.o \
+	src/deletion/deletion.o \
+	src/expiry/expiry.o \
+	src/expiry/suspects.o \
 	src/reaper/batch.o \
 	src/reaper/blocked.o \
 	src/reaper/budget.o \
-	src/reaper/counters.o \
 	src/reaper/launcher.o \
 	src/reaper/origin.o \
 	src/reaper/progress.o \

@@ -9,8 +9,8 @@
 #ifndef TTL_EXECUTION_H
 #define TTL_EXECUTION_H
 
-#include "executor/execdesc.h"
 #include "datatype/timestamp.h"
+#include "executor/execdesc.h"
 #include "lib/stringinfo.h"
 #include "nodes/execnodes.h"
 #include "nodes/pg_list.h"

@@ -13,8 +13,8 @@
 #include "miscadmin.h"
 
 #include "container/container.h"
-#include "container/expiry.h"
 #include "execution.h"
+#include "expiry/expiry.h"
 #include "guc.h"
 #include "reaper/reaper.h"
 #include "ttl.h"

@@ -228,7 +228,7 @@ extern void ttl_container_on_change(void (*changed) (void));
 extern bool ttl_container_lock_policy(Oid container, bool exclusive, bool wait);
 
 /*
- * container_api.c
+ * configuration/create.c
  */
 
 /*
@@ -261,7 +261,7 @@ extern void ttl_container_complete_partition(Oid parent, Oid partition,
 											 const TtlPolicy *policy);
 
 /*
- * container_ddl.c
+ * configuration/ddl.c
  */
 
 /*

@@ -40,7 +40,7 @@
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "container/container.h"
-#include "container/expiry.h"
+#include "expiry/expiry.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"

@@ -11,7 +11,7 @@
 #include "datatype/timestamp.h"
 #include "executor/instrument.h"
 
-#include "reaper/counters.h"
+#include "counters.h"
 
 /* The cost of what this process has done since 'start' was pgBufferUsage. */
 extern int64 ttl_budget_cost_since(const BufferUsage *start);

@@ -63,10 +63,10 @@
 #include "utils/wait_event.h"
 
 #include "compat.h"
+#include "counters.h"
 #include "guc.h"
 #include "reaper/blocked.h"
 #include "reaper/budget.h"
-#include "reaper/counters.h"
 #include "reaper/process.h"
 #include "reaper/reaper.h"
 #include "reaper/recovery.h"

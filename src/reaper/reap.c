@@ -27,9 +27,9 @@
 #include "utils/timestamp.h"
 
 #include "container/container.h"
+#include "counters.h"
 #include "execution.h"
 #include "reaper/batch.h"
-#include "reaper/counters.h"
 #include "reaper/progress.h"
 #include "reaper/shmem.h"
 

@@ -42,9 +42,9 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "counters.h"
 #include "guc.h"
 #include "reaper/blocked.h"
-#include "reaper/counters.h"
 #include "reaper/progress.h"
 #include "reaper/shmem.h"
 #include "ttl.h"

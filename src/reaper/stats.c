@@ -32,11 +32,11 @@
 #include "utils/tuplestore.h"
 
 #include "container/container.h"
-#include "container/deletion.h"
-#include "container/expiry.h"
+#include "counters.h"
+#include "deletion/deletion.h"
 #include "execution.h"
+#include "expiry/expiry.h"
 #include "guc.h"
-#include "reaper/counters.h"
 #include "reaper/stats.h"
 
 #define STAT_CONTAINERS_COLUMNS	11

@@ -67,8 +67,8 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
-#include "container/deletion.h"
-#include "container/expiry.h"
+#include "deletion/deletion.h"
+#include "expiry/expiry.h"
 #include "reaper/replica.h"
 #include "reaper/whole.h"
 

@@ -56,11 +56,11 @@
 
 #include "compat.h"
 #include "container/container.h"
+#include "counters.h"
 #include "guc.h"
 #include "reaper/batch.h"
 #include "reaper/blocked.h"
 #include "reaper/budget.h"
-#include "reaper/counters.h"
 #include "reaper/process.h"
 #include "reaper/recovery.h"
 #include "reaper/session.h"

@@ -17,7 +17,7 @@
 #include "catalog/pg_class.h"
 #include "compat.h"
 #include "container/container.h"
-#include "container/expiry.h"
+#include "expiry/expiry.h"
 #include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
 #include "utility.h"

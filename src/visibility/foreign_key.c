@@ -34,7 +34,7 @@
 #include "catalog/pg_class.h"
 #include "compat.h"
 #include "container/container.h"
-#include "container/deletion.h"
+#include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/executor.h"
 #include "executor/spi.h"

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * container_api.c
+ * create.c
  *	  The SQL functions that configure containers.
  *
  * They check arguments and rights, make the columns, indexes and trigger that
@@ -30,15 +30,15 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
-#include "common/int.h"
 #include "commands/defrem.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
+#include "common/int.h"
 #include "container/container.h"
-#include "container/deletion.h"
-#include "container/expiry.h"
 #include "container/policy.h"
+#include "deletion/deletion.h"
 #include "executor/spi.h"
+#include "expiry/expiry.h"
 #include "fmgr.h"
 #include "guc.h"
 #include "miscadmin.h"

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * container_ddl.c
+ * ddl.c
  *	  Follows what DDL does to containers, and guards what they need.
  *
  *	  event										what happens
@@ -59,8 +59,8 @@
 #include "commands/trigger.h"
 #include "compat.h"
 #include "container/container.h"
-#include "container/expiry.h"
 #include "execution.h"
+#include "expiry/expiry.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"

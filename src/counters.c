@@ -43,7 +43,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
-#include "reaper/counters.h"
+#include "counters.h"
 
 /* Room for the area's own data and both empty hash tables. */
 #define INITIAL_AREA_SIZE	(256 * 1024)

@@ -42,7 +42,7 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "compat.h"
-#include "container/deletion.h"
+#include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
