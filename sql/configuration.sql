@@ -58,6 +58,14 @@ SELECT relfilenode AS was FROM pg_class WHERE oid = 'session'::regclass \gset
 SELECT ctid, xmin AS was_xmin FROM session WHERE id = 1 \gset
 SELECT ttl.create_container('session', 3600);
 SELECT relfilenode = :was AS not_rewritten FROM pg_class WHERE oid = 'session'::regclass;
+-- an empty table needs no value for rows that were there before: it would cost scans
+CREATE TABLE nothing_yet (id int PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE nothing_yet_1 PARTITION OF nothing_yet FOR VALUES FROM (0) TO (100);
+SELECT ttl.create_container('nothing_yet', 3600);
+SELECT attrelid::regclass, atthasmissing FROM pg_attribute WHERE attname = '_ts' AND attrelid IN ('session'::regclass, 'nothing_yet'::regclass, 'nothing_yet_1'::regclass) ORDER BY 1;
+INSERT INTO nothing_yet VALUES (1);
+SELECT _ts IS NOT NULL AS has_ts FROM nothing_yet;
+DROP TABLE nothing_yet;
 SELECT ctid = :'ctid' AND xmin = :'was_xmin' AS not_updated FROM session WHERE id = 1;
 SELECT columns_of('session');
 SELECT checks_of('session');

@@ -44,6 +44,7 @@
 #include "miscadmin.h"
 #include "nodes/bitmapset.h"
 #include "rewrite/rewriteHandler.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "stored.h"
 #include "ttl.h"
@@ -504,16 +505,41 @@ mark_check_valid(Oid relid, const char *name)
 	CommandCounterIncrement();
 }
 
-/* Adds a timestamp column.  Rows that exist count from now. */
+/* Has no table of the tree, which is locked, ever held a row? */
+static bool
+is_empty(Oid relid)
+{
+	BlockNumber pages = 0;
+	ListCell   *lc;
+
+	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
+	{
+		Relation	rel = table_open(lfirst_oid(lc), AccessShareLock);
+
+		if (rel->rd_rel->relkind == RELKIND_RELATION)
+			pages += RelationGetNumberOfBlocks(rel);
+		table_close(rel, NoLock);
+	}
+	return pages == 0;
+}
+
+/*
+ * Adds a timestamp column.  Rows that exist count from now.  A constant default
+ * is stored once for all of them; but it costs a scan of them a projection, so
+ * where there are none, there is none.
+ */
 static void
 add_ts_column(Oid relid, const char *ts, const char *type)
 {
 	char	   *table = qualified_name(relid);
+	Datum		now = DirectFunctionCall1(timestamptz_out,
+										  TimestampTzGetDatum(GetCurrentTimestamp()));
 
-	/* a constant default is stored once for all existing rows */
-	run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL DEFAULT %s", table, ts, type,
-		quote_literal_cstr(DatumGetCString(DirectFunctionCall1(timestamptz_out,
-															   TimestampTzGetDatum(GetCurrentTimestamp())))));
+	if (is_empty(relid))
+		run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL", table, ts, type);
+	else
+		run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL DEFAULT %s", table, ts, type,
+			quote_literal_cstr(DatumGetCString(now)));
 	run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT clock_timestamp()", table, ts);
 }
 
