@@ -83,6 +83,8 @@ typedef struct Sift
 	bool		ttl_is_short;	/* a smallint */
 	bool		none_expired;
 	TtlSuspects *suspects;		/* NULL = not known */
+	uint64		clean_page;		/* the last one found to have none; no page's
+								 * number in the beginning */
 	int64		judged;
 	int64		ask_at;
 	TupleTableSlot *fetched;	/* for index-only scans */
@@ -190,20 +192,32 @@ judge(const Sift *sift, TupleTableSlot *slot)
  * it is a member of a HOT chain.  Rows that are returned out of their order, by a
  * nearest-neighbour search, have lost their place.
  */
-static inline bool
+static bool
 is_suspect(Sift *sift, TupleTableSlot *slot)
 {
 	HeapTuple	tuple;
+	BlockNumber page;
 
-	if (unlikely(!ItemPointerIsValid(&slot->tts_tid)))
+	if (!ItemPointerIsValid(&slot->tts_tid))
 		return true;
-	if (!ttl_suspects_on_page(sift->suspects, ItemPointerGetBlockNumber(&slot->tts_tid)))
+	page = ItemPointerGetBlockNumber(&slot->tts_tid);
+	if (!ttl_suspects_on_page(sift->suspects, page))
+	{
+		sift->clean_page = page;
 		return false;
+	}
 	if (!TTS_IS_BUFFERTUPLE(slot))
 		return true;
 	tuple = ((HeapTupleTableSlot *) slot)->tuple;
 	return tuple == NULL || HeapTupleHeaderIsHeapOnly(tuple->t_data) ||
 		ttl_suspects_contain(sift->suspects, &slot->tts_tid);
+}
+
+/* The same, at once for the rows of a page after the first */
+static inline bool
+is_on_clean_page(const Sift *sift, const TupleTableSlot *slot)
+{
+	return ItemPointerGetBlockNumberNoCheck(&slot->tts_tid) == sift->clean_page;
 }
 
 typedef enum Verdict
@@ -318,7 +332,7 @@ evaluate_sifted(ExprState *state, ExprContext *econtext, bool *isnull)
 	TupleTableSlot *slot = econtext->ecxt_scantuple;
 
 	*isnull = false;
-	return !is_suspect(sift, slot) || judge(sift, slot) ?
+	return is_on_clean_page(sift, slot) || !is_suspect(sift, slot) || judge(sift, slot) ?
 		evaluate_rest(sift, econtext, isnull) : BoolGetDatum(false);
 }
 
@@ -428,6 +442,7 @@ sift_scan(ScanState *scan, TtlExecution *execution)
 		return;
 	}
 
+	sift->clean_page = PG_UINT64_MAX;
 	sift->ts_attno = container.ts_attno;
 	sift->ttl_attno = container.ttl_attno;
 	sift->ttl_is_short = container.ttl_attno != InvalidAttrNumber &&
