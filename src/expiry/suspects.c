@@ -37,7 +37,6 @@
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/pg_constraint.h"
 #include "compat.h"
 #include "executor/nodeHash.h"
@@ -85,13 +84,24 @@ was_there_for(HeapTuple entry, Snapshot snapshot)
 /*
  * Was the index complete for all rows that the snapshot sees?  It was when its
  * entry in pg_index was written, be it by CREATE INDEX or by the last step of
- * what is built concurrently.
+ * what is built concurrently.  REINDEX writes the one in pg_class: on a standby,
+ * the snapshot may see rows that are dead for the primary, which leaves them out.
  */
 static bool
 is_complete_for(Relation index, Snapshot snapshot)
 {
-	return index->rd_index->indisvalid && index->rd_index->indisready &&
-		index->rd_index->indislive && was_there_for(index->rd_indextuple, snapshot);
+	HeapTuple	entry;
+	bool		result;
+
+	if (!index->rd_index->indisvalid || !index->rd_index->indisready ||
+		!index->rd_index->indislive || !was_there_for(index->rd_indextuple, snapshot))
+		return false;
+	entry = SearchSysCache1(RELOID, ObjectIdGetDatum(RelationGetRelid(index)));
+	if (!HeapTupleIsValid(entry))
+		return false;
+	result = was_there_for(entry, snapshot);
+	ReleaseSysCache(entry);
+	return result;
 }
 
 /*
@@ -169,12 +179,7 @@ ttl_suspects_collect(Relation rel, int32 default_ttl, TimestampTz now,
 	TtlContainer container;
 	TtlExpiryIndexes indexes;
 
-	/*
-	 * An old snapshot on a standby may see rows that an index rebuilt on the
-	 * primary has left out, for nobody there could see them.
-	 */
 	if (TIMESTAMP_NOT_FINITE(now) || !IsMVCCSnapshot(snapshot) ||
-		(RecoveryInProgress() && IsolationUsesXactSnapshot()) ||
 		rel->rd_tableam != GetHeapamTableAmRoutine() ||
 		!ttl_container_lookup(RelationGetRelid(rel), &container))
 		return TTL_SUSPECTS_UNKNOWABLE;

@@ -386,39 +386,48 @@ scans_container(const PlannedStmt *stmt)
  * Of namespaces, for PostgreSQL makes entries of functions and types only, and
  * plans anew anyway when a namespace changes.
  */
-static uint32
-mark_value(bool filtered)
+typedef enum Mark
 {
-	uint32		value = GetSysCacheHashValue1(NAMESPACEOID,
-											  ObjectIdGetDatum(ttl_container_require_objects()->schema));
+	MARK_MISSING,
+	MARK_FILTERED,
+	MARK_UNFILTERED
+} Mark;
 
-	return filtered ? value : ~value;
+static uint32
+mark_value(void)
+{
+	return GetSysCacheHashValue1(NAMESPACEOID,
+								 ObjectIdGetDatum(ttl_container_require_objects()->schema));
 }
 
 static void
-put_mark(PlannedStmt *stmt, bool filtered)
+put_mark(PlannedStmt *stmt, Mark mark)
 {
 	PlanInvalItem *item = makeNode(PlanInvalItem);
 
 	item->cacheId = NAMESPACEOID;
-	item->hashValue = mark_value(filtered);
+	item->hashValue = mark == MARK_FILTERED ? mark_value() : ~mark_value();
 	stmt->invalItems = lappend(stmt->invalItems, item);
 }
 
-static bool
-has_mark(const PlannedStmt *stmt, bool filtered)
+static Mark
+get_mark(const PlannedStmt *stmt)
 {
-	uint32		value = mark_value(filtered);
+	uint32		value = mark_value();
 	ListCell   *lc;
 
 	foreach(lc, stmt->invalItems)
 	{
 		PlanInvalItem *item = lfirst_node(PlanInvalItem, lc);
 
-		if (item->cacheId == NAMESPACEOID && item->hashValue == value)
-			return true;
+		if (item->cacheId != NAMESPACEOID)
+			continue;
+		if (item->hashValue == value)
+			return MARK_FILTERED;
+		if (item->hashValue == ~value)
+			return MARK_UNFILTERED;
 	}
-	return false;
+	return MARK_MISSING;
 }
 
 static void
@@ -435,39 +444,58 @@ filter_statement(PlannedStmt *stmt, const TtlPlanning *planning)
 		foreach(lc, stmt->subplans)
 			filter_plan(lfirst(lc), &hiding);
 	}
-	put_mark(stmt, filtered);
+	put_mark(stmt, filtered ? MARK_FILTERED : MARK_UNFILTERED);
 }
 
 void
 ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning)
 {
 	if (stmt->commandType != CMD_UTILITY &&
-		!has_mark(stmt, true) && !has_mark(stmt, false))
+		get_mark(stmt) == MARK_MISSING)
 		filter_statement(stmt, planning);
 }
 
 bool
 ttl_hide_has_filters(const PlannedStmt *stmt)
 {
-	return IsParallelWorker() || has_mark(stmt, true);
+	return IsParallelWorker() || get_mark(stmt) == MARK_FILTERED;
+}
+
+/* Do all containers that the plan reads belong to the current user? */
+static bool
+reads_own_only(const PlannedStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+		TtlContainer container;
+
+		if (rte->rtekind == RTE_RELATION && ttl_container_lookup(rte->relid, &container) &&
+			ttl_container_owner(rte->relid) != GetUserId())
+			return false;
+	}
+	return true;
 }
 
 /*
  * Observer of executions: supplies the filters that a plan lacks.  The leader's
- * plan has them before workers get it.
+ * plan has them before workers get it.  Of a foreign key's query only the text
+ * is left to know it by.
  */
 static void
 execution_starts(QueryDesc *query_desc, int eflags)
 {
 	PlannedStmt *stmt = query_desc->plannedstmt;
-	TtlPlanning planning = {
-		.sees_stored = InNoForceRLSOperation() && is_spelt_by_ri(query_desc->sourceText),
-		.deletes = ttl_execution_is_expected(query_desc->sourceText)
-	};
+	TtlPlanning planning = {0};
 
 	if (ttl_container_objects() == NULL || IsParallelWorker() ||
-		has_mark(stmt, true) || has_mark(stmt, false) || !scans_container(stmt))
+		get_mark(stmt) != MARK_MISSING || !scans_container(stmt))
 		return;
+	planning.deletes = ttl_execution_is_expected(query_desc->sourceText);
+	planning.sees_stored = InNoForceRLSOperation() &&
+		is_spelt_by_ri(query_desc->sourceText) && reads_own_only(stmt);
 	stmt = copyObject(stmt);
 	filter_statement(stmt, &planning);
 	query_desc->plannedstmt = stmt;
