@@ -41,9 +41,9 @@ read_tree(int cache, HeapTuple tuple, AttrNumber column)
 }
 
 Node *
-ttl_stored_index_expression(Relation index, AttrNumber column)
+ttl_stored_index_expression(HeapTuple index, AttrNumber column)
 {
-	return read_tree(INDEXRELID, index->rd_indextuple, column);
+	return read_tree(INDEXRELID, index, column);
 }
 
 Bitmapset *
@@ -82,7 +82,7 @@ ttl_stored_index_columns(Relation index, Relation rel)
 
 	for (int i = 0; i < lengthof(trees); i++)
 		columns = bms_join(columns,
-						   ttl_stored_columns(ttl_stored_index_expression(index, trees[i]),
+						   ttl_stored_columns(ttl_stored_index_expression(index->rd_indextuple, trees[i]),
 											  RelationGetNumberOfAttributes(rel)));
 	return columns;
 }

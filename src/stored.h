@@ -17,7 +17,7 @@
  * An expression of pg_index (Anum_pg_index_indexprs, a list, or
  * Anum_pg_index_indpred), or NULL if it has none.
  */
-extern Node *ttl_stored_index_expression(Relation index, AttrNumber column);
+extern Node *ttl_stored_index_expression(HeapTuple index, AttrNumber column);
 
 /*
  * The columns that the keys and the predicate of an index depend on, those that

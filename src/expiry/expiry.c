@@ -726,21 +726,37 @@ ttl_expiry_find_check(Relation rel, const TtlPolicy *policy, bool *validated)
 	return NULL;
 }
 
+static bool
+is_btree(Oid index)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;			/* dropped meanwhile */
+	result = ((Form_pg_class) GETSTRUCT(tuple))->relam == BTREE_AM_OID;
+	ReleaseSysCache(tuple);
+	return result;
+}
+
 /*
- * Does the index have these, and only these, key and predicate, in the usual
- * order?
+ * Does the index of that row of pg_index have these, and only these, key and
+ * predicate, in the usual order?
  */
 static bool
-index_equals(Relation index, Relation rel, const TtlIndexDefinition *definition)
+index_equals(HeapTuple index, Relation rel, const TtlIndexDefinition *definition)
 {
-	Form_pg_index form = index->rd_index;
+	Form_pg_index form = (Form_pg_index) GETSTRUCT(index);
+	bool		isnull;
+	Datum		classes = SysCacheGetAttr(INDEXRELID, index, Anum_pg_index_indclass, &isnull);
+	Datum		options = SysCacheGetAttr(INDEXRELID, index, Anum_pg_index_indoption, &isnull);
 	Node	   *key;
 	Node	   *predicate;
 
 	/* an included column would take the index along when it is dropped */
-	if (index->rd_rel->relam != BTREE_AM_OID || form->indnatts != 1 ||
-		!form->indislive || index->rd_indoption[0] != 0 ||
-		index->rd_opfamily[0] !=
+	if (!is_btree(form->indexrelid) || form->indnatts != 1 || !form->indislive ||
+		((int2vector *) DatumGetPointer(options))->values[0] != 0 ||
+		get_opclass_family(((oidvector *) DatumGetPointer(classes))->values[0]) !=
 		get_opclass_family(GetDefaultOpClass(TIMESTAMPTZOID, BTREE_AM_OID)))
 		return false;
 
@@ -761,7 +777,8 @@ index_equals(Relation index, Relation rel, const TtlIndexDefinition *definition)
 
 /*
  * An index of the relation that equals the definition, valid or not, but for
- * those in the list 'except'.
+ * those in the list 'except'.  No index is opened, for that would wait for
+ * whoever has locked one; a reader may hold a lock that they wait for.
  */
 static Oid
 find_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind, bool valid,
@@ -775,14 +792,17 @@ find_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind, bool vali
 		return InvalidOid;
 	foreach(lc, RelationGetIndexList(rel))
 	{
-		Relation	index;
+		HeapTuple	index;
 
 		if (list_member_oid(except, lfirst_oid(lc)))
 			continue;
-		index = index_open(lfirst_oid(lc), AccessShareLock);
-		if (index->rd_index->indisvalid == valid && index_equals(index, rel, &definition))
-			found = RelationGetRelid(index);
-		index_close(index, AccessShareLock);
+		index = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(lc)));
+		if (!HeapTupleIsValid(index))
+			continue;			/* dropped concurrently */
+		if (((Form_pg_index) GETSTRUCT(index))->indisvalid == valid &&
+			index_equals(index, rel, &definition))
+			found = lfirst_oid(lc);
+		ReleaseSysCache(index);
 		if (OidIsValid(found))
 			break;
 	}
