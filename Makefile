@@ -67,6 +67,7 @@ REGRESS = \
 	referencing \
 	temporal \
 	hiding \
+	scans \
 	clock \
 	instants \
 	keys \
@@ -85,17 +86,21 @@ ISOLATION = \
 	detach \
 	epq \
 	epq_forms \
+	epq_scans \
 	index_changes \
 	insert_vs_insert \
+	old_snapshots \
 	policy_vs_plan \
 	policy_vs_reap \
 	policy_vs_workers \
 	reap_vs_insert \
 	reap_vs_update \
 	referencing \
+	reindex_vs_scan \
 	repeatable_read \
 	rowlock_vs_reap \
 	serializable \
+	serializable_scans \
 	upsert_vs_upsert
 
 # Where pg_regress would have times in the style of the seventies.
