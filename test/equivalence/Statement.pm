@@ -3,7 +3,7 @@
 # As it is, prepared with parameters, by cursors, through PL/pgSQL, SQL functions,
 # COPY, views and materialized views; with the planner's switches thrown at
 # random, often others in the one schema than in the other: a plan must not
-# matter.  The result is the psql input for each schema, { c, p }.
+# matter, nor whether a scan asks the expiry indexes.  The result is the psql input for each schema, { c, p }.
 package equivalence::Statement;
 
 use strict;
@@ -249,6 +249,15 @@ sub changes
 	return map { $_ => "$begin$sql{$_}$digest$end;\n" } qw(c p);
 }
 
+# How scans of containers find out what has expired must not matter, nor what
+# vacuum has left of their pages
+sub ways_of_scans
+{
+	return (any_of('', "VACUUM " . any_of(tables())->{name} . ";\n"), '') if chance(6);
+	return ('', '') if chance(25);
+	return ("SET ttl.suspects = " . any_of(qw(always always never)) . ";\n", "RESET ttl.suspects;\n");
+}
+
 sub statement
 {
 	my %set   = settings();
@@ -267,7 +276,8 @@ sub statement
 	{
 		%sql = changes();
 	}
-	$sql{c} = set_sql(%set) . $role . $sql{c} . "RESET ROLE;\n" . reset_sql(%set);
+	my ($before, $after) = ways_of_scans();
+	$sql{c} = $before . set_sql(%set) . $role . $sql{c} . "RESET ROLE;\n" . reset_sql(%set) . $after;
 	$sql{p} = set_sql(%other) . $role . $sql{p} . "RESET ROLE;\n" . reset_sql(%other);
 	return { kind => $kind, %sql };
 }

@@ -578,6 +578,20 @@ sub insert_sql
 		} @rows) . ";\n";
 }
 
+# Updates of all rows, expired ones too, that change nothing; those that were first
+# are pruned away, so that the root of a chain leads to a later member
+sub chains_sql
+{
+	my $sql = "SET ttl.show_expired = on; SET ttl.touch = off;\n";
+
+	for my $part ('id % 3 = 0', 'id % 3 < 2', 'id % 7 = 1')
+	{
+		$sql .= "UPDATE $_->{name} SET s = s WHERE $part;\n" for tables();
+		$sql .= any_of('', "VACUUM;\n");
+	}
+	return $sql . "RESET ttl.show_expired; RESET ttl.touch;\n";
+}
+
 # Fresh contents: what the one schema gets, and what the other does
 sub load_sql
 {
@@ -626,6 +640,8 @@ sub load_sql
 		$sql{p} .= insert_sql($t, map { $_->[1] } grep { $_->[0] } @all);
 		$sql{c} .= insert_sql($t, map { $_->[1] } @all);
 	}
+	# nor are there HOT chains in both, whole and pruned
+	$sql{c} .= chains_sql() if chance(70);
 	# neither statistics nor visibility maps have to be alike
 	for (values %sql)
 	{
