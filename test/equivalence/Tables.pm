@@ -555,7 +555,8 @@ sub live_ts
 	push @living, [ "'infinity'",   5 ], [ "'2500-01-01'", 1 ] if is_frozen($t);
 	push @living, [ "'1990-01-01'", 2147483647 ] unless $t->{name} eq 'short';
 	push @living, [ "'2000-01-01'", 'NULL' ]     unless ($t->{default} // 0) > 0;
-	push @living, [ "'2000-01-01'", 10 ]         unless defined $t->{default};
+	# a TTL that, when TTL is turned on after an update, doesn't end on the way
+	push @living, [ "'2000-01-01'", 30000 ]      unless defined $t->{default};
 	@living = grep { $_->[1] eq 'NULL' } @living unless $t->{ttl};
 	return any_of(@living);
 }
