@@ -52,12 +52,12 @@
 #include "visibility/visibility.h"
 
 /*
- * Rows that a scan judges before it asks the indexes for the first time; to
- * judge one in an index-only scan is to fetch it.  It asks again when it has
- * judged so many times as many.
+ * A scan that is expected to meet so many rows asks the indexes at once, others
+ * when they have judged so many; to judge one in an index-only scan is to fetch
+ * it.  It asks again when it has judged so many times as many.
  */
 #define ASK_AFTER				1000
-#define ASK_AFTER_INDEX_ONLY	64
+#define ASK_AFTER_INDEX_ONLY	50
 #define ASK_AGAIN				4
 
 /*
@@ -66,7 +66,6 @@
  */
 #define ENTRIES_SHARE			8
 #define ENTRIES_SHARE_INDEX_ONLY	1
-#define ENTRIES_MIN				1000
 
 typedef struct Sift
 {
@@ -151,7 +150,7 @@ ask(Sift *sift)
 
 	answer = ttl_suspects_collect(sift->scan->ss_currentRelation, sift->live->default_ttl,
 								  sift->live->now, estate->es_snapshot,
-								  always ? PG_INT64_MAX : Max(max_entries, ENTRIES_MIN),
+								  always ? PG_INT64_MAX : max_entries,
 								  &sift->suspects);
 	MemoryContextSwitchTo(old);
 
@@ -163,7 +162,7 @@ ask(Sift *sift)
 			evaluate_sifted_by_place;
 	}
 	else if (answer == TTL_SUSPECTS_TOO_MANY && !always)
-		sift->ask_at = sift->judged * ASK_AGAIN;
+		sift->ask_at = Max(sift->judged, ASK_AFTER) * ASK_AGAIN;
 	else
 		sift->ask_at = PG_INT64_MAX;
 }
@@ -449,6 +448,8 @@ sift_scan(ScanState *scan, TtlExecution *execution)
 		TupleDescAttr(RelationGetDescr(scan->ss_currentRelation),
 					  container.ttl_attno - 1)->atttypid == INT2OID;
 	sift->ask_at = IsA(scan, IndexOnlyScanState) ? ASK_AFTER_INDEX_ONLY : ASK_AFTER;
+	if (expected_rows(sift) >= sift->ask_at)
+		sift->ask_at = 0;
 	if (ttl_guc_suspects == TTL_SUSPECTS_ALWAYS)
 		sift->ask_at = 0;
 	else if (ttl_guc_suspects == TTL_SUSPECTS_NEVER)
