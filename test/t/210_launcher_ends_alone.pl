@@ -1,0 +1,56 @@
+# Who cancels or terminates the launcher does not stop the deletion that goes on;
+# the next launcher takes over the workers that it finds.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use TtlNode;
+
+my $node = TtlNode->start_new('main', <<'END');
+ttl.naptime = 100ms
+END
+
+my $create = q{
+CREATE EXTENSION IF NOT EXISTS ttl;
+CREATE TABLE item (id int PRIMARY KEY);
+SELECT ttl.create_container('item', 3600);
+};
+$node->safe_psql('postgres', $create);
+$node->processes_are('ttl reaper', 1, 'a worker');
+my $worker = $node->pid_of('ttl reaper', 'postgres');
+my $launcher = $node->pid_of('ttl launcher');
+
+# cancelled: nothing happens, as the launcher shows by starting another worker
+$node->safe_psql('postgres', "SELECT pg_cancel_backend($launcher)");
+$node->safe_psql('postgres', 'CREATE DATABASE second');
+$node->safe_psql('second', $create);
+$node->processes_are('ttl reaper', 1, 'a launcher that is cancelled goes on', 'second');
+is($node->pid_of('ttl launcher'), $launcher, '... itself');
+is($node->pid_of('ttl reaper', 'postgres'), $worker, '... and so does the worker');
+
+# terminated: the workers stay
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($launcher)");
+$node->safe_psql('postgres', q{INSERT INTO item (id, _ts) VALUES (1, '2020-01-01')});
+$node->is_emptied('item', 'without a launcher the worker goes on');
+$node->process_is_not('ttl launcher', $launcher, 'another launcher comes');
+is($node->pid_of('ttl reaper', 'postgres'), $worker, '... and lets the worker be');
+
+# the workers are its own: it knows when one has gone, and starts another
+$node->safe_psql('postgres', 'DROP TABLE item');
+$node->processes_are('ttl reaper', 0, '... until it leaves', 'postgres');
+$node->safe_psql('postgres', $create);
+$node->processes_are('ttl reaper', 1, '... and starts another', 'postgres');
+$worker = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'ttl reaper' AND datname = 'second'});
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
+$node->process_is_not('ttl reaper', $worker, '... and replaces one that was terminated', 'second');
+$node->safe_psql('postgres', 'DROP DATABASE second');
+
+my $log = -s $node->logfile;
+$node->restart;
+unlike(slurp_file($node->logfile, $log), qr/(PANIC|terminated by signal|could not)/, 'the server stops and starts');
+$node->stop;
+done_testing();

@@ -1,0 +1,96 @@
+# Launcher and workers when there is not enough for them, and when databases
+# change under a worker that is in the middle of its work.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+use TtlNode;
+
+# Two databases; of the three background workers there may be, two are the
+# launchers of PostgreSQL and of ttl.
+my $node = TtlNode->start_new('main', <<'END');
+ttl.naptime = 100ms
+max_worker_processes = 3
+log_min_messages = debug1
+allow_in_place_tablespaces = on
+END
+
+sub create_container
+{
+	my ($database) = @_;
+	$node->safe_psql($database, q{
+CREATE EXTENSION ttl;
+CREATE TABLE item (id int);
+SELECT ttl.create_container('item', 3600);
+});
+}
+
+# Not enough background workers
+
+$node->safe_psql('postgres', 'CREATE DATABASE one; ');
+$node->safe_psql('postgres', 'CREATE DATABASE two; ');
+create_container($_) for 'one', 'two';
+my $workers = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'ttl reaper'";
+for my $round (1 .. 3)
+{
+	$node->add_expired('item', 10, $_) for 'one', 'two';
+	$node->is_emptied('item', "$round: a database that has to wait for a background worker is served: $_", $_) for 'one', 'two';
+	cmp_ok($node->safe_psql('postgres', $workers), '<=', 1, "$round: ... by one");
+}
+my $exhausted = qr/LOG:  out of background worker slots for a reaper worker\n.*HINT:  Consider increasing the configuration parameter "max_worker_processes"/;
+my $log = slurp_file($node->logfile);
+is(scalar(() = $log =~ /$exhausted/g), 1, 'the log says so, once');
+my $from = length $log;
+my $start = time;
+$node->safe_psql('postgres', 'SELECT pg_sleep(3)');
+my $started = () = substr(slurp_file($node->logfile), $from) =~ /starting background worker process "ttl reaper/g;
+cmp_ok($started, '<=', 4 * (time - $start), "no busy loop: workers started: $started");
+
+$node->safe_psql('postgres', 'DROP DATABASE two');
+$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+$node->restart;
+
+# A database changes under a worker that has work for long
+
+$node->configure('ttl.cycle_cost_limit = 200');
+$node->add_expired('item', 100000, 'one');
+
+# Somebody else cannot have deleted anything.
+my $deleted = 'SELECT rows_deleted FROM ttl.stat_containers';
+
+sub is_at_work
+{
+	my ($database, $name) = @_;
+	my $before = $node->safe_psql($database, $deleted);
+	ok($node->poll_query_until($database, "SELECT ($deleted) > $before"), $name);
+}
+
+is_at_work('one', 'a worker is at work');
+$node->works_at_once('ALTER DATABASE one RENAME TO uno');
+is_at_work('uno', '... goes on under the new name');
+$node->safe_psql('postgres', "CREATE TABLESPACE place LOCATION ''");
+$node->works_at_once('ALTER DATABASE uno SET TABLESPACE place');
+is_at_work('uno', '... at the new place');
+$node->works_at_once('CREATE DATABASE copy TEMPLATE uno');
+is_at_work('uno', '... in the template');
+is_at_work('copy', '... in the copy');
+$node->works_at_once('DROP DATABASE copy');
+
+$node->works_at_once('ALTER DATABASE uno ALLOW_CONNECTIONS false');
+ok($node->poll_query_until('postgres', "SELECT ($workers) = 0"), 'no worker stays where connections are not allowed');
+$from = -s $node->logfile;
+$node->works_at_once('CREATE DATABASE copy TEMPLATE uno');
+is_at_work('copy', 'the copy allows them');
+unlike(slurp_file($node->logfile, $from), qr/not currently accepting connections/, 'no worker tries');
+$node->works_at_once('ALTER DATABASE uno ALLOW_CONNECTIONS true');
+is_at_work('uno', 'the worker comes back');
+$node->works_at_once('DROP DATABASE uno');
+$node->works_at_once('DROP DATABASE copy WITH (FORCE)');
+
+$node->stop;
+done_testing();

@@ -1,0 +1,214 @@
+# The worker is a superuser's process that runs the code of tables' owners: as
+# them, with nothing that one leaves behind for the next, whatever the names.
+use strict;
+use warnings;
+use utf8;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use TtlNode;
+
+my $node = TtlNode->start_new('main', <<'END', extra => [ '--encoding=UTF8', '--locale=C' ]);
+ttl.naptime = 100ms
+END
+$node->safe_psql('postgres', q{
+CREATE EXTENSION ttl;
+CREATE ROLE ann;
+CREATE ROLE bob;
+GRANT CREATE ON SCHEMA public TO ann, bob;
+CREATE TABLE seen (id int GENERATED ALWAYS AS IDENTITY, by_user name, what text);
+GRANT ALL ON seen TO PUBLIC;
+-- tells what it finds, and leaves all it can
+CREATE FUNCTION litter() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.seen (by_user, what) SELECT current_user, concat_ws(', ', current_setting('search_path'), current_setting('ttl.touch'), nullif(current_setting('my.setting', true), ''),
+        current_setting('row_security'), current_setting('default_transaction_read_only'), current_setting('statement_timeout'),
+        (SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'),
+        (SELECT count(*) FROM pg_prepared_statements), (SELECT count(*) FROM pg_cursors), (SELECT count(*) FROM pg_class WHERE relpersistence = 't'));
+    PERFORM set_config(s, v, false) FROM (VALUES ('search_path', 'public'), ('ttl.touch', 'off'), ('my.setting', current_user), ('row_security', 'off'),
+        ('default_transaction_read_only', 'on'), ('statement_timeout', '1')) t (s, v);
+    PERFORM pg_advisory_lock(5);
+    EXECUTE 'PREPARE kept AS SELECT 1';
+    CREATE TEMPORARY TABLE seen (id int);
+    EXECUTE format('CREATE FUNCTION pg_temp.now() RETURNS timestamptz LANGUAGE sql AS %L',
+        'SELECT 1/0; SELECT NULL::timestamptz -- long: ' || (SELECT string_agg(md5(g::text), '') FROM generate_series(1, 500) g));
+    RETURN OLD;
+END $$;
+-- tries what a superuser could do
+CREATE FUNCTION escape() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    attempt text;
+BEGIN
+    FOREACH attempt IN ARRAY ARRAY['RESET ROLE', 'SET ROLE NONE', 'SET SESSION AUTHORIZATION DEFAULT', 'SET LOCAL ttl.show_expired = on', 'SET LOCAL session_replication_role = replica', 'CREATE ROLE eve', 'COMMIT',
+        'UPDATE ttl.container SET reaping = false', 'COPY public.seen TO PROGRAM ''cat''', 'SELECT pg_reload_conf()'] LOOP
+        BEGIN
+            EXECUTE attempt;
+            INSERT INTO public.seen (by_user, what) VALUES (current_user, 'done: ' || attempt);
+        EXCEPTION WHEN OTHERS THEN
+            INSERT INTO public.seen (by_user, what) VALUES (current_user, SQLSTATE);
+        END;
+    END LOOP;
+    RETURN NULL;
+END $$;
+});
+
+# what one leaves is not there for the next
+$node->safe_psql('postgres', q{
+BEGIN;
+CREATE TABLE of_ann (id int PRIMARY KEY);
+CREATE TABLE of_bob (id int PRIMARY KEY);
+SELECT ttl.create_container(c, 3600) FROM unnest('{of_ann, of_bob}'::regclass[]) c;
+ALTER TABLE of_ann OWNER TO ann;
+ALTER TABLE of_bob OWNER TO bob;
+CREATE TRIGGER litter BEFORE DELETE ON of_ann FOR EACH ROW EXECUTE FUNCTION litter();
+CREATE TRIGGER litter BEFORE DELETE ON of_bob FOR EACH ROW EXECUTE FUNCTION litter();
+INSERT INTO of_ann (id, _ts) VALUES (1, '2020-01-01');
+INSERT INTO of_bob (id, _ts) VALUES (1, '2020-01-01');
+COMMIT;
+});
+ok($node->poll_query_until('postgres', q{SELECT sum(rows_deleted) = 2 FROM ttl.stat_containers}), 'rows of two owners are deleted');
+is($node->safe_psql('postgres', q{SELECT DISTINCT by_user, what FROM seen ORDER BY by_user}),
+	"ann|pg_catalog, pg_temp, on, on, off, 0, 0, 0, 0, 0\nbob|pg_catalog, pg_temp, on, on, off, 0, 0, 0, 0, 0",
+	'each finds a session as new, and himself');
+
+# nor are connections that dblink keeps, which are open to whoever knows their name
+SKIP:
+{
+	skip 'no dblink here', 2 unless $node->safe_psql('postgres', q{SELECT count(*) FROM pg_available_extensions WHERE name = 'dblink'});
+	my $connection = 'dbname=postgres host=' . $node->host . ' port=' . $node->port;
+	$node->safe_psql('postgres', qq{
+TRUNCATE seen;
+CREATE EXTENSION dblink;
+GRANT EXECUTE ON FUNCTION dblink_connect_u(text), dblink_connect_u(text, text) TO PUBLIC;
+CREATE OR REPLACE FUNCTION litter() RETURNS trigger LANGUAGE plpgsql AS \$\$
+DECLARE
+    unnamed text := 'open';
+BEGIN
+    BEGIN
+        PERFORM * FROM public.dblink('SELECT 1') t (i int);
+    EXCEPTION WHEN OTHERS THEN
+        unnamed := 'none';
+    END;
+    INSERT INTO public.seen (by_user, what) VALUES (current_user, unnamed || ', ' || coalesce(array_to_string(public.dblink_get_connections(), ' '), 'none'));
+    PERFORM public.dblink_connect_u('$connection'), public.dblink_connect_u('kept by ' || current_user, '$connection');
+    RETURN OLD;
+END \$\$;
+INSERT INTO of_ann (id, _ts) VALUES (2, '2020-01-01');
+INSERT INTO of_bob (id, _ts) VALUES (2, '2020-01-01');
+});
+	ok($node->poll_query_until('postgres', q{SELECT sum(rows_deleted) = 4 FROM ttl.stat_containers}), 'rows of two owners are deleted by help of dblink');
+	is($node->safe_psql('postgres', q{SELECT DISTINCT by_user, what FROM seen ORDER BY by_user}),
+		"ann|none, none\nbob|none, none", 'neither finds the connections of the other');
+}
+
+# nobody gets the worker's rights
+$node->safe_psql('postgres', q{
+TRUNCATE seen;
+DROP TABLE of_bob;
+DROP TRIGGER litter ON of_ann;
+CREATE TRIGGER escape BEFORE DELETE ON of_ann FOR EACH ROW EXECUTE FUNCTION escape();
+INSERT INTO of_ann (id, _ts) VALUES (1, '2020-01-01');
+});
+ok($node->poll_query_until('postgres', q{SELECT blocked_rows = 1 FROM ttl.stat_containers}), 'a row that a trigger keeps is blocked');
+is($node->safe_psql('postgres', q{SELECT DISTINCT by_user, what FROM seen ORDER BY what}),
+	"ann|0A000\nann|42501", 'what a superuser could do is refused');
+
+# nor by what is left for COMMIT: triggers deferred again and again, cursors WITH HOLD
+$node->safe_psql('postgres', q{
+TRUNCATE seen;
+DROP TABLE of_ann;
+CREATE FUNCTION tell(what text) RETURNS text LANGUAGE sql AS 'INSERT INTO public.seen (by_user, what) VALUES (current_user, what) RETURNING what';
+CREATE FUNCTION leave_more() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM public.tell(TG_ARGV[0]);
+    IF TG_ARGV[0] = 'first' THEN
+        SET CONSTRAINTS ALL DEFERRED;
+        INSERT INTO public.other_of_ann VALUES (1);
+        EXECUTE 'DECLARE held CURSOR WITH HOLD FOR SELECT public.tell(''held'')';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TABLE of_ann (id int);
+CREATE TABLE other_of_ann (id int);
+SELECT ttl.create_container('of_ann', 3600);
+ALTER TABLE of_ann OWNER TO ann;
+ALTER TABLE other_of_ann OWNER TO ann;
+CREATE CONSTRAINT TRIGGER t AFTER DELETE ON of_ann DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION leave_more('first');
+CREATE CONSTRAINT TRIGGER t AFTER INSERT ON other_of_ann DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION leave_more('second');
+INSERT INTO of_ann (id, _ts) VALUES (1, '2020-01-01');
+});
+ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 1 FROM ttl.stat_containers}), 'a row is deleted, for which much is deferred');
+is($node->safe_psql('postgres', q{SELECT by_user, what FROM seen ORDER BY id}),
+	"ann|first\nann|second\nann|held", 'what is deferred runs as the owner');
+
+# in a superuser's CALL, too, whose own deferred triggers stay his
+$node->safe_psql('postgres', q{
+TRUNCATE seen;
+SELECT ttl.alter_container('of_ann', reaping => false);
+CREATE TABLE mine (id int);
+CREATE CONSTRAINT TRIGGER t AFTER INSERT ON mine DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION leave_more('mine');
+CREATE PROCEDURE reap() LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1..2 LOOP
+        INSERT INTO public.mine VALUES (i);
+        INSERT INTO public.of_ann (id, _ts) VALUES (1, '2020-01-01');
+        CALL ttl.reap();
+        EXECUTE 'CLOSE held';
+    END LOOP;
+END $$;
+CALL reap();
+});
+is($node->safe_psql('postgres', q{SELECT string_agg(replace(by_user, current_user, 'superuser') || ' ' || what, ', ' ORDER BY id) FROM seen}),
+	join(', ', ('superuser mine', 'ann first', 'ann second', 'ann held') x 2), '... and in a CALL');
+
+# settings of the database, a hindrance to whoever connects, are none to the worker
+$node->turn_reaper('off');
+$node->safe_psql('postgres', 'CREATE DATABASE strange');
+$node->safe_psql('strange', q{
+CREATE EXTENSION ttl;
+CREATE TABLE item (id int);
+SELECT ttl.create_container('item', 3600);
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''synchronous_commit is %'', current_setting(''synchronous_commit''); END';
+CREATE TRIGGER refuse BEFORE DELETE ON item FOR EACH ROW WHEN (OLD.id = 2) EXECUTE FUNCTION refuse();
+INSERT INTO item (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 3) g;
+CREATE ROLE nobody;
+} . join('', map { "ALTER DATABASE strange SET $_;\n" } 'role = nobody', 'search_path = nowhere', 'session_replication_role = replica',
+	'default_transaction_read_only = on', 'default_transaction_isolation = serializable', 'statement_timeout = 1', 'lock_timeout = 1',
+	'idle_in_transaction_session_timeout = 1', 'exit_on_error = on', q{ttl.now = '2000-01-01'}));
+$node->turn_reaper('on');
+{
+	local $ENV{PGOPTIONS} = '-c exit_on_error=off -c statement_timeout=0 -c role=none';
+	ok($node->poll_query_until('strange', q{SELECT rows_deleted = 2 AND blocked_rows = 1 FROM ttl.stat_containers}),
+		'strange settings of a database do not reach the worker');
+	is($node->safe_psql('strange', 'SELECT last_error FROM ttl.stat_containers'), 'synchronous_commit is off', '... which makes nobody wait for a flush');
+}
+
+# names in the worker's way: a table, an archive, a partition that is emptied as a whole
+$node->safe_psql('postgres', q{
+DROP TABLE of_ann;
+CREATE SCHEMA "Select; ""x"" 'y' %s";
+CREATE TABLE "Select; ""x"" 'y' %s"."group" ("order" int PRIMARY KEY);
+CREATE TABLE "Select; ""x"" 'y' %s"."archive ""of"" 'group' %1$s" ("order" int);
+CREATE TABLE "Select; ""x"" 'y' %s"."from" ("in" int) PARTITION BY LIST ("in");
+CREATE TABLE "Select; ""x"" 'y' %s"."values in (1); --" PARTITION OF "Select; ""x"" 'y' %s"."from" FOR VALUES IN (1);
+CREATE TABLE "Select; ""x"" 'y' %s"."default" PARTITION OF "Select; ""x"" 'y' %s"."from" DEFAULT;
+SELECT ttl.create_container('"Select; ""x"" ''y'' %s"."group"', 3600, 'now', 'user');
+SELECT ttl.create_container('"Select; ""x"" ''y'' %s"."from"', 3600, '" ''%s', NULL);
+SELECT ttl.alter_container('"Select; ""x"" ''y'' %s"."group"', archive_to => '"Select; ""x"" ''y'' %s"."archive ""of"" ''group'' %1$s"');
+INSERT INTO "Select; ""x"" 'y' %s"."group" ("order", "now") VALUES (1, '2020-01-01'), (2, '2900-01-01');
+INSERT INTO "Select; ""x"" 'y' %s"."from" ("in", """ '%s") VALUES (1, '2020-01-01'), (2, '2020-01-01'), (3, '2900-01-01');
+});
+ok($node->poll_query_until('postgres', q{SELECT sum(ttl.expired_count(container)) = 0 FROM ttl.containers}), 'hostile names are names');
+is($node->safe_psql('postgres', q{
+SET ttl.show_expired = on;
+SELECT (SELECT string_agg("order"::text, ' ') FROM "Select; ""x"" 'y' %s"."group"),
+       (SELECT string_agg("order"::text, ' ') FROM "Select; ""x"" 'y' %s"."archive ""of"" 'group' %1$s"),
+       (SELECT string_agg("in"::text, ' ') FROM "Select; ""x"" 'y' %s"."from");
+}), '2|1|3', '... and what had expired has gone where it should');
+unlike(slurp_file($node->logfile), qr/(syntax error|exited with|does not exist|PANIC|terminated by signal)/, 'and the log is quiet');
+
+$node->stop;
+done_testing();

@@ -1,0 +1,108 @@
+# A reaper with nothing to do costs next to nothing, and one that works doesn't
+# grow.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use TtlNode;
+
+# with these prices cost units are buffers touched
+my $node = TtlNode->start_new('main', <<'END');
+ttl.naptime = 10ms
+vacuum_cost_page_hit = 1
+vacuum_cost_page_miss = 1
+vacuum_cost_page_dirty = 1
+autovacuum = off
+END
+$node->safe_psql('postgres', q{
+CREATE EXTENSION ttl;
+CREATE TABLE item (id int PRIMARY KEY);
+SELECT ttl.create_container('item', 86400);
+INSERT INTO item (id, ttl) SELECT g, CASE WHEN g % 2 = 0 THEN 86400 END FROM generate_series(1, 100000) g;
+});
+
+# Visits to a container with nothing due; CALL makes the worker come.
+sub visits
+{
+	my ($wanted) = @_;
+	my ($cycles, $cost) = (0, 0);
+	for (1 .. $wanted)
+	{
+		my ($c, $s) = split /\|/, $node->safe_psql('postgres', 'SELECT cycles, cost_spent FROM ttl.stat_reaper');
+		$node->safe_psql('postgres', "CALL ttl.reap('item')");
+		$node->poll_query_until('postgres', "SELECT cycles > $c AND state = 'idle' FROM ttl.stat_reaper");
+		my ($c2, $s2) = split /\|/, $node->safe_psql('postgres', 'SELECT cycles, cost_spent FROM ttl.stat_reaper');
+		$cycles += $c2 - $c;
+		$cost += $s2 - $s;
+	}
+	return ($cycles, $cost);
+}
+ok($node->poll_query_until('postgres', "SELECT state = 'idle' FROM ttl.stat_reaper"), 'the reaper has nothing to do');
+my ($cycles, $cost) = visits(10);
+cmp_ok($cycles, '>=', 10, "visits ($cycles)");
+cmp_ok($cost, '>=', $cycles, 'are counted');
+cmp_ok($cost, '<=', 10 * $cycles, "... and touch 10 buffers each at most (all of them: $cost)");
+
+# Again when there have been rows to delete, and a mark has been left.
+$node->safe_psql('postgres', "INSERT INTO item (id, _ts) SELECT g, timestamptz '2020-01-01' + g * interval '1 s' FROM generate_series(100001, 105000) g; CALL ttl.reap('item', 1)");
+$node->is_emptied('item', 'some rows go');
+$node->safe_psql('postgres', 'VACUUM item');
+visits(1);						# VACUUM has it read the catalog again
+($cycles, $cost) = visits(10);
+cmp_ok($cost, '<=', 10 * $cycles, "... then again 10 buffers at most ($cycles visits: $cost)");
+
+# Quiet containers are no busy loop.
+$node->safe_psql('postgres', q{
+DO $$
+BEGIN
+	FOR i IN 1 .. 300 LOOP
+		EXECUTE format('CREATE TABLE quiet%s (id int)', i);
+		PERFORM ttl.create_container(format('quiet%s', i)::regclass, 86400);
+	END LOOP;
+END $$;
+});
+$node->poll_query_until('postgres', "SELECT state = 'idle' FROM ttl.stat_reaper");
+
+sub of_process
+{
+	my ($type, $file, $pattern) = @_;
+	my $pid = $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = '$type'");
+	return slurp_file("/proc/$pid/$file") =~ $pattern ? $1 : undef;
+}
+
+SKIP:
+{
+	skip 'needs /proc', 3 unless -r "/proc/$$/stat" && -r "/proc/$$/status";
+
+	# user and system time in hundredths of a second
+	my $time = sub {
+		my $stat = of_process($_[0], 'stat', qr/\) \S+ (.*)/);
+		my @fields = split / /, $stat;
+		return $fields[10] + $fields[11];
+	};
+	my ($worker, $launcher) = (&$time('ttl reaper'), &$time('ttl launcher'));
+	$node->safe_psql('postgres', 'SELECT pg_sleep(5)');
+	cmp_ok(&$time('ttl reaper') - $worker + &$time('ttl launcher') - $launcher,
+		'<=', 15, '300 quiet containers cost less than 3 % of a core, visits every 10 ms or not');
+
+	# Memory: a worker that has seen it all once doesn't grow any more.
+	my %before;
+	for my $round (1 .. 30)
+	{
+		$node->safe_psql('postgres', "INSERT INTO item (id, _ts) SELECT g, '2020-01-01' FROM generate_series(200001, 202000) g; CALL ttl.reap('item', 1)");
+		$node->poll_query_until('postgres', "SELECT ttl.expired_count('item') = 0");
+		next unless $round == 10;
+		$before{$_} = of_process($_, 'status', qr/RssAnon:\s+(\d+) kB/) for 'ttl reaper', 'ttl launcher';
+	}
+	for my $type ('ttl reaper', 'ttl launcher')
+	{
+		cmp_ok(of_process($type, 'status', qr/RssAnon:\s+(\d+) kB/) - $before{$type}, '<', 1024, "$type: memory doesn't grow");
+	}
+}
+
+$node->stop;
+done_testing();

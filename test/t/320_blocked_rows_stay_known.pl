@@ -1,0 +1,104 @@
+# What stands in the way of deletion is known to one worker after the other.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use TtlNode;
+
+my $node = TtlNode->start_new('main', <<'END');
+ttl.naptime = 100ms
+ttl.workers = 1
+ttl.grace = 0
+END
+
+# another worker has begun, and has been at it
+sub change_worker
+{
+	my $cycles = "SELECT sum(cycles) FROM ttl.stat_reaper WHERE database = 'postgres'";
+	$node->turn_reaper('off');
+	my $seen = $node->safe_psql('postgres', $cycles);
+	$node->turn_reaper('on');
+	$node->wait_until("SELECT ($cycles) > $seen + 2");
+}
+
+$node->safe_psql('postgres', q{
+CREATE EXTENSION ttl;
+CREATE SEQUENCE tries;
+CREATE TABLE poison (id int PRIMARY KEY);
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.id = 2 THEN
+        PERFORM nextval('public.tries');
+        RAISE 'row % is poisoned', OLD.id;
+    END IF;
+    RETURN OLD;
+END $$;
+CREATE TRIGGER refuse BEFORE DELETE ON poison FOR EACH ROW EXECUTE FUNCTION refuse();
+INSERT INTO poison SELECT generate_series(1, 3);
+CREATE TABLE parent (id int PRIMARY KEY);
+CREATE TABLE child (parent int REFERENCES parent);
+INSERT INTO parent VALUES (1);
+INSERT INTO child VALUES (1);
+CREATE TABLE broken (id int PRIMARY KEY);
+CREATE TABLE archive (id int);
+INSERT INTO broken VALUES (1);
+BEGIN;
+SELECT ttl.create_container(c, 3600) FROM unnest('{poison, parent, broken}'::regclass[]) c;
+SELECT ttl.alter_container('broken', archive_to => 'archive');
+ALTER TABLE archive RENAME id TO other;
+SET LOCAL ttl.touch = off;
+UPDATE poison SET _ts = '2020-01-01';
+UPDATE parent SET _ts = '2020-01-01';
+UPDATE broken SET _ts = '2020-01-01';
+COMMIT;
+});
+my $blocked = q{SELECT string_agg(concat_ws(' ', container, blocked_rows, last_error IS NOT NULL), ', ' ORDER BY container::text) FROM ttl.stat_containers};
+ok($node->poll_query_until('postgres', "SELECT ($blocked) ~ 'poison 1 t' AND ($blocked) ~ 'broken . t'"), 'a row and a table are in trouble');
+
+# ttl.reaper off and on stands for a worker that leaves for another database
+my $tries = $node->safe_psql('postgres', 'SELECT last_value FROM tries');
+my $log = -s $node->logfile;
+for (1 .. 3)
+{
+	change_worker();
+	is($node->safe_psql('postgres', q{SELECT blocked_rows FROM ttl.stat_containers WHERE container = 'poison'::regclass}), 1, 'the row is known to be blocked');
+}
+is($node->safe_psql('postgres', 'SELECT last_value FROM tries'), $tries, 'no other worker tries it at once');
+unlike(slurp_file($node->logfile, $log), qr/could not delete expired rows of table "public\.(poison|broken)"/, '... nor tells of what was told');
+
+# what is told only after some tries is told, however short workers live
+for (1 .. 30)
+{
+	last if $node->safe_psql('postgres', $blocked) =~ /parent 1 t/;
+	change_worker();
+}
+like($node->safe_psql('postgres', q{SELECT last_error FROM ttl.stat_containers WHERE container = 'parent'::regclass}),
+	qr/violates foreign key constraint/, 'a row that stays referenced is told of');
+my @told = slurp_file($node->logfile, $log) =~ /could not delete expired rows of table "public\.parent"/g;
+is(scalar @told, 1, '... once');
+
+# a change of the container lets it be tried
+$node->safe_psql('postgres', 'ALTER TABLE archive RENAME other TO id; ALTER TABLE broken ALTER id SET STATISTICS 50');
+ok($node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM archive'), 'a table is out of trouble');
+
+# what has gone is forgotten
+$node->safe_psql('postgres', 'TRUNCATE poison; INSERT INTO poison SELECT 2; SET ttl.touch = off; UPDATE poison SET _ts = $$2020-01-01$$');
+$node->turn_reaper('off');
+$node->safe_psql('postgres', 'DROP TRIGGER refuse ON poison; DROP TABLE parent CASCADE');
+$node->turn_reaper('on');
+ok($node->poll_query_until('postgres', q{SELECT bool_and(blocked_rows = 0) AND min(ttl.expired_count(container)) = 0 FROM ttl.stat_containers WHERE container <> 'poison'::regclass}), 'what has gone is forgotten');
+
+# two databases take turns
+$node->safe_psql('postgres', 'CREATE DATABASE second TEMPLATE postgres');
+$node->safe_psql('second', q{CREATE TABLE busy (id int); SELECT ttl.create_container('busy', 1)});
+my $pids = q{SELECT string_agg(DISTINCT datname, ' ') FROM pg_stat_activity WHERE backend_type = 'ttl reaper'};
+ok($node->poll_query_until('postgres', "SELECT ($pids) = 'second'"), 'a worker for the second database');
+ok($node->poll_query_until('postgres', "SELECT ($pids) = 'postgres'"), '... and for the first again');
+unlike(slurp_file($node->logfile), qr/(PANIC|terminated by signal|exited with)/, 'all is well');
+
+$node->stop;
+done_testing();

@@ -1,0 +1,136 @@
+# Settings of the reaper per container: cycle_cost_limit, batch_size,
+# replication_origin.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use TtlNode;
+
+my $node = TtlNode->start_new('main', <<'END', allows_streaming => 'logical');
+ttl.reaper = off
+ttl.naptime = 100ms
+autovacuum = off
+END
+$node->safe_psql('postgres', q{
+CREATE EXTENSION ttl;
+CREATE TABLE c (id int);
+SELECT ttl.create_container('c', 3600);
+});
+
+# values
+my $show = q{SELECT cycle_cost_limit, batch_size, replication_origin FROM ttl.containers};
+is($node->safe_psql('postgres', $show), '||f', 'defaults');
+$node->safe_psql('postgres', q{SELECT ttl.alter_container('c', cycle_cost_limit => 500, batch_size => 100)});
+is($node->safe_psql('postgres', $show), '500|100|f', 'set');
+$node->safe_psql('postgres', q{SELECT ttl.alter_container('c', reaping => true)});
+is($node->safe_psql('postgres', $show), '500|100|f', 'left');
+for my $bad ('cycle_cost_limit => -1', 'batch_size => -1', 'batch_size => 50001')
+{
+	my ($out, $err);
+	$node->psql('postgres', "\\set VERBOSITY verbose\nSELECT ttl.alter_container('c', $bad)", stderr => \$err);
+	like($err, qr/22023/, $bad);
+}
+
+# batch_size
+$node->add_expired('c', 1000);
+my $batches = $node->statistics('batches', 'c');
+$node->safe_psql('postgres', q{CALL ttl.reap('c')});
+is($node->statistics('batches', 'c') - $batches, 10, 'ten batches of 100 rows');
+
+# cycle_cost_limit
+$node->add_expired('c', 20000);
+$node->turn_reaper('on');
+$node->poll_query_until('postgres', q{SELECT rows_deleted > 1500 FROM ttl.stat_containers});
+my ($cost, $cycles) = ($node->statistics('cost', 'c'), $node->safe_psql('postgres', 'SELECT cycles FROM ttl.stat_reaper'));
+$node->safe_psql('postgres', 'SELECT pg_sleep(1)');
+my $spent = $node->statistics('cost', 'c') - $cost;
+$cycles = $node->safe_psql('postgres', 'SELECT cycles FROM ttl.stat_reaper') - $cycles;
+cmp_ok($spent / ($cycles + 1), '<', 1500, "the worker keeps to the limit, but for the last batch ($spent in $cycles cycles)");
+is($node->safe_psql('postgres', 'SELECT stopped_by FROM ttl.stat_reaper'), 'cost limit', 'and says so');
+
+# another container isn't kept from its share
+$node->safe_psql('postgres', q{CREATE TABLE d (id int); SELECT ttl.create_container('d', 3600)});
+$node->add_expired('d', 20000);
+$node->safe_psql('postgres', q{SELECT ttl.alter_container('d', reaping => true)});
+ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 20000 FROM ttl.stat_containers WHERE container = 'd'::regclass}),
+	'another container has no limit');
+cmp_ok($node->statistics('rows_deleted', 'c'), '<', 21000, 'that one still has');
+
+$node->safe_psql('postgres', q{SELECT ttl.alter_container('c', cycle_cost_limit => 0, batch_size => 0)});
+is($node->safe_psql('postgres', "$show WHERE container = 'c'::regclass"), '||f', 'cleared');
+ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 21000 FROM ttl.stat_containers WHERE container = 'c'::regclass}),
+	'without a limit it finishes');
+
+# replication_origin
+$node->turn_reaper('off');
+$node->safe_psql('postgres', q{
+CREATE TABLE o (id int PRIMARY KEY);
+SELECT ttl.create_container('o', 3600);
+SELECT pg_create_logical_replication_slot('s', 'test_decoding');
+});
+
+# what consumers see of the deletions: all, and those of local origin
+sub deletes
+{
+	my $from = 'FROM pg_logical_slot_peek_changes(\'s\', NULL, NULL';
+	my $like = "data LIKE 'table public.o: DELETE%'";
+
+	$node->wait_for_flush;
+	my $result = $node->safe_psql('postgres',
+		"SELECT (SELECT count(*) $from) WHERE $like), (SELECT count(*) $from, 'only-local', 'on') WHERE $like)");
+	$node->safe_psql('postgres', q{SELECT count(*) FROM pg_logical_slot_get_changes('s', NULL, NULL)});
+	return $result;
+}
+$node->add_expired('o', 100);
+$node->safe_psql('postgres', q{CALL ttl.reap('o')});
+is(deletes(), '100|100', 'untagged by default');
+$node->safe_psql('postgres', q{SELECT ttl.alter_container('o', replication_origin => true)});
+$node->add_expired('o', 100);
+$node->safe_psql('postgres', q{CALL ttl.reap('o')});
+is(deletes(), '100|0', 'CALL ttl.reap tags when asked to');
+$node->add_expired('o', 100);
+$node->safe_psql('postgres', q{BEGIN; CALL ttl.reap('o'); INSERT INTO o VALUES (101); DELETE FROM o WHERE id = 101; COMMIT});
+is(deletes(), '101|1', 'in a transaction block only what it has deleted');
+is($node->safe_psql('postgres', q{SELECT string_agg(roname, ',') FROM pg_replication_origin}), 'ttl', 'the origin');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_origin_status WHERE external_id = 'ttl' AND remote_lsn <> '0/0'}), '0',
+	'keeps no track of progress');
+
+# a trigger that rolls back inside of it
+$node->safe_psql('postgres', q{
+CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	BEGIN
+		INSERT INTO public.d (id) VALUES (1);
+		RAISE EXCEPTION 'x';
+	EXCEPTION WHEN raise_exception THEN NULL;
+	END;
+	RETURN old;
+END $$;
+CREATE TRIGGER t BEFORE DELETE ON o FOR EACH ROW EXECUTE FUNCTION f();
+});
+$node->add_expired('o', 100);
+$node->safe_psql('postgres', q{CALL ttl.reap('o')});
+is(deletes(), '100|0', 'with subtransactions that roll back');
+
+# the worker, while somebody else has the origin, and after that
+my ($in, $out) = ('', '');
+my $h = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') ], '<', \$in, '>', \$out,
+	IPC::Run::timeout(180));
+$in = "SELECT pg_replication_origin_session_setup('ttl');\n\\echo done\n";
+$h->pump until $out =~ /done/;
+$node->add_expired('o', 100);
+$node->turn_reaper('on');
+$node->safe_psql('postgres', 'SELECT pg_sleep(1)');
+is($node->stored('o'), 100, 'the worker waits for the origin');
+$in = "\\q\n";
+$h->finish;
+$node->is_emptied('o', 'and comes back');
+is(deletes(), '100|0', 'the worker tags, too');
+unlike(slurp_file($node->logfile), qr/could not delete/, 'nothing is logged');
+
+$node->stop;
+done_testing();

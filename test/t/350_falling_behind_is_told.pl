@@ -1,0 +1,45 @@
+# Deletion that falls behind: it goes on, and the log says so.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use TtlNode;
+
+my $node = TtlNode->start_new('main', <<'END');
+ttl.naptime = 50ms
+ttl.throughput = 1
+ttl.cycle_cost_floor = 0
+ttl.lag_warning = 2s
+END
+$node->safe_psql('postgres', q{
+CREATE EXTENSION ttl;
+CREATE TABLE c (id int);
+SELECT ttl.create_container('c');
+INSERT INTO c (id, _ts) SELECT g, now() - interval '2h' FROM generate_series(1, 200000) g;
+SELECT ttl.set_default_ttl('c', 3600);
+});
+my $start = time;
+$node->wait_for_log(qr/deletion of expired rows of container "public.c" has been behind for \d+ seconds/);
+pass('the log says so');
+$node->wait_for_log(qr/HINT:  Consider increasing "ttl.throughput"/);
+pass('and what to do');
+# the first batch has overdrawn the budget for long
+my $rows = $node->safe_psql('postgres', 'SELECT rows_deleted FROM ttl.stat_containers');
+my $cycles = $node->safe_psql('postgres', 'SELECT cycles FROM ttl.stat_reaper');
+$node->poll_query_until('postgres', "SELECT cycles > $cycles + 10 FROM ttl.stat_reaper");
+is($node->safe_psql('postgres', 'SELECT rows_deleted FROM ttl.stat_containers'), $rows, 'strictly leftovers starve');
+cmp_ok(scalar(() = slurp_file($node->logfile) =~ /has been behind/g), '<=', (time - $start) / 2, 'not too often');
+
+$node->configure("ttl.cycle_cost_floor = 2000");
+ok($node->poll_query_until('postgres', 'SELECT rows_deleted > 1000 FROM ttl.stat_containers'),
+	'a floor guarantees progress');
+
+$node->configure("ttl.throughput = 0");
+ok($node->poll_query_until('postgres', 'SELECT rows_deleted = 200000 FROM ttl.stat_containers'),
+	'it catches up');
+$node->stop;
+done_testing();

@@ -1,0 +1,272 @@
+# ttl.grace: what a change of policy has made expired is hidden at once, and
+# deleted by the worker only after a while.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use TtlNode;
+
+my $node = TtlNode->start_new('main', <<'END');
+ttl.naptime = 100ms
+ttl.grace = 1h
+autovacuum = off
+max_prepared_transactions = 5
+END
+$node->safe_psql('postgres', 'CREATE EXTENSION ttl');
+
+sub sql { return $node->safe_psql('postgres', shift); }
+
+# The worker has looked, and not only now and then: rows that it may delete have
+# gone, which all its walks come by.
+sub wait_for_none
+{
+	my ($table, $condition, $what) = @_;
+	ok($node->poll_query_until('postgres',
+			"SELECT NOT EXISTS (SELECT FROM $table WHERE $condition)", 't'), $what)
+	  or diag(sql("SELECT * FROM ttl.container"));
+	return;
+}
+
+sub wait_for_deletion
+{
+	my ($table, $condition, $what) = @_;
+	local $ENV{PGOPTIONS} = '-c row_security=off';
+	wait_for_none($table, $condition, $what);
+	return;
+}
+
+sub wait_until_noticed
+{
+	my $table = shift;
+	$node->poll_query_until('postgres',
+		"SELECT noticed_at IS NOT NULL FROM ttl.container WHERE relid = '$table'::regclass")
+	  or die 'not noticed';
+	return;
+}
+
+sub change
+{
+	my $table = shift;
+	return sql("SELECT changed_at IS NOT NULL, coalesce(former_time_to_live, 0) FROM ttl.container WHERE relid = '$table'::regclass");
+}
+
+# 100 rows that live for an hour, and are ten minutes old; one more would have
+# expired in any case
+sub precious
+{
+	my ($table, $columns) = @_;
+	$columns //= '';
+	sql("CREATE TABLE $table (id int PRIMARY KEY $columns);
+		SELECT ttl.create_container('$table', 3600);
+		SELECT ttl.alter_container('$table', reaping => false);
+		INSERT INTO $table (id, _ts) SELECT g, now() - interval '10 min' FROM generate_series(1, 100) g;
+		INSERT INTO $table (id, _ts) VALUES (0, now() - interval '2h')");
+	return;
+}
+
+sub go_on
+{
+	my $table = shift;
+	sql("SELECT ttl.alter_container('$table', reaping => true)");
+	return;
+}
+
+# the mistake
+precious('precious');
+is(change('precious'), 'f|0', 'an empty table is registered without grace');
+my ($result, $out, $err) = $node->psql('postgres', "SELECT ttl.set_default_ttl('precious', 1)");
+like($err, qr/NOTICE:  100 stored rows of container "precious" expire by this change/, 'told how many');
+like($err, qr/Nothing is deleted as long as reaping is off/, 'and that nothing happens');
+$node->psql('postgres', "SELECT ttl.set_default_ttl('precious', 3600)");
+go_on('precious');
+wait_for_deletion('precious', 'id = 0', 'what has expired goes');
+sql(q{SELECT ttl.alter_container('precious', reaping => false);
+	INSERT INTO precious (id, _ts) VALUES (0, now() - interval '2h')});
+go_on('precious');
+($result, $out, $err) = $node->psql('postgres', "SELECT ttl.set_default_ttl('precious', 1)");
+like($err, qr/The reaper begins to delete them 3600 seconds after the change is committed/, 'told when');
+like($err, qr/ttl.set_default_ttl\(..., 3600\) brings them back/, 'and how to take it back');
+is(sql('SELECT count(*) FROM precious'), 0, 'hidden at once');
+wait_for_deletion('precious', 'id = 0', 'what would have expired anyway goes');
+wait_until_noticed('precious');
+sql('INSERT INTO precious VALUES (200)');
+wait_for_deletion('precious', 'id = 200', 'what expires by time alone goes');
+is($node->stored('precious'), 100, 'what the change has made expired stays');
+
+# another one, while it lasts
+$node->psql('postgres', "SELECT ttl.set_default_ttl('precious', 2)");
+is(change('precious'), 't|3600', 'several changes are one');
+wait_until_noticed('precious');
+sql('INSERT INTO precious VALUES (201)');
+wait_for_deletion('precious', 'id = 201', 'after a second mistake, what expires by time alone goes');
+is($node->stored('precious'), 100, 'all else stays');
+
+# it is durable
+$node->restart;
+sql('INSERT INTO precious VALUES (202)');
+wait_for_deletion('precious', 'id = 202', 'a new worker deletes what expires by time alone');
+is($node->stored('precious'), 100, 'and knows what it may not');
+
+# taken back
+sql(q{SELECT ttl.set_default_ttl('precious', 3600)});
+is(sql('SELECT count(*) FROM precious'), 100, 'taken back');
+is(change('precious'), 'f|0', 'and forgotten');
+
+# rolled back, in whole and in part
+$node->psql('postgres', "BEGIN; SELECT ttl.set_default_ttl('precious', 1); ROLLBACK");
+$node->psql('postgres', "BEGIN; SAVEPOINT s; SELECT ttl.set_default_ttl('precious', 1); ROLLBACK TO s; COMMIT");
+is(change('precious'), 'f|0', 'rolled back');
+
+# off and on again: everything has been visible
+sql(q{SELECT ttl.alter_container('precious', reaping => false);
+	INSERT INTO precious (id, _ts) VALUES (0, now() - interval '2h');
+	SELECT ttl.set_default_ttl('precious', NULL);
+	SELECT ttl.set_default_ttl('precious', 3600)});
+go_on('precious');
+is(change('precious'), 't|0', 'turned off and on');
+wait_until_noticed('precious');
+sql('INSERT INTO precious (id, ttl) VALUES (203, 1)');
+wait_for_deletion('precious', 'id = 203', 'what expires by time alone goes');
+is($node->stored('precious'), 101, 'all else stays');
+
+# explicit words
+sql('INSERT INTO precious VALUES (0)');
+is($node->stored('precious', 'id = 0'), 1, 'INSERT does not wait');
+$node->psql('postgres', "SELECT ttl.set_default_ttl('precious', 1)");
+wait_until_noticed('precious');
+($result, $out, $err) = $node->psql('postgres', "CALL ttl.reap('precious')");
+like($err, qr/10[01] expired rows deleted/, 'nor does CALL');
+
+# Turned on, for rows with a TTL of their own, too: those that expire in the midst
+# of it were there before
+sql(q{CREATE TABLE turned_on (id int);
+	SELECT ttl.create_container('turned_on');
+	INSERT INTO turned_on (id, ttl) VALUES (1, 1);
+	INSERT INTO turned_on (id, ttl, _ts) VALUES (2, 60, now() - interval '1h');
+	INSERT INTO turned_on (id, ttl) SELECT 3, 4 FROM generate_series(1, 100);
+	SELECT ttl.set_default_ttl('turned_on', -1)});
+wait_until_noticed('turned_on');
+wait_for_none('turned_on', 'id = 3', 'rows that were there expire');
+sql('INSERT INTO turned_on (id, ttl) VALUES (4, 1)');
+wait_for_deletion('turned_on', 'id = 4', 'a new one goes');
+is($node->stored('turned_on'), 102, 'the others stay');
+
+# Registered, with a column that was there
+sql(q{CREATE TABLE registered (id int, created_at timestamptz NOT NULL DEFAULT now());
+	INSERT INTO registered SELECT g, now() - interval '1 day' FROM generate_series(1, 50) g});
+($result, $out, $err) = $node->psql('postgres', "SELECT ttl.create_container('registered', 2, ts_column => 'created_at')");
+like($err, qr/NOTICE:  50 stored rows of container "registered" expire/, 'registration tells, too');
+wait_until_noticed('registered');
+sql('INSERT INTO registered VALUES (51)');
+wait_for_deletion('registered', 'id = 51', 'a new one goes');
+is($node->stored('registered'), 50, 'those that were there stay');
+
+# Partitions: attached, not emptied as a whole, detached
+sql(q{CREATE TABLE parts (id int, _ts timestamptz NOT NULL DEFAULT now()) PARTITION BY RANGE (id);
+	CREATE TABLE part1 PARTITION OF parts FOR VALUES FROM (0) TO (10000);
+	CREATE TABLE part2 PARTITION OF parts FOR VALUES FROM (10000) TO (20000);
+	SELECT ttl.create_container('parts', 2, ttl_column => NULL);
+	CREATE TABLE empty (LIKE parts INCLUDING DEFAULTS);
+	ALTER TABLE parts ATTACH PARTITION empty FOR VALUES FROM (30000) TO (40000)});
+is(change('parts'), 'f|0', 'an empty table is attached');
+sql(q{CREATE TABLE part3 (LIKE parts INCLUDING DEFAULTS);
+	INSERT INTO part3 SELECT 20000 + g, now() - interval '1h' FROM generate_series(0, 999) g;
+	ALTER TABLE parts ATTACH PARTITION part3 FOR VALUES FROM (20000) TO (30000)});
+is(change('parts'), 't|0', 'one with rows');
+wait_until_noticed('parts');
+sql('INSERT INTO parts VALUES (1), (20001)');
+is($node->stored('part3'), 1001, 'hidden rows are there');
+wait_for_deletion('parts', "_ts > now() - interval '10 min'", 'new rows go');
+is($node->stored('part3'), 1000, 'the attached ones stay');
+sql(q{SELECT ttl.alter_container('parts', reaping => false);
+	SELECT ttl.set_default_ttl('parts', 3600);
+	INSERT INTO part2 SELECT 10000 + g, now() - interval '20 min' FROM generate_series(0, 1999) g});
+$node->psql('postgres', q{SELECT ttl.set_default_ttl('parts', 2); ALTER TABLE parts DETACH PARTITION part3});
+go_on('parts');
+go_on('part3');
+wait_until_noticed('parts');
+wait_until_noticed('part3');
+sql('INSERT INTO parts VALUES (10001); INSERT INTO part3 VALUES (0)');
+wait_for_deletion('parts', "_ts > now() - interval '10 min'", 'new rows go');
+wait_for_deletion('part3', "_ts > now() - interval '10 min'", 'of the detached partition, too');
+is($node->stored('part2') . '|' . $node->stored('part3'), '2000|1000', 'no partition is emptied');
+
+# The change counts from its commit, and what is written while it waits for it is
+# spared, too.
+precious('prepared');
+sql("DELETE FROM prepared WHERE id = 0");
+$node->psql('postgres', q{BEGIN; SELECT ttl.set_default_ttl('prepared', 1); PREPARE TRANSACTION 'change'});
+sql('INSERT INTO prepared VALUES (300)');
+$node->poll_query_until('postgres', q{SELECT clock_timestamp() > _ts + interval '1.1 s' FROM prepared WHERE id = 300});
+sql(q{COMMIT PREPARED 'change'});
+go_on('prepared');
+wait_until_noticed('prepared');
+sql('INSERT INTO prepared VALUES (301)');
+wait_for_deletion('prepared', 'id = 301', 'what was written since goes');
+is($node->stored('prepared', 'id BETWEEN 1 AND 300'), 101, 'what was written before the commit stays');
+is(sql(q{SELECT noticed_at - changed_at > interval '1s' FROM ttl.container WHERE relid = 'prepared'::regclass}), 't', 'grace counts from then');
+
+# Nothing that was on its list before goes: a change and back again
+precious('listed');
+sql(q{DELETE FROM listed WHERE id = 0;
+	SELECT ttl.set_default_ttl('listed', 3600);
+	SELECT ttl.alter_container('listed', batch_size => 1, cycle_cost_limit => 1)});
+$node->configure('ttl.grace = 0');
+$node->psql('postgres', q{SELECT ttl.set_default_ttl('listed', 60)});
+go_on('listed');
+wait_for_deletion('listed', 'id = 3', 'some of its list have gone');
+$node->configure('ttl.grace = 1h');
+my $left = (split /\n/, ($node->psql('postgres', q{
+	SELECT ttl.set_default_ttl('listed', 3600);
+	SELECT ttl.set_default_ttl('listed', 60);
+	SET row_security = off;
+	SELECT count(*) FROM listed}))[1])[-1];
+cmp_ok($left, '>', 0, "$left rows are left");
+wait_until_noticed('listed');
+sql(q{INSERT INTO listed (id, ttl) VALUES (400, 1)});
+wait_for_deletion('listed', 'id = 400', 'what expires by time alone goes');
+is($node->stored('listed'), $left, 'what was on its list stays');
+
+# What references a row that has expired by time alone, and is spared, keeps it
+sql(q{CREATE TABLE parent (id int PRIMARY KEY);
+	SELECT ttl.create_container('parent', 3600);
+	CREATE TABLE child (id int REFERENCES parent, _ts timestamptz DEFAULT now());
+	INSERT INTO parent (id, ttl) VALUES (1, -1), (2, -1);
+	INSERT INTO child VALUES (1, now() - interval '1h')});
+$node->psql('postgres', q{SELECT ttl.create_container('child', 60)});
+wait_until_noticed('child');
+sql('UPDATE parent SET ttl = 1');
+wait_for_deletion('parent', 'id = 2', 'a row that nothing references goes');
+$node->poll_query_until('postgres', q{SELECT blocked_rows = 1 FROM ttl.stat_containers WHERE container = 'parent'::regclass});
+is($node->stored('parent') . $node->stored('child'), '11', 'one that a spared row references stays');
+
+# What is spared costs next to nothing, however much it is, and is no alarm.
+$node->configure('ttl.lag_warning = 1s');
+sql(q{CREATE TABLE big (id int, _ts timestamptz NOT NULL);
+	INSERT INTO big SELECT g, now() - interval '1 day' FROM generate_series(1, 100000) g});
+my $log_start = -s $node->logfile;
+$node->psql('postgres', q{SELECT ttl.create_container('big', 60)});
+wait_until_noticed('big');
+my $cycles = 'SELECT cycles, cost_spent FROM ttl.stat_reaper';
+my ($cycles_before, $cost_before) = split /\|/, sql($cycles);
+$node->poll_query_until('postgres', "SELECT cycles > $cycles_before + 20 FROM ttl.stat_reaper");
+my ($cycles_after, $cost_after) = split /\|/, sql($cycles);
+cmp_ok(($cost_after - $cost_before) / ($cycles_after - $cycles_before), '<', 500, 'a cycle costs little');
+is($node->stored('big'), 100000, 'and deletes nothing');
+unlike(slurp_file($node->logfile, $log_start), qr/has been behind/, 'no alarm');
+
+# The end
+$node->configure('ttl.grace = 1s');
+wait_for_deletion($_, 'true', "when the grace has passed, all of $_ goes")
+  for qw(turned_on registered part2 part3 prepared big child parent);
+
+# The log knows who it was
+like(slurp_file($node->logfile), qr/LOG:  role "\w+" has made table public.precious a container: default_ttl 3600/, 'registration is logged');
+like(slurp_file($node->logfile), qr/LOG:  role "\w+" has changed the policy of container public.precious: default_ttl from 3600 to 1\n/, 'so is a change');
+like(slurp_file($node->logfile), qr/public.precious: reaping from false to true\n/, 'of any setting');
+
+done_testing();
