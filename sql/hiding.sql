@@ -327,7 +327,7 @@ SELECT * FROM battery('read', generic => true);
 RESET plan_cache_mode;
 
 -- In parallel
-SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET min_parallel_index_scan_size = 0; SET max_parallel_workers_per_gather = 2;
+SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET min_parallel_index_scan_size = 0; SET max_parallel_workers_per_gather = 1;
 SELECT * FROM battery('read');
 -- also as statements of their own
 SELECT count(*), sum(x), sum(10 / x) FROM plain_c;
