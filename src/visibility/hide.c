@@ -444,7 +444,9 @@ filter_statement(PlannedStmt *stmt, const TtlPlanning *planning)
 		foreach(lc, stmt->subplans)
 			filter_plan(lfirst(lc), &hiding);
 	}
-	put_mark(stmt, filtered ? MARK_FILTERED : MARK_UNFILTERED);
+	/* the look-up may have waited for somebody who has dropped the extension */
+	if (ttl_container_objects() != NULL)
+		put_mark(stmt, filtered ? MARK_FILTERED : MARK_UNFILTERED);
 }
 
 void
