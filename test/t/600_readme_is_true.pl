@@ -121,7 +121,7 @@ for my $i (0 .. $#statements)
 	}
 	else
 	{
-		unlike($real, qr/^(ERROR|NOTICE|WARNING|psql:)/m, $name);
+		unlike($real, qr/^(ERROR|WARNING|psql:)/m, $name);
 	}
 }
 
