@@ -11,9 +11,8 @@ SET search_path = instants, public;
 -- parallel mode (a function that isn't what it says), and such an error leaves nothing behind
 CREATE TABLE big (id int);
 INSERT INTO big SELECT generate_series(1, 1000);
-CREATE TABLE small (g int);
-INSERT INTO small SELECT generate_series(1, 1000);
-ALTER TABLE small SET (parallel_workers = 2);
+CREATE TABLE small (g int) WITH (parallel_workers = 2, fillfactor = 10);
+INSERT INTO small SELECT 10 * generate_series(1, 100);
 CREATE TABLE parts (id int, PRIMARY KEY (id)) PARTITION BY LIST (id);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1);
 SELECT ttl.create_container('parts', 60);
