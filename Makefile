@@ -27,6 +27,10 @@ OBJS = \
 	src/configuration/ddl.o \
 	src/container/container_cache.o \
 	src/container/container_catalog.o \
+	src/container/container_objects.o \
+	src/container/container_owner.o \
+	src/container/container_tables.o \
+	src/container/policy.o \
 	src/deletion/deletion.o \
 	src/expiry/expiry.o \
 	src/expiry/suspects.o \

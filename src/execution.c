@@ -337,6 +337,7 @@ prepare_to_lead(QueryDesc *query_desc)
 					 execution->clock, execution->reading_now);
 	write_settled(execution, &text);
 	execution->handed_over = text.data;
+
 	MemoryContextSwitchTo(old);
 }
 
@@ -580,8 +581,8 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 	note_transaction_snapshot(PlannedStmtRequiresSnapshot(pstmt));
 
 	/*
-	 * The command's snapshot has just been taken.  What is executed with it, or
-	 * with a copy, may have to wait first.
+	 * The command's snapshot has just been taken.  What is executed with it,
+	 * or with a copy, may have to wait first.
 	 */
 	if (!IsolationUsesXactSnapshot() && ActiveSnapshotSet() &&
 		PlannedStmtRequiresSnapshot(pstmt) && get_snapshot_clock(GetActiveSnapshot()) == 0)

@@ -39,6 +39,7 @@ _PG_init(void)
 	ttl_reaper_init();
 	ttl_execution_init();
 	ttl_utility_init();
+	ttl_container_objects_init();
 	ttl_container_cache_init();
 	ttl_container_ddl_init();
 	ttl_expiry_init();

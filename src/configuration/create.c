@@ -44,7 +44,6 @@
 #include "miscadmin.h"
 #include "nodes/bitmapset.h"
 #include "rewrite/rewriteHandler.h"
-#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "stored.h"
 #include "ttl.h"
@@ -59,56 +58,8 @@
 #include "utils/timestamp.h"
 
 /*
- * Rights and arguments
+ * Arguments
  */
-
-/* Errors with 42501 unless the current user has the owner's rights. */
-static void
-check_owner(Oid relid)
-{
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	Form_pg_class form;
-
-	if (!HeapTupleIsValid(tuple))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", relid)));
-	form = (Form_pg_class) GETSTRUCT(tuple);
-	if (!has_privs_of_role(GetUserId(), form->relowner))
-		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(form->relkind),
-					   NameStr(form->relname));
-	ReleaseSysCache(tuple);
-}
-
-/* Reads the policy; errors with 42704 if the relation is no container. */
-static void
-read_policy(Oid relid, TtlPolicy *policy)
-{
-	TtlContainer container;
-
-	if (ttl_container_read(relid, policy))
-		return;
-	if (ttl_container_lookup(relid, &container))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("\"%s\" is not a container", get_rel_name(relid)),
-				 errdetail("It is a partition of container \"%s\".",
-						   get_rel_name(container.container)),
-				 errhint("Use the partitioned table.")));
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg("\"%s\" is not a container", get_rel_name(relid)),
-			 errhint("Register the table with ttl.create_container().")));
-}
-
-void
-ttl_container_check_owned(Oid container)
-{
-	TtlPolicy	policy;
-
-	check_owner(container);
-	read_policy(container, &policy);
-}
 
 /*
  * The table that a function is to change; errors if nothing may be changed now.
@@ -471,13 +422,6 @@ end_ddl(int nestlevel)
 	AtEOXact_GUC(true, nestlevel);
 }
 
-static char *
-qualified_name(Oid relid)
-{
-	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
-									  get_rel_name(relid));
-}
-
 /*
  * Says in the catalog that the CHECK constraint holds for all rows, here and
  * in the partitions; it does, as the column was added empty.  To have it
@@ -505,24 +449,6 @@ mark_check_valid(Oid relid, const char *name)
 	CommandCounterIncrement();
 }
 
-/* Has no table of the tree, which is locked, ever held a row? */
-static bool
-is_empty(Oid relid)
-{
-	BlockNumber pages = 0;
-	ListCell   *lc;
-
-	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
-	{
-		Relation	rel = table_open(lfirst_oid(lc), AccessShareLock);
-
-		if (rel->rd_rel->relkind == RELKIND_RELATION)
-			pages += RelationGetNumberOfBlocks(rel);
-		table_close(rel, NoLock);
-	}
-	return pages == 0;
-}
-
 /*
  * Adds a timestamp column.  Rows that exist count from now.  A constant default
  * is stored once for all of them; but it costs a scan of them a projection, so
@@ -531,15 +457,15 @@ is_empty(Oid relid)
 static void
 add_ts_column(Oid relid, const char *ts, const char *type)
 {
-	char	   *table = qualified_name(relid);
+	char	   *table = ttl_container_table_name(relid);
 	Datum		now = DirectFunctionCall1(timestamptz_out,
 										  TimestampTzGetDatum(GetCurrentTimestamp()));
 
-	if (is_empty(relid))
-		run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL", table, ts, type);
-	else
+	if (ttl_container_has_pages(relid))
 		run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL DEFAULT %s", table, ts, type,
 			quote_literal_cstr(DatumGetCString(now)));
+	else
+		run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL", table, ts, type);
 	run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT clock_timestamp()", table, ts);
 }
 
@@ -550,7 +476,7 @@ add_ts_column(Oid relid, const char *ts, const char *type)
 static void
 add_check(Oid relid, const char *name, const TtlPolicy *policy, bool is_known, bool validate)
 {
-	run("ALTER TABLE %s ADD CONSTRAINT %s CHECK (%s)%s", qualified_name(relid),
+	run("ALTER TABLE %s ADD CONSTRAINT %s CHECK (%s)%s", ttl_container_table_name(relid),
 		quote_identifier(name), ttl_expiry_check_definition(policy),
 		is_known || !validate ? " NOT VALID" : "");
 	if (is_known)
@@ -565,7 +491,7 @@ static void
 complete_columns(Oid relid, const TtlPolicy *policy, bool add_ts, bool add_ts_default,
 				 bool add_own)
 {
-	char	   *table = qualified_name(relid);
+	char	   *table = ttl_container_table_name(relid);
 	const char *ts = quote_identifier(NameStr(policy->ts_column));
 	Relation	rel;
 	char	   *check;
@@ -604,7 +530,7 @@ ttl_container_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *p
 	Relation	parent = table_open(parent_relid, ShareUpdateExclusiveLock);
 	Relation	rel = relation_open(relid, AccessExclusiveLock);
 	char		relkind = rel->rd_rel->relkind;
-	const char *table = qualified_name(relid);
+	const char *table = ttl_container_table_name(relid);
 	const char *ts_name = quote_identifier(NameStr(policy->ts_column));
 	const char *own_name = quote_identifier(NameStr(policy->ttl_column));
 	Form_pg_attribute parent_ts = find_attribute(parent, NameStr(policy->ts_column));
@@ -687,7 +613,7 @@ complete_indexes(Oid relid, const TtlPolicy *policy)
 				continue;
 			ttl_expiry_refuse_unusable(lfirst_oid(lc), policy, i);
 			(void) ttl_expiry_index_definition(policy, i, &definition);
-			run("CREATE INDEX ON %s (%s)%s%s", qualified_name(lfirst_oid(lc)), definition.key,
+			run("CREATE INDEX ON %s (%s)%s%s", ttl_container_table_name(lfirst_oid(lc)), definition.key,
 				definition.predicate ? " WHERE " : "",
 				definition.predicate ? definition.predicate : "");
 		}
@@ -720,7 +646,7 @@ drop_indexes(Oid relid, const TtlPolicy *policy)
 		if (OidIsValid(indexes.usable[i]) &&
 			ttl_expiry_index_definition(policy, i, &definition) &&
 			definition.predicate != NULL)
-			run("DROP INDEX %s", qualified_name(indexes.usable[i]));
+			run("DROP INDEX %s", ttl_container_table_name(indexes.usable[i]));
 	}
 }
 
@@ -752,9 +678,9 @@ ttl_container_enable_trigger(Oid relid)
 
 	if (!ttl_container_has_trigger(relid))
 		run("CREATE TRIGGER \"%s\" BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION ttl.on_write()",
-			TTL_TRIGGER, qualified_name(relid));
+			TTL_TRIGGER, ttl_container_table_name(relid));
 	/* logical replication has to free keys, too */
-	run("ALTER TABLE %s ENABLE ALWAYS TRIGGER \"%s\"", qualified_name(relid), TTL_TRIGGER);
+	run("ALTER TABLE %s ENABLE ALWAYS TRIGGER \"%s\"", ttl_container_table_name(relid), TTL_TRIGGER);
 	end_ddl(nestlevel);
 }
 
@@ -903,14 +829,14 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	check_indexing_fits(&policy, relid);
 
 	/* Don't let somebody without rights queue up for a lock. */
-	check_owner(relid);
+	ttl_container_check_owner(relid);
 	rel = relation_open(relid, AccessShareLock);
 	check_kind(rel);
 	relation_close(rel, AccessShareLock);
 
 	/* ALTER TABLE will want it; to upgrade a weaker lock invites deadlock. */
 	rel = table_open(relid, AccessExclusiveLock);
-	check_owner(relid);
+	ttl_container_check_owner(relid);
 	if (ttl_container_read(relid, &existing))
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_OBJECT),
@@ -974,7 +900,7 @@ ttl_set_default_ttl(PG_FUNCTION_ARGS)
 	if (default_ttl != TTL_OFF)
 		(void) ttl_container_tree(relid, AccessShareLock);
 	ttl_container_lock_policy(relid, true, true);
-	read_policy(relid, &policy);
+	ttl_container_require(relid, &policy);
 	old_default = policy.default_ttl;
 	policy.default_ttl = default_ttl;
 	check_indexing_fits(&policy, relid);
@@ -1003,8 +929,8 @@ ttl_default_ttl(PG_FUNCTION_ARGS)
 	Oid			relid = PG_GETARG_OID(0);
 	TtlPolicy	policy;
 
-	check_owner(relid);
-	read_policy(relid, &policy);
+	ttl_container_check_owner(relid);
+	ttl_container_require(relid, &policy);
 	if (policy.default_ttl == TTL_OFF)
 		PG_RETURN_NULL();
 	PG_RETURN_INT32(policy.default_ttl);
@@ -1137,7 +1063,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(2) && PG_GETARG_BOOL(2))
 		(void) ttl_container_tree(relid, ShareUpdateExclusiveLock);
 	ttl_container_lock_policy(relid, true, true);
-	read_policy(relid, &policy);
+	ttl_container_require(relid, &policy);
 
 	if (!PG_ARGISNULL(1))
 	{
@@ -1217,23 +1143,23 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	CheckTableNotInUse(rel, "drop_container");
 	table_close(rel, NoLock);
 	ttl_container_lock_policy(relid, true, true);
-	read_policy(relid, &policy);
+	ttl_container_require(relid, &policy);
 	ttl_container_delete(relid);
 	ereport(LOG,
 			(errmsg("role \"%s\" has made container %s an ordinary table: default_ttl was %s",
-					GetUserNameFromId(GetUserId(), false), qualified_name(relid),
+					GetUserNameFromId(GetUserId(), false), ttl_container_table_name(relid),
 					ttl_policy_default_ttl_text(policy.default_ttl))));
 
 	nestlevel = begin_ddl();
 	drop_indexes(relid, &policy);
 	if (ttl_container_has_trigger(relid))
-		run("DROP TRIGGER \"%s\" ON %s", TTL_TRIGGER, qualified_name(relid));
+		run("DROP TRIGGER \"%s\" ON %s", TTL_TRIGGER, ttl_container_table_name(relid));
 	if (drop_columns)
 	{
-		run("ALTER TABLE %s DROP COLUMN %s", qualified_name(relid),
+		run("ALTER TABLE %s DROP COLUMN %s", ttl_container_table_name(relid),
 			quote_identifier(NameStr(policy.ts_column)));
 		if (NameStr(policy.ttl_column)[0] != '\0')
-			run("ALTER TABLE %s DROP COLUMN %s", qualified_name(relid),
+			run("ALTER TABLE %s DROP COLUMN %s", ttl_container_table_name(relid),
 				quote_identifier(NameStr(policy.ttl_column)));
 	}
 	end_ddl(nestlevel);

@@ -81,14 +81,6 @@
 
 static object_access_hook_type prev_object_access_hook = NULL;
 
-static bool
-is_owner(Oid relid)
-{
-	Oid			owner = ttl_container_owner(relid);
-
-	return OidIsValid(owner) && has_privs_of_role(GetUserId(), owner);
-}
-
 /* Is the column one that the policy names? */
 static bool
 is_container_column(const TtlPolicy *policy, const char *column)
@@ -114,7 +106,7 @@ check_drop_index(Oid index, const List *dropped)
 
 	if (!OidIsValid(table) || !ttl_container_peek(table, &container) ||
 		container.ts_attno == InvalidAttrNumber ||
-		container.default_ttl == TTL_OFF || !is_owner(table) ||
+		container.default_ttl == TTL_OFF || !ttl_container_is_owner(GetUserId(), table) ||
 		!ttl_container_read(container.container, &policy))
 		return;
 
@@ -323,7 +315,7 @@ before_detach(const TtlContainer *parent, RangeVar *name)
 	TtlContainer container;
 	TtlPolicy	policy;
 
-	if (!OidIsValid(partition) || !is_owner(parent->relid) ||
+	if (!OidIsValid(partition) || !ttl_container_is_owner(GetUserId(), parent->relid) ||
 		!ttl_container_lookup(partition, &container) ||
 		container.container != parent->container ||
 		ttl_container_read(partition, &policy) ||
@@ -364,7 +356,7 @@ before_attach(Oid parent, const TtlPolicy *policy, RangeVar *name)
 		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
 			refuse_foreign_partition(get_rel_name(lfirst_oid(lc)));
 	}
-	if (is_owner(parent) && is_owner(partition))
+	if (ttl_container_is_owner(GetUserId(), parent) && ttl_container_is_owner(GetUserId(), partition))
 		ttl_container_complete_partition(parent, partition, policy);
 }
 
@@ -477,7 +469,11 @@ before_alter_table(AlterTableStmt *stmt)
 				if (!is_part || container.ts_attno == InvalidAttrNumber ||
 					!is_container_column(&policy, cmd->name))
 					break;
-				/* it would build indexes and validate the CHECK anew, for nothing */
+
+				/*
+				 * it would build indexes and validate the CHECK anew, for
+				 * nothing
+				 */
 				if (cmd->subtype == AT_AlterColumnType && keeps_type(relid, cmd))
 					stmt->cmds = foreach_delete_current(stmt->cmds, lc);
 				else
@@ -516,7 +512,7 @@ before_alter_table(AlterTableStmt *stmt)
 			case AT_DropConstraint:
 			case AT_AlterConstraint:
 				if (is_part && container.ts_attno != InvalidAttrNumber && row_security &&
-					is_owner(relid))
+					ttl_container_is_owner(GetUserId(), relid))
 					check_constraint(relid, &policy, cmd);
 				break;
 			case AT_DisableTrig:
@@ -650,8 +646,8 @@ after_alter_table(AlterTableStmt *stmt)
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
 
 		/*
-		 * As in scripts of pg_dump --disable-triggers.  It may be no container
-		 * yet: they load tables first, and the policies afterwards.
+		 * As in scripts of pg_dump --disable-triggers.  It may be no
+		 * container yet: they load tables first, and the policies afterwards.
 		 */
 		if (enables_trigger(cmd) && OidIsValid(relid) && ttl_container_has_trigger(relid))
 			ttl_container_enable_trigger(relid);

@@ -46,7 +46,7 @@ typedef struct TtlChange
  */
 typedef struct TtlContainer
 {
-	Oid			relid;			/* the relation asked about; MUST BE FIRST */
+	Oid			relid;			/* the relation asked about */
 	Oid			container;		/* the registered table it belongs to */
 	AttrNumber	ts_attno;		/* _ts, numbered as in relid */
 	AttrNumber	ttl_attno;		/* item TTL; 0 if the container has none */
@@ -78,7 +78,7 @@ typedef struct TtlObjects
 } TtlObjects;
 
 /*
- * container_cache.c
+ * container_objects.c
  */
 
 /*
@@ -97,6 +97,15 @@ extern const TtlObjects *ttl_container_require_objects(void);
  */
 extern void ttl_container_hold_extension(void);
 
+/* The extension's objects are about to be dropped. */
+extern void ttl_container_forget_objects(void);
+
+extern void ttl_container_objects_init(void);
+
+/*
+ * container_cache.c
+ */
+
 /*
  * Fills *container and returns true if relid is a container or belongs to
  * one.  Costs a hash probe for a relation seen before.  Errors (55000) if the
@@ -109,9 +118,6 @@ extern bool ttl_container_lookup(Oid relid, TtlContainer *container);
  * DDL, by which that is repaired.
  */
 extern bool ttl_container_peek(Oid relid, TtlContainer *container);
-
-/* The table's owner, or InvalidOid if it has gone. */
-extern Oid	ttl_container_owner(Oid relid);
 
 /* The expiry indexes */
 typedef enum TtlExpiryIndex
@@ -136,21 +142,6 @@ typedef struct TtlExpiryIndexes
 
 /* Those of a leaf table; the caller holds a lock on it. */
 extern void ttl_container_indexes(Relation rel, TtlExpiryIndexes *indexes);
-
-/*
- * The leaf tables of a container: itself, or its partitions that hold rows.
- * A list of OIDs; no lock is taken on them, so they may be gone when opened.
- */
-extern List *ttl_container_leaves(Oid container);
-
-/*
- * A container's table and all its partitions, as a list of OIDs, locked.  With
- * NoLock they have been, all by the same mode.
- */
-extern List *ttl_container_tree(Oid relid, LOCKMODE lockmode);
-
-/* The extension's objects are about to be dropped. */
-extern void ttl_container_forget_objects(void);
 
 extern void ttl_container_cache_init(void);
 
@@ -180,12 +171,6 @@ typedef struct TtlPolicy
  * way to live as long.
  */
 extern void ttl_container_note_former(TtlPolicy *policy, int32 former_ttl);
-
-/*
- * May the table, or a partition of it, hold rows?  Not if its file is empty; for
- * certain if somebody has locked it.
- */
-extern bool ttl_container_has_pages(Oid relid);
 
 /* Is what the change has made expired still spared at this time? */
 extern bool ttl_container_in_grace(const TtlChange *change, TimestampTz clock);
@@ -228,14 +213,58 @@ extern void ttl_container_on_change(void (*changed) (void));
 extern bool ttl_container_lock_policy(Oid container, bool exclusive, bool wait);
 
 /*
- * configuration/create.c
+ * container_tables.c
  */
 
 /*
- * Errors unless the relation is a container (42704) and the current user owns
- * it (42501).
+ * The leaf tables of a container: itself, or its partitions that hold rows.
+ * A list of OIDs; no lock is taken on them, so they may be gone when opened.
  */
+extern List *ttl_container_leaves(Oid container);
+
+/*
+ * A container's table and all its partitions, as a list of OIDs, locked.  With
+ * NoLock they have been, all by the same mode.
+ */
+extern List *ttl_container_tree(Oid relid, LOCKMODE lockmode);
+
+/*
+ * Opens a table with a lock for reading.  NULL if it has gone, or if the lock isn't
+ * to be had at once: then it is busy.
+ */
+extern Relation ttl_container_open_unlocked(Oid relid, bool *busy);
+
+/*
+ * May the table, or a partition of it, hold rows?  Not if its file is empty; for
+ * certain if somebody has locked it.
+ */
+extern bool ttl_container_has_pages(Oid relid);
+
+/* Its name as SQL has it, with its schema; if it has gone, its number. */
+extern char *ttl_container_table_name(Oid relid);
+
+/*
+ * container_owner.c
+ */
+
+/* The table's owner, or InvalidOid if it has gone. */
+extern Oid	ttl_container_owner(Oid relid);
+
+/* Has the user the owner's rights?  Nobody has if it has gone. */
+extern bool ttl_container_is_owner(Oid user, Oid relid);
+
+/* Errors (42501) unless the current user has them, or 42P01. */
+extern void ttl_container_check_owner(Oid relid);
+
+/* Reads the policy; errors (42704) if the relation is no container. */
+extern void ttl_container_require(Oid relid, TtlPolicy *policy);
+
+/* Both of them. */
 extern void ttl_container_check_owned(Oid container);
+
+/*
+ * configuration/create.c
+ */
 
 /*
  * Errors (0A000) if the timestamp column is used in a way that a container

@@ -17,35 +17,15 @@
  * The callbacks only set flags: they must not read catalogs.  An entry that is
  * invalidated while it is being loaded stays invalid.
  *
- * The extension is found by the schema's name.  Its objects' OIDs are looked
- * up again after any change to pg_namespace, as both CREATE and DROP
- * EXTENSION make one.  While its own script runs, tables are plain tables; in
- * the scripts of other extensions they are what they are everywhere.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
-#include "access/relation.h"
-#include "access/xact.h"
-#include "catalog/dependency.h"
-#include "catalog/namespace.h"
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_extension.h"
-#include "catalog/pg_inherits.h"
-#include "catalog/pg_proc.h"
-#include "catalog/pg_type.h"
-#include "commands/extension.h"
 #include "container/container.h"
 #include "expiry/expiry.h"
-#include "miscadmin.h"
-#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "ttl.h"
-#include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -72,109 +52,7 @@ typedef struct CacheEntry
 	TtlExpiryIndexes indexes;
 } CacheEntry;
 
-typedef enum ObjectsState
-{
-	OBJECTS_UNKNOWN,
-	OBJECTS_ABSENT,				/* there is no schema of that name */
-	OBJECTS_PRESENT
-} ObjectsState;
-
 static HTAB *entries = NULL;
-static ObjectsState objects_state = OBJECTS_UNKNOWN;
-static TtlObjects objects;
-
-static Oid
-find_function(Oid schema, const char *name, int nargs, const Oid *args)
-{
-	oidvector  *argvector = buildoidvector(args, nargs);
-
-	return GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
-						   CStringGetDatum(name),
-						   PointerGetDatum(argvector),
-						   ObjectIdGetDatum(schema));
-}
-
-/* The OID of the primary key's index, without opening anything. */
-static Oid
-find_catalog_pkey(Oid schema)
-{
-	return get_relname_relid(TTL_CONTAINER_TABLE "_pkey", schema);
-}
-
-/*
- * Finds the extension's objects.  Incomplete ones are not remembered: a schema
- * of that name that isn't the extension's, or a script that is running.
- */
-static void
-find_objects(void)
-{
-	static const Oid is_live_args[] = {REGCLASSOID, TIMESTAMPTZOID, INT4OID};
-	static const Oid item_expiry_args[] = {TIMESTAMPTZOID, INT4OID};
-	static const Oid stamp_args[] = {TIMESTAMPTZOID};
-	TtlObjects	found;
-
-	objects_state = OBJECTS_ABSENT;
-	found.schema = get_namespace_oid(TTL_SCHEMA, true);
-	if (!OidIsValid(found.schema))
-		return;
-
-	objects_state = OBJECTS_UNKNOWN;
-	found.catalog = get_relname_relid(TTL_CONTAINER_TABLE, found.schema);
-	if (!OidIsValid(found.catalog))
-		return;
-	found.extension = get_extension_oid(TTL_EXTENSION, true);
-	if (!OidIsValid(found.extension) ||
-		getExtensionOfObject(RelationRelationId, found.catalog) != found.extension)
-		return;
-	found.catalog_pkey = find_catalog_pkey(found.schema);
-	found.is_live = find_function(found.schema, "is_live", 3, is_live_args);
-	found.is_live_by_place = find_function(found.schema, "is_live", 1, is_live_args);
-	found.is_expired = find_function(found.schema, "is_expired", 3, is_live_args);
-	found.stamp = find_function(found.schema, "stamp", 1, stamp_args);
-	found.item_expiry = find_function(found.schema, "item_expiry", 2, item_expiry_args);
-	found.check_reference = find_function(found.schema, "check_reference", 0, NULL);
-	if (!OidIsValid(found.catalog_pkey) || !OidIsValid(found.is_live) ||
-		!OidIsValid(found.is_live_by_place) || !OidIsValid(found.is_expired) ||
-		!OidIsValid(found.stamp) || !OidIsValid(found.item_expiry) ||
-		!OidIsValid(found.check_reference))
-		return;
-
-	objects = found;
-	objects_state = OBJECTS_PRESENT;
-}
-
-const TtlObjects *
-ttl_container_objects(void)
-{
-	if (IsBinaryUpgrade || !IsTransactionState())
-		return NULL;
-	if (objects_state == OBJECTS_UNKNOWN)
-		find_objects();
-	if (objects_state != OBJECTS_PRESENT ||
-		(creating_extension && CurrentExtensionObject == objects.extension))
-		return NULL;
-	return &objects;
-}
-
-const TtlObjects *
-ttl_container_require_objects(void)
-{
-	const TtlObjects *found = ttl_container_objects();
-
-	if (found == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("extension \"%s\" is not installed", TTL_EXTENSION)));
-	return found;
-}
-
-void
-ttl_container_hold_extension(void)
-{
-	LockDatabaseObject(ExtensionRelationId, ttl_container_require_objects()->extension,
-					   0, AccessShareLock);
-	(void) ttl_container_require_objects();
-}
 
 /* Could this be a container or a partition of one?  Looks at pg_class only. */
 static bool
@@ -230,9 +108,9 @@ load_entry(CacheEntry *entry)
 	if (!read_entry(entry))
 	{
 		/*
-		 * Nobody need have locked the relation, so a RENAME COLUMN may have been
-		 * committed between the looks at policy and columns.  When its lock has
-		 * gone both are known.
+		 * Nobody need have locked the relation, so a RENAME COLUMN may have
+		 * been committed between the looks at policy and columns.  When its
+		 * lock has gone both are known.
 		 */
 		LockRelationOid(entry->relid, AccessShareLock);
 		if (!read_entry(entry))
@@ -347,64 +225,6 @@ ttl_container_indexes(Relation rel, TtlExpiryIndexes *indexes)
 	*indexes = entry->indexes;
 }
 
-Oid
-ttl_container_owner(Oid relid)
-{
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	Oid			owner;
-
-	if (!HeapTupleIsValid(tuple))
-		return InvalidOid;
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
-	return owner;
-}
-
-List *
-ttl_container_leaves(Oid container)
-{
-	List	   *leaves = NIL;
-	ListCell   *lc;
-
-	foreach(lc, find_all_inheritors(container, NoLock, NULL))
-	{
-		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_RELATION)
-			leaves = lappend_oid(leaves, lfirst_oid(lc));
-	}
-	return leaves;
-}
-
-bool
-ttl_container_has_pages(Oid relid)
-{
-	ListCell   *lc;
-
-	foreach(lc, ttl_container_leaves(relid))
-	{
-		Relation	rel;
-		bool		has_pages;
-
-		if (!ConditionalLockRelationOid(lfirst_oid(lc), AccessShareLock))
-			return true;
-		rel = try_relation_open(lfirst_oid(lc), NoLock);
-		if (rel == NULL)
-			continue;
-		has_pages = RelationGetNumberOfBlocks(rel) > 0;
-		relation_close(rel, NoLock);
-		if (has_pages)
-			return true;
-	}
-	return false;
-}
-
-List *
-ttl_container_tree(Oid relid, LOCKMODE lockmode)
-{
-	if (lockmode != NoLock)
-		LockRelationOid(relid, lockmode);
-	return find_all_inheritors(relid, lockmode, NULL);
-}
-
 static void
 invalidate_entry(Datum arg, Oid relid)
 {
@@ -429,16 +249,10 @@ invalidate_entry(Datum arg, Oid relid)
 	}
 }
 
-void
-ttl_container_forget_objects(void)
-{
-	objects_state = OBJECTS_UNKNOWN;
-}
-
+/* The extension has come or gone. */
 static void
-invalidate_objects(Datum arg, int cacheid, uint32 hashvalue)
+invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
 {
-	objects_state = OBJECTS_UNKNOWN;
 	invalidate_entry(0, InvalidOid);
 }
 
@@ -446,5 +260,5 @@ void
 ttl_container_cache_init(void)
 {
 	CacheRegisterRelcacheCallback(invalidate_entry, 0);
-	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_objects, 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_all, 0);
 }

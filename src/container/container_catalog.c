@@ -22,19 +22,15 @@
 #include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/indexing.h"
-#include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
-#include "common/int.h"
 #include "container/container.h"
 #include "container/policy.h"
 #include "fmgr.h"
 #include "guc.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "nodes/makefuncs.h"
 #include "replication/logicalworker.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
@@ -102,32 +98,6 @@ announce_change(Oid container, bool replan)
 }
 
 bool
-ttl_policy_microseconds(const Interval *interval, int64 *result)
-{
-	int64		years = interval->month / MONTHS_PER_YEAR;
-	int64		months = interval->month % MONTHS_PER_YEAR;
-	int64		seconds = years * (SECS_PER_DAY / 4) * 1461 +
-	(months * DAYS_PER_MONTH + interval->day) * SECS_PER_DAY;
-
-	return !pg_mul_s64_overflow(seconds, USECS_PER_SEC, result) &&
-		!pg_add_s64_overflow(*result, interval->time, result);
-}
-
-/* How long rows stay by a default TTL, for comparison. */
-static int64
-length_of(int32 default_ttl)
-{
-	return default_ttl == TTL_OFF ? PG_INT64_MAX :
-		default_ttl == TTL_NEVER ? PG_INT64_MAX - 1 : default_ttl;
-}
-
-bool
-ttl_policy_is_shorter(int32 default_ttl, int32 than)
-{
-	return length_of(default_ttl) < length_of(than);
-}
-
-bool
 ttl_container_in_grace(const TtlChange *change, TimestampTz clock)
 {
 	return change->changed_at != 0 && ttl_guc_grace > 0 &&
@@ -156,92 +126,6 @@ ttl_container_note_former(TtlPolicy *policy, int32 former_ttl)
 	}
 }
 
-char *
-ttl_policy_default_ttl_text(int32 default_ttl)
-{
-	return default_ttl == TTL_OFF ? "NULL" : psprintf("%d", default_ttl);
-}
-
-const char *
-ttl_policy_indexing_name(TtlIndexing indexing)
-{
-	return indexing == TTL_INDEXING_NONE ? "none" : "consistent";
-}
-
-bool
-ttl_policy_indexing_parse(const char *name, TtlIndexing *indexing)
-{
-	if (strcmp(name, "none") == 0)
-		*indexing = TTL_INDEXING_NONE;
-	else if (strcmp(name, "consistent") == 0)
-		*indexing = TTL_INDEXING_CONSISTENT;
-	else
-		return false;
-	return true;
-}
-
-static void pg_attribute_printf(4, 5)
-note_difference(StringInfo text, bool differs, const char *setting,
-				const char *format,...)
-{
-	int			needed = 1;
-
-	if (!differs)
-		return;
-	appendStringInfo(text, "%s%s ", text->len > 0 ? ", " : "", setting);
-	while (needed > 0)
-	{
-		va_list		args;
-
-		va_start(args, format);
-		needed = appendStringInfoVA(text, format, args);
-		va_end(args);
-		if (needed > 0)
-			enlargeStringInfo(text, needed);
-	}
-}
-
-static const char *
-on_off(bool value)
-{
-	return value ? "true" : "false";
-}
-
-static char *
-table_name(Oid relid)
-{
-	char	   *name = get_rel_name(relid);
-
-	if (!OidIsValid(relid))
-		return "NULL";
-	return name == NULL ? psprintf("%u", relid) :
-		quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), name);
-}
-
-static char *
-names_text(List *names)
-{
-	StringInfoData text;
-	ListCell   *lc;
-
-	if (names == NIL)
-		return "all";
-	initStringInfo(&text);
-	foreach(lc, names)
-		appendStringInfo(&text, "%s%s", text.len > 0 ? "," : "{",
-						 quote_identifier(lfirst(lc)));
-	appendStringInfoChar(&text, '}');
-	return text.data;
-}
-
-static char *
-interval_text(int64 microseconds)
-{
-	Interval	interval = {.time = microseconds};
-
-	return DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(&interval)));
-}
-
 /*
  * Tells the log what has become of a policy, and by whose hands.  What was done is
  * told when it is done, as by log_statement; it may be rolled back yet.
@@ -249,68 +133,14 @@ interval_text(int64 microseconds)
 static void
 log_change(Oid container, const TtlPolicy *old, const TtlPolicy *new)
 {
-	StringInfoData text;
+	char	   *differences = ttl_policy_differences(old, new);
 
-	initStringInfo(&text);
-	note_difference(&text, old->default_ttl != new->default_ttl, "default_ttl",
-					"from %s to %s", ttl_policy_default_ttl_text(old->default_ttl),
-					ttl_policy_default_ttl_text(new->default_ttl));
-	note_difference(&text, strcmp(NameStr(old->ts_column), NameStr(new->ts_column)) != 0,
-					"ts_column", "from \"%s\" to \"%s\"", NameStr(old->ts_column),
-					NameStr(new->ts_column));
-	note_difference(&text, strcmp(NameStr(old->ttl_column), NameStr(new->ttl_column)) != 0,
-					"ttl_column", "from \"%s\" to \"%s\"", NameStr(old->ttl_column),
-					NameStr(new->ttl_column));
-	note_difference(&text, old->indexing != new->indexing, "indexing", "from %s to %s",
-					ttl_policy_indexing_name(old->indexing),
-					ttl_policy_indexing_name(new->indexing));
-	note_difference(&text, old->touch_on_update != new->touch_on_update,
-					"touch_on_update", "from %s to %s", on_off(old->touch_on_update),
-					on_off(new->touch_on_update));
-	note_difference(&text, old->reaping != new->reaping, "reaping", "from %s to %s",
-					on_off(old->reaping), on_off(new->reaping));
-	note_difference(&text, old->reap_delay != new->reap_delay, "reap_delay",
-					"from %s to %s", interval_text(old->reap_delay),
-					interval_text(new->reap_delay));
-	note_difference(&text, old->archive_to != new->archive_to, "archive_to",
-					"from %s to %s", table_name(old->archive_to),
-					table_name(new->archive_to));
-	note_difference(&text, OidIsValid(new->archive_to) &&
-					strcmp(names_text(old->archive_columns), names_text(new->archive_columns)) != 0,
-					"archive_columns", "from %s to %s", names_text(old->archive_columns),
-					names_text(new->archive_columns));
-	note_difference(&text, old->cycle_cost_limit != new->cycle_cost_limit,
-					"cycle_cost_limit", "from %d to %d", old->cycle_cost_limit,
-					new->cycle_cost_limit);
-	note_difference(&text, old->batch_size != new->batch_size, "batch_size",
-					"from %d to %d", old->batch_size, new->batch_size);
-	note_difference(&text, old->replication_origin != new->replication_origin,
-					"replication_origin", "from %s to %s", on_off(old->replication_origin),
-					on_off(new->replication_origin));
-
-	if (text.len > 0)
+	if (differences[0] != '\0')
 		ereport(LOG,
 				(errmsg("role \"%s\" has changed the policy of container %s: %s",
 						GetUserNameFromId(GetUserId(), false),
-						table_name(container), text.data)));
-	pfree(text.data);
-}
-
-List *
-ttl_policy_names_from_array(ArrayType *array)
-{
-	List	   *names = NIL;
-	Datum	   *elements;
-	int			n;
-
-	if (ARR_NDIM(array) > 1 || array_contains_nulls(array))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("archive_columns must be a list of names")));
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, NULL, &n);
-	for (int i = 0; i < n; i++)
-		names = lappend(names, TextDatumGetCString(elements[i]));
-	return names;
+						ttl_container_table_name(container), differences)));
+	pfree(differences);
 }
 
 /*
@@ -466,7 +296,7 @@ ttl_container_insert(Oid container, const TtlPolicy *policy)
 	table_close(rel, RowExclusiveLock);
 	ereport(LOG,
 			(errmsg("role \"%s\" has made table %s a container: default_ttl %s",
-					GetUserNameFromId(GetUserId(), false), table_name(container),
+					GetUserNameFromId(GetUserId(), false), ttl_container_table_name(container),
 					ttl_policy_default_ttl_text(policy->default_ttl))));
 	announce_change(container, true);
 	CommandCounterIncrement();

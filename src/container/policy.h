@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * policy.h
- *	  How the values of a policy are written down.
+ *	  How the values of a policy are written down, and compared.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,6 +24,12 @@ extern bool ttl_policy_is_shorter(int32 default_ttl, int32 than);
 extern char *ttl_policy_default_ttl_text(int32 default_ttl);
 
 extern const char *ttl_policy_indexing_name(TtlIndexing indexing);
+
+/*
+ * What has been changed, setting by setting, as "... from x to y"; empty if nothing
+ * has.
+ */
+extern char *ttl_policy_differences(const TtlPolicy *old, const TtlPolicy *new);
 
 /* False if there is no indexing policy of that name. */
 extern bool ttl_policy_indexing_parse(const char *name, TtlIndexing *indexing);

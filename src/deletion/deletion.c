@@ -190,14 +190,14 @@ execute_on_expired(const char *sql, int nargs, Oid *types, Datum *values,
 				   TimestampTz expired_at, Snapshot snapshot, int flags)
 {
 	TtlExpectation outer =
-		ttl_execution_expect_deletion(sql, expired_at,
-									  (flags & TTL_DELETION_SPARES) != 0);
+	ttl_execution_expect_deletion(sql, expired_at,
+								  (flags & TTL_DELETION_SPARES) != 0);
 
 	PG_TRY();
 	{
 		SPIPlanPtr	plan = SPI_prepare(sql, nargs, types);
 		int			result = SPI_execute_snapshot(plan, values, NULL, snapshot,
-											  InvalidSnapshot, false, true, 0);
+												  InvalidSnapshot, false, true, 0);
 
 		if (result < 0)
 			elog(ERROR, "SPI_execute_snapshot failed: %s", SPI_result_code_string(result));
@@ -207,13 +207,6 @@ execute_on_expired(const char *sql, int nargs, Oid *types, Datum *values,
 		ttl_execution_expect(outer);
 	}
 	PG_END_TRY();
-}
-
-static char *
-qualified_name(Relation rel)
-{
-	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
-									  RelationGetRelationName(rel));
 }
 
 /*
@@ -386,7 +379,7 @@ begin_search(StringInfo sql, Relation table, Identity *saved)
 	initStringInfo(sql);
 	appendStringInfo(sql, "SELECT tableoid, ctid FROM %s%s AS " DOOMED " WHERE ",
 					 table->rd_rel->relkind == RELKIND_RELATION ? "ONLY " : "",
-					 qualified_name(table));
+					 ttl_container_table_name(RelationGetRelid(table)));
 }
 
 /*
@@ -615,12 +608,11 @@ static void
 append_archiving(StringInfo sql, const Doomed *doomed, int n)
 {
 	Oid			archive = doomed->container.archive_to;
-	char	   *name = get_rel_name(archive);
 	TtlPolicy	policy;
 	StringInfoData columns;
 	ListCell   *lc;
 
-	if (name == NULL)
+	if (get_rel_name(archive) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("archive of container \"%s\" does not exist",
@@ -640,7 +632,7 @@ append_archiving(StringInfo sql, const Doomed *doomed, int n)
 	appendStringInfo(sql,
 					 ", archived%d AS (INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM deleted%d)",
 					 n,
-					 quote_qualified_identifier(get_namespace_name(get_rel_namespace(archive)), name),
+					 ttl_container_table_name(archive),
 					 columns.data, columns.data, n);
 }
 
@@ -656,7 +648,7 @@ append_archiving(StringInfo sql, const Doomed *doomed, int n)
 static void
 append_delete(StringInfo sql, Relation rel, int n, int flags)
 {
-	char	   *table = qualified_name(rel);
+	char	   *table = ttl_container_table_name(RelationGetRelid(rel));
 
 	if (flags & TTL_DELETION_SKIP_LOCKED)
 		appendStringInfo(sql, "DELETE FROM ONLY %s AS " DOOMED " WHERE ctid = ANY (ARRAY("
@@ -922,7 +914,7 @@ ttl_deletion_run_referencing(Relation table, const char *condition, int nargs,
 void
 ttl_deletion_truncate(Relation rel)
 {
-	char	   *sql = psprintf("TRUNCATE ONLY %s", qualified_name(rel));
+	char	   *sql = psprintf("TRUNCATE ONLY %s", ttl_container_table_name(RelationGetRelid(rel)));
 	Identity	saved;
 	int			result;
 

@@ -1302,17 +1302,15 @@ ttl_expiry_count_made_expired(Oid container, int32 other_default,
 	{
 		Oid			relid = lfirst_oid(lc);
 		Relation	rel;
+		bool		busy;
 		TtlContainer leaf;
 
 		if (count >= max)
 			break;
+		rel = ttl_container_open_unlocked(relid, &busy);
 		/* DDL that waits for the policy may have it */
-		if (!ConditionalLockRelationOid(relid, AccessShareLock))
-		{
+		if (busy)
 			*complete = false;
-			continue;
-		}
-		rel = try_relation_open(relid, NoLock);
 		if (rel == NULL)
 			continue;
 		if (ttl_container_lookup(relid, &leaf))

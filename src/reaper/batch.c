@@ -741,8 +741,8 @@ handle_trouble(Step *step, ErrorData *error)
 
 	/* deadlocks happen, and who cancels a worker knows it */
 	else if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_TRANSACTION_ROLLBACK &&
-		error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
-		error->sqlerrcode != ERRCODE_QUERY_CANCELED)
+			 error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+			 error->sqlerrcode != ERRCODE_QUERY_CANCELED)
 		report_error(step, error);
 	step->leaf->lacks_index = step->leaf->lacks_index ||
 		error->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;

@@ -11,19 +11,14 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/xact.h"
-#include "catalog/pg_class.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "tcop/utility.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "container/container.h"
@@ -34,17 +29,6 @@
 #include "reaper/shmem.h"
 
 PG_FUNCTION_INFO_V1(ttl_reap);
-
-/*
- * May the user reap the table?
- */
-static bool
-may_reap(Oid relid)
-{
-	Oid			owner = ttl_container_owner(relid);
-
-	return OidIsValid(owner) && has_privs_of_role(GetUserId(), owner);
-}
 
 /*
  * Deletes expired rows of one container, at most max_rows, and returns how
@@ -126,7 +110,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 			if (rows >= max_rows)
 				break;
 			ttl_progress_container(lfirst_oid(lc), foreach_current_index(lc));
-			if (may_reap(lfirst_oid(lc)))
+			if (ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
 				rows += reap_container(memory, lfirst_oid(lc), max_rows - rows);
 		}
 	}

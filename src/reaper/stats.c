@@ -12,7 +12,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
@@ -20,14 +19,12 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
@@ -58,17 +55,12 @@ oldest_expired(Oid container, TimestampTz now, char **trouble)
 	foreach(lc, ttl_container_leaves(container))
 	{
 		Oid			relid = lfirst_oid(lc);
-		Relation	rel;
+		bool		busy;
+		Relation	rel = ttl_container_open_unlocked(relid, &busy);
 		TtlContainer leaf;
 
-		if (!ConditionalLockRelationOid(relid, AccessShareLock))
-			continue;
-		rel = try_relation_open(relid, NoLock);
 		if (rel == NULL)
-		{
-			UnlockRelationOid(relid, AccessShareLock);
 			continue;
-		}
 		if (rel->rd_rel->relkind == RELKIND_RELATION &&
 			ttl_container_lookup(relid, &leaf) &&
 			leaf.default_ttl != TTL_OFF)
@@ -94,18 +86,8 @@ oldest_expired(Oid container, TimestampTz now, char **trouble)
 static bool
 may_read_errors(Oid relid)
 {
-	HeapTuple	tuple;
-	Oid			owner;
-
-	if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
-		return true;
-
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
-	return has_privs_of_role(GetUserId(), owner);
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		ttl_container_is_owner(GetUserId(), relid);
 }
 
 /*

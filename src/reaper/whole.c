@@ -171,12 +171,10 @@ is_unwatched_partition(Relation rel, const TtlContainer *container)
 
 	foreach(lc, get_partition_ancestors(RelationGetRelid(rel)))
 	{
-		Relation	ancestor;
+		bool		busy;
+		Relation	ancestor = ttl_container_open_unlocked(lfirst_oid(lc), &busy);
 		bool		watched;
 
-		if (!ConditionalLockRelationOid(lfirst_oid(lc), AccessShareLock))
-			return false;
-		ancestor = try_relation_open(lfirst_oid(lc), NoLock);
 		if (ancestor == NULL)
 			return false;
 		watched = is_watched(ancestor);

@@ -592,7 +592,7 @@ note_behind(Container *container, TimestampTz cycle_start, TtlStop stop)
 				 errhint("Consider increasing the container's cycle_cost_limit by ttl.alter_container().") :
 				 stop == TTL_STOP_REPLICA_LAG ?
 				 errdetail("A replica is further behind than \"%s\" allows.",
-						 "ttl.replica_lag_limit") :
+						   "ttl.replica_lag_limit") :
 				 ttl_guc_throughput > 0 ?
 				 errhint("Consider increasing \"%s\", \"%s\" or \"%s\".",
 						 "ttl.throughput", "ttl.cycle_cost_floor",

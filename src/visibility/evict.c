@@ -438,7 +438,7 @@ evict(EvictState *state, Relation rel, HeapTuple new, const ItemPointerData *sel
 		TtlEviction eviction = {
 			.container = RelationGetRelationName(rel),
 			.reason = "holds the key",
-			.by_owner = has_privs_of_role(GetUserId(), rel->rd_rel->relowner)
+			.by_owner = ttl_container_is_owner(GetUserId(), RelationGetRelid(rel))
 		};
 		ErrorContextCallback context = {
 			.previous = error_context_stack,

@@ -116,8 +116,8 @@ read_search(QueryDesc *query_desc, Search *search)
 	if (!InNoForceRLSOperation() || query_desc->operation != CMD_SELECT ||
 		params == NULL || params->numParams == 0 || params->paramFetch != NULL ||
 		rtable == NIL || strstr(text, " x WHERE $1") == NULL)
-		return false;		/* above all the check of a referenced row, which
-								 * begins with its column */
+		return false;			/* above all the check of a referenced row,
+								 * which begins with its column */
 	rte = linitial_node(RangeTblEntry, rtable);
 	if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container) ||
 		container.default_ttl == TTL_OFF || ttl_container_owner(rte->relid) != GetUserId())
@@ -186,7 +186,7 @@ delete_expired(const Search *search, TtlExecution *execution)
 	TtlEviction eviction = {
 		.container = RelationGetRelationName(table),
 		.reason = "references what is deleted or gets another key",
-		.by_owner = has_privs_of_role(execution->user, table->rd_rel->relowner)
+		.by_owner = ttl_container_is_owner(execution->user, search->table)
 	};
 	ErrorContextCallback context = {
 		.previous = error_context_stack,

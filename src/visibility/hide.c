@@ -300,7 +300,7 @@ filter_scan(Scan *scan, const Hiding *hiding)
 	rte = rt_fetch(scan->scanrelid, hiding->stmt->rtable);
 	if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container) ||
 		(hiding->planning->validates &&
-		 has_privs_of_role(GetUserId(), ttl_container_owner(rte->relid))) ||
+		 ttl_container_is_owner(GetUserId(), rte->relid)) ||
 		is_acted_on(rte))
 		return;
 	if (IsA(scan, CustomScan) && ((CustomScan *) scan)->custom_scan_tlist != NIL)

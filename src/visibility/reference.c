@@ -101,8 +101,7 @@ is_referenced_live(Referencing *reference)
 
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "SELECT 1 FROM ONLY %s x",
-					 quote_qualified_identifier(get_namespace_name(get_rel_namespace(reference->referenced)),
-												get_rel_name(reference->referenced)));
+					 ttl_container_table_name(reference->referenced));
 	for (int i = 0; i < reference->nkeys; i++)
 	{
 		appendStringInfoString(&sql, i == 0 ? " WHERE " : " AND ");
