@@ -23,14 +23,25 @@ OBJS = \
 	src/stored.o \
 	src/ttl.o \
 	src/utility.o \
+	src/configuration/alter.o \
+	src/configuration/argument.o \
+	src/configuration/columns.o \
+	src/configuration/command.o \
 	src/configuration/create.o \
 	src/configuration/ddl.o \
+	src/configuration/guard.o \
+	src/configuration/indexes.o \
+	src/configuration/notice.o \
+	src/configuration/partition.o \
+	src/configuration/trigger.o \
+	src/configuration/uses.o \
 	src/container/container_cache.o \
 	src/container/container_catalog.o \
 	src/container/container_objects.o \
 	src/container/container_owner.o \
 	src/container/container_tables.o \
 	src/container/policy.o \
+	src/container/validation.o \
 	src/deletion/deletion.o \
 	src/expiry/expiry.o \
 	src/expiry/suspects.o \

@@ -62,7 +62,6 @@
 #include "utils/backend_status.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/portal.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 

@@ -9,6 +9,7 @@
 #define TTL_STORED_H
 
 #include "access/attnum.h"
+#include "access/htup.h"
 #include "nodes/bitmapset.h"
 #include "nodes/nodes.h"
 #include "utils/relcache.h"

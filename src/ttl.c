@@ -12,7 +12,9 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
+#include "configuration/configuration.h"
 #include "container/container.h"
+#include "container/validation.h"
 #include "execution.h"
 #include "expiry/expiry.h"
 #include "guc.h"
@@ -41,7 +43,8 @@ _PG_init(void)
 	ttl_utility_init();
 	ttl_container_objects_init();
 	ttl_container_cache_init();
-	ttl_container_ddl_init();
+	ttl_validation_init();
+	ttl_ddl_init();
 	ttl_expiry_init();
 	ttl_visibility_init();
 }

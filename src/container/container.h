@@ -262,44 +262,4 @@ extern void ttl_container_require(Oid relid, TtlPolicy *policy);
 /* Both of them. */
 extern void ttl_container_check_owned(Oid container);
 
-/*
- * configuration/create.c
- */
-
-/*
- * Errors (0A000) if the timestamp column is used in a way that a container
- * with this setting can't allow.
- */
-extern void ttl_container_check_ts_uses(Relation rel, bool touch_on_update,
-										AttrNumber ts_attno);
-
-/*
- * Has the table the row trigger of a container, and not just one by that name?
- * The caller holds a lock on the table.
- */
-extern bool ttl_container_has_trigger(Oid relid);
-
-/* Creates the row trigger of a container if it isn't there, and enables it. */
-extern void ttl_container_enable_trigger(Oid relid);
-
-/*
- * Gives a table what it lacks to become a partition of a container's table, as
- * far as PostgreSQL doesn't do it; checks the uses of its timestamp column.
- */
-extern void ttl_container_complete_partition(Oid parent, Oid partition,
-											 const TtlPolicy *policy);
-
-/*
- * configuration/ddl.c
- */
-
-/*
- * Is ALTER TABLE at work that may validate a foreign key, and the session
- * about to plan or execute a query of it?  Not if an execution runs inside of
- * it: that would be user code that it has called.
- */
-extern bool ttl_container_is_validating(void);
-
-extern void ttl_container_ddl_init(void);
-
 #endif							/* TTL_CONTAINER_H */

@@ -66,23 +66,21 @@
 #include "common/int.h"
 #include "compat.h"
 #include "container/container.h"
+#include "container/validation.h"
 #include "execution.h"
 #include "executor/executor.h"
 #include "expiry/expiry.h"
 #include "fmgr.h"
 #include "guc.h"
 #include "miscadmin.h"
-#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "optimizer/optimizer.h"
-#include "parser/parse_coerce.h"
 #include "parser/parse_collate.h"
 #include "parser/parse_expr.h"
 #include "parser/parse_relation.h"
 #include "parser/parser.h"
 #include "replication/walsender.h"
-#include "storage/lmgr.h"
 #include "stored.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -258,7 +256,7 @@ is_shown_to(Oid container, TtlExecution *execution)
 		 * container is checked that has followed the change of a key by way
 		 * of this one, and must not be stopped by what nobody sees.
 		 */
-		if (ttl_container_is_validating() ||
+		if (ttl_validation_runs() ||
 			(outer != NULL && list_member_oid(outer->cascaded, container)))
 			return true;
 	}

@@ -39,7 +39,6 @@
 #include "access/xact.h"
 #include "catalog/pg_constraint.h"
 #include "compat.h"
-#include "executor/nodeHash.h"
 #include "expiry/expiry.h"
 #include "expiry/suspects.h"
 #include "miscadmin.h"

@@ -35,7 +35,6 @@
 #include "access/parallel.h"
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "utils/timestamp.h"
 
 #include "execution.h"
 #include "guc.h"

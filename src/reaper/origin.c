@@ -18,7 +18,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "replication/origin.h"
 
 #include "compat.h"

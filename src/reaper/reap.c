@@ -15,11 +15,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
-#include "tcop/utility.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/portal.h"
-#include "utils/timestamp.h"
 
 #include "container/container.h"
 #include "counters.h"

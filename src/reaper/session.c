@@ -30,9 +30,7 @@
 #include "fmgr.h"
 #include "storage/lock.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/snapmgr.h"
 

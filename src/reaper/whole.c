@@ -52,7 +52,6 @@
 #include "catalog/catalog.h"
 #include "catalog/partition.h"
 #include "catalog/pg_am.h"
-#include "catalog/pg_class.h"
 #include "common/int.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"

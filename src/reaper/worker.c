@@ -65,7 +65,6 @@
 #include "reaper/recovery.h"
 #include "reaper/session.h"
 #include "reaper/shmem.h"
-#include "ttl.h"
 
 /* All in microseconds. */
 #define REFRESH_WAIT		(10 * USECS_PER_SEC)	/* list of containers */

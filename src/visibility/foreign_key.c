@@ -42,7 +42,6 @@
 #include "nodes/makefuncs.h"
 #include "nodes/params.h"
 #include "tcop/dest.h"
-#include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "visibility/visibility.h"

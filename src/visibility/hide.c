@@ -41,6 +41,7 @@
 #include "catalog/pg_type.h"
 #include "compat.h"
 #include "container/container.h"
+#include "container/validation.h"
 #include "execution.h"
 #include "miscadmin.h"
 #include "nodes/extensible.h"
@@ -50,7 +51,6 @@
 #include "optimizer/pathnode.h"
 #include "optimizer/plancat.h"
 #include "parser/parsetree.h"
-#include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -176,7 +176,7 @@ ttl_hide_is_validation(Query *query)
 {
 	JoinExpr   *join;
 
-	if (!ttl_container_is_validating() || query->commandType != CMD_SELECT ||
+	if (!ttl_validation_runs() || query->commandType != CMD_SELECT ||
 		query->jointree == NULL || list_length(query->jointree->fromlist) != 1 ||
 		query->cteList != NIL || query->hasSubLinks || query->rowMarks != NIL)
 		return false;

@@ -1,0 +1,324 @@
+/*-------------------------------------------------------------------------
+ *
+ * alter.c
+ *	  The SQL functions that change a container's policy, or end it.
+ *
+ * They hold the container's policy lock until the transaction ends, so they wait for at
+ * most a batch of the reaper.  First the tables are locked, then the policy: everybody
+ * does it in this order.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_class.h"
+#include "commands/tablecmds.h"
+#include "configuration/configuration.h"
+#include "container/container.h"
+#include "container/policy.h"
+#include "deletion/deletion.h"
+#include "expiry/expiry.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "ttl.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+/* The most rows that a batch of the reaper may be told to delete. */
+#define MAX_BATCH_SIZE	50000
+
+PG_FUNCTION_INFO_V1(ttl_set_default_ttl);
+
+/*
+ * ttl.set_default_ttl(container regclass, default_ttl integer)
+ *
+ * Seconds, -1 = never, NULL = TTL is off: then all rows that are not deleted
+ * are visible again.  In force with the next statement of every session.
+ *
+ * Errors: 42501, 42704 not a container, 22023, 55000 no expiry index.
+ */
+Datum
+ttl_set_default_ttl(PG_FUNCTION_ARGS)
+{
+	Oid			relid = ttl_argument_container(fcinfo, "ttl.set_default_ttl()");
+	int32		default_ttl = ttl_argument_default_ttl(fcinfo, 1);
+	TtlPolicy	policy;
+	int32		old_default;
+
+	ttl_container_check_owned(relid);
+	/* first the tables, then the policy: everybody does it in this order */
+	if (default_ttl != TTL_OFF)
+		(void) ttl_container_tree(relid, AccessShareLock);
+	ttl_container_lock_policy(relid, true, true);
+	ttl_container_require(relid, &policy);
+	old_default = policy.default_ttl;
+	policy.default_ttl = default_ttl;
+	ttl_indexes_check_policy(&policy, relid);
+
+	/* While TTL was off, nobody was kept from dropping an index. */
+	if (default_ttl != TTL_OFF)
+		ttl_expiry_check_indexes(relid, &policy);
+	if (policy.default_ttl != old_default && ttl_container_has_pages(relid))
+		ttl_container_note_former(&policy, old_default);
+	ttl_container_update(relid, &policy);
+	ttl_notice_made_expired(relid, &policy, old_default);
+
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(ttl_default_ttl);
+
+/*
+ * ttl.default_ttl(container regclass) -> integer
+ *
+ * Seconds, -1 = never, NULL = TTL is off.  Errors: 42501, 42704.
+ */
+Datum
+ttl_default_ttl(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+	TtlPolicy	policy;
+
+	ttl_container_check_owner(relid);
+	ttl_container_require(relid, &policy);
+	if (policy.default_ttl == TTL_OFF)
+		PG_RETURN_NULL();
+	PG_RETURN_INT32(policy.default_ttl);
+}
+
+PG_FUNCTION_INFO_V1(ttl_seconds);
+
+/*
+ * ttl.seconds(interval) -> integer
+ *
+ * The interval as a TTL.  Months and years count as in EXTRACT(epoch FROM ...).
+ * Error 22023 unless it is a whole number of seconds from 1 to 2147483647.
+ */
+Datum
+ttl_seconds(PG_FUNCTION_ARGS)
+{
+	int64		microseconds;
+
+	if (!ttl_policy_microseconds(PG_GETARG_INTERVAL_P(0), &microseconds) ||
+		microseconds % USECS_PER_SEC != 0 ||
+		microseconds / USECS_PER_SEC < 1 ||
+		microseconds / USECS_PER_SEC > PG_INT32_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("interval is not a TTL: %s",
+						DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(0)))),
+				 errdetail("A TTL is a whole number of seconds from 1 to 2147483647.")));
+	PG_RETURN_INT32((int32) (microseconds / USECS_PER_SEC));
+}
+
+/*
+ * Errors unless deleted rows of the container can move to its archive: 42809 it is
+ * no table, 22023 it is the container, 42501 the owner may not insert into it,
+ * 42703 it has no place for a column.
+ */
+static void
+check_archive(Oid relid, const TtlPolicy *policy)
+{
+	Oid			archive = policy->archive_to;
+	char		relkind = get_rel_relkind(archive);
+	TtlContainer container;
+	Relation	rel;
+	AclResult	result;
+
+	if (relkind == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("archive does not exist")));
+	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE &&
+		relkind != RELKIND_FOREIGN_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a table", get_rel_name(archive)),
+				 errhint("Only ordinary, partitioned and foreign tables can be archives.")));
+	if (get_rel_persistence(archive) == RELPERSISTENCE_TEMP)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("temporary table \"%s\" cannot be an archive", get_rel_name(archive)),
+				 errdetail("The background worker cannot reach the tables of a session."),
+				 errhint("Use an unlogged table.")));
+	if (archive == relid ||
+		(ttl_container_lookup(archive, &container) && container.container == relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("container \"%s\" cannot be its own archive", get_rel_name(relid)),
+				 archive != relid ?
+				 errdetail("Table \"%s\" is a partition of it.", get_rel_name(archive)) : 0,
+				 errhint("Choose another table.")));
+
+	rel = table_open(relid, AccessShareLock);
+	result = pg_class_aclcheck(archive, rel->rd_rel->relowner, ACL_INSERT);
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result, get_relkind_objtype(relkind), get_rel_name(archive));
+	(void) ttl_deletion_archive_columns(rel, policy);
+	table_close(rel, NoLock);
+}
+
+static List *
+archive_columns_argument(FunctionCallInfo fcinfo, int n, Oid relid, Oid archive)
+{
+	List	   *columns = ttl_policy_names_from_array(PG_GETARG_ARRAYTYPE_P(n));
+
+	if (columns != NIL && !OidIsValid(archive))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("container \"%s\" has no archive", get_rel_name(relid)),
+				 errhint("Choose one by archive_to.")));
+	for (int i = 0; i < list_length(columns); i++)
+	{
+		for (int j = 0; j < i; j++)
+		{
+			if (strcmp(list_nth(columns, i), list_nth(columns, j)) == 0)
+				ereport(ERROR,
+						(errcode(ERRCODE_DUPLICATE_COLUMN),
+						 errmsg("archive_columns names column \"%s\" more than once",
+								(char *) list_nth(columns, i))));
+		}
+	}
+	return columns;
+}
+
+PG_FUNCTION_INFO_V1(ttl_alter_container);
+
+/*
+ * ttl.alter_container(container regclass, indexing text,
+ *					   touch_on_update boolean, reaping boolean,
+ *					   reap_delay interval, archive_to regclass,
+ *					   archive_columns text[], cycle_cost_limit integer,
+ *					   batch_size integer, replication_origin boolean)
+ *
+ * Changes what is not NULL; archive_to 0 means none, no archive_columns all.
+ * Errors: 42501, 42704, 22023, 2BP01 if the expiry indexes would go while there is
+ * a default TTL, 0A000 as create_container(), 42703 the archive has no place for a
+ * column.
+ */
+Datum
+ttl_alter_container(PG_FUNCTION_ARGS)
+{
+	Oid			relid = ttl_argument_container(fcinfo, "ttl.alter_container()");
+	TtlPolicy	policy;
+	int			nestlevel;
+
+	ttl_container_check_owned(relid);
+	/* first the table, then the policy: everybody does it in this order */
+	if (!PG_ARGISNULL(1))
+		LockRelationOid(relid, AccessExclusiveLock);
+	/* ... and the archive: DROP TABLE must find that it is one */
+	if (!PG_ARGISNULL(5) && OidIsValid(PG_GETARG_OID(5)))
+		LockRelationOid(PG_GETARG_OID(5), AccessShareLock);
+	if (!PG_ARGISNULL(2) && PG_GETARG_BOOL(2))
+		(void) ttl_container_tree(relid, ShareUpdateExclusiveLock);
+	ttl_container_lock_policy(relid, true, true);
+	ttl_container_require(relid, &policy);
+
+	if (!PG_ARGISNULL(1))
+	{
+		policy.indexing = ttl_argument_indexing(fcinfo, 1);
+		if (policy.indexing == TTL_INDEXING_NONE && policy.default_ttl != TTL_OFF)
+			ereport(ERROR,
+					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+					 errmsg("cannot give up the expiry indexes of container \"%s\" because it has a default TTL",
+							get_rel_name(relid)),
+					 errhint("Turn TTL off first with ttl.set_default_ttl(..., NULL).")));
+	}
+	if (!PG_ARGISNULL(2))
+	{
+		policy.touch_on_update = PG_GETARG_BOOL(2);
+		if (policy.touch_on_update)
+			ttl_uses_check_all(relid, &policy, NoLock);
+	}
+	if (!PG_ARGISNULL(3))
+		policy.reaping = PG_GETARG_BOOL(3);
+	if (!PG_ARGISNULL(4) &&
+		(!ttl_policy_microseconds(PG_GETARG_INTERVAL_P(4), &policy.reap_delay) ||
+		 policy.reap_delay < 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid reap_delay: %s",
+						DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(4)))),
+				 errdetail("It must not be negative, nor longer than 292000 years.")));
+
+	if (!PG_ARGISNULL(5))
+		policy.archive_to = PG_GETARG_OID(5);
+	if (!PG_ARGISNULL(6))
+		policy.archive_columns = archive_columns_argument(fcinfo, 6, relid, policy.archive_to);
+	if (OidIsValid(policy.archive_to) && (!PG_ARGISNULL(5) || !PG_ARGISNULL(6)))
+		check_archive(relid, &policy);
+	if (!PG_ARGISNULL(7))
+		policy.cycle_cost_limit = ttl_argument_range(fcinfo, 7, "cycle_cost_limit", PG_INT32_MAX);
+	if (!PG_ARGISNULL(8))
+		policy.batch_size = ttl_argument_range(fcinfo, 8, "batch_size", MAX_BATCH_SIZE);
+	if (!PG_ARGISNULL(9))
+		policy.replication_origin = PG_GETARG_BOOL(9);
+
+	ttl_container_update(relid, &policy);
+	if (!PG_ARGISNULL(1))
+	{
+		nestlevel = ttl_command_begin();
+		if (policy.indexing == TTL_INDEXING_NONE)
+			ttl_indexes_drop(relid, &policy);
+		else
+			ttl_indexes_complete(relid, &policy);
+		ttl_command_end(nestlevel);
+	}
+
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(ttl_drop_container);
+
+/*
+ * ttl.drop_container(container regclass, drop_columns boolean)
+ *
+ * Unregisters a container, with its trigger and expiry indexes.  Its rows stay
+ * and become visible; its columns stay unless drop_columns is true.
+ *
+ * Errors: 42501, 42704.
+ */
+Datum
+ttl_drop_container(PG_FUNCTION_ARGS)
+{
+	Oid			relid = ttl_argument_container(fcinfo, "ttl.drop_container()");
+	bool		drop_columns = ttl_argument_boolean(fcinfo, 1, "drop_columns");
+	TtlPolicy	policy;
+	int			nestlevel;
+	Relation	rel;
+
+	ttl_container_check_owned(relid);
+	rel = table_open(relid, AccessExclusiveLock);
+	CheckTableNotInUse(rel, "drop_container");
+	table_close(rel, NoLock);
+	ttl_container_lock_policy(relid, true, true);
+	ttl_container_require(relid, &policy);
+	ttl_container_delete(relid);
+	ereport(LOG,
+			(errmsg("role \"%s\" has made container %s an ordinary table: default_ttl was %s",
+					GetUserNameFromId(GetUserId(), false), ttl_container_table_name(relid),
+					ttl_policy_default_ttl_text(policy.default_ttl))));
+
+	nestlevel = ttl_command_begin();
+	ttl_indexes_drop(relid, &policy);
+	if (ttl_trigger_exists(relid))
+		ttl_command_run("DROP TRIGGER \"%s\" ON %s", TTL_TRIGGER, ttl_container_table_name(relid));
+	if (drop_columns)
+	{
+		ttl_command_run("ALTER TABLE %s DROP COLUMN %s", ttl_container_table_name(relid),
+						quote_identifier(NameStr(policy.ts_column)));
+		if (NameStr(policy.ttl_column)[0] != '\0')
+			ttl_command_run("ALTER TABLE %s DROP COLUMN %s", ttl_container_table_name(relid),
+							quote_identifier(NameStr(policy.ttl_column)));
+	}
+	ttl_command_end(nestlevel);
+
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,179 @@
+/*-------------------------------------------------------------------------
+ *
+ * configuration.h
+ *	  How a container is set up, and what follows and guards it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_CONFIGURATION_H
+#define TTL_CONFIGURATION_H
+
+#include "access/attnum.h"
+#include "catalog/pg_attribute.h"
+#include "container/container.h"
+#include "fmgr.h"
+#include "nodes/parsenodes.h"
+#include "utils/relcache.h"
+
+/*
+ * argument.c: arguments of the SQL functions, by their number; errors (22023) if they
+ * won't do
+ */
+
+/* The table that a function is to change; errors if nothing may be changed now. */
+extern Oid	ttl_argument_container(FunctionCallInfo fcinfo, const char *function);
+extern int32 ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n);
+extern TtlIndexing ttl_argument_indexing(FunctionCallInfo fcinfo, int n);
+extern int32 ttl_argument_range(FunctionCallInfo fcinfo, int n, const char *name, int32 max);
+extern bool ttl_argument_boolean(FunctionCallInfo fcinfo, int n, const char *name);
+
+/*
+ * command.c
+ */
+
+/* Begins a piece of work by DDL, with names and literals meaning what they say. */
+extern int	ttl_command_begin(void);
+
+/* Runs one command of it. */
+extern void ttl_command_run(const char *format,...) pg_attribute_printf(1, 2);
+
+extern void ttl_command_end(int nestlevel);
+
+/*
+ * columns.c
+ */
+extern Form_pg_attribute ttl_columns_find(Relation rel, const char *name);
+
+/* Errors unless the names can be those of a container's columns. */
+extern void ttl_columns_check_names(const TtlPolicy *policy);
+
+/* Errors unless the columns, as far as they exist, can be adopted. */
+extern void ttl_columns_check(Relation rel, const TtlPolicy *policy);
+
+/*
+ * Adds the columns that are missing, the timestamp's default and a CHECK on
+ * item TTLs where there is none.  Old rows needn't obey it.
+ */
+extern void ttl_columns_complete(Oid relid, const TtlPolicy *policy, bool add_ts,
+								 bool add_ts_default, bool add_own);
+
+/*
+ * Gives a table what it lacks to become a partition of a container's table, as
+ * far as PostgreSQL doesn't do it; checks the uses of its timestamp column.
+ */
+extern void ttl_columns_complete_partition(Oid parent, Oid partition,
+										   const TtlPolicy *policy);
+
+/*
+ * indexes.c
+ */
+
+/* Errors (55000) if the policy has a default TTL, but no indexes. */
+extern void ttl_indexes_check_policy(const TtlPolicy *policy, Oid relid);
+
+/*
+ * Creates the expiry indexes that are missing, of all partitions at once or of
+ * one that lacks it.  It doesn't take the place of an invalid one: that may be
+ * the work of hours that lacks one ATTACH.
+ */
+extern void ttl_indexes_complete(Oid relid, const TtlPolicy *policy);
+
+/*
+ * Drops the expiry indexes.  One on the timestamp column alone may serve other
+ * purposes, and stays.
+ */
+extern void ttl_indexes_drop(Oid relid, const TtlPolicy *policy);
+
+/*
+ * trigger.c
+ */
+
+/*
+ * Has the table the row trigger of a container, and not just one by that name?
+ * The caller holds a lock on the table.
+ */
+extern bool ttl_trigger_exists(Oid relid);
+
+/* Creates the row trigger of a container if it isn't there, and enables it. */
+extern void ttl_trigger_enable(Oid relid);
+
+/*
+ * uses.c
+ */
+
+/*
+ * Errors if the timestamp column is used in a way that a container with this
+ * setting can't allow: a relation, a table with all its partitions, and a table that
+ * may belong to a container.
+ */
+extern void ttl_uses_check(Relation rel, bool touch_on_update,
+						   AttrNumber ts_attno);
+extern void ttl_uses_check_all(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode);
+extern void ttl_uses_check_table(Oid relid);
+
+/* The same for an index that is to be built concurrently. */
+extern void ttl_uses_check_index(IndexStmt *stmt);
+
+/*
+ * notice.c
+ */
+
+/*
+ * Tells how many stored rows of the container expire because the default TTL was
+ * another one before, and how long they may be had back.
+ */
+extern void ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default);
+
+/*
+ * Tells about foreign keys that will keep expired rows from being deleted: those
+ * without an action, for an application may see to that itself (Django does),
+ * and know nothing of rows that expire.
+ */
+extern void ttl_notice_references(Oid relid);
+
+/*
+ * guard.c: errors if the command mustn't be
+ */
+
+/* Is the column one that the policy names? */
+extern bool ttl_guard_names_column(const TtlPolicy *policy, const char *column);
+
+extern void ttl_guard_drop(DropStmt *stmt);
+extern void ttl_guard_constraint(Oid relid, const TtlPolicy *policy, const AlterTableCmd *cmd);
+extern void ttl_guard_create_trigger(CreateTrigStmt *stmt);
+extern void ttl_guard_rename_trigger(RenameStmt *stmt);
+extern void ttl_guard_rename_schema(RenameStmt *stmt);
+
+/*
+ * Is the column given the type and the value that it has, as some object-relational
+ * mappers do whenever they start?
+ */
+extern bool ttl_guard_keeps_type(Oid relid, const AlterTableCmd *cmd);
+
+/*
+ * partition.c
+ */
+extern void ttl_partition_refuse_inheritance(Oid relid) pg_attribute_noreturn();
+extern void ttl_partition_create(CreateStmt *stmt);
+
+/*
+ * A table is about to become a partition, of a container if there is a policy:
+ * it gets what it lacks for that.
+ */
+extern void ttl_partition_attach(Oid parent, const TtlPolicy *policy, RangeVar *name);
+
+/*
+ * The rows of a table that has become a partition of a container have got a TTL,
+ * as if it had been turned on for them.
+ */
+extern void ttl_partition_attached(Oid parent, RangeVar *name);
+
+/* A partition is about to leave its container: it gets the same policy. */
+extern void ttl_partition_detach(const TtlContainer *parent, RangeVar *name);
+
+/*
+ * ddl.c
+ */
+extern void ttl_ddl_init(void);
+
+#endif							/* TTL_CONFIGURATION_H */

@@ -1,0 +1,274 @@
+/*-------------------------------------------------------------------------
+ *
+ * guard.c
+ *	  Refuses what would take from a container what it needs.
+ *
+ * See the table in ddl.c.  A script of pg_dump --clean, which drops a table piece by
+ * piece, is let through; it is known by row_security = off.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "compat.h"
+#include "configuration/configuration.h"
+#include "container/container.h"
+#include "expiry/expiry.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "parser/parse_type.h"
+#include "ttl.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/rls.h"
+#include "utils/syscache.h"
+
+bool
+ttl_guard_names_column(const TtlPolicy *policy, const char *column)
+{
+	return column != NULL && column[0] != '\0' &&
+		(strcmp(column, NameStr(policy->ts_column)) == 0 ||
+		 strcmp(column, NameStr(policy->ttl_column)) == 0);
+}
+
+/*
+ * Errors if the index, which is to be dropped with all that are in the list, is
+ * one that the container can't do without.
+ */
+static void
+check_drop_index(Oid index, const List *dropped)
+{
+	Oid			table = IndexGetRelation(index, true);
+	TtlContainer container;
+	TtlPolicy	policy;
+	Relation	rel;
+	TtlExpiryIndexes before;
+	TtlExpiryIndexes after;
+
+	if (!OidIsValid(table) || !ttl_container_peek(table, &container) ||
+		container.ts_attno == InvalidAttrNumber ||
+		container.default_ttl == TTL_OFF || !ttl_container_is_owner(GetUserId(), table) ||
+		!ttl_container_read(container.container, &policy))
+		return;
+
+	rel = table_open(table, AccessShareLock);
+	ttl_expiry_find_indexes(rel, &policy, NIL, &before);
+	ttl_expiry_find_indexes(rel, &policy, dropped, &after);
+	table_close(rel, AccessShareLock);	/* the command takes a stronger one */
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		if (before.needed[i] && before.usable[i] == index && !OidIsValid(after.usable[i]))
+			ereport(ERROR,
+					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+					 errmsg("cannot drop index \"%s\" because container \"%s\" requires it",
+							get_rel_name(index), get_rel_name(container.container)),
+					 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")));
+	}
+}
+
+static void
+check_drop_indexes(List *names)
+{
+	List	   *dropped = NIL;
+	ListCell   *lc;
+
+	foreach(lc, names)
+	{
+		Oid			index = RangeVarGetRelid(makeRangeVarFromNameList(castNode(List, lfirst(lc))),
+											 NoLock, true);
+		char		relkind = OidIsValid(index) ? get_rel_relkind(index) : '\0';
+
+		if (relkind == RELKIND_INDEX || relkind == RELKIND_PARTITIONED_INDEX)
+			dropped = lappend_oid(dropped, index);
+	}
+	foreach(lc, dropped)
+		check_drop_index(lfirst_oid(lc), dropped);
+}
+
+static void
+check_drop_trigger(List *object)
+{
+	Oid			table;
+	TtlContainer container;
+
+	if (strcmp(strVal(llast(object)), TTL_TRIGGER) != 0)
+		return;
+	table = RangeVarGetRelid(makeRangeVarFromNameList(list_copy_head(object, list_length(object) - 1)),
+							 NoLock, true);
+	if (OidIsValid(table) && ttl_container_lookup(table, &container))
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot drop trigger \"%s\" because container \"%s\" requires it",
+						TTL_TRIGGER, get_rel_name(container.container)),
+				 errhint("Use ttl.drop_container() to unregister the table.")));
+}
+
+void
+ttl_guard_drop(DropStmt *stmt)
+{
+	ListCell   *lc;
+
+	if (!row_security)
+		return;
+	if (stmt->removeType == OBJECT_INDEX)
+		check_drop_indexes(stmt->objects);
+	else if (stmt->removeType == OBJECT_TRIGGER)
+	{
+		foreach(lc, stmt->objects)
+			check_drop_trigger(castNode(List, lfirst(lc)));
+	}
+}
+
+/*
+ * The CHECK on the TTL column says that no row needs the third index; is it the
+ * one of that name?  A unique constraint may be made of an index that serves.
+ */
+void
+ttl_guard_constraint(Oid relid, const TtlPolicy *policy, const AlterTableCmd *cmd)
+{
+	bool		drops = cmd->subtype == AT_DropConstraint;
+	const char *name = drops ? cmd->name : TtlConstraintUnenforced(cmd);
+	Relation	rel;
+	char	   *check;
+	bool		validated;
+
+	if (drops)
+	{
+		Oid			index = get_constraint_index(get_relation_constraint_oid(relid, name, true));
+
+		if (OidIsValid(index))
+			check_drop_index(index, list_make1_oid(index));
+	}
+	if (name == NULL || NameStr(policy->ttl_column)[0] == '\0')
+		return;
+	rel = table_open(relid, AccessShareLock);
+	check = ttl_expiry_find_check(rel, policy, &validated);
+	if (check != NULL && strcmp(check, name) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 drops ?
+				 errmsg("cannot drop constraint \"%s\" because container \"%s\" requires it",
+						name, RelationGetRelationName(rel)) :
+				 errmsg("cannot alter constraint \"%s\" because container \"%s\" requires it",
+						name, RelationGetRelationName(rel)),
+				 errhint("Use ttl.drop_container() to unregister the table.")));
+	table_close(rel, AccessShareLock);	/* the command takes a stronger one */
+}
+
+/* Is that the type of the column? */
+static bool
+is_type_of(Oid relid, AttrNumber attno, const TypeName *name)
+{
+	Oid			type;
+	int32		typmod;
+	Oid			collation;
+	int32		named_typmod;
+	Type		named = LookupTypeName(NULL, name, &named_typmod, true);
+	bool		result;
+
+	if (named == NULL)
+		return false;
+	get_atttypetypmodcoll(relid, attno, &type, &typmod, &collation);
+	result = typeTypeId(named) == type && named_typmod == typmod;
+	ReleaseSysCache(named);
+	return result;
+}
+
+bool
+ttl_guard_keeps_type(Oid relid, const AlterTableCmd *cmd)
+{
+	const ColumnDef *def = castNode(ColumnDef, cmd->def);
+	AttrNumber	attno = get_attnum(relid, cmd->name);
+	Node	   *value = def->raw_default;
+
+	if (attno == InvalidAttrNumber || def->collClause != NULL ||
+		!is_type_of(relid, attno, def->typeName))
+		return false;
+	if (value != NULL && IsA(value, TypeCast) &&
+		is_type_of(relid, attno, ((TypeCast *) value)->typeName))
+		value = ((TypeCast *) value)->arg;
+	return value == NULL ||
+		(IsA(value, ColumnRef) && list_length(((ColumnRef *) value)->fields) == 1 &&
+		 IsA(linitial(((ColumnRef *) value)->fields), String) &&
+		 strcmp(strVal(linitial(((ColumnRef *) value)->fields)), cmd->name) == 0);
+}
+
+static void
+check_replace_trigger(CreateTrigStmt *stmt)
+{
+	Oid			table = RangeVarGetRelid(stmt->relation, NoLock, true);
+	TtlContainer container;
+
+	if (strcmp(stmt->trigname, TTL_TRIGGER) == 0 && OidIsValid(table) &&
+		ttl_container_peek(table, &container))
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot replace trigger \"%s\" because container \"%s\" requires it",
+						TTL_TRIGGER, get_rel_name(container.container)),
+				 errhint("Choose another name.")));
+}
+
+/*
+ * pg_repack puts a trigger on the table, fills a new one by SELECT, and gives its
+ * storage to the table.  What that SELECT doesn't see is lost, without a DELETE;
+ * and so are changes that fire no trigger, as those of ttl.container.
+ */
+void
+ttl_guard_create_trigger(CreateTrigStmt *stmt)
+{
+	Oid			table;
+	const TtlObjects *objects;
+	TtlContainer container;
+
+	if (stmt->replace)
+		check_replace_trigger(stmt);
+	if (strcmp(strVal(llast(stmt->funcname)), "repack_trigger") != 0)
+		return;
+	table = RangeVarGetRelid(stmt->relation, NoLock, true);
+	objects = ttl_container_objects();
+	if (objects != NULL && table == objects->catalog)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot repack \"%s.%s\"", TTL_SCHEMA, TTL_CONTAINER_TABLE),
+				 errdetail("Changes of policies would be lost."),
+				 errhint("Run pg_repack with --exclude-extension=ttl.")));
+	if (OidIsValid(table) && ttl_container_peek(table, &container) &&
+		!ttl_expiry_is_shown(container.container))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot repack \"%s\" while expired rows of container \"%s\" are hidden",
+						get_rel_name(table), get_rel_name(container.container)),
+				 errdetail("pg_repack keeps the rows that it sees, and would lose the others."),
+				 errhint("Run pg_repack with PGOPTIONS='-c row_security=off'.")));
+}
+
+void
+ttl_guard_rename_trigger(RenameStmt *stmt)
+{
+	Oid			table = RangeVarGetRelid(stmt->relation, NoLock, true);
+	TtlContainer container;
+
+	if (strcmp(stmt->subname, TTL_TRIGGER) == 0 && OidIsValid(table) &&
+		ttl_container_lookup(table, &container))
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot rename trigger \"%s\" because container \"%s\" requires it",
+						TTL_TRIGGER, get_rel_name(container.container)),
+				 errhint("Use ttl.drop_container() to unregister the table.")));
+}
+
+/* The extension is found by the name of its schema. */
+void
+ttl_guard_rename_schema(RenameStmt *stmt)
+{
+	if (strcmp(stmt->subname, TTL_SCHEMA) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot rename schema \"%s\" because extension \"%s\" requires it",
+						TTL_SCHEMA, TTL_EXTENSION)));
+}

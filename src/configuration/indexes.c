@@ -1,0 +1,79 @@
+/*-------------------------------------------------------------------------
+ *
+ * indexes.c
+ *	  Makes the expiry indexes that a container needs, and drops them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "configuration/configuration.h"
+#include "container/container.h"
+#include "expiry/expiry.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+void
+ttl_indexes_check_policy(const TtlPolicy *policy, Oid relid)
+{
+	if (policy->indexing == TTL_INDEXING_NONE && policy->default_ttl != TTL_OFF)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("container \"%s\" cannot have a default TTL without an expiry index",
+						get_rel_name(relid)),
+				 errhint("Use indexing => 'consistent'.")));
+}
+
+void
+ttl_indexes_complete(Oid relid, const TtlPolicy *policy)
+{
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_tree(relid, ShareLock))
+	{
+		TtlExpiryIndexes indexes;
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+
+		ttl_expiry_find_indexes(rel, policy, NIL, &indexes);
+		table_close(rel, NoLock);
+		for (int i = 0; i < TTL_INDEXES; i++)
+		{
+			TtlIndexDefinition definition;
+
+			if (!indexes.needed[i] || OidIsValid(indexes.usable[i]))
+				continue;
+			ttl_expiry_refuse_unusable(lfirst_oid(lc), policy, i);
+			(void) ttl_expiry_index_definition(policy, i, &definition);
+			ttl_command_run("CREATE INDEX ON %s (%s)%s%s", ttl_container_table_name(lfirst_oid(lc)), definition.key,
+							definition.predicate ? " WHERE " : "",
+							definition.predicate ? definition.predicate : "");
+		}
+	}
+}
+
+void
+ttl_indexes_drop(Oid relid, const TtlPolicy *policy)
+{
+	AttrNumber	ts_attno;
+	AttrNumber	ttl_attno;
+	Relation	rel;
+	TtlExpiryIndexes indexes;
+
+	/* without the columns there are none */
+	if (!ttl_container_find_columns(relid, policy, &ts_attno, &ttl_attno))
+		return;
+	rel = table_open(relid, AccessExclusiveLock);
+	ttl_expiry_find_indexes(rel, policy, NIL, &indexes);
+	table_close(rel, NoLock);
+
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		TtlIndexDefinition definition;
+
+		if (OidIsValid(indexes.usable[i]) &&
+			ttl_expiry_index_definition(policy, i, &definition) &&
+			definition.predicate != NULL)
+			ttl_command_run("DROP INDEX %s", ttl_container_table_name(indexes.usable[i]));
+	}
+}

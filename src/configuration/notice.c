@@ -1,0 +1,108 @@
+/*-------------------------------------------------------------------------
+ *
+ * notice.c
+ *	  Tells who configures a container what will come of it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/pg_inherits.h"
+#include "common/int.h"
+#include "configuration/configuration.h"
+#include "container/container.h"
+#include "container/policy.h"
+#include "expiry/expiry.h"
+#include "guc.h"
+#include "lib/stringinfo.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+/* Rows that a change makes expired are counted as far as this. */
+#define COUNTED_ROWS	10000
+
+void
+ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz begin = now + ttl_guc_grace * USECS_PER_SEC;
+	TimestampTz earliest;
+	int64		count;
+	int64		seconds;
+	bool		complete;
+
+	if (!ttl_policy_is_shorter(policy->default_ttl, old_default))
+		return;
+	count = ttl_expiry_count_made_expired(relid, old_default, COUNTED_ROWS + 1, &complete,
+										  &earliest);
+	if (count == 0 && complete)
+		return;
+	if (count > 0 && !pg_add_s64_overflow(earliest, policy->reap_delay, &earliest))
+		begin = Max(begin, earliest);
+	seconds = (begin - now + USECS_PER_SEC - 1) / USECS_PER_SEC;
+
+	ereport(NOTICE,
+			(count > COUNTED_ROWS ?
+			 errmsg("more than %d stored rows of container \"%s\" expire by this change",
+					COUNTED_ROWS, get_rel_name(relid)) :
+			 !complete ?
+			 errmsg("at least %lld stored rows of container \"%s\" expire by this change",
+					(long long) count, get_rel_name(relid)) :
+			 errmsg_plural("%lld stored row of container \"%s\" expires by this change",
+						   "%lld stored rows of container \"%s\" expire by this change",
+						   (unsigned long) count, (long long) count, get_rel_name(relid)),
+			 !ttl_guc_reaper ?
+			 errdetail("Nothing is deleted as long as \"%s\" is off.", "ttl.reaper") :
+			 !policy->reaping ?
+			 errdetail("Nothing is deleted as long as reaping is off.") :
+			 errdetail_plural("The reaper begins to delete them %lld second after the change is committed.",
+							  "The reaper begins to delete them %lld seconds after the change is committed.",
+							  (unsigned long) seconds, (long long) seconds),
+			 errhint("Until they are deleted, ttl.set_default_ttl(..., %s) brings them back.",
+					 ttl_policy_default_ttl_text(old_default))));
+}
+
+void
+ttl_notice_references(Oid relid)
+{
+	List	   *tables = NIL;
+	StringInfoData names;
+	ListCell   *lc;
+
+	/* a foreign key may reference a partition */
+	foreach(lc, find_all_inheritors(relid, AccessShareLock, NULL))
+	{
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+		TriggerDesc *triggers = rel->trigdesc;
+
+		for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		{
+			Trigger    *trigger = &triggers->triggers[i];
+
+			if (trigger->tgfoid == F_RI_FKEY_NOACTION_DEL ||
+				trigger->tgfoid == F_RI_FKEY_RESTRICT_DEL)
+				tables = list_append_unique_oid(tables, trigger->tgconstrrelid);
+		}
+		table_close(rel, NoLock);
+	}
+
+	initStringInfo(&names);
+	foreach(lc, tables)
+	{
+		TtlContainer container;
+
+		if (!ttl_container_lookup(lfirst_oid(lc), &container))
+			appendStringInfo(&names, "%s\"%s\"", names.len > 0 ? ", " : "",
+							 get_rel_name(lfirst_oid(lc)));
+	}
+	if (names.len > 0)
+		ereport(NOTICE,
+				(errmsg("expired rows of container \"%s\" stay stored as long as others reference them",
+						get_rel_name(relid)),
+				 errdetail("These tables reference it with ON DELETE NO ACTION or RESTRICT: %s.",
+						   names.data),
+				 errhint("Use ON DELETE CASCADE or SET NULL, or register these tables as containers, too.")));
+}

@@ -1,0 +1,126 @@
+/*-------------------------------------------------------------------------
+ *
+ * partition.c
+ *	  Tables that become partitions of containers, or cease to be.
+ *
+ * A new partition needs nothing: like an attached one, it gets the indexes and the row
+ * trigger from PostgreSQL, and the policy from its parent.  Children by inheritance
+ * have neither, so they are refused.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "configuration/configuration.h"
+#include "container/container.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "utils/lsyscache.h"
+
+void
+ttl_partition_refuse_inheritance(Oid relid)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("container \"%s\" cannot take part in inheritance", get_rel_name(relid)),
+			 errhint("Use declarative partitioning, or unregister the table with ttl.drop_container().")));
+}
+
+static void
+refuse_foreign_partition(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("foreign table \"%s\" cannot be a partition of a container", name),
+			 errdetail("Its rows could be neither hidden nor deleted.")));
+}
+
+void
+ttl_partition_create(CreateStmt *stmt)
+{
+	ListCell   *lc;
+
+	if (stmt->partbound != NULL && !IsA(stmt, CreateForeignTableStmt))
+		return;
+	foreach(lc, stmt->inhRelations)
+	{
+		Oid			parent = RangeVarGetRelid(lfirst_node(RangeVar, lc), NoLock, true);
+		TtlContainer container;
+
+		if (!OidIsValid(parent) || !ttl_container_lookup(parent, &container))
+			continue;
+		if (stmt->partbound != NULL)
+			refuse_foreign_partition(stmt->relation->relname);
+		ttl_partition_refuse_inheritance(parent);
+	}
+}
+
+void
+ttl_partition_attach(Oid parent, const TtlPolicy *policy, RangeVar *name)
+{
+	Oid			partition = RangeVarGetRelid(name, NoLock, true);
+	TtlPolicy	own;
+	ListCell   *lc;
+
+	if (!OidIsValid(partition))
+		return;
+	if (ttl_container_read(partition, &own))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot attach container \"%s\" as a partition",
+						get_rel_name(partition)),
+				 errhint("Unregister it first with ttl.drop_container().")));
+	if (policy == NULL)
+		return;
+	foreach(lc, find_all_inheritors(partition, NoLock, NULL))
+	{
+		if (lfirst_oid(lc) == policy->archive_to)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot attach table \"%s\" to the container whose archive it is",
+							get_rel_name(lfirst_oid(lc))),
+					 errhint("Choose another archive by ttl.alter_container(..., archive_to => ...), or 0 for none.")));
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
+			refuse_foreign_partition(get_rel_name(lfirst_oid(lc)));
+	}
+	if (ttl_container_is_owner(GetUserId(), parent) && ttl_container_is_owner(GetUserId(), partition))
+		ttl_columns_complete_partition(parent, partition, policy);
+}
+
+void
+ttl_partition_attached(Oid parent, RangeVar *name)
+{
+	Oid			partition = RangeVarGetRelid(name, NoLock, true);
+	TtlContainer container;
+	TtlPolicy	policy;
+
+	if (!OidIsValid(parent) || !OidIsValid(partition) ||
+		!ttl_container_lookup(parent, &container) ||
+		container.default_ttl == TTL_OFF || !ttl_container_has_pages(partition))
+		return;
+	ttl_container_lock_policy(container.container, true, true);
+	if (!ttl_container_read(container.container, &policy))
+		return;
+	ttl_container_note_former(&policy, TTL_OFF);
+	ttl_container_update(container.container, &policy);
+}
+
+/* A partition is about to leave its container: give it the same policy. */
+void
+ttl_partition_detach(const TtlContainer *parent, RangeVar *name)
+{
+	Oid			partition = RangeVarGetRelid(name, NoLock, true);
+	TtlContainer container;
+	TtlPolicy	policy;
+
+	if (!OidIsValid(partition) || !ttl_container_is_owner(GetUserId(), parent->relid) ||
+		!ttl_container_lookup(partition, &container) ||
+		container.container != parent->container ||
+		ttl_container_read(partition, &policy) ||
+		!ttl_container_read(parent->container, &policy))
+		return;
+	ttl_container_insert(partition, &policy);
+}
