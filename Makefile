@@ -18,8 +18,10 @@ DATA = sql/$(EXTENSION)--$(EXTVERSION).sql $(wildcard sql/$(EXTENSION)--*--*.sql
 
 OBJS = \
 	src/counters.o \
+	src/counters_file.o \
 	src/execution.o \
 	src/guc.o \
+	src/shared.o \
 	src/stored.o \
 	src/ttl.o \
 	src/utility.o \

@@ -8,10 +8,8 @@
  * shared memory (the postmaster cannot use any other), as the cumulative
  * statistics of PostgreSQL do.
  *
- * As those, they survive a clean restart, and start from zero after a crash:
- * the launcher writes them to a file when it ends, and reads and removes it
- * when the first launcher begins.  What a file holds that cannot be trusted is
- * ignored.  It is removed at once so that no backup and no crash finds it.
+ * As those, they survive a clean restart (counters_file.c), and start from zero
+ * after a crash.
  *
  * Containers: an entry is read and written under its partition's lock in the
  * hash table.  Rows and cost are added by the worker, by CALL ttl.reap and, as
@@ -29,28 +27,22 @@
  */
 #include "postgres.h"
 
-#include "catalog/catversion.h"
+#include "compat.h"
+#include "counters.h"
 #include "lib/dshash.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "port/atomics.h"
-#include "storage/fd.h"
+#include "shared.h"
 #include "storage/ipc.h"
+#include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/dsa.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "compat.h"
-#include "counters.h"
-
 /* Room for the area's own data and both empty hash tables. */
 #define INITIAL_AREA_SIZE	(256 * 1024)
-
-/* Where the statistics are while the server is down; see write_file(). */
-#define STATS_FILE			PGSTAT_STAT_PERMANENT_DIRECTORY "/ttl.stat"
-#define STATS_FILE_FORMAT	0x74746C01	/* "ttl", 1; change with the structs */
 
 /* In the fixed shared memory, followed by the area. */
 typedef struct CountersShared
@@ -59,21 +51,10 @@ typedef struct CountersShared
 	dshash_table_handle databases;	/* constant */
 	int			tranche_id;		/* constant */
 	pg_atomic_uint32 generation;	/* number of database entries ever made */
-	bool		loaded;			/* has the file been dealt with? by the
-								 * launcher */
 } CountersShared;
 
-typedef struct ContainerKey
-{
-	Oid			dboid;
-	Oid			container;
-} ContainerKey;
-
-typedef struct ContainerEntry
-{
-	ContainerKey key;			/* MUST BE FIRST */
-	TtlContainerCounters counters;	/* partition lock; see above */
-} ContainerEntry;
+/* Key and value of a container's entry; the counters under the partition's lock. */
+typedef TtlContainerRecord ContainerEntry;
 
 typedef struct DatabaseBody
 {
@@ -112,8 +93,8 @@ table_parameters(dshash_parameters *parameters, size_t key_size,
 	parameters->tranche_id = shared->tranche_id;
 }
 
-Size
-ttl_counters_shmem_size(void)
+static Size
+shared_size(void)
 {
 	return add_size(MAXALIGN(sizeof(CountersShared)), INITIAL_AREA_SIZE);
 }
@@ -124,11 +105,8 @@ area_place(void)
 	return (char *) shared + MAXALIGN(sizeof(CountersShared));
 }
 
-/*
- * Notes where the shared memory is, and fills it unless it was found filled.
- */
-void
-ttl_counters_shmem_startup(void *place, bool found, int tranche_id)
+static void
+shared_startup(void *place, bool found, int tranche_id)
 {
 	dshash_parameters parameters;
 	dshash_table *table;
@@ -140,7 +118,6 @@ ttl_counters_shmem_startup(void *place, bool found, int tranche_id)
 
 	shared->tranche_id = tranche_id;
 	pg_atomic_init_u32(&shared->generation, 0);
-	shared->loaded = false;
 
 	created = dsa_create_in_place(area_place(), INITIAL_AREA_SIZE,
 								  tranche_id, NULL);
@@ -149,7 +126,7 @@ ttl_counters_shmem_startup(void *place, bool found, int tranche_id)
 	/* the limit makes the tables lie in the fixed shared memory */
 	dsa_set_size_limit(created, INITIAL_AREA_SIZE);
 
-	table_parameters(&parameters, sizeof(ContainerKey), sizeof(ContainerEntry));
+	table_parameters(&parameters, sizeof(TtlContainerKey), sizeof(ContainerEntry));
 	table = dshash_create(created, &parameters, NULL);
 	shared->containers = dshash_get_hash_table_handle(table);
 	dshash_detach(table);
@@ -185,7 +162,7 @@ attach(void)
 	}
 	if (containers == NULL)
 	{
-		table_parameters(&parameters, sizeof(ContainerKey),
+		table_parameters(&parameters, sizeof(TtlContainerKey),
 						 sizeof(ContainerEntry));
 		containers = dshash_attach(area, &parameters, shared->containers, NULL);
 	}
@@ -200,7 +177,7 @@ attach(void)
 static ContainerEntry *
 lock_container(Oid container)
 {
-	ContainerKey key = {MyDatabaseId, container};
+	TtlContainerKey key = {MyDatabaseId, container};
 	ContainerEntry *entry;
 	bool		found;
 
@@ -212,17 +189,14 @@ lock_container(Oid container)
 }
 
 void
-ttl_counters_add_batch(Oid container, bool batch, int64 rows, int64 cost)
+ttl_counters_add_batch(Oid container, int64 rows, int64 cost)
 {
 	ContainerEntry *entry = lock_container(container);
 
+	entry->counters.rows_deleted += rows;
+	entry->counters.batches++;
 	entry->counters.cost += cost;
-	if (batch)
-	{
-		entry->counters.rows_deleted += rows;
-		entry->counters.batches++;
-		entry->counters.last_reap = GetCurrentTimestamp();
-	}
+	entry->counters.last_reap = GetCurrentTimestamp();
 	dshash_release_lock(containers, entry);
 }
 
@@ -284,7 +258,7 @@ ttl_counters_set_error(Oid container, const char *message)
 bool
 ttl_counters_get_container(Oid container, TtlContainerCounters *counters)
 {
-	ContainerKey key = {MyDatabaseId, container};
+	TtlContainerKey key = {MyDatabaseId, container};
 	ContainerEntry *entry;
 
 	attach();
@@ -320,7 +294,7 @@ ttl_counters_containers(void)
 void
 ttl_counters_forget_container(Oid container)
 {
-	ContainerKey key = {MyDatabaseId, container};
+	TtlContainerKey key = {MyDatabaseId, container};
 
 	attach();
 	(void) dshash_delete_key(containers, &key);
@@ -509,79 +483,56 @@ ttl_counters_forget_database(Oid dboid)
 }
 
 /*
- * The file: a header, containers, a ContainerRecord of zeros, databases, a
- * DatabaseRecord of zeros.
+ * For counters_file.c
  */
-typedef struct FileHeader
-{
-	uint32		format;
-	uint32		server;			/* the layout may change with it */
-	uint32		container_size;
-	uint32		database_size;
-} FileHeader;
 
-typedef struct DatabaseRecord
-{
-	Oid			dboid;
-	TtlDatabaseCounters counters;
-} DatabaseRecord;
-
-static const FileHeader file_header = {
-	STATS_FILE_FORMAT, CATALOG_VERSION_NO,
-	sizeof(ContainerEntry), sizeof(DatabaseRecord)
-};
-
-static bool
-write_file(FILE *file)
+bool
+ttl_counters_visit_containers(TtlContainerVisitor visit, void *arg)
 {
 	dshash_seq_status status;
-	ContainerEntry *container;
-	ContainerEntry last_container;
-	DatabaseEntry *entry;
-	DatabaseRecord record;
-	bool		ok;
+	ContainerEntry *entry;
+	bool		ok = true;
 
-	ok = fwrite(&file_header, sizeof(file_header), 1, file) == 1;
-
+	attach();
 	dshash_seq_init(&status, containers, false);
-	while ((container = (ContainerEntry *) dshash_seq_next(&status)) != NULL)
-		ok = ok && fwrite(container, sizeof(*container), 1, file) == 1;
+	while ((entry = (ContainerEntry *) dshash_seq_next(&status)) != NULL)
+		ok = ok && visit(entry, arg);
 	dshash_seq_term(&status);
-	memset(&last_container, 0, sizeof(last_container));
-	ok = ok && fwrite(&last_container, sizeof(last_container), 1, file) == 1;
+	return ok;
+}
 
+bool
+ttl_counters_visit_databases(TtlDatabaseVisitor visit, void *arg)
+{
+	dshash_seq_status status;
+	DatabaseEntry *entry;
+	bool		ok = true;
+
+	attach();
 	dshash_seq_init(&status, databases, false);
 	while ((entry = (DatabaseEntry *) dshash_seq_next(&status)) != NULL)
 	{
+		TtlDatabaseRecord record;
+
 		memset(&record, 0, sizeof(record));
 		record.dboid = entry->dboid;
 		read_body((DatabaseBody *) dsa_get_address(area, entry->body),
 				  &record.counters);
-		ok = ok && fwrite(&record, sizeof(record), 1, file) == 1;
+		ok = ok && visit(&record, arg);
 	}
 	dshash_seq_term(&status);
-	memset(&record, 0, sizeof(record));
-	return ok && fwrite(&record, sizeof(record), 1, file) == 1;
+	return ok;
 }
 
-/*
- * Adds what the file has about a container to what has happened since the
- * start.  Returns false if it cannot be right.
- */
-static bool
-load_container(const ContainerEntry *record)
+void
+ttl_counters_restore_container(const TtlContainerRecord *record)
 {
 	const TtlContainerCounters *old = &record->counters;
 	TtlContainerCounters *new;
 	ContainerEntry *entry;
 	bool		found;
 
-	if (!OidIsValid(record->key.container) || old->rows_deleted < 0 ||
-		old->rows_evicted < 0 || old->rows_archived < 0 || old->batches < 0 ||
-		old->cost < 0 || old->blocked_rows < 0 ||
-		memchr(old->last_error, '\0', TTL_ERROR_LENGTH) == NULL)
-		return false;
-
+	attach();
 	entry = (ContainerEntry *) dshash_find_or_insert(containers, &record->key,
 													 &found);
 	new = &entry->counters;
@@ -596,114 +547,23 @@ load_container(const ContainerEntry *record)
 		new->cost += old->cost;
 	}
 	dshash_release_lock(containers, entry);
-	return true;
 }
 
-/*
- * Likewise for a database; no worker has been there yet.
- */
-static bool
-load_database(const DatabaseRecord *record)
+void
+ttl_counters_restore_database(const TtlDatabaseRecord *record)
 {
-	const TtlDatabaseCounters *old = &record->counters;
-	DatabaseBody *body;
+	DatabaseBody *body = enter_database(record->dboid);
 
-	if ((unsigned) old->stopped_by > TTL_STOP_REPLICA_LAG || old->cycles < 0 ||
-		old->cost_granted < 0 || old->cost_spent < 0 ||
-		old->foreground_cost < 0 || old->debt < 0)
-		return false;
-
-	body = enter_database(record->dboid);
-	pg_atomic_fetch_add_u64(&body->foreground_cost, old->foreground_cost);
+	pg_atomic_fetch_add_u64(&body->foreground_cost, record->counters.foreground_cost);
 	SpinLockAcquire(&body->mutex);
-	body->counters = *old;
+	body->counters = record->counters;
 	body->counters.state = TTL_REAPER_STOPPED;
 	SpinLockRelease(&body->mutex);
-	return true;
 }
 
-static bool
-read_file(FILE *file)
-{
-	FileHeader	header;
-	ContainerEntry container;
-	DatabaseRecord database;
-
-	if (fread(&header, sizeof(header), 1, file) != 1 ||
-		memcmp(&header, &file_header, sizeof(header)) != 0)
-		return false;
-
-	for (;;)
-	{
-		if (fread(&container, sizeof(container), 1, file) != 1)
-			return false;
-		if (!OidIsValid(container.key.dboid))
-			break;
-		if (!load_container(&container))
-			return false;
-	}
-	for (;;)
-	{
-		if (fread(&database, sizeof(database), 1, file) != 1)
-			return false;
-		if (!OidIsValid(database.dboid))
-			return true;
-		if (!load_database(&database))
-			return false;
-	}
-}
-
-/*
- * Brings back the statistics of the server's last life, unless an earlier
- * launcher has done so.
- */
 void
-ttl_counters_load(void)
+ttl_counters_init(void)
 {
-	FILE	   *file;
-
-	attach();
-	if (!shared->loaded)
-	{
-		file = AllocateFile(STATS_FILE, PG_BINARY_R);
-		if (file == NULL && errno != ENOENT)
-			ereport(LOG,
-					(errcode_for_file_access(),
-					 errmsg("could not open file \"%s\": %m", STATS_FILE)));
-		if (file != NULL)
-		{
-			if (!read_file(file))
-				ereport(LOG,
-						(errmsg("ignoring invalid data in file \"%s\"",
-								STATS_FILE)));
-			FreeFile(file);
-		}
-	}
-	shared->loaded = true;
-	(void) unlink(STATS_FILE);
-}
-
-/*
- * Writes the statistics for the server's next life.
- */
-void
-ttl_counters_save(void)
-{
-	FILE	   *file;
-	bool		ok;
-
-	attach();
-	file = AllocateFile(STATS_FILE ".tmp", PG_BINARY_W);
-	ok = file != NULL && write_file(file);
-	if (file != NULL && FreeFile(file) != 0)
-		ok = false;
-	if (!ok)
-	{
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s\": %m", STATS_FILE ".tmp")));
-		(void) unlink(STATS_FILE ".tmp");
-	}
-	else
-		(void) durable_rename(STATS_FILE ".tmp", STATS_FILE, LOG);
+	ttl_shared_reserve(shared_size, shared_startup);
+	ttl_counters_file_init();
 }

@@ -62,16 +62,13 @@ typedef struct TtlDatabaseCounters
 	int64		debt;			/* spent beyond the budget */
 } TtlDatabaseCounters;
 
-/* For shmem.c: the part of shared memory that belongs to the counters. */
-extern Size ttl_counters_shmem_size(void);
-extern void ttl_counters_shmem_startup(void *place, bool found, int tranche_id);
-
 /*
  * Containers of this database.  None of these ends up in the statistics when
  * the transaction is rolled back later: they count what happens.
  */
-extern void ttl_counters_add_batch(Oid container, bool batch, int64 rows,
-								   int64 cost);
+extern void ttl_counters_add_batch(Oid container, int64 rows, int64 cost);
+
+/* Rows that went along with one that the reaper has deleted. */
 extern void ttl_counters_add_reaped(Oid container, uint64 rows);
 extern void ttl_counters_add_evicted(Oid container, uint64 rows);
 extern void ttl_counters_add_archived(Oid container, uint64 rows);
@@ -106,9 +103,45 @@ extern bool ttl_counters_get_database(Oid dboid, TtlDatabaseCounters *counters);
 extern void ttl_counters_forget_database(Oid dboid);
 
 /*
- * For the launcher: the statistics from one life of the server to the next.
+ * For counters_file.c
+ */
+typedef struct TtlContainerKey
+{
+	Oid			dboid;
+	Oid			container;
+} TtlContainerKey;
+
+typedef struct TtlContainerRecord
+{
+	TtlContainerKey key;
+	TtlContainerCounters counters;
+} TtlContainerRecord;
+
+typedef struct TtlDatabaseRecord
+{
+	Oid			dboid;
+	TtlDatabaseCounters counters;
+} TtlDatabaseRecord;
+
+/* Calls the function for each of them, until it returns false. */
+typedef bool (*TtlContainerVisitor) (const TtlContainerRecord *record, void *arg);
+typedef bool (*TtlDatabaseVisitor) (const TtlDatabaseRecord *record, void *arg);
+
+extern bool ttl_counters_visit_containers(TtlContainerVisitor visit, void *arg);
+extern bool ttl_counters_visit_databases(TtlDatabaseVisitor visit, void *arg);
+
+/* Adds to what has happened since. */
+extern void ttl_counters_restore_container(const TtlContainerRecord *record);
+extern void ttl_counters_restore_database(const TtlDatabaseRecord *record);
+
+/*
+ * counters_file.c, for the launcher: the statistics from one life of the server to
+ * the next.
  */
 extern void ttl_counters_load(void);
 extern void ttl_counters_save(void);
+
+extern void ttl_counters_file_init(void);
+extern void ttl_counters_init(void);
 
 #endif							/* TTL_COUNTERS_H */

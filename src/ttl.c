@@ -15,10 +15,12 @@
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/validation.h"
+#include "counters.h"
 #include "execution.h"
 #include "expiry/expiry.h"
 #include "guc.h"
 #include "reaper/reaper.h"
+#include "shared.h"
 #include "ttl.h"
 #include "utility.h"
 #include "visibility/visibility.h"
@@ -38,6 +40,8 @@ _PG_init(void)
 						 TTL_EXTENSION, "shared_preload_libraries")));
 
 	ttl_guc_init();
+	ttl_shared_init();
+	ttl_counters_init();
 	ttl_reaper_init();
 	ttl_execution_init();
 	ttl_utility_init();

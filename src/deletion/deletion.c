@@ -42,6 +42,7 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "compat.h"
+#include "counters.h"
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/executor.h"
@@ -64,35 +65,6 @@
 
 /* Of the deletion that runs, the innermost one */
 static int	running_flags = 0;
-
-static TtlDeletionObserver evict_observer = NULL;
-static TtlDeletionObserver reap_observer = NULL;
-static TtlDeletionObserver archive_observer = NULL;
-
-void
-ttl_deletion_on_evict(TtlDeletionObserver evicted)
-{
-	evict_observer = evicted;
-}
-
-void
-ttl_deletion_on_reap(TtlDeletionObserver reaped)
-{
-	reap_observer = reaped;
-}
-
-void
-ttl_deletion_on_archive(TtlDeletionObserver archived)
-{
-	archive_observer = archived;
-}
-
-void
-ttl_deletion_report_evicted(Oid container, uint64 rows)
-{
-	if (evict_observer != NULL)
-		evict_observer(container, rows);
-}
 
 static Datum
 tid_array(const ItemPointerData *tids, int ntids)
@@ -761,20 +733,20 @@ delete_in_order(List *ordered, TimestampTz expired_at, int flags)
 	delete_from_tables(group, expired_at, flags);
 }
 
-/* Tells whoever keeps statistics. */
+/* Counts what has been deleted; of the caller's own table he does so himself. */
 static void
-report(const Doomed *doomed, bool went_along, int flags)
+count(const Doomed *doomed, bool went_along, int flags)
 {
 	const TtlContainer *container = &doomed->container;
 
 	if (!OidIsValid(container->container))
 		return;
-	if (went_along && !(flags & TTL_DELETION_AS_REAPER))
-		ttl_deletion_report_evicted(container->container, doomed->deleted);
-	else if (went_along && reap_observer != NULL)
-		reap_observer(container->container, doomed->deleted);
-	if (OidIsValid(container->archive_to) && archive_observer != NULL)
-		archive_observer(container->container, doomed->deleted);
+	if (went_along && (flags & TTL_DELETION_AS_REAPER))
+		ttl_counters_add_reaped(container->container, doomed->deleted);
+	else if (went_along)
+		ttl_counters_add_evicted(container->container, doomed->deleted);
+	if (OidIsValid(container->archive_to))
+		ttl_counters_add_archived(container->container, doomed->deleted);
 }
 
 /* Rows are going to be remembered, to know them again. */
@@ -811,7 +783,7 @@ delete_doomed(Deletion *deletion, const Doomed *asked_for)
 	PG_END_TRY();
 
 	foreach(lc, ordered)
-		report(lfirst(lc), lfirst(lc) != asked_for, deletion->flags);
+		count(lfirst(lc), lfirst(lc) != asked_for, deletion->flags);
 }
 
 /* Closes the tables that the deletion has opened. */

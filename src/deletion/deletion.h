@@ -77,16 +77,4 @@ extern void ttl_deletion_truncate(Relation rel);
  */
 extern List *ttl_deletion_archive_columns(Relation rel, const TtlPolicy *policy);
 
-/*
- * Whoever keeps statistics is told how many rows of a container have been
- * deleted by eviction, how many went along with a row that the reaper deleted,
- * and how many have been archived.  Counted when it happens, committed or not.
- */
-typedef void (*TtlDeletionObserver) (Oid container, uint64 rows);
-
-extern void ttl_deletion_on_evict(TtlDeletionObserver evicted);
-extern void ttl_deletion_on_reap(TtlDeletionObserver reaped);
-extern void ttl_deletion_on_archive(TtlDeletionObserver archived);
-extern void ttl_deletion_report_evicted(Oid container, uint64 rows);
-
 #endif							/* TTL_DELETION_H */

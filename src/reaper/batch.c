@@ -1416,7 +1416,7 @@ run_leaf(TtlBatchMemory *memory, Oid container, Oid relid, TtlBatchTurn *turn,
 		turn->rows += step.deleted;
 		if (step.ntids > 0 || step.emptied)
 		{
-			ttl_counters_add_batch(container, true, step.deleted, cost);
+			ttl_counters_add_batch(container, step.deleted, cost);
 			ttl_progress_batch(step.deleted);
 		}
 	}

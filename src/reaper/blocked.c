@@ -23,6 +23,7 @@
 #include "utils/timestamp.h"
 
 #include "reaper/blocked.h"
+#include "shared.h"
 
 #define MAX_ENTRIES		10000
 
@@ -38,15 +39,15 @@ typedef struct BlockedShared
 
 static BlockedShared *shared = NULL;
 
-Size
-ttl_blocked_shmem_size(void)
+static Size
+shared_size(void)
 {
-	return MAXALIGN(add_size(offsetof(BlockedShared, entries),
-							 mul_size(MAX_ENTRIES, sizeof(TtlBlocked))));
+	return add_size(offsetof(BlockedShared, entries),
+					mul_size(MAX_ENTRIES, sizeof(TtlBlocked)));
 }
 
-void
-ttl_blocked_shmem_startup(void *place, bool found, int tranche_id)
+static void
+shared_startup(void *place, bool found, int tranche_id)
 {
 	shared = (BlockedShared *) place;
 	if (found)
@@ -147,4 +148,10 @@ ttl_blocked_forget_database(Oid dboid)
 	}
 	shared->n = kept;
 	LWLockRelease(&shared->lock);
+}
+
+void
+ttl_blocked_init(void)
+{
+	ttl_shared_reserve(shared_size, shared_startup);
 }

@@ -22,10 +22,6 @@ typedef struct TtlBlocked
 	TimestampTz wait;			/* how long it was waited for that */
 } TtlBlocked;
 
-/* For shmem.c */
-extern Size ttl_blocked_shmem_size(void);
-extern void ttl_blocked_shmem_startup(void *place, bool found, int tranche_id);
-
 /* Of this database: remembers, or brings up to date; as long as there is room. */
 extern void ttl_blocked_put(Oid relid, const ItemPointerData *tid, int failure,
 							TimestampTz retry_at, TimestampTz wait);
@@ -37,5 +33,7 @@ extern void ttl_blocked_remove(Oid relid, const ItemPointerData *tid);
 extern TtlBlocked *ttl_blocked_get(int *n);
 
 extern void ttl_blocked_forget_database(Oid dboid);
+
+extern void ttl_blocked_init(void);
 
 #endif							/* TTL_BLOCKED_H */

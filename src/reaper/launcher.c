@@ -68,10 +68,10 @@
 #include "reaper/blocked.h"
 #include "reaper/budget.h"
 #include "reaper/process.h"
+#include "reaper/progress.h"
 #include "reaper/reaper.h"
 #include "reaper/recovery.h"
 #include "reaper/shmem.h"
-#include "reaper/stats.h"
 #include "ttl.h"
 
 /* Seconds after which the postmaster starts a launcher that has died. */
@@ -551,10 +551,11 @@ ttl_reaper_init(void)
 	BackgroundWorker worker;
 
 	ttl_shmem_init();
+	ttl_blocked_init();
+	ttl_progress_init();
 	ttl_budget_init();
 	ttl_request_init();
 	ttl_recovery_init();
-	ttl_stats_init();
 
 	/* pg_upgrade wants nobody to write */
 	if (IsBinaryUpgrade)

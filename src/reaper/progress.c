@@ -28,6 +28,7 @@
 
 #include "compat.h"
 #include "reaper/progress.h"
+#include "shared.h"
 
 #define STAT_PROGRESS_COLUMNS	9
 
@@ -51,19 +52,19 @@ static Progress *mine = NULL;	/* while something goes on */
 
 PG_FUNCTION_INFO_V1(ttl_stat_progress_reap);
 
-Size
-ttl_progress_shmem_size(void)
+static Size
+shared_size(void)
 {
-	return MAXALIGN(mul_size(MaxBackends, sizeof(Progress)));
+	return mul_size(MaxBackends, sizeof(Progress));
 }
 
-void
-ttl_progress_shmem_startup(void *place, bool found)
+static void
+shared_startup(void *place, bool found, int tranche_id)
 {
 	entries = (Progress *) place;
 	if (found)
 		return;
-	memset(entries, 0, ttl_progress_shmem_size());
+	memset(entries, 0, shared_size());
 	for (int i = 0; i < MaxBackends; i++)
 		SpinLockInit(&entries[i].mutex);
 }
@@ -201,4 +202,10 @@ ttl_stat_progress_reap(PG_FUNCTION_ARGS)
 	}
 
 	return (Datum) 0;
+}
+
+void
+ttl_progress_init(void)
+{
+	ttl_shared_reserve(shared_size, shared_startup);
 }

@@ -15,15 +15,13 @@ typedef enum TtlPhase
 	TTL_PHASE_EMPTYING			/* a whole partition */
 } TtlPhase;
 
-/* For shmem.c */
-extern Size ttl_progress_shmem_size(void);
-extern void ttl_progress_shmem_startup(void *place, bool found);
-
 /* All but the first do nothing in a process that hasn't begun. */
 extern void ttl_progress_begin(int containers);
 extern void ttl_progress_container(Oid container, int done);
 extern void ttl_progress_phase(TtlPhase phase);
 extern void ttl_progress_batch(int64 rows);
 extern void ttl_progress_end(void);
+
+extern void ttl_progress_init(void);
 
 #endif							/* TTL_PROGRESS_H */

@@ -5,9 +5,7 @@
  *
  * A fixed area of shared memory, protected as a whole by one LWLock ("ttl"):
  * it is touched when a worker comes or goes, when a policy has changed and
- * once per cycle, so nobody queues for it.  Behind it in the same allocation
- * lies what progress.c, blocked.c and counters.c keep, which have locks of their
- * own.
+ * once per cycle, so nobody queues for it.
  *
  * A database gets a worker like this: the launcher reserves a slot, gives it
  * a new serial number and registers a background worker with both; the worker
@@ -42,11 +40,9 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
-#include "counters.h"
 #include "guc.h"
-#include "reaper/blocked.h"
-#include "reaper/progress.h"
 #include "reaper/shmem.h"
+#include "shared.h"
 #include "ttl.h"
 
 #define MAX_BLOCKS			64
@@ -103,59 +99,22 @@ static WorkerSlot *my_slot = NULL;
 /* Has this backend blocked a database? */
 static bool have_blocks = false;
 
-static shmem_request_hook_type prev_shmem_request_hook = NULL;
-static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
-
 static Size
-fixed_size(void)
+shared_size(void)
 {
-	return MAXALIGN(add_size(offsetof(SharedState, slots),
-							 mul_size(ttl_guc_workers, sizeof(WorkerSlot))));
-}
-
-static Size
-total_size(void)
-{
-	return add_size(add_size(fixed_size(), ttl_progress_shmem_size()),
-					add_size(ttl_blocked_shmem_size(), ttl_counters_shmem_size()));
+	return add_size(offsetof(SharedState, slots),
+					mul_size(ttl_guc_workers, sizeof(WorkerSlot)));
 }
 
 static void
-shmem_request(void)
+shared_startup(void *place, bool found, int tranche_id)
 {
-	if (prev_shmem_request_hook)
-		prev_shmem_request_hook();
-
-	RequestAddinShmemSpace(total_size());
-	RequestNamedLWLockTranche(TTL_EXTENSION, 1);
-}
-
-static void
-shmem_startup(void)
-{
-	bool		found;
-	char	   *place;
-
-	if (prev_shmem_startup_hook)
-		prev_shmem_startup_hook();
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	shared = (SharedState *) ShmemInitStruct(TTL_EXTENSION, total_size(), &found);
+	shared = (SharedState *) place;
 	lock = &GetNamedLWLockTranche(TTL_EXTENSION)->lock;
-
-	if (!found)
-	{
-		memset(shared, 0, fixed_size());
-		shared->nslots = ttl_guc_workers;
-	}
-
-	place = (char *) shared + fixed_size();
-	ttl_progress_shmem_startup(place, found);
-	place += ttl_progress_shmem_size();
-	ttl_blocked_shmem_startup(place, found, lock->tranche);
-	place += ttl_blocked_shmem_size();
-	ttl_counters_shmem_startup(place, found, lock->tranche);
-	LWLockRelease(AddinShmemInitLock);
+	if (found)
+		return;
+	memset(shared, 0, shared_size());
+	shared->nslots = ttl_guc_workers;
 }
 
 /*
@@ -570,8 +529,5 @@ ttl_shmem_worker_leave(TtlLeft left, TimestampTz due)
 void
 ttl_shmem_init(void)
 {
-	prev_shmem_request_hook = shmem_request_hook;
-	shmem_request_hook = shmem_request;
-	prev_shmem_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = shmem_startup;
+	ttl_shared_reserve(shared_size, shared_startup);
 }

@@ -29,11 +29,9 @@
 
 #include "container/container.h"
 #include "counters.h"
-#include "deletion/deletion.h"
 #include "execution.h"
 #include "expiry/expiry.h"
 #include "guc.h"
-#include "reaper/stats.h"
 
 #define STAT_CONTAINERS_COLUMNS	11
 #define STAT_REAPER_COLUMNS		8
@@ -240,12 +238,4 @@ ttl_stat_reaper(PG_FUNCTION_ARGS)
 	}
 
 	return (Datum) 0;
-}
-
-void
-ttl_stats_init(void)
-{
-	ttl_deletion_on_evict(ttl_counters_add_evicted);
-	ttl_deletion_on_reap(ttl_counters_add_reaped);
-	ttl_deletion_on_archive(ttl_counters_add_archived);
 }

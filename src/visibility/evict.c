@@ -48,6 +48,7 @@
 #include "commands/trigger.h"
 #include "compat.h"
 #include "container/container.h"
+#include "counters.h"
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/executor.h"
@@ -447,7 +448,7 @@ evict(EvictState *state, Relation rel, HeapTuple new, const ItemPointerData *sel
 		deleted = ttl_deletion_run(rel, NULL, found.tids, found.n, state->now,
 								   TTL_DELETION_WITH_REFERENCING);
 		error_context_stack = context.previous;
-		ttl_deletion_report_evicted(state->container.container, deleted);
+		ttl_counters_add_evicted(state->container.container, deleted);
 		if (deleted < found.n)
 			check_deleted(state, rel, &found);
 	}
