@@ -17,6 +17,7 @@ DISTVERSION = $(shell sed -n 's/^   "version": "\(.*\)",/\1/p' META.json)
 DATA = sql/$(EXTENSION)--$(EXTVERSION).sql $(wildcard sql/$(EXTENSION)--*--*.sql)
 
 OBJS = \
+	src/constraint.o \
 	src/counters.o \
 	src/counters_file.o \
 	src/execution.o \
@@ -44,7 +45,10 @@ OBJS = \
 	src/container/container_tables.o \
 	src/container/policy.o \
 	src/container/validation.o \
+	src/deletion/archive.o \
 	src/deletion/deletion.o \
+	src/deletion/owner.o \
+	src/deletion/referencing.o \
 	src/expiry/expiry.o \
 	src/expiry/suspects.o \
 	src/reaper/batch.o \

@@ -18,7 +18,7 @@
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/policy.h"
-#include "deletion/deletion.h"
+#include "deletion/archive.h"
 #include "expiry/expiry.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -160,7 +160,7 @@ check_archive(Oid relid, const TtlPolicy *policy)
 	result = pg_class_aclcheck(archive, rel->rd_rel->relowner, ACL_INSERT);
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, get_relkind_objtype(relkind), get_rel_name(archive));
-	(void) ttl_deletion_archive_columns(rel, policy);
+	(void) ttl_archive_columns(rel, policy);
 	table_close(rel, NoLock);
 }
 

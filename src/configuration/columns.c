@@ -143,7 +143,7 @@ add_ts_column(Oid relid, const char *ts, const char *type)
 
 	if (ttl_container_has_pages(relid))
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL DEFAULT %s", table, ts, type,
-			quote_literal_cstr(DatumGetCString(now)));
+						quote_literal_cstr(DatumGetCString(now)));
 	else
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL", table, ts, type);
 	ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT clock_timestamp()", table, ts);

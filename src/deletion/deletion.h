@@ -65,16 +65,4 @@ extern void ttl_deletion_run_referencing(Relation table, const char *condition,
  */
 extern void ttl_deletion_truncate(Relation rel);
 
-/*
- * Names of the columns that a row of the container, or of a partition of it, takes
- * along into the archive: all, or those that the policy names.  Error 42703 if the
- * archive has no place for one, so that nothing is lost unless somebody has said so.
- *
- * Unless they are named, the timestamp and TTL columns are taken along where the
- * archive has them; if the archive is a container, its rows begin a life of their
- * own there, so its timestamp and TTL columns are left to it.  Nor need a generated
- * column be taken along into one that the archive generates, too.
- */
-extern List *ttl_deletion_archive_columns(Relation rel, const TtlPolicy *policy);
-
 #endif							/* TTL_DELETION_H */

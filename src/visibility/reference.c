@@ -25,9 +25,9 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_constraint.h"
 #include "commands/trigger.h"
 #include "compat.h"
+#include "constraint.h"
 #include "container/container.h"
 #include "execution.h"
 #include "executor/spi.h"
@@ -40,50 +40,40 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/rls.h"
-#include "utils/syscache.h"
 #include "visibility/visibility.h"
 
 /* A foreign key, and the values by which a row references */
-typedef struct Referencing
+typedef struct Reference
 {
 	Relation	rel;
 	const char *name;			/* of the constraint */
-	Oid			referenced;
-	int			nkeys;
-	AttrNumber	keys[INDEX_MAX_KEYS];
-	AttrNumber	referenced_keys[INDEX_MAX_KEYS];
-	Oid			operators[INDEX_MAX_KEYS];	/* referenced = referencing */
+	TtlForeignKey key;
 	Oid			types[INDEX_MAX_KEYS];
 	Datum		values[INDEX_MAX_KEYS];
-} Referencing;
+} Reference;
 
 /* False if the row references nothing, or the key is one that PostgreSQL asks
  * a query about. */
 static bool
-read_reference(Referencing *reference, const TriggerData *trigger, TupleTableSlot *slot)
+read_reference(Reference *reference, const TriggerData *trigger, TupleTableSlot *slot)
 {
-	HeapTuple	tuple = SearchSysCache1(CONSTROID,
-										ObjectIdGetDatum(trigger->tg_trigger->tgconstraint));
-	bool		result = HeapTupleIsValid(tuple);
+	const Trigger *foreign_key = trigger->tg_trigger;
+	bool		result;
 
-	if (!result)
+	if (!ttl_constraint_read(foreign_key->tgconstraint, RelationGetRelid(trigger->tg_relation),
+							 foreign_key->tgconstrrelid, &reference->key))
 		return false;
+	result = !reference->key.is_temporal;
 	reference->rel = trigger->tg_relation;
-	reference->name = pstrdup(NameStr(((Form_pg_constraint) GETSTRUCT(tuple))->conname));
-	reference->referenced = trigger->tg_trigger->tgconstrrelid;
-	result = !TtlConstraintIsTemporal((Form_pg_constraint) GETSTRUCT(tuple));
-	DeconstructFkConstraintRow(tuple, &reference->nkeys, reference->keys,
-							   reference->referenced_keys, reference->operators,
-							   NULL, NULL, NULL, NULL);
-	ReleaseSysCache(tuple);
+	reference->name = get_constraint_name(foreign_key->tgconstraint);
 
-	for (int i = 0; i < reference->nkeys && result; i++)
+	for (int i = 0; i < reference->key.nkeys && result; i++)
 	{
 		bool		isnull;
 
 		reference->types[i] = TupleDescAttr(slot->tts_tupleDescriptor,
-											reference->keys[i] - 1)->atttypid;
-		reference->values[i] = slot_getattr(slot, reference->keys[i], &isnull);
+											reference->key.referencing_keys[i] - 1)->atttypid;
+		reference->values[i] = slot_getattr(slot, reference->key.referencing_keys[i], &isnull);
 		result = !isnull;
 	}
 	return result;
@@ -91,7 +81,7 @@ read_reference(Referencing *reference, const TriggerData *trigger, TupleTableSlo
 
 /* Asked as PostgreSQL's own query would: as the referenced table's owner. */
 static bool
-is_referenced_live(Referencing *reference)
+is_referenced_live(Reference *reference)
 {
 	StringInfoData sql;
 	Oid			userid;
@@ -100,24 +90,15 @@ is_referenced_live(Referencing *reference)
 	bool		found;
 
 	initStringInfo(&sql);
-	appendStringInfo(&sql, "SELECT 1 FROM ONLY %s x",
-					 ttl_container_table_name(reference->referenced));
-	for (int i = 0; i < reference->nkeys; i++)
-	{
-		appendStringInfoString(&sql, i == 0 ? " WHERE " : " AND ");
-		generate_operator_clause(&sql,
-								 quote_identifier(get_attname(reference->referenced,
-															  reference->referenced_keys[i], false)),
-								 get_atttype(reference->referenced, reference->referenced_keys[i]),
-								 reference->operators[i],
-								 psprintf("$%d", i + 1), reference->types[i]);
-	}
+	appendStringInfo(&sql, "SELECT 1 FROM ONLY %s x WHERE ",
+					 ttl_container_table_name(reference->key.referenced));
+	ttl_constraint_append_referenced(&sql, &reference->key);
 
 	GetUserIdAndSecContext(&userid, &sec_context);
-	SetUserIdAndSecContext(ttl_container_owner(reference->referenced),
+	SetUserIdAndSecContext(ttl_container_owner(reference->key.referenced),
 						   sec_context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
 	SPI_connect();
-	plan = SPI_prepare(sql.data, reference->nkeys, reference->types);
+	plan = SPI_prepare(sql.data, reference->key.nkeys, reference->types);
 	if (plan == NULL ||
 		SPI_execute_plan(plan, reference->values, NULL, false, 1) != SPI_OK_SELECT)
 		elog(ERROR, "could not execute \"%s\"", sql.data);
@@ -129,7 +110,7 @@ is_referenced_live(Referencing *reference)
 
 /* May the user see the key in the error's detail? */
 static bool
-may_see_key(const Referencing *reference)
+may_see_key(const Reference *reference)
 {
 	Oid			relid = RelationGetRelid(reference->rel);
 
@@ -137,9 +118,9 @@ may_see_key(const Referencing *reference)
 		return false;
 	if (pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK)
 		return true;
-	for (int i = 0; i < reference->nkeys; i++)
+	for (int i = 0; i < reference->key.nkeys; i++)
 	{
-		if (pg_attribute_aclcheck(relid, reference->keys[i], GetUserId(), ACL_SELECT) != ACLCHECK_OK)
+		if (pg_attribute_aclcheck(relid, reference->key.referencing_keys[i], GetUserId(), ACL_SELECT) != ACLCHECK_OK)
 			return false;
 	}
 	return true;
@@ -147,21 +128,21 @@ may_see_key(const Referencing *reference)
 
 /* The error that PostgreSQL gives for a row that isn't there */
 static void
-report_absent(const Referencing *reference)
+report_absent(const Reference *reference)
 {
 	StringInfoData names;
 	StringInfoData values;
 
 	initStringInfo(&names);
 	initStringInfo(&values);
-	for (int i = 0; i < reference->nkeys; i++)
+	for (int i = 0; i < reference->key.nkeys; i++)
 	{
 		Oid			output;
 		bool		is_varlena;
 
 		getTypeOutputInfo(reference->types[i], &output, &is_varlena);
 		appendStringInfo(&names, "%s%s", i == 0 ? "" : ", ",
-						 get_attname(RelationGetRelid(reference->rel), reference->keys[i], false));
+						 get_attname(RelationGetRelid(reference->rel), reference->key.referencing_keys[i], false));
 		appendStringInfo(&values, "%s%s", i == 0 ? "" : ", ",
 						 OidOutputFunctionCall(output, reference->values[i]));
 	}
@@ -171,9 +152,9 @@ report_absent(const Referencing *reference)
 					RelationGetRelationName(reference->rel), reference->name),
 			 may_see_key(reference) ?
 			 errdetail("Key (%s)=(%s) is not present in table \"%s\".",
-					   names.data, values.data, get_rel_name(reference->referenced)) :
+					   names.data, values.data, get_rel_name(reference->key.referenced)) :
 			 errdetail("Key is not present in table \"%s\".",
-					   get_rel_name(reference->referenced)),
+					   get_rel_name(reference->key.referenced)),
 			 errtableconstraint(reference->rel, reference->name)));
 }
 
@@ -190,7 +171,7 @@ ttl_check_reference(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 	bool		is_update;
-	Referencing reference;
+	Reference	reference;
 	FmgrInfo	flinfo;
 
 	LOCAL_FCINFO(check, 0);

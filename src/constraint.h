@@ -1,0 +1,39 @@
+/*-------------------------------------------------------------------------
+ *
+ * constraint.h
+ *	  Foreign keys, as pg_constraint has them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_CONSTRAINT_H
+#define TTL_CONSTRAINT_H
+
+#include "access/attnum.h"
+#include "lib/stringinfo.h"
+#include "pg_config_manual.h"
+
+typedef struct TtlForeignKey
+{
+	Oid			constraint;
+	Oid			referencing;	/* table, maybe a partition */
+	Oid			referenced;		/* likewise */
+	bool		is_temporal;
+	int			nkeys;
+	AttrNumber	referencing_keys[INDEX_MAX_KEYS];
+	AttrNumber	referenced_keys[INDEX_MAX_KEYS];
+	Oid			operators[INDEX_MAX_KEYS];	/* referenced = referencing */
+} TtlForeignKey;
+
+/* False if there is no such constraint. */
+extern bool ttl_constraint_read(Oid constraint, Oid referencing, Oid referenced,
+								TtlForeignKey *key);
+
+/*
+ * Appends the condition by which referenced rows are found ("column = $1 AND ..."), and
+ * that by which referencing ones are ("$1 = column AND ..."): in the given order, by
+ * which the planner of a foreign key's queries tells them apart, too (ri_query.c).
+ */
+extern void ttl_constraint_append_referenced(StringInfo sql, const TtlForeignKey *key);
+extern void ttl_constraint_append_referencing(StringInfo sql, const TtlForeignKey *key);
+
+#endif							/* TTL_CONSTRAINT_H */

@@ -1,0 +1,120 @@
+/*-------------------------------------------------------------------------
+ *
+ * archive.c
+ *	  Where deleted rows go.
+ *
+ * The statement that deletes rows inserts them into the archive; if that fails, they
+ * stay.  Whether there is one is looked up once for each table: between two looks the
+ * answer might change.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "container/container.h"
+#include "deletion/archive.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+static void
+refuse_archive(Relation rel, const TtlPolicy *policy, const char *column)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_COLUMN),
+			 errmsg("archive \"%s\" has no place for column \"%s\" of container \"%s\"",
+					get_rel_name(policy->archive_to), column, RelationGetRelationName(rel)),
+			 errdetail("Columns are matched by name; one that is generated there, or that the archive as a container sets itself, doesn't count."),
+			 errhint("Add the column to the archive, or name those to take along by ttl.alter_container(..., archive_columns => ...).")));
+}
+
+/* Can the archive take a value of that column?  Its own ones count if "own". */
+static bool
+archive_takes(Oid archive, const char *column, bool own)
+{
+	AttrNumber	attno = get_attnum(archive, column);
+	TtlContainer container;
+
+	return attno > 0 && get_attgenerated(archive, attno) == '\0' &&
+		(own || !ttl_container_lookup(archive, &container) ||
+		 (attno != container.ts_attno && attno != container.ttl_attno));
+}
+
+List *
+ttl_archive_columns(Relation rel, const TtlPolicy *policy)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	List	   *columns = NIL;
+	ListCell   *lc;
+
+	foreach(lc, policy->archive_columns)
+	{
+		if (get_attnum(RelationGetRelid(rel), lfirst(lc)) <= 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_COLUMN),
+					 errmsg("column \"%s\" of container \"%s\" does not exist",
+							(char *) lfirst(lc), RelationGetRelationName(rel)),
+					 errhint("Name the columns to take along by ttl.alter_container(..., archive_columns => ...).")));
+		if (!archive_takes(policy->archive_to, lfirst(lc), true))
+			refuse_archive(rel, policy, lfirst(lc));
+	}
+	if (policy->archive_columns != NIL)
+		return policy->archive_columns;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, i);
+		char	   *name = NameStr(attribute->attname);
+
+		if (attribute->attisdropped)
+			continue;
+		if (archive_takes(policy->archive_to, name, false))
+			columns = lappend(columns, pstrdup(name));
+		else if (strcmp(name, NameStr(policy->ts_column)) != 0 &&
+				 strcmp(name, NameStr(policy->ttl_column)) != 0 &&
+				 !(attribute->attgenerated != '\0' &&
+				   get_attnum(policy->archive_to, name) > 0 &&
+				   get_attgenerated(policy->archive_to,
+									get_attnum(policy->archive_to, name)) != '\0'))
+			refuse_archive(rel, policy, name);
+	}
+	if (columns == NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("archive \"%s\" has no column in common with container \"%s\"",
+						get_rel_name(policy->archive_to), RelationGetRelationName(rel)),
+				 errdetail("Columns are matched by name.")));
+	return columns;
+}
+
+void
+ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container, int n)
+{
+	Oid			archive = container->archive_to;
+	TtlPolicy	policy;
+	StringInfoData columns;
+	ListCell   *lc;
+
+	if (get_rel_name(archive) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("archive of container \"%s\" does not exist",
+						RelationGetRelationName(rel)),
+				 errhint("Choose another by ttl.alter_container(..., archive_to => ...), or 0 for none.")));
+	if (!ttl_container_read(container->container, &policy) ||
+		policy.archive_to != archive)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("archive of container \"%s\" was changed concurrently",
+						RelationGetRelationName(rel))));
+
+	initStringInfo(&columns);
+	foreach(lc, ttl_archive_columns(rel, &policy))
+		appendStringInfo(&columns, "%s%s", columns.len > 0 ? ", " : "",
+						 quote_identifier(lfirst(lc)));
+	appendStringInfo(sql,
+					 ", archived%d AS (INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM deleted%d)",
+					 n,
+					 ttl_container_table_name(archive),
+					 columns.data, columns.data, n);
+}

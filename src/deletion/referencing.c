@@ -1,0 +1,305 @@
+/*-------------------------------------------------------------------------
+ *
+ * referencing.c
+ *	  What goes along with a row that is deleted.
+ *
+ * Rows that others reference by a foreign key without an action can go if all that
+ * references them has expired, too.  Those rows are looked for, chains and circles of
+ * them, also through foreign keys with CASCADE, before anything is deleted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "commands/trigger.h"
+#include "constraint.h"
+#include "container/container.h"
+#include "deletion/owner.h"
+#include "deletion/referencing.h"
+#include "execution.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "utils/fmgroids.h"
+#include "utils/hsearch.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+/* A row that is doomed, as a hash key without padding */
+typedef struct DoomedRow
+{
+	Oid			table;
+	BlockNumber block;
+	uint32		offset;
+} DoomedRow;
+
+TtlDoomed *
+ttl_referencing_add_table(TtlDeletion *deletion, Relation rel, const TtlContainer *container)
+{
+	TtlDoomed  *doomed = palloc0(sizeof(TtlDoomed));
+
+	doomed->rel = rel;
+	if (container != NULL)
+		doomed->container = *container;
+	else
+		(void) ttl_container_lookup(RelationGetRelid(rel), &doomed->container);
+	deletion->tables = lappend(deletion->tables, doomed);
+	return doomed;
+}
+
+void
+ttl_referencing_remember(TtlDeletion *deletion)
+{
+	HASHCTL		ctl = {.keysize = sizeof(DoomedRow), .entrysize = sizeof(DoomedRow), .hcxt = CurrentMemoryContext};
+
+	deletion->memory = CurrentMemoryContext;
+	deletion->rows = hash_create("ttl doomed rows", 64, &ctl,
+								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+static TtlDoomed *
+find_doomed(TtlDeletion *deletion, Oid table)
+{
+	ListCell   *lc;
+
+	foreach(lc, deletion->tables)
+	{
+		TtlDoomed  *doomed = lfirst(lc);
+
+		if (RelationGetRelid(doomed->rel) == table)
+			return doomed;
+	}
+	return ttl_referencing_add_table(deletion, table_open(table, RowExclusiveLock), NULL);
+}
+
+void
+ttl_referencing_doom(TtlDeletion *deletion, TtlDoomed *doomed, ItemPointer tid)
+{
+	DoomedRow	row = {
+		RelationGetRelid(doomed->rel),
+		ItemPointerGetBlockNumber(tid),
+		ItemPointerGetOffsetNumber(tid)
+	};
+	bool		found;
+
+	(void) hash_search(deletion->rows, &row, HASH_ENTER, &found);
+	if (found)
+		return;
+	if (doomed->ntids == doomed->allocated)
+	{
+		doomed->allocated = Max(doomed->allocated * 2, 8);
+		doomed->tids = doomed->tids == NULL ?
+			palloc(sizeof(ItemPointerData) * doomed->allocated) :
+			repalloc(doomed->tids, sizeof(ItemPointerData) * doomed->allocated);
+	}
+	doomed->tids[doomed->ntids++] = *tid;
+}
+
+/* A foreign key that would forbid the deletion, or hand it on. */
+typedef struct Reference
+{
+	TtlForeignKey key;
+	TimestampTz expired_at;		/* its rows that had expired by then may go */
+} Reference;
+
+/*
+ * May rows of the referencing container go along, and if so, expired by when?
+ */
+static bool
+may_go_along(const TtlDeletion *deletion, Oid table, TimestampTz *expired_at)
+{
+	TtlContainer container;
+
+	if (!ttl_container_lookup(table, &container))
+		return false;
+	*expired_at = deletion->expired_at;
+	if (deletion->as_reaper)
+	{
+		if (!container.reaping)
+			return false;
+		*expired_at = Min(*expired_at, ttl_execution_clock() - container.reap_delay);
+	}
+	return true;
+}
+
+/*
+ * The foreign keys that reference the table with NO ACTION, RESTRICT or CASCADE,
+ * where rows of the referencing table may go along.  Those of a partitioned table
+ * are one: only the triggers tell, pg_constraint has them for each partition.
+ */
+static List *
+find_references(const TtlDeletion *deletion, Relation rel)
+{
+	List	   *references = NIL;
+
+	/* a copy, for the catalogs are read meanwhile */
+	TriggerDesc *triggers = CopyTriggerDesc(rel->trigdesc);
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+		TimestampTz expired_at;
+		Reference  *reference;
+
+		if ((trigger->tgfoid != F_RI_FKEY_NOACTION_DEL &&
+			 trigger->tgfoid != F_RI_FKEY_RESTRICT_DEL &&
+			 trigger->tgfoid != F_RI_FKEY_CASCADE_DEL) ||
+			!may_go_along(deletion, trigger->tgconstrrelid, &expired_at))
+			continue;
+		reference = palloc(sizeof(Reference));
+		reference->expired_at = expired_at;
+		if (!ttl_constraint_read(trigger->tgconstraint, trigger->tgconstrrelid,
+								 RelationGetRelid(rel), &reference->key))
+			elog(ERROR, "cache lookup failed for constraint %u", trigger->tgconstraint);
+		references = lappend(references, reference);
+	}
+	return references;
+}
+
+/*
+ * Begins a statement that finds expired rows of the table, as its owner: what is
+ * left out of names depends on the search_path.
+ */
+static void
+begin_search(StringInfo sql, Relation table, TtlIdentity *saved)
+{
+	ttl_owner_begin(table, saved);
+	initStringInfo(sql);
+	appendStringInfo(sql, "SELECT tableoid, ctid FROM %s%s AS " TTL_OWNER_DOOMED " WHERE ",
+					 table->rd_rel->relkind == RELKIND_RELATION ? "ONLY " : "",
+					 ttl_container_table_name(RelationGetRelid(table)));
+}
+
+/*
+ * Executes the statement, dooms what it finds, and switches back.  'referenced'
+ * (may be NULL) is what the rows reference.
+ *
+ * A foreign key would find rows that the transaction's snapshot is too old to see,
+ * so they are found here, too.
+ */
+static void
+doom_found(TtlDeletion *deletion, TtlDoomed *referenced, const char *sql, int nargs,
+		   Oid *types, Datum *values, TimestampTz expired_at, const TtlIdentity *saved)
+{
+	ttl_owner_execute(sql, nargs, types, values, expired_at,
+					  deletion->spares,
+					  IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot);
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		HeapTuple	row = SPI_tuptable->vals[i];
+		TupleDesc	desc = SPI_tuptable->tupdesc;
+		bool		isnull;
+		Oid			relid = DatumGetObjectId(SPI_getbinval(row, desc, 1, &isnull));
+		ItemPointer tid = (ItemPointer) DatumGetPointer(SPI_getbinval(row, desc, 2, &isnull));
+		MemoryContext old = MemoryContextSwitchTo(deletion->memory);
+		TtlDoomed  *doomed = find_doomed(deletion, relid);
+
+		ttl_referencing_doom(deletion, doomed, tid);
+		if (referenced != NULL)
+			referenced->referencing = list_append_unique_ptr(referenced->referencing, doomed);
+		MemoryContextSwitchTo(old);
+	}
+	ttl_owner_end(saved);
+}
+
+/* Dooms the expired rows that reference the row in the slot. */
+static void
+doom_referencing(TtlDeletion *deletion, TtlDoomed *referenced, const Reference *reference,
+				 TupleTableSlot *slot)
+{
+	const TtlForeignKey *key = &reference->key;
+	Relation	table;
+	Oid			types[INDEX_MAX_KEYS];
+	Datum		values[INDEX_MAX_KEYS];
+	StringInfoData sql;
+	TtlIdentity saved;
+
+	for (int i = 0; i < key->nkeys; i++)
+	{
+		bool		isnull;
+
+		types[i] = TupleDescAttr(slot->tts_tupleDescriptor,
+								 key->referenced_keys[i] - 1)->atttypid;
+		values[i] = slot_getattr(slot, key->referenced_keys[i], &isnull);
+		if (isnull)
+			return;
+	}
+
+	table = table_open(key->referencing, RowExclusiveLock);
+	begin_search(&sql, table, &saved);
+	ttl_constraint_append_referencing(&sql, key);
+	doom_found(deletion, referenced, sql.data, key->nkeys, types, values,
+			   reference->expired_at, &saved);
+	table_close(table, NoLock);
+}
+
+/*
+ * Dooms the expired rows that reference doomed ones of this table.
+ */
+static void
+search_referencing(TtlDeletion *deletion, TtlDoomed *doomed)
+{
+	List	   *references = find_references(deletion, doomed->rel);
+	TupleTableSlot *slot;
+
+	if (references == NIL)
+	{
+		doomed->searched = doomed->ntids;
+		return;
+	}
+	slot = table_slot_create(doomed->rel, NULL);
+	while (doomed->searched < doomed->ntids)
+	{
+		ListCell   *lc;
+
+		if (!table_tuple_fetch_row_version(doomed->rel, &doomed->tids[doomed->searched++],
+										   SnapshotSelf, slot))
+			continue;
+		foreach(lc, references)
+			doom_referencing(deletion, doomed, lfirst(lc), slot);
+		ExecClearTuple(slot);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* Chains may be long, and go in circles through several tables. */
+void
+ttl_referencing_search(TtlDeletion *deletion)
+{
+	bool		found;
+
+	do
+	{
+		ListCell   *lc;
+
+		found = false;
+		foreach(lc, deletion->tables)
+		{
+			TtlDoomed  *doomed = lfirst(lc);
+
+			if (doomed->searched < doomed->ntids)
+			{
+				CHECK_FOR_INTERRUPTS();
+				search_referencing(deletion, doomed);
+				found = true;
+			}
+		}
+	} while (found);
+}
+
+void
+ttl_referencing_doom_by(TtlDeletion *deletion, Relation table, const char *condition, int nargs,
+						Oid *types, Datum *values)
+{
+	StringInfoData sql;
+	TtlIdentity saved;
+
+	if (!may_go_along(deletion, RelationGetRelid(table), &deletion->expired_at))
+		return;
+	begin_search(&sql, table, &saved);
+	appendStringInfoString(&sql, condition);
+	doom_found(deletion, NULL, sql.data, nargs, types, values, deletion->expired_at, &saved);
+}

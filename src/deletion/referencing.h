@@ -1,0 +1,62 @@
+/*-------------------------------------------------------------------------
+ *
+ * referencing.h
+ *	  What goes along with a row that is deleted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_REFERENCING_H
+#define TTL_REFERENCING_H
+
+#include "container/container.h"
+#include "storage/itemptr.h"
+#include "utils/hsearch.h"
+
+/* Expired rows of one table that are to be deleted. */
+typedef struct TtlDoomed
+{
+	Relation	rel;
+	TtlContainer container;		/* as of when rows of it were doomed first */
+	ItemPointerData *tids;
+	int			ntids;
+	int			allocated;
+	int			searched;		/* rows that reference so many are doomed, too */
+	List	   *referencing;	/* TtlDoomed with rows that reference rows of
+								 * this */
+	bool		is_ordered;
+	uint64		deleted;
+} TtlDoomed;
+
+/* A deletion: what it is told, and what it comes to */
+typedef struct TtlDeletion
+{
+	TimestampTz expired_at;
+	bool		as_reaper;		/* takes along only what the reaper may take */
+	bool		spares;			/* not what a change of policy has made
+								 * expired */
+	List	   *tables;			/* TtlDoomed, the one that was asked for first */
+	HTAB	   *rows;			/* all of them, to know them again */
+	MemoryContext memory;		/* of all this */
+} TtlDeletion;
+
+/* Adds a table to the deletion, with its policy (NULL = it is read here). */
+extern TtlDoomed *ttl_referencing_add_table(TtlDeletion *deletion, Relation rel,
+											const TtlContainer *container);
+
+/* From here on rows are remembered, and dooming one twice does no harm. */
+extern void ttl_referencing_remember(TtlDeletion *deletion);
+
+extern void ttl_referencing_doom(TtlDeletion *deletion, TtlDoomed *doomed, ItemPointer tid);
+
+/*
+ * Dooms the expired rows of the table that meet the condition, if rows of it may go
+ * along; else does nothing.
+ */
+extern void ttl_referencing_doom_by(TtlDeletion *deletion, Relation table,
+									const char *condition, int nargs, Oid *types,
+									Datum *values);
+
+/* Dooms what references the doomed rows, and so on. */
+extern void ttl_referencing_search(TtlDeletion *deletion);
+
+#endif							/* TTL_REFERENCING_H */
