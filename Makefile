@@ -54,7 +54,10 @@ OBJS = \
 	src/reaper/batch.o \
 	src/reaper/blocked.o \
 	src/reaper/budget.o \
+	src/reaper/collect.o \
+	src/reaper/fault.o \
 	src/reaper/launcher.o \
+	src/reaper/leaf.o \
 	src/reaper/origin.o \
 	src/reaper/progress.o \
 	src/reaper/reap.o \
@@ -64,6 +67,8 @@ OBJS = \
 	src/reaper/session.o \
 	src/reaper/shmem.o \
 	src/reaper/stats.o \
+	src/reaper/step.o \
+	src/reaper/turn.o \
 	src/reaper/whole.o \
 	src/reaper/worker.o \
 	src/visibility/copy.o \

@@ -3,7 +3,7 @@
  * blocked.c
  *	  What stands in the way of deletion, known to one worker after the other.
  *
- * A worker keeps it in mind (batch.c).  Where there are more databases than
+ * A worker keeps it in mind (leaf.c).  Where there are more databases than
  * workers none lives for long, and each would try again at once what the one
  * before it has given up for an hour, and tell of it again.  So it is written
  * here, too, and read by the next one when it begins.

@@ -17,7 +17,7 @@ typedef struct TtlBlocked
 	Oid			dboid;
 	Oid			relid;
 	ItemPointerData tid;
-	int			failure;		/* what batch.c wants to know of it */
+	int			failure;		/* what leaf.c wants to know of it */
 	TimestampTz retry_at;
 	TimestampTz wait;			/* how long it was waited for that */
 } TtlBlocked;

@@ -20,7 +20,7 @@
 #include "container/container.h"
 #include "counters.h"
 #include "execution.h"
-#include "reaper/batch.h"
+#include "reaper/turn.h"
 #include "reaper/progress.h"
 #include "reaper/shmem.h"
 
@@ -31,10 +31,10 @@ PG_FUNCTION_INFO_V1(ttl_reap);
  * many.
  */
 static int64
-reap_container(TtlBatchMemory *memory, Oid container, int64 max_rows)
+reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 {
 	TtlContainerCounters counters;
-	TtlBatchTurn turn;
+	TtlTurn		turn;
 
 	memset(&turn, 0, sizeof(turn));
 	turn.max_cost = PG_INT64_MAX;
@@ -44,7 +44,7 @@ reap_container(TtlBatchMemory *memory, Oid container, int64 max_rows)
 	if (ttl_counters_get_container(container, &counters))
 		turn.blocked = counters.blocked_rows;
 
-	ttl_batch_run(memory, container, &turn);
+	ttl_turn_run(memory, container, &turn);
 	return turn.rows;
 }
 
@@ -60,8 +60,8 @@ ttl_reap(PG_FUNCTION_ARGS)
 	volatile int64 rows = 0;
 	MemoryContext context;
 	MemoryContext oldcontext;
-	TtlBatchMode mode;
-	TtlBatchMemory *memory;
+	TtlReapMode mode;
+	TtlMemory  *memory;
 	List	   *containers;
 	ListCell   *lc;
 
@@ -97,7 +97,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 		containers = list_make1_oid(PG_GETARG_OID(0));
 	}
 
-	memory = ttl_batch_memory_create(context, mode);
+	memory = ttl_leaf_memory_create(context, mode);
 	ttl_progress_begin(list_length(containers));
 	PG_TRY();
 	{

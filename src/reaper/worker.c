@@ -58,7 +58,7 @@
 #include "container/container.h"
 #include "counters.h"
 #include "guc.h"
-#include "reaper/batch.h"
+#include "reaper/turn.h"
 #include "reaper/blocked.h"
 #include "reaper/budget.h"
 #include "reaper/process.h"
@@ -199,7 +199,7 @@ settle_settings(void)
  * Brings the table of containers up to date.  Returns whether there are any.
  */
 static bool
-refresh_containers(TtlBatchMemory *memory)
+refresh_containers(TtlMemory *memory)
 {
 	static bool refreshed = false;
 
@@ -270,7 +270,7 @@ refresh_containers(TtlBatchMemory *memory)
 		(void) hash_search(containers, &container->container, HASH_REMOVE,
 						   NULL);
 	}
-	ttl_batch_memory_trim(memory, now - FORGET_WAIT);
+	ttl_leaf_memory_trim(memory, now - FORGET_WAIT);
 	refreshed = true;
 
 	CommitTransactionCommand();
@@ -282,12 +282,12 @@ refresh_containers(TtlBatchMemory *memory)
  * that have been dropped while no worker was here.
  */
 static void
-recall(TtlBatchMemory *memory)
+recall(TtlMemory *memory)
 {
 	ListCell   *lc;
 
 	StartTransactionCommand();
-	ttl_batch_memory_recall(memory);
+	ttl_leaf_memory_recall(memory);
 	foreach(lc, ttl_counters_containers())
 	{
 		if (get_rel_relkind(lfirst_oid(lc)) == '\0')
@@ -437,10 +437,10 @@ nap(int64 total)
 }
 
 /*
- * Between the transactions of a turn, see batch.h.
+ * Between the transactions of a turn, see turn.h.
  */
 static bool
-pace(const TtlBatchTurn *turn, bool *napped)
+pace(const TtlTurn *turn, bool *napped)
 {
 	*napped = nap(spent + turn->cost);
 	return ttl_guc_reaper;
@@ -464,7 +464,7 @@ abort_transaction(void)
  * cancellation goes on.
  */
 static bool
-try_turn(TtlBatchMemory *memory, Oid container, TtlBatchTurn *turn)
+try_turn(TtlMemory *memory, Oid container, TtlTurn *turn)
 {
 	MemoryContext context = CurrentMemoryContext;
 	volatile bool done = false;
@@ -474,7 +474,7 @@ try_turn(TtlBatchMemory *memory, Oid container, TtlBatchTurn *turn)
 	{
 		StartTransactionCommand();
 		MemoryContextSwitchTo(PortalContext);	/* outlives the transaction */
-		ttl_batch_run(memory, container, turn);
+		ttl_turn_run(memory, container, turn);
 		CommitTransactionCommand();
 		done = true;
 	}
@@ -503,11 +503,11 @@ try_turn(TtlBatchMemory *memory, Oid container, TtlBatchTurn *turn)
  * it needs no other in this cycle, *limited that it is kept from having one.
  */
 static int64
-run_turn(TtlBatchMemory *memory, Container *container, int64 max_cost,
+run_turn(TtlMemory *memory, Container *container, int64 max_cost,
 		 bool *finished, bool *limited)
 {
 	Oid			oid = container->container;
-	TtlBatchTurn turn;
+	TtlTurn		turn;
 	TimestampTz now;
 	bool		done;
 
@@ -542,7 +542,7 @@ run_turn(TtlBatchMemory *memory, Container *container, int64 max_cost,
 	all_leaves += turn.leaves - container->leaves;
 	container->leaves = turn.leaves;
 
-	*finished = turn.end != TTL_BATCH_SPENT;
+	*finished = turn.end != TTL_TURN_SPENT;
 	if (!*finished && container->cycle_cost >= container->cycle_cost_limit)
 		*finished = *limited = true;
 	container->capped = *limited;
@@ -604,7 +604,7 @@ note_behind(Container *container, TimestampTz cycle_start, TtlStop stop)
  * Runs a cycle; returns when there is work next.
  */
 static TimestampTz
-run_cycle(TtlBatchMemory *memory)
+run_cycle(TtlMemory *memory)
 {
 	TtlDatabaseCounters counters;
 	TimestampTz started = GetCurrentTimestamp();
@@ -694,7 +694,7 @@ run_cycle(TtlBatchMemory *memory)
  * Runs a cycle that may be cancelled.  Any other error goes on.
  */
 static TimestampTz
-run_cancellable_cycle(TtlBatchMemory *memory)
+run_cancellable_cycle(TtlMemory *memory)
 {
 	MemoryContext context = CurrentMemoryContext;
 	TimestampTz next;
@@ -750,8 +750,8 @@ sleep_until(TimestampTz until)
 void
 ttl_worker_main(Datum main_arg)
 {
-	TtlBatchMode mode = {.by_worker = true, .commits = true};
-	TtlBatchMemory *memory;
+	TtlReapMode mode = {.by_worker = true, .commits = true};
+	TtlMemory  *memory;
 	MemoryContext context;
 	HASHCTL		ctl;
 	uint32		serial;
@@ -779,7 +779,7 @@ ttl_worker_main(Datum main_arg)
 										  ALLOCSET_DEFAULT_SIZES);
 	context = AllocSetContextCreate(TopMemoryContext, "ttl reaper",
 									ALLOCSET_DEFAULT_SIZES);
-	memory = ttl_batch_memory_create(TopMemoryContext, mode);
+	memory = ttl_leaf_memory_create(TopMemoryContext, mode);
 
 	ctl.keysize = sizeof(Oid);
 	ctl.entrysize = sizeof(Container);

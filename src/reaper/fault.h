@@ -1,0 +1,38 @@
+/*-------------------------------------------------------------------------
+ *
+ * fault.h
+ *	  Which error is whose fault, and what comes of it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_FAULT_H
+#define TTL_FAULT_H
+
+#include "reaper/step.h"
+
+/* Can the error be no row's fault? */
+extern bool ttl_fault_is_no_rows(const ErrorData *error);
+
+/* Is it that another row references the row? */
+extern bool ttl_fault_is_reference(const ErrorData *error);
+
+/* Handles an error that isn't blamed on a row: the leaf has to wait. */
+extern void ttl_fault_handle_trouble(TtlStep *step, ErrorData *error);
+
+/*
+ * Handles an error in the deletion of a single row, if it is the table's fault
+ * and not the row's.  It is told once, however often it is met.
+ */
+extern bool ttl_fault_handle_tables(TtlStep *step, ErrorData *error);
+
+/* Remembers a row that cannot be deleted. */
+extern void ttl_fault_block_row(TtlStep *step, ErrorData *error);
+
+/*
+ * A batch has deleted less rows than it was to, without an error.  Most often
+ * they have gone or been renewed; but a trigger or a rule may have kept them,
+ * and would for ever.
+ */
+extern void ttl_fault_handle_kept(TtlStep *step);
+
+#endif							/* TTL_FAULT_H */
