@@ -77,9 +77,11 @@ OBJS = \
 	src/visibility/foreign_key.o \
 	src/visibility/hide.o \
 	src/visibility/reference.o \
+	src/visibility/ri_query.o \
 	src/visibility/sift.o \
 	src/visibility/stamp.o \
-	src/visibility/visibility.o
+	src/visibility/visibility.o \
+	src/visibility/watch.o
 
 # The order matters: they share a database, which install prepares and
 # uninstall checks at the end.  Each sql/*.sql must be listed.

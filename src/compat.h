@@ -28,8 +28,7 @@
 /* 16: DecodeDateTime tells more about errors */
 #if PG_VERSION_NUM >= 160000
 #define TtlDecodeDateTime(field, ftype, nf, dtype, tm, fsec, tz) \
-	({ DateTimeErrorExtra extra_; \
-	   DecodeDateTime(field, ftype, nf, dtype, tm, fsec, tz, &extra_); })
+	DecodeDateTime(field, ftype, nf, dtype, tm, fsec, tz, &(DateTimeErrorExtra) {0})
 #else
 #define TtlDecodeDateTime(field, ftype, nf, dtype, tm, fsec, tz) \
 	DecodeDateTime(field, ftype, nf, dtype, tm, fsec, tz)

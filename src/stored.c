@@ -17,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/sysattr.h"
 #include "catalog/pg_index.h"
@@ -73,8 +74,9 @@ add_columns(Bitmapset *columns, const int16 *attnos, int n)
 	return columns;
 }
 
-Bitmapset *
-ttl_stored_index_columns(Relation index, Relation rel)
+/* The columns that the keys and the predicate of an index depend on */
+static Bitmapset *
+index_columns(Relation index, Relation rel)
 {
 	Form_pg_index form = index->rd_index;
 	static const AttrNumber trees[] = {Anum_pg_index_indexprs, Anum_pg_index_indpred};
@@ -84,6 +86,29 @@ ttl_stored_index_columns(Relation index, Relation rel)
 		columns = bms_join(columns,
 						   ttl_stored_columns(ttl_stored_index_expression(index->rd_indextuple, trees[i]),
 											  RelationGetNumberOfAttributes(rel)));
+	return columns;
+}
+
+bool
+ttl_stored_is_key(Relation index)
+{
+	return index->rd_index->indisunique || index->rd_index->indisexclusion;
+}
+
+Bitmapset *
+ttl_stored_key_columns(Relation rel)
+{
+	Bitmapset  *columns = NULL;
+	ListCell   *lc;
+
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+
+		if (ttl_stored_is_key(index))
+			columns = bms_join(columns, index_columns(index, rel));
+		index_close(index, AccessShareLock);
+	}
 	return columns;
 }
 

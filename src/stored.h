@@ -20,12 +20,16 @@
  */
 extern Node *ttl_stored_index_expression(HeapTuple index, AttrNumber column);
 
+/* Is it a unique or exclusion index? */
+extern bool ttl_stored_is_key(Relation index);
+
 /*
- * The columns that the keys and the predicate of an index depend on, those that
- * a partition key does, and those that an expression over a table does.  Numbers
- * are offset by FirstLowInvalidHeapAttributeNumber; a whole row is all columns.
+ * The columns that the keys and predicates of a table's unique and exclusion indexes
+ * depend on, those that a partition key does, and those that an expression over a table
+ * does.  Numbers are offset by FirstLowInvalidHeapAttributeNumber; a whole row is all
+ * columns.
  */
-extern Bitmapset *ttl_stored_index_columns(Relation index, Relation rel);
+extern Bitmapset *ttl_stored_key_columns(Relation rel);
 extern Bitmapset *ttl_stored_partition_columns(Relation rel);
 extern Bitmapset *ttl_stored_columns(Node *expression, int natts);
 

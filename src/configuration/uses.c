@@ -10,7 +10,6 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/sysattr.h"
 #include "access/table.h"
 #include "catalog/namespace.h"
@@ -57,15 +56,8 @@ ttl_uses_check(Relation rel, bool touch_on_update, AttrNumber ts_attno)
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE &&
 		bms_is_member(ts, ttl_stored_partition_columns(rel)))
 		use = "partition key";
-	foreach(lc, RelationGetIndexList(rel))
-	{
-		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
-
-		if ((index->rd_index->indisunique || index->rd_index->indisexclusion) &&
-			bms_is_member(ts, ttl_stored_index_columns(index, rel)))
-			use = "unique index";
-		index_close(index, AccessShareLock);
-	}
+	if (bms_is_member(ts, ttl_stored_key_columns(rel)))
+		use = "unique index";
 	foreach(lc, RelationGetFKeyList(rel))
 	{
 		ForeignKeyCacheInfo *fkey = lfirst_node(ForeignKeyCacheInfo, lc);

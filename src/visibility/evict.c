@@ -15,10 +15,8 @@
  * statement.  In REPEATABLE READ a row that the snapshot can't see can't be
  * deleted: 40001.
  *
- * An UPDATE that assigns key columns needs the same, and other UPDATEs must
- * not pay for a row trigger.  So the trigger is declared for INSERT, and made
- * to fire before UPDATE, too, in the private copy of the trigger descriptor of
- * just those executions.
+ * An UPDATE that assigns key columns needs the same; watch.c makes the trigger fire
+ * there.
  *
  * A bulk load into a container where nothing has expired needs no look-ups:
  * after some rows, the statement asks the expiry indexes once.
@@ -28,10 +26,6 @@
  * pglogical's apply worker looks for conflicts itself before triggers fire, by the
  * unique indexes over plain columns, and writes the new row over the one that it
  * has found.  What it may have found must not be gone then.
- *
- * Limit: a row trigger whose name sorts after ours fires after it where the
- * trigger descriptor is made while the statement runs, i.e. in COPY and in
- * partitions that rows are routed to.  A key that it changes isn't freed.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,7 +38,6 @@
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/pg_index.h"
-#include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "compat.h"
 #include "container/container.h"
@@ -59,7 +52,6 @@
 #include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
 #include "stored.h"
-#include "ttl.h"
 #include "utils/fmgrprotos.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -101,8 +93,6 @@ typedef struct TidList
 	int			allocated;
 } TidList;
 
-static void watch_routed(Relation rel);
-
 static bool
 has_unique_index(Relation rel)
 {
@@ -111,7 +101,7 @@ has_unique_index(Relation rel)
 	foreach(lc, RelationGetIndexList(rel))
 	{
 		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
-		bool		is_key = index->rd_index->indisunique || index->rd_index->indisexclusion;
+		bool		is_key = ttl_stored_is_key(index);
 
 		index_close(index, AccessShareLock);
 		if (is_key)
@@ -147,7 +137,7 @@ prepare_indexes(EvictState *state, Relation rel)
 		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
 		Form_pg_index form = index->rd_index;
 
-		if ((form->indisunique || form->indisexclusion) && form->indislive && form->indisready &&
+		if (ttl_stored_is_key(index) && form->indislive && form->indisready &&
 			!is_looked_after(index))
 		{
 			KeyIndex   *key = &state->indexes[state->nindexes++];
@@ -194,7 +184,7 @@ prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 	flinfo->fn_extra = state;
 	MemoryContextSwitchTo(old);
 
-	watch_routed(rel);
+	ttl_watch_routed(rel);
 	return state;
 }
 
@@ -515,129 +505,4 @@ ttl_on_write(PG_FUNCTION_ARGS)
 		evict(state, rel, new,
 			  TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? &trigger->tg_trigtuple->t_self : NULL);
 	return PointerGetDatum(new);
-}
-
-/*
- * Key-changing UPDATEs
- */
-
-/* Does any unique or exclusion index depend on one of the columns? */
-static bool
-are_key_columns(Relation rel, Bitmapset *columns)
-{
-	Bitmapset  *indexed = RelationGetIndexAttrBitmap(rel, TTL_INDEX_ATTR_BITMAP_ALL);
-	ListCell   *lc;
-	bool		result = false;
-
-	/* quickly: no index at all does, not even one over whole rows */
-	if (!bms_overlap(columns, indexed) &&
-		!bms_is_member(0 - FirstLowInvalidHeapAttributeNumber, indexed))
-		return false;
-
-	foreach(lc, RelationGetIndexList(rel))
-	{
-		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
-
-		if (index->rd_index->indisunique || index->rd_index->indisexclusion)
-			result = bms_overlap(columns, ttl_stored_index_columns(index, rel));
-		index_close(index, AccessShareLock);
-		if (result)
-			return true;
-	}
-	return false;
-}
-
-static Trigger *
-find_trigger(TriggerDesc *triggers)
-{
-	for (int i = 0; i < triggers->numtriggers; i++)
-	{
-		if (strcmp(triggers->triggers[i].tgname, TTL_TRIGGER) == 0)
-			return &triggers->triggers[i];
-	}
-	return NULL;
-}
-
-/*
- * Makes the container's trigger fire before UPDATE, too, in this execution, if
- * the statement assigns key columns, or a row trigger of the user's may do so.
- */
-static void
-watch_updates(ResultRelInfo *info, EState *estate)
-{
-	TriggerDesc *triggers = info->ri_TrigDesc;
-	Trigger    *trigger = find_trigger(triggers);
-
-	if (trigger == NULL ||
-		!(triggers->trig_update_before_row ||
-		  are_key_columns(info->ri_RelationDesc, ExecGetAllUpdatedCols(info, estate))))
-		return;
-	trigger->tgtype |= TRIGGER_TYPE_UPDATE;
-	triggers->trig_update_before_row = true;
-}
-
-/*
- * Makes the container's trigger the last to fire, whatever the names of
- * others.  Only while none has fired yet: what belongs to each is kept by its
- * place.
- */
-static void
-fire_last(TriggerDesc *triggers)
-{
-	Trigger    *trigger = find_trigger(triggers);
-	Trigger    *last = &triggers->triggers[triggers->numtriggers - 1];
-	Trigger		moved;
-
-	if (trigger == NULL || trigger == last)
-		return;
-	moved = *trigger;
-	memmove(trigger, trigger + 1, (char *) last - (char *) trigger);
-	*last = moved;
-}
-
-static void
-watch_target(ModifyTableState *mtstate, ResultRelInfo *target)
-{
-	TtlContainer container;
-
-	if (target->ri_TrigDesc == NULL ||
-		!ttl_container_lookup(RelationGetRelid(target->ri_RelationDesc), &container))
-		return;
-	fire_last(target->ri_TrigDesc);
-	if (mtstate->operation != CMD_INSERT ||
-		((ModifyTable *) mtstate->ps.plan)->onConflictAction == ONCONFLICT_UPDATE)
-		watch_updates(target, mtstate->ps.state);
-}
-
-/*
- * A partition that tuples are routed to is opened while the statement runs.
- * ON CONFLICT DO UPDATE comes after the trigger has fired for the insertion.
- */
-static void
-watch_routed(Relation rel)
-{
-	TtlExecution *execution = ttl_execution_current();
-	ListCell   *lc;
-
-	if (execution == NULL)
-		return;
-	foreach(lc, execution->query_desc->estate->es_tuple_routing_result_relations)
-	{
-		ResultRelInfo *info = lfirst(lc);
-
-		if (info->ri_RelationDesc == rel)
-			watch_updates(info, execution->query_desc->estate);
-	}
-}
-
-static void
-execution_started(TtlExecution *execution, int eflags)
-{
-	ttl_execution_visit_targets(execution, watch_target);
-}
-
-void
-ttl_evict_init(void)
-{
-	ttl_execution_on_start(execution_started);
 }

@@ -24,24 +24,16 @@
  * Not hidden from: the queries by which foreign keys act on referencing rows
  * (CASCADE, SET NULL, SET DEFAULT, and the search for rows that forbid a
  * change), nor from those by which ALTER TABLE validates a foreign key.  They
- * must see every stored row, or leave orphans.  Such a query is known by its
- * context, by the relation's owner, whose rights it has, and by its exact shape;
- * so nobody but the owner could imitate one, in a trigger that an action or a
- * deletion of ours fires, or in a function that ALTER TABLE calls.  The check of
- * the *referenced* side has its operands the other way round, and is filtered: an
- * expired parent is absent; so is one that stands in for the part of a temporal
- * key that goes.  foreign_key.c sees to it that the search finds no expired rows.
+ * must see every stored row, or leave orphans; ri_query.c knows them.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/parallel.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
 #include "container/container.h"
-#include "container/validation.h"
 #include "execution.h"
 #include "miscadmin.h"
 #include "nodes/extensible.h"
@@ -59,150 +51,6 @@
 const TtlPlanning *ttl_hide_planning = NULL;
 
 static build_simple_rel_hook_type prev_build_simple_rel_hook = NULL;
-
-/*
- * Foreign keys
- */
-
-static bool
-is_param_walker(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	return IsA(node, Param) || expression_tree_walker(node, is_param_walker, context);
-}
-
-/* $n OP column, and not column OP $n; either may be wrapped in casts. */
-static bool
-compares_param_to_column(Node *node)
-{
-	OpExpr	   *op = (OpExpr *) node;
-
-	return IsA(node, OpExpr) && list_length(op->args) == 2 &&
-		is_param_walker(linitial(op->args), NULL) &&
-		!contain_var_clause(linitial(op->args)) &&
-		contain_var_clause(lsecond(op->args));
-}
-
-/*
- * What the search of a temporal foreign key asks in addition: is that part of the
- * referencing period which goes, covered by other rows?
- *	 NOT coalesce((column * $n) <@ (SELECT range_agg(r) FROM (SELECT y.period r
- *	   FROM ONLY pk y WHERE $1 = y.key ... FOR KEY SHARE OF y) y2), false)
- */
-static bool
-asks_for_cover(Node *node)
-{
-	CoalesceExpr *coalesce;
-	OpExpr	   *op;
-
-	if (!is_notclause(node))
-		return false;
-	coalesce = (CoalesceExpr *) get_notclausearg((Expr *) node);
-	if (!IsA(coalesce, CoalesceExpr) || list_length(coalesce->args) != 2)
-		return false;
-	op = linitial(coalesce->args);
-	return IsA(op, OpExpr) && list_length(op->args) == 2 &&
-		contain_var_clause(linitial(op->args)) && IsA(lsecond(op->args), SubLink);
-}
-
-/* CASCADE, SET NULL, SET DEFAULT, or the search for rows that forbid a change */
-static bool
-is_referential_action(Query *query)
-{
-	RangeTblEntry *rte;
-	Node	   *quals;
-
-	if (!InNoForceRLSOperation() || list_length(query->rtable) != 1 ||
-		query->jointree == NULL || list_length(query->jointree->fromlist) != 1 ||
-		query->cteList != NIL)
-		return false;
-
-	rte = linitial_node(RangeTblEntry, query->rtable);
-	if (rte->rtekind != RTE_RELATION ||
-		(rte->inh && rte->relkind != RELKIND_PARTITIONED_TABLE) ||
-		ttl_container_owner(rte->relid) != GetUserId())
-		return false;
-
-	switch (query->commandType)
-	{
-		case CMD_SELECT:
-			if (list_length(query->targetList) != 1 ||
-				!IsA(linitial_node(TargetEntry, query->targetList)->expr, Const) ||
-				list_length(query->rowMarks) != 1 ||
-				linitial_node(RowMarkClause, query->rowMarks)->strength != LCS_FORKEYSHARE)
-				return false;
-			break;
-		case CMD_UPDATE:
-		case CMD_DELETE:
-			if (query->returningList != NIL)
-				return false;
-			break;
-		default:
-			return false;
-	}
-
-	quals = query->jointree->quals;
-	if (quals == NULL)
-		return false;
-	if (is_andclause(quals))
-	{
-		List	   *args = ((BoolExpr *) quals)->args;
-		ListCell   *lc;
-
-		foreach(lc, args)
-		{
-			if (!compares_param_to_column(lfirst(lc)) &&
-				!(query->hasSubLinks && query->commandType == CMD_SELECT &&
-				  lfirst(lc) == llast(args) && asks_for_cover(lfirst(lc))))
-				return false;
-		}
-		return !query->hasSubLinks || asks_for_cover(llast(args));
-	}
-	return !query->hasSubLinks && compares_param_to_column(quals);
-}
-
-/*
- * ADD and VALIDATE FOREIGN KEY:
- *	 SELECT fk.x FROM ONLY t fk LEFT JOIN ONLY p pk ON ... WHERE pk.y IS NULL ...
- * DETACH PARTITION of a referenced table:
- *	 SELECT fk.x FROM ONLY t fk JOIN p pk ON ... WHERE ...
- *
- * A function that ALTER TABLE calls could make one like it, so it sees expired
- * rows of the user's own tables only.
- */
-bool
-ttl_hide_is_validation(Query *query)
-{
-	JoinExpr   *join;
-
-	if (!ttl_validation_runs() || query->commandType != CMD_SELECT ||
-		query->jointree == NULL || list_length(query->jointree->fromlist) != 1 ||
-		query->cteList != NIL || query->hasSubLinks || query->rowMarks != NIL)
-		return false;
-	join = linitial(query->jointree->fromlist);
-	return IsA(join, JoinExpr) && IsA(join->larg, RangeTblRef) && IsA(join->rarg, RangeTblRef) &&
-		strcmp(rt_fetch(((RangeTblRef *) join->larg)->rtindex, query->rtable)->eref->aliasname, "fk") == 0 &&
-		strcmp(rt_fetch(((RangeTblRef *) join->rarg)->rtindex, query->rtable)->eref->aliasname, "pk") == 0;
-}
-
-/* ri_triggers.c spells parameters and operators out; few people do */
-static bool
-is_spelt_by_ri(const char *query_string)
-{
-	return query_string != NULL && strstr(query_string, " WHERE $") != NULL &&
-		strstr(query_string, " OPERATOR(") != NULL;
-}
-
-bool
-ttl_hide_is_referential(Query *query, const char *query_string)
-{
-	return is_referential_action(query) && is_spelt_by_ri(query_string);
-}
-
-/*
- * The filter
- */
 
 /* function(container, _ts, ttl) over the relation of that index */
 static Expr *
@@ -497,7 +345,7 @@ execution_starts(QueryDesc *query_desc, int eflags)
 		return;
 	planning.deletes = ttl_execution_is_expected(query_desc->sourceText);
 	planning.sees_stored = InNoForceRLSOperation() &&
-		is_spelt_by_ri(query_desc->sourceText) && reads_own_only(stmt);
+		ttl_ri_query_is_spelt_so(query_desc->sourceText) && reads_own_only(stmt);
 	stmt = copyObject(stmt);
 	filter_statement(stmt, &planning);
 	query_desc->plannedstmt = stmt;

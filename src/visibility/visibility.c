@@ -29,8 +29,8 @@ plan(TTL_PLANNER_PARAMETERS)
 
 	if (active)
 	{
-		planning.sees_stored = ttl_hide_is_referential(parse, query_string);
-		planning.validates = ttl_hide_is_validation(parse);
+		planning.sees_stored = ttl_ri_query_is_action(parse, query_string);
+		planning.validates = ttl_ri_query_is_validation(parse);
 		planning.deletes = ttl_execution_is_expected(query_string);
 		planning.locks_rows = ttl_hide_locks_rows(parse);
 		if (!planning.sees_stored)
@@ -65,7 +65,7 @@ ttl_visibility_init(void)
 	ttl_hide_init();
 	ttl_sift_init();
 	ttl_explain_init();
-	ttl_evict_init();
+	ttl_watch_init();
 	ttl_foreign_key_init();
 	ttl_reference_init();
 	ttl_copy_init();

@@ -11,6 +11,7 @@
 #include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
+#include "utils/relcache.h"
 
 extern void ttl_visibility_init(void);
 
@@ -35,12 +36,6 @@ extern const TtlPlanning *ttl_hide_planning;
 
 extern bool ttl_hide_locks_rows(Query *query);
 
-/* Is the query one of the foreign-key machinery that needs all stored rows? */
-extern bool ttl_hide_is_referential(Query *query, const char *query_string);
-
-/* Is it one by which ALTER TABLE validates a foreign key? */
-extern bool ttl_hide_is_validation(Query *query);
-
 /* Puts the filters into the plan, unless that has been done. */
 extern void ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning);
 
@@ -51,6 +46,19 @@ extern bool ttl_hide_has_filters(const PlannedStmt *stmt);
 extern bool ttl_hide_is_filtered(const Plan *plan);
 
 extern void ttl_hide_init(void);
+
+/*
+ * ri_query.c
+ */
+
+/* Is the query one of the foreign-key machinery that needs all stored rows? */
+extern bool ttl_ri_query_is_action(Query *query, const char *query_string);
+
+/* Is it one by which ALTER TABLE validates a foreign key? */
+extern bool ttl_ri_query_is_validation(Query *query);
+
+/* Is the text spelt as they are?  Few people write so. */
+extern bool ttl_ri_query_is_spelt_so(const char *query_string);
 
 /*
  * stamp.c
@@ -73,7 +81,14 @@ typedef struct TtlEviction
 } TtlEviction;
 
 extern void ttl_evict_explain(void *eviction);
-extern void ttl_evict_init(void);
+
+/*
+ * watch.c
+ */
+
+/* A partition that rows are routed to has been met. */
+extern void ttl_watch_routed(Relation rel);
+extern void ttl_watch_init(void);
 
 /*
  * sift.c
