@@ -61,6 +61,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "common/int.h"
@@ -813,10 +814,13 @@ ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy, const List *excep
 {
 	bool		has_own = NameStr(policy->ttl_column)[0] != '\0';
 	bool		validated = true;
+	char	   *check = NULL;
 
 	/* the CHECK says that no row needs the third index */
 	if (has_own)
-		(void) ttl_expiry_find_check(rel, policy, &validated);
+		check = ttl_expiry_find_check(rel, policy, &validated);
+	indexes->check = check == NULL || !validated ? InvalidOid :
+		get_relation_constraint_oid(RelationGetRelid(rel), check, false);
 	indexes->needed[TTL_INDEX_DEFAULT] = true;
 	indexes->needed[TTL_INDEX_ITEM] = has_own;
 	indexes->needed[TTL_INDEX_STRAY] = !validated;

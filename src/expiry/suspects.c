@@ -37,7 +37,6 @@
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "access/xact.h"
-#include "catalog/pg_constraint.h"
 #include "compat.h"
 #include "expiry/expiry.h"
 #include "expiry/suspects.h"
@@ -108,22 +107,12 @@ is_complete_for(Relation index, Snapshot snapshot)
  * column says, from its validation on.
  */
 static bool
-has_no_strays(Relation rel, const TtlContainer *container, Snapshot snapshot)
+has_no_strays(const TtlExpiryIndexes *indexes, Snapshot snapshot)
 {
-	TtlPolicy	policy;
-	bool		validated;
-	char	   *check;
-	HeapTuple	entry;
+	HeapTuple	entry = OidIsValid(indexes->check) ?
+	SearchSysCache1(CONSTROID, ObjectIdGetDatum(indexes->check)) : NULL;
 	bool		result;
 
-	if (!ttl_container_read(container->container, &policy))
-		return false;
-	check = ttl_expiry_find_check(rel, &policy, &validated);
-	if (check == NULL || !validated)
-		return false;
-	entry = SearchSysCache1(CONSTROID,
-							ObjectIdGetDatum(get_relation_constraint_oid(RelationGetRelid(rel),
-																		 check, false)));
 	if (!HeapTupleIsValid(entry))
 		return false;
 	result = was_there_for(entry, snapshot);
@@ -198,7 +187,7 @@ ttl_suspects_collect(Relation rel, int32 default_ttl, TimestampTz now,
 		result = TTL_SUSPECTS_UNKNOWABLE;
 		if (!OidIsValid(indexes.usable[i]))
 		{
-			if (i == TTL_INDEX_STRAY && !indexes.needed[i] && has_no_strays(rel, &container, snapshot))
+			if (i == TTL_INDEX_STRAY && has_no_strays(&indexes, snapshot))
 				result = TTL_SUSPECTS_KNOWN;
 			continue;
 		}

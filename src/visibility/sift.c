@@ -53,16 +53,19 @@
 /*
  * A scan that is expected to meet so many rows asks the indexes at once, others
  * when they have judged so many; to judge one in an index-only scan is to fetch
- * it.  It asks again when it has judged so many times as many.
+ * it.  If the answer is "too many", it asks again after ASK_AFTER rows, and when
+ * it has judged so many times as many.
  */
 #define ASK_AFTER				1000
-#define ASK_AFTER_INDEX_ONLY	50
+#define ASK_AFTER_INDEX_ONLY	10
 #define ASK_AGAIN				4
 
 /*
- * The question may cost as many index entries as a share of the rows that the
- * scan has judged, or is expected to meet.
+ * Before ASK_AFTER rows the question may cost so many index entries, for what the
+ * planner expects may be wrong; then as many as a share of the rows that the scan
+ * has judged, or is expected to meet.
  */
+#define ENTRIES_FIRST			250
 #define ENTRIES_SHARE			8
 #define ENTRIES_SHARE_INDEX_ONLY	1
 
@@ -136,21 +139,29 @@ expected_rows(const Sift *sift)
 	return Min(rows, (double) PG_INT32_MAX);
 }
 
+/* How many index entries the next question may cost. */
+static int64
+max_entries(const Sift *sift)
+{
+	if (ttl_guc_suspects == TTL_SUSPECTS_ALWAYS)
+		return PG_INT64_MAX;
+	if (sift->judged < ASK_AFTER)
+		return ENTRIES_FIRST;
+	return Max((int64) expected_rows(sift), sift->judged) /
+		(sift->index_only ? ENTRIES_SHARE_INDEX_ONLY : ENTRIES_SHARE);
+}
+
 /* Asks the indexes where expired rows are. */
 static void
 ask(Sift *sift)
 {
 	EState	   *estate = sift->scan->ps.state;
-	bool		always = ttl_guc_suspects == TTL_SUSPECTS_ALWAYS;
-	int64		max_entries = Max((int64) expected_rows(sift), sift->judged) /
-	(sift->index_only ? ENTRIES_SHARE_INDEX_ONLY : ENTRIES_SHARE);
 	MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
 	TtlSuspicion answer;
 
 	answer = ttl_suspects_collect(sift->scan->ss_currentRelation, sift->live->default_ttl,
 								  sift->live->now, estate->es_snapshot,
-								  always ? PG_INT64_MAX : max_entries,
-								  &sift->suspects);
+								  max_entries(sift), &sift->suspects);
 	MemoryContextSwitchTo(old);
 
 	if (answer == TTL_SUSPECTS_KNOWN && sift->suspects->n == 0)
@@ -160,8 +171,8 @@ ask(Sift *sift)
 		sift->qual.evalfunc = sift->index_only == NULL ? evaluate_sifted :
 			evaluate_sifted_by_place;
 	}
-	else if (answer == TTL_SUSPECTS_TOO_MANY && !always)
-		sift->ask_at = Max(sift->judged, ASK_AFTER) * ASK_AGAIN;
+	else if (answer == TTL_SUSPECTS_TOO_MANY && ttl_guc_suspects != TTL_SUSPECTS_ALWAYS)
+		sift->ask_at = Max(sift->judged * ASK_AGAIN, ASK_AFTER);
 	else
 		sift->ask_at = PG_INT64_MAX;
 }
