@@ -278,6 +278,7 @@ remember_execution(QueryDesc *query_desc, TimestampTz clock, TtlSight sight)
 	execution->clock = clock;
 	if (!ttl_guc_now(&execution->reading_now))
 		execution->reading_now = clock;
+	execution->follows_leader = false;
 	execution->handed_over = NULL;
 	execution->policies = NIL;
 	execution->cascaded = NIL;
@@ -340,11 +341,8 @@ prepare_to_lead(QueryDesc *query_desc)
 	MemoryContextSwitchTo(old);
 }
 
-/*
- * Is what starts the query that the leader has started this worker for?
- */
-static bool
-follows_leader(void)
+bool
+ttl_execution_follows_leader(void)
 {
 	return IsParallelWorker() && executions == NULL && strcmp(leader, LEADER_IDLE) != 0;
 }
@@ -370,7 +368,7 @@ static void
 execution_start(QueryDesc *query_desc, int eflags)
 {
 	TtlSight	sight = TTL_SEES_LIVE;
-	bool		follows = follows_leader();
+	bool		follows = ttl_execution_follows_leader();
 	TimestampTz clock;
 	TtlExecution *execution;
 	ListCell   *lc;
@@ -401,7 +399,10 @@ execution_start(QueryDesc *query_desc, int eflags)
 
 	execution = remember_execution(query_desc, clock, sight);
 	if (follows)
+	{
+		execution->follows_leader = true;
 		follow_leader(execution);
+	}
 
 	foreach(lc, start_observers)
 		((TtlExecutionStarted) lfirst(lc)) (execution, eflags);

@@ -38,6 +38,7 @@ typedef struct TtlExecution
 	List	   *policies;		/* what expiry.c has settled for it */
 	List	   *cascaded;		/* containers that its referential actions
 								 * have updated */
+	bool		follows_leader; /* a parallel worker's part of the query */
 	char	   *handed_over;	/* what its parallel workers are told, or NULL */
 	struct TtlExecution *next;	/* see execution.c */
 } TtlExecution;
@@ -49,6 +50,12 @@ extern TtlExecution *ttl_execution_current(void);
 
 /* Does a physical deletion run, so that whoever asks is called by a trigger? */
 extern bool ttl_execution_is_deleting(void);
+
+/*
+ * Is what starts now, in a parallel worker, the query that its leader has started
+ * it for?
+ */
+extern bool ttl_execution_follows_leader(void);
 
 /* How many executions run, one inside the other. */
 extern int	ttl_execution_depth(void);

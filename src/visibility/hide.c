@@ -30,7 +30,6 @@
  */
 #include "postgres.h"
 
-#include "access/parallel.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
 #include "container/container.h"
@@ -45,6 +44,7 @@
 #include "parser/parsetree.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "visibility/visibility.h"
 
@@ -283,8 +283,11 @@ filter_statement(PlannedStmt *stmt, const TtlPlanning *planning)
 {
 	Hiding		hiding = {.stmt = stmt, .planning = planning};
 	bool		filtered = scans_container(stmt);
+	MemoryContext old;
 	ListCell   *lc;
 
+	/* somebody may keep the plan for longer than this */
+	old = MemoryContextSwitchTo(GetMemoryChunkContext(stmt));
 	if (filtered)
 	{
 		if (!planning->sees_stored)
@@ -295,6 +298,7 @@ filter_statement(PlannedStmt *stmt, const TtlPlanning *planning)
 	/* the look-up may have waited for somebody who has dropped the extension */
 	if (ttl_container_objects() != NULL)
 		put_mark(stmt, filtered ? MARK_FILTERED : MARK_UNFILTERED);
+	MemoryContextSwitchTo(old);
 }
 
 void
@@ -308,7 +312,7 @@ ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning)
 bool
 ttl_hide_has_filters(const PlannedStmt *stmt)
 {
-	return IsParallelWorker() || get_mark(stmt) == MARK_FILTERED;
+	return get_mark(stmt) == MARK_FILTERED;
 }
 
 /* Do all containers that the plan reads belong to the current user? */
@@ -340,7 +344,7 @@ execution_starts(QueryDesc *query_desc, int eflags)
 	PlannedStmt *stmt = query_desc->plannedstmt;
 	TtlPlanning planning = {0};
 
-	if (ttl_container_objects() == NULL || IsParallelWorker() ||
+	if (ttl_container_objects() == NULL || ttl_execution_follows_leader() ||
 		get_mark(stmt) != MARK_MISSING || !scans_container(stmt))
 		return;
 	planning.deletes = ttl_execution_is_expected(query_desc->sourceText);

@@ -557,7 +557,7 @@ execution_started(TtlExecution *execution, int eflags)
 	ListCell   *lc;
 
 	if (ttl_container_objects() == NULL || (eflags & EXEC_FLAG_EXPLAIN_ONLY) ||
-		!ttl_hide_has_filters(query_desc->plannedstmt))
+		!(execution->follows_leader || ttl_hide_has_filters(query_desc->plannedstmt)))
 		return;
 	old = MemoryContextSwitchTo(query_desc->estate->es_query_cxt);
 	sift_plan(query_desc->planstate, execution);

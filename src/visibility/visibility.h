@@ -39,7 +39,7 @@ extern bool ttl_hide_locks_rows(Query *query);
 /* Puts the filters into the plan, unless that has been done. */
 extern void ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning);
 
-/* May the plan have filters in it? */
+/* May the plan have filters in it?  In a parallel worker the leader's isn't asked. */
 extern bool ttl_hide_has_filters(const PlannedStmt *stmt);
 
 /* Does the plan of a scan of a container begin with the filter that hides rows? */
