@@ -89,6 +89,7 @@ REGRESS = \
 	install \
 	expiry \
 	configuration \
+	taking_back \
 	ddl \
 	indexes \
 	foreign_keys \

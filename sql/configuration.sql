@@ -150,6 +150,8 @@ SELECT indexes_of('adopt_all');
 SELECT refused('DROP INDEX configuration.mine_default');
 DROP INDEX mine_other;
 SELECT ttl.drop_container('adopt_all');
+SELECT indexes_of('adopt_all');
+DROP INDEX mine_default, mine_item;
 -- one in the other direction is not equal, nor are others that look like it
 CREATE INDEX descending ON adopt_all (_ts DESC) WHERE ttl IS NULL;
 CREATE INDEX not_equal_1 ON adopt_all (_ts) WHERE ttl IS NULL AND id > 0;
@@ -267,7 +269,9 @@ GRANT USAGE ON SCHEMA configuration TO regress_ttl_owner, regress_ttl_user;
 GRANT CREATE ON SCHEMA configuration TO regress_ttl_owner;
 CREATE TABLE theirs (id int);
 ALTER TABLE theirs OWNER TO regress_ttl_owner;
+SET client_min_messages = notice;
 GRANT ALL ON theirs TO regress_ttl_user;
+SET client_min_messages = warning;
 CREATE FUNCTION try_all(c text) RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(state(format(f, c)), ' ') FROM unnest(ARRAY['SELECT ttl.create_container(%L, 60)', 'SELECT ttl.set_default_ttl(%L, 30)', 'SELECT ttl.default_ttl(%L)',
         'SELECT ttl.alter_container(%L, reap_delay => ''1 s'')', 'SELECT ttl.expired_count(%L)', 'CALL ttl.reap(%L)', 'SELECT ttl.drop_container(%L)']) f

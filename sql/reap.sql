@@ -503,7 +503,7 @@ ALTER TABLE untyped RENAME COLUMN keep TO ttl;
 CREATE TABLE forgotten (id int);
 INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay)
 VALUES ('forgotten', 60, '_ts', 'ttl', 'consistent', true, true, '0');
-SELECT ttl.drop_container('lacking'), ttl.drop_container('untyped', true), ttl.drop_container('forgotten');
+SELECT ttl.drop_container('lacking'), ttl.drop_container('untyped', true), ttl.drop_container('forgotten', true);
 TABLE lacking;
 TABLE untyped;
 

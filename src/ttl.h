@@ -15,6 +15,10 @@
 /* The row trigger of a container; '~' makes it the last to fire. */
 #define TTL_TRIGGER				"~ttl"
 
+/* A container's columns, as far as nobody wants others, see ttl.create_container() */
+#define TTL_TS_COLUMN			"_ts"
+#define TTL_TTL_COLUMN			"ttl"
+
 #define TTL_LAUNCHER_TYPE		"ttl launcher"
 #define TTL_REAPER_TYPE			"ttl reaper"
 

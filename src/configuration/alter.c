@@ -261,7 +261,6 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(9))
 		policy.replication_origin = PG_GETARG_BOOL(9);
 
-	ttl_container_update(relid, &policy);
 	if (!PG_ARGISNULL(1))
 	{
 		nestlevel = ttl_command_begin();
@@ -271,6 +270,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 			ttl_indexes_complete(relid, &policy);
 		ttl_command_end(nestlevel);
 	}
+	ttl_container_update(relid, &policy);
 
 	PG_RETURN_VOID();
 }
@@ -280,8 +280,8 @@ PG_FUNCTION_INFO_V1(ttl_drop_container);
 /*
  * ttl.drop_container(container regclass, drop_columns boolean)
  *
- * Unregisters a container, with its trigger and expiry indexes.  Its rows stay
- * and become visible; its columns stay unless drop_columns is true.
+ * Unregisters a container: its rows stay and become visible.  What ttl has added to
+ * the table goes, the columns only if drop_columns is true.
  *
  * Errors: 42501, 42704.
  */
@@ -310,15 +310,10 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	ttl_indexes_drop(relid, &policy);
 	if (ttl_trigger_exists(relid))
 		ttl_command_run("DROP TRIGGER \"%s\" ON %s", TTL_TRIGGER, ttl_container_table_name(relid));
-	if (drop_columns)
-	{
-		ttl_command_run("ALTER TABLE %s DROP COLUMN %s", ttl_container_table_name(relid),
-						quote_identifier(NameStr(policy.ts_column)));
-		if (NameStr(policy.ttl_column)[0] != '\0')
-			ttl_command_run("ALTER TABLE %s DROP COLUMN %s", ttl_container_table_name(relid),
-							quote_identifier(NameStr(policy.ttl_column)));
-	}
+	ttl_columns_take_back(relid, &policy, drop_columns);
 	ttl_command_end(nestlevel);
+	if (drop_columns)
+		ttl_notice_kept_columns(relid, &policy);
 
 	PG_RETURN_VOID();
 }

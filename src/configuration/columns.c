@@ -23,7 +23,9 @@
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "expiry/expiry.h"
+#include "nodes/primnodes.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -164,22 +166,33 @@ add_check(Oid relid, const char *name, const TtlPolicy *policy, bool is_known, b
 }
 
 void
-ttl_columns_complete(Oid relid, const TtlPolicy *policy, bool add_ts, bool add_ts_default,
-					 bool add_own)
+ttl_columns_complete(Oid relid, TtlPolicy *policy)
 {
 	char	   *table = ttl_container_table_name(relid);
-	const char *ts = quote_identifier(NameStr(policy->ts_column));
-	Relation	rel;
+	const char *ts_name = quote_identifier(NameStr(policy->ts_column));
+	Relation	rel = table_open(relid, NoLock);
+	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
 	char	   *check;
 	bool		validated = true;
 
-	if (add_ts)
-		add_ts_column(relid, ts, "timestamptz");
-	else if (add_ts_default)
-		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT clock_timestamp()", table, ts);
+	if (ts == NULL)
+		policy->added |= TTL_ADDED_TS_COLUMN;
+	/* if it isn't that of modification, the application gives it */
+	else if (!ts->atthasdef && (policy->touch_on_update || !ts->attnotnull))
+		policy->added |= TTL_ADDED_TS_DEFAULT;
+	if (NameStr(policy->ttl_column)[0] != '\0' &&
+		ttl_columns_find(rel, NameStr(policy->ttl_column)) == NULL)
+		policy->added |= TTL_ADDED_TTL_COLUMN;
+	table_close(rel, NoLock);
+
+	if (policy->added & TTL_ADDED_TS_COLUMN)
+		add_ts_column(relid, ts_name, "timestamptz");
+	if (policy->added & TTL_ADDED_TS_DEFAULT)
+		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT clock_timestamp()", table,
+						ts_name);
 	if (NameStr(policy->ttl_column)[0] == '\0')
 		return;
-	if (add_own)
+	if (policy->added & TTL_ADDED_TTL_COLUMN)
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s integer", table,
 						quote_identifier(NameStr(policy->ttl_column)));
 
@@ -187,10 +200,71 @@ ttl_columns_complete(Oid relid, const TtlPolicy *policy, bool add_ts, bool add_t
 	check = ttl_expiry_find_check(rel, policy, &validated);
 	table_close(rel, NoLock);
 	if (check == NULL)
+	{
 		add_check(relid,
 				  ChooseConstraintName(get_rel_name(relid), NameStr(policy->ttl_column),
 									   "check", get_rel_namespace(relid), NIL),
-				  policy, add_own, false);
+				  policy, (policy->added & TTL_ADDED_TTL_COLUMN) != 0, false);
+		policy->added |= TTL_ADDED_TTL_CHECK;
+	}
+}
+
+/* Is the default of the column the one that it is given here? */
+static bool
+has_our_default(Relation rel, AttrNumber attno)
+{
+	TupleConstr *constr = RelationGetDescr(rel)->constr;
+
+	for (int i = 0; constr != NULL && i < constr->num_defval; i++)
+	{
+		AttrDefault *defval = &constr->defval[i];
+		Node	   *value;
+
+		if (defval->adnum != attno)
+			continue;
+		value = stringToNode(defval->adbin);
+		return IsA(value, FuncExpr) && ((FuncExpr *) value)->funcid == F_CLOCK_TIMESTAMP;
+	}
+	return false;
+}
+
+/*
+ * A column may have got another type, or have been dropped, by DDL on a server
+ * without the library: then what is there isn't ours.
+ */
+void
+ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
+{
+	const char *table = ttl_container_table_name(relid);
+	const char *ts_name = quote_identifier(NameStr(policy->ts_column));
+	const char *own_name = quote_identifier(NameStr(policy->ttl_column));
+	Relation	rel = table_open(relid, NoLock);
+	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
+	Form_pg_attribute own = ttl_columns_find(rel, NameStr(policy->ttl_column));
+	bool		drop_default = (policy->added & TTL_ADDED_TS_DEFAULT) && ts != NULL &&
+		has_our_default(rel, ts->attnum);
+	bool		drop_ts = drop && (policy->added & TTL_ADDED_TS_COLUMN) && ts != NULL &&
+		ts->atttypid == TIMESTAMPTZOID;
+	bool		drop_own = drop && (policy->added & TTL_ADDED_TTL_COLUMN) && own != NULL &&
+		own->atttypid == INT4OID;
+	bool		validated;
+	char	   *check = NULL;
+
+	if ((policy->added & TTL_ADDED_TTL_CHECK) && !(policy->added & TTL_ADDED_TTL_COLUMN) &&
+		own != NULL)
+		check = ttl_expiry_find_check(rel, policy, &validated);
+	if (check != NULL)
+		check = pstrdup(check);
+	table_close(rel, NoLock);
+
+	if (drop_default)
+		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT", table, ts_name);
+	if (check != NULL)
+		ttl_command_run("ALTER TABLE %s DROP CONSTRAINT %s", table, quote_identifier(check));
+	if (drop_ts)
+		ttl_command_run("ALTER TABLE %s DROP COLUMN %s", table, ts_name);
+	if (drop_own)
+		ttl_command_run("ALTER TABLE %s DROP COLUMN %s", table, own_name);
 }
 
 /* The type of a column, as DDL takes it */

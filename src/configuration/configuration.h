@@ -52,10 +52,16 @@ extern void ttl_columns_check(Relation rel, const TtlPolicy *policy);
 
 /*
  * Adds the columns that are missing, the timestamp's default and a CHECK on
- * item TTLs where there is none.  Old rows needn't obey it.
+ * item TTLs where there is none.  Old rows needn't obey it.  The policy notes what
+ * was added.  The caller has locked the table.
  */
-extern void ttl_columns_complete(Oid relid, const TtlPolicy *policy, bool add_ts,
-								 bool add_ts_default, bool add_own);
+extern void ttl_columns_complete(Oid relid, TtlPolicy *policy);
+
+/*
+ * Takes back what was added: from a column of the user's its default and CHECK; the
+ * columns only if they are to be dropped, with all that is theirs.
+ */
+extern void ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop);
 
 /*
  * Gives a table what it lacks to become a partition of a container's table, as
@@ -73,16 +79,13 @@ extern void ttl_indexes_check_policy(const TtlPolicy *policy, Oid relid);
 
 /*
  * Creates the expiry indexes that are missing, of all partitions at once or of
- * one that lacks it.  It doesn't take the place of an invalid one: that may be
- * the work of hours that lacks one ATTACH.
+ * one that lacks it; the policy notes which.  It doesn't take the place of an invalid
+ * one: that may be the work of hours that lacks one ATTACH.
  */
-extern void ttl_indexes_complete(Oid relid, const TtlPolicy *policy);
+extern void ttl_indexes_complete(Oid relid, TtlPolicy *policy);
 
-/*
- * Drops the expiry indexes.  One on the timestamp column alone may serve other
- * purposes, and stays.
- */
-extern void ttl_indexes_drop(Oid relid, const TtlPolicy *policy);
+/* Drops those that it has created. */
+extern void ttl_indexes_drop(Oid relid, TtlPolicy *policy);
 
 /*
  * trigger.c
@@ -117,6 +120,13 @@ extern void ttl_uses_check_index(IndexStmt *stmt);
 /*
  * notice.c
  */
+
+/*
+ * Tells which columns were added by names that aren't those by default: it may be a slip of
+ * the pen.  And which were to be dropped, and aren't.
+ */
+extern void ttl_notice_added_columns(Oid relid, const TtlPolicy *policy);
+extern void ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy);
 
 /*
  * Tells how many stored rows of the container expire because the default TTL was

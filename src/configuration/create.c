@@ -114,10 +114,6 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	};
 	TtlPolicy	existing;
 	Relation	rel;
-	Form_pg_attribute ts;
-	bool		add_ts;
-	bool		add_ts_default;
-	bool		add_own;
 	int			nestlevel;
 
 	if (!PG_ARGISNULL(2))
@@ -158,18 +154,11 @@ ttl_create_container(PG_FUNCTION_ARGS)
 				 errhint("Rename the trigger.")));
 	ttl_columns_check(rel, &policy);
 	ttl_uses_check_all(relid, &policy, AccessExclusiveLock);
-	ts = ttl_columns_find(rel, NameStr(policy.ts_column));
-	add_ts = ts == NULL;
-	/* if it isn't that of modification, the application gives it */
-	add_ts_default = ts != NULL && !ts->atthasdef &&
-		(policy.touch_on_update || !ts->attnotnull);
-	add_own = NameStr(policy.ttl_column)[0] != '\0' &&
-		ttl_columns_find(rel, NameStr(policy.ttl_column)) == NULL;
 	CheckTableNotInUse(rel, "create_container");
 	table_close(rel, NoLock);
 
 	nestlevel = ttl_command_begin();
-	ttl_columns_complete(relid, &policy, add_ts, add_ts_default, add_own);
+	ttl_columns_complete(relid, &policy);
 	if (policy.indexing != TTL_INDEXING_NONE)
 		ttl_indexes_complete(relid, &policy);
 	ttl_command_end(nestlevel);
@@ -177,6 +166,7 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	if (policy.default_ttl != TTL_OFF && ttl_container_has_pages(relid))
 		ttl_container_note_former(&policy, TTL_OFF);
 	ttl_container_insert(relid, &policy);
+	ttl_notice_added_columns(relid, &policy);
 	ttl_notice_references(relid);
 	ttl_notice_made_expired(relid, &policy, TTL_OFF);
 

@@ -26,7 +26,7 @@ ttl_indexes_check_policy(const TtlPolicy *policy, Oid relid)
 }
 
 void
-ttl_indexes_complete(Oid relid, const TtlPolicy *policy)
+ttl_indexes_complete(Oid relid, TtlPolicy *policy)
 {
 	ListCell   *lc;
 
@@ -48,12 +48,13 @@ ttl_indexes_complete(Oid relid, const TtlPolicy *policy)
 			ttl_command_run("CREATE INDEX ON %s (%s)%s%s", ttl_container_table_name(lfirst_oid(lc)), definition.key,
 							definition.predicate ? " WHERE " : "",
 							definition.predicate ? definition.predicate : "");
+			policy->added |= TTL_ADDED_INDEX << i;
 		}
 	}
 }
 
 void
-ttl_indexes_drop(Oid relid, const TtlPolicy *policy)
+ttl_indexes_drop(Oid relid, TtlPolicy *policy)
 {
 	AttrNumber	ts_attno;
 	AttrNumber	ttl_attno;
@@ -69,11 +70,8 @@ ttl_indexes_drop(Oid relid, const TtlPolicy *policy)
 
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
-		TtlIndexDefinition definition;
-
-		if (OidIsValid(indexes.usable[i]) &&
-			ttl_expiry_index_definition(policy, i, &definition) &&
-			definition.predicate != NULL)
+		if (OidIsValid(indexes.usable[i]) && (policy->added & (TTL_ADDED_INDEX << i)))
 			ttl_command_run("DROP INDEX %s", ttl_container_table_name(indexes.usable[i]));
+		policy->added &= ~(TTL_ADDED_INDEX << i);
 	}
 }

@@ -16,10 +16,44 @@
 #include "expiry/expiry.h"
 #include "guc.h"
 #include "lib/stringinfo.h"
+#include "ttl.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
+
+void
+ttl_notice_added_columns(Oid relid, const TtlPolicy *policy)
+{
+	if ((policy->added & TTL_ADDED_TS_COLUMN) &&
+		strcmp(NameStr(policy->ts_column), TTL_TS_COLUMN) != 0)
+		ereport(NOTICE,
+				(errmsg("column \"%s\" was added to table \"%s\"",
+						NameStr(policy->ts_column), get_rel_name(relid)),
+				 errdetail("Rows that were there before count from now.")));
+	if ((policy->added & TTL_ADDED_TTL_COLUMN) &&
+		strcmp(NameStr(policy->ttl_column), TTL_TTL_COLUMN) != 0)
+		ereport(NOTICE,
+				(errmsg("column \"%s\" was added to table \"%s\"",
+						NameStr(policy->ttl_column), get_rel_name(relid))));
+}
+
+static void
+notice_kept_column(Oid relid, const char *column)
+{
+	if (get_attnum(relid, column) != InvalidAttrNumber)
+		ereport(NOTICE,
+				(errmsg("column \"%s\" of table \"%s\" was there before, and stays",
+						column, get_rel_name(relid)),
+				 errhint("Drop it with ALTER TABLE if nobody needs its values.")));
+}
+
+void
+ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy)
+{
+	notice_kept_column(relid, NameStr(policy->ts_column));
+	notice_kept_column(relid, NameStr(policy->ttl_column));
+}
 
 /* Rows that a change makes expired are counted as far as this. */
 #define COUNTED_ROWS	10000

@@ -58,6 +58,38 @@ ttl_partition_create(CreateStmt *stmt)
 	}
 }
 
+/* The columns that the policy names and a table has, as what might have been added */
+static int
+columns_of(Oid relid, const TtlPolicy *policy)
+{
+	int			columns = 0;
+
+	if (get_attnum(relid, NameStr(policy->ts_column)) != InvalidAttrNumber)
+		columns |= TTL_ADDED_TS_COLUMN;
+	if (get_attnum(relid, NameStr(policy->ttl_column)) != InvalidAttrNumber)
+		columns |= TTL_ADDED_TTL_COLUMN;
+	return columns;
+}
+
+/*
+ * Columns with values of its own, which a partition has brought along, mustn't go with
+ * those that were added to the others.
+ */
+static void
+keep_columns(Oid parent, int columns)
+{
+	TtlContainer container;
+	TtlPolicy	policy;
+
+	if (!ttl_container_peek(parent, &container))
+		return;
+	ttl_container_lock_policy(container.container, true, true);
+	if (!ttl_container_read(container.container, &policy))
+		return;
+	policy.added &= ~columns;
+	ttl_container_update(container.container, &policy);
+}
+
 void
 ttl_partition_attach(Oid parent, const TtlPolicy *policy, RangeVar *name)
 {
@@ -87,7 +119,13 @@ ttl_partition_attach(Oid parent, const TtlPolicy *policy, RangeVar *name)
 			refuse_foreign_partition(get_rel_name(lfirst_oid(lc)));
 	}
 	if (ttl_container_is_owner(GetUserId(), parent) && ttl_container_is_owner(GetUserId(), partition))
+	{
+		int			brought = columns_of(partition, policy);
+
 		ttl_columns_complete_partition(parent, partition, policy);
+		if ((policy->added & brought) && ttl_container_has_pages(partition))
+			keep_columns(parent, brought);
+	}
 }
 
 void

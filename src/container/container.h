@@ -166,7 +166,21 @@ typedef struct TtlPolicy
 	int32		batch_size;		/* 0 = adaptive */
 	bool		replication_origin;
 	TtlChange	change;
+	int			added;			/* TtlAdded, ORed.  Not in the cache */
 } TtlPolicy;
+
+/*
+ * What ttl has added to the table, for drop_container() to take it back: what was
+ * there is its user's.
+ */
+typedef enum TtlAdded
+{
+	TTL_ADDED_TS_COLUMN = 1 << 0,
+	TTL_ADDED_TS_DEFAULT = 1 << 1,	/* of an adopted column */
+	TTL_ADDED_TTL_COLUMN = 1 << 2,
+	TTL_ADDED_TTL_CHECK = 1 << 3,
+	TTL_ADDED_INDEX = 1 << 4	/* << TtlExpiryIndex */
+} TtlAdded;
 
 /*
  * Notes in the policy that another default TTL was in force before, or another

@@ -63,7 +63,14 @@ enum
 	Anum_container_changed_at,
 	Anum_container_noticed_at,
 	Anum_container_former_time_to_live,
-	Natts_container = Anum_container_former_time_to_live
+	Anum_container_added,
+	Natts_container = Anum_container_added
+};
+
+/* Names of TtlAdded, from the lowest bit up */
+static const char *const added_names[] = {
+	"ts_column", "ts_default", "ttl_column", "ttl_check",
+	"default_index", "item_index", "stray_index"
 };
 
 static List *change_observers = NIL;
@@ -186,6 +193,40 @@ end_lookup(Relation rel, SysScanDesc scan, LOCKMODE lockmode)
 	table_close(rel, lockmode);
 }
 
+static int
+added_from_array(ArrayType *array)
+{
+	List	   *names = ttl_policy_names_from_array(array);
+	int			added = 0;
+
+	for (int i = 0; i < lengthof(added_names); i++)
+	{
+		ListCell   *lc;
+
+		foreach(lc, names)
+		{
+			if (strcmp(lfirst(lc), added_names[i]) == 0)
+				added |= 1 << i;
+		}
+	}
+	return added;
+}
+
+static ArrayType *
+added_to_array(int added)
+{
+	Datum		names[lengthof(added_names)];
+	int			n = 0;
+
+	for (int i = 0; i < lengthof(added_names); i++)
+	{
+		if (added & (1 << i))
+			names[n++] = CStringGetTextDatum(added_names[i]);
+	}
+	return n == 0 ? construct_empty_array(TEXTOID) :
+		construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT);
+}
+
 static void
 deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 {
@@ -219,6 +260,8 @@ deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 	policy->batch_size = nulls[Anum_container_batch_size - 1] ? 0 :
 		DatumGetInt32(values[Anum_container_batch_size - 1]);
 	policy->replication_origin = DatumGetBool(values[Anum_container_replication_origin - 1]);
+
+	policy->added = added_from_array(DatumGetArrayTypeP(values[Anum_container_added - 1]));
 
 	memset(&policy->change, 0, sizeof(TtlChange));
 	if (!nulls[Anum_container_changed_at - 1])
@@ -269,6 +312,7 @@ form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 	values[Anum_container_former_time_to_live - 1] = Int32GetDatum(policy->change.former_ttl);
 	nulls[Anum_container_former_time_to_live - 1] = (policy->change.changed_at == 0 ||
 													 policy->change.former_ttl == TTL_OFF);
+	values[Anum_container_added - 1] = PointerGetDatum(added_to_array(policy->added));
 
 	return heap_form_tuple(desc, values, nulls);
 }

@@ -1,0 +1,133 @@
+-- What ttl.create_container() has added to a table, and nothing else, goes again
+\set VERBOSITY terse
+SET client_min_messages = warning;
+CREATE SCHEMA taking_back;
+SET search_path = taking_back, public;
+
+CREATE FUNCTION shape(c regclass) RETURNS SETOF text LANGUAGE sql AS $$
+    (SELECT attname || ' ' || format_type(atttypid, atttypmod) || CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END
+            || coalesce(' DEFAULT ' || pg_get_expr(adbin, adrelid), '')
+       FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+      WHERE attrelid = c AND attnum > 0 AND NOT attisdropped ORDER BY attnum)
+    UNION ALL
+    (SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = c AND contype = 'c' ORDER BY conname COLLATE "C")
+    UNION ALL
+    (SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = c ORDER BY pg_get_indexdef(indexrelid) COLLATE "C")
+    UNION ALL
+    (SELECT tgname FROM pg_trigger WHERE tgrelid = c AND NOT tgisinternal)
+$$;
+CREATE FUNCTION added(c regclass) RETURNS text[] LANGUAGE sql AS 'SELECT added FROM ttl.container WHERE relid = c';
+
+-- Columns that were there stay, whatever is asked for, and a NOTICE says so
+SET client_min_messages = notice;
+CREATE TABLE article (id int, updated_at timestamptz NOT NULL DEFAULT now());
+INSERT INTO article VALUES (1, '2020-01-01');
+CREATE TEMP TABLE before AS SELECT shape('article');
+SELECT ttl.create_container('article', 2147483647, ts_column => 'updated_at');
+SELECT added('article');
+SELECT ttl.drop_container('article', drop_columns => true);
+SELECT shape('article') EXCEPT TABLE before;
+TABLE article;
+
+-- so do their defaults, constraints and indexes; what was added to them goes, asked for or not
+CREATE TABLE bare (at timestamptz, life smallint, keep int DEFAULT 1);
+CREATE INDEX mine ON bare (at) WHERE life IS NULL;
+INSERT INTO bare VALUES ('2900-01-01', 5);
+TRUNCATE before;
+INSERT INTO before SELECT shape('bare');
+SELECT ttl.create_container('bare', 60, 'at', 'life');
+SELECT added('bare');
+SELECT shape('bare');
+SELECT ttl.drop_container('bare');
+SELECT shape('bare') EXCEPT TABLE before;
+TABLE before EXCEPT SELECT shape('bare');
+SELECT ttl.create_container('bare', 60, 'at', 'life');
+SELECT ttl.drop_container('bare', true);
+SELECT shape('bare') EXCEPT TABLE before;
+TABLE before EXCEPT SELECT shape('bare');
+-- unless somebody has changed it since
+SELECT ttl.create_container('bare', 60, 'at', 'life');
+ALTER TABLE bare ALTER COLUMN at SET DEFAULT '2500-01-01';
+SELECT ttl.drop_container('bare');
+SELECT shape('bare') EXCEPT TABLE before;
+-- a CHECK that was there stays, and so does an index on the timestamp alone
+CREATE TABLE complete (at timestamptz DEFAULT now(), life int CHECK (life = -1 OR life > 0));
+SELECT ttl.create_container('complete', 60, 'at', 'life');
+SELECT added('complete');
+SELECT ttl.drop_container('complete');
+SELECT shape('complete');
+CREATE INDEX ON complete (at);
+SELECT ttl.create_container('complete', 60, 'at', NULL);
+SELECT added('complete');
+SELECT ttl.drop_container('complete');
+SELECT shape('complete');
+DROP INDEX complete_at_idx;
+SELECT ttl.create_container('complete', 60, 'at', NULL);
+SELECT added('complete');
+SELECT ttl.drop_container('complete');
+SELECT shape('complete');
+
+-- Columns that were added go with all that is theirs, by whatever names
+CREATE TABLE session (id int);
+INSERT INTO session VALUES (1);
+SELECT ttl.create_container('session', 3600);
+SELECT added('session');
+ALTER TABLE session RENAME COLUMN _ts TO changed_at;
+ALTER TABLE session RENAME COLUMN ttl TO lifetime;
+SELECT added('session');
+SELECT ttl.drop_container('session', true);
+SELECT shape('session');
+-- if they are left, they are the user's from then on
+SELECT ttl.create_container('session', 3600);
+SELECT ttl.drop_container('session');
+SELECT shape('session');
+SELECT ttl.create_container('session', 3600);
+SELECT added('session');
+SELECT ttl.drop_container('session', true);
+
+-- A name other than that by default may be a slip of the pen
+CREATE TABLE typo (id int, created_at timestamptz DEFAULT '2020-01-01');
+SELECT ttl.create_container('typo', 3600, 'creatd_at', 'TTL');
+SELECT ttl.drop_container('typo', true);
+CREATE TABLE right_name (id int, created_at timestamptz DEFAULT now());
+SELECT ttl.create_container('right_name', 3600, 'created_at');
+
+-- Indexes by alter_container()
+SELECT ttl.set_default_ttl('right_name', NULL);
+SELECT ttl.alter_container('right_name', indexing => 'none');
+SELECT added('right_name');
+CREATE INDEX mine_too ON right_name (created_at) WHERE ttl IS NULL;
+SELECT ttl.alter_container('right_name', indexing => 'consistent');
+SELECT added('right_name');
+SELECT ttl.alter_container('right_name', indexing => 'none');
+SELECT shape('right_name');
+
+-- Partitions: new ones know what their container knows, when they leave it
+CREATE TABLE parts (id int) PARTITION BY RANGE (id);
+CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (1) TO (2);
+SELECT ttl.create_container('parts', 3600);
+CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (2) TO (3);
+CREATE TABLE parts_3 (id int);
+INSERT INTO parts_3 VALUES (3);
+ALTER TABLE parts ATTACH PARTITION parts_3 FOR VALUES FROM (3) TO (4);
+CREATE TABLE parts_4 (LIKE parts INCLUDING ALL);
+ALTER TABLE parts ATTACH PARTITION parts_4 FOR VALUES FROM (4) TO (5);
+SELECT added('parts');
+ALTER TABLE parts DETACH PARTITION parts_3;
+SELECT added('parts_3') = added('parts') AS same;
+SELECT ttl.drop_container('parts_3', true);
+SELECT shape('parts_3');
+-- one with values of its own keeps them, here and there
+CREATE TABLE parts_5 (id int, _ts timestamptz NOT NULL);
+INSERT INTO parts_5 VALUES (5, '2900-01-01');
+ALTER TABLE parts ATTACH PARTITION parts_5 FOR VALUES FROM (5) TO (6);
+SELECT added('parts');
+ALTER TABLE parts DETACH PARTITION parts_5;
+SELECT ttl.drop_container('parts_5', true);
+TABLE parts_5;
+SELECT ttl.drop_container('parts', true);
+SELECT shape('parts');
+SELECT shape('parts_2');
+
+SET client_min_messages = warning;
+DROP SCHEMA taking_back CASCADE;
