@@ -230,7 +230,22 @@ SELECT ttl.set_default_ttl('precious', NULL);
 SELECT ttl.alter_container('precious', reaping => false);
 SELECT ttl.set_default_ttl('precious', 1);
 SELECT ttl.set_default_ttl('precious', NULL);
-INSERT INTO precious (id, _ts) SELECT 0, now() - interval '1 hour' FROM generate_series(1, 10000) g;
+-- and of what expires while ttl.grace lasts; all this is spared
+SELECT ttl.alter_container('precious', reaping => true);
+INSERT INTO precious (id, _ts) VALUES (8, now()), (9, now() + interval '200 s'), (10, now() + interval '1 hour');
+SELECT ttl.set_default_ttl('precious', 60);
+DELETE FROM precious WHERE id < 8;
+SELECT ttl.set_default_ttl('precious', NULL);
+DELETE FROM precious WHERE id < 8;
+SELECT ttl.set_default_ttl('precious', 60);
+SELECT ttl.set_default_ttl('precious', NULL);
+CREATE TABLE recent (id int);
+INSERT INTO recent VALUES (1);
+SELECT ttl.create_container('recent', 100);
+SELECT ttl.drop_container('recent', true);
+SELECT ttl.create_container('recent', 1000);
+DROP TABLE recent;
+INSERT INTO precious (id, _ts) SELECT 0, now() - interval '1 hour' FROM generate_series(1, 10002) g;
 \set VERBOSITY terse
 SELECT ttl.set_default_ttl('precious', 1);
 DROP TABLE precious;
@@ -254,7 +269,9 @@ SELECT state('SELECT ttl.drop_container(''session'')'), refused('SELECT ttl.expi
 SELECT ttl.create_container('session', 60);
 SELECT count(*) FROM session WHERE id = 3;
 SELECT checks_of('session');
+SET client_min_messages = notice;
 SELECT ttl.drop_container('session', drop_columns => true);
+SET client_min_messages = warning;
 SELECT columns_of('session');
 SELECT checks_of('session');
 SELECT count(*) FROM session;
@@ -269,9 +286,7 @@ GRANT USAGE ON SCHEMA configuration TO regress_ttl_owner, regress_ttl_user;
 GRANT CREATE ON SCHEMA configuration TO regress_ttl_owner;
 CREATE TABLE theirs (id int);
 ALTER TABLE theirs OWNER TO regress_ttl_owner;
-SET client_min_messages = notice;
 GRANT ALL ON theirs TO regress_ttl_user;
-SET client_min_messages = warning;
 CREATE FUNCTION try_all(c text) RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(state(format(f, c)), ' ') FROM unnest(ARRAY['SELECT ttl.create_container(%L, 60)', 'SELECT ttl.set_default_ttl(%L, 30)', 'SELECT ttl.default_ttl(%L)',
         'SELECT ttl.alter_container(%L, reap_delay => ''1 s'')', 'SELECT ttl.expired_count(%L)', 'CALL ttl.reap(%L)', 'SELECT ttl.drop_container(%L)']) f

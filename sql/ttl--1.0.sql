@@ -198,7 +198,8 @@ CREATE FUNCTION ttl.stat_containers(
     OUT last_reap timestamptz,
     OUT blocked_rows bigint,
     OUT last_error text,
-    OUT last_error_at timestamptz) RETURNS SETOF record
+    OUT last_error_at timestamptz,
+    OUT held_until timestamptz) RETURNS SETOF record
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_containers';
 COMMENT ON FUNCTION ttl.stat_containers() IS 'what has been deleted from each container of this database';
 
@@ -278,6 +279,7 @@ COMMENT ON COLUMN ttl.stat_containers.last_reap IS 'time of the last batch';
 COMMENT ON COLUMN ttl.stat_containers.blocked_rows IS 'rows that could not be deleted, and are retried';
 COMMENT ON COLUMN ttl.stat_containers.last_error IS 'last error of a deletion; for the owner and pg_read_all_stats';
 COMMENT ON COLUMN ttl.stat_containers.last_error_at IS 'time of the last error';
+COMMENT ON COLUMN ttl.stat_containers.held_until IS 'until when ttl.grace or reap_delay keeps that oldest row stored, infinity = as long as reaping is off; NULL = nothing does';
 
 CREATE VIEW ttl.stat_progress_reap AS SELECT * FROM ttl.stat_progress_reap();
 REVOKE ALL ON ttl.stat_progress_reap FROM PUBLIC;

@@ -129,8 +129,8 @@ extern void ttl_notice_added_columns(Oid relid, const TtlPolicy *policy);
 extern void ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy);
 
 /*
- * Tells how many stored rows of the container expire because the default TTL was
- * another one before, and how long they may be had back.
+ * Tells how many stored rows of the container expire, until ttl.grace has passed,
+ * because the default TTL was another one before, and how long they may be had back.
  */
 extern void ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default);
 

@@ -58,36 +58,34 @@ ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy)
 /* Rows that a change makes expired are counted as far as this. */
 #define COUNTED_ROWS	10000
 
-void
-ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default)
+/*
+ * They are 'count' or more, of which the earliest expires then; 'within' (s) is 0 if they
+ * all have.
+ */
+static void
+tell_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default, int64 count,
+				  bool complete, TimestampTz earliest, int within)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz begin = now + ttl_guc_grace * USECS_PER_SEC;
-	TimestampTz earliest;
-	int64		count;
+	const char *when = within > 0 ? psprintf(" within %d s", within) : "";
 	int64		seconds;
-	bool		complete;
 
-	if (!ttl_policy_is_shorter(policy->default_ttl, old_default))
-		return;
-	count = ttl_expiry_count_made_expired(relid, old_default, COUNTED_ROWS + 1, &complete,
-										  &earliest);
-	if (count == 0 && complete)
-		return;
 	if (count > 0 && !pg_add_s64_overflow(earliest, policy->reap_delay, &earliest))
 		begin = Max(begin, earliest);
 	seconds = (begin - now + USECS_PER_SEC - 1) / USECS_PER_SEC;
 
 	ereport(NOTICE,
 			(count > COUNTED_ROWS ?
-			 errmsg("more than %d stored rows of container \"%s\" expire by this change",
-					COUNTED_ROWS, get_rel_name(relid)) :
+			 errmsg("more than %d stored rows of container \"%s\" expire by this change%s",
+					COUNTED_ROWS, get_rel_name(relid), when) :
 			 !complete ?
-			 errmsg("at least %lld stored rows of container \"%s\" expire by this change",
-					(long long) count, get_rel_name(relid)) :
-			 errmsg_plural("%lld stored row of container \"%s\" expires by this change",
-						   "%lld stored rows of container \"%s\" expire by this change",
-						   (unsigned long) count, (long long) count, get_rel_name(relid)),
+			 errmsg("at least %lld stored rows of container \"%s\" expire by this change%s",
+					(long long) count, get_rel_name(relid), when) :
+			 errmsg_plural("%lld stored row of container \"%s\" expires by this change%s",
+						   "%lld stored rows of container \"%s\" expire by this change%s",
+						   (unsigned long) count, (long long) count, get_rel_name(relid),
+						   when),
 			 !ttl_guc_reaper ?
 			 errdetail("Nothing is deleted as long as \"%s\" is off.", "ttl.reaper") :
 			 !policy->reaping ?
@@ -97,6 +95,33 @@ ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default)
 							  (unsigned long) seconds, (long long) seconds),
 			 errhint("Until they are deleted, ttl.set_default_ttl(..., %s) brings them back.",
 					 ttl_policy_default_ttl_text(old_default))));
+}
+
+void
+ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz earliest;
+	int64		count;
+	int64		soon;
+	bool		complete;
+
+	if (!ttl_policy_is_shorter(policy->default_ttl, old_default))
+		return;
+	count = ttl_expiry_count_made_expired(relid, old_default, now, COUNTED_ROWS + 1,
+										  &complete, &earliest);
+	if (count > 0 || !complete)
+		tell_made_expired(relid, policy, old_default, count, complete, earliest, 0);
+	if (count > COUNTED_ROWS || !complete || ttl_guc_grace == 0)
+		return;
+
+	/* what expires while ttl.grace lasts is spared, too */
+	soon = ttl_expiry_count_made_expired(relid, old_default,
+										 now + ttl_guc_grace * USECS_PER_SEC,
+										 COUNTED_ROWS + 1, &complete, &earliest) - count;
+	if (soon > 0)
+		tell_made_expired(relid, policy, old_default, soon, complete && soon + count <= COUNTED_ROWS,
+						  earliest, ttl_guc_grace);
 }
 
 void

@@ -200,6 +200,22 @@ ttl_expiry_is_spared(const TtlContainer *container, TupleTableSlot *slot,
 }
 
 TimestampTz
+ttl_expiry_held_until(const TtlContainer *container, TupleTableSlot *slot,
+					  TimestampTz now)
+{
+	const TtlChange *change = &container->change;
+	TimestampTz until = ttl_expiry_of_slot(container, slot);
+
+	if (!container->reaping || pg_add_s64_overflow(until, container->reap_delay, &until))
+		return DT_NOEND;
+	if (ttl_container_in_grace(change, now) &&
+		ttl_expiry_is_spared(container, slot, now - container->reap_delay))
+		until = Max(until, (change->noticed_at == DT_NOEND ? now : change->noticed_at) +
+					ttl_guc_grace * USECS_PER_SEC);
+	return until;
+}
+
+TimestampTz
 ttl_expiry_reading_now(void)
 {
 	TtlExecution *execution = ttl_execution_current();
@@ -1227,7 +1243,7 @@ ttl_expiry_walk_end(TtlExpiryWalk *walk)
 
 TimestampTz
 ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapshot,
-					bool *incomplete)
+					bool *incomplete, TimestampTz *held_until)
 {
 	TimestampTz earliest = DT_NOEND;
 
@@ -1237,12 +1253,18 @@ ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapsh
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
 		TtlExpiryWalk *walk = ttl_expiry_walk_begin(rel, container, DT_NOEND, snapshot, NULL);
+		TupleTableSlot *slot;
 		TimestampTz when;
 
 		for (int j = 0; j < TTL_INDEXES; j++)
 			walk->walks[j] = j == i;
-		if (ttl_expiry_walk_next(walk, &when) != NULL)
-			earliest = Min(earliest, when);
+		slot = ttl_expiry_walk_next(walk, &when);
+		if (slot != NULL && when < earliest)
+		{
+			earliest = when;
+			if (held_until != NULL)
+				*held_until = ttl_expiry_held_until(container, slot, ttl_execution_clock());
+		}
 		*incomplete = *incomplete || walk->incomplete;
 		ttl_expiry_walk_end(walk);
 	}
@@ -1291,10 +1313,9 @@ count_made_expired(Relation rel, const TtlContainer *container, int32 other_defa
 }
 
 int64
-ttl_expiry_count_made_expired(Oid container, int32 other_default,
+ttl_expiry_count_made_expired(Oid container, int32 other_default, TimestampTz now,
 							  int64 max, bool *complete, TimestampTz *earliest)
 {
-	TimestampTz now = GetCurrentTimestamp();
 	int64		count = 0;
 	ListCell   *lc;
 

@@ -36,6 +36,13 @@ extern bool ttl_expiry_is_spared(const TtlContainer *container,
 								 TupleTableSlot *slot, TimestampTz now);
 
 /*
+ * When the worker may delete the row in the slot, at the latest: its expiry, or the end of
+ * what keeps it stored longer; DT_NOEND if reaping is off.
+ */
+extern TimestampTz ttl_expiry_held_until(const TtlContainer *container,
+										 TupleTableSlot *slot, TimestampTz now);
+
+/*
  * What is settled for a container in an execution when it starts, for one of the
  * two filters.
  */
@@ -173,20 +180,22 @@ extern void ttl_expiry_walk_end(TtlExpiryWalk *walk);
 /*
  * The earliest instant at which a row of the leaf will expire or has expired,
  * by its index edges; DT_NOEND if none will.  'incomplete' as for a walk.
+ * *held_until (may be NULL) is set for that row, if there is one.
  */
 extern TimestampTz ttl_expiry_earliest(Relation rel,
 									   const TtlContainer *container,
-									   Snapshot snapshot, bool *incomplete);
+									   Snapshot snapshot, bool *incomplete,
+									   TimestampTz *held_until);
 
 /*
- * How many stored rows of the container its default TTL makes expired that would
- * not be by the other one.  Not all leaves may be at hand, and no more than a
+ * How many stored rows of the container its default TTL makes expired at 'now' that
+ * would not be by the other one.  Not all leaves may be at hand, and no more than a
  * limited number of index entries of dead ones is read; *complete tells whether
  * all were counted, or 'max' of them.  *earliest is when the first of them has
  * expired, DT_NOEND if there is none.
  */
 extern int64 ttl_expiry_count_made_expired(Oid container, int32 other_default,
-										   int64 max, bool *complete,
+										   TimestampTz now, int64 max, bool *complete,
 										   TimestampTz *earliest);
 
 /*

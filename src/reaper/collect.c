@@ -178,7 +178,7 @@ ttl_collect_nothing_due(TtlStep *step, TimestampTz *due)
 
 	PushActiveSnapshot(GetTransactionSnapshot());
 	earliest = ttl_expiry_earliest(step->rel, &step->container,
-								   GetActiveSnapshot(), &incomplete);
+								   GetActiveSnapshot(), &incomplete, NULL);
 	PopActiveSnapshot();
 
 	*due = GetCurrentTimestamp() + TTL_MARK_WAIT;

@@ -33,7 +33,7 @@
 #include "expiry/expiry.h"
 #include "guc.h"
 
-#define STAT_CONTAINERS_COLUMNS	11
+#define STAT_CONTAINERS_COLUMNS	12
 #define STAT_REAPER_COLUMNS		8
 
 PG_FUNCTION_INFO_V1(ttl_stat_containers);
@@ -41,14 +41,16 @@ PG_FUNCTION_INFO_V1(ttl_stat_reaper);
 
 /*
  * Expiry of the oldest expired row that the container still stores; DT_NOEND
- * if there is none, or if that can't be told: then *trouble says why.
+ * if there is none, or if that can't be told: then *trouble says why.  *held_until
+ * is when the worker may delete that row.
  */
 static TimestampTz
-oldest_expired(Oid container, TimestampTz now, char **trouble)
+oldest_expired(Oid container, TimestampTz now, char **trouble, TimestampTz *held_until)
 {
 	TimestampTz oldest = DT_NOEND;
 	ListCell   *lc;
 
+	*held_until = DT_NOBEGIN;
 	foreach(lc, ttl_container_leaves(container))
 	{
 		Oid			relid = lfirst_oid(lc);
@@ -63,13 +65,18 @@ oldest_expired(Oid container, TimestampTz now, char **trouble)
 			leaf.default_ttl != TTL_OFF)
 		{
 			bool		incomplete;
+			TimestampTz held;
 			TimestampTz earliest = ttl_expiry_earliest(rel, &leaf,
 													   GetActiveSnapshot(),
-													   &incomplete);
+													   &incomplete, &held);
 
 			if (incomplete && *trouble == NULL)
 				*trouble = ttl_expiry_why_incomplete(rel);
-			oldest = Min(oldest, earliest);
+			if (earliest < oldest)
+			{
+				oldest = earliest;
+				*held_until = held;
+			}
 		}
 		relation_close(rel, AccessShareLock);
 	}
@@ -114,6 +121,7 @@ ttl_stat_containers(PG_FUNCTION_ARGS)
 		Oid			container = lfirst_oid(lc);
 		TtlContainerCounters counters;
 		TimestampTz oldest;
+		TimestampTz held_until;
 		char	   *trouble = NULL;
 		Datum		values[STAT_CONTAINERS_COLUMNS];
 		bool		nulls[STAT_CONTAINERS_COLUMNS] = {0};
@@ -122,7 +130,7 @@ ttl_stat_containers(PG_FUNCTION_ARGS)
 
 		if (!ttl_counters_get_container(container, &counters))
 			memset(&counters, 0, sizeof(counters));
-		oldest = oldest_expired(container, now, &trouble);
+		oldest = oldest_expired(container, now, &trouble, &held_until);
 		if (trouble != NULL)
 		{
 			strlcpy(counters.last_error, trouble, sizeof(counters.last_error));
@@ -151,6 +159,8 @@ ttl_stat_containers(PG_FUNCTION_ARGS)
 		else
 			values[9] = CStringGetTextDatum(counters.last_error);
 		values[10] = timestamp_or_null(counters.last_error_at, &nulls[10]);
+		nulls[11] = oldest == DT_NOEND || held_until <= now;
+		values[11] = nulls[11] ? (Datum) 0 : TimestampTzGetDatum(held_until);
 
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}

@@ -97,6 +97,22 @@ sql('INSERT INTO precious VALUES (200)');
 wait_for_deletion('precious', 'id = 200', 'what expires by time alone goes');
 is($node->stored('precious'), 100, 'what the change has made expired stays');
 
+# ... which the view says, and until when
+sub is_held
+{
+	my ($table, $condition, $what) = @_;
+	is(sql("SELECT $condition FROM ttl.stat_containers s JOIN ttl.container c ON c.relid = s.container
+			WHERE relid = '$table'::regclass"), 't', $what);
+	return;
+}
+is_held('precious', q{held_until = noticed_at + interval '1h'}, 'held by ttl.grace');
+sql(q{SELECT ttl.alter_container('precious', reaping => false)});
+is_held('precious', q{held_until = 'infinity'}, 'held as long as reaping is off');
+sql(q{SELECT ttl.alter_container('precious', reaping => true, reap_delay => '1 day')});
+is_held('precious', q{held_until + lag - clock_timestamp() BETWEEN '23h' AND '1 day'},
+	'held by reap_delay, which is longer');
+sql(q{SELECT ttl.alter_container('precious', reap_delay => '0')});
+
 # another one, while it lasts
 $node->psql('postgres', "SELECT ttl.set_default_ttl('precious', 2)");
 is(change('precious'), 't|3600', 'several changes are one');
@@ -115,6 +131,7 @@ is($node->stored('precious'), 100, 'and knows what it may not');
 sql(q{SELECT ttl.set_default_ttl('precious', 3600)});
 is(sql('SELECT count(*) FROM precious'), 100, 'taken back');
 is(change('precious'), 'f|0', 'and forgotten');
+is_held('precious', 'lag IS NULL AND held_until IS NULL', 'and not held');
 
 # rolled back, in whole and in part
 $node->psql('postgres', "BEGIN; SELECT ttl.set_default_ttl('precious', 1); ROLLBACK");
