@@ -17,6 +17,7 @@ DISTVERSION = $(shell sed -n 's/^   "version": "\(.*\)",/\1/p' META.json)
 DATA = sql/$(EXTENSION)--$(EXTVERSION).sql $(wildcard sql/$(EXTENSION)--*--*.sql)
 
 OBJS = \
+	src/clock.o \
 	src/constraint.o \
 	src/counters.o \
 	src/counters_file.o \

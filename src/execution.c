@@ -7,23 +7,7 @@
  * a procedure sees time pass, which neither now() nor statement_timestamp()
  * gives.
  *
- * Clock and snapshot belong together.  By a clock that is later than its
- * snapshot, an execution would miss a row that has been renewed in between: its
- * old version, the one that the snapshot sees, has expired.  So whoever reads a
- * snapshot that has been read before takes the clock that it had then:
- * functions that aren't VOLATILE, the queries of one expression in PL/pgSQL, and
- * the statement inside EXECUTE, DECLARE, EXPLAIN, COPY and the like, which may
- * have waited for a lock since the command took the snapshot.  For that, the
- * clock is written into the snapshot itself (set_snapshot_clock()).
- *
- * In REPEATABLE READ and SERIALIZABLE all executions of a transaction have the
- * one clock of its one snapshot.  That was taken before any of our hooks is
- * called, and a lock may have been waited for since; so the clock is the start
- * of the statement that took it (note_transaction_snapshot()).  For an imported
- * snapshot it is the start of the exporting transaction.
- *
- * Not noticed is a snapshot that PL/pgSQL takes for an expression until the first
- * query reads it, be it that this has to wait for a lock on its tables.
+ * The clock belongs to the snapshot that is read (clock.c).
  *
  * Executions that only serve an outer one (foreign-key checks and actions;
  * deletions of ours) use the outer one's.
@@ -48,18 +32,12 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "clock.h"
 #include "compat.h"
 #include "execution.h"
 #include "executor/executor.h"
 #include "guc.h"
 #include "miscadmin.h"
-#include "nodes/parsenodes.h"
-#include "nodes/value.h"
-#include "parser/analyze.h"
-#include "storage/proc.h"
-#include "tcop/pquery.h"
-#include "utility.h"
-#include "utils/backend_status.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -68,7 +46,6 @@
 #define LEADER	"ttl.leader"
 #define LEADER_IDLE	"idle"
 
-static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
@@ -77,15 +54,6 @@ static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
 static TtlExecution *executions = NULL; /* all that are started, last first */
 static TtlExecution *current = NULL;	/* the innermost one that runs */
 static int	depth = 0;			/* nesting of ExecutorRun and ExecutorFinish */
-
-/* In a transaction with one snapshot: its clock; 0 = not known yet. */
-static TimestampTz transaction_clock = 0;
-
-/* When such a transaction was last seen without a snapshot. */
-static TimestampTz without_snapshot = 0;
-
-/* The clock of the snapshot that is being imported. */
-static TimestampTz imported_clock = 0;
 
 /* The value of the setting: what the innermost running query hands over. */
 static char *leader = NULL;
@@ -124,85 +92,13 @@ ttl_execution_depth(void)
 }
 
 /*
- * The clock of a snapshot is kept in two fields that only snapshots of other
- * kinds use, and that copies inherit: PostgreSQL zeroes the static snapshots
- * that all others are copies of.  Only what a parallel worker restores may hold
- * anything; that isn't within the transaction's time.
- */
-static TimestampTz
-get_snapshot_clock(Snapshot snapshot)
-{
-	TimestampTz clock = (TimestampTz) ((uint64) snapshot->speculativeToken << 32 |
-									   (uint32) (uintptr_t) snapshot->vistest);
-
-	if (snapshot->snapshot_type != SNAPSHOT_MVCC ||
-		(IsParallelWorker() && (clock < GetCurrentTransactionStartTimestamp() ||
-								clock > GetCurrentTimestamp())))
-		return 0;
-	return clock;
-}
-
-static void
-set_snapshot_clock(Snapshot snapshot, TimestampTz clock)
-{
-	if (snapshot->snapshot_type != SNAPSHOT_MVCC || !snapshot->copied)
-		return;
-	snapshot->speculativeToken = (uint32) ((uint64) clock >> 32);
-	snapshot->vistest = (struct GlobalVisState *) (uintptr_t) (uint32) clock;
-}
-
-/*
- * Looks whether the transaction has got its one snapshot, and settles its clock
- * if so: no later than that was taken.  'in_this_statement' tells that it is the
- * statement being processed that has taken it.
- */
-static void
-note_transaction_snapshot(bool in_this_statement)
-{
-	if (!IsolationUsesXactSnapshot() || transaction_clock != 0 || IsParallelWorker())
-		return;
-	if (!FirstSnapshotSet)
-	{
-		without_snapshot = GetCurrentTimestamp();
-		return;
-	}
-	transaction_clock = Max(GetCurrentTransactionStartTimestamp(), without_snapshot);
-	if (in_this_statement)
-	{
-		TimestampTz start = GetCurrentStatementStartTimestamp();
-
-		/* it may have been taken by the message that bound the portal */
-		if (ActivePortal != NULL)
-			start = Min(start, ActivePortal->creation_time);
-		transaction_clock = Max(transaction_clock, start);
-	}
-}
-
-void
-ttl_execution_function_called(void)
-{
-	note_transaction_snapshot(true);
-}
-
-/*
- * The clock of an execution that starts now and reads the snapshot (NULL = none,
- * what asks isn't an execution).
+ * The clock of an execution that starts now and reads the snapshot, see clock.h.
  */
 static TimestampTz
 clock_for_new_execution(Snapshot snapshot)
 {
-	TimestampTz clock = 0;
-
-	if (current != NULL && InNoForceRLSOperation())
-		return current->clock;
-	if (IsolationUsesXactSnapshot())
-	{
-		note_transaction_snapshot(true);
-		clock = transaction_clock;
-	}
-	else if (snapshot != InvalidSnapshot)
-		clock = get_snapshot_clock(snapshot);
-	return clock != 0 ? clock : GetCurrentTimestamp();
+	return current != NULL && InNoForceRLSOperation() ? current->clock :
+		ttl_clock_get(snapshot);
 }
 
 TimestampTz
@@ -378,13 +274,12 @@ execution_start(QueryDesc *query_desc, int eflags)
 	else
 	{
 		clock = strtoi64(leader, NULL, 10);
-		if (IsolationUsesXactSnapshot())
-			transaction_clock = clock;
+		ttl_clock_follow(clock);
 	}
 
 	/* at once, for the executor may call functions while it starts */
 	if (query_desc->snapshot != InvalidSnapshot)
-		set_snapshot_clock(query_desc->snapshot, clock);
+		ttl_clock_set(query_desc->snapshot, clock);
 
 	if (ttl_execution_is_expected(query_desc->sourceText))
 		sight = TTL_SEES_EXPIRED;
@@ -530,100 +425,6 @@ execution_end(QueryDesc *query_desc)
 		standard_ExecutorEnd(query_desc);
 }
 
-/*
- * Where snapshots are taken
- */
-
-/* A statement may be parsed by one message, and executed by a later one. */
-static void
-parsed(TTL_POST_PARSE_ANALYZE_PARAMETERS)
-{
-	if (prev_post_parse_analyze)
-		prev_post_parse_analyze(TTL_POST_PARSE_ANALYZE_ARGUMENTS);
-
-	/* ROLLBACK TO comes after a statement that may have taken it, and failed */
-	note_transaction_snapshot(query->utilityStmt == NULL ||
-							  !IsA(query->utilityStmt, TransactionStmt));
-}
-
-/*
- * When the transaction started whose snapshot is to be imported, 0 if unknown
- * (track_activities is off).  That runs to the end of the import, or it fails.
- */
-static TimestampTz
-exporter_start(const char *snapshot_id)
-{
-	unsigned int number;
-	PGPROC	   *exporter;
-	TimestampTz start = 0;
-
-	if (sscanf(snapshot_id, "%8X-", &number) != 1)
-		return 0;
-	exporter = TtlProcOfVirtualXid(number);
-	for (int i = 1; exporter != NULL && i <= pgstat_fetch_stat_numbackends(); i++)
-	{
-		PgBackendStatus *status = &TtlBackendStatus(i)->backendStatus;
-
-		if (status->st_procpid == exporter->pid)
-			start = status->st_xact_start_timestamp;
-	}
-	pgstat_clear_backend_activity_snapshot();
-	return start;
-}
-
-static void
-before_utility(PlannedStmt *pstmt, const char *query_string,
-			   ProcessUtilityContext context, ParamListInfo params)
-{
-	VariableSetStmt *set = (VariableSetStmt *) pstmt->utilityStmt;
-
-	/* A snapshot that this command has no use for was there before it. */
-	note_transaction_snapshot(PlannedStmtRequiresSnapshot(pstmt));
-
-	/*
-	 * The command's snapshot has just been taken.  What is executed with it,
-	 * or with a copy, may have to wait first.
-	 */
-	if (!IsolationUsesXactSnapshot() && ActiveSnapshotSet() &&
-		PlannedStmtRequiresSnapshot(pstmt) && get_snapshot_clock(GetActiveSnapshot()) == 0)
-		set_snapshot_clock(GetActiveSnapshot(), GetCurrentTimestamp());
-
-	if (IsA(set, VariableSetStmt) && set->kind == VAR_SET_MULTI &&
-		strcmp(set->name, "TRANSACTION SNAPSHOT") == 0)
-		imported_clock = exporter_start(strVal(&linitial_node(A_Const, set->args)->val));
-}
-
-static void
-after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
-{
-	if (imported_clock != 0 && FirstSnapshotSet && transaction_clock == 0)
-		transaction_clock = imported_clock;
-	note_transaction_snapshot(false);
-}
-
-static void
-end_utility(PlannedStmt *pstmt)
-{
-	imported_clock = 0;
-}
-
-static void
-transaction_ended(XactEvent event, void *arg)
-{
-	switch (event)
-	{
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PARALLEL_ABORT:
-		case XACT_EVENT_PREPARE:
-			transaction_clock = 0;
-			break;
-		default:
-			break;
-	}
-}
-
 static void
 add_observer(List **observers, void *observer)
 {
@@ -670,12 +471,6 @@ ttl_execution_init(void)
 							   NULL, NULL, NULL);
 	SetConfigOption(LEADER, LEADER_IDLE, PGC_POSTMASTER, PGC_S_OVERRIDE);
 	leader_idle = leader;
-
-	RegisterXactCallback(transaction_ended, NULL);
-	ttl_utility_observe(before_utility, after_utility, end_utility);
-
-	prev_post_parse_analyze = post_parse_analyze_hook;
-	post_parse_analyze_hook = parsed;
 
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = execution_start;

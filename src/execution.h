@@ -68,12 +68,6 @@ extern int	ttl_execution_depth(void);
 extern TimestampTz ttl_execution_clock(void);
 
 /*
- * To be called when a function is about to be called: one that the client calls
- * by the fast path takes a snapshot, and nobody else notices.
- */
-extern void ttl_execution_function_called(void);
-
-/*
  * Announces that executions whose source text is the given one, and that start
  * on this level, see only the rows that were expired at the given instant, with or
  * without what a change of policy has made so: in the tables to which the text

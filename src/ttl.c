@@ -12,6 +12,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
+#include "clock.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/validation.h"
@@ -43,6 +44,7 @@ _PG_init(void)
 	ttl_shared_init();
 	ttl_counters_init();
 	ttl_reaper_init();
+	ttl_clock_init();
 	ttl_execution_init();
 	ttl_utility_init();
 	ttl_container_objects_init();

@@ -52,9 +52,9 @@
 #include "catalog/objectaccess.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
+#include "clock.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
-#include "execution.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "ttl.h"
@@ -395,7 +395,7 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 		prev_object_access_hook(access, class_id, object_id, sub_id, arg);
 
 	if (access == OAT_FUNCTION_EXECUTE)
-		ttl_execution_function_called();
+		ttl_clock_function_called();
 	if (class_id != RelationRelationId ||
 		!(access == OAT_DROP ? sub_id == 0 : access == OAT_POST_ALTER && sub_id > 0))
 		return;
