@@ -51,6 +51,11 @@ OBJS = \
 	src/deletion/owner.o \
 	src/deletion/referencing.o \
 	src/expiry/expiry.o \
+	src/expiry/expiry_count.o \
+	src/expiry/expiry_index.o \
+	src/expiry/expiry_walk.o \
+	src/expiry/grace.o \
+	src/expiry/is_live.o \
 	src/expiry/suspects.o \
 	src/reaper/batch.o \
 	src/reaper/blocked.o \

@@ -29,7 +29,6 @@
 #include "access/xact.h"
 #include "clock.h"
 #include "compat.h"
-#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "nodes/value.h"
 #include "parser/analyze.h"

@@ -31,7 +31,6 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
-#include "access/xact.h"
 #include "clock.h"
 #include "compat.h"
 #include "execution.h"
@@ -40,8 +39,6 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 #define LEADER	"ttl.leader"
 #define LEADER_IDLE	"idle"

@@ -18,7 +18,8 @@
 #include "container/validation.h"
 #include "counters.h"
 #include "execution.h"
-#include "expiry/expiry.h"
+#include "expiry/expiry_index.h"
+#include "expiry/is_live.h"
 #include "guc.h"
 #include "reaper/reaper.h"
 #include "shared.h"
@@ -51,6 +52,7 @@ _PG_init(void)
 	ttl_container_cache_init();
 	ttl_validation_init();
 	ttl_ddl_init();
-	ttl_expiry_init();
+	ttl_expiry_index_init();
+	ttl_live_init();
 	ttl_visibility_init();
 }

@@ -19,7 +19,8 @@
 #include "container/container.h"
 #include "container/policy.h"
 #include "deletion/archive.h"
-#include "expiry/expiry.h"
+#include "expiry/expiry_index.h"
+#include "expiry/grace.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -65,7 +66,7 @@ ttl_set_default_ttl(PG_FUNCTION_ARGS)
 	if (default_ttl != TTL_OFF)
 		ttl_expiry_check_indexes(relid, &policy);
 	if (policy.default_ttl != old_default && ttl_container_has_pages(relid))
-		ttl_container_note_former(&policy, old_default);
+		ttl_grace_begin(&policy, old_default);
 	ttl_container_update(relid, &policy);
 	ttl_notice_made_expired(relid, &policy, old_default);
 

@@ -22,7 +22,7 @@
 #include "catalog/pg_type.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
-#include "expiry/expiry.h"
+#include "expiry/expiry_index.h"
 #include "nodes/primnodes.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"

@@ -18,7 +18,8 @@
 #include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
-#include "expiry/expiry.h"
+#include "expiry/expiry_index.h"
+#include "expiry/is_live.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "parser/parse_type.h"
@@ -238,7 +239,7 @@ ttl_guard_create_trigger(CreateTrigStmt *stmt)
 				 errdetail("Changes of policies would be lost."),
 				 errhint("Run pg_repack with --exclude-extension=ttl.")));
 	if (OidIsValid(table) && ttl_container_peek(table, &container) &&
-		!ttl_expiry_is_shown(container.container))
+		!ttl_live_is_shown(container.container))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot repack \"%s\" while expired rows of container \"%s\" are hidden",

@@ -13,7 +13,7 @@
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/policy.h"
-#include "expiry/expiry.h"
+#include "expiry/expiry_walk.h"
 #include "guc.h"
 #include "lib/stringinfo.h"
 #include "ttl.h"

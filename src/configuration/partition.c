@@ -16,6 +16,7 @@
 #include "catalog/pg_inherits.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
+#include "expiry/grace.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "utils/lsyscache.h"
@@ -142,7 +143,7 @@ ttl_partition_attached(Oid parent, RangeVar *name)
 	ttl_container_lock_policy(container.container, true, true);
 	if (!ttl_container_read(container.container, &policy))
 		return;
-	ttl_container_note_former(&policy, TTL_OFF);
+	ttl_grace_begin(&policy, TTL_OFF);
 	ttl_container_update(container.container, &policy);
 }
 

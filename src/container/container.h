@@ -119,32 +119,6 @@ extern bool ttl_container_lookup(Oid relid, TtlContainer *container);
  */
 extern bool ttl_container_peek(Oid relid, TtlContainer *container);
 
-/* The expiry indexes */
-typedef enum TtlExpiryIndex
-{
-	TTL_INDEX_DEFAULT,			/* rows that the default TTL applies to */
-	TTL_INDEX_ITEM,				/* rows with a TTL of their own */
-	TTL_INDEX_STRAY,			/* rows whose own TTL has no meaning, for it
-								 * was there before the column was adopted */
-	TTL_INDEXES
-} TtlExpiryIndex;
-
-/*
- * Those of a table.  Only a valid index is usable; for a partitioned table that
- * is one which each partition has.  An index is needed if rows of its kind may
- * be there that can expire under some default TTL.
- */
-typedef struct TtlExpiryIndexes
-{
-	Oid			usable[TTL_INDEXES];	/* InvalidOid = there is none */
-	bool		needed[TTL_INDEXES];
-	Oid			check;			/* the CHECK that says that there are no strays,
-								 * if all rows are known to obey it */
-} TtlExpiryIndexes;
-
-/* Those of a leaf table; the caller holds a lock on it. */
-extern void ttl_container_indexes(Relation rel, TtlExpiryIndexes *indexes);
-
 extern void ttl_container_cache_init(void);
 
 /*
@@ -181,15 +155,6 @@ typedef enum TtlAdded
 	TTL_ADDED_TTL_CHECK = 1 << 3,
 	TTL_ADDED_INDEX = 1 << 4	/* << TtlExpiryIndex */
 } TtlAdded;
-
-/*
- * Notes in the policy that another default TTL was in force before, or another
- * way to live as long.
- */
-extern void ttl_container_note_former(TtlPolicy *policy, int32 former_ttl);
-
-/* Is what the change has made expired still spared at this time? */
-extern bool ttl_container_in_grace(const TtlChange *change, TimestampTz clock);
 
 extern bool ttl_container_read(Oid container, TtlPolicy *policy);
 extern void ttl_container_insert(Oid container, const TtlPolicy *policy);

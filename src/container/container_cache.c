@@ -24,7 +24,6 @@
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "container/container.h"
-#include "expiry/expiry.h"
 #include "storage/lmgr.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -48,8 +47,6 @@ typedef struct CacheEntry
 	AttrNumber	ts_attno;		/* 0 = a required column is lacking */
 	AttrNumber	ttl_attno;
 	TtlPolicy	policy;			/* if container == relid */
-	bool		indexes_known;
-	TtlExpiryIndexes indexes;
 } CacheEntry;
 
 static HTAB *entries = NULL;
@@ -93,7 +90,6 @@ read_entry(CacheEntry *entry)
 	}
 
 	entry->container = container;
-	entry->indexes_known = false;
 	if (!OidIsValid(container))
 		return true;
 	entry->policy = policy;
@@ -203,26 +199,6 @@ ttl_container_lookup(Oid relid, TtlContainer *container)
 						get_rel_name(container->container)),
 				 errhint("Restore the columns that ttl.containers names, or use ttl.drop_container() to unregister the table.")));
 	return true;
-}
-
-void
-ttl_container_indexes(Relation rel, TtlExpiryIndexes *indexes)
-{
-	CacheEntry *entry = get_entry(RelationGetRelid(rel));
-	CacheEntry *container;
-
-	if (entry == NULL || !OidIsValid(entry->container))
-		elog(ERROR, "\"%s\" is not part of a container", RelationGetRelationName(rel));
-	if (!entry->indexes_known)
-	{
-		container = get_entry(entry->container);
-		entry = get_entry(RelationGetRelid(rel));
-		ttl_expiry_find_indexes(rel, &container->policy, NIL, indexes);
-		entry->indexes = *indexes;
-		entry->indexes_known = entry->state == ENTRY_VALID; /* still */
-		return;
-	}
-	*indexes = entry->indexes;
 }
 
 static void

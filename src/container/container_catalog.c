@@ -29,7 +29,6 @@
 #include "container/container.h"
 #include "container/policy.h"
 #include "fmgr.h"
-#include "guc.h"
 #include "miscadmin.h"
 #include "replication/logicalworker.h"
 #include "storage/lmgr.h"
@@ -102,35 +101,6 @@ announce_change(Oid container, bool replan)
 	}
 	foreach(lc, change_observers)
 		((void (*) (void)) lfirst(lc)) ();
-}
-
-bool
-ttl_container_in_grace(const TtlChange *change, TimestampTz clock)
-{
-	return change->changed_at != 0 && ttl_guc_grace > 0 &&
-		(change->noticed_at == DT_NOEND ||
-		 clock - change->noticed_at < ttl_guc_grace * USECS_PER_SEC);
-}
-
-/*
- * Several changes within one grace are one, from the longest default TTL to the
- * last, at the time of the last: what the worker would have spared for any of
- * them is spared.  Nothing is if the last isn't shorter.
- */
-void
-ttl_container_note_former(TtlPolicy *policy, int32 former_ttl)
-{
-	if (ttl_container_in_grace(&policy->change, GetCurrentTimestamp()) &&
-		ttl_policy_is_shorter(former_ttl, policy->change.former_ttl))
-		former_ttl = policy->change.former_ttl;
-
-	memset(&policy->change, 0, sizeof(TtlChange));
-	if (ttl_policy_is_shorter(policy->default_ttl, former_ttl))
-	{
-		policy->change.changed_at = GetCurrentTimestamp();
-		policy->change.noticed_at = DT_NOEND;
-		policy->change.former_ttl = former_ttl;
-	}
 }
 
 /*

@@ -38,7 +38,8 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "compat.h"
-#include "expiry/expiry.h"
+#include "expiry/expiry_index.h"
+#include "expiry/expiry_walk.h"
 #include "expiry/suspects.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -175,7 +176,7 @@ ttl_suspects_collect(Relation rel, int32 default_ttl, TimestampTz now,
 	found = palloc0(sizeof(TtlSuspects));
 	found->max = (int) Min(max_entries, Min(get_hash_memory_limit(), MaxAllocSize) / sizeof(uint64));
 
-	ttl_container_indexes(rel, &indexes);
+	ttl_expiry_indexes(rel, &indexes);
 	for (int i = 0; i < TTL_INDEXES && result == TTL_SUSPECTS_KNOWN; i++)
 	{
 		TimestampTz last;

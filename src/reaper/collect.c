@@ -25,7 +25,8 @@
 #include "postgres.h"
 
 #include "common/int.h"
-#include "expiry/expiry.h"
+#include "expiry/expiry_index.h"
+#include "expiry/expiry_walk.h"
 #include "miscadmin.h"
 #include "reaper/collect.h"
 #include "utils/snapmgr.h"

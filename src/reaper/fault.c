@@ -27,6 +27,7 @@
 #include "counters.h"
 #include "executor/executor.h"
 #include "expiry/expiry.h"
+#include "expiry/grace.h"
 #include "reaper/blocked.h"
 #include "reaper/fault.h"
 #include "storage/bufmgr.h"
@@ -209,7 +210,7 @@ ttl_fault_handle_kept(TtlStep *step)
 			table_tuple_fetch_row_version(step->rel, step->tids, snapshot, slot) &&
 			ttl_expiry_of_slot(&step->container, slot) <= step->now &&
 			!(step->spares &&
-			  ttl_expiry_is_spared(&step->container, slot, step->now)))
+			  ttl_grace_spares_slot(&step->container, slot, step->now)))
 		{
 			ErrorData  *error = palloc0(sizeof(ErrorData));
 

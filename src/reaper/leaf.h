@@ -9,7 +9,7 @@
 #define TTL_LEAF_H
 
 #include "container/container.h"
-#include "expiry/expiry.h"
+#include "expiry/expiry_walk.h"
 #include "reaper/whole.h"
 #include "storage/itemptr.h"
 #include "utils/hsearch.h"

@@ -26,6 +26,7 @@
 #include "execution.h"
 #include "executor/instrument.h"
 #include "executor/spi.h"
+#include "expiry/grace.h"
 #include "miscadmin.h"
 #include "reaper/batch.h"
 #include "reaper/budget.h"
@@ -83,7 +84,7 @@ open_leaf(TtlStep *step, Oid container)
 		return TTL_STEP_DONE;
 	}
 	step->spares = step->memory->mode.by_worker &&
-		ttl_container_in_grace(&step->container.change, ttl_execution_clock());
+		ttl_grace_lasts(&step->container.change, ttl_execution_clock());
 	return TTL_STEP_MORE;
 }
 

@@ -68,6 +68,7 @@
 #include "compat.h"
 #include "deletion/deletion.h"
 #include "expiry/expiry.h"
+#include "expiry/expiry_walk.h"
 #include "reaper/replica.h"
 #include "reaper/whole.h"
 

@@ -17,7 +17,7 @@
 #include "catalog/pg_class.h"
 #include "compat.h"
 #include "container/container.h"
-#include "expiry/expiry.h"
+#include "expiry/is_live.h"
 #include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
 #include "utility.h"
@@ -64,7 +64,7 @@ before_copy(PlannedStmt *pstmt, const char *query_string,
 	relkind = get_rel_relkind(relid);
 	if (!(relkind == RELKIND_RELATION ||
 		  (relkind == RELKIND_PARTITIONED_TABLE && TTL_COPIES_PARTITIONED_TABLES)) ||
-		ttl_expiry_is_shown(container.container))
+		ttl_live_is_shown(container.container))
 		return;
 
 	rel = table_open(relid, AccessShareLock);

@@ -47,6 +47,7 @@
 #include "executor/executor.h"
 #include "executor/nodeModifyTable.h"
 #include "expiry/expiry.h"
+#include "expiry/expiry_walk.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"

@@ -40,7 +40,7 @@
 #include "container/container.h"
 #include "execution.h"
 #include "executor/executor.h"
-#include "expiry/expiry.h"
+#include "expiry/is_live.h"
 #include "expiry/suspects.h"
 #include "guc.h"
 #include "miscadmin.h"
@@ -192,8 +192,8 @@ judge(const Sift *sift, TupleTableSlot *slot)
 			own = Int32GetDatum(DatumGetInt16(own));
 	}
 	ts = slot_getattr(slot, sift->ts_attno, &ts_is_null);
-	return !ttl_expiry_has_expired(sift->live, ts_is_null, DatumGetTimestampTz(ts),
-								   own_is_null, DatumGetInt32(own));
+	return !ttl_live_has_expired(sift->live, ts_is_null, DatumGetTimestampTz(ts),
+								 own_is_null, DatumGetInt32(own));
 }
 
 /*
@@ -437,7 +437,7 @@ sift_scan(ScanState *scan, TtlExecution *execution)
 	if (!ttl_hide_is_filtered(scan->ps.plan) ||
 		!ttl_container_lookup(RelationGetRelid(scan->ss_currentRelation), &container))
 		return;
-	live = ttl_expiry_settled(execution, container.container);
+	live = ttl_live_settled(execution, container.container);
 	sift = palloc0(sizeof(Sift));
 	init_state(&sift->qual, evaluate_qual, EEO_FLAG_IS_QUAL);
 	sift->scan = scan;

@@ -1,0 +1,464 @@
+/*-------------------------------------------------------------------------
+ *
+ * expiry_index.c
+ *	  The expiry indexes: what they are, and which a table has.
+ *
+ * The expiry indexes hold each row that can expire once, by its expiry:
+ *
+ *	  default   (_ts) WHERE ttl IS NULL           key + default TTL = expiry
+ *	  item      (ttl.item_expiry(_ts, ttl))
+ *	              WHERE ttl > 0                   key = expiry
+ *	  stray     (_ts) WHERE ttl = 0 OR ttl < -1   as default; for an adopted
+ *	                                              column, and mostly empty
+ *
+ * They are recognized by their definition, not by name or OID: an equal index
+ * made beforehand (concurrently, say) serves, and so do those that a restored
+ * dump creates.  An invalid one doesn't count: what a failed CREATE INDEX
+ * CONCURRENTLY or REINDEX CONCURRENTLY leaves behind, or one that a partition
+ * hasn't been attached to.  Without an index that it needs a walk goes on, but
+ * says that it is incomplete: nothing found doesn't mean then that nothing has
+ * expired.
+ *
+ * What has been found is kept for each table, until its relation cache entry is
+ * invalidated.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_type.h"
+#include "commands/defrem.h"
+#include "compat.h"
+#include "container/container.h"
+#include "expiry/expiry_index.h"
+#include "nodes/parsenodes.h"
+#include "parser/parse_collate.h"
+#include "parser/parse_expr.h"
+#include "parser/parse_relation.h"
+#include "parser/parser.h"
+#include "stored.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+bool
+ttl_expiry_index_definition(const TtlPolicy *policy, TtlExpiryIndex index,
+							TtlIndexDefinition *definition)
+{
+	const char *ts = quote_identifier(NameStr(policy->ts_column));
+	const char *own = quote_identifier(NameStr(policy->ttl_column));
+	bool		has_own = NameStr(policy->ttl_column)[0] != '\0';
+
+	if (!has_own && index != TTL_INDEX_DEFAULT)
+		return false;
+
+	switch (index)
+	{
+		case TTL_INDEX_DEFAULT:
+			definition->key = pstrdup(ts);
+			definition->predicate = has_own ? psprintf("%s IS NULL", own) : NULL;
+			break;
+		case TTL_INDEX_ITEM:
+			definition->key = psprintf("ttl.item_expiry(%s, %s)", ts, own);
+			definition->predicate = psprintf("%s OPERATOR(pg_catalog.>) 0", own);
+			break;
+		case TTL_INDEX_STRAY:
+			definition->key = pstrdup(ts);
+			definition->predicate =
+				psprintf("%s OPERATOR(pg_catalog.=) 0 OR %s OPERATOR(pg_catalog.<) -1",
+						 own, own);
+			break;
+		default:
+			return false;
+	}
+	return true;
+}
+
+char *
+ttl_expiry_check_definition(const TtlPolicy *policy)
+{
+	const char *own = quote_identifier(NameStr(policy->ttl_column));
+
+	return psprintf("%s OPERATOR(pg_catalog.=) -1 OR %s OPERATOR(pg_catalog.>) 0",
+					own, own);
+}
+
+/* An expression over the relation's columns. */
+static Node *
+parse_expression(Relation rel, const char *text, ParseExprKind kind)
+{
+	ParseState *pstate = make_parsestate(NULL);
+	ParseNamespaceItem *nsitem;
+	RawStmt    *raw;
+	ResTarget  *target;
+	Node	   *node;
+
+	nsitem = addRangeTableEntryForRelation(pstate, rel, AccessShareLock,
+										   NULL, false, true);
+	addNSItemToQuery(pstate, nsitem, false, true, true);
+
+	raw = linitial_node(RawStmt, raw_parser(text, RAW_PARSE_PLPGSQL_EXPR));
+	target = linitial_node(ResTarget, ((SelectStmt *) raw->stmt)->targetList);
+	node = transformExpr(pstate, target->val, kind);
+	assign_expr_collations(pstate, node);
+	free_parsestate(pstate);
+
+	return node;
+}
+
+char *
+ttl_expiry_find_check(Relation rel, const TtlPolicy *policy, bool *validated)
+{
+	TupleConstr *constr = RelationGetDescr(rel)->constr;
+	Node	   *check = parse_expression(rel, ttl_expiry_check_definition(policy),
+										 EXPR_KIND_CHECK_CONSTRAINT);
+
+	for (int i = 0; constr != NULL && i < constr->num_check; i++)
+	{
+		if (TtlCheckIsEnforced(constr->check[i]) &&
+			equal(stringToNode(constr->check[i].ccbin), check))
+		{
+			*validated = constr->check[i].ccvalid;
+			return constr->check[i].ccname;
+		}
+	}
+	*validated = false;
+	return NULL;
+}
+
+static bool
+is_btree(Oid index)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;			/* dropped meanwhile */
+	result = ((Form_pg_class) GETSTRUCT(tuple))->relam == BTREE_AM_OID;
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/*
+ * Does the index of that row of pg_index have these, and only these, key and
+ * predicate, in the usual order?
+ */
+static bool
+index_equals(HeapTuple index, Relation rel, const TtlIndexDefinition *definition)
+{
+	Form_pg_index form = (Form_pg_index) GETSTRUCT(index);
+	bool		isnull;
+	Datum		classes = SysCacheGetAttr(INDEXRELID, index, Anum_pg_index_indclass, &isnull);
+	Datum		options = SysCacheGetAttr(INDEXRELID, index, Anum_pg_index_indoption, &isnull);
+	Node	   *key;
+	Node	   *predicate;
+
+	/* an included column would take the index along when it is dropped */
+	if (!is_btree(form->indexrelid) || form->indnatts != 1 || !form->indislive ||
+		((int2vector *) DatumGetPointer(options))->values[0] != 0 ||
+		get_opclass_family(((oidvector *) DatumGetPointer(classes))->values[0]) !=
+		get_opclass_family(GetDefaultOpClass(TIMESTAMPTZOID, BTREE_AM_OID)))
+		return false;
+
+	key = parse_expression(rel, definition->key, EXPR_KIND_INDEX_EXPRESSION);
+	if (IsA(key, Var))
+	{
+		if (form->indkey.values[0] != ((Var *) key)->varattno)
+			return false;
+	}
+	else if (form->indkey.values[0] != 0 ||
+			 !equal(ttl_stored_index_expression(index, Anum_pg_index_indexprs), list_make1(key)))
+		return false;
+
+	predicate = definition->predicate == NULL ? NULL :
+		parse_expression(rel, definition->predicate, EXPR_KIND_INDEX_PREDICATE);
+	return equal(ttl_stored_index_expression(index, Anum_pg_index_indpred), predicate);
+}
+
+/*
+ * An index of the relation that equals the definition, valid or not, but for
+ * those in the list 'except'.  No index is opened, for that would wait for
+ * whoever has locked one; a reader may hold a lock that they wait for.
+ */
+static Oid
+find_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind, bool valid,
+		   const List *except)
+{
+	TtlIndexDefinition definition;
+	Oid			found = InvalidOid;
+	ListCell   *lc;
+
+	if (!ttl_expiry_index_definition(policy, kind, &definition))
+		return InvalidOid;
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		HeapTuple	index;
+
+		if (list_member_oid(except, lfirst_oid(lc)))
+			continue;
+		index = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(lc)));
+		if (!HeapTupleIsValid(index))
+			continue;			/* dropped concurrently */
+		if (((Form_pg_index) GETSTRUCT(index))->indisvalid == valid &&
+			index_equals(index, rel, &definition))
+			found = lfirst_oid(lc);
+		ReleaseSysCache(index);
+		if (OidIsValid(found))
+			break;
+	}
+	return found;
+}
+
+void
+ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy, const List *except,
+						TtlExpiryIndexes *indexes)
+{
+	bool		has_own = NameStr(policy->ttl_column)[0] != '\0';
+	bool		validated = true;
+	char	   *check = NULL;
+
+	/* the CHECK says that no row needs the third index */
+	if (has_own)
+		check = ttl_expiry_find_check(rel, policy, &validated);
+	indexes->check = check == NULL || !validated ? InvalidOid :
+		get_relation_constraint_oid(RelationGetRelid(rel), check, false);
+	indexes->needed[TTL_INDEX_DEFAULT] = true;
+	indexes->needed[TTL_INDEX_ITEM] = has_own;
+	indexes->needed[TTL_INDEX_STRAY] = !validated;
+	for (int i = 0; i < TTL_INDEXES; i++)
+		indexes->usable[i] = find_index(rel, policy, i, true, except);
+}
+
+/*
+ * What has been found
+ */
+
+typedef struct IndexesEntry
+{
+	Oid			relid;			/* hash key; MUST BE FIRST */
+	bool		valid;
+	TtlExpiryIndexes indexes;
+} IndexesEntry;
+
+static HTAB *entries = NULL;
+static uint64 invalidations = 0;
+
+static IndexesEntry *
+get_entry(Oid relid)
+{
+	IndexesEntry *entry;
+	bool		found;
+
+	if (entries == NULL)
+	{
+		HASHCTL		ctl = {
+			.keysize = sizeof(Oid),
+			.entrysize = sizeof(IndexesEntry),
+			.hcxt = TopMemoryContext
+		};
+
+		entries = hash_create("ttl expiry indexes", 128, &ctl,
+							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	}
+	entry = hash_search(entries, &relid, HASH_ENTER, &found);
+	if (!found)
+		entry->valid = false;
+	return entry;
+}
+
+void
+ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes)
+{
+	IndexesEntry *entry = get_entry(RelationGetRelid(rel));
+
+	if (!entry->valid)
+	{
+		uint64		before = invalidations;
+		TtlContainer container;
+		TtlPolicy	policy;
+
+		if (!ttl_container_peek(RelationGetRelid(rel), &container) ||
+			!ttl_container_read(container.container, &policy))
+			elog(ERROR, "\"%s\" is not part of a container", RelationGetRelationName(rel));
+		ttl_expiry_find_indexes(rel, &policy, NIL, &entry->indexes);
+		entry->valid = invalidations == before;
+	}
+	*indexes = entry->indexes;
+}
+
+static void
+invalidate_entry(Datum arg, Oid relid)
+{
+	IndexesEntry *entry;
+
+	invalidations++;
+	if (entries == NULL)
+		return;
+
+	if (OidIsValid(relid))
+	{
+		entry = hash_search(entries, &relid, HASH_FIND, NULL);
+		if (entry != NULL)
+			entry->valid = false;
+	}
+	else
+	{
+		HASH_SEQ_STATUS status;
+
+		hash_seq_init(&status, entries);
+		while ((entry = hash_seq_search(&status)) != NULL)
+			entry->valid = false;
+	}
+}
+
+/* The extension has come or gone. */
+static void
+invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
+{
+	invalidate_entry(0, InvalidOid);
+}
+
+void
+ttl_expiry_index_init(void)
+{
+	CacheRegisterRelcacheCallback(invalidate_entry, 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_all, 0);
+}
+
+/*
+ * What is wrong with them
+ */
+
+/* What is wrong with the expiry indexes of a table */
+typedef struct IndexProblem
+{
+	char	   *message;
+	char	   *hint;
+} IndexProblem;
+
+static void
+report_problem(const IndexProblem *problem)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg_internal("%s", problem->message),
+			 errhint("%s", problem->hint)));
+}
+
+/* Is there an invalid index that equals the definition? */
+static bool
+find_unusable(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind,
+			  IndexProblem *problem)
+{
+	Oid			index = find_index(rel, policy, kind, false, NIL);
+	const char *name;
+
+	if (!OidIsValid(index))
+		return false;
+	name = quote_identifier(get_rel_name(index));
+	problem->message = psprintf(_("expiry index \"%s\" of table \"%s\" is not valid"),
+								get_rel_name(index), RelationGetRelationName(rel));
+	problem->hint = rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ?
+		psprintf(_("Use ALTER INDEX %s ATTACH PARTITION to attach an index of each partition, or drop it."), name) :
+		psprintf(_("Use REINDEX INDEX %s to build it anew, or drop it."), name);
+	return true;
+}
+
+void
+ttl_expiry_refuse_unusable(Oid relid, const TtlPolicy *policy, TtlExpiryIndex kind)
+{
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_tree(relid, AccessShareLock))
+	{
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+		IndexProblem problem;
+
+		if (find_unusable(rel, policy, kind, &problem))
+			report_problem(&problem);
+		table_close(rel, NoLock);
+	}
+}
+
+/* Does the table lack an index that it needs? */
+static bool
+find_problem(Relation rel, const TtlPolicy *policy, IndexProblem *problem)
+{
+	TtlExpiryIndexes indexes;
+
+	ttl_expiry_find_indexes(rel, policy, NIL, &indexes);
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		if (!indexes.needed[i] || OidIsValid(indexes.usable[i]))
+			continue;
+		if (!find_unusable(rel, policy, i, problem))
+		{
+			problem->message = psprintf(_("table \"%s\" lacks an expiry index"),
+										RelationGetRelationName(rel));
+			problem->hint = _("Use ttl.alter_container(..., indexing => 'consistent') to create it.");
+		}
+		return true;
+	}
+	return false;
+}
+
+void
+ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy)
+{
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_tree(relid, AccessShareLock))
+	{
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+		IndexProblem problem;
+
+		if (find_problem(rel, policy, &problem))
+			report_problem(&problem);
+		table_close(rel, NoLock);
+	}
+}
+
+/* Why a walk over the table was incomplete */
+static void
+explain_incomplete(Relation rel, IndexProblem *problem)
+{
+	TtlContainer container;
+	TtlPolicy	policy;
+
+	if (ttl_container_lookup(RelationGetRelid(rel), &container) &&
+		ttl_container_read(container.container, &policy) &&
+		find_problem(rel, &policy, problem))
+		return;
+	problem->message = psprintf(_("an expiry index of table \"%s\" is newer than the snapshot of the transaction"),
+								RelationGetRelationName(rel));
+	problem->hint = _("Try again in a new transaction.");
+}
+
+void
+ttl_expiry_report_incomplete(Relation rel)
+{
+	IndexProblem problem;
+
+	explain_incomplete(rel, &problem);
+	report_problem(&problem);
+}
+
+char *
+ttl_expiry_why_incomplete(Relation rel)
+{
+	IndexProblem problem;
+
+	explain_incomplete(rel, &problem);
+	return problem.message;
+}

@@ -1,0 +1,89 @@
+/*-------------------------------------------------------------------------
+ *
+ * expiry_index.h
+ *	  The expiry indexes: what they are, and which a table has.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_EXPIRY_INDEX_H
+#define TTL_EXPIRY_INDEX_H
+
+#include "container/container.h"
+
+/* The expiry indexes */
+typedef enum TtlExpiryIndex
+{
+	TTL_INDEX_DEFAULT,			/* rows that the default TTL applies to */
+	TTL_INDEX_ITEM,				/* rows with a TTL of their own */
+	TTL_INDEX_STRAY,			/* rows whose own TTL has no meaning, for it
+								 * was there before the column was adopted */
+	TTL_INDEXES
+} TtlExpiryIndex;
+
+/*
+ * Those of a table.  Only a valid index is usable; for a partitioned table that
+ * is one which each partition has.  An index is needed if rows of its kind may
+ * be there that can expire under some default TTL.
+ */
+typedef struct TtlExpiryIndexes
+{
+	Oid			usable[TTL_INDEXES];	/* InvalidOid = there is none */
+	bool		needed[TTL_INDEXES];
+	Oid			check;			/* the CHECK that says that there are no strays,
+								 * if all rows are known to obey it */
+} TtlExpiryIndexes;
+
+/* Those of a leaf table; the caller holds a lock on it. */
+extern void ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes);
+
+/*
+ * How an expiry index is defined, as CREATE INDEX takes it: what stands between
+ * the parentheses, and the predicate (NULL = none).  Returns false if a
+ * container with these columns needs no such index.
+ */
+typedef struct TtlIndexDefinition
+{
+	char	   *key;
+	char	   *predicate;
+} TtlIndexDefinition;
+
+extern bool ttl_expiry_index_definition(const TtlPolicy *policy,
+										TtlExpiryIndex index,
+										TtlIndexDefinition *definition);
+
+/* The CHECK on an item TTL column, as ADD CHECK takes it. */
+extern char *ttl_expiry_check_definition(const TtlPolicy *policy);
+
+/*
+ * The name of a constraint of the relation that equals it, or NULL; *validated
+ * tells whether all rows are known to obey it.
+ */
+extern char *ttl_expiry_find_check(Relation rel, const TtlPolicy *policy,
+								   bool *validated);
+
+/*
+ * The usable indexes of the relation that equal the definitions, but for those
+ * in the list 'except', and which ones it needs.
+ */
+extern void ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy,
+									const List *except,
+									TtlExpiryIndexes *indexes);
+
+/*
+ * Errors (55000) if the table, or a partition of it, lacks an index that it
+ * needs.  And if there is an unusable one that equals the definition: it would
+ * be in the way of one that is to be created.  Partitions are locked.
+ */
+extern void ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy);
+extern void ttl_expiry_refuse_unusable(Oid relid, const TtlPolicy *policy,
+									   TtlExpiryIndex index);
+
+/*
+ * Why a walk over the table was incomplete: as an error (55000), and as a message.
+ */
+extern void ttl_expiry_report_incomplete(Relation rel);
+extern char *ttl_expiry_why_incomplete(Relation rel);
+
+extern void ttl_expiry_index_init(void);
+
+#endif							/* TTL_EXPIRY_INDEX_H */

@@ -1,0 +1,382 @@
+/*-------------------------------------------------------------------------
+ *
+ * expiry_walk.c
+ *	  The walk over the rows that have expired.
+ *
+ * It goes along the expiry indexes, one after the other.  Without an index that it needs
+ * a walk goes on, but says that it is incomplete: nothing found doesn't mean then that
+ * nothing has expired.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relscan.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "compat.h"
+#include "container/container.h"
+#include "execution.h"
+#include "executor/executor.h"
+#include "expiry/expiry.h"
+#include "expiry/expiry_index.h"
+#include "expiry/expiry_walk.h"
+#include "expiry/grace.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+struct TtlExpiryWalk
+{
+	Relation	rel;
+	TtlContainer container;
+	TimestampTz now;
+	Snapshot	snapshot;
+	TtlExpiryMark *mark;
+	bool		spares;			/* what a change of policy has made expired */
+	int			at;				/* the index that it is in, ... */
+	int			end;			/* up to which it goes, ... */
+	int			range;			/* ... and which range of it */
+	Relation	index;			/* open while walked, else NULL */
+	IndexScanDesc scan;
+	TupleTableSlot *slot;
+	int64		entries_left;	/* how many more it may look at */
+	bool		incomplete;		/* was an index missing? */
+};
+
+TtlExpiryWalk *
+ttl_expiry_walk_begin(Relation rel, const TtlContainer *container,
+					  TimestampTz now, Snapshot snapshot, TtlExpiryMark *mark)
+{
+	TtlExpiryWalk *walk = palloc0(sizeof(TtlExpiryWalk));
+
+	walk->rel = rel;
+	walk->container = *container;
+	walk->now = now;
+	walk->snapshot = snapshot;
+	walk->mark = mark;
+	walk->slot = table_slot_create(rel, NULL);
+	walk->entries_left = PG_INT64_MAX;
+	walk->end = TTL_INDEXES;
+	return walk;
+}
+
+void
+ttl_expiry_walk_only(TtlExpiryWalk *walk, TtlExpiryIndex index)
+{
+	walk->at = index;
+	walk->end = index + 1;
+}
+
+void
+ttl_expiry_walk_spare(TtlExpiryWalk *walk)
+{
+	walk->spares = true;
+}
+
+void
+ttl_expiry_walk_limit(TtlExpiryWalk *walk, int64 max_entries)
+{
+	walk->entries_left = max_entries;
+}
+
+bool
+ttl_expiry_index_last_key(const TtlContainer *container, int32 default_ttl,
+						  TimestampTz now, TtlExpiryIndex index, TimestampTz *key)
+{
+	if (default_ttl == TTL_OFF ||
+		(index != TTL_INDEX_DEFAULT && container->ttl_attno == InvalidAttrNumber))
+		return false;
+	if (index == TTL_INDEX_ITEM)
+	{
+		*key = Min(now, DT_NOEND - 1);
+		return true;
+	}
+	if (default_ttl == TTL_NEVER)
+		return false;
+	*key = ttl_expiry_cutoff(now, default_ttl);
+	return true;
+}
+
+/*
+ * Ranges of an index that are walked one after the other.  If something is
+ * spared: what has expired by the former default, too, and what was written since
+ * the change and has expired since it was noticed.  A row with a TTL of its own
+ * expires as before, unless TTL was off.
+ */
+#define RANGES	2
+
+/* The keys of a range, without the first and with the last; false if it is empty. */
+static bool
+range_keys(const TtlExpiryWalk *walk, TimestampTz *after, TimestampTz *last)
+{
+	const TtlChange *change = &walk->container.change;
+	TimestampTz former_last = DT_NOBEGIN;
+	TimestampTz since;
+
+	*after = DT_NOBEGIN;
+	if (!ttl_expiry_index_last_key(&walk->container, walk->container.default_ttl,
+								   walk->now, walk->at, last))
+		return false;
+	if (!walk->spares)
+		return walk->range == 0;
+
+	if (walk->at == TTL_INDEX_ITEM)
+	{
+		if (change->former_ttl != TTL_OFF)
+			former_last = *last;
+		since = change->noticed_at;
+	}
+	else
+	{
+		if (change->former_ttl > 0)
+			former_last = ttl_expiry_cutoff(walk->now, change->former_ttl);
+		since = Max(change->changed_at,
+					ttl_expiry_cutoff(change->noticed_at, walk->container.default_ttl));
+	}
+
+	if (walk->range == 0)
+		*last = Min(*last, former_last);
+	else
+		*after = Max(since, former_last);
+	return *after < *last;
+}
+
+static void
+next_range(TtlExpiryWalk *walk)
+{
+	if (++walk->range == RANGES)
+	{
+		walk->range = 0;
+		walk->at++;
+	}
+}
+
+/*
+ * Does the index hold all rows that the snapshot sees?  CREATE INDEX doesn't
+ * mind rows that were updated before it, and an older snapshot sees as they
+ * were.
+ */
+static bool
+index_fits(Relation index, Snapshot snapshot)
+{
+	TransactionId creator;
+
+	if (!index->rd_index->indisvalid)
+		return false;
+	if (!index->rd_index->indcheckxmin || !IsMVCCSnapshot(snapshot))
+		return true;
+	creator = HeapTupleHeaderGetXmin(index->rd_indextuple->t_data);
+	return TransactionIdIsCurrentTransactionId(creator) ?
+		!IsolationUsesXactSnapshot() : !XidInMVCCSnapshot(creator, snapshot);
+}
+
+/*
+ * Opens an expiry index.  NULL if there is none that is usable; *incomplete is
+ * set if it is needed.
+ */
+static Relation
+open_index(Relation rel, TtlExpiryIndex kind, Snapshot snapshot, bool *incomplete)
+{
+	TtlExpiryIndexes indexes;
+
+	/* REINDEX CONCURRENTLY may put another into its place before we lock it */
+	for (int tries = 0; tries < 2; tries++)
+	{
+		Relation	index;
+
+		ttl_expiry_indexes(rel, &indexes);
+		if (!OidIsValid(indexes.usable[kind]))
+			break;
+		index = try_index_open(indexes.usable[kind], AccessShareLock);
+		if (index == NULL)
+			continue;
+		if (index_fits(index, snapshot))
+			return index;
+		index_close(index, AccessShareLock);
+	}
+	if (indexes.needed[kind])
+		*incomplete = true;
+	return NULL;
+}
+
+/* Goes to the next range of an index that there is; false if there is no more. */
+static bool
+open_next_index(TtlExpiryWalk *walk)
+{
+	for (; walk->at < walk->end; next_range(walk))
+	{
+		ScanKeyData keys[3];
+		TimestampTz after;
+		TimestampTz last;
+		int			nkeys = 1;
+
+		if (!range_keys(walk, &after, &last) ||
+			(walk->mark != NULL && walk->mark->set[walk->at] &&
+			 walk->mark->at[walk->at] > last))
+			continue;
+		walk->index = open_index(walk->rel, walk->at, walk->snapshot, &walk->incomplete);
+		if (walk->index == NULL)
+			continue;
+
+		ScanKeyInit(&keys[0], 1, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE,
+					TimestampTzGetDatum(last));
+		if (walk->mark != NULL && walk->mark->set[walk->at])
+			ScanKeyInit(&keys[nkeys++], 1, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE,
+						TimestampTzGetDatum(walk->mark->at[walk->at]));
+		if (after != DT_NOBEGIN)
+			ScanKeyInit(&keys[nkeys++], 1, BTGreaterStrategyNumber, F_TIMESTAMPTZ_GT,
+						TimestampTzGetDatum(after));
+		walk->scan = TtlIndexBeginScan(walk->rel, walk->index, walk->snapshot, nkeys);
+		index_rescan(walk->scan, keys, nkeys, NULL, 0);
+		return true;
+	}
+	return false;
+}
+
+static void
+close_index(TtlExpiryWalk *walk)
+{
+	index_endscan(walk->scan);
+	index_close(walk->index, AccessShareLock);
+	walk->index = NULL;
+	next_range(walk);
+}
+
+TupleTableSlot *
+ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
+{
+	while (walk->index != NULL || open_next_index(walk))
+	{
+		while (walk->entries_left > 0 &&
+			   index_getnext_tid(walk->scan, ForwardScanDirection) != NULL)
+		{
+			TimestampTz when;
+
+			walk->entries_left--;
+			if (!index_fetch_heap(walk->scan, walk->slot))
+				continue;
+			when = ttl_expiry_of_slot(&walk->container, walk->slot);
+			if (when > walk->now)
+				continue;
+			if (walk->mark != NULL)
+			{
+				bool		isnull;
+
+				walk->mark->set[walk->at] = true;
+				walk->mark->at[walk->at] = walk->at == TTL_INDEX_ITEM ? when :
+					DatumGetTimestampTz(slot_getattr(walk->slot, walk->container.ts_attno, &isnull));
+			}
+			if (walk->spares &&
+				ttl_grace_spares_slot(&walk->container, walk->slot, walk->now))
+				continue;
+			if (expires_at != NULL)
+				*expires_at = when;
+			return walk->slot;
+		}
+		if (walk->entries_left == 0)
+			return NULL;
+		close_index(walk);
+	}
+	return NULL;
+}
+
+int64
+ttl_expiry_walk_entries_left(const TtlExpiryWalk *walk)
+{
+	return walk->entries_left;
+}
+
+bool
+ttl_expiry_walk_gave_up(const TtlExpiryWalk *walk)
+{
+	return walk->entries_left == 0;
+}
+
+bool
+ttl_expiry_walk_is_incomplete(const TtlExpiryWalk *walk)
+{
+	return walk->incomplete;
+}
+
+void
+ttl_expiry_walk_end(TtlExpiryWalk *walk)
+{
+	if (walk->index != NULL)
+		close_index(walk);
+	ExecDropSingleTupleTableSlot(walk->slot);
+	pfree(walk);
+}
+
+TimestampTz
+ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapshot,
+					bool *incomplete, TimestampTz *held_until)
+{
+	TimestampTz earliest = DT_NOEND;
+
+	*incomplete = false;
+
+	/* The edge of each index: all of it counts as expired at the end of time. */
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		TtlExpiryWalk *walk = ttl_expiry_walk_begin(rel, container, DT_NOEND, snapshot, NULL);
+		TupleTableSlot *slot;
+		TimestampTz when;
+
+		ttl_expiry_walk_only(walk, i);
+		slot = ttl_expiry_walk_next(walk, &when);
+		if (slot != NULL && when < earliest)
+		{
+			earliest = when;
+			if (held_until != NULL)
+				*held_until = ttl_grace_held_until(container, slot, ttl_execution_clock());
+		}
+		*incomplete = *incomplete || walk->incomplete;
+		ttl_expiry_walk_end(walk);
+	}
+	return earliest;
+}
+
+/* Index entries of dead rows that a look for the right edge reads at most. */
+#define EDGE_ENTRIES	10000
+
+TimestampTz
+ttl_expiry_latest(Relation rel, const TtlContainer *container, Snapshot snapshot)
+{
+	TimestampTz latest = DT_NOBEGIN;
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+
+	for (int i = 0; i < TTL_INDEXES && latest != DT_NOEND; i++)
+	{
+		bool		incomplete = false;
+		Relation	index = open_index(rel, i, snapshot, &incomplete);
+
+		if (index != NULL)
+		{
+			IndexScanDesc scan = TtlIndexBeginScan(rel, index, snapshot, 0);
+			int			entries = 0;
+			bool		found = false;
+
+			index_rescan(scan, NULL, 0, NULL, 0);
+			while (!found && index_getnext_tid(scan, BackwardScanDirection) != NULL)
+			{
+				if (++entries > EDGE_ENTRIES)
+					break;
+				found = index_fetch_heap(scan, slot);
+			}
+			if (found)
+				latest = Max(latest, ttl_expiry_of_slot(container, slot));
+			else if (entries > EDGE_ENTRIES)
+				latest = DT_NOEND;
+			index_endscan(scan);
+			index_close(index, AccessShareLock);
+		}
+		else if (incomplete)
+			latest = DT_NOEND;
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	return latest;
+}

@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * grace.c
+ *	  What a change of policy has made expired, and is spared.
+ *
+ * What a change of policy has made expired, by a shorter default or because TTL
+ * was turned on for rows that were there, is hidden at once, but the worker spares
+ * it for ttl.grace, so that a mistake can be taken back.  In that time it deletes
+ * of the rows written before the change only what would have expired without
+ * it, and of those written since, what has expired since it noticed the change.
+ * Time counts from when the worker noticed it, which was after the commit, be the
+ * transaction long or prepared.  Rows that were written under the old policy while
+ * it was going on are told from those after it by when they expire.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/int.h"
+#include "container/policy.h"
+#include "expiry/expiry.h"
+#include "expiry/grace.h"
+#include "guc.h"
+#include "utils/timestamp.h"
+
+bool
+ttl_grace_lasts(const TtlChange *change, TimestampTz clock)
+{
+	return change->changed_at != 0 && ttl_guc_grace > 0 &&
+		(change->noticed_at == DT_NOEND ||
+		 clock - change->noticed_at < ttl_guc_grace * USECS_PER_SEC);
+}
+
+/*
+ * Several changes within one grace are one, from the longest default TTL to the
+ * last, at the time of the last: what the worker would have spared for any of
+ * them is spared.  Nothing is if the last isn't shorter.
+ */
+void
+ttl_grace_begin(TtlPolicy *policy, int32 former_ttl)
+{
+	if (ttl_grace_lasts(&policy->change, GetCurrentTimestamp()) &&
+		ttl_policy_is_shorter(former_ttl, policy->change.former_ttl))
+		former_ttl = policy->change.former_ttl;
+
+	memset(&policy->change, 0, sizeof(TtlChange));
+	if (ttl_policy_is_shorter(policy->default_ttl, former_ttl))
+	{
+		policy->change.changed_at = GetCurrentTimestamp();
+		policy->change.noticed_at = DT_NOEND;
+		policy->change.former_ttl = former_ttl;
+	}
+}
+
+bool
+ttl_grace_spares_slot(const TtlContainer *container, TupleTableSlot *slot,
+					  TimestampTz now)
+{
+	TtlContainer former = *container;
+	bool		ts_is_null;
+	Datum		ts = slot_getattr(slot, container->ts_attno, &ts_is_null);
+
+	former.default_ttl = container->change.former_ttl;
+	return !ts_is_null &&
+		ttl_grace_spares(&container->change, DatumGetTimestampTz(ts),
+						 ttl_expiry_of_slot(container, slot),
+						 ttl_expiry_of_slot(&former, slot), now);
+}
+
+TimestampTz
+ttl_grace_held_until(const TtlContainer *container, TupleTableSlot *slot,
+					 TimestampTz now)
+{
+	const TtlChange *change = &container->change;
+	TimestampTz until = ttl_expiry_of_slot(container, slot);
+
+	if (!container->reaping || pg_add_s64_overflow(until, container->reap_delay, &until))
+		return DT_NOEND;
+	if (ttl_grace_lasts(change, now) &&
+		ttl_grace_spares_slot(container, slot, now - container->reap_delay))
+		until = Max(until, (change->noticed_at == DT_NOEND ? now : change->noticed_at) +
+					ttl_guc_grace * USECS_PER_SEC);
+	return until;
+}

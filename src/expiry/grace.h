@@ -1,0 +1,49 @@
+/*-------------------------------------------------------------------------
+ *
+ * grace.h
+ *	  What a change of policy has made expired, and is spared.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_GRACE_H
+#define TTL_GRACE_H
+
+#include "container/container.h"
+#include "executor/tuptable.h"
+
+/*
+ * Notes in the policy that another default TTL was in force before, or another
+ * way to live as long.
+ */
+extern void ttl_grace_begin(TtlPolicy *policy, int32 former_ttl);
+
+/* Is what the change has made expired still spared at this time? */
+extern bool ttl_grace_lasts(const TtlChange *change, TimestampTz clock);
+
+/*
+ * Is a row with this _ts, which expires at 'expiry' and would have by the former
+ * default at 'former_expiry', spared by who deletes what has expired by 'now'?
+ */
+static inline bool
+ttl_grace_spares(const TtlChange *change, TimestampTz ts, TimestampTz expiry,
+				 TimestampTz former_expiry, TimestampTz now)
+{
+	return former_expiry > now &&
+		(ts <= change->changed_at || expiry <= change->noticed_at);
+}
+
+/*
+ * While the container is in grace: is the row in the slot, which has expired, one
+ * that is spared?  'now' is the instant by which it is judged.
+ */
+extern bool ttl_grace_spares_slot(const TtlContainer *container,
+								  TupleTableSlot *slot, TimestampTz now);
+
+/*
+ * When the worker may delete the row in the slot, at the latest: its expiry, or the end of
+ * what keeps it stored longer; DT_NOEND if reaping is off.
+ */
+extern TimestampTz ttl_grace_held_until(const TtlContainer *container,
+										TupleTableSlot *slot, TimestampTz now);
+
+#endif							/* TTL_GRACE_H */

@@ -1,0 +1,357 @@
+/*-------------------------------------------------------------------------
+ *
+ * is_live.c
+ *	  The filter functions, and what is settled for them in an execution.
+ *
+ * ttl.is_live() is this table as a filter, and ttl.is_expired() for deletions.
+ * Plans carry it with the container's OID and the two columns; all else is settled when an execution starts: the
+ * policy, the clock, and whether this execution hides anything.  So a change of
+ * policy reaches plans that are already made, and no cursor in its middle.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "container/container.h"
+#include "container/validation.h"
+#include "execution.h"
+#include "executor/executor.h"
+#include "expiry/expiry.h"
+#include "expiry/grace.h"
+#include "expiry/is_live.h"
+#include "fmgr.h"
+#include "guc.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "replication/walsender.h"
+#include "utils/acl.h"
+#include "utils/inval.h"
+#include "utils/rel.h"
+#include "utils/rls.h"
+
+/*
+ * Is it a session of pg_dump?  It is known by the way it reads, with any option;
+ * with --enable-row-security it sets row_security on, and must not leave expired
+ * rows out of a backup for that.  Who imitates it could set row_security off as well.
+ * (A parallel worker doesn't know that its transaction is read-only.)
+ */
+static bool
+is_dumping(void)
+{
+	return !synchronize_seqscans && namespace_search_path[0] == '\0' &&
+		IsolationUsesXactSnapshot() && (XactReadOnly || IsParallelWorker());
+}
+
+/*
+ * It may by row_security = off, which pg_dump and the scripts it writes set, by
+ * ttl.show_expired, or as a walsender, which copies tables to subscribers.
+ * Foreign-key checks follow the first only; and they see all rows while a
+ * constraint is validated.  What a materialized view is filled with stays, so
+ * the REFRESH in such a script is filtered.
+ */
+static bool
+is_shown_to(Oid container, TtlExecution *execution)
+{
+	Oid			user = execution ? execution->user : GetUserId();
+	bool		user_changed = execution ? execution->user_changed : InLocalUserIdChange();
+	Oid			owner = ttl_container_owner(container);
+
+	if (InNoForceRLSOperation())
+	{
+		TtlExecution *outer = ttl_execution_current();
+
+		/*
+		 * What foreign keys do runs as the container's owner; the rest are
+		 * triggers and functions of others that run in its midst.
+		 */
+		if (owner != GetUserId())
+			return false;
+
+		/*
+		 * ALTER TABLE validates a foreign key row by row; or a row of another
+		 * container is checked that has followed the change of a key by way
+		 * of this one, and must not be stopped by what nobody sees.
+		 */
+		if (ttl_validation_runs() ||
+			(outer != NULL && list_member_oid(outer->cascaded, container)))
+			return true;
+	}
+	else if (ttl_guc_show_expired || am_db_walsender)
+		return true;
+	if ((row_security && !is_dumping()) || user_changed || InSecurityRestrictedOperation())
+		return false;
+	return OidIsValid(owner) &&
+		(has_privs_of_role(user, owner) || has_bypassrls_privilege(user));
+}
+
+bool
+ttl_live_is_shown(Oid container)
+{
+	return is_shown_to(container, ttl_execution_current());
+}
+
+static void
+set_cutoff(TtlLive *state, TimestampTz now)
+{
+	state->now = now;
+	if (state->default_ttl > 0)
+		state->default_cutoff = ttl_expiry_cutoff(now, state->default_ttl);
+}
+
+static void
+settle(TtlLive *state, Oid container, bool deletes, TtlExecution *execution)
+{
+	TtlContainer c;
+
+	state->container = container;
+	state->deletes = deletes;
+	state->default_ttl = ttl_container_lookup(container, &c) ? c.default_ttl : TTL_OFF;
+	state->sees_everything = !deletes &&
+		(state->default_ttl == TTL_OFF || is_shown_to(container, execution));
+	if (execution == NULL)
+		set_cutoff(state, ttl_expiry_reading_now());
+	else
+		set_cutoff(state, deletes ? execution->expired_at : execution->reading_now);
+	state->spares = deletes && execution->spares && state->default_ttl != TTL_OFF &&
+		ttl_grace_lasts(&c.change, execution->clock);
+	if (state->spares)
+		state->change = c.change;
+}
+
+static TtlLive *
+add_state(TtlExecution *execution)
+{
+	MemoryContext old = MemoryContextSwitchTo(execution->query_desc->estate->es_query_cxt);
+	TtlLive    *state = palloc0(sizeof(TtlLive));
+
+	execution->policies = lappend(execution->policies, state);
+	MemoryContextSwitchTo(old);
+	return state;
+}
+
+/*
+ * What is settled for the container in the execution; now, if it hasn't been
+ * at the start.
+ */
+static TtlLive *
+get_live(Oid container, bool deletes, TtlExecution *execution)
+{
+	TtlLive		settled;
+	TtlLive    *state;
+	ListCell   *lc;
+
+	foreach(lc, execution->policies)
+	{
+		state = lfirst(lc);
+		if (state->container == container && state->deletes == deletes)
+			return state;
+	}
+
+	/* A policy that was committed before this counts. */
+	AcceptInvalidationMessages();
+	settle(&settled, container, deletes, execution);
+	state = add_state(execution);
+	*state = settled;
+	return state;
+}
+
+const TtlLive *
+ttl_live_settled(TtlExecution *execution, Oid container)
+{
+	return get_live(container, false, execution);
+}
+
+/* Tells parallel workers what is settled. */
+static void
+write_states(const TtlExecution *execution, StringInfo text)
+{
+	ListCell   *lc;
+
+	foreach(lc, execution->policies)
+	{
+		TtlLive    *state = lfirst(lc);
+
+		/* deletions are not parallel */
+		if (!state->deletes)
+			appendStringInfo(text, " %u %d %d", state->container, state->default_ttl,
+							 state->sees_everything);
+	}
+}
+
+/* Takes over, in a worker, what the leader has settled. */
+static void
+read_states(TtlExecution *execution, const char *text)
+{
+	while (*text != '\0')
+	{
+		TtlLive    *state = add_state(execution);
+		char	   *end;
+
+		state->container = strtoul(text, &end, 10);
+		state->default_ttl = strtol(end, &end, 10);
+		state->sees_everything = strtol(end, &end, 10) != 0;
+		set_cutoff(state, execution->reading_now);
+		text = end;
+	}
+}
+
+/* An ON UPDATE action of a foreign key updates the container. */
+static void
+remember_cascade(TtlExecution *outer, Oid container)
+{
+	MemoryContext old = MemoryContextSwitchTo(outer->query_desc->estate->es_query_cxt);
+
+	outer->cascaded = list_append_unique_oid(outer->cascaded, container);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Observer of executions: settles what a deletion deletes from, and remembers
+ * whither foreign keys have cascaded.  What is hidden is settled by who hides it.
+ */
+static void
+execution_started(TtlExecution *execution, int eflags)
+{
+	TtlExecution *outer = ttl_execution_current();
+	bool		deletes = execution->sight == TTL_SEES_EXPIRED;
+	bool		cascades = execution->query_desc->operation == CMD_UPDATE &&
+	outer != NULL && InNoForceRLSOperation();
+	ListCell   *lc;
+
+	if (!(deletes || cascades) || ttl_container_objects() == NULL ||
+		(eflags & EXEC_FLAG_EXPLAIN_ONLY))
+		return;
+	foreach(lc, execution->query_desc->plannedstmt->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+		TtlContainer container;
+
+		if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container))
+			continue;
+		if (deletes)
+			(void) get_live(container.container, true, execution);
+		if (cascades)
+		{
+			/* what it hides itself is settled without itself */
+			(void) get_live(container.container, false, execution);
+			remember_cascade(outer, container.container);
+		}
+	}
+}
+
+void
+ttl_live_init(void)
+{
+	ttl_execution_on_start(execution_started);
+	ttl_execution_on_hand_over(write_states, read_states);
+}
+
+/* Keeps in the function call's memory what is settled for its execution. */
+static TtlLive *
+remember_state(FmgrInfo *flinfo, Oid container, bool deletes)
+{
+	TtlExecution *execution = ttl_execution_current();
+	TtlLive    *state = flinfo->fn_extra;
+
+	if (state == NULL)
+		state = flinfo->fn_extra = MemoryContextAlloc(flinfo->fn_mcxt, sizeof(TtlLive));
+	if (execution != NULL)
+		*state = *get_live(container, deletes, execution);
+	else
+		settle(state, container, deletes, NULL);
+	return state;
+}
+
+bool
+ttl_live_has_expired(const TtlLive *live, bool ts_is_null, TimestampTz ts,
+					 bool own_is_null, int32 own)
+{
+	int32		ttl = ttl_expiry_effective_ttl(live->default_ttl, !own_is_null, own);
+
+	if (ttl <= 0 || ts_is_null)
+		return false;
+	return ts <= (own_is_null ? live->default_cutoff : ttl_expiry_cutoff(live->now, ttl));
+}
+
+/* The same of a row with the _ts and TTL of a filter's arguments */
+static inline bool
+has_expired(const TtlLive *live, FunctionCallInfo fcinfo)
+{
+	return ttl_live_has_expired(live, PG_ARGISNULL(1), PG_GETARG_TIMESTAMPTZ(1),
+								PG_ARGISNULL(2), PG_GETARG_INT32(2));
+}
+
+/* Is the row, which has expired, one that is spared? */
+static bool
+spares(const TtlLive *state, FunctionCallInfo fcinfo)
+{
+	TimestampTz ts = PG_GETARG_TIMESTAMPTZ(1);
+	bool		has_own = !PG_ARGISNULL(2);
+	int32		own = has_own ? PG_GETARG_INT32(2) : 0;
+
+	return ttl_grace_spares(&state->change, ts,
+							ttl_expiry_of(state->default_ttl, true, ts, has_own, own),
+							ttl_expiry_of(state->change.former_ttl, true, ts, has_own, own),
+							state->now);
+}
+
+PG_FUNCTION_INFO_V1(ttl_is_live);
+
+/*
+ * ttl.is_live(container regclass, _ts timestamptz, ttl integer) -> boolean
+ *
+ * Has the row of the container with these values not expired?
+ */
+Datum
+ttl_is_live(PG_FUNCTION_ARGS)
+{
+	TtlLive    *state = fcinfo->flinfo->fn_extra;
+	Oid			container = PG_GETARG_OID(0);
+
+	if (unlikely(state == NULL || state->container != container))
+		state = remember_state(fcinfo->flinfo, container, false);
+	PG_RETURN_BOOL(state->sees_everything || !has_expired(state, fcinfo));
+}
+
+PG_FUNCTION_INFO_V1(ttl_is_expired);
+
+/*
+ * ttl.is_expired(container regclass, _ts timestamptz, ttl integer) -> boolean
+ *
+ * Has the row expired, by the time that a physical deletion has been given?
+ * Where none is at work, no row has.
+ */
+Datum
+ttl_is_expired(PG_FUNCTION_ARGS)
+{
+	TtlExecution *execution = ttl_execution_current();
+	TtlLive    *state = fcinfo->flinfo->fn_extra;
+	Oid			container = PG_GETARG_OID(0);
+
+	if (execution == NULL || execution->sight != TTL_SEES_EXPIRED)
+		PG_RETURN_BOOL(false);
+	if (unlikely(state == NULL || state->container != container))
+		state = remember_state(fcinfo->flinfo, container, true);
+	PG_RETURN_BOOL(has_expired(state, fcinfo) &&
+				   !(unlikely(state->spares) && spares(state, fcinfo)));
+}
+
+PG_FUNCTION_INFO_V1(ttl_is_live_by_place);
+
+/*
+ * ttl.is_live(container regclass) -> boolean
+ *
+ * Stands for the filter in an index-only scan, which has neither column.  The
+ * scan's own filter (sift.c) takes its place.
+ */
+Datum
+ttl_is_live_by_place(PG_FUNCTION_ARGS)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("ttl.is_live(regclass) can be evaluated in an index-only scan alone")));
+}
