@@ -61,6 +61,8 @@ OBJS = \
 	src/reaper/blocked.o \
 	src/reaper/budget.o \
 	src/reaper/collect.o \
+	src/reaper/cycle.o \
+	src/reaper/due.o \
 	src/reaper/fault.o \
 	src/reaper/launcher.o \
 	src/reaper/leaf.o \

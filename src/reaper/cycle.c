@@ -1,0 +1,440 @@
+/*-------------------------------------------------------------------------
+ *
+ * cycle.c
+ *	  A cycle: the containers that are due take turns.
+ *
+ * The containers that are due (due.c) take turns (turn.c), each with an equal share of
+ * what is left of the cycle's budget (budget.c), and go round until the budget is spent
+ * or nothing is left.  Between its transactions the worker naps, holding nothing, so
+ * that the budget is spent evenly.
+ *
+ * An error that a turn does not handle, such as a corrupt index, ends it, and the
+ * container waits for a long time.  pg_cancel_backend() ends a batch, or at most a
+ * cycle.
+ *
+ * Owners: deletion runs as the table's owner, and so do its triggers.  Before
+ * a container of another owner has its turn, the session is wiped clean of
+ * whatever triggers may leave behind for the next owner to stumble over
+ * (session.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_class.h"
+#include "compat.h"
+#include "counters.h"
+#include "guc.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/interrupt.h"
+#include "reaper/budget.h"
+#include "reaper/cycle.h"
+#include "reaper/due.h"
+#include "reaper/session.h"
+#include "reaper/turn.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+/* All in microseconds. */
+#define IDLE_WAIT			(10 * USECS_PER_SEC)	/* look at an idle one ... */
+#define IDLE_WAIT_PER_LEAF	(5 * INT64CONST(1000))	/* ... or so, if many */
+#define PACE_PER_LEAF		INT64CONST(500) /* look at a busy one */
+#define TURN_TIME			(1 * USECS_PER_SEC) /* longest turn */
+#define FAILED_MIN_WAIT		(60 * USECS_PER_SEC)	/* after an error */
+#define FAILED_MAX_WAIT		(3600 * USECS_PER_SEC)
+
+/* Cost that a turn gets at least, as far as there is any. */
+#define LEAST_SHARE			200
+
+/* The cycle's budget, and what has been spent of it before this turn. */
+static int64 granted = 0;
+static int64 spent = 0;
+
+/* So much of it is paid for by naps, or needs not be. */
+static int64 paid = 0;
+
+/* Has the latch been set while napping?  Then somebody wants something. */
+static bool woken = false;
+
+static uint32 wait_event_pace;
+
+/*
+ * Prepares the session for the container's owner, and tells what comes.
+ */
+static void
+before_turn(Oid container)
+{
+	static Oid	last_owner = InvalidOid;
+
+	HeapTuple	tuple;
+	Form_pg_class form;
+	Oid			owner = InvalidOid;
+	char		activity[2 * NAMEDATALEN + 64];
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(container));
+	if (HeapTupleIsValid(tuple))
+	{
+		form = (Form_pg_class) GETSTRUCT(tuple);
+		owner = form->relowner;
+		snprintf(activity, sizeof(activity), "deleting expired rows of %s.%s",
+				 get_namespace_name(form->relnamespace),
+				 NameStr(form->relname));
+		pgstat_report_activity(STATE_RUNNING, activity);
+		ReleaseSysCache(tuple);
+	}
+	CommitTransactionCommand();
+
+	if (OidIsValid(last_owner) && owner != last_owner)
+		ttl_session_discard();
+	last_owner = owner;
+}
+
+void
+ttl_cycle_check_reload(void)
+{
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+}
+
+/*
+ * Naps as long as what the cycle has spent so far is worth.  Returns whether
+ * it has.
+ */
+static bool
+nap(int64 total)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int64		length = ttl_budget_nap(granted, total - paid);
+	TimestampTz until = now + length;
+
+	if (length == 0)
+		return false;
+
+	while (now < until && ttl_guc_reaper)
+	{
+		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					  TimestampDifferenceMilliseconds(now, until),
+					  wait_event_pace) & WL_LATCH_SET)
+		{
+			ResetLatch(MyLatch);
+			woken = true;
+			if (ProcDiePending)
+				proc_exit(0);
+			CHECK_FOR_INTERRUPTS();
+			ttl_cycle_check_reload();
+		}
+		now = GetCurrentTimestamp();
+	}
+	paid = total;
+	return true;
+}
+
+/*
+ * Between the transactions of a turn, see turn.h.
+ */
+static bool
+pace(const TtlTurn *turn, bool *napped)
+{
+	*napped = nap(spent + turn->cost);
+	return ttl_guc_reaper;
+}
+
+/*
+ * Ends a transaction that has failed.
+ */
+static void
+abort_transaction(void)
+{
+	HOLD_INTERRUPTS();
+	AbortCurrentTransaction();
+	FlushErrorState();
+	MemoryContextReset(PortalContext);
+	RESUME_INTERRUPTS();
+}
+
+/*
+ * Runs a turn in transactions of its own.  Returns whether there was no error;
+ * cancellation goes on.
+ */
+static bool
+try_turn(TtlMemory *memory, Oid container, TtlTurn *turn)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool done = false;
+
+	SetCurrentStatementStartTimestamp();
+	PG_TRY();
+	{
+		StartTransactionCommand();
+		MemoryContextSwitchTo(PortalContext);	/* outlives the transaction */
+		ttl_turn_run(memory, container, turn);
+		CommitTransactionCommand();
+		done = true;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		if (geterrcode() == ERRCODE_QUERY_CANCELED)
+			PG_RE_THROW();
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		EmitErrorReport();
+		abort_transaction();
+		ttl_counters_set_error(container, error->message);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+
+	MemoryContextSwitchTo(context);
+	return done;
+}
+
+/*
+ * Gives the container a turn.  Returns what it has cost; *finished tells that
+ * it needs no other in this cycle, *limited that it is kept from having one.
+ */
+static int64
+run_turn(TtlMemory *memory, TtlDue *container, int64 max_cost,
+		 bool *finished, bool *limited)
+{
+	Oid			oid = container->container;
+	TtlTurn		turn;
+	TimestampTz now;
+	bool		done;
+	int			all_leaves;
+
+	before_turn(oid);
+
+	memset(&turn, 0, sizeof(turn));
+	turn.max_cost = Min(max_cost,
+						container->cycle_cost_limit - container->cycle_cost);
+	turn.max_rows = PG_INT64_MAX;
+	turn.max_batch_cost = ttl_budget_batch(granted);
+	turn.pace = pace;
+	turn.until = GetCurrentTimestamp() + TURN_TIME;
+	turn.blocked = container->blocked;
+	turn.changed = container->changed;
+	container->changed = false;
+
+	done = try_turn(memory, oid, &turn);
+
+	now = GetCurrentTimestamp();
+	container->last_turn = now;
+	container->cycle_cost += turn.cost;
+	if (!done)
+	{
+		container->failed_wait = Min(Max(container->failed_wait * 2, FAILED_MIN_WAIT),
+									 FAILED_MAX_WAIT);
+		container->due = now + container->failed_wait;
+		*finished = true;
+		return turn.cost;
+	}
+	container->failed_wait = 0;
+	container->blocked = turn.blocked;
+	all_leaves = ttl_due_count_leaves(container, turn.leaves);
+
+	*finished = turn.end != TTL_TURN_SPENT;
+	if (!*finished && container->cycle_cost >= container->cycle_cost_limit)
+		*finished = *limited = true;
+	container->capped = *limited;
+	if (*finished && !*limited)
+	{
+		TimestampTz earliest = now + all_leaves * PACE_PER_LEAF;
+		TimestampTz latest = now + Max(IDLE_WAIT,
+									   all_leaves * IDLE_WAIT_PER_LEAF);
+
+		container->due = Max(Min(turn.due, latest), earliest);
+		container->behind_since = 0;
+	}
+	else
+		container->due = now;
+	return turn.cost;
+}
+
+/*
+ * A container has work left at the end of a cycle.  If that has been so for
+ * long, and always so, the log says so.
+ */
+static void
+note_behind(TtlDue *container, TimestampTz cycle_start, TtlStop stop)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int64		patience = ttl_guc_lag_warning * USECS_PER_SEC;
+	char	   *name;
+
+	if (container->behind_since == 0)
+		container->behind_since = cycle_start;
+	if (patience == 0 || now - container->behind_since < patience ||
+		now - container->warned_at < patience)
+		return;
+
+	container->warned_at = now;
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	name = get_rel_name(container->container);
+	if (name != NULL)
+		ereport(LOG,
+				(errmsg("deletion of expired rows of container \"%s.%s\" has been behind for %lld seconds",
+						get_namespace_name(get_rel_namespace(container->container)),
+						name,
+						(long long) ((now - container->behind_since) / USECS_PER_SEC)),
+				 container->capped ?
+				 errhint("Consider increasing the container's cycle_cost_limit by ttl.alter_container().") :
+				 stop == TTL_STOP_REPLICA_LAG ?
+				 errdetail("A replica is further behind than \"%s\" allows.",
+						   "ttl.replica_lag_limit") :
+				 ttl_guc_throughput > 0 ?
+				 errhint("Consider increasing \"%s\", \"%s\" or \"%s\".",
+						 "ttl.throughput", "ttl.cycle_cost_floor",
+						 "ttl.cycle_cost_limit") :
+				 errhint("Consider increasing \"%s\".", "ttl.cycle_cost_limit")));
+	CommitTransactionCommand();
+}
+
+/*
+ * Runs a cycle; returns when there is work next.
+ */
+static TimestampTz
+run_cycle(TtlMemory *memory)
+{
+	TtlDatabaseCounters counters;
+	TimestampTz started = GetCurrentTimestamp();
+	TimestampTz next;
+	TtlStop		stop;
+	bool		any_limited = false;
+	MemoryContext context = CurrentMemoryContext;
+	List	   *due = ttl_due_containers(&next);
+	List	   *all_due;
+	ListCell   *lc;
+
+	foreach(lc, due)
+	{
+		TtlDue	   *container = (TtlDue *) lfirst(lc);
+
+		container->cycle_cost = 0;
+		container->capped = false;
+	}
+	all_due = list_copy(due);
+
+	ttl_counters_get_own_database(&counters);
+	granted = ttl_budget_grant(&counters, started, &stop);
+	spent = 0;
+	paid = ttl_budget_advance(granted);
+	counters.state = TTL_REAPER_WORKING;
+	counters.cycles++;
+	counters.cost_granted += granted;
+	counters.last_cycle = started;
+	counters.foreground_seen = counters.foreground_cost;
+	ttl_counters_set_own_database(&counters);
+
+	while (due != NIL && spent < granted && ttl_guc_reaper)
+	{
+		int			waiting = list_length(due);
+
+		foreach(lc, due)
+		{
+			int64		left = granted - spent;
+			bool		finished;
+			bool		limited = false;
+
+			if (left > 0)
+				(void) nap(spent);
+			if (left <= 0 || !ttl_guc_reaper)
+				break;
+			spent += run_turn(memory, (TtlDue *) lfirst(lc),
+							  Min(Max(left / waiting, LEAST_SHARE), left),
+							  &finished, &limited);
+			any_limited = any_limited || limited;
+			waiting--;
+			if (finished)
+				due = foreach_delete_current(due, lc);
+
+			CHECK_FOR_INTERRUPTS();
+			ttl_cycle_check_reload();
+		}
+	}
+
+	/* replicas, and those who decode it, needn't wait for the WAL writer */
+	if (spent > 0)
+		XLogFlush(XactLastCommitEnd);
+
+	foreach(lc, all_due)
+	{
+		TtlDue	   *container = (TtlDue *) lfirst(lc);
+
+		if (container->capped || list_member_ptr(due, container))
+			note_behind(container, started, stop);
+	}
+
+	counters.state = due == NIL && !any_limited ? TTL_REAPER_IDLE :
+		TTL_REAPER_WAITING;
+	counters.stopped_by = due == NIL && !any_limited ? TTL_STOP_DONE :
+		due != NIL ? stop : TTL_STOP_COST_LIMIT;
+	counters.cost_spent += spent;
+	counters.debt = Max(spent - granted, 0);
+	ttl_counters_set_own_database(&counters);
+
+	MemoryContextSwitchTo(context);
+	if (due != NIL || any_limited)
+		return started;
+	(void) ttl_due_containers(&next);
+	return next;
+}
+
+TimestampTz
+ttl_cycle_run(TtlMemory *memory)
+{
+	MemoryContext context = CurrentMemoryContext;
+	TimestampTz next;
+
+	PG_TRY();
+	{
+		next = run_cycle(memory);
+	}
+	PG_CATCH();
+	{
+		if (geterrcode() != ERRCODE_QUERY_CANCELED)
+			PG_RE_THROW();
+
+		MemoryContextSwitchTo(context);
+		abort_transaction();
+		MemoryContextSwitchTo(context);
+		ttl_counters_set_state(MyDatabaseId, TTL_REAPER_WAITING);
+		next = GetCurrentTimestamp();
+	}
+	PG_END_TRY();
+
+	return next;
+}
+
+bool
+ttl_cycle_was_woken(void)
+{
+	bool		result = woken;
+
+	woken = false;
+	return result;
+}
+
+void
+ttl_cycle_init(void)
+{
+	wait_event_pace = TtlWaitEventNew("TtlReaperPace");
+}

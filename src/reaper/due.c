@@ -1,0 +1,229 @@
+/*-------------------------------------------------------------------------
+ *
+ * due.c
+ *	  Which containers of a database are due.
+ *
+ * A container is due when its earliest row expires, or after a wait (rows with
+ * a short TTL may have come in meanwhile) that gets longer with the number of
+ * tables, so that looking at idle ones never becomes a busy loop; and at once
+ * when its definition or policy has changed: relcache invalidations mark its
+ * entry in the table below, and whoever commits a policy change asks for
+ * attention through shmem.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "container/container.h"
+#include "counters.h"
+#include "reaper/due.h"
+#include "reaper/shmem.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+/* Time after which a table without a turn is forgotten. */
+#define FORGET_WAIT			(600 * USECS_PER_SEC)
+
+static HTAB *containers = NULL;
+
+/* Number of tables of all containers, as of their last turns. */
+static int	all_leaves = 0;
+
+/*
+ * Marks containers whose relcache entry is invalidated.
+ */
+static void
+relation_changed(Datum arg, Oid relid)
+{
+	HASH_SEQ_STATUS status;
+	TtlDue	   *container;
+
+	if (containers == NULL)
+		return;
+
+	if (OidIsValid(relid))
+	{
+		container = (TtlDue *) hash_search(containers, &relid, HASH_FIND,
+										   NULL);
+		if (container != NULL)
+			container->changed = true;
+		return;
+	}
+
+	hash_seq_init(&status, containers);
+	while ((container = (TtlDue *) hash_seq_search(&status)) != NULL)
+		container->changed = true;
+}
+
+void
+ttl_due_look_at(Oid wanted)
+{
+	TtlDue	   *container;
+
+	if (wanted == TTL_EVERY_CONTAINER)
+		relation_changed((Datum) 0, InvalidOid);
+	else if (OidIsValid(wanted))
+	{
+		container = (TtlDue *) hash_search(containers, &wanted, HASH_FIND,
+										   NULL);
+		if (container != NULL)
+			container->changed = true;
+	}
+}
+
+bool
+ttl_due_refresh(TtlMemory *memory)
+{
+	static bool refreshed = false;
+
+	HASH_SEQ_STATUS status;
+	TtlDue	   *container;
+	TimestampTz now = GetCurrentTimestamp();
+	ListCell   *lc;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+
+	hash_seq_init(&status, containers);
+	while ((container = (TtlDue *) hash_seq_search(&status)) != NULL)
+		container->listed = false;
+
+	if (ttl_container_objects() != NULL)
+	{
+		foreach(lc, ttl_container_list())
+		{
+			Oid			oid = lfirst_oid(lc);
+			TtlPolicy	policy;
+			bool		found;
+
+			/* nothing locks it, so it may be about to lose a column */
+			if (!ttl_container_read(oid, &policy))
+				continue;
+			/* or the clock has been set back since */
+			if (policy.change.changed_at != 0 && policy.change.noticed_at > now)
+				ttl_container_notice_change(oid);
+			if (policy.default_ttl == TTL_OFF || !policy.reaping)
+				continue;
+
+			container = (TtlDue *) hash_search(containers, &oid, HASH_ENTER,
+											   &found);
+			if (!found)
+			{
+				TtlContainerCounters counters;
+
+				/* at first what was recalled goes on */
+				container->changed = refreshed;
+				container->due = 0;
+				container->last_turn = 0;
+				container->leaves = 1;
+				container->blocked = 0;
+				container->behind_since = 0;
+				container->warned_at = 0;
+				container->failed_wait = 0;
+				if (ttl_counters_get_container(oid, &counters))
+					container->blocked = counters.blocked_rows;
+			}
+			container->listed = true;
+			container->cycle_cost_limit = policy.cycle_cost_limit > 0 ?
+				policy.cycle_cost_limit : PG_INT64_MAX;
+		}
+	}
+
+	all_leaves = 0;
+	hash_seq_init(&status, containers);
+	while ((container = (TtlDue *) hash_seq_search(&status)) != NULL)
+	{
+		if (container->listed)
+		{
+			all_leaves += container->leaves;
+			continue;
+		}
+		if (get_rel_relkind(container->container) == '\0')
+			ttl_counters_forget_container(container->container);
+		(void) hash_search(containers, &container->container, HASH_REMOVE,
+						   NULL);
+	}
+	ttl_leaf_memory_trim(memory, now - FORGET_WAIT);
+	refreshed = true;
+
+	CommitTransactionCommand();
+	return hash_get_num_entries(containers) > 0;
+}
+
+/*
+ * Order of turns: who has waited longest comes first.
+ */
+static int
+compare_last_turn(const ListCell *a, const ListCell *b)
+{
+	TimestampTz left = ((TtlDue *) lfirst(a))->last_turn;
+	TimestampTz right = ((TtlDue *) lfirst(b))->last_turn;
+
+	return left < right ? -1 : left > right;
+}
+
+List *
+ttl_due_containers(TimestampTz *next)
+{
+	HASH_SEQ_STATUS status;
+	TtlDue	   *container;
+	TimestampTz now = GetCurrentTimestamp();
+	List	   *due = NIL;
+
+	*next = now + TTL_DUE_REFRESH_WAIT;
+	hash_seq_init(&status, containers);
+	while ((container = (TtlDue *) hash_seq_search(&status)) != NULL)
+	{
+		if (container->changed || container->due <= now)
+			due = lappend(due, container);
+		else
+			*next = Min(*next, container->due);
+	}
+	list_sort(due, compare_last_turn);
+	return due;
+}
+
+int
+ttl_due_count_leaves(TtlDue *container, int leaves)
+{
+	all_leaves += leaves - container->leaves;
+	container->leaves = leaves;
+	return all_leaves;
+}
+
+/*
+ * Recalls what earlier workers have found, and forgets the statistics of tables
+ * that have been dropped while no worker was here.
+ */
+static void
+recall(TtlMemory *memory)
+{
+	ListCell   *lc;
+
+	StartTransactionCommand();
+	ttl_leaf_memory_recall(memory);
+	foreach(lc, ttl_counters_containers())
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) == '\0')
+			ttl_counters_forget_container(lfirst_oid(lc));
+	}
+	CommitTransactionCommand();
+}
+
+void
+ttl_due_init(TtlMemory *memory)
+{
+	HASHCTL		ctl;
+
+	ctl.keysize = sizeof(Oid);
+	ctl.entrysize = sizeof(TtlDue);
+	ctl.hcxt = TopMemoryContext;
+	containers = hash_create("ttl containers of the reaper", 64, &ctl,
+							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
+	recall(memory);
+}

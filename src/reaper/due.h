@@ -1,0 +1,54 @@
+/*-------------------------------------------------------------------------
+ *
+ * due.h
+ *	  Which containers of a database are due.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DUE_H
+#define TTL_DUE_H
+
+#include "datatype/timestamp.h"
+#include "nodes/pg_list.h"
+#include "reaper/leaf.h"
+
+/* A container with work, or that may have some. */
+typedef struct TtlDue
+{
+	Oid			container;		/* MUST BE FIRST */
+	bool		listed;			/* at the last refresh */
+	bool		changed;		/* by invalidation: due now */
+	TimestampTz due;
+	TimestampTz last_turn;
+	int			leaves;
+	int64		blocked;
+	int64		cycle_cost;		/* in this cycle */
+	int64		cycle_cost_limit;
+	bool		capped;			/* by cycle_cost_limit, in this cycle */
+	int64		failed_wait;	/* since the last turn failed; 0 = it didn't */
+	TimestampTz behind_since;	/* has had more work than budget; 0 = not so */
+	TimestampTz warned_at;
+} TtlDue;
+
+/* How often the list of containers is brought up to date */
+#define TTL_DUE_REFRESH_WAIT	(10 * USECS_PER_SEC)
+
+/* Begins with what earlier workers have found. */
+extern void ttl_due_init(TtlMemory *memory);
+
+/* Brings the table of containers up to date.  Returns whether there are any. */
+extern bool ttl_due_refresh(TtlMemory *memory);
+
+/* Makes a container due that somebody has asked for by CALL, or all of them. */
+extern void ttl_due_look_at(Oid wanted);
+
+/* The containers that are due; *next is when the first of the others will be. */
+extern List *ttl_due_containers(TimestampTz *next);
+
+/*
+ * Notes how many tables the container has; returns how many all containers have, as
+ * of their last turns.
+ */
+extern int	ttl_due_count_leaves(TtlDue *container, int leaves);
+
+#endif							/* TTL_DUE_H */
