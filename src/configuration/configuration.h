@@ -163,7 +163,7 @@ extern bool ttl_guard_keeps_type(Oid relid, const AlterTableCmd *cmd);
 /*
  * partition.c
  */
-extern void ttl_partition_refuse_inheritance(Oid relid) pg_attribute_noreturn();
+extern void ttl_partition_refuse_inheritance(Oid relid);
 extern void ttl_partition_create(CreateStmt *stmt);
 
 /*

@@ -21,6 +21,7 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "container/container.h"

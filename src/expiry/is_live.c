@@ -32,6 +32,7 @@
 #include "utils/inval.h"
 #include "utils/rel.h"
 #include "utils/rls.h"
+#include "utils/timestamp.h"
 
 /*
  * Is it a session of pg_dump?  It is known by the way it reads, with any option;
