@@ -29,8 +29,8 @@ typedef struct TtlExpiryIndexes
 {
 	Oid			usable[TTL_INDEXES];	/* InvalidOid = there is none */
 	bool		needed[TTL_INDEXES];
-	Oid			check;			/* the CHECK that says that there are no strays,
-								 * if all rows are known to obey it */
+	Oid			check;			/* the CHECK that says that there are no
+								 * strays, if all rows are known to obey it */
 } TtlExpiryIndexes;
 
 /* Those of a leaf table; the caller holds a lock on it. */
