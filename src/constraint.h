@@ -30,8 +30,7 @@ extern bool ttl_constraint_read(Oid constraint, Oid referencing, Oid referenced,
 
 /*
  * Appends the condition by which referenced rows are found ("column = $1 AND ..."), and
- * that by which referencing ones are ("$1 = column AND ..."): in the given order, by
- * which the planner of a foreign key's queries tells them apart, too (ri_query.c).
+ * that by which referencing ones are ("$1 = column AND ...").
  */
 extern void ttl_constraint_append_referenced(StringInfo sql, const TtlForeignKey *key);
 extern void ttl_constraint_append_referencing(StringInfo sql, const TtlForeignKey *key);

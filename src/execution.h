@@ -35,7 +35,7 @@ typedef struct TtlExecution
 								 * made expired left out, for ttl.grace? */
 	Oid			user;			/* on whose behalf it runs */
 	bool		user_changed;	/* inside a SECURITY DEFINER function */
-	List	   *policies;		/* what expiry.c has settled for it */
+	List	   *policies;		/* what is_live.c has settled for it */
 	List	   *cascaded;		/* containers that its referential actions
 								 * have updated */
 	bool		follows_leader; /* a parallel worker's part of the query */

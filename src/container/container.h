@@ -30,7 +30,7 @@ typedef enum TtlIndexing
 
 /*
  * The last change of a policy by which rows expire earlier.  What has expired by
- * it is spared by the worker for ttl.grace, see expiry.c.
+ * it is spared by the worker for ttl.grace, see grace.c.
  */
 typedef struct TtlChange
 {

@@ -6,7 +6,7 @@
  * A worker runs the triggers of one table owner after the other's.  What DISCARD
  * ALL knows of is discarded in between.  It does not know of what a library
  * keeps in the process, and nobody can ask a library what that is.  To begin a
- * new process for each owner would be safe, but would forget what batch.c knows
+ * new process for each owner would be safe, but would forget what leaf.c knows
  * several times per second, and any index of an extension's type has a library
  * loaded.  So this is about the one thing that would give an owner the rights of
  * another: connections that were made with his password, and are open to

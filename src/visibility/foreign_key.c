@@ -9,7 +9,7 @@
  *	 SELECT 1 FROM [ONLY] "s"."t" x WHERE $1 OPERATOR(=) "column" [AND ...]
  *	   FOR KEY SHARE OF x
  *
- * That search sees all stored rows (hide.c), for an orphan is none the better for
+ * That search sees all stored rows (ri_query.c), for an orphan is none the better for
  * being hidden.  So if the table is a container, and none of its live rows is
  * found, the expired ones are deleted for good first, as an eviction deletes them:
  * as the table's owner, with triggers, archive, and what references them in turn.

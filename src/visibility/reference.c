@@ -17,7 +17,7 @@
  * Not reached, and so left to PostgreSQL alone: descriptors that are made while
  * a statement runs (COPY FROM, partitions that rows are routed to), and
  * deferrable keys, whose triggers may fire when the execution is over.
- * Referential actions don't need it, see expiry.c.
+ * Referential actions don't need it, see ri_query.c.
  *
  *-------------------------------------------------------------------------
  */
