@@ -242,11 +242,11 @@ ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
 	Form_pg_attribute own = ttl_columns_find(rel, NameStr(policy->ttl_column));
 	bool		drop_default = (policy->added & TTL_ADDED_TS_DEFAULT) && ts != NULL &&
-		has_our_default(rel, ts->attnum);
+	has_our_default(rel, ts->attnum);
 	bool		drop_ts = drop && (policy->added & TTL_ADDED_TS_COLUMN) && ts != NULL &&
-		ts->atttypid == TIMESTAMPTZOID;
+	ts->atttypid == TIMESTAMPTZOID;
 	bool		drop_own = drop && (policy->added & TTL_ADDED_TTL_COLUMN) && own != NULL &&
-		own->atttypid == INT4OID;
+	own->atttypid == INT4OID;
 	bool		validated;
 	char	   *check = NULL;
 
