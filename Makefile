@@ -210,7 +210,8 @@ check-listed:
 		{ echo 'not listed in REGRESS or ISOLATION: $(strip $(unlisted))' >&2; exit 1; }
 
 check-layering: all
-	$(srcdir)/test/layering/check $(srcdir) $(shlib)
+	$(srcdir)/test/layering/check $(srcdir) $(shlib) $(OBJS)
+	$(srcdir)/test/layering/violations $(srcdir) "$(CC)"
 
 #
 # Housekeeping
