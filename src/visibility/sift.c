@@ -18,8 +18,9 @@
  * as in the expiry indexes.  So an entry with that place decides, for an index has
  * entries of one chain at a place.  Only where the scan had to look at the page for
  * visibility, it may have moved on to a member.  Then the row is fetched from the
- * table, and so are all rows as long as nothing is known.  The scan's own descriptor isn't used to fetch: a second fetch finds nothing, and
- * would mark the index entry as dead.
+ * table, and so are all rows as long as nothing is known.  The scan's own
+ * descriptor isn't used to fetch: a second fetch finds nothing, and would mark the
+ * index entry as dead.
  *
  * A lossy index makes the executor recheck its conditions before it looks at
  * quals, and so on expired rows.  These expressions get a guard that asks the
