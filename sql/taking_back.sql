@@ -85,6 +85,26 @@ SELECT ttl.create_container('session', 3600);
 SELECT added('session');
 SELECT ttl.drop_container('session', true);
 
+-- what depends on them is said, and no CASCADE that there isn't
+CREATE TABLE viewed (id int);
+SELECT ttl.create_container('viewed', 3600);
+CREATE VIEW stamps AS SELECT _ts FROM viewed;
+\set VERBOSITY default
+SELECT ttl.drop_container('viewed', true);
+\set VERBOSITY terse
+DROP VIEW stamps;
+SELECT ttl.drop_container('viewed', true);
+
+-- A TTL column that was there in a table without rows: all of them obey the CHECK, and
+-- no index for bad values is needed
+CREATE TABLE declared (id int, ttl int);
+SELECT ttl.create_container('declared', -1);
+SELECT shape('declared');
+-- but a partitioned table may get a partition with some
+CREATE TABLE partitioned (id int, ttl int) PARTITION BY RANGE (id);
+SELECT ttl.create_container('partitioned', -1);
+SELECT shape('partitioned');
+
 -- A name other than that by default may be a slip of the pen
 CREATE TABLE typo (id int, created_at timestamptz DEFAULT '2020-01-01');
 SELECT ttl.create_container('typo', 3600, 'creatd_at', 'TTL');

@@ -106,8 +106,8 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 
 /*
  * Says in the catalog that the CHECK constraint holds for all rows, here and
- * in the partitions; it does, as the column was added empty.  To have it
- * validated would scan the table under an exclusive lock.
+ * in the partitions.  To have it validated would scan the table under an
+ * exclusive lock.
  */
 static void
 mark_check_valid(Oid relid, const char *name)
@@ -153,7 +153,7 @@ add_ts_column(Oid relid, const char *ts, const char *type)
 
 /*
  * Adds the CHECK on item TTLs.  All rows are known to obey it if the column is
- * new, or if they obey an equal one.
+ * new, if they obey an equal one, or if there are none.
  */
 static void
 add_check(Oid relid, const char *name, const TtlPolicy *policy, bool is_known, bool validate)
@@ -201,10 +201,15 @@ ttl_columns_complete(Oid relid, TtlPolicy *policy)
 	table_close(rel, NoLock);
 	if (check == NULL)
 	{
+		/* a partition with bad values may be attached yet, so not if it's partitioned */
+		bool		is_empty = get_rel_relkind(relid) == RELKIND_RELATION &&
+			!ttl_container_has_pages(relid);
+
 		add_check(relid,
 				  ChooseConstraintName(get_rel_name(relid), NameStr(policy->ttl_column),
 									   "check", get_rel_namespace(relid), NIL),
-				  policy, (policy->added & TTL_ADDED_TTL_COLUMN) != 0, false);
+				  policy,
+				  (policy->added & TTL_ADDED_TTL_COLUMN) != 0 || is_empty, false);
 		policy->added |= TTL_ADDED_TTL_CHECK;
 	}
 }
@@ -228,6 +233,14 @@ has_our_default(Relation rel, AttrNumber attno)
 	return false;
 }
 
+/* PostgreSQL's own HINT is CASCADE, which the function hasn't. */
+static void
+explain_dependents(void *arg)
+{
+	if (geterrcode() == ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST)
+		errhint("Drop these objects first, or leave the columns by drop_columns => false.");
+}
+
 /*
  * A column may have got another type, or have been dropped, by DDL on a server
  * without the library: then what is there isn't ours.
@@ -249,6 +262,10 @@ ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 	own->atttypid == INT4OID;
 	bool		validated;
 	char	   *check = NULL;
+	ErrorContextCallback context = {
+		.callback = explain_dependents,
+		.previous = error_context_stack
+	};
 
 	if ((policy->added & TTL_ADDED_TTL_CHECK) && !(policy->added & TTL_ADDED_TTL_COLUMN) &&
 		own != NULL)
@@ -261,10 +278,12 @@ ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT", table, ts_name);
 	if (check != NULL)
 		ttl_command_run("ALTER TABLE %s DROP CONSTRAINT %s", table, quote_identifier(check));
+	error_context_stack = &context;
 	if (drop_ts)
 		ttl_command_run("ALTER TABLE %s DROP COLUMN %s", table, ts_name);
 	if (drop_own)
 		ttl_command_run("ALTER TABLE %s DROP COLUMN %s", table, own_name);
+	error_context_stack = context.previous;
 }
 
 /* The type of a column, as DDL takes it */
@@ -309,9 +328,9 @@ ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *pol
 		add_not_null = !ts->attnotnull && parent_ts->attnotnull;
 	if (parent_own != NULL)
 	{
-		if (own != NULL)
+		if (own != NULL && ttl_container_has_pages(relid))
 			(void) ttl_expiry_find_check(rel, policy, &is_known);
-		else if (parent_own->attgenerated == '\0')
+		else if (own == NULL && parent_own->attgenerated == '\0')
 			add_own = type_of(parent_own);
 		check = ttl_expiry_find_check(parent, policy, &validate);
 		if (check != NULL)

@@ -149,7 +149,7 @@ before_alter_table(AlterTableStmt *stmt)
 									cmd->name, get_rel_name(container.container)) :
 							 errmsg("cannot alter type of column \"%s\" because container \"%s\" requires it",
 									cmd->name, get_rel_name(container.container)),
-							 errhint("Use ttl.drop_container() to unregister the table.")));
+							 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")));
 				break;
 			case AT_AddInherit:
 				{

@@ -106,7 +106,7 @@ check_drop_trigger(List *object)
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 				 errmsg("cannot drop trigger \"%s\" because container \"%s\" requires it",
 						TTL_TRIGGER, get_rel_name(container.container)),
-				 errhint("Use ttl.drop_container() to unregister the table.")));
+				 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")));
 }
 
 void
@@ -157,7 +157,7 @@ ttl_guard_constraint(Oid relid, const TtlPolicy *policy, const AlterTableCmd *cm
 						name, RelationGetRelationName(rel)) :
 				 errmsg("cannot alter constraint \"%s\" because container \"%s\" requires it",
 						name, RelationGetRelationName(rel)),
-				 errhint("Use ttl.drop_container() to unregister the table.")));
+				 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")));
 	table_close(rel, AccessShareLock);	/* the command takes a stronger one */
 }
 
