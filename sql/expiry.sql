@@ -128,12 +128,28 @@ SELECT ttl.expired_count('item');
 RESET ttl.now;
 SELECT note FROM item ORDER BY note COLLATE "C";
 
+-- a row that is just being written has its TTL, and not more by the time since the
+-- statement began; in REPEATABLE READ that is longer
+CREATE TABLE written (id int PRIMARY KEY, note text);
+SELECT ttl.create_container('written', 60);
+INSERT INTO written SELECT generate_series(1, 3) RETURNING ttl.time_to_live(written);
+UPDATE written SET note = 'new' RETURNING ttl.time_to_live(written);
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT count(*) FROM written;
+INSERT INTO written VALUES (4), (5) RETURNING ttl.time_to_live(written);
+INSERT INTO written (id, _ts) VALUES (6, now() + interval '1 hour') RETURNING ttl.time_to_live(written) > 3600 AS in_future;
+COMMIT;
+DROP TABLE written;
+
 -- expires_at and time_to_live know containers' rows alone
 SELECT refused('SELECT ttl.expires_at(ROW (1, 2))');
 SELECT refused('SELECT ttl.time_to_live(ROW (1, 2))');
 CREATE TABLE plain (id int);
 SELECT refused('SELECT ttl.expires_at(p) FROM (VALUES (ROW (1)::expiry.plain)) AS v (p)');
 SELECT refused('SELECT ttl.time_to_live(p) FROM (VALUES (ROW (1)::expiry.plain)) AS v (p)');
+CREATE VIEW seen AS TABLE item;
+SELECT refused('SELECT ttl.expires_at(s) FROM expiry.seen s LIMIT 1');
+DROP VIEW seen;
 SELECT ttl.expires_at(NULL::item), ttl.time_to_live(NULL::item);
 
 --

@@ -21,6 +21,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "common/int.h"
 #include "container/container.h"
@@ -113,11 +114,12 @@ ttl_item_expiry(PG_FUNCTION_ARGS)
 }
 
 /*
- * The expiry of a composite value that is a row of a container.  Errors:
+ * The expiry of a composite value that is a row of a container, and its _ts, if it
+ * has one.  Errors:
  * 42809 if the value has no named type, 42704 if that is no container's.
  */
 static TimestampTz
-expiry_of_record(HeapTupleHeader record)
+expiry_of_record(HeapTupleHeader record, TimestampTz *ts)
 {
 	Oid			type = HeapTupleHeaderGetTypeId(record);
 	Oid			relid = type == RECORDOID ? InvalidOid : get_typ_typrelid(type);
@@ -126,6 +128,7 @@ expiry_of_record(HeapTupleHeader record)
 	TupleTableSlot *slot;
 	HeapTupleData tuple;
 	TimestampTz result;
+	bool		isnull;
 
 	if (!OidIsValid(relid))
 		ereport(ERROR,
@@ -136,7 +139,10 @@ expiry_of_record(HeapTupleHeader record)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("\"%s\" is not a container", get_rel_name(relid)),
-				 errhint("Register the table with ttl.create_container().")));
+				 get_rel_relkind(relid) == RELKIND_RELATION ||
+				 get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE ?
+				 errhint("Register the table with ttl.create_container().") :
+				 errhint("Pass a whole row of the table, as in SELECT ttl.expires_at(t) FROM mytable t.")));
 
 	desc = lookup_rowtype_tupdesc_copy(type, HeapTupleHeaderGetTypMod(record));
 	tuple.t_len = HeapTupleHeaderGetDatumLength(record);
@@ -146,6 +152,7 @@ expiry_of_record(HeapTupleHeader record)
 	slot = MakeSingleTupleTableSlot(desc, &TTSOpsHeapTuple);
 	ExecStoreHeapTuple(&tuple, slot, false);
 	result = ttl_expiry_of_slot(&container, slot);
+	*ts = DatumGetTimestampTz(slot_getattr(slot, container.ts_attno, &isnull));
 	ExecDropSingleTupleTableSlot(slot);
 	FreeTupleDesc(desc);
 	return result;
@@ -161,7 +168,8 @@ PG_FUNCTION_INFO_V1(ttl_expires_at);
 Datum
 ttl_expires_at(PG_FUNCTION_ARGS)
 {
-	TimestampTz expires_at = expiry_of_record(PG_GETARG_HEAPTUPLEHEADER(0));
+	TimestampTz ts;
+	TimestampTz expires_at = expiry_of_record(PG_GETARG_HEAPTUPLEHEADER(0), &ts);
 
 	if (TIMESTAMP_IS_NOEND(expires_at))
 		PG_RETURN_NULL();
@@ -174,19 +182,24 @@ PG_FUNCTION_INFO_V1(ttl_time_to_live);
  * ttl.time_to_live(item record) -> integer
  *
  * Whole seconds until the row expires, rounded up, by the statement's clock;
- * 0 if it has, -1 if it never will.
+ * 0 if it has, -1 if it never will.  A row that was written since that clock was read,
+ * as by INSERT ... RETURNING, has all of its TTL, and not more.
  */
 Datum
 ttl_time_to_live(PG_FUNCTION_ARGS)
 {
-	TimestampTz expires_at = expiry_of_record(PG_GETARG_HEAPTUPLEHEADER(0));
+	TimestampTz ts;
+	TimestampTz expires_at = expiry_of_record(PG_GETARG_HEAPTUPLEHEADER(0), &ts);
 	TimestampTz now = ttl_expiry_reading_now();
+	TimestampTz given;
 	int64		left;
 
 	if (TIMESTAMP_IS_NOEND(expires_at))
 		PG_RETURN_INT32(TTL_NEVER);
 	if (expires_at <= now)
 		PG_RETURN_INT32(0);
+	if (ts > now && ts <= GetCurrentTimestamp() && !ttl_guc_now(&given))
+		now = ts;
 	if (pg_sub_s64_overflow(expires_at, now, &left))
 		PG_RETURN_INT32(PG_INT32_MAX);
 	left = left / USECS_PER_SEC + (left % USECS_PER_SEC != 0);
