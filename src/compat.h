@@ -16,6 +16,15 @@
 #error "ttl needs PostgreSQL 15 or later"
 #endif
 
+/* 16: one function for the rights on objects of all kinds */
+#if PG_VERSION_NUM >= 160000
+#define TtlMayUseSchema(schema, role) \
+	(object_aclcheck(NamespaceRelationId, schema, role, ACL_USAGE) == ACLCHECK_OK)
+#else
+#define TtlMayUseSchema(schema, role) \
+	(pg_namespace_aclcheck(schema, role, ACL_USAGE) == ACLCHECK_OK)
+#endif
+
 /* 16: memory that a setting's check hook hands over must come from guc_malloc */
 #if PG_VERSION_NUM >= 160000
 #define TtlGucMalloc(elevel, size)	guc_malloc(elevel, size)

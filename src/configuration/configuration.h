@@ -134,6 +134,9 @@ extern void ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy);
  */
 extern void ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default);
 
+/* Warns if the owner, as whom rows are deleted, may not do so. */
+extern void ttl_notice_rights(Oid relid);
+
 /*
  * Tells about foreign keys that will keep expired rows from being deleted: those
  * without an action, for an application may see to that itself (Django does),

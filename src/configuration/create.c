@@ -168,6 +168,7 @@ ttl_create_container(PG_FUNCTION_ARGS)
 		ttl_grace_begin(&policy, TTL_OFF);
 	ttl_container_insert(relid, &policy);
 	ttl_notice_added_columns(relid, &policy);
+	ttl_notice_rights(relid);
 	ttl_notice_references(relid);
 	ttl_notice_made_expired(relid, &policy, TTL_OFF);
 

@@ -9,14 +9,18 @@
 
 #include "access/table.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_namespace.h"
 #include "common/int.h"
+#include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/policy.h"
 #include "expiry/expiry_walk.h"
 #include "guc.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "ttl.h"
+#include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -122,6 +126,33 @@ ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default)
 	if (soon > 0)
 		tell_made_expired(relid, policy, old_default, soon, complete && soon + count <= COUNTED_ROWS,
 						  earliest, ttl_guc_grace);
+}
+
+void
+ttl_notice_rights(Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_leaves(relid))
+	{
+		Oid			leaf = lfirst_oid(lc);
+		Oid			schema = get_rel_namespace(leaf);
+		Oid			owner = ttl_container_owner(leaf);
+		AclMode		needed = ACL_SELECT | ACL_DELETE;
+
+		if (!OidIsValid(owner) ||
+			(pg_class_aclmask(leaf, owner, needed, ACLMASK_ALL) == needed &&
+			 TtlMayUseSchema(schema, owner)))
+			continue;
+		ereport(WARNING,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("expired rows of table \"%s\" cannot be deleted by its owner",
+						get_rel_name(leaf)),
+				 errdetail("Role \"%s\", by whose rights they are, lacks USAGE on schema \"%s\", or SELECT or DELETE on the table.",
+						   GetUserNameFromId(owner, false), get_namespace_name(schema)),
+				 errhint("Use GRANT, or ALTER TABLE ... OWNER TO.")));
+		break;
+	}
 }
 
 void
