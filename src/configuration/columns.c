@@ -81,6 +81,10 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column \"%s\" is of type %s, not timestamp with time zone",
 						NameStr(ts->attname), format_type_be(ts->atttypid)),
+				 ts->atttypid == TIMESTAMPOID ?
+				 errhint("Use ALTER TABLE ... ALTER COLUMN %s TYPE timestamptz USING %s AT TIME ZONE 'UTC', or the zone of its values, or choose another column by ts_column.",
+						 quote_identifier(NameStr(ts->attname)),
+						 quote_identifier(NameStr(ts->attname))) :
 				 errhint("Change its type, or choose another column by ts_column.")));
 	if (ts != NULL && ts->attgenerated != '\0')
 		ereport(ERROR,
