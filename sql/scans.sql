@@ -232,8 +232,9 @@ DECLARE
     result text;
     setting text;
 BEGIN
-    FOREACH setting IN ARRAY w.settings::text[] LOOP
-        PERFORM set_config('enable_' || setting, 'off', true);
+    -- 18 has one that makes a self-join a scan
+    FOR setting IN SELECT name FROM pg_settings JOIN unnest(w.settings::text[] || '{self_join_elimination}') s ON name = 'enable_' || s LOOP
+        PERFORM set_config(setting, 'off', true);
     END LOOP;
     FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
         seen := seen OR line ~ ('\m' || w.node);
@@ -501,10 +502,13 @@ DEALLOCATE ALL;
 RESET plan_cache_mode;
 
 -- EXPLAIN tells how many rows were hidden, whichever way
-SELECT mode, result FROM in_all_modes('SELECT string_agg(l, '', '') FROM explained(''SELECT id FROM half'', ''Rows Removed|Filter'') l');
+SELECT mode, result FROM in_all_modes('SELECT string_agg(l, '', '') FROM explained(''SELECT id FROM half'', ''^ *(Rows Removed|Filter)'') l');
 SET enable_seqscan = off; SET enable_bitmapscan = off;
-SELECT mode, result FROM in_all_modes('SELECT string_agg(l, '', '') FROM explained(''SELECT id FROM half WHERE id > 2000'', ''Rows Removed|Filter'') l');
+SELECT mode, result FROM in_all_modes('SELECT string_agg(l, '', '') FROM explained(''SELECT id FROM half WHERE id > 2000'', ''^ *(Rows Removed|Filter)'') l');
 RESET enable_seqscan; RESET enable_bitmapscan;
+-- and from 18 on, what the filter had to do
+SELECT mode, result = CASE WHEN current_setting('server_version_num')::int < 180000 THEN '' WHEN mode = 'always' THEN 'Expiry Filter: 1752 suspect rows' ELSE 'Expiry Filter: each row' END AS as_expected
+  FROM in_all_modes($$SELECT coalesce(string_agg(trim(l), ', '), '') FROM explained('SELECT id FROM half', 'Expiry Filter') l$$);
 
 -- Recursion, and MERGE
 SELECT * FROM in_all_modes('WITH RECURSIVE r AS (SELECT min(id) AS id FROM half UNION ALL SELECT (SELECT min(id) FROM half h WHERE h.id > r.id) FROM r WHERE r.id IS NOT NULL) SELECT count(id) || '' '' || sum(id) FROM r');
