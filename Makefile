@@ -112,6 +112,7 @@ REGRESS = \
 	reap \
 	archive \
 	rights \
+	owners \
 	sessions \
 	tools \
 	uninstall

@@ -145,6 +145,12 @@ extern void ttl_notice_rights(Oid relid);
 extern void ttl_notice_references(Oid relid);
 
 /*
+ * Warns of partitions whose rows can't be deleted, because they have other owners
+ * than the tables above them: of the table, if it is one, and below it.
+ */
+extern void ttl_notice_owners(Oid relid);
+
+/*
  * guard.c: errors if the command mustn't be
  */
 
@@ -168,6 +174,7 @@ extern bool ttl_guard_keeps_type(Oid relid, const AlterTableCmd *cmd);
  */
 extern void ttl_partition_refuse_inheritance(Oid relid);
 extern void ttl_partition_create(CreateStmt *stmt);
+extern void ttl_partition_created(CreateStmt *stmt);
 
 /*
  * A table is about to become a partition, of a container if there is a policy:

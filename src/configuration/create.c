@@ -170,6 +170,7 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	ttl_notice_added_columns(relid, &policy);
 	ttl_notice_rights(relid);
 	ttl_notice_references(relid);
+	ttl_notice_owners(relid);
 	ttl_notice_made_expired(relid, &policy, TTL_OFF);
 
 	PG_RETURN_VOID();

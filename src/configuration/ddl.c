@@ -31,6 +31,8 @@
  *	  ATTACH PARTITION of another table			it gets the columns and the CHECK
  *												that it lacks
  *	  DETACH PARTITION from a container			the partition becomes one itself
+ *	  a partition has another owner than a
+ *	  table above it, by whatever command		warned of, see deletion/owner.c
  *	  INHERITS, INHERIT							refused (0A000)
  *	  unique index, foreign key or stored		refused (0A000), see
  *		generated column over _ts				uses.c
@@ -221,6 +223,9 @@ after_alter_table(AlterTableStmt *stmt)
 		if (cmd->subtype == AT_AttachPartition)
 			ttl_partition_attached(relid, ((PartitionCmd *) cmd->def)->name);
 
+		if (cmd->subtype == AT_ChangeOwner)
+			ttl_notice_owners(relid);
+
 		if (cmd->subtype == AT_DetachPartition || cmd->subtype == AT_DetachPartitionFinalize)
 		{
 			Oid			partition = RangeVarGetRelid(((PartitionCmd *) cmd->def)->name,
@@ -348,7 +353,7 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 		ttl_uses_check_table(RangeVarGetRelid(((IndexStmt *) stmt)->relation, NoLock, true));
 	else if (IsA(stmt, CreateStmt) && ((CreateStmt *) stmt)->partbound != NULL &&
 			 ttl_container_objects() != NULL)
-		ttl_uses_check_table(RangeVarGetRelid(((CreateStmt *) stmt)->relation, NoLock, true));
+		ttl_partition_created((CreateStmt *) stmt);
 }
 
 /* The archive of the container is being dropped. */

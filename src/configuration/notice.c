@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "access/table.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
 #include "common/int.h"
@@ -195,4 +196,39 @@ ttl_notice_references(Oid relid)
 				 errdetail("These tables reference it with ON DELETE NO ACTION or RESTRICT: %s.",
 						   names.data),
 				 errhint("Use ON DELETE CASCADE or SET NULL, or register these tables as containers, too.")));
+}
+
+/* So many partitions are named. */
+#define NAMED_PARTITIONS	5
+
+void
+ttl_notice_owners(Oid relid)
+{
+	TtlContainer container;
+	StringInfoData names;
+	int			n = 0;
+	ListCell   *lc;
+
+	if (!OidIsValid(relid) || !ttl_container_peek(relid, &container))
+		return;
+	initStringInfo(&names);
+	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) != RELKIND_RELATION ||
+			!OidIsValid(ttl_container_ancestor_of_other(lfirst_oid(lc))))
+			continue;
+		if (n++ < NAMED_PARTITIONS)
+			appendStringInfo(&names, "%s\"%s\"", n > 1 ? ", " : "",
+							 get_rel_name(lfirst_oid(lc)));
+	}
+	if (n > NAMED_PARTITIONS)
+		appendStringInfoString(&names, ", ...");
+	if (n > 0)
+		ereport(WARNING,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg_plural("%d partition of container \"%s\" has another owner than a table above it",
+							   "%d partitions of container \"%s\" have other owners than a table above them",
+							   n, n, get_rel_name(container.container)),
+				 errdetail("Expired rows of %s are hidden, but cannot be deleted.", names.data),
+				 errhint("Give partitions the owner of the container with ALTER TABLE ... OWNER TO.")));
 }

@@ -92,6 +92,15 @@ keep_columns(Oid parent, int columns)
 }
 
 void
+ttl_partition_created(CreateStmt *stmt)
+{
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+
+	ttl_uses_check_table(relid);
+	ttl_notice_owners(relid);
+}
+
+void
 ttl_partition_attach(Oid parent, const TtlPolicy *policy, RangeVar *name)
 {
 	Oid			partition = RangeVarGetRelid(name, NoLock, true);
@@ -136,6 +145,7 @@ ttl_partition_attached(Oid parent, RangeVar *name)
 	TtlContainer container;
 	TtlPolicy	policy;
 
+	ttl_notice_owners(partition);
 	if (!OidIsValid(parent) || !OidIsValid(partition) ||
 		!ttl_container_lookup(parent, &container) ||
 		container.default_ttl == TTL_OFF || !ttl_container_has_pages(partition))

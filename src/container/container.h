@@ -231,6 +231,12 @@ extern char *ttl_container_table_name(Oid relid);
 /* The table's owner, or InvalidOid if it has gone. */
 extern Oid	ttl_container_owner(Oid relid);
 
+/*
+ * A table above the partition that is somebody else's, or InvalidOid.  Then code
+ * of two owners fires for its rows, and neither may act for the other.
+ */
+extern Oid	ttl_container_ancestor_of_other(Oid relid);
+
 /* Has the user the owner's rights?  Nobody has if it has gone. */
 extern bool ttl_container_is_owner(Oid user, Oid relid);
 

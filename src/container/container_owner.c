@@ -9,6 +9,7 @@
 
 #include "access/htup_details.h"
 #include "catalog/objectaddress.h"
+#include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "container/container.h"
 #include "miscadmin.h"
@@ -27,6 +28,21 @@ ttl_container_owner(Oid relid)
 	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
 	ReleaseSysCache(tuple);
 	return owner;
+}
+
+/* As long as it is being detached, it has the triggers of the table above. */
+Oid
+ttl_container_ancestor_of_other(Oid relid)
+{
+	Oid			owner = ttl_container_owner(relid);
+
+	while (get_rel_relispartition(relid))
+	{
+		relid = get_partition_parent(relid, true);
+		if (ttl_container_owner(relid) != owner)
+			return relid;
+	}
+	return InvalidOid;
 }
 
 bool

@@ -117,6 +117,7 @@ delete_from_tables(List *tables, TimestampTz expired_at, int flags)
 		TtlDoomed  *doomed = list_nth(tables, i);
 		bool		archives = OidIsValid(doomed->container.archive_to);
 
+		ttl_owner_check(doomed->rel);
 		types[i] = TIDARRAYOID;
 		values[i] = tid_array(doomed->tids, doomed->ntids);
 		if (!is_simple)
@@ -333,6 +334,7 @@ ttl_deletion_truncate(Relation rel)
 	TtlIdentity saved;
 	int			result;
 
+	ttl_owner_check(rel);
 	ttl_owner_begin(rel, &saved);
 	relation_close(rel, NoLock);
 	result = SPI_execute(sql, false, 0);

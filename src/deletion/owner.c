@@ -8,17 +8,22 @@
  * SECURITY_RESTRICTED_OPERATION would keep deferred foreign keys from working.  The
  * search_path is safe, as for other maintenance.
  *
+ * A partition has the row triggers of the tables above it besides its own, so where
+ * these have different owners, nobody could be trusted with it, and nothing is deleted.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "catalog/namespace.h"
 #include "commands/trigger.h"
+#include "container/container.h"
 #include "deletion/owner.h"
 #include "execution.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/portal.h"
 #include "utils/rel.h"
 
@@ -39,6 +44,20 @@ ttl_owner_explain(void *arg)
 		strcmp(namespace_search_path, SAFE_SEARCH_PATH) == 0)
 		errhint("Triggers that fire for the deletion of expired rows have search_path \"%s\". Qualify the name, or give the trigger's function a path of its own with ALTER FUNCTION ... SET search_path.",
 				SAFE_SEARCH_PATH);
+}
+
+void
+ttl_owner_check(Relation rel)
+{
+	Oid			ancestor = ttl_container_ancestor_of_other(RelationGetRelid(rel));
+
+	if (OidIsValid(ancestor))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("partition \"%s\" and table \"%s\" have different owners",
+						RelationGetRelationName(rel), get_rel_name(ancestor)),
+				 errdetail("Expired rows of the partition cannot be deleted, because triggers of the one owner would run as the other."),
+				 errhint("Give both the same owner with ALTER TABLE ... OWNER TO.")));
 }
 
 /*

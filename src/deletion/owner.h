@@ -21,6 +21,9 @@ typedef struct TtlIdentity
 	int			nestlevel;
 } TtlIdentity;
 
+/* Errors (42501) if code of several owners fires for deletions from the table. */
+extern void ttl_owner_check(Relation rel);
+
 /*
  * Acts as the table's owner with a safe search_path, and connects to SPI.  If an error
  * occurs, the abort of the (sub)transaction undoes it all.

@@ -117,22 +117,33 @@ typedef struct Hiding
 	const TtlPlanning *planning;
 } Hiding;
 
+/*
+ * Is it a table of the user's?  A partition is reached as its container's, too,
+ * and may be somebody else's.
+ */
+static bool
+is_own(const TtlContainer *container)
+{
+	return ttl_container_owner(container->relid) == GetUserId() ||
+		ttl_container_owner(container->container) == GetUserId();
+}
+
 /* Is it the table that an action of a foreign key has acted on, in a rule's query? */
 static bool
-is_acted_on(const RangeTblEntry *rte)
+is_acted_on(const RangeTblEntry *rte, const TtlContainer *container)
 {
 	return InNoForceRLSOperation() && rte->alias != NULL &&
 		strcmp(rte->alias->aliasname, TTL_STORED) == 0 &&
-		ttl_container_owner(rte->relid) == GetUserId();
+		is_own(container);
 }
 
 /* Is it a table whose expired rows a deletion of ours looks for? */
 static bool
-is_doomed(const RangeTblEntry *rte, const Hiding *hiding)
+is_doomed(const RangeTblEntry *rte, const TtlContainer *container, const Hiding *hiding)
 {
 	return hiding->planning->deletes && rte->alias != NULL &&
 		strcmp(rte->alias->aliasname, TTL_DOOMED) == 0 &&
-		ttl_container_owner(rte->relid) == GetUserId();
+		is_own(container);
 }
 
 static void
@@ -148,8 +159,9 @@ filter_scan(Scan *scan, const Hiding *hiding)
 	rte = rt_fetch(scan->scanrelid, hiding->stmt->rtable);
 	if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container) ||
 		(hiding->planning->validates &&
-		 ttl_container_is_owner(GetUserId(), rte->relid)) ||
-		is_acted_on(rte))
+		 (ttl_container_is_owner(GetUserId(), container.relid) ||
+		  ttl_container_is_owner(GetUserId(), container.container))) ||
+		is_acted_on(rte, &container))
 		return;
 	if (IsA(scan, CustomScan) && ((CustomScan *) scan)->custom_scan_tlist != NIL)
 		ereport(ERROR,
@@ -159,7 +171,7 @@ filter_scan(Scan *scan, const Hiding *hiding)
 						((CustomScan *) scan)->methods->CustomName),
 				 errhint("Turn off the extension that provides the scan for this query.")));
 
-	if (is_doomed(rte, hiding))
+	if (is_doomed(rte, &container, hiding))
 		filter = make_filter(objects->is_expired, &container, scan->scanrelid);
 	else if (IsA(scan, IndexOnlyScan))
 		filter = make_filter_by_place(&container);
@@ -327,7 +339,7 @@ reads_own_only(const PlannedStmt *stmt)
 		TtlContainer container;
 
 		if (rte->rtekind == RTE_RELATION && ttl_container_lookup(rte->relid, &container) &&
-			ttl_container_owner(rte->relid) != GetUserId())
+			!is_own(&container))
 			return false;
 	}
 	return true;

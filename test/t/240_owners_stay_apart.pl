@@ -116,6 +116,34 @@ ok($node->poll_query_until('postgres', q{SELECT blocked_rows = 1 FROM ttl.stat_c
 is($node->safe_psql('postgres', q{SELECT DISTINCT by_user, what FROM seen ORDER BY what}),
 	"ann|0A000\nann|42501", 'what a superuser could do is refused');
 
+# nor who has a trigger on a superuser's partition: it is told once, and deleted when that is his
+my $log_start = -s $node->logfile;
+$node->safe_psql('postgres', q{
+DROP TABLE of_ann;
+TRUNCATE seen;
+BEGIN;
+SET ROLE ann;
+CREATE TABLE of_ann (id int) PARTITION BY LIST (id);
+SELECT ttl.create_container('of_ann', 3600);
+CREATE TRIGGER escape AFTER DELETE ON of_ann FOR EACH ROW EXECUTE FUNCTION escape();
+CREATE TABLE all_of_ann PARTITION OF of_ann FOR VALUES IN (1);
+RESET ROLE;
+CREATE TABLE of_superuser PARTITION OF of_ann FOR VALUES IN (2);
+INSERT INTO of_ann (id, _ts) SELECT 1 + g % 2, '2020-01-01' FROM generate_series(1, 100) g;
+COMMIT;
+});
+ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 50 AND last_error = 'partition "of_superuser" and table "of_ann" have different owners' FROM ttl.stat_containers}),
+	'a partition that is somebody else\'s keeps its rows');
+is($node->safe_psql('postgres', q{SELECT DISTINCT by_user FROM seen}), 'ann', 'triggers of the other have run for their owner alone');
+$node->safe_psql('postgres', q{
+INSERT INTO of_ann (id, _ts) VALUES (2, '2020-01-01');
+ALTER TABLE of_superuser OWNER TO ann;
+});
+ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 101 FROM ttl.stat_containers}), '... until it is not');
+is($node->safe_psql('postgres', q{SELECT DISTINCT by_user FROM seen}), 'ann', '... and they still do');
+my $told = () = slurp_file($node->logfile, $log_start) =~ /LOG:  could not delete expired rows of table "public.of_superuser": partition/g;
+is($told, 1, '... told once');
+
 # nor by what is left for COMMIT: triggers deferred again and again, cursors WITH HOLD
 $node->safe_psql('postgres', q{
 TRUNCATE seen;

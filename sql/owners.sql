@@ -1,0 +1,101 @@
+-- Owners: a partition has triggers of its own and of the tables above it, which
+-- run as the one who deletes.  If these are different people's, nothing is deleted.
+\set VERBOSITY default
+\set SHOW_CONTEXT never
+CREATE SCHEMA owners;
+SET search_path = owners, public;
+CREATE ROLE regress_ttl_dba SUPERUSER;
+CREATE ROLE regress_ttl_ann;
+CREATE ROLE regress_ttl_bob;
+GRANT ALL ON SCHEMA owners TO regress_ttl_ann, regress_ttl_bob;
+SET ROLE regress_ttl_dba;
+CREATE TABLE done (id int GENERATED ALWAYS AS IDENTITY, what text, by_user name DEFAULT current_user);
+GRANT ALL ON done TO PUBLIC;
+CREATE FUNCTION stored(text) RETURNS text LANGUAGE plpgsql SET row_security = off AS $$
+DECLARE
+    ids text;
+BEGIN
+    EXECUTE format('SELECT string_agg(id::text, '' '' ORDER BY id) FROM owners.%s', $1) INTO ids;
+    RETURN ids;
+END $$;
+CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO owners.done (what) VALUES (TG_TABLE_NAME || ' ' || OLD.id);
+    RETURN NULL;
+END $$;
+SET ROLE regress_ttl_ann;
+CREATE TABLE event (id int PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE event_0 PARTITION OF event FOR VALUES FROM (0) TO (100);
+SELECT ttl.create_container('event', 10);
+CREATE TRIGGER tell AFTER DELETE ON event FOR EACH ROW EXECUTE FUNCTION tell();
+-- next month's partition, as DBAs make it
+SET ROLE regress_ttl_dba;
+CREATE TABLE event_1 PARTITION OF event FOR VALUES FROM (100) TO (200);
+SET ROLE regress_ttl_ann;
+INSERT INTO event (id, _ts) VALUES (1, '2020-01-01'), (101, '2020-01-01'), (102, '2020-01-01');
+-- the other way round
+SET ROLE regress_ttl_dba;
+CREATE TABLE log (id int PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE log_1 PARTITION OF log FOR VALUES FROM (0) TO (100);
+CREATE TRIGGER tell AFTER DELETE ON log FOR EACH ROW EXECUTE FUNCTION tell();
+ALTER TABLE log_1 OWNER TO regress_ttl_ann;
+SELECT ttl.create_container('log', 10);
+INSERT INTO log (id, _ts) VALUES (1, '2020-01-01');
+-- hidden they are
+SELECT (SELECT count(*) FROM event), (SELECT count(*) FROM log), stored('event'), stored('log');
+-- but neither reaped
+CALL ttl.reap('event');
+CALL ttl.reap('log');
+SELECT stored('event'), stored('log');
+SELECT container, rows_deleted, last_error FROM ttl.stat_containers WHERE container IN ('event'::regclass, 'log'::regclass) ORDER BY container::text;
+-- nor evicted
+INSERT INTO event VALUES (101);
+SET ROLE regress_ttl_ann;
+INSERT INTO event VALUES (101);
+INSERT INTO event_1 VALUES (101) ON CONFLICT DO NOTHING;
+SELECT stored('event_1');
+-- and a foreign key doesn't take them along; nor does it matter where there is nothing to take
+CREATE TABLE parent (id int PRIMARY KEY);
+CREATE TABLE child (id int, parent int REFERENCES parent) PARTITION BY RANGE (id);
+SELECT ttl.create_container('child', 10);
+RESET ROLE;
+SET ROLE regress_ttl_dba;
+CREATE TABLE child_1 PARTITION OF child FOR VALUES FROM (0) TO (100);
+SET ROLE regress_ttl_ann;
+INSERT INTO parent VALUES (1), (2), (3);
+INSERT INTO child (id, parent, _ts) VALUES (1, 1, '2020-01-01'), (3, 3, '2900-01-01');
+DELETE FROM parent WHERE id = 1;
+DELETE FROM parent WHERE id = 2;
+DELETE FROM parent WHERE id = 3;
+SELECT id FROM parent ORDER BY id;
+-- a table between the two counts, too
+SET ROLE regress_ttl_dba;
+CREATE TABLE event_2 PARTITION OF event FOR VALUES FROM (200) TO (300) PARTITION BY RANGE (id);
+CREATE TABLE event_20 PARTITION OF event_2 FOR VALUES FROM (200) TO (210);
+ALTER TABLE event_20 OWNER TO regress_ttl_ann;
+SET ROLE regress_ttl_ann;
+INSERT INTO event (id, _ts) VALUES (201, '2020-01-01');
+CALL ttl.reap('event');
+-- attached, and whoever gets which
+SET ROLE regress_ttl_dba;
+CREATE TABLE event_3 (LIKE event INCLUDING ALL);
+ALTER TABLE event ATTACH PARTITION event_3 FOR VALUES FROM (300) TO (400);
+ALTER TABLE event_3 OWNER TO regress_ttl_bob;
+ALTER TABLE event OWNER TO regress_ttl_bob;
+ALTER TABLE event OWNER TO regress_ttl_ann;
+-- amended
+ALTER TABLE event_1 OWNER TO regress_ttl_ann;
+ALTER TABLE event_2 OWNER TO regress_ttl_ann;
+ALTER TABLE event_3 OWNER TO regress_ttl_ann;
+ALTER TABLE log_1 OWNER TO regress_ttl_dba;
+ALTER TABLE child_1 OWNER TO regress_ttl_ann;
+INSERT INTO event VALUES (101);
+CALL ttl.reap('event');
+CALL ttl.reap('log');
+DELETE FROM parent WHERE id = 1;
+SELECT stored('event'), stored('log'), stored('child');
+SELECT what, by_user FROM done ORDER BY id;
+RESET ROLE;
+SET client_min_messages = warning;
+DROP SCHEMA owners CASCADE;
+DROP ROLE regress_ttl_dba, regress_ttl_ann, regress_ttl_bob;
