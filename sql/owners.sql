@@ -83,6 +83,36 @@ ALTER TABLE event ATTACH PARTITION event_3 FOR VALUES FROM (300) TO (400);
 ALTER TABLE event_3 OWNER TO regress_ttl_bob;
 ALTER TABLE event OWNER TO regress_ttl_bob;
 ALTER TABLE event OWNER TO regress_ttl_ann;
+-- In a transaction block, what triggers defer would run as the role that commits
+SET ROLE regress_ttl_ann;
+CREATE TABLE item (id int);
+SELECT ttl.create_container('item', 10);
+CREATE FUNCTION tell_later() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO owners.done (what) VALUES ('later');
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER tell_later AFTER DELETE ON item DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell_later();
+INSERT INTO item (id, _ts) SELECT i, '2020-01-01' FROM generate_series(1, 5) i;
+RESET ROLE;
+GRANT regress_ttl_ann TO regress_ttl_bob;
+SET ROLE regress_ttl_bob;
+BEGIN;
+CALL ttl.reap('item', 1);
+ROLLBACK;
+SET ROLE regress_ttl_dba;
+\set VERBOSITY terse
+DO $$BEGIN CALL ttl.reap('owners.item', 1); END$$;
+SELECT state('CALL ttl.reap()');
+CALL ttl.reap('item', 1);
+SET ROLE regress_ttl_bob;
+CALL ttl.reap('item', 1);
+SET ROLE regress_ttl_ann;
+BEGIN;
+CALL ttl.reap('item', 1);
+COMMIT;
+DO $$BEGIN CALL ttl.reap('owners.item', 1); END$$;
+SET ROLE regress_ttl_dba;
 -- amended
 ALTER TABLE event_1 OWNER TO regress_ttl_ann;
 ALTER TABLE event_2 OWNER TO regress_ttl_ann;

@@ -5,7 +5,8 @@
  *
  * The same batches as the worker's, but without a budget, and with errors
  * that are nobody's row's fault going to the caller.  Called in a transaction
- * block, all happens in that transaction.
+ * block, all happens in that transaction.  What triggers defer to its end would
+ * run there as the role that commits, so nobody but the owner may do that.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +16,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "container/container.h"
@@ -35,6 +37,14 @@ reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 {
 	TtlContainerCounters counters;
 	TtlTurn		turn;
+
+	if (!memory->mode.commits && ttl_container_owner(container) != GetUserId())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot delete expired rows of container \"%s\", which belongs to another role, inside a transaction block",
+						get_rel_name(container)),
+				 errdetail("What its triggers defer would run with the rights of the role that commits."),
+				 errhint("Call ttl.reap() outside of a transaction block, or as the owner of the container.")));
 
 	memset(&turn, 0, sizeof(turn));
 	turn.max_cost = PG_INT64_MAX;
