@@ -26,6 +26,7 @@
 #include "execution.h"
 #include "executor/instrument.h"
 #include "executor/spi.h"
+#include "expiry/expiry_index.h"
 #include "expiry/grace.h"
 #include "miscadmin.h"
 #include "reaper/batch.h"
@@ -42,6 +43,25 @@
 
 /* Places that are kept from turn to turn, for all tables together. */
 #define KEEP_MAX			1000000
+
+/*
+ * Locks the expiry indexes that are looked into, if nobody has: ALTER INDEX ...
+ * SET TABLESPACE may have one for hours, and without the table.
+ */
+static bool
+lock_indexes(Relation rel)
+{
+	TtlExpiryIndexes indexes;
+
+	ttl_expiry_indexes(rel, &indexes);
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		if (OidIsValid(indexes.usable[i]) &&
+			!ConditionalLockRelationOid(indexes.usable[i], AccessShareLock))
+			return false;
+	}
+	return true;
+}
 
 /*
  * Opens the leaf and finds out whether it may be worked on.  The locks last
@@ -82,6 +102,12 @@ open_leaf(TtlStep *step, Oid container)
 		relation_close(step->rel, NoLock);
 		step->rel = NULL;
 		return TTL_STEP_DONE;
+	}
+	if (!waits && !lock_indexes(step->rel))
+	{
+		relation_close(step->rel, NoLock);
+		step->rel = NULL;
+		return TTL_STEP_AWAY;
 	}
 	step->spares = step->memory->mode.by_worker &&
 		ttl_grace_lasts(&step->container.change, ttl_execution_clock());

@@ -18,6 +18,8 @@ max_prepared_transactions = 5
 END
 $node->safe_psql('postgres', <<'END');
 CREATE EXTENSION ttl;
+SET allow_in_place_tablespaces = on;
+CREATE TABLESPACE elsewhere LOCATION '';
 CREATE TABLE item (id int);
 CREATE TABLE witness (id int);
 SELECT ttl.create_container('item', 60);
@@ -63,7 +65,9 @@ my @transactions = (
 		'SET ttl.show_expired = on; SELECT FROM item WHERE id <= 10 FOR KEY SHARE', 10, 'ROLLBACK' ],
 	[ 'UPDATE', 'SET ttl.show_expired = on; UPDATE item SET id = id WHERE id > 90', 10, 'ROLLBACK' ],
 	[ 'a change of policy', "SELECT ttl.set_default_ttl('item', 2147483647)", 100, 'ROLLBACK' ],
-	[ 'DROP TABLE', 'DROP TABLE item', -1, 'ROLLBACK' ]);
+	[ 'DROP TABLE', 'DROP TABLE item', -1, 'ROLLBACK' ],
+	[ 'ALTER INDEX of the rows', 'ALTER INDEX item__ts_idx SET TABLESPACE elsewhere', -1, 'ROLLBACK' ],
+	[ 'ALTER INDEX of others', 'ALTER INDEX item_item_expiry_idx SET TABLESPACE elsewhere', -1, 'COMMIT' ]);
 
 for (@transactions)
 {
