@@ -65,7 +65,8 @@ ttl_set_default_ttl(PG_FUNCTION_ARGS)
 	/* While TTL was off, nobody was kept from dropping an index. */
 	if (default_ttl != TTL_OFF)
 		ttl_expiry_check_indexes(relid, &policy);
-	if (policy.default_ttl != old_default && ttl_container_has_pages(relid))
+	/* rows may come until this is committed, also where there are none */
+	if (policy.default_ttl != old_default)
 		ttl_grace_begin(&policy, old_default);
 	ttl_container_update(relid, &policy);
 	ttl_notice_made_expired(relid, &policy, old_default);

@@ -217,7 +217,8 @@ extern Relation ttl_container_open_unlocked(Oid relid, bool *busy);
 
 /*
  * May the table, or a partition of it, hold rows?  Not if its file is empty; for
- * certain if somebody has locked it.
+ * certain if somebody else has locked it.  Who hasn't locked it himself knows only
+ * for the moment.
  */
 extern bool ttl_container_has_pages(Oid relid);
 

@@ -103,8 +103,8 @@ ttl_expiry_index_last_key(const TtlContainer *container, int32 default_ttl,
 
 /*
  * Ranges of an index that are walked one after the other.  If something is
- * spared: what has expired by the former default, too, and what was written since
- * the change and has expired since it was noticed.  A row with a TTL of its own
+ * spared: what has expired by the former default, too, and what was written, and
+ * so has expired, since the change was noticed.  A row with a TTL of its own
  * expires as before, unless TTL was off.
  */
 #define RANGES	2
@@ -115,7 +115,6 @@ range_keys(const TtlExpiryWalk *walk, TimestampTz *after, TimestampTz *last)
 {
 	const TtlChange *change = &walk->container.change;
 	TimestampTz former_last = DT_NOBEGIN;
-	TimestampTz since;
 
 	*after = DT_NOBEGIN;
 	if (!ttl_expiry_index_last_key(&walk->container, walk->container.default_ttl,
@@ -128,20 +127,14 @@ range_keys(const TtlExpiryWalk *walk, TimestampTz *after, TimestampTz *last)
 	{
 		if (change->former_ttl != TTL_OFF)
 			former_last = *last;
-		since = change->noticed_at;
 	}
-	else
-	{
-		if (change->former_ttl > 0)
-			former_last = ttl_expiry_cutoff(walk->now, change->former_ttl);
-		since = Max(change->changed_at,
-					ttl_expiry_cutoff(change->noticed_at, walk->container.default_ttl));
-	}
+	else if (change->former_ttl > 0)
+		former_last = ttl_expiry_cutoff(walk->now, change->former_ttl);
 
 	if (walk->range == 0)
 		*last = Min(*last, former_last);
 	else
-		*after = Max(since, former_last);
+		*after = Max(change->noticed_at, former_last);
 	return *after < *last;
 }
 

@@ -6,11 +6,10 @@
  * What a change of policy has made expired, by a shorter default or because TTL
  * was turned on for rows that were there, is hidden at once, but the worker spares
  * it for ttl.grace, so that a mistake can be taken back.  In that time it deletes
- * of the rows written before the change only what would have expired without
- * it, and of those written since, what has expired since it noticed the change.
- * Time counts from when the worker noticed it, which was after the commit, be the
- * transaction long or prepared.  Rows that were written under the old policy while
- * it was going on are told from those after it by when they expire.
+ * of the rows written before it noticed the change only what would have expired
+ * without it; so time counts from then, too.  That was after the commit, be the
+ * transaction long or prepared, and until the commit rows are written under the
+ * old policy.
  *
  *-------------------------------------------------------------------------
  */
@@ -63,7 +62,6 @@ ttl_grace_spares_slot(const TtlContainer *container, TupleTableSlot *slot,
 	former.default_ttl = container->change.former_ttl;
 	return !ts_is_null &&
 		ttl_grace_spares(&container->change, DatumGetTimestampTz(ts),
-						 ttl_expiry_of_slot(container, slot),
 						 ttl_expiry_of_slot(&former, slot), now);
 }
 

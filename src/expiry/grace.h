@@ -21,15 +21,14 @@ extern void ttl_grace_begin(TtlPolicy *policy, int32 former_ttl);
 extern bool ttl_grace_lasts(const TtlChange *change, TimestampTz clock);
 
 /*
- * Is a row with this _ts, which expires at 'expiry' and would have by the former
- * default at 'former_expiry', spared by who deletes what has expired by 'now'?
+ * Is a row with this _ts, which would have expired by the former default at
+ * 'former_expiry', spared by who deletes what has expired by 'now'?
  */
 static inline bool
-ttl_grace_spares(const TtlChange *change, TimestampTz ts, TimestampTz expiry,
-				 TimestampTz former_expiry, TimestampTz now)
+ttl_grace_spares(const TtlChange *change, TimestampTz ts, TimestampTz former_expiry,
+				 TimestampTz now)
 {
-	return former_expiry > now &&
-		(ts <= change->changed_at || expiry <= change->noticed_at);
+	return former_expiry > now && ts <= change->noticed_at;
 }
 
 /*

@@ -295,7 +295,6 @@ spares(const TtlLive *state, FunctionCallInfo fcinfo)
 	int32		own = has_own ? PG_GETARG_INT32(2) : 0;
 
 	return ttl_grace_spares(&state->change, ts,
-							ttl_expiry_of(state->default_ttl, true, ts, has_own, own),
 							ttl_expiry_of(state->change.former_ttl, true, ts, has_own, own),
 							state->now);
 }

@@ -227,6 +227,17 @@ wait_for_deletion('prepared', 'id = 301', 'what was written since goes');
 is($node->stored('prepared', 'id BETWEEN 1 AND 300'), 101, 'what was written before the commit stays');
 is(sql(q{SELECT noticed_at - changed_at > interval '1s' FROM ttl.container WHERE relid = 'prepared'::regclass}), 't', 'grace counts from then');
 
+# Also in a table that was empty when it was changed, and at the last moment
+sql(q{CREATE TABLE filled (id int);
+	SELECT ttl.create_container('filled', 3600);
+	BEGIN; SELECT ttl.set_default_ttl('filled', 2); PREPARE TRANSACTION 'change'});
+sql('INSERT INTO filled VALUES (1)');
+sql(q{COMMIT PREPARED 'change'});
+wait_until_noticed('filled');
+sql('INSERT INTO filled VALUES (2)');
+wait_for_deletion('filled', 'id = 2', 'what was written since goes');
+is(stored('filled'), 1, 'what was written right before the commit stays');
+
 # Nothing that was on its list before goes: a change and back again
 precious('listed');
 sql(q{DELETE FROM listed WHERE id = 0;
