@@ -47,7 +47,10 @@ ttl_validation_runs(void)
 		ttl_execution_depth() == validation->depth;
 }
 
-/* A constraint holds for all stored rows, and the expired ones can't be seen. */
+/*
+ * A constraint holds for all stored rows, and the expired ones can't be seen.  A
+ * command that we run for this one explains itself.
+ */
 static void
 explain_violation(void *arg)
 {
@@ -57,7 +60,7 @@ explain_violation(void *arg)
 
 	if ((error == ERRCODE_UNIQUE_VIOLATION || error == ERRCODE_EXCLUSION_VIOLATION ||
 		 error == ERRCODE_CHECK_VIOLATION || error == ERRCODE_NOT_NULL_VIOLATION) &&
-		ttl_execution_depth() == failed->depth &&
+		failed == validation && ttl_execution_depth() == failed->depth &&
 		ttl_container_peek(failed->relid, &container))
 		errhint("Expired rows count until they are deleted. Delete them with CALL ttl.reap().");
 }
