@@ -15,7 +15,8 @@
  * anything else if a target was set.  The last of those is the one that
  * counts.  So nothing has to be remembered that a
  * crash could lose, an ordinary promotion of such a cluster's standby later
- * makes no difference, and neither does a base backup.
+ * makes no difference, and neither does a base backup.  A copy without the file
+ * may have been made of anything, so it is held, too.
  *
  * That somebody has said the word for it is a row in pg_replication_origin, whose
  * name tells where the timeline ended.  There is no shared catalog for such a
@@ -53,7 +54,7 @@ PG_FUNCTION_INFO_V1(ttl_resume);
 
 /*
  * Finds the last recovery to a point in time in the history of the timeline.
- * Returns false if there was none, or its history isn't here.
+ * Returns false if there was none.
  */
 static bool
 find_recovery(TtlRecovery *recovery)
@@ -74,7 +75,11 @@ find_recovery(TtlRecovery *recovery)
 			ereport(ERROR,
 					(errcode_for_file_access(),
 					 errmsg("could not open file \"%s\": %m", path)));
-		return false;
+		snprintf(recovery->origin, sizeof(recovery->origin),
+				 TTL_EXTENSION "_resumed_%u", timeline);
+		snprintf(recovery->target, sizeof(recovery->target),
+				 "there is no file \"%s\" to tell how", path);
+		return true;
 	}
 	while (fgets(line, sizeof(line), file) != NULL)
 	{

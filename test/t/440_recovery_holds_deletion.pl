@@ -144,6 +144,14 @@ my $paused = server('paused', $primary, 'backup', "recovery_target_lsn = '$lsn'"
 $paused->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'});
 $paused->promote;
 is_held($paused, 'promoted at the target');
+
+# a copy without the file that tells of it
+$paused->stop;
+unlink($paused->data_dir . '/pg_wal/00000002.history') or die $!;
+$paused->start;
+is_held($paused, 'of unknown history');
+$paused->safe_psql('postgres', 'SELECT ttl.resume()');
+reaps($paused, 'of unknown history, resumed');
 $paused->stop('immediate');
 
 # no target
