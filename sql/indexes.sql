@@ -70,7 +70,11 @@ SELECT count(*) FROM item;
 -- an invalid index may go; and a valid one, if another is there
 DROP INDEX broken;
 SELECT refused('SELECT ttl.expired_count(''item'')');
+BEGIN;
 SELECT ttl.alter_container('item', indexing => 'consistent');
+-- readers are in nobody's way
+SELECT string_agg(DISTINCT mode, ', ') FROM pg_locks WHERE relation = 'item'::regclass AND pid = pg_backend_pid() AND mode ~ 'Exclusive' AND mode <> 'RowExclusiveLock';
+COMMIT;
 CREATE INDEX twin ON item (_ts) WHERE ttl IS NULL;
 SELECT refused('DROP INDEX indexes.item__ts_idx, indexes.twin');
 DROP INDEX item__ts_idx;

@@ -208,13 +208,16 @@ Datum
 ttl_alter_container(PG_FUNCTION_ARGS)
 {
 	Oid			relid = ttl_argument_container(fcinfo, "ttl.alter_container()");
+	TtlIndexing indexing = PG_ARGISNULL(1) ? TTL_INDEXING_CONSISTENT :
+		ttl_argument_indexing(fcinfo, 1);
 	TtlPolicy	policy;
 	int			nestlevel;
 
 	ttl_container_check_owned(relid);
-	/* first the table, then the policy: everybody does it in this order */
+	/* first the tables, then the policy: everybody does it in this order */
 	if (!PG_ARGISNULL(1))
-		LockRelationOid(relid, AccessExclusiveLock);
+		(void) ttl_container_tree(relid, indexing == TTL_INDEXING_NONE ?
+								  AccessExclusiveLock : ShareLock);
 	/* ... and the archive: DROP TABLE must find that it is one */
 	if (!PG_ARGISNULL(5) && OidIsValid(PG_GETARG_OID(5)))
 		LockRelationOid(PG_GETARG_OID(5), AccessShareLock);
@@ -225,7 +228,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 
 	if (!PG_ARGISNULL(1))
 	{
-		policy.indexing = ttl_argument_indexing(fcinfo, 1);
+		policy.indexing = indexing;
 		if (policy.indexing == TTL_INDEXING_NONE && policy.default_ttl != TTL_OFF)
 			ereport(ERROR,
 					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
