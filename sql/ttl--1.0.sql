@@ -31,6 +31,7 @@ CREATE TABLE ttl.container (
     changed_at timestamptz,
     noticed_at timestamptz,
     former_time_to_live integer,
+    changed_partition regclass,
     added text[] NOT NULL DEFAULT '{}'
 );
 -- whatever default privileges say
@@ -53,6 +54,7 @@ COMMENT ON COLUMN ttl.container.replication_origin IS 'are deletions tagged with
 COMMENT ON COLUMN ttl.container.changed_at IS 'when the policy was last changed so that rows expire earlier; NULL = never, or that was taken back';
 COMMENT ON COLUMN ttl.container.noticed_at IS 'when the reaper noticed that change; ttl.grace counts from here; NULL = not yet';
 COMMENT ON COLUMN ttl.container.former_time_to_live IS 'the longest default_time_to_live within ttl.grace before changed_at; NULL = TTL was off';
+COMMENT ON COLUMN ttl.container.changed_partition IS 'the partition that the change concerns, for it was attached; NULL = all';
 COMMENT ON COLUMN ttl.container.added IS 'what was added to the table, and is taken back when it is unregistered: ts_column, ts_default, ttl_column, ttl_check, default_index, item_index, stray_index';
 
 SELECT pg_catalog.pg_extension_config_dump('ttl.container', '');

@@ -67,7 +67,7 @@ ttl_set_default_ttl(PG_FUNCTION_ARGS)
 		ttl_expiry_check_indexes(relid, &policy);
 	/* rows may come until this is committed, also where there are none */
 	if (policy.default_ttl != old_default)
-		ttl_grace_begin(&policy, old_default);
+		ttl_grace_begin(&policy, old_default, InvalidOid);
 	ttl_container_update(relid, &policy);
 	ttl_notice_made_expired(relid, &policy, old_default);
 

@@ -165,7 +165,7 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	ttl_command_end(nestlevel);
 	ttl_trigger_enable(relid);
 	if (policy.default_ttl != TTL_OFF && ttl_container_has_pages(relid))
-		ttl_grace_begin(&policy, TTL_OFF);
+		ttl_grace_begin(&policy, TTL_OFF, InvalidOid);
 	ttl_container_insert(relid, &policy);
 	ttl_notice_added_columns(relid, &policy);
 	ttl_notice_rights(relid);

@@ -153,7 +153,8 @@ ttl_partition_attached(Oid parent, RangeVar *name)
 	ttl_container_lock_policy(container.container, true, true);
 	if (!ttl_container_read(container.container, &policy))
 		return;
-	ttl_grace_begin(&policy, TTL_OFF);
+	ttl_grace_begin(&policy, TTL_OFF,
+					get_rel_relkind(partition) == RELKIND_RELATION ? partition : InvalidOid);
 	ttl_container_update(container.container, &policy);
 }
 

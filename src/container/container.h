@@ -39,6 +39,8 @@ typedef struct TtlChange
 								 * DT_NOEND = not yet */
 	int32		former_ttl;		/* the longest default TTL since nothing was
 								 * spared */
+	Oid			partition;		/* it concerns this one alone, InvalidOid =
+								 * all tables of the container */
 } TtlChange;
 
 /*
@@ -59,7 +61,7 @@ typedef struct TtlContainer
 	int32		cycle_cost_limit;	/* most cost of a cycle, 0 = no limit */
 	int32		batch_size;		/* rows of a batch, 0 = adaptive */
 	bool		replication_origin; /* are deletions tagged? */
-	TtlChange	change;
+	TtlChange	change;			/* if it concerns relid */
 } TtlContainer;
 
 /* OIDs of the extension's objects in this database. */

@@ -62,6 +62,7 @@ enum
 	Anum_container_changed_at,
 	Anum_container_noticed_at,
 	Anum_container_former_time_to_live,
+	Anum_container_changed_partition,
 	Anum_container_added,
 	Natts_container = Anum_container_added
 };
@@ -241,6 +242,8 @@ deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 			DatumGetTimestampTz(values[Anum_container_noticed_at - 1]);
 		policy->change.former_ttl = nulls[Anum_container_former_time_to_live - 1] ? TTL_OFF :
 			DatumGetInt32(values[Anum_container_former_time_to_live - 1]);
+		policy->change.partition = nulls[Anum_container_changed_partition - 1] ? InvalidOid :
+			DatumGetObjectId(values[Anum_container_changed_partition - 1]);
 	}
 }
 
@@ -282,6 +285,8 @@ form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 	values[Anum_container_former_time_to_live - 1] = Int32GetDatum(policy->change.former_ttl);
 	nulls[Anum_container_former_time_to_live - 1] = (policy->change.changed_at == 0 ||
 													 policy->change.former_ttl == TTL_OFF);
+	values[Anum_container_changed_partition - 1] = ObjectIdGetDatum(policy->change.partition);
+	nulls[Anum_container_changed_partition - 1] = !OidIsValid(policy->change.partition);
 	values[Anum_container_added - 1] = PointerGetDatum(added_to_array(policy->added));
 
 	return heap_form_tuple(desc, values, nulls);

@@ -32,15 +32,20 @@ ttl_grace_lasts(const TtlChange *change, TimestampTz clock)
 
 /*
  * Several changes within one grace are one, from the longest default TTL to the
- * last, at the time of the last: what the worker would have spared for any of
- * them is spared.  Nothing is if the last isn't shorter.
+ * last, at the time of the last, of all tables unless they concern the same one:
+ * what the worker would have spared for any of them is spared.  Nothing is if the
+ * last isn't shorter.
  */
 void
-ttl_grace_begin(TtlPolicy *policy, int32 former_ttl)
+ttl_grace_begin(TtlPolicy *policy, int32 former_ttl, Oid partition)
 {
-	if (ttl_grace_lasts(&policy->change, GetCurrentTimestamp()) &&
-		ttl_policy_is_shorter(former_ttl, policy->change.former_ttl))
-		former_ttl = policy->change.former_ttl;
+	if (ttl_grace_lasts(&policy->change, GetCurrentTimestamp()))
+	{
+		if (ttl_policy_is_shorter(former_ttl, policy->change.former_ttl))
+			former_ttl = policy->change.former_ttl;
+		if (partition != policy->change.partition)
+			partition = InvalidOid;
+	}
 
 	memset(&policy->change, 0, sizeof(TtlChange));
 	if (ttl_policy_is_shorter(policy->default_ttl, former_ttl))
@@ -48,6 +53,7 @@ ttl_grace_begin(TtlPolicy *policy, int32 former_ttl)
 		policy->change.changed_at = GetCurrentTimestamp();
 		policy->change.noticed_at = DT_NOEND;
 		policy->change.former_ttl = former_ttl;
+		policy->change.partition = partition;
 	}
 }
 

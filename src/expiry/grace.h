@@ -13,9 +13,9 @@
 
 /*
  * Notes in the policy that another default TTL was in force before, or another
- * way to live as long.
+ * way to live as long; 'partition' as in TtlChange.
  */
-extern void ttl_grace_begin(TtlPolicy *policy, int32 former_ttl);
+extern void ttl_grace_begin(TtlPolicy *policy, int32 former_ttl, Oid partition);
 
 /* Is what the change has made expired still spared at this time? */
 extern bool ttl_grace_lasts(const TtlChange *change, TimestampTz clock);

@@ -52,10 +52,15 @@ const TtlPlanning *ttl_hide_planning = NULL;
 
 static build_simple_rel_hook_type prev_build_simple_rel_hook = NULL;
 
-/* function(container, _ts, ttl) over the relation of that index */
+/*
+ * function(container, _ts, ttl) over the relation of that index.  Readers have one
+ * judgement of a container, a deletion one of each table: what is spared may concern
+ * one alone.
+ */
 static Expr *
 make_filter(Oid function, const TtlContainer *container, Index relid)
 {
+	bool		deletes = function == ttl_container_require_objects()->is_expired;
 	Oid			type;
 	int32		typmod;
 	Oid			collation;
@@ -64,7 +69,8 @@ make_filter(Oid function, const TtlContainer *container, Index relid)
 	Expr	   *own;
 
 	constant = (Expr *) makeConst(REGCLASSOID, -1, InvalidOid, sizeof(Oid),
-								  ObjectIdGetDatum(container->container), false, true);
+								  ObjectIdGetDatum(deletes ? container->relid : container->container),
+								  false, true);
 	get_atttypetypmodcoll(container->relid, container->ts_attno, &type, &typmod, &collation);
 	ts = (Expr *) makeVar(relid, container->ts_attno, type, typmod, collation, 0);
 
