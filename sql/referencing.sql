@@ -249,6 +249,24 @@ CALL age_ring();
 DELETE FROM ring;
 SELECT * FROM stored('ring');
 
+-- Many go ten thousand by ten thousand, but for those that are kept
+CREATE TABLE crowd (id int, p int REFERENCES p);
+SELECT ttl.create_container('crowd', 60);
+CREATE TABLE told (rows bigint);
+CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO referencing.told SELECT count(*) FROM gone;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER tell AFTER DELETE ON crowd REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION tell();
+INSERT INTO p VALUES (100), (101);
+INSERT INTO crowd (id, p, _ts) SELECT i, 100, '2020-01-01' FROM generate_series(1, 20001) i;
+DELETE FROM p WHERE id = 100;
+SELECT * FROM told;
+CREATE TRIGGER keep BEFORE DELETE ON crowd FOR EACH ROW EXECUTE FUNCTION keep();
+INSERT INTO crowd (id, p, _ts) SELECT i, 101, '2020-01-01' FROM generate_series(1, 20001) i;
+SELECT tried('DELETE FROM p WHERE id = 101');
+
 -- Where foreign keys' triggers don't fire, an eviction honours them all the same
 CREATE TABLE e (id int PRIMARY KEY);
 CREATE TABLE e_cascade (id int PRIMARY KEY, e int REFERENCES e ON DELETE CASCADE);

@@ -310,21 +310,39 @@ void
 ttl_deletion_run_referencing(Relation table, const char *condition, int nargs,
 							 Oid *types, Datum *values, TimestampTz expired_at)
 {
-	TtlDeletion deletion = {.expired_at = expired_at};
-	ListCell   *lc;
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "ttl referencing rows",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	bool		more = true;
 
-	deletion.as_reaper = (running_flags & TTL_DELETION_AS_REAPER) != 0;
-	deletion.spares = (running_flags & TTL_DELETION_SPARES) != 0;
-	ttl_referencing_remember(&deletion);
-	ttl_referencing_doom_by(&deletion, table, condition, nargs, types, values);
-	ttl_referencing_search(&deletion);
-	hash_destroy(deletion.rows);
+	while (more)
+	{
+		TtlDeletion deletion = {.expired_at = expired_at};
+		uint64		deleted = 0;
+		ListCell   *lc;
 
-	if (deletion.tables != NIL)
-		delete_doomed(&deletion, NULL, running_flags & (TTL_DELETION_AS_REAPER | TTL_DELETION_SPARES));
-	foreach(lc, deletion.tables)
-		check_snapshot(lfirst(lc));
-	end_deletion(&deletion, NULL);
+		deletion.as_reaper = (running_flags & TTL_DELETION_AS_REAPER) != 0;
+		deletion.spares = (running_flags & TTL_DELETION_SPARES) != 0;
+		ttl_referencing_remember(&deletion);
+		more = ttl_referencing_doom_by(&deletion, table, condition, nargs, types, values);
+		ttl_referencing_search(&deletion);
+		hash_destroy(deletion.rows);
+
+		if (deletion.tables != NIL)
+			delete_doomed(&deletion, NULL, running_flags & (TTL_DELETION_AS_REAPER | TTL_DELETION_SPARES));
+		foreach(lc, deletion.tables)
+		{
+			check_snapshot(lfirst(lc));
+			deleted += ((TtlDoomed *) lfirst(lc))->deleted;
+		}
+		end_deletion(&deletion, NULL);
+
+		/* what a trigger has kept would be found again */
+		more = more && deleted > 0;
+		MemoryContextReset(context);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
 }
 
 void

@@ -290,7 +290,10 @@ ttl_referencing_search(TtlDeletion *deletion)
 	} while (found);
 }
 
-void
+/* Rows that are found at once, where all would need memory without limit. */
+#define ROWS_AT_ONCE	10000
+
+bool
 ttl_referencing_doom_by(TtlDeletion *deletion, Relation table, const char *condition, int nargs,
 						Oid *types, Datum *values)
 {
@@ -298,8 +301,9 @@ ttl_referencing_doom_by(TtlDeletion *deletion, Relation table, const char *condi
 	TtlIdentity saved;
 
 	if (!may_go_along(deletion, RelationGetRelid(table), &deletion->expired_at))
-		return;
+		return false;
 	begin_search(&sql, table, &saved);
-	appendStringInfoString(&sql, condition);
+	appendStringInfo(&sql, "%s LIMIT %d", condition, ROWS_AT_ONCE);
 	doom_found(deletion, NULL, sql.data, nargs, types, values, deletion->expired_at, &saved);
+	return hash_get_num_entries(deletion->rows) == ROWS_AT_ONCE;
 }

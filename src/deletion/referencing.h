@@ -49,10 +49,10 @@ extern void ttl_referencing_remember(TtlDeletion *deletion);
 extern void ttl_referencing_doom(TtlDeletion *deletion, TtlDoomed *doomed, ItemPointer tid);
 
 /*
- * Dooms the expired rows of the table that meet the condition, if rows of it may go
- * along; else does nothing.
+ * Dooms expired rows of the table that meet the condition, if rows of it may go
+ * along; else does nothing.  Returns whether there may be more, when these are gone.
  */
-extern void ttl_referencing_doom_by(TtlDeletion *deletion, Relation table,
+extern bool ttl_referencing_doom_by(TtlDeletion *deletion, Relation table,
 									const char *condition, int nargs, Oid *types,
 									Datum *values);
 
