@@ -358,18 +358,18 @@ EXPLAIN (COSTS OFF) SELECT count(at) FROM watched WHERE at ~<@ '((-200,-200),(20
 SELECT * FROM in_all_modes('SELECT count(at) FROM watched WHERE at ~<@ ''((-200,-200),(200,-200),(200,200),(-200,200))''');
 -- the nearest, by distances that are too small at first
 EXPLAIN (COSTS OFF) SELECT id FROM watched ORDER BY area <~> '(-10,0)' LIMIT 20;
-SELECT * FROM in_all_modes('SELECT md5(string_agg(d::text, '','')) FROM (SELECT area <~> ''(-10,0)'' AS d FROM watched ORDER BY area <~> ''(-10,0)'' LIMIT 300) s');
+SELECT * FROM in_all_modes('SELECT md5(string_agg(round(d::numeric, 3)::text, '','')) FROM (SELECT area <~> ''(-10,0)'' AS d FROM watched ORDER BY area <~> ''(-10,0)'' LIMIT 300) s');
 SELECT * FROM in_all_modes('SELECT count(*) FROM (SELECT id FROM watched ORDER BY area <~> ''(-10,0)'') s');
 RESET enable_seqscan; SET enable_indexscan = off; SET enable_bitmapscan = off;
-SELECT md5(string_agg(d::text, ',')) FROM (SELECT area <~> '(-10,0)' AS d FROM watched ORDER BY area <~> '(-10,0)' LIMIT 300) s;
+SELECT md5(string_agg(round(d::numeric, 3)::text, ',')) FROM (SELECT area <~> '(-10,0)' AS d FROM watched ORDER BY area <~> '(-10,0)' LIMIT 300) s;
 RESET enable_indexscan; RESET enable_bitmapscan;
 
 --
 -- Subplans in the conditions of scans: each is there once
 --
 
-SELECT line FROM explained('SELECT id FROM few WHERE id < 20 OR x IN (SELECT k FROM c_b JOIN c_a ON a_id = c_a.id)', '^ *SubPlan [0-9]') line;
-SELECT line FROM explained('SELECT id FROM few s WHERE id < 20 OR EXISTS (SELECT FROM c_b b WHERE b.a_id = s.id AND b.id < s.x)', '^ *SubPlan [0-9]') line;
+SELECT count(*) FROM explained('SELECT id FROM few WHERE id < 20 OR x IN (SELECT k FROM c_b JOIN c_a ON a_id = c_a.id)', '^ *SubPlan ');
+SELECT count(*) FROM explained('SELECT id FROM few s WHERE id < 20 OR EXISTS (SELECT FROM c_b b WHERE b.a_id = s.id AND b.id < s.x)', '^ *SubPlan ');
 SELECT * FROM in_all_modes('SELECT count(*) FROM few WHERE id < 20 OR x IN (SELECT k FROM c_b JOIN c_a ON a_id = c_a.id)');
 SELECT * FROM in_all_modes('SELECT count(*) FROM few s WHERE id < 400 AND (id < 20 OR (SELECT count(*) FROM c_b b WHERE b.a_id < s.id AND b.id > s.x) > 20)');
 -- nested: each is there once, and not a power of two
