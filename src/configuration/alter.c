@@ -209,7 +209,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 {
 	Oid			relid = ttl_argument_container(fcinfo, "ttl.alter_container()");
 	TtlIndexing indexing = PG_ARGISNULL(1) ? TTL_INDEXING_CONSISTENT :
-		ttl_argument_indexing(fcinfo, 1);
+	ttl_argument_indexing(fcinfo, 1);
 	TtlPolicy	policy;
 	int			nestlevel;
 

@@ -205,9 +205,12 @@ ttl_columns_complete(Oid relid, TtlPolicy *policy)
 	table_close(rel, NoLock);
 	if (check == NULL)
 	{
-		/* a partition with bad values may be attached yet, so not if it's partitioned */
+		/*
+		 * a partition with bad values may be attached yet, so not if it's
+		 * partitioned
+		 */
 		bool		is_empty = get_rel_relkind(relid) == RELKIND_RELATION &&
-			!ttl_container_has_pages(relid);
+		!ttl_container_has_pages(relid);
 
 		add_check(relid,
 				  ChooseConstraintName(get_rel_name(relid), NameStr(policy->ttl_column),
