@@ -3,10 +3,11 @@
  * is_live.c
  *	  The filter functions, and what is settled for them in an execution.
  *
- * ttl.is_live() is this table as a filter, and ttl.is_expired() for deletions.
- * Plans carry it with the container's OID and the two columns; all else is settled when an execution starts: the
- * policy, the clock, and whether this execution hides anything.  So a change of
- * policy reaches plans that are already made, and no cursor in its middle.
+ * ttl.is_live() is the rule of expiry.c as a filter, and so is ttl.is_expired() for
+ * deletions.  Plans carry them with the table's OID and the two columns; all else is
+ * settled when an execution starts: the policy, the clock, and whether this
+ * execution hides anything.  So a change of policy reaches plans that are already
+ * made, and no cursor in its middle.
  *
  *-------------------------------------------------------------------------
  */
@@ -233,8 +234,13 @@ execution_started(TtlExecution *execution, int eflags)
 
 		if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container))
 			continue;
+
+		/*
+		 * grace may be a partition's own, so a deletion's filter names the
+		 * leaf
+		 */
 		if (deletes)
-			(void) get_live(container.container, true, execution);
+			(void) get_live(container.relid, true, execution);
 		if (cascades)
 		{
 			/* what it hides itself is settled without itself */

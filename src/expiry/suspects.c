@@ -80,6 +80,20 @@ was_there_for(HeapTuple entry, Snapshot snapshot)
 		(!TransactionIdIsCurrentTransactionId(xmin) && !XidInMVCCSnapshot(xmin, snapshot));
 }
 
+/* The same of an entry that the cache has by its OID; not if there is none. */
+static bool
+is_known_for(int cache, Oid oid, Snapshot snapshot)
+{
+	HeapTuple	entry = OidIsValid(oid) ? SearchSysCache1(cache, ObjectIdGetDatum(oid)) : NULL;
+	bool		result;
+
+	if (!HeapTupleIsValid(entry))
+		return false;
+	result = was_there_for(entry, snapshot);
+	ReleaseSysCache(entry);
+	return result;
+}
+
 /*
  * Was the index complete for all rows that the snapshot sees?  It was when its
  * entry in pg_index was written, be it by CREATE INDEX or by the last step of
@@ -89,36 +103,9 @@ was_there_for(HeapTuple entry, Snapshot snapshot)
 static bool
 is_complete_for(Relation index, Snapshot snapshot)
 {
-	HeapTuple	entry;
-	bool		result;
-
-	if (!index->rd_index->indisvalid || !index->rd_index->indisready ||
-		!index->rd_index->indislive || !was_there_for(index->rd_indextuple, snapshot))
-		return false;
-	entry = SearchSysCache1(RELOID, ObjectIdGetDatum(RelationGetRelid(index)));
-	if (!HeapTupleIsValid(entry))
-		return false;
-	result = was_there_for(entry, snapshot);
-	ReleaseSysCache(entry);
-	return result;
-}
-
-/*
- * Is no row that the snapshot sees a stray?  That is what the CHECK on the TTL
- * column says, from its validation on.
- */
-static bool
-has_no_strays(const TtlExpiryIndexes *indexes, Snapshot snapshot)
-{
-	HeapTuple	entry = OidIsValid(indexes->check) ?
-	SearchSysCache1(CONSTROID, ObjectIdGetDatum(indexes->check)) : NULL;
-	bool		result;
-
-	if (!HeapTupleIsValid(entry))
-		return false;
-	result = was_there_for(entry, snapshot);
-	ReleaseSysCache(entry);
-	return result;
+	return index->rd_index->indisvalid && index->rd_index->indisready &&
+		index->rd_index->indislive && was_there_for(index->rd_indextuple, snapshot) &&
+		is_known_for(RELOID, RelationGetRelid(index), snapshot);
 }
 
 /* Collects from one index. */
@@ -188,7 +175,11 @@ ttl_suspects_collect(Relation rel, int32 default_ttl, TimestampTz now,
 		result = TTL_SUSPECTS_UNKNOWABLE;
 		if (!OidIsValid(indexes.usable[i]))
 		{
-			if (i == TTL_INDEX_STRAY && has_no_strays(&indexes, snapshot))
+			/*
+			 * no row is a stray since the CHECK on the TTL column was
+			 * validated
+			 */
+			if (i == TTL_INDEX_STRAY && is_known_for(CONSTROID, indexes.check, snapshot))
 				result = TTL_SUSPECTS_KNOWN;
 			continue;
 		}

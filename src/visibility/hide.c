@@ -52,25 +52,28 @@ const TtlPlanning *ttl_hide_planning = NULL;
 
 static build_simple_rel_hook_type prev_build_simple_rel_hook = NULL;
 
+/* The table that a filter judges rows of */
+static Expr *
+make_table(Oid table)
+{
+	return (Expr *) makeConst(REGCLASSOID, -1, InvalidOid, sizeof(Oid),
+							  ObjectIdGetDatum(table), false, true);
+}
+
 /*
- * function(container, _ts, ttl) over the relation of that index.  Readers have one
+ * function(table, _ts, ttl) over the relation of that index.  Readers have one
  * judgement of a container, a deletion one of each table: what is spared may concern
  * one alone.
  */
 static Expr *
-make_filter(Oid function, const TtlContainer *container, Index relid)
+make_filter(Oid function, Oid table, const TtlContainer *container, Index relid)
 {
-	bool		deletes = function == ttl_container_require_objects()->is_expired;
 	Oid			type;
 	int32		typmod;
 	Oid			collation;
-	Expr	   *constant;
 	Expr	   *ts;
 	Expr	   *own;
 
-	constant = (Expr *) makeConst(REGCLASSOID, -1, InvalidOid, sizeof(Oid),
-								  ObjectIdGetDatum(deletes ? container->relid : container->container),
-								  false, true);
 	get_atttypetypmodcoll(container->relid, container->ts_attno, &type, &typmod, &collation);
 	ts = (Expr *) makeVar(relid, container->ts_attno, type, typmod, collation, 0);
 
@@ -86,7 +89,7 @@ make_filter(Oid function, const TtlContainer *container, Index relid)
 	}
 
 	return (Expr *) makeFuncExpr(function, BOOLOID,
-								 list_make3(constant, ts, own),
+								 list_make3(make_table(table), ts, own),
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 }
 
@@ -96,12 +99,8 @@ make_filter(Oid function, const TtlContainer *container, Index relid)
 static Expr *
 make_filter_by_place(const TtlContainer *container)
 {
-	Expr	   *constant = (Expr *) makeConst(REGCLASSOID, -1, InvalidOid, sizeof(Oid),
-											  ObjectIdGetDatum(container->container),
-											  false, true);
-
 	return (Expr *) makeFuncExpr(ttl_container_require_objects()->is_live_by_place, BOOLOID,
-								 list_make1(constant),
+								 list_make1(make_table(container->container)),
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 }
 
@@ -134,22 +133,26 @@ is_own(const TtlContainer *container)
 		ttl_container_owner(container->container) == GetUserId();
 }
 
+/* Is it a table of the user's that has been given this name, in our own or a rule's query? */
+static bool
+is_own_called(const char *alias, const RangeTblEntry *rte, const TtlContainer *container)
+{
+	return rte->alias != NULL && strcmp(rte->alias->aliasname, alias) == 0 &&
+		is_own(container);
+}
+
 /* Is it the table that an action of a foreign key has acted on, in a rule's query? */
 static bool
 is_acted_on(const RangeTblEntry *rte, const TtlContainer *container)
 {
-	return InNoForceRLSOperation() && rte->alias != NULL &&
-		strcmp(rte->alias->aliasname, TTL_STORED) == 0 &&
-		is_own(container);
+	return InNoForceRLSOperation() && is_own_called(TTL_STORED, rte, container);
 }
 
 /* Is it a table whose expired rows a deletion of ours looks for? */
 static bool
 is_doomed(const RangeTblEntry *rte, const TtlContainer *container, const Hiding *hiding)
 {
-	return hiding->planning->deletes && rte->alias != NULL &&
-		strcmp(rte->alias->aliasname, TTL_DOOMED) == 0 &&
-		is_own(container);
+	return hiding->planning->deletes && is_own_called(TTL_DOOMED, rte, container);
 }
 
 static void
@@ -178,11 +181,11 @@ filter_scan(Scan *scan, const Hiding *hiding)
 				 errhint("Turn off the extension that provides the scan for this query.")));
 
 	if (is_doomed(rte, &container, hiding))
-		filter = make_filter(objects->is_expired, &container, scan->scanrelid);
+		filter = make_filter(objects->is_expired, container.relid, &container, scan->scanrelid);
 	else if (IsA(scan, IndexOnlyScan))
 		filter = make_filter_by_place(&container);
 	else
-		filter = make_filter(objects->is_live, &container, scan->scanrelid);
+		filter = make_filter(objects->is_live, container.container, &container, scan->scanrelid);
 	/* the plan may be one that somebody has kept */
 	if (scan->plan.qual == NIL || !equal(linitial(scan->plan.qual), filter))
 		scan->plan.qual = lcons(filter, scan->plan.qual);
