@@ -1,0 +1,227 @@
+# README.md and the pages under doc/ tell the truth.  The psql sessions of each page are typed in
+# from top to bottom, into a database of its own, and answer as it says; where a page shows no answer,
+# none is looked at.  What a page takes for given is in it, too, hidden:
+#
+#   <!-- given
+#   CREATE TABLE events (note text);
+#   -->
+#
+# To sleep, or to be "-- 31 minutes later", is to set back the clocks of all rows instead, unless
+# the reaper is to be awaited.  Links lead somewhere.  doc/reference.md leaves nothing out.
+use strict;
+use warnings;
+
+use File::Basename;
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use TtlNode;
+
+my @pages = ('README.md', sort glob('doc/*.md'));
+my @others = ('CONTRIBUTING.md', 'CHANGELOG.md', 'test/bench/README.md');
+my %text = map { $_ => slurp_file($_) } @pages, @others;
+
+my $node = TtlNode->start_new('documents', <<'END');
+timezone = 'UTC'
+lc_messages = 'C'
+ttl.grace = '5min'
+END
+
+#
+# Sessions
+#
+
+sub asleep
+{
+	my ($seconds) = @_;
+	return <<"END";
+DO \$\$
+BEGIN
+	IF $seconds < 60 AND (SELECT reaping FROM ttl.containers WHERE container = 'sessions'::regclass) THEN
+		PERFORM pg_sleep($seconds);
+		WHILE ttl.expired_count('sessions') > 0 LOOP
+			PERFORM pg_sleep(0.1);
+		END LOOP;
+	ELSE
+		PERFORM set_config('ttl.touch', 'off', true), set_config('ttl.show_expired', 'on', true);
+		UPDATE sessions SET _ts = _ts - make_interval(secs => $seconds);
+	END IF;
+END \$\$;
+END
+}
+
+# The statements of a page in their order, each with the answer that is shown, or undef
+sub statements
+{
+	my ($page) = @_;
+	my @statements;
+
+	while ($text{$page} =~ /^(?:```(\w*)\n(.*?)^```|<!-- given\n(.*?)^-->)$/msg)
+	{
+		if (defined $3 || $1 eq 'sql')
+		{
+			push @statements, { sql => $3 // $2 };
+		}
+		elsif ($2 =~ /^=[*!]?# /m)
+		{
+			for my $part (split(/^(?==[*!]?# )/m, $2))
+			{
+				my ($sql, $answer) = $part =~ /^=[*!]?# (.*\n)(.*)/s;
+				push @statements, { sql => $sql, answer => $answer };
+			}
+		}
+	}
+	for (@statements)
+	{
+		my %seconds = (second => 1, minute => 60, hour => 3600, day => 86400);
+		$_->{sql} =~ s/^SELECT pg_sleep\((\d+)\);$/asleep($1)/e;
+		$_->{sql} =~ s/(?=^.* -- (\d+) (second|minute|hour|day)s later$)/asleep($1 * $seconds{$2})/e;
+	}
+	return @statements;
+}
+
+# Without what differs each time, what hangs on its width, and results that say nothing
+sub settled
+{
+	my ($answer) = @_;
+	$answer =~ s/^ \w+ *\n-+\n *\n\(1 row\)\n//m;
+	$answer =~ s/\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?\+00/MOMENT/g;
+	$answer =~ s/^((batches|cost) +\| )\d+$/$1NUMBER/mg;
+	$answer =~ s/-{2,}/--/g;
+	$answer =~ s/ +/ /g;
+	$answer =~ s/ ?\n/\n/g;
+	$answer =~ s/\n+$/\n/;
+	return $answer;
+}
+
+for my $page (@pages)
+{
+	my @statements = statements($page) or next;
+	my $database = basename($page, '.md') =~ s/\W/_/gr;
+	my $script = '';
+	my ($out, $err);
+
+	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	$node->safe_psql($database, 'CREATE EXTENSION ttl') unless $text{$page} =~ /CREATE EXTENSION ttl;/;
+
+	# Their answers: NOTICEs and the like come before results.
+	$script .= "\\echo \@$_\@\n\\warn \@$_\@\n$statements[$_]->{sql}" for 0 .. $#statements;
+	IPC::Run::run([ 'psql', '-X', '-d', $node->connstr($database) ], '<', \$script, '>', \$out, '2>', \$err);
+	my @out = split(/^\@\d+\@\n/m, $out);
+	my @err = split(/^\@\d+\@\n/m, $err);
+
+	for my $i (0 .. $#statements)
+	{
+		my ($sql, $answer) = @{ $statements[$i] }{qw(sql answer)};
+		my $real = ($err[ $i + 1 ] // '') . ($out[ $i + 1 ] // '');
+		my ($name) = "$page: " . ($sql =~ /^(.*)$/m)[0];
+
+		if (defined $answer && $answer =~ /\S/)
+		{
+			is(settled($real), settled($answer), $name);
+		}
+		else
+		{
+			unlike($real, qr/^(ERROR|WARNING|psql:)/m, $name);
+		}
+	}
+}
+
+#
+# Links
+#
+
+# The anchors of a page's headings, as GitHub makes them
+sub anchors
+{
+	my ($page) = @_;
+	my $text = $text{$page} // slurp_file($page);
+	my %anchors;
+
+	$text =~ s/^```.*?^```$//msg;
+	while ($text =~ /^#+ (.*)/mg)
+	{
+		my $anchor = lc $1;
+		$anchor =~ s/\[([^\]]*)\]\([^)]*\)/$1/g;
+		$anchor =~ s/[^\w -]//g;
+		$anchor =~ tr/ /-/;
+		my $count = $anchors{$anchor}++;
+		$anchors{"$anchor-$count"} = 1 if $count > 0;
+	}
+	return \%anchors;
+}
+
+for my $page (@pages, @others)
+{
+	my $text = $text{$page} =~ s/^```.*?^```$//msgr =~ s/`[^`\n]*`//gr;
+	my @broken;
+
+	while ($text =~ /\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)/g)
+	{
+		my ($file, $anchor) = ($1, $2);
+		$file = $file eq '' ? $page : dirname($page) . "/$file";
+		1 while $file =~ s{(^|/)(?!\.\./)[^/]+/\.\./}{$1};
+		$file =~ s{^\./}{};
+		push @broken, "$file" . (defined $anchor ? "#$anchor" : '')
+		  if !-e $file || (defined $anchor && !anchors($file)->{$anchor});
+	}
+	is("@broken", '', "$page: links lead somewhere");
+}
+
+#
+# The reference
+#
+
+my $reference = $text{'doc/reference.md'};
+$node->safe_psql('postgres', 'CREATE EXTENSION ttl');
+
+# Those whose results are views, too, are described there.
+for (split(/\n/, $node->safe_psql('postgres', <<'END')))
+SELECT proname || '(' || regexp_replace(pg_get_function_arguments(p.oid), '::[][a-z ]+|\mIN ', '', 'g') || ')'
+  FROM pg_proc p
+ WHERE pronamespace = 'ttl'::regnamespace
+   AND proname NOT IN ('is_live', 'is_expired', 'stamp', 'item_expiry', 'on_write', 'check_reference', 'restore_container')
+   AND to_regclass('ttl.' || proname) IS NULL
+ ORDER BY 1
+END
+{
+	ok($reference =~ qr/\Q$_\E/, "reference: $_");
+}
+
+for (split(/\n/, $node->safe_psql('postgres', <<'END')))
+SELECT relname, string_agg(attname, ' ' ORDER BY attnum)
+  FROM pg_class c JOIN pg_attribute a ON attrelid = c.oid AND attnum > 0 AND NOT attisdropped
+ WHERE relnamespace = 'ttl'::regnamespace AND relkind = 'v'
+ GROUP BY 1 ORDER BY 1
+END
+{
+	my ($view, $columns) = split(/\|/);
+	my ($section) = $reference =~ /^#+ `ttl\.$view`$(.*?)(?=^#|\z)/ms;
+	my @missing = grep { ($section // '') !~ /^\|[^|]*`$_`[^|]*\|/m } split(/ /, $columns);
+	is("@missing", '', "reference: columns of ttl.$view");
+}
+
+my %who = (user => 'any user', superuser => 'superuser', sighup => 'reload', postmaster => 'restart');
+for (split(/\n/, $node->safe_psql('postgres', <<'END')))
+SELECT name, CASE current_setting(name) WHEN '' THEN 'empty' ELSE '`' || current_setting(name) || '`' END, context
+  FROM pg_settings WHERE name LIKE 'ttl.%' ORDER BY 1
+END
+{
+	my ($name, $value, $context) = split(/\|/);
+	ok($reference =~ qr/^\| `\Q$name\E` \| \Q$value\E \| $who{$context}\b/m, "reference: $name");
+}
+
+# Errors that the code raises
+open(my $codes, '<', $ENV{SHAREDIR} // (`pg_config --sharedir` =~ s/\s+$//r) . '/errcodes.txt') or die "errcodes.txt: $!";
+my %sqlstate = map { /^(\w{5})\s+\w\s+(ERRCODE_\w+)/ ? ($2 => $1) : () } <$codes>;
+my %raised = map { map { $_ => 1 } slurp_file($_) =~ /\berrcode\((ERRCODE_\w+)\)/g } glob('src/*.c src/*/*.c');
+for (sort keys %raised)
+{
+	my $state = $sqlstate{$_} or next;
+	ok($reference =~ qr/^\|[^|]*\b$state\b/m, "reference: $state, $_") unless $state =~ /^(00|01|XX)/;
+}
+
+$node->stop;
+done_testing();
