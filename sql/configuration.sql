@@ -191,6 +191,37 @@ SELECT v, refused(format('SELECT ttl.set_default_ttl(''session'', %s)', v)) FROM
 SELECT f, refused(format('SELECT ttl.%s', f)) FROM unnest(ARRAY['set_default_ttl(''fresh'', 1)', 'default_ttl(''fresh'')', 'alter_container(''fresh'', reaping => false)', 'drop_container(''fresh'')', 'expired_count(''fresh'')',
     'set_default_ttl(''a_view'', 1)', 'set_default_ttl(NULL, 1)', 'alter_container(NULL)', 'drop_container(NULL)', 'drop_container(''session'', NULL)', 'set_default_ttl(0, 1)']) f;
 
+-- A default TTL as an interval, and as a text that is a number or an interval: what drivers send without a type
+CREATE FUNCTION becomes(argument text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('SELECT ttl.set_default_ttl(''configuration.session'', %s)', argument);
+    RETURN coalesce(ttl.default_ttl('configuration.session')::text, 'off');
+EXCEPTION WHEN OTHERS THEN
+    RETURN SQLSTATE || ': ' || SQLERRM;
+END $$;
+SELECT a, becomes(a) FROM unnest(ARRAY['interval ''1 day''', '''1 hour''', '''3600''', ''' 3600 ''', '''-1''', '''+20''', '''20.0''', '''PT1M''', '''1 month''', '''2147483647 s''',
+    '''2147483647''', 'NULL', 'NULL::interval', 'NULL::text', 'NULL::integer', '20::smallint', 'varchar ''7'' ',
+    '''0''', '''-2''', '''2147483648''', '''-9223372036854775809''', '''99999999999999999999''', '''1.5 s''', '''20.5''', '''0 s''', '''-1 s''', '''178000000 years''', '''99999999999999999999 years''',
+    '''''', ''' ''', '''forever''', '''20 bananas''', '''0x10''', 'interval ''-1 s''', 'interval ''0''', 'interval ''1.5 s''', 'interval ''2147483648 s''']) a;
+SELECT refused('SELECT ttl.set_default_ttl(''session'', ''forever'')'), refused('SELECT ttl.set_default_ttl(''session'', interval ''0.5 s'')');
+PREPARE untyped AS SELECT ttl.set_default_ttl($1, $2);
+EXECUTE untyped('session', '90 minutes');
+SELECT ttl.default_ttl('session');
+EXECUTE untyped('session', NULL);
+SELECT ttl.default_ttl('session') IS NULL AS off;
+DEALLOCATE untyped;
+SELECT ttl.set_default_ttl('session', 1);
+CREATE TABLE as_interval (id int);
+CREATE TABLE as_text (id int, made timestamptz);
+SELECT ttl.create_container('as_interval', interval '1 day'), ttl.create_container('as_text', '1 week', ts_column => 'made', ttl_column => NULL, touch_on_update => false);
+SELECT container, default_ttl, ts_column, ttl_column, touch_on_update FROM containers WHERE container::text ~ '^as_';
+DROP TABLE as_interval, as_text;
+CREATE TABLE as_text (id int);
+SELECT refused('SELECT ttl.create_container(''as_text'', default_ttl => ''soon'')'), refused('SELECT ttl.create_container(''as_text'', interval ''-1 day'')');
+SELECT ttl.create_container('as_text', default_ttl => NULL);
+SELECT container, default_ttl FROM containers WHERE container::text ~ '^as_';
+DROP TABLE as_text;
+
 SELECT ttl.seconds('1 s'), ttl.seconds('1 hour'), ttl.seconds('30 days'), ttl.seconds('1 month'), ttl.seconds('2147483647 s'), ttl.seconds('1 day -1 hour'), ttl.seconds(NULL);
 SELECT i, refused(format('SELECT ttl.seconds(%L)', i)) FROM unnest('{0, -1 s, 1.5 s, 0.9 s, 2147483648 s, 178000000 years, -1 day 1 s}'::text[]) i;
 

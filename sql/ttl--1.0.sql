@@ -130,9 +130,38 @@ CREATE FUNCTION ttl.create_container(
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_create_container';
 COMMENT ON FUNCTION ttl.create_container(regclass, integer, name, name, text, boolean) IS 'registers a table as a container: gives its rows Time-To-Live';
 
+-- Only the form above gives default_ttl a default, or a call without it would be ambiguous.
+CREATE FUNCTION ttl.create_container(
+    container regclass,
+    default_ttl interval,
+    ts_column name DEFAULT '_ts',
+    ttl_column name DEFAULT 'ttl',
+    indexing text DEFAULT 'consistent',
+    touch_on_update boolean DEFAULT true) RETURNS void
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_create_container';
+COMMENT ON FUNCTION ttl.create_container(regclass, interval, name, name, text, boolean) IS 'the same with an interval of whole seconds';
+
+CREATE FUNCTION ttl.create_container(
+    container regclass,
+    default_ttl text,
+    ts_column name DEFAULT '_ts',
+    ttl_column name DEFAULT 'ttl',
+    indexing text DEFAULT 'consistent',
+    touch_on_update boolean DEFAULT true) RETURNS void
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_create_container';
+COMMENT ON FUNCTION ttl.create_container(regclass, text, name, name, text, boolean) IS 'the same with a number of seconds or an interval as text';
+
 CREATE FUNCTION ttl.set_default_ttl(container regclass, default_ttl integer) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_set_default_ttl';
 COMMENT ON FUNCTION ttl.set_default_ttl(regclass, integer) IS 'changes the default TTL of a container: seconds, -1 = never, NULL = off';
+
+CREATE FUNCTION ttl.set_default_ttl(container regclass, default_ttl interval) RETURNS void
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_set_default_ttl';
+COMMENT ON FUNCTION ttl.set_default_ttl(regclass, interval) IS 'the same with an interval of whole seconds';
+
+CREATE FUNCTION ttl.set_default_ttl(container regclass, default_ttl text) RETURNS void
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_set_default_ttl';
+COMMENT ON FUNCTION ttl.set_default_ttl(regclass, text) IS 'the same with a number of seconds or an interval as text';
 
 CREATE FUNCTION ttl.default_ttl(container regclass) RETURNS integer
     LANGUAGE C STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_default_ttl';

@@ -37,9 +37,9 @@
 PG_FUNCTION_INFO_V1(ttl_set_default_ttl);
 
 /*
- * ttl.set_default_ttl(container regclass, default_ttl integer)
+ * ttl.set_default_ttl(container regclass, default_ttl integer | interval | text)
  *
- * Seconds, -1 = never, NULL = TTL is off: then all rows that are not deleted
+ * Seconds or an interval of them, -1 = never, NULL = TTL is off: then all rows that are not deleted
  * are visible again.  In force with the next statement of every session.
  *
  * Errors: 42501, 42704 not a container, 22023, 55000 no expiry index.
@@ -105,18 +105,15 @@ PG_FUNCTION_INFO_V1(ttl_seconds);
 Datum
 ttl_seconds(PG_FUNCTION_ARGS)
 {
-	int64		microseconds;
+	int32		seconds;
 
-	if (!ttl_policy_microseconds(PG_GETARG_INTERVAL_P(0), &microseconds) ||
-		microseconds % USECS_PER_SEC != 0 ||
-		microseconds / USECS_PER_SEC < 1 ||
-		microseconds / USECS_PER_SEC > PG_INT32_MAX)
+	if (!ttl_policy_seconds(PG_GETARG_INTERVAL_P(0), &seconds))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("interval is not a TTL: %s",
 						DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(0)))),
 				 errdetail("A TTL is a whole number of seconds from 1 to 2147483647.")));
-	PG_RETURN_INT32((int32) (microseconds / USECS_PER_SEC));
+	PG_RETURN_INT32(seconds);
 }
 
 /*

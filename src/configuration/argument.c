@@ -7,12 +7,15 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type_d.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/policy.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
 
 Oid
 ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
@@ -28,20 +31,92 @@ ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
 	return PG_GETARG_OID(0);
 }
 
+/*
+ * Is a text a whole number, with no more than blanks around it?  One too large is the largest
+ * that there is.
+ */
+static bool
+whole_number(const char *text, int64 *number)
+{
+	char	   *end;
+	int64		value = strtoll(text, &end, 10);
+
+	if (end == text || end[strspn(end, " \t\r\n")] != '\0')
+		return false;
+	*number = value;
+	return true;
+}
+
+/*
+ * The interval that a text is, NULL if it is none.  What interval_in() says of a text that is
+ * none is caught without a subtransaction: the caller errors, too.
+ */
+static Interval *
+interval_from_text(const char *text)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Interval   *volatile interval = NULL;
+
+	PG_TRY();
+	{
+		interval = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text),
+														 ObjectIdGetDatum(InvalidOid),
+														 Int32GetDatum(-1)));
+	}
+	PG_CATCH();
+	{
+		if (ERRCODE_TO_CATEGORY(geterrcode()) != ERRCODE_DATA_EXCEPTION)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	return interval;
+}
+
+/*
+ * A default TTL is an integer, an interval, or a text that is either: which of them, the
+ * declaration of the function tells.
+ */
 int32
 ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n)
 {
-	int32		default_ttl;
+	Oid		   *types;
+	int			count;
+	int64		number = 0;
+	char	   *value;
+	Interval   *interval = NULL;
+	int32		seconds;
 
 	if (PG_ARGISNULL(n))
 		return TTL_OFF;
-	default_ttl = PG_GETARG_INT32(n);
-	if (default_ttl != TTL_NEVER && default_ttl <= 0)
+	(void) get_func_signature(fcinfo->flinfo->fn_oid, &types, &count);
+	switch (types[n])
+	{
+		case INT4OID:
+			number = PG_GETARG_INT32(n);
+			value = psprintf("%d", PG_GETARG_INT32(n));
+			break;
+		case INTERVALOID:
+			interval = PG_GETARG_INTERVAL_P(n);
+			value = DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(n)));
+			break;
+		default:
+			Assert(types[n] == TEXTOID);
+			value = text_to_cstring(PG_GETARG_TEXT_PP(n));
+			if (!whole_number(value, &number))
+				interval = interval_from_text(value);
+			break;
+	}
+	if (interval != NULL && ttl_policy_seconds(interval, &seconds))
+		return seconds;
+	if (interval != NULL ||
+		!(number == TTL_NEVER || (number > 0 && number <= PG_INT32_MAX)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid default TTL: %d", default_ttl),
+				 errmsg("invalid default TTL: %s", value),
 				 errhint("Use a number of seconds from 1 to 2147483647, -1 for rows that never expire by default, or NULL to turn TTL off.")));
-	return default_ttl;
+	return (int32) number;
 }
 
 TtlIndexing

@@ -93,11 +93,13 @@ check_kind(Relation rel)
 PG_FUNCTION_INFO_V1(ttl_create_container);
 
 /*
- * ttl.create_container(container regclass, default_ttl integer, ts_column name,
- *						ttl_column name, indexing text, touch_on_update boolean)
+ * ttl.create_container(container regclass, default_ttl integer | interval | text,
+ *						ts_column name, ttl_column name, indexing text,
+ *						touch_on_update boolean)
  *
- * Registers a table as a container; see SPEC 5.  default_ttl is in seconds, -1
- * = never, NULL = TTL is off; ttl_column NULL = rows have no TTL of their own.
+ * Registers a table as a container; see SPEC 5.  default_ttl is in seconds or an
+ * interval of them, -1 = never, NULL = TTL is off; ttl_column NULL = rows have no
+ * TTL of their own.
  *
  * Errors: 42501 not the owner, 42710 a container already, 42809 or 0A000 no
  * table that could be one, 42804 a column of another type, 22023 a bad value,

@@ -28,6 +28,20 @@ ttl_policy_microseconds(const Interval *interval, int64 *result)
 		!pg_add_s64_overflow(*result, interval->time, result);
 }
 
+bool
+ttl_policy_seconds(const Interval *interval, int32 *seconds)
+{
+	int64		microseconds;
+
+	if (!ttl_policy_microseconds(interval, &microseconds) ||
+		microseconds % USECS_PER_SEC != 0 ||
+		microseconds / USECS_PER_SEC < 1 ||
+		microseconds / USECS_PER_SEC > PG_INT32_MAX)
+		return false;
+	*seconds = (int32) (microseconds / USECS_PER_SEC);
+	return true;
+}
+
 /* How long rows stay by a default TTL, for comparison. */
 static int64
 length_of(int32 default_ttl)

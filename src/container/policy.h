@@ -17,6 +17,9 @@
  */
 extern bool ttl_policy_microseconds(const Interval *interval, int64 *result);
 
+/* The same as a TTL: false unless it is a whole number of seconds from 1 to 2147483647. */
+extern bool ttl_policy_seconds(const Interval *interval, int32 *seconds);
+
 /* Do rows expire earlier by this default TTL than by the other one? */
 extern bool ttl_policy_is_shorter(int32 default_ttl, int32 than);
 
