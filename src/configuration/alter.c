@@ -34,21 +34,9 @@
 /* The most rows that a batch of the reaper may be told to delete. */
 #define MAX_BATCH_SIZE	50000
 
-PG_FUNCTION_INFO_V1(ttl_set_default_ttl);
-
-/*
- * ttl.set_default_ttl(container regclass, default_ttl integer | interval | text)
- *
- * Seconds or an interval of them, -1 = never, NULL = TTL is off: then all rows that are not deleted
- * are visible again.  In force with the next statement of every session.
- *
- * Errors: 42501, 42704 not a container, 22023, 55000 no expiry index.
- */
-Datum
-ttl_set_default_ttl(PG_FUNCTION_ARGS)
+void
+ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 {
-	Oid			relid = ttl_argument_container(fcinfo, "ttl.set_default_ttl()");
-	int32		default_ttl = ttl_argument_default_ttl(fcinfo, 1);
 	TtlPolicy	policy;
 	int32		old_default;
 
@@ -70,7 +58,24 @@ ttl_set_default_ttl(PG_FUNCTION_ARGS)
 		ttl_grace_begin(&policy, old_default, InvalidOid);
 	ttl_container_update(relid, &policy);
 	ttl_notice_made_expired(relid, &policy, old_default);
+}
 
+PG_FUNCTION_INFO_V1(ttl_set_default_ttl);
+
+/*
+ * ttl.set_default_ttl(container regclass, default_ttl integer | interval | text)
+ *
+ * Seconds or an interval of them, -1 = never, NULL = TTL is off: then all rows that
+ * are not deleted are visible again.  In force with the next statement of every session.
+ *
+ * Errors: 42501, 42704 not a container, 22023, 55000 no expiry index.
+ */
+Datum
+ttl_set_default_ttl(PG_FUNCTION_ARGS)
+{
+	Oid			relid = ttl_argument_container(fcinfo, "ttl.set_default_ttl()");
+
+	ttl_alter_default_ttl(relid, ttl_argument_default_ttl(fcinfo, 1));
 	PG_RETURN_VOID();
 }
 

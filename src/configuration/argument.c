@@ -17,17 +17,22 @@
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
-Oid
-ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
+void
+ttl_argument_may_change(const char *function)
 {
 	PreventCommandIfReadOnly(function);
 	PreventCommandDuringRecovery(function);
+	ttl_container_hold_extension();
+}
 
+Oid
+ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
+{
+	ttl_argument_may_change(function);
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("container must not be null")));
-	ttl_container_hold_extension();
 	return PG_GETARG_OID(0);
 }
 

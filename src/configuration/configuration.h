@@ -20,7 +20,10 @@
  * won't do
  */
 
-/* The table that a function is to change; errors if nothing may be changed now. */
+/* Errors if the function may change nothing now. */
+extern void ttl_argument_may_change(const char *function);
+
+/* The table that it is to change. */
 extern Oid	ttl_argument_container(FunctionCallInfo fcinfo, const char *function);
 extern int32 ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n);
 extern TtlIndexing ttl_argument_indexing(FunctionCallInfo fcinfo, int n);
@@ -38,6 +41,12 @@ extern int	ttl_command_begin(void);
 extern void ttl_command_run(const char *format,...) pg_attribute_printf(1, 2);
 
 extern void ttl_command_end(int nestlevel);
+
+/*
+ * create.c, alter.c: what ttl.create_container() and ttl.set_default_ttl() do
+ */
+extern void ttl_create_register(Oid relid, TtlPolicy *policy);
+extern void ttl_alter_default_ttl(Oid relid, int32 default_ttl);
 
 /*
  * columns.c

@@ -90,6 +90,59 @@ check_kind(Relation rel)
 	}
 }
 
+void
+ttl_create_register(Oid relid, TtlPolicy *policy)
+{
+	TtlPolicy	existing;
+	Relation	rel;
+	int			nestlevel;
+
+	ttl_columns_check_names(policy);
+	ttl_indexes_check_policy(policy, relid);
+
+	/* Don't let somebody without rights queue up for a lock. */
+	ttl_container_check_owner(relid);
+	rel = relation_open(relid, AccessShareLock);
+	check_kind(rel);
+	relation_close(rel, AccessShareLock);
+
+	/* ALTER TABLE will want it; to upgrade a weaker lock invites deadlock. */
+	rel = table_open(relid, AccessExclusiveLock);
+	ttl_container_check_owner(relid);
+	if (ttl_container_read(relid, &existing))
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("\"%s\" is a container already", RelationGetRelationName(rel)),
+				 errhint("Use ttl.set_default_ttl() or ttl.alter_container() to change it.")));
+	check_kind(rel);
+	if (OidIsValid(get_trigger_oid(relid, TTL_TRIGGER, true)) &&
+		!ttl_trigger_exists(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("table \"%s\" has another trigger named \"%s\"",
+						RelationGetRelationName(rel), TTL_TRIGGER),
+				 errhint("Rename the trigger.")));
+	ttl_columns_check(rel, policy);
+	ttl_uses_check_all(relid, policy, AccessExclusiveLock);
+	CheckTableNotInUse(rel, "create_container");
+	table_close(rel, NoLock);
+
+	nestlevel = ttl_command_begin();
+	ttl_columns_complete(relid, policy);
+	if (policy->indexing != TTL_INDEXING_NONE)
+		ttl_indexes_complete(relid, policy);
+	ttl_command_end(nestlevel);
+	ttl_trigger_enable(relid);
+	if (policy->default_ttl != TTL_OFF && ttl_container_has_pages(relid))
+		ttl_grace_begin(policy, TTL_OFF, InvalidOid);
+	ttl_container_insert(relid, policy);
+	ttl_notice_added_columns(relid, policy);
+	ttl_notice_rights(relid);
+	ttl_notice_references(relid);
+	ttl_notice_owners(relid);
+	ttl_notice_made_expired(relid, policy, TTL_OFF);
+}
+
 PG_FUNCTION_INFO_V1(ttl_create_container);
 
 /*
@@ -115,9 +168,6 @@ ttl_create_container(PG_FUNCTION_ARGS)
 		.touch_on_update = ttl_argument_boolean(fcinfo, 5, "touch_on_update"),
 		.reaping = true
 	};
-	TtlPolicy	existing;
-	Relation	rel;
-	int			nestlevel;
 
 	if (!PG_ARGISNULL(2))
 		policy.ts_column = *PG_GETARG_NAME(2);
@@ -130,50 +180,7 @@ ttl_create_container(PG_FUNCTION_ARGS)
 					 errmsg("ttl_column must not be empty"),
 					 errhint("Use NULL for a container whose rows have no TTL of their own.")));
 	}
-	ttl_columns_check_names(&policy);
-	ttl_indexes_check_policy(&policy, relid);
-
-	/* Don't let somebody without rights queue up for a lock. */
-	ttl_container_check_owner(relid);
-	rel = relation_open(relid, AccessShareLock);
-	check_kind(rel);
-	relation_close(rel, AccessShareLock);
-
-	/* ALTER TABLE will want it; to upgrade a weaker lock invites deadlock. */
-	rel = table_open(relid, AccessExclusiveLock);
-	ttl_container_check_owner(relid);
-	if (ttl_container_read(relid, &existing))
-		ereport(ERROR,
-				(errcode(ERRCODE_DUPLICATE_OBJECT),
-				 errmsg("\"%s\" is a container already", RelationGetRelationName(rel)),
-				 errhint("Use ttl.set_default_ttl() or ttl.alter_container() to change it.")));
-	check_kind(rel);
-	if (OidIsValid(get_trigger_oid(relid, TTL_TRIGGER, true)) &&
-		!ttl_trigger_exists(relid))
-		ereport(ERROR,
-				(errcode(ERRCODE_DUPLICATE_OBJECT),
-				 errmsg("table \"%s\" has another trigger named \"%s\"",
-						RelationGetRelationName(rel), TTL_TRIGGER),
-				 errhint("Rename the trigger.")));
-	ttl_columns_check(rel, &policy);
-	ttl_uses_check_all(relid, &policy, AccessExclusiveLock);
-	CheckTableNotInUse(rel, "create_container");
-	table_close(rel, NoLock);
-
-	nestlevel = ttl_command_begin();
-	ttl_columns_complete(relid, &policy);
-	if (policy.indexing != TTL_INDEXING_NONE)
-		ttl_indexes_complete(relid, &policy);
-	ttl_command_end(nestlevel);
-	ttl_trigger_enable(relid);
-	if (policy.default_ttl != TTL_OFF && ttl_container_has_pages(relid))
-		ttl_grace_begin(&policy, TTL_OFF, InvalidOid);
-	ttl_container_insert(relid, &policy);
-	ttl_notice_added_columns(relid, &policy);
-	ttl_notice_rights(relid);
-	ttl_notice_references(relid);
-	ttl_notice_owners(relid);
-	ttl_notice_made_expired(relid, &policy, TTL_OFF);
+	ttl_create_register(relid, &policy);
 
 	PG_RETURN_VOID();
 }
