@@ -6,15 +6,18 @@
 #   make indent                        PostgreSQL's code style
 #   make dist                          a release archive
 #
-# make with_llvm=no does without clang.  test/check does it all, from nothing.
+# make with_llvm=no does without clang.  In another directory, make -f DIR/Makefile builds there.
+# test/check does it all, from nothing.
 
 EXTENSION = ttl
 MODULE_big = ttl
 
-EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(EXTENSION).control)
-DISTVERSION = $(shell sed -n 's/^   "version": "\(.*\)",/\1/p' META.json)
+# PGXS sets srcdir later
+top := $(dir $(firstword $(MAKEFILE_LIST)))
 
-DATA = sql/$(EXTENSION)--$(EXTVERSION).sql $(wildcard sql/$(EXTENSION)--*--*.sql)
+DISTVERSION = $(shell sed -n 's/^   "version": "\(.*\)",/\1/p' $(top)META.json)
+
+DATA = $(patsubst $(top)%,%,$(wildcard $(top)sql/$(EXTENSION)--*.sql))
 
 OBJS = \
 	src/clock.o \
@@ -162,6 +165,11 @@ include $(PGXS)
 
 # PGXS doesn't track headers.
 $(OBJS): $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
+
+# Nor does it make folders; make itself would find those of the sources.
+ifdef VPATH
+_ := $(shell mkdir -p $(dir $(OBJS)))
+endif
 
 #
 # Tests
