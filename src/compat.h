@@ -16,6 +16,14 @@
 #error "ttl needs PostgreSQL 15 or later"
 #endif
 
+/* 18: a library has a name and a version, which pg_get_loaded_modules() shows */
+#if PG_VERSION_NUM >= 180000
+#define TTL_MODULE_MAGIC(name_, version_) \
+	PG_MODULE_MAGIC_EXT(.name = (name_), .version = (version_))
+#else
+#define TTL_MODULE_MAGIC(name_, version_)	PG_MODULE_MAGIC
+#endif
+
 /* 16: one function for the rights on objects of all kinds */
 #if PG_VERSION_NUM >= 160000
 #define TtlMayUseSchema(schema, role) \

@@ -16,6 +16,7 @@
 #include "compat.h"
 #include "guc.h"
 #include "miscadmin.h"
+#include "ttl.h"
 #include "utils/datetime.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
@@ -65,6 +66,7 @@ static const struct config_enum_entry suspects_options[] = {
 	{NULL, 0, false}
 };
 
+static char *version_string = NULL;
 static char *now_string = NULL;
 static TimestampTz *now_value = NULL;	/* "extra" of ttl.now; NULL = empty */
 
@@ -308,6 +310,15 @@ ttl_guc_init(void)
 							   PGC_SUSET,
 							   0,
 							   check_now, assign_now, NULL);
+
+	DefineCustomStringVariable("ttl.version",
+							   "Shows the version of the library that the server has loaded.",
+							   NULL,
+							   &version_string,
+							   TTL_VERSION,
+							   PGC_INTERNAL,
+							   GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
+							   NULL, NULL, NULL);
 
 	/* for tests: answers are the same whatever it says */
 	DefineCustomEnumVariable("ttl.suspects",

@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 
 #include "clock.h"
+#include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/validation.h"
@@ -27,7 +28,7 @@
 #include "utility.h"
 #include "visibility/visibility.h"
 
-PG_MODULE_MAGIC;
+TTL_MODULE_MAGIC(TTL_EXTENSION, TTL_VERSION);
 
 PGDLLEXPORT void _PG_init(void);
 

@@ -9,6 +9,10 @@
 #define TTL_H
 
 #define TTL_EXTENSION			"ttl"
+
+/* The release; the version of the SQL objects is another matter, see container_objects.c */
+#define TTL_VERSION				"1.0.0"
+
 #define TTL_SCHEMA				"ttl"
 #define TTL_CONTAINER_TABLE		"container"
 

@@ -21,6 +21,8 @@
  *	  RENAME TRIGGER, DISABLE TRIGGER by name,
  *	  CREATE OR REPLACE TRIGGER					refused (2BP01)
  *	  RENAME of schema ttl						refused (2BP01)
+ *	  CREATE, ALTER EXTENSION of a version		refused (55000), see
+ *		that the library doesn't know			container_objects.c
  *	  pg_repack's trigger						refused (0A000), see
  *												guard.c
  *	  ENABLE TRIGGER							the container's fires always again
@@ -54,6 +56,7 @@
 #include "catalog/objectaccess.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_extension.h"
 #include "clock.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
@@ -191,11 +194,6 @@ before_alter_table(AlterTableStmt *stmt)
 									TTL_TRIGGER, get_rel_name(container.container)),
 							 errhint("Use ttl.drop_container() to unregister the table.")));
 				break;
-			case AT_DisableTrigAll:
-			case AT_DisableTrigUser:
-				if (is_part)
-					ttl_notice_disabled(container.container);
-				break;
 			case AT_DetachPartition:
 				if (is_part)
 					ttl_partition_detach(&container, ((PartitionCmd *) cmd->def)->name);
@@ -240,10 +238,7 @@ after_alter_table(AlterTableStmt *stmt)
 			/* PostgreSQL has taken the parent's trigger from it */
 			if (OidIsValid(partition) && ttl_container_read(partition, &policy) &&
 				!get_rel_relispartition(partition))
-			{
 				ttl_trigger_enable(partition);
-				ttl_notice_detached(partition);
-			}
 		}
 	}
 }
@@ -409,6 +404,9 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 
 	if (access == OAT_FUNCTION_EXECUTE)
 		ttl_clock_function_called();
+	if (class_id == ExtensionRelationId &&
+		(access == OAT_POST_CREATE || access == OAT_POST_ALTER))
+		ttl_container_version_changed(object_id);
 	if (class_id != RelationRelationId ||
 		!(access == OAT_DROP ? sub_id == 0 : access == OAT_POST_ALTER && sub_id > 0))
 		return;

@@ -68,6 +68,7 @@ typedef struct TtlContainer
 typedef struct TtlObjects
 {
 	Oid			extension;
+	bool		known;			/* does this library know their version? */
 	Oid			schema;
 	Oid			catalog;		/* ttl.container */
 	Oid			catalog_pkey;
@@ -92,6 +93,19 @@ extern const TtlObjects *ttl_container_objects(void);
 
 /* The same, but errors (42704) instead of NULL. */
 extern const TtlObjects *ttl_container_require_objects(void);
+
+/*
+ * Errors (55000) if this library doesn't know the version of the objects.  For whoever
+ * is about to read or write a policy.
+ */
+extern void ttl_container_check_version(void);
+
+/*
+ * CREATE or ALTER EXTENSION has written a row of pg_extension, and not run the script
+ * yet.  Errors (55000) if it is our extension in a version that this library doesn't
+ * know.
+ */
+extern void ttl_container_version_changed(Oid extension);
 
 /*
  * Keeps the extension from being dropped until the transaction ends; errors

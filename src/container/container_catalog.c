@@ -42,9 +42,12 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
-/* Columns of ttl.container, as in sql/ttl--1.0.sql. */
+/*
+ * Columns of ttl.container, as in sql/ttl--1.0.sql.  Later ones are added at the end
+ * and may be null: where the objects are of an older version than the library, they
+ * are read as null, and not written.
+ */
 enum
 {
 	Anum_container_relid = 1,
@@ -202,10 +205,13 @@ added_to_array(int added)
 static void
 deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 {
-	Datum		values[Natts_container];
-	bool		nulls[Natts_container];
+	int			natts = Max(desc->natts, Natts_container);
+	Datum	   *values = palloc0(natts * sizeof(Datum));
+	bool	   *nulls = palloc(natts * sizeof(bool));
 	char	   *indexing;
 
+	ttl_container_check_version();
+	memset(nulls, true, natts * sizeof(bool));
 	heap_deform_tuple(tuple, desc, values, nulls);
 
 	policy->default_ttl = nulls[Anum_container_default_time_to_live - 1] ? TTL_OFF :
@@ -251,10 +257,13 @@ deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 static HeapTuple
 form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 {
-	Datum		values[Natts_container];
-	bool		nulls[Natts_container] = {false};
+	int			natts = Max(desc->natts, Natts_container);
+	Datum	   *values = palloc0(natts * sizeof(Datum));
+	bool	   *nulls = palloc0(natts * sizeof(bool));
 	Interval	reap_delay = {.time = policy->reap_delay};
 
+	ttl_container_check_version();
+	memset(nulls + Natts_container, true, natts - Natts_container);
 	values[Anum_container_relid - 1] = ObjectIdGetDatum(container);
 	values[Anum_container_default_time_to_live - 1] = Int32GetDatum(policy->default_ttl);
 	nulls[Anum_container_default_time_to_live - 1] = (policy->default_ttl == TTL_OFF);
@@ -481,22 +490,6 @@ refuse_change(void)
 			 errhint("Use ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container().")));
 }
 
-/*
- * Tells who has restored containers what is left to do.  Scripts of pg_dump let nothing
- * less than a WARNING through.
- */
-static void
-remind(int64 restored)
-{
-	if (restored > 0)
-		ereport(WARNING,
-				(errmsg_plural("%lld container was restored with reaping off",
-							   "%lld containers were restored with reaping off",
-							   (unsigned long) restored, (long long) restored),
-				 errdetail("Expired rows are hidden, and none is deleted."),
-				 errhint("Use ttl.alter_container(..., reaping => true) to have them deleted.")));
-}
-
 PG_FUNCTION_INFO_V1(ttl_restore_container);
 
 /*
@@ -513,8 +506,6 @@ PG_FUNCTION_INFO_V1(ttl_restore_container);
  *
  * A superuser who changes rows by hand is refused: the policy would be in force
  * at some time or never, and unchecked.
- *
- * When all rows are in, it fires once more, to remind who restores them.
  */
 Datum
 ttl_restore_container(PG_FUNCTION_ARGS)
@@ -529,19 +520,17 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	bool		off_is_null = false;
 	TtlPolicy	existing;
 
-	if (!CALLED_AS_TRIGGER(fcinfo) || ttl_container_objects() == NULL ||
+	if (!CALLED_AS_TRIGGER(fcinfo) ||
+		!TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
+		!(TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
+		  TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event)) ||
+		ttl_container_objects() == NULL ||
 		RelationGetRelid(trigger->tg_relation) != ttl_container_objects()->catalog)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be fired by a trigger of ttl.container",
+				 errmsg("function \"%s\" must be fired by a BEFORE trigger of ttl.container",
 						"restore_container")));
 
-	if (TRIGGER_FIRED_AFTER(trigger->tg_event))
-	{
-		if (trigger->tg_newtable != NULL)
-			remind(tuplestore_tuple_count(trigger->tg_newtable));
-		return PointerGetDatum(NULL);
-	}
 	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
 		refuse_change();
 	if (IsLogicalWorker())

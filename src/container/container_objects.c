@@ -8,17 +8,29 @@
  * EXTENSION make one.  While its own script runs, tables are plain tables; in
  * the scripts of other extensions they are what they are everywhere.
  *
+ * The library works with each version of these objects that was released before it.
+ * One that it doesn't know is a later one: a package was upgraded and the server not
+ * restarted, or a server was started with an older package than its database, or its
+ * primary, has.  CREATE and ALTER EXTENSION then fail before their script
+ * begins; where the objects are there already, whatever meets a container fails, for
+ * this library can't tell which of its rows are live.
+ *
  * The callback only sets a flag: it must not read catalogs.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
+#include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
@@ -27,9 +39,15 @@
 #include "storage/lmgr.h"
 #include "ttl.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
+
+/* Versions of the extension's SQL objects that this library works with; the last is its own. */
+static const char *const known_versions[] = {"1.0"};
 
 typedef enum ObjectsState
 {
@@ -60,6 +78,58 @@ find_catalog_pkey(Oid schema)
 }
 
 /*
+ * The version of the extension, as the snapshot sees it; NULL if it is another
+ * extension.
+ */
+static char *
+read_version(Oid extension, Snapshot snapshot)
+{
+	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
+	char	   *version = NULL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(extension));
+	scan = systable_beginscan(rel, ExtensionOidIndexId, true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple) &&
+		strcmp(NameStr(((Form_pg_extension) GETSTRUCT(tuple))->extname), TTL_EXTENSION) == 0)
+	{
+		bool		isnull;
+
+		version = TextDatumGetCString(heap_getattr(tuple, Anum_pg_extension_extversion,
+												   RelationGetDescr(rel), &isnull));
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return version;
+}
+
+static bool
+is_known(const char *version)
+{
+	for (int i = 0; i < lengthof(known_versions); i++)
+	{
+		if (strcmp(known_versions[i], version) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void
+refuse_version(const char *version)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("version \"%s\" of extension \"%s\" needs a later library than the one that is loaded",
+					version, TTL_EXTENSION),
+			 errdetail("The loaded library is of version %s.", TTL_VERSION),
+			 errhint("Install the package of the extension's version on this server, and restart the server.")));
+}
+
+/*
  * Finds the extension's objects.  Incomplete ones are not remembered: a schema
  * of that name that isn't the extension's, or a script that is running.
  */
@@ -70,6 +140,7 @@ find_objects(void)
 	static const Oid item_expiry_args[] = {TIMESTAMPTZOID, INT4OID};
 	static const Oid stamp_args[] = {TIMESTAMPTZOID};
 	TtlObjects	found;
+	char	   *version;
 
 	objects_state = OBJECTS_ABSENT;
 	found.schema = get_namespace_oid(TTL_SCHEMA, true);
@@ -84,6 +155,11 @@ find_objects(void)
 	if (!OidIsValid(found.extension) ||
 		getExtensionOfObject(RelationRelationId, found.catalog) != found.extension)
 		return;
+	version = read_version(found.extension, NULL);
+	if (version == NULL)
+		return;
+	found.known = is_known(version);
+	pfree(version);
 	found.catalog_pkey = find_catalog_pkey(found.schema);
 	found.is_live = find_function(found.schema, "is_live", 3, is_live_args);
 	found.is_live_by_place = find_function(found.schema, "is_live", 1, is_live_args);
@@ -91,10 +167,12 @@ find_objects(void)
 	found.stamp = find_function(found.schema, "stamp", 1, stamp_args);
 	found.item_expiry = find_function(found.schema, "item_expiry", 2, item_expiry_args);
 	found.check_reference = find_function(found.schema, "check_reference", 0, NULL);
-	if (!OidIsValid(found.catalog_pkey) || !OidIsValid(found.is_live) ||
-		!OidIsValid(found.is_live_by_place) || !OidIsValid(found.is_expired) ||
-		!OidIsValid(found.stamp) || !OidIsValid(found.item_expiry) ||
-		!OidIsValid(found.check_reference))
+	/* a later version may have others, and its containers are no plain tables */
+	if (found.known &&
+		(!OidIsValid(found.catalog_pkey) || !OidIsValid(found.is_live) ||
+		 !OidIsValid(found.is_live_by_place) || !OidIsValid(found.is_expired) ||
+		 !OidIsValid(found.stamp) || !OidIsValid(found.item_expiry) ||
+		 !OidIsValid(found.check_reference)))
 		return;
 
 	objects = found;
@@ -124,6 +202,41 @@ ttl_container_require_objects(void)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("extension \"%s\" is not installed", TTL_EXTENSION)));
 	return found;
+}
+
+void
+ttl_container_check_version(void)
+{
+	const TtlObjects *found = ttl_container_objects();
+
+	if (found != NULL && !found->known)
+		refuse_version(read_version(found->extension, NULL));
+}
+
+/*
+ * All sessions look for the objects again, and at all policies.  The schema's row
+ * doesn't change by itself when an upgrade script runs.
+ */
+void
+ttl_container_version_changed(Oid extension)
+{
+	char	   *version = read_version(extension, SnapshotSelf);
+	Relation	rel;
+	HeapTuple	schema;
+
+	if (version == NULL)
+		return;
+	if (!is_known(version))
+		refuse_version(version);
+	pfree(version);
+
+	schema = SearchSysCache1(NAMESPACENAME, CStringGetDatum(TTL_SCHEMA));
+	if (!HeapTupleIsValid(schema))
+		return;					/* the script will make it */
+	rel = table_open(NamespaceRelationId, AccessShareLock);
+	CacheInvalidateHeapTuple(rel, schema, NULL);
+	table_close(rel, AccessShareLock);
+	ReleaseSysCache(schema);
 }
 
 void

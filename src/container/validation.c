@@ -77,10 +77,13 @@ explain_drop(void *arg)
 static bool
 drops_extension(Node *stmt)
 {
+	const TtlObjects *found;
 	ListCell   *lc;
 
-	if (!IsA(stmt, DropStmt) || ((DropStmt *) stmt)->removeType != OBJECT_EXTENSION ||
-		ttl_container_objects() == NULL)
+	if (!IsA(stmt, DropStmt) || ((DropStmt *) stmt)->removeType != OBJECT_EXTENSION)
+		return false;
+	found = ttl_container_objects();
+	if (found == NULL || !found->known)
 		return false;
 	foreach(lc, ((DropStmt *) stmt)->objects)
 	{

@@ -203,7 +203,7 @@ END
 	is("@missing", '', "reference: columns of ttl.$view");
 }
 
-my %who = (user => 'any user', superuser => 'superuser', sighup => 'reload', postmaster => 'restart');
+my %who = (user => 'any user', superuser => 'superuser', sighup => 'reload', postmaster => 'restart', internal => 'nobody');
 for (split(/\n/, $node->safe_psql('postgres', <<'END')))
 SELECT name, CASE current_setting(name) WHEN '' THEN 'empty' ELSE '`' || current_setting(name) || '`' END, context
   FROM pg_settings WHERE name LIKE 'ttl.%' ORDER BY 1
