@@ -64,6 +64,26 @@ SELECT hint('INSERT INTO audited VALUES (1)');
 SELECT * FROM audit;
 
 --
+-- Triggers that are disabled, and partitions that leave
+--
+
+CREATE TABLE keys (id int PRIMARY KEY);
+SELECT ttl.create_container('keys', 60);
+INSERT INTO keys (id, _ts) VALUES (1, '2020-01-01');
+ALTER TABLE keys DISABLE TRIGGER ALL;
+INSERT INTO keys VALUES (1);
+ALTER TABLE keys ENABLE TRIGGER ALL;
+INSERT INTO keys VALUES (1);
+ALTER TABLE keys DISABLE TRIGGER USER, ENABLE TRIGGER USER;
+CREATE TABLE hits (day int, n int) PARTITION BY LIST (day);
+CREATE TABLE hits_1 PARTITION OF hits FOR VALUES IN (1);
+CREATE TABLE hits_2 PARTITION OF hits FOR VALUES IN (2);
+ALTER TABLE hits DETACH PARTITION hits_1;
+SELECT ttl.create_container('hits', 60);
+ALTER TABLE hits DETACH PARTITION hits_2;
+SELECT ttl.drop_container('hits_2');
+
+--
 -- Settings
 --
 

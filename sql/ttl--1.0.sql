@@ -72,6 +72,12 @@ CREATE TRIGGER restore BEFORE INSERT OR UPDATE OR DELETE ON ttl.container
 ALTER TABLE ttl.container ENABLE ALWAYS TRIGGER restore;
 COMMENT ON TRIGGER restore ON ttl.container IS 'a restored container comes back with reaping off, a replicated one not at all';
 
+CREATE TRIGGER remind AFTER INSERT ON ttl.container
+    REFERENCING NEW TABLE AS restored
+    FOR EACH STATEMENT EXECUTE FUNCTION ttl.restore_container();
+ALTER TABLE ttl.container ENABLE ALWAYS TRIGGER remind;
+COMMENT ON TRIGGER remind ON ttl.container IS 'says that reaping is off in restored containers';
+
 CREATE TRIGGER truncate BEFORE TRUNCATE ON ttl.container
     FOR EACH STATEMENT EXECUTE FUNCTION ttl.restore_container();
 ALTER TABLE ttl.container ENABLE ALWAYS TRIGGER truncate;

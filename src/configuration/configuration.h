@@ -159,6 +159,12 @@ extern void ttl_notice_references(Oid relid);
  */
 extern void ttl_notice_owners(Oid relid);
 
+/* Says that a partition that has left its container has become one. */
+extern void ttl_notice_detached(Oid relid);
+
+/* Says what it means that the row trigger of a container has been disabled with others. */
+extern void ttl_notice_disabled(Oid relid);
+
 /*
  * guard.c: errors if the command mustn't be
  */

@@ -194,6 +194,11 @@ before_alter_table(AlterTableStmt *stmt)
 									TTL_TRIGGER, get_rel_name(container.container)),
 							 errhint("Use ttl.drop_container() to unregister the table.")));
 				break;
+			case AT_DisableTrigAll:
+			case AT_DisableTrigUser:
+				if (is_part)
+					ttl_notice_disabled(container.container);
+				break;
 			case AT_DetachPartition:
 				if (is_part)
 					ttl_partition_detach(&container, ((PartitionCmd *) cmd->def)->name);
@@ -238,7 +243,10 @@ after_alter_table(AlterTableStmt *stmt)
 			/* PostgreSQL has taken the parent's trigger from it */
 			if (OidIsValid(partition) && ttl_container_read(partition, &policy) &&
 				!get_rel_relispartition(partition))
+			{
 				ttl_trigger_enable(partition);
+				ttl_notice_detached(partition);
+			}
 		}
 	}
 }

@@ -198,6 +198,24 @@ ttl_notice_references(Oid relid)
 				 errhint("Use ON DELETE CASCADE or SET NULL, or register these tables as containers, too.")));
 }
 
+void
+ttl_notice_detached(Oid relid)
+{
+	ereport(NOTICE,
+			(errmsg("table \"%s\" has become a container of its own", get_rel_name(relid)),
+			 errdetail("Its rows expire as before."),
+			 errhint("To make it an ordinary table, whose rows are all visible, use ttl.drop_container().")));
+}
+
+void
+ttl_notice_disabled(Oid relid)
+{
+	ereport(NOTICE,
+			(errmsg("keys that expired rows of container \"%s\" hold are not freed while trigger \"%s\" is disabled",
+					get_rel_name(relid), TTL_TRIGGER),
+			 errhint("Use ALTER TABLE ... ENABLE TRIGGER ALL to have them freed.")));
+}
+
 /* So many partitions are named. */
 #define NAMED_PARTITIONS	5
 

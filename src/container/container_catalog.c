@@ -42,6 +42,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 /*
  * Columns of ttl.container, as in sql/ttl--1.0.sql.  Later ones are added at the end
@@ -490,6 +491,22 @@ refuse_change(void)
 			 errhint("Use ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container().")));
 }
 
+/*
+ * Tells who has restored containers what is left to do.  Scripts of pg_dump let nothing
+ * less than a WARNING through.
+ */
+static void
+remind(int64 restored)
+{
+	if (restored > 0)
+		ereport(WARNING,
+				(errmsg_plural("%lld container was restored with reaping off",
+							   "%lld containers were restored with reaping off",
+							   (unsigned long) restored, (long long) restored),
+				 errdetail("Expired rows are hidden, and none is deleted."),
+				 errhint("Use ttl.alter_container(..., reaping => true) to have them deleted.")));
+}
+
 PG_FUNCTION_INFO_V1(ttl_restore_container);
 
 /*
@@ -506,6 +523,8 @@ PG_FUNCTION_INFO_V1(ttl_restore_container);
  *
  * A superuser who changes rows by hand is refused: the policy would be in force
  * at some time or never, and unchecked.
+ *
+ * When all rows are in, it fires once more, to remind who restores them.
  */
 Datum
 ttl_restore_container(PG_FUNCTION_ARGS)
@@ -520,17 +539,19 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	bool		off_is_null = false;
 	TtlPolicy	existing;
 
-	if (!CALLED_AS_TRIGGER(fcinfo) ||
-		!TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
-		!(TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
-		  TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event)) ||
-		ttl_container_objects() == NULL ||
+	if (!CALLED_AS_TRIGGER(fcinfo) || ttl_container_objects() == NULL ||
 		RelationGetRelid(trigger->tg_relation) != ttl_container_objects()->catalog)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be fired by a BEFORE trigger of ttl.container",
+				 errmsg("function \"%s\" must be fired by a trigger of ttl.container",
 						"restore_container")));
 
+	if (TRIGGER_FIRED_AFTER(trigger->tg_event))
+	{
+		if (trigger->tg_newtable != NULL)
+			remind(tuplestore_tuple_count(trigger->tg_newtable));
+		return PointerGetDatum(NULL);
+	}
 	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
 		refuse_change();
 	if (IsLogicalWorker())

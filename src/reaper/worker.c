@@ -80,25 +80,27 @@ settle_settings(void)
 
 /*
  * Is deletion held?  That doesn't begin while the server runs.  If it is, the log
- * says so, each time that a worker has come in vain.
+ * says so, unless an earlier worker has left for the same reason.
  */
 static bool
 is_held(void)
 {
 	static bool known_not_held = false;
 	TtlRecovery recovery;
+	TtlDatabaseCounters counters;
 
 	if (known_not_held)
 		return false;
 	StartTransactionCommand();
-	if (ttl_recovery_holds(&recovery))
+	ttl_counters_get_own_database(&counters);
+	if (!ttl_recovery_holds(&recovery))
+		known_not_held = true;
+	else if (counters.state != TTL_REAPER_HELD)
 		ereport(LOG,
 				(errmsg("expired rows in database \"%s\" are not deleted because the server was recovered to a point in time",
 						get_database_name(MyDatabaseId)),
 				 errdetail("Recovery ended: %s.", recovery.target),
 				 errhint("Expired rows are hidden, as ever. Have a superuser call ttl.resume(), in any database, to have them deleted.")));
-	else
-		known_not_held = true;
 	CommitTransactionCommand();
 	return !known_not_held;
 }

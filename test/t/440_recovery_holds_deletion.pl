@@ -105,6 +105,7 @@ like($err, qr/cannot execute ttl\.resume\(\) during recovery|read-only transacti
 $pitr->safe_psql('other', q{INSERT INTO c (id, _ts) VALUES (1, now() - interval '1h'); SELECT ttl.resume()});
 reaps($pitr, 'resumed');
 reaps($pitr, 'in each database', 'other');
+is(scalar(() = slurp_file($pitr->logfile) =~ /database "postgres" are not deleted because/g), 2, 'the log has said so once for each start of the server');
 ($result, $out, $err) = $pitr->psql('postgres', 'SELECT ttl.resume()');
 like($err, qr/NOTICE:  deletion of expired rows is not held/, 'once is enough');
 $pitr->stop('immediate');

@@ -55,7 +55,7 @@ sub state_of
 	my ($node) = @_;
 	return $node->safe_psql('postgres', <<'END');
 SELECT * FROM ttl.containers ORDER BY container::text COLLATE "C";
-SELECT tgrelid::regclass, tgname, tgenabled FROM pg_trigger WHERE NOT tgisinternal ORDER BY tgrelid::regclass::text COLLATE "C";
+SELECT tgrelid::regclass, tgname, tgenabled FROM pg_trigger WHERE NOT tgisinternal ORDER BY tgrelid::regclass::text COLLATE "C", tgname;
 SELECT pg_get_indexdef(indexrelid), indisvalid FROM pg_index WHERE indrelid >= 16384 AND indrelid IN (SELECT oid FROM pg_class WHERE relkind <> 't') ORDER BY pg_get_indexdef(indexrelid) COLLATE "C";
 SELECT * FROM session ORDER BY id;
 SELECT * FROM paused ORDER BY id;
