@@ -12,6 +12,8 @@ TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 CHOSEN=${PG_CONFIG:-}
 WORK=
 RUN_AS=
+MORE=               # packages of Debian that the caller needs, too
+MORE_FOR_SERVER=    # those of the server's version: wal2json for postgresql-15-wal2json
 
 # Nothing of the caller's may change how tests run.
 unset ${!PG*} MAKEFLAGS MAKELEVEL MFLAGS
@@ -51,7 +53,7 @@ apt_update() {
 # Installs what is missing, and sets PG_CONFIG.
 need_packages() {
     local version p want missing=()
-    want="make gcc libc6-dev perl libipc-run-perl libpq-dev libkrb5-dev binutils"
+    want="make gcc libc6-dev perl libipc-run-perl libpq-dev libkrb5-dev binutils $MORE"
 
     if ! command -v apt-get > /dev/null; then
         [ -n "$CHOSEN" ] || die "this is not Debian: install what README.md names, and set PG_CONFIG"
@@ -69,6 +71,9 @@ need_packages() {
         fi
         PG_CONFIG=/usr/lib/postgresql/$version/bin/pg_config
         want+=" postgresql-$version postgresql-client-$version"
+        for p in $MORE_FOR_SERVER; do
+            want+=" postgresql-$version-$p"
+        done
     fi
     for p in $want; do
         installed "$p" || missing+=("$p")
@@ -131,6 +136,13 @@ copy_tree() {
     else
         tar -C "$TOP" --exclude='*.o' --exclude='*.so' --exclude='*.bc' --exclude='./tmp_*' -cf - .
     fi | tar -C "$WORK/ttl" --no-same-owner -xf -
+    copy_clients
+}
+
+# What test/clients/run has installed
+copy_clients() {
+    rm -rf "$WORK/ttl/test/clients/node_modules"
+    [ ! -d "$TOP/test/clients/node_modules" ] || cp -a "$TOP/test/clients/node_modules" "$WORK/ttl/test/clients"
 }
 
 # build [FLAG...]: builds ttl, with these flags for the compiler, and installs it into the private

@@ -1,0 +1,50 @@
+// @keyv/postgres: a cache
+'use strict';
+
+const { Keyv } = require('keyv');
+const { KeyvPostgres } = require('@keyv/postgres');
+const { assert, sql, value, expire, stored, pause, reaped, main } = require('./lib.js');
+
+main(async () => {
+	const store = new KeyvPostgres({ uri: 'postgresql:///', table: 'cache', iterationLimit: 10 });
+	const cache = new Keyv({ store, emitErrors: true });
+	cache.on('error', (error) => { throw error; });
+	await cache.get('the table is there');
+
+	await sql(`SELECT ttl.create_container('cache', 600)`);
+
+	await pause('cache');
+
+	// what expires is a miss, and its key can be set
+	await cache.set('a', { n: 1 });
+	await cache.set('b', { n: 2 });
+	await cache.set('c', { n: 3 });
+	await expire('cache', `key IN ('keyv:a', 'keyv:b')`);
+	assert.equal(await cache.get('a'), undefined);
+	assert.equal(await cache.has('a'), false);
+	assert.deepEqual(await cache.get('c'), { n: 3 });
+	assert.deepEqual(await cache.getMany(['a', 'b', 'c', 'd']), [undefined, undefined, { n: 3 }, undefined]);
+	assert.equal(await cache.delete('a'), false);
+	assert.equal(await stored('cache'), 3);
+	await cache.set('a', { n: 4 });
+	assert.deepEqual(await cache.get('a'), { n: 4 });
+	await cache.setMany([{ key: 'b', value: 5 }, { key: 'c', value: 6 }, { key: 'd', value: 7 }]);
+	assert.deepEqual(await cache.getMany(['b', 'c', 'd']), [5, 6, 7]);
+	assert.equal(await stored('cache'), 4);
+
+	// entries in pages, half of them expired
+	await cache.clear();
+	assert.equal(await stored('cache'), 0);
+	const keys = Array.from({ length: 100 }, (_, i) => String(i).padStart(3, '0'));
+	await cache.setMany(keys.map((key) => ({ key, value: key })));
+	await expire('cache', `right(key, 1)::int % 2 = 1`);
+	const found = [];
+	for await (const [key] of cache.iterator()) found.push(key);
+	assert.deepEqual(found, keys.filter((key) => key % 2 === 0));
+	await reaped('cache');
+	assert.equal(await stored('cache'), 50);
+	await cache.deleteMany(keys);
+	assert.equal(await stored('cache'), 0);
+
+	await cache.disconnect();
+});
