@@ -40,6 +40,7 @@ OBJS = \
 	src/configuration/indexes.o \
 	src/configuration/notice.o \
 	src/configuration/partition.o \
+	src/configuration/retype.o \
 	src/configuration/trigger.o \
 	src/configuration/uses.o \
 	src/container/container_cache.o \
@@ -47,6 +48,7 @@ OBJS = \
 	src/container/container_objects.o \
 	src/container/container_owner.o \
 	src/container/container_tables.o \
+	src/container/kind.o \
 	src/container/policy.o \
 	src/container/validation.o \
 	src/deletion/archive.o \
@@ -99,6 +101,7 @@ OBJS = \
 REGRESS = \
 	install \
 	expiry \
+	kinds \
 	configuration \
 	taking_back \
 	ddl \

@@ -127,7 +127,7 @@ SELECT state('SELECT ttl.create_container(''pg_toast.pg_toast_1255'')') AS toast
 CREATE DOMAIN moment AS timestamptz;
 CREATE DOMAIN lifetime AS int;
 SELECT t, refused(format('CREATE TABLE configuration.adopt (id int, _ts %s); SELECT ttl.create_container(''configuration.adopt'')', t))
-  FROM unnest(ARRAY['timestamp', 'date', 'text', 'moment', 'bigint', 'timestamptz[]', 'timestamptz GENERATED ALWAYS AS (''2020-01-01''::timestamptz) STORED']) t;
+  FROM unnest(ARRAY['date', 'text', 'moment', 'bigint', 'timestamptz[]', 'timestamptz GENERATED ALWAYS AS (''2020-01-01''::timestamptz) STORED']) t;
 SELECT t, refused(format('CREATE TABLE configuration.adopt (id int, ttl %s); SELECT ttl.create_container(''configuration.adopt'')', t))
   FROM unnest(ARRAY['text', 'lifetime', 'interval', 'boolean', 'int[]']) t;
 -- fitting ones, with constraints and indexes that are there already
@@ -413,11 +413,10 @@ INSERT INTO item (id, x, _ts, ttl) VALUES (1, 1, '2900-01-01', NULL), (2, 2, '20
 SELECT refused('ALTER TABLE configuration.item DROP COLUMN _ts');
 SELECT refused('ALTER TABLE configuration.item DROP COLUMN ttl CASCADE');
 SELECT refused('ALTER TABLE configuration.item DROP COLUMN x, DROP COLUMN ttl');
-SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE timestamp');
-SELECT refused('ALTER TABLE configuration.item ALTER COLUMN ttl TYPE bigint');
-SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE timestamptz(3)');
-SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE timestamptz USING now()');
-SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE timestamptz USING _ts::timestamp');
+SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE date');
+SELECT refused('ALTER TABLE configuration.item ALTER COLUMN ttl TYPE text');
+SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE bigint USING 1');
+SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE timestamptz[] USING NULL');
 -- nor is it built anew when nothing changes
 SELECT string_agg(oid::text, ' ' ORDER BY oid) AS was FROM pg_class WHERE oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'item'::regclass) \gset
 ALTER TABLE item ALTER COLUMN _ts TYPE timestamp with time zone, ALTER COLUMN _ts SET NOT NULL, ALTER COLUMN _ts SET DEFAULT clock_timestamp();

@@ -476,7 +476,7 @@ SELECT lag, rows_deleted FROM ttl.stat_containers WHERE container = 'parts'::reg
 
 -- A container whose columns have gone, as DDL without the library leaves it or
 -- a restore next to another table, is reported, and stops no other's deletion
-CREATE TABLE lacking (id int PRIMARY KEY, _ts timestamp, ttl int);
+CREATE TABLE lacking (id int PRIMARY KEY, _ts text, ttl int);
 CREATE TABLE untyped (id int PRIMARY KEY, _ts timestamptz, ttl text);
 SET client_min_messages = warning;
 INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay)
@@ -487,7 +487,7 @@ CALL ttl.reap();
 SELECT ttl.expired_count('parts');
 SELECT count(*) FROM ttl.stat_containers WHERE container IN ('parts'::regclass, 'lacking'::regclass);
 -- repaired by the column, or forgotten
-ALTER TABLE lacking ALTER COLUMN _ts TYPE timestamptz;
+ALTER TABLE lacking ALTER COLUMN _ts TYPE timestamptz USING _ts::timestamptz;
 INSERT INTO lacking VALUES (1, '2020-01-01', NULL), (2, '2900-01-01', NULL), (3, '2020-01-01', -1);
 TABLE lacking;
 SELECT refused('ALTER TABLE reap.lacking DROP COLUMN ttl');

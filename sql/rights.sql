@@ -430,7 +430,7 @@ BEGIN
             EXECUTE format('CREATE OPERATOR planted.%2$s (FUNCTION = planted.trap, LEFTARG = %1$s, RIGHTARG = %1$s)', t, op);
         END LOOP;
     END LOOP;
-    FOREACH t IN ARRAY '{clock_timestamp(), now(), item_expiry(timestamptz\, integer), stamp(timestamptz), is_live(regclass\, timestamptz\, integer), timestamptz(timestamptz\, integer), int4(smallint)}'::text[] LOOP
+    FOREACH t IN ARRAY '{clock_timestamp(), now(), item_expiry(timestamptz\, integer), stamp(timestamptz), is_live(regclass\, timestamptz\, integer), item_expiry(timestamp\, integer), stamp(timestamp), item_ttl(bigint), item_ttl(numeric), item_ttl(jsonb), timestamptz(timestamptz\, integer), int4(smallint)}'::text[] LOOP
         EXECUTE format('CREATE FUNCTION planted.%s RETURNS timestamptz LANGUAGE plpgsql AS ''BEGIN RAISE EXCEPTION ''''trapped''''; END''', t);
     END LOOP;
     FOREACH t IN ARRAY '{timestamptz, int4, int2, tid, regclass, name, "integer"}'::text[] LOOP

@@ -17,7 +17,7 @@ CREATE TABLE ttl.container (
     relid regclass PRIMARY KEY,
     default_time_to_live integer
         CHECK (default_time_to_live = -1 OR default_time_to_live > 0),
-    ts_column name NOT NULL,
+    ts_column name,
     ttl_column name,
     indexing text NOT NULL CHECK (indexing IN ('consistent', 'none')),
     touch_on_update boolean NOT NULL,
@@ -32,7 +32,9 @@ CREATE TABLE ttl.container (
     noticed_at timestamptz,
     former_time_to_live integer,
     changed_partition regclass,
-    added text[] NOT NULL DEFAULT '{}'
+    added text[] NOT NULL DEFAULT '{}',
+    CHECK (ts_column IS NOT NULL OR
+           ttl_column IS NOT NULL AND (default_time_to_live = -1) IS NOT FALSE)
 );
 -- whatever default privileges say
 REVOKE ALL ON ttl.container FROM PUBLIC;
@@ -40,8 +42,8 @@ GRANT SELECT ON ttl.container TO PUBLIC;
 COMMENT ON TABLE ttl.container IS 'tables with Time-To-Live; written by functions of schema ttl alone';
 COMMENT ON COLUMN ttl.container.relid IS 'the table';
 COMMENT ON COLUMN ttl.container.default_time_to_live IS 'seconds that a row without a TTL of its own lives after _ts; -1 = for ever, NULL = TTL is off';
-COMMENT ON COLUMN ttl.container.ts_column IS 'column that holds when a row was last modified';
-COMMENT ON COLUMN ttl.container.ttl_column IS 'column that holds a row''s own TTL; NULL = rows have none';
+COMMENT ON COLUMN ttl.container.ts_column IS 'column that holds when a row was last modified; NULL = rows have deadlines alone';
+COMMENT ON COLUMN ttl.container.ttl_column IS 'column that holds a row''s own TTL or its deadline; NULL = rows have none';
 COMMENT ON COLUMN ttl.container.indexing IS 'consistent = expiry indexes are required, none = they are not';
 COMMENT ON COLUMN ttl.container.touch_on_update IS 'does UPDATE reset the clock?';
 COMMENT ON COLUMN ttl.container.reaping IS 'may the background worker delete expired rows?';
@@ -87,30 +89,65 @@ COMMENT ON TRIGGER truncate ON ttl.container IS 'policies are changed by the fun
 -- What the planner and the indexes of a container call
 --
 
-CREATE FUNCTION ttl.is_live(container regclass, _ts timestamptz, ttl integer) RETURNS boolean
+CREATE FUNCTION ttl.is_live(container regclass, _ts timestamptz, ttl "any") RETURNS boolean
     LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_is_live';
-GRANT EXECUTE ON FUNCTION ttl.is_live(regclass, timestamptz, integer) TO PUBLIC;
-COMMENT ON FUNCTION ttl.is_live(regclass, timestamptz, integer) IS 'filter that hides expired rows of a container';
+GRANT EXECUTE ON FUNCTION ttl.is_live(regclass, timestamptz, "any") TO PUBLIC;
+COMMENT ON FUNCTION ttl.is_live(regclass, timestamptz, "any") IS 'filter that hides expired rows of a container';
 
 CREATE FUNCTION ttl.is_live(container regclass) RETURNS boolean
     LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_is_live_by_place';
 GRANT EXECUTE ON FUNCTION ttl.is_live(regclass) TO PUBLIC;
 COMMENT ON FUNCTION ttl.is_live(regclass) IS 'the same in an index-only scan, by the place of the row';
 
-CREATE FUNCTION ttl.is_expired(container regclass, _ts timestamptz, ttl integer) RETURNS boolean
+CREATE FUNCTION ttl.is_expired(container regclass, _ts timestamptz, ttl "any") RETURNS boolean
     LANGUAGE C STABLE AS 'MODULE_PATHNAME', 'ttl_is_expired';
-GRANT EXECUTE ON FUNCTION ttl.is_expired(regclass, timestamptz, integer) TO PUBLIC;
-COMMENT ON FUNCTION ttl.is_expired(regclass, timestamptz, integer) IS 'filter by which a deletion of expired rows finds them; false elsewhere';
+GRANT EXECUTE ON FUNCTION ttl.is_expired(regclass, timestamptz, "any") TO PUBLIC;
+COMMENT ON FUNCTION ttl.is_expired(regclass, timestamptz, "any") IS 'filter by which a deletion of expired rows finds them; false elsewhere';
 
 CREATE FUNCTION ttl.stamp(_ts timestamptz) RETURNS timestamptz
     LANGUAGE C VOLATILE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_stamp';
 GRANT EXECUTE ON FUNCTION ttl.stamp(timestamptz) TO PUBLIC;
 COMMENT ON FUNCTION ttl.stamp(timestamptz) IS 'the _ts that an UPDATE writes';
 
+CREATE FUNCTION ttl.stamp(_ts timestamp) RETURNS timestamp
+    LANGUAGE C VOLATILE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_stamp';
+GRANT EXECUTE ON FUNCTION ttl.stamp(timestamp) TO PUBLIC;
+COMMENT ON FUNCTION ttl.stamp(timestamp) IS 'the same, in UTC';
+
 CREATE FUNCTION ttl.item_expiry(_ts timestamptz, ttl integer) RETURNS timestamptz
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_expiry';
 GRANT EXECUTE ON FUNCTION ttl.item_expiry(timestamptz, integer) TO PUBLIC;
 COMMENT ON FUNCTION ttl.item_expiry(timestamptz, integer) IS 'expiry of a row with a TTL of its own; what the expiry index is made of';
+
+CREATE FUNCTION ttl.item_expiry(_ts timestamp, ttl integer) RETURNS timestamptz
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_expiry';
+GRANT EXECUTE ON FUNCTION ttl.item_expiry(timestamp, integer) TO PUBLIC;
+COMMENT ON FUNCTION ttl.item_expiry(timestamp, integer) IS 'the same, for a _ts in UTC';
+
+CREATE FUNCTION ttl.item_ttl(ttl bigint) RETURNS integer
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl_int8';
+GRANT EXECUTE ON FUNCTION ttl.item_ttl(bigint) TO PUBLIC;
+COMMENT ON FUNCTION ttl.item_ttl(bigint) IS 'TTL that a value stands for: seconds, -1 = never, NULL = none, the default applies';
+
+CREATE FUNCTION ttl.item_ttl(ttl numeric) RETURNS integer
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl_numeric';
+GRANT EXECUTE ON FUNCTION ttl.item_ttl(numeric) TO PUBLIC;
+COMMENT ON FUNCTION ttl.item_ttl(numeric) IS 'TTL that a value stands for: seconds, -1 = never, NULL = none, the default applies';
+
+CREATE FUNCTION ttl.item_ttl(ttl double precision) RETURNS integer
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl_float8';
+GRANT EXECUTE ON FUNCTION ttl.item_ttl(double precision) TO PUBLIC;
+COMMENT ON FUNCTION ttl.item_ttl(double precision) IS 'TTL that a value stands for: seconds, -1 = never, NULL = none, the default applies';
+
+CREATE FUNCTION ttl.item_ttl(ttl real) RETURNS integer
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl_float4';
+GRANT EXECUTE ON FUNCTION ttl.item_ttl(real) TO PUBLIC;
+COMMENT ON FUNCTION ttl.item_ttl(real) IS 'TTL that a value stands for: seconds, -1 = never, NULL = none, the default applies';
+
+CREATE FUNCTION ttl.item_ttl(document jsonb) RETURNS integer
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl_jsonb';
+GRANT EXECUTE ON FUNCTION ttl.item_ttl(jsonb) TO PUBLIC;
+COMMENT ON FUNCTION ttl.item_ttl(jsonb) IS 'TTL of a document, its root-level key "ttl": seconds, -1 = never, NULL = none, the default applies';
 
 CREATE FUNCTION ttl.on_write() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_on_write';
@@ -289,8 +326,8 @@ GRANT SELECT ON ttl.containers TO PUBLIC;
 COMMENT ON VIEW ttl.containers IS 'tables with Time-To-Live and their settings';
 COMMENT ON COLUMN ttl.containers.container IS 'the table';
 COMMENT ON COLUMN ttl.containers.default_ttl IS 'seconds that a row without a TTL of its own lives after its last change; -1 = for ever, NULL = TTL is off';
-COMMENT ON COLUMN ttl.containers.ts_column IS 'column that holds when a row was last modified';
-COMMENT ON COLUMN ttl.containers.ttl_column IS 'column that holds a row''s own TTL; NULL = rows have none';
+COMMENT ON COLUMN ttl.containers.ts_column IS 'column that holds when a row was last modified; NULL = rows have deadlines alone';
+COMMENT ON COLUMN ttl.containers.ttl_column IS 'column that holds a row''s own TTL or its deadline; NULL = rows have none';
 COMMENT ON COLUMN ttl.containers.indexing IS 'consistent = expiry indexes are required, none = they are not';
 COMMENT ON COLUMN ttl.containers.touch_on_update IS 'does UPDATE reset the clock?';
 COMMENT ON COLUMN ttl.containers.reaping IS 'may the background worker delete expired rows?';

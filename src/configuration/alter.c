@@ -48,6 +48,7 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 	ttl_container_require(relid, &policy);
 	old_default = policy.default_ttl;
 	policy.default_ttl = default_ttl;
+	ttl_columns_check_default(&policy, relid);
 	ttl_indexes_check_policy(&policy, relid);
 
 	/* While TTL was off, nobody was kept from dropping an index. */

@@ -53,12 +53,7 @@ ttl_columns_check_names(const TtlPolicy *policy)
 	const char *ts = NameStr(policy->ts_column);
 	const char *own = NameStr(policy->ttl_column);
 
-	if (ts[0] == '\0')
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("ts_column must not be empty"),
-				 errhint("Name a column of type timestamp with time zone; it is added if the table has none of that name.")));
-	if (strcmp(ts, own) == 0)
+	if (ts[0] != '\0' && strcmp(ts, own) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("ts_column and ttl_column must not be the same column"),
@@ -71,20 +66,27 @@ ttl_columns_check_names(const TtlPolicy *policy)
 }
 
 void
+ttl_columns_check_default(const TtlPolicy *policy, Oid relid)
+{
+	if (NameStr(policy->ts_column)[0] == '\0' && policy->default_ttl > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("container \"%s\" has no timestamp column that a default TTL could count from",
+						get_rel_name(relid)),
+				 errhint("Use -1: rows expire by their deadlines alone. NULL turns TTL off.")));
+}
+
+void
 ttl_columns_check(Relation rel, const TtlPolicy *policy)
 {
 	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
 	Form_pg_attribute own = ttl_columns_find(rel, NameStr(policy->ttl_column));
 
-	if (ts != NULL && ts->atttypid != TIMESTAMPTZOID)
+	if (ts != NULL && !ttl_kind_is_instant(ts->atttypid))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column \"%s\" is of type %s, not timestamp with time zone",
 						NameStr(ts->attname), format_type_be(ts->atttypid)),
-				 ts->atttypid == TIMESTAMPOID ?
-				 errhint("Use ALTER TABLE ... ALTER COLUMN %s TYPE timestamptz USING %s AT TIME ZONE 'UTC', or the zone of its values, or choose another column by ts_column.",
-						 quote_identifier(NameStr(ts->attname)),
-						 quote_identifier(NameStr(ts->attname))) :
 				 errhint("Change its type, or choose another column by ts_column.")));
 	if (ts != NULL && ts->attgenerated != '\0')
 		ereport(ERROR,
@@ -92,12 +94,26 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 				 errmsg("generated column \"%s\" cannot be the timestamp column of a container",
 						NameStr(ts->attname)),
 				 errhint("Choose another column by ts_column.")));
-	if (own != NULL && own->atttypid != INT4OID && own->atttypid != INT2OID)
+	if (own != NULL && ttl_kind_of(own->atttypid) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" is of type %s, not integer or smallint",
+				 errmsg("column \"%s\" is of type %s, not a number, jsonb or timestamp with time zone",
 						NameStr(own->attname), format_type_be(own->atttypid)),
 				 errhint("Change its type, or choose another column by ttl_column, or none by NULL.")));
+	if (NameStr(policy->ts_column)[0] == '\0' &&
+		(own == NULL || !ttl_kind_is_deadline(ttl_kind_of(own->atttypid))))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("table \"%s\" cannot be a container without a timestamp column",
+						RelationGetRelationName(rel)),
+				 NameStr(policy->ttl_column)[0] == '\0' ?
+				 errdetail("It has no column that holds deadlines, either.") :
+				 own == NULL ?
+				 errdetail("It has no column \"%s\" that holds deadlines.",
+						   NameStr(policy->ttl_column)) :
+				 errdetail("Column \"%s\" does not hold deadlines, but values of type %s.",
+						   NameStr(own->attname), format_type_be(own->atttypid)),
+				 errhint("Name a column of type timestamp with time zone: by ttl_column if it says when each row expires, else by ts_column.")));
 	if (own != NULL && own->attgenerated != '\0' &&
 		own->attgenerated != ATTRIBUTE_GENERATED_STORED)
 		ereport(ERROR,
@@ -135,16 +151,27 @@ mark_check_valid(Oid relid, const char *name)
 	CommandCounterIncrement();
 }
 
+/* The present as the default of a timestamp column */
+static const char *
+present(Oid type)
+{
+	return type == TIMESTAMPTZOID ? "clock_timestamp()" :
+		"clock_timestamp() AT TIME ZONE 'UTC'";
+}
+
 /*
  * Adds a timestamp column.  Rows that exist count from now.  A constant default
  * is stored once for all of them; but it costs a scan of them a projection, so
  * where there are none, there is none.
  */
 static void
-add_ts_column(Oid relid, const char *ts, const char *type)
+add_ts_column(Oid relid, const char *ts, Oid type_oid, int32 typmod)
 {
 	char	   *table = ttl_container_table_name(relid);
-	Datum		now = DirectFunctionCall1(timestamptz_out,
+	char	   *type = format_type_with_typemod(type_oid, typmod);
+
+	/* without time zone it has the same bits in UTC */
+	Datum		now = DirectFunctionCall1(type_oid == TIMESTAMPTZOID ? timestamptz_out : timestamp_out,
 										  TimestampTzGetDatum(GetCurrentTimestamp()));
 
 	if (ttl_container_has_pages(relid))
@@ -152,7 +179,7 @@ add_ts_column(Oid relid, const char *ts, const char *type)
 						quote_literal_cstr(DatumGetCString(now)));
 	else
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL", table, ts, type);
-	ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT clock_timestamp()", table, ts);
+	ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s", table, ts, present(type_oid));
 }
 
 /*
@@ -160,10 +187,10 @@ add_ts_column(Oid relid, const char *ts, const char *type)
  * new, if they obey an equal one, or if there are none.
  */
 static void
-add_check(Oid relid, const char *name, const TtlPolicy *policy, bool is_known, bool validate)
+add_check(Oid relid, const char *name, const char *definition, bool is_known, bool validate)
 {
 	ttl_command_run("ALTER TABLE %s ADD CONSTRAINT %s CHECK (%s)%s", ttl_container_table_name(relid),
-					quote_identifier(name), ttl_expiry_check_definition(policy),
+					quote_identifier(name), definition,
 					is_known || !validate ? " NOT VALID" : "");
 	if (is_known)
 		mark_check_valid(relid, name);
@@ -173,14 +200,14 @@ void
 ttl_columns_complete(Oid relid, TtlPolicy *policy)
 {
 	char	   *table = ttl_container_table_name(relid);
+	bool		has_ts = NameStr(policy->ts_column)[0] != '\0';
 	const char *ts_name = quote_identifier(NameStr(policy->ts_column));
 	Relation	rel = table_open(relid, NoLock);
 	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
-	char	   *check;
-	bool		validated = true;
+	Oid			ts_type = ts == NULL ? TIMESTAMPTZOID : ts->atttypid;
 
 	if (ts == NULL)
-		policy->added |= TTL_ADDED_TS_COLUMN;
+		policy->added |= has_ts ? TTL_ADDED_TS_COLUMN : 0;
 	/* if it isn't that of modification, the application gives it */
 	else if (!ts->atthasdef && (policy->touch_on_update || !ts->attnotnull))
 		policy->added |= TTL_ADDED_TS_DEFAULT;
@@ -190,20 +217,28 @@ ttl_columns_complete(Oid relid, TtlPolicy *policy)
 	table_close(rel, NoLock);
 
 	if (policy->added & TTL_ADDED_TS_COLUMN)
-		add_ts_column(relid, ts_name, "timestamptz");
+		add_ts_column(relid, ts_name, TIMESTAMPTZOID, -1);
 	if (policy->added & TTL_ADDED_TS_DEFAULT)
-		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT clock_timestamp()", table,
-						ts_name);
-	if (NameStr(policy->ttl_column)[0] == '\0')
-		return;
+		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s", table, ts_name,
+						present(ts_type));
 	if (policy->added & TTL_ADDED_TTL_COLUMN)
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s integer", table,
 						quote_identifier(NameStr(policy->ttl_column)));
+	ttl_columns_complete_check(relid, policy, (policy->added & TTL_ADDED_TTL_COLUMN) != 0);
+}
 
-	rel = table_open(relid, NoLock);
-	check = ttl_expiry_find_check(rel, policy, &validated);
+void
+ttl_columns_complete_check(Oid relid, TtlPolicy *policy, bool is_known)
+{
+	Relation	rel = table_open(relid, NoLock);
+	char	   *definition;
+	bool		validated;
+
+	definition = ttl_expiry_check_definition(rel, policy);
+	if (ttl_expiry_find_check(rel, policy, &validated) != NULL)
+		definition = NULL;
 	table_close(rel, NoLock);
-	if (check == NULL)
+	if (definition != NULL)
 	{
 		/*
 		 * a partition with bad values may be attached yet, so not if it's
@@ -215,13 +250,38 @@ ttl_columns_complete(Oid relid, TtlPolicy *policy)
 		add_check(relid,
 				  ChooseConstraintName(get_rel_name(relid), NameStr(policy->ttl_column),
 									   "check", get_rel_namespace(relid), NIL),
-				  policy,
-				  (policy->added & TTL_ADDED_TTL_COLUMN) != 0 || is_empty, false);
+				  definition, is_known || is_empty, false);
 		policy->added |= TTL_ADDED_TTL_CHECK;
 	}
 }
 
-/* Is the default of the column the one that it is given here? */
+void
+ttl_columns_drop_check(Oid relid, TtlPolicy *policy)
+{
+	Relation	rel = table_open(relid, NoLock);
+	bool		validated;
+	char	   *check = ttl_expiry_find_check(rel, policy, &validated);
+
+	if (check != NULL)
+		check = pstrdup(check);
+	table_close(rel, NoLock);
+	if (check != NULL && (policy->added & TTL_ADDED_TTL_CHECK))
+		ttl_command_run("ALTER TABLE %s DROP CONSTRAINT %s", ttl_container_table_name(relid),
+						quote_identifier(check));
+	policy->added &= ~TTL_ADDED_TTL_CHECK;
+}
+
+/* The first argument of the call but for the zone of AT TIME ZONE */
+static Node *
+converted(const FuncExpr *call)
+{
+	return list_nth(call->args, call->funcid == F_TIMEZONE_TEXT_TIMESTAMPTZ ? 1 : 0);
+}
+
+/*
+ * Is the default of the column the one that it is given here?  ALTER COLUMN ... TYPE
+ * may have converted it.
+ */
 static bool
 has_our_default(Relation rel, AttrNumber attno)
 {
@@ -235,9 +295,32 @@ has_our_default(Relation rel, AttrNumber attno)
 		if (defval->adnum != attno)
 			continue;
 		value = stringToNode(defval->adbin);
+		while (IsA(value, FuncExpr) &&
+			   (((FuncExpr *) value)->funcid == F_TIMEZONE_TEXT_TIMESTAMPTZ ||
+				((FuncExpr *) value)->funcid == F_TIMESTAMP_TIMESTAMPTZ ||
+				((FuncExpr *) value)->funcid == F_TIMESTAMPTZ_TIMESTAMP ||
+				((FuncExpr *) value)->funcid == F_TIMESTAMP_TIMESTAMP_INT4 ||
+				((FuncExpr *) value)->funcid == F_TIMESTAMPTZ_TIMESTAMPTZ_INT4))
+			value = converted((FuncExpr *) value);
 		return IsA(value, FuncExpr) && ((FuncExpr *) value)->funcid == F_CLOCK_TIMESTAMP;
 	}
 	return false;
+}
+
+void
+ttl_columns_renew_default(Oid relid, const TtlPolicy *policy)
+{
+	Relation	rel = table_open(relid, NoLock);
+	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
+	bool		is_ours = ts != NULL && has_our_default(rel, ts->attnum) &&
+	(policy->added & (TTL_ADDED_TS_COLUMN | TTL_ADDED_TS_DEFAULT)) != 0;
+	Oid			type = ts == NULL ? InvalidOid : ts->atttypid;
+
+	table_close(rel, NoLock);
+	if (is_ours)
+		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s",
+						ttl_container_table_name(relid),
+						quote_identifier(NameStr(policy->ts_column)), present(type));
 }
 
 /* PostgreSQL's own HINT is CASCADE, which the function hasn't. */
@@ -264,9 +347,9 @@ ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 	bool		drop_default = (policy->added & TTL_ADDED_TS_DEFAULT) && ts != NULL &&
 	has_our_default(rel, ts->attnum);
 	bool		drop_ts = drop && (policy->added & TTL_ADDED_TS_COLUMN) && ts != NULL &&
-	ts->atttypid == TIMESTAMPTZOID;
+	ttl_kind_is_instant(ts->atttypid);
 	bool		drop_own = drop && (policy->added & TTL_ADDED_TTL_COLUMN) && own != NULL &&
-	own->atttypid == INT4OID;
+	ttl_kind_of(own->atttypid) != NULL;
 	bool		validated;
 	char	   *check = NULL;
 	ErrorContextCallback context = {
@@ -313,26 +396,33 @@ ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *pol
 	Form_pg_attribute parent_own = ttl_columns_find(parent, NameStr(policy->ttl_column));
 	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
 	Form_pg_attribute own = ttl_columns_find(rel, NameStr(policy->ttl_column));
-	char	   *add_ts = NULL;
+	bool		add_ts = false;
 	bool		add_not_null = false;
 	char	   *add_own = NULL;
 	char	   *check = NULL;
+	char	   *definition = NULL;
 	bool		validate = false;
+	Oid			ts_type = InvalidOid;
+	int32		ts_typmod = -1;
 	bool		is_known = true;
 	int			nestlevel;
 
 	/* the container may be about to be repaired */
-	if (parent_ts == NULL || (parent_own == NULL && NameStr(policy->ttl_column)[0] != '\0'))
+	if ((parent_ts == NULL && NameStr(policy->ts_column)[0] != '\0') ||
+		(parent_own == NULL && NameStr(policy->ttl_column)[0] != '\0'))
 	{
 		relation_close(rel, NoLock);
 		table_close(parent, NoLock);
 		return;
 	}
 
-	if (ts == NULL)
-		add_ts = type_of(parent_ts);
-	else
-		add_not_null = !ts->attnotnull && parent_ts->attnotnull;
+	if (parent_ts != NULL)
+	{
+		add_ts = ts == NULL;
+		ts_type = parent_ts->atttypid;
+		ts_typmod = parent_ts->atttypmod;
+		add_not_null = ts != NULL && !ts->attnotnull && parent_ts->attnotnull;
+	}
 	if (parent_own != NULL)
 	{
 		if (own != NULL && ttl_container_has_pages(relid))
@@ -341,7 +431,10 @@ ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *pol
 			add_own = type_of(parent_own);
 		check = ttl_expiry_find_check(parent, policy, &validate);
 		if (check != NULL)
+		{
 			check = pstrdup(check);
+			definition = ttl_expiry_check_definition(parent, policy);
+		}
 	}
 	relation_close(rel, NoLock);
 	table_close(parent, NoLock);
@@ -352,14 +445,14 @@ ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *pol
 		return;
 
 	nestlevel = ttl_command_begin();
-	if (add_ts != NULL)
-		add_ts_column(relid, ts_name, add_ts);
+	if (add_ts)
+		add_ts_column(relid, ts_name, ts_type, ts_typmod);
 	if (add_not_null)
 		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", table, ts_name);
 	if (add_own != NULL)
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s", table, own_name, add_own);
 	if (check != NULL && !OidIsValid(get_relation_constraint_oid(relid, check, true)))
-		add_check(relid, check, policy, is_known, validate);
+		add_check(relid, check, definition, is_known, validate);
 	ttl_command_end(nestlevel);
 	ttl_uses_check_all(relid, policy, AccessExclusiveLock);
 }

@@ -56,6 +56,9 @@ extern Form_pg_attribute ttl_columns_find(Relation rel, const char *name);
 /* Errors unless the names can be those of a container's columns. */
 extern void ttl_columns_check_names(const TtlPolicy *policy);
 
+/* Errors (22023) if the policy has a default TTL, but no timestamp column. */
+extern void ttl_columns_check_default(const TtlPolicy *policy, Oid relid);
+
 /* Errors unless the columns, as far as they exist, can be adopted. */
 extern void ttl_columns_check(Relation rel, const TtlPolicy *policy);
 
@@ -65,6 +68,16 @@ extern void ttl_columns_check(Relation rel, const TtlPolicy *policy);
  * was added.  The caller has locked the table.
  */
 extern void ttl_columns_complete(Oid relid, TtlPolicy *policy);
+
+/*
+ * Adds that CHECK alone, if there is none and the type asks for one; 'is_known' tells
+ * that all rows obey it.  And drops it if it was added.
+ */
+extern void ttl_columns_complete_check(Oid relid, TtlPolicy *policy, bool is_known);
+extern void ttl_columns_drop_check(Oid relid, TtlPolicy *policy);
+
+/* Gives the timestamp column, which has another type now, the default that it had. */
+extern void ttl_columns_renew_default(Oid relid, const TtlPolicy *policy);
 
 /*
  * Takes back what was added: from a column of the user's its default and CHECK; the
@@ -138,6 +151,15 @@ extern void ttl_notice_added_columns(Oid relid, const TtlPolicy *policy);
 extern void ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy);
 
 /*
+ * Tells if the column has no time zone: it is taken as UTC, and a WARNING says so if
+ * the server's is another.
+ */
+extern void ttl_notice_utc(Oid relid, const char *column);
+
+/* Tells how many stored rows have a value in an adopted TTL column that is no TTL. */
+extern void ttl_notice_odd_values(Oid relid, const TtlPolicy *policy);
+
+/*
  * Tells how many stored rows of the container expire, until ttl.grace has passed,
  * because the default TTL was another one before, and how long they may be had back.
  */
@@ -183,6 +205,17 @@ extern void ttl_guard_rename_schema(RenameStmt *stmt);
  * mappers do whenever they start?
  */
 extern bool ttl_guard_keeps_type(Oid relid, const AlterTableCmd *cmd);
+
+/*
+ * retype.c
+ */
+
+/*
+ * The column of a container, whose type the command is to change, may have that type:
+ * what depends on it goes, and comes back when the command is done.  False if not.
+ */
+extern bool ttl_retype_begin(Oid relid, const AlterTableCmd *cmd);
+extern void ttl_retype_end(Oid relid);
 
 /*
  * partition.c

@@ -98,6 +98,7 @@ ttl_create_register(Oid relid, TtlPolicy *policy)
 	int			nestlevel;
 
 	ttl_columns_check_names(policy);
+	ttl_columns_check_default(policy, relid);
 	ttl_indexes_check_policy(policy, relid);
 
 	/* Don't let somebody without rights queue up for a lock. */
@@ -137,6 +138,9 @@ ttl_create_register(Oid relid, TtlPolicy *policy)
 		ttl_grace_begin(policy, TTL_OFF, InvalidOid);
 	ttl_container_insert(relid, policy);
 	ttl_notice_added_columns(relid, policy);
+	ttl_notice_utc(relid, NameStr(policy->ts_column));
+	ttl_notice_utc(relid, NameStr(policy->ttl_column));
+	ttl_notice_odd_values(relid, policy);
 	ttl_notice_rights(relid);
 	ttl_notice_references(relid);
 	ttl_notice_owners(relid);
@@ -152,7 +156,7 @@ PG_FUNCTION_INFO_V1(ttl_create_container);
  *
  * Registers a table as a container; see SPEC 5.  default_ttl is in seconds or an
  * interval of them, -1 = never, NULL = TTL is off; ttl_column NULL = rows have no
- * TTL of their own.
+ * TTL of their own; ts_column NULL = they have deadlines alone, in ttl_column.
  *
  * Errors: 42501 not the owner, 42710 a container already, 42809 or 0A000 no
  * table that could be one, 42804 a column of another type, 22023 a bad value,
@@ -170,7 +174,14 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	};
 
 	if (!PG_ARGISNULL(2))
+	{
 		policy.ts_column = *PG_GETARG_NAME(2);
+		if (NameStr(policy.ts_column)[0] == '\0')
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("ts_column must not be empty"),
+					 errhint("Name a column of type timestamp with time zone; it is added if the table has none of that name. NULL is for rows with deadlines.")));
+	}
 	if (!PG_ARGISNULL(3))
 	{
 		policy.ttl_column = *PG_GETARG_NAME(3);

@@ -8,8 +8,10 @@
  *	  DROP TABLE, also by CASCADE				the container is forgotten
  *	  RENAME COLUMN, by whatever command		ttl.container follows
  *	  DROP TABLE of an archive					the container stops reaping
- *	  DROP or retype _ts or ttl					refused (2BP01), unless the type
- *												is the one that it has
+ *	  DROP of _ts or ttl						refused (2BP01)
+ *	  ALTER TYPE of _ts or ttl					refused (2BP01) unless the type fits;
+ *												nothing if it is the one that it has,
+ *												else see retype.c
  *	  DROP INDEX of an expiry index				refused while there is a default
  *												TTL (2BP01)
  *	  DROP TRIGGER of the container's			refused (2BP01)
@@ -136,7 +138,7 @@ before_alter_table(AlterTableStmt *stmt)
 		{
 			case AT_DropColumn:
 			case AT_AlterColumnType:
-				if (!is_part || container.ts_attno == InvalidAttrNumber ||
+				if (!is_part || container.lacks_column ||
 					!ttl_guard_names_column(&policy, cmd->name))
 					break;
 
@@ -146,7 +148,8 @@ before_alter_table(AlterTableStmt *stmt)
 				 */
 				if (cmd->subtype == AT_AlterColumnType && ttl_guard_keeps_type(relid, cmd))
 					stmt->cmds = foreach_delete_current(stmt->cmds, lc);
-				else
+				else if (cmd->subtype == AT_DropColumn ||
+						 relid != container.container || !ttl_retype_begin(relid, cmd))
 					ereport(ERROR,
 							(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 							 cmd->subtype == AT_DropColumn ?
@@ -181,7 +184,7 @@ before_alter_table(AlterTableStmt *stmt)
 				break;
 			case AT_DropConstraint:
 			case AT_AlterConstraint:
-				if (is_part && container.ts_attno != InvalidAttrNumber && row_security &&
+				if (is_part && !container.lacks_column && row_security &&
 					ttl_container_is_owner(GetUserId(), relid))
 					ttl_guard_constraint(relid, &policy, cmd);
 				break;
@@ -213,6 +216,7 @@ static void
 after_alter_table(AlterTableStmt *stmt)
 {
 	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	bool		retypes = false;
 	ListCell   *lc;
 
 	ttl_uses_check_table(relid);
@@ -220,6 +224,14 @@ after_alter_table(AlterTableStmt *stmt)
 	foreach(lc, stmt->cmds)
 	{
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+		TtlPolicy	policy;
+
+		if (cmd->subtype == AT_AlterColumnType && OidIsValid(relid) &&
+			ttl_container_read(relid, &policy) && ttl_guard_names_column(&policy, cmd->name))
+		{
+			ttl_notice_utc(relid, cmd->name);
+			retypes = true;
+		}
 
 		/*
 		 * As in scripts of pg_dump --disable-triggers.  It may be no
@@ -238,7 +250,6 @@ after_alter_table(AlterTableStmt *stmt)
 		{
 			Oid			partition = RangeVarGetRelid(((PartitionCmd *) cmd->def)->name,
 													 NoLock, true);
-			TtlPolicy	policy;
 
 			/* PostgreSQL has taken the parent's trigger from it */
 			if (OidIsValid(partition) && ttl_container_read(partition, &policy) &&
@@ -249,6 +260,8 @@ after_alter_table(AlterTableStmt *stmt)
 			}
 		}
 	}
+	if (retypes)
+		ttl_retype_end(relid);
 }
 
 /* The column's name as this very command has written it */
@@ -391,10 +404,20 @@ is_called_by_plans(Oid function)
 {
 	const TtlObjects *objects = ttl_container_objects();
 
-	return objects != NULL &&
-		(function == objects->is_live || function == objects->is_live_by_place ||
-		 function == objects->is_expired || function == objects->stamp ||
-		 function == objects->item_expiry);
+	if (objects == NULL)
+		return false;
+	for (int i = 0; i < lengthof(objects->item_expiry); i++)
+	{
+		if (function == objects->item_expiry[i] || function == objects->stamp[i])
+			return true;
+	}
+	for (int i = 0; i < lengthof(objects->item_ttl); i++)
+	{
+		if (function == objects->item_ttl[i])
+			return true;
+	}
+	return function == objects->is_live || function == objects->is_live_by_place ||
+		function == objects->is_expired;
 }
 
 static void

@@ -52,7 +52,7 @@ check_drop_index(Oid index, const List *dropped)
 	TtlExpiryIndexes after;
 
 	if (!OidIsValid(table) || !ttl_container_peek(table, &container) ||
-		container.ts_attno == InvalidAttrNumber ||
+		container.lacks_column ||
 		container.default_ttl == TTL_OFF || !ttl_container_is_owner(GetUserId(), table) ||
 		!ttl_container_read(container.container, &policy))
 		return;

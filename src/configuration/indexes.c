@@ -33,21 +33,24 @@ ttl_indexes_complete(Oid relid, TtlPolicy *policy)
 	foreach(lc, ttl_container_tree(relid, ShareLock))
 	{
 		TtlExpiryIndexes indexes;
+		TtlIndexDefinition definitions[TTL_INDEXES];
 		Relation	rel = table_open(lfirst_oid(lc), NoLock);
 
 		ttl_expiry_find_indexes(rel, policy, NIL, &indexes);
+		for (int i = 0; i < TTL_INDEXES; i++)
+			(void) ttl_expiry_index_definition(rel, policy, i, &definitions[i]);
 		table_close(rel, NoLock);
 		for (int i = 0; i < TTL_INDEXES; i++)
 		{
-			TtlIndexDefinition definition;
+			const TtlIndexDefinition *definition = &definitions[i];
 
 			if (!indexes.needed[i] || OidIsValid(indexes.usable[i]))
 				continue;
 			ttl_expiry_refuse_unusable(lfirst_oid(lc), policy, i);
-			(void) ttl_expiry_index_definition(policy, i, &definition);
-			ttl_command_run("CREATE INDEX ON %s (%s)%s%s", ttl_container_table_name(lfirst_oid(lc)), definition.key,
-							definition.predicate ? " WHERE " : "",
-							definition.predicate ? definition.predicate : "");
+			ttl_command_run("CREATE INDEX ON %s (%s)%s%s",
+							ttl_container_table_name(lfirst_oid(lc)), definition->key,
+							definition->predicate ? " WHERE " : "",
+							definition->predicate ? definition->predicate : "");
 			policy->added |= TTL_ADDED_INDEX << i;
 		}
 	}
@@ -56,13 +59,13 @@ ttl_indexes_complete(Oid relid, TtlPolicy *policy)
 void
 ttl_indexes_drop(Oid relid, TtlPolicy *policy)
 {
-	AttrNumber	ts_attno;
-	AttrNumber	ttl_attno;
+	TtlContainer container;
 	Relation	rel;
 	TtlExpiryIndexes indexes;
 
 	/* without the columns there are none */
-	if (!ttl_container_find_columns(relid, policy, &ts_attno, &ttl_attno))
+	ttl_container_find_columns(relid, policy, &container);
+	if (container.lacks_column)
 		return;
 	rel = table_open(relid, AccessExclusiveLock);
 	ttl_expiry_find_indexes(rel, policy, NIL, &indexes);

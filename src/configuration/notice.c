@@ -8,9 +8,11 @@
 #include "postgres.h"
 
 #include "access/table.h"
+#include "access/tableam.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
+#include "catalog/pg_type.h"
 #include "common/int.h"
 #include "compat.h"
 #include "configuration/configuration.h"
@@ -20,11 +22,16 @@
 #include "guc.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "pgtime.h"
 #include "ttl.h"
 #include "utils/acl.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 void
@@ -41,6 +48,98 @@ ttl_notice_added_columns(Oid relid, const TtlPolicy *policy)
 		ereport(NOTICE,
 				(errmsg("column \"%s\" was added to table \"%s\"",
 						NameStr(policy->ttl_column), get_rel_name(relid))));
+}
+
+/* Is a time zone that of UTC, by whatever name? */
+static bool
+is_utc(const char *name)
+{
+	pg_tz	   *zone = pg_tzset(name);
+	long		offset;
+
+	return zone != NULL && pg_get_timezone_offset(zone, &offset) && offset == 0;
+}
+
+/* The time zone of the others is what this session had at its start. */
+void
+ttl_notice_utc(Oid relid, const char *column)
+{
+	AttrNumber	attno = get_attnum(relid, column);
+	const char *zone = GetConfigOptionResetString("TimeZone");
+	bool		is_other = !is_utc(zone);
+
+	if (attno == InvalidAttrNumber || get_atttype(relid, attno) != TIMESTAMPOID)
+		return;
+	ereport(is_other ? WARNING : NOTICE,
+			(errmsg("column \"%s\" of type timestamp without time zone is taken as UTC", column),
+			 is_other ?
+			 errdetail("The server's time zone is \"%s\", and values that it converts to the column's type are local time.",
+					   zone) : 0,
+			 is_other ?
+			 errhint("Use ALTER TABLE ... ALTER COLUMN %s TYPE timestamptz, with USING %s AT TIME ZONE 'UTC' if that is what its values are in.",
+					 quote_identifier(column), quote_identifier(column)) : 0));
+}
+
+/* So many rows are looked at for odd values. */
+#define LOOKED_AT_ROWS	10000
+
+/* Counts those of a leaf; *left is how many more may be looked at. */
+static int
+count_odd_values(Relation rel, const TtlPolicy *policy, int *left)
+{
+	TtlContainer container;
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "ttl odd values",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	int			count = 0;
+
+	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
+	while (*left >= 0 && table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		bool		isnull;
+		Datum		own = slot_getattr(slot, container.ttl_attno, &isnull);
+
+		if ((*left)-- > 0 && !isnull && ttl_kind_is_odd(container.kind, own))
+			count++;
+		MemoryContextReset(context);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(snapshot);
+	return count;
+}
+
+void
+ttl_notice_odd_values(Oid relid, const TtlPolicy *policy)
+{
+	int			left = LOOKED_AT_ROWS;
+	int			count = 0;
+	ListCell   *lc;
+
+	if (NameStr(policy->ttl_column)[0] == '\0' || (policy->added & TTL_ADDED_TTL_COLUMN))
+		return;
+	foreach(lc, ttl_container_leaves(relid))
+	{
+		Relation	rel = table_open(lfirst_oid(lc), AccessShareLock);
+
+		count += count_odd_values(rel, policy, &left);
+		table_close(rel, NoLock);
+	}
+	if (count > 0)
+		ereport(NOTICE,
+				(left < 0 ?
+				 errmsg("at least %d stored rows of container \"%s\" have a value in column \"%s\" that is no TTL",
+						count, get_rel_name(relid), NameStr(policy->ttl_column)) :
+				 errmsg_plural("%d stored row of container \"%s\" has a value in column \"%s\" that is no TTL",
+							   "%d stored rows of container \"%s\" have a value in column \"%s\" that is no TTL",
+							   count, count, get_rel_name(relid), NameStr(policy->ttl_column)),
+				 errdetail("The default TTL applies to them."),
+				 errhint("A TTL is a whole number of seconds from 1 to 2147483647, or -1 for never.")));
 }
 
 static void

@@ -132,6 +132,7 @@ ttl_uses_check_index(IndexStmt *stmt)
 
 	if (!stmt->concurrent || !stmt->unique || !OidIsValid(relid) ||
 		!ttl_container_peek(relid, &container) ||
+		container.lacks_column ||
 		container.ts_attno == InvalidAttrNumber || !container.touch_on_update)
 		return;
 	use.table = stmt->relation->relname;
@@ -163,7 +164,7 @@ ttl_uses_check_table(Oid relid)
 	Relation	rel;
 
 	if (!OidIsValid(relid) || !ttl_container_peek(relid, &container) ||
-		container.ts_attno == InvalidAttrNumber)
+		container.lacks_column || container.ts_attno == InvalidAttrNumber)
 		return;
 	rel = table_open(relid, AccessShareLock);
 	ttl_uses_check(rel, container.touch_on_update, container.ts_attno);

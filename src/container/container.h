@@ -13,6 +13,7 @@
 #define TTL_CONTAINER_H
 
 #include "access/attnum.h"
+#include "container/kind.h"
 #include "datatype/timestamp.h"
 #include "nodes/pg_list.h"
 #include "storage/lockdefs.h"
@@ -23,10 +24,6 @@ typedef enum TtlIndexing
 	TTL_INDEXING_NONE,
 	TTL_INDEXING_CONSISTENT
 } TtlIndexing;
-
-/* Default TTLs that are not a number of seconds. */
-#define TTL_OFF			0		/* NULL: TTL is off, nothing ever expires */
-#define TTL_NEVER		(-1)	/* on, items without a TTL never expire */
 
 /*
  * The last change of a policy by which rows expire earlier.  What has expired by
@@ -50,8 +47,10 @@ typedef struct TtlContainer
 {
 	Oid			relid;			/* the relation asked about */
 	Oid			container;		/* the registered table it belongs to */
-	AttrNumber	ts_attno;		/* _ts, numbered as in relid */
+	bool		lacks_column;	/* one that the policy names; see peek() */
+	AttrNumber	ts_attno;		/* _ts, numbered as in relid; 0 if none */
 	AttrNumber	ttl_attno;		/* item TTL; 0 if the container has none */
+	const TtlKind *kind;		/* of the item TTL, or NULL */
 	int32		default_ttl;	/* seconds, TTL_OFF or TTL_NEVER */
 	TtlIndexing indexing;
 	bool		touch_on_update;
@@ -72,11 +71,12 @@ typedef struct TtlObjects
 	Oid			schema;
 	Oid			catalog;		/* ttl.container */
 	Oid			catalog_pkey;
-	Oid			is_live;		/* ttl.is_live(regclass, timestamptz, integer) */
+	Oid			is_live;		/* ttl.is_live(regclass, timestamptz, "any") */
 	Oid			is_live_by_place;	/* ttl.is_live(regclass) */
 	Oid			is_expired;		/* ttl.is_expired(like is_live) */
-	Oid			stamp;			/* ttl.stamp(timestamptz) */
-	Oid			item_expiry;	/* ttl.item_expiry(timestamptz, integer) */
+	Oid			stamp[2];		/* ttl.stamp(timestamptz or timestamp) */
+	Oid			item_expiry[2]; /* ttl.item_expiry(the same, integer) */
+	Oid			item_ttl[5];	/* ttl.item_ttl(each type without CHECK) */
 	Oid			check_reference;	/* ttl.check_reference() */
 } TtlObjects;
 
@@ -130,8 +130,7 @@ extern void ttl_container_objects_init(void);
 extern bool ttl_container_lookup(Oid relid, TtlContainer *container);
 
 /*
- * The same, also for one that lacks a column, whose ts_attno then is 0: for
- * DDL, by which that is repaired.
+ * The same, also for one that lacks a column: for DDL, by which that is repaired.
  */
 extern bool ttl_container_peek(Oid relid, TtlContainer *container);
 
@@ -144,7 +143,7 @@ extern void ttl_container_cache_init(void);
 typedef struct TtlPolicy
 {
 	int32		default_ttl;
-	NameData	ts_column;
+	NameData	ts_column;		/* empty = none */
 	NameData	ttl_column;		/* empty = none */
 	TtlIndexing indexing;
 	bool		touch_on_update;
@@ -184,12 +183,13 @@ extern void ttl_container_delete(Oid container);
 extern void ttl_container_notice_change(Oid container);
 
 /*
- * Where the policy's columns stand in the relation.  False if it lacks one, or
- * has another type in its place: DDL on a server without the library, and rows
- * of ttl.container that are restored next to another table, leave that behind.
+ * Where the policy's columns stand in the relation, and the kind of item TTL.
+ * Fills only these, and lacks_column: it lacks one also if another type is in its
+ * place.  DDL on a server without the library, and rows of ttl.container that are
+ * restored next to another table, leave that behind.
  */
-extern bool ttl_container_find_columns(Oid relid, const TtlPolicy *policy,
-									   AttrNumber *ts_attno, AttrNumber *ttl_attno);
+extern void ttl_container_find_columns(Oid relid, const TtlPolicy *policy,
+									   TtlContainer *container);
 
 /* OIDs of all sound containers of this database, and of those with that archive. */
 extern List *ttl_container_list(void);

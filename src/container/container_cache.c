@@ -45,8 +45,7 @@ typedef struct CacheEntry
 	Oid			relid;			/* hash key; MUST BE FIRST */
 	EntryState	state;
 	Oid			container;		/* InvalidOid = not part of any */
-	AttrNumber	ts_attno;		/* 0 = a required column is lacking */
-	AttrNumber	ttl_attno;
+	TtlContainer columns;		/* where they stand */
 	TtlPolicy	policy;			/* if container == relid */
 } CacheEntry;
 
@@ -95,8 +94,8 @@ read_entry(CacheEntry *entry)
 		return true;
 	entry->policy = policy;
 	entry->policy.archive_columns = NIL;	/* lives shorter */
-	return ttl_container_find_columns(entry->relid, &policy, &entry->ts_attno,
-									  &entry->ttl_attno);
+	ttl_container_find_columns(entry->relid, &policy, &entry->columns);
+	return !entry->columns.lacks_column;
 }
 
 static void
@@ -110,8 +109,7 @@ load_entry(CacheEntry *entry)
 		 * lock has gone both are known.
 		 */
 		LockRelationOid(entry->relid, AccessShareLock);
-		if (!read_entry(entry))
-			entry->ts_attno = InvalidAttrNumber;
+		(void) read_entry(entry);
 		UnlockRelationOid(entry->relid, AccessShareLock);
 	}
 
@@ -163,10 +161,9 @@ ttl_container_peek(Oid relid, TtlContainer *container)
 	if (entry == NULL || !OidIsValid(entry->container))
 		return false;
 
+	*container = entry->columns;
 	container->relid = relid;
 	container->container = entry->container;
-	container->ts_attno = entry->ts_attno;
-	container->ttl_attno = entry->ttl_attno;
 
 	if (entry->container != relid)
 	{
@@ -196,7 +193,7 @@ ttl_container_lookup(Oid relid, TtlContainer *container)
 {
 	if (!ttl_container_peek(relid, container))
 		return false;
-	if (container->ts_attno == InvalidAttrNumber)
+	if (container->lacks_column)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("container \"%s\" lacks a column that it requires",

@@ -203,6 +203,14 @@ added_to_array(int added)
 		construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT);
 }
 
+static NameData
+name_or_empty(Datum value, bool isnull)
+{
+	NameData	empty = {{0}};
+
+	return isnull ? empty : *DatumGetName(value);
+}
+
 static void
 deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 {
@@ -217,11 +225,10 @@ deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 
 	policy->default_ttl = nulls[Anum_container_default_time_to_live - 1] ? TTL_OFF :
 		DatumGetInt32(values[Anum_container_default_time_to_live - 1]);
-	policy->ts_column = *DatumGetName(values[Anum_container_ts_column - 1]);
-	if (nulls[Anum_container_ttl_column - 1])
-		namestrcpy(&policy->ttl_column, "");
-	else
-		policy->ttl_column = *DatumGetName(values[Anum_container_ttl_column - 1]);
+	policy->ts_column = name_or_empty(values[Anum_container_ts_column - 1],
+									  nulls[Anum_container_ts_column - 1]);
+	policy->ttl_column = name_or_empty(values[Anum_container_ttl_column - 1],
+									   nulls[Anum_container_ttl_column - 1]);
 	indexing = TextDatumGetCString(values[Anum_container_indexing - 1]);
 	if (!ttl_policy_indexing_parse(indexing, &policy->indexing))
 		elog(ERROR, "unrecognized indexing policy \"%s\"", indexing);
@@ -269,6 +276,7 @@ form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 	values[Anum_container_default_time_to_live - 1] = Int32GetDatum(policy->default_ttl);
 	nulls[Anum_container_default_time_to_live - 1] = (policy->default_ttl == TTL_OFF);
 	values[Anum_container_ts_column - 1] = NameGetDatum(&policy->ts_column);
+	nulls[Anum_container_ts_column - 1] = (NameStr(policy->ts_column)[0] == '\0');
 	values[Anum_container_ttl_column - 1] = NameGetDatum(&policy->ttl_column);
 	nulls[Anum_container_ttl_column - 1] = (NameStr(policy->ttl_column)[0] == '\0');
 	values[Anum_container_indexing - 1] =
@@ -384,25 +392,23 @@ ttl_container_notice_change(Oid container)
 	ttl_container_update(container, &policy);
 }
 
-bool
-ttl_container_find_columns(Oid relid, const TtlPolicy *policy,
-						   AttrNumber *ts_attno, AttrNumber *ttl_attno)
+void
+ttl_container_find_columns(Oid relid, const TtlPolicy *policy, TtlContainer *container)
 {
-	Oid			type;
+	bool		has_ts = NameStr(policy->ts_column)[0] != '\0';
+	bool		has_own = NameStr(policy->ttl_column)[0] != '\0';
 
-	*ttl_attno = InvalidAttrNumber;
-	*ts_attno = get_attnum(relid, NameStr(policy->ts_column));
-	if (*ts_attno == InvalidAttrNumber ||
-		get_atttype(relid, *ts_attno) != TIMESTAMPTZOID)
-		return false;
-	if (NameStr(policy->ttl_column)[0] == '\0')
-		return true;
-
-	*ttl_attno = get_attnum(relid, NameStr(policy->ttl_column));
-	if (*ttl_attno == InvalidAttrNumber)
-		return false;
-	type = get_atttype(relid, *ttl_attno);
-	return type == INT4OID || type == INT2OID;
+	container->ts_attno = has_ts ? get_attnum(relid, NameStr(policy->ts_column)) :
+		InvalidAttrNumber;
+	container->ttl_attno = has_own ? get_attnum(relid, NameStr(policy->ttl_column)) :
+		InvalidAttrNumber;
+	container->kind = container->ttl_attno == InvalidAttrNumber ? NULL :
+		ttl_kind_of(get_atttype(relid, container->ttl_attno));
+	container->lacks_column =
+		(has_ts ? container->ts_attno == InvalidAttrNumber ||
+		 !ttl_kind_is_instant(get_atttype(relid, container->ts_attno)) :
+		 !ttl_kind_is_deadline(container->kind)) ||
+		(has_own && container->kind == NULL);
 }
 
 /*
@@ -439,11 +445,11 @@ list_containers(int column, Oid value)
 		else
 		{
 			TtlPolicy	policy;
-			AttrNumber	ts_attno;
-			AttrNumber	ttl_attno;
+			TtlContainer container;
 
 			deform(tuple, RelationGetDescr(rel), &policy);
-			if (!ttl_container_find_columns(relid, &policy, &ts_attno, &ttl_attno))
+			ttl_container_find_columns(relid, &policy, &container);
+			if (container.lacks_column)
 				continue;
 		}
 		containers = lappend_oid(containers, relid);

@@ -136,9 +136,10 @@ refuse_version(const char *version)
 static void
 find_objects(void)
 {
-	static const Oid is_live_args[] = {REGCLASSOID, TIMESTAMPTZOID, INT4OID};
-	static const Oid item_expiry_args[] = {TIMESTAMPTZOID, INT4OID};
-	static const Oid stamp_args[] = {TIMESTAMPTZOID};
+	static const Oid is_live_args[] = {REGCLASSOID, TIMESTAMPTZOID, ANYOID};
+	static const Oid instant_args[][2] = {{TIMESTAMPTZOID, INT4OID}, {TIMESTAMPOID, INT4OID}};
+	static const Oid item_ttl_args[] = {INT8OID, NUMERICOID, FLOAT8OID, FLOAT4OID, JSONBOID};
+	bool		complete = true;
 	TtlObjects	found;
 	char	   *version;
 
@@ -164,15 +165,23 @@ find_objects(void)
 	found.is_live = find_function(found.schema, "is_live", 3, is_live_args);
 	found.is_live_by_place = find_function(found.schema, "is_live", 1, is_live_args);
 	found.is_expired = find_function(found.schema, "is_expired", 3, is_live_args);
-	found.stamp = find_function(found.schema, "stamp", 1, stamp_args);
-	found.item_expiry = find_function(found.schema, "item_expiry", 2, item_expiry_args);
+	for (int i = 0; i < lengthof(instant_args); i++)
+	{
+		found.stamp[i] = find_function(found.schema, "stamp", 1, instant_args[i]);
+		found.item_expiry[i] = find_function(found.schema, "item_expiry", 2, instant_args[i]);
+		complete = complete && OidIsValid(found.stamp[i]) && OidIsValid(found.item_expiry[i]);
+	}
+	for (int i = 0; i < lengthof(item_ttl_args); i++)
+	{
+		found.item_ttl[i] = find_function(found.schema, "item_ttl", 1, &item_ttl_args[i]);
+		complete = complete && OidIsValid(found.item_ttl[i]);
+	}
 	found.check_reference = find_function(found.schema, "check_reference", 0, NULL);
 	/* a later version may have others, and its containers are no plain tables */
 	if (found.known &&
 		(!OidIsValid(found.catalog_pkey) || !OidIsValid(found.is_live) ||
 		 !OidIsValid(found.is_live_by_place) || !OidIsValid(found.is_expired) ||
-		 !OidIsValid(found.stamp) || !OidIsValid(found.item_expiry) ||
-		 !OidIsValid(found.check_reference)))
+		 !OidIsValid(found.check_reference) || !complete))
 		return;
 
 	objects = found;

@@ -40,6 +40,22 @@ archive_takes(Oid archive, const char *column, bool own)
 		 (attno != container.ts_attno && attno != container.ttl_attno));
 }
 
+/*
+ * May the archive do without that column of a container?  _ts and TTL say nothing
+ * there; but a document is what the row is about.
+ */
+static bool
+is_dispensable(Relation rel, const TtlPolicy *policy, const char *column)
+{
+	TtlContainer container;
+
+	if (strcmp(column, NameStr(policy->ts_column)) == 0)
+		return true;
+	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
+	return strcmp(column, NameStr(policy->ttl_column)) == 0 &&
+		container.kind != NULL && !container.kind->is_document;
+}
+
 List *
 ttl_archive_columns(Relation rel, const TtlPolicy *policy)
 {
@@ -70,8 +86,7 @@ ttl_archive_columns(Relation rel, const TtlPolicy *policy)
 			continue;
 		if (archive_takes(policy->archive_to, name, false))
 			columns = lappend(columns, pstrdup(name));
-		else if (strcmp(name, NameStr(policy->ts_column)) != 0 &&
-				 strcmp(name, NameStr(policy->ttl_column)) != 0 &&
+		else if (!is_dispensable(rel, policy, name) &&
 				 !(attribute->attgenerated != '\0' &&
 				   get_attnum(policy->archive_to, name) > 0 &&
 				   get_attgenerated(policy->archive_to,

@@ -12,9 +12,11 @@
  *	  -1                 | never  never      never
  *	  m > 0              | never  _ts + m    _ts + m
  *
- * Any other item TTL has no meaning and is taken for NULL; a CHECK keeps new
- * ones out, but a column that was there before may hold some.  A NULL in the
- * timestamp column never expires, nor does 'infinity'.
+ * Any other item TTL has no meaning and is taken for NULL; kind.c knows which.
+ * A NULL in the timestamp column never expires, nor does 'infinity'.
+ *
+ * A TTL column may hold deadlines instead: such an item expires at its own, whatever
+ * _ts is, unless TTL is off.
  *
  *-------------------------------------------------------------------------
  */
@@ -60,32 +62,13 @@ ttl_expiry_cutoff(TimestampTz now, int32 seconds)
 	return result;
 }
 
-/* An item TTL as it comes from a column of one of the two types. */
-static inline int32
-own_ttl(Datum value, Oid type)
-{
-	return type == INT2OID ? DatumGetInt16(value) : DatumGetInt32(value);
-}
-
 TimestampTz
 ttl_expiry_of_slot(const TtlContainer *container, TupleTableSlot *slot)
 {
-	Datum		ts;
-	Datum		own = 0;
-	bool		ts_is_null;
-	bool		own_is_null = true;
+	TtlItem		item;
 
-	ts = slot_getattr(slot, container->ts_attno, &ts_is_null);
-	if (container->ttl_attno != InvalidAttrNumber)
-	{
-		own = slot_getattr(slot, container->ttl_attno, &own_is_null);
-		if (!own_is_null)
-			own = Int32GetDatum(own_ttl(own,
-										TupleDescAttr(slot->tts_tupleDescriptor,
-													  container->ttl_attno - 1)->atttypid));
-	}
-	return ttl_expiry_of(container->default_ttl, !ts_is_null, DatumGetTimestampTz(ts),
-						 !own_is_null, DatumGetInt32(own));
+	ttl_item_of_slot(&item, container, slot);
+	return ttl_expiry_of(container->default_ttl, &item);
 }
 
 TimestampTz
@@ -105,7 +88,8 @@ PG_FUNCTION_INFO_V1(ttl_item_expiry);
  * ttl.item_expiry(_ts timestamptz, ttl integer) -> timestamptz
  *
  * What the index over items with a TTL of their own is made of; called for
- * positive TTLs only.  IMMUTABLE, which timestamptz + interval is not.
+ * positive TTLs only.  IMMUTABLE, which timestamptz + interval is not.  A _ts
+ * without time zone is in UTC.
  */
 Datum
 ttl_item_expiry(PG_FUNCTION_ARGS)
@@ -114,8 +98,8 @@ ttl_item_expiry(PG_FUNCTION_ARGS)
 }
 
 /*
- * The expiry of a composite value that is a row of a container, and its _ts, if it
- * has one.  Errors:
+ * The expiry of a composite value that is a row of a container, and its _ts,
+ * DT_NOBEGIN if it has none.  Errors:
  * 42809 if the value has no named type, 42704 if that is no container's.
  */
 static TimestampTz
@@ -127,8 +111,7 @@ expiry_of_record(HeapTupleHeader record, TimestampTz *ts)
 	TupleDesc	desc;
 	TupleTableSlot *slot;
 	HeapTupleData tuple;
-	TimestampTz result;
-	bool		isnull;
+	TtlItem		item;
 
 	if (!OidIsValid(relid))
 		ereport(ERROR,
@@ -151,11 +134,11 @@ expiry_of_record(HeapTupleHeader record, TimestampTz *ts)
 	tuple.t_data = record;
 	slot = MakeSingleTupleTableSlot(desc, &TTSOpsHeapTuple);
 	ExecStoreHeapTuple(&tuple, slot, false);
-	result = ttl_expiry_of_slot(&container, slot);
-	*ts = DatumGetTimestampTz(slot_getattr(slot, container.ts_attno, &isnull));
+	ttl_item_of_slot(&item, &container, slot);
 	ExecDropSingleTupleTableSlot(slot);
 	FreeTupleDesc(desc);
-	return result;
+	*ts = item.ts;
+	return ttl_expiry_of(container.default_ttl, &item);
 }
 
 PG_FUNCTION_INFO_V1(ttl_expires_at);

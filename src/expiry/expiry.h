@@ -10,10 +10,66 @@
 
 #include "container/container.h"
 #include "executor/tuptable.h"
+#include "utils/timestamp.h"
 
 /*
- * The instant at which the row in the slot expires; DT_NOEND if it never
- * does.  The slot's columns are numbered as in container->relid.
+ * What a row says of its expiry.
+ */
+typedef struct TtlItem
+{
+	bool		has_ts;
+	bool		has_deadline;
+	TimestampTz ts;				/* else DT_NOBEGIN */
+	TimestampTz deadline;		/* else DT_NOEND */
+	int32		ttl;			/* seconds, TTL_NEVER, or 0 if it has no TTL
+								 * of its own */
+} TtlItem;
+
+/* Reads the value of a TTL column, which isn't NULL. */
+static inline void
+ttl_item_set_own(TtlItem *item, const TtlKind *kind, Datum own)
+{
+	if (kind->seconds != NULL)
+		item->ttl = kind->seconds(own);
+	else
+	{
+		item->has_deadline = true;
+		item->deadline = DatumGetTimestampTz(own);
+	}
+}
+
+/* Reads it all from the row in the slot. */
+static inline void
+ttl_item_read(TtlItem *item, AttrNumber ts_attno, AttrNumber ttl_attno,
+			  const TtlKind *kind, TupleTableSlot *slot)
+{
+	bool		isnull = true;
+	Datum		value = 0;
+
+	item->has_deadline = false;
+	item->deadline = DT_NOEND;
+	item->ttl = 0;
+	if (ttl_attno != InvalidAttrNumber)
+		value = slot_getattr(slot, ttl_attno, &isnull);
+	if (!isnull)
+		ttl_item_set_own(item, kind, value);
+
+	isnull = true;
+	if (ts_attno != InvalidAttrNumber)
+		value = slot_getattr(slot, ts_attno, &isnull);
+	item->has_ts = !isnull;
+	item->ts = isnull ? DT_NOBEGIN : DatumGetTimestampTz(value);
+}
+
+/* The slot's columns are numbered as in container->relid. */
+static inline void
+ttl_item_of_slot(TtlItem *item, const TtlContainer *container, TupleTableSlot *slot)
+{
+	ttl_item_read(item, container->ts_attno, container->ttl_attno, container->kind, slot);
+}
+
+/*
+ * The instant at which the row in the slot expires; DT_NOEND if it never does.
  */
 extern TimestampTz ttl_expiry_of_slot(const TtlContainer *container,
 									  TupleTableSlot *slot);
@@ -31,20 +87,30 @@ extern TimestampTz ttl_expiry_cutoff(TimestampTz now, int32 seconds);
  * TTL_NEVER or TTL_OFF.
  */
 static inline int32
-ttl_expiry_effective_ttl(int32 default_ttl, bool has_own, int32 own)
+ttl_expiry_effective_ttl(int32 default_ttl, const TtlItem *item)
 {
-	if (default_ttl == TTL_OFF || !has_own)
-		return default_ttl;
-	return own > 0 || own == TTL_NEVER ? own : default_ttl;
+	return default_ttl == TTL_OFF || item->ttl == 0 ? default_ttl : item->ttl;
 }
 
-/* When a row with these values expires */
+/* When it expires; DT_NOEND = never */
 static inline TimestampTz
-ttl_expiry_of(int32 default_ttl, bool has_ts, TimestampTz ts, bool has_own, int32 own)
+ttl_expiry_of(int32 default_ttl, const TtlItem *item)
 {
-	int32		ttl = ttl_expiry_effective_ttl(default_ttl, has_own, own);
+	int32		ttl = ttl_expiry_effective_ttl(default_ttl, item);
 
-	return ttl <= 0 || !has_ts ? DT_NOEND : ttl_expiry_add(ts, ttl);
+	if (item->has_deadline && default_ttl != TTL_OFF)
+		return item->deadline;
+	return ttl <= 0 || !item->has_ts ? DT_NOEND : ttl_expiry_add(item->ts, ttl);
+}
+
+/*
+ * Which of deadlines have passed at 'now': those up to this one.  'infinity' is
+ * never.
+ */
+static inline TimestampTz
+ttl_expiry_last_deadline(TimestampTz now)
+{
+	return Min(now, DT_NOEND - 1);
 }
 
 /* The instant by which reading statements judge: ttl.now, or the clock. */

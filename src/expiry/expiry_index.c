@@ -11,6 +11,10 @@
  *	  stray     (_ts) WHERE ttl = 0 OR ttl < -1   as default; for an adopted
  *	                                              column, and mostly empty
  *
+ * Where no CHECK keeps out what has no meaning, the first two have ttl.item_ttl(ttl)
+ * in place of ttl.  Where the column holds deadlines, item is (ttl), of which a user
+ * may have one already; it may leave out NULLs.
+ *
  * They are recognized by their definition, not by name or OID: an equal index
  * made beforehand (concurrently, say) serves, and so do those that a restored
  * dump creates.  An invalid one doesn't count: what a failed CREATE INDEX
@@ -53,23 +57,34 @@
 #include "utils/timestamp.h"
 
 bool
-ttl_expiry_index_definition(const TtlPolicy *policy, TtlExpiryIndex index,
+ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index,
 							TtlIndexDefinition *definition)
 {
 	const char *ts = quote_identifier(NameStr(policy->ts_column));
 	const char *own = quote_identifier(NameStr(policy->ttl_column));
-	bool		has_own = NameStr(policy->ttl_column)[0] != '\0';
+	TtlContainer container;
 
-	if (!has_own && index != TTL_INDEX_DEFAULT)
+	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
+	if (!ttl_expiry_index_is_due(&container, index))
 		return false;
 
+	memset(definition, 0, sizeof(TtlIndexDefinition));
+	if (container.kind != NULL && !container.kind->is_strict &&
+		!ttl_kind_is_deadline(container.kind))
+		own = psprintf("ttl.item_ttl(%s)", own);
 	switch (index)
 	{
 		case TTL_INDEX_DEFAULT:
 			definition->key = pstrdup(ts);
-			definition->predicate = has_own ? psprintf("%s IS NULL", own) : NULL;
+			definition->predicate = container.kind == NULL ? NULL : psprintf("%s IS NULL", own);
 			break;
 		case TTL_INDEX_ITEM:
+			if (ttl_kind_is_deadline(container.kind))
+			{
+				definition->key = pstrdup(own);
+				definition->or_predicate = psprintf("%s IS NOT NULL", own);
+				break;
+			}
 			definition->key = psprintf("ttl.item_expiry(%s, %s)", ts, own);
 			definition->predicate = psprintf("%s OPERATOR(pg_catalog.>) 0", own);
 			break;
@@ -86,10 +101,14 @@ ttl_expiry_index_definition(const TtlPolicy *policy, TtlExpiryIndex index,
 }
 
 char *
-ttl_expiry_check_definition(const TtlPolicy *policy)
+ttl_expiry_check_definition(Relation rel, const TtlPolicy *policy)
 {
 	const char *own = quote_identifier(NameStr(policy->ttl_column));
+	TtlContainer container;
 
+	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
+	if (container.kind == NULL || !container.kind->is_strict)
+		return NULL;
 	return psprintf("%s OPERATOR(pg_catalog.=) -1 OR %s OPERATOR(pg_catalog.>) 0",
 					own, own);
 }
@@ -121,9 +140,13 @@ char *
 ttl_expiry_find_check(Relation rel, const TtlPolicy *policy, bool *validated)
 {
 	TupleConstr *constr = RelationGetDescr(rel)->constr;
-	Node	   *check = parse_expression(rel, ttl_expiry_check_definition(policy),
-										 EXPR_KIND_CHECK_CONSTRAINT);
+	char	   *definition = ttl_expiry_check_definition(rel, policy);
+	Node	   *check;
 
+	*validated = true;
+	if (definition == NULL)
+		return NULL;
+	check = parse_expression(rel, definition, EXPR_KIND_CHECK_CONSTRAINT);
 	for (int i = 0; constr != NULL && i < constr->num_check; i++)
 	{
 		if (TtlCheckIsEnforced(constr->check[i]) &&
@@ -135,6 +158,13 @@ ttl_expiry_find_check(Relation rel, const TtlPolicy *policy, bool *validated)
 	}
 	*validated = false;
 	return NULL;
+}
+
+/* The predicate of an index; NULL is none. */
+static Node *
+parse_predicate(Relation rel, const char *text)
+{
+	return text == NULL ? NULL : parse_expression(rel, text, EXPR_KIND_INDEX_PREDICATE);
 }
 
 static bool
@@ -181,9 +211,10 @@ index_equals(HeapTuple index, Relation rel, const TtlIndexDefinition *definition
 			 !equal(ttl_stored_index_expression(index, Anum_pg_index_indexprs), list_make1(key)))
 		return false;
 
-	predicate = definition->predicate == NULL ? NULL :
-		parse_expression(rel, definition->predicate, EXPR_KIND_INDEX_PREDICATE);
-	return equal(ttl_stored_index_expression(index, Anum_pg_index_indpred), predicate);
+	predicate = ttl_stored_index_expression(index, Anum_pg_index_indpred);
+	return equal(predicate, parse_predicate(rel, definition->predicate)) ||
+		(definition->or_predicate != NULL &&
+		 equal(predicate, parse_predicate(rel, definition->or_predicate)));
 }
 
 /*
@@ -199,7 +230,7 @@ find_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind, bool vali
 	Oid			found = InvalidOid;
 	ListCell   *lc;
 
-	if (!ttl_expiry_index_definition(policy, kind, &definition))
+	if (!ttl_expiry_index_definition(rel, policy, kind, &definition))
 		return InvalidOid;
 	foreach(lc, RelationGetIndexList(rel))
 	{
@@ -224,20 +255,22 @@ void
 ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy, const List *except,
 						TtlExpiryIndexes *indexes)
 {
-	bool		has_own = NameStr(policy->ttl_column)[0] != '\0';
-	bool		validated = true;
-	char	   *check = NULL;
+	TtlContainer container;
+	bool		validated;
+	char	   *check;
 
+	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
 	/* the CHECK says that no row needs the third index */
-	if (has_own)
-		check = ttl_expiry_find_check(rel, policy, &validated);
+	check = ttl_expiry_find_check(rel, policy, &validated);
 	indexes->check = check == NULL || !validated ? InvalidOid :
 		get_relation_constraint_oid(RelationGetRelid(rel), check, false);
-	indexes->needed[TTL_INDEX_DEFAULT] = true;
-	indexes->needed[TTL_INDEX_ITEM] = has_own;
-	indexes->needed[TTL_INDEX_STRAY] = !validated;
 	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		indexes->needed[i] = ttl_expiry_index_is_due(&container, i);
 		indexes->usable[i] = find_index(rel, policy, i, true, except);
+	}
+	if (validated)
+		indexes->needed[TTL_INDEX_STRAY] = false;
 }
 
 /*

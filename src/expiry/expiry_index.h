@@ -14,9 +14,10 @@
 typedef enum TtlExpiryIndex
 {
 	TTL_INDEX_DEFAULT,			/* rows that the default TTL applies to */
-	TTL_INDEX_ITEM,				/* rows with a TTL of their own */
-	TTL_INDEX_STRAY,			/* rows whose own TTL has no meaning, for it
-								 * was there before the column was adopted */
+	TTL_INDEX_ITEM,				/* rows with a TTL or deadline of their own */
+	TTL_INDEX_STRAY,			/* rows whose own TTL has no meaning in a
+								 * column with CHECK, for it was there before
+								 * the column was adopted */
 	TTL_INDEXES
 } TtlExpiryIndex;
 
@@ -33,30 +34,42 @@ typedef struct TtlExpiryIndexes
 								 * strays, if all rows are known to obey it */
 } TtlExpiryIndexes;
 
+/* Can rows be in it? */
+static inline bool
+ttl_expiry_index_is_due(const TtlContainer *container, TtlExpiryIndex index)
+{
+	return index == TTL_INDEX_DEFAULT ? container->ts_attno != InvalidAttrNumber :
+		container->kind != NULL && (index == TTL_INDEX_ITEM || container->kind->is_strict);
+}
+
 /* Those of a leaf table; the caller holds a lock on it. */
 extern void ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes);
 
 /*
  * How an expiry index is defined, as CREATE INDEX takes it: what stands between
- * the parentheses, and the predicate (NULL = none).  Returns false if a
- * container with these columns needs no such index.
+ * the parentheses, and the predicate (NULL = none).  One that leaves out NULLs may
+ * do as well.  Returns false if a container with these columns has no such index.
  */
 typedef struct TtlIndexDefinition
 {
 	char	   *key;
 	char	   *predicate;
+	char	   *or_predicate;
 } TtlIndexDefinition;
 
-extern bool ttl_expiry_index_definition(const TtlPolicy *policy,
+extern bool ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy,
 										TtlExpiryIndex index,
 										TtlIndexDefinition *definition);
 
-/* The CHECK on an item TTL column, as ADD CHECK takes it. */
-extern char *ttl_expiry_check_definition(const TtlPolicy *policy);
+/*
+ * The CHECK on an item TTL column, as ADD CHECK takes it; NULL if a column of its
+ * type has none.
+ */
+extern char *ttl_expiry_check_definition(Relation rel, const TtlPolicy *policy);
 
 /*
  * The name of a constraint of the relation that equals it, or NULL; *validated
- * tells whether all rows are known to obey it.
+ * tells whether no row can be a stray.
  */
 extern char *ttl_expiry_find_check(Relation rel, const TtlPolicy *policy,
 								   bool *validated);

@@ -87,12 +87,11 @@ bool
 ttl_expiry_index_last_key(const TtlContainer *container, int32 default_ttl,
 						  TimestampTz now, TtlExpiryIndex index, TimestampTz *key)
 {
-	if (default_ttl == TTL_OFF ||
-		(index != TTL_INDEX_DEFAULT && container->ttl_attno == InvalidAttrNumber))
+	if (default_ttl == TTL_OFF || !ttl_expiry_index_is_due(container, index))
 		return false;
 	if (index == TTL_INDEX_ITEM)
 	{
-		*key = Min(now, DT_NOEND - 1);
+		*key = ttl_expiry_last_deadline(now);
 		return true;
 	}
 	if (default_ttl == TTL_NEVER)
@@ -247,24 +246,23 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 		while (walk->entries_left > 0 &&
 			   index_getnext_tid(walk->scan, ForwardScanDirection) != NULL)
 		{
+			TtlItem		item;
 			TimestampTz when;
 
 			walk->entries_left--;
 			if (!index_fetch_heap(walk->scan, walk->slot))
 				continue;
-			when = ttl_expiry_of_slot(&walk->container, walk->slot);
+			ttl_item_of_slot(&item, &walk->container, walk->slot);
+			when = ttl_expiry_of(walk->container.default_ttl, &item);
 			if (when > walk->now)
 				continue;
 			if (walk->mark != NULL)
 			{
-				bool		isnull;
-
 				walk->mark->set[walk->at] = true;
-				walk->mark->at[walk->at] = walk->at == TTL_INDEX_ITEM ? when :
-					DatumGetTimestampTz(slot_getattr(walk->slot, walk->container.ts_attno, &isnull));
+				walk->mark->at[walk->at] = walk->at == TTL_INDEX_ITEM ? when : item.ts;
 			}
 			if (walk->spares &&
-				ttl_grace_spares_slot(&walk->container, walk->slot, walk->now))
+				ttl_grace_spares(&walk->container.change, &item, walk->now))
 				continue;
 			if (expires_at != NULL)
 				*expires_at = when;
@@ -349,11 +347,16 @@ ttl_expiry_latest(Relation rel, const TtlContainer *container, Snapshot snapshot
 
 		if (index != NULL)
 		{
-			IndexScanDesc scan = TtlIndexBeginScan(rel, index, snapshot, 0);
+			/* a NULL there is a row that is in another index, or in none */
+			int			nkeys = i == TTL_INDEX_ITEM ? 1 : 0;
+			ScanKeyData not_null;
+			IndexScanDesc scan = TtlIndexBeginScan(rel, index, snapshot, nkeys);
 			int			entries = 0;
 			bool		found = false;
 
-			index_rescan(scan, NULL, 0, NULL, 0);
+			ScanKeyEntryInitialize(&not_null, SK_ISNULL | SK_SEARCHNOTNULL, 1, InvalidStrategy,
+								   InvalidOid, InvalidOid, InvalidOid, (Datum) 0);
+			index_rescan(scan, &not_null, nkeys, NULL, 0);
 			while (!found && index_getnext_tid(scan, BackwardScanDirection) != NULL)
 			{
 				if (++entries > EDGE_ENTRIES)

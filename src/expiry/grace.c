@@ -61,14 +61,10 @@ bool
 ttl_grace_spares_slot(const TtlContainer *container, TupleTableSlot *slot,
 					  TimestampTz now)
 {
-	TtlContainer former = *container;
-	bool		ts_is_null;
-	Datum		ts = slot_getattr(slot, container->ts_attno, &ts_is_null);
+	TtlItem		item;
 
-	former.default_ttl = container->change.former_ttl;
-	return !ts_is_null &&
-		ttl_grace_spares(&container->change, DatumGetTimestampTz(ts),
-						 ttl_expiry_of_slot(&former, slot), now);
+	ttl_item_of_slot(&item, container, slot);
+	return ttl_grace_spares(&container->change, &item, now);
 }
 
 TimestampTz

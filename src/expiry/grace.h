@@ -10,6 +10,7 @@
 
 #include "container/container.h"
 #include "executor/tuptable.h"
+#include "expiry/expiry.h"
 
 /*
  * Notes in the policy that another default TTL was in force before, or another
@@ -21,14 +22,13 @@ extern void ttl_grace_begin(TtlPolicy *policy, int32 former_ttl, Oid partition);
 extern bool ttl_grace_lasts(const TtlChange *change, TimestampTz clock);
 
 /*
- * Is a row with this _ts, which would have expired by the former default at
- * 'former_expiry', spared by who deletes what has expired by 'now'?
+ * Is a row, which would not have expired by the former default, spared by who
+ * deletes what has expired by 'now'?  Without a _ts it may have been there before.
  */
 static inline bool
-ttl_grace_spares(const TtlChange *change, TimestampTz ts, TimestampTz former_expiry,
-				 TimestampTz now)
+ttl_grace_spares(const TtlChange *change, const TtlItem *item, TimestampTz now)
 {
-	return former_expiry > now && ts <= change->noticed_at;
+	return ttl_expiry_of(change->former_ttl, item) > now && item->ts <= change->noticed_at;
 }
 
 /*

@@ -17,6 +17,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_type.h"
 #include "container/container.h"
 #include "container/validation.h"
 #include "execution.h"
@@ -30,6 +31,7 @@
 #include "nodes/parsenodes.h"
 #include "replication/walsender.h"
 #include "utils/acl.h"
+#include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/rel.h"
 #include "utils/rls.h"
@@ -257,76 +259,91 @@ ttl_live_init(void)
 	ttl_execution_on_hand_over(write_states, read_states);
 }
 
-/* Keeps in the function call's memory what is settled for its execution. */
-static TtlLive *
-remember_state(FmgrInfo *flinfo, Oid container, bool deletes)
+/* What a call of a filter function remembers */
+typedef struct TtlCall
+{
+	TtlLive		live;			/* what is settled for its execution */
+	const TtlKind *kind;		/* of the third argument */
+} TtlCall;
+
+/* Remembers in the function call's memory what is settled for its execution. */
+static TtlCall *
+remember_call(FmgrInfo *flinfo, Oid container, bool deletes)
 {
 	TtlExecution *execution = ttl_execution_current();
-	TtlLive    *state = flinfo->fn_extra;
+	TtlCall    *call = flinfo->fn_extra;
 
-	if (state == NULL)
-		state = flinfo->fn_extra = MemoryContextAlloc(flinfo->fn_mcxt, sizeof(TtlLive));
+	if (call == NULL)
+	{
+		call = MemoryContextAllocZero(flinfo->fn_mcxt, sizeof(TtlCall));
+		call->kind = ttl_kind_of(get_fn_expr_argtype(flinfo, 2));
+		flinfo->fn_extra = call;
+	}
 	if (execution != NULL)
-		*state = *get_live(container, deletes, execution);
+		call->live = *get_live(container, deletes, execution);
 	else
-		settle(state, container, deletes, NULL);
-	return state;
+		settle(&call->live, container, deletes, NULL);
+	return call;
 }
 
 bool
-ttl_live_has_expired(const TtlLive *live, bool ts_is_null, TimestampTz ts,
-					 bool own_is_null, int32 own)
+ttl_live_has_expired(const TtlLive *live, const TtlItem *item)
 {
-	int32		ttl = ttl_expiry_effective_ttl(live->default_ttl, !own_is_null, own);
+	int32		ttl = ttl_expiry_effective_ttl(live->default_ttl, item);
 
-	if (ttl <= 0 || ts_is_null)
+	if (item->has_deadline && ttl != TTL_OFF)
+		return item->deadline <= ttl_expiry_last_deadline(live->now);
+	if (ttl <= 0 || !item->has_ts)
 		return false;
-	return ts <= (own_is_null ? live->default_cutoff : ttl_expiry_cutoff(live->now, ttl));
+	return item->ts <= (item->ttl == 0 ? live->default_cutoff : ttl_expiry_cutoff(live->now, ttl));
 }
 
-/* The same of a row with the _ts and TTL of a filter's arguments */
-static inline bool
-has_expired(const TtlLive *live, FunctionCallInfo fcinfo)
+/* What the _ts and TTL of a filter's arguments say */
+static inline void
+read_arguments(TtlItem *item, const TtlCall *call, FunctionCallInfo fcinfo)
 {
-	return ttl_live_has_expired(live, PG_ARGISNULL(1), PG_GETARG_TIMESTAMPTZ(1),
-								PG_ARGISNULL(2), PG_GETARG_INT32(2));
-}
-
-/* Is the row, which has expired, one that is spared? */
-static bool
-spares(const TtlLive *state, FunctionCallInfo fcinfo)
-{
-	TimestampTz ts = PG_GETARG_TIMESTAMPTZ(1);
-	bool		has_own = !PG_ARGISNULL(2);
-	int32		own = has_own ? PG_GETARG_INT32(2) : 0;
-
-	return ttl_grace_spares(&state->change, ts,
-							ttl_expiry_of(state->change.former_ttl, true, ts, has_own, own),
-							state->now);
+	item->has_deadline = false;
+	item->deadline = DT_NOEND;
+	item->ttl = 0;
+	if (!PG_ARGISNULL(2))
+	{
+		if (unlikely(call->kind == NULL))
+			ereport(ERROR,
+					(errcode(ERRCODE_DATATYPE_MISMATCH),
+					 errmsg("a TTL cannot be of type %s",
+							format_type_be(get_fn_expr_argtype(fcinfo->flinfo, 2)))));
+		ttl_item_set_own(item, call->kind, PG_GETARG_DATUM(2));
+	}
+	item->has_ts = !PG_ARGISNULL(1);
+	item->ts = item->has_ts ? PG_GETARG_TIMESTAMPTZ(1) : DT_NOBEGIN;
 }
 
 PG_FUNCTION_INFO_V1(ttl_is_live);
 
 /*
- * ttl.is_live(container regclass, _ts timestamptz, ttl integer) -> boolean
+ * ttl.is_live(container regclass, _ts timestamptz, ttl "any") -> boolean
  *
  * Has the row of the container with these values not expired?
  */
 Datum
 ttl_is_live(PG_FUNCTION_ARGS)
 {
-	TtlLive    *state = fcinfo->flinfo->fn_extra;
+	TtlCall    *call = fcinfo->flinfo->fn_extra;
 	Oid			container = PG_GETARG_OID(0);
+	TtlItem		item;
 
-	if (unlikely(state == NULL || state->container != container))
-		state = remember_state(fcinfo->flinfo, container, false);
-	PG_RETURN_BOOL(state->sees_everything || !has_expired(state, fcinfo));
+	if (unlikely(call == NULL || call->live.container != container))
+		call = remember_call(fcinfo->flinfo, container, false);
+	if (call->live.sees_everything)
+		PG_RETURN_BOOL(true);
+	read_arguments(&item, call, fcinfo);
+	PG_RETURN_BOOL(!ttl_live_has_expired(&call->live, &item));
 }
 
 PG_FUNCTION_INFO_V1(ttl_is_expired);
 
 /*
- * ttl.is_expired(container regclass, _ts timestamptz, ttl integer) -> boolean
+ * ttl.is_expired(container regclass, _ts timestamptz, ttl "any") -> boolean
  *
  * Has the row expired, by the time that a physical deletion has been given?
  * Where none is at work, no row has.
@@ -335,15 +352,18 @@ Datum
 ttl_is_expired(PG_FUNCTION_ARGS)
 {
 	TtlExecution *execution = ttl_execution_current();
-	TtlLive    *state = fcinfo->flinfo->fn_extra;
+	TtlCall    *call = fcinfo->flinfo->fn_extra;
 	Oid			container = PG_GETARG_OID(0);
+	TtlItem		item;
 
 	if (execution == NULL || execution->sight != TTL_SEES_EXPIRED)
 		PG_RETURN_BOOL(false);
-	if (unlikely(state == NULL || state->container != container))
-		state = remember_state(fcinfo->flinfo, container, true);
-	PG_RETURN_BOOL(has_expired(state, fcinfo) &&
-				   !(unlikely(state->spares) && spares(state, fcinfo)));
+	if (unlikely(call == NULL || call->live.container != container))
+		call = remember_call(fcinfo->flinfo, container, true);
+	read_arguments(&item, call, fcinfo);
+	PG_RETURN_BOOL(ttl_live_has_expired(&call->live, &item) &&
+				   !(unlikely(call->live.spares) &&
+					 ttl_grace_spares(&call->live.change, &item, call->live.now)));
 }
 
 PG_FUNCTION_INFO_V1(ttl_is_live_by_place);

@@ -10,6 +10,7 @@
 
 #include "container/container.h"
 #include "execution.h"
+#include "expiry/expiry.h"
 
 /*
  * What is settled for a container in an execution when it starts, for one of the
@@ -33,9 +34,8 @@ typedef struct TtlLive
  */
 extern const TtlLive *ttl_live_settled(TtlExecution *execution, Oid container);
 
-/* Has a row with these values expired? */
-extern bool ttl_live_has_expired(const TtlLive *live, bool ts_is_null, TimestampTz ts,
-								 bool own_is_null, int32 own);
+/* Has the item expired? */
+extern bool ttl_live_has_expired(const TtlLive *live, const TtlItem *item);
 
 /*
  * May the running execution, or whatever the session does outside of one, see

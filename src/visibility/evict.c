@@ -455,6 +455,8 @@ complete_ts(Relation rel, const TtlContainer *container, HeapTuple tuple)
 	Datum		now;
 	bool		isnull;
 
+	if (column == InvalidAttrNumber)
+		return tuple;
 	(void) heap_getattr(tuple, column, RelationGetDescr(rel), &isnull);
 	if (!isnull || SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
 		return tuple;

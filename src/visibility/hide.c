@@ -42,7 +42,6 @@
 #include "optimizer/pathnode.h"
 #include "optimizer/plancat.h"
 #include "parser/parsetree.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -60,6 +59,24 @@ make_table(Oid table)
 							  ObjectIdGetDatum(table), false, true);
 }
 
+/* A column of a container, with its own type or the bits of one */
+static Expr *
+make_column(const TtlContainer *container, Index relid, AttrNumber attno, Oid as_type)
+{
+	Oid			type;
+	int32		typmod;
+	Oid			collation;
+	Expr	   *column;
+
+	if (attno == InvalidAttrNumber)
+		return (Expr *) makeNullConst(OidIsValid(as_type) ? as_type : INT4OID, -1, InvalidOid);
+	get_atttypetypmodcoll(container->relid, attno, &type, &typmod, &collation);
+	column = (Expr *) makeVar(relid, attno, type, typmod, collation, 0);
+	if (OidIsValid(as_type) && type != as_type)
+		column = (Expr *) makeRelabelType(column, as_type, -1, InvalidOid, COERCE_IMPLICIT_CAST);
+	return column;
+}
+
 /*
  * function(table, _ts, ttl) over the relation of that index.  Readers have one
  * judgement of a container, a deletion one of each table: what is spared may concern
@@ -68,25 +85,9 @@ make_table(Oid table)
 static Expr *
 make_filter(Oid function, Oid table, const TtlContainer *container, Index relid)
 {
-	Oid			type;
-	int32		typmod;
-	Oid			collation;
-	Expr	   *ts;
-	Expr	   *own;
-
-	get_atttypetypmodcoll(container->relid, container->ts_attno, &type, &typmod, &collation);
-	ts = (Expr *) makeVar(relid, container->ts_attno, type, typmod, collation, 0);
-
-	if (container->ttl_attno == InvalidAttrNumber)
-		own = (Expr *) makeNullConst(INT4OID, -1, InvalidOid);
-	else
-	{
-		get_atttypetypmodcoll(container->relid, container->ttl_attno, &type, &typmod, &collation);
-		own = (Expr *) makeVar(relid, container->ttl_attno, type, typmod, collation, 0);
-		if (type == INT2OID)
-			own = (Expr *) makeFuncExpr(F_INT4_INT2, INT4OID, list_make1(own),
-										InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
-	}
+	/* a timestamp without time zone is taken as UTC: it has the same bits */
+	Expr	   *ts = make_column(container, relid, container->ts_attno, TIMESTAMPTZOID);
+	Expr	   *own = make_column(container, relid, container->ttl_attno, InvalidOid);
 
 	return (Expr *) makeFuncExpr(function, BOOLOID,
 								 list_make3(make_table(table), ts, own),

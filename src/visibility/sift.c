@@ -36,7 +36,6 @@
 #include "access/heapam.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
-#include "catalog/pg_type.h"
 #include "compat.h"
 #include "container/container.h"
 #include "execution.h"
@@ -82,7 +81,7 @@ typedef struct Sift
 	const TtlLive *live;
 	AttrNumber	ts_attno;
 	AttrNumber	ttl_attno;
-	bool		ttl_is_short;	/* a smallint */
+	const TtlKind *kind;
 	bool		none_expired;
 	TtlSuspects *suspects;		/* NULL = not known */
 	uint64		clean_page;		/* the last one found to have none; no page's
@@ -181,20 +180,10 @@ ask(Sift *sift)
 static inline bool
 judge(const Sift *sift, TupleTableSlot *slot)
 {
-	Datum		own = 0;
-	bool		own_is_null = true;
-	Datum		ts;
-	bool		ts_is_null;
+	TtlItem		item;
 
-	if (sift->ttl_attno != InvalidAttrNumber)
-	{
-		own = slot_getattr(slot, sift->ttl_attno, &own_is_null);
-		if (sift->ttl_is_short)
-			own = Int32GetDatum(DatumGetInt16(own));
-	}
-	ts = slot_getattr(slot, sift->ts_attno, &ts_is_null);
-	return !ttl_live_has_expired(sift->live, ts_is_null, DatumGetTimestampTz(ts),
-								 own_is_null, DatumGetInt32(own));
+	ttl_item_read(&item, sift->ts_attno, sift->ttl_attno, sift->kind, slot);
+	return !ttl_live_has_expired(sift->live, &item);
 }
 
 /*
@@ -455,9 +444,7 @@ sift_scan(ScanState *scan, TtlExecution *execution)
 	sift->clean_page = PG_UINT64_MAX;
 	sift->ts_attno = container.ts_attno;
 	sift->ttl_attno = container.ttl_attno;
-	sift->ttl_is_short = container.ttl_attno != InvalidAttrNumber &&
-		TupleDescAttr(RelationGetDescr(scan->ss_currentRelation),
-					  container.ttl_attno - 1)->atttypid == INT2OID;
+	sift->kind = container.kind;
 	sift->ask_at = IsA(scan, IndexOnlyScanState) ? ASK_AFTER_INDEX_ONLY : ASK_AFTER;
 	if (expected_rows(sift) >= sift->ask_at)
 		sift->ask_at = 0;

@@ -19,6 +19,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "container/container.h"
@@ -27,6 +28,7 @@
 #include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
 #include "parser/parsetree.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
@@ -34,7 +36,7 @@
 
 /* The expression, rounded to the precision of a timestamptz(n) column */
 static Expr *
-scale(Expr *expr, int32 typmod)
+scale(Expr *expr, Oid type, int32 typmod)
 {
 	Const	   *precision;
 
@@ -42,9 +44,27 @@ scale(Expr *expr, int32 typmod)
 		return expr;
 	precision = makeConst(INT4OID, -1, InvalidOid, sizeof(int32),
 						  Int32GetDatum(typmod), false, true);
-	return (Expr *) makeFuncExpr(F_TIMESTAMPTZ_TIMESTAMPTZ_INT4, TIMESTAMPTZOID,
+	return (Expr *) makeFuncExpr(type == TIMESTAMPTZOID ? F_TIMESTAMPTZ_TIMESTAMPTZ_INT4 :
+								 F_TIMESTAMP_TIMESTAMP_INT4, type,
 								 list_make2(expr, precision),
 								 InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
+}
+
+/* The present, as a value of a timestamp column's type */
+static Expr *
+make_present(Oid type)
+{
+	Expr	   *now = (Expr *) makeFuncExpr(F_CLOCK_TIMESTAMP, TIMESTAMPTZOID, NIL,
+											InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+	Const	   *utc;
+
+	if (type == TIMESTAMPTZOID)
+		return now;
+	utc = makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1, CStringGetTextDatum("UTC"),
+					false, false);
+	return (Expr *) makeFuncExpr(F_TIMEZONE_TEXT_TIMESTAMPTZ, TIMESTAMPOID,
+								 list_make2(utc, now), InvalidOid, DEFAULT_COLLATION_OID,
+								 COERCE_EXPLICIT_CALL);
 }
 
 /*
@@ -63,18 +83,15 @@ complete_targets(List *targets, const TtlContainer *container)
 	foreach(lc, targets)
 	{
 		TargetEntry *entry = lfirst_node(TargetEntry, lc);
-		Expr	   *now;
 		CoalesceExpr *value;
 
 		if (entry->resjunk || entry->resno != container->ts_attno ||
 			(IsA(entry->expr, FuncExpr) &&
 			 ((FuncExpr *) entry->expr)->funcid == F_CLOCK_TIMESTAMP))
 			continue;
-		now = (Expr *) makeFuncExpr(F_CLOCK_TIMESTAMP, TIMESTAMPTZOID, NIL,
-									InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 		value = makeNode(CoalesceExpr);
-		value->coalescetype = TIMESTAMPTZOID;
-		value->args = list_make2(entry->expr, scale(now, typmod));
+		value->coalescetype = type;
+		value->args = list_make2(entry->expr, scale(make_present(type), type, typmod));
 		value->location = -1;
 		entry->expr = (Expr *) value;
 	}
@@ -115,10 +132,10 @@ stamp_targets(List *targets, const TtlContainer *container, Index relation)
 		/* junk entries stay last */
 		targets = list_insert_nth(targets, nassignments, assignment);
 	}
-	assignment->expr = (Expr *) makeFuncExpr(ttl_container_require_objects()->stamp, TIMESTAMPTZOID,
-											 list_make1(assignment->expr),
+	assignment->expr = (Expr *) makeFuncExpr(ttl_container_require_objects()->stamp[type == TIMESTAMPTZOID ? 0 : 1],
+											 type, list_make1(assignment->expr),
 											 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
-	assignment->expr = scale(assignment->expr, typmod);
+	assignment->expr = scale(assignment->expr, type, typmod);
 	return targets;
 }
 
@@ -136,7 +153,8 @@ ttl_stamp_query(Query *query)
 	}
 
 	if (query->resultRelation == 0 ||
-		!ttl_container_lookup(rt_fetch(query->resultRelation, query->rtable)->relid, &container))
+		!ttl_container_lookup(rt_fetch(query->resultRelation, query->rtable)->relid, &container) ||
+		container.ts_attno == InvalidAttrNumber)
 		return;
 
 	switch (query->commandType)
@@ -177,7 +195,7 @@ PG_FUNCTION_INFO_V1(ttl_stamp);
  * ttl.stamp(_ts timestamptz) -> timestamptz
  *
  * The present, or the argument while ttl.touch is off or replicated changes
- * are applied (session_replication_role = replica).
+ * are applied (session_replication_role = replica).  Without time zone it is UTC.
  */
 Datum
 ttl_stamp(PG_FUNCTION_ARGS)

@@ -1,0 +1,448 @@
+-- TTL columns of other types than integer, deadlines, documents, and timestamps
+-- without time zone
+\set VERBOSITY terse
+SET client_min_messages = warning;
+CREATE SCHEMA kinds;
+SET search_path = kinds, public;
+
+--
+-- What a value means: the same whoever asks
+--
+
+-- What each of a list of values makes of a row whose _ts is noon: when it expires by
+-- a default of 10 s, and who sees it 15 and 25 s later
+CREATE FUNCTION meanings(c regclass) RETURNS TABLE (value text, expires_at text, by_10_at_15 boolean, by_10_at_25 boolean, never_at_25 boolean, off boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+    seen text := format('SELECT v.value, v.value IN (SELECT value FROM %s) FROM stored_values v', c);
+BEGIN
+    PERFORM set_config('ttl.show_expired', 'on', false);
+    EXECUTE format('CREATE TEMP TABLE stored_values ON COMMIT DROP AS SELECT value FROM %s', c);
+    PERFORM set_config('ttl.show_expired', 'off', false);
+    PERFORM ttl.set_default_ttl(c, 10);
+    PERFORM set_config('ttl.now', '2020-01-01 12:00:15+00', false);
+    EXECUTE format('CREATE TEMP TABLE at_15 ON COMMIT DROP AS SELECT value FROM %s', c);
+    PERFORM set_config('ttl.now', '2020-01-01 12:00:25+00', false);
+    EXECUTE format('CREATE TEMP TABLE at_25 ON COMMIT DROP AS SELECT value FROM %s', c);
+    PERFORM ttl.set_default_ttl(c, -1);
+    EXECUTE format('CREATE TEMP TABLE never ON COMMIT DROP AS SELECT value FROM %s', c);
+    PERFORM ttl.set_default_ttl(c, NULL);
+    EXECUTE format('CREATE TEMP TABLE off ON COMMIT DROP AS SELECT value FROM %s', c);
+    PERFORM ttl.set_default_ttl(c, 10);
+    PERFORM set_config('ttl.now', '', false);
+    PERFORM set_config('ttl.show_expired', 'on', false);
+    RETURN QUERY EXECUTE format(
+        'SELECT value, ttl.expires_at(c)::text, c.value IN (TABLE at_15), c.value IN (TABLE at_25), c.value IN (TABLE never), c.value IN (TABLE off) FROM %s c ORDER BY id', c);
+    PERFORM set_config('ttl.show_expired', 'off', false);
+END $$;
+
+-- What the rule says of a row, the filter, the expiry indexes and the DELETE agree on
+-- it, by each way of reading; in the end all of it is undone
+CREATE PROCEDURE agree(c regclass, defaults int[] DEFAULT '{NULL, -1, 1000}') LANGUAGE plpgsql AS $$
+DECLARE
+    d int;
+    way text;
+    live int[];
+    seen int[];
+    hidden bigint;
+BEGIN
+    FOREACH d IN ARRAY defaults LOOP
+        PERFORM ttl.set_default_ttl(c, d);
+        PERFORM set_config('ttl.show_expired', 'on', true);
+        EXECUTE format('SELECT array_agg(id ORDER BY id) FILTER (WHERE coalesce(ttl.expires_at(c) > clock_timestamp(), true)), count(*) FILTER (WHERE ttl.expires_at(c) <= clock_timestamp()) FROM %s c', c) INTO live, hidden;
+        PERFORM set_config('ttl.show_expired', 'off', true);
+        ASSERT ttl.expired_count(c) = hidden, format('%s, default %s: %s counted, %s by the rule', c, d, ttl.expired_count(c), hidden);
+        FOREACH way IN ARRAY '{never, always, auto, index only, index, bitmap, call, locks}'::text[] LOOP
+            IF way IN ('never', 'always', 'auto') THEN
+                PERFORM set_config('ttl.suspects', way, true);
+            END IF;
+            PERFORM set_config('enable_seqscan', CASE WHEN way ~ 'index|bitmap' THEN 'off' ELSE 'on' END, true),
+                set_config('enable_indexscan', CASE WHEN way = 'index' THEN 'on' ELSE 'off' END, true),
+                set_config('enable_indexonlyscan', CASE WHEN way = 'index only' THEN 'on' ELSE 'off' END, true),
+                set_config('enable_bitmapscan', CASE WHEN way = 'bitmap' THEN 'on' ELSE 'off' END, true);
+            EXECUTE format(CASE way
+                    WHEN 'call' THEN 'SELECT array_agg(id ORDER BY id) FROM (SELECT id, count(*) FROM ONLY %1$s GROUP BY id UNION SELECT id, 1 FROM %1$s WHERE id > (SELECT -1)) q'
+                    WHEN 'locks' THEN 'WITH locked AS (SELECT id FROM %1$s FOR UPDATE) SELECT array_agg(id ORDER BY id) FROM locked'
+                    ELSE 'SELECT array_agg(id ORDER BY id) FROM %1$s WHERE id > 0' END, c) INTO seen;
+            ASSERT seen IS NOT DISTINCT FROM live, format('%s, default %s, %s: %s seen, %s by the rule', c, d, way, seen, live);
+        END LOOP;
+        CALL ttl.reap(c);
+        PERFORM set_config('ttl.show_expired', 'on', true);
+        EXECUTE format('SELECT array_agg(id ORDER BY id) FROM %s', c) INTO seen;
+        PERFORM set_config('ttl.show_expired', 'off', true);
+        ASSERT seen IS NOT DISTINCT FROM live, format('%s, default %s: %s left, %s by the rule', c, d, seen, live);
+    END LOOP;
+    RAISE EXCEPTION USING ERRCODE = 'TTL00', MESSAGE = 'agreed';
+EXCEPTION WHEN SQLSTATE 'TTL00' THEN
+    NULL;
+END $$;
+
+CREATE FUNCTION make(c name, type text, items text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE TABLE %I (gone int, id int PRIMARY KEY, value text, changed timestamptz, keep %s)', c, type);
+    EXECUTE format('ALTER TABLE %I DROP gone', c);
+    FOR i IN 1 .. cardinality(items) LOOP
+        EXECUTE format('INSERT INTO %I VALUES ($1, coalesce($2, ''NULL''), ''2020-01-01 12:00:00+00'', $2::%s)', c, type) USING i, items[i];
+    END LOOP;
+    PERFORM ttl.create_container(c::regclass, 10, 'changed', 'keep');
+END $$;
+
+SELECT make('as_bigint', 'bigint', '{20, 2147483647, 2147483648, 2147483649, 9223372036854775807, 0, -1, -7, -2147483648, -9223372036854775808, NULL}');
+SELECT * FROM meanings('as_bigint');
+CALL agree('as_bigint');
+SELECT make('as_numeric', 'numeric', '{20, 20.0, 20.5, 20.00000000000000000000000000000000001, 0.99999999999999999999, 2147483647, 2147483647.5, 2147483648, 2147483649, 0, -1, -1.0, -1.5, -7, NaN, Infinity, -Infinity, 1e400, 1e-400, NULL}');
+SELECT * FROM meanings('as_numeric');
+CALL agree('as_numeric');
+SELECT make('as_double', 'double precision', '{20, 20.0, 20.5, 2147483647, 2147483647.5, 2147483648, 2147483649, 0, -0, -1, -1.5, -7, NaN, Infinity, -Infinity, 1e300, NULL}');
+SELECT * FROM meanings('as_double');
+CALL agree('as_double');
+SELECT make('as_real', 'real', '{20, 20.5, 16777216, 2147483520, 2147483647, 0, -1, -7, NaN, Infinity, -Infinity, NULL}');
+SELECT * FROM meanings('as_real');
+CALL agree('as_real');
+SELECT make('as_jsonb', 'jsonb', ARRAY['{"ttl": 20}', '{"ttl": 20.0}', '{"ttl": 2e1}', '{"ttl": 20.5}', '{"ttl": 2147483647}', '{"ttl": 2147483648}', '{"ttl": 2147483649}',
+    '{"ttl": 0}', '{"ttl": -1}', '{"ttl": -7}', '{"ttl": 1e400}', '{"ttl": "20"}', '{"ttl": "NaN"}', '{"ttl": true}', '{"ttl": null}', '{"ttl": [20]}', '{"ttl": {"ttl": 20}}',
+    '{"nested": {"ttl": 20}}', '{"TTL": 20}', '{}', '{"ttl": 5, "ttl": 20}', '{"ttl": 20, "ttl": "5"}', '[{"ttl": 20}]', '["ttl", 20]', '"ttl"', '20', 'null', NULL]);
+SELECT * FROM meanings('as_jsonb');
+CALL agree('as_jsonb');
+-- With a CHECK, for comparison; and a column that is generated from a document
+SELECT make('as_integer', 'integer', '{20, 2147483647, 0, -1, -7, -2147483648, NULL}');
+SELECT * FROM meanings('as_integer');
+CALL agree('as_integer');
+CREATE TABLE as_generated (id int PRIMARY KEY, value text, doc jsonb, changed timestamptz, keep jsonb GENERATED ALWAYS AS (doc) STORED);
+SELECT ttl.set_default_ttl('as_jsonb', NULL);
+INSERT INTO as_generated SELECT id, value, keep, changed FROM as_jsonb;
+SELECT ttl.create_container('as_generated', 10, 'changed', 'keep');
+CALL agree('as_generated');
+SELECT count(*) FROM as_generated;
+SELECT ttl.set_default_ttl('as_jsonb', 1000);
+
+-- Deadlines: whatever _ts is; the default TTL is for rows without one
+CREATE FUNCTION make_deadlines(c name, type text, has_ts boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE TABLE %I (gone int, keep %s, id int PRIMARY KEY, value text%s)', c, type, CASE WHEN has_ts THEN ', changed timestamptz' ELSE '' END);
+    EXECUTE format('ALTER TABLE %I DROP gone', c);
+    EXECUTE format('INSERT INTO %I SELECT CASE WHEN v <> ''NULL'' THEN v::%s END, n, coalesce(v, ''NULL'') %s FROM unnest($1) WITH ORDINALITY AS v (v, n)', c, type, CASE WHEN has_ts THEN ', ''2020-01-01 12:00:00+00''' ELSE '' END)
+        USING '{2020-01-01 12:00:15, 2020-01-01 12:00:15.000001, 2020-01-01 12:00:25, 2020-01-01 12:00:25.000001, 2900-01-01, infinity, -infinity, 294276-12-31 23:59:59.999999, 4713-01-01 BC, NULL}'::text[];
+    PERFORM ttl.create_container(c::regclass, CASE WHEN has_ts THEN 10 ELSE -1 END, CASE WHEN has_ts THEN 'changed'::name END, 'keep');
+END $$;
+SELECT make_deadlines('as_timestamptz', 'timestamptz', true);
+SELECT * FROM meanings('as_timestamptz');
+CALL agree('as_timestamptz');
+SELECT make_deadlines('as_timestamp', 'timestamp', true);
+SELECT * FROM meanings('as_timestamp');
+CALL agree('as_timestamp');
+SELECT make_deadlines('alone', 'timestamptz', false);
+CALL agree('alone', '{NULL, -1}');
+SELECT id, value, ttl.expires_at(a), ttl.time_to_live(a) FROM alone a WHERE value NOT LIKE '2900%' ORDER BY id;
+SELECT make_deadlines('alone_utc', 'timestamp', false);
+CALL agree('alone_utc', '{NULL, -1}');
+SET ttl.now = '2020-01-01 12:00:15+00';
+SELECT id, value, ttl.expires_at(a), ttl.time_to_live(a) FROM alone_utc a WHERE id < 5 ORDER BY id;
+SET ttl.now = 'infinity';
+SELECT id, value FROM alone_utc ORDER BY id;
+RESET ttl.now;
+-- a NULL for _ts doesn't keep a deadline from passing
+CREATE TABLE without_ts (id int, changed timestamptz, keep timestamptz);
+INSERT INTO without_ts VALUES (1, NULL, '2020-01-01'), (2, NULL, NULL), (3, 'infinity', '2020-01-01'), (4, '-infinity', '2900-01-01'), (5, '-infinity', NULL);
+SELECT ttl.create_container('without_ts', 10, 'changed', 'keep');
+SELECT id FROM without_ts ORDER BY id;
+CALL ttl.reap('without_ts');
+SELECT stored FROM stored('without_ts');
+
+-- The filter function knows the types, and no others
+SELECT ttl.is_live('as_bigint', '2020-01-01', 20::bigint) AS bigint, ttl.is_live('as_bigint', '2020-01-01', -1.0) AS numeric, ttl.is_live('as_bigint', '2020-01-01', '{"ttl": -1}'::jsonb) AS jsonb,
+       ttl.is_live('as_bigint', '2020-01-01', timestamp '2900-01-01') AS deadline, ttl.is_live('as_bigint', '2900-01-01', timestamptz '2020-01-01') AS passed, ttl.is_live('as_bigint', '2020-01-01', NULL) AS none;
+SELECT refused('SELECT ttl.is_live(''kinds.as_bigint'', now(), ''20''::text)'), refused('SELECT ttl.is_live(''kinds.as_bigint'', now(), ''20'')');
+SELECT ttl.item_ttl(20::bigint), ttl.item_ttl(20.0), ttl.item_ttl(20::float8), ttl.item_ttl(20::real), ttl.item_ttl('{"ttl": 20}'::jsonb), ttl.item_ttl(20.5), ttl.item_ttl(NULL::jsonb);
+
+--
+-- Writing
+--
+
+-- A key is free if the row that holds it has expired, by whatever type
+INSERT INTO as_jsonb (id, keep) VALUES (1, '{"new": true}') RETURNING ttl.time_to_live(as_jsonb) > 0 AS live;
+INSERT INTO as_jsonb (id, keep) VALUES (2, '{"new": true}'), (9, '{"is": "taken"}') ON CONFLICT DO NOTHING RETURNING id;
+INSERT INTO as_numeric (id, keep) VALUES (1, 5), (6, 5) ON CONFLICT (id) DO UPDATE SET value = 'was there' RETURNING id, value;
+INSERT INTO alone (id, value, keep) VALUES (1, 'anew', '2900-01-01'), (5, 'taken', '2900-01-01') ON CONFLICT (id) DO UPDATE SET value = 'was there' RETURNING id, value;
+-- An UPDATE of the document moves its expiry, and so does one of a deadline
+UPDATE as_jsonb SET keep = keep || '{"ttl": 5000}' WHERE id = 1 RETURNING ttl.time_to_live(as_jsonb) BETWEEN 4990 AND 5000 AS moved;
+UPDATE as_jsonb SET keep = keep - 'ttl' WHERE id = 1 RETURNING ttl.time_to_live(as_jsonb) BETWEEN 990 AND 1000 AS by_default;
+UPDATE alone SET keep = '2020-01-01' WHERE id = 1;
+UPDATE alone SET value = 'touched' WHERE id = 5 RETURNING keep;
+SELECT id FROM alone ORDER BY id;
+CALL agree('as_jsonb');
+CALL agree('as_numeric');
+CALL agree('alone', '{NULL, -1}');
+-- MERGE takes an expired row as absent
+MERGE INTO alone a USING (VALUES (1), (5)) v (id) ON v.id = a.id WHEN MATCHED THEN UPDATE SET value = 'matched' WHEN NOT MATCHED THEN INSERT (id, value, keep) VALUES (v.id, 'not matched', '2900-01-01');
+SELECT id, value FROM alone WHERE id IN (1, 5) ORDER BY id;
+
+-- Foreign keys between them
+CREATE TABLE invitation (id int PRIMARY KEY, deadline timestamptz);
+CREATE TABLE answer (id int PRIMARY KEY, invitation int REFERENCES invitation, doc jsonb);
+INSERT INTO invitation VALUES (1, '2020-01-01'), (2, '2900-01-01'), (3, '2020-01-01'), (4, '2020-01-01');
+INSERT INTO answer VALUES (1, 1, '{"ttl": 5}'), (2, 2, '{"ttl": 5}'), (3, 3, '{"ttl": -1}');
+SELECT ttl.create_container('invitation', -1, ts_column => NULL, ttl_column => 'deadline');
+SELECT ttl.create_container('answer', -1, ttl_column => 'doc');
+SET ttl.touch = off;
+UPDATE answer SET _ts = '2020-01-01';
+RESET ttl.touch;
+SELECT state('INSERT INTO kinds.answer VALUES (9, 1)') AS expired, state('INSERT INTO kinds.answer VALUES (9, 2)') AS live;
+INSERT INTO invitation VALUES (1, '2900-01-01');
+SELECT state('INSERT INTO kinds.invitation VALUES (3, ''2900-01-01'')');
+CALL ttl.reap('answer');
+CALL ttl.reap('invitation');
+SELECT * FROM stored('invitation');
+SELECT stored FROM stored('answer');
+
+--
+-- Which tables become containers, and what is said of it
+--
+
+CREATE DOMAIN seconds AS bigint;
+CREATE TYPE mood AS ENUM ('sad', 'happy');
+SELECT t, refused(format('CREATE TABLE kinds.refused (id int, ttl %s); SELECT ttl.create_container(''kinds.refused'', 60)', t))
+  FROM unnest(ARRAY['text', 'kinds.mood', 'kinds.seconds', 'date', 'time', 'interval', 'money', 'json', 'bigint[]', 'timestamptz[]', 'oid']) t;
+SELECT call, refused(format('CREATE TABLE kinds.refused (id int, n bigint, doc jsonb, until timestamptz, at timestamp); SELECT ttl.create_container(''kinds.refused'', %s)', call))
+  FROM unnest(ARRAY['-1, ts_column => NULL', '-1, ts_column => NULL, ttl_column => NULL', '-1, ts_column => NULL, ttl_column => ''n''', '-1, ts_column => NULL, ttl_column => ''doc''',
+                    '5, ts_column => NULL, ttl_column => ''until''', '-1, ts_column => ''until'', ttl_column => ''until''', '-1, ts_column => NULL, ttl_column => ''until''',
+                    'NULL, ts_column => NULL, ttl_column => ''at''']) call;
+SELECT refused('SELECT ttl.set_default_ttl(''kinds.alone'', 60)');
+
+-- Nothing is added to a table that has its own deadline and an index on it
+SET client_min_messages = notice;
+CREATE TABLE session (sid varchar NOT NULL PRIMARY KEY, sess json NOT NULL, expire timestamp(6) NOT NULL);
+CREATE INDEX "IDX_session_expire" ON session (expire);
+INSERT INTO session VALUES ('old', '{}', '2020-01-01'), ('new', '{}', '2900-01-01');
+CREATE VIEW session_shape AS
+    SELECT 'column' AS is, attname::text AS name, format_type(atttypid, atttypmod) AS what FROM pg_attribute WHERE attrelid = 'session'::regclass AND attnum > 0
+    UNION ALL SELECT 'default', adnum::text, adbin::text FROM pg_attrdef WHERE adrelid = 'session'::regclass
+    UNION ALL SELECT 'constraint', conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'session'::regclass AND contype <> 'n'
+    UNION ALL SELECT 'index', indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = 'session'::regclass;
+CREATE TEMP TABLE before AS TABLE session_shape;
+SELECT ttl.create_container('session', -1, ts_column => NULL, ttl_column => 'expire');
+(TABLE session_shape EXCEPT TABLE before) UNION ALL (TABLE before EXCEPT TABLE session_shape);
+SELECT sid FROM session;
+SELECT container, default_ttl, ts_column, ttl_column FROM ttl.containers WHERE container = 'session'::regclass;
+SELECT refused('DROP INDEX kinds."IDX_session_expire"'), refused('ALTER TABLE kinds.session DROP expire');
+CALL ttl.reap('session');
+ALTER TABLE session RENAME expire TO until;
+SELECT ts_column, ttl_column FROM ttl.containers WHERE container = 'session'::regclass;
+ALTER TABLE session RENAME until TO expire;
+SELECT ttl.drop_container('session', drop_columns => true);
+(TABLE session_shape EXCEPT TABLE before) UNION ALL (TABLE before EXCEPT TABLE session_shape);
+-- an index serves that leaves out NULLs; not one in another order, of more columns, or of some rows
+DROP INDEX "IDX_session_expire";
+CREATE INDEX partial ON session (expire) WHERE sid > 'a'; CREATE INDEX down ON session (expire DESC); CREATE INDEX more ON session (expire, sid); CREATE INDEX of_hash ON session USING hash (expire);
+CREATE INDEX nulls_first ON session (expire NULLS FIRST);
+CREATE INDEX not_null ON session (expire) WHERE expire IS NOT NULL;
+SELECT ttl.create_container('session', -1, ts_column => NULL, ttl_column => 'expire');
+SELECT indexrelid::regclass FROM pg_index WHERE indrelid = 'session'::regclass ORDER BY 1::text COLLATE "C";
+SELECT refused('DROP INDEX kinds.not_null'), refused('DROP INDEX kinds.more');
+SELECT ttl.drop_container('session');
+DROP INDEX not_null;
+SELECT ttl.create_container('session', -1, ts_column => NULL, ttl_column => 'expire');
+SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = 'session'::regclass AND indexrelid = 'session_expire_idx'::regclass;
+SELECT ttl.drop_container('session');
+SELECT to_regclass('session_expire_idx');
+
+-- Odd values are counted as far as it takes no long time; deadlines are none
+SELECT ttl.drop_container('as_bigint'), ttl.create_container('as_bigint', NULL, 'changed', 'keep');
+SELECT ttl.drop_container('as_integer'), ttl.create_container('as_integer', NULL, 'changed', 'keep');
+SELECT ttl.drop_container('as_jsonb'), ttl.create_container('as_jsonb', NULL, 'changed', 'keep');
+SELECT ttl.drop_container('as_timestamptz'), ttl.create_container('as_timestamptz', NULL, 'changed', 'keep');
+CREATE TABLE many (ttl real);
+INSERT INTO many SELECT 0 FROM generate_series(1, 10001);
+SELECT ttl.create_container('many');
+-- UTC is said where it isn't meant
+CREATE TABLE local (id int, created_at timestamp NOT NULL DEFAULT now(), expires_at timestamp);
+\setenv PGTZ Europe/Berlin
+\c -
+\set VERBOSITY default
+SET search_path = kinds, public;
+SELECT ttl.create_container('local', -1, 'created_at', 'expires_at');
+SELECT ttl.drop_container('local');
+\setenv PGTZ Etc/GMT
+\c -
+SET search_path = kinds, public;
+SET TimeZone = 'Asia/Tokyo';
+SELECT ttl.create_container('local', -1, 'created_at', 'expires_at', touch_on_update => false);
+\setenv PGTZ UTC
+\c -
+\set VERBOSITY terse
+SET search_path = kinds, public;
+SET client_min_messages = warning;
+
+--
+-- Timestamps without time zone
+--
+
+CREATE TABLE utc (id int PRIMARY KEY, updated_at timestamp(0));
+SELECT ttl.create_container('utc', 1000, 'updated_at');
+SELECT attname, pg_get_expr(adbin, adrelid) FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum WHERE adrelid = 'utc'::regclass;
+SET TimeZone = 'Asia/Tokyo';
+INSERT INTO utc (id) VALUES (1);
+INSERT INTO utc VALUES (2, NULL);
+COPY utc (id, updated_at) FROM STDIN;
+3	\N
+\.
+INSERT INTO utc VALUES (4, '2020-01-01'), (5, 'infinity'), (6, '-infinity'), (7, (now() + '1 h') AT TIME ZONE 'UTC');
+SELECT id, ttl.time_to_live(u) BETWEEN 900 AND 1001 AS right FROM utc u ORDER BY id;
+UPDATE utc SET updated_at = '2000-01-01' WHERE id <> 5;
+MERGE INTO utc USING (VALUES (5), (8)) v (id) ON utc.id = v.id WHEN MATCHED THEN UPDATE SET id = 5 WHEN NOT MATCHED THEN INSERT VALUES (v.id, NULL);
+INSERT INTO utc VALUES (1, '2000-01-01') ON CONFLICT (id) DO UPDATE SET id = 1;
+SELECT id, ttl.time_to_live(u) BETWEEN 900 AND 1001 AS right, updated_at - now() AT TIME ZONE 'UTC' BETWEEN '-1 s' AND '1 min' AS stamped FROM utc u ORDER BY id;
+SELECT to_char(ttl.expires_at(u) AT TIME ZONE 'UTC', 'YYYY') = to_char(updated_at + interval '1000 s', 'YYYY') AS in_utc FROM utc u WHERE id = 1;
+RESET TimeZone;
+INSERT INTO utc VALUES (11, '2020-01-01');
+CALL agree('utc', '{NULL, -1, 1000}');
+SELECT ttl.drop_container('utc', true);
+\d utc
+
+--
+-- ALTER COLUMN ... TYPE
+--
+
+-- What an alteration makes of a container
+CREATE FUNCTION altered(c text, alteration text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE %s %s', c, alteration);
+    RETURN QUERY SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = c::regclass AND NOT indisprimary ORDER BY indexrelid::regclass::text COLLATE "C";
+    RETURN QUERY SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = c::regclass AND contype = 'c';
+    RETURN QUERY EXECUTE format('SELECT string_agg(id::text, '' '' ORDER BY id) FROM %s', c);
+    RETURN QUERY SELECT 'expired: ' || ttl.expired_count(c::regclass);
+EXCEPTION WHEN OTHERS THEN
+    RETURN QUERY SELECT SQLSTATE::text;
+END $$;
+CREATE TABLE item (id int PRIMARY KEY);
+SELECT ttl.create_container('item', 10);
+INSERT INTO item (id, _ts, ttl) VALUES (1, '2020-01-01', NULL), (2, '2020-01-01', 20), (3, '2020-01-01', -1), (4, '2900-01-01', 20);
+PREPARE ids AS SELECT string_agg(id::text, ' ' ORDER BY id) FROM item;
+EXECUTE ids;
+SELECT altered('item', 'ALTER ttl TYPE bigint');
+EXECUTE ids;
+SET ttl.touch = off;
+UPDATE item SET ttl = 0 WHERE id = 4;
+RESET ttl.touch;
+SELECT altered('item', 'ALTER ttl TYPE jsonb USING jsonb_build_object(''ttl'', ttl), ALTER _ts TYPE timestamptz(3), ADD note text');
+EXECUTE ids;
+SELECT altered('item', 'ALTER ttl TYPE int USING nullif(ttl -> ''ttl'', ''null'')::int');
+SELECT altered('item', 'ALTER ttl TYPE timestamptz USING CASE ttl WHEN -1 THEN ''infinity'' ELSE _ts + ttl * interval ''1 s'' END');
+EXECUTE ids;
+SELECT altered('item', 'ALTER ttl TYPE timestamp USING ttl AT TIME ZONE ''UTC'', ALTER _ts TYPE timestamp USING _ts AT TIME ZONE ''UTC''');
+SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'item'::regclass;
+EXECUTE ids;
+-- what it has expired is spared by the worker, as by a change of policy
+SELECT former_time_to_live, changed_at > now() - interval '1 min' AS just_now FROM ttl.container WHERE relid = 'item'::regclass;
+SELECT refused('ALTER TABLE kinds.item ALTER ttl TYPE text'), refused('ALTER TABLE kinds.item ALTER _ts TYPE date'), refused('ALTER TABLE kinds.item ALTER ttl TYPE kinds.seconds USING 1'),
+       refused('ALTER TABLE kinds.alone ALTER keep TYPE bigint USING 1');
+SELECT altered('alone', 'ALTER keep TYPE timestamp USING keep AT TIME ZONE ''UTC''');
+-- not by who doesn't own it, nor while it is read
+GRANT USAGE ON SCHEMA kinds TO regress_ttl_user;
+SET ROLE regress_ttl_user;
+SELECT altered('kinds.item', 'ALTER ttl TYPE int USING 1');
+RESET ROLE;
+BEGIN;
+DECLARE c CURSOR FOR TABLE item;
+FETCH 1 FROM c;
+SELECT altered('kinds.item', 'ALTER ttl TYPE int USING 1');
+ROLLBACK;
+SELECT count(*) FROM pg_index WHERE indrelid = 'item'::regclass;
+-- an alteration that is undone
+BEGIN;
+SELECT altered('item', 'ALTER ttl TYPE numeric USING 20');
+ROLLBACK;
+EXECUTE ids;
+SELECT altered('item', 'ALTER ttl TYPE smallint USING 20');
+-- a user's own index is PostgreSQL's to convert
+SELECT ttl.drop_container('alone'), ttl.create_container('alone', -1, ts_column => NULL, ttl_column => 'keep');
+SELECT altered('alone', 'ALTER keep TYPE timestamptz USING keep AT TIME ZONE ''UTC''');
+SELECT ttl.drop_container('item', true);
+\d item
+
+--
+-- Partitions
+--
+
+CREATE TABLE parted (id int, part int, doc jsonb, until timestamptz, _ts timestamp) PARTITION BY LIST (part);
+CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN (1);
+CREATE TABLE parted_2 (until timestamptz, gone int, doc jsonb, part int, _ts timestamp, id int);
+ALTER TABLE parted_2 DROP gone;
+ALTER TABLE parted ATTACH PARTITION parted_2 FOR VALUES IN (2);
+SELECT ttl.create_container('parted', 10, ttl_column => 'doc');
+INSERT INTO parted SELECT i, i % 2 + 1, CASE i % 3 WHEN 0 THEN '{"ttl": 5}' WHEN 1 THEN '{"ttl": -1}' END::jsonb, '2020-01-01', CASE WHEN i < 13 THEN '2020-01-01' ELSE '2900-01-01' END::timestamp FROM generate_series(1, 24) i;
+CREATE TABLE parted_3 (id int, doc jsonb, part int, until timestamptz, note text);
+ALTER TABLE parted_3 DROP note;
+INSERT INTO parted_3 VALUES (31, '{"ttl": 1}', 3, NULL), (32, '{"ttl": -1}', 3, NULL);
+SET TimeZone = 'Asia/Tokyo';
+ALTER TABLE parted ATTACH PARTITION parted_3 FOR VALUES IN (3);
+SELECT id, _ts - now() AT TIME ZONE 'UTC' BETWEEN '-1 min' AND '1 min' AS from_now FROM parted p WHERE part = 3 AND id = 32;
+RESET TimeZone;
+SET ttl.touch = off;
+UPDATE parted SET _ts = '2900-01-01' WHERE part = 3;
+RESET ttl.touch;
+CALL agree('parted');
+SELECT altered('parted', 'ALTER doc TYPE timestamptz USING until, ALTER _ts TYPE timestamptz');
+CALL agree('parted');
+SELECT state('ALTER TABLE kinds.parted_1 ALTER doc TYPE jsonb USING NULL');
+ALTER TABLE parted DETACH PARTITION parted_2;
+CALL agree('parted_2');
+SELECT ttl_column, default_ttl FROM ttl.containers WHERE container = 'parted_2'::regclass;
+CREATE TABLE deadlines (id int, part int, until timestamptz) PARTITION BY LIST (part);
+CREATE TABLE deadlines_1 PARTITION OF deadlines FOR VALUES IN (1);
+SELECT ttl.create_container('deadlines', -1, ts_column => NULL, ttl_column => 'until');
+CREATE TABLE deadlines_2 (until timestamptz, id int, part int);
+INSERT INTO deadlines_2 VALUES ('2020-01-01', 1, 2), ('2900-01-01', 2, 2);
+ALTER TABLE deadlines ATTACH PARTITION deadlines_2 FOR VALUES IN (2);
+CALL agree('deadlines', '{NULL, -1}');
+SELECT id FROM deadlines;
+DROP TABLE deadlines, parted, parted_2;
+
+--
+-- Archives
+--
+
+-- an archive that is a container itself has its own times
+CREATE TABLE kept (id int, until timestamptz, note text, kept_at timestamptz);
+SELECT ttl.create_container('kept', 1000, 'kept_at', 'until');
+CREATE TABLE source (id int, until timestamptz, note text);
+INSERT INTO source VALUES (1, '2020-01-01', 'gone');
+SELECT ttl.create_container('source', -1, ts_column => NULL, ttl_column => 'until');
+SELECT ttl.alter_container('source', archive_to => 'kept');
+CALL ttl.reap('source');
+SELECT id, until, note, ttl.time_to_live(k) > 900 AS anew FROM kept k;
+-- a document isn't left behind for being a TTL column, nor taken to where it expires
+CREATE TABLE documents (id int, doc jsonb);
+CREATE TABLE old_documents (id int, doc jsonb);
+SELECT ttl.create_container('documents', -1, ttl_column => 'doc'), ttl.create_container('old_documents', -1, ttl_column => 'doc');
+SELECT refused('SELECT ttl.alter_container(''kinds.documents'', archive_to => ''kinds.old_documents'')');
+SELECT ttl.alter_container('documents', archive_to => 'old_documents', archive_columns => '{id, doc}');
+INSERT INTO documents (id, doc, _ts) VALUES (1, '{"ttl": 5000}', '2020-01-01');
+CALL ttl.reap('documents');
+SELECT id, doc, ttl.time_to_live(o) > 4900 AS anew FROM old_documents o;
+SELECT ttl.drop_container('old_documents');
+SELECT ttl.alter_container('documents', archive_columns => '{}');
+INSERT INTO documents (id, doc, _ts) VALUES (2, '{"ttl": 5}', '2020-01-01');
+CALL ttl.reap('documents');
+SELECT id, doc FROM old_documents ORDER BY id;
+
+--
+-- Documents that are stored out of line, and the plans over them
+--
+
+CREATE TABLE large (id int PRIMARY KEY, doc jsonb);
+ALTER TABLE large ALTER doc SET STORAGE EXTERNAL;
+CREATE INDEX ON large USING gin (doc jsonb_path_ops);
+SELECT ttl.create_container('large', 10, ttl_column => 'doc');
+INSERT INTO large (id, doc, _ts)
+SELECT i, (SELECT jsonb_object_agg('key' || k, repeat(chr(97 + i % 26), 40)) FROM generate_series(1, i * 8 % 250) k) || coalesce(CASE i % 4 WHEN 0 THEN '{"ttl": 20, "a": "short"}' WHEN 1 THEN '{"ttl": -1}' WHEN 2 THEN '{"ttl": 20.5}' END::jsonb, '{}') ||
+       CASE WHEN i % 5 = 0 THEN jsonb_build_object('a', repeat('long', 2000)) ELSE '{}' END || jsonb_build_object('n', i),
+       '2020-01-01' FROM generate_series(1, 60) i;
+SELECT count(*) FROM large;
+CALL agree('large');
+SET enable_seqscan = off;
+EXPLAIN (COSTS OFF) SELECT id FROM large WHERE doc @> '{"n": 1}';
+SELECT id FROM large WHERE doc @> '{"n": 1}';
+RESET enable_seqscan;
+
+DROP SCHEMA kinds CASCADE;

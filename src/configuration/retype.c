@@ -1,0 +1,113 @@
+/*-------------------------------------------------------------------------
+ *
+ * retype.c
+ *	  ALTER COLUMN ... TYPE of a container's columns.
+ *
+ * The timestamp or TTL column may get any type that a table with such a column could
+ * be registered with.  The type decides what the expiry indexes are and whether there
+ * is a CHECK, so those that ttl has made go before the command and are made anew
+ * after it.  What users have made is theirs, and PostgreSQL's to convert.
+ *
+ * By other values rows may expire at other times, as by a change of policy: the worker
+ * spares them for ttl.grace.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "commands/tablecmds.h"
+#include "configuration/configuration.h"
+#include "container/container.h"
+#include "expiry/grace.h"
+#include "miscadmin.h"
+#include "parser/parse_type.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+/* Could a table be registered whose column had that type? */
+static bool
+is_fitting(const TtlPolicy *policy, const AlterTableCmd *cmd)
+{
+	Type		type = LookupTypeName(NULL, castNode(ColumnDef, cmd->def)->typeName, NULL, true);
+	Oid			oid;
+	const TtlKind *kind;
+
+	if (type == NULL)
+		return false;
+	oid = typeTypeId(type);
+	ReleaseSysCache(type);
+	if (strcmp(cmd->name, NameStr(policy->ts_column)) == 0)
+		return ttl_kind_is_instant(oid);
+	kind = ttl_kind_of(oid);
+	return NameStr(policy->ts_column)[0] != '\0' ? kind != NULL : ttl_kind_is_deadline(kind);
+}
+
+/*
+ * Our own DDL takes away what a container requires; the guards let pass what is done
+ * with row_security off.
+ */
+static int
+begin_unguarded(void)
+{
+	int			nestlevel = ttl_command_begin();
+
+	(void) set_config_option("row_security", "off", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	return nestlevel;
+}
+
+bool
+ttl_retype_begin(Oid relid, const AlterTableCmd *cmd)
+{
+	TtlPolicy	policy;
+	Relation	rel;
+	int			nestlevel;
+
+	if (!ttl_container_read(relid, &policy) || !is_fitting(&policy, cmd))
+		return false;
+	/* it will be refused */
+	if (!ttl_container_is_owner(GetUserId(), relid))
+		return true;
+
+	(void) ttl_container_tree(relid, AccessExclusiveLock);
+	rel = table_open(relid, NoLock);
+	CheckTableNotInUse(rel, "ALTER TABLE");
+	table_close(rel, NoLock);
+	ttl_container_lock_policy(relid, true, true);
+	ttl_container_require(relid, &policy);
+
+	nestlevel = begin_unguarded();
+	ttl_indexes_drop(relid, &policy);
+	ttl_columns_drop_check(relid, &policy);
+	ttl_command_end(nestlevel);
+	ttl_container_update(relid, &policy);
+	return true;
+}
+
+void
+ttl_retype_end(Oid relid)
+{
+	TtlContainer container;
+	TtlPolicy	policy;
+	int			nestlevel;
+
+	/* it may be one that lacks a column and is being repaired */
+	if (!ttl_container_peek(relid, &container) || container.lacks_column)
+		return;
+	ttl_container_lock_policy(relid, true, true);
+	ttl_container_require(relid, &policy);
+	nestlevel = ttl_command_begin();
+	ttl_columns_renew_default(relid, &policy);
+	ttl_columns_complete_check(relid, &policy, false);
+	if (policy.indexing != TTL_INDEXING_NONE)
+		ttl_indexes_complete(relid, &policy);
+	ttl_command_end(nestlevel);
+	if (policy.default_ttl != TTL_OFF && ttl_container_has_pages(relid))
+		ttl_grace_begin(&policy, TTL_OFF, InvalidOid);
+	ttl_container_update(relid, &policy);
+	ttl_notice_odd_values(relid, &policy);
+	ttl_notice_made_expired(relid, &policy, TTL_OFF);
+}
