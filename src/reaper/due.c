@@ -4,8 +4,8 @@
  *	  Which containers of a database are due.
  *
  * A container is due when its earliest row expires, or after a wait (rows with
- * a short TTL may have come in meanwhile) that gets longer with the number of
- * tables, so that looking at idle ones never becomes a busy loop; and at once
+ * a short TTL may have come in meanwhile) that is no longer than its default TTL, but gets longer
+ * with the number of tables, so that looking at idle ones never becomes a busy loop; and at once
  * when its definition or policy has changed: relcache invalidations mark its
  * entry in the table below, and whoever commits a policy change asks for
  * attention through shmem.c.
@@ -128,6 +128,7 @@ ttl_due_refresh(TtlMemory *memory)
 					container->blocked = counters.blocked_rows;
 			}
 			container->listed = true;
+			container->default_ttl = policy.default_ttl;
 			container->cycle_cost_limit = policy.cycle_cost_limit > 0 ?
 				policy.cycle_cost_limit : PG_INT64_MAX;
 		}

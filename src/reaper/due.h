@@ -22,6 +22,7 @@ typedef struct TtlDue
 	TimestampTz last_turn;
 	int			leaves;
 	int64		blocked;
+	int32		default_ttl;	/* s; -1 = never */
 	int64		cycle_cost;		/* in this cycle */
 	int64		cycle_cost_limit;
 	bool		capped;			/* by cycle_cost_limit, in this cycle */

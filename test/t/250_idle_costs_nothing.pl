@@ -55,6 +55,20 @@ visits(1);						# VACUUM has it read the catalog again
 ($cycles, $cost) = visits(10);
 cmp_ok($cost, '<=', 10 * $cycles, "... then again 10 buffers at most ($cycles visits: $cost)");
 
+# A quiet container is looked at every ten seconds, or sooner if its rows live shorter.
+$node->safe_psql('postgres', q{
+CREATE TABLE brief (id int);
+CREATE TABLE started AS SELECT clock_timestamp() AS at;
+SELECT ttl.create_container('brief', 1);
+});
+$node->poll_query_until('postgres', "SELECT last_cycle > at AND state = 'idle' FROM ttl.stat_reaper, started");
+$node->safe_psql('postgres', 'INSERT INTO brief VALUES (1)');
+$node->poll_query_until('postgres', "SELECT rows_deleted = 1 FROM ttl.stat_containers WHERE container = 'brief'::regclass");
+is($node->safe_psql('postgres', q{
+SELECT last_reap < at + interval '9 s' FROM ttl.stat_containers, started WHERE container = 'brief'::regclass;
+}), 't', 'what lives a second is deleted within some');
+$node->safe_psql('postgres', 'DROP TABLE brief');
+
 # Quiet containers are no busy loop.
 $node->safe_psql('postgres', q{
 DO $$
