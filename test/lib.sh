@@ -170,22 +170,41 @@ clean_up() {
     rm -rf "$WORK" 2> /dev/null || { sleep 1; rm -rf "$WORK"; }
 }
 
-# Everything before build; leaves the shell in the copy of the tree.
-prepare() {
+make_work() {
     WORK=$(mktemp -d "${TMPDIR:-/tmp}/ttl-XXXXXX")
     export TMPDIR=$WORK
     trap clean_up EXIT
     trap 'exit 130' INT
     trap 'exit 129' HUP
     trap 'exit 143' TERM
+}
+
+# Gives $WORK to whom as_user will be.
+choose_user() {
+    [ "$(id -u)" = 0 ] || return 0
+    RUN_AS=nobody
+    ! id postgres > /dev/null 2>&1 || RUN_AS=postgres
+    chown -R "$RUN_AS" "$WORK"
+}
+
+# Everything before build; leaves the shell in the copy of the tree.
+prepare() {
+    make_work
     need_packages
     copy_server
     copy_tree
-    if [ "$(id -u)" = 0 ]; then
-        RUN_AS=nobody
-        ! id postgres > /dev/null 2>&1 || RUN_AS=postgres
-        chown -R "$RUN_AS" "$WORK"
-    fi
+    choose_user
     cd "$WORK/ttl"
+    say "ttl for $("$PG_CONFIG" --version)"
+}
+
+# Instead of all that and of build: takes a server in which ttl is installed, as it is.
+prepare_installed() {
+    make_work
+    PG_CONFIG=${CHOSEN:-pg_config}
+    BIN=$("$PG_CONFIG" --bindir)
+    PATH=$BIN:$PATH
+    choose_user
+    cd "$WORK"
     say "ttl for $("$PG_CONFIG" --version)"
 }
