@@ -42,6 +42,7 @@ OBJS = \
 	src/configuration/partition.o \
 	src/configuration/retype.o \
 	src/configuration/trigger.o \
+	src/configuration/ttl_index.o \
 	src/configuration/uses.o \
 	src/container/container_cache.o \
 	src/container/container_catalog.o \
@@ -103,6 +104,7 @@ REGRESS = \
 	expiry \
 	kinds \
 	configuration \
+	ttl_index \
 	taking_back \
 	ddl \
 	indexes \

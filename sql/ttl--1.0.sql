@@ -206,6 +206,10 @@ CREATE FUNCTION ttl.set_default_ttl(container regclass, default_ttl text) RETURN
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_set_default_ttl';
 COMMENT ON FUNCTION ttl.set_default_ttl(regclass, text) IS 'the same with a number of seconds or an interval as text';
 
+CREATE FUNCTION ttl.create_ttl_index(collection text, expire_after_seconds integer) RETURNS jsonb
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_create_ttl_index';
+COMMENT ON FUNCTION ttl.create_ttl_index(text, integer) IS 'createIndex({"_ts": 1}, {expireAfterSeconds: n}) of MongoDB: registers a table or changes its default TTL; creates a table of documents where there is none';
+
 CREATE FUNCTION ttl.default_ttl(container regclass) RETURNS integer
     LANGUAGE C STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_default_ttl';
 COMMENT ON FUNCTION ttl.default_ttl(regclass) IS 'the default TTL of a container';

@@ -258,7 +258,7 @@ run_turn(TtlMemory *memory, TtlDue *container, int64 max_cost,
 	{
 		TimestampTz earliest = now + all_leaves * PACE_PER_LEAF;
 		int64		wait = container->default_ttl > 0 ?
-			Min(container->default_ttl * USECS_PER_SEC, IDLE_WAIT) : IDLE_WAIT;
+		Min(container->default_ttl * USECS_PER_SEC, IDLE_WAIT) : IDLE_WAIT;
 		TimestampTz latest = now + Max(wait, all_leaves * IDLE_WAIT_PER_LEAF);
 
 		container->due = Max(Min(turn.due, latest), earliest);

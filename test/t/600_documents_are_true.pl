@@ -38,6 +38,8 @@ sub asleep
 	my ($seconds) = @_;
 	return <<"END";
 DO \$\$
+DECLARE
+	clock record;
 BEGIN
 	IF $seconds < 60 AND (SELECT reaping FROM ttl.containers WHERE container = 'sessions'::regclass) THEN
 		PERFORM pg_sleep($seconds);
@@ -46,7 +48,10 @@ BEGIN
 		END LOOP;
 	ELSE
 		PERFORM set_config('ttl.touch', 'off', true), set_config('ttl.show_expired', 'on', true);
-		UPDATE sessions SET _ts = _ts - make_interval(secs => $seconds);
+		FOR clock IN SELECT container, attname FROM ttl.containers JOIN pg_attribute ON attrelid = container AND attname IN (ts_column, ttl_column)
+					  WHERE atttypid = 'timestamptz'::regtype AND attgenerated = '' LOOP
+			EXECUTE format('UPDATE %s SET %2\$I = %2\$I - make_interval(secs => $seconds)', clock.container, clock.attname);
+		END LOOP;
 	END IF;
 END \$\$;
 END
