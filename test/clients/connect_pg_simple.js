@@ -105,10 +105,21 @@ main(async () => {
 	// the table is made by the first request
 	const { server, port, store } = await start('session');
 	await new Browser(port).get('/login/nobody');
-	await sql('TRUNCATE session');
+	await sql('TRUNCATE session; CREATE TABLE idle_session (LIKE session INCLUDING ALL)');
 	server.close();
 	await store.close();
 
-	await sql(`SELECT ttl.create_container('session', 1800)`);
-	await live('session', '_ts');
+	// by the deadline that the store writes, whose index is there
+	await sql(
+		`ALTER TABLE session ALTER COLUMN expire TYPE timestamptz;
+		SELECT ttl.create_container('session', -1, ts_column => NULL, ttl_column => 'expire');`
+	);
+	assert.deepEqual(await value(`SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'session'::regclass AND attnum > 0`),
+		['sid', 'sess', 'expire']);
+	assert.equal(await value(`SELECT count(*)::int FROM pg_index WHERE indrelid = 'session'::regclass`), 2);
+	await live('session', 'expire');
+
+	// by the time since the last request
+	await sql(`SELECT ttl.create_container('idle_session', '30 minutes')`);
+	await live('idle_session', '_ts');
 });

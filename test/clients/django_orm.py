@@ -184,9 +184,13 @@ def models():
 
 migrate()
 call_command("createcachetable")
-sql("SELECT ttl.create_container('django_session', 1209600)")
-sql("SELECT ttl.create_container('django_cache', 300)")
-sessions("_ts")
-caching("_ts")
+sql("""
+    SELECT ttl.create_container('django_session', -1, ts_column => NULL, ttl_column => 'expire_date');
+    SELECT ttl.create_container('django_cache', -1, ts_column => NULL, ttl_column => 'expires');
+""")
+for table in "django_session", "django_cache":
+    equal(value(f"SELECT count(*) FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attnum > 0"), 3)
+sessions("expire_date")
+caching("expires")
 models()
 connection.close()

@@ -4,7 +4,7 @@
 const { execFileSync } = require('node:child_process');
 const { asc, eq, inArray, like, sql: expression } = require('drizzle-orm');
 const { drizzle } = require('drizzle-orm/node-postgres');
-const { sessions } = require('./drizzle/schema.js');
+const { invitations, sessions } = require('./drizzle/schema.js');
 const { assert, pool, sql, value, expire, stored, pause, reaped, main } = require('./lib.js');
 
 const kit = require.resolve('drizzle-kit').replace(/[^/]*$/, 'bin.cjs');
@@ -14,6 +14,7 @@ const push = () => execFileSync(process.execPath, [kit, 'push', '--config=drizzl
 main(async () => {
 	assert.match(push(), /Changes applied/);
 	await sql(`SELECT ttl.create_container('sessions', 1800)`);
+	await sql(`SELECT ttl.create_container('invitations', -1, ts_column => NULL, ttl_column => 'expires')`);
 	assert.match(push(), /No changes detected/);
 	await pause('sessions');
 
@@ -57,6 +58,16 @@ main(async () => {
 		tx.rollback();
 	}));
 	assert.equal(await ids(like(sessions.id, 'd')), '');
+
+	// deadlines
+	const hour = (n) => new Date(Date.now() + n * 3600000);
+	await db.insert(invitations).values([['a', hour(-1)], ['b', hour(1)], ['c', null]].map(([email, expires]) => ({ email, expires })));
+	assert.equal(await db.$count(invitations), 2);
+	await db.insert(invitations).values({ email: 'a', expires: hour(1) });
+	await db.update(invitations).set({ expires: hour(-1) }).where(eq(invitations.email, 'b'));
+	assert.equal(await db.$count(invitations), 2);
+	await reaped('invitations');
+	assert.equal(await stored('invitations'), 2);
 
 	await reaped('sessions');
 	assert.equal(await stored('sessions'), 5);

@@ -3,23 +3,23 @@
 
 const { Keyv } = require('keyv');
 const { KeyvPostgres } = require('@keyv/postgres');
-const { assert, sql, value, expire, stored, pause, reaped, main } = require('./lib.js');
+const { assert, sql, value, expire, stored, waitUntil, pause, reaped, main } = require('./lib.js');
 
-main(async () => {
-	const store = new KeyvPostgres({ uri: 'postgresql:///', table: 'cache', iterationLimit: 10 });
-	const cache = new Keyv({ store, emitErrors: true });
-	cache.on('error', (error) => { throw error; });
-	await cache.get('the table is there');
+// Has keys expire: rows whose clock this is, or by the deadline in the value
+async function overtake(condition, clock) {
+	if (clock) return await expire('cache', condition, clock);
+	await sql(`UPDATE cache SET value = jsonb_set(value::jsonb, '{expires}', '1000') WHERE ${condition}`);
+}
 
-	await sql(`SELECT ttl.create_container('cache', 600)`);
-
+// What a cache does
+async function live(cache, clock) {
 	await pause('cache');
 
 	// what expires is a miss, and its key can be set
 	await cache.set('a', { n: 1 });
 	await cache.set('b', { n: 2 });
 	await cache.set('c', { n: 3 });
-	await expire('cache', `key IN ('keyv:a', 'keyv:b')`);
+	await overtake(`key IN ('keyv:a', 'keyv:b')`, clock);
 	assert.equal(await cache.get('a'), undefined);
 	assert.equal(await cache.has('a'), false);
 	assert.deepEqual(await cache.get('c'), { n: 3 });
@@ -37,7 +37,7 @@ main(async () => {
 	assert.equal(await stored('cache'), 0);
 	const keys = Array.from({ length: 100 }, (_, i) => String(i).padStart(3, '0'));
 	await cache.setMany(keys.map((key) => ({ key, value: key })));
-	await expire('cache', `right(key, 1)::int % 2 = 1`);
+	await overtake(`right(key, 1)::int % 2 = 1`, clock);
 	const found = [];
 	for await (const [key] of cache.iterator()) found.push(key);
 	assert.deepEqual(found, keys.filter((key) => key % 2 === 0));
@@ -45,6 +45,30 @@ main(async () => {
 	assert.equal(await stored('cache'), 50);
 	await cache.deleteMany(keys);
 	assert.equal(await stored('cache'), 0);
+}
 
+main(async () => {
+	const store = new KeyvPostgres({ uri: 'postgresql:///', table: 'cache', iterationLimit: 10 });
+	const cache = new Keyv({ store, ttl: 600000, emitErrors: true });
+	cache.on('error', (error) => { throw error; });
+	await cache.get('the table is there');
+
+	await sql(`SELECT ttl.create_container('cache', 600)`);
+	await live(cache, '_ts');
+	await sql(`SELECT ttl.drop_container('cache', true)`);
+
+	// by the deadline that Keyv writes into the value
+	await sql(
+		`ALTER TABLE cache ADD COLUMN expires timestamptz
+			GENERATED ALWAYS AS (to_timestamp((value::jsonb ->> 'expires')::bigint / 1000.0)) STORED;
+		SELECT ttl.create_container('cache', -1, ts_column => NULL, ttl_column => 'expires');`
+	);
+	await live(cache);
+	await cache.set('short', 1, 1);
+	await cache.set('long', 2, 1000000);
+	await cache.set('for ever', 3, 0);
+	await waitUntil(async () => await value('SELECT count(*) FROM cache') === '2', 'the short one expires');
+	await waitUntil(async () => await stored('cache') === 2, 'it is deleted');
+	assert.deepEqual(await cache.getMany(['short', 'long', 'for ever']), [undefined, 2, 3]);
 	await cache.disconnect();
 });

@@ -28,25 +28,37 @@ main(async () => {
 		_ts: { type: DataTypes.DATE, allowNull: false, defaultValue: Sequelize.fn('clock_timestamp') },
 		ttl: { type: DataTypes.INTEGER }
 	});
-	// columns that the model doesn't know
+	// a column that Sequelize keeps already
 	const View = sequelize.define('view', { path: DataTypes.TEXT });
+	// a deadline of its own, and nothing of ttl
+	const Invitation = sequelize.define('invitation', { email: { type: DataTypes.TEXT, primaryKey: true }, expires: DataTypes.DATE },
+		{ indexes: [{ fields: ['expires'] }] });
 	Session.hasMany(View, { onDelete: 'CASCADE' });
 	View.belongsTo(Session);
 
 	await sequelize.sync();
 	await register();
-	await sql(`SELECT ttl.create_container('views', '30 minutes')`);
+	await sequelize.query(
+		`SELECT ttl.create_container('views', '30 minutes', ts_column => 'updatedAt', ttl_column => NULL)`
+	);
+	await sequelize.query(
+		`SELECT ttl.create_container('invitations', -1, ts_column => NULL, ttl_column => 'expires')`
+	);
+	await sequelize.sync({ alter: true });
 	log = [];
 	const before = await schema();
-	for (let i = 0; i < 2; i++) {
-		await Session.sync({ alter: true });
-		await View.sync({ alter: { drop: false } });
-		await register();
-	}
+	await sequelize.sync({ alter: true });
+	await register();
 	assert.ok(log.some((line) => /ALTER TABLE "sessions" ALTER COLUMN "_ts"/.test(line)));
 	assert.deepEqual(await schema(), before);
-	await assert.rejects(View.sync({ alter: true }), (error) => error.original.code === '2BP01');
-	assert.deepEqual(await schema(), before);
+
+	// columns that the model doesn't know
+	const Strange = sequelize.define('strange', {});
+	await Strange.sync();
+	await sql(`SELECT ttl.create_container('stranges')`);
+	await assert.rejects(Strange.sync({ alter: true }), (error) => error.original.code === '2BP01');
+	await Strange.sync({ alter: { drop: false } });
+	assert.equal(await value(`SELECT count(*)::int FROM ttl.containers`), 4);
 
 	await pause('sessions');
 	await pause('views');
@@ -91,6 +103,30 @@ main(async () => {
 	c.ttl = 60;
 	await c.save();
 	assert.equal(await value(`SELECT ttl.time_to_live(s) FROM sessions s WHERE id = 'c'`), 60);
+
+	// the column that Sequelize keeps: the server has the last word
+	await expire('views', 'true', '"updatedAt"');
+	assert.equal(await View.count(), 0);
+	const view = await View.create({ path: '/late' });
+	await sql(`BEGIN; SET LOCAL ttl.touch = off; UPDATE views SET "updatedAt" = now() - interval '29 minutes' WHERE id = ${view.id}; COMMIT`);
+	await sql(`UPDATE views SET path = '/later' WHERE id = ${view.id}`);
+	assert.ok((await view.reload()).updatedAt > new Date(Date.now() - 60000));
+	await reaped('views');
+	assert.equal(await stored('views'), 1);
+
+	// deadlines: writing back moves none, and null is never
+	const hour = (n) => new Date(Date.now() + n * 3600000);
+	await Invitation.bulkCreate([['a', hour(-1)], ['b', hour(1)], ['c', null]].map(([email, expires]) => ({ email, expires })));
+	assert.equal(await Invitation.count(), 2);
+	const invitation = await Invitation.findByPk('b');
+	invitation.changed('expires', true);
+	await invitation.save();
+	assert.deepEqual((await Invitation.findByPk('b')).expires, invitation.expires);
+	await Invitation.upsert({ email: 'a', expires: hour(1) });
+	await invitation.update({ expires: hour(-1) });
+	assert.equal(await Invitation.count(), 2);
+	await reaped('invitations');
+	assert.equal(await stored('invitations'), 2);
 
 	// transactions
 	await expire('sessions', `id = 'd'`);

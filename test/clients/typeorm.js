@@ -21,6 +21,16 @@ const Session = new EntitySchema({
 	checks: [{ name: 'session_ttl_check', expression: 'ttl = -1 OR ttl > 0' }]
 });
 
+// with a deadline of its own, and nothing of ttl
+const Invitation = new EntitySchema({
+	name: 'invitation',
+	columns: {
+		email: { type: 'text', primary: true },
+		expires: { type: 'timestamptz', nullable: true }
+	},
+	indices: [{ columns: ['expires'] }]
+});
+
 const columns = {
 	id: { type: 'integer', primary: true, generated: true },
 	path: { type: 'text' }
@@ -45,13 +55,16 @@ const changes = () => log.filter((query) => /^\s*(ALTER|CREATE|DROP|COMMENT)/i.t
 
 main(async () => {
 	// synchronize finds nothing to change in a container
-	let source = await start(Session, View);
+	let source = await start(Session, View, Invitation);
 	await sql(`SELECT ttl.create_container('session', 1800)`);
+	await sql(
+		`SELECT ttl.create_container('invitation', -1, ts_column => NULL, ttl_column => 'expires')`
+	);
 	await source.destroy();
-	source = await start(Session, View);
+	source = await start(Session, View, Invitation);
 	assert.deepEqual(changes(), []);
 	await source.destroy();
-	source = await start(Session, ViewWithMore);
+	source = await start(Session, ViewWithMore, Invitation);
 	assert.deepEqual(changes(), ['ALTER TABLE "view" ADD "agent" text']);
 	await pause('session');
 
@@ -109,6 +122,20 @@ main(async () => {
 		if (++count === 10) await reaped('session');
 	}
 	assert.equal(count, 250);
+
+	// deadlines: writing back moves none, and null is never
+	const invitations = source.getRepository('invitation');
+	const hour = (n) => new Date(Date.now() + n * 3600000);
+	await invitations.save([['a', hour(-1)], ['b', hour(1)], ['c', null]].map(([email, expires]) => ({ email, expires })));
+	assert.deepEqual((await invitations.find({ order: { email: 'ASC' } })).map((i) => i.email), ['b', 'c']);
+	const [b] = await invitations.findBy({ email: 'b' });
+	await invitations.update({ email: 'b' }, b);
+	assert.deepEqual(await invitations.findOneBy({ email: 'b' }), b);
+	await invitations.save({ email: 'a', expires: hour(1) });
+	assert.equal(await invitations.count(), 3);
+	await invitations.save({ email: 'b', expires: hour(-1) });
+	await reaped('invitation');
+	assert.equal(await stored('invitation'), 2);
 	assert.equal(await stored('session'), await sessions.count());
 	await source.destroy();
 });

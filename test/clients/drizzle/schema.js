@@ -15,3 +15,9 @@ exports.sessions = pgTable('sessions', {
 	index('sessions_item_expiry_idx').using('btree', sql`ttl.item_expiry(_ts, ttl)`).where(sql`ttl > 0`),
 	check('sessions_ttl_check', sql`ttl = -1 OR ttl > 0`)
 ]);
+
+// with a deadline of its own, and nothing of ttl
+exports.invitations = pgTable('invitations', {
+	email: text('email').primaryKey(),
+	expires: timestamp('expires', { withTimezone: true })
+}, (table) => [index('invitations_expires_idx').on(table.expires)]);
