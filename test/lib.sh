@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # test/lib.sh - what test/check and test/demo share: a private PostgreSQL with ttl in it
 #
 # Missing Debian packages are installed (as root, or by sudo).  Apart from that nothing outside of
