@@ -159,7 +159,7 @@ TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl
 
 PG_CPPFLAGS = -I$(srcdir)/src
-EXTRA_CLEAN = tmp_regress tmp_isolation
+EXTRA_CLEAN = tmp_regress tmp_isolation tmp_destdir.conf tmp_tap.conf
 
 # PGXS's own installcheck goes to a running server; ours is below.
 NO_INSTALLCHECK = 1
@@ -183,6 +183,20 @@ endif
 .PHONY: installcheck regress-check isolation-check tap-check check-listed check-layering
 
 installcheck: regress-check isolation-check tap-check
+
+# What is installed below DESTDIR is found there, as while a package is built: by Debian's setting up to 17,
+# by PostgreSQL's from 18 on.
+ifneq ($(DESTDIR),)
+TEST_OPTS += --temp-config=tmp_destdir.conf
+
+regress-check isolation-check tap-check: tmp_destdir.conf
+tmp_destdir.conf:
+	@{ echo "dynamic_library_path = '$(DESTDIR)$(pkglibdir):\$$libdir'"; \
+	  if grep -q extension_control_path '$(datadir)/postgresql.conf.sample'; \
+	  then echo "extension_control_path = '$(DESTDIR)$(datadir):\$$system'"; \
+	  else echo "extension_destdir = '$(DESTDIR)'"; fi; } > $@
+	@cat $(srcdir)/test/tap.conf $@ > tmp_tap.conf
+endif
 
 # What a package of PostgreSQL may lack
 pg_isolation_regress := $(wildcard $(top_builddir)/src/test/isolation/pg_isolation_regress)
@@ -209,7 +223,7 @@ else ifeq ($(wildcard $(srcdir)/test/t/*.pl),)
 tap-check:
 	@echo 'TAP tests skipped: there are none'
 else
-tap-check: export TEMP_CONFIG = $(abspath $(srcdir)/test/tap.conf)
+tap-check: export TEMP_CONFIG = $(abspath $(if $(DESTDIR),tmp_tap.conf,$(srcdir)/test/tap.conf))
 tap-check:
 	$(prove_installcheck)
 endif

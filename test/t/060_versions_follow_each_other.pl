@@ -165,6 +165,8 @@ is($reader->query_safe('EXECUTE n'), '{2}', '... on the standby, too');
 install('primary', $next);
 is_as_ever($session, 'installed: a session goes on');
 is($primary->safe_psql('postgres', 'SHOW ttl.version; SELECT count(*) FROM kept'), "1.0.0\n1", '... and a new one does as before');
+is($primary->safe_psql('postgres', q{SELECT module_name, version FROM pg_get_loaded_modules() WHERE file_name = 'ttl.so'}), 'ttl|1.0.0', '... as PostgreSQL 18 says, too')
+  if $primary->pg_version >= 18;
 is_refused($primary, 'ALTER EXTENSION ttl UPDATE', 'the extension is not updated before a restart');
 is_refused($primary, 'CREATE EXTENSION ttl', '... nor created', 'other');
 is($primary->safe_psql('other', q{SELECT count(*) FROM pg_namespace WHERE nspname = 'ttl'}), '0', '... nor anything of it');

@@ -1,0 +1,21 @@
+# The official image of PostgreSQL with ttl in it, and loaded:
+#
+#   docker build --build-arg PG_MAJOR=17 -t postgres-ttl .
+#   docker run -e POSTGRES_PASSWORD=... postgres-ttl
+#
+# CREATE EXTENSION ttl is left to you.
+ARG PG_MAJOR=17
+
+FROM postgres:$PG_MAJOR AS build
+ARG PG_MAJOR
+RUN apt-get update && \
+    apt-get install -y --no-install-recommends gcc libc6-dev libkrb5-dev make postgresql-server-dev-$PG_MAJOR
+COPY . /usr/src/ttl
+# what was built outside is for another PostgreSQL
+RUN make -C /usr/src/ttl clean && \
+    make -C /usr/src/ttl -j"$(nproc)" && \
+    make -C /usr/src/ttl install DESTDIR=/installed
+
+FROM postgres:$PG_MAJOR
+COPY --from=build /installed /
+CMD ["postgres", "-c", "shared_preload_libraries=ttl"]

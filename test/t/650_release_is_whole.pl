@@ -1,0 +1,101 @@
+# What is released: its versions agree, META.json is as PGXN wants it, the archive
+# holds what is needed, and what is in it can be built in another directory and
+# installed elsewhere.
+use strict;
+use warnings;
+
+use Cwd qw(realpath);
+use FindBin;
+use JSON::PP;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $top = realpath("$FindBin::RealBin/../..");
+my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
+my $work = PostgreSQL::Test::Utils::tempdir();
+my %text = map { $_ => slurp_file("$top/$_") } 'META.json', 'CHANGELOG.md', 'debian/changelog', 'src/ttl.h';
+my $meta = decode_json($text{'META.json'});
+delete @ENV{ 'MAKEFLAGS', 'MAKELEVEL', 'MFLAGS', 'DESTDIR' };
+
+#
+# Versions
+#
+
+my $release = $meta->{version};
+like($release, qr/^\d+\.\d+\.\d+$/, "META.json has a semantic version");
+is($meta->{provides}{ttl}{version}, $release, '... which its extension has, too');
+is(($text{'src/ttl.h'} =~ /^#define TTL_VERSION\s+"(.*)"$/m)[0], $release, '... and the library');
+is(($text{'debian/changelog'} =~ /^postgresql-ttl \((.*)-\d+\)/)[0], $release, q{... and Debian's package});
+my ($logged) = $text{'CHANGELOG.md'} =~ /^## \[(.*?)\]/m;
+ok($logged eq 'Unreleased' || $logged eq $release, '... and CHANGELOG.md, if it is released') or diag($logged);
+
+#
+# META.json, see the PGXN Meta Spec 1.0.0
+#
+
+sub is_text { return defined $_[0] && !ref $_[0] && $_[0] =~ /\S/; }
+
+for my $key ('name', 'abstract', 'description', 'generated_by')
+{
+	ok(is_text($meta->{$key}), "META.json: $key");
+}
+like($meta->{name}, qr/^[^\s\/\\[:cntrl:]]{2,}$/, '... of which the name can be one');
+ok(is_text($meta->{maintainer}), 'META.json: maintainer');
+is($meta->{license}, 'postgresql', 'META.json: license');
+ok((grep { $meta->{release_status} eq $_ } 'stable', 'testing', 'unstable'), 'META.json: release_status');
+is_deeply($meta->{'meta-spec'}, { version => '1.0.0', url => 'https://pgxn.org/meta/spec.txt' }, 'META.json: meta-spec');
+is_deeply([ keys %{ $meta->{provides} } ], ['ttl'], 'META.json: provides');
+ok(-e "$top/$meta->{provides}{ttl}{$_}", "... whose $_ is there") for 'file', 'docfile';
+my $minimum = $meta->{prereqs}{runtime}{requires}{PostgreSQL};
+like($minimum, qr/^\d+\.\d+\.\d+$/, 'META.json: the PostgreSQL that is needed');
+like(slurp_file("$top/src/compat.h"), qr/^#if PG_VERSION_NUM < ${\ ($minimum =~ s,\..*,,r)}0000$/m, '... as in compat.h');
+is(ref $meta->{tags}, 'ARRAY', 'META.json: tags');
+is_deeply(
+	[ grep { !/^(name|abstract|description|version|maintainer|license|release_status|prereqs|provides|meta-spec|generated_by|tags|no_index|resources|x_\w+)$/i } keys %$meta ],
+	[], 'META.json: nothing that the specification has not');
+
+#
+# The archive
+#
+
+my $git = 'git -c user.name=test -c user.email=test@localhost -c init.defaultBranch=main -c advice.addIgnoredFile=false';
+SKIP:
+{
+	skip 'no git', 4 if system('git --version > /dev/null 2>&1') != 0;
+
+	# git leaves out what it ignores
+	mkdir "$work/tree";
+	system("cd $top && tar -cf - --exclude=.git --exclude='*.o' --exclude='*.so' --exclude='*.bc' --exclude='./tmp_*' --exclude='./results' --exclude='./log' --exclude='./output_iso' --exclude='./regression.*' . | tar -C $work/tree -xf -") == 0 or die;
+	system("cd $work/tree && $git init -q && $git add . && $git commit -qm test") == 0 or die;
+	command_ok([ 'make', '-s', '-C', "$work/tree", "PG_CONFIG=$pg_config", 'dist' ], 'make dist');
+	ok(-s "$work/tree/ttl-$release.zip", '... makes an archive for PGXN');
+	my %in = map { chomp; s,^ttl-\Q$release\E/,, ? ($_ => 1) : ("outside: $_" => 1) }
+	  `cd $work/tree && git archive --prefix=ttl-$release/ HEAD | tar -tf -`;
+	is_deeply(
+		[ grep { !$in{$_} } 'META.json', 'Makefile', 'README.md', 'LICENSE', 'CHANGELOG.md', 'ttl.control', 'typedefs.list', 'debian/control.in',
+			'doc/operations.md', 'src/ttl.c', 'src/reaper/worker.c', 'test/check', 'test/t/650_release_is_whole.pl', 'test/isolation/specs/epq.spec',
+			map { s,^\Q$top\E/,,r } glob("$top/sql/* $top/expected/* $top/src/*.[ch] $top/src/*/*.[ch]") ],
+		[], '... with all that is needed');
+	is_deeply([ grep { m{^outside|^\.(ci|git)|\.(o|so|bc|zip|orig|rej)$|^tmp_} } sort keys %in ], [], '... and nothing else');
+}
+
+#
+# A build in another directory, from sources that can't be written to
+#
+
+SKIP:
+{
+	skip 'no compiler', 3 if system('cc --version > /dev/null 2>&1') != 0;
+
+	mkdir "$work/$_" for 'source', 'build', 'to';
+	system("cd $top && tar -cf - --exclude='*.o' Makefile META.json ttl.control src sql | tar -C $work/source -xf - && chmod -R a-w $work/source") == 0 or die;
+	my @make = ('make', '-s', '-C', "$work/build", '-f', "$work/source/Makefile", "PG_CONFIG=$pg_config", 'with_llvm=no', 'COPT=-O0');
+	command_ok([ @make, '-j2' ], 'a build elsewhere');
+	command_ok([ @make, 'install', "DESTDIR=$work/to" ], '... can be installed elsewhere');
+	chomp(my @installed = `cd $work/to && find . -type f | sed 's,.*/,,' | sort`);
+	is_deeply(\@installed, [ sort 'ttl.so', 'ttl.control', map { s,.*/,,r } glob("$top/sql/ttl--*.sql") ], '... and these are its files');
+	system("chmod -R u+w $work/source");
+}
+
+done_testing();
