@@ -59,9 +59,12 @@ OBJS = \
 	src/expiry/expiry.o \
 	src/expiry/expiry_count.o \
 	src/expiry/expiry_index.o \
+	src/expiry/expiry_oldest.o \
 	src/expiry/expiry_walk.o \
 	src/expiry/grace.o \
 	src/expiry/is_live.o \
+	src/expiry/min_ops.o \
+	src/expiry/summaries.o \
 	src/expiry/suspects.o \
 	src/reaper/batch.o \
 	src/reaper/blocked.o \
@@ -72,6 +75,7 @@ OBJS = \
 	src/reaper/fault.o \
 	src/reaper/launcher.o \
 	src/reaper/leaf.o \
+	src/reaper/leaf_ranges.o \
 	src/reaper/origin.o \
 	src/reaper/progress.o \
 	src/reaper/reap.o \
@@ -82,6 +86,7 @@ OBJS = \
 	src/reaper/shmem.o \
 	src/reaper/stats.o \
 	src/reaper/step.o \
+	src/reaper/sweep.o \
 	src/reaper/turn.o \
 	src/reaper/whole.o \
 	src/reaper/worker.o \
@@ -112,7 +117,7 @@ REGRESS = \
 	referencing \
 	temporal \
 	hiding \
-	scans \
+	scans lazy \
 	clock \
 	instants \
 	keys \
@@ -135,6 +140,7 @@ ISOLATION = \
 	epq_scans \
 	index_changes \
 	insert_vs_insert \
+	lazy \
 	old_snapshots \
 	policy_vs_plan \
 	policy_vs_reap \

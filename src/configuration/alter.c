@@ -193,6 +193,32 @@ archive_columns_argument(FunctionCallInfo fcinfo, int n, Oid relid, Oid archive)
 	return columns;
 }
 
+/*
+ * Gives the container the indexes that it needs with another way of indexing, or
+ * lacks with the same, and takes those away that it has been given for the former.
+ */
+static void
+alter_indexing(Oid relid, TtlPolicy *policy, TtlIndexing indexing)
+{
+	TtlPolicy	former = *policy;
+	int			nestlevel = ttl_command_begin();
+
+	if (indexing != policy->indexing)
+	{
+		policy->indexing = indexing;
+		policy->added &= TTL_ADDED_INDEX - 1;
+	}
+	if (indexing != TTL_INDEXING_NONE)
+		ttl_indexes_complete(relid, policy);
+	if (indexing != former.indexing && former.indexing != TTL_INDEXING_NONE)
+	{
+		/* who guards them must know that they aren't needed any more */
+		ttl_container_update(relid, policy);
+		ttl_indexes_drop(relid, &former);
+	}
+	ttl_command_end(nestlevel);
+}
+
 PG_FUNCTION_INFO_V1(ttl_alter_container);
 
 /*
@@ -214,13 +240,16 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	TtlIndexing indexing = PG_ARGISNULL(1) ? TTL_INDEXING_CONSISTENT :
 	ttl_argument_indexing(fcinfo, 1);
 	TtlPolicy	policy;
-	int			nestlevel;
 
 	ttl_container_check_owned(relid);
 	/* first the tables, then the policy: everybody does it in this order */
 	if (!PG_ARGISNULL(1))
-		(void) ttl_container_tree(relid, indexing == TTL_INDEXING_NONE ?
+	{
+		ttl_container_require(relid, &policy);
+		(void) ttl_container_tree(relid, policy.indexing != indexing &&
+								  policy.indexing != TTL_INDEXING_NONE ?
 								  AccessExclusiveLock : ShareLock);
+	}
 	/* ... and the archive: DROP TABLE must find that it is one */
 	if (!PG_ARGISNULL(5) && OidIsValid(PG_GETARG_OID(5)))
 		LockRelationOid(PG_GETARG_OID(5), AccessShareLock);
@@ -231,8 +260,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 
 	if (!PG_ARGISNULL(1))
 	{
-		policy.indexing = indexing;
-		if (policy.indexing == TTL_INDEXING_NONE && policy.default_ttl != TTL_OFF)
+		if (indexing == TTL_INDEXING_NONE && policy.default_ttl != TTL_OFF)
 			ereport(ERROR,
 					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 					 errmsg("cannot give up the expiry indexes of container \"%s\" because it has a default TTL",
@@ -270,14 +298,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 		policy.replication_origin = PG_GETARG_BOOL(9);
 
 	if (!PG_ARGISNULL(1))
-	{
-		nestlevel = ttl_command_begin();
-		if (policy.indexing == TTL_INDEXING_NONE)
-			ttl_indexes_drop(relid, &policy);
-		else
-			ttl_indexes_complete(relid, &policy);
-		ttl_command_end(nestlevel);
-	}
+		alter_indexing(relid, &policy, indexing);
 	ttl_container_update(relid, &policy);
 
 	PG_RETURN_VOID();

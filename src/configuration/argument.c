@@ -134,13 +134,13 @@ ttl_argument_indexing(FunctionCallInfo fcinfo, int n)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("indexing must not be null"),
-				 errhint("Use \"consistent\" or \"none\".")));
+				 errhint("Use \"consistent\", \"lazy\" or \"none\".")));
 	name = text_to_cstring(PG_GETARG_TEXT_PP(n));
 	if (!ttl_policy_indexing_parse(name, &indexing))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid indexing policy: \"%s\"", name),
-				 errhint("Use \"consistent\" or \"none\".")));
+				 errhint("Use \"consistent\", \"lazy\" or \"none\".")));
 	return indexing;
 }
 

@@ -358,6 +358,7 @@ ttl_container_update(Oid container, const TtlPolicy *policy)
 	log_change(container, &old_policy, policy);
 	announce_change(container,
 					old_policy.touch_on_update != policy->touch_on_update ||
+					old_policy.indexing != policy->indexing ||
 					strcmp(NameStr(old_policy.ts_column), NameStr(policy->ts_column)) != 0 ||
 					strcmp(NameStr(old_policy.ttl_column), NameStr(policy->ttl_column)) != 0);
 	CommandCounterIncrement();

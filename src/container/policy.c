@@ -62,22 +62,30 @@ ttl_policy_default_ttl_text(int32 default_ttl)
 	return default_ttl == TTL_OFF ? "NULL" : psprintf("%d", default_ttl);
 }
 
+static const char *const indexing_names[] = {
+	[TTL_INDEXING_NONE] = "none",
+	[TTL_INDEXING_CONSISTENT] = "consistent",
+	[TTL_INDEXING_LAZY] = "lazy"
+};
+
 const char *
 ttl_policy_indexing_name(TtlIndexing indexing)
 {
-	return indexing == TTL_INDEXING_NONE ? "none" : "consistent";
+	return indexing_names[indexing];
 }
 
 bool
 ttl_policy_indexing_parse(const char *name, TtlIndexing *indexing)
 {
-	if (strcmp(name, "none") == 0)
-		*indexing = TTL_INDEXING_NONE;
-	else if (strcmp(name, "consistent") == 0)
-		*indexing = TTL_INDEXING_CONSISTENT;
-	else
-		return false;
-	return true;
+	for (int i = 0; i < lengthof(indexing_names); i++)
+	{
+		if (strcmp(name, indexing_names[i]) == 0)
+		{
+			*indexing = i;
+			return true;
+		}
+	}
+	return false;
 }
 
 static void note_difference(StringInfo text, bool differs, const char *setting,

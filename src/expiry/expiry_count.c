@@ -57,6 +57,36 @@ count_in_index(Relation rel, const TtlContainer *container, TtlExpiryIndex index
 }
 
 /*
+ * The same of all rows, where indexes tell pages alone.
+ */
+static int64
+count_in_pages(Relation rel, const TtlContainer *container, int32 other_default,
+			   TimestampTz now, Snapshot snapshot, int64 max, int64 max_entries,
+			   bool *complete, TimestampTz *earliest)
+{
+	TtlContainer other = *container;
+	TtlExpiryWalk *walk = ttl_expiry_walk_begin(rel, container, now, snapshot, NULL);
+	TupleTableSlot *slot;
+	TimestampTz when;
+	int64		count = 0;
+
+	other.default_ttl = other_default;
+	ttl_expiry_walk_limit(walk, max_entries);
+	while (count < max && (slot = ttl_expiry_walk_next(walk, &when)) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (ttl_expiry_of_slot(&other, slot) <= now)
+			continue;
+		*earliest = Min(*earliest, when);
+		count++;
+	}
+	if (ttl_expiry_walk_gave_up(walk) || ttl_expiry_walk_is_incomplete(walk))
+		*complete = false;
+	ttl_expiry_walk_end(walk);
+	return count;
+}
+
+/*
  * Counts the rows of one leaf.  Rows with a TTL of their own expire as before, unless
  * TTL was off.
  */
@@ -68,7 +98,11 @@ count_made_expired(Relation rel, const TtlContainer *container, int32 other_defa
 	int64		entries_left = max * ENTRIES_PER_ROW;
 	int64		count = 0;
 
-	for (int i = 0; i < TTL_INDEXES && count < max && entries_left > 0; i++)
+	if (container->indexing == TTL_INDEXING_LAZY)
+		count = count_in_pages(rel, container, other_default, now, snapshot, max,
+							   entries_left, complete, earliest);
+	for (int i = 0; i < TTL_INDEXES && container->indexing != TTL_INDEXING_LAZY &&
+		 count < max && entries_left > 0; i++)
 	{
 		if (i != TTL_INDEX_ITEM || other_default == TTL_OFF)
 			count += count_in_index(rel, container, i, other_default, now, snapshot,

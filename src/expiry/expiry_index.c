@@ -15,6 +15,10 @@
  * in place of ttl.  Where the column holds deadlines, item is (ttl), of which a user
  * may have one already; it may leave out NULLs.
  *
+ * With indexing => 'consistent' these are btrees.  With 'lazy' they are BRIN
+ * indexes with the same keys and predicates, which keep the earliest key of
+ * each range of pages; summaries.c reads them.
+ *
  * They are recognized by their definition, not by name or OID: an equal index
  * made beforehand (concurrently, say) serves, and so do those that a restored
  * dump creates.  An invalid one doesn't count: what a failed CREATE INDEX
@@ -40,6 +44,7 @@
 #include "commands/defrem.h"
 #include "compat.h"
 #include "container/container.h"
+#include "container/policy.h"
 #include "expiry/expiry_index.h"
 #include "nodes/parsenodes.h"
 #include "parser/parse_collate.h"
@@ -47,6 +52,7 @@
 #include "parser/parse_relation.h"
 #include "parser/parser.h"
 #include "stored.h"
+#include "ttl.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -62,13 +68,22 @@ ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy, TtlExpiryInde
 {
 	const char *ts = quote_identifier(NameStr(policy->ts_column));
 	const char *own = quote_identifier(NameStr(policy->ttl_column));
+	bool		is_lazy = policy->indexing == TTL_INDEXING_LAZY;
 	TtlContainer container;
+	AttrNumber	key;			/* or 0 if it is an expression */
 
 	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
 	if (!ttl_expiry_index_is_due(&container, index))
 		return false;
 
 	memset(definition, 0, sizeof(TtlIndexDefinition));
+	key = index != TTL_INDEX_ITEM ? container.ts_attno :
+		ttl_kind_is_deadline(container.kind) ? container.ttl_attno : InvalidAttrNumber;
+	definition->method = is_lazy ? "brin" : "btree";
+	definition->opclass = !is_lazy ? "" :
+		key != InvalidAttrNumber &&
+		TupleDescAttr(RelationGetDescr(rel), key - 1)->atttypid == TIMESTAMPOID ?
+		" ttl.timestamp_min_ops" : " ttl.timestamptz_min_ops";
 	if (container.kind != NULL && !container.kind->is_strict &&
 		!ttl_kind_is_deadline(container.kind))
 		own = psprintf("ttl.item_ttl(%s)", own);
@@ -167,17 +182,38 @@ parse_predicate(Relation rel, const char *text)
 	return text == NULL ? NULL : parse_expression(rel, text, EXPR_KIND_INDEX_PREDICATE);
 }
 
+static Oid
+access_method_of(TtlIndexing indexing)
+{
+	return indexing == TTL_INDEXING_LAZY ? BRIN_AM_OID : BTREE_AM_OID;
+}
+
 static bool
-is_btree(Oid index)
+has_access_method(Oid index, Oid method)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
 	bool		result;
 
 	if (!HeapTupleIsValid(tuple))
 		return false;			/* dropped meanwhile */
-	result = ((Form_pg_class) GETSTRUCT(tuple))->relam == BTREE_AM_OID;
+	result = ((Form_pg_class) GETSTRUCT(tuple))->relam == method;
 	ReleaseSysCache(tuple);
 	return result;
+}
+
+/*
+ * Has the index the usual order of instants?  Of a BRIN index it is enough that
+ * it keeps the earliest of each range, be it our own or minmax, as a user may have.
+ */
+static bool
+has_order(Oid opclass, Oid method)
+{
+	Oid			family = get_opclass_family(opclass);
+
+	return family == get_opclass_family(GetDefaultOpClass(TIMESTAMPTZOID, method)) ||
+		(method == BRIN_AM_OID &&
+		 family == get_opfamily_oid(method, list_make2(makeString(TTL_SCHEMA),
+													   makeString("min_ops")), true));
 }
 
 /*
@@ -185,7 +221,7 @@ is_btree(Oid index)
  * predicate, in the usual order?
  */
 static bool
-index_equals(HeapTuple index, Relation rel, const TtlIndexDefinition *definition)
+index_equals(HeapTuple index, Relation rel, Oid method, const TtlIndexDefinition *definition)
 {
 	Form_pg_index form = (Form_pg_index) GETSTRUCT(index);
 	bool		isnull;
@@ -195,10 +231,9 @@ index_equals(HeapTuple index, Relation rel, const TtlIndexDefinition *definition
 	Node	   *predicate;
 
 	/* an included column would take the index along when it is dropped */
-	if (!is_btree(form->indexrelid) || form->indnatts != 1 || !form->indislive ||
-		((int2vector *) DatumGetPointer(options))->values[0] != 0 ||
-		get_opclass_family(((oidvector *) DatumGetPointer(classes))->values[0]) !=
-		get_opclass_family(GetDefaultOpClass(TIMESTAMPTZOID, BTREE_AM_OID)))
+	if (!has_access_method(form->indexrelid, method) || form->indnatts != 1 ||
+		!form->indislive || ((int2vector *) DatumGetPointer(options))->values[0] != 0 ||
+		!has_order(((oidvector *) DatumGetPointer(classes))->values[0], method))
 		return false;
 
 	key = parse_expression(rel, definition->key, EXPR_KIND_INDEX_EXPRESSION);
@@ -242,7 +277,7 @@ find_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind, bool vali
 		if (!HeapTupleIsValid(index))
 			continue;			/* dropped concurrently */
 		if (((Form_pg_index) GETSTRUCT(index))->indisvalid == valid &&
-			index_equals(index, rel, &definition))
+			index_equals(index, rel, access_method_of(policy->indexing), &definition))
 			found = lfirst_oid(lc);
 		ReleaseSysCache(index);
 		if (OidIsValid(found))
@@ -264,6 +299,7 @@ ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy, const List *excep
 	check = ttl_expiry_find_check(rel, policy, &validated);
 	indexes->check = check == NULL || !validated ? InvalidOid :
 		get_relation_constraint_oid(RelationGetRelid(rel), check, false);
+	indexes->indexing = policy->indexing;
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
 		indexes->needed[i] = ttl_expiry_index_is_due(&container, i);
@@ -439,7 +475,10 @@ find_problem(Relation rel, const TtlPolicy *policy, IndexProblem *problem)
 		{
 			problem->message = psprintf(_("table \"%s\" lacks an expiry index"),
 										RelationGetRelationName(rel));
-			problem->hint = _("Use ttl.alter_container(..., indexing => 'consistent') to create it.");
+			problem->hint = psprintf(_("Use ttl.alter_container(..., indexing => '%s') to create it."),
+									 ttl_policy_indexing_name(policy->indexing == TTL_INDEXING_NONE ?
+															  TTL_INDEXING_CONSISTENT :
+															  policy->indexing));
 		}
 		return true;
 	}

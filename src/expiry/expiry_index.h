@@ -28,6 +28,7 @@ typedef enum TtlExpiryIndex
  */
 typedef struct TtlExpiryIndexes
 {
+	TtlIndexing indexing;		/* btrees or BRIN indexes? */
 	Oid			usable[TTL_INDEXES];	/* InvalidOid = there is none */
 	bool		needed[TTL_INDEXES];
 	Oid			check;			/* the CHECK that says that there are no
@@ -52,7 +53,9 @@ extern void ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes);
  */
 typedef struct TtlIndexDefinition
 {
+	const char *method;			/* access method */
 	char	   *key;
+	const char *opclass;		/* what comes after the key; may be empty */
 	char	   *predicate;
 	char	   *or_predicate;
 } TtlIndexDefinition;

@@ -3,7 +3,9 @@
  * expiry_walk.c
  *	  The walk over the rows that have expired.
  *
- * It goes along the expiry indexes, one after the other.  Without an index that it needs
+ * It goes along the expiry indexes, one after the other.  BRIN indexes don't know
+ * rows; then it goes along the pages of which one of them can't tell that no row in
+ * them has expired, and looks at all rows there.  Without an index that it needs
  * a walk goes on, but says that it is incomplete: nothing found doesn't mean then that
  * nothing has expired.
  *
@@ -20,6 +22,7 @@
 #include "container/container.h"
 #include "execution.h"
 #include "executor/executor.h"
+#include "miscadmin.h"
 #include "expiry/expiry.h"
 #include "expiry/expiry_index.h"
 #include "expiry/expiry_walk.h"
@@ -45,6 +48,14 @@ struct TtlExpiryWalk
 	TupleTableSlot *slot;
 	int64		entries_left;	/* how many more it may look at */
 	bool		incomplete;		/* was an index missing? */
+
+	/* along pages */
+	TtlExpiryGuide guide;
+	void	   *guide_arg;
+	Relation	indexes[TTL_INDEXES];	/* open, or NULL */
+	TtlSummaries *summaries;	/* NULL if it hasn't begun */
+	TtlRange	pages;			/* it is in, ... */
+	TableScanDesc page_scan;	/* ... or NULL */
 };
 
 TtlExpiryWalk *
@@ -147,6 +158,13 @@ next_range(TtlExpiryWalk *walk)
 	}
 }
 
+void
+ttl_expiry_walk_guide(TtlExpiryWalk *walk, TtlExpiryGuide guide, void *arg)
+{
+	walk->guide = guide;
+	walk->guide_arg = arg;
+}
+
 /*
  * Does the index hold all rows that the snapshot sees?  CREATE INDEX doesn't
  * mind rows that were updated before it, and an older snapshot sees as they
@@ -167,11 +185,12 @@ index_fits(Relation index, Snapshot snapshot)
 }
 
 /*
- * Opens an expiry index.  NULL if there is none that is usable; *incomplete is
- * set if it is needed.
+ * Opens an expiry index, a btree or a BRIN index.  NULL if there is none that is
+ * usable; *incomplete is set if it is needed.
  */
 static Relation
-open_index(Relation rel, TtlExpiryIndex kind, Snapshot snapshot, bool *incomplete)
+open_index(Relation rel, TtlIndexing indexing, TtlExpiryIndex kind, Snapshot snapshot,
+		   bool *incomplete)
 {
 	TtlExpiryIndexes indexes;
 
@@ -181,7 +200,7 @@ open_index(Relation rel, TtlExpiryIndex kind, Snapshot snapshot, bool *incomplet
 		Relation	index;
 
 		ttl_expiry_indexes(rel, &indexes);
-		if (!OidIsValid(indexes.usable[kind]))
+		if (!OidIsValid(indexes.usable[kind]) || indexes.indexing != indexing)
 			break;
 		index = try_index_open(indexes.usable[kind], AccessShareLock);
 		if (index == NULL)
@@ -210,7 +229,8 @@ open_next_index(TtlExpiryWalk *walk)
 			(walk->mark != NULL && walk->mark->set[walk->at] &&
 			 walk->mark->at[walk->at] > last))
 			continue;
-		walk->index = open_index(walk->rel, walk->at, walk->snapshot, &walk->incomplete);
+		walk->index = open_index(walk->rel, TTL_INDEXING_CONSISTENT, walk->at,
+								 walk->snapshot, &walk->incomplete);
 		if (walk->index == NULL)
 			continue;
 
@@ -238,9 +258,107 @@ close_index(TtlExpiryWalk *walk)
 	next_range(walk);
 }
 
+TtlSummaries *
+ttl_expiry_walk_summaries(TtlExpiryWalk *walk)
+{
+	/* what a change of policy has made expired is spared */
+	int32		default_ttl = walk->spares ? walk->container.change.former_ttl :
+	walk->container.default_ttl;
+
+	if (walk->summaries != NULL)
+		return walk->summaries;
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		TimestampTz last;
+
+		if (ttl_expiry_index_last_key(&walk->container, default_ttl, walk->now, i, &last))
+			walk->indexes[i] = open_index(walk->rel, TTL_INDEXING_LAZY, i, walk->snapshot,
+										  &walk->incomplete);
+	}
+	walk->summaries = ttl_summaries_begin(walk->rel, walk->indexes, default_ttl);
+	if (walk->mark != NULL)
+		ttl_summaries_seek(walk->summaries, walk->mark->page);
+	return walk->summaries;
+}
+
+/* Goes to the next pages that it has to look at; false if there are no more. */
+static bool
+open_next_pages(TtlExpiryWalk *walk)
+{
+	TtlSummaries *summaries = ttl_expiry_walk_summaries(walk);
+	TtlRange   *pages = &walk->pages;
+
+	while (walk->entries_left > 0 && ttl_summaries_next(summaries, pages))
+	{
+		bool		may_have_expired = pages->earliest <= walk->now;
+		TtlExpiryStep step = walk->guide == NULL ? TTL_WALK_ENTER :
+		walk->guide(walk->guide_arg, pages, may_have_expired);
+
+		CHECK_FOR_INTERRUPTS();
+		walk->entries_left--;
+		if (step == TTL_WALK_STOP)
+			return false;
+		if (step == TTL_WALK_ENTER && may_have_expired)
+		{
+			ItemPointerData first;
+			ItemPointerData last;
+
+			ItemPointerSet(&first, pages->first, FirstOffsetNumber);
+			ItemPointerSet(&last, pages->end - 1, MaxOffsetNumber);
+			walk->page_scan = TtlTableBeginScanTidRange(walk->rel, walk->snapshot,
+														&first, &last);
+			return true;
+		}
+		if (walk->mark != NULL)
+			walk->mark->page = pages->end;
+	}
+	return false;
+}
+
+static void
+close_pages(TtlExpiryWalk *walk)
+{
+	table_endscan(walk->page_scan);
+	walk->page_scan = NULL;
+	if (walk->mark != NULL)
+		walk->mark->page = walk->pages.end;
+}
+
+static TupleTableSlot *
+next_in_pages(TtlExpiryWalk *walk, TimestampTz *expires_at)
+{
+	while (walk->page_scan != NULL || open_next_pages(walk))
+	{
+		while (walk->entries_left > 0 &&
+			   table_scan_getnextslot_tidrange(walk->page_scan, ForwardScanDirection,
+											   walk->slot))
+		{
+			TimestampTz when = ttl_expiry_of_slot(&walk->container, walk->slot);
+
+			walk->entries_left--;
+			if (walk->mark != NULL)
+				walk->mark->page = ItemPointerGetBlockNumber(&walk->slot->tts_tid);
+			if (when > walk->now || TIMESTAMP_IS_NOEND(when) ||
+				(walk->spares &&
+				 ttl_grace_spares_slot(&walk->container, walk->slot, walk->now)))
+				continue;
+			if (expires_at != NULL)
+				*expires_at = when;
+			return walk->slot;
+		}
+		if (walk->entries_left <= 0)
+			return NULL;
+		close_pages(walk);
+	}
+	return NULL;
+}
+
 TupleTableSlot *
 ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 {
+	if (walk->container.indexing == TTL_INDEXING_LAZY)
+		return next_in_pages(walk, expires_at);
+
 	while (walk->index != NULL || open_next_index(walk))
 	{
 		while (walk->entries_left > 0 &&
@@ -298,6 +416,15 @@ ttl_expiry_walk_end(TtlExpiryWalk *walk)
 {
 	if (walk->index != NULL)
 		close_index(walk);
+	if (walk->page_scan != NULL)
+		table_endscan(walk->page_scan);
+	if (walk->summaries != NULL)
+		ttl_summaries_end(walk->summaries);
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		if (walk->indexes[i] != NULL)
+			index_close(walk->indexes[i], AccessShareLock);
+	}
 	ExecDropSingleTupleTableSlot(walk->slot);
 	pfree(walk);
 }
@@ -343,7 +470,7 @@ ttl_expiry_latest(Relation rel, const TtlContainer *container, Snapshot snapshot
 	for (int i = 0; i < TTL_INDEXES && latest != DT_NOEND; i++)
 	{
 		bool		incomplete = false;
-		Relation	index = open_index(rel, i, snapshot, &incomplete);
+		Relation	index = open_index(rel, TTL_INDEXING_CONSISTENT, i, snapshot, &incomplete);
 
 		if (index != NULL)
 		{

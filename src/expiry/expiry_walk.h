@@ -11,6 +11,7 @@
 #include "container/container.h"
 #include "executor/tuptable.h"
 #include "expiry/expiry_index.h"
+#include "expiry/summaries.h"
 #include "utils/snapshot.h"
 
 /*
@@ -23,8 +24,9 @@ extern bool ttl_expiry_index_last_key(const TtlContainer *container, int32 defau
 
 /*
  * A walk over the expired rows of one leaf table, through its expiry indexes,
- * the earliest expiry of each index first.  Rows that were expired at 'now'
- * and are visible to the snapshot are returned.
+ * the earliest expiry of each index first; where BRIN indexes tell pages alone, in
+ * the order of pages.  Rows that were expired at 'now' and are visible to the
+ * snapshot are returned.
  *
  * 'mark' (may be NULL) is where an earlier walk stopped: entries to the left
  * of it are not looked at, and it is moved along.  All zeros is a mark at the
@@ -34,6 +36,7 @@ typedef struct TtlExpiryMark
 {
 	bool		set[TTL_INDEXES];
 	TimestampTz at[TTL_INDEXES];	/* the last key seen, per index */
+	BlockNumber page;			/* the one it is at, if there are pages alone */
 } TtlExpiryMark;
 
 typedef struct TtlExpiryWalk TtlExpiryWalk;
@@ -48,6 +51,25 @@ extern TtlExpiryWalk *ttl_expiry_walk_begin(Relation rel,
 /* The next expired row, or NULL; *expiry (may be NULL) is when it expired. */
 extern TupleTableSlot *ttl_expiry_walk_next(TtlExpiryWalk *walk,
 											TimestampTz *expiry);
+
+/*
+ * Lets a walk in the order of pages ask at each range of them what to do.  It passes
+ * those by in which nothing can have expired anyway.
+ */
+typedef enum TtlExpiryStep
+{
+	TTL_WALK_ENTER,
+	TTL_WALK_PASS,
+	TTL_WALK_STOP
+} TtlExpiryStep;
+
+typedef TtlExpiryStep (*TtlExpiryGuide) (void *arg, const TtlRange *range,
+										 bool may_have_expired);
+
+extern void ttl_expiry_walk_guide(TtlExpiryWalk *walk, TtlExpiryGuide guide, void *arg);
+
+/* The summaries that such a walk goes by, until it ends */
+extern TtlSummaries *ttl_expiry_walk_summaries(TtlExpiryWalk *walk);
 
 /* Lets the walk look at one of the indexes alone. */
 extern void ttl_expiry_walk_only(TtlExpiryWalk *walk, TtlExpiryIndex index);
@@ -87,6 +109,23 @@ extern TimestampTz ttl_expiry_earliest(Relation rel,
 extern TimestampTz ttl_expiry_latest(Relation rel,
 									 const TtlContainer *container,
 									 Snapshot snapshot);
+
+/*
+ * expiry_oldest.c
+ */
+
+/*
+ * When the oldest expired row of the leaf has expired, where indexes tell pages alone;
+ * DT_NOEND if there is none.  A few of the pages are read, those with the oldest rows
+ * by the indexes first, and the rest goes by the indexes, which don't notice if the
+ * oldest row is deleted or renewed; so then it may be too early.  'incomplete' and
+ * *held_until as above.
+ */
+extern TimestampTz ttl_expiry_oldest_in_pages(Relation rel,
+											  const TtlContainer *container,
+											  TimestampTz now, Snapshot snapshot,
+											  bool *incomplete,
+											  TimestampTz *held_until);
 
 /*
  * expiry_count.c

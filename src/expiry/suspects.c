@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * suspects.c
- *	  The places of rows that may have expired.
+ *	  The places of rows that may have expired, or the pages.
  *
  * A scan of many rows needn't look at _ts and TTL of each if it knows where the
  * expired ones are, and the expiry indexes know.  All their entries at or before
@@ -22,6 +22,13 @@
  * The walk must not be felt by others: it uses SnapshotAny, which takes no
  * predicate locks, and leaves alone an index that somebody has locked.
  *
+ * With indexing => 'lazy' pages are suspect rather than rows, those of ranges of
+ * which some row expires before the cutoff (summaries.c).  Members of a HOT chain
+ * may differ then, but they are all on one page.  A summary may lack versions that
+ * somebody has deleted or updated by a transaction that the snapshot doesn't see, and
+ * that has committed.  If there may have been one, such versions are suspects, too,
+ * wherever they are.
+ *
  * The effort is bounded by the number of entries.  Entries that are known to be
  * dead are stepped over, a page at a time and without count, where the index is
  * so small that this can't take long; else they count like others.
@@ -40,6 +47,7 @@
 #include "compat.h"
 #include "expiry/expiry_index.h"
 #include "expiry/expiry_walk.h"
+#include "expiry/summaries.h"
 #include "expiry/suspects.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -55,7 +63,7 @@
 #define ENTRIES_PER_PAGE	32
 
 static bool
-add(TtlSuspects *suspects, const ItemPointerData *tid)
+add(TtlSuspects *suspects, uint64 place)
 {
 	if (suspects->n == suspects->max)
 		return false;
@@ -66,7 +74,7 @@ add(TtlSuspects *suspects, const ItemPointerData *tid)
 			palloc(sizeof(uint64) * suspects->allocated) :
 			repalloc(suspects->places, sizeof(uint64) * suspects->allocated);
 	}
-	suspects->places[suspects->n++] = ttl_suspects_place(tid);
+	suspects->places[suspects->n++] = place;
 	return true;
 }
 
@@ -127,7 +135,7 @@ collect_from(TtlSuspects *suspects, Relation rel, Relation index, TimestampTz la
 	while ((tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (--*entries_left < 0 || !add(suspects, tid))
+		if (--*entries_left < 0 || !add(suspects, ttl_suspects_place(tid)))
 		{
 			result = TTL_SUSPECTS_TOO_MANY;
 			break;
@@ -146,6 +154,61 @@ compare_places(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* Collects the pages of ranges that aren't known to have no expired row. */
+static TtlSuspicion
+collect_pages(TtlSuspects *suspects, Relation rel, Relation indexes[TTL_INDEXES],
+			  int32 default_ttl, TimestampTz now, int64 max_ranges)
+{
+	TtlSummaries *summaries = ttl_summaries_begin(rel, indexes, default_ttl);
+	TtlSuspicion result = TTL_SUSPECTS_KNOWN;
+	TtlRange	range;
+
+	if (ttl_summaries_count(summaries) > max_ranges)
+		result = TTL_SUSPECTS_TOO_MANY;
+	while (result == TTL_SUSPECTS_KNOWN && ttl_summaries_next(summaries, &range))
+	{
+		uint64		first = (uint64) range.first << 16;
+
+		CHECK_FOR_INTERRUPTS();
+		if (range.earliest > now)
+			continue;
+		if (suspects->n > 0 && suspects->places[suspects->n - 1] == first)
+			suspects->n--;		/* goes on */
+		else if (!add(suspects, first))
+			result = TTL_SUSPECTS_TOO_MANY;
+		if (!add(suspects, (uint64) range.end << 16))
+			result = TTL_SUSPECTS_TOO_MANY;
+	}
+	ttl_summaries_end(summaries);
+	return result;
+}
+
+/* So many transactions are looked up. */
+#define TRANSACTIONS	100
+
+/*
+ * May a transaction have committed that the snapshot doesn't see?  Asked when the
+ * summaries have been read: what was left out of one had been committed before.
+ */
+static bool
+others_have_committed(Snapshot snapshot)
+{
+	TransactionId next = ReadNextTransactionId();
+	int			n = 0;
+
+	/* what a standby replays has been left out by another server's horizon */
+	if (snapshot->takenDuringRecovery)
+		return true;
+	for (TransactionId xid = snapshot->xmin; TransactionIdPrecedes(xid, next);)
+	{
+		if (++n > TRANSACTIONS ||
+			(XidInMVCCSnapshot(xid, snapshot) && TransactionIdDidCommit(xid)))
+			return true;
+		TransactionIdAdvance(xid);
+	}
+	return false;
+}
+
 TtlSuspicion
 ttl_suspects_collect(Relation rel, int32 default_ttl, TimestampTz now,
 					 Snapshot snapshot, int64 max_entries, TtlSuspects **suspects)
@@ -154,6 +217,7 @@ ttl_suspects_collect(Relation rel, int32 default_ttl, TimestampTz now,
 	TtlSuspects *found;
 	TtlContainer container;
 	TtlExpiryIndexes indexes;
+	Relation	opened[TTL_INDEXES] = {NULL};
 
 	if (TIMESTAMP_NOT_FINITE(now) || !IsMVCCSnapshot(snapshot) ||
 		rel->rd_tableam != GetHeapamTableAmRoutine() ||
@@ -167,7 +231,6 @@ ttl_suspects_collect(Relation rel, int32 default_ttl, TimestampTz now,
 	for (int i = 0; i < TTL_INDEXES && result == TTL_SUSPECTS_KNOWN; i++)
 	{
 		TimestampTz last;
-		Relation	index = NULL;
 
 		if (!ttl_expiry_index_last_key(&container, default_ttl, now, i, &last))
 			continue;
@@ -185,14 +248,26 @@ ttl_suspects_collect(Relation rel, int32 default_ttl, TimestampTz now,
 		}
 		if (!ConditionalLockRelationOid(indexes.usable[i], AccessShareLock))
 			continue;
-		index = try_index_open(indexes.usable[i], NoLock);
-		if (index != NULL)
-		{
-			if (is_complete_for(index, snapshot))
-				result = collect_from(found, rel, index, last, &max_entries);
-			index_close(index, NoLock);
-		}
-		UnlockRelationOid(indexes.usable[i], AccessShareLock);
+		opened[i] = try_index_open(indexes.usable[i], NoLock);
+		if (opened[i] == NULL)
+			UnlockRelationOid(indexes.usable[i], AccessShareLock);
+		else if (!is_complete_for(opened[i], snapshot))
+			result = TTL_SUSPECTS_UNKNOWABLE;
+		else if (indexes.indexing == TTL_INDEXING_LAZY)
+			result = TTL_SUSPECTS_KNOWN;
+		else
+			result = collect_from(found, rel, opened[i], last, &max_entries);
+	}
+	if (indexes.indexing == TTL_INDEXING_LAZY && result == TTL_SUSPECTS_KNOWN)
+	{
+		found->by_page = true;
+		result = collect_pages(found, rel, opened, default_ttl, now, max_entries);
+		found->lacks_replaced = others_have_committed(snapshot);
+	}
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		if (opened[i] != NULL)
+			index_close(opened[i], AccessShareLock);
 	}
 
 	if (result != TTL_SUSPECTS_KNOWN)
@@ -202,7 +277,7 @@ ttl_suspects_collect(Relation rel, int32 default_ttl, TimestampTz now,
 		pfree(found);
 		return result;
 	}
-	if (found->n > 1)
+	if (found->n > 1 && !found->by_page)
 		qsort(found->places, found->n, sizeof(uint64), compare_places);
 	*suspects = found;
 	return result;
@@ -234,14 +309,33 @@ find_place(const TtlSuspects *suspects, int low, uint64 place)
 	return low;
 }
 
+int64
+ttl_suspects_count(const TtlSuspects *suspects)
+{
+	int64		pages = 0;
+
+	if (!suspects->by_page)
+		return suspects->n;
+	for (int i = 0; i < suspects->n; i += 2)
+		pages += ttl_suspects_page(suspects->places[i + 1]) -
+			ttl_suspects_page(suspects->places[i]);
+	return pages;
+}
+
 void
 ttl_suspects_turn_to(TtlSuspects *suspects, BlockNumber page)
 {
 	bool		goes_on = suspects->page_is_known && page > suspects->page;
+	uint64		place = (uint64) page << 16;
 
-	suspects->first = find_place(suspects, goes_on ? suspects->end : 0, (uint64) page << 16);
+	/* how many runs of pages have begun or ended up to this one? */
+	if (suspects->by_page)
+		place = (uint64) (page + UINT64CONST(1)) << 16;
+	suspects->first = find_place(suspects, goes_on ? suspects->end : 0, place);
 	suspects->end = suspects->first;
-	while (suspects->end < suspects->n &&
+	if (suspects->by_page && suspects->first % 2 == 1)
+		suspects->first--;
+	while (!suspects->by_page && suspects->end < suspects->n &&
 		   ttl_suspects_page(suspects->places[suspects->end]) == page)
 		suspects->end++;
 	suspects->page = page;

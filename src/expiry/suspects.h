@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * suspects.h
- *	  The places of rows that may have expired.
+ *	  The places of rows that may have expired, or the pages.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,9 +12,17 @@
 #include "storage/itemptr.h"
 #include "utils/snapshot.h"
 
-/* Places in the order of pages: the page's number, and 16 bits of the row's. */
+/*
+ * Places in the order of pages: the page's number, and 16 bits of the row's.  If
+ * pages are all that is known, each is the place 0 of the first page of some, and
+ * the one after it that of the page after the last.
+ */
 typedef struct TtlSuspects
 {
+	bool		by_page;
+	bool		lacks_replaced; /* row versions on other pages may have
+								 * expired if somebody has deleted or updated
+								 * them */
 	uint64	   *places;
 	int			n;
 	int			allocated;
@@ -37,7 +45,7 @@ typedef enum TtlSuspicion
 /*
  * Asks the expiry indexes of a leaf table for all rows, among those that the
  * snapshot sees, that have expired at 'now' while the default TTL is the given
- * one.  Looks at max_entries index entries at most.  The table is open and locked
+ * one.  Looks at max_entries index entries, or ranges of pages, at most.  The table is open and locked
  * for reading; the result is allocated in the current memory context.
  */
 extern TtlSuspicion ttl_suspects_collect(Relation rel, int32 default_ttl,
@@ -61,6 +69,9 @@ ttl_suspects_page(uint64 place)
 /* For the next: finds the places on another page. */
 extern void ttl_suspects_turn_to(TtlSuspects *suspects, BlockNumber page);
 
+/* How many rows, or pages, they are */
+extern int64 ttl_suspects_count(const TtlSuspects *suspects);
+
 /* Is there any on the page? */
 static inline bool
 ttl_suspects_on_page(TtlSuspects *suspects, BlockNumber page)
@@ -80,6 +91,8 @@ ttl_suspects_contain(TtlSuspects *suspects, const ItemPointerData *tid)
 
 	if (!ttl_suspects_on_page(suspects, ttl_suspects_page(place)))
 		return false;
+	if (suspects->by_page)
+		return true;
 	low = suspects->first;
 	high = suspects->end;
 	while (high - low > 1)

@@ -51,6 +51,7 @@ ttl_leaf_memory_create(MemoryContext parent, TtlReapMode mode)
 	ctl.entrysize = sizeof(TtlBlockedRow);
 	memory->blocked = hash_create("ttl blocked rows", 64, &ctl,
 								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	memory->ranges = ttl_leaf_ranges_create(context);
 	return memory;
 }
 
@@ -256,6 +257,7 @@ ttl_leaf_memory_trim(TtlMemory *memory, TimestampTz since)
 		{
 			ttl_leaf_discard(memory, leaf);
 			ttl_leaf_forget_blocked(memory, leaf, true);
+			ttl_leaf_forget_ranges(memory, leaf);
 			ttl_leaf_end_pause(memory, leaf);
 			ttl_whole_forget(&leaf->whole);
 			(void) hash_search(memory->leaves, &leaf->relid, HASH_REMOVE, NULL);

@@ -31,6 +31,23 @@ typedef struct TtlPlaces
 	int			next;
 } TtlPlaces;
 
+/* How a table is swept that has indexes on pages alone, see sweep.c */
+typedef struct TtlSweep
+{
+	bool		is_running;
+	bool		is_whole;		/* from the first page */
+	bool		is_within_range;	/* has it stopped there? */
+	bool		found;			/* rows to delete */
+	TtlExpiryMark mark;
+	BlockNumber npages;			/* when it began */
+	int32		default_ttl;	/* by which it goes */
+	int64		ranges;			/* it has seen */
+	TimestampTz busy;			/* how long it has taken */
+	TimestampTz earliest;		/* expiry in ranges that it has passed by */
+	TimestampTz next_at;		/* when the next one begins, from the first
+								 * page */
+} TtlSweep;
+
 /* What is remembered about a table. */
 typedef struct TtlLeaf
 {
@@ -48,6 +65,9 @@ typedef struct TtlLeaf
 	TimestampTz left_at;		/* next walk from the left edge */
 	TimestampTz left_wait;
 	uint32		left_walks;
+
+	TtlSweep	sweep;
+	int			ranges;			/* entries in the table of ranges */
 
 	TimestampTz spared_since;	/* the change of policy by which places were
 								 * left out, 0 = none */
@@ -83,6 +103,24 @@ typedef struct TtlBlockedRow
 	uint32		seen;			/* leaf's left_walks when last met */
 } TtlBlockedRow;
 
+/* Pages that a sweep has been to. */
+typedef struct TtlLeafRangeKey
+{
+	Oid			relid;
+	BlockNumber first;
+} TtlLeafRangeKey;
+
+typedef struct TtlLeafRange
+{
+	TtlLeafRangeKey key;		/* MUST BE FIRST */
+	BlockNumber end;
+	TimestampTz been_at;
+	bool		is_renewed;		/* summarized anew since */
+	TransactionId dead_before;	/* all that has gone is dead for a horizon
+								 * that has come here; invalid = it hasn't yet
+								 * gone */
+} TtlLeafRange;
+
 /* All that is remembered; belongs to one process. */
 typedef struct TtlMemory
 {
@@ -91,6 +129,7 @@ typedef struct TtlMemory
 	MemoryContext step_context; /* reset after each step */
 	HTAB	   *leaves;
 	HTAB	   *blocked;
+	HTAB	   *ranges;
 	int64		allocated;		/* places there is room for */
 } TtlMemory;
 
@@ -141,5 +180,27 @@ extern void ttl_leaf_remove_blocked(TtlMemory *memory, TtlLeaf *leaf, ItemPointe
  * from the left edge has not met.
  */
 extern void ttl_leaf_forget_blocked(TtlMemory *memory, TtlLeaf *leaf, bool all);
+
+/*
+ * leaf_ranges.c
+ */
+extern HTAB *ttl_leaf_ranges_create(MemoryContext context);
+
+/* Remembers that a sweep is just going there; not if there is no room. */
+extern void ttl_leaf_add_range(TtlMemory *memory, TtlLeaf *leaf, BlockNumber first,
+							   BlockNumber end);
+
+/* Has it been there since then? */
+extern bool ttl_leaf_has_been_to(TtlMemory *memory, TtlLeaf *leaf, BlockNumber first,
+								 TimestampTz since);
+
+/* What there was to delete has gone. */
+extern void ttl_leaf_seal_ranges(TtlMemory *memory, TtlLeaf *leaf);
+
+/* At most so many ranges that can be summarized anew with that horizon. */
+extern int	ttl_leaf_ranges_to_renew(TtlMemory *memory, TtlLeaf *leaf,
+									 TransactionId horizon, TtlLeafRange **ranges, int max);
+
+extern void ttl_leaf_forget_ranges(TtlMemory *memory, TtlLeaf *leaf);
 
 #endif							/* TTL_LEAF_H */

@@ -5,8 +5,8 @@
  *	  ttl.stat_containers and ttl.stat_reaper.
  *
  * Counters come from shared memory (counters.c).  The lag is looked up when
- * asked for, at the left edge of the expiry indexes, never by a scan of the
- * table; a table that is locked by DDL is left out of it.
+ * asked for, at the left edge of the expiry indexes or in a few pages, never by a
+ * scan of the table; a table that is locked by DDL is left out of it.
  *
  *-------------------------------------------------------------------------
  */
@@ -67,10 +67,11 @@ oldest_expired(Oid container, TimestampTz now, char **trouble, TimestampTz *held
 			leaf.default_ttl != TTL_OFF)
 		{
 			bool		incomplete;
-			TimestampTz held;
-			TimestampTz earliest = ttl_expiry_earliest(rel, &leaf,
-													   GetActiveSnapshot(),
-													   &incomplete, &held);
+			TimestampTz held = DT_NOBEGIN;
+			TimestampTz earliest = leaf.indexing == TTL_INDEXING_LAZY ?
+			ttl_expiry_oldest_in_pages(rel, &leaf, now, GetActiveSnapshot(),
+									   &incomplete, &held) :
+			ttl_expiry_earliest(rel, &leaf, GetActiveSnapshot(), &incomplete, &held);
 
 			if (incomplete && *trouble == NULL)
 				*trouble = ttl_expiry_why_incomplete(rel);

@@ -7,7 +7,8 @@
  * processes.
  *
  * Each table of the container is treated in two steps.  First one walk along its expiry
- * indexes collects the places of many expired rows (collect.c), then they are deleted in
+ * indexes collects the places of many expired rows (collect.c; sweep.c where they tell
+ * pages alone), then they are deleted in
  * batches, each in a transaction of its own (batch.c).  A place collected in an earlier
  * transaction may hold another row by now; ttl_deletion_run() looks whether what is
  * there is expired by the policy of that moment, and a batch holds the policy lock, so
@@ -34,6 +35,7 @@
 #include "reaper/collect.h"
 #include "reaper/fault.h"
 #include "reaper/progress.h"
+#include "reaper/sweep.h"
 #include "reaper/turn.h"
 #include "storage/lmgr.h"
 #include "utils/inval.h"
@@ -143,10 +145,12 @@ run_step(TtlStep *step, Oid container, TtlTurn *turn)
 	ErrorData  *error;
 	TtlStepResult result;
 	TimestampTz due;
+	bool		sweeps;
 
 	result = open_leaf(step, container);
 	if (result != TTL_STEP_MORE)
 		return result;
+	sweeps = step->container.indexing == TTL_INDEXING_LAZY;
 	follow_change(step);
 
 	if (!ttl_collect_has_places(memory, leaf))
@@ -161,7 +165,9 @@ run_step(TtlStep *step, Oid container, TtlTurn *turn)
 		}
 
 		/* the usual case, so it must be cheap */
-		if (!ttl_collect_is_marked(leaf) && leaf->blocked == 0 && ttl_collect_nothing_due(step, &due))
+		if (sweeps ? ttl_sweep_rests(step, &due) :
+			!ttl_collect_is_marked(leaf) && leaf->blocked == 0 &&
+			ttl_collect_nothing_due(step, &due))
 		{
 			turn->due = Min(turn->due, due);
 			relation_close(step->rel, NoLock);
@@ -169,7 +175,7 @@ run_step(TtlStep *step, Oid container, TtlTurn *turn)
 		}
 
 		ttl_progress_phase(TTL_PHASE_LOOKING);
-		error = ttl_step_attempt(ttl_collect_places, step);
+		error = ttl_step_attempt(sweeps ? ttl_sweep_collect : ttl_collect_places, step);
 		if (error != NULL)
 		{
 			ttl_leaf_discard(memory, leaf);
@@ -179,7 +185,9 @@ run_step(TtlStep *step, Oid container, TtlTurn *turn)
 		else if (!ttl_collect_has_places(memory, leaf) && !leaf->more)
 		{
 			due = GetCurrentTimestamp() + TTL_MARK_WAIT;
-			if (!ttl_collect_is_marked(leaf))
+			if (sweeps)
+				(void) ttl_sweep_rests(step, &due);
+			else if (!ttl_collect_is_marked(leaf))
 			{
 				leaf->left_at = 0;	/* each walk is from there anyway */
 				(void) ttl_collect_nothing_due(step, &due);
@@ -235,7 +243,10 @@ run_leaf(TtlMemory *memory, Oid container, Oid relid, TtlTurn *turn,
 
 	leaf->last_turn = GetCurrentTimestamp();
 	if (turn->changed)
+	{
 		ttl_leaf_end_pause(memory, leaf);
+		leaf->sweep.next_at = 0;
+	}
 	if (leaf->paused_until > leaf->last_turn)
 	{
 		turn->due = Min(turn->due, leaf->paused_until);

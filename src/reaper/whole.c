@@ -13,8 +13,8 @@
  * Every row must have expired.  The right edges of the expiry indexes show
  * that cheaply for the rows that are in them, which are all if the container
  * has no TTL column: then the time is constant, whatever the partition's size.
- * With a TTL column, rows that live for ever are in no index, so the table has
- * to be read, up to the first row that is still alive.  That costs a small part
+ * With a TTL column, rows that live for ever are in no index, and BRIN indexes
+ * know nothing of the latest row; then the table has to be read, up to the first row that is still alive.  That costs a small part
  * of deletion, is limited by what the turn may spend, and lets everybody read
  * and write the partition.  The proof is then repeated under a lock, for what
  * may have changed since: the edges, and the pages that are not known to be
@@ -357,25 +357,36 @@ recheck(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
 	return expired;
 }
 
+/* Is there a row that expires later, by the right edges of the indexes? */
+static bool
+indexes_know_later(Relation rel, const TtlContainer *container, TimestampTz cutoff)
+{
+	SnapshotData dirty;
+
+	if (container->indexing == TTL_INDEXING_LAZY)
+		return false;
+	InitDirtySnapshot(dirty);
+	return ttl_expiry_latest(rel, container, &dirty) > cutoff;
+}
+
 int64
 ttl_whole_empty(TtlWhole *whole, const TtlContainer *container,
 				const TtlWholeLimits *limits)
 {
 	Relation	rel = relation_open(container->relid, NoLock);
-	SnapshotData dirty;
 	TupleTableSlot *slot;
 	TimestampTz cutoff;
 	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
+	bool		must_read = container->ttl_attno != InvalidAttrNumber ||
+	container->indexing == TTL_INDEXING_LAZY;
 	bool		read = nblocks <= limits->max_pages;
 	XLogRecPtr	read_lsn;
 	int64		rows;
 	bool		locked = false;
 	bool		proven;
 
-	InitDirtySnapshot(dirty);
 	if (pg_sub_s64_overflow(whole->asked_at, container->reap_delay, &cutoff) ||
-		(!read && container->ttl_attno != InvalidAttrNumber) ||
-		ttl_expiry_latest(rel, container, &dirty) > cutoff)
+		(!read && must_read) || indexes_know_later(rel, container, cutoff))
 	{
 		relation_close(rel, NoLock);
 		give_up(whole);
@@ -393,9 +404,8 @@ ttl_whole_empty(TtlWhole *whole, const TtlContainer *container,
 		(locked = ConditionalLockRelation(rel, AccessExclusiveLock)) &&
 		is_unwatched_partition(rel, container) &&
 		whole->generation == current_generation(container->container) &&
-		ttl_expiry_latest(rel, container, &dirty) <= cutoff &&
-		(container->ttl_attno == InvalidAttrNumber ||
-		 recheck(rel, container, slot, cutoff, read_lsn));
+		!indexes_know_later(rel, container, cutoff) &&
+		(!must_read || recheck(rel, container, slot, cutoff, read_lsn));
 	ExecDropSingleTupleTableSlot(slot);
 
 	if (proven)

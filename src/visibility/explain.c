@@ -5,6 +5,7 @@
  *
  * "Expiry Filter: none expired"		no row was looked at
  * "Expiry Filter: 20000 suspect rows"	those rows were, by the expiry indexes
+ * "Expiry Filter: 256 suspect pages"	those on these pages were, by lazy indexes
  * "Expiry Filter: each row"			the indexes weren't asked, or didn't tell
  *
  * In a parallel plan it is what the leader's own part of the scan had to do.
@@ -45,6 +46,11 @@ explain_filter(PlanState *planstate, List *ancestors, const char *relationship,
 			ExplainPropertyText("Expiry Filter",
 								psprintf(INT64_FORMAT " suspect %s", suspects,
 										 suspects == 1 ? "row" : "rows"), es);
+			break;
+		case TTL_SIFT_SUSPECT_PAGES:
+			ExplainPropertyText("Expiry Filter",
+								psprintf(INT64_FORMAT " suspect %s", suspects,
+										 suspects == 1 ? "page" : "pages"), es);
 			break;
 		case TTL_SIFT_EACH_ROW:
 			ExplainPropertyText("Expiry Filter", "each row", es);

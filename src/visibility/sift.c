@@ -18,7 +18,7 @@
  * as in the expiry indexes.  So an entry with that place decides, for an index has
  * entries of one chain at a place.  Only where the scan had to look at the page for
  * visibility, it may have moved on to a member.  Then the row is fetched from the
- * table, and so are all rows as long as nothing is known.  The scan's own
+ * table, and so are all rows as long as nothing is known, or only pages are.  The scan's own
  * descriptor isn't used to fetch: a second fetch finds nothing, and would mark the
  * index entry as dead.
  *
@@ -164,7 +164,8 @@ ask(Sift *sift)
 								  max_entries(sift), &sift->suspects);
 	MemoryContextSwitchTo(old);
 
-	if (answer == TTL_SUSPECTS_KNOWN && sift->suspects->n == 0)
+	if (answer == TTL_SUSPECTS_KNOWN && sift->suspects->n == 0 &&
+		!sift->suspects->lacks_replaced)
 		remove_sift(sift);
 	else if (answer == TTL_SUSPECTS_KNOWN)
 	{
@@ -187,6 +188,21 @@ judge(const Sift *sift, TupleTableSlot *slot)
 }
 
 /*
+ * May somebody have deleted or updated this version of the row?  If not now, then
+ * not when the indexes were asked either, unless it is a copy.
+ */
+static bool
+may_be_replaced(TupleTableSlot *slot)
+{
+	HeapTuple	tuple = TTS_IS_BUFFERTUPLE(slot) && !TTS_SHOULDFREE(slot) ?
+	((HeapTupleTableSlot *) slot)->tuple : NULL;
+
+	return tuple == NULL ||
+		!((tuple->t_data->t_infomask & HEAP_XMAX_INVALID) ||
+		  HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_data->t_infomask));
+}
+
+/*
  * May the row in the slot have expired?  Its place is its index entries', unless
  * it is a member of a HOT chain.  Rows that are returned out of their order, by a
  * nearest-neighbour search, have lost their place.
@@ -202,6 +218,8 @@ is_suspect(Sift *sift, TupleTableSlot *slot)
 	page = ItemPointerGetBlockNumber(&slot->tts_tid);
 	if (!ttl_suspects_on_page(sift->suspects, page))
 	{
+		if (sift->suspects->lacks_replaced)
+			return may_be_replaced(slot);
 		sift->clean_page = page;
 		return false;
 	}
@@ -237,10 +255,12 @@ decide_by_place(Sift *sift)
 	struct IndexScanDescData *desc = sift->index_only->ioss_ScanDesc;
 	BlockNumber page = ItemPointerGetBlockNumber(&desc->xs_heaptid);
 	Buffer		looked_at = ((IndexFetchHeapData *) desc->xs_heapfetch)->xs_cbuf;
+	bool		has_looked = BufferIsValid(looked_at) && BufferGetBlockNumber(looked_at) == page;
 
+	/* on a page that is visible to all, nothing has been replaced */
 	if (!ttl_suspects_on_page(sift->suspects, page))
-		return IS_LIVE;
-	if (BufferIsValid(looked_at) && BufferGetBlockNumber(looked_at) == page)
+		return sift->suspects->lacks_replaced && has_looked ? IS_UNDECIDED : IS_LIVE;
+	if (has_looked || sift->suspects->by_page)
 		return IS_UNDECIDED;
 	return ttl_suspects_contain(sift->suspects, &desc->xs_heaptid) ? IS_EXPIRED : IS_LIVE;
 }
@@ -532,8 +552,8 @@ ttl_sift_describe(const PlanState *planstate, int64 *suspects)
 		return TTL_SIFT_NONE_EXPIRED;
 	if (sift->suspects == NULL)
 		return TTL_SIFT_EACH_ROW;
-	*suspects = sift->suspects->n;
-	return TTL_SIFT_SUSPECTS;
+	*suspects = ttl_suspects_count(sift->suspects);
+	return sift->suspects->by_page ? TTL_SIFT_SUSPECT_PAGES : TTL_SIFT_SUSPECTS;
 }
 
 /* Observer of executions */

@@ -100,6 +100,7 @@ typedef enum TtlSiftWork
 	TTL_SIFT_NOT_THERE,			/* it isn't a scan with a filter */
 	TTL_SIFT_NONE_EXPIRED,
 	TTL_SIFT_SUSPECTS,			/* it has looked at those rows only */
+	TTL_SIFT_SUSPECT_PAGES,		/* ... at those on these pages only */
 	TTL_SIFT_EACH_ROW
 } TtlSiftWork;
 
