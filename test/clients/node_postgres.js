@@ -12,7 +12,7 @@ main(async () => {
 	// parameters without types: text for the server, whatever they are in JavaScript
 	await sql('SELECT ttl.create_container($1, $2)', ['item', 3600]);
 	assert.equal(await value('SELECT ttl.default_ttl($1)', ['item']), 3600);
-	for (const [parameter, seconds] of [[60, 60], ['90', 90], [-1, -1], [null, null], [1800, 1800]]) {
+	for (const [parameter, seconds] of [[60, 60], ['90', 90], [-1, -1], [null, null], ['2 days', 172800], [1800, 1800]]) {
 		await sql('SELECT ttl.set_default_ttl($1, $2)', ['item', parameter]);
 		assert.equal(await value('SELECT ttl.default_ttl($1)', ['item']), seconds);
 	}

@@ -2,7 +2,7 @@
 'use strict';
 
 const PgBoss = require('pg-boss');
-const { assert, sql, expire, stored, waitUntil, pause, reaped, main } = require('./lib.js');
+const { assert, sql, value, expire, stored, waitUntil, pause, reaped, main } = require('./lib.js');
 
 main(async () => {
 	const boss = new PgBoss({ db: { executeSql: async (text, values) => {
@@ -76,6 +76,8 @@ main(async () => {
 	await reaped('pgboss.job');
 	await waitUntil(() => done.size === 100, 'jobs are done');
 	assert.ok([...done].every((n) => n % 2 === 0));
+	await waitUntil(async () => await value(`SELECT count(*)::int FROM pgboss.job WHERE name = 'before' AND state = 'completed'`) === 100,
+		'jobs are completed');
 	await boss.offWork('before');
 
 	// their own maintenance: completed jobs go to the archive, which keeps them for its time

@@ -1,4 +1,6 @@
 # psycopg: parameters that the server binds, pipelines, cursors and COPY
+from datetime import timedelta
+
 import psycopg
 from psycopg.rows import dict_row
 
@@ -19,7 +21,7 @@ def one(text, *parameters):
 execute("CREATE TABLE item (id int PRIMARY KEY, note text)")
 execute("SELECT ttl.create_container(%s, %s)", "item", 3600)
 equal(one("SELECT ttl.default_ttl(%s)", "item"), 3600)
-for parameter, seconds in ((60, 60), ("90", 90), (-1, -1), (None, None), (1800, 1800)):
+for parameter, seconds in ((60, 60), ("90", 90), (-1, -1), (None, None), (timedelta(hours=1), 3600), ("2 days", 172800), (1800, 1800)):
     execute("SELECT ttl.set_default_ttl(%s, %s)", "item", parameter)
     equal(one("SELECT ttl.default_ttl(%s)", "item"), seconds)
 with raises(psycopg.errors.InvalidParameterValue):

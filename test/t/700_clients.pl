@@ -20,7 +20,7 @@ my $duplicate = qr/duplicate key value/;
 my $foreign = qr/violates foreign key constraint/;
 my $required = qr/because container "\w+" requires it/;
 
-# program, what it needs (packages of Node.js, modules of Python), what the server may complain about
+# program, what it needs (packages of Node.js, modules of Python, libraries of Ruby), what the server may complain about
 my @programs = (
 	[ 'connect_pg_simple.js', 'connect-pg-simple express express-session' ],
 	[ 'keyv_postgres.js', 'keyv @keyv/postgres' ],
@@ -33,30 +33,27 @@ my @programs = (
 	[ 'drizzle.js', 'drizzle-orm drizzle-kit' ],
 	[ 'django_orm.py', 'django psycopg2', qr/$duplicate|$foreign/ ],
 	[ 'sqlalchemy_orm.py', 'sqlalchemy alembic psycopg2', $foreign ],
-	[ 'psycopg_3.py', 'psycopg psycopg2', qr/invalid default TTL|canceling statement due to lock timeout|$duplicate/ ],);
+	[ 'psycopg_3.py', 'psycopg psycopg2', qr/invalid default TTL|canceling statement due to lock timeout|$duplicate/ ],
+	[ 'active_record.rb', 'active_record pg', $foreign ],);
 @programs = grep { $_->[0] =~ /$ENV{CLIENT}/ } @programs if $ENV{CLIENT};
 
 my $clients = "$FindBin::RealBin/../clients";
-# Debian's packages are for Debian's Python.
-my $python = '/usr/bin/python3';
-my $node_js = grep { -x "$_/node" } split(/:/, $ENV{PATH});
+# Debian's packages are for Debian's Python and Ruby.
+my %interpreters = (js => (grep { -x } map { "$_/node" } split(/:/, $ENV{PATH}))[0], py => '/usr/bin/python3', rb => '/usr/bin/ruby');
 
 # doc/frameworks.md: apart from white space, and where a statement ends
-my %code = map { $_ => slurp_file($_) =~ s/\s+//gr } glob("$clients/*.js $clients/*.py $clients/drizzle/*.js $clients/shop/*.py $clients/shop/migrations/*.py $0");
+my %code = map { $_ => slurp_file($_) =~ s/\s+//gr } glob("$clients/*.js $clients/*.py $clients/*.rb $clients/drizzle/*.js $clients/shop/*.py $clients/shop/migrations/*.py $0");
 my $page = slurp_file("$FindBin::RealBin/../../doc/frameworks.md");
-my $section;
-while ($page =~ /^#+ ([^\n]*)$|^```\w+\n(.*?)^```$/msg)
+while ($page =~ /^###? ([^\n]*)\n(.*?)(?=^##|\z)/msg)
 {
-	if (defined $1)
-	{
-		$section = $1;
-		next;
-	}
-	for my $shown (split(/;\n/, $2))
-	{
-		my $sought = $shown =~ s/\s+//gr;
-		ok((grep { index($_, $sought) >= 0 } values %code) > 0, "doc/frameworks.md, $section: what is shown is tested") or diag($shown);
-	}
+	my ($section, $text) = ($1, $2);
+	my @blocks = $text =~ /^```\w+\n(.*?)^```$/msg or next;
+	my @untested = grep {
+		my $sought = s/\s+//gr;
+		!grep { index($_, $sought) >= 0 } values %code
+	} map { split(/;\n/) } @blocks;
+
+	is("@untested", '', "doc/frameworks.md, $section: what is shown is tested");
 }
 
 my $node = TtlNode->start_new('clients', <<'END', allows_streaming => 'logical');
@@ -80,16 +77,14 @@ sub create_database
 # What a program needs and isn't there
 sub missing
 {
-	my ($program, $needed) = @_;
+	my ($extension, $interpreter, $needed) = @_;
+	my %there = (
+		js => sub { -d "$clients/node_modules/$_[0]" },
+		py => sub { !system($interpreter, '-c', "import importlib.util as u, sys; sys.exit(u.find_spec('$_[0]') is None)") },
+		rb => sub { !system($interpreter, '-e', "begin; require '$_[0]'; rescue LoadError; exit 1; end") });
 
-	return 'Node.js' if $program =~ /\.js$/ && !$node_js;
-	return 'Python' if $program =~ /\.py$/ && !-x $python;
-	return (
-		grep {
-			  $program =~ /\.js$/
-			? !-d "$clients/node_modules/$_"
-			: system("$python -c 'import importlib.util as u, sys; sys.exit(u.find_spec(\"$_\") is None)'")
-		} split(/ /, $needed))[0];
+	return 'its interpreter' if !defined $interpreter || !-x $interpreter;
+	return (grep { !$there{$extension}->($_) } split(/ /, $needed))[0];
 }
 
 # The errors and warnings in the log from here on, without those that are expected
@@ -104,8 +99,9 @@ sub complaints
 for (@programs)
 {
 	my ($program, $needed, $expected) = @$_;
-	my $missing = missing($program, $needed);
-	my $name = $program =~ s/\.\w+$//r;
+	my ($name, $extension) = split(/\./, $program);
+	my $interpreter = $interpreters{$extension};
+	my $missing = missing($extension, $interpreter, $needed);
 
 	SKIP:
 	{
@@ -119,7 +115,7 @@ for (@programs)
 		my $output;
 
 		my $ok = eval {
-			IPC::Run::run([ $program =~ /\.js$/ ? 'node' : $python, $program ], '<', \'', '>', \$output, '2>', \$output,
+			IPC::Run::run([ $interpreter, $program ], '<', \'', '>', \$output, '2>', \$output,
 				init => sub { chdir $clients or die "$clients: $!" }, IPC::Run::timeout(120));
 		};
 		ok($ok, $program) or diag($output // '', $@ // '');
