@@ -148,6 +148,7 @@ ISOLATION = \
 	reap_vs_insert \
 	reap_vs_update \
 	referencing \
+	register_locks \
 	reindex_vs_scan \
 	repeatable_read \
 	rowlock_vs_reap \

@@ -92,5 +92,21 @@ is_at_work('uno', 'the worker comes back');
 $node->works_at_once('DROP DATABASE uno');
 $node->works_at_once('DROP DATABASE copy WITH (FORCE)');
 
+# Not even a slot for the launcher
+$node->append_conf('postgresql.conf', 'max_worker_processes = 0');
+$from = -s $node->logfile;
+$node->restart;
+like(slurp_file($node->logfile, $from), qr/too many background workers/, 'the log says that there is no launcher');
+$node->safe_psql('postgres', q{
+CREATE EXTENSION IF NOT EXISTS ttl;
+CREATE TABLE alone (id int);
+SELECT ttl.create_container('alone', 60);
+INSERT INTO alone (id, _ts) VALUES (1, '2020-01-01');
+});
+is($node->safe_psql('postgres', q{SELECT count(*) FROM alone}), 0, 'what has expired is hidden');
+is($node->safe_psql('postgres', q{SELECT lag > '1 year' FROM ttl.stat_containers WHERE container = 'alone'::regclass}), 't', 'and stays, which the statistics show');
+$node->safe_psql('postgres', q{CALL ttl.reap('alone')});
+is($node->stored('alone'), 0, 'CALL deletes it');
+
 $node->stop;
 done_testing();

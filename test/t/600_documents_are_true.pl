@@ -65,15 +65,16 @@ sub statements
 
 	while ($text{$page} =~ /^(?:```(\w*)\n(.*?)^```|<!-- given\n(.*?)^-->)$/msg)
 	{
-		if (defined $3 || $1 eq 'sql')
+		my ($language, $block, $given) = ($1, $2, $3);
+		if (defined $given || $language eq 'sql')
 		{
-			push @statements, { sql => $3 // $2 };
+			push @statements, { sql => $given // $block };
 		}
-		elsif ($2 =~ /^=[*!]?# /m)
+		elsif ($block =~ /^=[*!]?# /m)
 		{
-			for my $part (split(/^(?==[*!]?# )/m, $2))
+			for (split(/^(?==[*!]?# )/m, $block))
 			{
-				my ($sql, $answer) = $part =~ /^=[*!]?# (.*\n)(.*)/s;
+				my ($sql, $answer) = /^=[*!]?# ([^\n]*\n)(.*)/s;
 				push @statements, { sql => $sql, answer => $answer };
 			}
 		}
@@ -91,6 +92,7 @@ sub statements
 sub settled
 {
 	my ($answer) = @_;
+	$answer =~ s/^DO\n//;
 	$answer =~ s/^ \w+ *\n-+\n *\n\(1 row\)\n//m;
 	$answer =~ s/\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?\+00/MOMENT/g;
 	$answer =~ s/^((batches|cost) +\| )\d+$/$1NUMBER/mg;
@@ -101,10 +103,11 @@ sub settled
 	return $answer;
 }
 
+my $answers = 0;
 for my $page (@pages)
 {
 	my @statements = statements($page) or next;
-	my $database = basename($page, '.md') =~ s/\W/_/gr;
+	my $database = lc(basename($page, '.md') =~ s/\W/_/gr);
 	my $script = '';
 	my ($out, $err);
 
@@ -113,7 +116,8 @@ for my $page (@pages)
 
 	# Their answers: NOTICEs and the like come before results.
 	$script .= "\\echo \@$_\@\n\\warn \@$_\@\n$statements[$_]->{sql}" for 0 .. $#statements;
-	IPC::Run::run([ 'psql', '-X', '-d', $node->connstr($database) ], '<', \$script, '>', \$out, '2>', \$err);
+	IPC::Run::run([ 'psql', '-X', '-d', $node->connstr($database) ], '<', \$script, '>', \$out, '2>', \$err)
+	  or die "$page: $err";
 	my @out = split(/^\@\d+\@\n/m, $out);
 	my @err = split(/^\@\d+\@\n/m, $err);
 
@@ -126,6 +130,7 @@ for my $page (@pages)
 		if (defined $answer && $answer =~ /\S/)
 		{
 			is(settled($real), settled($answer), $name);
+			$answers++;
 		}
 		else
 		{
@@ -133,6 +138,8 @@ for my $page (@pages)
 		}
 	}
 }
+
+cmp_ok($answers, '>', 25, 'there are answers');
 
 #
 # Links
