@@ -6,8 +6,8 @@
 #   CREATE TABLE events (note text);
 #   -->
 #
-# To sleep, or to be "-- 31 minutes later", is to set back the clocks of all rows instead, unless
-# the reaper is to be awaited.  Links lead somewhere.  doc/reference.md leaves nothing out.
+# A statement may span lines, until one ends with a semicolon.  To sleep, or to be "-- 31 minutes later",
+# is to set back the clocks of all rows instead, unless the reaper is to be awaited.  Links lead somewhere.  doc/reference.md leaves nothing out.
 use strict;
 use warnings;
 
@@ -33,27 +33,33 @@ END
 # Sessions
 #
 
-sub asleep
+# Sets back the clocks of all rows (deadlines stay)
+sub later
 {
 	my ($seconds) = @_;
 	return <<"END";
 DO \$\$
 DECLARE
-	clock record;
+	c record;
 BEGIN
-	IF $seconds < 60 AND (SELECT reaping FROM ttl.containers WHERE container = 'sessions'::regclass) THEN
-		PERFORM pg_sleep($seconds);
-		WHILE ttl.expired_count('sessions') > 0 LOOP
-			PERFORM pg_sleep(0.1);
-		END LOOP;
-	ELSE
-		PERFORM set_config('ttl.touch', 'off', true), set_config('ttl.show_expired', 'on', true);
-		FOR clock IN SELECT container, attname FROM ttl.containers JOIN pg_attribute ON attrelid = container AND attname IN (ts_column, ttl_column)
-					  WHERE atttypid = 'timestamptz'::regtype AND attgenerated = '' LOOP
-			EXECUTE format('UPDATE %s SET %2\$I = %2\$I - make_interval(secs => $seconds)', clock.container, clock.attname);
-		END LOOP;
-	END IF;
+	PERFORM set_config('ttl.touch', 'off', true), set_config('ttl.show_expired', 'on', true);
+	FOR c IN SELECT container, ts_column AS clock FROM ttl.containers WHERE ts_column IS NOT NULL LOOP
+		EXECUTE format('UPDATE %1\$s SET %2\$I = %2\$I - make_interval(secs => $seconds)', c.container, c.clock);
+	END LOOP;
 END \$\$;
+END
+}
+
+# The same, unless the reaper of the tutorial is awaited
+sub asleep
+{
+	my ($seconds) = @_;
+	return <<"END" . later($seconds) . "\\endif\n";
+SELECT reaping FROM ttl.containers WHERE container = 'sessions'::regclass \\gset
+\\if :reaping
+SELECT pg_sleep($seconds);
+DO \$\$ BEGIN WHILE ttl.expired_count('sessions') > 0 LOOP PERFORM pg_sleep(0.1); END LOOP; END \$\$;
+\\else
 END
 }
 
@@ -74,7 +80,8 @@ sub statements
 		{
 			for (split(/^(?==[*!]?# )/m, $block))
 			{
-				my ($sql, $answer) = /^=[*!]?# ([^\n]*\n)(.*)/s;
+				# a line with a command of psql, or as far as a semicolon at the end of a line
+				my ($sql, $answer) = /^=[*!]?# ([^\n]*\\[^\n]*\n|.*?;(?: *--[^\n]*)?\n)(.*)/s or die "$page: $_";
 				push @statements, { sql => $sql, answer => $answer };
 			}
 		}
@@ -83,7 +90,7 @@ sub statements
 	{
 		my %seconds = (second => 1, minute => 60, hour => 3600, day => 86400);
 		$_->{sql} =~ s/^SELECT pg_sleep\((\d+)\);$/asleep($1)/e;
-		$_->{sql} =~ s/(?=^.* -- (\d+) (second|minute|hour|day)s later$)/asleep($1 * $seconds{$2})/e;
+		$_->{sql} =~ s/(?=^.* -- (\d+) (second|minute|hour|day)s? later$)/later($1 * $seconds{$2})/e;
 	}
 	return @statements;
 }
