@@ -243,5 +243,9 @@ for (sort keys %raised)
 	ok($reference =~ qr/^\|[^|]*\b$state\b/m, "reference: $state, $_") unless $state =~ /^(00|01|XX)/;
 }
 
+# Hooks that it sets
+my %hooks = map { map { $_ => 1 } slurp_file($_) =~ /^\t(?!prev_)(\w+_hook) = /mg } glob('src/*.c src/*/*.c');
+is(join(' ', grep { $text{'doc/internals.md'} !~ /`$_`/ } sort keys %hooks), '', 'internals: hooks');
+
 $node->stop;
 done_testing();
