@@ -233,6 +233,17 @@ END
 	ok($reference =~ qr/^\| `\Q$name\E` \| \Q$value\E \| $who{$context}\b/m, "reference: $name");
 }
 
+# Defaults that are named in passing: `ttl.workers` (4)
+for my $page (@pages)
+{
+	for ($text{$page} =~ /(`\w+\.?\w+` \(\d\w*\))/g)
+	{
+		my ($name, $value) = /`(.*)` \((.*)\)/;
+		my $default = $node->safe_psql('postgres', "SELECT current_setting('$name', true)");
+		is($value, $default, "$page: $_") if $default ne '';
+	}
+}
+
 # Errors that the code raises
 open(my $codes, '<', $ENV{SHAREDIR} // (`pg_config --sharedir` =~ s/\s+$//r) . '/errcodes.txt') or die "errcodes.txt: $!";
 my %sqlstate = map { /^(\w{5})\s+\w\s+(ERRCODE_\w+)/ ? ($2 => $1) : () } <$codes>;
