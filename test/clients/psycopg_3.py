@@ -17,13 +17,15 @@ def one(text, *parameters):
     return execute(text, *parameters).fetchone()[0]
 
 
-# parameters have the types that the server gives them
+# parameters have the types that the server gives them; psycopg2, which the others use, sends literals
 execute("CREATE TABLE item (id int PRIMARY KEY, note text)")
 execute("SELECT ttl.create_container(%s, %s)", "item", 3600)
 equal(one("SELECT ttl.default_ttl(%s)", "item"), 3600)
 for parameter, seconds in ((60, 60), ("90", 90), (-1, -1), (None, None), (timedelta(hours=1), 3600), ("2 days", 172800), (1800, 1800)):
-    execute("SELECT ttl.set_default_ttl(%s, %s)", "item", parameter)
-    equal(one("SELECT ttl.default_ttl(%s)", "item"), seconds)
+    for send in execute, lambda text, *parameters: sql(text, parameters):
+        send("SELECT ttl.set_default_ttl(%s, 7)", "item")
+        send("SELECT ttl.set_default_ttl(%s, %s)", "item", parameter)
+        equal(one("SELECT ttl.default_ttl(%s)", "item"), seconds)
 with raises(psycopg.errors.InvalidParameterValue):
     execute("SELECT ttl.set_default_ttl(%s, %s)", "item", 0)
 execute("CALL ttl.reap(%s)", "item")
