@@ -168,11 +168,15 @@
 #define TtlTableIndexFetchBegin(rel)	table_index_fetch_begin(rel)
 #endif
 
-/* 19: a scan of a range of tuples takes flags */
+/* 19: scans take flags */
 #if PG_VERSION_NUM >= 190000
+#define TtlTableBeginScan(rel, snapshot) \
+	table_beginscan(rel, snapshot, 0, NULL, 0)
 #define TtlTableBeginScanTidRange(rel, snapshot, min, max) \
 	table_beginscan_tidrange(rel, snapshot, min, max, 0)
 #else
+#define TtlTableBeginScan(rel, snapshot) \
+	table_beginscan(rel, snapshot, 0, NULL)
 #define TtlTableBeginScanTidRange(rel, snapshot, min, max) \
 	table_beginscan_tidrange(rel, snapshot, min, max)
 #endif

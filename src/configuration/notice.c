@@ -90,7 +90,7 @@ count_odd_values(Relation rel, const TtlPolicy *policy, int *left)
 	TtlContainer container;
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TableScanDesc scan = TtlTableBeginScan(rel, snapshot);
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "ttl odd values",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
