@@ -28,6 +28,9 @@ SELECT pg_describe_object(classid, objid, 0) FROM pg_depend d
 SELECT attrelid::regclass, attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
  WHERE relnamespace = 'ttl'::regnamespace AND relkind IN ('r', 'v') AND attnum > 0 AND NOT attisdropped
    AND col_description(attrelid, attnum) IS NULL ORDER BY attrelid::regclass::text, attnum;
+-- and every trigger
+SELECT tgrelid::regclass, tgname FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid
+ WHERE relnamespace = 'ttl'::regnamespace AND NOT tgisinternal AND obj_description(pg_trigger.oid, 'pg_trigger') IS NULL;
 
 --
 -- create_container

@@ -331,8 +331,8 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	ttl_container_require(relid, &policy);
 	ttl_container_delete(relid);
 	ereport(LOG,
-			(errmsg("role \"%s\" has made container %s an ordinary table: default_ttl was %s",
-					GetUserNameFromId(GetUserId(), false), ttl_container_table_name(relid),
+			(errmsg("role \"%s\" has made container \"%s\" an ordinary table: default_ttl was %s",
+					GetUserNameFromId(GetUserId(), false), ttl_container_told_name(relid),
 					ttl_policy_default_ttl_text(policy.default_ttl))));
 
 	nestlevel = ttl_command_begin();

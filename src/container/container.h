@@ -242,6 +242,9 @@ extern bool ttl_container_has_pages(Oid relid);
 /* Its name as SQL has it, with its schema; if it has gone, its number. */
 extern char *ttl_container_table_name(Oid relid);
 
+/* The same as messages have it, between quotes of their own. */
+extern char *ttl_container_told_name(Oid relid);
+
 /*
  * container_owner.c
  */

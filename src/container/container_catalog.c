@@ -120,9 +120,9 @@ log_change(Oid container, const TtlPolicy *old, const TtlPolicy *new)
 
 	if (differences[0] != '\0')
 		ereport(LOG,
-				(errmsg("role \"%s\" has changed the policy of container %s: %s",
+				(errmsg("role \"%s\" has changed the policy of container \"%s\": %s",
 						GetUserNameFromId(GetUserId(), false),
-						ttl_container_table_name(container), differences)));
+						ttl_container_told_name(container), differences)));
 	pfree(differences);
 }
 
@@ -333,8 +333,8 @@ ttl_container_insert(Oid container, const TtlPolicy *policy)
 	CatalogTupleInsert(rel, form(container, policy, RelationGetDescr(rel)));
 	table_close(rel, RowExclusiveLock);
 	ereport(LOG,
-			(errmsg("role \"%s\" has made table %s a container: default_ttl %s",
-					GetUserNameFromId(GetUserId(), false), ttl_container_table_name(container),
+			(errmsg("role \"%s\" has made table \"%s\" a container: default_ttl %s",
+					GetUserNameFromId(GetUserId(), false), ttl_container_told_name(container),
 					ttl_policy_default_ttl_text(policy->default_ttl))));
 	announce_change(container, true);
 	CommandCounterIncrement();
@@ -578,7 +578,7 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 		{
 			ereport(LOG,
 					(errmsg("container \"%s\" exists already; its policy was left alone",
-							get_rel_name(DatumGetObjectId(relid)))));
+							ttl_container_told_name(DatumGetObjectId(relid)))));
 			return PointerGetDatum(NULL);
 		}
 		ttl_container_delete(DatumGetObjectId(relid));
@@ -588,7 +588,7 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 		announce_change(DatumGetObjectId(relid), true);
 		ereport(LOG,
 				(errmsg("container \"%s\" was restored with reaping off",
-						get_rel_name(DatumGetObjectId(relid))),
+						ttl_container_told_name(DatumGetObjectId(relid))),
 				 errhint("Use ttl.alter_container(..., reaping => true) to have its expired rows deleted.")));
 	}
 	return PointerGetDatum(heap_modify_tuple_by_cols(tuple, desc, 1, &reaping,

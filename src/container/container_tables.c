@@ -87,3 +87,12 @@ ttl_container_table_name(Oid relid)
 	return name == NULL ? psprintf("%u", relid) :
 		quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), name);
 }
+
+char *
+ttl_container_told_name(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+
+	return name == NULL ? psprintf("%u", relid) :
+		psprintf("%s.%s", get_namespace_name(get_rel_namespace(relid)), name);
+}

@@ -25,6 +25,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
+#include "commands/dbcommands.h"
 #include "compat.h"
 #include "counters.h"
 #include "guc.h"
@@ -168,6 +169,18 @@ abort_transaction(void)
 }
 
 /*
+ * Says whose rows an error is about; log lines of a worker have no other way to.
+ */
+static void
+tell_container(void *arg)
+{
+	char	  **names = arg;
+
+	errcontext("deletion of expired rows of container \"%s\" in database \"%s\"",
+			   names[0], names[1]);
+}
+
+/*
  * Runs a turn in transactions of its own.  Returns whether there was no error;
  * cancellation goes on.
  */
@@ -180,10 +193,21 @@ try_turn(TtlMemory *memory, Oid container, TtlTurn *turn)
 	SetCurrentStatementStartTimestamp();
 	PG_TRY();
 	{
+		ErrorContextCallback telling;
+		char	   *names[2];
+
 		StartTransactionCommand();
+		MemoryContextSwitchTo(context);
+		names[0] = ttl_container_told_name(container);
+		names[1] = get_database_name(MyDatabaseId);
+		telling.previous = error_context_stack;
+		telling.callback = tell_container;
+		telling.arg = names;
+		error_context_stack = &telling;
 		MemoryContextSwitchTo(PortalContext);	/* outlives the transaction */
 		ttl_turn_run(memory, container, turn);
 		CommitTransactionCommand();
+		error_context_stack = telling.previous;
 		done = true;
 	}
 	PG_CATCH();
@@ -278,7 +302,6 @@ note_behind(TtlDue *container, TimestampTz cycle_start, TtlStop stop)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	int64		patience = ttl_guc_lag_warning * USECS_PER_SEC;
-	char	   *name;
 
 	if (container->behind_since == 0)
 		container->behind_since = cycle_start;
@@ -289,12 +312,11 @@ note_behind(TtlDue *container, TimestampTz cycle_start, TtlStop stop)
 	container->warned_at = now;
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
-	name = get_rel_name(container->container);
-	if (name != NULL)
-		ereport(LOG,
-				(errmsg("deletion of expired rows of container \"%s.%s\" has been behind for %lld seconds",
-						get_namespace_name(get_rel_namespace(container->container)),
-						name,
+	if (get_rel_name(container->container) != NULL)
+		ereport(WARNING,
+				(errmsg("deletion of expired rows of container \"%s\" in database \"%s\" has been behind for %lld seconds",
+						ttl_container_told_name(container->container),
+						get_database_name(MyDatabaseId),
 						(long long) ((now - container->behind_since) / USECS_PER_SEC)),
 				 container->capped ?
 				 errhint("Consider increasing the container's cycle_cost_limit by ttl.alter_container().") :

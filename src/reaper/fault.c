@@ -68,22 +68,27 @@ ttl_fault_is_reference(const ErrorData *error)
 }
 
 /*
- * Tells the log (or the user who has called) and the statistics.
+ * Tells the log (or the user who has called) and the statistics.  The context of what
+ * was thrown is all of it.
  */
 static void
 report_error(TtlStep *step, const ErrorData *error)
 {
+	ErrorContextCallback *stack = error_context_stack;
+
 	ttl_counters_set_error(step->container.container, error->message);
 
-	ereport(step->memory->mode.by_worker ? LOG : WARNING,
+	if (error->context != NULL)
+		error_context_stack = NULL;
+	ereport(WARNING,
 			(errcode(error->sqlerrcode),
-			 errmsg("could not delete expired rows of table \"%s.%s\": %s",
-					get_namespace_name(RelationGetNamespace(step->rel)),
-					RelationGetRelationName(step->rel),
+			 errmsg("could not delete expired rows of table \"%s\": %s",
+					ttl_container_told_name(RelationGetRelid(step->rel)),
 					error->message),
 			 error->detail ? errdetail_internal("%s", error->detail) : 0,
 			 error->hint ? errhint("%s", error->hint) : 0,
 			 error->context ? errcontext("%s", error->context) : 0));
+	error_context_stack = stack;
 }
 
 void

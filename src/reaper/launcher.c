@@ -427,9 +427,11 @@ start_workers(TimestampTz now)
 			if (TimestampDifferenceExceeds(told_exhausted_at, now, TELL_AGAIN))
 			{
 				told_exhausted_at = now;
-				ereport(LOG,
+				ereport(WARNING,
 						(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-						 errmsg("out of background worker slots for a reaper worker"),
+						 errmsg("out of background worker slots"),
+						 errdetail("Expired rows in database \"%s\" are hidden, but not deleted.",
+								   NameStr(database->name)),
 						 errhint("Consider increasing the configuration parameter \"%s\".",
 								 "max_worker_processes")));
 			}

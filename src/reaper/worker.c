@@ -96,7 +96,7 @@ is_held(void)
 	if (!ttl_recovery_holds(&recovery))
 		known_not_held = true;
 	else if (counters.state != TTL_REAPER_HELD)
-		ereport(LOG,
+		ereport(WARNING,
 				(errmsg("expired rows in database \"%s\" are not deleted because the server was recovered to a point in time",
 						get_database_name(MyDatabaseId)),
 				 errdetail("Recovery ended: %s.", recovery.target),

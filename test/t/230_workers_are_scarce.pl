@@ -42,7 +42,7 @@ for my $round (1 .. 3)
 	$node->is_emptied('item', "$round: a database that has to wait for a background worker is served: $_", $_) for 'one', 'two';
 	cmp_ok($node->safe_psql('postgres', $workers), '<=', 1, "$round: ... by one");
 }
-my $exhausted = qr/LOG:  out of background worker slots for a reaper worker\n.*HINT:  Consider increasing the configuration parameter "max_worker_processes"/;
+my $exhausted = qr/WARNING:  out of background worker slots\n.*DETAIL:  Expired rows in database "\w+" are hidden, but not deleted\.\n.*HINT:  Consider increasing the configuration parameter "max_worker_processes"/;
 my $log = slurp_file($node->logfile);
 is(scalar(() = $log =~ /$exhausted/g), 1, 'the log says so, once');
 my $from = length $log;

@@ -91,7 +91,7 @@ is($node->safe_psql('postgres', $worker), $pid, 'and is the same');
 
 # an index that isn't valid: what others find is deleted, and "nothing" is an error
 my $log = -s $node->logfile;
-my $broken = qr/LOG: .*table "public.broken": expiry index "broken__ts_idx" of table "broken" is not valid/;
+my $broken = qr/WARNING: .*table "public.broken": expiry index "broken__ts_idx" of table "broken" is not valid/;
 $node->safe_psql('postgres', q{
 CREATE TABLE broken (id int);
 SELECT ttl.create_container('broken', 3600);
@@ -152,6 +152,7 @@ ok($node->poll_query_until('postgres', q{SELECT sum(ttl.expired_count('c' || g))
 $node->poll_query_until('postgres', q{SELECT state = 'idle' FROM ttl.stat_reaper});
 $log = substr(slurp_file($node->logfile), $log);
 is(() = $log =~ /ERROR.*c4__ts_idx/g, 1, 'the log tells once');
+like($log, qr/ERROR.*c4__ts_idx.*\n(.*HINT:.*\n)?.*CONTEXT: .*(\n\t.*)*deletion of expired rows of container "public.c4" in database "postgres"/, '... and where');
 unlike($log, qr/"ttl reaper".*exited/, 'by the same worker');
 $node->safe_psql('postgres', 'REINDEX INDEX c4__ts_idx');
 $node->is_emptied('c4', 'when the index is whole again, so is that one');

@@ -58,6 +58,9 @@ COMMIT;
 });
 my $blocked = q{SELECT string_agg(concat_ws(' ', container, blocked_rows, last_error IS NOT NULL), ', ' ORDER BY container::text) FROM ttl.stat_containers};
 ok($node->poll_query_until('postgres', "SELECT ($blocked) ~ 'poison 1 t' AND ($blocked) ~ 'broken . t'"), 'a row and a table are in trouble');
+my @context = slurp_file($node->logfile) =~ /WARNING:  could not delete expired rows of table "public.poison": row 2 is poisoned\n.*CONTEXT:  (.*(?:\n\t.*)*)/;
+is(scalar(() = "@context" =~ /deletion of expired rows of container "public.poison" in database "postgres"/g), 1, '... the log says where, once');
+like("@context", qr/function \S*refuse\(\)/, '... and by what');
 
 # ttl.reaper off and on stands for a worker that leaves for another database
 my $tries = $node->safe_psql('postgres', 'SELECT last_value FROM tries');

@@ -23,7 +23,7 @@ INSERT INTO c (id, _ts) SELECT g, now() - interval '2h' FROM generate_series(1, 
 SELECT ttl.set_default_ttl('c', 3600);
 });
 my $start = time;
-$node->wait_for_log(qr/deletion of expired rows of container "public.c" has been behind for \d+ seconds/);
+$node->wait_for_log(qr/deletion of expired rows of container "public.c" in database "postgres" has been behind for \d+ seconds/);
 pass('the log says so');
 $node->wait_for_log(qr/HINT:  Consider increasing "ttl.throughput"/);
 pass('and what to do');

@@ -39,7 +39,7 @@ for (1 .. 2)
 }
 cmp_ok($node->safe_psql('postgres', "SELECT batches $stat") - $batches, '<', 40, '... not in a loop');
 is($node->safe_psql('postgres', "SELECT blocked_rows, rows_deleted $stat"), '0|0', '... no row is blamed');
-is(scalar(() = slurp_file($node->logfile) =~ /LOG:  could not delete expired rows of table "public.nothing"/g), 1, '... the log says it once');
+is(scalar(() = slurp_file($node->logfile) =~ /WARNING:  could not delete expired rows of table "public.nothing"/g), 1, '... the log says it once');
 my ($rc, $stdout, $stderr) = $node->psql('postgres', "CALL ttl.reap('nothing')");
 is(scalar(() = $stderr =~ /WARNING:  could not delete expired rows of table "public.nothing": cannot delete from table "nothing" because it does not have a replica identity/g),
 	1, 'CALL ttl.reap says it once');

@@ -78,7 +78,7 @@ recovery_target_action = promote
 is_held($pitr, 'recovered to a restore point');
 state_is($pitr, $held, 'in each database', 'other');
 is($pitr->safe_psql('postgres', 'SELECT count(*) FROM c'), 0, 'what has expired is hidden');
-like(slurp_file($pitr->logfile), qr/LOG:  expired rows in database "postgres" are not deleted because the server was recovered to a point in time\n.*DETAIL:  Recovery ended: at restore point "here"\.\n.*HINT: .*ttl\.resume\(\)/, 'the log says why');
+like(slurp_file($pitr->logfile), qr/WARNING:  expired rows in database "postgres" are not deleted because the server was recovered to a point in time\n.*DETAIL:  Recovery ended: at restore point "here"\.\n.*HINT: .*ttl\.resume\(\)/, 'the log says why');
 
 # standbys of it, before and after
 $pitr->backup('unsaid');

@@ -33,11 +33,15 @@ SELECT ttl.alter_container('kept', reap_delay => '1000 years');
 INSERT INTO stuck (id) VALUES (1), (2);
 SET ttl.touch = off;
 UPDATE stuck SET _ts = '2020-01-01';
+SELECT ttl.set_default_ttl('stuck', 60);
 INSERT INTO kept (id, _ts) VALUES (1, '2020-01-01');
 END
 my $work = q{INSERT INTO app.busy (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 100) g ON CONFLICT DO NOTHING; SELECT ttl.set_default_ttl('app.busy', 60)};
 $node->safe_psql('postgres', $work);
 ok($node->poll_query_until('postgres', "SELECT count(*) = 2 FROM ttl.stat_containers WHERE rows_deleted = 100 OR blocked_rows = 1"), 'there is something to see');
+
+my $pid = $node->pid_of('ttl reaper', 'postgres');
+like(slurp_file("/proc/$pid/cmdline"), qr/ttl reaper for database postgres/, 'ps shows the database') if -e "/proc/$pid/cmdline";
 
 #
 # The files themselves

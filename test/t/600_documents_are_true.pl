@@ -7,7 +7,8 @@
 #   -->
 #
 # A statement may span lines, until one ends with a semicolon.  To sleep, or to be "-- 31 minutes later",
-# is to set back the clocks of all rows instead, unless the reaper is to be awaited.  Links lead somewhere.  doc/reference.md leaves nothing out.
+# is to set back the clocks of all rows instead, unless the reaper is to be awaited.  Links lead somewhere.  doc/reference.md leaves nothing
+# out, nor do the messages in doc/operations.md.
 use strict;
 use warnings;
 
@@ -187,6 +188,22 @@ for my $page (@pages, @others)
 		  if !-e $file || (defined $anchor && !anchors($file)->{$anchor});
 	}
 	is("@broken", '', "$page: links lead somewhere");
+}
+
+#
+# Messages in the log
+#
+
+for my $file (glob('src/*.c src/*/*.c'))
+{
+	my $source = slurp_file($file);
+	while ($source =~ /ereport\((LOG|WARNING),.*?errmsg(?:_plural)?\("(.*?)"[,)]/sg)
+	{
+		my ($level, $message) = ($1, $2);
+		$message =~ s/\\"/"/g;
+		$message =~ s/%l*[dms]/.../g;
+		ok($text{'doc/operations.md'} =~ /^\| $level \|.*`\Q$message\E`/m, "$level: $message");
+	}
 }
 
 #
