@@ -102,7 +102,7 @@ sub start
 {
 	my ($program, @arguments) = @_;
 
-	$running{$program} = IPC::Run::start([ $program, @arguments ], '<', \undef, '>', "$log/550_$program.log", '2>&1');
+	$running{$program} = IPC::Run::start([ $program, @arguments ], '<', \undef, '>', "$log/580_$program.log", '2>&1');
 	return;
 }
 
@@ -130,7 +130,7 @@ sub wait_for
 	{
 		my $result = $function->();
 		return $result if $result;
-		$_->pumpable or die "a program has ended, see $log/550_*" for values %running;
+		$_->pumpable or die "a program has ended, see $log/580_*" for values %running;
 		Time::HiRes::usleep(100_000);
 	}
 	die 'in vain';
