@@ -379,6 +379,25 @@ sub readables
 	return @result;
 }
 
+# Indexes that know ranges of pages: here each page is one
+sub index_lazily
+{
+	my $name = shift;
+
+	return <<~"END";
+		SELECT ttl.alter_container('$name', indexing => 'lazy');
+		DO \$\$
+		DECLARE
+			i regclass;
+		BEGIN
+			FOR i IN SELECT c.oid FROM pg_partition_tree('$name') t JOIN pg_index x ON x.indrelid = t.relid JOIN pg_class c ON c.oid = x.indexrelid JOIN pg_am a ON a.oid = c.relam WHERE a.amname = 'brin' AND c.relkind = 'i' LOOP
+				EXECUTE format('ALTER INDEX %s SET (pages_per_range = 1)', i);
+				EXECUTE format('REINDEX INDEX %s', i);
+			END LOOP;
+		END \$\$;
+		END
+}
+
 # All that depends on the schema in one place.  Functions and views find the
 # tables of the schema that they stand in.
 sub setup_sql
@@ -397,6 +416,7 @@ sub setup_sql
 		if ($schema eq 'c' && $t->{container})
 		{
 			$sql .= "SELECT ttl.create_container($t->{container});\n";
+			$sql .= index_lazily($name) if chance(40);
 		}
 		elsif ($t->{otherwise})
 		{
