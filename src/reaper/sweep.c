@@ -287,7 +287,9 @@ renew_ranges(TtlStep *step)
 	TtlExpiryWalk *walk;
 
 	/* the locks last as long as the transaction, which may be a user's */
-	if (n == 0 || !step->memory->mode.commits || !lock_for_renewal(step->rel))
+	if (n == 0 || !step->memory->mode.commits ||
+		!ttl_container_is_owner(GetUserId(), RelationGetRelid(step->rel)) ||
+		!lock_for_renewal(step->rel))
 		return;
 	walk = ttl_expiry_walk_begin(step->rel, &step->container, step->now,
 								 GetActiveSnapshot(), NULL);

@@ -108,6 +108,36 @@ $locked->query_safe('COMMIT');
 $locked->quit;
 ranges_are('unknown = 0 AND expired = 0', '... and are made when they are free');
 
+# What a change of policy has made expired is spared, and what expires anyway isn't.
+$node->configure('ttl.grace = 1h');
+$node->safe_psql('postgres', <<'END');
+CREATE TABLE spared (id int PRIMARY KEY);
+SELECT ttl.create_container('spared', 864000, indexing => 'lazy');
+INSERT INTO spared (id, _ts, ttl) SELECT g, now() - interval '1 h', CASE WHEN g % 2 = 0 THEN 60 END FROM generate_series(1, 1000) g;
+SELECT ttl.set_default_ttl('spared', 60);
+END
+$node->stored_are('spared', 500, 'rows that a change of policy has made expired are spared, and others are not');
+is($node->safe_psql('postgres', "SELECT count(*) || ' ' || ttl.expired_count('spared') FROM spared"), '0 500', '... all are hidden');
+$node->configure('ttl.grace = 0');
+$node->is_emptied('spared', '... until grace ends');
+
+# A partition is emptied at once, if all of its rows have expired.
+$node->safe_psql('postgres', <<'END');
+CREATE TABLE parted (id int, k int) PARTITION BY LIST (k);
+CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN (1);
+CREATE TABLE parted_2 PARTITION OF parted FOR VALUES IN (2);
+SELECT ttl.create_container('parted', 60, indexing => 'lazy');
+SELECT ttl.alter_container('parted', reaping => false);
+INSERT INTO parted SELECT g, 1 + g % 2, '2020-01-01' FROM generate_series(1, 10000) g;
+INSERT INTO parted VALUES (0, 2);
+END
+my $files = $node->safe_psql('postgres', "SELECT pg_relation_filenode('parted_1') || ' ' || pg_relation_filenode('parted_2')");
+$node->safe_psql('postgres', "CALL ttl.reap('parted')");
+my $new = $node->safe_psql('postgres', "SELECT pg_relation_filenode('parted_1') || ' ' || pg_relation_filenode('parted_2')");
+ok((split / /, $new)[0] ne (split / /, $files)[0], 'a partition of expired rows is emptied at once');
+is((split / /, $new)[1], (split / /, $files)[1], '... and one with a live row is not');
+is($node->stored('parted'), 1, '... which stays');
+
 # Nothing due costs nothing.
 $node->wait_until("SELECT state = 'idle' FROM ttl.stat_reaper");
 my ($visits, $spent) = (0, 0);
