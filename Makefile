@@ -140,6 +140,7 @@ ISOLATION = \
 	epq_scans \
 	index_changes \
 	insert_vs_insert \
+	kinds_vs_reap \
 	lazy \
 	old_snapshots \
 	policy_vs_plan \

@@ -187,6 +187,13 @@ judge(const Sift *sift, TupleTableSlot *slot)
 	return !ttl_live_has_expired(sift->live, &item);
 }
 
+typedef enum Verdict
+{
+	IS_LIVE,
+	IS_EXPIRED,
+	IS_UNDECIDED
+} Verdict;
+
 /*
  * May somebody have deleted or updated this version of the row?  If not now, then
  * not when the indexes were asked either, unless it is a copy.
@@ -203,31 +210,36 @@ may_be_replaced(TupleTableSlot *slot)
 }
 
 /*
- * May the row in the slot have expired?  Its place is its index entries', unless
- * it is a member of a HOT chain.  Rows that are returned out of their order, by a
- * nearest-neighbour search, have lost their place.
+ * What is known of the row in the slot.  Its place is its index entries', unless it
+ * is a member of a HOT chain.  Rows that are returned out of their order, by a
+ * nearest-neighbour search, have lost their place.  A suspect is looked at, though
+ * its entry tells enough, unless it costs much: a document may be stored out of line.
  */
-static bool
-is_suspect(Sift *sift, TupleTableSlot *slot)
+static Verdict
+decide(Sift *sift, TupleTableSlot *slot)
 {
 	HeapTuple	tuple;
 	BlockNumber page;
 
 	if (!ItemPointerIsValid(&slot->tts_tid))
-		return true;
+		return IS_UNDECIDED;
 	page = ItemPointerGetBlockNumber(&slot->tts_tid);
 	if (!ttl_suspects_on_page(sift->suspects, page))
 	{
 		if (sift->suspects->lacks_replaced)
-			return may_be_replaced(slot);
+			return may_be_replaced(slot) ? IS_UNDECIDED : IS_LIVE;
 		sift->clean_page = page;
-		return false;
+		return IS_LIVE;
 	}
 	if (!TTS_IS_BUFFERTUPLE(slot))
-		return true;
+		return IS_UNDECIDED;
 	tuple = ((HeapTupleTableSlot *) slot)->tuple;
-	return tuple == NULL || HeapTupleHeaderIsHeapOnly(tuple->t_data) ||
-		ttl_suspects_contain(sift->suspects, &slot->tts_tid);
+	if (tuple == NULL || HeapTupleHeaderIsHeapOnly(tuple->t_data))
+		return IS_UNDECIDED;
+	if (!ttl_suspects_contain(sift->suspects, &slot->tts_tid))
+		return IS_LIVE;
+	return sift->kind != NULL && sift->kind->is_document && !sift->suspects->by_page ?
+		IS_EXPIRED : IS_UNDECIDED;
 }
 
 /* The same, at once for the rows of a page after the first */
@@ -236,13 +248,6 @@ is_on_clean_page(const Sift *sift, const TupleTableSlot *slot)
 {
 	return ItemPointerGetBlockNumberNoCheck(&slot->tts_tid) == sift->clean_page;
 }
-
-typedef enum Verdict
-{
-	IS_LIVE,
-	IS_EXPIRED,
-	IS_UNDECIDED
-} Verdict;
 
 /*
  * What is known of the row that the index-only scan has come to.  Its place is in
@@ -319,6 +324,15 @@ is_live_by_place(Sift *sift)
 	return verdict == IS_UNDECIDED ? judge_fetched(sift) : verdict == IS_LIVE;
 }
 
+/* The same of a row that the scan has fetched */
+static inline bool
+is_live_suspect(Sift *sift, TupleTableSlot *slot)
+{
+	Verdict		verdict = decide(sift, slot);
+
+	return verdict == IS_UNDECIDED ? judge(sift, slot) : verdict == IS_LIVE;
+}
+
 /* Is the row that the scan has come to live? */
 static bool
 is_live(Sift *sift, TupleTableSlot *slot)
@@ -329,7 +343,7 @@ is_live(Sift *sift, TupleTableSlot *slot)
 		return true;
 	if (sift->index_only != NULL)
 		return sift->suspects != NULL ? is_live_by_place(sift) : judge_fetched(sift);
-	return (sift->suspects != NULL && !is_suspect(sift, slot)) || judge(sift, slot);
+	return sift->suspects != NULL ? is_live_suspect(sift, slot) : judge(sift, slot);
 }
 
 /* Evaluates the quals. */
@@ -351,7 +365,7 @@ evaluate_sifted(ExprState *state, ExprContext *econtext, bool *isnull)
 	TupleTableSlot *slot = econtext->ecxt_scantuple;
 
 	*isnull = false;
-	return is_on_clean_page(sift, slot) || !is_suspect(sift, slot) || judge(sift, slot) ?
+	return is_on_clean_page(sift, slot) || is_live_suspect(sift, slot) ?
 		evaluate_rest(sift, econtext, isnull) : BoolGetDatum(false);
 }
 

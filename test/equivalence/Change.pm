@@ -506,7 +506,7 @@ sub expiry
 	return {
 		c =>
 		  "SET session_replication_role = replica; UPDATE $t->{name} t SET x = 0, n = 'oops', j = '{\"v\": \"oops\"}', $t->{ts} = $ts"
-		  . ($t->{ttl} ? ", ttl = $ttl" : '')
+		  . ($t->{ttl} ? ", ttl = $ttl" : $t->{own} ? ", $t->{own} = $ttl" : '')
 		  . " WHERE $condition;\n\\set n :ROW_COUNT\nRESET session_replication_role;\n\\echo :n",
 		p     => "DELETE FROM $t->{name} t WHERE $condition;\n\\echo :ROW_COUNT",
 		shown => $t->{name},

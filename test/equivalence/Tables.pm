@@ -55,7 +55,10 @@ sub columns
 # create    what makes the table, in both schemas
 # container the arguments of ttl.create_container; undef = a plain table
 # default   its default TTL; undef = TTL is off, and nothing expires
-# ts, ttl   the columns' names; ttl undef = rows have no TTL of their own
+# ts, ttl   the columns' names; ttl undef = rows have no TTL of their own.  Where there is
+#           no timestamp column, ts is the deadline
+# own       the TTL column if statements don't name it: a document or a deadline
+# odd       values of the TTL column that have no meaning
 # all_live  to be set where it must not hold expired rows
 # hold      the columns that have to have a value
 # arbiters  what ON CONFLICT may name, and the column it is about
@@ -87,7 +90,7 @@ my %table = (
 	},
 	hashed => {
 		create => 'CREATE TABLE hashed ('
-		  . columns('ttl int', qw(s n x), '_ts timestamptz',
+		  . columns('ttl bigint', qw(s n x), '_ts timestamptz',
 			qw(id k d), 'gone int', qw(b a j r code u))
 		  . ') PARTITION BY HASH (id);
 			CREATE TABLE hashed_0 PARTITION OF hashed FOR VALUES WITH (MODULUS 3, REMAINDER 0);
@@ -96,7 +99,7 @@ my %table = (
 			'gone int',
 			'lost text',
 			qw(u r),
-			'ttl int',
+			'ttl bigint',
 			qw(code j a b id d k),
 			'_ts timestamptz',
 			qw(x n s))
@@ -109,6 +112,7 @@ my %table = (
 			CREATE INDEX ON hashed (k); CREATE INDEX ON hashed (x); CREATE INDEX ON hashed ((d * 2));',
 		container => "'hashed', 7200",
 		default   => 7200,
+		odd       => [ 0, -7, -2147483648 ],
 		arbiters  => [ [ '(id)', 'id' ] ],
 		steady    => ['id'],
 		leaves    => [qw(hashed_0 hashed_1 hashed_2)],
@@ -169,7 +173,7 @@ my %table = (
 	fixed => {
 		create => 'CREATE TABLE fixed ('
 		  . columns(qw(id u code), 'gone text', qw(k x n s d), '_ts timestamptz',
-			'ttl int', qw(b j a r))
+			'ttl numeric', qw(b j a r))
 		  . ');
 			ALTER TABLE fixed DROP COLUMN gone;
 			ALTER TABLE fixed ADD PRIMARY KEY (id);
@@ -177,6 +181,7 @@ my %table = (
 			CREATE INDEX ON fixed (x DESC, k); CREATE INDEX ON fixed (k) WHERE x > 0;',
 		container => "'fixed', 3600, touch_on_update => false",
 		default   => 3600,
+		odd       => [ 0, -7, 20.5, -1.5 ],
 		arbiters  => [ [ '(id)', 'id' ], [ '(u) WHERE b', 'u' ] ],
 		steady    => [qw(id u b)],
 	},
@@ -213,13 +218,58 @@ my %table = (
 		arbiters  => [ [ '(id)', 'id' ] ],
 		steady    => ['id'],
 	},
+	documented => {
+		create => 'CREATE TABLE documented ('
+		  . columns('gone int', qw(k id x n), 'own jsonb', qw(s d b j a u code r), 'at timestamp') . ');
+			ALTER TABLE documented DROP COLUMN gone;
+			ALTER TABLE documented ADD PRIMARY KEY (id), ADD UNIQUE (u);
+			CREATE INDEX ON documented (k) INCLUDE (x); CREATE INDEX ON documented USING gin (own);',
+		container => "'documented', 3600, 'at', 'own'",
+		default   => 3600,
+		ts        => 'at',
+		ttl       => undef,
+		own       => 'own',
+		arbiters  => [ [ '(id)', 'id' ], [ '(u)', 'u' ] ],
+		steady    => [qw(id u)],
+	},
+	deadlined => {
+		create => 'CREATE TABLE deadlined ('
+		  . columns('own timestamptz', qw(id k x n s d b j a u code r), '_ts timestamptz')
+		  . ') PARTITION BY HASH (id);
+			CREATE TABLE deadlined_0 PARTITION OF deadlined FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+			CREATE TABLE deadlined_1 ('
+		  . columns(qw(k x n s), '_ts timestamptz', qw(d b j id a u code r), 'own timestamptz') . ');
+			ALTER TABLE deadlined ATTACH PARTITION deadlined_1 FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+			ALTER TABLE deadlined ADD PRIMARY KEY (id);
+			CREATE INDEX ON deadlined (k); CREATE INDEX ON deadlined (own);',
+		container => "'deadlined', 3600, ttl_column => 'own'",
+		default   => 3600,
+		ttl       => undef,
+		own       => 'own',
+		arbiters  => [ [ '(id)', 'id' ] ],
+		steady    => ['id'],
+		leaves    => [qw(deadlined_0 deadlined_1)],
+	},
+	dated => {
+		create => 'CREATE TABLE dated ('
+		  . columns(qw(id k x n s d b j a u code r), 'until timestamp') . ');
+			ALTER TABLE dated ADD PRIMARY KEY (id), ADD UNIQUE (u);
+			CREATE INDEX ON dated (until) WHERE until IS NOT NULL; CREATE INDEX ON dated (k, x);',
+		container => "'dated', -1, ts_column => NULL, ttl_column => 'until'",
+		default   => -1,
+		ts        => 'until',
+		ttl       => undef,
+		arbiters  => [ [ '(id)', 'id' ], [ '(u)', 'u' ] ],
+		steady    => [qw(id u)],
+	},
 	root => {
 		create => 'CREATE TABLE root ('
-		  . columns(qw(id k x n s d b j a u code r), '_ts timestamptz', 'ttl int') . ');
+		  . columns(qw(id k x n s d b j a u code r), '_ts timestamptz', 'ttl double precision') . ');
 			ALTER TABLE root ADD PRIMARY KEY (id);
 			CREATE INDEX ON root (k);',
 		container => "'root', 3600",
 		default   => 3600,
+		odd       => [ 0, -7, 20.5 ],
 		arbiters  => [ [ '(id)', 'id' ] ],
 		steady    => ['id'],
 		family    => 1,
@@ -254,11 +304,12 @@ my %table = (
 	},
 	leaf => {
 		create => 'CREATE TABLE leaf ('
-		  . columns(qw(x id k n s d), 'ttl int', qw(b j a u code r), '_ts timestamptz') . ');
+		  . columns(qw(x id k n s d), 'ttl real', qw(b j a u code r), '_ts timestamptz') . ');
 			ALTER TABLE leaf ADD PRIMARY KEY (id), ADD FOREIGN KEY (u) REFERENCES branch ON DELETE CASCADE ON UPDATE CASCADE;
 			CREATE INDEX ON leaf (u);',
 		container => "'leaf', 3600",
 		default   => 3600,
+		odd       => [ 0, -7, 20.5 ],
 		arbiters  => [ [ '(id)', 'id' ] ],
 		steady    => [qw(id u)],
 		family    => 1,
@@ -293,6 +344,7 @@ while (my ($name, $t) = each %table)
 	$t->{ttl} = 'ttl' unless exists $t->{ttl};
 	$t->{hold}   //= [];
 	$t->{leaves} //= [];
+	$t->{odd}    //= [];
 }
 
 # Those that are referenced come first
@@ -454,10 +506,11 @@ sub setup_sql
 	{
 		$sql .=
 		  "CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW._ts := clock_timestamp(); RETURN NEW; END';\n"
+		  . "CREATE FUNCTION stamp_at() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.at := clock_timestamp() AT TIME ZONE ''UTC''; RETURN NEW; END';\n"
 		  . "CREATE FUNCTION stamp_changed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.changed := clock_timestamp(); RETURN NEW; END';\n";
 		for my $t (tables())
 		{
-			next if !$t->{container};
+			next if !$t->{container} || has_deadlines($t);
 			$sql .= "ALTER TABLE $t->{name} ALTER COLUMN $t->{ts} SET DEFAULT clock_timestamp();\n";
 			$sql .=
 			  "CREATE TRIGGER stamp BEFORE UPDATE ON $t->{name} FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION stamp"
@@ -505,8 +558,25 @@ my @words = ("'ash'", "'Birch'", "'cedar'", "'date'", "'elm'", "'fir'", "'%'", "
 
 sub quoted { return "'$_[0]'"; }
 
+# Do rows have deadlines alone?
+sub has_deadlines { return ($_[0]{container} // '') =~ /ts_column => NULL/; }
+
 # Does an update leave the clock alone?
-sub is_frozen { return ($_[0]{container} // '') =~ /touch_on_update => false/; }
+sub is_frozen { return ($_[0]{container} // '') =~ /touch_on_update => false/ || has_deadlines($_[0]); }
+
+# The values of a column that statements don't name: with which rows expire, by which
+# they live, and which mean nothing
+my %own = (
+	documented => {
+		dead => [ q('{"ttl": 60}'), q('{"a": 1, "ttl": 1.0}') ],
+		live => [ q('{"ttl": -1, "b": [1]}') ],
+		none => [ q('{}'), q('{"ttl": "60"}'), q('{"ttl": 20.5}'), q('{"a": {"ttl": -1}}'), q('{"ttl": 1e400}'), q('[{"ttl": -1}]') ]
+	},
+	deadlined => {
+		dead => [ "'2000-01-01'", "'-infinity'", "'2020-01-01 12:00:00.000001'" ],
+		live => [ "'2999-01-01'", "'infinity'" ],
+		none => []
+	});
 
 # An id that a live row had, or an expired one, when the statements began
 sub live_id { return any_of($_[0]{live_ids}->@*) // between(1, 120); }
@@ -554,11 +624,19 @@ sub expired_ts
 {
 	my $t    = shift;
 	my @dead = ([ "'2000-01-01'", any_of(1, 60, 30000) ], [ "'-infinity'", 1 ]);
+	my @none = ('NULL', @{ $t->{odd} });
 
-	push @dead, [ "'2020-01-01 12:00:00+02'", 'NULL' ], [ "'-infinity'", 'NULL' ],
-	  [ "'2001-01-01'", 'NULL' ]
+	return [ any_of("'2000-01-01'", "'-infinity'", "'2020-01-01 12:00'"), 'NULL' ] if has_deadlines($t);
+	if ($t->{own})
+	{
+		@dead = map { [ "'2000-01-01'", $_ ] } @{ $own{ $t->{name} }{dead} };
+		push @dead, [ "'2999-01-01'", any_of(map { $_->[1] } @dead) ] if $t->{name} eq 'deadlined';
+		push @none, @{ $own{ $t->{name} }{none} };
+	}
+	push @dead, [ "'2020-01-01 12:00:00+02'", any_of(@none) ], [ "'-infinity'", 'NULL' ],
+	  [ "'2001-01-01'", any_of(@none) ]
 	  if ($t->{default} // 0) > 0;
-	@dead = grep { $_->[1] eq 'NULL' } @dead unless $t->{ttl};
+	@dead = grep { $_->[1] eq 'NULL' } @dead unless $t->{ttl} || $t->{own};
 	return any_of(@dead);
 }
 
@@ -571,9 +649,19 @@ sub live_ts
 		[ "'2000-01-01'", -1 ],
 		[ 'now()',        30000 ]);
 
+	return [ any_of("'2999-01-01'", "'infinity'", 'NULL'), 'NULL' ] if has_deadlines($t);
+	if ($t->{own})
+	{
+		my $own = $own{ $t->{name} };
+
+		return any_of((map { [ "'2000-01-01'", $_ ] } @{ $own->{live} }),
+			[ "'2999-01-01'", any_of('NULL', @{ $own->{none} }) ]);
+	}
+	push @living, [ "'2999-01-01'", any_of(@{ $t->{odd} }) ] if @{ $t->{odd} };
 	# unless an update resets the clock
 	push @living, [ "'infinity'",   5 ], [ "'2500-01-01'", 1 ] if is_frozen($t);
-	push @living, [ "'1990-01-01'", 2147483647 ] unless $t->{name} eq 'short';
+	push @living, [ "'1990-01-01'", 2147483647 ] unless $t->{name} =~ /^(short|leaf)$/;
+	push @living, [ "'1990-01-01'", 2147483520 ] if $t->{name} eq 'leaf';
 	push @living, [ "'2000-01-01'", 'NULL' ]     unless ($t->{default} // 0) > 0;
 	# a TTL that, when TTL is turned on after an update, doesn't end on the way
 	push @living, [ "'2000-01-01'", 30000 ]      unless defined $t->{default};
@@ -589,13 +677,13 @@ sub insert_sql
 	return '' unless @rows;
 	return
 		"INSERT INTO $t->{name} ("
-	  . join(', ', @names, $t->{ts}, $t->{ttl} // ())
+	  . join(', ', @names, $t->{ts}, $t->{ttl} // $t->{own} // ())
 	  . ") VALUES\n"
 	  . join(
 		",\n",
 		map {
 			my ($row, $ts, $ttl) = @$_;
-			'(' . join(', ', (map { $row->{$_} } @names), $ts, $t->{ttl} ? $ttl : ()) . ')'
+			'(' . join(', ', (map { $row->{$_} } @names), $ts, $t->{ttl} || $t->{own} ? $ttl : ()) . ')'
 		} @rows) . ";\n";
 }
 

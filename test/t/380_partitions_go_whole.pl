@@ -67,6 +67,34 @@ is(at_once('in_block', undef, "BEGIN; CALL ttl.reap('in_block'); COMMIT"),
 make('capped');
 is(at_once('capped', 1000, "CALL ttl.reap('capped', 1000)"), 'row by row', 'max_rows is obeyed');
 
+# deadlines, without a _ts, and documents; a row that lives may be in no index
+for my $live ('', "'infinity'", 'NULL', "'2900-01-01'")
+{
+	my $name = 'deadlines_' . (length $live ? $live =~ s/\W//gr : 'none');
+
+	$node->safe_psql('postgres', qq{
+CREATE TABLE $name (id int, until timestamptz) PARTITION BY RANGE (id);
+CREATE TABLE ${name}_old PARTITION OF $name FOR VALUES FROM (0) TO (1000000);
+SELECT ttl.create_container('$name', -1, ts_column => NULL, ttl_column => 'until');
+INSERT INTO $name SELECT g, now() - interval '2h' FROM generate_series(1, 2000) g;
+} . ($live eq '' ? '' : "INSERT INTO $name VALUES (5000, $live)"));
+	is(at_once($name, 2000), $live eq '' ? 'at once' : 'row by row', "deadlines, live one: $live");
+	is($node->stored($name), $live eq '' ? 0 : 1, '... is left');
+}
+for my $live ('', '{"ttl": -1}', '{"ttl": 2000000000}')
+{
+	my $name = 'documents_' . length $live;
+
+	$node->safe_psql('postgres', qq{
+CREATE TABLE $name (id int, doc jsonb) PARTITION BY RANGE (id);
+CREATE TABLE ${name}_old PARTITION OF $name FOR VALUES FROM (0) TO (1000000);
+SELECT ttl.create_container('$name', 3600, ttl_column => 'doc');
+INSERT INTO $name (id, doc, _ts) SELECT g, CASE WHEN g % 2 = 0 THEN '{"ttl": 5}' END::jsonb, now() - interval '2h' FROM generate_series(1, 2000) g;
+} . ($live eq '' ? '' : "INSERT INTO $name (id, doc, _ts) VALUES (5000, '$live', now() - interval '2h')"));
+	is(at_once($name, 2000), $live eq '' ? 'at once' : 'row by row', "documents, live one: $live");
+	is($node->stored($name), $live eq '' ? 0 : 1, '... is left');
+}
+
 # rows that are not expired
 for my $case (
 	[ 'forever', 'INSERT INTO forever (id, ttl, _ts) VALUES (5, -1, now() - interval \'1y\')' ],

@@ -53,6 +53,28 @@ INSERT INTO settings (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01');
 CREATE TABLE adopted (id int, changed timestamptz(0), keep smallint);
 INSERT INTO adopted VALUES (1, '2020-01-01', -5), (2, '2020-01-01', NULL), (3, NULL, NULL);
 SELECT ttl.create_container('adopted', 60, 'changed', 'keep');
+-- other types of TTL, deadlines with and without a _ts, a timestamp in UTC
+CREATE TABLE documents (id int PRIMARY KEY, doc jsonb, at timestamp(3));
+SELECT ttl.create_container('documents', 60, 'at', 'doc');
+INSERT INTO documents VALUES (1, '{"ttl": 5, "x": 1}', '2020-01-01'), (2, '{"ttl": -1}', '2020-01-01'), (3, '{"ttl": "5"}', '2020-01-01'), (4, NULL, '2900-01-01');
+CREATE TABLE big (id int, ttl bigint, ttl2 numeric, ttl3 double precision, ttl4 real);
+CREATE TABLE exact (LIKE big);
+CREATE TABLE rounded (LIKE big);
+CREATE TABLE short (LIKE big);
+SELECT ttl.create_container('big', 60), ttl.create_container('exact', 60, ttl_column => 'ttl2'), ttl.create_container('rounded', 60, ttl_column => 'ttl3'), ttl.create_container('short', 60, ttl_column => 'ttl4');
+SET ttl.show_expired = on;
+INSERT INTO big VALUES (1, 5, 5, 5, 5, '2020-01-01'), (2, 0, 5.5, 'NaN', -7, '2020-01-01'), (3, -1, -1, -1, -1, '2020-01-01');
+INSERT INTO exact TABLE big;
+INSERT INTO rounded TABLE big;
+INSERT INTO short TABLE big;
+RESET ttl.show_expired;
+CREATE TABLE deadlines (id int PRIMARY KEY, until timestamp, x int);
+CREATE INDEX mine ON deadlines (until) WHERE until IS NOT NULL;
+INSERT INTO deadlines VALUES (1, '2020-01-01'), (2, '2900-01-01'), (3, 'infinity'), (4, NULL);
+SELECT ttl.create_container('deadlines', -1, ts_column => NULL, ttl_column => 'until');
+CREATE TABLE either (id int PRIMARY KEY, until timestamptz);
+SELECT ttl.create_container('either', 60, ttl_column => 'until');
+INSERT INTO either VALUES (1, '2020-01-01', '2020-01-01'), (2, '2900-01-01', '2020-01-01'), (3, NULL, '2900-01-01');
 CREATE TABLE numbered (id serial PRIMARY KEY);
 SELECT ttl.create_container('numbered', 60);
 INSERT INTO numbered (_ts) VALUES ('2020-01-01'), ('2900-01-01');
@@ -196,6 +218,9 @@ UPDATE by_creation SET note = 'updated' RETURNING note, twice, at = '2900-01-01'
 INSERT INTO parts (region, id) VALUES ('us', 1), ('eu', 3), ('asia', 1) RETURNING region, id;
 SELECT ttl.expired_count('parts');
 INSERT INTO parts_gone (region, id) VALUES ('gone', 1) RETURNING region, id;
+INSERT INTO documents (id, doc) VALUES (1, '{"ttl": 2147483647}'), (3, '{}') RETURNING id, ttl.time_to_live(documents) BETWEEN 50 AND 61, at - now() AT TIME ZONE 'UTC' BETWEEN '-1 min' AND '1 min';
+INSERT INTO deadlines VALUES (1, '2900-01-01') RETURNING ttl.expires_at(deadlines);
+SELECT ttl.expired_count(c) FROM unnest('{documents, big, exact, rounded, short, deadlines, either}'::regclass[]) c;
 CALL ttl.reap('session');
 SELECT array_agg(id ORDER BY id) FROM attic;
 SET ttl.show_expired = on;
@@ -293,6 +318,16 @@ eu|3
 asia|1
 3
 gone|1
+1|f|t
+3|t|t
+2900-01-01 00:00:00+00
+0
+2
+2
+2
+2
+0
+1
 {1,2,3}
 {1,2,4,5,6}
 {1,2,NULL}

@@ -61,7 +61,11 @@ SELECT * FROM session ORDER BY id;
 SELECT * FROM paused ORDER BY id;
 SELECT * FROM parts ORDER BY id;
 SELECT * FROM child ORDER BY id;
+SELECT * FROM document ORDER BY id;
+SELECT * FROM deadline ORDER BY id;
 SET ttl.show_expired = on;
+SELECT * FROM document ORDER BY id;
+SELECT * FROM deadline ORDER BY id;
 SELECT * FROM session ORDER BY id;
 SELECT * FROM paused ORDER BY id;
 SELECT * FROM parts ORDER BY id;
@@ -97,6 +101,12 @@ CREATE TABLE child (id int PRIMARY KEY, parent int REFERENCES session ON DELETE 
 INSERT INTO child VALUES (1, 4), (2, 5);
 SET row_security = off;
 INSERT INTO child VALUES (3, 1);
+CREATE TABLE document (id int PRIMARY KEY, doc jsonb, at timestamp);
+SELECT ttl.create_container('document', 60, 'at', 'doc');
+INSERT INTO document VALUES (1, '{"ttl": 5}', '2020-01-01'), (2, '{"ttl": -1}', '2020-01-01'), (3, NULL, '2020-01-01');
+CREATE TABLE deadline (id int PRIMARY KEY, until timestamptz);
+SELECT ttl.create_container('deadline', -1, ts_column => NULL, ttl_column => 'until');
+INSERT INTO deadline VALUES (1, '2020-01-01'), (2, '2900-01-01'), (3, NULL);
 CREATE DATABASE without;
 END
 my $state = state_of($old);
@@ -133,7 +143,7 @@ END
 	command_ok(
 		[ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-h', $new->host, '-p', $new->port, '-f', $new->basedir . '/dump', 'restored' ],
 		'... and restored');
-	is($new->safe_psql('restored', 'SELECT count(*), count(*) FILTER (WHERE reaping) FROM ttl.containers'), '3|0', '... with reaping off');
+	is($new->safe_psql('restored', 'SELECT count(*), count(*) FILTER (WHERE reaping) FROM ttl.containers'), '5|0', '... with reaping off');
 
 	$new->turn_reaper('on');
 	$new->is_emptied('session', '... the reaper deletes');
@@ -146,11 +156,15 @@ SELECT ttl.set_default_ttl('parts', 60);
 END
 		$new->is_emptied('parts', '... from partitions, too');
 	}
-	is($new->safe_psql('postgres', <<'END'), "{4,5,6}\n{2,12}\n{1,2}\n{1,2}\n0", '... of what has expired, but leaves what it is told to leave');
+	$new->is_emptied('document', '... documents');
+	$new->is_emptied('deadline', '... rows with deadlines');
+	is($new->safe_psql('postgres', <<'END'), "{4,5,6}\n{2,12}\n{1,2}\n{2}\n{2,3}\n{1,2}\n0", '... of what has expired, but leaves what it is told to leave');
 SET ttl.show_expired = on;
 SELECT array_agg(id ORDER BY id) FROM session;
 SELECT array_agg(id ORDER BY id) FROM parts;
 SELECT array_agg(id ORDER BY id) FROM child;
+SELECT array_agg(id ORDER BY id) FROM document;
+SELECT array_agg(id ORDER BY id) FROM deadline;
 SELECT array_agg(id ORDER BY id) FROM paused;
 SELECT count(*) FROM archive;
 END
