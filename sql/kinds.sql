@@ -46,6 +46,7 @@ DECLARE
     seen int[];
     hidden bigint;
 BEGIN
+    PERFORM set_config('jit', 'off', true);
     FOREACH d IN ARRAY defaults LOOP
         PERFORM ttl.set_default_ttl(c, d);
         PERFORM set_config('ttl.show_expired', 'on', true);
