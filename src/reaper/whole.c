@@ -14,17 +14,18 @@
  * that cheaply for the rows that are in them, which are all if the container
  * has no TTL column: then the time is constant, whatever the partition's size.
  * With a TTL column, rows that live for ever are in no index, and BRIN indexes
- * know nothing of the latest row; then the table has to be read, up to the first row that is still alive.  That costs a small part
- * of deletion, is limited by what the turn may spend, and lets everybody read
- * and write the partition.  The proof is then repeated under a lock, for what
+ * know nothing of the latest row; then the table has to be read, up to the first row
+ * that is still alive.  That costs a small part of deletion, is limited by what the
+ * turn may spend, and lets everybody read and write the partition.  The proof is then repeated under a lock, for what
  * may have changed since: the edges, and the pages that are not known to be
  * unchanged, at most RECHECK_PAGES of them.  Known to be unchanged are
  *
  * - pages marked all-visible: what is on them is older than the snapshot that
  *	 has been active since before the table was read;
  * - pages of a logged table whose LSN says that they haven't been changed since.
- *	 (The table is read by a dirty snapshot, so what was on a page then has been
- *	 seen, committed or not.)
+ *
+ * Every version of a row is looked at that anybody may still see: what has been
+ * deleted or changed since may be live in a snapshot that was taken before.
  *
  * TRUNCATE isn't MVCC-safe: an older snapshot would see the rows vanish.  But
  * rows that are hidden from it anyway make no difference.  So there is a moment
@@ -259,21 +260,19 @@ static int64
 read_blocks(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
 			TimestampTz cutoff, BlockNumber first, BlockNumber last)
 {
-	SnapshotData dirty;
+	SnapshotData visible;
 	ItemPointerData min;
 	ItemPointerData max;
 	TableScanDesc scan;
 	int64		rows = 0;
 
-	InitDirtySnapshot(dirty);
+	InitNonVacuumableSnapshot(visible, GlobalVisTestFor(rel));
 	ItemPointerSet(&min, first, FirstOffsetNumber);
 	ItemPointerSet(&max, last, MaxOffsetNumber);
-	scan = TtlTableBeginScanTidRange(rel, &dirty, &min, &max);
+	scan = TtlTableBeginScanTidRange(rel, &visible, &min, &max);
 	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, slot))
 	{
-		/* not if somebody is just inserting it */
-		if (TransactionIdIsValid(dirty.xmin) ||
-			ttl_expiry_of_slot(container, slot) > cutoff)
+		if (ttl_expiry_of_slot(container, slot) > cutoff)
 		{
 			rows = -1;
 			break;
@@ -361,12 +360,12 @@ recheck(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
 static bool
 indexes_know_later(Relation rel, const TtlContainer *container, TimestampTz cutoff)
 {
-	SnapshotData dirty;
+	SnapshotData visible;
 
 	if (container->indexing == TTL_INDEXING_LAZY)
 		return false;
-	InitDirtySnapshot(dirty);
-	return ttl_expiry_latest(rel, container, &dirty) > cutoff;
+	InitNonVacuumableSnapshot(visible, GlobalVisTestFor(rel));
+	return ttl_expiry_latest(rel, container, &visible) > cutoff;
 }
 
 int64

@@ -171,6 +171,26 @@ is(at_once('snapshot', 2000), 'row by row', 'is respected');
 is(say_to('SELECT count(*) FROM snapshot'), '2001', 'and sees what it may');
 say_to('COMMIT');
 
+# nor does a row vanish that was alive in a snapshot, and has been deleted since
+make('deleted', rows => 0);
+$node->safe_psql('postgres', q{
+INSERT INTO deleted (id, _ts) SELECT g, now() - interval '2h' FROM generate_series(1, 2000) g;
+INSERT INTO deleted (id, ttl) VALUES (5000, -1)});
+my $holder = $node->background_psql('postgres');
+$holder->query_safe('BEGIN; SET LOCAL ttl.show_expired = on; SELECT count(id) FROM (SELECT id FROM deleted WHERE id < 5000 FOR UPDATE) s');
+$node->turn_reaper('on');
+my $cycles = q{SELECT cycles FROM ttl.stat_reaper WHERE database = 'postgres'};
+my $cycle = $node->safe_psql('postgres', $cycles) || 0;
+$node->poll_query_until('postgres', "SELECT ($cycles) > $cycle + 5");
+say_to('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+$node->safe_psql('postgres', 'DELETE FROM deleted WHERE id = 5000');
+$holder->query_safe('COMMIT');
+$node->stored_are('deleted', 1, 'rows that somebody has held go when he lets them');
+is(say_to('SELECT id FROM deleted WHERE id < 1000000'), '5000', 'a row that has been deleted since is still there for an older snapshot');
+say_to('COMMIT');
+$holder->quit;
+$node->turn_reaper('off');
+
 # a cursor in another database is a transaction like any other
 make('elsewhere');
 say_to('\c template1');
