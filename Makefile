@@ -95,6 +95,7 @@ OBJS = \
 	src/visibility/explain.o \
 	src/visibility/foreign_key.o \
 	src/visibility/hide.o \
+	src/visibility/keys.o \
 	src/visibility/reference.o \
 	src/visibility/ri_query.o \
 	src/visibility/sift.o \

@@ -129,13 +129,6 @@
 /* 18: EXPLAIN lets others say something about a plan's nodes */
 #define TTL_EXPLAINS_NODES		(PG_VERSION_NUM >= 180000)
 
-/* 16: columns of summarizing indexes are told apart */
-#if PG_VERSION_NUM >= 160000
-#define TTL_INDEX_ATTR_BITMAP_ALL	INDEX_ATTR_BITMAP_HOT_BLOCKING
-#else
-#define TTL_INDEX_ATTR_BITMAP_ALL	INDEX_ATTR_BITMAP_ALL
-#endif
-
 /* 18: index_beginscan takes instrumentation, 19: and flags */
 #if PG_VERSION_NUM >= 190000
 #define TtlIndexBeginScan(rel, index, snapshot, nkeys) \

@@ -15,6 +15,7 @@
 #include "access/attnum.h"
 #include "container/kind.h"
 #include "datatype/timestamp.h"
+#include "nodes/bitmapset.h"
 #include "nodes/pg_list.h"
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
@@ -134,6 +135,13 @@ extern bool ttl_container_lookup(Oid relid, TtlContainer *container);
  * The same, also for one that lacks a column: for DDL, by which that is repaired.
  */
 extern bool ttl_container_peek(Oid relid, TtlContainer *container);
+
+/*
+ * The columns that the unique and exclusion indexes of a container's table depend on,
+ * as in an attribute bitmap.  Remembered until the table's relation cache entry is
+ * invalidated, and not to be kept for longer than it takes to look at them.
+ */
+extern const Bitmapset *ttl_container_key_columns(Relation rel);
 
 extern void ttl_container_cache_init(void);
 

@@ -14,6 +14,9 @@
  * that all sessions, those of standbys included, drop its entry; that is one
  * message, however many partitions there are.
  *
+ * It also keeps which columns the keys of a container are made of, for each UPDATE
+ * wants to know (watch.c).
+ *
  * The callbacks only set flags: they must not read catalogs.  An entry that is
  * invalidated while it is being loaded stays invalid.
  *
@@ -26,6 +29,7 @@
 #include "catalog/pg_class.h"
 #include "container/container.h"
 #include "storage/lmgr.h"
+#include "stored.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -47,9 +51,19 @@ typedef struct CacheEntry
 	Oid			container;		/* InvalidOid = not part of any */
 	TtlContainer columns;		/* where they stand */
 	TtlPolicy	policy;			/* if container == relid */
+	EntryState	keys_state;		/* of the next; valid by itself */
+	Bitmapset  *key_columns;
 } CacheEntry;
 
 static HTAB *entries = NULL;
+
+/*
+ * The entry that was last looked for, by the last bits of its OID.  Entries are never
+ * removed.
+ */
+#define RECENT	64
+
+static CacheEntry *recent[RECENT];
 
 /* Could this be a container or a partition of one?  Looks at pg_class only. */
 static bool
@@ -121,8 +135,10 @@ load_entry(CacheEntry *entry)
 static CacheEntry *
 get_entry(Oid relid)
 {
-	CacheEntry *entry;
+	CacheEntry *entry = recent[relid % RECENT];
 
+	if (entry != NULL && entry->relid == relid && entry->state == ENTRY_VALID)
+		return entry;
 	if (entries == NULL)
 	{
 		HASHCTL		ctl = {
@@ -143,9 +159,12 @@ get_entry(Oid relid)
 			return NULL;
 		entry = hash_search(entries, &relid, HASH_ENTER, NULL);
 		entry->state = ENTRY_INVALID;
+		entry->keys_state = ENTRY_INVALID;
+		entry->key_columns = NULL;
 	}
 	if (entry->state != ENTRY_VALID)
 		load_entry(entry);
+	recent[relid % RECENT] = entry;
 	return entry;
 }
 
@@ -202,6 +221,36 @@ ttl_container_lookup(Oid relid, TtlContainer *container)
 	return true;
 }
 
+const Bitmapset *
+ttl_container_key_columns(Relation rel)
+{
+	CacheEntry *entry = get_entry(RelationGetRelid(rel));
+
+	if (entry->keys_state != ENTRY_VALID)
+	{
+		Bitmapset  *columns;
+		MemoryContext old;
+
+		entry->keys_state = ENTRY_LOADING;
+		columns = ttl_stored_key_columns(rel);
+		old = MemoryContextSwitchTo(TopMemoryContext);
+		columns = bms_copy(columns);
+		MemoryContextSwitchTo(old);
+		bms_free(entry->key_columns);
+		entry->key_columns = columns;
+		if (entry->keys_state == ENTRY_LOADING)
+			entry->keys_state = ENTRY_VALID;
+	}
+	return entry->key_columns;
+}
+
+static void
+invalidate(CacheEntry *entry)
+{
+	entry->state = ENTRY_INVALID;
+	entry->keys_state = ENTRY_INVALID;
+}
+
 static void
 invalidate_entry(Datum arg, Oid relid)
 {
@@ -214,7 +263,7 @@ invalidate_entry(Datum arg, Oid relid)
 	{
 		entry = hash_search(entries, &relid, HASH_FIND, NULL);
 		if (entry != NULL)
-			entry->state = ENTRY_INVALID;
+			invalidate(entry);
 	}
 	else
 	{
@@ -222,7 +271,7 @@ invalidate_entry(Datum arg, Oid relid)
 
 		hash_seq_init(&status, entries);
 		while ((entry = hash_seq_search(&status)) != NULL)
-			entry->state = ENTRY_INVALID;
+			invalidate(entry);
 	}
 }
 

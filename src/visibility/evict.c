@@ -5,15 +5,12 @@
  *
  * The row trigger of each container fires before INSERT (COPY FROM, ON CONFLICT
  * and MERGE included), as the last one, when the new row is final.  It looks
- * the row's keys up in each unique and exclusion index, and what it finds
+ * the row's keys up in each unique and exclusion index (keys.c), and what it finds
  * expired there is deleted for good (deletion.c), with triggers and
  * referential actions.  The insertion then meets no conflict.
  *
- * The look-up sees what the index's own check will see: committed rows
- * whatever the snapshot, and rows that transactions in progress write or
- * delete, which it waits for if they are expired.  Rows are judged by the clock of the outer
- * statement.  In REPEATABLE READ a row that the snapshot can't see can't be
- * deleted: 40001.
+ * Rows are judged by the clock of the outer statement.  In REPEATABLE READ a row
+ * that the snapshot can't see can't be deleted: 40001.
  *
  * An UPDATE that assigns key columns needs the same; watch.c makes the trigger fire
  * there.
@@ -31,32 +28,24 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/relscan.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/index.h"
-#include "catalog/pg_index.h"
 #include "commands/trigger.h"
-#include "compat.h"
 #include "container/container.h"
 #include "counters.h"
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/executor.h"
-#include "executor/nodeModifyTable.h"
 #include "expiry/expiry.h"
 #include "expiry/expiry_walk.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "postmaster/bgworker.h"
-#include "storage/lmgr.h"
-#include "stored.h"
 #include "utils/fmgrprotos.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "visibility/keys.h"
 #include "visibility/visibility.h"
 
 /* Rows that a statement writes before it asks whether look-ups are needed. */
@@ -65,123 +54,28 @@
 /* Index entries that the question may cost. */
 #define PROOF_MAX_ENTRIES	1000
 
-typedef struct KeyIndex
-{
-	Oid			index;
-	IndexInfo  *info;
-	ExprState  *predicate;
-} KeyIndex;
-
 /* What the trigger keeps for one relation in one statement. */
 typedef struct EvictState
 {
 	TtlContainer container;
 	TimestampTz now;
-	int			nindexes;
-	KeyIndex   *indexes;
-	EState	   *estate;
-	ResultRelInfo *generating;	/* computes generated columns; NULL = none */
-	TupleTableSlot *new_slot;
-	TupleTableSlot *existing_slot;
+	TtlKeys    *keys;			/* NULL = nothing can be in the way */
+	TupleTableSlot *completed;	/* for a new row that we have changed, and ... */
+	TupleTableSlot *existing;	/* ... for one in its way; NULL until needed */
 	int64		rows;
 	bool		nothing_expired;	/* proved */
 } EvictState;
-
-typedef struct TidList
-{
-	ItemPointerData *tids;
-	int			n;
-	int			allocated;
-} TidList;
-
-static bool
-has_unique_index(Relation rel)
-{
-	ListCell   *lc;
-
-	foreach(lc, RelationGetIndexList(rel))
-	{
-		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
-		bool		is_key = ttl_stored_is_key(index);
-
-		index_close(index, AccessShareLock);
-		if (is_key)
-			return true;
-	}
-	return false;
-}
-
-/* Has pglogical already looked for conflicts in the index? */
-static bool
-is_looked_after(Relation index)
-{
-	return MyBgworkerEntry != NULL &&
-		strcmp(MyBgworkerEntry->bgw_library_name, "pglogical") == 0 &&
-		index->rd_index->indisunique &&
-		heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL) &&
-		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
-}
-
-/*
- * Evaluates expressions of the table's owner as the inserting user, here and
- * where keys are compared, as the insertion into the indexes is about to do.
- */
-static void
-prepare_indexes(EvictState *state, Relation rel)
-{
-	List	   *oids = RelationGetIndexList(rel);
-	ListCell   *lc;
-
-	state->indexes = palloc(sizeof(KeyIndex) * list_length(oids));
-	foreach(lc, oids)
-	{
-		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
-		Form_pg_index form = index->rd_index;
-
-		if (ttl_stored_is_key(index) && form->indislive && form->indisready &&
-			!is_looked_after(index))
-		{
-			KeyIndex   *key = &state->indexes[state->nindexes++];
-
-			key->index = RelationGetRelid(index);
-			key->info = BuildIndexInfo(index);
-			if (key->info->ii_ExclusionOps == NULL)
-				BuildSpeculativeIndexInfo(index, key->info);
-			key->predicate = ExecPrepareQual(key->info->ii_Predicate, state->estate);
-		}
-		index_close(index, AccessShareLock);
-	}
-}
 
 static EvictState *
 prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 {
 	MemoryContext old = MemoryContextSwitchTo(flinfo->fn_mcxt);
 	EvictState *state = palloc0(sizeof(EvictState));
-	TupleDesc	desc;
 
 	state->container = *container;
 	state->now = ttl_execution_clock();
-	if (container->default_ttl == TTL_OFF || !has_unique_index(rel))
-		state->nothing_expired = true;
-	else
-	{
-		/*
-		 * A copy isn't counted by the relation's cache entry, and needs no
-		 * release.
-		 */
-		desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
-		state->estate = CreateExecutorState();
-		MemoryContextSwitchTo(state->estate->es_query_cxt);
-		prepare_indexes(state, rel);
-		if (desc->constr != NULL && desc->constr->has_generated_stored)
-		{
-			state->generating = makeNode(ResultRelInfo);
-			InitResultRelInfo(state->generating, rel, 0, NULL, 0);
-		}
-		state->new_slot = MakeSingleTupleTableSlot(desc, &TTSOpsHeapTuple);
-		state->existing_slot = MakeSingleTupleTableSlot(desc, table_slot_callbacks(rel));
-	}
+	if (container->default_ttl != TTL_OFF)
+		state->keys = ttl_keys_prepare(rel);
 	flinfo->fn_extra = state;
 	MemoryContextSwitchTo(old);
 
@@ -224,130 +118,6 @@ prove_nothing_expired(EvictState *state, Relation rel)
 	return proved;
 }
 
-static void
-remember_tid(TidList *list, const ItemPointerData *tid)
-{
-	for (int i = 0; i < list->n; i++)
-	{
-		if (ItemPointerEquals(&list->tids[i], unconstify(ItemPointerData *, tid)))
-			return;
-	}
-	if (list->n == list->allocated)
-	{
-		list->allocated = list->allocated == 0 ? 4 : list->allocated * 2;
-		list->tids = list->tids == NULL ?
-			palloc(sizeof(ItemPointerData) * list->allocated) :
-			repalloc(list->tids, sizeof(ItemPointerData) * list->allocated);
-	}
-	list->tids[list->n++] = *tid;
-}
-
-/*
- * Do the existing row's index values really conflict with the new row's?  Asked
- * where the index itself can't tell.
- */
-static bool
-recheck(EvictState *state, const KeyIndex *key, Relation index,
-		const Oid *procs, const Datum *new_values)
-{
-	ExprContext *econtext = GetPerTupleExprContext(state->estate);
-	Datum		values[INDEX_MAX_KEYS];
-	bool		isnull[INDEX_MAX_KEYS];
-
-	econtext->ecxt_scantuple = state->existing_slot;
-	FormIndexDatum(key->info, state->existing_slot, state->estate, values, isnull);
-	econtext->ecxt_scantuple = state->new_slot;
-	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
-	{
-		if (isnull[i] ||
-			!DatumGetBool(OidFunctionCall2Coll(procs[i], index->rd_indcollation[i],
-											   values[i], new_values[i])))
-			return false;
-	}
-	return true;
-}
-
-/*
- * Collects the expired rows that the new row conflicts with in one index.
- * 'self' (may be NULL) is the place of the row that is being updated.
- */
-static void
-collect_conflicts(EvictState *state, Relation rel, const KeyIndex *key,
-				  const ItemPointerData *self, TidList *found)
-{
-	ExprContext *econtext = GetPerTupleExprContext(state->estate);
-	const Oid  *procs = key->info->ii_ExclusionProcs;
-	const uint16 *strategies = key->info->ii_ExclusionStrats;
-	bool		nulls_conflict = false;
-	Relation	index;
-	Datum		values[INDEX_MAX_KEYS];
-	bool		isnull[INDEX_MAX_KEYS];
-	ScanKeyData keys[INDEX_MAX_KEYS];
-	int			nkeys;
-	SnapshotData dirty;
-	IndexScanDesc scan;
-	ItemPointerData waited_for;
-	TransactionId wait_for;
-	int			found_before = found->n;
-
-	if (procs == NULL)
-	{
-		procs = key->info->ii_UniqueProcs;
-		strategies = key->info->ii_UniqueStrats;
-		nulls_conflict = key->info->ii_NullsNotDistinct;
-	}
-
-	econtext->ecxt_scantuple = state->new_slot;
-	if (key->predicate != NULL && !ExecQual(key->predicate, econtext))
-		return;
-
-	/* The executor has locked the indexes. */
-	index = index_open(key->index, NoLock);
-	FormIndexDatum(key->info, state->new_slot, state->estate, values, isnull);
-	nkeys = IndexRelationGetNumberOfKeyAttributes(index);
-	for (int i = 0; i < nkeys; i++)
-	{
-		if (isnull[i] && !nulls_conflict)
-		{
-			index_close(index, NoLock);
-			return;
-		}
-		ScanKeyEntryInitialize(&keys[i], isnull[i] ? SK_ISNULL | SK_SEARCHNULL : 0,
-							   i + 1, strategies[i], InvalidOid,
-							   index->rd_indcollation[i], procs[i], values[i]);
-	}
-
-	InitDirtySnapshot(dirty);
-	do
-	{
-		wait_for = InvalidTransactionId;
-		found->n = found_before;
-		scan = TtlIndexBeginScan(rel, index, &dirty, nkeys);
-		index_rescan(scan, keys, nkeys, NULL, 0);
-		while (index_getnext_slot(scan, ForwardScanDirection, state->existing_slot))
-		{
-			ItemPointerData tid = state->existing_slot->tts_tid;
-
-			if ((self != NULL && ItemPointerEquals(&tid, unconstify(ItemPointerData *, self))) ||
-				(scan->xs_recheck && !recheck(state, key, index, procs, values)) ||
-				ttl_expiry_of_slot(&state->container, state->existing_slot) > state->now)
-				continue;
-			/* Somebody is just inserting or deleting it: too early to tell. */
-			wait_for = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
-			waited_for = tid;
-			if (TransactionIdIsValid(wait_for))
-				break;
-			remember_tid(found, &tid);
-		}
-		index_endscan(scan);
-		ExecClearTuple(state->existing_slot);
-		if (TransactionIdIsValid(wait_for))
-			XactLockTableWait(wait_for, rel, &waited_for, XLTW_InsertIndexUnique);
-	} while (TransactionIdIsValid(wait_for));
-
-	index_close(index, NoLock);
-}
-
 /*
  * Why wasn't a conflicting row deleted?  If somebody else has deleted or renewed
  * it, or the policy has changed, the index will tell what comes of that.  But
@@ -355,30 +125,34 @@ collect_conflicts(EvictState *state, Relation rel, const KeyIndex *key,
  * CONFLICT must not meet it.
  */
 static void
-check_deleted(EvictState *state, Relation rel, const TidList *found)
+check_deleted(EvictState *state, Relation rel, const TtlPlaces *found)
 {
 	TtlContainer container;
 	bool		is_container = ttl_container_lookup(RelationGetRelid(rel), &container);
+	TupleTableSlot *slot = state->existing;
+
+	if (slot == NULL)
+		slot = state->existing = ttl_keys_slot(state->keys);
 
 	for (int i = 0; i < found->n; i++)
 	{
 		if (IsolationUsesXactSnapshot() &&
 			!table_tuple_fetch_row_version(rel, &found->tids[i], GetTransactionSnapshot(),
-										   state->existing_slot))
+										   slot))
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 					 errmsg("could not serialize access due to concurrent update"),
 					 errhint("The transaction might succeed if retried.")));
 		if (is_container &&
 			table_tuple_fetch_row_version(rel, &found->tids[i], SnapshotSelf,
-										  state->existing_slot) &&
-			ttl_expiry_of_slot(&container, state->existing_slot) <= state->now)
+										  slot) &&
+			ttl_expiry_of_slot(&container, slot) <= state->now)
 			ereport(ERROR,
 					(errcode(ERRCODE_UNIQUE_VIOLATION),
 					 errmsg("could not delete the expired row of container \"%s\" that holds the key",
 							RelationGetRelationName(rel)),
 					 errdetail("A trigger or rule has kept it.")));
-		ExecClearTuple(state->existing_slot);
+		ExecClearTuple(slot);
 	}
 }
 
@@ -399,29 +173,22 @@ ttl_evict_explain(void *arg)
 
 /* Deletes the expired rows that the new row would conflict with. */
 static void
-evict(EvictState *state, Relation rel, HeapTuple new, const ItemPointerData *self)
+evict(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerData *self)
 {
-	TidList		found = {0};
+	TtlPlaces	found = {0};
 	uint64		deleted;
-
-	ExecStoreHeapTuple(new, state->new_slot, false);
 
 	/* A row may come in expired, and the next one may have its key. */
 	if (++state->rows == ROWS_BEFORE_PROOF)
 		state->nothing_expired = prove_nothing_expired(state, rel);
 	if (state->nothing_expired)
 	{
-		if (ttl_expiry_of_slot(&state->container, state->new_slot) <= state->now)
+		if (ttl_expiry_of_slot(&state->container, slot) <= state->now)
 			state->nothing_expired = false;
-		ExecClearTuple(state->new_slot);
 		return;
 	}
 
-	if (state->generating != NULL)
-		ExecComputeStoredGenerated(state->generating, state->estate, state->new_slot, CMD_INSERT);
-	for (int i = 0; i < state->nindexes; i++)
-		collect_conflicts(state, rel, &state->indexes[i], self, &found);
-
+	ttl_keys_find_expired(state->keys, &state->container, state->now, slot, self, &found);
 	if (found.n > 0)
 	{
 		TtlEviction eviction = {
@@ -443,8 +210,6 @@ evict(EvictState *state, Relation rel, HeapTuple new, const ItemPointerData *sel
 		if (deleted < found.n)
 			check_deleted(state, rel, &found);
 	}
-	ExecClearTuple(state->new_slot);
-	ResetPerTupleExprContext(state->estate);
 }
 
 /* The row with the present for a _ts that was given as NULL. */
@@ -479,7 +244,10 @@ ttl_on_write(PG_FUNCTION_ARGS)
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 	Relation	rel;
 	EvictState *state = fcinfo->flinfo->fn_extra;
+	HeapTuple	given;
 	HeapTuple	new;
+	TupleTableSlot *slot;		/* holds what is given */
+	const ItemPointerData *self = NULL;
 	TtlContainer container;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
@@ -491,21 +259,39 @@ ttl_on_write(PG_FUNCTION_ARGS)
 
 	rel = trigger->tg_relation;
 	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
-		new = trigger->tg_newtuple;
+	{
+		given = trigger->tg_newtuple;
+		slot = trigger->tg_newslot;
+		self = &trigger->tg_trigtuple->t_self;
+	}
 	else
-		new = trigger->tg_trigtuple;
+	{
+		given = trigger->tg_trigtuple;
+		slot = trigger->tg_trigslot;
+	}
 
 	if (state == NULL)
 	{
 		if (!ttl_container_lookup(RelationGetRelid(rel), &container))
-			return PointerGetDatum(new);
+			return PointerGetDatum(given);
 		state = prepare(fcinfo->flinfo, rel, &container);
 	}
 
+	new = given;
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
-		new = complete_ts(rel, &state->container, new);
-	if (state->estate != NULL)
-		evict(state, rel, new,
-			  TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? &trigger->tg_trigtuple->t_self : NULL);
+		new = complete_ts(rel, &state->container, given);
+	if (state->keys != NULL)
+	{
+		if (new != given)
+		{
+			if (state->completed == NULL)
+				state->completed = ttl_keys_slot(state->keys);
+			slot = state->completed;
+			ExecForceStoreHeapTuple(new, slot, false);
+		}
+		evict(state, rel, slot, self);
+		if (new != given)
+			ExecClearTuple(slot);
+	}
 	return PointerGetDatum(new);
 }

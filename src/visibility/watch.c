@@ -16,30 +16,14 @@
  */
 #include "postgres.h"
 
-#include "access/sysattr.h"
 #include "catalog/pg_trigger.h"
 #include "compat.h"
 #include "container/container.h"
 #include "execution.h"
 #include "executor/executor.h"
-#include "stored.h"
 #include "ttl.h"
 #include "utils/rel.h"
 #include "visibility/visibility.h"
-
-/* Does any unique or exclusion index depend on one of the columns? */
-static bool
-are_key_columns(Relation rel, Bitmapset *columns)
-{
-	Bitmapset  *indexed = RelationGetIndexAttrBitmap(rel, TTL_INDEX_ATTR_BITMAP_ALL);
-
-	/* quickly: no index at all does, not even one over whole rows */
-	if (!bms_overlap(columns, indexed) &&
-		!bms_is_member(0 - FirstLowInvalidHeapAttributeNumber, indexed))
-		return false;
-
-	return bms_overlap(columns, ttl_stored_key_columns(rel));
-}
 
 static Trigger *
 find_trigger(TriggerDesc *triggers)
@@ -64,7 +48,8 @@ watch_updates(ResultRelInfo *info, EState *estate)
 
 	if (trigger == NULL ||
 		!(triggers->trig_update_before_row ||
-		  are_key_columns(info->ri_RelationDesc, ExecGetAllUpdatedCols(info, estate))))
+		  bms_overlap(ExecGetAllUpdatedCols(info, estate),
+					  ttl_container_key_columns(info->ri_RelationDesc))))
 		return;
 	trigger->tgtype |= TRIGGER_TYPE_UPDATE;
 	triggers->trig_update_before_row = true;

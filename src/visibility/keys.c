@@ -1,0 +1,347 @@
+/*-------------------------------------------------------------------------
+ *
+ * keys.c
+ *	  The expired rows that hold the keys of a new row.
+ *
+ * The look-up sees what the index's own check will see: committed rows whatever
+ * the snapshot, and rows that transactions in progress write or delete, which it
+ * waits for if they are expired.
+ *
+ * Mostly the key is free, and one row is all that the statement writes.  So the
+ * indexes are those that the executor has opened for the insertion, and no
+ * more is made than a scan needs: state of the executor for indexes with
+ * expressions or a predicate and for generated columns, a slot when a row with that
+ * key has been found.  COPY and apply workers keep what they have opened to
+ * themselves; there the indexes, which they have locked, are opened for each row.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relscan.h"
+#include "access/tableam.h"
+#include "catalog/index.h"
+#include "catalog/pg_index.h"
+#include "compat.h"
+#include "execution.h"
+#include "executor/executor.h"
+#include "executor/nodeModifyTable.h"
+#include "expiry/expiry.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/lmgr.h"
+#include "stored.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "visibility/keys.h"
+
+typedef struct KeyIndex
+{
+	Oid			index;
+	Relation	opened;			/* by the executor, or NULL */
+	IndexInfo  *info;
+	ExprState  *predicate;
+} KeyIndex;
+
+struct TtlKeys
+{
+	Relation	rel;
+	MemoryContext context;
+	EState	   *running;		/* of the statement's execution, or NULL */
+	int			nindexes;
+	KeyIndex   *indexes;
+	EState	   *estate;			/* evaluates expressions; NULL = there are none */
+	ResultRelInfo *generating;	/* computes generated columns; NULL = none */
+	TupleTableSlot *generated;	/* the new row with them */
+	TupleTableSlot *existing;	/* NULL until one is needed */
+};
+
+/* Has pglogical already looked for conflicts in the index? */
+static bool
+is_looked_after(Relation index)
+{
+	return MyBgworkerEntry != NULL &&
+		strcmp(MyBgworkerEntry->bgw_library_name, "pglogical") == 0 &&
+		index->rd_index->indisunique &&
+		heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL) &&
+		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
+}
+
+/*
+ * Takes the index in, if it is one that keys must be looked up in.  'info' is what
+ * the executor knows of it, or NULL; it is copied, and has no state in it if there
+ * is nothing to evaluate.
+ *
+ * Expressions of the table's owner are evaluated as the inserting user, here and
+ * where keys are compared, as the insertion into the indexes is about to do.
+ */
+static void
+add_index(TtlKeys *keys, Relation index, const IndexInfo *info)
+{
+	KeyIndex   *key = &keys->indexes[keys->nindexes];
+
+	if (!ttl_stored_is_key(index) || !index->rd_index->indislive ||
+		!index->rd_index->indisready || is_looked_after(index))
+		return;
+	keys->nindexes++;
+	key->index = RelationGetRelid(index);
+	key->opened = info != NULL ? index : NULL;
+	key->predicate = NULL;
+	if (info != NULL && info->ii_Expressions == NIL && info->ii_Predicate == NIL)
+	{
+		key->info = palloc(sizeof(IndexInfo));
+		*key->info = *info;
+	}
+	else
+		key->info = BuildIndexInfo(index);
+	if (key->info->ii_ExclusionOps == NULL && key->info->ii_UniqueOps == NULL)
+		BuildSpeculativeIndexInfo(index, key->info);
+	if (key->info->ii_Expressions != NIL || key->info->ii_Predicate != NIL)
+	{
+		if (keys->estate == NULL)
+			keys->estate = CreateExecutorState();
+		key->predicate = ExecPrepareQual(key->info->ii_Predicate, keys->estate);
+	}
+}
+
+/* The relation as a target of the running execution, its indexes opened */
+static ResultRelInfo *
+find_target(EState *estate, Relation rel)
+{
+	List	   *lists[] = {estate->es_opened_result_relations,
+	estate->es_tuple_routing_result_relations};
+
+	for (int i = 0; i < lengthof(lists); i++)
+	{
+		ListCell   *lc;
+
+		foreach(lc, lists[i])
+		{
+			ResultRelInfo *info = lfirst(lc);
+
+			if (info->ri_RelationDesc == rel && info->ri_IndexRelationDescs != NULL)
+				return info;
+		}
+	}
+	return NULL;
+}
+
+TtlKeys *
+ttl_keys_prepare(Relation rel)
+{
+	TtlExecution *execution = ttl_execution_current();
+	ResultRelInfo *target = NULL;
+	TtlKeys    *keys = palloc0(sizeof(TtlKeys));
+	TupleConstr *constr = RelationGetDescr(rel)->constr;
+
+	keys->rel = rel;
+	keys->context = CurrentMemoryContext;
+	if (execution != NULL)
+		target = find_target(execution->query_desc->estate, rel);
+	if (target != NULL)
+	{
+		keys->running = execution->query_desc->estate;
+		keys->indexes = palloc(sizeof(KeyIndex) * target->ri_NumIndices);
+		for (int i = 0; i < target->ri_NumIndices; i++)
+			add_index(keys, target->ri_IndexRelationDescs[i], target->ri_IndexRelationInfo[i]);
+	}
+	else
+	{
+		List	   *oids = RelationGetIndexList(rel);
+		ListCell   *lc;
+
+		keys->indexes = palloc(sizeof(KeyIndex) * list_length(oids));
+		foreach(lc, oids)
+		{
+			Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+
+			add_index(keys, index, NULL);
+			index_close(index, AccessShareLock);
+		}
+	}
+	if (keys->nindexes == 0)
+		return NULL;
+
+	if (constr != NULL && constr->has_generated_stored)
+	{
+		if (keys->estate == NULL)
+			keys->estate = CreateExecutorState();
+		keys->generating = makeNode(ResultRelInfo);
+		InitResultRelInfo(keys->generating, rel, 0, NULL, 0);
+	}
+	return keys;
+}
+
+TupleTableSlot *
+ttl_keys_slot(TtlKeys *keys)
+{
+	MemoryContext old = MemoryContextSwitchTo(keys->running != NULL ?
+											  keys->running->es_query_cxt : keys->context);
+	TupleTableSlot *slot;
+
+	/*
+	 * The running execution releases its slots.  Where there is none, a copy of the
+	 * descriptor isn't counted by the relation's cache entry, and needs no release.
+	 */
+	if (keys->running != NULL)
+		slot = table_slot_create(keys->rel, &keys->running->es_tupleTable);
+	else
+		slot = MakeSingleTupleTableSlot(CreateTupleDescCopyConstr(RelationGetDescr(keys->rel)),
+										table_slot_callbacks(keys->rel));
+	MemoryContextSwitchTo(old);
+	return slot;
+}
+
+static void
+add_place(TtlPlaces *places, const ItemPointerData *tid)
+{
+	for (int i = 0; i < places->n; i++)
+	{
+		if (ItemPointerEquals(&places->tids[i], unconstify(ItemPointerData *, tid)))
+			return;
+	}
+	if (places->n == places->allocated)
+	{
+		places->allocated = places->allocated == 0 ? 4 : places->allocated * 2;
+		places->tids = places->tids == NULL ?
+			palloc(sizeof(ItemPointerData) * places->allocated) :
+			repalloc(places->tids, sizeof(ItemPointerData) * places->allocated);
+	}
+	places->tids[places->n++] = *tid;
+}
+
+/*
+ * Do the existing row's index values really conflict with the new row's?  Asked
+ * where the index itself can't tell.
+ */
+static bool
+recheck(TtlKeys *keys, const KeyIndex *key, Relation index, TupleTableSlot *slot,
+		const Oid *procs, const Datum *new_values)
+{
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+
+	if (keys->estate != NULL)
+		GetPerTupleExprContext(keys->estate)->ecxt_scantuple = keys->existing;
+	FormIndexDatum(key->info, keys->existing, keys->estate, values, isnull);
+	if (keys->estate != NULL)
+		GetPerTupleExprContext(keys->estate)->ecxt_scantuple = slot;
+	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+	{
+		if (isnull[i] ||
+			!DatumGetBool(OidFunctionCall2Coll(procs[i], index->rd_indcollation[i],
+											   values[i], new_values[i])))
+			return false;
+	}
+	return true;
+}
+
+/* Collects from one index. */
+static void
+find_in(TtlKeys *keys, const KeyIndex *key, Relation index,
+		const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
+		const ItemPointerData *self, TtlPlaces *found)
+{
+	const Oid  *procs = key->info->ii_ExclusionProcs;
+	const uint16 *strategies = key->info->ii_ExclusionStrats;
+	bool		nulls_conflict = false;
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+	ScanKeyData scankeys[INDEX_MAX_KEYS];
+	int			nkeys = IndexRelationGetNumberOfKeyAttributes(index);
+	SnapshotData dirty;
+	IndexScanDesc scan;
+	ItemPointerData waited_for;
+	TransactionId wait_for;
+	int			found_before = found->n;
+
+	if (procs == NULL)
+	{
+		procs = key->info->ii_UniqueProcs;
+		strategies = key->info->ii_UniqueStrats;
+		nulls_conflict = key->info->ii_NullsNotDistinct;
+	}
+
+	FormIndexDatum(key->info, slot, keys->estate, values, isnull);
+	for (int i = 0; i < nkeys; i++)
+	{
+		if (isnull[i] && !nulls_conflict)
+			return;
+		ScanKeyEntryInitialize(&scankeys[i], isnull[i] ? SK_ISNULL | SK_SEARCHNULL : 0,
+							   i + 1, strategies[i], InvalidOid,
+							   index->rd_indcollation[i], procs[i], values[i]);
+	}
+
+	InitDirtySnapshot(dirty);
+	do
+	{
+		wait_for = InvalidTransactionId;
+		found->n = found_before;
+		scan = TtlIndexBeginScan(keys->rel, index, &dirty, nkeys);
+		index_rescan(scan, scankeys, nkeys, NULL, 0);
+
+		/* index_getnext_slot() would need the slot at once */
+		while (scan->xs_heap_continue || index_getnext_tid(scan, ForwardScanDirection) != NULL)
+		{
+			ItemPointerData tid;
+
+			if (keys->existing == NULL)
+				keys->existing = ttl_keys_slot(keys);
+			if (!index_fetch_heap(scan, keys->existing))
+				continue;
+			tid = keys->existing->tts_tid;
+			if ((self != NULL && ItemPointerEquals(&tid, unconstify(ItemPointerData *, self))) ||
+				(scan->xs_recheck && !recheck(keys, key, index, slot, procs, values)) ||
+				ttl_expiry_of_slot(container, keys->existing) > now)
+				continue;
+			/* Somebody is just inserting or deleting it: too early to tell. */
+			wait_for = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
+			waited_for = tid;
+			if (TransactionIdIsValid(wait_for))
+				break;
+			add_place(found, &tid);
+		}
+		index_endscan(scan);
+		if (keys->existing != NULL)
+			ExecClearTuple(keys->existing);
+		if (TransactionIdIsValid(wait_for))
+			XactLockTableWait(wait_for, keys->rel, &waited_for, XLTW_InsertIndexUnique);
+	} while (TransactionIdIsValid(wait_for));
+}
+
+void
+ttl_keys_find_expired(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
+					  TupleTableSlot *slot, const ItemPointerData *self, TtlPlaces *found)
+{
+	if (keys->generating != NULL)
+	{
+		if (keys->generated == NULL)
+			keys->generated = ttl_keys_slot(keys);
+		slot = ExecCopySlot(keys->generated, slot);
+		ExecComputeStoredGenerated(keys->generating, keys->estate, slot, CMD_INSERT);
+	}
+	if (keys->estate != NULL)
+		GetPerTupleExprContext(keys->estate)->ecxt_scantuple = slot;
+
+	for (int i = 0; i < keys->nindexes; i++)
+	{
+		const KeyIndex *key = &keys->indexes[i];
+		Relation	index = key->opened;
+
+		if (key->predicate != NULL &&
+			!ExecQual(key->predicate, GetPerTupleExprContext(keys->estate)))
+			continue;
+		if (index == NULL)
+			index = index_open(key->index, NoLock);
+		find_in(keys, key, index, container, now, slot, self, found);
+		if (key->opened == NULL)
+			index_close(index, NoLock);
+	}
+
+	if (keys->generated != NULL)
+		ExecClearTuple(keys->generated);
+	if (keys->estate != NULL)
+		ResetPerTupleExprContext(keys->estate);
+}
