@@ -90,6 +90,7 @@ OBJS = \
 	src/reaper/turn.o \
 	src/reaper/whole.o \
 	src/reaper/worker.o \
+	src/visibility/bare.o \
 	src/visibility/copy.o \
 	src/visibility/evict.o \
 	src/visibility/explain.o \

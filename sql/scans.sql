@@ -556,6 +556,33 @@ MERGE INTO half h USING contents c ON h.id = c.id AND h.x >= 0
 SELECT x, count(*) FROM half GROUP BY x ORDER BY x;
 ROLLBACK;
 
+-- A plan is without its filters while it is being started, and has them again: after an
+-- error, and when it is started once more in the meantime, by a function that
+-- prunes its partitions
+SET plan_cache_mode = force_generic_plan;
+CREATE ROLE scans_nobody;
+GRANT USAGE ON SCHEMA scans TO scans_nobody;
+PREPARE counted(int) AS SELECT count(*), count(*) FILTER (WHERE EXISTS (SELECT FROM half h WHERE h.id = f.id AND h.x >= $1)) FROM few f WHERE x >= $1;
+EXECUTE counted(0);
+SET ROLE scans_nobody;
+EXECUTE counted(0);
+RESET ROLE;
+EXECUTE counted(0);
+SELECT count(*) FROM explained('EXECUTE counted(0)', 'ttl.is_live') l;
+CREATE FUNCTION pruned_by(n int) RETURNS int STABLE LANGUAGE plpgsql AS $$
+DECLARE result int;
+BEGIN
+    IF n > 0 THEN
+        SELECT count(*) INTO result FROM parted WHERE id > pruned_by(n - 1) - 1450;
+    END IF;
+    RETURN coalesce(result, 0);
+END $$;
+-- an expired row more, and the first partition would be left out
+SELECT * FROM in_all_modes('SELECT pruned_by(1) || '' '' || pruned_by(2) || '' '' || (SELECT count(*) FROM parted WHERE id > 2915 - 1450)');
+REVOKE USAGE ON SCHEMA scans FROM scans_nobody;
+DROP ROLE scans_nobody;
+RESET plan_cache_mode;
+
 -- A deletion of ours with a rule that reads the container by an index-only scan
 CREATE TABLE log (n int);
 CREATE RULE log AS ON DELETE TO most DO ALSO INSERT INTO log SELECT id FROM most WHERE id = old.id;

@@ -62,6 +62,8 @@ static List *prepare_observers = NIL;
 static List *start_observers = NIL;
 static List *run_observers = NIL;
 static List *end_observers = NIL;
+static TtlExecutionBare undress = NULL;
+static TtlExecutionBare dress = NULL;
 static TtlExecutionWrite write_settled = NULL;
 static TtlExecutionRead read_settled = NULL;
 
@@ -160,22 +162,19 @@ forget_execution(void *arg)
 	}
 }
 
-static TtlExecution *
-remember_execution(QueryDesc *query_desc, TimestampTz clock, TtlSight sight)
+/* What is known of an execution before it starts. */
+static void
+describe_execution(TtlExecution *execution, QueryDesc *query_desc, TimestampTz clock,
+				   bool follows)
 {
-	MemoryContext context = query_desc->estate->es_query_cxt;
-	TtlExecution *execution = MemoryContextAlloc(context, sizeof(TtlExecution));
-	MemoryContextCallback *callback = MemoryContextAlloc(context, sizeof(MemoryContextCallback));
-
+	memset(execution, 0, sizeof(TtlExecution));
 	execution->query_desc = query_desc;
 	execution->clock = clock;
 	if (!ttl_guc_now(&execution->reading_now))
 		execution->reading_now = clock;
-	execution->follows_leader = false;
-	execution->handed_over = NULL;
-	execution->policies = NIL;
-	execution->cascaded = NIL;
-	execution->sight = sight;
+	execution->follows_leader = follows;
+	execution->sight = ttl_execution_is_expected(query_desc->sourceText) ?
+		TTL_SEES_EXPIRED : TTL_SEES_LIVE;
 	execution->expired_at = expected.expired_at;
 	execution->spares = expected.spares;
 	if (InNoForceRLSOperation() && current != NULL)
@@ -184,7 +183,7 @@ remember_execution(QueryDesc *query_desc, TimestampTz clock, TtlSight sight)
 		execution->user = current->user;
 		execution->user_changed = current->user_changed;
 	}
-	else if (InNoForceRLSOperation() && sight == TTL_SEES_LIVE)
+	else if (InNoForceRLSOperation() && execution->sight == TTL_SEES_LIVE)
 	{
 		/* the same, of COPY FROM or at the transaction's end */
 		execution->user = GetOuterUserId();
@@ -195,12 +194,21 @@ remember_execution(QueryDesc *query_desc, TimestampTz clock, TtlSight sight)
 		execution->user = GetUserId();
 		execution->user_changed = InLocalUserIdChange();
 	}
+}
+
+static TtlExecution *
+remember_execution(const TtlExecution *starting)
+{
+	MemoryContext context = starting->query_desc->estate->es_query_cxt;
+	TtlExecution *execution = MemoryContextAlloc(context, sizeof(TtlExecution));
+
+	*execution = *starting;
 	execution->next = executions;
 	executions = execution;
 
-	callback->func = forget_execution;
-	callback->arg = execution;
-	MemoryContextRegisterResetCallback(context, callback);
+	execution->forget.func = forget_execution;
+	execution->forget.arg = execution;
+	MemoryContextRegisterResetCallback(context, &execution->forget);
 	return execution;
 }
 
@@ -258,11 +266,38 @@ ttl_execution_on_hand_over(TtlExecutionWrite write, TtlExecutionRead read)
 }
 
 static void
+start_next(QueryDesc *query_desc, int eflags)
+{
+	if (prev_ExecutorStart)
+		prev_ExecutorStart(query_desc, eflags);
+	else
+		standard_ExecutorStart(query_desc, eflags);
+}
+
+/* Starts an execution without the filters in its plan. */
+static void
+start_bare(TtlExecution *starting, int eflags)
+{
+	PG_TRY();
+	{
+		undress(starting);
+		start_next(starting->query_desc, eflags);
+	}
+	PG_CATCH();
+	{
+		dress(starting);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	dress(starting);
+}
+
+static void
 execution_start(QueryDesc *query_desc, int eflags)
 {
-	TtlSight	sight = TTL_SEES_LIVE;
 	bool		follows = ttl_execution_follows_leader();
 	TimestampTz clock;
+	TtlExecution starting;
 	TtlExecution *execution;
 	ListCell   *lc;
 
@@ -278,23 +313,30 @@ execution_start(QueryDesc *query_desc, int eflags)
 	if (query_desc->snapshot != InvalidSnapshot)
 		ttl_clock_set(query_desc->snapshot, clock);
 
-	if (ttl_execution_is_expected(query_desc->sourceText))
-		sight = TTL_SEES_EXPIRED;
+	describe_execution(&starting, query_desc, clock, follows);
 
 	foreach(lc, prepare_observers)
-		((TtlExecutionPrepared) lfirst(lc)) (query_desc, eflags);
+		((TtlExecutionPrepared) lfirst(lc)) (&starting, eflags);
 
-	if (prev_ExecutorStart)
-		prev_ExecutorStart(query_desc, eflags);
-	else
-		standard_ExecutorStart(query_desc, eflags);
-
-	execution = remember_execution(query_desc, clock, sight);
-	if (follows)
+	if (starting.hides && !(eflags & EXEC_FLAG_EXPLAIN_ONLY))
 	{
-		execution->follows_leader = true;
-		follow_leader(execution);
+		PlannedStmt *stmt = query_desc->plannedstmt;
+
+		start_bare(&starting, eflags);
+
+		/* a copy would lack them for good */
+		if (query_desc->plannedstmt != stmt)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot hide expired rows in a plan that another extension puts in place of the one to be started"),
+					 errhint("Load ttl before that extension by shared_preload_libraries.")));
 	}
+	else
+		start_next(query_desc, eflags);
+
+	execution = remember_execution(&starting);
+	if (follows)
+		follow_leader(execution);
 
 	foreach(lc, start_observers)
 		((TtlExecutionStarted) lfirst(lc)) (execution, eflags);
@@ -435,6 +477,13 @@ void
 ttl_execution_on_prepare(TtlExecutionPrepared prepared)
 {
 	add_observer(&prepare_observers, (void *) prepared);
+}
+
+void
+ttl_execution_on_bare(TtlExecutionBare undressing, TtlExecutionBare dressing)
+{
+	undress = undressing;
+	dress = dressing;
 }
 
 void

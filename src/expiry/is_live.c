@@ -62,7 +62,7 @@ is_shown_to(Oid container, TtlExecution *execution)
 {
 	Oid			user = execution ? execution->user : GetUserId();
 	bool		user_changed = execution ? execution->user_changed : InLocalUserIdChange();
-	Oid			owner = ttl_container_owner(container);
+	Oid			owner;
 
 	if (InNoForceRLSOperation())
 	{
@@ -72,7 +72,7 @@ is_shown_to(Oid container, TtlExecution *execution)
 		 * What foreign keys do runs as the container's owner; the rest are
 		 * triggers and functions of others that run in its midst.
 		 */
-		if (owner != GetUserId())
+		if (ttl_container_owner(container) != GetUserId())
 			return false;
 
 		/*
@@ -88,6 +88,7 @@ is_shown_to(Oid container, TtlExecution *execution)
 		return true;
 	if ((row_security && !is_dumping()) || user_changed || InSecurityRestrictedOperation())
 		return false;
+	owner = ttl_container_owner(container);
 	return OidIsValid(owner) &&
 		(has_privs_of_role(user, owner) || has_bypassrls_privilege(user));
 }

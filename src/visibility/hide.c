@@ -105,15 +105,17 @@ make_filter_by_place(const TtlContainer *container)
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 }
 
+/* Users may call the same function, elsewhere. */
 bool
-ttl_hide_is_filtered(const Plan *plan)
+ttl_hide_is_filtered(const Plan *plan, Oid relid, TtlContainer *container)
 {
 	const TtlObjects *objects = ttl_container_require_objects();
 	Node	   *first = plan->qual == NIL ? NULL : linitial(plan->qual);
 
 	return first != NULL && IsA(first, FuncExpr) &&
 		(((FuncExpr *) first)->funcid == objects->is_live ||
-		 ((FuncExpr *) first)->funcid == objects->is_live_by_place);
+		 ((FuncExpr *) first)->funcid == objects->is_live_by_place) &&
+		ttl_container_lookup(relid, container);
 }
 
 /* What is known while filters are put into a plan. */
@@ -156,23 +158,24 @@ is_doomed(const RangeTblEntry *rte, const TtlContainer *container, const Hiding 
 	return hiding->planning->deletes && is_own_called(TTL_DOOMED, rte, container);
 }
 
-static void
-filter_scan(Scan *scan, const Hiding *hiding)
+static bool
+filter_scan(Scan *scan, void *context)
 {
+	const Hiding *hiding = context;
 	const TtlObjects *objects = ttl_container_require_objects();
 	RangeTblEntry *rte;
 	TtlContainer container;
 	Expr	   *filter;
 
 	if (scan->scanrelid == 0)
-		return;
+		return true;
 	rte = rt_fetch(scan->scanrelid, hiding->stmt->rtable);
 	if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container) ||
 		(hiding->planning->validates &&
 		 (ttl_container_is_owner(GetUserId(), container.relid) ||
 		  ttl_container_is_owner(GetUserId(), container.container))) ||
 		is_acted_on(rte, &container))
-		return;
+		return true;
 	if (IsA(scan, CustomScan) && ((CustomScan *) scan)->custom_scan_tlist != NIL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -190,10 +193,11 @@ filter_scan(Scan *scan, const Hiding *hiding)
 	/* the plan may be one that somebody has kept */
 	if (scan->plan.qual == NIL || !equal(linitial(scan->plan.qual), filter))
 		scan->plan.qual = lcons(filter, scan->plan.qual);
+	return true;
 }
 
 static void
-filter_plan(Plan *plan, const Hiding *hiding)
+visit_scans_of(Plan *plan, TtlScanVisitor visit, void *context)
 {
 	List	   *children = NIL;
 	ListCell   *lc;
@@ -211,14 +215,15 @@ filter_plan(Plan *plan, const Hiding *hiding)
 		case T_BitmapHeapScan:
 		case T_TidScan:
 		case T_TidRangeScan:
-			filter_scan((Scan *) plan, hiding);
+			(void) visit((Scan *) plan, context);
 			break;
 		case T_CustomScan:
-			filter_scan((Scan *) plan, hiding);
+			if (!visit((Scan *) plan, context))
+				return;
 			children = ((CustomScan *) plan)->custom_plans;
 			break;
 		case T_SubqueryScan:
-			filter_plan(((SubqueryScan *) plan)->subplan, hiding);
+			visit_scans_of(((SubqueryScan *) plan)->subplan, visit, context);
 			break;
 		case T_Append:
 			children = ((Append *) plan)->appendplans;
@@ -230,9 +235,21 @@ filter_plan(Plan *plan, const Hiding *hiding)
 			break;
 	}
 	foreach(lc, children)
-		filter_plan(lfirst(lc), hiding);
-	filter_plan(plan->lefttree, hiding);
-	filter_plan(plan->righttree, hiding);
+		visit_scans_of(lfirst(lc), visit, context);
+	visit_scans_of(plan->lefttree, visit, context);
+	visit_scans_of(plan->righttree, visit, context);
+}
+
+void
+ttl_hide_visit_scans(PlannedStmt *stmt, bool subplans_only, TtlScanVisitor visit,
+					 void *context)
+{
+	ListCell   *lc;
+
+	if (!subplans_only)
+		visit_scans_of(stmt->planTree, visit, context);
+	foreach(lc, stmt->subplans)
+		visit_scans_of(lfirst(lc), visit, context);
 }
 
 static bool
@@ -266,8 +283,16 @@ typedef enum Mark
 static uint32
 mark_value(void)
 {
-	return GetSysCacheHashValue1(NAMESPACEOID,
-								 ObjectIdGetDatum(ttl_container_require_objects()->schema));
+	static Oid	schema = InvalidOid;
+	static uint32 value;
+	Oid			present = ttl_container_require_objects()->schema;
+
+	if (schema != present)
+	{
+		value = GetSysCacheHashValue1(NAMESPACEOID, ObjectIdGetDatum(present));
+		schema = present;
+	}
+	return value;
 }
 
 static void
@@ -306,17 +331,11 @@ filter_statement(PlannedStmt *stmt, const TtlPlanning *planning)
 	Hiding		hiding = {.stmt = stmt, .planning = planning};
 	bool		filtered = scans_container(stmt);
 	MemoryContext old;
-	ListCell   *lc;
 
 	/* somebody may keep the plan for longer than this */
 	old = MemoryContextSwitchTo(GetMemoryChunkContext(stmt));
 	if (filtered)
-	{
-		if (!planning->sees_stored)
-			filter_plan(stmt->planTree, &hiding);
-		foreach(lc, stmt->subplans)
-			filter_plan(lfirst(lc), &hiding);
-	}
+		ttl_hide_visit_scans(stmt, planning->sees_stored, filter_scan, &hiding);
 	/* the look-up may have waited for somebody who has dropped the extension */
 	if (ttl_container_objects() != NULL)
 		put_mark(stmt, filtered ? MARK_FILTERED : MARK_UNFILTERED);
@@ -329,12 +348,6 @@ ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning)
 	if (stmt->commandType != CMD_UTILITY &&
 		get_mark(stmt) == MARK_MISSING)
 		filter_statement(stmt, planning);
-}
-
-bool
-ttl_hide_has_filters(const PlannedStmt *stmt)
-{
-	return get_mark(stmt) == MARK_FILTERED;
 }
 
 /* Do all containers that the plan reads belong to the current user? */
@@ -361,20 +374,30 @@ reads_own_only(const PlannedStmt *stmt)
  * is left to know it by.
  */
 static void
-execution_starts(QueryDesc *query_desc, int eflags)
+execution_starts(TtlExecution *execution, int eflags)
 {
+	QueryDesc  *query_desc = execution->query_desc;
 	PlannedStmt *stmt = query_desc->plannedstmt;
 	TtlPlanning planning = {0};
+	Mark		mark;
 
-	if (ttl_container_objects() == NULL || ttl_execution_follows_leader() ||
-		get_mark(stmt) != MARK_MISSING || !scans_container(stmt))
+	if (ttl_container_objects() == NULL)
 		return;
-	planning.deletes = ttl_execution_is_expected(query_desc->sourceText);
-	planning.sees_stored = InNoForceRLSOperation() &&
-		ttl_ri_query_is_spelt_so(query_desc->sourceText) && reads_own_only(stmt);
-	stmt = copyObject(stmt);
-	filter_statement(stmt, &planning);
-	query_desc->plannedstmt = stmt;
+	execution->hides = true;
+	if (execution->follows_leader)
+		return;
+	mark = get_mark(stmt);
+	if (mark == MARK_MISSING && scans_container(stmt))
+	{
+		planning.deletes = ttl_execution_is_expected(query_desc->sourceText);
+		planning.sees_stored = InNoForceRLSOperation() &&
+			ttl_ri_query_is_spelt_so(query_desc->sourceText) && reads_own_only(stmt);
+		stmt = copyObject(stmt);
+		filter_statement(stmt, &planning);
+		query_desc->plannedstmt = stmt;
+		mark = get_mark(stmt);
+	}
+	execution->hides = mark == MARK_FILTERED;
 }
 
 /*

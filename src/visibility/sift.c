@@ -4,9 +4,9 @@
  *	  The filter at run time: as cheap as knowing where not to look.
  *
  * A plan carries the filter as a function call that is complete by itself
- * (hide.c).  When an execution has started, the quals of each filtered scan are
- * replaced by a "sift", whose evaluation function is ours: it judges the row
- * straight from its slot, and leaves the rest of the quals to PostgreSQL.
+ * (hide.c).  When an execution has started, without the call (bare.c), the quals of
+ * each filtered scan are replaced by a "sift", whose evaluation function is ours: it
+ * judges the row straight from its slot, and leaves the rest of the quals to PostgreSQL.
  *
  * A scan that goes on for long asks the expiry indexes where expired rows are
  * (suspects.c).  If there are none the sift removes itself.  If there are some,
@@ -437,13 +437,18 @@ guard_orderings(Sift *sift, List *orderings)
 	}
 }
 
-/* The scan's quals but the first. */
+/* The scan's quals but the first: all that it has been started with, see bare.c. */
 static ExprState *
-init_rest(ScanState *scan)
+get_rest(ScanState *scan, const TtlExecution *execution)
 {
-	List	   *rest = list_copy_tail(scan->ps.plan->qual, 1);
 	int			nsubplans = list_length(scan->ps.subPlan);
-	ExprState  *result = ExecInitQual(rest, &scan->ps);
+	ExprState  *result;
+
+	if (list_length(scan->ps.plan->qual) == 1)
+		return NULL;
+	if (execution->is_bare)
+		return scan->ps.qual;
+	result = ExecInitQual(list_copy_tail(scan->ps.plan->qual, 1), &scan->ps);
 
 	/* its SubPlans are the ones that are there already */
 	scan->ps.subPlan = list_truncate(scan->ps.subPlan, nsubplans);
@@ -457,16 +462,15 @@ sift_scan(ScanState *scan, TtlExecution *execution)
 	TtlContainer container;
 	Sift	   *sift;
 
-	/* users may call the same function, elsewhere */
-	if (!ttl_hide_is_filtered(scan->ps.plan) ||
-		!ttl_container_lookup(RelationGetRelid(scan->ss_currentRelation), &container))
+	if (!ttl_hide_is_filtered(scan->ps.plan, RelationGetRelid(scan->ss_currentRelation),
+							  &container))
 		return;
 	live = ttl_live_settled(execution, container.container);
 	sift = palloc0(sizeof(Sift));
 	init_state(&sift->qual, evaluate_qual, EEO_FLAG_IS_QUAL);
 	sift->scan = scan;
 	sift->live = live;
-	sift->rest = init_rest(scan);
+	sift->rest = get_rest(scan, execution);
 	scan->ps.qual = &sift->qual;
 
 	if (live->sees_everything)
@@ -578,8 +582,8 @@ execution_started(TtlExecution *execution, int eflags)
 	MemoryContext old;
 	ListCell   *lc;
 
-	if (ttl_container_objects() == NULL || (eflags & EXEC_FLAG_EXPLAIN_ONLY) ||
-		!(execution->follows_leader || ttl_hide_has_filters(query_desc->plannedstmt)))
+	if (!execution->hides || ttl_container_objects() == NULL ||
+		(eflags & EXEC_FLAG_EXPLAIN_ONLY))
 		return;
 	old = MemoryContextSwitchTo(query_desc->estate->es_query_cxt);
 	sift_plan(query_desc->planstate, execution);

@@ -5,7 +5,8 @@
  *
  *	  before planning	stamp.c adds the assignment of _ts to UPDATEs
  *	  after planning	hide.c puts the filter into each scan
- *	  at ExecutorStart	sift.c makes the filter fast
+ *	  at ExecutorStart	bare.c keeps the filter from being compiled
+ *	  and after it		sift.c puts a fast one in its place
  *
  *-------------------------------------------------------------------------
  */
@@ -63,6 +64,7 @@ void
 ttl_visibility_init(void)
 {
 	ttl_hide_init();
+	ttl_bare_init();
 	ttl_sift_init();
 	ttl_explain_init();
 	ttl_watch_init();

@@ -8,6 +8,7 @@
 #ifndef TTL_VISIBILITY_H
 #define TTL_VISIBILITY_H
 
+#include "container/container.h"
 #include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
@@ -39,11 +40,20 @@ extern bool ttl_hide_locks_rows(Query *query);
 /* Puts the filters into the plan, unless that has been done. */
 extern void ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning);
 
-/* May the plan have filters in it?  In a parallel worker the leader's isn't asked. */
-extern bool ttl_hide_has_filters(const PlannedStmt *stmt);
+/*
+ * Does the plan of a scan of that relation, which then is a container's, begin with the
+ * filter that hides rows?
+ */
+extern bool ttl_hide_is_filtered(const Plan *plan, Oid relid, TtlContainer *container);
 
-/* Does the plan of a scan of a container begin with the filter that hides rows? */
-extern bool ttl_hide_is_filtered(const Plan *plan);
+/*
+ * Calls the function for each scan of a table in the plan.  If it returns false of a
+ * custom scan, the plans below that are left out.
+ */
+typedef bool (*TtlScanVisitor) (Scan *scan, void *context);
+
+extern void ttl_hide_visit_scans(PlannedStmt *stmt, bool subplans_only,
+								 TtlScanVisitor visit, void *context);
 
 extern void ttl_hide_init(void);
 
@@ -89,6 +99,11 @@ extern void ttl_evict_explain(void *eviction);
 /* A partition that rows are routed to has been met. */
 extern void ttl_watch_routed(Relation rel);
 extern void ttl_watch_init(void);
+
+/*
+ * bare.c
+ */
+extern void ttl_bare_init(void);
 
 /*
  * sift.c
