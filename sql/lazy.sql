@@ -56,9 +56,10 @@ SELECT ttl.alter_container('item', indexing => 'lazy'), ttl.set_default_ttl('ite
 SELECT ttl.drop_container('item', drop_columns => true);
 SELECT * FROM indexes_of('item');
 
--- A user's own serve, minmax among them; with another operator class they don't
+-- A user's own serve; with another operator class, which queries may use, they don't
 CREATE TABLE adopt (id int, _ts timestamptz NOT NULL, ttl int CHECK (ttl = -1 OR ttl > 0));
-CREATE INDEX mine ON adopt USING brin (_ts) WITH (pages_per_range = 8) WHERE ttl IS NULL;
+CREATE INDEX mine ON adopt USING brin (_ts ttl.timestamptz_min_ops) WITH (pages_per_range = 8) WHERE ttl IS NULL;
+CREATE INDEX minmax ON adopt USING brin (_ts) WHERE ttl IS NULL;
 CREATE INDEX multi ON adopt USING brin (ttl.item_expiry(_ts, ttl) timestamptz_minmax_multi_ops) WHERE ttl > 0;
 SELECT ttl.create_container('adopt', 60, indexing => 'lazy');
 SELECT * FROM indexes_of('adopt');
@@ -86,9 +87,9 @@ SELECT array_agg(id ORDER BY id) FROM part_1;
 -- half of an index is none
 CREATE TABLE half (id int, _ts timestamptz NOT NULL) PARTITION BY LIST (id);
 CREATE TABLE half_1 PARTITION OF half DEFAULT;
-CREATE INDEX half_ts ON ONLY half USING brin (_ts);
+CREATE INDEX half_ts ON ONLY half USING brin (_ts ttl.timestamptz_min_ops);
 SELECT refused('SELECT ttl.create_container(''half'', 60, ttl_column => NULL, indexing => ''lazy'')');
-CREATE INDEX half_1_ts ON half_1 USING brin (_ts);
+CREATE INDEX half_1_ts ON half_1 USING brin (_ts ttl.timestamptz_min_ops);
 ALTER INDEX half_ts ATTACH PARTITION half_1_ts;
 SELECT ttl.create_container('half', 60, ttl_column => NULL, indexing => 'lazy');
 SELECT * FROM indexes_of('half');
@@ -114,7 +115,8 @@ BEGIN
     END LOOP;
     RETURN false;
 END $$;
-SELECT uses_index('SELECT x FROM big WHERE id = 1') AS by_key, uses_index('SELECT x FROM big WHERE _ts < ''2021-01-01''') AS by_ts;
+SELECT uses_index('SELECT x FROM big WHERE id = 1') AS by_key, uses_index('SELECT x FROM big WHERE _ts < ''2021-01-01''') AS by_ts,
+       uses_index('SELECT x FROM big WHERE ttl IS NULL') AS by_predicate, uses_index('SELECT x FROM big WHERE _ts IS NOT NULL AND ttl IS NULL') AS by_null;
 
 --
 -- What has expired
@@ -153,7 +155,7 @@ CREATE TABLE numbers (id int PRIMARY KEY, _ts timestamp NOT NULL, ttl numeric);
 CREATE TABLE deadlines (id int PRIMARY KEY, expires_at timestamptz);
 CREATE TABLE local_deadlines (id int PRIMARY KEY, expires_at timestamp);
 CREATE TABLE documents (id int PRIMARY KEY, doc jsonb);
-CREATE INDEX ON deadlines USING brin (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX ON deadlines USING brin (expires_at ttl.timestamptz_min_ops) WHERE expires_at IS NOT NULL;
 SELECT ttl.create_container('numbers', 60, indexing => 'lazy');
 SELECT ttl.create_container('deadlines', -1, ts_column => NULL, ttl_column => 'expires_at', indexing => 'lazy');
 SELECT ttl.create_container('local_deadlines', -1, ts_column => NULL, ttl_column => 'expires_at', indexing => 'lazy');

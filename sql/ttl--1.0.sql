@@ -150,9 +150,8 @@ GRANT EXECUTE ON FUNCTION ttl.item_ttl(jsonb) TO PUBLIC;
 COMMENT ON FUNCTION ttl.item_ttl(jsonb) IS 'TTL of a document, its root-level key "ttl": seconds, -1 = never, NULL = none, the default applies';
 
 -- Of a range of pages, a BRIN index of indexing => 'lazy' keeps the earliest value
--- alone: writes of later ones leave it as it is.  There are no operators, so no
--- query is ever planned with such an index, and the third function, which must be
--- there, is never called.
+-- alone: writes of later ones leave it as it is.  There are no operators, so the third
+-- function, which must be there, is never called.
 CREATE FUNCTION ttl.min_opcinfo(internal) RETURNS internal
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_min_opcinfo';
 CREATE FUNCTION ttl.min_add_value(internal, internal, internal, internal) RETURNS boolean

@@ -201,19 +201,25 @@ has_access_method(Oid index, Oid method)
 	return result;
 }
 
+bool
+ttl_expiry_is_min_family(Oid family)
+{
+	return family == get_opfamily_oid(BRIN_AM_OID, list_make2(makeString(TTL_SCHEMA),
+															  makeString("min_ops")), true);
+}
+
 /*
- * Has the index the usual order of instants?  Of a BRIN index it is enough that
- * it keeps the earliest of each range, be it our own or minmax, as a user may have.
+ * Has the index the usual order of instants?  PostgreSQL's minmax knows the earliest
+ * of a range, too, but isn't ours to summarize: a query by it might miss a row that
+ * an older snapshot sees.
  */
 static bool
 has_order(Oid opclass, Oid method)
 {
 	Oid			family = get_opclass_family(opclass);
 
-	return family == get_opclass_family(GetDefaultOpClass(TIMESTAMPTZOID, method)) ||
-		(method == BRIN_AM_OID &&
-		 family == get_opfamily_oid(method, list_make2(makeString(TTL_SCHEMA),
-													   makeString("min_ops")), true));
+	return method == BRIN_AM_OID ? ttl_expiry_is_min_family(family) :
+		family == get_opclass_family(GetDefaultOpClass(TIMESTAMPTZOID, method));
 }
 
 /*

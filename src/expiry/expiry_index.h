@@ -64,6 +64,9 @@ extern bool ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy,
 										TtlExpiryIndex index,
 										TtlIndexDefinition *definition);
 
+/* Is it the operator family of the BRIN expiry indexes, which knows the earliest key? */
+extern bool ttl_expiry_is_min_family(Oid family);
+
 /*
  * The CHECK on an item TTL column, as ADD CHECK takes it; NULL if a column of its
  * type has none.
