@@ -181,8 +181,9 @@ ttl_time_to_live(PG_FUNCTION_ARGS)
 		PG_RETURN_INT32(TTL_NEVER);
 	if (expires_at <= now)
 		PG_RETURN_INT32(0);
+	/* ... but a deadline may have passed by then */
 	if (ts > now && ts <= GetCurrentTimestamp() && !ttl_guc_now(&given))
-		now = ts;
+		now = Min(ts, expires_at);
 	if (pg_sub_s64_overflow(expires_at, now, &left))
 		PG_RETURN_INT32(PG_INT32_MAX);
 	left = left / USECS_PER_SEC + (left % USECS_PER_SEC != 0);
