@@ -16,6 +16,7 @@
 #include "access/brin_internal.h"
 #include "access/brin_tuple.h"
 #include "fmgr.h"
+#include "utils/datum.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 
@@ -34,12 +35,16 @@ ttl_min_opcinfo(PG_FUNCTION_ARGS)
 
 /* Lets the summary cover the value; was it changed for that? */
 static bool
-cover(BrinValues *summary, Datum value)
+cover(const BrinDesc *desc, BrinValues *summary, Datum value)
 {
+	Form_pg_attribute attribute = TupleDescAttr(desc->bd_tupdesc, summary->bv_attno - 1);
+
 	if (!summary->bv_allnulls &&
 		DatumGetTimestampTz(summary->bv_values[0]) <= DatumGetTimestampTz(value))
 		return false;
-	summary->bv_values[0] = value;
+
+	/* a machine of 32 bits has instants by reference, and this one lives shorter */
+	summary->bv_values[0] = datumCopy(value, attribute->attbyval, attribute->attlen);
 	summary->bv_allnulls = false;
 	return true;
 }
@@ -49,7 +54,8 @@ PG_FUNCTION_INFO_V1(ttl_min_add_value);
 Datum
 ttl_min_add_value(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(cover((BrinValues *) PG_GETARG_POINTER(1), PG_GETARG_DATUM(2)));
+	PG_RETURN_BOOL(cover((BrinDesc *) PG_GETARG_POINTER(0),
+						 (BrinValues *) PG_GETARG_POINTER(1), PG_GETARG_DATUM(2)));
 }
 
 PG_FUNCTION_INFO_V1(ttl_min_union);
@@ -57,6 +63,7 @@ PG_FUNCTION_INFO_V1(ttl_min_union);
 Datum
 ttl_min_union(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(cover((BrinValues *) PG_GETARG_POINTER(1),
+	PG_RETURN_BOOL(cover((BrinDesc *) PG_GETARG_POINTER(0),
+						 (BrinValues *) PG_GETARG_POINTER(1),
 						 ((BrinValues *) PG_GETARG_POINTER(2))->bv_values[0]));
 }
