@@ -119,11 +119,11 @@ find_ttl(Jsonb *document, JsonbValue *ttl)
 #define HEAD_SIZE	(TOAST_MAX_CHUNK_SIZE * 8 / 9 - 16)
 
 /*
- * The same of a document of which only the head is at hand.  Returns false if that
- * doesn't tell.
+ * The seconds of a document of which only the head is at hand, and whether it has
+ * a "ttl".  Returns false if the head doesn't tell.
  */
 static bool
-read_head(Jsonb *head, int32 *seconds)
+read_head(Jsonb *head, int32 *seconds, bool *found)
 {
 	const char *end = (char *) head + VARSIZE(head);
 	uint32		nkeys;
@@ -131,6 +131,7 @@ read_head(Jsonb *head, int32 *seconds)
 	JsonbValue	ttl;
 
 	*seconds = 0;
+	*found = false;
 	if (VARSIZE(head) < sizeof(Jsonb))
 		return false;
 	if (!JB_ROOT_IS_OBJECT(head))
@@ -139,7 +140,8 @@ read_head(Jsonb *head, int32 *seconds)
 	keys = (char *) &head->root.children[nkeys * 2];
 	if (keys > end || keys + getJsonbOffset(&head->root, nkeys) > end)
 		return false;
-	if (!find_ttl(head, &ttl) || ttl.type != jbvNumeric)
+	*found = find_ttl(head, &ttl);
+	if (!*found || ttl.type != jbvNumeric)
 		return true;
 	if ((char *) ttl.val.numeric + VARHDRSZ > end ||
 		(char *) ttl.val.numeric + VARSIZE_ANY(ttl.val.numeric) > end)
@@ -148,8 +150,9 @@ read_head(Jsonb *head, int32 *seconds)
 	return true;
 }
 
+/* The same of any document */
 static int32
-seconds_of_jsonb(Datum value)
+read_document(Datum value, bool *found)
 {
 	Jsonb	   *document;
 	JsonbValue	ttl;
@@ -159,7 +162,7 @@ seconds_of_jsonb(Datum value)
 		VARATT_IS_COMPRESSED(DatumGetPointer(value)))
 	{
 		Jsonb	   *head = (Jsonb *) PG_DETOAST_DATUM_SLICE(value, 0, HEAD_SIZE);
-		bool		is_known = read_head(head, &seconds);
+		bool		is_known = read_head(head, &seconds, found);
 
 		pfree(head);
 		if (is_known)
@@ -167,11 +170,20 @@ seconds_of_jsonb(Datum value)
 	}
 
 	document = DatumGetJsonbP(value);
-	if (find_ttl(document, &ttl) && ttl.type == jbvNumeric)
+	*found = find_ttl(document, &ttl);
+	if (*found && ttl.type == jbvNumeric)
 		seconds = seconds_of_numeric(NumericGetDatum(ttl.val.numeric));
 	if ((Pointer) document != DatumGetPointer(value))
 		pfree(document);
 	return seconds;
+}
+
+static int32
+seconds_of_jsonb(Datum value)
+{
+	bool		found;
+
+	return read_document(value, &found);
 }
 
 static const TtlKind kinds[] = {
@@ -200,10 +212,11 @@ ttl_kind_of(Oid type)
 bool
 ttl_kind_is_odd(const TtlKind *kind, Datum value)
 {
-	JsonbValue	ttl;
+	bool		found;
 
-	return kind->seconds != NULL && kind->seconds(value) == 0 &&
-		(!kind->is_document || find_ttl(DatumGetJsonbP(value), &ttl));
+	if (kind->is_document)
+		return read_document(value, &found) == 0 && found;
+	return kind->seconds != NULL && kind->seconds(value) == 0;
 }
 
 bool
