@@ -119,8 +119,8 @@ ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n)
 		!(number == TTL_NEVER || (number > 0 && number <= PG_INT32_MAX)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid default TTL: %s", value),
-				 errhint("Use a number of seconds from 1 to 2147483647, -1 for rows that never expire by default, or NULL to turn TTL off.")));
+				 errmsg("invalid default TTL: \"%s\"", value),
+				 errhint("Use a number of seconds from 1 to 2147483647, an interval of so many, -1 for rows that never expire by default, or NULL to turn TTL off.")));
 	return (int32) number;
 }
 
