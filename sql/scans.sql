@@ -579,6 +579,16 @@ BEGIN
 END $$;
 -- an expired row more, and the first partition would be left out
 SELECT * FROM in_all_modes('SELECT pruned_by(1) || '' '' || pruned_by(2) || '' '' || (SELECT count(*) FROM parted WHERE id > 2915 - 1450)');
+-- a sublink that is hashed anew when such a scan begins anew: no row is its own neighbour
+CREATE FUNCTION neighbours(n int) RETURNS int STABLE LANGUAGE plpgsql AS $$
+DECLARE result int;
+BEGIN
+    IF n > 0 THEN
+        SELECT count(*) FILTER (WHERE l.id = g) INTO result FROM generate_series(100, 110) g, LATERAL (SELECT id FROM parted WHERE id > neighbours(n - 1) AND id <= g AND id NOT IN (SELECT i FROM generate_series(g, g) i) OFFSET 0) l;
+    END IF;
+    RETURN coalesce(result, 0);
+END $$;
+SELECT * FROM in_all_modes('SELECT neighbours(1) || '' '' || neighbours(2)');
 REVOKE USAGE ON SCHEMA scans FROM scans_nobody;
 DROP ROLE scans_nobody;
 RESET plan_cache_mode;

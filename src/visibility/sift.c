@@ -437,21 +437,38 @@ guard_orderings(Sift *sift, List *orderings)
 	}
 }
 
-/* The scan's quals but the first: all that it has been started with, see bare.c. */
+/*
+ * The scan's quals but the first: all that it has been started with, see bare.c.
+ * Else states of their SubPlans take the places of the ones that are there already: a
+ * rescan tells those that are listed that their hash tables are stale, and who walks
+ * through the plan shall meet each but once.
+ */
 static ExprState *
 get_rest(ScanState *scan, const TtlExecution *execution)
 {
-	int			nsubplans = list_length(scan->ps.subPlan);
+	List	   *listed = scan->ps.subPlan;
 	ExprState  *result;
+	ListCell   *mine;
+	ListCell   *other;
 
 	if (list_length(scan->ps.plan->qual) == 1)
 		return NULL;
 	if (execution->is_bare)
 		return scan->ps.qual;
-	result = ExecInitQual(list_copy_tail(scan->ps.plan->qual, 1), &scan->ps);
 
-	/* its SubPlans are the ones that are there already */
-	scan->ps.subPlan = list_truncate(scan->ps.subPlan, nsubplans);
+	scan->ps.subPlan = NIL;
+	result = ExecInitQual(list_copy_tail(scan->ps.plan->qual, 1), &scan->ps);
+	foreach(mine, scan->ps.subPlan)
+	{
+		SubPlanState *state = lfirst_node(SubPlanState, mine);
+
+		foreach(other, listed)
+		{
+			if (lfirst_node(SubPlanState, other)->subplan == state->subplan)
+				lfirst(other) = state;
+		}
+	}
+	scan->ps.subPlan = listed;
 	return result;
 }
 
