@@ -60,7 +60,7 @@ sub run_epoch
 	for my $side (qw(c p))
 	{
 		my $script =
-		  "\\set VERBOSITY sqlstate\n\\set ON_ERROR_STOP on\nSET search_path = $side; SET client_min_messages = warning; SET jit = off;\n"
+		  "\\set VERBOSITY sqlstate\n\\set ON_ERROR_STOP on\nSET search_path = $side; SET client_min_messages = error; SET jit = off;\n"
 		  . "SELECT CASE WHEN :SERVER_VERSION_NUM < 160000 THEN 'force_parallel_mode' ELSE 'debug_parallel_query' END AS force_parallel \\gset\n"
 		  . $load{$side}
 		  . join('',

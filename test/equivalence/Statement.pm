@@ -246,7 +246,7 @@ sub changes
 		}
 	}
 	my $end = chance(10) ? 'COMMIT' : 'ROLLBACK';
-	return map { $_ => "$begin$sql{$_}$digest$end;\n" } qw(c p);
+	return map { $_ => "$begin$sql{$_}$digest" . sent($end) } qw(c p);
 }
 
 # How scans of containers find out what has expired must not matter, nor what
@@ -277,8 +277,10 @@ sub statement
 		%sql = changes();
 	}
 	my ($before, $after) = ways_of_scans();
-	$sql{c} = $before . set_sql(%set) . $role . $sql{c} . "RESET ROLE;\n" . reset_sql(%set) . $after;
-	$sql{p} = set_sql(%other) . $role . $sql{p} . "RESET ROLE;\n" . reset_sql(%other);
+	# a timeout in a statement's last moment is told to the next, which may be a ROLLBACK
+	my $end = "ROLLBACK;\nRESET ROLE;\n";
+	$sql{c} = $before . set_sql(%set) . $role . $sql{c} . $end . reset_sql(%set) . $after;
+	$sql{p} = set_sql(%other) . $role . $sql{p} . $end . reset_sql(%other);
 	return { kind => $kind, %sql };
 }
 
