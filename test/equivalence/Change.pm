@@ -387,10 +387,9 @@ sub merge
 
 	# the target then is on the nullable side of a join, which may have to be a full one
 	my $unmatched = !$insert_only && at_least(17) && chance(35);
+	my $by = any_of('id', 'id', 'id', 'k');
 	my $sql =
-		"MERGE INTO $t->{name} t USING $source ON t."
-	  . any_of('id', 'id', 'id', 'k')
-	  . ' = s.k'
+		"MERGE INTO $t->{name} t USING $source ON t.$by = s.k"
 	  . (!$unmatched && chance(25) ? ' AND ' . condition($scope, 1) : '');
 	my $row = row_values($t);
 
@@ -426,6 +425,8 @@ sub merge
 			? 'INSERT (id, '
 			  . join(', ', @columns)
 			  . ') VALUES (s.k'
+			  # one of the rows that are found by k may have that id
+			  . ($by eq 'k' && !$insert_only ? ' + 500000' : '')
 			  . join('', map { ", $row->{$_}" } @columns) . ')'
 			: 'DO NOTHING');
 	}
