@@ -69,7 +69,7 @@ for (my $done = 0; $done < $queries; $done += EPOCH)
 		# too long for one may not be for the other, and what a change has left
 		# may differ from then on; so may it where a policy's change is played
 		# by a DELETE, for a late timeout is told to the BEGIN before it
-		if (grep { $_ eq '57014' } @codes)
+		if (grep { /due to statement timeout/ } values %{ $s->{errors} })
 		{
 			$count{timeout}++;
 			last if $s->{kind} eq 'change' || $s->{p} =~ /^DELETE /m;
