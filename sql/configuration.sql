@@ -101,7 +101,7 @@ SELECT args, refused(format('SELECT ttl.create_container(%s)', args)) FROM unnes
     '''fresh'', 0', '''fresh'', -2', '''fresh'', -2147483648', '''fresh'', ts_column => ''''', '''fresh'', ts_column => NULL',
     '''fresh'', ttl_column => ''''', '''fresh'', ts_column => ''x'', ttl_column => ''x''', '''fresh'', ts_column => ''xmin''', '''fresh'', ttl_column => ''ctid''',
     '''fresh'', indexing => ''hash''', '''fresh'', indexing => NULL', '''fresh'', indexing => ''Consistent''', '''fresh'', touch_on_update => NULL',
-    '''fresh'', 60, indexing => ''none''', '''fresh'', -1, indexing => ''none''', 'NULL', '0', '''nonexistent''']) args;
+    '''fresh'', 60, indexing => ''none''', '''fresh'', -1, indexing => ''none''', 'NULL', '0', '4000000000, 60, indexing => ''none''', '''nonexistent''']) args;
 SELECT columns_of('fresh'), (SELECT count(*) FROM pg_depend WHERE refobjid = 'fresh'::regclass AND deptype IN ('a', 'n')) AS dependents;
 
 -- Wrong kinds of relations

@@ -98,11 +98,11 @@ ttl_create_register(Oid relid, TtlPolicy *policy)
 	int			nestlevel;
 
 	ttl_columns_check_names(policy);
-	ttl_columns_check_default(policy, relid);
-	ttl_indexes_check_policy(policy, relid);
 
 	/* Don't let somebody without rights queue up for a lock. */
 	ttl_container_check_owner(relid);
+	ttl_columns_check_default(policy, relid);
+	ttl_indexes_check_policy(policy, relid);
 	rel = relation_open(relid, AccessShareLock);
 	check_kind(rel);
 	relation_close(rel, AccessShareLock);
