@@ -450,4 +450,25 @@ EXPLAIN (COSTS OFF) SELECT id FROM large WHERE doc @> '{"n": 1}';
 SELECT id FROM large WHERE doc @> '{"n": 1}';
 RESET enable_seqscan;
 
+-- Another type, while an event trigger reads a table with row-level security
+CREATE ROLE kinds_owner;
+CREATE SCHEMA kinds_theirs AUTHORIZATION kinds_owner;
+CREATE TABLE audit (command text);
+ALTER TABLE audit ENABLE ROW LEVEL SECURITY;
+CREATE POLICY all_rows ON audit USING (true);
+GRANT USAGE ON SCHEMA kinds TO kinds_owner;
+GRANT SELECT ON audit TO kinds_owner;
+CREATE FUNCTION look() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM count(*) FROM kinds.audit; END $$;
+CREATE EVENT TRIGGER kinds_look ON sql_drop EXECUTE FUNCTION look();
+SET ROLE kinds_owner;
+CREATE TABLE kinds_theirs.watched (id int, ttl int);
+SELECT ttl.create_container('kinds_theirs.watched', 10);
+ALTER TABLE kinds_theirs.watched ALTER ttl TYPE numeric;
+SELECT refused('DROP INDEX kinds_theirs.watched__ts_idx');
+RESET ROLE;
+DROP EVENT TRIGGER kinds_look;
+DROP SCHEMA kinds_theirs CASCADE;
+DROP OWNED BY kinds_owner;
+DROP ROLE kinds_owner;
+
 DROP SCHEMA kinds CASCADE;

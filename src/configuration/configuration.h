@@ -194,6 +194,13 @@ extern void ttl_notice_disabled(Oid relid);
 /* Is the column one that the policy names? */
 extern bool ttl_guard_names_column(const TtlPolicy *policy, const char *column);
 
+/*
+ * Lets pass what drops something that the container requires, until the next call, and
+ * tells whether it does.
+ */
+extern void ttl_guard_spare(Oid container);
+extern bool ttl_guard_is_spared(Oid container);
+
 extern void ttl_guard_drop(DropStmt *stmt);
 extern void ttl_guard_constraint(Oid relid, const TtlPolicy *policy, const AlterTableCmd *cmd);
 extern void ttl_guard_create_trigger(CreateTrigStmt *stmt);

@@ -185,6 +185,7 @@ before_alter_table(AlterTableStmt *stmt)
 			case AT_DropConstraint:
 			case AT_AlterConstraint:
 				if (is_part && !container.lacks_column && row_security &&
+					!ttl_guard_is_spared(container.container) &&
 					ttl_container_is_owner(GetUserId(), relid))
 					ttl_guard_constraint(relid, &policy, cmd);
 				break;

@@ -37,6 +37,21 @@ ttl_guard_names_column(const TtlPolicy *policy, const char *column)
 		 strcmp(column, NameStr(policy->ttl_column)) == 0);
 }
 
+/* The container that ttl itself takes something from, for it is about to give it another */
+static Oid	spared = InvalidOid;
+
+void
+ttl_guard_spare(Oid container)
+{
+	spared = container;
+}
+
+bool
+ttl_guard_is_spared(Oid container)
+{
+	return container == spared;
+}
+
 /*
  * Errors if the index, which is to be dropped with all that are in the list, is
  * one that the container can't do without.
@@ -52,7 +67,7 @@ check_drop_index(Oid index, const List *dropped)
 	TtlExpiryIndexes after;
 
 	if (!OidIsValid(table) || !ttl_container_peek(table, &container) ||
-		container.lacks_column ||
+		container.lacks_column || ttl_guard_is_spared(container.container) ||
 		container.default_ttl == TTL_OFF || !ttl_container_is_owner(GetUserId(), table) ||
 		!ttl_container_read(container.container, &policy))
 		return;

@@ -22,7 +22,6 @@
 #include "expiry/grace.h"
 #include "miscadmin.h"
 #include "parser/parse_type.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -45,18 +44,24 @@ is_fitting(const TtlPolicy *policy, const AlterTableCmd *cmd)
 	return NameStr(policy->ts_column)[0] != '\0' ? kind != NULL : ttl_kind_is_deadline(kind);
 }
 
-/*
- * Our own DDL takes away what a container requires; the guards let pass what is done
- * with row_security off.
- */
-static int
-begin_unguarded(void)
+/* Takes away what the columns' types have decided. */
+static void
+take_back(Oid relid, TtlPolicy *policy)
 {
 	int			nestlevel = ttl_command_begin();
 
-	(void) set_config_option("row_security", "off", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	return nestlevel;
+	ttl_guard_spare(relid);
+	PG_TRY();
+	{
+		ttl_indexes_drop(relid, policy);
+		ttl_columns_drop_check(relid, policy);
+	}
+	PG_FINALLY();
+	{
+		ttl_guard_spare(InvalidOid);
+	}
+	PG_END_TRY();
+	ttl_command_end(nestlevel);
 }
 
 bool
@@ -64,7 +69,6 @@ ttl_retype_begin(Oid relid, const AlterTableCmd *cmd)
 {
 	TtlPolicy	policy;
 	Relation	rel;
-	int			nestlevel;
 
 	if (!ttl_container_read(relid, &policy) || !is_fitting(&policy, cmd))
 		return false;
@@ -79,10 +83,7 @@ ttl_retype_begin(Oid relid, const AlterTableCmd *cmd)
 	ttl_container_lock_policy(relid, true, true);
 	ttl_container_require(relid, &policy);
 
-	nestlevel = begin_unguarded();
-	ttl_indexes_drop(relid, &policy);
-	ttl_columns_drop_check(relid, &policy);
-	ttl_command_end(nestlevel);
+	take_back(relid, &policy);
 	ttl_container_update(relid, &policy);
 	return true;
 }
