@@ -27,6 +27,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/transam.h"
 #include "common/int.h"
 #include "container/container.h"
@@ -44,9 +45,12 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-/* Places that are collected in one walk, and how long one takes, about. */
+/*
+ * Places that are collected in one walk, and how long one takes, about.  It has to come
+ * past a page, and the next begins on the page where it has stopped.
+ */
 #define COLLECT_MAX			50000
-#define COLLECT_MIN			500
+#define COLLECT_MIN			Max(500, MaxHeapTuplesPerPage + 1)
 #define WALK_TIME			(50 * INT64CONST(1000))
 
 /* Summaries that are read between looks at the clock */
