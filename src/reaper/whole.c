@@ -30,7 +30,8 @@
  * TRUNCATE isn't MVCC-safe: an older snapshot would see the rows vanish.  But
  * rows that are hidden from it anyway make no difference.  So there is a moment
  * "asked_at" by which all rows must have expired, and the transactions that were
- * open then, in any database and prepared ones too, must all have ended.
+ * open then, in any database and prepared ones too, must all have ended, and
+ * so must those that have imported a snapshot of theirs.
  * What began later judges rows by a later clock, whatever its isolation level.
  * The list is checked batch by batch, and deletion goes on meanwhile.  If the
  * policy is changed in between, all begins anew: a cursor may have been opened
@@ -48,6 +49,7 @@
 
 #include "access/relation.h"
 #include "access/tableam.h"
+#include "access/transam.h"
 #include "access/visibilitymap.h"
 #include "access/xlog.h"
 #include "catalog/catalog.h"
@@ -213,6 +215,7 @@ ask(TtlWhole *whole, MemoryContext context)
 	VirtualTransactionId *open;
 
 	whole->asked_at = GetCurrentTimestamp();
+	whole->next_xid = ReadNextTransactionId();
 	open = GetCurrentVirtualXIDs(InvalidTransactionId, false, true, 0,
 								 &whole->nopen);
 	whole->open = (VirtualTransactionId *)
@@ -220,6 +223,19 @@ ask(TtlWhole *whole, MemoryContext context)
 						   Max(whole->nopen, 1) * sizeof(VirtualTransactionId));
 	memcpy(whole->open, open, whole->nopen * sizeof(VirtualTransactionId));
 	pfree(open);
+}
+
+/*
+ * May somebody have imported a snapshot that had been taken by then?  Who has one that
+ * is as old, by what it sees, may have taken it later, too.
+ */
+static bool
+is_old_snapshot_in_use(const TtlWhole *whole)
+{
+	int			n;
+
+	pfree(GetCurrentVirtualXIDs(whole->next_xid, true, false, PROC_IN_VACUUM, &n));
+	return n > 0;
 }
 
 bool
@@ -249,7 +265,7 @@ ttl_whole_ready(TtlWhole *whole, Relation rel, const TtlContainer *container,
 	while (whole->nopen > 0 &&
 		   VirtualXactLock(whole->open[whole->nopen - 1], false))
 		whole->nopen--;
-	return whole->nopen == 0;
+	return whole->nopen == 0 && !is_old_snapshot_in_use(whole);
 }
 
 /*
@@ -277,7 +293,8 @@ read_blocks(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
 			rows = -1;
 			break;
 		}
-		rows++;
+		if (table_tuple_satisfies_snapshot(rel, slot, SnapshotSelf))
+			rows++;
 	}
 	table_endscan(scan);
 	ExecClearTuple(slot);

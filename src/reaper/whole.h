@@ -18,6 +18,7 @@
 typedef struct TtlWhole
 {
 	TimestampTz asked_at;		/* 0 = not yet */
+	TransactionId next_xid;		/* at that time */
 	uint64		generation;		/* of the container's policy at that time */
 	VirtualTransactionId *open; /* transactions open then, and maybe still */
 	int			nopen;

@@ -224,6 +224,38 @@ REVOKE TRUNCATE ON owned_old FROM alice;
 });
 is(at_once('owned', 2000), 'row by row', 'an owner without the privilege TRUNCATE');
 
+# While another transaction is open, rows are deleted one by one.  Whoever comes in
+# meanwhile must not miss what it may see when that transaction has ended, nor who has
+# imported its snapshot.
+for my $case (
+	[ 'ended', q{UPDATE ended SET until = '-infinity' WHERE id = 999999}, 1 ],
+	[ 'imported', '', 3000 ])
+{
+	my ($name, $sql, $sees) = @$case;
+	my ($holder, $reaper, $reader) = map { $node->background_psql('postgres') } 1 .. 3;
+
+	$node->safe_psql('postgres', qq{
+CREATE TABLE $name (id int, until timestamptz) PARTITION BY RANGE (id);
+CREATE TABLE ${name}_old PARTITION OF $name FOR VALUES FROM (0) TO (1000000);
+SELECT ttl.create_container('$name', -1, ts_column => NULL, ttl_column => 'until');
+SELECT ttl.alter_container('$name', batch_size => 1);
+INSERT INTO $name SELECT 999999, '2900-01-01' WHERE '$name' <> 'imported';
+INSERT INTO $name SELECT g, clock_timestamp() + interval '2s' FROM generate_series(1, 3000) g;
+});
+	my $snapshot = $holder->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_export_snapshot()');
+	$node->wait_until("SELECT ttl.expired_count('$name') = 3000");
+	$reaper->query_until(qr/begins/, "\\echo begins\nCALL ttl.reap('$name');\n");
+	$node->wait_until('SELECT batches > 0 FROM ttl.stat_progress_reap');
+
+	$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ;' .
+		($sql eq '' ? "SET TRANSACTION SNAPSHOT '$snapshot';" : '') . 'SELECT count(*) FROM plain');
+	$node->safe_psql('postgres', $sql);
+	$holder->query_safe('COMMIT');
+	$reaper->query('SELECT');
+	is($reader->query_safe("SELECT count(*) FROM $name"), $sees, "$name: an older snapshot sees what it may");
+	$_->quit for $holder, $reaper, $reader;
+}
+
 # the worker
 $node->append_conf('postgresql.conf', "ttl.reaper = on\nttl.naptime = 100ms\n");
 make('worked', rows => 50000);
