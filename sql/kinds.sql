@@ -359,6 +359,14 @@ SELECT altered('item', 'ALTER ttl TYPE numeric USING 20');
 ROLLBACK;
 EXECUTE ids;
 SELECT altered('item', 'ALTER ttl TYPE smallint USING 20');
+-- values without time zone are taken as UTC, but converted by the session's
+SET TimeZone = 'Asia/Tokyo';
+ALTER TABLE alone ALTER keep TYPE timestamptz;
+ALTER TABLE alone ALTER keep TYPE timestamp;
+SET TimeZone = 'GMT';
+ALTER TABLE alone ALTER keep TYPE timestamptz;
+RESET TimeZone;
+ALTER TABLE alone ALTER keep TYPE timestamp USING keep AT TIME ZONE 'UTC';
 -- a user's own index is PostgreSQL's to convert
 SELECT ttl.drop_container('alone'), ttl.create_container('alone', -1, ts_column => NULL, ttl_column => 'keep');
 SELECT altered('alone', 'ALTER keep TYPE timestamptz USING keep AT TIME ZONE ''UTC''');

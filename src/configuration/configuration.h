@@ -156,6 +156,12 @@ extern void ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy);
  */
 extern void ttl_notice_utc(Oid relid, const char *column);
 
+/*
+ * Warns if values of the column get or lose their time zone by that of the session: what
+ * has none is taken as UTC.
+ */
+extern void ttl_notice_conversion(Oid relid, const char *column, Oid type);
+
 /* Tells how many stored rows have a value in an adopted TTL column that is no TTL. */
 extern void ttl_notice_odd_values(Oid relid, const TtlPolicy *policy);
 

@@ -80,6 +80,25 @@ ttl_notice_utc(Oid relid, const char *column)
 					 quote_identifier(column), quote_identifier(column)) : 0));
 }
 
+void
+ttl_notice_conversion(Oid relid, const char *column, Oid type)
+{
+	Oid			former = get_atttype(relid, get_attnum(relid, column));
+	const char *zone = pg_get_timezone_name(session_timezone);
+
+	if (former == type || !ttl_kind_is_instant(former) || !ttl_kind_is_instant(type) ||
+		is_utc(zone))
+		return;
+	ereport(WARNING,
+			(errmsg("values of column \"%s\" are converted by time zone \"%s\", so rows expire at another time",
+					column, zone),
+			 errdetail("Without time zone they are taken as UTC."),
+			 errhint("To leave them as they are, use ALTER COLUMN %s TYPE %s USING %s AT TIME ZONE 'UTC'.",
+					 quote_identifier(column),
+					 type == TIMESTAMPOID ? "timestamp" : "timestamptz",
+					 quote_identifier(column))));
+}
+
 /* So many rows are looked at for odd values. */
 #define LOOKED_AT_ROWS	10000
 

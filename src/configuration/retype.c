@@ -26,21 +26,29 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+/* The type that the column is to have; InvalidOid if there is none of that name. */
+static Oid
+new_type(const AlterTableCmd *cmd)
+{
+	Type		type = LookupTypeName(NULL, castNode(ColumnDef, cmd->def)->typeName, NULL, true);
+	Oid			result;
+
+	if (type == NULL)
+		return InvalidOid;
+	result = typeTypeId(type);
+	ReleaseSysCache(type);
+	return result;
+}
+
 /* Could a table be registered whose column had that type? */
 static bool
 is_fitting(const TtlPolicy *policy, const AlterTableCmd *cmd)
 {
-	Type		type = LookupTypeName(NULL, castNode(ColumnDef, cmd->def)->typeName, NULL, true);
-	Oid			oid;
-	const TtlKind *kind;
+	Oid			type = new_type(cmd);
+	const TtlKind *kind = ttl_kind_of(type);
 
-	if (type == NULL)
-		return false;
-	oid = typeTypeId(type);
-	ReleaseSysCache(type);
 	if (strcmp(cmd->name, NameStr(policy->ts_column)) == 0)
-		return ttl_kind_is_instant(oid);
-	kind = ttl_kind_of(oid);
+		return ttl_kind_is_instant(type);
 	return NameStr(policy->ts_column)[0] != '\0' ? kind != NULL : ttl_kind_is_deadline(kind);
 }
 
@@ -82,6 +90,9 @@ ttl_retype_begin(Oid relid, const AlterTableCmd *cmd)
 	table_close(rel, NoLock);
 	ttl_container_lock_policy(relid, true, true);
 	ttl_container_require(relid, &policy);
+
+	if (castNode(ColumnDef, cmd->def)->raw_default == NULL)
+		ttl_notice_conversion(relid, cmd->name, new_type(cmd));
 
 	take_back(relid, &policy);
 	ttl_container_update(relid, &policy);
