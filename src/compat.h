@@ -126,6 +126,17 @@
 /* 18: a scan that began with quals takes it for granted that there are some */
 #define TTL_SCANS_EXPECT_QUALS	(PG_VERSION_NUM >= 180000)
 
+/* 18: what is pruned when execution starts is listed elsewhere */
+#if PG_VERSION_NUM >= 180000
+#define TtlPrunesPartitions(plan) \
+	((IsA(plan, Append) && ((Append *) (plan))->part_prune_index >= 0) || \
+	 (IsA(plan, MergeAppend) && ((MergeAppend *) (plan))->part_prune_index >= 0))
+#else
+#define TtlPrunesPartitions(plan) \
+	((IsA(plan, Append) && ((Append *) (plan))->part_prune_info != NULL) || \
+	 (IsA(plan, MergeAppend) && ((MergeAppend *) (plan))->part_prune_info != NULL))
+#endif
+
 /* 18: EXPLAIN lets others say something about a plan's nodes */
 #define TTL_EXPLAINS_NODES		(PG_VERSION_NUM >= 180000)
 

@@ -61,7 +61,7 @@ static HTAB *entries = NULL;
  * The entry that was last looked for, by the last bits of its OID.  Entries are never
  * removed.
  */
-#define RECENT	64
+#define RECENT	1024
 
 static CacheEntry *recent[RECENT];
 

@@ -14,13 +14,14 @@
  * that stable functions are called, which may execute the same cached plan.  The second
  * one finds the filters put back, and so does what is left of the first one.
  *
- * Each scan that is without a filter here gets its sift: both walks go the same ways,
- * and neither into what a custom scan makes of its children.
+ * Each scan that is without a filter here gets its sift, for this walk goes nowhere
+ * where the other one doesn't.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "container/container.h"
 #include "execution.h"
 #include "executor/executor.h"
@@ -64,15 +65,26 @@ without_filter(const Scan *scan)
 	return no_quals;
 }
 
+/*
+ * Takes the filter from a scan.  Most of the partitions that are pruned at the start
+ * are never scanned, and to look at each would take longer than it saves.
+ */
 static bool
-undress_scan(Scan *scan, void *context)
+undress_plan(Plan *plan, void *context)
 {
-	PlannedStmt *stmt = context;
+	TtlExecution *execution = context;
+	PlannedStmt *stmt = execution->query_desc->plannedstmt;
+	Scan	   *scan = (Scan *) plan;
 	TtlContainer container;
 	List	   *qual;
 
-	if (IsA(scan, CustomScan) || scan->scanrelid == 0)
+	if (IsA(plan, CustomScan) || TtlPrunesPartitions(plan))
+	{
+		execution->is_bare = false;
 		return false;
+	}
+	if (IsA(plan, Append) || IsA(plan, MergeAppend) || scan->scanrelid == 0)
+		return true;
 	if (!ttl_hide_is_filtered(&scan->plan, rt_fetch(scan->scanrelid, stmt->rtable)->relid,
 							  &container))
 		return true;
@@ -129,7 +141,7 @@ undress(TtlExecution *execution)
 	if (nscans > 0 && is_starting(stmt))
 		return;
 	execution->is_bare = true;
-	ttl_hide_visit_scans(stmt, false, undress_scan, stmt);
+	ttl_hide_visit_scans(stmt, false, undress_plan, execution);
 }
 
 static void

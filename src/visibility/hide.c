@@ -162,15 +162,16 @@ is_doomed(const RangeTblEntry *rte, const TtlContainer *container, const Hiding 
 }
 
 static bool
-filter_scan(Scan *scan, void *context)
+filter_scan(Plan *plan, void *context)
 {
 	const Hiding *hiding = context;
+	Scan	   *scan = (Scan *) plan;
 	const TtlObjects *objects = ttl_container_require_objects();
 	RangeTblEntry *rte;
 	TtlContainer container;
 	Expr	   *filter;
 
-	if (scan->scanrelid == 0)
+	if (IsA(plan, Append) || IsA(plan, MergeAppend) || scan->scanrelid == 0)
 		return true;
 	rte = rt_fetch(scan->scanrelid, hiding->stmt->rtable);
 	if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container) ||
@@ -200,7 +201,7 @@ filter_scan(Scan *scan, void *context)
 }
 
 static void
-visit_scans_of(Plan *plan, TtlScanVisitor visit, void *context)
+visit_scans_of(Plan *plan, TtlPlanVisitor visit, void *context)
 {
 	List	   *children = NIL;
 	ListCell   *lc;
@@ -218,10 +219,10 @@ visit_scans_of(Plan *plan, TtlScanVisitor visit, void *context)
 		case T_BitmapHeapScan:
 		case T_TidScan:
 		case T_TidRangeScan:
-			(void) visit((Scan *) plan, context);
+			(void) visit(plan, context);
 			break;
 		case T_CustomScan:
-			if (!visit((Scan *) plan, context))
+			if (!visit(plan, context))
 				return;
 			children = ((CustomScan *) plan)->custom_plans;
 			break;
@@ -229,9 +230,13 @@ visit_scans_of(Plan *plan, TtlScanVisitor visit, void *context)
 			visit_scans_of(((SubqueryScan *) plan)->subplan, visit, context);
 			break;
 		case T_Append:
+			if (!visit(plan, context))
+				return;
 			children = ((Append *) plan)->appendplans;
 			break;
 		case T_MergeAppend:
+			if (!visit(plan, context))
+				return;
 			children = ((MergeAppend *) plan)->mergeplans;
 			break;
 		default:
@@ -244,7 +249,7 @@ visit_scans_of(Plan *plan, TtlScanVisitor visit, void *context)
 }
 
 void
-ttl_hide_visit_scans(PlannedStmt *stmt, bool subplans_only, TtlScanVisitor visit,
+ttl_hide_visit_scans(PlannedStmt *stmt, bool subplans_only, TtlPlanVisitor visit,
 					 void *context)
 {
 	ListCell   *lc;

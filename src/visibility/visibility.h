@@ -47,13 +47,13 @@ extern void ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning);
 extern bool ttl_hide_is_filtered(const Plan *plan, Oid relid, TtlContainer *container);
 
 /*
- * Calls the function for each scan of a table in the plan.  If it returns false of a
- * custom scan, the plans below that are left out.
+ * Calls the function for each scan of a table in the plan, and for what appends scans.
+ * If it returns false, the plans below are left out.
  */
-typedef bool (*TtlScanVisitor) (Scan *scan, void *context);
+typedef bool (*TtlPlanVisitor) (Plan *plan, void *context);
 
 extern void ttl_hide_visit_scans(PlannedStmt *stmt, bool subplans_only,
-								 TtlScanVisitor visit, void *context);
+								 TtlPlanVisitor visit, void *context);
 
 extern void ttl_hide_init(void);
 
