@@ -1,0 +1,154 @@
+# Growth.pm - how costs grow: with rows, containers, partitions, and the share that has expired
+#
+# Each plot has a curve for each thing that might grow, and is flat or straight where it should be.
+package bench::Growth;
+
+use strict;
+use warnings;
+
+use POSIX ();
+
+use bench::Measure;
+use bench::Points;
+use bench::Server;
+use bench::Statements;
+
+sub measure
+{
+	my ($results, %o) = @_;
+	my $server = bench::Server->start(settings => [ 'fsync = off', 'ttl.reaper = off' ]);
+
+	bench::Statements::functions($server);
+	rows($results, $server, %o);
+	share($results, $server, %o);
+	partitions($results, $server, %o);
+	$server->stop;
+	containers($results, %o);
+	return;
+}
+
+# A container of so many rows, and its plain twin; a share of them expired two days ago, on all pages
+sub pair
+{
+	my ($server, $name, $rows, $share) = @_;
+
+	$server->sql("CREATE TABLE $name (id int PRIMARY KEY, payload text)");
+	$server->sql("SELECT ttl.create_container('$name', 86400)");
+	$server->sql("CREATE TABLE ${name}_plain (LIKE $name INCLUDING ALL)");
+	$server->sql("INSERT INTO $_ SELECT g, repeat('x', 60), now() - CASE WHEN g % 100 < $share THEN interval '2 days' ELSE '0' END FROM generate_series(1, $rows) g")
+	  for $name, "${name}_plain";
+	$server->sql("VACUUM (FREEZE, ANALYZE) $name; VACUUM (FREEZE, ANALYZE) ${name}_plain");
+	return;
+}
+
+sub drop_pair
+{
+	my ($server, $name) = @_;
+	$server->sql("DROP TABLE $name, ${name}_plain");
+	return;
+}
+
+# The ratio of processor times of a statement with {T} for the table
+sub ratio
+{
+	my ($server, $name, $rounds, $statement, $by_hand) = @_;
+	my $plain = ($by_hand // $statement) =~ s/\{T\}/${name}_plain/gr;
+	my $own   = $statement =~ s/\{T\}/$name/gr;
+	my ($ratio) = in_turn($rounds, sub { $server->timed($own) }, sub { $server->timed($plain) });
+
+	return $ratio;
+}
+
+sub rows
+{
+	my ($results, $server, %o) = @_;
+
+	for (my $rows = 10_000; $rows <= $o{largest}; $rows *= 10)
+	{
+		my $rounds = $rows > 1_000_000 ? POSIX::ceil($o{rounds} / 3) : $o{rounds};
+		my $often  = POSIX::ceil(1_000_000 / $rows);
+
+		pair($server, 'grown', $rows, 0);
+		$results->point('rows', 'count(*)', $rows,
+			ratio($server, 'grown', $rounds, bench::Statements::often($often, 'SELECT count(payload) FROM {T}')));
+		$results->point('rows', 'read by key, in a loop within the server', $rows,
+			ratio($server, 'grown', $o{rounds}, bench::Statements::often(20_000, "SELECT payload FROM {T} WHERE id = i * 7919 % $rows")));
+		$results->point('look', 'what has expired?', $rows, $server->pages("SELECT ttl.expired_count('grown')"));
+		drop_pair($server, 'grown');
+	}
+	return;
+}
+
+sub share
+{
+	my ($results, $server, %o) = @_;
+	my $scan = 'SET enable_indexonlyscan = off; SET enable_bitmapscan = off';
+
+	for my $share (0, 1, 10, 30, 50, 70, 90)
+	{
+		pair($server, 'aged', $o{rows}, $share);
+		$results->point('share', 'count(*) / the same without a filter', $share,
+			ratio($server, 'aged', $o{rounds}, "$scan; SELECT count(*) FROM {T}"));
+		$results->point('share', 'count(*) / the same with a filter by hand', $share,
+			ratio($server, 'aged', $o{rounds}, "$scan; SELECT count(*) FROM {T}", "$scan; SELECT count(*) FROM {T} WHERE _ts > (SELECT now() - interval '1 day')"));
+		$server->sql('RESET enable_indexonlyscan; RESET enable_bitmapscan');
+		drop_pair($server, 'aged');
+	}
+	return;
+}
+
+sub partitions
+{
+	my ($results, $server, %o) = @_;
+
+	for (my $n = 1; $n <= $o{partitions}; $n *= 10)
+	{
+		bench::Statements::partitioned($server, $_, $n) for "parts$n", "parts_plain$n";
+		my %ratios = bench::Statements::partition_ratios($server, $n, $o{rounds});
+		$results->point('partitions', "$_ ", $n, $ratios{$_}[0]) for qw(planning executing);
+	}
+	return;
+}
+
+# Processor time of the worker in a second in which no container has anything to delete
+sub idle
+{
+	my ($server, $seconds) = @_;
+	my ($worker) = $server->sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'ttl reaper'");
+	my $before = bench::Server::process_time($worker);
+
+	Time::HiRes::sleep($seconds);
+	return (bench::Server::process_time($worker) - $before) / $seconds;
+}
+
+sub containers
+{
+	my ($results, %o) = @_;
+	my $with    = bench::Server->start(settings => [ 'fsync = off', 'max_locks_per_transaction = 2000' ]);
+	my $without = bench::Server->start(settings => ['fsync = off'], preload => '');
+	my $made    = 0;
+
+	bench::Points::make_bystander($_) for $with, $without;
+	for (my $n = 1; $n <= $o{containers}; $n *= 10)
+	{
+		$with->sql(<<"END");
+DO \$\$ BEGIN
+	FOR i IN $made + 1..$n LOOP
+		EXECUTE format('CREATE TABLE c%s (id int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int, CHECK (ttl = -1 OR ttl > 0))', i);
+		PERFORM ttl.create_container(format('c%s', i)::regclass, 86400);
+		IF i % 100 = 0 THEN COMMIT; END IF;
+	END LOOP;
+END \$\$
+END
+		$made = $n;
+		$with->sql('VACUUM ANALYZE');
+		$with->wait_for(q{SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'ttl reaper'});
+		Time::HiRes::sleep(3);
+		$results->point('containers', 'processor time of the worker, ms in a second', $n, idle($with, $o{quick} ? 3 : 20));
+	}
+	bench::Points::measure_bystanders($results, $with, $without, $made, %o);
+	$_->stop for $with, $without;
+	return;
+}
+
+1;

@@ -1,0 +1,137 @@
+# Render.pm - the page and the plots of what was measured
+package bench::Render;
+
+use strict;
+use warnings;
+
+use POSIX ();
+
+use bench::Plot;
+
+# Curves: name of the plot, title, what the axes say, options
+my @plots = (
+	[ rows       => 'Rows in the table', 'rows', 'container / plain table', log_x => 1, at_least => 1.5 ],
+	[ look       => 'Pages read to know that nothing has expired', 'rows in the table', 'pages', log_x => 1, at_least => 20 ],
+	[ share      => 'Share of rows that have expired and are stored', '%', 'container / plain table', at_least => 1.5 ],
+	[ partitions => 'Partitions', 'partitions', 'container / plain table', log_x => 1, at_least => 1.5 ],
+	[ containers => 'Containers in the database, none with anything to delete', 'containers', 'processor time of the worker, ms in a second', log_x => 1, at_least => 5 ],
+	[ lag        => 'A backlog goes, at the defaults', 'seconds', 'age of the oldest expired row, hours' ]);
+
+sub first_line
+{
+	my ($command) = @_;
+	my ($line) = qx($command 2> /dev/null) =~ /^(.*)$/m;
+	return $line // '';
+}
+
+sub circumstances
+{
+	my ($major, $scale, $seconds) = @_;
+	my ($processor) = slurp('/proc/cpuinfo') =~ /^model name\s*:\s*(.*)/m;
+	my ($memory)    = slurp('/proc/meminfo') =~ /^MemTotal:\s*(\d+)/;
+	my ($load)      = slurp('/proc/loadavg') =~ /^\S+ \S+ (\S+)/;
+	my ($system)    = slurp('/etc/os-release') =~ /^PRETTY_NAME="(.*)"/m;
+
+	return (
+		[ 'date', POSIX::strftime('%Y-%m-%d', gmtime) ],
+		[ 'PostgreSQL', first_line("'@{[ bench::Server::bindir() ]}/postgres' --version") =~ s/^\S+ \(PostgreSQL\) //r ],
+		[ 'system', $system ],
+		[ 'machine', sprintf('%d cores of %s, %.0f GB', first_line('nproc'), $processor // 'an unknown kind', $memory / 1e6) ],
+		[ 'load of the last 15 minutes', $load ],
+		[ 'scale', $scale ],
+		[ 'seconds', $seconds ]);
+}
+
+sub slurp
+{
+	my ($name) = @_;
+	open my $file, '<', $name or return '';
+	local $/;
+	return scalar readline $file;
+}
+
+sub save
+{
+	my ($name, $text) = @_;
+	open my $file, '>', $name or die "cannot write $name: $!\n";
+	print $file $text;
+	close $file;
+	return;
+}
+
+# Tables of ratios, by section, in the order in which they came
+sub ratios
+{
+	my ($results) = @_;
+	my (%rows, @sections);
+
+	for ($results->of('ratio'))
+	{
+		push @sections, $_->[0] if !$rows{ $_->[0] };
+		push @{ $rows{ $_->[0] } }, $_;
+	}
+	return map { [ $_, $rows{$_} ] } @sections;
+}
+
+sub page
+{
+	my ($results, $dir) = @_;
+	my %fact = map { @$_ } $results->of('fact');
+	my $text = "# What ttl costs on PostgreSQL @{[ $fact{PostgreSQL} // q() ]}\n\nMade by test/bench/run; [how](../../README.md).\n\n";
+	my @bars;
+
+	$text .= join('', map { "- $_: $fact{$_}\n" } grep { defined $fact{$_} } 'date', 'machine', 'system', 'load of the last 15 minutes', 'rows deleted in a second at the defaults');
+	for (ratios($results))
+	{
+		my ($section, $rows) = @$_;
+
+		$text .= "\n## " . ucfirst($section) . "\n\n| work | goal | processor time | elapsed time |\n| --- | --- | --- | --- |\n";
+		push @bars, { heading => ucfirst $section };
+		for (@$rows)
+		{
+			my (undef, $work, $goal, $processor, $elapsed) = @$_;
+			my ($p, $e) = map { $_ eq '' ? '' : sprintf '%.2f', $_ } $processor, $elapsed // '';
+
+			$text .= "| $work | $goal | $p | $e |\n";
+			push @bars, { label => $work, value => $processor ne '' ? $processor : $elapsed, goal => $goal ne '' ? $goal : undef };
+		}
+	}
+	if (my @instructions = $results->of('instructions'))
+	{
+		$text .= "\n## Instructions, by callgrind\n\n| work | container | plain table | ratio |\n| --- | --- | --- | --- |\n";
+		$text .= "| $_->[0] | $_->[1] | $_->[2] | $_->[3] |\n" for @instructions;
+	}
+	if (my @peers = $results->of('peer'))
+	{
+		$text .= "\n## Others: seconds after its expiry that a row shows, and is stored\n\n| | | shows, median | at most | stored, median | at most |\n| --- | --- | --- | --- | --- | --- |\n";
+		$text .= '| ' . join(' | ', @$_) . " |\n" for @peers;
+		save("$dir/peers.svg", bench::Plot::bars(title => 'Seconds that an expired row still shows, at most', most => 60, ticks => [ 0, 15, 30, 45, 60 ],
+			rows => [ map { { label => $_->[0], value => $_->[3], shown => $_->[3] } } @peers ]));
+		$text .= "\n![seconds that an expired row still shows](peers.svg)\n";
+	}
+	if (@bars)
+	{
+		save("$dir/ratios.svg", bench::Plot::bars(title => 'Time on a container / time on a plain table (mark: goal)', most => 2, ticks => [ 0, 0.5, 1, 1.5, 2 ], rows => \@bars, left => 330, width => 800));
+		$text .= "\n## All at once\n\n![all ratios](ratios.svg)\n";
+	}
+	$text .= "\n## How it grows\n\n" if $results->of('point');
+	for (@plots)
+	{
+		my ($name, $title, $x, $y, %o) = @$_;
+		my (%points, @curves);
+
+		for ($results->of('point', $name))
+		{
+			my (undef, $curve, @point) = @$_;
+			push @curves, $curve if !$points{$curve};
+			push @{ $points{$curve} }, \@point;
+		}
+		next if !@curves;
+		save("$dir/$name.svg", bench::Plot::curves(title => $title, x => $x, y => $y, %o, curves => [ map { [ $_, @{ $points{$_} } ] } @curves ]));
+		$text .= "![$title]($name.svg)\n";
+	}
+	save("$dir/README.md", $text);
+	return;
+}
+
+1;
