@@ -77,10 +77,10 @@ sub page
 {
 	my ($results, $dir) = @_;
 	my %fact = map { @$_ } $results->of('fact');
-	my $text = "# What ttl costs on PostgreSQL @{[ $fact{PostgreSQL} // q() ]}\n\nMade by test/bench/run; [how](../../README.md).\n\n";
+	my $text = "# What ttl costs on PostgreSQL @{[ $fact{PostgreSQL} // q() ]}\n\nMade by `test/bench/run`; [how](../../README.md). Ratios above 1: the container takes longer.\n\n";
 	my @bars;
 
-	$text .= join('', map { "- $_: $fact{$_}\n" } grep { defined $fact{$_} } 'date', 'machine', 'system', 'load of the last 15 minutes', 'rows deleted in a second at the defaults');
+	$text .= join('', map { "- $_: $fact{$_}\n" } grep { defined $fact{$_} } 'date', 'machine', 'system', 'scale', 'load of the last 15 minutes', 'rows deleted in a second at the defaults');
 	for (ratios($results))
 	{
 		my ($section, $rows) = @$_;
