@@ -197,7 +197,7 @@ for my $page (@pages, @others)
 for my $file (glob('src/*.c src/*/*.c'))
 {
 	my $source = slurp_file($file);
-	while ($source =~ /ereport\((LOG|WARNING),.*?errmsg(?:_plural)?\("(.*?)"[,)]/sg)
+	while ($source =~ /ereport\((LOG|WARNING),.*?errmsg(?:_plural)?\("((?:[^"\\]|\\.)*)"/sg)
 	{
 		my ($level, $message) = ($1, $2);
 		$message =~ s/\\"/"/g;
