@@ -43,7 +43,10 @@ cover(const BrinDesc *desc, BrinValues *summary, Datum value)
 		DatumGetTimestampTz(summary->bv_values[0]) <= DatumGetTimestampTz(value))
 		return false;
 
-	/* a machine of 32 bits has instants by reference, and this one lives shorter */
+	/*
+	 * a machine of 32 bits has instants by reference, and this one lives
+	 * shorter
+	 */
 	summary->bv_values[0] = datumCopy(value, attribute->attbyval, attribute->attlen);
 	summary->bv_allnulls = false;
 	return true;
