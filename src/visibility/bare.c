@@ -35,10 +35,10 @@ typedef struct BareScan
 	PlannedStmt *stmt;
 	Plan	   *plan;
 	List	   *qual;			/* with the filter */
-}			BareScan;
+} BareScan;
 
 /* Scans of plans that are being started, the innermost execution's last */
-static BareScan * scans = NULL;
+static BareScan *scans = NULL;
 static int	nscans = 0;
 static int	allocated = 0;
 
@@ -107,7 +107,7 @@ undress_plan(Plan *plan, void *context)
 
 /* Puts filters back; can't fail. */
 static void
-dress_scan(const BareScan * scan)
+dress_scan(const BareScan *scan)
 {
 	if (scan->plan->qual == scan->qual)
 		return;

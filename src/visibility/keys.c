@@ -79,7 +79,7 @@ is_looked_after(Relation index)
  * where keys are compared, as the insertion into the indexes is about to do.
  */
 static void
-add_index(TtlKeys * keys, Relation index, const IndexInfo *info)
+add_index(TtlKeys *keys, Relation index, const IndexInfo *info)
 {
 	KeyIndex   *key = &keys->indexes[keys->nindexes];
 
@@ -176,7 +176,7 @@ ttl_keys_prepare(Relation rel)
 }
 
 TupleTableSlot *
-ttl_keys_slot(TtlKeys * keys)
+ttl_keys_slot(TtlKeys *keys)
 {
 	MemoryContext old = MemoryContextSwitchTo(keys->running != NULL ?
 											  keys->running->es_query_cxt : keys->context);
@@ -219,7 +219,7 @@ add_place(TtlPlaces *places, const ItemPointerData *tid)
  * where the index itself can't tell.
  */
 static bool
-recheck(TtlKeys * keys, const KeyIndex *key, Relation index, TupleTableSlot *slot,
+recheck(TtlKeys *keys, const KeyIndex *key, Relation index, TupleTableSlot *slot,
 		const Oid *procs, const Datum *new_values)
 {
 	Datum		values[INDEX_MAX_KEYS];
@@ -242,7 +242,7 @@ recheck(TtlKeys * keys, const KeyIndex *key, Relation index, TupleTableSlot *slo
 
 /* Collects from one index. */
 static void
-find_in(TtlKeys * keys, const KeyIndex *key, Relation index,
+find_in(TtlKeys *keys, const KeyIndex *key, Relation index,
 		const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
 		const ItemPointerData *self, TtlPlaces *found)
 {
@@ -314,7 +314,7 @@ find_in(TtlKeys * keys, const KeyIndex *key, Relation index,
 }
 
 void
-ttl_keys_find_expired(TtlKeys * keys, const TtlContainer *container, TimestampTz now,
+ttl_keys_find_expired(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
 					  TupleTableSlot *slot, const ItemPointerData *self, TtlPlaces *found)
 {
 	if (keys->generating != NULL)

@@ -27,17 +27,17 @@ typedef struct TtlKeys TtlKeys;
  * Made in the current memory context, which must live as long as the statement;
  * NULL if the relation has no such index.
  */
-extern TtlKeys * ttl_keys_prepare(Relation rel);
+extern TtlKeys *ttl_keys_prepare(Relation rel);
 
 /*
  * Collects the rows that have expired by 'now' and conflict with the new row in the
  * slot.  'self' (may be NULL) is the place of the row that is being updated.
  */
-extern void ttl_keys_find_expired(TtlKeys * keys, const TtlContainer *container,
+extern void ttl_keys_find_expired(TtlKeys *keys, const TtlContainer *container,
 								  TimestampTz now, TupleTableSlot *slot,
 								  const ItemPointerData *self, TtlPlaces *found);
 
 /* A slot for rows of the relation, empty. */
-extern TupleTableSlot *ttl_keys_slot(TtlKeys * keys);
+extern TupleTableSlot *ttl_keys_slot(TtlKeys *keys);
 
 #endif							/* TTL_KEYS_H */
