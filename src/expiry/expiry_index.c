@@ -51,6 +51,7 @@
 #include "parser/parse_expr.h"
 #include "parser/parse_relation.h"
 #include "parser/parser.h"
+#include "storage/lmgr.h"
 #include "stored.h"
 #include "ttl.h"
 #include "utils/builtins.h"
@@ -370,6 +371,21 @@ ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes)
 		entry->valid = invalidations == before;
 	}
 	*indexes = entry->indexes;
+}
+
+bool
+ttl_expiry_lock_indexes(Relation rel, LOCKMODE lockmode)
+{
+	TtlExpiryIndexes indexes;
+
+	ttl_expiry_indexes(rel, &indexes);
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		if (OidIsValid(indexes.usable[i]) &&
+			!ConditionalLockRelationOid(indexes.usable[i], lockmode))
+			return false;
+	}
+	return true;
 }
 
 static void

@@ -47,6 +47,12 @@ ttl_expiry_index_is_due(const TtlContainer *container, TtlExpiryIndex index)
 extern void ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes);
 
 /*
+ * Locks them until the transaction ends, if nobody has: ALTER INDEX ... SET TABLESPACE
+ * may have one for hours, and without the table.
+ */
+extern bool ttl_expiry_lock_indexes(Relation rel, LOCKMODE lockmode);
+
+/*
  * How an expiry index is defined, as CREATE INDEX takes it: what stands between
  * the parentheses, and the predicate (NULL = none).  One that leaves out NULLs may
  * do as well.  Returns false if a container with these columns has no such index.

@@ -245,18 +245,8 @@ sweep_on(TtlStep *step)
 static bool
 lock_for_renewal(Relation rel)
 {
-	TtlExpiryIndexes indexes;
-
-	ttl_expiry_indexes(rel, &indexes);
-	if (!ConditionalLockRelation(rel, ShareUpdateExclusiveLock))
-		return false;
-	for (int i = 0; i < TTL_INDEXES; i++)
-	{
-		if (OidIsValid(indexes.usable[i]) &&
-			!ConditionalLockRelationOid(indexes.usable[i], ShareUpdateExclusiveLock))
-			return false;
-	}
-	return true;
+	return ConditionalLockRelation(rel, ShareUpdateExclusiveLock) &&
+		ttl_expiry_lock_indexes(rel, ShareUpdateExclusiveLock);
 }
 
 /* Summarizes a range anew; what remains there may expire before all others. */

@@ -47,25 +47,6 @@
 #define KEEP_MAX			1000000
 
 /*
- * Locks the expiry indexes that are looked into, if nobody has: ALTER INDEX ...
- * SET TABLESPACE may have one for hours, and without the table.
- */
-static bool
-lock_indexes(Relation rel)
-{
-	TtlExpiryIndexes indexes;
-
-	ttl_expiry_indexes(rel, &indexes);
-	for (int i = 0; i < TTL_INDEXES; i++)
-	{
-		if (OidIsValid(indexes.usable[i]) &&
-			!ConditionalLockRelationOid(indexes.usable[i], AccessShareLock))
-			return false;
-	}
-	return true;
-}
-
-/*
  * Opens the leaf and finds out whether it may be worked on.  The locks last
  * to the end of the transaction.
  */
@@ -105,7 +86,7 @@ open_leaf(TtlStep *step, Oid container)
 		step->rel = NULL;
 		return TTL_STEP_DONE;
 	}
-	if (!waits && !lock_indexes(step->rel))
+	if (!waits && !ttl_expiry_lock_indexes(step->rel, AccessShareLock))
 	{
 		relation_close(step->rel, NoLock);
 		step->rel = NULL;
