@@ -85,7 +85,7 @@ check_kind(Relation rel)
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("table \"%s\" cannot be a container because its partition \"%s\" is a foreign table",
 								name, get_rel_name(lfirst_oid(lc))),
-						 errhint("Detach the partition.")));
+						 errhint("Detach the partition, or register its table on the server that stores it.")));
 		}
 	}
 }
