@@ -6,6 +6,7 @@
 #   CREATE TABLE events (note text);
 #   -->
 #
+# A block of SQL that says where it is run (```sql front) is for the test of its subject.
 # A statement may span lines, until one ends with a semicolon.  To sleep, or to be "-- 31 minutes later",
 # is to set back the clocks of all rows instead, unless the reaper is to be awaited.  Links lead somewhere.  doc/reference.md leaves nothing
 # out, nor do the messages in doc/operations.md.
@@ -70,7 +71,7 @@ sub statements
 	my ($page) = @_;
 	my @statements;
 
-	while ($text{$page} =~ /^(?:```(\w*)\n(.*?)^```|<!-- given\n(.*?)^-->)$/msg)
+	while ($text{$page} =~ /^(?:```(\w*|sql \w+)\n(.*?)^```|<!-- given\n(.*?)^-->)$/msg)
 	{
 		my ($language, $block, $given) = ($1, $2, $3);
 		if (defined $given || $language eq 'sql')
