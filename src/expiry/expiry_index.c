@@ -62,6 +62,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
+#include "utils/typcache.h"
 
 bool
 ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index,
@@ -220,7 +221,7 @@ has_order(Oid opclass, Oid method)
 	Oid			family = get_opclass_family(opclass);
 
 	return method == BRIN_AM_OID ? ttl_expiry_is_min_family(family) :
-		family == get_opclass_family(GetDefaultOpClass(TIMESTAMPTZOID, method));
+		family == lookup_type_cache(TIMESTAMPTZOID, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
 }
 
 /*

@@ -47,8 +47,6 @@
 #include "utils/wait_event.h"
 
 /* All in microseconds. */
-#define IDLE_WAIT			(10 * USECS_PER_SEC)	/* look at an idle one ... */
-#define IDLE_WAIT_PER_LEAF	(5 * INT64CONST(1000))	/* ... or so, if many */
 #define PACE_PER_LEAF		INT64CONST(500) /* look at a busy one */
 #define TURN_TIME			(1 * USECS_PER_SEC) /* longest turn */
 #define FAILED_MIN_WAIT		(60 * USECS_PER_SEC)	/* after an error */
@@ -77,6 +75,7 @@ before_turn(Oid container)
 {
 	static Oid	last_owner = InvalidOid;
 
+	MemoryContext context = CurrentMemoryContext;
 	HeapTuple	tuple;
 	Form_pg_class form;
 	Oid			owner = InvalidOid;
@@ -100,6 +99,9 @@ before_turn(Oid container)
 	if (OidIsValid(last_owner) && owner != last_owner)
 		ttl_session_discard();
 	last_owner = owner;
+
+	/* the end of a transaction leaves one that lasts as long as the process */
+	MemoryContextSwitchTo(context);
 }
 
 void
@@ -164,7 +166,6 @@ abort_transaction(void)
 	HOLD_INTERRUPTS();
 	AbortCurrentTransaction();
 	FlushErrorState();
-	MemoryContextReset(PortalContext);
 	RESUME_INTERRUPTS();
 }
 
@@ -197,14 +198,13 @@ try_turn(TtlMemory *memory, Oid container, TtlTurn *turn)
 		char	   *names[2];
 
 		StartTransactionCommand();
-		MemoryContextSwitchTo(context);
+		MemoryContextSwitchTo(PortalContext);	/* outlives the transaction */
 		names[0] = ttl_container_told_name(container);
 		names[1] = get_database_name(MyDatabaseId);
 		telling.previous = error_context_stack;
 		telling.callback = tell_container;
 		telling.arg = names;
 		error_context_stack = &telling;
-		MemoryContextSwitchTo(PortalContext);	/* outlives the transaction */
 		ttl_turn_run(memory, container, turn);
 		CommitTransactionCommand();
 		error_context_stack = telling.previous;
@@ -227,6 +227,7 @@ try_turn(TtlMemory *memory, Oid container, TtlTurn *turn)
 	PG_END_TRY();
 
 	MemoryContextSwitchTo(context);
+	MemoryContextReset(PortalContext);
 	return done;
 }
 
@@ -282,8 +283,8 @@ run_turn(TtlMemory *memory, TtlDue *container, int64 max_cost,
 	{
 		TimestampTz earliest = now + all_leaves * PACE_PER_LEAF;
 		int64		wait = container->default_ttl > 0 ?
-		Min(container->default_ttl * USECS_PER_SEC, IDLE_WAIT) : IDLE_WAIT;
-		TimestampTz latest = now + Max(wait, all_leaves * IDLE_WAIT_PER_LEAF);
+		Min(container->default_ttl * USECS_PER_SEC, TTL_DUE_IDLE_WAIT) : TTL_DUE_IDLE_WAIT;
+		TimestampTz latest = now + ttl_due_stretch(wait);
 
 		container->due = Max(Min(turn.due, latest), earliest);
 		container->behind_since = 0;
@@ -343,18 +344,18 @@ run_cycle(TtlMemory *memory)
 	TtlStop		stop;
 	bool		any_limited = false;
 	MemoryContext context = CurrentMemoryContext;
-	List	   *due = ttl_due_containers(&next);
-	List	   *all_due;
+	List	   *all_due = ttl_due_containers(&next);
+	List	   *due = all_due;
 	ListCell   *lc;
 
-	foreach(lc, due)
+	foreach(lc, all_due)
 	{
 		TtlDue	   *container = (TtlDue *) lfirst(lc);
 
 		container->cycle_cost = 0;
+		container->has_work = true;
 		container->capped = false;
 	}
-	all_due = list_copy(due);
 
 	ttl_counters_get_own_database(&counters);
 	granted = ttl_budget_grant(&counters, started, &stop);
@@ -370,9 +371,11 @@ run_cycle(TtlMemory *memory)
 	while (due != NIL && spent < granted && ttl_guc_reaper)
 	{
 		int			waiting = list_length(due);
+		List	   *again = NIL;
 
 		foreach(lc, due)
 		{
+			TtlDue	   *container = (TtlDue *) lfirst(lc);
 			int64		left = granted - spent;
 			bool		finished;
 			bool		limited = false;
@@ -381,17 +384,21 @@ run_cycle(TtlMemory *memory)
 				(void) nap(spent);
 			if (left <= 0 || !ttl_guc_reaper)
 				break;
-			spent += run_turn(memory, (TtlDue *) lfirst(lc),
+			spent += run_turn(memory, container,
 							  Min(Max(left / waiting, LEAST_SHARE), left),
 							  &finished, &limited);
 			any_limited = any_limited || limited;
 			waiting--;
-			if (finished)
-				due = foreach_delete_current(due, lc);
+			container->has_work = !finished;
+			if (!finished)
+				again = lappend(again, container);
 
 			CHECK_FOR_INTERRUPTS();
 			ttl_cycle_check_reload();
 		}
+		for (; lc != NULL; lc = lnext(due, lc))
+			again = lappend(again, lfirst(lc));
+		due = again;
 	}
 
 	/* replicas, and those who decode it, needn't wait for the WAL writer */
@@ -402,7 +409,7 @@ run_cycle(TtlMemory *memory)
 	{
 		TtlDue	   *container = (TtlDue *) lfirst(lc);
 
-		if (container->capped || list_member_ptr(due, container))
+		if (container->capped || container->has_work)
 			note_behind(container, started, stop);
 	}
 

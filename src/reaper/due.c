@@ -8,7 +8,8 @@
  * with the number of tables, so that looking at idle ones never becomes a busy loop; and at once
  * when its definition or policy has changed: relcache invalidations mark its
  * entry in the table below, and whoever commits a policy change asks for
- * attention through shmem.c.
+ * attention through shmem.c.  Then the list of containers is read at once, too; otherwise
+ * after a wait that gets longer in the same way.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,6 +25,9 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
+
+/* A wait is as long as this for each table of the database's containers. */
+#define WAIT_PER_LEAF		(5 * INT64CONST(1000))
 
 /* Time after which a table without a turn is forgotten. */
 #define FORGET_WAIT			(600 * USECS_PER_SEC)
@@ -175,7 +179,7 @@ ttl_due_containers(TimestampTz *next)
 	TimestampTz now = GetCurrentTimestamp();
 	List	   *due = NIL;
 
-	*next = now + TTL_DUE_REFRESH_WAIT;
+	*next = now + ttl_due_stretch(TTL_DUE_IDLE_WAIT);
 	hash_seq_init(&status, containers);
 	while ((container = (TtlDue *) hash_seq_search(&status)) != NULL)
 	{
@@ -194,6 +198,12 @@ ttl_due_count_leaves(TtlDue *container, int leaves)
 	all_leaves += leaves - container->leaves;
 	container->leaves = leaves;
 	return all_leaves;
+}
+
+int64
+ttl_due_stretch(int64 wait)
+{
+	return Max(wait, all_leaves * WAIT_PER_LEAF);
 }
 
 /*

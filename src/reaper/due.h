@@ -25,14 +25,15 @@ typedef struct TtlDue
 	int32		default_ttl;	/* s; -1 = never */
 	int64		cycle_cost;		/* in this cycle */
 	int64		cycle_cost_limit;
+	bool		has_work;		/* left, as far as this cycle knows */
 	bool		capped;			/* by cycle_cost_limit, in this cycle */
 	int64		failed_wait;	/* since the last turn failed; 0 = it didn't */
 	TimestampTz behind_since;	/* has had more work than budget; 0 = not so */
 	TimestampTz warned_at;
 } TtlDue;
 
-/* How often the list of containers is brought up to date */
-#define TTL_DUE_REFRESH_WAIT	(10 * USECS_PER_SEC)
+/* Looking at an idle container, and at the list of containers, is done so often. */
+#define TTL_DUE_IDLE_WAIT	(10 * USECS_PER_SEC)
 
 /* Begins with what earlier workers have found. */
 extern void ttl_due_init(TtlMemory *memory);
@@ -51,5 +52,8 @@ extern List *ttl_due_containers(TimestampTz *next);
  * of their last turns.
  */
 extern int	ttl_due_count_leaves(TtlDue *container, int leaves);
+
+/* A wait between looks, or a longer one if there are many tables. */
+extern int64 ttl_due_stretch(int64 wait);
 
 #endif							/* TTL_DUE_H */

@@ -190,11 +190,11 @@ ttl_worker_main(Datum main_arg)
 		{
 			bool		any;
 
-			refresh_at = GetCurrentTimestamp() + TTL_DUE_REFRESH_WAIT;
 			cycle_at = rested_at;
 			HOLD_CANCEL_INTERRUPTS();
 			any = ttl_due_refresh(memory);
 			RESUME_CANCEL_INTERRUPTS();
+			refresh_at = GetCurrentTimestamp() + ttl_due_stretch(TTL_DUE_IDLE_WAIT);
 			if (any)
 			{
 				ttl_counters_open_database();

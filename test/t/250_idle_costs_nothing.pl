@@ -51,7 +51,8 @@ cmp_ok($cost, '<=', 10 * $cycles, "... and touch 10 buffers each at most (all of
 $node->safe_psql('postgres', "INSERT INTO item (id, _ts) SELECT g, timestamptz '2020-01-01' + g * interval '1 s' FROM generate_series(100001, 105000) g; CALL ttl.reap('item', 1)");
 $node->is_emptied('item', 'some rows go');
 $node->safe_psql('postgres', 'VACUUM item');
-visits(1);						# VACUUM has it read the catalog again
+($cycles, $cost) = visits(1);
+cmp_ok($cost, '<=', 100, "VACUUM has it read the catalog again ($cost buffers)");
 ($cycles, $cost) = visits(10);
 cmp_ok($cost, '<=', 10 * $cycles, "... then again 10 buffers at most ($cycles visits: $cost)");
 
@@ -80,6 +81,32 @@ BEGIN
 END $$;
 });
 $node->poll_query_until('postgres', "SELECT state = 'idle' FROM ttl.stat_reaper");
+
+# Nor does a visit leave anything in memory.
+sub visit_all
+{
+	my ($cycles) = $node->safe_psql('postgres', 'SELECT cycles FROM ttl.stat_reaper');
+	$node->safe_psql('postgres', 'CALL ttl.reap()');
+	$node->poll_query_until('postgres', "SELECT cycles > $cycles AND state = 'idle' FROM ttl.stat_reaper");
+	return;
+}
+
+sub memory
+{
+	my $at = -s $node->logfile;
+	my $used;
+	$node->safe_psql('postgres', q{SELECT pg_log_backend_memory_contexts(pid) FROM pg_stat_activity WHERE backend_type = 'ttl reaper'});
+	for (1 .. 10)
+	{
+		visit_all();
+		last if ($used) = slurp_file($node->logfile, $at) =~ /TopMemoryContext: .* (\d+) used/;
+	}
+	return $used;
+}
+visit_all();
+my $used = memory();
+visit_all() for 1 .. 5;
+cmp_ok(memory() - $used, '<', 16 * 1024, 'what 1,500 visits leave in memory');
 
 sub of_process
 {
