@@ -157,6 +157,18 @@ END
 answers(q{INSERT INTO session (id, ttl) VALUES ('own', 7200), ('ever', -1); UPDATE session SET ttl = 60 WHERE id = 'own' RETURNING ttl}, '60', 'TTLs of rows');
 is(backs(q{SELECT count(*) FROM session WHERE id ~ 'dead (1[3-9]|20)'}), '0 0', 'what is left of the expired is hidden');
 
+# A partition of a container there
+$back[0]->safe_psql('app', <<'END');
+CREATE TABLE parted (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);
+CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (1) TO (100);
+SELECT ttl.create_container('parted', 3600);
+INSERT INTO parted (id, v, _ts) SELECT g, 0, now() - g * interval '30 minutes' FROM generate_series(1, 5) g;
+ALTER TABLE parted OWNER TO app;
+ALTER TABLE parted_1 OWNER TO app;
+END
+ask(q{CREATE FOREIGN TABLE parted (id int, v int, _ts timestamptz) SERVER back_1 OPTIONS (table_name 'parted_1')});
+answers("SELECT id FROM parted; UPDATE parted SET v = 1 WHERE random() >= 0 RETURNING id, $now", "1\n1|t", 'a partition is written row by row');
+
 # What does not go, and says so
 sub fails
 {
