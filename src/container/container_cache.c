@@ -25,6 +25,7 @@
 #include "postgres.h"
 
 #include "access/transam.h"
+#include "catalog/catalog.h"
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "container/container.h"
@@ -174,7 +175,7 @@ ttl_container_peek(Oid relid, TtlContainer *container)
 	CacheEntry *entry;
 	TtlPolicy  *policy;
 
-	if (relid < FirstNormalObjectId || ttl_container_objects() == NULL)
+	if (IsCatalogRelationOid(relid) || ttl_container_objects() == NULL)
 		return false;
 	entry = get_entry(relid);
 	if (entry == NULL || !OidIsValid(entry->container))

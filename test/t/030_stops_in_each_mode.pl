@@ -69,4 +69,23 @@ my $start = time;
 $node->stop('fast');
 cmp_ok(time - $start, '<', 10, 'the server stops promptly, too');
 
+# What a single-user backend makes in a new cluster has numbers like those of catalogs
+my $alone = TtlNode->new('alone');
+$alone->init;
+$alone->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl'");
+my $script = <<'END';
+CREATE EXTENSION ttl;
+CREATE TABLE item (id int);
+SELECT ttl.create_container('item', 60);
+INSERT INTO item (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01');
+SELECT id AS read FROM item;
+END
+ok(IPC::Run::run([ 'postgres', '--single', '-D', $alone->data_dir, 'postgres' ], '<', \$script, '>', \my $answer, '2>', \my $errors),
+	'a single-user backend runs');
+is(join(' ', $answer =~ /read = "(\d+)"/g), '2', '... and hides what has expired');
+$alone->start;
+is($alone->safe_psql('postgres', 'SELECT id FROM item'), '2', '... as the server does then');
+$alone->is_emptied('item', '... which deletes it');
+$alone->stop;
+
 done_testing();
