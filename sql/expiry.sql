@@ -140,6 +140,15 @@ INSERT INTO written VALUES (4), (5) RETURNING ttl.time_to_live(written);
 INSERT INTO written (id, _ts) VALUES (6, now() + interval '1 hour') RETURNING ttl.time_to_live(written) > 3600 AS in_future;
 COMMIT;
 DROP TABLE written;
+-- nor by what its column rounds up in the second half of a second
+CREATE TABLE written (id int PRIMARY KEY, _ts timestamptz(0) NOT NULL DEFAULT clock_timestamp());
+SELECT ttl.create_container('written', 60);
+SELECT pg_sleep((1.6 - extract(epoch FROM clock_timestamp()) % 1) % 1);
+INSERT INTO written VALUES (1);
+SELECT ttl.time_to_live(written) <= 60 AS not_more FROM written;
+UPDATE written SET id = 2 RETURNING ttl.time_to_live(written) <= 60 AS not_more;
+INSERT INTO written VALUES (3, clock_timestamp() + interval '1 hour') RETURNING ttl.time_to_live(written) > 3600 AS in_future;
+DROP TABLE written;
 
 -- expires_at and time_to_live know containers' rows alone
 SELECT refused('SELECT ttl.expires_at(ROW (1, 2))');

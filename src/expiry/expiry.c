@@ -98,12 +98,29 @@ ttl_item_expiry(PG_FUNCTION_ARGS)
 }
 
 /*
+ * How far the column may have rounded the present into the future: a timestamp(0)
+ * half a second.
+ */
+static int64
+rounding(Form_pg_attribute column)
+{
+	int64		unit = USECS_PER_SEC;
+
+	if (column->atttypmod < 0)
+		return 0;
+	for (int i = 0; i < column->atttypmod; i++)
+		unit /= 10;
+	return unit / 2;
+}
+
+/*
  * The expiry of a composite value that is a row of a container, and its _ts,
- * DT_NOBEGIN if it has none.  Errors:
+ * DT_NOBEGIN if it has none.  If its TTL counts from there, *written is the least that
+ * the clock may have shown then, for the column may have rounded it up.  Errors:
  * 42809 if the value has no named type, 42704 if that is no container's.
  */
 static TimestampTz
-expiry_of_record(HeapTupleHeader record, TimestampTz *ts)
+expiry_of_record(HeapTupleHeader record, TimestampTz *ts, TimestampTz *written)
 {
 	Oid			type = HeapTupleHeaderGetTypeId(record);
 	Oid			relid = type == RECORDOID ? InvalidOid : get_typ_typrelid(type);
@@ -136,8 +153,11 @@ expiry_of_record(HeapTupleHeader record, TimestampTz *ts)
 	ExecStoreHeapTuple(&tuple, slot, false);
 	ttl_item_of_slot(&item, &container, slot);
 	ExecDropSingleTupleTableSlot(slot);
+	*ts = *written = item.ts;
+	if (container.ts_attno != InvalidAttrNumber && !ttl_kind_is_deadline(container.kind) &&
+		!TIMESTAMP_NOT_FINITE(item.ts))
+		*written -= rounding(TupleDescAttr(desc, container.ts_attno - 1));
 	FreeTupleDesc(desc);
-	*ts = item.ts;
 	return ttl_expiry_of(container.default_ttl, &item);
 }
 
@@ -152,7 +172,8 @@ Datum
 ttl_expires_at(PG_FUNCTION_ARGS)
 {
 	TimestampTz ts;
-	TimestampTz expires_at = expiry_of_record(PG_GETARG_HEAPTUPLEHEADER(0), &ts);
+	TimestampTz written;
+	TimestampTz expires_at = expiry_of_record(PG_GETARG_HEAPTUPLEHEADER(0), &ts, &written);
 
 	if (TIMESTAMP_IS_NOEND(expires_at))
 		PG_RETURN_NULL();
@@ -166,13 +187,15 @@ PG_FUNCTION_INFO_V1(ttl_time_to_live);
  *
  * Whole seconds until the row expires, rounded up, by the statement's clock;
  * 0 if it has, -1 if it never will.  A row that was written since that clock was read,
- * as by INSERT ... RETURNING, has all of its TTL, and not more.
+ * as by INSERT ... RETURNING, has all of its TTL, and not more.  Nor has one whose
+ * _ts its column has rounded up.
  */
 Datum
 ttl_time_to_live(PG_FUNCTION_ARGS)
 {
 	TimestampTz ts;
-	TimestampTz expires_at = expiry_of_record(PG_GETARG_HEAPTUPLEHEADER(0), &ts);
+	TimestampTz written;
+	TimestampTz expires_at = expiry_of_record(PG_GETARG_HEAPTUPLEHEADER(0), &ts, &written);
 	TimestampTz now = ttl_expiry_reading_now();
 	TimestampTz given;
 	int64		left;
@@ -182,7 +205,7 @@ ttl_time_to_live(PG_FUNCTION_ARGS)
 	if (expires_at <= now)
 		PG_RETURN_INT32(0);
 	/* ... but a deadline may have passed by then */
-	if (ts > now && ts <= GetCurrentTimestamp() && !ttl_guc_now(&given))
+	if (ts > now && written <= GetCurrentTimestamp() && !ttl_guc_now(&given))
 		now = Min(ts, expires_at);
 	if (pg_sub_s64_overflow(expires_at, now, &left))
 		PG_RETURN_INT32(PG_INT32_MAX);
