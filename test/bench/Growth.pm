@@ -1,6 +1,8 @@
 # Growth.pm - how costs grow: with rows, containers, partitions, and the share that has expired
 #
-# Each plot has a curve for each thing that might grow, and is flat or straight where it should be.
+# Each plot has a curve for each thing that might grow, and is flat or straight where it should be.  What
+# rows cost is timed as far as a pair of tables fits into memory, and goes on in pages, which can be
+# counted on a table of any size.
 package bench::Growth;
 
 use strict;
@@ -73,10 +75,53 @@ sub rows
 			ratio($server, 'grown', $rounds, bench::Statements::often($often, 'SELECT count(payload) FROM {T}')));
 		$results->point('rows', 'read by key, in a loop within the server', $rows,
 			ratio($server, 'grown', $o{rounds}, bench::Statements::often(20_000, "SELECT payload FROM {T} WHERE id = i * 7919 % $rows")));
-		$results->point('look', 'what has expired?', $rows, $server->pages("SELECT ttl.expired_count('grown')"));
 		drop_pair($server, 'grown');
 	}
 	return;
+}
+
+# Pages that are looked at, of one table before and after it is registered; x grows to ten times the rows
+# that are timed.
+sub count_pages
+{
+	my ($results, %o) = @_;
+	my $server = bench::Server->start(settings => [ 'fsync = off', 'ttl.reaper = off', 'ttl.grace = 0', 'maintenance_work_mem = 1GB' ]);
+	my $expired = 1000;
+
+	for (my $rows = 10_000; $rows <= 10 * $o{largest}; $rows *= 10)
+	{
+		my %query = (
+			'read by key'                   => "SELECT ttl FROM counted WHERE id = $rows / 3",
+			'range of 500 rows, index-only' => "SELECT count(*) FROM counted WHERE id BETWEEN $rows / 3 AND $rows / 3 + 499");
+
+		$server->sql('CREATE UNLOGGED TABLE counted (id int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int CHECK (ttl = -1 OR ttl > 0))');
+		$server->sql("INSERT INTO counted SELECT g, now() + g * interval '1 us' FROM generate_series(1, $rows) g");
+		$server->sql('ALTER TABLE counted ADD PRIMARY KEY (id)');
+		$server->sql('VACUUM (FREEZE, ANALYZE) counted');
+		$results->point('pages', "$_: plain table", $rows, $server->pages($query{$_})) for sort keys %query;
+
+		$server->sql("SELECT ttl.create_container('counted', 86400)");
+		$server->sql('VACUUM (FREEZE, ANALYZE) counted');
+		$results->point('pages', "$_: container", $rows, $server->pages($query{$_})) for sort keys %query;
+		$results->point('pages', 'what has expired? (nothing)', $rows, $server->pages("SELECT ttl.expired_count('counted')"));
+
+		$server->sql("INSERT INTO counted SELECT $rows + g, now() - interval '2 days' FROM generate_series(1, $expired) g");
+		$results->point('pages', "a row deleted by ttl.reap(), of $expired", $rows, accesses($server, "CALL ttl.reap('counted')") / $expired);
+		$server->sql('DROP TABLE counted');
+	}
+	$server->stop;
+	return;
+}
+
+# Pages of anything that the session's statement looks at
+sub accesses
+{
+	my ($server, $statement) = @_;
+	my $so_far = sub { $server->sql('SELECT pg_stat_force_next_flush()'); $server->sql('SELECT pg_stat_clear_snapshot()'); return $server->sql('SELECT blks_hit + blks_read FROM pg_stat_database WHERE datname = current_database()') };
+	my $before = $so_far->();
+
+	$server->sql($statement);
+	return $so_far->() - $before;
 }
 
 sub share
@@ -129,6 +174,7 @@ sub containers
 	my $made    = 0;
 
 	bench::Points::make_bystander($_) for $with, $without;
+	bench::Points::measure_bystanders($results, $with, $without, 0, %o);
 	for (my $n = 1; $n <= $o{containers}; $n *= 10)
 	{
 		$with->sql(<<"END");

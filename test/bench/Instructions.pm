@@ -1,8 +1,8 @@
 # Instructions.pm - instructions of a point read and a point update, counted by valgrind
 #
 # PostgreSQL's single-user mode runs under callgrind, on a database of each kind, once with few
-# executions of a prepared statement and once with more: the difference is what one takes.  Counts
-# repeat within a thousandth, whatever else the machine does.
+# executions of a statement and once with more: the difference is what one takes.  Counts repeat
+# within a thousandth, whatever else the machine does.
 package bench::Instructions;
 
 use strict;
@@ -10,21 +10,32 @@ use warnings;
 
 use bench::Server;
 
+# What is compared, work, and a statement with its parameter: a container and a plain table, or a plain
+# table with ttl loaded and without.
+my $prepared = 'EXECUTE w({P})';
+my $read     = 'SELECT payload FROM {T} WHERE id = {P}';
 my @work = (
-	[ 'read by key, prepared', 'PREPARE w(int) AS SELECT payload FROM {T} WHERE id = $1' ],
-	[ 'UPDATE by key, prepared', 'PREPARE w(int) AS UPDATE {T} SET payload = payload{plain:, _ts = clock_timestamp()} WHERE id = $1' ],
-	[ 'INSERT, prepared', q{PREPARE w(int) AS INSERT INTO {T} (id, payload) VALUES ($1 + 10000, 'x')} ]);
+	[ 'container / plain table', 'read by key, prepared',   $prepared, 'SELECT payload FROM {T} WHERE id = $1' ],
+	[ 'container / plain table', 'read by key, simple',     $read ],
+	[ 'container / plain table', 'UPDATE by key, prepared', $prepared, 'UPDATE {T} SET payload = payload{plain:, _ts = clock_timestamp()} WHERE id = $1' ],
+	[ 'container / plain table', 'INSERT, prepared',        $prepared, q{INSERT INTO {T} (id, payload) VALUES ($1 + 10000, 'x')} ],
+	[ 'with ttl / without it',   'read by key, prepared',   $prepared, 'SELECT payload FROM {T} WHERE id = $1' ],
+	[ 'with ttl / without it',   'read by key, simple',     $read ],
+	[ 'with ttl / without it',   'UPDATE by key, prepared', $prepared, 'UPDATE {T} SET payload = payload WHERE id = $1' ],
+	[ 'with ttl / without it',   'INSERT, prepared',        $prepared, q{INSERT INTO {T} (id, payload) VALUES ($1 + 10000, 'x')} ]);
 
-# Instructions of single-user PostgreSQL that runs the lines
+# Instructions of single-user PostgreSQL that has so much preloaded and runs the lines, on a fresh copy of the data
 sub count
 {
-	my ($server, @lines) = @_;
-	my $input = "$server->{dir}/lines";
+	my ($server, $preload, @lines) = @_;
+	my ($input, $data) = ("$server->{dir}/lines", "$server->{dir}/copy");
 
 	open my $file, '>', $input or die "cannot write $input";
 	print $file "$_\n" for @lines;
 	close $file;
-	my $answer = qx(valgrind --tool=callgrind --callgrind-out-file=/dev/null '$server->{bin}/postgres' --single -D '$server->{dir}/data' -c log_min_messages=error postgres < '$input' 2>&1 > /dev/null);
+	File::Path::remove_tree($data);
+	bench::Server::system_or_die('copying', 'cp', '-a', "$server->{dir}/data", $data);
+	my $answer = qx(valgrind --tool=callgrind --callgrind-out-file=/dev/null '$server->{bin}/postgres' --single -D '$data' -c log_min_messages=error -c shared_preload_libraries=$preload postgres < '$input' 2>&1 > /dev/null);
 	$answer =~ /Collected : (\d+)/ or die "callgrind: $answer";
 	return $1;
 }
@@ -46,19 +57,22 @@ sub measure
 	$server->shut_down;
 	for (@work)
 	{
-		my ($work, $statement) = @$_;
-		my %taken;
+		my ($what, $work, $statement, $prepare) = @$_;
+		my @taken;
 
-		for my $table (qw(kept kept_plain))
+		for ($what =~ /^container/ ? ([ 'kept', 'ttl' ], [ 'kept_plain', 'ttl' ]) : ([ 'kept_plain', 'ttl' ], [ 'kept_plain', q('') ]))
 		{
-			my $prepare = $statement =~ s/\{T\}/$table/gr;
-			$prepare = $table eq 'kept' ? $prepare =~ s/\{plain:.*?\}//r : $prepare =~ s/\{plain:(.*?)\}/$1/r;
-			my @executions = map { 'EXECUTE w(' . (1 + $_ * 3) . ')' } 0 .. $many - 1;
-			my $less = count($server, 'BEGIN', $prepare, @executions[ 0 .. $few - 1 ], 'ROLLBACK');
-			my $more = count($server, 'BEGIN', $prepare, @executions, 'ROLLBACK');
-			$taken{$table} = ($more - $less) / ($many - $few);
+			my ($table, $preload) = @$_;
+			my ($first, $then) = map {
+				my $s = s/\{T\}/$table/gr;
+				$table eq 'kept' ? $s =~ s/\{plain:.*?\}//r : $s =~ s/\{plain:(.*?)\}/$1/r
+			} $prepare ? "PREPARE w(int) AS $prepare" : '', $statement;
+			my @executions = map { my $id = 1 + $_ * 3; $then =~ s/\{P\}/$id/r } 0 .. $many - 1;
+			my $less = count($server, $preload, 'BEGIN', $first, @executions[ 0 .. $few - 1 ], 'ROLLBACK');
+			my $more = count($server, $preload, 'BEGIN', $first, @executions, 'ROLLBACK');
+			push @taken, ($more - $less) / ($many - $few);
 		}
-		$results->add('instructions', $work, (map { sprintf '%.0f', $taken{$_} } qw(kept kept_plain)), sprintf('%.3f', $taken{kept} / $taken{kept_plain}));
+		$results->add('instructions', "$work: $what", (map { sprintf '%.0f', $_ } @taken), sprintf('%.3f', $taken[0] / $taken[1]));
 	}
 	$server->stop;
 	return;

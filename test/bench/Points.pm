@@ -1,16 +1,18 @@
-# Points.pm - single rows through pgbench, and what servers pay that only have ttl loaded
+# Points.pm - single rows through pgbench, what servers pay that only have ttl loaded, and HOT updates
 #
-# One pgbench runs two clients at the same time, one on the container and one on the plain table; two
-# servers take turns.  Processor time is that of the clients' backends for a transaction, latency the
-# mean of the middle half; a figure is the median of the ratios of all runs.
+# Two clients of pgbench run at the same time, one on the container and one on the plain table, or one
+# on either server.  Processor time is that of the clients' backends for a transaction, latency the mean
+# of the middle half; a figure is the median of the ratios of all runs.
 package bench::Points;
 
 use strict;
 use warnings;
 
+use POSIX ();
 use Time::HiRes qw(time);
 
 use bench::Measure;
+use bench::Server;
 
 sub work
 {
@@ -31,45 +33,41 @@ sub work
 sub ratios
 {
 	my ($scripts, $protocol, %o) = @_;
-	my ($one, $other) = @{ $o{servers} };
-	my @pairs;
+	my @pairs = map { [ run_for_a_while($o{servers}, $scripts, $protocol, $o{seconds}) ] } 1 .. $o{rounds};
 
-	for my $round (1 .. $o{rounds})
-	{
-		my @pair = $one == $other
-		  ? run_for_a_while($one, $scripts, $protocol, $o{seconds})
-		  : map { run_for_a_while($o{servers}[$_], [ $scripts->[$_] ], $protocol, $o{seconds}) } $round % 2 ? (0, 1) : (1, 0);
-		@pair = reverse @pair if $one != $other && $round % 2 == 0;
-		push @pairs, \@pair;
-	}
 	return map { my $what = $_; median(map { $_->[0]{$what} / $_->[1]{$what} } @pairs) } qw(processor latency);
 }
 
-# Runs a client for each script, all in one pgbench.  Returns for each what a transaction took, in us.
+# Runs a client for each of two scripts, in one pgbench if they have one server.  Returns for each what
+# a transaction took, in us.
 sub run_for_a_while
 {
-	my ($server, $scripts, $protocol, $seconds) = @_;
-	my $n      = @$scripts;
-	my $script = $n == 1 ? $scripts->[0] : "\\if :client_id = 0\n$scripts->[0]\n\\else\n$scripts->[1]\n\\endif\n";
-	my $run    = $server->start_pgbench([$script], '-M', $protocol, '-c', $n, '-T', $seconds + 1, '--log', '--log-prefix=log');
+	my ($servers, $scripts, $protocol, $seconds) = @_;
+	my ($one, $other) = @$servers;
+	my @starts = $one == $other
+	  ? [ $one, 2, "\\if :client_id = 0\n$scripts->[0]\n\\else\n$scripts->[1]\n\\endif\n" ]
+	  : ([ $one, 1, $scripts->[0] ], [ $other, 1, $scripts->[1] ]);
+	my @runs = map { $_->[0]->start_pgbench([ $_->[2] ], '-M', $protocol, '-c', $_->[1], '-T', $seconds + 1, '--log', '--log-prefix=log') } @starts;
 	my @backends;
 
 	do
 	{
 		Time::HiRes::sleep(0.1);
-		@backends = $server->sql("SELECT pid FROM pg_stat_activity WHERE application_name = 'pgbench' AND query ~ '\\m(SELECT|UPDATE|INSERT)\\M' ORDER BY query LIKE '%container_plain%'");
-	} until @backends == $n;
+		@backends = map {
+			$_->[0]->sql("SELECT pid FROM pg_stat_activity WHERE application_name = 'pgbench' AND query ~ '\\m(SELECT|UPDATE|INSERT)\\M' ORDER BY query LIKE '%\\_plain%'")
+		} @starts;
+	} until @backends == 2;
 	Time::HiRes::sleep(0.2);
 	my @before = (time, map { bench::Server::process_time($_) } @backends);
 	Time::HiRes::sleep($seconds - 0.2);
 	my @after = (time, map { bench::Server::process_time($_) } @backends);
-	my @log = $server->end_pgbench($run);
+	my @log = map { my $i = $_; map { { %$_, client => $_->{client} + $i } } $starts[$i][0]->end_pgbench($runs[$i]) } 0 .. $#runs;
 
 	return map {
 		my $client = $_;
 		my @mine = map { $_->{latency} } grep { $_->{client} == $client && $_->{time} > $before[0] && $_->{time} <= $after[0] } @log;
 		{ processor => ($after[ 1 + $client ] - $before[ 1 + $client ]) * 1000 / @mine, latency => middle_mean(@mine) }
-	} 0 .. $n - 1;
+	} 0, 1;
 }
 
 sub measure
@@ -115,10 +113,40 @@ sub measure_bystanders
 	{
 		my ($work, $protocol, $script) = @$_;
 
-		$results->ratio("tables that are no containers, $containers against a server without ttl", $work, 1.01,
+		$results->ratio("tables that are no containers, $containers containers beside them, against a server without ttl", $work, 1.01,
 			ratios([ $script, $script ], $protocol, %o, servers => [ $with, $without ]));
 		$_->sql('VACUUM bystander') for $with, $without;
 	}
+	return;
+}
+
+#
+# HOT updates
+#
+
+# Updates of one row by its key, of containers and of plain tables without indexes for expiry: time, and
+# the share of them that needs no new entries in indexes
+sub measure_hot
+{
+	my ($results, %o) = @_;
+	my $server = bench::Server->start(settings => [ 'fsync = off', 'ttl.reaper = off' ]);
+	my $rows   = POSIX::ceil($o{rows} / 10);
+	my @work   = grep { $_->[0] eq 'UPDATE, prepared' } work($rows);
+	my (undef, $goal, $protocol, $script) = @{ $work[0] };
+
+	for my $indexing (qw(lazy consistent))
+	{
+		$server->sql("CREATE TABLE $indexing (id int PRIMARY KEY, payload text) WITH (fillfactor = 70); SELECT ttl.create_container('$indexing', 86400, indexing => '$indexing')");
+		$server->sql("CREATE TABLE ${indexing}_plain (LIKE $indexing INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (id)) WITH (fillfactor = 70)");
+		$server->sql("INSERT INTO $_ SELECT g, repeat('x', 60) FROM generate_series(1, $rows) g; VACUUM (FREEZE, ANALYZE) $_") for $indexing, "${indexing}_plain";
+
+		my @scripts = ($script =~ s/\{T\}/$indexing/r =~ s/\{plain:.*?\}//r, $script =~ s/\{T\}/${indexing}_plain/r =~ s/\{plain:(.*?)\}/$1/r);
+		$results->ratio('UPDATE of one row, against a plain table without indexes for expiry', "indexing => '$indexing'", $indexing eq 'lazy' ? $goal : '',
+			ratios(\@scripts, $protocol, %o, servers => [ $server, $server ]));
+		my %share = map { split /\|/ } $server->sql("SELECT relname, round(1.0 * n_tup_hot_upd / n_tup_upd, 3) FROM pg_stat_user_tables WHERE relname IN ('$indexing', '${indexing}_plain')");
+		$results->add('hot', "indexing => '$indexing'", @share{ $indexing, "${indexing}_plain" });
+	}
+	$server->stop;
 	return;
 }
 

@@ -11,7 +11,7 @@ use bench::Plot;
 # Curves: name of the plot, title, what the axes say, options
 my @plots = (
 	[ rows       => 'Rows in the table', 'rows', 'container / plain table', log_x => 1, at_least => 1.5 ],
-	[ look       => 'Pages read to know that nothing has expired', 'rows in the table', 'pages', log_x => 1, at_least => 20 ],
+	[ pages      => 'Pages that are looked at', 'rows in the table', 'pages', log_x => 1, at_least => 20 ],
 	[ share      => 'Share of rows that have expired and are stored', '%', 'container / plain table', at_least => 1.5 ],
 	[ partitions => 'Partitions', 'partitions', 'container / plain table', log_x => 1, at_least => 1.5 ],
 	[ containers => 'Containers in the database, none with anything to delete', 'containers', 'processor time of the worker, ms in a second', log_x => 1, at_least => 5 ],
@@ -26,7 +26,6 @@ sub first_line
 
 sub circumstances
 {
-	my ($major, $scale, $seconds) = @_;
 	my ($processor) = slurp('/proc/cpuinfo') =~ /^model name\s*:\s*(.*)/m;
 	my ($memory)    = slurp('/proc/meminfo') =~ /^MemTotal:\s*(\d+)/;
 	my ($load)      = slurp('/proc/loadavg') =~ /^\S+ \S+ (\S+)/;
@@ -36,10 +35,14 @@ sub circumstances
 		[ 'date', POSIX::strftime('%Y-%m-%d', gmtime) ],
 		[ 'PostgreSQL', first_line("'@{[ bench::Server::bindir() ]}/postgres' --version") =~ s/^\S+ \(PostgreSQL\) //r ],
 		[ 'system', $system ],
-		[ 'machine', sprintf('%d cores of %s, %.0f GB', first_line('nproc'), $processor // 'an unknown kind', $memory / 1e6) ],
-		[ 'load of the last 15 minutes', $load ],
-		[ 'scale', $scale ],
-		[ 'seconds', $seconds ]);
+		[ 'machine', sprintf('%d of %d cores of %s, %.0f GB', first_line('nproc'), first_line('nproc --all'), $processor // 'an unknown kind', $memory / 1e6) ],
+		[ 'load of the last 15 minutes', $load ]);
+}
+
+# Which code is measured: the commit, unless this is a copy without one
+sub code
+{
+	return $ENV{COMMIT} // first_line("git -C '$FindBin::RealBin' describe --always --dirty --abbrev=9");
 }
 
 sub slurp
@@ -77,10 +80,12 @@ sub page
 {
 	my ($results, $dir) = @_;
 	my %fact = map { @$_ } $results->of('fact');
+	my %made = map { $_->[1] => 1 } $results->of('fact', 'made');
 	my $text = "# What ttl costs on PostgreSQL @{[ $fact{PostgreSQL} // q() ]}\n\nMade by `test/bench/run`; [how](../../README.md). Ratios above 1: the container takes longer.\n\n";
 	my @bars;
 
-	$text .= join('', map { "- $_: $fact{$_}\n" } grep { defined $fact{$_} } 'date', 'machine', 'system', 'scale', 'load of the last 15 minutes', 'rows deleted in a second at the defaults');
+	$text .= join('', map { "- $_: $fact{$_}\n" } grep { defined $fact{$_} } 'date', 'machine', 'system', 'load of the last 15 minutes', 'rows deleted in a second at the defaults');
+	$text .= '- commit: ' . join('; ', sort keys %made) . "\n" if %made;
 	for (ratios($results))
 	{
 		my ($section, $rows) = @$_;
@@ -96,9 +101,14 @@ sub page
 			push @bars, { label => $work, value => $processor ne '' ? $processor : $elapsed, goal => $goal ne '' ? $goal : undef };
 		}
 	}
+	if (my @hot = $results->of('hot'))
+	{
+		$text .= "\n## Share of updates that are HOT\n\n| | container | plain table |\n| --- | --- | --- |\n";
+		$text .= '| ' . join(' | ', @$_) . " |\n" for @hot;
+	}
 	if (my @instructions = $results->of('instructions'))
 	{
-		$text .= "\n## Instructions, by callgrind\n\n| work | container | plain table | ratio |\n| --- | --- | --- | --- |\n";
+		$text .= "\n## Instructions, by callgrind\n\n| work | the first | the second | ratio |\n| --- | --- | --- | --- |\n";
 		$text .= "| $_->[0] | $_->[1] | $_->[2] | $_->[3] |\n" for @instructions;
 	}
 	if (my @peers = $results->of('peer'))

@@ -119,6 +119,7 @@ sub in
 		return wantarray ? @lines : $lines[0] if $line eq '@@';
 		push @lines, $line;
 	}
+	delete $self->{sessions}{$name};
 	die "the session has ended at: $sql\n";
 }
 
@@ -183,14 +184,15 @@ sub wait_for
 	die "in vain: $query\n";
 }
 
-# Buffers that a statement touches, as the server counts them for the session's statement
+# Pages that a statement looks at, each as often as it does, by what EXPLAIN says of the whole plan
 sub pages
 {
 	my ($self, $statement) = @_;
 	my $sum = 0;
 
 	$self->sql($statement);
-	$sum += $_ for join(' ', $self->sql("EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) $statement")) =~ /(?:hit|read)=(\d+)/g;
+	my ($whole) = grep { /Buffers:/ } $self->sql("EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) $statement");
+	$sum += $_ for ($whole // '') =~ /(?:hit|read)=(\d+)/g;
 	return $sum;
 }
 
