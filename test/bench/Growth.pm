@@ -89,8 +89,8 @@ sub count_pages
 	for (my $rows = 10_000; $rows <= 10 * $o{largest}; $rows *= 10)
 	{
 		my %query = (
-			'read by key'                   => "SELECT ttl FROM counted WHERE id = $rows / 3",
-			'range of 500 rows, index-only' => "SELECT count(*) FROM counted WHERE id BETWEEN $rows / 3 AND $rows / 3 + 499");
+			'read by key'             => "SELECT ttl FROM counted WHERE id = $rows / 3",
+			'index-only range of 500' => "SELECT count(*) FROM counted WHERE id BETWEEN $rows / 3 AND $rows / 3 + 499");
 
 		$server->sql('CREATE UNLOGGED TABLE counted (id int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int CHECK (ttl = -1 OR ttl > 0))');
 		$server->sql("INSERT INTO counted SELECT g, now() + g * interval '1 us' FROM generate_series(1, $rows) g");

@@ -39,10 +39,11 @@ sub circumstances
 		[ 'load of the last 15 minutes', $load ]);
 }
 
-# Which code is measured: the commit, unless this is a copy without one
+# Which code is measured: the last commit that changed ttl itself, and whether it was changed since
 sub code
 {
-	return $ENV{COMMIT} // first_line("git -C '$FindBin::RealBin' describe --always --dirty --abbrev=9");
+	my $git = "cd '$FindBin::RealBin/../..' && git";
+	return $ENV{COMMIT} // first_line("$git log -1 --abbrev=9 --format=%h -- src sql") . (first_line("$git status --porcelain src sql") ne '' ? ', changed' : '');
 }
 
 sub slurp
