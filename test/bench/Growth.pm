@@ -171,31 +171,51 @@ sub idle
 sub containers
 {
 	my ($results, %o) = @_;
-	my $with    = bench::Server->start(settings => [ 'fsync = off', 'max_locks_per_transaction = 2000' ]);
-	my $without = bench::Server->start(settings => ['fsync = off'], preload => '');
-	my $made    = 0;
+	my $server = bench::Server->start(settings => [ 'fsync = off', 'max_locks_per_transaction = 2000' ]);
+	my $made   = 0;
 
-	bench::Points::make_bystander($_) for $with, $without;
-	bench::Points::measure_bystanders($results, $with, $without, 0, %o);
 	for (my $n = 1; $n <= $o{containers}; $n *= 10)
 	{
-		$with->sql(<<"END");
+		make_containers($server, $made + 1, $n);
+		$made = $n;
+		# the first look at a container reads the catalog, and so does the first after VACUUM
+		Time::HiRes::sleep(3);
+		$server->wait_for(q{SELECT state = 'idle' FROM ttl.stat_reaper});
+		$results->point('containers', 'processor time of the worker, ms in a second', $n, idle($server, $o{quick} ? 3 : 20));
+	}
+	$server->stop;
+	return;
+}
+
+# Containers without a row
+sub make_containers
+{
+	my ($server, $from, $to) = @_;
+
+	$server->sql(<<"END");
 DO \$\$ BEGIN
-	FOR i IN $made + 1..$n LOOP
+	FOR i IN $from..$to LOOP
 		EXECUTE format('CREATE TABLE c%s (id int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int, CHECK (ttl = -1 OR ttl > 0))', i);
 		PERFORM ttl.create_container(format('c%s', i)::regclass, 86400);
 		IF i % 100 = 0 THEN COMMIT; END IF;
 	END LOOP;
 END \$\$
 END
-		$made = $n;
-		$with->sql('VACUUM ANALYZE');
-		# the first look at a container reads the catalog, and so does the first after VACUUM
-		Time::HiRes::sleep(3);
-		$with->wait_for(q{SELECT state = 'idle' FROM ttl.stat_reaper});
-		$results->point('containers', 'processor time of the worker, ms in a second', $n, idle($with, $o{quick} ? 3 : 20));
-	}
-	bench::Points::measure_bystanders($results, $with, $without, $made, %o);
+	$server->sql('VACUUM ANALYZE');
+	return;
+}
+
+# Tables that are no containers, where there are none and where there are many
+sub bystanders
+{
+	my ($results, %o) = @_;
+	my $with    = bench::Server->start(settings => [ 'fsync = off', 'max_locks_per_transaction = 2000' ]);
+	my $without = bench::Server->start(settings => ['fsync = off'], preload => '');
+
+	bench::Points::make_bystander($_) for $with, $without;
+	bench::Points::measure_bystanders($results, $with, $without, 0, %o);
+	make_containers($with, 1, $o{containers});
+	bench::Points::measure_bystanders($results, $with, $without, $o{containers}, %o);
 	$_->stop for $with, $without;
 	return;
 }
