@@ -9,7 +9,7 @@
 # A block of SQL that says where it is run (```sql front) is for the test of its subject.
 # A statement may span lines, until one ends with a semicolon.  To sleep, or to be "-- 31 minutes later",
 # is to set back the clocks of all rows instead, unless the reaper is to be awaited.  Links lead somewhere.  doc/reference.md leaves nothing
-# out, nor do the messages in doc/operations.md.
+# out, nor do the messages in doc/operations.md.  Figures were measured.
 use strict;
 use warnings;
 
@@ -189,6 +189,39 @@ for my $page (@pages, @others)
 		  if !-e $file || (defined $anchor && !anchors($file)->{$anchor});
 	}
 	is("@broken", '', "$page: links lead somewhere");
+}
+
+#
+# Figures
+#
+
+# Those in tables that have a column for each version are in the results of the benchmark on that version.
+for my $page ('README.md', 'doc/performance.md')
+{
+	my ($figures, @strange) = (0);
+
+	while ($text{$page} =~ /^\|[^|\n]*\|((?: \d+ \|)+)\n\|[- |]+\|\n((?:\|.*\n)+)/mg)
+	{
+		my ($head, $body) = ($1, $2);
+		my @majors = $head =~ /\d+/g;
+		my @measured = map {
+			my %is = map { /^[\d.]+$/ ? (sprintf('%.2f', $_) => 1) : () } split(/[\t\n]/, slurp_file("test/bench/results/$_/data.tsv"));
+			\%is
+		} @majors;
+
+		for my $row (split /\n/, $body)
+		{
+			my (undef, $work, @cells) = split(/ *\| */, $row);
+			for my $i (0 .. $#majors)
+			{
+				my @figures = ($cells[$i] // '') =~ /\d+\.\d+/g;
+				$figures += @figures;
+				push @strange, map { "$work on $majors[$i]: $_" } grep { !$measured[$i]{$_} } @figures;
+			}
+		}
+	}
+	cmp_ok($figures, '>', 10, "$page: figures");
+	is(join("\n", @strange), '', "$page: figures were measured");
 }
 
 #
