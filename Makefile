@@ -26,6 +26,7 @@ OBJS = \
 	src/counters_file.o \
 	src/execution.o \
 	src/guc.o \
+	src/invalidation.o \
 	src/shared.o \
 	src/stored.o \
 	src/ttl.o \

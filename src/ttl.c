@@ -22,6 +22,7 @@
 #include "expiry/expiry_index.h"
 #include "expiry/is_live.h"
 #include "guc.h"
+#include "invalidation.h"
 #include "reaper/reaper.h"
 #include "shared.h"
 #include "ttl.h"
@@ -49,6 +50,7 @@ _PG_init(void)
 	ttl_clock_init();
 	ttl_execution_init();
 	ttl_utility_init();
+	ttl_invalidation_init();
 	ttl_container_objects_init();
 	ttl_container_cache_init();
 	ttl_validation_init();

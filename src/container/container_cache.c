@@ -29,6 +29,7 @@
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "container/container.h"
+#include "invalidation.h"
 #include "storage/lmgr.h"
 #include "stored.h"
 #include "utils/hsearch.h"
@@ -286,6 +287,6 @@ invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
 void
 ttl_container_cache_init(void)
 {
-	CacheRegisterRelcacheCallback(invalidate_entry, 0);
+	ttl_invalidation_observe(invalidate_entry);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_all, 0);
 }

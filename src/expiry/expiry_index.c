@@ -46,6 +46,7 @@
 #include "container/container.h"
 #include "container/policy.h"
 #include "expiry/expiry_index.h"
+#include "invalidation.h"
 #include "nodes/parsenodes.h"
 #include "parser/parse_collate.h"
 #include "parser/parse_expr.h"
@@ -424,7 +425,7 @@ invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
 void
 ttl_expiry_index_init(void)
 {
-	CacheRegisterRelcacheCallback(invalidate_entry, 0);
+	ttl_invalidation_observe(invalidate_entry);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_all, 0);
 }
 

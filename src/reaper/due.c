@@ -18,10 +18,10 @@
 #include "access/xact.h"
 #include "container/container.h"
 #include "counters.h"
+#include "invalidation.h"
 #include "reaper/due.h"
 #include "reaper/shmem.h"
 #include "utils/hsearch.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -235,6 +235,6 @@ ttl_due_init(TtlMemory *memory)
 	ctl.hcxt = TopMemoryContext;
 	containers = hash_create("ttl containers of the reaper", 64, &ctl,
 							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
+	ttl_invalidation_observe(relation_changed);
 	recall(memory);
 }

@@ -62,7 +62,6 @@
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "utils/hsearch.h"
-#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -72,6 +71,7 @@
 #include "deletion/deletion.h"
 #include "expiry/expiry.h"
 #include "expiry/expiry_walk.h"
+#include "invalidation.h"
 #include "reaper/replica.h"
 #include "reaper/whole.h"
 
@@ -127,7 +127,7 @@ current_generation(Oid container)
 		ctl.hcxt = TopMemoryContext;
 		generations = hash_create("ttl policy generations", 16, &ctl,
 								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-		CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
+		ttl_invalidation_observe(relation_changed);
 	}
 	generation = (Generation *) hash_search(generations, &container,
 											HASH_ENTER, &found);
