@@ -31,6 +31,10 @@ OBJS = \
 	src/stored.o \
 	src/ttl.o \
 	src/utility.o \
+	src/citus/calls.o \
+	src/citus/carried.o \
+	src/citus/catalogs.o \
+	src/citus/nodes.o \
 	src/configuration/alter.o \
 	src/configuration/argument.o \
 	src/configuration/columns.o \
@@ -167,7 +171,7 @@ REGRESS_OPTS = --temp-instance=./tmp_regress $(TEST_OPTS)
 ISOLATION_OPTS = --temp-instance=./tmp_isolation --inputdir=$(srcdir)/test/isolation $(TEST_OPTS)
 
 TAP_TESTS = 1
-PROVE_TESTS = test/t/*.pl
+PROVE_TESTS = test/t/*.pl test/citus/*.pl
 
 PG_CPPFLAGS = -I$(srcdir)/src
 EXTRA_CLEAN = tmp_regress tmp_isolation tmp_destdir.conf tmp_tap.conf

@@ -355,6 +355,12 @@ SELECT count(*) FROM restored_1;
 INSERT INTO ttl.container SELECT 'restored', 60, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay FROM ttl.container WHERE relid = 'by_interval'::regclass;
 SELECT count(*) FROM restored_1;
 DROP TABLE restored;
+-- ... and a policy is nobody else's
+CREATE TABLE restored (id int, _ts timestamptz);
+INSERT INTO ttl.container (relid, default_time_to_live, ts_column, indexing, touch_on_update, reaping, reap_delay, carried)
+VALUES ('restored', 60, '_ts', 'consistent', true, true, '0', true);
+SELECT reaping, carried FROM ttl.container WHERE relid = 'restored'::regclass;
+DROP TABLE restored;
 -- Anybody reads what ttl keeps of a row
 SELECT ttl.create_container('theirs', 60);
 INSERT INTO theirs (id, _ts) VALUES (1, '2900-01-01');

@@ -33,6 +33,7 @@ CREATE TABLE ttl.container (
     former_time_to_live integer,
     changed_partition regclass,
     added text[] NOT NULL DEFAULT '{}',
+    carried boolean NOT NULL DEFAULT false,
     CHECK (ts_column IS NOT NULL OR
            ttl_column IS NOT NULL AND (default_time_to_live = -1) IS NOT FALSE)
 );
@@ -58,8 +59,9 @@ COMMENT ON COLUMN ttl.container.noticed_at IS 'when the reaper noticed that chan
 COMMENT ON COLUMN ttl.container.former_time_to_live IS 'the longest default_time_to_live within ttl.grace before changed_at; NULL = TTL was off';
 COMMENT ON COLUMN ttl.container.changed_partition IS 'the partition that the change concerns, for it was attached; NULL = all';
 COMMENT ON COLUMN ttl.container.added IS 'what was added to the table, and is taken back when it is unregistered: ts_column, ts_default, ttl_column, ttl_check, default_index, item_index, stray_index';
+COMMENT ON COLUMN ttl.container.carried IS 'does the policy come from the coordinator of a Citus cluster, by the row trigger?';
 
-SELECT pg_catalog.pg_extension_config_dump('ttl.container', '');
+SELECT pg_catalog.pg_extension_config_dump('ttl.container', 'WHERE NOT carried');
 
 -- Rows come in by SQL when a dump is restored: nothing is deleted from such a
 -- container before its owner says so.  And when a publication FOR ALL TABLES
@@ -113,6 +115,29 @@ CREATE FUNCTION ttl.stamp(_ts timestamp) RETURNS timestamp
     LANGUAGE C VOLATILE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_stamp';
 GRANT EXECUTE ON FUNCTION ttl.stamp(timestamp) TO PUBLIC;
 COMMENT ON FUNCTION ttl.stamp(timestamp) IS 'the same, in UTC';
+
+-- The same in statements that Citus distributes: it lets nothing pass that isn't labelled
+-- IMMUTABLE, and the column among the arguments keeps the planner from calling them.
+CREATE FUNCTION ttl.shard_stamp(_ts timestamptz, assigned timestamptz, now timestamptz) RETURNS timestamptz
+    LANGUAGE C IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_shard_stamp';
+GRANT EXECUTE ON FUNCTION ttl.shard_stamp(timestamptz, timestamptz, timestamptz) TO PUBLIC;
+COMMENT ON FUNCTION ttl.shard_stamp(timestamptz, timestamptz, timestamptz) IS 'the _ts that an UPDATE writes, in statements that Citus distributes';
+
+CREATE FUNCTION ttl.shard_stamp(_ts timestamp, assigned timestamp, now timestamptz) RETURNS timestamp
+    LANGUAGE C IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_shard_stamp';
+GRANT EXECUTE ON FUNCTION ttl.shard_stamp(timestamp, timestamp, timestamptz) TO PUBLIC;
+COMMENT ON FUNCTION ttl.shard_stamp(timestamp, timestamp, timestamptz) IS 'the same, in UTC';
+
+-- Citus calls it once, for all copies of a row.
+CREATE FUNCTION ttl.shard_now() RETURNS timestamptz
+    LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_shard_clock';
+GRANT EXECUTE ON FUNCTION ttl.shard_now() TO PUBLIC;
+COMMENT ON FUNCTION ttl.shard_now() IS 'the present, for all copies of a row that an UPDATE writes';
+
+CREATE FUNCTION ttl.shard_clock("column" "any") RETURNS timestamptz
+    LANGUAGE C IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_shard_clock';
+GRANT EXECUTE ON FUNCTION ttl.shard_clock("any") TO PUBLIC;
+COMMENT ON FUNCTION ttl.shard_clock("any") IS 'the present, in a MERGE that Citus distributes';
 
 CREATE FUNCTION ttl.item_expiry(_ts timestamptz, ttl integer) RETURNS timestamptz
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_expiry';
@@ -311,6 +336,22 @@ CREATE FUNCTION ttl.stat_containers(
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_containers';
 COMMENT ON FUNCTION ttl.stat_containers() IS 'what has been deleted from each container of this database';
 
+CREATE FUNCTION ttl.stat_shards(
+    OUT container text,
+    OUT rows_deleted bigint,
+    OUT rows_evicted bigint,
+    OUT rows_archived bigint,
+    OUT batches bigint,
+    OUT cost bigint,
+    OUT lag interval,
+    OUT last_reap timestamptz,
+    OUT blocked_rows bigint,
+    OUT last_error text,
+    OUT last_error_at timestamptz,
+    OUT held_until timestamptz) RETURNS SETOF record
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_shards';
+COMMENT ON FUNCTION ttl.stat_shards() IS 'the same of each shard on this node, by the name of its distributed table';
+
 CREATE FUNCTION ttl.stat_reaper(
     OUT database name,
     OUT state text,
@@ -354,7 +395,8 @@ CREATE VIEW ttl.containers AS
            cycle_cost_limit,
            batch_size,
            replication_origin
-      FROM ttl.container;
+      FROM ttl.container
+     WHERE NOT carried;
 REVOKE ALL ON ttl.containers FROM PUBLIC;
 GRANT SELECT ON ttl.containers TO PUBLIC;
 COMMENT ON VIEW ttl.containers IS 'tables with Time-To-Live and their settings';

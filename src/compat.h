@@ -257,4 +257,11 @@
 #define TtlWaitEventNew(name)	PG_WAIT_EXTENSION
 #endif
 
+/* 17: the condition of a MERGE is no part of its join tree */
+#if PG_VERSION_NUM >= 170000
+#define TTL_MERGE_CONDITION(query) ((query)->mergeJoinCondition)
+#else
+#define TTL_MERGE_CONDITION(query) NULL
+#endif
+
 #endif							/* TTL_COMPAT_H */

@@ -61,6 +61,7 @@ static TtlExpectation expected = {NULL};
 static List *prepare_observers = NIL;
 static List *start_observers = NIL;
 static List *run_observers = NIL;
+static List *ran_observers = NIL;
 static List *end_observers = NIL;
 static TtlExecutionBare undress = NULL;
 static TtlExecutionBare dress = NULL;
@@ -392,6 +393,7 @@ static void
 execution_run(TTL_EXECUTOR_RUN_PARAMETERS)
 {
 	TtlExecution *outer = current;
+	ListCell   *lc;
 
 	prepare_to_lead(queryDesc);
 	enter(queryDesc);
@@ -404,6 +406,9 @@ execution_run(TTL_EXECUTOR_RUN_PARAMETERS)
 		leave(outer);
 	}
 	PG_END_TRY();
+
+	foreach(lc, ran_observers)
+		((TtlExecutionRan) lfirst(lc)) (queryDesc);
 }
 
 static void
@@ -496,6 +501,12 @@ void
 ttl_execution_on_run(TtlExecutionRuns runs)
 {
 	add_observer(&run_observers, (void *) runs);
+}
+
+void
+ttl_execution_on_ran(TtlExecutionRan ran)
+{
+	add_observer(&ran_observers, (void *) ran);
 }
 
 void

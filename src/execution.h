@@ -131,6 +131,11 @@ extern void ttl_execution_on_bare(TtlExecutionBare undress, TtlExecutionBare dre
 typedef bool (*TtlExecutionRuns) (TtlExecution *execution);
 
 extern void ttl_execution_on_run(TtlExecutionRuns runs);
+
+/* 'ran' is called after it has run, without an error; maybe several times, as with cursors. */
+typedef void (*TtlExecutionRan) (const QueryDesc *query_desc);
+
+extern void ttl_execution_on_ran(TtlExecutionRan ran);
 extern void ttl_execution_on_prepare(TtlExecutionPrepared prepared);
 extern void ttl_execution_on_start(TtlExecutionStarted started);
 extern void ttl_execution_on_end(TtlExecutionEnded ended);

@@ -12,6 +12,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
+#include "citus/citus.h"
 #include "clock.h"
 #include "compat.h"
 #include "configuration/configuration.h"
@@ -54,6 +55,7 @@ _PG_init(void)
 	ttl_container_objects_init();
 	ttl_container_cache_init();
 	ttl_validation_init();
+	ttl_citus_init();
 	ttl_ddl_init();
 	ttl_expiry_index_init();
 	ttl_live_init();

@@ -14,6 +14,7 @@
 #include "access/table.h"
 #include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
+#include "citus/citus.h"
 #include "commands/tablecmds.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
@@ -42,6 +43,7 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 
 	ttl_container_check_owned(relid);
 	/* first the tables, then the policy: everybody does it in this order */
+	ttl_trigger_lock(relid);
 	if (default_ttl != TTL_OFF)
 		(void) ttl_container_tree(relid, AccessShareLock);
 	ttl_container_lock_policy(relid, true, true);
@@ -58,6 +60,7 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 	if (policy.default_ttl != old_default)
 		ttl_grace_begin(&policy, old_default, InvalidOid);
 	ttl_container_update(relid, &policy);
+	ttl_trigger_carry(false);
 	ttl_notice_made_expired(relid, &policy, old_default);
 }
 
@@ -152,6 +155,12 @@ check_archive(Oid relid, const TtlPolicy *policy)
 				 errmsg("temporary table \"%s\" cannot be an archive", get_rel_name(archive)),
 				 errdetail("The background worker cannot reach the tables of a session."),
 				 errhint("Use an unlogged table.")));
+	if (ttl_citus_is_distributed(relid) || ttl_citus_is_distributed(archive))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("distributed table \"%s\" cannot have or be an archive",
+						get_rel_name(ttl_citus_is_distributed(relid) ? relid : archive)),
+				 errdetail("Each of its shards deletes its own rows.")));
 	if (archive == relid ||
 		(ttl_container_lookup(archive, &container) && container.container == relid))
 		ereport(ERROR,
@@ -214,6 +223,7 @@ alter_indexing(Oid relid, TtlPolicy *policy, TtlIndexing indexing)
 	{
 		/* who guards them must know that they aren't needed any more */
 		ttl_container_update(relid, policy);
+		ttl_trigger_carry(false);
 		ttl_indexes_drop(relid, &former);
 	}
 	ttl_command_end(nestlevel);
@@ -250,6 +260,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 								  policy.indexing != TTL_INDEXING_NONE ?
 								  AccessExclusiveLock : ShareLock);
 	}
+	ttl_trigger_lock(relid);
 	/* ... and the archive: DROP TABLE must find that it is one */
 	if (!PG_ARGISNULL(5) && OidIsValid(PG_GETARG_OID(5)))
 		LockRelationOid(PG_GETARG_OID(5), AccessShareLock);
@@ -300,6 +311,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(1))
 		alter_indexing(relid, &policy, indexing);
 	ttl_container_update(relid, &policy);
+	ttl_trigger_carry(false);
 
 	PG_RETURN_VOID();
 }
@@ -335,10 +347,11 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 					GetUserNameFromId(GetUserId(), false), ttl_container_told_name(relid),
 					ttl_policy_default_ttl_text(policy.default_ttl))));
 
+	/* shards of a distributed table cease to be containers by this */
+	if (ttl_trigger_exists(relid))
+		ttl_trigger_drop(relid);
 	nestlevel = ttl_command_begin();
 	ttl_indexes_drop(relid, &policy);
-	if (ttl_trigger_exists(relid))
-		ttl_command_run("DROP TRIGGER \"%s\" ON %s", TTL_TRIGGER, ttl_container_table_name(relid));
 	ttl_columns_take_back(relid, &policy, drop_columns);
 	ttl_command_end(nestlevel);
 	if (drop_columns)

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_type_d.h"
+#include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/policy.h"
@@ -33,6 +34,7 @@ ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("container must not be null")));
+	ttl_citus_check_settable(PG_GETARG_OID(0));
 	return PG_GETARG_OID(0);
 }
 

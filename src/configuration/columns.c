@@ -20,6 +20,7 @@
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
+#include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "expiry/expiry_index.h"
@@ -174,7 +175,7 @@ add_ts_column(Oid relid, const char *ts, Oid type_oid, int32 typmod)
 	Datum		now = DirectFunctionCall1(type_oid == TIMESTAMPTZOID ? timestamptz_out : timestamp_out,
 										  TimestampTzGetDatum(GetCurrentTimestamp()));
 
-	if (ttl_container_has_pages(relid))
+	if (ttl_citus_is_distributed(relid) || ttl_container_has_pages(relid))
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL DEFAULT %s", table, ts, type,
 						quote_literal_cstr(DatumGetCString(now)));
 	else
@@ -184,7 +185,8 @@ add_ts_column(Oid relid, const char *ts, Oid type_oid, int32 typmod)
 
 /*
  * Adds the CHECK on item TTLs.  All rows are known to obey it if the column is
- * new, if they obey an equal one, or if there are none.
+ * new, if they obey an equal one, or if there are none.  Those of a distributed table
+ * have to, and are looked at: Citus can't move a shard with a row that doesn't.
  */
 static void
 add_check(Oid relid, const char *name, const char *definition, bool is_known, bool validate)
@@ -240,6 +242,8 @@ ttl_columns_complete_check(Oid relid, TtlPolicy *policy, bool is_known)
 	table_close(rel, NoLock);
 	if (definition != NULL)
 	{
+		bool		is_distributed = ttl_citus_is_distributed(relid);
+
 		/*
 		 * a partition with bad values may be attached yet, so not if it's
 		 * partitioned
@@ -250,7 +254,7 @@ ttl_columns_complete_check(Oid relid, TtlPolicy *policy, bool is_known)
 		add_check(relid,
 				  ChooseConstraintName(get_rel_name(relid), NameStr(policy->ttl_column),
 									   "check", get_rel_namespace(relid), NIL),
-				  definition, is_known || is_empty, false);
+				  definition, !is_distributed && (is_known || is_empty), is_distributed);
 		policy->added |= TTL_ADDED_TTL_CHECK;
 	}
 }

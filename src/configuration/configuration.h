@@ -119,8 +119,18 @@ extern void ttl_indexes_drop(Oid relid, TtlPolicy *policy);
  */
 extern bool ttl_trigger_exists(Oid relid);
 
-/* Creates the row trigger of a container if it isn't there, and enables it. */
+/* Creates the row trigger of a container, or puts one in its place; and enables it. */
+extern void ttl_trigger_create(Oid relid, const TtlPolicy *policy);
 extern void ttl_trigger_enable(Oid relid);
+extern void ttl_trigger_drop(Oid relid);
+
+/* Locks a table whose policy is going to be changed as strongly as the next may need it. */
+extern void ttl_trigger_lock(Oid relid);
+
+/* Brings policies that have been changed, or all, to all nodes of a Citus cluster. */
+extern void ttl_trigger_carry(bool all);
+
+extern void ttl_trigger_init(void);
 
 /*
  * uses.c

@@ -133,7 +133,7 @@ ttl_create_register(Oid relid, TtlPolicy *policy)
 	if (policy->indexing != TTL_INDEXING_NONE)
 		ttl_indexes_complete(relid, policy);
 	ttl_command_end(nestlevel);
-	ttl_trigger_enable(relid);
+	ttl_trigger_create(relid, policy);
 	if (policy->default_ttl != TTL_OFF && ttl_container_has_pages(relid))
 		ttl_grace_begin(policy, TTL_OFF, InvalidOid);
 	ttl_container_insert(relid, policy);

@@ -59,6 +59,7 @@
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
+#include "citus/citus.h"
 #include "clock.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
@@ -254,9 +255,9 @@ after_alter_table(AlterTableStmt *stmt)
 
 			/* PostgreSQL has taken the parent's trigger from it */
 			if (OidIsValid(partition) && ttl_container_read(partition, &policy) &&
-				!get_rel_relispartition(partition))
+				!policy.carried && !get_rel_relispartition(partition))
 			{
-				ttl_trigger_enable(partition);
+				ttl_trigger_create(partition, &policy);
 				ttl_notice_detached(partition);
 			}
 		}
@@ -367,6 +368,22 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 	}
 }
 
+/* May the command add a foreign key?  By one, a local table can become one that Citus knows. */
+static bool
+adds_reference(AlterTableStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype == AT_AddConstraint || cmd->subtype == AT_AddColumn)
+			return true;
+	}
+	return false;
+}
+
 static void
 after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 {
@@ -379,6 +396,7 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 	else if (IsA(stmt, CreateStmt) && ((CreateStmt *) stmt)->partbound != NULL &&
 			 ttl_container_objects() != NULL)
 		ttl_partition_created((CreateStmt *) stmt);
+	ttl_trigger_carry(IsA(stmt, AlterTableStmt) && adds_reference((AlterTableStmt *) stmt));
 }
 
 /* The archive of the container is being dropped. */
@@ -409,7 +427,8 @@ is_called_by_plans(Oid function)
 		return false;
 	for (int i = 0; i < lengthof(objects->item_expiry); i++)
 	{
-		if (function == objects->item_expiry[i] || function == objects->stamp[i])
+		if (function == objects->item_expiry[i] || function == objects->stamp[i] ||
+			function == objects->shard_stamp[i])
 			return true;
 	}
 	for (int i = 0; i < lengthof(objects->item_ttl); i++)
@@ -418,7 +437,8 @@ is_called_by_plans(Oid function)
 			return true;
 	}
 	return function == objects->is_live || function == objects->is_live_by_place ||
-		function == objects->is_expired;
+		function == objects->is_expired || function == objects->shard_clock ||
+		function == objects->shard_now;
 }
 
 static void
@@ -435,7 +455,10 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 		prev_object_access_hook(access, class_id, object_id, sub_id, arg);
 
 	if (access == OAT_FUNCTION_EXECUTE)
+	{
 		ttl_clock_function_called();
+		ttl_citus_function_called(object_id);
+	}
 	if (class_id == ExtensionRelationId &&
 		(access == OAT_POST_CREATE || access == OAT_POST_ALTER))
 		ttl_container_version_changed(object_id);
@@ -471,4 +494,5 @@ ttl_ddl_init(void)
 	ttl_utility_observe(before_utility, after_utility, NULL);
 	prev_object_access_hook = object_access_hook;
 	object_access_hook = object_access;
+	ttl_trigger_init();
 }

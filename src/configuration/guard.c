@@ -4,7 +4,8 @@
  *	  Refuses what would take from a container what it needs.
  *
  * See the table in ddl.c.  A script of pg_dump --clean, which drops a table piece by
- * piece, is let through; it is known by row_security = off.
+ * piece, is let through; it is known by row_security = off.  A carried policy is guarded
+ * on the coordinator, from where Citus sends commands to shards (citus.h).
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +16,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
+#include "citus/citus.h"
 #include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
@@ -67,7 +69,7 @@ check_drop_index(Oid index, const List *dropped)
 	TtlExpiryIndexes after;
 
 	if (!OidIsValid(table) || !ttl_container_peek(table, &container) ||
-		container.lacks_column || ttl_guard_is_spared(container.container) ||
+		container.carried || container.lacks_column || ttl_guard_is_spared(container.container) ||
 		container.default_ttl == TTL_OFF || !ttl_container_is_owner(GetUserId(), table) ||
 		!ttl_container_read(container.container, &policy))
 		return;
@@ -116,7 +118,7 @@ check_drop_trigger(List *object)
 		return;
 	table = RangeVarGetRelid(makeRangeVarFromNameList(list_copy_head(object, list_length(object) - 1)),
 							 NoLock, true);
-	if (OidIsValid(table) && ttl_container_lookup(table, &container))
+	if (OidIsValid(table) && ttl_container_lookup(table, &container) && !container.carried)
 		ereport(ERROR,
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 				 errmsg("cannot drop trigger \"%s\" because container \"%s\" requires it",
@@ -221,7 +223,8 @@ check_replace_trigger(CreateTrigStmt *stmt)
 	TtlContainer container;
 
 	if (strcmp(stmt->trigname, TTL_TRIGGER) == 0 && OidIsValid(table) &&
-		ttl_container_peek(table, &container))
+		ttl_container_peek(table, &container) && !container.carried &&
+		!ttl_citus_is_spared(table))
 		ereport(ERROR,
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 				 errmsg("cannot replace trigger \"%s\" because container \"%s\" requires it",
@@ -269,6 +272,9 @@ ttl_guard_rename_trigger(RenameStmt *stmt)
 	Oid			table = RangeVarGetRelid(stmt->relation, NoLock, true);
 	TtlContainer container;
 
+	/* Citus gives shards, and their triggers, a number */
+	if (ttl_citus_is_here() && strncmp(stmt->newname, TTL_TRIGGER "_", strlen(TTL_TRIGGER "_")) == 0)
+		return;
 	if (strcmp(stmt->subname, TTL_TRIGGER) == 0 && OidIsValid(table) &&
 		ttl_container_lookup(table, &container))
 		ereport(ERROR,

@@ -17,6 +17,7 @@
 
 #include "access/table.h"
 #include "commands/tablecmds.h"
+#include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "expiry/grace.h"
@@ -78,7 +79,8 @@ ttl_retype_begin(Oid relid, const AlterTableCmd *cmd)
 	TtlPolicy	policy;
 	Relation	rel;
 
-	if (!ttl_container_read(relid, &policy) || !is_fitting(&policy, cmd))
+	if (!ttl_container_read(relid, &policy) || !is_fitting(&policy, cmd) ||
+		ttl_citus_is_distributed(relid))
 		return false;
 	/* it will be refused */
 	if (!ttl_container_is_owner(GetUserId(), relid))

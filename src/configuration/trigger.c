@@ -3,7 +3,9 @@
  * trigger.c
  *	  The row trigger of a container.
  *
- * It frees keys and completes the timestamp, see evict.c.
+ * It frees keys and completes the timestamp, see evict.c.  On a distributed table of Citus
+ * it carries the policy, too (citus.h): whenever that is another one, or the table has
+ * become one or no more, the trigger is created anew.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,29 +13,43 @@
 
 #include "access/table.h"
 #include "catalog/pg_trigger.h"
+#include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
+#include "execution.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "ttl.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
+
+/* The row trigger of a container, and not just one by that name */
+static const Trigger *
+find_trigger(Relation rel)
+{
+	TriggerDesc *triggers = rel->trigdesc;
+	const TtlObjects *objects = ttl_container_objects();
+
+	for (int i = 0; objects != NULL && triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+
+		if (strcmp(trigger->tgname, TTL_TRIGGER) == 0 &&
+			get_func_namespace(trigger->tgfoid) == objects->schema &&
+			trigger->tgtype == (TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_ROW | TRIGGER_TYPE_INSERT) &&
+			trigger->tgqual == NULL)
+			return trigger;
+	}
+	return NULL;
+}
 
 bool
 ttl_trigger_exists(Oid relid)
 {
 	Relation	rel = table_open(relid, NoLock);
-	TriggerDesc *triggers = rel->trigdesc;
-	const TtlObjects *objects = ttl_container_objects();
-	bool		found = false;
+	bool		found = find_trigger(rel) != NULL;
 
-	for (int i = 0; objects != NULL && triggers != NULL && i < triggers->numtriggers && !found; i++)
-	{
-		Trigger    *trigger = &triggers->triggers[i];
-
-		found = strcmp(trigger->tgname, TTL_TRIGGER) == 0 &&
-			get_func_namespace(trigger->tgfoid) == objects->schema &&
-			trigger->tgtype == (TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_ROW | TRIGGER_TYPE_INSERT) &&
-			trigger->tgqual == NULL;
-	}
 	table_close(rel, NoLock);
 	return found;
 }
@@ -43,10 +59,152 @@ ttl_trigger_enable(Oid relid)
 {
 	int			nestlevel = ttl_command_begin();
 
-	if (!ttl_trigger_exists(relid))
-		ttl_command_run("CREATE TRIGGER \"%s\" BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION ttl.on_write()",
-						TTL_TRIGGER, ttl_container_table_name(relid));
+	ttl_citus_allow_triggers();
 	/* logical replication has to free keys, too */
 	ttl_command_run("ALTER TABLE %s ENABLE ALWAYS TRIGGER \"%s\"", ttl_container_table_name(relid), TTL_TRIGGER);
 	ttl_command_end(nestlevel);
+}
+
+void
+ttl_trigger_create(Oid relid, const TtlPolicy *policy)
+{
+	int			nestlevel = ttl_command_begin();
+	Oid			outer;
+
+	ttl_citus_allow_triggers();
+	outer = ttl_citus_spare(relid);
+	PG_TRY();
+	{
+		ttl_command_run("CREATE OR REPLACE TRIGGER \"%s\" BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION ttl.on_write(%s)",
+						TTL_TRIGGER, ttl_container_table_name(relid),
+						ttl_citus_arguments(relid, policy));
+	}
+	PG_FINALLY();
+	{
+		(void) ttl_citus_spare(outer);
+	}
+	PG_END_TRY();
+	ttl_command_end(nestlevel);
+	ttl_trigger_enable(relid);
+}
+
+void
+ttl_trigger_drop(Oid relid)
+{
+	int			nestlevel = ttl_command_begin();
+
+	ttl_citus_allow_triggers();
+	ttl_command_run("DROP TRIGGER \"%s\" ON %s", TTL_TRIGGER, ttl_container_table_name(relid));
+	ttl_command_end(nestlevel);
+}
+
+void
+ttl_trigger_lock(Oid relid)
+{
+	if (ttl_citus_is_distributed(relid))
+		LockRelationOid(relid, ShareRowExclusiveLock);
+}
+
+/* Containers whose policies have been changed, since they were carried last */
+static List *changed = NIL;
+
+/*
+ * A container has become the shard of a local table that Citus knows: the policy is the
+ * shell's now.
+ */
+static void
+give_to_shell(Oid shard, Oid shell, TtlPolicy *policy)
+{
+	TtlPolicy	existing;
+
+	ttl_container_lock_policy(shard, true, true);
+	if (!ttl_container_read(shell, &existing))
+		ttl_container_insert(shell, policy);
+	policy->carried = true;
+	ttl_container_update(shard, policy);
+}
+
+/* Has Citus carry the policy to where it isn't known yet, or no more. */
+static void
+carry(Oid relid)
+{
+	TtlPolicy	policy;
+	Oid			shell;
+	Relation	rel;
+	const Trigger *trigger;
+	bool		is_old;
+
+	if (!ttl_container_read(relid, &policy) || policy.carried)
+		return;
+	shell = ttl_citus_shell_of(relid);
+	if (OidIsValid(shell))
+	{
+		give_to_shell(relid, shell, &policy);
+		relid = shell;
+	}
+	/* what this transaction has changed, it has locked */
+	if (!ConditionalLockRelationOid(relid, AccessShareLock))
+		return;
+	rel = ttl_container_read(relid, &policy) && !policy.carried ?
+		try_table_open(relid, NoLock) : NULL;
+	if (rel == NULL)
+	{
+		UnlockRelationOid(relid, AccessShareLock);
+		return;
+	}
+	trigger = find_trigger(rel);
+	is_old = trigger != NULL &&
+		strcmp(ttl_citus_arguments_of(trigger), ttl_citus_arguments(relid, &policy)) != 0;
+	table_close(rel, is_old ? NoLock : AccessShareLock);
+	if (is_old)
+		ttl_trigger_create(relid, &policy);
+}
+
+void
+ttl_trigger_carry(bool all)
+{
+	List	   *containers = changed;
+	bool		unseen;
+	ListCell   *lc;
+
+	changed = NIL;
+	foreach(lc, containers)
+	{
+		/* not after an error */
+		if (ttl_container_objects() != NULL)
+			carry(lfirst_oid(lc));
+	}
+	list_free(containers);
+	if (!ttl_citus_tables_changed(&unseen) && !(all && ttl_citus_is_here()))
+		return;
+	foreach(lc, ttl_container_list())
+	{
+		if (unseen || ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
+			carry(lfirst_oid(lc));
+	}
+}
+
+static void
+policy_changed(Oid container)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	if (ttl_citus_is_here())
+		changed = list_append_unique_oid(changed, container);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+after_run(const QueryDesc *query_desc)
+{
+	ttl_trigger_carry(false);
+}
+
+void
+ttl_trigger_init(void)
+{
+	if (!ttl_citus_is_loaded())
+		return;
+	ttl_container_on_change(policy_changed);
+	ttl_execution_on_ran(after_run);
 }

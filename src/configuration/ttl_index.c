@@ -15,6 +15,7 @@
 
 #include "access/table.h"
 #include "catalog/namespace.h"
+#include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "fmgr.h"
@@ -96,7 +97,10 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 	if (created)
 		relid = create_collection(name);
 	else
+	{
 		ttl_container_check_owner(relid);
+		ttl_citus_check_settable(relid);
+	}
 	before = count_indexes(relid);
 	if (ttl_container_read(relid, &policy))
 		ttl_alter_default_ttl(relid, default_ttl);

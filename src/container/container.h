@@ -62,6 +62,7 @@ typedef struct TtlContainer
 	int32		cycle_cost_limit;	/* most cost of a cycle, 0 = no limit */
 	int32		batch_size;		/* rows of a batch, 0 = adaptive */
 	bool		replication_origin; /* are deletions tagged? */
+	bool		carried;		/* does the policy come from another node? */
 	TtlChange	change;			/* if it concerns relid */
 } TtlContainer;
 
@@ -77,6 +78,10 @@ typedef struct TtlObjects
 	Oid			is_live_by_place;	/* ttl.is_live(regclass) */
 	Oid			is_expired;		/* ttl.is_expired(like is_live) */
 	Oid			stamp[2];		/* ttl.stamp(timestamptz or timestamp) */
+	Oid			shard_stamp[2]; /* ttl.shard_stamp(two of the same,
+								 * timestamptz) */
+	Oid			shard_now;		/* ttl.shard_now() */
+	Oid			shard_clock;	/* ttl.shard_clock("any") */
 	Oid			item_expiry[2]; /* ttl.item_expiry(the same, integer) */
 	Oid			item_ttl[5];	/* ttl.item_ttl(each type without CHECK) */
 	Oid			check_reference;	/* ttl.check_reference() */
@@ -163,6 +168,7 @@ typedef struct TtlPolicy
 	int32		cycle_cost_limit;	/* 0 = none */
 	int32		batch_size;		/* 0 = adaptive */
 	bool		replication_origin;
+	bool		carried;
 	TtlChange	change;
 	int			added;			/* TtlAdded, ORed.  Not in the cache */
 } TtlPolicy;
@@ -208,7 +214,7 @@ extern List *ttl_container_list_archiving_to(Oid archive);
  * Registers a function that is called whenever this session has written
  * ttl.container, in the writing transaction.
  */
-extern void ttl_container_on_change(void (*changed) (void));
+extern void ttl_container_on_change(void (*changed) (Oid container));
 
 /*
  * Policy lock: taken shared by a batch of the reaper, exclusively by whoever

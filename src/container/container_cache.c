@@ -202,6 +202,7 @@ ttl_container_peek(Oid relid, TtlContainer *container)
 	container->cycle_cost_limit = policy->cycle_cost_limit;
 	container->batch_size = policy->batch_size;
 	container->replication_origin = policy->replication_origin;
+	container->carried = policy->carried;
 	if (!OidIsValid(policy->change.partition) || policy->change.partition == relid)
 		container->change = policy->change;
 	else

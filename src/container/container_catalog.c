@@ -69,7 +69,8 @@ enum
 	Anum_container_former_time_to_live,
 	Anum_container_changed_partition,
 	Anum_container_added,
-	Natts_container = Anum_container_added
+	Anum_container_carried,
+	Natts_container = Anum_container_carried
 };
 
 /* Names of TtlAdded, from the lowest bit up */
@@ -81,7 +82,7 @@ static const char *const added_names[] = {
 static List *change_observers = NIL;
 
 void
-ttl_container_on_change(void (*changed) (void))
+ttl_container_on_change(void (*changed) (Oid))
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
@@ -106,7 +107,7 @@ announce_change(Oid container, bool replan)
 			CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
 	}
 	foreach(lc, change_observers)
-		((void (*) (void)) lfirst(lc)) ();
+		((void (*) (Oid)) lfirst(lc)) (container);
 }
 
 /*
@@ -248,6 +249,7 @@ deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 	policy->replication_origin = DatumGetBool(values[Anum_container_replication_origin - 1]);
 
 	policy->added = added_from_array(DatumGetArrayTypeP(values[Anum_container_added - 1]));
+	policy->carried = DatumGetBool(values[Anum_container_carried - 1]);
 
 	memset(&policy->change, 0, sizeof(TtlChange));
 	if (!nulls[Anum_container_changed_at - 1])
@@ -307,6 +309,7 @@ form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 	values[Anum_container_changed_partition - 1] = ObjectIdGetDatum(policy->change.partition);
 	nulls[Anum_container_changed_partition - 1] = !OidIsValid(policy->change.partition);
 	values[Anum_container_added - 1] = PointerGetDatum(added_to_array(policy->added));
+	values[Anum_container_carried - 1] = BoolGetDatum(policy->carried);
 
 	return heap_form_tuple(desc, values, nulls);
 }
@@ -521,7 +524,8 @@ PG_FUNCTION_INFO_V1(ttl_restore_container);
  *
  * Fires for rows that come in by SQL, which is pg_restore's COPY.  What has
  * expired while the dump lay in its drawer must not be deleted before the
- * owner says so; hence reaping is off.  The policy of a container that is there
+ * owner says so; hence reaping is off.  And nobody carries the policy to a table that was
+ * restored, be it that of a shard.  The policy of a container that is there
  * already is left alone, but for that of an extension's table, which its script
  * has registered as it is told, and not as the database had it.
  *
@@ -541,9 +545,9 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	HeapTuple	tuple;
 	Datum		relid;
 	bool		isnull;
-	int			reaping = Anum_container_reaping;
-	Datum		off = BoolGetDatum(false);
-	bool		off_is_null = false;
+	int			columns[] = {Anum_container_reaping, Anum_container_carried};
+	Datum		off[] = {BoolGetDatum(false), BoolGetDatum(false)};
+	bool		nulls[] = {false, false};
 	TtlPolicy	existing;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) || ttl_container_objects() == NULL ||
@@ -591,6 +595,6 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 						ttl_container_told_name(DatumGetObjectId(relid))),
 				 errhint("Use ttl.alter_container(..., reaping => true) to have its expired rows deleted.")));
 	}
-	return PointerGetDatum(heap_modify_tuple_by_cols(tuple, desc, 1, &reaping,
-													 &off, &off_is_null));
+	return PointerGetDatum(heap_modify_tuple_by_cols(tuple, desc, lengthof(columns), columns,
+													 off, nulls));
 }

@@ -138,6 +138,10 @@ find_objects(void)
 {
 	static const Oid is_live_args[] = {REGCLASSOID, TIMESTAMPTZOID, ANYOID};
 	static const Oid instant_args[][2] = {{TIMESTAMPTZOID, INT4OID}, {TIMESTAMPOID, INT4OID}};
+	static const Oid shard_stamp_args[][3] = {
+		{TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID}, {TIMESTAMPOID, TIMESTAMPOID, TIMESTAMPTZOID}
+	};
+	static const Oid shard_clock_args[] = {ANYOID};
 	static const Oid item_ttl_args[] = {INT8OID, NUMERICOID, FLOAT8OID, FLOAT4OID, JSONBOID};
 	bool		complete = true;
 	TtlObjects	found;
@@ -169,19 +173,23 @@ find_objects(void)
 	{
 		found.stamp[i] = find_function(found.schema, "stamp", 1, instant_args[i]);
 		found.item_expiry[i] = find_function(found.schema, "item_expiry", 2, instant_args[i]);
-		complete = complete && OidIsValid(found.stamp[i]) && OidIsValid(found.item_expiry[i]);
+		found.shard_stamp[i] = find_function(found.schema, "shard_stamp", 3, shard_stamp_args[i]);
+		complete = complete && OidIsValid(found.stamp[i]) &&
+			OidIsValid(found.shard_stamp[i]) && OidIsValid(found.item_expiry[i]);
 	}
 	for (int i = 0; i < lengthof(item_ttl_args); i++)
 	{
 		found.item_ttl[i] = find_function(found.schema, "item_ttl", 1, &item_ttl_args[i]);
 		complete = complete && OidIsValid(found.item_ttl[i]);
 	}
+	found.shard_now = find_function(found.schema, "shard_now", 0, NULL);
+	found.shard_clock = find_function(found.schema, "shard_clock", 1, shard_clock_args);
 	found.check_reference = find_function(found.schema, "check_reference", 0, NULL);
 	/* a later version may have others, and its containers are no plain tables */
 	if (found.known &&
 		(!OidIsValid(found.catalog_pkey) || !OidIsValid(found.is_live) ||
 		 !OidIsValid(found.is_live_by_place) || !OidIsValid(found.is_expired) ||
-		 !OidIsValid(found.check_reference) || !complete))
+		 !OidIsValid(found.shard_now) || !OidIsValid(found.shard_clock) || !OidIsValid(found.check_reference) || !complete))
 		return;
 
 	objects = found;

@@ -13,7 +13,6 @@
 #include "expiry/expiry.h"
 #include "expiry/expiry_index.h"
 #include "expiry/expiry_walk.h"
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -144,24 +143,13 @@ ttl_expiry_count_made_expired(Oid container, int32 other_default, TimestampTz no
 	return count;
 }
 
-PG_FUNCTION_INFO_V1(ttl_expired_count);
-
-/*
- * ttl.expired_count(container regclass) -> bigint
- *
- * How many rows have expired and are not yet deleted, counted through the
- * expiry indexes, by the statement's clock.  Owner only (42501); 42704 if the
- * table is no container, 55000 if it lacks an index.
- */
-Datum
-ttl_expired_count(PG_FUNCTION_ARGS)
+int64
+ttl_expiry_count_expired(Oid container)
 {
-	Oid			container = PG_GETARG_OID(0);
 	TimestampTz now = ttl_expiry_reading_now();
 	int64		count = 0;
 	ListCell   *lc;
 
-	ttl_container_check_owned(container);
 	foreach(lc, ttl_container_leaves(container))
 	{
 		Relation	rel = try_table_open(lfirst_oid(lc), AccessShareLock);
@@ -184,5 +172,5 @@ ttl_expired_count(PG_FUNCTION_ARGS)
 		}
 		table_close(rel, AccessShareLock);
 	}
-	PG_RETURN_INT64(count);
+	return count;
 }

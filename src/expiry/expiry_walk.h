@@ -132,6 +132,12 @@ extern TimestampTz ttl_expiry_oldest_in_pages(Relation rel,
  */
 
 /*
+ * How many rows of the container have expired and are not yet deleted, by the statement's
+ * clock, counted through its indexes.  Errors (55000) if it lacks one.
+ */
+extern int64 ttl_expiry_count_expired(Oid container);
+
+/*
  * How many stored rows of the container its default TTL makes expired at 'now' that
  * would not be by the other one.  Not all leaves may be at hand, and no more than a
  * limited number of index entries of dead ones is read; *complete tells whether

@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "citus/citus.h"
 #include "container/container.h"
 #include "counters.h"
 #include "invalidation.h"
@@ -110,7 +111,7 @@ ttl_due_refresh(TtlMemory *memory)
 			/* or the clock has been set back since */
 			if (policy.change.changed_at != 0 && policy.change.noticed_at > now)
 				ttl_container_notice_change(oid);
-			if (policy.default_ttl == TTL_OFF || !policy.reaping)
+			if (policy.default_ttl == TTL_OFF || !policy.reaping || ttl_citus_is_distributed(oid))
 				continue;
 
 			container = (TtlDue *) hash_search(containers, &oid, HASH_ENTER,

@@ -19,6 +19,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
+#include "citus/citus.h"
 #include "container/container.h"
 #include "counters.h"
 #include "execution.h"
@@ -27,6 +28,22 @@
 #include "reaper/shmem.h"
 
 PG_FUNCTION_INFO_V1(ttl_reap);
+
+/* Deletes expired rows of a distributed table, at most max_rows of each shard. */
+static void
+reap_shards(TtlMemory *memory, Oid container, int64 max_rows)
+{
+	if (!memory->mode.commits)
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("cannot delete expired rows of distributed table \"%s\" inside a transaction block",
+						get_rel_name(container)),
+				 errdetail("They are deleted by transactions of its shards.")));
+	ttl_citus_reap(container, max_rows);
+	ereport(NOTICE,
+			(errmsg("ttl: expired rows of distributed table \"%s\" deleted from its shards",
+					get_rel_name(container))));
+}
 
 /*
  * Deletes expired rows of one container, at most max_rows, and returns how
@@ -116,7 +133,11 @@ ttl_reap(PG_FUNCTION_ARGS)
 			if (rows >= max_rows)
 				break;
 			ttl_progress_container(lfirst_oid(lc), foreach_current_index(lc));
-			if (ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
+			if (!ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
+				continue;
+			if (ttl_citus_is_distributed(lfirst_oid(lc)))
+				reap_shards(memory, lfirst_oid(lc), max_rows);
+			else
 				rows += reap_container(memory, lfirst_oid(lc), max_rows - rows);
 		}
 	}
@@ -133,9 +154,10 @@ ttl_reap(PG_FUNCTION_ARGS)
 	ttl_shmem_request(MyDatabaseId,
 					  PG_ARGISNULL(0) ? TTL_EVERY_CONTAINER : PG_GETARG_OID(0));
 
-	ereport(NOTICE,
-			(errmsg_plural("ttl: %lld expired row deleted",
-						   "ttl: %lld expired rows deleted",
-						   (unsigned long) rows, (long long) rows)));
+	if (PG_ARGISNULL(0) || !ttl_citus_is_distributed(PG_GETARG_OID(0)))
+		ereport(NOTICE,
+				(errmsg_plural("ttl: %lld expired row deleted",
+							   "ttl: %lld expired rows deleted",
+							   (unsigned long) rows, (long long) rows)));
 	PG_RETURN_VOID();
 }

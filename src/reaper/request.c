@@ -41,7 +41,7 @@ static bool databases_changed = false;
 static bool anything_changed = false;
 
 static void
-container_changed(void)
+container_changed(Oid container)
 {
 	policy_changed = true;
 }

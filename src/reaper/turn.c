@@ -21,6 +21,7 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
+#include "citus/citus.h"
 #include "common/int.h"
 #include "container/container.h"
 #include "counters.h"
@@ -85,6 +86,12 @@ open_leaf(TtlStep *step, Oid container)
 		relation_close(step->rel, NoLock);
 		step->rel = NULL;
 		return TTL_STEP_DONE;
+	}
+	if (step->container.carried && !ttl_citus_lock_shard(container, waits))
+	{
+		relation_close(step->rel, NoLock);
+		step->rel = NULL;
+		return waits ? TTL_STEP_DONE : TTL_STEP_AWAY;
 	}
 	if (!waits && !ttl_expiry_lock_indexes(step->rel, AccessShareLock))
 	{

@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "citus/citus.h"
 #include "commands/dbcommands.h"
 #include "compat.h"
 #include "counters.h"
@@ -72,6 +73,10 @@ settle_settings(void)
 	for (int i = 0; i < lengthof(settings); i++)
 		SetConfigOption(settings[i].name, settings[i].value,
 						PGC_SUSET, PGC_S_OVERRIDE);
+
+	/* partitions of a shard are emptied, too */
+	if (ttl_citus_is_loaded())
+		SetConfigOption("citus.enable_manual_changes_to_shards", "on", PGC_SUSET, PGC_S_OVERRIDE);
 
 	/* 17 has one more */
 	if (GetConfigOption("transaction_timeout", true, false) != NULL)

@@ -12,13 +12,31 @@
  */
 #include "postgres.h"
 
+#include "citus/citus.h"
 #include "compat.h"
 #include "container/container.h"
 #include "execution.h"
+#include "miscadmin.h"
 #include "optimizer/planner.h"
 #include "visibility/visibility.h"
 
 static planner_hook_type prev_planner = NULL;
+
+/* Does the user own all tables of the query? */
+static bool
+is_owner_of_all(List *rtable)
+{
+	ListCell   *lc;
+
+	foreach(lc, rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+		if (rte->rtekind == RTE_RELATION && !ttl_container_is_owner(GetUserId(), rte->relid))
+			return false;
+	}
+	return true;
+}
 
 static PlannedStmt *
 plan(TTL_PLANNER_PARAMETERS)
@@ -30,7 +48,8 @@ plan(TTL_PLANNER_PARAMETERS)
 
 	if (active)
 	{
-		planning.sees_stored = ttl_ri_query_is_action(parse, query_string);
+		planning.sees_stored = ttl_ri_query_is_action(parse, query_string) ||
+			(ttl_citus_copies_shard(query_string) && is_owner_of_all(parse->rtable));
 		planning.validates = ttl_ri_query_is_validation(parse);
 		planning.deletes = ttl_execution_is_expected(query_string);
 		planning.locks_rows = ttl_hide_locks_rows(parse);

@@ -17,24 +17,13 @@
 #include "postgres.h"
 
 #include "catalog/pg_trigger.h"
+#include "citus/citus.h"
 #include "compat.h"
 #include "container/container.h"
 #include "execution.h"
 #include "executor/executor.h"
-#include "ttl.h"
 #include "utils/rel.h"
 #include "visibility/visibility.h"
-
-static Trigger *
-find_trigger(TriggerDesc *triggers)
-{
-	for (int i = 0; i < triggers->numtriggers; i++)
-	{
-		if (strcmp(triggers->triggers[i].tgname, TTL_TRIGGER) == 0)
-			return &triggers->triggers[i];
-	}
-	return NULL;
-}
 
 /*
  * Makes the container's trigger fire before UPDATE, too, in this execution, if
@@ -44,7 +33,7 @@ static void
 watch_updates(ResultRelInfo *info, EState *estate)
 {
 	TriggerDesc *triggers = info->ri_TrigDesc;
-	Trigger    *trigger = find_trigger(triggers);
+	Trigger    *trigger = ttl_citus_find_trigger(triggers);
 
 	if (trigger == NULL ||
 		!(triggers->trig_update_before_row ||
@@ -63,7 +52,7 @@ watch_updates(ResultRelInfo *info, EState *estate)
 static void
 fire_last(TriggerDesc *triggers)
 {
-	Trigger    *trigger = find_trigger(triggers);
+	Trigger    *trigger = ttl_citus_find_trigger(triggers);
 	Trigger    *last = &triggers->triggers[triggers->numtriggers - 1];
 	Trigger		moved;
 

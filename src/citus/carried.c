@@ -1,0 +1,341 @@
+/*-------------------------------------------------------------------------
+ *
+ * carried.c
+ *	  A policy as the arguments of a row trigger.
+ *
+ * They are names and values by turns.  A setting that isn't there has its default.  What
+ * concerns the coordinator alone isn't carried, nor is the time of a change: each node
+ * spares for ttl.grace what a change has made expired when it arrives there.
+ *
+ * Whoever creates the trigger of a table on a node is Citus, as the table's owner.  The
+ * same arguments on a table that isn't a shard or a shell are those of one that Citus
+ * makes of a distributed table: its policy is the coordinator's own.  Others who copy a
+ * trigger, pg_dump among them, carry no policy by it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "citus/citus.h"
+#include "container/policy.h"
+#include "expiry/grace.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "ttl.h"
+#include "utility.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+static void
+append_argument(StringInfo text, const char *value)
+{
+	appendStringInfo(text, "%s%s", text->len > 0 ? ", " : "", quote_literal_cstr(value));
+}
+
+static void
+append_setting(StringInfo text, bool differs, const char *name, const char *value)
+{
+	if (!differs)
+		return;
+	append_argument(text, name);
+	append_argument(text, value);
+}
+
+char *
+ttl_citus_arguments(Oid relid, const TtlPolicy *policy)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	if (!ttl_citus_is_distributed(relid))
+		return text.data;
+	if (OidIsValid(policy->archive_to))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("distributed table \"%s\" cannot have an archive", get_rel_name(relid)),
+				 errdetail("Each of its shards deletes its own rows."),
+				 errhint("Give up the archive first with ttl.alter_container(..., archive_to => 0).")));
+	append_setting(&text, true, "default_ttl", ttl_policy_default_ttl_text(policy->default_ttl));
+	append_setting(&text, NameStr(policy->ts_column)[0] != '\0',
+				   "ts_column", NameStr(policy->ts_column));
+	append_setting(&text, NameStr(policy->ttl_column)[0] != '\0',
+				   "ttl_column", NameStr(policy->ttl_column));
+	append_setting(&text, true, "indexing", ttl_policy_indexing_name(policy->indexing));
+	append_setting(&text, !policy->touch_on_update, "touch_on_update", "false");
+	append_setting(&text, !policy->reaping, "reaping", "false");
+	append_setting(&text, policy->reap_delay != 0, "reap_delay",
+				   psprintf(INT64_FORMAT, policy->reap_delay));
+	append_setting(&text, policy->cycle_cost_limit != 0, "cycle_cost_limit",
+				   psprintf("%d", policy->cycle_cost_limit));
+	append_setting(&text, policy->batch_size != 0, "batch_size",
+				   psprintf("%d", policy->batch_size));
+	append_setting(&text, policy->replication_origin, "replication_origin", "true");
+	return text.data;
+}
+
+char *
+ttl_citus_arguments_of(const Trigger *trigger)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int i = 0; i < trigger->tgnargs; i++)
+		append_argument(&text, trigger->tgargs[i]);
+	return text.data;
+}
+
+/* Takes a setting; false if there is none of that name and value. */
+static bool
+take_setting(TtlPolicy *policy, const char *name, const char *value)
+{
+	bool		is_number;
+	char	   *end;
+	int64		number = strtoi64(value, &end, 10);
+
+	is_number = end != value && *end == '\0';
+	if (strcmp(name, "default_ttl") == 0)
+	{
+		bool		is_off = strcmp(value, ttl_policy_default_ttl_text(TTL_OFF)) == 0;
+
+		policy->default_ttl = is_off ? TTL_OFF : (int32) number;
+		return is_off || (is_number && (number == TTL_NEVER || (number > 0 && number <= PG_INT32_MAX)));
+	}
+	if (strcmp(name, "ts_column") == 0)
+	{
+		namestrcpy(&policy->ts_column, value);
+		return true;
+	}
+	if (strcmp(name, "ttl_column") == 0)
+	{
+		namestrcpy(&policy->ttl_column, value);
+		return true;
+	}
+	if (strcmp(name, "indexing") == 0)
+		return ttl_policy_indexing_parse(value, &policy->indexing);
+	if (strcmp(name, "touch_on_update") == 0)
+		return parse_bool(value, &policy->touch_on_update);
+	if (strcmp(name, "reaping") == 0)
+		return parse_bool(value, &policy->reaping);
+	if (strcmp(name, "replication_origin") == 0)
+		return parse_bool(value, &policy->replication_origin);
+	if (strcmp(name, "reap_delay") == 0)
+	{
+		policy->reap_delay = number;
+		return is_number && number >= 0;
+	}
+	if (strcmp(name, "cycle_cost_limit") == 0)
+	{
+		policy->cycle_cost_limit = (int32) number;
+		return is_number && number > 0 && number <= PG_INT32_MAX;
+	}
+	if (strcmp(name, "batch_size") == 0)
+	{
+		policy->batch_size = (int32) number;
+		return is_number && number > 0 && number <= PG_INT32_MAX;
+	}
+	return false;
+}
+
+/*
+ * Could create_container() have made it?  Anybody may create a trigger of his table, and
+ * a policy that ttl.container's constraints don't let pass makes dumps useless.
+ */
+static bool
+is_possible(Oid relid, const TtlPolicy *policy, const TtlContainer *container)
+{
+	return !container->lacks_column && get_rel_persistence(relid) != RELPERSISTENCE_TEMP &&
+		(container->ts_attno != InvalidAttrNumber ?
+		 container->ts_attno > 0 && container->ttl_attno != container->ts_attno :
+		 policy->default_ttl == TTL_OFF || policy->default_ttl == TTL_NEVER);
+}
+
+/* Errors (22023) if these aren't the arguments of a policy for that table. */
+static void
+read_arguments(Oid relid, const Trigger *trigger, TtlPolicy *policy)
+{
+	TtlContainer container;
+	int			i;
+
+	memset(policy, 0, sizeof(TtlPolicy));
+	policy->default_ttl = TTL_OFF;
+	policy->indexing = TTL_INDEXING_CONSISTENT;
+	policy->touch_on_update = true;
+	policy->reaping = true;
+	for (i = 0; i + 1 < trigger->tgnargs; i += 2)
+	{
+		if (!take_setting(policy, trigger->tgargs[i], trigger->tgargs[i + 1]))
+			break;
+	}
+	ttl_container_find_columns(relid, policy, &container);
+	if (i < trigger->tgnargs || !is_possible(relid, policy, &container))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("arguments of trigger \"%s\" are not a policy for table \"%s\"",
+						TTL_TRIGGER, get_rel_name(relid)),
+				 errhint("Use ttl.create_container().")));
+}
+
+void
+ttl_citus_allow_triggers(void)
+{
+	if (ttl_citus_is_here())
+		(void) set_config_option("citus.enable_unsafe_triggers", "on", PGC_USERSET,
+								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}
+
+static Oid	spared = InvalidOid;
+
+Oid
+ttl_citus_spare(Oid relid)
+{
+	Oid			outer = spared;
+
+	spared = relid;
+	return outer;
+}
+
+bool
+ttl_citus_is_spared(Oid relid)
+{
+	return OidIsValid(spared) && relid == spared;
+}
+
+void
+ttl_citus_check_settable(Oid relid)
+{
+	TtlContainer container;
+
+	if (!ttl_citus_is_here())
+		return;
+	if (OidIsValid(ttl_citus_shell_of(relid)) ||
+		(ttl_container_peek(relid, &container) && container.carried))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the policy of table \"%s\" is that of a distributed table",
+						get_rel_name(relid)),
+				 errhint("Connect to the coordinator, and name the distributed table.")));
+}
+
+/* Has another node sent the command? */
+static bool
+is_sent(void)
+{
+	return strncmp(application_name, "citus_", strlen("citus_")) == 0;
+}
+
+/* The table's trigger has been created, with a policy. */
+static void
+receive(Oid relid, const Trigger *trigger)
+{
+	TtlPolicy	policy;
+	TtlPolicy	former;
+
+	if (!ttl_container_is_owner(GetUserId(), relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be owner of table %s", get_rel_name(relid))));
+	read_arguments(relid, trigger, &policy);
+	ttl_container_lock_policy(relid, true, true);
+	if (!ttl_container_read(relid, &former))
+	{
+		policy.carried = is_sent() || OidIsValid(ttl_citus_shell_of(relid));
+		if (!policy.carried && !ttl_citus_may_make_tables())
+			return;
+		if (policy.default_ttl != TTL_OFF && ttl_container_has_pages(relid))
+			ttl_grace_begin(&policy, TTL_OFF, InvalidOid);
+		ttl_container_insert(relid, &policy);
+	}
+	else if (former.carried)
+	{
+		policy.carried = true;
+		policy.change = former.change;
+		if (policy.default_ttl != former.default_ttl)
+			ttl_grace_begin(&policy, former.default_ttl, InvalidOid);
+		ttl_container_update(relid, &policy);
+	}
+}
+
+Trigger *
+ttl_citus_find_trigger(TriggerDesc *triggers)
+{
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+
+		if (strncmp(trigger->tgname, TTL_TRIGGER, strlen(TTL_TRIGGER)) == 0 &&
+			get_func_namespace(trigger->tgfoid) == ttl_container_require_objects()->schema)
+			return trigger;
+	}
+	return NULL;
+}
+
+static void
+trigger_created(CreateTrigStmt *stmt)
+{
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	char		relkind = OidIsValid(relid) ? get_rel_relkind(relid) : '\0';
+	Relation	rel;
+	const Trigger *trigger;
+
+	if ((relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE) ||
+		get_rel_persistence(relid) == RELPERSISTENCE_TEMP || ttl_citus_is_spared(relid) || get_rel_relispartition(relid))
+		return;
+	rel = table_open(relid, NoLock);
+	trigger = ttl_citus_find_trigger(rel->trigdesc);
+	if (trigger != NULL && trigger->tgnargs > 0)
+		receive(relid, trigger);
+	table_close(rel, NoLock);
+}
+
+/* A carried policy goes with the trigger. */
+static void
+trigger_dropped(List *object)
+{
+	Oid			relid = RangeVarGetRelid(makeRangeVarFromNameList(list_copy_head(object, list_length(object) - 1)),
+										 NoLock, true);
+	TtlPolicy	policy;
+	Relation	rel;
+
+	if (!OidIsValid(relid) || !ttl_container_read(relid, &policy) || !policy.carried)
+		return;
+	/* DROP TRIGGER IF EXISTS has no lock any more, if there was none */
+	rel = try_table_open(relid, AccessShareLock);
+	if (rel == NULL)
+		return;
+	if (ttl_citus_find_trigger(rel->trigdesc) == NULL)
+	{
+		ttl_container_lock_policy(relid, true, true);
+		ttl_container_delete(relid);
+	}
+	table_close(rel, NoLock);
+}
+
+static void
+after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
+{
+	Node	   *stmt = pstmt->utilityStmt;
+	ListCell   *lc;
+
+	if (IsA(stmt, CreateTrigStmt))
+	{
+		if (ttl_citus_is_here() && ttl_container_objects() != NULL)
+			trigger_created((CreateTrigStmt *) stmt);
+	}
+	else if (IsA(stmt, DropStmt) && ((DropStmt *) stmt)->removeType == OBJECT_TRIGGER &&
+			 ttl_citus_is_here() && ttl_container_objects() != NULL)
+	{
+		foreach(lc, ((DropStmt *) stmt)->objects)
+			trigger_dropped(castNode(List, lfirst(lc)));
+	}
+}
+
+void
+ttl_carried_init(void)
+{
+	ttl_utility_observe(NULL, after_utility, NULL);
+}
