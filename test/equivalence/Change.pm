@@ -25,7 +25,7 @@ my @insertable = qw(id k x n s d b j a u code r);
 
 sub target
 {
-	my @choice = map { table($_) }
+	my @choice = grep { !$_->{local} || !$equivalence::Tables::from_worker } map { table($_) }
 	  qw(ordinary ordinary ordinary hashed hashed listed listed ranged ranged short fixed timed stocked stocked resting other root root root branch branch twig leaf bud);
 	return any_of(@choice);
 }
@@ -76,7 +76,9 @@ sub new_value
 	  ? q('{"v": "4", "w": 5}')
 	  : q(jsonb_build_object('v', '12', 'w', 3))
 	  if $column eq 'j';
-	return '(' . $e->('int[]') . ')[1:4]' if $column eq 'a';
+	# Citus crashes when it writes down a subscript there
+	return 'array_remove(' . $e->('int[]') . ', 3)' if $column eq 'a' && distributed();
+	return '(' . $e->('int[]') . ')[1:4]'           if $column eq 'a';
 	return ttl_value($t)                  if $column eq 'ttl';
 	die $column;
 }
@@ -104,6 +106,7 @@ sub key_assignment
 	push @ways, 'code = reverse(code)' if $t->{name} =~ /^(ordinary|short)$/;
 	push @ways, 'u = u + 1'            if $t->{name} eq 'stocked';              # checked at the end
 	push @ways, 'r = NULL'             if $t->{name} eq 'stocked';
+	@ways = grep { !/^$t->{by} = / } @ways if $t->{by};
 	return any_of(@ways);
 }
 
@@ -229,10 +232,36 @@ sub insert_select
 	my $distinct = chance(80) ? 'DISTINCT ON (1) ' : '';
 	my $from     = any_of('', '', ' + 1000', ' * -1');
 
+	return insert_pushed_down($t) if distributed() && chance(50);
+
 	return
 	  "INSERT INTO $t->{name} AS t (id, k, s, d, x, n) SELECT ${distinct}coalesce(abs(q.k) % 130, 77)$from, abs(coalesce(q.id, 3)) % 21, left(q.x::text, 6), q.s, coalesce(nullif(q.id % 10, 0), 5), (q.k % 50)::text"
 	  . " FROM ($q->{sql}) q (k, id, x, s) ORDER BY 1, 2, 3, 4, 5, 6"
 	  . (chance(30) ? ' LIMIT 10' : '')
+	  . conflict_and_returning($t);
+}
+
+# From another distributed table, shard by shard or through all of them
+sub insert_pushed_down
+{
+	my $t     = shift;
+	my $other = any_of(grep { !$_->{local} } tables());
+	my $scope = [ scope_for($other, 'o') ];
+
+	return
+		"INSERT INTO $t->{name} AS t (id, k, x, n, s, d) SELECT "
+	  . any_of('o.id', 'o.id', 'o.id + 1000')
+	  . any_of(', o.k', ', coalesce(o.k, 3)')
+	  . ", o.x, o.n, o.s, o.d FROM $other->{name} o"
+	  . where($scope, 2)
+	  . conflict_and_returning($t)
+	  if chance(60);
+	return
+	  "INSERT INTO $t->{name} AS t (k, id, x, n) SELECT o.k, "
+	  . any_of('min(o.id)', 'max(o.id)', 'o.k + 1000', 'o.k')
+	  . ", max(o.x), max(o.n) FROM $other->{name} o WHERE o.k IS NOT NULL AND "
+	  . condition($scope, 1)
+	  . ' GROUP BY o.k'
 	  . conflict_and_returning($t);
 }
 
@@ -280,6 +309,21 @@ sub copy_from
 	return "$sql\\.\n";
 }
 
+# A row of a distributed table stays in its shard
+sub update_within_shard
+{
+	my ($t, $id, $new) = @_;
+
+	return "UPDATE $t->{name} t SET " . join(', ', grep { !/^$t->{by} =/ } 'u = ' . between(0, 130), assignments($t, [ scope_for($t, 't') ])) . " WHERE id = $id" . returning($t, 't')
+	  if $t->{by} eq 'id';
+	my $k = $t->{k_of}{$new} // between(0, 20);
+	$id = any_of(@{ $t->{live_by_k}{$k} // [] }) // $id;
+	return "UPDATE $t->{name} t SET id = $new, s = 'moved' WHERE "
+	  . ($t->{by} eq 'k' ? "k = $k AND " : '')
+	  . "id = $id"
+	  . returning($t, 't');
+}
+
 sub update
 {
 	my $t    = shift;
@@ -292,6 +336,7 @@ sub update
 		my $id  = any_of((live_id($t)) x 4, dead_id($t), between(-120, 1120));
 		my $new = any_of((dead_id($t)) x 4, live_id($t), between(-120, 1120));
 		my $k   = $t->{name} eq 'listed' && chance(80) ? $t->{k_of}{$new} : undef;
+		return update_within_shard($t, $id, $new) if $t->{by};
 		return
 			"UPDATE $into t SET id = "
 		  . any_of($new, $new, $new, 'id')
@@ -387,7 +432,7 @@ sub merge
 
 	# the target then is on the nullable side of a join, which may have to be a full one
 	my $unmatched = !$insert_only && at_least(17) && chance(35);
-	my $by = any_of('id', 'id', 'id', 'k');
+	my $by = distributed() ? $t->{by} // 'id' : any_of('id', 'id', 'id', 'k');
 	my $sql =
 		"MERGE INTO $t->{name} t USING $source ON t.$by = s.k"
 	  . (!$unmatched && chance(25) ? ' AND ' . condition($scope, 1) : '');
@@ -410,11 +455,12 @@ sub merge
 		$row->{code} = "'m" . between(0, 1000000) . "'";
 		$row->{u}    = 'NULL' unless $t->{name} eq 'short';
 	}
+	$row->{ $t->{by} } = 's.k' if $t->{by};
 	if ($insert_only || chance(70))
 	{
 		my @columns = shuffled(qw(k x n s d b j a u code r), $t->{ttl} && chance(20) ? 'ttl' : ());
 		$row->{ttl} = ttl_value($t);
-		$row->{u}   = any_of('s.k', 's.m', 'NULL')       if $insert_only;
+		$row->{u}   = any_of('s.k', 's.m', 'NULL')       if $insert_only && ($t->{by} // '') ne 'u';
 		$row->{x}   = 'coalesce(nullif(s.m % 10, 0), 3)' if chance(40);
 		$sql .=
 			' WHEN NOT MATCHED'
@@ -501,9 +547,18 @@ sub where_current
 sub expiry
 {
 	my $t         = shift;
-	my $condition = 'id % ' . between(2, 5) . ' = 1 AND ' . condition([ scope_for($t, 't') ], 1);
+	my $condition = 'id % ' . between(2, 5) . ' = 1' . (distributed() ? '' : ' AND ' . condition([ scope_for($t, 't') ], 1));
 	my ($ts, $ttl) = @{ expired_ts($t) };
 
+	if (distributed())
+	{
+		my %sql = (
+			c => "UPDATE $t->{name} t SET x = 0, n = 'oops', j = '{\"v\": \"oops\"}', $t->{ts} = $ts"
+			  . ($t->{ttl} ? ", ttl = $ttl" : $t->{own} ? ", $t->{own} = $ttl" : ''),
+			p => "DELETE FROM $t->{name} t");
+		$_ = as_replica("$_ WHERE $condition;\n\\echo :ROW_COUNT\n") for values %sql;
+		return { %sql, shown => $t->{name}, split => 1 };
+	}
 	return {
 		c =>
 		  "SET session_replication_role = replica; UPDATE $t->{name} t SET x = 0, n = 'oops', j = '{\"v\": \"oops\"}', $t->{ts} = $ts"
@@ -531,9 +586,14 @@ sub policy
 
 	return (
 		c => "DO 'BEGIN PERFORM " . $set =~ s/'/''/gr . "; END';\n",
-		p => "SET session_replication_role = replica;\n"
-		  . "DELETE FROM $t->{name} WHERE coalesce(ttl, $n) > 0 AND _ts + make_interval(secs => coalesce(ttl, $n)) <= clock_timestamp();\n"
-		  . "RESET session_replication_role;\n");
+		p => as_replica(
+			"DELETE FROM $t->{name} WHERE coalesce(ttl, $n) > 0 AND "
+			  # Citus has nothing there that isn't immutable
+			  . (
+				distributed()
+				? "CASE WHEN isfinite(_ts) THEN now() - _ts >= make_interval(secs => coalesce(ttl, $n)) ELSE _ts < now() END"
+				: "_ts + make_interval(secs => coalesce(ttl, $n)) <= clock_timestamp()")
+			  . ";\n"));
 }
 
 # Nothing changes
@@ -551,7 +611,7 @@ sub maintenance
 	my %result = (c => $sql, p => $sql, shown => $t->{name}, split => 1, alone => 1);
 
 	$result{c} = "CALL ttl.reap('$t->{name}'" . any_of('', ', ' . between(1, 20)) . ')'
-	  if $t->{container} && chance(40);
+	  if $t->{container} && chance(distributed() ? 70 : 40);
 	return \%result;
 }
 
@@ -570,7 +630,7 @@ sub change
 		  && !grep { ($_->{parent} // '') eq $t->{name} } tables();
 		return expiry($t);
 	}
-	return maintenance($t) if $way == 5;
+	return maintenance($t) if $way == 5 || (distributed() && $way == 6);
 	if    ($way <= 25) { $result{sql}              = insert_values($t); }
 	elsif ($way <= 35) { $result{sql}              = insert_select($t); }
 	elsif ($way <= 37) { $result{sql}              = insert_elsewhere($t); }
@@ -578,7 +638,12 @@ sub change
 	elsif ($way <= 43) { @result{qw(sql raw)}      = (copy_from($t),   1); }
 	elsif ($way <= 65) { $result{sql}              = update($t); }
 	elsif ($way <= 75) { $result{sql}              = deletion($t); }
-	elsif ($way <= 88) { $result{sql}              = merge($t); }
+	elsif ($way <= 88)
+	{
+		# not into reference tables
+		$t = target() while distributed() && !$t->{by};
+		@result{qw(sql shown)} = (merge($t), $t->{name});
+	}
 	elsif ($way <= 97)
 	{
 		my $second = target();
@@ -590,6 +655,7 @@ sub change
 		$result{sql}   = in_cte($t, $second);
 		$result{shown} = $second->{name};
 	}
+	elsif (distributed()) { $result{sql} = update($t); }
 	else { @result{qw(sql raw in_block)} = (where_current($t), 1, 1); }
 	return \%result;
 }

@@ -19,7 +19,18 @@ my $aliases;
 my @ctes;    # those that may be named here
 my @readables;
 
-sub new_names { $aliases = 0; @ctes = (); @readables = readables() unless @readables; return; }
+my $where = '';    # @readables are those there
+
+sub new_names
+{
+	$aliases = 0;
+	@ctes    = ();
+	return if @readables && $where eq $equivalence::Tables::from_worker;
+	@readables = readables();
+	$where     = $equivalence::Tables::from_worker;
+	return;
+}
+
 sub alias     { return 't' . ++$aliases; }
 
 $equivalence::Expression::subquery = sub {
@@ -113,6 +124,8 @@ sub join_condition
 	} grep { $_->{ref} =~ /\.(id|k|x|u)$/ } columns_in($right, 'int');
 	my @k = grep { /\.k$/ } @keys;
 
+	# most tables are distributed by that
+	@k = grep { /\.id = .*\.id$/ } @keys if distributed() && chance(70);
 	return any_of(@k)    if @k    && chance(60);
 	return any_of(@keys) if @keys && chance(80);
 	my @left  = columns_in($left,  'int');
@@ -242,7 +255,7 @@ sub select_plain
 	  . " FROM $from"
 	  . where($all, $depth > 1 ? 3 : 2);
 	$tail = ' FOR ' . any_of('UPDATE', 'NO KEY UPDATE', 'SHARE', 'KEY SHARE') . " OF $lockable"
-	  if $lockable && $tail eq '' && chance(60) && !@$outer && $depth > 2;
+	  if $lockable && $tail eq '' && chance(distributed() ? 6 : 60) && !@$outer && $depth > 2;
 	return { sql => $sql . $tail, columns => [ map { $_->[1] } @outputs ], open => $tail eq '' };
 }
 
@@ -327,7 +340,7 @@ sub select_grouped
 		my $list = join(', ', map { $_->{ref} } @groups);
 		$sql .= ' GROUP BY '
 		  . (
-			chance(75) ? $list : any_of(
+			chance(distributed() ? 97 : 75) ? $list : any_of(
 				"ROLLUP ($list)",
 				"CUBE ($list)",
 				"GROUPING SETS (($list), ())",
@@ -436,9 +449,10 @@ sub limited
 	  join(', ', map { $_ . any_of('', '', ' DESC', ' NULLS FIRST') } 1 .. @{ $q->{columns} });
 
 	return $q unless $q->{open} && chance(25);
+	# Citus sends shards the limit without the ties
 	$q->{sql} .= ' ORDER BY '
 	  . (
-		chance(20)
+		!distributed() && chance(20)
 		? '1 FETCH FIRST ' . between(1, 20) . ' ROWS WITH TIES'
 		: "$order" . any_of('', ' LIMIT ' . between(1, 30), ' LIMIT 20 OFFSET ' . between(0, 9)));
 	$q->{open} = 0;
@@ -467,7 +481,7 @@ sub query
 			  . "($inner->{sql})";
 			push @ctes, ({ name => $name, columns => $inner->{columns} }) x 3;
 		}
-		if (chance(25))
+		if (chance(distributed() ? 3 : 25))
 		{
 			my $name  = 'w' . ++$aliases;
 			my $table = any_of(tables())->{name};

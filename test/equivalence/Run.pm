@@ -10,29 +10,43 @@ use warnings;
 
 use IPC::Run ();
 use PostgreSQL::Test::Utils;
+use Test::More;
+use equivalence::Distributed;
 use equivalence::Random;
 use equivalence::Statement;
 use equivalence::Tables;
 use Exporter 'import';
-our @EXPORT = qw(prepare run_epoch);
+our @EXPORT = qw(prepare run_epoch show);
 
 sub prepare
 {
 	my ($node, $db) = @_;
 
-	$node->safe_psql($db, 'CREATE ROLE equivalence_reader');
+	$node->safe_psql($db, 'CREATE ROLE equivalence_reader LOGIN');
+	# Citus gives the settings of a role to all nodes
+	$node->safe_psql($db, "CREATE ROLE equivalence_$_ LOGIN SUPERUSER") for qw(c p);
 	$node->safe_psql($db, setup_sql($_)) for qw(c p);
 	return;
 }
 
 sub start_psql
 {
-	my ($node, $db, $script, $out) = @_;
+	my ($node, $db, $side, $script, $out) = @_;
 	local $ENV{PGOPTIONS} = '';
 
 	return IPC::Run::start(
-		[ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr($db), '-f', $script ],
+		[ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr($db) . " user=equivalence_$side", '-f', $script ],
 		'<', \undef, '>', "$out.out", '2>', "$out.err");
+}
+
+sub write_script
+{
+	my ($file, $script) = @_;
+
+	append_to_file($file, '');
+	unlink $file;
+	append_to_file($file, $script);
+	return;
 }
 
 # What was printed for each statement
@@ -47,34 +61,52 @@ sub parts
 
 # Runs one epoch.  Returns its statements: { number, kind, sql, results, errors,
 # codes, same }, where sql, results and errors are for both schemas.  skip => 1
-# only makes them, so that chance goes the same way.
+# only makes them, so that chance goes the same way.  On Citus workers => [] are nodes
+# that may run them as well, and set => '' is for the containers' side on all nodes.
 sub run_epoch
 {
-	my ($node, $db, %o) = @_;
+	my ($coordinator, $db, %o) = @_;
 	my $files      = $o{files};
+	my $node       = $o{workers} ? any_of($coordinator, $coordinator, @{ $o{workers} }) : $coordinator;
 	my %load       = load_sql();
+	my %roles      = map { $_ => $o{workers} ? settings_of_nodes("equivalence_$_", $_ eq 'c') : '' } qw(c p);
+
+	$roles{c} .= "ALTER ROLE equivalence_c SET $o{set};\n" if $o{set};
+
+	$equivalence::Tables::from_worker = $node != $coordinator;
+	my ($timeout, $verbosity) = distributed() ? qw(20s verbose) : qw(5s default);
 	my @statements = map { { number => $o{first} + $_, statement()->%* } } 0 .. $o{count} - 1;
 	my %psql;
 
 	return () if $o{skip};
+	for my $side ($o{workers} ? qw(c p) : ())
+	{
+		write_script("$files-$side-load.sql", "\\set ON_ERROR_STOP on\nSET search_path = $side; SET client_min_messages = error;\n" . $load{$side});
+		$load{$side} = '';
+		$coordinator->safe_psql($db, $roles{$side});
+		$psql{$side} = start_psql($coordinator, $db, $side, "$files-$side-load.sql", "$files-$side-load");
+	}
+	for my $side (sort keys %psql)
+	{
+		$psql{$side}->finish or die "schema $side:\n" . slurp_file("$files-$side-load.err");
+	}
 	for my $side (qw(c p))
 	{
 		my $script =
 		  "\\set VERBOSITY sqlstate\n\\set ON_ERROR_STOP on\nSET search_path = $side; SET client_min_messages = error; SET jit = off;\n"
+		  . (distributed() ? "SET citus.enable_repartition_joins = on; SET citus.max_adaptive_executor_pool_size = 1;\n" : '')
 		  . "SELECT CASE WHEN :SERVER_VERSION_NUM < 160000 THEN 'force_parallel_mode' ELSE 'debug_parallel_query' END AS force_parallel \\gset\n"
 		  . $load{$side}
 		  . join('',
 			map { "PREPARE digest_$_->{name} AS " . digest_sql($_->{name}) . ";\n" } tables())
 		  . ($side eq 'c' ? $o{before} // '' : '')
-		  . "\\set ON_ERROR_STOP off\n\\set VERBOSITY default\nSET statement_timeout = '5s';\n";
+		  . "\\set ON_ERROR_STOP off\n\\set VERBOSITY $verbosity\nSET statement_timeout = '$timeout';\n";
 
 		$script .= "\\echo \@\@ $_->{number}\n\\warn \@\@ $_->{number}\n$_->{$side}"
 		  for @statements;
 		$script .= "\\echo \@\@ 0\n\\echo done\n";
-		append_to_file("$files-$side.sql", '');
-		unlink "$files-$side.sql";
-		append_to_file("$files-$side.sql", $script);
-		$psql{$side} = start_psql($node, $db, "$files-$side.sql", "$files-$side");
+		write_script("$files-$side.sql", $script);
+		$psql{$side} = start_psql($node, $db, $side, "$files-$side.sql", "$files-$side");
 	}
 	for my $side (qw(c p))
 	{
@@ -97,6 +129,29 @@ sub run_epoch
 	}
 	$_->{same} = $_->{results}{c} eq $_->{results}{p} for @statements;
 	return @statements;
+}
+
+# Tells what is different.
+sub show
+{
+	my ($seed, $s) = @_;
+
+	diag("seed $seed, statement $s->{number}, $s->{kind}");
+	for my $side (qw(c p))
+	{
+		diag(   "in schema $side:\n"
+			  . ($side eq 'p' && $s->{p} eq $s->{c} ? "the same\n" : $s->{$side})
+			  . "$s->{errors}{$side}");
+	}
+	my %lines = map { $_ => [ split(/^/m, $s->{results}{$_}) ] } qw(c p);
+	my %extra;
+	$extra{$_}++ for @{ $lines{c} };
+	$extra{$_}-- for @{ $lines{p} };
+	diag("lines in c and not in p:\n"
+		  . join('', map { $_ x $extra{$_} } grep { $extra{$_} > 0 } sort keys %extra));
+	diag("lines in p and not in c:\n"
+		  . join('', map { $_ x -$extra{$_} } grep { $extra{$_} < 0 } sort keys %extra));
+	return;
 }
 
 1;

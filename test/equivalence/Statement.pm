@@ -20,15 +20,32 @@ my @switches = map { "enable_$_" }
   qw(seqscan indexscan indexonlyscan bitmapscan hashjoin mergejoin nestloop hashagg sort material memoize incremental_sort tidscan
   gathermerge partition_pruning);
 my @on = qw(enable_partitionwise_join enable_partitionwise_aggregate);
+my %of_citus = (
+	'citus.enable_local_execution'                     => ['off'],
+	'citus.enable_fast_path_router_planner'            => ['off'],
+	'citus.enable_local_fast_path_query_optimization'  => ['off'],
+	'citus.local_table_join_policy'                    => [qw(never prefer-local prefer-distributed)],
+	'citus.multi_shard_modify_mode'                    => ['sequential'],
+	'citus.max_adaptive_executor_pool_size'            => [ 2, 8 ],
+	'citus.enable_binary_protocol'                     => ['off'],
+	'citus.enable_single_hash_repartition_joins'       => ['on'],
+	'citus.enable_local_reference_table_foreign_keys'  => ['off'],
+	'citus.enable_repartitioned_insert_select'         => ['off'],
+	'citus.max_cached_conns_per_worker'                => [ 0, 4 ]);
 
 sub settings
 {
 	my %set;
 
-	return () if chance(15);
+	if (distributed())
+	{
+		$set{$_} = "'" . any_of($of_citus{$_}->@*) . "'" for some_of(any_of(0, 0, 1, 2), sort keys %of_citus);
+	}
+	return %set if chance(15);
 	$set{$_}                    = 'off' for some_of(any_of(0, 1, 2, 3, 5), @switches);
 	$set{$_}                    = 'on'  for some_of(any_of(0, 0, 1, 2), @on);
-	$set{plan_cache_mode}       = any_of('force_generic_plan', 'force_custom_plan') if chance(40);
+	$set{plan_cache_mode}       = any_of('force_generic_plan', 'force_custom_plan')
+	  if chance(distributed() ? 10 : 40);
 	$set{from_collapse_limit}   = between(1, 4)                                     if chance(15);
 	$set{join_collapse_limit}   = between(1, 4)                                     if chance(15);
 	$set{geqo_threshold}        = 2                                                 if chance(8);
@@ -117,7 +134,7 @@ sub block
 # A table itself; those that are partitioned can only be copied since 19
 sub copied
 {
-	my $t       = any_of(grep { !@{ $_->{leaves} } || at_least(19) } tables());
+	my $t       = any_of(grep { !@{ $_->{leaves} } || at_least(19) || distributed() } tables());
 	my $from    = @{ $t->{leaves} } && chance(50) ? any_of(@{ $t->{leaves} }) : $t->{name};
 	my @columns = map { $_->{name} } some_of(between(1, 5), columns_of($t));
 
@@ -130,6 +147,11 @@ sub select_by
 	my $sql   = $q->{sql};
 	my $plain = plain($sql);
 	my $way   = $sql =~ /FOR (UPDATE|NO KEY|SHARE|KEY)/ ? any_of(1, 50, 80) : between(1, 100);
+
+	# Citus finds nothing when it fetches backward from where it had aggregates hashed
+	$way = any_of(1, 50, 66, 83) if $way > 70 && $way <= 76 && distributed();
+	# a worker node makes nothing
+	$way = any_of(1, 50, 66, 71, 80, 83) if $way > 84 && $equivalence::Tables::from_worker;
 	my $names = join(', ', map { $_->{name} } @{ $q->{columns} });
 	my $some  = 'FETCH ' . between(1, 9) . ' FROM c';
 	my $function =
@@ -183,10 +205,11 @@ sub across_policies
 	my $name    = 'statement_' . ++$prepared;
 	my $execute = "EXECUTE $name" . list_of(@$values);
 	# functions have a snapshot of their own, or a lock; registration is not for
-	# tables in use
+	# tables in use; Citus runs the parts of a query when the cursor is read first
 	my @cursor =
 		 $text =~ /\b(inlined|atomic|whole|procedural|count)_|\bFOR (UPDATE|NO|SHARE|KEY)/
 	  || $policy{c} =~ /create_container/
+	  || distributed()
 	  ? ()
 	  : plain($q->{sql});
 	my $before = sent(
@@ -223,7 +246,8 @@ sub changes
 	{
 		%sql = map { $_ => plain($change->{$_}) . ";\n" } qw(c p);
 		return map { $_ => "RESET ROLE;\n$sql{$_}$digest" } qw(c p)
-		  if $change->{alone} || chance(50);
+		  if $change->{alone} || (!distributed() && chance(50));
+		return map { $_ => "RESET ROLE;\nBEGIN;\n$sql{$_}COMMIT;\n$digest" } qw(c p) if distributed() && chance(50);
 		return map { $_ => "RESET ROLE;\nBEGIN;\n$sql{$_}${digest}ROLLBACK;\n" } qw(c p);
 	}
 	%sql = $text->($change);
@@ -262,6 +286,13 @@ sub statement
 {
 	my %set   = settings();
 	my %other = chance(50) ? settings()                       : %set;
+
+	if (distributed())
+	{
+		# on these depends what Citus takes
+		delete @other{ grep { /^citus|^plan_cache/ } keys %other };
+		$other{$_} = $set{$_} for grep { /^citus|^plan_cache/ } keys %set;
+	}
 	my $kind  = chance(58) ? 'read'                           : 'change';
 	my $role  = chance(20) ? "SET ROLE equivalence_reader;\n" : '';
 	my %sql;
@@ -269,7 +300,7 @@ sub statement
 	new_names();
 	if ($kind eq 'read')
 	{
-		if   (chance(10)) { %sql    = across_policies(); }
+		if   (chance(10) && !$equivalence::Tables::from_worker) { %sql = across_policies(); }
 		else              { $sql{c} = $sql{p} = select_by(query(3)); }
 	}
 	else

@@ -20,12 +20,29 @@ use warnings;
 use equivalence::Random;
 use Exporter 'import';
 our @EXPORT =
-  qw(FAR at_least live_id dead_id is_frozen tables table readables setup_sql load_sql row_values expired_ts digest_sql columns_of view_columns);
+  qw(FAR at_least distributed as_replica live_id dead_id is_frozen tables table readables setup_sql load_sql row_values expired_ts digest_sql columns_of view_columns);
 
 # The server's major version: some statements are for newer ones alone
 our $server = 15;
 
 sub at_least { return $server >= $_[0]; }
+
+# Are they tables of Citus (Distributed.pm)?  Not those that statements of a worker node
+# don't find, then.
+our ($distributed, $from_worker) = (0, 0);
+
+sub distributed { return $distributed; }
+
+# What no trigger of ours notices, on no node
+sub as_replica
+{
+	my $sql = join('', @_);
+
+	return "SET session_replication_role = replica;\n${sql}RESET session_replication_role;\n" if !$distributed;
+	return
+		"SET LOCAL citus.propagate_set_commands = local;\nSET LOCAL citus.multi_shard_modify_mode = sequential;\n"
+	  . "SET LOCAL session_replication_role = replica;\n${sql}SET LOCAL session_replication_role = origin;\n";
+}
 
 # Farther than others, and not too far for sums
 use constant FAR => 100_000_000;
@@ -66,6 +83,7 @@ sub columns
 # family    tables that reference each other
 # parent    which one of them this one references
 # forbids   its rows, expired or not, keep what they reference from being deleted
+# by, distribute, afterwards, local  see Distributed.pm
 # steady    columns whose changes must not depend on the order of rows: those of
 #           constraints that are checked row by row (see Change.pm)
 my %table = (
@@ -378,7 +396,7 @@ sub readables
 {
 	my @result;
 
-	for my $t (tables())
+	for my $t (grep { !$_->{local} || !$from_worker } tables())
 	{
 		my $name = $t->{name};
 		my @all  = columns_of($t);
@@ -395,6 +413,12 @@ sub readables
 		push @result,
 		  map { { kind => 'table', sql => any_of($_, "ONLY $_"), columns => \@all } }
 		  @{ $t->{leaves} };
+		push @result,
+		  map { { kind => 'view', sql => $_ . $name, columns => \@some } } qw(seen_ barrier_);
+		push @result, map { { kind => 'function', sql => "$_$name", columns => \@some } }
+		  $distributed ? 'procedural_' : qw(inlined_ atomic_ procedural_);
+		next if $distributed;
+		push @result, { kind => 'function', sql => "whole_$name", columns => \@all };
 		# by address
 		my $names = join(', ', map { $_->{name} } @some);
 		push @result,
@@ -418,12 +442,6 @@ sub readables
 			columns => \@some
 		  }
 		  unless @{ $t->{leaves} };
-		push @result,
-		  map { { kind => 'view', sql => $_ . $name, columns => \@some } } qw(seen_ barrier_);
-		push @result,
-		  map { { kind => 'function', sql => "$_$name", columns => \@some } }
-		  qw(inlined_ atomic_ procedural_);
-		push @result, { kind => 'function', sql => "whole_$name", columns => \@all };
 	}
 	push @result,
 	  map { { kind => 'view', sql => $_, columns => [ view_columns() ] } } qw(united joined)
@@ -435,9 +453,10 @@ sub readables
 sub index_lazily
 {
 	my $name = shift;
+	my $sql  = "SELECT ttl.alter_container('$name', indexing => 'lazy');\n";
 
-	return <<~"END";
-		SELECT ttl.alter_container('$name', indexing => 'lazy');
+	return $sql if $distributed;
+	return $sql . <<~"END";
 		DO \$\$
 		DECLARE
 			i regclass;
@@ -457,6 +476,7 @@ sub setup_sql
 	my $schema = shift;
 	my $sql =
 	  "CREATE SCHEMA $schema; SET search_path = $schema; SET client_min_messages = warning;\n";
+	$sql .= "SET citus.enable_local_reference_table_foreign_keys = off;\n" if $distributed;
 	my $columns = join(', ', map { $_->{name} } view_columns());
 	my $returns = join(', ', map { "$_->{name} $_->{type}" } view_columns());
 
@@ -464,30 +484,40 @@ sub setup_sql
 	{
 		my $name = $t->{name};
 
+		my @distribute = $t->{distribute} ? "SELECT $t->{distribute};\n" : ();
+
 		$sql .= "$t->{create}\n";
 		if ($schema eq 'c' && $t->{container})
 		{
-			$sql .= "SELECT ttl.create_container($t->{container});\n";
+			my $create = "SELECT ttl.create_container($t->{container});\n";
+
+			$sql .= join('', chance(50) ? (@distribute, $create) : ($create, @distribute));
 			$sql .= index_lazily($name) if chance(40);
 		}
-		elsif ($t->{otherwise})
+		else
 		{
-			$sql .= "$t->{otherwise};\n";
+			$sql .= "$t->{otherwise};\n" if $t->{otherwise};
+			$sql .= join('', @distribute);
 		}
+		$sql .= $t->{afterwards} // '';
 		$sql .= <<~"END";
 			CREATE VIEW seen_$name AS SELECT $columns FROM $name WHERE 100 / x < 60;
 			CREATE VIEW barrier_$name WITH (security_barrier, security_invoker) AS SELECT $columns FROM $name WHERE n::int <> 3;
+			CREATE FUNCTION procedural_$name(int) RETURNS TABLE ($returns) LANGUAGE plpgsql STABLE ROWS 30
+				AS '#variable_conflict use_column
+				BEGIN RETURN QUERY SELECT $columns FROM $name WHERE k <= \$1; END';
+			CREATE FUNCTION count_$name(int) RETURNS int LANGUAGE sql STABLE
+				AS 'SELECT count(*)::int FROM $name WHERE k = \$1';
+			END
+		# Citus has no functions that read in queries of shards
+		next if $distributed;
+		$sql .= <<~"END";
 			CREATE FUNCTION inlined_$name(int) RETURNS TABLE ($returns) LANGUAGE sql STABLE
 				AS 'SELECT $columns FROM $name WHERE id > \$1';
 			CREATE FUNCTION atomic_$name(int) RETURNS TABLE ($returns) LANGUAGE sql STABLE
 				BEGIN ATOMIC SELECT $columns FROM $name WHERE 100 / x <> \$1; END;
 			CREATE FUNCTION whole_$name(int) RETURNS SETOF $name LANGUAGE sql STABLE
 				AS 'SELECT * FROM $name WHERE n::int < \$1';
-			CREATE FUNCTION procedural_$name(int) RETURNS TABLE ($returns) LANGUAGE plpgsql STABLE ROWS 30
-				AS '#variable_conflict use_column
-				BEGIN RETURN QUERY SELECT $columns FROM $name WHERE k <= \$1; END';
-			CREATE FUNCTION count_$name(int) RETURNS int LANGUAGE sql STABLE
-				AS 'SELECT count(*)::int FROM $name WHERE k = \$1';
 			CREATE FUNCTION stored_$name() RETURNS tid[] LANGUAGE sql STABLE SECURITY DEFINER SET ttl.show_expired = on
 				BEGIN ATOMIC SELECT array_agg(ctid) FROM $name; END;
 			CREATE FUNCTION least_$name() RETURNS int LANGUAGE sql STABLE
@@ -504,6 +534,10 @@ sub setup_sql
 	# referential action doesn't
 	if ($schema eq 'p')
 	{
+		# MERGE takes no other default
+		my $present = $distributed ? 'p.present()' : 'clock_timestamp()';
+		$sql .= "CREATE FUNCTION present() RETURNS timestamptz LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN clock_timestamp(); END';\n"
+		  . "SELECT create_distributed_function('present()'); SET citus.enable_unsafe_triggers = on;\n" if $distributed;
 		$sql .=
 		  "CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW._ts := clock_timestamp(); RETURN NEW; END';\n"
 		  . "CREATE FUNCTION stamp_at() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.at := clock_timestamp() AT TIME ZONE ''UTC''; RETURN NEW; END';\n"
@@ -511,12 +545,13 @@ sub setup_sql
 		for my $t (tables())
 		{
 			next if !$t->{container} || has_deadlines($t);
-			$sql .= "ALTER TABLE $t->{name} ALTER COLUMN $t->{ts} SET DEFAULT clock_timestamp();\n";
+			$sql .= "ALTER TABLE $t->{name} ALTER COLUMN $t->{ts} SET DEFAULT $present;\n";
 			$sql .=
-			  "CREATE TRIGGER stamp BEFORE UPDATE ON $t->{name} FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION stamp"
+			  "CREATE TRIGGER stamp BEFORE UPDATE ON $t->{name} FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION p.stamp"
 			  . ($t->{ts} eq '_ts' ? '' : "_$t->{ts}") . "();\n"
 			  if !is_frozen($t);
 		}
+		$sql .= "RESET citus.enable_unsafe_triggers;\n" if $distributed;
 	}
 	# what statements' triggers saw
 	$sql .= <<~'END';
@@ -527,7 +562,7 @@ sub setup_sql
 			BEGIN INSERT INTO log SELECT TG_TABLE_NAME || TG_OP, count(*), sum(o.id), sum(100 / n.x) FROM old o FULL JOIN new n USING (id); RETURN NULL; END';
 		CREATE FUNCTION change_row() RETURNS trigger LANGUAGE plpgsql AS '
 			BEGIN NEW.s := left(NEW.s, 3) || coalesce((SELECT max(n::int) FROM hashed WHERE k = NEW.k), 0); RETURN NEW; END';
-		CREATE FUNCTION watch(int, text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 PARALLEL SAFE AS '
+		CREATE FUNCTION watch(int, text) RETURNS boolean LANGUAGE plpgsql VOLATILE COST 0.0001 PARALLEL SAFE AS '
 			BEGIN
 				IF $1 = 0 OR $2 !~ ''^-?[0-9]+$'' OR length($2) > 9 THEN
 					RAISE EXCEPTION ''seen: % %'', $1, $2;
@@ -536,14 +571,26 @@ sub setup_sql
 			END';
 		CREATE FUNCTION looped(query text) RETURNS SETOF text LANGUAGE plpgsql AS '
 			DECLARE r record; BEGIN FOR r IN EXECUTE query LOOP RETURN NEXT r::text; END LOOP; END';
-		CREATE TRIGGER log_insert AFTER INSERT ON ordinary REFERENCING NEW TABLE AS new FOR EACH STATEMENT EXECUTE FUNCTION log_new();
-		CREATE TRIGGER log_update AFTER UPDATE ON ordinary REFERENCING OLD TABLE AS old NEW TABLE AS new FOR EACH STATEMENT EXECUTE FUNCTION log_both();
-		CREATE TRIGGER log_insert AFTER INSERT ON hashed REFERENCING NEW TABLE AS new FOR EACH STATEMENT EXECUTE FUNCTION log_new();
 		CREATE TRIGGER change_row BEFORE INSERT OR UPDATE ON stocked FOR EACH ROW EXECUTE FUNCTION change_row();
 		END
+	# only those of the coordinator, on Citus
+	my ($one, $another) = $distributed ? qw(stocked stocked) : qw(ordinary hashed);
+	$sql .= <<~"END";
+		CREATE TRIGGER log_insert AFTER INSERT ON $one REFERENCING NEW TABLE AS new FOR EACH STATEMENT EXECUTE FUNCTION log_new();
+		CREATE TRIGGER log_update AFTER UPDATE ON $one REFERENCING OLD TABLE AS old NEW TABLE AS new FOR EACH STATEMENT EXECUTE FUNCTION log_both();
+		CREATE TRIGGER log_another AFTER INSERT ON $another REFERENCING NEW TABLE AS new FOR EACH STATEMENT EXECUTE FUNCTION log_new();
+		END
+	# Citus takes no others in UPDATE, and gives no privileges on views by GRANT ON ALL TABLES
+	$sql .= "ALTER FUNCTION watch IMMUTABLE;\n" if $distributed;
+	$sql .= "SELECT create_distributed_function('$_');\n" for $distributed ? ('watch(int, text)', 'looped(text)') : ();
+	$sql .= "SET citus.multi_shard_modify_mode = sequential;\n" if $distributed;
 	$sql .= <<~"END";
 		GRANT ALL ON SCHEMA $schema TO equivalence_reader;
 		GRANT ALL ON ALL TABLES IN SCHEMA $schema TO equivalence_reader;
+		GRANT ALL ON united, joined, @{[ join(', ', map { "seen_$_->{name}, barrier_$_->{name}" } tables()) ]} TO equivalence_reader;
+		END
+	# Citus crashes when it makes a subquery of such a table
+	$sql .= <<~"END" unless $distributed;
 		ALTER TABLE fixed ENABLE ROW LEVEL SECURITY;
 		CREATE POLICY visible ON fixed TO equivalence_reader USING (1000 / x % 7 <> 2) WITH CHECK (true);
 		END
@@ -614,6 +661,7 @@ sub row_values
 	$row{n} = 'NULL'         if chance(5);
 	$row{k} = 2147483647     if !$live            && chance(5);
 	$row{k} = between(0, 20) if $row{k} eq 'NULL' && grep { $_ eq 'k' } @{ $t->{hold} };
+	$row{u} = $place         if $row{u} eq 'NULL'                && grep { $_ eq 'u' } @{ $t->{hold} };
 	# a pair of NULLs is a key, too
 	$row{u} = $place if $t->{name} eq 'short' && $row{u} eq 'NULL' && ($o{loading} || chance(70));
 	return \%row;
@@ -693,6 +741,14 @@ sub chains_sql
 {
 	my $sql = "SET ttl.show_expired = on; SET ttl.touch = off;\n";
 
+	if ($distributed)
+	{
+		return join('', map {
+				"BEGIN;\n"
+			  . as_replica("SET LOCAL ttl.show_expired = on;\n", map { "UPDATE $_->{name} SET s = s;\n" } tables())
+			  . "COMMIT;\n" . any_of('', "VACUUM;\n")
+		} 1 .. 2);
+	}
 	for my $part ('id % 3 = 0', 'id % 3 < 2', 'id % 7 = 1')
 	{
 		$sql .= "UPDATE $_->{name} SET s = s WHERE $part;\n" for tables();
@@ -706,9 +762,8 @@ sub load_sql
 {
 	my %sql = (c => '', p => '');
 
-	# our triggers are not for expired rows
-	$_ .= "SET session_replication_role = replica;\n"                          for values %sql;
-	$_ .= 'TRUNCATE ' . join(', ', 'log', map { $_->{name} } tables()) . ";\n" for values %sql;
+	# Citus truncates shards by a trigger
+	my $truncate = 'TRUNCATE ' . join(', ', 'log', map { $_->{name} } tables()) . ";\n";
 
 	for my $t (tables())
 	{
@@ -739,10 +794,14 @@ sub load_sql
 			my @live_ones = @{ $parent->{live_ids} };
 			my @dead_ones = @{ $parent->{dead_ids} };
 
-			$_->[0]{u} = any_of(@live_ones,                          'NULL')     for @live;
+			my @none      = (grep { $_ eq 'u' } @{ $t->{hold} }) ? () : 'NULL';
+
+			$_->[0]{u} = any_of(@live_ones,                          @none)      for @live;
 			$_->[0]{u} = any_of($t->{forbids} ? 'NULL' : @live_ones, @dead_ones) for @dead;
 		}
 		$t->{k_of} = { map { $_->[0]{id} => $_->[0]{k} } @dead };
+		$t->{live_by_k} = {};
+		push @{ $t->{live_by_k}{ $_->[0]{k} } }, $_->[0]{id} for @live;
 
 		my @all = shuffled((map { [ 1, $_ ] } @live), (map { [ 0, $_ ] } @dead));
 
@@ -750,12 +809,14 @@ sub load_sql
 		$sql{c} .= insert_sql($t, map { $_->[1] } @all);
 	}
 	# nor are there HOT chains in both, whole and pruned
-	$sql{c} .= chains_sql() if chance(70);
+	my %more = (c => chance(70) ? chains_sql() : '', p => '');
 	# neither statistics nor visibility maps have to be alike
-	for (values %sql)
+	$more{$_} .= any_of('', "ANALYZE;\n", "VACUUM ANALYZE;\n", "VACUUM;\n") for qw(c p);
+	# our triggers are not for expired rows
+	for (qw(c p))
 	{
-		$_ .= any_of('', "ANALYZE;\n", "VACUUM ANALYZE;\n", "VACUUM;\n");
-		$_ .= "RESET session_replication_role;\n";
+		$sql{$_} =
+		  $distributed ? "${truncate}BEGIN;\n" . as_replica($sql{$_}) . "COMMIT;\n$more{$_}" : as_replica($truncate . $sql{$_} . $more{$_});
 	}
 	return %sql;
 }
@@ -767,17 +828,22 @@ sub digest_sql
 	my $shown = shift;
 	my @parts;
 
-	for my $t (tables())
+	# all of them take Citus long
+	my %digested = map { $_->{name} => 1 } grep {
+		!$distributed || $_->{name} eq $shown || ($_->{family} && ($table{$shown} // {})->{family})
+	} tables();
+	for my $t (grep { $digested{ $_->{name} } && (!$_->{local} || !$from_worker) } tables())
 	{
 		my $ts =
 		  "CASE WHEN $t->{ts} BETWEEN '2024-01-01' AND '2400-01-01' THEN 'the present' ELSE $t->{ts}::text END";
-		my $columns = join(', ', 'tableoid::regclass', (map { $_->{name} } columns_of($t)), $ts);
+		my $columns = join(', ', ($distributed ? () : 'tableoid::regclass'), (map { $_->{name} } columns_of($t)), $ts);
 		push @parts,
 		  "SELECT '$t->{name}', count(*)::text || ' ' || coalesce(md5(string_agg(q::text, ' ' ORDER BY q::text)), '') FROM (SELECT $columns FROM $t->{name}) q";
 		push @parts, "SELECT 'row of $t->{name}', q::text FROM (SELECT $columns FROM $t->{name}) q"
 		  if $t->{name} eq $shown;
 	}
-	push @parts, "SELECT 'log', log::text FROM log";
+	push @parts, "SELECT 'log', log::text FROM log" unless $from_worker;
+	@parts = "SELECT 'nothing', ''" unless @parts;
 	return join("\nUNION ALL ", @parts);
 }
 

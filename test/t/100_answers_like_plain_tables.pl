@@ -79,7 +79,7 @@ for (my $done = 0; $done < $queries; $done += EPOCH)
 		{
 			push @internal, $s;
 		}
-		elsif (!$s->{same}) { push @different, $s; show($s) if @different <= SHOWN; }
+		elsif (!$s->{same}) { push @different, $s; show($seed, $s) if @different <= SHOWN; }
 		# what PostgreSQL doesn't understand tests nothing
 		elsif (grep { /^42(?!501)/ } @codes)
 		{
@@ -88,33 +88,11 @@ for (my $done = 0; $done < $queries; $done += EPOCH)
 	}
 }
 
-sub show
-{
-	my $s = shift;
-
-	diag("seed $seed, statement $s->{number}, $s->{kind}");
-	for my $side (qw(c p))
-	{
-		diag(   "in schema $side:\n"
-			  . ($side eq 'p' && $s->{p} eq $s->{c} ? "the same\n" : $s->{$side})
-			  . "$s->{errors}{$side}");
-	}
-	my %lines = map { $_ => [ split(/^/m, $s->{results}{$_}) ] } qw(c p);
-	my %extra;
-	$extra{$_}++ for @{ $lines{c} };
-	$extra{$_}-- for @{ $lines{p} };
-	diag("lines in c and not in p:\n"
-		  . join('', map { $_ x $extra{$_} } grep { $extra{$_} > 0 } sort keys %extra));
-	diag("lines in p and not in c:\n"
-		  . join('', map { $_ x -$extra{$_} } grep { $extra{$_} < 0 } sort keys %extra));
-	return;
-}
-
 note
   "$count{read} reads ($count{empty} of no row), $count{change} changes; $count{forced} with a way of scans forced; $count{timeout} timeouts; errors: "
   . join(', ', map { "$_ $codes{$_}" } sort keys %codes);
-show($_) for @internal[ 0 .. (@internal > SHOWN ? SHOWN : @internal) - 1 ];
-show($_) for @refused[ 0 ..  (@refused > SHOWN  ? SHOWN : @refused) - 1 ];
+show($seed, $_) for @internal[ 0 .. (@internal > SHOWN ? SHOWN : @internal) - 1 ];
+show($seed, $_) for @refused[ 0 ..  (@refused > SHOWN  ? SHOWN : @refused) - 1 ];
 is(scalar @different, 0, 'the answers are the same');
 is(scalar @internal,  0, 'no internal errors that PostgreSQL alone does not have');
 is(scalar @refused,   0, 'PostgreSQL understands every statement');

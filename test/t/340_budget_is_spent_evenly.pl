@@ -62,7 +62,7 @@ my $steps = @seen - 1;
 cmp_ok($seen[-1] - $seen[0], '==', 16000, 'all go');
 cmp_ok(time - $start, '>', 2, '... spread over the cycle');
 cmp_ok($steps, '>=', 10, "... in small steps ($steps seen)");
-cmp_ok($samples, '>=', 10, "seen napping ($samples times)");
+cmp_ok($samples, '>=', 5, "seen napping ($samples times)");
 cmp_ok($idle, '>', 0.7 * $samples, "... without a lock or a snapshot ($idle times)");
 my $rows_per_batch = $node->safe_psql('postgres', "SELECT rows_deleted / batches FROM ttl.stat_containers WHERE container = 'c'::regclass");
 cmp_ok($rows_per_batch, '<=', 500, 'a batch costs what a short nap is worth');
