@@ -228,13 +228,20 @@ is_sent(void)
 	return strncmp(application_name, "citus_", strlen("citus_")) == 0;
 }
 
-/* The table's trigger has been created, with a policy. */
+/*
+ * The table's trigger has been created, with a policy.  One that is no other node's is
+ * left alone, and whoever copies a trigger carries none.
+ */
 static void
 receive(Oid relid, const Trigger *trigger)
 {
 	TtlPolicy	policy;
 	TtlPolicy	former;
+	bool		is_carried = is_sent() || OidIsValid(ttl_citus_shell_of(relid));
 
+	if (ttl_container_read(relid, &former) ? !former.carried :
+		!is_carried && !ttl_citus_may_make_tables())
+		return;
 	if (!ttl_container_is_owner(GetUserId(), relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -243,14 +250,12 @@ receive(Oid relid, const Trigger *trigger)
 	ttl_container_lock_policy(relid, true, true);
 	if (!ttl_container_read(relid, &former))
 	{
-		policy.carried = is_sent() || OidIsValid(ttl_citus_shell_of(relid));
-		if (!policy.carried && !ttl_citus_may_make_tables())
-			return;
+		policy.carried = is_carried;
 		if (policy.default_ttl != TTL_OFF && ttl_container_has_pages(relid))
 			ttl_grace_begin(&policy, TTL_OFF, InvalidOid);
 		ttl_container_insert(relid, &policy);
 	}
-	else if (former.carried)
+	else
 	{
 		policy.carried = true;
 		policy.change = former.change;
@@ -283,7 +288,8 @@ trigger_created(CreateTrigStmt *stmt)
 	const Trigger *trigger;
 
 	if ((relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE) ||
-		get_rel_persistence(relid) == RELPERSISTENCE_TEMP || ttl_citus_is_spared(relid) || get_rel_relispartition(relid))
+		get_rel_persistence(relid) == RELPERSISTENCE_TEMP || get_rel_relispartition(relid) ||
+		ttl_citus_is_spared(relid))
 		return;
 	rel = table_open(relid, NoLock);
 	trigger = ttl_citus_find_trigger(rel->trigdesc);
