@@ -324,8 +324,10 @@ is($cluster->stored('keys', 'id IN (7, 8, 9)'), '3', 'the expired rows are gone'
 # foreign keys
 $coordinator->safe_psql('postgres', q{
 CREATE TABLE parents (id int PRIMARY KEY);
-CREATE TABLE children (id int, color int REFERENCES rkeys, FOREIGN KEY (id) REFERENCES parents (id) ON DELETE CASCADE);
+CREATE TABLE children (id int, color int);
 SELECT create_distributed_table('parents', 'id', colocate_with => 'plain'), create_distributed_table('children', 'id', colocate_with => 'plain');
+ALTER TABLE children ADD FOREIGN KEY (color) REFERENCES rkeys;
+ALTER TABLE children ADD FOREIGN KEY (id) REFERENCES parents ON DELETE CASCADE;
 SELECT ttl.create_container('parents', 3600);
 INSERT INTO parents (id, _ts) SELECT g, now() - interval '1 hour' + interval '1.5 seconds' FROM generate_series(1, 10) g;
 INSERT INTO children SELECT generate_series(1, 10);

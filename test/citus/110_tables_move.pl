@@ -162,14 +162,14 @@ SELECT nextval('ids') AS id \gset
 BEGIN;
 INSERT INTO parents (id, v) VALUES (:id, 0);
 INSERT INTO children (parent, id) VALUES (:id, 1);
-COMMIT;
 INSERT INTO ledger VALUES (:id, false);
+COMMIT;
 SELECT nextval('ids') AS id \gset
 BEGIN;
 INSERT INTO parents (id, v, ttl) VALUES (:id, 0, 1);
 INSERT INTO children (parent, id) VALUES (:id, 1);
-COMMIT;
 INSERT INTO ledger VALUES (:id, true);
+COMMIT;
 INSERT INTO parents (id, v, ttl) VALUES (- :client_id - 1, 0, 1) ON CONFLICT (id) DO UPDATE SET v = parents.v + 1;
 SELECT id AS again FROM ledger WHERE NOT short ORDER BY random() LIMIT 1 \gset
 UPDATE parents SET v = v + 1 WHERE id = :again;
@@ -189,6 +189,7 @@ for my $mode ('force_logical', 'block_writes', 'force_logical')
 }
 $pgbench->signal('INT');
 $pgbench->finish;
+$coordinator->wait_until(q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pgbench'});
 unlike($err, qr/ERROR/, 'no writer has met an error');
 note("$out$err");
 cmp_ok($coordinator->safe_psql('postgres', 'SELECT count(*) FROM ledger'), '>', 200, 'there was some load');
