@@ -32,6 +32,7 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "citus/citus.h"
+#include "commands/trigger.h"
 #include "execution.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
@@ -172,6 +173,17 @@ ttl_citus_may_make_tables(void)
 }
 
 bool
+ttl_citus_replaces_table(void)
+{
+	for (const Call *call = calls; call != NULL; call = call->next)
+	{
+		if (call->runs && call->kind == CALL_REPLACES)
+			return true;
+	}
+	return false;
+}
+
+bool
 ttl_citus_tables_changed(bool *unseen)
 {
 	bool		result;
@@ -306,6 +318,36 @@ show_stored(bool on)
 	set_locally("citus.propagate_set_commands", former);
 }
 
+/* Is the table one end of a foreign key? */
+static bool
+has_reference(Oid relid)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	bool		result = false;
+
+	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
+		result = result || RI_FKey_trigger_type(rel->trigdesc->triggers[i].tgfoid) != RI_TRIGGER_NONE;
+	table_close(rel, AccessShareLock);
+	return result;
+}
+
+/*
+ * Has the shards written to, to no effect.  They are read in that transaction then, and
+ * see what it has been told; else Citus reads them without one if this isn't a block.
+ * If there are foreign keys to drop, it writes to them first.
+ */
+static void
+touch_shards(Oid shell)
+{
+	char	   *command = psprintf("ALTER TABLE %s ENABLE ALWAYS TRIGGER \"%s\"",
+								   ttl_container_table_name(shell), TTL_TRIGGER);
+
+	SPI_connect();
+	if (SPI_execute(command, false, 0) < 0)
+		elog(ERROR, "SPI_execute failed: %s", command);
+	SPI_finish();
+}
+
 /* Memory context callback */
 static void
 forget_call(void *arg)
@@ -411,6 +453,8 @@ execution_runs(TtlExecution *execution)
 		{
 			show_stored(true);
 			call->shows = true;
+			if (call->type == REGCLASSOID && !has_reference(call->object))
+				touch_shards(call->object);
 		}
 	}
 	return true;

@@ -108,6 +108,9 @@ extern void ttl_citus_function_called(Oid function);
  */
 extern bool ttl_citus_copies_shard(const char *query_string);
 
+/* Does a call run by which Citus makes another table of a distributed one? */
+extern bool ttl_citus_replaces_table(void);
+
 /* May what runs be Citus that makes a table of a distributed one? */
 extern bool ttl_citus_may_make_tables(void);
 

@@ -14,6 +14,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "expiry/grace.h"
@@ -166,7 +167,9 @@ ttl_partition_detach(const TtlContainer *parent, RangeVar *name)
 	TtlContainer container;
 	TtlPolicy	policy;
 
-	if (!OidIsValid(partition) || !ttl_container_is_owner(GetUserId(), parent->relid) ||
+	/* Citus will attach what it makes of the partition */
+	if (!OidIsValid(partition) || ttl_citus_replaces_table() ||
+		!ttl_container_is_owner(GetUserId(), parent->relid) ||
 		!ttl_container_lookup(partition, &container) ||
 		container.container != parent->container ||
 		ttl_container_read(partition, &policy) ||

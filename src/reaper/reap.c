@@ -41,7 +41,7 @@ reap_shards(TtlMemory *memory, Oid container, int64 max_rows)
 				 errdetail("They are deleted by transactions of its shards.")));
 	ttl_citus_reap(container, max_rows);
 	ereport(NOTICE,
-			(errmsg("ttl: expired rows of distributed table \"%s\" deleted from its shards",
+			(errmsg("ttl: shards of distributed table \"%s\" reaped",
 					get_rel_name(container))));
 }
 

@@ -139,6 +139,30 @@ is($coordinator->stored('parents'), '73', '... where rows can be deleted');
 $coordinator->safe_psql('postgres', q{DROP VIEW places; DROP TABLE children, parents, kinds});
 
 #
+# Tables alone, and partitioned ones, in no transaction block
+#
+$coordinator->safe_psql('postgres', q{
+CREATE TABLE parents (id int PRIMARY KEY);
+CREATE TABLE parted (id int, at int, PRIMARY KEY (id, at)) PARTITION BY RANGE (at);
+CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (10);
+CREATE TABLE parted_2 PARTITION OF parted FOR VALUES FROM (10) TO (20);
+SELECT create_distributed_table('parents', 'id', colocate_with => 'none'), create_distributed_table('parted', 'id', colocate_with => 'none');
+SELECT ttl.create_container(c, 3600), ttl.alter_container(c, reaping => false) FROM unnest('{parents, parted}'::regclass[]) c;
+INSERT INTO parents (id, _ts) SELECT g, CASE WHEN g > 10 THEN now() ELSE '2020-01-01' END FROM generate_series(1, 30) g;
+INSERT INTO parted (id, at, _ts) SELECT g, g % 20, CASE WHEN g > 10 THEN now() ELSE '2020-01-01' END FROM generate_series(1, 30) g});
+for my $call (q{alter_distributed_table('%s', shard_count => 3, cascade_to_colocated => false)}, q{undistribute_table('%s')})
+{
+	for my $table ('parents', 'parted')
+	{
+		$coordinator->safe_psql('postgres', 'SELECT ' . sprintf($call, $table));
+		is($coordinator->safe_psql('postgres', "SELECT count(*), ttl.expired_count('$table') FROM $table"), '20|10', sprintf("$call: all rows are there", $table));
+	}
+	is($coordinator->safe_psql('postgres', q{SELECT string_agg(container::text, ' ' ORDER BY container::text) FROM ttl.containers WHERE container::text ~ '^par'}),
+		'parents parted', '... of the same containers');
+}
+$coordinator->safe_psql('postgres', 'DROP TABLE parents, parted');
+
+#
 # A rebalance under write load, with the reaper on: whatever was acknowledged and has
 # not expired is there exactly once, whatever has expired isn't.
 #
