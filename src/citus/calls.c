@@ -299,6 +299,15 @@ set_locally(const char *name, const char *value)
 							 false);
 }
 
+static void
+run(const char *command)
+{
+	SPI_connect();
+	if (SPI_execute(command, false, 0) < 0)
+		elog(ERROR, "SPI_execute failed: %s", command);
+	SPI_finish();
+}
+
 /*
  * Has all nodes that take part in the transaction see all rows, or not any more.  Citus
  * passes settings on in transaction blocks, and takes DO for one.
@@ -311,10 +320,7 @@ show_stored(bool on)
 	char	   *former = GetConfigOptionByName("citus.propagate_set_commands", NULL, false);
 
 	set_locally("citus.propagate_set_commands", "local");
-	SPI_connect();
-	if (SPI_execute(command, false, 0) < 0)
-		elog(ERROR, "SPI_execute failed: %s", command);
-	SPI_finish();
+	run(command);
 	set_locally("citus.propagate_set_commands", former);
 }
 
@@ -339,13 +345,8 @@ has_reference(Oid relid)
 static void
 touch_shards(Oid shell)
 {
-	char	   *command = psprintf("ALTER TABLE %s ENABLE ALWAYS TRIGGER \"%s\"",
-								   ttl_container_table_name(shell), TTL_TRIGGER);
-
-	SPI_connect();
-	if (SPI_execute(command, false, 0) < 0)
-		elog(ERROR, "SPI_execute failed: %s", command);
-	SPI_finish();
+	run(psprintf("ALTER TABLE %s ENABLE ALWAYS TRIGGER \"%s\"",
+				 ttl_container_table_name(shell), TTL_TRIGGER));
 }
 
 /* Memory context callback */

@@ -20,7 +20,6 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "ttl.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -28,20 +27,12 @@
 static const Trigger *
 find_trigger(Relation rel)
 {
-	TriggerDesc *triggers = rel->trigdesc;
-	const TtlObjects *objects = ttl_container_objects();
+	const Trigger *trigger = ttl_container_objects() == NULL ? NULL :
+	ttl_citus_find_trigger(rel->trigdesc);
 
-	for (int i = 0; objects != NULL && triggers != NULL && i < triggers->numtriggers; i++)
-	{
-		Trigger    *trigger = &triggers->triggers[i];
-
-		if (strcmp(trigger->tgname, TTL_TRIGGER) == 0 &&
-			get_func_namespace(trigger->tgfoid) == objects->schema &&
-			trigger->tgtype == (TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_ROW | TRIGGER_TYPE_INSERT) &&
-			trigger->tgqual == NULL)
-			return trigger;
-	}
-	return NULL;
+	return trigger != NULL && strcmp(trigger->tgname, TTL_TRIGGER) == 0 &&
+		trigger->tgtype == (TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_ROW | TRIGGER_TYPE_INSERT) &&
+		trigger->tgqual == NULL ? trigger : NULL;
 }
 
 bool

@@ -312,6 +312,17 @@ ttl_stamp_query(Query *query)
 	}
 }
 
+/* The present, or what is assigned, by the argument of that number */
+static Datum
+stamp(FunctionCallInfo fcinfo, int assigned, TimestampTz now)
+{
+	if (ttl_guc_touch && SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA)
+		PG_RETURN_TIMESTAMPTZ(now);
+	if (PG_ARGISNULL(assigned))
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(PG_GETARG_TIMESTAMPTZ(assigned));
+}
+
 PG_FUNCTION_INFO_V1(ttl_stamp);
 
 /*
@@ -323,11 +334,7 @@ PG_FUNCTION_INFO_V1(ttl_stamp);
 Datum
 ttl_stamp(PG_FUNCTION_ARGS)
 {
-	if (ttl_guc_touch && SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA)
-		PG_RETURN_TIMESTAMPTZ(GetCurrentTimestamp());
-	if (PG_ARGISNULL(0))
-		PG_RETURN_NULL();
-	PG_RETURN_TIMESTAMPTZ(PG_GETARG_TIMESTAMPTZ(0));
+	return stamp(fcinfo, 0, GetCurrentTimestamp());
 }
 
 PG_FUNCTION_INFO_V1(ttl_shard_stamp);
@@ -341,11 +348,7 @@ PG_FUNCTION_INFO_V1(ttl_shard_stamp);
 Datum
 ttl_shard_stamp(PG_FUNCTION_ARGS)
 {
-	if (ttl_guc_touch && SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA)
-		PG_RETURN_TIMESTAMPTZ(PG_ARGISNULL(2) ? GetCurrentTimestamp() : PG_GETARG_TIMESTAMPTZ(2));
-	if (PG_ARGISNULL(1))
-		PG_RETURN_NULL();
-	PG_RETURN_TIMESTAMPTZ(PG_GETARG_TIMESTAMPTZ(1));
+	return stamp(fcinfo, 1, PG_ARGISNULL(2) ? GetCurrentTimestamp() : PG_GETARG_TIMESTAMPTZ(2));
 }
 
 PG_FUNCTION_INFO_V1(ttl_shard_clock);
