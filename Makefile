@@ -145,6 +145,7 @@ ISOLATION = \
 	epq \
 	epq_forms \
 	epq_scans \
+	expired_meanwhile \
 	index_changes \
 	insert_vs_insert \
 	kinds_vs_reap \

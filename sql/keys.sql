@@ -413,6 +413,91 @@ UPDATE fired SET id = 2, note = 'moved' WHERE id = 1;
 SET client_min_messages = warning;
 SELECT * FROM stored('fired');
 
+--
+-- What expires, or comes in expired, while a statement runs
+--
+
+-- a trigger of the statement moves deadlines of rows whose keys come later in it
+CREATE TABLE token (id int PRIMARY KEY, note text);
+SELECT ttl.create_container('token', 3600, touch_on_update => false);
+CREATE FUNCTION revoke() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.note = 'revokes' THEN
+        UPDATE keys.token SET _ts = '2020-01-01' WHERE note = 'held';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER revoke BEFORE INSERT ON token FOR EACH ROW EXECUTE FUNCTION revoke();
+CREATE FUNCTION rows_of(t regclass) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    result text;
+BEGIN
+    EXECUTE format('SELECT string_agg(n || '' '' || note, '', '' ORDER BY note) FROM (SELECT note, count(*) AS n FROM %s GROUP BY note) s', t) INTO result;
+    RETURN result;
+END $$;
+CREATE FUNCTION after_revocation(n int, conflict text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    TRUNCATE keys.token;
+    INSERT INTO keys.token (id, note) SELECT i, 'held' FROM generate_series(1001, 1050) i;
+    RETURN state(format($q$INSERT INTO keys.token AS t (id, note) SELECT i, CASE WHEN i = %s THEN 'revokes' ELSE 'new' END FROM generate_series(1, 1050) i WHERE i <= %1$s OR i > 1000 %s$q$, n, conflict)) ||
+        ': ' || rows_of('keys.token');
+END $$;
+SELECT n, conflict, after_revocation(n, conflict)
+  FROM unnest('{99,100,101,150,250}'::int[]) n,
+       unnest(ARRAY['', 'ON CONFLICT DO NOTHING', 'ON CONFLICT (id) DO UPDATE SET note = t.note || '' revived''']) conflict;
+-- rows that come in expired, then others with their keys
+CREATE TABLE imported (id int PRIMARY KEY, note text);
+SELECT new_container('imported');
+CREATE FUNCTION after_import(n int, conflict text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    TRUNCATE keys.imported;
+    RETURN state(format($q$INSERT INTO keys.imported AS t (id, note, _ts) SELECT i %% %s, CASE WHEN i < 2 * %1$s THEN 'imported' ELSE 'new' END, CASE WHEN i < 2 * %1$s THEN '2020-01-01' END::timestamptz
+      FROM generate_series(0, 3 * %1$s - 1) i %s$q$, n, conflict)) || ': ' || rows_of('keys.imported');
+END $$;
+SELECT n, conflict, after_import(n, conflict)
+  FROM unnest('{1,99,100,101,250}'::int[]) n,
+       unnest(ARRAY['', 'ON CONFLICT DO NOTHING', 'ON CONFLICT (id) DO UPDATE SET note = t.note || '' revived''']) conflict;
+-- a function in the statement's own SELECT imports
+CREATE FUNCTION import(i int) RETURNS int LANGUAGE sql AS $$
+    INSERT INTO keys.imported (id, note, _ts) VALUES (i, 'imported', '2020-01-01') RETURNING id
+$$;
+TRUNCATE imported;
+INSERT INTO imported AS t (id, note) SELECT CASE WHEN i < 150 THEN i ELSE import(i) END, 'new' FROM generate_series(1, 200) i ON CONFLICT (id) DO UPDATE SET note = t.note || ' revived';
+SELECT rows_of('imported');
+-- another part of the statement makes rows expire
+SET ttl.touch = off;
+TRUNCATE imported;
+INSERT INTO imported SELECT i, 'held' FROM generate_series(1, 50) i;
+WITH u AS (UPDATE imported SET _ts = '2020-01-01' RETURNING id), s AS (SELECT count(*) FROM u)
+INSERT INTO imported AS t (id, note) SELECT i, 'new' FROM generate_series(250, 51, -1) i UNION ALL SELECT i, 'new' FROM s, generate_series(50, 1, -1) i ON CONFLICT (id) DO UPDATE SET note = t.note || ' revived';
+SELECT rows_of('imported');
+TRUNCATE imported;
+INSERT INTO imported SELECT i, 'held' FROM generate_series(1, 300) i;
+MERGE INTO imported t USING generate_series(300, 1, -1) i ON t.id = i
+ WHEN MATCHED AND i > 200 THEN UPDATE SET _ts = '2020-01-01', note = 'expired'
+ WHEN MATCHED AND i > 100 THEN UPDATE SET id = i + 100, note = 'moved';
+SELECT rows_of('imported');
+RESET ttl.touch;
+-- keys that move onto those of expired rows, and of rows that have just moved
+TRUNCATE imported;
+INSERT INTO imported SELECT i, CASE WHEN i % 2 = 0 THEN 'expired' ELSE 'live' END, CASE WHEN i % 2 = 0 THEN '2020-01-01' END::timestamptz FROM generate_series(1, 300) i;
+UPDATE imported SET id = id + 1;
+SELECT rows_of('imported'), ttl.expired_count('imported');
+-- in partitions
+CREATE TABLE routed (id int, note text, PRIMARY KEY (id)) PARTITION BY RANGE (id);
+CREATE TABLE routed1 PARTITION OF routed FOR VALUES FROM (0) TO (150);
+CREATE TABLE routed2 (note text, id int NOT NULL);
+ALTER TABLE routed ATTACH PARTITION routed2 FOR VALUES FROM (150) TO (1000);
+SELECT new_container('routed');
+INSERT INTO routed AS t (id, note, _ts) SELECT i % 300, CASE WHEN i < 300 THEN 'imported' ELSE 'new' END, CASE WHEN i < 300 THEN '2020-01-01' END::timestamptz FROM generate_series(0, 599) i
+ ON CONFLICT (id) DO UPDATE SET note = t.note || ' revived';
+SELECT rows_of('routed');
+-- COPY over keys half of which expired rows hold
+TRUNCATE imported;
+INSERT INTO imported (id, note, _ts) SELECT i, 'expired', '2020-01-01' FROM generate_series(2, 2000, 2) i;
+COPY imported (id, note) FROM PROGRAM 'seq 1 2000 | sed "s/$/\tcopied/"';
+SELECT rows_of('imported'), ttl.expired_count('imported');
+
 -- Counted
 SELECT c, evicted(c) > 0 AS evicted FROM unnest('{item, wide, parts, owned, parent, fired}'::regclass[]) c;
 SELECT evicted('fired') AS fired, evicted('parent') AS parent;

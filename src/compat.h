@@ -236,6 +236,18 @@
 #define TtlMyProcNumber	(MyProc->pgprocno)
 #endif
 
+/*
+ * How many transactions of the cluster that may have written have ended.  Nothing keeps
+ * the number from growing.  17: the variable's name
+ */
+#if PG_VERSION_NUM >= 170000
+#define TtlEndedTransactions() \
+	(*(volatile uint64 *) &TransamVariables->xactCompletionCount)
+#else
+#define TtlEndedTransactions() \
+	(*(volatile uint64 *) &ShmemVariableCache->xactCompletionCount)
+#endif
+
 /* 17: try_index_open */
 #if PG_VERSION_NUM < 170000
 #include "access/relation.h"

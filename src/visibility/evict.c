@@ -15,8 +15,16 @@
  * An UPDATE that assigns key columns needs the same; watch.c makes the trigger fire
  * there.
  *
- * A bulk load into a container where nothing has expired needs no look-ups:
- * after some rows, the statement asks the expiry indexes once.
+ * A bulk load into a container where nothing has expired needs no look-ups: after
+ * some rows the expiry indexes are searched instead.  That nothing has expired then
+ * holds until a transaction ends, this one executes another command, or a row comes
+ * in expired.
+ *
+ * Between the look-up and PostgreSQL's own check another session may commit a row that
+ * has expired.  ON CONFLICT must neither update such a row nor give way to it: the
+ * row that DO UPDATE has locked is looked at before its WHERE is evaluated, and a row
+ * that DO NOTHING may have skipped is looked up once more if a transaction has ended
+ * since.  Either is 40001.
  *
  * The trigger also completes _ts where COPY gives NULL.
  *
@@ -30,8 +38,10 @@
 
 #include "access/htup_details.h"
 #include "access/tableam.h"
+#include "access/transam.h"
 #include "access/xact.h"
 #include "commands/trigger.h"
+#include "compat.h"
 #include "container/container.h"
 #include "counters.h"
 #include "deletion/deletion.h"
@@ -40,6 +50,7 @@
 #include "expiry/expiry.h"
 #include "expiry/expiry_walk.h"
 #include "fmgr.h"
+#include "guc.h"
 #include "miscadmin.h"
 #include "utils/fmgrprotos.h"
 #include "utils/rel.h"
@@ -48,11 +59,28 @@
 #include "visibility/keys.h"
 #include "visibility/visibility.h"
 
-/* Rows that a statement writes before it asks whether look-ups are needed. */
+/* Rows whose keys are looked up before the expiry indexes are searched. */
 #define ROWS_BEFORE_PROOF	100
 
-/* Index entries that the question may cost. */
+/* A search costs about as much as to look up the keys of two rows. */
+#define ROWS_WORTH_PROOF	8
+
+/* Index entries that the search may read. */
 #define PROOF_MAX_ENTRIES	1000
+
+/*
+ * While none of these changes, no row can have been added, by whatever transaction,
+ * that had expired.
+ */
+typedef struct Moment
+{
+	uint64		transactions;	/* of the cluster that have ended */
+	CommandId	command;		/* of this transaction */
+	uint64		expired_rows;	/* see below */
+} Moment;
+
+/* Rows that this session has inserted, or given another key, and that had expired. */
+static uint64 expired_rows = 0;
 
 /* What the trigger keeps for one relation in one statement. */
 typedef struct EvictState
@@ -62,37 +90,105 @@ typedef struct EvictState
 	TtlKeys    *keys;			/* NULL = nothing can be in the way */
 	TupleTableSlot *completed;	/* for a new row that we have changed, and ... */
 	TupleTableSlot *existing;	/* ... for one in its way; NULL until needed */
-	int64		rows;
-	bool		nothing_expired;	/* proved */
+
+	bool		provable;		/* do all rows that may expire come by here? */
+	bool		nothing_expired;	/* as of ... */
+	Moment		proved_at;
+	int64		rows_spared;	/* since then */
+	int			rows_left;		/* to look up before the next search, ... */
+	int			rows_between;	/* ... and after a failed one */
+
+	/* with ON CONFLICT DO NOTHING */
+	TupleTableSlot *last;		/* the row before this one; else NULL */
+	uint64		last_looked_up; /* transactions that had ended by then */
 } EvictState;
+
+static Moment
+this_moment(void)
+{
+	Moment		moment = {
+		.transactions = TtlEndedTransactions(),
+		.command = GetCurrentCommandId(false),
+		.expired_rows = expired_rows
+	};
+
+	return moment;
+}
+
+static bool
+is_this_moment(const Moment *moment)
+{
+	return moment->transactions == TtlEndedTransactions() &&
+		moment->command == GetCurrentCommandId(false) &&
+		moment->expired_rows == expired_rows;
+}
+
+/* Has the execution an INSERT with that ON CONFLICT action? */
+static bool
+has_on_conflict(const QueryDesc *query_desc, OnConflictAction action)
+{
+	PlanState  *top = query_desc->planstate;
+	ListCell   *lc;
+
+	if (IsA(top, ModifyTableState) &&
+		((ModifyTable *) top->plan)->onConflictAction == action)
+		return true;
+	foreach(lc, query_desc->estate->es_auxmodifytables)
+	{
+		if (((ModifyTable *) ((PlanState *) lfirst(lc))->plan)->onConflictAction == action)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Does the trigger fire for each row that may come in expired by the running execution?
+ * Not for what MERGE, ON CONFLICT and WITH update beside their insertions; that hasn't
+ * expired if it gets the present as its _ts.  Nor can it judge a row whose TTL is
+ * generated, and not known yet.
+ */
+static bool
+is_provable(const TtlContainer *container, Relation rel, const TtlExecution *execution)
+{
+	const PlannedStmt *stmt;
+
+	if (container->ttl_attno != InvalidAttrNumber &&
+		TupleDescAttr(RelationGetDescr(rel), container->ttl_attno - 1)->attgenerated != '\0')
+		return false;
+	if (execution == NULL)
+		return true;
+	stmt = execution->query_desc->plannedstmt;
+	if (stmt->commandType != CMD_MERGE && !stmt->hasModifyingCTE &&
+		!has_on_conflict(execution->query_desc, ONCONFLICT_UPDATE))
+		return true;
+	return container->touch_on_update && ttl_guc_touch &&
+		SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA &&
+		!ttl_kind_is_deadline(container->kind);
+}
 
 static EvictState *
 prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 {
 	MemoryContext old = MemoryContextSwitchTo(flinfo->fn_mcxt);
+	TtlExecution *execution = ttl_execution_current();
 	EvictState *state = palloc0(sizeof(EvictState));
 
 	state->container = *container;
 	state->now = ttl_execution_clock();
 	if (container->default_ttl != TTL_OFF)
 		state->keys = ttl_keys_prepare(rel);
+	if (state->keys != NULL)
+	{
+		state->provable = is_provable(container, rel, execution);
+		state->rows_left = state->rows_between = ROWS_BEFORE_PROOF;
+		if (execution != NULL && has_on_conflict(execution->query_desc, ONCONFLICT_NOTHING))
+			state->last = ttl_keys_slot(state->keys);
+	}
 	flinfo->fn_extra = state;
 	MemoryContextSwitchTo(old);
 
 	ttl_watch_routed(rel);
 	return state;
-}
-
-/*
- * Is a row's own TTL generated, and so not known yet when the row comes in?
- */
-static bool
-has_generated_ttl(const EvictState *state, Relation rel)
-{
-	AttrNumber	attno = state->container.ttl_attno;
-
-	return attno != InvalidAttrNumber &&
-		TupleDescAttr(RelationGetDescr(rel), attno - 1)->attgenerated != '\0';
 }
 
 /*
@@ -106,9 +202,6 @@ prove_nothing_expired(EvictState *state, Relation rel)
 	TtlExpiryWalk *walk;
 	bool		proved;
 
-	if (has_generated_ttl(state, rel))
-		return false;
-
 	InitDirtySnapshot(dirty);
 	walk = ttl_expiry_walk_begin(rel, &state->container, state->now, &dirty, NULL);
 	ttl_expiry_walk_limit(walk, PROOF_MAX_ENTRIES);
@@ -116,6 +209,63 @@ prove_nothing_expired(EvictState *state, Relation rel)
 		!ttl_expiry_walk_gave_up(walk) && !ttl_expiry_walk_is_incomplete(walk);
 	ttl_expiry_walk_end(walk);
 	return proved;
+}
+
+/* Can no key be held by an expired row, so that none need be looked up? */
+static bool
+has_nothing_expired(EvictState *state, Relation rel)
+{
+	if (!state->provable)
+		return false;
+	if (state->nothing_expired && is_this_moment(&state->proved_at))
+	{
+		state->rows_spared++;
+		return true;
+	}
+	if (--state->rows_left > 0 &&
+		!(state->nothing_expired && state->rows_spared >= ROWS_WORTH_PROOF))
+	{
+		state->nothing_expired = false;
+		return false;
+	}
+
+	state->proved_at = this_moment();
+	state->rows_spared = 0;
+	state->nothing_expired = prove_nothing_expired(state, rel);
+	if (state->nothing_expired)
+		state->rows_between = ROWS_BEFORE_PROOF;
+	else if (state->rows_between < PG_INT32_MAX / 2)
+		state->rows_between *= 2;
+	state->rows_left = state->rows_between;
+	return state->nothing_expired;
+}
+
+/* Another session has committed an expired row since the key was looked up. */
+static void
+report_concurrent_row(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not serialize access due to concurrent update"),
+			 errhint("The transaction might succeed if retried.")));
+}
+
+/*
+ * Was the last row skipped by DO NOTHING because of an expired one?  If so, that one
+ * still holds the key, unless it has been deleted since.
+ */
+static void
+check_last(EvictState *state)
+{
+	TtlContainer container;
+
+	if (state->last == NULL || TTS_EMPTY(state->last))
+		return;
+	if (state->last_looked_up != TtlEndedTransactions() &&
+		ttl_container_lookup(state->container.relid, &container) &&
+		ttl_keys_are_held(state->keys, &container, state->now, state->last))
+		report_concurrent_row();
+	ExecClearTuple(state->last);
 }
 
 /*
@@ -139,10 +289,7 @@ check_deleted(EvictState *state, Relation rel, const TtlPlaces *found)
 		if (IsolationUsesXactSnapshot() &&
 			!table_tuple_fetch_row_version(rel, &found->tids[i], GetTransactionSnapshot(),
 										   slot))
-			ereport(ERROR,
-					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("could not serialize access due to concurrent update"),
-					 errhint("The transaction might succeed if retried.")));
+			report_concurrent_row();
 		if (is_container &&
 			table_tuple_fetch_row_version(rel, &found->tids[i], SnapshotSelf,
 										  slot) &&
@@ -171,22 +318,12 @@ ttl_evict_explain(void *arg)
 		errhint("Delete or renew the rows that still reference the expired row.");
 }
 
-/* Deletes the expired rows that the new row would conflict with. */
+/* Deletes the expired rows that hold keys of the new row. */
 static void
-evict(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerData *self)
+free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerData *self)
 {
 	TtlPlaces	found = {0};
 	uint64		deleted;
-
-	/* A row may come in expired, and the next one may have its key. */
-	if (++state->rows == ROWS_BEFORE_PROOF)
-		state->nothing_expired = prove_nothing_expired(state, rel);
-	if (state->nothing_expired)
-	{
-		if (ttl_expiry_of_slot(&state->container, slot) <= state->now)
-			state->nothing_expired = false;
-		return;
-	}
 
 	ttl_keys_find_expired(state->keys, &state->container, state->now, slot, self, &found);
 	if (found.n > 0)
@@ -210,6 +347,64 @@ evict(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerDa
 		if (deleted < found.n)
 			check_deleted(state, rel, &found);
 	}
+}
+
+static void
+evict(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerData *self)
+{
+	uint64		transactions;
+
+	check_last(state);
+	transactions = TtlEndedTransactions();
+	if (!has_nothing_expired(state, rel))
+		free_keys(state, rel, slot, self);
+	if (state->last != NULL)
+	{
+		ExecCopySlot(state->last, slot);
+		state->last_looked_up = transactions;
+	}
+	if (ttl_expiry_of_slot(&state->container, slot) <= state->now)
+		expired_rows++;
+}
+
+/* Takes the place of the WHERE of ON CONFLICT DO UPDATE. */
+typedef struct ConflictQual
+{
+	ExprState	state;
+	ExprState  *where;			/* NULL = none */
+	Oid			relid;
+} ConflictQual;
+
+static Datum
+evaluate_conflict_qual(ExprState *state, ExprContext *econtext, bool *isnull)
+{
+	ConflictQual *qual = (ConflictQual *) state;
+	TtlContainer container;
+
+	if (ttl_container_lookup(qual->relid, &container) &&
+		ttl_expiry_of_slot(&container, econtext->ecxt_scantuple) <= ttl_execution_clock())
+		report_concurrent_row();
+	*isnull = false;
+	return qual->where == NULL ? BoolGetDatum(true) :
+		ExecEvalExpr(qual->where, econtext, isnull);
+}
+
+void
+ttl_evict_watch_conflicts(ResultRelInfo *target, EState *estate)
+{
+	ConflictQual *qual;
+
+	if (target->ri_onConflict == NULL ||
+		(target->ri_onConflict->oc_WhereClause != NULL &&
+		 target->ri_onConflict->oc_WhereClause->evalfunc == evaluate_conflict_qual))
+		return;
+	qual = MemoryContextAllocZero(estate->es_query_cxt, sizeof(ConflictQual));
+	qual->state.type = T_ExprState;
+	qual->state.flags = EEO_FLAG_IS_QUAL;
+	qual->state.evalfunc = evaluate_conflict_qual;
+	qual->where = target->ri_onConflict->oc_WhereClause;
+	qual->relid = RelationGetRelid(target->ri_RelationDesc);
+	target->ri_onConflict->oc_WhereClause = &qual->state;
 }
 
 /* The row with the present for a _ts that was given as NULL. */
@@ -294,4 +489,41 @@ ttl_on_write(PG_FUNCTION_ARGS)
 			ExecClearTuple(slot);
 	}
 	return PointerGetDatum(new);
+}
+
+static void
+check_last_of(List *targets)
+{
+	ListCell   *lc;
+
+	foreach(lc, targets)
+	{
+		ResultRelInfo *target = lfirst(lc);
+
+		for (int i = 0; target->ri_TrigDesc != NULL && i < target->ri_TrigDesc->numtriggers; i++)
+		{
+			FmgrInfo   *function = &target->ri_TrigFunctions[i];
+
+			if (function->fn_addr == ttl_on_write && function->fn_extra != NULL)
+				check_last(function->fn_extra);
+		}
+	}
+}
+
+/* Observer of executions: with ON CONFLICT DO NOTHING each target has a last row. */
+static void
+execution_ends(QueryDesc *query_desc, int depth)
+{
+	if ((query_desc->operation != CMD_INSERT && !query_desc->plannedstmt->hasModifyingCTE) ||
+		ttl_container_objects() == NULL ||
+		!has_on_conflict(query_desc, ONCONFLICT_NOTHING))
+		return;
+	check_last_of(query_desc->estate->es_opened_result_relations);
+	check_last_of(query_desc->estate->es_tuple_routing_result_relations);
+}
+
+void
+ttl_evict_init(void)
+{
+	ttl_execution_on_end(execution_ends);
 }

@@ -5,7 +5,8 @@
  *
  * The look-up sees what the index's own check will see: committed rows whatever
  * the snapshot, and rows that transactions in progress write or delete, which it
- * waits for if they are expired.
+ * waits for if they are expired.  What PostgreSQL's check has met is looked for
+ * afterwards in the same way.
  *
  * Mostly the key is free, and one row is all that the statement writes.  So the
  * indexes are those that the executor has opened for the insertion, and no
@@ -21,7 +22,10 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relscan.h"
+#include "access/sysattr.h"
 #include "access/tableam.h"
+#include "access/transam.h"
+#include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/pg_index.h"
 #include "compat.h"
@@ -240,11 +244,20 @@ recheck(TtlKeys *keys, const KeyIndex *key, Relation index, TupleTableSlot *slot
 	return true;
 }
 
-/* Collects from one index. */
+/* Has this transaction inserted the row in the slot? */
+static bool
+is_own(TupleTableSlot *slot)
+{
+	bool		isnull;
+
+	return TransactionIdIsCurrentTransactionId(DatumGetTransactionId(slot_getsysattr(slot, MinTransactionIdAttributeNumber, &isnull)));
+}
+
+/* Collects from one index; if afterwards, only what others have committed. */
 static void
 find_in(TtlKeys *keys, const KeyIndex *key, Relation index,
 		const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
-		const ItemPointerData *self, TtlPlaces *found)
+		const ItemPointerData *self, bool afterwards, TtlPlaces *found)
 {
 	const Oid  *procs = key->info->ii_ExclusionProcs;
 	const uint16 *strategies = key->info->ii_ExclusionStrats;
@@ -298,6 +311,12 @@ find_in(TtlKeys *keys, const KeyIndex *key, Relation index,
 				(scan->xs_recheck && !recheck(keys, key, index, slot, procs, values)) ||
 				ttl_expiry_of_slot(container, keys->existing) > now)
 				continue;
+			if (afterwards)
+			{
+				if (!TransactionIdIsValid(dirty.xmin) && !is_own(keys->existing))
+					add_place(found, &tid);
+				continue;
+			}
 			/* Somebody is just inserting or deleting it: too early to tell. */
 			wait_for = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
 			waited_for = tid;
@@ -313,20 +332,12 @@ find_in(TtlKeys *keys, const KeyIndex *key, Relation index,
 	} while (TransactionIdIsValid(wait_for));
 }
 
-void
-ttl_keys_find_expired(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
-					  TupleTableSlot *slot, const ItemPointerData *self, TtlPlaces *found)
+/* Collects from all indexes that the new row will be in. */
+static void
+find_in_all(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
+			TupleTableSlot *slot, const ItemPointerData *self, bool afterwards,
+			TtlPlaces *found)
 {
-	if (keys->generating != NULL)
-	{
-		if (keys->generated == NULL)
-			keys->generated = ttl_keys_slot(keys);
-		slot = ExecCopySlot(keys->generated, slot);
-		ExecComputeStoredGenerated(keys->generating, keys->estate, slot, CMD_INSERT);
-	}
-	if (keys->estate != NULL)
-		GetPerTupleExprContext(keys->estate)->ecxt_scantuple = slot;
-
 	for (int i = 0; i < keys->nindexes; i++)
 	{
 		const KeyIndex *key = &keys->indexes[i];
@@ -337,13 +348,54 @@ ttl_keys_find_expired(TtlKeys *keys, const TtlContainer *container, TimestampTz 
 			continue;
 		if (index == NULL)
 			index = index_open(key->index, NoLock);
-		find_in(keys, key, index, container, now, slot, self, found);
+		find_in(keys, key, index, container, now, slot, self, afterwards, found);
 		if (key->opened == NULL)
 			index_close(index, NoLock);
 	}
+}
+
+static void
+find(TtlKeys *keys, const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
+	 const ItemPointerData *self, bool afterwards, TtlPlaces *found)
+{
+	uint64		transactions;
+
+	if (keys->generating != NULL)
+	{
+		if (keys->generated == NULL)
+			keys->generated = ttl_keys_slot(keys);
+		slot = ExecCopySlot(keys->generated, slot);
+		ExecComputeStoredGenerated(keys->generating, keys->estate, slot, CMD_INSERT);
+	}
+	if (keys->estate != NULL)
+		GetPerTupleExprContext(keys->estate)->ecxt_scantuple = slot;
+
+	/* A scan may miss a row that replaces another one meanwhile. */
+	do
+	{
+		transactions = TtlEndedTransactions();
+		find_in_all(keys, container, now, slot, self, afterwards, found);
+	} while (found->n == 0 && transactions != TtlEndedTransactions());
 
 	if (keys->generated != NULL)
 		ExecClearTuple(keys->generated);
 	if (keys->estate != NULL)
 		ResetPerTupleExprContext(keys->estate);
+}
+
+void
+ttl_keys_find_expired(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
+					  TupleTableSlot *slot, const ItemPointerData *self, TtlPlaces *found)
+{
+	find(keys, container, now, slot, self, false, found);
+}
+
+bool
+ttl_keys_are_held(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
+				  TupleTableSlot *slot)
+{
+	TtlPlaces	found = {0};
+
+	find(keys, container, now, slot, NULL, true, &found);
+	return found.n > 0;
 }

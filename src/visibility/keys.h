@@ -37,6 +37,13 @@ extern void ttl_keys_find_expired(TtlKeys *keys, const TtlContainer *container,
 								  TimestampTz now, TupleTableSlot *slot,
 								  const ItemPointerData *self, TtlPlaces *found);
 
+/*
+ * Has another transaction committed a row that had expired by 'now' and conflicts with
+ * the one in the slot, whether that has been inserted or not?
+ */
+extern bool ttl_keys_are_held(TtlKeys *keys, const TtlContainer *container,
+							  TimestampTz now, TupleTableSlot *slot);
+
 /* A slot for rows of the relation, empty. */
 extern TupleTableSlot *ttl_keys_slot(TtlKeys *keys);
 

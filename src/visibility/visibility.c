@@ -87,6 +87,7 @@ ttl_visibility_init(void)
 	ttl_sift_init();
 	ttl_explain_init();
 	ttl_watch_init();
+	ttl_evict_init();
 	ttl_foreign_key_init();
 	ttl_reference_init();
 	ttl_copy_init();

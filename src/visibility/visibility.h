@@ -92,6 +92,10 @@ typedef struct TtlEviction
 
 extern void ttl_evict_explain(void *eviction);
 
+/* Has ON CONFLICT DO UPDATE fail where it meets an expired row of the container. */
+extern void ttl_evict_watch_conflicts(ResultRelInfo *target, EState *estate);
+extern void ttl_evict_init(void);
+
 /*
  * watch.c
  */

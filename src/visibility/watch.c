@@ -72,6 +72,7 @@ watch_target(ModifyTableState *mtstate, ResultRelInfo *target)
 		!ttl_container_lookup(RelationGetRelid(target->ri_RelationDesc), &container))
 		return;
 	fire_last(target->ri_TrigDesc);
+	ttl_evict_watch_conflicts(target, mtstate->ps.state);
 	if (mtstate->operation != CMD_INSERT ||
 		((ModifyTable *) mtstate->ps.plan)->onConflictAction == ONCONFLICT_UPDATE)
 		watch_updates(target, mtstate->ps.state);
@@ -94,7 +95,10 @@ ttl_watch_routed(Relation rel)
 		ResultRelInfo *info = lfirst(lc);
 
 		if (info->ri_RelationDesc == rel)
+		{
 			watch_updates(info, execution->query_desc->estate);
+			ttl_evict_watch_conflicts(info, execution->query_desc->estate);
+		}
 	}
 }
 
