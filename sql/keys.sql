@@ -498,6 +498,30 @@ INSERT INTO imported (id, note, _ts) SELECT i, 'expired', '2020-01-01' FROM gene
 COPY imported (id, note) FROM PROGRAM 'seq 1 2000 | sed "s/$/\tcopied/"';
 SELECT rows_of('imported'), ttl.expired_count('imported');
 
+-- Deletion goes to the rows by their places, whatever the user's settings: no row is read by a scan of the table
+CREATE TABLE placed (id int PRIMARY KEY, filler text);
+INSERT INTO placed SELECT i, repeat('x', 500) FROM generate_series(1, 2000) i;
+SELECT new_container('placed');
+CREATE TABLE places (id int REFERENCES placed, filler text);
+CREATE INDEX ON places (id);
+INSERT INTO places SELECT i, repeat('x', 500) FROM generate_series(1, 2000) i;
+SELECT new_container('places');
+SET ttl.touch = off;
+UPDATE placed SET _ts = '2020-01-01' WHERE id <= 10;
+UPDATE places SET _ts = '2020-01-01' WHERE id <= 20;
+RESET ttl.touch;
+VACUUM ANALYZE placed, places;
+SET enable_tidscan = off;
+BEGIN;
+SELECT pg_stat_get_xact_tuples_returned('placed'::regclass) AS placed, pg_stat_get_xact_tuples_returned('places'::regclass) AS places \gset
+INSERT INTO placed VALUES (1, 'new'), (2, 'new');
+DELETE FROM placed WHERE id = 11;
+CALL ttl.reap('placed');
+SELECT pg_stat_get_xact_tuples_returned('placed'::regclass) - :placed AS placed, pg_stat_get_xact_tuples_returned('places'::regclass) - :places AS places, ttl.expired_count('placed'), ttl.expired_count('places');
+SHOW enable_tidscan;
+COMMIT;
+RESET enable_tidscan;
+
 -- Counted
 SELECT c, evicted(c) > 0 AS evicted FROM unnest('{item, wide, parts, owned, parent, fired}'::regclass[]) c;
 SELECT evicted('fired') AS fired, evicted('parent') AS parent;

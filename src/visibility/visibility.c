@@ -17,6 +17,7 @@
 #include "container/container.h"
 #include "execution.h"
 #include "miscadmin.h"
+#include "optimizer/cost.h"
 #include "optimizer/planner.h"
 #include "visibility/visibility.h"
 
@@ -43,6 +44,7 @@ plan(TTL_PLANNER_PARAMETERS)
 {
 	bool		active = ttl_container_objects() != NULL;
 	const TtlPlanning *outer = ttl_hide_planning;
+	bool		tidscan = enable_tidscan;
 	TtlPlanning planning = {0};
 	PlannedStmt *result;
 
@@ -63,6 +65,8 @@ plan(TTL_PLANNER_PARAMETERS)
 	PG_TRY();
 	{
 		ttl_hide_planning = &planning;
+		/* a deletion finds its rows by their places, whatever the setting says */
+		enable_tidscan = tidscan || planning.deletes;
 		if (prev_planner)
 			result = prev_planner(TTL_PLANNER_ARGUMENTS);
 		else
@@ -71,6 +75,7 @@ plan(TTL_PLANNER_PARAMETERS)
 	PG_FINALLY();
 	{
 		ttl_hide_planning = outer;
+		enable_tidscan = tidscan;
 	}
 	PG_END_TRY();
 
