@@ -147,6 +147,9 @@ find_objects(void)
 	TtlObjects	found;
 	char	   *version;
 
+	StaticAssertStmt(lengthof(item_ttl_args) == lengthof(found.item_ttl),
+					 "item_ttl must have an element for each type");
+
 	objects_state = OBJECTS_ABSENT;
 	found.schema = get_namespace_oid(TTL_SCHEMA, true);
 	if (!OidIsValid(found.schema))

@@ -239,8 +239,42 @@ visit_scans_of(Plan *plan, TtlPlanVisitor visit, void *context)
 				return;
 			children = ((MergeAppend *) plan)->mergeplans;
 			break;
-		default:
+
+			/* what else there is reads by its left and right trees, or no table */
+		case T_Result:
+		case T_ProjectSet:
+		case T_ModifyTable:
+		case T_RecursiveUnion:
+		case T_BitmapAnd:
+		case T_BitmapOr:
+		case T_BitmapIndexScan:
+		case T_FunctionScan:
+		case T_TableFuncScan:
+		case T_ValuesScan:
+		case T_CteScan:
+		case T_NamedTuplestoreScan:
+		case T_WorkTableScan:
+		case T_ForeignScan:
+		case T_NestLoop:
+		case T_MergeJoin:
+		case T_HashJoin:
+		case T_Material:
+		case T_Sort:
+		case T_IncrementalSort:
+		case T_Memoize:
+		case T_Group:
+		case T_Agg:
+		case T_WindowAgg:
+		case T_Unique:
+		case T_Gather:
+		case T_GatherMerge:
+		case T_Hash:
+		case T_SetOp:
+		case T_LockRows:
+		case T_Limit:
 			break;
+		default:
+			elog(ERROR, "unrecognized node type: %d", (int) nodeTag(plan));
 	}
 	foreach(lc, children)
 		visit_scans_of(lfirst(lc), visit, context);
