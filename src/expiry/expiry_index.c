@@ -355,7 +355,7 @@ get_entry(Oid relid)
 	return entry;
 }
 
-void
+bool
 ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes)
 {
 	IndexesEntry *entry = get_entry(RelationGetRelid(rel));
@@ -368,11 +368,12 @@ ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes)
 
 		if (!ttl_container_peek(RelationGetRelid(rel), &container) ||
 			!ttl_container_read(container.container, &policy))
-			elog(ERROR, "\"%s\" is not part of a container", RelationGetRelationName(rel));
+			return false;
 		ttl_expiry_find_indexes(rel, &policy, NIL, &entry->indexes);
 		entry->valid = invalidations == before;
 	}
 	*indexes = entry->indexes;
+	return true;
 }
 
 bool
@@ -380,7 +381,8 @@ ttl_expiry_lock_indexes(Relation rel, LOCKMODE lockmode)
 {
 	TtlExpiryIndexes indexes;
 
-	ttl_expiry_indexes(rel, &indexes);
+	if (!ttl_expiry_indexes(rel, &indexes))
+		return false;
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
 		if (OidIsValid(indexes.usable[i]) &&

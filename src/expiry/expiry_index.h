@@ -43,8 +43,11 @@ ttl_expiry_index_is_due(const TtlContainer *container, TtlExpiryIndex index)
 		container->kind != NULL && (index == TTL_INDEX_ITEM || container->kind->is_strict);
 }
 
-/* Those of a leaf table; the caller holds a lock on it. */
-extern void ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes);
+/*
+ * Those of a leaf table; the caller holds a lock on it.  False if it has been dropped as
+ * a container since it was looked up.
+ */
+extern bool ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes);
 
 /*
  * Locks them until the transaction ends, if nobody has: ALTER INDEX ... SET TABLESPACE

@@ -199,7 +199,11 @@ open_index(Relation rel, TtlIndexing indexing, TtlExpiryIndex kind, Snapshot sna
 	{
 		Relation	index;
 
-		ttl_expiry_indexes(rel, &indexes);
+		if (!ttl_expiry_indexes(rel, &indexes))
+		{
+			*incomplete = true;
+			return NULL;
+		}
 		if (!OidIsValid(indexes.usable[kind]) || indexes.indexing != indexing)
 			break;
 		index = try_index_open(indexes.usable[kind], AccessShareLock);

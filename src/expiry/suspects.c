@@ -221,13 +221,13 @@ ttl_suspects_collect(Relation rel, int32 default_ttl, TimestampTz now,
 
 	if (TIMESTAMP_NOT_FINITE(now) || !IsMVCCSnapshot(snapshot) ||
 		rel->rd_tableam != GetHeapamTableAmRoutine() ||
-		!ttl_container_lookup(RelationGetRelid(rel), &container))
+		!ttl_container_lookup(RelationGetRelid(rel), &container) ||
+		!ttl_expiry_indexes(rel, &indexes))
 		return TTL_SUSPECTS_UNKNOWABLE;
 
 	found = palloc0(sizeof(TtlSuspects));
 	found->max = (int) Min(max_entries, Min(get_hash_memory_limit(), MaxAllocSize) / sizeof(uint64));
 
-	ttl_expiry_indexes(rel, &indexes);
 	for (int i = 0; i < TTL_INDEXES && result == TTL_SUSPECTS_KNOWN; i++)
 	{
 		TimestampTz last;
