@@ -139,7 +139,7 @@ sub wait_for
 
 if (!installed('prometheus-postgres-exporter'))
 {
-	note('prometheus-postgres-exporter is not installed');
+  SKIP: { skip('prometheus-postgres-exporter is not installed', 1); }
 	$node->stop;
 	done_testing();
 	exit;
@@ -171,8 +171,9 @@ cmp_ok(scraped('ttl_container_overdue_seconds', 'stuck'), '>', 1e8, '... overdue
 cmp_ok(scraped('ttl_container_lag_seconds', 'kept'), '>', 1e8, '... kept');
 is(scraped('ttl_container_overdue_seconds', 'kept'), 0, '... which is not overdue');
 like($scrape, qr/^ttl_launchers\{.*\} 1$/m, '... the launcher');
-if (installed('promtool'))
+SKIP:
 {
+	skip 'promtool is not installed', 1 if !installed('promtool');
 	my $ours = join('', $scrape =~ /^(?:# (?:HELP|TYPE) )?ttl_.*\n/mg);
 	my $complaints;
 	IPC::Run::run([ 'promtool', 'check', 'metrics' ], '<', \$ours, '>', \$complaints, '2>&1');
@@ -183,8 +184,9 @@ if (installed('promtool'))
 # Prometheus
 #
 
-if (installed('prometheus'))
+SKIP:
 {
+	skip 'prometheus is not installed', 1 if !installed('prometheus');
 	my $address = '127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
 	my $home = PostgreSQL::Test::Utils::tempdir();
 	append_to_file("$home/prometheus.yml", <<"END");
