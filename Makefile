@@ -17,100 +17,13 @@ top := $(dir $(firstword $(MAKEFILE_LIST)))
 
 DISTVERSION = $(shell sed -n 's/^   "version": "\(.*\)",/\1/p' $(top)META.json)
 
-DATA = $(patsubst $(top)%,%,$(wildcard $(top)sql/$(EXTENSION)--*.sql))
+# The scripts that are released; the other files of sql/ are in REGRESS.
+DATA = sql/ttl--1.0.sql
 
-OBJS = \
-	src/clock.o \
-	src/constraint.o \
-	src/counters.o \
-	src/counters_file.o \
-	src/execution.o \
-	src/guc.o \
-	src/invalidation.o \
-	src/shared.o \
-	src/stored.o \
-	src/ttl.o \
-	src/utility.o \
-	src/citus/calls.o \
-	src/citus/carried.o \
-	src/citus/catalogs.o \
-	src/citus/nodes.o \
-	src/configuration/alter.o \
-	src/configuration/argument.o \
-	src/configuration/columns.o \
-	src/configuration/command.o \
-	src/configuration/create.o \
-	src/configuration/ddl.o \
-	src/configuration/guard.o \
-	src/configuration/indexes.o \
-	src/configuration/notice.o \
-	src/configuration/partition.o \
-	src/configuration/retype.o \
-	src/configuration/trigger.o \
-	src/configuration/ttl_index.o \
-	src/configuration/uses.o \
-	src/container/container_cache.o \
-	src/container/container_catalog.o \
-	src/container/container_objects.o \
-	src/container/container_owner.o \
-	src/container/container_tables.o \
-	src/container/kind.o \
-	src/container/policy.o \
-	src/container/validation.o \
-	src/deletion/archive.o \
-	src/deletion/deletion.o \
-	src/deletion/owner.o \
-	src/deletion/referencing.o \
-	src/expiry/expiry.o \
-	src/expiry/expiry_count.o \
-	src/expiry/expiry_index.o \
-	src/expiry/expiry_oldest.o \
-	src/expiry/expiry_walk.o \
-	src/expiry/grace.o \
-	src/expiry/is_live.o \
-	src/expiry/min_ops.o \
-	src/expiry/summaries.o \
-	src/expiry/suspects.o \
-	src/reaper/batch.o \
-	src/reaper/blocked.o \
-	src/reaper/budget.o \
-	src/reaper/collect.o \
-	src/reaper/cycle.o \
-	src/reaper/due.o \
-	src/reaper/fault.o \
-	src/reaper/launcher.o \
-	src/reaper/leaf.o \
-	src/reaper/leaf_ranges.o \
-	src/reaper/origin.o \
-	src/reaper/progress.o \
-	src/reaper/reap.o \
-	src/reaper/recovery.o \
-	src/reaper/replica.o \
-	src/reaper/request.o \
-	src/reaper/session.o \
-	src/reaper/shmem.o \
-	src/reaper/stats.o \
-	src/reaper/step.o \
-	src/reaper/sweep.o \
-	src/reaper/turn.o \
-	src/reaper/whole.o \
-	src/reaper/worker.o \
-	src/visibility/bare.o \
-	src/visibility/copy.o \
-	src/visibility/evict.o \
-	src/visibility/explain.o \
-	src/visibility/foreign_key.o \
-	src/visibility/hide.o \
-	src/visibility/keys.o \
-	src/visibility/reference.o \
-	src/visibility/ri_query.o \
-	src/visibility/sift.o \
-	src/visibility/stamp.o \
-	src/visibility/visibility.o \
-	src/visibility/watch.o
+OBJS = $(sort $(patsubst $(top)%.c,%.o,$(wildcard $(top)src/*.c $(top)src/*/*.c)))
 
 # The order matters: they share a database, which install prepares and
-# uninstall checks at the end.  Each sql/*.sql must be listed.
+# uninstall checks at the end.
 REGRESS = \
 	install \
 	expiry \
@@ -175,7 +88,9 @@ TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl test/citus/*.pl
 
 PG_CPPFLAGS = -I$(srcdir)/src
-EXTRA_CLEAN = tmp_regress tmp_isolation tmp_destdir.conf tmp_tap.conf
+# Each object file brings a list of the headers that it was made from.
+PG_CFLAGS = -MMD -MP
+EXTRA_CLEAN = $(OBJS:.o=.d) tmp_regress tmp_isolation tmp_destdir.conf tmp_tap.conf
 
 # PGXS's own installcheck goes to a running server; ours is below.
 NO_INSTALLCHECK = 1
@@ -184,8 +99,8 @@ PG_CONFIG = pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
-# PGXS doesn't track headers.
-$(OBJS): $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
+include $(wildcard $(OBJS:.o=.d))
+$(OBJS:.o=.bc): %.bc: %.o
 
 # Nor does it make folders; make itself would find those of the sources.
 ifdef VPATH
@@ -223,10 +138,10 @@ regress-check: check-listed
 
 ifeq ($(pg_isolation_regress),)
 isolation-check:
-	@echo 'isolation tests skipped: this PostgreSQL has no pg_isolation_regress'
+	@echo '1..0 # SKIP isolation tests: this PostgreSQL has no pg_isolation_regress'
 else ifeq ($(strip $(ISOLATION)),)
 isolation-check: check-listed
-	@echo 'isolation tests skipped: there are none'
+	@echo '1..0 # SKIP isolation tests: there are none'
 else
 isolation-check: check-listed
 	$(pg_isolation_regress_installcheck) $(ISOLATION_OPTS) $(ISOLATION)
@@ -234,24 +149,24 @@ endif
 
 ifeq ($(perl_modules),)
 tap-check:
-	@echo 'TAP tests skipped: this PostgreSQL has no Perl modules for them'
+	@echo '1..0 # SKIP TAP tests: this PostgreSQL has no Perl modules for them'
 else ifeq ($(wildcard $(srcdir)/test/t/*.pl),)
 tap-check:
-	@echo 'TAP tests skipped: there are none'
+	@echo '1..0 # SKIP TAP tests: there are none'
 else
 tap-check: export TEMP_CONFIG = $(abspath $(if $(DESTDIR),tmp_tap.conf,$(srcdir)/test/tap.conf))
 tap-check:
 	$(prove_installcheck)
 endif
 
-# A test that nobody runs is worse than none.
+# What nobody runs or installs is forgotten.
 unlisted := \
-	$(filter-out $(REGRESS),$(patsubst $(srcdir)/sql/%.sql,%,$(filter-out $(srcdir)/sql/$(EXTENSION)--%,$(wildcard $(srcdir)/sql/*.sql)))) \
-	$(filter-out $(ISOLATION),$(patsubst $(srcdir)/test/isolation/specs/%.spec,%,$(wildcard $(srcdir)/test/isolation/specs/*.spec)))
+	$(filter-out $(DATA) $(REGRESS:%=sql/%.sql),$(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/sql/*.sql))) \
+	$(filter-out $(ISOLATION:%=test/isolation/specs/%.spec),$(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/test/isolation/specs/*.spec)))
 
 check-listed:
 	@test -z '$(strip $(unlisted))' || \
-		{ echo 'not listed in REGRESS or ISOLATION: $(strip $(unlisted))' >&2; exit 1; }
+		{ echo 'not listed in DATA, REGRESS or ISOLATION: $(strip $(unlisted))' >&2; exit 1; }
 
 check-layering: all
 	$(srcdir)/test/layering/check $(srcdir) $(shlib) $(OBJS)

@@ -135,7 +135,7 @@ copy_tree() {
                 [ ! -e "$f" ] || printf '%s\0' "$f"
             done | tar --null -T - -cf -)
     else
-        tar -C "$TOP" --exclude='*.o' --exclude='*.so' --exclude='*.bc' --exclude='./tmp_*' -cf - .
+        tar -C "$TOP" --exclude='*.o' --exclude='*.d' --exclude='*.so' --exclude='*.bc' --exclude='./tmp_*' -cf - .
     fi | tar -C "$WORK/ttl" --no-same-owner -xf -
     copy_clients
 }
