@@ -30,6 +30,10 @@ is(($text{'debian/changelog'} =~ /^postgresql-ttl \((.*)-\d+\)/)[0], $release, q
 my ($logged) = $text{'CHANGELOG.md'} =~ /^## \[(.*?)\]/m;
 ok($logged eq 'Unreleased' || $logged eq $release, '... and CHANGELOG.md, if it is released') or diag($logged);
 
+my ($source, $package) = split /^(?=Package:)/m, slurp_file("$top/debian/control.in");
+is(slurp_file("$top/debian/control"), $source . join("\n", map { $package =~ s/PGVERSION/$_/gr } split ' ', slurp_file("$top/debian/pgversions")),
+	'debian/control has a package of each version in debian/pgversions');
+
 #
 # META.json, see the PGXN Meta Spec 1.0.0
 #
