@@ -5,6 +5,7 @@
 #   make regress-check | isolation-check | tap-check | check-layering      one kind alone
 #   make indent                        PostgreSQL's code style
 #   make dist                          a release archive
+#   make release                       that, with sums and notes
 #
 # make with_llvm=no does without clang.  In another directory, make -f DIR/Makefile builds there.
 # test/check does it all, from nothing.
@@ -178,7 +179,7 @@ check-layering: all
 
 SOURCES = $(wildcard $(srcdir)/src/*.[ch] $(srcdir)/src/*/*.[ch])
 
-.PHONY: indent typedefs dist
+.PHONY: indent typedefs dist release
 
 # The C files in PostgreSQL's style; pg_bsd_indent is a package of that name,
 # with a dash, in Debian.
@@ -192,3 +193,12 @@ typedefs:
 
 dist:
 	git archive --format=zip --prefix=$(EXTENSION)-$(DISTVERSION)/ --output=$(EXTENSION)-$(DISTVERSION).zip HEAD
+
+# What is published of a version, in RELEASE: the archive, packages that are there already, their sums, and what CHANGELOG.md says of it
+RELEASE = tmp_release
+release: dist
+	mkdir -p $(RELEASE)
+	mv $(EXTENSION)-$(DISTVERSION).zip $(RELEASE)
+	sed -n '/^## \[$(DISTVERSION)\] - 20/,/^## /{/^## /!p}' $(top)CHANGELOG.md > $(RELEASE)/NOTES.md
+	@grep -q . $(RELEASE)/NOTES.md || { echo 'CHANGELOG.md has no section "[$(DISTVERSION)] - date"' >&2; exit 1; }
+	cd $(RELEASE) && sha256sum *.zip $$(ls | grep '\.deb$$') > SHA256SUMS

@@ -15,6 +15,8 @@ WORK=
 RUN_AS=
 MORE=               # packages of Debian that the caller needs, too
 MORE_FOR_SERVER=    # those of the server's version: wal2json for postgresql-15-wal2json
+WISHED=             # as MORE, if apt knows them
+WISHED_FOR_SERVER=
 
 # Nothing of the caller's may change how tests run.
 unset ${!PG*} MAKEFLAGS MAKELEVEL MFLAGS
@@ -53,7 +55,7 @@ apt_update() {
 
 # Installs what is missing, and sets PG_CONFIG.
 need_packages() {
-    local version p want missing=()
+    local version p want wished=$WISHED missing=()
     want="make gcc libc6-dev perl libipc-run-perl libpq-dev libkrb5-dev binutils $MORE"
 
     if ! command -v apt-get > /dev/null; then
@@ -75,7 +77,14 @@ need_packages() {
         for p in $MORE_FOR_SERVER; do
             want+=" postgresql-$version-$p"
         done
+        for p in $WISHED_FOR_SERVER; do
+            wished+=" postgresql-$version-$p"
+        done
     fi
+    [ -z "$wished" ] || apt_update
+    for p in $wished; do
+        [ -z "$(apt-cache madison "$p")" ] || want+=" $p"
+    done
     for p in $want; do
         installed "$p" || missing+=("$p")
     done

@@ -66,7 +66,7 @@ is_deeply(
 my $git = 'git -c user.name=test -c user.email=test@localhost -c init.defaultBranch=main -c advice.addIgnoredFile=false';
 SKIP:
 {
-	skip 'no git', 4 if system('git --version > /dev/null 2>&1') != 0;
+	skip 'no git', 8 if system('git --version > /dev/null 2>&1') != 0;
 
 	# git leaves out what it ignores
 	mkdir "$work/tree";
@@ -74,6 +74,23 @@ SKIP:
 	system("cd $work/tree && $git init -q && $git add . && $git commit -qm test") == 0 or die;
 	command_ok([ 'make', '-s', '-C', "$work/tree", "PG_CONFIG=$pg_config", 'dist' ], 'make dist');
 	ok(-s "$work/tree/ttl-$release.zip", '... makes an archive for PGXN');
+
+	# without PostgreSQL
+	my @release = ('make', '-s', '-C', "$work/tree", 'PG_CONFIG=true', 'release', 'RELEASE=out');
+	my ($changes) = $text{'CHANGELOG.md'} =~ /^## \[\Q$logged\E\][^\n]*\n\n(.*?)\n*(?:^## |\z)/ms;
+	my $dated = $text{'CHANGELOG.md'} =~ s/^## \[.*/## [$release] - 2027-01-01/mr . "\n## [0.9.0] - 2026-01-01\n\nold\n";
+	if ($logged eq 'Unreleased')
+	{
+		command_fails_like(\@release, qr/CHANGELOG\.md has no section "\[$release\]/, 'make release refuses what has no date');
+	}
+	unlink "$work/tree/CHANGELOG.md";
+	append_to_file("$work/tree/CHANGELOG.md", $dated);
+	mkdir "$work/tree/out";
+	append_to_file("$work/tree/out/one.deb", 'x');
+	command_ok(\@release, 'make release');
+	is(slurp_file("$work/tree/out/NOTES.md") =~ s/\A\n|\n+\z//gr, $changes, '... cuts the notes out');
+	is(join(' ', slurp_file("$work/tree/out/SHA256SUMS") =~ /^[0-9a-f]{64}  (.*)$/mg), "ttl-$release.zip one.deb", '... sums up all files');
+	command_ok([ 'sh', '-c', "cd $work/tree/out && sha256sum --quiet -c SHA256SUMS" ], '... rightly');
 	my %in = map { chomp; s,^ttl-\Q$release\E/,, ? ($_ => 1) : ("outside: $_" => 1) }
 	  `cd $work/tree && git archive --prefix=ttl-$release/ HEAD | tar -tf -`;
 	is_deeply(
