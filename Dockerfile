@@ -3,7 +3,8 @@
 #   docker build --build-arg PG_MAJOR=17 -t postgres-ttl .
 #   docker run -e POSTGRES_PASSWORD=... postgres-ttl
 #
-# CREATE EXTENSION ttl is left to you.
+# The library is loaded by postgresql.conf of data directories that this image makes, whatever arguments follow; one that
+# is there already needs the line.  CREATE EXTENSION ttl is left to you.
 ARG PG_MAJOR=17
 
 FROM postgres:$PG_MAJOR AS build
@@ -18,4 +19,4 @@ RUN make -C /usr/src/ttl clean && \
 
 FROM postgres:$PG_MAJOR
 COPY --from=build /installed /
-CMD ["postgres", "-c", "shared_preload_libraries=ttl"]
+RUN echo "shared_preload_libraries = 'ttl'" >> /usr/share/postgresql/postgresql.conf.sample
