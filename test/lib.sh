@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# test/lib.sh - what test/check and test/demo share: a private PostgreSQL with ttl in it
+# test/lib.sh - what test/check, test/demo and programs of test/bench share: a private PostgreSQL with ttl in it
 #
 # Missing Debian packages are installed (as root, or by sudo).  Apart from that nothing outside of
 # the temporary directory $WORK is written: PostgreSQL finds its files relative to its programs, so
@@ -217,4 +217,13 @@ prepare_installed() {
     choose_user
     cd "$WORK"
     say "ttl for $("$PG_CONFIG" --version)"
+}
+
+# start_server [LINE OF postgresql.conf...]: a server in $WORK, with ttl loaded, for psql and others to find
+start_server() {
+    export PGHOST=$WORK PGUSER=postgres
+    as_user initdb -D "$WORK/data" -U postgres -A trust -E UTF8 --no-locale > "$WORK/initdb.log"
+    printf '%s\n' "shared_preload_libraries = 'ttl'" "listen_addresses = ''" "unix_socket_directories = '$WORK'" "$@" \
+        >> "$WORK/data/postgresql.conf"
+    as_user pg_ctl -D "$WORK/data" -l "$WORK/server.log" -w start > /dev/null || { cat "$WORK/server.log"; die "no server"; }
 }
