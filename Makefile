@@ -165,8 +165,9 @@ unlisted := \
 	$(filter-out $(DATA) $(REGRESS:%=sql/%.sql),$(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/sql/*.sql))) \
 	$(filter-out $(ISOLATION:%=test/isolation/specs/%.spec),$(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/test/isolation/specs/*.spec)))
 
+# Of some tests that were named on the command line, the rest isn't listed.
 check-listed:
-	@test -z '$(strip $(unlisted))' || \
+	@test '$(origin REGRESS)$(origin ISOLATION)' != filefile || test -z '$(strip $(unlisted))' || \
 		{ echo 'not listed in DATA, REGRESS or ISOLATION: $(strip $(unlisted))' >&2; exit 1; }
 
 check-layering: all
