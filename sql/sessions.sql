@@ -386,4 +386,29 @@ RESET jit_inline_above_cost;
 RESET jit_optimize_above_cost;
 RESET jit;
 
+--
+-- Memory
+--
+
+-- What is cached of a table goes with it
+CREATE FUNCTION cached() RETURNS bigint LANGUAGE sql AS
+    $$SELECT sum(total_bytes) FROM pg_backend_memory_contexts WHERE name LIKE 'ttl %'$$;
+CREATE PROCEDURE stage(tables int) LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1 .. tables LOOP
+        CREATE TABLE sessions.staging (id int PRIMARY KEY, n int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int);
+        IF i % 4 = 0 THEN
+            PERFORM ttl.create_container('sessions.staging', 60);
+        END IF;
+        INSERT INTO sessions.staging VALUES (1, 1) ON CONFLICT (id) DO NOTHING;
+        UPDATE sessions.staging SET id = 2;
+        DROP TABLE sessions.staging;
+        COMMIT;
+    END LOOP;
+END $$;
+CALL stage(20);
+SELECT cached() AS before \gset
+CALL stage(400);
+SELECT cached() - :before < 20000 AS keeps_nothing;
+
 DROP SCHEMA sessions, sessions_plain CASCADE;

@@ -20,7 +20,6 @@
 #include "container/validation.h"
 #include "counters.h"
 #include "execution.h"
-#include "expiry/expiry_index.h"
 #include "expiry/is_live.h"
 #include "guc.h"
 #include "invalidation.h"
@@ -57,7 +56,6 @@ _PG_init(void)
 	ttl_validation_init();
 	ttl_citus_init();
 	ttl_ddl_init();
-	ttl_expiry_index_init();
 	ttl_live_init();
 	ttl_visibility_init();
 }

@@ -141,10 +141,25 @@ extern bool ttl_container_lookup(Oid relid, TtlContainer *container);
  */
 extern bool ttl_container_peek(Oid relid, TtlContainer *container);
 
+/* What is derived from the catalogs for a container's table, and cached with it */
+typedef enum TtlDerived
+{
+	TTL_DERIVED_KEY_COLUMNS,
+	TTL_DERIVED_EXPIRY_INDEXES,
+	TTL_DERIVED_VALUES
+} TtlDerived;
+
+/*
+ * That value.  The function, which may read catalogs, makes it in one chunk of so many
+ * bytes, or NULL; it is called again after the table's relation cache entry was
+ * invalidated.  The result is good until catalogs are read.
+ */
+extern const void *ttl_container_derive(Relation rel, TtlDerived which,
+										void *(*derive) (Relation rel, Size *size));
+
 /*
  * The columns that the unique and exclusion indexes of a container's table depend on,
- * as in an attribute bitmap.  Remembered until the table's relation cache entry is
- * invalidated, and not to be kept for longer than it takes to look at them.
+ * as in an attribute bitmap.  Good until catalogs are read.
  */
 extern const Bitmapset *ttl_container_key_columns(Relation rel);
 

@@ -3,22 +3,20 @@
  * container_cache.c
  *	  Per-backend cache: relation -> container.
  *
- * Everybody asks ttl_container_lookup(), for each relation of each query that
- * is planned; so relations that are no containers are remembered too, and
- * cost one hash probe.
+ * ttl_container_lookup() is called for each relation of each query that is planned, so
+ * relations that are no containers have entries, too, and cost one hash probe.
  *
- * An entry belongs to a relation and says which container it is part of and
- * where _ts and ttl stand in it.  The policy is kept in the container's own
- * entry alone.  Whoever changes ttl.container invalidates the relation cache
- * for the container's table in the same transaction (container_catalog.c), so
- * that all sessions, those of standbys included, drop its entry; that is one
- * message, however many partitions there are.
+ * An entry belongs to a relation.  It holds which container the relation is part of, where
+ * that container's columns stand in it, and what else is derived from the catalogs for it
+ * (TtlDerived).  The policy is in the entry of the container's own table alone.  A write to
+ * ttl.container invalidates the relation cache entry of the container's table in the same
+ * transaction (container_catalog.c), which makes all sessions, those of standbys included,
+ * drop their entry; that is one message, however many partitions there are.
  *
- * It also keeps which columns the keys of a container are made of, for each UPDATE
- * wants to know (watch.c).
- *
- * The callbacks only set flags: they must not read catalogs.  An entry that is
- * invalidated while it is being loaded stays invalid.
+ * The relation cache callback removes an entry, so none outlives its table.  A value is
+ * therefore loaded aside: reading the catalogs may run the callback.  An empty entry with
+ * a generation of its own is entered before, and takes the value if it is still there
+ * afterwards.  If not, the value serves this caller only.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,30 +37,28 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-typedef enum EntryState
+typedef struct DerivedValue
 {
-	ENTRY_INVALID,
-	ENTRY_LOADING,
-	ENTRY_VALID
-} EntryState;
+	bool		is_known;
+	void	   *value;			/* one chunk, or NULL */
+} DerivedValue;
 
 typedef struct CacheEntry
 {
 	Oid			relid;			/* hash key; MUST BE FIRST */
-	EntryState	state;
-	Oid			container;		/* InvalidOid = not part of any */
-	TtlContainer columns;		/* where they stand */
-	TtlPolicy	policy;			/* if container == relid */
-	EntryState	keys_state;		/* of the next; valid by itself */
-	Bitmapset  *key_columns;
+	uint64		generation;		/* no two entries ever had the same */
+	bool		is_valid;		/* is the next known? */
+	TtlContainer *container;	/* NULL = not part of any; without the policy
+								 * if the relation is a partition */
+	DerivedValue derived[TTL_DERIVED_VALUES];
 } CacheEntry;
 
 static HTAB *entries = NULL;
+static MemoryContext entries_context = NULL;	/* holds all of it */
 
-/*
- * The entry that was last looked for, by the last bits of its OID.  Entries are never
- * removed.
- */
+static uint64 last_generation = 0;
+
+/* The entry that was last looked for, by the last bits of its OID */
 #define RECENT	1024
 
 static CacheEntry *recent[RECENT];
@@ -77,122 +73,60 @@ is_candidate(Oid relid)
 		get_rel_persistence(relid) != RELPERSISTENCE_TEMP;
 }
 
-/*
- * Reads what ttl.container says about the relation, or about the partitioned
- * table it belongs to; false if it lacks a column that the policy names.
- */
-static bool
-read_entry(CacheEntry *entry)
-{
-	TtlPolicy	policy;
-	Oid			container = InvalidOid;
-
-	entry->state = ENTRY_LOADING;
-
-	if (ttl_container_read(entry->relid, &policy))
-		container = entry->relid;
-	else if (get_rel_relispartition(entry->relid))
-	{
-		ListCell   *lc;
-
-		foreach(lc, get_partition_ancestors(entry->relid))
-		{
-			if (ttl_container_read(lfirst_oid(lc), &policy))
-			{
-				container = lfirst_oid(lc);
-				break;
-			}
-		}
-	}
-
-	entry->container = container;
-	if (!OidIsValid(container))
-		return true;
-	entry->policy = policy;
-	entry->policy.archive_columns = NIL;	/* lives shorter */
-	ttl_container_find_columns(entry->relid, &policy, &entry->columns);
-	return !entry->columns.lacks_column;
-}
-
-static void
-load_entry(CacheEntry *entry)
-{
-	if (!read_entry(entry))
-	{
-		/*
-		 * Nobody need have locked the relation, so a RENAME COLUMN may have
-		 * been committed between the looks at policy and columns.  When its
-		 * lock has gone both are known.
-		 */
-		LockRelationOid(entry->relid, AccessShareLock);
-		(void) read_entry(entry);
-		UnlockRelationOid(entry->relid, AccessShareLock);
-	}
-
-	if (entry->state == ENTRY_LOADING)
-		entry->state = ENTRY_VALID;
-}
-
-/* The up-to-date entry of a relation, or NULL if it can't be a container. */
 static CacheEntry *
-get_entry(Oid relid)
+find_entry(Oid relid)
 {
-	CacheEntry *entry = recent[relid % RECENT];
+	return entries == NULL ? NULL : hash_search(entries, &relid, HASH_FIND, NULL);
+}
 
-	if (entry != NULL && entry->relid == relid && entry->state == ENTRY_VALID)
-		return entry;
+/* The relation's entry, which may be empty */
+static CacheEntry *
+enter_entry(Oid relid)
+{
+	CacheEntry *entry;
+	bool		found;
+
 	if (entries == NULL)
 	{
 		HASHCTL		ctl = {
 			.keysize = sizeof(Oid),
-			.entrysize = sizeof(CacheEntry),
-			.hcxt = TopMemoryContext
+			.entrysize = sizeof(CacheEntry)
 		};
 
+		if (entries_context == NULL)
+			entries_context = AllocSetContextCreate(TopMemoryContext, "ttl containers",
+													ALLOCSET_DEFAULT_SIZES);
+		ctl.hcxt = entries_context;
 		entries = hash_create("ttl containers", 128, &ctl,
 							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
-
-	entry = hash_search(entries, &relid, HASH_FIND, NULL);
-	if (entry == NULL)
+	entry = hash_search(entries, &relid, HASH_ENTER, &found);
+	if (!found)
 	{
-		/* Short-lived tables would fill the cache. */
-		if (!is_candidate(relid))
-			return NULL;
-		entry = hash_search(entries, &relid, HASH_ENTER, NULL);
-		entry->state = ENTRY_INVALID;
-		entry->keys_state = ENTRY_INVALID;
-		entry->key_columns = NULL;
+		memset((char *) entry + sizeof(Oid), 0, sizeof(CacheEntry) - sizeof(Oid));
+		entry->generation = ++last_generation;
 	}
-	if (entry->state != ENTRY_VALID)
-		load_entry(entry);
-	recent[relid % RECENT] = entry;
 	return entry;
 }
 
-bool
-ttl_container_peek(Oid relid, TtlContainer *container)
+/* The entry if it is still the same after catalogs have been read, or NULL */
+static CacheEntry *
+find_again(Oid relid, uint64 generation)
 {
-	CacheEntry *entry;
-	TtlPolicy  *policy;
+	CacheEntry *entry = find_entry(relid);
 
-	if (IsCatalogRelationOid(relid) || ttl_container_objects() == NULL)
-		return false;
-	entry = get_entry(relid);
-	if (entry == NULL || !OidIsValid(entry->container))
-		return false;
+	return entry != NULL && entry->generation == generation ? entry : NULL;
+}
 
-	*container = entry->columns;
-	container->relid = relid;
-	container->container = entry->container;
+static void *
+copy_in(MemoryContext context, const void *value, Size size)
+{
+	return memcpy(MemoryContextAlloc(context, size), value, size);
+}
 
-	if (entry->container != relid)
-	{
-		entry = get_entry(entry->container);
-		if (entry == NULL || entry->container != entry->relid)
-			return false;		/* dropped meanwhile */
-	}
-	policy = &entry->policy;
+static void
+set_policy(TtlContainer *container, const TtlPolicy *policy)
+{
 	container->default_ttl = policy->default_ttl;
 	container->indexing = policy->indexing;
 	container->touch_on_update = policy->touch_on_update;
@@ -203,9 +137,124 @@ ttl_container_peek(Oid relid, TtlContainer *container)
 	container->batch_size = policy->batch_size;
 	container->replication_origin = policy->replication_origin;
 	container->carried = policy->carried;
-	if (!OidIsValid(policy->change.partition) || policy->change.partition == relid)
-		container->change = policy->change;
-	else
+	container->change = policy->change;
+}
+
+/*
+ * Reads what ttl.container says about the relation, or about the partitioned
+ * table it belongs to; false if it is not part of a container.
+ */
+static bool
+read_container(Oid relid, TtlContainer *container)
+{
+	TtlPolicy	policy;
+
+	memset(container, 0, sizeof(TtlContainer));
+	container->relid = relid;
+	if (ttl_container_read(relid, &policy))
+	{
+		container->container = relid;
+		set_policy(container, &policy);
+	}
+	else if (get_rel_relispartition(relid))
+	{
+		ListCell   *lc;
+
+		foreach(lc, get_partition_ancestors(relid))
+		{
+			if (ttl_container_read(lfirst_oid(lc), &policy))
+			{
+				container->container = lfirst_oid(lc);
+				break;
+			}
+		}
+	}
+	if (!OidIsValid(container->container))
+		return false;
+	ttl_container_find_columns(relid, &policy, container);
+	return true;
+}
+
+static CacheEntry *
+load_entry(Oid relid)
+{
+	CacheEntry *entry = enter_entry(relid);
+	uint64		generation = entry->generation;
+	TtlContainer container;
+	bool		is_part = read_container(relid, &container);
+
+	if (is_part && container.lacks_column)
+	{
+		/*
+		 * Nobody need have locked the relation, so a RENAME COLUMN may have
+		 * been committed between the looks at policy and columns.  When its
+		 * lock has gone both are known.
+		 */
+		LockRelationOid(relid, AccessShareLock);
+		is_part = read_container(relid, &container);
+		UnlockRelationOid(relid, AccessShareLock);
+	}
+
+	entry = find_again(relid, generation);
+	if (entry == NULL)
+	{
+		entry = palloc0(sizeof(CacheEntry));
+		entry->container = is_part ? copy_in(CurrentMemoryContext, &container, sizeof(container)) : NULL;
+		return entry;
+	}
+	entry->container = is_part ? copy_in(entries_context, &container, sizeof(container)) : NULL;
+	entry->is_valid = true;
+	recent[relid % RECENT] = entry;
+	return entry;
+}
+
+/*
+ * What is known of a relation, or NULL if it can't be a container.  The result is good until
+ * catalogs are read.
+ */
+static const CacheEntry *
+get_entry(Oid relid)
+{
+	CacheEntry *entry = recent[relid % RECENT];
+
+	if (entry != NULL && entry->relid == relid)
+		return entry;
+	entry = find_entry(relid);
+	if (entry == NULL || !entry->is_valid)
+		/* temporary tables would fill the cache */
+		return is_candidate(relid) ? load_entry(relid) : NULL;
+	recent[relid % RECENT] = entry;
+	return entry;
+}
+
+bool
+ttl_container_peek(Oid relid, TtlContainer *container)
+{
+	const CacheEntry *entry;
+
+	if (IsCatalogRelationOid(relid) || ttl_container_objects() == NULL)
+		return false;
+	entry = get_entry(relid);
+	if (entry == NULL || entry->container == NULL)
+		return false;
+	*container = *entry->container;
+
+	if (container->container != relid)
+	{
+		TtlContainer part = *container;
+
+		entry = get_entry(part.container);
+		if (entry == NULL || entry->container == NULL ||
+			entry->container->container != part.container)
+			return false;		/* dropped meanwhile */
+		*container = *entry->container;
+		container->relid = relid;
+		container->lacks_column = part.lacks_column;
+		container->ts_attno = part.ts_attno;
+		container->ttl_attno = part.ttl_attno;
+		container->kind = part.kind;
+	}
+	if (OidIsValid(container->change.partition) && container->change.partition != relid)
 		memset(&container->change, 0, sizeof(TtlChange));
 	return true;
 }
@@ -224,57 +273,79 @@ ttl_container_lookup(Oid relid, TtlContainer *container)
 	return true;
 }
 
+const void *
+ttl_container_derive(Relation rel, TtlDerived which, void *(*derive) (Relation rel, Size *size))
+{
+	Oid			relid = RelationGetRelid(rel);
+	CacheEntry *entry = recent[relid % RECENT];
+	uint64		generation;
+	void	   *value;
+	Size		size = 0;
+
+	if (entry == NULL || entry->relid != relid)
+		entry = enter_entry(relid);
+	if (entry->derived[which].is_known)
+		return entry->derived[which].value;
+
+	generation = entry->generation;
+	value = derive(rel, &size);
+	entry = find_again(relid, generation);
+	if (entry == NULL)
+		return value;
+	entry->derived[which].value = value == NULL ? NULL : copy_in(entries_context, value, size);
+	entry->derived[which].is_known = true;
+	return entry->derived[which].value;
+}
+
+static void *
+derive_key_columns(Relation rel, Size *size)
+{
+	Bitmapset  *columns = ttl_stored_key_columns(rel);
+
+	if (columns != NULL)
+		*size = offsetof(Bitmapset, words) + columns->nwords * sizeof(bitmapword);
+	return columns;
+}
+
 const Bitmapset *
 ttl_container_key_columns(Relation rel)
 {
-	CacheEntry *entry = get_entry(RelationGetRelid(rel));
-
-	if (entry->keys_state != ENTRY_VALID)
-	{
-		Bitmapset  *columns;
-		MemoryContext old;
-
-		entry->keys_state = ENTRY_LOADING;
-		columns = ttl_stored_key_columns(rel);
-		old = MemoryContextSwitchTo(TopMemoryContext);
-		columns = bms_copy(columns);
-		MemoryContextSwitchTo(old);
-		bms_free(entry->key_columns);
-		entry->key_columns = columns;
-		if (entry->keys_state == ENTRY_LOADING)
-			entry->keys_state = ENTRY_VALID;
-	}
-	return entry->key_columns;
+	return ttl_container_derive(rel, TTL_DERIVED_KEY_COLUMNS, derive_key_columns);
 }
 
 static void
-invalidate(CacheEntry *entry)
+remove_entry(CacheEntry *entry)
 {
-	entry->state = ENTRY_INVALID;
-	entry->keys_state = ENTRY_INVALID;
+	if (recent[entry->relid % RECENT] == entry)
+		recent[entry->relid % RECENT] = NULL;
+	if (entry->container != NULL)
+		pfree(entry->container);
+	for (int i = 0; i < TTL_DERIVED_VALUES; i++)
+	{
+		if (entry->derived[i].value != NULL)
+			pfree(entry->derived[i].value);
+	}
+	(void) hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
 }
 
 static void
-invalidate_entry(Datum arg, Oid relid)
+invalidate(Datum arg, Oid relid)
 {
 	CacheEntry *entry;
 
 	if (entries == NULL)
 		return;
-
 	if (OidIsValid(relid))
 	{
-		entry = hash_search(entries, &relid, HASH_FIND, NULL);
+		entry = find_entry(relid);
 		if (entry != NULL)
-			invalidate(entry);
+			remove_entry(entry);
 	}
 	else
 	{
-		HASH_SEQ_STATUS status;
-
-		hash_seq_init(&status, entries);
-		while ((entry = hash_seq_search(&status)) != NULL)
-			invalidate(entry);
+		MemoryContextReset(entries_context);
+		entries = NULL;
+		memset(recent, 0, sizeof(recent));
 	}
 }
 
@@ -282,12 +353,12 @@ invalidate_entry(Datum arg, Oid relid)
 static void
 invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
 {
-	invalidate_entry(0, InvalidOid);
+	invalidate(0, InvalidOid);
 }
 
 void
 ttl_container_cache_init(void)
 {
-	ttl_invalidation_observe(invalidate_entry);
+	ttl_invalidation_observe(invalidate);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_all, 0);
 }

@@ -27,8 +27,7 @@
  * says that it is incomplete: nothing found doesn't mean then that nothing has
  * expired.
  *
- * What has been found is kept for each table, until its relation cache entry is
- * invalidated.
+ * What has been found is cached with the table's container (container_cache.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -46,7 +45,6 @@
 #include "container/container.h"
 #include "container/policy.h"
 #include "expiry/expiry_index.h"
-#include "invalidation.h"
 #include "nodes/parsenodes.h"
 #include "parser/parse_collate.h"
 #include "parser/parse_expr.h"
@@ -56,10 +54,7 @@
 #include "stored.h"
 #include "ttl.h"
 #include "utils/builtins.h"
-#include "utils/hsearch.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -318,61 +313,31 @@ ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy, const List *excep
 		indexes->needed[TTL_INDEX_STRAY] = false;
 }
 
-/*
- * What has been found
- */
-
-typedef struct IndexesEntry
+/* NULL if it has been dropped as a container since it was looked up */
+static void *
+derive_indexes(Relation rel, Size *size)
 {
-	Oid			relid;			/* hash key; MUST BE FIRST */
-	bool		valid;
-	TtlExpiryIndexes indexes;
-} IndexesEntry;
+	TtlExpiryIndexes *indexes = palloc(sizeof(TtlExpiryIndexes));
+	TtlContainer container;
+	TtlPolicy	policy;
 
-static HTAB *entries = NULL;
-static uint64 invalidations = 0;
-
-static IndexesEntry *
-get_entry(Oid relid)
-{
-	IndexesEntry *entry;
-	bool		found;
-
-	if (entries == NULL)
-	{
-		HASHCTL		ctl = {
-			.keysize = sizeof(Oid),
-			.entrysize = sizeof(IndexesEntry),
-			.hcxt = TopMemoryContext
-		};
-
-		entries = hash_create("ttl expiry indexes", 128, &ctl,
-							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	}
-	entry = hash_search(entries, &relid, HASH_ENTER, &found);
-	if (!found)
-		entry->valid = false;
-	return entry;
+	if (!ttl_container_peek(RelationGetRelid(rel), &container) ||
+		!ttl_container_read(container.container, &policy))
+		return NULL;
+	ttl_expiry_find_indexes(rel, &policy, NIL, indexes);
+	*size = sizeof(TtlExpiryIndexes);
+	return indexes;
 }
 
 bool
 ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes)
 {
-	IndexesEntry *entry = get_entry(RelationGetRelid(rel));
+	const TtlExpiryIndexes *derived =
+		ttl_container_derive(rel, TTL_DERIVED_EXPIRY_INDEXES, derive_indexes);
 
-	if (!entry->valid)
-	{
-		uint64		before = invalidations;
-		TtlContainer container;
-		TtlPolicy	policy;
-
-		if (!ttl_container_peek(RelationGetRelid(rel), &container) ||
-			!ttl_container_read(container.container, &policy))
-			return false;
-		ttl_expiry_find_indexes(rel, &policy, NIL, &entry->indexes);
-		entry->valid = invalidations == before;
-	}
-	*indexes = entry->indexes;
+	if (derived == NULL)
+		return false;
+	*indexes = *derived;
 	return true;
 }
 
@@ -390,45 +355,6 @@ ttl_expiry_lock_indexes(Relation rel, LOCKMODE lockmode)
 			return false;
 	}
 	return true;
-}
-
-static void
-invalidate_entry(Datum arg, Oid relid)
-{
-	IndexesEntry *entry;
-
-	invalidations++;
-	if (entries == NULL)
-		return;
-
-	if (OidIsValid(relid))
-	{
-		entry = hash_search(entries, &relid, HASH_FIND, NULL);
-		if (entry != NULL)
-			entry->valid = false;
-	}
-	else
-	{
-		HASH_SEQ_STATUS status;
-
-		hash_seq_init(&status, entries);
-		while ((entry = hash_seq_search(&status)) != NULL)
-			entry->valid = false;
-	}
-}
-
-/* The extension has come or gone. */
-static void
-invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
-{
-	invalidate_entry(0, InvalidOid);
-}
-
-void
-ttl_expiry_index_init(void)
-{
-	ttl_invalidation_observe(invalidate_entry);
-	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_all, 0);
 }
 
 /*

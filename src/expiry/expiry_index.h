@@ -112,6 +112,4 @@ extern void ttl_expiry_refuse_unusable(Oid relid, const TtlPolicy *policy,
 extern void ttl_expiry_report_incomplete(Relation rel);
 extern char *ttl_expiry_why_incomplete(Relation rel);
 
-extern void ttl_expiry_index_init(void);
-
 #endif							/* TTL_EXPIRY_INDEX_H */
