@@ -76,6 +76,7 @@ ISOLATION = \
 	repeatable_read \
 	rowlock_vs_reap \
 	serializable \
+	serializable_ddl \
 	serializable_scans \
 	upsert_vs_upsert
 

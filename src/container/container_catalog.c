@@ -5,7 +5,8 @@
  *
  * The table is read by a catalog snapshot, i.e. as of now and not as of the
  * transaction's snapshot: a change of policy is in force with the next
- * statement of every session.  It is written without going through SQL, so
+ * statement of every session.  As with a catalog, no predicate locks are taken in
+ * SERIALIZABLE, see next_row().  It is written without going through SQL, so
  * nobody needs a privilege on it, and no trigger fires; the ways rows come in by
  * SQL are the restore of a dump and replication, see ttl_restore_container().
  *
@@ -18,7 +19,9 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/relscan.h"
 #include "access/table.h"
+#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/indexing.h"
@@ -41,6 +44,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
@@ -127,47 +131,71 @@ log_change(Oid container, const TtlPolicy *old, const TtlPolicy *new)
 	pfree(differences);
 }
 
-/*
- * Opens ttl.container, and tells its primary key; NULL if the extension has
- * gone, maybe while this waited for the lock.
- */
-static Relation
-open_catalog(LOCKMODE lockmode, Oid *pkey)
+/* A scan of ttl.container */
+typedef struct CatalogScan
 {
-	const TtlObjects *objects = ttl_container_objects();
+	Relation	rel;			/* NULL if the extension has gone */
+	LOCKMODE	lockmode;
+	Snapshot	snapshot;
+	SysScanDesc scan;
+} CatalogScan;
 
-	if (objects == NULL)
+/*
+ * The next row, NULL if there is none.
+ *
+ * PostgreSQL exempts its own catalogs from predicate locking, and any scan with a snapshot
+ * that isn't an MVCC one.  So all row versions are scanned, and the catalog snapshot is
+ * applied here.
+ */
+static HeapTuple
+next_row(CatalogScan *scan)
+{
+	HeapTuple	tuple;
+
+	if (scan->rel == NULL)
 		return NULL;
-	*pkey = objects->catalog_pkey;
-	return try_table_open(objects->catalog, lockmode);
+	do
+		tuple = systable_getnext(scan->scan);
+	while (HeapTupleIsValid(tuple) &&
+		   !table_tuple_satisfies_snapshot(scan->rel, scan->scan->slot, scan->snapshot));
+	return tuple;
 }
 
 /*
- * The caller closes *scan with end_lookup(), after it is done with the tuple.
- * Without the extension there are no containers: NULL.
+ * Begins a scan of the row of a container, or of all rows (InvalidOid).  The extension may
+ * be gone, maybe while this waited for the lock: then there are no rows.
  */
-static HeapTuple
-begin_lookup(Oid container, LOCKMODE lockmode, Relation *rel, SysScanDesc *scan)
+static void
+begin_scan(CatalogScan *scan, Oid container, LOCKMODE lockmode)
 {
+	const TtlObjects *objects = ttl_container_objects();
 	ScanKeyData key;
 	Oid			pkey;
 
-	*rel = open_catalog(lockmode, &pkey);
-	if (*rel == NULL)
-		return NULL;
+	scan->rel = NULL;
+	if (objects == NULL)
+		return;
+	pkey = objects->catalog_pkey;
+	scan->rel = try_table_open(objects->catalog, lockmode);
+	if (scan->rel == NULL)
+		return;
+	scan->lockmode = lockmode;
+	/* taken before the scan, it keeps the versions that it sees from being pruned */
+	scan->snapshot = RegisterSnapshot(GetCatalogSnapshot(RelationGetRelid(scan->rel)));
 	ScanKeyInit(&key, Anum_container_relid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(container));
-	*scan = systable_beginscan(*rel, pkey, true, NULL, 1, &key);
-	return systable_getnext(*scan);
+	scan->scan = systable_beginscan(scan->rel, pkey, true, SnapshotAny,
+									OidIsValid(container) ? 1 : 0, &key);
 }
 
 static void
-end_lookup(Relation rel, SysScanDesc scan, LOCKMODE lockmode)
+end_scan(CatalogScan *scan)
 {
-	if (rel == NULL)
+	if (scan->rel == NULL)
 		return;
-	systable_endscan(scan);
-	table_close(rel, lockmode);
+	systable_endscan(scan->scan);
+	UnregisterSnapshot(scan->snapshot);
+	table_close(scan->rel, scan->lockmode);
 }
 
 static int
@@ -317,15 +345,15 @@ form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 bool
 ttl_container_read(Oid container, TtlPolicy *policy)
 {
-	Relation	rel;
-	SysScanDesc scan;
-	HeapTuple	tuple = begin_lookup(container, AccessShareLock, &rel, &scan);
-	bool		found = HeapTupleIsValid(tuple);
+	CatalogScan scan;
+	HeapTuple	tuple;
 
-	if (found)
-		deform(tuple, RelationGetDescr(rel), policy);
-	end_lookup(rel, scan, AccessShareLock);
-	return found;
+	begin_scan(&scan, container, AccessShareLock);
+	tuple = next_row(&scan);
+	if (HeapTupleIsValid(tuple))
+		deform(tuple, RelationGetDescr(scan.rel), policy);
+	end_scan(&scan);
+	return HeapTupleIsValid(tuple);
 }
 
 void
@@ -346,18 +374,18 @@ ttl_container_insert(Oid container, const TtlPolicy *policy)
 void
 ttl_container_update(Oid container, const TtlPolicy *policy)
 {
-	Relation	rel;
-	SysScanDesc scan;
-	HeapTuple	old = begin_lookup(container, RowExclusiveLock, &rel, &scan);
-	HeapTuple	new;
+	CatalogScan scan;
+	HeapTuple	old;
 	TtlPolicy	old_policy;
 
+	begin_scan(&scan, container, RowExclusiveLock);
+	old = next_row(&scan);
 	if (!HeapTupleIsValid(old))
 		elog(ERROR, "no row in ttl.container for relation %u", container);
-	deform(old, RelationGetDescr(rel), &old_policy);
-	new = form(container, policy, RelationGetDescr(rel));
-	CatalogTupleUpdate(rel, &old->t_self, new);
-	end_lookup(rel, scan, RowExclusiveLock);
+	deform(old, RelationGetDescr(scan.rel), &old_policy);
+	CatalogTupleUpdate(scan.rel, &old->t_self,
+					   form(container, policy, RelationGetDescr(scan.rel)));
+	end_scan(&scan);
 	log_change(container, &old_policy, policy);
 	announce_change(container,
 					old_policy.touch_on_update != policy->touch_on_update ||
@@ -370,14 +398,16 @@ ttl_container_update(Oid container, const TtlPolicy *policy)
 void
 ttl_container_delete(Oid container)
 {
-	Relation	rel;
-	SysScanDesc scan;
-	HeapTuple	tuple = begin_lookup(container, RowExclusiveLock, &rel, &scan);
+	CatalogScan scan;
+	HeapTuple	tuple;
 
+	begin_scan(&scan, container, RowExclusiveLock);
+	tuple = next_row(&scan);
 	if (HeapTupleIsValid(tuple))
-		CatalogTupleDelete(rel, &tuple->t_self);
-	end_lookup(rel, scan, RowExclusiveLock);
-	announce_change(container, true);
+		CatalogTupleDelete(scan.rel, &tuple->t_self);
+	end_scan(&scan);
+	if (get_rel_relkind(container) != '\0')
+		announce_change(container, true);
 	CommandCounterIncrement();
 }
 
@@ -424,24 +454,19 @@ static List *
 list_containers(int column, Oid value)
 {
 	List	   *containers = NIL;
-	Oid			pkey;
-	Relation	rel = open_catalog(AccessShareLock, &pkey);
-	SysScanDesc scan;
+	CatalogScan scan;
 	HeapTuple	tuple;
 
-	if (rel == NULL)
-		return NIL;
-	scan = systable_beginscan(rel, pkey, true, NULL, 0, NULL);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	begin_scan(&scan, InvalidOid, AccessShareLock);
+	while (HeapTupleIsValid(tuple = next_row(&scan)))
 	{
+		TupleDesc	desc = RelationGetDescr(scan.rel);
 		bool		isnull;
-		Oid			relid = DatumGetObjectId(heap_getattr(tuple, Anum_container_relid,
-														  RelationGetDescr(rel), &isnull));
+		Oid			relid = DatumGetObjectId(heap_getattr(tuple, Anum_container_relid, desc, &isnull));
 
 		if (column != 0)
 		{
-			Oid			found = DatumGetObjectId(heap_getattr(tuple, column,
-															  RelationGetDescr(rel), &isnull));
+			Oid			found = DatumGetObjectId(heap_getattr(tuple, column, desc, &isnull));
 
 			if (isnull || found != value)
 				continue;
@@ -451,15 +476,14 @@ list_containers(int column, Oid value)
 			TtlPolicy	policy;
 			TtlContainer container;
 
-			deform(tuple, RelationGetDescr(rel), &policy);
+			deform(tuple, desc, &policy);
 			ttl_container_find_columns(relid, &policy, &container);
 			if (container.lacks_column)
 				continue;
 		}
 		containers = lappend_oid(containers, relid);
 	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
+	end_scan(&scan);
 	return containers;
 }
 
