@@ -535,6 +535,35 @@ SELECT ttl.drop_container('watched', true);
 DROP EVENT TRIGGER regress_ttl_watch_end;
 DROP EVENT TRIGGER regress_ttl_watch_start;
 DROP EVENT TRIGGER regress_ttl_watch_drop;
+-- They fire for what is done here as for the user's own DDL: with his search_path
+CREATE TABLE noted (n int GENERATED ALWAYS AS IDENTITY, event text, tag text, path text);
+CREATE FUNCTION note() RETURNS event_trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO noted (event, tag, path) VALUES (tg_event, tg_tag, current_setting('search_path'));
+END $$;
+CREATE EVENT TRIGGER regress_ttl_note_start ON ddl_command_start EXECUTE FUNCTION note();
+CREATE EVENT TRIGGER regress_ttl_note_end ON ddl_command_end EXECUTE FUNCTION note();
+CREATE EVENT TRIGGER regress_ttl_note_drop ON sql_drop EXECUTE FUNCTION note();
+CREATE EVENT TRIGGER regress_ttl_note_rewrite ON table_rewrite EXECUTE FUNCTION note();
+CREATE TABLE watched_parts (id int, n numeric) PARTITION BY LIST (id);
+SELECT ttl.create_container('watched_parts', 60);
+CREATE TABLE watched_1 (id int, n numeric);
+ALTER TABLE watched_parts ATTACH PARTITION watched_1 FOR VALUES IN (1);
+SELECT ttl.alter_container('watched_parts', indexing => 'lazy');
+SELECT ttl.set_default_ttl('watched_parts', 30);
+ALTER TABLE watched_parts ALTER COLUMN _ts TYPE timestamp, ALTER COLUMN ttl TYPE numeric;
+ALTER TABLE watched_parts DISABLE TRIGGER ALL, ENABLE TRIGGER ALL;
+ALTER TABLE watched_parts DETACH PARTITION watched_1;
+SELECT look('watched_parts'), look('watched_1');
+SELECT ttl.drop_container('watched_1'), ttl.drop_container('watched_parts', true);
+SELECT ttl.create_ttl_index('watched_documents', 60);
+DROP TABLE watched_parts, watched_1, watched_documents;
+SET client_min_messages = warning;
+DROP EVENT TRIGGER regress_ttl_note_start;
+DROP EVENT TRIGGER regress_ttl_note_end;
+DROP EVENT TRIGGER regress_ttl_note_drop;
+DROP EVENT TRIGGER regress_ttl_note_rewrite;
+SELECT string_agg(DISTINCT tag, ', ' ORDER BY tag) AS tags, path FROM noted GROUP BY path;
 
 --
 -- Owners

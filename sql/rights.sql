@@ -430,10 +430,10 @@ BEGIN
             EXECUTE format('CREATE OPERATOR planted.%2$s (FUNCTION = planted.trap, LEFTARG = %1$s, RIGHTARG = %1$s)', t, op);
         END LOOP;
     END LOOP;
-    FOREACH t IN ARRAY '{clock_timestamp(), now(), item_expiry(timestamptz\, integer), stamp(timestamptz), is_live(regclass\, timestamptz\, integer), item_expiry(timestamp\, integer), stamp(timestamp), item_ttl(bigint), item_ttl(numeric), item_ttl(jsonb), timestamptz(timestamptz\, integer), int4(smallint)}'::text[] LOOP
+    FOREACH t IN ARRAY '{clock_timestamp(), now(), item_expiry(timestamptz\, integer), stamp(timestamptz), is_live(regclass\, timestamptz\, integer), item_expiry(timestamp\, integer), stamp(timestamp), item_ttl(bigint), item_ttl(numeric), item_ttl(jsonb), timestamptz(timestamptz\, integer), int4(smallint), gen_random_uuid(), timezone(text\, timestamptz)}'::text[] LOOP
         EXECUTE format('CREATE FUNCTION planted.%s RETURNS timestamptz LANGUAGE plpgsql AS ''BEGIN RAISE EXCEPTION ''''trapped''''; END''', t);
     END LOOP;
-    FOREACH t IN ARRAY '{timestamptz, int4, int2, tid, regclass, name, "integer"}'::text[] LOOP
+    FOREACH t IN ARRAY '{timestamptz, int4, int2, tid, regclass, name, "integer", uuid, jsonb, numeric, btree}'::text[] LOOP
         EXECUTE format('CREATE DOMAIN planted.%s AS pg_catalog.text CHECK (false)', t);
     END LOOP;
 END $$;
@@ -459,7 +459,21 @@ SELECT ttl.alter_container('trodden', indexing => 'none');
 SELECT ttl.alter_container('trodden', indexing => 'consistent', reap_delay => '1 s');
 SELECT ttl.set_default_ttl('trodden', ttl.seconds('1 min'));
 SELECT ttl.drop_container('trodden', true);
+-- the commands that ttl runs by itself
+CREATE TABLE rights.trodden_parts (id int, lives pg_catalog.numeric, doc pg_catalog.jsonb) PARTITION BY LIST (id);
+CREATE TABLE rights.trodden_1 (id int);
+SELECT ttl.create_container('trodden_parts', 60, ttl_column => 'lives');
+ALTER TABLE trodden_1 ADD COLUMN doc pg_catalog.jsonb;
+ALTER TABLE trodden_parts ATTACH PARTITION trodden_1 FOR VALUES IN (1);
+SELECT ttl.alter_container('trodden_parts', indexing => 'lazy');
+ALTER TABLE trodden_parts ALTER COLUMN _ts TYPE timestamp, ALTER COLUMN lives TYPE smallint;
+ALTER TABLE trodden_parts DETACH PARTITION trodden_1;
+SELECT ttl.create_ttl_index('rights.trodden_documents', 60);
+SELECT ttl.create_ttl_index('rights.trodden_documents', 30);
 SET search_path = rights, public;
+SELECT attrelid::regclass, attname, format_type(atttypid, atttypmod), pg_get_expr(adbin, adrelid) FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+ WHERE attrelid IN ('trodden_parts'::regclass, 'trodden_1'::regclass, 'trodden_documents'::regclass) AND attnum > 0 AND NOT attisdropped ORDER BY attrelid::regclass::text COLLATE "C", attname;
+DROP TABLE trodden_parts, trodden_1, trodden_documents;
 SELECT * FROM trodden ORDER BY id;
 SELECT id FROM trodden_archive ORDER BY id;
 

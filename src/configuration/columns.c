@@ -156,8 +156,8 @@ mark_check_valid(Oid relid, const char *name)
 static const char *
 present(Oid type)
 {
-	return type == TIMESTAMPTZOID ? "clock_timestamp()" :
-		"clock_timestamp() AT TIME ZONE 'UTC'";
+	return type == TIMESTAMPTZOID ? "pg_catalog.clock_timestamp()" :
+		"pg_catalog.clock_timestamp() AT TIME ZONE 'UTC'";
 }
 
 /*

@@ -3,7 +3,9 @@
  * command.c
  *	  DDL that completes a container.
  *
- * Commands are run through SPI, as the calling user.
+ * Commands are run through SPI, as the calling user, and with the session's search_path:
+ * event triggers fire for them as for the user's own DDL.  So they qualify all names, those
+ * of operators included.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,8 +48,6 @@ ttl_command_begin(void)
 {
 	int			nestlevel = NewGUCNestLevel();
 
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	(void) set_config_option("DateStyle", "ISO",
 							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	/* NOTICEs about what we do here are of no use to the caller */

@@ -34,10 +34,10 @@ extern bool ttl_argument_boolean(FunctionCallInfo fcinfo, int n, const char *nam
  * command.c
  */
 
-/* Begins a piece of work by DDL, with names and literals meaning what they say. */
+/* Begins a piece of work by DDL, with literals meaning what they say. */
 extern int	ttl_command_begin(void);
 
-/* Runs one command of it. */
+/* Runs one command of it, which qualifies all names: search_path is the session's. */
 extern void ttl_command_run(const char *format,...) pg_attribute_printf(1, 2);
 
 extern void ttl_command_end(int nestlevel);

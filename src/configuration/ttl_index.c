@@ -35,9 +35,9 @@ create_collection(RangeVar *name)
 	int			nestlevel = ttl_command_begin();
 
 	ttl_command_run("CREATE TABLE %s ("
-					"id uuid PRIMARY KEY DEFAULT gen_random_uuid(), "
-					"doc jsonb, "
-					"%s timestamptz NOT NULL DEFAULT clock_timestamp(), "
+					"id pg_catalog.uuid PRIMARY KEY DEFAULT pg_catalog.gen_random_uuid(), "
+					"doc pg_catalog.jsonb, "
+					"%s timestamp with time zone NOT NULL DEFAULT pg_catalog.clock_timestamp(), "
 					"%s integer GENERATED ALWAYS AS (ttl.item_ttl(doc)) STORED)",
 					quote_qualified_identifier(get_namespace_name(schema), name->relname),
 					TTL_TS_COLUMN, TTL_TTL_COLUMN);
