@@ -175,32 +175,38 @@ GRANT EXECUTE ON FUNCTION ttl.item_ttl(jsonb) TO PUBLIC;
 COMMENT ON FUNCTION ttl.item_ttl(jsonb) IS 'TTL of a document, its root-level key "ttl": seconds, -1 = never, NULL = none, the default applies';
 
 -- Of a range of pages, a BRIN index of indexing => 'lazy' keeps the earliest value
--- alone: writes of later ones leave it as it is.  There are no operators, so the third
--- function, which must be there, is never called.
+-- alone: writes of later ones leave it as it is.
 CREATE FUNCTION ttl.min_opcinfo(internal) RETURNS internal
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_min_opcinfo';
 CREATE FUNCTION ttl.min_add_value(internal, internal, internal, internal) RETURNS boolean
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_min_add_value';
+CREATE FUNCTION ttl.min_consistent(internal, internal, internal) RETURNS boolean
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_min_consistent';
 CREATE FUNCTION ttl.min_union(internal, internal, internal) RETURNS boolean
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_min_union';
 COMMENT ON FUNCTION ttl.min_opcinfo(internal) IS 'BRIN support of min_ops';
 COMMENT ON FUNCTION ttl.min_add_value(internal, internal, internal, internal) IS 'BRIN support of min_ops';
+COMMENT ON FUNCTION ttl.min_consistent(internal, internal, internal) IS 'BRIN support of min_ops';
 COMMENT ON FUNCTION ttl.min_union(internal, internal, internal) IS 'BRIN support of min_ops';
 
 CREATE OPERATOR FAMILY ttl.min_ops USING brin;
 COMMENT ON OPERATOR FAMILY ttl.min_ops USING brin IS 'the earliest value of a range of pages';
 
 CREATE OPERATOR CLASS ttl.timestamptz_min_ops FOR TYPE timestamptz USING brin FAMILY ttl.min_ops AS
+    OPERATOR 1 pg_catalog.<,
+    OPERATOR 2 pg_catalog.<=,
     FUNCTION 1 ttl.min_opcinfo(internal),
     FUNCTION 2 ttl.min_add_value(internal, internal, internal, internal),
-    FUNCTION 3 brin_minmax_consistent(internal, internal, internal),
+    FUNCTION 3 ttl.min_consistent(internal, internal, internal),
     FUNCTION 4 ttl.min_union(internal, internal, internal);
 COMMENT ON OPERATOR CLASS ttl.timestamptz_min_ops USING brin IS 'the earliest value of a range of pages; for expiry indexes';
 
 CREATE OPERATOR CLASS ttl.timestamp_min_ops FOR TYPE timestamp USING brin FAMILY ttl.min_ops AS
+    OPERATOR 1 pg_catalog.<,
+    OPERATOR 2 pg_catalog.<=,
     FUNCTION 1 ttl.min_opcinfo(internal),
     FUNCTION 2 ttl.min_add_value(internal, internal, internal, internal),
-    FUNCTION 3 brin_minmax_consistent(internal, internal, internal),
+    FUNCTION 3 ttl.min_consistent(internal, internal, internal),
     FUNCTION 4 ttl.min_union(internal, internal, internal);
 COMMENT ON OPERATOR CLASS ttl.timestamp_min_ops USING brin IS 'the same, for a column in UTC';
 

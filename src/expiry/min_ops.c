@@ -15,6 +15,8 @@
 
 #include "access/brin_internal.h"
 #include "access/brin_tuple.h"
+#include "access/skey.h"
+#include "access/stratnum.h"
 #include "fmgr.h"
 #include "utils/datum.h"
 #include "utils/timestamp.h"
@@ -59,6 +61,24 @@ ttl_min_add_value(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(cover((BrinDesc *) PG_GETARG_POINTER(0),
 						 (BrinValues *) PG_GETARG_POINTER(1), PG_GETARG_DATUM(2)));
+}
+
+PG_FUNCTION_INFO_V1(ttl_min_consistent);
+
+/*
+ * Can a row of the range be earlier than the value, or no later?  The planner, too, may have
+ * that answered where the table is no container with indexing => 'lazy' (hide.c).
+ */
+Datum
+ttl_min_consistent(PG_FUNCTION_ARGS)
+{
+	const BrinValues *summary = (BrinValues *) PG_GETARG_POINTER(1);
+	ScanKey		key = (ScanKey) PG_GETARG_POINTER(2);
+	TimestampTz earliest = DatumGetTimestampTz(summary->bv_values[0]);
+	TimestampTz value = DatumGetTimestampTz(key->sk_argument);
+
+	PG_RETURN_BOOL(key->sk_strategy == BTLessStrategyNumber ? earliest < value :
+				   earliest <= value);
 }
 
 PG_FUNCTION_INFO_V1(ttl_min_union);
