@@ -473,7 +473,7 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 		follow_rename(object_id, sub_id);
 		return;
 	}
-	if (object_id == objects->catalog || object_id == objects->catalog_pkey)
+	if (object_id == objects->catalog)
 		ttl_container_forget_objects();
 	else if (get_rel_relkind(object_id) == RELKIND_RELATION ||
 			 get_rel_relkind(object_id) == RELKIND_PARTITIONED_TABLE ||

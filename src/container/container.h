@@ -73,7 +73,6 @@ typedef struct TtlObjects
 	bool		known;			/* does this library know their version? */
 	Oid			schema;
 	Oid			catalog;		/* ttl.container */
-	Oid			catalog_pkey;
 	Oid			is_live;		/* ttl.is_live(regclass, timestamptz, "any") */
 	Oid			is_live_by_place;	/* ttl.is_live(regclass) */
 	Oid			is_expired;		/* ttl.is_expired(like is_live) */

@@ -172,19 +172,18 @@ begin_scan(CatalogScan *scan, Oid container, LOCKMODE lockmode)
 	ScanKeyData key;
 	Oid			pkey;
 
-	scan->rel = NULL;
-	if (objects == NULL)
-		return;
-	pkey = objects->catalog_pkey;
-	scan->rel = try_table_open(objects->catalog, lockmode);
+	scan->rel = objects == NULL ? NULL : try_table_open(objects->catalog, lockmode);
 	if (scan->rel == NULL)
 		return;
 	scan->lockmode = lockmode;
+	/* REINDEX CONCURRENTLY makes it another index */
+	list_free(RelationGetIndexList(scan->rel));
+	pkey = scan->rel->rd_pkindex;
 	/* taken before the scan, it keeps the versions that it sees from being pruned */
 	scan->snapshot = RegisterSnapshot(GetCatalogSnapshot(RelationGetRelid(scan->rel)));
 	ScanKeyInit(&key, Anum_container_relid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(container));
-	scan->scan = systable_beginscan(scan->rel, pkey, true, SnapshotAny,
+	scan->scan = systable_beginscan(scan->rel, pkey, OidIsValid(pkey), SnapshotAny,
 									OidIsValid(container) ? 1 : 0, &key);
 }
 

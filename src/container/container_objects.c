@@ -70,13 +70,6 @@ find_function(Oid schema, const char *name, int nargs, const Oid *args)
 						   ObjectIdGetDatum(schema));
 }
 
-/* The OID of the primary key's index, without opening anything. */
-static Oid
-find_catalog_pkey(Oid schema)
-{
-	return get_relname_relid(TTL_CONTAINER_TABLE "_pkey", schema);
-}
-
 /*
  * The version of the extension, as the snapshot sees it; NULL if it is another
  * extension.
@@ -168,7 +161,6 @@ find_objects(void)
 		return;
 	found.known = is_known(version);
 	pfree(version);
-	found.catalog_pkey = find_catalog_pkey(found.schema);
 	found.is_live = find_function(found.schema, "is_live", 3, is_live_args);
 	found.is_live_by_place = find_function(found.schema, "is_live", 1, is_live_args);
 	found.is_expired = find_function(found.schema, "is_expired", 3, is_live_args);
@@ -190,7 +182,7 @@ find_objects(void)
 	found.check_reference = find_function(found.schema, "check_reference", 0, NULL);
 	/* a later version may have others, and its containers are no plain tables */
 	if (found.known &&
-		(!OidIsValid(found.catalog_pkey) || !OidIsValid(found.is_live) ||
+		(!OidIsValid(found.is_live) ||
 		 !OidIsValid(found.is_live_by_place) || !OidIsValid(found.is_expired) ||
 		 !OidIsValid(found.shard_now) || !OidIsValid(found.shard_clock) || !OidIsValid(found.check_reference) || !complete))
 		return;
