@@ -32,6 +32,7 @@ REGRESS = \
 	configuration \
 	ttl_index \
 	taking_back \
+	catalog \
 	ddl \
 	indexes \
 	foreign_keys \

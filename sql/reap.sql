@@ -474,13 +474,21 @@ SELECT stored('parts');
 SELECT refused('CALL ttl.reap(''reap.parts_eu'')');
 SELECT lag, rows_deleted FROM ttl.stat_containers WHERE container = 'parts'::regclass;
 
--- A container whose columns have gone, as DDL without the library leaves it or
--- a restore next to another table, is reported, and stops no other's deletion
-CREATE TABLE lacking (id int PRIMARY KEY, _ts text, ttl int);
-CREATE TABLE untyped (id int PRIMARY KEY, _ts timestamptz, ttl text);
+-- A container whose columns have gone, as DDL without the library leaves it, is
+-- reported, and stops no other's deletion
+CREATE PROCEDURE replace_unseen(c regclass, was name, becomes name) LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE pg_attribute SET attname = 'former' WHERE attrelid = c AND attname = was;
+    UPDATE pg_attribute SET attname = was WHERE attrelid = c AND attname = becomes;
+    EXECUTE format('ALTER TABLE %s DROP COLUMN former', c);
+END $$;
+CREATE TABLE lacking (id int PRIMARY KEY, _ts timestamptz, x text, ttl int);
+CREATE TABLE untyped (id int PRIMARY KEY, _ts timestamptz, x text, ttl int);
 SET client_min_messages = warning;
 INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay)
 VALUES ('lacking', 60, '_ts', 'ttl', 'consistent', true, true, '0'), ('untyped', 60, '_ts', 'ttl', 'consistent', true, true, '0');
+CALL replace_unseen('lacking', '_ts', 'x');
+CALL replace_unseen('untyped', 'ttl', 'x');
 SELECT refused('TABLE reap.lacking'), refused('UPDATE reap.untyped SET id = 2'), refused('CALL ttl.reap(''reap.lacking'')');
 INSERT INTO parts (region, id, note, _ts) VALUES ('eu', 1, 'expired', '2020-01-01');
 CALL ttl.reap();
@@ -500,9 +508,10 @@ TABLE untyped;
 ALTER TABLE untyped RENAME COLUMN ttl TO keep;
 SELECT ttl_column FROM ttl.containers WHERE container = 'untyped'::regclass;
 ALTER TABLE untyped RENAME COLUMN keep TO ttl;
-CREATE TABLE forgotten (id int);
+CREATE TABLE forgotten (id int, _ts timestamptz, ttl int);
 INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay)
 VALUES ('forgotten', 60, '_ts', 'ttl', 'consistent', true, true, '0');
+CALL replace_unseen('forgotten', '_ts', 'none');
 SELECT ttl.drop_container('lacking'), ttl.drop_container('untyped', true), ttl.drop_container('forgotten', true);
 TABLE lacking;
 TABLE untyped;

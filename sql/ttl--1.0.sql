@@ -61,7 +61,10 @@ COMMENT ON COLUMN ttl.container.changed_partition IS 'the partition that the cha
 COMMENT ON COLUMN ttl.container.added IS 'what was added to the table, and is taken back when it is unregistered: ts_column, ts_default, ttl_column, ttl_check, default_index, item_index, stray_index';
 COMMENT ON COLUMN ttl.container.carried IS 'does the policy come from the coordinator of a Citus cluster, by the row trigger?';
 
-SELECT pg_catalog.pg_extension_config_dump('ttl.container', 'WHERE NOT carried');
+-- A table may have been dropped while the library wasn't loaded: its number would be that
+-- of another where the dump is restored.
+SELECT pg_catalog.pg_extension_config_dump('ttl.container',
+    'WHERE NOT carried AND EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) relid)');
 
 -- Rows come in by SQL when a dump is restored: nothing is deleted from such a
 -- container before its owner says so.  And when a publication FOR ALL TABLES

@@ -169,6 +169,13 @@ check_archive(Oid relid, const TtlPolicy *policy)
 				 archive != relid ?
 				 errdetail("Table \"%s\" is a partition of it.", get_rel_name(archive)) : 0,
 				 errhint("Choose another table.")));
+	if (ttl_container_archives_into(archive, relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("table \"%s\" cannot be the archive of container \"%s\"",
+						get_rel_name(archive), get_rel_name(relid)),
+				 errdetail("What expires there goes back into the container by way of its own archive."),
+				 errhint("Choose another table.")));
 
 	rel = table_open(relid, AccessShareLock);
 	result = pg_class_aclcheck(archive, rel->rd_rel->relowner, ACL_INSERT);
@@ -299,7 +306,9 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 		policy.archive_to = PG_GETARG_OID(5);
 	if (!PG_ARGISNULL(6))
 		policy.archive_columns = archive_columns_argument(fcinfo, 6, relid, policy.archive_to);
-	if (OidIsValid(policy.archive_to) && (!PG_ARGISNULL(5) || !PG_ARGISNULL(6)))
+	/* what a restore has put there is looked at before anything goes there */
+	if (OidIsValid(policy.archive_to) &&
+		(!PG_ARGISNULL(5) || !PG_ARGISNULL(6) || (!PG_ARGISNULL(3) && policy.reaping)))
 		check_archive(relid, &policy);
 	if (!PG_ARGISNULL(7))
 		policy.cycle_cost_limit = ttl_argument_range(fcinfo, 7, "cycle_cost_limit", PG_INT32_MAX);
@@ -335,6 +344,9 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	int			nestlevel;
 	Relation	rel;
 
+	/* of a table that is gone, nobody is the owner */
+	if (ttl_container_forget_dropped(relid))
+		PG_RETURN_VOID();
 	ttl_container_check_owned(relid);
 	rel = table_open(relid, AccessExclusiveLock);
 	CheckTableNotInUse(rel, "drop_container");

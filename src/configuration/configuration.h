@@ -223,6 +223,15 @@ extern void ttl_guard_create_trigger(CreateTrigStmt *stmt);
 extern void ttl_guard_rename_trigger(RenameStmt *stmt);
 extern void ttl_guard_rename_schema(RenameStmt *stmt);
 
+/* The command alters ttl.container, or what else hiding depends on. */
+extern void ttl_guard_extension(Node *stmt);
+
+/* ttl.container gets a child by inheritance. */
+extern void ttl_guard_child(Oid parent);
+
+/* A function has been created, maybe in the place of one of the extension's. */
+extern void ttl_guard_replaced_function(Oid function);
+
 /*
  * Is the column given the type and the value that it has, as some object-relational
  * mappers do whenever they start?

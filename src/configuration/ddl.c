@@ -23,13 +23,16 @@
  *	  RENAME TRIGGER, DISABLE TRIGGER by name,
  *	  CREATE OR REPLACE TRIGGER					refused (2BP01)
  *	  RENAME of schema ttl						refused (2BP01)
+ *	  ALTER of ttl.container, of functions,
+ *	  operator classes and families of ttl;		refused (0A000), but in its own scripts
+ *	  ALTER EXTENSION ttl DROP					and in binary upgrade
  *	  CREATE, ALTER EXTENSION of a version		refused (55000), see
  *		that the library doesn't know			container_objects.c
  *	  pg_repack's trigger						refused (0A000), see
  *												guard.c
  *	  ENABLE TRIGGER							the container's fires always again
- *	  ENABLE, DISABLE TRIGGER of ttl.container	nothing: rows must not come in
- *												without it
+ *	  ENABLE, DISABLE TRIGGER of ttl.container	nothing: scripts of pg_dump do so, and
+ *												rows must not come in without it
  *	  ATTACH PARTITION of a container or of
  *	  its archive, foreign partitions, OF		refused (0A000)
  *	  ATTACH PARTITION of another table			it gets the columns and the CHECK
@@ -59,6 +62,7 @@
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_proc.h"
 #include "citus/citus.h"
 #include "clock.h"
 #include "configuration/configuration.h"
@@ -165,6 +169,7 @@ before_alter_table(AlterTableStmt *stmt)
 					Oid			parent = RangeVarGetRelid((RangeVar *) cmd->def, NoLock, true);
 					TtlContainer parent_container;
 
+					ttl_guard_child(parent);
 					if (is_part)
 						ttl_partition_refuse_inheritance(relid);
 					if (OidIsValid(parent) && ttl_container_lookup(parent, &parent_container))
@@ -332,6 +337,12 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 		case T_CreateTrigStmt:
 		case T_CreateStmt:
 		case T_CreateForeignTableStmt:
+		case T_AlterObjectSchemaStmt:
+		case T_RuleStmt:
+		case T_CreatePolicyStmt:
+		case T_AlterFunctionStmt:
+		case T_AlterOpFamilyStmt:
+		case T_AlterExtensionContentsStmt:
 			if (ttl_container_objects() == NULL)
 				return;
 			break;
@@ -366,6 +377,7 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 		default:
 			break;
 	}
+	ttl_guard_extension(stmt);
 }
 
 /* May the command add a foreign key?  By one, a local table can become one that Citus knows. */
@@ -462,6 +474,9 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 	if (class_id == ExtensionRelationId &&
 		(access == OAT_POST_CREATE || access == OAT_POST_ALTER))
 		ttl_container_version_changed(object_id);
+	if (class_id == ProcedureRelationId && access == OAT_POST_CREATE &&
+		ttl_container_objects() != NULL)
+		ttl_guard_replaced_function(object_id);
 	if (class_id != RelationRelationId ||
 		!(access == OAT_DROP ? sub_id == 0 : access == OAT_POST_ALTER && sub_id > 0))
 		return;

@@ -12,18 +12,24 @@
 #include "postgres.h"
 
 #include "access/table.h"
+#include "catalog/dependency.h"
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
+#include "catalog/pg_opclass.h"
+#include "catalog/pg_opfamily.h"
+#include "catalog/pg_proc.h"
 #include "citus/citus.h"
 #include "compat.h"
+#include "commands/defrem.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "expiry/expiry_index.h"
 #include "expiry/is_live.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "parser/parse_func.h"
 #include "parser/parse_type.h"
 #include "ttl.h"
 #include "utils/lsyscache.h"
@@ -282,6 +288,144 @@ ttl_guard_rename_trigger(RenameStmt *stmt)
 				 errmsg("cannot rename trigger \"%s\" because container \"%s\" requires it",
 						TTL_TRIGGER, get_rel_name(container.container)),
 				 errhint("Use ttl.drop_container() to unregister the table.")));
+}
+
+/* The relation that the command alters, or that it gives or takes something; or NULL */
+static RangeVar *
+altered_relation(Node *stmt)
+{
+	switch (nodeTag(stmt))
+	{
+		case T_AlterTableStmt:
+			return ((AlterTableStmt *) stmt)->cmds != NIL ? ((AlterTableStmt *) stmt)->relation : NULL;
+		case T_RenameStmt:
+			return ((RenameStmt *) stmt)->relation;
+		case T_AlterObjectSchemaStmt:
+			return ((AlterObjectSchemaStmt *) stmt)->relation;
+		case T_CreateTrigStmt:
+			return ((CreateTrigStmt *) stmt)->relation;
+		case T_RuleStmt:
+			return ((RuleStmt *) stmt)->relation;
+		case T_CreatePolicyStmt:
+			return ((CreatePolicyStmt *) stmt)->table;
+		case T_IndexStmt:
+			return ((IndexStmt *) stmt)->relation;
+		case T_DropStmt:
+			{
+				DropStmt   *drop = (DropStmt *) stmt;
+				List	   *name = drop->removeType == OBJECT_TRIGGER || drop->removeType == OBJECT_RULE ?
+				linitial_node(List, drop->objects) : NIL;
+
+				return list_length(name) > 1 ?
+					makeRangeVarFromNameList(list_copy_head(name, list_length(name) - 1)) : NULL;
+			}
+		default:
+			return NULL;
+	}
+}
+
+/* Is it an object of the extension's? */
+static bool
+is_member(Oid class_id, Oid object_id)
+{
+	return OidIsValid(object_id) &&
+		getExtensionOfObject(class_id, object_id) == ttl_container_require_objects()->extension;
+}
+
+/* Is it a function, operator class or operator family of the extension's? */
+static bool
+is_member_by_name(ObjectType type, Node *object)
+{
+	switch (type)
+	{
+		case OBJECT_FUNCTION:
+		case OBJECT_PROCEDURE:
+		case OBJECT_ROUTINE:
+			return is_member(ProcedureRelationId,
+							 LookupFuncWithArgs(type, castNode(ObjectWithArgs, object), true));
+		case OBJECT_OPCLASS:
+		case OBJECT_OPFAMILY:
+			{
+				List	   *name = list_copy_tail(castNode(List, object), 1);
+				Oid			method = get_am_oid(strVal(linitial(castNode(List, object))), true);
+
+				if (!OidIsValid(method))
+					return false;
+				return type == OBJECT_OPCLASS ?
+					is_member(OperatorClassRelationId, get_opclass_oid(method, name, true)) :
+					is_member(OperatorFamilyRelationId, get_opfamily_oid(method, name, true));
+			}
+		default:
+			return false;
+	}
+}
+
+static bool
+alters_member(Node *stmt)
+{
+	RangeVar   *relation = altered_relation(stmt);
+
+	if (relation != NULL)
+	{
+		Oid			relid = RangeVarGetRelid(relation, NoLock, true);
+		Oid			table = OidIsValid(relid) && get_rel_relkind(relid) == RELKIND_INDEX ?
+		IndexGetRelation(relid, true) : relid;
+
+		return OidIsValid(table) && table == ttl_container_require_objects()->catalog;
+	}
+	switch (nodeTag(stmt))
+	{
+		case T_RenameStmt:
+			return is_member_by_name(((RenameStmt *) stmt)->renameType, ((RenameStmt *) stmt)->object);
+		case T_AlterObjectSchemaStmt:
+			return is_member_by_name(((AlterObjectSchemaStmt *) stmt)->objectType,
+									 ((AlterObjectSchemaStmt *) stmt)->object);
+		case T_AlterFunctionStmt:
+			return is_member_by_name(((AlterFunctionStmt *) stmt)->objtype,
+									 (Node *) ((AlterFunctionStmt *) stmt)->func);
+		case T_AlterOpFamilyStmt:
+			return is_member_by_name(OBJECT_OPFAMILY,
+									 (Node *) list_concat(list_make1(makeString(((AlterOpFamilyStmt *) stmt)->amname)),
+														  ((AlterOpFamilyStmt *) stmt)->opfamilyname));
+		case T_AlterExtensionContentsStmt:
+			return ((AlterExtensionContentsStmt *) stmt)->action < 0 &&
+				strcmp(((AlterExtensionContentsStmt *) stmt)->extname, TTL_EXTENSION) == 0;
+		default:
+			return false;
+	}
+}
+
+static void
+refuse_altering(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("objects of extension \"%s\" cannot be altered", TTL_EXTENSION),
+			 errdetail("Without them expired rows would show."),
+			 errhint("Policies are changed by the functions of schema \"%s\".", TTL_SCHEMA)));
+}
+
+void
+ttl_guard_extension(Node *stmt)
+{
+	if (alters_member(stmt))
+		refuse_altering();
+}
+
+void
+ttl_guard_child(Oid parent)
+{
+	if (parent == ttl_container_require_objects()->catalog)
+		refuse_altering();
+}
+
+void
+ttl_guard_replaced_function(Oid function)
+{
+	/* a new one isn't in the syscache yet */
+	if (get_func_namespace(function) == ttl_container_require_objects()->schema &&
+		is_member(ProcedureRelationId, function))
+		refuse_altering();
 }
 
 /* The extension is found by the name of its schema. */

@@ -52,6 +52,8 @@ ttl_partition_create(CreateStmt *stmt)
 		Oid			parent = RangeVarGetRelid(lfirst_node(RangeVar, lc), NoLock, true);
 		TtlContainer container;
 
+		if (stmt->partbound == NULL)
+			ttl_guard_child(parent);
 		if (!OidIsValid(parent) || !ttl_container_lookup(parent, &container))
 			continue;
 		if (stmt->partbound != NULL)
@@ -120,7 +122,7 @@ ttl_partition_attach(Oid parent, const TtlPolicy *policy, RangeVar *name)
 		return;
 	foreach(lc, find_all_inheritors(partition, NoLock, NULL))
 	{
-		if (lfirst_oid(lc) == policy->archive_to)
+		if (ttl_container_archives_into(policy->archive_to, lfirst_oid(lc)))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot attach table \"%s\" to the container whose archive it is",

@@ -225,6 +225,20 @@ extern List *ttl_container_list(void);
 extern List *ttl_container_list_archiving_to(Oid archive);
 
 /*
+ * Does what goes to that archive end up in the target, a table or container, directly or
+ * by way of the archive's own archive, and so on?  The chain stays as it is until the
+ * transaction ends.
+ */
+extern bool ttl_container_archives_into(Oid archive, Oid target);
+
+/*
+ * Containers whose tables were dropped while the library wasn't loaded.  One is forgotten
+ * by its OID; false if it isn't such a one.
+ */
+extern List *ttl_container_list_dropped(void);
+extern bool ttl_container_forget_dropped(Oid container);
+
+/*
  * Registers a function that is called whenever this session has written
  * ttl.container, in the writing transaction.
  */

@@ -444,13 +444,17 @@ ttl_container_find_columns(Oid relid, const TtlPolicy *policy, TtlContainer *con
 		(has_own && container->kind == NULL);
 }
 
-/*
- * OIDs of the containers whose column of type regclass has that value, or of
- * all that have their columns if column is 0: one that has lost them must not
- * keep the others from being reaped.
- */
+static Oid
+relid_of(HeapTuple tuple, TupleDesc desc)
+{
+	bool		isnull;
+
+	return DatumGetObjectId(heap_getattr(tuple, Anum_container_relid, desc, &isnull));
+}
+
+/* OIDs of the containers whose row, and table, fulfil the condition */
 static List *
-list_containers(int column, Oid value)
+list_containers(bool (*condition) (HeapTuple tuple, TupleDesc desc, Oid arg), Oid arg)
 {
 	List	   *containers = NIL;
 	CatalogScan scan;
@@ -459,43 +463,96 @@ list_containers(int column, Oid value)
 	begin_scan(&scan, InvalidOid, AccessShareLock);
 	while (HeapTupleIsValid(tuple = next_row(&scan)))
 	{
-		TupleDesc	desc = RelationGetDescr(scan.rel);
-		bool		isnull;
-		Oid			relid = DatumGetObjectId(heap_getattr(tuple, Anum_container_relid, desc, &isnull));
-
-		if (column != 0)
-		{
-			Oid			found = DatumGetObjectId(heap_getattr(tuple, column, desc, &isnull));
-
-			if (isnull || found != value)
-				continue;
-		}
-		else
-		{
-			TtlPolicy	policy;
-			TtlContainer container;
-
-			deform(tuple, desc, &policy);
-			ttl_container_find_columns(relid, &policy, &container);
-			if (container.lacks_column)
-				continue;
-		}
-		containers = lappend_oid(containers, relid);
+		if (condition(tuple, RelationGetDescr(scan.rel), arg))
+			containers = lappend_oid(containers, relid_of(tuple, RelationGetDescr(scan.rel)));
 	}
 	end_scan(&scan);
 	return containers;
 }
 
+/* One that has lost its columns must not keep the others from being reaped. */
+static bool
+is_sound(HeapTuple tuple, TupleDesc desc, Oid arg)
+{
+	TtlPolicy	policy;
+	TtlContainer container;
+
+	deform(tuple, desc, &policy);
+	ttl_container_find_columns(relid_of(tuple, desc), &policy, &container);
+	return !container.lacks_column;
+}
+
 List *
 ttl_container_list(void)
 {
-	return list_containers(0, InvalidOid);
+	return list_containers(is_sound, InvalidOid);
+}
+
+static bool
+archives_to(HeapTuple tuple, TupleDesc desc, Oid archive)
+{
+	bool		isnull;
+	Datum		value = heap_getattr(tuple, Anum_container_archive_to, desc, &isnull);
+
+	return !isnull && DatumGetObjectId(value) == archive;
 }
 
 List *
 ttl_container_list_archiving_to(Oid archive)
 {
-	return list_containers(Anum_container_archive_to, archive);
+	return list_containers(archives_to, archive);
+}
+
+bool
+ttl_container_archives_into(Oid archive, Oid target)
+{
+	List	   *seen = NIL;
+	TtlContainer container;
+
+	while (OidIsValid(archive) && !list_member_oid(seen, archive))
+	{
+		if (archive == target)
+			return true;
+		/* another session may be giving this one an archive */
+		if (!ttl_container_peek(archive, &container) ||
+			!ttl_container_lock_policy(container.container, false, true) ||
+			!ttl_container_peek(archive, &container))
+			return false;
+		if (container.container == target)
+			return true;
+		seen = lappend_oid(seen, archive);
+		archive = container.archive_to;
+	}
+	return false;
+}
+
+static bool
+is_dropped(HeapTuple tuple, TupleDesc desc, Oid arg)
+{
+	return get_rel_relkind(relid_of(tuple, desc)) == '\0';
+}
+
+List *
+ttl_container_list_dropped(void)
+{
+	return list_containers(is_dropped, InvalidOid);
+}
+
+bool
+ttl_container_forget_dropped(Oid container)
+{
+	TtlPolicy	policy;
+
+	if (get_rel_relkind(container) != '\0' ||
+		!ttl_container_read(container, &policy) ||
+		!ttl_container_lock_policy(container, true, true) ||
+		!ttl_container_read(container, &policy))
+		return false;
+	ttl_container_delete(container);
+	ereport(LOG,
+			(errmsg("policy of relation %u was removed because there is no such table any more",
+					container)));
+	return true;
 }
 
 bool
@@ -540,6 +597,35 @@ remind(int64 restored)
 				 errhint("Use ttl.alter_container(..., reaping => true) to have them deleted.")));
 }
 
+/*
+ * Warns unless the policy of a row that is restored can be one of that table.  Where a table
+ * was dropped while the library wasn't loaded, a dump may have its OID, which is that of
+ * another table here, or of none.
+ */
+static bool
+can_be_restored(Oid relid, HeapTuple tuple, TupleDesc desc)
+{
+	char		relkind = get_rel_relkind(relid);
+	TtlPolicy	policy;
+	TtlContainer container;
+	bool		isnull;
+	Datum		name;
+
+	name = heap_getattr(tuple, Anum_container_ts_column, desc, &isnull);
+	policy.ts_column = name_or_empty(name, isnull);
+	name = heap_getattr(tuple, Anum_container_ttl_column, desc, &isnull);
+	policy.ttl_column = name_or_empty(name, isnull);
+	ttl_container_find_columns(relid, &policy, &container);
+	if ((relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE) &&
+		!container.lacks_column)
+		return true;
+	ereport(WARNING,
+			(errmsg("policy of table \"%s\" was not restored", ttl_container_told_name(relid)),
+			 relkind == '\0' ? errdetail("There is no such table.") :
+			 errdetail("The table lacks a column that the policy names, so the policy is that of another one.")));
+	return false;
+}
+
 PG_FUNCTION_INFO_V1(ttl_restore_container);
 
 /*
@@ -555,6 +641,8 @@ PG_FUNCTION_INFO_V1(ttl_restore_container);
  * And for what a publication FOR ALL TABLES sends of the publisher's policies.
  * The subscriber's are its own.
  *
+ * A policy of a table that is gone, or can't be of that table, is not restored.
+ *
  * A superuser who changes rows by hand is refused: the policy would be in force
  * at some time or never, and unchecked.
  *
@@ -568,9 +656,12 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	HeapTuple	tuple;
 	Datum		relid;
 	bool		isnull;
-	int			columns[] = {Anum_container_reaping, Anum_container_carried};
-	Datum		off[] = {BoolGetDatum(false), BoolGetDatum(false)};
-	bool		nulls[] = {false, false};
+	Datum		archive;
+	int			columns[] = {Anum_container_reaping, Anum_container_carried,
+	Anum_container_archive_to, Anum_container_archive_columns};
+	Datum		off[] = {BoolGetDatum(false), BoolGetDatum(false), 0, 0};
+	bool		nulls[] = {false, false, true, true};
+	int			ncolumns = 2;
 	TtlPolicy	existing;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) || ttl_container_objects() == NULL ||
@@ -599,7 +690,12 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 		return PointerGetDatum(tuple);	/* the table has gone */
 	if (!TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
 		refuse_change();
-	if (!isnull && ttl_container_read(DatumGetObjectId(relid), &existing))
+	/* the NOT NULL constraint is checked later */
+	if (isnull)
+		return PointerGetDatum(tuple);
+	if (!can_be_restored(DatumGetObjectId(relid), tuple, desc))
+		return PointerGetDatum(NULL);
+	if (ttl_container_read(DatumGetObjectId(relid), &existing))
 	{
 		if (!OidIsValid(getExtensionOfObject(RelationRelationId, DatumGetObjectId(relid))))
 		{
@@ -610,14 +706,19 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 		}
 		ttl_container_delete(DatumGetObjectId(relid));
 	}
-	if (!isnull && get_rel_relkind(DatumGetObjectId(relid)) != '\0')
+	archive = heap_getattr(tuple, Anum_container_archive_to, desc, &isnull);
+	if (!isnull && get_rel_relkind(DatumGetObjectId(archive)) == '\0')
 	{
-		announce_change(DatumGetObjectId(relid), true);
-		ereport(LOG,
-				(errmsg("container \"%s\" was restored with reaping off",
+		ncolumns = lengthof(columns);
+		ereport(WARNING,
+				(errmsg("container \"%s\" was restored without its archive",
 						ttl_container_told_name(DatumGetObjectId(relid))),
-				 errhint("Use ttl.alter_container(..., reaping => true) to have its expired rows deleted.")));
+				 errdetail("There is no such table.")));
 	}
-	return PointerGetDatum(heap_modify_tuple_by_cols(tuple, desc, lengthof(columns), columns,
-													 off, nulls));
+	announce_change(DatumGetObjectId(relid), true);
+	ereport(LOG,
+			(errmsg("container \"%s\" was restored with reaping off",
+					ttl_container_told_name(DatumGetObjectId(relid))),
+			 errhint("Use ttl.alter_container(..., reaping => true) to have its expired rows deleted.")));
+	return PointerGetDatum(heap_modify_tuple_by_cols(tuple, desc, ncolumns, columns, off, nulls));
 }

@@ -208,8 +208,9 @@ ttl_due_stretch(int64 wait)
 }
 
 /*
- * Recalls what earlier workers have found, and forgets the statistics of tables
- * that have been dropped while no worker was here.
+ * Recalls what earlier workers have found, and forgets tables that have been
+ * dropped while no worker was here, and policies of those that were dropped while the
+ * library wasn't loaded.
  */
 static void
 recall(TtlMemory *memory)
@@ -223,6 +224,8 @@ recall(TtlMemory *memory)
 		if (get_rel_relkind(lfirst_oid(lc)) == '\0')
 			ttl_counters_forget_container(lfirst_oid(lc));
 	}
+	foreach(lc, ttl_container_list_dropped())
+		(void) ttl_container_forget_dropped(lfirst_oid(lc));
 	CommitTransactionCommand();
 }
 
