@@ -10,19 +10,27 @@ use warnings;
 
 use bench::Server;
 
-# What is compared, work, and a statement with its parameter: a container and a plain table, or a plain
-# table with ttl loaded and without.
+# What is compared, work, and a statement with its parameter or with the number of its rounds: a container and a
+# plain table, or a plain table with ttl loaded and without.  Others than a superuser pay for more checks of rights.
 my $prepared = 'EXECUTE w({P})';
 my $read     = 'SELECT payload FROM {T} WHERE id = {P}';
-my @work = (
-	[ 'container / plain table', 'read by key, prepared',   $prepared, 'SELECT payload FROM {T} WHERE id = $1' ],
-	[ 'container / plain table', 'read by key, simple',     $read ],
-	[ 'container / plain table', 'UPDATE by key, prepared', $prepared, 'UPDATE {T} SET payload = payload{plain:, _ts = clock_timestamp()} WHERE id = $1' ],
-	[ 'container / plain table', 'INSERT, prepared',        $prepared, q{INSERT INTO {T} (id, payload) VALUES ($1 + 10000, 'x')} ],
-	[ 'with ttl / without it',   'read by key, prepared',   $prepared, 'SELECT payload FROM {T} WHERE id = $1' ],
-	[ 'with ttl / without it',   'read by key, simple',     $read ],
-	[ 'with ttl / without it',   'UPDATE by key, prepared', $prepared, 'UPDATE {T} SET payload = payload WHERE id = $1' ],
-	[ 'with ttl / without it',   'INSERT, prepared',        $prepared, q{INSERT INTO {T} (id, payload) VALUES ($1 + 10000, 'x')} ]);
+my $by_key   = 'SELECT payload FROM {T} WHERE id = $1';
+my $loop     = 'DO $$ DECLARE x text; BEGIN FOR i IN 1 .. {N} LOOP SELECT payload INTO x FROM {T} WHERE id = i; END LOOP; END $$';
+my $reader   = 'SET ROLE reader';
+my @work;
+for ('container / plain table', 'with ttl / without it')
+{
+	push @work,
+	  [ $_, 'read by key, prepared', $prepared, "PREPARE w(int) AS $by_key" ],
+	  [ $_, 'read by key, prepared, ordinary role', $prepared, $reader, "PREPARE w(int) AS $by_key" ],
+	  [ $_, 'read by key with LIMIT, prepared', $prepared, "PREPARE w(int) AS $by_key LIMIT 1" ],
+	  [ $_, 'read by key, simple', $read ],
+	  [ $_, 'read by key, simple, ordinary role', $read, $reader ],
+	  [ $_, 'read by key, PL/pgSQL loop', $loop ],
+	  [ $_, 'read by key, PL/pgSQL loop, ordinary role', $loop, $reader ],
+	  [ $_, 'UPDATE by key, prepared', $prepared, 'PREPARE w(int) AS UPDATE {T} SET payload = payload{clock} WHERE id = $1' ],
+	  [ $_, 'INSERT, prepared', $prepared, q{PREPARE w(int) AS INSERT INTO {T} (id, payload) VALUES ($1 + 10000, 'x')} ];
+}
 
 # Instructions of single-user PostgreSQL that has so much preloaded and runs the lines, on a fresh copy of the data
 sub count
@@ -53,24 +61,25 @@ sub measure
 	my $server = bench::Server->start(settings => [ 'fsync = off', 'ttl.reaper = off' ]);
 	$server->sql("CREATE TABLE kept (id int PRIMARY KEY, payload text); SELECT ttl.create_container('kept', 86400)");
 	$server->sql('CREATE TABLE kept_plain (LIKE kept INCLUDING ALL)');
+	$server->sql('CREATE ROLE reader; GRANT SELECT ON kept, kept_plain TO reader');
 	$server->sql("INSERT INTO $_ SELECT g, repeat('x', 60) FROM generate_series(1, 10000) g; VACUUM (FREEZE, ANALYZE) $_") for qw(kept kept_plain);
 	$server->shut_down;
 	for (@work)
 	{
-		my ($what, $work, $statement, $prepare) = @$_;
+		my ($what, $work, $statement, @first) = @$_;
 		my @taken;
 
-		for ($what =~ /^container/ ? ([ 'kept', 'ttl' ], [ 'kept_plain', 'ttl' ]) : ([ 'kept_plain', 'ttl' ], [ 'kept_plain', q('') ]))
+		for ($what =~ /^container/ ? ([ 'kept', 'ttl', '' ], [ 'kept_plain', 'ttl', ', _ts = clock_timestamp()' ]) :
+			([ 'kept_plain', 'ttl', '' ], [ 'kept_plain', q(''), '' ]))
 		{
-			my ($table, $preload) = @$_;
-			my ($first, $then) = map {
-				my $s = s/\{T\}/$table/gr;
-				$table eq 'kept' ? $s =~ s/\{plain:.*?\}//r : $s =~ s/\{plain:(.*?)\}/$1/r
-			} $prepare ? "PREPARE w(int) AS $prepare" : '', $statement;
-			my @executions = map { my $id = 1 + $_ * 3; $then =~ s/\{P\}/$id/r } 0 .. $many - 1;
-			my $less = count($server, $preload, 'BEGIN', $first, @executions[ 0 .. $few - 1 ], 'ROLLBACK');
-			my $more = count($server, $preload, 'BEGIN', $first, @executions, 'ROLLBACK');
-			push @taken, ($more - $less) / ($many - $few);
+			my ($table, $preload, $clock) = @$_;
+			my @count = map {
+				my $rounds = $_;
+				my @lines = (@first, $statement =~ /\{N\}/ ? $statement =~ s/\{N\}/$rounds/r :
+					map { my $id = 1 + $_ * 3; $statement =~ s/\{P\}/$id/r } 0 .. $rounds - 1);
+				count($server, $preload, 'BEGIN', (map { s/\{T\}/$table/gr =~ s/\{clock\}/$clock/r } @lines), 'ROLLBACK');
+			} $few, $many;
+			push @taken, ($count[1] - $count[0]) / ($many - $few);
 		}
 		$results->add('instructions', "$work: $what", (map { sprintf '%.0f', $_ } @taken), sprintf('%.3f', $taken[0] / $taken[1]));
 	}
