@@ -63,8 +63,6 @@ static List *start_observers = NIL;
 static List *run_observers = NIL;
 static List *ran_observers = NIL;
 static List *end_observers = NIL;
-static TtlExecutionBare undress = NULL;
-static TtlExecutionBare dress = NULL;
 static TtlExecutionWrite write_settled = NULL;
 static TtlExecutionRead read_settled = NULL;
 
@@ -267,33 +265,6 @@ ttl_execution_on_hand_over(TtlExecutionWrite write, TtlExecutionRead read)
 }
 
 static void
-start_next(QueryDesc *query_desc, int eflags)
-{
-	if (prev_ExecutorStart)
-		prev_ExecutorStart(query_desc, eflags);
-	else
-		standard_ExecutorStart(query_desc, eflags);
-}
-
-/* Starts an execution without the filters in its plan. */
-static void
-start_bare(TtlExecution *starting, int eflags)
-{
-	PG_TRY();
-	{
-		undress(starting);
-		start_next(starting->query_desc, eflags);
-	}
-	PG_CATCH();
-	{
-		dress(starting);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	dress(starting);
-}
-
-static void
 execution_start(QueryDesc *query_desc, int eflags)
 {
 	bool		follows = ttl_execution_follows_leader();
@@ -319,21 +290,10 @@ execution_start(QueryDesc *query_desc, int eflags)
 	foreach(lc, prepare_observers)
 		((TtlExecutionPrepared) lfirst(lc)) (&starting, eflags);
 
-	if (starting.hides && !(eflags & EXEC_FLAG_EXPLAIN_ONLY))
-	{
-		PlannedStmt *stmt = query_desc->plannedstmt;
-
-		start_bare(&starting, eflags);
-
-		/* a copy would lack them for good */
-		if (query_desc->plannedstmt != stmt)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("cannot hide expired rows in a plan that another extension puts in place of the one to be started"),
-					 errhint("Load ttl before that extension by shared_preload_libraries.")));
-	}
+	if (prev_ExecutorStart)
+		prev_ExecutorStart(query_desc, eflags);
 	else
-		start_next(query_desc, eflags);
+		standard_ExecutorStart(query_desc, eflags);
 
 	execution = remember_execution(&starting);
 	if (follows)
@@ -482,13 +442,6 @@ void
 ttl_execution_on_prepare(TtlExecutionPrepared prepared)
 {
 	add_observer(&prepare_observers, (void *) prepared);
-}
-
-void
-ttl_execution_on_bare(TtlExecutionBare undressing, TtlExecutionBare dressing)
-{
-	undress = undressing;
-	dress = dressing;
 }
 
 void

@@ -40,8 +40,7 @@ typedef struct TtlExecution
 								 * have updated */
 	bool		follows_leader; /* a parallel worker's part of the query */
 	bool		hides;			/* its plan may have filters in it (hide.c) */
-	bool		is_bare;		/* it was started without them (bare.c), ... */
-	int			bare_scans;		/* ... and so many others were being started */
+	struct TtlPlanCopy *plan_copy;	/* that it was started with, or NULL */
 	char	   *handed_over;	/* what its parallel workers are told, or NULL */
 	struct TtlExecution *next;	/* see execution.c */
 	MemoryContextCallback forget;
@@ -115,14 +114,6 @@ extern void ttl_execution_visit_targets(TtlExecution *execution,
 typedef void (*TtlExecutionPrepared) (TtlExecution *execution, int eflags);
 typedef void (*TtlExecutionStarted) (TtlExecution *execution, int eflags);
 typedef void (*TtlExecutionEnded) (QueryDesc *query_desc, int depth);
-
-/*
- * Called right before ExecutorStart, and when it is over, be it by an error, of an
- * execution that hides: takes the filters from its plan, and puts them back.
- */
-typedef void (*TtlExecutionBare) (TtlExecution *execution);
-
-extern void ttl_execution_on_bare(TtlExecutionBare undress, TtlExecutionBare dress);
 
 /*
  * 'runs' is called before an execution runs, and returns false if it has found out

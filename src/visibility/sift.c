@@ -4,7 +4,7 @@
  *	  The filter at run time: as cheap as knowing where not to look.
  *
  * A plan carries the filter as a function call that is complete by itself
- * (hide.c).  When an execution has started, without the call (bare.c), the quals of
+ * (hide.c).  When an execution has started, without the call (plan_copy.c), the quals of
  * each filtered scan are replaced by a "sift", whose evaluation function is ours: it
  * judges the row straight from its slot, and leaves the rest of the quals to PostgreSQL.
  *
@@ -438,26 +438,27 @@ guard_orderings(Sift *sift, List *orderings)
 }
 
 /*
- * The scan's quals but the first: all that it has been started with, see bare.c.
+ * The scan's quals but the first: all that it has been started with, see plan_copy.c.
  * Else states of their SubPlans take the places of the ones that are there already: a
  * rescan tells those that are listed that their hash tables are stale, and who walks
  * through the plan shall meet each but once.
  */
 static ExprState *
-get_rest(ScanState *scan, const TtlExecution *execution)
+get_rest(ScanState *scan)
 {
+	List	   *quals = scan->ps.plan->qual;
 	List	   *listed = scan->ps.subPlan;
 	ExprState  *result;
 	ListCell   *mine;
 	ListCell   *other;
 
-	if (list_length(scan->ps.plan->qual) == 1)
+	if (list_length(quals) == 1)
 		return NULL;
-	if (execution->is_bare)
+	if (scan->ps.qual->expr != (Expr *) quals)
 		return scan->ps.qual;
 
 	scan->ps.subPlan = NIL;
-	result = ExecInitQual(list_copy_tail(scan->ps.plan->qual, 1), &scan->ps);
+	result = ExecInitQual(list_copy_tail(quals, 1), &scan->ps);
 	foreach(mine, scan->ps.subPlan)
 	{
 		SubPlanState *state = lfirst_node(SubPlanState, mine);
@@ -487,7 +488,7 @@ sift_scan(ScanState *scan, TtlExecution *execution)
 	init_state(&sift->qual, evaluate_qual, EEO_FLAG_IS_QUAL);
 	sift->scan = scan;
 	sift->live = live;
-	sift->rest = get_rest(scan, execution);
+	sift->rest = get_rest(scan);
 	scan->ps.qual = &sift->qual;
 
 	if (live->sees_everything)

@@ -5,7 +5,7 @@
  *
  *	  before planning	stamp.c adds the assignment of _ts to UPDATEs
  *	  after planning	hide.c puts the filter into each scan
- *	  at ExecutorStart	bare.c keeps the filter from being compiled
+ *	  at ExecutorStart	plan_copy.c keeps the filter from being compiled
  *	  and after it		sift.c puts a fast one in its place
  *
  *-------------------------------------------------------------------------
@@ -88,7 +88,7 @@ void
 ttl_visibility_init(void)
 {
 	ttl_hide_init();
-	ttl_bare_init();
+	ttl_plan_copy_init();
 	ttl_sift_init();
 	ttl_explain_init();
 	ttl_watch_init();

@@ -105,9 +105,9 @@ extern void ttl_watch_routed(Relation rel);
 extern void ttl_watch_init(void);
 
 /*
- * bare.c
+ * plan_copy.c
  */
-extern void ttl_bare_init(void);
+extern void ttl_plan_copy_init(void);
 
 /*
  * sift.c
