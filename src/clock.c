@@ -175,11 +175,9 @@ exporter_start(const char *snapshot_id)
 }
 
 static void
-before_utility(PlannedStmt *pstmt, const char *query_string,
-			   ProcessUtilityContext context, ParamListInfo params)
+before_each_utility(PlannedStmt *pstmt, const char *query_string,
+					ProcessUtilityContext context, ParamListInfo params)
 {
-	VariableSetStmt *set = (VariableSetStmt *) pstmt->utilityStmt;
-
 	/* A snapshot that this command has no use for was there before it. */
 	note_transaction_snapshot(PlannedStmtRequiresSnapshot(pstmt));
 
@@ -190,6 +188,13 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 	if (!IsolationUsesXactSnapshot() && ActiveSnapshotSet() &&
 		PlannedStmtRequiresSnapshot(pstmt) && get_snapshot_clock(GetActiveSnapshot()) == 0)
 		ttl_clock_set(GetActiveSnapshot(), GetCurrentTimestamp());
+}
+
+static void
+before_utility(PlannedStmt *pstmt, const char *query_string,
+			   ProcessUtilityContext context, ParamListInfo params)
+{
+	VariableSetStmt *set = (VariableSetStmt *) pstmt->utilityStmt;
 
 	if (IsA(set, VariableSetStmt) && set->kind == VAR_SET_MULTI &&
 		strcmp(set->name, "TRANSACTION SNAPSHOT") == 0)
@@ -231,6 +236,7 @@ void
 ttl_clock_init(void)
 {
 	RegisterXactCallback(transaction_ended, NULL);
+	ttl_utility_on_each(before_each_utility);
 	ttl_utility_observe(before_utility, after_utility, end_utility);
 
 	prev_post_parse_analyze = post_parse_analyze_hook;

@@ -371,18 +371,37 @@ execution_run(TTL_EXECUTOR_RUN_PARAMETERS)
 		((TtlExecutionRan) lfirst(lc)) (queryDesc);
 }
 
+/* True if the execution writes nothing, so that no trigger is queued. */
+static bool
+only_reads(const QueryDesc *query_desc)
+{
+	return query_desc->operation == CMD_SELECT && !query_desc->plannedstmt->hasModifyingCTE;
+}
+
+static void
+finish_next(QueryDesc *query_desc)
+{
+	if (prev_ExecutorFinish)
+		prev_ExecutorFinish(query_desc);
+	else
+		standard_ExecutorFinish(query_desc);
+}
+
 static void
 execution_finish(QueryDesc *query_desc)
 {
 	TtlExecution *outer = current;
 
+	/* then nothing is executed here */
+	if (only_reads(query_desc))
+	{
+		finish_next(query_desc);
+		return;
+	}
 	enter(query_desc);
 	PG_TRY();
 	{
-		if (prev_ExecutorFinish)
-			prev_ExecutorFinish(query_desc);
-		else
-			standard_ExecutorFinish(query_desc);
+		finish_next(query_desc);
 	}
 	PG_FINALLY();
 	{
@@ -408,7 +427,7 @@ ttl_execution_visit_targets(TtlExecution *execution, TtlTargetVisitor visit)
 	QueryDesc  *query_desc = execution->query_desc;
 	ListCell   *lc;
 
-	if (query_desc->operation == CMD_SELECT && !query_desc->plannedstmt->hasModifyingCTE)
+	if (only_reads(query_desc))
 		return;
 	visit_targets_of(query_desc->planstate, visit);
 	foreach(lc, query_desc->estate->es_auxmodifytables)

@@ -3,12 +3,14 @@
  * utility.c
  *	  The one place that hooks into utility commands.
  *
- * ProcessUtility_hook is assigned here and nowhere else.  Whoever wants to
- * know about utility commands registers an observer while the library is
- * loaded; there is no way to unregister.
+ * ProcessUtility_hook is assigned here and nowhere else.  Observers of utility
+ * commands are registered while the library is loaded; there is no way to unregister.
  *
  * An observer's "end" is called whenever its turn of "before" has come, even
  * if that failed.
+ *
+ * EXECUTE and FETCH, which may be as short as what they run, only run plans.  Observers
+ * aren't called for these, but for the function that is called before each command.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,17 +31,33 @@ typedef struct Observer
 /* Observers in the order of registration; filled before the first command. */
 static List *observers = NIL;
 
+static TtlUtilityBefore before_each = NULL;
+
 /* Saved hook, to be a good citizen. */
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
+
+static void
+process_next(PlannedStmt *pstmt, const char *queryString,
+			 bool readOnlyTree, ProcessUtilityContext context,
+			 ParamListInfo params, QueryEnvironment *queryEnv,
+			 DestReceiver *dest, QueryCompletion *qc)
+{
+	if (prev_ProcessUtility)
+		prev_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+							queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+								queryEnv, dest, qc);
+}
 
 /*
  * Runs the command amid its observers.
  */
 static void
-process_utility(PlannedStmt *pstmt, const char *queryString,
-				bool readOnlyTree, ProcessUtilityContext context,
-				ParamListInfo params, QueryEnvironment *queryEnv,
-				DestReceiver *dest, QueryCompletion *qc)
+process_observed(PlannedStmt *pstmt, const char *queryString,
+				 bool readOnlyTree, ProcessUtilityContext context,
+				 ParamListInfo params, QueryEnvironment *queryEnv,
+				 DestReceiver *dest, QueryCompletion *qc)
 {
 	PlannedStmt *volatile stmt = readOnlyTree ? copyObject(pstmt) : pstmt;
 	volatile int begun = 0;
@@ -57,12 +75,7 @@ process_utility(PlannedStmt *pstmt, const char *queryString,
 				observer->before(stmt, queryString, context, params);
 		}
 
-		if (prev_ProcessUtility)
-			prev_ProcessUtility(stmt, queryString, false, context, params,
-								queryEnv, dest, qc);
-		else
-			standard_ProcessUtility(stmt, queryString, false, context, params,
-									queryEnv, dest, qc);
+		process_next(stmt, queryString, false, context, params, queryEnv, dest, qc);
 
 		foreach(lc, observers)
 		{
@@ -85,6 +98,25 @@ process_utility(PlannedStmt *pstmt, const char *queryString,
 		}
 	}
 	PG_END_TRY();
+}
+
+static void
+process_utility(PlannedStmt *pstmt, const char *queryString,
+				bool readOnlyTree, ProcessUtilityContext context,
+				ParamListInfo params, QueryEnvironment *queryEnv,
+				DestReceiver *dest, QueryCompletion *qc)
+{
+	before_each(pstmt, queryString, context, params);
+	if (IsA(pstmt->utilityStmt, ExecuteStmt) || IsA(pstmt->utilityStmt, FetchStmt))
+		process_next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	else
+		process_observed(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+}
+
+void
+ttl_utility_on_each(TtlUtilityBefore before)
+{
+	before_each = before;
 }
 
 /*

@@ -13,8 +13,8 @@
 #include "tcop/utility.h"
 
 /*
- * Called before the command.  The statement is a private copy and may be
- * modified.  Transaction commands come along too, also in a transaction that
+ * Called before the command, unless that is EXECUTE or FETCH.  The statement is a
+ * private copy and may be modified.  Transaction commands come along too, also in a transaction that
  * has failed: look at the statement's type before touching a catalog.
  */
 typedef void (*TtlUtilityBefore) (PlannedStmt *pstmt, const char *query_string,
@@ -37,6 +37,9 @@ typedef void (*TtlUtilityEnd) (PlannedStmt *pstmt);
  */
 extern void ttl_utility_observe(TtlUtilityBefore before, TtlUtilityAfter after,
 								TtlUtilityEnd end);
+
+/* Has the function called before each command; it must not modify the statement. */
+extern void ttl_utility_on_each(TtlUtilityBefore before);
 
 extern void ttl_utility_init(void);
 

@@ -57,6 +57,7 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/transam.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_attribute.h"
@@ -454,23 +455,34 @@ is_called_by_plans(Oid function)
 }
 
 static void
+function_called(Oid function, void *arg)
+{
+	bool		is_builtin = function < FirstNormalObjectId;
+
+	/* pgaudit would tell of each query that it has called the filter */
+	if (!is_builtin && is_called_by_plans(function))
+		return;
+	if (prev_object_access_hook)
+		prev_object_access_hook(OAT_FUNCTION_EXECUTE, ProcedureRelationId, function, 0, arg);
+	ttl_clock_function_called();
+	if (!is_builtin)
+		ttl_citus_function_called(function);
+}
+
+static void
 object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
 {
 	const TtlObjects *objects;
 	TtlPolicy	policy;
 
-	/* pgaudit would tell of each query that it has called the filter */
-	if (access == OAT_FUNCTION_EXECUTE && is_called_by_plans(object_id))
+	if (access == OAT_FUNCTION_EXECUTE)
+	{
+		function_called(object_id, arg);
 		return;
-
+	}
 	if (prev_object_access_hook)
 		prev_object_access_hook(access, class_id, object_id, sub_id, arg);
 
-	if (access == OAT_FUNCTION_EXECUTE)
-	{
-		ttl_clock_function_called();
-		ttl_citus_function_called(object_id);
-	}
 	if (class_id == ExtensionRelationId &&
 		(access == OAT_POST_CREATE || access == OAT_POST_ALTER))
 		ttl_container_version_changed(object_id);

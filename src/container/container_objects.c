@@ -126,7 +126,7 @@ refuse_version(const char *version)
  * Finds the extension's objects.  Incomplete ones are not remembered: a schema
  * of that name that isn't the extension's, or a script that is running.
  */
-static void
+static pg_noinline void
 find_objects(void)
 {
 	static const Oid is_live_args[] = {REGCLASSOID, TIMESTAMPTZOID, ANYOID};

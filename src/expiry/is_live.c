@@ -227,8 +227,7 @@ execution_started(TtlExecution *execution, int eflags)
 	outer != NULL && InNoForceRLSOperation();
 	ListCell   *lc;
 
-	if (!(deletes || cascades) || ttl_container_objects() == NULL ||
-		(eflags & EXEC_FLAG_EXPLAIN_ONLY))
+	if (!execution->hides || !(deletes || cascades) || (eflags & EXEC_FLAG_EXPLAIN_ONLY))
 		return;
 	foreach(lc, execution->query_desc->plannedstmt->rtable)
 	{
