@@ -546,6 +546,23 @@ SELECT mode, result = CASE WHEN current_setting('server_version_num')::int < 180
 SELECT mode, result ~ CASE WHEN current_setting('server_version_num')::int < 180000 THEN '^$' WHEN mode = 'never' THEN '^Expiry Filter: each row$' ELSE '^Expiry Filter: [1-9][0-9]? suspect pages$' END AS as_expected
   FROM in_all_modes($$SELECT coalesce(string_agg(trim(l), ', '), '') FROM explained('SELECT id FROM lazy', 'Expiry Filter') l$$);
 
+-- A scan that has found out that nothing has expired goes on without a filter
+CREATE TABLE fresh (id int PRIMARY KEY, x int);
+SELECT ttl.create_container('fresh', 86400);
+INSERT INTO fresh SELECT i, i FROM generate_series(1, 3000) i;
+VACUUM ANALYZE fresh;
+SELECT query, bool_and(result = CASE WHEN current_setting('server_version_num')::int < 180000 THEN '' WHEN mode = 'never' THEN 'Expiry Filter: each row' ELSE 'Expiry Filter: none expired' END) AS as_expected
+  FROM unnest('{SELECT * FROM fresh,SELECT x + 1 FROM fresh,SELECT x FROM fresh WHERE x > 7,SELECT id FROM fresh WHERE id > 0 ORDER BY id}'::text[]) query,
+       in_all_modes(format($$SELECT coalesce(string_agg(trim(l), ', '), '') FROM explained(%L, 'Expiry Filter') l$$, query))
+  GROUP BY query ORDER BY query COLLATE "C";
+SELECT * FROM in_all_modes('SELECT count(*) || '' '' || sum(c) FROM generate_series(1, 3) g, LATERAL (SELECT count(*) AS c FROM (SELECT x + g FROM fresh OFFSET g) y) z');
+BEGIN;
+DECLARE forth SCROLL CURSOR FOR SELECT id FROM fresh;
+DECLARE computed SCROLL CURSOR FOR SELECT id + 0 FROM fresh;
+MOVE 2000 FROM forth; FETCH 2 FROM forth; MOVE BACKWARD 1500 FROM forth; FETCH BACKWARD 2 FROM forth;
+MOVE 2000 FROM computed; FETCH 2 FROM computed; MOVE BACKWARD 1500 FROM computed; FETCH BACKWARD 2 FROM computed;
+ROLLBACK;
+
 -- Recursion, and MERGE
 SELECT * FROM in_all_modes('WITH RECURSIVE r AS (SELECT min(id) AS id FROM half UNION ALL SELECT (SELECT min(id) FROM half h WHERE h.id > r.id) FROM r WHERE r.id IS NOT NULL) SELECT count(id) || '' '' || sum(id) FROM r');
 BEGIN;
@@ -556,9 +573,8 @@ MERGE INTO half h USING contents c ON h.id = c.id AND h.x >= 0
 SELECT x, count(*) FROM half GROUP BY x ORDER BY x;
 ROLLBACK;
 
--- A plan is without its filters while it is being started, and has them again: after an
--- error, and when it is started once more in the meantime, by a function that
--- prunes its partitions
+-- A plan is started without its filters, and has them: after an error, and when it is
+-- started once more in the meantime, by a function that prunes its partitions
 SET plan_cache_mode = force_generic_plan;
 CREATE ROLE scans_nobody;
 GRANT USAGE ON SCHEMA scans TO scans_nobody;
@@ -579,6 +595,9 @@ BEGIN
 END $$;
 -- with expired rows of the other table, too, the first partition would be left out
 SELECT * FROM in_all_modes('SELECT pruned_by(1) || '' '' || pruned_by(2) || '' '' || (SELECT count(*) FROM parted WHERE id > 2915 - 1450)');
+-- what an execution was started with goes with it
+CREATE FUNCTION one_of(n int) RETURNS bigint VOLATILE LANGUAGE sql AS 'SELECT count(*) FROM half WHERE id = n';
+SELECT sum(one_of(i)), (SELECT count(*) < 10 FROM pg_backend_memory_contexts WHERE name = 'ttl plan copy') AS freed FROM generate_series(1, 1000) i;
 -- a sublink that is hashed anew when such a scan begins anew: no row is its own neighbour
 CREATE FUNCTION neighbours(n int) RETURNS int STABLE LANGUAGE plpgsql AS $$
 DECLARE result int;

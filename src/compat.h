@@ -123,8 +123,8 @@
 #define TTL_BUILD_SIMPLE_REL_RTE		root->simple_rte_array[rel->relid]
 #endif
 
-/* 18: a scan that began with quals takes it for granted that there are some */
-#define TTL_SCANS_EXPECT_QUALS	(PG_VERSION_NUM >= 180000)
+/* 18: a sequential scan that began with quals assumes that there are some */
+#define TTL_SEQ_SCAN_ASSUMES_QUAL	(PG_VERSION_NUM >= 180000)
 
 /* 18: what is pruned when execution starts is listed elsewhere */
 #if PG_VERSION_NUM >= 180000

@@ -72,6 +72,16 @@ ttl_execution_current(void)
 	return current;
 }
 
+TtlExecution *
+ttl_execution_of(const EState *estate)
+{
+	TtlExecution *execution = executions;
+
+	while (execution != NULL && execution->query_desc->estate != estate)
+		execution = execution->next;
+	return execution;
+}
+
 bool
 ttl_execution_is_deleting(void)
 {

@@ -41,6 +41,7 @@ typedef struct TtlExecution
 	bool		follows_leader; /* a parallel worker's part of the query */
 	bool		hides;			/* its plan may have filters in it (hide.c) */
 	struct TtlPlanCopy *plan_copy;	/* that it was started with, or NULL */
+	struct Sift *sifts;			/* filters of its scans (sift.c) */
 	char	   *handed_over;	/* what its parallel workers are told, or NULL */
 	struct TtlExecution *next;	/* see execution.c */
 	MemoryContextCallback forget;
@@ -50,6 +51,9 @@ typedef struct TtlExecution
  * The innermost running execution, or NULL outside of any.
  */
 extern TtlExecution *ttl_execution_current(void);
+
+/* The execution that has this state, or NULL */
+extern TtlExecution *ttl_execution_of(const EState *estate);
 
 /* Does a physical deletion run, so that whoever asks is called by a trigger? */
 extern bool ttl_execution_is_deleting(void);

@@ -39,6 +39,9 @@
 #include "compat.h"
 #include "container/container.h"
 #include "execution.h"
+#if TTL_SEQ_SCAN_ASSUMES_QUAL
+#include "executor/execScan.h"
+#endif
 #include "executor/executor.h"
 #include "expiry/is_live.h"
 #include "expiry/suspects.h"
@@ -89,6 +92,7 @@ typedef struct Sift
 	int64		judged;
 	int64		ask_at;
 	TupleTableSlot *fetched;	/* for index-only scans */
+	struct Sift *next;			/* of the execution */
 } Sift;
 
 /* An operator that orders an index scan, and is computed for rows anew. */
@@ -117,15 +121,52 @@ evaluate_unfiltered(ExprState *state, ExprContext *econtext, bool *isnull)
 	return evaluate_rest((Sift *) state, econtext, isnull);
 }
 
-/* Nothing is hidden from this scan: what remains are the other quals. */
+#if TTL_SEQ_SCAN_ASSUMES_QUAL
+/* SeqNext() of nodeSeqscan.c */
+static TupleTableSlot *
+seq_next(ScanState *scan)
+{
+	if (scan->ss_currentScanDesc == NULL)
+		scan->ss_currentScanDesc = TtlTableBeginScan(scan->ss_currentRelation,
+													 scan->ps.state->es_snapshot);
+	return table_scan_getnextslot(scan->ss_currentScanDesc, scan->ps.state->es_direction,
+								  scan->ss_ScanTupleSlot) ? scan->ss_ScanTupleSlot : NULL;
+}
+
+/* ExecSeqScan() */
+static TupleTableSlot *
+seq_scan(PlanState *ps)
+{
+	return ExecScanExtended((ScanState *) ps, seq_next, NULL, NULL, NULL, NULL);
+}
+
+/* ExecSeqScanWithProject() */
+static TupleTableSlot *
+seq_scan_with_project(PlanState *ps)
+{
+	return ExecScanExtended((ScanState *) ps, seq_next, NULL, NULL, NULL, ps->ps_ProjInfo);
+}
+#endif
+
+/*
+ * Nothing is hidden from this scan: what remains are the other quals.  The call of the
+ * scan's function that is under way still evaluates ours.
+ */
 static void
 remove_sift(Sift *sift)
 {
+	PlanState  *ps = &sift->scan->ps;
+
 	sift->none_expired = true;
-	if (TTL_SCANS_EXPECT_QUALS)
-		sift->qual.evalfunc = evaluate_unfiltered;
-	else
-		sift->scan->ps.qual = sift->rest;
+	sift->qual.evalfunc = evaluate_unfiltered;
+#if TTL_SEQ_SCAN_ASSUMES_QUAL
+	if (IsA(ps, SeqScanState) && sift->rest == NULL)
+	{
+		ExecSetExecProcNode(ps, ps->ps_ProjInfo == NULL ? seq_scan : seq_scan_with_project);
+		return;
+	}
+#endif
+	ps->qual = sift->rest;
 }
 
 /* How many rows the scan is expected to meet. */
@@ -488,6 +529,8 @@ sift_scan(ScanState *scan, TtlExecution *execution)
 	init_state(&sift->qual, evaluate_qual, EEO_FLAG_IS_QUAL);
 	sift->scan = scan;
 	sift->live = live;
+	sift->next = execution->sifts;
+	execution->sifts = sift;
 	sift->rest = get_rest(scan);
 	scan->ps.qual = &sift->qual;
 
@@ -576,13 +619,12 @@ sift_plan(PlanState *planstate, TtlExecution *execution)
 TtlSiftWork
 ttl_sift_describe(const PlanState *planstate, int64 *suspects)
 {
-	const Sift *sift = (const Sift *) planstate->qual;
+	const TtlExecution *execution = ttl_execution_of(planstate->state);
+	const Sift *sift = execution == NULL ? NULL : execution->sifts;
 
-	if (sift == NULL ||
-		(sift->qual.evalfunc != evaluate_qual &&
-		 sift->qual.evalfunc != evaluate_sifted &&
-		 sift->qual.evalfunc != evaluate_sifted_by_place &&
-		 sift->qual.evalfunc != evaluate_unfiltered))
+	while (sift != NULL && &sift->scan->ps != planstate)
+		sift = sift->next;
+	if (sift == NULL)
 		return TTL_SIFT_NOT_THERE;
 	if (sift->none_expired)
 		return TTL_SIFT_NONE_EXPIRED;
