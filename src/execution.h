@@ -30,16 +30,16 @@ typedef struct TtlExecution
 								 * snapshot was first read */
 	TimestampTz reading_now;	/* the same, or what ttl.now was set to */
 	TtlSight	sight;
+	Oid			user;			/* on whose behalf it runs */
 	TimestampTz expired_at;		/* if TTL_SEES_EXPIRED: expired by when */
 	bool		spares;			/* likewise: is what a change of policy has
 								 * made expired left out, for ttl.grace? */
-	Oid			user;			/* on whose behalf it runs */
 	bool		user_changed;	/* inside a SECURITY DEFINER function */
+	bool		follows_leader; /* a parallel worker's part of the query */
+	bool		hides;			/* its plan may have filters in it (hide.c) */
 	List	   *policies;		/* what is_live.c has settled for it */
 	List	   *cascaded;		/* containers that its referential actions
 								 * have updated */
-	bool		follows_leader; /* a parallel worker's part of the query */
-	bool		hides;			/* its plan may have filters in it (hide.c) */
 	struct TtlPlanCopy *plan_copy;	/* that it was started with, or NULL */
 	struct Sift *sifts;			/* filters of its scans (sift.c) */
 	char	   *handed_over;	/* what its parallel workers are told, or NULL */
