@@ -47,6 +47,7 @@ REGRESS = \
 	reap \
 	archive \
 	rights \
+	whose_code \
 	owners \
 	sessions \
 	tools \

@@ -340,6 +340,7 @@ ALTER TABLE owned OWNER TO regress_ttl_owner;
 ALTER TABLE deleted OWNER TO regress_ttl_owner;
 GRANT USAGE ON SCHEMA keys TO regress_ttl_owner, regress_ttl_user;
 GRANT INSERT, UPDATE (id), SELECT (id) ON owned TO regress_ttl_user;
+GRANT INSERT ON deleted TO regress_ttl_user;
 SET ROLE regress_ttl_user;
 INSERT INTO keys.owned (id, note) VALUES (1, 'new');
 UPDATE keys.owned SET id = 2 WHERE id = 1 RETURNING id;

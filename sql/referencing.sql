@@ -130,7 +130,7 @@ DELETE FROM p;
 SELECT count(*) FROM stored('plain');
 TRUNCATE p CASCADE;
 
--- Triggers and archive, as the owner; what references them in turn
+-- Triggers and archive, as the user, for all belongs to one owner; what references them in turn
 CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p, next int REFERENCES c);
 CREATE TABLE d (id int PRIMARY KEY, c int REFERENCES c, secret text);
 CREATE TABLE archive (id int, p int, next int);
@@ -145,7 +145,10 @@ CREATE TRIGGER log AFTER DELETE ON c FOR EACH ROW EXECUTE FUNCTION log();
 CREATE TRIGGER log BEFORE DELETE ON d FOR EACH ROW EXECUTE FUNCTION log();
 SELECT ttl.create_container(t, 60) FROM unnest('{c, d}'::regclass[]) t;
 GRANT SELECT ON archive TO regress_ttl_owner;
+ALTER TABLE p OWNER TO regress_ttl_owner;
 ALTER TABLE c OWNER TO regress_ttl_owner;
+ALTER TABLE d OWNER TO regress_ttl_owner;
+GRANT INSERT ON log TO regress_ttl_user;
 SELECT ttl.alter_container('c', archive_to => 'archive');
 SELECT ttl.alter_container('c', reaping => false);
 CREATE PROCEDURE refill_chain() LANGUAGE plpgsql AS $$
@@ -198,7 +201,9 @@ DROP TRIGGER fail ON c;
 -- rows of the owner's other tables that nobody but he could delete
 SELECT count(*) FROM stored('c');
 -- The reaper takes only what it may: reaping is off for c
+ALTER TABLE p OWNER TO CURRENT_USER;
 ALTER TABLE c OWNER TO CURRENT_USER;
+ALTER TABLE d OWNER TO CURRENT_USER;
 SELECT ttl.create_container('p', 60, touch_on_update => false);
 CALL refill_chain();
 CALL age_chain();

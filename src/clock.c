@@ -31,15 +31,12 @@
 #include "compat.h"
 #include "nodes/parsenodes.h"
 #include "nodes/value.h"
-#include "parser/analyze.h"
 #include "storage/proc.h"
 #include "tcop/pquery.h"
 #include "utility.h"
 #include "utils/backend_status.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-
-static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
 
 /* In a transaction with one snapshot: its clock; 0 = not known yet. */
 static TimestampTz transaction_clock = 0;
@@ -137,13 +134,9 @@ ttl_clock_follow(TimestampTz clock)
  * Where snapshots are taken
  */
 
-/* A statement may be parsed by one message, and executed by a later one. */
-static void
-parsed(TTL_POST_PARSE_ANALYZE_PARAMETERS)
+void
+ttl_clock_analyzed(const Query *query)
 {
-	if (prev_post_parse_analyze)
-		prev_post_parse_analyze(TTL_POST_PARSE_ANALYZE_ARGUMENTS);
-
 	/* ROLLBACK TO comes after a statement that may have taken it, and failed */
 	note_transaction_snapshot(query->utilityStmt == NULL ||
 							  !IsA(query->utilityStmt, TransactionStmt));
@@ -238,7 +231,4 @@ ttl_clock_init(void)
 	RegisterXactCallback(transaction_ended, NULL);
 	ttl_utility_on_each(before_each_utility);
 	ttl_utility_observe(before_utility, after_utility, end_utility);
-
-	prev_post_parse_analyze = post_parse_analyze_hook;
-	post_parse_analyze_hook = parsed;
 }

@@ -9,6 +9,7 @@
 #define TTL_CLOCK_H
 
 #include "datatype/timestamp.h"
+#include "nodes/parsenodes.h"
 #include "utils/snapshot.h"
 
 /*
@@ -22,6 +23,11 @@ extern void ttl_clock_set(Snapshot snapshot, TimestampTz clock);
 
 /* In a parallel worker: this is the leader's. */
 extern void ttl_clock_follow(TimestampTz clock);
+
+/*
+ * To be called when a statement has been analyzed: it may be executed by a later message.
+ */
+extern void ttl_clock_analyzed(const Query *query);
 
 /*
  * To be called when a function is about to be called: one that the client calls

@@ -24,6 +24,10 @@
  * start, and belongs to nobody else: its context is SIGHUP, which no SET may
  * change.  A worker reads it at its outermost ExecutorStart.
  *
+ * The statement of a deletion of ours may be lent the rights of the tables' owner: as
+ * soon as it has been analyzed, its tables are marked to be checked as him, as those of
+ * a view or a rule are.
+ *
  * This file owns the executor's hooks and lets others observe.
  *
  *-------------------------------------------------------------------------
@@ -37,12 +41,15 @@
 #include "executor/executor.h"
 #include "guc.h"
 #include "miscadmin.h"
+#include "parser/analyze.h"
+#include "rewrite/rewriteDefine.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
 #define LEADER	"ttl.leader"
 #define LEADER_IDLE	"idle"
 
+static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
@@ -103,21 +110,20 @@ ttl_execution_depth(void)
  * The clock of an execution that starts now and reads the snapshot, see clock.h.
  */
 static TimestampTz
-clock_for_new_execution(Snapshot snapshot)
+clock_for_new_execution(Snapshot snapshot, bool serves_outer)
 {
-	return current != NULL && InNoForceRLSOperation() ? current->clock :
-		ttl_clock_get(snapshot);
+	return current != NULL && serves_outer ? current->clock : ttl_clock_get(snapshot);
 }
 
 TimestampTz
 ttl_execution_clock(void)
 {
-	return current != NULL ? current->clock : clock_for_new_execution(InvalidSnapshot);
+	return current != NULL ? current->clock : ttl_clock_get(InvalidSnapshot);
 }
 
 TtlExpectation
 ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at,
-							  bool spares)
+							  bool spares, Oid owner)
 {
 	TtlExpectation before = expected;
 
@@ -125,6 +131,8 @@ ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at,
 	expected.depth = depth;
 	expected.expired_at = expired_at;
 	expected.spares = spares;
+	expected.owner = owner;
+	GetUserIdAndSecContext(&expected.role, &expected.sec_context);
 	return before;
 }
 
@@ -140,6 +148,27 @@ ttl_execution_is_expected(const char *source_text)
 	/* rules may make several executions of it; triggers run deeper */
 	return expected.deletion != NULL && depth == expected.depth &&
 		source_text != NULL && strcmp(expected.deletion, source_text) == 0;
+}
+
+Oid
+ttl_execution_doomed_owner(void)
+{
+	return expected.owner;
+}
+
+static void
+statement_analyzed(TTL_POST_PARSE_ANALYZE_PARAMETERS)
+{
+	/* rewriting it asks for row security, executing it for permissions */
+	if (ttl_execution_is_expected(pstate->p_sourcetext))
+	{
+		setRuleCheckAsUser((Node *) query, expected.owner);
+		SetUserIdAndSecContext(expected.role,
+							   expected.sec_context | SECURITY_NOFORCE_RLS);
+	}
+	if (prev_post_parse_analyze)
+		prev_post_parse_analyze(TTL_POST_PARSE_ANALYZE_ARGUMENTS);
+	ttl_clock_analyzed(query);
 }
 
 static TtlExecution *
@@ -186,6 +215,7 @@ describe_execution(TtlExecution *execution, QueryDesc *query_desc, TimestampTz c
 		TTL_SEES_EXPIRED : TTL_SEES_LIVE;
 	execution->expired_at = expected.expired_at;
 	execution->spares = expected.spares;
+	execution->role = GetUserId();
 	if (InNoForceRLSOperation() && current != NULL)
 	{
 		/* a foreign-key check or action */
@@ -284,7 +314,9 @@ execution_start(QueryDesc *query_desc, int eflags)
 	ListCell   *lc;
 
 	if (!follows)
-		clock = clock_for_new_execution(query_desc->snapshot);
+		clock = clock_for_new_execution(query_desc->snapshot,
+										InNoForceRLSOperation() ||
+										ttl_execution_is_expected(query_desc->sourceText));
 	else
 	{
 		clock = strtoi64(leader, NULL, 10);
@@ -344,13 +376,13 @@ leave(TtlExecution *outer)
 
 /* Without movement, what runs gives an empty result. */
 static void
-run_current(TTL_EXECUTOR_RUN_PARAMETERS)
+run_current(const TtlExecution *outer, TTL_EXECUTOR_RUN_PARAMETERS)
 {
 	ListCell   *lc;
 
 	foreach(lc, run_observers)
 	{
-		if (current != NULL && !((TtlExecutionRuns) lfirst(lc)) (current))
+		if (current != NULL && !((TtlExecutionRuns) lfirst(lc)) (current, outer))
 			direction = NoMovementScanDirection;
 	}
 	if (prev_ExecutorRun)
@@ -369,7 +401,7 @@ execution_run(TTL_EXECUTOR_RUN_PARAMETERS)
 	enter(queryDesc);
 	PG_TRY();
 	{
-		run_current(TTL_EXECUTOR_RUN_ARGUMENTS);
+		run_current(outer, TTL_EXECUTOR_RUN_ARGUMENTS);
 	}
 	PG_FINALLY();
 	{
@@ -425,7 +457,7 @@ visit_targets_of(PlanState *planstate, TtlTargetVisitor visit)
 {
 	ModifyTableState *mtstate = (ModifyTableState *) planstate;
 
-	if (!IsA(planstate, ModifyTableState) || mtstate->operation == CMD_DELETE)
+	if (!IsA(planstate, ModifyTableState))
 		return;
 	for (int i = 0; i < mtstate->mt_nrels; i++)
 		visit(mtstate, &mtstate->resultRelInfo[i]);
@@ -511,6 +543,8 @@ ttl_execution_init(void)
 	SetConfigOption(LEADER, LEADER_IDLE, PGC_POSTMASTER, PGC_S_OVERRIDE);
 	leader_idle = leader;
 
+	prev_post_parse_analyze = post_parse_analyze_hook;
+	post_parse_analyze_hook = statement_analyzed;
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = execution_start;
 	prev_ExecutorRun = ExecutorRun_hook;

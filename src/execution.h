@@ -34,6 +34,7 @@ typedef struct TtlExecution
 	TimestampTz expired_at;		/* if TTL_SEES_EXPIRED: expired by when */
 	bool		spares;			/* likewise: is what a change of policy has
 								 * made expired left out, for ttl.grace? */
+	Oid			role;			/* the current user when it started */
 	bool		user_changed;	/* inside a SECURITY DEFINER function */
 	bool		follows_leader; /* a parallel worker's part of the query */
 	bool		hides;			/* its plan may have filters in it (hide.c) */
@@ -77,11 +78,15 @@ extern TimestampTz ttl_execution_clock(void);
 /*
  * Announces that executions whose source text is the given one, and that start
  * on this level, see only the rows that were expired at the given instant, with or
- * without what a change of policy has made so: in the tables to which the text
- * gives the alias TTL_DOOMED.  What a rule adds to the statement sees live rows, as
- * everybody does.  Call it right before SPI_execute_plan and friends.  It returns what was
+ * without what a change of policy has made so: in the tables of that owner to which the
+ * text gives the alias TTL_DOOMED.  What a rule adds to the statement sees live rows, as
+ * everybody does.  Call it right before SPI_prepare and friends.  It returns what was
  * announced before, to be announced again when they are done: rules make several
  * executions of one statement, and triggers of the first may delete, too.
+ *
+ * Permissions and row security of the statement are judged as the owner's, whoever
+ * executes it.  Until it has been analyzed the current user may be the owner, by whose
+ * rights names are looked up; then it is the one who makes the announcement.
  */
 #define TTL_DOOMED	"ttl doomed"
 
@@ -91,19 +96,24 @@ typedef struct TtlExpectation
 	int			depth;
 	TimestampTz expired_at;
 	bool		spares;
+	Oid			owner;
+	Oid			role;			/* who executes it ... */
+	int			sec_context;	/* ... and under what */
 } TtlExpectation;
 
 extern TtlExpectation ttl_execution_expect_deletion(const char *source_text,
 													TimestampTz expired_at,
-													bool spares);
+													bool spares, Oid owner);
 extern void ttl_execution_expect(TtlExpectation expectation);
+
+/* The owner of the tables that the announced statement deletes from */
+extern Oid	ttl_execution_doomed_owner(void);
 
 /* Has that been announced for a statement of this text? */
 extern bool ttl_execution_is_expected(const char *source_text);
 
 /*
- * Calls the function for each relation that the plan inserts into, updates or
- * merges into.
+ * Calls the function for each relation that the plan writes.
  */
 typedef void (*TtlTargetVisitor) (ModifyTableState *mtstate, ResultRelInfo *target);
 
@@ -120,10 +130,10 @@ typedef void (*TtlExecutionStarted) (TtlExecution *execution, int eflags);
 typedef void (*TtlExecutionEnded) (QueryDesc *query_desc, int depth);
 
 /*
- * 'runs' is called before an execution runs, and returns false if it has found out
- * that nothing would come of it: then it doesn't run.
+ * 'runs' is called before an execution runs, with the one around it (NULL = none), and
+ * returns false if it has found out that nothing would come of it: then it doesn't run.
  */
-typedef bool (*TtlExecutionRuns) (TtlExecution *execution);
+typedef bool (*TtlExecutionRuns) (TtlExecution *execution, const TtlExecution *outer);
 
 extern void ttl_execution_on_run(TtlExecutionRuns runs);
 

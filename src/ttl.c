@@ -19,6 +19,7 @@
 #include "container/container.h"
 #include "container/validation.h"
 #include "counters.h"
+#include "deletion/deletion.h"
 #include "execution.h"
 #include "expiry/is_live.h"
 #include "guc.h"
@@ -57,5 +58,6 @@ _PG_init(void)
 	ttl_citus_init();
 	ttl_ddl_init();
 	ttl_live_init();
+	ttl_deletion_init();
 	ttl_visibility_init();
 }

@@ -435,7 +435,7 @@ tell(void)
 }
 
 static bool
-execution_runs(TtlExecution *execution)
+execution_runs(TtlExecution *execution, const TtlExecution *outer)
 {
 	Call	   *call = calls == NULL ? NULL : find_call(execution->query_desc);
 

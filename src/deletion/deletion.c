@@ -10,11 +10,12 @@
  * no harm that a place may have got another row, that a row may have been
  * renewed, or the policy changed, since somebody looked.
  *
- * It runs as the table's owner (owner.c), and takes along the expired rows that
- * reference its own (referencing.c).  One statement deletes them all, with a DELETE
+ * It runs by the right of the table's owner (owner.c), and takes along the expired rows
+ * that reference its own (referencing.c).  One statement deletes them all, with a DELETE
  * for each table in it, and what inserts the rows into the archive (archive.c); the
  * foreign keys are checked at its end.  Tables of several owners, and those with rules
- * on DELETE, need a statement for each; there the referencing tables come first.
+ * on DELETE, need a statement for each; there the referencing tables come first.  The
+ * search_path may be a user's, so all names are qualified.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,8 +40,8 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-/* Of the deletion that runs, the innermost one */
-static int	running_flags = 0;
+/* The innermost deletion that runs, or NULL */
+static const TtlDeletion *running = NULL;
 
 static Datum
 tid_array(const ItemPointerData *tids, int ntids)
@@ -80,13 +81,15 @@ append_delete(StringInfo sql, Relation rel, int n, int flags)
 	char	   *table = ttl_container_table_name(RelationGetRelid(rel));
 
 	if (flags & TTL_DELETION_SKIP_LOCKED)
-		appendStringInfo(sql, "DELETE FROM ONLY %s AS " TTL_OWNER_DOOMED " WHERE ctid = ANY (ARRAY("
+		appendStringInfo(sql, "DELETE FROM ONLY %s AS " TTL_OWNER_DOOMED
+						 " WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
 						 "SELECT ctid FROM ONLY %s AS " TTL_OWNER_DOOMED
-						 " WHERE ctid = ANY ((SELECT $%d)::tid[]) FOR UPDATE SKIP LOCKED))",
+						 " WHERE ctid OPERATOR(pg_catalog.=) ANY ((SELECT $%d)::pg_catalog.tid[])"
+						 " FOR UPDATE SKIP LOCKED))",
 						 table, table, n);
 	else
 		appendStringInfo(sql, "DELETE FROM ONLY %s AS " TTL_OWNER_DOOMED
-						 " WHERE ctid = ANY ((SELECT $%d)::tid[])",
+						 " WHERE ctid OPERATOR(pg_catalog.=) ANY ((SELECT $%d)::pg_catalog.tid[])",
 						 table, n);
 }
 
@@ -95,7 +98,7 @@ append_delete(StringInfo sql, Relation rel, int n, int flags)
  * then it does no harm that rows reference each other.
  */
 static void
-delete_from_tables(List *tables, TimestampTz expired_at, int flags)
+delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 {
 	int			ntables = list_length(tables);
 	Oid		   *types = palloc(sizeof(Oid) * ntables);
@@ -107,7 +110,7 @@ delete_from_tables(List *tables, TimestampTz expired_at, int flags)
 	TtlIdentity saved;
 	ErrorContextCallback context = {
 		.previous = error_context_stack,
-		.callback = ttl_owner_explain
+		.callback = first->as_user ? ttl_owner_explain_user : ttl_owner_explain
 	};
 
 	initStringInfo(&sql);
@@ -117,7 +120,8 @@ delete_from_tables(List *tables, TimestampTz expired_at, int flags)
 		TtlDoomed  *doomed = list_nth(tables, i);
 		bool		archives = OidIsValid(doomed->container.archive_to);
 
-		ttl_owner_check(doomed->rel);
+		if (deletion->user == NULL)
+			ttl_owner_check(doomed->rel);
 		types[i] = TIDARRAYOID;
 		values[i] = tid_array(doomed->tids, doomed->ntids);
 		if (!is_simple)
@@ -127,16 +131,19 @@ delete_from_tables(List *tables, TimestampTz expired_at, int flags)
 			appendStringInfo(&sql, " RETURNING %s)", archives ? "*" : "1");
 		if (archives)
 			ttl_archive_append(&sql, doomed->rel, &doomed->container, i + 1);
-		appendStringInfo(&counts, "%s (SELECT count(*) FROM deleted%d)",
+		appendStringInfo(&counts, "%s (SELECT pg_catalog.count(*) FROM deleted%d)",
 						 i == 0 ? " SELECT" : ",", i + 1);
 	}
 	if (!is_simple)
 		appendStringInfoString(&sql, counts.data);
 
-	ttl_owner_begin(first->rel, &saved);
+	if (first->as_user)
+		ttl_owner_begin_as_user(deletion->user, &saved);
+	else
+		ttl_owner_begin(first->rel, deletion->restricted, &saved);
 	error_context_stack = &context;
-	ttl_owner_execute(sql.data, ntables, types, values, expired_at,
-					  (flags & TTL_DELETION_SPARES) != 0, InvalidSnapshot);
+	ttl_owner_execute(sql.data, ntables, types, values, deletion->expired_at,
+					  deletion->spares, first->rel->rd_rel->relowner, InvalidSnapshot);
 	if (is_simple)
 		first->deleted = SPI_processed;
 	for (int i = 0; i < ntables && !is_simple; i++)
@@ -171,37 +178,38 @@ has_delete_rule(Relation rel)
  * go into one statement are for nobody to delete; the foreign key will say so.
  */
 static void
-delete_in_order(List *ordered, TimestampTz expired_at, int flags)
+delete_in_order(const TtlDeletion *deletion, List *ordered, int flags)
 {
 	List	   *group = NIL;
 	ListCell   *lc;
 
 	foreach(lc, ordered)
 	{
-		Relation	rel = ((TtlDoomed *) lfirst(lc))->rel;
-		Relation	first = group == NIL ? rel : ((TtlDoomed *) linitial(group))->rel;
+		TtlDoomed  *doomed = lfirst(lc);
+		TtlDoomed  *first = group == NIL ? doomed : linitial(group);
 
 		if (group != NIL &&
-			(first->rd_rel->relowner != rel->rd_rel->relowner ||
-			 has_delete_rule(first) || has_delete_rule(rel)))
+			(first->rel->rd_rel->relowner != doomed->rel->rd_rel->relowner ||
+			 first->as_user != doomed->as_user ||
+			 has_delete_rule(first->rel) || has_delete_rule(doomed->rel)))
 		{
-			delete_from_tables(group, expired_at, flags);
+			delete_from_tables(deletion, group, flags);
 			group = NIL;
 		}
-		group = lappend(group, lfirst(lc));
+		group = lappend(group, doomed);
 	}
-	delete_from_tables(group, expired_at, flags);
+	delete_from_tables(deletion, group, flags);
 }
 
 /* Counts what has been deleted; of the caller's own table he does so himself. */
 static void
-count(const TtlDoomed *doomed, bool went_along, int flags)
+count(const TtlDeletion *deletion, const TtlDoomed *doomed, bool went_along)
 {
 	const TtlContainer *container = &doomed->container;
 
 	if (!OidIsValid(container->container))
 		return;
-	if (went_along && (flags & TTL_DELETION_AS_REAPER))
+	if (went_along && deletion->user == NULL)
 		ttl_counters_add_reaped(container->container, doomed->deleted);
 	else if (went_along)
 		ttl_counters_add_evicted(container->container, doomed->deleted);
@@ -213,26 +221,33 @@ count(const TtlDoomed *doomed, bool went_along, int flags)
 static void
 delete_doomed(TtlDeletion *deletion, const TtlDoomed *asked_for, int flags)
 {
-	int			outer_flags = running_flags;
+	const TtlDeletion *outer = running;
 	List	   *ordered = NIL;
 	ListCell   *lc;
 
 	foreach(lc, deletion->tables)
 		order_table(lfirst(lc), &ordered);
 
+	if (flags & TTL_DELETION_KEEPS_APART)
+	{
+		foreach(lc, ordered)
+			deletion->restricted = deletion->restricted ||
+				ttl_owner_acts_as_other(deletion->owner, ((TtlDoomed *) lfirst(lc))->rel);
+	}
+
 	PG_TRY();
 	{
-		running_flags = flags;
-		delete_in_order(ordered, deletion->expired_at, flags);
+		running = deletion;
+		delete_in_order(deletion, ordered, flags);
 	}
 	PG_FINALLY();
 	{
-		running_flags = outer_flags;
+		running = outer;
 	}
 	PG_END_TRY();
 
 	foreach(lc, ordered)
-		count(lfirst(lc), lfirst(lc) != asked_for, flags);
+		count(deletion, lfirst(lc), lfirst(lc) != asked_for);
 }
 
 /* Closes the tables that the deletion has opened. */
@@ -253,15 +268,20 @@ end_deletion(TtlDeletion *deletion, const TtlDoomed *asked_for)
 uint64
 ttl_deletion_run(Relation rel, const TtlContainer *container,
 				 const ItemPointerData *tids, int ntids,
-				 TimestampTz expired_at, int flags)
+				 TimestampTz expired_at, int flags, TtlSessionUser *user)
 {
 	TtlDeletion deletion = {
 		.expired_at = expired_at,
-		.as_reaper = (flags & TTL_DELETION_AS_REAPER) != 0,
+		.user = user,
+		.owner = rel->rd_rel->relowner,
+		.restricted = (flags & TTL_DELETION_RESTRICTED) != 0,
 		.spares = (flags & TTL_DELETION_SPARES) != 0
 	};
 	TtlDoomed  *asked_for = ttl_referencing_add_table(&deletion, rel, container);
 
+	if (user != NULL)
+		ttl_referencing_check_actions(&deletion, rel, tids);
+	asked_for->as_user = user != NULL;
 	if (flags & TTL_DELETION_WITH_REFERENCING)
 	{
 		ttl_referencing_remember(&deletion);
@@ -308,7 +328,8 @@ check_snapshot(TtlDoomed *doomed)
 
 void
 ttl_deletion_run_referencing(Relation table, const char *condition, int nargs,
-							 Oid *types, Datum *values, TimestampTz expired_at)
+							 Oid *types, Datum *values, TimestampTz expired_at,
+							 TtlSessionUser *user)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "ttl referencing rows",
 												  ALLOCSET_DEFAULT_SIZES);
@@ -317,19 +338,24 @@ ttl_deletion_run_referencing(Relation table, const char *condition, int nargs,
 
 	while (more)
 	{
-		TtlDeletion deletion = {.expired_at = expired_at};
+		TtlDeletion deletion = {.expired_at = expired_at, .user = user};
 		uint64		deleted = 0;
 		ListCell   *lc;
 
-		deletion.as_reaper = (running_flags & TTL_DELETION_AS_REAPER) != 0;
-		deletion.spares = (running_flags & TTL_DELETION_SPARES) != 0;
+		if (running != NULL && running->user == NULL)
+		{
+			deletion.user = NULL;
+			deletion.owner = running->owner;
+			deletion.restricted = running->restricted;
+			deletion.spares = running->spares;
+		}
 		ttl_referencing_remember(&deletion);
 		more = ttl_referencing_doom_by(&deletion, table, condition, nargs, types, values);
 		ttl_referencing_search(&deletion);
 		hash_destroy(deletion.rows);
 
 		if (deletion.tables != NIL)
-			delete_doomed(&deletion, NULL, running_flags & (TTL_DELETION_AS_REAPER | TTL_DELETION_SPARES));
+			delete_doomed(&deletion, NULL, 0);
 		foreach(lc, deletion.tables)
 		{
 			check_snapshot(lfirst(lc));
@@ -353,10 +379,32 @@ ttl_deletion_truncate(Relation rel)
 	int			result;
 
 	ttl_owner_check(rel);
-	ttl_owner_begin(rel, &saved);
+	ttl_owner_begin(rel, true, &saved);
 	relation_close(rel, NoLock);
 	result = SPI_execute(sql, false, 0);
 	if (result < 0)
 		elog(ERROR, "SPI_execute failed: %s", SPI_result_code_string(result));
 	ttl_owner_end(&saved);
+}
+
+/*
+ * Observer of what a deletion executes, and of the referential actions in it, which serve
+ * the deletion and are done as other owners.
+ */
+static void
+execution_started(TtlExecution *execution, int eflags)
+{
+	bool		is_action = InNoForceRLSOperation();
+
+	if (running == NULL || !(is_action || execution->sight == TTL_SEES_EXPIRED))
+		return;
+	ttl_owner_honour_foreign_keys(execution);
+	if (is_action && running->restricted)
+		ttl_owner_reset_path();
+}
+
+void
+ttl_deletion_init(void)
+{
+	ttl_execution_on_start(execution_started);
 }

@@ -9,13 +9,17 @@
 #define TTL_DELETION_H
 
 #include "container/container.h"
+#include "deletion/owner.h"
 #include "storage/itemptr.h"
 
 /*
  * Deletes those of the rows at the given places that had expired at
- * 'expired_at', by the policy of this moment: an ordinary DELETE as the
- * table's owner, with triggers and referential actions.  Returns how many it
- * deleted.  Rows that are no longer there or no longer expired are left alone.
+ * 'expired_at', by the policy of this moment: an ordinary DELETE with triggers and
+ * referential actions.  Returns how many it deleted.  Rows that are no longer there or
+ * no longer expired are left alone.
+ *
+ * 'user' is the one in whose session it is done, for a statement of his; NULL = it is done
+ * as the table's owner, by the reaper.  Owner.c tells what that means.
  *
  * Waits for rows that others have locked, as long as lock_timeout lets it,
  * unless told to skip them.
@@ -36,27 +40,34 @@
 /*
  * Expired rows of containers that reference these by a foreign key with NO
  * ACTION, RESTRICT or CASCADE go along, and those that reference them, and so
- * on.
+ * on.  By the reaper only what it may take, by "reaping" and "reap_delay", of tables
+ * that belong to the same owner; the others have their own turn.
  */
 #define TTL_DELETION_WITH_REFERENCING	0x04
-/* Of what goes along, only what the reaper may take: by "reaping" and "reap_delay". */
-#define TTL_DELETION_AS_REAPER			0x08
 /* What a change of policy has made expired stays, for ttl.grace. */
-#define TTL_DELETION_SPARES				0x10
+#define TTL_DELETION_SPARES				0x08
+/*
+ * A security-restricted operation: by the reaper in another role's session; or if
+ * referential actions run code as others than the table's owner.
+ */
+#define TTL_DELETION_RESTRICTED			0x10
+#define TTL_DELETION_KEEPS_APART		0x20
 
 extern uint64 ttl_deletion_run(Relation rel, const TtlContainer *container,
 							   const ItemPointerData *tids, int ntids,
-							   TimestampTz expired_at, int flags);
+							   TimestampTz expired_at, int flags,
+							   TtlSessionUser *user);
 
 /*
  * Deletes the expired rows of a container that meet the condition, and with them
  * what references them, as above: a user's statement has deleted or renumbered
  * what they reference.  If it is a deletion of the reaper's that has done so, only
- * what the reaper may take.  The table may be partitioned; it is open.
+ * what the reaper may take, as its owner.  The table may be partitioned; it is open.
  */
 extern void ttl_deletion_run_referencing(Relation table, const char *condition,
 										 int nargs, Oid *types, Datum *values,
-										 TimestampTz expired_at);
+										 TimestampTz expired_at,
+										 TtlSessionUser *user);
 
 /*
  * Empties the table, as its owner.  The caller holds ACCESS EXCLUSIVE on it and
@@ -64,5 +75,7 @@ extern void ttl_deletion_run_referencing(Relation table, const char *condition,
  * open, so it is closed; the lock stays.
  */
 extern void ttl_deletion_truncate(Relation rel);
+
+extern void ttl_deletion_init(void);
 
 #endif							/* TTL_DELETION_H */

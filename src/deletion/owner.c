@@ -1,38 +1,72 @@
 /*-------------------------------------------------------------------------
  *
  * owner.c
- *	  Acts as the owner of a table.
+ *	  By whose rights, and as whom, rows are deleted.
  *
- * A deletion runs as the table's owner, whoever calls: neither does an inserting user
- * need the DELETE privilege, nor do the owner's triggers get anybody else's rights.
- * SECURITY_RESTRICTED_OPERATION would keep deferred foreign keys from working.  The
- * search_path is safe, as for other maintenance.
+ * Rows are always deleted by the right of the table's owner.  As whom the DELETE is
+ * executed, and with it triggers, rules, defaults of the archive:
+ *
+ * - In a user's session, as the user, with the session's settings: as if he had written
+ *	the DELETE.  The owner's code would meet the user's temporary objects there, and is
+ *	not run as the owner.  The statement is lent the owner's permissions (execution.c).
+ * - In a user's session, from a table of somebody else than the one whose table he
+ *	writes: as its owner, as PostgreSQL does for foreign keys; the user has no reason to
+ *	trust that owner.  So it is done only if no code runs (referencing.c).
+ * - By the reaper, as the owner, with a safe search_path.  If the caller is somebody
+ *	else, whose session goes on, in a security-restricted operation.
+ *
+ * A referential action is carried out by PostgreSQL as the owner of the table that it
+ * acts on, in the same transaction.  An eviction doesn't set off such an action where
+ * that would run code, unless the user may delete by himself (referencing.c).  In the
+ * worker the code of two owners would meet there, so the deletion is a security-restricted
+ * operation, in which nobody can create temporary tables, prepare statements or keep
+ * cursors; and when an action begins, the search_path is the safe one again.
+ *
+ * Where a session applies what was done elsewhere (session_replication_role = replica),
+ * triggers don't fire, those of foreign keys neither.  A deletion of ours was done nowhere
+ * else, so foreign keys are honoured, in what their actions set off, too; other triggers
+ * fire as they would for any DELETE there.
  *
  * A partition has the row triggers of the tables above it besides its own, so where
- * these have different owners, nobody could be trusted with it, and nothing is deleted.
+ * these have different owners, the reaper can't be either of them, and deletes nothing.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "catalog/namespace.h"
+#include "catalog/partition.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "container/container.h"
 #include "deletion/owner.h"
 #include "execution.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/portal.h"
 #include "utils/rel.h"
+#include "utils/rls.h"
 
 /* No name of the owner's schemas means anything to what is run as the owner. */
 #define SAFE_SEARCH_PATH	"pg_catalog, pg_temp"
 
+static void
+set_search_path(void)
+{
+	(void) set_config_option("search_path", SAFE_SEARCH_PATH,
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}
+
 /*
- * Error context of the deletion: a trigger that misses something, under our
- * search_path, may find it under its own.
+ * Error context of the reaper's deletions: a trigger that misses something, under our
+ * search_path, may find it by its whole name.
  */
 void
 ttl_owner_explain(void *arg)
@@ -42,8 +76,16 @@ ttl_owner_explain(void *arg)
 	if ((error == ERRCODE_UNDEFINED_TABLE || error == ERRCODE_UNDEFINED_FUNCTION ||
 		 error == ERRCODE_UNDEFINED_OBJECT) &&
 		strcmp(namespace_search_path, SAFE_SEARCH_PATH) == 0)
-		errhint("Triggers that fire for the deletion of expired rows have search_path \"%s\". Qualify the name, or give the trigger's function a path of its own with ALTER FUNCTION ... SET search_path.",
+		errhint("Triggers that fire for the deletion of expired rows by the reaper have search_path \"%s\". Qualify the name in the trigger's function.",
 				SAFE_SEARCH_PATH);
+}
+
+/* The same of those in a user's session */
+void
+ttl_owner_explain_user(void *arg)
+{
+	if (geterrcode() == ERRCODE_INSUFFICIENT_PRIVILEGE)
+		errhint("What the deletion of an expired row sets off runs with the rights of the user whose statement needs it. If the function of a trigger needs more, make it SECURITY DEFINER, with a search_path of its own that ends with pg_temp.");
 }
 
 void
@@ -61,23 +103,41 @@ ttl_owner_check(Relation rel)
 }
 
 /*
- * Where a session applies what was done elsewhere (session_replication_role =
- * replica), triggers don't fire, foreign keys' neither; but a deletion of ours was
- * done nowhere else.
+ * Identities
  */
+
 void
-ttl_owner_begin(Relation rel, TtlIdentity *saved)
+ttl_owner_begin(Relation rel, bool restricted, TtlIdentity *saved)
 {
 	GetUserIdAndSecContext(&saved->userid, &saved->sec_context);
+	saved->switched = true;
 	SetUserIdAndSecContext(rel->rd_rel->relowner,
-						   saved->sec_context | SECURITY_LOCAL_USERID_CHANGE |
-						   SECURITY_NOFORCE_RLS);
+						   (saved->sec_context & ~SECURITY_NOFORCE_RLS) |
+						   SECURITY_LOCAL_USERID_CHANGE |
+						   (restricted ? SECURITY_RESTRICTED_OPERATION : 0));
 	saved->nestlevel = NewGUCNestLevel();
-	(void) set_config_option("search_path", SAFE_SEARCH_PATH,
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	if (SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
-		(void) set_config_option("session_replication_role", "origin",
-								 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	set_search_path();
+	if (restricted)
+	{
+		/* what is deferred would run as who commits, and PostgreSQL refuses it */
+		AfterTriggerSetState(makeNode(ConstraintsSetStmt));
+	}
+	SPI_connect();
+}
+
+/*
+ * A trigger may leave another role behind, as any statement of the user's may.  Where a
+ * foreign key has switched the user, SET ROLE stays refused.
+ */
+void
+ttl_owner_begin_as_user(const TtlSessionUser *user, TtlIdentity *saved)
+{
+	GetUserIdAndSecContext(&saved->userid, &saved->sec_context);
+	saved->nestlevel = 0;
+	saved->switched = saved->userid != user->role ||
+		(saved->sec_context & SECURITY_NOFORCE_RLS) != 0;
+	if (saved->switched)
+		SetUserIdAndSecContext(user->role, saved->sec_context & ~SECURITY_NOFORCE_RLS);
 	SPI_connect();
 }
 
@@ -85,25 +145,39 @@ void
 ttl_owner_end(const TtlIdentity *saved)
 {
 	SPI_finish();
-	AtEOXact_GUC(false, saved->nestlevel);
-	SetUserIdAndSecContext(saved->userid, saved->sec_context);
+	if (saved->nestlevel > 0)
+		AtEOXact_GUC(false, saved->nestlevel);
+	if (saved->switched)
+		SetUserIdAndSecContext(saved->userid, saved->sec_context);
 }
 
-/* Parallel workers would not know; what SPI_prepare() makes is not parallel. */
+/*
+ * Names are looked up as the owner, who may use schemas that the user may not.
+ *
+ * Parallel workers would not know; what SPI_prepare() makes is not parallel.
+ */
 void
 ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
-				  TimestampTz expired_at, bool spares, Snapshot snapshot)
+				  TimestampTz expired_at, bool spares, Oid owner, Snapshot snapshot)
 {
 	TtlExpectation outer =
 	ttl_execution_expect_deletion(sql, expired_at,
-								  spares);
+								  spares, owner);
+	Oid			userid;
+	int			sec_context;
+
+	GetUserIdAndSecContext(&userid, &sec_context);
 
 	PG_TRY();
 	{
-		SPIPlanPtr	plan = SPI_prepare(sql, nargs, types);
-		int			result = SPI_execute_snapshot(plan, values, NULL, snapshot,
-												  InvalidSnapshot, false, true, 0);
+		SPIPlanPtr	plan;
+		int			result;
 
+		SetUserIdAndSecContext(owner, sec_context | SECURITY_LOCAL_USERID_CHANGE);
+		plan = SPI_prepare(sql, nargs, types);
+		SetUserIdAndSecContext(userid, sec_context);
+		result = SPI_execute_snapshot(plan, values, NULL, snapshot,
+									  InvalidSnapshot, false, true, 0);
 		if (result < 0)
 			elog(ERROR, "SPI_execute_snapshot failed: %s", SPI_result_code_string(result));
 	}
@@ -112,6 +186,149 @@ ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
 		ttl_execution_expect(outer);
 	}
 	PG_END_TRY();
+}
+
+/*
+ * Whose code
+ */
+
+bool
+ttl_owner_has_code(Relation rel)
+{
+	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
+	{
+		Trigger    *trigger = &rel->trigdesc->triggers[i];
+
+		if (TRIGGER_FOR_DELETE(trigger->tgtype) && trigger->tgenabled != TRIGGER_DISABLED &&
+			RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_NONE)
+			return true;
+	}
+	for (int i = 0; rel->rd_rules != NULL && i < rel->rd_rules->numLocks; i++)
+	{
+		if (rel->rd_rules->rules[i]->event == CMD_DELETE)
+			return true;
+	}
+	return false;
+}
+
+bool
+ttl_owner_is_trusted(const TtlSessionUser *user, Relation rel)
+{
+	Oid			owner = rel->rd_rel->relowner;
+
+	return (owner == user->role || owner == user->written_owner) &&
+		!OidIsValid(ttl_container_ancestor_of_other(RelationGetRelid(rel)));
+}
+
+bool
+ttl_owner_may_delete(Oid role, Oid relid)
+{
+	for (;;)
+	{
+		if (pg_class_aclcheck(relid, role, ACL_DELETE) == ACLCHECK_OK &&
+			check_enable_rls(relid, role, true) != RLS_ENABLED)
+			return true;
+		if (!get_rel_relispartition(relid))
+			return false;
+		relid = get_partition_parent(relid, true);
+	}
+}
+
+/*
+ * Referential actions for rows of one table; 'visited' are the tables that chains of
+ * them have come to.
+ *
+ * Code counts by table and not by row, for statement triggers fire for no rows, too.  A
+ * row that SET NULL or SET DEFAULT changes is checked, indexed, and may free a key: all
+ * that is the owner's code.
+ */
+static bool
+acts_as_other(Oid role, Relation rel, List **visited)
+{
+	List	   *cascades = NIL;
+	List	   *updates = NIL;
+	ListCell   *lc;
+
+	/* catalogs are read afterwards, by which the triggers may be replaced */
+	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
+	{
+		Trigger    *trigger = &rel->trigdesc->triggers[i];
+
+		if (trigger->tgfoid == F_RI_FKEY_CASCADE_DEL)
+			cascades = list_append_unique_oid(cascades, trigger->tgconstrrelid);
+		else if (trigger->tgfoid == F_RI_FKEY_SETNULL_DEL ||
+				 trigger->tgfoid == F_RI_FKEY_SETDEFAULT_DEL)
+			updates = list_append_unique_oid(updates, trigger->tgconstrrelid);
+	}
+
+	foreach(lc, updates)
+	{
+		if (ttl_container_owner(lfirst_oid(lc)) != role)
+			return true;
+	}
+	foreach(lc, cascades)
+	{
+		Oid			owner = ttl_container_owner(lfirst_oid(lc));
+		ListCell   *part;
+
+		if (list_member_oid(*visited, lfirst_oid(lc)))
+			continue;
+		*visited = lappend_oid(*visited, lfirst_oid(lc));
+		check_stack_depth();
+		foreach(part, find_all_inheritors(lfirst_oid(lc), AccessShareLock, NULL))
+		{
+			Relation	acted_on = table_open(lfirst_oid(part), NoLock);
+			bool		found = (owner != role && ttl_owner_has_code(acted_on)) ||
+				acts_as_other(role, acted_on, visited);
+
+			table_close(acted_on, NoLock);
+			if (found)
+				return true;
+		}
+	}
+	return false;
+}
+
+bool
+ttl_owner_acts_as_other(Oid role, Relation rel)
+{
+	List	   *visited = NIL;
+
+	return acts_as_other(role, rel, &visited);
+}
+
+/*
+ * What a deletion sets off
+ */
+
+/* Foreign keys' triggers fire whatever the session's replication role. */
+static void
+honour_foreign_keys(ModifyTableState *mtstate, ResultRelInfo *target)
+{
+	TriggerDesc *triggers = target->ri_TrigDesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+
+		if (trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN &&
+			RI_FKey_trigger_type(trigger->tgfoid) != RI_TRIGGER_NONE)
+			trigger->tgenabled = TRIGGER_FIRES_ALWAYS;
+	}
+}
+
+void
+ttl_owner_honour_foreign_keys(TtlExecution *execution)
+{
+	if (SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
+		ttl_execution_visit_targets(execution, honour_foreign_keys);
+}
+
+void
+ttl_owner_reset_path(void)
+{
+	if (strcmp(namespace_search_path, SAFE_SEARCH_PATH) != 0)
+		set_search_path();
 }
 
 /*

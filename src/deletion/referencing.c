@@ -7,6 +7,15 @@
  * references them has expired, too.  Those rows are looked for, chains and circles of
  * them, also through foreign keys with CASCADE, before anything is deleted.
  *
+ * In a user's session the rows of a table go along if it is his own, if it belongs to the
+ * owner of the table that he writes, or if nobody's code runs by that: triggers, rules,
+ * what an archive makes of its rows.  Nor may referential actions run somebody's code,
+ * unless the user may delete from that table by himself.  Otherwise the rows stay, and
+ * hold up what they reference, until the reaper takes them.
+ *
+ * The search is that of the foreign key itself, so it is done as the owner of the
+ * referencing table, as PostgreSQL does it.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -22,11 +31,13 @@
 #include "deletion/referencing.h"
 #include "execution.h"
 #include "executor/spi.h"
+#include "expiry/grace.h"
 #include "miscadmin.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 
 /* A row that is doomed, as a hash key without padding */
 typedef struct DoomedRow
@@ -36,8 +47,8 @@ typedef struct DoomedRow
 	uint32		offset;
 } DoomedRow;
 
-TtlDoomed *
-ttl_referencing_add_table(TtlDeletion *deletion, Relation rel, const TtlContainer *container)
+static TtlDoomed *
+make_doomed(Relation rel, const TtlContainer *container)
 {
 	TtlDoomed  *doomed = palloc0(sizeof(TtlDoomed));
 
@@ -46,6 +57,14 @@ ttl_referencing_add_table(TtlDeletion *deletion, Relation rel, const TtlContaine
 		doomed->container = *container;
 	else
 		(void) ttl_container_lookup(RelationGetRelid(rel), &doomed->container);
+	return doomed;
+}
+
+TtlDoomed *
+ttl_referencing_add_table(TtlDeletion *deletion, Relation rel, const TtlContainer *container)
+{
+	TtlDoomed  *doomed = make_doomed(rel, container);
+
 	deletion->tables = lappend(deletion->tables, doomed);
 	return doomed;
 }
@@ -60,19 +79,92 @@ ttl_referencing_remember(TtlDeletion *deletion)
 								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-static TtlDoomed *
-find_doomed(TtlDeletion *deletion, Oid table)
+/*
+ * An expired row can't be deleted in this session.  Tells when it will be in the background.
+ */
+static void
+refuse(const TtlDeletion *deletion, Relation rel, const ItemPointerData *tid, bool references)
 {
+	TtlContainer container;
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TimestampTz until = DT_NOEND;
+	TimestampTz now = ttl_execution_clock();
+
+	if (ttl_container_lookup(RelationGetRelid(rel), &container) &&
+		table_tuple_fetch_row_version(rel, unconstify(ItemPointerData *, tid),
+									  SnapshotAny, slot))
+		until = ttl_grace_held_until(&container, slot, now);
+	deletion->user->refused = true;
+	ereport(ERROR,
+			(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
+			 references ?
+			 errmsg("an expired row of table \"%s\" still references what is to be deleted",
+					RelationGetRelationName(rel)) :
+			 errmsg("an expired row of table \"%s\" cannot be deleted yet",
+					RelationGetRelationName(rel)),
+			 references ?
+			 errdetail("The table belongs to another role, and so does the code that its deletion would run.") :
+			 errdetail("Foreign keys that reference the table would run code of other roles, which only a role with the DELETE privilege may set off."),
+			 until == DT_NOEND ?
+			 errhint("It stays until its owner deletes it, or turns reaping on.") :
+			 until > now ?
+			 errhint("It is deleted in the background after %s.", timestamptz_to_str(until)) :
+			 errhint("It is deleted in the background soon.")));
+}
+
+void
+ttl_referencing_check_actions(TtlDeletion *deletion, Relation rel, const ItemPointerData *tid)
+{
+	if (!ttl_owner_may_delete(deletion->user->role, RelationGetRelid(rel)) &&
+		ttl_owner_acts_as_other(deletion->user->role, rel))
+		refuse(deletion, rel, tid, false);
+}
+
+/* May expired rows of a table that is open be deleted by this deletion? */
+static bool
+may_delete_from(const TtlDeletion *deletion, const TtlDoomed *doomed)
+{
+	Relation	rel = doomed->rel;
+
+	if (deletion->user == NULL)
+		return rel->rd_rel->relowner == deletion->owner;
+	return (doomed->as_user ||
+			!(ttl_owner_has_code(rel) || OidIsValid(doomed->container.archive_to))) &&
+		(ttl_owner_may_delete(deletion->user->role, RelationGetRelid(rel)) ||
+		 !ttl_owner_acts_as_other(deletion->user->role, rel));
+}
+
+/*
+ * The table of a row that references what is doomed; NULL if its rows stay.  Then a
+ * foreign key without an action will say so, or CASCADE take the row; but an archive would
+ * miss it.
+ */
+static TtlDoomed *
+find_doomed(TtlDeletion *deletion, Oid table, const ItemPointerData *tid, bool cascades)
+{
+	TtlDoomed  *doomed;
+	Relation	rel;
 	ListCell   *lc;
 
 	foreach(lc, deletion->tables)
 	{
-		TtlDoomed  *doomed = lfirst(lc);
-
+		doomed = lfirst(lc);
 		if (RelationGetRelid(doomed->rel) == table)
 			return doomed;
 	}
-	return ttl_referencing_add_table(deletion, table_open(table, RowExclusiveLock), NULL);
+	rel = table_open(table, RowExclusiveLock);
+	doomed = make_doomed(rel, NULL);
+	doomed->as_user = deletion->user != NULL && ttl_owner_is_trusted(deletion->user, rel);
+	if (may_delete_from(deletion, doomed))
+	{
+		deletion->tables = lappend(deletion->tables, doomed);
+		return doomed;
+	}
+	if (deletion->user != NULL &&
+		(!cascades || OidIsValid(doomed->container.archive_to)))
+		refuse(deletion, rel, tid, true);
+	table_close(rel, NoLock);
+	return NULL;
 }
 
 void
@@ -102,6 +194,7 @@ ttl_referencing_doom(TtlDeletion *deletion, TtlDoomed *doomed, ItemPointer tid)
 typedef struct Reference
 {
 	TtlForeignKey key;
+	bool		cascades;
 	TimestampTz expired_at;		/* its rows that had expired by then may go */
 } Reference;
 
@@ -116,9 +209,9 @@ may_go_along(const TtlDeletion *deletion, Oid table, TimestampTz *expired_at)
 	if (!ttl_container_lookup(table, &container))
 		return false;
 	*expired_at = deletion->expired_at;
-	if (deletion->as_reaper)
+	if (deletion->user == NULL)
 	{
-		if (!container.reaping)
+		if (!container.reaping || ttl_container_owner(table) != deletion->owner)
 			return false;
 		*expired_at = Min(*expired_at, ttl_execution_clock() - container.reap_delay);
 	}
@@ -150,6 +243,7 @@ find_references(const TtlDeletion *deletion, Relation rel)
 			!may_go_along(deletion, trigger->tgconstrrelid, &expired_at))
 			continue;
 		reference = palloc(sizeof(Reference));
+		reference->cascades = trigger->tgfoid == F_RI_FKEY_CASCADE_DEL;
 		reference->expired_at = expired_at;
 		if (!ttl_constraint_read(trigger->tgconstraint, trigger->tgconstrrelid,
 								 RelationGetRelid(rel), &reference->key))
@@ -160,13 +254,12 @@ find_references(const TtlDeletion *deletion, Relation rel)
 }
 
 /*
- * Begins a statement that finds expired rows of the table, as its owner: what is
- * left out of names depends on the search_path.
+ * Begins a statement that finds expired rows of the table, as its owner.
  */
 static void
-begin_search(StringInfo sql, Relation table, TtlIdentity *saved)
+begin_search(const TtlDeletion *deletion, StringInfo sql, Relation table, TtlIdentity *saved)
 {
-	ttl_owner_begin(table, saved);
+	ttl_owner_begin(table, deletion->restricted, saved);
 	initStringInfo(sql);
 	appendStringInfo(sql, "SELECT tableoid, ctid FROM %s%s AS " TTL_OWNER_DOOMED " WHERE ",
 					 table->rd_rel->relkind == RELKIND_RELATION ? "ONLY " : "",
@@ -181,11 +274,12 @@ begin_search(StringInfo sql, Relation table, TtlIdentity *saved)
  * so they are found here, too.
  */
 static void
-doom_found(TtlDeletion *deletion, TtlDoomed *referenced, const char *sql, int nargs,
-		   Oid *types, Datum *values, TimestampTz expired_at, const TtlIdentity *saved)
+doom_found(TtlDeletion *deletion, TtlDoomed *referenced, bool cascades, Relation table,
+		   const char *sql, int nargs, Oid *types, Datum *values, TimestampTz expired_at,
+		   const TtlIdentity *saved)
 {
 	ttl_owner_execute(sql, nargs, types, values, expired_at,
-					  deletion->spares,
+					  deletion->spares, table->rd_rel->relowner,
 					  IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
@@ -195,10 +289,11 @@ doom_found(TtlDeletion *deletion, TtlDoomed *referenced, const char *sql, int na
 		Oid			relid = DatumGetObjectId(SPI_getbinval(row, desc, 1, &isnull));
 		ItemPointer tid = (ItemPointer) DatumGetPointer(SPI_getbinval(row, desc, 2, &isnull));
 		MemoryContext old = MemoryContextSwitchTo(deletion->memory);
-		TtlDoomed  *doomed = find_doomed(deletion, relid);
+		TtlDoomed  *doomed = find_doomed(deletion, relid, tid, cascades);
 
-		ttl_referencing_doom(deletion, doomed, tid);
-		if (referenced != NULL)
+		if (doomed != NULL)
+			ttl_referencing_doom(deletion, doomed, tid);
+		if (doomed != NULL && referenced != NULL)
 			referenced->referencing = list_append_unique_ptr(referenced->referencing, doomed);
 		MemoryContextSwitchTo(old);
 	}
@@ -229,10 +324,10 @@ doom_referencing(TtlDeletion *deletion, TtlDoomed *referenced, const Reference *
 	}
 
 	table = table_open(key->referencing, RowExclusiveLock);
-	begin_search(&sql, table, &saved);
+	begin_search(deletion, &sql, table, &saved);
 	ttl_constraint_append_referencing(&sql, key);
-	doom_found(deletion, referenced, sql.data, key->nkeys, types, values,
-			   reference->expired_at, &saved);
+	doom_found(deletion, referenced, reference->cascades, table, sql.data, key->nkeys,
+			   types, values, reference->expired_at, &saved);
 	table_close(table, NoLock);
 }
 
@@ -302,8 +397,9 @@ ttl_referencing_doom_by(TtlDeletion *deletion, Relation table, const char *condi
 
 	if (!may_go_along(deletion, RelationGetRelid(table), &deletion->expired_at))
 		return false;
-	begin_search(&sql, table, &saved);
+	begin_search(deletion, &sql, table, &saved);
 	appendStringInfo(&sql, "%s LIMIT %d", condition, ROWS_AT_ONCE);
-	doom_found(deletion, NULL, sql.data, nargs, types, values, deletion->expired_at, &saved);
+	doom_found(deletion, NULL, false, table, sql.data, nargs, types, values,
+			   deletion->expired_at, &saved);
 	return hash_get_num_entries(deletion->rows) == ROWS_AT_ONCE;
 }

@@ -9,6 +9,7 @@
 #define TTL_REFERENCING_H
 
 #include "container/container.h"
+#include "deletion/owner.h"
 #include "storage/itemptr.h"
 #include "utils/hsearch.h"
 
@@ -17,6 +18,7 @@ typedef struct TtlDoomed
 {
 	Relation	rel;
 	TtlContainer container;		/* as of when rows of it were doomed first */
+	bool		as_user;		/* are they deleted as the session's user? */
 	ItemPointerData *tids;
 	int			ntids;
 	int			allocated;
@@ -31,7 +33,11 @@ typedef struct TtlDoomed
 typedef struct TtlDeletion
 {
 	TimestampTz expired_at;
-	bool		as_reaper;		/* takes along only what the reaper may take */
+	TtlSessionUser *user;		/* in whose session; NULL = the reaper, which
+								 * deletes as this owner alone, ... */
+	Oid			owner;
+	bool		restricted;		/* ... maybe in a security-restricted
+								 * operation */
 	bool		spares;			/* not what a change of policy has made
 								 * expired */
 	List	   *tables;			/* TtlDoomed, the one that was asked for first */
@@ -42,6 +48,13 @@ typedef struct TtlDeletion
 /* Adds a table to the deletion, with its policy (NULL = it is read here). */
 extern TtlDoomed *ttl_referencing_add_table(TtlDeletion *deletion, Relation rel,
 											const TtlContainer *container);
+
+/*
+ * Errors (23503) if the session's user may not delete the row, at that place of the table
+ * that he writes, because of what referential actions would set off.
+ */
+extern void ttl_referencing_check_actions(TtlDeletion *deletion, Relation rel,
+										  const ItemPointerData *tid);
 
 /* From here on rows are remembered, and dooming one twice does no harm. */
 extern void ttl_referencing_remember(TtlDeletion *deletion);

@@ -5,8 +5,13 @@
  *
  * The same batches as the worker's, but without a budget, and with errors
  * that are nobody's row's fault going to the caller.  Called in a transaction
- * block, all happens in that transaction.  What triggers defer to its end would
- * run there as the role that commits, so nobody but the owner may do that.
+ * block, all happens in that transaction.
+ *
+ * The caller's session goes on with what triggers leave in it, so another role's
+ * container is worked on as by VACUUM: as the owner, in a security-restricted operation,
+ * whoever the caller is, a member of that role or a superuser; and only where the caller
+ * names it.  There constraints are immediate, which would last to the end of a transaction
+ * block, so in one nobody but the owner may do that.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,6 +28,7 @@
 #include "container/container.h"
 #include "counters.h"
 #include "execution.h"
+#include "expiry/grace.h"
 #include "reaper/turn.h"
 #include "reaper/progress.h"
 #include "reaper/shmem.h"
@@ -60,7 +66,7 @@ reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot delete expired rows of container \"%s\", which belongs to another role, inside a transaction block",
 						get_rel_name(container)),
-				 errdetail("What its triggers defer would run with the rights of the role that commits."),
+				 errdetail("Nothing may be deferred to the end of the transaction, which would run with the rights of the role that commits."),
 				 errhint("Call ttl.reap() outside of a transaction block, or as the owner of the container.")));
 
 	memset(&turn, 0, sizeof(turn));
@@ -73,6 +79,25 @@ reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 
 	ttl_turn_run(memory, container, &turn);
 	return turn.rows;
+}
+
+/* The containers that the caller owns, less those that their owner has the worker spare */
+static pg_noinline List *
+list_own_containers(void)
+{
+	List	   *own = ttl_container_list();
+	ListCell   *lc;
+
+	foreach(lc, own)
+	{
+		TtlPolicy	policy;
+
+		if (ttl_container_owner(lfirst_oid(lc)) != GetUserId() ||
+			!ttl_container_read(lfirst_oid(lc), &policy) || !policy.reaping ||
+			ttl_grace_lasts(&policy.change, ttl_execution_clock()))
+			own = foreach_delete_current(own, lc);
+	}
+	return own;
 }
 
 /*
@@ -117,7 +142,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 	oldcontext = MemoryContextSwitchTo(context);
 
 	if (PG_ARGISNULL(0))
-		containers = ttl_container_list();
+		containers = list_own_containers();
 	else
 	{
 		ttl_container_check_owned(PG_GETARG_OID(0));

@@ -15,9 +15,11 @@
 
 #include "access/xact.h"
 #include "deletion/deletion.h"
+#include "miscadmin.h"
 #include "reaper/origin.h"
 #include "reaper/step.h"
 #include "utils/guc.h"
+#include "utils/rel.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
@@ -27,7 +29,7 @@
 void
 ttl_step_delete(TtlStep *step)
 {
-	volatile int flags = TTL_DELETION_AS_REAPER;
+	volatile int flags = 0;
 
 	if (step->skip_locked)
 		flags |= TTL_DELETION_SKIP_LOCKED;
@@ -35,7 +37,9 @@ ttl_step_delete(TtlStep *step)
 		flags |= TTL_DELETION_WITH_REFERENCING;
 
 	if (step->memory->mode.by_worker)
-		flags |= TTL_DELETION_SPARES;
+		flags |= TTL_DELETION_SPARES | TTL_DELETION_KEEPS_APART;
+	else if (step->rel->rd_rel->relowner != GetUserId())
+		flags |= TTL_DELETION_RESTRICTED;
 
 	/* in a user's transaction deferred constraints stay deferred */
 	if (step->memory->mode.commits)
@@ -52,7 +56,7 @@ ttl_step_delete(TtlStep *step)
 		PushActiveSnapshot(GetTransactionSnapshot());
 		step->deleted = ttl_deletion_run(step->rel, &step->container,
 										 step->tids, step->ntids,
-										 step->now, flags);
+										 step->now, flags, NULL);
 		PopActiveSnapshot();
 	}
 	PG_FINALLY();

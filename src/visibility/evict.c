@@ -310,6 +310,8 @@ ttl_evict_explain(void *arg)
 
 	errcontext("deletion of an expired row of container \"%s\" that %s",
 			   eviction->container, eviction->reason);
+	if (eviction->user.refused)
+		return;
 	if (ERRCODE_TO_CATEGORY(geterrcode()) == ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION &&
 		!eviction->by_owner)
 		errdetail("The expired row cannot be deleted.");
@@ -331,7 +333,8 @@ free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPoint
 		TtlEviction eviction = {
 			.container = RelationGetRelationName(rel),
 			.reason = "holds the key",
-			.by_owner = ttl_container_is_owner(GetUserId(), RelationGetRelid(rel))
+			.by_owner = ttl_container_is_owner(GetUserId(), RelationGetRelid(rel)),
+			.user = {.role = GetUserId(), .written_owner = rel->rd_rel->relowner}
 		};
 		ErrorContextCallback context = {
 			.previous = error_context_stack,
@@ -341,7 +344,7 @@ free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPoint
 
 		error_context_stack = &context;
 		deleted = ttl_deletion_run(rel, NULL, found.tids, found.n, state->now,
-								   TTL_DELETION_WITH_REFERENCING);
+								   TTL_DELETION_WITH_REFERENCING, &eviction.user);
 		error_context_stack = context.previous;
 		ttl_counters_add_evicted(state->container.container, deleted);
 		if (deleted < found.n)

@@ -12,7 +12,8 @@
  * That search sees all stored rows (ri_query.c), for an orphan is none the better for
  * being hidden.  So if the table is a container, and none of its live rows is
  * found, the expired ones are deleted for good first, as an eviction deletes them:
- * as the table's owner, with triggers, archive, and what references them in turn.
+ * in the session of who has changed the referenced row, with triggers, archive, and what
+ * references them in turn.
  * Then PostgreSQL searches: it skips what has been deleted since the search
  * began, and takes offence at the rest, be it a row that a trigger has kept, one
  * that has been renewed in the meantime, or one that the reaper must leave alone,
@@ -41,6 +42,7 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/params.h"
+#include "parser/parsetree.h"
 #include "tcop/dest.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -178,14 +180,38 @@ finds_live(const Search *search)
 	return found;
 }
 
+/* Does the execution write a table of that owner?  NULL = none runs. */
+static bool
+writes_table_of(const TtlExecution *execution, Oid owner)
+{
+	const PlannedStmt *stmt = execution == NULL ? NULL : execution->query_desc->plannedstmt;
+	ListCell   *lc;
+
+	foreach(lc, stmt == NULL ? NIL : stmt->resultRelations)
+	{
+		if (ttl_container_owner(rt_fetch(lfirst_int(lc), stmt->rtable)->relid) == owner)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * In the session of who executes that statement, which may itself be an action of a foreign
+ * key; PostgreSQL has switched to the owner of the referencing table.
+ */
 static void
-delete_expired(const Search *search, TtlExecution *execution)
+delete_expired(const Search *search, const TtlExecution *execution, const TtlExecution *outer)
 {
 	Relation	table = table_open(search->table, RowExclusiveLock);
+	Oid			owner = table->rd_rel->relowner;
 	TtlEviction eviction = {
 		.container = RelationGetRelationName(table),
 		.reason = "references what is deleted or gets another key",
-		.by_owner = ttl_container_is_owner(execution->user, search->table)
+		.by_owner = ttl_container_is_owner(execution->user, search->table),
+		.user = {
+			.role = outer != NULL ? outer->role : GetOuterUserId(),
+			.written_owner = writes_table_of(outer, owner) ? owner : InvalidOid
+		}
 	};
 	ErrorContextCallback context = {
 		.previous = error_context_stack,
@@ -195,7 +221,8 @@ delete_expired(const Search *search, TtlExecution *execution)
 
 	error_context_stack = &context;
 	ttl_deletion_run_referencing(table, search->condition, search->nargs,
-								 search->types, search->values, execution->clock);
+								 search->types, search->values, execution->clock,
+								 &eviction.user);
 	error_context_stack = context.previous;
 	table_close(table, NoLock);
 }
@@ -239,7 +266,7 @@ ttl_foreign_key_mark_old(Query *query, const char *text)
 }
 
 static bool
-execution_runs(TtlExecution *execution)
+execution_runs(TtlExecution *execution, const TtlExecution *outer)
 {
 	Search		search;
 
@@ -248,7 +275,7 @@ execution_runs(TtlExecution *execution)
 	if (!finds_stored(execution->query_desc))
 		return false;
 	if (!finds_live(&search))
-		delete_expired(&search, execution);
+		delete_expired(&search, execution, outer);
 	return true;
 }
 

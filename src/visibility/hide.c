@@ -129,36 +129,40 @@ typedef struct Hiding
 } Hiding;
 
 /*
- * Is it a table of the user's?  A partition is reached as its container's, too,
+ * Is it a table of the role's?  A partition is reached as its container's, too,
  * and may be somebody else's.
  */
 static bool
-is_own(const TtlContainer *container)
+is_owned_by(Oid role, const TtlContainer *container)
 {
-	return ttl_container_owner(container->relid) == GetUserId() ||
-		ttl_container_owner(container->container) == GetUserId();
+	return ttl_container_owner(container->relid) == role ||
+		ttl_container_owner(container->container) == role;
 }
 
-/* Is it a table of the user's that has been given this name, in our own or a rule's query? */
+/* Has it been given this name, in our own or a rule's query? */
 static bool
-is_own_called(const char *alias, const RangeTblEntry *rte, const TtlContainer *container)
+is_called(const char *alias, const RangeTblEntry *rte)
 {
-	return rte->alias != NULL && strcmp(rte->alias->aliasname, alias) == 0 &&
-		is_own(container);
+	return rte->alias != NULL && strcmp(rte->alias->aliasname, alias) == 0;
 }
 
 /* Is it the table that an action of a foreign key has acted on, in a rule's query? */
 static bool
 is_acted_on(const RangeTblEntry *rte, const TtlContainer *container)
 {
-	return InNoForceRLSOperation() && is_own_called(TTL_STORED, rte, container);
+	return InNoForceRLSOperation() && is_called(TTL_STORED, rte) &&
+		is_owned_by(GetUserId(), container);
 }
 
-/* Is it a table whose expired rows a deletion of ours looks for? */
+/*
+ * Is it a table whose expired rows a deletion of ours looks for?  A rule may give that
+ * name to somebody else's.
+ */
 static bool
 is_doomed(const RangeTblEntry *rte, const TtlContainer *container, const Hiding *hiding)
 {
-	return hiding->planning->deletes && is_own_called(TTL_DOOMED, rte, container);
+	return hiding->planning->deletes && is_called(TTL_DOOMED, rte) &&
+		is_owned_by(ttl_execution_doomed_owner(), container);
 }
 
 static bool
@@ -404,7 +408,7 @@ reads_own_only(const PlannedStmt *stmt)
 		TtlContainer container;
 
 		if (rte->rtekind == RTE_RELATION && ttl_container_lookup(rte->relid, &container) &&
-			!is_own(&container))
+			!is_owned_by(GetUserId(), &container))
 			return false;
 	}
 	return true;

@@ -9,6 +9,7 @@
 #define TTL_VISIBILITY_H
 
 #include "container/container.h"
+#include "deletion/owner.h"
 #include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
@@ -88,6 +89,7 @@ typedef struct TtlEviction
 	const char *container;
 	const char *reason;			/* why the row is in the way */
 	bool		by_owner;		/* does the container belong to the user? */
+	TtlSessionUser user;
 } TtlEviction;
 
 extern void ttl_evict_explain(void *eviction);

@@ -68,7 +68,7 @@ watch_target(ModifyTableState *mtstate, ResultRelInfo *target)
 {
 	TtlContainer container;
 
-	if (target->ri_TrigDesc == NULL ||
+	if (mtstate->operation == CMD_DELETE || target->ri_TrigDesc == NULL ||
 		!ttl_container_lookup(RelationGetRelid(target->ri_RelationDesc), &container))
 		return;
 	fire_last(target->ri_TrigDesc);
