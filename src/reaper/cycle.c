@@ -68,13 +68,11 @@ static bool woken = false;
 static uint32 wait_event_pace;
 
 /*
- * Prepares the session for the container's owner, and tells what comes.
+ * Gives the session to the container's owner, and tells what comes.
  */
 static void
 before_turn(Oid container)
 {
-	static Oid	last_owner = InvalidOid;
-
 	MemoryContext context = CurrentMemoryContext;
 	HeapTuple	tuple;
 	Form_pg_class form;
@@ -96,9 +94,7 @@ before_turn(Oid container)
 	}
 	CommitTransactionCommand();
 
-	if (OidIsValid(last_owner) && owner != last_owner)
-		ttl_session_discard();
-	last_owner = owner;
+	ttl_session_give_to(owner);
 
 	/* the end of a transaction leaves one that lasts as long as the process */
 	MemoryContextSwitchTo(context);

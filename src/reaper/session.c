@@ -36,6 +36,9 @@
 
 #include "reaper/session.h"
 
+/* Whose triggers may have left something, InvalidOid = nobody's */
+static Oid	session_owner = InvalidOid;
+
 /*
  * The path of a library that has been loaded into this process, or NULL.
  */
@@ -116,8 +119,8 @@ close_dblink_connections(void)
 	PG_END_TRY();
 }
 
-void
-ttl_session_discard(void)
+static void
+discard_all(void)
 {
 	StartTransactionCommand();
 	PortalHashTableDeleteAll();
@@ -132,4 +135,18 @@ ttl_session_discard(void)
 	ResetSequenceCaches();
 	close_dblink_connections();
 	CommitTransactionCommand();
+}
+
+void
+ttl_session_give_to(Oid owner)
+{
+	if (OidIsValid(session_owner) && owner != session_owner)
+		discard_all();
+	session_owner = owner;
+}
+
+bool
+ttl_session_belongs_to(Oid owner)
+{
+	return owner == session_owner;
 }

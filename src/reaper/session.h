@@ -8,7 +8,12 @@
 #ifndef TTL_SESSION_H
 #define TTL_SESSION_H
 
-/* Wipes it out.  Called outside of a transaction; an error has to end the process. */
-extern void ttl_session_discard(void);
+/*
+ * What triggers fire from here on are this owner's.  Wipes out what those of another have
+ * left.  Called outside of a transaction; an error has to end the process.
+ */
+extern void ttl_session_give_to(Oid owner);
+
+extern bool ttl_session_belongs_to(Oid owner);
 
 #endif							/* TTL_SESSION_H */

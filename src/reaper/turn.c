@@ -36,6 +36,7 @@
 #include "reaper/collect.h"
 #include "reaper/fault.h"
 #include "reaper/progress.h"
+#include "reaper/session.h"
 #include "reaper/sweep.h"
 #include "reaper/turn.h"
 #include "storage/lmgr.h"
@@ -70,6 +71,10 @@ open_leaf(TtlStep *step, Oid container)
 
 	/* a lock that was held before hasn't brought the policy up to date */
 	AcceptInvalidationMessages();
+
+	/* it may have got another owner since the session was prepared for this turn */
+	if (!waits && !ttl_session_belongs_to(ttl_container_owner(container)))
+		return TTL_STEP_AWAY;
 
 	step->rel = try_relation_open(relid, NoLock);
 	if (step->rel == NULL)

@@ -172,7 +172,7 @@ ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 1 FROM ttl.stat_c
 is($node->safe_psql('postgres', q{SELECT by_user, what FROM seen ORDER BY id}),
 	"ann|first\nann|second\nann|held", 'what is deferred runs as the owner');
 
-# in a superuser's CALL, too, whose own deferred triggers stay his
+# a superuser's CALL leaves nothing of theirs to the session that goes on, and his own deferred triggers to him
 $node->safe_psql('postgres', q{
 TRUNCATE seen;
 SELECT ttl.alter_container('of_ann', reaping => false);
@@ -183,14 +183,112 @@ BEGIN
     FOR i IN 1..2 LOOP
         INSERT INTO public.mine VALUES (i);
         INSERT INTO public.of_ann (id, _ts) VALUES (1, '2020-01-01');
-        CALL ttl.reap();
-        EXECUTE 'CLOSE held';
+        CALL ttl.reap('public.of_ann');
     END LOOP;
 END $$;
 CALL reap();
 });
 is($node->safe_psql('postgres', q{SELECT string_agg(replace(by_user, current_user, 'superuser') || ' ' || what, ', ' ORDER BY id) FROM seen}),
-	join(', ', ('superuser mine', 'ann first', 'ann second', 'ann held') x 2), '... and in a CALL');
+	'superuser mine, superuser mine', 'in a CALL, deferring anything anew is refused');
+is($node->safe_psql('postgres', q{
+TRUNCATE seen, mine;
+DROP TRIGGER t ON of_ann;
+CREATE CONSTRAINT TRIGGER t AFTER DELETE ON of_ann DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION leave_more('deferred');
+TRUNCATE of_ann;
+CALL reap();
+SELECT string_agg(replace(by_user, current_user, 'superuser') || ' ' || what, ', ' ORDER BY id) FROM seen}),
+	join(', ', ('superuser mine', 'ann deferred') x 2), '... and what is deferred runs at once, as the owner');
+
+# rows of two owners that reference each other go in transactions of their own: neither meets
+# temporary objects of the other
+$node->safe_psql('postgres', q{
+TRUNCATE seen;
+CREATE SCHEMA of_ann AUTHORIZATION ann;
+CREATE SCHEMA of_bob AUTHORIZATION bob;
+GRANT USAGE ON SCHEMA of_ann, of_bob TO PUBLIC;
+CREATE FUNCTION plant() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE OR REPLACE FUNCTION pg_temp.evil() RETURNS boolean LANGUAGE plpgsql AS %L',
+        format('BEGIN INSERT INTO public.seen (by_user, what) VALUES (current_user, ''evil of %s''); RETURN true; END', current_user));
+    CREATE OR REPLACE TEMP VIEW log AS SELECT 1 AS id WHERE pg_temp.evil();
+    GRANT SELECT ON log TO PUBLIC;
+    RETURN OLD;
+END $$;
+CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$
+BEGIN
+    PERFORM FROM log;
+    INSERT INTO public.seen (by_user, what) VALUES (current_user, TG_TABLE_NAME);
+    RETURN OLD;
+END $$;
+CREATE TABLE log (id int);
+GRANT SELECT ON log TO PUBLIC;
+});
+foreach my $pair ([ 'ann', 'bob' ], [ 'bob', 'ann' ])
+{
+	my ($upper, $lower) = @$pair;
+
+	$node->safe_psql('postgres', qq{
+BEGIN;
+TRUNCATE seen;
+CREATE TABLE of_$upper.parent (id int PRIMARY KEY);
+CREATE TABLE of_$lower.child (id int, p int REFERENCES of_$upper.parent);
+SELECT ttl.create_container(c, 3600) FROM unnest('{of_$upper.parent, of_$lower.child}'::regclass[]) c;
+ALTER TABLE of_$upper.parent OWNER TO $upper;
+ALTER TABLE of_$lower.child OWNER TO $lower;
+CREATE TRIGGER a BEFORE DELETE ON of_$lower.child FOR EACH ROW EXECUTE FUNCTION audit();
+CREATE TRIGGER b BEFORE DELETE ON of_$lower.child FOR EACH ROW EXECUTE FUNCTION plant();
+CREATE TRIGGER a BEFORE DELETE ON of_$upper.parent FOR EACH ROW EXECUTE FUNCTION audit();
+CREATE TRIGGER b BEFORE DELETE ON of_$upper.parent FOR EACH ROW EXECUTE FUNCTION plant();
+INSERT INTO of_$upper.parent SELECT generate_series(1, 50);
+INSERT INTO of_$lower.child (id, p, _ts) SELECT g, g, '2020-01-01' FROM generate_series(1, 50) g;
+SET LOCAL ttl.touch = off;
+UPDATE of_$upper.parent SET _ts = '2020-01-01';
+COMMIT;
+});
+	ok($node->poll_query_until('postgres', qq{SELECT count(*) = 100 FROM seen WHERE what IN ('parent', 'child')
+		AND NOT EXISTS (SELECT FROM ttl.containers c WHERE container::text ~ '\\.(parent|child)' AND ttl.expired_count(container) > 0)}),
+		"rows of ${lower}'s that reference rows of ${upper}'s, and these, are deleted");
+	is($node->safe_psql('postgres', q{SELECT DISTINCT by_user, what FROM seen WHERE what NOT IN ('parent', 'child') AND what <> 'evil of ' || by_user}),
+		'', '... without the code of the one running as the other');
+	$node->safe_psql('postgres', qq{DROP TABLE of_$upper.parent, of_$lower.child});
+}
+
+# a cascade to rows of another owner's is in the same transaction, and security-restricted
+$node->safe_psql('postgres', q{
+BEGIN;
+TRUNCATE seen;
+CREATE FUNCTION misguide() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('search_path', 'of_ann', false);
+    RETURN OLD;
+END $$;
+CREATE FUNCTION tell_path() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.seen (by_user, what) VALUES (current_user, current_setting('search_path'));
+    RETURN OLD;
+END $$;
+CREATE TABLE of_ann.parent (id int PRIMARY KEY);
+CREATE TABLE of_bob.child (id int, p int REFERENCES of_ann.parent ON DELETE CASCADE);
+SELECT ttl.create_container('of_ann.parent', 3600);
+ALTER TABLE of_ann.parent OWNER TO ann;
+ALTER TABLE of_bob.child OWNER TO bob;
+CREATE TRIGGER misguide BEFORE DELETE ON of_ann.parent FOR EACH ROW WHEN (OLD.id = 1) EXECUTE FUNCTION misguide();
+CREATE TRIGGER plant BEFORE DELETE ON of_ann.parent FOR EACH ROW WHEN (OLD.id = 2) EXECUTE FUNCTION plant();
+CREATE TRIGGER a BEFORE DELETE ON of_bob.child FOR EACH ROW EXECUTE FUNCTION audit();
+CREATE TRIGGER tell_path BEFORE DELETE ON of_bob.child FOR EACH ROW EXECUTE FUNCTION tell_path();
+INSERT INTO of_ann.parent SELECT generate_series(1, 3);
+INSERT INTO of_bob.child SELECT g, g FROM generate_series(1, 3) g;
+SET LOCAL ttl.touch = off;
+UPDATE of_ann.parent SET _ts = '2020-01-01';
+COMMIT;
+});
+ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 2 AND blocked_rows = 1 FROM ttl.stat_containers WHERE container = 'of_ann.parent'::regclass}),
+	'rows that reference an expired one of another owner go by CASCADE');
+is($node->safe_psql('postgres', q{SELECT by_user, what FROM seen GROUP BY 1, 2 ORDER BY what COLLATE "C"}),
+	"bob|child\nbob|pg_catalog, pg_temp", '... whose triggers meet no setting of that one');
+is($node->safe_psql('postgres', q{SELECT last_error FROM ttl.stat_containers WHERE container = 'of_ann.parent'::regclass}),
+	'cannot create temporary table within security-restricted operation', '... nor a temporary object');
+$node->safe_psql('postgres', q{DROP SCHEMA of_ann, of_bob CASCADE});
 
 # settings of the database, a hindrance to whoever connects, are none to the worker
 $node->turn_reaper('off');
