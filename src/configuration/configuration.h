@@ -185,6 +185,12 @@ extern void ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 ol
 extern void ttl_notice_rights(Oid relid);
 
 /*
+ * Warns of triggers on DELETE, or the one of that name, that run as other roles than the
+ * owner.
+ */
+extern void ttl_notice_triggers(Oid relid, const char *name);
+
+/*
  * Tells about foreign keys that will keep expired rows from being deleted: those
  * without an action, for an application may see to that itself (Django does),
  * and know nothing of rows that expire.

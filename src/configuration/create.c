@@ -142,6 +142,7 @@ ttl_create_register(Oid relid, TtlPolicy *policy)
 	ttl_notice_utc(relid, NameStr(policy->ttl_column));
 	ttl_notice_odd_values(relid, policy);
 	ttl_notice_rights(relid);
+	ttl_notice_triggers(relid, NULL);
 	ttl_notice_references(relid);
 	ttl_notice_owners(relid);
 	ttl_notice_made_expired(relid, policy, TTL_OFF);

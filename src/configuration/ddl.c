@@ -22,6 +22,8 @@
  *												table piece by piece
  *	  RENAME TRIGGER, DISABLE TRIGGER by name,
  *	  CREATE OR REPLACE TRIGGER					refused (2BP01)
+ *	  CREATE TRIGGER on DELETE					warned of if it runs as other roles
+ *												than the owner, see deletion/owner.c
  *	  RENAME of schema ttl						refused (2BP01)
  *	  ALTER of ttl.container, of functions,
  *	  operator classes and families of ttl;		refused (0A000), but in its own scripts
@@ -397,6 +399,17 @@ adds_reference(AlterTableStmt *stmt)
 	return false;
 }
 
+/* A trigger has been created. */
+static void
+after_create_trigger(CreateTrigStmt *stmt)
+{
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	TtlContainer container;
+
+	if (OidIsValid(relid) && ttl_container_peek(relid, &container))
+		ttl_notice_triggers(relid, stmt->trigname);
+}
+
 static void
 after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 {
@@ -409,6 +422,8 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 	else if (IsA(stmt, CreateStmt) && ((CreateStmt *) stmt)->partbound != NULL &&
 			 ttl_container_objects() != NULL)
 		ttl_partition_created((CreateStmt *) stmt);
+	else if (IsA(stmt, CreateTrigStmt) && ttl_container_objects() != NULL)
+		after_create_trigger((CreateTrigStmt *) stmt);
 	ttl_trigger_carry(IsA(stmt, AlterTableStmt) && adds_reference((AlterTableStmt *) stmt));
 }
 

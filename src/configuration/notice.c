@@ -7,13 +7,17 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "common/int.h"
+#include "commands/trigger.h"
 #include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
@@ -32,6 +36,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 void
@@ -272,6 +277,69 @@ ttl_notice_rights(Oid relid)
 				 errhint("Use GRANT, or ALTER TABLE ... OWNER TO.")));
 		break;
 	}
+}
+
+/* Has anybody but the table's owner been granted to insert or update? */
+static bool
+others_may_write(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	bool		isnull;
+	Datum		datum;
+	bool		found = false;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	datum = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_relacl, &isnull);
+	if (!isnull)
+	{
+		Acl		   *acl = DatumGetAclP(datum);
+
+		for (int i = 0; i < ACL_NUM(acl); i++)
+			found = found ||
+				(ACL_DAT(acl)[i].ai_grantee != ((Form_pg_class) GETSTRUCT(tuple))->relowner &&
+				 (ACLITEM_GET_PRIVS(ACL_DAT(acl)[i]) & (ACL_INSERT | ACL_UPDATE)) != 0);
+	}
+	ReleaseSysCache(tuple);
+	return found;
+}
+
+static bool
+is_security_definer(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	bool		result = HeapTupleIsValid(tuple) && ((Form_pg_proc) GETSTRUCT(tuple))->prosecdef;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return result;
+}
+
+void
+ttl_notice_triggers(Oid relid, const char *name)
+{
+	Relation	rel;
+	TriggerDesc *triggers;
+
+	if (!others_may_write(relid))
+		return;
+	rel = table_open(relid, NoLock);
+	triggers = CopyTriggerDesc(rel->trigdesc);
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+
+		if (TRIGGER_FOR_DELETE(trigger->tgtype) &&
+			RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_NONE &&
+			(name == NULL || strcmp(trigger->tgname, name) == 0) &&
+			!is_security_definer(trigger->tgfoid))
+			ereport(WARNING,
+					(errmsg("trigger \"%s\" of container \"%s\" runs with the rights of whoever needs the key of an expired row",
+							trigger->tgname, RelationGetRelationName(rel)),
+					 errdetail("Roles that are not the owner may insert or update, and that deletes such a row."),
+					 errhint("If its function needs the owner's rights, use ALTER FUNCTION ... SECURITY DEFINER SET search_path = ..., pg_temp.")));
+	}
+	table_close(rel, NoLock);
 }
 
 void
