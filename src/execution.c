@@ -132,6 +132,7 @@ ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at,
 	expected.expired_at = expired_at;
 	expected.spares = spares;
 	expected.owner = owner;
+	expected.analyzed = false;
 	GetUserIdAndSecContext(&expected.role, &expected.sec_context);
 	return before;
 }
@@ -160,8 +161,9 @@ static void
 statement_analyzed(TTL_POST_PARSE_ANALYZE_PARAMETERS)
 {
 	/* rewriting it asks for row security, executing it for permissions */
-	if (ttl_execution_is_expected(pstate->p_sourcetext))
+	if (!expected.analyzed && ttl_execution_is_expected(pstate->p_sourcetext))
 	{
+		expected.analyzed = true;
 		setRuleCheckAsUser((Node *) query, expected.owner);
 		SetUserIdAndSecContext(expected.role,
 							   expected.sec_context | SECURITY_NOFORCE_RLS);

@@ -97,6 +97,7 @@ typedef struct TtlExpectation
 	TimestampTz expired_at;
 	bool		spares;
 	Oid			owner;
+	bool		analyzed;		/* if not, it is what is analyzed next */
 	Oid			role;			/* who executes it ... */
 	int			sec_context;	/* ... and under what */
 } TtlExpectation;
