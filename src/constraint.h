@@ -35,4 +35,8 @@ extern bool ttl_constraint_read(Oid constraint, Oid referencing, Oid referenced,
 extern void ttl_constraint_append_referenced(StringInfo sql, const TtlForeignKey *key);
 extern void ttl_constraint_append_referencing(StringInfo sql, const TtlForeignKey *key);
 
+/* Likewise, with columns k1, k2 ... of the relation 'keys' in place of parameters */
+extern void ttl_constraint_append_join(StringInfo sql, const TtlForeignKey *key,
+									   const char *keys);
+
 #endif							/* TTL_CONSTRAINT_H */

@@ -227,28 +227,35 @@ ttl_counters_add_archived(Oid container, uint64 rows)
 	dshash_release_lock(containers, entry);
 }
 
-void
-ttl_counters_set_blocked(Oid container, int64 rows)
+static void
+set_error(ContainerEntry *entry, const char *message, TimestampTz now)
 {
+	int			length = pg_mbcliplen(message, strlen(message), TTL_ERROR_LENGTH - 1);
+
+	memcpy(entry->counters.last_error, message, length);
+	entry->counters.last_error[length] = '\0';
+	entry->counters.last_error_at = now;
+}
+
+void
+ttl_counters_set_blocked(Oid container, int64 rows, const char *error)
+{
+	TimestampTz now = GetCurrentTimestamp();
 	ContainerEntry *entry = lock_container(container);
 
 	entry->counters.blocked_rows = rows;
+	if (error != NULL)
+		set_error(entry, error, now);
 	dshash_release_lock(containers, entry);
 }
 
 void
 ttl_counters_set_error(Oid container, const char *message)
 {
-	int			length = strlen(message);
 	TimestampTz now = GetCurrentTimestamp();
-	ContainerEntry *entry;
+	ContainerEntry *entry = lock_container(container);
 
-	length = pg_mbcliplen(message, length, TTL_ERROR_LENGTH - 1);
-
-	entry = lock_container(container);
-	memcpy(entry->counters.last_error, message, length);
-	entry->counters.last_error[length] = '\0';
-	entry->counters.last_error_at = now;
+	set_error(entry, message, now);
 	dshash_release_lock(containers, entry);
 }
 

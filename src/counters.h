@@ -43,7 +43,8 @@ typedef enum TtlStop
 	TTL_STOP_DONE,				/* nothing is left */
 	TTL_STOP_COST_LIMIT,		/* ttl.cycle_cost_limit is spent */
 	TTL_STOP_THROUGHPUT,		/* all that the foreground left is spent */
-	TTL_STOP_REPLICA_LAG		/* a replica is too far behind */
+	TTL_STOP_REPLICA_LAG,		/* a replica is too far behind */
+	TTL_STOP_BLOCKED			/* only rows that cannot be deleted are left */
 } TtlStop;
 
 /* What happened in a database; a copy of what is in shared memory. */
@@ -72,7 +73,9 @@ extern void ttl_counters_add_batch(Oid container, int64 rows, int64 cost);
 extern void ttl_counters_add_reaped(Oid container, uint64 rows);
 extern void ttl_counters_add_evicted(Oid container, uint64 rows);
 extern void ttl_counters_add_archived(Oid container, uint64 rows);
-extern void ttl_counters_set_blocked(Oid container, int64 rows);
+
+/* Rows that cannot be deleted, and why (NULL = as before) */
+extern void ttl_counters_set_blocked(Oid container, int64 rows, const char *error);
 extern void ttl_counters_set_error(Oid container, const char *message);
 extern bool ttl_counters_get_container(Oid container,
 									   TtlContainerCounters *counters);

@@ -89,6 +89,8 @@ extern TimestampTz ttl_execution_clock(void);
  * rights names are looked up; then it is the one who makes the announcement.
  */
 #define TTL_DOOMED	"ttl doomed"
+/* the others of a table, expired or not: what such a deletion leaves stored */
+#define TTL_STAYING	"ttl staying"
 
 typedef struct TtlExpectation
 {

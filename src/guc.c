@@ -43,6 +43,13 @@
 #define TTL_WORKERS_DEFAULT				4
 #define TTL_WORKERS_MAX					64
 
+/*
+ * A batch is made to take 50 ms, so one that takes 200 times as long is stuck; but the
+ * cascade of a single row may take seconds.  As long, other tables of the database and
+ * DDL on this one may have to wait.
+ */
+#define TTL_BATCH_TIMEOUT_DEFAULT		10000	/* ms */
+
 /* Time to notice a mistake and to take it back. */
 #define TTL_GRACE_DEFAULT				300 /* s */
 
@@ -55,6 +62,7 @@ int			ttl_guc_replica_lag_limit = 0;
 int			ttl_guc_lag_warning = TTL_LAG_WARNING_DEFAULT;
 int			ttl_guc_workers = TTL_WORKERS_DEFAULT;
 int			ttl_guc_grace = TTL_GRACE_DEFAULT;
+int			ttl_guc_batch_timeout = TTL_BATCH_TIMEOUT_DEFAULT;
 bool		ttl_guc_touch = true;
 bool		ttl_guc_show_expired = false;
 int			ttl_guc_suspects = TTL_SUSPECTS_AUTO;
@@ -282,6 +290,16 @@ ttl_guc_init(void)
 							0, INT_MAX,
 							PGC_SIGHUP,
 							GUC_UNIT_S,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("ttl.batch_timeout",
+							"Sets the maximum duration of a batch of deletion, its triggers included.",
+							"A row that cannot be deleted in this time counts as blocked. Zero means no limit.",
+							&ttl_guc_batch_timeout,
+							TTL_BATCH_TIMEOUT_DEFAULT,
+							0, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
 							NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("ttl.touch",

@@ -198,6 +198,14 @@ typedef struct Reference
 	TimestampTz expired_at;		/* its rows that had expired by then may go */
 } Reference;
 
+/* Is it the container that rows are deleted from, rather than one that is reached? */
+static bool
+is_asked_for(const TtlDeletion *deletion, const TtlContainer *container)
+{
+	return deletion->tables != NIL &&
+		((TtlDoomed *) linitial(deletion->tables))->container.container == container->container;
+}
+
 /*
  * May rows of the referencing container go along, and if so, expired by when?
  */
@@ -209,9 +217,13 @@ may_go_along(const TtlDeletion *deletion, Oid table, TimestampTz *expired_at)
 	if (!ttl_container_lookup(table, &container))
 		return false;
 	*expired_at = deletion->expired_at;
-	if (deletion->user == NULL)
+	if (deletion->user != NULL)
+		return true;
+	if (ttl_container_owner(table) != deletion->owner)
+		return false;
+	if (!is_asked_for(deletion, &container))
 	{
-		if (!container.reaping || ttl_container_owner(table) != deletion->owner)
+		if (!container.reaping)
 			return false;
 		*expired_at = Min(*expired_at, ttl_execution_clock() - container.reap_delay);
 	}
@@ -251,6 +263,35 @@ find_references(const TtlDeletion *deletion, Relation rel)
 		references = lappend(references, reference);
 	}
 	return references;
+}
+
+List *
+ttl_referencing_holds(TtlDeletion *deletion, Relation rel, const TtlContainer *container)
+{
+	List	   *holds = NIL;
+	TriggerDesc *triggers = CopyTriggerDesc(rel->trigdesc);
+
+	(void) ttl_referencing_add_table(deletion, rel, container);
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+		TtlHold    *hold;
+
+		if ((trigger->tgfoid != F_RI_FKEY_NOACTION_DEL &&
+			 trigger->tgfoid != F_RI_FKEY_RESTRICT_DEL) ||
+			(trigger->tgenabled != TRIGGER_FIRES_ON_ORIGIN &&
+			 trigger->tgenabled != TRIGGER_FIRES_ALWAYS))
+			continue;
+		hold = palloc(sizeof(TtlHold));
+		if (!ttl_constraint_read(trigger->tgconstraint, trigger->tgconstrrelid,
+								 RelationGetRelid(rel), &hold->key))
+			elog(ERROR, "cache lookup failed for constraint %u", trigger->tgconstraint);
+		if (!may_go_along(deletion, trigger->tgconstrrelid, &hold->expired_at))
+			hold->expired_at = DT_NOBEGIN;
+		if (!hold->key.is_temporal)
+			holds = lappend(holds, hold);
+	}
+	return holds;
 }
 
 /*

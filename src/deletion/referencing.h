@@ -8,6 +8,7 @@
 #ifndef TTL_REFERENCING_H
 #define TTL_REFERENCING_H
 
+#include "constraint.h"
 #include "container/container.h"
 #include "deletion/owner.h"
 #include "storage/itemptr.h"
@@ -71,5 +72,19 @@ extern bool ttl_referencing_doom_by(TtlDeletion *deletion, Relation table,
 
 /* Dooms what references the doomed rows, and so on. */
 extern void ttl_referencing_search(TtlDeletion *deletion);
+
+/*
+ * A foreign key with NO ACTION or RESTRICT.  Rows of the referencing table hold what they
+ * reference, but for those that had expired by 'expired_at', which may go along.
+ */
+typedef struct TtlHold
+{
+	TtlForeignKey key;
+	TimestampTz expired_at;		/* DT_NOBEGIN = all rows hold */
+} TtlHold;
+
+/* The foreign keys (TtlHold) by which rows of the table may be held in the deletion */
+extern List *ttl_referencing_holds(TtlDeletion *deletion, Relation rel,
+								   const TtlContainer *container);
 
 #endif							/* TTL_REFERENCING_H */

@@ -39,6 +39,7 @@ struct TtlExpiryWalk
 	TimestampTz now;
 	Snapshot	snapshot;
 	TtlExpiryMark *mark;
+	TtlExpiryMark start;		/* the mark when the walk began */
 	bool		spares;			/* what a change of policy has made expired */
 	int			at;				/* the index that it is in, ... */
 	int			end;			/* up to which it goes, ... */
@@ -69,6 +70,8 @@ ttl_expiry_walk_begin(Relation rel, const TtlContainer *container,
 	walk->now = now;
 	walk->snapshot = snapshot;
 	walk->mark = mark;
+	if (mark != NULL)
+		walk->start = *mark;
 	walk->slot = table_slot_create(rel, NULL);
 	walk->entries_left = PG_INT64_MAX;
 	walk->end = TTL_INDEXES;
@@ -247,9 +250,30 @@ open_next_index(TtlExpiryWalk *walk)
 			ScanKeyInit(&keys[nkeys++], 1, BTGreaterStrategyNumber, F_TIMESTAMPTZ_GT,
 						TimestampTzGetDatum(after));
 		walk->scan = TtlIndexBeginScan(walk->rel, walk->index, walk->snapshot, nkeys);
+		walk->scan->xs_want_itup = walk->start.set[walk->at];
 		index_rescan(walk->scan, keys, nkeys, NULL, 0);
 		return true;
 	}
+	return false;
+}
+
+/*
+ * True if the current index entry is not behind the mark at which the walk started.
+ * Only entries with the mark's key need be compared by TID.
+ */
+static bool
+is_before_mark(TtlExpiryWalk *walk, const ItemPointerData *tid)
+{
+	bool		isnull;
+	Datum		key;
+
+	if (!walk->start.set[walk->at])
+		return false;
+	key = index_getattr(walk->scan->xs_itup, 1, walk->scan->xs_itupdesc, &isnull);
+	if (!isnull && DatumGetTimestampTz(key) == walk->start.at[walk->at])
+		return ItemPointerCompare(unconstify(ItemPointerData *, tid),
+								  &walk->start.tid[walk->at]) <= 0;
+	walk->start.set[walk->at] = false;
 	return false;
 }
 
@@ -285,6 +309,15 @@ ttl_expiry_walk_summaries(TtlExpiryWalk *walk)
 	return walk->summaries;
 }
 
+static void
+advance_to_page(TtlExpiryWalk *walk, BlockNumber page)
+{
+	if (walk->mark == NULL)
+		return;
+	walk->mark->page = page;
+	walk->mark->offset = InvalidOffsetNumber;
+}
+
 /* Goes to the next pages that it has to look at; false if there are no more. */
 static bool
 open_next_pages(TtlExpiryWalk *walk)
@@ -313,8 +346,7 @@ open_next_pages(TtlExpiryWalk *walk)
 														&first, &last);
 			return true;
 		}
-		if (walk->mark != NULL)
-			walk->mark->page = pages->end;
+		advance_to_page(walk, pages->end);
 	}
 	return false;
 }
@@ -324,8 +356,7 @@ close_pages(TtlExpiryWalk *walk)
 {
 	table_endscan(walk->page_scan);
 	walk->page_scan = NULL;
-	if (walk->mark != NULL)
-		walk->mark->page = walk->pages.end;
+	advance_to_page(walk, walk->pages.end);
 }
 
 static TupleTableSlot *
@@ -337,11 +368,20 @@ next_in_pages(TtlExpiryWalk *walk, TimestampTz *expires_at)
 			   table_scan_getnextslot_tidrange(walk->page_scan, ForwardScanDirection,
 											   walk->slot))
 		{
-			TimestampTz when = ttl_expiry_of_slot(&walk->container, walk->slot);
+			ItemPointer tid = &walk->slot->tts_tid;
+			TimestampTz when;
 
 			walk->entries_left--;
+			if (walk->start.offset != InvalidOffsetNumber &&
+				ItemPointerGetBlockNumber(tid) == walk->start.page &&
+				ItemPointerGetOffsetNumber(tid) <= walk->start.offset)
+				continue;
 			if (walk->mark != NULL)
-				walk->mark->page = ItemPointerGetBlockNumber(&walk->slot->tts_tid);
+			{
+				walk->mark->page = ItemPointerGetBlockNumber(tid);
+				walk->mark->offset = ItemPointerGetOffsetNumber(tid);
+			}
+			when = ttl_expiry_of_slot(&walk->container, walk->slot);
 			if (when > walk->now || TIMESTAMP_IS_NOEND(when) ||
 				(walk->spares &&
 				 ttl_grace_spares_slot(&walk->container, walk->slot, walk->now)))
@@ -365,13 +405,21 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 
 	while (walk->index != NULL || open_next_index(walk))
 	{
+		ItemPointer tid;
+
 		while (walk->entries_left > 0 &&
-			   index_getnext_tid(walk->scan, ForwardScanDirection) != NULL)
+			   (tid = index_getnext_tid(walk->scan, ForwardScanDirection)) != NULL)
 		{
 			TtlItem		item;
 			TimestampTz when;
+			ItemPointerData root = *tid;
 
 			walk->entries_left--;
+			if (is_before_mark(walk, &root))
+			{
+				CHECK_FOR_INTERRUPTS();
+				continue;
+			}
 			if (!index_fetch_heap(walk->scan, walk->slot))
 				continue;
 			ttl_item_of_slot(&item, &walk->container, walk->slot);
@@ -382,6 +430,7 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 			{
 				walk->mark->set[walk->at] = true;
 				walk->mark->at[walk->at] = walk->at == TTL_INDEX_ITEM ? when : item.ts;
+				walk->mark->tid[walk->at] = root;
 			}
 			if (walk->spares &&
 				ttl_grace_spares(&walk->container.change, &item, walk->now))

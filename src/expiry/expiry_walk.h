@@ -28,15 +28,18 @@ extern bool ttl_expiry_index_last_key(const TtlContainer *container, int32 defau
  * the order of pages.  Rows that were expired at 'now' and are visible to the
  * snapshot are returned.
  *
- * 'mark' (may be NULL) is where an earlier walk stopped: entries to the left
- * of it are not looked at, and it is moved along.  All zeros is a mark at the
- * beginning.
+ * 'mark' (may be NULL) is the position at which an earlier walk stopped: the walk
+ * starts behind that index entry without fetching anything before it from the heap,
+ * and advances the mark.  All zeros is a mark at the beginning.
  */
 typedef struct TtlExpiryMark
 {
 	bool		set[TTL_INDEXES];
-	TimestampTz at[TTL_INDEXES];	/* the last key seen, per index */
-	BlockNumber page;			/* the one it is at, if there are pages alone */
+	TimestampTz at[TTL_INDEXES];	/* key of the last entry seen, per index */
+	ItemPointerData tid[TTL_INDEXES];	/* its TID: a btree keeps equal keys in
+										 * TID order */
+	BlockNumber page;			/* the one it is at, if there are pages alone, */
+	OffsetNumber offset;		/* and the last tuple seen there */
 } TtlExpiryMark;
 
 typedef struct TtlExpiryWalk TtlExpiryWalk;

@@ -39,6 +39,9 @@
 /* Locked rows are left out at once for so long after they were met. */
 #define LOCKED_MEMORY		(1 * USECS_PER_SEC)
 
+/* After a timeout, stuck tables rest for so many times as long as it took. */
+#define STUCK_SHARE			4
+
 /*
  * A partition is emptied as a whole if so many rows are known to be there to
  * delete; how long the worker may read it for that, and when it tries again
@@ -91,53 +94,77 @@ affordable_rows(const TtlStep *step)
 	return rows < step->max_rows ? (int64) Max(rows, 1.0) : step->max_rows;
 }
 
+/*
+ * Attempts the deletion; where that fails because of locked rows or references, once
+ * more without the former or with the latter.
+ */
+static ErrorData *
+attempt_delete(TtlStep *step, instr_time *start)
+{
+	TtlLeaf    *leaf = step->leaf;
+	ErrorData  *error = ttl_step_attempt(ttl_step_delete, step);
+
+	if (error && error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE &&
+		!step->skip_locked)
+	{
+		FreeErrorData(error);
+		leaf->locked_until = GetCurrentTimestamp() + LOCKED_MEMORY;
+		step->skip_locked = true;
+		INSTR_TIME_SET_CURRENT(*start);
+		error = ttl_step_attempt(ttl_step_delete, step);
+	}
+	if (error && ttl_fault_is_reference(error))
+	{
+		FreeErrorData(error);
+		step->with_referencing = true;
+		INSTR_TIME_SET_CURRENT(*start);
+		error = ttl_step_attempt(ttl_step_delete, step);
+	}
+	return error;
+}
+
+/*
+ * A trigger that sleeps costs the whole timeout, so stuck tables wait until that was a
+ * small share of the worker's time.  The other rows of the batch go one by one.
+ */
+static void
+note_timeout(TtlStep *step, int64 busy)
+{
+	TtlLeaf    *leaf = step->leaf;
+
+	leaf->is_stuck = true;
+	leaf->single = Max(leaf->single, step->ntids);
+	leaf->batch_size = 1;
+	step->memory->rest_until = GetCurrentTimestamp() + busy * STUCK_SHARE;
+}
+
 TtlStepResult
 ttl_batch_delete(TtlStep *step)
 {
 	TtlLeaf    *leaf = step->leaf;
-	bool		retry = leaf->retries.next < leaf->retries.n;
-	TtlPlaces  *places = retry ? &leaf->retries : &leaf->places;
-	int			size = retry ? 1 : leaf->batch_size;
+	TtlPlaces  *places = &leaf->places;
+	TimestampTz started = GetCurrentTimestamp();
 	BufferUsage used = pgBufferUsage;
 	instr_time	start;
 	instr_time	took;
 	ErrorData  *error;
+	TtlStepResult next = TTL_STEP_MORE;
 	int			origin_tries = 0;
 
 	if (leaf->fixed_size != step->container.batch_size)
 	{
 		leaf->fixed_size = step->container.batch_size;
 		leaf->batch_size = leaf->fixed_size > 0 ? leaf->fixed_size : TTL_BATCH_START;
-		size = retry ? 1 : leaf->batch_size;
 	}
 
 	step->tids = places->tids + places->next;
 	step->ntids = Min(places->n - places->next,
-					  Min(size, affordable_rows(step)));
-	step->skip_locked = leaf->locked_until > GetCurrentTimestamp();
+					  Min(leaf->single > 0 ? 1 : leaf->batch_size, affordable_rows(step)));
+	step->skip_locked = leaf->locked_until > started;
 
 	ttl_progress_phase(TTL_PHASE_DELETING);
 	INSTR_TIME_SET_CURRENT(start);
-	error = ttl_step_attempt(ttl_step_delete, step);
-	if (error && error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE &&
-		!step->skip_locked)
-	{
-		FreeErrorData(error);
-		leaf->locked_until = GetCurrentTimestamp() + LOCKED_MEMORY;
-		leaf->left_wait = TTL_LEFT_MIN_WAIT;
-		step->skip_locked = true;
-		INSTR_TIME_SET_CURRENT(start);
-		error = ttl_step_attempt(ttl_step_delete, step);
-	}
-
-	if (error && ttl_fault_is_reference(error))
-	{
-		FreeErrorData(error);
-		step->with_referencing = true;
-		INSTR_TIME_SET_CURRENT(start);
-		error = ttl_step_attempt(ttl_step_delete, step);
-	}
-
+	error = attempt_delete(step, &start);
 	while (error && step->origin_wanted &&
 		   error->sqlerrcode == ERRCODE_OBJECT_IN_USE)
 	{
@@ -158,29 +185,36 @@ ttl_batch_delete(TtlStep *step)
 		return TTL_STEP_AWAY;
 	}
 
+	if (step->timed_out)
+	{
+		note_timeout(step, GetCurrentTimestamp() - started);
+		if (step->memory->mode.by_worker)
+			next = TTL_STEP_AWAY;
+	}
 	if (error == NULL)
 	{
 		INSTR_TIME_SET_CURRENT(took);
 		INSTR_TIME_SUBTRACT(took, start);
-		if (!retry)
-			adapt_batch_size(leaf, step->ntids, INSTR_TIME_GET_MILLISEC(took));
-		else if (step->deleted > 0)
-			ttl_leaf_remove_blocked(step->memory, leaf, step->tids);
+		adapt_batch_size(leaf, step->ntids, INSTR_TIME_GET_MILLISEC(took));
 		if (step->deleted > 0)
+		{
 			leaf->row_cost = (double) ttl_budget_cost_since(&used) / step->deleted;
-		leaf->blocked_in_a_row = 0;
-		ttl_leaf_end_pause(step->memory, leaf);
-		leaf->trouble = 0;
-		if (step->deleted > 0)
-			leaf->fruitless = false;
+			leaf->is_stuck = step->timed_out;
+		}
+		ttl_leaf_end_pause(leaf);
+		leaf->state.trouble = 0;
+		leaf->single = Max(leaf->single - 1, 0);
 		places->next += step->ntids;
-		if (step->deleted < step->ntids && !step->skip_locked)
+		if (step->deleted < step->ntids && step->skip_locked)
+			leaf->state.pass.skipped_locked = true;
+		else if (step->deleted < step->ntids)
 			ttl_fault_handle_kept(step);
-		return leaf->paused_until > GetCurrentTimestamp() ? TTL_STEP_AWAY : TTL_STEP_MORE;
+		return next;
 	}
 
 	step->deleted = 0;
-	if (ttl_fault_is_no_rows(error))
+	leaf->state.pass.busy += GetCurrentTimestamp() - started;
+	if (!step->timed_out && ttl_fault_is_no_rows(error))
 	{
 		ttl_fault_handle_trouble(step, error);
 		return TTL_STEP_AWAY;
@@ -188,19 +222,21 @@ ttl_batch_delete(TtlStep *step)
 
 	if (step->ntids > 1)
 	{
-		leaf->batch_size = step->ntids / 2;
-		return TTL_STEP_MORE;
+		if (!step->timed_out)
+			leaf->batch_size = step->ntids / 2;
+		return next;
 	}
 
-	/* the culprit is alone; what is locked comes again with the next walk */
-	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
-	{
-		if (ttl_fault_handle_tables(step, error))
-			return TTL_STEP_AWAY;
+	/* the culprit is alone; what is locked comes again with the next pass */
+	leaf->single = Max(leaf->single - 1, 0);
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && !step->timed_out)
+		leaf->state.pass.skipped_locked = true;
+	else if (!step->timed_out && ttl_fault_handle_tables(step, error))
+		return TTL_STEP_AWAY;
+	else
 		ttl_fault_block_row(step, error);
-	}
 	places->next++;
-	return leaf->paused_until > GetCurrentTimestamp() ? TTL_STEP_AWAY : TTL_STEP_MORE;
+	return next;
 }
 
 /*
@@ -263,9 +299,7 @@ ttl_batch_try_whole(TtlStep *step)
 		return false;
 
 	ttl_leaf_discard(memory, leaf);
-	ttl_leaf_forget_blocked(memory, leaf, true);
-	memset(&leaf->mark, 0, sizeof(leaf->mark));
-	leaf->next_mark = leaf->mark;
+	ttl_leaf_begin_pass(leaf, step->now);
 	leaf->left_wait = TTL_LEFT_MIN_WAIT;
 	return true;
 }

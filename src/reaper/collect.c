@@ -7,14 +7,22 @@
  * rows.  A walk for each batch would read the dead index entries of all batches before
  * it again.
  *
- * The next walk starts at the mark where the last one stopped.  Rows may come
- * to lie behind the mark: given a _ts in the past, committed late, skipped
- * because locked or failed.  So now and then a walk starts from the left edge.
- * While an old snapshot keeps dead entries from being removed such a walk is
- * expensive; it is repeated after TTL_LEFT_MIN_WAIT at the earliest, so seldom
- * that it takes no more than 1/LEFT_SHARE of the time, and each time it finds
- * nothing the wait doubles, up to LEFT_MAX_WAIT.  The mark moves forward only
- * when what was collected has been dealt with in committed transactions.
+ * The next walk starts at the mark, the index entry at which the last one stopped.  The
+ * mark moves forward only when what was collected has been dealt with in committed
+ * transactions.  Rows may come to lie behind it: given a _ts in the past, committed
+ * late, locked, or impossible to delete.  So walks are grouped into passes (leaf.c): a
+ * pass starts at the left edge and covers what had expired by then.  It is never begun
+ * anew before it ends, so rows that stay behind it can't keep it from the others.
+ * Between passes, walks go on from the mark to what has expired since.
+ *
+ * While an old snapshot keeps dead entries from being removed the left edge is
+ * expensive; so a pass that has deleted all it met is repeated after TTL_LEFT_MIN_WAIT
+ * at the earliest, so seldom that reading dead entries takes no more than 1/LEFT_SHARE
+ * of the time, and each time a pass finds nothing the wait doubles, up to
+ * LEFT_MAX_WAIT.
+ *
+ * The keys of what is collected are noted on the way, so that rows that others
+ * reference can be left out (referenced.c).
  *
  * While rows that a change of policy has made expired are spared (ttl.grace), the
  * worker's walks leave them out, and so does the DELETE.  Looking at a container
@@ -29,6 +37,7 @@
 #include "expiry/expiry_walk.h"
 #include "miscadmin.h"
 #include "reaper/collect.h"
+#include "reaper/referenced.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -36,7 +45,7 @@
 #define COLLECT_MAX			50000
 #define COLLECT_MIN			500
 
-/* Time between walks from the left edge. */
+/* Time between passes that delete all they meet */
 #define LEFT_MAX_WAIT		(300 * USECS_PER_SEC)
 #define LEFT_SHARE			20
 
@@ -45,127 +54,81 @@ ttl_collect_places(TtlStep *step)
 {
 	TtlMemory  *memory = step->memory;
 	TtlLeaf    *leaf = step->leaf;
+	TtlPass    *pass = &leaf->state.pass;
 	TimestampTz started = GetCurrentTimestamp();
 	TimestampTz useful_at = 0;
-	TimestampTz retry_at = DT_NOEND;
-	bool		from_left = leaf->left_at <= started;
-	bool		found = false;
+	bool		begins = !pass->is_running &&
+		(pass->next_at <= started || !ttl_collect_is_marked(leaf));
 	bool		incomplete;
 	int			limit;
 	TtlExpiryMark mark;
 	TtlExpiryWalk *walk;
 	TupleTableSlot *slot;
 
-	if (from_left)
-	{
-		memset(&mark, 0, sizeof(mark));
-		leaf->left_walks++;
-	}
-	else
-		mark = leaf->mark;
+	if (begins)
+		ttl_leaf_begin_pass(leaf, step->now);
+	mark = leaf->state.mark;
+	step->referenced = leaf->skip_asking ? NULL : ttl_referenced_begin(step);
 
 	/* a row costs one buffer at least to find, and others to delete */
-	limit = (int) Min(Max(step->max_cost, COLLECT_MIN), COLLECT_MAX);
+	limit = (int) Min(Max(step->max_cost, COLLECT_MIN),
+					  step->referenced ? TTL_REFERENCED_MAX : COLLECT_MAX);
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	walk = ttl_expiry_walk_begin(step->rel, &step->container, step->now,
+	walk = ttl_expiry_walk_begin(step->rel, &step->container,
+								 pass->is_running ? Min(pass->now, step->now) : step->now,
 								 GetActiveSnapshot(), &mark);
 	if (step->spares)
 		ttl_expiry_walk_spare(walk);
-	while ((slot = ttl_expiry_walk_next(walk, NULL)) != NULL)
+	while (leaf->places.n < limit && (slot = ttl_expiry_walk_next(walk, NULL)) != NULL)
 	{
-		TtlBlockedRow *blocked = ttl_leaf_find_blocked(memory, leaf, &slot->tts_tid);
-
 		CHECK_FOR_INTERRUPTS();
 
-		if (blocked == NULL)
-		{
-			if (!found)
-				useful_at = GetCurrentTimestamp();
-			found = true;
-			ttl_leaf_add_place(memory, &leaf->places, &slot->tts_tid);
-		}
-		else
-		{
-			blocked->seen = leaf->left_walks;
-			if (blocked->retry_at <= started)
-				ttl_leaf_add_place(memory, &leaf->retries, &slot->tts_tid);
-			else if (blocked->untold > 0)
-				retry_at = Min(retry_at, blocked->retry_at);
-		}
-
-		if (leaf->places.n + leaf->retries.n >= limit)
-			break;
+		if (useful_at == 0)
+			useful_at = GetCurrentTimestamp();
+		ttl_leaf_add_place(memory, &leaf->places, &slot->tts_tid);
+		if (step->referenced)
+			ttl_referenced_add(step->referenced, slot);
 	}
-	incomplete = slot == NULL && ttl_expiry_walk_is_incomplete(walk);
+	leaf->more = leaf->places.n >= limit;
+	incomplete = !leaf->more && ttl_expiry_walk_is_incomplete(walk);
 	ttl_expiry_walk_end(walk);
 	PopActiveSnapshot();
 
 	/* first what can be found; but then "nothing" would be wrong */
-	if (incomplete && leaf->places.n + leaf->retries.n == 0)
+	if (incomplete && leaf->places.n == 0)
 		ttl_expiry_report_incomplete(step->rel);
-	leaf->lacks_index = leaf->lacks_index && (incomplete || slot != NULL);
-
+	leaf->lacks_index = leaf->lacks_index && (incomplete || leaf->more);
 	leaf->next_mark = mark;
-	leaf->more = slot != NULL;
-	leaf->fruitless = leaf->places.n + leaf->retries.n > 0;
 
-	if (from_left)
+	if (begins)
 	{
 		TimestampTz ended = GetCurrentTimestamp();
-		TimestampTz wait;
 
-		leaf->left_wait = found ? TTL_LEFT_MIN_WAIT :
+		leaf->left_wait = useful_at != 0 ? TTL_LEFT_MIN_WAIT :
 			Min(leaf->left_wait * 2, LEFT_MAX_WAIT);
-		wait = Max(leaf->left_wait,
-				   ((found ? useful_at : ended) - started) * LEFT_SHARE);
-		leaf->left_at = Min(ended + Min(wait, LEFT_MAX_WAIT), retry_at);
-
-		if (!leaf->more)
-			ttl_leaf_forget_blocked(memory, leaf, false);
-	}
-}
-
-/*
- * Moves the mark to where the walk has stopped.  If more rows with one and the
- * same key are locked than are collected in a walk, it has to step over them.
- */
-static void
-move_mark(TtlLeaf *leaf)
-{
-	bool		moved = false;
-
-	for (int i = 0; i < lengthof(leaf->mark.set); i++)
-		moved = moved || leaf->mark.set[i] != leaf->next_mark.set[i] ||
-			leaf->mark.at[i] != leaf->next_mark.at[i];
-	leaf->mark = leaf->next_mark;
-
-	for (int i = 0; i < lengthof(leaf->mark.set) && !moved; i++)
-	{
-		if (leaf->mark.set[i] && leaf->more && leaf->fruitless)
-			leaf->mark.at[i]++;
+		leaf->pass_wait = Min(LEFT_MAX_WAIT,
+							  Max(leaf->left_wait,
+								  ((useful_at != 0 ? useful_at : ended) - started) * LEFT_SHARE));
 	}
 }
 
 bool
 ttl_collect_has_places(TtlMemory *memory, TtlLeaf *leaf)
 {
-	if (leaf->retries.next < leaf->retries.n ||
-		leaf->places.next < leaf->places.n)
+	if (leaf->places.next < leaf->places.n)
 		return true;
 
-	move_mark(leaf);
-	ttl_leaf_clear_places(memory, &leaf->places);
-	ttl_leaf_clear_places(memory, &leaf->retries);
+	ttl_leaf_settle(memory, leaf);
 	return false;
 }
 
 bool
 ttl_collect_is_marked(const TtlLeaf *leaf)
 {
-	for (int i = 0; i < lengthof(leaf->mark.set); i++)
+	for (int i = 0; i < lengthof(leaf->state.mark.set); i++)
 	{
-		if (leaf->mark.set[i])
+		if (leaf->state.mark.set[i])
 			return true;
 	}
 	return false;

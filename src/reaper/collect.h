@@ -19,7 +19,10 @@
  */
 extern void ttl_collect_places(TtlStep *step);
 
-/* Is anything left of what was collected?  If not, the mark moves forward. */
+/*
+ * Is anything left of what was collected?  If not, the mark moves forward, and the pass
+ * ends if it has come to its end.
+ */
 extern bool ttl_collect_has_places(TtlMemory *memory, TtlLeaf *leaf);
 
 /*

@@ -269,7 +269,7 @@ run_turn(TtlMemory *memory, TtlDue *container, int64 max_cost,
 	}
 	container->failed_wait = 0;
 	container->blocked = turn.blocked;
-	all_leaves = ttl_due_count_leaves(container, turn.leaves);
+	all_leaves = ttl_due_count_leaves(container, turn.nleaves);
 
 	*finished = turn.end != TTL_TURN_SPENT;
 	if (!*finished && container->cycle_cost >= container->cycle_cost_limit)
@@ -411,8 +411,12 @@ run_cycle(TtlMemory *memory)
 
 	counters.state = due == NIL && !any_limited ? TTL_REAPER_IDLE :
 		TTL_REAPER_WAITING;
-	counters.stopped_by = due == NIL && !any_limited ? TTL_STOP_DONE :
-		due != NIL ? stop : TTL_STOP_COST_LIMIT;
+	if (due != NIL)
+		counters.stopped_by = stop;
+	else if (any_limited)
+		counters.stopped_by = TTL_STOP_COST_LIMIT;
+	else
+		counters.stopped_by = ttl_due_any_blocked() ? TTL_STOP_BLOCKED : TTL_STOP_DONE;
 	counters.cost_spent += spent;
 	counters.debt = Max(spent - granted, 0);
 	ttl_counters_set_own_database(&counters);

@@ -201,6 +201,24 @@ ttl_due_count_leaves(TtlDue *container, int leaves)
 	return all_leaves;
 }
 
+bool
+ttl_due_any_blocked(void)
+{
+	HASH_SEQ_STATUS status;
+	TtlDue	   *container;
+
+	hash_seq_init(&status, containers);
+	while ((container = (TtlDue *) hash_seq_search(&status)) != NULL)
+	{
+		if (container->blocked > 0)
+		{
+			hash_seq_term(&status);
+			return true;
+		}
+	}
+	return false;
+}
+
 int64
 ttl_due_stretch(int64 wait)
 {
@@ -218,7 +236,7 @@ recall(TtlMemory *memory)
 	ListCell   *lc;
 
 	StartTransactionCommand();
-	ttl_leaf_memory_recall(memory);
+	ttl_leaf_memory_restore(memory);
 	foreach(lc, ttl_counters_containers())
 	{
 		if (get_rel_relkind(lfirst_oid(lc)) == '\0')

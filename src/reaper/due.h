@@ -53,6 +53,9 @@ extern List *ttl_due_containers(TimestampTz *next);
  */
 extern int	ttl_due_count_leaves(TtlDue *container, int leaves);
 
+/* Do containers have rows that can't be deleted, as of their last turns? */
+extern bool ttl_due_any_blocked(void);
+
 /* A wait between looks, or a longer one if there are many tables. */
 extern int64 ttl_due_stretch(int64 wait);
 

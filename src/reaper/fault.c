@@ -9,15 +9,16 @@
  * - What happens to a DELETE of no rows, too (a published table without replica
  *	identity, an archive that has gone), is the table's fault: it pauses.
  * - Anything else is blamed on a row.  The batch is halved until the culprit is
- *	alone; it is remembered, counted, logged, and tried again by itself after
- *	BLOCKED_MIN_WAIT doubling to BLOCKED_MAX_WAIT.  After BLOCKED_IN_A_ROW such
- *	rows in a row, the whole leaf pauses: then it isn't the row.
+ *	alone (after a timeout, at once); it is counted, logged, and left to the next
+ *	pass.
  * - If a row of the batch is still referenced, the batch is tried once more
  *	together with the expired rows that reference its rows.  What the reaper may
  *	not take yet, by the settings of its own container, stays, and so does what
- *	it references.  That row is blamed late, because what references it may
- *	expire soon: it is tried again after REFERENCED_WAIT, and only the
- *	REFERENCED_TRIES'th failure is told.
+ *	it references.
+ *
+ * A pass logs the first few rows that raise, as far as the pass before has not met as
+ * many.  References often end by themselves soon after, so the worker logs them only
+ * when two passes in a row have met some.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +29,6 @@
 #include "executor/executor.h"
 #include "expiry/expiry.h"
 #include "expiry/grace.h"
-#include "reaper/blocked.h"
 #include "reaper/fault.h"
 #include "storage/bufmgr.h"
 #include "utils/lsyscache.h"
@@ -36,14 +36,8 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-/* Time until a blocked row is tried again. */
-#define BLOCKED_MIN_WAIT	(60 * USECS_PER_SEC)
-#define BLOCKED_MAX_WAIT	(3600 * USECS_PER_SEC)
-#define REFERENCED_WAIT		(2 * USECS_PER_SEC)
-#define REFERENCED_TRIES	4
-
-/* Blocked rows that make a leaf pause. */
-#define BLOCKED_IN_A_ROW	100
+/* Rows that raise and are logged, in a pass */
+#define LOGGED_MAX			3
 
 bool
 ttl_fault_is_no_rows(const ErrorData *error)
@@ -67,16 +61,23 @@ ttl_fault_is_reference(const ErrorData *error)
 		error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION;
 }
 
+/* Notes an error for the statistics. */
+static void
+note_error(TtlStep *step, const ErrorData *error)
+{
+	step->error = MemoryContextStrdup(step->memory->step_context, error->message);
+}
+
 /*
- * Tells the log (or the user who has called) and the statistics.  The context of what
- * was thrown is all of it.
+ * Logs an error, or shows it to the user who has called, and notes it for the
+ * statistics.  The context of what was thrown is all of it.
  */
 static void
 report_error(TtlStep *step, const ErrorData *error)
 {
 	ErrorContextCallback *stack = error_context_stack;
 
-	ttl_counters_set_error(step->container.container, error->message);
+	note_error(step, error);
 
 	if (error->context != NULL)
 		error_context_stack = NULL;
@@ -97,104 +98,76 @@ ttl_fault_handle_trouble(TtlStep *step, ErrorData *error)
 	if (!step->memory->mode.by_worker)
 		ReThrowError(error);
 
-	/* told once, however often it is met */
+	/* logged once, however often it is met */
 	if (error->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE &&
 		step->leaf->lacks_index)
-		ttl_counters_set_error(step->container.container, error->message);
+		note_error(step, error);
 
-	/* deadlocks happen, and who cancels a worker knows it */
+	/* deadlocks happen, and cancellation is a user's wish */
 	else if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_TRANSACTION_ROLLBACK &&
 			 error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
 			 error->sqlerrcode != ERRCODE_QUERY_CANCELED)
 		report_error(step, error);
 	step->leaf->lacks_index = step->leaf->lacks_index ||
 		error->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-	ttl_leaf_pause(step->memory, step->leaf);
+	ttl_leaf_pause(step->leaf);
 }
 
 bool
 ttl_fault_handle_tables(TtlStep *step, ErrorData *error)
 {
-	TtlLeaf    *leaf = step->leaf;
+	TtlRelState *state = &step->leaf->state;
 	TtlStep		test = *step;
+	ErrorData  *test_error = ttl_step_attempt(ttl_step_delete_nothing, &test);
 
-	FreeErrorData(ttl_step_attempt(ttl_step_delete_nothing, &test));
-	if (test.works_without_rows)
+	if (test.works_without_rows || test.timed_out)
 		return false;
-
-	if (leaf->trouble != error->sqlerrcode)
-		report_error(step, error);
+	if (ttl_fault_is_no_rows(test_error))
+		ttl_fault_handle_trouble(step, test_error);
 	else
-		ttl_counters_set_error(step->container.container, error->message);
-	leaf->trouble = error->sqlerrcode;
-	ttl_leaf_pause(step->memory, leaf);
+	{
+		if (state->trouble != error->sqlerrcode)
+			report_error(step, error);
+		else
+			note_error(step, error);
+		state->trouble = error->sqlerrcode;
+		ttl_leaf_pause(step->leaf);
+	}
 	return true;
 }
 
-/*
- * Tells that a row cannot be deleted: not again what an earlier worker has
- * found, and of a flood the first drops.
- */
-static void
-report_blocked(TtlStep *step, ErrorData *error)
+void
+ttl_fault_report_referenced(TtlStep *step, const ErrorData *error)
 {
-	TtlLeaf    *leaf = step->leaf;
+	TtlPass    *pass = &step->leaf->state.pass;
 
-	if (leaf->told == 0 && leaf->blocked_in_a_row < 3)
+	pass->references = true;
+	if (!pass->references_logged &&
+		(pass->last_references || !step->memory->mode.by_worker))
+	{
 		report_error(step, error);
+		pass->references_logged = true;
+	}
 	else
-		ttl_counters_set_error(step->container.container, error->message);
-	leaf->told = Max(leaf->told - 1, 0);
+		note_error(step, error);
 }
 
 void
-ttl_fault_block_row(TtlStep *step, ErrorData *error)
+ttl_fault_block_row(TtlStep *step, const ErrorData *error)
 {
-	TtlMemory  *memory = step->memory;
-	TtlLeaf    *leaf = step->leaf;
-	bool		referenced = memory->mode.by_worker && ttl_fault_is_reference(error);
-	TtlBlockedRow *row = ttl_leaf_find_blocked(memory, leaf, step->tids);
+	TtlPass    *pass = &step->leaf->state.pass;
 
-	if (row == NULL)
+	step->leaf->blocked++;
+	if (ttl_fault_is_reference(error))
 	{
-		row = ttl_leaf_add_blocked(memory, leaf, step->tids);
-		if (row != NULL)
-		{
-			row->wait = referenced ? REFERENCED_WAIT : BLOCKED_MIN_WAIT;
-			row->untold = referenced ? REFERENCED_TRIES - 1 : 0;
-		}
-		if (!referenced)
-			report_blocked(step, error);
-		leaf->blocked_in_a_row++;
+		ttl_fault_report_referenced(step, error);
+		return;
 	}
+	if (pass->raised >= pass->last_raised && pass->raised < pass->last_raised + LOGGED_MAX)
+		report_error(step, error);
 	else
-	{
-		row->wait = Min(row->wait * 2, BLOCKED_MAX_WAIT);
-		if (row->untold > 0 && --row->untold == 0)
-		{
-			report_blocked(step, error);
-			leaf->blocked_in_a_row++;
-		}
-	}
-
-	if (row != NULL)
-	{
-		row->retry_at = GetCurrentTimestamp() + row->wait;
-		if (memory->mode.by_worker)
-			ttl_blocked_put(leaf->relid, step->tids, row->untold, row->retry_at,
-							row->wait);
-
-		/* it lies behind the mark, so a walk has to come there in time */
-		if (row->untold > 0)
-			leaf->left_at = Min(leaf->left_at, row->retry_at);
-	}
-
-	if (leaf->blocked_in_a_row >= BLOCKED_IN_A_ROW ||
-		hash_get_num_entries(memory->blocked) >= TTL_BLOCKED_MAX)
-	{
-		leaf->blocked_in_a_row = 0;
-		ttl_leaf_pause(memory, leaf);
-	}
+		note_error(step, error);
+	pass->raised++;
 }
 
 void
@@ -223,12 +196,25 @@ ttl_fault_handle_kept(TtlStep *step)
 			error->message = "a trigger or rule has kept an expired row";
 			ttl_fault_block_row(step, error);
 		}
-		else
-			ttl_leaf_remove_blocked(step->memory, step->leaf, step->tids);
 		ExecClearTuple(slot);
 	}
 	step->tids = tids;
 	step->ntids = ntids;
 	UnregisterSnapshot(snapshot);
 	ExecDropSingleTupleTableSlot(slot);
+}
+
+bool
+ttl_fault_handle_exit(void)
+{
+	const TtlStep *step = ttl_step_overdue();
+
+	if (step == NULL)
+		return false;
+	ttl_leaf_discard(step->memory, step->leaf);
+	ttl_leaf_pause_long(step->leaf);
+	ttl_leaf_store(step->memory, step->leaf);
+	ttl_counters_set_error(step->container.container,
+						   "a trigger has ignored cancellation due to \"ttl.batch_timeout\"");
+	return true;
 }

@@ -21,12 +21,15 @@ extern void ttl_fault_handle_trouble(TtlStep *step, ErrorData *error);
 
 /*
  * Handles an error in the deletion of a single row, if it is the table's fault
- * and not the row's.  It is told once, however often it is met.
+ * and not the row's.
  */
 extern bool ttl_fault_handle_tables(TtlStep *step, ErrorData *error);
 
-/* Remembers a row that cannot be deleted. */
-extern void ttl_fault_block_row(TtlStep *step, ErrorData *error);
+/* Counts and reports a row that cannot be deleted. */
+extern void ttl_fault_block_row(TtlStep *step, const ErrorData *error);
+
+/* Reports that rows are referenced. */
+extern void ttl_fault_report_referenced(TtlStep *step, const ErrorData *error);
 
 /*
  * A batch has deleted less rows than it was to, without an error.  Most often
@@ -34,5 +37,11 @@ extern void ttl_fault_block_row(TtlStep *step, ErrorData *error);
  * and would for ever.
  */
 extern void ttl_fault_handle_kept(TtlStep *step);
+
+/*
+ * At the exit of a worker: true if it is terminated because a batch couldn't be
+ * cancelled.  Then the next worker gives the table a long pause.
+ */
+extern bool ttl_fault_handle_exit(void);
 
 #endif							/* TTL_FAULT_H */

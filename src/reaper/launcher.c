@@ -65,12 +65,12 @@
 #include "compat.h"
 #include "counters.h"
 #include "guc.h"
-#include "reaper/blocked.h"
 #include "reaper/budget.h"
 #include "reaper/process.h"
 #include "reaper/progress.h"
 #include "reaper/reaper.h"
 #include "reaper/recovery.h"
+#include "reaper/rel_state.h"
 #include "reaper/shmem.h"
 #include "ttl.h"
 
@@ -174,7 +174,7 @@ read_databases(void)
 		if (!database->exists && database->slot < 0)
 		{
 			ttl_counters_forget_database(database->dboid);
-			ttl_blocked_forget_database(database->dboid);
+			ttl_rel_state_forget_database(database->dboid);
 			(void) hash_search(known, &database->dboid, HASH_REMOVE, NULL);
 		}
 	}
@@ -553,7 +553,7 @@ ttl_reaper_init(void)
 	BackgroundWorker worker;
 
 	ttl_shmem_init();
-	ttl_blocked_init();
+	ttl_rel_state_init();
 	ttl_progress_init();
 	ttl_budget_init();
 	ttl_request_init();

@@ -4,19 +4,22 @@
  *	  What is remembered about the tables of containers, from turn to turn.
  *
  * Each table of a container (a "leaf") has an entry: the places of expired rows that
- * have been collected and not yet dealt with, the marks at which walks start, how it
- * goes with batches; and rows that could not be deleted.
+ * have been collected and not yet dealt with, the mark at which walks start, how it
+ * goes with batches, and the pass that runs.
  *
- * What is remembered dies with the process, so a new worker starts from the
- * left edge; but blocked rows and leaves in trouble are written down for it
- * (blocked.c).
+ * No row is remembered.  Expired rows are gone through in passes; rows that can't be
+ * deleted are counted, left behind the mark, and met again by the next pass.  Passes
+ * that leave rows behind follow each other after PASS_SHARE times what the last one
+ * has cost, within bounds, so that they take a small share of the worker's time.
+ *
+ * What is remembered dies with the process, except for the state of tables that need
+ * it (rel_state.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "catalog/pg_class.h"
-#include "reaper/blocked.h"
 #include "reaper/leaf.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -25,6 +28,11 @@
 /* Time until a leaf in trouble is tried again. */
 #define PAUSE_MIN_WAIT		(1 * USECS_PER_SEC)
 #define PAUSE_MAX_WAIT		(300 * USECS_PER_SEC)
+
+/* Time between passes that leave rows behind */
+#define PASS_MIN_WAIT		(2 * USECS_PER_SEC)
+#define PASS_MAX_WAIT		(30 * USECS_PER_SEC)
+#define PASS_SHARE			20
 
 TtlMemory *
 ttl_leaf_memory_create(MemoryContext parent, TtlReapMode mode)
@@ -47,10 +55,6 @@ ttl_leaf_memory_create(MemoryContext parent, TtlReapMode mode)
 	ctl.hcxt = context;
 	memory->leaves = hash_create("ttl leaves", 64, &ctl,
 								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	ctl.keysize = sizeof(TtlBlockedKey);
-	ctl.entrysize = sizeof(TtlBlockedRow);
-	memory->blocked = hash_create("ttl blocked rows", 64, &ctl,
-								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	memory->ranges = ttl_leaf_ranges_create(context);
 	return memory;
 }
@@ -88,13 +92,13 @@ void
 ttl_leaf_discard(TtlMemory *memory, TtlLeaf *leaf)
 {
 	ttl_leaf_clear_places(memory, &leaf->places);
-	ttl_leaf_clear_places(memory, &leaf->retries);
 	leaf->more = false;
-	leaf->next_mark = leaf->mark;
+	leaf->blocked = 0;
+	leaf->next_mark = leaf->state.mark;
 }
 
 TtlLeaf *
-ttl_leaf_enter(TtlMemory *memory, Oid relid, int64 blocked)
+ttl_leaf_enter(TtlMemory *memory, Oid relid)
 {
 	TtlLeaf    *leaf;
 	bool		found;
@@ -106,142 +110,139 @@ ttl_leaf_enter(TtlMemory *memory, Oid relid, int64 blocked)
 		leaf->relid = relid;
 		leaf->left_wait = TTL_LEFT_MIN_WAIT;
 		leaf->batch_size = TTL_BATCH_START;
-		leaf->pause = PAUSE_MIN_WAIT;
-		if (memory->mode.by_worker)
-			leaf->told = blocked;
+		leaf->state.pause = PAUSE_MIN_WAIT;
 	}
 	return leaf;
 }
 
 void
-ttl_leaf_pause(TtlMemory *memory, TtlLeaf *leaf)
+ttl_leaf_begin_pass(TtlLeaf *leaf, TimestampTz now)
 {
-	leaf->paused_until = GetCurrentTimestamp() + leaf->pause;
-	leaf->pause = Min(leaf->pause * 2, PAUSE_MAX_WAIT);
-	if (memory->mode.by_worker)
-		ttl_blocked_put(leaf->relid, NULL, leaf->trouble, leaf->paused_until,
-						leaf->pause);
+	TtlPass    *pass = &leaf->state.pass;
+
+	pass->last_blocked = pass->blocked;
+	pass->blocked = 0;
+	pass->last_raised = pass->raised;
+	pass->raised = 0;
+	pass->last_references = pass->references;
+	pass->references = false;
+	pass->busy = 0;
+	pass->now = now;
+	pass->is_running = true;
+	pass->is_stale = false;
+	pass->skipped_locked = false;
+	leaf->skip_asking = false;
+	memset(&leaf->state.mark, 0, sizeof(leaf->state.mark));
+	leaf->next_mark = leaf->state.mark;
+}
+
+/* Schedules the next pass. */
+static void
+end_pass(TtlLeaf *leaf)
+{
+	TtlPass    *pass = &leaf->state.pass;
+	TimestampTz now = GetCurrentTimestamp();
+
+	pass->is_running = false;
+	leaf->is_known = true;
+	if (pass->blocked > 0 || pass->skipped_locked)
+	{
+		int64		wait = Max(pass->busy * PASS_SHARE, PASS_MIN_WAIT);
+
+		pass->next_at = now + Max(Min(wait, PASS_MAX_WAIT), pass->busy);
+		leaf->state.sweep.next_at = Max(leaf->state.sweep.next_at, pass->next_at);
+	}
+	else
+		pass->next_at = now + leaf->pass_wait;
+	if (!pass->references)
+		pass->references_logged = false;
+	if (pass->is_stale)
+		ttl_leaf_want_pass(leaf);
 }
 
 void
-ttl_leaf_end_pause(TtlMemory *memory, TtlLeaf *leaf)
+ttl_leaf_settle(TtlMemory *memory, TtlLeaf *leaf)
 {
-	if (memory->mode.by_worker && leaf->paused_until != 0)
-		ttl_blocked_remove(leaf->relid, NULL);
-	leaf->paused_until = 0;
-	leaf->pause = PAUSE_MIN_WAIT;
+	leaf->state.mark = leaf->next_mark;
+	leaf->state.pass.blocked += leaf->blocked;
+	leaf->blocked = 0;
+	ttl_leaf_clear_places(memory, &leaf->places);
+	if (leaf->state.pass.is_running && !leaf->more)
+		end_pass(leaf);
+}
+
+void
+ttl_leaf_want_pass(TtlLeaf *leaf)
+{
+	leaf->state.pass.is_stale = true;
+	leaf->state.pass.next_at = 0;
+	leaf->state.sweep.next_at = 0;
+}
+
+int64
+ttl_leaf_blocked_rows(const TtlLeaf *leaf)
+{
+	const TtlPass *pass = &leaf->state.pass;
+	int64		blocked = pass->blocked + leaf->blocked;
+
+	return pass->is_running ? Max(blocked, pass->last_blocked) : blocked;
+}
+
+void
+ttl_leaf_pause(TtlLeaf *leaf)
+{
+	leaf->state.paused_until = GetCurrentTimestamp() + leaf->state.pause;
+	leaf->state.pause = Min(leaf->state.pause * 2, PAUSE_MAX_WAIT);
+}
+
+void
+ttl_leaf_pause_long(TtlLeaf *leaf)
+{
+	leaf->state.pause = PAUSE_MAX_WAIT;
+	ttl_leaf_pause(leaf);
+}
+
+void
+ttl_leaf_end_pause(TtlLeaf *leaf)
+{
+	leaf->state.paused_until = 0;
+	leaf->state.pause = PAUSE_MIN_WAIT;
+}
+
+void
+ttl_leaf_store(TtlMemory *memory, TtlLeaf *leaf)
+{
+	bool		is_needed = memory->mode.by_worker &&
+		(ttl_leaf_blocked_rows(leaf) > 0 || leaf->state.paused_until != 0);
+
+	if (is_needed)
+		ttl_rel_state_put(leaf->relid, &leaf->state);
+	else if (leaf->is_stored)
+		ttl_rel_state_remove(leaf->relid);
+	leaf->is_stored = is_needed;
 }
 
 static void
-blocked_key(TtlBlockedKey *key, Oid relid, ItemPointer tid)
+restore(Oid relid, const TtlRelState *state, void *arg)
 {
-	memset(key, 0, sizeof(TtlBlockedKey));
-	key->relid = relid;
-	key->tid = *tid;
-}
+	TtlLeaf    *leaf;
 
-TtlBlockedRow *
-ttl_leaf_find_blocked(TtlMemory *memory, TtlLeaf *leaf, ItemPointer tid)
-{
-	TtlBlockedKey key;
-
-	if (leaf->blocked == 0)
-		return NULL;
-	blocked_key(&key, leaf->relid, tid);
-	return (TtlBlockedRow *) hash_search(memory->blocked, &key, HASH_FIND, NULL);
-}
-
-TtlBlockedRow *
-ttl_leaf_add_blocked(TtlMemory *memory, TtlLeaf *leaf, ItemPointer tid)
-{
-	TtlBlockedKey key;
-	TtlBlockedRow *row;
-	bool		found;
-
-	if (hash_get_num_entries(memory->blocked) >= TTL_BLOCKED_MAX)
-		return NULL;
-	blocked_key(&key, leaf->relid, tid);
-	row = (TtlBlockedRow *) hash_search(memory->blocked, &key, HASH_ENTER, &found);
-	row->seen = leaf->left_walks;
-	if (!found)
-		leaf->blocked++;
-	return row;
-}
-
-void
-ttl_leaf_remove_blocked(TtlMemory *memory, TtlLeaf *leaf, ItemPointer tid)
-{
-	TtlBlockedKey key;
-	bool		found;
-
-	blocked_key(&key, leaf->relid, tid);
-	(void) hash_search(memory->blocked, &key, HASH_REMOVE, &found);
-	if (found)
+	if (get_rel_relkind(relid) != RELKIND_RELATION)
 	{
-		if (memory->mode.by_worker)
-			ttl_blocked_remove(leaf->relid, tid);
-		leaf->blocked--;
-	}
-}
-
-void
-ttl_leaf_forget_blocked(TtlMemory *memory, TtlLeaf *leaf, bool all)
-{
-	HASH_SEQ_STATUS status;
-	TtlBlockedRow *row;
-
-	if (leaf->blocked == 0)
+		ttl_rel_state_remove(relid);
 		return;
-
-	hash_seq_init(&status, memory->blocked);
-	while ((row = (TtlBlockedRow *) hash_seq_search(&status)) != NULL)
-	{
-		if (row->key.relid == leaf->relid &&
-			(all || row->seen != leaf->left_walks))
-		{
-			if (memory->mode.by_worker)
-				ttl_blocked_remove(leaf->relid, &row->key.tid);
-			(void) hash_search(memory->blocked, &row->key, HASH_REMOVE, NULL);
-			leaf->blocked--;
-		}
 	}
+	leaf = ttl_leaf_enter(arg, relid);
+	leaf->last_turn = GetCurrentTimestamp();
+	leaf->state = *state;
+	leaf->next_mark = state->mark;
+	leaf->is_stored = leaf->is_known = true;
 }
 
 void
-ttl_leaf_memory_recall(TtlMemory *memory)
+ttl_leaf_memory_restore(TtlMemory *memory)
 {
-	TimestampTz now = GetCurrentTimestamp();
-	int			n;
-	TtlBlocked *known = ttl_blocked_get(&n);
-
-	for (int i = 0; i < n && hash_get_num_entries(memory->blocked) < TTL_BLOCKED_MAX; i++)
-	{
-		bool		is_row = ItemPointerIsValid(&known[i].tid);
-		TtlLeaf    *leaf;
-
-		if (get_rel_relkind(known[i].relid) != RELKIND_RELATION)
-		{
-			ttl_blocked_remove(known[i].relid, is_row ? &known[i].tid : NULL);
-			continue;
-		}
-		leaf = ttl_leaf_enter(memory, known[i].relid, 0);
-		leaf->last_turn = now;
-		if (is_row)
-		{
-			TtlBlockedRow *row = ttl_leaf_add_blocked(memory, leaf, &known[i].tid);
-
-			row->retry_at = known[i].retry_at;
-			row->wait = known[i].wait;
-			row->untold = known[i].failure;
-		}
-		else
-		{
-			leaf->paused_until = known[i].retry_at;
-			leaf->pause = known[i].wait;
-			leaf->trouble = known[i].failure;
-		}
-	}
-	pfree(known);
+	ttl_rel_state_visit(restore, memory);
 }
 
 void
@@ -256,10 +257,10 @@ ttl_leaf_memory_trim(TtlMemory *memory, TimestampTz since)
 		if (leaf->last_turn < since)
 		{
 			ttl_leaf_discard(memory, leaf);
-			ttl_leaf_forget_blocked(memory, leaf, true);
 			ttl_leaf_forget_ranges(memory, leaf);
-			ttl_leaf_end_pause(memory, leaf);
 			ttl_whole_forget(&leaf->whole);
+			if (leaf->is_stored)
+				ttl_rel_state_remove(leaf->relid);
 			(void) hash_search(memory->leaves, &leaf->relid, HASH_REMOVE, NULL);
 		}
 	}

@@ -10,6 +10,7 @@
 
 #include "container/container.h"
 #include "expiry/expiry_walk.h"
+#include "reaper/rel_state.h"
 #include "reaper/whole.h"
 #include "storage/itemptr.h"
 #include "utils/hsearch.h"
@@ -31,42 +32,28 @@ typedef struct TtlPlaces
 	int			next;
 } TtlPlaces;
 
-/* How a table is swept that has indexes on pages alone, see sweep.c */
-typedef struct TtlSweep
-{
-	bool		is_running;
-	bool		is_whole;		/* from the first page */
-	bool		is_within_range;	/* has it stopped there? */
-	bool		found;			/* rows to delete */
-	TtlExpiryMark mark;
-	BlockNumber npages;			/* when it began */
-	int32		default_ttl;	/* by which it goes */
-	int64		ranges;			/* it has seen */
-	TimestampTz busy;			/* how long it has taken */
-	TimestampTz earliest;		/* expiry in ranges that it has passed by */
-	TimestampTz next_at;		/* when the next one begins, from the first
-								 * page */
-} TtlSweep;
-
 /* What is remembered about a table. */
 typedef struct TtlLeaf
 {
 	Oid			relid;			/* MUST BE FIRST */
 	TimestampTz last_turn;
+	TtlRelState state;			/* what the next worker gets */
+	bool		is_stored;		/* ... if there is an entry for it */
+
+	bool		is_known;		/* has a pass ended, or an entry been found? */
 
 	TtlPlaces	places;			/* collected, to be deleted in batches */
-	TtlPlaces	retries;		/* collected, blocked before: one by one */
+	int64		blocked;		/* rows behind the mark that can't be deleted;
+								 * not yet in the pass's count */
+	TtlExpiryMark next_mark;	/* the mark when all places are dealt with */
 	bool		more;			/* did the walk stop before the end? */
-	bool		fruitless;		/* has it found rows, and none was deleted? */
-	bool		lacks_index;	/* told already */
-	TtlExpiryMark mark;			/* all before it has been dealt with */
-	TtlExpiryMark next_mark;	/* ... when the places have been, too */
+	bool		lacks_index;	/* logged already */
+	bool		skip_asking;	/* in this pass the queries about references
+								 * have failed */
 
-	TimestampTz left_at;		/* next walk from the left edge */
-	TimestampTz left_wait;
-	uint32		left_walks;
+	TimestampTz left_wait;		/* time between passes that delete all */
+	TimestampTz pass_wait;		/* ... after this pass */
 
-	TtlSweep	sweep;
 	int			ranges;			/* entries in the table of ranges */
 
 	TimestampTz spared_since;	/* the change of policy by which places were
@@ -76,32 +63,12 @@ typedef struct TtlLeaf
 
 	int			batch_size;
 	int			fixed_size;		/* what the container wants it to be, or 0 */
+	int			single;			/* so many places are deleted one by one */
 	double		row_cost;		/* of the last batch, 0 = unknown */
 	TimestampTz locked_until;	/* leave out locked rows at once till then */
-	int			blocked;		/* entries in the table of blocked rows */
-	int			blocked_in_a_row;
-	int64		told;			/* so many blocked rows are in the log already */
-	TimestampTz paused_until;
-	TimestampTz pause;
-	int			trouble;		/* the error it is paused for, 0 = none was
-								 * told */
+	bool		is_stuck;		/* has a batch timed out since rows of it were
+								 * deleted? */
 } TtlLeaf;
-
-/* A row that cannot be deleted. */
-typedef struct TtlBlockedKey
-{
-	Oid			relid;
-	ItemPointerData tid;
-} TtlBlockedKey;
-
-typedef struct TtlBlockedRow
-{
-	TtlBlockedKey key;			/* MUST BE FIRST */
-	TimestampTz retry_at;
-	TimestampTz wait;
-	int			untold;			/* failures that need not be told yet */
-	uint32		seen;			/* leaf's left_walks when last met */
-} TtlBlockedRow;
 
 /* Pages that a sweep has been to. */
 typedef struct TtlLeafRangeKey
@@ -128,35 +95,32 @@ typedef struct TtlMemory
 	MemoryContext context;		/* all that is remembered */
 	MemoryContext step_context; /* reset after each step */
 	HTAB	   *leaves;
-	HTAB	   *blocked;
 	HTAB	   *ranges;
 	int64		allocated;		/* places there is room for */
+	TimestampTz rest_until;		/* batches of stuck tables wait till then */
 } TtlMemory;
 
 /* Rows of the first batch */
 #define TTL_BATCH_START			50
 
-/* The least time between walks from the left edge */
+/* The least time between passes that delete all */
 #define TTL_LEFT_MIN_WAIT		(10 * USECS_PER_SEC)
-
-/* Blocked rows that are remembered */
-#define TTL_BLOCKED_MAX			10000
 
 /* An empty memory */
 extern TtlMemory *ttl_leaf_memory_create(MemoryContext parent,
 										 TtlReapMode mode);
 
-/* Recalls what earlier workers knew; called in a transaction. */
-extern void ttl_leaf_memory_recall(TtlMemory *memory);
+/* Restores what earlier workers have stored; called in a transaction. */
+extern void ttl_leaf_memory_restore(TtlMemory *memory);
 
 /* Forgets tables that had no turn since the given time. */
 extern void ttl_leaf_memory_trim(TtlMemory *memory, TimestampTz since);
 
-/*
- * What is remembered about a table; 'blocked' is the number of rows that the
- * statistics have as blocked, in case that it is nothing yet.
- */
-extern TtlLeaf *ttl_leaf_enter(TtlMemory *memory, Oid relid, int64 blocked);
+/* What is remembered about a table */
+extern TtlLeaf *ttl_leaf_enter(TtlMemory *memory, Oid relid);
+
+/* Stores the state for the next worker if it needs it. */
+extern void ttl_leaf_store(TtlMemory *memory, TtlLeaf *leaf);
 
 extern void ttl_leaf_add_place(TtlMemory *memory, TtlPlaces *places, ItemPointer tid);
 extern void ttl_leaf_clear_places(TtlMemory *memory, TtlPlaces *places);
@@ -164,22 +128,26 @@ extern void ttl_leaf_clear_places(TtlMemory *memory, TtlPlaces *places);
 /* Forgets what a walk has collected, as if it had not taken place. */
 extern void ttl_leaf_discard(TtlMemory *memory, TtlLeaf *leaf);
 
-/* Lets the leaf alone for a while, longer each time; forgets that it was in trouble. */
-extern void ttl_leaf_pause(TtlMemory *memory, TtlLeaf *leaf);
-extern void ttl_leaf_end_pause(TtlMemory *memory, TtlLeaf *leaf);
+/*
+ * Passes.  Begins one over what had expired at 'now'; accounts for the places that
+ * were collected and dealt with; ends the pass and schedules the next one.
+ */
+extern void ttl_leaf_begin_pass(TtlLeaf *leaf, TimestampTz now);
+extern void ttl_leaf_settle(TtlMemory *memory, TtlLeaf *leaf);
 
-/* A row that cannot be deleted, NULL if it isn't known as one. */
-extern TtlBlockedRow *ttl_leaf_find_blocked(TtlMemory *memory, TtlLeaf *leaf, ItemPointer tid);
-
-/* Remembers one, NULL if there is no room. */
-extern TtlBlockedRow *ttl_leaf_add_blocked(TtlMemory *memory, TtlLeaf *leaf, ItemPointer tid);
-extern void ttl_leaf_remove_blocked(TtlMemory *memory, TtlLeaf *leaf, ItemPointer tid);
+/* Has the next pass begin at once, or right after the running one. */
+extern void ttl_leaf_want_pass(TtlLeaf *leaf);
 
 /*
- * Forgets blocked rows of the leaf, all or those that the last complete walk
- * from the left edge has not met.
+ * The number of rows that can't be deleted, as far as known.  A pass that runs has
+ * not yet met all of them.
  */
-extern void ttl_leaf_forget_blocked(TtlMemory *memory, TtlLeaf *leaf, bool all);
+extern int64 ttl_leaf_blocked_rows(const TtlLeaf *leaf);
+
+/* Lets the leaf alone for a while, longer each time; forgets that it was in trouble. */
+extern void ttl_leaf_pause(TtlLeaf *leaf);
+extern void ttl_leaf_pause_long(TtlLeaf *leaf);
+extern void ttl_leaf_end_pause(TtlLeaf *leaf);
 
 /*
  * leaf_ranges.c

@@ -26,6 +26,11 @@ typedef struct TtlStep
 	int64		max_batch_cost;
 	int64		max_rows;
 
+	TimestampTz deadline;		/* the step is cancelled then (ttl.batch_timeout) */
+	bool		timed_out;		/* ... and an attempt of it has been */
+	struct TtlReferenced *referenced;	/* keys of what was collected, or NULL */
+	const char *error;			/* why rows could not be deleted, or NULL */
+
 	/* for ttl_step_delete */
 	ItemPointer tids;
 	int			ntids;
@@ -55,9 +60,12 @@ extern void ttl_step_delete(TtlStep *step);
 extern void ttl_step_delete_nothing(TtlStep *step);
 
 /*
- * Does something in a subtransaction, with a short lock_timeout.  Returns NULL
- * on success, else the error.
+ * Does something in a subtransaction, with a short lock_timeout, until the step's
+ * deadline.  Returns NULL on success, else the error.
  */
 extern ErrorData *ttl_step_attempt(void (*action) (TtlStep *), TtlStep *step);
+
+/* The step that is being attempted although its deadline has passed, or NULL. */
+extern const TtlStep *ttl_step_overdue(void);
 
 #endif							/* TTL_STEP_H */

@@ -37,6 +37,7 @@
 #include "miscadmin.h"
 #include "reaper/budget.h"
 #include "reaper/collect.h"
+#include "reaper/referenced.h"
 #include "reaper/sweep.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -90,7 +91,7 @@ suspecting_ttl(const TtlStep *step)
 bool
 ttl_sweep_rests(TtlStep *step, TimestampTz *due)
 {
-	TtlSweep   *sweep = &step->leaf->sweep;
+	TtlSweep   *sweep = &step->leaf->state.sweep;
 	TimestampTz now = GetCurrentTimestamp();
 
 	TtlLeafRange *range;
@@ -110,7 +111,7 @@ ttl_sweep_rests(TtlStep *step, TimestampTz *due)
 static void
 begin_sweep(TtlStep *step)
 {
-	TtlSweep   *sweep = &step->leaf->sweep;
+	TtlSweep   *sweep = &step->leaf->state.sweep;
 	TimestampTz now = GetCurrentTimestamp();
 	BlockNumber npages = RelationGetNumberOfBlocks(step->rel);
 	bool		is_due = now >= sweep->next_at || sweep->default_ttl != suspecting_ttl(step);
@@ -124,7 +125,10 @@ begin_sweep(TtlStep *step)
 	}
 	sweep->is_running = true;
 	sweep->is_whole = is_due;
-	sweep->mark.page = is_due ? 0 : sweep->npages;
+	sweep->mark = (TtlExpiryMark)
+	{
+		.page = is_due ? 0 : sweep->npages
+	};
 	sweep->npages = npages;
 	sweep->default_ttl = suspecting_ttl(step);
 	sweep->busy = 0;
@@ -133,7 +137,7 @@ begin_sweep(TtlStep *step)
 	if (is_due)
 	{
 		sweep->earliest = DT_NOEND;
-		step->leaf->left_walks++;
+		ttl_leaf_begin_pass(step->leaf, step->now);
 	}
 }
 
@@ -142,7 +146,7 @@ guide(void *arg, const TtlRange *range, bool may_have_expired)
 {
 	Walk	   *walk = arg;
 	TtlStep    *step = walk->step;
-	TtlSweep   *sweep = &step->leaf->sweep;
+	TtlSweep   *sweep = &step->leaf->state.sweep;
 
 	if ((walk->entered > 0 || (walk->ranges > 0 && walk->ranges % RANGES_PER_LOOK == 0)) &&
 		(GetCurrentTimestamp() > walk->started + WALK_TIME ||
@@ -167,48 +171,35 @@ guide(void *arg, const TtlRange *range, bool may_have_expired)
 	return TTL_WALK_ENTER;
 }
 
-/* Notes a row that has expired; is there time for more? */
-static bool
-take(TtlStep *step, TupleTableSlot *slot, int limit)
-{
-	TtlMemory  *memory = step->memory;
-	TtlLeaf    *leaf = step->leaf;
-	TtlBlockedRow *blocked = ttl_leaf_find_blocked(memory, leaf, &slot->tts_tid);
-
-	if (blocked == NULL)
-	{
-		leaf->sweep.found = true;
-		ttl_leaf_add_place(memory, &leaf->places, &slot->tts_tid);
-	}
-	else
-	{
-		blocked->seen = leaf->left_walks;
-		if (blocked->retry_at <= GetCurrentTimestamp())
-			ttl_leaf_add_place(memory, &leaf->retries, &slot->tts_tid);
-	}
-	return leaf->places.n + leaf->retries.n < limit;
-}
-
 /* Goes on with the sweep, and ends it when it has come to the last page. */
 static void
 sweep_on(TtlStep *step)
 {
 	TtlLeaf    *leaf = step->leaf;
-	TtlSweep   *sweep = &leaf->sweep;
+	TtlSweep   *sweep = &leaf->state.sweep;
 	Walk		walk = {.step = step, .started = GetCurrentTimestamp(), .used = pgBufferUsage};
-	int			limit = (int) Min(Max(step->max_cost, COLLECT_MIN), COLLECT_MAX);
+	int			limit;
 	TtlExpiryWalk *rows;
-	TupleTableSlot *slot;
+	TupleTableSlot *slot = NULL;
 	bool		incomplete;
 	TimestampTz now;
 
+	step->referenced = leaf->skip_asking ? NULL : ttl_referenced_begin(step);
+	limit = (int) Min(Max(step->max_cost, COLLECT_MIN),
+					  step->referenced ? TTL_REFERENCED_MAX : COLLECT_MAX);
 	rows = ttl_expiry_walk_begin(step->rel, &step->container, step->now,
 								 GetActiveSnapshot(), &sweep->mark);
 	if (step->spares)
 		ttl_expiry_walk_spare(rows);
 	ttl_expiry_walk_guide(rows, guide, &walk);
-	while ((slot = ttl_expiry_walk_next(rows, NULL)) != NULL && take(step, slot, limit))
+	while (leaf->places.n < limit && (slot = ttl_expiry_walk_next(rows, NULL)) != NULL)
+	{
 		CHECK_FOR_INTERRUPTS();
+		ttl_leaf_add_place(step->memory, &leaf->places, &slot->tts_tid);
+		if (step->referenced)
+			ttl_referenced_add(step->referenced, slot);
+	}
+	sweep->found = sweep->found || leaf->places.n > 0;
 	incomplete = ttl_expiry_walk_is_incomplete(rows);
 	ttl_expiry_walk_end(rows);
 
@@ -217,20 +208,18 @@ sweep_on(TtlStep *step)
 	sweep->ranges += walk.ranges;
 	sweep->is_within_range = slot != NULL;
 	leaf->more = slot != NULL || walk.stopped;
-	leaf->fruitless = leaf->places.n + leaf->retries.n > 0;
 	if (leaf->more)
 		return;
 
-	if (incomplete && leaf->places.n + leaf->retries.n == 0)
+	if (incomplete && leaf->places.n == 0)
 		ttl_expiry_report_incomplete(step->rel);
 	leaf->lacks_index = leaf->lacks_index && incomplete;
 	sweep->is_running = false;
-	sweep->mark.page = 0;
+	memset(&sweep->mark, 0, sizeof(sweep->mark));
 	if (sweep->is_whole)
 	{
 		TimestampTz earliest;
 
-		ttl_leaf_forget_blocked(step->memory, leaf, false);
 		if (pg_add_s64_overflow(sweep->earliest, step->container.reap_delay, &earliest))
 			earliest = DT_NOEND;
 		sweep->next_at = sweep->found ? now + TTL_MARK_WAIT :
@@ -253,7 +242,7 @@ lock_for_renewal(Relation rel)
 static void
 renew_range(TtlStep *step, TtlSummaries *summaries, const TtlLeafRange *been_to)
 {
-	TtlSweep   *sweep = &step->leaf->sweep;
+	TtlSweep   *sweep = &step->leaf->state.sweep;
 	TtlRange	range = {.first = been_to->key.first, .end = been_to->end};
 
 	ttl_summaries_renew(summaries, &range, step->now);
@@ -302,13 +291,13 @@ ttl_sweep_collect(TtlStep *step)
 {
 	TtlLeaf    *leaf = step->leaf;
 
-	leaf->more = leaf->fruitless = false;
+	leaf->more = false;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
 	begin_sweep(step);
-	if (leaf->sweep.is_running)
+	if (leaf->state.sweep.is_running)
 		sweep_on(step);
-	if (leaf->places.n + leaf->retries.n == 0 && !leaf->more)
+	if (leaf->places.n == 0 && !leaf->more)
 	{
 		ttl_leaf_seal_ranges(step->memory, leaf);
 		renew_ranges(step);

@@ -22,6 +22,7 @@
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "citus/citus.h"
+#include "commands/trigger.h"
 #include "common/int.h"
 #include "container/container.h"
 #include "counters.h"
@@ -30,16 +31,19 @@
 #include "executor/spi.h"
 #include "expiry/expiry_index.h"
 #include "expiry/grace.h"
+#include "guc.h"
 #include "miscadmin.h"
 #include "reaper/batch.h"
 #include "reaper/budget.h"
 #include "reaper/collect.h"
 #include "reaper/fault.h"
 #include "reaper/progress.h"
+#include "reaper/referenced.h"
 #include "reaper/session.h"
 #include "reaper/sweep.h"
 #include "reaper/turn.h"
 #include "storage/lmgr.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -47,6 +51,40 @@
 
 /* Places that are kept from turn to turn, for all tables together. */
 #define KEEP_MAX			1000000
+
+/*
+ * Takes the locks that foreign keys will need on the referencing tables.  False if one
+ * isn't to be had at once: then no row of this table can go, and none is to blame.
+ */
+static bool
+lock_referencing(Relation rel)
+{
+	TriggerDesc *triggers = CopyTriggerDesc(rel->trigdesc);
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+		LOCKMODE	lockmode;
+
+		switch (trigger->tgfoid)
+		{
+			case F_RI_FKEY_NOACTION_DEL:
+			case F_RI_FKEY_RESTRICT_DEL:
+				lockmode = RowShareLock;
+				break;
+			case F_RI_FKEY_CASCADE_DEL:
+			case F_RI_FKEY_SETNULL_DEL:
+			case F_RI_FKEY_SETDEFAULT_DEL:
+				lockmode = RowExclusiveLock;
+				break;
+			default:
+				continue;
+		}
+		if (!ConditionalLockRelationOid(trigger->tgconstrrelid, lockmode))
+			return false;
+	}
+	return true;
+}
 
 /*
  * Opens the leaf and finds out whether it may be worked on.  The locks last
@@ -104,6 +142,12 @@ open_leaf(TtlStep *step, Oid container)
 		step->rel = NULL;
 		return TTL_STEP_AWAY;
 	}
+	if (!waits && !lock_referencing(step->rel))
+	{
+		relation_close(step->rel, NoLock);
+		step->rel = NULL;
+		return TTL_STEP_AWAY;
+	}
 	step->spares = step->memory->mode.by_worker &&
 		ttl_grace_lasts(&step->container.change, ttl_execution_clock());
 	return TTL_STEP_MORE;
@@ -122,8 +166,67 @@ follow_change(TtlStep *step)
 	if (leaf->spared_since == since)
 		return;
 	ttl_leaf_discard(step->memory, leaf);
-	leaf->left_at = 0;
+	leaf->state.pass.is_running = false;
+	leaf->state.pass.next_at = 0;
 	leaf->spared_since = since;
+}
+
+/* From here on the step may run owners' code. */
+static void
+set_deadline(TtlStep *step)
+{
+	if (ttl_guc_batch_timeout > 0)
+		step->deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+													 ttl_guc_batch_timeout);
+}
+
+/*
+ * Leaves referenced rows out of what was collected.  If that fails, the deletion of
+ * these rows will fail, too, and tell which of them are to blame.
+ */
+static TtlStepResult
+leave_out_referenced(TtlStep *step)
+{
+	TtlLeaf    *leaf = step->leaf;
+	ErrorData  *error;
+
+	if (leaf->places.n == 0 || step->referenced == NULL)
+		return TTL_STEP_MORE;
+	error = ttl_step_attempt(ttl_referenced_leave_out, step);
+	if (error == NULL)
+		return TTL_STEP_MORE;
+	if (!step->timed_out &&
+		(ttl_fault_is_no_rows(error) || error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE))
+	{
+		ttl_leaf_discard(step->memory, leaf);
+		ttl_fault_handle_trouble(step, error);
+		return TTL_STEP_AWAY;
+	}
+	leaf->skip_asking = true;
+	return TTL_STEP_MORE;
+}
+
+/* Collects places; AWAY if that isn't possible now. */
+static TtlStepResult
+collect(TtlStep *step, bool sweeps)
+{
+	TtlLeaf    *leaf = step->leaf;
+	TimestampTz started = GetCurrentTimestamp();
+	ErrorData  *error;
+	TtlStepResult result;
+
+	ttl_progress_phase(TTL_PHASE_LOOKING);
+	error = ttl_step_attempt(sweeps ? ttl_sweep_collect : ttl_collect_places, step);
+	if (error != NULL)
+	{
+		ttl_leaf_discard(step->memory, leaf);
+		ttl_fault_handle_trouble(step, error);
+		return TTL_STEP_AWAY;
+	}
+	set_deadline(step);
+	result = leave_out_referenced(step);
+	leaf->state.pass.busy += GetCurrentTimestamp() - started;
+	return result;
 }
 
 /*
@@ -135,7 +238,6 @@ run_step(TtlStep *step, Oid container, TtlTurn *turn)
 {
 	TtlMemory  *memory = step->memory;
 	TtlLeaf    *leaf = step->leaf;
-	ErrorData  *error;
 	TtlStepResult result;
 	TimestampTz due;
 	bool		sweeps;
@@ -148,49 +250,33 @@ run_step(TtlStep *step, Oid container, TtlTurn *turn)
 
 	if (!ttl_collect_has_places(memory, leaf))
 	{
-		/* all that is left is locked; it won't do to look again at once */
-		if (leaf->fruitless && !leaf->more)
-		{
-			leaf->fruitless = false;
-			turn->due = Min(turn->due, GetCurrentTimestamp() + TTL_MARK_WAIT);
-			relation_close(step->rel, NoLock);
-			return TTL_STEP_DONE;
-		}
-
 		/* the usual case, so it must be cheap */
 		if (sweeps ? ttl_sweep_rests(step, &due) :
-			!ttl_collect_is_marked(leaf) && leaf->blocked == 0 &&
-			ttl_collect_nothing_due(step, &due))
+			!ttl_collect_is_marked(leaf) && ttl_collect_nothing_due(step, &due))
 		{
+			leaf->is_known = true;
 			turn->due = Min(turn->due, due);
 			relation_close(step->rel, NoLock);
 			return TTL_STEP_DONE;
 		}
 
-		ttl_progress_phase(TTL_PHASE_LOOKING);
-		error = ttl_step_attempt(sweeps ? ttl_sweep_collect : ttl_collect_places, step);
-		if (error != NULL)
-		{
-			ttl_leaf_discard(memory, leaf);
-			ttl_fault_handle_trouble(step, error);
-			result = TTL_STEP_AWAY;
-		}
-		else if (!ttl_collect_has_places(memory, leaf) && !leaf->more)
+		result = collect(step, sweeps);
+		if (result == TTL_STEP_MORE && !ttl_collect_has_places(memory, leaf) && !leaf->more)
 		{
 			due = GetCurrentTimestamp() + TTL_MARK_WAIT;
 			if (sweeps)
 				(void) ttl_sweep_rests(step, &due);
 			else if (!ttl_collect_is_marked(leaf))
-			{
-				leaf->left_at = 0;	/* each walk is from there anyway */
 				(void) ttl_collect_nothing_due(step, &due);
-			}
 			turn->due = Min(turn->due, due);
 			result = TTL_STEP_DONE;
 		}
 	}
+	else
+		set_deadline(step);
 
-	if (result == TTL_STEP_MORE && ttl_collect_has_places(memory, leaf) && !ttl_batch_try_whole(step))
+	if (result == TTL_STEP_MORE && !step->timed_out &&
+		ttl_collect_has_places(memory, leaf) && !ttl_batch_try_whole(step))
 		result = ttl_batch_delete(step);
 
 	relation_close(step->rel, NoLock);
@@ -223,33 +309,62 @@ may_go_on(const TtlTurn *turn, int64 max_cost)
 }
 
 /*
- * Deletes from one leaf until the turn has cost max_cost.  was_blocked is the
- * number of blocked rows of the container according to the statistics.
+ * Brings the statistics up to date: the number of rows that can't be deleted, together
+ * with the reason, if there is a new one.  While a table has not yet been gone through,
+ * the stored number may count rows of it.
+ */
+static void
+report_blocked(TtlMemory *memory, Oid container, TtlTurn *turn, const char *error)
+{
+	int64		blocked = 0;
+	bool		is_complete = true;
+	ListCell   *lc;
+
+	foreach(lc, turn->leaves)
+	{
+		const TtlLeaf *leaf = ttl_leaf_enter(memory, lfirst_oid(lc));
+
+		blocked += ttl_leaf_blocked_rows(leaf);
+		is_complete = is_complete && leaf->is_known;
+	}
+	if (!is_complete)
+		blocked = Max(blocked, turn->blocked);
+	if (blocked != turn->blocked || error != NULL)
+		ttl_counters_set_blocked(container, blocked, error);
+	turn->blocked = blocked;
+}
+
+/*
+ * Deletes from one leaf until the turn has cost max_cost.
  */
 static TtlTurnEnd
 run_leaf(TtlMemory *memory, Oid container, Oid relid, TtlTurn *turn,
-		 int64 max_cost, int64 was_blocked)
+		 int64 max_cost)
 {
-	TtlLeaf    *leaf = ttl_leaf_enter(memory, relid, was_blocked);
+	TtlLeaf    *leaf = ttl_leaf_enter(memory, relid);
 	TtlStepResult result = TTL_STEP_MORE;
 	TtlTurnEnd	end;
+	TimestampTz wait_until;
 
 	leaf->last_turn = GetCurrentTimestamp();
 	if (turn->changed)
 	{
-		ttl_leaf_end_pause(memory, leaf);
-		leaf->sweep.next_at = 0;
+		ttl_leaf_end_pause(leaf);
+		ttl_leaf_want_pass(leaf);
 	}
-	if (leaf->paused_until > leaf->last_turn)
+	wait_until = leaf->state.paused_until;
+	if (leaf->is_stuck && memory->mode.by_worker)
+		wait_until = Max(wait_until, memory->rest_until);
+	if (wait_until > leaf->last_turn)
 	{
-		turn->due = Min(turn->due, leaf->paused_until);
-		turn->blocked += leaf->blocked;
+		turn->due = Min(turn->due, wait_until);
 		return TTL_TURN_AWAY;
 	}
 
 	while (result == TTL_STEP_MORE && may_go_on(turn, max_cost))
 	{
 		BufferUsage start = pgBufferUsage;
+		int64		was_blocked = ttl_leaf_blocked_rows(leaf);
 		MemoryContext oldcontext;
 		int64		cost;
 		TtlStep		step;
@@ -275,6 +390,8 @@ run_leaf(TtlMemory *memory, Oid container, Oid relid, TtlTurn *turn,
 
 		oldcontext = MemoryContextSwitchTo(memory->step_context);
 		result = run_step(&step, container, turn);
+		if (step.error != NULL || ttl_leaf_blocked_rows(leaf) != was_blocked)
+			report_blocked(memory, container, turn, step.error);
 		MemoryContextSwitchTo(oldcontext);
 		MemoryContextReset(memory->step_context);
 
@@ -295,7 +412,7 @@ run_leaf(TtlMemory *memory, Oid container, Oid relid, TtlTurn *turn,
 	else if (result == TTL_STEP_AWAY)
 	{
 		end = TTL_TURN_AWAY;
-		turn->due = Min(turn->due, Max(leaf->paused_until,
+		turn->due = Min(turn->due, Max(leaf->state.paused_until,
 									   GetCurrentTimestamp() + TTL_MARK_WAIT));
 	}
 	else
@@ -303,7 +420,7 @@ run_leaf(TtlMemory *memory, Oid container, Oid relid, TtlTurn *turn,
 
 	if (memory->allocated > KEEP_MAX)
 		ttl_leaf_discard(memory, leaf);
-	turn->blocked += leaf->blocked;
+	ttl_leaf_store(memory, leaf);
 	return end;
 }
 
@@ -314,15 +431,12 @@ run_leaf(TtlMemory *memory, Oid container, Oid relid, TtlTurn *turn,
 void
 ttl_turn_run(TtlMemory *memory, Oid container, TtlTurn *turn)
 {
-	List	   *leaves;
 	ListCell   *lc;
 	int			left;
-	int64		was_blocked = turn->blocked;
 
 	turn->end = TTL_TURN_DONE;
 	turn->cost = 0;
 	turn->rows = 0;
-	turn->blocked = 0;
 	turn->due = DT_NOEND;
 
 	if (SPI_connect_ext(memory->mode.commits ? SPI_OPT_NONATOMIC : 0) !=
@@ -333,10 +447,10 @@ ttl_turn_run(TtlMemory *memory, Oid container, TtlTurn *turn)
 	if (!memory->mode.by_worker)
 		commit_step(memory);
 
-	leaves = ttl_container_leaves(container);
-	turn->leaves = left = list_length(leaves);
+	turn->leaves = ttl_container_leaves(container);
+	left = list_length(turn->leaves);
 
-	foreach(lc, leaves)
+	foreach(lc, turn->leaves)
 	{
 		TtlTurnEnd	end;
 		int64		share = (turn->max_cost - turn->cost) / left--;
@@ -347,15 +461,12 @@ ttl_turn_run(TtlMemory *memory, Oid container, TtlTurn *turn)
 			break;
 		}
 		end = run_leaf(memory, container, lfirst_oid(lc), turn,
-					   turn->cost + Max(share, 1), was_blocked);
+					   turn->cost + Max(share, 1));
 		if (turn->end == TTL_TURN_DONE || end == TTL_TURN_SPENT)
 			turn->end = end;
 	}
-
-	if (turn->end == TTL_TURN_SPENT)
-		turn->blocked = was_blocked;
-	else if (turn->blocked != was_blocked)
-		ttl_counters_set_blocked(container, turn->blocked);
+	report_blocked(memory, container, turn, NULL);
+	turn->nleaves = list_length(turn->leaves);
 
 	SPI_finish();
 }

@@ -37,9 +37,10 @@ typedef struct TtlTurn
 	TtlTurnEnd	end;
 	int64		cost;
 	int64		rows;
-	int64		blocked;		/* rows known not to be deletable; before the
-								 * turn: as the statistics have it */
-	int			leaves;			/* tables that were looked at */
+	int64		blocked;		/* rows that can't be deleted; before the turn:
+								 * as the statistics have it */
+	List	   *leaves;			/* the container's tables, during the turn */
+	int			nleaves;
 	TimestampTz due;			/* when to come again, DT_NOEND = who knows */
 } TtlTurn;
 

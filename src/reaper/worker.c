@@ -25,13 +25,14 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
-#include "reaper/blocked.h"
 #include "reaper/budget.h"
 #include "reaper/cycle.h"
 #include "reaper/due.h"
+#include "reaper/fault.h"
 #include "reaper/leaf.h"
 #include "reaper/process.h"
 #include "reaper/recovery.h"
+#include "reaper/rel_state.h"
 #include "reaper/shmem.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -134,6 +135,14 @@ sleep_until(TimestampTz until)
 	ttl_cycle_check_reload();
 }
 
+/* The next worker need not wait as it does after a failure. */
+static void
+at_exit(int code, Datum arg)
+{
+	if (ttl_fault_handle_exit())
+		(void) ttl_shmem_worker_leave(TTL_LEFT_YIELDED, GetCurrentTimestamp());
+}
+
 /*
  * Main function of a worker; the argument is its slot.
  */
@@ -171,6 +180,7 @@ ttl_worker_main(Datum main_arg)
 	memory = ttl_leaf_memory_create(TopMemoryContext, mode);
 
 	ttl_due_init(memory);
+	before_shmem_exit(at_exit, (Datum) 0);
 
 	for (;;)
 	{
@@ -213,7 +223,7 @@ ttl_worker_main(Datum main_arg)
 			}
 			else if (ttl_shmem_worker_leave(TTL_LEFT_NOTHING, 0))
 			{
-				ttl_blocked_forget_database(MyDatabaseId);
+				ttl_rel_state_forget_database(MyDatabaseId);
 				break;
 			}
 			else

@@ -165,6 +165,13 @@ is_doomed(const RangeTblEntry *rte, const TtlContainer *container, const Hiding 
 		is_owned_by(ttl_execution_doomed_owner(), container);
 }
 
+/* Is it one whose other rows a deletion of ours looks for? */
+static bool
+is_staying(const RangeTblEntry *rte, const TtlContainer *container, const Hiding *hiding)
+{
+	return hiding->planning->deletes && is_own_called(TTL_STAYING, rte, container);
+}
+
 static bool
 filter_scan(Plan *plan, void *context)
 {
@@ -192,7 +199,12 @@ filter_scan(Plan *plan, void *context)
 						((CustomScan *) scan)->methods->CustomName),
 				 errhint("Turn off the extension that provides the scan for this query.")));
 
-	if (is_doomed(rte, &container, hiding))
+	if (is_staying(rte, &container, hiding))
+		filter = (Expr *) makeBoolExpr(NOT_EXPR,
+									   list_make1(make_filter(objects->is_expired,
+															  container.relid, &container,
+															  scan->scanrelid)), -1);
+	else if (is_doomed(rte, &container, hiding))
 		filter = make_filter(objects->is_expired, container.relid, &container, scan->scanrelid);
 	else if (IsA(scan, IndexOnlyScan))
 		filter = make_filter_by_place(&container);

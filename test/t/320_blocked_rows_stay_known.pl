@@ -70,19 +70,20 @@ for (1 .. 3)
 	change_worker();
 	is($node->safe_psql('postgres', q{SELECT blocked_rows FROM ttl.stat_containers WHERE container = 'poison'::regclass}), 1, 'the row is known to be blocked');
 }
-is($node->safe_psql('postgres', 'SELECT last_value FROM tries'), $tries, 'no other worker tries it at once');
-unlike(slurp_file($node->logfile, $log), qr/could not delete expired rows of table "public\.(poison|broken)"/, '... nor tells of what was told');
+cmp_ok($node->safe_psql('postgres', 'SELECT last_value FROM tries'), '<', $tries + 10, 'others try it as seldom as one would');
+unlike(slurp_file($node->logfile, $log), qr/could not delete expired rows of table "public\.(poison|broken)"/, '... nor log what is logged');
 
-# what is told only after some tries is told, however short workers live
+# what is logged only when two passes have met it, however short workers live
 for (1 .. 30)
 {
-	last if $node->safe_psql('postgres', $blocked) =~ /parent 1 t/;
+	last if slurp_file($node->logfile) =~ /could not delete expired rows of table "public\.parent"/;
 	change_worker();
 }
 like($node->safe_psql('postgres', q{SELECT last_error FROM ttl.stat_containers WHERE container = 'parent'::regclass}),
-	qr/violates foreign key constraint/, 'a row that stays referenced is told of');
-my @told = slurp_file($node->logfile, $log) =~ /could not delete expired rows of table "public\.parent"/g;
-is(scalar @told, 1, '... once');
+	qr/violates foreign key constraint/, 'a row that stays referenced is an error');
+change_worker();
+my @logged = slurp_file($node->logfile) =~ /could not delete expired rows of table "public\.parent"/g;
+is(scalar @logged, 1, '... and logged once');
 
 # a change of the container lets it be tried
 $node->safe_psql('postgres', 'ALTER TABLE archive RENAME other TO id; ALTER TABLE broken ALTER id SET STATISTICS 50');

@@ -1,0 +1,163 @@
+# Rows that can't be deleted, however many and wherever they are, keep no others.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+use TtlNode;
+
+my $node = TtlNode->start_new('main', <<'END');
+ttl.naptime = 100ms
+ttl.grace = 0
+ttl.batch_timeout = 500ms
+ttl.reaper = off
+max_prepared_transactions = 1
+END
+$node->safe_psql('postgres', <<'END');
+CREATE EXTENSION ttl;
+
+-- a table of which the first rows, by expiry, are referenced by live rows
+CREATE PROCEDURE make_held(held int, free int, key text = 'PRIMARY KEY', indexed bool = true, action text = '')
+LANGUAGE plpgsql AS $$
+BEGIN
+    SET LOCAL client_min_messages = error;
+    DROP TABLE IF EXISTS child, parent;
+    EXECUTE format('CREATE TABLE parent (id int %s)', key);
+    EXECUTE format('CREATE TABLE child (parent int REFERENCES parent (id) %s)', action);
+    PERFORM ttl.create_container('parent', 3600);
+    INSERT INTO parent (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, held) g;
+    INSERT INTO parent (id, _ts) SELECT held + g, '2021-01-01' FROM generate_series(1, free) g;
+    SET LOCAL session_replication_role = replica;
+    INSERT INTO child SELECT generate_series(1, held);
+    IF indexed THEN
+        CREATE INDEX ON child (parent);
+    END IF;
+END $$;
+
+-- a table of which some rows meet a trigger
+CREATE PROCEDURE make_triggered(what text, "when" text, free int, name text = 'triggered')
+LANGUAGE plpgsql AS $$
+BEGIN
+    SET LOCAL client_min_messages = error;
+    EXECUTE format('DROP TABLE IF EXISTS %I', name);
+    EXECUTE format('CREATE TABLE %I (id int PRIMARY KEY)', name);
+    PERFORM ttl.create_container(name::regclass, 3600);
+    EXECUTE format('INSERT INTO %I (id, _ts) SELECT g, timestamptz ''2020-01-01'' + g * interval ''1 s'' FROM generate_series(1, %s) g', name, free);
+    EXECUTE format('CREATE OR REPLACE FUNCTION %I() RETURNS trigger LANGUAGE plpgsql AS $f$BEGIN %s; RETURN OLD; END$f$', name, what);
+    EXECUTE format('CREATE TRIGGER t BEFORE DELETE ON %I FOR EACH ROW WHEN (%s) EXECUTE FUNCTION %1$I()', name, "when");
+END $$;
+END
+
+# A CALL, or the worker, deletes so many rows and leaves so many, which the view shows with the reason.
+sub reaps
+{
+	my ($how, $table, $deleted, $blocked, $error, $name) = @_;
+	my $start = time;
+
+	if ($how eq 'call')
+	{
+		$node->safe_psql('postgres', "CALL ttl.reap('$table')");
+	}
+	else
+	{
+		$node->turn_reaper('on');
+		$node->poll_query_until('postgres',
+			"SELECT rows_deleted = $deleted AND blocked_rows = $blocked FROM ttl.stat_containers WHERE container = '$table'::regclass");
+	}
+	is( $node->safe_psql('postgres', "SELECT rows_deleted, blocked_rows, ttl.expired_count('$table') FROM ttl.stat_containers WHERE container = '$table'::regclass"),
+		"$deleted|$blocked|$blocked", "$name: $how");
+	like($node->statistics('last_error', $table), $error, '... and why');
+	note sprintf('%s: %s: %.1f s', $name, $how, time - $start);
+	$node->turn_reaper('off') if $how ne 'call';
+	return;
+}
+
+my $references = qr/violates foreign key constraint "child_parent_fkey" on table "child"/;
+for my $how ('call', 'worker')
+{
+	for my $held (300, 3000)
+	{
+		$node->safe_psql('postgres', "CALL make_held($held, 1000)");
+		reaps($how, 'parent', 1000, $held, $references, "$held referenced rows");
+	}
+	$node->safe_psql('postgres', "CALL make_held(300, 1000, 'NOT NULL UNIQUE', true, 'ON DELETE RESTRICT DEFERRABLE')");
+	reaps($how, 'parent', 1000, 300, $references, 'RESTRICT, a unique key');
+	$node->safe_psql('postgres', "CALL make_held(300, 1000, 'PRIMARY KEY', true, 'DEFERRABLE INITIALLY DEFERRED')");
+	reaps($how, 'parent', 1000, 300, $references, 'deferred');
+	$node->safe_psql('postgres', "CALL make_held(300, 1000, 'PRIMARY KEY', false)");
+	reaps($how, 'parent', 1000, 300, $references, 'no index on the child');
+	$node->safe_psql('postgres', "CALL make_triggered(\$\$RAISE 'no'\$\$, 'OLD.id <= 1000', 1500)");
+	reaps($how, 'triggered', 500, 1000, qr/^no$/, '1000 rows that raise');
+	$node->safe_psql('postgres', q{CALL make_triggered($$RETURN NULL$$, 'OLD.id <= 300', 600)});
+	reaps($how, 'triggered', 300, 300, qr/a trigger or rule has kept/, '300 rows that are kept');
+	$node->safe_psql('postgres', q{CALL make_triggered($$PERFORM pg_sleep(60)$$, 'OLD.id IN (1, 30)', 600)});
+	reaps($how, 'triggered', 598, 2, qr/canceling deletion due to "ttl.batch_timeout"/, 'two rows that sleep');
+}
+
+# what the log says is said once
+my $log = slurp_file($node->logfile);
+like($log, qr/WARNING:  could not delete expired rows of table "public.triggered": canceling deletion due to "ttl.batch_timeout"\n(?:.*\n\t?)*?.*CONTEXT:  .*pg_sleep/, 'a timeout is logged with its place');
+
+# rows go as soon as nothing holds them
+$node->safe_psql('postgres', 'CALL make_held(2000, 100)');
+$node->turn_reaper('on');
+$node->wait_until(q{SELECT blocked_rows = 2000 AND last_error IS NOT NULL FROM ttl.stat_containers WHERE container = 'parent'::regclass});
+is($node->safe_psql('postgres', q{SELECT stopped_by FROM ttl.stat_reaper WHERE database = 'postgres'}), 'blocked rows', 'the cycle ends for blocked rows')
+  if $node->poll_query_until('postgres', q{SELECT state = 'idle' FROM ttl.stat_reaper WHERE database = 'postgres'});
+$node->safe_psql('postgres', 'DELETE FROM child');
+ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 2100 AND blocked_rows = 0 FROM ttl.stat_containers WHERE container = 'parent'::regclass}),
+	'rows that are no longer referenced go');
+
+# another container beside many blocked rows
+$node->turn_reaper('off');
+$node->safe_psql('postgres', q{CALL make_held(10000, 0); CREATE TABLE beside (id int); SELECT ttl.create_container('beside', 3600)});
+$node->add_expired('beside', 1000);
+$node->turn_reaper('on');
+my $start = time;
+$node->is_emptied('beside', 'a container beside 10,000 blocked rows is emptied');
+note sprintf('%.1f s', time - $start);
+$node->wait_until(q{SELECT blocked_rows = 10000 FROM ttl.stat_containers WHERE container = 'parent'::regclass});
+
+# a table that is locked is nobody's fault
+$node->turn_reaper('off');
+$node->safe_psql('postgres', 'CALL make_held(0, 500)');
+$node->safe_psql('postgres', "BEGIN; LOCK TABLE child; PREPARE TRANSACTION 'p'");
+$log = -s $node->logfile;
+my $cycles = $node->safe_psql('postgres', 'SELECT sum(cycles) FROM ttl.stat_reaper');
+$node->turn_reaper('on');
+$node->wait_until("SELECT sum(cycles) > $cycles + 5 FROM ttl.stat_reaper");
+is($node->statistics('rows_deleted, blocked_rows, last_error IS NULL', 'parent'), '0|0|t', 'a locked child: rows wait');
+$node->safe_psql('postgres', "COMMIT PREPARED 'p'");
+ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 500 FROM ttl.stat_containers WHERE container = 'parent'::regclass}), '... and go after it');
+unlike(slurp_file($node->logfile, $log), qr/could not delete/, '... without a word in the log');
+
+# a trigger that traps its cancellation
+$node->turn_reaper('off');
+$node->safe_psql('postgres', q{
+CALL make_triggered($$LOOP BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP$$, 'OLD.id = 1', 100)});
+$node->add_expired('beside', 1000);
+$node->turn_reaper('on');
+$node->is_emptied('beside', 'a trigger that traps its cancellation: others go on');
+ok($node->poll_query_until('postgres', q{SELECT last_error LIKE '%ignored cancellation%' FROM ttl.stat_containers WHERE container = 'triggered'::regclass}),
+	'... the view says why');
+$node->safe_psql('postgres', 'DROP TRIGGER t ON triggered');
+$node->is_emptied('triggered', '... and without it, rows go');
+
+# a user's own cancel and timeout stay his
+$node->turn_reaper('off');
+$node->configure('ttl.batch_timeout = 1min');
+$node->safe_psql('postgres', q{CALL make_triggered($$PERFORM pg_sleep(60)$$, 'OLD.id = 1', 100)});
+$start = time;
+my ($rc, $stdout, $stderr) = $node->psql('postgres', q{SET statement_timeout = '1s'; CALL ttl.reap('triggered')});
+like($stderr, qr/ERROR:  canceling statement due to statement timeout/, 'statement_timeout ends a CALL');
+cmp_ok(time - $start, '<', 30, '... in time');
+$node->configure('ttl.batch_timeout = 500ms');
+($rc, $stdout, $stderr) = $node->psql('postgres', q{SET statement_timeout = '30s'; CALL ttl.reap('triggered')});
+like($stderr, qr/WARNING: .*batch_timeout(?:.*\n)*.*NOTICE:  ttl: 99 expired rows deleted/, 'ttl.batch_timeout ends a row of it');
+
+$node->stop;
+done_testing();
