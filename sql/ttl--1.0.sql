@@ -435,7 +435,7 @@ COMMENT ON COLUMN ttl.stat_containers.batches IS 'transactions that deleted';
 COMMENT ON COLUMN ttl.stat_containers.cost IS 'what deletion has cost, in the units of vacuum''s cost model';
 COMMENT ON COLUMN ttl.stat_containers.lag IS 'age of the oldest expired row still stored; NULL = none';
 COMMENT ON COLUMN ttl.stat_containers.last_reap IS 'time of the last batch';
-COMMENT ON COLUMN ttl.stat_containers.blocked_rows IS 'rows that could not be deleted, and are retried';
+COMMENT ON COLUMN ttl.stat_containers.blocked_rows IS 'expired rows that the last pass could not delete; they are retried';
 COMMENT ON COLUMN ttl.stat_containers.last_error IS 'last error of a deletion; for the owner and pg_read_all_stats';
 COMMENT ON COLUMN ttl.stat_containers.last_error_at IS 'time of the last error';
 COMMENT ON COLUMN ttl.stat_containers.held_until IS 'until when ttl.grace or reap_delay keeps that oldest row stored, infinity = as long as reaping is off; NULL = nothing does';
@@ -465,4 +465,4 @@ COMMENT ON COLUMN ttl.stat_reaper.cost_granted IS 'cost units that all cycles to
 COMMENT ON COLUMN ttl.stat_reaper.cost_spent IS 'cost units that they have spent';
 COMMENT ON COLUMN ttl.stat_reaper.foreground_cost IS 'cost units that everybody else has spent in the database';
 COMMENT ON COLUMN ttl.stat_reaper.last_cycle IS 'start of the last cycle';
-COMMENT ON COLUMN ttl.stat_reaper.stopped_by IS 'why the last cycle ended: nothing left, cost limit, throughput or replica lag';
+COMMENT ON COLUMN ttl.stat_reaper.stopped_by IS 'why the last cycle ended: nothing left, blocked rows, cost limit, throughput or replica lag';

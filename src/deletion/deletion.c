@@ -37,6 +37,7 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/hsearch.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -201,20 +202,74 @@ delete_in_order(const TtlDeletion *deletion, List *ordered, int flags)
 	delete_from_tables(deletion, group, flags);
 }
 
+/* What the statistics get when the transaction has committed */
+typedef struct Uncommitted
+{
+	Oid			container;
+	uint64		reaped;
+	uint64		archived;
+} Uncommitted;
+
+static List *uncommitted = NIL;
+
+static void
+count_at_commit(Oid container, uint64 reaped, uint64 archived)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	Uncommitted *count = palloc(sizeof(Uncommitted));
+
+	*count = (Uncommitted)
+	{
+		container, reaped, archived
+	};
+	uncommitted = lappend(uncommitted, count);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+discard_uncommitted(void)
+{
+	list_free_deep(uncommitted);
+	uncommitted = NIL;
+}
+
+void
+ttl_deletion_count_committed(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, uncommitted)
+	{
+		Uncommitted *count = lfirst(lc);
+
+		if (count->reaped > 0)
+			ttl_counters_add_reaped(count->container, count->reaped);
+		if (count->archived > 0)
+			ttl_counters_add_archived(count->container, count->archived);
+	}
+	discard_uncommitted();
+}
+
 /* Counts what has been deleted; of the caller's own table he does so himself. */
 static void
-count(const TtlDeletion *deletion, const TtlDoomed *doomed, bool went_along)
+count(const TtlDeletion *deletion, const TtlDoomed *doomed, bool went_along, int flags)
 {
 	const TtlContainer *container = &doomed->container;
+	uint64		archived = OidIsValid(container->archive_to) ? doomed->deleted : 0;
 
 	if (!OidIsValid(container->container))
 		return;
+	if (flags & TTL_DELETION_COMMITS)
+	{
+		count_at_commit(container->container, went_along ? doomed->deleted : 0, archived);
+		return;
+	}
 	if (went_along && deletion->user == NULL)
 		ttl_counters_add_reaped(container->container, doomed->deleted);
 	else if (went_along)
 		ttl_counters_add_evicted(container->container, doomed->deleted);
-	if (OidIsValid(container->archive_to))
-		ttl_counters_add_archived(container->container, doomed->deleted);
+	if (archived > 0)
+		ttl_counters_add_archived(container->container, archived);
 }
 
 /* Deletes all that is doomed; 'asked_for' (may be NULL) is the caller's table. */
@@ -247,7 +302,7 @@ delete_doomed(TtlDeletion *deletion, const TtlDoomed *asked_for, int flags)
 	PG_END_TRY();
 
 	foreach(lc, ordered)
-		count(deletion, lfirst(lc), lfirst(lc) != asked_for);
+		count(deletion, lfirst(lc), lfirst(lc) != asked_for, flags);
 }
 
 /* Closes the tables that the deletion has opened. */
@@ -282,6 +337,10 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 	if (user != NULL)
 		ttl_referencing_check_actions(&deletion, rel, tids);
 	asked_for->as_user = user != NULL;
+
+	/* an earlier one has failed */
+	if (flags & TTL_DELETION_COMMITS)
+		discard_uncommitted();
 	if (flags & TTL_DELETION_WITH_REFERENCING)
 	{
 		ttl_referencing_remember(&deletion);

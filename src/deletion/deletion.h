@@ -53,6 +53,12 @@
 #define TTL_DELETION_RESTRICTED			0x10
 #define TTL_DELETION_KEEPS_APART		0x20
 
+/*
+ * With TTL_DELETION_COMMITS, the statistics of archives, and of what goes along, wait for
+ * a call of this after the commit.
+ */
+extern void ttl_deletion_count_committed(void);
+
 extern uint64 ttl_deletion_run(Relation rel, const TtlContainer *container,
 							   const ItemPointerData *tids, int ntids,
 							   TimestampTz expired_at, int flags,

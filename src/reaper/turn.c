@@ -26,6 +26,7 @@
 #include "common/int.h"
 #include "container/container.h"
 #include "counters.h"
+#include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/instrument.h"
 #include "executor/spi.h"
@@ -396,6 +397,7 @@ run_leaf(TtlMemory *memory, Oid container, Oid relid, TtlTurn *turn,
 		MemoryContextReset(memory->step_context);
 
 		commit_step(memory);
+		ttl_deletion_count_committed();
 
 		cost = ttl_budget_cost_since(&start);
 		turn->cost += cost;
