@@ -45,6 +45,7 @@ REGRESS = \
 	keys \
 	messages \
 	reap \
+	blocked \
 	archive \
 	rights \
 	whose_code \

@@ -92,7 +92,7 @@ void
 ttl_leaf_discard(TtlMemory *memory, TtlLeaf *leaf)
 {
 	ttl_leaf_clear_places(memory, &leaf->places);
-	leaf->more = false;
+	leaf->more = true;
 	leaf->blocked = 0;
 	leaf->next_mark = leaf->state.mark;
 }
@@ -169,6 +169,17 @@ ttl_leaf_settle(TtlMemory *memory, TtlLeaf *leaf)
 	ttl_leaf_clear_places(memory, &leaf->places);
 	if (leaf->state.pass.is_running && !leaf->more)
 		end_pass(leaf);
+}
+
+void
+ttl_leaf_found_nothing(TtlLeaf *leaf)
+{
+	TtlPass    *pass = &leaf->state.pass;
+
+	leaf->is_known = true;
+	pass->is_running = false;
+	pass->blocked = pass->raised = 0;
+	pass->references = pass->references_logged = false;
 }
 
 void

@@ -135,6 +135,9 @@ extern void ttl_leaf_discard(TtlMemory *memory, TtlLeaf *leaf);
 extern void ttl_leaf_begin_pass(TtlLeaf *leaf, TimestampTz now);
 extern void ttl_leaf_settle(TtlMemory *memory, TtlLeaf *leaf);
 
+/* Nothing in the table has expired. */
+extern void ttl_leaf_found_nothing(TtlLeaf *leaf);
+
 /* Has the next pass begin at once, or right after the running one. */
 extern void ttl_leaf_want_pass(TtlLeaf *leaf);
 

@@ -55,10 +55,11 @@
 
 /*
  * Takes the locks that foreign keys will need on the referencing tables.  False if one
- * isn't to be had at once: then no row of this table can go, and none is to blame.
+ * isn't to be had, without waiting: then no row of this table can go, and none is to
+ * blame.
  */
 static bool
-lock_referencing(Relation rel)
+lock_referencing(Relation rel, bool waits)
 {
 	TriggerDesc *triggers = CopyTriggerDesc(rel->trigdesc);
 
@@ -81,7 +82,9 @@ lock_referencing(Relation rel)
 			default:
 				continue;
 		}
-		if (!ConditionalLockRelationOid(trigger->tgconstrrelid, lockmode))
+		if (waits)
+			LockRelationOid(trigger->tgconstrrelid, lockmode);
+		else if (!ConditionalLockRelationOid(trigger->tgconstrrelid, lockmode))
 			return false;
 	}
 	return true;
@@ -143,7 +146,7 @@ open_leaf(TtlStep *step, Oid container)
 		step->rel = NULL;
 		return TTL_STEP_AWAY;
 	}
-	if (!waits && !lock_referencing(step->rel))
+	if (!lock_referencing(step->rel, waits))
 	{
 		relation_close(step->rel, NoLock);
 		step->rel = NULL;
@@ -196,11 +199,17 @@ leave_out_referenced(TtlStep *step)
 	error = ttl_step_attempt(ttl_referenced_leave_out, step);
 	if (error == NULL)
 		return TTL_STEP_MORE;
-	if (!step->timed_out &&
-		(ttl_fault_is_no_rows(error) || error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE))
+	if (!step->timed_out && ttl_fault_is_no_rows(error))
 	{
 		ttl_leaf_discard(step->memory, leaf);
 		ttl_fault_handle_trouble(step, error);
+		return TTL_STEP_AWAY;
+	}
+
+	/* a partition of the referencing table; comes again, without a pause */
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && step->memory->mode.by_worker)
+	{
+		ttl_leaf_discard(step->memory, leaf);
 		return TTL_STEP_AWAY;
 	}
 	leaf->skip_asking = true;
@@ -255,7 +264,8 @@ run_step(TtlStep *step, Oid container, TtlTurn *turn)
 		if (sweeps ? ttl_sweep_rests(step, &due) :
 			!ttl_collect_is_marked(leaf) && ttl_collect_nothing_due(step, &due))
 		{
-			leaf->is_known = true;
+			if (!sweeps)
+				ttl_leaf_found_nothing(leaf);
 			turn->due = Min(turn->due, due);
 			relation_close(step->rel, NoLock);
 			return TTL_STEP_DONE;
