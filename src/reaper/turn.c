@@ -357,6 +357,12 @@ run_leaf(TtlMemory *memory, Oid container, Oid relid, TtlTurn *turn,
 	TtlTurnEnd	end;
 	TimestampTz wait_until;
 
+	/* what the statistics have as blocked has been logged by an earlier worker */
+	if (leaf->last_turn == 0 && memory->mode.by_worker)
+	{
+		leaf->state.pass.raised = turn->blocked;
+		leaf->state.pass.references_logged = turn->blocked > 0;
+	}
 	leaf->last_turn = GetCurrentTimestamp();
 	if (turn->changed)
 	{
