@@ -10,7 +10,7 @@ BEGIN
     EXECUTE format('SELECT string_agg(id::text, '' '' ORDER BY id) FROM %s', c) INTO result;
     RETURN result;
 END $$;
-CREATE VIEW stats AS SELECT container::text, rows_deleted, blocked_rows, last_error FROM ttl.stat_containers;
+CREATE VIEW stats AS SELECT container::text, rows_deleted, blocked_rows, last_error FROM ttl.stat_containers JOIN pg_class ON oid = container WHERE relnamespace = 'blocked'::regnamespace;
 
 -- several columns, NULLs, MATCH FULL; RESTRICT; a unique key that isn't the primary one
 CREATE TABLE p (id int PRIMARY KEY, a int, b text COLLATE "C", UNIQUE (a, b));
