@@ -155,21 +155,15 @@ is_acted_on(const RangeTblEntry *rte, const TtlContainer *container)
 }
 
 /*
- * Is it a table whose expired rows a deletion of ours looks for?  A rule may give that
- * name to somebody else's.
+ * True if a deletion of this extension has given the table that alias: TTL_DOOMED for its
+ * expired rows, TTL_STAYING for the others.  A rule may give it to another owner's table.
  */
 static bool
-is_doomed(const RangeTblEntry *rte, const TtlContainer *container, const Hiding *hiding)
+is_deleted_as(const char *alias, const RangeTblEntry *rte, const TtlContainer *container,
+			  const Hiding *hiding)
 {
-	return hiding->planning->deletes && is_called(TTL_DOOMED, rte) &&
+	return hiding->planning->deletes && is_called(alias, rte) &&
 		is_owned_by(ttl_execution_doomed_owner(), container);
-}
-
-/* Is it one whose other rows a deletion of ours looks for? */
-static bool
-is_staying(const RangeTblEntry *rte, const TtlContainer *container, const Hiding *hiding)
-{
-	return hiding->planning->deletes && is_own_called(TTL_STAYING, rte, container);
 }
 
 static bool
@@ -199,12 +193,12 @@ filter_scan(Plan *plan, void *context)
 						((CustomScan *) scan)->methods->CustomName),
 				 errhint("Turn off the extension that provides the scan for this query.")));
 
-	if (is_staying(rte, &container, hiding))
+	if (is_deleted_as(TTL_STAYING, rte, &container, hiding))
 		filter = (Expr *) makeBoolExpr(NOT_EXPR,
 									   list_make1(make_filter(objects->is_expired,
 															  container.relid, &container,
 															  scan->scanrelid)), -1);
-	else if (is_doomed(rte, &container, hiding))
+	else if (is_deleted_as(TTL_DOOMED, rte, &container, hiding))
 		filter = make_filter(objects->is_expired, container.relid, &container, scan->scanrelid);
 	else if (IsA(scan, IndexOnlyScan))
 		filter = make_filter_by_place(&container);
