@@ -29,6 +29,7 @@ REGRESS = \
 	install \
 	expiry \
 	kinds \
+	registering \
 	configuration \
 	ttl_index \
 	taking_back \

@@ -81,7 +81,7 @@ SELECT id, data, ttl, _ts <= clock_timestamp() AND _ts > clock_timestamp() - int
 SELECT refused('SELECT ttl.create_container(''session'', 60)');
 
 -- Every argument
-CREATE TABLE named (id int);
+CREATE TABLE named (id int, changed timestamptz, lives int);
 SELECT ttl.create_container(container => 'named', default_ttl => -1, ts_column => 'changed', ttl_column => 'lives', indexing => 'consistent', touch_on_update => false);
 CREATE TABLE bare (id int);
 SELECT ttl.create_container('bare', ttl_column => NULL);
@@ -98,8 +98,8 @@ SELECT indexes_of('named') UNION ALL SELECT indexes_of('bare') UNION ALL SELECT 
 -- Values that are refused, with nothing left behind
 CREATE TABLE fresh (id int);
 SELECT args, refused(format('SELECT ttl.create_container(%s)', args)) FROM unnest(ARRAY[
-    '''fresh'', 0', '''fresh'', -2', '''fresh'', -2147483648', '''fresh'', ts_column => ''''', '''fresh'', ts_column => NULL',
-    '''fresh'', ttl_column => ''''', '''fresh'', ts_column => ''x'', ttl_column => ''x''', '''fresh'', ts_column => ''xmin''', '''fresh'', ttl_column => ''ctid''',
+    '''fresh'', 0', '''fresh'', -2', '''fresh'', -2147483648', '''fresh'', ts_column => NULL',
+    '''fresh'', ts_column => ''x'', ttl_column => ''x''', '''fresh'', ts_column => ''xmin''', '''fresh'', ttl_column => ''ctid''',
     '''fresh'', indexing => ''hash''', '''fresh'', indexing => NULL', '''fresh'', indexing => ''Consistent''', '''fresh'', touch_on_update => NULL',
     '''fresh'', 60, indexing => ''none''', '''fresh'', -1, indexing => ''none''', 'NULL', '0', '4000000000, 60, indexing => ''none''', '''nonexistent''']) args;
 SELECT columns_of('fresh'), (SELECT count(*) FROM pg_depend WHERE refobjid = 'fresh'::regclass AND deptype IN ('a', 'n')) AS dependents;
@@ -136,7 +136,7 @@ SELECT t, refused(format('CREATE TABLE configuration.adopt (id int, ttl %s); SEL
 -- fitting ones, with constraints and indexes that are there already
 CREATE TABLE adopt (id int, _ts timestamptz, ttl smallint);
 INSERT INTO adopt VALUES (1, NULL, NULL), (2, '2020-01-01', 5), (3, '2020-01-01', 0);
-SELECT ttl.create_container('adopt', 60);
+SELECT ttl.create_container('adopt', 60, ts_column => '_ts', ttl_column => 'ttl');
 SELECT columns_of('adopt');
 SELECT checks_of('adopt');
 SELECT indexes_of('adopt');
@@ -254,7 +254,9 @@ SET client_min_messages = notice;
 CREATE TABLE precious (id int, _ts timestamptz NOT NULL, ttl int);
 INSERT INTO precious SELECT g, now() - g * interval '1 hour', NULL FROM generate_series(1, 5) g;
 INSERT INTO precious VALUES (6, now() - interval '1 hour', 60), (7, now() - interval '1 hour', -1);
-SELECT ttl.create_container('precious', 10000);
+\set VERBOSITY terse
+SELECT ttl.create_container('precious', 10000, ts_column => '_ts', ttl_column => 'ttl');
+\set VERBOSITY default
 SELECT ttl.set_default_ttl('precious', 10000);
 SELECT ttl.set_default_ttl('precious', 5000);
 SELECT ttl.set_default_ttl('precious', 9000);
@@ -300,7 +302,7 @@ SELECT triggers_of('session');
 SELECT * FROM containers WHERE container = 'session'::regclass;
 SELECT state('SELECT ttl.drop_container(''session'')'), refused('SELECT ttl.expires_at(s) FROM configuration.session s');
 -- and back
-SELECT ttl.create_container('session', 60);
+SELECT ttl.create_container('session', 60, ts_column => '_ts');
 SELECT count(*) FROM session WHERE id = 3;
 SELECT checks_of('session');
 SET client_min_messages = notice;
@@ -373,13 +375,15 @@ RESET ROLE;
 --
 
 CREATE SCHEMA "Odd ""schema"" select";
-CREATE TABLE "Odd ""schema"" select"."table" ("Id" int PRIMARY KEY);
-CREATE TABLE "Odd ""schema"" select"."naïve Tabelle %s %L 'x' \ ""q"" $1" (id int PRIMARY KEY, "column" timestamptz);
+CREATE TABLE "Odd ""schema"" select"."table" ("Id" int PRIMARY KEY, "user" timestamptz NOT NULL DEFAULT clock_timestamp(), "limit" int);
+CREATE TABLE "Odd ""schema"" select"."naïve Tabelle %s %L 'x' \ ""q"" $1" (id int PRIMARY KEY, "column" timestamptz, "TTL ""x"" 'y'" int);
 CREATE TABLE "Odd ""schema"" select"."order"";DROP TABLE x;--" (id int);
 CREATE TABLE "Odd ""schema"" select".t23456789012345678901234567890123456789012345678901234567890123 (id int);
 CREATE TABLE "Odd ""schema"" select"."ü2345678901234567890123456789012345678901234567890123456789012" (id int);
 SELECT ttl.create_container('"Odd ""schema"" select"."table"', 60, 'user', 'limit');
 SELECT ttl.create_container('"Odd ""schema"" select"."naïve Tabelle %s %L ''x'' \ ""q"" $1"', 60, 'column', 'TTL "x" ''y''');
+SELECT format('ALTER TABLE %s ADD %I timestamptz NOT NULL DEFAULT clock_timestamp(), ADD %I int', oid::regclass, 'c2345678901234567890123456789012345678901234567890123456789012', 'ü234567890123456789012345678901234567890123456789012345678901')
+  FROM pg_class WHERE relname IN ('t23456789012345678901234567890123456789012345678901234567890123', 'ü2345678901234567890123456789012345678901234567890123456789012', 'order";DROP TABLE x;--') ORDER BY relname COLLATE "C" \gexec
 SELECT ttl.create_container(oid, 60, 'c2345678901234567890123456789012345678901234567890123456789012', 'ü234567890123456789012345678901234567890123456789012345678901')
   FROM pg_class WHERE relname IN ('t23456789012345678901234567890123456789012345678901234567890123', 'ü2345678901234567890123456789012345678901234567890123456789012', 'order";DROP TABLE x;--') ORDER BY relname COLLATE "C";
 SELECT container, ts_column, ttl_column FROM ttl.containers WHERE container::text ~ 'Odd' ORDER BY container::text COLLATE "C";

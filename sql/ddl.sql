@@ -156,14 +156,14 @@ SELECT command, try(command) FROM unnest(ARRAY[
     'SELECT ttl.set_default_ttl(''home.item'', NULL); SELECT ttl.alter_container(''home.item'', indexing => ''none'')',
     'SELECT ttl.drop_container(''home.item'')',
     'SELECT ttl.drop_container(''home.item'', true)',
-    'SELECT ttl.drop_container(''home.item'', true); SELECT ttl.create_container(''home.item'', 30, ''t'', NULL)',
+    'SELECT ttl.drop_container(''home.item'', true); SELECT ttl.create_container(''home.item'', 30, ttl_column => NULL)',
     -- the end
     'DROP TABLE home.item',
     'DROP SCHEMA home CASCADE',
     'DROP OWNED BY regress_ttl_owner CASCADE',
     'DROP EXTENSION ttl',
     'DROP EXTENSION ttl CASCADE',
-    'DROP EXTENSION ttl CASCADE; CREATE EXTENSION ttl; SELECT ttl.create_container(''home.item'', 60)',
+    'DROP EXTENSION ttl CASCADE; CREATE EXTENSION ttl; SELECT ttl.create_container(''home.item'', 60, ''_ts'', ''ttl'')',
     'DROP SCHEMA ttl CASCADE',
     'ALTER EXTENSION ttl SET SCHEMA home',
     'ALTER EXTENSION ttl UPDATE',
@@ -235,7 +235,7 @@ CREATE TABLE like_item (LIKE item INCLUDING ALL);
 SELECT look('like_item');
 INSERT INTO like_item (id, _ts) VALUES (1, '2020-01-01');
 SELECT count(*) FROM like_item;
-SELECT ttl.create_container('like_item', 60);
+SELECT ttl.create_container('like_item', 60, ts_column => '_ts', ttl_column => 'ttl');
 SELECT look('like_item');
 SELECT count(*) FROM pg_constraint WHERE conrelid = 'like_item'::regclass AND contype = 'c';
 
@@ -612,7 +612,7 @@ SELECT state('INSERT INTO ddl.stays VALUES (2, ''again'')');
 SAVEPOINT t;
 CREATE EXTENSION ttl;
 EXECUTE notes;
-SELECT ttl.create_container('stays', 60);
+SELECT ttl.create_container('stays', 60, ts_column => '_ts', ttl_column => 'ttl');
 EXECUTE notes;
 INSERT INTO stays (id, note) VALUES (2, 'again');
 EXECUTE notes;

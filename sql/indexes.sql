@@ -22,9 +22,9 @@ CREATE INDEX part_1_default ON part_1 (_ts) WHERE ttl IS NULL;
 CREATE INDEX part_2_default ON part_2 (_ts) WHERE ttl IS NULL;
 ALTER INDEX part_default ATTACH PARTITION part_1_default;
 -- it isn't built a second time, behind the back of whoever has forgotten one
-SELECT refused('SELECT ttl.create_container(''part'', 60)');
+SELECT refused('SELECT ttl.create_container(''part'', 60, ''_ts'', ''ttl'')');
 ALTER INDEX part_default ATTACH PARTITION part_2_default;
-SELECT ttl.create_container('part', 60);
+SELECT ttl.create_container('part', 60, ts_column => '_ts', ttl_column => 'ttl');
 SELECT relname FROM pg_class WHERE relnamespace = 'indexes'::regnamespace AND relkind IN ('i', 'I') ORDER BY relname COLLATE "C";
 SELECT ttl.expired_count('part'), * FROM lags;
 -- of a partition alone, and in a tree
@@ -102,7 +102,7 @@ SELECT count(*) FROM pg_index WHERE indrelid = 'covered'::regclass;
 
 CREATE TABLE stray (id int PRIMARY KEY, _ts timestamptz, ttl int);
 INSERT INTO stray VALUES (1, '2020-01-01', 0), (2, '2020-01-01', NULL);
-SELECT ttl.create_container('stray', 60);
+SELECT ttl.create_container('stray', 60, ts_column => '_ts', ttl_column => 'ttl');
 SELECT ttl.set_default_ttl('stray', NULL);
 DROP INDEX stray__ts_idx1;
 SELECT refused('SELECT ttl.set_default_ttl(''stray'', 60)');

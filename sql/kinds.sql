@@ -258,7 +258,7 @@ SELECT ttl.drop_container('as_jsonb'), ttl.create_container('as_jsonb', NULL, 'c
 SELECT ttl.drop_container('as_timestamptz'), ttl.create_container('as_timestamptz', NULL, 'changed', 'keep');
 CREATE TABLE many (ttl real);
 INSERT INTO many SELECT 0 FROM generate_series(1, 10001);
-SELECT ttl.create_container('many');
+SELECT ttl.create_container('many', ttl_column => 'ttl');
 -- UTC is said where it isn't meant
 CREATE TABLE local (id int, created_at timestamp NOT NULL DEFAULT now(), expires_at timestamp);
 \setenv PGTZ Europe/Berlin

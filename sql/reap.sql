@@ -282,7 +282,7 @@ CALL ttl.reap();
 RESET ROLE;
 SELECT stored('owned'), stored('others');
 CALL refill_owned();
-CALL ttl.reap(NULL, 1);
+CALL ttl.reap(max_rows => 1);
 CALL ttl.reap(max_rows => 1);
 SELECT stored('owned'), stored('others');
 CALL refill_owned();

@@ -505,9 +505,9 @@ SELECT * FROM stored('modular');
 
 -- ... that stand in the way of archives, partitions, foreign keys and messages
 CREATE SCHEMA "Select; ""x"" 'y' %s";
-CREATE TABLE "Select; ""x"" 'y' %s"."group" ("order" int PRIMARY KEY, "a ""b"" 'c' %s \" text UNIQUE, "null" int);
+CREATE TABLE "Select; ""x"" 'y' %s"."group" ("order" int PRIMARY KEY, "a ""b"" 'c' %s \" text UNIQUE, "null" int, "now" timestamptz NOT NULL DEFAULT clock_timestamp(), "user" int);
 CREATE TABLE "Select; ""x"" 'y' %s"."archive ""of"" 'group' %1$s" ("a ""b"" 'c' %s \" text, "order" int, "when" timestamptz DEFAULT now());
-CREATE TABLE "Select; ""x"" 'y' %s"."ü2345678901234567890123456789012345678901234567890123456789012" ("größer als 63 bytes ist zu lang für einen Namen, so weit ist" int PRIMARY KEY REFERENCES "Select; ""x"" 'y' %s"."group");
+CREATE TABLE "Select; ""x"" 'y' %s"."ü2345678901234567890123456789012345678901234567890123456789012" ("größer als 63 bytes ist zu lang für einen Namen, so weit ist" int PRIMARY KEY REFERENCES "Select; ""x"" 'y' %s"."group", """; DROP TABLE x; --" timestamptz NOT NULL DEFAULT clock_timestamp());
 SELECT ttl.create_container('"Select; ""x"" ''y'' %s"."group"', 60, 'now', 'user');
 SELECT ttl.create_container('"Select; ""x"" ''y'' %s"."ü2345678901234567890123456789012345678901234567890123456789012"', 60, '"; DROP TABLE x; --');
 SELECT ttl.alter_container('"Select; ""x"" ''y'' %s"."group"', archive_to => '"Select; ""x"" ''y'' %s"."archive ""of"" ''group'' %1$s"', archive_columns => ARRAY['order', 'a "b" ''c'' %s \']);
@@ -526,7 +526,7 @@ SELECT container, rows_deleted, rows_evicted, rows_archived, blocked_rows, last_
 SELECT "order", "a ""b"" 'c' %s \" FROM "Select; ""x"" 'y' %s"."group";
 SELECT "order", "a ""b"" 'c' %s \" FROM "Select; ""x"" 'y' %s"."archive ""of"" 'group' %1$s" ORDER BY "order";
 SELECT refused('DROP INDEX "Select; ""x"" ''y'' %s".group_now_idx'), refused('DROP TRIGGER "~ttl" ON "Select; ""x"" ''y'' %s"."group"'), refused('ALTER TABLE "Select; ""x"" ''y'' %s"."group" DROP COLUMN "user"');
-CREATE TABLE "Select; ""x"" 'y' %s"."partitioned by" ("in" int PRIMARY KEY, "to" text) PARTITION BY LIST ("in");
+CREATE TABLE "Select; ""x"" 'y' %s"."partitioned by" ("in" int PRIMARY KEY, "to" text, "for" timestamptz NOT NULL DEFAULT clock_timestamp(), "with" int) PARTITION BY LIST ("in");
 CREATE TABLE "Select; ""x"" 'y' %s"."values in (1)" PARTITION OF "Select; ""x"" 'y' %s"."partitioned by" FOR VALUES IN (1);
 SELECT ttl.create_container('"Select; ""x"" ''y'' %s"."partitioned by"', 60, 'for', 'with');
 CREATE TABLE "Select; ""x"" 'y' %s"."default" PARTITION OF "Select; ""x"" 'y' %s"."partitioned by" DEFAULT;

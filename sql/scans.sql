@@ -157,7 +157,8 @@ CREATE TABLE parted_2 (x int, gone int, id int NOT NULL); ALTER TABLE parted_2 D
 ALTER TABLE parted ATTACH PARTITION parted_2 FOR VALUES FROM (1500) TO (MAXVALUE);
 CREATE TABLE hot (id int PRIMARY KEY, x int, z int) WITH (fillfactor = 40);
 INSERT INTO short SELECT i, i % 100, CASE WHEN i % 3 = 0 THEN timestamptz '2020-01-01' ELSE '2900-01-01' END, (ARRAY[0, -7, -1, NULL, 5, 32767])[1 + i / 3 % 6] FROM generate_series(1, 3000) i;
-SELECT ttl.create_container(c, 60) FROM unnest('{few, none, half, most, short, parted}'::regclass[]) c;
+SELECT ttl.create_container(c, 60) FROM unnest('{few, none, half, most, parted}'::regclass[]) c;
+SELECT ttl.create_container('short', 60, ts_column => '_ts', ttl_column => 'ttl');
 SELECT ttl.create_container('bare', 60, ttl_column => NULL);
 SELECT ttl.create_container('hot', 60, touch_on_update => false);
 CREATE TABLE contents AS SELECT i AS id, i % 100 AS x, i % 60 = 7 OR i BETWEEN 300 AND 420 AS few, i % 2 = 1 OR i < 70 AS half, i % 50 <> 3 AS most, (ARRAY[NULL, -1, 5, 2147483647])[1 + i / 4 % 4] AS ttl FROM generate_series(1, 3000) i;
@@ -190,7 +191,8 @@ CREATE TABLE lazy_parted (id int PRIMARY KEY, x int) PARTITION BY RANGE (id);
 CREATE TABLE lazy_parted_1 PARTITION OF lazy_parted FOR VALUES FROM (MINVALUE) TO (1500);
 CREATE TABLE lazy_parted_2 PARTITION OF lazy_parted DEFAULT;
 INSERT INTO lazy_short (id, x, _ts, ttl) SELECT id, x, _ts, ttl FROM short; -- with strays
-SELECT ttl.create_container(c, 60, indexing => 'lazy') FROM unnest('{lazy, lazy_short, lazy_parted}'::regclass[]) c;
+SELECT ttl.create_container(c, 60, indexing => 'lazy') FROM unnest('{lazy, lazy_parted}'::regclass[]) c;
+SELECT ttl.create_container('lazy_short', 60, ts_column => '_ts', ttl_column => 'ttl', indexing => 'lazy');
 SELECT ttl.create_container('lazy_hot', 60, indexing => 'lazy', touch_on_update => false);
 INSERT INTO lazy SELECT id, x, ts(few), ttl FROM contents;
 INSERT INTO lazy_parted (id, x, _ts, ttl) SELECT id, x, ts(few), ttl FROM contents;
@@ -528,7 +530,7 @@ SET plan_cache_mode = force_generic_plan;
 PREPARE later_all AS SELECT count(*), sum(id) FROM later;
 PREPARE later_only AS SELECT count(*) FROM later WHERE id < 500;
 EXECUTE later_all; EXECUTE later_only;
-SELECT ttl.create_container('later', 60);
+SELECT ttl.create_container('later', 60, ts_column => '_ts', ttl_column => 'ttl');
 EXECUTE later_all; EXECUTE later_only;
 SELECT ttl.drop_container('later');
 EXECUTE later_all; EXECUTE later_only;

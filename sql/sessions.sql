@@ -46,11 +46,11 @@ BEGIN
     END LOOP;
     RAISE NOTICE '%', executed();
     FOREACH step IN ARRAY ARRAY[
-        'SELECT ttl.create_container(''item'', 60)', 'SELECT ttl.set_default_ttl(''item'', NULL)', 'SELECT ttl.set_default_ttl(''item'', -1)', 'SELECT ttl.set_default_ttl(''item'', 60)',
+        'SELECT ttl.create_container(''item'', 60, ''_ts'', ''ttl'')', 'SELECT ttl.set_default_ttl(''item'', NULL)', 'SELECT ttl.set_default_ttl(''item'', -1)', 'SELECT ttl.set_default_ttl(''item'', 60)',
         'ALTER TABLE item RENAME COLUMN ttl TO lifetime; ALTER TABLE item RENAME COLUMN lifetime TO ttl', 'SELECT ttl.alter_container(''item'', touch_on_update => false)', 'SELECT ttl.alter_container(''item'', touch_on_update => true)',
         'SET LOCAL ttl.touch = off', 'SET LOCAL ttl.touch = on', 'SET LOCAL ttl.show_expired = on', 'SET LOCAL ttl.show_expired = off', 'SET LOCAL ttl.now = ''2999-01-01''', 'SET LOCAL ttl.now = ''''',
         'ALTER TABLE item SET SCHEMA public; SET LOCAL search_path = public, sessions', 'ALTER TABLE item SET SCHEMA sessions', 'ALTER TABLE item ADD COLUMN more int DEFAULT 1; ALTER TABLE item DROP COLUMN more',
-        'SELECT ttl.drop_container(''item'')', 'SELECT ttl.create_container(''item'', NULL); SELECT ttl.set_default_ttl(''item'', 5)',
+        'SELECT ttl.drop_container(''item'')', 'SELECT ttl.create_container(''item'', NULL, ''_ts'', ''ttl''); SELECT ttl.set_default_ttl(''item'', 5)',
         'CREATE TEMPORARY TABLE item AS SELECT 9 AS id, 9 AS n', 'DROP TABLE pg_temp.item', 'DELETE FROM item WHERE id = 2',
         'DROP TABLE item; CREATE TABLE item (id int, n int); INSERT INTO item VALUES (7, 7)'] LOOP
         IF to_regclass('sessions.item') IS NOT NULL AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sessions.item') AND attname = '_ts') THEN
@@ -74,7 +74,7 @@ SET client_min_messages = warning;
 DEALLOCATE ALL;
 
 -- The same name is a container in one schema and a plain table in another
-SELECT ttl.create_container('item', 60);
+SELECT ttl.create_container('item', 60, '_ts', 'ttl');
 CREATE SCHEMA sessions_plain;
 CREATE TABLE sessions_plain.item (LIKE item);
 INSERT INTO sessions_plain.item (id, n, _ts) VALUES (8, 80, '2020-01-01');
@@ -346,7 +346,7 @@ INSERT INTO later VALUES (1, '2020-01-01'), (2, '2900-01-01');
 PREPARE count_later AS SELECT count(*) FROM later;
 EXECUTE count_later;
 BEGIN;
-SELECT ttl.create_container('later', 60);
+SELECT ttl.create_container('later', 60, ts_column => '_ts');
 EXECUTE count_later;
 PREPARE TRANSACTION 'regress_ttl_3';
 SELECT count(*) FROM ttl.containers WHERE container = 'later'::regclass;

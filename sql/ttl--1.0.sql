@@ -227,52 +227,26 @@ COMMENT ON FUNCTION ttl.check_reference() IS 'takes the place of a foreign key''
 -- Configuration
 --
 
+-- The default TTL is a number, an interval, or a text that is either.  A column's name
+-- that is left out is empty: NULL says that there is no such column.
 CREATE FUNCTION ttl.create_container(
     container regclass,
-    default_ttl integer DEFAULT NULL,
-    ts_column name DEFAULT '_ts',
-    ttl_column name DEFAULT 'ttl',
+    default_ttl anycompatible DEFAULT NULL::integer,
+    ts_column name DEFAULT '',
+    ttl_column name DEFAULT '',
     indexing text DEFAULT 'consistent',
-    touch_on_update boolean DEFAULT true) RETURNS void
+    touch_on_update boolean DEFAULT true,
+    if_not_exists boolean DEFAULT false) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_create_container';
-COMMENT ON FUNCTION ttl.create_container(regclass, integer, name, name, text, boolean) IS 'registers a table as a container: gives its rows Time-To-Live';
+COMMENT ON FUNCTION ttl.create_container(regclass, anycompatible, name, name, text, boolean, boolean) IS 'registers a table as a container: gives its rows Time-To-Live';
 
--- Only the form above gives default_ttl a default, or a call without it would be ambiguous.
-CREATE FUNCTION ttl.create_container(
-    container regclass,
-    default_ttl interval,
-    ts_column name DEFAULT '_ts',
-    ttl_column name DEFAULT 'ttl',
-    indexing text DEFAULT 'consistent',
-    touch_on_update boolean DEFAULT true) RETURNS void
-    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_create_container';
-COMMENT ON FUNCTION ttl.create_container(regclass, interval, name, name, text, boolean) IS 'the same with an interval of whole seconds';
-
-CREATE FUNCTION ttl.create_container(
-    container regclass,
-    default_ttl text,
-    ts_column name DEFAULT '_ts',
-    ttl_column name DEFAULT 'ttl',
-    indexing text DEFAULT 'consistent',
-    touch_on_update boolean DEFAULT true) RETURNS void
-    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_create_container';
-COMMENT ON FUNCTION ttl.create_container(regclass, text, name, name, text, boolean) IS 'the same with a number of seconds or an interval as text';
-
-CREATE FUNCTION ttl.set_default_ttl(container regclass, default_ttl integer) RETURNS void
+CREATE FUNCTION ttl.set_default_ttl(container regclass, default_ttl anycompatible) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_set_default_ttl';
-COMMENT ON FUNCTION ttl.set_default_ttl(regclass, integer) IS 'changes the default TTL of a container: seconds, -1 = never, NULL = off';
+COMMENT ON FUNCTION ttl.set_default_ttl(regclass, anycompatible) IS 'changes the default TTL of a container: seconds or an interval, -1 = never, NULL = off';
 
-CREATE FUNCTION ttl.set_default_ttl(container regclass, default_ttl interval) RETURNS void
-    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_set_default_ttl';
-COMMENT ON FUNCTION ttl.set_default_ttl(regclass, interval) IS 'the same with an interval of whole seconds';
-
-CREATE FUNCTION ttl.set_default_ttl(container regclass, default_ttl text) RETURNS void
-    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_set_default_ttl';
-COMMENT ON FUNCTION ttl.set_default_ttl(regclass, text) IS 'the same with a number of seconds or an interval as text';
-
-CREATE FUNCTION ttl.create_ttl_index(collection text, expire_after_seconds integer) RETURNS jsonb
+CREATE FUNCTION ttl.create_ttl_index(collection text, expire_after_seconds anycompatible) RETURNS jsonb
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_create_ttl_index';
-COMMENT ON FUNCTION ttl.create_ttl_index(text, integer) IS 'createIndex({"_ts": 1}, {expireAfterSeconds: n}) of MongoDB: registers a table or changes its default TTL; creates a table of documents where there is none';
+COMMENT ON FUNCTION ttl.create_ttl_index(text, anycompatible) IS 'createIndex({"_ts": 1}, {expireAfterSeconds: n}) of MongoDB: registers a table or changes its default TTL; creates a table of documents where there is none';
 
 CREATE FUNCTION ttl.default_ttl(container regclass) RETURNS integer
     LANGUAGE C STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_default_ttl';
@@ -320,7 +294,8 @@ COMMENT ON FUNCTION ttl.expired_count(regclass) IS 'rows of a container that are
 -- Deletion
 --
 
-CREATE PROCEDURE ttl.reap(container regclass DEFAULT NULL, max_rows bigint DEFAULT NULL)
+-- 0 is all containers of the caller: a NULL may be that of to_regclass().
+CREATE PROCEDURE ttl.reap(container regclass DEFAULT 0, max_rows bigint DEFAULT NULL)
     LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_reap';
 COMMENT ON PROCEDURE ttl.reap(regclass, bigint) IS 'deletes now what is expired, without a cost budget';
 

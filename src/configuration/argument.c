@@ -7,13 +7,14 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type_d.h"
+#include "catalog/pg_type.h"
 #include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/policy.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "parser/parse_coerce.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
@@ -81,49 +82,62 @@ interval_from_text(const char *text)
 	return interval;
 }
 
-/*
- * A default TTL is an integer, an interval, or a text that is either: which of them, the
- * declaration of the function tells.
- */
+/* A text that is a default TTL; false if it is none */
+static bool
+default_ttl_from_text(const char *text, int32 *default_ttl)
+{
+	int64		number;
+	Interval   *interval;
+
+	if (pg_strcasecmp(text, "never") == 0)
+		*default_ttl = TTL_NEVER;
+	else if (pg_strcasecmp(text, "off") == 0)
+		*default_ttl = TTL_OFF;
+	else if (whole_number(text, &number))
+	{
+		*default_ttl = (int32) number;
+		return number == TTL_NEVER || (number > 0 && number <= PG_INT32_MAX);
+	}
+	else
+	{
+		interval = interval_from_text(text);
+		return interval != NULL && ttl_policy_seconds(interval, default_ttl);
+	}
+	return true;
+}
+
+/* A default TTL is a number, an interval, or a text that is either. */
 int32
 ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n)
 {
-	Oid		   *types;
-	int			count;
-	int64		number = 0;
-	char	   *value;
-	Interval   *interval = NULL;
-	int32		seconds;
+	Oid			type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, n));
+	const TtlKind *kind = ttl_kind_of(type);
+	int32		result = 0;
+	bool		is_valid;
+	Oid			output;
+	bool		is_varlena;
+	char	   *text;
 
 	if (PG_ARGISNULL(n))
 		return TTL_OFF;
-	(void) get_func_signature(fcinfo->flinfo->fn_oid, &types, &count);
-	switch (types[n])
+	getTypeOutputInfo(type, &output, &is_varlena);
+	text = OidOutputFunctionCall(output, PG_GETARG_DATUM(n));
+	if (TypeCategory(type) == TYPCATEGORY_STRING)
+		is_valid = default_ttl_from_text(text, &result);
+	else if (type == INTERVALOID)
+		is_valid = ttl_policy_seconds(PG_GETARG_INTERVAL_P(n), &result);
+	else
 	{
-		case INT4OID:
-			number = PG_GETARG_INT32(n);
-			value = psprintf("%d", PG_GETARG_INT32(n));
-			break;
-		case INTERVALOID:
-			interval = PG_GETARG_INTERVAL_P(n);
-			value = DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(n)));
-			break;
-		default:
-			Assert(types[n] == TEXTOID);
-			value = text_to_cstring(PG_GETARG_TEXT_PP(n));
-			if (!whole_number(value, &number))
-				interval = interval_from_text(value);
-			break;
+		if (kind != NULL && kind->seconds != NULL && !kind->is_document)
+			result = kind->seconds(PG_GETARG_DATUM(n));
+		is_valid = result != 0;
 	}
-	if (interval != NULL && ttl_policy_seconds(interval, &seconds))
-		return seconds;
-	if (interval != NULL ||
-		!(number == TTL_NEVER || (number > 0 && number <= PG_INT32_MAX)))
+	if (!is_valid)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid default TTL: \"%s\"", value),
+				 errmsg("invalid default TTL: \"%s\"", text),
 				 errhint("Use a number of seconds from 1 to 2147483647, an interval of so many, -1 for rows that never expire by default, or NULL to turn TTL off.")));
-	return (int32) number;
+	return result;
 }
 
 TtlIndexing

@@ -45,7 +45,13 @@ extern void ttl_command_end(int nestlevel);
 /*
  * create.c, alter.c: what ttl.create_container() and ttl.set_default_ttl() do
  */
-extern void ttl_create_register(Oid relid, TtlPolicy *policy);
+
+/*
+ * A column that the caller names must be there; one that he doesn't is added, or must
+ * hold no values.
+ */
+extern void ttl_create_register(Oid relid, TtlPolicy *policy, bool names_ts,
+								bool names_ttl, bool if_not_exists);
 extern void ttl_alter_default_ttl(Oid relid, int32 default_ttl);
 
 /*
@@ -91,6 +97,46 @@ extern void ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
  */
 extern void ttl_columns_complete_partition(Oid parent, Oid partition,
 										   const TtlPolicy *policy);
+
+/*
+ * survey.c: what the first rows of a table hold in the columns of a policy
+ */
+
+/* Magnitudes of numbers: durations in seconds, and times since 1970 by their unit */
+typedef enum TtlMagnitude
+{
+	TTL_LIKE_SECONDS,
+	TTL_LIKE_EPOCH,
+	TTL_LIKE_EPOCH_MS,
+	TTL_LIKE_EPOCH_US,
+	TTL_LIKE_EPOCH_NS,
+	TTL_MAGNITUDES
+} TtlMagnitude;
+
+typedef struct TtlSurveyedColumn
+{
+	bool		may_have_values;	/* true also if not all rows were read */
+	int			rows;			/* read */
+	bool		complete;		/* were these all? */
+	int			values;			/* that are not NULL */
+	int			invalid;		/* of these, without a meaning */
+	int			future;			/* later than now */
+	int			magnitudes[TTL_MAGNITUDES]; /* of numbers */
+	char	   *least;			/* the range of values */
+	char	   *greatest;
+} TtlSurveyedColumn;
+
+typedef struct TtlSurvey
+{
+	TtlSurveyedColumn ts;
+	TtlSurveyedColumn own;
+} TtlSurvey;
+
+/* Reads at most 10000 rows.  The caller has locked the table; its columns may be missing. */
+extern void ttl_survey(Oid relid, const TtlPolicy *policy, TtlSurvey *survey);
+
+/* How many of the rows have a value, and from what to what, as a sentence */
+extern char *ttl_survey_text(const TtlSurveyedColumn *column);
 
 /*
  * indexes.c
@@ -153,11 +199,10 @@ extern void ttl_uses_check_index(IndexStmt *stmt);
  * notice.c
  */
 
-/*
- * Tells which columns were added by names that aren't those by default: it may be a slip of
- * the pen.  And which were to be dropped, and aren't.
- */
-extern void ttl_notice_added_columns(Oid relid, const TtlPolicy *policy);
+/* Tells of the values in adopted columns, and warns if they look like something else. */
+extern void ttl_notice_adopted(Oid relid, const TtlPolicy *policy, const TtlSurvey *survey);
+
+/* Tells which columns were to be dropped, and aren't. */
 extern void ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy);
 
 /*
@@ -172,8 +217,9 @@ extern void ttl_notice_utc(Oid relid, const char *column);
  */
 extern void ttl_notice_conversion(Oid relid, const char *column, Oid type);
 
-/* Tells how many stored rows have a value in an adopted TTL column that is no TTL. */
-extern void ttl_notice_odd_values(Oid relid, const TtlPolicy *policy);
+/* Tells how many of the rows have a value in an adopted TTL column that is no TTL. */
+extern void ttl_notice_invalid_values(Oid relid, const TtlPolicy *policy,
+									  const TtlSurvey *survey);
 
 /*
  * Tells how many stored rows of the container expire, until ttl.grace has passed,
@@ -202,6 +248,9 @@ extern void ttl_notice_references(Oid relid);
  * than the tables above them: of the table, if it is one, and below it.
  */
 extern void ttl_notice_owners(Oid relid);
+
+/* Says that a table that is created like a container is none. */
+extern void ttl_notice_copies(const CreateStmt *stmt);
 
 /* Says that a partition that has left its container has become one. */
 extern void ttl_notice_detached(Oid relid);

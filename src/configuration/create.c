@@ -25,8 +25,13 @@
 #include "expiry/grace.h"
 #include "fmgr.h"
 #include "ttl.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/varlena.h"
+
+/* A column's name is like another if so many letters differ at most. */
+#define SIMILAR_DISTANCE	3
 
 /*
  * Errors unless the open relation is of a kind that can be a container: 42809
@@ -90,10 +95,87 @@ check_kind(Relation rel)
 	}
 }
 
+/* The column of the relation whose name is most like the one that isn't there, or NULL */
+static const char *
+similar_column(Relation rel, const char *name)
+{
+	const char *similar = NULL;
+	int			least = Min(SIMILAR_DISTANCE, (int) strlen(name) / 2) + 1;
+
+	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(rel), i);
+		const char *other = NameStr(attribute->attname);
+		int			distance;
+
+		if (attribute->attisdropped)
+			continue;
+		distance = varstr_levenshtein_less_equal(name, strlen(name), other, strlen(other),
+												 1, 1, 1, SIMILAR_DISTANCE, true);
+		if (distance < least)
+		{
+			least = distance;
+			similar = other;
+		}
+	}
+	return similar;
+}
+
+/* Errors (42703) if the relation lacks the column that an argument names. */
+static void
+require_column(Relation rel, const char *name, const char *argument, const char *default_name)
+{
+	const char *similar;
+
+	if (ttl_columns_find(rel, name) != NULL)
+		return;
+	similar = similar_column(rel, name);
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_COLUMN),
+			 errmsg("column \"%s\" of table \"%s\" does not exist", name,
+					RelationGetRelationName(rel)),
+			 similar != NULL ?
+			 errhint("Perhaps you meant the column \"%s\".", similar) :
+			 errhint("Create it with ALTER TABLE ... ADD COLUMN, or leave out %s to have column \"%s\" added.",
+					 argument, default_name)));
+}
+
+/*
+ * Errors (42701) if a column that no argument names may hold values: they may mean
+ * something else.
+ */
+static void
+refuse_values(Relation rel, const TtlSurveyedColumn *column, const char *argument,
+			  const char *default_name, const char *otherwise)
+{
+	if (!column->may_have_values)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_DUPLICATE_COLUMN),
+			 column->values > 0 ?
+			 errmsg("column \"%s\" of table \"%s\" exists already and holds values",
+					default_name, RelationGetRelationName(rel)) :
+			 errmsg("column \"%s\" of table \"%s\" exists already and may hold values",
+					default_name, RelationGetRelationName(rel)),
+			 column->values > 0 ?
+			 errdetail("%s", ttl_survey_text(column)) : 0,
+			 errhint("Use %s => '%s' to take them as %s.", argument, default_name, otherwise)));
+}
+
+static void
+notice_existing(Oid relid)
+{
+	ereport(NOTICE,
+			(errcode(ERRCODE_DUPLICATE_OBJECT),
+			 errmsg("\"%s\" is a container already, skipping", get_rel_name(relid))));
+}
+
 void
-ttl_create_register(Oid relid, TtlPolicy *policy)
+ttl_create_register(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
+					bool if_not_exists)
 {
 	TtlPolicy	existing;
+	TtlSurvey	survey;
 	Relation	rel;
 	int			nestlevel;
 
@@ -111,10 +193,18 @@ ttl_create_register(Oid relid, TtlPolicy *policy)
 	rel = table_open(relid, AccessExclusiveLock);
 	ttl_container_check_owner(relid);
 	if (ttl_container_read(relid, &existing))
+	{
+		if (if_not_exists)
+		{
+			table_close(rel, NoLock);
+			notice_existing(relid);
+			return;
+		}
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_OBJECT),
 				 errmsg("\"%s\" is a container already", RelationGetRelationName(rel)),
 				 errhint("Use ttl.set_default_ttl() or ttl.alter_container() to change it.")));
+	}
 	check_kind(rel);
 	if (OidIsValid(get_trigger_oid(relid, TTL_TRIGGER, true)) &&
 		!ttl_trigger_exists(relid))
@@ -123,7 +213,18 @@ ttl_create_register(Oid relid, TtlPolicy *policy)
 				 errmsg("table \"%s\" has another trigger named \"%s\"",
 						RelationGetRelationName(rel), TTL_TRIGGER),
 				 errhint("Rename the trigger.")));
+	if (names_ts && NameStr(policy->ts_column)[0] != '\0')
+		require_column(rel, NameStr(policy->ts_column), "ts_column", TTL_TS_COLUMN);
+	if (names_ttl && NameStr(policy->ttl_column)[0] != '\0')
+		require_column(rel, NameStr(policy->ttl_column), "ttl_column", TTL_TTL_COLUMN);
 	ttl_columns_check(rel, policy);
+	ttl_survey(relid, policy, &survey);
+	if (!names_ts)
+		refuse_values(rel, &survey.ts, "ts_column", TTL_TS_COLUMN,
+					  "the time of each row's last change");
+	if (!names_ttl)
+		refuse_values(rel, &survey.own, "ttl_column", TTL_TTL_COLUMN,
+					  "each row's own TTL, or ttl_column => NULL if they mean something else");
 	ttl_uses_check_all(relid, policy, AccessExclusiveLock);
 	CheckTableNotInUse(rel, "create_container");
 	table_close(rel, NoLock);
@@ -137,10 +238,10 @@ ttl_create_register(Oid relid, TtlPolicy *policy)
 	if (policy->default_ttl != TTL_OFF && ttl_container_has_pages(relid))
 		ttl_grace_begin(policy, TTL_OFF, InvalidOid);
 	ttl_container_insert(relid, policy);
-	ttl_notice_added_columns(relid, policy);
+	ttl_notice_adopted(relid, policy, &survey);
 	ttl_notice_utc(relid, NameStr(policy->ts_column));
 	ttl_notice_utc(relid, NameStr(policy->ttl_column));
-	ttl_notice_odd_values(relid, policy);
+	ttl_notice_invalid_values(relid, policy, &survey);
 	ttl_notice_rights(relid);
 	ttl_notice_triggers(relid, NULL);
 	ttl_notice_references(relid);
@@ -148,51 +249,58 @@ ttl_create_register(Oid relid, TtlPolicy *policy)
 	ttl_notice_made_expired(relid, policy, TTL_OFF);
 }
 
+/* The name of a column by an argument: empty = the default; returns whether one is given. */
+static bool
+column_argument(FunctionCallInfo fcinfo, int n, const char *default_name, NameData *name)
+{
+	if (PG_ARGISNULL(n))
+		return true;
+	*name = *PG_GETARG_NAME(n);
+	if (NameStr(*name)[0] != '\0')
+		return true;
+	namestrcpy(name, default_name);
+	return false;
+}
+
 PG_FUNCTION_INFO_V1(ttl_create_container);
 
 /*
- * ttl.create_container(container regclass, default_ttl integer | interval | text,
- *						ts_column name, ttl_column name, indexing text,
- *						touch_on_update boolean)
+ * ttl.create_container(container regclass, default_ttl anycompatible, ts_column name,
+ *						ttl_column name, indexing text, touch_on_update boolean,
+ *						if_not_exists boolean)
  *
- * Registers a table as a container; see SPEC 5.  default_ttl is in seconds or an
- * interval of them, -1 = never, NULL = TTL is off; ttl_column NULL = rows have no
- * TTL of their own; ts_column NULL = they have deadlines alone, in ttl_column.
+ * Registers a table as a container.  default_ttl is in seconds or an interval of them,
+ * -1 = never, NULL = TTL is off; ttl_column NULL = rows have no TTL of their own;
+ * ts_column NULL = they have deadlines alone, in ttl_column.  A name that is left out,
+ * the empty one, is that of a column which is added, or which holds no values.
  *
  * Errors: 42501 not the owner, 42710 a container already, 42809 or 0A000 no
- * table that could be one, 42804 a column of another type, 22023 a bad value,
+ * table that could be one, 42701 a column holds values that no argument names, 42703
+ * one that is named isn't there, 42804 a column of another type, 22023 a bad value,
  * 55000 a default TTL without index.
  */
 Datum
 ttl_create_container(PG_FUNCTION_ARGS)
 {
 	Oid			relid = ttl_argument_container(fcinfo, "ttl.create_container()");
+	TtlPolicy	existing;
 	TtlPolicy	policy = {
 		.default_ttl = ttl_argument_default_ttl(fcinfo, 1),
 		.indexing = ttl_argument_indexing(fcinfo, 4),
 		.touch_on_update = ttl_argument_boolean(fcinfo, 5, "touch_on_update"),
 		.reaping = true
 	};
+	bool		names_ts = column_argument(fcinfo, 2, TTL_TS_COLUMN, &policy.ts_column);
+	bool		names_ttl = column_argument(fcinfo, 3, TTL_TTL_COLUMN, &policy.ttl_column);
 
-	if (!PG_ARGISNULL(2))
-	{
-		policy.ts_column = *PG_GETARG_NAME(2);
-		if (NameStr(policy.ts_column)[0] == '\0')
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("ts_column must not be empty"),
-					 errhint("Name a column of type timestamp with time zone; it is added if the table has none of that name. NULL is for rows with deadlines.")));
-	}
-	if (!PG_ARGISNULL(3))
-	{
-		policy.ttl_column = *PG_GETARG_NAME(3);
-		if (NameStr(policy.ttl_column)[0] == '\0')
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("ttl_column must not be empty"),
-					 errhint("Use NULL for a container whose rows have no TTL of their own.")));
-	}
-	ttl_create_register(relid, &policy);
+	bool		if_not_exists = ttl_argument_boolean(fcinfo, 6, "if_not_exists");
+
+	ttl_container_check_owner(relid);
+	/* one that is there already needn't be locked */
+	if (if_not_exists && ttl_container_read(relid, &existing))
+		notice_existing(relid);
+	else
+		ttl_create_register(relid, &policy, names_ts, names_ttl, if_not_exists);
 
 	PG_RETURN_VOID();
 }

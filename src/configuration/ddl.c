@@ -43,6 +43,7 @@
  *	  a partition has another owner than a
  *	  table above it, by whatever command		warned of, see deletion/owner.c
  *	  INHERITS, INHERIT							refused (0A000)
+ *	  CREATE TABLE (LIKE a container)			a NOTICE: the copy is no container
  *	  unique index, foreign key or stored		refused (0A000), see
  *		generated column over _ts				uses.c
  *
@@ -376,6 +377,7 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 		case T_CreateStmt:
 		case T_CreateForeignTableStmt:
 			ttl_partition_create((CreateStmt *) stmt);
+			ttl_notice_copies((CreateStmt *) stmt);
 			break;
 		default:
 			break;

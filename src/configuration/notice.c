@@ -9,7 +9,7 @@
 
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "access/tableam.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
@@ -33,26 +33,69 @@
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-void
-ttl_notice_added_columns(Oid relid, const TtlPolicy *policy)
+/* Units that numbers may be in, by their magnitude */
+static const char *const magnitude_names[] = {
+	[TTL_LIKE_EPOCH] = "epoch",
+	[TTL_LIKE_EPOCH_MS] = "epoch_ms",
+	[TTL_LIKE_EPOCH_US] = "epoch_us",
+	[TTL_LIKE_EPOCH_NS] = "epoch_ns"
+};
+
+/* Warns if most numbers in the column look like times since 1970. */
+static void
+warn_of_magnitude(const char *name, const TtlSurveyedColumn *column)
 {
-	if ((policy->added & TTL_ADDED_TS_COLUMN) &&
-		strcmp(NameStr(policy->ts_column), TTL_TS_COLUMN) != 0)
+	for (int i = TTL_LIKE_EPOCH; i < TTL_MAGNITUDES; i++)
+	{
+		if (column->magnitudes[i] * 2 > column->values)
+			ereport(WARNING,
+					(errmsg("values of column \"%s\" look like times since 1970, and are taken as durations in seconds",
+							name),
+					 errhint("If they say when each row expires, use ttl_unit => '%s'.",
+							 magnitude_names[i])));
+	}
+}
+
+void
+ttl_notice_adopted(Oid relid, const TtlPolicy *policy, const TtlSurvey *survey)
+{
+	const char *table = get_rel_name(relid);
+
+	if (!(policy->added & TTL_ADDED_TS_COLUMN) && survey->ts.values > 0)
+	{
+		const char *name = NameStr(policy->ts_column);
+
 		ereport(NOTICE,
-				(errmsg("column \"%s\" was added to table \"%s\"",
-						NameStr(policy->ts_column), get_rel_name(relid)),
-				 errdetail("Rows that were there before count from now.")));
-	if ((policy->added & TTL_ADDED_TTL_COLUMN) &&
-		strcmp(NameStr(policy->ttl_column), TTL_TTL_COLUMN) != 0)
+				(errmsg("column \"%s\" of table \"%s\" is taken as the time of each row's last change",
+						name, table),
+				 errdetail_internal("%s", ttl_survey_text(&survey->ts))));
+		if (survey->ts.future > 0)
+			ereport(WARNING,
+					(errmsg("column \"%s\" of table \"%s\" holds times in the future",
+							name, table),
+					 errhint("If it says when each row expires, use ts_column => NULL, ttl_column => %s.",
+							 quote_literal_cstr(name))));
+	}
+	if (!(policy->added & TTL_ADDED_TTL_COLUMN) && survey->own.values > 0)
+	{
+		const char *name = NameStr(policy->ttl_column);
+		TtlContainer container;
+
+		ttl_container_find_columns(relid, policy, &container);
 		ereport(NOTICE,
-				(errmsg("column \"%s\" was added to table \"%s\"",
-						NameStr(policy->ttl_column), get_rel_name(relid))));
+				(ttl_kind_is_deadline(container.kind) ?
+				 errmsg("column \"%s\" of table \"%s\" is taken as when each row expires",
+						name, table) :
+				 errmsg("column \"%s\" of table \"%s\" is taken as each row's own TTL",
+						name, table),
+				 errdetail_internal("%s", ttl_survey_text(&survey->own))));
+		warn_of_magnitude(name, &survey->own);
+	}
 }
 
 /* Is a time zone that of UTC, by whatever name? */
@@ -104,64 +147,20 @@ ttl_notice_conversion(Oid relid, const char *column, Oid type)
 					 quote_identifier(column))));
 }
 
-/* So many rows are looked at for odd values. */
-#define LOOKED_AT_ROWS	10000
-
-/* Counts those of a leaf; *left is how many more may be looked at. */
-static int
-count_odd_values(Relation rel, const TtlPolicy *policy, int *left)
-{
-	TtlContainer container;
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	TableScanDesc scan = TtlTableBeginScan(rel, snapshot);
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "ttl odd values",
-												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(context);
-	int			count = 0;
-
-	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
-	while (*left >= 0 && table_scan_getnextslot(scan, ForwardScanDirection, slot))
-	{
-		bool		isnull;
-		Datum		own = slot_getattr(slot, container.ttl_attno, &isnull);
-
-		if ((*left)-- > 0 && !isnull && ttl_kind_is_odd(container.kind, own))
-			count++;
-		MemoryContextReset(context);
-	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(context);
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
-	UnregisterSnapshot(snapshot);
-	return count;
-}
-
 void
-ttl_notice_odd_values(Oid relid, const TtlPolicy *policy)
+ttl_notice_invalid_values(Oid relid, const TtlPolicy *policy, const TtlSurvey *survey)
 {
-	int			left = LOOKED_AT_ROWS;
-	int			count = 0;
-	ListCell   *lc;
+	const char *name = NameStr(policy->ttl_column);
+	int			count = survey->own.invalid;
 
-	if (NameStr(policy->ttl_column)[0] == '\0' || (policy->added & TTL_ADDED_TTL_COLUMN))
-		return;
-	foreach(lc, ttl_container_leaves(relid))
-	{
-		Relation	rel = table_open(lfirst_oid(lc), AccessShareLock);
-
-		count += count_odd_values(rel, policy, &left);
-		table_close(rel, NoLock);
-	}
 	if (count > 0)
 		ereport(NOTICE,
-				(left < 0 ?
+				(!survey->own.complete ?
 				 errmsg("at least %d stored rows of container \"%s\" have a value in column \"%s\" that is no TTL",
-						count, get_rel_name(relid), NameStr(policy->ttl_column)) :
+						count, get_rel_name(relid), name) :
 				 errmsg_plural("%d stored row of container \"%s\" has a value in column \"%s\" that is no TTL",
 							   "%d stored rows of container \"%s\" have a value in column \"%s\" that is no TTL",
-							   count, count, get_rel_name(relid), NameStr(policy->ttl_column)),
+							   count, count, get_rel_name(relid), name),
 				 errdetail("The default TTL applies to them."),
 				 errhint("A TTL is a whole number of seconds from 1 to 2147483647, or -1 for never.")));
 }
@@ -382,6 +381,27 @@ ttl_notice_references(Oid relid)
 				 errdetail("These tables reference it with ON DELETE NO ACTION or RESTRICT: %s.",
 						   names.data),
 				 errhint("Use ON DELETE CASCADE or SET NULL, or register these tables as containers, too.")));
+}
+
+void
+ttl_notice_copies(const CreateStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->tableElts)
+	{
+		TtlContainer container;
+		Oid			relid;
+
+		if (!IsA(lfirst(lc), TableLikeClause))
+			continue;
+		relid = RangeVarGetRelid(lfirst_node(TableLikeClause, lc)->relation, NoLock, true);
+		if (OidIsValid(relid) && ttl_container_peek(relid, &container))
+			ereport(NOTICE,
+					(errmsg("rows of table \"%s\" do not expire, although those of container \"%s\" do",
+							stmt->relation->relname, get_rel_name(container.container)),
+					 errhint("To register it as a container, too, use ttl.create_container().")));
+	}
 }
 
 void

@@ -106,6 +106,7 @@ ttl_retype_end(Oid relid)
 {
 	TtlContainer container;
 	TtlPolicy	policy;
+	TtlSurvey	survey;
 	int			nestlevel;
 
 	/* it may be one that lacks a column and is being repaired */
@@ -122,6 +123,7 @@ ttl_retype_end(Oid relid)
 	if (policy.default_ttl != TTL_OFF && ttl_container_has_pages(relid))
 		ttl_grace_begin(&policy, TTL_OFF, InvalidOid);
 	ttl_container_update(relid, &policy);
-	ttl_notice_odd_values(relid, &policy);
+	ttl_survey(relid, &policy, &survey);
+	ttl_notice_invalid_values(relid, &policy, &survey);
 	ttl_notice_made_expired(relid, &policy, TTL_OFF);
 }

@@ -115,7 +115,10 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 		};
 		namestrcpy(&policy.ts_column, TTL_TS_COLUMN);
 		namestrcpy(&policy.ttl_column, TTL_TTL_COLUMN);
-		ttl_create_register(relid, &policy);
+		/* the call names the timestamp column; one that is missing is added */
+		ttl_create_register(relid, &policy,
+							get_attnum(relid, TTL_TS_COLUMN) != InvalidAttrNumber,
+							created, false);
 	}
 	answer = psprintf("{\"ok\": 1, \"createdCollectionAutomatically\": %s, "
 					  "\"numIndexesBefore\": %d, \"numIndexesAfter\": %d}",

@@ -102,6 +102,8 @@ list_own_containers(void)
 
 /*
  * CALL ttl.reap(container regclass, max_rows bigint)
+ *
+ * container 0 = all, the default
  */
 Datum
 ttl_reap(PG_FUNCTION_ARGS)
@@ -115,6 +117,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 	TtlReapMode mode;
 	TtlMemory  *memory;
 	List	   *containers;
+	bool		all;
 	ListCell   *lc;
 
 	PreventCommandDuringRecovery("CALL ttl.reap()");
@@ -124,6 +127,13 @@ ttl_reap(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("cannot call ttl.reap() in a trigger that fires for the deletion of expired rows")));
 
+	/* a name that leads to no table must not mean all of them */
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("container must not be null"),
+				 errhint("Leave it out to delete the expired rows of all containers that are yours.")));
+	all = !OidIsValid(PG_GETARG_OID(0));
 	if (!PG_ARGISNULL(1))
 	{
 		max_rows = PG_GETARG_INT64(1);
@@ -141,7 +151,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 									ALLOCSET_DEFAULT_SIZES);
 	oldcontext = MemoryContextSwitchTo(context);
 
-	if (PG_ARGISNULL(0))
+	if (all)
 		containers = list_own_containers();
 	else
 	{
@@ -177,9 +187,9 @@ ttl_reap(PG_FUNCTION_ARGS)
 
 	/* the worker had better not rely on what it knew */
 	ttl_shmem_request(MyDatabaseId,
-					  PG_ARGISNULL(0) ? TTL_EVERY_CONTAINER : PG_GETARG_OID(0));
+					  all ? TTL_EVERY_CONTAINER : PG_GETARG_OID(0));
 
-	if (PG_ARGISNULL(0) || !ttl_citus_is_distributed(PG_GETARG_OID(0)))
+	if (all || !ttl_citus_is_distributed(PG_GETARG_OID(0)))
 		ereport(NOTICE,
 				(errmsg_plural("ttl: %lld expired row deleted",
 							   "ttl: %lld expired rows deleted",

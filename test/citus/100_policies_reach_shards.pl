@@ -70,7 +70,7 @@ sub make_container
 	$coordinator->safe_psql('postgres', qq{
 CREATE TABLE $table (id int PRIMARY KEY, _ts timestamptz, ttl int);
 INSERT INTO $table VALUES (1, NULL, NULL), (2, now(), NULL), (3, '2020-01-01', NULL), (4, '2020-01-01', -1), (5, '2020-01-01', 2000000000);
-SELECT ttl.create_container('$table', 3600);
+SELECT ttl.create_container('$table', 3600, ts_column => '_ts', ttl_column => 'ttl');
 });
 	return;
 }

@@ -28,7 +28,7 @@ my ($worker) = $cluster->workers;
 $coordinator->safe_psql('postgres', q{
 CREATE TABLE meanwhile (id int PRIMARY KEY, _ts timestamptz, ttl int);
 INSERT INTO meanwhile VALUES (1, NULL, NULL), (2, now(), NULL), (3, '2020-01-01', NULL), (4, '2020-01-01', -1);
-SELECT ttl.create_container('meanwhile', 3600);
+SELECT ttl.create_container('meanwhile', 3600, ts_column => '_ts', ttl_column => 'ttl');
 SELECT ttl.alter_container('meanwhile', reaping => false)});
 $coordinator->safe_psql('postgres', q{SELECT create_distributed_table_concurrently('meanwhile', 'id')});
 is($coordinator->safe_psql('postgres', q{SELECT string_agg(id || coalesce(to_char(_ts, ' YYYY'), ' null'), ', ' ORDER BY id) FROM meanwhile WHERE id <> 2}),
@@ -46,7 +46,7 @@ SELECT create_reference_table('kinds'), create_distributed_table('parents', 'id'
 CREATE TABLE children (parent int REFERENCES parents, id int, kind int, PRIMARY KEY (parent, id));
 SELECT create_distributed_table('children', 'parent');
 ALTER TABLE children ADD FOREIGN KEY (kind) REFERENCES kinds;
-SELECT ttl.create_container('kinds', 3600), ttl.create_container('parents', 3600), ttl.create_container('children', -1);
+SELECT ttl.create_container('kinds', 3600), ttl.create_container('parents', 3600, '_ts', 'ttl'), ttl.create_container('children', -1);
 INSERT INTO kinds SELECT generate_series(1, 4);
 INSERT INTO parents (id, ttl) SELECT g, CASE WHEN g % 10 = 0 THEN -1 END FROM generate_series(1, 100) g;
 INSERT INTO children SELECT g, 1, 1 + g % 4 FROM generate_series(1, 100) g;

@@ -582,7 +582,7 @@ sub policy
 	my $set =
 	  $t->{container}
 	  ? "ttl.set_default_ttl('$t->{name}', $n)"
-	  : "ttl.create_container('$t->{name}', $n)";
+	  : "ttl.create_container('$t->{name}', $n, ts_column => '_ts', ttl_column => 'ttl')";
 
 	return (
 		c => "DO 'BEGIN PERFORM " . $set =~ s/'/''/gr . "; END';\n",

@@ -96,7 +96,7 @@ my %table = (
 			CREATE INDEX ON ordinary (x, id);
 			CREATE INDEX ON ordinary (abs(id));
 			CREATE INDEX ON ordinary USING gin (a);',
-		container => "'ordinary', 3600",
+		container => "'ordinary', 3600, ts_column => '_ts', ttl_column => 'ttl'",
 		default   => 3600,
 		arbiters  => [
 			[ '(id)',                        'id' ],
@@ -128,7 +128,7 @@ my %table = (
 			CREATE TABLE hashed_2 PARTITION OF hashed FOR VALUES WITH (MODULUS 3, REMAINDER 2);
 			ALTER TABLE hashed ADD PRIMARY KEY (id);
 			CREATE INDEX ON hashed (k); CREATE INDEX ON hashed (x); CREATE INDEX ON hashed ((d * 2));',
-		container => "'hashed', 7200",
+		container => "'hashed', 7200, ts_column => '_ts', ttl_column => 'ttl'",
 		default   => 7200,
 		odd       => [ 0, -7, -2147483648 ],
 		arbiters  => [ [ '(id)', 'id' ] ],
@@ -152,7 +152,7 @@ my %table = (
 			ALTER TABLE listed ATTACH PARTITION listed_rest DEFAULT;
 			ALTER TABLE listed ADD PRIMARY KEY (k, id);
 			CREATE INDEX ON listed (id); CREATE INDEX ON listed (x);',
-		container => "'listed', -1",
+		container => "'listed', -1, ts_column => '_ts', ttl_column => 'ttl'",
 		default   => -1,
 		hold      => ['k'],
 		arbiters  => [ [ '(k, id)', 'id' ], [ 'ON CONSTRAINT listed_pkey', 'k' ] ],
@@ -171,7 +171,7 @@ my %table = (
 			ALTER TABLE ranged ADD PRIMARY KEY (id);
 			CREATE UNIQUE INDEX ON ranged_1 (u); CREATE UNIQUE INDEX ON ranged_3 (u);
 			CREATE INDEX ON ranged (k, x);',
-		container     => "'ranged', 3600, touch_on_update => false",
+		container     => "'ranged', 3600, ts_column => '_ts', ttl_column => 'ttl', touch_on_update => false",
 		default       => 3600,
 		arbiters      => [ [ '(id)', 'id' ] ],
 		steady        => [qw(id u)],
@@ -183,7 +183,7 @@ my %table = (
 		  . columns('ttl smallint', qw(j n), '_ts timestamptz', qw(id k x s d b a u code r)) . ');
 			ALTER TABLE short ADD PRIMARY KEY (id), ADD CONSTRAINT pair UNIQUE NULLS NOT DISTINCT (u, code);
 			CREATE INDEX ON short (k); CREATE INDEX ON short USING hash (x); CREATE INDEX ON short ((n));',
-		container => "'short', -1",
+		container => "'short', -1, ts_column => '_ts', ttl_column => 'ttl'",
 		default   => -1,
 		arbiters  => [ [ '(id)', 'id' ], [ '(u, code)', 'u' ], [ 'ON CONSTRAINT pair', 'code' ] ],
 		steady    => [qw(id u code)],
@@ -197,7 +197,7 @@ my %table = (
 			ALTER TABLE fixed ADD PRIMARY KEY (id);
 			CREATE UNIQUE INDEX ON fixed (u) WHERE b;
 			CREATE INDEX ON fixed (x DESC, k); CREATE INDEX ON fixed (k) WHERE x > 0;',
-		container => "'fixed', 3600, touch_on_update => false",
+		container => "'fixed', 3600, ts_column => '_ts', ttl_column => 'ttl', touch_on_update => false",
 		default   => 3600,
 		odd       => [ 0, -7, 20.5, -1.5 ],
 		arbiters  => [ [ '(id)', 'id' ], [ '(u) WHERE b', 'u' ] ],
@@ -232,7 +232,7 @@ my %table = (
 		  . columns(qw(id k x n s d b j a u code r), '_ts timestamptz', 'ttl int') . ');
 			ALTER TABLE resting ADD PRIMARY KEY (id);
 			CREATE INDEX ON resting (k);',
-		container => "'resting', NULL",
+		container => "'resting', NULL, ts_column => '_ts', ttl_column => 'ttl'",
 		arbiters  => [ [ '(id)', 'id' ] ],
 		steady    => ['id'],
 	},
@@ -260,7 +260,7 @@ my %table = (
 			ALTER TABLE deadlined ATTACH PARTITION deadlined_1 FOR VALUES WITH (MODULUS 2, REMAINDER 1);
 			ALTER TABLE deadlined ADD PRIMARY KEY (id);
 			CREATE INDEX ON deadlined (k); CREATE INDEX ON deadlined (own);',
-		container => "'deadlined', 3600, ttl_column => 'own'",
+		container => "'deadlined', 3600, ts_column => '_ts', ttl_column => 'own'",
 		default   => 3600,
 		ttl       => undef,
 		own       => 'own',
@@ -285,7 +285,7 @@ my %table = (
 		  . columns(qw(id k x n s d b j a u code r), '_ts timestamptz', 'ttl double precision') . ');
 			ALTER TABLE root ADD PRIMARY KEY (id);
 			CREATE INDEX ON root (k);',
-		container => "'root', 3600",
+		container => "'root', 3600, ts_column => '_ts', ttl_column => 'ttl'",
 		default   => 3600,
 		odd       => [ 0, -7, 20.5 ],
 		arbiters  => [ [ '(id)', 'id' ] ],
@@ -300,7 +300,7 @@ my %table = (
 			CREATE TABLE branch_1 PARTITION OF branch FOR VALUES WITH (MODULUS 2, REMAINDER 1);
 			ALTER TABLE branch ADD PRIMARY KEY (id), ADD FOREIGN KEY (u) REFERENCES root ON DELETE CASCADE ON UPDATE CASCADE;
 			CREATE INDEX ON branch (u); CREATE INDEX ON branch (k);',
-		container => "'branch', -1",
+		container => "'branch', -1, ts_column => '_ts', ttl_column => 'ttl'",
 		default   => -1,
 		arbiters  => [ [ '(id)', 'id' ] ],
 		steady    => [qw(id u)],
@@ -313,7 +313,7 @@ my %table = (
 		  . columns(qw(id k x n s d b j a u code r), '_ts timestamptz', 'ttl int') . ');
 			ALTER TABLE twig ADD PRIMARY KEY (id), ADD FOREIGN KEY (u) REFERENCES root ON DELETE SET NULL ON UPDATE CASCADE DEFERRABLE;
 			CREATE INDEX ON twig (u);',
-		container => "'twig', 3600",
+		container => "'twig', 3600, ts_column => '_ts', ttl_column => 'ttl'",
 		default   => 3600,
 		arbiters  => [ [ '(id)', 'id' ] ],
 		steady    => [qw(id u)],
@@ -325,7 +325,7 @@ my %table = (
 		  . columns(qw(x id k n s d), 'ttl real', qw(b j a u code r), '_ts timestamptz') . ');
 			ALTER TABLE leaf ADD PRIMARY KEY (id), ADD FOREIGN KEY (u) REFERENCES branch ON DELETE CASCADE ON UPDATE CASCADE;
 			CREATE INDEX ON leaf (u);',
-		container => "'leaf', 3600",
+		container => "'leaf', 3600, ts_column => '_ts', ttl_column => 'ttl'",
 		default   => 3600,
 		odd       => [ 0, -7, 20.5 ],
 		arbiters  => [ [ '(id)', 'id' ] ],
@@ -338,7 +338,7 @@ my %table = (
 		  . columns(qw(id k x n s d b j a u code r), '_ts timestamptz', 'ttl int') . ');
 			ALTER TABLE bud ADD PRIMARY KEY (id), ADD FOREIGN KEY (u) REFERENCES root DEFERRABLE;
 			CREATE INDEX ON bud (u);',
-		container => "'bud', -1",
+		container => "'bud', -1, ts_column => '_ts', ttl_column => 'ttl'",
 		default   => -1,
 		arbiters  => [ [ '(id)', 'id' ] ],
 		steady    => [qw(id u)],

@@ -316,9 +316,9 @@ $node->turn_reaper('on');
 $node->safe_psql('postgres', q{
 DROP TABLE of_ann;
 CREATE SCHEMA "Select; ""x"" 'y' %s";
-CREATE TABLE "Select; ""x"" 'y' %s"."group" ("order" int PRIMARY KEY);
+CREATE TABLE "Select; ""x"" 'y' %s"."group" ("order" int PRIMARY KEY, "now" timestamptz NOT NULL DEFAULT clock_timestamp(), "user" int);
 CREATE TABLE "Select; ""x"" 'y' %s"."archive ""of"" 'group' %1$s" ("order" int);
-CREATE TABLE "Select; ""x"" 'y' %s"."from" ("in" int) PARTITION BY LIST ("in");
+CREATE TABLE "Select; ""x"" 'y' %s"."from" ("in" int, """ '%s" timestamptz NOT NULL DEFAULT clock_timestamp()) PARTITION BY LIST ("in");
 CREATE TABLE "Select; ""x"" 'y' %s"."values in (1); --" PARTITION OF "Select; ""x"" 'y' %s"."from" FOR VALUES IN (1);
 CREATE TABLE "Select; ""x"" 'y' %s"."default" PARTITION OF "Select; ""x"" 'y' %s"."from" DEFAULT;
 SELECT ttl.create_container('"Select; ""x"" ''y'' %s"."group"', 3600, 'now', 'user');

@@ -146,7 +146,7 @@ $session->quit;
 $primary->safe_psql('postgres', <<'END');
 CREATE TABLE another (note text, _ts timestamptz DEFAULT '2020-01-01', ttl int);
 INSERT INTO another (note) VALUES ('expired');
-SELECT ttl.create_container('another', 60);
+SELECT ttl.create_container('another', 60, ts_column => '_ts');
 END
 catch_up();
 both_say('SELECT count(*) FROM another', '0', 'a new container');

@@ -83,7 +83,7 @@ SELECT ttl.create_container('empty', 60);
 
 -- names
 CREATE SCHEMA "Räume ""1"" '2' \ $$";
-CREATE TABLE "Räume ""1"" '2' \ $$"."select ""ÄÖ"" 'x' %s \n" ("Schlüssel ""k""" int PRIMARY KEY);
+CREATE TABLE "Räume ""1"" '2' \ $$"."select ""ÄÖ"" 'x' %s \n" ("Schlüssel ""k""" int PRIMARY KEY, "seit ""wann""" timestamptz NOT NULL DEFAULT clock_timestamp(), "noch, 'wie' lange" int);
 SELECT ttl.create_container('"Räume ""1"" ''2'' \ $$"."select ""ÄÖ"" ''x'' %s \n"', 60, 'seit "wann"', 'noch, ''wie'' lange');
 INSERT INTO "Räume ""1"" '2' \ $$"."select ""ÄÖ"" 'x' %s \n" VALUES (1, '2020-01-01', 5), (2, '2900-01-01', NULL);
 CREATE TABLE "Räume ""1"" '2' \ $$"."ttl" (id int);

@@ -59,7 +59,7 @@ DELETE FROM counted WHERE id = 3;
 END
 			$node->safe_psql('postgres', "CREATE TABLE counted (id int PRIMARY KEY, note text, _ts timestamptz NOT NULL DEFAULT now(), ttl int)");
 			$node->safe_psql('postgres', "SELECT pg_stat_statements_reset(); $use");
-			$node->safe_psql('postgres', "SELECT ttl.create_container('counted', 3600)");
+			$node->safe_psql('postgres', "SELECT ttl.create_container('counted', 3600, ts_column => '_ts', ttl_column => 'ttl')");
 			$node->safe_psql('postgres', $use);
 			answers("$count AND query !~ 'CREATE|create'", '4|4', 'statements are counted as on a plain table');
 

@@ -1,0 +1,152 @@
+-- A table that people have becomes a container: nothing is taken that nobody has named
+\set VERBOSITY terse
+SET client_min_messages = warning;
+CREATE SCHEMA registering;
+SET search_path = registering, public;
+CREATE FUNCTION refused(command text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    detail text;
+    hint text;
+BEGIN
+    EXECUTE command;
+    RETURN 'accepted';
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT, detail = PG_EXCEPTION_DETAIL;
+    RETURN SQLSTATE || ': ' || SQLERRM || coalesce(E'\n  DETAIL: ' || nullif(detail, ''), '') || coalesce(E'\n  HINT: ' || nullif(hint, ''), '');
+END $$;
+\pset format unaligned
+\pset tuples_only on
+
+--
+-- Columns that hold values
+--
+
+-- A column called ttl may be anything
+CREATE TABLE records (id int PRIMARY KEY, name text, ttl int);
+INSERT INTO records SELECT g, 'host' || g, CASE WHEN g < 5 THEN 300 + g END FROM generate_series(1, 6) g;
+SELECT refused('SELECT ttl.create_container(''records'', ''90 days'')');
+SELECT refused('SELECT ttl.create_ttl_index(''records'', 90)');
+SELECT count(*) FROM records;
+SELECT attname FROM pg_attribute WHERE attrelid = 'records'::regclass AND attnum > 0;
+-- what the HINT says
+BEGIN;
+SET LOCAL client_min_messages = notice;
+\set VERBOSITY default
+SELECT ttl.create_container('records', '90 days', ttl_column => NULL);
+SELECT count(*), max(ttl.time_to_live(r)) - 90 * 86400 BETWEEN -60 AND 0 FROM records r;
+ROLLBACK;
+BEGIN;
+SET LOCAL client_min_messages = notice;
+SELECT ttl.create_container('records', '90 days', ttl_column => 'ttl');
+\set VERBOSITY terse
+SELECT id, ttl.expires_at(r) - _ts FROM records r ORDER BY id;
+ROLLBACK;
+-- so may one called _ts
+CREATE TABLE log (id int, _ts timestamptz);
+INSERT INTO log VALUES (1, '2020-01-01 UTC'), (2, NULL);
+SELECT refused('SELECT ttl.create_container(''log'', 60)');
+SELECT refused('SELECT ttl.create_container(''log'', 60, ts_column => ''_ts'')');
+SELECT id FROM log;
+-- columns without values are what create_container() would have added
+CREATE TABLE declared (id int, _ts timestamptz, ttl int);
+INSERT INTO declared VALUES (1, NULL, NULL);
+SELECT refused('SELECT ttl.create_container(''declared'', 60)');
+-- as far as that can be seen
+CREATE TABLE large (id int, ttl int);
+INSERT INTO large SELECT g FROM generate_series(1, 10001) g;
+SELECT refused('SELECT ttl.create_container(''large'', 60)');
+DELETE FROM large WHERE id = 1;
+SELECT refused('SELECT ttl.create_container(''large'', 60)');
+-- also in partitions, and documents without a TTL hold none
+CREATE TABLE parts (id int, _ts timestamptz, ttl int) PARTITION BY LIST (id);
+CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1);
+CREATE TABLE parts_2 (ttl int, _ts timestamptz, id int);
+ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES IN (2);
+INSERT INTO parts VALUES (1, NULL, NULL), (2, NULL, 5);
+SELECT refused('SELECT ttl.create_container(''parts'', 60)');
+CREATE TABLE documents (id int, ttl jsonb);
+INSERT INTO documents VALUES (1, '{}'), (2, '{"a": 1}');
+SELECT refused('SELECT ttl.create_container(''documents'', 60)');
+SELECT ttl.drop_container('documents');
+ALTER TABLE documents DROP _ts;
+INSERT INTO documents VALUES (3, '{"ttl": "soon"}'), (4, '{"ttl": 20}');
+SELECT refused('SELECT ttl.create_container(''documents'', 60)');
+SET client_min_messages = notice;
+SELECT refused('SELECT ttl.create_container(''documents'', 60, ttl_column => ''ttl'')');
+
+-- What is adopted is told, and what looks wrong
+CREATE TABLE session (id int, created_at timestamptz, expires_at timestamptz);
+INSERT INTO session VALUES (1, '2020-01-01 UTC', '2900-01-01 UTC'), (2, '2020-01-02 UTC', '2900-01-02 UTC');
+\set VERBOSITY default
+BEGIN;
+SELECT ttl.create_container('session', NULL, ts_column => 'expires_at', ttl_column => NULL);
+ROLLBACK;
+SELECT ttl.create_container('session', -1, ts_column => NULL, ttl_column => 'expires_at');
+\set VERBOSITY terse
+
+--
+-- Names that aren't there
+--
+
+CREATE TABLE article (id int, created_at timestamptz);
+INSERT INTO article VALUES (1, '2020-01-01');
+SELECT refused('SELECT ttl.create_container(''article'', 3600, ts_column => ''create_at'')');
+SELECT refused('SELECT ttl.create_container(''article'', 3600, ts_column => ''changed'')');
+SELECT refused('SELECT ttl.create_container(''article'', 3600, ttl_column => ''ttl'')');
+SELECT refused('SELECT ttl.create_container(''article'', 3600, ttl_column => ''lives_for'')');
+SELECT refused('SELECT ttl.create_container(''article'', -1, ts_column => NULL, ttl_column => ''expires'')');
+SELECT attname FROM pg_attribute WHERE attrelid = 'article'::regclass AND attnum > 0;
+
+--
+-- Once more
+--
+
+SELECT ttl.create_container('session', -1, if_not_exists => true);
+SELECT ttl.create_container('article', '1 day', if_not_exists => true);
+SELECT ttl.create_container('article', '2 days', if_not_exists => true);
+SELECT ttl.default_ttl('article');
+SELECT refused('SELECT ttl.create_container(''article'', 1)');
+SELECT refused('SELECT ttl.create_container(''article'', 1, if_not_exists => NULL)');
+
+--
+-- A default TTL of any type
+--
+
+CREATE FUNCTION becomes(argument text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('SELECT ttl.set_default_ttl(''article'', %s)', argument);
+    RETURN coalesce(ttl.default_ttl('article')::text, 'off');
+EXCEPTION WHEN OTHERS THEN
+    RETURN SQLSTATE || ': ' || SQLERRM;
+END $$;
+SET client_min_messages = warning;
+SELECT a, becomes(a) FROM unnest(ARRAY['3600::smallint', '3600::bigint', '3600.0', '3600::numeric', '3600::double precision', '3600::real', '-1::bigint', 'extract(epoch FROM interval ''1 day'')',
+    'date_part(''epoch'', interval ''1 day'')', 'interval ''1 day''', '''1 day''', '''never''', '''Off''', 'NULL', 'NULL::bigint', 'NULL::numeric', '''60''::varchar',
+    '0', '-2', '2147483648', '-9223372036854775808', '1.5', '''NaN''::numeric', '''Infinity''::double precision', '1e20', 'true', 'timestamptz ''2020-01-01 UTC''', '''{}''::jsonb', 'ARRAY[1]', '''5''::"char"']) a;
+PREPARE by_driver(bigint) AS SELECT ttl.set_default_ttl('article', $1);
+EXECUTE by_driver(7200);
+SELECT ttl.default_ttl('article');
+
+--
+-- A name that leads to no table isn't all of them, and a copy is no container
+--
+
+CREATE TABLE gone (id int);
+SELECT ttl.create_container('gone', 60);
+INSERT INTO gone (id, _ts) VALUES (1, '2020-01-01');
+SET client_min_messages = notice;
+\set VERBOSITY default
+CALL ttl.reap(to_regclass('typo'));
+\set VERBOSITY sqlstate
+CALL ttl.reap(NULL);
+CALL ttl.reap(container => NULL, max_rows => 5);
+\set VERBOSITY default
+SELECT ttl.expired_count('gone');
+CALL ttl.reap(max_rows => 5);
+SELECT ttl.expired_count('gone');
+CREATE TABLE copy (LIKE gone INCLUDING ALL);
+CREATE TABLE copy_as AS TABLE gone;
+CREATE TABLE unlike (LIKE copy INCLUDING ALL);
+
+SET client_min_messages = warning;
+DROP SCHEMA registering CASCADE;

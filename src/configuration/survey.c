@@ -1,0 +1,240 @@
+/*-------------------------------------------------------------------------
+ *
+ * survey.c
+ *	  What the first rows of a table hold in the columns of a policy.
+ *
+ * A table that becomes a container may have columns with values in them.  Before they
+ * decide which rows expire, some are read: to refuse what nobody has named, and to show
+ * what was named.  Columns are read as they are stored, and their types are PostgreSQL's
+ * own, so no code of the table's owner runs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/pg_type.h"
+#include "citus/citus.h"
+#include "compat.h"
+#include "configuration/configuration.h"
+#include "container/container.h"
+#include "expiry/expiry.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/typcache.h"
+
+/* Rows that are read at most */
+#define MAX_ROWS	10000
+
+/* The range of the values of a column, while rows are read */
+typedef struct Range
+{
+	Oid			type;
+	TypeCacheEntry *order;
+	bool		is_set;
+	Datum		least;
+	Datum		greatest;
+} Range;
+
+static void
+begin_range(Range *range, Oid type)
+{
+	memset(range, 0, sizeof(Range));
+	range->type = type;
+	range->order = lookup_type_cache(type, TYPECACHE_CMP_PROC_FINFO);
+}
+
+static bool
+precedes(Range *range, Datum a, Datum b)
+{
+	return DatumGetInt32(FunctionCall2(&range->order->cmp_proc_finfo, a, b)) < 0;
+}
+
+/* 'context' is where the range lives. */
+static void
+extend_range(Range *range, Datum value, MemoryContext context)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+
+	if (!range->is_set || precedes(range, value, range->least))
+		range->least = datumCopy(value, range->order->typbyval, range->order->typlen);
+	if (!range->is_set || precedes(range, range->greatest, value))
+		range->greatest = datumCopy(value, range->order->typbyval, range->order->typlen);
+	range->is_set = true;
+	MemoryContextSwitchTo(old);
+}
+
+static char *
+value_text(Oid type, Datum value)
+{
+	Oid			function;
+	bool		is_varlena;
+
+	getTypeOutputInfo(type, &function, &is_varlena);
+	return OidOutputFunctionCall(function, value);
+}
+
+static void
+end_range(Range *range, TtlSurveyedColumn *column)
+{
+	if (!range->is_set)
+		return;
+	column->least = value_text(range->type, range->least);
+	column->greatest = value_text(range->type, range->greatest);
+}
+
+/* Notes of what magnitude a number is. */
+static void
+note_magnitude(TtlSurveyedColumn *column, Oid type, Datum value)
+{
+	double		number;
+
+	switch (type)
+	{
+		case INT4OID:
+			number = DatumGetInt32(value);
+			break;
+		case INT8OID:
+			number = DatumGetInt64(value);
+			break;
+		case FLOAT8OID:
+			number = DatumGetFloat8(value);
+			break;
+		case NUMERICOID:
+			number = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, value));
+			break;
+		default:
+			return;
+	}
+	column->magnitudes[number >= 1e17 ? TTL_LIKE_EPOCH_NS :
+					   number >= 1e14 ? TTL_LIKE_EPOCH_US :
+					   number >= 1e11 ? TTL_LIKE_EPOCH_MS :
+					   number >= 1e9 ? TTL_LIKE_EPOCH : TTL_LIKE_SECONDS]++;
+}
+
+/* Reads the rows of a leaf, as far as they are wanted; false if there are more. */
+static bool
+read_leaf(Relation rel, const TtlPolicy *policy, TtlSurvey *survey, Range *ts_range,
+		  Range *own_range, int *left)
+{
+	TtlContainer container;
+	TimestampTz now = GetCurrentTimestamp();
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TableScanDesc scan = TtlTableBeginScan(rel, snapshot);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "ttl survey",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	bool		complete = true;
+
+	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		bool		isnull;
+		Datum		value;
+
+		CHECK_FOR_INTERRUPTS();
+		if ((*left)-- == 0)
+		{
+			complete = false;
+			break;
+		}
+		survey->ts.rows++;
+		survey->own.rows++;
+		if (container.ts_attno != InvalidAttrNumber)
+		{
+			value = slot_getattr(slot, container.ts_attno, &isnull);
+			if (!isnull)
+			{
+				TimestampTz ts = DatumGetTimestampTz(value);
+
+				survey->ts.values++;
+				if (ts > now && !TIMESTAMP_IS_NOEND(ts))
+					survey->ts.future++;
+				extend_range(ts_range, value, old);
+			}
+		}
+		if (container.kind != NULL)
+		{
+			value = slot_getattr(slot, container.ttl_attno, &isnull);
+			if (!isnull && container.kind->is_document)
+			{
+				/* a document without a TTL has no value */
+				if (ttl_kind_is_odd(container.kind, value))
+					survey->own.invalid++;
+				value = Int32GetDatum(container.kind->seconds(value));
+				isnull = DatumGetInt32(value) == 0;
+			}
+			else if (!isnull && ttl_kind_is_odd(container.kind, value))
+				survey->own.invalid++;
+			if (!isnull)
+			{
+				survey->own.values++;
+				note_magnitude(&survey->own, own_range->type, value);
+				extend_range(own_range, value, old);
+			}
+		}
+		MemoryContextReset(context);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(snapshot);
+	return complete;
+}
+
+void
+ttl_survey(Oid relid, const TtlPolicy *policy, TtlSurvey *survey)
+{
+	TtlContainer container;
+	Range		ts_range;
+	Range		own_range;
+	bool		complete = !ttl_citus_is_distributed(relid);
+	int			left = MAX_ROWS;
+	ListCell   *lc;
+
+	memset(survey, 0, sizeof(TtlSurvey));
+	ttl_container_find_columns(relid, policy, &container);
+	if (container.ts_attno != InvalidAttrNumber)
+		begin_range(&ts_range, get_atttype(relid, container.ts_attno));
+	if (container.kind != NULL)
+		begin_range(&own_range, container.kind->is_document ? INT4OID : container.kind->type);
+
+	foreach(lc, ttl_container_leaves(relid))
+	{
+		Relation	rel = table_open(lfirst_oid(lc), AccessShareLock);
+
+		complete = complete &&
+			read_leaf(rel, policy, survey, &ts_range, &own_range, &left);
+		table_close(rel, NoLock);
+	}
+	survey->ts.complete = complete;
+	survey->own.complete = complete;
+	if (container.ts_attno != InvalidAttrNumber)
+	{
+		survey->ts.may_have_values = survey->ts.values > 0 || !complete;
+		end_range(&ts_range, &survey->ts);
+	}
+	if (container.kind != NULL)
+	{
+		survey->own.may_have_values = survey->own.values > 0 || survey->own.invalid > 0 || !complete;
+		end_range(&own_range, &survey->own);
+	}
+}
+
+char *
+ttl_survey_text(const TtlSurveyedColumn *column)
+{
+	return psprintf(column->complete ? _("%d of %d rows have a value, from %s to %s.") :
+					_("%d of the first %d rows have a value, from %s to %s."),
+					column->values, column->rows, column->least, column->greatest);
+}
