@@ -37,19 +37,11 @@ append_argument(StringInfo text, const char *value)
 	appendStringInfo(text, "%s%s", text->len > 0 ? ", " : "", quote_literal_cstr(value));
 }
 
-static void
-append_setting(StringInfo text, bool differs, const char *name, const char *value)
-{
-	if (!differs)
-		return;
-	append_argument(text, name);
-	append_argument(text, value);
-}
-
 char *
 ttl_citus_arguments(Oid relid, const TtlPolicy *policy)
 {
 	StringInfoData text;
+	TtlPolicy	default_policy;
 
 	initStringInfo(&text);
 	if (!ttl_citus_is_distributed(relid))
@@ -60,21 +52,17 @@ ttl_citus_arguments(Oid relid, const TtlPolicy *policy)
 				 errmsg("distributed table \"%s\" cannot have an archive", get_rel_name(relid)),
 				 errdetail("Each of its shards deletes its own rows."),
 				 errhint("Give up the archive first with ttl.alter_container(..., archive_to => 0).")));
-	append_setting(&text, true, "default_ttl", ttl_policy_default_ttl_text(policy->default_ttl));
-	append_setting(&text, NameStr(policy->ts_column)[0] != '\0',
-				   "ts_column", NameStr(policy->ts_column));
-	append_setting(&text, NameStr(policy->ttl_column)[0] != '\0',
-				   "ttl_column", NameStr(policy->ttl_column));
-	append_setting(&text, true, "indexing", ttl_policy_indexing_name(policy->indexing));
-	append_setting(&text, !policy->touch_on_update, "touch_on_update", "false");
-	append_setting(&text, !policy->reaping, "reaping", "false");
-	append_setting(&text, policy->reap_delay != 0, "reap_delay",
-				   psprintf(INT64_FORMAT, policy->reap_delay));
-	append_setting(&text, policy->cycle_cost_limit != 0, "cycle_cost_limit",
-				   psprintf("%d", policy->cycle_cost_limit));
-	append_setting(&text, policy->batch_size != 0, "batch_size",
-				   psprintf("%d", policy->batch_size));
-	append_setting(&text, policy->replication_origin, "replication_origin", "true");
+	ttl_policy_init(&default_policy);
+	for (int i = 0; i < ttl_nsettings; i++)
+	{
+		const TtlSetting *setting = &ttl_settings[i];
+
+		if (!setting->propagated ||
+			!ttl_policy_setting_differs(policy, &default_policy, setting))
+			continue;
+		append_argument(&text, setting->name);
+		append_argument(&text, ttl_policy_text(policy, setting));
+	}
 	return text.data;
 }
 
@@ -93,50 +81,10 @@ ttl_citus_arguments_of(const Trigger *trigger)
 static bool
 take_setting(TtlPolicy *policy, const char *name, const char *value)
 {
-	bool		is_number;
-	char	   *end;
-	int64		number = strtoi64(value, &end, 10);
-
-	is_number = end != value && *end == '\0';
-	if (strcmp(name, "default_ttl") == 0)
+	for (int i = 0; i < ttl_nsettings; i++)
 	{
-		bool		is_off = strcmp(value, ttl_policy_default_ttl_text(TTL_OFF)) == 0;
-
-		policy->default_ttl = is_off ? TTL_OFF : (int32) number;
-		return is_off || (is_number && (number == TTL_NEVER || (number > 0 && number <= PG_INT32_MAX)));
-	}
-	if (strcmp(name, "ts_column") == 0)
-	{
-		namestrcpy(&policy->ts_column, value);
-		return true;
-	}
-	if (strcmp(name, "ttl_column") == 0)
-	{
-		namestrcpy(&policy->ttl_column, value);
-		return true;
-	}
-	if (strcmp(name, "indexing") == 0)
-		return ttl_policy_indexing_parse(value, &policy->indexing);
-	if (strcmp(name, "touch_on_update") == 0)
-		return parse_bool(value, &policy->touch_on_update);
-	if (strcmp(name, "reaping") == 0)
-		return parse_bool(value, &policy->reaping);
-	if (strcmp(name, "replication_origin") == 0)
-		return parse_bool(value, &policy->replication_origin);
-	if (strcmp(name, "reap_delay") == 0)
-	{
-		policy->reap_delay = number;
-		return is_number && number >= 0;
-	}
-	if (strcmp(name, "cycle_cost_limit") == 0)
-	{
-		policy->cycle_cost_limit = (int32) number;
-		return is_number && number > 0 && number <= PG_INT32_MAX;
-	}
-	if (strcmp(name, "batch_size") == 0)
-	{
-		policy->batch_size = (int32) number;
-		return is_number && number > 0 && number <= PG_INT32_MAX;
+		if (ttl_settings[i].propagated && strcmp(ttl_settings[i].name, name) == 0)
+			return ttl_policy_from_text(policy, &ttl_settings[i], value);
 	}
 	return false;
 }
@@ -161,11 +109,7 @@ read_arguments(Oid relid, const Trigger *trigger, TtlPolicy *policy)
 	TtlContainer container;
 	int			i;
 
-	memset(policy, 0, sizeof(TtlPolicy));
-	policy->default_ttl = TTL_OFF;
-	policy->indexing = TTL_INDEXING_CONSISTENT;
-	policy->touch_on_update = true;
-	policy->reaping = true;
+	ttl_policy_init(policy);
 	for (i = 0; i + 1 < trigger->tgnargs; i += 2)
 	{
 		if (!take_setting(policy, trigger->tgargs[i], trigger->tgargs[i + 1]))

@@ -22,6 +22,7 @@
 #include "commands/trigger.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
+#include "container/policy.h"
 #include "expiry/grace.h"
 #include "fmgr.h"
 #include "ttl.h"
@@ -284,17 +285,18 @@ ttl_create_container(PG_FUNCTION_ARGS)
 {
 	Oid			relid = ttl_argument_container(fcinfo, "ttl.create_container()");
 	TtlPolicy	existing;
-	TtlPolicy	policy = {
-		.default_ttl = ttl_argument_default_ttl(fcinfo, 1),
-		.indexing = ttl_argument_indexing(fcinfo, 4),
-		.touch_on_update = ttl_argument_boolean(fcinfo, 5, "touch_on_update"),
-		.reaping = true
-	};
-	bool		names_ts = column_argument(fcinfo, 2, TTL_TS_COLUMN, &policy.ts_column);
-	bool		names_ttl = column_argument(fcinfo, 3, TTL_TTL_COLUMN, &policy.ttl_column);
+	TtlPolicy	policy;
+	bool		names_ts;
+	bool		names_ttl;
+	bool		if_not_exists;
 
-	bool		if_not_exists = ttl_argument_boolean(fcinfo, 6, "if_not_exists");
-
+	ttl_policy_init(&policy);
+	policy.default_ttl = ttl_argument_default_ttl(fcinfo, 1);
+	names_ts = column_argument(fcinfo, 2, TTL_TS_COLUMN, &policy.ts_column);
+	names_ttl = column_argument(fcinfo, 3, TTL_TTL_COLUMN, &policy.ttl_column);
+	policy.indexing = ttl_argument_indexing(fcinfo, 4);
+	policy.touch_on_update = ttl_argument_boolean(fcinfo, 5, "touch_on_update");
+	if_not_exists = ttl_argument_boolean(fcinfo, 6, "if_not_exists");
 	ttl_container_check_owner(relid);
 	/* one that is there already needn't be locked */
 	if (if_not_exists && ttl_container_read(relid, &existing))

@@ -18,6 +18,7 @@
 #include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
+#include "container/policy.h"
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
 #include "ttl.h"
@@ -106,19 +107,14 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 		ttl_alter_default_ttl(relid, default_ttl);
 	else
 	{
-		policy = (TtlPolicy)
-		{
-			.default_ttl = default_ttl,
-				.indexing = TTL_INDEXING_CONSISTENT,
-				.touch_on_update = true,
-				.reaping = true
-		};
+		ttl_policy_init(&policy);
+		policy.default_ttl = default_ttl;
 		namestrcpy(&policy.ts_column, TTL_TS_COLUMN);
 		namestrcpy(&policy.ttl_column, TTL_TTL_COLUMN);
 		/* the call names the timestamp column; one that is missing is added */
 		ttl_create_register(relid, &policy,
 							get_attnum(relid, TTL_TS_COLUMN) != InvalidAttrNumber,
-							created, false);
+							false, false);
 	}
 	answer = psprintf("{\"ok\": 1, \"createdCollectionAutomatically\": %s, "
 					  "\"numIndexesBefore\": %d, \"numIndexesAfter\": %d}",

@@ -48,35 +48,6 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-/*
- * Columns of ttl.container, as in sql/ttl--1.0.sql.  Later ones are added at the end
- * and may be null: where the objects are of an older version than the library, they
- * are read as null, and not written.
- */
-enum
-{
-	Anum_container_relid = 1,
-	Anum_container_default_time_to_live,
-	Anum_container_ts_column,
-	Anum_container_ttl_column,
-	Anum_container_indexing,
-	Anum_container_touch_on_update,
-	Anum_container_reaping,
-	Anum_container_reap_delay,
-	Anum_container_archive_to,
-	Anum_container_archive_columns,
-	Anum_container_cycle_cost_limit,
-	Anum_container_batch_size,
-	Anum_container_replication_origin,
-	Anum_container_changed_at,
-	Anum_container_noticed_at,
-	Anum_container_former_time_to_live,
-	Anum_container_changed_partition,
-	Anum_container_added,
-	Anum_container_carried,
-	Natts_container = Anum_container_carried
-};
-
 /* Names of TtlAdded, from the lowest bit up */
 static const char *const added_names[] = {
 	"ts_column", "ts_default", "ttl_column", "ttl_check",
@@ -231,50 +202,18 @@ added_to_array(int added)
 		construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT);
 }
 
-static NameData
-name_or_empty(Datum value, bool isnull)
-{
-	NameData	empty = {{0}};
-
-	return isnull ? empty : *DatumGetName(value);
-}
-
 static void
 deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 {
 	int			natts = Max(desc->natts, Natts_container);
 	Datum	   *values = palloc0(natts * sizeof(Datum));
 	bool	   *nulls = palloc(natts * sizeof(bool));
-	char	   *indexing;
 
 	ttl_container_check_version();
 	memset(nulls, true, natts * sizeof(bool));
 	heap_deform_tuple(tuple, desc, values, nulls);
 
-	policy->default_ttl = nulls[Anum_container_default_time_to_live - 1] ? TTL_OFF :
-		DatumGetInt32(values[Anum_container_default_time_to_live - 1]);
-	policy->ts_column = name_or_empty(values[Anum_container_ts_column - 1],
-									  nulls[Anum_container_ts_column - 1]);
-	policy->ttl_column = name_or_empty(values[Anum_container_ttl_column - 1],
-									   nulls[Anum_container_ttl_column - 1]);
-	indexing = TextDatumGetCString(values[Anum_container_indexing - 1]);
-	if (!ttl_policy_indexing_parse(indexing, &policy->indexing))
-		elog(ERROR, "unrecognized indexing policy \"%s\"", indexing);
-	policy->touch_on_update = DatumGetBool(values[Anum_container_touch_on_update - 1]);
-	policy->reaping = DatumGetBool(values[Anum_container_reaping - 1]);
-	if (!ttl_policy_microseconds(DatumGetIntervalP(values[Anum_container_reap_delay - 1]),
-								 &policy->reap_delay))
-		elog(ERROR, "reap_delay out of range");
-	policy->archive_to = nulls[Anum_container_archive_to - 1] ? InvalidOid :
-		DatumGetObjectId(values[Anum_container_archive_to - 1]);
-	policy->archive_columns = nulls[Anum_container_archive_columns - 1] ? NIL :
-		ttl_policy_names_from_array(DatumGetArrayTypeP(values[Anum_container_archive_columns - 1]));
-	policy->cycle_cost_limit = nulls[Anum_container_cycle_cost_limit - 1] ? 0 :
-		DatumGetInt32(values[Anum_container_cycle_cost_limit - 1]);
-	policy->batch_size = nulls[Anum_container_batch_size - 1] ? 0 :
-		DatumGetInt32(values[Anum_container_batch_size - 1]);
-	policy->replication_origin = DatumGetBool(values[Anum_container_replication_origin - 1]);
-
+	ttl_policy_read(policy, values, nulls);
 	policy->added = added_from_array(DatumGetArrayTypeP(values[Anum_container_added - 1]));
 	policy->carried = DatumGetBool(values[Anum_container_carried - 1]);
 
@@ -297,34 +236,13 @@ form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 	int			natts = Max(desc->natts, Natts_container);
 	Datum	   *values = palloc0(natts * sizeof(Datum));
 	bool	   *nulls = palloc0(natts * sizeof(bool));
-	Interval	reap_delay = {.time = policy->reap_delay};
 
 	ttl_container_check_version();
 	memset(nulls + Natts_container, true, natts - Natts_container);
 	values[Anum_container_relid - 1] = ObjectIdGetDatum(container);
-	values[Anum_container_default_time_to_live - 1] = Int32GetDatum(policy->default_ttl);
-	nulls[Anum_container_default_time_to_live - 1] = (policy->default_ttl == TTL_OFF);
-	values[Anum_container_ts_column - 1] = NameGetDatum(&policy->ts_column);
-	nulls[Anum_container_ts_column - 1] = (NameStr(policy->ts_column)[0] == '\0');
-	values[Anum_container_ttl_column - 1] = NameGetDatum(&policy->ttl_column);
-	nulls[Anum_container_ttl_column - 1] = (NameStr(policy->ttl_column)[0] == '\0');
-	values[Anum_container_indexing - 1] =
-		CStringGetTextDatum(ttl_policy_indexing_name(policy->indexing));
-	values[Anum_container_touch_on_update - 1] = BoolGetDatum(policy->touch_on_update);
-	values[Anum_container_reaping - 1] = BoolGetDatum(policy->reaping);
-	values[Anum_container_reap_delay - 1] = IntervalPGetDatum(&reap_delay);
-	values[Anum_container_archive_to - 1] = ObjectIdGetDatum(policy->archive_to);
-	nulls[Anum_container_archive_to - 1] = !OidIsValid(policy->archive_to);
-	nulls[Anum_container_archive_columns - 1] =
-		!OidIsValid(policy->archive_to) || policy->archive_columns == NIL;
-	if (!nulls[Anum_container_archive_columns - 1])
-		values[Anum_container_archive_columns - 1] =
-			PointerGetDatum(strlist_to_textarray(policy->archive_columns));
-	values[Anum_container_cycle_cost_limit - 1] = Int32GetDatum(policy->cycle_cost_limit);
-	nulls[Anum_container_cycle_cost_limit - 1] = (policy->cycle_cost_limit == 0);
-	values[Anum_container_batch_size - 1] = Int32GetDatum(policy->batch_size);
-	nulls[Anum_container_batch_size - 1] = (policy->batch_size == 0);
-	values[Anum_container_replication_origin - 1] = BoolGetDatum(policy->replication_origin);
+	ttl_policy_write(policy, values, nulls);
+	if (!OidIsValid(policy->archive_to))
+		nulls[Anum_container_archive_columns - 1] = true;
 	values[Anum_container_changed_at - 1] = TimestampTzGetDatum(policy->change.changed_at);
 	nulls[Anum_container_changed_at - 1] = (policy->change.changed_at == 0);
 	values[Anum_container_noticed_at - 1] = TimestampTzGetDatum(policy->change.noticed_at);
@@ -376,6 +294,7 @@ ttl_container_update(Oid container, const TtlPolicy *policy)
 	CatalogScan scan;
 	HeapTuple	old;
 	TtlPolicy	old_policy;
+	bool		replans = false;
 
 	begin_scan(&scan, container, RowExclusiveLock);
 	old = next_row(&scan);
@@ -386,11 +305,10 @@ ttl_container_update(Oid container, const TtlPolicy *policy)
 					   form(container, policy, RelationGetDescr(scan.rel)));
 	end_scan(&scan);
 	log_change(container, &old_policy, policy);
-	announce_change(container,
-					old_policy.touch_on_update != policy->touch_on_update ||
-					old_policy.indexing != policy->indexing ||
-					strcmp(NameStr(old_policy.ts_column), NameStr(policy->ts_column)) != 0 ||
-					strcmp(NameStr(old_policy.ttl_column), NameStr(policy->ttl_column)) != 0);
+	for (int i = 0; i < ttl_nsettings; i++)
+		replans = replans || (ttl_settings[i].replans &&
+							  ttl_policy_setting_differs(&old_policy, policy, &ttl_settings[i]));
+	announce_change(container, replans);
 	CommandCounterIncrement();
 }
 
@@ -606,15 +524,15 @@ static bool
 can_be_restored(Oid relid, HeapTuple tuple, TupleDesc desc)
 {
 	char		relkind = get_rel_relkind(relid);
+	int			natts = Max(desc->natts, Natts_container);
+	Datum	   *values = palloc0(natts * sizeof(Datum));
+	bool	   *nulls = palloc(natts * sizeof(bool));
 	TtlPolicy	policy;
 	TtlContainer container;
-	bool		isnull;
-	Datum		name;
 
-	name = heap_getattr(tuple, Anum_container_ts_column, desc, &isnull);
-	policy.ts_column = name_or_empty(name, isnull);
-	name = heap_getattr(tuple, Anum_container_ttl_column, desc, &isnull);
-	policy.ttl_column = name_or_empty(name, isnull);
+	memset(nulls, true, natts * sizeof(bool));
+	heap_deform_tuple(tuple, desc, values, nulls);
+	ttl_policy_read(&policy, values, nulls);
 	ttl_container_find_columns(relid, &policy, &container);
 	if ((relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE) &&
 		!container.lacks_column)

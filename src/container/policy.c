@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * policy.c
- *	  How the values of a policy are written down, and compared.
+ *	  The settings of a policy: how they are stored, compared and written down.
  *
  *-------------------------------------------------------------------------
  */
@@ -88,40 +88,134 @@ ttl_policy_indexing_parse(const char *name, TtlIndexing *indexing)
 	return false;
 }
 
-static void note_difference(StringInfo text, bool differs, const char *setting,
-							const char *format,...) pg_attribute_printf(4, 5);
+#define SETTING(field, type, ...) \
+	{#field, TTL_SETTING_##type, offsetof(TtlPolicy, field), __VA_ARGS__}
+
+const TtlSetting ttl_settings[] = {
+	SETTING(default_ttl, TTL, Anum_container_default_time_to_live, false, true),
+	SETTING(ts_column, NAME, Anum_container_ts_column, true, true),
+	SETTING(ttl_column, NAME, Anum_container_ttl_column, true, true),
+	SETTING(indexing, INDEXING, Anum_container_indexing, true, true),
+	SETTING(touch_on_update, BOOLEAN, Anum_container_touch_on_update, true, true),
+	SETTING(reaping, BOOLEAN, Anum_container_reaping, false, true),
+	SETTING(reap_delay, INTERVAL, Anum_container_reap_delay, false, true),
+	SETTING(archive_to, TABLE, Anum_container_archive_to, false, false),
+	SETTING(archive_columns, NAMES, Anum_container_archive_columns, false, false),
+	SETTING(cycle_cost_limit, NUMBER, Anum_container_cycle_cost_limit, false, true),
+	SETTING(batch_size, NUMBER, Anum_container_batch_size, false, true),
+	SETTING(replication_origin, BOOLEAN, Anum_container_replication_origin, false, true)
+};
+
+const int	ttl_nsettings = lengthof(ttl_settings);
+
+void
+ttl_policy_init(TtlPolicy *policy)
+{
+	memset(policy, 0, sizeof(TtlPolicy));
+	policy->default_ttl = TTL_OFF;
+	policy->indexing = TTL_INDEXING_CONSISTENT;
+	policy->touch_on_update = true;
+	policy->reaping = true;
+}
 
 static void
-note_difference(StringInfo text, bool differs, const char *setting,
-				const char *format,...)
+read_setting(void *field, TtlSettingType type, Datum value, bool isnull)
 {
-	int			needed = 1;
-
-	if (!differs)
-		return;
-	appendStringInfo(text, "%s%s ", text->len > 0 ? ", " : "", setting);
-	while (needed > 0)
+	switch (type)
 	{
-		va_list		args;
-
-		va_start(args, format);
-		needed = appendStringInfoVA(text, format, args);
-		va_end(args);
-		if (needed > 0)
-			enlargeStringInfo(text, needed);
+		case TTL_SETTING_TTL:
+			*(int32 *) field = isnull ? TTL_OFF : DatumGetInt32(value);
+			break;
+		case TTL_SETTING_NAME:
+			if (isnull)
+				memset(field, 0, sizeof(NameData));
+			else
+				*(NameData *) field = *DatumGetName(value);
+			break;
+		case TTL_SETTING_INDEXING:
+			/* a row that a constraint is about to refuse may lack it */
+			*(TtlIndexing *) field = TTL_INDEXING_NONE;
+			if (!isnull && !ttl_policy_indexing_parse(TextDatumGetCString(value), field))
+				elog(ERROR, "unrecognized indexing policy \"%s\"", TextDatumGetCString(value));
+			break;
+		case TTL_SETTING_BOOLEAN:
+			*(bool *) field = !isnull && DatumGetBool(value);
+			break;
+		case TTL_SETTING_NUMBER:
+			*(int32 *) field = isnull ? 0 : DatumGetInt32(value);
+			break;
+		case TTL_SETTING_INTERVAL:
+			*(int64 *) field = 0;
+			if (!isnull && !ttl_policy_microseconds(DatumGetIntervalP(value), field))
+				elog(ERROR, "interval out of range");
+			break;
+		case TTL_SETTING_TABLE:
+			*(Oid *) field = isnull ? InvalidOid : DatumGetObjectId(value);
+			break;
+		case TTL_SETTING_NAMES:
+			*(List **) field = isnull ? NIL :
+				ttl_policy_names_from_array(DatumGetArrayTypeP(value));
+			break;
 	}
 }
 
-static const char *
-on_off(bool value)
+void
+ttl_policy_read(TtlPolicy *policy, const Datum *values, const bool *nulls)
 {
-	return value ? "true" : "false";
+	for (int i = 0; i < ttl_nsettings; i++)
+	{
+		const TtlSetting *setting = &ttl_settings[i];
+
+		read_setting((char *) policy + setting->offset, setting->type,
+					 values[setting->attnum - 1], nulls[setting->attnum - 1]);
+	}
 }
 
-static char *
-table_name(Oid relid)
+static Datum
+write_setting(const void *field, TtlSettingType type, bool *isnull)
 {
-	return OidIsValid(relid) ? ttl_container_table_name(relid) : "NULL";
+	Interval   *interval;
+
+	*isnull = false;
+	switch (type)
+	{
+		case TTL_SETTING_TTL:
+			*isnull = *(const int32 *) field == TTL_OFF;
+			return Int32GetDatum(*(const int32 *) field);
+		case TTL_SETTING_NAME:
+			*isnull = NameStr(*(const NameData *) field)[0] == '\0';
+			return NameGetDatum((const NameData *) field);
+		case TTL_SETTING_INDEXING:
+			return CStringGetTextDatum(ttl_policy_indexing_name(*(const TtlIndexing *) field));
+		case TTL_SETTING_BOOLEAN:
+			return BoolGetDatum(*(const bool *) field);
+		case TTL_SETTING_NUMBER:
+			*isnull = *(const int32 *) field == 0;
+			return Int32GetDatum(*(const int32 *) field);
+		case TTL_SETTING_INTERVAL:
+			interval = palloc0(sizeof(Interval));
+			interval->time = *(const int64 *) field;
+			return IntervalPGetDatum(interval);
+		case TTL_SETTING_TABLE:
+			*isnull = !OidIsValid(*(const Oid *) field);
+			return ObjectIdGetDatum(*(const Oid *) field);
+		case TTL_SETTING_NAMES:
+			*isnull = *(List *const *) field == NIL;
+			return *isnull ? (Datum) 0 : PointerGetDatum(strlist_to_textarray(*(List *const *) field));
+	}
+	elog(ERROR, "unrecognized type of setting: %d", (int) type);
+}
+
+void
+ttl_policy_write(const TtlPolicy *policy, Datum *values, bool *nulls)
+{
+	for (int i = 0; i < ttl_nsettings; i++)
+	{
+		const TtlSetting *setting = &ttl_settings[i];
+
+		values[setting->attnum - 1] = write_setting((const char *) policy + setting->offset,
+													setting->type, &nulls[setting->attnum - 1]);
+	}
 }
 
 static char *
@@ -140,12 +234,97 @@ names_text(List *names)
 	return text.data;
 }
 
-static char *
-interval_text(int64 microseconds)
+char *
+ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting)
 {
-	Interval	interval = {.time = microseconds};
+	const void *field = (const char *) policy + setting->offset;
 
-	return DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(&interval)));
+	switch (setting->type)
+	{
+		case TTL_SETTING_TTL:
+			return ttl_policy_default_ttl_text(*(const int32 *) field);
+		case TTL_SETTING_NAME:
+			return pstrdup(NameStr(*(const NameData *) field));
+		case TTL_SETTING_INDEXING:
+			return pstrdup(ttl_policy_indexing_name(*(const TtlIndexing *) field));
+		case TTL_SETTING_BOOLEAN:
+			return *(const bool *) field ? "true" : "false";
+		case TTL_SETTING_NUMBER:
+			return psprintf("%d", *(const int32 *) field);
+		case TTL_SETTING_INTERVAL:
+			return psprintf(INT64_FORMAT, *(const int64 *) field);
+		case TTL_SETTING_TABLE:
+			return psprintf("%u", *(const Oid *) field);
+		case TTL_SETTING_NAMES:
+			return names_text(*(List *const *) field);
+	}
+	elog(ERROR, "unrecognized type of setting: %d", (int) setting->type);
+}
+
+bool
+ttl_policy_from_text(TtlPolicy *policy, const TtlSetting *setting, const char *text)
+{
+	void	   *field = (char *) policy + setting->offset;
+	char	   *end;
+	int64		number = strtoi64(text, &end, 10);
+	bool		is_number = end != text && *end == '\0';
+
+	switch (setting->type)
+	{
+		case TTL_SETTING_TTL:
+			if (strcmp(text, ttl_policy_default_ttl_text(TTL_OFF)) == 0)
+			{
+				*(int32 *) field = TTL_OFF;
+				return true;
+			}
+			*(int32 *) field = (int32) number;
+			return is_number && (number == TTL_NEVER || (number > 0 && number <= PG_INT32_MAX));
+		case TTL_SETTING_NAME:
+			namestrcpy(field, text);
+			return true;
+		case TTL_SETTING_INDEXING:
+			return ttl_policy_indexing_parse(text, field);
+		case TTL_SETTING_BOOLEAN:
+			return parse_bool(text, field);
+		case TTL_SETTING_NUMBER:
+			*(int32 *) field = (int32) number;
+			return is_number && number > 0 && number <= PG_INT32_MAX;
+		case TTL_SETTING_INTERVAL:
+			*(int64 *) field = number;
+			return is_number && number >= 0;
+		case TTL_SETTING_TABLE:
+		case TTL_SETTING_NAMES:
+			break;				/* of one node alone */
+	}
+	return false;
+}
+
+bool
+ttl_policy_setting_differs(const TtlPolicy *a, const TtlPolicy *b, const TtlSetting *setting)
+{
+	return strcmp(ttl_policy_text(a, setting), ttl_policy_text(b, setting)) != 0;
+}
+
+/* The value of a setting as messages have it */
+static char *
+shown_text(const TtlPolicy *policy, const TtlSetting *setting)
+{
+	Interval	interval = {0};
+	Oid			relid;
+
+	switch (setting->type)
+	{
+		case TTL_SETTING_NAME:
+			return psprintf("\"%s\"", ttl_policy_text(policy, setting));
+		case TTL_SETTING_INTERVAL:
+			interval.time = *(const int64 *) ((const char *) policy + setting->offset);
+			return DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(&interval)));
+		case TTL_SETTING_TABLE:
+			relid = *(const Oid *) ((const char *) policy + setting->offset);
+			return OidIsValid(relid) ? ttl_container_table_name(relid) : "NULL";
+		default:
+			return ttl_policy_text(policy, setting);
+	}
 }
 
 char *
@@ -154,42 +333,14 @@ ttl_policy_differences(const TtlPolicy *old, const TtlPolicy *new)
 	StringInfoData text;
 
 	initStringInfo(&text);
-	note_difference(&text, old->default_ttl != new->default_ttl, "default_ttl",
-					"from %s to %s", ttl_policy_default_ttl_text(old->default_ttl),
-					ttl_policy_default_ttl_text(new->default_ttl));
-	note_difference(&text, strcmp(NameStr(old->ts_column), NameStr(new->ts_column)) != 0,
-					"ts_column", "from \"%s\" to \"%s\"", NameStr(old->ts_column),
-					NameStr(new->ts_column));
-	note_difference(&text, strcmp(NameStr(old->ttl_column), NameStr(new->ttl_column)) != 0,
-					"ttl_column", "from \"%s\" to \"%s\"", NameStr(old->ttl_column),
-					NameStr(new->ttl_column));
-	note_difference(&text, old->indexing != new->indexing, "indexing", "from %s to %s",
-					ttl_policy_indexing_name(old->indexing),
-					ttl_policy_indexing_name(new->indexing));
-	note_difference(&text, old->touch_on_update != new->touch_on_update,
-					"touch_on_update", "from %s to %s", on_off(old->touch_on_update),
-					on_off(new->touch_on_update));
-	note_difference(&text, old->reaping != new->reaping, "reaping", "from %s to %s",
-					on_off(old->reaping), on_off(new->reaping));
-	note_difference(&text, old->reap_delay != new->reap_delay, "reap_delay",
-					"from %s to %s", interval_text(old->reap_delay),
-					interval_text(new->reap_delay));
-	note_difference(&text, old->archive_to != new->archive_to, "archive_to",
-					"from %s to %s", table_name(old->archive_to),
-					table_name(new->archive_to));
-	note_difference(&text, OidIsValid(new->archive_to) &&
-					strcmp(names_text(old->archive_columns), names_text(new->archive_columns)) != 0,
-					"archive_columns", "from %s to %s", names_text(old->archive_columns),
-					names_text(new->archive_columns));
-	note_difference(&text, old->cycle_cost_limit != new->cycle_cost_limit,
-					"cycle_cost_limit", "from %d to %d", old->cycle_cost_limit,
-					new->cycle_cost_limit);
-	note_difference(&text, old->batch_size != new->batch_size, "batch_size",
-					"from %d to %d", old->batch_size, new->batch_size);
-	note_difference(&text, old->replication_origin != new->replication_origin,
-					"replication_origin", "from %s to %s", on_off(old->replication_origin),
-					on_off(new->replication_origin));
+	for (int i = 0; i < ttl_nsettings; i++)
+	{
+		const TtlSetting *setting = &ttl_settings[i];
 
+		if (ttl_policy_setting_differs(old, new, setting))
+			appendStringInfo(&text, "%s%s from %s to %s", text.len > 0 ? ", " : "",
+							 setting->name, shown_text(old, setting), shown_text(new, setting));
+	}
 	return text.data;
 }
 

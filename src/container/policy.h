@@ -12,6 +12,80 @@
 #include "utils/array.h"
 
 /*
+ * Columns of ttl.container, as in sql/ttl--1.0.sql.  Later ones are added at the end
+ * and may be null: where the objects are of an older version than the library, they
+ * are read as null, and not written.
+ */
+enum
+{
+	Anum_container_relid = 1,
+	Anum_container_default_time_to_live,
+	Anum_container_ts_column,
+	Anum_container_ttl_column,
+	Anum_container_indexing,
+	Anum_container_touch_on_update,
+	Anum_container_reaping,
+	Anum_container_reap_delay,
+	Anum_container_archive_to,
+	Anum_container_archive_columns,
+	Anum_container_cycle_cost_limit,
+	Anum_container_batch_size,
+	Anum_container_replication_origin,
+	Anum_container_changed_at,
+	Anum_container_noticed_at,
+	Anum_container_former_time_to_live,
+	Anum_container_changed_partition,
+	Anum_container_added,
+	Anum_container_carried,
+	Natts_container = Anum_container_carried
+};
+
+/*
+ * The settings of a policy: all fields of TtlPolicy that users set.  The table of them
+ * drives how they are stored, compared, logged and propagated to shards.
+ */
+typedef enum TtlSettingType
+{
+	TTL_SETTING_TTL,			/* int32, TTL_OFF = NULL */
+	TTL_SETTING_NAME,			/* NameData, empty = NULL */
+	TTL_SETTING_INDEXING,
+	TTL_SETTING_BOOLEAN,
+	TTL_SETTING_NUMBER,			/* int32, 0 = NULL */
+	TTL_SETTING_INTERVAL,		/* int64, microseconds */
+	TTL_SETTING_TABLE,			/* Oid, InvalidOid = NULL */
+	TTL_SETTING_NAMES			/* List of char *, NIL = NULL */
+} TtlSettingType;
+
+typedef struct TtlSetting
+{
+	const char *name;
+	TtlSettingType type;
+	size_t		offset;			/* in TtlPolicy */
+	int			attnum;			/* in ttl.container */
+	bool		replans;		/* does the shape of plans depend on it? */
+	bool		propagated;		/* do shards have it, too? */
+} TtlSetting;
+
+extern const TtlSetting ttl_settings[];
+extern const int ttl_nsettings;
+
+/* Sets all settings to what they are by default; there are no columns then. */
+extern void ttl_policy_init(TtlPolicy *policy);
+
+/* Reads and writes the settings in a row of ttl.container. */
+extern void ttl_policy_read(TtlPolicy *policy, const Datum *values, const bool *nulls);
+extern void ttl_policy_write(const TtlPolicy *policy, Datum *values, bool *nulls);
+
+/* The value of a setting as text, and of a text; false if it is none */
+extern char *ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting);
+extern bool ttl_policy_from_text(TtlPolicy *policy, const TtlSetting *setting,
+								 const char *text);
+
+/* Does it differ? */
+extern bool ttl_policy_setting_differs(const TtlPolicy *a, const TtlPolicy *b,
+									   const TtlSetting *setting);
+
+/*
  * The length of an interval, as EXTRACT(epoch FROM ...) has it: years of 365.25
  * days, months of 30 days, days of 24 hours.  False if it is out of range.
  */
