@@ -141,6 +141,128 @@ SELECT id, value, ttl.expires_at(a), ttl.time_to_live(a) FROM alone_utc a WHERE 
 SET ttl.now = 'infinity';
 SELECT id, value FROM alone_utc ORDER BY id;
 RESET ttl.now;
+-- Deadlines as numbers since 1970, and as dates: what is no instant has no meaning
+CREATE FUNCTION make_numbers(c name, type text, unit text, has_ts boolean, indexing text, items text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE TABLE %I (gone int, keep %s, id int PRIMARY KEY, value text%s)', c, type, CASE WHEN has_ts THEN ', changed timestamptz' ELSE '' END);
+    EXECUTE format('ALTER TABLE %I DROP gone', c);
+    EXECUTE format('CREATE INDEX %I ON %I (keep)', c || '_mine', c);
+    EXECUTE format('INSERT INTO %I SELECT CASE WHEN v <> ''NULL'' THEN v::%s END, n, coalesce(v, ''NULL'') %s FROM unnest($1) WITH ORDINALITY AS v (v, n)', c, type, CASE WHEN has_ts THEN ', ''2020-01-01 12:00:00+00''' ELSE '' END) USING items;
+    PERFORM ttl.create_container(c::regclass, CASE WHEN has_ts THEN 10 ELSE -1 END, CASE WHEN has_ts THEN 'changed'::name END, 'keep', indexing, ttl_unit => unit);
+END $$;
+-- 2020-01-01 12:00:15 UTC is 1577880015
+\set seconds '{1577880014, 1577880015, 1577880016, 1577880025, 1577880026, 0, -1, -2147483648, 2147483647, NULL}'
+\set others '{1577880014.9999995, 1577880015.0000005, 1577880015.000001, 1577880025, 1577880025.0000004, 9223372036854, 9223372036855, 1e300, 1e20, -210866803200, -210866803201, -1e20, NaN, Infinity, -Infinity, 0, NULL}'
+SELECT make_numbers('epoch_int', 'integer', 'epoch', true, 'consistent', :'seconds');
+SELECT * FROM meanings('epoch_int');
+CALL agree('epoch_int');
+SELECT make_numbers('epoch_bigint', 'bigint', 'epoch', true, 'consistent', '{1577880014, 1577880015, 1577880016, 1577880025, 1577880026, 0, -1, 9223372036854, 9223372036855, 9223372036854775807, -9223372036854775808, -210866803200, -210866803201, NULL}');
+SELECT * FROM meanings('epoch_bigint');
+CALL agree('epoch_bigint');
+SELECT make_numbers('epoch_ms', 'bigint', 'epoch_ms', true, 'consistent', '{1577880014999, 1577880015000, 1577880015001, 1577880025000, 1577880025001, 0, 9223372036854775, 9223372036854776, 9223372036854775807, -9223372036854775808, NULL}');
+SELECT * FROM meanings('epoch_ms');
+CALL agree('epoch_ms');
+SELECT make_numbers('epoch_us', 'bigint', 'epoch_us', true, 'consistent', '{1577880014999999, 1577880015000000, 1577880015000001, 1577880025000000, 0, 9223372036854775807, -9223372036854775808, NULL}');
+SELECT * FROM meanings('epoch_us');
+CALL agree('epoch_us');
+SELECT make_numbers('epoch_ns', 'bigint', 'epoch_ns', true, 'consistent', '{1577880014999999999, 1577880015000000000, 1577880015000000001, 1577880015000001000, 1577880025000000000, -1, 0, 9223372036854775807, -9223372036854775807, -9223372036854775808, NULL}');
+SELECT * FROM meanings('epoch_ns');
+CALL agree('epoch_ns');
+SELECT make_numbers('epoch_numeric', 'numeric', 'epoch', true, 'consistent', :'others');
+SELECT * FROM meanings('epoch_numeric');
+CALL agree('epoch_numeric');
+SELECT make_numbers('epoch_numeric_ns', 'numeric', 'epoch_ns', true, 'consistent', '{1577880015000000000, 1577880015000000000.5, 1577880015000000001, 1577880015000001000, 1e60, NaN, NULL}');
+SELECT * FROM meanings('epoch_numeric_ns');
+CALL agree('epoch_numeric_ns');
+SELECT make_numbers('epoch_double', 'double precision', 'epoch', true, 'consistent', :'others');
+SELECT * FROM meanings('epoch_double');
+CALL agree('epoch_double');
+SELECT make_numbers('epoch_double_ms', 'double precision', 'epoch_ms', true, 'consistent', '{1577880015000, 1577880015000.0005, 1577880015000.001, -0.25, 0.1, 1e17, NaN, NULL}');
+SELECT * FROM meanings('epoch_double_ms');
+CALL agree('epoch_double_ms');
+SELECT make_numbers('dates', 'date', NULL, true, 'consistent', '{2019-12-31, 2020-01-01, 2020-01-02, infinity, -infinity, 294276-12-31, 294277-01-01, 4713-11-24 BC, 5874897-12-31, NULL}');
+SELECT * FROM meanings('dates');
+CALL agree('dates');
+-- the index that was there serves
+SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid::regclass::text ~ '^(epoch_int|epoch_double|dates)$' AND NOT indisprimary ORDER BY pg_get_indexdef(indexrelid) COLLATE "C";
+-- without a timestamp column
+SELECT make_numbers('epoch_alone', 'bigint', 'epoch', false, 'consistent', '{1577880015, 0, 32503680000, NULL, 9223372036854775807, -9223372036854775808}');
+CALL agree('epoch_alone', '{NULL, -1}');
+SELECT make_numbers('date_alone', 'date', 'seconds', false, 'consistent', '{2020-01-01, 2900-01-01, infinity, -infinity, NULL}');
+CALL agree('date_alone', '{NULL, -1}');
+SELECT id, value, ttl.expires_at(d) FROM date_alone d ORDER BY id;
+-- BRIN
+SELECT make_numbers('lazy_epoch', 'bigint', 'epoch', true, 'lazy', '{1577880014, 0, 32503680000, NULL, 9223372036854775807, -9223372036854775808}');
+CALL agree('lazy_epoch');
+SELECT make_numbers('lazy_dates', 'date', NULL, false, 'lazy', '{2020-01-01, 2900-01-01, infinity, -infinity, NULL}');
+CALL agree('lazy_dates', '{NULL, -1}');
+
+-- A clock may be a number, too, that the application writes
+CREATE FUNCTION make_clock(c name, type text, unit text, own text, indexing text, items text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE TABLE %I (id int PRIMARY KEY, value text, changed %s%s)', c, type, CASE WHEN own IS NULL THEN '' ELSE ', keep ' || own END);
+    EXECUTE format('INSERT INTO %I (id, value, changed) SELECT n, coalesce(v, ''NULL''), CASE WHEN v <> ''NULL'' THEN v::%s END FROM unnest($1) WITH ORDINALITY AS v (v, n)', c, type) USING items;
+    IF own IS NOT NULL THEN
+        EXECUTE format('INSERT INTO %1$I SELECT id + 100, value || '' + 5'', changed, 5 FROM %1$I', c);
+        EXECUTE format('INSERT INTO %1$I SELECT id + 200, value || '' never'', changed, -1 FROM %1$I WHERE id < 100', c);
+    END IF;
+    PERFORM ttl.create_container(c::regclass, 10, 'changed', CASE WHEN own IS NOT NULL THEN 'keep'::name END, indexing, touch_on_update => false, ts_unit => unit);
+END $$;
+SELECT make_clock('clock_bigint', 'bigint', 'epoch_ms', NULL, 'consistent', '{1577880000000, 1577880005000, 1577880005001, 1577880015001, 0, -1, 32503680000000, 9223372036854775807, -9223372036854775808, NULL}');
+SELECT * FROM meanings('clock_bigint');
+CALL agree('clock_bigint');
+SELECT make_clock('clock_numeric', 'numeric', 'epoch', 'int', 'consistent', '{1577880005, 1577880005.0000001, NaN, Infinity, -Infinity, 0, NULL}');
+SELECT * FROM meanings('clock_numeric');
+CALL agree('clock_numeric');
+SELECT make_clock('clock_double', 'double precision', 'epoch', 'bigint', 'lazy', '{1577880005, NaN, Infinity, -Infinity, 0, 32503680000, NULL}');
+CALL agree('clock_double');
+INSERT INTO clock_bigint VALUES (900, 'no clock', NULL);
+UPDATE clock_bigint SET value = 'updated' WHERE id = 900;
+SELECT value, changed, ttl.expires_at(c), ttl.time_to_live(c) FROM clock_bigint c WHERE id = 900;
+SELECT column_default FROM information_schema.columns WHERE table_name = 'clock_bigint' AND column_name = 'changed';
+-- renamed and retyped; COPY, and a partition that leaves, have the same rule
+ALTER TABLE epoch_bigint ALTER keep TYPE numeric;
+ALTER TABLE epoch_bigint RENAME keep TO until;
+CALL agree('epoch_bigint');
+SELECT ttl_column, ttl_unit FROM ttl.containers WHERE container = 'epoch_bigint'::regclass;
+SELECT refused('ALTER TABLE kinds.epoch_bigint ALTER until TYPE timestamptz USING NULL');
+SELECT refused('SELECT ttl.alter_container(''kinds.clock_bigint'', touch_on_update => true)');
+COPY epoch_alone (id) TO STDOUT;
+CREATE TABLE by_epoch (id int, until bigint) PARTITION BY LIST (id);
+CREATE TABLE by_epoch_1 (until bigint, id int);
+CREATE TABLE by_epoch_2 (gone int, until bigint, id int);
+ALTER TABLE by_epoch_2 DROP gone;
+ALTER TABLE by_epoch ATTACH PARTITION by_epoch_1 FOR VALUES IN (1);
+SELECT ttl.create_container('by_epoch', -1, ts_column => NULL, ttl_column => 'until', ttl_unit => 'epoch');
+ALTER TABLE by_epoch ATTACH PARTITION by_epoch_2 FOR VALUES IN (2);
+INSERT INTO by_epoch VALUES (1, 0), (1, 32503680000), (2, 0), (2, 32503680000), (2, NULL);
+SELECT id, until FROM by_epoch ORDER BY 1, 2;
+ALTER TABLE by_epoch DETACH PARTITION by_epoch_2;
+SELECT id, until FROM by_epoch_2 ORDER BY 1, 2;
+SELECT ttl_column, ttl_unit, ts_unit FROM ttl.containers WHERE container = 'by_epoch_2'::regclass;
+SELECT ttl.expired_count('by_epoch'), ttl.expired_count('by_epoch_2');
+
+-- What can't be
+CREATE TABLE units (id int, until bigint, at timestamptz, small smallint, approximate real, doc jsonb, whole int);
+SELECT args, refused(format('SELECT ttl.create_container(''kinds.units'', %s)', args)) FROM unnest(ARRAY[
+    '-1, ts_column => NULL, ttl_column => ''until''', '-1, ttl_column => ''until'', ttl_unit => ''ms''', '-1, ttl_column => ''at'', ttl_unit => ''epoch''',
+    '-1, ttl_column => ''small'', ttl_unit => ''epoch''', '-1, ttl_column => ''approximate'', ttl_unit => ''epoch''', '-1, ttl_column => ''doc'', ttl_unit => ''epoch''',
+    '-1, ttl_column => ''whole'', ttl_unit => ''epoch_ms''', '-1, ttl_unit => ''epoch''', '5, ts_column => ''until''', '5, ts_column => ''until'', ts_unit => ''epoch''',
+    '5, ts_column => ''at'', ts_unit => ''epoch'', touch_on_update => false', '5, ts_unit => ''epoch'', touch_on_update => false']) args;
+-- A unit that the numbers don't look like
+INSERT INTO units (id, until) VALUES (1, 32503680000000), (2, 32503680000001), (3, 5);
+SET client_min_messages = notice;
+BEGIN;
+SELECT ttl.create_container('units', NULL, ttl_column => 'until');
+ROLLBACK;
+BEGIN;
+SELECT ttl.create_container('units', NULL, ttl_column => 'until', ttl_unit => 'epoch');
+ROLLBACK;
+BEGIN;
+SELECT ttl.create_container('units', NULL, ttl_column => 'until', ttl_unit => 'epoch_ms');
+ROLLBACK;
+SET client_min_messages = warning;
+
 -- a deadline that passes between the statement's clock and the row's _ts
 CREATE TABLE passing (until timestamptz, work text, _ts timestamptz NOT NULL);
 SELECT ttl.create_container('passing', -1, ttl_column => 'until');
@@ -207,7 +329,7 @@ SELECT stored FROM stored('answer');
 CREATE DOMAIN seconds AS bigint;
 CREATE TYPE mood AS ENUM ('sad', 'happy');
 SELECT t, refused(format('CREATE TABLE kinds.refused (id int, ttl %s); SELECT ttl.create_container(''kinds.refused'', 60)', t))
-  FROM unnest(ARRAY['text', 'kinds.mood', 'kinds.seconds', 'date', 'time', 'interval', 'money', 'json', 'bigint[]', 'timestamptz[]', 'oid']) t;
+  FROM unnest(ARRAY['text', 'kinds.mood', 'kinds.seconds', 'time', 'interval', 'money', 'json', 'bigint[]', 'timestamptz[]', 'oid']) t;
 SELECT call, refused(format('CREATE TABLE kinds.refused (id int, n bigint, doc jsonb, until timestamptz, at timestamp); SELECT ttl.create_container(''kinds.refused'', %s)', call))
   FROM unnest(ARRAY['-1, ts_column => NULL', '-1, ts_column => NULL, ttl_column => NULL', '-1, ts_column => NULL, ttl_column => ''n''', '-1, ts_column => NULL, ttl_column => ''doc''',
                     '5, ts_column => NULL, ttl_column => ''until''', '-1, ts_column => ''until'', ttl_column => ''until''', '-1, ts_column => NULL, ttl_column => ''until''',

@@ -34,8 +34,11 @@ CREATE TABLE ttl.container (
     changed_partition regclass,
     added text[] NOT NULL DEFAULT '{}',
     carried boolean NOT NULL DEFAULT false,
+    ttl_unit text CHECK (ttl_unit IN ('epoch', 'epoch_ms', 'epoch_us', 'epoch_ns')),
+    ts_unit text CHECK (ts_unit IN ('epoch', 'epoch_ms', 'epoch_us', 'epoch_ns')),
     CHECK (ts_column IS NOT NULL OR
-           ttl_column IS NOT NULL AND (default_time_to_live = -1) IS NOT FALSE)
+           ttl_column IS NOT NULL AND (default_time_to_live = -1) IS NOT FALSE),
+    CHECK (ts_unit IS NULL OR NOT touch_on_update)
 );
 -- whatever default privileges say
 REVOKE ALL ON ttl.container FROM PUBLIC;
@@ -60,6 +63,8 @@ COMMENT ON COLUMN ttl.container.former_time_to_live IS 'the longest default_time
 COMMENT ON COLUMN ttl.container.changed_partition IS 'the partition that the change concerns, for it was attached; NULL = all';
 COMMENT ON COLUMN ttl.container.added IS 'what was added to the table, and is taken back when it is unregistered: ts_column, ts_default, ttl_column, ttl_check, default_index, item_index, stray_index';
 COMMENT ON COLUMN ttl.container.carried IS 'does the policy come from the coordinator of a Citus cluster, by the row trigger?';
+COMMENT ON COLUMN ttl.container.ttl_unit IS 'what numbers in the TTL column count from 1970; NULL = they are durations in seconds';
+COMMENT ON COLUMN ttl.container.ts_unit IS 'what numbers in the timestamp column count from 1970; NULL = it is a timestamp';
 
 -- A table may have been dropped while the library wasn't loaded: its number would be that
 -- of another where the dump is restored.
@@ -177,6 +182,31 @@ CREATE FUNCTION ttl.item_ttl(document jsonb) RETURNS integer
 GRANT EXECUTE ON FUNCTION ttl.item_ttl(jsonb) TO PUBLIC;
 COMMENT ON FUNCTION ttl.item_ttl(jsonb) IS 'TTL of a document, its root-level key "ttl": seconds, -1 = never, NULL = none, the default applies';
 
+CREATE FUNCTION ttl.instant(value integer, unit text) RETURNS timestamptz
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_int4';
+GRANT EXECUTE ON FUNCTION ttl.instant(integer, text) TO PUBLIC;
+COMMENT ON FUNCTION ttl.instant(integer, text) IS 'instant that a number since 1970 stands for; NULL = none';
+
+CREATE FUNCTION ttl.instant(value bigint, unit text) RETURNS timestamptz
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_int8';
+GRANT EXECUTE ON FUNCTION ttl.instant(bigint, text) TO PUBLIC;
+COMMENT ON FUNCTION ttl.instant(bigint, text) IS 'instant that a number since 1970 stands for; NULL = none';
+
+CREATE FUNCTION ttl.instant(value numeric, unit text) RETURNS timestamptz
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_numeric';
+GRANT EXECUTE ON FUNCTION ttl.instant(numeric, text) TO PUBLIC;
+COMMENT ON FUNCTION ttl.instant(numeric, text) IS 'instant that a number since 1970 stands for; NULL = none';
+
+CREATE FUNCTION ttl.instant(value double precision, unit text) RETURNS timestamptz
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_float8';
+GRANT EXECUTE ON FUNCTION ttl.instant(double precision, text) TO PUBLIC;
+COMMENT ON FUNCTION ttl.instant(double precision, text) IS 'instant that a number since 1970 stands for; NULL = none';
+
+CREATE FUNCTION ttl.instant(value date) RETURNS timestamptz
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_date';
+GRANT EXECUTE ON FUNCTION ttl.instant(date) TO PUBLIC;
+COMMENT ON FUNCTION ttl.instant(date) IS 'first instant of a day, in UTC';
+
 -- Of a range of pages, a BRIN index of indexing => 'lazy' keeps the earliest value
 -- alone: writes of later ones leave it as it is.
 CREATE FUNCTION ttl.min_opcinfo(internal) RETURNS internal
@@ -236,9 +266,11 @@ CREATE FUNCTION ttl.create_container(
     ttl_column name DEFAULT '',
     indexing text DEFAULT 'consistent',
     touch_on_update boolean DEFAULT true,
+    ttl_unit text DEFAULT 'seconds',
+    ts_unit text DEFAULT NULL,
     if_not_exists boolean DEFAULT false) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_create_container';
-COMMENT ON FUNCTION ttl.create_container(regclass, anycompatible, name, name, text, boolean, boolean) IS 'registers a table as a container: gives its rows Time-To-Live';
+COMMENT ON FUNCTION ttl.create_container(regclass, anycompatible, name, name, text, boolean, text, text, boolean) IS 'registers a table as a container: gives its rows Time-To-Live';
 
 CREATE FUNCTION ttl.set_default_ttl(container regclass, default_ttl anycompatible) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_set_default_ttl';
@@ -370,6 +402,8 @@ CREATE VIEW ttl.containers AS
            default_time_to_live AS default_ttl,
            ts_column,
            ttl_column,
+           ttl_unit,
+           ts_unit,
            indexing,
            touch_on_update,
            reaping,
@@ -388,6 +422,8 @@ COMMENT ON COLUMN ttl.containers.container IS 'the table';
 COMMENT ON COLUMN ttl.containers.default_ttl IS 'seconds that a row without a TTL of its own lives after its last change; -1 = for ever, NULL = TTL is off';
 COMMENT ON COLUMN ttl.containers.ts_column IS 'column that holds when a row was last modified; NULL = rows have deadlines alone';
 COMMENT ON COLUMN ttl.containers.ttl_column IS 'column that holds a row''s own TTL or its deadline; NULL = rows have none';
+COMMENT ON COLUMN ttl.containers.ttl_unit IS 'what numbers in the TTL column count from 1970; NULL = they are durations in seconds';
+COMMENT ON COLUMN ttl.containers.ts_unit IS 'what numbers in the timestamp column count from 1970; NULL = it is a timestamp';
 COMMENT ON COLUMN ttl.containers.indexing IS 'consistent = btree indexes on expiry are required, lazy = BRIN indexes, none = no index is';
 COMMENT ON COLUMN ttl.containers.touch_on_update IS 'does UPDATE reset the clock?';
 COMMENT ON COLUMN ttl.containers.reaping IS 'may the background worker delete expired rows?';

@@ -288,6 +288,12 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(2))
 	{
 		policy.touch_on_update = PG_GETARG_BOOL(2);
+		if (policy.touch_on_update && policy.ts_unit != TTL_UNIT_SECONDS)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("timestamp column \"%s\" of container \"%s\" holds numbers, which only the application writes",
+							NameStr(policy.ts_column), get_rel_name(relid)),
+					 errhint("Leave touch_on_update off.")));
 		if (policy.touch_on_update)
 			ttl_uses_check_all(relid, &policy, NoLock);
 	}

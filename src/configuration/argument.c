@@ -111,7 +111,7 @@ int32
 ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n)
 {
 	Oid			type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, n));
-	const TtlKind *kind = ttl_kind_of(type);
+	const TtlKind *kind = ttl_kind_of(type, TTL_UNIT_SECONDS);
 	int32		result = 0;
 	bool		is_valid;
 	Oid			output;

@@ -83,26 +83,47 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
 	Form_pg_attribute own = ttl_columns_find(rel, NameStr(policy->ttl_column));
 
-	if (ts != NULL && !ttl_kind_is_instant(ts->atttypid))
+	if (ts != NULL && ttl_kind_of_clock(ts->atttypid, policy->ts_unit) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 policy->ts_unit == TTL_UNIT_SECONDS ?
 				 errmsg("column \"%s\" is of type %s, not timestamp with time zone",
-						NameStr(ts->attname), format_type_be(ts->atttypid)),
+						NameStr(ts->attname), format_type_be(ts->atttypid)) :
+				 errmsg("column \"%s\" is of type %s, which has no unit \"%s\"",
+						NameStr(ts->attname), format_type_be(ts->atttypid),
+						ttl_kind_unit_name(policy->ts_unit)),
+				 policy->ts_unit == TTL_UNIT_SECONDS &&
+				 ttl_kind_of_clock(ts->atttypid, TTL_UNIT_EPOCH) != NULL ?
+				 errhint("If it counts from 1970, use ts_unit => 'epoch', 'epoch_ms', 'epoch_us' or 'epoch_ns'.") :
 				 errhint("Change its type, or choose another column by ts_column.")));
+	if (policy->ts_unit != TTL_UNIT_SECONDS && (ts == NULL || policy->touch_on_update))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("ts_unit needs a timestamp column that the application writes"),
+				 errhint("Use touch_on_update => false, and name the column by ts_column.")));
 	if (ts != NULL && ts->attgenerated != '\0')
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("generated column \"%s\" cannot be the timestamp column of a container",
 						NameStr(ts->attname)),
 				 errhint("Choose another column by ts_column.")));
-	if (own != NULL && ttl_kind_of(own->atttypid) == NULL)
+	if (policy->ttl_unit != TTL_UNIT_SECONDS && own == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("ttl_unit needs a TTL column that exists"),
+				 errhint("Name the column by ttl_column.")));
+	if (own != NULL && ttl_kind_of(own->atttypid, policy->ttl_unit) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" is of type %s, not a number, jsonb or timestamp with time zone",
-						NameStr(own->attname), format_type_be(own->atttypid)),
+				 policy->ttl_unit == TTL_UNIT_SECONDS ?
+				 errmsg("column \"%s\" is of type %s, not a number, jsonb, date or timestamp with time zone",
+						NameStr(own->attname), format_type_be(own->atttypid)) :
+				 errmsg("column \"%s\" is of type %s, which has no unit \"%s\"",
+						NameStr(own->attname), format_type_be(own->atttypid),
+						ttl_kind_unit_name(policy->ttl_unit)),
 				 errhint("Change its type, or choose another column by ttl_column, or none by NULL.")));
 	if (NameStr(policy->ts_column)[0] == '\0' &&
-		(own == NULL || !ttl_kind_is_deadline(ttl_kind_of(own->atttypid))))
+		(own == NULL || !ttl_kind_is_deadline(ttl_kind_of(own->atttypid, policy->ttl_unit))))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("table \"%s\" cannot be a container without a timestamp column",
@@ -114,6 +135,8 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 						   NameStr(policy->ttl_column)) :
 				 errdetail("Column \"%s\" does not hold deadlines, but values of type %s.",
 						   NameStr(own->attname), format_type_be(own->atttypid)),
+				 own != NULL && ttl_kind_of(own->atttypid, TTL_UNIT_EPOCH) != NULL ?
+				 errhint("If it counts from 1970, use ttl_unit => 'epoch', 'epoch_ms', 'epoch_us' or 'epoch_ns'.") :
 				 errhint("Name a column of type timestamp with time zone: by ttl_column if it says when each row expires, else by ts_column.")));
 	if (own != NULL && own->attgenerated != '\0' &&
 		own->attgenerated != ATTRIBUTE_GENERATED_STORED)
@@ -211,7 +234,8 @@ ttl_columns_complete(Oid relid, TtlPolicy *policy)
 	if (ts == NULL)
 		policy->added |= has_ts ? TTL_ADDED_TS_COLUMN : 0;
 	/* if it isn't that of modification, the application gives it */
-	else if (!ts->atthasdef && (policy->touch_on_update || !ts->attnotnull))
+	else if (!ts->atthasdef && policy->ts_unit == TTL_UNIT_SECONDS &&
+			 (policy->touch_on_update || !ts->attnotnull))
 		policy->added |= TTL_ADDED_TS_DEFAULT;
 	if (NameStr(policy->ttl_column)[0] != '\0' &&
 		ttl_columns_find(rel, NameStr(policy->ttl_column)) == NULL)
@@ -353,7 +377,7 @@ ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 	bool		drop_ts = drop && (policy->added & TTL_ADDED_TS_COLUMN) && ts != NULL &&
 	ttl_kind_is_instant(ts->atttypid);
 	bool		drop_own = drop && (policy->added & TTL_ADDED_TTL_COLUMN) && own != NULL &&
-	ttl_kind_of(own->atttypid) != NULL;
+	ttl_kind_of(own->atttypid, policy->ttl_unit) != NULL;
 	bool		validated;
 	char	   *check = NULL;
 	ErrorContextCallback context = {

@@ -102,17 +102,6 @@ extern void ttl_columns_complete_partition(Oid parent, Oid partition,
  * survey.c: what the first rows of a table hold in the columns of a policy
  */
 
-/* Magnitudes of numbers: durations in seconds, and times since 1970 by their unit */
-typedef enum TtlMagnitude
-{
-	TTL_LIKE_SECONDS,
-	TTL_LIKE_EPOCH,
-	TTL_LIKE_EPOCH_MS,
-	TTL_LIKE_EPOCH_US,
-	TTL_LIKE_EPOCH_NS,
-	TTL_MAGNITUDES
-} TtlMagnitude;
-
 typedef struct TtlSurveyedColumn
 {
 	bool		may_have_values;	/* true also if not all rows were read */
@@ -121,7 +110,7 @@ typedef struct TtlSurveyedColumn
 	int			values;			/* that are not NULL */
 	int			invalid;		/* of these, without a meaning */
 	int			future;			/* later than now */
-	int			magnitudes[TTL_MAGNITUDES]; /* of numbers */
+	int			like[TTL_UNITS];	/* numbers of that unit, by their magnitude */
 	char	   *least;			/* the range of values */
 	char	   *greatest;
 } TtlSurveyedColumn;

@@ -263,16 +263,35 @@ column_argument(FunctionCallInfo fcinfo, int n, const char *default_name, NameDa
 	return false;
 }
 
+/* What numbers in a column count; NULL is that they are no instants. */
+static TtlUnit
+unit_argument(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	TtlUnit		unit = TTL_UNIT_SECONDS;
+	char	   *value;
+
+	if (PG_ARGISNULL(n))
+		return unit;
+	value = text_to_cstring(PG_GETARG_TEXT_PP(n));
+	if (!ttl_kind_unit_parse(value, &unit))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid %s: \"%s\"", name, value),
+				 errhint("Use \"epoch\", \"epoch_ms\", \"epoch_us\" or \"epoch_ns\" for times since 1970, else \"seconds\".")));
+	return unit;
+}
+
 PG_FUNCTION_INFO_V1(ttl_create_container);
 
 /*
  * ttl.create_container(container regclass, default_ttl anycompatible, ts_column name,
  *						ttl_column name, indexing text, touch_on_update boolean,
- *						if_not_exists boolean)
+ *						ttl_unit text, ts_unit text, if_not_exists boolean)
  *
  * Registers a table as a container.  default_ttl is in seconds or an interval of them,
  * -1 = never, NULL = TTL is off; ttl_column NULL = rows have no TTL of their own;
- * ts_column NULL = they have deadlines alone, in ttl_column.  A name that is left out,
+ * ts_column NULL = they have deadlines alone, in ttl_column.  With a unit numbers are
+ * instants.  A name that is left out,
  * the empty one, is that of a column which is added, or which holds no values.
  *
  * Errors: 42501 not the owner, 42710 a container already, 42809 or 0A000 no
@@ -296,7 +315,9 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	names_ttl = column_argument(fcinfo, 3, TTL_TTL_COLUMN, &policy.ttl_column);
 	policy.indexing = ttl_argument_indexing(fcinfo, 4);
 	policy.touch_on_update = ttl_argument_boolean(fcinfo, 5, "touch_on_update");
-	if_not_exists = ttl_argument_boolean(fcinfo, 6, "if_not_exists");
+	policy.ttl_unit = unit_argument(fcinfo, 6, "ttl_unit");
+	policy.ts_unit = unit_argument(fcinfo, 7, "ts_unit");
+	if_not_exists = ttl_argument_boolean(fcinfo, 8, "if_not_exists");
 	ttl_container_check_owner(relid);
 	/* one that is there already needn't be locked */
 	if (if_not_exists && ttl_container_read(relid, &existing))

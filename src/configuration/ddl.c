@@ -466,6 +466,11 @@ is_called_by_plans(Oid function)
 		if (function == objects->item_ttl[i])
 			return true;
 	}
+	for (int i = 0; i < TTL_INSTANT_TYPES; i++)
+	{
+		if (function == objects->instant[i])
+			return true;
+	}
 	return function == objects->is_live || function == objects->is_live_by_place ||
 		function == objects->is_expired || function == objects->shard_clock ||
 		function == objects->shard_now;

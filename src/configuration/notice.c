@@ -38,26 +38,21 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-/* Units that numbers may be in, by their magnitude */
-static const char *const magnitude_names[] = {
-	[TTL_LIKE_EPOCH] = "epoch",
-	[TTL_LIKE_EPOCH_MS] = "epoch_ms",
-	[TTL_LIKE_EPOCH_US] = "epoch_us",
-	[TTL_LIKE_EPOCH_NS] = "epoch_ns"
-};
-
-/* Warns if most numbers in the column look like times since 1970. */
+/* Warns if most numbers in the column look as if they were in another unit. */
 static void
-warn_of_magnitude(const char *name, const TtlSurveyedColumn *column)
+warn_of_magnitude(const char *name, const TtlSurveyedColumn *column, TtlUnit unit,
+				  const char *argument)
 {
-	for (int i = TTL_LIKE_EPOCH; i < TTL_MAGNITUDES; i++)
+	for (int other = 0; other < TTL_UNITS; other++)
 	{
-		if (column->magnitudes[i] * 2 > column->values)
+		if (other != unit && column->like[other] * 2 > column->values)
 			ereport(WARNING,
-					(errmsg("values of column \"%s\" look like times since 1970, and are taken as durations in seconds",
-							name),
-					 errhint("If they say when each row expires, use ttl_unit => '%s'.",
-							 magnitude_names[i])));
+					(unit == TTL_UNIT_SECONDS ?
+					 errmsg("values of column \"%s\" look like times since 1970, and are taken as durations in seconds",
+							name) :
+					 errmsg("values of column \"%s\" do not look like times in unit \"%s\"",
+							name, ttl_kind_unit_name(unit)),
+					 errhint("If they are, use %s => '%s'.", argument, ttl_kind_unit_name(other))));
 	}
 }
 
@@ -74,6 +69,7 @@ ttl_notice_adopted(Oid relid, const TtlPolicy *policy, const TtlSurvey *survey)
 				(errmsg("column \"%s\" of table \"%s\" is taken as the time of each row's last change",
 						name, table),
 				 errdetail_internal("%s", ttl_survey_text(&survey->ts))));
+		warn_of_magnitude(name, &survey->ts, policy->ts_unit, "ts_unit");
 		if (survey->ts.future > 0)
 			ereport(WARNING,
 					(errmsg("column \"%s\" of table \"%s\" holds times in the future",
@@ -94,7 +90,7 @@ ttl_notice_adopted(Oid relid, const TtlPolicy *policy, const TtlSurvey *survey)
 				 errmsg("column \"%s\" of table \"%s\" is taken as each row's own TTL",
 						name, table),
 				 errdetail_internal("%s", ttl_survey_text(&survey->own))));
-		warn_of_magnitude(name, &survey->own);
+		warn_of_magnitude(name, &survey->own, policy->ttl_unit, "ttl_unit");
 	}
 }
 
@@ -162,6 +158,7 @@ ttl_notice_invalid_values(Oid relid, const TtlPolicy *policy, const TtlSurvey *s
 							   "%d stored rows of container \"%s\" have a value in column \"%s\" that is no TTL",
 							   count, count, get_rel_name(relid), name),
 				 errdetail("The default TTL applies to them."),
+				 policy->ttl_unit != TTL_UNIT_SECONDS ? 0 :
 				 errhint("A TTL is a whole number of seconds from 1 to 2147483647, or -1 for never.")));
 }
 

@@ -46,10 +46,10 @@ static bool
 is_fitting(const TtlPolicy *policy, const AlterTableCmd *cmd)
 {
 	Oid			type = new_type(cmd);
-	const TtlKind *kind = ttl_kind_of(type);
+	const TtlKind *kind = ttl_kind_of(type, policy->ttl_unit);
 
 	if (strcmp(cmd->name, NameStr(policy->ts_column)) == 0)
-		return ttl_kind_is_instant(type);
+		return ttl_kind_of_clock(type, policy->ts_unit) != NULL;
 	return NameStr(policy->ts_column)[0] != '\0' ? kind != NULL : ttl_kind_is_deadline(kind);
 }
 

@@ -114,10 +114,10 @@ note_magnitude(TtlSurveyedColumn *column, Oid type, Datum value)
 		default:
 			return;
 	}
-	column->magnitudes[number >= 1e17 ? TTL_LIKE_EPOCH_NS :
-					   number >= 1e14 ? TTL_LIKE_EPOCH_US :
-					   number >= 1e11 ? TTL_LIKE_EPOCH_MS :
-					   number >= 1e9 ? TTL_LIKE_EPOCH : TTL_LIKE_SECONDS]++;
+	column->like[number >= 1e17 ? TTL_UNIT_EPOCH_NS :
+					   number >= 1e14 ? TTL_UNIT_EPOCH_US :
+					   number >= 1e11 ? TTL_UNIT_EPOCH_MS :
+					   number >= 1e9 ? TTL_UNIT_EPOCH : TTL_UNIT_SECONDS]++;
 }
 
 /* Reads the rows of a leaf, as far as they are wanted; false if there are more. */
@@ -156,7 +156,14 @@ read_leaf(Relation rel, const TtlPolicy *policy, TtlSurvey *survey, Range *ts_ra
 			{
 				TimestampTz ts = DatumGetTimestampTz(value);
 
+				if (container.ts_kind != NULL &&
+					!ttl_kind_instant(container.ts_kind, value, &ts))
+				{
+					survey->ts.invalid++;
+					ts = DT_NOBEGIN;
+				}
 				survey->ts.values++;
+				note_magnitude(&survey->ts, ts_range->type, value);
 				if (ts > now && !TIMESTAMP_IS_NOEND(ts))
 					survey->ts.future++;
 				extend_range(ts_range, value, old);

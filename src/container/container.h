@@ -53,6 +53,7 @@ typedef struct TtlContainer
 	AttrNumber	ts_attno;		/* _ts, numbered as in relid; 0 if none */
 	AttrNumber	ttl_attno;		/* item TTL; 0 if the container has none */
 	const TtlKind *kind;		/* of the item TTL, or NULL */
+	const TtlKind *ts_kind;		/* of _ts if that is a number, or NULL */
 	int32		default_ttl;	/* seconds, TTL_OFF or TTL_NEVER */
 	TtlIndexing indexing;
 	bool		touch_on_update;
@@ -83,6 +84,7 @@ typedef struct TtlObjects
 	Oid			shard_clock;	/* ttl.shard_clock("any") */
 	Oid			item_expiry[2]; /* ttl.item_expiry(the same, integer) */
 	Oid			item_ttl[5];	/* ttl.item_ttl(each type without CHECK) */
+	Oid			instant[TTL_INSTANT_TYPES]; /* ttl.instant() by argument type */
 	Oid			check_reference;	/* ttl.check_reference() */
 } TtlObjects;
 
@@ -173,6 +175,8 @@ typedef struct TtlPolicy
 	int32		default_ttl;
 	NameData	ts_column;		/* empty = none */
 	NameData	ttl_column;		/* empty = none */
+	TtlUnit		ttl_unit;		/* of numbers in it */
+	TtlUnit		ts_unit;		/* of numbers in the timestamp column */
 	TtlIndexing indexing;
 	bool		touch_on_update;
 	bool		reaping;

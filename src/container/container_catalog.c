@@ -354,12 +354,15 @@ ttl_container_find_columns(Oid relid, const TtlPolicy *policy, TtlContainer *con
 	container->ttl_attno = has_own ? get_attnum(relid, NameStr(policy->ttl_column)) :
 		InvalidAttrNumber;
 	container->kind = container->ttl_attno == InvalidAttrNumber ? NULL :
-		ttl_kind_of(get_atttype(relid, container->ttl_attno));
+		ttl_kind_of(get_atttype(relid, container->ttl_attno), policy->ttl_unit);
+	container->ts_kind = container->ts_attno == InvalidAttrNumber ? NULL :
+		ttl_kind_of_clock(get_atttype(relid, container->ts_attno), policy->ts_unit);
 	container->lacks_column =
-		(has_ts ? container->ts_attno == InvalidAttrNumber ||
-		 !ttl_kind_is_instant(get_atttype(relid, container->ts_attno)) :
+		(has_ts ? container->ts_kind == NULL :
 		 !ttl_kind_is_deadline(container->kind)) ||
 		(has_own && container->kind == NULL);
+	if (container->ts_kind != NULL && container->ts_kind->instant == NULL)
+		container->ts_kind = NULL;
 }
 
 static Oid

@@ -177,6 +177,14 @@ find_objects(void)
 		found.item_ttl[i] = find_function(found.schema, "item_ttl", 1, &item_ttl_args[i]);
 		complete = complete && OidIsValid(found.item_ttl[i]);
 	}
+	for (int i = 0; i < TTL_INSTANT_TYPES; i++)
+	{
+		Oid			instant_args[] = {ttl_instant_types[i], TEXTOID};
+
+		found.instant[i] = find_function(found.schema, "instant",
+										 ttl_instant_types[i] == DATEOID ? 1 : 2, instant_args);
+		complete = complete && OidIsValid(found.instant[i]);
+	}
 	found.shard_now = find_function(found.schema, "shard_now", 0, NULL);
 	found.shard_clock = find_function(found.schema, "shard_clock", 1, shard_clock_args);
 	found.check_reference = find_function(found.schema, "check_reference", 0, NULL);

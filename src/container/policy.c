@@ -95,6 +95,8 @@ const TtlSetting ttl_settings[] = {
 	SETTING(default_ttl, TTL, Anum_container_default_time_to_live, false, true),
 	SETTING(ts_column, NAME, Anum_container_ts_column, true, true),
 	SETTING(ttl_column, NAME, Anum_container_ttl_column, true, true),
+	SETTING(ttl_unit, UNIT, Anum_container_ttl_unit, true, true),
+	SETTING(ts_unit, UNIT, Anum_container_ts_unit, true, true),
 	SETTING(indexing, INDEXING, Anum_container_indexing, true, true),
 	SETTING(touch_on_update, BOOLEAN, Anum_container_touch_on_update, true, true),
 	SETTING(reaping, BOOLEAN, Anum_container_reaping, false, true),
@@ -137,6 +139,12 @@ read_setting(void *field, TtlSettingType type, Datum value, bool isnull)
 			*(TtlIndexing *) field = TTL_INDEXING_NONE;
 			if (!isnull && !ttl_policy_indexing_parse(TextDatumGetCString(value), field))
 				elog(ERROR, "unrecognized indexing policy \"%s\"", TextDatumGetCString(value));
+			break;
+		case TTL_SETTING_UNIT:
+			if (isnull)
+				*(TtlUnit *) field = TTL_UNIT_SECONDS;
+			else if (!ttl_kind_unit_parse(TextDatumGetCString(value), field))
+				elog(ERROR, "unrecognized unit \"%s\"", TextDatumGetCString(value));
 			break;
 		case TTL_SETTING_BOOLEAN:
 			*(bool *) field = !isnull && DatumGetBool(value);
@@ -187,6 +195,9 @@ write_setting(const void *field, TtlSettingType type, bool *isnull)
 			return NameGetDatum((const NameData *) field);
 		case TTL_SETTING_INDEXING:
 			return CStringGetTextDatum(ttl_policy_indexing_name(*(const TtlIndexing *) field));
+		case TTL_SETTING_UNIT:
+			*isnull = *(const TtlUnit *) field == TTL_UNIT_SECONDS;
+			return CStringGetTextDatum(ttl_kind_unit_name(*(const TtlUnit *) field));
 		case TTL_SETTING_BOOLEAN:
 			return BoolGetDatum(*(const bool *) field);
 		case TTL_SETTING_NUMBER:
@@ -247,6 +258,8 @@ ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting)
 			return pstrdup(NameStr(*(const NameData *) field));
 		case TTL_SETTING_INDEXING:
 			return pstrdup(ttl_policy_indexing_name(*(const TtlIndexing *) field));
+		case TTL_SETTING_UNIT:
+			return pstrdup(ttl_kind_unit_name(*(const TtlUnit *) field));
 		case TTL_SETTING_BOOLEAN:
 			return *(const bool *) field ? "true" : "false";
 		case TTL_SETTING_NUMBER:
@@ -284,6 +297,8 @@ ttl_policy_from_text(TtlPolicy *policy, const TtlSetting *setting, const char *t
 			return true;
 		case TTL_SETTING_INDEXING:
 			return ttl_policy_indexing_parse(text, field);
+		case TTL_SETTING_UNIT:
+			return ttl_kind_unit_parse(text, field);
 		case TTL_SETTING_BOOLEAN:
 			return parse_bool(text, field);
 		case TTL_SETTING_NUMBER:

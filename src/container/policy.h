@@ -37,7 +37,9 @@ enum
 	Anum_container_changed_partition,
 	Anum_container_added,
 	Anum_container_carried,
-	Natts_container = Anum_container_carried
+	Anum_container_ttl_unit,
+	Anum_container_ts_unit,
+	Natts_container = Anum_container_ts_unit
 };
 
 /*
@@ -49,6 +51,7 @@ typedef enum TtlSettingType
 	TTL_SETTING_TTL,			/* int32, TTL_OFF = NULL */
 	TTL_SETTING_NAME,			/* NameData, empty = NULL */
 	TTL_SETTING_INDEXING,
+	TTL_SETTING_UNIT,			/* TTL_UNIT_SECONDS = NULL */
 	TTL_SETTING_BOOLEAN,
 	TTL_SETTING_NUMBER,			/* int32, 0 = NULL */
 	TTL_SETTING_INTERVAL,		/* int64, microseconds */

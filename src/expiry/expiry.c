@@ -154,7 +154,8 @@ expiry_of_record(HeapTupleHeader record, TimestampTz *ts, TimestampTz *written)
 	ttl_item_of_slot(&item, &container, slot);
 	ExecDropSingleTupleTableSlot(slot);
 	*ts = *written = item.ts;
-	if (container.ts_attno != InvalidAttrNumber && !ttl_kind_is_deadline(container.kind) &&
+	if (container.ts_attno != InvalidAttrNumber && container.ts_kind == NULL &&
+		!ttl_kind_is_deadline(container.kind) &&
 		!TIMESTAMP_NOT_FINITE(item.ts))
 		*written -= rounding(TupleDescAttr(desc, container.ts_attno - 1));
 	FreeTupleDesc(desc);

@@ -32,16 +32,13 @@ ttl_item_set_own(TtlItem *item, const TtlKind *kind, Datum own)
 	if (kind->seconds != NULL)
 		item->ttl = kind->seconds(own);
 	else
-	{
-		item->has_deadline = true;
-		item->deadline = DatumGetTimestampTz(own);
-	}
+		item->has_deadline = ttl_kind_instant(kind, own, &item->deadline);
 }
 
 /* Reads it all from the row in the slot. */
 static inline void
-ttl_item_read(TtlItem *item, AttrNumber ts_attno, AttrNumber ttl_attno,
-			  const TtlKind *kind, TupleTableSlot *slot)
+ttl_item_read(TtlItem *item, AttrNumber ts_attno, const TtlKind *ts_kind,
+			  AttrNumber ttl_attno, const TtlKind *kind, TupleTableSlot *slot)
 {
 	bool		isnull = true;
 	Datum		value = 0;
@@ -59,13 +56,19 @@ ttl_item_read(TtlItem *item, AttrNumber ts_attno, AttrNumber ttl_attno,
 		value = slot_getattr(slot, ts_attno, &isnull);
 	item->has_ts = !isnull;
 	item->ts = isnull ? DT_NOBEGIN : DatumGetTimestampTz(value);
+	if (unlikely(ts_kind != NULL) && !isnull)
+	{
+		item->ts = DT_NOBEGIN;
+		item->has_ts = ttl_kind_instant(ts_kind, value, &item->ts);
+	}
 }
 
 /* The slot's columns are numbered as in container->relid. */
 static inline void
 ttl_item_of_slot(TtlItem *item, const TtlContainer *container, TupleTableSlot *slot)
 {
-	ttl_item_read(item, container->ts_attno, container->ttl_attno, container->kind, slot);
+	ttl_item_read(item, container->ts_attno, container->ts_kind, container->ttl_attno,
+				  container->kind, slot);
 }
 
 /*

@@ -11,7 +11,8 @@
  *	  stray     (_ts) WHERE ttl = 0 OR ttl < -1   as default; for an adopted
  *	                                              column, and mostly empty
  *
- * Where no CHECK keeps out what has no meaning, the first two have ttl.item_ttl(ttl)
+ * Where a column holds numbers or dates that are instants, ttl.instant() of it takes
+ * its place, but for the key of a btree, which is the column.  Where no CHECK keeps out what has no meaning, the first two have ttl.item_ttl(ttl)
  * in place of ttl.  Where the column holds deadlines, item is (ttl), of which a user
  * may have one already; it may leave out NULLs.
  *
@@ -34,6 +35,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/stratnum.h"
 #include "access/table.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
@@ -45,6 +47,7 @@
 #include "container/container.h"
 #include "container/policy.h"
 #include "expiry/expiry_index.h"
+#include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "parser/parse_collate.h"
 #include "parser/parse_expr.h"
@@ -54,11 +57,66 @@
 #include "stored.h"
 #include "ttl.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
+
+/* What the keys of a btree are; NULL if they are timestamps */
+static const TtlKind *
+kind_of_keys(const TtlContainer *container, TtlExpiryIndex index)
+{
+	if (index != TTL_INDEX_ITEM)
+		return container->ts_kind;
+	return ttl_kind_is_deadline(container->kind) && container->kind->instant != NULL ?
+		container->kind : NULL;
+}
+
+static void
+init_key(ScanKey key, StrategyNumber strategy, Oid subtype, RegProcedure operator, Datum value)
+{
+	ScanKeyEntryInitialize(key, 0, 1, strategy, subtype, InvalidOid, operator, value);
+}
+
+int
+ttl_expiry_index_keys(const TtlContainer *container, TtlExpiryIndex index,
+					  TimestampTz after, TimestampTz last, ScanKey keys)
+{
+	const TtlKind *kind = kind_of_keys(container, index);
+
+	if (kind == NULL)
+	{
+		init_key(&keys[0], BTLessEqualStrategyNumber, InvalidOid, F_TIMESTAMPTZ_LE,
+				 TimestampTzGetDatum(last));
+		if (after == DT_NOBEGIN)
+			return 1;
+		init_key(&keys[1], BTGreaterStrategyNumber, InvalidOid, F_TIMESTAMPTZ_GT,
+				 TimestampTzGetDatum(after));
+		return 2;
+	}
+	init_key(&keys[0], BTLessEqualStrategyNumber, kind->last_type, kind->le,
+			 kind->last(last, kind->unit));
+	/* numbers below the range of instants have no meaning */
+	if (kind->unit != TTL_UNIT_SECONDS)
+		after = Max(after, TTL_FIRST_INSTANT - 1);
+	if (after == DT_NOBEGIN)
+		return 1;
+	init_key(&keys[1], BTGreaterStrategyNumber, kind->last_type, kind->gt,
+			 kind->last(after, kind->unit));
+	return 2;
+}
+
+/* The value of a column, as an expression over instants */
+static const char *
+instant_of(const char *column, const TtlKind *kind)
+{
+	if (kind == NULL || kind->instant == NULL)
+		return column;
+	return kind->unit == TTL_UNIT_SECONDS ? psprintf("ttl.instant(%s)", column) :
+		psprintf("ttl.instant(%s, '%s')", column, ttl_kind_unit_name(kind->unit));
+}
 
 bool
 ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index,
@@ -66,6 +124,7 @@ ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy, TtlExpiryInde
 {
 	const char *ts = quote_identifier(NameStr(policy->ts_column));
 	const char *own = quote_identifier(NameStr(policy->ttl_column));
+	const char *key_of_ts;
 	bool		is_lazy = policy->indexing == TTL_INDEXING_LAZY;
 	TtlContainer container;
 	AttrNumber	key;			/* or 0 if it is an expression */
@@ -75,7 +134,9 @@ ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy, TtlExpiryInde
 		return false;
 
 	memset(definition, 0, sizeof(TtlIndexDefinition));
-	key = index != TTL_INDEX_ITEM ? container.ts_attno :
+	/* a BRIN index is of instants; a btree of a column's numbers is in their order */
+	key = is_lazy && kind_of_keys(&container, index) != NULL ? InvalidAttrNumber :
+		index != TTL_INDEX_ITEM ? container.ts_attno :
 		ttl_kind_is_deadline(container.kind) ? container.ttl_attno : InvalidAttrNumber;
 	definition->method = is_lazy ? "brin" : "btree";
 	definition->opclass = !is_lazy ? "" :
@@ -85,24 +146,27 @@ ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy, TtlExpiryInde
 	if (container.kind != NULL && !container.kind->is_strict &&
 		!ttl_kind_is_deadline(container.kind))
 		own = psprintf("ttl.item_ttl(%s)", own);
+	key_of_ts = is_lazy ? instant_of(ts, container.ts_kind) : ts;
 	switch (index)
 	{
 		case TTL_INDEX_DEFAULT:
-			definition->key = pstrdup(ts);
-			definition->predicate = container.kind == NULL ? NULL : psprintf("%s IS NULL", own);
+			definition->key = pstrdup(key_of_ts);
+			definition->predicate = container.kind == NULL ? NULL :
+				psprintf("%s IS NULL", instant_of(own, container.kind));
 			break;
 		case TTL_INDEX_ITEM:
 			if (ttl_kind_is_deadline(container.kind))
 			{
-				definition->key = pstrdup(own);
+				definition->key = pstrdup(is_lazy ? instant_of(own, container.kind) : own);
 				definition->or_predicate = psprintf("%s IS NOT NULL", own);
 				break;
 			}
-			definition->key = psprintf("ttl.item_expiry(%s, %s)", ts, own);
+			definition->key = psprintf("ttl.item_expiry(%s, %s)",
+									   instant_of(ts, container.ts_kind), own);
 			definition->predicate = psprintf("%s OPERATOR(pg_catalog.>) 0", own);
 			break;
 		case TTL_INDEX_STRAY:
-			definition->key = pstrdup(ts);
+			definition->key = pstrdup(key_of_ts);
 			definition->predicate =
 				psprintf("%s OPERATOR(pg_catalog.=) 0 OR %s OPERATOR(pg_catalog.<) -1",
 						 own, own);
@@ -207,17 +271,17 @@ ttl_expiry_is_min_family(Oid family)
 }
 
 /*
- * Has the index the usual order of instants?  PostgreSQL's minmax knows the earliest
+ * Has the index the usual order of keys of that type?  PostgreSQL's minmax knows the earliest
  * of a range, too, but isn't ours to summarize: a query by it might miss a row that
  * an older snapshot sees.
  */
 static bool
-has_order(Oid opclass, Oid method)
+has_order(Oid opclass, Oid method, Oid type)
 {
 	Oid			family = get_opclass_family(opclass);
 
 	return method == BRIN_AM_OID ? ttl_expiry_is_min_family(family) :
-		family == lookup_type_cache(TIMESTAMPTZOID, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
+		family == lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
 }
 
 /*
@@ -236,11 +300,12 @@ index_equals(HeapTuple index, Relation rel, Oid method, const TtlIndexDefinition
 
 	/* an included column would take the index along when it is dropped */
 	if (!has_access_method(form->indexrelid, method) || form->indnatts != 1 ||
-		!form->indislive || ((int2vector *) DatumGetPointer(options))->values[0] != 0 ||
-		!has_order(((oidvector *) DatumGetPointer(classes))->values[0], method))
+		!form->indislive || ((int2vector *) DatumGetPointer(options))->values[0] != 0)
 		return false;
 
 	key = parse_expression(rel, definition->key, EXPR_KIND_INDEX_EXPRESSION);
+	if (!has_order(((oidvector *) DatumGetPointer(classes))->values[0], method, exprType(key)))
+		return false;
 	if (IsA(key, Var))
 	{
 		if (form->indkey.values[0] != ((Var *) key)->varattno)

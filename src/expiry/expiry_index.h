@@ -8,6 +8,7 @@
 #ifndef TTL_EXPIRY_INDEX_H
 #define TTL_EXPIRY_INDEX_H
 
+#include "access/skey.h"
 #include "container/container.h"
 
 /* The expiry indexes */
@@ -42,6 +43,15 @@ ttl_expiry_index_is_due(const TtlContainer *container, TtlExpiryIndex index)
 	return index == TTL_INDEX_DEFAULT ? container->ts_attno != InvalidAttrNumber :
 		container->kind != NULL && (index == TTL_INDEX_ITEM || container->kind->is_strict);
 }
+
+/*
+ * Scan keys for the entries of a btree that expire, or count from, after the one
+ * instant (DT_NOBEGIN = from the beginning on) and up to the other; returns how many.
+ */
+#define TTL_INDEX_KEYS	2
+
+extern int	ttl_expiry_index_keys(const TtlContainer *container, TtlExpiryIndex index,
+								  TimestampTz after, TimestampTz last, ScanKey keys);
 
 /*
  * Those of a leaf table; the caller holds a lock on it.  False if it has been dropped as

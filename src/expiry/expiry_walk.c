@@ -27,7 +27,6 @@
 #include "expiry/expiry_index.h"
 #include "expiry/expiry_walk.h"
 #include "expiry/grace.h"
-#include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -227,10 +226,10 @@ open_next_index(TtlExpiryWalk *walk)
 {
 	for (; walk->at < walk->end; next_range(walk))
 	{
-		ScanKeyData keys[3];
+		ScanKeyData keys[TTL_INDEX_KEYS];
 		TimestampTz after;
 		TimestampTz last;
-		int			nkeys = 1;
+		int			nkeys;
 
 		if (!range_keys(walk, &after, &last) ||
 			(walk->mark != NULL && walk->mark->set[walk->at] &&
@@ -241,14 +240,11 @@ open_next_index(TtlExpiryWalk *walk)
 		if (walk->index == NULL)
 			continue;
 
-		ScanKeyInit(&keys[0], 1, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE,
-					TimestampTzGetDatum(last));
-		if (walk->mark != NULL && walk->mark->set[walk->at])
-			ScanKeyInit(&keys[nkeys++], 1, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE,
-						TimestampTzGetDatum(walk->mark->at[walk->at]));
-		if (after != DT_NOBEGIN)
-			ScanKeyInit(&keys[nkeys++], 1, BTGreaterStrategyNumber, F_TIMESTAMPTZ_GT,
-						TimestampTzGetDatum(after));
+		/* what is at the mark is looked at again */
+		if (walk->mark != NULL && walk->mark->set[walk->at] &&
+			walk->mark->at[walk->at] != DT_NOBEGIN)
+			after = Max(after, walk->mark->at[walk->at] - 1);
+		nkeys = ttl_expiry_index_keys(&walk->container, walk->at, after, last, keys);
 		walk->scan = TtlIndexBeginScan(walk->rel, walk->index, walk->snapshot, nkeys);
 		walk->scan->xs_want_itup = walk->start.set[walk->at];
 		index_rescan(walk->scan, keys, nkeys, NULL, 0);
@@ -524,19 +520,18 @@ ttl_expiry_latest(Relation rel, const TtlContainer *container, Snapshot snapshot
 	{
 		bool		incomplete = false;
 		Relation	index = open_index(rel, TTL_INDEXING_CONSISTENT, i, snapshot, &incomplete);
+		ScanKeyData keys[TTL_INDEX_KEYS];
 
 		if (index != NULL)
 		{
-			/* a NULL there is a row that is in another index, or in none */
-			int			nkeys = i == TTL_INDEX_ITEM ? 1 : 0;
-			ScanKeyData not_null;
+			/* NULL, or what has no meaning, is in another index, or in none */
+			int			nkeys = i == TTL_INDEX_ITEM ?
+			ttl_expiry_index_keys(container, i, DT_NOBEGIN, DT_NOEND, keys) : 0;
 			IndexScanDesc scan = TtlIndexBeginScan(rel, index, snapshot, nkeys);
 			int			entries = 0;
 			bool		found = false;
 
-			ScanKeyEntryInitialize(&not_null, SK_ISNULL | SK_SEARCHNOTNULL, 1, InvalidStrategy,
-								   InvalidOid, InvalidOid, InvalidOid, (Datum) 0);
-			index_rescan(scan, &not_null, nkeys, NULL, 0);
+			index_rescan(scan, keys, nkeys, NULL, 0);
 			while (!found && index_getnext_tid(scan, BackwardScanDirection) != NULL)
 			{
 				if (++entries > EDGE_ENTRIES)

@@ -276,7 +276,7 @@ remember_call(FmgrInfo *flinfo, Oid container, bool deletes)
 	if (call == NULL)
 	{
 		call = MemoryContextAllocZero(flinfo->fn_mcxt, sizeof(TtlCall));
-		call->kind = ttl_kind_of(get_fn_expr_argtype(flinfo, 2));
+		call->kind = ttl_kind_of(get_fn_expr_argtype(flinfo, 2), TTL_UNIT_SECONDS);
 		flinfo->fn_extra = call;
 	}
 	if (execution != NULL)

@@ -52,7 +52,6 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -118,20 +117,19 @@ is_complete_for(Relation index, Snapshot snapshot)
 
 /* Collects from one index. */
 static TtlSuspicion
-collect_from(TtlSuspects *suspects, Relation rel, Relation index, TimestampTz last,
+collect_from(TtlSuspects *suspects, Relation rel, Relation index,
+			 const TtlContainer *container, TtlExpiryIndex kind, TimestampTz last,
 			 int64 *entries_left)
 {
 	TtlSuspicion result = TTL_SUSPECTS_KNOWN;
-	ScanKeyData key;
-	IndexScanDesc scan;
+	ScanKeyData keys[TTL_INDEX_KEYS];
+	int			nkeys = ttl_expiry_index_keys(container, kind, DT_NOBEGIN, last, keys);
+	IndexScanDesc scan = TtlIndexBeginScan(rel, index, SnapshotAny, nkeys);
 	ItemPointer tid;
 
-	ScanKeyInit(&key, 1, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE,
-				TimestampTzGetDatum(last));
-	scan = TtlIndexBeginScan(rel, index, SnapshotAny, 1);
 	scan->ignore_killed_tuples = scan->ignore_killed_tuples &&
 		(int64) RelationGetNumberOfBlocks(index) * ENTRIES_PER_PAGE <= *entries_left;
-	index_rescan(scan, &key, 1, NULL, 0);
+	index_rescan(scan, keys, nkeys, NULL, 0);
 	while ((tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -256,7 +254,7 @@ ttl_suspects_collect(Relation rel, int32 default_ttl, TimestampTz now,
 		else if (indexes.indexing == TTL_INDEXING_LAZY)
 			result = TTL_SUSPECTS_KNOWN;
 		else
-			result = collect_from(found, rel, opened[i], last, &max_entries);
+			result = collect_from(found, rel, opened[i], &container, i, last, &max_entries);
 	}
 	if (indexes.indexing == TTL_INDEXING_LAZY && result == TTL_SUSPECTS_KNOWN)
 	{

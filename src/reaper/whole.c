@@ -394,6 +394,7 @@ ttl_whole_empty(TtlWhole *whole, const TtlContainer *container,
 	TimestampTz cutoff;
 	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
 	bool		must_read = container->ttl_attno != InvalidAttrNumber ||
+	container->ts_kind != NULL ||
 	container->indexing == TTL_INDEXING_LAZY;
 	bool		read = nblocks <= limits->max_pages;
 	XLogRecPtr	read_lsn;

@@ -418,7 +418,8 @@ complete_ts(Relation rel, const TtlContainer *container, HeapTuple tuple)
 	Datum		now;
 	bool		isnull;
 
-	if (column == InvalidAttrNumber)
+	/* numbers are the application's to give */
+	if (column == InvalidAttrNumber || container->ts_kind != NULL)
 		return tuple;
 	(void) heap_getattr(tuple, column, RelationGetDescr(rel), &isnull);
 	if (!isnull || SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)

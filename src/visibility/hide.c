@@ -32,6 +32,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_am.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
 #include "container/container.h"
@@ -45,6 +46,7 @@
 #include "optimizer/pathnode.h"
 #include "optimizer/plancat.h"
 #include "parser/parsetree.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -62,9 +64,27 @@ make_table(Oid table)
 							  ObjectIdGetDatum(table), false, true);
 }
 
-/* A column of a container, with its own type or the bits of one */
+/* ttl.instant() of a column that holds numbers or dates */
 static Expr *
-make_column(const TtlContainer *container, Index relid, AttrNumber attno, Oid as_type)
+make_instant(const TtlKind *kind, Expr *column)
+{
+	List	   *args = list_make1(column);
+	int			n = 0;
+
+	while (ttl_instant_types[n] != kind->type)
+		n++;
+	if (kind->unit != TTL_UNIT_SECONDS)
+		args = lappend(args, makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1,
+									   CStringGetTextDatum(ttl_kind_unit_name(kind->unit)),
+									   false, false));
+	return (Expr *) makeFuncExpr(ttl_container_require_objects()->instant[n], TIMESTAMPTZOID,
+								 args, InvalidOid, DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
+}
+
+/* A column of a container, with its own type, the bits of one, or converted to an instant */
+static Expr *
+make_column(const TtlContainer *container, Index relid, AttrNumber attno,
+			const TtlKind *kind, Oid as_type)
 {
 	Oid			type;
 	int32		typmod;
@@ -75,7 +95,9 @@ make_column(const TtlContainer *container, Index relid, AttrNumber attno, Oid as
 		return (Expr *) makeNullConst(OidIsValid(as_type) ? as_type : INT4OID, -1, InvalidOid);
 	get_atttypetypmodcoll(container->relid, attno, &type, &typmod, &collation);
 	column = (Expr *) makeVar(relid, attno, type, typmod, collation, 0);
-	if (OidIsValid(as_type) && type != as_type)
+	if (kind != NULL && kind->instant != NULL)
+		column = make_instant(kind, column);
+	else if (OidIsValid(as_type) && type != as_type)
 		column = (Expr *) makeRelabelType(column, as_type, -1, InvalidOid, COERCE_IMPLICIT_CAST);
 	return column;
 }
@@ -89,8 +111,10 @@ static Expr *
 make_filter(Oid function, Oid table, const TtlContainer *container, Index relid)
 {
 	/* a timestamp without time zone is taken as UTC: it has the same bits */
-	Expr	   *ts = make_column(container, relid, container->ts_attno, TIMESTAMPTZOID);
-	Expr	   *own = make_column(container, relid, container->ttl_attno, InvalidOid);
+	Expr	   *ts = make_column(container, relid, container->ts_attno, container->ts_kind,
+								  TIMESTAMPTZOID);
+	Expr	   *own = make_column(container, relid, container->ttl_attno, container->kind,
+								   InvalidOid);
 
 	return (Expr *) makeFuncExpr(function, BOOLOID,
 								 list_make3(make_table(table), ts, own),

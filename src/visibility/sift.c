@@ -83,6 +83,7 @@ typedef struct Sift
 	IndexOnlyScanState *index_only; /* the same, or NULL */
 	const TtlLive *live;
 	AttrNumber	ts_attno;
+	const TtlKind *ts_kind;
 	AttrNumber	ttl_attno;
 	const TtlKind *kind;
 	bool		none_expired;
@@ -224,7 +225,7 @@ judge(const Sift *sift, TupleTableSlot *slot)
 {
 	TtlItem		item;
 
-	ttl_item_read(&item, sift->ts_attno, sift->ttl_attno, sift->kind, slot);
+	ttl_item_read(&item, sift->ts_attno, sift->ts_kind, sift->ttl_attno, sift->kind, slot);
 	return !ttl_live_has_expired(sift->live, &item);
 }
 
@@ -542,6 +543,7 @@ sift_scan(ScanState *scan, TtlExecution *execution)
 
 	sift->clean_page = PG_UINT64_MAX;
 	sift->ts_attno = container.ts_attno;
+	sift->ts_kind = container.ts_kind;
 	sift->ttl_attno = container.ttl_attno;
 	sift->kind = container.kind;
 	sift->ask_at = IsA(scan, IndexOnlyScanState) ? ASK_AFTER_INDEX_ONLY : ASK_AFTER;
