@@ -30,6 +30,7 @@ REGRESS = \
 	expiry \
 	kinds \
 	registering \
+	tables \
 	configuration \
 	ttl_index \
 	taking_back \
