@@ -63,7 +63,7 @@ BEGIN;
 CREATE EXTENSION ttl;
 CREATE TABLE item (id int PRIMARY KEY);
 DO $$BEGIN PERFORM ttl.create_container('item', 60); END$$;
-DO $$BEGIN PERFORM ttl.create_container('t', 60); END$$;
+DO $$BEGIN PERFORM ttl.create_container('t', 60, ts_column => '_ts', ttl_column => 'ttl'); END$$;
 INSERT INTO item (id, _ts) VALUES (1, '2020-01-01');
 SELECT count(*) FROM item;
 ROLLBACK;
@@ -76,11 +76,11 @@ is($node->safe_psql('postgres', <<'END'), "1\n0\n1", '... nor in a subtransactio
 BEGIN;
 SAVEPOINT s;
 CREATE EXTENSION ttl;
-DO $$BEGIN PERFORM ttl.create_container('t', 60); END$$;
+DO $$BEGIN PERFORM ttl.create_container('t', 60, ts_column => '_ts', ttl_column => 'ttl'); END$$;
 ROLLBACK TO s;
 SELECT count(*) FROM t;
 CREATE EXTENSION ttl;
-DO $$BEGIN PERFORM ttl.create_container('t', 60); END$$;
+DO $$BEGIN PERFORM ttl.create_container('t', 60, ts_column => '_ts', ttl_column => 'ttl'); END$$;
 SELECT count(*) FROM t;
 DROP EXTENSION ttl CASCADE;
 SELECT count(*) FROM t;
@@ -90,7 +90,7 @@ END
 # Created in one session, seen in all
 my $session = $node->background_psql('postgres');
 is($session->query_safe('SELECT count(*) FROM t'), '1', 'a session that is older than the extension ...');
-$node->safe_psql('postgres', "CREATE EXTENSION ttl; SELECT ttl.create_container('t', 60)");
+$node->safe_psql('postgres', "CREATE EXTENSION ttl; SELECT ttl.create_container('t', 60, ts_column => '_ts', ttl_column => 'ttl')");
 is($session->query_safe('SELECT count(*) FROM t'), '0', '... obeys it');
 $node->safe_psql('postgres', 'DROP EXTENSION ttl CASCADE');
 is($session->query_safe("INSERT INTO t (id, _ts) VALUES (3, '2020-01-01'); SELECT count(*) FROM t WHERE id = 3"),
@@ -99,7 +99,7 @@ $session->quit;
 
 # Preloaded no more: its functions say so.
 $node->safe_psql('postgres', 'TRUNCATE t');
-$node->safe_psql('postgres', "CREATE EXTENSION ttl; SELECT ttl.create_container('t', 60)");
+$node->safe_psql('postgres', "CREATE EXTENSION ttl; SELECT ttl.create_container('t', 60, ts_column => '_ts', ttl_column => 'ttl')");
 $node->safe_psql('postgres', "INSERT INTO t (id, _ts) VALUES (4, '2900-01-01')");
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->restart;

@@ -337,6 +337,9 @@ gone|1
 2
 0
 1
+1
+1
+1
 {1,2,3}
 {1,2,4,5,6}
 {1,2,NULL}
@@ -526,7 +529,7 @@ for my $dumped ([ [ '-t', 'session' ] ], [ ['-Fc'], '-t', 'session' ])
 	my $file = dump_of('source', @$dump_options);
 	@restore_options ? restore($file, $database, @restore_options) : run_script($file, $database);
 	is($node->safe_psql($database, 'SELECT count(*) FROM session'), '6', '... holds all stored rows');
-	$node->safe_psql($database, q{SELECT ttl.create_container('session', 3600)});
+	$node->safe_psql($database, q{SELECT ttl.create_container('session', 3600, ts_column => '_ts', ttl_column => 'ttl')});
 	is($node->safe_psql($database, 'SELECT count(*) FROM session'), '3', '... and can be made a container');
 }
 

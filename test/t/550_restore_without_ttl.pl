@@ -58,7 +58,7 @@ END
 
 $node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'ttl'");
 $node->restart;
-$node->safe_psql('script', q{CREATE EXTENSION ttl; SELECT ttl.create_container('session', 3600)});
+$node->safe_psql('script', q{CREATE EXTENSION ttl; SELECT ttl.create_container('session', 3600, ts_column => '_ts', ttl_column => 'ttl')});
 is($node->safe_psql('script', 'SELECT id, ttl.time_to_live(s) > 0 FROM session s ORDER BY id'), "1|t\n3|f\n5|t", 'with ttl, it is a container as before');
 is($node->safe_psql('script', q{SELECT count(*) FROM pg_attribute WHERE attrelid = 'session'::regclass AND attnum > 0}), 3, '... whose columns were adopted');
 
