@@ -148,5 +148,41 @@ CREATE TABLE copy (LIKE gone INCLUDING ALL);
 CREATE TABLE copy_as AS TABLE gone;
 CREATE TABLE unlike (LIKE copy INCLUDING ALL);
 
+
+--
+-- What expires soon
+--
+
+CREATE TABLE tokens (kind text, id int, made timestamptz NOT NULL, lives int, PRIMARY KEY (kind, id));
+SET client_min_messages = warning;
+SELECT ttl.create_container('tokens', 100, ts_column => 'made', ttl_column => 'lives');
+INSERT INTO tokens SELECT CASE WHEN g % 2 = 0 THEN 'even' ELSE 'o"dd' END, g, now() - make_interval(secs => 100 - g * 10), NULL FROM generate_series(-3, 9) g WHERE g <> 0;
+INSERT INTO tokens VALUES ('own', 1, now(), 25), ('own', 2, now(), 1000), ('own', 3, now(), -1), ('own', 4, '2020-01-01', 5);
+SELECT key FROM ttl.expiring('tokens', '45 s');
+CREATE TABLE lazy_parts (id bigint, made timestamptz NOT NULL, until date) PARTITION BY LIST (id);
+CREATE TABLE lazy_parts_1 PARTITION OF lazy_parts FOR VALUES IN (1);
+CREATE TABLE lazy_parts_2 (until date, id bigint, made timestamptz NOT NULL);
+ALTER TABLE lazy_parts ATTACH PARTITION lazy_parts_2 FOR VALUES IN (2);
+SELECT ttl.create_container('lazy_parts', 100, ts_column => 'made', ttl_column => 'until', indexing => 'lazy');
+INSERT INTO lazy_parts VALUES (1, now(), NULL), (2, now() - interval '50 s', NULL), (1, now(), '2020-01-01'), (2, now(), '2900-01-01');
+SELECT key, expires_at - lag(expires_at) OVER () > '40 s' FROM ttl.expiring('lazy_parts', '1 hour');
+SELECT refused('SELECT * FROM ttl.expiring(''copy'', ''1 hour'')');
+SELECT refused('SELECT * FROM ttl.expiring(''tokens'', ''-1 hour'')');
+SELECT count(*) FROM ttl.expiring('tokens', interval '290000 years');
+SET ROLE regress_ttl_user;
+\set VERBOSITY sqlstate
+SELECT * FROM ttl.expiring('registering.tokens', '1 hour');
+RESET ROLE;
+\set VERBOSITY default
+
+--
+-- Mistakes
+--
+
+SET client_min_messages = notice;
+SELECT refused('SELECT ttl.drop_container(''copy'')');
+SELECT refused('SELECT ttl.drop_container(''lazy_parts_1'')');
+SELECT ttl.alter_container('tokens');
+
 SET client_min_messages = warning;
 DROP SCHEMA registering CASCADE;

@@ -322,6 +322,17 @@ CREATE FUNCTION ttl.expired_count(container regclass) RETURNS bigint
     LANGUAGE C VOLATILE STRICT AS 'MODULE_PATHNAME', 'ttl_expired_count';
 COMMENT ON FUNCTION ttl.expired_count(regclass) IS 'rows of a container that are expired and not yet deleted';
 
+CREATE FUNCTION ttl.expiring_rows(container regclass, within interval, OUT key jsonb, OUT expires_at timestamptz) RETURNS SETOF record
+    LANGUAGE C VOLATILE STRICT AS 'MODULE_PATHNAME', 'ttl_expiring_rows';
+COMMENT ON FUNCTION ttl.expiring_rows(regclass, interval) IS 'the same in no order';
+
+CREATE FUNCTION ttl.expiring(container regclass, within interval, OUT key jsonb, OUT expires_at timestamptz) RETURNS SETOF record
+    LANGUAGE sql VOLATILE STRICT
+    BEGIN ATOMIC
+        SELECT e.key, e.expires_at FROM ttl.expiring_rows(container, within) AS e ORDER BY e.expires_at, e.key;
+    END;
+COMMENT ON FUNCTION ttl.expiring(regclass, interval) IS 'rows of a container that expire within that time, by their primary keys, the soonest first';
+
 --
 -- Deletion
 --

@@ -257,8 +257,16 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	TtlIndexing indexing = PG_ARGISNULL(1) ? TTL_INDEXING_CONSISTENT :
 	ttl_argument_indexing(fcinfo, 1);
 	TtlPolicy	policy;
+	bool		is_idle = true;
 
 	ttl_container_check_owned(relid);
+	for (int i = 1; i < PG_NARGS(); i++)
+		is_idle = is_idle && PG_ARGISNULL(i);
+	if (is_idle)
+		ereport(NOTICE,
+				(errmsg("no option of container \"%s\" is changed", get_rel_name(relid)),
+				 errhint("Name one, as in ttl.alter_container('%s', reaping => false). The default TTL is changed by ttl.set_default_ttl().",
+						 get_rel_name(relid))));
 	/* first the tables, then the policy: everybody does it in this order */
 	if (!PG_ARGISNULL(1))
 	{
@@ -346,6 +354,7 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 {
 	Oid			relid = ttl_argument_container(fcinfo, "ttl.drop_container()");
 	bool		drop_columns = ttl_argument_boolean(fcinfo, 1, "drop_columns");
+	TtlContainer container;
 	TtlPolicy	policy;
 	int			nestlevel;
 	Relation	rel;
@@ -353,6 +362,12 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	/* of a table that is gone, nobody is the owner */
 	if (ttl_container_forget_dropped(relid))
 		PG_RETURN_VOID();
+	ttl_container_check_owner(relid);
+	if (!ttl_container_peek(relid, &container))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("\"%s\" is not a container", get_rel_name(relid)),
+				 errhint("Containers are listed in the view ttl.containers.")));
 	ttl_container_check_owned(relid);
 	rel = table_open(relid, AccessExclusiveLock);
 	CheckTableNotInUse(rel, "drop_container");

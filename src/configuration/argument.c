@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "citus/citus.h"
 #include "configuration/configuration.h"
@@ -22,8 +23,12 @@
 void
 ttl_argument_may_change(const char *function)
 {
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("cannot execute %s during recovery", function),
+				 errhint("Call it on the primary.")));
 	PreventCommandIfReadOnly(function);
-	PreventCommandDuringRecovery(function);
 	ttl_container_hold_extension();
 }
 

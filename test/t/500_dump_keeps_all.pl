@@ -556,7 +556,7 @@ for my $dumped ([ [ '-t', 'session' ] ], [ ['-Fc'], '-t', 'session' ])
 	my $before = $node->safe_psql($database, $indexes);
 	$node->safe_psql($database, <<'END');
 SET SESSION AUTHORIZATION backup_owner;
-SELECT ttl.create_container(c, 60), ttl.alter_container(c, reaping => false) FROM unnest('{own.parent, own.child}'::regclass[]) c
+SELECT ttl.create_container(c, 60, ts_column => '_ts', ttl_column => 'ttl'), ttl.alter_container(c, reaping => false) FROM unnest('{own.parent, own.child}'::regclass[]) c
 END
 	is($node->safe_psql($database, $indexes), $before, '... whose expiry indexes are adopted');
 	is($node->safe_psql($database, 'SELECT count(*) FROM own.parent'), '1', '... whose rows expire');
