@@ -128,21 +128,20 @@ EXECUTE by_driver(7200);
 SELECT ttl.default_ttl('article');
 
 --
--- A name that leads to no table isn't all of them, and a copy is no container
+-- NULL, which a name that leads to no table comes to, spares what the owner has spared; and
+-- a copy is no container
 --
 
 CREATE TABLE gone (id int);
 SELECT ttl.create_container('gone', 60);
 INSERT INTO gone (id, _ts) VALUES (1, '2020-01-01');
+SELECT ttl.alter_container('gone', reaping => false);
 SET client_min_messages = notice;
 \set VERBOSITY default
 CALL ttl.reap(to_regclass('typo'));
-\set VERBOSITY sqlstate
-CALL ttl.reap(NULL);
-CALL ttl.reap(container => NULL, max_rows => 5);
-\set VERBOSITY default
 SELECT ttl.expired_count('gone');
-CALL ttl.reap(max_rows => 5);
+SELECT ttl.alter_container('gone', reaping => true);
+CALL ttl.reap(NULL, 5);
 SELECT ttl.expired_count('gone');
 CREATE TABLE copy (LIKE gone INCLUDING ALL);
 CREATE TABLE copy_as AS TABLE gone;

@@ -337,8 +337,7 @@ COMMENT ON FUNCTION ttl.expiring(regclass, interval) IS 'rows of a container tha
 -- Deletion
 --
 
--- 0 is all containers of the caller: a NULL may be that of to_regclass().
-CREATE PROCEDURE ttl.reap(container regclass DEFAULT 0, max_rows bigint DEFAULT NULL)
+CREATE PROCEDURE ttl.reap(container regclass DEFAULT NULL, max_rows bigint DEFAULT NULL)
     LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_reap';
 COMMENT ON PROCEDURE ttl.reap(regclass, bigint) IS 'deletes now what is expired, without a cost budget';
 

@@ -103,7 +103,7 @@ list_own_containers(void)
 /*
  * CALL ttl.reap(container regclass, max_rows bigint)
  *
- * container 0 = all, the default
+ * container NULL = the caller's own, the default
  */
 Datum
 ttl_reap(PG_FUNCTION_ARGS)
@@ -127,13 +127,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("cannot call ttl.reap() in a trigger that fires for the deletion of expired rows")));
 
-	/* a name that leads to no table must not mean all of them */
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("container must not be null"),
-				 errhint("Leave it out to delete the expired rows of all containers that are yours.")));
-	all = !OidIsValid(PG_GETARG_OID(0));
+	all = PG_ARGISNULL(0);
 	if (!PG_ARGISNULL(1))
 	{
 		max_rows = PG_GETARG_INT64(1);
