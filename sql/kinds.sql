@@ -55,7 +55,7 @@ BEGIN
         ASSERT ttl.expired_count(c) = hidden, format('%s, default %s: %s counted, %s by the rule', c, d, ttl.expired_count(c), hidden);
         FOREACH way IN ARRAY '{never, always, index only, bitmap, locks}'::text[] LOOP
             IF way IN ('never', 'always') THEN
-                PERFORM set_config('ttl.suspects', way, true);
+                PERFORM set_config('ttl.debug_index_probe', way, true);
             END IF;
             PERFORM set_config('enable_seqscan', CASE WHEN way IN ('index only', 'bitmap') THEN 'off' ELSE 'on' END, true),
                 set_config('enable_indexscan', 'off', true),
@@ -460,7 +460,7 @@ SELECT altered('item', 'ALTER ttl TYPE timestamp USING ttl AT TIME ZONE ''UTC'',
 SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'item'::regclass;
 EXECUTE ids;
 -- what it has expired is spared by the worker, as by a change of policy
-SELECT former_time_to_live, changed_at > now() - interval '1 min' AS just_now FROM ttl.container WHERE relid = 'item'::regclass;
+SELECT grace_former_time_to_live, changed_at > now() - interval '1 min' AS just_now FROM ttl.container WHERE relid = 'item'::regclass;
 SELECT refused('ALTER TABLE kinds.item ALTER ttl TYPE text'), refused('ALTER TABLE kinds.item ALTER _ts TYPE date'), refused('ALTER TABLE kinds.item ALTER ttl TYPE kinds.seconds USING 1'),
        refused('ALTER TABLE kinds.alone ALTER keep TYPE bigint USING 1');
 SELECT altered('alone', 'ALTER keep TYPE timestamp USING keep AT TIME ZONE ''UTC''');

@@ -49,7 +49,7 @@ SELECT * FROM indexes_of('item');
 SELECT ttl.alter_container('item', indexing => 'lazy');
 SELECT ttl.alter_container('item', indexing => 'lazy');
 SELECT * FROM indexes_of('item');
-SELECT added FROM ttl.container WHERE relid = 'item'::regclass;
+SELECT created_objects FROM ttl.container WHERE relid = 'item'::regclass;
 SELECT ttl.set_default_ttl('item', NULL), ttl.alter_container('item', indexing => 'none');
 SELECT * FROM indexes_of('item');
 SELECT ttl.alter_container('item', indexing => 'lazy'), ttl.set_default_ttl('item', 60);
@@ -140,9 +140,9 @@ SET ttl.touch = off;
 UPDATE big SET _ts = '2020-01-01', ttl = NULL WHERE id IN (30000, 59999);
 RESET ttl.touch;
 SELECT count(*) FILTER (WHERE id < 0), count(*) FILTER (WHERE id IN (30000, 59999)) FROM big;
-SET ttl.suspects = always;
+SET ttl.debug_index_probe = always;
 SELECT count(*) FILTER (WHERE id < 0), count(*) FILTER (WHERE id IN (30000, 59999)) FROM big;
-RESET ttl.suspects;
+RESET ttl.debug_index_probe;
 -- a key that only an expired row holds is free, one row or many
 INSERT INTO big VALUES (30000, 1);
 INSERT INTO big SELECT i, 1 FROM generate_series(1, 300) i WHERE i % 3 <> 1;
@@ -169,11 +169,11 @@ VACUUM numbers, deadlines, local_deadlines, documents;
 CREATE FUNCTION seen(t regclass) RETURNS TABLE (auto bigint, never bigint, always bigint, live bigint, expired bigint, counted bigint) LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('SELECT count(*) FROM %s', t) INTO auto;
-    SET LOCAL ttl.suspects = never;
+    SET LOCAL ttl.debug_index_probe = never;
     EXECUTE format('SELECT count(*) FROM %s', t) INTO never;
-    SET LOCAL ttl.suspects = always;
+    SET LOCAL ttl.debug_index_probe = always;
     EXECUTE format('SELECT count(*) FROM %s', t) INTO always;
-    RESET ttl.suspects;
+    RESET ttl.debug_index_probe;
     SET LOCAL ttl.show_expired = on;
     EXECUTE format('SELECT count(*) FILTER (WHERE (ttl.expires_at(t) > now()) IS NOT FALSE), count(*) FILTER (WHERE ttl.expires_at(t) <= now()) FROM %s t', t) INTO live, expired;
     SET LOCAL ttl.show_expired = off;

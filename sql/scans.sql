@@ -279,7 +279,7 @@ BEGIN
         verdict := 'no ' || w.node;
     END IF;
     FOREACH mode IN ARRAY '{auto,never,always}'::text[] LOOP
-        PERFORM set_config('ttl.suspects', mode, true);
+        PERFORM set_config('ttl.debug_index_probe', mode, true);
         EXECUTE format('SELECT count(*) || '' '' || coalesce(md5(string_agg(id::text, '','' ORDER BY id)), '''') FROM (%s) q', query) INTO result;
         IF result IS DISTINCT FROM wanted THEN
             verdict := format('%s: %s instead of %s', mode, result, wanted);
@@ -372,11 +372,11 @@ END $$;
 CREATE FUNCTION in_all_modes(query text) RETURNS TABLE (mode text, result text) LANGUAGE plpgsql AS $$
 BEGIN
     FOREACH mode IN ARRAY '{auto,never,always}'::text[] LOOP
-        PERFORM set_config('ttl.suspects', mode, true);
+        PERFORM set_config('ttl.debug_index_probe', mode, true);
         EXECUTE query INTO result;
         RETURN NEXT;
     END LOOP;
-    PERFORM set_config('ttl.suspects', 'auto', true);
+    PERFORM set_config('ttl.debug_index_probe', 'auto', true);
 END $$;
 SET enable_seqscan = off;
 -- a lossy bitmap
@@ -441,7 +441,7 @@ BEGIN
 END $$;
 SELECT split_part(truth('bare'), ' ', 1)::int AS must_come;
 BEGIN;
-SET LOCAL ttl.suspects = 'always';
+SET LOCAL ttl.debug_index_probe = 'always';
 DECLARE a NO SCROLL CURSOR FOR SELECT id FROM bare;
 DECLARE b SCROLL CURSOR FOR SELECT id FROM bare WHERE id > 0;
 DECLARE c SCROLL CURSOR WITH HOLD FOR SELECT id FROM bare;
@@ -474,7 +474,7 @@ DECLARE
     n bigint := 0;
     i int;
 BEGIN
-    PERFORM set_config('ttl.suspects', m, true);
+    PERFORM set_config('ttl.debug_index_probe', m, true);
     OPEN c; OPEN c2;
     FETCH c INTO i;
     UPDATE half SET x = x + 1 WHERE id % 3 = 0;
@@ -509,7 +509,7 @@ ROLLBACK;
 
 -- The row that a cursor is at
 BEGIN;
-SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL ttl.suspects = 'always';
+SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL ttl.debug_index_probe = 'always';
 DECLARE at CURSOR FOR SELECT id FROM half WHERE id > 100;
 MOVE 70 FROM at;
 FETCH at;
@@ -543,9 +543,9 @@ SET enable_seqscan = off; SET enable_bitmapscan = off;
 SELECT mode, result FROM in_all_modes('SELECT string_agg(l, '', '') FROM explained(''SELECT id FROM half WHERE id > 2000'', ''^ *(Rows Removed|Filter)'') l');
 RESET enable_seqscan; RESET enable_bitmapscan;
 -- and from 18 on, what the filter had to do
-SELECT mode, result = CASE WHEN current_setting('server_version_num')::int < 180000 THEN '' WHEN mode = 'always' THEN 'Expiry Filter: 1752 suspect rows' ELSE 'Expiry Filter: each row' END AS as_expected
+SELECT mode, result = CASE WHEN current_setting('server_version_num')::int < 180000 THEN '' WHEN mode = 'always' THEN 'Expiry Filter: 1752 candidate rows' ELSE 'Expiry Filter: each row' END AS as_expected
   FROM in_all_modes($$SELECT coalesce(string_agg(trim(l), ', '), '') FROM explained('SELECT id FROM half', 'Expiry Filter') l$$);
-SELECT mode, result ~ CASE WHEN current_setting('server_version_num')::int < 180000 THEN '^$' WHEN mode = 'never' THEN '^Expiry Filter: each row$' ELSE '^Expiry Filter: [1-9][0-9]? suspect pages$' END AS as_expected
+SELECT mode, result ~ CASE WHEN current_setting('server_version_num')::int < 180000 THEN '^$' WHEN mode = 'never' THEN '^Expiry Filter: each row$' ELSE '^Expiry Filter: [1-9][0-9]? candidate pages$' END AS as_expected
   FROM in_all_modes($$SELECT coalesce(string_agg(trim(l), ', '), '') FROM explained('SELECT id FROM lazy', 'Expiry Filter') l$$);
 
 -- A scan that has found out that nothing has expired goes on without a filter

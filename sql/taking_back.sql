@@ -16,7 +16,7 @@ CREATE FUNCTION shape(c regclass) RETURNS SETOF text LANGUAGE sql AS $$
     UNION ALL
     (SELECT tgname FROM pg_trigger WHERE tgrelid = c AND NOT tgisinternal)
 $$;
-CREATE FUNCTION added(c regclass) RETURNS text[] LANGUAGE sql AS 'SELECT added FROM ttl.container WHERE relid = c';
+CREATE FUNCTION added(c regclass) RETURNS text[] LANGUAGE sql AS 'SELECT created_objects FROM ttl.container WHERE relid = c';
 
 -- Columns that were there stay, whatever is asked for, and a NOTICE says so
 SET client_min_messages = notice;

@@ -29,10 +29,10 @@ CREATE TABLE ttl.container (
     batch_size integer CHECK (batch_size > 0),
     replication_origin boolean NOT NULL DEFAULT false,
     changed_at timestamptz,
-    noticed_at timestamptz,
-    former_time_to_live integer,
-    changed_partition regclass,
-    added text[] NOT NULL DEFAULT '{}',
+    grace_noticed_at timestamptz,
+    grace_former_time_to_live integer,
+    grace_partition regclass,
+    created_objects text[] NOT NULL DEFAULT '{}',
     carried boolean NOT NULL DEFAULT false,
     ttl_unit text CHECK (ttl_unit IN ('epoch', 'epoch_ms', 'epoch_us', 'epoch_ns')),
     ts_unit text CHECK (ts_unit IN ('epoch', 'epoch_ms', 'epoch_us', 'epoch_ns')),
@@ -58,10 +58,10 @@ COMMENT ON COLUMN ttl.container.cycle_cost_limit IS 'most cost units that the ba
 COMMENT ON COLUMN ttl.container.batch_size IS 'rows that are deleted in one transaction; NULL = as many as take about 50 ms';
 COMMENT ON COLUMN ttl.container.replication_origin IS 'are deletions tagged with the replication origin "ttl"?';
 COMMENT ON COLUMN ttl.container.changed_at IS 'when the policy was last changed so that rows expire earlier; NULL = never, or that was taken back';
-COMMENT ON COLUMN ttl.container.noticed_at IS 'when the reaper noticed that change; ttl.grace counts from here; NULL = not yet';
-COMMENT ON COLUMN ttl.container.former_time_to_live IS 'the longest default_time_to_live within ttl.grace before changed_at; NULL = TTL was off';
-COMMENT ON COLUMN ttl.container.changed_partition IS 'the partition that the change concerns, for it was attached; NULL = all';
-COMMENT ON COLUMN ttl.container.added IS 'what was added to the table, and is taken back when it is unregistered: ts_column, ts_default, ttl_column, ttl_check, default_index, item_index, stray_index';
+COMMENT ON COLUMN ttl.container.grace_noticed_at IS 'when the reaper noticed that change; ttl.grace counts from here; NULL = not yet';
+COMMENT ON COLUMN ttl.container.grace_former_time_to_live IS 'the longest default_time_to_live within ttl.grace before changed_at; NULL = TTL was off';
+COMMENT ON COLUMN ttl.container.grace_partition IS 'the partition that the change concerns, for it was attached; NULL = all';
+COMMENT ON COLUMN ttl.container.created_objects IS 'what was added to the table, and is taken back when it is unregistered: ts_column, ts_default, ttl_column, ttl_check, default_index, item_index, stray_index';
 COMMENT ON COLUMN ttl.container.carried IS 'does the policy come from the coordinator of a Citus cluster, by the row trigger?';
 COMMENT ON COLUMN ttl.container.ttl_unit IS 'what numbers in the TTL column count from 1970; NULL = they are durations in seconds';
 COMMENT ON COLUMN ttl.container.ts_unit IS 'what numbers in the timestamp column count from 1970; NULL = it is a timestamp';

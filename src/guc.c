@@ -65,12 +65,12 @@ int			ttl_guc_grace = TTL_GRACE_DEFAULT;
 int			ttl_guc_batch_timeout = TTL_BATCH_TIMEOUT_DEFAULT;
 bool		ttl_guc_touch = true;
 bool		ttl_guc_show_expired = false;
-int			ttl_guc_suspects = TTL_SUSPECTS_AUTO;
+int			ttl_guc_debug_index_probe = TTL_INDEX_PROBE_AUTO;
 
-static const struct config_enum_entry suspects_options[] = {
-	{"auto", TTL_SUSPECTS_AUTO, false},
-	{"never", TTL_SUSPECTS_NEVER, false},
-	{"always", TTL_SUSPECTS_ALWAYS, false},
+static const struct config_enum_entry index_probe_options[] = {
+	{"auto", TTL_INDEX_PROBE_AUTO, false},
+	{"never", TTL_INDEX_PROBE_NEVER, false},
+	{"always", TTL_INDEX_PROBE_ALWAYS, false},
 	{NULL, 0, false}
 };
 
@@ -339,12 +339,12 @@ ttl_guc_init(void)
 							   NULL, NULL, NULL);
 
 	/* for tests: answers are the same whatever it says */
-	DefineCustomEnumVariable("ttl.suspects",
-							 "Sets whether scans look up where expired rows are.",
-							 NULL,
-							 &ttl_guc_suspects,
-							 TTL_SUSPECTS_AUTO,
-							 suspects_options,
+	DefineCustomEnumVariable("ttl.debug_index_probe",
+							 "Sets whether scans look up in expiry indexes where expired rows are.",
+							 "Answers do not depend on it. For tests, and to find the cause of a wrong answer.",
+							 &ttl_guc_debug_index_probe,
+							 TTL_INDEX_PROBE_AUTO,
+							 index_probe_options,
 							 PGC_USERSET,
 							 GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
 							 NULL, NULL, NULL);

@@ -26,12 +26,12 @@ extern bool ttl_guc_show_expired;
 /* May scans look up where expired rows are (sift.c)?  A switch for tests. */
 typedef enum TtlSuspectsUse
 {
-	TTL_SUSPECTS_AUTO,
-	TTL_SUSPECTS_NEVER,
-	TTL_SUSPECTS_ALWAYS
+	TTL_INDEX_PROBE_AUTO,
+	TTL_INDEX_PROBE_NEVER,
+	TTL_INDEX_PROBE_ALWAYS
 } TtlSuspectsUse;
 
-extern int	ttl_guc_suspects;
+extern int	ttl_guc_debug_index_probe;
 
 /* The instant that ttl.now stands for; false when the setting is empty. */
 extern bool ttl_guc_now(TimestampTz *now);

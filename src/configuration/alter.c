@@ -222,7 +222,7 @@ alter_indexing(Oid relid, TtlPolicy *policy, TtlIndexing indexing)
 	if (indexing != policy->indexing)
 	{
 		policy->indexing = indexing;
-		policy->added &= TTL_ADDED_INDEX - 1;
+		policy->created_objects &= TTL_CREATED_INDEX - 1;
 	}
 	if (indexing != TTL_INDEXING_NONE)
 		ttl_indexes_complete(relid, policy);

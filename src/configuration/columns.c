@@ -232,25 +232,25 @@ ttl_columns_complete(Oid relid, TtlPolicy *policy)
 	Oid			ts_type = ts == NULL ? TIMESTAMPTZOID : ts->atttypid;
 
 	if (ts == NULL)
-		policy->added |= has_ts ? TTL_ADDED_TS_COLUMN : 0;
+		policy->created_objects |= has_ts ? TTL_CREATED_TS_COLUMN : 0;
 	/* if it isn't that of modification, the application gives it */
 	else if (!ts->atthasdef && policy->ts_unit == TTL_UNIT_SECONDS &&
 			 (policy->touch_on_update || !ts->attnotnull))
-		policy->added |= TTL_ADDED_TS_DEFAULT;
+		policy->created_objects |= TTL_CREATED_TS_DEFAULT;
 	if (NameStr(policy->ttl_column)[0] != '\0' &&
 		ttl_columns_find(rel, NameStr(policy->ttl_column)) == NULL)
-		policy->added |= TTL_ADDED_TTL_COLUMN;
+		policy->created_objects |= TTL_CREATED_TTL_COLUMN;
 	table_close(rel, NoLock);
 
-	if (policy->added & TTL_ADDED_TS_COLUMN)
+	if (policy->created_objects & TTL_CREATED_TS_COLUMN)
 		add_ts_column(relid, ts_name, TIMESTAMPTZOID, -1);
-	if (policy->added & TTL_ADDED_TS_DEFAULT)
+	if (policy->created_objects & TTL_CREATED_TS_DEFAULT)
 		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s", table, ts_name,
 						present(ts_type));
-	if (policy->added & TTL_ADDED_TTL_COLUMN)
+	if (policy->created_objects & TTL_CREATED_TTL_COLUMN)
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s integer", table,
 						quote_identifier(NameStr(policy->ttl_column)));
-	ttl_columns_complete_check(relid, policy, (policy->added & TTL_ADDED_TTL_COLUMN) != 0);
+	ttl_columns_complete_check(relid, policy, (policy->created_objects & TTL_CREATED_TTL_COLUMN) != 0);
 }
 
 void
@@ -279,7 +279,7 @@ ttl_columns_complete_check(Oid relid, TtlPolicy *policy, bool is_known)
 				  ChooseConstraintName(get_rel_name(relid), NameStr(policy->ttl_column),
 									   "check", get_rel_namespace(relid), NIL),
 				  definition, !is_distributed && (is_known || is_empty), is_distributed);
-		policy->added |= TTL_ADDED_TTL_CHECK;
+		policy->created_objects |= TTL_CREATED_TTL_CHECK;
 	}
 }
 
@@ -293,10 +293,10 @@ ttl_columns_drop_check(Oid relid, TtlPolicy *policy)
 	if (check != NULL)
 		check = pstrdup(check);
 	table_close(rel, NoLock);
-	if (check != NULL && (policy->added & TTL_ADDED_TTL_CHECK))
+	if (check != NULL && (policy->created_objects & TTL_CREATED_TTL_CHECK))
 		ttl_command_run("ALTER TABLE %s DROP CONSTRAINT %s", ttl_container_table_name(relid),
 						quote_identifier(check));
-	policy->added &= ~TTL_ADDED_TTL_CHECK;
+	policy->created_objects &= ~TTL_CREATED_TTL_CHECK;
 }
 
 /* The first argument of the call but for the zone of AT TIME ZONE */
@@ -341,7 +341,7 @@ ttl_columns_renew_default(Oid relid, const TtlPolicy *policy)
 	Relation	rel = table_open(relid, NoLock);
 	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
 	bool		is_ours = ts != NULL && has_our_default(rel, ts->attnum) &&
-	(policy->added & (TTL_ADDED_TS_COLUMN | TTL_ADDED_TS_DEFAULT)) != 0;
+	(policy->created_objects & (TTL_CREATED_TS_COLUMN | TTL_CREATED_TS_DEFAULT)) != 0;
 	Oid			type = ts == NULL ? InvalidOid : ts->atttypid;
 
 	table_close(rel, NoLock);
@@ -372,11 +372,11 @@ ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 	Relation	rel = table_open(relid, NoLock);
 	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
 	Form_pg_attribute own = ttl_columns_find(rel, NameStr(policy->ttl_column));
-	bool		drop_default = (policy->added & TTL_ADDED_TS_DEFAULT) && ts != NULL &&
+	bool		drop_default = (policy->created_objects & TTL_CREATED_TS_DEFAULT) && ts != NULL &&
 	has_our_default(rel, ts->attnum);
-	bool		drop_ts = drop && (policy->added & TTL_ADDED_TS_COLUMN) && ts != NULL &&
+	bool		drop_ts = drop && (policy->created_objects & TTL_CREATED_TS_COLUMN) && ts != NULL &&
 	ttl_kind_is_instant(ts->atttypid);
-	bool		drop_own = drop && (policy->added & TTL_ADDED_TTL_COLUMN) && own != NULL &&
+	bool		drop_own = drop && (policy->created_objects & TTL_CREATED_TTL_COLUMN) && own != NULL &&
 	ttl_kind_of(own->atttypid, policy->ttl_unit) != NULL;
 	bool		validated;
 	char	   *check = NULL;
@@ -385,7 +385,7 @@ ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 		.previous = error_context_stack
 	};
 
-	if ((policy->added & TTL_ADDED_TTL_CHECK) && !(policy->added & TTL_ADDED_TTL_COLUMN) &&
+	if ((policy->created_objects & TTL_CREATED_TTL_CHECK) && !(policy->created_objects & TTL_CREATED_TTL_COLUMN) &&
 		own != NULL)
 		check = ttl_expiry_find_check(rel, policy, &validated);
 	if (check != NULL)

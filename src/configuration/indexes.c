@@ -52,7 +52,7 @@ ttl_indexes_complete(Oid relid, TtlPolicy *policy)
 							definition->method, definition->key, definition->opclass,
 							definition->predicate ? " WHERE " : "",
 							definition->predicate ? definition->predicate : "");
-			policy->added |= TTL_ADDED_INDEX << i;
+			policy->created_objects |= TTL_CREATED_INDEX << i;
 		}
 	}
 }
@@ -74,8 +74,8 @@ ttl_indexes_drop(Oid relid, TtlPolicy *policy)
 
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
-		if (OidIsValid(indexes.usable[i]) && (policy->added & (TTL_ADDED_INDEX << i)))
+		if (OidIsValid(indexes.usable[i]) && (policy->created_objects & (TTL_CREATED_INDEX << i)))
 			ttl_command_run("DROP INDEX %s", ttl_container_table_name(indexes.usable[i]));
-		policy->added &= ~(TTL_ADDED_INDEX << i);
+		policy->created_objects &= ~(TTL_CREATED_INDEX << i);
 	}
 }

@@ -61,7 +61,7 @@ ttl_notice_adopted(Oid relid, const TtlPolicy *policy, const TtlSurvey *survey)
 {
 	const char *table = get_rel_name(relid);
 
-	if (!(policy->added & TTL_ADDED_TS_COLUMN) && survey->ts.values > 0)
+	if (!(policy->created_objects & TTL_CREATED_TS_COLUMN) && survey->ts.values > 0)
 	{
 		const char *name = NameStr(policy->ts_column);
 
@@ -77,7 +77,7 @@ ttl_notice_adopted(Oid relid, const TtlPolicy *policy, const TtlSurvey *survey)
 					 errhint("If it says when each row expires, use ts_column => NULL, ttl_column => %s.",
 							 quote_literal_cstr(name))));
 	}
-	if (!(policy->added & TTL_ADDED_TTL_COLUMN) && survey->own.values > 0)
+	if (!(policy->created_objects & TTL_CREATED_TTL_COLUMN) && survey->own.values > 0)
 	{
 		const char *name = NameStr(policy->ttl_column);
 		TtlContainer container;

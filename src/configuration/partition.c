@@ -69,9 +69,9 @@ columns_of(Oid relid, const TtlPolicy *policy)
 	int			columns = 0;
 
 	if (get_attnum(relid, NameStr(policy->ts_column)) != InvalidAttrNumber)
-		columns |= TTL_ADDED_TS_COLUMN;
+		columns |= TTL_CREATED_TS_COLUMN;
 	if (get_attnum(relid, NameStr(policy->ttl_column)) != InvalidAttrNumber)
-		columns |= TTL_ADDED_TTL_COLUMN;
+		columns |= TTL_CREATED_TTL_COLUMN;
 	return columns;
 }
 
@@ -90,7 +90,7 @@ keep_columns(Oid parent, int columns)
 	ttl_container_lock_policy(container.container, true, true);
 	if (!ttl_container_read(container.container, &policy))
 		return;
-	policy.added &= ~columns;
+	policy.created_objects &= ~columns;
 	ttl_container_update(container.container, &policy);
 }
 
@@ -136,7 +136,7 @@ ttl_partition_attach(Oid parent, const TtlPolicy *policy, RangeVar *name)
 		int			brought = columns_of(partition, policy);
 
 		ttl_columns_complete_partition(parent, partition, policy);
-		if ((policy->added & brought) && ttl_container_has_pages(partition))
+		if ((policy->created_objects & brought) && ttl_container_has_pages(partition))
 			keep_columns(parent, brought);
 	}
 }

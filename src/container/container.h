@@ -188,7 +188,7 @@ typedef struct TtlPolicy
 	bool		replication_origin;
 	bool		carried;
 	TtlChange	change;
-	int			added;			/* TtlAdded, ORed.  Not in the cache */
+	int			created_objects;			/* TtlAdded, ORed.  Not in the cache */
 } TtlPolicy;
 
 /*
@@ -197,11 +197,11 @@ typedef struct TtlPolicy
  */
 typedef enum TtlAdded
 {
-	TTL_ADDED_TS_COLUMN = 1 << 0,
-	TTL_ADDED_TS_DEFAULT = 1 << 1,	/* of an adopted column */
-	TTL_ADDED_TTL_COLUMN = 1 << 2,
-	TTL_ADDED_TTL_CHECK = 1 << 3,
-	TTL_ADDED_INDEX = 1 << 4	/* << TtlExpiryIndex */
+	TTL_CREATED_TS_COLUMN = 1 << 0,
+	TTL_CREATED_TS_DEFAULT = 1 << 1,	/* of an adopted column */
+	TTL_CREATED_TTL_COLUMN = 1 << 2,
+	TTL_CREATED_TTL_CHECK = 1 << 3,
+	TTL_CREATED_INDEX = 1 << 4	/* << TtlExpiryIndex */
 } TtlAdded;
 
 extern bool ttl_container_read(Oid container, TtlPolicy *policy);

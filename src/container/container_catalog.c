@@ -49,7 +49,7 @@
 #include "utils/tuplestore.h"
 
 /* Names of TtlAdded, from the lowest bit up */
-static const char *const added_names[] = {
+static const char *const created_object_names[] = {
 	"ts_column", "ts_default", "ttl_column", "ttl_check",
 	"default_index", "item_index", "stray_index"
 };
@@ -169,34 +169,34 @@ end_scan(CatalogScan *scan)
 }
 
 static int
-added_from_array(ArrayType *array)
+created_objects_from_array(ArrayType *array)
 {
 	List	   *names = ttl_policy_names_from_array(array);
-	int			added = 0;
+	int			objects = 0;
 
-	for (int i = 0; i < lengthof(added_names); i++)
+	for (int i = 0; i < lengthof(created_object_names); i++)
 	{
 		ListCell   *lc;
 
 		foreach(lc, names)
 		{
-			if (strcmp(lfirst(lc), added_names[i]) == 0)
-				added |= 1 << i;
+			if (strcmp(lfirst(lc), created_object_names[i]) == 0)
+				objects |= 1 << i;
 		}
 	}
-	return added;
+	return objects;
 }
 
 static ArrayType *
-added_to_array(int added)
+created_objects_to_array(int objects)
 {
-	Datum		names[lengthof(added_names)];
+	Datum		names[lengthof(created_object_names)];
 	int			n = 0;
 
-	for (int i = 0; i < lengthof(added_names); i++)
+	for (int i = 0; i < lengthof(created_object_names); i++)
 	{
-		if (added & (1 << i))
-			names[n++] = CStringGetTextDatum(added_names[i]);
+		if (objects & (1 << i))
+			names[n++] = CStringGetTextDatum(created_object_names[i]);
 	}
 	return n == 0 ? construct_empty_array(TEXTOID) :
 		construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT);
@@ -214,19 +214,19 @@ deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 	heap_deform_tuple(tuple, desc, values, nulls);
 
 	ttl_policy_read(policy, values, nulls);
-	policy->added = added_from_array(DatumGetArrayTypeP(values[Anum_container_added - 1]));
+	policy->created_objects = created_objects_from_array(DatumGetArrayTypeP(values[Anum_container_created_objects - 1]));
 	policy->carried = DatumGetBool(values[Anum_container_carried - 1]);
 
 	memset(&policy->change, 0, sizeof(TtlChange));
 	if (!nulls[Anum_container_changed_at - 1])
 	{
 		policy->change.changed_at = DatumGetTimestampTz(values[Anum_container_changed_at - 1]);
-		policy->change.noticed_at = nulls[Anum_container_noticed_at - 1] ? DT_NOEND :
-			DatumGetTimestampTz(values[Anum_container_noticed_at - 1]);
-		policy->change.former_ttl = nulls[Anum_container_former_time_to_live - 1] ? TTL_OFF :
-			DatumGetInt32(values[Anum_container_former_time_to_live - 1]);
-		policy->change.partition = nulls[Anum_container_changed_partition - 1] ? InvalidOid :
-			DatumGetObjectId(values[Anum_container_changed_partition - 1]);
+		policy->change.noticed_at = nulls[Anum_container_grace_noticed_at - 1] ? DT_NOEND :
+			DatumGetTimestampTz(values[Anum_container_grace_noticed_at - 1]);
+		policy->change.former_ttl = nulls[Anum_container_grace_former_time_to_live - 1] ? TTL_OFF :
+			DatumGetInt32(values[Anum_container_grace_former_time_to_live - 1]);
+		policy->change.partition = nulls[Anum_container_grace_partition - 1] ? InvalidOid :
+			DatumGetObjectId(values[Anum_container_grace_partition - 1]);
 	}
 }
 
@@ -245,15 +245,15 @@ form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 		nulls[Anum_container_archive_columns - 1] = true;
 	values[Anum_container_changed_at - 1] = TimestampTzGetDatum(policy->change.changed_at);
 	nulls[Anum_container_changed_at - 1] = (policy->change.changed_at == 0);
-	values[Anum_container_noticed_at - 1] = TimestampTzGetDatum(policy->change.noticed_at);
-	nulls[Anum_container_noticed_at - 1] = (policy->change.changed_at == 0 ||
+	values[Anum_container_grace_noticed_at - 1] = TimestampTzGetDatum(policy->change.noticed_at);
+	nulls[Anum_container_grace_noticed_at - 1] = (policy->change.changed_at == 0 ||
 											policy->change.noticed_at == DT_NOEND);
-	values[Anum_container_former_time_to_live - 1] = Int32GetDatum(policy->change.former_ttl);
-	nulls[Anum_container_former_time_to_live - 1] = (policy->change.changed_at == 0 ||
+	values[Anum_container_grace_former_time_to_live - 1] = Int32GetDatum(policy->change.former_ttl);
+	nulls[Anum_container_grace_former_time_to_live - 1] = (policy->change.changed_at == 0 ||
 													 policy->change.former_ttl == TTL_OFF);
-	values[Anum_container_changed_partition - 1] = ObjectIdGetDatum(policy->change.partition);
-	nulls[Anum_container_changed_partition - 1] = !OidIsValid(policy->change.partition);
-	values[Anum_container_added - 1] = PointerGetDatum(added_to_array(policy->added));
+	values[Anum_container_grace_partition - 1] = ObjectIdGetDatum(policy->change.partition);
+	nulls[Anum_container_grace_partition - 1] = !OidIsValid(policy->change.partition);
+	values[Anum_container_created_objects - 1] = PointerGetDatum(created_objects_to_array(policy->created_objects));
 	values[Anum_container_carried - 1] = BoolGetDatum(policy->carried);
 
 	return heap_form_tuple(desc, values, nulls);

@@ -4,8 +4,8 @@
  *	  EXPLAIN ANALYZE says what the filter of a scan had to do.
  *
  * "Expiry Filter: none expired"		no row was looked at
- * "Expiry Filter: 20000 suspect rows"	those rows were, by the expiry indexes
- * "Expiry Filter: 256 suspect pages"	those on these pages were, by lazy indexes
+ * "Expiry Filter: 20000 candidate rows"	those rows were, by the expiry indexes
+ * "Expiry Filter: 256 candidate pages"	those on these pages were, by lazy indexes
  * "Expiry Filter: each row"			the indexes weren't asked, or didn't tell
  *
  * In a parallel plan it is what the leader's own part of the scan had to do.
@@ -44,12 +44,12 @@ explain_filter(PlanState *planstate, List *ancestors, const char *relationship,
 			break;
 		case TTL_SIFT_SUSPECTS:
 			ExplainPropertyText("Expiry Filter",
-								psprintf(INT64_FORMAT " suspect %s", suspects,
+								psprintf(INT64_FORMAT " candidate %s", suspects,
 										 suspects == 1 ? "row" : "rows"), es);
 			break;
 		case TTL_SIFT_SUSPECT_PAGES:
 			ExplainPropertyText("Expiry Filter",
-								psprintf(INT64_FORMAT " suspect %s", suspects,
+								psprintf(INT64_FORMAT " candidate %s", suspects,
 										 suspects == 1 ? "page" : "pages"), es);
 			break;
 		case TTL_SIFT_EACH_ROW:

@@ -185,7 +185,7 @@ expected_rows(const Sift *sift)
 static int64
 max_entries(const Sift *sift)
 {
-	if (ttl_guc_suspects == TTL_SUSPECTS_ALWAYS)
+	if (ttl_guc_debug_index_probe == TTL_INDEX_PROBE_ALWAYS)
 		return PG_INT64_MAX;
 	if (sift->judged < ASK_AFTER)
 		return ENTRIES_FIRST;
@@ -214,7 +214,7 @@ ask(Sift *sift)
 		sift->qual.evalfunc = sift->index_only == NULL ? evaluate_sifted :
 			evaluate_sifted_by_place;
 	}
-	else if (answer == TTL_SUSPECTS_TOO_MANY && ttl_guc_suspects != TTL_SUSPECTS_ALWAYS)
+	else if (answer == TTL_SUSPECTS_TOO_MANY && ttl_guc_debug_index_probe != TTL_INDEX_PROBE_ALWAYS)
 		sift->ask_at = Max(sift->judged * ASK_AGAIN, ASK_AFTER);
 	else
 		sift->ask_at = PG_INT64_MAX;
@@ -549,9 +549,9 @@ sift_scan(ScanState *scan, TtlExecution *execution)
 	sift->ask_at = IsA(scan, IndexOnlyScanState) ? ASK_AFTER_INDEX_ONLY : ASK_AFTER;
 	if (expected_rows(sift) >= sift->ask_at)
 		sift->ask_at = 0;
-	if (ttl_guc_suspects == TTL_SUSPECTS_ALWAYS)
+	if (ttl_guc_debug_index_probe == TTL_INDEX_PROBE_ALWAYS)
 		sift->ask_at = 0;
-	else if (ttl_guc_suspects == TTL_SUSPECTS_NEVER)
+	else if (ttl_guc_debug_index_probe == TTL_INDEX_PROBE_NEVER)
 		sift->ask_at = PG_INT64_MAX;
 
 	switch (nodeTag(scan))

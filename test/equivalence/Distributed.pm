@@ -77,7 +77,7 @@ sub settings_of_nodes
 	my @set = map { "$_ = off" } some_of(any_of(0, 0, 1, 2, 4),
 		map { "enable_$_" } qw(seqscan indexscan indexonlyscan bitmapscan hashjoin mergejoin nestloop hashagg sort));
 
-	push @set, 'ttl.suspects = ' . any_of(qw(always never)) if $is_container && chance(60);
+	push @set, 'ttl.debug_index_probe = ' . any_of(qw(always never)) if $is_container && chance(60);
 	push @set, 'parallel_setup_cost = 0', 'parallel_tuple_cost = 0', 'min_parallel_table_scan_size = 0',
 	  'max_parallel_workers_per_gather = 2' if chance(15);
 	return join('', map { "ALTER ROLE $role $_;\n" } 'RESET ALL', map { "SET $_" } @set);

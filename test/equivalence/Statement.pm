@@ -279,7 +279,7 @@ sub ways_of_scans
 {
 	return (any_of('', "VACUUM " . any_of(tables())->{name} . ";\n"), '') if chance(6);
 	return ('', '') if chance(25);
-	return ("SET ttl.suspects = " . any_of(qw(always always never)) . ";\n", "RESET ttl.suspects;\n");
+	return ("SET ttl.debug_index_probe = " . any_of(qw(always always never)) . ";\n", "RESET ttl.debug_index_probe;\n");
 }
 
 sub statement

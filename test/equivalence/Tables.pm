@@ -207,9 +207,9 @@ my %table = (
 		create => 'CREATE TABLE timed ('
 		  . columns(qw(id k x n s d b j a u code r)) . ');
 			ALTER TABLE timed ADD PRIMARY KEY (id);
+			ALTER TABLE timed ADD COLUMN changed timestamptz;
 			CREATE INDEX ON timed (k, id);',
 		container => "'timed', 3600, ts_column => 'changed', ttl_column => NULL",
-		otherwise => 'ALTER TABLE timed ADD COLUMN changed timestamptz',
 		default   => 3600,
 		ts        => 'changed',
 		ttl       => undef,

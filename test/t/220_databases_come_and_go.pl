@@ -100,7 +100,7 @@ is( $node->safe_psql(
 	'... and nothing is stamped');
 $node->safe_psql('two', <<'END');
 CREATE EXTENSION ttl;
-SELECT ttl.create_container('item', 60);
+SELECT ttl.create_container('item', 60, ts_column => '_ts', ttl_column => 'ttl');
 END
 $node->is_emptied('item', 'CREATE EXTENSION: they go', 'two');
 is($node->safe_psql('two', "SET ttl.show_expired = on; SELECT count(*) FROM item"), '0', '... all of them');

@@ -43,7 +43,7 @@ sub wait_until_noticed
 {
 	my $table = shift;
 	$node->poll_query_until('postgres',
-		"SELECT noticed_at IS NOT NULL FROM ttl.container WHERE relid = '$table'::regclass")
+		"SELECT grace_noticed_at IS NOT NULL FROM ttl.container WHERE relid = '$table'::regclass")
 	  or die 'not noticed';
 	return;
 }
@@ -51,7 +51,7 @@ sub wait_until_noticed
 sub change
 {
 	my $table = shift;
-	return sql("SELECT changed_at IS NOT NULL, coalesce(former_time_to_live, 0) FROM ttl.container WHERE relid = '$table'::regclass");
+	return sql("SELECT changed_at IS NOT NULL, coalesce(grace_former_time_to_live, 0) FROM ttl.container WHERE relid = '$table'::regclass");
 }
 
 # 100 rows that live for an hour, and are ten minutes old; one more would have
@@ -105,7 +105,7 @@ sub is_held
 			WHERE relid = '$table'::regclass"), 't', $what);
 	return;
 }
-is_held('precious', q{held_until = noticed_at + interval '1h'}, 'held by ttl.grace');
+is_held('precious', q{held_until = grace_noticed_at + interval '1h'}, 'held by ttl.grace');
 sql(q{SELECT ttl.alter_container('precious', reaping => false)});
 is_held('precious', q{held_until = 'infinity'}, 'held as long as reaping is off');
 sql(q{SELECT ttl.alter_container('precious', reaping => true, reap_delay => '1 day')});
@@ -226,7 +226,7 @@ wait_until_noticed('prepared');
 sql('INSERT INTO prepared VALUES (301)');
 wait_for_deletion('prepared', 'id = 301', 'what was written since goes');
 is($node->stored('prepared', 'id BETWEEN 1 AND 300'), 101, 'what was written before the commit stays');
-is(sql(q{SELECT noticed_at - changed_at > interval '1s' FROM ttl.container WHERE relid = 'prepared'::regclass}), 't', 'grace counts from then');
+is(sql(q{SELECT grace_noticed_at - changed_at > interval '1s' FROM ttl.container WHERE relid = 'prepared'::regclass}), 't', 'grace counts from then');
 
 # Also in a table that was empty when it was changed, and at the last moment
 sql(q{CREATE TABLE filled (id int);

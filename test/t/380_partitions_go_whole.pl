@@ -22,13 +22,13 @@ sub make
 {
 	my ($name, %option) = @_;
 	my $rows = $option{rows} // 2000;
-	my $ttl_column = $option{ttl_column} // "'ttl'";
+	my $ttl_column = $option{ttl_column} ? ", ttl_column => $option{ttl_column}" : '';
 
 	$node->safe_psql('postgres', qq{
 CREATE TABLE $name (id int, v text) PARTITION BY RANGE (id);
 CREATE TABLE ${name}_old PARTITION OF $name FOR VALUES FROM (0) TO (1000000);
 CREATE TABLE ${name}_new PARTITION OF $name FOR VALUES FROM (1000000) TO (2000000);
-SELECT ttl.create_container('$name', 3600, ttl_column => $ttl_column);
+SELECT ttl.create_container('$name', 3600$ttl_column);
 INSERT INTO $name (id, v, _ts) SELECT g, 'x', now() - interval '2h' FROM generate_series(1, $rows) g;
 INSERT INTO $name (id, v) VALUES (1000001, 'live');
 });

@@ -217,7 +217,7 @@ sub catch_up
 catch_up();
 is($standby->safe_psql('postgres', 'SELECT count(*) FROM seen'), 990, 'a standby hides what has expired');
 my $reader = $standby->background_psql('postgres');
-$reader->query_safe('SET ttl.suspects = always; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+$reader->query_safe('SET ttl.debug_index_probe = always; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
 $node->safe_psql('postgres', <<'END');
 SET ttl.touch = off; SET ttl.show_expired = on;
 UPDATE seen SET _ts = '2990-01-01' WHERE id % 100 = 7;

@@ -59,8 +59,8 @@ END
 catch_up();
 for my $suspects (qw(never always))
 {
-	both_say("SET ttl.suspects = $suspects; SELECT count(*), count(DISTINCT id % 4), sum(id % 4) FROM document", '1000|1|1000', "documents, $suspects");
-	both_say("SET ttl.suspects = $suspects; SELECT count(*), min(id % 4) FROM deadline", '3000|1', "deadlines, $suspects");
+	both_say("SET ttl.debug_index_probe = $suspects; SELECT count(*), count(DISTINCT id % 4), sum(id % 4) FROM document", '1000|1|1000', "documents, $suspects");
+	both_say("SET ttl.debug_index_probe = $suspects; SELECT count(*), min(id % 4) FROM deadline", '3000|1', "deadlines, $suspects");
 }
 both_say("SET TimeZone = 'Asia/Tokyo'; SET ttl.now = '2019-12-31 23:59:59+00'; SELECT count(*) FROM document", '4000', 'a timestamp in UTC');
 

@@ -57,7 +57,7 @@ UPDATE item SET note = 'updated' WHERE id = 3;
 SET ttl.touch = off;
 UPDATE item SET note = 'updated, untouched' WHERE id = 2;
 END
-$publisher->safe_psql('postgres', "SELECT ttl.set_default_ttl('item', 1800); SELECT ttl.drop_container('other'); INSERT INTO other (id) VALUES (1); SELECT ttl.create_container('other', 60)");
+$publisher->safe_psql('postgres', "SELECT ttl.set_default_ttl('item', 1800); SELECT ttl.drop_container('other'); INSERT INTO other (id) VALUES (1); SELECT ttl.create_container('other', 60, ts_column => '_ts')");
 catch_up();
 is($subscriber->safe_psql('postgres', $all), $publisher->safe_psql('postgres', $all), 'INSERT and UPDATE');
 is($subscriber->safe_psql('postgres', $policies), $own, '... of rows, not of policies');

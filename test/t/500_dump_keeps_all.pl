@@ -197,7 +197,7 @@ sub definitions_of
 	return $on->safe_psql($database, <<'END');
 SELECT container::text, default_ttl, ts_column, ttl_column, indexing, touch_on_update, reap_delay, archive_to, archive_columns, cycle_cost_limit, batch_size, replication_origin
   FROM ttl.containers ORDER BY container::text COLLATE "C";
-SELECT relid, added FROM ttl.container ORDER BY relid::text COLLATE "C";
+SELECT relid, created_objects FROM ttl.container ORDER BY relid::text COLLATE "C";
 SELECT tgrelid::regclass, tgname, tgenabled, tgfoid::regproc, tgtype FROM pg_trigger WHERE NOT tgisinternal ORDER BY tgrelid::regclass::text COLLATE "C", tgname COLLATE "C";
 SELECT pg_get_indexdef(indexrelid), indisvalid FROM pg_index WHERE indrelid >= 16384 AND indrelid IN (SELECT oid FROM pg_class WHERE relkind <> 't') ORDER BY pg_get_indexdef(indexrelid) COLLATE "C";
 SELECT conrelid::regclass, conname, pg_get_constraintdef(oid), convalidated FROM pg_constraint WHERE conrelid >= 16384 ORDER BY conrelid::regclass::text COLLATE "C", conname COLLATE "C";
