@@ -35,13 +35,13 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
+#include "analysis.h"
 #include "clock.h"
 #include "compat.h"
 #include "execution.h"
 #include "executor/executor.h"
 #include "guc.h"
 #include "miscadmin.h"
-#include "parser/analyze.h"
 #include "rewrite/rewriteDefine.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -49,7 +49,6 @@
 #define LEADER	"ttl.leader"
 #define LEADER_IDLE	"idle"
 
-static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
@@ -158,7 +157,7 @@ ttl_execution_doomed_owner(void)
 }
 
 static void
-statement_analyzed(TTL_POST_PARSE_ANALYZE_PARAMETERS)
+statement_analyzed(ParseState *pstate, Query *query)
 {
 	/* rewriting it asks for row security, executing it for permissions */
 	if (!expected.analyzed && ttl_execution_is_expected(pstate->p_sourcetext))
@@ -168,8 +167,6 @@ statement_analyzed(TTL_POST_PARSE_ANALYZE_PARAMETERS)
 		SetUserIdAndSecContext(expected.role,
 							   expected.sec_context | SECURITY_NOFORCE_RLS);
 	}
-	if (prev_post_parse_analyze)
-		prev_post_parse_analyze(TTL_POST_PARSE_ANALYZE_ARGUMENTS);
 	ttl_clock_analyzed(query);
 }
 
@@ -545,8 +542,7 @@ ttl_execution_init(void)
 	SetConfigOption(LEADER, LEADER_IDLE, PGC_POSTMASTER, PGC_S_OVERRIDE);
 	leader_idle = leader;
 
-	prev_post_parse_analyze = post_parse_analyze_hook;
-	post_parse_analyze_hook = statement_analyzed;
+	ttl_analysis_observe(statement_analyzed);
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = execution_start;
 	prev_ExecutorRun = ExecutorRun_hook;

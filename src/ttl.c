@@ -12,6 +12,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
+#include "analysis.h"
 #include "citus/citus.h"
 #include "clock.h"
 #include "compat.h"
@@ -48,6 +49,7 @@ _PG_init(void)
 	ttl_shared_init();
 	ttl_counters_init();
 	ttl_reaper_init();
+	ttl_analysis_init();
 	ttl_clock_init();
 	ttl_execution_init();
 	ttl_utility_init();
@@ -56,7 +58,10 @@ _PG_init(void)
 	ttl_container_cache_init();
 	ttl_validation_init();
 	ttl_citus_init();
+	ttl_carried_init();
 	ttl_ddl_init();
+	ttl_calls_init();
+	ttl_marks_init();
 	ttl_live_init();
 	ttl_deletion_init();
 	ttl_visibility_init();

@@ -7,10 +7,10 @@
  * concerns the coordinator alone isn't carried, nor is the time of a change: each node
  * spares for ttl.grace what a change has made expired when it arrives there.
  *
- * Whoever creates the trigger of a table on a node is Citus, as the table's owner.  The
- * same arguments on a table that isn't a shard or a shell are those of one that Citus
- * makes of a distributed table: its policy is the coordinator's own.  Others who copy a
- * trigger, pg_dump among them, carry no policy by it.
+ * Citus creates the trigger of a table on a node as the table's owner.  The same
+ * arguments on a table that isn't a shard or a shell are those of one that Citus makes of
+ * a distributed table: its policy is the coordinator's own.  A trigger that anybody else
+ * creates, a script of pg_dump among them, gets no arguments.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,10 +24,10 @@
 #include "expiry/grace.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "storage/lmgr.h"
 #include "ttl.h"
 #include "utility.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
@@ -124,14 +124,6 @@ read_arguments(Oid relid, const Trigger *trigger, TtlPolicy *policy)
 				 errhint("Use ttl.create_container().")));
 }
 
-void
-ttl_citus_allow_triggers(void)
-{
-	if (ttl_citus_is_here())
-		(void) set_config_option("citus.enable_unsafe_triggers", "on", PGC_USERSET,
-								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-}
-
 static Oid	spared = InvalidOid;
 
 Oid
@@ -165,26 +157,43 @@ ttl_citus_check_settable(Oid relid)
 				 errhint("Connect to the coordinator, and name the distributed table.")));
 }
 
-/* Has another node sent the command? */
+/* Has another node sent what creates or drops a trigger of the table? */
 static bool
-is_sent(void)
+is_sent(Oid relid)
 {
-	return strncmp(application_name, "citus_", strlen("citus_")) == 0;
+	return strncmp(application_name, "citus_", strlen("citus_")) == 0 ||
+		OidIsValid(ttl_citus_shell_of(relid));
 }
 
-/*
- * The table's trigger has been created, with a policy.  One that is no other node's is
- * left alone, and whoever copies a trigger carries none.
- */
+/* The table has that policy, from another node or as another table of Citus's. */
+static void
+store(Oid relid, TtlPolicy *policy)
+{
+	TtlPolicy	former;
+
+	if (!ttl_container_read(relid, &former))
+	{
+		policy->carried = is_sent(relid);
+		if (policy->default_ttl != TTL_OFF && ttl_container_has_pages(relid))
+			ttl_grace_begin(policy, TTL_OFF, InvalidOid);
+		ttl_container_insert(relid, policy);
+		return;
+	}
+	policy->carried = true;
+	policy->change = former.change;
+	if (policy->default_ttl != former.default_ttl)
+		ttl_grace_begin(policy, former.default_ttl, InvalidOid);
+	ttl_container_update(relid, policy);
+}
+
+/* The table's trigger has been created, with a policy.  One that is no other node's is left alone. */
 static void
 receive(Oid relid, const Trigger *trigger)
 {
 	TtlPolicy	policy;
-	TtlPolicy	former;
-	bool		is_carried = is_sent() || OidIsValid(ttl_citus_shell_of(relid));
 
-	if (ttl_container_read(relid, &former) ? !former.carried :
-		!is_carried && !ttl_citus_may_make_tables())
+	if (ttl_container_read(relid, &policy) ? !policy.carried :
+		!is_sent(relid) && !ttl_citus_replaces_table())
 		return;
 	if (!ttl_container_is_owner(GetUserId(), relid))
 		ereport(ERROR,
@@ -192,21 +201,7 @@ receive(Oid relid, const Trigger *trigger)
 				 errmsg("must be owner of table %s", get_rel_name(relid))));
 	read_arguments(relid, trigger, &policy);
 	ttl_container_lock_policy(relid, true, true);
-	if (!ttl_container_read(relid, &former))
-	{
-		policy.carried = is_carried;
-		if (policy.default_ttl != TTL_OFF && ttl_container_has_pages(relid))
-			ttl_grace_begin(&policy, TTL_OFF, InvalidOid);
-		ttl_container_insert(relid, &policy);
-	}
-	else
-	{
-		policy.carried = true;
-		policy.change = former.change;
-		if (policy.default_ttl != former.default_ttl)
-			ttl_grace_begin(&policy, former.default_ttl, InvalidOid);
-		ttl_container_update(relid, &policy);
-	}
+	store(relid, &policy);
 }
 
 Trigger *
@@ -265,6 +260,72 @@ trigger_dropped(List *object)
 	table_close(rel, NoLock);
 }
 
+/* The class of advisory locks that Citus takes on a shard's place */
+#define ADV_LOCKTAG_CLASS_CITUS_SHARD_METADATA	4
+
+/*
+ * Has the shard the policy that its trigger carries?  Not if that came while the library
+ * wasn't loaded here; then it gets it now.
+ */
+static bool
+has_its_policy(Oid relid)
+{
+	Relation	rel;
+	const Trigger *trigger;
+	TtlPolicy	stored;
+	TtlPolicy	policy;
+	bool		result = false;
+
+	if (!ConditionalLockRelationOid(relid, AccessShareLock))
+		return false;
+	rel = table_open(relid, NoLock);
+	trigger = ttl_citus_find_trigger(rel->trigdesc);
+	if (trigger != NULL && ttl_container_read(relid, &stored))
+	{
+		read_arguments(relid, trigger, &policy);
+		result = ttl_policy_differences(&stored, &policy)[0] == '\0';
+		if (!result && ttl_container_lock_policy(relid, true, false))
+			store(relid, &policy);
+	}
+	table_close(rel, NoLock);
+	return result;
+}
+
+bool
+ttl_citus_lock_shard(Oid relid, bool waits)
+{
+	int64		shard;
+	LOCKTAG		tag;
+
+	if (!OidIsValid(ttl_citus_find_shell(relid, &shard)))
+		return false;
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (shard >> 32), (uint32) shard,
+						 ADV_LOCKTAG_CLASS_CITUS_SHARD_METADATA);
+	return LockAcquire(&tag, ShareLock, false, !waits) != LOCKACQUIRE_NOT_AVAIL &&
+		has_its_policy(relid) &&
+		/* placed here, and not referenced by rows that may be elsewhere */
+		ttl_citus_is_true("SELECT EXISTS (SELECT FROM pg_dist_placement JOIN pg_dist_local_group USING (groupid) WHERE shardid = $1)"
+					  " AND NOT EXISTS (SELECT FROM pg_dist_shard s JOIN pg_dist_partition p USING (logicalrelid)"
+					  " JOIN pg_constraint ON confrelid = logicalrelid AND contype = 'f'"
+					  " LEFT JOIN pg_dist_partition r ON r.logicalrelid = conrelid"
+					  " WHERE shardid = $1 AND p.repmodel = 't' AND r.repmodel IS DISTINCT FROM 't')", shard);
+}
+
+/* The statement is a private copy. */
+static void
+before_utility(PlannedStmt *pstmt, const char *query_string,
+			   ProcessUtilityContext context, ParamListInfo params)
+{
+	CreateTrigStmt *stmt = (CreateTrigStmt *) pstmt->utilityStmt;
+	Oid			relid;
+
+	if (!IsA(stmt, CreateTrigStmt) || strcmp(stmt->trigname, TTL_TRIGGER) != 0 || !ttl_citus_is_here())
+		return;
+	relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	if (OidIsValid(relid) && !is_sent(relid) && !ttl_citus_is_spared(relid) && !ttl_citus_runs_own())
+		stmt->args = NIL;
+}
+
 static void
 after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 {
@@ -287,5 +348,6 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 void
 ttl_carried_init(void)
 {
-	ttl_utility_observe(NULL, after_utility, NULL);
+	if (ttl_citus_is_loaded())
+		ttl_utility_observe(before_utility, after_utility, NULL);
 }

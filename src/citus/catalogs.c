@@ -14,16 +14,18 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/pg_constraint.h"
 #include "catalog/pg_namespace.h"
+#include "catalog/pg_type.h"
 #include "citus/citus.h"
+#include "executor/spi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "storage/lock.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 /*
  * The first row of one of Citus's tables whose column, which has that index, equals the
@@ -74,9 +76,8 @@ ttl_citus_is_here(void)
 		OidIsValid(get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE));
 }
 
-/* Of replication models, as in pg_dist_partition */
-#define REFERENCE_TABLE	't'
-#define ONE_COPY		's'
+/* A replication model, as in pg_dist_partition */
+#define ONE_COPY	's'
 
 /* How Citus replicates the rows of a shell, as in pg_dist_partition; 0 if it isn't one. */
 static char
@@ -114,9 +115,8 @@ is_shard_name(const char *name, int length, const char *shell)
 		strspn(name + length - 8, "0123456789abcdef") >= 8 && strncmp(name, shell, length - 9) == 0;
 }
 
-/* The shell of a shard and the shard's number, or InvalidOid if the relation isn't one. */
-static Oid
-find_shell(Oid relid, int64 *shard)
+Oid
+ttl_citus_find_shell(Oid relid, int64 *shard)
 {
 	char	   *name = ttl_citus_is_here() ? get_rel_name(relid) : NULL;
 	char	   *number = name == NULL ? NULL : strrchr(name, '_');
@@ -140,111 +140,56 @@ ttl_citus_shell_of(Oid relid)
 {
 	int64		shard;
 
-	return find_shell(relid, &shard);
+	return ttl_citus_find_shell(relid, &shard);
 }
 
-/* The number of this node: that of its group */
-static int32
-local_group(void)
+char *
+ttl_citus_ask(const char *query, int nargs, Oid *types, Datum *values)
 {
-	Oid			relid = get_relname_relid("pg_dist_local_group", PG_CATALOG_NAMESPACE);
-	Relation	rel = table_open(relid, AccessShareLock);
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
-	HeapTuple	tuple = systable_getnext(scan);
-	bool		isnull;
-	int32		group = -1;
+	MemoryContext context = CurrentMemoryContext;
+	int			nestlevel = NewGUCNestLevel();
+	bool		has_snapshot = ActiveSnapshotSet();
+	char	   *answer;
 
-	if (HeapTupleIsValid(tuple))
-		group = DatumGetInt32(heap_getattr(tuple, get_attnum(relid, "groupid"),
-										   RelationGetDescr(rel), &isnull));
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return group;
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	/* procedures and workers may have none */
+	if (!has_snapshot)
+		PushActiveSnapshot(GetTransactionSnapshot());
+	SPI_connect();
+	if (SPI_execute_with_args(query, nargs, types, values, NULL, false, 1) != SPI_OK_SELECT ||
+		SPI_processed != 1)
+		elog(ERROR, "SPI_execute_with_args failed: %s", query);
+	answer = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+	if (answer != NULL)
+		answer = MemoryContextStrdup(context, answer);
+	SPI_finish();
+	if (!has_snapshot)
+		PopActiveSnapshot();
+	AtEOXact_GUC(true, nestlevel);
+	return answer;
 }
-
-/* Does the cluster use this node's copy of the shard? */
-static bool
-is_placed_here(int64 shard)
-{
-	Oid			placements = get_relname_relid("pg_dist_placement", PG_CATALOG_NAMESPACE);
-	int32		group = local_group();
-	AttrNumber	groupid = get_attnum(placements, "groupid");
-	Relation	rel = table_open(placements, AccessShareLock);
-	bool		found = false;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	ScanKeyInit(&key, get_attnum(placements, "shardid"), BTEqualStrategyNumber, F_INT8EQ,
-				Int64GetDatum(shard));
-	scan = systable_beginscan(rel, get_relname_relid("pg_dist_placement_shardid_index",
-													 PG_CATALOG_NAMESPACE),
-							  true, NULL, 1, &key);
-	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		bool		isnull;
-
-		found = DatumGetInt32(heap_getattr(tuple, groupid, RelationGetDescr(rel), &isnull)) == group;
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return found;
-}
-
-/*
- * Do rows reference the shell's that aren't copied to all nodes as they are?  Then a node
- * doesn't have all that do, and a shard may come from another one.
- */
-static bool
-is_referenced_elsewhere(Oid shell)
-{
-	Relation	constraints;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
-
-	if (replication_model(shell) != REFERENCE_TABLE)
-		return false;
-	constraints = table_open(ConstraintRelationId, AccessShareLock);
-	/* there is no index on confrelid */
-	scan = systable_beginscan(constraints, InvalidOid, false, NULL, 0, NULL);
-	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
-
-		found = constraint->contype == CONSTRAINT_FOREIGN && constraint->confrelid == shell &&
-			replication_model(constraint->conrelid) != REFERENCE_TABLE;
-	}
-	systable_endscan(scan);
-	table_close(constraints, AccessShareLock);
-	return found;
-}
-
-/* The class of advisory locks that Citus takes on a shard's place */
-#define ADV_LOCKTAG_CLASS_CITUS_SHARD_METADATA	4
 
 bool
-ttl_citus_lock_shard(Oid relid, bool waits)
+ttl_citus_is_true(const char *query, int64 value)
 {
-	int64		shard;
-	Oid			shell = find_shell(relid, &shard);
-	LOCKTAG		tag;
+	Oid			type = INT8OID;
+	Datum		datum = Int64GetDatum(value);
+	char	   *answer = ttl_citus_ask(query, 1, &type, &datum);
 
-	if (!OidIsValid(shell))
-		return false;
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (shard >> 32), (uint32) shard,
-						 ADV_LOCKTAG_CLASS_CITUS_SHARD_METADATA);
-	return LockAcquire(&tag, ShareLock, false, !waits) != LOCKACQUIRE_NOT_AVAIL &&
-		is_placed_here(shard) && !is_referenced_elsewhere(shell);
+	return answer != NULL && answer[0] == 't';
+}
+
+void
+ttl_citus_allow_triggers(void)
+{
+	if (ttl_citus_is_here())
+		(void) set_config_option("citus.enable_unsafe_triggers", "on", PGC_USERSET,
+								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 }
 
 void
 ttl_citus_init(void)
 {
 	is_loaded = GetConfigOption("citus.enable_unsafe_triggers", true, false) != NULL;
-	if (is_loaded)
-	{
-		ttl_carried_init();
-		ttl_calls_init();
-	}
 }

@@ -21,6 +21,8 @@
  *	  deletion									never from a shell, which has no rows
  *	  Citus copies a shard, or makes a table	it sees all rows, and the trigger doesn't
  *		of another							keep it from its work (calls.c)
+ *	  pg_dump, row_security = off				queries carry to the shards that they see all
+ *												rows (marks.c)
  *	  statistics								are gathered from all nodes (nodes.c)
  *
  * Nothing of Citus is linked or included; its catalogs are read by their names.  Where it
@@ -33,6 +35,7 @@
 
 #include "container/container.h"
 #include "nodes/execnodes.h"
+#include "nodes/parsenodes.h"
 #include "utils/reltrigger.h"
 
 /*
@@ -49,18 +52,45 @@ extern bool ttl_citus_is_distributed(Oid relid);
 /* Does it keep copies of them, as of a reference table? */
 extern bool ttl_citus_has_copies(Oid relid);
 
-/* The shell of a shard, or InvalidOid if the relation isn't one. */
+/* The shell of a shard, and its number, or InvalidOid if the relation isn't one. */
+extern Oid	ttl_citus_find_shell(Oid relid, int64 *shard);
 extern Oid	ttl_citus_shell_of(Oid relid);
 
 /*
- * May rows be deleted from a table with a carried policy that is no shell?  Not as long
- * as Citus makes a copy of it here, for references between its rows and others aren't
- * there yet, nor is what its rows have been renewed by; nor from what a move has left
- * behind; nor from a reference table of which this node can't tell whether rows are
- * referenced.  Until the transaction ends, Citus waits for it before it copies from here
- * what must not be written to.
+ * The answer of a query, the first column of its only row, as text; it finds names in
+ * pg_catalog.  And is that true, of $1?
  */
-extern bool ttl_citus_lock_shard(Oid relid, bool waits);
+extern char *ttl_citus_ask(const char *query, int nargs, Oid *types, Datum *values);
+extern bool ttl_citus_is_true(const char *query, int64 value);
+
+/*
+ * Lets Citus take commands about the row trigger, until the caller's nest level of
+ * settings ends.
+ */
+extern void ttl_citus_allow_triggers(void);
+
+extern void ttl_citus_init(void);
+
+/*
+ * calls.c
+ */
+
+/* Is what is planned or executed now Citus's own, in the midst of its work on a table? */
+extern bool ttl_citus_runs_own(void);
+
+/* The same, if it makes other tables of tables */
+extern bool ttl_citus_replaces_table(void);
+
+/* Has it made one since this was asked last? */
+extern bool ttl_citus_tables_replaced(void);
+
+/* Does it work on a table, maybe by others' functions? */
+extern bool ttl_citus_is_converting(void);
+
+/* Called when it has made shells of tables, or tables of shells. */
+extern void ttl_citus_on_convert(void (*callback) (void));
+
+extern void ttl_calls_init(void);
 
 /*
  * carried.c
@@ -79,12 +109,6 @@ extern char *ttl_citus_arguments_of(const Trigger *trigger);
 extern Trigger *ttl_citus_find_trigger(TriggerDesc *triggers);
 
 /*
- * Lets Citus take commands about the row trigger, until the caller's nest level of
- * settings ends.
- */
-extern void ttl_citus_allow_triggers(void);
-
-/*
  * The trigger of that table is being created with arguments of our own: its policy is
  * the one that they were made from.  Returns the table of which this was said before; an
  * event trigger may do so again.
@@ -96,48 +120,52 @@ extern bool ttl_citus_is_spared(Oid relid);
 extern void ttl_citus_check_settable(Oid relid);
 
 /*
- * calls.c
+ * May rows be deleted from a table with a carried policy that is no shell?  Not as long
+ * as Citus makes a copy of it here, for references between its rows and others aren't
+ * there yet, nor is what its rows have been renewed by; nor from what a move has left
+ * behind; nor from a reference table of which this node can't tell whether rows are
+ * referenced.  Until the transaction ends, Citus waits for it before it copies from here
+ * what must not be written to.
  */
+extern bool ttl_citus_lock_shard(Oid relid, bool waits);
 
-/* A function is about to be called, by the look of it. */
-extern void ttl_citus_function_called(Oid function);
+extern void ttl_carried_init(void);
 
 /*
- * Is a query with that text, which is being planned, the one by which a function of Citus
- * copies a shard, so that it sees all rows?
+ * marks.c
  */
-extern bool ttl_citus_copies_shard(const char *query_string);
-
-/* Does a call run by which Citus makes another table of a distributed one? */
-extern bool ttl_citus_replaces_table(void);
-
-/* May what runs be Citus that makes a table of a distributed one? */
-extern bool ttl_citus_may_make_tables(void);
 
 /*
- * Has a function of Citus run that may have made shells of tables, or tables of shells,
- * since this was asked last?  'unseen' tells that it may have been another user who has
- * called it.
+ * Marks the shells in a query that is about to be planned, if it sees stored rows.  True
+ * if the tables in it are to be planned as if all rows were live.
  */
-extern bool ttl_citus_tables_changed(bool *unseen);
+extern bool ttl_citus_mark(Query *query);
+
+extern void ttl_marks_init(void);
 
 /*
  * nodes.c
  */
 
+/* Has a distributed table that is no container yet no rows? */
+extern bool ttl_citus_is_empty(Oid relid);
+
 /* Expired rows of all shards, see ttl.expired_count() */
 extern int64 ttl_citus_count_expired(Oid relid);
 
-/* Deletes expired rows, so many of each shard at most, in transactions of their own. */
-extern void ttl_citus_reap(Oid relid, int64 max_rows);
+/*
+ * Errors (55000) if a change of that table's policy, should it be distributed, would not
+ * reach all nodes.
+ */
+extern void ttl_citus_check_nodes(Oid relid);
+
+/*
+ * Deletes expired rows, so many of each shard at most, in transactions of their own.  A
+ * shard that fails is reported at that level.
+ */
+extern void ttl_citus_reap(Oid relid, int64 max_rows, int elevel);
 
 /* Puts statistics of distributed tables, as ttl.stat_containers() returns them. */
 extern void ttl_citus_put_statistics(ReturnSetInfo *result);
-
-extern void ttl_citus_init(void);
-
-/* The parts of that */
-extern void ttl_carried_init(void);
-extern void ttl_calls_init(void);
 
 #endif							/* TTL_CITUS_H */

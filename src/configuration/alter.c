@@ -60,7 +60,7 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 	if (policy.default_ttl != old_default)
 		ttl_grace_begin(&policy, old_default, InvalidOid);
 	ttl_container_update(relid, &policy);
-	ttl_trigger_carry(false);
+	ttl_trigger_send(relid, &policy);
 	ttl_notice_made_expired(relid, &policy, old_default);
 }
 
@@ -230,7 +230,7 @@ alter_indexing(Oid relid, TtlPolicy *policy, TtlIndexing indexing)
 	{
 		/* who guards them must know that they aren't needed any more */
 		ttl_container_update(relid, policy);
-		ttl_trigger_carry(false);
+		ttl_trigger_send(relid, policy);
 		ttl_indexes_drop(relid, &former);
 	}
 	ttl_command_end(nestlevel);
@@ -334,7 +334,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(1))
 		alter_indexing(relid, &policy, indexing);
 	ttl_container_update(relid, &policy);
-	ttl_trigger_carry(false);
+	ttl_trigger_send(relid, &policy);
 
 	PG_RETURN_VOID();
 }

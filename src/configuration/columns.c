@@ -198,7 +198,7 @@ add_ts_column(Oid relid, const char *ts, Oid type_oid, int32 typmod)
 	Datum		now = DirectFunctionCall1(type_oid == TIMESTAMPTZOID ? timestamptz_out : timestamp_out,
 										  TimestampTzGetDatum(GetCurrentTimestamp()));
 
-	if (ttl_citus_is_distributed(relid) || ttl_container_has_pages(relid))
+	if (ttl_citus_is_distributed(relid) ? !ttl_citus_is_empty(relid) : ttl_container_has_pages(relid))
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL DEFAULT %s", table, ts, type,
 						quote_literal_cstr(DatumGetCString(now)));
 	else

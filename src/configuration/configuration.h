@@ -159,6 +159,12 @@ extern void ttl_trigger_create(Oid relid, const TtlPolicy *policy);
 extern void ttl_trigger_enable(Oid relid);
 extern void ttl_trigger_drop(Oid relid);
 
+/*
+ * Sends the policy of a distributed table to all nodes, even if it is the one that they
+ * should have.
+ */
+extern void ttl_trigger_send(Oid relid, const TtlPolicy *policy);
+
 /* Locks a table whose policy is going to be changed as strongly as the next may need it. */
 extern void ttl_trigger_lock(Oid relid);
 

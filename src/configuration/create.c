@@ -15,9 +15,11 @@
 
 #include "access/relation.h"
 #include "access/table.h"
+#include "access/tableam.h"
 #include "catalog/catalog.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "commands/defrem.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
 #include "configuration/configuration.h"
@@ -66,6 +68,12 @@ check_kind(Relation rel)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("partition \"%s\" cannot be a container of its own", name),
 				 errhint("Register the partitioned table that it belongs to.")));
+	if (relkind == RELKIND_RELATION && rel->rd_tableam != GetHeapamTableAmRoutine())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" cannot be a container because its access method is \"%s\"",
+						name, get_am_name(rel->rd_rel->relam)),
+				 errhint("Only tables of the access method \"%s\" can be containers.", "heap")));
 	/* relhassubclass may be true although there is none any more */
 	if (relkind == RELKIND_RELATION &&
 		(find_inheritance_children(RelationGetRelid(rel), NoLock) != NIL ||

@@ -426,7 +426,8 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 		ttl_partition_created((CreateStmt *) stmt);
 	else if (IsA(stmt, CreateTrigStmt) && ttl_container_objects() != NULL)
 		after_create_trigger((CreateTrigStmt *) stmt);
-	ttl_trigger_carry(IsA(stmt, AlterTableStmt) && adds_reference((AlterTableStmt *) stmt));
+	ttl_trigger_carry(ttl_citus_tables_replaced() ||
+					  (IsA(stmt, AlterTableStmt) && adds_reference((AlterTableStmt *) stmt)));
 }
 
 /* The archive of the container is being dropped. */
@@ -479,16 +480,12 @@ is_called_by_plans(Oid function)
 static void
 function_called(Oid function, void *arg)
 {
-	bool		is_builtin = function < FirstNormalObjectId;
-
 	/* pgaudit would tell of each query that it has called the filter */
-	if (!is_builtin && is_called_by_plans(function))
+	if (function >= FirstNormalObjectId && is_called_by_plans(function))
 		return;
 	if (prev_object_access_hook)
 		prev_object_access_hook(OAT_FUNCTION_EXECUTE, ProcedureRelationId, function, 0, arg);
 	ttl_clock_function_called();
-	if (!is_builtin)
-		ttl_citus_function_called(function);
 }
 
 static void

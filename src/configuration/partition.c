@@ -170,7 +170,7 @@ ttl_partition_detach(const TtlContainer *parent, RangeVar *name)
 	TtlPolicy	policy;
 
 	/* Citus will attach what it makes of the partition */
-	if (!OidIsValid(partition) || ttl_citus_replaces_table() ||
+	if (!OidIsValid(partition) || ttl_citus_runs_own() ||
 		!ttl_container_is_owner(GetUserId(), parent->relid) ||
 		!ttl_container_lookup(partition, &container) ||
 		container.container != parent->container ||

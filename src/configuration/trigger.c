@@ -56,12 +56,17 @@ ttl_trigger_enable(Oid relid)
 	ttl_command_end(nestlevel);
 }
 
+/* Containers whose policies have been changed, since they were carried last */
+static List *changed = NIL;
+
 void
 ttl_trigger_create(Oid relid, const TtlPolicy *policy)
 {
 	int			nestlevel = ttl_command_begin();
 	Oid			outer;
 
+	changed = list_delete_oid(changed, relid);
+	ttl_citus_check_nodes(relid);
 	ttl_citus_allow_triggers();
 	outer = ttl_citus_spare(relid);
 	PG_TRY();
@@ -80,10 +85,18 @@ ttl_trigger_create(Oid relid, const TtlPolicy *policy)
 }
 
 void
+ttl_trigger_send(Oid relid, const TtlPolicy *policy)
+{
+	if (ttl_citus_is_distributed(relid))
+		ttl_trigger_create(relid, policy);
+}
+
+void
 ttl_trigger_drop(Oid relid)
 {
 	int			nestlevel = ttl_command_begin();
 
+	ttl_citus_check_nodes(relid);
 	ttl_citus_allow_triggers();
 	ttl_command_run("DROP TRIGGER \"%s\" ON %s", TTL_TRIGGER, ttl_container_table_name(relid));
 	ttl_command_end(nestlevel);
@@ -95,9 +108,6 @@ ttl_trigger_lock(Oid relid)
 	if (ttl_citus_is_distributed(relid))
 		LockRelationOid(relid, ShareRowExclusiveLock);
 }
-
-/* Containers whose policies have been changed, since they were carried last */
-static List *changed = NIL;
 
 /*
  * A container has become the shard of a local table that Citus knows: the policy is the
@@ -155,7 +165,6 @@ void
 ttl_trigger_carry(bool all)
 {
 	List	   *containers = changed;
-	bool		unseen;
 	ListCell   *lc;
 
 	changed = NIL;
@@ -166,11 +175,11 @@ ttl_trigger_carry(bool all)
 			carry(lfirst_oid(lc));
 	}
 	list_free(containers);
-	if (!ttl_citus_tables_changed(&unseen) && !(all && ttl_citus_is_here()))
+	if (!all || !ttl_citus_is_here())
 		return;
 	foreach(lc, ttl_container_list())
 	{
-		if (unseen || ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
+		if (ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
 			carry(lfirst_oid(lc));
 	}
 }
@@ -191,6 +200,12 @@ after_run(const QueryDesc *query_desc)
 	ttl_trigger_carry(false);
 }
 
+static void
+tables_converted(void)
+{
+	ttl_trigger_carry(true);
+}
+
 void
 ttl_trigger_init(void)
 {
@@ -198,4 +213,5 @@ ttl_trigger_init(void)
 		return;
 	ttl_container_on_change(policy_changed);
 	ttl_execution_on_ran(after_run);
+	ttl_citus_on_convert(tables_converted);
 }

@@ -94,6 +94,13 @@ is_shown_to(Oid container, TtlExecution *execution)
 }
 
 bool
+ttl_live_session_shows(void)
+{
+	return (!row_security || is_dumping()) && !InLocalUserIdChange() &&
+		!InSecurityRestrictedOperation();
+}
+
+bool
 ttl_live_is_shown(Oid container)
 {
 	return is_shown_to(container, ttl_execution_current());

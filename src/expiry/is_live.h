@@ -37,6 +37,9 @@ extern const TtlLive *ttl_live_settled(TtlExecution *execution, Oid container);
 /* Has the item expired? */
 extern bool ttl_live_has_expired(const TtlLive *live, const TtlItem *item);
 
+/* Does what starts now in this session see expired rows of containers that the user owns? */
+extern bool ttl_live_session_shows(void);
+
 /*
  * May the running execution, or whatever the session does outside of one, see
  * expired rows of the container?

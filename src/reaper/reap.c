@@ -35,9 +35,12 @@
 
 PG_FUNCTION_INFO_V1(ttl_reap);
 
-/* Deletes expired rows of a distributed table, at most max_rows of each shard. */
+/*
+ * Deletes expired rows of a distributed table, at most max_rows of each shard.  What fails
+ * on a node is reported at that level.
+ */
 static void
-reap_shards(TtlMemory *memory, Oid container, int64 max_rows)
+reap_shards(TtlMemory *memory, Oid container, int64 max_rows, int elevel)
 {
 	if (!memory->mode.commits)
 		ereport(ERROR,
@@ -45,7 +48,7 @@ reap_shards(TtlMemory *memory, Oid container, int64 max_rows)
 				 errmsg("cannot delete expired rows of distributed table \"%s\" inside a transaction block",
 						get_rel_name(container)),
 				 errdetail("They are deleted by transactions of its shards.")));
-	ttl_citus_reap(container, max_rows);
+	ttl_citus_reap(container, max_rows, elevel);
 	ereport(NOTICE,
 			(errmsg("ttl: shards of distributed table \"%s\" reaped",
 					get_rel_name(container))));
@@ -165,7 +168,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 			if (!ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
 				continue;
 			if (ttl_citus_is_distributed(lfirst_oid(lc)))
-				reap_shards(memory, lfirst_oid(lc), max_rows);
+				reap_shards(memory, lfirst_oid(lc), max_rows, PG_ARGISNULL(0) ? WARNING : ERROR);
 			else
 				rows += reap_container(memory, lfirst_oid(lc), max_rows - rows);
 		}

@@ -50,8 +50,10 @@ plan(TTL_PLANNER_PARAMETERS)
 
 	if (active)
 	{
+		bool		is_marked = ttl_citus_mark(parse);
+
 		planning.sees_stored = ttl_ri_query_is_action(parse, query_string) ||
-			(ttl_citus_copies_shard(query_string) && is_owner_of_all(parse->rtable));
+			(is_marked && is_owner_of_all(parse->rtable));
 		planning.validates = ttl_ri_query_is_validation(parse);
 		planning.deletes = ttl_execution_is_expected(query_string);
 		planning.locks_rows = ttl_hide_locks_rows(parse);

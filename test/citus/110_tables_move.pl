@@ -190,8 +190,9 @@ INSERT INTO ledger VALUES (:id, false);
 COMMIT;
 SELECT nextval('ids') AS id \gset
 BEGIN;
-INSERT INTO parents (id, v, ttl) VALUES (:id, 0, 1);
+INSERT INTO parents (id, v) VALUES (:id, 0);
 INSERT INTO children (parent, id) VALUES (:id, 1);
+UPDATE parents SET ttl = 1 WHERE id = :id;
 INSERT INTO ledger VALUES (:id, true);
 COMMIT;
 INSERT INTO parents (id, v, ttl) VALUES (- :client_id - 1, 0, 1) ON CONFLICT (id) DO UPDATE SET v = parents.v + 1;
@@ -211,7 +212,7 @@ for my $mode ('force_logical', 'block_writes', 'force_logical')
 	is($coordinator->safe_psql('postgres', q{SELECT count(*) FROM ledger l LEFT JOIN (SELECT id, count(*) AS n FROM parents GROUP BY id) p USING (id)
 		WHERE NOT short AND n IS DISTINCT FROM 1}), '0', "moved by $mode under load: each row is there once");
 }
-$pgbench->signal('INT');
+$pgbench->signal('TERM');
 $pgbench->finish;
 $coordinator->wait_until(q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pgbench'});
 unlike($err, qr/ERROR/, 'no writer has met an error');

@@ -1,0 +1,190 @@
+/*-------------------------------------------------------------------------
+ *
+ * marks.c
+ *	  Statements on distributed tables that see stored rows: the decision travels to the
+ *	  shards with each query.
+ *
+ * Where the session, or a query of Citus's own (calls.c), sees stored rows, each shell in
+ * the query gets an alias, which Citus deparses into the queries on shards: whatever it
+ * makes of the query, in a transaction block or not, by any connection.  COPY of a shell
+ * gets an option instead, which Citus hands on unread.  On shells the alias and the option
+ * are ours alone: those that users write are taken away.
+ *
+ * In a session that Citus has opened on a node, row_security is off while a query with
+ * the alias, or a COPY with the option, runs, and on in all others, whatever has been
+ * set.  So the rules for row_security = off hold on the shard: the owner, superusers and
+ * BYPASSRLS roles see stored rows, foreign-key checks included.  In other sessions the
+ * alias means nothing, except to the node's own shards in the extent of a call.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "analysis.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "citus/citus.h"
+#include "commands/defrem.h"
+#include "execution.h"
+#include "expiry/is_live.h"
+#include "libpq/libpq-be.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "utility.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rls.h"
+
+#define STORED_ALIAS	"ttl stored"
+#define STORED_OPTION	"ttl_stored"
+
+typedef struct Marks
+{
+	bool		shows;			/* mark all shells? */
+	bool		found;			/* are tables marked that are no shells? */
+	bool		looks;			/* look for distributed tables? */
+	bool		distributed;	/* may there be any? */
+} Marks;
+
+static bool
+mark_walker(Node *node, void *context)
+{
+	Marks	   *marks = context;
+	RangeTblEntry *rte = (RangeTblEntry *) node;
+	bool		is_marked;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, mark_walker, context, QTW_EXAMINE_RTES_BEFORE);
+	if (!IsA(node, RangeTblEntry))
+		return expression_tree_walker(node, mark_walker, context);
+	/* EXCLUDED has its name */
+	if (rte->rtekind != RTE_RELATION || rte->relkind == RELKIND_COMPOSITE_TYPE)
+		return false;
+	/* several in a query get numbers */
+	is_marked = strncmp(rte->eref->aliasname, STORED_ALIAS, strlen(STORED_ALIAS)) == 0;
+	if ((is_marked || marks->shows || marks->looks) && ttl_citus_is_distributed(rte->relid))
+	{
+		marks->distributed = true;
+		if (is_marked || marks->shows)
+		{
+			rte->eref->aliasname = marks->shows ? STORED_ALIAS : get_rel_name(rte->relid);
+			rte->alias = makeAlias(rte->eref->aliasname, rte->alias == NULL ? NIL : rte->alias->colnames);
+		}
+	}
+	else
+	{
+		marks->found |= is_marked;
+		marks->distributed |= rte->relkind == RELKIND_VIEW;
+	}
+	return false;
+}
+
+/* Has another node opened the session to run queries? */
+static bool
+is_opened_by_node(void)
+{
+	return MyProcPort != NULL && MyProcPort->application_name != NULL &&
+		strncmp(MyProcPort->application_name, "citus_internal ", strlen("citus_internal ")) == 0;
+}
+
+/* Until the transaction ends, or the next statement */
+static void
+set_row_security(bool on)
+{
+	if (row_security != on)
+		(void) set_config_option("row_security", on ? "on" : "off", PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_LOCAL, true, 0, false);
+}
+
+bool
+ttl_citus_mark(Query *query)
+{
+	bool		is_own = ttl_citus_runs_own();
+	Marks		marks = {.shows = is_own || ttl_live_session_shows()};
+
+	if (query->commandType == CMD_UTILITY || !ttl_citus_is_here())
+		return false;
+	(void) mark_walker((Node *) query, &marks);
+	if (ttl_citus_is_converting())
+		return is_own || marks.found;
+	/* nested queries are those of functions, or such that Citus passes to its own as text */
+	if (is_opened_by_node() && (marks.found || ttl_execution_depth() == 0))
+		set_row_security(!marks.found);
+	return false;
+}
+
+/* A generic plan has the alias or not: such a query is planned anew when row_security changes. */
+static void
+analyzed(ParseState *pstate, Query *query)
+{
+	Marks		marks = {.looks = true};
+
+	if (query->commandType == CMD_UTILITY || query->rtable == NIL || !ttl_citus_is_here() ||
+		ttl_container_objects() == NULL)
+		return;
+	(void) mark_walker((Node *) query, &marks);
+	query->hasRowSecurity |= marks.distributed;
+}
+
+/* Will Citus have each shard copied by a COPY with the same options? */
+static bool
+is_copied_by_shards(const CopyStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->options)
+	{
+		DefElem    *option = lfirst_node(DefElem, lc);
+
+		if (strcmp(option->defname, "format") == 0 && strcmp(defGetString(option), "binary") == 0)
+			return false;
+	}
+	return !stmt->is_from && stmt->filename == NULL && !stmt->is_program;
+}
+
+static void
+before_copy(PlannedStmt *pstmt, const char *query_string,
+			ProcessUtilityContext context, ParamListInfo params)
+{
+	CopyStmt   *stmt = (CopyStmt *) pstmt->utilityStmt;
+	DefElem    *mark = NULL;
+	Oid			relid;
+	TtlContainer container;
+	ListCell   *lc;
+
+	if (!IsA(stmt, CopyStmt) || stmt->relation == NULL || !ttl_citus_is_here())
+		return;
+	foreach(lc, stmt->options)
+	{
+		if (strcmp(lfirst_node(DefElem, lc)->defname, STORED_OPTION) == 0)
+			mark = lfirst(lc);
+	}
+	relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	if (ttl_citus_is_distributed(relid))
+	{
+		if (mark != NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_SYNTAX_ERROR),
+					 errmsg("option \"%s\" not recognized", STORED_OPTION)));
+		if (is_copied_by_shards(stmt) && ttl_live_session_shows() &&
+			ttl_container_peek(relid, &container))
+			stmt->options = lappend(stmt->options, makeDefElem(pstrdup(STORED_OPTION), NULL, -1));
+	}
+	else if (is_opened_by_node())
+	{
+		set_row_security(mark == NULL);
+		stmt->options = list_delete_ptr(stmt->options, mark);
+	}
+}
+
+void
+ttl_marks_init(void)
+{
+	if (!ttl_citus_is_loaded())
+		return;
+	ttl_analysis_observe(analyzed);
+	ttl_utility_observe(before_copy, NULL, NULL);
+}
