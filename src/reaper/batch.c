@@ -272,6 +272,8 @@ ttl_batch_try_whole(TtlStep *step)
 {
 	TtlMemory  *memory = step->memory;
 	TtlLeaf    *leaf = step->leaf;
+	TimestampTz started = GetCurrentTimestamp();
+	TimestampTz deadline = step->deadline;
 	ErrorData  *error;
 
 	if (!memory->mode.commits || step->spares ||
@@ -282,7 +284,12 @@ ttl_batch_try_whole(TtlStep *step)
 
 	ttl_progress_phase(TTL_PHASE_EMPTYING);
 	relation_close(step->rel, NoLock);
+
+	/* it runs nobody's code, and has limits of its own */
+	step->deadline = 0;
 	error = ttl_step_attempt(empty_whole, step);
+	if (deadline != 0)
+		step->deadline = deadline + (GetCurrentTimestamp() - started);
 	step->rel = relation_open(leaf->relid, NoLock);
 	if (error != NULL)
 	{

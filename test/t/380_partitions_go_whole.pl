@@ -57,6 +57,12 @@ is($node->safe_psql('postgres', "SELECT rows_deleted FROM ttl.stat_containers WH
 make('no_column', ttl_column => 'NULL');
 is(at_once('no_column', 2000), 'at once', 'without a TTL column');
 
+# what reads the partition is no batch
+make('large', rows => 50000);
+$node->configure('ttl.batch_timeout = 1ms');
+is(at_once('large', 50000), 'at once', 'a partition whose reading takes longer than ttl.batch_timeout');
+$node->configure('ttl.batch_timeout = 1min');
+
 make('few', rows => 20);
 is(at_once('few', 20), 'row by row', 'a handful of rows');
 
