@@ -35,11 +35,16 @@ watch_updates(ResultRelInfo *info, EState *estate)
 	TriggerDesc *triggers = info->ri_TrigDesc;
 	Trigger    *trigger = ttl_citus_find_trigger(triggers);
 
-	if (trigger == NULL ||
-		!(triggers->trig_update_before_row ||
-		  bms_overlap(ExecGetAllUpdatedCols(info, estate),
-					  ttl_container_key_columns(info->ri_RelationDesc))))
+	if (trigger == NULL)
 		return;
+	if (!triggers->trig_update_before_row)
+	{
+		/* it may read catalogs, after which the key columns are no longer good */
+		Bitmapset  *updated = ExecGetAllUpdatedCols(info, estate);
+
+		if (!bms_overlap(updated, ttl_container_key_columns(info->ri_RelationDesc)))
+			return;
+	}
 	trigger->tgtype |= TRIGGER_TYPE_UPDATE;
 	triggers->trig_update_before_row = true;
 }
