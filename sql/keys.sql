@@ -523,6 +523,32 @@ SHOW enable_tidscan;
 COMMIT;
 RESET enable_tidscan;
 
+-- A look-up ends, though transactions end during each
+CREATE TABLE ended (n int);
+CREATE FUNCTION end_transaction() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO ended VALUES (1);
+    RAISE 'the end';
+EXCEPTION
+    WHEN raise_exception THEN NULL;
+END $$;
+CREATE FUNCTION ending(id int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM keys.end_transaction();
+    RETURN id;
+END $$;
+CREATE TABLE busy (id int);
+CREATE UNIQUE INDEX ON busy (ending(id));
+SELECT new_container('busy');
+SET statement_timeout = '10s';
+INSERT INTO busy VALUES (1);
+BEGIN;
+INSERT INTO busy VALUES (2), (3);
+ROLLBACK;
+INSERT INTO busy VALUES (2);
+RESET statement_timeout;
+SELECT id FROM busy ORDER BY id;
+
 -- Counted
 SELECT c, evicted(c) > 0 AS evicted FROM unnest('{item, wide, parts, owned, parent, fired}'::regclass[]) c;
 SELECT evicted('fired') AS fired, evicted('parent') AS parent;

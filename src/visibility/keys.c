@@ -61,7 +61,12 @@ struct TtlKeys
 	ResultRelInfo *generating;	/* computes generated columns; NULL = none */
 	TupleTableSlot *generated;	/* the new row with them */
 	TupleTableSlot *existing;	/* NULL until one is needed */
+	bool		met_gone;		/* has the look-up met an entry of a row that
+								 * is gone? */
 };
+
+/* So often a look-up is done at most. */
+#define LOOK_UPS_MAX	10
 
 /* Has pglogical already looked for conflicts in the index? */
 static bool
@@ -305,7 +310,10 @@ find_in(TtlKeys *keys, const KeyIndex *key, Relation index,
 			if (keys->existing == NULL)
 				keys->existing = ttl_keys_slot(keys);
 			if (!index_fetch_heap(scan, keys->existing))
+			{
+				keys->met_gone = true;
 				continue;
+			}
 			tid = keys->existing->tts_tid;
 			if ((self != NULL && ItemPointerEquals(&tid, unconstify(ItemPointerData *, self))) ||
 				(scan->xs_recheck && !recheck(keys, key, index, slot, procs, values)) ||
@@ -358,8 +366,6 @@ static void
 find(TtlKeys *keys, const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
 	 const ItemPointerData *self, bool afterwards, TtlPlaces *found)
 {
-	uint64		transactions;
-
 	if (keys->generating != NULL)
 	{
 		if (keys->generated == NULL)
@@ -370,12 +376,20 @@ find(TtlKeys *keys, const TtlContainer *container, TimestampTz now, TupleTableSl
 	if (keys->estate != NULL)
 		GetPerTupleExprContext(keys->estate)->ecxt_scantuple = slot;
 
-	/* A scan may miss a row that replaces another one meanwhile. */
-	do
+	/*
+	 * A scan may miss a row that replaces another one meanwhile.  Mostly the latter went
+	 * long ago, and other transactions end all the time.
+	 */
+	for (int n = 0; n < LOOK_UPS_MAX; n++)
 	{
-		transactions = TtlEndedTransactions();
+		uint64		transactions = TtlEndedTransactions();
+
+		CHECK_FOR_INTERRUPTS();
+		keys->met_gone = false;
 		find_in_all(keys, container, now, slot, self, afterwards, found);
-	} while (found->n == 0 && transactions != TtlEndedTransactions());
+		if (found->n > 0 || !keys->met_gone || transactions == TtlEndedTransactions())
+			break;
+	}
 
 	if (keys->generated != NULL)
 		ExecClearTuple(keys->generated);
