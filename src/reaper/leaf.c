@@ -247,6 +247,7 @@ restore(Oid relid, const TtlRelState *state, void *arg)
 	leaf->last_turn = GetCurrentTimestamp();
 	leaf->state = *state;
 	leaf->next_mark = state->mark;
+	leaf->more = state->pass.is_running;
 	leaf->is_stored = leaf->is_known = true;
 }
 

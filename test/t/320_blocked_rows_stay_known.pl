@@ -96,6 +96,29 @@ $node->safe_psql('postgres', 'DROP TRIGGER refuse ON poison; DROP TABLE parent C
 $node->turn_reaper('on');
 ok($node->poll_query_until('postgres', q{SELECT bool_and(blocked_rows = 0) AND min(ttl.expired_count(container)) = 0 FROM ttl.stat_containers WHERE container <> 'poison'::regclass}), 'what has gone is forgotten');
 
+# a pass goes on where the last worker has left it, or none would come to its end
+$node->safe_psql('postgres', q{
+CREATE TABLE author (id int PRIMARY KEY);
+CREATE TABLE book (author int REFERENCES author);
+CREATE INDEX ON book (author);
+INSERT INTO author SELECT generate_series(1, 30000);
+INSERT INTO book SELECT generate_series(1, 29990);
+SELECT ttl.create_container('author', 3600);
+SET ttl.touch = off;
+UPDATE author SET _ts = timestamptz '2020-01-01' + id * interval '1s';
+VACUUM ANALYZE author, book;
+});
+$node->configure('ttl.cycle_cost_limit = 500');
+my $authors = 30000;
+for (1 .. 60)
+{
+	change_worker();
+	$authors = $node->stored('author');
+	last if $authors == 29990;
+}
+is($authors, 29990, 'workers that leave soon come to the rows behind many that are referenced');
+$node->configure('ttl.cycle_cost_limit = 10000');
+
 # two databases take turns
 $node->safe_psql('postgres', 'CREATE DATABASE second TEMPLATE postgres');
 $node->safe_psql('second', q{CREATE TABLE busy (id int); SELECT ttl.create_container('busy', 1)});
