@@ -226,8 +226,8 @@ count_at_commit(Oid container, uint64 reaped, uint64 archived)
 	MemoryContextSwitchTo(old);
 }
 
-static void
-discard_uncommitted(void)
+void
+ttl_deletion_discard_counts(void)
 {
 	list_free_deep(uncommitted);
 	uncommitted = NIL;
@@ -247,7 +247,7 @@ ttl_deletion_count_committed(void)
 		if (count->archived > 0)
 			ttl_counters_add_archived(count->container, count->archived);
 	}
-	discard_uncommitted();
+	ttl_deletion_discard_counts();
 }
 
 /* Counts what has been deleted; of the caller's own table he does so himself. */
@@ -340,7 +340,7 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 
 	/* an earlier one has failed */
 	if (flags & TTL_DELETION_COMMITS)
-		discard_uncommitted();
+		ttl_deletion_discard_counts();
 	if (flags & TTL_DELETION_WITH_REFERENCING)
 	{
 		ttl_referencing_remember(&deletion);

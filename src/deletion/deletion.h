@@ -55,9 +55,10 @@
 
 /*
  * With TTL_DELETION_COMMITS, the statistics of archives, and of what goes along, wait for
- * a call of this after the commit.
+ * a call of this after the commit.  What is left of a commit that has failed is discarded.
  */
 extern void ttl_deletion_count_committed(void);
+extern void ttl_deletion_discard_counts(void);
 
 extern uint64 ttl_deletion_run(Relation rel, const TtlContainer *container,
 							   const ItemPointerData *tids, int ntids,

@@ -461,6 +461,8 @@ ttl_turn_run(TtlMemory *memory, Oid container, TtlTurn *turn)
 		SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 
+	ttl_deletion_discard_counts();
+
 	/* what a procedure has deferred before it called is its own to fire */
 	if (!memory->mode.by_worker)
 		commit_step(memory);
