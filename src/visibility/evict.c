@@ -18,7 +18,8 @@
  * A bulk load into a container where nothing has expired needs no look-ups: after
  * some rows the expiry indexes are searched instead.  That nothing has expired then
  * holds until a transaction ends, this one executes another command, or a row comes
- * in expired.
+ * in expired, in whatever session: it may be uncommitted when its key is reached, and
+ * is waited for then as by any look-up.
  *
  * Between the look-up and PostgreSQL's own check another session may commit a row that
  * has expired.  ON CONFLICT must neither update such a row nor give way to it: the
@@ -52,6 +53,8 @@
 #include "fmgr.h"
 #include "guc.h"
 #include "miscadmin.h"
+#include "port/atomics.h"
+#include "shared.h"
 #include "utils/fmgrprotos.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -79,8 +82,11 @@ typedef struct Moment
 	uint64		expired_rows;	/* see below */
 } Moment;
 
-/* Rows that this session has inserted, or given another key, and that had expired. */
-static uint64 expired_rows = 0;
+/*
+ * In shared memory: rows that sessions have inserted, or given another key, and that had
+ * expired.  They count before they are there, and uncommitted.
+ */
+static pg_atomic_uint64 *expired_rows;
 
 /* What the trigger keeps for one relation in one statement. */
 typedef struct EvictState
@@ -109,7 +115,7 @@ this_moment(void)
 	Moment		moment = {
 		.transactions = TtlEndedTransactions(),
 		.command = GetCurrentCommandId(false),
-		.expired_rows = expired_rows
+		.expired_rows = pg_atomic_read_u64(expired_rows)
 	};
 
 	return moment;
@@ -120,7 +126,7 @@ is_this_moment(const Moment *moment)
 {
 	return moment->transactions == TtlEndedTransactions() &&
 		moment->command == GetCurrentCommandId(false) &&
-		moment->expired_rows == expired_rows;
+		moment->expired_rows == pg_atomic_read_u64(expired_rows);
 }
 
 /* Has the execution an INSERT with that ON CONFLICT action? */
@@ -367,7 +373,7 @@ evict(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerDa
 		state->last_looked_up = transactions;
 	}
 	if (ttl_expiry_of_slot(&state->container, slot) <= state->now)
-		expired_rows++;
+		pg_atomic_fetch_add_u64(expired_rows, 1);
 }
 
 /* Takes the place of the WHERE of ON CONFLICT DO UPDATE. */
@@ -526,8 +532,23 @@ execution_ends(QueryDesc *query_desc, int depth)
 	check_last_of(query_desc->estate->es_tuple_routing_result_relations);
 }
 
+static Size
+shared_size(void)
+{
+	return sizeof(pg_atomic_uint64);
+}
+
+static void
+shared_startup(void *place, bool found, int tranche_id)
+{
+	expired_rows = place;
+	if (!found)
+		pg_atomic_init_u64(expired_rows, 0);
+}
+
 void
 ttl_evict_init(void)
 {
+	ttl_shared_reserve(shared_size, shared_startup);
 	ttl_execution_on_end(execution_ends);
 }
