@@ -486,4 +486,4 @@ COMMENT ON COLUMN ttl.stat_reaper.cost_granted IS 'cost units that all cycles to
 COMMENT ON COLUMN ttl.stat_reaper.cost_spent IS 'cost units that they have spent';
 COMMENT ON COLUMN ttl.stat_reaper.foreground_cost IS 'cost units that everybody else has spent in the database';
 COMMENT ON COLUMN ttl.stat_reaper.last_cycle IS 'start of the last cycle';
-COMMENT ON COLUMN ttl.stat_reaper.stopped_by IS 'why the last cycle ended: nothing left, blocked rows, cost limit, throughput or replica lag';
+COMMENT ON COLUMN ttl.stat_reaper.stopped_by IS 'why the last cycle ended: nothing left, blocked rows, cost limit, time, throughput or replica lag';

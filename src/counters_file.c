@@ -90,7 +90,7 @@ load_database(const TtlDatabaseRecord *record)
 {
 	const TtlDatabaseCounters *old = &record->counters;
 
-	if ((unsigned) old->stopped_by > TTL_STOP_BLOCKED || old->cycles < 0 ||
+	if ((unsigned) old->stopped_by > TTL_STOP_TIME || old->cycles < 0 ||
 		old->cost_granted < 0 || old->cost_spent < 0 ||
 		old->foreground_cost < 0 || old->debt < 0)
 		return false;

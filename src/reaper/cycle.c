@@ -8,6 +8,9 @@
  * or nothing is left.  Between its transactions the worker naps, holding nothing, so
  * that the budget is spent evenly.
  *
+ * Triggers that sleep cost time and no budget.  So a cycle ends after CYCLE_NAPTIMES,
+ * too: what has become due meanwhile, new policies and other databases wait for its end.
+ *
  * An error that a turn does not handle, such as a corrupt index, ends it, and the
  * container waits for a long time.  pg_cancel_backend() ends a batch, or at most a
  * cycle.
@@ -49,6 +52,7 @@
 /* All in microseconds. */
 #define PACE_PER_LEAF		INT64CONST(500) /* look at a busy one */
 #define TURN_TIME			(1 * USECS_PER_SEC) /* longest turn */
+#define CYCLE_NAPTIMES		2	/* longest cycle, but for its last turn */
 #define FAILED_MIN_WAIT		(60 * USECS_PER_SEC)	/* after an error */
 #define FAILED_MAX_WAIT		(3600 * USECS_PER_SEC)
 
@@ -320,6 +324,8 @@ note_behind(TtlDue *container, TimestampTz cycle_start, TtlStop stop)
 				 stop == TTL_STOP_REPLICA_LAG ?
 				 errdetail("A replica is further behind than \"%s\" allows.",
 						   "ttl.replica_lag_limit") :
+				 stop == TTL_STOP_TIME ?
+				 errdetail("Deletion takes the time of whole cycles, and leaves some of their budget.") :
 				 ttl_guc_throughput > 0 ?
 				 errhint("Consider increasing \"%s\", \"%s\" or \"%s\".",
 						 "ttl.throughput", "ttl.cycle_cost_floor",
@@ -336,6 +342,8 @@ run_cycle(TtlMemory *memory)
 {
 	TtlDatabaseCounters counters;
 	TimestampTz started = GetCurrentTimestamp();
+	TimestampTz until = started +
+		CYCLE_NAPTIMES * Max(ttl_guc_naptime * INT64CONST(1000), TURN_TIME);
 	TimestampTz next;
 	TtlStop		stop;
 	bool		any_limited = false;
@@ -364,7 +372,7 @@ run_cycle(TtlMemory *memory)
 	counters.foreground_seen = counters.foreground_cost;
 	ttl_counters_set_own_database(&counters);
 
-	while (due != NIL && spent < granted && ttl_guc_reaper)
+	while (due != NIL && spent < granted && stop != TTL_STOP_TIME && ttl_guc_reaper)
 	{
 		int			waiting = list_length(due);
 		List	   *again = NIL;
@@ -378,7 +386,9 @@ run_cycle(TtlMemory *memory)
 
 			if (left > 0)
 				(void) nap(spent);
-			if (left <= 0 || !ttl_guc_reaper)
+			if (left > 0 && GetCurrentTimestamp() >= until)
+				stop = TTL_STOP_TIME;
+			if (left <= 0 || stop == TTL_STOP_TIME || !ttl_guc_reaper)
 				break;
 			spent += run_turn(memory, container,
 							  Min(Max(left / waiting, LEAST_SHARE), left),

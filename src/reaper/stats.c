@@ -263,6 +263,8 @@ stop_name(TtlStop stop)
 			return "cost limit";
 		case TTL_STOP_THROUGHPUT:
 			return "throughput";
+		case TTL_STOP_TIME:
+			return "time";
 		case TTL_STOP_BLOCKED:
 			return "blocked rows";
 		case TTL_STOP_REPLICA_LAG:

@@ -147,6 +147,19 @@ ok($node->poll_query_until('postgres', q{SELECT last_error LIKE '%ignored cancel
 $node->safe_psql('postgres', 'DROP TRIGGER t ON triggered');
 $node->is_emptied('triggered', '... and without it, rows go');
 
+# a trigger that sleeps, but not for so long that it is cancelled; the other container becomes due meanwhile
+$node->turn_reaper('off');
+$node->safe_psql('postgres', q{CALL make_triggered($$PERFORM pg_sleep(0.4)$$, 'true', 1000)});
+$node->turn_reaper('on');
+$node->wait_until(q{SELECT rows_deleted > 2 FROM ttl.stat_containers WHERE container = 'triggered'::regclass});
+$node->safe_psql('postgres', q{CREATE TABLE later (id int); SELECT ttl.create_container('later', 3600)});
+$node->add_expired('later', 1000);
+$node->is_emptied('later', 'a container that becomes due beside a slow one is emptied');
+cmp_ok($node->statistics('rows_deleted', 'triggered'), '<', 200, '... before that one is');
+$node->wait_until(q{SELECT stopped_by = 'time' FROM ttl.stat_reaper WHERE database = 'postgres'});
+$node->safe_psql('postgres', 'DROP TRIGGER t ON triggered');
+$node->is_emptied('triggered', '... and the slow one when it is no longer slow');
+
 # a user's own cancel and timeout stay his
 $node->turn_reaper('off');
 $node->configure('ttl.batch_timeout = 1min');
