@@ -132,8 +132,8 @@ note_timeout(TtlStep *step, int64 busy)
 {
 	TtlLeaf    *leaf = step->leaf;
 
-	leaf->is_stuck = true;
-	leaf->single = Max(leaf->single, step->ntids);
+	leaf->state.is_stuck = true;
+	leaf->state.single = Max(leaf->state.single, step->ntids);
 	leaf->batch_size = 1;
 	step->memory->rest_until = GetCurrentTimestamp() + busy * STUCK_SHARE;
 }
@@ -159,7 +159,7 @@ ttl_batch_delete(TtlStep *step)
 
 	step->tids = places->tids + places->next;
 	step->ntids = Min(places->n - places->next,
-					  Min(leaf->single > 0 ? 1 : leaf->batch_size, affordable_rows(step)));
+					  Min(leaf->state.single > 0 ? 1 : leaf->batch_size, affordable_rows(step)));
 	step->skip_locked = leaf->locked_until > started;
 
 	ttl_progress_phase(TTL_PHASE_DELETING);
@@ -199,11 +199,11 @@ ttl_batch_delete(TtlStep *step)
 		if (step->deleted > 0)
 		{
 			leaf->row_cost = (double) ttl_budget_cost_since(&used) / step->deleted;
-			leaf->is_stuck = step->timed_out;
+			leaf->state.is_stuck = step->timed_out;
 		}
 		ttl_leaf_end_pause(leaf);
 		leaf->state.trouble = 0;
-		leaf->single = Max(leaf->single - 1, 0);
+		leaf->state.single = Max(leaf->state.single - 1, 0);
 		places->next += step->ntids;
 		if (step->deleted < step->ntids && step->skip_locked)
 			leaf->state.pass.skipped_locked = true;
@@ -228,7 +228,7 @@ ttl_batch_delete(TtlStep *step)
 	}
 
 	/* the culprit is alone; what is locked comes again with the next pass */
-	leaf->single = Max(leaf->single - 1, 0);
+	leaf->state.single = Max(leaf->state.single - 1, 0);
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && !step->timed_out)
 		leaf->state.pass.skipped_locked = true;
 	else if (!step->timed_out && ttl_fault_handle_tables(step, error))

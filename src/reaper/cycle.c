@@ -261,7 +261,9 @@ run_turn(TtlMemory *memory, TtlDue *container, int64 max_cost,
 	done = try_turn(memory, oid, &turn);
 
 	now = GetCurrentTimestamp();
-	container->last_turn = now;
+	/* where stuck tables rest, the one that rests longest comes first */
+	if (turn.end != TTL_TURN_AWAY || turn.cost > 0)
+		container->last_turn = now;
 	container->cycle_cost += turn.cost;
 	if (!done)
 	{

@@ -224,7 +224,8 @@ void
 ttl_leaf_store(TtlMemory *memory, TtlLeaf *leaf)
 {
 	bool		is_needed = memory->mode.by_worker &&
-		(ttl_leaf_blocked_rows(leaf) > 0 || leaf->state.paused_until != 0);
+		(ttl_leaf_blocked_rows(leaf) > 0 || leaf->state.paused_until != 0 ||
+		 leaf->state.is_stuck || leaf->state.single > 0);
 
 	if (is_needed)
 		ttl_rel_state_put(leaf->relid, &leaf->state);
@@ -249,6 +250,8 @@ restore(Oid relid, const TtlRelState *state, void *arg)
 	leaf->next_mark = state->mark;
 	leaf->more = state->pass.is_running;
 	leaf->is_stored = leaf->is_known = true;
+	if (state->single > 0)
+		leaf->batch_size = 1;
 }
 
 void

@@ -63,11 +63,8 @@ typedef struct TtlLeaf
 
 	int			batch_size;
 	int			fixed_size;		/* what the container wants it to be, or 0 */
-	int			single;			/* so many places are deleted one by one */
 	double		row_cost;		/* of the last batch, 0 = unknown */
 	TimestampTz locked_until;	/* leave out locked rows at once till then */
-	bool		is_stuck;		/* has a batch timed out since rows of it were
-								 * deleted? */
 } TtlLeaf;
 
 /* Pages that a sweep has been to. */

@@ -61,6 +61,9 @@ typedef struct TtlRelState
 	TimestampTz paused_until;	/* the table itself is in trouble */
 	int64		pause;			/* length of the next such pause */
 	int			trouble;		/* SQLSTATE of the error that was logged for it */
+	bool		is_stuck;		/* has a batch timed out since rows of it were
+								 * deleted? */
+	int			single;			/* so many places are deleted one by one */
 } TtlRelState;
 
 /* Tables of this database: stores the state, as long as there is room. */

@@ -370,7 +370,7 @@ run_leaf(TtlMemory *memory, Oid container, Oid relid, TtlTurn *turn,
 		ttl_leaf_want_pass(leaf);
 	}
 	wait_until = leaf->state.paused_until;
-	if (leaf->is_stuck && memory->mode.by_worker)
+	if (leaf->state.is_stuck && memory->mode.by_worker)
 		wait_until = Max(wait_until, memory->rest_until);
 	if (wait_until > leaf->last_turn)
 	{

@@ -147,6 +147,21 @@ ok($node->poll_query_until('postgres', q{SELECT last_error LIKE '%ignored cancel
 $node->safe_psql('postgres', 'DROP TRIGGER t ON triggered');
 $node->is_emptied('triggered', '... and without it, rows go');
 
+# beside rows that all time out, a table of which only the first batch does
+$node->turn_reaper('off');
+$node->safe_psql('postgres', q{CALL make_triggered($$PERFORM pg_sleep(60)$$, 'true', 1000)});
+$node->safe_psql('postgres', q{CALL make_triggered($$PERFORM pg_sleep(0.1)$$, 'true', 1000, 'slow')});
+$node->turn_reaper('on');
+$node->wait_until(q{SELECT rows_deleted > 5 FROM ttl.stat_containers WHERE container = 'slow'::regclass});
+cmp_ok($node->statistics('blocked_rows', 'triggered'), '<', 20, 'tables whose batches time out take turns');
+
+# what is known about it outlives the worker
+my $worker = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'ttl reaper'};
+$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM ($worker) w");
+my $gone = $node->statistics('rows_deleted', 'slow');
+$node->wait_until("SELECT rows_deleted > $gone FROM ttl.stat_containers WHERE container = 'slow'::regclass");
+$node->safe_psql('postgres', 'DROP TABLE slow');
+
 # a trigger that sleeps, but not for so long that it is cancelled; the other container becomes due meanwhile
 $node->turn_reaper('off');
 $node->safe_psql('postgres', q{CALL make_triggered($$PERFORM pg_sleep(0.4)$$, 'true', 1000)});
