@@ -308,6 +308,11 @@ CREATE TABLE way_too (id int PRIMARY KEY, p int REFERENCES parent ON DELETE CASC
 CREATE TABLE trap_deferred (id int PRIMARY KEY, w int REFERENCES way_too DEFERRABLE INITIALLY DEFERRED);
 SELECT ttl.create_container('trap_deferred', 10);
 CREATE TRIGGER tell BEFORE DELETE ON trap_deferred FOR EACH ROW EXECUTE FUNCTION tell();
+-- the other way round: what goes along has no code, but what references it has
+CREATE TABLE step (id int PRIMARY KEY REFERENCES parent);
+SELECT ttl.create_container('step', 10);
+CREATE TABLE trap_below (s int REFERENCES step ON DELETE CASCADE);
+CREATE CONSTRAINT TRIGGER tell AFTER DELETE ON trap_below DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell();
 -- by functions that planning calls, or comparing keys
 CREATE FUNCTION whoami() RETURNS int LANGUAGE plpgsql AS $$BEGIN INSERT INTO whose.ran (what) VALUES ('function'); RETURN 1; END$$;
 CREATE FUNCTION folded(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN whose.whoami(); END';
@@ -324,6 +329,10 @@ INSERT INTO way VALUES (1, 11);
 INSERT INTO trap_behind (id, w, _ts) VALUES (1, 1, '2020-01-01');
 INSERT INTO way_too VALUES (1, 12);
 INSERT INTO trap_deferred (id, w, _ts) VALUES (1, 1, '2020-01-01');
+INSERT INTO step VALUES (14);
+INSERT INTO trap_below VALUES (14);
+SELECT ttl.alter_container('step', touch_on_update => false);
+UPDATE step SET _ts = '2020-01-01';
 INSERT INTO trap_index (id, p, _ts) VALUES (1, 13, '2020-01-01');
 INSERT INTO trap_cast (id, p, _ts) VALUES (1, '8', '2020-01-01');
 RESET SESSION AUTHORIZATION;
@@ -337,8 +346,9 @@ SET CONSTRAINTS ALL IMMEDIATE;
 ROLLBACK;
 DELETE FROM parent WHERE id = 12;
 DELETE FROM parent WHERE id = 13;
+DELETE FROM parent WHERE id = 14;
 SELECT ran(), stored('parent');
-DROP TABLE trap, way, trap_behind, way_too, trap_deferred, trap_index, trap_cast;
+DROP TABLE trap_below, step, trap, way, trap_behind, way_too, trap_deferred, trap_index, trap_cast;
 -- the same where a superuser inserts
 CREATE TABLE box (id int PRIMARY KEY);
 SELECT ttl.create_container('box', 10);

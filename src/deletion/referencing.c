@@ -10,8 +10,8 @@
  * In a user's session the rows of a table go along if it is his own, if it belongs to the
  * owner of the table that he writes, or if nobody's code runs by that: triggers, rules,
  * what an archive makes of its rows.  Nor may referential actions run somebody's code,
- * unless the user may delete from that table by himself.  Otherwise the rows stay, and
- * hold up what they reference, until the reaper takes them.
+ * unless the table is one of the former two, and the user may delete from it by himself.
+ * Otherwise the rows stay, and hold up what they reference, until the reaper takes them.
  *
  * The search is that of the foreign key itself, so it is done as the owner of the
  * referencing table, as PostgreSQL does it.
@@ -128,10 +128,11 @@ may_delete_from(const TtlDeletion *deletion, const TtlDoomed *doomed)
 
 	if (deletion->user == NULL)
 		return rel->rd_rel->relowner == deletion->owner;
+	if (doomed->as_user && ttl_owner_may_delete(deletion->user->role, RelationGetRelid(rel)))
+		return true;
 	return (doomed->as_user ||
 			!(ttl_owner_has_code(rel) || OidIsValid(doomed->container.archive_to))) &&
-		(ttl_owner_may_delete(deletion->user->role, RelationGetRelid(rel)) ||
-		 !ttl_owner_acts_as_other(deletion->user->role, rel));
+		!ttl_owner_acts_as_other(deletion->user->role, rel);
 }
 
 /*
