@@ -4,7 +4,9 @@
  *	  What an owner's triggers leave in a worker's session.
  *
  * A worker runs the triggers of one table owner after the other's.  What DISCARD
- * ALL knows of is discarded in between.  It does not know of what a library
+ * ALL knows of is discarded in between.  Temporary objects go in the transaction that
+ * has made them: once it has committed, their owner could hold a lock on them in another
+ * session, for which the worker would wait.  DISCARD ALL does not know of what a library
  * keeps in the process, and nobody can ask a library what that is.  To begin a
  * new process for each owner would be safe, but would forget what leaf.c knows
  * several times per second, and any index of an extension's type has a library
@@ -32,7 +34,6 @@
 #include "utils/array.h"
 #include "utils/guc.h"
 #include "utils/portal.h"
-#include "utils/snapmgr.h"
 
 #include "reaper/session.h"
 
@@ -128,13 +129,16 @@ discard_all(void)
 	DropAllPreparedStatements();
 	Async_UnlistenAll();
 	LockReleaseAll(USER_LOCKMETHOD, true);
-	PushActiveSnapshot(GetTransactionSnapshot());	/* what goes may be
-													 * TOASTed */
-	ResetTempTableNamespace();
-	PopActiveSnapshot();
 	ResetSequenceCaches();
 	close_dblink_connections();
 	CommitTransactionCommand();
+}
+
+void
+ttl_session_drop_temporary(void)
+{
+	if (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE)
+		ResetTempTableNamespace();
 }
 
 void

@@ -14,6 +14,12 @@
  */
 extern void ttl_session_give_to(Oid owner);
 
+/*
+ * Drops the temporary objects that the running transaction has made.  Called in each
+ * transaction of the worker in which triggers have run, with a snapshot.
+ */
+extern void ttl_session_drop_temporary(void);
+
 extern bool ttl_session_belongs_to(Oid owner);
 
 #endif							/* TTL_SESSION_H */

@@ -24,6 +24,7 @@
 #include "deletion/deletion.h"
 #include "miscadmin.h"
 #include "reaper/origin.h"
+#include "reaper/session.h"
 #include "reaper/step.h"
 #include "storage/latch.h"
 #include "utils/guc.h"
@@ -72,6 +73,8 @@ ttl_step_delete(TtlStep *step)
 		step->deleted = ttl_deletion_run(step->rel, &step->container,
 										 step->tids, step->ntids,
 										 step->now, flags, NULL);
+		if (step->memory->mode.by_worker)
+			ttl_session_drop_temporary();
 		PopActiveSnapshot();
 	}
 	PG_FINALLY();

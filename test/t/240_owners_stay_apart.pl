@@ -73,6 +73,8 @@ ok($node->poll_query_until('postgres', q{SELECT sum(rows_deleted) = 2 FROM ttl.s
 is($node->safe_psql('postgres', q{SELECT DISTINCT by_user, what FROM seen ORDER BY by_user}),
 	"ann|pg_catalog, pg_temp, on, on, off, 0, 0, 0, 0, 0\nbob|pg_catalog, pg_temp, on, on, off, 0, 0, 0, 0, 0",
 	'each finds a session as new, and himself');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_class WHERE relpersistence = 't'}),
+	'0', '... and leaves no temporary object that he could lock elsewhere, for the worker to wait');
 
 # nor are connections that dblink keeps, which are open to whoever knows their name
 SKIP:
