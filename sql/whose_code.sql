@@ -291,6 +291,20 @@ DELETE FROM parent WHERE id = 6;
 RESET SESSION AUTHORIZATION;
 SELECT ran(), stored('same_owner');
 
+-- nor as whoever calls the SECURITY DEFINER function of an attacker that has a deferred key checked
+ALTER TABLE same_owner ALTER CONSTRAINT same_owner_p_fkey DEFERRABLE INITIALLY DEFERRED;
+SET SESSION AUTHORIZATION regress_ttl_mallory;
+CREATE FUNCTION delete_parent() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = whose AS $$
+BEGIN
+    DELETE FROM parent WHERE id = 7;
+    SET CONSTRAINTS ALL IMMEDIATE;
+END $$;
+CREATE PROCEDURE delete_parent_too() LANGUAGE sql SECURITY DEFINER AS 'SELECT whose.delete_parent()';
+RESET SESSION AUTHORIZATION;
+SELECT delete_parent();
+CALL delete_parent_too();
+SELECT ran(), stored('same_owner');
+
 --
 -- With REFERENCES alone, against whoever writes the parent
 --

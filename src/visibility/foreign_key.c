@@ -45,7 +45,9 @@
 #include "parser/parsetree.h"
 #include "tcop/dest.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utility.h"
 #include "visibility/visibility.h"
 
 #define SEARCH_ENDS	" FOR KEY SHARE OF x"
@@ -195,6 +197,52 @@ writes_table_of(const TtlExecution *execution, Oid owner)
 	return false;
 }
 
+/* A SET CONSTRAINTS that runs; a function may be SECURITY DEFINER that executes it */
+typedef struct Setting
+{
+	const TtlExecution *outer;
+	Oid			role;
+} Setting;
+
+static List *settings = NIL;	/* innermost first */
+
+static void
+before_command(PlannedStmt *pstmt, const char *query_string,
+			   ProcessUtilityContext context, ParamListInfo params)
+{
+	MemoryContext old;
+	Setting    *setting;
+
+	if (!IsA(pstmt->utilityStmt, ConstraintsSetStmt))
+		return;
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	setting = palloc(sizeof(Setting));
+	setting->outer = ttl_execution_current();
+	setting->role = GetUserId();
+	settings = lcons(setting, settings);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+command_ends(PlannedStmt *pstmt)
+{
+	if (!IsA(pstmt->utilityStmt, ConstraintsSetStmt) || settings == NIL)
+		return;
+	pfree(linitial(settings));
+	settings = list_delete_first(settings);
+}
+
+/* Who has the check done that runs in that execution, or at the transaction's end? */
+static Oid
+checking_role(const TtlExecution *outer)
+{
+	Setting    *setting = settings == NIL ? NULL : linitial(settings);
+
+	if (setting != NULL && setting->outer == outer)
+		return setting->role;
+	return outer != NULL ? outer->role : GetOuterUserId();
+}
+
 /*
  * In the session of who executes that statement, which may itself be an action of a foreign
  * key; PostgreSQL has switched to the owner of the referencing table.
@@ -209,7 +257,7 @@ delete_expired(const Search *search, const TtlExecution *execution, const TtlExe
 		.reason = "references what is deleted or gets another key",
 		.by_owner = ttl_container_is_owner(execution->user, search->table),
 		.user = {
-			.role = outer != NULL ? outer->role : GetOuterUserId(),
+			.role = checking_role(outer),
 			.written_owner = writes_table_of(outer, owner) ? owner : InvalidOid
 		}
 	};
@@ -283,4 +331,5 @@ void
 ttl_foreign_key_init(void)
 {
 	ttl_execution_on_run(execution_runs);
+	ttl_utility_observe(before_command, NULL, command_ends);
 }
