@@ -75,10 +75,8 @@ SELECT ttl.create_container('deadlines', -1, ts_column => NULL, ttl_column => 'u
 CREATE TABLE tokens (id int PRIMARY KEY, exp bigint, day date, made numeric);
 CREATE INDEX mine_too ON tokens (exp);
 INSERT INTO tokens VALUES (1, 1577880000000, '2020-01-01', 1577880000), (2, 32503680000000, '2900-01-01', 32503680000), (3, NULL, NULL, NULL), (4, -9223372036854775808, 'infinity', 'NaN');
-CREATE TABLE days (LIKE tokens);
-CREATE TABLE made (LIKE tokens);
-INSERT INTO days TABLE tokens;
-INSERT INTO made TABLE tokens;
+CREATE TABLE days AS TABLE tokens;
+CREATE TABLE made AS TABLE tokens;
 SELECT ttl.create_container('tokens', -1, ts_column => NULL, ttl_column => 'exp', ttl_unit => 'epoch_ms'), ttl.create_container('days', -1, ts_column => NULL, ttl_column => 'day'),
     ttl.create_container('made', 60, ts_column => 'made', ttl_column => NULL, ts_unit => 'epoch', touch_on_update => false);
 CREATE TABLE either (id int PRIMARY KEY, until timestamptz);
