@@ -31,6 +31,7 @@ REGRESS = \
 	kinds \
 	registering \
 	tables \
+	units \
 	configuration \
 	ttl_index \
 	taking_back \

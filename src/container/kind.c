@@ -367,6 +367,9 @@ compute_instant_of_numeric(Datum value, TtlUnit unit, TimestampTz *result)
 		DatumGetBool(DirectFunctionCall2(numeric_le, value,
 										 last_numeric(TTL_FIRST_INSTANT - 1, unit))))
 		return false;
+	/* a product has 16383 decimal places at most: what is less than a unit must not get lost */
+	if (places < 0)
+		value = DirectFunctionCall1(numeric_ceil, value);
 	microseconds = DirectFunctionCall2(numeric_mul, value,
 									   NumericGetDatum(places >= 0 ?
 													   int64_to_numeric(USECS_PER_SEC / per_second(unit)) :

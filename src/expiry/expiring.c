@@ -130,8 +130,9 @@ ttl_expiring_rows(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("interval must not be negative, nor longer than 292000 years")));
-	if (pg_add_s64_overflow(now, within, &by))
-		by = DT_NOEND;
+	/* 'infinity' is never */
+	if (pg_add_s64_overflow(now, within, &by) || by == DT_NOEND)
+		by = DT_NOEND - 1;
 	InitMaterializedSRF(fcinfo, 0);
 	foreach(lc, ttl_container_leaves(container))
 	{

@@ -108,6 +108,18 @@ ttl_expiry_index_keys(const TtlContainer *container, TtlExpiryIndex index,
 	return 2;
 }
 
+bool
+ttl_expiry_index_instant(const TtlContainer *container, TtlExpiryIndex index, Datum key,
+						 TimestampTz *result)
+{
+	const TtlKind *kind = kind_of_keys(container, index);
+
+	if (kind != NULL)
+		return ttl_kind_instant(kind, key, result);
+	*result = DatumGetTimestampTz(key);
+	return true;
+}
+
 /* The value of a column, as an expression over instants */
 static const char *
 instant_of(const char *column, const TtlKind *kind)

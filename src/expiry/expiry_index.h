@@ -53,6 +53,10 @@ ttl_expiry_index_is_due(const TtlContainer *container, TtlExpiryIndex index)
 extern int	ttl_expiry_index_keys(const TtlContainer *container, TtlExpiryIndex index,
 								  TimestampTz after, TimestampTz last, ScanKey keys);
 
+/* The instant that the key of an entry stands for; false if it has no meaning. */
+extern bool ttl_expiry_index_instant(const TtlContainer *container, TtlExpiryIndex index,
+									 Datum key, TimestampTz *result);
+
 /*
  * Those of a leaf table; the caller holds a lock on it.  False if it has been dropped as
  * a container since it was looked up.

@@ -255,18 +255,22 @@ open_next_index(TtlExpiryWalk *walk)
 
 /*
  * True if the current index entry is not behind the mark at which the walk started.
- * Only entries with the mark's key need be compared by TID.
+ * Only entries with the mark's key need be compared by TID.  Numbers that differ by less
+ * than a microsecond are one instant, but not in TID order: some may be taken for
+ * earlier entries, and are met by a walk without mark.
  */
 static bool
 is_before_mark(TtlExpiryWalk *walk, const ItemPointerData *tid)
 {
 	bool		isnull;
 	Datum		key;
+	TimestampTz instant;
 
 	if (!walk->start.set[walk->at])
 		return false;
 	key = index_getattr(walk->scan->xs_itup, 1, walk->scan->xs_itupdesc, &isnull);
-	if (!isnull && DatumGetTimestampTz(key) == walk->start.at[walk->at])
+	if (!isnull && ttl_expiry_index_instant(&walk->container, walk->at, key, &instant) &&
+		instant == walk->start.at[walk->at])
 		return ItemPointerCompare(unconstify(ItemPointerData *, tid),
 								  &walk->start.tid[walk->at]) <= 0;
 	walk->start.set[walk->at] = false;
