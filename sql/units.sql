@@ -55,4 +55,13 @@ SET ttl.now = '294276-12-31 12:00:00+00';
 SELECT key FROM ttl.expiring('item', '1000 years');
 RESET ttl.now;
 
+-- A deadline that is given as the clock
+DROP TABLE item;
+CREATE TABLE item (id int, at bigint);
+INSERT INTO item VALUES (1, 9000000000000);
+\set VERBOSITY default
+SET client_min_messages = warning;
+SELECT ttl.create_container('item', 60, 'at', NULL, ts_unit => 'epoch_ms', touch_on_update => false);
+
+SET client_min_messages = error;
 DROP SCHEMA units CASCADE;

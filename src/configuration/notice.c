@@ -74,8 +74,11 @@ ttl_notice_adopted(Oid relid, const TtlPolicy *policy, const TtlSurvey *survey)
 			ereport(WARNING,
 					(errmsg("column \"%s\" of table \"%s\" holds times in the future",
 							name, table),
+					 policy->ts_unit == TTL_UNIT_SECONDS ?
 					 errhint("If it says when each row expires, use ts_column => NULL, ttl_column => %s.",
-							 quote_literal_cstr(name))));
+							 quote_literal_cstr(name)) :
+					 errhint("If it says when each row expires, use ts_column => NULL, ttl_column => %s, ttl_unit => '%s'.",
+							 quote_literal_cstr(name), ttl_kind_unit_name(policy->ts_unit))));
 	}
 	if (!(policy->created_objects & TTL_CREATED_TTL_COLUMN) && survey->own.values > 0)
 	{
