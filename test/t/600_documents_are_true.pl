@@ -235,7 +235,7 @@ for my $file (glob('src/*.c src/*/*.c'))
 	{
 		my ($level, $message) = ($1, $2);
 		$message =~ s/\\"/"/g;
-		$message =~ s/%l*[dms]/.../g;
+		$message =~ s/%l*[dmsu]/.../g;
 		ok($text{'doc/operations.md'} =~ /^\| $level \|.*`\Q$message\E`/m, "$level: $message");
 	}
 }
@@ -253,7 +253,7 @@ for (split(/\n/, $node->safe_psql('postgres', <<'END')))
 SELECT proname || '(' || regexp_replace(pg_get_function_arguments(p.oid), '::[][a-z ]+|\mIN ', '', 'g') || ')'
   FROM pg_proc p
  WHERE pronamespace = 'ttl'::regnamespace
-   AND proname NOT IN ('is_live', 'is_expired', 'stamp', 'item_expiry', 'item_ttl', 'instant', 'expiring_rows', 'on_write', 'check_reference', 'restore_container', 'min_opcinfo', 'min_add_value', 'min_union',
+   AND proname NOT IN ('is_live', 'is_expired', 'stamp', 'item_expiry', 'item_ttl', 'instant', 'expiring_rows', 'on_write', 'check_reference', 'restore_container', 'min_opcinfo', 'min_add_value', 'min_consistent', 'min_union',
 	'shard_stamp', 'shard_clock', 'shard_now', 'stat_shards')
    AND to_regclass('ttl.' || proname) IS NULL
  ORDER BY 1
