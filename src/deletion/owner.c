@@ -268,13 +268,17 @@ acts_as_other(Oid role, Relation rel, List **visited)
 	}
 	foreach(lc, cascades)
 	{
-		Oid			owner = ttl_container_owner(lfirst_oid(lc));
+		Relation	referencing;
+		Oid			owner;
 		ListCell   *part;
 
 		if (list_member_oid(*visited, lfirst_oid(lc)))
 			continue;
 		*visited = lappend_oid(*visited, lfirst_oid(lc));
 		check_stack_depth();
+		referencing = table_open(lfirst_oid(lc), AccessShareLock);
+		owner = referencing->rd_rel->relowner;
+		table_close(referencing, NoLock);
 		foreach(part, find_all_inheritors(lfirst_oid(lc), AccessShareLock, NULL))
 		{
 			Relation	acted_on = table_open(lfirst_oid(part), NoLock);
