@@ -341,10 +341,25 @@ CREATE PROCEDURE ttl.reap(container regclass DEFAULT NULL, max_rows bigint DEFAU
     LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_reap';
 COMMENT ON PROCEDURE ttl.reap(regclass, bigint) IS 'deletes now what is expired, without a cost budget';
 
+-- One row, or none.  It isn't dumped: another database isn't paused.
+CREATE TABLE ttl.paused (until timestamptz NOT NULL);
+REVOKE ALL ON ttl.paused FROM PUBLIC;
+GRANT SELECT ON ttl.paused TO PUBLIC;
+COMMENT ON TABLE ttl.paused IS 'pause of deletion in this database; written by ttl.pause() and ttl.resume() alone';
+COMMENT ON COLUMN ttl.paused.until IS 'end of the pause; infinity = until ttl.resume() is called';
+
+CREATE TRIGGER refuse BEFORE INSERT OR UPDATE OR DELETE ON ttl.paused
+    FOR EACH ROW EXECUTE FUNCTION ttl.restore_container();
+ALTER TABLE ttl.paused ENABLE ALWAYS TRIGGER refuse;
+COMMENT ON TRIGGER refuse ON ttl.paused IS 'a pause is not replicated, nor changed but by the functions of schema ttl';
+
+CREATE FUNCTION ttl.pause(until timestamptz DEFAULT NULL) RETURNS void
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_pause';
+COMMENT ON FUNCTION ttl.pause(timestamptz) IS 'has the worker delete nothing in this database until then, or until ttl.resume() is called';
+
 CREATE FUNCTION ttl.resume() RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_resume';
-REVOKE EXECUTE ON FUNCTION ttl.resume() FROM PUBLIC;
-COMMENT ON FUNCTION ttl.resume() IS 'lets the worker delete again after the server was recovered to a point in time';
+COMMENT ON FUNCTION ttl.resume() IS 'ends a pause, and the hold after the server was recovered to a point in time';
 
 CREATE FUNCTION ttl.stat_containers(
     OUT container regclass,
@@ -480,7 +495,7 @@ REVOKE ALL ON ttl.stat_reaper FROM PUBLIC;
 GRANT SELECT ON ttl.stat_reaper TO PUBLIC;
 COMMENT ON VIEW ttl.stat_reaper IS 'what the reaper of each database has done';
 COMMENT ON COLUMN ttl.stat_reaper.database IS 'name of the database';
-COMMENT ON COLUMN ttl.stat_reaper.state IS 'idle, working, waiting (there is work, but no budget or no worker slot) or stopped (no container to care for)';
+COMMENT ON COLUMN ttl.stat_reaper.state IS 'idle, working, waiting (there is work, but no budget or no worker slot), paused (by ttl.pause), off, held after recovery to a point in time or stopped (no container to care for)';
 COMMENT ON COLUMN ttl.stat_reaper.cycles IS 'cycles run';
 COMMENT ON COLUMN ttl.stat_reaper.cost_granted IS 'cost units that all cycles together might have spent';
 COMMENT ON COLUMN ttl.stat_reaper.cost_spent IS 'cost units that they have spent';

@@ -28,9 +28,11 @@
 #if PG_VERSION_NUM >= 160000
 #define TtlMayUseSchema(schema, role) \
 	(object_aclcheck(NamespaceRelationId, schema, role, ACL_USAGE) == ACLCHECK_OK)
+#define TtlOwnsDatabase(database, role)	object_ownercheck(DatabaseRelationId, database, role)
 #else
 #define TtlMayUseSchema(schema, role) \
 	(pg_namespace_aclcheck(schema, role, ACL_USAGE) == ACLCHECK_OK)
+#define TtlOwnsDatabase(database, role)	pg_database_ownercheck(database, role)
 #endif
 
 /* 16: memory that a setting's check hook hands over must come from guc_malloc */

@@ -33,7 +33,8 @@ typedef enum TtlReaperState
 	TTL_REAPER_WORKING,
 	TTL_REAPER_WAITING,			/* has work, but no budget or no slot */
 	TTL_REAPER_STOPPED,			/* no container to care for */
-	TTL_REAPER_HELD				/* recovered to a point in time */
+	TTL_REAPER_HELD,			/* recovered to a point in time */
+	TTL_REAPER_PAUSED			/* by ttl.pause() */
 } TtlReaperState;
 
 /* Why a cycle ended. */

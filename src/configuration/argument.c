@@ -7,35 +7,21 @@
  */
 #include "postgres.h"
 
-#include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/policy.h"
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "parser/parse_coerce.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
-void
-ttl_argument_may_change(const char *function)
-{
-	if (RecoveryInProgress())
-		ereport(ERROR,
-				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-				 errmsg("cannot execute %s during recovery", function),
-				 errhint("Call it on the primary.")));
-	PreventCommandIfReadOnly(function);
-	ttl_container_hold_extension();
-}
-
 Oid
 ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
 {
-	ttl_argument_may_change(function);
+	ttl_container_may_change(function);
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -20,9 +20,6 @@
  * won't do
  */
 
-/* Errors if the function may change nothing now. */
-extern void ttl_argument_may_change(const char *function);
-
 /* The table that it is to change. */
 extern Oid	ttl_argument_container(FunctionCallInfo fcinfo, const char *function);
 extern int32 ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n);

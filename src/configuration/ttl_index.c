@@ -81,7 +81,7 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 	int			before;
 	char	   *answer;
 
-	ttl_argument_may_change("ttl.create_ttl_index()");
+	ttl_container_may_change("ttl.create_ttl_index()");
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

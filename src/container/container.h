@@ -121,6 +121,12 @@ extern void ttl_container_version_changed(Oid extension);
  */
 extern void ttl_container_hold_extension(void);
 
+/*
+ * Errors (25006) where nothing can be written.  Holds the extension for the named
+ * function, which changes something of ttl.
+ */
+extern void ttl_container_may_change(const char *function);
+
 /* The extension's objects are about to be dropped. */
 extern void ttl_container_forget_objects(void);
 

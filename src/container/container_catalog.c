@@ -493,13 +493,15 @@ ttl_container_lock_policy(Oid container, bool exclusive, bool wait)
 }
 
 static void
-refuse_change(void)
+refuse_change(Relation rel)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("rows of table \"%s.%s\" cannot be changed directly",
-					TTL_SCHEMA, TTL_CONTAINER_TABLE),
-			 errhint("Use ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container().")));
+					TTL_SCHEMA, RelationGetRelationName(rel)),
+			 RelationGetRelid(rel) == ttl_container_objects()->catalog ?
+			 errhint("Use ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container().") :
+			 errhint("Use ttl.pause() or ttl.resume().")));
 }
 
 /*
@@ -560,7 +562,7 @@ PG_FUNCTION_INFO_V1(ttl_restore_container);
  * has registered as it is told, and not as the database had it.
  *
  * And for what a publication FOR ALL TABLES sends of the publisher's policies.
- * The subscriber's are its own.
+ * The subscriber's are its own, as is a pause (ttl.paused).
  *
  * A policy of a table that is gone, or can't be of that table, is not restored.
  *
@@ -586,11 +588,18 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	TtlPolicy	existing;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) || ttl_container_objects() == NULL ||
-		RelationGetRelid(trigger->tg_relation) != ttl_container_objects()->catalog)
+		RelationGetNamespace(trigger->tg_relation) != ttl_container_objects()->schema)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function \"%s\" must be fired by a trigger of ttl.container",
 						"restore_container")));
+	if (RelationGetRelid(trigger->tg_relation) != ttl_container_objects()->catalog)
+	{
+		/* ttl.paused */
+		if (!IsLogicalWorker())
+			refuse_change(trigger->tg_relation);
+		return PointerGetDatum(NULL);
+	}
 
 	if (TRIGGER_FIRED_AFTER(trigger->tg_event))
 	{
@@ -599,7 +608,7 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 		return PointerGetDatum(NULL);
 	}
 	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
-		refuse_change();
+		refuse_change(trigger->tg_relation);
 	if (IsLogicalWorker())
 		return PointerGetDatum(NULL);
 
@@ -610,7 +619,7 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 		get_rel_relkind(DatumGetObjectId(relid)) == '\0')
 		return PointerGetDatum(tuple);	/* the table has gone */
 	if (!TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
-		refuse_change();
+		refuse_change(trigger->tg_relation);
 	/* the NOT NULL constraint is checked later */
 	if (isnull)
 		return PointerGetDatum(tuple);

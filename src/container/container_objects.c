@@ -25,6 +25,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/dependency.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
@@ -265,6 +266,18 @@ ttl_container_hold_extension(void)
 	LockDatabaseObject(ExtensionRelationId, ttl_container_require_objects()->extension,
 					   0, AccessShareLock);
 	(void) ttl_container_require_objects();
+}
+
+void
+ttl_container_may_change(const char *function)
+{
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("cannot execute %s during recovery", function),
+				 errhint("Call it on the primary.")));
+	PreventCommandIfReadOnly(function);
+	ttl_container_hold_extension();
 }
 
 void

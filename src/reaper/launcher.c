@@ -32,6 +32,7 @@
  *	 ALLOW_CONNECTIONS false	the worker leaves, another comes when it is true
  *	 ttl.reaper = off			workers leave, none is started
  *	 recovered to a moment		each worker leaves at once, until ttl.resume()
+ *	 ttl.pause()				the worker leaves, another comes at its end
  *	 server stops				workers leave, the launcher saves statistics
  *	 launcher dies				workers go on, the next one finds them in their slots
  *	 pg_cancel_backend()		there is nothing to cancel
@@ -66,6 +67,7 @@
 #include "counters.h"
 #include "guc.h"
 #include "reaper/budget.h"
+#include "reaper/pause.h"
 #include "reaper/process.h"
 #include "reaper/progress.h"
 #include "reaper/reaper.h"
@@ -227,6 +229,10 @@ worker_stopped(Database *database, TimestampTz now)
 		case TTL_LEFT_HELD:
 			database->wanted = false;
 			ttl_counters_set_state(database->dboid, TTL_REAPER_HELD);
+			break;
+		case TTL_LEFT_PAUSED:
+			want(database, due);
+			ttl_counters_set_state(database->dboid, TTL_REAPER_PAUSED);
 			break;
 		case TTL_LEFT_YIELDED:
 			want(database, due);
@@ -558,6 +564,7 @@ ttl_reaper_init(void)
 	ttl_budget_init();
 	ttl_request_init();
 	ttl_recovery_init();
+	ttl_pause_init();
 
 	/* pg_upgrade wants nobody to write */
 	if (IsBinaryUpgrade)

@@ -34,7 +34,6 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "replication/origin.h"
 #include "storage/fd.h"
@@ -49,8 +48,6 @@
 
 /* Has this transaction said that deletion may go on? */
 static bool resumed = false;
-
-PG_FUNCTION_INFO_V1(ttl_resume);
 
 /*
  * Finds the last recovery to a point in time in the history of the timeline.
@@ -114,33 +111,24 @@ ttl_recovery_holds(TtlRecovery *recovery)
 		replorigin_by_name(recovery->origin, true) == InvalidReplOriginId;
 }
 
-/*
- * ttl.resume() -> void
- *
- * Lets deletion go on after a recovery to a point in time.  The privilege to
- * call it is the superuser's to give.
- */
-Datum
-ttl_resume(PG_FUNCTION_ARGS)
+bool
+ttl_recovery_resume(void)
 {
 	TtlRecovery recovery;
 
-	PreventCommandIfReadOnly("ttl.resume()");
-	PreventCommandDuringRecovery("ttl.resume()");
-
 	if (!ttl_recovery_holds(&recovery))
-	{
-		ereport(NOTICE,
-				(errmsg("deletion of expired rows is not held")));
-		PG_RETURN_VOID();
-	}
+		return false;
+	if (!superuser())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be superuser to resume deletion of expired rows after a recovery to a point in time")));
 	(void) replorigin_create(recovery.origin);
 	resumed = true;
 	ereport(LOG,
 			(errmsg("role \"%s\" has resumed deletion of expired rows",
 					GetUserNameFromId(GetUserId(), false)),
 			 errdetail("The server was recovered to a point in time: %s.", recovery.target)));
-	PG_RETURN_VOID();
+	return true;
 }
 
 static void

@@ -21,6 +21,12 @@ typedef struct TtlRecovery
  */
 extern bool ttl_recovery_holds(TtlRecovery *recovery);
 
+/*
+ * Lets deletion go on after such a recovery; false if it was not held.  Errors (42501)
+ * unless the current user is a superuser.
+ */
+extern bool ttl_recovery_resume(void);
+
 extern void ttl_recovery_init(void);
 
 #endif							/* TTL_RECOVERY_H */

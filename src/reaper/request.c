@@ -40,10 +40,16 @@ static bool policy_changed = false;
 static bool databases_changed = false;
 static bool anything_changed = false;
 
+void
+ttl_request_at_commit(void)
+{
+	policy_changed = true;
+}
+
 static void
 container_changed(Oid container)
 {
-	policy_changed = true;
+	ttl_request_at_commit();
 }
 
 static void

@@ -22,7 +22,8 @@ typedef enum TtlLeft
 	TTL_LEFT_YIELDED,			/* another database needs the slot */
 	TTL_LEFT_IDLE,				/* likewise, and nothing is left to do now */
 	TTL_LEFT_OFF,				/* ttl.reaper is off */
-	TTL_LEFT_HELD				/* recovered to a point in time */
+	TTL_LEFT_HELD,				/* recovered to a point in time */
+	TTL_LEFT_PAUSED				/* by ttl.pause() */
 } TtlLeft;
 
 extern void ttl_shmem_init(void);

@@ -246,6 +246,8 @@ state_name(TtlReaperState state)
 			return "stopped";
 		case TTL_REAPER_HELD:
 			return "held after recovery to a point in time";
+		case TTL_REAPER_PAUSED:
+			return "paused";
 	}
 	return NULL;
 }

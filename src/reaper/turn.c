@@ -38,6 +38,7 @@
 #include "reaper/budget.h"
 #include "reaper/collect.h"
 #include "reaper/fault.h"
+#include "reaper/pause.h"
 #include "reaper/progress.h"
 #include "reaper/referenced.h"
 #include "reaper/session.h"
@@ -99,6 +100,7 @@ open_leaf(TtlStep *step, Oid container)
 {
 	Oid			relid = step->leaf->relid;
 	bool		waits = !step->memory->mode.by_worker;
+	TimestampTz paused_until;
 
 	if (ttl_container_objects() == NULL)
 		return TTL_STEP_DONE;	/* the extension has gone */
@@ -126,7 +128,8 @@ open_leaf(TtlStep *step, Oid container)
 		!ttl_container_lookup(relid, &step->container) ||
 		step->container.container != container ||
 		step->container.default_ttl == TTL_OFF ||
-		(step->memory->mode.by_worker && !step->container.reaping) ||
+		(step->memory->mode.by_worker &&
+		 (!step->container.reaping || ttl_pause_lasts(&paused_until))) ||
 		pg_sub_s64_overflow(ttl_execution_clock(), step->container.reap_delay,
 							&step->now))
 	{

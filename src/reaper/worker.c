@@ -7,7 +7,7 @@
  * ttl.naptime at most it begins a cycle (cycle.c).
  *
  * The worker leaves when there is no container to care for, when ttl.reaper
- * is off, while deletion is held (recovery.c), and after a cycle when other
+ * is off, while deletion is held (recovery.c) or paused (pause.c), and after a cycle when other
  * databases wait for its slot.  An error that a cycle does not handle ends the
  * process, and the launcher starts another.
  *
@@ -30,6 +30,7 @@
 #include "reaper/due.h"
 #include "reaper/fault.h"
 #include "reaper/leaf.h"
+#include "reaper/pause.h"
 #include "reaper/process.h"
 #include "reaper/recovery.h"
 #include "reaper/rel_state.h"
@@ -112,6 +113,30 @@ is_held(void)
 }
 
 /*
+ * Is deletion paused, and until when?  The log says so, unless an earlier worker has left
+ * for the same reason.
+ */
+static bool
+is_paused(TimestampTz *until)
+{
+	TtlDatabaseCounters counters;
+	bool		lasts;
+
+	StartTransactionCommand();
+	ttl_counters_get_own_database(&counters);
+	lasts = ttl_pause_lasts(until);
+	if (lasts && counters.state != TTL_REAPER_PAUSED)
+		ereport(LOG,
+				(errmsg("expired rows in database \"%s\" are not deleted because deletion is paused",
+						get_database_name(MyDatabaseId)),
+				 TIMESTAMP_IS_NOEND(*until) ? 0 :
+				 errdetail("The pause ends at %s.", timestamptz_to_str(*until)),
+				 errhint("To end the pause, use ttl.resume().")));
+	CommitTransactionCommand();
+	return lasts;
+}
+
+/*
  * Sleeps until the time given, or until somebody wants something.
  */
 static void
@@ -157,6 +182,7 @@ ttl_worker_main(Datum main_arg)
 	TimestampTz refresh_at = 0;
 	TimestampTz rested_at = 0;	/* end of the nap after a cycle */
 	TimestampTz cycle_at = 0;
+	TimestampTz paused_until;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
@@ -217,6 +243,12 @@ ttl_worker_main(Datum main_arg)
 				if (is_held())
 				{
 					if (ttl_shmem_worker_leave(TTL_LEFT_HELD, 0))
+						break;
+					continue;
+				}
+				if (is_paused(&paused_until))
+				{
+					if (ttl_shmem_worker_leave(TTL_LEFT_PAUSED, paused_until))
 						break;
 					continue;
 				}
