@@ -63,6 +63,7 @@ int			ttl_guc_lag_warning = TTL_LAG_WARNING_DEFAULT;
 int			ttl_guc_workers = TTL_WORKERS_DEFAULT;
 int			ttl_guc_grace = TTL_GRACE_DEFAULT;
 int			ttl_guc_batch_timeout = TTL_BATCH_TIMEOUT_DEFAULT;
+int			ttl_guc_log_min_duration = -1;
 bool		ttl_guc_touch = true;
 bool		ttl_guc_show_expired = false;
 int			ttl_guc_debug_index_probe = TTL_INDEX_PROBE_AUTO;
@@ -298,6 +299,16 @@ ttl_guc_init(void)
 							&ttl_guc_batch_timeout,
 							TTL_BATCH_TIMEOUT_DEFAULT,
 							0, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("ttl.log_min_duration",
+							"Sets the minimum duration above which a cycle's work on a container is logged.",
+							"Zero logs all of it. -1 turns logging off.",
+							&ttl_guc_log_min_duration,
+							-1,
+							-1, INT_MAX,
 							PGC_SIGHUP,
 							GUC_UNIT_MS,
 							NULL, NULL, NULL);

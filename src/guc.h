@@ -20,6 +20,7 @@ extern int	ttl_guc_lag_warning;	/* s, 0 = never */
 extern int	ttl_guc_workers;
 extern int	ttl_guc_grace;		/* s */
 extern int	ttl_guc_batch_timeout;	/* ms, 0 = no limit */
+extern int	ttl_guc_log_min_duration;	/* ms, -1 = never */
 extern bool ttl_guc_touch;
 extern bool ttl_guc_show_expired;
 

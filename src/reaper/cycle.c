@@ -241,6 +241,7 @@ run_turn(TtlMemory *memory, TtlDue *container, int64 max_cost,
 {
 	Oid			oid = container->container;
 	TtlTurn		turn;
+	TimestampTz started = GetCurrentTimestamp();
 	TimestampTz now;
 	bool		done;
 	int			all_leaves;
@@ -253,7 +254,7 @@ run_turn(TtlMemory *memory, TtlDue *container, int64 max_cost,
 	turn.max_rows = PG_INT64_MAX;
 	turn.max_batch_cost = ttl_budget_batch(granted);
 	turn.pace = pace;
-	turn.until = GetCurrentTimestamp() + TURN_TIME;
+	turn.until = started + TURN_TIME;
 	turn.blocked = container->blocked;
 	turn.changed = container->changed;
 	container->changed = false;
@@ -265,6 +266,8 @@ run_turn(TtlMemory *memory, TtlDue *container, int64 max_cost,
 	if (turn.end != TTL_TURN_AWAY || turn.cost > 0)
 		container->last_turn = now;
 	container->cycle_cost += turn.cost;
+	container->cycle_rows += turn.rows;
+	container->cycle_time += now - started;
 	if (!done)
 	{
 		container->failed_wait = Min(Max(container->failed_wait * 2, FAILED_MIN_WAIT),
@@ -337,6 +340,31 @@ note_behind(TtlDue *container, TimestampTz cycle_start, TtlStop stop)
 }
 
 /*
+ * Logs what the cycle has done to a container, if it took long enough.  A look that finds
+ * nothing is no work.
+ */
+static void
+log_work(const TtlDue *container)
+{
+	int64		ms = container->cycle_time / 1000;
+
+	if (ttl_guc_log_min_duration < 0 || ms < ttl_guc_log_min_duration ||
+		(ms == 0 && container->cycle_rows == 0))
+		return;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	if (get_rel_name(container->container) != NULL)
+		ereport(LOG,
+				(errmsg("deletion of expired rows of container \"%s\" in database \"%s\": %lld rows deleted, %lld rows blocked, cost %lld, %lld ms",
+						ttl_container_told_name(container->container),
+						get_database_name(MyDatabaseId),
+						(long long) container->cycle_rows, (long long) container->blocked,
+						(long long) container->cycle_cost, (long long) ms)));
+	CommitTransactionCommand();
+}
+
+/*
  * Runs a cycle; returns when there is work next.
  */
 static TimestampTz
@@ -359,6 +387,8 @@ run_cycle(TtlMemory *memory)
 		TtlDue	   *container = (TtlDue *) lfirst(lc);
 
 		container->cycle_cost = 0;
+		container->cycle_rows = 0;
+		container->cycle_time = 0;
 		container->has_work = true;
 		container->capped = false;
 	}
@@ -417,6 +447,7 @@ run_cycle(TtlMemory *memory)
 	{
 		TtlDue	   *container = (TtlDue *) lfirst(lc);
 
+		log_work(container);
 		if (container->capped || container->has_work)
 			note_behind(container, started, stop);
 	}

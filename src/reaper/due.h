@@ -24,6 +24,8 @@ typedef struct TtlDue
 	int64		blocked;
 	int32		default_ttl;	/* s; -1 = never */
 	int64		cycle_cost;		/* in this cycle */
+	int64		cycle_rows;		/* deleted in this cycle */
+	int64		cycle_time;		/* of its turns, in microseconds */
 	int64		cycle_cost_limit;
 	bool		has_work;		/* left, as far as this cycle knows */
 	bool		capped;			/* by cycle_cost_limit, in this cycle */

@@ -41,5 +41,17 @@ ok($node->poll_query_until('postgres', 'SELECT rows_deleted > 1000 FROM ttl.stat
 $node->configure("ttl.throughput = 0");
 ok($node->poll_query_until('postgres', 'SELECT rows_deleted = 200000 FROM ttl.stat_containers'),
 	'it catches up');
+
+# What a cycle has done
+my $line = qr/deletion of expired rows of container "public\.c" in database "postgres": (\d+) rows deleted, (\d+) rows blocked, cost \d+, \d+ ms/;
+unlike(slurp_file($node->logfile), $line, 'ttl.log_min_duration: off');
+$node->configure("ttl.log_min_duration = 1h");
+$node->safe_psql('postgres', q{INSERT INTO c (id, _ts) SELECT g, now() - interval '2h' FROM generate_series(1, 100) g});
+$node->is_emptied('c', 'more is deleted');
+$node->configure("ttl.log_min_duration = 0\nttl.cycle_cost_limit = 1000000");
+$node->safe_psql('postgres', q{INSERT INTO c (id, _ts) SELECT g, now() - interval '2h' FROM generate_series(1, 101) g});
+$node->wait_for_log($line);
+slurp_file($node->logfile) =~ $line;
+is("$1 $2", '101 0', 'ttl.log_min_duration: what takes longer');
 $node->stop;
 done_testing();
