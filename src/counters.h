@@ -63,6 +63,8 @@ typedef struct TtlDatabaseCounters
 	/* the budget's memory, so that it survives a change of workers */
 	int64		foreground_seen;	/* foreground_cost at last_cycle */
 	int64		debt;			/* spent beyond the budget */
+
+	TimestampTz reminded_at;	/* of containers with reaping off, 0 = never */
 } TtlDatabaseCounters;
 
 /*

@@ -21,7 +21,7 @@
 #include "storage/fd.h"
 
 #define STATS_FILE			PGSTAT_STAT_PERMANENT_DIRECTORY "/ttl.stat"
-#define STATS_FILE_FORMAT	0x74746C01	/* "ttl", 1; change with the structs */
+#define STATS_FILE_FORMAT	0x74746C02	/* "ttl", 2; change with the structs */
 
 typedef struct FileHeader
 {

@@ -38,6 +38,8 @@ static HTAB *containers = NULL;
 /* Number of tables of all containers, as of their last turns. */
 static int	all_leaves = 0;
 
+static int	unreaped = 0;
+
 /*
  * Marks containers whose relcache entry is invalidated.
  */
@@ -97,6 +99,7 @@ ttl_due_refresh(TtlMemory *memory)
 	while ((container = (TtlDue *) hash_seq_search(&status)) != NULL)
 		container->listed = false;
 
+	unreaped = 0;
 	if (ttl_container_objects() != NULL)
 	{
 		foreach(lc, ttl_container_list())
@@ -111,8 +114,17 @@ ttl_due_refresh(TtlMemory *memory)
 			/* or the clock has been set back since */
 			if (policy.change.changed_at != 0 && policy.change.noticed_at > now)
 				ttl_container_notice_change(oid);
-			if (policy.default_ttl == TTL_OFF || !policy.reaping || ttl_citus_is_distributed(oid))
+			if (policy.default_ttl == TTL_OFF || ttl_citus_is_distributed(oid))
 				continue;
+			if (!policy.reaping)
+			{
+				TtlContainerCounters counters;
+
+				if (!ttl_counters_get_container(oid, &counters) ||
+					counters.last_reap < now - USECS_PER_DAY)
+					unreaped++;
+				continue;
+			}
 
 			container = (TtlDue *) hash_search(containers, &oid, HASH_ENTER,
 											   &found);
@@ -158,6 +170,12 @@ ttl_due_refresh(TtlMemory *memory)
 
 	CommitTransactionCommand();
 	return hash_get_num_entries(containers) > 0;
+}
+
+int
+ttl_due_count_unreaped(void)
+{
+	return unreaped;
 }
 
 /*

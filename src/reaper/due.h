@@ -43,6 +43,12 @@ extern void ttl_due_init(TtlMemory *memory);
 /* Brings the table of containers up to date.  Returns whether there are any. */
 extern bool ttl_due_refresh(TtlMemory *memory);
 
+/*
+ * Number of containers with TTL on and reaping off from which nothing was deleted for a
+ * day, as of the last refresh.
+ */
+extern int	ttl_due_count_unreaped(void);
+
 /* Makes a container due that somebody has asked for by CALL, or all of them. */
 extern void ttl_due_look_at(Oid wanted);
 

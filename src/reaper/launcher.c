@@ -27,6 +27,7 @@
  *	 database is new			worker looks whether there is work
  *	 policy committed			the worker wakes up, or one is started
  *	 DROP/CREATE EXTENSION		as a policy change; the worker sees it and leaves
+ *	 reaping is off everywhere	a worker comes once a day, to remind of it
  *	 worker dies				again after FIRST_PAUSE doubling to LAST_PAUSE
  *	 DROP DATABASE and such		request.c blocks the database
  *	 ALLOW_CONNECTIONS false	the worker leaves, another comes when it is true
@@ -223,7 +224,9 @@ worker_stopped(Database *database, TimestampTz now)
 			ttl_counters_set_state(database->dboid, TTL_REAPER_WAITING);
 			break;
 		case TTL_LEFT_NOTHING:
-			database->wanted = false;
+			/* 0 = never */
+			database->wanted = due != 0;
+			database->start_at = due;
 			ttl_counters_set_state(database->dboid, TTL_REAPER_STOPPED);
 			break;
 		case TTL_LEFT_HELD:

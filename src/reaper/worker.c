@@ -137,6 +137,36 @@ is_paused(TimestampTz *until)
 }
 
 /*
+ * Reminds once a day of containers with reaping off, such as a restore leaves behind, which
+ * may have swallowed what it was told.  Returns when to do it again, 0 if there are none.
+ */
+static TimestampTz
+remind(void)
+{
+	TtlDatabaseCounters counters;
+	int			n = ttl_due_count_unreaped();
+
+	if (n == 0)
+		return 0;
+	ttl_counters_open_database();
+	ttl_counters_get_own_database(&counters);
+	if (counters.reminded_at + USECS_PER_DAY <= GetCurrentTimestamp())
+	{
+		counters.reminded_at = GetCurrentTimestamp();
+		ttl_counters_set_own_database(&counters);
+		StartTransactionCommand();
+		ereport(WARNING,
+				(errmsg_plural("%d container in database \"%s\" has reaping off",
+							   "%d containers in database \"%s\" have reaping off",
+							   n, n, get_database_name(MyDatabaseId)),
+				 errdetail("Expired rows are hidden, and none is deleted. Containers are restored so."),
+				 errhint("Use ttl.alter_container(..., reaping => true) to have them deleted.")));
+		CommitTransactionCommand();
+	}
+	return counters.reminded_at + USECS_PER_DAY;
+}
+
+/*
  * Sleeps until the time given, or until somebody wants something.
  */
 static void
@@ -183,6 +213,7 @@ ttl_worker_main(Datum main_arg)
 	TimestampTz rested_at = 0;	/* end of the nap after a cycle */
 	TimestampTz cycle_at = 0;
 	TimestampTz paused_until;
+	TimestampTz remind_at;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
@@ -234,6 +265,7 @@ ttl_worker_main(Datum main_arg)
 			cycle_at = rested_at;
 			HOLD_CANCEL_INTERRUPTS();
 			any = ttl_due_refresh(memory);
+			remind_at = remind();
 			RESUME_CANCEL_INTERRUPTS();
 			refresh_at = GetCurrentTimestamp() + ttl_due_stretch(TTL_DUE_IDLE_WAIT);
 			if (any)
@@ -253,7 +285,7 @@ ttl_worker_main(Datum main_arg)
 					continue;
 				}
 			}
-			else if (ttl_shmem_worker_leave(TTL_LEFT_NOTHING, 0))
+			else if (ttl_shmem_worker_leave(TTL_LEFT_NOTHING, remind_at))
 			{
 				ttl_rel_state_forget_database(MyDatabaseId);
 				break;

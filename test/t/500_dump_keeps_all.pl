@@ -660,6 +660,14 @@ for my $options ([], [ '--clean', '--if-exists' ])
 	is_restored($other, 'source');
 }
 
+# The script was made twice, and its database is another one each time.
+$other->wait_for_log(qr/WARNING:  \d+ containers? in database "source" ha(?:s|ve) reaping off\n.*DETAIL:  Expired rows are hidden, and none is deleted\. Containers are restored so\./);
+pass('the worker reminds that reaping is off');
+$other->safe_psql('source', q{SELECT ttl.alter_container(container, reaping => false) FROM ttl.containers});
+$other->restart;
+$other->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'ttl reaper'});
+cmp_ok(scalar(() = slurp_file($other->logfile) =~ /in database "source" ha(?:s|ve) reaping off/g), '<=', 2, 'and not again at once');
+
 $other->stop;
 $node->stop;
 done_testing();
