@@ -346,7 +346,7 @@ RESET ROLE;
 SELECT try_all('theirs') AS superuser;
 -- Policies are changed by the functions alone, also by a superuser; what a dump
 -- restores is in force at once, for partitions too
-SELECT s, refused(s) FROM unnest('{UPDATE ttl.container SET default_time_to_live = 1, DELETE FROM ttl.container, TRUNCATE ttl.container}'::text[]) s;
+SELECT s, refused(s) FROM unnest('{UPDATE ttl.container SET default_time_to_live = 1, DELETE FROM ttl.container, TRUNCATE ttl.container, INSERT INTO ttl.containers (container) VALUES (''theirs''), UPDATE ttl.containers SET reaping = true, DELETE FROM ttl.containers}'::text[]) s;
 SET session_replication_role = replica;
 SELECT state('UPDATE ttl.container SET default_time_to_live = 1'), state('TRUNCATE ttl.container');
 RESET session_replication_role;

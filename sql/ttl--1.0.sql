@@ -442,6 +442,9 @@ CREATE VIEW ttl.containers AS
      WHERE NOT carried;
 REVOKE ALL ON ttl.containers FROM PUBLIC;
 GRANT SELECT ON ttl.containers TO PUBLIC;
+CREATE TRIGGER refuse INSTEAD OF INSERT OR UPDATE OR DELETE ON ttl.containers
+    FOR EACH ROW EXECUTE FUNCTION ttl.restore_container();
+COMMENT ON TRIGGER refuse ON ttl.containers IS 'policies are changed by the functions of schema ttl alone';
 COMMENT ON VIEW ttl.containers IS 'tables with Time-To-Live and their settings';
 COMMENT ON COLUMN ttl.containers.container IS 'the table';
 COMMENT ON COLUMN ttl.containers.default_ttl IS 'seconds that a row without a TTL of its own lives after its last change; -1 = for ever, NULL = TTL is off';

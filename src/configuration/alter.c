@@ -88,7 +88,7 @@ PG_FUNCTION_INFO_V1(ttl_default_ttl);
 /*
  * ttl.default_ttl(container regclass) -> integer
  *
- * Seconds, -1 = never, NULL = TTL is off.  Errors: 42501, 42704.
+ * Seconds, -1 = never, NULL = TTL is off.  Errors: 42704, 42P01.
  */
 Datum
 ttl_default_ttl(PG_FUNCTION_ARGS)
@@ -96,7 +96,6 @@ ttl_default_ttl(PG_FUNCTION_ARGS)
 	Oid			relid = PG_GETARG_OID(0);
 	TtlPolicy	policy;
 
-	ttl_container_check_owner(relid);
 	ttl_container_require(relid, &policy);
 	if (policy.default_ttl == TTL_OFF)
 		PG_RETURN_NULL();

@@ -121,10 +121,10 @@ extern void ttl_container_version_changed(Oid extension);
  */
 extern void ttl_container_hold_extension(void);
 
-/*
- * Errors (25006) where nothing can be written.  Holds the extension for the named
- * function, which changes something of ttl.
- */
+/* Errors (25006) where the named function can't write anything. */
+extern void ttl_container_check_writable(const char *function);
+
+/* The same for a function that changes something of ttl; holds the extension, too. */
 extern void ttl_container_may_change(const char *function);
 
 /* The extension's objects are about to be dropped. */

@@ -497,8 +497,13 @@ refuse_change(Relation rel)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 rel->rd_rel->relkind == RELKIND_VIEW ?
+			 errmsg("rows of view \"%s.%s\" cannot be changed directly",
+					TTL_SCHEMA, RelationGetRelationName(rel)) :
 			 errmsg("rows of table \"%s.%s\" cannot be changed directly",
 					TTL_SCHEMA, RelationGetRelationName(rel)),
+			 rel->rd_rel->relkind == RELKIND_VIEW ?
+			 errhint("Use ttl.create_container(), ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container().") :
 			 RelationGetRelid(rel) == ttl_container_objects()->catalog ?
 			 errhint("Use ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container().") :
 			 errhint("Use ttl.pause() or ttl.resume().")));
@@ -595,7 +600,7 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 						"restore_container")));
 	if (RelationGetRelid(trigger->tg_relation) != ttl_container_objects()->catalog)
 	{
-		/* ttl.paused */
+		/* ttl.paused, or the view ttl.containers */
 		if (!IsLogicalWorker())
 			refuse_change(trigger->tg_relation);
 		return PointerGetDatum(NULL);

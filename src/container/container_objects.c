@@ -269,7 +269,7 @@ ttl_container_hold_extension(void)
 }
 
 void
-ttl_container_may_change(const char *function)
+ttl_container_check_writable(const char *function)
 {
 	if (RecoveryInProgress())
 		ereport(ERROR,
@@ -277,6 +277,12 @@ ttl_container_may_change(const char *function)
 				 errmsg("cannot execute %s during recovery", function),
 				 errhint("Call it on the primary.")));
 	PreventCommandIfReadOnly(function);
+}
+
+void
+ttl_container_may_change(const char *function)
+{
+	ttl_container_check_writable(function);
 	ttl_container_hold_extension();
 }
 

@@ -53,13 +53,19 @@ ttl_container_is_owner(Oid user, Oid relid)
 	return OidIsValid(owner) && has_privs_of_role(user, owner);
 }
 
-void
-ttl_container_check_owner(Oid relid)
+static void
+check_exists(Oid relid)
 {
 	if (!OidIsValid(ttl_container_owner(relid)))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("relation with OID %u does not exist", relid)));
+}
+
+void
+ttl_container_check_owner(Oid relid)
+{
+	check_exists(relid);
 	if (!ttl_container_is_owner(GetUserId(), relid))
 		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
 					   get_rel_name(relid));
@@ -72,6 +78,7 @@ ttl_container_require(Oid relid, TtlPolicy *policy)
 
 	if (ttl_container_read(relid, policy))
 		return;
+	check_exists(relid);
 	if (ttl_container_lookup(relid, &container))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),

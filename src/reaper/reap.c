@@ -123,8 +123,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 	bool		all;
 	ListCell   *lc;
 
-	PreventCommandDuringRecovery("CALL ttl.reap()");
-	PreventCommandIfReadOnly("CALL ttl.reap()");
+	ttl_container_check_writable("CALL ttl.reap()");
 	if (ttl_execution_is_deleting())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),

@@ -175,6 +175,10 @@ $primary->processes_are('ttl reaper', 0, 'the primary stops');
 $primary->safe_psql('postgres', "INSERT INTO item (id, note, _ts) SELECT g, 'expired', '2020-01-01' FROM generate_series(1001, 1100) g");
 catch_up();
 is($standby->safe_psql('postgres', "SELECT ttl.expired_count('item')"), '100', 'the standby deletes nothing');
+for my $sql ("SELECT ttl.set_default_ttl('item', 60)", 'SELECT ttl.pause()', 'SELECT ttl.resume()', 'CALL ttl.reap()')
+{
+	$standby->fails($sql, '25006', "$sql on the standby", qr/during recovery\n.*HINT:  Call it on the primary\./s);
+}
 $primary->stop;
 $standby->promote;
 $standby->is_emptied('item', '... until it is promoted');
