@@ -78,6 +78,7 @@ ISOLATION = \
 	reap_vs_insert \
 	reap_vs_update \
 	referencing \
+	register_at_once \
 	register_locks \
 	reindex_vs_scan \
 	repeatable_read \
