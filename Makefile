@@ -160,6 +160,9 @@ endif
 ifeq ($(perl_modules),)
 tap-check:
 	@echo '1..0 # SKIP TAP tests: this PostgreSQL has no Perl modules for them'
+else ifneq ($(enable_tap_tests),yes)
+tap-check:
+	@echo '1..0 # SKIP TAP tests: this PostgreSQL was built without --enable-tap-tests'
 else ifeq ($(wildcard $(srcdir)/test/t/*.pl),)
 tap-check:
 	@echo '1..0 # SKIP TAP tests: there are none'
