@@ -152,7 +152,8 @@ is($subscriber->safe_psql('second', 'SET row_security = off; SELECT id, _ts FROM
 is($subscriber->safe_psql('second', 'SELECT count(*) FROM filtered, parts'), '1', '... which hides what has expired');
 $subscriber->safe_psql('second', 'DROP SUBSCRIPTION filtered');
 
-unlike(slurp_file($subscriber->logfile), qr/(ERROR|WARNING):/, 'no error on the subscriber');
+# of containers that keep their rows on purpose it is reminded
+unlike(slurp_file($subscriber->logfile), qr{(ERROR|WARNING):(?!.* have reaping off)}, 'no error on the subscriber');
 
 $subscriber->stop;
 $publisher->stop;
