@@ -154,6 +154,7 @@ static bool
 pace(const TtlTurn *turn, bool *napped)
 {
 	*napped = nap(spent + turn->cost);
+	ttl_cycle_check_reload();
 	return ttl_guc_reaper;
 }
 

@@ -484,6 +484,9 @@ ttl_launcher_main(Datum main_arg)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 
+	/* a SIGHUP that came before the handler was set has been discarded */
+	ConfigReloadPending = true;
+
 	ttl_budget_exempt();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	ttl_shmem_launcher_attach();

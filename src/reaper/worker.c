@@ -219,6 +219,9 @@ ttl_worker_main(Datum main_arg)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 
+	/* a SIGHUP that came before the handler was set has been discarded */
+	ConfigReloadPending = true;
+
 	memcpy(&serial, MyBgworkerEntry->bgw_extra, sizeof(serial));
 	if (!ttl_shmem_worker_attach(DatumGetInt32(main_arg), serial, &dboid))
 		proc_exit(0);
@@ -226,6 +229,7 @@ ttl_worker_main(Datum main_arg)
 	ttl_budget_exempt();
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
 	settle_settings();
+	ttl_cycle_check_reload();
 	wait_event_main = TtlWaitEventNew("TtlReaperMain");
 	ttl_cycle_init();
 
