@@ -359,9 +359,9 @@ SELECT count(*) FROM restored_1;
 DROP TABLE restored;
 -- ... and a policy is nobody else's
 CREATE TABLE restored (id int, _ts timestamptz);
-INSERT INTO ttl.container (relid, default_time_to_live, ts_column, indexing, touch_on_update, reaping, reap_delay, carried)
+INSERT INTO ttl.container (relid, default_time_to_live, ts_column, indexing, touch_on_update, reaping, reap_delay, propagated)
 VALUES ('restored', 60, '_ts', 'consistent', true, true, '0', true);
-SELECT reaping, carried FROM ttl.container WHERE relid = 'restored'::regclass;
+SELECT reaping, propagated FROM ttl.container WHERE relid = 'restored'::regclass;
 DROP TABLE restored;
 -- Anybody reads what ttl keeps of a row
 SELECT ttl.create_container('theirs', 60);

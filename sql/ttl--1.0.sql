@@ -33,7 +33,7 @@ CREATE TABLE ttl.container (
     grace_former_time_to_live integer,
     grace_partition regclass,
     created_objects text[] NOT NULL DEFAULT '{}',
-    carried boolean NOT NULL DEFAULT false,
+    propagated boolean NOT NULL DEFAULT false,
     ttl_unit text CHECK (ttl_unit IN ('epoch', 'epoch_ms', 'epoch_us', 'epoch_ns')),
     ts_unit text CHECK (ts_unit IN ('epoch', 'epoch_ms', 'epoch_us', 'epoch_ns')),
     CHECK (ts_column IS NOT NULL OR
@@ -62,14 +62,14 @@ COMMENT ON COLUMN ttl.container.grace_noticed_at IS 'when the reaper noticed tha
 COMMENT ON COLUMN ttl.container.grace_former_time_to_live IS 'the longest default_time_to_live within ttl.grace before changed_at; NULL = TTL was off';
 COMMENT ON COLUMN ttl.container.grace_partition IS 'the partition that the change concerns, for it was attached; NULL = all';
 COMMENT ON COLUMN ttl.container.created_objects IS 'what was added to the table, and is taken back when it is unregistered: ts_column, ts_default, ttl_column, ttl_check, default_index, item_index, stray_index';
-COMMENT ON COLUMN ttl.container.carried IS 'does the policy come from the coordinator of a Citus cluster, by the row trigger?';
+COMMENT ON COLUMN ttl.container.propagated IS 'does the policy come from the coordinator of a Citus cluster, by the row trigger?';
 COMMENT ON COLUMN ttl.container.ttl_unit IS 'what numbers in the TTL column count from 1970; NULL = they are durations in seconds';
 COMMENT ON COLUMN ttl.container.ts_unit IS 'what numbers in the timestamp column count from 1970; NULL = it is a timestamp';
 
 -- A table may have been dropped while the library wasn't loaded: its number would be that
 -- of another where the dump is restored.
 SELECT pg_catalog.pg_extension_config_dump('ttl.container',
-    'WHERE NOT carried AND EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) relid)');
+    'WHERE NOT propagated AND EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) relid)');
 
 -- Rows come in by SQL when a dump is restored: nothing is deleted from such a
 -- container before its owner says so.  And when a publication FOR ALL TABLES
@@ -439,7 +439,7 @@ CREATE VIEW ttl.containers AS
            batch_size,
            replication_origin
       FROM ttl.container
-     WHERE NOT carried;
+     WHERE NOT propagated;
 REVOKE ALL ON ttl.containers FROM PUBLIC;
 GRANT SELECT ON ttl.containers TO PUBLIC;
 CREATE TRIGGER refuse INSTEAD OF INSERT OR UPDATE OR DELETE ON ttl.containers

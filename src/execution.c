@@ -7,7 +7,7 @@
  * a procedure sees time pass, which neither now() nor statement_timestamp()
  * gives.
  *
- * The clock belongs to the snapshot that is read (clock.c).
+ * The clock belongs to the snapshot that is read (reference_time.c).
  *
  * Executions that only serve an outer one (foreign-key checks and actions;
  * deletions of ours) use the outer one's.
@@ -18,7 +18,7 @@
  * error.  While the executor runs, 'current' points to the innermost one.
  *
  * Parallel workers must judge as their leader does: by its clock, its ttl.now,
- * and the policies that it has settled.  PostgreSQL copies settings to workers
+ * and the policies that it has resolved.  PostgreSQL copies settings to workers
  * if their value isn't the built-in default; so all that is written into the
  * value of a hidden setting, which is made non-default once, at the server's
  * start, and belongs to nobody else: its context is SIGHUP, which no SET may
@@ -36,7 +36,7 @@
 
 #include "access/parallel.h"
 #include "analysis.h"
-#include "clock.h"
+#include "reference_time.h"
 #include "compat.h"
 #include "execution.h"
 #include "executor/executor.h"
@@ -69,8 +69,8 @@ static List *start_observers = NIL;
 static List *run_observers = NIL;
 static List *ran_observers = NIL;
 static List *end_observers = NIL;
-static TtlExecutionWrite write_settled = NULL;
-static TtlExecutionRead read_settled = NULL;
+static TtlExecutionWrite write_resolved = NULL;
+static TtlExecutionRead read_resolved = NULL;
 
 TtlExecution *
 ttl_execution_current(void)
@@ -93,7 +93,7 @@ ttl_execution_is_deleting(void)
 {
 	for (TtlExecution *execution = executions; execution != NULL; execution = execution->next)
 	{
-		if (execution->sight == TTL_SEES_EXPIRED)
+		if (execution->row_mode == TTL_SEES_EXPIRED)
 			return true;
 	}
 	return false;
@@ -106,18 +106,18 @@ ttl_execution_depth(void)
 }
 
 /*
- * The clock of an execution that starts now and reads the snapshot, see clock.h.
+ * The clock of an execution that starts now and reads the snapshot, see reference_time.h.
  */
 static TimestampTz
-clock_for_new_execution(Snapshot snapshot, bool serves_outer)
+time_for_new_execution(Snapshot snapshot, bool serves_outer)
 {
-	return current != NULL && serves_outer ? current->clock : ttl_clock_get(snapshot);
+	return current != NULL && serves_outer ? current->clock : ttl_reference_time_get(snapshot);
 }
 
 TimestampTz
-ttl_execution_clock(void)
+ttl_execution_reference_time(void)
 {
-	return current != NULL ? current->clock : ttl_clock_get(InvalidSnapshot);
+	return current != NULL ? current->clock : ttl_reference_time_get(InvalidSnapshot);
 }
 
 TtlExpectation
@@ -151,7 +151,7 @@ ttl_execution_is_expected(const char *source_text)
 }
 
 Oid
-ttl_execution_doomed_owner(void)
+ttl_execution_deletes_as(void)
 {
 	return expected.owner;
 }
@@ -167,7 +167,7 @@ statement_analyzed(ParseState *pstate, Query *query)
 		SetUserIdAndSecContext(expected.role,
 							   expected.sec_context | SECURITY_NOFORCE_RLS);
 	}
-	ttl_clock_analyzed(query);
+	ttl_reference_time_analyzed(query);
 }
 
 static TtlExecution *
@@ -210,7 +210,7 @@ describe_execution(TtlExecution *execution, QueryDesc *query_desc, TimestampTz c
 	if (!ttl_guc_now(&execution->reading_now))
 		execution->reading_now = clock;
 	execution->follows_leader = follows;
-	execution->sight = ttl_execution_is_expected(query_desc->sourceText) ?
+	execution->row_mode = ttl_execution_is_expected(query_desc->sourceText) ?
 		TTL_SEES_EXPIRED : TTL_SEES_LIVE;
 	execution->expired_at = expected.expired_at;
 	execution->spares = expected.spares;
@@ -221,7 +221,7 @@ describe_execution(TtlExecution *execution, QueryDesc *query_desc, TimestampTz c
 		execution->user = current->user;
 		execution->user_changed = current->user_changed;
 	}
-	else if (InNoForceRLSOperation() && execution->sight == TTL_SEES_LIVE)
+	else if (InNoForceRLSOperation() && execution->row_mode == TTL_SEES_LIVE)
 	{
 		/* the same, of COPY FROM or at the transaction's end */
 		execution->user = GetOuterUserId();
@@ -274,7 +274,7 @@ prepare_to_lead(QueryDesc *query_desc)
 	initStringInfo(&text);
 	appendStringInfo(&text, INT64_FORMAT " " INT64_FORMAT,
 					 execution->clock, execution->reading_now);
-	write_settled(execution, &text);
+	write_resolved(execution, &text);
 	execution->handed_over = text.data;
 
 	MemoryContextSwitchTo(old);
@@ -289,18 +289,18 @@ ttl_execution_follows_leader(void)
 static void
 follow_leader(TtlExecution *execution)
 {
-	char	   *settled;
+	char	   *resolved;
 
-	(void) strtoi64(leader, &settled, 10);
-	execution->reading_now = strtoi64(settled, &settled, 10);
-	read_settled(execution, settled);
+	(void) strtoi64(leader, &resolved, 10);
+	execution->reading_now = strtoi64(resolved, &resolved, 10);
+	read_resolved(execution, resolved);
 }
 
 void
 ttl_execution_on_hand_over(TtlExecutionWrite write, TtlExecutionRead read)
 {
-	write_settled = write;
-	read_settled = read;
+	write_resolved = write;
+	read_resolved = read;
 }
 
 static void
@@ -313,18 +313,18 @@ execution_start(QueryDesc *query_desc, int eflags)
 	ListCell   *lc;
 
 	if (!follows)
-		clock = clock_for_new_execution(query_desc->snapshot,
+		clock = time_for_new_execution(query_desc->snapshot,
 										InNoForceRLSOperation() ||
 										ttl_execution_is_expected(query_desc->sourceText));
 	else
 	{
 		clock = strtoi64(leader, NULL, 10);
-		ttl_clock_follow(clock);
+		ttl_reference_time_follow(clock);
 	}
 
 	/* at once, for the executor may call functions while it starts */
 	if (query_desc->snapshot != InvalidSnapshot)
-		ttl_clock_set(query_desc->snapshot, clock);
+		ttl_reference_time_set(query_desc->snapshot, clock);
 
 	describe_execution(&starting, query_desc, clock, follows);
 
@@ -532,7 +532,7 @@ void
 ttl_execution_init(void)
 {
 	DefineCustomStringVariable(LEADER,
-							   "Hands to parallel workers what their leader has settled.",
+							   "Hands to parallel workers what their leader has resolved.",
 							   NULL,
 							   &leader,
 							   "",

@@ -16,12 +16,12 @@
 #include "nodes/pg_list.h"
 
 /* Which rows of a container an execution works on. */
-typedef enum TtlSight
+typedef enum TtlRowMode
 {
 	TTL_SEES_LIVE,				/* an ordinary statement: rows not expired */
 	TTL_SEES_EXPIRED			/* a physical deletion: in the tables that it
 								 * names, expired rows only */
-} TtlSight;
+} TtlRowMode;
 
 typedef struct TtlExecution
 {
@@ -29,7 +29,7 @@ typedef struct TtlExecution
 	TimestampTz clock;			/* the wall clock when it started, or when its
 								 * snapshot was first read */
 	TimestampTz reading_now;	/* the same, or what ttl.now was set to */
-	TtlSight	sight;
+	TtlRowMode	row_mode;
 	Oid			user;			/* on whose behalf it runs */
 	TimestampTz expired_at;		/* if TTL_SEES_EXPIRED: expired by when */
 	bool		spares;			/* likewise: is what a change of policy has
@@ -38,11 +38,11 @@ typedef struct TtlExecution
 	bool		user_changed;	/* inside a SECURITY DEFINER function */
 	bool		follows_leader; /* a parallel worker's part of the query */
 	bool		hides;			/* its plan may have filters in it (hide.c) */
-	List	   *policies;		/* what is_live.c has settled for it */
+	List	   *policies;		/* what is_live.c has resolved for it */
 	List	   *cascaded;		/* containers that its referential actions
 								 * have updated */
 	struct TtlPlanCopy *plan_copy;	/* that it was started with, or NULL */
-	struct Sift *sifts;			/* filters of its scans (sift.c) */
+	struct ScanFilter *scan_filters;			/* filters of its scans (scan_filter.c) */
 	char	   *handed_over;	/* what its parallel workers are told, or NULL */
 	struct TtlExecution *next;	/* see execution.c */
 	MemoryContextCallback forget;
@@ -73,13 +73,13 @@ extern int	ttl_execution_depth(void);
  * or outside of any (a procedure, a worker) that a statement starting now
  * would get.  Ignores ttl.now, so deletion can rely on it.
  */
-extern TimestampTz ttl_execution_clock(void);
+extern TimestampTz ttl_execution_reference_time(void);
 
 /*
  * Announces that executions whose source text is the given one, and that start
  * on this level, see only the rows that were expired at the given instant, with or
  * without what a change of policy has made so: in the tables of that owner to which the
- * text gives the alias TTL_DOOMED.  What a rule adds to the statement sees live rows, as
+ * text gives the alias TTL_TO_DELETE.  What a rule adds to the statement sees live rows, as
  * everybody does.  Call it right before SPI_prepare and friends.  It returns what was
  * announced before, to be announced again when they are done: rules make several
  * executions of one statement, and triggers of the first may delete, too.
@@ -88,7 +88,7 @@ extern TimestampTz ttl_execution_clock(void);
  * executes it.  Until it has been analyzed the current user may be the owner, by whose
  * rights names are looked up; then it is the one who makes the announcement.
  */
-#define TTL_DOOMED	"ttl doomed"
+#define TTL_TO_DELETE	"ttl to delete"
 /* the others of a table, expired or not: what such a deletion leaves stored */
 #define TTL_STAYING	"ttl staying"
 
@@ -110,7 +110,7 @@ extern TtlExpectation ttl_execution_expect_deletion(const char *source_text,
 extern void ttl_execution_expect(TtlExpectation expectation);
 
 /* The owner of the tables that the announced statement deletes from */
-extern Oid	ttl_execution_doomed_owner(void);
+extern Oid	ttl_execution_deletes_as(void);
 
 /* Has that been announced for a statement of this text? */
 extern bool ttl_execution_is_expected(const char *source_text);
@@ -149,7 +149,7 @@ extern void ttl_execution_on_start(TtlExecutionStarted started);
 extern void ttl_execution_on_end(TtlExecutionEnded ended);
 
 /*
- * What the file that settles policies hands over to parallel workers: 'write' is
+ * What the file that resolves policies hands over to parallel workers: 'write' is
  * called in the leader after ExecutorStart, and appends to the text; 'read' gets
  * that in the worker, before observers are called.
  */

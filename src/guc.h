@@ -24,13 +24,13 @@ extern int	ttl_guc_log_min_duration;	/* ms, -1 = never */
 extern bool ttl_guc_touch;
 extern bool ttl_guc_show_expired;
 
-/* May scans look up where expired rows are (sift.c)?  A switch for tests. */
-typedef enum TtlSuspectsUse
+/* May scans look up where expired rows are (scan_filter.c)?  A switch for tests. */
+typedef enum TtlExpiredTidsUse
 {
 	TTL_INDEX_PROBE_AUTO,
 	TTL_INDEX_PROBE_NEVER,
 	TTL_INDEX_PROBE_ALWAYS
-} TtlSuspectsUse;
+} TtlExpiredTidsUse;
 
 extern int	ttl_guc_debug_index_probe;
 

@@ -14,7 +14,7 @@
 
 #include "analysis.h"
 #include "citus/citus.h"
-#include "clock.h"
+#include "reference_time.h"
 #include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
@@ -50,7 +50,7 @@ _PG_init(void)
 	ttl_counters_init();
 	ttl_reaper_init();
 	ttl_analysis_init();
-	ttl_clock_init();
+	ttl_reference_time_init();
 	ttl_execution_init();
 	ttl_utility_init();
 	ttl_invalidation_init();
@@ -58,7 +58,7 @@ _PG_init(void)
 	ttl_container_cache_init();
 	ttl_validation_init();
 	ttl_citus_init();
-	ttl_carried_init();
+	ttl_propagation_init();
 	ttl_ddl_init();
 	ttl_calls_init();
 	ttl_marks_init();

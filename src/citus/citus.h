@@ -9,7 +9,7 @@
  * table to the shells and shards of all nodes, in the transaction that makes it, and
  * again when it moves or splits a shard, adds a node, or makes a table anew; so the
  * policy travels as the arguments of that trigger.  Wherever such a trigger is created,
- * its table becomes a container with that policy (carried.c).
+ * its table becomes a container with that policy (propagation.c).
  *
  * So each shard is a container, on its own node, like any other; rows are hidden, keys
  * freed and rows deleted there.  What is left to do:
@@ -93,7 +93,7 @@ extern void ttl_citus_on_convert(void (*callback) (void));
 extern void ttl_calls_init(void);
 
 /*
- * carried.c
+ * propagation.c
  */
 
 /*
@@ -113,14 +113,14 @@ extern Trigger *ttl_citus_find_trigger(TriggerDesc *triggers);
  * the one that they were made from.  Returns the table of which this was said before; an
  * event trigger may do so again.
  */
-extern Oid	ttl_citus_spare(Oid relid);
-extern bool ttl_citus_is_spared(Oid relid);
+extern Oid	ttl_citus_show_stored(Oid relid);
+extern bool ttl_citus_shows_stored(Oid relid);
 
 /* Errors (0A000) if the policy of that table is another node's to change. */
 extern void ttl_citus_check_settable(Oid relid);
 
 /*
- * May rows be deleted from a table with a carried policy that is no shell?  Not as long
+ * May rows be deleted from a table with a propagated policy that is no shell?  Not as long
  * as Citus makes a copy of it here, for references between its rows and others aren't
  * there yet, nor is what its rows have been renewed by; nor from what a move has left
  * behind; nor from a reference table of which this node can't tell whether rows are
@@ -129,7 +129,7 @@ extern void ttl_citus_check_settable(Oid relid);
  */
 extern bool ttl_citus_lock_shard(Oid relid, bool waits);
 
-extern void ttl_carried_init(void);
+extern void ttl_propagation_init(void);
 
 /*
  * marks.c

@@ -148,13 +148,13 @@ ttl_citus_put_statistics(ReturnSetInfo *result)
 	" rows_archived pg_catalog.int8, batches pg_catalog.int8, cost pg_catalog.int8, lag pg_catalog.interval,"
 	" last_reap pg_catalog.timestamptz, blocked_rows pg_catalog.int8, last_error pg_catalog.text,"
 	" last_error_at pg_catalog.timestamptz, held_until pg_catalog.timestamptz) ON true"
-	" LEFT JOIN (ttl.container c JOIN pg_catalog.pg_class t ON t.oid = c.relid AND NOT c.carried"
+	" LEFT JOIN (ttl.container c JOIN pg_catalog.pg_class t ON t.oid = c.relid AND NOT c.propagated"
 	" JOIN pg_catalog.pg_namespace m ON m.oid = t.relnamespace)"
 	" ON pg_catalog.format('%I.%I', m.nspname, t.relname) = s.container"
 	" GROUP BY 1";
 
 	if (!ttl_citus_is_here() ||
-		!ttl_citus_is_true("SELECT EXISTS (SELECT FROM ttl.container JOIN pg_dist_partition ON logicalrelid = relid WHERE NOT carried)", 0))
+		!ttl_citus_is_true("SELECT EXISTS (SELECT FROM ttl.container JOIN pg_dist_partition ON logicalrelid = relid WHERE NOT propagated)", 0))
 		return;
 	SPI_connect();
 	if (SPI_execute(query, false, 0) != SPI_OK_SELECT)

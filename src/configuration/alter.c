@@ -302,7 +302,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 							NameStr(policy.ts_column), get_rel_name(relid)),
 					 errhint("Leave touch_on_update off.")));
 		if (policy.touch_on_update)
-			ttl_uses_check_all(relid, &policy, NoLock);
+			ttl_ts_column_check_all(relid, &policy, NoLock);
 	}
 	if (!PG_ARGISNULL(3))
 		policy.reaping = PG_GETARG_BOOL(3);
@@ -376,7 +376,7 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	ttl_container_delete(relid);
 	ereport(LOG,
 			(errmsg("role \"%s\" has made container \"%s\" an ordinary table: default_ttl was %s",
-					GetUserNameFromId(GetUserId(), false), ttl_container_told_name(relid),
+					GetUserNameFromId(GetUserId(), false), ttl_container_qualified_name(relid),
 					ttl_policy_default_ttl_text(policy.default_ttl))));
 
 	/* shards of a distributed table cease to be containers by this */

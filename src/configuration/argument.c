@@ -102,7 +102,7 @@ int32
 ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n)
 {
 	Oid			type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, n));
-	const TtlKind *kind = ttl_kind_of(type, TTL_UNIT_SECONDS);
+	const TtlType *ttl_type = ttl_type_of(type, TTL_UNIT_SECONDS);
 	int32		result = 0;
 	bool		is_valid;
 	Oid			output;
@@ -119,8 +119,8 @@ ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n)
 		is_valid = ttl_policy_seconds(PG_GETARG_INTERVAL_P(n), &result);
 	else
 	{
-		if (kind != NULL && kind->seconds != NULL && !kind->is_document)
-			result = kind->seconds(PG_GETARG_DATUM(n));
+		if (ttl_type != NULL && ttl_type->seconds != NULL && !ttl_type->is_document)
+			result = ttl_type->seconds(PG_GETARG_DATUM(n));
 		is_valid = result != 0;
 	}
 	if (!is_valid)

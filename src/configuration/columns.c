@@ -83,7 +83,7 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
 	Form_pg_attribute own = ttl_columns_find(rel, NameStr(policy->ttl_column));
 
-	if (ts != NULL && ttl_kind_of_clock(ts->atttypid, policy->ts_unit) == NULL)
+	if (ts != NULL && ttl_type_of_clock(ts->atttypid, policy->ts_unit) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 policy->ts_unit == TTL_UNIT_SECONDS ?
@@ -91,9 +91,9 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 						NameStr(ts->attname), format_type_be(ts->atttypid)) :
 				 errmsg("column \"%s\" is of type %s, which has no unit \"%s\"",
 						NameStr(ts->attname), format_type_be(ts->atttypid),
-						ttl_kind_unit_name(policy->ts_unit)),
+						ttl_type_unit_name(policy->ts_unit)),
 				 policy->ts_unit == TTL_UNIT_SECONDS &&
-				 ttl_kind_of_clock(ts->atttypid, TTL_UNIT_EPOCH) != NULL ?
+				 ttl_type_of_clock(ts->atttypid, TTL_UNIT_EPOCH) != NULL ?
 				 errhint("If it counts from 1970, use ts_unit => 'epoch', 'epoch_ms', 'epoch_us' or 'epoch_ns'.") :
 				 errhint("Change its type, or choose another column by ts_column.")));
 	if (policy->ts_unit != TTL_UNIT_SECONDS && (ts == NULL || policy->touch_on_update))
@@ -112,7 +112,7 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("ttl_unit needs a TTL column that exists"),
 				 errhint("Name the column by ttl_column.")));
-	if (own != NULL && ttl_kind_of(own->atttypid, policy->ttl_unit) == NULL)
+	if (own != NULL && ttl_type_of(own->atttypid, policy->ttl_unit) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 policy->ttl_unit == TTL_UNIT_SECONDS ?
@@ -120,10 +120,10 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 						NameStr(own->attname), format_type_be(own->atttypid)) :
 				 errmsg("column \"%s\" is of type %s, which has no unit \"%s\"",
 						NameStr(own->attname), format_type_be(own->atttypid),
-						ttl_kind_unit_name(policy->ttl_unit)),
+						ttl_type_unit_name(policy->ttl_unit)),
 				 errhint("Change its type, or choose another column by ttl_column, or none by NULL.")));
 	if (NameStr(policy->ts_column)[0] == '\0' &&
-		(own == NULL || !ttl_kind_is_deadline(ttl_kind_of(own->atttypid, policy->ttl_unit))))
+		(own == NULL || !ttl_type_is_deadline(ttl_type_of(own->atttypid, policy->ttl_unit))))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("table \"%s\" cannot be a container without a timestamp column",
@@ -135,7 +135,7 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 						   NameStr(policy->ttl_column)) :
 				 errdetail("Column \"%s\" does not hold deadlines, but values of type %s.",
 						   NameStr(own->attname), format_type_be(own->atttypid)),
-				 own != NULL && ttl_kind_of(own->atttypid, TTL_UNIT_EPOCH) != NULL ?
+				 own != NULL && ttl_type_of(own->atttypid, TTL_UNIT_EPOCH) != NULL ?
 				 errhint("If it counts from 1970, use ttl_unit => 'epoch', 'epoch_ms', 'epoch_us' or 'epoch_ns'.") :
 				 errhint("Name a column of type timestamp with time zone: by ttl_column if it says when each row expires, else by ts_column.")));
 	if (own != NULL && own->attgenerated != '\0' &&
@@ -375,9 +375,9 @@ ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 	bool		drop_default = (policy->created_objects & TTL_CREATED_TS_DEFAULT) && ts != NULL &&
 	has_our_default(rel, ts->attnum);
 	bool		drop_ts = drop && (policy->created_objects & TTL_CREATED_TS_COLUMN) && ts != NULL &&
-	ttl_kind_is_instant(ts->atttypid);
+	ttl_type_is_instant(ts->atttypid);
 	bool		drop_own = drop && (policy->created_objects & TTL_CREATED_TTL_COLUMN) && own != NULL &&
-	ttl_kind_of(own->atttypid, policy->ttl_unit) != NULL;
+	ttl_type_of(own->atttypid, policy->ttl_unit) != NULL;
 	bool		validated;
 	char	   *check = NULL;
 	ErrorContextCallback context = {
@@ -482,5 +482,5 @@ ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *pol
 	if (check != NULL && !OidIsValid(get_relation_constraint_oid(relid, check, true)))
 		add_check(relid, check, definition, is_known, validate);
 	ttl_command_end(nestlevel);
-	ttl_uses_check_all(relid, policy, AccessExclusiveLock);
+	ttl_ts_column_check_all(relid, policy, AccessExclusiveLock);
 }

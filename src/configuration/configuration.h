@@ -166,12 +166,12 @@ extern void ttl_trigger_send(Oid relid, const TtlPolicy *policy);
 extern void ttl_trigger_lock(Oid relid);
 
 /* Brings policies that have been changed, or all, to all nodes of a Citus cluster. */
-extern void ttl_trigger_carry(bool all);
+extern void ttl_trigger_propagate(bool all);
 
 extern void ttl_trigger_init(void);
 
 /*
- * uses.c
+ * ts_column_checks.c
  */
 
 /*
@@ -179,13 +179,13 @@ extern void ttl_trigger_init(void);
  * setting can't allow: a relation, a table with all its partitions, and a table that
  * may belong to a container.
  */
-extern void ttl_uses_check(Relation rel, bool touch_on_update,
+extern void ttl_ts_column_check(Relation rel, bool touch_on_update,
 						   AttrNumber ts_attno);
-extern void ttl_uses_check_all(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode);
-extern void ttl_uses_check_table(Oid relid);
+extern void ttl_ts_column_check_all(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode);
+extern void ttl_ts_column_check_table(Oid relid);
 
 /* The same for an index that is to be built concurrently. */
-extern void ttl_uses_check_index(IndexStmt *stmt);
+extern void ttl_ts_column_check_index(IndexStmt *stmt);
 
 /*
  * notice.c
@@ -261,8 +261,8 @@ extern bool ttl_guard_names_column(const TtlPolicy *policy, const char *column);
  * Lets pass what drops something that the container requires, until the next call, and
  * tells whether it does.
  */
-extern void ttl_guard_spare(Oid container);
-extern bool ttl_guard_is_spared(Oid container);
+extern void ttl_guard_suspend(Oid container);
+extern bool ttl_guard_is_suspended(Oid container);
 
 extern void ttl_guard_drop(DropStmt *stmt);
 extern void ttl_guard_constraint(Oid relid, const TtlPolicy *policy, const AlterTableCmd *cmd);

@@ -234,7 +234,7 @@ ttl_create_register(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	if (!names_ttl)
 		refuse_values(rel, &survey.own, "ttl_column", TTL_TTL_COLUMN,
 					  "each row's own TTL, or ttl_column => NULL if they mean something else");
-	ttl_uses_check_all(relid, policy, AccessExclusiveLock);
+	ttl_ts_column_check_all(relid, policy, AccessExclusiveLock);
 	CheckTableNotInUse(rel, "create_container");
 	table_close(rel, NoLock);
 
@@ -281,7 +281,7 @@ unit_argument(FunctionCallInfo fcinfo, int n, const char *name)
 	if (PG_ARGISNULL(n))
 		return unit;
 	value = text_to_cstring(PG_GETARG_TEXT_PP(n));
-	if (!ttl_kind_unit_parse(value, &unit))
+	if (!ttl_type_unit_parse(value, &unit))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid %s: \"%s\"", name, value),

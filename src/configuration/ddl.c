@@ -45,9 +45,9 @@
  *	  INHERITS, INHERIT							refused (0A000)
  *	  CREATE TABLE (LIKE a container)			a NOTICE: the copy is no container
  *	  unique index, foreign key or stored		refused (0A000), see
- *		generated column over _ts				uses.c
+ *		generated column over _ts				ts_column_checks.c
  *
- * What is refused is in guard.c and uses.c, partitions are in partition.c.  All else
+ * What is refused is in guard.c and ts_column_checks.c, partitions are in partition.c.  All else
  * that keeps the table's OID is of no interest.
  *
  * Drops and renamed columns arrive by object_access_hook, whatever the command
@@ -68,7 +68,7 @@
 #include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
 #include "citus/citus.h"
-#include "clock.h"
+#include "reference_time.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "miscadmin.h"
@@ -195,7 +195,7 @@ before_alter_table(AlterTableStmt *stmt)
 			case AT_DropConstraint:
 			case AT_AlterConstraint:
 				if (is_part && !container.lacks_column && row_security &&
-					!ttl_guard_is_spared(container.container) &&
+					!ttl_guard_is_suspended(container.container) &&
 					ttl_container_is_owner(GetUserId(), relid))
 					ttl_guard_constraint(relid, &policy, cmd);
 				break;
@@ -230,7 +230,7 @@ after_alter_table(AlterTableStmt *stmt)
 	bool		retypes = false;
 	ListCell   *lc;
 
-	ttl_uses_check_table(relid);
+	ttl_ts_column_check_table(relid);
 
 	foreach(lc, stmt->cmds)
 	{
@@ -264,7 +264,7 @@ after_alter_table(AlterTableStmt *stmt)
 
 			/* PostgreSQL has taken the parent's trigger from it */
 			if (OidIsValid(partition) && ttl_container_read(partition, &policy) &&
-				!policy.carried && !get_rel_relispartition(partition))
+				!policy.propagated && !get_rel_relispartition(partition))
 			{
 				ttl_trigger_create(partition, &policy);
 				ttl_notice_detached(partition);
@@ -363,7 +363,7 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 			before_alter_table((AlterTableStmt *) stmt);
 			break;
 		case T_IndexStmt:
-			ttl_uses_check_index((IndexStmt *) stmt);
+			ttl_ts_column_check_index((IndexStmt *) stmt);
 			break;
 		case T_RenameStmt:
 			if (((RenameStmt *) stmt)->renameType == OBJECT_TRIGGER)
@@ -420,13 +420,13 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 	if (IsA(stmt, AlterTableStmt) && ttl_container_objects() != NULL)
 		after_alter_table((AlterTableStmt *) stmt);
 	else if (IsA(stmt, IndexStmt) && ttl_container_objects() != NULL)
-		ttl_uses_check_table(RangeVarGetRelid(((IndexStmt *) stmt)->relation, NoLock, true));
+		ttl_ts_column_check_table(RangeVarGetRelid(((IndexStmt *) stmt)->relation, NoLock, true));
 	else if (IsA(stmt, CreateStmt) && ((CreateStmt *) stmt)->partbound != NULL &&
 			 ttl_container_objects() != NULL)
 		ttl_partition_created((CreateStmt *) stmt);
 	else if (IsA(stmt, CreateTrigStmt) && ttl_container_objects() != NULL)
 		after_create_trigger((CreateTrigStmt *) stmt);
-	ttl_trigger_carry(ttl_citus_tables_replaced() ||
+	ttl_trigger_propagate(ttl_citus_tables_replaced() ||
 					  (IsA(stmt, AlterTableStmt) && adds_reference((AlterTableStmt *) stmt)));
 }
 
@@ -485,7 +485,7 @@ function_called(Oid function, void *arg)
 		return;
 	if (prev_object_access_hook)
 		prev_object_access_hook(OAT_FUNCTION_EXECUTE, ProcedureRelationId, function, 0, arg);
-	ttl_clock_function_called();
+	ttl_reference_time_function_called();
 }
 
 static void

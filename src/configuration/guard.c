@@ -4,7 +4,7 @@
  *	  Refuses what would take from a container what it needs.
  *
  * See the table in ddl.c.  A script of pg_dump --clean, which drops a table piece by
- * piece, is let through; it is known by row_security = off.  A carried policy is guarded
+ * piece, is let through; it is known by row_security = off.  A propagated policy is guarded
  * on the coordinator, from where Citus sends commands to shards (citus.h).
  *
  *-------------------------------------------------------------------------
@@ -49,13 +49,13 @@ ttl_guard_names_column(const TtlPolicy *policy, const char *column)
 static Oid	spared = InvalidOid;
 
 void
-ttl_guard_spare(Oid container)
+ttl_guard_suspend(Oid container)
 {
 	spared = container;
 }
 
 bool
-ttl_guard_is_spared(Oid container)
+ttl_guard_is_suspended(Oid container)
 {
 	return container == spared;
 }
@@ -75,7 +75,7 @@ check_drop_index(Oid index, const List *dropped)
 	TtlExpiryIndexes after;
 
 	if (!OidIsValid(table) || !ttl_container_peek(table, &container) ||
-		container.carried || container.lacks_column || ttl_guard_is_spared(container.container) ||
+		container.propagated || container.lacks_column || ttl_guard_is_suspended(container.container) ||
 		container.default_ttl == TTL_OFF || !ttl_container_is_owner(GetUserId(), table) ||
 		!ttl_container_read(container.container, &policy))
 		return;
@@ -124,7 +124,7 @@ check_drop_trigger(List *object)
 		return;
 	table = RangeVarGetRelid(makeRangeVarFromNameList(list_copy_head(object, list_length(object) - 1)),
 							 NoLock, true);
-	if (OidIsValid(table) && ttl_container_lookup(table, &container) && !container.carried)
+	if (OidIsValid(table) && ttl_container_lookup(table, &container) && !container.propagated)
 		ereport(ERROR,
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 				 errmsg("cannot drop trigger \"%s\" because container \"%s\" requires it",
@@ -229,8 +229,8 @@ check_replace_trigger(CreateTrigStmt *stmt)
 	TtlContainer container;
 
 	if (strcmp(stmt->trigname, TTL_TRIGGER) == 0 && OidIsValid(table) &&
-		ttl_container_peek(table, &container) && !container.carried &&
-		!ttl_citus_is_spared(table))
+		ttl_container_peek(table, &container) && !container.propagated &&
+		!ttl_citus_shows_stored(table))
 		ereport(ERROR,
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 				 errmsg("cannot replace trigger \"%s\" because container \"%s\" requires it",

@@ -51,8 +51,8 @@ warn_of_magnitude(const char *name, const TtlSurveyedColumn *column, TtlUnit uni
 					 errmsg("values of column \"%s\" look like times since 1970, and are taken as durations in seconds",
 							name) :
 					 errmsg("values of column \"%s\" do not look like times in unit \"%s\"",
-							name, ttl_kind_unit_name(unit)),
-					 errhint("If they are, use %s => '%s'.", argument, ttl_kind_unit_name(other))));
+							name, ttl_type_unit_name(unit)),
+					 errhint("If they are, use %s => '%s'.", argument, ttl_type_unit_name(other))));
 	}
 }
 
@@ -78,7 +78,7 @@ ttl_notice_adopted(Oid relid, const TtlPolicy *policy, const TtlSurvey *survey)
 					 errhint("If it says when each row expires, use ts_column => NULL, ttl_column => %s.",
 							 quote_literal_cstr(name)) :
 					 errhint("If it says when each row expires, use ts_column => NULL, ttl_column => %s, ttl_unit => '%s'.",
-							 quote_literal_cstr(name), ttl_kind_unit_name(policy->ts_unit))));
+							 quote_literal_cstr(name), ttl_type_unit_name(policy->ts_unit))));
 	}
 	if (!(policy->created_objects & TTL_CREATED_TTL_COLUMN) && survey->own.values > 0)
 	{
@@ -87,7 +87,7 @@ ttl_notice_adopted(Oid relid, const TtlPolicy *policy, const TtlSurvey *survey)
 
 		ttl_container_find_columns(relid, policy, &container);
 		ereport(NOTICE,
-				(ttl_kind_is_deadline(container.kind) ?
+				(ttl_type_is_deadline(container.ttl_type) ?
 				 errmsg("column \"%s\" of table \"%s\" is taken as when each row expires",
 						name, table) :
 				 errmsg("column \"%s\" of table \"%s\" is taken as each row's own TTL",
@@ -133,7 +133,7 @@ ttl_notice_conversion(Oid relid, const char *column, Oid type)
 	Oid			former = get_atttype(relid, get_attnum(relid, column));
 	const char *zone = pg_get_timezone_name(session_timezone);
 
-	if (former == type || !ttl_kind_is_instant(former) || !ttl_kind_is_instant(type) ||
+	if (former == type || !ttl_type_is_instant(former) || !ttl_type_is_instant(type) ||
 		is_utc(zone))
 		return;
 	ereport(WARNING,

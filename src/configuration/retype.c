@@ -46,11 +46,11 @@ static bool
 is_fitting(const TtlPolicy *policy, const AlterTableCmd *cmd)
 {
 	Oid			type = new_type(cmd);
-	const TtlKind *kind = ttl_kind_of(type, policy->ttl_unit);
+	const TtlType *ttl_type = ttl_type_of(type, policy->ttl_unit);
 
 	if (strcmp(cmd->name, NameStr(policy->ts_column)) == 0)
-		return ttl_kind_of_clock(type, policy->ts_unit) != NULL;
-	return NameStr(policy->ts_column)[0] != '\0' ? kind != NULL : ttl_kind_is_deadline(kind);
+		return ttl_type_of_clock(type, policy->ts_unit) != NULL;
+	return NameStr(policy->ts_column)[0] != '\0' ? ttl_type != NULL : ttl_type_is_deadline(ttl_type);
 }
 
 /* Takes away what the columns' types have decided. */
@@ -59,7 +59,7 @@ take_back(Oid relid, TtlPolicy *policy)
 {
 	int			nestlevel = ttl_command_begin();
 
-	ttl_guard_spare(relid);
+	ttl_guard_suspend(relid);
 	PG_TRY();
 	{
 		ttl_indexes_drop(relid, policy);
@@ -67,7 +67,7 @@ take_back(Oid relid, TtlPolicy *policy)
 	}
 	PG_FINALLY();
 	{
-		ttl_guard_spare(InvalidOid);
+		ttl_guard_suspend(InvalidOid);
 	}
 	PG_END_TRY();
 	ttl_command_end(nestlevel);

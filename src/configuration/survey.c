@@ -156,8 +156,8 @@ read_leaf(Relation rel, const TtlPolicy *policy, TtlSurvey *survey, Range *ts_ra
 			{
 				TimestampTz ts = DatumGetTimestampTz(value);
 
-				if (container.ts_kind != NULL &&
-					!ttl_kind_instant(container.ts_kind, value, &ts))
+				if (container.ts_type != NULL &&
+					!ttl_type_instant(container.ts_type, value, &ts))
 				{
 					survey->ts.invalid++;
 					ts = DT_NOBEGIN;
@@ -169,18 +169,18 @@ read_leaf(Relation rel, const TtlPolicy *policy, TtlSurvey *survey, Range *ts_ra
 				extend_range(ts_range, value, old);
 			}
 		}
-		if (container.kind != NULL)
+		if (container.ttl_type != NULL)
 		{
 			value = slot_getattr(slot, container.ttl_attno, &isnull);
-			if (!isnull && container.kind->is_document)
+			if (!isnull && container.ttl_type->is_document)
 			{
 				/* a document without a TTL has no value */
-				if (ttl_kind_is_odd(container.kind, value))
+				if (ttl_type_is_invalid(container.ttl_type, value))
 					survey->own.invalid++;
-				value = Int32GetDatum(container.kind->seconds(value));
+				value = Int32GetDatum(container.ttl_type->seconds(value));
 				isnull = DatumGetInt32(value) == 0;
 			}
-			else if (!isnull && ttl_kind_is_odd(container.kind, value))
+			else if (!isnull && ttl_type_is_invalid(container.ttl_type, value))
 				survey->own.invalid++;
 			if (!isnull)
 			{
@@ -213,8 +213,8 @@ ttl_survey(Oid relid, const TtlPolicy *policy, TtlSurvey *survey)
 	ttl_container_find_columns(relid, policy, &container);
 	if (container.ts_attno != InvalidAttrNumber)
 		begin_range(&ts_range, get_atttype(relid, container.ts_attno));
-	if (container.kind != NULL)
-		begin_range(&own_range, container.kind->is_document ? INT4OID : container.kind->type);
+	if (container.ttl_type != NULL)
+		begin_range(&own_range, container.ttl_type->is_document ? INT4OID : container.ttl_type->type);
 
 	foreach(lc, ttl_container_leaves(relid))
 	{
@@ -231,7 +231,7 @@ ttl_survey(Oid relid, const TtlPolicy *policy, TtlSurvey *survey)
 		survey->ts.may_have_values = survey->ts.values > 0 || !complete;
 		end_range(&ts_range, &survey->ts);
 	}
-	if (container.kind != NULL)
+	if (container.ttl_type != NULL)
 	{
 		survey->own.may_have_values = survey->own.values > 0 || survey->own.invalid > 0 || !complete;
 		end_range(&own_range, &survey->own);

@@ -56,7 +56,7 @@ ttl_trigger_enable(Oid relid)
 	ttl_command_end(nestlevel);
 }
 
-/* Containers whose policies have been changed, since they were carried last */
+/* Containers whose policies have been changed, since they were propagated last */
 static List *changed = NIL;
 
 void
@@ -68,7 +68,7 @@ ttl_trigger_create(Oid relid, const TtlPolicy *policy)
 	changed = list_delete_oid(changed, relid);
 	ttl_citus_check_nodes(relid);
 	ttl_citus_allow_triggers();
-	outer = ttl_citus_spare(relid);
+	outer = ttl_citus_show_stored(relid);
 	PG_TRY();
 	{
 		ttl_command_run("CREATE OR REPLACE TRIGGER \"%s\" BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION ttl.on_write(%s)",
@@ -77,7 +77,7 @@ ttl_trigger_create(Oid relid, const TtlPolicy *policy)
 	}
 	PG_FINALLY();
 	{
-		(void) ttl_citus_spare(outer);
+		(void) ttl_citus_show_stored(outer);
 	}
 	PG_END_TRY();
 	ttl_command_end(nestlevel);
@@ -121,7 +121,7 @@ give_to_shell(Oid shard, Oid shell, TtlPolicy *policy)
 	ttl_container_lock_policy(shard, true, true);
 	if (!ttl_container_read(shell, &existing))
 		ttl_container_insert(shell, policy);
-	policy->carried = true;
+	policy->propagated = true;
 	ttl_container_update(shard, policy);
 }
 
@@ -135,7 +135,7 @@ carry(Oid relid)
 	const Trigger *trigger;
 	bool		is_old;
 
-	if (!ttl_container_read(relid, &policy) || policy.carried)
+	if (!ttl_container_read(relid, &policy) || policy.propagated)
 		return;
 	shell = ttl_citus_shell_of(relid);
 	if (OidIsValid(shell))
@@ -146,7 +146,7 @@ carry(Oid relid)
 	/* what this transaction has changed, it has locked */
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
 		return;
-	rel = ttl_container_read(relid, &policy) && !policy.carried ?
+	rel = ttl_container_read(relid, &policy) && !policy.propagated ?
 		try_table_open(relid, NoLock) : NULL;
 	if (rel == NULL)
 	{
@@ -162,7 +162,7 @@ carry(Oid relid)
 }
 
 void
-ttl_trigger_carry(bool all)
+ttl_trigger_propagate(bool all)
 {
 	List	   *containers = changed;
 	ListCell   *lc;
@@ -197,13 +197,13 @@ policy_changed(Oid container)
 static void
 after_run(const QueryDesc *query_desc)
 {
-	ttl_trigger_carry(false);
+	ttl_trigger_propagate(false);
 }
 
 static void
 tables_converted(void)
 {
-	ttl_trigger_carry(true);
+	ttl_trigger_propagate(true);
 }
 
 void

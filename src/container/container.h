@@ -13,7 +13,7 @@
 #define TTL_CONTAINER_H
 
 #include "access/attnum.h"
-#include "container/kind.h"
+#include "container/ttl_type.h"
 #include "datatype/timestamp.h"
 #include "nodes/bitmapset.h"
 #include "nodes/pg_list.h"
@@ -52,8 +52,8 @@ typedef struct TtlContainer
 	bool		lacks_column;	/* one that the policy names; see peek() */
 	AttrNumber	ts_attno;		/* _ts, numbered as in relid; 0 if none */
 	AttrNumber	ttl_attno;		/* item TTL; 0 if the container has none */
-	const TtlKind *kind;		/* of the item TTL, or NULL */
-	const TtlKind *ts_kind;		/* of _ts if that is a number, or NULL */
+	const TtlType *ttl_type;		/* of the item TTL, or NULL */
+	const TtlType *ts_type;		/* of _ts if that is a number, or NULL */
 	int32		default_ttl;	/* seconds, TTL_OFF or TTL_NEVER */
 	TtlIndexing indexing;
 	bool		touch_on_update;
@@ -63,7 +63,7 @@ typedef struct TtlContainer
 	int32		cycle_cost_limit;	/* most cost of a cycle, 0 = no limit */
 	int32		batch_size;		/* rows of a batch, 0 = adaptive */
 	bool		replication_origin; /* are deletions tagged? */
-	bool		carried;		/* does the policy come from another node? */
+	bool		propagated;		/* does the policy come from another node? */
 	TtlChange	change;			/* if it concerns relid */
 } TtlContainer;
 
@@ -192,7 +192,7 @@ typedef struct TtlPolicy
 	int32		cycle_cost_limit;	/* 0 = none */
 	int32		batch_size;		/* 0 = adaptive */
 	bool		replication_origin;
-	bool		carried;
+	bool		propagated;
 	TtlChange	change;
 	int			created_objects;			/* TtlAdded, ORed.  Not in the cache */
 } TtlPolicy;
@@ -295,7 +295,7 @@ extern bool ttl_container_has_pages(Oid relid);
 extern char *ttl_container_table_name(Oid relid);
 
 /* The same as messages have it, between quotes of their own. */
-extern char *ttl_container_told_name(Oid relid);
+extern char *ttl_container_qualified_name(Oid relid);
 
 /*
  * container_owner.c

@@ -29,7 +29,7 @@
 #include "container/container.h"
 #include "invalidation.h"
 #include "storage/lmgr.h"
-#include "stored.h"
+#include "catalog_expr.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -136,7 +136,7 @@ set_policy(TtlContainer *container, const TtlPolicy *policy)
 	container->cycle_cost_limit = policy->cycle_cost_limit;
 	container->batch_size = policy->batch_size;
 	container->replication_origin = policy->replication_origin;
-	container->carried = policy->carried;
+	container->propagated = policy->propagated;
 	container->change = policy->change;
 }
 
@@ -252,7 +252,7 @@ ttl_container_peek(Oid relid, TtlContainer *container)
 		container->lacks_column = part.lacks_column;
 		container->ts_attno = part.ts_attno;
 		container->ttl_attno = part.ttl_attno;
-		container->kind = part.kind;
+		container->ttl_type = part.ttl_type;
 	}
 	if (OidIsValid(container->change.partition) && container->change.partition != relid)
 		memset(&container->change, 0, sizeof(TtlChange));
@@ -300,7 +300,7 @@ ttl_container_derive(Relation rel, TtlDerived which, void *(*derive) (Relation r
 static void *
 derive_key_columns(Relation rel, Size *size)
 {
-	Bitmapset  *columns = ttl_stored_key_columns(rel);
+	Bitmapset  *columns = ttl_catalog_expr_key_columns(rel);
 
 	if (columns != NULL)
 		*size = offsetof(Bitmapset, words) + columns->nwords * sizeof(bitmapword);

@@ -98,7 +98,7 @@ log_change(Oid container, const TtlPolicy *old, const TtlPolicy *new)
 		ereport(LOG,
 				(errmsg("role \"%s\" has changed the policy of container \"%s\": %s",
 						GetUserNameFromId(GetUserId(), false),
-						ttl_container_told_name(container), differences)));
+						ttl_container_qualified_name(container), differences)));
 	pfree(differences);
 }
 
@@ -215,7 +215,7 @@ deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 
 	ttl_policy_read(policy, values, nulls);
 	policy->created_objects = created_objects_from_array(DatumGetArrayTypeP(values[Anum_container_created_objects - 1]));
-	policy->carried = DatumGetBool(values[Anum_container_carried - 1]);
+	policy->propagated = DatumGetBool(values[Anum_container_propagated - 1]);
 
 	memset(&policy->change, 0, sizeof(TtlChange));
 	if (!nulls[Anum_container_changed_at - 1])
@@ -254,7 +254,7 @@ form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 	values[Anum_container_grace_partition - 1] = ObjectIdGetDatum(policy->change.partition);
 	nulls[Anum_container_grace_partition - 1] = !OidIsValid(policy->change.partition);
 	values[Anum_container_created_objects - 1] = PointerGetDatum(created_objects_to_array(policy->created_objects));
-	values[Anum_container_carried - 1] = BoolGetDatum(policy->carried);
+	values[Anum_container_propagated - 1] = BoolGetDatum(policy->propagated);
 
 	return heap_form_tuple(desc, values, nulls);
 }
@@ -282,7 +282,7 @@ ttl_container_insert(Oid container, const TtlPolicy *policy)
 	table_close(rel, RowExclusiveLock);
 	ereport(LOG,
 			(errmsg("role \"%s\" has made table \"%s\" a container: default_ttl %s",
-					GetUserNameFromId(GetUserId(), false), ttl_container_told_name(container),
+					GetUserNameFromId(GetUserId(), false), ttl_container_qualified_name(container),
 					ttl_policy_default_ttl_text(policy->default_ttl))));
 	announce_change(container, true);
 	CommandCounterIncrement();
@@ -353,16 +353,16 @@ ttl_container_find_columns(Oid relid, const TtlPolicy *policy, TtlContainer *con
 		InvalidAttrNumber;
 	container->ttl_attno = has_own ? get_attnum(relid, NameStr(policy->ttl_column)) :
 		InvalidAttrNumber;
-	container->kind = container->ttl_attno == InvalidAttrNumber ? NULL :
-		ttl_kind_of(get_atttype(relid, container->ttl_attno), policy->ttl_unit);
-	container->ts_kind = container->ts_attno == InvalidAttrNumber ? NULL :
-		ttl_kind_of_clock(get_atttype(relid, container->ts_attno), policy->ts_unit);
+	container->ttl_type = container->ttl_attno == InvalidAttrNumber ? NULL :
+		ttl_type_of(get_atttype(relid, container->ttl_attno), policy->ttl_unit);
+	container->ts_type = container->ts_attno == InvalidAttrNumber ? NULL :
+		ttl_type_of_clock(get_atttype(relid, container->ts_attno), policy->ts_unit);
 	container->lacks_column =
-		(has_ts ? container->ts_kind == NULL :
-		 !ttl_kind_is_deadline(container->kind)) ||
-		(has_own && container->kind == NULL);
-	if (container->ts_kind != NULL && container->ts_kind->instant == NULL)
-		container->ts_kind = NULL;
+		(has_ts ? container->ts_type == NULL :
+		 !ttl_type_is_deadline(container->ttl_type)) ||
+		(has_own && container->ttl_type == NULL);
+	if (container->ts_type != NULL && container->ts_type->instant == NULL)
+		container->ts_type = NULL;
 }
 
 static Oid
@@ -548,7 +548,7 @@ can_be_restored(Oid relid, HeapTuple tuple, TupleDesc desc)
 		!container.lacks_column)
 		return true;
 	ereport(WARNING,
-			(errmsg("policy of table \"%s\" was not restored", ttl_container_told_name(relid)),
+			(errmsg("policy of table \"%s\" was not restored", ttl_container_qualified_name(relid)),
 			 relkind == '\0' ? errdetail("There is no such table.") :
 			 errdetail("The table lacks a column that the policy names, so the policy is that of another one.")));
 	return false;
@@ -585,7 +585,7 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	Datum		relid;
 	bool		isnull;
 	Datum		archive;
-	int			columns[] = {Anum_container_reaping, Anum_container_carried,
+	int			columns[] = {Anum_container_reaping, Anum_container_propagated,
 	Anum_container_archive_to, Anum_container_archive_columns};
 	Datum		off[] = {BoolGetDatum(false), BoolGetDatum(false), 0, 0};
 	bool		nulls[] = {false, false, true, true};
@@ -636,7 +636,7 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 		{
 			ereport(LOG,
 					(errmsg("container \"%s\" exists already; its policy was left alone",
-							ttl_container_told_name(DatumGetObjectId(relid)))));
+							ttl_container_qualified_name(DatumGetObjectId(relid)))));
 			return PointerGetDatum(NULL);
 		}
 		ttl_container_delete(DatumGetObjectId(relid));
@@ -647,13 +647,13 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 		ncolumns = lengthof(columns);
 		ereport(WARNING,
 				(errmsg("container \"%s\" was restored without its archive",
-						ttl_container_told_name(DatumGetObjectId(relid))),
+						ttl_container_qualified_name(DatumGetObjectId(relid))),
 				 errdetail("There is no such table.")));
 	}
 	announce_change(DatumGetObjectId(relid), true);
 	ereport(LOG,
 			(errmsg("container \"%s\" was restored with reaping off",
-					ttl_container_told_name(DatumGetObjectId(relid))),
+					ttl_container_qualified_name(DatumGetObjectId(relid))),
 			 errhint("Use ttl.alter_container(..., reaping => true) to have its expired rows deleted.")));
 	return PointerGetDatum(heap_modify_tuple_by_cols(tuple, desc, ncolumns, columns, off, nulls));
 }

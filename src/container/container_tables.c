@@ -89,7 +89,7 @@ ttl_container_table_name(Oid relid)
 }
 
 char *
-ttl_container_told_name(Oid relid)
+ttl_container_qualified_name(Oid relid)
 {
 	char	   *name = get_rel_name(relid);
 

@@ -143,7 +143,7 @@ read_setting(void *field, TtlSettingType type, Datum value, bool isnull)
 		case TTL_SETTING_UNIT:
 			if (isnull)
 				*(TtlUnit *) field = TTL_UNIT_SECONDS;
-			else if (!ttl_kind_unit_parse(TextDatumGetCString(value), field))
+			else if (!ttl_type_unit_parse(TextDatumGetCString(value), field))
 				elog(ERROR, "unrecognized unit \"%s\"", TextDatumGetCString(value));
 			break;
 		case TTL_SETTING_BOOLEAN:
@@ -197,7 +197,7 @@ write_setting(const void *field, TtlSettingType type, bool *isnull)
 			return CStringGetTextDatum(ttl_policy_indexing_name(*(const TtlIndexing *) field));
 		case TTL_SETTING_UNIT:
 			*isnull = *(const TtlUnit *) field == TTL_UNIT_SECONDS;
-			return CStringGetTextDatum(ttl_kind_unit_name(*(const TtlUnit *) field));
+			return CStringGetTextDatum(ttl_type_unit_name(*(const TtlUnit *) field));
 		case TTL_SETTING_BOOLEAN:
 			return BoolGetDatum(*(const bool *) field);
 		case TTL_SETTING_NUMBER:
@@ -259,7 +259,7 @@ ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting)
 		case TTL_SETTING_INDEXING:
 			return pstrdup(ttl_policy_indexing_name(*(const TtlIndexing *) field));
 		case TTL_SETTING_UNIT:
-			return pstrdup(ttl_kind_unit_name(*(const TtlUnit *) field));
+			return pstrdup(ttl_type_unit_name(*(const TtlUnit *) field));
 		case TTL_SETTING_BOOLEAN:
 			return *(const bool *) field ? "true" : "false";
 		case TTL_SETTING_NUMBER:
@@ -298,7 +298,7 @@ ttl_policy_from_text(TtlPolicy *policy, const TtlSetting *setting, const char *t
 		case TTL_SETTING_INDEXING:
 			return ttl_policy_indexing_parse(text, field);
 		case TTL_SETTING_UNIT:
-			return ttl_kind_unit_parse(text, field);
+			return ttl_type_unit_parse(text, field);
 		case TTL_SETTING_BOOLEAN:
 			return parse_bool(text, field);
 		case TTL_SETTING_NUMBER:

@@ -36,7 +36,7 @@ enum
 	Anum_container_grace_former_time_to_live,
 	Anum_container_grace_partition,
 	Anum_container_created_objects,
-	Anum_container_carried,
+	Anum_container_propagated,
 	Anum_container_ttl_unit,
 	Anum_container_ts_unit,
 	Natts_container = Anum_container_ts_unit

@@ -53,7 +53,7 @@ is_dispensable(Relation rel, const TtlPolicy *policy, const char *column)
 		return true;
 	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
 	return strcmp(column, NameStr(policy->ttl_column)) == 0 &&
-		container.kind != NULL && !container.kind->is_document;
+		container.ttl_type != NULL && !container.ttl_type->is_document;
 }
 
 List *

@@ -11,7 +11,7 @@
  * renewed, or the policy changed, since somebody looked.
  *
  * It runs by the right of the table's owner (owner.c), and takes along the expired rows
- * that reference its own (referencing.c).  One statement deletes them all, with a DELETE
+ * that reference its own (fk_dependents.c).  One statement deletes them all, with a DELETE
  * for each table in it, and what inserts the rows into the archive (archive.c); the
  * foreign keys are checked at its end.  Tables of several owners, and those with rules
  * on DELETE, need a statement for each; there the referencing tables come first.  The
@@ -31,7 +31,7 @@
 #include "deletion/archive.h"
 #include "deletion/deletion.h"
 #include "deletion/owner.h"
-#include "deletion/referencing.h"
+#include "deletion/fk_dependents.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
@@ -58,17 +58,17 @@ tid_array(const ItemPointerData *tids, int ntids)
 
 /* Appends the table to the list, after those that reference it. */
 static void
-order_table(TtlDoomed *doomed, List **ordered)
+order_table(TtlToDelete *to_delete, List **ordered)
 {
 	ListCell   *lc;
 
-	if (doomed->is_ordered)
+	if (to_delete->is_ordered)
 		return;
-	doomed->is_ordered = true;
+	to_delete->is_ordered = true;
 	check_stack_depth();
-	foreach(lc, doomed->referencing)
+	foreach(lc, to_delete->referencing)
 		order_table(lfirst(lc), ordered);
-	*ordered = lappend(*ordered, doomed);
+	*ordered = lappend(*ordered, to_delete);
 }
 
 /*
@@ -82,20 +82,20 @@ append_delete(StringInfo sql, Relation rel, int n, int flags)
 	char	   *table = ttl_container_table_name(RelationGetRelid(rel));
 
 	if (flags & TTL_DELETION_SKIP_LOCKED)
-		appendStringInfo(sql, "DELETE FROM ONLY %s AS " TTL_OWNER_DOOMED
+		appendStringInfo(sql, "DELETE FROM ONLY %s AS " TTL_OWNER_TO_DELETE
 						 " WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
-						 "SELECT ctid FROM ONLY %s AS " TTL_OWNER_DOOMED
+						 "SELECT ctid FROM ONLY %s AS " TTL_OWNER_TO_DELETE
 						 " WHERE ctid OPERATOR(pg_catalog.=) ANY ((SELECT $%d)::pg_catalog.tid[])"
 						 " FOR UPDATE SKIP LOCKED))",
 						 table, table, n);
 	else
-		appendStringInfo(sql, "DELETE FROM ONLY %s AS " TTL_OWNER_DOOMED
+		appendStringInfo(sql, "DELETE FROM ONLY %s AS " TTL_OWNER_TO_DELETE
 						 " WHERE ctid OPERATOR(pg_catalog.=) ANY ((SELECT $%d)::pg_catalog.tid[])",
 						 table, n);
 }
 
 /*
- * Deletes the doomed rows of tables that have the same owner, in one statement:
+ * Deletes the rows to delete of tables that have the same owner, in one statement:
  * then it does no harm that rows reference each other.
  */
 static void
@@ -104,7 +104,7 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 	int			ntables = list_length(tables);
 	Oid		   *types = palloc(sizeof(Oid) * ntables);
 	Datum	   *values = palloc(sizeof(Datum) * ntables);
-	TtlDoomed  *first = linitial(tables);
+	TtlToDelete  *first = linitial(tables);
 	bool		is_simple = ntables == 1 && !OidIsValid(first->container.archive_to);
 	StringInfoData sql;
 	StringInfoData counts;
@@ -118,20 +118,20 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 	initStringInfo(&counts);
 	for (int i = 0; i < ntables; i++)
 	{
-		TtlDoomed  *doomed = list_nth(tables, i);
-		bool		archives = OidIsValid(doomed->container.archive_to);
+		TtlToDelete  *to_delete = list_nth(tables, i);
+		bool		archives = OidIsValid(to_delete->container.archive_to);
 
 		if (deletion->user == NULL)
-			ttl_owner_check(doomed->rel);
+			ttl_owner_check(to_delete->rel);
 		types[i] = TIDARRAYOID;
-		values[i] = tid_array(doomed->tids, doomed->ntids);
+		values[i] = tid_array(to_delete->tids, to_delete->ntids);
 		if (!is_simple)
 			appendStringInfo(&sql, "%s deleted%d AS (", i == 0 ? "WITH" : ",", i + 1);
-		append_delete(&sql, doomed->rel, i + 1, flags);
+		append_delete(&sql, to_delete->rel, i + 1, flags);
 		if (!is_simple)
 			appendStringInfo(&sql, " RETURNING %s)", archives ? "*" : "1");
 		if (archives)
-			ttl_archive_append(&sql, doomed->rel, &doomed->container, i + 1);
+			ttl_archive_append(&sql, to_delete->rel, &to_delete->container, i + 1);
 		appendStringInfo(&counts, "%s (SELECT pg_catalog.count(*) FROM deleted%d)",
 						 i == 0 ? " SELECT" : ",", i + 1);
 	}
@@ -151,7 +151,7 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 	{
 		bool		isnull;
 
-		((TtlDoomed *) list_nth(tables, i))->deleted =
+		((TtlToDelete *) list_nth(tables, i))->deleted =
 			DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
 										i + 1, &isnull));
 	}
@@ -174,7 +174,7 @@ has_delete_rule(Relation rel)
 }
 
 /*
- * Deletes the doomed rows of all tables, those that reference others before
+ * Deletes the rows to delete of all tables, those that reference others before
  * them.  Rows that reference each other in a circle through tables that don't
  * go into one statement are for nobody to delete; the foreign key will say so.
  */
@@ -186,18 +186,18 @@ delete_in_order(const TtlDeletion *deletion, List *ordered, int flags)
 
 	foreach(lc, ordered)
 	{
-		TtlDoomed  *doomed = lfirst(lc);
-		TtlDoomed  *first = group == NIL ? doomed : linitial(group);
+		TtlToDelete  *to_delete = lfirst(lc);
+		TtlToDelete  *first = group == NIL ? to_delete : linitial(group);
 
 		if (group != NIL &&
-			(first->rel->rd_rel->relowner != doomed->rel->rd_rel->relowner ||
-			 first->as_user != doomed->as_user ||
-			 has_delete_rule(first->rel) || has_delete_rule(doomed->rel)))
+			(first->rel->rd_rel->relowner != to_delete->rel->rd_rel->relowner ||
+			 first->as_user != to_delete->as_user ||
+			 has_delete_rule(first->rel) || has_delete_rule(to_delete->rel)))
 		{
 			delete_from_tables(deletion, group, flags);
 			group = NIL;
 		}
-		group = lappend(group, doomed);
+		group = lappend(group, to_delete);
 	}
 	delete_from_tables(deletion, group, flags);
 }
@@ -252,29 +252,29 @@ ttl_deletion_count_committed(void)
 
 /* Counts what has been deleted; of the caller's own table he does so himself. */
 static void
-count(const TtlDeletion *deletion, const TtlDoomed *doomed, bool went_along, int flags)
+count(const TtlDeletion *deletion, const TtlToDelete *to_delete, bool went_along, int flags)
 {
-	const TtlContainer *container = &doomed->container;
-	uint64		archived = OidIsValid(container->archive_to) ? doomed->deleted : 0;
+	const TtlContainer *container = &to_delete->container;
+	uint64		archived = OidIsValid(container->archive_to) ? to_delete->deleted : 0;
 
 	if (!OidIsValid(container->container))
 		return;
 	if (flags & TTL_DELETION_COMMITS)
 	{
-		count_at_commit(container->container, went_along ? doomed->deleted : 0, archived);
+		count_at_commit(container->container, went_along ? to_delete->deleted : 0, archived);
 		return;
 	}
 	if (went_along && deletion->user == NULL)
-		ttl_counters_add_reaped(container->container, doomed->deleted);
+		ttl_counters_add_reaped(container->container, to_delete->deleted);
 	else if (went_along)
-		ttl_counters_add_evicted(container->container, doomed->deleted);
+		ttl_counters_add_evicted(container->container, to_delete->deleted);
 	if (archived > 0)
 		ttl_counters_add_archived(container->container, archived);
 }
 
-/* Deletes all that is doomed; 'asked_for' (may be NULL) is the caller's table. */
+/* Deletes all that is to_delete; 'asked_for' (may be NULL) is the caller's table. */
 static void
-delete_doomed(TtlDeletion *deletion, const TtlDoomed *asked_for, int flags)
+delete_all(TtlDeletion *deletion, const TtlToDelete *asked_for, int flags)
 {
 	const TtlDeletion *outer = running;
 	List	   *ordered = NIL;
@@ -287,7 +287,7 @@ delete_doomed(TtlDeletion *deletion, const TtlDoomed *asked_for, int flags)
 	{
 		foreach(lc, ordered)
 			deletion->restricted = deletion->restricted ||
-				ttl_owner_acts_as_other(deletion->owner, ((TtlDoomed *) lfirst(lc))->rel);
+				ttl_owner_acts_as_other(deletion->owner, ((TtlToDelete *) lfirst(lc))->rel);
 	}
 
 	PG_TRY();
@@ -307,16 +307,16 @@ delete_doomed(TtlDeletion *deletion, const TtlDoomed *asked_for, int flags)
 
 /* Closes the tables that the deletion has opened. */
 static void
-end_deletion(TtlDeletion *deletion, const TtlDoomed *asked_for)
+end_deletion(TtlDeletion *deletion, const TtlToDelete *asked_for)
 {
 	ListCell   *lc;
 
 	foreach(lc, deletion->tables)
 	{
-		TtlDoomed  *doomed = lfirst(lc);
+		TtlToDelete  *to_delete = lfirst(lc);
 
-		if (doomed != asked_for)
-			table_close(doomed->rel, NoLock);
+		if (to_delete != asked_for)
+			table_close(to_delete->rel, NoLock);
 	}
 }
 
@@ -330,12 +330,12 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 		.user = user,
 		.owner = rel->rd_rel->relowner,
 		.restricted = (flags & TTL_DELETION_RESTRICTED) != 0,
-		.spares = (flags & TTL_DELETION_SPARES) != 0
+		.spares = (flags & TTL_DELETION_EXCLUDES) != 0
 	};
-	TtlDoomed  *asked_for = ttl_referencing_add_table(&deletion, rel, container);
+	TtlToDelete  *asked_for = ttl_fk_dependents_add_table(&deletion, rel, container);
 
 	if (user != NULL)
-		ttl_referencing_check_actions(&deletion, rel, tids);
+		ttl_fk_dependents_check_actions(&deletion, rel, tids);
 	asked_for->as_user = user != NULL;
 
 	/* an earlier one has failed */
@@ -343,10 +343,10 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 		ttl_deletion_discard_counts();
 	if (flags & TTL_DELETION_WITH_REFERENCING)
 	{
-		ttl_referencing_remember(&deletion);
+		ttl_fk_dependents_remember(&deletion);
 		for (int i = 0; i < ntids; i++)
-			ttl_referencing_doom(&deletion, asked_for, unconstify(ItemPointerData *, &tids[i]));
-		ttl_referencing_search(&deletion);
+			ttl_fk_dependents_add(&deletion, asked_for, unconstify(ItemPointerData *, &tids[i]));
+		ttl_fk_dependents_search(&deletion);
 		hash_destroy(deletion.rows);
 	}
 	else
@@ -355,7 +355,7 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 		asked_for->ntids = ntids;
 	}
 
-	delete_doomed(&deletion, asked_for, flags);
+	delete_all(&deletion, asked_for, flags);
 	end_deletion(&deletion, asked_for);
 	return asked_for->deleted;
 }
@@ -365,17 +365,17 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
  * snapshot.
  */
 static void
-check_snapshot(TtlDoomed *doomed)
+check_snapshot(TtlToDelete *to_delete)
 {
 	TupleTableSlot *slot;
 
-	if (!IsolationUsesXactSnapshot() || doomed->deleted >= doomed->ntids)
+	if (!IsolationUsesXactSnapshot() || to_delete->deleted >= to_delete->ntids)
 		return;
-	slot = table_slot_create(doomed->rel, NULL);
-	for (int i = 0; i < doomed->ntids; i++)
+	slot = table_slot_create(to_delete->rel, NULL);
+	for (int i = 0; i < to_delete->ntids; i++)
 	{
-		if (table_tuple_fetch_row_version(doomed->rel, &doomed->tids[i], SnapshotSelf, slot) &&
-			!table_tuple_fetch_row_version(doomed->rel, &doomed->tids[i],
+		if (table_tuple_fetch_row_version(to_delete->rel, &to_delete->tids[i], SnapshotSelf, slot) &&
+			!table_tuple_fetch_row_version(to_delete->rel, &to_delete->tids[i],
 										   GetTransactionSnapshot(), slot))
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -408,17 +408,17 @@ ttl_deletion_run_referencing(Relation table, const char *condition, int nargs,
 			deletion.restricted = running->restricted;
 			deletion.spares = running->spares;
 		}
-		ttl_referencing_remember(&deletion);
-		more = ttl_referencing_doom_by(&deletion, table, condition, nargs, types, values);
-		ttl_referencing_search(&deletion);
+		ttl_fk_dependents_remember(&deletion);
+		more = ttl_fk_dependents_doom_by(&deletion, table, condition, nargs, types, values);
+		ttl_fk_dependents_search(&deletion);
 		hash_destroy(deletion.rows);
 
 		if (deletion.tables != NIL)
-			delete_doomed(&deletion, NULL, 0);
+			delete_all(&deletion, NULL, 0);
 		foreach(lc, deletion.tables)
 		{
 			check_snapshot(lfirst(lc));
-			deleted += ((TtlDoomed *) lfirst(lc))->deleted;
+			deleted += ((TtlToDelete *) lfirst(lc))->deleted;
 		}
 		end_deletion(&deletion, NULL);
 
@@ -455,7 +455,7 @@ execution_started(TtlExecution *execution, int eflags)
 {
 	bool		is_action = InNoForceRLSOperation();
 
-	if (running == NULL || !(is_action || execution->sight == TTL_SEES_EXPIRED))
+	if (running == NULL || !(is_action || execution->row_mode == TTL_SEES_EXPIRED))
 		return;
 	ttl_owner_honour_foreign_keys(execution);
 	if (is_action && running->restricted)

@@ -45,7 +45,7 @@
  */
 #define TTL_DELETION_WITH_REFERENCING	0x04
 /* What a change of policy has made expired stays, for ttl.grace. */
-#define TTL_DELETION_SPARES				0x08
+#define TTL_DELETION_EXCLUDES				0x08
 /*
  * A security-restricted operation: by the reaper in another role's session; or if
  * referential actions run code as others than the table's owner.

@@ -11,13 +11,13 @@
  *	not run as the owner.  The statement is lent the owner's permissions (execution.c).
  * - In a user's session, from a table of somebody else than the one whose table he
  *	writes: as its owner, as PostgreSQL does for foreign keys; the user has no reason to
- *	trust that owner.  So it is done only if no code runs (referencing.c).
+ *	trust that owner.  So it is done only if no code runs (fk_dependents.c).
  * - By the reaper, as the owner, with a safe search_path.  If the caller is somebody
  *	else, whose session goes on, in a security-restricted operation.
  *
  * A referential action is carried out by PostgreSQL as the owner of the table that it
  * acts on, in the same transaction.  An eviction doesn't set off such an action where
- * that would run code, unless the user may delete by himself (referencing.c).  In the
+ * that would run code, unless the user may delete by himself (fk_dependents.c).  In the
  * worker the code of two owners would meet there, so the deletion is a security-restricted
  * operation, in which nobody can create temporary tables, prepare statements or keep
  * cursors; and when an action begins, the search_path is the safe one again.

@@ -66,10 +66,10 @@ extern bool ttl_owner_acts_as_other(Oid role, Relation rel);
 
 /*
  * Executes a statement that is to see expired rows only, in the tables of that owner
- * that it calls TTL_OWNER_DOOMED; 'spares' leaves out what a change of policy has made
+ * that it calls TTL_OWNER_TO_DELETE; 'spares' leaves out what a change of policy has made
  * expired.  The right to do so is the owner's, whoever the current user is.
  */
-#define TTL_OWNER_DOOMED	"\"" TTL_DOOMED "\""
+#define TTL_OWNER_TO_DELETE	"\"" TTL_TO_DELETE "\""
 
 extern void ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
 							  TimestampTz expired_at, bool spares, Oid owner,

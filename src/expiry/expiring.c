@@ -69,7 +69,7 @@ put_leaf(Relation rel, TimestampTz now, TimestampTz by, ReturnSetInfo *result)
 {
 	const Bitmapset *key = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_PRIMARY_KEY);
 	TtlContainer container;
-	TtlExpiryMark mark = {0};
+	TtlExpiryPosition mark = {0};
 	TtlExpiryWalk *walk;
 	TupleTableSlot *slot;
 	TimestampTz when;

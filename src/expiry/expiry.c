@@ -12,7 +12,7 @@
  *	  -1                 | never  never      never
  *	  m > 0              | never  _ts + m    _ts + m
  *
- * Any other item TTL has no meaning and is taken for NULL; kind.c knows which.
+ * Any other item TTL has no meaning and is taken for NULL; ttl_type.c knows which.
  * A NULL in the timestamp column never expires, nor does 'infinity'.
  *
  * A TTL column may hold deadlines instead: such an item expires at its own, whatever
@@ -79,7 +79,7 @@ ttl_expiry_reading_now(void)
 
 	if (execution != NULL)
 		return execution->reading_now;
-	return ttl_guc_now(&now) ? now : ttl_execution_clock();
+	return ttl_guc_now(&now) ? now : ttl_execution_reference_time();
 }
 
 PG_FUNCTION_INFO_V1(ttl_item_expiry);
@@ -154,8 +154,8 @@ expiry_of_record(HeapTupleHeader record, TimestampTz *ts, TimestampTz *written)
 	ttl_item_of_slot(&item, &container, slot);
 	ExecDropSingleTupleTableSlot(slot);
 	*ts = *written = item.ts;
-	if (container.ts_attno != InvalidAttrNumber && container.ts_kind == NULL &&
-		!ttl_kind_is_deadline(container.kind) &&
+	if (container.ts_attno != InvalidAttrNumber && container.ts_type == NULL &&
+		!ttl_type_is_deadline(container.ttl_type) &&
 		!TIMESTAMP_NOT_FINITE(item.ts))
 		*written -= rounding(TupleDescAttr(desc, container.ts_attno - 1));
 	FreeTupleDesc(desc);

@@ -27,18 +27,18 @@ typedef struct TtlItem
 
 /* Reads the value of a TTL column, which isn't NULL. */
 static inline void
-ttl_item_set_own(TtlItem *item, const TtlKind *kind, Datum own)
+ttl_item_set_own(TtlItem *item, const TtlType *ttl_type, Datum own)
 {
-	if (kind->seconds != NULL)
-		item->ttl = kind->seconds(own);
+	if (ttl_type->seconds != NULL)
+		item->ttl = ttl_type->seconds(own);
 	else
-		item->has_deadline = ttl_kind_instant(kind, own, &item->deadline);
+		item->has_deadline = ttl_type_instant(ttl_type, own, &item->deadline);
 }
 
 /* Reads it all from the row in the slot. */
 static inline void
-ttl_item_read(TtlItem *item, AttrNumber ts_attno, const TtlKind *ts_kind,
-			  AttrNumber ttl_attno, const TtlKind *kind, TupleTableSlot *slot)
+ttl_item_read(TtlItem *item, AttrNumber ts_attno, const TtlType *ts_type,
+			  AttrNumber ttl_attno, const TtlType *ttl_type, TupleTableSlot *slot)
 {
 	bool		isnull = true;
 	Datum		value = 0;
@@ -49,17 +49,17 @@ ttl_item_read(TtlItem *item, AttrNumber ts_attno, const TtlKind *ts_kind,
 	if (ttl_attno != InvalidAttrNumber)
 		value = slot_getattr(slot, ttl_attno, &isnull);
 	if (!isnull)
-		ttl_item_set_own(item, kind, value);
+		ttl_item_set_own(item, ttl_type, value);
 
 	isnull = true;
 	if (ts_attno != InvalidAttrNumber)
 		value = slot_getattr(slot, ts_attno, &isnull);
 	item->has_ts = !isnull;
 	item->ts = isnull ? DT_NOBEGIN : DatumGetTimestampTz(value);
-	if (unlikely(ts_kind != NULL) && !isnull)
+	if (unlikely(ts_type != NULL) && !isnull)
 	{
 		item->ts = DT_NOBEGIN;
-		item->has_ts = ttl_kind_instant(ts_kind, value, &item->ts);
+		item->has_ts = ttl_type_instant(ts_type, value, &item->ts);
 	}
 }
 
@@ -67,8 +67,8 @@ ttl_item_read(TtlItem *item, AttrNumber ts_attno, const TtlKind *ts_kind,
 static inline void
 ttl_item_of_slot(TtlItem *item, const TtlContainer *container, TupleTableSlot *slot)
 {
-	ttl_item_read(item, container->ts_attno, container->ts_kind, container->ttl_attno,
-				  container->kind, slot);
+	ttl_item_read(item, container->ts_attno, container->ts_type, container->ttl_attno,
+				  container->ttl_type, slot);
 }
 
 /*

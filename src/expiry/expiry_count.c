@@ -29,7 +29,7 @@ count_in_index(Relation rel, const TtlContainer *container, TtlExpiryIndex index
 			   int32 other_default, TimestampTz now, Snapshot snapshot, int64 max,
 			   int64 *entries_left, bool *complete, TimestampTz *earliest)
 {
-	TtlExpiryMark mark = {0};
+	TtlExpiryPosition mark = {0};
 	TtlExpiryWalk *walk;
 	TimestampTz when;
 	int64		count = 0;

@@ -54,7 +54,7 @@
 #include "parser/parse_relation.h"
 #include "parser/parser.h"
 #include "storage/lmgr.h"
-#include "stored.h"
+#include "catalog_expr.h"
 #include "ttl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -65,13 +65,13 @@
 #include "utils/typcache.h"
 
 /* What the keys of a btree are; NULL if they are timestamps */
-static const TtlKind *
-kind_of_keys(const TtlContainer *container, TtlExpiryIndex index)
+static const TtlType *
+type_of_keys(const TtlContainer *container, TtlExpiryIndex index)
 {
 	if (index != TTL_INDEX_ITEM)
-		return container->ts_kind;
-	return ttl_kind_is_deadline(container->kind) && container->kind->instant != NULL ?
-		container->kind : NULL;
+		return container->ts_type;
+	return ttl_type_is_deadline(container->ttl_type) && container->ttl_type->instant != NULL ?
+		container->ttl_type : NULL;
 }
 
 static void
@@ -84,9 +84,9 @@ int
 ttl_expiry_index_keys(const TtlContainer *container, TtlExpiryIndex index,
 					  TimestampTz after, TimestampTz last, ScanKey keys)
 {
-	const TtlKind *kind = kind_of_keys(container, index);
+	const TtlType *ttl_type = type_of_keys(container, index);
 
-	if (kind == NULL)
+	if (ttl_type == NULL)
 	{
 		init_key(&keys[0], BTLessEqualStrategyNumber, InvalidOid, F_TIMESTAMPTZ_LE,
 				 TimestampTzGetDatum(last));
@@ -96,15 +96,15 @@ ttl_expiry_index_keys(const TtlContainer *container, TtlExpiryIndex index,
 				 TimestampTzGetDatum(after));
 		return 2;
 	}
-	init_key(&keys[0], BTLessEqualStrategyNumber, kind->last_type, kind->le,
-			 kind->last(last, kind->unit));
+	init_key(&keys[0], BTLessEqualStrategyNumber, ttl_type->last_type, ttl_type->le,
+			 ttl_type->last(last, ttl_type->unit));
 	/* numbers below the range of instants have no meaning */
-	if (kind->unit != TTL_UNIT_SECONDS)
+	if (ttl_type->unit != TTL_UNIT_SECONDS)
 		after = Max(after, TTL_FIRST_INSTANT - 1);
 	if (after == DT_NOBEGIN)
 		return 1;
-	init_key(&keys[1], BTGreaterStrategyNumber, kind->last_type, kind->gt,
-			 kind->last(after, kind->unit));
+	init_key(&keys[1], BTGreaterStrategyNumber, ttl_type->last_type, ttl_type->gt,
+			 ttl_type->last(after, ttl_type->unit));
 	return 2;
 }
 
@@ -112,22 +112,22 @@ bool
 ttl_expiry_index_instant(const TtlContainer *container, TtlExpiryIndex index, Datum key,
 						 TimestampTz *result)
 {
-	const TtlKind *kind = kind_of_keys(container, index);
+	const TtlType *ttl_type = type_of_keys(container, index);
 
-	if (kind != NULL)
-		return ttl_kind_instant(kind, key, result);
+	if (ttl_type != NULL)
+		return ttl_type_instant(ttl_type, key, result);
 	*result = DatumGetTimestampTz(key);
 	return true;
 }
 
 /* The value of a column, as an expression over instants */
 static const char *
-instant_of(const char *column, const TtlKind *kind)
+instant_of(const char *column, const TtlType *ttl_type)
 {
-	if (kind == NULL || kind->instant == NULL)
+	if (ttl_type == NULL || ttl_type->instant == NULL)
 		return column;
-	return kind->unit == TTL_UNIT_SECONDS ? psprintf("ttl.instant(%s)", column) :
-		psprintf("ttl.instant(%s, '%s')", column, ttl_kind_unit_name(kind->unit));
+	return ttl_type->unit == TTL_UNIT_SECONDS ? psprintf("ttl.instant(%s)", column) :
+		psprintf("ttl.instant(%s, '%s')", column, ttl_type_unit_name(ttl_type->unit));
 }
 
 bool
@@ -147,37 +147,37 @@ ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy, TtlExpiryInde
 
 	memset(definition, 0, sizeof(TtlIndexDefinition));
 	/* a BRIN index is of instants; a btree of a column's numbers is in their order */
-	key = is_lazy && kind_of_keys(&container, index) != NULL ? InvalidAttrNumber :
+	key = is_lazy && type_of_keys(&container, index) != NULL ? InvalidAttrNumber :
 		index != TTL_INDEX_ITEM ? container.ts_attno :
-		ttl_kind_is_deadline(container.kind) ? container.ttl_attno : InvalidAttrNumber;
+		ttl_type_is_deadline(container.ttl_type) ? container.ttl_attno : InvalidAttrNumber;
 	definition->method = is_lazy ? "brin" : "btree";
 	definition->opclass = !is_lazy ? "" :
 		key != InvalidAttrNumber &&
 		TupleDescAttr(RelationGetDescr(rel), key - 1)->atttypid == TIMESTAMPOID ?
 		" ttl.timestamp_min_ops" : " ttl.timestamptz_min_ops";
-	if (container.kind != NULL && !container.kind->is_strict &&
-		!ttl_kind_is_deadline(container.kind))
+	if (container.ttl_type != NULL && !container.ttl_type->is_strict &&
+		!ttl_type_is_deadline(container.ttl_type))
 		own = psprintf("ttl.item_ttl(%s)", own);
-	key_of_ts = is_lazy ? instant_of(ts, container.ts_kind) : ts;
+	key_of_ts = is_lazy ? instant_of(ts, container.ts_type) : ts;
 	switch (index)
 	{
 		case TTL_INDEX_DEFAULT:
 			definition->key = pstrdup(key_of_ts);
-			definition->predicate = container.kind == NULL ? NULL :
-				psprintf("%s IS NULL", instant_of(own, container.kind));
+			definition->predicate = container.ttl_type == NULL ? NULL :
+				psprintf("%s IS NULL", instant_of(own, container.ttl_type));
 			break;
 		case TTL_INDEX_ITEM:
-			if (ttl_kind_is_deadline(container.kind))
+			if (ttl_type_is_deadline(container.ttl_type))
 			{
-				definition->key = pstrdup(is_lazy ? instant_of(own, container.kind) : own);
+				definition->key = pstrdup(is_lazy ? instant_of(own, container.ttl_type) : own);
 				definition->or_predicate = psprintf("%s IS NOT NULL", own);
 				break;
 			}
 			definition->key = psprintf("ttl.item_expiry(%s, %s)",
-									   instant_of(ts, container.ts_kind), own);
+									   instant_of(ts, container.ts_type), own);
 			definition->predicate = psprintf("%s OPERATOR(pg_catalog.>) 0", own);
 			break;
-		case TTL_INDEX_STRAY:
+		case TTL_INDEX_INVALID_TTL:
 			definition->key = pstrdup(key_of_ts);
 			definition->predicate =
 				psprintf("%s OPERATOR(pg_catalog.=) 0 OR %s OPERATOR(pg_catalog.<) -1",
@@ -196,7 +196,7 @@ ttl_expiry_check_definition(Relation rel, const TtlPolicy *policy)
 	TtlContainer container;
 
 	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
-	if (container.kind == NULL || !container.kind->is_strict)
+	if (container.ttl_type == NULL || !container.ttl_type->is_strict)
 		return NULL;
 	return psprintf("%s OPERATOR(pg_catalog.=) -1 OR %s OPERATOR(pg_catalog.>) 0",
 					own, own);
@@ -324,10 +324,10 @@ index_equals(HeapTuple index, Relation rel, Oid method, const TtlIndexDefinition
 			return false;
 	}
 	else if (form->indkey.values[0] != 0 ||
-			 !equal(ttl_stored_index_expression(index, Anum_pg_index_indexprs), list_make1(key)))
+			 !equal(ttl_catalog_expr_index_expression(index, Anum_pg_index_indexprs), list_make1(key)))
 		return false;
 
-	predicate = ttl_stored_index_expression(index, Anum_pg_index_indpred);
+	predicate = ttl_catalog_expr_index_expression(index, Anum_pg_index_indpred);
 	return equal(predicate, parse_predicate(rel, definition->predicate)) ||
 		(definition->or_predicate != NULL &&
 		 equal(predicate, parse_predicate(rel, definition->or_predicate)));
@@ -387,7 +387,7 @@ ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy, const List *excep
 		indexes->usable[i] = find_index(rel, policy, i, true, except);
 	}
 	if (validated)
-		indexes->needed[TTL_INDEX_STRAY] = false;
+		indexes->needed[TTL_INDEX_INVALID_TTL] = false;
 }
 
 /* NULL if it has been dropped as a container since it was looked up */

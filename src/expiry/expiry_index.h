@@ -16,7 +16,7 @@ typedef enum TtlExpiryIndex
 {
 	TTL_INDEX_DEFAULT,			/* rows that the default TTL applies to */
 	TTL_INDEX_ITEM,				/* rows with a TTL or deadline of their own */
-	TTL_INDEX_STRAY,			/* rows whose own TTL has no meaning in a
+	TTL_INDEX_INVALID_TTL,			/* rows whose own TTL has no meaning in a
 								 * column with CHECK, for it was there before
 								 * the column was adopted */
 	TTL_INDEXES
@@ -41,7 +41,7 @@ static inline bool
 ttl_expiry_index_is_due(const TtlContainer *container, TtlExpiryIndex index)
 {
 	return index == TTL_INDEX_DEFAULT ? container->ts_attno != InvalidAttrNumber :
-		container->kind != NULL && (index == TTL_INDEX_ITEM || container->kind->is_strict);
+		container->ttl_type != NULL && (index == TTL_INDEX_ITEM || container->ttl_type->is_strict);
 }
 
 /*

@@ -63,7 +63,7 @@ ttl_expiry_oldest_in_pages(Relation rel, const TtlContainer *container, Timestam
 
 	for (int i = 0; i < oldest.n && oldest.ranges[i].earliest < found; i++)
 	{
-		TtlExpiryMark mark = {.page = oldest.ranges[i].first};
+		TtlExpiryPosition mark = {.page = oldest.ranges[i].first};
 		TupleTableSlot *slot;
 		TimestampTz when;
 
@@ -81,7 +81,7 @@ ttl_expiry_oldest_in_pages(Relation rel, const TtlContainer *container, Timestam
 			if (when >= found)
 				continue;
 			found = when;
-			*held_until = ttl_grace_held_until(container, slot, ttl_execution_clock());
+			*held_until = ttl_grace_held_until(container, slot, ttl_execution_reference_time());
 		}
 		ttl_expiry_walk_end(walk);
 	}

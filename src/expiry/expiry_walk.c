@@ -37,8 +37,8 @@ struct TtlExpiryWalk
 	TtlContainer container;
 	TimestampTz now;
 	Snapshot	snapshot;
-	TtlExpiryMark *mark;
-	TtlExpiryMark start;		/* the mark when the walk began */
+	TtlExpiryPosition *mark;
+	TtlExpiryPosition start;		/* the mark when the walk began */
 	bool		spares;			/* what a change of policy has made expired */
 	int			at;				/* the index that it is in, ... */
 	int			end;			/* up to which it goes, ... */
@@ -60,7 +60,7 @@ struct TtlExpiryWalk
 
 TtlExpiryWalk *
 ttl_expiry_walk_begin(Relation rel, const TtlContainer *container,
-					  TimestampTz now, Snapshot snapshot, TtlExpiryMark *mark)
+					  TimestampTz now, Snapshot snapshot, TtlExpiryPosition *mark)
 {
 	TtlExpiryWalk *walk = palloc0(sizeof(TtlExpiryWalk));
 
@@ -85,7 +85,7 @@ ttl_expiry_walk_only(TtlExpiryWalk *walk, TtlExpiryIndex index)
 }
 
 void
-ttl_expiry_walk_spare(TtlExpiryWalk *walk)
+ttl_expiry_walk_exclude(TtlExpiryWalk *walk)
 {
 	walk->spares = true;
 }
@@ -384,7 +384,7 @@ next_in_pages(TtlExpiryWalk *walk, TimestampTz *expires_at)
 			when = ttl_expiry_of_slot(&walk->container, walk->slot);
 			if (when > walk->now || TIMESTAMP_IS_NOEND(when) ||
 				(walk->spares &&
-				 ttl_grace_spares_slot(&walk->container, walk->slot, walk->now)))
+				 ttl_grace_covers_slot(&walk->container, walk->slot, walk->now)))
 				continue;
 			if (expires_at != NULL)
 				*expires_at = when;
@@ -433,7 +433,7 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 				walk->mark->tid[walk->at] = root;
 			}
 			if (walk->spares &&
-				ttl_grace_spares(&walk->container.change, &item, walk->now))
+				ttl_grace_covers(&walk->container.change, &item, walk->now))
 				continue;
 			if (expires_at != NULL)
 				*expires_at = when;
@@ -503,7 +503,7 @@ ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapsh
 		{
 			earliest = when;
 			if (held_until != NULL)
-				*held_until = ttl_grace_held_until(container, slot, ttl_execution_clock());
+				*held_until = ttl_grace_held_until(container, slot, ttl_execution_reference_time());
 		}
 		*incomplete = *incomplete || walk->incomplete;
 		ttl_expiry_walk_end(walk);

@@ -32,7 +32,7 @@ extern bool ttl_expiry_index_last_key(const TtlContainer *container, int32 defau
  * starts behind that index entry without fetching anything before it from the heap,
  * and advances the mark.  All zeros is a mark at the beginning.
  */
-typedef struct TtlExpiryMark
+typedef struct TtlExpiryPosition
 {
 	bool		set[TTL_INDEXES];
 	TimestampTz at[TTL_INDEXES];	/* key of the last entry seen, per index */
@@ -40,7 +40,7 @@ typedef struct TtlExpiryMark
 										 * TID order */
 	BlockNumber page;			/* the one it is at, if there are pages alone, */
 	OffsetNumber offset;		/* and the last tuple seen there */
-} TtlExpiryMark;
+} TtlExpiryPosition;
 
 typedef struct TtlExpiryWalk TtlExpiryWalk;
 
@@ -49,7 +49,7 @@ extern TtlExpiryWalk *ttl_expiry_walk_begin(Relation rel,
 											const TtlContainer *container,
 											TimestampTz now,
 											Snapshot snapshot,
-											TtlExpiryMark *mark);
+											TtlExpiryPosition *mark);
 
 /* The next expired row, or NULL; *expiry (may be NULL) is when it expired. */
 extern TupleTableSlot *ttl_expiry_walk_next(TtlExpiryWalk *walk,
@@ -78,7 +78,7 @@ extern TtlSummaries *ttl_expiry_walk_summaries(TtlExpiryWalk *walk);
 extern void ttl_expiry_walk_only(TtlExpiryWalk *walk, TtlExpiryIndex index);
 
 /* Lets the walk leave out what is spared, at next to no cost. */
-extern void ttl_expiry_walk_spare(TtlExpiryWalk *walk);
+extern void ttl_expiry_walk_exclude(TtlExpiryWalk *walk);
 
 /*
  * Lets the walk give up after so many index entries, those of dead rows

@@ -58,13 +58,13 @@ ttl_grace_begin(TtlPolicy *policy, int32 former_ttl, Oid partition)
 }
 
 bool
-ttl_grace_spares_slot(const TtlContainer *container, TupleTableSlot *slot,
+ttl_grace_covers_slot(const TtlContainer *container, TupleTableSlot *slot,
 					  TimestampTz now)
 {
 	TtlItem		item;
 
 	ttl_item_of_slot(&item, container, slot);
-	return ttl_grace_spares(&container->change, &item, now);
+	return ttl_grace_covers(&container->change, &item, now);
 }
 
 TimestampTz
@@ -77,7 +77,7 @@ ttl_grace_held_until(const TtlContainer *container, TupleTableSlot *slot,
 	if (!container->reaping || pg_add_s64_overflow(until, container->reap_delay, &until))
 		return DT_NOEND;
 	if (ttl_grace_lasts(change, now) &&
-		ttl_grace_spares_slot(container, slot, now - container->reap_delay))
+		ttl_grace_covers_slot(container, slot, now - container->reap_delay))
 		until = Max(until, (change->noticed_at == DT_NOEND ? now : change->noticed_at) +
 					ttl_guc_grace * USECS_PER_SEC);
 	return until;

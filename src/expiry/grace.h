@@ -26,7 +26,7 @@ extern bool ttl_grace_lasts(const TtlChange *change, TimestampTz clock);
  * deletes what has expired by 'now'?  Without a _ts it may have been there before.
  */
 static inline bool
-ttl_grace_spares(const TtlChange *change, const TtlItem *item, TimestampTz now)
+ttl_grace_covers(const TtlChange *change, const TtlItem *item, TimestampTz now)
 {
 	return ttl_expiry_of(change->former_ttl, item) > now && item->ts <= change->noticed_at;
 }
@@ -35,7 +35,7 @@ ttl_grace_spares(const TtlChange *change, const TtlItem *item, TimestampTz now)
  * While the container is in grace: is the row in the slot, which has expired, one
  * that is spared?  'now' is the instant by which it is judged.
  */
-extern bool ttl_grace_spares_slot(const TtlContainer *container,
+extern bool ttl_grace_covers_slot(const TtlContainer *container,
 								  TupleTableSlot *slot, TimestampTz now);
 
 /*

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * is_live.c
- *	  The filter functions, and what is settled for them in an execution.
+ *	  The filter functions, and what is resolved for them in an execution.
  *
  * ttl.is_live() is the rule of expiry.c as a filter, and so is ttl.is_expired() for
  * deletions.  Plans carry them with the table's OID and the two columns; all else is
- * settled when an execution starts: the policy, the clock, and whether this
+ * resolved when an execution starts: the policy, the clock, and whether this
  * execution hides anything.  So a change of policy reaches plans that are already
  * made, and no cursor in its middle.
  *
@@ -115,7 +115,7 @@ set_cutoff(TtlLive *state, TimestampTz now)
 }
 
 static void
-settle(TtlLive *state, Oid container, bool deletes, TtlExecution *execution)
+resolve(TtlLive *state, Oid container, bool deletes, TtlExecution *execution)
 {
 	TtlContainer c;
 
@@ -146,13 +146,13 @@ add_state(TtlExecution *execution)
 }
 
 /*
- * What is settled for the container in the execution; now, if it hasn't been
+ * What is resolved for the container in the execution; now, if it hasn't been
  * at the start.
  */
 static TtlLive *
 get_live(Oid container, bool deletes, TtlExecution *execution)
 {
-	TtlLive		settled;
+	TtlLive		resolved;
 	TtlLive    *state;
 	ListCell   *lc;
 
@@ -165,19 +165,19 @@ get_live(Oid container, bool deletes, TtlExecution *execution)
 
 	/* A policy that was committed before this counts. */
 	AcceptInvalidationMessages();
-	settle(&settled, container, deletes, execution);
+	resolve(&resolved, container, deletes, execution);
 	state = add_state(execution);
-	*state = settled;
+	*state = resolved;
 	return state;
 }
 
 const TtlLive *
-ttl_live_settled(TtlExecution *execution, Oid container)
+ttl_live_resolve(TtlExecution *execution, Oid container)
 {
 	return get_live(container, false, execution);
 }
 
-/* Tells parallel workers what is settled. */
+/* Tells parallel workers what is resolved. */
 static void
 write_states(const TtlExecution *execution, StringInfo text)
 {
@@ -194,7 +194,7 @@ write_states(const TtlExecution *execution, StringInfo text)
 	}
 }
 
-/* Takes over, in a worker, what the leader has settled. */
+/* Takes over, in a worker, what the leader has resolved. */
 static void
 read_states(TtlExecution *execution, const char *text)
 {
@@ -222,14 +222,14 @@ remember_cascade(TtlExecution *outer, Oid container)
 }
 
 /*
- * Observer of executions: settles what a deletion deletes from, and remembers
- * whither foreign keys have cascaded.  What is hidden is settled by who hides it.
+ * Observer of executions: resolves what a deletion deletes from, and remembers
+ * whither foreign keys have cascaded.  What is hidden is resolved by who hides it.
  */
 static void
 execution_started(TtlExecution *execution, int eflags)
 {
 	TtlExecution *outer = ttl_execution_current();
-	bool		deletes = execution->sight == TTL_SEES_EXPIRED;
+	bool		deletes = execution->row_mode == TTL_SEES_EXPIRED;
 	bool		cascades = execution->query_desc->operation == CMD_UPDATE &&
 	outer != NULL && InNoForceRLSOperation();
 	ListCell   *lc;
@@ -252,7 +252,7 @@ execution_started(TtlExecution *execution, int eflags)
 			(void) get_live(container.relid, true, execution);
 		if (cascades)
 		{
-			/* what it hides itself is settled without itself */
+			/* what it hides itself is resolved without itself */
 			(void) get_live(container.container, false, execution);
 			remember_cascade(outer, container.container);
 		}
@@ -269,11 +269,11 @@ ttl_live_init(void)
 /* What a call of a filter function remembers */
 typedef struct TtlCall
 {
-	TtlLive		live;			/* what is settled for its execution */
-	const TtlKind *kind;		/* of the third argument */
+	TtlLive		live;			/* what is resolved for its execution */
+	const TtlType *ttl_type;		/* of the third argument */
 } TtlCall;
 
-/* Remembers in the function call's memory what is settled for its execution. */
+/* Remembers in the function call's memory what is resolved for its execution. */
 static TtlCall *
 remember_call(FmgrInfo *flinfo, Oid container, bool deletes)
 {
@@ -283,13 +283,13 @@ remember_call(FmgrInfo *flinfo, Oid container, bool deletes)
 	if (call == NULL)
 	{
 		call = MemoryContextAllocZero(flinfo->fn_mcxt, sizeof(TtlCall));
-		call->kind = ttl_kind_of(get_fn_expr_argtype(flinfo, 2), TTL_UNIT_SECONDS);
+		call->ttl_type = ttl_type_of(get_fn_expr_argtype(flinfo, 2), TTL_UNIT_SECONDS);
 		flinfo->fn_extra = call;
 	}
 	if (execution != NULL)
 		call->live = *get_live(container, deletes, execution);
 	else
-		settle(&call->live, container, deletes, NULL);
+		resolve(&call->live, container, deletes, NULL);
 	return call;
 }
 
@@ -314,12 +314,12 @@ read_arguments(TtlItem *item, const TtlCall *call, FunctionCallInfo fcinfo)
 	item->ttl = 0;
 	if (!PG_ARGISNULL(2))
 	{
-		if (unlikely(call->kind == NULL))
+		if (unlikely(call->ttl_type == NULL))
 			ereport(ERROR,
 					(errcode(ERRCODE_DATATYPE_MISMATCH),
 					 errmsg("a TTL cannot be of type %s",
 							format_type_be(get_fn_expr_argtype(fcinfo->flinfo, 2)))));
-		ttl_item_set_own(item, call->kind, PG_GETARG_DATUM(2));
+		ttl_item_set_own(item, call->ttl_type, PG_GETARG_DATUM(2));
 	}
 	item->has_ts = !PG_ARGISNULL(1);
 	item->ts = item->has_ts ? PG_GETARG_TIMESTAMPTZ(1) : DT_NOBEGIN;
@@ -363,14 +363,14 @@ ttl_is_expired(PG_FUNCTION_ARGS)
 	Oid			container = PG_GETARG_OID(0);
 	TtlItem		item;
 
-	if (execution == NULL || execution->sight != TTL_SEES_EXPIRED)
+	if (execution == NULL || execution->row_mode != TTL_SEES_EXPIRED)
 		PG_RETURN_BOOL(false);
 	if (unlikely(call == NULL || call->live.container != container))
 		call = remember_call(fcinfo->flinfo, container, true);
 	read_arguments(&item, call, fcinfo);
 	PG_RETURN_BOOL(ttl_live_has_expired(&call->live, &item) &&
 				   !(unlikely(call->live.spares) &&
-					 ttl_grace_spares(&call->live.change, &item, call->live.now)));
+					 ttl_grace_covers(&call->live.change, &item, call->live.now)));
 }
 
 PG_FUNCTION_INFO_V1(ttl_is_live_by_place);
@@ -379,7 +379,7 @@ PG_FUNCTION_INFO_V1(ttl_is_live_by_place);
  * ttl.is_live(container regclass) -> boolean
  *
  * Stands for the filter in an index-only scan, which has neither column.  The
- * scan's own filter (sift.c) takes its place.
+ * scan's own filter (scan_filter.c) takes its place.
  */
 Datum
 ttl_is_live_by_place(PG_FUNCTION_ARGS)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * is_live.h
- *	  The filter functions, and what is settled for them in an execution.
+ *	  The filter functions, and what is resolved for them in an execution.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +13,7 @@
 #include "expiry/expiry.h"
 
 /*
- * What is settled for a container in an execution when it starts, for one of the
+ * What is resolved for a container in an execution when it starts, for one of the
  * two filters.
  */
 typedef struct TtlLive
@@ -32,7 +32,7 @@ typedef struct TtlLive
  * For the filter that hides.  Asked for when the execution starts; it stays where
  * it is as long as that, and its parallel workers get the same.
  */
-extern const TtlLive *ttl_live_settled(TtlExecution *execution, Oid container);
+extern const TtlLive *ttl_live_resolve(TtlExecution *execution, Oid container);
 
 /* Has the item expired? */
 extern bool ttl_live_has_expired(const TtlLive *live, const TtlItem *item);

@@ -7,10 +7,10 @@
  *
  * Where a row is locked by somebody, the batch waits for it for a short time, then
  * leaves locked rows out.  (SELECT FOR UPDATE SKIP LOCKED for all would write a WAL
- * record more for each row.)  Other errors are fault.c's.
+ * record more for each row.)  Other errors are reap_error.c's.
  *
  * A partition with much to delete is emptied as a whole where nobody can tell
- * the difference (whole.c).
+ * the difference (truncate_partition.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -23,9 +23,9 @@
 #include "portability/instr_time.h"
 #include "reaper/batch.h"
 #include "reaper/budget.h"
-#include "reaper/fault.h"
+#include "reaper/reap_error.h"
 #include "reaper/progress.h"
-#include "reaper/whole.h"
+#include "reaper/truncate_partition.h"
 #include "storage/latch.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -47,9 +47,9 @@
  * delete; how long the worker may read it for that, and when it tries again
  * after an error.
  */
-#define WHOLE_MIN_ROWS		500
-#define WHOLE_TIME			(USECS_PER_SEC / 2)
-#define WHOLE_ERROR_WAIT	(600 * USECS_PER_SEC)
+#define TRUNCATE_MIN_ROWS		500
+#define TRUNCATE_TIME			(USECS_PER_SEC / 2)
+#define TRUNCATE_ERROR_WAIT	(600 * USECS_PER_SEC)
 
 /*
  * Another process may be using the replication origin, for a batch.  The worker
@@ -63,7 +63,7 @@
  * Makes the size of the next batch such that it takes about BATCH_TIME.
  */
 static void
-adapt_batch_size(TtlLeaf *leaf, int size, double took)
+adapt_batch_size(TtlReapRel *leaf, int size, double took)
 {
 	double		next = 2.0 * size;
 
@@ -101,7 +101,7 @@ affordable_rows(const TtlStep *step)
 static ErrorData *
 attempt_delete(TtlStep *step, instr_time *start)
 {
-	TtlLeaf    *leaf = step->leaf;
+	TtlReapRel    *leaf = step->leaf;
 	ErrorData  *error = ttl_step_attempt(ttl_step_delete, step);
 
 	if (error && error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE &&
@@ -113,7 +113,7 @@ attempt_delete(TtlStep *step, instr_time *start)
 		INSTR_TIME_SET_CURRENT(*start);
 		error = ttl_step_attempt(ttl_step_delete, step);
 	}
-	if (error && ttl_fault_is_reference(error))
+	if (error && ttl_reap_error_is_reference(error))
 	{
 		FreeErrorData(error);
 		step->with_referencing = true;
@@ -130,7 +130,7 @@ attempt_delete(TtlStep *step, instr_time *start)
 static void
 note_timeout(TtlStep *step, int64 busy)
 {
-	TtlLeaf    *leaf = step->leaf;
+	TtlReapRel    *leaf = step->leaf;
 
 	leaf->state.is_stuck = true;
 	leaf->state.single = Max(leaf->state.single, step->ntids);
@@ -141,7 +141,7 @@ note_timeout(TtlStep *step, int64 busy)
 TtlStepResult
 ttl_batch_delete(TtlStep *step)
 {
-	TtlLeaf    *leaf = step->leaf;
+	TtlReapRel    *leaf = step->leaf;
 	TtlPlaces  *places = &leaf->places;
 	TimestampTz started = GetCurrentTimestamp();
 	BufferUsage used = pgBufferUsage;
@@ -181,7 +181,7 @@ ttl_batch_delete(TtlStep *step)
 	}
 	if (error && step->origin_wanted)
 	{
-		ttl_fault_handle_trouble(step, error);
+		ttl_reap_error_handle_trouble(step, error);
 		return TTL_STEP_AWAY;
 	}
 
@@ -201,22 +201,22 @@ ttl_batch_delete(TtlStep *step)
 			leaf->row_cost = (double) ttl_budget_cost_since(&used) / step->deleted;
 			leaf->state.is_stuck = step->timed_out;
 		}
-		ttl_leaf_end_pause(leaf);
+		ttl_reap_rel_end_pause(leaf);
 		leaf->state.trouble = 0;
 		leaf->state.single = Max(leaf->state.single - 1, 0);
 		places->next += step->ntids;
 		if (step->deleted < step->ntids && step->skip_locked)
 			leaf->state.pass.skipped_locked = true;
 		else if (step->deleted < step->ntids)
-			ttl_fault_handle_kept(step);
+			ttl_reap_error_handle_kept(step);
 		return next;
 	}
 
 	step->deleted = 0;
 	leaf->state.pass.busy += GetCurrentTimestamp() - started;
-	if (!step->timed_out && ttl_fault_is_no_rows(error))
+	if (!step->timed_out && ttl_reap_error_is_no_rows(error))
 	{
-		ttl_fault_handle_trouble(step, error);
+		ttl_reap_error_handle_trouble(step, error);
 		return TTL_STEP_AWAY;
 	}
 
@@ -231,10 +231,10 @@ ttl_batch_delete(TtlStep *step)
 	leaf->state.single = Max(leaf->state.single - 1, 0);
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && !step->timed_out)
 		leaf->state.pass.skipped_locked = true;
-	else if (!step->timed_out && ttl_fault_handle_tables(step, error))
+	else if (!step->timed_out && ttl_reap_error_handle_tables(step, error))
 		return TTL_STEP_AWAY;
 	else
-		ttl_fault_block_row(step, error);
+		ttl_reap_error_block_row(step, error);
 	places->next++;
 	return next;
 }
@@ -243,10 +243,10 @@ ttl_batch_delete(TtlStep *step)
  * Empties the leaf, if it can be done at once.
  */
 static void
-empty_whole(TtlStep *step)
+truncate_partition(TtlStep *step)
 {
-	TtlLeaf    *leaf = step->leaf;
-	TtlWholeLimits limits;
+	TtlReapRel    *leaf = step->leaf;
+	TtlTruncateLimits limits;
 	int64		rows;
 
 	limits.max_rows = step->max_rows;
@@ -254,10 +254,10 @@ empty_whole(TtlStep *step)
 	if (ttl_guc_throughput == 0)
 		limits.max_pages = Max(limits.max_pages, ttl_guc_cycle_cost_limit / 4);
 	limits.until = step->memory->mode.by_worker ?
-		GetCurrentTimestamp() + WHOLE_TIME : DT_NOEND;
+		GetCurrentTimestamp() + TRUNCATE_TIME : DT_NOEND;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	rows = ttl_whole_empty(&leaf->whole, &step->container, &limits);
+	rows = ttl_truncate_partition(&leaf->whole, &step->container, &limits);
 	PopActiveSnapshot();
 
 	if (rows >= 0)
@@ -268,17 +268,17 @@ empty_whole(TtlStep *step)
 }
 
 bool
-ttl_batch_try_whole(TtlStep *step)
+ttl_batch_try_truncate(TtlStep *step)
 {
 	TtlMemory  *memory = step->memory;
-	TtlLeaf    *leaf = step->leaf;
+	TtlReapRel    *leaf = step->leaf;
 	TimestampTz started = GetCurrentTimestamp();
 	TimestampTz deadline = step->deadline;
 	ErrorData  *error;
 
 	if (!memory->mode.commits || step->spares ||
-		leaf->places.n - leaf->places.next < WHOLE_MIN_ROWS ||
-		!ttl_whole_ready(&leaf->whole, step->rel, &step->container,
+		leaf->places.n - leaf->places.next < TRUNCATE_MIN_ROWS ||
+		!ttl_truncate_partition_ready(&leaf->whole, step->rel, &step->container,
 						 memory->context))
 		return false;
 
@@ -287,7 +287,7 @@ ttl_batch_try_whole(TtlStep *step)
 
 	/* it runs nobody's code, and has limits of its own */
 	step->deadline = 0;
-	error = ttl_step_attempt(empty_whole, step);
+	error = ttl_step_attempt(truncate_partition, step);
 	if (deadline != 0)
 		step->deadline = deadline + (GetCurrentTimestamp() - started);
 	step->rel = relation_open(leaf->relid, NoLock);
@@ -297,16 +297,16 @@ ttl_batch_try_whole(TtlStep *step)
 		if (!memory->mode.by_worker &&
 			error->sqlerrcode == ERRCODE_QUERY_CANCELED)
 			ReThrowError(error);
-		ttl_whole_forget(&leaf->whole);
-		leaf->whole.next_at = GetCurrentTimestamp() + WHOLE_ERROR_WAIT;
+		ttl_truncate_partition_forget(&leaf->whole);
+		leaf->whole.next_at = GetCurrentTimestamp() + TRUNCATE_ERROR_WAIT;
 		step->deleted = 0;
 		return false;
 	}
 	if (!step->emptied)
 		return false;
 
-	ttl_leaf_discard(memory, leaf);
-	ttl_leaf_begin_pass(leaf, step->now);
+	ttl_reap_rel_discard(memory, leaf);
+	ttl_reap_rel_begin_pass(leaf, step->now);
 	leaf->left_wait = TTL_LEFT_MIN_WAIT;
 	return true;
 }

@@ -14,6 +14,6 @@
 extern TtlStepResult ttl_batch_delete(TtlStep *step);
 
 /* Empties the leaf, if it can be done at once.  Returns whether it has. */
-extern bool ttl_batch_try_whole(TtlStep *step);
+extern bool ttl_batch_try_truncate(TtlStep *step);
 
 #endif							/* TTL_BATCH_H */

@@ -3,7 +3,7 @@
  * cycle.c
  *	  A cycle: the containers that are due take turns.
  *
- * The containers that are due (due.c) take turns (turn.c), each with an equal share of
+ * The containers that are due (schedule.c) take turns (turn.c), each with an equal share of
  * what is left of the cycle's budget (budget.c), and go round until the budget is spent
  * or nothing is left.  Between its transactions the worker naps, holding nothing, so
  * that the budget is spent evenly.
@@ -37,7 +37,7 @@
 #include "postmaster/interrupt.h"
 #include "reaper/budget.h"
 #include "reaper/cycle.h"
-#include "reaper/due.h"
+#include "reaper/schedule.h"
 #include "reaper/session.h"
 #include "reaper/turn.h"
 #include "storage/ipc.h"
@@ -200,7 +200,7 @@ try_turn(TtlMemory *memory, Oid container, TtlTurn *turn)
 
 		StartTransactionCommand();
 		MemoryContextSwitchTo(PortalContext);	/* outlives the transaction */
-		names[0] = ttl_container_told_name(container);
+		names[0] = ttl_container_qualified_name(container);
 		names[1] = get_database_name(MyDatabaseId);
 		telling.previous = error_context_stack;
 		telling.callback = tell_container;
@@ -237,7 +237,7 @@ try_turn(TtlMemory *memory, Oid container, TtlTurn *turn)
  * it needs no other in this cycle, *limited that it is kept from having one.
  */
 static int64
-run_turn(TtlMemory *memory, TtlDue *container, int64 max_cost,
+run_turn(TtlMemory *memory, TtlScheduled *container, int64 max_cost,
 		 bool *finished, bool *limited)
 {
 	Oid			oid = container->container;
@@ -279,7 +279,7 @@ run_turn(TtlMemory *memory, TtlDue *container, int64 max_cost,
 	}
 	container->failed_wait = 0;
 	container->blocked = turn.blocked;
-	all_leaves = ttl_due_count_leaves(container, turn.nleaves);
+	all_leaves = ttl_schedule_count_leaves(container, turn.nleaves);
 
 	*finished = turn.end != TTL_TURN_SPENT;
 	if (!*finished && container->cycle_cost >= container->cycle_cost_limit)
@@ -289,8 +289,8 @@ run_turn(TtlMemory *memory, TtlDue *container, int64 max_cost,
 	{
 		TimestampTz earliest = now + all_leaves * PACE_PER_LEAF;
 		int64		wait = container->default_ttl > 0 ?
-		Min(container->default_ttl * USECS_PER_SEC, TTL_DUE_IDLE_WAIT) : TTL_DUE_IDLE_WAIT;
-		TimestampTz latest = now + ttl_due_stretch(wait);
+		Min(container->default_ttl * USECS_PER_SEC, TTL_SCHEDULE_IDLE_WAIT) : TTL_SCHEDULE_IDLE_WAIT;
+		TimestampTz latest = now + ttl_schedule_stretch(wait);
 
 		container->due = Max(Min(turn.due, latest), earliest);
 		container->behind_since = 0;
@@ -305,7 +305,7 @@ run_turn(TtlMemory *memory, TtlDue *container, int64 max_cost,
  * long, and always so, the log says so.
  */
 static void
-note_behind(TtlDue *container, TimestampTz cycle_start, TtlStop stop)
+note_behind(TtlScheduled *container, TimestampTz cycle_start, TtlStop stop)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	int64		patience = ttl_guc_lag_warning * USECS_PER_SEC;
@@ -322,7 +322,7 @@ note_behind(TtlDue *container, TimestampTz cycle_start, TtlStop stop)
 	if (get_rel_name(container->container) != NULL)
 		ereport(WARNING,
 				(errmsg("deletion of expired rows of container \"%s\" in database \"%s\" has been behind for %lld seconds",
-						ttl_container_told_name(container->container),
+						ttl_container_qualified_name(container->container),
 						get_database_name(MyDatabaseId),
 						(long long) ((now - container->behind_since) / USECS_PER_SEC)),
 				 container->capped ?
@@ -345,7 +345,7 @@ note_behind(TtlDue *container, TimestampTz cycle_start, TtlStop stop)
  * nothing is no work.
  */
 static void
-log_work(const TtlDue *container)
+log_work(const TtlScheduled *container)
 {
 	int64		ms = container->cycle_time / 1000;
 
@@ -358,7 +358,7 @@ log_work(const TtlDue *container)
 	if (get_rel_name(container->container) != NULL)
 		ereport(LOG,
 				(errmsg("deletion of expired rows of container \"%s\" in database \"%s\": %lld rows deleted, %lld rows blocked, cost %lld, %lld ms",
-						ttl_container_told_name(container->container),
+						ttl_container_qualified_name(container->container),
 						get_database_name(MyDatabaseId),
 						(long long) container->cycle_rows, (long long) container->blocked,
 						(long long) container->cycle_cost, (long long) ms)));
@@ -379,13 +379,13 @@ run_cycle(TtlMemory *memory)
 	TtlStop		stop;
 	bool		any_limited = false;
 	MemoryContext context = CurrentMemoryContext;
-	List	   *all_due = ttl_due_containers(&next);
+	List	   *all_due = ttl_schedule_due(&next);
 	List	   *due = all_due;
 	ListCell   *lc;
 
 	foreach(lc, all_due)
 	{
-		TtlDue	   *container = (TtlDue *) lfirst(lc);
+		TtlScheduled	   *container = (TtlScheduled *) lfirst(lc);
 
 		container->cycle_cost = 0;
 		container->cycle_rows = 0;
@@ -412,7 +412,7 @@ run_cycle(TtlMemory *memory)
 
 		foreach(lc, due)
 		{
-			TtlDue	   *container = (TtlDue *) lfirst(lc);
+			TtlScheduled	   *container = (TtlScheduled *) lfirst(lc);
 			int64		left = granted - spent;
 			bool		finished;
 			bool		limited = false;
@@ -446,7 +446,7 @@ run_cycle(TtlMemory *memory)
 
 	foreach(lc, all_due)
 	{
-		TtlDue	   *container = (TtlDue *) lfirst(lc);
+		TtlScheduled	   *container = (TtlScheduled *) lfirst(lc);
 
 		log_work(container);
 		if (container->capped || container->has_work)
@@ -460,7 +460,7 @@ run_cycle(TtlMemory *memory)
 	else if (any_limited)
 		counters.stopped_by = TTL_STOP_COST_LIMIT;
 	else
-		counters.stopped_by = ttl_due_any_blocked() ? TTL_STOP_BLOCKED : TTL_STOP_DONE;
+		counters.stopped_by = ttl_schedule_any_blocked() ? TTL_STOP_BLOCKED : TTL_STOP_DONE;
 	counters.cost_spent += spent;
 	counters.debt = Max(spent - granted, 0);
 	ttl_counters_set_own_database(&counters);
@@ -468,7 +468,7 @@ run_cycle(TtlMemory *memory)
 	MemoryContextSwitchTo(context);
 	if (due != NIL || any_limited)
 		return started;
-	(void) ttl_due_containers(&next);
+	(void) ttl_schedule_due(&next);
 	return next;
 }
 

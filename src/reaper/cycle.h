@@ -9,7 +9,7 @@
 #define TTL_CYCLE_H
 
 #include "datatype/timestamp.h"
-#include "reaper/leaf.h"
+#include "reaper/reap_rel.h"
 
 /* Runs a cycle that may be cancelled; returns when there is work next. */
 extern TimestampTz ttl_cycle_run(TtlMemory *memory);

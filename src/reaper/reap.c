@@ -97,7 +97,7 @@ list_own_containers(void)
 
 		if (ttl_container_owner(lfirst_oid(lc)) != GetUserId() ||
 			!ttl_container_read(lfirst_oid(lc), &policy) || !policy.reaping ||
-			ttl_grace_lasts(&policy.change, ttl_execution_clock()))
+			ttl_grace_lasts(&policy.change, ttl_execution_reference_time()))
 			own = foreach_delete_current(own, lc);
 	}
 	return own;
@@ -155,7 +155,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 		containers = list_make1_oid(PG_GETARG_OID(0));
 	}
 
-	memory = ttl_leaf_memory_create(context, mode);
+	memory = ttl_reap_rel_memory_create(context, mode);
 	ttl_progress_begin(list_length(containers));
 	PG_TRY();
 	{

@@ -36,14 +36,14 @@ typedef struct TtlPass
 	bool		references_logged;
 } TtlPass;
 
-/* A sweep of a table that has BRIN indexes, see sweep.c */
-typedef struct TtlSweep
+/* A sweep of a table that has BRIN indexes, see brin_scan.c */
+typedef struct TtlBrinScan
 {
 	bool		is_running;
-	bool		is_whole;		/* from the first page */
+	bool		is_truncation;		/* from the first page */
 	bool		is_within_range;	/* has it stopped there? */
 	bool		found;			/* rows to delete */
-	TtlExpiryMark mark;
+	TtlExpiryPosition mark;
 	BlockNumber npages;			/* when it began */
 	int32		default_ttl;	/* by which it goes */
 	int64		ranges;			/* it has seen */
@@ -51,13 +51,13 @@ typedef struct TtlSweep
 	TimestampTz earliest;		/* expiry in ranges that it has passed by */
 	TimestampTz next_at;		/* when the next one begins, from the first
 								 * page */
-} TtlSweep;
+} TtlBrinScan;
 
 typedef struct TtlRelState
 {
 	TtlPass		pass;
-	TtlExpiryMark mark;			/* rows before it are deleted, or left behind */
-	TtlSweep	sweep;
+	TtlExpiryPosition mark;			/* rows before it are deleted, or left behind */
+	TtlBrinScan	sweep;
 	TimestampTz paused_until;	/* the table itself is in trouble */
 	int64		pause;			/* length of the next such pause */
 	int			trouble;		/* SQLSTATE of the error that was logged for it */

@@ -8,7 +8,7 @@
  * has made them: once it has committed, their owner could hold a lock on them in another
  * session, for which the worker would wait.  DISCARD ALL does not know of what a library
  * keeps in the process, and nobody can ask a library what that is.  To begin a
- * new process for each owner would be safe, but would forget what leaf.c knows
+ * new process for each owner would be safe, but would forget what reap_rel.c knows
  * several times per second, and any index of an extension's type has a library
  * loaded.  So this is about the one thing that would give an owner the rights of
  * another: connections that were made with his password, and are open to

@@ -135,7 +135,7 @@ is_counted_elsewhere(Oid container)
 	TtlContainer shell;
 
 	return ttl_citus_is_distributed(container) ||
-		(ttl_container_peek(ttl_citus_shell_of(container), &shell) && !shell.carried);
+		(ttl_container_peek(ttl_citus_shell_of(container), &shell) && !shell.propagated);
 }
 
 /*
@@ -145,7 +145,7 @@ is_counted_elsewhere(Oid container)
 static void
 put_containers(ReturnSetInfo *rsinfo, bool of_shards)
 {
-	TimestampTz now = ttl_execution_clock();
+	TimestampTz now = ttl_execution_reference_time();
 	ListCell   *lc;
 
 	foreach(lc, ttl_container_list())

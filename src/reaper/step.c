@@ -12,7 +12,7 @@
  * Triggers may sleep or loop.  From ttl.batch_timeout after its start on, a step is
  * cancelled as statement_timeout would do it, and again every CANCEL_PERIOD, since a
  * trigger may trap the error.  A worker whose cancellations are all trapped is
- * terminated in the end (fault.c); in a user's session that is left to the user.
+ * terminated in the end (reap_error.c); in a user's session that is left to the user.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,7 +53,7 @@ ttl_step_delete(TtlStep *step)
 		flags |= TTL_DELETION_WITH_REFERENCING;
 
 	if (step->memory->mode.by_worker)
-		flags |= TTL_DELETION_SPARES | TTL_DELETION_KEEPS_APART;
+		flags |= TTL_DELETION_EXCLUDES | TTL_DELETION_KEEPS_APART;
 	else if (step->rel->rd_rel->relowner != GetUserId())
 		flags |= TTL_DELETION_RESTRICTED;
 

@@ -8,7 +8,7 @@
 #ifndef TTL_STEP_H
 #define TTL_STEP_H
 
-#include "reaper/leaf.h"
+#include "reaper/reap_rel.h"
 #include "utils/elog.h"
 #include "utils/relcache.h"
 
@@ -16,7 +16,7 @@
 typedef struct TtlStep
 {
 	TtlMemory  *memory;
-	TtlLeaf    *leaf;
+	TtlReapRel    *leaf;
 	TtlContainer container;
 	Relation	rel;
 	TimestampTz now;			/* rows that expired before go ... */
@@ -28,7 +28,7 @@ typedef struct TtlStep
 
 	TimestampTz deadline;		/* the step is cancelled then (ttl.batch_timeout) */
 	bool		timed_out;		/* ... and an attempt of it has been */
-	struct TtlReferenced *referenced;	/* keys of what was collected, or NULL */
+	struct TtlFkReferenced *referenced;	/* keys of what was collected, or NULL */
 	const char *error;			/* why rows could not be deleted, or NULL */
 
 	/* for ttl_step_delete */

@@ -7,7 +7,7 @@
  * processes.
  *
  * Each table of the container is treated in two steps.  First one walk along its expiry
- * indexes collects the places of many expired rows (collect.c; sweep.c where they tell
+ * indexes collects the places of many expired rows (expiry_scan.c; brin_scan.c where they tell
  * pages alone), then they are deleted in
  * batches, each in a transaction of its own (batch.c).  A place collected in an earlier
  * transaction may hold another row by now; ttl_deletion_run() looks whether what is
@@ -36,13 +36,13 @@
 #include "miscadmin.h"
 #include "reaper/batch.h"
 #include "reaper/budget.h"
-#include "reaper/collect.h"
-#include "reaper/fault.h"
+#include "reaper/expiry_scan.h"
+#include "reaper/reap_error.h"
 #include "reaper/pause.h"
 #include "reaper/progress.h"
-#include "reaper/referenced.h"
+#include "reaper/fk_referenced.h"
 #include "reaper/session.h"
-#include "reaper/sweep.h"
+#include "reaper/brin_scan.h"
 #include "reaper/turn.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
@@ -130,14 +130,14 @@ open_leaf(TtlStep *step, Oid container)
 		step->container.default_ttl == TTL_OFF ||
 		(step->memory->mode.by_worker &&
 		 (!step->container.reaping || ttl_pause_lasts(&paused_until))) ||
-		pg_sub_s64_overflow(ttl_execution_clock(), step->container.reap_delay,
+		pg_sub_s64_overflow(ttl_execution_reference_time(), step->container.reap_delay,
 							&step->now))
 	{
 		relation_close(step->rel, NoLock);
 		step->rel = NULL;
 		return TTL_STEP_DONE;
 	}
-	if (step->container.carried && !ttl_citus_lock_shard(container, waits))
+	if (step->container.propagated && !ttl_citus_lock_shard(container, waits))
 	{
 		relation_close(step->rel, NoLock);
 		step->rel = NULL;
@@ -156,7 +156,7 @@ open_leaf(TtlStep *step, Oid container)
 		return TTL_STEP_AWAY;
 	}
 	step->spares = step->memory->mode.by_worker &&
-		ttl_grace_lasts(&step->container.change, ttl_execution_clock());
+		ttl_grace_lasts(&step->container.change, ttl_execution_reference_time());
 	return TTL_STEP_MORE;
 }
 
@@ -167,12 +167,12 @@ open_leaf(TtlStep *step, Oid container)
 static void
 follow_change(TtlStep *step)
 {
-	TtlLeaf    *leaf = step->leaf;
+	TtlReapRel    *leaf = step->leaf;
 	TimestampTz since = step->spares ? step->container.change.changed_at : 0;
 
 	if (leaf->spared_since == since)
 		return;
-	ttl_leaf_discard(step->memory, leaf);
+	ttl_reap_rel_discard(step->memory, leaf);
 	leaf->state.pass.is_running = false;
 	leaf->state.pass.next_at = 0;
 	leaf->spared_since = since;
@@ -194,25 +194,25 @@ set_deadline(TtlStep *step)
 static TtlStepResult
 leave_out_referenced(TtlStep *step)
 {
-	TtlLeaf    *leaf = step->leaf;
+	TtlReapRel    *leaf = step->leaf;
 	ErrorData  *error;
 
 	if (leaf->places.n == 0 || step->referenced == NULL)
 		return TTL_STEP_MORE;
-	error = ttl_step_attempt(ttl_referenced_leave_out, step);
+	error = ttl_step_attempt(ttl_fk_referenced_leave_out, step);
 	if (error == NULL)
 		return TTL_STEP_MORE;
-	if (!step->timed_out && ttl_fault_is_no_rows(error))
+	if (!step->timed_out && ttl_reap_error_is_no_rows(error))
 	{
-		ttl_leaf_discard(step->memory, leaf);
-		ttl_fault_handle_trouble(step, error);
+		ttl_reap_rel_discard(step->memory, leaf);
+		ttl_reap_error_handle_trouble(step, error);
 		return TTL_STEP_AWAY;
 	}
 
 	/* a partition of the referencing table; comes again, without a pause */
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && step->memory->mode.by_worker)
 	{
-		ttl_leaf_discard(step->memory, leaf);
+		ttl_reap_rel_discard(step->memory, leaf);
 		return TTL_STEP_AWAY;
 	}
 	leaf->skip_asking = true;
@@ -223,17 +223,17 @@ leave_out_referenced(TtlStep *step)
 static TtlStepResult
 collect(TtlStep *step, bool sweeps)
 {
-	TtlLeaf    *leaf = step->leaf;
+	TtlReapRel    *leaf = step->leaf;
 	TimestampTz started = GetCurrentTimestamp();
 	ErrorData  *error;
 	TtlStepResult result;
 
 	ttl_progress_phase(TTL_PHASE_LOOKING);
-	error = ttl_step_attempt(sweeps ? ttl_sweep_collect : ttl_collect_places, step);
+	error = ttl_step_attempt(sweeps ? ttl_brin_scan_run : ttl_expiry_scan_run, step);
 	if (error != NULL)
 	{
-		ttl_leaf_discard(step->memory, leaf);
-		ttl_fault_handle_trouble(step, error);
+		ttl_reap_rel_discard(step->memory, leaf);
+		ttl_reap_error_handle_trouble(step, error);
 		return TTL_STEP_AWAY;
 	}
 	set_deadline(step);
@@ -250,7 +250,7 @@ static TtlStepResult
 run_step(TtlStep *step, Oid container, TtlTurn *turn)
 {
 	TtlMemory  *memory = step->memory;
-	TtlLeaf    *leaf = step->leaf;
+	TtlReapRel    *leaf = step->leaf;
 	TtlStepResult result;
 	TimestampTz due;
 	bool		sweeps;
@@ -261,27 +261,27 @@ run_step(TtlStep *step, Oid container, TtlTurn *turn)
 	sweeps = step->container.indexing == TTL_INDEXING_LAZY;
 	follow_change(step);
 
-	if (!ttl_collect_has_places(memory, leaf))
+	if (!ttl_expiry_scan_has_places(memory, leaf))
 	{
 		/* the usual case, so it must be cheap */
-		if (sweeps ? ttl_sweep_rests(step, &due) :
-			!ttl_collect_is_marked(leaf) && ttl_collect_nothing_due(step, &due))
+		if (sweeps ? ttl_brin_scan_rests(step, &due) :
+			!ttl_expiry_scan_is_marked(leaf) && ttl_expiry_scan_nothing_due(step, &due))
 		{
 			if (!sweeps)
-				ttl_leaf_found_nothing(leaf);
+				ttl_reap_rel_found_nothing(leaf);
 			turn->due = Min(turn->due, due);
 			relation_close(step->rel, NoLock);
 			return TTL_STEP_DONE;
 		}
 
 		result = collect(step, sweeps);
-		if (result == TTL_STEP_MORE && !ttl_collect_has_places(memory, leaf) && !leaf->more)
+		if (result == TTL_STEP_MORE && !ttl_expiry_scan_has_places(memory, leaf) && !leaf->more)
 		{
 			due = GetCurrentTimestamp() + TTL_MARK_WAIT;
 			if (sweeps)
-				(void) ttl_sweep_rests(step, &due);
-			else if (!ttl_collect_is_marked(leaf))
-				(void) ttl_collect_nothing_due(step, &due);
+				(void) ttl_brin_scan_rests(step, &due);
+			else if (!ttl_expiry_scan_is_marked(leaf))
+				(void) ttl_expiry_scan_nothing_due(step, &due);
 			turn->due = Min(turn->due, due);
 			result = TTL_STEP_DONE;
 		}
@@ -290,7 +290,7 @@ run_step(TtlStep *step, Oid container, TtlTurn *turn)
 		set_deadline(step);
 
 	if (result == TTL_STEP_MORE && !step->timed_out &&
-		ttl_collect_has_places(memory, leaf) && !ttl_batch_try_whole(step))
+		ttl_expiry_scan_has_places(memory, leaf) && !ttl_batch_try_truncate(step))
 		result = ttl_batch_delete(step);
 
 	relation_close(step->rel, NoLock);
@@ -336,9 +336,9 @@ report_blocked(TtlMemory *memory, Oid container, TtlTurn *turn, const char *erro
 
 	foreach(lc, turn->leaves)
 	{
-		const TtlLeaf *leaf = ttl_leaf_enter(memory, lfirst_oid(lc));
+		const TtlReapRel *leaf = ttl_reap_rel_enter(memory, lfirst_oid(lc));
 
-		blocked += ttl_leaf_blocked_rows(leaf);
+		blocked += ttl_reap_rel_blocked_rows(leaf);
 		is_complete = is_complete && leaf->is_known;
 	}
 	if (!is_complete)
@@ -355,7 +355,7 @@ static TtlTurnEnd
 run_leaf(TtlMemory *memory, Oid container, Oid relid, TtlTurn *turn,
 		 int64 max_cost)
 {
-	TtlLeaf    *leaf = ttl_leaf_enter(memory, relid);
+	TtlReapRel    *leaf = ttl_reap_rel_enter(memory, relid);
 	TtlStepResult result = TTL_STEP_MORE;
 	TtlTurnEnd	end;
 	TimestampTz wait_until;
@@ -369,8 +369,8 @@ run_leaf(TtlMemory *memory, Oid container, Oid relid, TtlTurn *turn,
 	leaf->last_turn = GetCurrentTimestamp();
 	if (turn->changed)
 	{
-		ttl_leaf_end_pause(leaf);
-		ttl_leaf_want_pass(leaf);
+		ttl_reap_rel_end_pause(leaf);
+		ttl_reap_rel_want_pass(leaf);
 	}
 	wait_until = leaf->state.paused_until;
 	if (leaf->state.is_stuck && memory->mode.by_worker)
@@ -384,7 +384,7 @@ run_leaf(TtlMemory *memory, Oid container, Oid relid, TtlTurn *turn,
 	while (result == TTL_STEP_MORE && may_go_on(turn, max_cost))
 	{
 		BufferUsage start = pgBufferUsage;
-		int64		was_blocked = ttl_leaf_blocked_rows(leaf);
+		int64		was_blocked = ttl_reap_rel_blocked_rows(leaf);
 		MemoryContext oldcontext;
 		int64		cost;
 		TtlStep		step;
@@ -410,7 +410,7 @@ run_leaf(TtlMemory *memory, Oid container, Oid relid, TtlTurn *turn,
 
 		oldcontext = MemoryContextSwitchTo(memory->step_context);
 		result = run_step(&step, container, turn);
-		if (step.error != NULL || ttl_leaf_blocked_rows(leaf) != was_blocked)
+		if (step.error != NULL || ttl_reap_rel_blocked_rows(leaf) != was_blocked)
 			report_blocked(memory, container, turn, step.error);
 		MemoryContextSwitchTo(oldcontext);
 		MemoryContextReset(memory->step_context);
@@ -440,8 +440,8 @@ run_leaf(TtlMemory *memory, Oid container, Oid relid, TtlTurn *turn,
 		end = TTL_TURN_SPENT;
 
 	if (memory->allocated > KEEP_MAX)
-		ttl_leaf_discard(memory, leaf);
-	ttl_leaf_store(memory, leaf);
+		ttl_reap_rel_discard(memory, leaf);
+	ttl_reap_rel_store(memory, leaf);
 	return end;
 }
 

@@ -8,7 +8,7 @@
 #ifndef TTL_TURN_H
 #define TTL_TURN_H
 
-#include "reaper/leaf.h"
+#include "reaper/reap_rel.h"
 
 /* Why a turn ended. */
 typedef enum TtlTurnEnd

@@ -27,9 +27,9 @@
 #include "postmaster/interrupt.h"
 #include "reaper/budget.h"
 #include "reaper/cycle.h"
-#include "reaper/due.h"
-#include "reaper/fault.h"
-#include "reaper/leaf.h"
+#include "reaper/schedule.h"
+#include "reaper/reap_error.h"
+#include "reaper/reap_rel.h"
 #include "reaper/pause.h"
 #include "reaper/process.h"
 #include "reaper/recovery.h"
@@ -51,7 +51,7 @@ static uint32 wait_event_main;
  * the role.
  */
 static void
-settle_settings(void)
+resolve_settings(void)
 {
 	static const struct
 	{
@@ -144,7 +144,7 @@ static TimestampTz
 remind(void)
 {
 	TtlDatabaseCounters counters;
-	int			n = ttl_due_count_unreaped();
+	int			n = ttl_schedule_count_unreaped();
 
 	if (n == 0)
 		return 0;
@@ -194,7 +194,7 @@ sleep_until(TimestampTz until)
 static void
 at_exit(int code, Datum arg)
 {
-	if (ttl_fault_handle_exit())
+	if (ttl_reap_error_handle_exit())
 		(void) ttl_shmem_worker_leave(TTL_LEFT_YIELDED, GetCurrentTimestamp());
 }
 
@@ -228,7 +228,7 @@ ttl_worker_main(Datum main_arg)
 
 	ttl_budget_exempt();
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
-	settle_settings();
+	resolve_settings();
 	ttl_cycle_check_reload();
 	wait_event_main = TtlWaitEventNew("TtlReaperMain");
 	ttl_cycle_init();
@@ -238,9 +238,9 @@ ttl_worker_main(Datum main_arg)
 										  ALLOCSET_DEFAULT_SIZES);
 	context = AllocSetContextCreate(TopMemoryContext, "ttl reaper",
 									ALLOCSET_DEFAULT_SIZES);
-	memory = ttl_leaf_memory_create(TopMemoryContext, mode);
+	memory = ttl_reap_rel_memory_create(TopMemoryContext, mode);
 
-	ttl_due_init(memory);
+	ttl_schedule_init(memory);
 	before_shmem_exit(at_exit, (Datum) 0);
 
 	for (;;)
@@ -268,14 +268,14 @@ ttl_worker_main(Datum main_arg)
 
 			cycle_at = rested_at;
 			HOLD_CANCEL_INTERRUPTS();
-			any = ttl_due_refresh(memory);
+			any = ttl_schedule_refresh(memory);
 			remind_at = remind();
 			RESUME_CANCEL_INTERRUPTS();
-			refresh_at = GetCurrentTimestamp() + ttl_due_stretch(TTL_DUE_IDLE_WAIT);
+			refresh_at = GetCurrentTimestamp() + ttl_schedule_stretch(TTL_SCHEDULE_IDLE_WAIT);
 			if (any)
 			{
 				ttl_counters_open_database();
-				ttl_due_look_at(wanted);
+				ttl_schedule_look_at(wanted);
 				if (is_held())
 				{
 					if (ttl_shmem_worker_leave(TTL_LEFT_HELD, 0))

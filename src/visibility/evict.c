@@ -12,7 +12,7 @@
  * Rows are judged by the clock of the outer statement.  In REPEATABLE READ a row
  * that the snapshot can't see can't be deleted: 40001.
  *
- * An UPDATE that assigns key columns needs the same; watch.c makes the trigger fire
+ * An UPDATE that assigns key columns needs the same; trigger_desc.c makes the trigger fire
  * there.
  *
  * A bulk load into a container where nothing has expired needs no look-ups: after
@@ -169,7 +169,7 @@ is_provable(const TtlContainer *container, Relation rel, const TtlExecution *exe
 		return true;
 	return container->touch_on_update && ttl_guc_touch &&
 		SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA &&
-		!ttl_kind_is_deadline(container->kind);
+		!ttl_type_is_deadline(container->ttl_type);
 }
 
 static EvictState *
@@ -180,7 +180,7 @@ prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 	EvictState *state = palloc0(sizeof(EvictState));
 
 	state->container = *container;
-	state->now = ttl_execution_clock();
+	state->now = ttl_execution_reference_time();
 	if (container->default_ttl != TTL_OFF)
 		state->keys = ttl_keys_prepare(rel);
 	if (state->keys != NULL)
@@ -193,7 +193,7 @@ prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 	flinfo->fn_extra = state;
 	MemoryContextSwitchTo(old);
 
-	ttl_watch_routed(rel);
+	ttl_trigger_desc_routed(rel);
 	return state;
 }
 
@@ -391,7 +391,7 @@ evaluate_conflict_qual(ExprState *state, ExprContext *econtext, bool *isnull)
 	TtlContainer container;
 
 	if (ttl_container_lookup(qual->relid, &container) &&
-		ttl_expiry_of_slot(&container, econtext->ecxt_scantuple) <= ttl_execution_clock())
+		ttl_expiry_of_slot(&container, econtext->ecxt_scantuple) <= ttl_execution_reference_time())
 		report_concurrent_row();
 	*isnull = false;
 	return qual->where == NULL ? BoolGetDatum(true) :
@@ -399,7 +399,7 @@ evaluate_conflict_qual(ExprState *state, ExprContext *econtext, bool *isnull)
 }
 
 void
-ttl_evict_watch_conflicts(ResultRelInfo *target, EState *estate)
+ttl_evict_check_conflicts(ResultRelInfo *target, EState *estate)
 {
 	ConflictQual *qual;
 
@@ -425,7 +425,7 @@ complete_ts(Relation rel, const TtlContainer *container, HeapTuple tuple)
 	bool		isnull;
 
 	/* numbers are the application's to give */
-	if (column == InvalidAttrNumber || container->ts_kind != NULL)
+	if (column == InvalidAttrNumber || container->ts_type != NULL)
 		return tuple;
 	(void) heap_getattr(tuple, column, RelationGetDescr(rel), &isnull);
 	if (!isnull || SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)

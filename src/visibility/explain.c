@@ -30,32 +30,32 @@ static void
 explain_filter(PlanState *planstate, List *ancestors, const char *relationship,
 			   const char *plan_name, ExplainState *es)
 {
-	int64		suspects;
+	int64		expired_tids;
 
 	if (prev_explain_per_node)
 		prev_explain_per_node(planstate, ancestors, relationship, plan_name, es);
 
 	if (!es->analyze)
 		return;
-	switch (ttl_sift_describe(planstate, &suspects))
+	switch (ttl_scan_filter_describe(planstate, &expired_tids))
 	{
-		case TTL_SIFT_NONE_EXPIRED:
+		case TTL_SCAN_FILTER_NONE_EXPIRED:
 			ExplainPropertyText("Expiry Filter", "none expired", es);
 			break;
-		case TTL_SIFT_SUSPECTS:
+		case TTL_SCAN_FILTER_TIDS:
 			ExplainPropertyText("Expiry Filter",
-								psprintf(INT64_FORMAT " candidate %s", suspects,
-										 suspects == 1 ? "row" : "rows"), es);
+								psprintf(INT64_FORMAT " candidate %s", candidates,
+										 expired_tids == 1 ? "row" : "rows"), es);
 			break;
-		case TTL_SIFT_SUSPECT_PAGES:
+		case TTL_SCAN_FILTER_PAGES:
 			ExplainPropertyText("Expiry Filter",
-								psprintf(INT64_FORMAT " candidate %s", suspects,
-										 suspects == 1 ? "page" : "pages"), es);
+								psprintf(INT64_FORMAT " candidate %s", candidates,
+										 expired_tids == 1 ? "page" : "pages"), es);
 			break;
-		case TTL_SIFT_EACH_ROW:
+		case TTL_SCAN_FILTER_EACH_ROW:
 			ExplainPropertyText("Expiry Filter", "each row", es);
 			break;
-		case TTL_SIFT_NOT_THERE:
+		case TTL_SCAN_FILTER_NOT_THERE:
 			break;
 	}
 }

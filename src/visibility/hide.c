@@ -13,7 +13,7 @@
  * evaluated on a row before the filter is.
  *
  * An index-only scan has no _ts to filter by.  There ttl.is_live(container) marks
- * the place of the filter, and sift.c does its work by the row's place.  Where
+ * the place of the filter, and scan_filter.c does its work by the row's place.  Where
  * EvalPlanQual may run a part of the plan again, which never passes ExecutorStart,
  * the planner is kept from choosing such a scan.  And no query uses the expiry indexes
  * of indexing => 'lazy'.
@@ -25,7 +25,7 @@
  * Not hidden from: the queries by which foreign keys act on referencing rows
  * (CASCADE, SET NULL, SET DEFAULT, and the search for rows that forbid a
  * change), nor from those by which ALTER TABLE validates a foreign key.  They
- * must see every stored row, or leave orphans; ri_query.c knows them.
+ * must see every stored row, or leave orphans; fk_queries.c knows them.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,16 +66,16 @@ make_table(Oid table)
 
 /* ttl.instant() of a column that holds numbers or dates */
 static Expr *
-make_instant(const TtlKind *kind, Expr *column)
+make_instant(const TtlType *ttl_type, Expr *column)
 {
 	List	   *args = list_make1(column);
 	int			n = 0;
 
-	while (ttl_instant_types[n] != kind->type)
+	while (ttl_instant_types[n] != ttl_type->type)
 		n++;
-	if (kind->unit != TTL_UNIT_SECONDS)
+	if (ttl_type->unit != TTL_UNIT_SECONDS)
 		args = lappend(args, makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1,
-									   CStringGetTextDatum(ttl_kind_unit_name(kind->unit)),
+									   CStringGetTextDatum(ttl_type_unit_name(ttl_type->unit)),
 									   false, false));
 	return (Expr *) makeFuncExpr(ttl_container_require_objects()->instant[n], TIMESTAMPTZOID,
 								 args, InvalidOid, DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
@@ -84,7 +84,7 @@ make_instant(const TtlKind *kind, Expr *column)
 /* A column of a container, with its own type, the bits of one, or converted to an instant */
 static Expr *
 make_column(const TtlContainer *container, Index relid, AttrNumber attno,
-			const TtlKind *kind, Oid as_type)
+			const TtlType *ttl_type, Oid as_type)
 {
 	Oid			type;
 	int32		typmod;
@@ -95,8 +95,8 @@ make_column(const TtlContainer *container, Index relid, AttrNumber attno,
 		return (Expr *) makeNullConst(OidIsValid(as_type) ? as_type : INT4OID, -1, InvalidOid);
 	get_atttypetypmodcoll(container->relid, attno, &type, &typmod, &collation);
 	column = (Expr *) makeVar(relid, attno, type, typmod, collation, 0);
-	if (kind != NULL && kind->instant != NULL)
-		column = make_instant(kind, column);
+	if (ttl_type != NULL && ttl_type->instant != NULL)
+		column = make_instant(ttl_type, column);
 	else if (OidIsValid(as_type) && type != as_type)
 		column = (Expr *) makeRelabelType(column, as_type, -1, InvalidOid, COERCE_IMPLICIT_CAST);
 	return column;
@@ -111,9 +111,9 @@ static Expr *
 make_filter(Oid function, Oid table, const TtlContainer *container, Index relid)
 {
 	/* a timestamp without time zone is taken as UTC: it has the same bits */
-	Expr	   *ts = make_column(container, relid, container->ts_attno, container->ts_kind,
+	Expr	   *ts = make_column(container, relid, container->ts_attno, container->ts_type,
 								  TIMESTAMPTZOID);
-	Expr	   *own = make_column(container, relid, container->ttl_attno, container->kind,
+	Expr	   *own = make_column(container, relid, container->ttl_attno, container->ttl_type,
 								   InvalidOid);
 
 	return (Expr *) makeFuncExpr(function, BOOLOID,
@@ -179,7 +179,7 @@ is_acted_on(const RangeTblEntry *rte, const TtlContainer *container)
 }
 
 /*
- * True if a deletion of this extension has given the table that alias: TTL_DOOMED for its
+ * True if a deletion of this extension has given the table that alias: TTL_TO_DELETE for its
  * expired rows, TTL_STAYING for the others.  A rule may give it to another owner's table.
  */
 static bool
@@ -187,7 +187,7 @@ is_deleted_as(const char *alias, const RangeTblEntry *rte, const TtlContainer *c
 			  const Hiding *hiding)
 {
 	return hiding->planning->deletes && is_called(alias, rte) &&
-		is_owned_by(ttl_execution_doomed_owner(), container);
+		is_owned_by(ttl_execution_deletes_as(), container);
 }
 
 static bool
@@ -222,7 +222,7 @@ filter_scan(Plan *plan, void *context)
 									   list_make1(make_filter(objects->is_expired,
 															  container.relid, &container,
 															  scan->scanrelid)), -1);
-	else if (is_deleted_as(TTL_DOOMED, rte, &container, hiding))
+	else if (is_deleted_as(TTL_TO_DELETE, rte, &container, hiding))
 		filter = make_filter(objects->is_expired, container.relid, &container, scan->scanrelid);
 	else if (IsA(scan, IndexOnlyScan))
 		filter = make_filter_by_place(&container);
@@ -467,7 +467,7 @@ execution_starts(TtlExecution *execution, int eflags)
 	{
 		planning.deletes = ttl_execution_is_expected(query_desc->sourceText);
 		planning.sees_stored = InNoForceRLSOperation() &&
-			ttl_ri_query_is_spelt_so(query_desc->sourceText) && reads_own_only(stmt);
+			ttl_fk_queries_is_spelt_so(query_desc->sourceText) && reads_own_only(stmt);
 		stmt = copyObject(stmt);
 		filter_statement(stmt, &planning);
 		query_desc->plannedstmt = stmt;

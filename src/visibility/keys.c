@@ -36,7 +36,7 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
-#include "stored.h"
+#include "catalog_expr.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "visibility/keys.h"
@@ -92,7 +92,7 @@ add_index(TtlKeys *keys, Relation index, const IndexInfo *info)
 {
 	KeyIndex   *key = &keys->indexes[keys->nindexes];
 
-	if (!ttl_stored_is_key(index) || !index->rd_index->indislive ||
+	if (!ttl_catalog_expr_is_key(index) || !index->rd_index->indislive ||
 		!index->rd_index->indisready || is_looked_after(index))
 		return;
 	keys->nindexes++;

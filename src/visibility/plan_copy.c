@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * plan_copy.c
- *	  Starts executions without the filters that sift.c replaces.
+ *	  Starts executions without the filters that scan_filter.c replaces.
  *
  * To compile the call of a filter function costs a point read more than all that the
  * filter does at run time, and so does JIT compilation of quals that are never

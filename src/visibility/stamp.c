@@ -270,7 +270,7 @@ ttl_stamp_query(Query *query)
 
 	if (query->resultRelation == 0 ||
 		!ttl_container_lookup(rt_fetch(query->resultRelation, query->rtable)->relid, &container) ||
-		container.ts_attno == InvalidAttrNumber || container.ts_kind != NULL)
+		container.ts_attno == InvalidAttrNumber || container.ts_type != NULL)
 		return;
 	if (plans_citus(query))
 		purpose = STAMP_SHARDS;

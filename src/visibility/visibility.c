@@ -6,7 +6,7 @@
  *	  before planning	stamp.c adds the assignment of _ts to UPDATEs
  *	  after planning	hide.c puts the filter into each scan
  *	  at ExecutorStart	plan_copy.c keeps the filter from being compiled
- *	  and after it		sift.c puts a fast one in its place
+ *	  and after it		scan_filter.c puts a fast one in its place
  *
  *-------------------------------------------------------------------------
  */
@@ -52,14 +52,14 @@ plan(TTL_PLANNER_PARAMETERS)
 	{
 		bool		is_marked = ttl_citus_mark(parse);
 
-		planning.sees_stored = ttl_ri_query_is_action(parse, query_string) ||
+		planning.sees_stored = ttl_fk_queries_is_action(parse, query_string) ||
 			(is_marked && is_owner_of_all(parse->rtable));
-		planning.validates = ttl_ri_query_is_validation(parse);
+		planning.validates = ttl_fk_queries_is_validation(parse);
 		planning.deletes = ttl_execution_is_expected(query_string);
 		planning.locks_rows = ttl_hide_locks_rows(parse);
 		if (!planning.sees_stored)
 		{
-			ttl_foreign_key_mark_old(parse, query_string);
+			ttl_fk_check_mark_old(parse, query_string);
 			ttl_stamp_query(parse);
 		}
 	}
@@ -91,12 +91,12 @@ ttl_visibility_init(void)
 {
 	ttl_hide_init();
 	ttl_plan_copy_init();
-	ttl_sift_init();
+	ttl_scan_filter_init();
 	ttl_explain_init();
-	ttl_watch_init();
+	ttl_trigger_desc_init();
 	ttl_evict_init();
-	ttl_foreign_key_init();
-	ttl_reference_init();
+	ttl_fk_check_init();
+	ttl_fk_parent_init();
 	ttl_copy_init();
 
 	prev_planner = planner_hook;

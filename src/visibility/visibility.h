@@ -29,7 +29,7 @@ typedef struct TtlPlanning
 	bool		validates;		/* a foreign key: hide nothing of the user's
 								 * own */
 	bool		deletes;		/* expired rows, in the tables that it calls
-								 * TTL_DOOMED */
+								 * TTL_TO_DELETE */
 	bool		locks_rows;		/* so that EvalPlanQual may look again */
 } TtlPlanning;
 
@@ -59,17 +59,17 @@ extern void ttl_hide_visit_scans(PlannedStmt *stmt, bool subplans_only,
 extern void ttl_hide_init(void);
 
 /*
- * ri_query.c
+ * fk_queries.c
  */
 
 /* Is the query one of the foreign-key machinery that needs all stored rows? */
-extern bool ttl_ri_query_is_action(Query *query, const char *query_string);
+extern bool ttl_fk_queries_is_action(Query *query, const char *query_string);
 
 /* Is it one by which ALTER TABLE validates a foreign key? */
-extern bool ttl_ri_query_is_validation(Query *query);
+extern bool ttl_fk_queries_is_validation(Query *query);
 
 /* Is the text spelt as they are?  Few people write so. */
-extern bool ttl_ri_query_is_spelt_so(const char *query_string);
+extern bool ttl_fk_queries_is_spelt_so(const char *query_string);
 
 /*
  * stamp.c
@@ -95,16 +95,16 @@ typedef struct TtlEviction
 extern void ttl_evict_explain(void *eviction);
 
 /* Has ON CONFLICT DO UPDATE fail where it meets an expired row of the container. */
-extern void ttl_evict_watch_conflicts(ResultRelInfo *target, EState *estate);
+extern void ttl_evict_check_conflicts(ResultRelInfo *target, EState *estate);
 extern void ttl_evict_init(void);
 
 /*
- * watch.c
+ * trigger_desc.c
  */
 
 /* A partition that rows are routed to has been met. */
-extern void ttl_watch_routed(Relation rel);
-extern void ttl_watch_init(void);
+extern void ttl_trigger_desc_routed(Relation rel);
+extern void ttl_trigger_desc_init(void);
 
 /*
  * plan_copy.c
@@ -112,38 +112,38 @@ extern void ttl_watch_init(void);
 extern void ttl_plan_copy_init(void);
 
 /*
- * sift.c
+ * scan_filter.c
  */
 
 /* What the filter of a scan has had to do so far. */
-typedef enum TtlSiftWork
+typedef enum TtlScanFilterStats
 {
-	TTL_SIFT_NOT_THERE,			/* it isn't a scan with a filter */
-	TTL_SIFT_NONE_EXPIRED,
-	TTL_SIFT_SUSPECTS,			/* it has looked at those rows only */
-	TTL_SIFT_SUSPECT_PAGES,		/* ... at those on these pages only */
-	TTL_SIFT_EACH_ROW
-} TtlSiftWork;
+	TTL_SCAN_FILTER_NOT_THERE,			/* it isn't a scan with a filter */
+	TTL_SCAN_FILTER_NONE_EXPIRED,
+	TTL_SCAN_FILTER_TIDS,			/* it has looked at those rows only */
+	TTL_SCAN_FILTER_PAGES,		/* ... at those on these pages only */
+	TTL_SCAN_FILTER_EACH_ROW
+} TtlScanFilterStats;
 
-extern TtlSiftWork ttl_sift_describe(const PlanState *planstate, int64 *suspects);
+extern TtlScanFilterStats ttl_scan_filter_describe(const PlanState *planstate, int64 *expired_tids);
 
-extern void ttl_sift_init(void);
+extern void ttl_scan_filter_init(void);
 
 /*
- * foreign_key.c
+ * fk_check.c
  */
 
 /* What the OLD of a rule is called that a foreign key's action fires */
 #define TTL_STORED	"ttl stored"
 
-extern void ttl_foreign_key_mark_old(Query *query, const char *text);
-extern void ttl_foreign_key_init(void);
+extern void ttl_fk_check_mark_old(Query *query, const char *text);
+extern void ttl_fk_check_init(void);
 
 /*
- * explain.c, reference.c, copy.c
+ * explain.c, fk_parent.c, copy.c
  */
 extern void ttl_explain_init(void);
-extern void ttl_reference_init(void);
+extern void ttl_fk_parent_init(void);
 extern void ttl_copy_init(void);
 
 #endif							/* TTL_VISIBILITY_H */

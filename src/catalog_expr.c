@@ -1,0 +1,133 @@
+/*-------------------------------------------------------------------------
+ *
+ * catalog_expr.c
+ *	  Expressions of other people, as they stand in the catalogs.
+ *
+ * The relation cache simplifies the expressions of indexes and partition keys
+ * (RelationGetIndexExpressions() and its like), and in doing so it calls the
+ * functions in them, as whoever happens to look: a superuser who alters a
+ * stranger's table, say, or the worker.  An owner can write anything into a
+ * function that he calls immutable.  So ttl, which only wants to know what an
+ * expression is about, reads what is stored and evaluates nothing.
+ *
+ * (Looking up keys does evaluate them, see evict.c: as the inserting user, who
+ * is about to do the same by the insertion itself.)
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/sysattr.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_partitioned_table.h"
+#include "optimizer/optimizer.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "catalog_expr.h"
+
+/*
+ * A column of type pg_node_tree of a catalog's row.
+ */
+static Node *
+read_tree(int cache, HeapTuple tuple, AttrNumber column)
+{
+	bool		isnull;
+	Datum		stored = SysCacheGetAttr(cache, tuple, column, &isnull);
+
+	return isnull ? NULL : stringToNode(TextDatumGetCString(stored));
+}
+
+Node *
+ttl_catalog_expr_index_expression(HeapTuple index, AttrNumber column)
+{
+	return read_tree(INDEXRELID, index, column);
+}
+
+Bitmapset *
+ttl_catalog_expr_columns(Node *expression, int natts)
+{
+	Bitmapset  *columns = NULL;
+
+	pull_varattnos(expression, 1, &columns);
+	if (bms_is_member(0 - FirstLowInvalidHeapAttributeNumber, columns))
+		columns = bms_add_range(columns, 1 - FirstLowInvalidHeapAttributeNumber,
+								natts - FirstLowInvalidHeapAttributeNumber);
+	return columns;
+}
+
+/*
+ * Adds columns by their numbers; 0 stands for an expression.
+ */
+static Bitmapset *
+add_columns(Bitmapset *columns, const int16 *attnos, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (attnos[i] != 0)
+			columns = bms_add_member(columns,
+									 attnos[i] - FirstLowInvalidHeapAttributeNumber);
+	}
+	return columns;
+}
+
+/* The columns that the keys and the predicate of an index depend on */
+static Bitmapset *
+index_columns(Relation index, Relation rel)
+{
+	Form_pg_index form = index->rd_index;
+	static const AttrNumber trees[] = {Anum_pg_index_indexprs, Anum_pg_index_indpred};
+	Bitmapset  *columns = add_columns(NULL, form->indkey.values, form->indnkeyatts);
+
+	for (int i = 0; i < lengthof(trees); i++)
+		columns = bms_join(columns,
+						   ttl_catalog_expr_columns(ttl_catalog_expr_index_expression(index->rd_indextuple, trees[i]),
+											  RelationGetNumberOfAttributes(rel)));
+	return columns;
+}
+
+bool
+ttl_catalog_expr_is_key(Relation index)
+{
+	return index->rd_index->indisunique || index->rd_index->indisexclusion;
+}
+
+Bitmapset *
+ttl_catalog_expr_key_columns(Relation rel)
+{
+	Bitmapset  *columns = NULL;
+	ListCell   *lc;
+
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+
+		if (ttl_catalog_expr_is_key(index))
+			columns = bms_join(columns, index_columns(index, rel));
+		index_close(index, AccessShareLock);
+	}
+	return columns;
+}
+
+Bitmapset *
+ttl_catalog_expr_partition_columns(Relation rel)
+{
+	HeapTuple	tuple = SearchSysCache1(PARTRELID, ObjectIdGetDatum(RelationGetRelid(rel)));
+	Form_pg_partitioned_table form;
+	Bitmapset  *columns;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for partition key of relation %u",
+			 RelationGetRelid(rel));
+	form = (Form_pg_partitioned_table) GETSTRUCT(tuple);
+	columns = add_columns(NULL, form->partattrs.values, form->partnatts);
+	columns = bms_join(columns,
+					   ttl_catalog_expr_columns(read_tree(PARTRELID, tuple,
+													Anum_pg_partitioned_table_partexprs),
+										  RelationGetNumberOfAttributes(rel)));
+	ReleaseSysCache(tuple);
+	return columns;
+}

@@ -1,0 +1,36 @@
+/*-------------------------------------------------------------------------
+ *
+ * catalog_expr.h
+ *	  Expressions of other people, as they stand in the catalogs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_CATALOG_EXPR_H
+#define TTL_CATALOG_EXPR_H
+
+#include "access/attnum.h"
+#include "access/htup.h"
+#include "nodes/bitmapset.h"
+#include "nodes/nodes.h"
+#include "utils/relcache.h"
+
+/*
+ * An expression of pg_index (Anum_pg_index_indexprs, a list, or
+ * Anum_pg_index_indpred), or NULL if it has none.
+ */
+extern Node *ttl_catalog_expr_index_expression(HeapTuple index, AttrNumber column);
+
+/* Is it a unique or exclusion index? */
+extern bool ttl_catalog_expr_is_key(Relation index);
+
+/*
+ * The columns that the keys and predicates of a table's unique and exclusion indexes
+ * depend on, those that a partition key does, and those that an expression over a table
+ * does.  Numbers are offset by FirstLowInvalidHeapAttributeNumber; a whole row is all
+ * columns.
+ */
+extern Bitmapset *ttl_catalog_expr_key_columns(Relation rel);
+extern Bitmapset *ttl_catalog_expr_partition_columns(Relation rel);
+extern Bitmapset *ttl_catalog_expr_columns(Node *expression, int natts);
+
+#endif							/* TTL_CATALOG_EXPR_H */

@@ -1,0 +1,353 @@
+/*-------------------------------------------------------------------------
+ *
+ * propagation.c
+ *	  A policy as the arguments of a row trigger.
+ *
+ * They are names and values by turns.  A setting that isn't there has its default.  What
+ * concerns the coordinator alone isn't propagated, nor is the time of a change: each node
+ * spares for ttl.grace what a change has made expired when it arrives there.
+ *
+ * Citus creates the trigger of a table on a node as the table's owner.  The same
+ * arguments on a table that isn't a shard or a shell are those of one that Citus makes of
+ * a distributed table: its policy is the coordinator's own.  A trigger that anybody else
+ * creates, a script of pg_dump among them, gets no arguments.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "citus/citus.h"
+#include "container/policy.h"
+#include "expiry/grace.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "storage/lmgr.h"
+#include "ttl.h"
+#include "utility.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+static void
+append_argument(StringInfo text, const char *value)
+{
+	appendStringInfo(text, "%s%s", text->len > 0 ? ", " : "", quote_literal_cstr(value));
+}
+
+char *
+ttl_citus_arguments(Oid relid, const TtlPolicy *policy)
+{
+	StringInfoData text;
+	TtlPolicy	default_policy;
+
+	initStringInfo(&text);
+	if (!ttl_citus_is_distributed(relid))
+		return text.data;
+	if (OidIsValid(policy->archive_to))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("distributed table \"%s\" cannot have an archive", get_rel_name(relid)),
+				 errdetail("Each of its shards deletes its own rows."),
+				 errhint("Give up the archive first with ttl.alter_container(..., archive_to => 0).")));
+	ttl_policy_init(&default_policy);
+	for (int i = 0; i < ttl_nsettings; i++)
+	{
+		const TtlSetting *setting = &ttl_settings[i];
+
+		if (!setting->propagated ||
+			!ttl_policy_setting_differs(policy, &default_policy, setting))
+			continue;
+		append_argument(&text, setting->name);
+		append_argument(&text, ttl_policy_text(policy, setting));
+	}
+	return text.data;
+}
+
+char *
+ttl_citus_arguments_of(const Trigger *trigger)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int i = 0; i < trigger->tgnargs; i++)
+		append_argument(&text, trigger->tgargs[i]);
+	return text.data;
+}
+
+/* Takes a setting; false if there is none of that name and value. */
+static bool
+take_setting(TtlPolicy *policy, const char *name, const char *value)
+{
+	for (int i = 0; i < ttl_nsettings; i++)
+	{
+		if (ttl_settings[i].propagated && strcmp(ttl_settings[i].name, name) == 0)
+			return ttl_policy_from_text(policy, &ttl_settings[i], value);
+	}
+	return false;
+}
+
+/*
+ * Could create_container() have made it?  Anybody may create a trigger of his table, and
+ * a policy that ttl.container's constraints don't let pass makes dumps useless.
+ */
+static bool
+is_possible(Oid relid, const TtlPolicy *policy, const TtlContainer *container)
+{
+	return !container->lacks_column && get_rel_persistence(relid) != RELPERSISTENCE_TEMP &&
+		(container->ts_attno != InvalidAttrNumber ?
+		 container->ts_attno > 0 && container->ttl_attno != container->ts_attno :
+		 policy->default_ttl == TTL_OFF || policy->default_ttl == TTL_NEVER);
+}
+
+/* Errors (22023) if these aren't the arguments of a policy for that table. */
+static void
+read_arguments(Oid relid, const Trigger *trigger, TtlPolicy *policy)
+{
+	TtlContainer container;
+	int			i;
+
+	ttl_policy_init(policy);
+	for (i = 0; i + 1 < trigger->tgnargs; i += 2)
+	{
+		if (!take_setting(policy, trigger->tgargs[i], trigger->tgargs[i + 1]))
+			break;
+	}
+	ttl_container_find_columns(relid, policy, &container);
+	if (i < trigger->tgnargs || !is_possible(relid, policy, &container))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("arguments of trigger \"%s\" are not a policy for table \"%s\"",
+						TTL_TRIGGER, get_rel_name(relid)),
+				 errhint("Use ttl.create_container().")));
+}
+
+static Oid	spared = InvalidOid;
+
+Oid
+ttl_citus_show_stored(Oid relid)
+{
+	Oid			outer = spared;
+
+	spared = relid;
+	return outer;
+}
+
+bool
+ttl_citus_shows_stored(Oid relid)
+{
+	return OidIsValid(spared) && relid == spared;
+}
+
+void
+ttl_citus_check_settable(Oid relid)
+{
+	TtlContainer container;
+
+	if (!ttl_citus_is_here())
+		return;
+	if (OidIsValid(ttl_citus_shell_of(relid)) ||
+		(ttl_container_peek(relid, &container) && container.propagated))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the policy of table \"%s\" is that of a distributed table",
+						get_rel_name(relid)),
+				 errhint("Connect to the coordinator, and name the distributed table.")));
+}
+
+/* Has another node sent what creates or drops a trigger of the table? */
+static bool
+is_sent(Oid relid)
+{
+	return strncmp(application_name, "citus_", strlen("citus_")) == 0 ||
+		OidIsValid(ttl_citus_shell_of(relid));
+}
+
+/* The table has that policy, from another node or as another table of Citus's. */
+static void
+store(Oid relid, TtlPolicy *policy)
+{
+	TtlPolicy	former;
+
+	if (!ttl_container_read(relid, &former))
+	{
+		policy->propagated = is_sent(relid);
+		if (policy->default_ttl != TTL_OFF && ttl_container_has_pages(relid))
+			ttl_grace_begin(policy, TTL_OFF, InvalidOid);
+		ttl_container_insert(relid, policy);
+		return;
+	}
+	policy->propagated = true;
+	policy->change = former.change;
+	if (policy->default_ttl != former.default_ttl)
+		ttl_grace_begin(policy, former.default_ttl, InvalidOid);
+	ttl_container_update(relid, policy);
+}
+
+/* The table's trigger has been created, with a policy.  One that is no other node's is left alone. */
+static void
+receive(Oid relid, const Trigger *trigger)
+{
+	TtlPolicy	policy;
+
+	if (ttl_container_read(relid, &policy) ? !policy.propagated :
+		!is_sent(relid) && !ttl_citus_replaces_table())
+		return;
+	if (!ttl_container_is_owner(GetUserId(), relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be owner of table %s", get_rel_name(relid))));
+	read_arguments(relid, trigger, &policy);
+	ttl_container_lock_policy(relid, true, true);
+	store(relid, &policy);
+}
+
+Trigger *
+ttl_citus_find_trigger(TriggerDesc *triggers)
+{
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+
+		if (strncmp(trigger->tgname, TTL_TRIGGER, strlen(TTL_TRIGGER)) == 0 &&
+			get_func_namespace(trigger->tgfoid) == ttl_container_require_objects()->schema)
+			return trigger;
+	}
+	return NULL;
+}
+
+static void
+trigger_created(CreateTrigStmt *stmt)
+{
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	char		relkind = OidIsValid(relid) ? get_rel_relkind(relid) : '\0';
+	Relation	rel;
+	const Trigger *trigger;
+
+	if ((relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE) ||
+		get_rel_persistence(relid) == RELPERSISTENCE_TEMP || get_rel_relispartition(relid) ||
+		ttl_citus_shows_stored(relid))
+		return;
+	rel = table_open(relid, NoLock);
+	trigger = ttl_citus_find_trigger(rel->trigdesc);
+	if (trigger != NULL && trigger->tgnargs > 0)
+		receive(relid, trigger);
+	table_close(rel, NoLock);
+}
+
+/* A propagated policy goes with the trigger. */
+static void
+trigger_dropped(List *object)
+{
+	Oid			relid = RangeVarGetRelid(makeRangeVarFromNameList(list_copy_head(object, list_length(object) - 1)),
+										 NoLock, true);
+	TtlPolicy	policy;
+	Relation	rel;
+
+	if (!OidIsValid(relid) || !ttl_container_read(relid, &policy) || !policy.propagated)
+		return;
+	/* DROP TRIGGER IF EXISTS has no lock any more, if there was none */
+	rel = try_table_open(relid, AccessShareLock);
+	if (rel == NULL)
+		return;
+	if (ttl_citus_find_trigger(rel->trigdesc) == NULL)
+	{
+		ttl_container_lock_policy(relid, true, true);
+		ttl_container_delete(relid);
+	}
+	table_close(rel, NoLock);
+}
+
+/* The class of advisory locks that Citus takes on a shard's place */
+#define ADV_LOCKTAG_CLASS_CITUS_SHARD_METADATA	4
+
+/*
+ * Has the shard the policy that its trigger carries?  Not if that came while the library
+ * wasn't loaded here; then it gets it now.
+ */
+static bool
+has_its_policy(Oid relid)
+{
+	Relation	rel;
+	const Trigger *trigger;
+	TtlPolicy	stored;
+	TtlPolicy	policy;
+	bool		result = false;
+
+	if (!ConditionalLockRelationOid(relid, AccessShareLock))
+		return false;
+	rel = table_open(relid, NoLock);
+	trigger = ttl_citus_find_trigger(rel->trigdesc);
+	if (trigger != NULL && ttl_container_read(relid, &stored))
+	{
+		read_arguments(relid, trigger, &policy);
+		result = ttl_policy_differences(&stored, &policy)[0] == '\0';
+		if (!result && ttl_container_lock_policy(relid, true, false))
+			store(relid, &policy);
+	}
+	table_close(rel, NoLock);
+	return result;
+}
+
+bool
+ttl_citus_lock_shard(Oid relid, bool waits)
+{
+	int64		shard;
+	LOCKTAG		tag;
+
+	if (!OidIsValid(ttl_citus_find_shell(relid, &shard)))
+		return false;
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (shard >> 32), (uint32) shard,
+						 ADV_LOCKTAG_CLASS_CITUS_SHARD_METADATA);
+	return LockAcquire(&tag, ShareLock, false, !waits) != LOCKACQUIRE_NOT_AVAIL &&
+		has_its_policy(relid) &&
+		/* placed here, and not referenced by rows that may be elsewhere */
+		ttl_citus_is_true("SELECT EXISTS (SELECT FROM pg_dist_placement JOIN pg_dist_local_group USING (groupid) WHERE shardid = $1)"
+					  " AND NOT EXISTS (SELECT FROM pg_dist_shard s JOIN pg_dist_partition p USING (logicalrelid)"
+					  " JOIN pg_constraint ON confrelid = logicalrelid AND contype = 'f'"
+					  " LEFT JOIN pg_dist_partition r ON r.logicalrelid = conrelid"
+					  " WHERE shardid = $1 AND p.repmodel = 't' AND r.repmodel IS DISTINCT FROM 't')", shard);
+}
+
+/* The statement is a private copy. */
+static void
+before_utility(PlannedStmt *pstmt, const char *query_string,
+			   ProcessUtilityContext context, ParamListInfo params)
+{
+	CreateTrigStmt *stmt = (CreateTrigStmt *) pstmt->utilityStmt;
+	Oid			relid;
+
+	if (!IsA(stmt, CreateTrigStmt) || strcmp(stmt->trigname, TTL_TRIGGER) != 0 || !ttl_citus_is_here())
+		return;
+	relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	if (OidIsValid(relid) && !is_sent(relid) && !ttl_citus_shows_stored(relid) && !ttl_citus_runs_own())
+		stmt->args = NIL;
+}
+
+static void
+after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
+{
+	Node	   *stmt = pstmt->utilityStmt;
+	ListCell   *lc;
+
+	if (IsA(stmt, CreateTrigStmt))
+	{
+		if (ttl_citus_is_here() && ttl_container_objects() != NULL)
+			trigger_created((CreateTrigStmt *) stmt);
+	}
+	else if (IsA(stmt, DropStmt) && ((DropStmt *) stmt)->removeType == OBJECT_TRIGGER &&
+			 ttl_citus_is_here() && ttl_container_objects() != NULL)
+	{
+		foreach(lc, ((DropStmt *) stmt)->objects)
+			trigger_dropped(castNode(List, lfirst(lc)));
+	}
+}
+
+void
+ttl_propagation_init(void)
+{
+	if (ttl_citus_is_loaded())
+		ttl_utility_observe(before_utility, after_utility, NULL);
+}

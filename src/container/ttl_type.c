@@ -1,0 +1,561 @@
+/*-------------------------------------------------------------------------
+ *
+ * ttl_type.c
+ *	  What the values of a TTL column mean, by the column's type.
+ *
+ *	  integer, smallint		seconds; a CHECK refuses what has no meaning
+ *	  bigint, numeric,		seconds; what has no meaning is stored, and the
+ *	  double precision,		default TTL applies
+ *	  real
+ *	  jsonb					the same of the root-level key "ttl" of a document
+ *	  timestamptz			the instant at which the row expires, whatever _ts is
+ *	  timestamp				the same, taken as UTC
+ *	  date					the same, the first instant of that day in UTC
+ *	  integer, bigint,		with a unit: the same in seconds, milliseconds,
+ *	  numeric,				microseconds or nanoseconds since 1970.  What is no
+ *	  double precision		instant, NaN for one, has no meaning
+ *
+ * Seconds are whole numbers from 1 to 2147483647, or -1 for never: 20, 20.0 and
+ * 20::bigint, but not 20.5, 0, -7, NaN, or the JSON values "20" and true.  NULL is
+ * not a value.  'infinity' as a deadline is never.
+ *
+ * A timestamp column may be such a number, too, with its unit.
+ *
+ * ttl.item_ttl() and ttl.instant() say the same to the expiry indexes of columns
+ * without CHECK.  They give an error for no value.
+ *
+ * A number of a deadline is an instant by a function that rises with it: a fraction of
+ * a microsecond is rounded up.  So a btree on the column is in the order of instants,
+ * and a cutoff is looked for by the last number that is no later.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/heaptoast.h"
+#include "catalog/pg_type.h"
+#include "common/int.h"
+#include "container/ttl_type.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/date.h"
+#include "utils/fmgroids.h"
+#include "utils/fmgrprotos.h"
+#include "utils/jsonb.h"
+#include "utils/memutils.h"
+#include "utils/numeric.h"
+#include "utils/timestamp.h"
+
+static int32
+seconds_of_int8(Datum value)
+{
+	int64		seconds = DatumGetInt64(value);
+
+	return (seconds > 0 && seconds <= PG_INT32_MAX) || seconds == TTL_NEVER ? (int32) seconds : 0;
+}
+
+static int32
+seconds_of_int4(Datum value)
+{
+	return seconds_of_int8(Int64GetDatum(DatumGetInt32(value)));
+}
+
+static int32
+seconds_of_int2(Datum value)
+{
+	return seconds_of_int8(Int64GetDatum(DatumGetInt16(value)));
+}
+
+static int32
+seconds_of_double(double seconds)
+{
+	return (seconds >= 1 && seconds <= PG_INT32_MAX && seconds == floor(seconds)) ||
+		seconds == TTL_NEVER ? (int32) seconds : 0;
+}
+
+static int32
+seconds_of_float8(Datum value)
+{
+	return seconds_of_double(DatumGetFloat8(value));
+}
+
+static int32
+seconds_of_float4(Datum value)
+{
+	return seconds_of_double(DatumGetFloat4(value));
+}
+
+/* Compares with an integer; NaN is greater than all. */
+static int
+compare(Numeric numeric, int32 with)
+{
+	Numeric		other = int64_to_numeric(with);
+	int			result = DatumGetInt32(DirectFunctionCall2(numeric_cmp, NumericGetDatum(numeric),
+														   NumericGetDatum(other)));
+
+	pfree(other);
+	return result;
+}
+
+static int32
+seconds_of_numeric(Datum value)
+{
+	Numeric		numeric = DatumGetNumeric(value);
+	int32		seconds = 0;
+
+	if (compare(numeric, TTL_NEVER) == 0)
+		seconds = TTL_NEVER;
+	else if (compare(numeric, 1) >= 0 && compare(numeric, PG_INT32_MAX) <= 0)
+	{
+		seconds = DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(numeric)));
+		/* it was rounded */
+		if (compare(numeric, seconds) != 0)
+			seconds = 0;
+	}
+	if ((Pointer) numeric != DatumGetPointer(value))
+		pfree(numeric);
+	return seconds;
+}
+
+/* The root-level "ttl" of a document; false if it has none. */
+static bool
+find_ttl(Jsonb *document, JsonbValue *ttl)
+{
+	return JB_ROOT_IS_OBJECT(document) &&
+		getKeyJsonValueFromContainer(&document->root, "ttl", 3, ttl) != NULL;
+}
+
+/*
+ * How much of a large document is read at first: of what is compressed to so much one
+ * chunk.  The names of an object's keys come first, and "ttl" is short, so its value
+ * is before most others.
+ */
+#define HEAD_SIZE	(TOAST_MAX_CHUNK_SIZE * 8 / 9 - 16)
+
+/*
+ * The seconds of a document of which only the head is at hand, and whether it has
+ * a "ttl".  Returns false if the head doesn't tell.
+ */
+static bool
+read_head(Jsonb *head, int32 *seconds, bool *found)
+{
+	const char *end = (char *) head + VARSIZE(head);
+	uint32		nkeys;
+	const char *keys;
+	JsonbValue	ttl;
+
+	*seconds = 0;
+	*found = false;
+	if (VARSIZE(head) < sizeof(Jsonb))
+		return false;
+	if (!JB_ROOT_IS_OBJECT(head))
+		return true;
+	nkeys = JB_ROOT_COUNT(head);
+	keys = (char *) &head->root.children[nkeys * 2];
+	if (keys > end || keys + getJsonbOffset(&head->root, nkeys) > end)
+		return false;
+	*found = find_ttl(head, &ttl);
+	if (!*found || ttl.type != jbvNumeric)
+		return true;
+	if ((char *) ttl.val.numeric + VARHDRSZ > end ||
+		(char *) ttl.val.numeric + VARSIZE_ANY(ttl.val.numeric) > end)
+		return false;
+	*seconds = seconds_of_numeric(NumericGetDatum(ttl.val.numeric));
+	return true;
+}
+
+/* The same of any document */
+static int32
+read_document(Datum value, bool *found)
+{
+	Jsonb	   *document;
+	JsonbValue	ttl;
+	int32		seconds = 0;
+
+	if (VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(value)) ||
+		VARATT_IS_COMPRESSED(DatumGetPointer(value)))
+	{
+		Jsonb	   *head = (Jsonb *) PG_DETOAST_DATUM_SLICE(value, 0, HEAD_SIZE);
+		bool		is_known = read_head(head, &seconds, found);
+
+		pfree(head);
+		if (is_known)
+			return seconds;
+	}
+
+	document = DatumGetJsonbP(value);
+	*found = find_ttl(document, &ttl);
+	if (*found && ttl.type == jbvNumeric)
+		seconds = seconds_of_numeric(NumericGetDatum(ttl.val.numeric));
+	if ((Pointer) document != DatumGetPointer(value))
+		pfree(document);
+	return seconds;
+}
+
+static int32
+seconds_of_jsonb(Datum value)
+{
+	bool		found;
+
+	return read_document(value, &found);
+}
+
+/*
+ * Numbers that are instants
+ */
+
+static const char *const unit_names[TTL_UNITS] = {
+	[TTL_UNIT_SECONDS] = "seconds",
+	[TTL_UNIT_EPOCH] = "epoch",
+	[TTL_UNIT_EPOCH_MS] = "epoch_ms",
+	[TTL_UNIT_EPOCH_US] = "epoch_us",
+	[TTL_UNIT_EPOCH_NS] = "epoch_ns"
+};
+
+const char *
+ttl_type_unit_name(TtlUnit unit)
+{
+	return unit_names[unit];
+}
+
+bool
+ttl_type_unit_parse(const char *name, TtlUnit *unit)
+{
+	for (int i = 0; i < TTL_UNITS; i++)
+	{
+		if (strcmp(name, unit_names[i]) == 0)
+		{
+			*unit = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Units in a second */
+static int64
+per_second(TtlUnit unit)
+{
+	return unit == TTL_UNIT_EPOCH ? 1 : unit == TTL_UNIT_EPOCH_MS ? 1000 :
+		unit == TTL_UNIT_EPOCH_US ? USECS_PER_SEC : 1000 * USECS_PER_SEC;
+}
+
+/* Microseconds since 1970 as an instant; false if it is out of range */
+static bool
+instant_of_microseconds(int64 microseconds, TimestampTz *result)
+{
+	if (microseconds < TTL_FIRST_INSTANT + TTL_EPOCH_SHIFT)
+		return false;
+	*result = microseconds - TTL_EPOCH_SHIFT;
+	return true;
+}
+
+/* The other way round, of one that may be out of range by no more than a microsecond */
+static int64
+microseconds_of_instant(TimestampTz instant)
+{
+	return Min(Max(instant, TTL_FIRST_INSTANT - 1), TTL_LAST_INSTANT) + TTL_EPOCH_SHIFT;
+}
+
+static int64
+divide_down(int64 value, int64 by)
+{
+	return value / by - (value % by < 0 ? 1 : 0);
+}
+
+static bool
+instant_of_int8(Datum value, TtlUnit unit, TimestampTz *result)
+{
+	int64		number = DatumGetInt64(value);
+	int64		microseconds;
+
+	if (unit == TTL_UNIT_EPOCH_NS)
+	{
+		/* so that none is below the least that last_int8() returns */
+		if (number == PG_INT64_MIN)
+			return false;
+		microseconds = -divide_down(-number, 1000);
+	}
+	else if (pg_mul_s64_overflow(number, USECS_PER_SEC / per_second(unit), &microseconds))
+		return false;
+	return instant_of_microseconds(microseconds, result);
+}
+
+static Datum
+last_int8(TimestampTz instant, TtlUnit unit)
+{
+	int64		microseconds = microseconds_of_instant(instant);
+	int64		number;
+
+	if (unit != TTL_UNIT_EPOCH_NS)
+		number = divide_down(microseconds, USECS_PER_SEC / per_second(unit));
+	else if (pg_mul_s64_overflow(microseconds, 1000, &number))
+		number = microseconds < 0 ? PG_INT64_MIN : PG_INT64_MAX;
+	return Int64GetDatum(number);
+}
+
+static bool
+instant_of_int4(Datum value, TtlUnit unit, TimestampTz *result)
+{
+	return instant_of_int8(Int64GetDatum(DatumGetInt32(value)), unit, result);
+}
+
+static bool
+instant_of_float8(Datum value, TtlUnit unit, TimestampTz *result)
+{
+	double		microseconds = DatumGetFloat8(value) * ((double) USECS_PER_SEC / per_second(unit));
+
+	/* 2^63 is the first that doesn't fit; a NaN compares with nothing */
+	if (!(microseconds >= (double) PG_INT64_MIN && microseconds < -(double) PG_INT64_MIN))
+		return false;
+	return instant_of_microseconds((int64) ceil(microseconds), result);
+}
+
+/* Is a number of microseconds later than the integer? */
+static bool
+is_later(double microseconds, int64 than)
+{
+	microseconds = ceil(microseconds);
+	return microseconds >= -(double) PG_INT64_MIN || (int64) microseconds > than;
+}
+
+/* What is computed is rounded, so the neighbours are tried. */
+static Datum
+last_float8(TimestampTz instant, TtlUnit unit)
+{
+	int64		microseconds = microseconds_of_instant(instant);
+	double		factor = (double) USECS_PER_SEC / per_second(unit);
+	double		number = (double) microseconds / factor;
+
+	while (is_later(number * factor, microseconds))
+		number = nextafter(number, -HUGE_VAL);
+	while (!is_later(nextafter(number, HUGE_VAL) * factor, microseconds))
+		number = nextafter(number, HUGE_VAL);
+	return Float8GetDatum(number);
+}
+
+/* How many decimal places of a number in that unit are a microsecond; -3 = thousands */
+static int
+places_of(TtlUnit unit)
+{
+	return unit == TTL_UNIT_EPOCH ? 6 : unit == TTL_UNIT_EPOCH_MS ? 3 :
+		unit == TTL_UNIT_EPOCH_US ? 0 : -3;
+}
+
+static Datum
+last_numeric(TimestampTz instant, TtlUnit unit)
+{
+	int64		microseconds = microseconds_of_instant(instant);
+	int			places = places_of(unit);
+
+	if (places >= 0)
+		return NumericGetDatum(int64_div_fast_to_numeric(microseconds, places));
+	return DirectFunctionCall2(numeric_mul, NumericGetDatum(int64_to_numeric(microseconds)),
+							   NumericGetDatum(int64_to_numeric(1000)));
+}
+
+static bool
+compute_instant_of_numeric(Datum value, TtlUnit unit, TimestampTz *result)
+{
+	int			places = places_of(unit);
+	Datum		microseconds;
+
+	/* NaN and infinity are out of range, too */
+	if (DatumGetBool(DirectFunctionCall2(numeric_gt, value, last_numeric(TTL_LAST_INSTANT, unit))) ||
+		DatumGetBool(DirectFunctionCall2(numeric_le, value,
+										 last_numeric(TTL_FIRST_INSTANT - 1, unit))))
+		return false;
+	/* a product has 16383 decimal places at most: what is less than a unit must not get lost */
+	if (places < 0)
+		value = DirectFunctionCall1(numeric_ceil, value);
+	microseconds = DirectFunctionCall2(numeric_mul, value,
+									   NumericGetDatum(places >= 0 ?
+													   int64_to_numeric(USECS_PER_SEC / per_second(unit)) :
+													   int64_div_fast_to_numeric(1, -places)));
+	return instant_of_microseconds(DatumGetInt64(DirectFunctionCall1(numeric_int8,
+																	 DirectFunctionCall1(numeric_ceil, microseconds))),
+								   result);
+}
+
+/* Leaves nothing behind, for it is called for each row. */
+static bool
+instant_of_numeric(Datum value, TtlUnit unit, TimestampTz *result)
+{
+	static MemoryContext scratch = NULL;
+	MemoryContext old;
+	bool		has_meaning;
+
+	if (scratch == NULL)
+		scratch = AllocSetContextCreate(TopMemoryContext, "ttl instant", ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(scratch);
+	has_meaning = compute_instant_of_numeric(value, unit, result);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(scratch);
+	return has_meaning;
+}
+
+static bool
+instant_of_date(Datum value, TtlUnit unit, TimestampTz *result)
+{
+	DateADT		date = DatumGetDateADT(value);
+
+	if (DATE_IS_NOBEGIN(date))
+		*result = DT_NOBEGIN;
+	else if (date >= TIMESTAMP_END_JULIAN - POSTGRES_EPOCH_JDATE)
+		*result = DT_NOEND;
+	else
+		*result = date * USECS_PER_DAY;
+	return true;
+}
+
+static Datum
+last_date(TimestampTz instant, TtlUnit unit)
+{
+	if (instant < MIN_TIMESTAMP)
+		return DateADTGetDatum(DATEVAL_NOBEGIN);
+	return DateADTGetDatum((DateADT) divide_down(Min(instant, END_TIMESTAMP - 1), USECS_PER_DAY));
+}
+
+#define INSTANT(unit_name, type_oid, suffix, last_suffix, last_oid, le_oid, gt_oid) \
+	{.type = type_oid, .unit = unit_name, .instant = instant_of_##suffix, \
+		.last = last_##last_suffix, .last_type = last_oid, .le = le_oid, .gt = gt_oid}
+#define INSTANTS(...) \
+	INSTANT(TTL_UNIT_EPOCH, __VA_ARGS__), \
+	INSTANT(TTL_UNIT_EPOCH_MS, __VA_ARGS__), \
+	INSTANT(TTL_UNIT_EPOCH_US, __VA_ARGS__), \
+	INSTANT(TTL_UNIT_EPOCH_NS, __VA_ARGS__)
+
+static const TtlType kinds[] = {
+	{.type = INT4OID, .is_strict = true, .seconds = seconds_of_int4},
+	{.type = INT2OID, .is_strict = true, .seconds = seconds_of_int2},
+	{.type = INT8OID, .seconds = seconds_of_int8},
+	{.type = NUMERICOID, .seconds = seconds_of_numeric},
+	{.type = FLOAT8OID, .seconds = seconds_of_float8},
+	{.type = FLOAT4OID, .seconds = seconds_of_float4},
+	{.type = JSONBOID, .is_document = true, .seconds = seconds_of_jsonb},
+	{.type = TIMESTAMPTZOID},
+	{.type = TIMESTAMPOID},
+	INSTANT(TTL_UNIT_SECONDS, DATEOID, date, date, DATEOID, F_DATE_LE, F_DATE_GT),
+	INSTANT(TTL_UNIT_EPOCH, INT4OID, int4, int8, INT8OID, F_INT48LE, F_INT48GT),
+	INSTANTS(INT8OID, int8, int8, INT8OID, F_INT8LE, F_INT8GT),
+	INSTANTS(NUMERICOID, numeric, numeric, NUMERICOID, F_NUMERIC_LE, F_NUMERIC_GT),
+	INSTANTS(FLOAT8OID, float8, float8, FLOAT8OID, F_FLOAT8LE, F_FLOAT8GT)
+};
+
+const Oid	ttl_instant_types[TTL_INSTANT_TYPES] = {
+	INT4OID, INT8OID, NUMERICOID, FLOAT8OID, DATEOID
+};
+
+const TtlType *
+ttl_type_of(Oid type, TtlUnit unit)
+{
+	for (int i = 0; i < lengthof(kinds); i++)
+	{
+		if (kinds[i].type == type && kinds[i].unit == unit)
+			return &kinds[i];
+	}
+	return NULL;
+}
+
+const TtlType *
+ttl_type_of_clock(Oid type, TtlUnit unit)
+{
+	const TtlType *ttl_type = ttl_type_of(type, unit);
+
+	return ttl_type_is_deadline(ttl_type) && type != DATEOID ? ttl_type : NULL;
+}
+
+bool
+ttl_type_is_invalid(const TtlType *ttl_type, Datum value)
+{
+	bool		found;
+
+	TimestampTz instant;
+
+	if (ttl_type->is_document)
+		return read_document(value, &found) == 0 && found;
+	if (ttl_type->instant != NULL)
+		return !ttl_type->instant(value, ttl_type->unit, &instant);
+	return ttl_type->seconds != NULL && ttl_type->seconds(value) == 0;
+}
+
+bool
+ttl_type_is_instant(Oid type)
+{
+	return type == TIMESTAMPTZOID || type == TIMESTAMPOID;
+}
+
+static Datum
+item_ttl(FunctionCallInfo fcinfo, int32 (*seconds_of) (Datum))
+{
+	int32		seconds = seconds_of(PG_GETARG_DATUM(0));
+
+	if (seconds == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT32(seconds);
+}
+
+/*
+ * ttl.item_ttl(ttl) -> integer, for each type without CHECK
+ *
+ * The TTL in seconds that a value of a TTL column stands for, -1 = never, NULL =
+ * the default TTL applies.
+ */
+#define ITEM_TTL(suffix) \
+PG_FUNCTION_INFO_V1(ttl_item_ttl_##suffix); \
+Datum \
+ttl_item_ttl_##suffix(PG_FUNCTION_ARGS) \
+{ \
+	return item_ttl(fcinfo, seconds_of_##suffix); \
+} \
+extern int	no_such_variable
+
+ITEM_TTL(int8);
+ITEM_TTL(numeric);
+ITEM_TTL(float8);
+ITEM_TTL(float4);
+ITEM_TTL(jsonb);
+
+static Datum
+instant(FunctionCallInfo fcinfo, bool (*instant_of) (Datum, TtlUnit, TimestampTz *))
+{
+	TtlUnit		unit = TTL_UNIT_SECONDS;
+	TimestampTz result;
+
+	if (PG_NARGS() > 1)
+	{
+		char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(1));
+
+		if (!ttl_type_unit_parse(name, &unit) || unit == TTL_UNIT_SECONDS)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("invalid unit: \"%s\"", name)));
+		pfree(name);
+	}
+	if (!instant_of(PG_GETARG_DATUM(0), unit, &result))
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(result);
+}
+
+/*
+ * ttl.instant(value, unit text) -> timestamptz, for each type of numbers
+ * ttl.instant(value date) -> timestamptz
+ *
+ * The instant that a value of a TTL or timestamp column stands for, NULL = none.
+ */
+#define INSTANT_FUNCTION(suffix) \
+PG_FUNCTION_INFO_V1(ttl_instant_##suffix); \
+Datum \
+ttl_instant_##suffix(PG_FUNCTION_ARGS) \
+{ \
+	return instant(fcinfo, instant_of_##suffix); \
+} \
+extern int	no_such_variable
+
+INSTANT_FUNCTION(int4);
+INSTANT_FUNCTION(int8);
+INSTANT_FUNCTION(numeric);
+INSTANT_FUNCTION(float8);
+INSTANT_FUNCTION(date);

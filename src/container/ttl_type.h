@@ -1,0 +1,112 @@
+/*-------------------------------------------------------------------------
+ *
+ * ttl_type.h
+ *	  What the values of a TTL column mean, by the column's type.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_TYPE_H
+#define TTL_TYPE_H
+
+#include "datatype/timestamp.h"
+#include "fmgr.h"
+#include "utils/timestamp.h"
+
+/* TTLs that are not a number of seconds. */
+#define TTL_OFF			0		/* a default: nothing ever expires */
+#define TTL_NEVER		(-1)	/* an item, or items without a TTL, never
+								 * expire */
+
+/* What numbers count */
+typedef enum TtlUnit
+{
+	TTL_UNIT_SECONDS,			/* a duration in seconds; no unit of an instant */
+	TTL_UNIT_EPOCH,				/* an instant: seconds since 1970, ... */
+	TTL_UNIT_EPOCH_MS,
+	TTL_UNIT_EPOCH_US,
+	TTL_UNIT_EPOCH_NS,
+	TTL_UNITS
+} TtlUnit;
+
+extern const char *ttl_type_unit_name(TtlUnit unit);
+
+/* False if there is no unit of that name. */
+extern bool ttl_type_unit_parse(const char *name, TtlUnit *unit);
+
+typedef struct TtlType
+{
+	Oid			type;
+	TtlUnit		unit;
+	bool		is_strict;		/* a CHECK keeps out what has no meaning */
+	bool		is_document;	/* the value is the row's data, too */
+
+	/*
+	 * The seconds that a value stands for, or TTL_NEVER, or 0 if it has no
+	 * meaning.  NULL if values are instants.
+	 */
+	int32		(*seconds) (Datum value);
+
+	/*
+	 * The instant that a value stands for; false if it has no meaning.  NULL if
+	 * the value is a timestamp, by whose bits it is known.
+	 */
+	bool		(*instant) (Datum value, TtlUnit unit, TimestampTz *result);
+
+	/*
+	 * The last value whose instant is no later, and the type's operators to compare
+	 * a column with it: <= and >.  'last_type' is the type of that value.
+	 */
+	Datum		(*last) (TimestampTz instant, TtlUnit unit);
+	Oid			last_type;
+	RegProcedure le;
+	RegProcedure gt;
+} TtlType;
+
+/* NULL if a TTL column can't have the type, or the type no such unit. */
+extern const TtlType *ttl_type_of(Oid type, TtlUnit unit);
+
+/* The same of a timestamp column */
+extern const TtlType *ttl_type_of_clock(Oid type, TtlUnit unit);
+
+/* The instant that a value stands for */
+static inline bool
+ttl_type_instant(const TtlType *ttl_type, Datum value, TimestampTz *result)
+{
+	if (ttl_type->instant != NULL)
+		return ttl_type->instant(value, ttl_type->unit, result);
+	*result = DatumGetTimestampTz(value);
+	return true;
+}
+
+/*
+ * Numbers that are instants lie between these: a timestamp's range, as far as its
+ * microseconds since 1970 fit into 64 bits.
+ */
+#define TTL_FIRST_INSTANT	MIN_TIMESTAMP
+#define TTL_LAST_INSTANT	(PG_INT64_MAX - TTL_EPOCH_SHIFT)
+
+/* Microseconds from 1970 to 2000 */
+#define TTL_EPOCH_SHIFT \
+	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
+
+/* Argument types of ttl.instant(), by which a value is converted in SQL */
+#define TTL_INSTANT_TYPES	5
+
+extern const Oid ttl_instant_types[TTL_INSTANT_TYPES];
+
+static inline bool
+ttl_type_is_deadline(const TtlType *ttl_type)
+{
+	return ttl_type != NULL && ttl_type->seconds == NULL;
+}
+
+/* Has the value no meaning, although it looks like a TTL? */
+extern bool ttl_type_is_invalid(const TtlType *ttl_type, Datum value);
+
+/*
+ * Can a timestamp column have the type?  A timestamp without time zone is taken as
+ * UTC, and so has the same bits as one with.
+ */
+extern bool ttl_type_is_instant(Oid type);
+
+#endif							/* TTL_TYPE_H */

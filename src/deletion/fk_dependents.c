@@ -1,0 +1,447 @@
+/*-------------------------------------------------------------------------
+ *
+ * fk_dependents.c
+ *	  What goes along with a row that is deleted.
+ *
+ * Rows that others reference by a foreign key without an action can go if all that
+ * references them has expired, too.  Those rows are looked for, chains and circles of
+ * them, also through foreign keys with CASCADE, before anything is deleted.
+ *
+ * In a user's session the rows of a table go along if it is his own, if it belongs to the
+ * owner of the table that he writes, or if nobody's code runs by that: triggers, rules,
+ * what an archive makes of its rows.  Nor may referential actions run somebody's code,
+ * unless the table is one of the former two, and the user may delete from it by himself.
+ * Otherwise the rows stay, and hold up what they reference, until the reaper takes them.
+ *
+ * The search is that of the foreign key itself, so it is done as the owner of the
+ * referencing table, as PostgreSQL does it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "commands/trigger.h"
+#include "constraint.h"
+#include "container/container.h"
+#include "deletion/owner.h"
+#include "deletion/fk_dependents.h"
+#include "execution.h"
+#include "executor/spi.h"
+#include "expiry/grace.h"
+#include "miscadmin.h"
+#include "utils/fmgroids.h"
+#include "utils/hsearch.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+/* A row that is to_delete, as a hash key without padding */
+typedef struct ToDeleteKey
+{
+	Oid			table;
+	BlockNumber block;
+	uint32		offset;
+} ToDeleteKey;
+
+static TtlToDelete *
+make_to_delete(Relation rel, const TtlContainer *container)
+{
+	TtlToDelete  *to_delete = palloc0(sizeof(TtlToDelete));
+
+	to_delete->rel = rel;
+	if (container != NULL)
+		to_delete->container = *container;
+	else
+		(void) ttl_container_lookup(RelationGetRelid(rel), &to_delete->container);
+	return to_delete;
+}
+
+TtlToDelete *
+ttl_fk_dependents_add_table(TtlDeletion *deletion, Relation rel, const TtlContainer *container)
+{
+	TtlToDelete  *to_delete = make_to_delete(rel, container);
+
+	deletion->tables = lappend(deletion->tables, to_delete);
+	return to_delete;
+}
+
+void
+ttl_fk_dependents_remember(TtlDeletion *deletion)
+{
+	HASHCTL		ctl = {.keysize = sizeof(ToDeleteKey), .entrysize = sizeof(ToDeleteKey), .hcxt = CurrentMemoryContext};
+
+	deletion->memory = CurrentMemoryContext;
+	deletion->rows = hash_create("ttl rows to delete", 64, &ctl,
+								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+/*
+ * An expired row can't be deleted in this session.  Tells when it will be in the background.
+ */
+static void
+refuse(const TtlDeletion *deletion, Relation rel, const ItemPointerData *tid, bool references)
+{
+	TtlContainer container;
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TimestampTz until = DT_NOEND;
+	TimestampTz now = ttl_execution_reference_time();
+
+	if (ttl_container_lookup(RelationGetRelid(rel), &container) &&
+		table_tuple_fetch_row_version(rel, unconstify(ItemPointerData *, tid),
+									  SnapshotAny, slot))
+		until = ttl_grace_held_until(&container, slot, now);
+	deletion->user->refused = true;
+	ereport(ERROR,
+			(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
+			 references ?
+			 errmsg("an expired row of table \"%s\" still references what is to be deleted",
+					RelationGetRelationName(rel)) :
+			 errmsg("an expired row of table \"%s\" cannot be deleted yet",
+					RelationGetRelationName(rel)),
+			 references ?
+			 errdetail("The table belongs to another role, and so does the code that its deletion would run.") :
+			 errdetail("Foreign keys that reference the table would run code of other roles, which only a role with the DELETE privilege may set off."),
+			 until == DT_NOEND ?
+			 errhint("It stays until its owner deletes it, or turns reaping on.") :
+			 until > now ?
+			 errhint("It is deleted in the background after %s.", timestamptz_to_str(until)) :
+			 errhint("It is deleted in the background soon.")));
+}
+
+void
+ttl_fk_dependents_check_actions(TtlDeletion *deletion, Relation rel, const ItemPointerData *tid)
+{
+	if (!ttl_owner_may_delete(deletion->user->role, RelationGetRelid(rel)) &&
+		ttl_owner_acts_as_other(deletion->user->role, rel))
+		refuse(deletion, rel, tid, false);
+}
+
+/* May expired rows of a table that is open be deleted by this deletion? */
+static bool
+may_delete_from(const TtlDeletion *deletion, const TtlToDelete *to_delete)
+{
+	Relation	rel = to_delete->rel;
+
+	if (deletion->user == NULL)
+		return rel->rd_rel->relowner == deletion->owner;
+	if (to_delete->as_user && ttl_owner_may_delete(deletion->user->role, RelationGetRelid(rel)))
+		return true;
+	return (to_delete->as_user ||
+			!(ttl_owner_has_code(rel) || OidIsValid(to_delete->container.archive_to))) &&
+		!ttl_owner_acts_as_other(deletion->user->role, rel);
+}
+
+/*
+ * The table of a row that references what is to_delete; NULL if its rows stay.  Then a
+ * foreign key without an action will say so, or CASCADE take the row; but an archive would
+ * miss it.
+ */
+static TtlToDelete *
+find_to_delete(TtlDeletion *deletion, Oid table, const ItemPointerData *tid, bool cascades)
+{
+	TtlToDelete  *to_delete;
+	Relation	rel;
+	ListCell   *lc;
+
+	foreach(lc, deletion->tables)
+	{
+		to_delete = lfirst(lc);
+		if (RelationGetRelid(to_delete->rel) == table)
+			return to_delete;
+	}
+	rel = table_open(table, RowExclusiveLock);
+	to_delete = make_to_delete(rel, NULL);
+	to_delete->as_user = deletion->user != NULL && ttl_owner_is_trusted(deletion->user, rel);
+	if (may_delete_from(deletion, to_delete))
+	{
+		deletion->tables = lappend(deletion->tables, to_delete);
+		return to_delete;
+	}
+	if (deletion->user != NULL &&
+		(!cascades || OidIsValid(to_delete->container.archive_to)))
+		refuse(deletion, rel, tid, true);
+	table_close(rel, NoLock);
+	return NULL;
+}
+
+void
+ttl_fk_dependents_add(TtlDeletion *deletion, TtlToDelete *to_delete, ItemPointer tid)
+{
+	ToDeleteKey	row = {
+		RelationGetRelid(to_delete->rel),
+		ItemPointerGetBlockNumber(tid),
+		ItemPointerGetOffsetNumber(tid)
+	};
+	bool		found;
+
+	(void) hash_search(deletion->rows, &row, HASH_ENTER, &found);
+	if (found)
+		return;
+	if (to_delete->ntids == to_delete->allocated)
+	{
+		to_delete->allocated = Max(to_delete->allocated * 2, 8);
+		to_delete->tids = to_delete->tids == NULL ?
+			palloc(sizeof(ItemPointerData) * to_delete->allocated) :
+			repalloc(to_delete->tids, sizeof(ItemPointerData) * to_delete->allocated);
+	}
+	to_delete->tids[to_delete->ntids++] = *tid;
+}
+
+/* A foreign key that would forbid the deletion, or hand it on. */
+typedef struct Reference
+{
+	TtlForeignKey key;
+	bool		cascades;
+	TimestampTz expired_at;		/* its rows that had expired by then may go */
+} Reference;
+
+/* Is it the container that rows are deleted from, rather than one that is reached? */
+static bool
+is_asked_for(const TtlDeletion *deletion, const TtlContainer *container)
+{
+	return deletion->tables != NIL &&
+		((TtlToDelete *) linitial(deletion->tables))->container.container == container->container;
+}
+
+/*
+ * May rows of the referencing container go along, and if so, expired by when?
+ */
+static bool
+may_go_along(const TtlDeletion *deletion, Oid table, TimestampTz *expired_at)
+{
+	TtlContainer container;
+
+	if (!ttl_container_lookup(table, &container))
+		return false;
+	*expired_at = deletion->expired_at;
+	if (deletion->user != NULL)
+		return true;
+	if (ttl_container_owner(table) != deletion->owner)
+		return false;
+	if (!is_asked_for(deletion, &container))
+	{
+		if (!container.reaping)
+			return false;
+		*expired_at = Min(*expired_at, ttl_execution_reference_time() - container.reap_delay);
+	}
+	return true;
+}
+
+/*
+ * The foreign keys that reference the table with NO ACTION, RESTRICT or CASCADE,
+ * where rows of the referencing table may go along.  Those of a partitioned table
+ * are one: only the triggers tell, pg_constraint has them for each partition.
+ */
+static List *
+find_references(const TtlDeletion *deletion, Relation rel)
+{
+	List	   *references = NIL;
+
+	/* a copy, for the catalogs are read meanwhile */
+	TriggerDesc *triggers = CopyTriggerDesc(rel->trigdesc);
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+		TimestampTz expired_at;
+		Reference  *reference;
+
+		if ((trigger->tgfoid != F_RI_FKEY_NOACTION_DEL &&
+			 trigger->tgfoid != F_RI_FKEY_RESTRICT_DEL &&
+			 trigger->tgfoid != F_RI_FKEY_CASCADE_DEL) ||
+			!may_go_along(deletion, trigger->tgconstrrelid, &expired_at))
+			continue;
+		reference = palloc(sizeof(Reference));
+		reference->cascades = trigger->tgfoid == F_RI_FKEY_CASCADE_DEL;
+		reference->expired_at = expired_at;
+		if (!ttl_constraint_read(trigger->tgconstraint, trigger->tgconstrrelid,
+								 RelationGetRelid(rel), &reference->key))
+			elog(ERROR, "cache lookup failed for constraint %u", trigger->tgconstraint);
+		references = lappend(references, reference);
+	}
+	return references;
+}
+
+List *
+ttl_fk_dependents_holds(TtlDeletion *deletion, Relation rel, const TtlContainer *container)
+{
+	List	   *holds = NIL;
+	TriggerDesc *triggers = CopyTriggerDesc(rel->trigdesc);
+
+	(void) ttl_fk_dependents_add_table(deletion, rel, container);
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+		TtlHold    *hold;
+
+		if ((trigger->tgfoid != F_RI_FKEY_NOACTION_DEL &&
+			 trigger->tgfoid != F_RI_FKEY_RESTRICT_DEL) ||
+			(trigger->tgenabled != TRIGGER_FIRES_ON_ORIGIN &&
+			 trigger->tgenabled != TRIGGER_FIRES_ALWAYS))
+			continue;
+		hold = palloc(sizeof(TtlHold));
+		if (!ttl_constraint_read(trigger->tgconstraint, trigger->tgconstrrelid,
+								 RelationGetRelid(rel), &hold->key))
+			elog(ERROR, "cache lookup failed for constraint %u", trigger->tgconstraint);
+		if (!may_go_along(deletion, trigger->tgconstrrelid, &hold->expired_at))
+			hold->expired_at = DT_NOBEGIN;
+		if (!hold->key.is_temporal)
+			holds = lappend(holds, hold);
+	}
+	return holds;
+}
+
+/*
+ * Begins a statement that finds expired rows of the table, as its owner.
+ */
+static void
+begin_search(const TtlDeletion *deletion, StringInfo sql, Relation table, TtlIdentity *saved)
+{
+	ttl_owner_begin(table, deletion->restricted, saved);
+	initStringInfo(sql);
+	appendStringInfo(sql, "SELECT tableoid, ctid FROM %s%s AS " TTL_OWNER_TO_DELETE " WHERE ",
+					 table->rd_rel->relkind == RELKIND_RELATION ? "ONLY " : "",
+					 ttl_container_table_name(RelationGetRelid(table)));
+}
+
+/*
+ * Executes the statement, dooms what it finds, and switches back.  'referenced'
+ * (may be NULL) is what the rows reference.
+ *
+ * A foreign key would find rows that the transaction's snapshot is too old to see,
+ * so they are found here, too.
+ */
+static void
+add_found(TtlDeletion *deletion, TtlToDelete *referenced, bool cascades, Relation table,
+		   const char *sql, int nargs, Oid *types, Datum *values, TimestampTz expired_at,
+		   const TtlIdentity *saved)
+{
+	ttl_owner_execute(sql, nargs, types, values, expired_at,
+					  deletion->spares, table->rd_rel->relowner,
+					  IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot);
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		HeapTuple	row = SPI_tuptable->vals[i];
+		TupleDesc	desc = SPI_tuptable->tupdesc;
+		bool		isnull;
+		Oid			relid = DatumGetObjectId(SPI_getbinval(row, desc, 1, &isnull));
+		ItemPointer tid = (ItemPointer) DatumGetPointer(SPI_getbinval(row, desc, 2, &isnull));
+		MemoryContext old = MemoryContextSwitchTo(deletion->memory);
+		TtlToDelete  *to_delete = find_to_delete(deletion, relid, tid, cascades);
+
+		if (to_delete != NULL)
+			ttl_fk_dependents_add(deletion, to_delete, tid);
+		if (to_delete != NULL && referenced != NULL)
+			referenced->referencing = list_append_unique_ptr(referenced->referencing, to_delete);
+		MemoryContextSwitchTo(old);
+	}
+	ttl_owner_end(saved);
+}
+
+/* Adds the expired rows that reference the row in the slot. */
+static void
+add_referencing(TtlDeletion *deletion, TtlToDelete *referenced, const Reference *reference,
+				 TupleTableSlot *slot)
+{
+	const TtlForeignKey *key = &reference->key;
+	Relation	table;
+	Oid			types[INDEX_MAX_KEYS];
+	Datum		values[INDEX_MAX_KEYS];
+	StringInfoData sql;
+	TtlIdentity saved;
+
+	for (int i = 0; i < key->nkeys; i++)
+	{
+		bool		isnull;
+
+		types[i] = TupleDescAttr(slot->tts_tupleDescriptor,
+								 key->referenced_keys[i] - 1)->atttypid;
+		values[i] = slot_getattr(slot, key->referenced_keys[i], &isnull);
+		if (isnull)
+			return;
+	}
+
+	table = table_open(key->referencing, RowExclusiveLock);
+	begin_search(deletion, &sql, table, &saved);
+	ttl_constraint_append_referencing(&sql, key);
+	add_found(deletion, referenced, reference->cascades, table, sql.data, key->nkeys,
+			   types, values, reference->expired_at, &saved);
+	table_close(table, NoLock);
+}
+
+/*
+ * Adds the expired rows that reference ones to delete of this table.
+ */
+static void
+search_referencing(TtlDeletion *deletion, TtlToDelete *to_delete)
+{
+	List	   *references = find_references(deletion, to_delete->rel);
+	TupleTableSlot *slot;
+
+	if (references == NIL)
+	{
+		to_delete->searched = to_delete->ntids;
+		return;
+	}
+	slot = table_slot_create(to_delete->rel, NULL);
+	while (to_delete->searched < to_delete->ntids)
+	{
+		ListCell   *lc;
+
+		if (!table_tuple_fetch_row_version(to_delete->rel, &to_delete->tids[to_delete->searched++],
+										   SnapshotSelf, slot))
+			continue;
+		foreach(lc, references)
+			add_referencing(deletion, to_delete, lfirst(lc), slot);
+		ExecClearTuple(slot);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* Chains may be long, and go in circles through several tables. */
+void
+ttl_fk_dependents_search(TtlDeletion *deletion)
+{
+	bool		found;
+
+	do
+	{
+		ListCell   *lc;
+
+		found = false;
+		foreach(lc, deletion->tables)
+		{
+			TtlToDelete  *to_delete = lfirst(lc);
+
+			if (to_delete->searched < to_delete->ntids)
+			{
+				CHECK_FOR_INTERRUPTS();
+				search_referencing(deletion, to_delete);
+				found = true;
+			}
+		}
+	} while (found);
+}
+
+/* Rows that are found at once, where all would need memory without limit. */
+#define ROWS_AT_ONCE	10000
+
+bool
+ttl_fk_dependents_doom_by(TtlDeletion *deletion, Relation table, const char *condition, int nargs,
+						Oid *types, Datum *values)
+{
+	StringInfoData sql;
+	TtlIdentity saved;
+
+	if (!may_go_along(deletion, RelationGetRelid(table), &deletion->expired_at))
+		return false;
+	begin_search(deletion, &sql, table, &saved);
+	appendStringInfo(&sql, "%s LIMIT %d", condition, ROWS_AT_ONCE);
+	add_found(deletion, NULL, false, table, sql.data, nargs, types, values,
+			   deletion->expired_at, &saved);
+	return hash_get_num_entries(deletion->rows) == ROWS_AT_ONCE;
+}

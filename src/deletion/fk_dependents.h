@@ -1,0 +1,90 @@
+/*-------------------------------------------------------------------------
+ *
+ * fk_dependents.h
+ *	  What goes along with a row that is deleted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_FK_DEPENDENTS_H
+#define TTL_FK_DEPENDENTS_H
+
+#include "constraint.h"
+#include "container/container.h"
+#include "deletion/owner.h"
+#include "storage/itemptr.h"
+#include "utils/hsearch.h"
+
+/* Expired rows of one table that are to be deleted. */
+typedef struct TtlToDelete
+{
+	Relation	rel;
+	TtlContainer container;		/* as of when rows of it were to be deleted first */
+	bool		as_user;		/* are they deleted as the session's user? */
+	ItemPointerData *tids;
+	int			ntids;
+	int			allocated;
+	int			searched;		/* rows that reference so many are to_delete, too */
+	List	   *referencing;	/* TtlToDelete with rows that reference rows of
+								 * this */
+	bool		is_ordered;
+	uint64		deleted;
+} TtlToDelete;
+
+/* A deletion: what it is told, and what it comes to */
+typedef struct TtlDeletion
+{
+	TimestampTz expired_at;
+	TtlSessionUser *user;		/* in whose session; NULL = the reaper, which
+								 * deletes as this owner alone, ... */
+	Oid			owner;
+	bool		restricted;		/* ... maybe in a security-restricted
+								 * operation */
+	bool		spares;			/* not what a change of policy has made
+								 * expired */
+	List	   *tables;			/* TtlToDelete, the one that was asked for first */
+	HTAB	   *rows;			/* all of them, to know them again */
+	MemoryContext memory;		/* of all this */
+} TtlDeletion;
+
+/* Adds a table to the deletion, with its policy (NULL = it is read here). */
+extern TtlToDelete *ttl_fk_dependents_add_table(TtlDeletion *deletion, Relation rel,
+											const TtlContainer *container);
+
+/*
+ * Errors (23503) if the session's user may not delete the row, at that place of the table
+ * that he writes, because of what referential actions would set off.
+ */
+extern void ttl_fk_dependents_check_actions(TtlDeletion *deletion, Relation rel,
+										  const ItemPointerData *tid);
+
+/* From here on rows are remembered, and dooming one twice does no harm. */
+extern void ttl_fk_dependents_remember(TtlDeletion *deletion);
+
+extern void ttl_fk_dependents_add(TtlDeletion *deletion, TtlToDelete *to_delete, ItemPointer tid);
+
+/*
+ * Adds expired rows of the table that meet the condition, if rows of it may go
+ * along; else does nothing.  Returns whether there may be more, when these are gone.
+ */
+extern bool ttl_fk_dependents_doom_by(TtlDeletion *deletion, Relation table,
+									const char *condition, int nargs, Oid *types,
+									Datum *values);
+
+/* Adds what references the rows to delete, and so on. */
+extern void ttl_fk_dependents_search(TtlDeletion *deletion);
+
+/*
+ * A foreign key with NO ACTION or RESTRICT.  Rows of the referencing table hold what they
+ * reference, but for those that had expired by 'expired_at', which may go along.
+ */
+typedef struct TtlHold
+{
+	TtlForeignKey key;
+	TimestampTz expired_at;		/* DT_NOBEGIN = all rows hold */
+} TtlHold;
+
+/* The foreign keys (TtlHold) by which rows of the table may be held in the deletion */
+extern List *ttl_fk_dependents_holds(TtlDeletion *deletion, Relation rel,
+								   const TtlContainer *container);
+
+#endif							/* TTL_FK_DEPENDENTS_H */

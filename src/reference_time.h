@@ -1,0 +1,40 @@
+/*-------------------------------------------------------------------------
+ *
+ * reference_time.h
+ *	  The clock of snapshots.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_REFERENCE_TIME_H
+#define TTL_REFERENCE_TIME_H
+
+#include "datatype/timestamp.h"
+#include "nodes/parsenodes.h"
+#include "utils/snapshot.h"
+
+/*
+ * The clock of what starts now and reads the snapshot (InvalidSnapshot = none: what
+ * asks isn't an execution).
+ */
+extern TimestampTz ttl_reference_time_get(Snapshot snapshot);
+
+/* This has been the clock of who has read the snapshot first. */
+extern void ttl_reference_time_set(Snapshot snapshot, TimestampTz clock);
+
+/* In a parallel worker: this is the leader's. */
+extern void ttl_reference_time_follow(TimestampTz clock);
+
+/*
+ * To be called when a statement has been analyzed: it may be executed by a later message.
+ */
+extern void ttl_reference_time_analyzed(const Query *query);
+
+/*
+ * To be called when a function is about to be called: one that the client calls
+ * by the fast path takes a snapshot, and nobody else notices.
+ */
+extern void ttl_reference_time_function_called(void);
+
+extern void ttl_reference_time_init(void);
+
+#endif							/* TTL_REFERENCE_TIME_H */
