@@ -53,6 +53,10 @@ static TimestampTz imported_clock = 0;
  * that all others are copies of.  Only what a parallel worker restores may hold
  * anything; that isn't within the transaction's time.
  */
+StaticAssertDecl(sizeof(((Snapshot) NULL)->speculativeToken) == sizeof(uint32) &&
+				 sizeof(((Snapshot) NULL)->vistest) >= sizeof(uint32),
+				 "the fields must hold the halves of a timestamp");
+
 static TimestampTz
 get_snapshot_time(Snapshot snapshot)
 {

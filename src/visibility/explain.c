@@ -30,14 +30,14 @@ static void
 explain_filter(PlanState *planstate, List *ancestors, const char *relationship,
 			   const char *plan_name, ExplainState *es)
 {
-	int64		expired_tids;
+	int64		candidates;
 
 	if (prev_explain_per_node)
 		prev_explain_per_node(planstate, ancestors, relationship, plan_name, es);
 
 	if (!es->analyze)
 		return;
-	switch (ttl_scan_filter_describe(planstate, &expired_tids))
+	switch (ttl_scan_filter_describe(planstate, &candidates))
 	{
 		case TTL_SCAN_FILTER_NONE_EXPIRED:
 			ExplainPropertyText("Expiry Filter", "none expired", es);
@@ -45,12 +45,12 @@ explain_filter(PlanState *planstate, List *ancestors, const char *relationship,
 		case TTL_SCAN_FILTER_TIDS:
 			ExplainPropertyText("Expiry Filter",
 								psprintf(INT64_FORMAT " candidate %s", candidates,
-										 expired_tids == 1 ? "row" : "rows"), es);
+										 candidates == 1 ? "row" : "rows"), es);
 			break;
 		case TTL_SCAN_FILTER_PAGES:
 			ExplainPropertyText("Expiry Filter",
 								psprintf(INT64_FORMAT " candidate %s", candidates,
-										 expired_tids == 1 ? "page" : "pages"), es);
+										 candidates == 1 ? "page" : "pages"), es);
 			break;
 		case TTL_SCAN_FILTER_EACH_ROW:
 			ExplainPropertyText("Expiry Filter", "each row", es);
