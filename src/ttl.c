@@ -18,7 +18,7 @@
 #include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
-#include "container/validation.h"
+#include "expiry/validation.h"
 #include "counters.h"
 #include "deletion/deletion.h"
 #include "execution.h"

@@ -302,7 +302,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 							NameStr(policy.ts_column), get_rel_name(relid)),
 					 errhint("Leave touch_on_update off.")));
 		if (policy.touch_on_update)
-			ttl_ts_column_check_all(relid, &policy, NoLock);
+			ttl_guard_ts_column(relid, &policy, NoLock);
 	}
 	if (!PG_ARGISNULL(3))
 		policy.reaping = PG_GETARG_BOOL(3);

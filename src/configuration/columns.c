@@ -482,5 +482,5 @@ ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *pol
 	if (check != NULL && !OidIsValid(get_relation_constraint_oid(relid, check, true)))
 		add_check(relid, check, definition, is_known, validate);
 	ttl_command_end(nestlevel);
-	ttl_ts_column_check_all(relid, policy, AccessExclusiveLock);
+	ttl_guard_ts_column(relid, policy, AccessExclusiveLock);
 }

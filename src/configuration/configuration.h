@@ -124,6 +124,13 @@ extern void ttl_survey(Oid relid, const TtlPolicy *policy, TtlSurvey *survey);
 /* How many of the rows have a value, and from what to what, as a sentence */
 extern char *ttl_survey_text(const TtlSurveyedColumn *column);
 
+/* Reports the values in adopted columns, and warns if they look like something else. */
+extern void ttl_survey_notice_adopted(Oid relid, const TtlPolicy *policy, const TtlSurvey *survey);
+
+/* Reports how many of the rows have a value in an adopted TTL column that is no TTL. */
+extern void ttl_survey_notice_invalid(Oid relid, const TtlPolicy *policy,
+									  const TtlSurvey *survey);
+
 /*
  * indexes.c
  */
@@ -171,28 +178,8 @@ extern void ttl_trigger_propagate(bool all);
 extern void ttl_trigger_init(void);
 
 /*
- * ts_column_checks.c
- */
-
-/*
- * Errors if the timestamp column is used in a way that a container with this
- * setting can't allow: a relation, a table with all its partitions, and a table that
- * may belong to a container.
- */
-extern void ttl_ts_column_check(Relation rel, bool touch_on_update,
-						   AttrNumber ts_attno);
-extern void ttl_ts_column_check_all(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode);
-extern void ttl_ts_column_check_table(Oid relid);
-
-/* The same for an index that is to be built concurrently. */
-extern void ttl_ts_column_check_index(IndexStmt *stmt);
-
-/*
  * notice.c
  */
-
-/* Tells of the values in adopted columns, and warns if they look like something else. */
-extern void ttl_notice_adopted(Oid relid, const TtlPolicy *policy, const TtlSurvey *survey);
 
 /* Tells which columns were to be dropped, and aren't. */
 extern void ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy);
@@ -208,10 +195,6 @@ extern void ttl_notice_utc(Oid relid, const char *column);
  * has none is taken as UTC.
  */
 extern void ttl_notice_conversion(Oid relid, const char *column, Oid type);
-
-/* Tells how many of the rows have a value in an adopted TTL column that is no TTL. */
-extern void ttl_notice_invalid_values(Oid relid, const TtlPolicy *policy,
-									  const TtlSurvey *survey);
 
 /*
  * Tells how many stored rows of the container expire, until ttl.grace has passed,
@@ -264,6 +247,17 @@ extern bool ttl_guard_names_column(const TtlPolicy *policy, const char *column);
 extern void ttl_guard_suspend(Oid container);
 extern bool ttl_guard_is_suspended(Oid container);
 
+/*
+ * Errors if the timestamp column is used in a way that a container with this setting
+ * can't allow: in a table with all its partitions, or in a table that may belong to a
+ * container.
+ */
+extern void ttl_guard_ts_column(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode);
+extern void ttl_guard_ts_column_of_table(Oid relid);
+
+/* The same for an index that is to be built concurrently. */
+extern void ttl_guard_create_index(IndexStmt *stmt);
+
 extern void ttl_guard_drop(DropStmt *stmt);
 extern void ttl_guard_constraint(Oid relid, const TtlPolicy *policy, const AlterTableCmd *cmd);
 extern void ttl_guard_create_trigger(CreateTrigStmt *stmt);
@@ -286,15 +280,15 @@ extern void ttl_guard_replaced_function(Oid function);
 extern bool ttl_guard_keeps_type(Oid relid, const AlterTableCmd *cmd);
 
 /*
- * retype.c
+ * alter_table.c
  */
 
-/*
- * The column of a container, whose type the command is to change, may have that type:
- * what depends on it goes, and comes back when the command is done.  False if not.
- */
-extern bool ttl_retype_begin(Oid relid, const AlterTableCmd *cmd);
-extern void ttl_retype_end(Oid relid);
+/* Before and after ALTER TABLE of any table */
+extern void ttl_alter_table_begin(AlterTableStmt *stmt);
+extern void ttl_alter_table_end(AlterTableStmt *stmt);
+
+/* May the command add a foreign key?  By one, a local table can become one that Citus knows. */
+extern bool ttl_alter_table_adds_reference(AlterTableStmt *stmt);
 
 /*
  * partition.c

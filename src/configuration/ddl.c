@@ -11,7 +11,7 @@
  *	  DROP of _ts or ttl						refused (2BP01)
  *	  ALTER TYPE of _ts or ttl					refused (2BP01) unless the type fits;
  *												nothing if it is the one that it has,
- *												else see retype.c
+ *												else see alter_table.c
  *	  DROP INDEX of an expiry index				refused while there is a default
  *												TTL (2BP01)
  *	  DROP TRIGGER of the container's			refused (2BP01)
@@ -45,9 +45,9 @@
  *	  INHERITS, INHERIT							refused (0A000)
  *	  CREATE TABLE (LIKE a container)			a NOTICE: the copy is no container
  *	  unique index, foreign key or stored		refused (0A000), see
- *		generated column over _ts				ts_column_checks.c
+ *		generated column over _ts				guard.c
  *
- * What is refused is in guard.c and ts_column_checks.c, partitions are in partition.c.  All else
+ * What is refused is in guard.c, ALTER TABLE in alter_table.c, partitions are in partition.c.  All else
  * that keeps the table's OID is of no interest.
  *
  * Drops and renamed columns arrive by object_access_hook, whatever the command
@@ -68,212 +68,19 @@
 #include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
 #include "citus/citus.h"
-#include "reference_time.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "reference_time.h"
 #include "ttl.h"
 #include "utility.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/rls.h"
 #include "utils/snapmgr.h"
 
 static object_access_hook_type prev_object_access_hook = NULL;
-
-/* Does the command enable triggers in a way that isn't ALWAYS? */
-static bool
-enables_trigger(const AlterTableCmd *cmd)
-{
-	return cmd->subtype == AT_EnableTrig ||
-		cmd->subtype == AT_EnableReplicaTrig ||
-		cmd->subtype == AT_EnableTrigAll ||
-		cmd->subtype == AT_EnableTrigUser;
-}
-
-static bool
-disables_trigger(const AlterTableCmd *cmd)
-{
-	return cmd->subtype == AT_DisableTrig ||
-		cmd->subtype == AT_DisableTrigAll ||
-		cmd->subtype == AT_DisableTrigUser;
-}
-
-/*
- * Scripts of pg_dump --data-only --disable-triggers do so to ttl.container, too,
- * and restored rows would keep reaping on.
- */
-static void
-leave_catalog_triggers_alone(AlterTableStmt *stmt)
-{
-	ListCell   *lc;
-
-	foreach(lc, stmt->cmds)
-	{
-		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
-
-		if (enables_trigger(cmd) || disables_trigger(cmd))
-			stmt->cmds = foreach_delete_current(stmt->cmds, lc);
-	}
-}
-
-static void
-before_alter_table(AlterTableStmt *stmt)
-{
-	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
-	const TtlObjects *objects;
-	TtlContainer container;
-	TtlPolicy	policy;
-	bool		is_part;
-	ListCell   *lc;
-
-	if (!OidIsValid(relid))
-		return;
-	objects = ttl_container_objects();
-	if (objects != NULL && relid == objects->catalog)
-		leave_catalog_triggers_alone(stmt);
-	/* one that lacks a column is repaired this way */
-	is_part = ttl_container_peek(relid, &container);
-	if (is_part && !ttl_container_read(container.container, &policy))
-		return;
-
-	foreach(lc, stmt->cmds)
-	{
-		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
-
-		switch (cmd->subtype)
-		{
-			case AT_DropColumn:
-			case AT_AlterColumnType:
-				if (!is_part || container.lacks_column ||
-					!ttl_guard_names_column(&policy, cmd->name))
-					break;
-
-				/*
-				 * it would build indexes and validate the CHECK anew, for
-				 * nothing
-				 */
-				if (cmd->subtype == AT_AlterColumnType && ttl_guard_keeps_type(relid, cmd))
-					stmt->cmds = foreach_delete_current(stmt->cmds, lc);
-				else if (cmd->subtype == AT_DropColumn ||
-						 relid != container.container || !ttl_retype_begin(relid, cmd))
-					ereport(ERROR,
-							(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-							 cmd->subtype == AT_DropColumn ?
-							 errmsg("cannot drop column \"%s\" because container \"%s\" requires it",
-									cmd->name, get_rel_name(container.container)) :
-							 errmsg("cannot alter type of column \"%s\" because container \"%s\" requires it",
-									cmd->name, get_rel_name(container.container)),
-							 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")));
-				break;
-			case AT_AddInherit:
-				{
-					Oid			parent = RangeVarGetRelid((RangeVar *) cmd->def, NoLock, true);
-					TtlContainer parent_container;
-
-					ttl_guard_child(parent);
-					if (is_part)
-						ttl_partition_refuse_inheritance(relid);
-					if (OidIsValid(parent) && ttl_container_lookup(parent, &parent_container))
-						ttl_partition_refuse_inheritance(parent);
-					break;
-				}
-			case AT_AttachPartition:
-				ttl_partition_attach(relid, is_part ? &policy : NULL,
-									 ((PartitionCmd *) cmd->def)->name);
-				break;
-			case AT_AddOf:
-				if (is_part)
-					ereport(ERROR,
-							(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-							 errmsg("container \"%s\" cannot become a typed table",
-									get_rel_name(container.container)),
-							 errhint("Use ttl.drop_container() to unregister the table.")));
-				break;
-			case AT_DropConstraint:
-			case AT_AlterConstraint:
-				if (is_part && !container.lacks_column && row_security &&
-					!ttl_guard_is_suspended(container.container) &&
-					ttl_container_is_owner(GetUserId(), relid))
-					ttl_guard_constraint(relid, &policy, cmd);
-				break;
-			case AT_DisableTrig:
-			case AT_EnableReplicaTrig:
-				if (is_part && strcmp(cmd->name, TTL_TRIGGER) == 0)
-					ereport(ERROR,
-							(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-							 errmsg("cannot disable trigger \"%s\" because container \"%s\" requires it",
-									TTL_TRIGGER, get_rel_name(container.container)),
-							 errhint("Use ttl.drop_container() to unregister the table.")));
-				break;
-			case AT_DisableTrigAll:
-			case AT_DisableTrigUser:
-				if (is_part)
-					ttl_notice_disabled(container.container);
-				break;
-			case AT_DetachPartition:
-				if (is_part)
-					ttl_partition_detach(&container, ((PartitionCmd *) cmd->def)->name);
-				break;
-			default:
-				break;
-		}
-	}
-}
-
-static void
-after_alter_table(AlterTableStmt *stmt)
-{
-	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
-	bool		retypes = false;
-	ListCell   *lc;
-
-	ttl_ts_column_check_table(relid);
-
-	foreach(lc, stmt->cmds)
-	{
-		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
-		TtlPolicy	policy;
-
-		if (cmd->subtype == AT_AlterColumnType && OidIsValid(relid) &&
-			ttl_container_read(relid, &policy) && ttl_guard_names_column(&policy, cmd->name))
-		{
-			ttl_notice_utc(relid, cmd->name);
-			retypes = true;
-		}
-
-		/*
-		 * As in scripts of pg_dump --disable-triggers.  It may be no
-		 * container yet: they load tables first, and the policies afterwards.
-		 */
-		if (enables_trigger(cmd) && OidIsValid(relid) && ttl_trigger_exists(relid))
-			ttl_trigger_enable(relid);
-
-		if (cmd->subtype == AT_AttachPartition)
-			ttl_partition_attached(relid, ((PartitionCmd *) cmd->def)->name);
-
-		if (cmd->subtype == AT_ChangeOwner)
-			ttl_notice_owners(relid);
-
-		if (cmd->subtype == AT_DetachPartition || cmd->subtype == AT_DetachPartitionFinalize)
-		{
-			Oid			partition = RangeVarGetRelid(((PartitionCmd *) cmd->def)->name,
-													 NoLock, true);
-
-			/* PostgreSQL has taken the parent's trigger from it */
-			if (OidIsValid(partition) && ttl_container_read(partition, &policy) &&
-				!policy.propagated && !get_rel_relispartition(partition))
-			{
-				ttl_trigger_create(partition, &policy);
-				ttl_notice_detached(partition);
-			}
-		}
-	}
-	if (retypes)
-		ttl_retype_end(relid);
-}
 
 /* The column's name as this very command has written it */
 static bool
@@ -360,10 +167,10 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 			ttl_guard_drop((DropStmt *) stmt);
 			break;
 		case T_AlterTableStmt:
-			before_alter_table((AlterTableStmt *) stmt);
+			ttl_alter_table_begin((AlterTableStmt *) stmt);
 			break;
 		case T_IndexStmt:
-			ttl_ts_column_check_index((IndexStmt *) stmt);
+			ttl_guard_create_index((IndexStmt *) stmt);
 			break;
 		case T_RenameStmt:
 			if (((RenameStmt *) stmt)->renameType == OBJECT_TRIGGER)
@@ -385,22 +192,6 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 	ttl_guard_extension(stmt);
 }
 
-/* May the command add a foreign key?  By one, a local table can become one that Citus knows. */
-static bool
-adds_reference(AlterTableStmt *stmt)
-{
-	ListCell   *lc;
-
-	foreach(lc, stmt->cmds)
-	{
-		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
-
-		if (cmd->subtype == AT_AddConstraint || cmd->subtype == AT_AddColumn)
-			return true;
-	}
-	return false;
-}
-
 /* A trigger has been created. */
 static void
 after_create_trigger(CreateTrigStmt *stmt)
@@ -418,16 +209,16 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 	Node	   *stmt = pstmt->utilityStmt;
 
 	if (IsA(stmt, AlterTableStmt) && ttl_container_objects() != NULL)
-		after_alter_table((AlterTableStmt *) stmt);
+		ttl_alter_table_end((AlterTableStmt *) stmt);
 	else if (IsA(stmt, IndexStmt) && ttl_container_objects() != NULL)
-		ttl_ts_column_check_table(RangeVarGetRelid(((IndexStmt *) stmt)->relation, NoLock, true));
+		ttl_guard_ts_column_of_table(RangeVarGetRelid(((IndexStmt *) stmt)->relation, NoLock, true));
 	else if (IsA(stmt, CreateStmt) && ((CreateStmt *) stmt)->partbound != NULL &&
 			 ttl_container_objects() != NULL)
 		ttl_partition_created((CreateStmt *) stmt);
 	else if (IsA(stmt, CreateTrigStmt) && ttl_container_objects() != NULL)
 		after_create_trigger((CreateTrigStmt *) stmt);
 	ttl_trigger_propagate(ttl_citus_tables_replaced() ||
-					  (IsA(stmt, AlterTableStmt) && adds_reference((AlterTableStmt *) stmt)));
+					  (IsA(stmt, AlterTableStmt) && ttl_alter_table_adds_reference((AlterTableStmt *) stmt)));
 }
 
 /* The archive of the container is being dropped. */

@@ -16,8 +16,8 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
-#include "common/int.h"
 #include "commands/trigger.h"
+#include "common/int.h"
 #include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
@@ -37,65 +37,6 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
-
-/* Warns if most numbers in the column look as if they were in another unit. */
-static void
-warn_of_magnitude(const char *name, const TtlSurveyedColumn *column, TtlUnit unit,
-				  const char *argument)
-{
-	for (int other = 0; other < TTL_UNITS; other++)
-	{
-		if (other != unit && column->like[other] * 2 > column->values)
-			ereport(WARNING,
-					(unit == TTL_UNIT_SECONDS ?
-					 errmsg("values of column \"%s\" look like times since 1970, and are taken as durations in seconds",
-							name) :
-					 errmsg("values of column \"%s\" do not look like times in unit \"%s\"",
-							name, ttl_type_unit_name(unit)),
-					 errhint("If they are, use %s => '%s'.", argument, ttl_type_unit_name(other))));
-	}
-}
-
-void
-ttl_notice_adopted(Oid relid, const TtlPolicy *policy, const TtlSurvey *survey)
-{
-	const char *table = get_rel_name(relid);
-
-	if (!(policy->created_objects & TTL_CREATED_TS_COLUMN) && survey->ts.values > 0)
-	{
-		const char *name = NameStr(policy->ts_column);
-
-		ereport(NOTICE,
-				(errmsg("column \"%s\" of table \"%s\" is taken as the time of each row's last change",
-						name, table),
-				 errdetail_internal("%s", ttl_survey_text(&survey->ts))));
-		warn_of_magnitude(name, &survey->ts, policy->ts_unit, "ts_unit");
-		if (survey->ts.future > 0)
-			ereport(WARNING,
-					(errmsg("column \"%s\" of table \"%s\" holds times in the future",
-							name, table),
-					 policy->ts_unit == TTL_UNIT_SECONDS ?
-					 errhint("If it says when each row expires, use ts_column => NULL, ttl_column => %s.",
-							 quote_literal_cstr(name)) :
-					 errhint("If it says when each row expires, use ts_column => NULL, ttl_column => %s, ttl_unit => '%s'.",
-							 quote_literal_cstr(name), ttl_type_unit_name(policy->ts_unit))));
-	}
-	if (!(policy->created_objects & TTL_CREATED_TTL_COLUMN) && survey->own.values > 0)
-	{
-		const char *name = NameStr(policy->ttl_column);
-		TtlContainer container;
-
-		ttl_container_find_columns(relid, policy, &container);
-		ereport(NOTICE,
-				(ttl_type_is_deadline(container.ttl_type) ?
-				 errmsg("column \"%s\" of table \"%s\" is taken as when each row expires",
-						name, table) :
-				 errmsg("column \"%s\" of table \"%s\" is taken as each row's own TTL",
-						name, table),
-				 errdetail_internal("%s", ttl_survey_text(&survey->own))));
-		warn_of_magnitude(name, &survey->own, policy->ttl_unit, "ttl_unit");
-	}
-}
 
 /* Is a time zone that of UTC, by whatever name? */
 static bool
@@ -144,25 +85,6 @@ ttl_notice_conversion(Oid relid, const char *column, Oid type)
 					 quote_identifier(column),
 					 type == TIMESTAMPOID ? "timestamp" : "timestamptz",
 					 quote_identifier(column))));
-}
-
-void
-ttl_notice_invalid_values(Oid relid, const TtlPolicy *policy, const TtlSurvey *survey)
-{
-	const char *name = NameStr(policy->ttl_column);
-	int			count = survey->own.invalid;
-
-	if (count > 0)
-		ereport(NOTICE,
-				(!survey->own.complete ?
-				 errmsg("at least %d stored rows of container \"%s\" have a value in column \"%s\" that is no TTL",
-						count, get_rel_name(relid), name) :
-				 errmsg_plural("%d stored row of container \"%s\" has a value in column \"%s\" that is no TTL",
-							   "%d stored rows of container \"%s\" have a value in column \"%s\" that is no TTL",
-							   count, count, get_rel_name(relid), name),
-				 errdetail("The default TTL applies to them."),
-				 policy->ttl_unit != TTL_UNIT_SECONDS ? 0 :
-				 errhint("A TTL is a whole number of seconds from 1 to 2147483647, or -1 for never.")));
 }
 
 static void

@@ -99,7 +99,7 @@ ttl_partition_created(CreateStmt *stmt)
 {
 	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
 
-	ttl_ts_column_check_table(relid);
+	ttl_guard_ts_column_of_table(relid);
 	ttl_notice_owners(relid);
 }
 

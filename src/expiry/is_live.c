@@ -19,7 +19,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "container/container.h"
-#include "container/validation.h"
+#include "expiry/validation.h"
 #include "execution.h"
 #include "executor/executor.h"
 #include "expiry/expiry.h"

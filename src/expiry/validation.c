@@ -17,7 +17,7 @@
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "container/container.h"
-#include "container/validation.h"
+#include "expiry/validation.h"
 #include "execution.h"
 #include "nodes/parsenodes.h"
 #include "ttl.h"
