@@ -35,7 +35,7 @@
 #include "expiry/expiry_index.h"
 #include "expiry/expiry_walk.h"
 #include "miscadmin.h"
-#include "reaper/budget.h"
+#include "reaper/reaper_internal.h"
 #include "reaper/expiry_scan.h"
 #include "reaper/fk_referenced.h"
 #include "reaper/brin_scan.h"

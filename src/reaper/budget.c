@@ -38,8 +38,7 @@
 
 #include "execution.h"
 #include "guc.h"
-#include "reaper/budget.h"
-#include "reaper/replica.h"
+#include "reaper/reaper_internal.h"
 
 /* The longest time that provisioned throughput accumulates, microseconds. */
 #define LONGEST_CYCLE		INT64CONST(10000000)

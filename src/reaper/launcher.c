@@ -67,14 +67,9 @@
 #include "compat.h"
 #include "counters.h"
 #include "guc.h"
-#include "reaper/budget.h"
-#include "reaper/pause.h"
-#include "reaper/process.h"
-#include "reaper/progress.h"
+#include "reaper/reaper_internal.h"
 #include "reaper/reaper.h"
-#include "reaper/recovery.h"
 #include "reaper/rel_state.h"
-#include "reaper/shmem.h"
 #include "ttl.h"
 
 /* Seconds after which the postmaster starts a launcher that has died. */

@@ -21,7 +21,7 @@
 #include "replication/origin.h"
 
 #include "compat.h"
-#include "reaper/origin.h"
+#include "reaper/reaper_internal.h"
 #include "ttl.h"
 
 static bool begun = false;

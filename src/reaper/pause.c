@@ -31,9 +31,7 @@
 #include "compat.h"
 #include "container/container.h"
 #include "invalidation.h"
-#include "reaper/pause.h"
-#include "reaper/process.h"
-#include "reaper/recovery.h"
+#include "reaper/reaper_internal.h"
 
 #define PAUSED_TABLE	"paused"
 #define Anum_paused_until	1

@@ -28,7 +28,7 @@
 #include "utils/tuplestore.h"
 
 #include "compat.h"
-#include "reaper/progress.h"
+#include "reaper/reaper_internal.h"
 #include "shared.h"
 
 #define STAT_PROGRESS_COLUMNS	9

@@ -30,8 +30,7 @@
 #include "execution.h"
 #include "expiry/grace.h"
 #include "reaper/turn.h"
-#include "reaper/progress.h"
-#include "reaper/shmem.h"
+#include "reaper/reaper_internal.h"
 
 PG_FUNCTION_INFO_V1(ttl_reap);
 

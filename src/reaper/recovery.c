@@ -39,8 +39,7 @@
 #include "storage/fd.h"
 
 #include "compat.h"
-#include "reaper/recovery.h"
-#include "reaper/shmem.h"
+#include "reaper/reaper_internal.h"
 #include "ttl.h"
 
 /* What the server writes if no target was set. */

@@ -14,7 +14,7 @@
 #include "replication/walsender_private.h"
 #include "storage/spin.h"
 
-#include "reaper/replica.h"
+#include "reaper/reaper_internal.h"
 
 bool
 ttl_replica_connected(void)

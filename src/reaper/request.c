@@ -31,8 +31,7 @@
 #include "utils/syscache.h"
 
 #include "container/container.h"
-#include "reaper/process.h"
-#include "reaper/shmem.h"
+#include "reaper/reaper_internal.h"
 #include "utility.h"
 
 /* What is to be told when the transaction commits. */

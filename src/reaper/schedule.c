@@ -21,7 +21,7 @@
 #include "counters.h"
 #include "invalidation.h"
 #include "reaper/schedule.h"
-#include "reaper/shmem.h"
+#include "reaper/reaper_internal.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"

@@ -35,7 +35,7 @@
 #include "utils/guc.h"
 #include "utils/portal.h"
 
-#include "reaper/session.h"
+#include "reaper/reaper_internal.h"
 
 /* Whose triggers may have left something, InvalidOid = nobody's */
 static Oid	session_owner = InvalidOid;

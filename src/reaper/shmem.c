@@ -41,7 +41,7 @@
 #include "utils/wait_event.h"
 
 #include "guc.h"
-#include "reaper/shmem.h"
+#include "reaper/reaper_internal.h"
 #include "shared.h"
 #include "ttl.h"
 

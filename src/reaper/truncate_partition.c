@@ -72,7 +72,7 @@
 #include "expiry/expiry.h"
 #include "expiry/expiry_walk.h"
 #include "invalidation.h"
-#include "reaper/replica.h"
+#include "reaper/reaper_internal.h"
 #include "reaper/truncate_partition.h"
 
 /* Pages that are read at most while the partition is locked. */
