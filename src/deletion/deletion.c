@@ -124,7 +124,7 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 		if (deletion->user == NULL)
 			ttl_owner_check(to_delete->rel);
 		types[i] = TIDARRAYOID;
-		values[i] = tid_array(to_delete->tids, to_delete->ntids);
+		values[i] = tid_array(to_delete->tids.tids, to_delete->tids.n);
 		if (!is_simple)
 			appendStringInfo(&sql, "%s deleted%d AS (", i == 0 ? "WITH" : ",", i + 1);
 		append_delete(&sql, to_delete->rel, i + 1, flags);
@@ -351,8 +351,8 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 	}
 	else
 	{
-		asked_for->tids = unconstify(ItemPointerData *, tids);
-		asked_for->ntids = ntids;
+		asked_for->tids.tids = unconstify(ItemPointerData *, tids);
+		asked_for->tids.n = ntids;
 	}
 
 	delete_all(&deletion, asked_for, flags);
@@ -369,13 +369,13 @@ check_snapshot(TtlToDelete *to_delete)
 {
 	TupleTableSlot *slot;
 
-	if (!IsolationUsesXactSnapshot() || to_delete->deleted >= to_delete->ntids)
+	if (!IsolationUsesXactSnapshot() || to_delete->deleted >= to_delete->tids.n)
 		return;
 	slot = table_slot_create(to_delete->rel, NULL);
-	for (int i = 0; i < to_delete->ntids; i++)
+	for (int i = 0; i < to_delete->tids.n; i++)
 	{
-		if (table_tuple_fetch_row_version(to_delete->rel, &to_delete->tids[i], SnapshotSelf, slot) &&
-			!table_tuple_fetch_row_version(to_delete->rel, &to_delete->tids[i],
+		if (table_tuple_fetch_row_version(to_delete->rel, &to_delete->tids.tids[i], SnapshotSelf, slot) &&
+			!table_tuple_fetch_row_version(to_delete->rel, &to_delete->tids.tids[i],
 										   GetTransactionSnapshot(), slot))
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),

@@ -179,16 +179,8 @@ ttl_fk_dependents_add(TtlDeletion *deletion, TtlToDelete *to_delete, ItemPointer
 	bool		found;
 
 	(void) hash_search(deletion->rows, &row, HASH_ENTER, &found);
-	if (found)
-		return;
-	if (to_delete->ntids == to_delete->allocated)
-	{
-		to_delete->allocated = Max(to_delete->allocated * 2, 8);
-		to_delete->tids = to_delete->tids == NULL ?
-			palloc(sizeof(ItemPointerData) * to_delete->allocated) :
-			repalloc(to_delete->tids, sizeof(ItemPointerData) * to_delete->allocated);
-	}
-	to_delete->tids[to_delete->ntids++] = *tid;
+	if (!found)
+		ttl_tids_append(&to_delete->tids, tid);
 }
 
 /* A foreign key that would forbid the deletion, or hand it on. */
@@ -384,15 +376,15 @@ search_referencing(TtlDeletion *deletion, TtlToDelete *to_delete)
 
 	if (references == NIL)
 	{
-		to_delete->searched = to_delete->ntids;
+		to_delete->searched = to_delete->tids.n;
 		return;
 	}
 	slot = table_slot_create(to_delete->rel, NULL);
-	while (to_delete->searched < to_delete->ntids)
+	while (to_delete->searched < to_delete->tids.n)
 	{
 		ListCell   *lc;
 
-		if (!table_tuple_fetch_row_version(to_delete->rel, &to_delete->tids[to_delete->searched++],
+		if (!table_tuple_fetch_row_version(to_delete->rel, &to_delete->tids.tids[to_delete->searched++],
 										   SnapshotSelf, slot))
 			continue;
 		foreach(lc, references)
@@ -417,7 +409,7 @@ ttl_fk_dependents_search(TtlDeletion *deletion)
 		{
 			TtlToDelete  *to_delete = lfirst(lc);
 
-			if (to_delete->searched < to_delete->ntids)
+			if (to_delete->searched < to_delete->tids.n)
 			{
 				CHECK_FOR_INTERRUPTS();
 				search_referencing(deletion, to_delete);

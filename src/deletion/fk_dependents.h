@@ -11,7 +11,7 @@
 #include "constraint.h"
 #include "container/container.h"
 #include "deletion/owner.h"
-#include "storage/itemptr.h"
+#include "tids.h"
 #include "utils/hsearch.h"
 
 /* Expired rows of one table that are to be deleted. */
@@ -20,9 +20,7 @@ typedef struct TtlToDelete
 	Relation	rel;
 	TtlContainer container;		/* as of when rows of it were to be deleted first */
 	bool		as_user;		/* are they deleted as the session's user? */
-	ItemPointerData *tids;
-	int			ntids;
-	int			allocated;
+	TtlTids		tids;
 	int			searched;		/* rows that reference so many are to_delete, too */
 	List	   *referencing;	/* TtlToDelete with rows that reference rows of
 								 * this */

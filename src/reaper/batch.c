@@ -141,7 +141,7 @@ TtlStepResult
 ttl_batch_delete(TtlStep *step)
 {
 	TtlReapRel    *leaf = step->leaf;
-	TtlPlaces  *places = &leaf->places;
+	TtlTids    *places = &leaf->places;
 	TimestampTz started = GetCurrentTimestamp();
 	BufferUsage used = pgBufferUsage;
 	instr_time	start;
@@ -156,8 +156,8 @@ ttl_batch_delete(TtlStep *step)
 		leaf->batch_size = leaf->fixed_size > 0 ? leaf->fixed_size : TTL_BATCH_START;
 	}
 
-	step->tids = places->tids + places->next;
-	step->ntids = Min(places->n - places->next,
+	step->tids = places->tids + leaf->next_place;
+	step->ntids = Min(places->n - leaf->next_place,
 					  Min(leaf->state.single > 0 ? 1 : leaf->batch_size, affordable_rows(step)));
 	step->skip_locked = leaf->locked_until > started;
 
@@ -203,7 +203,7 @@ ttl_batch_delete(TtlStep *step)
 		ttl_reap_rel_end_pause(leaf);
 		leaf->state.trouble = 0;
 		leaf->state.single = Max(leaf->state.single - 1, 0);
-		places->next += step->ntids;
+		leaf->next_place += step->ntids;
 		if (step->deleted < step->ntids && step->skip_locked)
 			leaf->state.pass.skipped_locked = true;
 		else if (step->deleted < step->ntids)
@@ -234,7 +234,7 @@ ttl_batch_delete(TtlStep *step)
 		return TTL_STEP_AWAY;
 	else
 		ttl_reap_error_block_row(step, error);
-	places->next++;
+	leaf->next_place++;
 	return next;
 }
 
@@ -261,7 +261,7 @@ truncate_partition(TtlStep *step)
 
 	if (rows >= 0)
 	{
-		step->deleted = Max(rows, leaf->places.n - leaf->places.next);
+		step->deleted = Max(rows, leaf->places.n - leaf->next_place);
 		step->emptied = true;
 	}
 }
@@ -276,7 +276,7 @@ ttl_batch_try_truncate(TtlStep *step)
 	ErrorData  *error;
 
 	if (!memory->mode.commits || step->spares ||
-		leaf->places.n - leaf->places.next < TRUNCATE_MIN_ROWS ||
+		leaf->places.n - leaf->next_place < TRUNCATE_MIN_ROWS ||
 		!ttl_truncate_partition_ready(&leaf->whole, step->rel, &step->container,
 						 memory->context))
 		return false;

@@ -195,7 +195,7 @@ sweep_on(TtlStep *step)
 	while (leaf->places.n < limit && (slot = ttl_expiry_walk_next(rows, NULL)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
-		ttl_reap_rel_add_place(step->memory, &leaf->places, &slot->tts_tid);
+		ttl_reap_rel_add_place(step->memory, leaf, &slot->tts_tid);
 		if (step->referenced)
 			ttl_fk_referenced_add(step->referenced, slot);
 	}

@@ -86,7 +86,7 @@ ttl_expiry_scan_run(TtlStep *step)
 
 		if (useful_at == 0)
 			useful_at = GetCurrentTimestamp();
-		ttl_reap_rel_add_place(memory, &leaf->places, &slot->tts_tid);
+		ttl_reap_rel_add_place(memory, leaf, &slot->tts_tid);
 		if (step->referenced)
 			ttl_fk_referenced_add(step->referenced, slot);
 	}
@@ -116,7 +116,7 @@ ttl_expiry_scan_run(TtlStep *step)
 bool
 ttl_expiry_scan_has_places(TtlMemory *memory, TtlReapRel *leaf)
 {
-	if (leaf->places.next < leaf->places.n)
+	if (leaf->next_place < leaf->places.n)
 		return true;
 
 	ttl_reap_rel_reset(memory, leaf);

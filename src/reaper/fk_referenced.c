@@ -241,12 +241,12 @@ void
 ttl_fk_referenced_leave_out(TtlStep *step)
 {
 	const TtlFkReferenced *referenced = step->referenced;
-	TtlPlaces  *places = &step->leaf->places;
+	TtlTids    *places = &step->leaf->places;
 	bool	   *is_referenced = palloc0(referenced->nrows);
 	int			kept = 0;
 	ListCell   *lc;
 
-	Assert(places->next == 0 && places->n == referenced->nrows);
+	Assert(step->leaf->next_place == 0 && places->n == referenced->nrows);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	foreach(lc, referenced->keys)
 		find_referenced(step, lfirst(lc), referenced->nrows, is_referenced);

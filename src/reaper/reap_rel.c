@@ -60,38 +60,30 @@ ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode)
 }
 
 void
-ttl_reap_rel_add_place(TtlMemory *memory, TtlPlaces *places, ItemPointer tid)
+ttl_reap_rel_add_place(TtlMemory *memory, TtlReapRel *leaf, ItemPointer tid)
 {
-	if (places->n == places->allocated)
-	{
-		int			allocated = Max(64, places->allocated * 2);
+	MemoryContext old = MemoryContextSwitchTo(memory->context);
 
-		if (places->tids == NULL)
-			places->tids = (ItemPointerData *)
-				MemoryContextAlloc(memory->context,
-								   allocated * sizeof(ItemPointerData));
-		else
-			places->tids = (ItemPointerData *)
-				repalloc(places->tids, allocated * sizeof(ItemPointerData));
-		memory->allocated += allocated - places->allocated;
-		places->allocated = allocated;
-	}
-	places->tids[places->n++] = *tid;
+	memory->allocated -= leaf->places.allocated;
+	ttl_tids_append(&leaf->places, tid);
+	memory->allocated += leaf->places.allocated;
+	MemoryContextSwitchTo(old);
 }
 
 void
-ttl_reap_rel_clear_places(TtlMemory *memory, TtlPlaces *places)
+ttl_reap_rel_clear_places(TtlMemory *memory, TtlReapRel *leaf)
 {
-	if (places->tids != NULL)
-		pfree(places->tids);
-	memory->allocated -= places->allocated;
-	memset(places, 0, sizeof(TtlPlaces));
+	if (leaf->places.tids != NULL)
+		pfree(leaf->places.tids);
+	memory->allocated -= leaf->places.allocated;
+	memset(&leaf->places, 0, sizeof(TtlTids));
+	leaf->next_place = 0;
 }
 
 void
 ttl_reap_rel_discard(TtlMemory *memory, TtlReapRel *leaf)
 {
-	ttl_reap_rel_clear_places(memory, &leaf->places);
+	ttl_reap_rel_clear_places(memory, leaf);
 	leaf->more = true;
 	leaf->blocked = 0;
 	leaf->next_mark = leaf->state.mark;
@@ -166,7 +158,7 @@ ttl_reap_rel_reset(TtlMemory *memory, TtlReapRel *leaf)
 	leaf->state.mark = leaf->next_mark;
 	leaf->state.pass.blocked += leaf->blocked;
 	leaf->blocked = 0;
-	ttl_reap_rel_clear_places(memory, &leaf->places);
+	ttl_reap_rel_clear_places(memory, leaf);
 	if (leaf->state.pass.is_running && !leaf->more)
 		end_pass(leaf);
 }

@@ -12,7 +12,7 @@
 #include "expiry/expiry_walk.h"
 #include "reaper/rel_state.h"
 #include "reaper/truncate_partition.h"
-#include "storage/itemptr.h"
+#include "tids.h"
 #include "utils/hsearch.h"
 
 /* How a caller wants expired rows to be deleted. */
@@ -22,15 +22,6 @@ typedef struct TtlReapMode
 								 * itself; a user's call does not */
 	bool		commits;		/* a transaction for each batch */
 } TtlReapMode;
-
-/* Places of rows: those from 'next' on are still to be dealt with. */
-typedef struct TtlPlaces
-{
-	ItemPointerData *tids;
-	int			allocated;
-	int			n;
-	int			next;
-} TtlPlaces;
 
 /* What is remembered about a table. */
 typedef struct TtlReapRel
@@ -42,7 +33,8 @@ typedef struct TtlReapRel
 
 	bool		is_known;		/* has a pass ended, or an entry been found? */
 
-	TtlPlaces	places;			/* collected, to be deleted in batches */
+	TtlTids		places;			/* collected, to be deleted in batches, ... */
+	int			next_place;		/* ... those from here on */
 	int64		blocked;		/* rows behind the mark that can't be deleted;
 								 * not yet in the pass's count */
 	TtlExpiryPosition next_mark;	/* the mark when all places are dealt with */
@@ -119,8 +111,8 @@ extern TtlReapRel *ttl_reap_rel_enter(TtlMemory *memory, Oid relid);
 /* Stores the state for the next worker if it needs it. */
 extern void ttl_reap_rel_store(TtlMemory *memory, TtlReapRel *leaf);
 
-extern void ttl_reap_rel_add_place(TtlMemory *memory, TtlPlaces *places, ItemPointer tid);
-extern void ttl_reap_rel_clear_places(TtlMemory *memory, TtlPlaces *places);
+extern void ttl_reap_rel_add_place(TtlMemory *memory, TtlReapRel *leaf, ItemPointer tid);
+extern void ttl_reap_rel_clear_places(TtlMemory *memory, TtlReapRel *leaf);
 
 /* Forgets what a walk has collected, as if it had not taken place. */
 extern void ttl_reap_rel_discard(TtlMemory *memory, TtlReapRel *leaf);

@@ -281,7 +281,7 @@ check_last(EvictState *state)
  * CONFLICT must not meet it.
  */
 static void
-check_deleted(EvictState *state, Relation rel, const TtlPlaces *found)
+check_deleted(EvictState *state, Relation rel, const TtlTids *found)
 {
 	TtlContainer container;
 	bool		is_container = ttl_container_lookup(RelationGetRelid(rel), &container);
@@ -330,7 +330,7 @@ ttl_evict_explain(void *arg)
 static void
 free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerData *self)
 {
-	TtlPlaces	found = {0};
+	TtlTids	found = {0};
 	uint64		deleted;
 
 	ttl_keys_find_expired(state->keys, &state->container, state->now, slot, self, &found);

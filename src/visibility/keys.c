@@ -205,24 +205,6 @@ ttl_keys_slot(TtlKeys *keys)
 	return slot;
 }
 
-static void
-add_place(TtlPlaces *places, const ItemPointerData *tid)
-{
-	for (int i = 0; i < places->n; i++)
-	{
-		if (ItemPointerEquals(&places->tids[i], unconstify(ItemPointerData *, tid)))
-			return;
-	}
-	if (places->n == places->allocated)
-	{
-		places->allocated = places->allocated == 0 ? 4 : places->allocated * 2;
-		places->tids = places->tids == NULL ?
-			palloc(sizeof(ItemPointerData) * places->allocated) :
-			repalloc(places->tids, sizeof(ItemPointerData) * places->allocated);
-	}
-	places->tids[places->n++] = *tid;
-}
-
 /*
  * Do the existing row's index values really conflict with the new row's?  Asked
  * where the index itself can't tell.
@@ -262,7 +244,7 @@ is_own(TupleTableSlot *slot)
 static void
 find_in(TtlKeys *keys, const KeyIndex *key, Relation index,
 		const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
-		const ItemPointerData *self, bool afterwards, TtlPlaces *found)
+		const ItemPointerData *self, bool afterwards, TtlTids *found)
 {
 	const Oid  *procs = key->info->ii_ExclusionProcs;
 	const uint16 *strategies = key->info->ii_ExclusionStrats;
@@ -322,7 +304,7 @@ find_in(TtlKeys *keys, const KeyIndex *key, Relation index,
 			if (afterwards)
 			{
 				if (!TransactionIdIsValid(dirty.xmin) && !is_own(keys->existing))
-					add_place(found, &tid);
+					ttl_tids_append(found, &tid);
 				continue;
 			}
 			/* Somebody is just inserting or deleting it: too early to tell. */
@@ -330,7 +312,8 @@ find_in(TtlKeys *keys, const KeyIndex *key, Relation index,
 			waited_for = tid;
 			if (TransactionIdIsValid(wait_for))
 				break;
-			add_place(found, &tid);
+			if (!ttl_tids_contain(found, &tid))
+				ttl_tids_append(found, &tid);
 		}
 		index_endscan(scan);
 		if (keys->existing != NULL)
@@ -344,7 +327,7 @@ find_in(TtlKeys *keys, const KeyIndex *key, Relation index,
 static void
 find_in_all(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
 			TupleTableSlot *slot, const ItemPointerData *self, bool afterwards,
-			TtlPlaces *found)
+			TtlTids *found)
 {
 	for (int i = 0; i < keys->nindexes; i++)
 	{
@@ -364,7 +347,7 @@ find_in_all(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
 
 static void
 find(TtlKeys *keys, const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
-	 const ItemPointerData *self, bool afterwards, TtlPlaces *found)
+	 const ItemPointerData *self, bool afterwards, TtlTids *found)
 {
 	if (keys->generating != NULL)
 	{
@@ -399,7 +382,7 @@ find(TtlKeys *keys, const TtlContainer *container, TimestampTz now, TupleTableSl
 
 void
 ttl_keys_find_expired(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
-					  TupleTableSlot *slot, const ItemPointerData *self, TtlPlaces *found)
+					  TupleTableSlot *slot, const ItemPointerData *self, TtlTids *found)
 {
 	find(keys, container, now, slot, self, false, found);
 }
@@ -408,7 +391,7 @@ bool
 ttl_keys_are_held(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
 				  TupleTableSlot *slot)
 {
-	TtlPlaces	found = {0};
+	TtlTids	found = {0};
 
 	find(keys, container, now, slot, NULL, true, &found);
 	return found.n > 0;

@@ -10,15 +10,8 @@
 
 #include "container/container.h"
 #include "executor/tuptable.h"
-#include "storage/itemptr.h"
+#include "tids.h"
 #include "utils/relcache.h"
-
-typedef struct TtlPlaces
-{
-	ItemPointerData *tids;
-	int			n;
-	int			allocated;
-} TtlPlaces;
 
 /* A relation's unique and exclusion indexes, for the rows of one statement. */
 typedef struct TtlKeys TtlKeys;
@@ -35,7 +28,7 @@ extern TtlKeys *ttl_keys_prepare(Relation rel);
  */
 extern void ttl_keys_find_expired(TtlKeys *keys, const TtlContainer *container,
 								  TimestampTz now, TupleTableSlot *slot,
-								  const ItemPointerData *self, TtlPlaces *found);
+								  const ItemPointerData *self, TtlTids *found);
 
 /*
  * Has another transaction committed a row that had expired by 'now' and conflicts with

@@ -1,0 +1,47 @@
+/*-------------------------------------------------------------------------
+ *
+ * tids.h
+ *	  A growing array of TIDs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_TIDS_H
+#define TTL_TIDS_H
+
+#include "storage/itemptr.h"
+
+/* Empty if it is all zeros. */
+typedef struct TtlTids
+{
+	ItemPointerData *tids;
+	int			n;
+	int			allocated;
+} TtlTids;
+
+/* The first TID allocates the array in the current memory context. */
+static inline void
+ttl_tids_append(TtlTids *array, const ItemPointerData *tid)
+{
+	if (array->n == array->allocated)
+	{
+		array->allocated = Max(array->allocated * 2, 8);
+		array->tids = array->tids == NULL ?
+			palloc(sizeof(ItemPointerData) * array->allocated) :
+			repalloc(array->tids, sizeof(ItemPointerData) * array->allocated);
+	}
+	array->tids[array->n++] = *tid;
+}
+
+/* For short arrays */
+static inline bool
+ttl_tids_contain(const TtlTids *array, const ItemPointerData *tid)
+{
+	for (int i = 0; i < array->n; i++)
+	{
+		if (ItemPointerEquals(&array->tids[i], unconstify(ItemPointerData *, tid)))
+			return true;
+	}
+	return false;
+}
+
+#endif							/* TTL_TIDS_H */
