@@ -26,7 +26,7 @@
 #include "citus/citus.h"
 #include "commands/defrem.h"
 #include "execution.h"
-#include "expiry/is_live.h"
+#include "expiry/expiry.h"
 #include "libpq/libpq-be.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"

@@ -21,7 +21,7 @@
 #include "catalog/pg_class.h"
 #include "citus/citus.h"
 #include "container/policy.h"
-#include "expiry/grace.h"
+#include "expiry/expiry.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "storage/lmgr.h"

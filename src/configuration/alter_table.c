@@ -22,7 +22,7 @@
 #include "commands/tablecmds.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
-#include "expiry/grace.h"
+#include "expiry/expiry.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "parser/parse_type.h"

@@ -23,7 +23,7 @@
 #include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
-#include "expiry/expiry_index.h"
+#include "expiry/expiry.h"
 #include "nodes/primnodes.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"

@@ -27,7 +27,7 @@
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/policy.h"
-#include "expiry/grace.h"
+#include "expiry/expiry.h"
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
 #include "ttl.h"

@@ -10,7 +10,7 @@
 #include "access/table.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
-#include "expiry/expiry_index.h"
+#include "expiry/expiry.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 

@@ -22,7 +22,7 @@
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/policy.h"
-#include "expiry/expiry_walk.h"
+#include "expiry/expiry.h"
 #include "guc.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"

@@ -17,7 +17,7 @@
 #include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
-#include "expiry/grace.h"
+#include "expiry/expiry.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "utils/lsyscache.h"

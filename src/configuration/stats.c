@@ -32,8 +32,7 @@
 #include "container/container.h"
 #include "counters.h"
 #include "execution.h"
-#include "expiry/expiry_index.h"
-#include "expiry/expiry_walk.h"
+#include "expiry/expiry.h"
 #include "guc.h"
 
 #define STAT_CONTAINERS_COLUMNS	12

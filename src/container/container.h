@@ -29,7 +29,7 @@ typedef enum TtlIndexing
 
 /*
  * The last change of a policy by which rows expire earlier.  What has expired by
- * it is spared by the worker for ttl.grace, see grace.c.
+ * it is spared by the worker for ttl.grace, see expiry.c.
  */
 typedef struct TtlChange
 {

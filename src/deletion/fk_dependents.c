@@ -31,7 +31,7 @@
 #include "deletion/fk_dependents.h"
 #include "execution.h"
 #include "executor/spi.h"
-#include "expiry/grace.h"
+#include "expiry/expiry.h"
 #include "miscadmin.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"

@@ -1,16 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * expiry.h
- *	  THE definition of "expired".
+ *	  When rows expire, and where expired rows are.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef TTL_EXPIRY_H
 #define TTL_EXPIRY_H
 
+#include "access/skey.h"
 #include "container/container.h"
+#include "execution.h"
 #include "executor/tuptable.h"
+#include "storage/block.h"
+#include "storage/itemptr.h"
+#include "utils/snapshot.h"
 #include "utils/timestamp.h"
+
+/*
+ * expiry.c
+ */
 
 /*
  * What a row says of its expiry.
@@ -118,5 +127,437 @@ ttl_expiry_last_deadline(TimestampTz now)
 
 /* The instant by which reading statements judge: ttl.now, or the clock. */
 extern TimestampTz ttl_expiry_reading_now(void);
+
+/*
+ * Notes in the policy that another default TTL was in force before, or another
+ * way to live as long; 'partition' as in TtlChange.
+ */
+extern void ttl_grace_begin(TtlPolicy *policy, int32 former_ttl, Oid partition);
+
+/* Is what the change has made expired still spared at this time? */
+extern bool ttl_grace_lasts(const TtlChange *change, TimestampTz clock);
+
+/*
+ * Is a row, which would not have expired by the former default, spared by who
+ * deletes what has expired by 'now'?  Without a _ts it may have been there before.
+ */
+static inline bool
+ttl_grace_covers(const TtlChange *change, const TtlItem *item, TimestampTz now)
+{
+	return ttl_expiry_of(change->former_ttl, item) > now && item->ts <= change->noticed_at;
+}
+
+/*
+ * While the container is in grace: is the row in the slot, which has expired, one
+ * that is spared?  'now' is the instant by which it is judged.
+ */
+extern bool ttl_grace_covers_slot(const TtlContainer *container,
+								  TupleTableSlot *slot, TimestampTz now);
+
+/*
+ * When the worker may delete the row in the slot, at the latest: its expiry, or the end of
+ * what keeps it stored longer; DT_NOEND if reaping is off.
+ */
+extern TimestampTz ttl_grace_held_until(const TtlContainer *container,
+										TupleTableSlot *slot, TimestampTz now);
+
+/*
+ * is_live.c
+ */
+
+/*
+ * What is resolved for a container in an execution when it starts, for one of the
+ * two filters.
+ */
+typedef struct TtlLive
+{
+	Oid			container;
+	bool		deletes;		/* expired rows are looked for, not hidden */
+	bool		sees_everything;
+	int32		default_ttl;
+	TimestampTz now;
+	TimestampTz default_cutoff; /* if default_ttl > 0 */
+	bool		spares;			/* what ... */
+	TtlChange	change;			/* ... has made expired */
+} TtlLive;
+
+/*
+ * For the filter that hides.  Asked for when the execution starts; it stays where
+ * it is as long as that, and its parallel workers get the same.
+ */
+extern const TtlLive *ttl_live_resolve(TtlExecution *execution, Oid container);
+
+/* Has the item expired? */
+extern bool ttl_live_has_expired(const TtlLive *live, const TtlItem *item);
+
+/* Does what starts now in this session see expired rows of containers that the user owns? */
+extern bool ttl_live_session_shows(void);
+
+/*
+ * May the running execution, or whatever the session does outside of one, see
+ * expired rows of the container?
+ */
+extern bool ttl_live_is_shown(Oid container);
+
+extern void ttl_live_init(void);
+
+/*
+ * expiry_index.c
+ */
+
+/* The expiry indexes */
+typedef enum TtlExpiryIndex
+{
+	TTL_INDEX_DEFAULT,			/* rows that the default TTL applies to */
+	TTL_INDEX_ITEM,				/* rows with a TTL or deadline of their own */
+	TTL_INDEX_INVALID_TTL,			/* rows whose own TTL has no meaning in a
+								 * column with CHECK, for it was there before
+								 * the column was adopted */
+	TTL_INDEXES
+} TtlExpiryIndex;
+
+/*
+ * Those of a table.  Only a valid index is usable; for a partitioned table that
+ * is one which each partition has.  An index is needed if rows of its kind may
+ * be there that can expire under some default TTL.
+ */
+typedef struct TtlExpiryIndexes
+{
+	TtlIndexing indexing;		/* btrees or BRIN indexes? */
+	Oid			usable[TTL_INDEXES];	/* InvalidOid = there is none */
+	bool		needed[TTL_INDEXES];
+	Oid			check;			/* the CHECK that says that there are no
+								 * strays, if all rows are known to obey it */
+} TtlExpiryIndexes;
+
+/*
+ * Locks them until the transaction ends, if nobody has: ALTER INDEX ... SET TABLESPACE
+ * may have one for hours, and without the table.
+ */
+extern bool ttl_expiry_lock_indexes(Relation rel, LOCKMODE lockmode);
+
+/*
+ * How an expiry index is defined, as CREATE INDEX takes it: what stands between
+ * the parentheses, and the predicate (NULL = none).  One that leaves out NULLs may
+ * do as well.  Returns false if a container with these columns has no such index.
+ */
+typedef struct TtlIndexDefinition
+{
+	const char *method;			/* access method */
+	char	   *key;
+	const char *opclass;		/* what comes after the key; may be empty */
+	char	   *predicate;
+	char	   *or_predicate;
+} TtlIndexDefinition;
+
+extern bool ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy,
+										TtlExpiryIndex index,
+										TtlIndexDefinition *definition);
+
+/* Is it the operator family of the BRIN expiry indexes, which knows the earliest key? */
+extern bool ttl_expiry_is_min_family(Oid family);
+
+/*
+ * The CHECK on an item TTL column, as ADD CHECK takes it; NULL if a column of its
+ * type has none.
+ */
+extern char *ttl_expiry_check_definition(Relation rel, const TtlPolicy *policy);
+
+/*
+ * The name of a constraint of the relation that equals it, or NULL; *validated
+ * tells whether no row can be a stray.
+ */
+extern char *ttl_expiry_find_check(Relation rel, const TtlPolicy *policy,
+								   bool *validated);
+
+/*
+ * The usable indexes of the relation that equal the definitions, but for those
+ * in the list 'except', and which ones it needs.
+ */
+extern void ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy,
+									const List *except,
+									TtlExpiryIndexes *indexes);
+
+/*
+ * Errors (55000) if the table, or a partition of it, lacks an index that it
+ * needs.  And if there is an unusable one that equals the definition: it would
+ * be in the way of one that is to be created.  Partitions are locked.
+ */
+extern void ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy);
+extern void ttl_expiry_refuse_unusable(Oid relid, const TtlPolicy *policy,
+									   TtlExpiryIndex index);
+
+/*
+ * Why a walk over the table was incomplete: as an error (55000), and as a message.
+ */
+extern void ttl_expiry_report_incomplete(Relation rel);
+extern char *ttl_expiry_why_incomplete(Relation rel);
+
+/*
+ * summaries.c
+ */
+
+/* Pages of which all indexes say the same */
+typedef struct TtlRange
+{
+	BlockNumber first;
+	BlockNumber end;			/* the page after the last */
+	TimestampTz earliest;		/* no row in it expires before; DT_NOBEGIN if
+								 * nothing is known, DT_NOEND if none will */
+} TtlRange;
+
+typedef struct TtlSummaries TtlSummaries;
+
+/* Goes on at a page, which may be in the middle of a range. */
+extern void ttl_summaries_seek(TtlSummaries *summaries, BlockNumber page);
+
+/* The range there, up to its end; false at the end of the table. */
+extern bool ttl_summaries_next(TtlSummaries *summaries, TtlRange *range);
+
+/*
+ * Summarizes the pages anew, in those of the indexes that know nothing of them or
+ * take them to have expired by 'now'.  Takes locks that let others read and write.
+ * The caller has the rights of the table's owner.
+ */
+extern void ttl_summaries_renew(TtlSummaries *summaries, const TtlRange *range,
+								TimestampTz now);
+
+/*
+ * expiry_walk.c
+ */
+
+/*
+ * A walk over the expired rows of one leaf table, through its expiry indexes,
+ * the earliest expiry of each index first; where BRIN indexes tell pages alone, in
+ * the order of pages.  Rows that were expired at 'now' and are visible to the
+ * snapshot are returned.
+ *
+ * 'mark' (may be NULL) is the position at which an earlier walk stopped: the walk
+ * starts behind that index entry without fetching anything before it from the heap,
+ * and advances the mark.  All zeros is a mark at the beginning.
+ */
+typedef struct TtlExpiryPosition
+{
+	bool		set[TTL_INDEXES];
+	TimestampTz at[TTL_INDEXES];	/* key of the last entry seen, per index */
+	ItemPointerData tid[TTL_INDEXES];	/* its TID: a btree keeps equal keys in
+										 * TID order */
+	BlockNumber page;			/* the one it is at, if there are pages alone, */
+	OffsetNumber offset;		/* and the last tuple seen there */
+} TtlExpiryPosition;
+
+typedef struct TtlExpiryWalk TtlExpiryWalk;
+
+/* The relation is open and locked; the snapshot stays valid for the walk. */
+extern TtlExpiryWalk *ttl_expiry_walk_begin(Relation rel,
+											const TtlContainer *container,
+											TimestampTz now,
+											Snapshot snapshot,
+											TtlExpiryPosition *mark);
+
+/* The next expired row, or NULL; *expiry (may be NULL) is when it expired. */
+extern TupleTableSlot *ttl_expiry_walk_next(TtlExpiryWalk *walk,
+											TimestampTz *expiry);
+
+/*
+ * Lets a walk in the order of pages ask at each range of them what to do.  It passes
+ * those by in which nothing can have expired anyway.
+ */
+typedef enum TtlExpiryStep
+{
+	TTL_WALK_ENTER,
+	TTL_WALK_PASS,
+	TTL_WALK_STOP
+} TtlExpiryStep;
+
+typedef TtlExpiryStep (*TtlExpiryGuide) (void *arg, const TtlRange *range,
+										 bool may_have_expired);
+
+extern void ttl_expiry_walk_guide(TtlExpiryWalk *walk, TtlExpiryGuide guide, void *arg);
+
+/* The summaries that such a walk goes by, until it ends */
+extern TtlSummaries *ttl_expiry_walk_summaries(TtlExpiryWalk *walk);
+
+/* Lets the walk leave out what is spared, at next to no cost. */
+extern void ttl_expiry_walk_exclude(TtlExpiryWalk *walk);
+
+/*
+ * Lets the walk give up after so many index entries, those of dead rows
+ * included; how many are left, and whether it has.
+ */
+extern void ttl_expiry_walk_limit(TtlExpiryWalk *walk, int64 max_entries);
+extern int64 ttl_expiry_walk_entries_left(const TtlExpiryWalk *walk);
+extern bool ttl_expiry_walk_gave_up(const TtlExpiryWalk *walk);
+
+/* Has the walk left rows out, for want of a usable index?  Known at its end. */
+extern bool ttl_expiry_walk_is_incomplete(const TtlExpiryWalk *walk);
+
+extern void ttl_expiry_walk_end(TtlExpiryWalk *walk);
+
+/*
+ * expiry_lookup.c
+ */
+
+/*
+ * The earliest instant at which a row of the leaf will expire or has expired,
+ * by its index edges; DT_NOEND if none will.  'incomplete' as for a walk.
+ * *held_until (may be NULL) is set for that row, if there is one.
+ */
+extern TimestampTz ttl_expiry_earliest(Relation rel,
+									   const TtlContainer *container,
+									   Snapshot snapshot, bool *incomplete,
+									   TimestampTz *held_until);
+
+/*
+ * The latest instant at which a row that is in an expiry index expires, by the
+ * right edges of the indexes; DT_NOEND if that isn't to be known, or not at
+ * once.  Rows that live for ever may be in no index, but only if the container
+ * has a TTL column.
+ */
+extern TimestampTz ttl_expiry_latest(Relation rel,
+									 const TtlContainer *container,
+									 Snapshot snapshot);
+
+/*
+ * When the oldest expired row of the leaf has expired, where indexes tell pages alone;
+ * DT_NOEND if there is none.  A few of the pages are read, those with the oldest rows
+ * by the indexes first, and the rest goes by the indexes, which don't notice if the
+ * oldest row is deleted or renewed; so then it may be too early.  'incomplete' and
+ * *held_until as above.
+ */
+extern TimestampTz ttl_expiry_oldest_in_pages(Relation rel,
+											  const TtlContainer *container,
+											  TimestampTz now, Snapshot snapshot,
+											  bool *incomplete,
+											  TimestampTz *held_until);
+
+/*
+ * How many rows of the container have expired and are not yet deleted, by the statement's
+ * clock, counted through its indexes.  Errors (55000) if it lacks one.
+ */
+extern int64 ttl_expiry_count_expired(Oid container);
+
+/*
+ * How many stored rows of the container its default TTL makes expired at 'now' that
+ * would not be by the other one.  Not all leaves may be at hand, and no more than a
+ * limited number of index entries of dead ones is read; *complete tells whether
+ * all were counted, or 'max' of them.  *earliest is when the first of them has
+ * expired, DT_NOEND if there is none.
+ */
+extern int64 ttl_expiry_count_made_expired(Oid container, int32 other_default,
+										   TimestampTz now, int64 max, bool *complete,
+										   TimestampTz *earliest);
+
+/*
+ * expired_tids.c
+ */
+
+/*
+ * Places in the order of pages: the page's number, and 16 bits of the row's.  If
+ * pages are all that is known, each is the place 0 of the first page of some, and
+ * the one after it that of the page after the last.
+ */
+typedef struct TtlExpiredTids
+{
+	bool		by_page;
+	bool		lacks_replaced; /* row versions on other pages may have
+								 * expired if somebody has deleted or updated
+								 * them */
+	uint64	   *places;
+	int			n;
+	int			allocated;
+	int			max;
+
+	/* the page that was asked about last: places[first] to places[end - 1] */
+	bool		page_is_known;
+	BlockNumber page;
+	int			first;
+	int			end;
+} TtlExpiredTids;
+
+typedef enum TtlSuspicion
+{
+	TTL_EXPIRED_TIDS_KNOWN,			/* *expired_tids holds them all */
+	TTL_EXPIRED_TIDS_TOO_MANY,		/* more than one was ready to look at */
+	TTL_EXPIRED_TIDS_UNKNOWABLE		/* the indexes don't tell */
+} TtlSuspicion;
+
+/*
+ * Asks the expiry indexes of a leaf table for all rows, among those that the
+ * snapshot sees, that have expired at 'now' while the default TTL is the given
+ * one.  Looks at max_entries index entries, or ranges of pages, at most.  The table is open and locked
+ * for reading; the result is allocated in the current memory context.
+ */
+extern TtlSuspicion ttl_expired_tids_collect(Relation rel, int32 default_ttl,
+										 TimestampTz now, Snapshot snapshot,
+										 int64 max_entries,
+										 TtlExpiredTids **expired_tids);
+
+static inline uint64
+ttl_expired_tids_place(const ItemPointerData *tid)
+{
+	return ((uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16) |
+		ItemPointerGetOffsetNumberNoCheck(tid);
+}
+
+static inline BlockNumber
+ttl_expired_tids_page(uint64 place)
+{
+	return (BlockNumber) (place >> 16);
+}
+
+/* For the next: finds the places on another page. */
+extern void ttl_expired_tids_turn_to(TtlExpiredTids *expired_tids, BlockNumber page);
+
+/* How many rows, or pages, they are */
+extern int64 ttl_expired_tids_count(const TtlExpiredTids *expired_tids);
+
+/* Is there any on the page? */
+static inline bool
+ttl_expired_tids_on_page(TtlExpiredTids *expired_tids, BlockNumber page)
+{
+	if (unlikely(page != expired_tids->page || !expired_tids->page_is_known))
+		ttl_expired_tids_turn_to(expired_tids, page);
+	return expired_tids->first < expired_tids->end;
+}
+
+/* Is the place one of them?  It is that of a whole HOT chain, its root's. */
+static inline bool
+ttl_expired_tids_contain(TtlExpiredTids *expired_tids, const ItemPointerData *tid)
+{
+	uint64		place = ttl_expired_tids_place(tid);
+	int			low;
+	int			high;
+
+	if (!ttl_expired_tids_on_page(expired_tids, ttl_expired_tids_page(place)))
+		return false;
+	if (expired_tids->by_page)
+		return true;
+	low = expired_tids->first;
+	high = expired_tids->end;
+	while (high - low > 1)
+	{
+		int			middle = (low + high) / 2;
+
+		if (expired_tids->places[middle] <= place)
+			low = middle;
+		else
+			high = middle;
+	}
+	return expired_tids->places[low] == place;
+}
+
+/*
+ * validation.c
+ */
+
+/*
+ * Is ALTER TABLE at work that may validate a foreign key, and the session
+ * about to plan or execute a query of it?  Not if an execution runs inside of
+ * it: that would be user code that it has called.
+ */
+extern bool ttl_validation_runs(void);
+
+extern void ttl_validation_init(void);
 
 #endif							/* TTL_EXPIRY_H */

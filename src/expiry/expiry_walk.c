@@ -22,11 +22,8 @@
 #include "container/container.h"
 #include "execution.h"
 #include "executor/executor.h"
+#include "expiry/expiry_private.h"
 #include "miscadmin.h"
-#include "expiry/expiry.h"
-#include "expiry/expiry_index.h"
-#include "expiry/expiry_walk.h"
-#include "expiry/grace.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -186,13 +183,9 @@ index_fits(Relation index, Snapshot snapshot)
 		!IsolationUsesXactSnapshot() : !XidInMVCCSnapshot(creator, snapshot);
 }
 
-/*
- * Opens an expiry index, a btree or a BRIN index.  NULL if there is none that is
- * usable; *incomplete is set if it is needed.
- */
-static Relation
-open_index(Relation rel, TtlIndexing indexing, TtlExpiryIndex kind, Snapshot snapshot,
-		   bool *incomplete)
+Relation
+ttl_expiry_index_open(Relation rel, TtlIndexing indexing, TtlExpiryIndex kind,
+					  Snapshot snapshot, bool *incomplete)
 {
 	TtlExpiryIndexes indexes;
 
@@ -235,7 +228,7 @@ open_next_index(TtlExpiryWalk *walk)
 			(walk->mark != NULL && walk->mark->set[walk->at] &&
 			 walk->mark->at[walk->at] > last))
 			continue;
-		walk->index = open_index(walk->rel, TTL_INDEXING_CONSISTENT, walk->at,
+		walk->index = ttl_expiry_index_open(walk->rel, TTL_INDEXING_CONSISTENT, walk->at,
 								 walk->snapshot, &walk->incomplete);
 		if (walk->index == NULL)
 			continue;
@@ -300,7 +293,7 @@ ttl_expiry_walk_summaries(TtlExpiryWalk *walk)
 		TimestampTz last;
 
 		if (ttl_expiry_index_last_key(&walk->container, default_ttl, walk->now, i, &last))
-			walk->indexes[i] = open_index(walk->rel, TTL_INDEXING_LAZY, i, walk->snapshot,
+			walk->indexes[i] = ttl_expiry_index_open(walk->rel, TTL_INDEXING_LAZY, i, walk->snapshot,
 										  &walk->incomplete);
 	}
 	walk->summaries = ttl_summaries_begin(walk->rel, walk->indexes, default_ttl);
@@ -480,78 +473,4 @@ ttl_expiry_walk_end(TtlExpiryWalk *walk)
 	}
 	ExecDropSingleTupleTableSlot(walk->slot);
 	pfree(walk);
-}
-
-TimestampTz
-ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapshot,
-					bool *incomplete, TimestampTz *held_until)
-{
-	TimestampTz earliest = DT_NOEND;
-
-	*incomplete = false;
-
-	/* The edge of each index: all of it counts as expired at the end of time. */
-	for (int i = 0; i < TTL_INDEXES; i++)
-	{
-		TtlExpiryWalk *walk = ttl_expiry_walk_begin(rel, container, DT_NOEND, snapshot, NULL);
-		TupleTableSlot *slot;
-		TimestampTz when;
-
-		ttl_expiry_walk_only(walk, i);
-		slot = ttl_expiry_walk_next(walk, &when);
-		if (slot != NULL && when < earliest)
-		{
-			earliest = when;
-			if (held_until != NULL)
-				*held_until = ttl_grace_held_until(container, slot, ttl_execution_reference_time());
-		}
-		*incomplete = *incomplete || walk->incomplete;
-		ttl_expiry_walk_end(walk);
-	}
-	return earliest;
-}
-
-/* Index entries of dead rows that a look for the right edge reads at most. */
-#define EDGE_ENTRIES	10000
-
-TimestampTz
-ttl_expiry_latest(Relation rel, const TtlContainer *container, Snapshot snapshot)
-{
-	TimestampTz latest = DT_NOBEGIN;
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-
-	for (int i = 0; i < TTL_INDEXES && latest != DT_NOEND; i++)
-	{
-		bool		incomplete = false;
-		Relation	index = open_index(rel, TTL_INDEXING_CONSISTENT, i, snapshot, &incomplete);
-		ScanKeyData keys[TTL_INDEX_KEYS];
-
-		if (index != NULL)
-		{
-			/* NULL, or what has no meaning, is in another index, or in none */
-			int			nkeys = i == TTL_INDEX_ITEM ?
-			ttl_expiry_index_keys(container, i, DT_NOBEGIN, DT_NOEND, keys) : 0;
-			IndexScanDesc scan = TtlIndexBeginScan(rel, index, snapshot, nkeys);
-			int			entries = 0;
-			bool		found = false;
-
-			index_rescan(scan, keys, nkeys, NULL, 0);
-			while (!found && index_getnext_tid(scan, BackwardScanDirection) != NULL)
-			{
-				if (++entries > EDGE_ENTRIES)
-					break;
-				found = index_fetch_heap(scan, slot);
-			}
-			if (found)
-				latest = Max(latest, ttl_expiry_of_slot(container, slot));
-			else if (entries > EDGE_ENTRIES)
-				latest = DT_NOEND;
-			index_endscan(scan);
-			index_close(index, AccessShareLock);
-		}
-		else if (incomplete)
-			latest = DT_NOEND;
-	}
-	ExecDropSingleTupleTableSlot(slot);
-	return latest;
 }

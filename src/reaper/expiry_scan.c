@@ -33,8 +33,7 @@
 #include "postgres.h"
 
 #include "common/int.h"
-#include "expiry/expiry_index.h"
-#include "expiry/expiry_walk.h"
+#include "expiry/expiry.h"
 #include "miscadmin.h"
 #include "reaper/expiry_scan.h"
 #include "reaper/fk_referenced.h"

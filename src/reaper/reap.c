@@ -28,7 +28,7 @@
 #include "container/container.h"
 #include "counters.h"
 #include "execution.h"
-#include "expiry/grace.h"
+#include "expiry/expiry.h"
 #include "reaper/turn.h"
 #include "reaper/reaper_internal.h"
 

@@ -28,7 +28,6 @@
 #include "counters.h"
 #include "executor/executor.h"
 #include "expiry/expiry.h"
-#include "expiry/grace.h"
 #include "reaper/reap_error.h"
 #include "storage/bufmgr.h"
 #include "utils/lsyscache.h"

@@ -9,7 +9,7 @@
 #define TTL_REAP_REL_H
 
 #include "container/container.h"
-#include "expiry/expiry_walk.h"
+#include "expiry/expiry.h"
 #include "reaper/rel_state.h"
 #include "reaper/truncate_partition.h"
 #include "tids.h"

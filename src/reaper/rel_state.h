@@ -9,7 +9,7 @@
 #define TTL_REL_STATE_H
 
 #include "datatype/timestamp.h"
-#include "expiry/expiry_walk.h"
+#include "expiry/expiry.h"
 
 /*
  * A pass goes once along the expired range of a table, up to what had expired when

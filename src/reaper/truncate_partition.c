@@ -70,7 +70,6 @@
 #include "compat.h"
 #include "deletion/deletion.h"
 #include "expiry/expiry.h"
-#include "expiry/expiry_walk.h"
 #include "invalidation.h"
 #include "reaper/reaper_internal.h"
 #include "reaper/truncate_partition.h"

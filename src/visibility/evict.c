@@ -49,7 +49,6 @@
 #include "execution.h"
 #include "executor/executor.h"
 #include "expiry/expiry.h"
-#include "expiry/expiry_walk.h"
 #include "fmgr.h"
 #include "guc.h"
 #include "miscadmin.h"

@@ -19,7 +19,7 @@
 
 #include "catalog/pg_class.h"
 #include "container/container.h"
-#include "expiry/validation.h"
+#include "expiry/expiry.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"

@@ -37,7 +37,7 @@
 #include "compat.h"
 #include "container/container.h"
 #include "execution.h"
-#include "expiry/expiry_index.h"
+#include "expiry/expiry.h"
 #include "miscadmin.h"
 #include "nodes/extensible.h"
 #include "nodes/makefuncs.h"

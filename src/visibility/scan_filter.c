@@ -29,6 +29,14 @@
  * Left to the function call: plans that EvalPlanQual makes for itself, which never
  * pass ExecutorStart.
  *
+ * EXPLAIN ANALYZE says what a filter had to do, since version 18, in which PostgreSQL
+ * lets an extension add lines; in a parallel plan what the leader's own part had to do:
+ *
+ *	  Expiry Filter: none expired			no row was looked at
+ *	  Expiry Filter: 20000 candidate rows	those rows were, by the expiry indexes
+ *	  Expiry Filter: 256 candidate pages	those on these pages were, by lazy indexes
+ *	  Expiry Filter: each row				the indexes weren't asked, or didn't tell
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -37,14 +45,18 @@
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "compat.h"
+#if TTL_EXPLAINS_NODES
+#include "commands/explain.h"
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#endif
 #include "container/container.h"
 #include "execution.h"
 #if TTL_SEQ_SCAN_ASSUMES_QUAL
 #include "executor/execScan.h"
 #endif
 #include "executor/executor.h"
-#include "expiry/is_live.h"
-#include "expiry/expired_tids.h"
+#include "expiry/expiry.h"
 #include "guc.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
@@ -618,23 +630,39 @@ add_scan_filters(PlanState *planstate, TtlExecution *execution)
 	add_scan_filters(innerPlanState(planstate), execution);
 }
 
-TtlScanFilterStats
-ttl_scan_filter_describe(const PlanState *planstate, int64 *expired_tids)
+#if TTL_EXPLAINS_NODES
+static explain_per_node_hook_type prev_explain_per_node = NULL;
+
+static const char *
+describe(const ScanFilter *filter)
+{
+	int64		count;
+
+	if (filter->none_expired)
+		return "none expired";
+	if (filter->expired_tids == NULL)
+		return "each row";
+	count = ttl_expired_tids_count(filter->expired_tids);
+	return psprintf(INT64_FORMAT " candidate %s%s", count,
+					filter->expired_tids->by_page ? "page" : "row", count == 1 ? "" : "s");
+}
+
+static void
+explain_filter(PlanState *planstate, List *ancestors, const char *relationship,
+			   const char *plan_name, ExplainState *es)
 {
 	const TtlExecution *execution = ttl_execution_of(planstate->state);
 	const ScanFilter *filter = execution == NULL ? NULL : execution->scan_filters;
 
+	if (prev_explain_per_node)
+		prev_explain_per_node(planstate, ancestors, relationship, plan_name, es);
+
 	while (filter != NULL && &filter->scan->ps != planstate)
 		filter = filter->next;
-	if (filter == NULL)
-		return TTL_SCAN_FILTER_NOT_THERE;
-	if (filter->none_expired)
-		return TTL_SCAN_FILTER_NONE_EXPIRED;
-	if (filter->expired_tids == NULL)
-		return TTL_SCAN_FILTER_EACH_ROW;
-	*expired_tids = ttl_expired_tids_count(filter->expired_tids);
-	return filter->expired_tids->by_page ? TTL_SCAN_FILTER_PAGES : TTL_SCAN_FILTER_TIDS;
+	if (es->analyze && filter != NULL)
+		ExplainPropertyText("Expiry Filter", describe(filter), es);
 }
+#endif
 
 /* Observer of executions */
 static void
@@ -658,4 +686,8 @@ void
 ttl_scan_filter_init(void)
 {
 	ttl_execution_on_start(execution_started);
+#if TTL_EXPLAINS_NODES
+	prev_explain_per_node = explain_per_node_hook;
+	explain_per_node_hook = explain_filter;
+#endif
 }

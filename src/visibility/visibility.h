@@ -114,19 +114,6 @@ extern void ttl_plan_copy_init(void);
 /*
  * scan_filter.c
  */
-
-/* What the filter of a scan has had to do so far. */
-typedef enum TtlScanFilterStats
-{
-	TTL_SCAN_FILTER_NOT_THERE,			/* it isn't a scan with a filter */
-	TTL_SCAN_FILTER_NONE_EXPIRED,
-	TTL_SCAN_FILTER_TIDS,			/* it has looked at those rows only */
-	TTL_SCAN_FILTER_PAGES,		/* ... at those on these pages only */
-	TTL_SCAN_FILTER_EACH_ROW
-} TtlScanFilterStats;
-
-extern TtlScanFilterStats ttl_scan_filter_describe(const PlanState *planstate, int64 *expired_tids);
-
 extern void ttl_scan_filter_init(void);
 
 /*
@@ -140,10 +127,8 @@ extern void ttl_fk_check_mark_old(Query *query, const char *text);
 extern void ttl_fk_check_init(void);
 
 /*
- * explain.c, fk_parent.c, copy.c
+ * fk_parent.c
  */
-extern void ttl_explain_init(void);
 extern void ttl_fk_parent_init(void);
-extern void ttl_copy_init(void);
 
 #endif							/* TTL_VISIBILITY_H */

@@ -1,0 +1,457 @@
+/*-------------------------------------------------------------------------
+ *
+ * expiry_lookup.c
+ *	  The first and the last expiry of a table, counts, and ttl.expiring().
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/pg_type.h"
+#include "common/int.h"
+#include "compat.h"
+#include "container/container.h"
+#include "container/policy.h"
+#include "execution.h"
+#include "executor/executor.h"
+#include "expiry/expiry_private.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/json.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+TimestampTz
+ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapshot,
+					bool *incomplete, TimestampTz *held_until)
+{
+	TimestampTz earliest = DT_NOEND;
+
+	*incomplete = false;
+
+	/* The edge of each index: all of it counts as expired at the end of time. */
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		TtlExpiryWalk *walk = ttl_expiry_walk_begin(rel, container, DT_NOEND, snapshot, NULL);
+		TupleTableSlot *slot;
+		TimestampTz when;
+
+		ttl_expiry_walk_only(walk, i);
+		slot = ttl_expiry_walk_next(walk, &when);
+		if (slot != NULL && when < earliest)
+		{
+			earliest = when;
+			if (held_until != NULL)
+				*held_until = ttl_grace_held_until(container, slot, ttl_execution_reference_time());
+		}
+		*incomplete = *incomplete || ttl_expiry_walk_is_incomplete(walk);
+		ttl_expiry_walk_end(walk);
+	}
+	return earliest;
+}
+
+/* Index entries of dead rows that a look for the right edge reads at most. */
+#define EDGE_ENTRIES	10000
+
+TimestampTz
+ttl_expiry_latest(Relation rel, const TtlContainer *container, Snapshot snapshot)
+{
+	TimestampTz latest = DT_NOBEGIN;
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+
+	for (int i = 0; i < TTL_INDEXES && latest != DT_NOEND; i++)
+	{
+		bool		incomplete = false;
+		Relation	index = ttl_expiry_index_open(rel, TTL_INDEXING_CONSISTENT, i, snapshot, &incomplete);
+		ScanKeyData keys[TTL_INDEX_KEYS];
+
+		if (index != NULL)
+		{
+			/* NULL, or what has no meaning, is in another index, or in none */
+			int			nkeys = i == TTL_INDEX_ITEM ?
+			ttl_expiry_index_keys(container, i, DT_NOBEGIN, DT_NOEND, keys) : 0;
+			IndexScanDesc scan = TtlIndexBeginScan(rel, index, snapshot, nkeys);
+			int			entries = 0;
+			bool		found = false;
+
+			index_rescan(scan, keys, nkeys, NULL, 0);
+			while (!found && index_getnext_tid(scan, BackwardScanDirection) != NULL)
+			{
+				if (++entries > EDGE_ENTRIES)
+					break;
+				found = index_fetch_heap(scan, slot);
+			}
+			if (found)
+				latest = Max(latest, ttl_expiry_of_slot(container, slot));
+			else if (entries > EDGE_ENTRIES)
+				latest = DT_NOEND;
+			index_endscan(scan);
+			index_close(index, AccessShareLock);
+		}
+		else if (incomplete)
+			latest = DT_NOEND;
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	return latest;
+}
+
+/* So many ranges of pages are read. */
+#define RANGES_READ		8
+
+/* Those with the oldest rows by the indexes, the oldest first, and the one after them */
+typedef struct Oldest
+{
+	int			n;
+	TtlRange	ranges[RANGES_READ + 1];
+} Oldest;
+
+static TtlExpiryStep
+remember_oldest(void *arg, const TtlRange *range, bool may_have_expired)
+{
+	Oldest	   *oldest = arg;
+	int			i;
+
+	if (!may_have_expired)
+		return TTL_WALK_PASS;
+	if (oldest->n <= RANGES_READ)
+		i = oldest->n++;
+	else if (oldest->ranges[RANGES_READ].earliest > range->earliest)
+		i = RANGES_READ;
+	else
+		return TTL_WALK_PASS;
+	for (; i > 0 && oldest->ranges[i - 1].earliest > range->earliest; i--)
+		oldest->ranges[i] = oldest->ranges[i - 1];
+	oldest->ranges[i] = *range;
+	return TTL_WALK_PASS;
+}
+
+static TtlExpiryStep
+stay_in(void *arg, const TtlRange *range, bool may_have_expired)
+{
+	return range->first < ((TtlRange *) arg)->end ? TTL_WALK_ENTER : TTL_WALK_STOP;
+}
+
+TimestampTz
+ttl_expiry_oldest_in_pages(Relation rel, const TtlContainer *container, TimestampTz now,
+						   Snapshot snapshot, bool *incomplete, TimestampTz *held_until)
+{
+	TtlExpiryWalk *walk = ttl_expiry_walk_begin(rel, container, now, snapshot, NULL);
+	Oldest		oldest = {0};
+	TimestampTz found = DT_NOEND;
+
+	ttl_expiry_walk_guide(walk, remember_oldest, &oldest);
+	(void) ttl_expiry_walk_next(walk, NULL);
+	*incomplete = ttl_expiry_walk_is_incomplete(walk);
+	ttl_expiry_walk_end(walk);
+
+	for (int i = 0; i < oldest.n && oldest.ranges[i].earliest < found; i++)
+	{
+		TtlExpiryPosition mark = {.page = oldest.ranges[i].first};
+		TupleTableSlot *slot;
+		TimestampTz when;
+
+		if (i == RANGES_READ)
+		{
+			/* who knows; of what isn't summarized not even how old it may be */
+			if (found == DT_NOEND && oldest.ranges[i].earliest != DT_NOBEGIN)
+				found = oldest.ranges[i].earliest;
+			break;
+		}
+		walk = ttl_expiry_walk_begin(rel, container, now, snapshot, &mark);
+		ttl_expiry_walk_guide(walk, stay_in, &oldest.ranges[i]);
+		while ((slot = ttl_expiry_walk_next(walk, &when)) != NULL)
+		{
+			if (when >= found)
+				continue;
+			found = when;
+			*held_until = ttl_grace_held_until(container, slot, ttl_execution_reference_time());
+		}
+		ttl_expiry_walk_end(walk);
+	}
+	return found;
+}
+
+/* Index entries that such a count reads at most, for each row that it may find. */
+#define ENTRIES_PER_ROW		10
+
+/*
+ * Counts the rows of one leaf that are in one index.
+ */
+static int64
+count_in_index(Relation rel, const TtlContainer *container, TtlExpiryIndex index,
+			   int32 other_default, TimestampTz now, Snapshot snapshot, int64 max,
+			   int64 *entries_left, bool *complete, TimestampTz *earliest)
+{
+	TtlExpiryPosition mark = {0};
+	TtlExpiryWalk *walk;
+	TimestampTz when;
+	int64		count = 0;
+
+	if (other_default > 0 && index != TTL_INDEX_ITEM)
+	{
+		mark.set[index] = true;
+		mark.at[index] = ttl_expiry_cutoff(now, other_default) + 1;
+	}
+	walk = ttl_expiry_walk_begin(rel, container, now, snapshot, &mark);
+	ttl_expiry_walk_only(walk, index);
+	ttl_expiry_walk_limit(walk, *entries_left);
+	while (count < max && ttl_expiry_walk_next(walk, &when) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		*earliest = Min(*earliest, when);
+		count++;
+	}
+	*entries_left = ttl_expiry_walk_entries_left(walk);
+	if (ttl_expiry_walk_gave_up(walk) || ttl_expiry_walk_is_incomplete(walk))
+		*complete = false;
+	ttl_expiry_walk_end(walk);
+	return count;
+}
+
+/*
+ * The same of all rows, where indexes tell pages alone.
+ */
+static int64
+count_in_pages(Relation rel, const TtlContainer *container, int32 other_default,
+			   TimestampTz now, Snapshot snapshot, int64 max, int64 max_entries,
+			   bool *complete, TimestampTz *earliest)
+{
+	TtlContainer other = *container;
+	TtlExpiryWalk *walk = ttl_expiry_walk_begin(rel, container, now, snapshot, NULL);
+	TupleTableSlot *slot;
+	TimestampTz when;
+	int64		count = 0;
+
+	other.default_ttl = other_default;
+	ttl_expiry_walk_limit(walk, max_entries);
+	while (count < max && (slot = ttl_expiry_walk_next(walk, &when)) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (ttl_expiry_of_slot(&other, slot) <= now)
+			continue;
+		*earliest = Min(*earliest, when);
+		count++;
+	}
+	if (ttl_expiry_walk_gave_up(walk) || ttl_expiry_walk_is_incomplete(walk))
+		*complete = false;
+	ttl_expiry_walk_end(walk);
+	return count;
+}
+
+/*
+ * Counts the rows of one leaf.  Rows with a TTL of their own expire as before, unless
+ * TTL was off.
+ */
+static int64
+count_made_expired(Relation rel, const TtlContainer *container, int32 other_default,
+				   TimestampTz now, int64 max, bool *complete, TimestampTz *earliest)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	int64		entries_left = max * ENTRIES_PER_ROW;
+	int64		count = 0;
+
+	if (container->indexing == TTL_INDEXING_LAZY)
+		count = count_in_pages(rel, container, other_default, now, snapshot, max,
+							   entries_left, complete, earliest);
+	for (int i = 0; i < TTL_INDEXES && container->indexing != TTL_INDEXING_LAZY &&
+		 count < max && entries_left > 0; i++)
+	{
+		if (i != TTL_INDEX_ITEM || other_default == TTL_OFF)
+			count += count_in_index(rel, container, i, other_default, now, snapshot,
+									max - count, &entries_left, complete, earliest);
+	}
+	UnregisterSnapshot(snapshot);
+	return count;
+}
+
+int64
+ttl_expiry_count_made_expired(Oid container, int32 other_default, TimestampTz now,
+							  int64 max, bool *complete, TimestampTz *earliest)
+{
+	int64		count = 0;
+	ListCell   *lc;
+
+	*complete = true;
+	*earliest = DT_NOEND;
+	foreach(lc, ttl_container_leaves(container))
+	{
+		Oid			relid = lfirst_oid(lc);
+		Relation	rel;
+		bool		busy;
+		TtlContainer leaf;
+
+		if (count >= max)
+			break;
+		rel = ttl_container_open_unlocked(relid, &busy);
+		/* DDL that waits for the policy may have it */
+		if (busy)
+			*complete = false;
+		if (rel == NULL)
+			continue;
+		if (ttl_container_lookup(relid, &leaf))
+			count += count_made_expired(rel, &leaf, other_default, now, max - count,
+										complete, earliest);
+		relation_close(rel, NoLock);
+	}
+	return count;
+}
+
+int64
+ttl_expiry_count_expired(Oid container)
+{
+	TimestampTz now = ttl_expiry_reading_now();
+	int64		count = 0;
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_leaves(container))
+	{
+		Relation	rel = try_table_open(lfirst_oid(lc), AccessShareLock);
+		TtlContainer c;
+		TtlExpiryWalk *walk;
+
+		if (rel == NULL)
+			continue;
+		if (ttl_container_lookup(RelationGetRelid(rel), &c))
+		{
+			walk = ttl_expiry_walk_begin(rel, &c, now, GetActiveSnapshot(), NULL);
+			while (ttl_expiry_walk_next(walk, NULL) != NULL)
+			{
+				CHECK_FOR_INTERRUPTS();
+				count++;
+			}
+			if (ttl_expiry_walk_is_incomplete(walk))
+				ttl_expiry_report_incomplete(rel);
+			ttl_expiry_walk_end(walk);
+		}
+		table_close(rel, AccessShareLock);
+	}
+	return count;
+}
+
+/*
+ * The key of the row as jsonb: the columns of the table's primary key, numbers as
+ * such and all else as text.  Types' output functions are nobody's code but theirs.
+ */
+static Datum
+key_of_slot(Relation rel, const Bitmapset *key, TupleTableSlot *slot)
+{
+	StringInfoData text;
+	int			i = -1;
+
+	initStringInfo(&text);
+	while ((i = bms_next_member(key, i)) >= 0)
+	{
+		AttrNumber	attno = i + FirstLowInvalidHeapAttributeNumber;
+		Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(rel), attno - 1);
+		bool		isnull;
+		Datum		value = slot_getattr(slot, attno, &isnull);
+		Oid			output;
+		bool		is_varlena;
+
+		getTypeOutputInfo(attribute->atttypid, &output, &is_varlena);
+		appendStringInfoString(&text, text.len > 0 ? ", " : "{");
+		escape_json(&text, NameStr(attribute->attname));
+		appendStringInfoString(&text, ": ");
+		if (attribute->atttypid == INT2OID || attribute->atttypid == INT4OID ||
+			attribute->atttypid == INT8OID)
+			appendStringInfoString(&text, OidOutputFunctionCall(output, value));
+		else
+			escape_json(&text, OidOutputFunctionCall(output, value));
+	}
+	appendStringInfoChar(&text, '}');
+	return DirectFunctionCall1(jsonb_in, CStringGetDatum(text.data));
+}
+
+/* Puts the rows of a leaf that have not expired at 'now', and will have 'by' then. */
+static void
+put_leaf(Relation rel, TimestampTz now, TimestampTz by, ReturnSetInfo *result)
+{
+	const Bitmapset *key = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_PRIMARY_KEY);
+	TtlContainer container;
+	TtlExpiryPosition mark = {0};
+	TtlExpiryWalk *walk;
+	TupleTableSlot *slot;
+	TimestampTz when;
+	MemoryContext context;
+	MemoryContext old;
+
+	if (!ttl_container_lookup(RelationGetRelid(rel), &container))
+		return;
+	/* what has expired already is passed by */
+	for (int i = 0; i < TTL_INDEXES; i++)
+		mark.set[i] = container.indexing == TTL_INDEXING_CONSISTENT &&
+			ttl_expiry_index_last_key(&container, container.default_ttl, now, i, &mark.at[i]);
+	walk = ttl_expiry_walk_begin(rel, &container, by, GetActiveSnapshot(), &mark);
+	context = AllocSetContextCreate(CurrentMemoryContext, "ttl expiring", ALLOCSET_DEFAULT_SIZES);
+	old = CurrentMemoryContext;
+	while ((slot = ttl_expiry_walk_next(walk, &when)) != NULL)
+	{
+		Datum		values[2];
+		bool		nulls[2] = {bms_is_empty(key), false};
+
+		CHECK_FOR_INTERRUPTS();
+		if (when <= now)
+			continue;
+		MemoryContextSwitchTo(context);
+		values[0] = nulls[0] ? (Datum) 0 : key_of_slot(rel, key, slot);
+		values[1] = TimestampTzGetDatum(when);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(context);
+	}
+	MemoryContextDelete(context);
+	if (ttl_expiry_walk_is_incomplete(walk))
+		ttl_expiry_report_incomplete(rel);
+	ttl_expiry_walk_end(walk);
+}
+
+PG_FUNCTION_INFO_V1(ttl_expiring_rows);
+
+/*
+ * ttl.expiring_rows(container regclass, within interval) -> (key jsonb, expires_at timestamptz)
+ *
+ * The rows that are live and will have expired within that time, in no order, with
+ * their primary keys; found through the expiry indexes.
+ *
+ * Errors: 42501, 42704 not a container, 22023, 55000 an index is missing.
+ */
+Datum
+ttl_expiring_rows(PG_FUNCTION_ARGS)
+{
+	Oid			container = PG_GETARG_OID(0);
+	TimestampTz now = ttl_expiry_reading_now();
+	TimestampTz by;
+	int64		within;
+	ListCell   *lc;
+
+	ttl_container_check_owned(container);
+	if (!ttl_policy_microseconds(PG_GETARG_INTERVAL_P(1), &within) || within < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("interval must not be negative, nor longer than 292000 years")));
+	/* 'infinity' is never */
+	if (pg_add_s64_overflow(now, within, &by) || by == DT_NOEND)
+		by = DT_NOEND - 1;
+	InitMaterializedSRF(fcinfo, 0);
+	foreach(lc, ttl_container_leaves(container))
+	{
+		Relation	rel = try_table_open(lfirst_oid(lc), AccessShareLock);
+
+		if (rel == NULL)
+			continue;
+		put_leaf(rel, now, by, (ReturnSetInfo *) fcinfo->resultinfo);
+		table_close(rel, AccessShareLock);
+	}
+	return (Datum) 0;
+}

@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * expiry_private.h
+ *	  What files of this room alone use of each other.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_EXPIRY_PRIVATE_H
+#define TTL_EXPIRY_PRIVATE_H
+
+#include "expiry/expiry.h"
+
+/* Can rows be in it? */
+static inline bool
+ttl_expiry_index_is_due(const TtlContainer *container, TtlExpiryIndex index)
+{
+	return index == TTL_INDEX_DEFAULT ? container->ts_attno != InvalidAttrNumber :
+		container->ttl_type != NULL && (index == TTL_INDEX_ITEM || container->ttl_type->is_strict);
+}
+
+/*
+ * Scan keys for the entries of a btree that expire, or count from, after the one
+ * instant (DT_NOBEGIN = from the beginning on) and up to the other; returns how many.
+ */
+#define TTL_INDEX_KEYS	2
+
+extern int	ttl_expiry_index_keys(const TtlContainer *container, TtlExpiryIndex index,
+								  TimestampTz after, TimestampTz last, ScanKey keys);
+
+/* The instant that the key of an entry stands for; false if it has no meaning. */
+extern bool ttl_expiry_index_instant(const TtlContainer *container, TtlExpiryIndex index,
+									 Datum key, TimestampTz *result);
+
+/*
+ * Those of a leaf table; the caller holds a lock on it.  False if it has been dropped as
+ * a container since it was looked up.
+ */
+extern bool ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes);
+
+/*
+ * Opens an expiry index, a btree or a BRIN index.  NULL if there is none that is
+ * usable; *incomplete is set if it is needed.
+ */
+extern Relation ttl_expiry_index_open(Relation rel, TtlIndexing indexing,
+									  TtlExpiryIndex kind, Snapshot snapshot,
+									  bool *incomplete);
+
+/*
+ * The last key of an expiry index that had expired at 'now' while the default TTL
+ * was the given one; false if none can have.
+ */
+extern bool ttl_expiry_index_last_key(const TtlContainer *container, int32 default_ttl,
+									  TimestampTz now, TtlExpiryIndex index,
+									  TimestampTz *key);
+
+/* Lets the walk look at one of the indexes alone. */
+extern void ttl_expiry_walk_only(TtlExpiryWalk *walk, TtlExpiryIndex index);
+
+/*
+ * Begins to read at the table's first page.  The table and the indexes are open
+ * and locked for reading; NULL is one that isn't asked.  Rows without a TTL of
+ * their own live for default_ttl.
+ */
+extern TtlSummaries *ttl_summaries_begin(Relation rel, Relation indexes[TTL_INDEXES],
+										 int32 default_ttl);
+
+/* How many ranges the table has. */
+extern int64 ttl_summaries_count(const TtlSummaries *summaries);
+
+extern void ttl_summaries_end(TtlSummaries *summaries);
+
+#endif							/* TTL_EXPIRY_PRIVATE_H */
