@@ -28,13 +28,21 @@
  * commands).  What parallel workers use is in the leader's figures already;
  * autovacuum isn't the foreground.
  *
+ * ---
+ *
+ * What pg_stat_replication tells, taken from the same place.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "miscadmin.h"
+#include "replication/walsender.h"
+#include "replication/walsender_private.h"
+#include "storage/spin.h"
 
 #include "execution.h"
 #include "guc.h"
@@ -199,4 +207,47 @@ ttl_budget_init(void)
 {
 	ttl_execution_on_end(execution_ended);
 	RegisterXactCallback(transaction_event, NULL);
+}
+
+bool
+ttl_replica_connected(void)
+{
+	bool		found = false;
+
+	for (int i = 0; i < max_wal_senders && !found; i++)
+	{
+		WalSnd	   *sender = &WalSndCtl->walsnds[i];
+
+		SpinLockAcquire(&sender->mutex);
+		found = sender->pid != 0;
+		SpinLockRelease(&sender->mutex);
+	}
+	return found;
+}
+
+uint64
+ttl_replica_lag(void)
+{
+	XLogRecPtr	end = GetFlushRecPtr(NULL);
+	XLogRecPtr	slowest = end;
+
+	for (int i = 0; i < max_wal_senders; i++)
+	{
+		WalSnd	   *sender = &WalSndCtl->walsnds[i];
+		bool		active;
+		XLogRecPtr	done;
+
+		SpinLockAcquire(&sender->mutex);
+		active = sender->pid != 0;
+		/* not everybody applies (pg_receivewal), or flushes, what he gets */
+		done = sender->apply != InvalidXLogRecPtr ? sender->apply :
+			sender->flush != InvalidXLogRecPtr ? sender->flush : sender->write;
+		SpinLockRelease(&sender->mutex);
+
+		/* a base backup, or one that hasn't said anything yet */
+		if (!active || done == InvalidXLogRecPtr)
+			continue;
+		slowest = Min(slowest, done);
+	}
+	return end - slowest;
 }

@@ -166,7 +166,7 @@ extern void ttl_budget_exempt(void);
 extern void ttl_budget_init(void);
 
 /*
- * pause.c
+ * hold.c
  */
 /*
  * True if deletion is paused in this database, and until when (DT_NOEND: until
@@ -177,7 +177,7 @@ extern bool ttl_pause_lasts(TimestampTz *until);
 extern void ttl_pause_init(void);
 
 /*
- * recovery.c
+ * hold.c: recovery
  */
 /* A recovery to a point in time. */
 typedef struct TtlRecovery
@@ -201,7 +201,7 @@ extern bool ttl_recovery_resume(void);
 extern void ttl_recovery_init(void);
 
 /*
- * replica.c
+ * budget.c: replicas
  */
 /* Is there any WAL sender?  Standby, subscriber, base backup, whatever. */
 extern bool ttl_replica_connected(void);
@@ -213,7 +213,7 @@ extern bool ttl_replica_connected(void);
 extern uint64 ttl_replica_lag(void);
 
 /*
- * origin.c
+ * session.c: replication origin
  */
 /*
  * From here to the end all that this process writes is tagged.  In a

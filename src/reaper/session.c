@@ -19,6 +19,19 @@
  * dblink's functions are called in the library that has been loaded, not by SQL,
  * for which they would have to be where one expects them.
  *
+ * ---
+ *
+ * So that subscriptions with origin = none, and consumers of logical decoding
+ * that look at local changes only, can leave out deletions by the reaper (they
+ * may have a TTL of their own).
+ *
+ * PostgreSQL allows an origin to one process at a time, so it is taken for the
+ * time of a batch's DELETE alone.  It is given back before the transaction
+ * commits: a tagged commit record would have all standbys keep track of the
+ * origin's progress, which is meaningless here, and needs a free slot there.
+ * Taking it for the session is necessary nevertheless: a subtransaction of a
+ * trigger that rolls back in the meantime looks for the progress, too.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -30,12 +43,15 @@
 #include "commands/prepare.h"
 #include "commands/sequence.h"
 #include "fmgr.h"
+#include "replication/origin.h"
 #include "storage/lock.h"
 #include "utils/array.h"
 #include "utils/guc.h"
 #include "utils/portal.h"
 
+#include "compat.h"
 #include "reaper/reaper_internal.h"
+#include "ttl.h"
 
 /* Whose triggers may have left something, InvalidOid = nobody's */
 static Oid	session_owner = InvalidOid;
@@ -153,4 +169,33 @@ bool
 ttl_session_belongs_to(Oid owner)
 {
 	return owner == session_owner;
+}
+
+static bool begun = false;
+
+void
+ttl_origin_begin(void)
+{
+	ReplOriginId node;
+
+	/* whoever has set up an origin of his own, keeps it */
+	if (TTL_ORIGIN_OF_XACT != InvalidReplOriginId)
+		return;
+
+	node = replorigin_by_name(TTL_EXTENSION, true);
+	if (node == InvalidReplOriginId)
+		node = replorigin_create(TTL_EXTENSION);
+	TtlOriginSessionSetup(node);
+	TTL_ORIGIN_OF_XACT = node;
+	begun = true;
+}
+
+void
+ttl_origin_end(void)
+{
+	if (!begun)
+		return;
+	begun = false;
+	TTL_ORIGIN_OF_XACT = InvalidReplOriginId;
+	replorigin_session_reset();
 }
