@@ -59,6 +59,7 @@ REGRESS = \
 
 ISOLATION = \
 	archive_vs_reap \
+	attach \
 	clock_vs_lock \
 	counts_vs_commit \
 	ddl_vs_reap \

@@ -13,6 +13,11 @@
  * transaction (container_catalog.c), which makes all sessions, those of standbys included,
  * drop their entry; that is one message, however many partitions there are.
  *
+ * ATTACH PARTITION makes tables part of a container, and DETACH takes them out of one,
+ * without a write to ttl.container.  For a partitioned table PostgreSQL then invalidates
+ * each table below it, too, since their partition constraints change; the entries of the
+ * leaves rely on that.
+ *
  * The relation cache callback removes an entry, so none outlives its table.  A value is
  * therefore loaded aside: reading the catalogs may run the callback.  An empty entry with
  * a generation of its own is entered before, and takes the value if it is still there
