@@ -9,7 +9,7 @@ SET statement_timeout = '100s';
 CREATE TABLE item (id int PRIMARY KEY, x text, gone int, doubled int GENERATED ALWAYS AS (id * 2) STORED);
 ALTER TABLE item DROP COLUMN gone;
 SELECT ttl.create_container('item', 60);
-CREATE VIEW policy AS SELECT archive_to, archive_columns FROM ttl.containers WHERE container = 'archive.item'::regclass;
+CREATE VIEW policy AS SELECT archive_to, archive_columns FROM ttl.container WHERE relid = 'archive.item'::regclass;
 CREATE VIEW stats AS SELECT rows_deleted, rows_evicted, rows_archived, blocked_rows, last_error FROM ttl.stat_containers WHERE container = 'archive.item'::regclass;
 
 -- An archive lacks a column
@@ -125,7 +125,7 @@ CALL ttl.reap('parted');
 TABLE parted_archive ORDER BY id;
 SELECT ttl.alter_container('parted', archive_columns => '{x}');
 ALTER TABLE parted DETACH PARTITION parted_2;
-SELECT container, archive_to, archive_columns FROM ttl.containers WHERE container::text ~ 'parted' ORDER BY container::text;
+SELECT relid, archive_to, archive_columns FROM ttl.container WHERE relid::text ~ 'parted' ORDER BY relid::text;
 
 SET client_min_messages = error;
 DROP SCHEMA archive CASCADE;

@@ -105,7 +105,7 @@ SELECT command, try(command) FROM unnest(ARRAY[
     'ALTER TABLE home.item SET SCHEMA ddl',
     'ALTER SCHEMA home RENAME TO away',
     'ALTER INDEX home.item__ts_idx RENAME TO renamed',
-    'ALTER TABLE home.item RENAME CONSTRAINT item_ttl_check TO renamed',
+    'ALTER TABLE home.item RENAME CONSTRAINT item_ttl_positive_or_minus_1 TO renamed',
     -- columns
     'ALTER TABLE home.item ALTER COLUMN x TYPE bigint',
     'ALTER TABLE home.item ALTER COLUMN id TYPE numeric',
@@ -304,10 +304,10 @@ SELECT state('SELECT ttl.create_container(''ddl.occupied'', 60)');
 DROP TRIGGER "~ttl" ON occupied;
 CREATE TRIGGER "~ttl" BEFORE INSERT ON occupied FOR EACH ROW EXECUTE FUNCTION ttl.on_write();
 SELECT ttl.create_container('occupied', 60);
-SELECT refused('ALTER TABLE ddl.pieces DROP CONSTRAINT pieces_ttl_check');
+SELECT refused('ALTER TABLE ddl.pieces DROP CONSTRAINT pieces_ttl_positive_or_minus_1');
 -- nor, on PostgreSQL 19, be switched off
-SELECT state('ALTER TABLE ddl.pieces ALTER CONSTRAINT pieces_ttl_check NOT ENFORCED') <> 'done' AS kept;
-ALTER TABLE pieces RENAME CONSTRAINT pieces_ttl_check TO other;
+SELECT state('ALTER TABLE ddl.pieces ALTER CONSTRAINT pieces_ttl_positive_or_minus_1 NOT ENFORCED') <> 'done' AS kept;
+ALTER TABLE pieces RENAME CONSTRAINT pieces_ttl_positive_or_minus_1 TO other;
 SELECT refused('ALTER TABLE ddl.pieces DROP CONSTRAINT other');
 ALTER TABLE pieces ENABLE TRIGGER "~ttl";
 SELECT tgenabled FROM pg_trigger WHERE tgrelid = 'pieces'::regclass;
@@ -422,7 +422,7 @@ ROLLBACK;
 -- attached with partitions of its own
 CREATE TABLE tree_5 (LIKE tree INCLUDING ALL) PARTITION BY HASH (id);
 CREATE TABLE tree_5_0 PARTITION OF tree_5 FOR VALUES WITH (MODULUS 2, REMAINDER 0);
-CREATE TABLE tree_5_1 (id int NOT NULL, note text, ttl int, _ts timestamptz NOT NULL DEFAULT now(), x int, CONSTRAINT tree_ttl_check CHECK (ttl = -1 OR ttl > 0));
+CREATE TABLE tree_5_1 (id int NOT NULL, note text, ttl int, _ts timestamptz NOT NULL DEFAULT now(), x int, CONSTRAINT tree_ttl_positive_or_minus_1 CHECK (ttl = -1 OR ttl > 0));
 ALTER TABLE tree_5 ATTACH PARTITION tree_5_1 FOR VALUES WITH (MODULUS 2, REMAINDER 1);
 ALTER TABLE tree ATTACH PARTITION tree_5 FOR VALUES FROM (400) TO (500);
 INSERT INTO tree (id, _ts, ttl) SELECT h * 100 + i, CASE i WHEN 2 THEN '2900-01-01' ELSE '2020-01-01' END::timestamptz, CASE i WHEN 3 THEN 5 WHEN 4 THEN -1 END

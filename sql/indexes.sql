@@ -13,7 +13,7 @@ CREATE VIEW lags AS
 -- Half attached
 --
 
-CREATE TABLE part (id int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int, CONSTRAINT part_ttl_check CHECK (ttl = -1 OR ttl > 0)) PARTITION BY LIST (id);
+CREATE TABLE part (id int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int, CONSTRAINT part_ttl_positive_or_minus_1 CHECK (ttl = -1 OR ttl > 0)) PARTITION BY LIST (id);
 CREATE TABLE part_1 PARTITION OF part FOR VALUES IN (1);
 CREATE TABLE part_2 PARTITION OF part FOR VALUES IN (2);
 INSERT INTO part SELECT g % 2 + 1, '2020-01-01' FROM generate_series(1, 200) g;
@@ -111,7 +111,7 @@ SELECT ttl.set_default_ttl('stray', 60);
 SELECT ttl.expired_count('stray'), refused('DROP INDEX indexes.stray__ts_idx1');
 CALL ttl.reap('stray');
 -- it serves nothing when the CHECK is known to hold
-ALTER TABLE stray VALIDATE CONSTRAINT stray_ttl_check;
+ALTER TABLE stray VALIDATE CONSTRAINT stray_ttl_positive_or_minus_1;
 DROP INDEX stray__ts_idx1;
 SELECT ttl.set_default_ttl('stray', 30), ttl.expired_count('stray');
 

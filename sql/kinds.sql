@@ -224,7 +224,7 @@ SELECT column_default FROM information_schema.columns WHERE table_name = 'clock_
 ALTER TABLE epoch_bigint ALTER keep TYPE numeric;
 ALTER TABLE epoch_bigint RENAME keep TO until;
 CALL agree('epoch_bigint');
-SELECT ttl_column, ttl_unit FROM ttl.containers WHERE container = 'epoch_bigint'::regclass;
+SELECT ttl_column, ttl_unit FROM ttl.container WHERE relid = 'epoch_bigint'::regclass;
 SELECT refused('ALTER TABLE kinds.epoch_bigint ALTER until TYPE timestamptz USING NULL');
 SELECT refused('SELECT ttl.alter_container(''kinds.clock_bigint'', touch_on_update => true)');
 COPY epoch_alone (id) TO STDOUT;
@@ -239,7 +239,7 @@ INSERT INTO by_epoch VALUES (1, 0), (1, 32503680000), (2, 0), (2, 32503680000), 
 SELECT id, until FROM by_epoch ORDER BY 1, 2;
 ALTER TABLE by_epoch DETACH PARTITION by_epoch_2;
 SELECT id, until FROM by_epoch_2 ORDER BY 1, 2;
-SELECT ttl_column, ttl_unit, ts_unit FROM ttl.containers WHERE container = 'by_epoch_2'::regclass;
+SELECT ttl_column, ttl_unit, ts_unit FROM ttl.container WHERE relid = 'by_epoch_2'::regclass;
 SELECT ttl.expired_count('by_epoch'), ttl.expired_count('by_epoch_2');
 
 -- What can't be

@@ -168,7 +168,23 @@ SELECT key, expires_at - lag(expires_at) OVER () > '40 s' FROM ttl.expiring('laz
 SELECT refused('SELECT * FROM ttl.expiring(''copy'', ''1 hour'')');
 SELECT refused('SELECT * FROM ttl.expiring(''tokens'', ''-1 hour'')');
 SELECT count(*) FROM ttl.expiring('tokens', interval '290000 years');
+-- when the next does, and what becomes of those that have
+SELECT ttl.next_expiry('tokens') - now() BETWEEN '5 s' AND '10 s' AS next, ttl.next_expiry('lazy_parts');
+SELECT refused('SELECT ttl.next_expiry(''copy'')');
+CREATE VIEW status AS
+    SELECT container, default_ttl, state, lag IS NOT NULL AS has_expired, next_expiry IS NOT NULL AS will_expire
+      FROM ttl.status WHERE container = 'tokens'::regclass;
+TABLE status;
+SELECT ttl.set_default_ttl('tokens', '30 days');
+SELECT default_ttl FROM status;
+SELECT ttl.set_default_ttl('tokens', -1);
+SELECT default_ttl FROM status;
+SELECT ttl.set_default_ttl('tokens', NULL);
+TABLE status;
+SELECT ttl.set_default_ttl('tokens', 100);
+-- everybody may read it
 SET ROLE regress_ttl_user;
+SELECT count(*) FROM ttl.status WHERE container::text = 'registering.tokens';
 \set VERBOSITY sqlstate
 SELECT * FROM ttl.expiring('registering.tokens', '1 hour');
 RESET ROLE;

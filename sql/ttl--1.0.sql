@@ -333,6 +333,10 @@ CREATE FUNCTION ttl.expiring(container regclass, within interval, OUT key jsonb,
     END;
 COMMENT ON FUNCTION ttl.expiring(regclass, interval) IS 'rows of a container that expire within that time, by their primary keys, the soonest first';
 
+CREATE FUNCTION ttl.next_expiry(container regclass) RETURNS timestamptz
+    LANGUAGE C VOLATILE STRICT AS 'MODULE_PATHNAME', 'ttl_next_expiry';
+COMMENT ON FUNCTION ttl.next_expiry(regclass) IS 'when the next row of a container expires, by its expiry indexes; NULL = none, or not known';
+
 --
 -- Deletion
 --
@@ -427,17 +431,11 @@ CREATE VIEW ttl.containers AS
            default_time_to_live AS default_ttl,
            ts_column,
            ttl_column,
-           ttl_unit,
-           ts_unit,
            indexing,
            touch_on_update,
            reaping,
            reap_delay,
-           archive_to,
-           archive_columns,
-           cycle_cost_limit,
-           batch_size,
-           replication_origin
+           archive_to
       FROM ttl.container
      WHERE NOT propagated;
 REVOKE ALL ON ttl.containers FROM PUBLIC;
@@ -450,17 +448,11 @@ COMMENT ON COLUMN ttl.containers.container IS 'the table';
 COMMENT ON COLUMN ttl.containers.default_ttl IS 'seconds that a row without a TTL of its own lives after its last change; -1 = for ever, NULL = TTL is off';
 COMMENT ON COLUMN ttl.containers.ts_column IS 'column that holds when a row was last modified; NULL = rows have deadlines alone';
 COMMENT ON COLUMN ttl.containers.ttl_column IS 'column that holds a row''s own TTL or its deadline; NULL = rows have none';
-COMMENT ON COLUMN ttl.containers.ttl_unit IS 'what numbers in the TTL column count from 1970; NULL = they are durations in seconds';
-COMMENT ON COLUMN ttl.containers.ts_unit IS 'what numbers in the timestamp column count from 1970; NULL = it is a timestamp';
 COMMENT ON COLUMN ttl.containers.indexing IS 'consistent = btree indexes on expiry are required, lazy = BRIN indexes, none = no index is';
 COMMENT ON COLUMN ttl.containers.touch_on_update IS 'does UPDATE reset the clock?';
 COMMENT ON COLUMN ttl.containers.reaping IS 'may the background worker delete expired rows?';
 COMMENT ON COLUMN ttl.containers.reap_delay IS 'how long expired rows stay stored, hidden';
 COMMENT ON COLUMN ttl.containers.archive_to IS 'table that deleted rows move to; NULL = they vanish';
-COMMENT ON COLUMN ttl.containers.archive_columns IS 'columns that a row takes along to the archive; NULL = all';
-COMMENT ON COLUMN ttl.containers.cycle_cost_limit IS 'most cost units that the background worker may spend on it in a cycle; NULL = its share';
-COMMENT ON COLUMN ttl.containers.batch_size IS 'rows that are deleted in one transaction; NULL = as many as take about 50 ms';
-COMMENT ON COLUMN ttl.containers.replication_origin IS 'are deletions tagged with the replication origin "ttl"?';
 
 CREATE VIEW ttl.stat_containers AS SELECT * FROM ttl.stat_containers();
 REVOKE ALL ON ttl.stat_containers FROM PUBLIC;
@@ -478,6 +470,38 @@ COMMENT ON COLUMN ttl.stat_containers.blocked_rows IS 'expired rows that the las
 COMMENT ON COLUMN ttl.stat_containers.last_error IS 'last error of a deletion; for the owner and pg_read_all_stats';
 COMMENT ON COLUMN ttl.stat_containers.last_error_at IS 'time of the last error';
 COMMENT ON COLUMN ttl.stat_containers.held_until IS 'until when ttl.grace or reap_delay keeps that oldest row stored, infinity = as long as reaping is off; NULL = nothing does';
+
+CREATE VIEW ttl.status AS
+    SELECT c.container,
+           CASE WHEN c.default_ttl IS NULL THEN 'off'
+                WHEN c.default_ttl = -1 THEN 'never'
+                ELSE justify_hours(make_interval(secs => c.default_ttl))::text
+           END AS default_ttl,
+           CASE WHEN c.default_ttl IS NULL THEN 'TTL is off'
+                WHEN current_setting('ttl.reaper')::boolean IS FALSE THEN 'ttl.reaper is off'
+                WHEN r.state ~ '^held' THEN r.state
+                WHEN p.until = 'infinity' THEN 'paused'
+                WHEN p.until IS NOT NULL THEN 'paused until ' || p.until::timestamptz(0)
+                WHEN NOT c.reaping THEN 'reaping is off'
+                WHEN s.blocked_rows > 0 THEN 'blocked: ' || s.blocked_rows || CASE s.blocked_rows WHEN 1 THEN ' row' ELSE ' rows' END
+                WHEN s.lag IS NULL THEN 'idle'
+                WHEN s.held_until IS NOT NULL THEN 'kept until ' || s.held_until::timestamptz(0)
+                ELSE 'reaping'
+           END AS state,
+           date_trunc('second', s.lag) AS lag,
+           ttl.next_expiry(c.container)::timestamptz(0) AS next_expiry
+      FROM ttl.containers AS c
+      LEFT JOIN ttl.stat_containers() AS s ON s.container = c.container
+      LEFT JOIN ttl.stat_reaper() AS r ON r.database = current_database()
+      LEFT JOIN ttl.paused AS p ON p.until > clock_timestamp();
+REVOKE ALL ON ttl.status FROM PUBLIC;
+GRANT SELECT ON ttl.status TO PUBLIC;
+COMMENT ON VIEW ttl.status IS 'each container of this database in words';
+COMMENT ON COLUMN ttl.status.container IS 'the table';
+COMMENT ON COLUMN ttl.status.default_ttl IS 'how long a row without a TTL of its own lives; never = for ever, off = TTL is off';
+COMMENT ON COLUMN ttl.status.state IS 'what the background worker does with its expired rows: TTL is off, ttl.reaper is off, held after recovery to a point in time, paused, reaping is off, blocked, idle (there are none), kept until ttl.grace or reap_delay ends, or reaping';
+COMMENT ON COLUMN ttl.status.lag IS 'age of the oldest expired row still stored; NULL = none';
+COMMENT ON COLUMN ttl.status.next_expiry IS 'when the next row expires; NULL = none, or not known';
 
 CREATE VIEW ttl.stat_progress_reap AS SELECT * FROM ttl.stat_progress_reap();
 REVOKE ALL ON ttl.stat_progress_reap FROM PUBLIC;

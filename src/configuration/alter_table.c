@@ -216,7 +216,9 @@ ttl_alter_table_begin(AlterTableStmt *stmt)
 									cmd->name, get_rel_name(container.container)) :
 							 errmsg("cannot alter type of column \"%s\" because container \"%s\" requires it",
 									cmd->name, get_rel_name(container.container)),
-							 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")));
+							 cmd->subtype == AT_DropColumn ?
+							 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().") :
+							 errhint("Unregister the table with ttl.drop_container() before, and register it again afterwards.")));
 				break;
 			case AT_AddInherit:
 				{

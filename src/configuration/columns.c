@@ -275,9 +275,10 @@ ttl_columns_complete_check(Oid relid, TtlPolicy *policy, bool is_known)
 		bool		is_empty = get_rel_relkind(relid) == RELKIND_RELATION &&
 		!ttl_container_has_pages(relid);
 
+		/* the name is all that an error tells of it */
 		add_check(relid,
 				  ChooseConstraintName(get_rel_name(relid), NameStr(policy->ttl_column),
-									   "check", get_rel_namespace(relid), NIL),
+									   "positive_or_minus_1", get_rel_namespace(relid), NIL),
 				  definition, !is_distributed && (is_known || is_empty), is_distributed);
 		policy->created_objects |= TTL_CREATED_TTL_CHECK;
 	}

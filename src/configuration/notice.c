@@ -128,6 +128,9 @@ tell_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default, int64 c
 			(count > COUNTED_ROWS ?
 			 errmsg("more than %d stored rows of container \"%s\" expire by this change%s",
 					COUNTED_ROWS, get_rel_name(relid), when) :
+			 !complete && count == 0 ?
+			 errmsg("stored rows of container \"%s\" may expire by this change%s",
+					get_rel_name(relid), when) :
 			 !complete ?
 			 errmsg("at least %lld stored rows of container \"%s\" expire by this change%s",
 					(long long) count, get_rel_name(relid), when) :

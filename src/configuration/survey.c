@@ -72,14 +72,19 @@ extend_range(Range *range, Datum value, MemoryContext context)
 	MemoryContextSwitchTo(old);
 }
 
+/* Numerics may have thousands of digits. */
+#define MAX_DIGITS	32
+
 static char *
 value_text(Oid type, Datum value)
 {
 	Oid			function;
 	bool		is_varlena;
+	char	   *text;
 
 	getTypeOutputInfo(type, &function, &is_varlena);
-	return OidOutputFunctionCall(function, value);
+	text = OidOutputFunctionCall(function, value);
+	return strlen(text) <= MAX_DIGITS ? text : psprintf("%.*s...", MAX_DIGITS, text);
 }
 
 static void
@@ -260,7 +265,9 @@ warn_of_magnitude(const char *name, const TtlSurveyedColumn *column, TtlUnit uni
 							name) :
 					 errmsg("values of column \"%s\" do not look like times in unit \"%s\"",
 							name, ttl_type_unit_name(unit)),
-					 errhint("If they are, use %s => '%s'.", argument, ttl_type_unit_name(other))));
+					 other != TTL_UNIT_SECONDS ?
+					 errhint("If they are, use %s => '%s'.", argument, ttl_type_unit_name(other)) :
+					 errhint("Numbers so small are times long past.")));
 	}
 }
 

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * expiry_lookup.c
- *	  The first and the last expiry of a table, counts, and ttl.expiring().
+ *	  The first and the last expiry of a table, counts, ttl.expiring() and
+ *	  ttl.next_expiry().
  *
  *-------------------------------------------------------------------------
  */
@@ -11,6 +12,7 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "common/int.h"
 #include "compat.h"
@@ -373,13 +375,26 @@ key_of_slot(Relation rel, const Bitmapset *key, TupleTableSlot *slot)
 	return DirectFunctionCall1(jsonb_in, CStringGetDatum(text.data));
 }
 
+/*
+ * Positions a walk behind the index entries that have expired at 'now'.  Where indexes hold
+ * pages alone there are none.
+ */
+static void
+skip_expired(const TtlContainer *container, TimestampTz now, TtlExpiryPosition *mark)
+{
+	memset(mark, 0, sizeof(TtlExpiryPosition));
+	for (int i = 0; i < TTL_INDEXES; i++)
+		mark->set[i] = container->indexing == TTL_INDEXING_CONSISTENT &&
+			ttl_expiry_index_last_key(container, container->default_ttl, now, i, &mark->at[i]);
+}
+
 /* Puts the rows of a leaf that have not expired at 'now', and will have 'by' then. */
 static void
 put_leaf(Relation rel, TimestampTz now, TimestampTz by, ReturnSetInfo *result)
 {
 	const Bitmapset *key = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_PRIMARY_KEY);
 	TtlContainer container;
-	TtlExpiryPosition mark = {0};
+	TtlExpiryPosition mark;
 	TtlExpiryWalk *walk;
 	TupleTableSlot *slot;
 	TimestampTz when;
@@ -388,10 +403,7 @@ put_leaf(Relation rel, TimestampTz now, TimestampTz by, ReturnSetInfo *result)
 
 	if (!ttl_container_lookup(RelationGetRelid(rel), &container))
 		return;
-	/* what has expired already is passed by */
-	for (int i = 0; i < TTL_INDEXES; i++)
-		mark.set[i] = container.indexing == TTL_INDEXING_CONSISTENT &&
-			ttl_expiry_index_last_key(&container, container.default_ttl, now, i, &mark.at[i]);
+	skip_expired(&container, now, &mark);
 	walk = ttl_expiry_walk_begin(rel, &container, by, GetActiveSnapshot(), &mark);
 	context = AllocSetContextCreate(CurrentMemoryContext, "ttl expiring", ALLOCSET_DEFAULT_SIZES);
 	old = CurrentMemoryContext;
@@ -454,4 +466,78 @@ ttl_expiring_rows(PG_FUNCTION_ARGS)
 		table_close(rel, AccessShareLock);
 	}
 	return (Datum) 0;
+}
+
+/* Index entries that are read at most, those of dead rows included */
+#define MAX_ENTRIES		10000
+
+/*
+ * When the next row of the leaf expires, by each of its expiry indexes; DT_NOEND if none
+ * does, DT_NOBEGIN if that is not to be known: BRIN indexes hold pages alone.
+ */
+static TimestampTz
+next_in_leaf(Relation rel, TimestampTz now)
+{
+	TtlContainer container;
+	TtlExpiryPosition mark;
+	TimestampTz next = DT_NOEND;
+
+	if (!ttl_container_lookup(RelationGetRelid(rel), &container) ||
+		container.default_ttl == TTL_OFF)
+		return DT_NOEND;
+	if (container.indexing != TTL_INDEXING_CONSISTENT)
+		return DT_NOBEGIN;
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		TtlExpiryWalk *walk;
+		TimestampTz when;
+		bool		found = false;
+
+		skip_expired(&container, now, &mark);
+		walk = ttl_expiry_walk_begin(rel, &container, DT_NOEND - 1, GetActiveSnapshot(), &mark);
+		ttl_expiry_walk_only(walk, i);
+		ttl_expiry_walk_limit(walk, MAX_ENTRIES);
+		while (!found && ttl_expiry_walk_next(walk, &when) != NULL)
+			found = when > now;
+		if (found)
+			next = Min(next, when);
+		else if (ttl_expiry_walk_gave_up(walk) || ttl_expiry_walk_is_incomplete(walk))
+			next = DT_NOBEGIN;
+		ttl_expiry_walk_end(walk);
+	}
+	return next;
+}
+
+PG_FUNCTION_INFO_V1(ttl_next_expiry);
+
+/*
+ * ttl.next_expiry(container regclass) -> timestamptz
+ *
+ * When the next of its live rows expires; NULL if none does, or if its expiry indexes do
+ * not say.  Like the statistics it is for everybody, and waits for no lock.  Error: 42704.
+ */
+Datum
+ttl_next_expiry(PG_FUNCTION_ARGS)
+{
+	TimestampTz now = ttl_expiry_reading_now();
+	TimestampTz next = DT_NOEND;
+	TtlPolicy	policy;
+	ListCell   *lc;
+
+	ttl_container_require(PG_GETARG_OID(0), &policy);
+	foreach(lc, ttl_container_leaves(PG_GETARG_OID(0)))
+	{
+		bool		busy;
+		Relation	rel = ttl_container_open_unlocked(lfirst_oid(lc), &busy);
+
+		if (rel != NULL && rel->rd_rel->relkind == RELKIND_RELATION)
+			next = Min(next, next_in_leaf(rel, now));
+		else if (busy)
+			next = DT_NOBEGIN;
+		if (rel != NULL)
+			relation_close(rel, AccessShareLock);
+	}
+	if (TIMESTAMP_NOT_FINITE(next))
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(next);
 }

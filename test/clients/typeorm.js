@@ -18,7 +18,7 @@ const Session = new EntitySchema({
 		views: { type: 'one-to-many', target: 'view', inverseSide: 'session' }
 	},
 	indices: [{ name: 'session__ts_idx', columns: ['_ts'], synchronize: false }],
-	checks: [{ name: 'session_ttl_check', expression: 'ttl = -1 OR ttl > 0' }]
+	checks: [{ name: 'session_ttl_positive_or_minus_1', expression: 'ttl = -1 OR ttl > 0' }]
 });
 
 // with a deadline of its own, and nothing of ttl

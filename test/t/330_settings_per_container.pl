@@ -22,7 +22,7 @@ SELECT ttl.create_container('c', 3600);
 });
 
 # values
-my $show = q{SELECT cycle_cost_limit, batch_size, replication_origin FROM ttl.containers};
+my $show = q{SELECT cycle_cost_limit, batch_size, replication_origin FROM ttl.container};
 is($node->safe_psql('postgres', $show), '||f', 'defaults');
 $node->safe_psql('postgres', q{SELECT ttl.alter_container('c', cycle_cost_limit => 500, batch_size => 100)});
 is($node->safe_psql('postgres', $show), '500|100|f', 'set');
@@ -61,7 +61,7 @@ ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 20000 FROM ttl.st
 cmp_ok($node->statistics('rows_deleted', 'c'), '<', 21000, 'that one still has');
 
 $node->safe_psql('postgres', q{SELECT ttl.alter_container('c', cycle_cost_limit => 0, batch_size => 0)});
-is($node->safe_psql('postgres', "$show WHERE container = 'c'::regclass"), '||f', 'cleared');
+is($node->safe_psql('postgres', "$show WHERE relid = 'c'::regclass"), '||f', 'cleared');
 ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 21000 FROM ttl.stat_containers WHERE container = 'c'::regclass}),
 	'without a limit it finishes');
 

@@ -193,8 +193,8 @@ sub definitions_of
 {
 	my ($on, $database) = @_;
 	return $on->safe_psql($database, <<'END');
-SELECT container::text, default_ttl, ts_column, ttl_column, indexing, touch_on_update, reap_delay, archive_to, archive_columns, cycle_cost_limit, batch_size, replication_origin
-  FROM ttl.containers ORDER BY container::text COLLATE "C";
+SELECT relid::text, default_time_to_live, ts_column, ttl_column, ttl_unit, ts_unit, indexing, touch_on_update, reap_delay, archive_to, archive_columns, cycle_cost_limit, batch_size, replication_origin
+  FROM ttl.container ORDER BY relid::text COLLATE "C";
 SELECT relid, created_objects FROM ttl.container ORDER BY relid::text COLLATE "C";
 SELECT tgrelid::regclass, tgname, tgenabled, tgfoid::regproc, tgtype FROM pg_trigger WHERE NOT tgisinternal ORDER BY tgrelid::regclass::text COLLATE "C", tgname COLLATE "C";
 SELECT pg_get_indexdef(indexrelid), indisvalid FROM pg_index WHERE indrelid >= 16384 AND indrelid IN (SELECT oid FROM pg_class WHERE relkind <> 't') ORDER BY pg_get_indexdef(indexrelid) COLLATE "C";

@@ -13,7 +13,7 @@ exports.sessions = pgTable('sessions', {
 }, (table) => [
 	index('sessions__ts_idx').on(table._ts).where(sql`ttl IS NULL`),
 	index('sessions_item_expiry_idx').using('btree', sql`ttl.item_expiry(_ts, ttl)`).where(sql`ttl > 0`),
-	check('sessions_ttl_check', sql`ttl = -1 OR ttl > 0`)
+	check('sessions_ttl_positive_or_minus_1', sql`ttl = -1 OR ttl > 0`)
 ]);
 
 // with a deadline of its own, and nothing of ttl
