@@ -468,9 +468,6 @@ ttl_expiring_rows(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Index entries that are read at most, those of dead rows included */
-#define MAX_ENTRIES		10000
-
 /*
  * When the next row of the leaf expires, by each of its expiry indexes; DT_NOEND if none
  * does, DT_NOBEGIN if that is not to be known: BRIN indexes hold pages alone.
@@ -496,7 +493,7 @@ next_in_leaf(Relation rel, TimestampTz now)
 		skip_expired(&container, now, &mark);
 		walk = ttl_expiry_walk_begin(rel, &container, DT_NOEND - 1, GetActiveSnapshot(), &mark);
 		ttl_expiry_walk_only(walk, i);
-		ttl_expiry_walk_limit(walk, MAX_ENTRIES);
+		ttl_expiry_walk_limit(walk, EDGE_ENTRIES);
 		while (!found && ttl_expiry_walk_next(walk, &when) != NULL)
 			found = when > now;
 		if (found)
