@@ -7,29 +7,422 @@
  *
  * Where a row is locked by somebody, the batch waits for it for a short time, then
  * leaves locked rows out.  (SELECT FOR UPDATE SKIP LOCKED for all would write a WAL
- * record more for each row.)  Other errors are reap_error.c's.
+ * record more for each row.)  Other errors are handled below.
  *
  * A partition with much to delete is emptied as a whole where nobody can tell
  * the difference (truncate_partition.c).
+ *
+ * Whatever may fail runs in a subtransaction.
+ *
+ * The worker takes no lock that it cannot have at once, except row locks and
+ * what triggers and referential actions take, for LOCK_WAIT.  A user's call
+ * waits for table and policy as any statement does.
+ *
+ * Triggers may sleep or loop.  From ttl.batch_timeout after its start on, a step is
+ * cancelled as statement_timeout would do it, and again every CANCEL_PERIOD, since a
+ * trigger may trap the error.  A worker whose cancellations are all trapped is
+ * terminated in the end; in a user's session that is left to the user.
+ *
+ * - Row locked by somebody: not an error, see above.
+ * - Cancellation, deadlock, lack of resources: an error for a user who has
+ *	called; the worker comes again after a while.
+ * - What happens to a DELETE of no rows, too (a published table without replica
+ *	identity, an archive that has gone), is the table's fault: it pauses.
+ * - Anything else is blamed on a row.  The batch is halved until the culprit is
+ *	alone (after a timeout, at once); it is counted, logged, and left to the next
+ *	pass.
+ * - If a row of the batch is still referenced, the batch is tried once more
+ *	together with the expired rows that reference its rows.  What the reaper may
+ *	not take yet, by the settings of its own container, stays, and so does what
+ *	it references.
+ *
+ * A pass logs the first few rows that raise, as far as the pass before has not met as
+ * many.  References often end by themselves soon after, so the worker logs them only
+ * when two passes in a row have met some.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "access/relation.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "counters.h"
+#include "deletion/deletion.h"
+#include "executor/executor.h"
 #include "executor/instrument.h"
+#include "expiry/expiry.h"
 #include "guc.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
-#include "reaper/batch.h"
+#include "reaper/reap_rel.h"
 #include "reaper/reaper_internal.h"
-#include "reaper/reap_error.h"
-#include "reaper/truncate_partition.h"
+#include "storage/bufmgr.h"
 #include "storage/latch.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
+#include "utils/timeout.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
+
+/* How long a batch waits for a lock; what lock_timeout is set to. */
+#define LOCK_WAIT			"50ms"
+
+/* Time between cancellations, ms; so many may be trapped by a trigger. */
+#define CANCEL_PERIOD		1000
+#define CANCELS_MAX			5
+
+static TimeoutId timeout_id;	/* registered when it is needed first */
+
+void
+ttl_step_delete(TtlStep *step)
+{
+	volatile int flags = 0;
+
+	if (step->skip_locked)
+		flags |= TTL_DELETION_SKIP_LOCKED;
+	if (step->with_referencing)
+		flags |= TTL_DELETION_WITH_REFERENCING;
+
+	if (step->memory->mode.by_worker)
+		flags |= TTL_DELETION_EXCLUDES | TTL_DELETION_KEEPS_APART;
+	else if (step->rel->rd_rel->relowner != GetUserId())
+		flags |= TTL_DELETION_RESTRICTED;
+
+	/* in a user's transaction deferred constraints stay deferred */
+	if (step->memory->mode.commits)
+		flags |= TTL_DELETION_COMMITS;
+
+	if (step->container.replication_origin)
+	{
+		step->origin_wanted = true;
+		ttl_origin_begin();
+		step->origin_wanted = false;
+	}
+	PG_TRY();
+	{
+		PushActiveSnapshot(GetTransactionSnapshot());
+		step->deleted = ttl_deletion_run(step->rel, &step->container,
+										 step->tids, step->ntids,
+										 step->now, flags, NULL);
+		if (step->memory->mode.by_worker)
+			ttl_session_drop_temporary();
+		PopActiveSnapshot();
+	}
+	PG_FINALLY();
+	{
+		ttl_origin_end();
+	}
+	PG_END_TRY();
+}
+
+void
+ttl_step_delete_nothing(TtlStep *step)
+{
+	step->ntids = 0;
+	ttl_step_delete(step);
+	step->works_without_rows = true;
+	elog(ERROR, "nothing has been deleted");
+}
+
+/* Cancellations of the running attempt by its timeout */
+static volatile sig_atomic_t expirations = 0;
+
+/* The attempt that runs until a deadline, or NULL */
+static TtlStep *timed_step = NULL;
+
+/* Signal handler */
+static void
+deadline_expired(void)
+{
+	/* a cancellation that is pending is somebody else's and goes first */
+	if (expirations == 0 && QueryCancelPending)
+		return;
+	expirations++;
+	if (expirations > CANCELS_MAX && timed_step != NULL &&
+		timed_step->memory->mode.by_worker)
+		ProcDiePending = true;
+	else
+		QueryCancelPending = true;
+	InterruptPending = true;
+	SetLatch(MyLatch);
+}
+
+static void
+start_timeout(TtlStep *step)
+{
+	static bool is_registered = false;
+
+	expirations = 0;
+	if (step->deadline == 0)
+		return;
+	if (!is_registered)
+		timeout_id = RegisterTimeout(USER_TIMEOUT, deadline_expired);
+	is_registered = true;
+	timed_step = step;
+	enable_timeout_every(timeout_id, step->deadline, CANCEL_PERIOD);
+}
+
+/*
+ * Stops the timeout.  Returns whether it has expired.  A cancellation that came too
+ * late to be processed would meet the next statement.
+ */
+static bool
+stop_timeout(void)
+{
+	if (timed_step == NULL)
+		return false;
+	timed_step = NULL;
+	disable_timeout(timeout_id, false);
+	if (expirations > 0)
+		QueryCancelPending = false;
+	return expirations > 0;
+}
+
+const TtlStep *
+ttl_step_overdue(void)
+{
+	return expirations > 0 ? timed_step : NULL;
+}
+
+ErrorData *
+ttl_step_attempt(void (*action) (TtlStep *), TtlStep *step)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+	bool		is_limited = get_timeout_active(STATEMENT_TIMEOUT);
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+
+	PG_TRY();
+	{
+		int			nest_level = NewGUCNestLevel();
+
+		(void) set_config_option("lock_timeout", LOCK_WAIT,
+								 PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+		start_timeout(step);
+		action(step);
+		step->timed_out = stop_timeout();
+
+		/* nor do settings stay that triggers have made */
+		AtEOXact_GUC(false, nest_level);
+
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+	}
+	PG_CATCH();
+	{
+		step->timed_out = stop_timeout();
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+
+		/* a user's statement_timeout may have expired, too */
+		if (is_limited && !get_timeout_active(STATEMENT_TIMEOUT))
+			step->timed_out = false;
+		if (step->timed_out && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			error->message = "canceling deletion due to \"ttl.batch_timeout\"";
+	}
+	PG_END_TRY();
+
+	return error;
+}
+
+/* Rows that raise and are logged, in a pass */
+#define LOGGED_MAX			3
+
+bool
+ttl_reap_error_is_no_rows(const ErrorData *error)
+{
+	switch (ERRCODE_TO_CATEGORY(error->sqlerrcode))
+	{
+		case ERRCODE_TRANSACTION_ROLLBACK:
+		case ERRCODE_INSUFFICIENT_RESOURCES:
+		case ERRCODE_OPERATOR_INTERVENTION:
+		case ERRCODE_SYSTEM_ERROR:
+			return true;
+		default:
+			return false;
+	}
+}
+
+bool
+ttl_reap_error_is_reference(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION ||
+		error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION;
+}
+
+/* Notes an error for the statistics. */
+static void
+note_error(TtlStep *step, const ErrorData *error)
+{
+	step->error = MemoryContextStrdup(step->memory->step_context, error->message);
+}
+
+/*
+ * Logs an error, or shows it to the user who has called, and notes it for the
+ * statistics.  The context of what was thrown is all of it.
+ */
+static void
+report_error(TtlStep *step, const ErrorData *error)
+{
+	ErrorContextCallback *stack = error_context_stack;
+
+	note_error(step, error);
+
+	if (error->context != NULL)
+		error_context_stack = NULL;
+	ereport(WARNING,
+			(errcode(error->sqlerrcode),
+			 errmsg("could not delete expired rows of table \"%s\": %s",
+					ttl_container_qualified_name(RelationGetRelid(step->rel)),
+					error->message),
+			 error->detail ? errdetail_internal("%s", error->detail) : 0,
+			 error->hint ? errhint("%s", error->hint) : 0,
+			 error->context ? errcontext("%s", error->context) : 0));
+	error_context_stack = stack;
+}
+
+void
+ttl_reap_error_handle_trouble(TtlStep *step, ErrorData *error)
+{
+	if (!step->memory->mode.by_worker)
+		ReThrowError(error);
+
+	/* logged once, however often it is met */
+	if (error->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE &&
+		step->leaf->lacks_index)
+		note_error(step, error);
+
+	/* deadlocks happen, and cancellation is a user's wish */
+	else if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_TRANSACTION_ROLLBACK &&
+			 error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+			 error->sqlerrcode != ERRCODE_QUERY_CANCELED)
+		report_error(step, error);
+	step->leaf->lacks_index = step->leaf->lacks_index ||
+		error->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	ttl_reap_rel_pause(step->leaf);
+}
+
+bool
+ttl_reap_error_handle_tables(TtlStep *step, ErrorData *error)
+{
+	TtlRelState *state = &step->leaf->state;
+	TtlStep		test = *step;
+	ErrorData  *test_error = ttl_step_attempt(ttl_step_delete_nothing, &test);
+
+	if (test.works_without_rows || test.timed_out)
+		return false;
+	if (ttl_reap_error_is_no_rows(test_error))
+		ttl_reap_error_handle_trouble(step, test_error);
+	else
+	{
+		if (state->trouble != error->sqlerrcode)
+			report_error(step, error);
+		else
+			note_error(step, error);
+		state->trouble = error->sqlerrcode;
+		ttl_reap_rel_pause(step->leaf);
+	}
+	return true;
+}
+
+void
+ttl_reap_error_report_referenced(TtlStep *step, const ErrorData *error)
+{
+	TtlPass    *pass = &step->leaf->state.pass;
+
+	pass->references = true;
+	if (!pass->references_logged &&
+		(pass->last_references || !step->memory->mode.by_worker))
+	{
+		report_error(step, error);
+		pass->references_logged = true;
+	}
+	else
+		note_error(step, error);
+}
+
+void
+ttl_reap_error_block_row(TtlStep *step, const ErrorData *error)
+{
+	TtlPass    *pass = &step->leaf->state.pass;
+
+	step->leaf->blocked++;
+	if (ttl_reap_error_is_reference(error))
+	{
+		ttl_reap_error_report_referenced(step, error);
+		return;
+	}
+	if (pass->raised >= pass->last_raised && pass->raised < pass->last_raised + LOGGED_MAX)
+		report_error(step, error);
+	else
+		note_error(step, error);
+	pass->raised++;
+}
+
+void
+ttl_reap_error_handle_kept(TtlStep *step)
+{
+	ItemPointer tids = step->tids;
+	int			ntids = step->ntids;
+	TupleTableSlot *slot = table_slot_create(step->rel, NULL);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	BlockNumber nblocks = RelationGetNumberOfBlocks(step->rel);
+
+	for (int i = 0; i < ntids; i++)
+	{
+		step->tids = &tids[i];
+		step->ntids = 1;
+		/* the table may have been truncated since the place was collected */
+		if (ItemPointerGetBlockNumber(step->tids) < nblocks &&
+			table_tuple_fetch_row_version(step->rel, step->tids, snapshot, slot) &&
+			ttl_expiry_of_slot(&step->container, slot) <= step->now &&
+			!(step->spares &&
+			  ttl_grace_covers_slot(&step->container, slot, step->now)))
+		{
+			ErrorData  *error = palloc0(sizeof(ErrorData));
+
+			error->sqlerrcode = ERRCODE_TRIGGERED_ACTION_EXCEPTION;
+			error->message = "a trigger or rule has kept an expired row";
+			ttl_reap_error_block_row(step, error);
+		}
+		ExecClearTuple(slot);
+	}
+	step->tids = tids;
+	step->ntids = ntids;
+	UnregisterSnapshot(snapshot);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+bool
+ttl_reap_error_handle_exit(void)
+{
+	const TtlStep *step = ttl_step_overdue();
+
+	if (step == NULL)
+		return false;
+	ttl_reap_rel_discard(step->memory, step->leaf);
+	ttl_reap_rel_pause_long(step->leaf);
+	ttl_reap_rel_store(step->memory, step->leaf);
+	ttl_counters_set_error(step->container.container,
+						   "a trigger has ignored cancellation due to \"ttl.batch_timeout\"");
+	return true;
+}
 
 /* The time that a batch shall take, ms, and its most rows. */
 #define BATCH_TIME			50.0

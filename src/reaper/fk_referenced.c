@@ -11,7 +11,7 @@
  *
  * The answer is not relied on: a row may be referenced a moment later, or by a way that
  * isn't looked at (temporal keys, keys without an array type, a row that goes along but
- * is itself referenced).  Then its deletion fails, and reap_error.c isolates it.
+ * is itself referenced).  Then its deletion fails, and batch.c isolates it.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,12 +21,11 @@
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "container/container.h"
-#include "deletion/owner.h"
 #include "deletion/fk_dependents.h"
+#include "deletion/owner.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
-#include "reaper/reap_error.h"
-#include "reaper/fk_referenced.h"
+#include "reaper/reap_rel.h"
 #include "utils/array.h"
 #include "utils/datum.h"
 #include "utils/lsyscache.h"

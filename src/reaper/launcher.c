@@ -69,7 +69,7 @@
 #include "guc.h"
 #include "reaper/reaper_internal.h"
 #include "reaper/reaper.h"
-#include "reaper/rel_state.h"
+#include "reaper/reap_rel.h"
 #include "ttl.h"
 
 /* Seconds after which the postmaster starts a launcher that has died. */

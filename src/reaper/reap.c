@@ -29,7 +29,7 @@
 #include "counters.h"
 #include "execution.h"
 #include "expiry/expiry.h"
-#include "reaper/turn.h"
+#include "reaper/reap_rel.h"
 #include "reaper/reaper_internal.h"
 
 PG_FUNCTION_INFO_V1(ttl_reap);

@@ -56,7 +56,13 @@
 #include "catalog/partition.h"
 #include "catalog/pg_am.h"
 #include "common/int.h"
+#include "compat.h"
+#include "deletion/deletion.h"
+#include "expiry/expiry.h"
+#include "invalidation.h"
 #include "miscadmin.h"
+#include "reaper/reap_rel.h"
+#include "reaper/reaper_internal.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
@@ -66,13 +72,6 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-
-#include "compat.h"
-#include "deletion/deletion.h"
-#include "expiry/expiry.h"
-#include "invalidation.h"
-#include "reaper/reaper_internal.h"
-#include "reaper/truncate_partition.h"
 
 /* Pages that are read at most while the partition is locked. */
 #define RECHECK_PAGES		4000

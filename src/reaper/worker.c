@@ -13,7 +13,7 @@
  *
  * ---
  *
- * The containers that are due (schedule.c) take turns (turn.c), each with an equal share of
+ * The containers that are due (schedule.c) take turns (reap_rel.c), each with an equal share of
  * what is left of the cycle's budget (budget.c), and go round until the budget is spent
  * or nothing is left.  Between its transactions the worker naps, holding nothing, so
  * that the budget is spent evenly.
@@ -57,12 +57,9 @@
 #include "compat.h"
 #include "counters.h"
 #include "guc.h"
-#include "reaper/reap_error.h"
 #include "reaper/reap_rel.h"
 #include "reaper/reaper_internal.h"
-#include "reaper/rel_state.h"
 #include "reaper/schedule.h"
-#include "reaper/turn.h"
 
 /* All in microseconds. */
 #define PACE_PER_LEAF		INT64CONST(500) /* look at a busy one */
