@@ -57,8 +57,8 @@
 #include "guc.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
-#include "reaper/reap_rel.h"
 #include "reaper/reaper_internal.h"
+#include "reaper/reap_rel.h"
 #include "storage/bufmgr.h"
 #include "storage/latch.h"
 #include "utils/guc.h"
@@ -79,38 +79,38 @@
 
 static TimeoutId timeout_id;	/* registered when it is needed first */
 
-void
-ttl_step_delete(TtlStep *step)
+static void
+delete_tids(TtlBatch *batch)
 {
 	volatile int flags = 0;
 
-	if (step->skip_locked)
+	if (batch->skip_locked)
 		flags |= TTL_DELETION_SKIP_LOCKED;
-	if (step->with_referencing)
+	if (batch->with_referencing)
 		flags |= TTL_DELETION_WITH_REFERENCING;
 
-	if (step->memory->mode.by_worker)
+	if (batch->memory->mode.by_worker)
 		flags |= TTL_DELETION_EXCLUDES | TTL_DELETION_KEEPS_APART;
-	else if (step->rel->rd_rel->relowner != GetUserId())
+	else if (batch->rel->rd_rel->relowner != GetUserId())
 		flags |= TTL_DELETION_RESTRICTED;
 
 	/* in a user's transaction deferred constraints stay deferred */
-	if (step->memory->mode.commits)
+	if (batch->memory->mode.commits)
 		flags |= TTL_DELETION_COMMITS;
 
-	if (step->container.replication_origin)
+	if (batch->container.replication_origin)
 	{
-		step->origin_wanted = true;
+		batch->origin_wanted = true;
 		ttl_origin_begin();
-		step->origin_wanted = false;
+		batch->origin_wanted = false;
 	}
 	PG_TRY();
 	{
 		PushActiveSnapshot(GetTransactionSnapshot());
-		step->deleted = ttl_deletion_run(step->rel, &step->container,
-										 step->tids, step->ntids,
-										 step->now, flags, NULL);
-		if (step->memory->mode.by_worker)
+		batch->deleted = ttl_deletion_run(batch->rel, &batch->container,
+										 batch->tids, batch->ntids,
+										 batch->now, flags, NULL);
+		if (batch->memory->mode.by_worker)
 			ttl_session_drop_temporary();
 		PopActiveSnapshot();
 	}
@@ -121,12 +121,12 @@ ttl_step_delete(TtlStep *step)
 	PG_END_TRY();
 }
 
-void
-ttl_step_delete_nothing(TtlStep *step)
+static void
+delete_nothing(TtlBatch *batch)
 {
-	step->ntids = 0;
-	ttl_step_delete(step);
-	step->works_without_rows = true;
+	batch->ntids = 0;
+	delete_tids(batch);
+	batch->works_without_rows = true;
 	elog(ERROR, "nothing has been deleted");
 }
 
@@ -134,7 +134,7 @@ ttl_step_delete_nothing(TtlStep *step)
 static volatile sig_atomic_t expirations = 0;
 
 /* The attempt that runs until a deadline, or NULL */
-static TtlStep *timed_step = NULL;
+static TtlBatch *timed_step = NULL;
 
 /* Signal handler */
 static void
@@ -154,18 +154,18 @@ deadline_expired(void)
 }
 
 static void
-start_timeout(TtlStep *step)
+start_timeout(TtlBatch *batch)
 {
 	static bool is_registered = false;
 
 	expirations = 0;
-	if (step->deadline == 0)
+	if (batch->deadline == 0)
 		return;
 	if (!is_registered)
 		timeout_id = RegisterTimeout(USER_TIMEOUT, deadline_expired);
 	is_registered = true;
-	timed_step = step;
-	enable_timeout_every(timeout_id, step->deadline, CANCEL_PERIOD);
+	timed_step = batch;
+	enable_timeout_every(timeout_id, batch->deadline, CANCEL_PERIOD);
 }
 
 /*
@@ -184,14 +184,14 @@ stop_timeout(void)
 	return expirations > 0;
 }
 
-const TtlStep *
-ttl_step_overdue(void)
+static const TtlBatch *
+overdue(void)
 {
 	return expirations > 0 ? timed_step : NULL;
 }
 
 ErrorData *
-ttl_step_attempt(void (*action) (TtlStep *), TtlStep *step)
+ttl_batch_attempt(void (*action) (TtlBatch *), TtlBatch *batch)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -208,9 +208,9 @@ ttl_step_attempt(void (*action) (TtlStep *), TtlStep *step)
 		(void) set_config_option("lock_timeout", LOCK_WAIT,
 								 PGC_USERSET, PGC_S_SESSION,
 								 GUC_ACTION_SAVE, true, 0, false);
-		start_timeout(step);
-		action(step);
-		step->timed_out = stop_timeout();
+		start_timeout(batch);
+		action(batch);
+		batch->timed_out = stop_timeout();
 
 		/* nor do settings stay that triggers have made */
 		AtEOXact_GUC(false, nest_level);
@@ -221,7 +221,7 @@ ttl_step_attempt(void (*action) (TtlStep *), TtlStep *step)
 	}
 	PG_CATCH();
 	{
-		step->timed_out = stop_timeout();
+		batch->timed_out = stop_timeout();
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
@@ -232,8 +232,8 @@ ttl_step_attempt(void (*action) (TtlStep *), TtlStep *step)
 
 		/* a user's statement_timeout may have expired, too */
 		if (is_limited && !get_timeout_active(STATEMENT_TIMEOUT))
-			step->timed_out = false;
-		if (step->timed_out && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			batch->timed_out = false;
+		if (batch->timed_out && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
 			error->message = "canceling deletion due to \"ttl.batch_timeout\"";
 	}
 	PG_END_TRY();
@@ -245,7 +245,7 @@ ttl_step_attempt(void (*action) (TtlStep *), TtlStep *step)
 #define LOGGED_MAX			3
 
 bool
-ttl_reap_error_is_no_rows(const ErrorData *error)
+ttl_batch_is_no_rows(const ErrorData *error)
 {
 	switch (ERRCODE_TO_CATEGORY(error->sqlerrcode))
 	{
@@ -259,8 +259,8 @@ ttl_reap_error_is_no_rows(const ErrorData *error)
 	}
 }
 
-bool
-ttl_reap_error_is_reference(const ErrorData *error)
+static bool
+is_reference(const ErrorData *error)
 {
 	return error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION ||
 		error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION;
@@ -268,9 +268,9 @@ ttl_reap_error_is_reference(const ErrorData *error)
 
 /* Notes an error for the statistics. */
 static void
-note_error(TtlStep *step, const ErrorData *error)
+note_error(TtlBatch *batch, const ErrorData *error)
 {
-	step->error = MemoryContextStrdup(step->memory->step_context, error->message);
+	batch->error = MemoryContextStrdup(batch->memory->batch_context, error->message);
 }
 
 /*
@@ -278,18 +278,18 @@ note_error(TtlStep *step, const ErrorData *error)
  * statistics.  The context of what was thrown is all of it.
  */
 static void
-report_error(TtlStep *step, const ErrorData *error)
+report_error(TtlBatch *batch, const ErrorData *error)
 {
 	ErrorContextCallback *stack = error_context_stack;
 
-	note_error(step, error);
+	note_error(batch, error);
 
 	if (error->context != NULL)
 		error_context_stack = NULL;
 	ereport(WARNING,
 			(errcode(error->sqlerrcode),
 			 errmsg("could not delete expired rows of table \"%s\": %s",
-					ttl_container_qualified_name(RelationGetRelid(step->rel)),
+					ttl_container_qualified_name(RelationGetRelid(batch->rel)),
 					error->message),
 			 error->detail ? errdetail_internal("%s", error->detail) : 0,
 			 error->hint ? errhint("%s", error->hint) : 0,
@@ -298,128 +298,128 @@ report_error(TtlStep *step, const ErrorData *error)
 }
 
 void
-ttl_reap_error_handle_trouble(TtlStep *step, ErrorData *error)
+ttl_batch_handle_error(TtlBatch *batch, ErrorData *error)
 {
-	if (!step->memory->mode.by_worker)
+	if (!batch->memory->mode.by_worker)
 		ReThrowError(error);
 
 	/* logged once, however often it is met */
 	if (error->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE &&
-		step->leaf->lacks_index)
-		note_error(step, error);
+		batch->reap_rel->lacks_index)
+		note_error(batch, error);
 
 	/* deadlocks happen, and cancellation is a user's wish */
 	else if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_TRANSACTION_ROLLBACK &&
 			 error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
 			 error->sqlerrcode != ERRCODE_QUERY_CANCELED)
-		report_error(step, error);
-	step->leaf->lacks_index = step->leaf->lacks_index ||
+		report_error(batch, error);
+	batch->reap_rel->lacks_index = batch->reap_rel->lacks_index ||
 		error->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-	ttl_reap_rel_pause(step->leaf);
+	ttl_reap_rel_pause(batch->reap_rel);
 }
 
-bool
-ttl_reap_error_handle_tables(TtlStep *step, ErrorData *error)
+static bool
+handle_tables(TtlBatch *batch, ErrorData *error)
 {
-	TtlRelState *state = &step->leaf->state;
-	TtlStep		test = *step;
-	ErrorData  *test_error = ttl_step_attempt(ttl_step_delete_nothing, &test);
+	TtlRelState *state = &batch->reap_rel->state;
+	TtlBatch		test = *batch;
+	ErrorData  *test_error = ttl_batch_attempt(delete_nothing, &test);
 
 	if (test.works_without_rows || test.timed_out)
 		return false;
-	if (ttl_reap_error_is_no_rows(test_error))
-		ttl_reap_error_handle_trouble(step, test_error);
+	if (ttl_batch_is_no_rows(test_error))
+		ttl_batch_handle_error(batch, test_error);
 	else
 	{
-		if (state->trouble != error->sqlerrcode)
-			report_error(step, error);
+		if (state->logged_sqlstate != error->sqlerrcode)
+			report_error(batch, error);
 		else
-			note_error(step, error);
-		state->trouble = error->sqlerrcode;
-		ttl_reap_rel_pause(step->leaf);
+			note_error(batch, error);
+		state->logged_sqlstate = error->sqlerrcode;
+		ttl_reap_rel_pause(batch->reap_rel);
 	}
 	return true;
 }
 
 void
-ttl_reap_error_report_referenced(TtlStep *step, const ErrorData *error)
+ttl_batch_report_referenced(TtlBatch *batch, const ErrorData *error)
 {
-	TtlPass    *pass = &step->leaf->state.pass;
+	TtlPass    *pass = &batch->reap_rel->state.pass;
 
 	pass->references = true;
 	if (!pass->references_logged &&
-		(pass->last_references || !step->memory->mode.by_worker))
+		(pass->last_references || !batch->memory->mode.by_worker))
 	{
-		report_error(step, error);
+		report_error(batch, error);
 		pass->references_logged = true;
 	}
 	else
-		note_error(step, error);
+		note_error(batch, error);
 }
 
-void
-ttl_reap_error_block_row(TtlStep *step, const ErrorData *error)
+static void
+block_row(TtlBatch *batch, const ErrorData *error)
 {
-	TtlPass    *pass = &step->leaf->state.pass;
+	TtlPass    *pass = &batch->reap_rel->state.pass;
 
-	step->leaf->blocked++;
-	if (ttl_reap_error_is_reference(error))
+	batch->reap_rel->blocked++;
+	if (is_reference(error))
 	{
-		ttl_reap_error_report_referenced(step, error);
+		ttl_batch_report_referenced(batch, error);
 		return;
 	}
 	if (pass->raised >= pass->last_raised && pass->raised < pass->last_raised + LOGGED_MAX)
-		report_error(step, error);
+		report_error(batch, error);
 	else
-		note_error(step, error);
+		note_error(batch, error);
 	pass->raised++;
 }
 
-void
-ttl_reap_error_handle_kept(TtlStep *step)
+static void
+handle_kept(TtlBatch *batch)
 {
-	ItemPointer tids = step->tids;
-	int			ntids = step->ntids;
-	TupleTableSlot *slot = table_slot_create(step->rel, NULL);
+	ItemPointer tids = batch->tids;
+	int			ntids = batch->ntids;
+	TupleTableSlot *slot = table_slot_create(batch->rel, NULL);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	BlockNumber nblocks = RelationGetNumberOfBlocks(step->rel);
+	BlockNumber nblocks = RelationGetNumberOfBlocks(batch->rel);
 
 	for (int i = 0; i < ntids; i++)
 	{
-		step->tids = &tids[i];
-		step->ntids = 1;
+		batch->tids = &tids[i];
+		batch->ntids = 1;
 		/* the table may have been truncated since the place was collected */
-		if (ItemPointerGetBlockNumber(step->tids) < nblocks &&
-			table_tuple_fetch_row_version(step->rel, step->tids, snapshot, slot) &&
-			ttl_expiry_of_slot(&step->container, slot) <= step->now &&
-			!(step->spares &&
-			  ttl_grace_covers_slot(&step->container, slot, step->now)))
+		if (ItemPointerGetBlockNumber(batch->tids) < nblocks &&
+			table_tuple_fetch_row_version(batch->rel, batch->tids, snapshot, slot) &&
+			ttl_expiry_of_slot(&batch->container, slot) <= batch->now &&
+			!(batch->in_grace &&
+			  ttl_grace_covers_slot(&batch->container, slot, batch->now)))
 		{
 			ErrorData  *error = palloc0(sizeof(ErrorData));
 
 			error->sqlerrcode = ERRCODE_TRIGGERED_ACTION_EXCEPTION;
 			error->message = "a trigger or rule has kept an expired row";
-			ttl_reap_error_block_row(step, error);
+			block_row(batch, error);
 		}
 		ExecClearTuple(slot);
 	}
-	step->tids = tids;
-	step->ntids = ntids;
+	batch->tids = tids;
+	batch->ntids = ntids;
 	UnregisterSnapshot(snapshot);
 	ExecDropSingleTupleTableSlot(slot);
 }
 
 bool
-ttl_reap_error_handle_exit(void)
+ttl_batch_handle_exit(void)
 {
-	const TtlStep *step = ttl_step_overdue();
+	const TtlBatch *batch = overdue();
 
-	if (step == NULL)
+	if (batch == NULL)
 		return false;
-	ttl_reap_rel_discard(step->memory, step->leaf);
-	ttl_reap_rel_pause_long(step->leaf);
-	ttl_reap_rel_store(step->memory, step->leaf);
-	ttl_counters_set_error(step->container.container,
+	ttl_reap_rel_discard(batch->memory, batch->reap_rel);
+	ttl_reap_rel_pause_long(batch->reap_rel);
+	ttl_reap_rel_store(batch->memory, batch->reap_rel);
+	ttl_counters_set_error(batch->container.container,
 						   "a trigger has ignored cancellation due to \"ttl.batch_timeout\"");
 	return true;
 }
@@ -432,7 +432,7 @@ ttl_reap_error_handle_exit(void)
 #define LOCKED_MEMORY		(1 * USECS_PER_SEC)
 
 /* After a timeout, stuck tables rest for so many times as long as it took. */
-#define STUCK_SHARE			4
+#define TIMEOUT_SHARE			4
 
 /*
  * A partition is emptied as a whole if so many rows are known to be there to
@@ -455,17 +455,17 @@ ttl_reap_error_handle_exit(void)
  * Makes the size of the next batch such that it takes about BATCH_TIME.
  */
 static void
-adapt_batch_size(TtlReapRel *leaf, int size, double took)
+adapt_batch_size(TtlReapRel *reap_rel, int size, double took)
 {
 	double		next = 2.0 * size;
 
-	if (size < leaf->batch_size)
+	if (size < reap_rel->batch_size)
 		return;					/* the end of what was collected */
-	if (leaf->fixed_size > 0)
-		next = Min(next, leaf->fixed_size);
+	if (reap_rel->fixed_size > 0)
+		next = Min(next, reap_rel->fixed_size);
 	else if (took > 0.0)
 		next = Min(next, size * BATCH_TIME / took);
-	leaf->batch_size = (int) Max(1.0, leaf->fixed_size > 0 ? next :
+	reap_rel->batch_size = (int) Max(1.0, reap_rel->fixed_size > 0 ? next :
 								 Min(next, (double) BATCH_MAX));
 }
 
@@ -473,17 +473,17 @@ adapt_batch_size(TtlReapRel *leaf, int size, double took)
  * How many rows the step may delete, if what it may cost is all that matters.
  */
 static int64
-affordable_rows(const TtlStep *step)
+affordable_rows(const TtlBatch *batch)
 {
-	int64		cost = step->max_cost;
+	int64		cost = batch->max_cost;
 	double		rows;
 
-	if (step->leaf->row_cost <= 0.0)
-		return step->max_rows;
-	if (step->leaf->fixed_size == 0)
-		cost = Min(cost, step->max_batch_cost);
-	rows = cost / step->leaf->row_cost;
-	return rows < step->max_rows ? (int64) Max(rows, 1.0) : step->max_rows;
+	if (batch->reap_rel->row_cost <= 0.0)
+		return batch->max_rows;
+	if (batch->reap_rel->fixed_size == 0)
+		cost = Min(cost, batch->max_batch_cost);
+	rows = cost / batch->reap_rel->row_cost;
+	return rows < batch->max_rows ? (int64) Max(rows, 1.0) : batch->max_rows;
 }
 
 /*
@@ -491,26 +491,26 @@ affordable_rows(const TtlStep *step)
  * more without the former or with the latter.
  */
 static ErrorData *
-attempt_delete(TtlStep *step, instr_time *start)
+attempt_delete(TtlBatch *batch, instr_time *start)
 {
-	TtlReapRel    *leaf = step->leaf;
-	ErrorData  *error = ttl_step_attempt(ttl_step_delete, step);
+	TtlReapRel *reap_rel = batch->reap_rel;
+	ErrorData  *error = ttl_batch_attempt(delete_tids, batch);
 
 	if (error && error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE &&
-		!step->skip_locked)
+		!batch->skip_locked)
 	{
 		FreeErrorData(error);
-		leaf->locked_until = GetCurrentTimestamp() + LOCKED_MEMORY;
-		step->skip_locked = true;
+		reap_rel->locked_until = GetCurrentTimestamp() + LOCKED_MEMORY;
+		batch->skip_locked = true;
 		INSTR_TIME_SET_CURRENT(*start);
-		error = ttl_step_attempt(ttl_step_delete, step);
+		error = ttl_batch_attempt(delete_tids, batch);
 	}
-	if (error && ttl_reap_error_is_reference(error))
+	if (error && is_reference(error))
 	{
 		FreeErrorData(error);
-		step->with_referencing = true;
+		batch->with_referencing = true;
 		INSTR_TIME_SET_CURRENT(*start);
-		error = ttl_step_attempt(ttl_step_delete, step);
+		error = ttl_batch_attempt(delete_tids, batch);
 	}
 	return error;
 }
@@ -520,185 +520,185 @@ attempt_delete(TtlStep *step, instr_time *start)
  * small share of the worker's time.  The other rows of the batch go one by one.
  */
 static void
-note_timeout(TtlStep *step, int64 busy)
+note_timeout(TtlBatch *batch, int64 busy)
 {
-	TtlReapRel    *leaf = step->leaf;
+	TtlReapRel *reap_rel = batch->reap_rel;
 
-	leaf->state.is_stuck = true;
-	leaf->state.single = Max(leaf->state.single, step->ntids);
-	leaf->batch_size = 1;
-	step->memory->rest_until = GetCurrentTimestamp() + busy * STUCK_SHARE;
+	reap_rel->state.has_timed_out = true;
+	reap_rel->state.n_single = Max(reap_rel->state.n_single, batch->ntids);
+	reap_rel->batch_size = 1;
+	batch->memory->rest_until = GetCurrentTimestamp() + busy * TIMEOUT_SHARE;
 }
 
-TtlStepResult
-ttl_batch_delete(TtlStep *step)
+TtlReapResult
+ttl_batch_delete(TtlBatch *batch)
 {
-	TtlReapRel    *leaf = step->leaf;
-	TtlTids    *places = &leaf->places;
+	TtlReapRel *reap_rel = batch->reap_rel;
+	TtlTids  *tids = &reap_rel->tids;
 	TimestampTz started = GetCurrentTimestamp();
 	BufferUsage used = pgBufferUsage;
 	instr_time	start;
 	instr_time	took;
 	ErrorData  *error;
-	TtlStepResult next = TTL_STEP_MORE;
+	TtlReapResult next = TTL_REAP_MORE;
 	int			origin_tries = 0;
 
-	if (leaf->fixed_size != step->container.batch_size)
+	if (reap_rel->fixed_size != batch->container.batch_size)
 	{
-		leaf->fixed_size = step->container.batch_size;
-		leaf->batch_size = leaf->fixed_size > 0 ? leaf->fixed_size : TTL_BATCH_START;
+		reap_rel->fixed_size = batch->container.batch_size;
+		reap_rel->batch_size = reap_rel->fixed_size > 0 ? reap_rel->fixed_size : TTL_BATCH_START;
 	}
 
-	step->tids = places->tids + leaf->next_place;
-	step->ntids = Min(places->n - leaf->next_place,
-					  Min(leaf->state.single > 0 ? 1 : leaf->batch_size, affordable_rows(step)));
-	step->skip_locked = leaf->locked_until > started;
+	batch->tids = tids->tids + reap_rel->next_tid;
+	batch->ntids = Min(tids->n - reap_rel->next_tid,
+					  Min(reap_rel->state.n_single > 0 ? 1 : reap_rel->batch_size, affordable_rows(batch)));
+	batch->skip_locked = reap_rel->locked_until > started;
 
 	ttl_progress_phase(TTL_PHASE_DELETING);
 	INSTR_TIME_SET_CURRENT(start);
-	error = attempt_delete(step, &start);
-	while (error && step->origin_wanted &&
+	error = attempt_delete(batch, &start);
+	while (error && batch->origin_wanted &&
 		   error->sqlerrcode == ERRCODE_OBJECT_IN_USE)
 	{
-		step->origin_wanted = false;
-		if (step->memory->mode.by_worker && origin_tries++ >= ORIGIN_TRIES)
-			return TTL_STEP_AWAY;
+		batch->origin_wanted = false;
+		if (batch->memory->mode.by_worker && origin_tries++ >= ORIGIN_TRIES)
+			return TTL_REAP_LATER;
 		FreeErrorData(error);
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 ORIGIN_WAIT, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		INSTR_TIME_SET_CURRENT(start);
-		error = ttl_step_attempt(ttl_step_delete, step);
+		error = ttl_batch_attempt(delete_tids, batch);
 	}
-	if (error && step->origin_wanted)
+	if (error && batch->origin_wanted)
 	{
-		ttl_reap_error_handle_trouble(step, error);
-		return TTL_STEP_AWAY;
+		ttl_batch_handle_error(batch, error);
+		return TTL_REAP_LATER;
 	}
 
-	if (step->timed_out)
+	if (batch->timed_out)
 	{
-		note_timeout(step, GetCurrentTimestamp() - started);
-		if (step->memory->mode.by_worker)
-			next = TTL_STEP_AWAY;
+		note_timeout(batch, GetCurrentTimestamp() - started);
+		if (batch->memory->mode.by_worker)
+			next = TTL_REAP_LATER;
 	}
 	if (error == NULL)
 	{
 		INSTR_TIME_SET_CURRENT(took);
 		INSTR_TIME_SUBTRACT(took, start);
-		adapt_batch_size(leaf, step->ntids, INSTR_TIME_GET_MILLISEC(took));
-		if (step->deleted > 0)
+		adapt_batch_size(reap_rel, batch->ntids, INSTR_TIME_GET_MILLISEC(took));
+		if (batch->deleted > 0)
 		{
-			leaf->row_cost = (double) ttl_budget_cost_since(&used) / step->deleted;
-			leaf->state.is_stuck = step->timed_out;
+			reap_rel->row_cost = (double) ttl_budget_cost_since(&used) / batch->deleted;
+			reap_rel->state.has_timed_out = batch->timed_out;
 		}
-		ttl_reap_rel_end_pause(leaf);
-		leaf->state.trouble = 0;
-		leaf->state.single = Max(leaf->state.single - 1, 0);
-		leaf->next_place += step->ntids;
-		if (step->deleted < step->ntids && step->skip_locked)
-			leaf->state.pass.skipped_locked = true;
-		else if (step->deleted < step->ntids)
-			ttl_reap_error_handle_kept(step);
+		ttl_reap_rel_end_pause(reap_rel);
+		reap_rel->state.logged_sqlstate = 0;
+		reap_rel->state.n_single = Max(reap_rel->state.n_single - 1, 0);
+		reap_rel->next_tid += batch->ntids;
+		if (batch->deleted < batch->ntids && batch->skip_locked)
+			reap_rel->state.pass.skipped_locked = true;
+		else if (batch->deleted < batch->ntids)
+			handle_kept(batch);
 		return next;
 	}
 
-	step->deleted = 0;
-	leaf->state.pass.busy += GetCurrentTimestamp() - started;
-	if (!step->timed_out && ttl_reap_error_is_no_rows(error))
+	batch->deleted = 0;
+	reap_rel->state.pass.busy += GetCurrentTimestamp() - started;
+	if (!batch->timed_out && ttl_batch_is_no_rows(error))
 	{
-		ttl_reap_error_handle_trouble(step, error);
-		return TTL_STEP_AWAY;
+		ttl_batch_handle_error(batch, error);
+		return TTL_REAP_LATER;
 	}
 
-	if (step->ntids > 1)
+	if (batch->ntids > 1)
 	{
-		if (!step->timed_out)
-			leaf->batch_size = step->ntids / 2;
+		if (!batch->timed_out)
+			reap_rel->batch_size = batch->ntids / 2;
 		return next;
 	}
 
 	/* the culprit is alone; what is locked comes again with the next pass */
-	leaf->state.single = Max(leaf->state.single - 1, 0);
-	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && !step->timed_out)
-		leaf->state.pass.skipped_locked = true;
-	else if (!step->timed_out && ttl_reap_error_handle_tables(step, error))
-		return TTL_STEP_AWAY;
+	reap_rel->state.n_single = Max(reap_rel->state.n_single - 1, 0);
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && !batch->timed_out)
+		reap_rel->state.pass.skipped_locked = true;
+	else if (!batch->timed_out && handle_tables(batch, error))
+		return TTL_REAP_LATER;
 	else
-		ttl_reap_error_block_row(step, error);
-	leaf->next_place++;
+		block_row(batch, error);
+	reap_rel->next_tid++;
 	return next;
 }
 
 /*
- * Empties the leaf, if it can be done at once.
+ * Empties the reap_rel, if it can be done at once.
  */
 static void
-truncate_partition(TtlStep *step)
+truncate_partition(TtlBatch *batch)
 {
-	TtlReapRel    *leaf = step->leaf;
+	TtlReapRel *reap_rel = batch->reap_rel;
 	TtlTruncateLimits limits;
 	int64		rows;
 
-	limits.max_rows = step->max_rows;
-	limits.max_pages = step->max_cost;
+	limits.max_rows = batch->max_rows;
+	limits.max_pages = batch->max_cost;
 	if (ttl_guc_throughput == 0)
 		limits.max_pages = Max(limits.max_pages, ttl_guc_cycle_cost_limit / 4);
-	limits.until = step->memory->mode.by_worker ?
+	limits.until = batch->memory->mode.by_worker ?
 		GetCurrentTimestamp() + TRUNCATE_TIME : DT_NOEND;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	rows = ttl_truncate_partition(&leaf->whole, &step->container, &limits);
+	rows = ttl_truncate_partition(&reap_rel->truncate, &batch->container, &limits);
 	PopActiveSnapshot();
 
 	if (rows >= 0)
 	{
-		step->deleted = Max(rows, leaf->places.n - leaf->next_place);
-		step->emptied = true;
+		batch->deleted = Max(rows, reap_rel->tids.n - reap_rel->next_tid);
+		batch->emptied = true;
 	}
 }
 
 bool
-ttl_batch_try_truncate(TtlStep *step)
+ttl_batch_try_truncate(TtlBatch *batch)
 {
-	TtlMemory  *memory = step->memory;
-	TtlReapRel    *leaf = step->leaf;
+	TtlMemory  *memory = batch->memory;
+	TtlReapRel *reap_rel = batch->reap_rel;
 	TimestampTz started = GetCurrentTimestamp();
-	TimestampTz deadline = step->deadline;
+	TimestampTz deadline = batch->deadline;
 	ErrorData  *error;
 
-	if (!memory->mode.commits || step->spares ||
-		leaf->places.n - leaf->next_place < TRUNCATE_MIN_ROWS ||
-		!ttl_truncate_partition_ready(&leaf->whole, step->rel, &step->container,
+	if (!memory->mode.commits || batch->in_grace ||
+		reap_rel->tids.n - reap_rel->next_tid < TRUNCATE_MIN_ROWS ||
+		!ttl_truncate_partition_ready(&reap_rel->truncate, batch->rel, &batch->container,
 						 memory->context))
 		return false;
 
 	ttl_progress_phase(TTL_PHASE_EMPTYING);
-	relation_close(step->rel, NoLock);
+	relation_close(batch->rel, NoLock);
 
 	/* it runs nobody's code, and has limits of its own */
-	step->deadline = 0;
-	error = ttl_step_attempt(truncate_partition, step);
+	batch->deadline = 0;
+	error = ttl_batch_attempt(truncate_partition, batch);
 	if (deadline != 0)
-		step->deadline = deadline + (GetCurrentTimestamp() - started);
-	step->rel = relation_open(leaf->relid, NoLock);
+		batch->deadline = deadline + (GetCurrentTimestamp() - started);
+	batch->rel = relation_open(reap_rel->relid, NoLock);
 	if (error != NULL)
 	{
 		/* an error of a user's cancellation; otherwise it goes row by row */
 		if (!memory->mode.by_worker &&
 			error->sqlerrcode == ERRCODE_QUERY_CANCELED)
 			ReThrowError(error);
-		ttl_truncate_partition_forget(&leaf->whole);
-		leaf->whole.next_at = GetCurrentTimestamp() + TRUNCATE_ERROR_WAIT;
-		step->deleted = 0;
+		ttl_truncate_partition_forget(&reap_rel->truncate);
+		reap_rel->truncate.next_at = GetCurrentTimestamp() + TRUNCATE_ERROR_WAIT;
+		batch->deleted = 0;
 		return false;
 	}
-	if (!step->emptied)
+	if (!batch->emptied)
 		return false;
 
-	ttl_reap_rel_discard(memory, leaf);
-	ttl_reap_rel_begin_pass(leaf, step->now);
-	leaf->left_wait = TTL_LEFT_MIN_WAIT;
+	ttl_reap_rel_discard(memory, reap_rel);
+	ttl_reap_rel_begin_pass(reap_rel, batch->now);
+	reap_rel->left_wait = TTL_LEFT_MIN_WAIT;
 	return true;
 }

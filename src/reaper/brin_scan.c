@@ -17,7 +17,7 @@
  * The next sweep begins when the earliest row expires that the last one has passed
  * by.  Rows that expire earlier may come; so it begins after a while anyway, which
  * depends on how many ranges there are, for it reads all their summaries.  If the
- * table has grown, the new pages are swept at the next turn.  After a sweep that
+ * table has grown, the new pages are swept at the next run.  After a sweep that
  * found something it begins soon, but sweeps take a small share of time only.
  *
  * What a change of policy has made expired, and is spared, is no reason to go to its
@@ -35,8 +35,8 @@
 #include "executor/instrument.h"
 #include "expiry/expiry.h"
 #include "miscadmin.h"
-#include "reaper/reap_rel.h"
 #include "reaper/reaper_internal.h"
+#include "reaper/reap_rel.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
@@ -61,10 +61,10 @@ ttl_brin_ranges_create(MemoryContext context)
 	return hash_create("ttl ranges", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-void
-ttl_brin_add_range(TtlMemory *memory, TtlReapRel *leaf, BlockNumber first, BlockNumber end)
+static void
+add_range(TtlMemory *memory, TtlReapRel *reap_rel, BlockNumber first, BlockNumber end)
 {
-	TtlBrinRangeKey key = {.relid = leaf->relid, .first = first};
+	TtlBrinRangeKey key = {.relid = reap_rel->relid, .first = first};
 	bool		is_full = hash_get_num_entries(memory->ranges) >= RANGES_MAX;
 	TtlBrinRange *range;
 	bool		found;
@@ -74,55 +74,55 @@ ttl_brin_add_range(TtlMemory *memory, TtlReapRel *leaf, BlockNumber first, Block
 	if (range == NULL)
 		return;
 	if (!found)
-		leaf->ranges++;
+		reap_rel->ranges++;
 	range->end = end;
 	range->been_at = GetCurrentTimestamp();
 	range->is_renewed = false;
 	range->dead_before = InvalidTransactionId;
 }
 
-bool
-ttl_reap_rel_has_been_to(TtlMemory *memory, TtlReapRel *leaf, BlockNumber first, TimestampTz since)
+static bool
+has_been_to(TtlMemory *memory, TtlReapRel *reap_rel, BlockNumber first, TimestampTz since)
 {
-	TtlBrinRangeKey key = {.relid = leaf->relid, .first = first};
-	TtlBrinRange *range = leaf->ranges == 0 ? NULL :
+	TtlBrinRangeKey key = {.relid = reap_rel->relid, .first = first};
+	TtlBrinRange *range = reap_rel->ranges == 0 ? NULL :
 	(TtlBrinRange *) hash_search(memory->ranges, &key, HASH_FIND, NULL);
 
 	return range != NULL && range->been_at > since;
 }
 
-/* The next range of the leaf, NULL at the end */
+/* The next range of the reap_rel, NULL at the end */
 static TtlBrinRange *
-next_range(HASH_SEQ_STATUS *status, TtlReapRel *leaf)
+next_range(HASH_SEQ_STATUS *status, TtlReapRel *reap_rel)
 {
 	TtlBrinRange *range;
 
 	while ((range = (TtlBrinRange *) hash_seq_search(status)) != NULL)
 	{
-		if (range->key.relid == leaf->relid)
+		if (range->key.relid == reap_rel->relid)
 			break;
 	}
 	return range;
 }
 
-void
-ttl_brin_seal_ranges(TtlMemory *memory, TtlReapRel *leaf)
+static void
+seal_ranges(TtlMemory *memory, TtlReapRel *reap_rel)
 {
 	HASH_SEQ_STATUS status;
 	TtlBrinRange *range;
 
-	if (leaf->ranges == 0)
+	if (reap_rel->ranges == 0)
 		return;
 	hash_seq_init(&status, memory->ranges);
-	while ((range = next_range(&status, leaf)) != NULL)
+	while ((range = next_range(&status, reap_rel)) != NULL)
 	{
 		if (!TransactionIdIsValid(range->dead_before))
 			range->dead_before = ReadNextTransactionId();
 	}
 }
 
-int
-ttl_brin_ranges_to_renew(TtlMemory *memory, TtlReapRel *leaf, TransactionId horizon,
+static int
+ranges_to_renew(TtlMemory *memory, TtlReapRel *reap_rel, TransactionId horizon,
 						 TtlBrinRange **ranges, int max)
 {
 	TimestampTz now = GetCurrentTimestamp();
@@ -130,15 +130,15 @@ ttl_brin_ranges_to_renew(TtlMemory *memory, TtlReapRel *leaf, TransactionId hori
 	TtlBrinRange *range;
 	int			n = 0;
 
-	if (leaf->ranges == 0)
+	if (reap_rel->ranges == 0)
 		return 0;
 	hash_seq_init(&status, memory->ranges);
-	while ((range = next_range(&status, leaf)) != NULL)
+	while ((range = next_range(&status, reap_rel)) != NULL)
 	{
 		if (now - range->been_at > RENEWAL_MAX_WAIT)
 		{
 			(void) hash_search(memory->ranges, &range->key, HASH_REMOVE, NULL);
-			leaf->ranges--;
+			reap_rel->ranges--;
 		}
 		else if (!range->is_renewed && TransactionIdIsValid(range->dead_before) &&
 				 TransactionIdPrecedesOrEquals(range->dead_before, horizon))
@@ -155,18 +155,18 @@ ttl_brin_ranges_to_renew(TtlMemory *memory, TtlReapRel *leaf, TransactionId hori
 }
 
 void
-ttl_brin_forget_ranges(TtlMemory *memory, TtlReapRel *leaf)
+ttl_brin_forget_ranges(TtlMemory *memory, TtlReapRel *reap_rel)
 {
 	HASH_SEQ_STATUS status;
 	TtlBrinRange *range;
 
-	if (leaf->ranges == 0)
+	if (reap_rel->ranges == 0)
 		return;
 	hash_seq_init(&status, memory->ranges);
-	while ((range = next_range(&status, leaf)) != NULL)
+	while ((range = next_range(&status, reap_rel)) != NULL)
 	{
 		(void) hash_search(memory->ranges, &range->key, HASH_REMOVE, NULL);
-		leaf->ranges--;
+		reap_rel->ranges--;
 	}
 }
 
@@ -181,14 +181,14 @@ ttl_brin_forget_ranges(TtlMemory *memory, TtlReapRel *leaf)
 /* Summaries that are read between looks at the clock */
 #define RANGES_PER_LOOK		1024
 
-/* Ranges that are summarized in one step. */
+/* Ranges that are summarized in one batch. */
 #define RENEW_MAX			16
 
 /* A range that the sweep has been to is left alone for so long. */
 #define RANGE_WAIT			(10 * USECS_PER_SEC)
 
 /* Time between sweeps: so many times as long as one took ... */
-#define SWEEP_SHARE			20
+#define SCAN_SHARE			20
 
 /* ... and at most this, or so much for each range if there are many. */
 #define IDLE_WAIT			(10 * USECS_PER_SEC)
@@ -197,7 +197,7 @@ ttl_brin_forget_ranges(TtlMemory *memory, TtlReapRel *leaf)
 /* A walk, while it goes on */
 typedef struct Walk
 {
-	TtlStep    *step;
+	TtlBatch    *batch;
 	TimestampTz started;
 	bool		stopped;		/* by itself, before the end */
 	int64		ranges;			/* seen */
@@ -207,61 +207,61 @@ typedef struct Walk
 
 /* The default TTL by which pages are candidates */
 static int32
-candidate_default_ttl(const TtlStep *step)
+candidate_default_ttl(const TtlBatch *batch)
 {
-	return step->spares ? step->container.change.former_ttl : step->container.default_ttl;
+	return batch->in_grace ? batch->container.change.former_ttl : batch->container.default_ttl;
 }
 
 bool
-ttl_brin_scan_rests(TtlStep *step, TimestampTz *due)
+ttl_brin_scan_rests(TtlBatch *batch, TimestampTz *due)
 {
-	TtlBrinScan   *sweep = &step->leaf->state.sweep;
+	TtlBrinScan   *scan = &batch->reap_rel->state.brin_scan;
 	TimestampTz now = GetCurrentTimestamp();
 
 	TtlBrinRange *range;
 
 	/* what was collected before has been dealt with */
-	ttl_brin_seal_ranges(step->memory, step->leaf);
-	*due = sweep->next_at;
-	return !sweep->is_running && now < sweep->next_at &&
-		sweep->default_ttl == candidate_default_ttl(step) &&
-		RelationGetNumberOfBlocks(step->rel) <= sweep->npages &&
-		ttl_brin_ranges_to_renew(step->memory, step->leaf,
-								 GetOldestNonRemovableTransactionId(step->rel),
+	seal_ranges(batch->memory, batch->reap_rel);
+	*due = scan->next_at;
+	return !scan->is_running && now < scan->next_at &&
+		scan->default_ttl == candidate_default_ttl(batch) &&
+		RelationGetNumberOfBlocks(batch->rel) <= scan->npages &&
+		ranges_to_renew(batch->memory, batch->reap_rel,
+								 GetOldestNonRemovableTransactionId(batch->rel),
 								 &range, 1) == 0;
 }
 
 /* Begins a sweep at the first page, or at what the table has grown by since. */
 static void
-begin_sweep(TtlStep *step)
+begin_scan(TtlBatch *batch)
 {
-	TtlBrinScan   *sweep = &step->leaf->state.sweep;
+	TtlBrinScan   *scan = &batch->reap_rel->state.brin_scan;
 	TimestampTz now = GetCurrentTimestamp();
-	BlockNumber npages = RelationGetNumberOfBlocks(step->rel);
-	bool		is_due = now >= sweep->next_at || sweep->default_ttl != candidate_default_ttl(step);
+	BlockNumber npages = RelationGetNumberOfBlocks(batch->rel);
+	bool		is_due = now >= scan->next_at || scan->default_ttl != candidate_default_ttl(batch);
 
-	if (sweep->is_running)
+	if (scan->is_running)
 		return;
-	if (!is_due && npages <= sweep->npages)
+	if (!is_due && npages <= scan->npages)
 	{
-		sweep->npages = npages;
+		scan->npages = npages;
 		return;
 	}
-	sweep->is_running = true;
-	sweep->is_truncation = is_due;
-	sweep->mark = (TtlExpiryPosition)
+	scan->is_running = true;
+	scan->is_full = is_due;
+	scan->position = (TtlExpiryPosition)
 	{
-		.page = is_due ? 0 : sweep->npages
+		.page = is_due ? 0 : scan->npages
 	};
-	sweep->npages = npages;
-	sweep->default_ttl = candidate_default_ttl(step);
-	sweep->busy = 0;
-	sweep->found = false;
-	sweep->ranges = 0;
+	scan->npages = npages;
+	scan->default_ttl = candidate_default_ttl(batch);
+	scan->busy = 0;
+	scan->found = false;
+	scan->ranges = 0;
 	if (is_due)
 	{
-		sweep->earliest = DT_NOEND;
-		ttl_reap_rel_begin_pass(step->leaf, step->now);
+		scan->earliest = DT_NOEND;
+		ttl_reap_rel_begin_pass(batch->reap_rel, batch->now);
 	}
 }
 
@@ -269,12 +269,12 @@ static TtlExpiryStep
 guide(void *arg, const TtlRange *range, bool may_have_expired)
 {
 	Walk	   *walk = arg;
-	TtlStep    *step = walk->step;
-	TtlBrinScan   *sweep = &step->leaf->state.sweep;
+	TtlBatch    *batch = walk->batch;
+	TtlBrinScan   *scan = &batch->reap_rel->state.brin_scan;
 
 	if ((walk->entered > 0 || (walk->ranges > 0 && walk->ranges % RANGES_PER_LOOK == 0)) &&
 		(GetCurrentTimestamp() > walk->started + WALK_TIME ||
-		 ttl_budget_cost_since(&walk->used) >= step->max_cost))
+		 ttl_budget_cost_since(&walk->used) >= batch->max_cost))
 	{
 		walk->stopped = true;
 		return TTL_WALK_STOP;
@@ -282,76 +282,76 @@ guide(void *arg, const TtlRange *range, bool may_have_expired)
 	walk->ranges++;
 	if (!may_have_expired)
 	{
-		sweep->earliest = Min(sweep->earliest, range->earliest);
+		scan->earliest = Min(scan->earliest, range->earliest);
 		return TTL_WALK_PASS;
 	}
-	if (!sweep->is_within_range &&
-		ttl_reap_rel_has_been_to(step->memory, step->leaf, range->first,
+	if (!scan->is_within_range &&
+		has_been_to(batch->memory, batch->reap_rel, range->first,
 							 walk->started - RANGE_WAIT))
 		return TTL_WALK_PASS;
-	sweep->is_within_range = false;
+	scan->is_within_range = false;
 	walk->entered++;
-	ttl_brin_add_range(step->memory, step->leaf, range->first, range->end);
+	add_range(batch->memory, batch->reap_rel, range->first, range->end);
 	return TTL_WALK_ENTER;
 }
 
-/* Goes on with the sweep, and ends it when it has come to the last page. */
+/* Goes on with the scan, and ends it when it has come to the last page. */
 static void
-sweep_on(TtlStep *step)
+continue_scan(TtlBatch *batch)
 {
-	TtlReapRel    *leaf = step->leaf;
-	TtlBrinScan   *sweep = &leaf->state.sweep;
-	Walk		walk = {.step = step, .started = GetCurrentTimestamp(), .used = pgBufferUsage};
+	TtlReapRel *reap_rel = batch->reap_rel;
+	TtlBrinScan   *scan = &reap_rel->state.brin_scan;
+	Walk		walk = {.batch = batch, .started = GetCurrentTimestamp(), .used = pgBufferUsage};
 	int			limit;
 	TtlExpiryWalk *rows;
 	TupleTableSlot *slot = NULL;
 	bool		incomplete;
 	TimestampTz now;
 
-	step->referenced = leaf->skip_asking ? NULL : ttl_fk_referenced_begin(step);
-	limit = (int) Min(Max(step->max_cost, COLLECT_MIN),
-					  step->referenced ? TTL_FK_REFERENCED_MAX : COLLECT_MAX);
-	rows = ttl_expiry_walk_begin(step->rel, &step->container, step->now,
-								 GetActiveSnapshot(), &sweep->mark);
-	if (step->spares)
+	batch->referenced = reap_rel->skip_referenced_check ? NULL : ttl_fk_referenced_begin(batch);
+	limit = (int) Min(Max(batch->max_cost, COLLECT_MIN),
+					  batch->referenced ? TTL_FK_REFERENCED_MAX : COLLECT_MAX);
+	rows = ttl_expiry_walk_begin(batch->rel, &batch->container, batch->now,
+								 GetActiveSnapshot(), &scan->position);
+	if (batch->in_grace)
 		ttl_expiry_walk_exclude(rows);
 	ttl_expiry_walk_guide(rows, guide, &walk);
-	while (leaf->places.n < limit && (slot = ttl_expiry_walk_next(rows, NULL)) != NULL)
+	while (reap_rel->tids.n < limit && (slot = ttl_expiry_walk_next(rows, NULL)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
-		ttl_reap_rel_add_place(step->memory, leaf, &slot->tts_tid);
-		if (step->referenced)
-			ttl_fk_referenced_add(step->referenced, slot);
+		ttl_reap_rel_add_tid(batch->memory, reap_rel, &slot->tts_tid);
+		if (batch->referenced)
+			ttl_fk_referenced_add(batch->referenced, slot);
 	}
-	sweep->found = sweep->found || leaf->places.n > 0;
+	scan->found = scan->found || reap_rel->tids.n > 0;
 	incomplete = ttl_expiry_walk_is_incomplete(rows);
 	ttl_expiry_walk_end(rows);
 
 	now = GetCurrentTimestamp();
-	sweep->busy += now - walk.started;
-	sweep->ranges += walk.ranges;
-	sweep->is_within_range = slot != NULL;
-	leaf->more = slot != NULL || walk.stopped;
-	if (leaf->more)
+	scan->busy += now - walk.started;
+	scan->ranges += walk.ranges;
+	scan->is_within_range = slot != NULL;
+	reap_rel->more = slot != NULL || walk.stopped;
+	if (reap_rel->more)
 		return;
 
-	if (incomplete && leaf->places.n == 0)
-		ttl_expiry_report_incomplete(step->rel);
-	leaf->lacks_index = leaf->lacks_index && incomplete;
-	sweep->is_running = false;
-	memset(&sweep->mark, 0, sizeof(sweep->mark));
-	if (sweep->is_truncation)
+	if (incomplete && reap_rel->tids.n == 0)
+		ttl_expiry_report_incomplete(batch->rel);
+	reap_rel->lacks_index = reap_rel->lacks_index && incomplete;
+	scan->is_running = false;
+	memset(&scan->position, 0, sizeof(scan->position));
+	if (scan->is_full)
 	{
 		TimestampTz earliest;
 
-		if (pg_add_s64_overflow(sweep->earliest, step->container.reap_delay, &earliest))
+		if (pg_add_s64_overflow(scan->earliest, batch->container.reap_delay, &earliest))
 			earliest = DT_NOEND;
-		sweep->next_at = sweep->found ? now + TTL_MARK_WAIT :
-			Min(earliest, now + Max(IDLE_WAIT, sweep->ranges * IDLE_WAIT_PER_RANGE));
-		sweep->next_at = Max(sweep->next_at, now + Max(TTL_MARK_WAIT, sweep->busy * SWEEP_SHARE));
+		scan->next_at = scan->found ? now + TTL_POSITION_WAIT :
+			Min(earliest, now + Max(IDLE_WAIT, scan->ranges * IDLE_WAIT_PER_RANGE));
+		scan->next_at = Max(scan->next_at, now + Max(TTL_POSITION_WAIT, scan->busy * SCAN_SHARE));
 	}
-	else if (sweep->found)
-		sweep->next_at = Min(sweep->next_at, now + TTL_MARK_WAIT);
+	else if (scan->found)
+		scan->next_at = Min(scan->next_at, now + TTL_POSITION_WAIT);
 }
 
 /* Takes the locks under which summaries are made, if nobody has them. */
@@ -364,67 +364,67 @@ lock_for_renewal(Relation rel)
 
 /* Summarizes a range anew; what remains there may expire before all others. */
 static void
-renew_range(TtlStep *step, TtlSummaries *summaries, const TtlBrinRange *been_to)
+renew_range(TtlBatch *batch, TtlSummaries *summaries, const TtlBrinRange *been_to)
 {
-	TtlBrinScan   *sweep = &step->leaf->state.sweep;
+	TtlBrinScan   *scan = &batch->reap_rel->state.brin_scan;
 	TtlRange	range = {.first = been_to->key.first, .end = been_to->end};
 
-	ttl_summaries_renew(summaries, &range, step->now);
+	ttl_summaries_renew(summaries, &range, batch->now);
 	ttl_summaries_seek(summaries, been_to->key.first);
 	while (ttl_summaries_next(summaries, &range) && range.first < been_to->end)
 	{
 		TimestampTz earliest;
 
-		if (range.earliest <= step->now ||
-			pg_add_s64_overflow(range.earliest, step->container.reap_delay, &earliest))
+		if (range.earliest <= batch->now ||
+			pg_add_s64_overflow(range.earliest, batch->container.reap_delay, &earliest))
 			continue;
-		sweep->earliest = Min(sweep->earliest, range.earliest);
-		sweep->next_at = Min(sweep->next_at, earliest);
+		scan->earliest = Min(scan->earliest, range.earliest);
+		scan->next_at = Min(scan->next_at, earliest);
 	}
 }
 
 /* Summarizes ranges anew where all that has gone is dead for everybody. */
 static void
-renew_ranges(TtlStep *step)
+renew_ranges(TtlBatch *batch)
 {
 	TtlBrinRange *ranges[RENEW_MAX];
-	int			n = ttl_brin_ranges_to_renew(step->memory, step->leaf,
-											 GetOldestNonRemovableTransactionId(step->rel),
+	int			n = ranges_to_renew(batch->memory, batch->reap_rel,
+											 GetOldestNonRemovableTransactionId(batch->rel),
 											 ranges, RENEW_MAX);
 	TtlExpiryWalk *walk;
 
 	/* the locks last as long as the transaction, which may be a user's */
-	if (n == 0 || !step->memory->mode.commits ||
-		!ttl_container_is_owner(GetUserId(), RelationGetRelid(step->rel)) ||
-		!lock_for_renewal(step->rel))
+	if (n == 0 || !batch->memory->mode.commits ||
+		!ttl_container_is_owner(GetUserId(), RelationGetRelid(batch->rel)) ||
+		!lock_for_renewal(batch->rel))
 		return;
-	walk = ttl_expiry_walk_begin(step->rel, &step->container, step->now,
+	walk = ttl_expiry_walk_begin(batch->rel, &batch->container, batch->now,
 								 GetActiveSnapshot(), NULL);
 	for (int i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		renew_range(step, ttl_expiry_walk_summaries(walk), ranges[i]);
+		renew_range(batch, ttl_expiry_walk_summaries(walk), ranges[i]);
 		ranges[i]->is_renewed = true;
 	}
 	ttl_expiry_walk_end(walk);
-	step->leaf->more = n == RENEW_MAX;
+	batch->reap_rel->more = n == RENEW_MAX;
 }
 
 void
-ttl_brin_scan_run(TtlStep *step)
+ttl_brin_scan_run(TtlBatch *batch)
 {
-	TtlReapRel    *leaf = step->leaf;
+	TtlReapRel *reap_rel = batch->reap_rel;
 
-	leaf->more = false;
+	reap_rel->more = false;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	begin_sweep(step);
-	if (leaf->state.sweep.is_running)
-		sweep_on(step);
-	if (leaf->places.n == 0 && !leaf->more)
+	begin_scan(batch);
+	if (reap_rel->state.brin_scan.is_running)
+		continue_scan(batch);
+	if (reap_rel->tids.n == 0 && !reap_rel->more)
 	{
-		ttl_brin_seal_ranges(step->memory, leaf);
-		renew_ranges(step);
+		seal_ranges(batch->memory, reap_rel);
+		renew_ranges(batch);
 	}
 	PopActiveSnapshot();
 }

@@ -73,17 +73,17 @@ init_column(KeyColumn *column, AttrNumber attno, Oid type)
 }
 
 TtlFkReferenced *
-ttl_fk_referenced_begin(const TtlStep *step)
+ttl_fk_referenced_begin(const TtlBatch *batch)
 {
 	TtlDeletion deletion = {
-		.expired_at = step->now,
-		.owner = step->rel->rd_rel->relowner,
-		.spares = step->memory->mode.by_worker
+		.expired_at = batch->now,
+		.owner = batch->rel->rd_rel->relowner,
+		.spares = batch->memory->mode.by_worker
 	};
 	TtlFkReferenced *result = NULL;
 	ListCell   *lc;
 
-	foreach(lc, ttl_fk_dependents_holds(&deletion, step->rel, &step->container))
+	foreach(lc, ttl_fk_dependents_holds(&deletion, batch->rel, &batch->container))
 	{
 		Key		   *key = palloc(sizeof(Key));
 		bool		is_usable = true;
@@ -94,7 +94,7 @@ ttl_fk_referenced_begin(const TtlStep *step)
 			AttrNumber	attno = key->hold->key.referenced_keys[i];
 
 			is_usable = init_column(&key->columns[i], attno,
-									TupleDescAttr(RelationGetDescr(step->rel), attno - 1)->atttypid);
+									TupleDescAttr(RelationGetDescr(batch->rel), attno - 1)->atttypid);
 		}
 		if (!is_usable)
 			continue;
@@ -132,7 +132,7 @@ ttl_fk_referenced_add(TtlFkReferenced *referenced, TupleTableSlot *slot)
 
 /* Reports that a row is referenced, with the error of the foreign key itself. */
 static void
-report(TtlStep *step, const Key *key, int row)
+report(TtlBatch *batch, const Key *key, int row)
 {
 	const TtlForeignKey *constraint = &key->hold->key;
 	ErrorData  *error = palloc0(sizeof(ErrorData));
@@ -156,12 +156,12 @@ report(TtlStep *step, const Key *key, int row)
 	}
 	error->sqlerrcode = ERRCODE_FOREIGN_KEY_VIOLATION;
 	error->message = psprintf("update or delete on table \"%s\" violates foreign key constraint \"%s\" on table \"%s\"",
-							  RelationGetRelationName(step->rel),
+							  RelationGetRelationName(batch->rel),
 							  get_constraint_name(constraint->constraint),
 							  get_rel_name(constraint->referencing));
 	error->detail = psprintf("Key (%s)=(%s) is still referenced from table \"%s\".",
 							 names.data, texts.data, get_rel_name(constraint->referencing));
-	ttl_reap_error_report_referenced(step, error);
+	ttl_batch_report_referenced(batch, error);
 }
 
 /* Acts as the owner of the referencing table. */
@@ -179,7 +179,7 @@ begin_query(Relation table, TtlIdentity *saved)
 
 /* Marks the rows that are referenced by a foreign key. */
 static void
-find_referenced(TtlStep *step, const Key *key, int nrows, bool *is_referenced)
+find_referenced(TtlBatch *batch, const Key *key, int nrows, bool *is_referenced)
 {
 	const TtlForeignKey *constraint = &key->hold->key;
 	Relation	table = table_open(constraint->referencing, AccessShareLock);
@@ -218,7 +218,7 @@ find_referenced(TtlStep *step, const Key *key, int nrows, bool *is_referenced)
 	appendStringInfoChar(&sql, ')');
 
 	ttl_owner_execute(sql.data, constraint->nkeys, types, values, key->hold->expired_at,
-					  step->memory->mode.by_worker, table->rd_rel->relowner,
+					  batch->memory->mode.by_worker, table->rd_rel->relowner,
 					  IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
@@ -231,31 +231,31 @@ find_referenced(TtlStep *step, const Key *key, int nrows, bool *is_referenced)
 		first = Min(first, row);
 	}
 	if (first < nrows)
-		report(step, key, first);
+		report(batch, key, first);
 	ttl_owner_end(&saved);
 	table_close(table, NoLock);
 }
 
 void
-ttl_fk_referenced_leave_out(TtlStep *step)
+ttl_fk_referenced_leave_out(TtlBatch *batch)
 {
-	const TtlFkReferenced *referenced = step->referenced;
-	TtlTids    *places = &step->leaf->places;
+	const TtlFkReferenced *referenced = batch->referenced;
+	TtlTids  *tids = &batch->reap_rel->tids;
 	bool	   *is_referenced = palloc0(referenced->nrows);
 	int			kept = 0;
 	ListCell   *lc;
 
-	Assert(step->leaf->next_place == 0 && places->n == referenced->nrows);
+	Assert(batch->reap_rel->next_tid == 0 && tids->n == referenced->nrows);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	foreach(lc, referenced->keys)
-		find_referenced(step, lfirst(lc), referenced->nrows, is_referenced);
+		find_referenced(batch, lfirst(lc), referenced->nrows, is_referenced);
 	PopActiveSnapshot();
 
-	for (int i = 0; i < places->n; i++)
+	for (int i = 0; i < tids->n; i++)
 	{
 		if (!is_referenced[i])
-			places->tids[kept++] = places->tids[i];
+			tids->tids[kept++] = tids->tids[i];
 	}
-	step->leaf->blocked += places->n - kept;
-	places->n = kept;
+	batch->reap_rel->blocked += tids->n - kept;
+	tids->n = kept;
 }

@@ -61,7 +61,7 @@ static int64
 reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 {
 	TtlContainerCounters counters;
-	TtlTurn		turn;
+	TtlReapRun		turn;
 
 	if (!memory->mode.commits && ttl_container_owner(container) != GetUserId())
 		ereport(ERROR,
@@ -79,7 +79,7 @@ reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 	if (ttl_counters_get_container(container, &counters))
 		turn.blocked = counters.blocked_rows;
 
-	ttl_turn_run(memory, container, &turn);
+	ttl_reap_rel_run(memory, container, &turn);
 	return turn.rows;
 }
 

@@ -18,7 +18,7 @@
  * rows.  A walk for each batch would read the dead index entries of all batches before
  * it again.
  *
- * The next walk starts at the mark, the index entry at which the last one stopped.  The
+ * The next walk starts at the position, the index entry at which the last one stopped.  The
  * mark moves forward only when what was collected has been dealt with in committed
  * transactions.  Rows may come to lie behind it: given a _ts in the past, committed
  * late, locked, or impossible to delete.  So walks are grouped into passes (rel_state.c): a
@@ -58,8 +58,8 @@
 #include "expiry/expiry.h"
 #include "guc.h"
 #include "miscadmin.h"
-#include "reaper/reap_rel.h"
 #include "reaper/reaper_internal.h"
+#include "reaper/reap_rel.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
@@ -76,112 +76,102 @@
 #define LEFT_MAX_WAIT		(300 * USECS_PER_SEC)
 #define LEFT_SHARE			20
 
-void
-ttl_expiry_scan_run(TtlStep *step)
+static bool
+has_position(const TtlReapRel *reap_rel)
 {
-	TtlMemory  *memory = step->memory;
-	TtlReapRel    *leaf = step->leaf;
-	TtlPass    *pass = &leaf->state.pass;
-	TimestampTz started = GetCurrentTimestamp();
-	TimestampTz useful_at = 0;
-	bool		begins = !pass->is_running &&
-		(pass->next_at <= started || !ttl_expiry_scan_is_marked(leaf));
-	bool		incomplete;
-	int			limit;
-	TtlExpiryPosition mark;
-	TtlExpiryWalk *walk;
-	TupleTableSlot *slot;
-
-	if (begins)
-		ttl_reap_rel_begin_pass(leaf, step->now);
-	mark = leaf->state.mark;
-	step->referenced = leaf->skip_asking ? NULL : ttl_fk_referenced_begin(step);
-
-	/* a row costs one buffer at least to find, and others to delete */
-	limit = (int) Min(Max(step->max_cost, COLLECT_MIN),
-					  step->referenced ? TTL_FK_REFERENCED_MAX : COLLECT_MAX);
-
-	PushActiveSnapshot(GetTransactionSnapshot());
-	walk = ttl_expiry_walk_begin(step->rel, &step->container,
-								 pass->is_running ? Min(pass->now, step->now) : step->now,
-								 GetActiveSnapshot(), &mark);
-	if (step->spares)
-		ttl_expiry_walk_exclude(walk);
-	while (leaf->places.n < limit && (slot = ttl_expiry_walk_next(walk, NULL)) != NULL)
+	for (int i = 0; i < lengthof(reap_rel->state.position.set); i++)
 	{
-		CHECK_FOR_INTERRUPTS();
-
-		if (useful_at == 0)
-			useful_at = GetCurrentTimestamp();
-		ttl_reap_rel_add_place(memory, leaf, &slot->tts_tid);
-		if (step->referenced)
-			ttl_fk_referenced_add(step->referenced, slot);
-	}
-	leaf->more = leaf->places.n >= limit;
-	incomplete = !leaf->more && ttl_expiry_walk_is_incomplete(walk);
-	ttl_expiry_walk_end(walk);
-	PopActiveSnapshot();
-
-	/* first what can be found; but then "nothing" would be wrong */
-	if (incomplete && leaf->places.n == 0)
-		ttl_expiry_report_incomplete(step->rel);
-	leaf->lacks_index = leaf->lacks_index && (incomplete || leaf->more);
-	leaf->next_mark = mark;
-
-	if (begins)
-	{
-		TimestampTz ended = GetCurrentTimestamp();
-
-		leaf->left_wait = useful_at != 0 ? TTL_LEFT_MIN_WAIT :
-			Min(leaf->left_wait * 2, LEFT_MAX_WAIT);
-		leaf->pass_wait = Min(LEFT_MAX_WAIT,
-							  Max(leaf->left_wait,
-								  ((useful_at != 0 ? useful_at : ended) - started) * LEFT_SHARE));
-	}
-}
-
-bool
-ttl_expiry_scan_has_places(TtlMemory *memory, TtlReapRel *leaf)
-{
-	if (leaf->next_place < leaf->places.n)
-		return true;
-
-	ttl_reap_rel_reset(memory, leaf);
-	return false;
-}
-
-bool
-ttl_expiry_scan_is_marked(const TtlReapRel *leaf)
-{
-	for (int i = 0; i < lengthof(leaf->state.mark.set); i++)
-	{
-		if (leaf->state.mark.set[i])
+		if (reap_rel->state.position.set[i])
 			return true;
 	}
 	return false;
 }
 
-bool
-ttl_expiry_scan_nothing_due(TtlStep *step, TimestampTz *due)
+static void
+scan_expiry_indexes(TtlBatch *batch)
+{
+	TtlMemory  *memory = batch->memory;
+	TtlReapRel *reap_rel = batch->reap_rel;
+	TtlPass    *pass = &reap_rel->state.pass;
+	TimestampTz started = GetCurrentTimestamp();
+	TimestampTz useful_at = 0;
+	bool		begins = !pass->is_running &&
+		(pass->next_at <= started || !has_position(reap_rel));
+	bool		incomplete;
+	int			limit;
+	TtlExpiryPosition position;
+	TtlExpiryWalk *walk;
+	TupleTableSlot *slot;
+
+	if (begins)
+		ttl_reap_rel_begin_pass(reap_rel, batch->now);
+	position = reap_rel->state.position;
+	batch->referenced = reap_rel->skip_referenced_check ? NULL : ttl_fk_referenced_begin(batch);
+
+	/* a row costs one buffer at least to find, and others to delete */
+	limit = (int) Min(Max(batch->max_cost, COLLECT_MIN),
+					  batch->referenced ? TTL_FK_REFERENCED_MAX : COLLECT_MAX);
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	walk = ttl_expiry_walk_begin(batch->rel, &batch->container,
+								 pass->is_running ? Min(pass->now, batch->now) : batch->now,
+								 GetActiveSnapshot(), &position);
+	if (batch->in_grace)
+		ttl_expiry_walk_exclude(walk);
+	while (reap_rel->tids.n < limit && (slot = ttl_expiry_walk_next(walk, NULL)) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+
+		if (useful_at == 0)
+			useful_at = GetCurrentTimestamp();
+		ttl_reap_rel_add_tid(memory, reap_rel, &slot->tts_tid);
+		if (batch->referenced)
+			ttl_fk_referenced_add(batch->referenced, slot);
+	}
+	reap_rel->more = reap_rel->tids.n >= limit;
+	incomplete = !reap_rel->more && ttl_expiry_walk_is_incomplete(walk);
+	ttl_expiry_walk_end(walk);
+	PopActiveSnapshot();
+
+	/* first what can be found; but then "nothing" would be wrong */
+	if (incomplete && reap_rel->tids.n == 0)
+		ttl_expiry_report_incomplete(batch->rel);
+	reap_rel->lacks_index = reap_rel->lacks_index && (incomplete || reap_rel->more);
+	reap_rel->next_position = position;
+
+	if (begins)
+	{
+		TimestampTz ended = GetCurrentTimestamp();
+
+		reap_rel->left_wait = useful_at != 0 ? TTL_LEFT_MIN_WAIT :
+			Min(reap_rel->left_wait * 2, LEFT_MAX_WAIT);
+		reap_rel->pass_wait = Min(LEFT_MAX_WAIT,
+							  Max(reap_rel->left_wait,
+								  ((useful_at != 0 ? useful_at : ended) - started) * LEFT_SHARE));
+	}
+}
+
+static bool
+nothing_due(TtlBatch *batch, TimestampTz *due)
 {
 	TimestampTz earliest;
 	bool		incomplete;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	earliest = ttl_expiry_earliest(step->rel, &step->container,
+	earliest = ttl_expiry_earliest(batch->rel, &batch->container,
 								   GetActiveSnapshot(), &incomplete, NULL);
 	PopActiveSnapshot();
 
-	*due = GetCurrentTimestamp() + TTL_MARK_WAIT;
-	if (earliest <= step->now || incomplete)
+	*due = GetCurrentTimestamp() + TTL_POSITION_WAIT;
+	if (earliest <= batch->now || incomplete)
 		return false;
-	if (pg_add_s64_overflow(earliest, step->container.reap_delay, &earliest))
+	if (pg_add_s64_overflow(earliest, batch->container.reap_delay, &earliest))
 		earliest = DT_NOEND;
 	*due = Max(*due, earliest);
 	return true;
 }
 
-/* Places that are kept from turn to turn, for all tables together. */
+/* Places that are kept from turn to run, for all tables together. */
 #define KEEP_MAX			1000000
 
 /*
@@ -225,95 +215,95 @@ lock_referencing(Relation rel, bool waits)
  * Opens the leaf and finds out whether it may be worked on.  The locks last
  * to the end of the transaction.
  */
-static TtlStepResult
-open_leaf(TtlStep *step, Oid container)
+static TtlReapResult
+open_table(TtlBatch *batch, Oid container)
 {
-	Oid			relid = step->leaf->relid;
-	bool		waits = !step->memory->mode.by_worker;
+	Oid			relid = batch->reap_rel->relid;
+	bool		waits = !batch->memory->mode.by_worker;
 	TimestampTz paused_until;
 
 	if (ttl_container_objects() == NULL)
-		return TTL_STEP_DONE;	/* the extension has gone */
+		return TTL_REAP_DONE;	/* the extension has gone */
 
 	/* first the table, then the policy: DDL does it in this order */
 	if (waits)
 		LockRelationOid(relid, RowExclusiveLock);
 	else if (!ConditionalLockRelationOid(relid, RowExclusiveLock))
-		return TTL_STEP_AWAY;
+		return TTL_REAP_LATER;
 	if (!ttl_container_lock_policy(container, false, waits))
-		return TTL_STEP_AWAY;
+		return TTL_REAP_LATER;
 
 	/* a lock that was held before hasn't brought the policy up to date */
 	AcceptInvalidationMessages();
 
 	/* it may have got another owner since the session was prepared for this turn */
 	if (!waits && !ttl_session_belongs_to(ttl_container_owner(container)))
-		return TTL_STEP_AWAY;
+		return TTL_REAP_LATER;
 
-	step->rel = try_relation_open(relid, NoLock);
-	if (step->rel == NULL)
-		return TTL_STEP_DONE;
+	batch->rel = try_relation_open(relid, NoLock);
+	if (batch->rel == NULL)
+		return TTL_REAP_DONE;
 
-	if (step->rel->rd_rel->relkind != RELKIND_RELATION ||
-		!ttl_container_lookup(relid, &step->container) ||
-		step->container.container != container ||
-		step->container.default_ttl == TTL_OFF ||
-		(step->memory->mode.by_worker &&
-		 (!step->container.reaping || ttl_pause_lasts(&paused_until))) ||
-		pg_sub_s64_overflow(ttl_execution_reference_time(), step->container.reap_delay,
-							&step->now))
+	if (batch->rel->rd_rel->relkind != RELKIND_RELATION ||
+		!ttl_container_lookup(relid, &batch->container) ||
+		batch->container.container != container ||
+		batch->container.default_ttl == TTL_OFF ||
+		(batch->memory->mode.by_worker &&
+		 (!batch->container.reaping || ttl_pause_lasts(&paused_until))) ||
+		pg_sub_s64_overflow(ttl_execution_reference_time(), batch->container.reap_delay,
+							&batch->now))
 	{
-		relation_close(step->rel, NoLock);
-		step->rel = NULL;
-		return TTL_STEP_DONE;
+		relation_close(batch->rel, NoLock);
+		batch->rel = NULL;
+		return TTL_REAP_DONE;
 	}
-	if (step->container.propagated && !ttl_citus_lock_shard(container, waits))
+	if (batch->container.propagated && !ttl_citus_lock_shard(container, waits))
 	{
-		relation_close(step->rel, NoLock);
-		step->rel = NULL;
-		return waits ? TTL_STEP_DONE : TTL_STEP_AWAY;
+		relation_close(batch->rel, NoLock);
+		batch->rel = NULL;
+		return waits ? TTL_REAP_DONE : TTL_REAP_LATER;
 	}
-	if (!waits && !ttl_expiry_lock_indexes(step->rel, AccessShareLock))
+	if (!waits && !ttl_expiry_lock_indexes(batch->rel, AccessShareLock))
 	{
-		relation_close(step->rel, NoLock);
-		step->rel = NULL;
-		return TTL_STEP_AWAY;
+		relation_close(batch->rel, NoLock);
+		batch->rel = NULL;
+		return TTL_REAP_LATER;
 	}
-	if (!lock_referencing(step->rel, waits))
+	if (!lock_referencing(batch->rel, waits))
 	{
-		relation_close(step->rel, NoLock);
-		step->rel = NULL;
-		return TTL_STEP_AWAY;
+		relation_close(batch->rel, NoLock);
+		batch->rel = NULL;
+		return TTL_REAP_LATER;
 	}
-	step->spares = step->memory->mode.by_worker &&
-		ttl_grace_lasts(&step->container.change, ttl_execution_reference_time());
-	return TTL_STEP_MORE;
+	batch->in_grace = batch->memory->mode.by_worker &&
+		ttl_grace_lasts(&batch->container.change, ttl_execution_reference_time());
+	return TTL_REAP_MORE;
 }
 
 /*
  * When something begins to be spared, what was collected before may be among
- * it; when that ends, it may lie behind the mark.
+ * it; when that ends, it may lie behind the position.
  */
 static void
-follow_change(TtlStep *step)
+follow_change(TtlBatch *batch)
 {
-	TtlReapRel    *leaf = step->leaf;
-	TimestampTz since = step->spares ? step->container.change.changed_at : 0;
+	TtlReapRel *reap_rel = batch->reap_rel;
+	TimestampTz since = batch->in_grace ? batch->container.change.changed_at : 0;
 
-	if (leaf->spared_since == since)
+	if (reap_rel->grace_since == since)
 		return;
-	ttl_reap_rel_discard(step->memory, leaf);
-	leaf->state.pass.is_running = false;
-	leaf->state.pass.next_at = 0;
-	leaf->spared_since = since;
+	ttl_reap_rel_discard(batch->memory, reap_rel);
+	reap_rel->state.pass.is_running = false;
+	reap_rel->state.pass.next_at = 0;
+	reap_rel->grace_since = since;
 }
 
 /* From here on the step may run owners' code. */
 static void
-set_deadline(TtlStep *step)
+set_deadline(TtlBatch *batch)
 {
 	if (ttl_guc_batch_timeout > 0)
-		step->deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+		batch->deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
 													 ttl_guc_batch_timeout);
 }
 
@@ -321,54 +311,54 @@ set_deadline(TtlStep *step)
  * Leaves referenced rows out of what was collected.  If that fails, the deletion of
  * these rows will fail, too, and tell which of them are to blame.
  */
-static TtlStepResult
-leave_out_referenced(TtlStep *step)
+static TtlReapResult
+leave_out_referenced(TtlBatch *batch)
 {
-	TtlReapRel    *leaf = step->leaf;
+	TtlReapRel *reap_rel = batch->reap_rel;
 	ErrorData  *error;
 
-	if (leaf->places.n == 0 || step->referenced == NULL)
-		return TTL_STEP_MORE;
-	error = ttl_step_attempt(ttl_fk_referenced_leave_out, step);
+	if (reap_rel->tids.n == 0 || batch->referenced == NULL)
+		return TTL_REAP_MORE;
+	error = ttl_batch_attempt(ttl_fk_referenced_leave_out, batch);
 	if (error == NULL)
-		return TTL_STEP_MORE;
-	if (!step->timed_out && ttl_reap_error_is_no_rows(error))
+		return TTL_REAP_MORE;
+	if (!batch->timed_out && ttl_batch_is_no_rows(error))
 	{
-		ttl_reap_rel_discard(step->memory, leaf);
-		ttl_reap_error_handle_trouble(step, error);
-		return TTL_STEP_AWAY;
+		ttl_reap_rel_discard(batch->memory, reap_rel);
+		ttl_batch_handle_error(batch, error);
+		return TTL_REAP_LATER;
 	}
 
 	/* a partition of the referencing table; comes again, without a pause */
-	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && step->memory->mode.by_worker)
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && batch->memory->mode.by_worker)
 	{
-		ttl_reap_rel_discard(step->memory, leaf);
-		return TTL_STEP_AWAY;
+		ttl_reap_rel_discard(batch->memory, reap_rel);
+		return TTL_REAP_LATER;
 	}
-	leaf->skip_asking = true;
-	return TTL_STEP_MORE;
+	reap_rel->skip_referenced_check = true;
+	return TTL_REAP_MORE;
 }
 
-/* Collects places; AWAY if that isn't possible now. */
-static TtlStepResult
-collect(TtlStep *step, bool sweeps)
+/* Collects tids; AWAY if that isn't possible now. */
+static TtlReapResult
+collect(TtlBatch *batch, bool is_lazy)
 {
-	TtlReapRel    *leaf = step->leaf;
+	TtlReapRel *reap_rel = batch->reap_rel;
 	TimestampTz started = GetCurrentTimestamp();
 	ErrorData  *error;
-	TtlStepResult result;
+	TtlReapResult result;
 
 	ttl_progress_phase(TTL_PHASE_LOOKING);
-	error = ttl_step_attempt(sweeps ? ttl_brin_scan_run : ttl_expiry_scan_run, step);
+	error = ttl_batch_attempt(is_lazy ? ttl_brin_scan_run : scan_expiry_indexes, batch);
 	if (error != NULL)
 	{
-		ttl_reap_rel_discard(step->memory, leaf);
-		ttl_reap_error_handle_trouble(step, error);
-		return TTL_STEP_AWAY;
+		ttl_reap_rel_discard(batch->memory, reap_rel);
+		ttl_batch_handle_error(batch, error);
+		return TTL_REAP_LATER;
 	}
-	set_deadline(step);
-	result = leave_out_referenced(step);
-	leaf->state.pass.busy += GetCurrentTimestamp() - started;
+	set_deadline(batch);
+	result = leave_out_referenced(batch);
+	reap_rel->state.pass.busy += GetCurrentTimestamp() - started;
 	return result;
 }
 
@@ -376,54 +366,54 @@ collect(TtlStep *step, bool sweeps)
  * What one transaction does to a leaf: collects places if there are none,
  * deletes a batch.
  */
-static TtlStepResult
-run_step(TtlStep *step, Oid container, TtlTurn *turn)
+static TtlReapResult
+run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
 {
-	TtlMemory  *memory = step->memory;
-	TtlReapRel    *leaf = step->leaf;
-	TtlStepResult result;
+	TtlMemory  *memory = batch->memory;
+	TtlReapRel *reap_rel = batch->reap_rel;
+	TtlReapResult result;
 	TimestampTz due;
-	bool		sweeps;
+	bool		is_lazy;
 
-	result = open_leaf(step, container);
-	if (result != TTL_STEP_MORE)
+	result = open_table(batch, container);
+	if (result != TTL_REAP_MORE)
 		return result;
-	sweeps = step->container.indexing == TTL_INDEXING_LAZY;
-	follow_change(step);
+	is_lazy = batch->container.indexing == TTL_INDEXING_LAZY;
+	follow_change(batch);
 
-	if (!ttl_expiry_scan_has_places(memory, leaf))
+	if (!ttl_reap_rel_has_tids(memory, reap_rel))
 	{
 		/* the usual case, so it must be cheap */
-		if (sweeps ? ttl_brin_scan_rests(step, &due) :
-			!ttl_expiry_scan_is_marked(leaf) && ttl_expiry_scan_nothing_due(step, &due))
+		if (is_lazy ? ttl_brin_scan_rests(batch, &due) :
+			!has_position(reap_rel) && nothing_due(batch, &due))
 		{
-			if (!sweeps)
-				ttl_reap_rel_found_nothing(leaf);
-			turn->due = Min(turn->due, due);
-			relation_close(step->rel, NoLock);
-			return TTL_STEP_DONE;
+			if (!is_lazy)
+				ttl_reap_rel_found_nothing(reap_rel);
+			run->due = Min(run->due, due);
+			relation_close(batch->rel, NoLock);
+			return TTL_REAP_DONE;
 		}
 
-		result = collect(step, sweeps);
-		if (result == TTL_STEP_MORE && !ttl_expiry_scan_has_places(memory, leaf) && !leaf->more)
+		result = collect(batch, is_lazy);
+		if (result == TTL_REAP_MORE && !ttl_reap_rel_has_tids(memory, reap_rel) && !reap_rel->more)
 		{
-			due = GetCurrentTimestamp() + TTL_MARK_WAIT;
-			if (sweeps)
-				(void) ttl_brin_scan_rests(step, &due);
-			else if (!ttl_expiry_scan_is_marked(leaf))
-				(void) ttl_expiry_scan_nothing_due(step, &due);
-			turn->due = Min(turn->due, due);
-			result = TTL_STEP_DONE;
+			due = GetCurrentTimestamp() + TTL_POSITION_WAIT;
+			if (is_lazy)
+				(void) ttl_brin_scan_rests(batch, &due);
+			else if (!has_position(reap_rel))
+				(void) nothing_due(batch, &due);
+			run->due = Min(run->due, due);
+			result = TTL_REAP_DONE;
 		}
 	}
 	else
-		set_deadline(step);
+		set_deadline(batch);
 
-	if (result == TTL_STEP_MORE && !step->timed_out &&
-		ttl_expiry_scan_has_places(memory, leaf) && !ttl_batch_try_truncate(step))
-		result = ttl_batch_delete(step);
+	if (result == TTL_REAP_MORE && !batch->timed_out &&
+		ttl_reap_rel_has_tids(memory, reap_rel) && !ttl_batch_try_truncate(batch))
+		result = ttl_batch_delete(batch);
 
-	relation_close(step->rel, NoLock);
+	relation_close(batch->rel, NoLock);
 	return result;
 }
 
@@ -431,7 +421,7 @@ run_step(TtlStep *step, Oid container, TtlTurn *turn)
  * Starts another transaction, if that is wanted.
  */
 static void
-commit_step(TtlMemory *memory)
+commit_batch(TtlMemory *memory)
 {
 	if (!memory->mode.commits)
 		return;
@@ -446,10 +436,10 @@ commit_step(TtlMemory *memory)
  * May the turn go on?
  */
 static bool
-may_go_on(const TtlTurn *turn, int64 max_cost)
+may_go_on(const TtlReapRun *run, int64 max_cost)
 {
-	return turn->cost < max_cost && turn->rows < turn->max_rows &&
-		(turn->until == DT_NOEND || GetCurrentTimestamp() < turn->until);
+	return run->cost < max_cost && run->rows < run->max_rows &&
+		(run->until == DT_NOEND || GetCurrentTimestamp() < run->until);
 }
 
 /*
@@ -458,137 +448,137 @@ may_go_on(const TtlTurn *turn, int64 max_cost)
  * the stored number may count rows of it.
  */
 static void
-report_blocked(TtlMemory *memory, Oid container, TtlTurn *turn, const char *error)
+report_blocked(TtlMemory *memory, Oid container, TtlReapRun *run, const char *error)
 {
 	int64		blocked = 0;
 	bool		is_complete = true;
 	ListCell   *lc;
 
-	foreach(lc, turn->leaves)
+	foreach(lc, run->tables)
 	{
-		const TtlReapRel *leaf = ttl_reap_rel_enter(memory, lfirst_oid(lc));
+		const TtlReapRel *reap_rel = ttl_reap_rel_enter(memory, lfirst_oid(lc));
 
-		blocked += ttl_reap_rel_blocked_rows(leaf);
-		is_complete = is_complete && leaf->is_known;
+		blocked += ttl_reap_rel_blocked_rows(reap_rel);
+		is_complete = is_complete && reap_rel->is_known;
 	}
 	if (!is_complete)
-		blocked = Max(blocked, turn->blocked);
-	if (blocked != turn->blocked || error != NULL)
+		blocked = Max(blocked, run->blocked);
+	if (blocked != run->blocked || error != NULL)
 		ttl_counters_set_blocked(container, blocked, error);
-	turn->blocked = blocked;
+	run->blocked = blocked;
 }
 
 /*
  * Deletes from one leaf until the turn has cost max_cost.
  */
-static TtlTurnEnd
-run_leaf(TtlMemory *memory, Oid container, Oid relid, TtlTurn *turn,
+static TtlReapResult
+reap_table(TtlMemory *memory, Oid container, Oid relid, TtlReapRun *run,
 		 int64 max_cost)
 {
-	TtlReapRel    *leaf = ttl_reap_rel_enter(memory, relid);
-	TtlStepResult result = TTL_STEP_MORE;
-	TtlTurnEnd	end;
+	TtlReapRel *reap_rel = ttl_reap_rel_enter(memory, relid);
+	TtlReapResult result = TTL_REAP_MORE;
+	TtlReapResult	end;
 	TimestampTz wait_until;
 
 	/* what the statistics have as blocked has been logged by an earlier worker */
-	if (leaf->last_turn == 0 && memory->mode.by_worker)
+	if (reap_rel->last_run == 0 && memory->mode.by_worker)
 	{
-		leaf->state.pass.raised = turn->blocked;
-		leaf->state.pass.references_logged = turn->blocked > 0;
+		reap_rel->state.pass.raised = run->blocked;
+		reap_rel->state.pass.references_logged = run->blocked > 0;
 	}
-	leaf->last_turn = GetCurrentTimestamp();
-	if (turn->changed)
+	reap_rel->last_run = GetCurrentTimestamp();
+	if (run->changed)
 	{
-		ttl_reap_rel_end_pause(leaf);
-		ttl_reap_rel_want_pass(leaf);
+		ttl_reap_rel_end_pause(reap_rel);
+		ttl_reap_rel_want_pass(reap_rel);
 	}
-	wait_until = leaf->state.paused_until;
-	if (leaf->state.is_stuck && memory->mode.by_worker)
+	wait_until = reap_rel->state.paused_until;
+	if (reap_rel->state.has_timed_out && memory->mode.by_worker)
 		wait_until = Max(wait_until, memory->rest_until);
-	if (wait_until > leaf->last_turn)
+	if (wait_until > reap_rel->last_run)
 	{
-		turn->due = Min(turn->due, wait_until);
-		return TTL_TURN_AWAY;
+		run->due = Min(run->due, wait_until);
+		return TTL_REAP_LATER;
 	}
 
-	while (result == TTL_STEP_MORE && may_go_on(turn, max_cost))
+	while (result == TTL_REAP_MORE && may_go_on(run, max_cost))
 	{
 		BufferUsage start = pgBufferUsage;
-		int64		was_blocked = ttl_reap_rel_blocked_rows(leaf);
+		int64		was_blocked = ttl_reap_rel_blocked_rows(reap_rel);
 		MemoryContext oldcontext;
 		int64		cost;
-		TtlStep		step;
+		TtlBatch		batch;
 
 		CHECK_FOR_INTERRUPTS();
 
-		if (turn->pace != NULL && turn->cost > 0)
+		if (run->pace != NULL && run->cost > 0)
 		{
 			bool		napped = false;
 
-			if (!turn->pace(turn, &napped))
+			if (!run->pace(run, &napped))
 				break;
 			if (napped)
-				commit_step(memory);
+				commit_batch(memory);
 		}
 
-		memset(&step, 0, sizeof(step));
-		step.memory = memory;
-		step.leaf = leaf;
-		step.max_cost = max_cost - turn->cost;
-		step.max_batch_cost = turn->max_batch_cost;
-		step.max_rows = turn->max_rows - turn->rows;
+		memset(&batch, 0, sizeof(batch));
+		batch.memory = memory;
+		batch.reap_rel = reap_rel;
+		batch.max_cost = max_cost - run->cost;
+		batch.max_batch_cost = run->max_batch_cost;
+		batch.max_rows = run->max_rows - run->rows;
 
-		oldcontext = MemoryContextSwitchTo(memory->step_context);
-		result = run_step(&step, container, turn);
-		if (step.error != NULL || ttl_reap_rel_blocked_rows(leaf) != was_blocked)
-			report_blocked(memory, container, turn, step.error);
+		oldcontext = MemoryContextSwitchTo(memory->batch_context);
+		result = run_batch(&batch, container, run);
+		if (batch.error != NULL || ttl_reap_rel_blocked_rows(reap_rel) != was_blocked)
+			report_blocked(memory, container, run, batch.error);
 		MemoryContextSwitchTo(oldcontext);
-		MemoryContextReset(memory->step_context);
+		MemoryContextReset(memory->batch_context);
 
-		commit_step(memory);
+		commit_batch(memory);
 		ttl_deletion_count_committed();
 
 		cost = ttl_budget_cost_since(&start);
-		turn->cost += cost;
-		turn->rows += step.deleted;
-		if (step.ntids > 0 || step.emptied)
+		run->cost += cost;
+		run->rows += batch.deleted;
+		if (batch.ntids > 0 || batch.emptied)
 		{
-			ttl_counters_add_batch(container, step.deleted, cost);
-			ttl_progress_batch(step.deleted);
+			ttl_counters_add_batch(container, batch.deleted, cost);
+			ttl_progress_batch(batch.deleted);
 		}
 	}
 
-	if (result == TTL_STEP_DONE)
-		end = TTL_TURN_DONE;
-	else if (result == TTL_STEP_AWAY)
+	if (result == TTL_REAP_DONE)
+		end = TTL_REAP_DONE;
+	else if (result == TTL_REAP_LATER)
 	{
-		end = TTL_TURN_AWAY;
-		turn->due = Min(turn->due, Max(leaf->state.paused_until,
-									   GetCurrentTimestamp() + TTL_MARK_WAIT));
+		end = TTL_REAP_LATER;
+		run->due = Min(run->due, Max(reap_rel->state.paused_until,
+									   GetCurrentTimestamp() + TTL_POSITION_WAIT));
 	}
 	else
-		end = TTL_TURN_SPENT;
+		end = TTL_REAP_MORE;
 
 	if (memory->allocated > KEEP_MAX)
-		ttl_reap_rel_discard(memory, leaf);
-	ttl_reap_rel_store(memory, leaf);
+		ttl_reap_rel_discard(memory, reap_rel);
+	ttl_reap_rel_store(memory, reap_rel);
 	return end;
 }
 
 /*
- * Runs a turn, see turn.h.  The cost is shared equally among the leaves; what
+ * Runs a run, see run.h.  The cost is shared equally among the tables; what
  * one leaves goes to those after it.
  */
 void
-ttl_turn_run(TtlMemory *memory, Oid container, TtlTurn *turn)
+ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 {
 	ListCell   *lc;
 	int			left;
 
-	turn->end = TTL_TURN_DONE;
-	turn->cost = 0;
-	turn->rows = 0;
-	turn->due = DT_NOEND;
+	run->end = TTL_REAP_DONE;
+	run->cost = 0;
+	run->rows = 0;
+	run->due = DT_NOEND;
 
 	if (SPI_connect_ext(memory->mode.commits ? SPI_OPT_NONATOMIC : 0) !=
 		SPI_OK_CONNECT)
@@ -598,28 +588,28 @@ ttl_turn_run(TtlMemory *memory, Oid container, TtlTurn *turn)
 
 	/* what a procedure has deferred before it called is its own to fire */
 	if (!memory->mode.by_worker)
-		commit_step(memory);
+		commit_batch(memory);
 
-	turn->leaves = ttl_container_leaves(container);
-	left = list_length(turn->leaves);
+	run->tables = ttl_container_leaves(container);
+	left = list_length(run->tables);
 
-	foreach(lc, turn->leaves)
+	foreach(lc, run->tables)
 	{
-		TtlTurnEnd	end;
-		int64		share = (turn->max_cost - turn->cost) / left--;
+		TtlReapResult	end;
+		int64		share = (run->max_cost - run->cost) / left--;
 
-		if (!may_go_on(turn, turn->max_cost))
+		if (!may_go_on(run, run->max_cost))
 		{
-			turn->end = TTL_TURN_SPENT;
+			run->end = TTL_REAP_MORE;
 			break;
 		}
-		end = run_leaf(memory, container, lfirst_oid(lc), turn,
-					   turn->cost + Max(share, 1));
-		if (turn->end == TTL_TURN_DONE || end == TTL_TURN_SPENT)
-			turn->end = end;
+		end = reap_table(memory, container, lfirst_oid(lc), run,
+					   run->cost + Max(share, 1));
+		if (run->end == TTL_REAP_DONE || end == TTL_REAP_MORE)
+			run->end = end;
 	}
-	report_blocked(memory, container, turn, NULL);
-	turn->nleaves = list_length(turn->leaves);
+	report_blocked(memory, container, run, NULL);
+	run->ntables = list_length(run->tables);
 
 	SPI_finish();
 }

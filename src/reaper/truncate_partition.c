@@ -29,7 +29,7 @@
  *
  * TRUNCATE isn't MVCC-safe: an older snapshot would see the rows vanish.  But
  * rows that are hidden from it anyway make no difference.  So there is a moment
- * "asked_at" by which all rows must have expired, and the transactions that were
+ * "noted_at" by which all rows must have expired, and the transactions that were
  * open then, in any database and prepared ones too, must all have ended, and
  * so must those that have imported a snapshot of theirs.
  * What began later judges rows by a later clock, whatever its isolation level.
@@ -187,39 +187,39 @@ is_partition_without_trigger(Relation rel, const TtlContainer *container)
 }
 
 void
-ttl_truncate_partition_forget(TtlTruncate *whole)
+ttl_truncate_partition_forget(TtlTruncate *truncate)
 {
-	if (whole->open != NULL)
-		pfree(whole->open);
-	memset(whole, 0, sizeof(TtlTruncate));
+	if (truncate->open != NULL)
+		pfree(truncate->open);
+	memset(truncate, 0, sizeof(TtlTruncate));
 }
 
 /*
  * Forgets, and waits for some time.
  */
 static void
-give_up(TtlTruncate *whole)
+give_up(TtlTruncate *truncate)
 {
-	ttl_truncate_partition_forget(whole);
-	whole->next_at = GetCurrentTimestamp() + RETRY_WAIT;
+	ttl_truncate_partition_forget(truncate);
+	truncate->next_at = GetCurrentTimestamp() + RETRY_WAIT;
 }
 
 /*
  * Notes the present, and the transactions that are open in it.
  */
 static void
-ask(TtlTruncate *whole, MemoryContext context)
+note_transactions(TtlTruncate *truncate, MemoryContext context)
 {
 	VirtualTransactionId *open;
 
-	whole->asked_at = GetCurrentTimestamp();
-	whole->next_xid = ReadNextTransactionId();
+	truncate->noted_at = GetCurrentTimestamp();
+	truncate->next_xid = ReadNextTransactionId();
 	open = GetCurrentVirtualXIDs(InvalidTransactionId, false, true, 0,
-								 &whole->nopen);
-	whole->open = (VirtualTransactionId *)
+								 &truncate->nopen);
+	truncate->open = (VirtualTransactionId *)
 		MemoryContextAlloc(context,
-						   Max(whole->nopen, 1) * sizeof(VirtualTransactionId));
-	memcpy(whole->open, open, whole->nopen * sizeof(VirtualTransactionId));
+						   Max(truncate->nopen, 1) * sizeof(VirtualTransactionId));
+	memcpy(truncate->open, open, truncate->nopen * sizeof(VirtualTransactionId));
 	pfree(open);
 }
 
@@ -228,42 +228,42 @@ ask(TtlTruncate *whole, MemoryContext context)
  * is as old, by what it sees, may have taken it later, too.
  */
 static bool
-is_old_snapshot_in_use(const TtlTruncate *whole)
+is_old_snapshot_in_use(const TtlTruncate *truncate)
 {
 	int			n;
 
-	pfree(GetCurrentVirtualXIDs(whole->next_xid, true, false, PROC_IN_VACUUM, &n));
+	pfree(GetCurrentVirtualXIDs(truncate->next_xid, true, false, PROC_IN_VACUUM, &n));
 	return n > 0;
 }
 
 bool
-ttl_truncate_partition_ready(TtlTruncate *whole, Relation rel, const TtlContainer *container,
+ttl_truncate_partition_ready(TtlTruncate *truncate, Relation rel, const TtlContainer *container,
 				MemoryContext context)
 {
 	uint64		generation;
 
 	if (!rel->rd_rel->relispartition ||
-		whole->next_at > GetCurrentTimestamp())
+		truncate->next_at > GetCurrentTimestamp())
 		return false;
 
 	generation = current_generation(container->container);
-	if (whole->asked_at != 0 && whole->generation != generation)
-		ttl_truncate_partition_forget(whole);
-	if (whole->asked_at == 0)
+	if (truncate->noted_at != 0 && truncate->generation != generation)
+		ttl_truncate_partition_forget(truncate);
+	if (truncate->noted_at == 0)
 	{
 		if (!is_partition_without_trigger(rel, container))
 		{
-			give_up(whole);
+			give_up(truncate);
 			return false;
 		}
-		ask(whole, context);
-		whole->generation = generation;
+		note_transactions(truncate, context);
+		truncate->generation = generation;
 	}
 
-	while (whole->nopen > 0 &&
-		   VirtualXactLock(whole->open[whole->nopen - 1], false))
-		whole->nopen--;
-	return whole->nopen == 0 && !is_old_snapshot_in_use(whole);
+	while (truncate->nopen > 0 &&
+		   VirtualXactLock(truncate->open[truncate->nopen - 1], false))
+		truncate->nopen--;
+	return truncate->nopen == 0 && !is_old_snapshot_in_use(truncate);
 }
 
 /*
@@ -384,7 +384,7 @@ indexes_know_later(Relation rel, const TtlContainer *container, TimestampTz cuto
 }
 
 int64
-ttl_truncate_partition(TtlTruncate *whole, const TtlContainer *container,
+ttl_truncate_partition(TtlTruncate *truncate, const TtlContainer *container,
 				const TtlTruncateLimits *limits)
 {
 	Relation	rel = relation_open(container->relid, NoLock);
@@ -400,11 +400,11 @@ ttl_truncate_partition(TtlTruncate *whole, const TtlContainer *container,
 	bool		locked = false;
 	bool		proven;
 
-	if (pg_sub_s64_overflow(whole->asked_at, container->reap_delay, &cutoff) ||
+	if (pg_sub_s64_overflow(truncate->noted_at, container->reap_delay, &cutoff) ||
 		(!read && must_read) || indexes_know_later(rel, container, cutoff))
 	{
 		relation_close(rel, NoLock);
-		give_up(whole);
+		give_up(truncate);
 		return -1;
 	}
 
@@ -418,7 +418,7 @@ ttl_truncate_partition(TtlTruncate *whole, const TtlContainer *container,
 	proven = rows >= 0 && rows <= limits->max_rows &&
 		(locked = ConditionalLockRelation(rel, AccessExclusiveLock)) &&
 		is_partition_without_trigger(rel, container) &&
-		whole->generation == current_generation(container->container) &&
+		truncate->generation == current_generation(container->container) &&
 		!indexes_know_later(rel, container, cutoff) &&
 		(!must_read || recheck(rel, container, slot, cutoff, read_lsn));
 	ExecDropSingleTupleTableSlot(slot);
@@ -433,6 +433,6 @@ ttl_truncate_partition(TtlTruncate *whole, const TtlContainer *container,
 		relation_close(rel, NoLock);
 	}
 
-	give_up(whole);
+	give_up(truncate);
 	return rows;
 }

@@ -163,7 +163,7 @@ nap(int64 total)
  * Between the transactions of a turn, see turn.h.
  */
 static bool
-pace(const TtlTurn *turn, bool *napped)
+pace(const TtlReapRun *turn, bool *napped)
 {
 	*napped = nap(spent + turn->cost);
 	check_reload();
@@ -199,7 +199,7 @@ tell_container(void *arg)
  * cancellation goes on.
  */
 static bool
-try_turn(TtlMemory *memory, Oid container, TtlTurn *turn)
+try_turn(TtlMemory *memory, Oid container, TtlReapRun *turn)
 {
 	MemoryContext context = CurrentMemoryContext;
 	volatile bool done = false;
@@ -218,7 +218,7 @@ try_turn(TtlMemory *memory, Oid container, TtlTurn *turn)
 		telling.callback = tell_container;
 		telling.arg = names;
 		error_context_stack = &telling;
-		ttl_turn_run(memory, container, turn);
+		ttl_reap_rel_run(memory, container, turn);
 		CommitTransactionCommand();
 		error_context_stack = telling.previous;
 		done = true;
@@ -253,7 +253,7 @@ run_turn(TtlMemory *memory, TtlScheduled *container, int64 max_cost,
 		 bool *finished, bool *limited)
 {
 	Oid			oid = container->container;
-	TtlTurn		turn;
+	TtlReapRun		turn;
 	TimestampTz started = GetCurrentTimestamp();
 	TimestampTz now;
 	bool		done;
@@ -276,7 +276,7 @@ run_turn(TtlMemory *memory, TtlScheduled *container, int64 max_cost,
 
 	now = GetCurrentTimestamp();
 	/* where stuck tables rest, the one that rests longest comes first */
-	if (turn.end != TTL_TURN_AWAY || turn.cost > 0)
+	if (turn.end != TTL_REAP_LATER || turn.cost > 0)
 		container->last_turn = now;
 	container->cycle_cost += turn.cost;
 	container->cycle_rows += turn.rows;
@@ -291,9 +291,9 @@ run_turn(TtlMemory *memory, TtlScheduled *container, int64 max_cost,
 	}
 	container->failed_wait = 0;
 	container->blocked = turn.blocked;
-	all_leaves = ttl_schedule_count_leaves(container, turn.nleaves);
+	all_leaves = ttl_schedule_count_leaves(container, turn.ntables);
 
-	*finished = turn.end != TTL_TURN_SPENT;
+	*finished = turn.end != TTL_REAP_MORE;
 	if (!*finished && container->cycle_cost >= container->cycle_cost_limit)
 		*finished = *limited = true;
 	container->capped = *limited;
@@ -675,7 +675,7 @@ sleep_until(TimestampTz until)
 static void
 at_exit(int code, Datum arg)
 {
-	if (ttl_reap_error_handle_exit())
+	if (ttl_batch_handle_exit())
 		(void) ttl_shmem_worker_leave(TTL_LEFT_YIELDED, GetCurrentTimestamp());
 }
 
