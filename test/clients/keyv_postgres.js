@@ -59,9 +59,15 @@ main(async () => {
 
 	// by the deadline that Keyv writes into the value
 	await sql(
-		`ALTER TABLE cache ADD COLUMN expires timestamptz
-			GENERATED ALWAYS AS (to_timestamp((value::jsonb ->> 'expires')::bigint / 1000.0)) STORED;
-		SELECT ttl.create_container('cache', -1, ts_column => NULL, ttl_column => 'expires');`
+		`CREATE FUNCTION keyv_expires(value text) RETURNS numeric LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+		BEGIN
+			RETURN CASE jsonb_typeof(value::jsonb -> 'expires') WHEN 'number' THEN (value::jsonb ->> 'expires')::numeric END;
+		EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
+			RETURN NULL;
+		END
+		$$;
+		ALTER TABLE cache ADD COLUMN expires numeric GENERATED ALWAYS AS (keyv_expires(value)) STORED;
+		SELECT ttl.create_container('cache', -1, ts_column => NULL, ttl_column => 'expires', ttl_unit => 'epoch_ms', if_not_exists => true);`
 	);
 	await live(cache);
 	await cache.set('short', 1, 1);
@@ -70,5 +76,18 @@ main(async () => {
 	await waitUntil(async () => await value('SELECT count(*) FROM cache') === '2', 'the short one expires');
 	await waitUntil(async () => await stored('cache') === 2, 'it is deleted');
 	assert.deepEqual(await cache.getMany(['short', 'long', 'for ever']), [undefined, 2, 3]);
+
+	// whatever an application or a serializer of its own writes is stored; what has no deadline in it stays
+	const soon = Date.now() + 1000;
+	const values = {
+		fraction: JSON.stringify({ value: 1, expires: soon + 0.5 }), large: '{"value":1,"expires":1e300}',
+		negative: '{"value":1,"expires":-1e300}', text: '{"value":1,"expires":"soon"}', array: '[1]', scalar: '1', none: '',
+		broken: '{"value":', other: 'AAECAw==', deep: '['.repeat(100000), zero: '{"value":"\\u0000","expires":1}'
+	};
+	for (const [key, text] of Object.entries(values)) await store.set(key, text);
+	await waitUntil(async () => await store.get('fraction') === undefined, 'a fraction of a millisecond expires');
+	for (const key of Object.keys(values).filter((key) => key !== 'fraction')) {
+		assert.equal(await store.get(key), values[key], key);
+	}
 	await cache.disconnect();
 });
