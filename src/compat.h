@@ -64,15 +64,6 @@
 #define TTL_EXECUTOR_RUN_ARGUMENTS	queryDesc, direction, count, execute_once
 #endif
 
-/* Up to 17: to be executed once more */
-#if PG_VERSION_NUM >= 180000
-#define TtlExecutorRun(query_desc, direction, count) \
-	standard_ExecutorRun(query_desc, direction, count)
-#else
-#define TtlExecutorRun(query_desc, direction, count) \
-	standard_ExecutorRun(query_desc, direction, count, false)
-#endif
-
 /* 19: post_parse_analyze_hook got a const */
 #if PG_VERSION_NUM >= 190000
 #define TTL_POST_PARSE_ANALYZE_PARAMETERS \

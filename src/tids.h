@@ -18,6 +18,13 @@ typedef struct TtlTids
 	int			allocated;
 } TtlTids;
 
+/* TIDs of one relation */
+typedef struct TtlRelTids
+{
+	Oid			relid;
+	TtlTids		tids;
+} TtlRelTids;
+
 /* The first TID allocates the array in the current memory context. */
 static inline void
 ttl_tids_append(TtlTids *array, const ItemPointerData *tid)

@@ -385,49 +385,48 @@ check_snapshot(TtlToDelete *to_delete)
 	ExecDropSingleTupleTableSlot(slot);
 }
 
-void
-ttl_deletion_run_referencing(Relation table, const char *condition, int nargs,
-							 Oid *types, Datum *values, TimestampTz expired_at,
-							 TtlSessionUser *user)
+/* What goes along with a deletion of the reaper's is part of it. */
+static TtlDeletion
+dependent_deletion(TimestampTz expired_at, TtlSessionUser *user)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "ttl referencing rows",
-												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(context);
-	bool		more = true;
+	TtlDeletion deletion = {.expired_at = expired_at, .user = user};
 
-	while (more)
+	if (running != NULL && running->user == NULL)
 	{
-		TtlDeletion deletion = {.expired_at = expired_at, .user = user};
-		uint64		deleted = 0;
-		ListCell   *lc;
-
-		if (running != NULL && running->user == NULL)
-		{
-			deletion.user = NULL;
-			deletion.owner = running->owner;
-			deletion.restricted = running->restricted;
-			deletion.spares = running->spares;
-		}
-		ttl_fk_dependents_remember(&deletion);
-		more = ttl_fk_dependents_doom_by(&deletion, table, condition, nargs, types, values);
-		ttl_fk_dependents_search(&deletion);
-		hash_destroy(deletion.rows);
-
-		if (deletion.tables != NIL)
-			delete_all(&deletion, NULL, 0);
-		foreach(lc, deletion.tables)
-		{
-			check_snapshot(lfirst(lc));
-			deleted += ((TtlToDelete *) lfirst(lc))->deleted;
-		}
-		end_deletion(&deletion, NULL);
-
-		/* what a trigger has kept would be found again */
-		more = more && deleted > 0;
-		MemoryContextReset(context);
+		deletion = *running;
+		deletion.expired_at = expired_at;
+		deletion.tables = NIL;
 	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(context);
+	return deletion;
+}
+
+TimestampTz
+ttl_deletion_cutoff(Oid table, TimestampTz now)
+{
+	TtlDeletion deletion = dependent_deletion(now, NULL);
+
+	if (running == NULL || running->user != NULL)
+		return now;
+	return ttl_fk_dependents_may_go_along(&deletion, table, &now) ? now : DT_NOBEGIN;
+}
+
+void
+ttl_deletion_run_dependents(List *rows, TimestampTz expired_at, TtlSessionUser *user)
+{
+	TtlDeletion deletion = dependent_deletion(expired_at, user);
+	ListCell   *lc;
+
+	ttl_fk_dependents_remember(&deletion);
+	foreach(lc, rows)
+		ttl_fk_dependents_add_rows(&deletion, lfirst(lc));
+	ttl_fk_dependents_search(&deletion);
+	hash_destroy(deletion.rows);
+
+	if (deletion.tables != NIL)
+		delete_all(&deletion, NULL, 0);
+	foreach(lc, deletion.tables)
+		check_snapshot(lfirst(lc));
+	end_deletion(&deletion, NULL);
 }
 
 void

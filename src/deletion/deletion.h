@@ -10,7 +10,8 @@
 
 #include "container/container.h"
 #include "deletion/owner.h"
-#include "storage/itemptr.h"
+#include "nodes/pg_list.h"
+#include "tids.h"
 
 /*
  * Deletes those of the rows at the given places that had expired at
@@ -66,15 +67,13 @@ extern uint64 ttl_deletion_run(Relation rel, const TtlContainer *container,
 							   TtlSessionUser *user);
 
 /*
- * Deletes the expired rows of a container that meet the condition, and with them
- * what references them, as above: a user's statement has deleted or renumbered
- * what they reference.  If it is a deletion of the reaper's that has done so, only
- * what the reaper may take, as its owner.  The table may be partitioned; it is open.
+ * Deletes rows (TtlRelTids) that reference what a statement has deleted or renumbered.  If
+ * the reaper's deletion has done so, they are deleted as its part, and only those that it
+ * may take: that have expired by the cutoff, DT_NOBEGIN = none.
  */
-extern void ttl_deletion_run_referencing(Relation table, const char *condition,
-										 int nargs, Oid *types, Datum *values,
-										 TimestampTz expired_at,
-										 TtlSessionUser *user);
+extern TimestampTz ttl_deletion_cutoff(Oid table, TimestampTz now);
+extern void ttl_deletion_run_dependents(List *rows, TimestampTz expired_at,
+										TtlSessionUser *user);
 
 /*
  * Empties the table, as its owner.  The caller holds ACCESS EXCLUSIVE on it and

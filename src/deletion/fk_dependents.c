@@ -199,11 +199,8 @@ is_asked_for(const TtlDeletion *deletion, const TtlContainer *container)
 		((TtlToDelete *) linitial(deletion->tables))->container.container == container->container;
 }
 
-/*
- * May rows of the referencing container go along, and if so, expired by when?
- */
-static bool
-may_go_along(const TtlDeletion *deletion, Oid table, TimestampTz *expired_at)
+bool
+ttl_fk_dependents_may_go_along(const TtlDeletion *deletion, Oid table, TimestampTz *expired_at)
 {
 	TtlContainer container;
 
@@ -245,7 +242,7 @@ find_references(const TtlDeletion *deletion, Relation rel)
 		if ((trigger->tgfoid != F_RI_FKEY_NOACTION_DEL &&
 			 trigger->tgfoid != F_RI_FKEY_RESTRICT_DEL &&
 			 trigger->tgfoid != F_RI_FKEY_CASCADE_DEL) ||
-			!may_go_along(deletion, trigger->tgconstrrelid, &expired_at))
+			!ttl_fk_dependents_may_go_along(deletion, trigger->tgconstrrelid, &expired_at))
 			continue;
 		reference = palloc(sizeof(Reference));
 		reference->cascades = trigger->tgfoid == F_RI_FKEY_CASCADE_DEL;
@@ -279,7 +276,7 @@ ttl_fk_dependents_holds(TtlDeletion *deletion, Relation rel, const TtlContainer 
 		if (!ttl_constraint_read(trigger->tgconstraint, trigger->tgconstrrelid,
 								 RelationGetRelid(rel), &hold->key))
 			elog(ERROR, "cache lookup failed for constraint %u", trigger->tgconstraint);
-		if (!may_go_along(deletion, trigger->tgconstrrelid, &hold->expired_at))
+		if (!ttl_fk_dependents_may_go_along(deletion, trigger->tgconstrrelid, &hold->expired_at))
 			hold->expired_at = DT_NOBEGIN;
 		if (!hold->key.is_temporal)
 			holds = lappend(holds, hold);
@@ -419,21 +416,11 @@ ttl_fk_dependents_search(TtlDeletion *deletion)
 	} while (found);
 }
 
-/* Rows that are found at once, where all would need memory without limit. */
-#define ROWS_AT_ONCE	10000
-
-bool
-ttl_fk_dependents_doom_by(TtlDeletion *deletion, Relation table, const char *condition, int nargs,
-						Oid *types, Datum *values)
+void
+ttl_fk_dependents_add_rows(TtlDeletion *deletion, const TtlRelTids *rows)
 {
-	StringInfoData sql;
-	TtlIdentity saved;
+	TtlToDelete *to_delete = find_to_delete(deletion, rows->relid, rows->tids.tids, false);
 
-	if (!may_go_along(deletion, RelationGetRelid(table), &deletion->expired_at))
-		return false;
-	begin_search(deletion, &sql, table, &saved);
-	appendStringInfo(&sql, "%s LIMIT %d", condition, ROWS_AT_ONCE);
-	add_found(deletion, NULL, false, table, sql.data, nargs, types, values,
-			   deletion->expired_at, &saved);
-	return hash_get_num_entries(deletion->rows) == ROWS_AT_ONCE;
+	for (int i = 0; to_delete != NULL && i < rows->tids.n; i++)
+		ttl_fk_dependents_add(deletion, to_delete, &rows->tids.tids[i]);
 }

@@ -60,13 +60,12 @@ extern void ttl_fk_dependents_remember(TtlDeletion *deletion);
 
 extern void ttl_fk_dependents_add(TtlDeletion *deletion, TtlToDelete *to_delete, ItemPointer tid);
 
-/*
- * Adds expired rows of the table that meet the condition, if rows of it may go
- * along; else does nothing.  Returns whether there may be more, when these are gone.
- */
-extern bool ttl_fk_dependents_doom_by(TtlDeletion *deletion, Relation table,
-									const char *condition, int nargs, Oid *types,
-									Datum *values);
+/* Adds rows, if rows of their table may go along. */
+extern void ttl_fk_dependents_add_rows(TtlDeletion *deletion, const TtlRelTids *rows);
+
+/* May rows of the referencing table go along, and if so, expired by when? */
+extern bool ttl_fk_dependents_may_go_along(const TtlDeletion *deletion, Oid table,
+										   TimestampTz *expired_at);
 
 /* Adds what references the rows to delete, and so on. */
 extern void ttl_fk_dependents_search(TtlDeletion *deletion);

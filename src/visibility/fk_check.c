@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fk_check.c
- *	  Nobody is stopped by a referencing row that nobody sees.
+ *	  Expired rows that reference what goes don't hold it up.
  *
  * When a row goes or gets another key, and rows may reference it by a foreign
  * key with NO ACTION or RESTRICT, PostgreSQL searches for one that does:
@@ -9,180 +9,137 @@
  *	 SELECT 1 FROM [ONLY] "s"."t" x WHERE $1 OPERATOR(=) "column" [AND ...]
  *	   FOR KEY SHARE OF x
  *
- * That search sees all stored rows (fk_queries.c), for an orphan is none the better for
- * being hidden.  So if the table is a container, and none of its live rows is
- * found, the expired ones are deleted for good first, as an eviction deletes them:
- * in the session of who has changed the referenced row, with triggers, archive, and what
- * references them in turn.
- * Then PostgreSQL searches: it skips what has been deleted since the search
- * began, and takes offence at the rest, be it a row that a trigger has kept, one
- * that has been renewed in the meantime, or one that the reaper must leave alone,
- * whose deletion it is.
+ * That search sees all stored rows (fk_queries.c).  Before it runs, the rows that its
+ * scan returns are collected.  If none of them is live, they are deleted as an eviction
+ * deletes them: in the session of the user who has changed the referenced row, with
+ * triggers, archive, and what references them in turn.
  *
- * All that is done when the search is about to run, so it holds for each way that
- * leads there: deferred constraints, partitions, other actions.  It costs nothing
- * if no row is stored that references: the search has then been done for ours, and
- * isn't repeated.
+ * Then PostgreSQL searches.  It skips what has been deleted since its snapshot was taken,
+ * and finds the rest: a row that a trigger has kept, one that has been renewed in the
+ * meantime, or one that the reaper must leave alone.
  *
- * What a rule adds to an action (CASCADE, SET NULL, SET DEFAULT) sees the row that
- * is acted on as OLD, expired or not, and live rows otherwise.
+ * This is done when the search is about to run, so it covers deferred constraints,
+ * partitions and other referential actions.  If no row references what goes, the scan
+ * has come to its end, and isn't repeated.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/table.h"
+#include "access/tableam.h"
 #include "catalog/pg_class.h"
-#include "compat.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/executor.h"
-#include "executor/spi.h"
+#include "expiry/expiry.h"
 #include "miscadmin.h"
-#include "nodes/makefuncs.h"
-#include "nodes/params.h"
 #include "parser/parsetree.h"
-#include "tcop/dest.h"
+#include "utility.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utility.h"
 #include "visibility/visibility.h"
 
-#define SEARCH_ENDS	" FOR KEY SHARE OF x"
-
-/* A search for rows that forbid a change */
-typedef struct Search
-{
-	Oid			table;			/* a container, may be partitioned */
-	char	   *query;			/* without the lock */
-	char	   *condition;		/* what follows WHERE in it */
-	int			nargs;
-	Oid		   *types;
-	Datum	   *values;
-} Search;
-
-/* Always in quotes, as ri_triggers.c has it */
-static void
-append_quoted(StringInfo buf, const char *name)
-{
-	appendStringInfoChar(buf, '"');
-	for (; *name != '\0'; name++)
-	{
-		if (*name == '"')
-			appendStringInfoChar(buf, '"');
-		appendStringInfoChar(buf, *name);
-	}
-	appendStringInfoChar(buf, '"');
-}
-
-/* The statement up to what it does, as ri_triggers.c begins it */
-static char *
-begin_statement(const char *verb, const RangeTblEntry *rte, const char *rest)
-{
-	StringInfoData buf;
-
-	initStringInfo(&buf);
-	appendStringInfoString(&buf, verb);
-	if (rte->relkind == RELKIND_RELATION)
-		appendStringInfoString(&buf, "ONLY ");
-	append_quoted(&buf, get_namespace_name(get_rel_namespace(rte->relid)));
-	appendStringInfoChar(&buf, '.');
-	append_quoted(&buf, get_rel_name(rte->relid));
-	appendStringInfoString(&buf, rest);
-	return buf.data;
-}
-
-static bool
-begins_with(const char *text, const char *beginning)
-{
-	return strncmp(text, beginning, strlen(beginning)) == 0;
-}
+/* Rows that are deleted at once, where all would need memory without limit. */
+#define ROWS_AT_ONCE	10000
 
 /*
- * Is the execution such a search, by a container's owner?  He could write one like
- * it himself, where foreign keys act, and would see and lose expired rows of his
- * own tables.
+ * The container, maybe partitioned, in which the execution searches for rows that forbid
+ * a change; InvalidOid if it doesn't.  The container's owner could write such a query
+ * himself, where foreign keys act, and would lose expired rows of his own tables.
  */
-static bool
-read_search(QueryDesc *query_desc, Search *search)
+static Oid
+searched_table(const QueryDesc *query_desc)
 {
-	ParamListInfo params = query_desc->params;
-	List	   *rtable = query_desc->plannedstmt->rtable;
-	const char *text = query_desc->sourceText;
 	RangeTblEntry *rte;
 	TtlContainer container;
-	char	   *begin;
-	int			length;
 
-	if (!InNoForceRLSOperation() || query_desc->operation != CMD_SELECT ||
-		params == NULL || params->numParams == 0 || params->paramFetch != NULL ||
-		rtable == NIL || strstr(text, " x WHERE $1") == NULL)
-		return false;			/* above all the check of a referenced row,
-								 * which begins with its column */
-	rte = linitial_node(RangeTblEntry, rtable);
-	if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container) ||
-		container.default_ttl == TTL_OFF || ttl_container_owner(rte->relid) != GetUserId())
-		return false;
+	if (!InNoForceRLSOperation() || !IsA(query_desc->planstate, LockRowsState) ||
+		!ttl_fk_queries_is_search(query_desc->sourceText))
+		return InvalidOid;
+	rte = linitial_node(RangeTblEntry, query_desc->plannedstmt->rtable);
+	return rte->rtekind == RTE_RELATION && ttl_container_lookup(rte->relid, &container) &&
+		container.default_ttl != TTL_OFF && ttl_container_owner(rte->relid) == GetUserId() ?
+		rte->relid : InvalidOid;
+}
 
-	begin = begin_statement("SELECT 1 FROM ", rte, " x WHERE ");
-	length = strlen(text) - strlen(SEARCH_ENDS);
-	if (!begins_with(text, begin) || length <= (int) strlen(begin) ||
-		strcmp(text + length, SEARCH_ENDS) != 0)
-		return false;
+/* Has the row, which the snapshot sees, expired by then? */
+static bool
+has_expired(Oid relid, ItemPointer tid, Snapshot snapshot, TimestampTz expired_at)
+{
+	Relation	rel = table_open(relid, RowExclusiveLock);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TtlContainer container;
+	bool		result;
 
-	search->table = rte->relid;
-	search->query = pnstrdup(text, length);
-	search->condition = search->query + strlen(begin);
-	search->nargs = params->numParams;
-	search->types = palloc(sizeof(Oid) * search->nargs);
-	search->values = palloc(sizeof(Datum) * search->nargs);
-	for (int i = 0; i < search->nargs; i++)
+	result = ttl_container_lookup(relid, &container) &&
+		table_tuple_fetch_row_version(rel, tid, snapshot, slot) &&
+		ttl_expiry_of_slot(&container, slot) <= expired_at;
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, NoLock);
+	return result;
+}
+
+static void
+add_row(List **rows, Oid relid, ItemPointer tid)
+{
+	ListCell   *lc;
+	TtlRelTids    *table;
+
+	foreach(lc, *rows)
 	{
-		if (params->params[i].isnull)
-			return false;
-		search->types[i] = params->params[i].ptype;
-		search->values[i] = params->params[i].value;
+		table = lfirst(lc);
+		if (table->relid == relid)
+		{
+			ttl_tids_append(&table->tids, tid);
+			return;
+		}
 	}
-	return true;
+	table = palloc0(sizeof(TtlRelTids));
+	table->relid = relid;
+	ttl_tids_append(&table->tids, tid);
+	*rows = lappend(*rows, table);
 }
 
-/* Would it find a row, were it run now?  Leaves it as if it hadn't been. */
-static bool
-finds_stored(QueryDesc *query_desc)
+/* What a call of collect() ends with */
+typedef enum Collected
 {
-	DestReceiver *dest = query_desc->dest;
-	bool		found;
+	COLLECTED_ALL,
+	COLLECTED_SOME,				/* there may be more */
+	COLLECTED_LIVE				/* the last row hasn't expired */
+} Collected;
 
-	query_desc->dest = None_Receiver;
-	TtlExecutorRun(query_desc, ForwardScanDirection, 1);
-	found = query_desc->estate->es_processed > 0;
-	query_desc->dest = dest;
-	query_desc->already_executed = false;
-	if (found)
-		ExecutorRewind(query_desc);
-	return found;
-}
-
-/* An ordinary statement, which the filter is put into */
-static bool
-finds_live(const Search *search)
+/* Collects rows (TtlRelTids) that the scan below LockRows returns. */
+static Collected
+collect(LockRowsState *search, TimestampTz expired_at, List **rows)
 {
-	SPIPlanPtr	plan;
-	bool		found;
+	EState	   *estate = search->ps.state;
+	ExecAuxRowMark *mark = search->lr_arowMarks == NIL ? NULL : linitial(search->lr_arowMarks);
 
-	SPI_connect();
-	plan = SPI_prepare(search->query, search->nargs, search->types);
-	if (plan == NULL ||
-		SPI_execute_plan(plan, search->values, NULL, false, 1) != SPI_OK_SELECT)
-		elog(ERROR, "could not execute \"%s\"", search->query);
-	found = SPI_processed > 0;
-	SPI_finish();
-	return found;
+	for (int n = 0; n < ROWS_AT_ONCE && mark != NULL; n++)
+	{
+		Oid			relid = mark->rowmark->relid;
+		MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
+		TupleTableSlot *slot = ExecProcNode(outerPlanState(search));
+		bool		isnull;
+		ItemPointer tid;
+
+		MemoryContextSwitchTo(old);
+		if (TupIsNull(slot))
+			return COLLECTED_ALL;
+		tid = (ItemPointer) DatumGetPointer(ExecGetJunkAttribute(slot, mark->ctidAttNo, &isnull));
+		if (AttributeNumberIsValid(mark->toidAttNo))
+			relid = DatumGetObjectId(ExecGetJunkAttribute(slot, mark->toidAttNo, &isnull));
+		add_row(rows, relid, tid);
+		if (!has_expired(relid, tid, estate->es_snapshot, expired_at))
+			return COLLECTED_LIVE;
+	}
+	return mark == NULL ? COLLECTED_ALL : COLLECTED_SOME;
 }
 
-/* Does the execution write a table of that owner?  NULL = none runs. */
+/* Does the execution (NULL = none) write a table of that owner? */
 static bool
 writes_table_of(const TtlExecution *execution, Oid owner)
 {
@@ -197,7 +154,7 @@ writes_table_of(const TtlExecution *execution, Oid owner)
 	return false;
 }
 
-/* A SET CONSTRAINTS that runs; a function may be SECURITY DEFINER that executes it */
+/* A SET CONSTRAINTS that runs, maybe in a SECURITY DEFINER function */
 typedef struct Setting
 {
 	const TtlExecution *outer;
@@ -232,7 +189,7 @@ command_ends(PlannedStmt *pstmt)
 	settings = list_delete_first(settings);
 }
 
-/* Who has the check done that runs in that execution, or at the transaction's end? */
+/* The user whose statement has the check done, in that execution or at the transaction's end */
 static Oid
 checking_role(const TtlExecution *outer)
 {
@@ -244,18 +201,18 @@ checking_role(const TtlExecution *outer)
 }
 
 /*
- * In the session of who executes that statement, which may itself be an action of a foreign
- * key; PostgreSQL has switched to the owner of the referencing table.
+ * Deletes the rows as the user, whose statement may itself be an action of a foreign key;
+ * PostgreSQL has switched to the owner of the referencing table.
  */
 static void
-delete_expired(const Search *search, const TtlExecution *execution, const TtlExecution *outer)
+delete_rows(List *rows, Oid table, TimestampTz expired_at, const TtlExecution *execution,
+			const TtlExecution *outer)
 {
-	Relation	table = table_open(search->table, RowExclusiveLock);
-	Oid			owner = table->rd_rel->relowner;
+	Oid			owner = ttl_container_owner(table);
 	TtlEviction eviction = {
-		.container = RelationGetRelationName(table),
+		.container = get_rel_name(table),
 		.reason = "references what is deleted or gets another key",
-		.by_owner = ttl_container_is_owner(execution->user, search->table),
+		.by_owner = ttl_container_is_owner(execution->user, table),
 		.user = {
 			.role = checking_role(outer),
 			.written_owner = writes_table_of(outer, owner) ? owner : InvalidOid
@@ -268,63 +225,49 @@ delete_expired(const Search *search, const TtlExecution *execution, const TtlExe
 	};
 
 	error_context_stack = &context;
-	ttl_deletion_run_referencing(table, search->condition, search->nargs,
-								 search->types, search->values, execution->clock,
-								 &eviction.user);
+	ttl_deletion_run_dependents(rows, expired_at, &eviction.user);
 	error_context_stack = context.previous;
-	table_close(table, NoLock);
 }
 
-/*
- * Rules
- */
-
-/*
- * What a rule adds to an action has the action's text.  The rewriter has put the
- * table that it acts on before the rule's own, of the SELECT if it is one that
- * rows are inserted from.
- */
-static void
-mark_old(List *rtable, const char *text)
+/* Deletes what the search in that table would find, if it has expired.  False if there is nothing. */
+static bool
+delete_expired(Oid table, TtlExecution *execution, const TtlExecution *outer)
 {
-	RangeTblEntry *rte = rtable == NIL ? NULL : linitial_node(RangeTblEntry, rtable);
+	LockRowsState *search = (LockRowsState *) execution->query_desc->planstate;
 
-	if (rte != NULL && rte->rtekind == RTE_RELATION && rte->alias == NULL &&
-		(begins_with(text, begin_statement("DELETE FROM ", rte, " WHERE $1")) ||
-		 begins_with(text, begin_statement("UPDATE ", rte, " SET "))))
-		rte->alias = makeAlias(TTL_STORED, NIL);
-}
+	/* neither what only ttl.now hides is deleted, nor what it shows */
+	TimestampTz expired_at = ttl_deletion_cutoff(table, Min(execution->clock, execution->reading_now));
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "ttl referencing rows",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	bool		found = false;
+	Collected	collected;
 
-void
-ttl_fk_check_mark_old(Query *query, const char *text)
-{
-	ListCell   *lc;
-
-	if (!InNoForceRLSOperation() || query->querySource == QSRC_ORIGINAL || text == NULL ||
-		strstr(text, " WHERE $") == NULL || strstr(text, " OPERATOR(") == NULL)
-		return;
-	mark_old(query->rtable, text);
-	foreach(lc, query->rtable)
+	do
 	{
-		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+		List	   *rows = NIL;
 
-		if (rte->rtekind == RTE_SUBQUERY)
-			mark_old(rte->subquery->rtable, text);
-	}
+		collected = collect(search, expired_at, &rows);
+		found = found || rows != NIL;
+		if (collected != COLLECTED_LIVE && rows != NIL)
+			delete_rows(rows, table, expired_at, execution, outer);
+		MemoryContextReset(context);
+	} while (collected == COLLECTED_SOME);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+	if (found)
+		ExecReScan(&search->ps);
+	return found;
 }
 
 static bool
 execution_runs(TtlExecution *execution, const TtlExecution *outer)
 {
-	Search		search;
+	Oid			table = ttl_container_objects() == NULL ? InvalidOid :
+		searched_table(execution->query_desc);
 
-	if (ttl_container_objects() == NULL || !read_search(execution->query_desc, &search))
-		return true;
-	if (!finds_stored(execution->query_desc))
-		return false;
-	if (!finds_live(&search))
-		delete_expired(&search, execution, outer);
-	return true;
+	return !OidIsValid(table) || ttl_live_is_shown(table) ||
+		delete_expired(table, execution, outer);
 }
 
 void

@@ -21,6 +21,7 @@
 #include "container/container.h"
 #include "expiry/expiry.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
@@ -160,4 +161,47 @@ bool
 ttl_fk_queries_is_action(Query *query, const char *query_string)
 {
 	return is_referential_action(query) && ttl_fk_queries_is_spelt_so(query_string);
+}
+
+/* The search for rows that forbid a change; the check of a referenced row begins with its column. */
+bool
+ttl_fk_queries_is_search(const char *query_string)
+{
+	return strncmp(query_string, "SELECT 1 FROM ", strlen("SELECT 1 FROM ")) == 0 &&
+		strstr(query_string, " x WHERE $1 OPERATOR(") != NULL &&
+		strstr(query_string, " FOR KEY SHARE OF x") != NULL;
+}
+
+/*
+ * What a rule adds to an action has the action's text, and sees the row that is acted on
+ * as OLD, expired or not, and live rows otherwise.  The rewriter has put the table that it
+ * acts on before the rule's own, of the SELECT if it is one that rows are inserted from.
+ */
+static void
+mark_old(List *rtable)
+{
+	RangeTblEntry *rte = rtable == NIL ? NULL : linitial_node(RangeTblEntry, rtable);
+
+	if (rte != NULL && rte->rtekind == RTE_RELATION && rte->alias == NULL)
+		rte->alias = makeAlias(TTL_STORED, NIL);
+}
+
+void
+ttl_fk_queries_mark_old(Query *query, const char *text)
+{
+	ListCell   *lc;
+
+	if (!InNoForceRLSOperation() || query->querySource == QSRC_ORIGINAL ||
+		!ttl_fk_queries_is_spelt_so(text) ||
+		(strncmp(text, "DELETE FROM ", strlen("DELETE FROM ")) != 0 &&
+		 strncmp(text, "UPDATE ", strlen("UPDATE ")) != 0))
+		return;
+	mark_old(query->rtable);
+	foreach(lc, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+		if (rte->rtekind == RTE_SUBQUERY)
+			mark_old(rte->subquery->rtable);
+	}
 }

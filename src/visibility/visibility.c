@@ -72,7 +72,7 @@ plan(TTL_PLANNER_PARAMETERS)
 		planning.locks_rows = ttl_hide_locks_rows(parse);
 		if (!planning.sees_stored)
 		{
-			ttl_fk_check_mark_old(parse, query_string);
+			ttl_fk_queries_mark_old(parse, query_string);
 			ttl_stamp_query(parse);
 		}
 	}

@@ -71,6 +71,14 @@ extern bool ttl_fk_queries_is_validation(Query *query);
 /* Is the text spelt as they are?  Few people write so. */
 extern bool ttl_fk_queries_is_spelt_so(const char *query_string);
 
+/* Is it the search for rows that forbid a change? */
+extern bool ttl_fk_queries_is_search(const char *query_string);
+
+/* The alias of what a rule calls OLD, if a foreign key's action fires it; gives it this alias. */
+#define TTL_STORED	"ttl stored"
+
+extern void ttl_fk_queries_mark_old(Query *query, const char *text);
+
 /*
  * stamp.c
  */
