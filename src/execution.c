@@ -303,6 +303,13 @@ ttl_execution_on_hand_over(TtlExecutionWrite write, TtlExecutionRead read)
 	read_resolved = read;
 }
 
+/* True if the execution writes nothing, so that no trigger is queued. */
+static bool
+only_reads(const QueryDesc *query_desc)
+{
+	return query_desc->operation == CMD_SELECT && !query_desc->plannedstmt->hasModifyingCTE;
+}
+
 static void
 execution_start(QueryDesc *query_desc, int eflags)
 {
@@ -340,8 +347,13 @@ execution_start(QueryDesc *query_desc, int eflags)
 	if (follows)
 		follow_leader(execution);
 
-	foreach(lc, start_observers)
-		((TtlExecutionStarted) lfirst(lc)) (execution, eflags);
+	execution->observed = execution->hides || !only_reads(query_desc) ||
+		InNoForceRLSOperation();
+	if (execution->observed)
+	{
+		foreach(lc, start_observers)
+			((TtlExecutionStarted) lfirst(lc)) (execution, eflags);
+	}
 }
 
 static void
@@ -379,10 +391,13 @@ run_current(const TtlExecution *outer, TTL_EXECUTOR_RUN_PARAMETERS)
 {
 	ListCell   *lc;
 
-	foreach(lc, run_observers)
+	if (current != NULL && current->observed)
 	{
-		if (current != NULL && !((TtlExecutionRuns) lfirst(lc)) (current, outer))
-			direction = NoMovementScanDirection;
+		foreach(lc, run_observers)
+		{
+			if (!((TtlExecutionRuns) lfirst(lc)) (current, outer))
+				direction = NoMovementScanDirection;
+		}
 	}
 	if (prev_ExecutorRun)
 		prev_ExecutorRun(TTL_EXECUTOR_RUN_ARGUMENTS);
@@ -410,13 +425,6 @@ execution_run(TTL_EXECUTOR_RUN_PARAMETERS)
 
 	foreach(lc, ran_observers)
 		((TtlExecutionRan) lfirst(lc)) (queryDesc);
-}
-
-/* True if the execution writes nothing, so that no trigger is queued. */
-static bool
-only_reads(const QueryDesc *query_desc)
-{
-	return query_desc->operation == CMD_SELECT && !query_desc->plannedstmt->hasModifyingCTE;
 }
 
 static void

@@ -38,6 +38,8 @@ typedef struct TtlExecution
 	bool		user_changed;	/* inside a SECURITY DEFINER function */
 	bool		follows_leader; /* a parallel worker's part of the query */
 	bool		hides;			/* its plan may have filters in it (hide.c) */
+	bool		observed;		/* reads a container, writes, or serves a
+								 * foreign key */
 	List	   *policies;		/* what is_live.c has resolved for it */
 	List	   *cascaded;		/* containers that its referential actions
 								 * have updated */
@@ -124,9 +126,10 @@ extern void ttl_execution_visit_targets(TtlExecution *execution,
 										TtlTargetVisitor visit);
 
 /*
- * Observers, called in the order of their registration.  'prepared' is called
- * before ExecutorStart and may replace the plan, 'started' after ExecutorStart, 'ended' when an execution is about to be shut down,
- * with the nesting depth (1 = outermost).
+ * Observers, called in the order of their registration.  'prepared' is called before
+ * ExecutorStart and may replace the plan, 'started' after it, 'ended' when an execution
+ * is about to be shut down, with the nesting depth (1 = outermost).  'started' and 'runs'
+ * aren't called for queries that only read tables that are no containers.
  */
 typedef void (*TtlExecutionPrepared) (TtlExecution *execution, int eflags);
 typedef void (*TtlExecutionStarted) (TtlExecution *execution, int eflags);
