@@ -190,7 +190,7 @@ is_deleted_as(const char *alias, const RangeTblEntry *rte, const TtlContainer *c
 		is_owned_by(ttl_execution_deletes_as(), container);
 }
 
-static bool
+static void
 filter_scan(Plan *plan, void *context)
 {
 	const Hiding *hiding = context;
@@ -200,15 +200,15 @@ filter_scan(Plan *plan, void *context)
 	TtlContainer container;
 	Expr	   *filter;
 
-	if (IsA(plan, Append) || IsA(plan, MergeAppend) || scan->scanrelid == 0)
-		return true;
+	if (scan->scanrelid == 0)
+		return;
 	rte = rt_fetch(scan->scanrelid, hiding->stmt->rtable);
 	if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container) ||
 		(hiding->planning->validates &&
 		 (ttl_container_is_owner(GetUserId(), container.relid) ||
 		  ttl_container_is_owner(GetUserId(), container.container))) ||
 		is_acted_on(rte, &container))
-		return true;
+		return;
 	if (IsA(scan, CustomScan) && ((CustomScan *) scan)->custom_scan_tlist != NIL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -231,101 +231,6 @@ filter_scan(Plan *plan, void *context)
 	/* the plan may be one that somebody has kept */
 	if (scan->plan.qual == NIL || !equal(linitial(scan->plan.qual), filter))
 		scan->plan.qual = lcons(filter, scan->plan.qual);
-	return true;
-}
-
-static void
-visit_scans_of(Plan *plan, TtlPlanVisitor visit, void *context)
-{
-	List	   *children = NIL;
-	ListCell   *lc;
-
-	if (plan == NULL)
-		return;
-	check_stack_depth();
-
-	switch (nodeTag(plan))
-	{
-		case T_SeqScan:
-		case T_SampleScan:
-		case T_IndexScan:
-		case T_IndexOnlyScan:
-		case T_BitmapHeapScan:
-		case T_TidScan:
-		case T_TidRangeScan:
-			(void) visit(plan, context);
-			break;
-		case T_CustomScan:
-			if (!visit(plan, context))
-				return;
-			children = ((CustomScan *) plan)->custom_plans;
-			break;
-		case T_SubqueryScan:
-			visit_scans_of(((SubqueryScan *) plan)->subplan, visit, context);
-			break;
-		case T_Append:
-			if (!visit(plan, context))
-				return;
-			children = ((Append *) plan)->appendplans;
-			break;
-		case T_MergeAppend:
-			if (!visit(plan, context))
-				return;
-			children = ((MergeAppend *) plan)->mergeplans;
-			break;
-
-			/* what else there is reads by its left and right trees, or no table */
-		case T_Result:
-		case T_ProjectSet:
-		case T_ModifyTable:
-		case T_RecursiveUnion:
-		case T_BitmapAnd:
-		case T_BitmapOr:
-		case T_BitmapIndexScan:
-		case T_FunctionScan:
-		case T_TableFuncScan:
-		case T_ValuesScan:
-		case T_CteScan:
-		case T_NamedTuplestoreScan:
-		case T_WorkTableScan:
-		case T_ForeignScan:
-		case T_NestLoop:
-		case T_MergeJoin:
-		case T_HashJoin:
-		case T_Material:
-		case T_Sort:
-		case T_IncrementalSort:
-		case T_Memoize:
-		case T_Group:
-		case T_Agg:
-		case T_WindowAgg:
-		case T_Unique:
-		case T_Gather:
-		case T_GatherMerge:
-		case T_Hash:
-		case T_SetOp:
-		case T_LockRows:
-		case T_Limit:
-			break;
-		default:
-			elog(ERROR, "unrecognized node type: %d", (int) nodeTag(plan));
-	}
-	foreach(lc, children)
-		visit_scans_of(lfirst(lc), visit, context);
-	visit_scans_of(plan->lefttree, visit, context);
-	visit_scans_of(plan->righttree, visit, context);
-}
-
-void
-ttl_hide_visit_scans(PlannedStmt *stmt, bool subplans_only, TtlPlanVisitor visit,
-					 void *context)
-{
-	ListCell   *lc;
-
-	if (!subplans_only)
-		visit_scans_of(stmt->planTree, visit, context);
-	foreach(lc, stmt->subplans)
-		visit_scans_of(lfirst(lc), visit, context);
 }
 
 static bool
@@ -410,8 +315,10 @@ filter_statement(PlannedStmt *stmt, const TtlPlanning *planning)
 
 	/* somebody may keep the plan for longer than this */
 	old = MemoryContextSwitchTo(GetMemoryChunkContext(stmt));
-	if (filtered)
-		ttl_hide_visit_scans(stmt, planning->sees_stored, filter_scan, &hiding);
+	if (filtered && planning->sees_stored)
+		ttl_plan_visit_subplans(stmt, false, filter_scan, &hiding);
+	else if (filtered)
+		ttl_plan_visit(stmt, false, filter_scan, &hiding);
 	/* the look-up may have waited for somebody who has dropped the extension */
 	if (ttl_container_objects() != NULL)
 		put_mark(stmt, filtered ? MARK_FILTERED : MARK_UNFILTERED);

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * plan_copy.c
- *	  Starts executions without the filters that scan_filter.c replaces.
+ *	  Walks over plans, and starts executions without the filters that scan_filter.c
+ *	  replaces.
  *
  * To compile the call of a filter function costs a point read more than all that the
  * filter does at run time, and so does JIT compilation of quals that are never
@@ -17,6 +18,10 @@
  * An Append whose subplans are pruned at startup is not copied, nor what is below it: to
  * look at each partition would take longer than it saves.  Neither are nodes of other
  * extensions.
+ *
+ * One table lists the kinds of plan nodes, for this copy and for the walk that puts
+ * filters into a plan (hide.c).  A kind that is not in it is an error, as in
+ * ExecInitNode(): there might be a scan of a container below it.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,48 +54,148 @@ typedef struct TtlPlanCopy
 	MemoryContext context;
 } TtlPlanCopy;
 
-/* The size of a node that is copied, else 0 */
-static size_t
-node_size(const Plan *plan)
+/* What is known of a kind of plan node */
+typedef struct NodeKind
+{
+	size_t		size;			/* 0 = it isn't copied */
+	bool		is_scan;		/* of a table */
+} NodeKind;
+
+static NodeKind
+kind_of(const Plan *plan)
 {
 	switch (nodeTag(plan))
 	{
-#define SIZE_OF(type) case T_##type: return sizeof(type)
-			SIZE_OF(SeqScan);
-			SIZE_OF(SampleScan);
-			SIZE_OF(IndexScan);
-			SIZE_OF(IndexOnlyScan);
-			SIZE_OF(BitmapHeapScan);
-			SIZE_OF(TidScan);
-			SIZE_OF(TidRangeScan);
-			SIZE_OF(SubqueryScan);
-			SIZE_OF(Append);
-			SIZE_OF(MergeAppend);
-			SIZE_OF(ModifyTable);
-			SIZE_OF(LockRows);
-			SIZE_OF(Limit);
-			SIZE_OF(Result);
-			SIZE_OF(ProjectSet);
-			SIZE_OF(NestLoop);
-			SIZE_OF(MergeJoin);
-			SIZE_OF(HashJoin);
-			SIZE_OF(Hash);
-			SIZE_OF(Material);
-			SIZE_OF(Memoize);
-			SIZE_OF(Sort);
-			SIZE_OF(IncrementalSort);
-			SIZE_OF(Group);
-			SIZE_OF(Agg);
-			SIZE_OF(WindowAgg);
-			SIZE_OF(Unique);
-			SIZE_OF(SetOp);
-			SIZE_OF(RecursiveUnion);
-			SIZE_OF(Gather);
-			SIZE_OF(GatherMerge);
-#undef SIZE_OF
+#define SCAN(type) case T_##type: return (NodeKind) {sizeof(type), true}
+#define NODE(type) case T_##type: return (NodeKind) {sizeof(type), false}
+			SCAN(SeqScan);
+			SCAN(SampleScan);
+			SCAN(IndexScan);
+			SCAN(IndexOnlyScan);
+			SCAN(BitmapHeapScan);
+			SCAN(TidScan);
+			SCAN(TidRangeScan);
+			NODE(BitmapAnd);
+			NODE(BitmapOr);
+			NODE(BitmapIndexScan);
+			NODE(SubqueryScan);
+			NODE(FunctionScan);
+			NODE(TableFuncScan);
+			NODE(ValuesScan);
+			NODE(CteScan);
+			NODE(NamedTuplestoreScan);
+			NODE(WorkTableScan);
+			NODE(Append);
+			NODE(MergeAppend);
+			NODE(ModifyTable);
+			NODE(LockRows);
+			NODE(Limit);
+			NODE(Result);
+			NODE(ProjectSet);
+			NODE(NestLoop);
+			NODE(MergeJoin);
+			NODE(HashJoin);
+			NODE(Hash);
+			NODE(Material);
+			NODE(Memoize);
+			NODE(Sort);
+			NODE(IncrementalSort);
+			NODE(Group);
+			NODE(Agg);
+			NODE(WindowAgg);
+			NODE(Unique);
+			NODE(SetOp);
+			NODE(RecursiveUnion);
+			NODE(Gather);
+			NODE(GatherMerge);
+#undef NODE
+#undef SCAN
+		case T_ForeignScan:
+			return (NodeKind) {0, false};
+		case T_CustomScan:
+			return (NodeKind) {0, true};
 		default:
-			return 0;
+			elog(ERROR, "unrecognized node type: %d", (int) nodeTag(plan));
 	}
+}
+
+/* Where the node keeps a list of plans below it, or NULL */
+static List **
+list_of_plans(Plan *plan)
+{
+	switch (nodeTag(plan))
+	{
+		case T_Append:
+			return &((Append *) plan)->appendplans;
+		case T_MergeAppend:
+			return &((MergeAppend *) plan)->mergeplans;
+		case T_CustomScan:
+			return &((CustomScan *) plan)->custom_plans;
+		default:
+			return NULL;
+	}
+}
+
+/* Does so for the plan and those below it, and replaces it if it is copied. */
+static void
+walk(Plan **link, bool copies, TtlScanVisitor visit, void *context)
+{
+	Plan	   *plan = *link;
+	NodeKind	kind;
+	List	  **plans;
+	ListCell   *lc;
+
+	if (plan == NULL)
+		return;
+	check_stack_depth();
+	kind = kind_of(plan);
+	if (copies)
+	{
+		if (kind.size == 0 || TtlPrunesPartitions(plan))
+			return;
+		*link = plan = memcpy(palloc(kind.size), plan, kind.size);
+	}
+	if (kind.is_scan)
+		visit(plan, context);
+
+	plans = list_of_plans(plan);
+	if (plans != NULL)
+	{
+		if (copies)
+			*plans = list_copy(*plans);
+		foreach(lc, *plans)
+			walk((Plan **) &lfirst(lc), copies, visit, context);
+	}
+	else if (IsA(plan, SubqueryScan))
+		walk(&((SubqueryScan *) plan)->subplan, copies, visit, context);
+	walk(&plan->lefttree, copies, visit, context);
+	walk(&plan->righttree, copies, visit, context);
+}
+
+void
+ttl_plan_visit_subplans(PlannedStmt *stmt, bool copies, TtlScanVisitor visit, void *context)
+{
+	ListCell   *lc;
+
+	if (copies)
+		stmt->subplans = list_copy(stmt->subplans);
+	foreach(lc, stmt->subplans)
+		walk((Plan **) &lfirst(lc), copies, visit, context);
+}
+
+void
+ttl_plan_visit(PlannedStmt *stmt, bool copies, TtlScanVisitor visit, void *context)
+{
+	walk(&stmt->planTree, copies, visit, context);
+	ttl_plan_visit_subplans(stmt, copies, visit, context);
+}
+
+bool
+ttl_plan_is_scan(const Plan *plan)
+{
+	NodeKind	kind = kind_of(plan);
+
+	return kind.is_scan && kind.size > 0;
 }
 
 /*
@@ -109,8 +214,9 @@ without_filter(const Plan *scan)
 
 /* Takes the filter from a copied scan of a table. */
 static void
-strip_scan(Plan *scan, TtlPlanCopy *copy)
+strip_scan(Plan *scan, void *context)
 {
+	TtlPlanCopy *copy = context;
 	RangeTblEntry *rte = rt_fetch(((Scan *) scan)->scanrelid, copy->stmt.rtable);
 	TtlContainer container;
 	BareScan   *bare;
@@ -123,55 +229,6 @@ strip_scan(Plan *scan, TtlPlanCopy *copy)
 	bare->next = copy->scans;
 	copy->scans = bare;
 	scan->qual = without_filter(scan);
-}
-
-static List *copy_plans(List *plans, TtlPlanCopy *copy);
-
-static Plan *
-copy_plan(Plan *plan, TtlPlanCopy *copy)
-{
-	size_t		size = plan == NULL ? 0 : node_size(plan);
-
-	if (size == 0 || TtlPrunesPartitions(plan))
-		return plan;
-	check_stack_depth();
-	plan = memcpy(palloc(size), plan, size);
-	switch (nodeTag(plan))
-	{
-		case T_SeqScan:
-		case T_SampleScan:
-		case T_IndexScan:
-		case T_IndexOnlyScan:
-		case T_BitmapHeapScan:
-		case T_TidScan:
-		case T_TidRangeScan:
-			strip_scan(plan, copy);
-			return plan;
-		case T_SubqueryScan:
-			((SubqueryScan *) plan)->subplan = copy_plan(((SubqueryScan *) plan)->subplan, copy);
-			return plan;
-		case T_Append:
-			((Append *) plan)->appendplans = copy_plans(((Append *) plan)->appendplans, copy);
-			return plan;
-		case T_MergeAppend:
-			((MergeAppend *) plan)->mergeplans = copy_plans(((MergeAppend *) plan)->mergeplans, copy);
-			return plan;
-		default:
-			plan->lefttree = copy_plan(plan->lefttree, copy);
-			plan->righttree = copy_plan(plan->righttree, copy);
-			return plan;
-	}
-}
-
-static List *
-copy_plans(List *plans, TtlPlanCopy *copy)
-{
-	List	   *result = list_copy(plans);
-	ListCell   *lc;
-
-	foreach(lc, result)
-		lfirst(lc) = copy_plan(lfirst(lc), copy);
-	return result;
 }
 
 /* Observer of executions: has ExecutorStart get a copy. */
@@ -193,8 +250,7 @@ execution_starts(TtlExecution *execution, int eflags)
 	copy->original = query_desc->plannedstmt;
 	copy->scans = NULL;
 	copy->context = context;
-	copy->stmt.planTree = copy_plan(copy->stmt.planTree, copy);
-	copy->stmt.subplans = copy_plans(copy->stmt.subplans, copy);
+	ttl_plan_visit(&copy->stmt, true, strip_scan, copy);
 	MemoryContextSwitchTo(old);
 
 	query_desc->plannedstmt = &copy->stmt;

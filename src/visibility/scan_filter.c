@@ -60,6 +60,7 @@
 #include "guc.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
+#include "nodes/nodeFuncs.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
@@ -584,50 +585,22 @@ add_scan_filter(ScanState *scan, TtlExecution *execution)
 	}
 }
 
-static void
-add_scan_filters(PlanState *planstate, TtlExecution *execution)
+static bool add_scan_filters_below(PlanState *planstate, void *execution);
+
+static bool
+add_scan_filters(PlanState *planstate, void *execution)
 {
-	PlanState **children = NULL;
-	int			nchildren = 0;
-	ListCell   *lc;
+	if (ttl_plan_is_scan(planstate->plan))
+		add_scan_filter((ScanState *) planstate, execution);
+	return planstate_tree_walker(planstate, add_scan_filters_below, execution);
+}
 
-	if (planstate == NULL)
-		return;
-	check_stack_depth();
-
-	switch (nodeTag(planstate))
-	{
-		case T_SeqScanState:
-		case T_SampleScanState:
-		case T_IndexScanState:
-		case T_IndexOnlyScanState:
-		case T_BitmapHeapScanState:
-		case T_TidScanState:
-		case T_TidRangeScanState:
-			add_scan_filter((ScanState *) planstate, execution);
-			return;
-		case T_SubqueryScanState:
-			add_scan_filters(((SubqueryScanState *) planstate)->subplan, execution);
-			break;
-		case T_CustomScanState:
-			foreach(lc, ((CustomScanState *) planstate)->custom_ps)
-				add_scan_filters(lfirst(lc), execution);
-			break;
-		case T_AppendState:
-			children = ((AppendState *) planstate)->appendplans;
-			nchildren = ((AppendState *) planstate)->as_nplans;
-			break;
-		case T_MergeAppendState:
-			children = ((MergeAppendState *) planstate)->mergeplans;
-			nchildren = ((MergeAppendState *) planstate)->ms_nplans;
-			break;
-		default:
-			break;
-	}
-	for (int i = 0; i < nchildren; i++)
-		add_scan_filters(children[i], execution);
-	add_scan_filters(outerPlanState(planstate), execution);
-	add_scan_filters(innerPlanState(planstate), execution);
+/* The state of a SubPlan is visited once, though several expressions may refer to it. */
+static bool
+add_scan_filters_below(PlanState *planstate, void *execution)
+{
+	return !list_member_ptr(planstate->state->es_subplanstates, planstate) &&
+		add_scan_filters(planstate, execution);
 }
 
 #if TTL_EXPLAINS_NODES
@@ -676,9 +649,12 @@ execution_started(TtlExecution *execution, int eflags)
 		(eflags & EXEC_FLAG_EXPLAIN_ONLY))
 		return;
 	old = MemoryContextSwitchTo(query_desc->estate->es_query_cxt);
-	add_scan_filters(query_desc->planstate, execution);
+	(void) add_scan_filters(query_desc->planstate, execution);
 	foreach(lc, query_desc->estate->es_subplanstates)
-		add_scan_filters(lfirst(lc), execution);
+	{
+		if (lfirst(lc) != NULL)
+			(void) add_scan_filters(lfirst(lc), execution);
+	}
 	MemoryContextSwitchTo(old);
 }
 

@@ -47,15 +47,6 @@ extern void ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning);
  */
 extern bool ttl_hide_is_filtered(const Plan *plan, Oid relid, TtlContainer *container);
 
-/*
- * Calls the function for each scan of a table in the plan, and for what appends scans.
- * If it returns false, the plans below are left out.
- */
-typedef bool (*TtlPlanVisitor) (Plan *plan, void *context);
-
-extern void ttl_hide_visit_scans(PlannedStmt *stmt, bool subplans_only,
-								 TtlPlanVisitor visit, void *context);
-
 extern void ttl_hide_init(void);
 
 /*
@@ -117,6 +108,22 @@ extern void ttl_trigger_desc_init(void);
 /*
  * plan_copy.c
  */
+
+/*
+ * Calls the function for each scan of a table in the plan and its subplans, or in these
+ * alone; CustomScans included.  With 'copies' it gets copies, and the statement, which is
+ * one, is made to refer to them; but what isn't copied, see plan_copy.c, is left out.
+ */
+typedef void (*TtlScanVisitor) (Plan *plan, void *context);
+
+extern void ttl_plan_visit(PlannedStmt *stmt, bool copies, TtlScanVisitor visit,
+						   void *context);
+extern void ttl_plan_visit_subplans(PlannedStmt *stmt, bool copies, TtlScanVisitor visit,
+									void *context);
+
+/* Is it a scan of a table, and no CustomScan? */
+extern bool ttl_plan_is_scan(const Plan *plan);
+
 extern void ttl_plan_copy_init(void);
 
 /*
