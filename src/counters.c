@@ -1,151 +1,149 @@
 /*-------------------------------------------------------------------------
  *
  * counters.c
- *	  Statistics of containers and databases, in shared memory.
+ *	  Cumulative statistics of containers and databases.
  *
- * There is no limit to the number of containers, so the counters live in two
- * dshash tables in a dynamic shared memory area that starts inside the fixed
- * shared memory (the postmaster cannot use any other), as the cumulative
- * statistics of PostgreSQL do.
+ * The number of containers is not limited, so the statistics are two dshash tables in
+ * a DSA area that starts in the fixed shared memory (the postmaster, which creates
+ * it, cannot use dynamic shared memory), as PostgreSQL's cumulative statistics are.
  *
- * As those, they survive a clean restart (counters_file.c), and start from zero
- * after a crash.
+ * An entry is read and written under the lock of its hash table partition, except for
+ * foreground_cost of a database, which is an atomic: backends keep a pointer to the
+ * entry of their database and add to it without a lookup.  The pointer stays valid
+ * because dshash never moves an entry, and the launcher deletes that of a
+ * database only after the database has been dropped.  A backend whose database has no
+ * entry looks for one again when the number of entries ever made has changed.
  *
- * Containers: an entry is read and written under its partition's lock in the
- * hash table.  Rows and cost are added by the worker, by CALL ttl.reap and, as
- * to evictions, by any backend.
- *
- * Databases: an entry points to a separately allocated body, so that a
- * backend can keep a pointer to the body of its own database and add to it
- * without a look-up.  The foreground counter in it is an atomic; all else is
- * written by the database's worker and the launcher, under the spinlock.  A
- * body is freed by the launcher after the database has gone, when no backend
- * can have a pointer to it.  A backend of a database without an entry looks
- * for one again only after the number of entries ever made has changed.
+ * The statistics survive a clean restart and start from zero after a crash.  The
+ * launcher writes them to a file when it exits.  The first launcher of the server's next
+ * run adds the file's contents to what backends have counted by then, and removes
+ * the file, so that neither a backup nor crash recovery finds it.  The file is a header
+ * and records, each preceded by a letter: 'C' for a container, 'D' for a database, 'E'
+ * for the end.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "compat.h"
-#include "counters.h"
-#include "lib/dshash.h"
+#include "catalog/catversion.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "port/atomics.h"
-#include "shared.h"
+#include "pgstat.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
-#include "storage/shmem.h"
-#include "storage/spin.h"
 #include "utils/dsa.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-/* Room for the area's own data and both empty hash tables. */
-#define INITIAL_AREA_SIZE	(256 * 1024)
+#include "compat.h"
+#include "counters.h"
 
-/* In the fixed shared memory, followed by the area. */
-typedef struct CountersShared
+#define STATS_FILE			PGSTAT_STAT_PERMANENT_DIRECTORY "/ttl.stat"
+#define STATS_FILE_FORMAT	0x74746C03	/* "ttl", 3; change with the structs */
+
+typedef struct ContainerKey
 {
-	dshash_table_handle containers; /* constant */
-	dshash_table_handle databases;	/* constant */
-	int			tranche_id;		/* constant */
-	pg_atomic_uint32 generation;	/* number of database entries ever made */
-} CountersShared;
+	Oid			dboid;
+	Oid			container;
+} ContainerKey;
 
-/* Key and value of a container's entry; the counters under the partition's lock. */
-typedef TtlContainerRecord ContainerEntry;
-
-typedef struct DatabaseBody
+typedef struct ContainerEntry
 {
-	pg_atomic_uint64 foreground_cost;	/* added to by any backend */
-	slock_t		mutex;
-	TtlDatabaseCounters counters;	/* mutex; foreground_cost is unused */
-} DatabaseBody;
+	ContainerKey key;			/* MUST BE FIRST */
+	TtlContainerCounters counters;
+} ContainerEntry;
 
 typedef struct DatabaseEntry
 {
 	Oid			dboid;			/* MUST BE FIRST */
-	dsa_pointer body;			/* constant while the entry exists */
+	pg_atomic_uint64 foreground_cost;	/* any backend of the database adds to it */
+	TtlDatabaseCounters counters;	/* all but foreground_cost */
 } DatabaseEntry;
 
-static CountersShared *shared = NULL;
+/* Identifies the layout of the records */
+typedef struct FileHeader
+{
+	uint32		format;
+	uint32		server;
+	uint32		container_size;
+	uint32		database_size;
+} FileHeader;
 
-/* This process's view, once it has attached. */
-static dsa_area *area = NULL;
+static const FileHeader file_header = {
+	STATS_FILE_FORMAT, CATALOG_VERSION_NO, sizeof(ContainerEntry), sizeof(DatabaseEntry)
+};
+
+pg_atomic_uint64 *ttl_counters_expired_writes = NULL;
+
+static TtlCountersShared *shared = NULL;
+
+/* NULL until this process has attached to them */
 static dshash_table *containers = NULL;
 static dshash_table *databases = NULL;
 
-/* Body of this database, NULL as of seen_generation. */
-static DatabaseBody *own_body = NULL;
+/* Entry of this database; NULL = there was none as of seen_generation */
+static DatabaseEntry *own_entry = NULL;
 static uint32 seen_generation = 0;
 
-static void
-table_parameters(dshash_parameters *parameters, size_t key_size,
-				 size_t entry_size)
+static dshash_parameters
+table_parameters(size_t key_size, size_t entry_size)
 {
-	memset(parameters, 0, sizeof(dshash_parameters));
-	parameters->key_size = key_size;
-	parameters->entry_size = entry_size;
-	parameters->compare_function = dshash_memcmp;
-	parameters->hash_function = dshash_memhash;
-	TtlDshashSetCopyFunction(parameters);
-	parameters->tranche_id = shared->tranche_id;
+	dshash_parameters parameters = {
+		.key_size = key_size,
+		.entry_size = entry_size,
+		.compare_function = dshash_memcmp,
+		.hash_function = dshash_memhash,
+		.tranche_id = shared->tranche_id
+	};
+
+	TtlDshashSetCopyFunction(&parameters);
+	return parameters;
 }
 
-static Size
-shared_size(void)
+static dshash_table_handle
+create_table(dsa_area *area, size_t key_size, size_t entry_size)
 {
-	return add_size(MAXALIGN(sizeof(CountersShared)), INITIAL_AREA_SIZE);
+	dshash_parameters parameters = table_parameters(key_size, entry_size);
+	dshash_table *table = dshash_create(area, &parameters, NULL);
+	dshash_table_handle handle = dshash_get_hash_table_handle(table);
+
+	dshash_detach(table);
+	return handle;
 }
 
-static void *
-area_place(void)
+void
+ttl_counters_attach(TtlCountersShared *place, bool found, int tranche_id)
 {
-	return (char *) shared + MAXALIGN(sizeof(CountersShared));
-}
+	dsa_area   *area;
 
-static void
-shared_startup(void *place, bool found, int tranche_id)
-{
-	dshash_parameters parameters;
-	dshash_table *table;
-	dsa_area   *created;
-
-	shared = (CountersShared *) place;
+	shared = place;
+	ttl_counters_expired_writes = &place->expired_writes;
 	if (found)
 		return;
 
 	shared->tranche_id = tranche_id;
+	shared->is_loaded = false;
 	pg_atomic_init_u32(&shared->generation, 0);
+	pg_atomic_init_u64(&shared->expired_writes, 0);
 
-	created = dsa_create_in_place(area_place(), INITIAL_AREA_SIZE,
-								  tranche_id, NULL);
-	dsa_pin(created);
-
-	/* the limit makes the tables lie in the fixed shared memory */
-	dsa_set_size_limit(created, INITIAL_AREA_SIZE);
-
-	table_parameters(&parameters, sizeof(TtlContainerKey), sizeof(ContainerEntry));
-	table = dshash_create(created, &parameters, NULL);
-	shared->containers = dshash_get_hash_table_handle(table);
-	dshash_detach(table);
-
-	table_parameters(&parameters, sizeof(Oid), sizeof(DatabaseEntry));
-	table = dshash_create(created, &parameters, NULL);
-	shared->databases = dshash_get_hash_table_handle(table);
-	dshash_detach(table);
-
-	dsa_set_size_limit(created, -1);
-	dsa_detach(created);
+	/* the limit keeps the tables within the fixed shared memory */
+	area = dsa_create_in_place(shared->area.data, TTL_COUNTERS_AREA_SIZE, tranche_id, NULL);
+	dsa_pin(area);
+	dsa_set_size_limit(area, TTL_COUNTERS_AREA_SIZE);
+	shared->containers = create_table(area, sizeof(ContainerKey), sizeof(ContainerEntry));
+	shared->databases = create_table(area, sizeof(Oid), sizeof(DatabaseEntry));
+	dsa_set_size_limit(area, -1);
+	dsa_detach(area);
 }
 
 /*
- * Makes the tables accessible to this process, for the rest of its life.
+ * Makes the tables accessible to this process for the rest of its life.
  */
 static void
 attach(void)
 {
+	static dsa_area *area = NULL;
+
 	MemoryContext oldcontext;
 	dshash_parameters parameters;
 
@@ -155,29 +153,27 @@ attach(void)
 	oldcontext = MemoryContextSwitchTo(TopMemoryContext);
 	if (area == NULL)
 	{
-		area = dsa_attach_in_place(area_place(), NULL);
+		area = dsa_attach_in_place(shared->area.data, NULL);
 		dsa_pin_mapping(area);
-		on_shmem_exit(dsa_on_shmem_exit_release_in_place,
-					  PointerGetDatum(area_place()));
+		on_shmem_exit(dsa_on_shmem_exit_release_in_place, PointerGetDatum(shared->area.data));
 	}
 	if (containers == NULL)
 	{
-		table_parameters(&parameters, sizeof(TtlContainerKey),
-						 sizeof(ContainerEntry));
+		parameters = table_parameters(sizeof(ContainerKey), sizeof(ContainerEntry));
 		containers = dshash_attach(area, &parameters, shared->containers, NULL);
 	}
-	table_parameters(&parameters, sizeof(Oid), sizeof(DatabaseEntry));
+	parameters = table_parameters(sizeof(Oid), sizeof(DatabaseEntry));
 	databases = dshash_attach(area, &parameters, shared->databases, NULL);
 	MemoryContextSwitchTo(oldcontext);
 }
 
 /*
- * Returns the container's entry, locked; makes it if there is none.
+ * Returns a container's entry, locked; makes it if there is none.
  */
 static ContainerEntry *
-lock_container(Oid container)
+lock_container(Oid dboid, Oid container)
 {
-	TtlContainerKey key = {MyDatabaseId, container};
+	ContainerKey key = {dboid, container};
 	ContainerEntry *entry;
 	bool		found;
 
@@ -191,7 +187,7 @@ lock_container(Oid container)
 void
 ttl_counters_add_batch(Oid container, int64 rows, int64 cost)
 {
-	ContainerEntry *entry = lock_container(container);
+	ContainerEntry *entry = lock_container(MyDatabaseId, container);
 
 	entry->counters.rows_deleted += rows;
 	entry->counters.batches++;
@@ -201,71 +197,50 @@ ttl_counters_add_batch(Oid container, int64 rows, int64 cost)
 }
 
 void
-ttl_counters_add_reaped(Oid container, uint64 rows)
+ttl_counters_add_rows(Oid container, int64 deleted, int64 evicted, int64 archived)
 {
-	ContainerEntry *entry = lock_container(container);
+	ContainerEntry *entry = lock_container(MyDatabaseId, container);
 
-	entry->counters.rows_deleted += rows;
-	dshash_release_lock(containers, entry);
-}
-
-void
-ttl_counters_add_evicted(Oid container, uint64 rows)
-{
-	ContainerEntry *entry = lock_container(container);
-
-	entry->counters.rows_evicted += rows;
-	dshash_release_lock(containers, entry);
-}
-
-void
-ttl_counters_add_archived(Oid container, uint64 rows)
-{
-	ContainerEntry *entry = lock_container(container);
-
-	entry->counters.rows_archived += rows;
+	entry->counters.rows_deleted += deleted;
+	entry->counters.rows_evicted += evicted;
+	entry->counters.rows_archived += archived;
 	dshash_release_lock(containers, entry);
 }
 
 static void
-set_error(ContainerEntry *entry, const char *message, TimestampTz now)
+set_error(ContainerEntry *entry, const char *message)
 {
 	int			length = pg_mbcliplen(message, strlen(message), TTL_ERROR_LENGTH - 1);
 
 	memcpy(entry->counters.last_error, message, length);
 	entry->counters.last_error[length] = '\0';
-	entry->counters.last_error_at = now;
+	entry->counters.last_error_at = GetCurrentTimestamp();
 }
 
 void
 ttl_counters_set_blocked(Oid container, int64 rows, const char *error)
 {
-	TimestampTz now = GetCurrentTimestamp();
-	ContainerEntry *entry = lock_container(container);
+	ContainerEntry *entry = lock_container(MyDatabaseId, container);
 
 	entry->counters.blocked_rows = rows;
 	if (error != NULL)
-		set_error(entry, error, now);
+		set_error(entry, error);
 	dshash_release_lock(containers, entry);
 }
 
 void
 ttl_counters_set_error(Oid container, const char *message)
 {
-	TimestampTz now = GetCurrentTimestamp();
-	ContainerEntry *entry = lock_container(container);
+	ContainerEntry *entry = lock_container(MyDatabaseId, container);
 
-	set_error(entry, message, now);
+	set_error(entry, message);
 	dshash_release_lock(containers, entry);
 }
 
-/*
- * Copies the container's counters; false if nothing has happened to it yet.
- */
 bool
 ttl_counters_get_container(Oid container, TtlContainerCounters *counters)
 {
-	TtlContainerKey key = {MyDatabaseId, container};
+	ContainerKey key = {MyDatabaseId, container};
 	ContainerEntry *entry;
 
 	attach();
@@ -278,7 +253,7 @@ ttl_counters_get_container(Oid container, TtlContainerCounters *counters)
 }
 
 /*
- * OIDs of all containers of this database to which something has happened.
+ * OIDs of all containers of this database that have statistics.
  */
 List *
 ttl_counters_containers(void)
@@ -301,118 +276,67 @@ ttl_counters_containers(void)
 void
 ttl_counters_forget_container(Oid container)
 {
-	TtlContainerKey key = {MyDatabaseId, container};
+	ContainerKey key = {MyDatabaseId, container};
 
 	attach();
 	(void) dshash_delete_key(containers, &key);
 }
 
 /*
- * Looks for the body of this database; own_body stays NULL if there is none.
+ * Returns a database's entry, locked; makes it if there is none.
  */
-static void
-find_own_body(void)
-{
-	uint32		generation;
-	DatabaseEntry *entry;
-
-	if (own_body != NULL || !OidIsValid(MyDatabaseId))
-		return;
-	generation = pg_atomic_read_u32(&shared->generation);
-	if (generation == seen_generation)
-		return;
-
-	attach();
-	entry = (DatabaseEntry *) dshash_find(databases, &MyDatabaseId, false);
-	if (entry != NULL)
-	{
-		own_body = (DatabaseBody *) dsa_get_address(area, entry->body);
-		dshash_release_lock(databases, entry);
-	}
-	seen_generation = generation;
-}
-
-/*
- * Returns the body of a database; makes one if there is none.
- */
-static DatabaseBody *
-enter_database(Oid dboid)
+static DatabaseEntry *
+lock_database(Oid dboid)
 {
 	DatabaseEntry *entry;
-	DatabaseBody *body;
-	dsa_pointer pointer;
 	bool		found;
 
 	attach();
-	pointer = dsa_allocate0(area, sizeof(DatabaseBody));
-	body = (DatabaseBody *) dsa_get_address(area, pointer);
-	pg_atomic_init_u64(&body->foreground_cost, 0);
-	SpinLockInit(&body->mutex);
-
 	entry = (DatabaseEntry *) dshash_find_or_insert(databases, &dboid, &found);
-	if (found)
+	if (!found)
 	{
-		dsa_free(area, pointer);
-		pointer = entry->body;
+		memset(&entry->counters, 0, sizeof(TtlDatabaseCounters));
+		pg_atomic_init_u64(&entry->foreground_cost, 0);
+		pg_atomic_fetch_add_u32(&shared->generation, 1);
 	}
-	else
-		entry->body = pointer;
-	body = (DatabaseBody *) dsa_get_address(area, pointer);
-	dshash_release_lock(databases, entry);
-
-	pg_atomic_fetch_add_u32(&shared->generation, 1);
-	return body;
+	return entry;
 }
 
 void
 ttl_counters_open_database(void)
 {
-	find_own_body();
-	if (own_body == NULL)
-		own_body = enter_database(MyDatabaseId);
-}
-
-void
-ttl_counters_prepare_foreground(void)
-{
-	find_own_body();
+	own_entry = lock_database(MyDatabaseId);
+	dshash_release_lock(databases, own_entry);
 }
 
 void
 ttl_counters_add_foreground(int64 cost)
 {
-	if (own_body != NULL)
-		pg_atomic_fetch_add_u64(&own_body->foreground_cost, cost);
-}
+	uint32		generation = pg_atomic_read_u32(&shared->generation);
 
-static void
-read_body(DatabaseBody *body, TtlDatabaseCounters *counters)
-{
-	SpinLockAcquire(&body->mutex);
-	*counters = body->counters;
-	SpinLockRelease(&body->mutex);
-	counters->foreground_cost =
-		(int64) pg_atomic_read_u64(&body->foreground_cost);
-}
-
-void
-ttl_counters_get_own_database(TtlDatabaseCounters *counters)
-{
-	Assert(own_body != NULL);
-	read_body(own_body, counters);
+	if (own_entry == NULL && generation != seen_generation && OidIsValid(MyDatabaseId))
+	{
+		attach();
+		own_entry = (DatabaseEntry *) dshash_find(databases, &MyDatabaseId, false);
+		if (own_entry != NULL)
+			dshash_release_lock(databases, own_entry);
+		seen_generation = generation;
+	}
+	if (own_entry != NULL)
+		pg_atomic_fetch_add_u64(&own_entry->foreground_cost, cost);
 }
 
 void
-ttl_counters_set_own_database(const TtlDatabaseCounters *counters)
+ttl_counters_set_database(const TtlDatabaseCounters *counters)
 {
-	Assert(own_body != NULL);
-	SpinLockAcquire(&own_body->mutex);
-	own_body->counters = *counters;
-	SpinLockRelease(&own_body->mutex);
+	DatabaseEntry *entry = lock_database(MyDatabaseId);
+
+	entry->counters = *counters;
+	dshash_release_lock(databases, entry);
 }
 
 /*
- * Sets the state of a database, if it has statistics.
+ * Sets the state of a database if it has statistics.
  */
 void
 ttl_counters_set_state(Oid dboid, TtlReaperState state)
@@ -420,17 +344,11 @@ ttl_counters_set_state(Oid dboid, TtlReaperState state)
 	DatabaseEntry *entry;
 
 	attach();
-	entry = (DatabaseEntry *) dshash_find(databases, &dboid, false);
-	if (entry != NULL)
-	{
-		DatabaseBody *body;
-
-		body = (DatabaseBody *) dsa_get_address(area, entry->body);
-		SpinLockAcquire(&body->mutex);
-		body->counters.state = state;
-		SpinLockRelease(&body->mutex);
-		dshash_release_lock(databases, entry);
-	}
+	entry = (DatabaseEntry *) dshash_find(databases, &dboid, true);
+	if (entry == NULL)
+		return;
+	entry->counters.state = state;
+	dshash_release_lock(databases, entry);
 }
 
 List *
@@ -457,20 +375,20 @@ ttl_counters_get_database(Oid dboid, TtlDatabaseCounters *counters)
 	entry = (DatabaseEntry *) dshash_find(databases, &dboid, false);
 	if (entry == NULL)
 		return false;
-	read_body((DatabaseBody *) dsa_get_address(area, entry->body), counters);
+	*counters = entry->counters;
+	counters->foreground_cost = (int64) pg_atomic_read_u64(&entry->foreground_cost);
 	dshash_release_lock(databases, entry);
 	return true;
 }
 
 /*
- * Frees all that is kept about a database that exists no longer.
+ * Removes all statistics of a database that has been dropped.
  */
 void
 ttl_counters_forget_database(Oid dboid)
 {
 	dshash_seq_status status;
 	ContainerEntry *container;
-	DatabaseEntry *database;
 
 	attach();
 	dshash_seq_init(&status, containers, true);
@@ -480,97 +398,150 @@ ttl_counters_forget_database(Oid dboid)
 			dshash_delete_current(&status);
 	}
 	dshash_seq_term(&status);
-
-	database = (DatabaseEntry *) dshash_find(databases, &dboid, true);
-	if (database != NULL)
-	{
-		dsa_free(area, database->body);
-		dshash_delete_entry(databases, database);
-	}
+	(void) dshash_delete_key(databases, &dboid);
 }
 
 /*
- * For counters_file.c
+ * Adds a container's counters, and takes over the rest unless there is something newer.
  */
-
-bool
-ttl_counters_visit_containers(TtlContainerVisitor visit, void *arg)
+static void
+restore_container(const ContainerEntry *old)
 {
-	dshash_seq_status status;
-	ContainerEntry *entry;
-	bool		ok = true;
+	ContainerEntry *entry = lock_container(old->key.dboid, old->key.container);
+	TtlContainerCounters counted = entry->counters;
 
-	attach();
-	dshash_seq_init(&status, containers, false);
-	while ((entry = (ContainerEntry *) dshash_seq_next(&status)) != NULL)
-		ok = ok && visit(entry, arg);
-	dshash_seq_term(&status);
-	return ok;
-}
-
-bool
-ttl_counters_visit_databases(TtlDatabaseVisitor visit, void *arg)
-{
-	dshash_seq_status status;
-	DatabaseEntry *entry;
-	bool		ok = true;
-
-	attach();
-	dshash_seq_init(&status, databases, false);
-	while ((entry = (DatabaseEntry *) dshash_seq_next(&status)) != NULL)
-	{
-		TtlDatabaseRecord record;
-
-		memset(&record, 0, sizeof(record));
-		record.dboid = entry->dboid;
-		read_body((DatabaseBody *) dsa_get_address(area, entry->body),
-				  &record.counters);
-		ok = ok && visit(&record, arg);
-	}
-	dshash_seq_term(&status);
-	return ok;
-}
-
-void
-ttl_counters_restore_container(const TtlContainerRecord *record)
-{
-	const TtlContainerCounters *old = &record->counters;
-	TtlContainerCounters *new;
-	ContainerEntry *entry;
-	bool		found;
-
-	attach();
-	entry = (ContainerEntry *) dshash_find_or_insert(containers, &record->key,
-													 &found);
-	new = &entry->counters;
-	if (!found)
-		*new = *old;
-	else
-	{
-		new->rows_deleted += old->rows_deleted;
-		new->rows_evicted += old->rows_evicted;
-		new->rows_archived += old->rows_archived;
-		new->batches += old->batches;
-		new->cost += old->cost;
-	}
+	entry->counters = old->counters;
+	entry->counters.last_error[TTL_ERROR_LENGTH - 1] = '\0';
+	entry->counters.rows_deleted += counted.rows_deleted;
+	entry->counters.rows_evicted += counted.rows_evicted;
+	entry->counters.rows_archived += counted.rows_archived;
+	entry->counters.batches += counted.batches;
+	entry->counters.cost += counted.cost;
+	if (counted.last_reap != 0)
+		entry->counters.last_reap = counted.last_reap;
 	dshash_release_lock(containers, entry);
 }
 
-void
-ttl_counters_restore_database(const TtlDatabaseRecord *record)
+/* Likewise; the database has had no worker yet. */
+static void
+restore_database(const DatabaseEntry *old)
 {
-	DatabaseBody *body = enter_database(record->dboid);
+	DatabaseEntry *entry = lock_database(old->dboid);
 
-	pg_atomic_fetch_add_u64(&body->foreground_cost, record->counters.foreground_cost);
-	SpinLockAcquire(&body->mutex);
-	body->counters = record->counters;
-	body->counters.state = TTL_REAPER_STOPPED;
-	SpinLockRelease(&body->mutex);
+	entry->counters = old->counters;
+	entry->counters.state = TTL_REAPER_STOPPED;
+	pg_atomic_fetch_add_u64(&entry->foreground_cost, old->counters.foreground_cost);
+	dshash_release_lock(databases, entry);
+}
+
+/*
+ * Reads the records of the file.  False if it is not valid.
+ */
+static bool
+read_file(FILE *file)
+{
+	FileHeader	header;
+	ContainerEntry container;
+	DatabaseEntry database;
+
+	if (fread(&header, sizeof(header), 1, file) != 1 ||
+		memcmp(&header, &file_header, sizeof(header)) != 0)
+		return false;
+	for (;;)
+	{
+		switch (fgetc(file))
+		{
+			case 'C':
+				if (fread(&container, sizeof(container), 1, file) != 1)
+					return false;
+				restore_container(&container);
+				break;
+			case 'D':
+				if (fread(&database, sizeof(database), 1, file) != 1)
+					return false;
+				restore_database(&database);
+				break;
+			case 'E':
+				return true;
+			default:
+				return false;
+		}
+	}
 }
 
 void
-ttl_counters_init(void)
+ttl_counters_load(void)
 {
-	ttl_shared_reserve(shared_size, shared_startup);
-	ttl_counters_file_init();
+	FILE	   *file;
+
+	if (!shared->is_loaded)
+	{
+		file = AllocateFile(STATS_FILE, PG_BINARY_R);
+		if (file == NULL && errno != ENOENT)
+			ereport(LOG,
+					(errcode_for_file_access(),
+					 errmsg("could not open file \"%s\": %m", STATS_FILE)));
+		if (file != NULL)
+		{
+			if (!read_file(file))
+				ereport(LOG,
+						(errmsg("ignoring invalid data in file \"%s\"",
+								STATS_FILE)));
+			FreeFile(file);
+		}
+	}
+	shared->is_loaded = true;
+	(void) unlink(STATS_FILE);
+}
+
+static void
+write_file(FILE *file)
+{
+	dshash_seq_status status;
+	ContainerEntry *container;
+	DatabaseEntry *database;
+
+	attach();
+	(void) fwrite(&file_header, sizeof(file_header), 1, file);
+	dshash_seq_init(&status, containers, false);
+	while ((container = (ContainerEntry *) dshash_seq_next(&status)) != NULL)
+	{
+		(void) fputc('C', file);
+		(void) fwrite(container, sizeof(*container), 1, file);
+	}
+	dshash_seq_term(&status);
+	dshash_seq_init(&status, databases, false);
+	while ((database = (DatabaseEntry *) dshash_seq_next(&status)) != NULL)
+	{
+		DatabaseEntry copy = *database;
+
+		copy.counters.foreground_cost = (int64) pg_atomic_read_u64(&database->foreground_cost);
+		(void) fputc('D', file);
+		(void) fwrite(&copy, sizeof(copy), 1, file);
+	}
+	dshash_seq_term(&status);
+	(void) fputc('E', file);
+}
+
+void
+ttl_counters_save(void)
+{
+	FILE	   *file = AllocateFile(STATS_FILE ".tmp", PG_BINARY_W);
+	bool		failed = file == NULL;
+
+	if (file != NULL)
+	{
+		write_file(file);
+		failed = ferror(file) != 0;
+		failed = FreeFile(file) != 0 || failed;
+	}
+	if (failed)
+	{
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not write file \"%s\": %m", STATS_FILE ".tmp")));
+		(void) unlink(STATS_FILE ".tmp");
+	}
+	else
+		(void) durable_rename(STATS_FILE ".tmp", STATS_FILE, LOG);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * counters.h
- *	  Statistics of containers and databases, in shared memory.
+ *	  Cumulative statistics of containers and databases.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,11 +9,13 @@
 #define TTL_COUNTERS_H
 
 #include "datatype/timestamp.h"
+#include "lib/dshash.h"
 #include "nodes/pg_list.h"
+#include "port/atomics.h"
 
 #define TTL_ERROR_LENGTH	256
 
-/* What happened to a container; a copy of what is in shared memory. */
+/* Statistics of a container */
 typedef struct TtlContainerCounters
 {
 	int64		rows_deleted;
@@ -21,7 +23,7 @@ typedef struct TtlContainerCounters
 	int64		rows_archived;
 	int64		batches;
 	int64		cost;
-	int64		blocked_rows;	/* rows that could not be deleted, now */
+	int64		blocked_rows;	/* rows that cannot be deleted at present */
 	TimestampTz last_reap;		/* 0 = never */
 	TimestampTz last_error_at;	/* 0 = never */
 	char		last_error[TTL_ERROR_LENGTH];
@@ -32,7 +34,7 @@ typedef enum TtlReaperState
 	TTL_REAPER_IDLE,			/* sleeps until something expires */
 	TTL_REAPER_WORKING,
 	TTL_REAPER_WAITING,			/* has work, but no budget or no slot */
-	TTL_REAPER_STOPPED,			/* no container to care for */
+	TTL_REAPER_STOPPED,			/* no container with TTL on */
 	TTL_REAPER_HELD,			/* recovered to a point in time */
 	TTL_REAPER_PAUSED			/* by ttl.pause() */
 } TtlReaperState;
@@ -49,7 +51,7 @@ typedef enum TtlStop
 	TTL_STOP_TIME				/* the cycle has lasted too long */
 } TtlStop;
 
-/* What happened in a database; a copy of what is in shared memory. */
+/* Statistics of a database */
 typedef struct TtlDatabaseCounters
 {
 	TtlReaperState state;
@@ -60,27 +62,59 @@ typedef struct TtlDatabaseCounters
 	int64		foreground_cost;
 	TimestampTz last_cycle;		/* start of the last cycle, 0 = none */
 
-	/* the budget's memory, so that it survives a change of workers */
+	/* input of the next cycle's budget, which another worker may run */
 	int64		foreground_seen;	/* foreground_cost at last_cycle */
 	int64		debt;			/* spent beyond the budget */
 
 	TimestampTz reminded_at;	/* of containers with reaping off, 0 = never */
 } TtlDatabaseCounters;
 
+/* Enough for the area's own data and both empty hash tables */
+#define TTL_COUNTERS_AREA_SIZE	(256 * 1024)
+
+/* The part of shared memory (reaper/shmem.c) that belongs to counters.c */
+typedef struct TtlCountersShared
+{
+	int			tranche_id;		/* of locks in the hash tables; constant */
+	dshash_table_handle containers; /* constant */
+	dshash_table_handle databases;	/* constant */
+	pg_atomic_uint32 generation;	/* number of database entries ever made */
+	bool		is_loaded;		/* has the statistics file been read?  Written by
+								 * the launcher */
+
+	/*
+	 * Number of rows that sessions have written and that had expired already (evict.c),
+	 * counted before they are inserted, whether or not the transaction commits
+	 */
+	pg_atomic_uint64 expired_writes;
+
+	union
+	{
+		char		data[TTL_COUNTERS_AREA_SIZE];
+		double		force_align_d;
+		int64		force_align_i64;
+	}			area;			/* start of the DSA area of the hash tables */
+} TtlCountersShared;
+
+/* expired_writes in shared memory */
+extern pg_atomic_uint64 *ttl_counters_expired_writes;
+
+/* Uses the shared memory, and fills it unless 'found'. */
+extern void ttl_counters_attach(TtlCountersShared *place, bool found, int tranche_id);
+
 /*
- * Containers of this database.  None of these ends up in the statistics when
- * the transaction is rolled back later: they count what happens.
+ * Containers of this database.  Not transactional: what is added stays when the
+ * transaction is rolled back.
  */
 extern void ttl_counters_add_batch(Oid container, int64 rows, int64 cost);
+extern void ttl_counters_add_rows(Oid container, int64 deleted, int64 evicted,
+								  int64 archived);
 
-/* Rows that went along with one that the reaper has deleted. */
-extern void ttl_counters_add_reaped(Oid container, uint64 rows);
-extern void ttl_counters_add_evicted(Oid container, uint64 rows);
-extern void ttl_counters_add_archived(Oid container, uint64 rows);
-
-/* Rows that cannot be deleted, and why (NULL = as before) */
+/* Sets the number of rows that cannot be deleted, and the reason (NULL = as before). */
 extern void ttl_counters_set_blocked(Oid container, int64 rows, const char *error);
 extern void ttl_counters_set_error(Oid container, const char *message);
+
+/* False if there are no statistics of the container. */
 extern bool ttl_counters_get_container(Oid container,
 									   TtlContainerCounters *counters);
 extern List *ttl_counters_containers(void);
@@ -93,62 +127,20 @@ extern void ttl_counters_forget_container(Oid container);
 /* Starts keeping statistics of this database. */
 extern void ttl_counters_open_database(void);
 
-/* Adds what a backend of this database has spent; a no-op unless opened. */
+/* Adds what a backend of this database has used; a no-op unless opened. */
 extern void ttl_counters_add_foreground(int64 cost);
 
-/* Makes the next ttl_counters_add_foreground safe where it must not fail. */
-extern void ttl_counters_prepare_foreground(void);
-
-/* This database's counters, read and written by its worker. */
-extern void ttl_counters_get_own_database(TtlDatabaseCounters *counters);
-extern void ttl_counters_set_own_database(const TtlDatabaseCounters *counters);
+/* Sets all but foreground_cost for this database, for its worker. */
+extern void ttl_counters_set_database(const TtlDatabaseCounters *counters);
 extern void ttl_counters_set_state(Oid dboid, TtlReaperState state);
 
-/* OIDs of all databases with statistics. */
+/* OIDs of all databases with statistics */
 extern List *ttl_counters_databases(void);
 extern bool ttl_counters_get_database(Oid dboid, TtlDatabaseCounters *counters);
 extern void ttl_counters_forget_database(Oid dboid);
 
-/*
- * For counters_file.c
- */
-typedef struct TtlContainerKey
-{
-	Oid			dboid;
-	Oid			container;
-} TtlContainerKey;
-
-typedef struct TtlContainerRecord
-{
-	TtlContainerKey key;
-	TtlContainerCounters counters;
-} TtlContainerRecord;
-
-typedef struct TtlDatabaseRecord
-{
-	Oid			dboid;
-	TtlDatabaseCounters counters;
-} TtlDatabaseRecord;
-
-/* Calls the function for each of them, until it returns false. */
-typedef bool (*TtlContainerVisitor) (const TtlContainerRecord *record, void *arg);
-typedef bool (*TtlDatabaseVisitor) (const TtlDatabaseRecord *record, void *arg);
-
-extern bool ttl_counters_visit_containers(TtlContainerVisitor visit, void *arg);
-extern bool ttl_counters_visit_databases(TtlDatabaseVisitor visit, void *arg);
-
-/* Adds to what has happened since. */
-extern void ttl_counters_restore_container(const TtlContainerRecord *record);
-extern void ttl_counters_restore_database(const TtlDatabaseRecord *record);
-
-/*
- * counters_file.c, for the launcher: the statistics from one life of the server to
- * the next.
- */
+/* Reads and removes the statistics file; writes it. */
 extern void ttl_counters_load(void);
 extern void ttl_counters_save(void);
-
-extern void ttl_counters_file_init(void);
-extern void ttl_counters_init(void);
 
 #endif							/* TTL_COUNTERS_H */

@@ -3,7 +3,7 @@
  * ttl.c
  *	  Start of the library: the ordered list of what is to be initialized.
  *
- * Settings first, then shared memory and background processes, hooks last.
+ * Settings come first, since the size of shared memory depends on them.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,14 +19,12 @@
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "expiry/expiry.h"
-#include "counters.h"
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "expiry/expiry.h"
 #include "guc.h"
 #include "invalidation.h"
 #include "reaper/reaper.h"
-#include "shared.h"
 #include "ttl.h"
 #include "utility.h"
 #include "visibility/visibility.h"
@@ -46,8 +44,6 @@ _PG_init(void)
 						 TTL_EXTENSION, "shared_preload_libraries")));
 
 	ttl_guc_init();
-	ttl_shared_init();
-	ttl_counters_init();
 	ttl_reaper_init();
 	ttl_analysis_init();
 	ttl_reference_time_init();

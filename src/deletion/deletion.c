@@ -242,10 +242,7 @@ ttl_deletion_count_committed(void)
 	{
 		Uncommitted *count = lfirst(lc);
 
-		if (count->reaped > 0)
-			ttl_counters_add_reaped(count->container, count->reaped);
-		if (count->archived > 0)
-			ttl_counters_add_archived(count->container, count->archived);
+		ttl_counters_add_rows(count->container, count->reaped, 0, count->archived);
 	}
 	ttl_deletion_discard_counts();
 }
@@ -265,11 +262,10 @@ count(const TtlDeletion *deletion, const TtlToDelete *to_delete, bool went_along
 		return;
 	}
 	if (went_along && deletion->user == NULL)
-		ttl_counters_add_reaped(container->container, to_delete->deleted);
-	else if (went_along)
-		ttl_counters_add_evicted(container->container, to_delete->deleted);
-	if (archived > 0)
-		ttl_counters_add_archived(container->container, archived);
+		ttl_counters_add_rows(container->container, to_delete->deleted, 0, archived);
+	else if (went_along || archived > 0)
+		ttl_counters_add_rows(container->container, 0, went_along ? to_delete->deleted : 0,
+							  archived);
 }
 
 /* Deletes all that is to_delete; 'asked_for' (may be NULL) is the caller's table. */

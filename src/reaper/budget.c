@@ -1,36 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * budget.c
- *	  What deletion may cost, and what it and everybody else did cost.
+ *	  What deletion may cost, and what it and the foreground have cost.
  *
  * Cost is measured in the units of vacuum's cost model: buffers hit, read and
  * dirtied, as pgBufferUsage counts them in every process, weighed with
  * vacuum_cost_page_hit, _miss and _dirty.
  *
  * A cycle is granted ttl.cycle_cost_limit.  With ttl.throughput set, it is
- * granted what the database was provisioned for since the last cycle began,
+ * granted what is provisioned for the time since the last cycle began,
  * less what the foreground has used in that time and what the last cycle has
  * overdrawn (a batch is measured when it is over), within
  * ttl.cycle_cost_floor and ttl.cycle_cost_limit.  It is granted nothing while a
- * replica is further behind than ttl.replica_lag_limit: pages tell what
- * deletion costs here, not what its WAL costs elsewhere.
+ * replica is further behind than ttl.replica_lag_limit, since cost does not include
+ * what the WAL of deletion costs on a replica.  A replica that is not connected does not
+ * count: it may never come back.
  *
- * The budget isn't spent in one go, but evenly over the cycle, in the manner of
- * vacuum_cost_delay: after each batch, which costs what BATCH_PERIOD is worth,
- * the worker naps for the time that its cost is worth.  So the cycle of a
- * worker that gets its work done slowly, because the machine is busy, takes
- * longer, and deletion gets less.  A part of the budget may be spent in
- * advance, so that a few rows go at once.
+ * The budget is spent evenly over the cycle, in the manner of vacuum_cost_delay: after
+ * each batch, which costs what BATCH_PERIOD is worth, the worker naps for the time that its
+ * cost is worth.  So where batches take longer because the machine is busy, the cycle
+ * takes longer, and deletion gets less.  ADVANCE_SHARE of the budget is spent before the first
+ * nap, so that a few rows are deleted at once.
  *
- * Foreground: each backend adds what it has used to its database's counter in
- * shared memory when an outermost execution ends (a long query must not hide
- * until its transaction ends) and when a transaction ends (for the utility
- * commands).  What parallel workers use is in the leader's figures already;
- * autovacuum isn't the foreground.
- *
- * ---
- *
- * What pg_stat_replication tells, taken from the same place.
+ * Foreground: each backend adds what it has used to its database's counter when an
+ * outermost execution ends (a long transaction must not hide its queries) and before a
+ * transaction commits (for utility commands).  The leader's figures include
+ * those of parallel workers; autovacuum is not the foreground.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,18 +43,18 @@
 #include "guc.h"
 #include "reaper/reaper_internal.h"
 
-/* The longest time that provisioned throughput accumulates, microseconds. */
+/* The longest time over which provisioned throughput accumulates, microseconds */
 #define LONGEST_CYCLE		INT64CONST(10000000)
 
-/* Spending it evenly; see above. */
+/* Pacing */
 #define BATCH_PERIOD		INT64CONST(20000)	/* microseconds */
 #define SHORTEST_NAP		INT64CONST(2000)
 #define ADVANCE_SHARE		10
 
-/* What this backend had used when it last told; only the counts matter. */
-static BufferUsage told;
+/* pgBufferUsage of this backend at the last count_foreground() */
+static BufferUsage counted;
 
-static bool exempt = false;
+static bool is_exempt = false;
 
 int64
 ttl_budget_cost_since(const BufferUsage *start)
@@ -80,6 +75,53 @@ ttl_budget_cost_since(const BufferUsage *start)
 		dirty * VacuumCostPageDirty;
 }
 
+bool
+ttl_replica_connected(void)
+{
+	bool		found = false;
+
+	for (int i = 0; i < max_wal_senders && !found; i++)
+	{
+		WalSnd	   *sender = &WalSndCtl->walsnds[i];
+
+		SpinLockAcquire(&sender->mutex);
+		found = sender->pid != 0;
+		SpinLockRelease(&sender->mutex);
+	}
+	return found;
+}
+
+/*
+ * Bytes of WAL by which the slowest of the connected WAL receivers is behind; 0 if there is
+ * none.  As in pg_stat_replication.
+ */
+static uint64
+replica_lag(void)
+{
+	XLogRecPtr	end = GetFlushRecPtr(NULL);
+	XLogRecPtr	slowest = end;
+
+	for (int i = 0; i < max_wal_senders; i++)
+	{
+		WalSnd	   *sender = &WalSndCtl->walsnds[i];
+		bool		active;
+		XLogRecPtr	done;
+
+		SpinLockAcquire(&sender->mutex);
+		active = sender->pid != 0;
+		/* pg_receivewal does not apply, and need not flush */
+		done = sender->apply != InvalidXLogRecPtr ? sender->apply :
+			sender->flush != InvalidXLogRecPtr ? sender->flush : sender->write;
+		SpinLockRelease(&sender->mutex);
+
+		/* a base backup, or no reply yet */
+		if (!active || done == InvalidXLogRecPtr)
+			continue;
+		slowest = Min(slowest, done);
+	}
+	return end - slowest;
+}
+
 int64
 ttl_budget_grant(const TtlDatabaseCounters *counters, TimestampTz now,
 				 TtlStop *stop)
@@ -90,7 +132,7 @@ ttl_budget_grant(const TtlDatabaseCounters *counters, TimestampTz now,
 	int64		granted;
 
 	if (ttl_guc_replica_lag_limit > 0 &&
-		ttl_replica_lag() > ttl_guc_replica_lag_limit * UINT64CONST(0x100000))
+		replica_lag() > ttl_guc_replica_lag_limit * UINT64CONST(0x100000))
 	{
 		*stop = TTL_STOP_REPLICA_LAG;
 		return 0;
@@ -113,8 +155,7 @@ ttl_budget_grant(const TtlDatabaseCounters *counters, TimestampTz now,
 }
 
 /*
- * The time over which a cycle's budget is spread, in microseconds.  Who makes
- * cycles rare doesn't want them to last for ever.
+ * The time over which a cycle's budget is spread, in microseconds.
  */
 static int64
 period(void)
@@ -146,60 +187,41 @@ ttl_budget_nap(int64 granted, int64 unpaid)
 }
 
 /*
- * Adds what this backend has used since it last told.
+ * Adds what this backend has used since the last call to its database's counter.  Called
+ * where an error is allowed, since attaching to shared memory may fail: a transaction that is
+ * rolled back is counted with the next one.
  */
 static void
-tell(void)
+count_foreground(void)
 {
-	int64		cost = ttl_budget_cost_since(&told);
+	int64		cost;
 
+	if (is_exempt || IsParallelWorker() || MyBackendType == B_AUTOVAC_WORKER)
+		return;
+	cost = ttl_budget_cost_since(&counted);
 	if (cost > 0)
 		ttl_counters_add_foreground(cost);
-	told = pgBufferUsage;
-}
-
-static bool
-is_foreground(void)
-{
-	return !exempt && !IsParallelWorker() &&
-		MyBackendType != B_AUTOVAC_WORKER;
+	counted = pgBufferUsage;
 }
 
 static void
 execution_ended(QueryDesc *query_desc, int depth)
 {
-	if (depth == 1 && is_foreground())
-	{
-		ttl_counters_prepare_foreground();
-		tell();
-	}
+	if (depth == 1)
+		count_foreground();
 }
 
 static void
 transaction_event(XactEvent event, void *arg)
 {
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			if (is_foreground())
-				ttl_counters_prepare_foreground();
-			break;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PREPARE:
-		case XACT_EVENT_ABORT:
-			if (is_foreground())
-				tell();
-			break;
-		default:
-			break;
-	}
+	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
+		count_foreground();
 }
 
 void
 ttl_budget_exempt(void)
 {
-	exempt = true;
+	is_exempt = true;
 }
 
 void
@@ -207,47 +229,4 @@ ttl_budget_init(void)
 {
 	ttl_execution_on_end(execution_ended);
 	RegisterXactCallback(transaction_event, NULL);
-}
-
-bool
-ttl_replica_connected(void)
-{
-	bool		found = false;
-
-	for (int i = 0; i < max_wal_senders && !found; i++)
-	{
-		WalSnd	   *sender = &WalSndCtl->walsnds[i];
-
-		SpinLockAcquire(&sender->mutex);
-		found = sender->pid != 0;
-		SpinLockRelease(&sender->mutex);
-	}
-	return found;
-}
-
-uint64
-ttl_replica_lag(void)
-{
-	XLogRecPtr	end = GetFlushRecPtr(NULL);
-	XLogRecPtr	slowest = end;
-
-	for (int i = 0; i < max_wal_senders; i++)
-	{
-		WalSnd	   *sender = &WalSndCtl->walsnds[i];
-		bool		active;
-		XLogRecPtr	done;
-
-		SpinLockAcquire(&sender->mutex);
-		active = sender->pid != 0;
-		/* not everybody applies (pg_receivewal), or flushes, what he gets */
-		done = sender->apply != InvalidXLogRecPtr ? sender->apply :
-			sender->flush != InvalidXLogRecPtr ? sender->flush : sender->write;
-		SpinLockRelease(&sender->mutex);
-
-		/* a base backup, or one that hasn't said anything yet */
-		if (!active || done == InvalidXLogRecPtr)
-			continue;
-		slowest = Min(slowest, done);
-	}
-	return end - slowest;
 }

@@ -1,41 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * hold.c
- *	  Pauses deletion by the worker in a database.
+ *	  Holds deletion by the worker: ttl.pause(), and recovery to a point in time.
  *
- * A pause is a row of ttl.paused, so it is transactional and survives restarts and
+ * Pause: a row of ttl.paused, so it is transactional and survives restarts and
  * crashes.  pg_dump does not dump the table, which is about this database and not about
- * its data.
+ * its data.  The worker checks for it before a cycle and in each batch; the value is cached,
+ * and ttl.pause() and ttl.resume() invalidate the table's relation cache entry.
  *
- * The worker checks for a pause before it begins a cycle and in each batch.  The value
- * is cached; ttl.pause() and ttl.resume() invalidate the relation cache entry of the
- * table.
+ * Recovery: a cluster is recovered to a moment in the past to see the data of that time.
+ * Much of it has expired since, and would be deleted as soon as the server is up.  So
+ * no worker of the cluster deletes anything until a superuser has called ttl.resume().
  *
- * ---
+ * The history file of a timeline has the ends of all timelines before it, with a
+ * reason: "no recovery target specified" if a standby was promoted or an archive was
+ * replayed to its end, anything else if there was a target.  The last of the latter counts.  So
+ * there is no state of ours that a crash could lose, and neither a later promotion of
+ * such a cluster's standby nor a base backup makes a difference.  Without the file
+ * nothing is known about the origin of the data, so deletion is held as well.
  *
- * Who recovers a cluster to a moment in the past wants to see what was there
- * then.  Much of it has expired since, so the reaper would delete it as soon as the
- * server is up.  Therefore no worker deletes anything in such a cluster until a
- * superuser has called ttl.resume().
+ * ttl.resume() adds a row to pg_replication_origin whose name has the end of the timeline.  There is no
+ * shared catalog for such a thing; this one accepts names from extensions, and they have no other
+ * effect.  It is transactional, survives crashes, and reaches standbys; and a backup
+ * taken before, recovered to a point in time again, does not have it.
  *
- * PostgreSQL itself keeps how a recovery has ended: in the history file of the
- * timeline that began then, for good, together with the ends of the timelines
- * before it.  There is a reason for each; it is "no recovery target specified"
- * if a standby was promoted or an archive was replayed to its end, and
- * anything else if a target was set.  The last of those is the one that
- * counts.  So nothing has to be remembered that a
- * crash could lose, an ordinary promotion of such a cluster's standby later
- * makes no difference, and neither does a base backup.  A copy without the file
- * may have been made of anything, so it is held, too.
- *
- * That somebody has said the word for it is a row in pg_replication_origin, whose
- * name tells where the timeline ended.  There is no shared catalog for such a
- * thing; this one takes names from extensions, and nothing else comes of
- * them.  Like everything in a catalog it is transactional, survives crashes, and
- * reaches standbys, so that the one that is promoted knows; and a backup that
- * was taken before, recovered to a point in time again, does not.
- *
- * pg_upgrade begins with a new timeline: then nothing is held any more.
+ * pg_upgrade begins with a new timeline, which ends the hold.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,12 +50,23 @@
 
 #include "compat.h"
 #include "container/container.h"
+#include "counters.h"
 #include "invalidation.h"
 #include "reaper/reaper_internal.h"
 #include "ttl.h"
 
 #define PAUSED_TABLE	"paused"
 #define Anum_paused_until	1
+
+/* The reason that the server writes if there was no target */
+#define NO_TARGET	"no recovery target specified"
+
+/* A recovery to a point in time */
+typedef struct Recovery
+{
+	char		target[128];	/* as in the history file: "before 2026-..." */
+	char		origin[64];		/* replication origin that ends the hold */
+} Recovery;
 
 static bool is_cached = false;
 static TimestampTz paused_until;
@@ -76,7 +76,7 @@ PG_FUNCTION_INFO_V1(ttl_resume);
 
 /*
  * Reads the end of the pause, DT_NOBEGIN if there is none, and deletes the row if
- * told so.
+ * 'delete'.
  */
 static TimestampTz
 read_pause(Relation rel, bool delete)
@@ -128,8 +128,119 @@ relation_changed(Datum arg, Oid relid)
 }
 
 /*
- * Errors unless the current user may pause and resume deletion.  Opens ttl.paused for
- * one change at a time.
+ * Finds the last recovery to a point in time in the history of the timeline, and the name
+ * of the replication origin that ends the hold.  Returns false if there was none.
+ */
+static bool
+find_recovery(Recovery *recovery)
+{
+	TimeLineID	timeline = GetWALInsertionTimeLine();
+	char		path[MAXPGPATH];
+	char		line[MAXPGPATH];
+	FILE	   *file;
+	bool		found = false;
+
+	if (timeline == 1)
+		return false;
+	TLHistoryFilePath(path, timeline);
+	file = AllocateFile(path, "r");
+	if (file == NULL)
+	{
+		if (errno != ENOENT)
+			ereport(ERROR,
+					(errcode_for_file_access(),
+					 errmsg("could not open file \"%s\": %m", path)));
+		snprintf(recovery->origin, sizeof(recovery->origin),
+				 TTL_EXTENSION "_resumed_%u", timeline);
+		snprintf(recovery->target, sizeof(recovery->target),
+				 "there is no file \"%s\" to tell how", path);
+		return true;
+	}
+	while (fgets(line, sizeof(line), file) != NULL)
+	{
+		uint32		parent;
+		uint32		high;
+		uint32		low;
+		int			length = 0;
+
+		/* the parent timeline, the end of it, and the reason */
+		if (sscanf(line, "%u\t%X/%X\t%n", &parent, &high, &low, &length) < 3 ||
+			length == 0 ||
+			strncmp(line + length, NO_TARGET, strlen(NO_TARGET)) == 0)
+			continue;
+		line[strcspn(line, "\n")] = '\0';
+		snprintf(recovery->origin, sizeof(recovery->origin),
+				 TTL_EXTENSION "_resumed_%u_%X_%X", parent, high, low);
+		strlcpy(recovery->target, line + length, sizeof(recovery->target));
+		found = true;
+	}
+	if (ferror(file))
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not read file \"%s\": %m", path)));
+	FreeFile(file);
+	return found;
+}
+
+/*
+ * Was the cluster recovered to a point in time, without a ttl.resume() since?
+ */
+static bool
+is_recovered(Recovery *recovery)
+{
+	return find_recovery(recovery) &&
+		replorigin_by_name(recovery->origin, true) == InvalidReplOriginId;
+}
+
+/*
+ * Must the worker not delete?  Logs the reason, unless an earlier worker has exited for the
+ * same one.
+ */
+bool
+ttl_hold_lasts(TtlReaperState *state, TimestampTz *until)
+{
+	static bool is_recovery_checked = false;	/* a hold cannot begin later */
+
+	TtlDatabaseCounters counters;
+	Recovery	recovery;
+	bool		is_held = false;
+
+	StartTransactionCommand();
+	if (!ttl_counters_get_database(MyDatabaseId, &counters))
+		counters.state = TTL_REAPER_STOPPED;
+	if (!is_recovery_checked && is_recovered(&recovery))
+	{
+		is_held = true;
+		*state = TTL_REAPER_HELD;
+		*until = DT_NOEND;
+		if (counters.state != TTL_REAPER_HELD)
+			ereport(WARNING,
+					(errmsg("expired rows in database \"%s\" are not deleted because the server was recovered to a point in time",
+							get_database_name(MyDatabaseId)),
+					 errdetail("Recovery ended: %s.", recovery.target),
+					 errhint("Expired rows are hidden, as ever. Have a superuser call ttl.resume(), in any database, to have them deleted.")));
+	}
+	else if (ttl_pause_lasts(until))
+	{
+		is_held = true;
+		*state = TTL_REAPER_PAUSED;
+		if (counters.state != TTL_REAPER_PAUSED)
+			ereport(LOG,
+					(errmsg("expired rows in database \"%s\" are not deleted because deletion is paused",
+							get_database_name(MyDatabaseId)),
+					 TIMESTAMP_IS_NOEND(*until) ? 0 :
+					 errdetail("The pause ends at %s.", timestamptz_to_str(*until)),
+					 errhint("To end the pause, use ttl.resume().")));
+	}
+	else
+		is_recovery_checked = true;
+	CommitTransactionCommand();
+	return is_held;
+}
+
+/*
+ * Errors unless the current user may pause and resume deletion.  The lock on ttl.paused
+ * serializes changes.
  */
 static Relation
 open_to_change(const char *function)
@@ -186,6 +297,7 @@ ttl_resume(PG_FUNCTION_ARGS)
 {
 	Relation	rel = open_to_change("ttl.resume()");
 	bool		was_paused = read_pause(rel, true) > GetCurrentTimestamp();
+	Recovery	recovery;
 
 	CacheInvalidateRelcache(rel);
 	table_close(rel, NoLock);
@@ -197,118 +309,27 @@ ttl_resume(PG_FUNCTION_ARGS)
 						GetUserNameFromId(GetUserId(), false),
 						get_database_name(MyDatabaseId))));
 	}
-	if (!ttl_recovery_resume() && !was_paused)
+	if (is_recovered(&recovery))
+	{
+		if (!superuser())
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("must be superuser to resume deletion of expired rows after a recovery to a point in time")));
+		(void) replorigin_create(recovery.origin);
+		ttl_request_all_at_commit();
+		ereport(LOG,
+				(errmsg("role \"%s\" has resumed deletion of expired rows",
+						GetUserNameFromId(GetUserId(), false)),
+				 errdetail("The server was recovered to a point in time: %s.", recovery.target)));
+	}
+	else if (!was_paused)
 		ereport(NOTICE,
 				(errmsg("deletion of expired rows is not held")));
 	PG_RETURN_VOID();
 }
 
 void
-ttl_pause_init(void)
+ttl_hold_init(void)
 {
 	ttl_invalidation_observe(relation_changed);
-}
-
-/* What the server writes if no target was set. */
-#define NO_TARGET	"no recovery target specified"
-
-/* Has this transaction said that deletion may go on? */
-static bool resumed = false;
-
-/*
- * Finds the last recovery to a point in time in the history of the timeline.
- * Returns false if there was none.
- */
-static bool
-find_recovery(TtlRecovery *recovery)
-{
-	TimeLineID	timeline = GetWALInsertionTimeLine();
-	char		path[MAXPGPATH];
-	char		line[MAXPGPATH];
-	FILE	   *file;
-	bool		found = false;
-
-	if (timeline == 1)
-		return false;
-	TLHistoryFilePath(path, timeline);
-	file = AllocateFile(path, "r");
-	if (file == NULL)
-	{
-		if (errno != ENOENT)
-			ereport(ERROR,
-					(errcode_for_file_access(),
-					 errmsg("could not open file \"%s\": %m", path)));
-		snprintf(recovery->origin, sizeof(recovery->origin),
-				 TTL_EXTENSION "_resumed_%u", timeline);
-		snprintf(recovery->target, sizeof(recovery->target),
-				 "there is no file \"%s\" to tell how", path);
-		return true;
-	}
-	while (fgets(line, sizeof(line), file) != NULL)
-	{
-		uint32		parent;
-		uint32		high;
-		uint32		low;
-		int			length = 0;
-
-		/* the parent timeline, where it was left, and why */
-		if (sscanf(line, "%u\t%X/%X\t%n", &parent, &high, &low, &length) < 3 ||
-			length == 0 ||
-			strncmp(line + length, NO_TARGET, strlen(NO_TARGET)) == 0)
-			continue;
-		line[strcspn(line, "\n")] = '\0';
-		snprintf(recovery->origin, sizeof(recovery->origin),
-				 TTL_EXTENSION "_resumed_%u_%X_%X", parent, high, low);
-		strlcpy(recovery->target, line + length, sizeof(recovery->target));
-		found = true;
-	}
-	if (ferror(file))
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not read file \"%s\": %m", path)));
-	FreeFile(file);
-	return found;
-}
-
-bool
-ttl_recovery_holds(TtlRecovery *recovery)
-{
-	return find_recovery(recovery) &&
-		replorigin_by_name(recovery->origin, true) == InvalidReplOriginId;
-}
-
-bool
-ttl_recovery_resume(void)
-{
-	TtlRecovery recovery;
-
-	if (!ttl_recovery_holds(&recovery))
-		return false;
-	if (!superuser())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("must be superuser to resume deletion of expired rows after a recovery to a point in time")));
-	(void) replorigin_create(recovery.origin);
-	resumed = true;
-	ereport(LOG,
-			(errmsg("role \"%s\" has resumed deletion of expired rows",
-					GetUserNameFromId(GetUserId(), false)),
-			 errdetail("The server was recovered to a point in time: %s.", recovery.target)));
-	return true;
-}
-
-static void
-transaction_event(XactEvent event, void *arg)
-{
-	if (event == XACT_EVENT_COMMIT && resumed)
-		ttl_shmem_request_all();
-	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
-		event == XACT_EVENT_PREPARE)
-		resumed = false;
-}
-
-void
-ttl_recovery_init(void)
-{
-	RegisterXactCallback(transaction_event, NULL);
 }

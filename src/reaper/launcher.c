@@ -1,43 +1,42 @@
 /*-------------------------------------------------------------------------
  *
  * launcher.c
- *	  The process that sees to it that each database has the worker it needs.
+ *	  Starts and restarts the worker that each database needs.
  *
- * A background worker "ttl launcher", started by the postmaster when recovery
- * has ended (so never on a standby, and at promotion) and again a few seconds
- * after it has died.  It is connected to no database; pg_database is shared.
+ * A background worker "ttl launcher", started by the postmaster at the end of recovery
+ * (so never on a standby, and at promotion) and again RESTART_TIME after it has
+ * failed.  It is connected to no database; pg_database is shared.
  *
- * Which databases have work can be seen only from inside.  So each gets a
- * worker once, at the start of the launcher or when the database shows up,
- * and one that finds nothing to care for says so and leaves; the database is
- * then left alone until a backend asks for attention.  A worker with work
- * stays, unless databases wait for one of the ttl.workers slots: then it
- * leaves after each cycle, and the one that has waited longest comes next; a
- * database where nothing was left to do comes again the later the more
- * databases there are, a few per second in all.  A worker that dies is started
- * again after a pause that doubles each time, unless it had lived for long.
+ * Whether a database has work can be seen only from inside.  So each gets a worker once,
+ * when the launcher starts or when the database is created.  A worker that finds no
+ * container with TTL on exits, and the database gets another one only when a backend
+ * requests it (request.c).  A worker with work stays, unless databases wait for one of the
+ * ttl.workers slots: then it exits after each cycle, and the database that has waited longest
+ * comes next.  If nothing was left to do the database waits for IDLE_WAIT at least, and longer the
+ * more databases there are.  A worker that fails is started again after a pause that doubles each
+ * time, unless it had run for LAST_PAUSE.
  *
- * What the launcher knows is in a hash table of its own; with the workers it
- * talks through shmem.c.  It wakes up when a worker starts or stops, when
- * asked to, and after LONGEST_SLEEP to look at pg_database, from which a
- * database may also vanish.
+ * An exiting worker leaves in its slot (shmem.c) the state of the database and when to start
+ * the next one.  The launcher wakes up when a worker exits, at a request, and after
+ * LONGEST_SLEEP to read pg_database.
  *
  *	 event						what is done
  *	 ------------------------	--------------------------------------------
- *	 database is new			worker looks whether there is work
+ *	 database is created		a worker finds out whether there is work
  *	 policy committed			the worker wakes up, or one is started
- *	 DROP/CREATE EXTENSION		as a policy change; the worker sees it and leaves
- *	 reaping is off everywhere	a worker comes once a day, to remind of it
- *	 worker dies				again after FIRST_PAUSE doubling to LAST_PAUSE
+ *	 DROP/CREATE EXTENSION		as a change of policy
+ *	 reaping is off everywhere	a worker comes once a day to log a reminder
+ *	 worker fails				again after FIRST_PAUSE doubling to LAST_PAUSE
  *	 DROP DATABASE and such		request.c blocks the database
- *	 ALLOW_CONNECTIONS false	the worker leaves, another comes when it is true
- *	 ttl.reaper = off			workers leave, none is started
- *	 recovered to a moment		each worker leaves at once, until ttl.resume()
- *	 ttl.pause()				the worker leaves, another comes at its end
- *	 server stops				workers leave, the launcher saves statistics
- *	 launcher dies				workers go on, the next one finds them in their slots
- *	 pg_cancel_backend()		there is nothing to cancel
- *	 clock is set back			all starts anew: what is waited for is far away
+ *	 ALLOW_CONNECTIONS false	the worker is terminated; another when it is true
+ *	 ttl.reaper = off			workers exit, none is started
+ *	 recovery to a point in time	each worker exits at once, until ttl.resume()
+ *	 ttl.pause()				the worker exits, another comes at the pause's end
+ *	 server stops				workers exit, the launcher saves statistics
+ *	 launcher fails				workers go on, the next launcher finds their slots
+ *	 pg_cancel_backend()		ignored
+ *	 clock is set back			all processes start anew, since their wakeup times
+ *								are in the far future
  *
  *-------------------------------------------------------------------------
  */
@@ -72,43 +71,37 @@
 #include "reaper/reap_rel.h"
 #include "ttl.h"
 
-/* Seconds after which the postmaster starts a launcher that has died. */
+/* Seconds after which the postmaster restarts a launcher that has failed */
 #define RESTART_TIME		5
 
 /* ms */
 #define LONGEST_SLEEP		10000
 #define FIRST_PAUSE			5000
 #define LAST_PAUSE			300000
-#define TELL_AGAIN			3600000
-#define IDLE_PACE			INT64CONST(250) /* times the number of databases */
-#define IDLE_LEAST			5000
+#define WARNING_PERIOD		3600000
+#define IDLE_WAIT			5000
+#define IDLE_WAIT_PER_DATABASE	INT64CONST(250)
 
 /* datconnlimit of a database whose DROP DATABASE was interrupted */
 #define INVALID_DATABASE	(-2)
 
-/* What the launcher knows about a database. */
 typedef struct Database
 {
 	Oid			dboid;			/* MUST BE FIRST */
-	NameData	name;			/* as of the last look at pg_database */
+	NameData	name;			/* as of the last scan of pg_database */
 	bool		exists;			/* likewise */
 	bool		connectable;	/* likewise */
-	int			slot;			/* -1 = no worker */
-	BackgroundWorkerHandle *handle; /* of the worker; NULL = another launcher
-									 * has started it */
-	bool		again;			/* attention was asked for meanwhile */
-	bool		wanted;			/* shall get a worker at ... */
-	TimestampTz start_at;		/* or when it got one */
+	bool		has_worker;		/* has it a slot? */
+	BackgroundWorkerHandle *handle; /* NULL = started by an earlier launcher */
+	TimestampTz start_at;		/* when to start a worker, DT_NOEND = at a request;
+								 * or when it was started */
 	int			failures;		/* in a row */
 } Database;
 
 static HTAB *known = NULL;
 
-/* When it was last told that no background worker can be registered. */
-static TimestampTz told_exhausted_at = 0;
-
 /*
- * The entry of a database; a new one wants a worker.
+ * Returns the entry of a database; a new one gets a worker at once.
  */
 static Database *
 enter_database(Oid dboid)
@@ -119,21 +112,15 @@ enter_database(Oid dboid)
 
 	if (!found)
 	{
-		memset(&database->name, 0, sizeof(NameData));
-		database->exists = false;
-		database->connectable = false;
-		database->handle = NULL;
-		database->slot = -1;
-		database->again = false;
-		database->wanted = true;
-		database->start_at = 0;
-		database->failures = 0;
+		memset(database, 0, sizeof(Database));
+		database->dboid = dboid;
 	}
 	return database;
 }
 
 /*
- * Reads pg_database: enters new databases, forgets those that have gone.
+ * Reads pg_database: enters new databases, removes dropped ones, terminates the workers of
+ * those that accept no connections any more.
  */
 static void
 read_databases(void)
@@ -169,188 +156,89 @@ read_databases(void)
 	hash_seq_init(&status, known);
 	while ((database = (Database *) hash_seq_search(&status)) != NULL)
 	{
-		if (!database->exists && database->slot < 0)
+		if (!database->exists && !database->has_worker)
 		{
 			ttl_counters_forget_database(database->dboid);
 			ttl_rel_state_forget_database(database->dboid);
 			(void) hash_search(known, &database->dboid, HASH_REMOVE, NULL);
 		}
+		else if (database->exists && !database->connectable && database->has_worker)
+			ttl_shmem_await_workers(database->dboid, true);
 	}
 }
 
 /*
- * Notes that the database shall get a worker, not before start_at.
+ * A worker has exited: decides when the database gets the next one.
  */
 static void
-want(Database *database, TimestampTz start_at)
+worker_exited(Database *database, TimestampTz now)
 {
-	database->wanted = true;
-	database->start_at = start_at;
-}
-
-/*
- * Draws conclusions from a worker that has gone.
- */
-static void
-worker_stopped(Database *database, TimestampTz now)
-{
-	TtlLeft		left;
-	TimestampTz due;
-	TimestampTz earliest;
+	TimestampTz started_at = database->start_at;
+	TtlReaperState state;
 
 	if (database->handle != NULL)
 		pfree(database->handle);
 	database->handle = NULL;
-	ttl_shmem_slot_release(database->slot, &left, &due);
-	database->slot = -1;
+	database->has_worker = false;
 
-	if (left != TTL_LEFT_DIED ||
-		TimestampDifferenceExceeds(database->start_at, now, LAST_PAUSE))
+	if (ttl_shmem_release_slot(database->dboid, &state, &database->start_at))
+	{
 		database->failures = 0;
 
-	switch (left)
-	{
-		case TTL_LEFT_DIED:
-			want(database,
-				 TimestampTzPlusMilliseconds(now,
-											 Min(FIRST_PAUSE << Min(database->failures, 10),
-												 LAST_PAUSE)));
-			database->failures++;
-			ttl_counters_set_state(database->dboid, TTL_REAPER_WAITING);
-			break;
-		case TTL_LEFT_NOTHING:
-			/* 0 = never */
-			database->wanted = due != 0;
-			database->start_at = due;
-			ttl_counters_set_state(database->dboid, TTL_REAPER_STOPPED);
-			break;
-		case TTL_LEFT_HELD:
-			database->wanted = false;
-			ttl_counters_set_state(database->dboid, TTL_REAPER_HELD);
-			break;
-		case TTL_LEFT_PAUSED:
-			want(database, due);
-			ttl_counters_set_state(database->dboid, TTL_REAPER_PAUSED);
-			break;
-		case TTL_LEFT_YIELDED:
-			want(database, due);
-			ttl_counters_set_state(database->dboid, TTL_REAPER_WAITING);
-			break;
-		case TTL_LEFT_IDLE:
-			/* starting a process for each of many costs more than its work */
-			earliest = TimestampTzPlusMilliseconds(now,
-												   Max(IDLE_PACE * hash_get_num_entries(known),
-													   IDLE_LEAST));
-			want(database, Max(due, earliest));
-			ttl_counters_set_state(database->dboid, TTL_REAPER_IDLE);
-			break;
-		case TTL_LEFT_BLOCKED:
-		case TTL_LEFT_OFF:
-			want(database, 0);
-			ttl_counters_set_state(database->dboid, TTL_REAPER_WAITING);
-			break;
+		/* starting a process for each of many costs more than its work */
+		if (state == TTL_REAPER_IDLE && database->start_at != 0)
+			database->start_at =
+				Max(database->start_at,
+					TimestampTzPlusMilliseconds(now, Max(IDLE_WAIT, IDLE_WAIT_PER_DATABASE *
+														 hash_get_num_entries(known))));
 	}
-
-	if (database->again)
+	else
 	{
-		database->again = false;
-		want(database, 0);
+		if (TimestampDifferenceExceeds(started_at, now, LAST_PAUSE))
+			database->failures = 0;
+		database->start_at =
+			TimestampTzPlusMilliseconds(now, Min(FIRST_PAUSE << Min(database->failures, 10),
+												 LAST_PAUSE));
+		database->failures++;
 	}
+	ttl_counters_set_state(database->dboid, state);
 }
 
 /*
- * Looks which workers have gone.
+ * Processes exits of workers and requests of backends.
  */
 static void
-check_workers(TimestampTz now)
+update_databases(TimestampTz now)
 {
+	Oid			requests[TTL_MAX_REQUESTS];
+	int			nrequests = ttl_shmem_take_requests(requests);
 	HASH_SEQ_STATUS status;
 	Database   *database;
 
 	hash_seq_init(&status, known);
 	while ((database = (Database *) hash_seq_search(&status)) != NULL)
 	{
+		bool		requested = nrequests > TTL_MAX_REQUESTS;
 		pid_t		pid;
 
-		if (database->slot >= 0 &&
-			(database->handle != NULL ?
-			 GetBackgroundWorkerPid(database->handle, &pid) == BGWH_STOPPED :
-			 !OidIsValid(ttl_shmem_slot_database(database->slot))))
-			worker_stopped(database, now);
+		/* the handle tells of a worker that could not be started */
+		if (database->has_worker && !ttl_shmem_has_worker(database->dboid) &&
+			(database->handle == NULL ||
+			 GetBackgroundWorkerPid(database->handle, &pid) == BGWH_STOPPED))
+			worker_exited(database, now);
+
+		for (int i = 0; i < nrequests && !requested; i++)
+			requested = requests[i] == database->dboid;
+		if (requested && !database->has_worker)
+			database->start_at = 0;
 	}
 }
 
 /*
- * Takes over the workers that an earlier launcher has left behind.
- */
-static void
-adopt_workers(TimestampTz now)
-{
-	for (int i = 0; i < ttl_shmem_nslots(); i++)
-	{
-		Oid			dboid = ttl_shmem_slot_database(i);
-
-		if (OidIsValid(dboid))
-		{
-			Database   *database = enter_database(dboid);
-
-			database->slot = i;
-			database->wanted = false;
-			database->start_at = now;
-		}
-	}
-}
-
-/*
- * Calls workers back from databases that take no connections any more.
- */
-static void
-leave_closed_databases(void)
-{
-	HASH_SEQ_STATUS status;
-	Database   *database;
-
-	hash_seq_init(&status, known);
-	while ((database = (Database *) hash_seq_search(&status)) != NULL)
-	{
-		if (database->slot >= 0 && database->exists &&
-			!database->connectable)
-			ttl_shmem_terminate_workers(database->dboid, TTL_LEFT_BLOCKED);
-	}
-}
-
-/*
- * Notes what backends have asked for.
- */
-static void
-take_requests(void)
-{
-	Oid			dboids[TTL_MAX_REQUESTS];
-	bool		all;
-	int			n = ttl_shmem_take_requests(dboids, &all);
-	HASH_SEQ_STATUS status;
-	Database   *database;
-
-	hash_seq_init(&status, known);
-	while ((database = (Database *) hash_seq_search(&status)) != NULL)
-	{
-		bool		requested = all;
-
-		for (int i = 0; i < n && !requested; i++)
-			requested = dboids[i] == database->dboid;
-
-		if (requested && database->slot >= 0)
-			database->again = true;
-		else if (requested)
-			want(database, 0);
-	}
-}
-
-/*
- * Starts a worker in the slot.  Returns whether one could be registered.
+ * Starts a worker.  Returns whether one could be registered.
  */
 static bool
-start_worker(Database *database, int slot, uint32 serial)
+start_worker(Database *database)
 {
 	BackgroundWorker worker;
 
@@ -361,12 +249,11 @@ start_worker(Database *database, int slot, uint32 serial)
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
 	snprintf(worker.bgw_library_name, BGW_MAXLEN, "%s", TTL_EXTENSION);
 	snprintf(worker.bgw_function_name, BGW_MAXLEN, "%s", "ttl_worker_main");
-	/* it is what ps shows; nobody renames a database while a worker is in it */
+	/* what ps shows; a database with a worker in it cannot be renamed */
 	snprintf(worker.bgw_name, BGW_MAXLEN, "%s for database %s",
 			 TTL_REAPER_TYPE, NameStr(database->name));
 	snprintf(worker.bgw_type, BGW_MAXLEN, "%s", TTL_REAPER_TYPE);
-	worker.bgw_main_arg = Int32GetDatum(slot);
-	memcpy(worker.bgw_extra, &serial, sizeof(serial));
+	worker.bgw_main_arg = ObjectIdGetDatum(database->dboid);
 	worker.bgw_notify_pid = MyProcPid;
 
 	return RegisterDynamicBackgroundWorker(&worker, &database->handle);
@@ -386,9 +273,7 @@ next_database(TimestampTz now, TimestampTz *next)
 	hash_seq_init(&status, known);
 	while ((database = (Database *) hash_seq_search(&status)) != NULL)
 	{
-		if (!database->wanted || !database->connectable ||
-			!database->exists ||
-			database->slot >= 0 ||
+		if (!database->connectable || !database->exists || database->has_worker ||
 			ttl_shmem_is_blocked(database->dboid))
 			continue;
 		if (database->start_at > now)
@@ -401,36 +286,36 @@ next_database(TimestampTz now, TimestampTz *next)
 
 /*
  * Starts the workers that are due, as far as there are slots.  Returns when
- * to come again.
+ * the next one is.
  */
 static TimestampTz
 start_workers(TimestampTz now)
 {
+	static TimestampTz warned_at = 0;
+
 	TimestampTz next = TimestampTzPlusMilliseconds(now, LONGEST_SLEEP);
 	bool		contended = false;
 	Database   *database;
 
-	while ((database = next_database(now, &next)) != NULL)
+	while (!contended && (database = next_database(now, &next)) != NULL)
 	{
-		uint32		serial;
-		int			slot = ttl_shmem_slot_reserve(database->dboid, &serial);
-
-		if (slot < 0)
-		{
+		if (!ttl_shmem_reserve_slot(database->dboid))
 			contended = true;
-			break;
+		else if (start_worker(database))
+		{
+			database->has_worker = true;
+			database->start_at = now;
 		}
-
-		if (!start_worker(database, slot, serial))
+		else
 		{
-			TtlLeft		left;
-			TimestampTz due;
+			TtlReaperState state;
+			TimestampTz start_at;
 
-			ttl_shmem_slot_release(slot, &left, &due);
+			(void) ttl_shmem_release_slot(database->dboid, &state, &start_at);
 			contended = true;
-			if (TimestampDifferenceExceeds(told_exhausted_at, now, TELL_AGAIN))
+			if (TimestampDifferenceExceeds(warned_at, now, WARNING_PERIOD))
 			{
-				told_exhausted_at = now;
+				warned_at = now;
 				ereport(WARNING,
 						(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 						 errmsg("out of background worker slots"),
@@ -439,12 +324,7 @@ start_workers(TimestampTz now)
 						 errhint("Consider increasing the configuration parameter \"%s\".",
 								 "max_worker_processes")));
 			}
-			break;
 		}
-
-		database->wanted = false;
-		database->start_at = now;
-		database->slot = slot;
 	}
 
 	ttl_shmem_set_contended(contended);
@@ -452,14 +332,13 @@ start_workers(TimestampTz now)
 }
 
 /*
- * At exit: statistics outlive the server.  The workers have something to add
- * until they have gone, as they do when it stops.
+ * At exit.  When the server stops, workers add to the statistics until they have exited.
  */
 static void
 save_statistics(int code, Datum arg)
 {
 	LWLockReleaseAll();			/* after an error */
-	ttl_shmem_await_workers();
+	ttl_shmem_await_workers(InvalidOid, false);
 	ttl_counters_save();
 }
 
@@ -472,7 +351,9 @@ ttl_launcher_main(Datum main_arg)
 	HASHCTL		ctl;
 	MemoryContext context;
 	uint32		wait_event;
-	TimestampTz looked_at = 0;
+	TimestampTz last_time = 0;
+	List	   *adopted;
+	ListCell   *lc;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGINT, PG_SIG_IGN);
@@ -484,18 +365,24 @@ ttl_launcher_main(Datum main_arg)
 
 	ttl_budget_exempt();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-	ttl_shmem_launcher_attach();
+	adopted = ttl_shmem_launcher_attach();
 	ttl_counters_load();
 	before_shmem_exit(save_statistics, (Datum) 0);
 	wait_event = TtlWaitEventNew("TtlLauncherMain");
 
-	/* handles of workers and the table live as long as the process */
+	/* the table and handles of workers live as long as the process */
 	ctl.keysize = sizeof(Oid);
 	ctl.entrysize = sizeof(Database);
 	ctl.hcxt = TopMemoryContext;
 	known = hash_create("ttl databases", 64, &ctl,
 						HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	adopt_workers(GetCurrentTimestamp());
+	foreach(lc, adopted)
+	{
+		Database   *database = enter_database(lfirst_oid(lc));
+
+		database->has_worker = true;
+		database->start_at = GetCurrentTimestamp();
+	}
 	context = AllocSetContextCreate(TopMemoryContext, "ttl launcher",
 									ALLOCSET_DEFAULT_SIZES);
 
@@ -518,18 +405,16 @@ ttl_launcher_main(Datum main_arg)
 		pgstat_report_activity(STATE_RUNNING, "looking for databases with work");
 
 		now = GetCurrentTimestamp();
-		if (TimestampDifferenceExceeds(now, looked_at, LONGEST_SLEEP))
+		if (TimestampDifferenceExceeds(now, last_time, LONGEST_SLEEP))
 		{
 			ereport(LOG,
 					(errmsg("deletion of expired rows starts anew because the clock has been set back")));
-			ttl_shmem_terminate_workers(InvalidOid, TTL_LEFT_YIELDED);
+			ttl_shmem_await_workers(InvalidOid, true);
 			break;
 		}
-		looked_at = now;
-		check_workers(now);
+		last_time = now;
+		update_databases(now);
 		read_databases();
-		leave_closed_databases();
-		take_requests();
 
 		next = TimestampTzPlusMilliseconds(now, LONGEST_SLEEP);
 		if (ttl_guc_reaper)
@@ -547,12 +432,12 @@ ttl_launcher_main(Datum main_arg)
 		ResetLatch(MyLatch);
 	}
 
-	/* code 0 would mean that no other launcher is wanted */
+	/* the postmaster does not restart a background worker that exits with 0 */
 	proc_exit(1);
 }
 
 /*
- * Registers the launcher, and all of the room with PostgreSQL.
+ * Registers the launcher, and the callbacks of src/reaper.
  */
 void
 ttl_reaper_init(void)
@@ -560,14 +445,12 @@ ttl_reaper_init(void)
 	BackgroundWorker worker;
 
 	ttl_shmem_init();
-	ttl_rel_state_init();
-	ttl_progress_init();
 	ttl_budget_init();
 	ttl_request_init();
-	ttl_recovery_init();
-	ttl_pause_init();
+	ttl_hold_init();
+	ttl_reap_init();
 
-	/* pg_upgrade wants nobody to write */
+	/* nothing may write during pg_upgrade */
 	if (IsBinaryUpgrade)
 		return;
 

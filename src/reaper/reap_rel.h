@@ -13,6 +13,7 @@
 #include "executor/tuptable.h"
 #include "expiry/expiry.h"
 #include "storage/lock.h"
+#include "storage/lwlock.h"
 #include "tids.h"
 #include "utils/elog.h"
 #include "utils/hsearch.h"
@@ -320,7 +321,25 @@ extern void ttl_reap_rel_pause_long(TtlReapRel *reap_rel);
 extern void ttl_reap_rel_end_pause(TtlReapRel *reap_rel);
 
 extern void ttl_rel_state_forget_database(Oid dboid);
-extern void ttl_rel_state_init(void);
+
+/* The part of shared memory (shmem.c) that belongs to rel_state.c */
+#define TTL_REL_STATES_MAX		1000
+
+typedef struct TtlRelStateEntry
+{
+	Oid			dboid;
+	Oid			relid;
+	TimestampTz stored_at;
+	TtlRelState state;
+} TtlRelStateEntry;
+
+typedef struct TtlRelStates
+{
+	int			n;
+	TtlRelStateEntry entries[TTL_REL_STATES_MAX];
+} TtlRelStates;
+
+extern void ttl_rel_state_attach(TtlRelStates *place, LWLock *protecting);
 
 /*
  * brin_scan.c

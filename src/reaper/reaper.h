@@ -1,9 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * reaper.h
- *	  Deleting: the only thing that runs in the background.
- *
- * All that the rest of ttl needs to know about this room.
+ *	  Deletion of expired rows by background workers and CALL ttl.reap: the interface for
+ *	  the rest of ttl.
  *
  *-------------------------------------------------------------------------
  */

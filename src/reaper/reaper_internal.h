@@ -3,7 +3,7 @@
  * reaper_internal.h
  *	  Interfaces between the files of src/reaper.
  *
- * Deletion from one table has headers of its own.
+ * Deletion from one container is in reap_rel.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,233 +14,237 @@
 #include "datatype/timestamp.h"
 #include "executor/instrument.h"
 
+struct TtlMemory;
+
 /*
- * launcher.c, worker.c, request.c
+ * launcher.c, worker.c: entry points, found by name by the postmaster
  */
-/* launcher.c, worker.c: entry points, found by name by the postmaster */
 extern PGDLLEXPORT void ttl_launcher_main(Datum main_arg);
 extern PGDLLEXPORT void ttl_worker_main(Datum main_arg);
 
-/* request.c */
+/*
+ * request.c
+ */
 
-/* The transaction asks for attention to its database when it commits. */
+/* Wakes up the worker of this database, or of each database, after commit. */
 extern void ttl_request_at_commit(void);
+extern void ttl_request_all_at_commit(void);
 
 extern void ttl_request_init(void);
 
 /*
- * shmem.c
+ * shmem.c, for backends
  */
-/* Requests that are remembered one by one; more become "all databases". */
+
+/* Requests that are queued one by one; more become "all databases". */
 #define TTL_MAX_REQUESTS	64
 
-/* Why a worker has left its database. */
-typedef enum TtlLeft
-{
-	TTL_LEFT_DIED,				/* it did not say: error, signal */
-	TTL_LEFT_BLOCKED,			/* a command needs the database for itself */
-	TTL_LEFT_NOTHING,			/* no container to care for */
-	TTL_LEFT_YIELDED,			/* another database needs the slot */
-	TTL_LEFT_IDLE,				/* likewise, and nothing is left to do now */
-	TTL_LEFT_OFF,				/* ttl.reaper is off */
-	TTL_LEFT_HELD,				/* recovered to a point in time */
-	TTL_LEFT_PAUSED				/* by ttl.pause() */
-} TtlLeft;
-
-extern void ttl_shmem_init(void);
-
-/*
- * For backends
- */
-
-/*
- * Somebody shall look after the database: a policy has changed there, or, if
- * 'container' is given, that one is to be looked at without waiting.
- */
 #define TTL_EVERY_CONTAINER	PG_UINT32_MAX
 
+/*
+ * Requests that the worker of a database (which may have to be started) read the
+ * list of containers, and visit 'container' at once unless that is InvalidOid.
+ */
 extern void ttl_shmem_request(Oid dboid, Oid container);
-
-/* Somebody shall look after each database. */
 extern void ttl_shmem_request_all(void);
 
 /* The list of databases may have changed. */
 extern void ttl_shmem_wake_launcher(void);
 
 /*
- * Keeps the reaper out of a database until this backend unblocks it, and
- * returns when the worker that was there has gone (or doesn't go).
+ * Keeps workers out of a database until this backend unblocks it.  Returns when the
+ * present worker has exited, or after a timeout.
  */
 extern void ttl_shmem_block_database(Oid dboid);
 extern void ttl_shmem_unblock_databases(void);
 
-/*
- * For the launcher
- */
-extern void ttl_shmem_launcher_attach(void);
-
-/* The database that has a worker in that slot, else InvalidOid. */
-extern int	ttl_shmem_nslots(void);
-extern Oid	ttl_shmem_slot_database(int slot);
+extern void ttl_shmem_init(void);
 
 /*
- * Terminates the worker of a database, or with InvalidOid all of them, and
- * returns when they have gone (or don't go).
+ * shmem.c, for the launcher
  */
-extern void ttl_shmem_terminate_workers(Oid dboid, TtlLeft left);
 
-/* Returns when all workers have gone by themselves, or don't go. */
-extern void ttl_shmem_await_workers(void);
-extern int	ttl_shmem_take_requests(Oid *dboids, bool *all);
+/*
+ * Makes this process the launcher.  Slots without a process are freed.  Returns the
+ * databases that have a worker.
+ */
+extern List *ttl_shmem_launcher_attach(void);
+
+/* Returns the number of requests; more than TTL_MAX_REQUESTS means all databases. */
+extern int	ttl_shmem_take_requests(Oid *dboids);
 extern bool ttl_shmem_is_blocked(Oid dboid);
+extern bool ttl_shmem_has_worker(Oid dboid);
+
+/*
+ * Waits, with a timeout, until the worker of a database (InvalidOid: until all workers)
+ * has exited, after terminating it if so requested.
+ */
+extern void ttl_shmem_await_workers(Oid dboid, bool terminate);
+
+/* Do databases wait for a slot?  If so, sleeping workers are woken up. */
 extern void ttl_shmem_set_contended(bool contended);
 
-/* Reserves a slot; returns its number, or -1 if all are taken. */
-extern int	ttl_shmem_slot_reserve(Oid dboid, uint32 *serial);
-
-/* Frees a slot whose worker has gone, and tells why and what is next there. */
-extern void ttl_shmem_slot_release(int slot, TtlLeft *left, TimestampTz *due);
+/* False if there is no free slot. */
+extern bool ttl_shmem_reserve_slot(Oid dboid);
 
 /*
- * For a worker
+ * Frees the slot of a worker that has exited.  Returns false if the worker has failed,
+ * else the database's state, and when to start the next worker (0 = at once, DT_NOEND =
+ * at a request).
  */
-
-/* Takes the reserved slot; false if there is no work in that database now. */
-extern bool ttl_shmem_worker_attach(int slot, uint32 serial, Oid *dboid);
-
-/* Has somebody asked for attention since the last call, and to what? */
-extern bool ttl_shmem_worker_take_attention(Oid *container);
-
-/* Do other databases wait for a slot? */
-extern bool ttl_shmem_worker_contended(void);
+extern bool ttl_shmem_release_slot(Oid dboid, TtlReaperState *state,
+								   TimestampTz *start_at);
 
 /*
- * Announces that the worker leaves, and when it has work next.  False (and
- * nothing announced) if somebody has asked for attention in the meantime.
+ * shmem.c, for a worker
  */
-extern bool ttl_shmem_worker_leave(TtlLeft left, TimestampTz due);
+
+/* Takes the slot reserved for the database; false if the worker is to exit. */
+extern bool ttl_shmem_worker_attach(Oid dboid);
+
+/* Has there been a request since the last call, and for which container? */
+extern bool ttl_shmem_worker_take_request(Oid *container);
+extern bool ttl_shmem_worker_is_contended(void);
+
+/*
+ * Announces that the worker exits, with the arguments of ttl_shmem_release_slot().
+ * Returns false and does nothing if there is a request.
+ */
+extern bool ttl_shmem_worker_leave(TtlReaperState state, TimestampTz start_at);
+
+/*
+ * schedule.c
+ */
+
+/* A container with TTL on */
+typedef struct TtlScheduled
+{
+	Oid			container;		/* MUST BE FIRST */
+	bool		listed;			/* at the last refresh */
+	char		name[2 * NAMEDATALEN];	/* qualified, as of the last refresh */
+	bool		changed;		/* by invalidation or request: due now */
+	TimestampTz due;
+	TimestampTz last_run;
+	int			ntables;		/* partitions */
+	int64		blocked;		/* rows that cannot be deleted */
+	int32		default_ttl;	/* s; -1 = never */
+	int64		cycle_cost_limit;
+	int64		failed_wait;	/* after the last run has failed, else 0 */
+	TimestampTz behind_since;	/* has had more work than budget; 0 = not so */
+	TimestampTz warned_at;
+
+	/* the present cycle */
+	int64		cycle_cost;
+	int64		cycle_rows;		/* deleted */
+	int64		cycle_time;		/* of its runs, in microseconds */
+	bool		has_work;		/* left */
+	bool		is_limited;		/* by cycle_cost_limit */
+} TtlScheduled;
+
+extern void ttl_schedule_init(struct TtlMemory *memory);
+
+/*
+ * Brings the table of containers up to date, and makes one of them (or
+ * TTL_EVERY_CONTAINER) due.  Returns false if there are none, else when to call this again
+ * in *next.  *unreaped becomes the number of containers with TTL on and reaping off
+ * from which nothing was deleted for a day.
+ */
+extern bool ttl_schedule_refresh(struct TtlMemory *memory, Oid container,
+								 TimestampTz *next, int *unreaped);
+
+/* The containers that are due; *next is when the first of the others will be. */
+extern List *ttl_schedule_due(TimestampTz *next);
+
+/* Sets the number of tables, and when a container without work is due at the latest. */
+extern void ttl_schedule_set_due(TtlScheduled *container, int ntables, TimestampTz due);
+
+/* Do containers have rows that cannot be deleted? */
+extern bool ttl_schedule_any_blocked(void);
 
 /*
  * session.c
  */
-/*
- * What triggers fire from here on are this owner's.  Wipes out what those of another have
- * left.  Called outside of a transaction; an error has to end the process.
- */
-extern void ttl_session_give_to(Oid owner);
 
 /*
- * Drops the temporary objects that the running transaction has made.  Called in each
+ * Sets the role whose triggers run from here on.  Discards the session state that
+ * those of another role have left.  Called outside of a transaction; an error has to end the process.
+ */
+extern void ttl_session_set_owner(Oid owner);
+extern bool ttl_session_belongs_to(Oid owner);
+
+/*
+ * Drops the temporary objects that the running transaction has created.  Called in each
  * transaction of the worker in which triggers have run, with a snapshot.
  */
 extern void ttl_session_drop_temporary(void);
 
-extern bool ttl_session_belongs_to(Oid owner);
+/*
+ * Tags with the replication origin "ttl" all that this process writes until the end.  Called in a
+ * transaction.  Errors with ERRCODE_OBJECT_IN_USE if another process has the origin.
+ */
+extern void ttl_origin_begin(void);
+
+/* Doesn't fail; a no-op without a beginning. */
+extern void ttl_origin_end(void);
 
 /*
  * budget.c
  */
-/* The cost of what this process has done since 'start' was pgBufferUsage. */
+
+/* The cost of what this process has done since pgBufferUsage was *start */
 extern int64 ttl_budget_cost_since(const BufferUsage *start);
 
 /*
- * What a cycle that starts now may spend, given what happened so far.  *stop
- * becomes what ends it if that isn't enough.
+ * What a cycle that starts now may spend, given the statistics.  *stop becomes the
+ * reason why the cycle ends if that is not enough.
  */
 extern int64 ttl_budget_grant(const TtlDatabaseCounters *counters,
 							  TimestampTz now, TtlStop *stop);
 
 /*
- * Spending it evenly: the most that one transaction should cost, and how long
- * to nap, in microseconds, when so much has been spent since the last nap.
+ * Pacing: the most that one transaction should cost; how long to nap, in microseconds,
+ * when so much has been spent since the last nap; what may be spent at the beginning of a
+ * cycle before the first nap.
  */
 extern int64 ttl_budget_batch(int64 granted);
 extern int64 ttl_budget_nap(int64 granted, int64 unpaid);
-
-/* What may be spent at the beginning of a cycle before the first nap. */
 extern int64 ttl_budget_advance(int64 granted);
 
-/* This process is the reaper; what it does isn't the foreground's. */
+/* What this process does does not count as foreground. */
 extern void ttl_budget_exempt(void);
+
+/* Is there any WAL sender (of a standby, subscriber, base backup)? */
+extern bool ttl_replica_connected(void);
 
 extern void ttl_budget_init(void);
 
 /*
  * hold.c
  */
+
+/* True if the worker must not delete, until *until (DT_NOEND: until ttl.resume()). */
+extern bool ttl_hold_lasts(TtlReaperState *state, TimestampTz *until);
+
 /*
- * True if deletion is paused in this database, and until when (DT_NOEND: until
- * ttl.resume() is called).  Needs a transaction; cheap unless the pause has changed.
+ * True if deletion is paused in this database.  Needs a transaction; cheap unless
+ * the pause has changed.
  */
 extern bool ttl_pause_lasts(TimestampTz *until);
 
-extern void ttl_pause_init(void);
+extern void ttl_hold_init(void);
 
 /*
- * hold.c: recovery
- */
-/* A recovery to a point in time. */
-typedef struct TtlRecovery
-{
-	char		target[128];	/* in PostgreSQL's words: "before 2026-..." */
-	char		origin[64];		/* name of what says that deletion may go on */
-} TtlRecovery;
-
-/*
- * Was the cluster recovered to a point in time, and has nobody said yet that
- * deletion may go on?  Needs a transaction, and a database.
- */
-extern bool ttl_recovery_holds(TtlRecovery *recovery);
-
-/*
- * Lets deletion go on after such a recovery; false if it was not held.  Errors (42501)
- * unless the current user is a superuser.
- */
-extern bool ttl_recovery_resume(void);
-
-extern void ttl_recovery_init(void);
-
-/*
- * budget.c: replicas
- */
-/* Is there any WAL sender?  Standby, subscriber, base backup, whatever. */
-extern bool ttl_replica_connected(void);
-
-/*
- * Bytes of WAL by which the slowest of them is behind; 0 if there is none.  One
- * that isn't connected doesn't count: it may never come back.
- */
-extern uint64 ttl_replica_lag(void);
-
-/*
- * session.c: replication origin
- */
-/*
- * From here to the end all that this process writes is tagged.  In a
- * transaction.  Errors with ERRCODE_OBJECT_IN_USE if another process is at it.
- */
-extern void ttl_origin_begin(void);
-
-/* Doesn't fail; does nothing if there was no beginning. */
-extern void ttl_origin_end(void);
-
-/*
- * progress.c
+ * reap.c: progress of CALL ttl.reap; no-ops in other processes
  */
 typedef enum TtlPhase
 {
 	TTL_PHASE_LOOKING,			/* for expired rows */
 	TTL_PHASE_DELETING,
-	TTL_PHASE_EMPTYING			/* a whole partition */
+	TTL_PHASE_EMPTYING			/* a partition at once */
 } TtlPhase;
 
-/* All but the first do nothing in a process that hasn't begun. */
-extern void ttl_progress_begin(int containers);
-extern void ttl_progress_container(Oid container, int done);
 extern void ttl_progress_phase(TtlPhase phase);
 extern void ttl_progress_batch(int64 rows);
-extern void ttl_progress_end(void);
-
-extern void ttl_progress_init(void);
+extern void ttl_reap_init(void);
 
 #endif							/* TTL_REAPER_INTERNAL_H */

@@ -31,49 +31,23 @@
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "reaper/reap_rel.h"
-#include "shared.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#define MAX_ENTRIES		1000
-
 /* Longer than any pause, and than most passes */
 #define STALE			(2 * SECS_PER_HOUR * USECS_PER_SEC)
 
-typedef struct Entry
-{
-	Oid			dboid;
-	Oid			relid;
-	TimestampTz stored_at;
-	TtlRelState state;
-} Entry;
+static TtlRelStates *shared = NULL;
+static LWLock *lock = NULL;
 
-typedef struct RelStates
+void
+ttl_rel_state_attach(TtlRelStates *place, LWLock *protecting)
 {
-	LWLock		lock;			/* protects all else */
-	int			n;
-	Entry		entries[FLEXIBLE_ARRAY_MEMBER];
-} RelStates;
-
-static RelStates *shared = NULL;
-
-static Size
-shared_size(void)
-{
-	return add_size(offsetof(RelStates, entries), mul_size(MAX_ENTRIES, sizeof(Entry)));
-}
-
-static void
-shared_startup(void *place, bool found, int tranche_id)
-{
-	shared = (RelStates *) place;
-	if (found)
-		return;
-	LWLockInitialize(&shared->lock, tranche_id);
-	shared->n = 0;
+	shared = place;
+	lock = protecting;
 }
 
 /* The entry of a table of this database, or -1; *oldest is the one stored first. */
@@ -83,7 +57,7 @@ find(Oid relid, int *oldest)
 	*oldest = -1;
 	for (int i = 0; i < shared->n; i++)
 	{
-		Entry	   *entry = &shared->entries[i];
+		TtlRelStateEntry *entry = &shared->entries[i];
 
 		if (entry->relid == relid && entry->dboid == MyDatabaseId)
 			return i;
@@ -100,18 +74,18 @@ put_state(Oid relid, const TtlRelState *state)
 	int			oldest;
 	int			i;
 
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(lock, LW_EXCLUSIVE);
 	i = find(relid, &oldest);
-	if (i < 0 && shared->n < MAX_ENTRIES)
+	if (i < 0 && shared->n < TTL_REL_STATES_MAX)
 		i = shared->n++;
 	else if (i < 0 && shared->entries[oldest].stored_at < now - STALE)
 		i = oldest;
 	if (i >= 0)
-		shared->entries[i] = (Entry)
+		shared->entries[i] = (TtlRelStateEntry)
 	{
 		MyDatabaseId, relid, now, *state
 	};
-	LWLockRelease(&shared->lock);
+	LWLockRelease(lock);
 }
 
 static void
@@ -120,11 +94,11 @@ remove_state(Oid relid)
 	int			oldest;
 	int			i;
 
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(lock, LW_EXCLUSIVE);
 	i = find(relid, &oldest);
 	if (i >= 0)
 		shared->entries[i] = shared->entries[--shared->n];
-	LWLockRelease(&shared->lock);
+	LWLockRelease(lock);
 }
 
 /* Calls the function for each stored state of this database. */
@@ -133,16 +107,16 @@ typedef void (*TtlRelStateVisitor) (Oid relid, const TtlRelState *state, void *a
 static void
 visit_states(TtlRelStateVisitor visit, void *arg)
 {
-	Entry	   *entries = palloc(MAX_ENTRIES * sizeof(Entry));
+	TtlRelStateEntry *entries = palloc(TTL_REL_STATES_MAX * sizeof(TtlRelStateEntry));
 	int			n = 0;
 
-	LWLockAcquire(&shared->lock, LW_SHARED);
+	LWLockAcquire(lock, LW_SHARED);
 	for (int i = 0; i < shared->n; i++)
 	{
 		if (shared->entries[i].dboid == MyDatabaseId)
 			entries[n++] = shared->entries[i];
 	}
-	LWLockRelease(&shared->lock);
+	LWLockRelease(lock);
 	for (int i = 0; i < n; i++)
 		visit(entries[i].relid, &entries[i].state, arg);
 	pfree(entries);
@@ -153,20 +127,14 @@ ttl_rel_state_forget_database(Oid dboid)
 {
 	int			kept = 0;
 
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(lock, LW_EXCLUSIVE);
 	for (int i = 0; i < shared->n; i++)
 	{
 		if (shared->entries[i].dboid != dboid)
 			shared->entries[kept++] = shared->entries[i];
 	}
 	shared->n = kept;
-	LWLockRelease(&shared->lock);
-}
-
-void
-ttl_rel_state_init(void)
-{
-	ttl_shared_reserve(shared_size, shared_startup);
+	LWLockRelease(lock);
 }
 
 /* Time until a leaf in trouble is tried again. */

@@ -1,18 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * request.c
- *	  What ordinary backends tell the reaper.
+ *	  What backends request from launcher and workers.
  *
- * - A transaction that has changed a policy asks for attention to its
- *	 database when it has committed (for a prepared one, which may have done
- *	 anything: when somebody commits it).
+ * - A transaction that has changed a policy wakes up the worker of its
+ *	 database after commit.  COMMIT PREPARED wakes up all of them, since the prepared
+ *	 transaction may have changed a policy, and ttl.resume() may have ended a hold.
  * - CREATE DATABASE makes the launcher look for the new one.
  * - A command that needs a database for itself (DROP DATABASE, ALTER DATABASE
  *	 ... RENAME and SET TABLESPACE, CREATE DATABASE for its template) keeps the
- *	 reaper out of it from just before the command until the transaction has
- *	 ended, when the change is there for everybody.  Only for users who may do
- *	 such a thing to the database, loosely judged: others could bring the
- *	 reaper to a standstill with commands that fail.
+ *	 worker out of it from just before the command until the transaction has
+ *	 ended, when the change is visible to all.  Only for users who have the rights for
+ *	 such a command, roughly: others could stop deletion with commands that fail.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,11 +29,12 @@
 #include "utils/acl.h"
 #include "utils/syscache.h"
 
+#include "compat.h"
 #include "container/container.h"
 #include "reaper/reaper_internal.h"
 #include "utility.h"
 
-/* What is to be told when the transaction commits. */
+/* To do after commit */
 static bool policy_changed = false;
 static bool databases_changed = false;
 static bool anything_changed = false;
@@ -43,6 +43,12 @@ void
 ttl_request_at_commit(void)
 {
 	policy_changed = true;
+}
+
+void
+ttl_request_all_at_commit(void)
+{
+	anything_changed = true;
 }
 
 static void
@@ -60,12 +66,12 @@ transaction_event(XactEvent event, void *arg)
 
 	if (event == XACT_EVENT_COMMIT)
 	{
-		if (policy_changed)
+		if (anything_changed)
+			ttl_shmem_request_all();
+		else if (policy_changed)
 			ttl_shmem_request(MyDatabaseId, InvalidOid);
 		if (databases_changed)
 			ttl_shmem_wake_launcher();
-		if (anything_changed)
-			ttl_shmem_request_all();
 	}
 	ttl_shmem_unblock_databases();
 	policy_changed = false;
@@ -75,100 +81,83 @@ transaction_event(XactEvent event, void *arg)
 
 /*
  * The database that a command needs for itself, NULL if it needs none.
- * Whether it exists is another question.
  */
 static const char *
-database_of_command(Node *command, bool *as_template)
+database_of_command(Node *command)
 {
-	*as_template = false;
+	List	   *options;
+	const char *option;
+	const char *name;
+	ListCell   *lc;
 
 	if (IsA(command, DropdbStmt))
 		return ((DropdbStmt *) command)->dbname;
-
 	if (IsA(command, RenameStmt) &&
 		((RenameStmt *) command)->renameType == OBJECT_DATABASE)
 		return ((RenameStmt *) command)->subname;
-
 	if (IsA(command, AlterDatabaseStmt))
 	{
-		AlterDatabaseStmt *alter = (AlterDatabaseStmt *) command;
-		ListCell   *lc;
-
-		foreach(lc, alter->options)
-		{
-			if (strcmp(((DefElem *) lfirst(lc))->defname, "tablespace") == 0)
-				return alter->dbname;
-		}
-		return NULL;
+		options = ((AlterDatabaseStmt *) command)->options;
+		option = "tablespace";
+		name = NULL;
 	}
-
-	if (IsA(command, CreatedbStmt))
+	else if (IsA(command, CreatedbStmt))
 	{
-		ListCell   *lc;
-
-		*as_template = true;
-		foreach(lc, ((CreatedbStmt *) command)->options)
-		{
-			DefElem    *option = (DefElem *) lfirst(lc);
-
-			if (strcmp(option->defname, "template") == 0 && option->arg != NULL)
-				return defGetString(option);
-		}
-		return "template1";
+		options = ((CreatedbStmt *) command)->options;
+		option = "template";
+		name = "template1";
 	}
+	else
+		return NULL;
 
-	return NULL;
+	foreach(lc, options)
+	{
+		DefElem    *element = lfirst_node(DefElem, lc);
+
+		if (strcmp(element->defname, option) == 0 && element->arg != NULL)
+			name = IsA(command, AlterDatabaseStmt) ?
+				((AlterDatabaseStmt *) command)->dbname : defGetString(element);
+	}
+	return name;
 }
 
 /*
- * Has the user the attribute CREATEDB?  (The server's own function for it isn't
- * exported by all minor releases.)
+ * Has the user, roughly, the rights for such a command?  (have_createdb_privilege() is
+ * not exported by all minor releases.)
  */
 static bool
-may_create_databases(void)
+has_rights(Oid dboid, bool as_template)
 {
 	HeapTuple	tuple;
 	bool		result;
 
 	if (superuser())
 		return true;
+	if (!as_template)
+		return TtlOwnsDatabase(dboid, GetUserId());
 	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	result = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
 	ReleaseSysCache(tuple);
-	return result;
-}
-
-/*
- * May the user, by and large, do to the database what needs it alone?
- */
-static bool
-has_rights(Oid dboid, bool as_template)
-{
-	HeapTuple	tuple;
-	Form_pg_database form;
-	bool		result;
-
+	if (!result || TtlOwnsDatabase(dboid, GetUserId()))
+		return result;
 	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(dboid));
 	if (!HeapTupleIsValid(tuple))
 		return false;
-	form = (Form_pg_database) GETSTRUCT(tuple);
-	result = has_privs_of_role(GetUserId(), form->datdba) ||
-		(as_template && form->datistemplate);
+	result = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
 	ReleaseSysCache(tuple);
-	return result && (!as_template || may_create_databases());
+	return result;
 }
 
 static void
 before_command(PlannedStmt *pstmt, const char *query_string,
 			   ProcessUtilityContext context, ParamListInfo params)
 {
-	const char *name;
-	bool		as_template;
+	const char *name = database_of_command(pstmt->utilityStmt);
+	bool		as_template = IsA(pstmt->utilityStmt, CreatedbStmt);
 	Oid			dboid;
 
-	name = database_of_command(pstmt->utilityStmt, &as_template);
 	if (name == NULL || RecoveryInProgress() || !IsTransactionState())
 		return;
 
@@ -187,7 +176,7 @@ after_command(PlannedStmt *pstmt, ProcessUtilityContext context)
 		databases_changed = true;
 	else if (IsA(command, TransactionStmt) &&
 			 ((TransactionStmt *) command)->kind == TRANS_STMT_COMMIT_PREPARED)
-		policy_changed = anything_changed = true;
+		anything_changed = true;
 }
 
 void

@@ -1,61 +1,61 @@
 /*-------------------------------------------------------------------------
  *
  * schedule.c
- *	  Which containers of a database are due.
+ *	  The containers of a database, and when a worker visits them.
  *
- * A container is due when its earliest row expires, or after a wait (rows with
- * a short TTL may have come in meanwhile) that is no longer than its default TTL, but gets longer
- * with the number of tables, so that looking at idle ones never becomes a busy loop; and at once
- * when its definition or policy has changed: relcache invalidations mark its
- * entry in the table below, and whoever commits a policy change asks for
- * attention through shmem.c.  Then the list of containers is read at once, too; otherwise
- * after a wait that gets longer in the same way.
+ * A container is due when its earliest row expires, but not later than its default TTL
+ * (rows may have been inserted meanwhile) or IDLE_WAIT after the last visit.  Each table of the
+ * database's containers makes all waits longer by WAIT_PER_TABLE, so that visiting
+ * idle ones never becomes a busy loop.  It is due at once when its definition or policy has
+ * changed: relcache invalidations set a flag in the hash table below, and a transaction that
+ * changes a policy wakes up the worker (request.c), which then reads the list of containers.  Without a
+ * request the list is read after IDLE_WAIT, or longer in the same way.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "citus/citus.h"
-#include "container/container.h"
-#include "counters.h"
-#include "invalidation.h"
-#include "reaper/schedule.h"
-#include "reaper/reaper_internal.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-/* A wait is as long as this for each table of the database's containers. */
-#define WAIT_PER_LEAF		(5 * INT64CONST(1000))
+#include "citus/citus.h"
+#include "container/container.h"
+#include "counters.h"
+#include "invalidation.h"
+#include "reaper/reap_rel.h"
+#include "reaper/reaper_internal.h"
 
-/* Time after which a table without a turn is forgotten. */
+/* All in microseconds */
+#define IDLE_WAIT			(10 * USECS_PER_SEC)
+#define WAIT_PER_TABLE		INT64CONST(5000)
+#define BUSY_WAIT_PER_TABLE	INT64CONST(500) /* if rows expire all the time */
+
+/* Time after which the state of a table without a visit is removed */
 #define FORGET_WAIT			(600 * USECS_PER_SEC)
 
 static HTAB *containers = NULL;
 
-/* Number of tables of all containers, as of their last turns. */
-static int	all_leaves = 0;
-
-static int	unreaped = 0;
+/* Number of tables of all containers */
+static int	ntables = 0;
 
 /*
- * Marks containers whose relcache entry is invalidated.
+ * Makes a container (InvalidOid: each container) due.
  */
 static void
 relation_changed(Datum arg, Oid relid)
 {
 	HASH_SEQ_STATUS status;
-	TtlScheduled	   *container;
+	TtlScheduled *container;
 
 	if (containers == NULL)
 		return;
 
 	if (OidIsValid(relid))
 	{
-		container = (TtlScheduled *) hash_search(containers, &relid, HASH_FIND,
-										   NULL);
+		container = (TtlScheduled *) hash_search(containers, &relid, HASH_FIND, NULL);
 		if (container != NULL)
 			container->changed = true;
 		return;
@@ -66,31 +66,79 @@ relation_changed(Datum arg, Oid relid)
 		container->changed = true;
 }
 
-void
-ttl_schedule_look_at(Oid wanted)
+/* A wait between visits, or a longer one if there are many tables. */
+static int64
+stretch(int64 wait)
 {
-	TtlScheduled	   *container;
+	return Max(wait, ntables * WAIT_PER_TABLE);
+}
 
-	if (wanted == TTL_EVERY_CONTAINER)
-		relation_changed((Datum) 0, InvalidOid);
-	else if (OidIsValid(wanted))
+/*
+ * Enters a container with TTL on.
+ */
+static void
+enter_container(Oid oid, const TtlPolicy *policy, bool is_new)
+{
+	TtlContainerCounters counters;
+	TtlScheduled *container;
+	bool		found;
+
+	container = (TtlScheduled *) hash_search(containers, &oid, HASH_ENTER, &found);
+	if (!found)
 	{
-		container = (TtlScheduled *) hash_search(containers, &wanted, HASH_FIND,
-										   NULL);
-		if (container != NULL)
-			container->changed = true;
+		memset(container, 0, sizeof(TtlScheduled));
+		container->container = oid;
+		container->changed = is_new;
+		container->ntables = 1;
+		if (ttl_counters_get_container(oid, &counters))
+			container->blocked = counters.blocked_rows;
+	}
+	container->listed = true;
+	strlcpy(container->name, ttl_container_qualified_name(oid), sizeof(container->name));
+	container->default_ttl = policy->default_ttl;
+	container->cycle_cost_limit = policy->cycle_cost_limit > 0 ?
+		policy->cycle_cost_limit : PG_INT64_MAX;
+}
+
+/*
+ * Reads ttl.container.
+ */
+static void
+read_containers(TimestampTz now, bool is_first, int *unreaped)
+{
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_list())
+	{
+		Oid			oid = lfirst_oid(lc);
+		TtlPolicy	policy;
+		TtlContainerCounters counters;
+
+		/* it is not locked, so it may be about to lose a column */
+		if (!ttl_container_read(oid, &policy))
+			continue;
+		/* or the clock has been set back since */
+		if (policy.change.changed_at != 0 && policy.change.noticed_at > now)
+			ttl_container_notice_change(oid);
+		if (policy.default_ttl == TTL_OFF || ttl_citus_is_distributed(oid))
+			continue;
+		/* at first, the state that earlier workers have stored is still valid */
+		if (policy.reaping)
+			enter_container(oid, &policy, !is_first);
+		else if (!ttl_counters_get_container(oid, &counters) ||
+				 counters.last_reap < now - USECS_PER_DAY)
+			(*unreaped)++;
 	}
 }
 
 bool
-ttl_schedule_refresh(TtlMemory *memory)
+ttl_schedule_refresh(TtlMemory *memory, Oid requested, TimestampTz *next, int *unreaped)
 {
-	static bool refreshed = false;
+	static bool is_first = true;
 
 	HASH_SEQ_STATUS status;
-	TtlScheduled	   *container;
+	TtlScheduled *container;
 	TimestampTz now = GetCurrentTimestamp();
-	ListCell   *lc;
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
@@ -99,93 +147,42 @@ ttl_schedule_refresh(TtlMemory *memory)
 	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
 		container->listed = false;
 
-	unreaped = 0;
+	*unreaped = 0;
 	if (ttl_container_objects() != NULL)
-	{
-		foreach(lc, ttl_container_list())
-		{
-			Oid			oid = lfirst_oid(lc);
-			TtlPolicy	policy;
-			bool		found;
+		read_containers(now, is_first, unreaped);
+	is_first = false;
 
-			/* nothing locks it, so it may be about to lose a column */
-			if (!ttl_container_read(oid, &policy))
-				continue;
-			/* or the clock has been set back since */
-			if (policy.change.changed_at != 0 && policy.change.noticed_at > now)
-				ttl_container_notice_change(oid);
-			if (policy.default_ttl == TTL_OFF || ttl_citus_is_distributed(oid))
-				continue;
-			if (!policy.reaping)
-			{
-				TtlContainerCounters counters;
-
-				if (!ttl_counters_get_container(oid, &counters) ||
-					counters.last_reap < now - USECS_PER_DAY)
-					unreaped++;
-				continue;
-			}
-
-			container = (TtlScheduled *) hash_search(containers, &oid, HASH_ENTER,
-											   &found);
-			if (!found)
-			{
-				TtlContainerCounters counters;
-
-				/* at first what was recalled goes on */
-				container->changed = refreshed;
-				container->due = 0;
-				container->last_turn = 0;
-				container->leaves = 1;
-				container->blocked = 0;
-				container->behind_since = 0;
-				container->warned_at = 0;
-				container->failed_wait = 0;
-				if (ttl_counters_get_container(oid, &counters))
-					container->blocked = counters.blocked_rows;
-			}
-			container->listed = true;
-			container->default_ttl = policy.default_ttl;
-			container->cycle_cost_limit = policy.cycle_cost_limit > 0 ?
-				policy.cycle_cost_limit : PG_INT64_MAX;
-		}
-	}
-
-	all_leaves = 0;
+	ntables = 0;
 	hash_seq_init(&status, containers);
 	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
 	{
 		if (container->listed)
 		{
-			all_leaves += container->leaves;
+			ntables += container->ntables;
 			continue;
 		}
 		if (get_rel_relkind(container->container) == '\0')
 			ttl_counters_forget_container(container->container);
-		(void) hash_search(containers, &container->container, HASH_REMOVE,
-						   NULL);
+		(void) hash_search(containers, &container->container, HASH_REMOVE, NULL);
 	}
 	ttl_reap_rel_memory_trim(memory, now - FORGET_WAIT);
-	refreshed = true;
+
+	if (OidIsValid(requested))
+		relation_changed((Datum) 0, requested == TTL_EVERY_CONTAINER ? InvalidOid : requested);
 
 	CommitTransactionCommand();
+	*next = GetCurrentTimestamp() + stretch(IDLE_WAIT);
 	return hash_get_num_entries(containers) > 0;
 }
 
-int
-ttl_schedule_count_unreaped(void)
-{
-	return unreaped;
-}
-
 /*
- * Order of turns: who has waited longest comes first.
+ * Order of visits: the least recently visited container comes first.
  */
 static int
-compare_last_turn(const ListCell *a, const ListCell *b)
+compare_last_run(const ListCell *a, const ListCell *b)
 {
-	TimestampTz left = ((TtlScheduled *) lfirst(a))->last_turn;
-	TimestampTz right = ((TtlScheduled *) lfirst(b))->last_turn;
+	TimestampTz left = ((TtlScheduled *) lfirst(a))->last_run;
+	TimestampTz right = ((TtlScheduled *) lfirst(b))->last_run;
 
 	return left < right ? -1 : left > right;
 }
@@ -194,11 +191,11 @@ List *
 ttl_schedule_due(TimestampTz *next)
 {
 	HASH_SEQ_STATUS status;
-	TtlScheduled	   *container;
+	TtlScheduled *container;
 	TimestampTz now = GetCurrentTimestamp();
 	List	   *due = NIL;
 
-	*next = now + ttl_schedule_stretch(TTL_SCHEDULE_IDLE_WAIT);
+	*next = now + stretch(IDLE_WAIT);
 	hash_seq_init(&status, containers);
 	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
 	{
@@ -207,51 +204,52 @@ ttl_schedule_due(TimestampTz *next)
 		else
 			*next = Min(*next, container->due);
 	}
-	list_sort(due, compare_last_turn);
+	list_sort(due, compare_last_run);
 	return due;
 }
 
-int
-ttl_schedule_count_leaves(TtlScheduled *container, int leaves)
+void
+ttl_schedule_set_due(TtlScheduled *container, int container_ntables, TimestampTz due)
 {
-	all_leaves += leaves - container->leaves;
-	container->leaves = leaves;
-	return all_leaves;
+	TimestampTz now = GetCurrentTimestamp();
+	int64		wait = container->default_ttl > 0 ?
+		Min(container->default_ttl * USECS_PER_SEC, IDLE_WAIT) : IDLE_WAIT;
+
+	ntables += container_ntables - container->ntables;
+	container->ntables = container_ntables;
+	container->due = Max(Min(due, now + stretch(wait)), now + ntables * BUSY_WAIT_PER_TABLE);
 }
 
 bool
 ttl_schedule_any_blocked(void)
 {
 	HASH_SEQ_STATUS status;
-	TtlScheduled	   *container;
+	TtlScheduled *container;
+	bool		any = false;
 
 	hash_seq_init(&status, containers);
 	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
-	{
-		if (container->blocked > 0)
-		{
-			hash_seq_term(&status);
-			return true;
-		}
-	}
-	return false;
-}
-
-int64
-ttl_schedule_stretch(int64 wait)
-{
-	return Max(wait, all_leaves * WAIT_PER_LEAF);
+		any = any || container->blocked > 0;
+	return any;
 }
 
 /*
- * Recalls what earlier workers have found, and forgets tables that have been
- * dropped while no worker was here, and policies of those that were dropped while the
- * library wasn't loaded.
+ * Restores what earlier workers have stored, and removes the statistics of tables that have been
+ * dropped while there was no worker, and the policies of those that were dropped while the
+ * library was not loaded.
  */
-static void
-recall(TtlMemory *memory)
+void
+ttl_schedule_init(TtlMemory *memory)
 {
+	HASHCTL		ctl;
 	ListCell   *lc;
+
+	ctl.keysize = sizeof(Oid);
+	ctl.entrysize = sizeof(TtlScheduled);
+	ctl.hcxt = TopMemoryContext;
+	containers = hash_create("ttl containers of the reaper", 64, &ctl,
+							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	ttl_invalidation_observe(relation_changed);
 
 	StartTransactionCommand();
 	ttl_reap_rel_memory_restore(memory);
@@ -263,18 +261,4 @@ recall(TtlMemory *memory)
 	foreach(lc, ttl_container_list_dropped())
 		(void) ttl_container_forget_dropped(lfirst_oid(lc));
 	CommitTransactionCommand();
-}
-
-void
-ttl_schedule_init(TtlMemory *memory)
-{
-	HASHCTL		ctl;
-
-	ctl.keysize = sizeof(Oid);
-	ctl.entrysize = sizeof(TtlScheduled);
-	ctl.hcxt = TopMemoryContext;
-	containers = hash_create("ttl containers of the reaper", 64, &ctl,
-							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	ttl_invalidation_observe(relation_changed);
-	recall(memory);
 }

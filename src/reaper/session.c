@@ -1,36 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * session.c
- *	  What an owner's triggers leave in a worker's session.
+ *	  State of the session in which expired rows are deleted: what triggers of one
+ *	  owner leave to those of the next, and the replication origin.
  *
- * A worker runs the triggers of one table owner after the other's.  What DISCARD
- * ALL knows of is discarded in between.  Temporary objects go in the transaction that
- * has made them: once it has committed, their owner could hold a lock on them in another
- * session, for which the worker would wait.  DISCARD ALL does not know of what a library
- * keeps in the process, and nobody can ask a library what that is.  To begin a
- * new process for each owner would be safe, but would forget what reap_rel.c knows
- * several times per second, and any index of an extension's type has a library
- * loaded.  So this is about the one thing that would give an owner the rights of
- * another: connections that were made with his password, and are open to
- * whoever knows their name.  Of what comes with PostgreSQL dblink alone has
- * such; postgres_fdw's belong to a user mapping, and procedural languages keep
- * what they keep for each role apart, or are for superusers.
+ * Owners: a worker runs the triggers of one table owner after another's.  In between it
+ * does what DISCARD ALL does.  Temporary objects are dropped in the transaction that
+ * has created them: after its commit their owner could lock them in another
+ * session, for which the worker would wait.  DISCARD ALL does not cover the state of loaded
+ * libraries.  A new process for each owner would, but would lose the state in reap_rel.c
+ * several times per second.  So connections that were made with an owner's password and can be
+ * used by name are closed.  Among PostgreSQL's own extensions only dblink has such;
+ * postgres_fdw's belong to a user mapping, and procedural languages keep
+ * their state by role or are for superusers.  dblink's functions are called in the loaded
+ * library, not by SQL, which would depend on the schema of the extension.
  *
- * dblink's functions are called in the library that has been loaded, not by SQL,
- * for which they would have to be where one expects them.
- *
- * ---
- *
- * So that subscriptions with origin = none, and consumers of logical decoding
- * that look at local changes only, can leave out deletions by the reaper (they
- * may have a TTL of their own).
- *
- * PostgreSQL allows an origin to one process at a time, so it is taken for the
- * time of a batch's DELETE alone.  It is given back before the transaction
- * commits: a tagged commit record would have all standbys keep track of the
- * origin's progress, which is meaningless here, and needs a free slot there.
- * Taking it for the session is necessary nevertheless: a subtransaction of a
- * trigger that rolls back in the meantime looks for the progress, too.
+ * Origin: deletions are tagged so that subscriptions with origin = none, and
+ * consumers of logical decoding that skip changes with an origin, can leave them out
+ * (they may have a TTL of their own).  An origin can be used by one process at a
+ * time, so it is set up for a batch's DELETE alone, and reset before the transaction
+ * commits: a tagged commit record would make all standbys track the
+ * origin's progress, which is meaningless here and needs a free slot there.
+ * It has to be set up for the session all the same: a subtransaction of a
+ * trigger that rolls back looks for the progress, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,7 +45,7 @@
 #include "reaper/reaper_internal.h"
 #include "ttl.h"
 
-/* Whose triggers may have left something, InvalidOid = nobody's */
+/* The role whose triggers may have left state, or InvalidOid */
 static Oid	session_owner = InvalidOid;
 
 /*
@@ -121,7 +113,7 @@ close_dblink_connections(void)
 			disconnect(disconnect_function, elements[i]);
 	}
 
-	/* the one without a name; an error if there is none, but that is all */
+	/* the unnamed one; an error if there is none */
 	PG_TRY();
 	{
 		disconnect(disconnect_function, (Datum) 0);
@@ -158,7 +150,7 @@ ttl_session_drop_temporary(void)
 }
 
 void
-ttl_session_give_to(Oid owner)
+ttl_session_set_owner(Oid owner)
 {
 	if (OidIsValid(session_owner) && owner != session_owner)
 		discard_all();
@@ -178,7 +170,7 @@ ttl_origin_begin(void)
 {
 	ReplOriginId node;
 
-	/* whoever has set up an origin of his own, keeps it */
+	/* a user's session may have an origin of its own */
 	if (TTL_ORIGIN_OF_XACT != InvalidReplOriginId)
 		return;
 

@@ -1,29 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * shmem.c
- *	  What launcher, workers and backends tell each other.
+ *	  All shared memory of ttl, and the protocol between launcher, workers and
+ *	  backends.
  *
- * A fixed area of shared memory, protected as a whole by one LWLock ("ttl"):
- * it is touched when a worker comes or goes, when a policy has changed and
- * once per cycle, so nobody queues for it.
+ * One struct, TtlShared, holds everything.  Its lock "ttl" is taken when a worker starts or
+ * exits, when a policy changes and once per cycle, so it is not contended.
  *
- * A database gets a worker like this: the launcher reserves a slot, gives it
- * a new serial number and registers a background worker with both; the worker
- * attaches to the slot before it connects to the database.  A worker that
- * comes too late (the launcher has died and started anew) finds another
- * serial number and goes home.  Its slot is marked "gone" by an exit callback
- * that runs after the process has left the list of backends, because it is
- * registered before the connection is made.  So whoever waits for "gone" may
- * rely on the database not being used by the worker any longer.
+ * Workers: the launcher reserves a slot for a database and registers a background worker
+ * with the database's OID as its argument; the worker takes the slot before it connects to the
+ * database.  A worker that was registered by an earlier launcher takes the slot that the
+ * present one has reserved, or exits if there is none; the second of two exits.
+ * A worker clears the slot's pid in an exit callback that runs after the process
+ * has left the ProcArray, because it is registered before the connection is made.
+ * So once pid is 0 the worker does not count as a user of the database any more.
  *
- * Requests: a policy change is told to the worker if the database has one,
- * and remembered for the launcher if not.  A worker leaves for want of work
- * only if nobody has asked for attention, under the same lock, so no request
- * is lost in between.
+ * Requests: a change of policy sets the flag in the slot of the database if it
+ * has one, else it is queued for the launcher.  A worker exits for lack of work only if
+ * the flag is not set, under the same lock, and the launcher checks the flag when it
+ * frees the slot, so no request is lost.
  *
- * Blocked databases: see request.c.  More than MAX_BLOCKS commands at a time
- * that need a database for themselves are not kept apart from the reaper;
- * they may then fail because the database is in use, and can be repeated.
+ * Blocks: see request.c.  If MAX_BLOCKS commands that need a database for themselves
+ * run already, the reaper does not leave the database of one more, which may then fail because
+ * the database is in use, and can be repeated.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,86 +34,127 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
-#include "storage/proc.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "counters.h"
 #include "guc.h"
+#include "reaper/reap_rel.h"
 #include "reaper/reaper_internal.h"
-#include "shared.h"
 #include "ttl.h"
 
 #define MAX_BLOCKS			64
 
-/* How long to wait for a terminated worker, ms. */
-#define GONE_TIMEOUT		5000
-#define GONE_POLL			10
+/* How long to wait for workers to exit, ms */
+#define EXIT_TIMEOUT		5000
+#define EXIT_POLL			10
 
-/* A slot for a worker.  All fields are protected by the lock. */
+/* A database with a worker */
 typedef struct WorkerSlot
 {
-	Oid			dboid;			/* InvalidOid = free; written by the launcher */
-	uint32		serial;			/* of this use; written by the launcher */
-	pid_t		pid;			/* 0 = not there yet, or gone; by the worker */
-	Latch	   *latch;			/* valid while pid is set; by the worker */
-	TtlLeft		left;			/* by worker, or who terminates it */
-	TimestampTz due;			/* next work there; by the worker */
-	bool		attention;		/* set by backends, cleared by the worker */
-	Oid			wanted;			/* a container to look at, with attention */
+	Oid			dboid;			/* InvalidOid = free; set by the launcher */
+	pid_t		pid;			/* 0 = not started yet, or gone; set by the worker */
+	Latch	   *latch;			/* valid while pid is set; set by the worker */
+
+	bool		is_requested;	/* by a backend; cleared by the worker */
+	Oid			container;		/* ... for this one, see ttl_shmem_request() */
+
+	/* set by the worker, or by who terminates it */
+	bool		is_leaving;		/* if not set at exit, the worker has failed */
+	TtlReaperState state;		/* of the database without a worker */
+	TimestampTz start_at;		/* of the next worker */
 } WorkerSlot;
 
-/* A command that needs a database for itself.  Protected by the lock. */
+/* A command that needs a database for itself; set by the backend. */
 typedef struct Block
 {
-	Oid			dboid;			/* InvalidOid = free; by the backend */
-	pid_t		pid;			/* the backend */
+	Oid			dboid;			/* InvalidOid = free */
+	pid_t		pid;
 } Block;
 
-/* The fixed area.  All fields are protected by the lock. */
-typedef struct SharedState
+typedef struct TtlShared
 {
-	pid_t		launcher_pid;	/* 0 = none; by the launcher */
-	Latch	   *launcher_latch; /* valid while launcher_pid is set */
-	uint32		next_serial;	/* by the launcher */
-	bool		contended;		/* do databases wait for a slot? launcher */
+	/* constant */
+	int			nslots;			/* ttl.workers */
 
-	/* requests: written by backends, taken by the launcher */
-	bool		request_all;
-	int			nrequests;
+	/* protected by the lock: set by the launcher */
+	pid_t		launcher_pid;	/* 0 = none */
+	Latch	   *launcher_latch; /* valid while launcher_pid is set */
+	bool		is_contended;	/* do databases wait for a slot? */
+
+	/* protected by the lock: set by backends, taken by the launcher */
+	int			nrequests;		/* more than TTL_MAX_REQUESTS = all databases */
 	Oid			requests[TTL_MAX_REQUESTS];
 
+	/* protected by the lock */
 	Block		blocks[MAX_BLOCKS];
+	TtlRelStates rel_states;	/* see rel_state.c */
 
-	int			nslots;			/* constant */
+	/* see counters.h */
+	TtlCountersShared counters;
+
+	/* protected by the lock */
 	WorkerSlot	slots[FLEXIBLE_ARRAY_MEMBER];
-} SharedState;
+} TtlShared;
 
-static SharedState *shared = NULL;
+static TtlShared *shared = NULL;
 static LWLock *lock = NULL;
 
-/* The slot this process works in, for a worker. */
+/* The slot of this process if it is a worker */
 static WorkerSlot *my_slot = NULL;
 
 /* Has this backend blocked a database? */
-static bool have_blocks = false;
+static bool has_blocks = false;
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
 static Size
 shared_size(void)
 {
-	return add_size(offsetof(SharedState, slots),
+	return add_size(offsetof(TtlShared, slots),
 					mul_size(ttl_guc_workers, sizeof(WorkerSlot)));
 }
 
 static void
-shared_startup(void *place, bool found, int tranche_id)
+shmem_request(void)
 {
-	shared = (SharedState *) place;
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+
+	RequestAddinShmemSpace(shared_size());
+	RequestNamedLWLockTranche(TTL_EXTENSION, 1);
+}
+
+static void
+shmem_startup(void)
+{
+	bool		found;
+
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = (TtlShared *) ShmemInitStruct(TTL_EXTENSION, shared_size(), &found);
 	lock = &GetNamedLWLockTranche(TTL_EXTENSION)->lock;
-	if (found)
-		return;
-	memset(shared, 0, shared_size());
-	shared->nslots = ttl_guc_workers;
+	if (!found)
+	{
+		memset(shared, 0, shared_size());
+		shared->nslots = ttl_guc_workers;
+	}
+	ttl_counters_attach(&shared->counters, found, lock->tranche);
+	ttl_rel_state_attach(&shared->rel_states, lock);
+	LWLockRelease(AddinShmemInitLock);
+}
+
+void
+ttl_shmem_init(void)
+{
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = shmem_request;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = shmem_startup;
 }
 
 /*
@@ -136,70 +176,69 @@ ttl_shmem_wake_launcher(void)
 }
 
 /*
- * Remembers a request for the launcher.  The lock is held exclusively.
+ * The slot of a database, or NULL.  The lock is held.
  */
-static void
-remember_request(Oid dboid)
+static WorkerSlot *
+find_slot(Oid dboid)
 {
-	for (int i = 0; i < shared->nrequests; i++)
+	for (int i = 0; i < shared->nslots; i++)
 	{
-		if (shared->requests[i] == dboid)
-			return;
+		if (shared->slots[i].dboid == dboid)
+			return &shared->slots[i];
 	}
-	if (shared->nrequests < TTL_MAX_REQUESTS)
-		shared->requests[shared->nrequests++] = dboid;
-	else
-		shared->request_all = true;
+	return NULL;
 }
 
 /*
- * Tells the worker of the database, or the launcher if there is none, that a
- * policy may have changed.  Doesn't fail.
+ * Doesn't fail, since it is called after commit.
  */
 void
 ttl_shmem_request(Oid dboid, Oid container)
 {
-	bool		told = false;
+	WorkerSlot *slot;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	for (int i = 0; i < shared->nslots; i++)
+	slot = find_slot(dboid);
+	if (slot != NULL)
 	{
-		WorkerSlot *slot = &shared->slots[i];
-
-		if (slot->dboid == dboid && slot->pid != 0 &&
-			slot->left == TTL_LEFT_DIED)
-		{
-			slot->attention = true;
-			if (!OidIsValid(slot->wanted))
-				slot->wanted = container;
-			else if (OidIsValid(container) && container != slot->wanted)
-				slot->wanted = TTL_EVERY_CONTAINER;
+		slot->is_requested = true;
+		if (!OidIsValid(slot->container))
+			slot->container = container;
+		else if (OidIsValid(container) && container != slot->container)
+			slot->container = TTL_EVERY_CONTAINER;
+		if (slot->pid != 0)
 			SetLatch(slot->latch);
-			told = true;
-		}
 	}
-	if (!told)
+	else
 	{
-		remember_request(dboid);
+		if (shared->nrequests < TTL_MAX_REQUESTS)
+			shared->requests[shared->nrequests] = dboid;
+		shared->nrequests = Min(shared->nrequests + 1, TTL_MAX_REQUESTS + 1);
 		wake_launcher();
 	}
 	LWLockRelease(lock);
 }
 
 /*
- * Has a worker look after each database.  Doesn't fail.
+ * Likewise.
  */
 void
 ttl_shmem_request_all(void)
 {
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	shared->request_all = true;
+	shared->nrequests = TTL_MAX_REQUESTS + 1;
+	for (int i = 0; i < shared->nslots; i++)
+	{
+		shared->slots[i].is_requested = true;
+		if (shared->slots[i].pid != 0)
+			SetLatch(shared->slots[i].latch);
+	}
 	wake_launcher();
 	LWLockRelease(lock);
 }
 
 /*
- * Is the database kept from the reaper by a command?  The lock is held.
+ * The lock is held.
  */
 static bool
 is_blocked(Oid dboid)
@@ -223,81 +262,53 @@ ttl_shmem_is_blocked(Oid dboid)
 	return blocked;
 }
 
-int
-ttl_shmem_nslots(void)
-{
-	return shared->nslots;
-}
-
-Oid
-ttl_shmem_slot_database(int slot)
-{
-	Oid			dboid;
-
-	LWLockAcquire(lock, LW_SHARED);
-	dboid = shared->slots[slot].pid != 0 ? shared->slots[slot].dboid : InvalidOid;
-	LWLockRelease(lock);
-	return dboid;
-}
-
 /*
- * Terminates the workers of the database, of all if it is InvalidOid.
- * Returns whether any is still there.
+ * Is there a worker of the database (InvalidOid = of any)?  If 'terminate', it gets a
+ * SIGTERM.
  */
 static bool
-terminate_workers(Oid dboid, TtlLeft left)
+find_workers(Oid dboid, bool terminate)
 {
-	bool		any = false;
+	bool		found = false;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	for (int i = 0; i < shared->nslots; i++)
 	{
 		WorkerSlot *slot = &shared->slots[i];
 
-		if (slot->pid != 0 && (!OidIsValid(dboid) || slot->dboid == dboid))
+		if (slot->pid == 0 || (OidIsValid(dboid) && slot->dboid != dboid))
+			continue;
+		found = true;
+		if (terminate)
 		{
-			any = true;
-			slot->left = left;
+			slot->is_leaving = true;
+			slot->state = TTL_REAPER_WAITING;
+			slot->start_at = 0;
 			kill(slot->pid, SIGTERM);
 		}
 	}
 	LWLockRelease(lock);
-	return any;
+	return found;
 }
 
-static void
-wait_a_little(void)
+bool
+ttl_shmem_has_worker(Oid dboid)
 {
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 GONE_POLL, PG_WAIT_EXTENSION);
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
-}
-
-/*
- * Terminates workers as above, and waits until they have gone or time is up.
- */
-void
-ttl_shmem_terminate_workers(Oid dboid, TtlLeft left)
-{
-	TimestampTz until;
-
-	until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), GONE_TIMEOUT);
-	while (terminate_workers(dboid, left) && GetCurrentTimestamp() < until)
-		wait_a_little();
+	return find_workers(dboid, false);
 }
 
 void
-ttl_shmem_await_workers(void)
+ttl_shmem_await_workers(Oid dboid, bool terminate)
 {
 	TimestampTz until;
 
-	until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), GONE_TIMEOUT);
-	for (int i = 0; i < shared->nslots; i++)
+	until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), EXIT_TIMEOUT);
+	while (find_workers(dboid, terminate) && GetCurrentTimestamp() < until)
 	{
-		while (OidIsValid(ttl_shmem_slot_database(i)) &&
-			   GetCurrentTimestamp() < until)
-			wait_a_little();
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 EXIT_POLL, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
 	}
 }
 
@@ -311,37 +322,33 @@ ttl_shmem_block_database(Oid dboid)
 		{
 			shared->blocks[i].dboid = dboid;
 			shared->blocks[i].pid = MyProcPid;
-			have_blocks = true;
+			has_blocks = true;
 			break;
 		}
 	}
 	LWLockRelease(lock);
 
-	ttl_shmem_terminate_workers(dboid, TTL_LEFT_BLOCKED);
+	ttl_shmem_await_workers(dboid, true);
 }
 
 /*
- * Lets the reaper into the databases that this backend has blocked.  Doesn't
- * fail.
+ * Doesn't fail.
  */
 void
 ttl_shmem_unblock_databases(void)
 {
-	if (!have_blocks)
+	if (!has_blocks)
 		return;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	for (int i = 0; i < MAX_BLOCKS; i++)
 	{
 		if (shared->blocks[i].pid == MyProcPid)
-		{
-			shared->blocks[i].dboid = InvalidOid;
-			shared->blocks[i].pid = 0;
-		}
+			shared->blocks[i] = (Block) {InvalidOid, 0};
 	}
 	wake_launcher();
 	LWLockRelease(lock);
-	have_blocks = false;
+	has_blocks = false;
 }
 
 static void
@@ -352,101 +359,84 @@ launcher_detach(int code, Datum arg)
 	LWLockRelease(lock);
 }
 
-/*
- * Makes this process the launcher.  Slots whose worker has gone since an earlier
- * launcher did, or not yet come, are free.
- */
-void
+List *
 ttl_shmem_launcher_attach(void)
 {
+	List	   *dboids = NIL;
+
 	on_shmem_exit(launcher_detach, (Datum) 0);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	shared->launcher_pid = MyProcPid;
 	shared->launcher_latch = MyLatch;
-	shared->contended = false;
+	shared->is_contended = false;
 	for (int i = 0; i < shared->nslots; i++)
 	{
 		if (shared->slots[i].pid == 0)
 			shared->slots[i].dboid = InvalidOid;
+		else
+			dboids = lappend_oid(dboids, shared->slots[i].dboid);
 	}
 	LWLockRelease(lock);
+	return dboids;
 }
 
-/*
- * Takes the requests that have come in, at most TTL_MAX_REQUESTS; *all is set
- * if there were more.
- */
 int
-ttl_shmem_take_requests(Oid *dboids, bool *all)
+ttl_shmem_take_requests(Oid *dboids)
 {
 	int			n;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	n = shared->nrequests;
-	memcpy(dboids, shared->requests, n * sizeof(Oid));
-	*all = shared->request_all;
+	memcpy(dboids, shared->requests, sizeof(shared->requests));
 	shared->nrequests = 0;
-	shared->request_all = false;
 	LWLockRelease(lock);
 	return n;
 }
 
-/*
- * Says whether databases wait for a slot; workers that sleep are woken up.
- */
 void
 ttl_shmem_set_contended(bool contended)
 {
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	for (int i = 0; i < shared->nslots; i++)
 	{
-		WorkerSlot *slot = &shared->slots[i];
-
-		if (contended && !shared->contended && slot->pid != 0)
-			SetLatch(slot->latch);
+		if (contended && !shared->is_contended && shared->slots[i].pid != 0)
+			SetLatch(shared->slots[i].latch);
 	}
-	shared->contended = contended;
+	shared->is_contended = contended;
 	LWLockRelease(lock);
 }
 
-int
-ttl_shmem_slot_reserve(Oid dboid, uint32 *serial)
+bool
+ttl_shmem_reserve_slot(Oid dboid)
 {
-	int			reserved = -1;
+	WorkerSlot *slot;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	for (int i = 0; i < shared->nslots; i++)
+	slot = find_slot(InvalidOid);
+	if (slot != NULL)
 	{
-		WorkerSlot *slot = &shared->slots[i];
-
-		if (!OidIsValid(slot->dboid))
-		{
-			memset(slot, 0, sizeof(WorkerSlot));
-			slot->dboid = dboid;
-			slot->serial = *serial = ++shared->next_serial;
-			slot->left = TTL_LEFT_DIED;
-			reserved = i;
-			break;
-		}
+		memset(slot, 0, sizeof(WorkerSlot));
+		slot->dboid = dboid;
 	}
 	LWLockRelease(lock);
-	return reserved;
+	return slot != NULL;
 }
 
-void
-ttl_shmem_slot_release(int slot, TtlLeft *left, TimestampTz *due)
+bool
+ttl_shmem_release_slot(Oid dboid, TtlReaperState *state, TimestampTz *start_at)
 {
-	WorkerSlot *released = &shared->slots[slot];
+	WorkerSlot *slot;
+	bool		left;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	*left = released->left;
-	*due = released->due;
-	if (released->attention)
-		remember_request(released->dboid);
-	released->dboid = InvalidOid;
-	released->pid = 0;
+	slot = find_slot(dboid);
+	left = slot->is_leaving || slot->is_requested;
+	*state = slot->is_leaving ? slot->state : TTL_REAPER_WAITING;
+	*start_at = slot->is_requested ? 0 : slot->start_at;
+	memset(slot, 0, sizeof(WorkerSlot));
 	LWLockRelease(lock);
+	return left;
 }
 
 static void
@@ -454,80 +444,71 @@ worker_detach(int code, Datum arg)
 {
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	my_slot->pid = 0;
-	wake_launcher();			/* maybe not the one that the postmaster tells */
+	wake_launcher();			/* the postmaster notifies the one that has started
+								 * this worker */
 	LWLockRelease(lock);
 }
 
 bool
-ttl_shmem_worker_attach(int slot, uint32 serial, Oid *dboid)
+ttl_shmem_worker_attach(Oid dboid)
 {
-	bool		attached = false;
-
-	my_slot = &shared->slots[slot];
-
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (my_slot->serial == serial && OidIsValid(my_slot->dboid))
+	my_slot = find_slot(dboid);
+	if (my_slot != NULL && my_slot->pid != 0)
+		my_slot = NULL;
+	else if (my_slot != NULL && is_blocked(dboid))
 	{
-		*dboid = my_slot->dboid;
-		if (is_blocked(my_slot->dboid))
-			my_slot->left = TTL_LEFT_BLOCKED;
-		else
-		{
-			my_slot->pid = MyProcPid;
-			my_slot->latch = MyLatch;
-			attached = true;
-		}
+		my_slot->is_leaving = true;
+		my_slot->state = TTL_REAPER_WAITING;
+		my_slot = NULL;
+	}
+	else if (my_slot != NULL)
+	{
+		my_slot->pid = MyProcPid;
+		my_slot->latch = MyLatch;
 	}
 	LWLockRelease(lock);
 
-	if (attached)
+	if (my_slot != NULL)
 		on_shmem_exit(worker_detach, (Datum) 0);
-	return attached;
+	return my_slot != NULL;
 }
 
 bool
-ttl_shmem_worker_take_attention(Oid *container)
+ttl_shmem_worker_take_request(Oid *container)
 {
-	bool		attention;
+	bool		requested;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	attention = my_slot->attention;
-	*container = my_slot->wanted;
-	my_slot->attention = false;
-	my_slot->wanted = InvalidOid;
+	requested = my_slot->is_requested;
+	*container = my_slot->container;
+	my_slot->is_requested = false;
+	my_slot->container = InvalidOid;
 	LWLockRelease(lock);
-	return attention;
+	return requested;
 }
 
 bool
-ttl_shmem_worker_contended(void)
+ttl_shmem_worker_is_contended(void)
 {
 	bool		contended;
 
 	LWLockAcquire(lock, LW_SHARED);
-	contended = shared->contended;
+	contended = shared->is_contended;
 	LWLockRelease(lock);
 	return contended;
 }
 
 bool
-ttl_shmem_worker_leave(TtlLeft left, TimestampTz due)
+ttl_shmem_worker_leave(TtlReaperState state, TimestampTz start_at)
 {
-	bool		leaving = false;
-
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (!my_slot->attention)
+	if (!my_slot->is_requested)
 	{
-		my_slot->left = left;
-		my_slot->due = due;
-		leaving = true;
+		my_slot->is_leaving = true;
+		my_slot->state = state;
+		my_slot->start_at = start_at;
 	}
 	LWLockRelease(lock);
-	return leaving;
-}
-
-void
-ttl_shmem_init(void)
-{
-	ttl_shared_reserve(shared_size, shared_startup);
+	return my_slot->is_leaving;
 }

@@ -3,41 +3,33 @@
  * worker.c
  *	  The process that deletes expired rows of one database.
  *
- * A background worker "ttl reaper", started by the launcher.  Every
- * ttl.naptime at most it begins a cycle.
+ * A background worker "ttl reaper", started by the launcher.  It runs a cycle at most every
+ * ttl.naptime.
  *
- * The worker leaves when there is no container to care for, when ttl.reaper
- * is off, while deletion is held or paused (hold.c), and after a cycle when other
- * databases wait for its slot.  An error that a cycle does not handle ends the
- * process, and the launcher starts another.
+ * In a cycle the containers that are due (schedule.c) get runs of deletion (reap_rel.c) in
+ * rounds, each with an equal share of what is left of the cycle's budget (budget.c), until the budget
+ * is spent or nothing is left.  Between its transactions the worker naps without any
+ * lock, so that the budget is spent evenly.  Triggers that sleep cost time and no budget,
+ * so a cycle also ends after CYCLE_NAPTIMES.  At its end log_work() writes the log line
+ * of each container (ttl.log_min_duration).
  *
- * ---
+ * A run that fails (an error that deletion does not handle, such as a corrupt index) is logged, and
+ * the container is not due again for FAILED_MIN_WAIT or longer.  Other errors end
+ * the process, and the launcher starts another.  pg_cancel_backend() ends a run, and is ignored
+ * outside of one.
  *
- * The containers that are due (schedule.c) take turns (reap_rel.c), each with an equal share of
- * what is left of the cycle's budget (budget.c), and go round until the budget is spent
- * or nothing is left.  Between its transactions the worker naps, holding nothing, so
- * that the budget is spent evenly.
+ * Deletion runs as the table's owner, and so do its triggers.  Before the run of a container
+ * with another owner, the session state that triggers may have left is discarded (session.c).
  *
- * Triggers that sleep cost time and no budget.  So a cycle ends after CYCLE_NAPTIMES,
- * too: what has become due meanwhile, new policies and other databases wait for its end.
- *
- * An error that a turn does not handle, such as a corrupt index, ends it, and the
- * container waits for a long time.  pg_cancel_backend() ends a batch, or at most a
- * cycle.
- *
- * Owners: deletion runs as the table's owner, and so do its triggers.  Before
- * a container of another owner has its turn, the session is wiped clean of
- * whatever triggers may leave behind for the next owner to stumble over
- * (session.c).
+ * The worker exits when there is no container with TTL on, when ttl.reaper is off, while
+ * deletion is held (hold.c), and after a cycle when other databases wait for its slot.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "catalog/pg_class.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -47,489 +39,41 @@
 #include "storage/latch.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #include "citus/citus.h"
 #include "compat.h"
+#include "container/container.h"
 #include "counters.h"
 #include "guc.h"
 #include "reaper/reap_rel.h"
 #include "reaper/reaper_internal.h"
-#include "reaper/schedule.h"
 
-/* All in microseconds. */
-#define PACE_PER_LEAF		INT64CONST(500) /* look at a busy one */
-#define TURN_TIME			(1 * USECS_PER_SEC) /* longest turn */
-#define CYCLE_NAPTIMES		2	/* longest cycle, but for its last turn */
+/* All in microseconds */
+#define RUN_TIME			(1 * USECS_PER_SEC) /* longest run */
+#define CYCLE_NAPTIMES		2	/* longest cycle, except its last run */
 #define FAILED_MIN_WAIT		(60 * USECS_PER_SEC)	/* after an error */
 #define FAILED_MAX_WAIT		(3600 * USECS_PER_SEC)
 
-/* Cost that a turn gets at least, as far as there is any. */
+/* Least budget of a run, as far as there is any */
 #define LEAST_SHARE			200
 
-/* The cycle's budget, and what has been spent of it before this turn. */
+/* The cycle's budget, and what its runs have spent */
 static int64 granted = 0;
 static int64 spent = 0;
 
-/* So much of it is paid for by naps, or needs not be. */
+/* So much of 'spent' needs no more naps. */
 static int64 paid = 0;
 
-/* Has the latch been set while napping?  Then somebody wants something. */
-static bool woken = false;
+static char *database_name;
 
+static uint32 wait_event_main;
 static uint32 wait_event_pace;
 
 /*
- * Gives the session to the container's owner, and tells what comes.
- */
-static void
-before_turn(Oid container)
-{
-	MemoryContext context = CurrentMemoryContext;
-	HeapTuple	tuple;
-	Form_pg_class form;
-	Oid			owner = InvalidOid;
-	char		activity[2 * NAMEDATALEN + 64];
-
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(container));
-	if (HeapTupleIsValid(tuple))
-	{
-		form = (Form_pg_class) GETSTRUCT(tuple);
-		owner = form->relowner;
-		snprintf(activity, sizeof(activity), "deleting expired rows of %s.%s",
-				 get_namespace_name(form->relnamespace),
-				 NameStr(form->relname));
-		pgstat_report_activity(STATE_RUNNING, activity);
-		ReleaseSysCache(tuple);
-	}
-	CommitTransactionCommand();
-
-	ttl_session_give_to(owner);
-
-	/* the end of a transaction leaves one that lasts as long as the process */
-	MemoryContextSwitchTo(context);
-}
-
-static void
-check_reload(void)
-{
-	if (ConfigReloadPending)
-	{
-		ConfigReloadPending = false;
-		ProcessConfigFile(PGC_SIGHUP);
-	}
-}
-
-/*
- * Naps as long as what the cycle has spent so far is worth.  Returns whether
- * it has.
- */
-static bool
-nap(int64 total)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	int64		length = ttl_budget_nap(granted, total - paid);
-	TimestampTz until = now + length;
-
-	if (length == 0)
-		return false;
-
-	while (now < until && ttl_guc_reaper)
-	{
-		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					  TimestampDifferenceMilliseconds(now, until),
-					  wait_event_pace) & WL_LATCH_SET)
-		{
-			ResetLatch(MyLatch);
-			woken = true;
-			if (ProcDiePending)
-				proc_exit(0);
-			CHECK_FOR_INTERRUPTS();
-			check_reload();
-		}
-		now = GetCurrentTimestamp();
-	}
-	paid = total;
-	return true;
-}
-
-/*
- * Between the transactions of a turn, see turn.h.
- */
-static bool
-pace(const TtlReapRun *turn, bool *napped)
-{
-	*napped = nap(spent + turn->cost);
-	check_reload();
-	return ttl_guc_reaper;
-}
-
-/*
- * Ends a transaction that has failed.
- */
-static void
-abort_transaction(void)
-{
-	HOLD_INTERRUPTS();
-	AbortCurrentTransaction();
-	FlushErrorState();
-	RESUME_INTERRUPTS();
-}
-
-/*
- * Says whose rows an error is about; log lines of a worker have no other way to.
- */
-static void
-tell_container(void *arg)
-{
-	char	  **names = arg;
-
-	errcontext("deletion of expired rows of container \"%s\" in database \"%s\"",
-			   names[0], names[1]);
-}
-
-/*
- * Runs a turn in transactions of its own.  Returns whether there was no error;
- * cancellation goes on.
- */
-static bool
-try_turn(TtlMemory *memory, Oid container, TtlReapRun *turn)
-{
-	MemoryContext context = CurrentMemoryContext;
-	volatile bool done = false;
-
-	SetCurrentStatementStartTimestamp();
-	PG_TRY();
-	{
-		ErrorContextCallback telling;
-		char	   *names[2];
-
-		StartTransactionCommand();
-		MemoryContextSwitchTo(PortalContext);	/* outlives the transaction */
-		names[0] = ttl_container_qualified_name(container);
-		names[1] = get_database_name(MyDatabaseId);
-		telling.previous = error_context_stack;
-		telling.callback = tell_container;
-		telling.arg = names;
-		error_context_stack = &telling;
-		ttl_reap_rel_run(memory, container, turn);
-		CommitTransactionCommand();
-		error_context_stack = telling.previous;
-		done = true;
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		if (geterrcode() == ERRCODE_QUERY_CANCELED)
-			PG_RE_THROW();
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		EmitErrorReport();
-		abort_transaction();
-		ttl_counters_set_error(container, error->message);
-		FreeErrorData(error);
-	}
-	PG_END_TRY();
-
-	MemoryContextSwitchTo(context);
-	MemoryContextReset(PortalContext);
-	return done;
-}
-
-/*
- * Gives the container a turn.  Returns what it has cost; *finished tells that
- * it needs no other in this cycle, *limited that it is kept from having one.
- */
-static int64
-run_turn(TtlMemory *memory, TtlScheduled *container, int64 max_cost,
-		 bool *finished, bool *limited)
-{
-	Oid			oid = container->container;
-	TtlReapRun		turn;
-	TimestampTz started = GetCurrentTimestamp();
-	TimestampTz now;
-	bool		done;
-	int			all_leaves;
-
-	before_turn(oid);
-
-	memset(&turn, 0, sizeof(turn));
-	turn.max_cost = Min(max_cost,
-						container->cycle_cost_limit - container->cycle_cost);
-	turn.max_rows = PG_INT64_MAX;
-	turn.max_batch_cost = ttl_budget_batch(granted);
-	turn.pace = pace;
-	turn.until = started + TURN_TIME;
-	turn.blocked = container->blocked;
-	turn.changed = container->changed;
-	container->changed = false;
-
-	done = try_turn(memory, oid, &turn);
-
-	now = GetCurrentTimestamp();
-	/* where stuck tables rest, the one that rests longest comes first */
-	if (turn.end != TTL_REAP_LATER || turn.cost > 0)
-		container->last_turn = now;
-	container->cycle_cost += turn.cost;
-	container->cycle_rows += turn.rows;
-	container->cycle_time += now - started;
-	if (!done)
-	{
-		container->failed_wait = Min(Max(container->failed_wait * 2, FAILED_MIN_WAIT),
-									 FAILED_MAX_WAIT);
-		container->due = now + container->failed_wait;
-		*finished = true;
-		return turn.cost;
-	}
-	container->failed_wait = 0;
-	container->blocked = turn.blocked;
-	all_leaves = ttl_schedule_count_leaves(container, turn.ntables);
-
-	*finished = turn.end != TTL_REAP_MORE;
-	if (!*finished && container->cycle_cost >= container->cycle_cost_limit)
-		*finished = *limited = true;
-	container->capped = *limited;
-	if (*finished && !*limited)
-	{
-		TimestampTz earliest = now + all_leaves * PACE_PER_LEAF;
-		int64		wait = container->default_ttl > 0 ?
-		Min(container->default_ttl * USECS_PER_SEC, TTL_SCHEDULE_IDLE_WAIT) : TTL_SCHEDULE_IDLE_WAIT;
-		TimestampTz latest = now + ttl_schedule_stretch(wait);
-
-		container->due = Max(Min(turn.due, latest), earliest);
-		container->behind_since = 0;
-	}
-	else
-		container->due = now;
-	return turn.cost;
-}
-
-/*
- * A container has work left at the end of a cycle.  If that has been so for
- * long, and always so, the log says so.
- */
-static void
-note_behind(TtlScheduled *container, TimestampTz cycle_start, TtlStop stop)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	int64		patience = ttl_guc_lag_warning * USECS_PER_SEC;
-
-	if (container->behind_since == 0)
-		container->behind_since = cycle_start;
-	if (patience == 0 || now - container->behind_since < patience ||
-		now - container->warned_at < patience)
-		return;
-
-	container->warned_at = now;
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	if (get_rel_name(container->container) != NULL)
-		ereport(WARNING,
-				(errmsg("deletion of expired rows of container \"%s\" in database \"%s\" has been behind for %lld seconds",
-						ttl_container_qualified_name(container->container),
-						get_database_name(MyDatabaseId),
-						(long long) ((now - container->behind_since) / USECS_PER_SEC)),
-				 container->capped ?
-				 errhint("Consider increasing the container's cycle_cost_limit by ttl.alter_container().") :
-				 stop == TTL_STOP_REPLICA_LAG ?
-				 errdetail("A replica is further behind than \"%s\" allows.",
-						   "ttl.replica_lag_limit") :
-				 stop == TTL_STOP_TIME ?
-				 errdetail("Deletion takes the time of whole cycles, and leaves some of their budget.") :
-				 ttl_guc_throughput > 0 ?
-				 errhint("Consider increasing \"%s\", \"%s\" or \"%s\".",
-						 "ttl.throughput", "ttl.cycle_cost_floor",
-						 "ttl.cycle_cost_limit") :
-				 errhint("Consider increasing \"%s\".", "ttl.cycle_cost_limit")));
-	CommitTransactionCommand();
-}
-
-/*
- * Logs what the cycle has done to a container, if it took long enough.  A look that finds
- * nothing is no work.
- */
-static void
-log_work(const TtlScheduled *container)
-{
-	int64		ms = container->cycle_time / 1000;
-
-	if (ttl_guc_log_min_duration < 0 || ms < ttl_guc_log_min_duration ||
-		(ms == 0 && container->cycle_rows == 0))
-		return;
-
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	if (get_rel_name(container->container) != NULL)
-		ereport(LOG,
-				(errmsg("deletion of expired rows of container \"%s\" in database \"%s\": %lld rows deleted, %lld rows blocked, cost %lld, %lld ms",
-						ttl_container_qualified_name(container->container),
-						get_database_name(MyDatabaseId),
-						(long long) container->cycle_rows, (long long) container->blocked,
-						(long long) container->cycle_cost, (long long) ms)));
-	CommitTransactionCommand();
-}
-
-/*
- * Runs a cycle; returns when there is work next.
- */
-static TimestampTz
-run_cycle(TtlMemory *memory)
-{
-	TtlDatabaseCounters counters;
-	TimestampTz started = GetCurrentTimestamp();
-	TimestampTz until = started +
-		CYCLE_NAPTIMES * Max(ttl_guc_naptime * INT64CONST(1000), TURN_TIME);
-	TimestampTz next;
-	TtlStop		stop;
-	bool		any_limited = false;
-	MemoryContext context = CurrentMemoryContext;
-	List	   *all_due = ttl_schedule_due(&next);
-	List	   *due = all_due;
-	ListCell   *lc;
-
-	foreach(lc, all_due)
-	{
-		TtlScheduled	   *container = (TtlScheduled *) lfirst(lc);
-
-		container->cycle_cost = 0;
-		container->cycle_rows = 0;
-		container->cycle_time = 0;
-		container->has_work = true;
-		container->capped = false;
-	}
-
-	ttl_counters_get_own_database(&counters);
-	granted = ttl_budget_grant(&counters, started, &stop);
-	spent = 0;
-	paid = ttl_budget_advance(granted);
-	counters.state = TTL_REAPER_WORKING;
-	counters.cycles++;
-	counters.cost_granted += granted;
-	counters.last_cycle = started;
-	counters.foreground_seen = counters.foreground_cost;
-	ttl_counters_set_own_database(&counters);
-
-	while (due != NIL && spent < granted && stop != TTL_STOP_TIME && ttl_guc_reaper)
-	{
-		int			waiting = list_length(due);
-		List	   *again = NIL;
-
-		foreach(lc, due)
-		{
-			TtlScheduled	   *container = (TtlScheduled *) lfirst(lc);
-			int64		left = granted - spent;
-			bool		finished;
-			bool		limited = false;
-
-			if (left > 0)
-				(void) nap(spent);
-			if (left > 0 && GetCurrentTimestamp() >= until)
-				stop = TTL_STOP_TIME;
-			if (left <= 0 || stop == TTL_STOP_TIME || !ttl_guc_reaper)
-				break;
-			spent += run_turn(memory, container,
-							  Min(Max(left / waiting, LEAST_SHARE), left),
-							  &finished, &limited);
-			any_limited = any_limited || limited;
-			waiting--;
-			container->has_work = !finished;
-			if (!finished)
-				again = lappend(again, container);
-
-			CHECK_FOR_INTERRUPTS();
-			check_reload();
-		}
-		for (; lc != NULL; lc = lnext(due, lc))
-			again = lappend(again, lfirst(lc));
-		due = again;
-	}
-
-	/* replicas, and those who decode it, needn't wait for the WAL writer */
-	if (spent > 0)
-		XLogFlush(XactLastCommitEnd);
-
-	foreach(lc, all_due)
-	{
-		TtlScheduled	   *container = (TtlScheduled *) lfirst(lc);
-
-		log_work(container);
-		if (container->capped || container->has_work)
-			note_behind(container, started, stop);
-	}
-
-	counters.state = due == NIL && !any_limited ? TTL_REAPER_IDLE :
-		TTL_REAPER_WAITING;
-	if (due != NIL)
-		counters.stopped_by = stop;
-	else if (any_limited)
-		counters.stopped_by = TTL_STOP_COST_LIMIT;
-	else
-		counters.stopped_by = ttl_schedule_any_blocked() ? TTL_STOP_BLOCKED : TTL_STOP_DONE;
-	counters.cost_spent += spent;
-	counters.debt = Max(spent - granted, 0);
-	ttl_counters_set_own_database(&counters);
-
-	MemoryContextSwitchTo(context);
-	if (due != NIL || any_limited)
-		return started;
-	(void) ttl_schedule_due(&next);
-	return next;
-}
-
-static TimestampTz
-cycle_run(TtlMemory *memory)
-{
-	MemoryContext context = CurrentMemoryContext;
-	TimestampTz next;
-
-	PG_TRY();
-	{
-		next = run_cycle(memory);
-	}
-	PG_CATCH();
-	{
-		if (geterrcode() != ERRCODE_QUERY_CANCELED)
-			PG_RE_THROW();
-
-		MemoryContextSwitchTo(context);
-		abort_transaction();
-		MemoryContextSwitchTo(context);
-		ttl_counters_set_state(MyDatabaseId, TTL_REAPER_WAITING);
-		next = GetCurrentTimestamp();
-	}
-	PG_END_TRY();
-
-	return next;
-}
-
-static bool
-was_woken(void)
-{
-	bool		result = woken;
-
-	woken = false;
-	return result;
-}
-
-static void
-cycle_init(void)
-{
-	wait_event_pace = TtlWaitEventNew("TtlReaperPace");
-}
-
-static uint32 wait_event_main;
-
-/*
- * Settings that the worker doesn't leave to postgresql.conf, the database or
- * the role.
+ * Overrides settings of postgresql.conf, the database and the role.
  */
 static void
 resolve_settings(void)
@@ -546,7 +90,7 @@ resolve_settings(void)
 		{"session_replication_role", "origin"},
 		{"exit_on_error", "off"},
 		{"row_security", "on"},
-		/* what a crash undoes is done again; a cycle is flushed at its end */
+		/* run_cycle() flushes WAL; what a crash undoes is done again */
 		{"synchronous_commit", "off"},
 		{"statement_timeout", "0"},
 		{"lock_timeout", "0"},
@@ -566,109 +110,410 @@ resolve_settings(void)
 		SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 }
 
+static void
+check_reload(void)
+{
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+}
+
 /*
- * Is deletion held?  That doesn't begin while the server runs.  If it is, the log
- * says so, unless an earlier worker has left for the same reason.
+ * Waits for the latch.
+ */
+static void
+sleep_until(TimestampTz until, uint32 wait_event)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until),
+					 wait_event);
+	ResetLatch(MyLatch);
+
+	/* SIGTERM is an error only while something is executed */
+	if (ProcDiePending)
+		proc_exit(0);
+	CHECK_FOR_INTERRUPTS();
+	check_reload();
+}
+
+/*
+ * Naps as long as what the cycle has spent so far is worth.  Returns whether
+ * it has.
  */
 static bool
-is_held(void)
+nap(int64 total)
 {
-	static bool known_not_held = false;
-	TtlRecovery recovery;
-	TtlDatabaseCounters counters;
+	int64		length = ttl_budget_nap(granted, total - paid);
+	TimestampTz until = GetCurrentTimestamp() + length;
 
-	if (known_not_held)
+	if (length == 0)
 		return false;
-	StartTransactionCommand();
-	ttl_counters_get_own_database(&counters);
-	if (!ttl_recovery_holds(&recovery))
-		known_not_held = true;
-	else if (counters.state != TTL_REAPER_HELD)
-		ereport(WARNING,
-				(errmsg("expired rows in database \"%s\" are not deleted because the server was recovered to a point in time",
-						get_database_name(MyDatabaseId)),
-				 errdetail("Recovery ended: %s.", recovery.target),
-				 errhint("Expired rows are hidden, as ever. Have a superuser call ttl.resume(), in any database, to have them deleted.")));
-	CommitTransactionCommand();
-	return !known_not_held;
+	while (GetCurrentTimestamp() < until && ttl_guc_reaper)
+		sleep_until(until, wait_event_pace);
+	paid = total;
+	return true;
 }
 
 /*
- * Is deletion paused, and until when?  The log says so, unless an earlier worker has left
- * for the same reason.
+ * Between the transactions of a run, see reap_rel.h.
  */
 static bool
-is_paused(TimestampTz *until)
+pace(const TtlReapRun *run, bool *napped)
 {
-	TtlDatabaseCounters counters;
-	bool		lasts;
-
-	StartTransactionCommand();
-	ttl_counters_get_own_database(&counters);
-	lasts = ttl_pause_lasts(until);
-	if (lasts && counters.state != TTL_REAPER_PAUSED)
-		ereport(LOG,
-				(errmsg("expired rows in database \"%s\" are not deleted because deletion is paused",
-						get_database_name(MyDatabaseId)),
-				 TIMESTAMP_IS_NOEND(*until) ? 0 :
-				 errdetail("The pause ends at %s.", timestamptz_to_str(*until)),
-				 errhint("To end the pause, use ttl.resume().")));
-	CommitTransactionCommand();
-	return lasts;
+	*napped = nap(spent + run->cost);
+	check_reload();
+	return ttl_guc_reaper;
 }
 
 /*
- * Reminds once a day of containers with reaping off, such as a restore leaves behind, which
- * may have swallowed what it was told.  Returns when to do it again, 0 if there are none.
+ * Error context callback of a run
+ */
+static void
+add_context(void *arg)
+{
+	errcontext("deletion of expired rows of container \"%s\" in database \"%s\"",
+			   (const char *) arg, database_name);
+}
+
+/*
+ * Cancellation is accepted in execute_run() alone.  HOLD_CANCEL_INTERRUPTS() would not do,
+ * since an error that is caught resets the counter.
+ */
+static void
+accept_cancellation(bool accept)
+{
+	QueryCancelHoldoffCount = accept ? 0 : 1;
+}
+
+/*
+ * Executes a run.  Returns false if it has failed.
+ */
+static bool
+execute_run(TtlMemory *memory, TtlScheduled *container, TtlReapRun *run)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ErrorContextCallback callback = {
+		.previous = error_context_stack,
+		.callback = add_context,
+		.arg = container->name
+	};
+	volatile bool done = false;
+
+	SetCurrentStatementStartTimestamp();
+
+	/* a cancellation from before is not meant for this run */
+	QueryCancelPending = false;
+	PG_TRY();
+	{
+		accept_cancellation(true);
+		StartTransactionCommand();
+		MemoryContextSwitchTo(PortalContext);	/* outlives transactions */
+		error_context_stack = &callback;
+		ttl_reap_rel_run(memory, container->container, run);
+		CommitTransactionCommand();
+		error_context_stack = callback.previous;
+		accept_cancellation(false);
+		done = true;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		accept_cancellation(false);
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		EmitErrorReport();
+		HOLD_INTERRUPTS();
+		AbortCurrentTransaction();
+		FlushErrorState();
+		RESUME_INTERRUPTS();
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		{
+			run->end = TTL_REAP_MORE;
+			done = true;
+		}
+		else
+			ttl_counters_set_error(container->container, error->message);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+
+	MemoryContextSwitchTo(context);
+	MemoryContextReset(PortalContext);
+	return done;
+}
+
+/*
+ * Gives a container a run.
+ */
+static void
+run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
+{
+	MemoryContext context = CurrentMemoryContext;
+	TimestampTz started = GetCurrentTimestamp();
+	TimestampTz now;
+	TtlReapRun		run;
+	Oid			owner;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	MemoryContextSwitchTo(context);
+	owner = ttl_container_owner(container->container);
+	pgstat_report_activity(STATE_RUNNING,
+						   psprintf("deleting expired rows of %s", container->name));
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	ttl_session_set_owner(owner);
+	MemoryContextSwitchTo(context);
+
+	memset(&run, 0, sizeof(run));
+	run.max_cost = Min(max_cost, container->cycle_cost_limit - container->cycle_cost);
+	run.max_rows = PG_INT64_MAX;
+	run.max_batch_cost = ttl_budget_batch(granted);
+	run.pace = pace;
+	run.until = started + RUN_TIME;
+	run.blocked = container->blocked;
+	run.changed = container->changed;
+	container->changed = false;
+	container->has_work = false;
+
+	if (execute_run(memory, container, &run))
+		container->failed_wait = 0;
+	else
+		container->failed_wait = Min(Max(container->failed_wait * 2, FAILED_MIN_WAIT),
+									 FAILED_MAX_WAIT);
+
+	now = GetCurrentTimestamp();
+	spent += run.cost;
+	container->cycle_cost += run.cost;
+	container->cycle_rows += run.rows;
+	container->cycle_time += now - started;
+	/* among containers whose tables are paused, the one paused longest comes first */
+	if (run.end != TTL_REAP_LATER || run.cost > 0)
+		container->last_run = now;
+	container->due = now + container->failed_wait;
+	if (container->failed_wait > 0)
+		return;
+
+	container->blocked = run.blocked;
+	if (run.end != TTL_REAP_MORE)
+	{
+		container->behind_since = 0;
+		ttl_schedule_set_due(container, run.ntables, run.due);
+	}
+	else if (container->cycle_cost >= container->cycle_cost_limit)
+		container->is_limited = true;
+	else
+		container->has_work = true;
+}
+
+/*
+ * At the end of a cycle: logs a warning if the container has had work left at the
+ * end of all cycles for ttl.lag_warning.
+ */
+static void
+warn_behind(TtlScheduled *container, TimestampTz cycle_start, TtlStop stop)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int64		patience = ttl_guc_lag_warning * USECS_PER_SEC;
+
+	if (container->behind_since == 0)
+		container->behind_since = cycle_start;
+	if (patience == 0 || now - container->behind_since < patience ||
+		now - container->warned_at < patience)
+		return;
+
+	container->warned_at = now;
+	ereport(WARNING,
+			(errmsg("deletion of expired rows of container \"%s\" in database \"%s\" has been behind for %lld seconds",
+					container->name, database_name,
+					(long long) ((now - container->behind_since) / USECS_PER_SEC)),
+			 container->is_limited ?
+			 errhint("Consider increasing the container's cycle_cost_limit by ttl.alter_container().") :
+			 stop == TTL_STOP_REPLICA_LAG ?
+			 errdetail("A replica is further behind than \"%s\" allows.",
+					   "ttl.replica_lag_limit") :
+			 stop == TTL_STOP_TIME ?
+			 errdetail("Deletion takes the time of whole cycles, and leaves some of their budget.") :
+			 ttl_guc_throughput > 0 ?
+			 errhint("Consider increasing \"%s\", \"%s\" or \"%s\".",
+					 "ttl.throughput", "ttl.cycle_cost_floor",
+					 "ttl.cycle_cost_limit") :
+			 errhint("Consider increasing \"%s\".", "ttl.cycle_cost_limit")));
+}
+
+/*
+ * At the end of a cycle: logs what it has done to a container, by ttl.log_min_duration.  A
+ * visit that finds nothing to do is not logged.
+ */
+static void
+log_work(const TtlScheduled *container)
+{
+	int64		ms = container->cycle_time / 1000;
+
+	if (ttl_guc_log_min_duration < 0 || ms < ttl_guc_log_min_duration ||
+		(ms == 0 && container->cycle_rows == 0))
+		return;
+
+	ereport(LOG,
+			(errmsg("deletion of expired rows of container \"%s\" in database \"%s\": %lld rows deleted, %lld rows blocked, cost %lld, %lld ms",
+					container->name, database_name,
+					(long long) container->cycle_rows, (long long) container->blocked,
+					(long long) container->cycle_cost, (long long) ms)));
+}
+
+/*
+ * Runs a cycle; returns when there is work next.
  */
 static TimestampTz
-remind(void)
+run_cycle(TtlMemory *memory)
 {
 	TtlDatabaseCounters counters;
-	int			n = ttl_schedule_count_unreaped();
+	TimestampTz started = GetCurrentTimestamp();
+	TimestampTz until = started +
+		CYCLE_NAPTIMES * Max(ttl_guc_naptime * INT64CONST(1000), RUN_TIME);
+	TimestampTz next;
+	TtlStop		stop;
+	List	   *queue = ttl_schedule_due(&next);
+	int			ncontainers = list_length(queue);
+	int			round = 0;		/* runs left in the present round */
+	int			i;
+	bool		is_limited = false;
 
-	if (n == 0)
-		return 0;
+	for (i = 0; i < ncontainers; i++)
+	{
+		TtlScheduled *container = (TtlScheduled *) list_nth(queue, i);
+
+		container->cycle_cost = 0;
+		container->cycle_rows = 0;
+		container->cycle_time = 0;
+		container->has_work = true;
+		container->is_limited = false;
+	}
+
+	ttl_counters_get_database(MyDatabaseId, &counters);
+	granted = ttl_budget_grant(&counters, started, &stop);
+	spent = 0;
+	paid = ttl_budget_advance(granted);
+	counters.state = TTL_REAPER_WORKING;
+	counters.cycles++;
+	counters.cost_granted += granted;
+	counters.last_cycle = started;
+	counters.foreground_seen = counters.foreground_cost;
+	ttl_counters_set_database(&counters);
+
+	/* a container with more work is queued again for the next round */
+	for (i = 0; i < list_length(queue) && spent < granted; i++)
+	{
+		TtlScheduled *container = (TtlScheduled *) list_nth(queue, i);
+		int64		left = granted - spent;
+
+		(void) nap(spent);
+		if (GetCurrentTimestamp() >= until)
+			stop = TTL_STOP_TIME;
+		if (stop == TTL_STOP_TIME || !ttl_guc_reaper)
+			break;
+		if (round == 0)
+			round = list_length(queue) - i;
+		run_container(memory, container, Min(Max(left / round, LEAST_SHARE), left));
+		round--;
+		if (container->has_work)
+			queue = lappend(queue, container);
+
+		CHECK_FOR_INTERRUPTS();
+		check_reload();
+	}
+
+	/* replicas and logical decoding need not wait for the WAL writer */
+	if (spent > 0)
+		XLogFlush(XactLastCommitEnd);
+
+	for (int j = 0; j < ncontainers; j++)
+	{
+		TtlScheduled *container = (TtlScheduled *) list_nth(queue, j);
+
+		log_work(container);
+		is_limited = is_limited || container->is_limited;
+		if (container->is_limited || container->has_work)
+			warn_behind(container, started, stop);
+	}
+
+	if (i < list_length(queue))
+		counters.stopped_by = stop;
+	else if (is_limited)
+		counters.stopped_by = TTL_STOP_COST_LIMIT;
+	else
+		counters.stopped_by = ttl_schedule_any_blocked() ? TTL_STOP_BLOCKED : TTL_STOP_DONE;
+	is_limited = is_limited || i < list_length(queue);
+	counters.state = is_limited ? TTL_REAPER_WAITING : TTL_REAPER_IDLE;
+	counters.cost_spent += spent;
+	counters.debt = Max(spent - granted, 0);
+	ttl_counters_set_database(&counters);
+
+	/* nap() may have consumed a wakeup by a request */
+	SetLatch(MyLatch);
+
+	if (is_limited)
+		return started;
+	(void) ttl_schedule_due(&next);
+	return next;
+}
+
+/*
+ * Logs a reminder once a day of containers with reaping off, such as a restore leaves
+ * behind.  Returns when to do it again, DT_NOEND if there are none.
+ */
+static TimestampTz
+remind(int unreaped)
+{
+	TtlDatabaseCounters counters;
+
+	if (unreaped == 0)
+		return DT_NOEND;
 	ttl_counters_open_database();
-	ttl_counters_get_own_database(&counters);
+	ttl_counters_get_database(MyDatabaseId, &counters);
 	if (counters.reminded_at + USECS_PER_DAY <= GetCurrentTimestamp())
 	{
 		counters.reminded_at = GetCurrentTimestamp();
-		ttl_counters_set_own_database(&counters);
-		StartTransactionCommand();
+		ttl_counters_set_database(&counters);
 		ereport(WARNING,
 				(errmsg_plural("%d container in database \"%s\" has reaping off",
 							   "%d containers in database \"%s\" have reaping off",
-							   n, n, get_database_name(MyDatabaseId)),
+							   unreaped, unreaped, database_name),
 				 errdetail("Expired rows are hidden, and none is deleted. Containers are restored so."),
 				 errhint("Use ttl.alter_container(..., reaping => true) to have them deleted.")));
-		CommitTransactionCommand();
 	}
 	return counters.reminded_at + USECS_PER_DAY;
 }
 
 /*
- * Sleeps until the time given, or until somebody wants something.
+ * Reads the list of containers.  Returns false if the worker has to exit, with the arguments
+ * of ttl_shmem_worker_leave(), else when to call this again in *next.
  */
-static void
-sleep_until(TimestampTz until)
+static bool
+has_work(TtlMemory *memory, Oid requested, TimestampTz *next,
+		 TtlReaperState *state, TimestampTz *start_at)
 {
-	if (was_woken())
-		SetLatch(MyLatch);
+	bool		any;
+	int			unreaped;
 
-	pgstat_report_activity(STATE_IDLE, NULL);
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
-													 until),
-					 wait_event_main);
-	ResetLatch(MyLatch);
+	*state = TTL_REAPER_WAITING;
+	*start_at = 0;
+	if (!ttl_guc_reaper)
+		return false;
 
-	/* not an error if nothing is going on */
-	if (ProcDiePending)
-		proc_exit(0);
-	QueryCancelPending = false;
-	CHECK_FOR_INTERRUPTS();
-	check_reload();
+	any = ttl_schedule_refresh(memory, requested, next, &unreaped);
+	*start_at = remind(unreaped);
+	if (any)
+	{
+		ttl_counters_open_database();
+		return !ttl_hold_lasts(state, start_at);
+	}
+	*state = TTL_REAPER_STOPPED;
+	ttl_rel_state_forget_database(MyDatabaseId);
+	return false;
 }
 
 /* The next worker need not wait as it does after a failure. */
@@ -676,25 +521,22 @@ static void
 at_exit(int code, Datum arg)
 {
 	if (ttl_batch_handle_exit())
-		(void) ttl_shmem_worker_leave(TTL_LEFT_YIELDED, GetCurrentTimestamp());
+		(void) ttl_shmem_worker_leave(TTL_REAPER_WAITING, GetCurrentTimestamp());
 }
 
 /*
- * Main function of a worker; the argument is its slot.
+ * Main function of a worker; the argument is its database.
  */
 void
 ttl_worker_main(Datum main_arg)
 {
+	Oid			dboid = DatumGetObjectId(main_arg);
 	TtlReapMode mode = {.by_worker = true, .commits = true};
 	TtlMemory  *memory;
 	MemoryContext context;
-	uint32		serial;
-	Oid			dboid;
 	TimestampTz refresh_at = 0;
-	TimestampTz rested_at = 0;	/* end of the nap after a cycle */
+	TimestampTz rested_at = 0;	/* ttl.naptime after the start of the last cycle */
 	TimestampTz cycle_at = 0;
-	TimestampTz paused_until;
-	TimestampTz remind_at;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
@@ -703,99 +545,73 @@ ttl_worker_main(Datum main_arg)
 	/* a SIGHUP that came before the handler was set has been discarded */
 	ConfigReloadPending = true;
 
-	memcpy(&serial, MyBgworkerEntry->bgw_extra, sizeof(serial));
-	if (!ttl_shmem_worker_attach(DatumGetInt32(main_arg), serial, &dboid))
+	if (!ttl_shmem_worker_attach(dboid))
 		proc_exit(0);
 
 	ttl_budget_exempt();
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
+	accept_cancellation(false);
 	resolve_settings();
 	check_reload();
 	wait_event_main = TtlWaitEventNew("TtlReaperMain");
-	cycle_init();
+	wait_event_pace = TtlWaitEventNew("TtlReaperPace");
 
-	/* what SPI allocates outlives the transactions of a turn, in here */
-	PortalContext = AllocSetContextCreate(TopMemoryContext, "ttl reaper turn",
+	/* SPI's memory outlives the transactions of a run, in here */
+	PortalContext = AllocSetContextCreate(TopMemoryContext, "ttl reaper run",
 										  ALLOCSET_DEFAULT_SIZES);
 	context = AllocSetContextCreate(TopMemoryContext, "ttl reaper",
 									ALLOCSET_DEFAULT_SIZES);
 	memory = ttl_reap_rel_memory_create(TopMemoryContext, mode);
+
+	/* a database with a worker in it cannot be renamed */
+	StartTransactionCommand();
+	database_name = MemoryContextStrdup(TopMemoryContext, get_database_name(MyDatabaseId));
+	CommitTransactionCommand();
 
 	ttl_schedule_init(memory);
 	before_shmem_exit(at_exit, (Datum) 0);
 
 	for (;;)
 	{
-		TimestampTz next;
-		TimestampTz started;
-		Oid			wanted;
-		bool		attention;
+		Oid			requested;
+		bool		is_requested = ttl_shmem_worker_take_request(&requested);
 
 		MemoryContextSwitchTo(context);
 		MemoryContextReset(context);
 
-		if (!ttl_guc_reaper)
+		if (is_requested || refresh_at <= GetCurrentTimestamp() || !ttl_guc_reaper)
 		{
-			(void) ttl_shmem_worker_take_attention(&wanted);
-			if (ttl_shmem_worker_leave(TTL_LEFT_OFF, 0))
-				break;
-			continue;
-		}
-
-		attention = ttl_shmem_worker_take_attention(&wanted);
-		if (attention || refresh_at <= GetCurrentTimestamp())
-		{
-			bool		any;
+			TtlReaperState state;
+			TimestampTz start_at;
 
 			cycle_at = rested_at;
-			HOLD_CANCEL_INTERRUPTS();
-			any = ttl_schedule_refresh(memory);
-			remind_at = remind();
-			RESUME_CANCEL_INTERRUPTS();
-			refresh_at = GetCurrentTimestamp() + ttl_schedule_stretch(TTL_SCHEDULE_IDLE_WAIT);
-			if (any)
+			if (!has_work(memory, requested, &refresh_at, &state, &start_at))
 			{
-				ttl_counters_open_database();
-				ttl_schedule_look_at(wanted);
-				if (is_held())
-				{
-					if (ttl_shmem_worker_leave(TTL_LEFT_HELD, 0))
-						break;
-					continue;
-				}
-				if (is_paused(&paused_until))
-				{
-					if (ttl_shmem_worker_leave(TTL_LEFT_PAUSED, paused_until))
-						break;
-					continue;
-				}
-			}
-			else if (ttl_shmem_worker_leave(TTL_LEFT_NOTHING, remind_at))
-			{
-				ttl_rel_state_forget_database(MyDatabaseId);
-				break;
-			}
-			else
+				if (ttl_shmem_worker_leave(state, start_at))
+					break;
 				continue;
+			}
 		}
 
 		if (cycle_at <= GetCurrentTimestamp())
 		{
+			TimestampTz started = GetCurrentTimestamp();
+			TimestampTz next;
+
 			MemoryContextSwitchTo(context);
-			started = GetCurrentTimestamp();
-			next = cycle_run(memory);
+			next = run_cycle(memory);
 			pgstat_report_stat(false);
 			rested_at = started + ttl_guc_naptime * INT64CONST(1000);
 			cycle_at = Max(next, rested_at);
 		}
 
-		if (ttl_shmem_worker_contended() &&
-			ttl_shmem_worker_leave(cycle_at > rested_at ?
-								   TTL_LEFT_IDLE : TTL_LEFT_YIELDED,
+		if (ttl_shmem_worker_is_contended() &&
+			ttl_shmem_worker_leave(cycle_at > rested_at ? TTL_REAPER_IDLE : TTL_REAPER_WAITING,
 								   cycle_at))
 			break;
 
-		sleep_until(Min(cycle_at, refresh_at));
+		pgstat_report_activity(STATE_IDLE, NULL);
+		sleep_until(Min(cycle_at, refresh_at), wait_event_main);
 	}
 
 	proc_exit(0);

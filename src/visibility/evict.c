@@ -53,7 +53,6 @@
 #include "guc.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "shared.h"
 #include "utils/fmgrprotos.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -78,14 +77,8 @@ typedef struct Moment
 {
 	uint64		transactions;	/* of the cluster that have ended */
 	CommandId	command;		/* of this transaction */
-	uint64		expired_rows;	/* see below */
+	uint64		expired_rows;	/* written so far, see counters.h */
 } Moment;
-
-/*
- * In shared memory: rows that sessions have inserted, or given another key, and that had
- * expired.  They count before they are there, and uncommitted.
- */
-static pg_atomic_uint64 *expired_rows;
 
 /* What the trigger keeps for one relation in one statement. */
 typedef struct EvictState
@@ -114,7 +107,7 @@ this_moment(void)
 	Moment		moment = {
 		.transactions = TtlEndedTransactions(),
 		.command = GetCurrentCommandId(false),
-		.expired_rows = pg_atomic_read_u64(expired_rows)
+		.expired_rows = pg_atomic_read_u64(ttl_counters_expired_writes)
 	};
 
 	return moment;
@@ -125,7 +118,7 @@ is_this_moment(const Moment *moment)
 {
 	return moment->transactions == TtlEndedTransactions() &&
 		moment->command == GetCurrentCommandId(false) &&
-		moment->expired_rows == pg_atomic_read_u64(expired_rows);
+		moment->expired_rows == pg_atomic_read_u64(ttl_counters_expired_writes);
 }
 
 /* Has the execution an INSERT with that ON CONFLICT action? */
@@ -351,7 +344,7 @@ free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPoint
 		deleted = ttl_deletion_run(rel, NULL, found.tids, found.n, state->now,
 								   TTL_DELETION_WITH_REFERENCING, &eviction.user);
 		error_context_stack = context.previous;
-		ttl_counters_add_evicted(state->container.container, deleted);
+		ttl_counters_add_rows(state->container.container, 0, deleted, 0);
 		if (deleted < found.n)
 			check_deleted(state, rel, &found);
 	}
@@ -372,7 +365,7 @@ evict(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerDa
 		state->last_looked_up = transactions;
 	}
 	if (ttl_expiry_of_slot(&state->container, slot) <= state->now)
-		pg_atomic_fetch_add_u64(expired_rows, 1);
+		pg_atomic_fetch_add_u64(ttl_counters_expired_writes, 1);
 }
 
 /* Takes the place of the WHERE of ON CONFLICT DO UPDATE. */
@@ -531,23 +524,8 @@ execution_ends(QueryDesc *query_desc, int depth)
 	check_last_of(query_desc->estate->es_tuple_routing_result_relations);
 }
 
-static Size
-shared_size(void)
-{
-	return sizeof(pg_atomic_uint64);
-}
-
-static void
-shared_startup(void *place, bool found, int tranche_id)
-{
-	expired_rows = place;
-	if (!found)
-		pg_atomic_init_u64(expired_rows, 0);
-}
-
 void
 ttl_evict_init(void)
 {
-	ttl_shared_reserve(shared_size, shared_startup);
 	ttl_execution_on_end(execution_ends);
 }
