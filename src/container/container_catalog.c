@@ -48,12 +48,6 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-/* Names of TtlAdded, from the lowest bit up */
-static const char *const created_object_names[] = {
-	"ts_column", "ts_default", "ttl_column", "ttl_check",
-	"default_index", "item_index", "stray_index"
-};
-
 static List *change_observers = NIL;
 
 void
@@ -168,40 +162,6 @@ end_scan(CatalogScan *scan)
 	table_close(scan->rel, scan->lockmode);
 }
 
-static int
-created_objects_from_array(ArrayType *array)
-{
-	List	   *names = ttl_policy_names_from_array(array);
-	int			objects = 0;
-
-	for (int i = 0; i < lengthof(created_object_names); i++)
-	{
-		ListCell   *lc;
-
-		foreach(lc, names)
-		{
-			if (strcmp(lfirst(lc), created_object_names[i]) == 0)
-				objects |= 1 << i;
-		}
-	}
-	return objects;
-}
-
-static ArrayType *
-created_objects_to_array(int objects)
-{
-	Datum		names[lengthof(created_object_names)];
-	int			n = 0;
-
-	for (int i = 0; i < lengthof(created_object_names); i++)
-	{
-		if (objects & (1 << i))
-			names[n++] = CStringGetTextDatum(created_object_names[i]);
-	}
-	return n == 0 ? construct_empty_array(TEXTOID) :
-		construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT);
-}
-
 static void
 deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 {
@@ -212,22 +172,7 @@ deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 	ttl_container_check_version();
 	memset(nulls, true, natts * sizeof(bool));
 	heap_deform_tuple(tuple, desc, values, nulls);
-
 	ttl_policy_read(policy, values, nulls);
-	policy->created_objects = created_objects_from_array(DatumGetArrayTypeP(values[Anum_container_created_objects - 1]));
-	policy->propagated = DatumGetBool(values[Anum_container_propagated - 1]);
-
-	memset(&policy->change, 0, sizeof(TtlChange));
-	if (!nulls[Anum_container_changed_at - 1])
-	{
-		policy->change.changed_at = DatumGetTimestampTz(values[Anum_container_changed_at - 1]);
-		policy->change.noticed_at = nulls[Anum_container_grace_noticed_at - 1] ? DT_NOEND :
-			DatumGetTimestampTz(values[Anum_container_grace_noticed_at - 1]);
-		policy->change.former_ttl = nulls[Anum_container_grace_former_time_to_live - 1] ? TTL_OFF :
-			DatumGetInt32(values[Anum_container_grace_former_time_to_live - 1]);
-		policy->change.partition = nulls[Anum_container_grace_partition - 1] ? InvalidOid :
-			DatumGetObjectId(values[Anum_container_grace_partition - 1]);
-	}
 }
 
 static HeapTuple
@@ -235,27 +180,13 @@ form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 {
 	int			natts = Max(desc->natts, Natts_container);
 	Datum	   *values = palloc0(natts * sizeof(Datum));
-	bool	   *nulls = palloc0(natts * sizeof(bool));
+	bool	   *nulls = palloc(natts * sizeof(bool));
 
 	ttl_container_check_version();
-	memset(nulls + Natts_container, true, natts - Natts_container);
+	memset(nulls, true, natts * sizeof(bool));
 	values[Anum_container_relid - 1] = ObjectIdGetDatum(container);
+	nulls[Anum_container_relid - 1] = false;
 	ttl_policy_write(policy, values, nulls);
-	if (!OidIsValid(policy->archive_to))
-		nulls[Anum_container_archive_columns - 1] = true;
-	values[Anum_container_changed_at - 1] = TimestampTzGetDatum(policy->change.changed_at);
-	nulls[Anum_container_changed_at - 1] = (policy->change.changed_at == 0);
-	values[Anum_container_grace_noticed_at - 1] = TimestampTzGetDatum(policy->change.noticed_at);
-	nulls[Anum_container_grace_noticed_at - 1] = (policy->change.changed_at == 0 ||
-											policy->change.noticed_at == DT_NOEND);
-	values[Anum_container_grace_former_time_to_live - 1] = Int32GetDatum(policy->change.former_ttl);
-	nulls[Anum_container_grace_former_time_to_live - 1] = (policy->change.changed_at == 0 ||
-													 policy->change.former_ttl == TTL_OFF);
-	values[Anum_container_grace_partition - 1] = ObjectIdGetDatum(policy->change.partition);
-	nulls[Anum_container_grace_partition - 1] = !OidIsValid(policy->change.partition);
-	values[Anum_container_created_objects - 1] = PointerGetDatum(created_objects_to_array(policy->created_objects));
-	values[Anum_container_propagated - 1] = BoolGetDatum(policy->propagated);
-
 	return heap_form_tuple(desc, values, nulls);
 }
 
@@ -534,15 +465,10 @@ static bool
 can_be_restored(Oid relid, HeapTuple tuple, TupleDesc desc)
 {
 	char		relkind = get_rel_relkind(relid);
-	int			natts = Max(desc->natts, Natts_container);
-	Datum	   *values = palloc0(natts * sizeof(Datum));
-	bool	   *nulls = palloc(natts * sizeof(bool));
 	TtlPolicy	policy;
 	TtlContainer container;
 
-	memset(nulls, true, natts * sizeof(bool));
-	heap_deform_tuple(tuple, desc, values, nulls);
-	ttl_policy_read(&policy, values, nulls);
+	deform(tuple, desc, &policy);
 	ttl_container_find_columns(relid, &policy, &container);
 	if ((relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE) &&
 		!container.lacks_column)

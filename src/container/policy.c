@@ -1,7 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * policy.c
- *	  The settings of a policy: how they are stored, compared and written down.
+ *	  The fields of a policy: how they are stored, compared and written as text.
+ *
+ * One table of fields drives all of it: the row of ttl.container, the messages about
+ * changes, and what Citus propagates to shards.  A field's text is that of the SQL type
+ * of its column.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,6 +18,7 @@
 #include "lib/stringinfo.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 bool
@@ -88,27 +93,56 @@ ttl_policy_indexing_parse(const char *name, TtlIndexing *indexing)
 	return false;
 }
 
-#define SETTING(field, type, ...) \
-	{#field, TTL_SETTING_##type, offsetof(TtlPolicy, field), __VA_ARGS__}
+#define FIELD(field, type, column, ...) \
+	{#field, TTL_SETTING_##type, offsetof(TtlPolicy, field), Anum_container_##column, ##__VA_ARGS__}
 
 const TtlSetting ttl_settings[] = {
-	SETTING(default_ttl, TTL, Anum_container_default_time_to_live, false, true),
-	SETTING(ts_column, NAME, Anum_container_ts_column, true, true),
-	SETTING(ttl_column, NAME, Anum_container_ttl_column, true, true),
-	SETTING(ttl_unit, UNIT, Anum_container_ttl_unit, true, true),
-	SETTING(ts_unit, UNIT, Anum_container_ts_unit, true, true),
-	SETTING(indexing, INDEXING, Anum_container_indexing, true, true),
-	SETTING(touch_on_update, BOOLEAN, Anum_container_touch_on_update, true, true),
-	SETTING(reaping, BOOLEAN, Anum_container_reaping, false, true),
-	SETTING(reap_delay, INTERVAL, Anum_container_reap_delay, false, true),
-	SETTING(archive_to, TABLE, Anum_container_archive_to, false, false),
-	SETTING(archive_columns, NAMES, Anum_container_archive_columns, false, false),
-	SETTING(cycle_cost_limit, NUMBER, Anum_container_cycle_cost_limit, false, true),
-	SETTING(batch_size, NUMBER, Anum_container_batch_size, false, true),
-	SETTING(replication_origin, BOOLEAN, Anum_container_replication_origin, false, true)
+	FIELD(default_ttl, TTL, default_time_to_live, false, true),
+	FIELD(ts_column, NAME, ts_column, true, true),
+	FIELD(ttl_column, NAME, ttl_column, true, true),
+	FIELD(ttl_unit, UNIT, ttl_unit, true, true),
+	FIELD(ts_unit, UNIT, ts_unit, true, true),
+	FIELD(indexing, INDEXING, indexing, true, true),
+	FIELD(touch_on_update, BOOLEAN, touch_on_update, true, true),
+	FIELD(reaping, BOOLEAN, reaping, false, true),
+	FIELD(reap_delay, INTERVAL, reap_delay, false, true),
+	FIELD(archive_to, TABLE, archive_to, false, false),
+	FIELD(archive_columns, NAMES, archive_columns, false, false),
+	FIELD(cycle_cost_limit, NUMBER, cycle_cost_limit, false, true),
+	FIELD(batch_size, NUMBER, batch_size, false, true),
+	FIELD(replication_origin, BOOLEAN, replication_origin, false, true)
 };
 
 const int	ttl_nsettings = lengthof(ttl_settings);
+
+/* What else is stored, and set by ttl itself */
+static const TtlSetting other_fields[] = {
+	FIELD(change.changed_at, INSTANT, changed_at),
+	FIELD(change.noticed_at, NOTICED, grace_noticed_at),
+	FIELD(change.former_ttl, TTL, grace_former_time_to_live),
+	FIELD(change.partition, TABLE, grace_partition),
+	FIELD(created_objects, CREATED, created_objects),
+	FIELD(propagated, BOOLEAN, propagated)
+};
+
+/* SQL types of the settings' columns */
+static const Oid column_types[] = {
+	[TTL_SETTING_TTL] = INT4OID,
+	[TTL_SETTING_NAME] = NAMEOID,
+	[TTL_SETTING_INDEXING] = TEXTOID,
+	[TTL_SETTING_UNIT] = TEXTOID,
+	[TTL_SETTING_BOOLEAN] = BOOLOID,
+	[TTL_SETTING_NUMBER] = INT4OID,
+	[TTL_SETTING_INTERVAL] = INTERVALOID,
+	[TTL_SETTING_TABLE] = REGCLASSOID,
+	[TTL_SETTING_NAMES] = TEXTARRAYOID
+};
+
+/* Names of TtlAdded, from the lowest bit up */
+static const char *const created_object_names[] = {
+	"ts_column", "ts_default", "ttl_column", "ttl_check",
+	"default_index", "item_index", "stray_index"
+};
 
 void
 ttl_policy_init(TtlPolicy *policy)
@@ -121,7 +155,46 @@ ttl_policy_init(TtlPolicy *policy)
 }
 
 static void
-read_setting(void *field, TtlSettingType type, Datum value, bool isnull)
+refuse_value(const char *what, const char *value)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid %s: \"%s\"", what, value)));
+}
+
+static int
+created_objects_of(List *names)
+{
+	int			objects = 0;
+
+	for (int i = 0; i < lengthof(created_object_names); i++)
+	{
+		ListCell   *lc;
+
+		foreach(lc, names)
+		{
+			if (strcmp(lfirst(lc), created_object_names[i]) == 0)
+				objects |= 1 << i;
+		}
+	}
+	return objects;
+}
+
+static List *
+names_of_created_objects(int objects)
+{
+	List	   *names = NIL;
+
+	for (int i = 0; i < lengthof(created_object_names); i++)
+	{
+		if (objects & (1 << i))
+			names = lappend(names, (char *) created_object_names[i]);
+	}
+	return names;
+}
+
+static void
+read_field(void *field, TtlSettingType type, Datum value, bool isnull)
 {
 	switch (type)
 	{
@@ -138,13 +211,12 @@ read_setting(void *field, TtlSettingType type, Datum value, bool isnull)
 			/* a row that a constraint is about to refuse may lack it */
 			*(TtlIndexing *) field = TTL_INDEXING_NONE;
 			if (!isnull && !ttl_policy_indexing_parse(TextDatumGetCString(value), field))
-				elog(ERROR, "unrecognized indexing policy \"%s\"", TextDatumGetCString(value));
+				refuse_value("indexing policy", TextDatumGetCString(value));
 			break;
 		case TTL_SETTING_UNIT:
-			if (isnull)
-				*(TtlUnit *) field = TTL_UNIT_SECONDS;
-			else if (!ttl_type_unit_parse(TextDatumGetCString(value), field))
-				elog(ERROR, "unrecognized unit \"%s\"", TextDatumGetCString(value));
+			*(TtlUnit *) field = TTL_UNIT_SECONDS;
+			if (!isnull && !ttl_type_unit_parse(TextDatumGetCString(value), field))
+				refuse_value("unit", TextDatumGetCString(value));
 			break;
 		case TTL_SETTING_BOOLEAN:
 			*(bool *) field = !isnull && DatumGetBool(value);
@@ -164,23 +236,21 @@ read_setting(void *field, TtlSettingType type, Datum value, bool isnull)
 			*(List **) field = isnull ? NIL :
 				ttl_policy_names_from_array(DatumGetArrayTypeP(value));
 			break;
-	}
-}
-
-void
-ttl_policy_read(TtlPolicy *policy, const Datum *values, const bool *nulls)
-{
-	for (int i = 0; i < ttl_nsettings; i++)
-	{
-		const TtlSetting *setting = &ttl_settings[i];
-
-		read_setting((char *) policy + setting->offset, setting->type,
-					 values[setting->attnum - 1], nulls[setting->attnum - 1]);
+		case TTL_SETTING_INSTANT:
+			*(TimestampTz *) field = isnull ? 0 : DatumGetTimestampTz(value);
+			break;
+		case TTL_SETTING_NOTICED:
+			*(TimestampTz *) field = isnull ? DT_NOEND : DatumGetTimestampTz(value);
+			break;
+		case TTL_SETTING_CREATED:
+			*(int *) field = isnull ? 0 :
+				created_objects_of(ttl_policy_names_from_array(DatumGetArrayTypeP(value)));
+			break;
 	}
 }
 
 static Datum
-write_setting(const void *field, TtlSettingType type, bool *isnull)
+write_field(const void *field, TtlSettingType type, bool *isnull)
 {
 	Interval   *interval;
 
@@ -213,133 +283,84 @@ write_setting(const void *field, TtlSettingType type, bool *isnull)
 		case TTL_SETTING_NAMES:
 			*isnull = *(List *const *) field == NIL;
 			return *isnull ? (Datum) 0 : PointerGetDatum(strlist_to_textarray(*(List *const *) field));
+		case TTL_SETTING_INSTANT:
+			*isnull = *(const TimestampTz *) field == 0;
+			return TimestampTzGetDatum(*(const TimestampTz *) field);
+		case TTL_SETTING_NOTICED:
+			*isnull = TIMESTAMP_IS_NOEND(*(const TimestampTz *) field);
+			return TimestampTzGetDatum(*(const TimestampTz *) field);
+		case TTL_SETTING_CREATED:
+			return PointerGetDatum(strlist_to_textarray(names_of_created_objects(*(const int *) field)));
 	}
 	elog(ERROR, "unrecognized type of setting: %d", (int) type);
+}
+
+static void
+read_fields(const TtlSetting *fields, int n, TtlPolicy *policy, const Datum *values, const bool *nulls)
+{
+	for (int i = 0; i < n; i++)
+		read_field((char *) policy + fields[i].offset, fields[i].type,
+				   values[fields[i].attnum - 1], nulls[fields[i].attnum - 1]);
+}
+
+static void
+write_fields(const TtlSetting *fields, int n, const TtlPolicy *policy, Datum *values, bool *nulls)
+{
+	for (int i = 0; i < n; i++)
+		values[fields[i].attnum - 1] = write_field((const char *) policy + fields[i].offset,
+												   fields[i].type, &nulls[fields[i].attnum - 1]);
+}
+
+void
+ttl_policy_read(TtlPolicy *policy, const Datum *values, const bool *nulls)
+{
+	read_fields(ttl_settings, lengthof(ttl_settings), policy, values, nulls);
+	read_fields(other_fields, lengthof(other_fields), policy, values, nulls);
 }
 
 void
 ttl_policy_write(const TtlPolicy *policy, Datum *values, bool *nulls)
 {
-	for (int i = 0; i < ttl_nsettings; i++)
-	{
-		const TtlSetting *setting = &ttl_settings[i];
-
-		values[setting->attnum - 1] = write_setting((const char *) policy + setting->offset,
-													setting->type, &nulls[setting->attnum - 1]);
-	}
-}
-
-static char *
-names_text(List *names)
-{
-	StringInfoData text;
-	ListCell   *lc;
-
-	if (names == NIL)
-		return "all";
-	initStringInfo(&text);
-	foreach(lc, names)
-		appendStringInfo(&text, "%s%s", text.len > 0 ? "," : "{",
-						 quote_identifier(lfirst(lc)));
-	appendStringInfoChar(&text, '}');
-	return text.data;
+	write_fields(ttl_settings, lengthof(ttl_settings), policy, values, nulls);
+	write_fields(other_fields, lengthof(other_fields), policy, values, nulls);
+	nulls[Anum_container_grace_noticed_at - 1] |= policy->change.changed_at == 0;
+	nulls[Anum_container_archive_columns - 1] |= !OidIsValid(policy->archive_to);
 }
 
 char *
 ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting)
 {
-	const void *field = (const char *) policy + setting->offset;
+	bool		isnull;
+	Datum		value = write_field((const char *) policy + setting->offset, setting->type, &isnull);
+	Oid			output;
+	bool		is_varlena;
 
-	switch (setting->type)
-	{
-		case TTL_SETTING_TTL:
-			return ttl_policy_default_ttl_text(*(const int32 *) field);
-		case TTL_SETTING_NAME:
-			return pstrdup(NameStr(*(const NameData *) field));
-		case TTL_SETTING_INDEXING:
-			return pstrdup(ttl_policy_indexing_name(*(const TtlIndexing *) field));
-		case TTL_SETTING_UNIT:
-			return pstrdup(ttl_type_unit_name(*(const TtlUnit *) field));
-		case TTL_SETTING_BOOLEAN:
-			return *(const bool *) field ? "true" : "false";
-		case TTL_SETTING_NUMBER:
-			return psprintf("%d", *(const int32 *) field);
-		case TTL_SETTING_INTERVAL:
-			return psprintf(INT64_FORMAT, *(const int64 *) field);
-		case TTL_SETTING_TABLE:
-			return psprintf("%u", *(const Oid *) field);
-		case TTL_SETTING_NAMES:
-			return names_text(*(List *const *) field);
-	}
-	elog(ERROR, "unrecognized type of setting: %d", (int) setting->type);
+	if (isnull)
+		return "NULL";
+	if (setting->type == TTL_SETTING_TABLE)
+		return ttl_container_table_name(DatumGetObjectId(value));
+	getTypeOutputInfo(column_types[setting->type], &output, &is_varlena);
+	return OidOutputFunctionCall(output, value);
 }
 
 bool
 ttl_policy_from_text(TtlPolicy *policy, const TtlSetting *setting, const char *text)
 {
 	void	   *field = (char *) policy + setting->offset;
-	char	   *end;
-	int64		number = strtoi64(text, &end, 10);
-	bool		is_number = end != text && *end == '\0';
+	Oid			input;
+	Oid			ioparam;
 
-	switch (setting->type)
-	{
-		case TTL_SETTING_TTL:
-			if (strcmp(text, ttl_policy_default_ttl_text(TTL_OFF)) == 0)
-			{
-				*(int32 *) field = TTL_OFF;
-				return true;
-			}
-			*(int32 *) field = (int32) number;
-			return is_number && (number == TTL_NEVER || (number > 0 && number <= PG_INT32_MAX));
-		case TTL_SETTING_NAME:
-			namestrcpy(field, text);
-			return true;
-		case TTL_SETTING_INDEXING:
-			return ttl_policy_indexing_parse(text, field);
-		case TTL_SETTING_UNIT:
-			return ttl_type_unit_parse(text, field);
-		case TTL_SETTING_BOOLEAN:
-			return parse_bool(text, field);
-		case TTL_SETTING_NUMBER:
-			*(int32 *) field = (int32) number;
-			return is_number && number > 0 && number <= PG_INT32_MAX;
-		case TTL_SETTING_INTERVAL:
-			*(int64 *) field = number;
-			return is_number && number >= 0;
-		case TTL_SETTING_TABLE:
-		case TTL_SETTING_NAMES:
-			break;				/* of one node alone */
-	}
-	return false;
+	getTypeInputInfo(column_types[setting->type], &input, &ioparam);
+	read_field(field, setting->type, OidInputFunctionCall(input, (char *) text, ioparam, -1), false);
+	return setting->type == TTL_SETTING_TTL ? *(int32 *) field == TTL_NEVER || *(int32 *) field > 0 :
+		setting->type == TTL_SETTING_NUMBER ? *(int32 *) field > 0 :
+		setting->type == TTL_SETTING_INTERVAL ? *(int64 *) field >= 0 : true;
 }
 
 bool
 ttl_policy_setting_differs(const TtlPolicy *a, const TtlPolicy *b, const TtlSetting *setting)
 {
 	return strcmp(ttl_policy_text(a, setting), ttl_policy_text(b, setting)) != 0;
-}
-
-/* The value of a setting as messages have it */
-static char *
-shown_text(const TtlPolicy *policy, const TtlSetting *setting)
-{
-	Interval	interval = {0};
-	Oid			relid;
-
-	switch (setting->type)
-	{
-		case TTL_SETTING_NAME:
-			return psprintf("\"%s\"", ttl_policy_text(policy, setting));
-		case TTL_SETTING_INTERVAL:
-			interval.time = *(const int64 *) ((const char *) policy + setting->offset);
-			return DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(&interval)));
-		case TTL_SETTING_TABLE:
-			relid = *(const Oid *) ((const char *) policy + setting->offset);
-			return OidIsValid(relid) ? ttl_container_table_name(relid) : "NULL";
-		default:
-			return ttl_policy_text(policy, setting);
-	}
 }
 
 char *
@@ -353,8 +374,8 @@ ttl_policy_differences(const TtlPolicy *old, const TtlPolicy *new)
 		const TtlSetting *setting = &ttl_settings[i];
 
 		if (ttl_policy_setting_differs(old, new, setting))
-			appendStringInfo(&text, "%s%s from %s to %s", text.len > 0 ? ", " : "",
-							 setting->name, shown_text(old, setting), shown_text(new, setting));
+			appendStringInfo(&text, "%s%s from %s to %s", text.len > 0 ? ", " : "", setting->name,
+							 ttl_policy_text(old, setting), ttl_policy_text(new, setting));
 	}
 	return text.data;
 }

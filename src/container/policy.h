@@ -43,8 +43,8 @@ enum
 };
 
 /*
- * The settings of a policy: all fields of TtlPolicy that users set.  The table of them
- * drives how they are stored, compared, logged and propagated to shards.
+ * The settings of a policy are those fields of TtlPolicy that users set.  The table of
+ * fields drives how they are stored, compared, logged and propagated to shards.
  */
 typedef enum TtlSettingType
 {
@@ -56,7 +56,10 @@ typedef enum TtlSettingType
 	TTL_SETTING_NUMBER,			/* int32, 0 = NULL */
 	TTL_SETTING_INTERVAL,		/* int64, microseconds */
 	TTL_SETTING_TABLE,			/* Oid, InvalidOid = NULL */
-	TTL_SETTING_NAMES			/* List of char *, NIL = NULL */
+	TTL_SETTING_NAMES,			/* List of char *, NIL = NULL */
+	TTL_SETTING_INSTANT,		/* TimestampTz, 0 = NULL */
+	TTL_SETTING_NOTICED,		/* TimestampTz, DT_NOEND = NULL */
+	TTL_SETTING_CREATED			/* int, TtlAdded ORed */
 } TtlSettingType;
 
 typedef struct TtlSetting
@@ -75,11 +78,14 @@ extern const int ttl_nsettings;
 /* Sets all settings to what they are by default; there are no columns then. */
 extern void ttl_policy_init(TtlPolicy *policy);
 
-/* Reads and writes the settings in a row of ttl.container. */
+/* Reads and writes all fields in a row of ttl.container. */
 extern void ttl_policy_read(TtlPolicy *policy, const Datum *values, const bool *nulls);
 extern void ttl_policy_write(const TtlPolicy *policy, Datum *values, bool *nulls);
 
-/* The value of a setting as text, and of a text; false if it is none */
+/*
+ * The value of a setting as text, and of a text: false if it is out of range, an error
+ * if it isn't of the type.
+ */
 extern char *ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting);
 extern bool ttl_policy_from_text(TtlPolicy *policy, const TtlSetting *setting,
 								 const char *text);
