@@ -216,6 +216,13 @@ extern void ttl_container_update(Oid container, const TtlPolicy *policy);
 extern void ttl_container_delete(Oid container);
 
 /*
+ * Makes all sessions read the policy again, and if the shape of plans depends on the
+ * change, also plan again: then each partition is invalidated, too, since it can be
+ * queried directly.
+ */
+extern void ttl_container_announce_change(Oid container, bool replan);
+
+/*
  * The worker has noticed the last change of the policy, now.  Not if anybody is
  * just changing it.
  */
@@ -298,7 +305,7 @@ extern char *ttl_container_table_name(Oid relid);
 extern char *ttl_container_qualified_name(Oid relid);
 
 /*
- * container_owner.c
+ * Whose a table is
  */
 
 /* The table's owner, or InvalidOid if it has gone. */

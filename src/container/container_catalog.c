@@ -8,7 +8,7 @@
  * statement of every session.  As with a catalog, no predicate locks are taken in
  * SERIALIZABLE, see next_row().  It is written without going through SQL, so
  * nobody needs a privilege on it, and no trigger fires; the ways rows come in by
- * SQL are the restore of a dump and replication, see ttl_restore_container().
+ * SQL are the restore of a dump and replication, see restore.c.
  *
  * Every write invalidates the relation cache entry of the container's table,
  * for container_cache.c and for cached plans.
@@ -23,22 +23,14 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/dependency.h"
 #include "catalog/indexing.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_type.h"
-#include "commands/trigger.h"
 #include "container/container.h"
 #include "container/policy.h"
-#include "fmgr.h"
 #include "miscadmin.h"
-#include "replication/logicalworker.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "ttl.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -46,7 +38,6 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 static List *change_observers = NIL;
 
@@ -59,13 +50,8 @@ ttl_container_on_change(void (*changed) (Oid))
 	MemoryContextSwitchTo(old);
 }
 
-/*
- * Makes all sessions look at the policy again, and if the shape of plans
- * depends on the change, also plan again: then each partition is named, for
- * they may be queried directly.
- */
-static void
-announce_change(Oid container, bool replan)
+void
+ttl_container_announce_change(Oid container, bool replan)
 {
 	ListCell   *lc;
 
@@ -162,8 +148,8 @@ end_scan(CatalogScan *scan)
 	table_close(scan->rel, scan->lockmode);
 }
 
-static void
-deform(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
+void
+ttl_policy_of_tuple(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 {
 	int			natts = Max(desc->natts, Natts_container);
 	Datum	   *values = palloc0(natts * sizeof(Datum));
@@ -199,7 +185,7 @@ ttl_container_read(Oid container, TtlPolicy *policy)
 	begin_scan(&scan, container, AccessShareLock);
 	tuple = next_row(&scan);
 	if (HeapTupleIsValid(tuple))
-		deform(tuple, RelationGetDescr(scan.rel), policy);
+		ttl_policy_of_tuple(tuple, RelationGetDescr(scan.rel), policy);
 	end_scan(&scan);
 	return HeapTupleIsValid(tuple);
 }
@@ -215,7 +201,7 @@ ttl_container_insert(Oid container, const TtlPolicy *policy)
 			(errmsg("role \"%s\" has made table \"%s\" a container: default_ttl %s",
 					GetUserNameFromId(GetUserId(), false), ttl_container_qualified_name(container),
 					ttl_policy_default_ttl_text(policy->default_ttl))));
-	announce_change(container, true);
+	ttl_container_announce_change(container, true);
 	CommandCounterIncrement();
 }
 
@@ -231,7 +217,7 @@ ttl_container_update(Oid container, const TtlPolicy *policy)
 	old = next_row(&scan);
 	if (!HeapTupleIsValid(old))
 		elog(ERROR, "no row in ttl.container for relation %u", container);
-	deform(old, RelationGetDescr(scan.rel), &old_policy);
+	ttl_policy_of_tuple(old, RelationGetDescr(scan.rel), &old_policy);
 	CatalogTupleUpdate(scan.rel, &old->t_self,
 					   form(container, policy, RelationGetDescr(scan.rel)));
 	end_scan(&scan);
@@ -239,7 +225,7 @@ ttl_container_update(Oid container, const TtlPolicy *policy)
 	for (int i = 0; i < ttl_nsettings; i++)
 		replans = replans || (ttl_settings[i].replans &&
 							  ttl_policy_setting_differs(&old_policy, policy, &ttl_settings[i]));
-	announce_change(container, replans);
+	ttl_container_announce_change(container, replans);
 	CommandCounterIncrement();
 }
 
@@ -255,7 +241,7 @@ ttl_container_delete(Oid container)
 		CatalogTupleDelete(scan.rel, &tuple->t_self);
 	end_scan(&scan);
 	if (get_rel_relkind(container) != '\0')
-		announce_change(container, true);
+		ttl_container_announce_change(container, true);
 	CommandCounterIncrement();
 }
 
@@ -329,7 +315,7 @@ is_sound(HeapTuple tuple, TupleDesc desc, Oid arg)
 	TtlPolicy	policy;
 	TtlContainer container;
 
-	deform(tuple, desc, &policy);
+	ttl_policy_of_tuple(tuple, desc, &policy);
 	ttl_container_find_columns(relid_of(tuple, desc), &policy, &container);
 	return !container.lacks_column;
 }
@@ -421,165 +407,4 @@ ttl_container_lock_policy(Oid container, bool exclusive, bool wait)
 		return false;
 	AcceptInvalidationMessages();
 	return true;
-}
-
-static void
-refuse_change(Relation rel)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 rel->rd_rel->relkind == RELKIND_VIEW ?
-			 errmsg("rows of view \"%s.%s\" cannot be changed directly",
-					TTL_SCHEMA, RelationGetRelationName(rel)) :
-			 errmsg("rows of table \"%s.%s\" cannot be changed directly",
-					TTL_SCHEMA, RelationGetRelationName(rel)),
-			 rel->rd_rel->relkind == RELKIND_VIEW ?
-			 errhint("Use ttl.create_container(), ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container().") :
-			 RelationGetRelid(rel) == ttl_container_objects()->catalog ?
-			 errhint("Use ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container().") :
-			 errhint("Use ttl.pause() or ttl.resume().")));
-}
-
-/*
- * Tells who has restored containers what is left to do.  Scripts of pg_dump let nothing
- * less than a WARNING through.
- */
-static void
-remind(int64 restored)
-{
-	if (restored > 0)
-		ereport(WARNING,
-				(errmsg_plural("%lld container was restored with reaping off",
-							   "%lld containers were restored with reaping off",
-							   (unsigned long) restored, (long long) restored),
-				 errdetail("Expired rows are hidden, and none is deleted."),
-				 errhint("Use ttl.alter_container(..., reaping => true) to have them deleted.")));
-}
-
-/*
- * Warns unless the policy of a row that is restored can be one of that table.  Where a table
- * was dropped while the library wasn't loaded, a dump may have its OID, which is that of
- * another table here, or of none.
- */
-static bool
-can_be_restored(Oid relid, HeapTuple tuple, TupleDesc desc)
-{
-	char		relkind = get_rel_relkind(relid);
-	TtlPolicy	policy;
-	TtlContainer container;
-
-	deform(tuple, desc, &policy);
-	ttl_container_find_columns(relid, &policy, &container);
-	if ((relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE) &&
-		!container.lacks_column)
-		return true;
-	ereport(WARNING,
-			(errmsg("policy of table \"%s\" was not restored", ttl_container_qualified_name(relid)),
-			 relkind == '\0' ? errdetail("There is no such table.") :
-			 errdetail("The table lacks a column that the policy names, so the policy is that of another one.")));
-	return false;
-}
-
-PG_FUNCTION_INFO_V1(ttl_restore_container);
-
-/*
- * ttl.restore_container() trigger
- *
- * Fires for rows that come in by SQL, which is pg_restore's COPY.  What has
- * expired while the dump lay in its drawer must not be deleted before the
- * owner says so; hence reaping is off.  And nobody carries the policy to a table that was
- * restored, be it that of a shard.  The policy of a container that is there
- * already is left alone, but for that of an extension's table, which its script
- * has registered as it is told, and not as the database had it.
- *
- * And for what a publication FOR ALL TABLES sends of the publisher's policies.
- * The subscriber's are its own, as is a pause (ttl.paused).
- *
- * A policy of a table that is gone, or can't be of that table, is not restored.
- *
- * A superuser who changes rows by hand is refused: the policy would be in force
- * at some time or never, and unchecked.
- *
- * When all rows are in, it fires once more, to remind who restores them.
- */
-Datum
-ttl_restore_container(PG_FUNCTION_ARGS)
-{
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
-	TupleDesc	desc;
-	HeapTuple	tuple;
-	Datum		relid;
-	bool		isnull;
-	Datum		archive;
-	int			columns[] = {Anum_container_reaping, Anum_container_propagated,
-	Anum_container_archive_to, Anum_container_archive_columns};
-	Datum		off[] = {BoolGetDatum(false), BoolGetDatum(false), 0, 0};
-	bool		nulls[] = {false, false, true, true};
-	int			ncolumns = 2;
-	TtlPolicy	existing;
-
-	if (!CALLED_AS_TRIGGER(fcinfo) || ttl_container_objects() == NULL ||
-		RelationGetNamespace(trigger->tg_relation) != ttl_container_objects()->schema)
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be fired by a trigger of ttl.container",
-						"restore_container")));
-	if (RelationGetRelid(trigger->tg_relation) != ttl_container_objects()->catalog)
-	{
-		/* ttl.paused, or the view ttl.containers */
-		if (!IsLogicalWorker())
-			refuse_change(trigger->tg_relation);
-		return PointerGetDatum(NULL);
-	}
-
-	if (TRIGGER_FIRED_AFTER(trigger->tg_event))
-	{
-		if (trigger->tg_newtable != NULL)
-			remind(tuplestore_tuple_count(trigger->tg_newtable));
-		return PointerGetDatum(NULL);
-	}
-	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
-		refuse_change(trigger->tg_relation);
-	if (IsLogicalWorker())
-		return PointerGetDatum(NULL);
-
-	desc = RelationGetDescr(trigger->tg_relation);
-	tuple = trigger->tg_trigtuple;
-	relid = heap_getattr(tuple, Anum_container_relid, desc, &isnull);
-	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event) &&
-		get_rel_relkind(DatumGetObjectId(relid)) == '\0')
-		return PointerGetDatum(tuple);	/* the table has gone */
-	if (!TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
-		refuse_change(trigger->tg_relation);
-	/* the NOT NULL constraint is checked later */
-	if (isnull)
-		return PointerGetDatum(tuple);
-	if (!can_be_restored(DatumGetObjectId(relid), tuple, desc))
-		return PointerGetDatum(NULL);
-	if (ttl_container_read(DatumGetObjectId(relid), &existing))
-	{
-		if (!OidIsValid(getExtensionOfObject(RelationRelationId, DatumGetObjectId(relid))))
-		{
-			ereport(LOG,
-					(errmsg("container \"%s\" exists already; its policy was left alone",
-							ttl_container_qualified_name(DatumGetObjectId(relid)))));
-			return PointerGetDatum(NULL);
-		}
-		ttl_container_delete(DatumGetObjectId(relid));
-	}
-	archive = heap_getattr(tuple, Anum_container_archive_to, desc, &isnull);
-	if (!isnull && get_rel_relkind(DatumGetObjectId(archive)) == '\0')
-	{
-		ncolumns = lengthof(columns);
-		ereport(WARNING,
-				(errmsg("container \"%s\" was restored without its archive",
-						ttl_container_qualified_name(DatumGetObjectId(relid))),
-				 errdetail("There is no such table.")));
-	}
-	announce_change(DatumGetObjectId(relid), true);
-	ereport(LOG,
-			(errmsg("container \"%s\" was restored with reaping off",
-					ttl_container_qualified_name(DatumGetObjectId(relid))),
-			 errhint("Use ttl.alter_container(..., reaping => true) to have its expired rows deleted.")));
-	return PointerGetDatum(heap_modify_tuple_by_cols(tuple, desc, ncolumns, columns, off, nulls));
 }

@@ -8,6 +8,8 @@
 #ifndef TTL_POLICY_H
 #define TTL_POLICY_H
 
+#include "access/htup.h"
+#include "access/tupdesc.h"
 #include "container/container.h"
 #include "utils/array.h"
 
@@ -81,6 +83,9 @@ extern void ttl_policy_init(TtlPolicy *policy);
 /* Reads and writes all fields in a row of ttl.container. */
 extern void ttl_policy_read(TtlPolicy *policy, const Datum *values, const bool *nulls);
 extern void ttl_policy_write(const TtlPolicy *policy, Datum *values, bool *nulls);
+
+/* The same of a row of ttl.container */
+extern void ttl_policy_of_tuple(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy);
 
 /*
  * The value of a setting as text, and of a text: false if it is out of range, an error
