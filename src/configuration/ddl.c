@@ -239,40 +239,11 @@ lose_archive(Oid container)
 			 errhint("Use ttl.alter_container() to choose another archive and turn reaping on.")));
 }
 
-/* Is it a function that plans and indexes of containers call, and no user? */
-static bool
-is_called_by_plans(Oid function)
-{
-	const TtlObjects *objects = ttl_container_objects();
-
-	if (objects == NULL)
-		return false;
-	for (int i = 0; i < lengthof(objects->item_expiry); i++)
-	{
-		if (function == objects->item_expiry[i] || function == objects->stamp[i] ||
-			function == objects->shard_stamp[i])
-			return true;
-	}
-	for (int i = 0; i < lengthof(objects->item_ttl); i++)
-	{
-		if (function == objects->item_ttl[i])
-			return true;
-	}
-	for (int i = 0; i < TTL_INSTANT_TYPES; i++)
-	{
-		if (function == objects->instant[i])
-			return true;
-	}
-	return function == objects->is_live || function == objects->is_live_by_place ||
-		function == objects->is_expired || function == objects->shard_clock ||
-		function == objects->shard_now;
-}
-
 static void
 function_called(Oid function, void *arg)
 {
 	/* pgaudit would tell of each query that it has called the filter */
-	if (function >= FirstNormalObjectId && is_called_by_plans(function))
+	if (function >= FirstNormalObjectId && ttl_container_calls(function))
 		return;
 	if (prev_object_access_hook)
 		prev_object_access_hook(OAT_FUNCTION_EXECUTE, ProcedureRelationId, function, 0, arg);

@@ -99,6 +99,9 @@ typedef struct TtlObjects
  */
 extern const TtlObjects *ttl_container_objects(void);
 
+/* Is it one of their functions, which plans, indexes and triggers call, and no user? */
+extern bool ttl_container_calls(Oid function);
+
 /* The same, but errors (42704) instead of NULL. */
 extern const TtlObjects *ttl_container_require_objects(void);
 

@@ -60,14 +60,53 @@ typedef enum ObjectsState
 static ObjectsState objects_state = OBJECTS_UNKNOWN;
 static TtlObjects objects;
 
-static Oid
-find_function(Oid schema, const char *name, int nargs, const Oid *args)
-{
-	oidvector  *argvector = buildoidvector(args, nargs);
+#define FUNCTION(member, name, nargs, ...) \
+	{offsetof(TtlObjects, member), name, nargs, {__VA_ARGS__}}
 
+/* The functions in TtlObjects, by their names and arguments */
+static const struct Function
+{
+	size_t		member;
+	const char *name;
+	int			nargs;
+	Oid			args[3];
+}			functions[] = {
+	FUNCTION(is_live, "is_live", 3, REGCLASSOID, TIMESTAMPTZOID, ANYOID),
+	FUNCTION(is_live_by_place, "is_live", 1, REGCLASSOID),
+	FUNCTION(is_expired, "is_expired", 3, REGCLASSOID, TIMESTAMPTZOID, ANYOID),
+	FUNCTION(stamp[0], "stamp", 1, TIMESTAMPTZOID),
+	FUNCTION(stamp[1], "stamp", 1, TIMESTAMPOID),
+	FUNCTION(shard_stamp[0], "shard_stamp", 3, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID),
+	FUNCTION(shard_stamp[1], "shard_stamp", 3, TIMESTAMPOID, TIMESTAMPOID, TIMESTAMPTZOID),
+	FUNCTION(shard_now, "shard_now", 0, InvalidOid),
+	FUNCTION(shard_clock, "shard_clock", 1, ANYOID),
+	FUNCTION(item_expiry[0], "item_expiry", 2, TIMESTAMPTZOID, INT4OID),
+	FUNCTION(item_expiry[1], "item_expiry", 2, TIMESTAMPOID, INT4OID),
+	FUNCTION(item_ttl[0], "item_ttl", 1, INT8OID),
+	FUNCTION(item_ttl[1], "item_ttl", 1, NUMERICOID),
+	FUNCTION(item_ttl[2], "item_ttl", 1, FLOAT8OID),
+	FUNCTION(item_ttl[3], "item_ttl", 1, FLOAT4OID),
+	FUNCTION(item_ttl[4], "item_ttl", 1, JSONBOID),
+	FUNCTION(instant[0], "instant", 2, INT4OID, TEXTOID),
+	FUNCTION(instant[1], "instant", 2, INT8OID, TEXTOID),
+	FUNCTION(instant[2], "instant", 2, NUMERICOID, TEXTOID),
+	FUNCTION(instant[3], "instant", 2, FLOAT8OID, TEXTOID),
+	FUNCTION(instant[4], "instant", 1, DATEOID),
+	FUNCTION(check_reference, "check_reference", 0, InvalidOid)
+};
+
+static Oid *
+function_of(const TtlObjects *found, int i)
+{
+	return (Oid *) ((char *) found + functions[i].member);
+}
+
+static Oid
+find_function(Oid schema, const struct Function *function)
+{
 	return GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
-						   CStringGetDatum(name),
-						   PointerGetDatum(argvector),
+						   CStringGetDatum(function->name),
+						   PointerGetDatum(buildoidvector(function->args, function->nargs)),
 						   ObjectIdGetDatum(schema));
 }
 
@@ -130,19 +169,9 @@ refuse_version(const char *version)
 static pg_noinline void
 find_objects(void)
 {
-	static const Oid is_live_args[] = {REGCLASSOID, TIMESTAMPTZOID, ANYOID};
-	static const Oid instant_args[][2] = {{TIMESTAMPTZOID, INT4OID}, {TIMESTAMPOID, INT4OID}};
-	static const Oid shard_stamp_args[][3] = {
-		{TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID}, {TIMESTAMPOID, TIMESTAMPOID, TIMESTAMPTZOID}
-	};
-	static const Oid shard_clock_args[] = {ANYOID};
-	static const Oid item_ttl_args[] = {INT8OID, NUMERICOID, FLOAT8OID, FLOAT4OID, JSONBOID};
 	bool		complete = true;
 	TtlObjects	found;
 	char	   *version;
-
-	StaticAssertStmt(lengthof(item_ttl_args) == lengthof(found.item_ttl),
-					 "item_ttl must have an element for each type");
 
 	objects_state = OBJECTS_ABSENT;
 	found.schema = get_namespace_oid(TTL_SCHEMA, true);
@@ -162,38 +191,15 @@ find_objects(void)
 		return;
 	found.known = is_known(version);
 	pfree(version);
-	found.is_live = find_function(found.schema, "is_live", 3, is_live_args);
-	found.is_live_by_place = find_function(found.schema, "is_live", 1, is_live_args);
-	found.is_expired = find_function(found.schema, "is_expired", 3, is_live_args);
-	for (int i = 0; i < lengthof(instant_args); i++)
+	for (int i = 0; i < lengthof(functions); i++)
 	{
-		found.stamp[i] = find_function(found.schema, "stamp", 1, instant_args[i]);
-		found.item_expiry[i] = find_function(found.schema, "item_expiry", 2, instant_args[i]);
-		found.shard_stamp[i] = find_function(found.schema, "shard_stamp", 3, shard_stamp_args[i]);
-		complete = complete && OidIsValid(found.stamp[i]) &&
-			OidIsValid(found.shard_stamp[i]) && OidIsValid(found.item_expiry[i]);
-	}
-	for (int i = 0; i < lengthof(item_ttl_args); i++)
-	{
-		found.item_ttl[i] = find_function(found.schema, "item_ttl", 1, &item_ttl_args[i]);
-		complete = complete && OidIsValid(found.item_ttl[i]);
-	}
-	for (int i = 0; i < TTL_INSTANT_TYPES; i++)
-	{
-		Oid			instant_args[] = {ttl_instant_types[i], TEXTOID};
+		Oid			function = find_function(found.schema, &functions[i]);
 
-		found.instant[i] = find_function(found.schema, "instant",
-										 ttl_instant_types[i] == DATEOID ? 1 : 2, instant_args);
-		complete = complete && OidIsValid(found.instant[i]);
+		*function_of(&found, i) = function;
+		complete = complete && OidIsValid(function);
 	}
-	found.shard_now = find_function(found.schema, "shard_now", 0, NULL);
-	found.shard_clock = find_function(found.schema, "shard_clock", 1, shard_clock_args);
-	found.check_reference = find_function(found.schema, "check_reference", 0, NULL);
 	/* a later version may have others, and its containers are no plain tables */
-	if (found.known &&
-		(!OidIsValid(found.is_live) ||
-		 !OidIsValid(found.is_live_by_place) || !OidIsValid(found.is_expired) ||
-		 !OidIsValid(found.shard_now) || !OidIsValid(found.shard_clock) || !OidIsValid(found.check_reference) || !complete))
+	if (found.known && !complete)
 		return;
 
 	objects = found;
@@ -211,6 +217,19 @@ ttl_container_objects(void)
 		(creating_extension && CurrentExtensionObject == objects.extension))
 		return NULL;
 	return &objects;
+}
+
+bool
+ttl_container_calls(Oid function)
+{
+	const TtlObjects *found = ttl_container_objects();
+
+	for (int i = 0; found != NULL && i < lengthof(functions); i++)
+	{
+		if (*function_of(found, i) == function)
+			return true;
+	}
+	return false;
 }
 
 const TtlObjects *

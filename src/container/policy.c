@@ -94,7 +94,7 @@ ttl_policy_indexing_parse(const char *name, TtlIndexing *indexing)
 }
 
 #define FIELD(field, type, column, ...) \
-	{#field, TTL_SETTING_##type, offsetof(TtlPolicy, field), Anum_container_##column, ##__VA_ARGS__}
+	{#field, TTL_SETTING_##type, offsetof(TtlPolicy, field), Anum_container_##column, __VA_ARGS__}
 
 const TtlSetting ttl_settings[] = {
 	FIELD(default_ttl, TTL, default_time_to_live, false, true),
@@ -117,12 +117,12 @@ const int	ttl_nsettings = lengthof(ttl_settings);
 
 /* What else is stored, and set by ttl itself */
 static const TtlSetting other_fields[] = {
-	FIELD(change.changed_at, INSTANT, changed_at),
-	FIELD(change.noticed_at, NOTICED, grace_noticed_at),
-	FIELD(change.former_ttl, TTL, grace_former_time_to_live),
-	FIELD(change.partition, TABLE, grace_partition),
-	FIELD(created_objects, CREATED, created_objects),
-	FIELD(propagated, BOOLEAN, propagated)
+	FIELD(change.changed_at, INSTANT, changed_at, false, false),
+	FIELD(change.noticed_at, NOTICED, grace_noticed_at, false, false),
+	FIELD(change.former_ttl, TTL, grace_former_time_to_live, false, false),
+	FIELD(change.partition, TABLE, grace_partition, false, false),
+	FIELD(created_objects, CREATED, created_objects, false, false),
+	FIELD(propagated, BOOLEAN, propagated, false, false)
 };
 
 /* SQL types of the settings' columns */
