@@ -1,14 +1,11 @@
-# README.md and the pages under doc/ tell the truth.  The psql sessions of each page are typed in
-# from top to bottom, into a database of its own, and answer as it says; where a page shows no answer,
-# none is looked at.  What a page takes for given is in it, too, hidden:
-#
-#   <!-- given
-#   CREATE TABLE events (note text);
-#   -->
+# README.md and the pages under doc/ tell the truth.  The psql sessions and the SQL of each page are typed in
+# from top to bottom, as a reader would, into a database of its own, and answer as the page says; where it shows
+# no answer, none is looked at.  What a statement needs is on the page, in sight: comments are not run, and
+# there are none.  What would be in the way of reading stands in <details>.
 #
 # A block of SQL that says where it is run (```sql front) is for the test of its subject.
 # A statement may span lines, until one ends with a semicolon.  To sleep, or to be "-- 31 minutes later",
-# is to set back the clocks of all rows instead, unless the reaper is to be awaited.  Links lead somewhere.  doc/reference.md leaves nothing
+# is to set back the clocks of all rows instead, unless the reaper is awaited.  Links lead somewhere.  doc/reference.md leaves nothing
 # out, nor do the messages in doc/operations.md.  Figures were measured.
 use strict;
 use warnings;
@@ -60,7 +57,6 @@ sub asleep
 SELECT reaping FROM ttl.containers WHERE container = 'sessions'::regclass \\gset
 \\if :reaping
 SELECT pg_sleep($seconds);
-DO \$\$ BEGIN WHILE ttl.expired_count('sessions') > 0 LOOP PERFORM pg_sleep(0.1); END LOOP; END \$\$;
 \\else
 END
 }
@@ -71,12 +67,12 @@ sub statements
 	my ($page) = @_;
 	my @statements;
 
-	while ($text{$page} =~ /^(?:```(\w*|sql \w+)\n(.*?)^```|<!-- given\n(.*?)^-->)$/msg)
+	while ($text{$page} =~ /^```(\w*|sql \w+)\n(.*?)^```$/msg)
 	{
-		my ($language, $block, $given) = ($1, $2, $3);
-		if (defined $given || $language eq 'sql')
+		my ($language, $block) = ($1, $2);
+		if ($language eq 'sql')
 		{
-			push @statements, { sql => $given // $block };
+			push @statements, { sql => $block };
 		}
 		elsif ($block =~ /^=[*!]?# /m)
 		{
@@ -115,13 +111,14 @@ sub settled
 my $answers = 0;
 for my $page (@pages)
 {
+	unlike($text{$page}, qr/<!--/, "$page: nothing is hidden");
 	my @statements = statements($page) or next;
 	my $database = lc(basename($page, '.md') =~ s/\W/_/gr);
 	my $script = '';
 	my ($out, $err);
 
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
-	$node->safe_psql($database, 'CREATE EXTENSION ttl') unless $text{$page} =~ /CREATE EXTENSION ttl;/;
+	$node->safe_psql($database, 'CREATE EXTENSION ttl') unless $text{$page} =~ /^(?:=# )?CREATE EXTENSION ttl;/m;
 
 	# Their answers: NOTICEs and the like come before results.
 	$script .= "\\echo \@$_\@\n\\warn \@$_\@\n$statements[$_]->{sql}" for 0 .. $#statements;
