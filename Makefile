@@ -6,6 +6,7 @@
 #   make indent                        PostgreSQL's code style
 #   make dist                          a release archive
 #   make release                       that, with sums and notes
+#   make site                          the pages, as HTML with a search
 #
 # make with_llvm=no does without clang.  In another directory, make -f DIR/Makefile builds there.
 # test/check does it all, from nothing.
@@ -193,7 +194,7 @@ check-layering: all
 
 SOURCES = $(wildcard $(srcdir)/src/*.[ch] $(srcdir)/src/*/*.[ch])
 
-.PHONY: indent typedefs dist release
+.PHONY: indent typedefs dist release site
 
 # The C files in PostgreSQL's style; pg_bsd_indent is a package of that name,
 # with a dash, in Debian.
@@ -216,3 +217,8 @@ release: dist
 	sed -n '/^## \[$(DISTVERSION)\] - 20/,/^## /{/^## /!p}' $(top)CHANGELOG.md > $(RELEASE)/NOTES.md
 	@grep -q . $(RELEASE)/NOTES.md || { echo 'CHANGELOG.md has no section "[$(DISTVERSION)] - date"' >&2; exit 1; }
 	cd $(RELEASE) && sha256sum *.zip $$(ls | grep '\.deb$$') > SHA256SUMS
+
+# README.md and doc/ as static pages, in SITE/html; needs mkdocs-material (Debian)
+SITE = tmp_site
+site:
+	$(top)doc/site/build $(SITE)

@@ -109,8 +109,11 @@ sub settled
 }
 
 my $answers = 0;
+my ($navigation) = $text{'doc/tutorial.md'} =~ /^(\[README\]\(.*)$/m;
+is(join(' ', sort $navigation =~ /\]\(([^)]*)\)/g), join(' ', sort '../README.md', map { basename($_) } glob('doc/*.md')), 'the line of pages names all of them');
 for my $page (@pages)
 {
+	ok($text{$page} =~ /^\Q$navigation\E$/m || $page eq 'README.md', "$page: the line of pages");
 	unlike($text{$page}, qr/<!--/, "$page: nothing is hidden");
 	my @statements = statements($page) or next;
 	my $database = lc(basename($page, '.md') =~ s/\W/_/gr);
