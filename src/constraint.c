@@ -110,3 +110,21 @@ ttl_constraint_append_join(StringInfo sql, const TtlForeignKey *key, const char 
 {
 	append_referencing(sql, key, psprintf("%s.k", keys));
 }
+
+void
+ttl_constraint_describe_key(TupleTableSlot *slot, Oid table, int nkeys,
+							const AttrNumber *attnos, StringInfo names, StringInfo values)
+{
+	for (int i = 0; i < nkeys; i++)
+	{
+		const char *separator = i == 0 ? "" : ", ";
+		bool		isnull;
+		Datum		value = slot_getattr(slot, attnos[i], &isnull);
+		Oid			output;
+		bool		is_varlena;
+
+		getTypeOutputInfo(get_atttype(table, attnos[i]), &output, &is_varlena);
+		appendStringInfo(names, "%s%s", separator, get_attname(table, attnos[i], false));
+		appendStringInfo(values, "%s%s", separator, OidOutputFunctionCall(output, value));
+	}
+}

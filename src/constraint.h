@@ -9,6 +9,7 @@
 #define TTL_CONSTRAINT_H
 
 #include "access/attnum.h"
+#include "executor/tuptable.h"
 #include "lib/stringinfo.h"
 #include "pg_config_manual.h"
 
@@ -38,5 +39,10 @@ extern void ttl_constraint_append_referencing(StringInfo sql, const TtlForeignKe
 /* Likewise, with columns k1, k2 ... of the relation 'keys' in place of parameters */
 extern void ttl_constraint_append_join(StringInfo sql, const TtlForeignKey *key,
 									   const char *keys);
+
+/* Appends names and values of key columns of the row in the slot, each list with commas. */
+extern void ttl_constraint_describe_key(TupleTableSlot *slot, Oid table, int nkeys,
+										const AttrNumber *attnos, StringInfo names,
+										StringInfo values);
 
 #endif							/* TTL_CONSTRAINT_H */

@@ -24,6 +24,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "constraint.h"
 #include "container/container.h"
@@ -35,9 +36,11 @@
 #include "miscadmin.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
+#include "utils/queryenvironment.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 /* A row that is to_delete, as a hash key without padding */
 typedef struct ToDeleteKey
@@ -183,14 +186,6 @@ ttl_fk_dependents_add(TtlDeletion *deletion, TtlToDelete *to_delete, ItemPointer
 		ttl_tids_append(&to_delete->tids, tid);
 }
 
-/* A foreign key that would forbid the deletion, or hand it on. */
-typedef struct Reference
-{
-	TtlForeignKey key;
-	bool		cascades;
-	TimestampTz expired_at;		/* its rows that had expired by then may go */
-} Reference;
-
 /* Is it the container that rows are deleted from, rather than one that is reached? */
 static bool
 is_asked_for(const TtlDeletion *deletion, const TtlContainer *container)
@@ -220,13 +215,8 @@ ttl_fk_dependents_may_go_along(const TtlDeletion *deletion, Oid table, Timestamp
 	return true;
 }
 
-/*
- * The foreign keys that reference the table with NO ACTION, RESTRICT or CASCADE,
- * where rows of the referencing table may go along.  Those of a partitioned table
- * are one: only the triggers tell, pg_constraint has them for each partition.
- */
-static List *
-find_references(const TtlDeletion *deletion, Relation rel)
+List *
+ttl_fk_dependents_references(const TtlDeletion *deletion, Relation rel)
 {
 	List	   *references = NIL;
 
@@ -236,17 +226,19 @@ find_references(const TtlDeletion *deletion, Relation rel)
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		Trigger    *trigger = &triggers->triggers[i];
-		TimestampTz expired_at;
-		Reference  *reference;
+		TtlReference *reference;
 
-		if ((trigger->tgfoid != F_RI_FKEY_NOACTION_DEL &&
-			 trigger->tgfoid != F_RI_FKEY_RESTRICT_DEL &&
-			 trigger->tgfoid != F_RI_FKEY_CASCADE_DEL) ||
-			!ttl_fk_dependents_may_go_along(deletion, trigger->tgconstrrelid, &expired_at))
+		if (trigger->tgfoid != F_RI_FKEY_NOACTION_DEL &&
+			trigger->tgfoid != F_RI_FKEY_RESTRICT_DEL &&
+			trigger->tgfoid != F_RI_FKEY_CASCADE_DEL)
 			continue;
-		reference = palloc(sizeof(Reference));
+		reference = palloc(sizeof(TtlReference));
 		reference->cascades = trigger->tgfoid == F_RI_FKEY_CASCADE_DEL;
-		reference->expired_at = expired_at;
+		reference->fires = trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN ||
+			trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
+		if (!ttl_fk_dependents_may_go_along(deletion, trigger->tgconstrrelid,
+											&reference->expired_at))
+			reference->expired_at = DT_NOBEGIN;
 		if (!ttl_constraint_read(trigger->tgconstraint, trigger->tgconstrrelid,
 								 RelationGetRelid(rel), &reference->key))
 			elog(ERROR, "cache lookup failed for constraint %u", trigger->tgconstraint);
@@ -255,63 +247,102 @@ find_references(const TtlDeletion *deletion, Relation rel)
 	return references;
 }
 
-List *
-ttl_fk_dependents_holds(TtlDeletion *deletion, Relation rel, const TtlContainer *container)
+/*
+ * Makes the keys of the rows a relation "k" of the statement, with columns n (the row's
+ * position in the array), k1, k2 ...
+ */
+static Tuplestorestate *
+register_keys(Relation rel, const TtlForeignKey *key, const ItemPointerData *tids, int ntids)
 {
-	List	   *holds = NIL;
-	TriggerDesc *triggers = CopyTriggerDesc(rel->trigdesc);
+	EphemeralNamedRelation relation = palloc0(sizeof(EphemeralNamedRelationData));
+	Tuplestorestate *keys = tuplestore_begin_heap(false, false, work_mem);
+	TupleDesc	desc = CreateTemplateTupleDesc(key->nkeys + 1);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
 
-	(void) ttl_fk_dependents_add_table(deletion, rel, container);
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	TupleDescInitEntry(desc, 1, "n", INT4OID, -1, 0);
+	for (int i = 0; i < key->nkeys; i++)
 	{
-		Trigger    *trigger = &triggers->triggers[i];
-		TtlHold    *hold;
+		Form_pg_attribute column = TupleDescAttr(RelationGetDescr(rel), key->referenced_keys[i] - 1);
 
-		if ((trigger->tgfoid != F_RI_FKEY_NOACTION_DEL &&
-			 trigger->tgfoid != F_RI_FKEY_RESTRICT_DEL) ||
-			(trigger->tgenabled != TRIGGER_FIRES_ON_ORIGIN &&
-			 trigger->tgenabled != TRIGGER_FIRES_ALWAYS))
-			continue;
-		hold = palloc(sizeof(TtlHold));
-		if (!ttl_constraint_read(trigger->tgconstraint, trigger->tgconstrrelid,
-								 RelationGetRelid(rel), &hold->key))
-			elog(ERROR, "cache lookup failed for constraint %u", trigger->tgconstraint);
-		if (!ttl_fk_dependents_may_go_along(deletion, trigger->tgconstrrelid, &hold->expired_at))
-			hold->expired_at = DT_NOBEGIN;
-		if (!hold->key.is_temporal)
-			holds = lappend(holds, hold);
+		TupleDescInitEntry(desc, i + 2, psprintf("k%d", i + 1), column->atttypid,
+						   column->atttypmod, column->attndims);
+		TupleDescInitEntryCollation(desc, i + 2, column->attcollation);
 	}
-	return holds;
+	for (int n = 0; n < ntids; n++)
+	{
+		Datum		values[INDEX_MAX_KEYS + 1] = {Int32GetDatum(n)};
+		bool		nulls[INDEX_MAX_KEYS + 1] = {false};
+
+		if (!table_tuple_fetch_row_version(rel, unconstify(ItemPointerData *, &tids[n]),
+										   SnapshotSelf, slot))
+			continue;
+		for (int i = 0; i < key->nkeys; i++)
+			values[i + 1] = slot_getattr(slot, key->referenced_keys[i], &nulls[i + 1]);
+		tuplestore_putvalues(keys, desc, values, nulls);
+		ExecClearTuple(slot);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+
+	relation->md.name = "k";
+	relation->md.tupdesc = desc;
+	relation->md.enrtype = ENR_NAMED_TUPLESTORE;
+	relation->md.enrtuples = ntids;
+	relation->reldata = keys;
+	if (SPI_register_relation(relation) != SPI_OK_REL_REGISTER)
+		elog(ERROR, "could not register relation \"%s\"", relation->md.name);
+	return keys;
 }
 
-/*
- * Begins a statement that finds expired rows of the table, as its owner.
- */
-static void
-begin_search(const TtlDeletion *deletion, StringInfo sql, Relation table, TtlIdentity *saved)
+void
+ttl_fk_dependents_query(const TtlDeletion *deletion, Relation rel, const TtlReference *reference,
+						const ItemPointerData *tids, int ntids, TtlFkQuery query,
+						TtlIdentity *saved)
 {
+	const TtlForeignKey *key = &reference->key;
+	Relation	table = table_open(key->referencing,
+								   query == TTL_FK_QUERY_EXPIRED ? RowExclusiveLock : AccessShareLock);
+	char	   *alias = query == TTL_FK_QUERY_EXPIRED ? TTL_TO_DELETE : TTL_STAYING;
+	Oid			owner = table->rd_rel->relowner;
+	Tuplestorestate *keys;
+	StringInfoData condition;
+	TtlContainer container;
+	int			sec_context;
+	Oid			userid;
+
 	ttl_owner_begin(table, deletion->restricted, saved);
-	initStringInfo(sql);
-	appendStringInfo(sql, "SELECT tableoid, ctid FROM %s%s AS " TTL_OWNER_TO_DELETE " WHERE ",
+	GetUserIdAndSecContext(&userid, &sec_context);
+	if (owner != saved->userid)
+		SetUserIdAndSecContext(userid, sec_context | SECURITY_RESTRICTED_OPERATION);
+
+	keys = register_keys(rel, key, tids, ntids);
+	initStringInfo(&condition);
+	appendStringInfo(&condition, "FROM %s%s AS \"%s\" WHERE ",
 					 table->rd_rel->relkind == RELKIND_RELATION ? "ONLY " : "",
-					 ttl_container_table_name(RelationGetRelid(table)));
+					 ttl_container_table_name(RelationGetRelid(table)), alias);
+	ttl_constraint_append_join(&condition, key, "k");
+	/* an index-only scan has not the columns that a container's filter needs */
+	if (ttl_container_lookup(RelationGetRelid(table), &container))
+		appendStringInfo(&condition, " AND \"%s\".tableoid OPERATOR(pg_catalog.<>) 0", alias);
+
+	/* a foreign key finds rows that the transaction's snapshot is too old to see */
+	ttl_owner_execute(psprintf(query == TTL_FK_QUERY_EXPIRED ?
+							   "SELECT r.tableoid, r.ctid FROM k, LATERAL (SELECT tableoid, ctid %s) AS r" :
+							   "SELECT n FROM k WHERE EXISTS (SELECT %s)", condition.data),
+					  0, NULL, NULL, reference->expired_at, deletion->spares, owner,
+					  IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot);
+	tuplestore_end(keys);
+	table_close(table, NoLock);
 }
 
-/*
- * Executes the statement, dooms what it finds, and switches back.  'referenced'
- * (may be NULL) is what the rows reference.
- *
- * A foreign key would find rows that the transaction's snapshot is too old to see,
- * so they are found here, too.
- */
+/* Adds the expired rows that reference, by that key, rows to delete from 'first' on. */
 static void
-add_found(TtlDeletion *deletion, TtlToDelete *referenced, bool cascades, Relation table,
-		   const char *sql, int nargs, Oid *types, Datum *values, TimestampTz expired_at,
-		   const TtlIdentity *saved)
+add_referencing(TtlDeletion *deletion, TtlToDelete *referenced, int first,
+				const TtlReference *reference)
 {
-	ttl_owner_execute(sql, nargs, types, values, expired_at,
-					  deletion->spares, table->rd_rel->relowner,
-					  IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot);
+	TtlIdentity saved;
+
+	ttl_fk_dependents_query(deletion, referenced->rel, reference, &referenced->tids.tids[first],
+							referenced->tids.n - first, TTL_FK_QUERY_EXPIRED, &saved);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
 		HeapTuple	row = SPI_tuptable->vals[i];
@@ -320,75 +351,36 @@ add_found(TtlDeletion *deletion, TtlToDelete *referenced, bool cascades, Relatio
 		Oid			relid = DatumGetObjectId(SPI_getbinval(row, desc, 1, &isnull));
 		ItemPointer tid = (ItemPointer) DatumGetPointer(SPI_getbinval(row, desc, 2, &isnull));
 		MemoryContext old = MemoryContextSwitchTo(deletion->memory);
-		TtlToDelete  *to_delete = find_to_delete(deletion, relid, tid, cascades);
+		TtlToDelete *to_delete = find_to_delete(deletion, relid, tid, reference->cascades);
 
 		if (to_delete != NULL)
+		{
 			ttl_fk_dependents_add(deletion, to_delete, tid);
-		if (to_delete != NULL && referenced != NULL)
 			referenced->referencing = list_append_unique_ptr(referenced->referencing, to_delete);
+		}
 		MemoryContextSwitchTo(old);
 	}
-	ttl_owner_end(saved);
+	ttl_owner_end(&saved);
 }
 
-/* Adds the expired rows that reference the row in the slot. */
-static void
-add_referencing(TtlDeletion *deletion, TtlToDelete *referenced, const Reference *reference,
-				 TupleTableSlot *slot)
-{
-	const TtlForeignKey *key = &reference->key;
-	Relation	table;
-	Oid			types[INDEX_MAX_KEYS];
-	Datum		values[INDEX_MAX_KEYS];
-	StringInfoData sql;
-	TtlIdentity saved;
-
-	for (int i = 0; i < key->nkeys; i++)
-	{
-		bool		isnull;
-
-		types[i] = TupleDescAttr(slot->tts_tupleDescriptor,
-								 key->referenced_keys[i] - 1)->atttypid;
-		values[i] = slot_getattr(slot, key->referenced_keys[i], &isnull);
-		if (isnull)
-			return;
-	}
-
-	table = table_open(key->referencing, RowExclusiveLock);
-	begin_search(deletion, &sql, table, &saved);
-	ttl_constraint_append_referencing(&sql, key);
-	add_found(deletion, referenced, reference->cascades, table, sql.data, key->nkeys,
-			   types, values, reference->expired_at, &saved);
-	table_close(table, NoLock);
-}
-
-/*
- * Adds the expired rows that reference ones to delete of this table.
- */
+/* Adds the expired rows that reference those to delete of this table. */
 static void
 search_referencing(TtlDeletion *deletion, TtlToDelete *to_delete)
 {
-	List	   *references = find_references(deletion, to_delete->rel);
-	TupleTableSlot *slot;
+	int			first = to_delete->searched;
+	int			end = to_delete->tids.n;
+	ListCell   *lc;
 
-	if (references == NIL)
+	if (first == 0)
+		to_delete->references = ttl_fk_dependents_references(deletion, to_delete->rel);
+	foreach(lc, to_delete->references)
 	{
-		to_delete->searched = to_delete->tids.n;
-		return;
-	}
-	slot = table_slot_create(to_delete->rel, NULL);
-	while (to_delete->searched < to_delete->tids.n)
-	{
-		ListCell   *lc;
+		const TtlReference *reference = lfirst(lc);
 
-		if (!table_tuple_fetch_row_version(to_delete->rel, &to_delete->tids.tids[to_delete->searched++],
-										   SnapshotSelf, slot))
-			continue;
-		foreach(lc, references)
-			add_referencing(deletion, to_delete, lfirst(lc), slot);
-		ExecClearTuple(slot);
+		if (reference->expired_at != DT_NOBEGIN)
+			add_referencing(deletion, to_delete, first, reference);
 	}
-	ExecDropSingleTupleTableSlot(slot);
+	to_delete->searched = end;
 }
 
 /* Chains may be long, and go in circles through several tables. */

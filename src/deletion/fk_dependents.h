@@ -22,6 +22,7 @@ typedef struct TtlToDelete
 	bool		as_user;		/* are they deleted as the session's user? */
 	TtlTids		tids;
 	int			searched;		/* rows that reference so many are to_delete, too */
+	List	   *references;		/* TtlReference, once searched */
 	List	   *referencing;	/* TtlToDelete with rows that reference rows of
 								 * this */
 	bool		is_ordered;
@@ -71,17 +72,34 @@ extern bool ttl_fk_dependents_may_go_along(const TtlDeletion *deletion, Oid tabl
 extern void ttl_fk_dependents_search(TtlDeletion *deletion);
 
 /*
- * A foreign key with NO ACTION or RESTRICT.  Rows of the referencing table hold what they
- * reference, but for those that had expired by 'expired_at', which may go along.
+ * A foreign key with NO ACTION, RESTRICT or CASCADE that references a table.  Its rows
+ * that had expired by 'expired_at' may go along; DT_NOBEGIN = none.
  */
-typedef struct TtlHold
+typedef struct TtlReference
 {
 	TtlForeignKey key;
-	TimestampTz expired_at;		/* DT_NOBEGIN = all rows hold */
-} TtlHold;
+	bool		cascades;
+	bool		fires;			/* in an ordinary session */
+	TimestampTz expired_at;
+} TtlReference;
 
-/* The foreign keys (TtlHold) by which rows of the table may be held in the deletion */
-extern List *ttl_fk_dependents_holds(TtlDeletion *deletion, Relation rel,
-								   const TtlContainer *container);
+/* Those that reference the table; of a partitioned referencing table it is one. */
+extern List *ttl_fk_dependents_references(const TtlDeletion *deletion, Relation rel);
+
+typedef enum TtlFkQuery
+{
+	TTL_FK_QUERY_EXPIRED,		/* rows that may go along: tableoid, ctid */
+	TTL_FK_QUERY_IS_HELD		/* positions of TIDs that others reference */
+} TtlFkQuery;
+
+/*
+ * Executes a query on what references, by that key, the rows with these TIDs.  It is that
+ * of the foreign key itself, so it is done as the owner of the referencing table.  The
+ * result is SPI's until ttl_owner_end().
+ */
+extern void ttl_fk_dependents_query(const TtlDeletion *deletion, Relation rel,
+									const TtlReference *reference,
+									const ItemPointerData *tids, int ntids,
+									TtlFkQuery query, TtlIdentity *saved);
 
 #endif							/* TTL_FK_DEPENDENTS_H */

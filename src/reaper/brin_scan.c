@@ -308,9 +308,9 @@ continue_scan(TtlBatch *batch)
 	bool		incomplete;
 	TimestampTz now;
 
-	batch->referenced = reap_rel->skip_referenced_check ? NULL : ttl_fk_referenced_begin(batch);
+	batch->referenced = reap_rel->skip_referenced_check ? NIL : ttl_fk_referenced_keys(batch);
 	limit = (int) Min(Max(batch->max_cost, COLLECT_MIN),
-					  batch->referenced ? TTL_FK_REFERENCED_MAX : COLLECT_MAX);
+					  batch->referenced != NIL ? TTL_FK_REFERENCED_MAX : COLLECT_MAX);
 	rows = ttl_expiry_walk_begin(batch->rel, &batch->container, batch->now,
 								 GetActiveSnapshot(), &scan->position);
 	if (batch->in_grace)
@@ -320,8 +320,6 @@ continue_scan(TtlBatch *batch)
 	{
 		CHECK_FOR_INTERRUPTS();
 		ttl_reap_rel_add_tid(batch->memory, reap_rel, &slot->tts_tid);
-		if (batch->referenced)
-			ttl_fk_referenced_add(batch->referenced, slot);
 	}
 	scan->found = scan->found || reap_rel->tids.n > 0;
 	incomplete = ttl_expiry_walk_is_incomplete(rows);

@@ -106,11 +106,11 @@ scan_expiry_indexes(TtlBatch *batch)
 	if (begins)
 		ttl_reap_rel_begin_pass(reap_rel, batch->now);
 	position = reap_rel->state.position;
-	batch->referenced = reap_rel->skip_referenced_check ? NULL : ttl_fk_referenced_begin(batch);
+	batch->referenced = reap_rel->skip_referenced_check ? NIL : ttl_fk_referenced_keys(batch);
 
 	/* a row costs one buffer at least to find, and others to delete */
 	limit = (int) Min(Max(batch->max_cost, COLLECT_MIN),
-					  batch->referenced ? TTL_FK_REFERENCED_MAX : COLLECT_MAX);
+					  batch->referenced != NIL ? TTL_FK_REFERENCED_MAX : COLLECT_MAX);
 
 	PushActiveSnapshot(GetTransactionSnapshot());
 	walk = ttl_expiry_walk_begin(batch->rel, &batch->container,
@@ -125,8 +125,6 @@ scan_expiry_indexes(TtlBatch *batch)
 		if (useful_at == 0)
 			useful_at = GetCurrentTimestamp();
 		ttl_reap_rel_add_tid(memory, reap_rel, &slot->tts_tid);
-		if (batch->referenced)
-			ttl_fk_referenced_add(batch->referenced, slot);
 	}
 	reap_rel->more = reap_rel->tids.n >= limit;
 	incomplete = !reap_rel->more && ttl_expiry_walk_is_incomplete(walk);
@@ -317,7 +315,7 @@ leave_out_referenced(TtlBatch *batch)
 	TtlReapRel *reap_rel = batch->reap_rel;
 	ErrorData  *error;
 
-	if (reap_rel->tids.n == 0 || batch->referenced == NULL)
+	if (reap_rel->tids.n == 0 || batch->referenced == NIL)
 		return TTL_REAP_MORE;
 	error = ttl_batch_attempt(ttl_fk_referenced_leave_out, batch);
 	if (error == NULL)

@@ -207,7 +207,7 @@ typedef struct TtlBatch
 
 	TimestampTz deadline;		/* by ttl.batch_timeout, 0 = none */
 	bool		timed_out;		/* has an attempt been canceled by it? */
-	struct TtlFkReferenced *referenced; /* keys of the collected rows, or NULL */
+	List	   *referenced;		/* foreign keys that may hold collected rows */
 	const char *error;			/* why rows could not be deleted, or NULL */
 
 	/* the deletion */
@@ -361,17 +361,11 @@ extern void ttl_brin_forget_ranges(TtlMemory *memory, TtlReapRel *reap_rel);
  * fk_referenced.c
  */
 
-/* Referenced keys of collected rows */
-typedef struct TtlFkReferenced TtlFkReferenced;
-
 /* The most rows that are looked up at once */
 #define TTL_FK_REFERENCED_MAX	10000
 
-/* Begins to note keys; NULL if no foreign key can hold rows of the table. */
-extern TtlFkReferenced *ttl_fk_referenced_begin(const TtlBatch *batch);
-
-/* Notes the keys of the row whose TID is collected next. */
-extern void ttl_fk_referenced_add(TtlFkReferenced *referenced, TupleTableSlot *slot);
+/* The foreign keys (TtlReference) by which rows of the table may be held */
+extern List *ttl_fk_referenced_keys(const TtlBatch *batch);
 
 /*
  * Removes referenced rows from the collected TIDs, counts them as blocked, and

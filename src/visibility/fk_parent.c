@@ -128,24 +128,15 @@ may_see_key(const Reference *reference)
 
 /* The error that PostgreSQL gives for a row that isn't there */
 static void
-report_absent(const Reference *reference)
+report_absent(const Reference *reference, TupleTableSlot *slot)
 {
 	StringInfoData names;
 	StringInfoData values;
 
 	initStringInfo(&names);
 	initStringInfo(&values);
-	for (int i = 0; i < reference->key.nkeys; i++)
-	{
-		Oid			output;
-		bool		is_varlena;
-
-		getTypeOutputInfo(reference->types[i], &output, &is_varlena);
-		appendStringInfo(&names, "%s%s", i == 0 ? "" : ", ",
-						 get_attname(RelationGetRelid(reference->rel), reference->key.referencing_keys[i], false));
-		appendStringInfo(&values, "%s%s", i == 0 ? "" : ", ",
-						 OidOutputFunctionCall(output, reference->values[i]));
-	}
+	ttl_constraint_describe_key(slot, RelationGetRelid(reference->rel), reference->key.nkeys,
+								reference->key.referencing_keys, &names, &values);
 	ereport(ERROR,
 			(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
 			 errmsg("insert or update on table \"%s\" violates foreign key constraint \"%s\"",
@@ -171,6 +162,7 @@ ttl_check_reference(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 	bool		is_update;
+	TupleTableSlot *slot;
 	Reference	reference;
 	FmgrInfo	flinfo;
 
@@ -192,10 +184,9 @@ ttl_check_reference(PG_FUNCTION_ARGS)
 									   trigger->tg_trigslot, trigger->tg_newslot))
 		return PointerGetDatum(NULL);
 
-	if (read_reference(&reference, trigger,
-					   is_update ? trigger->tg_newslot : trigger->tg_trigslot) &&
-		!is_referenced_live(&reference))
-		report_absent(&reference);
+	slot = is_update ? trigger->tg_newslot : trigger->tg_trigslot;
+	if (read_reference(&reference, trigger, slot) && !is_referenced_live(&reference))
+		report_absent(&reference, slot);
 
 	fmgr_info(is_update ? F_RI_FKEY_CHECK_UPD : F_RI_FKEY_CHECK_INS, &flinfo);
 	InitFunctionCallInfoData(*check, &flinfo, 0, InvalidOid, fcinfo->context, NULL);
