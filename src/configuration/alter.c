@@ -19,7 +19,7 @@
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/policy.h"
-#include "deletion/archive.h"
+#include "deletion/deletion.h"
 #include "expiry/expiry.h"
 #include "fmgr.h"
 #include "miscadmin.h"

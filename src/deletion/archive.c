@@ -12,7 +12,7 @@
 #include "postgres.h"
 
 #include "container/container.h"
-#include "deletion/archive.h"
+#include "deletion/deletion.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"

@@ -8,10 +8,222 @@
 #ifndef TTL_DELETION_H
 #define TTL_DELETION_H
 
+#include "constraint.h"
 #include "container/container.h"
-#include "deletion/owner.h"
+#include "execution.h"
+#include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 #include "tids.h"
+#include "utils/hsearch.h"
+#include "utils/relcache.h"
+#include "utils/snapshot.h"
+
+/*
+ * owner.c: by whose rights, and as whom, rows are deleted
+ */
+
+/* The user in whose session rows are deleted because of a statement of his */
+typedef struct TtlSessionUser
+{
+	Oid			role;
+	Oid			written_owner;	/* owner of the table that he writes, whose code
+								 * runs as him anyway; or InvalidOid */
+	bool		refused;		/* an error is being thrown that tells him why
+								 * not */
+} TtlSessionUser;
+
+/* What a switch of the user changes, to be restored. */
+typedef struct TtlIdentity
+{
+	Oid			userid;
+	int			sec_context;
+	bool		switched;
+	int			nestlevel;		/* of settings, 0 = none is changed */
+} TtlIdentity;
+
+/* Errors (42501) if code of several owners fires for deletions from the table. */
+extern void ttl_owner_check(Relation rel);
+
+/*
+ * Acts as the table's owner with a safe search_path, and connects to SPI.  If an error
+ * occurs, the abort of the (sub)transaction undoes it all.
+ *
+ * 'restricted': in a security-restricted operation, with all constraints immediate.
+ * No deferred trigger may be pending.
+ */
+extern void ttl_owner_begin(Relation rel, bool restricted, TtlIdentity *saved);
+
+/* Stays the user, or becomes the user again, with the session's settings. */
+extern void ttl_owner_begin_as_user(const TtlSessionUser *user, TtlIdentity *saved);
+
+extern void ttl_owner_end(const TtlIdentity *saved);
+
+/* Do triggers or rules run when rows are deleted from the table, or none are? */
+extern bool ttl_owner_has_code(Relation rel);
+
+/* Does what runs on deletion from the table run as the user, by his own or that owner's will? */
+extern bool ttl_owner_is_trusted(const TtlSessionUser *user, Relation rel);
+
+/* May the role delete from the table, or from it as a partition, by itself? */
+extern bool ttl_owner_may_delete(Oid role, Oid relid);
+
+/*
+ * Do referential actions for rows of the table that go, which PostgreSQL carries out as
+ * the owners of the referencing tables, run code as somebody else than the role?
+ */
+extern bool ttl_owner_acts_as_other(Oid role, Relation rel);
+
+/*
+ * Executes a statement that is to see expired rows only, in the tables of that owner
+ * that it calls TTL_OWNER_TO_DELETE; 'spares' leaves out what a change of policy has made
+ * expired.  The right to do so is the owner's, whoever the current user is.
+ */
+#define TTL_OWNER_TO_DELETE	"\"" TTL_TO_DELETE "\""
+
+extern void ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
+							  TimestampTz expired_at, bool spares, Oid owner,
+							  Snapshot snapshot);
+
+/*
+ * Runs what COMMIT would run of the owner's code, and would run as whoever
+ * commits: deferred triggers, and the queries of cursors WITH HOLD.
+ */
+extern void ttl_owner_run_deferred(void);
+
+/*
+ * Has the triggers of foreign keys fire in the execution, though the session's replication
+ * role is "replica".
+ */
+extern void ttl_owner_honour_foreign_keys(TtlExecution *execution);
+
+/*
+ * A referential action begins in a restricted operation, as another owner: the search_path
+ * is the safe one again.
+ */
+extern void ttl_owner_reset_path(void);
+
+/* Error contexts while triggers may fire, as the owner and as the session's user */
+extern void ttl_owner_explain(void *arg);
+extern void ttl_owner_explain_user(void *arg);
+
+/*
+ * archive.c
+ */
+
+/*
+ * Names of the columns that a row of the container, or of a partition of it, takes
+ * along into the archive: all, or those that the policy names.  Error 42703 if the
+ * archive has no place for one, so that nothing is lost unless somebody has said so.
+ *
+ * Unless they are named, the timestamp and TTL columns are taken along where the
+ * archive has them; if the archive is a container, its rows begin a life of their
+ * own there, so its timestamp and TTL columns are left to it.  Nor need a generated
+ * column be taken along into one that the archive generates, too.
+ */
+extern List *ttl_archive_columns(Relation rel, const TtlPolicy *policy);
+
+/*
+ * Appends what inserts into the archive the rows of the relation that "deleted<n>"
+ * returns.
+ */
+extern void ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container,
+							   int n);
+
+/*
+ * fk_dependents.c: what goes along with a row that is deleted
+ */
+
+/* Expired rows of one table that are to be deleted. */
+typedef struct TtlToDelete
+{
+	Relation	rel;
+	TtlContainer container;		/* as of when rows of it were to be deleted first */
+	bool		as_user;		/* are they deleted as the session's user? */
+	TtlTids		tids;
+	int			searched;		/* rows that reference so many are to_delete, too */
+	List	   *references;		/* TtlReference, once searched */
+	List	   *referencing;	/* TtlToDelete with rows that reference rows of
+								 * this */
+	bool		is_ordered;
+	uint64		deleted;
+} TtlToDelete;
+
+/* A deletion: what it is told, and what it comes to */
+typedef struct TtlDeletion
+{
+	TimestampTz expired_at;
+	TtlSessionUser *user;		/* in whose session; NULL = the reaper, which
+								 * deletes as this owner alone, ... */
+	Oid			owner;
+	bool		restricted;		/* ... maybe in a security-restricted
+								 * operation */
+	bool		spares;			/* not what a change of policy has made
+								 * expired */
+	List	   *tables;			/* TtlToDelete, the one that was asked for first */
+	HTAB	   *rows;			/* all of them, to know them again */
+	MemoryContext memory;		/* of all this */
+} TtlDeletion;
+
+/* Adds a table to the deletion, with its policy (NULL = it is read here). */
+extern TtlToDelete *ttl_fk_dependents_add_table(TtlDeletion *deletion, Relation rel,
+											const TtlContainer *container);
+
+/*
+ * Errors (23503) if the session's user may not delete the row, at that place of the table
+ * that he writes, because of what referential actions would set off.
+ */
+extern void ttl_fk_dependents_check_actions(TtlDeletion *deletion, Relation rel,
+										  const ItemPointerData *tid);
+
+/* From here on rows are remembered, and dooming one twice does no harm. */
+extern void ttl_fk_dependents_remember(TtlDeletion *deletion);
+
+extern void ttl_fk_dependents_add(TtlDeletion *deletion, TtlToDelete *to_delete, ItemPointer tid);
+
+/* Adds rows, if rows of their table may go along. */
+extern void ttl_fk_dependents_add_rows(TtlDeletion *deletion, const TtlRelTids *rows);
+
+/* May rows of the referencing table go along, and if so, expired by when? */
+extern bool ttl_fk_dependents_may_go_along(const TtlDeletion *deletion, Oid table,
+										   TimestampTz *expired_at);
+
+/* Adds what references the rows to delete, and so on. */
+extern void ttl_fk_dependents_search(TtlDeletion *deletion);
+
+/*
+ * A foreign key with NO ACTION, RESTRICT or CASCADE that references a table.  Its rows
+ * that had expired by 'expired_at' may go along; DT_NOBEGIN = none.
+ */
+typedef struct TtlReference
+{
+	TtlForeignKey key;
+	bool		cascades;
+	bool		fires;			/* in an ordinary session */
+	TimestampTz expired_at;
+} TtlReference;
+
+/* Those that reference the table; of a partitioned referencing table it is one. */
+extern List *ttl_fk_dependents_references(const TtlDeletion *deletion, Relation rel);
+
+typedef enum TtlFkQuery
+{
+	TTL_FK_QUERY_EXPIRED,		/* rows that may go along: tableoid, ctid */
+	TTL_FK_QUERY_IS_HELD		/* positions of TIDs that others reference */
+} TtlFkQuery;
+
+/*
+ * Executes a query on what references, by that key, the rows with these TIDs.  It is that
+ * of the foreign key itself, so it is done as the owner of the referencing table.  The
+ * result is SPI's until ttl_owner_end().
+ */
+extern void ttl_fk_dependents_query(const TtlDeletion *deletion, Relation rel,
+									const TtlReference *reference,
+									const ItemPointerData *tids, int ntids,
+									TtlFkQuery query, TtlIdentity *saved);
+
+/*
+ * deletion.c
+ */
 
 /*
  * Deletes those of the rows at the given places that had expired at
@@ -20,7 +232,7 @@
  * no longer expired are left alone.
  *
  * 'user' is the one in whose session it is done, for a statement of his; NULL = it is done
- * as the table's owner, by the reaper.  Owner.c tells what that means.
+ * as the table's owner, by the reaper (owner.c).
  *
  * Waits for rows that others have locked, as long as lock_timeout lets it,
  * unless told to skip them.

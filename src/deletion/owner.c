@@ -42,7 +42,7 @@
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "container/container.h"
-#include "deletion/owner.h"
+#include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/spi.h"
 #include "miscadmin.h"

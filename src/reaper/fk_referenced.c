@@ -17,7 +17,7 @@
 #include "access/tableam.h"
 #include "constraint.h"
 #include "container/container.h"
-#include "deletion/fk_dependents.h"
+#include "deletion/deletion.h"
 #include "executor/spi.h"
 #include "reaper/reap_rel.h"
 #include "utils/lsyscache.h"

@@ -9,7 +9,7 @@
 #define TTL_VISIBILITY_H
 
 #include "container/container.h"
-#include "deletion/owner.h"
+#include "deletion/deletion.h"
 #include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
