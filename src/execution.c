@@ -170,19 +170,6 @@ statement_analyzed(ParseState *pstate, Query *query)
 	ttl_reference_time_analyzed(query);
 }
 
-static TtlExecution *
-find_execution(QueryDesc *query_desc)
-{
-	TtlExecution *execution;
-
-	for (execution = executions; execution != NULL; execution = execution->next)
-	{
-		if (execution->query_desc == query_desc)
-			return execution;
-	}
-	return NULL;
-}
-
 /* Memory context callback: the execution's memory is about to go. */
 static void
 forget_execution(void *arg)
@@ -267,7 +254,7 @@ prepare_to_lead(QueryDesc *query_desc)
 
 	if (!query_desc->plannedstmt->parallelModeNeeded || IsParallelWorker())
 		return;
-	execution = find_execution(query_desc);
+	execution = ttl_execution_of(query_desc->estate);
 	if (execution == NULL || execution->handed_over != NULL)
 		return;
 	old = MemoryContextSwitchTo(query_desc->estate->es_query_cxt);
@@ -280,8 +267,9 @@ prepare_to_lead(QueryDesc *query_desc)
 	MemoryContextSwitchTo(old);
 }
 
-bool
-ttl_execution_follows_leader(void)
+/* Is what starts now, in a parallel worker, the query that its leader has started it for? */
+static bool
+follows_leader(void)
 {
 	return IsParallelWorker() && executions == NULL && strcmp(leader, LEADER_IDLE) != 0;
 }
@@ -313,7 +301,7 @@ only_reads(const QueryDesc *query_desc)
 static void
 execution_start(QueryDesc *query_desc, int eflags)
 {
-	bool		follows = ttl_execution_follows_leader();
+	bool		follows = follows_leader();
 	TimestampTz clock;
 	TtlExecution starting;
 	TtlExecution *execution;
@@ -375,7 +363,7 @@ static void
 enter(QueryDesc *query_desc)
 {
 	depth++;
-	set_current(find_execution(query_desc));
+	set_current(ttl_execution_of(query_desc->estate));
 }
 
 static void

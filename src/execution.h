@@ -61,12 +61,6 @@ extern TtlExecution *ttl_execution_of(const EState *estate);
 /* Does a physical deletion run, so that whoever asks is called by a trigger? */
 extern bool ttl_execution_is_deleting(void);
 
-/*
- * Is what starts now, in a parallel worker, the query that its leader has started
- * it for?
- */
-extern bool ttl_execution_follows_leader(void);
-
 /* How many executions run, one inside the other. */
 extern int	ttl_execution_depth(void);
 
