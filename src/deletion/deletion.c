@@ -158,18 +158,6 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 	ttl_owner_end(&saved);
 }
 
-/* A rule on DELETE, which PostgreSQL doesn't want in WITH */
-static bool
-has_delete_rule(Relation rel)
-{
-	for (int i = 0; rel->rd_rules != NULL && i < rel->rd_rules->numLocks; i++)
-	{
-		if (rel->rd_rules->rules[i]->event == CMD_DELETE)
-			return true;
-	}
-	return false;
-}
-
 /*
  * Deletes the rows to delete of all tables, those that reference others before
  * them.  Rows that reference each other in a circle through tables that don't
@@ -189,7 +177,8 @@ delete_in_order(const TtlDeletion *deletion, List *ordered, int flags)
 		if (group != NIL &&
 			(first->rel->rd_rel->relowner != to_delete->rel->rd_rel->relowner ||
 			 first->as_user != to_delete->as_user ||
-			 has_delete_rule(first->rel) || has_delete_rule(to_delete->rel)))
+			 ttl_owner_has_delete_rule(first->rel) ||
+			 ttl_owner_has_delete_rule(to_delete->rel)))
 		{
 			delete_from_tables(deletion, group, flags);
 			group = NIL;

@@ -58,6 +58,9 @@ extern void ttl_owner_begin_as_user(const TtlSessionUser *user, TtlIdentity *sav
 
 extern void ttl_owner_end(const TtlIdentity *saved);
 
+/* A rule on DELETE, which can't be in WITH */
+extern bool ttl_owner_has_delete_rule(Relation rel);
+
 /* Do triggers or rules run when rows are deleted from the table, or none are? */
 extern bool ttl_owner_has_code(Relation rel);
 

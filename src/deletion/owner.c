@@ -193,6 +193,17 @@ ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
  */
 
 bool
+ttl_owner_has_delete_rule(Relation rel)
+{
+	for (int i = 0; rel->rd_rules != NULL && i < rel->rd_rules->numLocks; i++)
+	{
+		if (rel->rd_rules->rules[i]->event == CMD_DELETE)
+			return true;
+	}
+	return false;
+}
+
+bool
 ttl_owner_has_code(Relation rel)
 {
 	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
@@ -203,12 +214,7 @@ ttl_owner_has_code(Relation rel)
 			RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_NONE)
 			return true;
 	}
-	for (int i = 0; rel->rd_rules != NULL && i < rel->rd_rules->numLocks; i++)
-	{
-		if (rel->rd_rules->rules[i]->event == CMD_DELETE)
-			return true;
-	}
-	return false;
+	return ttl_owner_has_delete_rule(rel);
 }
 
 bool

@@ -42,65 +42,42 @@
 #include "utils/rls.h"
 #include "visibility/visibility.h"
 
-/* A foreign key, and the values by which a row references */
-typedef struct Reference
+/*
+ * Is there a live row that the new row references?  True as well if the latter references
+ * nothing, or the key is one for which PostgreSQL executes a query.  Asked as that would:
+ * as the referenced table's owner.
+ */
+static bool
+is_referenced_live(const TtlForeignKey *key, Relation rel, TupleTableSlot *slot)
 {
-	Relation	rel;
-	const char *name;			/* of the constraint */
-	TtlForeignKey key;
 	Oid			types[INDEX_MAX_KEYS];
 	Datum		values[INDEX_MAX_KEYS];
-} Reference;
-
-/* False if the row references nothing, or the key is one that PostgreSQL asks
- * a query about. */
-static bool
-read_reference(Reference *reference, const TriggerData *trigger, TupleTableSlot *slot)
-{
-	const Trigger *foreign_key = trigger->tg_trigger;
-	bool		result;
-
-	if (!ttl_constraint_read(foreign_key->tgconstraint, RelationGetRelid(trigger->tg_relation),
-							 foreign_key->tgconstrrelid, &reference->key))
-		return false;
-	result = !reference->key.is_temporal;
-	reference->rel = trigger->tg_relation;
-	reference->name = get_constraint_name(foreign_key->tgconstraint);
-
-	for (int i = 0; i < reference->key.nkeys && result; i++)
-	{
-		bool		isnull;
-
-		reference->types[i] = TupleDescAttr(slot->tts_tupleDescriptor,
-											reference->key.referencing_keys[i] - 1)->atttypid;
-		reference->values[i] = slot_getattr(slot, reference->key.referencing_keys[i], &isnull);
-		result = !isnull;
-	}
-	return result;
-}
-
-/* Asked as PostgreSQL's own query would: as the referenced table's owner. */
-static bool
-is_referenced_live(Reference *reference)
-{
 	StringInfoData sql;
 	Oid			userid;
 	int			sec_context;
-	SPIPlanPtr	plan;
 	bool		found;
 
+	if (key->is_temporal)
+		return true;
+	for (int i = 0; i < key->nkeys; i++)
+	{
+		bool		isnull;
+
+		types[i] = TupleDescAttr(RelationGetDescr(rel), key->referencing_keys[i] - 1)->atttypid;
+		values[i] = slot_getattr(slot, key->referencing_keys[i], &isnull);
+		if (isnull)
+			return true;
+	}
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "SELECT 1 FROM ONLY %s x WHERE ",
-					 ttl_container_table_name(reference->key.referenced));
-	ttl_constraint_append_referenced(&sql, &reference->key);
+					 ttl_container_table_name(key->referenced));
+	ttl_constraint_append_referenced(&sql, key);
 
 	GetUserIdAndSecContext(&userid, &sec_context);
-	SetUserIdAndSecContext(ttl_container_owner(reference->key.referenced),
+	SetUserIdAndSecContext(ttl_container_owner(key->referenced),
 						   sec_context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
 	SPI_connect();
-	plan = SPI_prepare(sql.data, reference->key.nkeys, reference->types);
-	if (plan == NULL ||
-		SPI_execute_plan(plan, reference->values, NULL, false, 1) != SPI_OK_SELECT)
+	if (SPI_execute_with_args(sql.data, key->nkeys, types, values, NULL, false, 1) != SPI_OK_SELECT)
 		elog(ERROR, "could not execute \"%s\"", sql.data);
 	found = SPI_processed > 0;
 	SPI_finish();
@@ -110,17 +87,15 @@ is_referenced_live(Reference *reference)
 
 /* May the user see the key in the error's detail? */
 static bool
-may_see_key(const Reference *reference)
+may_see_key(const TtlForeignKey *key, Oid relid)
 {
-	Oid			relid = RelationGetRelid(reference->rel);
-
 	if (check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
 		return false;
 	if (pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK)
 		return true;
-	for (int i = 0; i < reference->key.nkeys; i++)
+	for (int i = 0; i < key->nkeys; i++)
 	{
-		if (pg_attribute_aclcheck(relid, reference->key.referencing_keys[i], GetUserId(), ACL_SELECT) != ACLCHECK_OK)
+		if (pg_attribute_aclcheck(relid, key->referencing_keys[i], GetUserId(), ACL_SELECT) != ACLCHECK_OK)
 			return false;
 	}
 	return true;
@@ -128,25 +103,25 @@ may_see_key(const Reference *reference)
 
 /* The error that PostgreSQL gives for a row that isn't there */
 static void
-report_absent(const Reference *reference, TupleTableSlot *slot)
+report_absent(const TtlForeignKey *key, Relation rel, TupleTableSlot *slot)
 {
+	const char *name = get_constraint_name(key->constraint);
 	StringInfoData names;
 	StringInfoData values;
 
 	initStringInfo(&names);
 	initStringInfo(&values);
-	ttl_constraint_describe_key(slot, RelationGetRelid(reference->rel), reference->key.nkeys,
-								reference->key.referencing_keys, &names, &values);
+	ttl_constraint_describe_key(slot, RelationGetRelid(rel), key->nkeys, key->referencing_keys,
+								&names, &values);
 	ereport(ERROR,
 			(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
 			 errmsg("insert or update on table \"%s\" violates foreign key constraint \"%s\"",
-					RelationGetRelationName(reference->rel), reference->name),
-			 may_see_key(reference) ?
+					RelationGetRelationName(rel), name),
+			 may_see_key(key, RelationGetRelid(rel)) ?
 			 errdetail("Key (%s)=(%s) is not present in table \"%s\".",
-					   names.data, values.data, get_rel_name(reference->key.referenced)) :
-			 errdetail("Key is not present in table \"%s\".",
-					   get_rel_name(reference->key.referenced)),
-			 errtableconstraint(reference->rel, reference->name)));
+					   names.data, values.data, get_rel_name(key->referenced)) :
+			 errdetail("Key is not present in table \"%s\".", get_rel_name(key->referenced)),
+			 errtableconstraint(rel, name)));
 }
 
 PG_FUNCTION_INFO_V1(ttl_check_reference);
@@ -163,7 +138,7 @@ ttl_check_reference(PG_FUNCTION_ARGS)
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 	bool		is_update;
 	TupleTableSlot *slot;
-	Reference	reference;
+	TtlForeignKey key;
 	FmgrInfo	flinfo;
 
 	LOCAL_FCINFO(check, 0);
@@ -185,8 +160,11 @@ ttl_check_reference(PG_FUNCTION_ARGS)
 		return PointerGetDatum(NULL);
 
 	slot = is_update ? trigger->tg_newslot : trigger->tg_trigslot;
-	if (read_reference(&reference, trigger, slot) && !is_referenced_live(&reference))
-		report_absent(&reference, slot);
+	if (ttl_constraint_read(trigger->tg_trigger->tgconstraint,
+							RelationGetRelid(trigger->tg_relation),
+							trigger->tg_trigger->tgconstrrelid, &key) &&
+		!is_referenced_live(&key, trigger->tg_relation, slot))
+		report_absent(&key, trigger->tg_relation, slot);
 
 	fmgr_info(is_update ? F_RI_FKEY_CHECK_UPD : F_RI_FKEY_CHECK_INS, &flinfo);
 	InitFunctionCallInfoData(*check, &flinfo, 0, InvalidOid, fcinfo->context, NULL);
