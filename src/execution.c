@@ -122,14 +122,14 @@ ttl_execution_reference_time(void)
 
 TtlExpectation
 ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at,
-							  bool spares, Oid owner)
+							  bool excludes_grace, Oid owner)
 {
 	TtlExpectation before = expected;
 
 	expected.deletion = source_text;
 	expected.depth = depth;
 	expected.expired_at = expired_at;
-	expected.spares = spares;
+	expected.excludes_grace = excludes_grace;
 	expected.owner = owner;
 	expected.analyzed = false;
 	GetUserIdAndSecContext(&expected.role, &expected.sec_context);
@@ -200,7 +200,7 @@ describe_execution(TtlExecution *execution, QueryDesc *query_desc, TimestampTz c
 	execution->row_mode = ttl_execution_is_expected(query_desc->sourceText) ?
 		TTL_SEES_EXPIRED : TTL_SEES_LIVE;
 	execution->expired_at = expected.expired_at;
-	execution->spares = expected.spares;
+	execution->excludes_grace = expected.excludes_grace;
 	execution->role = GetUserId();
 	if (InNoForceRLSOperation() && current != NULL)
 	{
@@ -242,7 +242,7 @@ remember_execution(const TtlExecution *starting)
  */
 
 /*
- * What workers of the execution are told.  Made once, and not while the executor
+ * Makes what is handed over to workers of the execution.  Once, and not while the executor
  * runs.
  */
 static void

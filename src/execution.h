@@ -32,7 +32,7 @@ typedef struct TtlExecution
 	TtlRowMode	row_mode;
 	Oid			user;			/* on whose behalf it runs */
 	TimestampTz expired_at;		/* if TTL_SEES_EXPIRED: expired by when */
-	bool		spares;			/* likewise: is what a change of policy has
+	bool		excludes_grace;			/* likewise: is what a change of policy has
 								 * made expired left out, for ttl.grace? */
 	Oid			role;			/* the current user when it started */
 	bool		user_changed;	/* inside a SECURITY DEFINER function */
@@ -45,7 +45,7 @@ typedef struct TtlExecution
 								 * have updated */
 	struct TtlPlanCopy *plan_copy;	/* that it was started with, or NULL */
 	struct ScanFilter *scan_filters;			/* filters of its scans (scan_filter.c) */
-	char	   *handed_over;	/* what its parallel workers are told, or NULL */
+	char	   *handed_over;	/* to its parallel workers, or NULL */
 	struct TtlExecution *next;	/* see execution.c */
 	MemoryContextCallback forget;
 } TtlExecution;
@@ -58,7 +58,7 @@ extern TtlExecution *ttl_execution_current(void);
 /* The execution that has this state, or NULL */
 extern TtlExecution *ttl_execution_of(const EState *estate);
 
-/* Does a physical deletion run, so that whoever asks is called by a trigger? */
+/* Does a physical deletion run, so that the caller is called by a trigger? */
 extern bool ttl_execution_is_deleting(void);
 
 /* How many executions run, one inside the other. */
@@ -80,8 +80,8 @@ extern TimestampTz ttl_execution_reference_time(void);
  * announced before, to be announced again when they are done: rules make several
  * executions of one statement, and triggers of the first may delete, too.
  *
- * Permissions and row security of the statement are judged as the owner's, whoever
- * executes it.  Until it has been analyzed the current user may be the owner, by whose
+ * Permissions and row security of the statement are checked as the owner's.  Until it has
+ * been analyzed the current user may be the owner, by whose
  * rights names are looked up; then it is the one who makes the announcement.
  */
 #define TTL_TO_DELETE	"ttl to delete"
@@ -93,7 +93,7 @@ typedef struct TtlExpectation
 	const char *deletion;		/* source text, or NULL */
 	int			depth;
 	TimestampTz expired_at;
-	bool		spares;
+	bool		excludes_grace;
 	Oid			owner;
 	bool		analyzed;		/* if not, it is what is analyzed next */
 	Oid			role;			/* who executes it ... */
@@ -102,7 +102,7 @@ typedef struct TtlExpectation
 
 extern TtlExpectation ttl_execution_expect_deletion(const char *source_text,
 													TimestampTz expired_at,
-													bool spares, Oid owner);
+													bool excludes_grace, Oid owner);
 extern void ttl_execution_expect(TtlExpectation expectation);
 
 /* The owner of the tables that the announced statement deletes from */

@@ -4,11 +4,10 @@
  *	  Physical deletion of expired rows, shared by reaper and eviction.
  *
  * It is an ordinary DELETE through SPI, so that triggers fire, foreign keys
- * act and logical decoding sees it.  The rows are given by their place
- * (ctid); what is there is judged again by the DELETE itself, in which the
- * filter on the tables that it names is ttl.is_expired() (hide.c).  So it does
- * no harm that a place may have got another row, that a row may have been
- * renewed, or the policy changed, since somebody looked.
+ * act and logical decoding sees it.  The rows are given by TID; the DELETE itself
+ * evaluates the filter ttl.is_expired() on the tables that it names (hide.c).  So it does
+ * no harm that another row may have got the TID, that a row may have been renewed, or the
+ * policy changed, since the TID was collected.
  *
  * It runs by the right of the table's owner (owner.c), and takes along the expired rows
  * that reference its own (fk_dependents.c).  One statement deletes them all, with a DELETE
@@ -69,9 +68,8 @@ order_table(TtlToDelete *to_delete, List **ordered)
 }
 
 /*
- * Appends a DELETE of the rows whose places are parameter n.  The planner
- * doesn't look into a subselect.  If it knew how many places there are, it
- * might read the whole table instead of going there.
+ * Appends a DELETE of the rows whose TIDs are parameter n.  In a subselect the planner
+ * doesn't see how many they are, and would choose a sequential scan for many.
  */
 static void
 append_delete(StringInfo sql, Relation rel, int n, int flags)
@@ -141,7 +139,7 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 		ttl_owner_begin(first->rel, deletion->restricted, &saved);
 	error_context_stack = &context;
 	ttl_owner_execute(sql.data, ntables, types, values, deletion->expired_at,
-					  deletion->spares, first->rel->rd_rel->relowner, InvalidSnapshot);
+					  deletion->excludes_grace, first->rel->rd_rel->relowner, InvalidSnapshot);
 	if (is_simple)
 		first->deleted = SPI_processed;
 	for (int i = 0; i < ntables && !is_simple; i++)
@@ -161,7 +159,7 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 /*
  * Deletes the rows to delete of all tables, those that reference others before
  * them.  Rows that reference each other in a circle through tables that don't
- * go into one statement are for nobody to delete; the foreign key will say so.
+ * go into one statement can't be deleted; the foreign key raises an error.
  */
 static void
 delete_in_order(const TtlDeletion *deletion, List *ordered, int flags)
@@ -233,7 +231,7 @@ ttl_deletion_count_committed(void)
 	ttl_deletion_discard_counts();
 }
 
-/* Counts what has been deleted; of the caller's own table he does so himself. */
+/* Counts what has been deleted, except rows of the caller's table. */
 static void
 count(const TtlDeletion *deletion, const TtlToDelete *to_delete, bool went_along, int flags)
 {
@@ -254,9 +252,9 @@ count(const TtlDeletion *deletion, const TtlToDelete *to_delete, bool went_along
 							  archived);
 }
 
-/* Deletes all that is to_delete; 'asked_for' (may be NULL) is the caller's table. */
+/* Deletes the collected rows; 'target' (may be NULL) is the caller's table. */
 static void
-delete_all(TtlDeletion *deletion, const TtlToDelete *asked_for, int flags)
+delete_all(TtlDeletion *deletion, const TtlToDelete *target, int flags)
 {
 	const TtlDeletion *outer = running;
 	List	   *ordered = NIL;
@@ -284,12 +282,12 @@ delete_all(TtlDeletion *deletion, const TtlToDelete *asked_for, int flags)
 	PG_END_TRY();
 
 	foreach(lc, ordered)
-		count(deletion, lfirst(lc), lfirst(lc) != asked_for, flags);
+		count(deletion, lfirst(lc), lfirst(lc) != target, flags);
 }
 
 /* Closes the tables that the deletion has opened. */
 static void
-end_deletion(TtlDeletion *deletion, const TtlToDelete *asked_for)
+end_deletion(TtlDeletion *deletion, const TtlToDelete *target)
 {
 	ListCell   *lc;
 
@@ -297,7 +295,7 @@ end_deletion(TtlDeletion *deletion, const TtlToDelete *asked_for)
 	{
 		TtlToDelete  *to_delete = lfirst(lc);
 
-		if (to_delete != asked_for)
+		if (to_delete != target)
 			table_close(to_delete->rel, NoLock);
 	}
 }
@@ -312,34 +310,34 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 		.user = user,
 		.owner = rel->rd_rel->relowner,
 		.restricted = (flags & TTL_DELETION_RESTRICTED) != 0,
-		.spares = (flags & TTL_DELETION_EXCLUDES) != 0
+		.excludes_grace = (flags & TTL_DELETION_EXCLUDES_GRACE) != 0
 	};
-	TtlToDelete  *asked_for = ttl_fk_dependents_add_table(&deletion, rel, container);
+	TtlToDelete  *target = ttl_fk_dependents_add_table(&deletion, rel, container);
 
 	if (user != NULL)
 		ttl_fk_dependents_check_actions(&deletion, rel, tids);
-	asked_for->as_user = user != NULL;
+	target->as_user = user != NULL;
 
 	/* an earlier one has failed */
 	if (flags & TTL_DELETION_COMMITS)
 		ttl_deletion_discard_counts();
-	if (flags & TTL_DELETION_WITH_REFERENCING)
+	if (flags & TTL_DELETION_WITH_DEPENDENTS)
 	{
 		ttl_fk_dependents_remember(&deletion);
 		for (int i = 0; i < ntids; i++)
-			ttl_fk_dependents_add(&deletion, asked_for, unconstify(ItemPointerData *, &tids[i]));
+			ttl_fk_dependents_add(&deletion, target, unconstify(ItemPointerData *, &tids[i]));
 		ttl_fk_dependents_search(&deletion);
 		hash_destroy(deletion.rows);
 	}
 	else
 	{
-		asked_for->tids.tids = unconstify(ItemPointerData *, tids);
-		asked_for->tids.n = ntids;
+		target->tids.tids = unconstify(ItemPointerData *, tids);
+		target->tids.n = ntids;
 	}
 
-	delete_all(&deletion, asked_for, flags);
-	end_deletion(&deletion, asked_for);
-	return asked_for->deleted;
+	delete_all(&deletion, target, flags);
+	end_deletion(&deletion, target);
+	return target->deleted;
 }
 
 /*

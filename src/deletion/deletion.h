@@ -28,8 +28,8 @@ typedef struct TtlSessionUser
 	Oid			role;
 	Oid			written_owner;	/* owner of the table that he writes, whose code
 								 * runs as him anyway; or InvalidOid */
-	bool		refused;		/* an error is being thrown that tells him why
-								 * not */
+	bool		refused;		/* an error is being thrown that gives the
+								 * reason */
 } TtlSessionUser;
 
 /* What a switch of the user changes, to be restored. */
@@ -53,7 +53,7 @@ extern void ttl_owner_check(Relation rel);
  */
 extern void ttl_owner_begin(Relation rel, bool restricted, TtlIdentity *saved);
 
-/* Stays the user, or becomes the user again, with the session's settings. */
+/* Acts as the user, with the session's settings. */
 extern void ttl_owner_begin_as_user(const TtlSessionUser *user, TtlIdentity *saved);
 
 extern void ttl_owner_end(const TtlIdentity *saved);
@@ -61,10 +61,10 @@ extern void ttl_owner_end(const TtlIdentity *saved);
 /* A rule on DELETE, which can't be in WITH */
 extern bool ttl_owner_has_delete_rule(Relation rel);
 
-/* Do triggers or rules run when rows are deleted from the table, or none are? */
+/* Do triggers or rules run for a DELETE from the table, maybe of no rows? */
 extern bool ttl_owner_has_code(Relation rel);
 
-/* Does what runs on deletion from the table run as the user, by his own or that owner's will? */
+/* Is the table the user's, or its owner that of the table which he writes? */
 extern bool ttl_owner_is_trusted(const TtlSessionUser *user, Relation rel);
 
 /* May the role delete from the table, or from it as a partition, by itself? */
@@ -78,18 +78,17 @@ extern bool ttl_owner_acts_as_other(Oid role, Relation rel);
 
 /*
  * Executes a statement that is to see expired rows only, in the tables of that owner
- * that it calls TTL_OWNER_TO_DELETE; 'spares' leaves out what a change of policy has made
- * expired.  The right to do so is the owner's, whoever the current user is.
+ * that have the alias TTL_OWNER_TO_DELETE; 'excludes_grace' leaves out what a change of
+ * policy has made expired.  The right to do so is the owner's, not the current user's.
  */
 #define TTL_OWNER_TO_DELETE	"\"" TTL_TO_DELETE "\""
 
 extern void ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
-							  TimestampTz expired_at, bool spares, Oid owner,
+							  TimestampTz expired_at, bool excludes_grace, Oid owner,
 							  Snapshot snapshot);
 
 /*
- * Runs what COMMIT would run of the owner's code, and would run as whoever
- * commits: deferred triggers, and the queries of cursors WITH HOLD.
+ * Runs what COMMIT would run of the owner's code, as the user who commits: deferred triggers, and the queries of cursors WITH HOLD.
  */
 extern void ttl_owner_run_deferred(void);
 
@@ -140,10 +139,10 @@ extern void ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer 
 typedef struct TtlToDelete
 {
 	Relation	rel;
-	TtlContainer container;		/* as of when rows of it were to be deleted first */
+	TtlContainer container;		/* as read when the table was added */
 	bool		as_user;		/* are they deleted as the session's user? */
 	TtlTids		tids;
-	int			searched;		/* rows that reference so many are to_delete, too */
+	int			searched;		/* TIDs whose dependents are in the list, too */
 	List	   *references;		/* TtlReference, once searched */
 	List	   *referencing;	/* TtlToDelete with rows that reference rows of
 								 * this */
@@ -151,7 +150,7 @@ typedef struct TtlToDelete
 	uint64		deleted;
 } TtlToDelete;
 
-/* A deletion: what it is told, and what it comes to */
+/* A deletion: parameters and state */
 typedef struct TtlDeletion
 {
 	TimestampTz expired_at;
@@ -160,10 +159,10 @@ typedef struct TtlDeletion
 	Oid			owner;
 	bool		restricted;		/* ... maybe in a security-restricted
 								 * operation */
-	bool		spares;			/* not what a change of policy has made
+	bool		excludes_grace;			/* not what a change of policy has made
 								 * expired */
-	List	   *tables;			/* TtlToDelete, the one that was asked for first */
-	HTAB	   *rows;			/* all of them, to know them again */
+	List	   *tables;			/* TtlToDelete, the caller's first */
+	HTAB	   *rows;			/* all of them, without duplicates */
 	MemoryContext memory;		/* of all this */
 } TtlDeletion;
 
@@ -172,13 +171,13 @@ extern TtlToDelete *ttl_fk_dependents_add_table(TtlDeletion *deletion, Relation 
 											const TtlContainer *container);
 
 /*
- * Errors (23503) if the session's user may not delete the row, at that place of the table
+ * Errors (23503) if the session's user may not delete the row with that TID, of the table
  * that he writes, because of what referential actions would set off.
  */
 extern void ttl_fk_dependents_check_actions(TtlDeletion *deletion, Relation rel,
 										  const ItemPointerData *tid);
 
-/* From here on rows are remembered, and dooming one twice does no harm. */
+/* Begins to collect rows; one that is added twice counts once. */
 extern void ttl_fk_dependents_remember(TtlDeletion *deletion);
 
 extern void ttl_fk_dependents_add(TtlDeletion *deletion, TtlToDelete *to_delete, ItemPointer tid);
@@ -229,16 +228,15 @@ extern void ttl_fk_dependents_query(const TtlDeletion *deletion, Relation rel,
  */
 
 /*
- * Deletes those of the rows at the given places that had expired at
+ * Deletes those of the rows with these TIDs that had expired at
  * 'expired_at', by the policy of this moment: an ordinary DELETE with triggers and
  * referential actions.  Returns how many it deleted.  Rows that are no longer there or
  * no longer expired are left alone.
  *
- * 'user' is the one in whose session it is done, for a statement of his; NULL = it is done
- * as the table's owner, by the reaper (owner.c).
+ * 'user' is the user whose statement needs it; NULL = it is done as the table's owner, by the reaper (owner.c).
  *
  * Waits for rows that others have locked, as long as lock_timeout lets it,
- * unless told to skip them.
+ * unless they are skipped.
  *
  * 'container' is the policy as the caller has read it under the policy lock; NULL
  * = it is read here, once.
@@ -259,9 +257,9 @@ extern void ttl_fk_dependents_query(const TtlDeletion *deletion, Relation rel,
  * on.  By the reaper only what it may take, by "reaping" and "reap_delay", of tables
  * that belong to the same owner; the others have their own turn.
  */
-#define TTL_DELETION_WITH_REFERENCING	0x04
+#define TTL_DELETION_WITH_DEPENDENTS	0x04
 /* What a change of policy has made expired stays, for ttl.grace. */
-#define TTL_DELETION_EXCLUDES				0x08
+#define TTL_DELETION_EXCLUDES_GRACE				0x08
 /*
  * A security-restricted operation: by the reaper in another role's session; or if
  * referential actions run code as others than the table's owner.

@@ -3,18 +3,20 @@
  * fk_dependents.c
  *	  What goes along with a row that is deleted.
  *
- * Rows that others reference by a foreign key without an action can go if all that
- * references them has expired, too.  Those rows are looked for, chains and circles of
- * them, also through foreign keys with CASCADE, before anything is deleted.
+ * Rows that others reference by a foreign key without an action can be deleted if all
+ * rows that reference them have expired, too.  These dependents, and theirs, in chains
+ * and circles, also through foreign keys with CASCADE, are searched before anything is
+ * deleted: one query for each foreign key and level, over all rows of the level.
  *
  * In a user's session the rows of a table go along if it is his own, if it belongs to the
- * owner of the table that he writes, or if nobody's code runs by that: triggers, rules,
- * what an archive makes of its rows.  Nor may referential actions run somebody's code,
- * unless the table is one of the former two, and the user may delete from it by himself.
- * Otherwise the rows stay, and hold up what they reference, until the reaper takes them.
+ * owner of the table that he writes, or if no code runs by that: triggers, rules, or an
+ * archive's.  Nor may referential actions run code of others, unless the table is one of
+ * the former two, and the user has the right to delete from it.  Otherwise the rows stay,
+ * and hold up what they reference, until the reaper deletes them.
  *
- * The search is that of the foreign key itself, so it is done as the owner of the
- * referencing table, as PostgreSQL does it.
+ * The queries compare as ri_triggers.c does.  Like its queries they run as the owner of the
+ * referencing table, who may differ from all other roles concerned, so they are restricted
+ * as maintenance commands are.  The reaper finds rows that must stay by the same query.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +43,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-/* A row that is to_delete, as a hash key without padding */
+/* A row to delete, as a hash key without padding */
 typedef struct ToDeleteKey
 {
 	Oid			table;
@@ -82,7 +84,7 @@ ttl_fk_dependents_remember(TtlDeletion *deletion)
 }
 
 /*
- * An expired row can't be deleted in this session.  Tells when it will be in the background.
+ * An expired row can't be deleted in this session.  The HINT says when the reaper does it.
  */
 static void
 refuse(const TtlDeletion *deletion, Relation rel, const ItemPointerData *tid, bool references)
@@ -138,9 +140,9 @@ may_delete_from(const TtlDeletion *deletion, const TtlToDelete *to_delete)
 }
 
 /*
- * The table of a row that references what is to_delete; NULL if its rows stay.  Then a
- * foreign key without an action will say so, or CASCADE take the row; but an archive would
- * miss it.
+ * The table of a row that references what is deleted; NULL if its rows stay.  Then a
+ * foreign key without an action raises its error, or CASCADE deletes the row; but an
+ * archive would miss it.
  */
 static TtlToDelete *
 find_to_delete(TtlDeletion *deletion, Oid table, const ItemPointerData *tid, bool cascades)
@@ -185,9 +187,9 @@ ttl_fk_dependents_add(TtlDeletion *deletion, TtlToDelete *to_delete, ItemPointer
 		ttl_tids_append(&to_delete->tids, tid);
 }
 
-/* Is it the container that rows are deleted from, rather than one that is reached? */
+/* Does the caller delete from the container, rather than rows of it go along? */
 static bool
-is_asked_for(const TtlDeletion *deletion, const TtlContainer *container)
+is_target(const TtlDeletion *deletion, const TtlContainer *container)
 {
 	return deletion->tables != NIL &&
 		((TtlToDelete *) linitial(deletion->tables))->container.container == container->container;
@@ -205,7 +207,7 @@ ttl_fk_dependents_may_go_along(const TtlDeletion *deletion, Oid table, Timestamp
 		return true;
 	if (ttl_container_owner(table) != deletion->owner)
 		return false;
-	if (!is_asked_for(deletion, &container))
+	if (!is_target(deletion, &container))
 	{
 		if (!container.reaping)
 			return false;
@@ -327,7 +329,7 @@ ttl_fk_dependents_query(const TtlDeletion *deletion, Relation rel, const TtlRefe
 	ttl_owner_execute(psprintf(query == TTL_FK_QUERY_EXPIRED ?
 							   "SELECT r.tableoid, r.ctid FROM k, LATERAL (SELECT tableoid, ctid %s) AS r" :
 							   "SELECT n FROM k WHERE EXISTS (SELECT %s)", condition.data),
-					  0, NULL, NULL, reference->expired_at, deletion->spares, owner,
+					  0, NULL, NULL, reference->expired_at, deletion->excludes_grace, owner,
 					  IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot);
 	tuplestore_end(keys);
 	table_close(table, NoLock);

@@ -158,11 +158,11 @@ ttl_owner_end(const TtlIdentity *saved)
  */
 void
 ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
-				  TimestampTz expired_at, bool spares, Oid owner, Snapshot snapshot)
+				  TimestampTz expired_at, bool excludes_grace, Oid owner, Snapshot snapshot)
 {
 	TtlExpectation outer =
 	ttl_execution_expect_deletion(sql, expired_at,
-								  spares, owner);
+								  excludes_grace, owner);
 	Oid			userid;
 	int			sec_context;
 

@@ -125,7 +125,7 @@ resolve(TtlLive *state, Oid container, bool deletes, TtlExecution *execution)
 		set_cutoff(state, ttl_expiry_reading_now());
 	else
 		set_cutoff(state, deletes ? execution->expired_at : execution->reading_now);
-	state->spares = deletes && execution->spares && state->default_ttl != TTL_OFF &&
+	state->spares = deletes && execution->excludes_grace && state->default_ttl != TTL_OFF &&
 		ttl_grace_lasts(&c.change, execution->clock);
 	if (state->spares)
 		state->change = c.change;

@@ -87,10 +87,10 @@ delete_tids(TtlBatch *batch)
 	if (batch->skip_locked)
 		flags |= TTL_DELETION_SKIP_LOCKED;
 	if (batch->with_referencing)
-		flags |= TTL_DELETION_WITH_REFERENCING;
+		flags |= TTL_DELETION_WITH_DEPENDENTS;
 
 	if (batch->memory->mode.by_worker)
-		flags |= TTL_DELETION_EXCLUDES | TTL_DELETION_KEEPS_APART;
+		flags |= TTL_DELETION_EXCLUDES_GRACE | TTL_DELETION_KEEPS_APART;
 	else if (batch->rel->rd_rel->relowner != GetUserId())
 		flags |= TTL_DELETION_RESTRICTED;
 

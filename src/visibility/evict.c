@@ -92,7 +92,7 @@ typedef struct EvictState
 	bool		provable;		/* do all rows that may expire come by here? */
 	bool		nothing_expired;	/* as of ... */
 	Moment		proved_at;
-	int64		rows_spared;	/* since then */
+	int64		rows_skipped;	/* since then */
 	int			rows_left;		/* to look up before the next search, ... */
 	int			rows_between;	/* ... and after a failed one */
 
@@ -217,18 +217,18 @@ has_nothing_expired(EvictState *state, Relation rel)
 		return false;
 	if (state->nothing_expired && is_this_moment(&state->proved_at))
 	{
-		state->rows_spared++;
+		state->rows_skipped++;
 		return true;
 	}
 	if (--state->rows_left > 0 &&
-		!(state->nothing_expired && state->rows_spared >= ROWS_WORTH_PROOF))
+		!(state->nothing_expired && state->rows_skipped >= ROWS_WORTH_PROOF))
 	{
 		state->nothing_expired = false;
 		return false;
 	}
 
 	state->proved_at = this_moment();
-	state->rows_spared = 0;
+	state->rows_skipped = 0;
 	state->nothing_expired = prove_nothing_expired(state, rel);
 	if (state->nothing_expired)
 		state->rows_between = ROWS_BEFORE_PROOF;
@@ -342,7 +342,7 @@ free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPoint
 
 		error_context_stack = &context;
 		deleted = ttl_deletion_run(rel, NULL, found.tids, found.n, state->now,
-								   TTL_DELETION_WITH_REFERENCING, &eviction.user);
+								   TTL_DELETION_WITH_DEPENDENTS, &eviction.user);
 		error_context_stack = context.previous;
 		ttl_counters_add_rows(state->container.container, 0, deleted, 0);
 		if (deleted < found.n)
