@@ -34,6 +34,7 @@
 #include "utils/backend_progress.h"
 #include "utils/backend_status.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -318,6 +319,11 @@ ttl_reap(PG_FUNCTION_ARGS)
 				reap_shards(memory, lfirst_oid(lc), max_rows, PG_ARGISNULL(0) ? WARNING : ERROR);
 			else
 				rows += reap_container(memory, lfirst_oid(lc), max_rows - rows);
+
+			/* the state that the worker has of it is out of date */
+			if (OidIsValid(ttl_container_owner(lfirst_oid(lc))))
+				CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
+			ttl_request_at_commit();
 		}
 	}
 	PG_FINALLY();
@@ -328,10 +334,6 @@ ttl_reap(PG_FUNCTION_ARGS)
 
 	MemoryContextSwitchTo(oldcontext);
 	MemoryContextDelete(context);
-
-	/* the worker had better not rely on what it knew */
-	ttl_shmem_request(MyDatabaseId,
-					  all ? TTL_EVERY_CONTAINER : PG_GETARG_OID(0));
 
 	if (all || !ttl_citus_is_distributed(PG_GETARG_OID(0)))
 		ereport(NOTICE,

@@ -39,14 +39,11 @@ extern void ttl_request_init(void);
 /* Requests that are queued one by one; more become "all databases". */
 #define TTL_MAX_REQUESTS	64
 
-#define TTL_EVERY_CONTAINER	PG_UINT32_MAX
-
 /*
- * Requests that the worker of a database (which may have to be started) read the
- * list of containers, and visit 'container' at once unless that is InvalidOid.
+ * Requests that the worker of a database (InvalidOid: of each) read the list of
+ * containers; it is started if necessary.
  */
-extern void ttl_shmem_request(Oid dboid, Oid container);
-extern void ttl_shmem_request_all(void);
+extern void ttl_shmem_request(Oid dboid);
 
 /* The list of databases may have changed. */
 extern void ttl_shmem_wake_launcher(void);
@@ -102,8 +99,8 @@ extern bool ttl_shmem_release_slot(Oid dboid, TtlReaperState *state,
 /* Takes the slot reserved for the database; false if the worker is to exit. */
 extern bool ttl_shmem_worker_attach(Oid dboid);
 
-/* Has there been a request since the last call, and for which container? */
-extern bool ttl_shmem_worker_take_request(Oid *container);
+/* Has there been a request since the last call? */
+extern bool ttl_shmem_worker_take_request(void);
 extern bool ttl_shmem_worker_is_contended(void);
 
 /*
@@ -122,7 +119,7 @@ typedef struct TtlScheduled
 	Oid			container;		/* MUST BE FIRST */
 	bool		listed;			/* at the last refresh */
 	char		name[2 * NAMEDATALEN];	/* qualified, as of the last refresh */
-	bool		changed;		/* by invalidation or request: due now */
+	bool		changed;		/* by invalidation: due now */
 	TimestampTz due;
 	TimestampTz last_run;
 	int			ntables;		/* partitions */
@@ -144,13 +141,11 @@ typedef struct TtlScheduled
 extern void ttl_schedule_init(struct TtlMemory *memory);
 
 /*
- * Brings the table of containers up to date, and makes one of them (or
- * TTL_EVERY_CONTAINER) due.  Returns false if there are none, else when to call this again
- * in *next.  *unreaped becomes the number of containers with TTL on and reaping off
- * from which nothing was deleted for a day.
+ * Brings the table of containers up to date.  Returns false if there are none, else when to
+ * call this again in *next.  *unreaped becomes the number of containers with TTL on and reaping
+ * off from which nothing was deleted for a day.
  */
-extern bool ttl_schedule_refresh(struct TtlMemory *memory, Oid container,
-								 TimestampTz *next, int *unreaped);
+extern bool ttl_schedule_refresh(struct TtlMemory *memory, TimestampTz *next, int *unreaped);
 
 /* The containers that are due; *next is when the first of the others will be. */
 extern List *ttl_schedule_due(TimestampTz *next);

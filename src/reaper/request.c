@@ -67,9 +67,9 @@ transaction_event(XactEvent event, void *arg)
 	if (event == XACT_EVENT_COMMIT)
 	{
 		if (anything_changed)
-			ttl_shmem_request_all();
+			ttl_shmem_request(InvalidOid);
 		else if (policy_changed)
-			ttl_shmem_request(MyDatabaseId, InvalidOid);
+			ttl_shmem_request(MyDatabaseId);
 		if (databases_changed)
 			ttl_shmem_wake_launcher();
 	}

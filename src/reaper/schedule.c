@@ -132,7 +132,7 @@ read_containers(TimestampTz now, bool is_first, int *unreaped)
 }
 
 bool
-ttl_schedule_refresh(TtlMemory *memory, Oid requested, TimestampTz *next, int *unreaped)
+ttl_schedule_refresh(TtlMemory *memory, TimestampTz *next, int *unreaped)
 {
 	static bool is_first = true;
 
@@ -166,9 +166,6 @@ ttl_schedule_refresh(TtlMemory *memory, Oid requested, TimestampTz *next, int *u
 		(void) hash_search(containers, &container->container, HASH_REMOVE, NULL);
 	}
 	ttl_reap_rel_memory_trim(memory, now - FORGET_WAIT);
-
-	if (OidIsValid(requested))
-		relation_changed((Datum) 0, requested == TTL_EVERY_CONTAINER ? InvalidOid : requested);
 
 	CommitTransactionCommand();
 	*next = GetCurrentTimestamp() + stretch(IDLE_WAIT);

@@ -58,7 +58,6 @@ typedef struct WorkerSlot
 	Latch	   *latch;			/* valid while pid is set; set by the worker */
 
 	bool		is_requested;	/* by a backend; cleared by the worker */
-	Oid			container;		/* ... for this one, see ttl_shmem_request() */
 
 	/* set by the worker, or by who terminates it */
 	bool		is_leaving;		/* if not set at exit, the worker has failed */
@@ -193,47 +192,30 @@ find_slot(Oid dboid)
  * Doesn't fail, since it is called after commit.
  */
 void
-ttl_shmem_request(Oid dboid, Oid container)
+ttl_shmem_request(Oid dboid)
 {
-	WorkerSlot *slot;
+	bool		has_slot = false;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	slot = find_slot(dboid);
-	if (slot != NULL)
+	for (int i = 0; i < shared->nslots; i++)
 	{
+		WorkerSlot *slot = &shared->slots[i];
+
+		if (OidIsValid(dboid) && slot->dboid != dboid)
+			continue;
+		has_slot = true;
 		slot->is_requested = true;
-		if (!OidIsValid(slot->container))
-			slot->container = container;
-		else if (OidIsValid(container) && container != slot->container)
-			slot->container = TTL_EVERY_CONTAINER;
 		if (slot->pid != 0)
 			SetLatch(slot->latch);
 	}
-	else
+	if (!has_slot || !OidIsValid(dboid))
 	{
-		if (shared->nrequests < TTL_MAX_REQUESTS)
-			shared->requests[shared->nrequests] = dboid;
-		shared->nrequests = Min(shared->nrequests + 1, TTL_MAX_REQUESTS + 1);
+		if (OidIsValid(dboid) && shared->nrequests < TTL_MAX_REQUESTS)
+			shared->requests[shared->nrequests++] = dboid;
+		else
+			shared->nrequests = TTL_MAX_REQUESTS + 1;
 		wake_launcher();
 	}
-	LWLockRelease(lock);
-}
-
-/*
- * Likewise.
- */
-void
-ttl_shmem_request_all(void)
-{
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	shared->nrequests = TTL_MAX_REQUESTS + 1;
-	for (int i = 0; i < shared->nslots; i++)
-	{
-		shared->slots[i].is_requested = true;
-		if (shared->slots[i].pid != 0)
-			SetLatch(shared->slots[i].latch);
-	}
-	wake_launcher();
 	LWLockRelease(lock);
 }
 
@@ -475,15 +457,13 @@ ttl_shmem_worker_attach(Oid dboid)
 }
 
 bool
-ttl_shmem_worker_take_request(Oid *container)
+ttl_shmem_worker_take_request(void)
 {
 	bool		requested;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	requested = my_slot->is_requested;
-	*container = my_slot->container;
 	my_slot->is_requested = false;
-	my_slot->container = InvalidOid;
 	LWLockRelease(lock);
 	return requested;
 }

@@ -493,8 +493,8 @@ remind(int unreaped)
  * of ttl_shmem_worker_leave(), else when to call this again in *next.
  */
 static bool
-has_work(TtlMemory *memory, Oid requested, TimestampTz *next,
-		 TtlReaperState *state, TimestampTz *start_at)
+has_work(TtlMemory *memory, TimestampTz *next, TtlReaperState *state,
+		 TimestampTz *start_at)
 {
 	bool		any;
 	int			unreaped;
@@ -504,7 +504,7 @@ has_work(TtlMemory *memory, Oid requested, TimestampTz *next,
 	if (!ttl_guc_reaper)
 		return false;
 
-	any = ttl_schedule_refresh(memory, requested, next, &unreaped);
+	any = ttl_schedule_refresh(memory, next, &unreaped);
 	*start_at = remind(unreaped);
 	if (any)
 	{
@@ -573,8 +573,7 @@ ttl_worker_main(Datum main_arg)
 
 	for (;;)
 	{
-		Oid			requested;
-		bool		is_requested = ttl_shmem_worker_take_request(&requested);
+		bool		is_requested = ttl_shmem_worker_take_request();
 
 		MemoryContextSwitchTo(context);
 		MemoryContextReset(context);
@@ -585,7 +584,7 @@ ttl_worker_main(Datum main_arg)
 			TimestampTz start_at;
 
 			cycle_at = rested_at;
-			if (!has_work(memory, requested, &refresh_at, &state, &start_at))
+			if (!has_work(memory, &refresh_at, &state, &start_at))
 			{
 				if (ttl_shmem_worker_leave(state, start_at))
 					break;
