@@ -27,7 +27,7 @@
  *	 DROP/CREATE EXTENSION		as a change of policy
  *	 reaping is off everywhere	a worker comes once a day to log a reminder
  *	 worker fails				again after FIRST_PAUSE doubling to LAST_PAUSE
- *	 DROP DATABASE and such		request.c blocks the database
+ *	 DROP DATABASE and such		request.c terminates the worker
  *	 ALLOW_CONNECTIONS false	the worker is terminated; another when it is true
  *	 ttl.reaper = off			workers exit, none is started
  *	 recovery to a point in time	each worker exits at once, until ttl.resume()
@@ -54,6 +54,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
@@ -79,6 +80,7 @@
 #define FIRST_PAUSE			5000
 #define LAST_PAUSE			300000
 #define WARNING_PERIOD		3600000
+#define LOCKED_WAIT			1000
 #define IDLE_WAIT			5000
 #define IDLE_WAIT_PER_DATABASE	INT64CONST(250)
 
@@ -273,8 +275,7 @@ next_database(TimestampTz now, TimestampTz *next)
 	hash_seq_init(&status, known);
 	while ((database = (Database *) hash_seq_search(&status)) != NULL)
 	{
-		if (!database->connectable || !database->exists || database->has_worker ||
-			ttl_shmem_is_blocked(database->dboid))
+		if (!database->connectable || !database->exists || database->has_worker)
 			continue;
 		if (database->start_at > now)
 			*next = Min(*next, database->start_at);
@@ -282,6 +283,22 @@ next_database(TimestampTz now, TimestampTz *next)
 			first = database;
 	}
 	return first;
+}
+
+/*
+ * Has a command like DROP DATABASE locked the database?  A worker would wait for it.
+ */
+static bool
+is_locked(Oid dboid)
+{
+	LOCKTAG		tag;
+	bool		locked;
+
+	StartTransactionCommand();
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, dboid, 0);
+	locked = LockAcquire(&tag, RowExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL;
+	CommitTransactionCommand();
+	return locked;
 }
 
 /*
@@ -299,7 +316,9 @@ start_workers(TimestampTz now)
 
 	while (!contended && (database = next_database(now, &next)) != NULL)
 	{
-		if (!ttl_shmem_reserve_slot(database->dboid))
+		if (is_locked(database->dboid))
+			database->start_at = TimestampTzPlusMilliseconds(now, LOCKED_WAIT);
+		else if (!ttl_shmem_reserve_slot(database->dboid))
 			contended = true;
 		else if (start_worker(database))
 		{

@@ -45,15 +45,12 @@ extern void ttl_request_init(void);
  */
 extern void ttl_shmem_request(Oid dboid);
 
-/* The list of databases may have changed. */
-extern void ttl_shmem_wake_launcher(void);
-
 /*
- * Keeps workers out of a database until this backend unblocks it.  Returns when the
- * present worker has exited, or after a timeout.
+ * Waits, with a timeout, until the worker of a database (InvalidOid: until all workers)
+ * has exited.  If 'terminate', terminates it first; the next one is started some seconds
+ * later.
  */
-extern void ttl_shmem_block_database(Oid dboid);
-extern void ttl_shmem_unblock_databases(void);
+extern void ttl_shmem_await_workers(Oid dboid, bool terminate);
 
 extern void ttl_shmem_init(void);
 
@@ -69,14 +66,7 @@ extern List *ttl_shmem_launcher_attach(void);
 
 /* Returns the number of requests; more than TTL_MAX_REQUESTS means all databases. */
 extern int	ttl_shmem_take_requests(Oid *dboids);
-extern bool ttl_shmem_is_blocked(Oid dboid);
 extern bool ttl_shmem_has_worker(Oid dboid);
-
-/*
- * Waits, with a timeout, until the worker of a database (InvalidOid: until all workers)
- * has exited, after terminating it if so requested.
- */
-extern void ttl_shmem_await_workers(Oid dboid, bool terminate);
 
 /* Do databases wait for a slot?  If so, sleeping workers are woken up. */
 extern void ttl_shmem_set_contended(bool contended);

@@ -6,11 +6,10 @@
  * - A transaction that has changed a policy wakes up the worker of its
  *	 database after commit.  COMMIT PREPARED wakes up all of them, since the prepared
  *	 transaction may have changed a policy, and ttl.resume() may have ended a hold.
- * - CREATE DATABASE makes the launcher look for the new one.
  * - A command that needs a database for itself (DROP DATABASE, ALTER DATABASE
- *	 ... RENAME and SET TABLESPACE, CREATE DATABASE for its template) keeps the
- *	 worker out of it from just before the command until the transaction has
- *	 ended, when the change is visible to all.  Only for users who have the rights for
+ *	 ... RENAME and SET TABLESPACE, CREATE DATABASE for its template) terminates
+ *	 the worker in it just before.  The command then locks the database, and the
+ *	 launcher starts no worker in a locked one.  Only for users who have the rights for
  *	 such a command, roughly: others could stop deletion with commands that fail.
  *
  *-------------------------------------------------------------------------
@@ -36,7 +35,6 @@
 
 /* To do after commit */
 static bool policy_changed = false;
-static bool databases_changed = false;
 static bool anything_changed = false;
 
 void
@@ -64,18 +62,9 @@ transaction_event(XactEvent event, void *arg)
 		event != XACT_EVENT_PREPARE)
 		return;
 
-	if (event == XACT_EVENT_COMMIT)
-	{
-		if (anything_changed)
-			ttl_shmem_request(InvalidOid);
-		else if (policy_changed)
-			ttl_shmem_request(MyDatabaseId);
-		if (databases_changed)
-			ttl_shmem_wake_launcher();
-	}
-	ttl_shmem_unblock_databases();
+	if (event == XACT_EVENT_COMMIT && (policy_changed || anything_changed))
+		ttl_shmem_request(anything_changed ? InvalidOid : MyDatabaseId);
 	policy_changed = false;
-	databases_changed = false;
 	anything_changed = false;
 }
 
@@ -164,7 +153,7 @@ before_command(PlannedStmt *pstmt, const char *query_string,
 	dboid = get_database_oid(name, true);
 	if (OidIsValid(dboid) && (as_template || dboid != MyDatabaseId) &&
 		has_rights(dboid, as_template))
-		ttl_shmem_block_database(dboid);
+		ttl_shmem_await_workers(dboid, true);
 }
 
 static void
@@ -172,9 +161,7 @@ after_command(PlannedStmt *pstmt, ProcessUtilityContext context)
 {
 	Node	   *command = pstmt->utilityStmt;
 
-	if (IsA(command, CreatedbStmt))
-		databases_changed = true;
-	else if (IsA(command, TransactionStmt) &&
+	if (IsA(command, TransactionStmt) &&
 			 ((TransactionStmt *) command)->kind == TRANS_STMT_COMMIT_PREPARED)
 		anything_changed = true;
 }

@@ -20,10 +20,6 @@
  * the flag is not set, under the same lock, and the launcher checks the flag when it
  * frees the slot, so no request is lost.
  *
- * Blocks: see request.c.  If MAX_BLOCKS commands that need a database for themselves
- * run already, the reaper does not leave the database of one more, which may then fail because
- * the database is in use, and can be repeated.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -44,11 +40,12 @@
 #include "reaper/reaper_internal.h"
 #include "ttl.h"
 
-#define MAX_BLOCKS			64
-
 /* How long to wait for workers to exit, ms */
 #define EXIT_TIMEOUT		5000
 #define EXIT_POLL			10
+
+/* How long a database has no worker after its worker was terminated, ms */
+#define RESTART_WAIT		5000
 
 /* A database with a worker */
 typedef struct WorkerSlot
@@ -65,13 +62,6 @@ typedef struct WorkerSlot
 	TimestampTz start_at;		/* of the next worker */
 } WorkerSlot;
 
-/* A command that needs a database for itself; set by the backend. */
-typedef struct Block
-{
-	Oid			dboid;			/* InvalidOid = free */
-	pid_t		pid;
-} Block;
-
 typedef struct TtlShared
 {
 	/* constant */
@@ -87,7 +77,6 @@ typedef struct TtlShared
 	Oid			requests[TTL_MAX_REQUESTS];
 
 	/* protected by the lock */
-	Block		blocks[MAX_BLOCKS];
 	TtlRelStates rel_states;	/* see rel_state.c */
 
 	/* see counters.h */
@@ -102,9 +91,6 @@ static LWLock *lock = NULL;
 
 /* The slot of this process if it is a worker */
 static WorkerSlot *my_slot = NULL;
-
-/* Has this backend blocked a database? */
-static bool has_blocks = false;
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
@@ -166,14 +152,6 @@ wake_launcher(void)
 		SetLatch(shared->launcher_latch);
 }
 
-void
-ttl_shmem_wake_launcher(void)
-{
-	LWLockAcquire(lock, LW_SHARED);
-	wake_launcher();
-	LWLockRelease(lock);
-}
-
 /*
  * The slot of a database, or NULL.  The lock is held.
  */
@@ -220,31 +198,6 @@ ttl_shmem_request(Oid dboid)
 }
 
 /*
- * The lock is held.
- */
-static bool
-is_blocked(Oid dboid)
-{
-	for (int i = 0; i < MAX_BLOCKS; i++)
-	{
-		if (shared->blocks[i].dboid == dboid)
-			return true;
-	}
-	return false;
-}
-
-bool
-ttl_shmem_is_blocked(Oid dboid)
-{
-	bool		blocked;
-
-	LWLockAcquire(lock, LW_SHARED);
-	blocked = is_blocked(dboid);
-	LWLockRelease(lock);
-	return blocked;
-}
-
-/*
  * Is there a worker of the database (InvalidOid = of any)?  If 'terminate', it gets a
  * SIGTERM.
  */
@@ -258,15 +211,17 @@ find_workers(Oid dboid, bool terminate)
 	{
 		WorkerSlot *slot = &shared->slots[i];
 
-		if (slot->pid == 0 || (OidIsValid(dboid) && slot->dboid != dboid))
+		if (!OidIsValid(slot->dboid) || (OidIsValid(dboid) && slot->dboid != dboid))
 			continue;
-		found = true;
+		found = found || slot->pid != 0;
 		if (terminate)
 		{
+			/* one that has not started yet exits when it attaches */
 			slot->is_leaving = true;
 			slot->state = TTL_REAPER_WAITING;
-			slot->start_at = 0;
-			kill(slot->pid, SIGTERM);
+			slot->start_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), RESTART_WAIT);
+			if (slot->pid != 0)
+				kill(slot->pid, SIGTERM);
 		}
 	}
 	LWLockRelease(lock);
@@ -292,45 +247,6 @@ ttl_shmem_await_workers(Oid dboid, bool terminate)
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
-}
-
-void
-ttl_shmem_block_database(Oid dboid)
-{
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	for (int i = 0; i < MAX_BLOCKS; i++)
-	{
-		if (!OidIsValid(shared->blocks[i].dboid))
-		{
-			shared->blocks[i].dboid = dboid;
-			shared->blocks[i].pid = MyProcPid;
-			has_blocks = true;
-			break;
-		}
-	}
-	LWLockRelease(lock);
-
-	ttl_shmem_await_workers(dboid, true);
-}
-
-/*
- * Doesn't fail.
- */
-void
-ttl_shmem_unblock_databases(void)
-{
-	if (!has_blocks)
-		return;
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	for (int i = 0; i < MAX_BLOCKS; i++)
-	{
-		if (shared->blocks[i].pid == MyProcPid)
-			shared->blocks[i] = (Block) {InvalidOid, 0};
-	}
-	wake_launcher();
-	LWLockRelease(lock);
-	has_blocks = false;
 }
 
 static void
@@ -436,14 +352,8 @@ ttl_shmem_worker_attach(Oid dboid)
 {
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	my_slot = find_slot(dboid);
-	if (my_slot != NULL && my_slot->pid != 0)
+	if (my_slot != NULL && (my_slot->pid != 0 || my_slot->is_leaving))
 		my_slot = NULL;
-	else if (my_slot != NULL && is_blocked(dboid))
-	{
-		my_slot->is_leaving = true;
-		my_slot->state = TTL_REAPER_WAITING;
-		my_slot = NULL;
-	}
 	else if (my_slot != NULL)
 	{
 		my_slot->pid = MyProcPid;
