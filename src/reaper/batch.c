@@ -101,7 +101,7 @@ delete_tids(TtlBatch *batch)
 	if (batch->container.replication_origin)
 	{
 		batch->origin_wanted = true;
-		ttl_origin_begin();
+		ttl_session_begin_origin();
 		batch->origin_wanted = false;
 	}
 	PG_TRY();
@@ -116,7 +116,7 @@ delete_tids(TtlBatch *batch)
 	}
 	PG_FINALLY();
 	{
-		ttl_origin_end();
+		ttl_session_end_origin();
 	}
 	PG_END_TRY();
 }
@@ -554,7 +554,7 @@ ttl_batch_delete(TtlBatch *batch)
 					  Min(reap_rel->state.n_single > 0 ? 1 : reap_rel->batch_size, affordable_rows(batch)));
 	batch->skip_locked = reap_rel->locked_until > started;
 
-	ttl_progress_phase(TTL_PHASE_DELETING);
+	ttl_reap_report_phase(TTL_PHASE_DELETING);
 	INSTR_TIME_SET_CURRENT(start);
 	error = attempt_delete(batch, &start);
 	while (error && batch->origin_wanted &&
@@ -674,7 +674,7 @@ ttl_batch_try_truncate(TtlBatch *batch)
 						 memory->context))
 		return false;
 
-	ttl_progress_phase(TTL_PHASE_EMPTYING);
+	ttl_reap_report_phase(TTL_PHASE_EMPTYING);
 	relation_close(batch->rel, NoLock);
 
 	/* it runs nobody's code, and has limits of its own */

@@ -75,22 +75,6 @@ ttl_budget_cost_since(const BufferUsage *start)
 		dirty * VacuumCostPageDirty;
 }
 
-bool
-ttl_replica_connected(void)
-{
-	bool		found = false;
-
-	for (int i = 0; i < max_wal_senders && !found; i++)
-	{
-		WalSnd	   *sender = &WalSndCtl->walsnds[i];
-
-		SpinLockAcquire(&sender->mutex);
-		found = sender->pid != 0;
-		SpinLockRelease(&sender->mutex);
-	}
-	return found;
-}
-
 /*
  * Bytes of WAL by which the slowest of the connected WAL receivers is behind; 0 if there is
  * none.  As in pg_stat_replication.

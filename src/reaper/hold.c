@@ -99,7 +99,7 @@ read_pause(Relation rel, bool delete)
 }
 
 bool
-ttl_pause_lasts(TimestampTz *until)
+ttl_hold_is_paused(TimestampTz *until)
 {
 	if (!is_cached)
 	{
@@ -220,7 +220,7 @@ ttl_hold_lasts(TtlReaperState *state, TimestampTz *until)
 					 errdetail("Recovery ended: %s.", recovery.target),
 					 errhint("Expired rows are hidden, as ever. Have a superuser call ttl.resume(), in any database, to have them deleted.")));
 	}
-	else if (ttl_pause_lasts(until))
+	else if (ttl_hold_is_paused(until))
 	{
 		is_held = true;
 		*state = TTL_REAPER_PAUSED;

@@ -1,17 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * reap.c
- *	  CALL ttl.reap: deletes now what is expired, in the foreground.
+ *	  CALL ttl.reap: deletes expired rows in the foreground, and reports its progress.
  *
- * The same batches as the worker's, but without a budget, and with errors
- * that are nobody's row's fault going to the caller.  Called in a transaction
- * block, all happens in that transaction.
+ * The same batches as the worker's, but without a budget, and errors that are not those of a
+ * single row go to the caller.  In a transaction block all of it is part of that transaction.
  *
- * The caller's session goes on with what triggers leave in it, so another role's
- * container is worked on as by VACUUM: as the owner, in a security-restricted operation,
- * whoever the caller is, a member of that role or a superuser; and only where the caller
- * names it.  There constraints are immediate, which would last to the end of a transaction
- * block, so in one nobody but the owner may do that.
+ * The caller's session keeps what triggers leave in it, so the container of another role
+ * is treated as by VACUUM: as the owner, in a security-restricted operation, even if
+ * the caller is a member of that role or a superuser; and only if the caller
+ * names it.  In such an operation constraints are immediate, which would last to the end of a
+ * transaction block, so there the caller must be the owner.
  *
  * Progress is reported as by PostgreSQL's own commands, in the backend's status entry, with a
  * number that is not in ProgressCommandType, so that none of the pg_stat_progress_
@@ -94,14 +93,14 @@ subtransaction_event(SubXactEvent event, SubTransactionId subid, SubTransactionI
 }
 
 void
-ttl_progress_phase(TtlPhase phase)
+ttl_reap_report_phase(TtlPhase phase)
 {
 	progress[PROGRESS_PHASE] = phase;
 	report_progress();
 }
 
 void
-ttl_progress_batch(int64 rows)
+ttl_reap_report_batch(int64 rows)
 {
 	progress[PROGRESS_BATCHES]++;
 	progress[PROGRESS_ROWS] += rows;
@@ -209,7 +208,7 @@ static int64
 reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 {
 	TtlContainerCounters counters;
-	TtlReapRun		turn;
+	TtlReapRun	run;
 
 	if (!memory->mode.commits && ttl_container_owner(container) != GetUserId())
 		ereport(ERROR,
@@ -219,19 +218,19 @@ reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 				 errdetail("Nothing may be deferred to the end of the transaction, which would run with the rights of the role that commits."),
 				 errhint("Call ttl.reap() outside of a transaction block, or as the owner of the container.")));
 
-	memset(&turn, 0, sizeof(turn));
-	turn.max_cost = PG_INT64_MAX;
-	turn.max_rows = max_rows;
-	turn.max_batch_cost = PG_INT64_MAX;
-	turn.until = DT_NOEND;
+	memset(&run, 0, sizeof(run));
+	run.max_cost = PG_INT64_MAX;
+	run.max_rows = max_rows;
+	run.max_batch_cost = PG_INT64_MAX;
+	run.until = DT_NOEND;
 	if (ttl_counters_get_container(container, &counters))
-		turn.blocked = counters.blocked_rows;
+		run.blocked = counters.blocked_rows;
 
-	ttl_reap_rel_run(memory, container, &turn);
-	return turn.rows;
+	ttl_reap_rel_run(memory, container, &run);
+	return run.rows;
 }
 
-/* The containers that the caller owns, less those that their owner has the worker spare */
+/* The caller's own containers, except those with reaping off or in grace */
 static pg_noinline List *
 list_own_containers(void)
 {
@@ -289,7 +288,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 	mode.by_worker = false;
 	mode.commits = !atomic && !IsSubTransaction();
 
-	/* lives as long as the call, whatever is committed in it */
+	/* outlives the transactions of the call */
 	context = AllocSetContextCreate(PortalContext, "ttl reap",
 									ALLOCSET_DEFAULT_SIZES);
 	oldcontext = MemoryContextSwitchTo(context);
@@ -312,7 +311,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 				break;
 			progress_container = lfirst_oid(lc);
 			progress[PROGRESS_CONTAINERS_DONE] = foreach_current_index(lc);
-			ttl_progress_phase(TTL_PHASE_LOOKING);
+			ttl_reap_report_phase(TTL_PHASE_LOOKING);
 			if (!ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
 				continue;
 			if (ttl_citus_is_distributed(lfirst_oid(lc)))

@@ -247,7 +247,7 @@ open_table(TtlBatch *batch, Oid container)
 		batch->container.container != container ||
 		batch->container.default_ttl == TTL_OFF ||
 		(batch->memory->mode.by_worker &&
-		 (!batch->container.reaping || ttl_pause_lasts(&paused_until))) ||
+		 (!batch->container.reaping || ttl_hold_is_paused(&paused_until))) ||
 		pg_sub_s64_overflow(ttl_execution_reference_time(), batch->container.reap_delay,
 							&batch->now))
 	{
@@ -346,7 +346,7 @@ collect(TtlBatch *batch, bool is_lazy)
 	ErrorData  *error;
 	TtlReapResult result;
 
-	ttl_progress_phase(TTL_PHASE_LOOKING);
+	ttl_reap_report_phase(TTL_PHASE_LOOKING);
 	error = ttl_batch_attempt(is_lazy ? ttl_brin_scan_run : scan_expiry_indexes, batch);
 	if (error != NULL)
 	{
@@ -542,7 +542,7 @@ reap_table(TtlMemory *memory, Oid container, Oid relid, TtlReapRun *run,
 		if (batch.ntids > 0 || batch.emptied)
 		{
 			ttl_counters_add_batch(container, batch.deleted, cost);
-			ttl_progress_batch(batch.deleted);
+			ttl_reap_report_batch(batch.deleted);
 		}
 	}
 

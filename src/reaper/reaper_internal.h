@@ -167,10 +167,10 @@ extern void ttl_session_drop_temporary(void);
  * Tags with the replication origin "ttl" all that this process writes until the end.  Called in a
  * transaction.  Errors with ERRCODE_OBJECT_IN_USE if another process has the origin.
  */
-extern void ttl_origin_begin(void);
+extern void ttl_session_begin_origin(void);
 
 /* Doesn't fail; a no-op without a beginning. */
-extern void ttl_origin_end(void);
+extern void ttl_session_end_origin(void);
 
 /*
  * budget.c
@@ -198,9 +198,6 @@ extern int64 ttl_budget_advance(int64 granted);
 /* What this process does does not count as foreground. */
 extern void ttl_budget_exempt(void);
 
-/* Is there any WAL sender (of a standby, subscriber, base backup)? */
-extern bool ttl_replica_connected(void);
-
 extern void ttl_budget_init(void);
 
 /*
@@ -214,7 +211,7 @@ extern bool ttl_hold_lasts(TtlReaperState *state, TimestampTz *until);
  * True if deletion is paused in this database.  Needs a transaction; cheap unless
  * the pause has changed.
  */
-extern bool ttl_pause_lasts(TimestampTz *until);
+extern bool ttl_hold_is_paused(TimestampTz *until);
 
 extern void ttl_hold_init(void);
 
@@ -228,8 +225,8 @@ typedef enum TtlPhase
 	TTL_PHASE_EMPTYING			/* a partition at once */
 } TtlPhase;
 
-extern void ttl_progress_phase(TtlPhase phase);
-extern void ttl_progress_batch(int64 rows);
+extern void ttl_reap_report_phase(TtlPhase phase);
+extern void ttl_reap_report_batch(int64 rows);
 extern void ttl_reap_init(void);
 
 #endif							/* TTL_REAPER_INTERNAL_H */

@@ -66,9 +66,9 @@ relation_changed(Datum arg, Oid relid)
 		container->changed = true;
 }
 
-/* A wait between visits, or a longer one if there are many tables. */
+/* Makes a wait between visits longer if there are many tables. */
 static int64
-stretch(int64 wait)
+lengthen(int64 wait)
 {
 	return Max(wait, ntables * WAIT_PER_TABLE);
 }
@@ -168,7 +168,7 @@ ttl_schedule_refresh(TtlMemory *memory, TimestampTz *next, int *unreaped)
 	ttl_reap_rel_memory_trim(memory, now - FORGET_WAIT);
 
 	CommitTransactionCommand();
-	*next = GetCurrentTimestamp() + stretch(IDLE_WAIT);
+	*next = GetCurrentTimestamp() + lengthen(IDLE_WAIT);
 	return hash_get_num_entries(containers) > 0;
 }
 
@@ -192,7 +192,7 @@ ttl_schedule_due(TimestampTz *next)
 	TimestampTz now = GetCurrentTimestamp();
 	List	   *due = NIL;
 
-	*next = now + stretch(IDLE_WAIT);
+	*next = now + lengthen(IDLE_WAIT);
 	hash_seq_init(&status, containers);
 	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
 	{
@@ -214,7 +214,7 @@ ttl_schedule_set_due(TtlScheduled *container, int container_ntables, TimestampTz
 
 	ntables += container_ntables - container->ntables;
 	container->ntables = container_ntables;
-	container->due = Max(Min(due, now + stretch(wait)), now + ntables * BUSY_WAIT_PER_TABLE);
+	container->due = Max(Min(due, now + lengthen(wait)), now + ntables * BUSY_WAIT_PER_TABLE);
 }
 
 bool

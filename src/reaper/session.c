@@ -166,7 +166,7 @@ ttl_session_belongs_to(Oid owner)
 static bool begun = false;
 
 void
-ttl_origin_begin(void)
+ttl_session_begin_origin(void)
 {
 	ReplOriginId node;
 
@@ -183,7 +183,7 @@ ttl_origin_begin(void)
 }
 
 void
-ttl_origin_end(void)
+ttl_session_end_origin(void)
 {
 	if (!begun)
 		return;

@@ -63,10 +63,13 @@
 #include "miscadmin.h"
 #include "reaper/reap_rel.h"
 #include "reaper/reaper_internal.h"
+#include "replication/walsender.h"
+#include "replication/walsender_private.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
+#include "storage/spin.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -156,6 +159,25 @@ has_trigger_fire(Relation rel)
 }
 
 /*
+ * Is there any WAL sender (of a standby, subscriber, base backup)?
+ */
+static bool
+has_wal_sender(void)
+{
+	bool		found = false;
+
+	for (int i = 0; i < max_wal_senders && !found; i++)
+	{
+		WalSnd	   *sender = &WalSndCtl->walsnds[i];
+
+		SpinLockAcquire(&sender->mutex);
+		found = sender->pid != 0;
+		SpinLockRelease(&sender->mutex);
+	}
+	return found;
+}
+
+/*
  * Is it a partition of which nobody wants to hear about each row?
  */
 static bool
@@ -167,7 +189,7 @@ is_partition_without_trigger(Relation rel, const TtlContainer *container)
 		rel->rd_rel->relam != HEAP_TABLE_AM_OID ||
 		OidIsValid(container->archive_to) ||
 		RelationIsLogicallyLogged(rel) ||
-		has_trigger_fire(rel) || ttl_replica_connected())
+		has_trigger_fire(rel) || has_wal_sender())
 		return false;
 
 	foreach(lc, get_partition_ancestors(RelationGetRelid(rel)))
