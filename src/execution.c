@@ -17,7 +17,7 @@
  * and unlinks itself when that memory goes, be it by ExecutorEnd or by an
  * error.  While the executor runs, 'current' points to the innermost one.
  *
- * Parallel workers must judge as their leader does: by its clock, its ttl.now,
+ * Parallel workers must evaluate expiry as their leader does: by its clock, its ttl.now,
  * and the policies that it has resolved.  PostgreSQL copies settings to workers
  * if their value isn't the built-in default; so all that is written into the
  * value of a hidden setting, which is made non-default once, at the server's
@@ -159,7 +159,7 @@ ttl_execution_deletes_as(void)
 static void
 statement_analyzed(ParseState *pstate, Query *query)
 {
-	/* rewriting it asks for row security, executing it for permissions */
+	/* the rewriter checks row security, the executor permissions */
 	if (!expected.analyzed && ttl_execution_is_expected(pstate->p_sourcetext))
 	{
 		expected.analyzed = true;

@@ -65,7 +65,7 @@ extern bool ttl_execution_is_deleting(void);
 extern int	ttl_execution_depth(void);
 
 /*
- * The time by which rows are judged now: the clock of the running execution,
+ * The time by which expiry is evaluated now: the clock of the running execution,
  * or outside of any (a procedure, a worker) that a statement starting now
  * would get.  Ignores ttl.now, so deletion can rely on it.
  */
@@ -81,8 +81,8 @@ extern TimestampTz ttl_execution_reference_time(void);
  * executions of one statement, and triggers of the first may delete, too.
  *
  * Permissions and row security of the statement are checked as the owner's.  Until it has
- * been analyzed the current user may be the owner, by whose
- * rights names are looked up; then it is the one who makes the announcement.
+ * been analyzed the current user may be the owner, by whose rights names are looked up;
+ * then it is the user of the announcement.
  */
 #define TTL_TO_DELETE	"ttl to delete"
 /* the others of a table, expired or not: what such a deletion leaves stored */
@@ -96,8 +96,8 @@ typedef struct TtlExpectation
 	bool		excludes_grace;
 	Oid			owner;
 	bool		analyzed;		/* if not, it is what is analyzed next */
-	Oid			role;			/* who executes it ... */
-	int			sec_context;	/* ... and under what */
+	Oid			role;			/* that executes it, ... */
+	int			sec_context;	/* ... and in what context */
 } TtlExpectation;
 
 extern TtlExpectation ttl_execution_expect_deletion(const char *source_text,

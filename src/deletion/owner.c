@@ -9,17 +9,17 @@
  * - In a user's session, as the user, with the session's settings: as if he had written
  *	the DELETE.  The owner's code would meet the user's temporary objects there, and is
  *	not run as the owner.  The statement is lent the owner's permissions (execution.c).
- * - In a user's session, from a table of somebody else than the one whose table he
- *	writes: as its owner, as PostgreSQL does for foreign keys; the user has no reason to
- *	trust that owner.  So it is done only if no code runs (fk_dependents.c).
- * - By the reaper, as the owner, with a safe search_path.  If the caller is somebody
- *	else, whose session goes on, in a security-restricted operation.
+ * - In a user's session, from a table of another owner than that of the table he writes:
+ *	as its owner, as PostgreSQL does for foreign keys; the user has no reason to trust
+ *	that owner.  So it is done only if no code runs (fk_dependents.c).
+ * - By the reaper, as the owner, with a safe search_path.  If the caller is another role,
+ *	whose session goes on, in a security-restricted operation.
  *
  * A referential action is carried out by PostgreSQL as the owner of the table that it
  * acts on, in the same transaction.  An eviction doesn't set off such an action where
  * that would run code, unless the user may delete by himself (fk_dependents.c).  In the
  * worker the code of two owners would meet there, so the deletion is a security-restricted
- * operation, in which nobody can create temporary tables, prepare statements or keep
+ * operation, in which no code can create temporary tables, prepare statements or keep
  * cursors; and when an action begins, the search_path is the safe one again.
  *
  * Where a session applies what was done elsewhere (session_replication_role = replica),
@@ -119,7 +119,7 @@ ttl_owner_begin(Relation rel, bool restricted, TtlIdentity *saved)
 	set_search_path();
 	if (restricted)
 	{
-		/* what is deferred would run as who commits, and PostgreSQL refuses it */
+		/* what is deferred would run as the user who commits, and PostgreSQL refuses it */
 		AfterTriggerSetState(makeNode(ConstraintsSetStmt));
 	}
 	SPI_connect();

@@ -9,7 +9,7 @@
  * expired there is deleted for good (deletion.c), with triggers and
  * referential actions.  The insertion then meets no conflict.
  *
- * Rows are judged by the clock of the outer statement.  In REPEATABLE READ a row
+ * Expiry is evaluated by the clock of the outer statement.  In REPEATABLE READ a row
  * that the snapshot can't see can't be deleted: 40001.
  *
  * An UPDATE that assigns key columns needs the same; trigger_desc.c makes the trigger fire
@@ -142,8 +142,8 @@ has_on_conflict(const QueryDesc *query_desc, OnConflictAction action)
 /*
  * Does the trigger fire for each row that may come in expired by the running execution?
  * Not for what MERGE, ON CONFLICT and WITH update beside their insertions; that hasn't
- * expired if it gets the present as its _ts.  Nor can it judge a row whose TTL is
- * generated, and not known yet.
+ * expired if it gets the present as its _ts.  Nor is the expiry of a row known whose
+ * TTL is generated later.
  */
 static bool
 is_provable(const TtlContainer *container, Relation rel, const TtlExecution *execution)
@@ -267,10 +267,10 @@ check_last(EvictState *state)
 }
 
 /*
- * Why wasn't a conflicting row deleted?  If somebody else has deleted or renewed
- * it, or the policy has changed, the index will tell what comes of that.  But
- * our snapshot may be too old to see it; or a trigger or rule has kept it, and ON
- * CONFLICT must not meet it.
+ * Reports why a conflicting row wasn't deleted.  If another session has deleted or
+ * renewed it, or the policy has changed, the index's own check decides.  But our snapshot
+ * may be too old to see it; or a trigger or rule has kept it, and ON CONFLICT must not
+ * meet it.
  */
 static void
 check_deleted(EvictState *state, Relation rel, const TtlTids *found)
@@ -368,7 +368,7 @@ evict(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerDa
 		pg_atomic_fetch_add_u64(ttl_counters_expired_writes, 1);
 }
 
-/* Takes the place of the WHERE of ON CONFLICT DO UPDATE. */
+/* Replaces the WHERE of ON CONFLICT DO UPDATE. */
 typedef struct ConflictQual
 {
 	ExprState	state;

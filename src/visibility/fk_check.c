@@ -11,7 +11,7 @@
  *
  * That search sees all stored rows (fk_queries.c).  Before it runs, the rows that its
  * scan returns are collected.  If none of them is live, they are deleted as an eviction
- * deletes them: in the session of the user who has changed the referenced row, with
+ * deletes them: as the user who has changed the referenced row, with
  * triggers, archive, and what references them in turn.
  *
  * Then PostgreSQL searches.  It skips what has been deleted since its snapshot was taken,

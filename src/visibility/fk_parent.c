@@ -11,7 +11,7 @@
  * So where a statement writes a table that references a container, its foreign
  * key's trigger calls ttl.check_reference() in place of PostgreSQL's function:
  * in the private copy of the trigger descriptor of that execution alone.  It
- * asks by a query whether the referenced row is live, and then leaves the rest
+ * executes a query for a live referenced row, and then leaves the rest
  * to PostgreSQL's function, the lock above all.
  *
  * Not reached, and so left to PostgreSQL alone: descriptors that are made while
@@ -44,7 +44,7 @@
 
 /*
  * Is there a live row that the new row references?  True as well if the latter references
- * nothing, or the key is one for which PostgreSQL executes a query.  Asked as that would:
+ * nothing, or the key is one for which PostgreSQL executes a query.  Searched as that would:
  * as the referenced table's owner.
  */
 static bool
@@ -129,8 +129,7 @@ PG_FUNCTION_INFO_V1(ttl_check_reference);
 /*
  * ttl.check_reference() trigger
  *
- * Takes the place of PostgreSQL's check of a foreign key.  Nobody else's trigger
- * may call it.
+ * Called in place of PostgreSQL's check of a foreign key; not by other triggers.
  */
 Datum
 ttl_check_reference(PG_FUNCTION_ARGS)
@@ -153,7 +152,7 @@ ttl_check_reference(PG_FUNCTION_ARGS)
 						"check_reference")));
 
 	is_update = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event);
-	/* PostgreSQL asks that before it queues an event for its own function */
+	/* PostgreSQL does this before it queues an event for its own function */
 	if (is_update &&
 		!RI_FKey_fk_upd_check_required(trigger->tg_trigger, trigger->tg_relation,
 									   trigger->tg_trigslot, trigger->tg_newslot))

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * fk_queries.c
- *	  Knows the queries of PostgreSQL's foreign keys.
+ *	  Recognizes the queries of PostgreSQL's foreign keys.
  *
- * Those by which foreign keys act on referencing rows (CASCADE, SET NULL, SET DEFAULT,
+ * Queries by which foreign keys act on referencing rows (CASCADE, SET NULL, SET DEFAULT,
  * and the search for rows that forbid a change), and those by which ALTER TABLE
- * validates a foreign key, are known by their context, by the relation's owner, whose
- * rights they have, and by their exact shape; so nobody but the owner could imitate one,
- * in a trigger that an action or a deletion of ours fires, or in a function that ALTER
- * TABLE calls.  The check of the *referenced* side has its operands the other way round,
+ * validates a foreign key, are recognized by their context, by the relation's owner, whose
+ * rights they have, and by their exact shape.  So only the owner could imitate one, in a
+ * trigger that an action or a deletion of ours fires, or in a function that ALTER TABLE
+ * calls.  The check of the *referenced* side has its operands the other way round,
  * and is an ordinary query here: an expired parent is absent; so is one that stands in
- * for the part of a temporal key that goes.  fk_check.c sees to it that the search
- * finds no expired rows.
+ * for the part of a temporal key that goes.  fk_check.c deletes expired rows
+ * that the search would find.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,13 +48,13 @@ compares_param_to_column(Node *node)
 }
 
 /*
- * What the search of a temporal foreign key asks in addition: is that part of the
- * referencing period which goes, covered by other rows?
+ * The last condition in the search of a temporal foreign key: that part of the
+ * referencing period which goes is not covered by other rows.
  *	 NOT coalesce((column * $n) <@ (SELECT range_agg(r) FROM (SELECT y.period r
  *	   FROM ONLY pk y WHERE $1 = y.key ... FOR KEY SHARE OF y) y2), false)
  */
 static bool
-asks_for_cover(Node *node)
+is_not_covered(Node *node)
 {
 	CoalesceExpr *coalesce;
 	OpExpr	   *op;
@@ -117,10 +117,10 @@ is_referential_action(Query *query)
 		{
 			if (!compares_param_to_column(lfirst(lc)) &&
 				!(query->hasSubLinks && query->commandType == CMD_SELECT &&
-				  lfirst(lc) == llast(args) && asks_for_cover(lfirst(lc))))
+				  lfirst(lc) == llast(args) && is_not_covered(lfirst(lc))))
 				return false;
 		}
-		return !query->hasSubLinks || asks_for_cover(llast(args));
+		return !query->hasSubLinks || is_not_covered(llast(args));
 	}
 	return !query->hasSubLinks && compares_param_to_column(quals);
 }
@@ -149,7 +149,7 @@ ttl_fk_queries_is_validation(Query *query)
 		strcmp(rt_fetch(((RangeTblRef *) join->rarg)->rtindex, query->rtable)->eref->aliasname, "pk") == 0;
 }
 
-/* ri_triggers.c spells parameters and operators out; few people do */
+/* ri_triggers.c qualifies operators and puts parameters first; few others do */
 bool
 ttl_fk_queries_is_spelt_so(const char *query_string)
 {

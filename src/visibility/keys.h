@@ -24,7 +24,7 @@ extern TtlKeys *ttl_keys_prepare(Relation rel);
 
 /*
  * Collects the rows that have expired by 'now' and conflict with the new row in the
- * slot.  'self' (may be NULL) is the place of the row that is being updated.
+ * slot.  'self' (may be NULL) is the TID of the row that is being updated.
  */
 extern void ttl_keys_find_expired(TtlKeys *keys, const TtlContainer *container,
 								  TimestampTz now, TupleTableSlot *slot,
