@@ -78,9 +78,8 @@ ttl_constraint_append_referenced(StringInfo sql, const TtlForeignKey *key)
 						  parameter(i + 1, key->referencing, key->referencing_keys[i]));
 }
 
-/* Appends the condition with prefix1, prefix2 ... for the referenced columns. */
-static void
-append_referencing(StringInfo sql, const TtlForeignKey *key, const char *prefix)
+void
+ttl_constraint_append_join(StringInfo sql, const TtlForeignKey *key, const char *keys)
 {
 	for (int i = 0; i < key->nkeys; i++)
 	{
@@ -91,24 +90,12 @@ append_referencing(StringInfo sql, const TtlForeignKey *key, const char *prefix)
 		get_atttypetypmodcoll(key->referenced, key->referenced_keys[i], &type, &typmod,
 							  &collation);
 		append_comparison(sql, key, i,
-						  (Operand) {psprintf("%s%d", prefix, i + 1), type},
+						  (Operand) {psprintf("%s.k%d", keys, i + 1), type},
 						  column(key->referencing, key->referencing_keys[i]));
 		/* the referenced column's collation counts */
 		if (OidIsValid(collation) && !get_collation_isdeterministic(collation))
 			appendStringInfo(sql, " COLLATE %s", generate_collation_name(collation));
 	}
-}
-
-void
-ttl_constraint_append_referencing(StringInfo sql, const TtlForeignKey *key)
-{
-	append_referencing(sql, key, "$");
-}
-
-void
-ttl_constraint_append_join(StringInfo sql, const TtlForeignKey *key, const char *keys)
-{
-	append_referencing(sql, key, psprintf("%s.k", keys));
 }
 
 void

@@ -31,12 +31,10 @@ extern bool ttl_constraint_read(Oid constraint, Oid referencing, Oid referenced,
 
 /*
  * Appends the condition by which referenced rows are found ("column = $1 AND ..."), and
- * that by which referencing ones are ("$1 = column AND ...").
+ * that by which referencing ones are: "k.k1 = column AND ...", where 'keys' is "k", a
+ * relation of referenced keys with columns k1, k2 ...
  */
 extern void ttl_constraint_append_referenced(StringInfo sql, const TtlForeignKey *key);
-extern void ttl_constraint_append_referencing(StringInfo sql, const TtlForeignKey *key);
-
-/* Likewise, with columns k1, k2 ... of the relation 'keys' in place of parameters */
 extern void ttl_constraint_append_join(StringInfo sql, const TtlForeignKey *key,
 									   const char *keys);
 
