@@ -10,7 +10,7 @@
  * function that he calls immutable.  So ttl, which only wants to know what an
  * expression is about, reads what is stored and evaluates nothing.
  *
- * (Looking up keys does evaluate them, see evict.c: as the inserting user, who
+ * (Looking up keys does evaluate them, see keys.c: as the inserting user, who
  * is about to do the same by the insertion itself.)
  *
  *-------------------------------------------------------------------------

@@ -31,6 +31,8 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 
+#define SET_ACCESS_METHOD	"alter_table_set_access_method"
+
 static struct
 {
 	const char *name;
@@ -47,7 +49,7 @@ static struct
 	{"citus_schema_distribute", true},
 	{"citus_schema_undistribute", true},
 	{"alter_distributed_table", true},
-	{"alter_table_set_access_method", true},
+	{SET_ACCESS_METHOD, true},
 	{"remove_local_tables_from_metadata", true},
 	{"undistribute_table", true}
 };
@@ -143,6 +145,19 @@ has_only_ours(Oid object)
 						 " WHERE NOT tgisinternal AND tgname <> '" TTL_TRIGGER "')", object);
 }
 
+/* A container stays with heap, but for its partitions. */
+static void
+check_access_method(Oid relid)
+{
+	TtlContainer container;
+
+	if (ttl_container_peek(relid, &container) && container.container == relid)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot change the access method of container \"%s\"", get_rel_name(relid)),
+				 errhint("Use ttl.drop_container() to unregister the table.")));
+}
+
 /* Stands for one of the functions while it is called. */
 static Datum
 run_function(PG_FUNCTION_ARGS)
@@ -157,6 +172,8 @@ run_function(PG_FUNCTION_ARGS)
 	if (!ttl_citus_is_here() || ttl_container_objects() == NULL)
 		return functions[i].address(fcinfo);
 	extent.converts = functions[i].converts;
+	if (strcmp(functions[i].name, SET_ACCESS_METHOD) == 0 && !fcinfo->args[0].isnull)
+		check_access_method(DatumGetObjectId(fcinfo->args[0].value));
 	nestlevel = NewGUCNestLevel();
 	if (extent.converts && fcinfo->nargs > 0 && !fcinfo->args[0].isnull &&
 		has_only_ours(DatumGetObjectId(fcinfo->args[0].value)))

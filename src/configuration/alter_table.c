@@ -16,7 +16,9 @@
 #include "postgres.h"
 
 #include "access/table.h"
+#include "access/tableam.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "citus/citus.h"
 #include "commands/tablecmds.h"
@@ -43,6 +45,22 @@ new_type(const AlterTableCmd *cmd)
 		return InvalidOid;
 	result = typeTypeId(type);
 	ReleaseSysCache(type);
+	return result;
+}
+
+/* Is the table's method to be another than heap, by which no row could be deleted? */
+static bool
+leaves_heap(const AlterTableCmd *cmd)
+{
+	const char *method = cmd->name != NULL ? cmd->name : default_table_access_method;
+	HeapTuple	tuple = SearchSysCache1(AMNAME, CStringGetDatum(method));
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_am) GETSTRUCT(tuple))->amtype == AMTYPE_TABLE &&
+		GetTableAmRoutine(((Form_pg_am) GETSTRUCT(tuple))->amhandler) != GetHeapamTableAmRoutine();
+	ReleaseSysCache(tuple);
 	return result;
 }
 
@@ -242,6 +260,16 @@ ttl_alter_table_begin(AlterTableStmt *stmt)
 							(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 							 errmsg("container \"%s\" cannot become a typed table",
 									get_rel_name(container.container)),
+							 errhint("Use ttl.drop_container() to unregister the table.")));
+				break;
+			case AT_SetAccessMethod:
+				if (is_part && container.container == relid &&
+					get_rel_relkind(relid) == RELKIND_RELATION && leaves_heap(cmd))
+					ereport(ERROR,
+							(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							 errmsg("cannot change the access method of container \"%s\"",
+									get_rel_name(relid)),
+							 errdetail("Only tables of the access method \"%s\" can be containers.", "heap"),
 							 errhint("Use ttl.drop_container() to unregister the table.")));
 				break;
 			case AT_DropConstraint:
