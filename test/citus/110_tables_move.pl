@@ -232,5 +232,48 @@ $cluster->stored_are('children', (split /\|/, $lives)[0], '... with its children
 is($coordinator->safe_psql('postgres', 'SELECT count(*) FROM children c JOIN parents p ON p.id = c.parent'), (split /\|/, $lives)[0], '... and no others');
 is(join(' ', $cluster->on_each(q{SELECT coalesce(sum(blocked_rows), 0) FROM ttl.stat_shards()})), '0 0 0 0', 'no row is in the way');
 
+#
+# Shards are rebalanced to a third node, which restarts in the midst of it.  Statements and
+# moves may fail then; a row is noted in the transaction that writes it, and both or none
+# of them are there.
+#
+$coordinator->safe_psql('postgres', q{DROP TABLE expected; TRUNCATE ledger; CREATE TABLE noted (id bigint PRIMARY KEY)});
+$coordinator->safe_psql('postgres', q{SELECT citus_set_node_property('127.0.0.1', } . $third->port . q{, 'shouldhaveshards', true)});
+my $writes = $coordinator->basedir . '/writes.sql';
+append_to_file($writes, q{
+BEGIN;
+SELECT nextval('ids') AS id \gset
+INSERT INTO parents (id, v) VALUES (:id, 1);
+INSERT INTO children (parent, id) VALUES (:id, 1);
+INSERT INTO noted VALUES (:id);
+COMMIT;
+BEGIN;
+SELECT nextval('ids') AS id \gset
+INSERT INTO parents (id, v, ttl) VALUES (:id, 1, 1);
+COMMIT;
+} x 3000);
+my @writers = map {
+	IPC::Run::start([ 'psql', '-Xqt', '-d', $coordinator->connstr('postgres'), '-f', $writes ], '>', '/dev/null', '2>', '/dev/null')
+} 1, 2;
+my $move = q{SELECT rebalance_table_shards('parents', shard_transfer_mode => 'force_logical')};
+$coordinator->wait_until('SELECT count(*) > 50 FROM noted');
+my $rebalance = IPC::Run::start([ 'psql', '-Xq', '-d', $coordinator->connstr('postgres'), '-c', $move ],
+	'>', '/dev/null', '2>', '/dev/null');
+$coordinator->wait_until(q{SELECT count(*) > 0 FROM get_rebalance_progress() WHERE progress > 0});
+$third->restart('immediate');
+$rebalance->finish;
+my $noted = $coordinator->safe_psql('postgres', 'SELECT count(*) FROM noted');
+$coordinator->wait_until(q{SELECT count(*) > } . ($noted + 50) . q{ FROM noted});
+ok($coordinator->poll_query_until('postgres', $move, ''), 'rebalanced under load, although the node has restarted');
+isnt($coordinator->safe_psql('postgres', q{SELECT count(*) FROM places WHERE nodeport = } . $third->port), '0', '... to that node');
+$_->signal('TERM'), $_->finish for @writers;
+$coordinator->wait_until(q{SELECT count(*) = 0 FROM pg_stat_activity WHERE query ~ 'INTO (parents|children|noted)' AND pid <> pg_backend_pid()});
+$coordinator->safe_psql('postgres', 'SELECT recover_prepared_transactions(); CALL citus_cleanup_orphaned_resources()');
+$lives = $coordinator->safe_psql('postgres', 'SELECT count(*), sum(id) FROM (SELECT id FROM noted UNION ALL SELECT id FROM parents WHERE id <= ' . $coordinator->safe_psql('postgres', 'SELECT min(id) - 1 FROM noted') . ') l');
+$coordinator->wait_until(q{SELECT count(*) = 0 FROM parents WHERE ttl = 1});
+is($coordinator->safe_psql('postgres', 'SELECT count(*), sum(id) FROM parents'), $lives, 'the ledger is exact');
+is($coordinator->safe_psql('postgres', 'SELECT count(*) FROM children c JOIN parents p ON p.id = c.parent'), (split /\|/, $lives)[0], '... with its children');
+$cluster->stored_are('parents', (split /\|/, $lives)[0], '... and what has expired gets deleted');
+
 $cluster->stop;
 done_testing();
