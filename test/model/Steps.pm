@@ -436,6 +436,13 @@ sub write_rows
 	return;
 }
 
+# The worker deletes what has expired by now, which an older clock has as live.
+sub may_be_gone
+{
+	my ($m, $s, $version, $policies) = @_;
+	return $m->{gone}{ $version->[1] } || $m->{worker} && may_have_expired($version, [ 0, $s->{io}{received} ], $policies, $m->{deadline});
+}
+
 # An insertion, or a change of a key: does it find the keys held or free, as they are?
 sub check_keys
 {
@@ -443,7 +450,7 @@ sub check_keys
 	my (%row, @wrong);
 	my %seen = map { $_->[1] => 1 } @{ $o{stored} };
 	my @unseen = grep { !$seen{ $_->[1] } } @{ $o{newest} };
-	my @there = grep { !$m->{gone}{ $_->[1] } } @{ $o{stored} };
+	my @there = grep { !may_be_gone($m, $s, $_, $o{policies}) } @{ $o{stored} };
 	# what an older snapshot sees may have been deleted since
 	my %newest = map { $_->[1] => 1 } @{ $o{newest} };
 	my $must_hold = sub {
@@ -509,7 +516,7 @@ sub apply
 			for my $version (@$evicted)
 			{
 				push @wrong, "is live, and its key was given to another: @{[ map { $_ // '~' } @$version ]}"
-				  if !$m->{gone}{ $version->[1] } && !may_have_expired($version, $o{clock}, $o{policies}, $m->{deadline});
+				  if !may_be_gone($m, $s, $version, $o{policies}) && !may_have_expired($version, $o{clock}, $o{policies}, $m->{deadline});
 			}
 			# what only newer snapshots see went, too
 			$m->{gone}{ $_->[1] } = 1 for grep { $taken{ $_->[0] } && !$seen{ $_->[1] } } @{ $o{newest} };
