@@ -1,0 +1,318 @@
+# Test suites that others wrote for their own programs, unmodified: once in a database of plain tables, once where an
+# event trigger makes a container of each table that a suite creates.  A test that fails there alone is a difference;
+# each that is known is named below, with the reason, and any other fails.
+#
+#   SUITES    which, as "sqlalchemy keyv pg-boss=/path/to/its/source"; test/clients/suites sets it, and installs what they need
+#
+# Packages of Debian and npm carry the suites of SQLAlchemy and of Keyv's stores.  The others run from a directory
+# that holds the program's source, at the version that is to be tried.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+
+use Cwd ();
+use IPC::Run ();
+use JSON::PP ();
+use PostgreSQL::Test::Utils;
+use Test::More;
+use TtlNode;
+
+my %asked = map { /^([^=]+)(?:=(.*))?$/s; $1 => $2 } split(/ /, $ENV{SUITES} // '');
+plan(skip_all => 'test/clients/suites runs it') if !%asked;
+
+my $clients = Cwd::abs_path("$FindBin::RealBin/../clients");
+my $work    = $PostgreSQL::Test::Utils::tmp_check;
+my ($nodejs) = grep { -x } glob("$clients/node_modules/node-linux-*/bin");
+
+my $columns = 'lists the columns of a table: there are two more';
+my $indexes = 'lists the indexes of a table, or counts on there being none: there are two more';
+
+my %suites = (
+	'sqlalchemy' => {
+		prepare => \&prepare_sqlalchemy,
+		command => [ '/usr/bin/python3', '-m', 'pytest', '-v', '--tb=short', '--dburi', 'postgresql+psycopg2://' ],
+		read    => \&read_pytest,
+		known   => [
+			[ qr/ComponentReflectionTestExtra.*::test_(?:nullable|numeric)_reflection$/, $columns ],
+			[ qr/ComponentReflectionTest_.*::test_(?:get_indexes|get_noncol_index|get_unique_constraints)\[/, $indexes ],
+			[ qr/HasIndexTest_.*::test_has_index/, $indexes ],
+			[ qr/LongNameBlowoutTest_.*::test_long_convention_name\[ix/, $indexes ],
+			[ qr/QuotedNameArgumentTest_.*::test_get_indexes\[/, $indexes ],
+		],
+	},
+	'keyv' => {
+		prepare => \&prepare_keyv,
+		command => [ 'npx', 'vitest', 'run', '--reporter=json', '--outputFile=result.json' ],
+		read    => \&read_vitest,
+		known   => [],
+	},
+	'connect-pg-simple' => {
+		source  => 1,
+		prepare => \&install_packages,
+		command => [ 'npx', 'mocha', '--exit', '--reporter', 'json', '--reporter-option', 'output=result.json', 'test/**/*.spec.js' ],
+		read    => \&read_mocha,
+		known   => [],
+	},
+	'pg-boss' => {
+		source  => 1,
+		prepare => \&prepare_pg_boss,
+		command => [ 'npx', 'vitest', 'run', '--no-file-parallelism', '--reporter=json', '--outputFile=result.json' ],
+		read    => \&read_vitest,
+		known   => [
+			[ qr/drift|doctor/i, 'compares columns with its own: there are two more' ],
+		],
+	},
+	'graphile-worker' => {
+		source  => 1,
+		prepare => \&prepare_graphile_worker,
+		command => [ 'node', '--experimental-vm-modules', 'node_modules/.bin/jest', '-i', '--json', '--outputFile=result.json' ],
+		read    => \&read_vitest,
+		known   => [],
+	},
+	'django' => {
+		source  => 1,
+		prepare => \&prepare_django,
+		command => [ '/usr/bin/python3', 'tests/runtests.py', '--settings=suite_settings', '--parallel=1', '-v', '2', 'cache.tests.DBCacheTests', 'sessions_tests' ],
+		read    => \&read_unittest,
+		known   => [],
+	},);
+
+my $node = TtlNode->start_new('suites', <<'END');
+max_connections = 100
+fsync = off
+jit = off
+max_prepared_transactions = 10
+timezone = 'UTC'
+lc_messages = 'C'
+ttl.cycle_cost_limit = 1000
+END
+$node->safe_psql('postgres', "DO \$\$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'postgres') THEN CREATE ROLE postgres SUPERUSER LOGIN; END IF; END \$\$");
+
+my $register = <<'END';
+CREATE SCHEMA suite;
+CREATE FUNCTION suite.register() RETURNS event_trigger LANGUAGE plpgsql AS $$
+DECLARE
+    t oid;
+BEGIN
+    FOR t IN SELECT c.objid FROM pg_event_trigger_ddl_commands() c
+              WHERE c.object_type = 'table' AND NOT c.in_extension AND c.schema_name <> 'pg_temp' LOOP
+        BEGIN
+            PERFORM ttl.create_container(t, 3600);
+        -- a partition, a child, a table that has columns of these names, or one that the command has dropped again
+        EXCEPTION WHEN wrong_object_type OR feature_not_supported OR duplicate_object OR duplicate_column OR undefined_table THEN
+        END;
+    END LOOP;
+END $$;
+CREATE EVENT TRIGGER register ON ddl_command_end WHEN TAG IN ('CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO')
+    EXECUTE FUNCTION suite.register();
+END
+
+for my $name (sort keys %asked)
+{
+	my $suite = $suites{$name} or die "no such suite: $name";
+	my $source = $asked{$name};
+	my %result;
+
+	SKIP:
+	{
+		skip "$name: needs the directory of its source, as $name=/path", 2 if $suite->{source} && !defined $source;
+
+		my $dir = "$work/$name";
+		mkdir $dir;
+		IPC::Run::run([ 'cp', '-R', "$source/.", $dir ]) or die "$source cannot be copied" if defined $source;
+		for my $kind ('plain', 'containers')
+		{
+			my $database = $name =~ tr/-/_/r . "_$kind";
+			my $output;
+
+			$node->safe_psql('postgres', "CREATE DATABASE $database");
+			$node->safe_psql($database, 'CREATE SCHEMA test_schema; CREATE EXTENSION ttl');
+			$node->safe_psql($database, $register) if $kind eq 'containers';
+			local %ENV = (
+				%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => $database, PGUSER => 'postgres', TZ => 'UTC', CI => 'true',
+				PYTHONDONTWRITEBYTECODE => 1, HOME => $dir, PATH => join(':', $nodejs // (), $ENV{PATH}),
+				DATABASE_URL => "postgresql:///$database?host=" . $node->host . '&port=' . $node->port);
+			$suite->{prepare}->($dir, $database) or die "$name cannot be prepared";
+			unlink "$dir/result.json";
+			IPC::Run::run($suite->{command}, '<', \'', '>', \$output, '2>', \$output,
+				init => sub { chdir $dir or die "$dir: $!" }, IPC::Run::timeout($ENV{SUITES_SECONDS} || 3000));
+			append_to_file("$work/log/$name-$kind.log", $output);
+			$result{$kind} = $suite->{read}->($dir, $output);
+		}
+
+		# what fails in plain tables, too, is not ours
+		my ($plain, $containers) = @result{qw(plain containers)};
+		my @differences = grep { $containers->{$_} eq 'failed' && ($plain->{$_} // '') ne 'failed' } sort keys %$containers;
+		my (@new, %known);
+		for my $test (@differences)
+		{
+			my ($why) = map { $_->[1] } grep { $test =~ $_->[0] } @{ $suite->{known} };
+
+			push @new, $test if !defined $why;
+			$known{$why}++ if defined $why;
+		}
+		my ($passed, $there) = map { my $kind = $_; scalar grep { $_ eq 'passed' } values %$kind } $containers, $plain;
+
+		note "$name: $passed tests pass with containers, $there with plain tables; " . @differences . ' differences';
+		note "  $known{$_}: $_" for sort keys %known;
+		cmp_ok($there, '>', 10, "$name runs");
+		is(join("\n", @new), '', '... and finds no new difference') or diag("see $work/log/$name-containers.log");
+		is(scalar(grep { !exists $containers->{$_} } keys %$plain), 0, '... in any of its tests');
+	}
+}
+
+$node->stop;
+done_testing();
+
+#
+# How they are prepared
+#
+
+sub write_file
+{
+	my ($file, $text) = @_;
+
+	unlink $file;
+	append_to_file($file, $text);
+	return;
+}
+
+# What npm has to install, once, without running scripts of packages
+sub install_packages
+{
+	my ($dir) = @_;
+
+	return 1 if -d "$dir/node_modules";
+	return IPC::Run::run(
+		[ 'npm', 'install', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error' ],
+		'>', '/dev/null', init => sub { chdir $dir or die "$dir: $!" });
+}
+
+# The suite for dialects, as SQLAlchemy's README.dialects.rst says
+sub prepare_sqlalchemy
+{
+	my ($dir) = @_;
+
+	write_file("$dir/conftest.py", <<'END');
+import pytest
+pytest.register_assert_rewrite("sqlalchemy.testing.assertions")
+from sqlalchemy.testing.plugin.pytestplugin import *
+END
+	write_file("$dir/test_suite.py", "from sqlalchemy.testing.suite import *\n");
+	write_file("$dir/setup.cfg", <<'END');
+[tool:pytest]
+addopts = -p no:cacheprovider -p no:warnings
+python_files = test_*.py
+[sqla_testing]
+requirement_cls = sqlalchemy.testing.requirements:SuiteRequirements
+profile_file = profiles.txt
+[db]
+default = postgresql+psycopg2://
+END
+	return 1;
+}
+
+# Keyv's own suite for any store
+sub prepare_keyv
+{
+	my ($dir) = @_;
+
+	write_file("$dir/package.json", <<'END');
+{
+  "private": true,
+  "type": "module",
+  "dependencies": { "@keyv/postgres": "2.2.3", "@keyv/test-suite": "2.1.2", "keyv": "5.6.0", "vitest": "4.1.10" }
+}
+END
+	write_file("$dir/store.test.js", <<'END');
+import keyvTestSuite, { keyvIteratorTests } from '@keyv/test-suite';
+import KeyvPostgres from '@keyv/postgres';
+import Keyv from 'keyv';
+import * as vitest from 'vitest';
+
+const store = () => new KeyvPostgres({ uri: process.env.DATABASE_URL, iterationLimit: 2 });
+
+keyvTestSuite(vitest, Keyv, store);
+keyvIteratorTests(vitest, Keyv, store);
+vitest.beforeEach(async () => { await store().clear(); });
+END
+	return install_packages($dir);
+}
+
+# A server of their own, without its passwords; what needs a generated client or another database is left out
+sub prepare_pg_boss
+{
+	my ($dir, $database) = @_;
+	my $host = $node->host;
+	my $port = $node->port;
+
+	write_file("$dir/test/config.json", qq({ "host": "$host", "port": $port, "database": "$database", "user": "postgres", "password": "", "uuid": "v4", "max": 3, "debug": false }));
+	return install_packages($dir);
+}
+
+sub prepare_graphile_worker
+{
+	my ($dir) = @_;
+	return install_packages($dir) && IPC::Run::run([ 'npm', 'run', 'build:sql' ], '>', '/dev/null', init => sub { chdir $dir });
+}
+
+# Its test runner makes a database from a template
+sub prepare_django
+{
+	my ($dir, $database) = @_;
+	my ($host, $port) = ($node->host, $node->port);
+
+	write_file("$dir/suite_settings.py", <<"END");
+def database(name):
+    return {"ENGINE": "django.db.backends.postgresql", "NAME": "postgres", "USER": "postgres", "HOST": "$host", "PORT": "$port",
+            "TEST": {"NAME": name, "TEMPLATE": "$database"}}
+DATABASES = {"default": database("${database}_default"), "other": database("${database}_other")}
+SECRET_KEY = "suites"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
+USE_TZ = False
+END
+	$ENV{PYTHONPATH} = $dir;
+	return 1;
+}
+
+#
+# What they say: a hash of tests, each passed, failed or skipped
+#
+
+sub read_pytest
+{
+	my (undef, $output) = @_;
+	my %states = (PASSED => 'passed', FAILED => 'failed', ERROR => 'failed', SKIPPED => 'skipped', XFAIL => 'skipped', XPASS => 'passed');
+
+	# the server's version is part of the names
+	return { map { /^(\S+::.*) (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b/ ? ($1 => $states{$2}) : () } split(/\n/, $output) };
+}
+
+sub read_vitest
+{
+	my ($dir) = @_;
+	my $result = JSON::PP::decode_json(slurp_file("$dir/result.json"));
+
+	return { map { my $file = $_->{name} =~ s/^.*\///r; map { ("$file: $_->{fullName}" => $_->{status} =~ /^(?:passed|failed)$/ ? $_->{status} : 'skipped') } @{ $_->{assertionResults} } } @{ $result->{testResults} } };
+}
+
+sub read_mocha
+{
+	my ($dir) = @_;
+	my $result = JSON::PP::decode_json(slurp_file("$dir/result.json"));
+
+	return { (map { ($_->{fullTitle} => 'passed') } @{ $result->{passes} }), (map { ($_->{fullTitle} => 'failed') } @{ $result->{failures} }) };
+}
+
+sub read_unittest
+{
+	my (undef, $output) = @_;
+	my %tests;
+
+	$tests{$1} = 'passed' while $output =~ /^(test\w* \([\w.]+\))/mg;
+	$tests{$1} = 'failed' while $output =~ /^(?:FAIL|ERROR): (\S+ \([\w.]+\))/mg;
+	return \%tests;
+}
