@@ -228,6 +228,8 @@ sub read_rows
 			$m->{count}{rows} += @found;
 			if ($what eq 'shown')
 			{
+				# of what has been deleted since, an older snapshot sees more, and the shadow isn't told yet
+				return if grep({ $_->{reaping} } @{ $m->{sessions} }) || $m->{worker} && $s->{tx} && $s->{tx}{isolation} ne 'READ COMMITTED';
 				# the worker may have deleted what has expired
 				my %gone = %{ $m->{gone} };
 				$m->{worker} and may_have_expired($_, [ $clock->[0], $s->{io}{received} ], $policies, $m->{deadline}) and $gone{ $_->[1] } = 1 for @$stored;
@@ -591,6 +593,7 @@ sub reap
 
 					$s->{reaping} = 0;
 					return if $s->{failed};
+					$clock->[1] = $s->{io}{received} if $m->{worker};
 					$m->{count}{reaped} += @deleted;
 					$m->violated($s, map { "is live, and was reaped: @{[ map { $_ // '~' } @$_ ]}" }
 						  grep { !$m->{gone}{ $_->[1] } && !may_have_expired($_, $clock, $policies, $m->{deadline}) } @deleted);
