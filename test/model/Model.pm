@@ -183,10 +183,12 @@ sub finish
 	return;
 }
 
+# For a lock, or (VACUUM FREEZE) for a page that somebody's cursor holds
 sub waits
 {
 	my ($self, $s) = @_;
-	return $self->{observer}->run("SELECT 1 FROM pg_locks WHERE NOT granted AND pid = $s->{io}{pid} LIMIT 1")->[0]{rows}->@*;
+	return scalar @{ $self->{observer}->run("SELECT 1 FROM pg_locks WHERE NOT granted AND pid = $s->{io}{pid} "
+			  . "UNION ALL SELECT 1 FROM pg_stat_activity WHERE pid = $s->{io}{pid} AND wait_event_type = 'BufferPin'")->[0]{rows} };
 }
 
 # Has a session go on until it has nothing to do, or waits for a lock.

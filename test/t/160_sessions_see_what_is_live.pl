@@ -39,7 +39,7 @@ my $model = model::Model->new($node);
 
 seed($seed);
 note "seed $seed, $steps steps";
-is(eval { run($steps); 'whole' } // $@ . join("\n", @{ $model->{log} }), 'whole', 'all steps are taken');
+is(eval { run($steps); 'whole' } // join("\n", @{ $model->{log} }, $@), 'whole', 'all steps are taken');
 
 my @wrong = @{ $model->{wrong} };
 note join(', ', map { "$_ $model->{count}{$_}" } sort keys %{ $model->{count} });

@@ -54,9 +54,21 @@ my $namespace;
 for (split(/\n/, slurp_file("$dir/queries.yaml")))
 {
 	if (/^(\w+):$/) { $namespace = $1 }
+	elsif (/^        usage: (\w+)$/) { $queries{$namespace}->{usage}->{ $queries{$namespace}->{columns}->[-1] } = lc $1 }
 	elsif (/^      (.*)/ || /^    (\S.*[^:])$/) { $queries{$namespace}->{query} .= "$1\n" if !$queries{$namespace}->{columns} }
 	elsif (/^    - (\w+):$/) { push @{ $queries{$namespace}->{columns} }, $1 }
 }
+# metric => { type, labels }, query => text, as sql_exporter has them
+my (%collected, %collector_queries);
+for my $metric (split(/^(?=  - (?:metric|query)_name: )/m, slurp_file("$dir/ttl.collector.yml")))
+{
+	if (my ($name, $query) = $metric =~ /^  - query_name: (\w+)\n    query: \|\n(.*)/s) { $collector_queries{$name} = $query =~ s/^      //gmr =~ s/\n*\z/\n/r }
+	elsif ($metric =~ /^  - metric_name: (\w+)\n    type: (\w+)\n    help: .+\n    key_labels: \[(.*)\]\n    values: \[(\w+)\]\n    query_ref: (\w+)\n/)
+	{
+		$collected{$1} = "$2 of $5.$4 by $3";
+	}
+}
+
 my %metrics;
 for my $namespace (sort keys %queries)
 {
@@ -65,6 +77,18 @@ for my $namespace (sort keys %queries)
 		"@$columns", "query $namespace");
 	$metrics{"${namespace}_$_"} = 1 for @$columns;
 }
+
+my %expected;
+for my $namespace (keys %queries)
+{
+	my $usage = $queries{$namespace}->{usage};
+	my @columns = @{ $queries{$namespace}->{columns} };
+	my $labels = join(', ', grep { $usage->{$_} eq 'label' } @columns);
+
+	$expected{"${namespace}_$_"} = "$usage->{$_} of $namespace.$_ by $labels" for grep { $usage->{$_} ne 'label' } @columns;
+}
+is_deeply(\%collected, \%expected, 'the collector for sql_exporter has the same metrics');
+is_deeply(\%collector_queries, { map { $_ => $queries{$_}->{query} } keys %queries }, '... by the same queries');
 
 my $dashboard = decode_json(slurp_file("$dir/dashboard.json"));
 my @targets = map { my $panel = $_; map { [ $panel->{title}, $_->{expr} ] } @{ $panel->{targets} // [] } } @{ $dashboard->{panels} };
