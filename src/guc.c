@@ -3,9 +3,8 @@
  * guc.c
  *	  The settings of ttl.
  *
- * All of them are here, in the order of SPEC's table.  The one value that
- * is handed to parallel workers by way of a setting (see execution.c) is not
- * a setting for people, and not here.
+ * All of them are here, those of the reaper first, but for the one by which execution.c
+ * passes a value to parallel workers.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,7 +3,9 @@
  * ttl.c
  *	  Start of the library: the ordered list of what is to be initialized.
  *
- * Settings come first, since the size of shared memory depends on them.
+ * Settings come first, since the size of shared memory depends on them.  Of two modules that
+ * observe the same hook the earlier one is called first, so rooms follow from the bottom of
+ * the house (CONTRIBUTING.md) to the top.
  *
  *-------------------------------------------------------------------------
  */
