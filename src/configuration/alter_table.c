@@ -223,19 +223,15 @@ ttl_alter_table_begin(AlterTableStmt *stmt)
 				 * it would build indexes and validate the CHECK anew, for
 				 * nothing
 				 */
-				if (cmd->subtype == AT_AlterColumnType && ttl_guard_keeps_type(relid, cmd))
+				if (cmd->subtype == AT_DropColumn)
+					ttl_guard_refuse("drop column", cmd->name, container.container);
+				if (ttl_guard_keeps_type(relid, cmd))
 					stmt->cmds = foreach_delete_current(stmt->cmds, lc);
-				else if (cmd->subtype == AT_DropColumn ||
-						 relid != container.container || !begin_retype(relid, cmd))
+				else if (relid != container.container || !begin_retype(relid, cmd))
 					ereport(ERROR,
 							(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-							 cmd->subtype == AT_DropColumn ?
-							 errmsg("cannot drop column \"%s\" because container \"%s\" requires it",
-									cmd->name, get_rel_name(container.container)) :
 							 errmsg("cannot alter type of column \"%s\" because container \"%s\" requires it",
 									cmd->name, get_rel_name(container.container)),
-							 cmd->subtype == AT_DropColumn ?
-							 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().") :
 							 errhint("Unregister the table with ttl.drop_container() before, and register it again afterwards.")));
 				break;
 			case AT_AddInherit:
@@ -282,11 +278,7 @@ ttl_alter_table_begin(AlterTableStmt *stmt)
 			case AT_DisableTrig:
 			case AT_EnableReplicaTrig:
 				if (is_part && strcmp(cmd->name, TTL_TRIGGER) == 0)
-					ereport(ERROR,
-							(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-							 errmsg("cannot disable trigger \"%s\" because container \"%s\" requires it",
-									TTL_TRIGGER, get_rel_name(container.container)),
-							 errhint("Use ttl.drop_container() to unregister the table.")));
+					ttl_guard_refuse("disable trigger", TTL_TRIGGER, container.container);
 				break;
 			case AT_DisableTrigAll:
 			case AT_DisableTrigUser:

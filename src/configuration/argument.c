@@ -18,14 +18,20 @@
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
+void
+ttl_argument_refuse_null(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must not be null", name)));
+}
+
 Oid
 ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
 {
 	ttl_container_may_change(function);
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("container must not be null")));
+	ttl_argument_refuse_null(fcinfo, 0, "container");
 	ttl_citus_check_settable(PG_GETARG_OID(0));
 	return PG_GETARG_OID(0);
 }
@@ -137,11 +143,7 @@ ttl_argument_indexing(FunctionCallInfo fcinfo, int n)
 	char	   *name;
 	TtlIndexing indexing;
 
-	if (PG_ARGISNULL(n))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("indexing must not be null"),
-				 errhint("Use \"consistent\", \"lazy\" or \"none\".")));
+	ttl_argument_refuse_null(fcinfo, n, "indexing");
 	name = text_to_cstring(PG_GETARG_TEXT_PP(n));
 	if (!ttl_policy_indexing_parse(name, &indexing))
 		ereport(ERROR,
@@ -167,9 +169,6 @@ ttl_argument_range(FunctionCallInfo fcinfo, int n, const char *name, int32 max)
 bool
 ttl_argument_boolean(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	if (PG_ARGISNULL(n))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s must not be null", name)));
+	ttl_argument_refuse_null(fcinfo, n, name);
 	return PG_GETARG_BOOL(n);
 }

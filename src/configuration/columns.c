@@ -25,6 +25,7 @@
 #include "container/container.h"
 #include "expiry/expiry.h"
 #include "nodes/primnodes.h"
+#include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
@@ -36,16 +37,9 @@
 Form_pg_attribute
 ttl_columns_find(Relation rel, const char *name)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
+	AttrNumber	attno = get_attnum(RelationGetRelid(rel), name);
 
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute attribute = TupleDescAttr(desc, i);
-
-		if (!attribute->attisdropped && strcmp(NameStr(attribute->attname), name) == 0)
-			return attribute;
-	}
-	return NULL;
+	return attno > 0 ? TupleDescAttr(RelationGetDescr(rel), attno - 1) : NULL;
 }
 
 void
@@ -300,13 +294,6 @@ ttl_columns_drop_check(Oid relid, TtlPolicy *policy)
 	policy->created_objects &= ~TTL_CREATED_TTL_CHECK;
 }
 
-/* The first argument of the call but for the zone of AT TIME ZONE */
-static Node *
-converted(const FuncExpr *call)
-{
-	return list_nth(call->args, call->funcid == F_TIMEZONE_TEXT_TIMESTAMPTZ ? 1 : 0);
-}
-
 /*
  * Is the default of the column the one that it is given here?  ALTER COLUMN ... TYPE
  * may have converted it.
@@ -314,24 +301,26 @@ converted(const FuncExpr *call)
 static bool
 has_our_default(Relation rel, AttrNumber attno)
 {
-	TupleConstr *constr = RelationGetDescr(rel)->constr;
+	FuncExpr   *call = (FuncExpr *) build_column_default(rel, attno);
 
-	for (int i = 0; constr != NULL && i < constr->num_defval; i++)
+	while (call != NULL && IsA(call, FuncExpr))
 	{
-		AttrDefault *defval = &constr->defval[i];
-		Node	   *value;
-
-		if (defval->adnum != attno)
-			continue;
-		value = stringToNode(defval->adbin);
-		while (IsA(value, FuncExpr) &&
-			   (((FuncExpr *) value)->funcid == F_TIMEZONE_TEXT_TIMESTAMPTZ ||
-				((FuncExpr *) value)->funcid == F_TIMESTAMP_TIMESTAMPTZ ||
-				((FuncExpr *) value)->funcid == F_TIMESTAMPTZ_TIMESTAMP ||
-				((FuncExpr *) value)->funcid == F_TIMESTAMP_TIMESTAMP_INT4 ||
-				((FuncExpr *) value)->funcid == F_TIMESTAMPTZ_TIMESTAMPTZ_INT4))
-			value = converted((FuncExpr *) value);
-		return IsA(value, FuncExpr) && ((FuncExpr *) value)->funcid == F_CLOCK_TIMESTAMP;
+		switch (call->funcid)
+		{
+			case F_CLOCK_TIMESTAMP:
+				return true;
+			case F_TIMEZONE_TEXT_TIMESTAMPTZ:
+				call = lsecond(call->args);
+				break;
+			case F_TIMESTAMP_TIMESTAMPTZ:
+			case F_TIMESTAMPTZ_TIMESTAMP:
+			case F_TIMESTAMP_TIMESTAMP_INT4:
+			case F_TIMESTAMPTZ_TIMESTAMPTZ_INT4:
+				call = linitial(call->args);
+				break;
+			default:
+				return false;
+		}
 	}
 	return false;
 }
@@ -379,24 +368,19 @@ ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 	ttl_type_is_instant(ts->atttypid);
 	bool		drop_own = drop && (policy->created_objects & TTL_CREATED_TTL_COLUMN) && own != NULL &&
 	ttl_type_of(own->atttypid, policy->ttl_unit) != NULL;
-	bool		validated;
-	char	   *check = NULL;
+	bool		drop_check = own != NULL && !(policy->created_objects & TTL_CREATED_TTL_COLUMN);
+	TtlPolicy	rest = *policy;
 	ErrorContextCallback context = {
 		.callback = explain_dependents,
 		.previous = error_context_stack
 	};
 
-	if ((policy->created_objects & TTL_CREATED_TTL_CHECK) && !(policy->created_objects & TTL_CREATED_TTL_COLUMN) &&
-		own != NULL)
-		check = ttl_expiry_find_check(rel, policy, &validated);
-	if (check != NULL)
-		check = pstrdup(check);
 	table_close(rel, NoLock);
 
 	if (drop_default)
 		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT", table, ts_name);
-	if (check != NULL)
-		ttl_command_run("ALTER TABLE %s DROP CONSTRAINT %s", table, quote_identifier(check));
+	if (drop_check)
+		ttl_columns_drop_check(relid, &rest);
 	error_context_stack = &context;
 	if (drop_ts)
 		ttl_command_run("ALTER TABLE %s DROP COLUMN %s", table, ts_name);

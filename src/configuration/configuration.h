@@ -20,6 +20,8 @@
  * won't do
  */
 
+extern void ttl_argument_refuse_null(FunctionCallInfo fcinfo, int n, const char *name);
+
 /* The table that it is to change. */
 extern Oid	ttl_argument_container(FunctionCallInfo fcinfo, const char *function);
 extern int32 ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n);
@@ -236,6 +238,10 @@ extern void ttl_notice_disabled(Oid relid);
 /*
  * guard.c: errors if the command mustn't be
  */
+
+/* Errors (2BP01): the container requires the object, so the command mustn't do that to it. */
+extern void ttl_guard_refuse(const char *command, const char *object,
+							 Oid container) pg_attribute_noreturn();
 
 /* Is the column one that the policy names? */
 extern bool ttl_guard_names_column(const TtlPolicy *policy, const char *column);

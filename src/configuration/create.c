@@ -395,10 +395,7 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 	char	   *answer;
 
 	ttl_container_may_change("ttl.create_ttl_index()");
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("collection must not be null")));
+	ttl_argument_refuse_null(fcinfo, 0, "collection");
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -139,28 +139,8 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
-	switch (nodeTag(stmt))
-	{
-		case T_DropStmt:
-		case T_AlterTableStmt:
-		case T_IndexStmt:
-		case T_RenameStmt:
-		case T_CreateTrigStmt:
-		case T_CreateStmt:
-		case T_CreateForeignTableStmt:
-		case T_AlterObjectSchemaStmt:
-		case T_RuleStmt:
-		case T_CreatePolicyStmt:
-		case T_AlterFunctionStmt:
-		case T_AlterOpFamilyStmt:
-		case T_AlterExtensionContentsStmt:
-			if (ttl_container_objects() == NULL)
-				return;
-			break;
-		default:
-			return;
-	}
-
+	if (ttl_container_objects() == NULL)
+		return;
 	switch (nodeTag(stmt))
 	{
 		case T_DropStmt:
@@ -208,14 +188,15 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
-	if (IsA(stmt, AlterTableStmt) && ttl_container_objects() != NULL)
+	if (ttl_container_objects() == NULL)
+		 /* nothing to follow */ ;
+	else if (IsA(stmt, AlterTableStmt))
 		ttl_alter_table_end((AlterTableStmt *) stmt);
-	else if (IsA(stmt, IndexStmt) && ttl_container_objects() != NULL)
+	else if (IsA(stmt, IndexStmt))
 		ttl_guard_ts_column_of_table(RangeVarGetRelid(((IndexStmt *) stmt)->relation, NoLock, true));
-	else if (IsA(stmt, CreateStmt) && ((CreateStmt *) stmt)->partbound != NULL &&
-			 ttl_container_objects() != NULL)
+	else if (IsA(stmt, CreateStmt) && ((CreateStmt *) stmt)->partbound != NULL)
 		ttl_partition_created((CreateStmt *) stmt);
-	else if (IsA(stmt, CreateTrigStmt) && ttl_container_objects() != NULL)
+	else if (IsA(stmt, CreateTrigStmt))
 		after_create_trigger((CreateTrigStmt *) stmt);
 	ttl_trigger_propagate(ttl_citus_tables_replaced() ||
 					  (IsA(stmt, AlterTableStmt) && ttl_alter_table_adds_reference((AlterTableStmt *) stmt)));

@@ -16,14 +16,12 @@
 #include "catalog/dependency.h"
 #include "catalog/index.h"
 #include "catalog/namespace.h"
+#include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
-#include "catalog/pg_opclass.h"
-#include "catalog/pg_opfamily.h"
 #include "catalog/pg_proc.h"
 #include "catalog_expr.h"
 #include "citus/citus.h"
-#include "commands/defrem.h"
 #include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
@@ -31,7 +29,6 @@
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
-#include "parser/parse_func.h"
 #include "parser/parse_type.h"
 #include "ttl.h"
 #include "utils/lsyscache.h"
@@ -47,19 +44,43 @@ ttl_guard_names_column(const TtlPolicy *policy, const char *column)
 		 strcmp(column, NameStr(policy->ttl_column)) == 0);
 }
 
-/* The container that ttl itself takes something from, for it is about to give it another */
-static Oid	spared = InvalidOid;
+void
+ttl_guard_refuse(const char *command, const char *object, Oid container)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+			 errmsg("cannot %s \"%s\" because container \"%s\" requires it",
+					command, object, get_rel_name(container)),
+			 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")));
+}
+
+/*
+ * The container that the table belongs to, or InvalidOid.  A propagated policy is guarded on
+ * the coordinator.
+ */
+static Oid
+guarded_container(RangeVar *name)
+{
+	Oid			relid = RangeVarGetRelid(name, NoLock, true);
+	TtlContainer container;
+
+	return OidIsValid(relid) && ttl_container_peek(relid, &container) &&
+		!container.propagated ? container.container : InvalidOid;
+}
+
+/* The container from which a command of ours drops what another one will create anew */
+static Oid	suspended = InvalidOid;
 
 void
 ttl_guard_suspend(Oid container)
 {
-	spared = container;
+	suspended = container;
 }
 
 bool
 ttl_guard_is_suspended(Oid container)
 {
-	return container == spared;
+	return container == suspended;
 }
 
 /*
@@ -89,11 +110,7 @@ check_drop_index(Oid index, const List *dropped)
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
 		if (before.needed[i] && before.usable[i] == index && !OidIsValid(after.usable[i]))
-			ereport(ERROR,
-					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-					 errmsg("cannot drop index \"%s\" because container \"%s\" requires it",
-							get_rel_name(index), get_rel_name(container.container)),
-					 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")));
+			ttl_guard_refuse("drop index", get_rel_name(index), container.container);
 	}
 }
 
@@ -119,19 +136,13 @@ check_drop_indexes(List *names)
 static void
 check_drop_trigger(List *object)
 {
-	Oid			table;
-	TtlContainer container;
+	Oid			container;
 
 	if (strcmp(strVal(llast(object)), TTL_TRIGGER) != 0)
 		return;
-	table = RangeVarGetRelid(makeRangeVarFromNameList(list_copy_head(object, list_length(object) - 1)),
-							 NoLock, true);
-	if (OidIsValid(table) && ttl_container_lookup(table, &container) && !container.propagated)
-		ereport(ERROR,
-				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-				 errmsg("cannot drop trigger \"%s\" because container \"%s\" requires it",
-						TTL_TRIGGER, get_rel_name(container.container)),
-				 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")));
+	container = guarded_container(makeRangeVarFromNameList(list_copy_head(object, list_length(object) - 1)));
+	if (OidIsValid(container))
+		ttl_guard_refuse("drop trigger", TTL_TRIGGER, container);
 }
 
 void
@@ -175,14 +186,7 @@ ttl_guard_constraint(Oid relid, const TtlPolicy *policy, const AlterTableCmd *cm
 	rel = table_open(relid, AccessShareLock);
 	check = ttl_expiry_find_check(rel, policy, &validated);
 	if (check != NULL && strcmp(check, name) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-				 drops ?
-				 errmsg("cannot drop constraint \"%s\" because container \"%s\" requires it",
-						name, RelationGetRelationName(rel)) :
-				 errmsg("cannot alter constraint \"%s\" because container \"%s\" requires it",
-						name, RelationGetRelationName(rel)),
-				 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")));
+		ttl_guard_refuse(drops ? "drop constraint" : "alter constraint", name, relid);
 	table_close(rel, AccessShareLock);	/* the command takes a stronger one */
 }
 
@@ -224,22 +228,6 @@ ttl_guard_keeps_type(Oid relid, const AlterTableCmd *cmd)
 		 strcmp(strVal(linitial(((ColumnRef *) value)->fields)), cmd->name) == 0);
 }
 
-static void
-check_replace_trigger(CreateTrigStmt *stmt)
-{
-	Oid			table = RangeVarGetRelid(stmt->relation, NoLock, true);
-	TtlContainer container;
-
-	if (strcmp(stmt->trigname, TTL_TRIGGER) == 0 && OidIsValid(table) &&
-		ttl_container_peek(table, &container) && !container.propagated &&
-		!ttl_citus_shows_stored(table))
-		ereport(ERROR,
-				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-				 errmsg("cannot replace trigger \"%s\" because container \"%s\" requires it",
-						TTL_TRIGGER, get_rel_name(container.container)),
-				 errhint("Choose another name.")));
-}
-
 /*
  * pg_repack puts a trigger on the table, fills a new one by SELECT, and gives its
  * storage to the table.  What that SELECT doesn't see is lost, without a DELETE;
@@ -252,8 +240,10 @@ ttl_guard_create_trigger(CreateTrigStmt *stmt)
 	const TtlObjects *objects;
 	TtlContainer container;
 
-	if (stmt->replace)
-		check_replace_trigger(stmt);
+	if (stmt->replace && strcmp(stmt->trigname, TTL_TRIGGER) == 0 &&
+		OidIsValid(guarded_container(stmt->relation)) &&
+		!ttl_citus_shows_stored(RangeVarGetRelid(stmt->relation, NoLock, true)))
+		ttl_guard_refuse("replace trigger", TTL_TRIGGER, guarded_container(stmt->relation));
 	if (strcmp(strVal(llast(stmt->funcname)), "repack_trigger") != 0)
 		return;
 	table = RangeVarGetRelid(stmt->relation, NoLock, true);
@@ -277,19 +267,15 @@ ttl_guard_create_trigger(CreateTrigStmt *stmt)
 void
 ttl_guard_rename_trigger(RenameStmt *stmt)
 {
-	Oid			table = RangeVarGetRelid(stmt->relation, NoLock, true);
-	TtlContainer container;
+	Oid			container;
 
 	/* Citus gives shards, and their triggers, a number */
-	if (ttl_citus_is_here() && strncmp(stmt->newname, TTL_TRIGGER "_", strlen(TTL_TRIGGER "_")) == 0)
+	if (strcmp(stmt->subname, TTL_TRIGGER) != 0 ||
+		(ttl_citus_is_here() && strncmp(stmt->newname, TTL_TRIGGER "_", strlen(TTL_TRIGGER "_")) == 0))
 		return;
-	if (strcmp(stmt->subname, TTL_TRIGGER) == 0 && OidIsValid(table) &&
-		ttl_container_lookup(table, &container))
-		ereport(ERROR,
-				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-				 errmsg("cannot rename trigger \"%s\" because container \"%s\" requires it",
-						TTL_TRIGGER, get_rel_name(container.container)),
-				 errhint("Use ttl.drop_container() to unregister the table.")));
+	container = guarded_container(stmt->relation);
+	if (OidIsValid(container))
+		ttl_guard_refuse("rename trigger", TTL_TRIGGER, container);
 }
 
 /* The relation that the command alters, or that it gives or takes something; or NULL */
@@ -338,28 +324,14 @@ is_member(Oid class_id, Oid object_id)
 static bool
 is_member_by_name(ObjectType type, Node *object)
 {
-	switch (type)
-	{
-		case OBJECT_FUNCTION:
-		case OBJECT_PROCEDURE:
-		case OBJECT_ROUTINE:
-			return is_member(ProcedureRelationId,
-							 LookupFuncWithArgs(type, castNode(ObjectWithArgs, object), true));
-		case OBJECT_OPCLASS:
-		case OBJECT_OPFAMILY:
-			{
-				List	   *name = list_copy_tail(castNode(List, object), 1);
-				Oid			method = get_am_oid(strVal(linitial(castNode(List, object))), true);
+	Relation	rel;
+	ObjectAddress address;
 
-				if (!OidIsValid(method))
-					return false;
-				return type == OBJECT_OPCLASS ?
-					is_member(OperatorClassRelationId, get_opclass_oid(method, name, true)) :
-					is_member(OperatorFamilyRelationId, get_opfamily_oid(method, name, true));
-			}
-		default:
-			return false;
-	}
+	if (type != OBJECT_FUNCTION && type != OBJECT_PROCEDURE && type != OBJECT_ROUTINE &&
+		type != OBJECT_OPCLASS && type != OBJECT_OPFAMILY)
+		return false;
+	address = get_object_address(type, object, &rel, AccessShareLock, true);
+	return is_member(address.classId, address.objectId);
 }
 
 static bool
@@ -387,8 +359,8 @@ alters_member(Node *stmt)
 									 (Node *) ((AlterFunctionStmt *) stmt)->func);
 		case T_AlterOpFamilyStmt:
 			return is_member_by_name(OBJECT_OPFAMILY,
-									 (Node *) list_concat(list_make1(makeString(((AlterOpFamilyStmt *) stmt)->amname)),
-														  ((AlterOpFamilyStmt *) stmt)->opfamilyname));
+									 (Node *) lcons(makeString(((AlterOpFamilyStmt *) stmt)->amname),
+													list_copy(((AlterOpFamilyStmt *) stmt)->opfamilyname)));
 		case T_AlterExtensionContentsStmt:
 			return ((AlterExtensionContentsStmt *) stmt)->action < 0 &&
 				strcmp(((AlterExtensionContentsStmt *) stmt)->extname, TTL_EXTENSION) == 0;
