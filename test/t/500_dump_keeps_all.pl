@@ -431,12 +431,12 @@ for my $style ([], ['--inserts'])
 	my $file = "$dir/" . ++$files;
 	run_script($schema, $database);
 	is($node->safe_psql($database, 'SELECT count(*) FROM ttl.container'), '0', 'a schema alone carries no policy');
-	$node->safe_psql($database, 'ALTER TABLE adopted DROP CONSTRAINT adopted_keep_check');
+	$node->safe_psql($database, 'ALTER TABLE adopted DROP CONSTRAINT adopted_keep_positive_or_minus_1');
 	command_ok([ 'pg_dump', connection('source'), '--data-only', '--disable-triggers', @$style, '-f', $file ],
 		"pg_dump --data-only --disable-triggers @$style");
 	run_script($file, $database);
 	$node->safe_psql($database, <<'END');
-ALTER TABLE adopted ADD CONSTRAINT adopted_keep_check CHECK (keep = -1 OR keep > 0) NOT VALID;
+ALTER TABLE adopted ADD CONSTRAINT adopted_keep_positive_or_minus_1 CHECK (keep = -1 OR keep > 0) NOT VALID;
 SET row_security = off;
 REFRESH MATERIALIZED VIEW session_matview
 END
