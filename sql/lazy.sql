@@ -3,16 +3,6 @@
 CREATE SCHEMA lazy;
 SET search_path = lazy, public;
 SET ttl.grace = 0;
-CREATE FUNCTION refused(command text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    hint text;
-BEGIN
-    EXECUTE command;
-    RETURN 'NOT REFUSED';
-EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
-    RETURN SQLSTATE || ': ' || SQLERRM || CASE WHEN hint <> '' THEN E'\n  HINT: ' || hint ELSE '' END;
-END $$;
 CREATE FUNCTION indexes_of(t regclass) RETURNS SETOF text LANGUAGE sql AS
     $$ SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = t AND NOT indisprimary ORDER BY indexrelid::regclass::text COLLATE "C" $$;
 -- ranges that had no summary

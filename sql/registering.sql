@@ -3,17 +3,6 @@
 SET client_min_messages = warning;
 CREATE SCHEMA registering;
 SET search_path = registering, public;
-CREATE FUNCTION refused(command text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    detail text;
-    hint text;
-BEGIN
-    EXECUTE command;
-    RETURN 'accepted';
-EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT, detail = PG_EXCEPTION_DETAIL;
-    RETURN SQLSTATE || ': ' || SQLERRM || coalesce(E'\n  DETAIL: ' || nullif(detail, ''), '') || coalesce(E'\n  HINT: ' || nullif(hint, ''), '');
-END $$;
 \pset format unaligned
 \pset tuples_only on
 

@@ -3,16 +3,6 @@
 SET client_min_messages = warning;
 CREATE SCHEMA ttl_index;
 SET search_path = ttl_index, public;
-CREATE FUNCTION refused(command text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    hint text;
-BEGIN
-    EXECUTE command;
-    RETURN 'accepted';
-EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
-    RETURN SQLSTATE || ': ' || SQLERRM || coalesce(E'\n  HINT: ' || nullif(hint, ''), '');
-END $$;
 
 --
 -- The collection is made by the way: createIndex({"_ts": 1}, {expireAfterSeconds: 10})
