@@ -37,19 +37,26 @@ sub svg
 }
 
 # Horizontal bars.  Rows: { label, value, goal }, or { heading }.  A value on the far side of its goal
-# has the second colour; the goal is a small mark.
+# has the second colour; the goal is a small mark.  A legend names the two colours.
 sub bars
 {
 	my (%o) = @_;
 	my ($left, $width, $step) = ($o{left} // 290, $o{width} // 760, 20);
 	my $right = $width - 60;
 	my $most  = $o{most};
-	my $y     = 52;
+	my $y     = $o{legend} ? 76 : 52;
 	my $body  = '';
 	my $x_of  = sub { my $v = shift; return $left + ($right - $left) * ($v > $most ? $most : $v) / $most };
 	my $height = $y + 8;
 
 	$height += $_->{heading} ? $step + 6 : $step for @{ $o{rows} };
+	for my $i (0 .. $#{ $o{legend} // [] })
+	{
+		my $x = $left + $i * ($right - $left) * 0.6;
+		$body .= sprintf qq{<rect x="%.1f" y="33" width="18" height="12" rx="2" fill="%s"/>\n}, $x, $colours[$i];
+		$body .= line($x + 22, 31, $x + 22, 47, width => 2.5, colour => TEXT) if $i == 0;
+		$body .= text($x + ($i == 0 ? 32 : 25), 43, $o{legend}[$i]);
+	}
 	for my $tick (@{ $o{ticks} })
 	{
 		my $x = $x_of->($tick);

@@ -107,6 +107,11 @@ sub page
 		$text .= "\n## Share of updates that are HOT\n\n| | container | plain table |\n| --- | --- | --- |\n";
 		$text .= '| ' . join(' | ', @$_) . " |\n" for @hot;
 	}
+	if (my @sizes = $results->of('size'))
+	{
+		$text .= "\n## Bytes of a row in the table, in its indexes\n\n| | container | | plain table | |\n| --- | --- | --- | --- | --- |\n";
+		$text .= '| ' . join(' | ', @$_) . " |\n" for @sizes;
+	}
 	if (my @instructions = $results->of('instructions'))
 	{
 		$text .= "\n## Instructions, by callgrind\n\n| work | the first | the second | ratio |\n| --- | --- | --- | --- |\n";
@@ -122,7 +127,7 @@ sub page
 	}
 	if (@bars)
 	{
-		save("$dir/ratios.svg", bench::Plot::bars(title => 'Time on a container / time on a plain table (mark: goal)', most => 2, ticks => [ 0, 0.5, 1, 1.5, 2 ], rows => \@bars, left => 330, width => 800));
+		save("$dir/ratios.svg", bench::Plot::bars(title => 'Time on a container / time on a plain table', legend => [ 'within its goal (the mark), or without one', 'above its goal' ], most => 2, ticks => [ 0, 0.5, 1, 1.5, 2 ], rows => \@bars, left => 330, width => 800));
 		$text .= "\n## All at once\n\n![all ratios](ratios.svg)\n";
 	}
 	$text .= "\n## How it grows\n\n" if $results->of('point');
