@@ -1,26 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * scan_filter.c
- *	  The filter at run time: as cheap as knowing where not to look.
+ *	  The filter at run time, which checks as few rows as it can.
  *
  * A plan carries the filter as a function call that is complete by itself
  * (hide.c).  When an execution has started, without the call (plan_copy.c), the quals of
  * each filtered scan are replaced by a scan filter, whose evaluation function is ours: it
- * judges the row straight from its slot, and leaves the rest of the quals to PostgreSQL.
+ * checks the row in its slot, and leaves the rest of the quals to PostgreSQL.
  *
- * A scan that goes on for long asks the expiry indexes where expired rows are
- * (expired_tids.c).  If there are none the scan filter removes itself.  If there are some,
- * rows in other places are live unseen.  If that can't be known at a cost that
- * is small beside the scan's own, each row is judged, and the scan asks again
- * when it has come further.
+ * A scan of many rows probes the expiry indexes for expired rows (expired_tids.c).  If
+ * there are none the scan filter removes itself.  If there are some, only rows with their
+ * TIDs are checked.  If a probe would cost more than a small part of the scan, each row is
+ * checked, and the scan probes again when it has come further.
  *
- * An index-only scan has no row, but its place: that of the root of a HOT chain,
- * as in the expiry indexes.  So an entry with that place decides, for an index has
- * entries of one chain at a place.  Only where the scan had to look at the page for
+ * An index-only scan has no row, but a TID: that of the root of a HOT chain, as in the
+ * expiry indexes.  So an expiry index's entry with that TID decides, for an index has
+ * entries of one chain at a TID.  Only where the scan had to look at the page for
  * visibility, it may have moved on to a member.  Then the row is fetched from the
- * table, and so are all rows as long as nothing is known, or only pages are.  The scan's own
- * descriptor isn't used to fetch: a second fetch finds nothing, and would mark the
- * index entry as dead.
+ * table, and so are all rows as long as the indexes have not been read, or give pages alone.
+ * The scan's own descriptor isn't used to fetch: a second fetch finds nothing, and would
+ * mark the index entry as dead.
  *
  * A lossy index makes the executor recheck its conditions before it looks at
  * quals, and so on expired rows.  These expressions get a guard that asks the
@@ -35,7 +34,7 @@
  *	  Expiry Filter: none expired			no row was looked at
  *	  Expiry Filter: 20000 candidate rows	those rows were, by the expiry indexes
  *	  Expiry Filter: 256 candidate pages	those on these pages were, by lazy indexes
- *	  Expiry Filter: each row				the indexes weren't asked, or didn't tell
+ *	  Expiry Filter: each row				the indexes weren't or couldn't be used
  *
  *-------------------------------------------------------------------------
  */
@@ -67,23 +66,26 @@
 #include "visibility/visibility.h"
 
 /*
- * A scan that is expected to meet so many rows asks the indexes at once, others
- * when they have judged so many; to judge one in an index-only scan is to fetch
- * it.  If the answer is "too many", it asks again after ASK_AFTER rows, and when
- * it has judged so many times as many.
+ * A scan that is expected to meet so many rows probes the indexes at once, others when
+ * they have checked so many; to check one in an index-only scan is to fetch it.  If there
+ * are too many entries, it probes again after PROBE_AFTER rows, and when it has checked
+ * PROBE_AGAIN times as many.
  */
-#define ASK_AFTER				1000
-#define ASK_AFTER_INDEX_ONLY	10
-#define ASK_AGAIN				4
+#define PROBE_AT_ONCE			1000
+#define PROBE_AT_ONCE_INDEX_ONLY	10
+#define PROBE_AFTER				1000
+#define PROBE_AFTER_INDEX_ONLY	100
+#define PROBE_AGAIN				4
 
 /*
- * Before ASK_AFTER rows the question may cost so many index entries, for what the
- * planner expects may be wrong; then as many as a share of the rows that the scan
- * has judged, or is expected to meet.
+ * Before that, a probe may read so many index entries, for what the planner expects may be
+ * wrong; then as many as a share of the rows that the scan has checked, or is expected to
+ * meet, but no more than some for each row that it has checked.
  */
 #define ENTRIES_FIRST			250
 #define ENTRIES_SHARE			8
 #define ENTRIES_SHARE_INDEX_ONLY	1
+#define ENTRIES_PER_CHECKED		64
 
 typedef struct ScanFilter
 {
@@ -100,11 +102,9 @@ typedef struct ScanFilter
 	AttrNumber	ttl_attno;
 	const TtlType *ttl_type;
 	bool		none_expired;
-	TtlExpiredTids *expired_tids;		/* NULL = not known */
-	uint64		clean_page;		/* the last one found to have none; no page's
-								 * number in the beginning */
-	int64		judged;
-	int64		ask_at;
+	TtlExpiredTids *expired_tids;	/* NULL = not known */
+	int64		checked;		/* rows, as long as it isn't */
+	int64		probe_at;
 	TupleTableSlot *fetched;	/* for index-only scans */
 	struct ScanFilter *next;			/* of the execution */
 } ScanFilter;
@@ -114,11 +114,11 @@ typedef struct OrderingGuard
 {
 	ExprState	state;
 	ExprState  *guarded;
-	ScanFilter	   *filter;
+	ScanFilter *filter;
 } OrderingGuard;
 
-static Datum evaluate_filtered(ExprState *state, ExprContext *econtext, bool *isnull);
-static Datum evaluate_filtered_by_tid(ExprState *state, ExprContext *econtext, bool *isnull);
+static Datum evaluate_candidates(ExprState *state, ExprContext *econtext, bool *isnull);
+static Datum evaluate_candidates_by_tid(ExprState *state, ExprContext *econtext, bool *isnull);
 
 static inline Datum
 evaluate_rest(ScanFilter *filter, ExprContext *econtext, bool *isnull)
@@ -194,47 +194,53 @@ expected_rows(const ScanFilter *filter)
 	return Min(rows, (double) PG_INT32_MAX);
 }
 
-/* How many index entries the next question may cost. */
+static int64
+probe_after(const ScanFilter *filter)
+{
+	return filter->index_only ? PROBE_AFTER_INDEX_ONLY : PROBE_AFTER;
+}
+
+/* How many index entries the next probe may read. */
 static int64
 max_entries(const ScanFilter *filter)
 {
+	int64		rows = Max((int64) expected_rows(filter), filter->checked);
+
 	if (ttl_guc_debug_index_probe == TTL_INDEX_PROBE_ALWAYS)
 		return PG_INT64_MAX;
-	if (filter->judged < ASK_AFTER)
+	if (filter->checked < probe_after(filter))
 		return ENTRIES_FIRST;
-	return Max((int64) expected_rows(filter), filter->judged) /
-		(filter->index_only ? ENTRIES_SHARE_INDEX_ONLY : ENTRIES_SHARE);
+	return Min(rows / (filter->index_only ? ENTRIES_SHARE_INDEX_ONLY : ENTRIES_SHARE),
+			   filter->checked * ENTRIES_PER_CHECKED);
 }
 
-/* Asks the indexes where expired rows are. */
+/* Looks up in the indexes where expired rows are. */
 static void
-ask(ScanFilter *filter)
+probe(ScanFilter *filter)
 {
 	EState	   *estate = filter->scan->ps.state;
 	MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
-	TtlSuspicion answer;
+	TtlProbeResult result;
 
-	answer = ttl_expired_tids_collect(filter->scan->ss_currentRelation, filter->live->default_ttl,
-								  filter->live->now, estate->es_snapshot,
-								  max_entries(filter), &filter->expired_tids);
+	result = ttl_expired_tids_probe(filter->scan->ss_currentRelation, filter->live->default_ttl,
+									filter->live->now, estate->es_snapshot,
+									max_entries(filter), &filter->expired_tids);
 	MemoryContextSwitchTo(old);
 
-	if (answer == TTL_EXPIRED_TIDS_KNOWN && filter->expired_tids->n == 0 &&
-		!filter->expired_tids->lacks_replaced)
+	if (result == TTL_PROBE_KNOWN && filter->expired_tids->tids.n == 0 &&
+		!filter->expired_tids->by_page)
 		remove_scan_filter(filter);
-	else if (answer == TTL_EXPIRED_TIDS_KNOWN)
-	{
-		filter->qual.evalfunc = filter->index_only == NULL ? evaluate_filtered :
-			evaluate_filtered_by_tid;
-	}
-	else if (answer == TTL_EXPIRED_TIDS_TOO_MANY && ttl_guc_debug_index_probe != TTL_INDEX_PROBE_ALWAYS)
-		filter->ask_at = Max(filter->judged * ASK_AGAIN, ASK_AFTER);
+	else if (result == TTL_PROBE_KNOWN)
+		filter->qual.evalfunc = filter->index_only == NULL ? evaluate_candidates :
+			evaluate_candidates_by_tid;
+	else if (result == TTL_PROBE_TOO_MANY && ttl_guc_debug_index_probe != TTL_INDEX_PROBE_ALWAYS)
+		filter->probe_at = Max(filter->checked * PROBE_AGAIN, probe_after(filter));
 	else
-		filter->ask_at = PG_INT64_MAX;
+		filter->probe_at = PG_INT64_MAX;
 }
 
-static inline bool
-judge(const ScanFilter *filter, TupleTableSlot *slot)
+static bool
+check(const ScanFilter *filter, TupleTableSlot *slot)
 {
 	TtlItem		item;
 
@@ -242,87 +248,41 @@ judge(const ScanFilter *filter, TupleTableSlot *slot)
 	return !ttl_live_has_expired(filter->live, &item);
 }
 
-typedef enum Verdict
-{
-	IS_LIVE,
-	IS_EXPIRED,
-	IS_UNDECIDED
-} Verdict;
-
 /*
  * May somebody have deleted or updated this version of the row?  If not now, then
- * not when the indexes were asked either, unless it is a copy.
+ * not when the summaries were read either, unless it is a copy.
  */
-static bool
-may_be_replaced(TupleTableSlot *slot)
+static inline bool
+may_be_replaced(HeapTuple tuple)
 {
-	HeapTuple	tuple = TTS_IS_BUFFERTUPLE(slot) && !TTS_SHOULDFREE(slot) ?
-	((HeapTupleTableSlot *) slot)->tuple : NULL;
-
 	return tuple == NULL ||
 		!((tuple->t_data->t_infomask & HEAP_XMAX_INVALID) ||
 		  HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_data->t_infomask));
 }
 
 /*
- * What is known of the row in the slot.  Its place is its index entries', unless it
- * is a member of a HOT chain.  Rows that are returned out of their order, by a
- * nearest-neighbour search, have lost their place.  A candidate is looked at, though
- * its entry tells enough, unless it costs much: a document may be stored out of line.
+ * False if the row in the slot is no candidate, and so is live.  Its TID is its index
+ * entries', unless it is a member of a HOT chain.  Rows that are returned out of their
+ * order, by a nearest-neighbour search, have no TID.
  */
-static Verdict
-decide(ScanFilter *filter, TupleTableSlot *slot)
+static inline bool
+is_candidate(const ScanFilter *filter, TupleTableSlot *slot)
 {
+	const TtlExpiredTids *expired_tids = filter->expired_tids;
+	bool		on_page;
 	HeapTuple	tuple;
-	BlockNumber page;
 
 	if (!ItemPointerIsValid(&slot->tts_tid))
-		return IS_UNDECIDED;
-	page = ItemPointerGetBlockNumber(&slot->tts_tid);
-	if (!ttl_expired_tids_on_page(filter->expired_tids, page))
-	{
-		if (filter->expired_tids->lacks_replaced)
-			return may_be_replaced(slot) ? IS_UNDECIDED : IS_LIVE;
-		filter->clean_page = page;
-		return IS_LIVE;
-	}
-	if (!TTS_IS_BUFFERTUPLE(slot))
-		return IS_UNDECIDED;
-	tuple = ((HeapTupleTableSlot *) slot)->tuple;
-	if (tuple == NULL || HeapTupleHeaderIsHeapOnly(tuple->t_data))
-		return IS_UNDECIDED;
-	if (!ttl_expired_tids_contain(filter->expired_tids, &slot->tts_tid))
-		return IS_LIVE;
-	return filter->ttl_type != NULL && filter->ttl_type->is_document && !filter->expired_tids->by_page ?
-		IS_EXPIRED : IS_UNDECIDED;
-}
-
-/* The same, at once for the rows of a page after the first */
-static inline bool
-is_on_clean_page(const ScanFilter *filter, const TupleTableSlot *slot)
-{
-	return ItemPointerGetBlockNumberNoCheck(&slot->tts_tid) == filter->clean_page;
-}
-
-/*
- * What is known of the row that the index-only scan has come to.  Its place is in
- * one of the expiry indexes or in none.  It is undecided where it may be that of
- * a member of a HOT chain, because the scan has been at the page.
- */
-static inline Verdict
-decide_by_place(ScanFilter *filter)
-{
-	struct IndexScanDescData *desc = filter->index_only->ioss_ScanDesc;
-	BlockNumber page = ItemPointerGetBlockNumber(&desc->xs_heaptid);
-	Buffer		looked_at = ((IndexFetchHeapData *) desc->xs_heapfetch)->xs_cbuf;
-	bool		has_looked = BufferIsValid(looked_at) && BufferGetBlockNumber(looked_at) == page;
-
-	/* on a page that is visible to all, nothing has been replaced */
-	if (!ttl_expired_tids_on_page(filter->expired_tids, page))
-		return filter->expired_tids->lacks_replaced && has_looked ? IS_UNDECIDED : IS_LIVE;
-	if (has_looked || filter->expired_tids->by_page)
-		return IS_UNDECIDED;
-	return ttl_expired_tids_contain(filter->expired_tids, &desc->xs_heaptid) ? IS_EXPIRED : IS_LIVE;
+		return true;
+	on_page = ttl_expired_tids_on_page(expired_tids, ItemPointerGetBlockNumberNoCheck(&slot->tts_tid));
+	if (!on_page && !expired_tids->by_page)
+		return false;
+	tuple = TTS_IS_BUFFERTUPLE(slot) && !TTS_SHOULDFREE(slot) ?
+		((HeapTupleTableSlot *) slot)->tuple : NULL;
+	if (expired_tids->by_page)
+		return on_page || may_be_replaced(tuple);
+	return tuple == NULL || HeapTupleHeaderIsHeapOnly(tuple->t_data) ||
+		ttl_expired_tids_may_contain(expired_tids, &slot->tts_tid);
 }
 
 /* Fetches the row that the index-only scan has come to. */
@@ -361,76 +321,84 @@ fetch(ScanFilter *filter)
 	return filter->fetched;
 }
 
-/* Judges the row that the index-only scan has come to. */
+/* Checks the row that the index-only scan has come to. */
 static bool
-judge_fetched(ScanFilter *filter)
+check_fetched(ScanFilter *filter)
 {
-	bool		result = judge(filter, fetch(filter));
+	bool		result = check(filter, fetch(filter));
 
 	ExecClearTuple(filter->fetched);
 	return result;
 }
 
+/*
+ * Is the row live that the index-only scan has come to?  It is fetched where its TID may be
+ * that of a member of a HOT chain, because the scan has been at the page; on a page that is
+ * visible to all nothing has been replaced.
+ */
 static inline bool
-is_live_by_place(ScanFilter *filter)
+is_live_by_tid(ScanFilter *filter)
 {
-	Verdict		verdict = decide_by_place(filter);
+	const TtlExpiredTids *expired_tids = filter->expired_tids;
+	struct IndexScanDescData *desc = filter->index_only->ioss_ScanDesc;
+	BlockNumber page = ItemPointerGetBlockNumber(&desc->xs_heaptid);
+	bool		on_page = ttl_expired_tids_on_page(expired_tids, page);
+	Buffer		visited;
 
-	return verdict == IS_UNDECIDED ? judge_fetched(filter) : verdict == IS_LIVE;
-}
-
-/* The same of a row that the scan has fetched */
-static inline bool
-is_live_candidate(ScanFilter *filter, TupleTableSlot *slot)
-{
-	Verdict		verdict = decide(filter, slot);
-
-	return verdict == IS_UNDECIDED ? judge(filter, slot) : verdict == IS_LIVE;
+	if (!on_page && !expired_tids->by_page)
+		return true;
+	visited = ((IndexFetchHeapData *) desc->xs_heapfetch)->xs_cbuf;
+	if (BufferIsValid(visited) && BufferGetBlockNumber(visited) == page)
+		return check_fetched(filter);
+	if (expired_tids->by_page)
+		return !on_page || check_fetched(filter);
+	return !ttl_expired_tids_may_contain(expired_tids, &desc->xs_heaptid) ||
+		!ttl_expired_tids_contain(expired_tids, &desc->xs_heaptid);
 }
 
 /* Is the row that the scan has come to live? */
 static bool
 is_live(ScanFilter *filter, TupleTableSlot *slot)
 {
-	if (filter->expired_tids == NULL && filter->judged++ >= filter->ask_at)
-		ask(filter);
+	if (filter->expired_tids == NULL && filter->checked++ >= filter->probe_at)
+		probe(filter);
 	if (filter->none_expired)
 		return true;
 	if (filter->index_only != NULL)
-		return filter->expired_tids != NULL ? is_live_by_place(filter) : judge_fetched(filter);
-	return filter->expired_tids != NULL ? is_live_candidate(filter, slot) : judge(filter, slot);
+		return filter->expired_tids != NULL ? is_live_by_tid(filter) : check_fetched(filter);
+	return (filter->expired_tids != NULL && !is_candidate(filter, slot)) || check(filter, slot);
 }
 
 /* Evaluates the quals. */
 static Datum
 evaluate_qual(ExprState *state, ExprContext *econtext, bool *isnull)
 {
-	ScanFilter	   *filter = (ScanFilter *) state;
+	ScanFilter *filter = (ScanFilter *) state;
 
 	*isnull = false;
 	return is_live(filter, econtext->ecxt_scantuple) ?
 		evaluate_rest(filter, econtext, isnull) : BoolGetDatum(false);
 }
 
-/* The same when it is known which rows are candidates. */
+/* Likewise when it is known which rows are candidates. */
 static Datum
-evaluate_filtered(ExprState *state, ExprContext *econtext, bool *isnull)
+evaluate_candidates(ExprState *state, ExprContext *econtext, bool *isnull)
 {
-	ScanFilter	   *filter = (ScanFilter *) state;
+	ScanFilter *filter = (ScanFilter *) state;
 	TupleTableSlot *slot = econtext->ecxt_scantuple;
 
 	*isnull = false;
-	return is_on_clean_page(filter, slot) || is_live_candidate(filter, slot) ?
+	return !is_candidate(filter, slot) || check(filter, slot) ?
 		evaluate_rest(filter, econtext, isnull) : BoolGetDatum(false);
 }
 
 static Datum
-evaluate_filtered_by_tid(ExprState *state, ExprContext *econtext, bool *isnull)
+evaluate_candidates_by_tid(ExprState *state, ExprContext *econtext, bool *isnull)
 {
-	ScanFilter	   *filter = (ScanFilter *) state;
+	ScanFilter *filter = (ScanFilter *) state;
 
 	*isnull = false;
-	return is_live_by_place(filter) ?
+	return is_live_by_tid(filter) ?
 		evaluate_rest(filter, econtext, isnull) : BoolGetDatum(false);
 }
 
@@ -438,7 +406,7 @@ evaluate_filtered_by_tid(ExprState *state, ExprContext *econtext, bool *isnull)
 static Datum
 evaluate_recheck(ExprState *state, ExprContext *econtext, bool *isnull)
 {
-	ScanFilter	   *filter = (ScanFilter *) ((char *) state - offsetof(ScanFilter, recheck));
+	ScanFilter *filter = (ScanFilter *) ((char *) state - offsetof(ScanFilter, recheck));
 
 	*isnull = false;
 	if (!is_live(filter, econtext->ecxt_scantuple))
@@ -533,7 +501,7 @@ add_scan_filter(ScanState *scan, TtlExecution *execution)
 {
 	const TtlLive *live;
 	TtlContainer container;
-	ScanFilter	   *filter;
+	ScanFilter *filter;
 
 	if (!ttl_hide_is_filtered(scan->ps.plan, RelationGetRelid(scan->ss_currentRelation),
 							  &container))
@@ -554,18 +522,17 @@ add_scan_filter(ScanState *scan, TtlExecution *execution)
 		return;
 	}
 
-	filter->clean_page = PG_UINT64_MAX;
 	filter->ts_attno = container.ts_attno;
 	filter->ts_type = container.ts_type;
 	filter->ttl_attno = container.ttl_attno;
 	filter->ttl_type = container.ttl_type;
-	filter->ask_at = IsA(scan, IndexOnlyScanState) ? ASK_AFTER_INDEX_ONLY : ASK_AFTER;
-	if (expected_rows(filter) >= filter->ask_at)
-		filter->ask_at = 0;
+	filter->probe_at = IsA(scan, IndexOnlyScanState) ? PROBE_AT_ONCE_INDEX_ONLY : PROBE_AT_ONCE;
+	if (expected_rows(filter) >= filter->probe_at)
+		filter->probe_at = 0;
 	if (ttl_guc_debug_index_probe == TTL_INDEX_PROBE_ALWAYS)
-		filter->ask_at = 0;
+		filter->probe_at = 0;
 	else if (ttl_guc_debug_index_probe == TTL_INDEX_PROBE_NEVER)
-		filter->ask_at = PG_INT64_MAX;
+		filter->probe_at = PG_INT64_MAX;
 
 	switch (nodeTag(scan))
 	{
@@ -615,7 +582,8 @@ describe(const ScanFilter *filter)
 		return "none expired";
 	if (filter->expired_tids == NULL)
 		return "each row";
-	count = ttl_expired_tids_count(filter->expired_tids);
+	count = filter->expired_tids->by_page ? filter->expired_tids->npages :
+		filter->expired_tids->tids.n;
 	return psprintf(INT64_FORMAT " candidate %s%s", count,
 					filter->expired_tids->by_page ? "page" : "row", count == 1 ? "" : "s");
 }
