@@ -382,11 +382,10 @@ extern TtlSummaries *ttl_expiry_walk_summaries(TtlExpiryWalk *walk);
 extern void ttl_expiry_walk_exclude(TtlExpiryWalk *walk);
 
 /*
- * Lets the walk give up after so many index entries, those of dead rows
- * included; how many are left, and whether it has.
+ * Lets the walk give up after so many index entries, those of dead rows included;
+ * whether it has.
  */
 extern void ttl_expiry_walk_limit(TtlExpiryWalk *walk, int64 max_entries);
-extern int64 ttl_expiry_walk_entries_left(const TtlExpiryWalk *walk);
 extern bool ttl_expiry_walk_gave_up(const TtlExpiryWalk *walk);
 
 /* Has the walk left rows out, for want of a usable index?  Known at its end. */

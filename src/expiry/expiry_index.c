@@ -473,22 +473,6 @@ find_unusable(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind,
 	return true;
 }
 
-void
-ttl_expiry_refuse_unusable(Oid relid, const TtlPolicy *policy, TtlExpiryIndex kind)
-{
-	ListCell   *lc;
-
-	foreach(lc, ttl_container_tree(relid, AccessShareLock))
-	{
-		Relation	rel = table_open(lfirst_oid(lc), NoLock);
-		IndexProblem problem;
-
-		if (find_unusable(rel, policy, kind, &problem))
-			report_problem(&problem);
-		table_close(rel, NoLock);
-	}
-}
-
 /* Does the table lack an index that it needs? */
 static bool
 find_problem(Relation rel, const TtlPolicy *policy, IndexProblem *problem)
@@ -514,8 +498,9 @@ find_problem(Relation rel, const TtlPolicy *policy, IndexProblem *problem)
 	return false;
 }
 
-void
-ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy)
+/* Reports what is wrong with that index, or with those that are needed if it is TTL_INDEXES. */
+static void
+check_tree(Oid relid, const TtlPolicy *policy, TtlExpiryIndex kind)
 {
 	ListCell   *lc;
 
@@ -524,10 +509,23 @@ ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy)
 		Relation	rel = table_open(lfirst_oid(lc), NoLock);
 		IndexProblem problem;
 
-		if (find_problem(rel, policy, &problem))
+		if (kind == TTL_INDEXES ? find_problem(rel, policy, &problem) :
+			find_unusable(rel, policy, kind, &problem))
 			report_problem(&problem);
 		table_close(rel, NoLock);
 	}
+}
+
+void
+ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy)
+{
+	check_tree(relid, policy, TTL_INDEXES);
+}
+
+void
+ttl_expiry_refuse_unusable(Oid relid, const TtlPolicy *policy, TtlExpiryIndex kind)
+{
+	check_tree(relid, policy, kind);
 }
 
 /* Why a walk over the table was incomplete */

@@ -188,55 +188,29 @@ ttl_expiry_oldest_in_pages(Relation rel, const TtlContainer *container, Timestam
 #define ENTRIES_PER_ROW		10
 
 /*
- * Counts the rows of one leaf that are in one index.
+ * Counts the rows of one leaf.  The walk steps over what has expired by the other default,
+ * too: where rows have a TTL of their own, that is all, unless TTL was off.
  */
 static int64
-count_in_index(Relation rel, const TtlContainer *container, TtlExpiryIndex index,
-			   int32 other_default, TimestampTz now, Snapshot snapshot, int64 max,
-			   int64 *entries_left, bool *complete, TimestampTz *earliest)
+count_made_expired(Relation rel, const TtlContainer *container, int32 other_default,
+				   TimestampTz now, int64 max, bool *complete, TimestampTz *earliest)
 {
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TtlContainer other = *container;
 	TtlExpiryPosition mark = {0};
 	TtlExpiryWalk *walk;
-	TimestampTz when;
-	int64		count = 0;
-
-	if (other_default > 0 && index != TTL_INDEX_ITEM)
-	{
-		mark.set[index] = true;
-		mark.at[index] = ttl_expiry_cutoff(now, other_default) + 1;
-	}
-	walk = ttl_expiry_walk_begin(rel, container, now, snapshot, &mark);
-	ttl_expiry_walk_only(walk, index);
-	ttl_expiry_walk_limit(walk, *entries_left);
-	while (count < max && ttl_expiry_walk_next(walk, &when) != NULL)
-	{
-		CHECK_FOR_INTERRUPTS();
-		*earliest = Min(*earliest, when);
-		count++;
-	}
-	*entries_left = ttl_expiry_walk_entries_left(walk);
-	if (ttl_expiry_walk_gave_up(walk) || ttl_expiry_walk_is_incomplete(walk))
-		*complete = false;
-	ttl_expiry_walk_end(walk);
-	return count;
-}
-
-/*
- * The same of all rows, where indexes tell pages alone.
- */
-static int64
-count_in_pages(Relation rel, const TtlContainer *container, int32 other_default,
-			   TimestampTz now, Snapshot snapshot, int64 max, int64 max_entries,
-			   bool *complete, TimestampTz *earliest)
-{
-	TtlContainer other = *container;
-	TtlExpiryWalk *walk = ttl_expiry_walk_begin(rel, container, now, snapshot, NULL);
 	TupleTableSlot *slot;
 	TimestampTz when;
 	int64		count = 0;
 
 	other.default_ttl = other_default;
-	ttl_expiry_walk_limit(walk, max_entries);
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		mark.set[i] = i == TTL_INDEX_ITEM ? other_default != TTL_OFF : other_default > 0;
+		mark.at[i] = i == TTL_INDEX_ITEM ? DT_NOEND : ttl_expiry_cutoff(now, other_default) + 1;
+	}
+	walk = ttl_expiry_walk_begin(rel, container, now, snapshot, &mark);
+	ttl_expiry_walk_limit(walk, max * ENTRIES_PER_ROW);
 	while (count < max && (slot = ttl_expiry_walk_next(walk, &when)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -248,31 +222,6 @@ count_in_pages(Relation rel, const TtlContainer *container, int32 other_default,
 	if (ttl_expiry_walk_gave_up(walk) || ttl_expiry_walk_is_incomplete(walk))
 		*complete = false;
 	ttl_expiry_walk_end(walk);
-	return count;
-}
-
-/*
- * Counts the rows of one leaf.  Rows with a TTL of their own expire as before, unless
- * TTL was off.
- */
-static int64
-count_made_expired(Relation rel, const TtlContainer *container, int32 other_default,
-				   TimestampTz now, int64 max, bool *complete, TimestampTz *earliest)
-{
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	int64		entries_left = max * ENTRIES_PER_ROW;
-	int64		count = 0;
-
-	if (container->indexing == TTL_INDEXING_LAZY)
-		count = count_in_pages(rel, container, other_default, now, snapshot, max,
-							   entries_left, complete, earliest);
-	for (int i = 0; i < TTL_INDEXES && container->indexing != TTL_INDEXING_LAZY &&
-		 count < max && entries_left > 0; i++)
-	{
-		if (i != TTL_INDEX_ITEM || other_default == TTL_OFF)
-			count += count_in_index(rel, container, i, other_default, now, snapshot,
-									max - count, &entries_left, complete, earliest);
-	}
 	UnregisterSnapshot(snapshot);
 	return count;
 }

@@ -439,12 +439,6 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 	return NULL;
 }
 
-int64
-ttl_expiry_walk_entries_left(const TtlExpiryWalk *walk)
-{
-	return walk->entries_left;
-}
-
 bool
 ttl_expiry_walk_gave_up(const TtlExpiryWalk *walk)
 {
