@@ -41,7 +41,7 @@ CREATE TABLE tick (_ts timestamptz NOT NULL DEFAULT clock_timestamp());
 SELECT ttl.create_container('tick', 60, ttl_column => NULL);
 CREATE PROCEDURE wind() LANGUAGE sql AS $$
     TRUNCATE instants.tick;
-    INSERT INTO instants.tick SELECT clock_timestamp() - interval '60 s' + i * interval '2 ms' FROM generate_series(1, 60000) i;
+    INSERT INTO instants.tick SELECT at - interval '60 s' + i * interval '2 ms' FROM clock_timestamp() at, generate_series(1, 60000) i;
 $$;
 CALL wind();
 ANALYZE tick;
