@@ -184,6 +184,20 @@ RESET ROLE;
 --
 
 SET client_min_messages = notice;
+-- small numbers are no other unit, and long ones are cut off
+CREATE TABLE small (id int, until bigint);
+INSERT INTO small VALUES (1, 1000);
+SELECT ttl.create_container('small', -1, ts_column => NULL, ttl_column => 'until', ttl_unit => 'epoch_ms');
+CREATE TABLE long (id int, until numeric);
+INSERT INTO long VALUES (1, 10::numeric ^ 100);
+SELECT ttl.create_container('long', ttl_column => 'until');
+-- the CHECK says by its name what is allowed
+CREATE TABLE checked (id int);
+SELECT ttl.create_container('checked', 60);
+SELECT refused('INSERT INTO checked (id, _ts, ttl) VALUES (1, ''2900-01-01 UTC'', 0)');
+DROP TABLE small, long, checked;
+
+SET client_min_messages = notice;
 SELECT refused('SELECT ttl.drop_container(''copy'')');
 SELECT refused('SELECT ttl.drop_container(''lazy_parts_1'')');
 SELECT ttl.alter_container('tokens');

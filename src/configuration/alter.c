@@ -4,8 +4,8 @@
  *	  The SQL functions that change a container's policy, or end it.
  *
  * They hold the container's policy lock until the transaction ends, so they wait for at
- * most a batch of the reaper.  First the tables are locked, then the policy: everybody
- * does it in this order.
+ * most a batch of the reaper.  Tables are locked before the policy, here and
+ * everywhere else.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +31,7 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
-/* The most rows that a batch of the reaper may be told to delete. */
+/* Upper limit of batch_size */
 #define MAX_BATCH_SIZE	50000
 
 void
@@ -41,7 +41,7 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 	int32		old_default;
 
 	ttl_container_check_owned(relid);
-	/* first the tables, then the policy: everybody does it in this order */
+	/* the tables are locked before the policy */
 	ttl_trigger_lock(relid);
 	if (default_ttl != TTL_OFF)
 		(void) ttl_container_tree(relid, AccessShareLock);
@@ -52,7 +52,7 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 	ttl_columns_check_default(&policy, relid);
 	ttl_indexes_check_policy(&policy, relid);
 
-	/* While TTL was off, nobody was kept from dropping an index. */
+	/* An index may have been dropped while TTL was off. */
 	if (default_ttl != TTL_OFF)
 		ttl_expiry_check_indexes(relid, &policy);
 	/* rows may come until this is committed, also where there are none */
@@ -226,7 +226,7 @@ alter_indexing(Oid relid, TtlPolicy *policy, TtlIndexing indexing)
 		ttl_indexes_complete(relid, policy);
 	if (indexing != former.indexing && former.indexing != TTL_INDEXING_NONE)
 	{
-		/* who guards them must know that they aren't needed any more */
+		/* guard.c goes by the stored policy */
 		ttl_container_update(relid, policy);
 		ttl_trigger_send(relid, policy);
 		ttl_indexes_drop(relid, &former);
@@ -265,7 +265,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 				(errmsg("no option of container \"%s\" is changed", get_rel_name(relid)),
 				 errhint("Name one, as in ttl.alter_container('%s', reaping => false). The default TTL is changed by ttl.set_default_ttl().",
 						 get_rel_name(relid))));
-	/* first the tables, then the policy: everybody does it in this order */
+	/* the tables are locked before the policy */
 	if (!PG_ARGISNULL(1))
 	{
 		ttl_container_require(relid, &policy);
@@ -357,7 +357,7 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	int			nestlevel;
 	Relation	rel;
 
-	/* of a table that is gone, nobody is the owner */
+	/* a table that is gone has no owner */
 	if (ttl_container_forget_dropped(relid))
 		PG_RETURN_VOID();
 	ttl_container_check_owner(relid);

@@ -269,7 +269,7 @@ ttl_columns_complete_check(Oid relid, TtlPolicy *policy, bool is_known)
 		bool		is_empty = get_rel_relkind(relid) == RELKIND_RELATION &&
 		!ttl_container_has_pages(relid);
 
-		/* the name is all that an error tells of it */
+		/* an error names the constraint, and has no HINT */
 		add_check(relid,
 				  ChooseConstraintName(get_rel_name(relid), NameStr(policy->ttl_column),
 									   "positive_or_minus_1", get_rel_namespace(relid), NIL),

@@ -183,11 +183,11 @@ extern void ttl_trigger_init(void);
  * notice.c
  */
 
-/* Tells which columns were to be dropped, and aren't. */
+/* Reports which columns were to be dropped, and aren't. */
 extern void ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy);
 
 /*
- * Tells if the column has no time zone: it is taken as UTC, and a WARNING says so if
+ * Reports that the column has no time zone: it is taken as UTC, and a WARNING says so if
  * the server's is another.
  */
 extern void ttl_notice_utc(Oid relid, const char *column);
@@ -199,7 +199,7 @@ extern void ttl_notice_utc(Oid relid, const char *column);
 extern void ttl_notice_conversion(Oid relid, const char *column, Oid type);
 
 /*
- * Tells how many stored rows of the container expire, until ttl.grace has passed,
+ * Reports how many stored rows of the container expire, until ttl.grace has passed,
  * because the default TTL was another one before, and how long they may be had back.
  */
 extern void ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default);
@@ -214,7 +214,7 @@ extern void ttl_notice_rights(Oid relid);
 extern void ttl_notice_triggers(Oid relid, const char *name);
 
 /*
- * Tells about foreign keys that will keep expired rows from being deleted: those
+ * Reports foreign keys that will keep expired rows from being deleted: those
  * without an action, for an application may see to that itself (Django does),
  * and know nothing of rows that expire.
  */

@@ -194,7 +194,7 @@ ttl_create_register(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 
 	ttl_columns_check_names(policy);
 
-	/* Don't let somebody without rights queue up for a lock. */
+	/* A role without rights must not queue up for a lock. */
 	ttl_container_check_owner(relid);
 	ttl_columns_check_default(policy, relid);
 	ttl_indexes_check_policy(policy, relid);

@@ -105,8 +105,8 @@ read_new_name(Oid relid, AttrNumber attno, NameData *name)
 }
 
 /*
- * A column has been altered, and maybe renamed.  What the syscache tells is as it
- * was before.  At the next command, event triggers at the command's end among
+ * A column has been altered, and maybe renamed.  The syscache still has its former
+ * name.  At the next command, event triggers at the command's end among
  * them, the new name and the policy come into force together.
  */
 static void
@@ -223,7 +223,7 @@ lose_archive(Oid container)
 static void
 function_called(Oid function, void *arg)
 {
-	/* pgaudit would tell of each query that it has called the filter */
+	/* pgaudit would log the filter function for each query */
 	if (function >= FirstNormalObjectId && ttl_container_calls(function))
 		return;
 	if (prev_object_access_hook)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * notice.c
- *	  Tells who configures a container what will come of it.
+ *	  NOTICEs and WARNINGs about what a configuration entails.
  *
  *-------------------------------------------------------------------------
  */
@@ -167,7 +167,7 @@ ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default)
 	if (count > COUNTED_ROWS || !complete || ttl_guc_grace == 0)
 		return;
 
-	/* what expires while ttl.grace lasts is spared, too */
+	/* ttl.grace covers what expires while it lasts, too */
 	soon = ttl_expiry_count_made_expired(relid, old_default,
 										 now + ttl_guc_grace * USECS_PER_SEC,
 										 COUNTED_ROWS + 1, &complete, &earliest) - count;
@@ -203,7 +203,7 @@ ttl_notice_rights(Oid relid)
 	}
 }
 
-/* Has anybody but the table's owner been granted to insert or update? */
+/* Do roles other than the table's owner have INSERT or UPDATE? */
 static bool
 others_may_write(Oid relid)
 {

@@ -45,7 +45,7 @@ PG_FUNCTION_INFO_V1(ttl_stat_reaper);
 
 /*
  * Expiry of the oldest expired row that the container still stores; DT_NOEND
- * if there is none, or if that can't be told: then *trouble says why.  *held_until
+ * if there is none, or if that is not known: then *trouble is the reason.  *held_until
  * is when the worker may delete that row.
  */
 static TimestampTz

@@ -4,8 +4,8 @@
  *	  What the first rows of a table hold in the columns of a policy.
  *
  * A table that becomes a container may have columns with values in them.  Before they
- * decide which rows expire, some are read: to refuse what nobody has named, and to show
- * what was named.  Columns are read as they are stored, and their types are PostgreSQL's
+ * decide which rows expire, some are read: to refuse columns that no argument names, and to
+ * show what those hold that are named.  Columns are read as they are stored, and their types are PostgreSQL's
  * own, so no code of the table's owner runs.
  *
  *-------------------------------------------------------------------------

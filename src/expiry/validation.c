@@ -3,8 +3,7 @@
  * validation.c
  *	  Commands that hold stored rows against a constraint.
  *
- * A constraint holds for all stored rows, the expired ones among them, which nobody
- * sees.  So an error that they cause is explained; and while ALTER TABLE validates a
+ * A constraint holds for all stored rows, the hidden ones among them.  So an error that they cause is explained; and while ALTER TABLE validates a
  * foreign key, its queries see them, too.  What DROP EXTENSION says about containers is
  * explained in the same way.
  *
