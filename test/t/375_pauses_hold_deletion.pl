@@ -88,7 +88,7 @@ like(slurp_file($node->logfile), qr/has paused deletion of expired rows in datab
 
 # a batch that begins later sees it
 $node->safe_psql('app', q{
-CREATE FUNCTION stall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+CREATE FUNCTION stall() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$ BEGIN
 	PERFORM pg_advisory_xact_lock(1);
 	RETURN OLD;
 END $$;
