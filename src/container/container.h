@@ -151,6 +151,12 @@ extern bool ttl_container_lookup(Oid relid, TtlContainer *container);
  */
 extern bool ttl_container_peek(Oid relid, TtlContainer *container);
 
+/*
+ * A number that is another one after the relation's relation cache entry was invalidated,
+ * and for the table of a container after its policy has changed.
+ */
+extern uint64 ttl_container_generation(Oid relid);
+
 /* What is derived from the catalogs for a container's table, and cached with it */
 typedef enum TtlDerived
 {

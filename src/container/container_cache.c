@@ -114,6 +114,12 @@ enter_entry(Oid relid)
 	return entry;
 }
 
+uint64
+ttl_container_generation(Oid relid)
+{
+	return enter_entry(relid)->generation;
+}
+
 /* The entry if it is still the same after catalogs have been read, or NULL */
 static CacheEntry *
 find_again(Oid relid, uint64 generation)

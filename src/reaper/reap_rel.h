@@ -49,12 +49,12 @@ typedef struct TtlBrinScan
 {
 	bool		is_running;
 	bool		is_full;		/* from the first page */
-	bool		is_within_range;	/* has it stopped in the middle of a range? */
 	bool		found;			/* rows to delete */
 	TtlExpiryPosition position;
 	BlockNumber npages;			/* when it began */
 	int32		default_ttl;	/* that its candidate ranges depend on */
 	int64		ranges;			/* number of ranges seen */
+	int			renewed_in_vain;	/* ranges that remained candidates */
 	TimestampTz busy;			/* duration */
 	TimestampTz earliest;		/* earliest expiry in the ranges passed by */
 	TimestampTz next_at;		/* start of the next full scan */
@@ -67,7 +67,7 @@ typedef struct TtlRelState
 	TtlExpiryPosition position; /* rows before it are deleted, or skipped */
 	TtlBrinScan brin_scan;
 	TimestampTz paused_until;	/* after an error of the table itself */
-	int64		pause;			/* length of the next such pause */
+	int64		pause;			/* its length */
 	int			logged_sqlstate;	/* of the error that was logged for it */
 	bool		has_timed_out;	/* has a batch timed out since rows were deleted? */
 	int			n_single;		/* so many rows are deleted one by one */
@@ -103,38 +103,15 @@ typedef struct TtlReapRel
 	bool		lacks_index;	/* has that been logged? */
 	bool		skip_referenced_check;	/* the check has failed in this pass */
 
-	TimestampTz left_wait;		/* time between passes that delete all */
-	TimestampTz pass_wait;		/* ... after this pass */
-
-	int			ranges;			/* entries in the table of ranges */
-
 	TimestampTz grace_since;	/* the change of policy by which rows were
 								 * excluded, 0 = none */
 
 	TtlTruncate truncate;
 
-	int			batch_size;
-	int			fixed_size;		/* the container's setting, or 0 */
+	int			batch_size;		/* rows of the next batch, 0 = unknown */
 	double		row_cost;		/* of the last batch, 0 = unknown */
 	TimestampTz locked_until;	/* skip locked rows at once until then */
 } TtlReapRel;
-
-/* Pages that a BRIN scan has visited */
-typedef struct TtlBrinRangeKey
-{
-	Oid			relid;
-	BlockNumber first;
-} TtlBrinRangeKey;
-
-typedef struct TtlBrinRange
-{
-	TtlBrinRangeKey key;		/* MUST BE FIRST */
-	BlockNumber end;
-	TimestampTz been_at;
-	bool		is_renewed;		/* summarized anew since */
-	TransactionId dead_before;	/* what was deleted is dead for a horizon that
-								 * has come here; invalid = not yet deleted */
-} TtlBrinRange;
 
 /* How a caller wants expired rows to be deleted. */
 typedef struct TtlReapMode
@@ -151,7 +128,6 @@ typedef struct TtlMemory
 	MemoryContext context;
 	MemoryContext batch_context;	/* reset after each batch */
 	HTAB	   *tables;			/* of TtlReapRel */
-	HTAB	   *ranges;			/* of TtlBrinRange */
 	int64		allocated;		/* TIDs there is room for */
 	TimestampTz rest_until;		/* tables that have timed out wait until then */
 } TtlMemory;
@@ -205,7 +181,7 @@ typedef struct TtlBatch
 	int64		max_batch_cost;
 	int64		max_rows;
 
-	TimestampTz deadline;		/* by ttl.batch_timeout, 0 = none */
+	TimestampTz deadline;		/* by ttl.batch_timeout, 0 = not yet set, or none */
 	bool		timed_out;		/* has an attempt been canceled by it? */
 	List	   *referenced;		/* foreign keys that may hold collected rows */
 	const char *error;			/* why rows could not be deleted, or NULL */
@@ -216,7 +192,6 @@ typedef struct TtlBatch
 	bool		skip_locked;
 	bool		with_referencing;
 	int64		deleted;
-	bool		emptied;		/* by TRUNCATE */
 	bool		origin_wanted;	/* about to take the replication origin */
 	bool		works_without_rows;
 } TtlBatch;
@@ -232,26 +207,36 @@ typedef struct TtlBatch
 extern void ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run);
 
 /*
+ * Collects the TIDs of rows that had expired by 'now', from the position on, and
+ * sets reap_rel->more if there may be others.  A snapshot is active.
+ */
+extern void ttl_reap_rel_collect(TtlBatch *batch, TimestampTz now,
+								 TtlExpiryPosition *position,
+								 TtlExpiryGuide guide, void *arg);
+
+/*
  * batch.c
  */
 
 /*
- * Calls the function in a subtransaction, with a short lock_timeout, until the batch's
- * deadline.  Returns NULL on success, else the error.
+ * Calls the function in a subtransaction, with a short lock_timeout, maybe until the
+ * batch's deadline, which begins with the first such call.  Returns NULL on success, else
+ * the error.
  */
-extern ErrorData *ttl_batch_attempt(void (*action) (TtlBatch *), TtlBatch *batch);
+extern ErrorData *ttl_batch_attempt(void (*action) (TtlBatch *), TtlBatch *batch,
+									bool has_deadline);
 
 /* Deletes the next of the collected rows. */
 extern TtlReapResult ttl_batch_delete(TtlBatch *batch);
 
-/* Empties the partition at once if possible.  Returns whether it has. */
-extern bool ttl_batch_try_truncate(TtlBatch *batch);
+/* Removes referenced rows from those that have been collected. */
+extern TtlReapResult ttl_batch_check_referenced(TtlBatch *batch);
 
-/* Is it an error for which no row is to blame? */
-extern bool ttl_batch_is_no_rows(const ErrorData *error);
-
-/* Pauses the table after an error for which no row is to blame. */
-extern void ttl_batch_handle_error(TtlBatch *batch, ErrorData *error);
+/*
+ * Handles an error for which no row is to blame: the worker pauses the table, and
+ * forgets the collected rows.
+ */
+extern TtlReapResult ttl_batch_handle_error(TtlBatch *batch, ErrorData *error);
 
 /* Reports that rows are referenced. */
 extern void ttl_batch_report_referenced(TtlBatch *batch, const ErrorData *error);
@@ -266,24 +251,15 @@ extern bool ttl_batch_handle_exit(void);
  * rel_state.c
  */
 
-/* Rows of the first batch */
-#define TTL_BATCH_START			50
-
-/* The least time between passes that delete all */
-#define TTL_LEFT_MIN_WAIT		(10 * USECS_PER_SEC)
-
 /* Time between scans from the position */
 #define TTL_POSITION_WAIT		(1 * USECS_PER_SEC)
 
 extern TtlMemory *ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode);
 
-/* Restores what earlier workers have stored; called in a transaction. */
-extern void ttl_reap_rel_memory_restore(TtlMemory *memory);
-
 /* Forgets tables that have not been looked at since the given time. */
 extern void ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since);
 
-/* The state of a table, which is made if there is none */
+/* The state of a table: a new one, or as stored by an earlier worker, if there is none */
 extern TtlReapRel *ttl_reap_rel_enter(TtlMemory *memory, Oid relid);
 
 /* Stores the state for the next worker if it needs it. */
@@ -316,8 +292,7 @@ extern void ttl_reap_rel_want_pass(TtlReapRel *reap_rel);
 extern int64 ttl_reap_rel_blocked_rows(const TtlReapRel *reap_rel);
 
 /* Pauses the table, longer each time, or at once for the longest time. */
-extern void ttl_reap_rel_pause(TtlReapRel *reap_rel);
-extern void ttl_reap_rel_pause_long(TtlReapRel *reap_rel);
+extern void ttl_reap_rel_pause(TtlReapRel *reap_rel, bool is_long);
 extern void ttl_reap_rel_end_pause(TtlReapRel *reap_rel);
 
 extern void ttl_rel_state_forget_database(Oid dboid);
@@ -349,13 +324,10 @@ extern void ttl_rel_state_attach(TtlRelStates *place, LWLock *protecting);
 extern bool ttl_brin_scan_rests(TtlBatch *batch, TimestampTz *due);
 
 /*
- * Collects TIDs of rows to delete, from where it has stopped last.  If there are
- * none, summarizes visited ranges anew.
+ * Collects TIDs of rows to delete, from where it has stopped last, and summarizes
+ * ranges without such rows anew.
  */
 extern void ttl_brin_scan_run(TtlBatch *batch);
-
-extern HTAB *ttl_brin_ranges_create(MemoryContext context);
-extern void ttl_brin_forget_ranges(TtlMemory *memory, TtlReapRel *reap_rel);
 
 /*
  * fk_referenced.c
@@ -377,30 +349,11 @@ extern void ttl_fk_referenced_leave_out(TtlBatch *batch);
  * truncate_partition.c
  */
 
-/* What an attempt may use. */
-typedef struct TtlTruncateLimits
-{
-	int64		max_rows;
-	int64		max_pages;
-	TimestampTz until;			/* DT_NOEND = no limit */
-} TtlTruncateLimits;
-
 /*
- * Is it worth an attempt now?  Cheap.  The relation is open and locked as for
- * DELETE, the policy lock is held.
+ * Empties the partition at once if that makes no visible difference to the deletion of
+ * its rows, which are all expired.  Returns whether it has.
  */
-extern bool ttl_truncate_partition_ready(TtlTruncate *truncate, Relation rel,
-										 const TtlContainer *container,
-										 MemoryContext context);
-
-/*
- * Empties the partition if nobody can tell the difference from deletion, and
- * returns how many rows it had; else returns -1, and has done nothing.  A
- * snapshot is active.  The table is locked as before, but must not be open.
- */
-extern int64 ttl_truncate_partition(TtlTruncate *truncate,
-									const TtlContainer *container,
-									const TtlTruncateLimits *limits);
+extern bool ttl_truncate_partition(TtlBatch *batch);
 
 extern void ttl_truncate_partition_forget(TtlTruncate *truncate);
 

@@ -249,7 +249,6 @@ ttl_schedule_init(TtlMemory *memory)
 	ttl_invalidation_observe(relation_changed);
 
 	StartTransactionCommand();
-	ttl_reap_rel_memory_restore(memory);
 	foreach(lc, ttl_counters_containers())
 	{
 		if (get_rel_relkind(lfirst_oid(lc)) == '\0')

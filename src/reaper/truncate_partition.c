@@ -1,47 +1,44 @@
 /*-------------------------------------------------------------------------
  *
  * truncate_partition.c
- *	  Empties a partition whose rows are all expired, by TRUNCATE.
+ *	  Empties a partition whose rows have all expired, by TRUNCATE.
  *
- * Done only if nobody can tell the difference from deletion row by row.  When
- * in doubt, the partition is left alone, and goes row by row.
+ * Done only if that makes no visible difference to a deletion of all rows.  When in
+ * doubt, the rows are deleted one by one.
  *
- * Not if there is somebody to be told of each row: triggers on DELETE or
- * TRUNCATE on the partition or a table above it, foreign keys that reference
- * it (they are such triggers), rules, an archive, logical decoding.
+ * It would make a difference to triggers on DELETE or TRUNCATE of the partition or a
+ * table above it, foreign keys that reference it (which are such triggers), rules, an
+ * archive, and logical decoding.
  *
- * Every row must have expired.  The right edges of the expiry indexes show
- * that cheaply for the rows that are in them, which are all if the container
- * has no TTL column: then the time is constant, whatever the partition's size.
- * With a TTL column, rows that live for ever are in no index, and BRIN indexes
- * know nothing of the latest row; then the table has to be read, up to the first row
- * that is still alive.  That costs a small part of deletion, is limited by what the
- * turn may spend, and lets everybody read and write the partition.  The proof is then repeated under a lock, for what
- * may have changed since: the edges, and the pages that are not known to be
- * unchanged, at most RECHECK_PAGES of them.  Known to be unchanged are
+ * Every row must have expired.  The right edges of the expiry indexes show that for the
+ * rows that are in them, which are all if the container has no TTL column: then the time
+ * is constant, whatever the partition's size.  With a TTL column, rows that never expire
+ * are in no index, and BRIN indexes have no right edge; then the table is read, up to the
+ * first row that has not expired.  That costs a small part of deletion, is limited by
+ * what the run may use, and takes no lock.  Under the lock the proof is completed for what
+ * may have changed since: the edges, and the pages that are not known to be unchanged, at
+ * most RECHECK_PAGES of them.  Known to be unchanged are
  *
  * - pages marked all-visible: what is on them is older than the snapshot that
  *	 has been active since before the table was read;
- * - pages of a logged table whose LSN says that they haven't been changed since.
+ * - pages of a logged table with an LSN from before.
  *
- * Every version of a row is looked at that anybody may still see: what has been
+ * All versions of a row that are not dead to everybody are checked: one that has been
  * deleted or changed since may be live in a snapshot that was taken before.
  *
- * TRUNCATE isn't MVCC-safe: an older snapshot would see the rows vanish.  But
- * rows that are hidden from it anyway make no difference.  So there is a moment
- * "noted_at" by which all rows must have expired, and the transactions that were
- * open then, in any database and prepared ones too, must all have ended, and
- * so must those that have imported a snapshot of theirs.
- * What began later judges rows by a later clock, whatever its isolation level.
- * The list is checked batch by batch, and deletion goes on meanwhile.  If the
- * policy is changed in between, all begins anew: a cursor may have been opened
- * when rows were not expired.  Transactions on a standby are not known here;
- * with a standby connected (any WAL sender, in fact) it is always row by row.
- * (A standby that is fed from an archive may see its snapshots' rows vanish, as
- * with any TRUNCATE.)
+ * TRUNCATE is not MVCC-safe: an older snapshot would see the rows vanish.  Rows that
+ * are hidden from it anyway make no difference.  So there is an instant noted_at by
+ * which all rows must have expired, and the transactions that were open then, in any
+ * database, prepared ones included, must have ended, and so must those that have
+ * imported a snapshot of theirs.  What began later checks rows by a later time, whatever
+ * its isolation level.  The list is checked at each batch, and deletion goes on meanwhile.
+ * If the policy is changed in between, it starts anew, since a cursor may have been opened
+ * when rows were not expired.  Transactions on a standby are not known here; with a WAL
+ * sender connected rows are always deleted one by one.  (On a standby that is fed from an
+ * archive snapshots may miss rows, as with any TRUNCATE.)
  *
- * The lock is ACCESS EXCLUSIVE, taken only if it is to be had at once, and
- * held for a short time.
+ * The lock is ACCESS EXCLUSIVE, taken only if it is available at once, and held for a
+ * short time.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,7 +56,7 @@
 #include "compat.h"
 #include "deletion/deletion.h"
 #include "expiry/expiry.h"
-#include "invalidation.h"
+#include "guc.h"
 #include "miscadmin.h"
 #include "reaper/reap_rel.h"
 #include "reaper/reaper_internal.h"
@@ -70,76 +67,28 @@
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "storage/spin.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-/* Pages that are read at most while the partition is locked. */
+/* Collected rows by which an attempt is worthwhile */
+#define MIN_ROWS			500
+
+/* How long the worker may read a partition */
+#define READ_TIME			(USECS_PER_SEC / 2)
+
+/* Pages that are read at most while the partition is locked */
 #define RECHECK_PAGES		4000
 
-/* Pages between looks at the clock and at who is waiting. */
+/* Pages between looks at the clock and at waiters */
 #define PAGES_BETWEEN_LOOKS	500
 
-/* Time until the next attempt, after one that has failed. */
+/* Time until the next attempt, after one that failed, or raised an error */
 #define RETRY_WAIT			(60 * USECS_PER_SEC)
+#define ERROR_WAIT			(600 * USECS_PER_SEC)
 
-/* How often the policy of a container has changed, as far as we care. */
-typedef struct Generation
-{
-	Oid			container;		/* MUST BE FIRST */
-	uint64		n;
-} Generation;
-
-static HTAB *generations = NULL;
-
-static void
-relation_changed(Datum arg, Oid relid)
-{
-	Generation *generation;
-	HASH_SEQ_STATUS status;
-
-	if (OidIsValid(relid))
-	{
-		generation = (Generation *) hash_search(generations, &relid, HASH_FIND,
-												NULL);
-		if (generation != NULL)
-			generation->n++;
-		return;
-	}
-	hash_seq_init(&status, generations);
-	while ((generation = (Generation *) hash_seq_search(&status)) != NULL)
-		generation->n++;
-}
-
-static uint64
-current_generation(Oid container)
-{
-	Generation *generation;
-	bool		found;
-
-	if (generations == NULL)
-	{
-		HASHCTL		ctl;
-
-		ctl.keysize = sizeof(Oid);
-		ctl.entrysize = sizeof(Generation);
-		ctl.hcxt = TopMemoryContext;
-		generations = hash_create("ttl policy generations", 16, &ctl,
-								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-		ttl_invalidation_observe(relation_changed);
-	}
-	generation = (Generation *) hash_search(generations, &container,
-											HASH_ENTER, &found);
-	if (!found)
-		generation->n = 0;
-	return generation->n;
-}
-
-/*
- * Would a trigger or rule of the relation like to know of deletions?
- */
+/* Does a trigger or rule of the relation fire for deletions? */
 static bool
 has_trigger_fire(Relation rel)
 {
@@ -158,9 +107,7 @@ has_trigger_fire(Relation rel)
 		 triggers->trig_truncate_after_statement);
 }
 
-/*
- * Is there any WAL sender (of a standby, subscriber, base backup)?
- */
+/* Is there any WAL sender (of a standby, subscriber, base backup)? */
 static bool
 has_wal_sender(void)
 {
@@ -177,9 +124,7 @@ has_wal_sender(void)
 	return found;
 }
 
-/*
- * Is it a partition of which nobody wants to hear about each row?
- */
+/* Is it a partition where no row by itself matters? */
 static bool
 is_partition_without_trigger(Relation rel, const TtlContainer *container)
 {
@@ -216,19 +161,15 @@ ttl_truncate_partition_forget(TtlTruncate *truncate)
 	memset(truncate, 0, sizeof(TtlTruncate));
 }
 
-/*
- * Forgets, and waits for some time.
- */
+/* Starts anew after some time. */
 static void
-give_up(TtlTruncate *truncate)
+give_up(TtlTruncate *truncate, int64 wait)
 {
 	ttl_truncate_partition_forget(truncate);
-	truncate->next_at = GetCurrentTimestamp() + RETRY_WAIT;
+	truncate->next_at = GetCurrentTimestamp() + wait;
 }
 
-/*
- * Notes the present, and the transactions that are open in it.
- */
+/* Notes the time, and the open transactions. */
 static void
 note_transactions(TtlTruncate *truncate, MemoryContext context)
 {
@@ -246,8 +187,8 @@ note_transactions(TtlTruncate *truncate, MemoryContext context)
 }
 
 /*
- * May somebody have imported a snapshot that had been taken by then?  Who has one that
- * is as old, by what it sees, may have taken it later, too.
+ * May a transaction have imported a snapshot that had been taken by then?  One that is as
+ * old, by its contents, may have been taken later, too.
  */
 static bool
 is_old_snapshot_in_use(const TtlTruncate *truncate)
@@ -258,27 +199,30 @@ is_old_snapshot_in_use(const TtlTruncate *truncate)
 	return n > 0;
 }
 
-bool
-ttl_truncate_partition_ready(TtlTruncate *truncate, Relation rel, const TtlContainer *container,
-				MemoryContext context)
+/* Is an attempt worthwhile?  Notes what it depends on. */
+static bool
+is_ready(TtlBatch *batch)
 {
+	TtlTruncate *truncate = &batch->reap_rel->truncate;
 	uint64		generation;
 
-	if (!rel->rd_rel->relispartition ||
+	if (!batch->memory->mode.commits || batch->in_grace ||
+		batch->reap_rel->tids.n - batch->reap_rel->next_tid < MIN_ROWS ||
+		!batch->rel->rd_rel->relispartition ||
 		truncate->next_at > GetCurrentTimestamp())
 		return false;
 
-	generation = current_generation(container->container);
+	generation = ttl_container_generation(batch->container.container);
 	if (truncate->noted_at != 0 && truncate->generation != generation)
 		ttl_truncate_partition_forget(truncate);
 	if (truncate->noted_at == 0)
 	{
-		if (!is_partition_without_trigger(rel, container))
+		if (!is_partition_without_trigger(batch->rel, &batch->container))
 		{
-			give_up(truncate);
+			give_up(truncate, RETRY_WAIT);
 			return false;
 		}
-		note_transactions(truncate, context);
+		note_transactions(truncate, batch->memory->context);
 		truncate->generation = generation;
 	}
 
@@ -289,8 +233,8 @@ ttl_truncate_partition_ready(TtlTruncate *truncate, Relation rel, const TtlConta
 }
 
 /*
- * Looks at the rows of the blocks from 'first' to 'last'.  Returns how many
- * there are, or -1 if one isn't known to have expired by 'cutoff'.
+ * Reads the blocks from 'first' to 'last'.  Returns the number of rows, or -1 if one
+ * had not expired by 'cutoff'.
  */
 static int64
 read_blocks(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
@@ -322,8 +266,8 @@ read_blocks(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
 }
 
 /*
- * Does somebody wait for a strong lock on the relation?  Then another kind of
- * lock isn't to be had, although we hold one.
+ * Is a strong lock on the relation waited for?  Then another kind of lock is not
+ * available, although we hold one.
  */
 static bool
 is_waited_for(Relation rel)
@@ -334,9 +278,7 @@ is_waited_for(Relation rel)
 	return false;
 }
 
-/*
- * The same for all blocks, with a look left and right now and then.
- */
+/* The same for all blocks.  Ends if it takes long, or the table is wanted. */
 static int64
 read_table(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
 		   TimestampTz cutoff, BlockNumber nblocks, TimestampTz until)
@@ -360,9 +302,7 @@ read_table(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
 	return rows;
 }
 
-/*
- * Under the lock: have all rows that came since the table was read expired?
- */
+/* Under the lock: have the rows expired that were written since the table was read? */
 static bool
 recheck(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
 		TimestampTz cutoff, XLogRecPtr read_lsn)
@@ -405,56 +345,92 @@ indexes_know_later(Relation rel, const TtlContainer *container, TimestampTz cuto
 	return ttl_expiry_latest(rel, container, &visible) > cutoff;
 }
 
-int64
-ttl_truncate_partition(TtlTruncate *truncate, const TtlContainer *container,
-				const TtlTruncateLimits *limits)
+/*
+ * Truncates the partition, if all conditions are met.  Then all collected TIDs are done.
+ */
+static void
+truncate_if_expired(TtlBatch *batch)
 {
+	TtlTruncate *truncate = &batch->reap_rel->truncate;
+	const TtlContainer *container = &batch->container;
 	Relation	rel = relation_open(container->relid, NoLock);
-	TupleTableSlot *slot;
-	TimestampTz cutoff;
 	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
 	bool		must_read = container->ttl_attno != InvalidAttrNumber ||
-	container->ts_type != NULL ||
-	container->indexing == TTL_INDEXING_LAZY;
-	bool		read = nblocks <= limits->max_pages;
-	XLogRecPtr	read_lsn;
-	int64		rows;
-	bool		locked = false;
-	bool		proven;
+		container->ts_type != NULL || container->indexing == TTL_INDEXING_LAZY;
+	int64		max_pages = ttl_guc_throughput == 0 ?
+		Max(batch->max_cost, ttl_guc_cycle_cost_limit / 4) : batch->max_cost;
+	TimestampTz until = batch->memory->mode.by_worker ?
+		GetCurrentTimestamp() + READ_TIME : DT_NOEND;
+	TimestampTz cutoff;
+	TupleTableSlot *slot;
+	XLogRecPtr	read_lsn = GetXLogInsertRecPtr();
+	int64		rows = -1;
+	bool		is_locked = false;
 
-	if (pg_sub_s64_overflow(truncate->noted_at, container->reap_delay, &cutoff) ||
-		(!read && must_read) || indexes_know_later(rel, container, cutoff))
+	PushActiveSnapshot(GetTransactionSnapshot());
+	slot = table_slot_create(rel, NULL);
+	if (!pg_sub_s64_overflow(truncate->noted_at, container->reap_delay, &cutoff) &&
+		!indexes_know_later(rel, container, cutoff))
 	{
-		relation_close(rel, NoLock);
-		give_up(truncate);
-		return -1;
+		if (nblocks <= max_pages)
+			rows = read_table(rel, container, slot, cutoff, nblocks, until);
+		else if (!must_read)
+			rows = Max((int64) rel->rd_rel->reltuples, 0);
 	}
 
-	slot = table_slot_create(rel, NULL);
-	read_lsn = GetXLogInsertRecPtr();
-	if (read)
-		rows = read_table(rel, container, slot, cutoff, nblocks, limits->until);
-	else
-		rows = Max((int64) rel->rd_rel->reltuples, 0);
-
-	proven = rows >= 0 && rows <= limits->max_rows &&
-		(locked = ConditionalLockRelation(rel, AccessExclusiveLock)) &&
+	if (rows >= 0 && rows <= batch->max_rows &&
+		(is_locked = ConditionalLockRelation(rel, AccessExclusiveLock)) &&
 		is_partition_without_trigger(rel, container) &&
-		truncate->generation == current_generation(container->container) &&
+		truncate->generation == ttl_container_generation(container->container) &&
 		!indexes_know_later(rel, container, cutoff) &&
-		(!must_read || recheck(rel, container, slot, cutoff, read_lsn));
-	ExecDropSingleTupleTableSlot(slot);
-
-	if (proven)
+		(!must_read || recheck(rel, container, slot, cutoff, read_lsn)))
+	{
+		ExecDropSingleTupleTableSlot(slot);
 		ttl_deletion_truncate(rel);
+		batch->ntids = batch->reap_rel->tids.n - batch->reap_rel->next_tid;
+		batch->deleted = Max(rows, batch->ntids);
+	}
 	else
 	{
-		rows = -1;
-		if (locked)
+		ExecDropSingleTupleTableSlot(slot);
+		if (is_locked)
 			UnlockRelation(rel, AccessExclusiveLock);
 		relation_close(rel, NoLock);
 	}
+	PopActiveSnapshot();
+	give_up(truncate, RETRY_WAIT);
+}
 
-	give_up(truncate);
-	return rows;
+bool
+ttl_truncate_partition(TtlBatch *batch)
+{
+	TtlReapRel *reap_rel = batch->reap_rel;
+	TimestampTz started = GetCurrentTimestamp();
+	ErrorData  *error;
+
+	if (!is_ready(batch))
+		return false;
+
+	/* TRUNCATE requires that the relation is not open */
+	ttl_reap_report_phase(TTL_PHASE_EMPTYING);
+	relation_close(batch->rel, NoLock);
+	error = ttl_batch_attempt(truncate_if_expired, batch, false);
+	batch->rel = relation_open(reap_rel->relid, NoLock);
+	if (error != NULL)
+	{
+		if (!batch->memory->mode.by_worker && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			ReThrowError(error);
+		give_up(&reap_rel->truncate, ERROR_WAIT);
+		batch->deleted = batch->ntids = 0;
+	}
+	if (batch->ntids == 0)
+	{
+		/* no user's code has run, so that was not the batch's time */
+		if (batch->deadline != 0)
+			batch->deadline += GetCurrentTimestamp() - started;
+		return false;
+	}
+	ttl_reap_rel_discard(batch->memory, reap_rel);
+	ttl_reap_rel_begin_pass(reap_rel, batch->now);
+	return true;
 }
