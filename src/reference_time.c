@@ -5,8 +5,8 @@
  *
  * Clock and snapshot belong together.  By a clock that is later than its
  * snapshot, an execution would miss a row that has been renewed in between: its
- * old version, the one that the snapshot sees, has expired.  So whoever reads a
- * snapshot that has been read before takes the clock that it had then:
+ * old version, the one that the snapshot sees, has expired.  So an execution that reads
+ * a snapshot that has been read before takes the clock that it had then:
  * functions that aren't VOLATILE, the queries of one expression in PL/pgSQL, and
  * the statement inside EXECUTE, DECLARE, EXPLAIN, COPY and the like, which may
  * have waited for a lock since the command took the snapshot.  For that, the
@@ -81,7 +81,7 @@ ttl_reference_time_set(Snapshot snapshot, TimestampTz clock)
 
 /*
  * Looks whether the transaction has got its one snapshot, and resolves its clock
- * if so: no later than that was taken.  'in_this_statement' tells that it is the
+ * if so: no later than that was taken.  'in_this_statement' means that it is the
  * statement being processed that has taken it.
  */
 static void

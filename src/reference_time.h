@@ -13,12 +13,12 @@
 #include "utils/snapshot.h"
 
 /*
- * The clock of what starts now and reads the snapshot (InvalidSnapshot = none: what
- * asks isn't an execution).
+ * The clock of what starts now and reads the snapshot (InvalidSnapshot = none: it is
+ * not an execution).
  */
 extern TimestampTz ttl_reference_time_get(Snapshot snapshot);
 
-/* This has been the clock of who has read the snapshot first. */
+/* Sets the clock of a snapshot that is read for the first time. */
 extern void ttl_reference_time_set(Snapshot snapshot, TimestampTz clock);
 
 /* In a parallel worker: this is the leader's. */

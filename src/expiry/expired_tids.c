@@ -4,7 +4,7 @@
  *	  The TIDs of rows that may have expired, or their pages.
  *
  * A scan of many rows need not read _ts and TTL of each if it knows where the expired
- * ones are, and the expiry indexes know.  All their entries at or before the cutoff are
+ * ones are, which the expiry indexes contain.  All their entries at or before the cutoff are
  * read, and no row is visited: an entry makes its TID a candidate, whatever is visible
  * there, and a row whose TID is none has not expired.
  *
@@ -16,7 +16,7 @@
  * - a row that the snapshot sees had its entries before the snapshot was taken,
  *	 or was written by this transaction since, and keeps them while the snapshot
  *	 is in use;
- * - both columns are in indexes, so all members of a HOT chain have the same
+ * - both columns are in indexes, so all members of a HOT chain have equal
  *	 values, and the entry that stands for them all points to the chain's root.
  *
  * The scan of the index must not be felt by others: it uses SnapshotAny, which takes no
@@ -32,7 +32,7 @@
  * dead are stepped over, a page at a time and without count, where the index is
  * so small that this can't take long; else they count like others.
  *
- * Most rows are told from candidates by two sets of bits: of pages, and of hashed TIDs.
+ * Most rows are distinguished from candidates by two sets of bits: of pages, and of hashed TIDs.
  *
  *-------------------------------------------------------------------------
  */

@@ -12,14 +12,14 @@
  *	  -1                 | never  never      never
  *	  m > 0              | never  _ts + m    _ts + m
  *
- * Any other item TTL has no meaning and is taken for NULL; ttl_type.c knows which.
+ * Any other item TTL has no meaning and is taken for NULL, see ttl_type.c.
  * A NULL in the timestamp column never expires, nor does 'infinity'.
  *
  * A TTL column may hold deadlines instead: such an item expires at its own, whatever
  * _ts is, unless TTL is off.
  *
  * What a change of policy has made expired, by a shorter default or because TTL
- * was turned on for rows that were there, is hidden at once, but the worker spares
+ * was turned on for rows that were there, is hidden at once, but the worker keeps
  * it for ttl.grace, so that a mistake can be taken back.  In that time it deletes
  * of the rows written before it noticed the change only what would have expired
  * without it; so time counts from then, too.  That was after the commit, be the
@@ -91,7 +91,7 @@ ttl_grace_lasts(const TtlChange *change, TimestampTz clock)
 /*
  * Several changes within one grace are one, from the longest default TTL to the
  * last, at the time of the last, of all tables unless they concern the same one:
- * what the worker would have spared for any of them is spared.  Nothing is if the
+ * what the worker would have kept for any of them is kept.  Nothing is if the
  * last isn't shorter.
  */
 void

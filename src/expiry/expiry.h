@@ -125,7 +125,7 @@ ttl_expiry_last_deadline(TimestampTz now)
 	return Min(now, DT_NOEND - 1);
 }
 
-/* The instant by which reading statements judge: ttl.now, or the clock. */
+/* The reference time of reading statements: ttl.now, or the clock. */
 extern TimestampTz ttl_expiry_reading_now(void);
 
 /*
@@ -134,12 +134,12 @@ extern TimestampTz ttl_expiry_reading_now(void);
  */
 extern void ttl_grace_begin(TtlPolicy *policy, int32 former_ttl, Oid partition);
 
-/* Is what the change has made expired still spared at this time? */
+/* Does the grace of the change last at this time? */
 extern bool ttl_grace_lasts(const TtlChange *change, TimestampTz clock);
 
 /*
- * Is a row, which would not have expired by the former default, spared by who
- * deletes what has expired by 'now'?  Without a _ts it may have been there before.
+ * Does the change's grace keep the row from a deletion of what has expired by 'now'?  It
+ * does if the row would not have expired by the former default.  Without a _ts it may have been there before.
  */
 static inline bool
 ttl_grace_covers(const TtlChange *change, const TtlItem *item, TimestampTz now)
@@ -148,8 +148,8 @@ ttl_grace_covers(const TtlChange *change, const TtlItem *item, TimestampTz now)
 }
 
 /*
- * While the container is in grace: is the row in the slot, which has expired, one
- * that is spared?  'now' is the instant by which it is judged.
+ * While the container is in grace: does that keep the row in the slot, which has
+ * expired by 'now'?
  */
 extern bool ttl_grace_covers_slot(const TtlContainer *container,
 								  TupleTableSlot *slot, TimestampTz now);
@@ -177,13 +177,13 @@ typedef struct TtlLive
 	int32		default_ttl;
 	TimestampTz now;
 	TimestampTz default_cutoff; /* if default_ttl > 0 */
-	bool		spares;			/* what ... */
+	bool		excludes_grace; /* what ... */
 	TtlChange	change;			/* ... has made expired */
 } TtlLive;
 
 /*
- * For the filter that hides.  Asked for when the execution starts; it stays where
- * it is as long as that, and its parallel workers get the same.
+ * For the filter that hides.  Called when the execution starts; the result is good as
+ * long as that runs, and its parallel workers get a copy.
  */
 extern const TtlLive *ttl_live_resolve(TtlExecution *execution, Oid container);
 
@@ -227,7 +227,7 @@ typedef struct TtlExpiryIndexes
 	Oid			usable[TTL_INDEXES];	/* InvalidOid = there is none */
 	bool		needed[TTL_INDEXES];
 	Oid			check;			/* the CHECK that says that there are no
-								 * strays, if all rows are known to obey it */
+								 * invalid TTLs, if it is validated */
 } TtlExpiryIndexes;
 
 /*
@@ -254,7 +254,7 @@ extern bool ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy,
 										TtlExpiryIndex index,
 										TtlIndexDefinition *definition);
 
-/* Is it the operator family of the BRIN expiry indexes, which knows the earliest key? */
+/* Is it the operator family of the BRIN expiry indexes? */
 extern bool ttl_expiry_is_min_family(Oid family);
 
 /*
@@ -265,7 +265,7 @@ extern char *ttl_expiry_check_definition(Relation rel, const TtlPolicy *policy);
 
 /*
  * The name of a constraint of the relation that equals it, or NULL; *validated
- * tells whether no row can be a stray.
+ * is set if no row can have an invalid TTL.
  */
 extern char *ttl_expiry_find_check(Relation rel, const TtlPolicy *policy,
 								   bool *validated);
@@ -297,7 +297,7 @@ extern char *ttl_expiry_why_incomplete(Relation rel);
  * summaries.c
  */
 
-/* Pages of which all indexes say the same */
+/* Pages that have one summary in each of the indexes */
 typedef struct TtlRange
 {
 	BlockNumber first;
@@ -315,8 +315,8 @@ extern void ttl_summaries_seek(TtlSummaries *summaries, BlockNumber page);
 extern bool ttl_summaries_next(TtlSummaries *summaries, TtlRange *range);
 
 /*
- * Summarizes the pages anew, in those of the indexes that know nothing of them or
- * take them to have expired by 'now'.  Takes locks that let others read and write.
+ * Summarizes the pages anew, in those of the indexes that have no summary of them or
+ * one that has expired by 'now'.  Takes locks that let others read and write.
  * The caller has the rights of the table's owner.
  */
 extern void ttl_summaries_renew(TtlSummaries *summaries, const TtlRange *range,
@@ -328,7 +328,7 @@ extern void ttl_summaries_renew(TtlSummaries *summaries, const TtlRange *range,
 
 /*
  * A walk over the expired rows of one leaf table, through its expiry indexes,
- * the earliest expiry of each index first; where BRIN indexes tell pages alone, in
+ * the earliest expiry of each index first; with BRIN indexes, in
  * the order of pages.  Rows that were expired at 'now' and are visible to the
  * snapshot are returned.
  *
@@ -360,7 +360,7 @@ extern TupleTableSlot *ttl_expiry_walk_next(TtlExpiryWalk *walk,
 											TimestampTz *expiry);
 
 /*
- * Lets a walk in the order of pages ask at each range of them what to do.  It passes
+ * A walk in the order of pages calls the function at each range of them.  It passes
  * those by in which nothing can have expired anyway.
  */
 typedef enum TtlExpiryStep
@@ -378,11 +378,11 @@ extern void ttl_expiry_walk_guide(TtlExpiryWalk *walk, TtlExpiryGuide guide, voi
 /* The summaries that such a walk goes by, until it ends */
 extern TtlSummaries *ttl_expiry_walk_summaries(TtlExpiryWalk *walk);
 
-/* Lets the walk leave out what is spared, at next to no cost. */
+/* Makes the walk leave out what grace keeps, at next to no cost. */
 extern void ttl_expiry_walk_exclude(TtlExpiryWalk *walk);
 
 /*
- * Lets the walk give up after so many index entries, those of dead rows included;
+ * Makes the walk give up after so many index entries, those of dead rows included;
  * whether it has.
  */
 extern void ttl_expiry_walk_limit(TtlExpiryWalk *walk, int64 max_entries);
@@ -418,11 +418,11 @@ extern TimestampTz ttl_expiry_latest(Relation rel,
 									 Snapshot snapshot);
 
 /*
- * When the oldest expired row of the leaf has expired, where indexes tell pages alone;
+ * When the oldest expired row of the leaf has expired, with BRIN indexes;
  * DT_NOEND if there is none.  A few of the pages are read, those with the oldest rows
- * by the indexes first, and the rest goes by the indexes, which don't notice if the
- * oldest row is deleted or renewed; so then it may be too early.  'incomplete' and
- * *held_until as above.
+ * by the indexes first, and the rest goes by the indexes, which keep the
+ * value of a row that has been deleted or renewed, so that the result may be too early.
+ * 'incomplete' as above; *held_until, which must not be NULL, is set for the row found.
  */
 extern TimestampTz ttl_expiry_oldest_in_pages(Relation rel,
 											  const TtlContainer *container,
@@ -439,7 +439,7 @@ extern int64 ttl_expiry_count_expired(Oid container);
 /*
  * How many stored rows of the container its default TTL makes expired at 'now' that
  * would not be by the other one.  Not all leaves may be at hand, and no more than a
- * limited number of index entries of dead ones is read; *complete tells whether
+ * limited number of index entries of dead ones is read; *complete is set if
  * all were counted, or 'max' of them.  *earliest is when the first of them has
  * expired, DT_NOEND if there is none.
  */

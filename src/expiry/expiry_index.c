@@ -8,7 +8,7 @@
  *	  default   (_ts) WHERE ttl IS NULL           key + default TTL = expiry
  *	  item      (ttl.item_expiry(_ts, ttl))
  *	              WHERE ttl > 0                   key = expiry
- *	  stray     (_ts) WHERE ttl = 0 OR ttl < -1   as default; for an adopted
+ *	  invalid   (_ts) WHERE ttl = 0 OR ttl < -1   as default; for an adopted
  *	                                              column, and mostly empty
  *
  * Where a column holds numbers or dates that are instants, ttl.instant() of it takes
@@ -283,8 +283,8 @@ ttl_expiry_is_min_family(Oid family)
 }
 
 /*
- * Has the index the usual order of keys of that type?  PostgreSQL's minmax knows the earliest
- * of a range, too, but isn't ours to summarize: a query by it might miss a row that
+ * Has the index the usual order of keys of that type?  PostgreSQL's minmax has the earliest
+ * of a range, too, but ttl must not summarize its ranges: a query by it might miss a row that
  * an older snapshot sees.
  */
 static bool
@@ -336,7 +336,7 @@ index_equals(HeapTuple index, Relation rel, Oid method, const TtlIndexDefinition
 /*
  * An index of the relation that equals the definition, valid or not, but for
  * those in the list 'except'.  No index is opened, for that would wait for
- * whoever has locked one; a reader may hold a lock that they wait for.
+ * its lock; a reader may hold a lock that the other session waits for.
  */
 static Oid
 find_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind, bool valid,

@@ -165,7 +165,7 @@ ttl_expiry_oldest_in_pages(Relation rel, const TtlContainer *container, Timestam
 
 		if (i == RANGES_READ)
 		{
-			/* who knows; of what isn't summarized not even how old it may be */
+			/* not read; what isn't summarized may be of any age */
 			if (found == DT_NOEND && oldest.ranges[i].earliest != DT_NOBEGIN)
 				found = oldest.ranges[i].earliest;
 			break;

@@ -58,7 +58,7 @@ extern void ttl_expiry_walk_only(TtlExpiryWalk *walk, TtlExpiryIndex index);
 
 /*
  * Begins to read at the table's first page.  The table and the indexes are open
- * and locked for reading; NULL is one that isn't asked.  Rows without a TTL of
+ * and locked for reading; NULL is one that isn't read.  Rows without a TTL of
  * their own live for default_ttl.
  */
 extern TtlSummaries *ttl_summaries_begin(Relation rel, Relation indexes[TTL_INDEXES],

@@ -3,9 +3,9 @@
  * expiry_walk.c
  *	  The walk over the rows that have expired.
  *
- * It goes along the expiry indexes, one after the other.  BRIN indexes don't know
- * rows; then it goes along the pages of which one of them can't tell that no row in
- * them has expired, and looks at all rows there.  Without an index that it needs
+ * It goes along the expiry indexes, one after the other.  BRIN indexes have no entries
+ * of rows; then it goes along the pages whose summaries do not exclude expired rows, and
+ * reads all rows there.  Without an index that it needs
  * a walk goes on, but says that it is incomplete: nothing found doesn't mean then that
  * nothing has expired.
  *
@@ -36,7 +36,7 @@ struct TtlExpiryWalk
 	Snapshot	snapshot;
 	TtlExpiryPosition *mark;
 	TtlExpiryPosition start;		/* the mark when the walk began */
-	bool		spares;			/* what a change of policy has made expired */
+	bool		excludes_grace; /* leaves out what grace keeps */
 	int			at;				/* the index that it is in, ... */
 	int			end;			/* up to which it goes, ... */
 	int			range;			/* ... and which range of it */
@@ -84,7 +84,7 @@ ttl_expiry_walk_only(TtlExpiryWalk *walk, TtlExpiryIndex index)
 void
 ttl_expiry_walk_exclude(TtlExpiryWalk *walk)
 {
-	walk->spares = true;
+	walk->excludes_grace = true;
 }
 
 void
@@ -112,7 +112,7 @@ ttl_expiry_index_last_key(const TtlContainer *container, int32 default_ttl,
 
 /*
  * Ranges of an index that are walked one after the other.  If something is
- * spared: what has expired by the former default, too, and what was written, and
+ * left out for grace: what has expired by the former default, too, and what was written, and
  * so has expired, since the change was noticed.  A row with a TTL of its own
  * expires as before, unless TTL was off.
  */
@@ -129,7 +129,7 @@ range_keys(const TtlExpiryWalk *walk, TimestampTz *after, TimestampTz *last)
 	if (!ttl_expiry_index_last_key(&walk->container, walk->container.default_ttl,
 								   walk->now, walk->at, last))
 		return false;
-	if (!walk->spares)
+	if (!walk->excludes_grace)
 		return walk->range == 0;
 
 	if (walk->at == TTL_INDEX_ITEM)
@@ -189,7 +189,7 @@ ttl_expiry_index_open(Relation rel, TtlIndexing indexing, TtlExpiryIndex kind,
 {
 	TtlExpiryIndexes indexes;
 
-	/* REINDEX CONCURRENTLY may put another into its place before we lock it */
+	/* REINDEX CONCURRENTLY may replace it before it is locked */
 	for (int tries = 0; tries < 2; tries++)
 	{
 		Relation	index;
@@ -282,8 +282,8 @@ close_index(TtlExpiryWalk *walk)
 TtlSummaries *
 ttl_expiry_walk_summaries(TtlExpiryWalk *walk)
 {
-	/* what a change of policy has made expired is spared */
-	int32		default_ttl = walk->spares ? walk->container.change.former_ttl :
+	/* what the change of policy has made expired is left out */
+	int32		default_ttl = walk->excludes_grace ? walk->container.change.former_ttl :
 	walk->container.default_ttl;
 
 	if (walk->summaries != NULL)
@@ -376,7 +376,7 @@ next_in_pages(TtlExpiryWalk *walk, TimestampTz *expires_at)
 			}
 			when = ttl_expiry_of_slot(&walk->container, walk->slot);
 			if (when > walk->now || TIMESTAMP_IS_NOEND(when) ||
-				(walk->spares &&
+				(walk->excludes_grace &&
 				 ttl_grace_covers_slot(&walk->container, walk->slot, walk->now)))
 				continue;
 			if (expires_at != NULL)
@@ -425,7 +425,7 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 				walk->mark->at[walk->at] = walk->at == TTL_INDEX_ITEM ? when : item.ts;
 				walk->mark->tid[walk->at] = root;
 			}
-			if (walk->spares &&
+			if (walk->excludes_grace &&
 				ttl_grace_covers(&walk->container.change, &item, walk->now))
 				continue;
 			if (expires_at != NULL)

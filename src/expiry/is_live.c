@@ -37,8 +37,8 @@
 /*
  * Is it a session of pg_dump?  It is known by the way it reads, with any option;
  * with --enable-row-security it sets row_security on, and must not leave expired
- * rows out of a backup for that.  Who imitates it could set row_security off as well.
- * (A parallel worker doesn't know that its transaction is read-only.)
+ * rows out of a backup for that.  A session that imitates it could set row_security off as
+ * well.  (In a parallel worker XactReadOnly is not set.)
  */
 static bool
 is_dumping(void)
@@ -125,9 +125,9 @@ resolve(TtlLive *state, Oid container, bool deletes, TtlExecution *execution)
 		set_cutoff(state, ttl_expiry_reading_now());
 	else
 		set_cutoff(state, deletes ? execution->expired_at : execution->reading_now);
-	state->spares = deletes && execution->excludes_grace && state->default_ttl != TTL_OFF &&
+	state->excludes_grace = deletes && execution->excludes_grace && state->default_ttl != TTL_OFF &&
 		ttl_grace_lasts(&c.change, execution->clock);
-	if (state->spares)
+	if (state->excludes_grace)
 		state->change = c.change;
 }
 
@@ -174,7 +174,7 @@ ttl_live_resolve(TtlExecution *execution, Oid container)
 	return get_live(container, false, execution);
 }
 
-/* Tells parallel workers what is resolved. */
+/* Writes down for parallel workers what is resolved. */
 static void
 write_states(const TtlExecution *execution, StringInfo text)
 {
@@ -220,7 +220,7 @@ remember_cascade(TtlExecution *outer, Oid container)
 
 /*
  * Observer of executions: resolves what a deletion deletes from, and remembers
- * whither foreign keys have cascaded.  What is hidden is resolved by who hides it.
+ * to which containers foreign keys have cascaded.  scan_filter.c resolves what is hidden.
  */
 static void
 execution_started(TtlExecution *execution, int eflags)
@@ -366,7 +366,7 @@ ttl_is_expired(PG_FUNCTION_ARGS)
 		call = remember_call(fcinfo->flinfo, container, true);
 	read_arguments(&item, call, fcinfo);
 	PG_RETURN_BOOL(ttl_live_has_expired(&call->live, &item) &&
-				   !(unlikely(call->live.spares) &&
+				   !(unlikely(call->live.excludes_grace) &&
 					 ttl_grace_covers(&call->live.change, &item, call->live.now)));
 }
 

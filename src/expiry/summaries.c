@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * summaries.c
- *	  What the BRIN expiry indexes tell about ranges of pages.
+ *	  The summaries of ranges of pages in BRIN expiry indexes, and their operator class.
  *
  * A BRIN expiry index has a summary of each range of pages, which is the earliest
  * key of the rows in it: no row there expires before.  The summary is read from
  * the index directly.  An index scan would lock the whole index in SERIALIZABLE,
- * would not stop when it has cost enough, and doesn't tell when the next row expires.
+ * would not stop when it has cost enough, and doesn't return when the next row expires.
  *
  * A summary gets earlier with each row that is written, HOT updates included, but
  * never later: what is deleted or renewed stays in it, until the range is summarized
@@ -17,9 +17,9 @@
  * that a HOT update has replaced.  A snapshot that is older than that, or one of a
  * standby, may still see them.
  *
- * PostgreSQL's minmax keeps the latest, too, and nobody asks for that here.  But
+ * PostgreSQL's minmax keeps the latest, too, which is never used here.  But
  * each row that is written now would be the latest of its range, and so each INSERT
- * and UPDATE would write the index, and wait for who else does.  This way a write
+ * and UPDATE would write the index, and wait for others that do.  This way a write
  * reads the index, and changes it only if the row expires before all others of its
  * range.
  *
@@ -43,10 +43,10 @@
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 
-/* One of the indexes, and what it says about the range that was asked about last */
+/* One of the indexes, and the range that was last read from it */
 typedef struct Summary
 {
-	Relation	index;			/* NULL = not asked */
+	Relation	index;			/* NULL = not read */
 	int32		lifetime;		/* seconds from its key to expiry, 0 = it is
 								 * that */
 	BrinDesc   *desc;
@@ -98,7 +98,7 @@ ttl_summaries_seek(TtlSummaries *summaries, BlockNumber page)
 	summaries->next = page;
 }
 
-/* The earliest expiry by the tuple of an index; NULL if there is none. */
+/* The earliest expiry by the tuple of an index, which is NULL if the range has none. */
 static TimestampTz
 read_tuple(Summary *summary, BrinTuple *tuple)
 {
@@ -117,7 +117,7 @@ read_tuple(Summary *summary, BrinTuple *tuple)
 	return summary->lifetime == 0 ? key : ttl_expiry_add(key, summary->lifetime);
 }
 
-/* Asks one index about the range that the page is in. */
+/* Reads the summary of the range that the page is in. */
 static void
 read_summary(Summary *summary, BlockNumber page)
 {
@@ -175,7 +175,7 @@ ttl_summaries_count(const TtlSummaries *summaries)
 	return count;
 }
 
-/* The same for one index, of which it is the whole of a range */
+/* Summarizes the range that was read last anew, if need be. */
 static void
 renew(Summary *summary, TimestampTz now)
 {

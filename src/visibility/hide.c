@@ -8,12 +8,12 @@
  * one.  Whatever the query was, views, inlined functions, the target of UPDATE,
  * DELETE and MERGE all end up as scans; and these lie below every join, so an
  * outer join null-extends by itself.  The plan is the one that PostgreSQL would
- * make for a plain table: deletion keeps expired rows few, so there is nothing
- * about them that the planner had better know.  No expression of the user's is
+ * make for a plain table: deletion keeps expired rows few, so the planner
+ * need not take them into account.  No expression of the user's is
  * evaluated on a row before the filter is.
  *
- * An index-only scan has no _ts to filter by.  There ttl.is_live(container) marks
- * the place of the filter, and scan_filter.c does its work by the row's place.  Where
+ * An index-only scan has no _ts to filter by.  There ttl.is_live(container) stands for
+ * the filter, and scan_filter.c does its work by the row's TID.  Where
  * EvalPlanQual may run a part of the plan again, which never passes ExecutorStart,
  * the planner is kept from choosing such a scan.  And no query uses the expiry indexes
  * of indexing => 'lazy'.
@@ -22,10 +22,11 @@
  * depends on.  A plan that lacks it, because somebody else's planner hook has made
  * it without calling ours, gets its filters at ExecutorStart.
  *
- * Not hidden from: the queries by which foreign keys act on referencing rows
- * (CASCADE, SET NULL, SET DEFAULT, and the search for rows that forbid a
- * change), nor from those by which ALTER TABLE validates a foreign key.  They
- * must see every stored row, or leave orphans; fk_queries.c knows them.
+ * The queries by which foreign keys act on referencing rows (CASCADE, SET NULL, SET
+ * DEFAULT, and the search for rows that forbid a change) see every stored row, or would
+ * leave orphans; only their subqueries are filtered.  Those by which ALTER TABLE validates
+ * a foreign key see every row of containers that the user owns.  fk_queries.c recognizes
+ * both.
  *
  *-------------------------------------------------------------------------
  */
@@ -56,7 +57,7 @@ const TtlPlanning *ttl_hide_planning = NULL;
 
 static build_simple_rel_hook_type prev_build_simple_rel_hook = NULL;
 
-/* The table that a filter judges rows of */
+/* The table argument of a filter */
 static Expr *
 make_table(Oid table)
 {
@@ -103,9 +104,9 @@ make_column(const TtlContainer *container, Index relid, AttrNumber attno,
 }
 
 /*
- * function(table, _ts, ttl) over the relation of that index.  Readers have one
- * judgement of a container, a deletion one of each table: what is spared may concern
- * one alone.
+ * function(table, _ts, ttl) over the relation of that index.  For
+ * readers it is the container, for a deletion the table itself: a grace may concern one
+ * partition alone.
  */
 static Expr *
 make_filter(Oid function, Oid table, const TtlContainer *container, Index relid)
@@ -132,7 +133,7 @@ make_filter_by_place(const TtlContainer *container)
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 }
 
-/* Users may call the same function, elsewhere. */
+/* Users may call these functions for other tables. */
 bool
 ttl_hide_is_filtered(const Plan *plan, Oid relid, TtlContainer *container)
 {
@@ -353,8 +354,8 @@ reads_own_only(const PlannedStmt *stmt)
 
 /*
  * Observer of executions: supplies the filters that a plan lacks.  The leader's
- * plan has them before workers get it.  Of a foreign key's query only the text
- * is left to know it by.
+ * plan has them before workers get it.  A foreign key's query is
+ * recognized by its text alone.
  */
 static void
 execution_starts(TtlExecution *execution, int eflags)

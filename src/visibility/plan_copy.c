@@ -257,7 +257,7 @@ execution_starts(TtlExecution *execution, int eflags)
 	execution->plan_copy = copy;
 }
 
-/* The same: gives the filters back. */
+/* Observer of executions: gives the filters back. */
 static void
 execution_started(TtlExecution *execution, int eflags)
 {

@@ -22,8 +22,8 @@
  * mark the index entry as dead.
  *
  * A lossy index makes the executor recheck its conditions before it looks at
- * quals, and so on expired rows.  These expressions get a guard that asks the
- * scan filter first.
+ * quals, and so on expired rows.  These expressions get a guard that evaluates
+ * the scan filter first.
  *
  * Left to the function call: plans that EvalPlanQual makes for itself, which never
  * pass ExecutorStart.
@@ -95,7 +95,7 @@ typedef struct ScanFilter
 	ExprState  *rest;			/* quals but the filter, NULL = none */
 	ExprState  *rechecked;
 	ScanState  *scan;
-	IndexOnlyScanState *index_only; /* the same, or NULL */
+	IndexOnlyScanState *index_only; /* = scan, or NULL */
 	const TtlLive *live;
 	AttrNumber	ts_attno;
 	const TtlType *ts_type;
@@ -462,9 +462,8 @@ guard_orderings(ScanFilter *filter, List *orderings)
 
 /*
  * The scan's quals but the first: all that it has been started with, see plan_copy.c.
- * Else states of their SubPlans take the places of the ones that are there already: a
- * rescan tells those that are listed that their hash tables are stale, and who walks
- * through the plan shall meet each but once.
+ * Else states of their SubPlans replace the listed ones: a rescan marks the hash tables of
+ * those that are listed as stale, and a walk through the plan meets each but once.
  */
 static ExprState *
 get_rest(ScanState *scan)

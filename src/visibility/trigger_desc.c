@@ -6,7 +6,7 @@
  * An UPDATE that assigns key columns needs keys freed (evict.c), and other UPDATEs must
  * not pay for a row trigger.  So the trigger is declared for INSERT, and made to fire
  * before UPDATE, too, in the private copy of the trigger descriptor of just those
- * executions.  In the same copy it is made the last to fire.
+ * executions.  There it is made the last to fire, too.
  *
  * Limit: a row trigger whose name sorts after ours fires after it where the
  * trigger descriptor is made while the statement runs, i.e. in COPY and in
@@ -52,7 +52,7 @@ fire_on_update(ResultRelInfo *info, EState *estate)
 /*
  * Makes the container's trigger the last to fire, whatever the names of
  * others.  Only while none has fired yet: what belongs to each is kept by its
- * place.
+ * position.
  */
 static void
 fire_last(TriggerDesc *triggers)

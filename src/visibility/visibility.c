@@ -80,7 +80,7 @@ plan(TTL_PLANNER_PARAMETERS)
 	PG_TRY();
 	{
 		ttl_hide_planning = &planning;
-		/* a deletion finds its rows by their places, whatever the setting says */
+		/* a deletion finds its rows by TID, whatever the setting is */
 		enable_tidscan = tidscan || planning.deletes;
 		if (prev_planner)
 			result = prev_planner(TTL_PLANNER_ARGUMENTS);
