@@ -48,7 +48,7 @@ sub may_have_expired
 }
 
 # What is wrong with what was found, as a list of lines.  $found: the v of each row; $stored: the versions
-# that are there; $gone->{v}: those that may have been deleted already; $partly: not all had to be found.
+# that are there; $gone->{v}: those of which the shadow isn't sure; $partly: not all had to be found.
 sub check_found
 {
 	my ($found, $stored, $clock, $policies, $deadline, $gone, $partly) = @_;
@@ -60,7 +60,7 @@ sub check_found
 	for my $v (sort keys %count)
 	{
 		push @wrong, "version $v was found $count{$v} times" if $count{$v} > 1;
-		push @wrong, "version $v was found, and is not there" if !$known{$v};
+		push @wrong, "version $v was found, and is not there" if !$known{$v} && !$gone->{$v};
 	}
 	for my $version (@$stored)
 	{

@@ -261,8 +261,9 @@ sub lock_rows
 			my @found = map { $_->[0] } @{ $results->[1]{rows} };
 
 			return if $s->{failed};
-			# what somebody else has changed meanwhile is found as it is then
-			$m->violated($s, check_found(\@found, $results->[ $s->{waited} ? 2 : 0 ]{rows}, $clock, $policies, $m->{deadline}, $m->{gone}, $skip || $s->{waited}));
+			# what somebody else has changed meanwhile is found as it is then, or, with FOR KEY SHARE, as it was
+			my %stored = map { $_->[1] => $_ } @{ $results->[0]{rows} }, @{ $results->[2]{rows} };
+			$m->violated($s, check_found(\@found, [ values %stored ], $clock, $policies, $m->{deadline}, $m->{gone}, $skip || $s->{waited}));
 		});
 	return;
 }
@@ -520,6 +521,9 @@ sub apply
 				push @wrong, "is live, and its key was given to another: @{[ map { $_ // '~' } @$version ]}"
 				  if !may_be_gone($m, $s, $version, $o{policies}) && !may_have_expired($version, $o{clock}, $o{policies}, $m->{deadline});
 			}
+			# if it was not this statement that deleted them, an older snapshot goes on seeing them
+			$m->{gone}{ $_->[1] } = 1
+			  for $s->{tx}{isolation} ne 'READ COMMITTED' && ($m->{worker} || grep { $_->{reaping} } @{ $m->{sessions} }) ? @$evicted : ();
 			# what only newer snapshots see went, too
 			$m->{gone}{ $_->[1] } = 1 for grep { $taken{ $_->[0] } && !$seen{ $_->[1] } } @{ $o{newest} };
 			for my $version ($deleted ? () : @rows)
