@@ -241,7 +241,7 @@ extern void ttl_notice_disabled(Oid relid);
 
 /* Errors (2BP01): the container requires the object, so the command mustn't do that to it. */
 extern void ttl_guard_refuse(const char *command, const char *object,
-							 Oid container) pg_attribute_noreturn();
+							 Oid container);
 
 /* Is the column one that the policy names? */
 extern bool ttl_guard_names_column(const TtlPolicy *policy, const char *column);

@@ -138,7 +138,7 @@ ok((split / /, $new)[0] ne (split / /, $files)[0], 'a partition of expired rows 
 is((split / /, $new)[1], (split / /, $files)[1], '... and one with a live row is not');
 is($node->stored('parted'), 1, '... which stays');
 
-# Nothing due costs nothing.
+# Nothing due costs next to nothing: after CALL a visit reads the catalogs again.
 $node->wait_until("SELECT state = 'idle' FROM ttl.stat_reaper");
 my ($visits, $spent) = (0, 0);
 for (1 .. 10)
@@ -150,7 +150,7 @@ for (1 .. 10)
 	$visits += $c2 - $c;
 	$spent += $s2 - $s;
 }
-cmp_ok($spent, '<=', 20 * $visits, "a visit with nothing due touches 20 buffers at most ($visits visits: $spent)");
+cmp_ok($spent, '<=', 40 * $visits, "a visit with nothing due touches 40 buffers at most ($visits visits: $spent)");
 
 # HOT updates: as many as of a plain table
 SKIP:
