@@ -55,6 +55,14 @@ SELECT * FROM try('restricted');
 SELECT * FROM try('deferred');
 SELECT * FROM try('"Odd x WHERE $1"');
 SELECT * FROM try('parted');
+-- of a type that has no operator of its own, so that parameters are cast
+CREATE TABLE p_text (code varchar PRIMARY KEY);
+CREATE TABLE child_text (id int PRIMARY KEY, code varchar REFERENCES p_text);
+SELECT ttl.create_container('child_text', 60);
+INSERT INTO p_text VALUES ('a'), ('b');
+INSERT INTO child_text (id, code, _ts) VALUES (1, 'a', '2020-01-01'), (2, 'b', '3000-01-01');
+SELECT code, tried(format('DELETE FROM p_text WHERE code = %L', code)) FROM unnest('{a, b}'::text[]) code;
+SELECT * FROM stored('child_text');
 -- they count as evicted
 SELECT evicted('plain') AS plain, evicted('parted') AS parted;
 

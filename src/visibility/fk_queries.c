@@ -163,12 +163,15 @@ ttl_fk_queries_is_action(Query *query, const char *query_string)
 	return is_referential_action(query) && ttl_fk_queries_is_spelt_so(query_string);
 }
 
-/* The search for rows that forbid a change; the check of a referenced row begins with its column. */
+/*
+ * The search for rows that forbid a change; the check of a referenced row begins with its column.
+ * A parameter may be cast to the operator's type.
+ */
 bool
 ttl_fk_queries_is_search(const char *query_string)
 {
 	return strncmp(query_string, "SELECT 1 FROM ", strlen("SELECT 1 FROM ")) == 0 &&
-		strstr(query_string, " x WHERE $1 OPERATOR(") != NULL &&
+		strstr(query_string, " x WHERE $1") != NULL &&
 		strstr(query_string, " FOR KEY SHARE OF x") != NULL;
 }
 
