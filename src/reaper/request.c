@@ -8,9 +8,11 @@
  *	 transaction may have changed a policy, and ttl.resume() may have ended a hold.
  * - A command that needs a database for itself (DROP DATABASE, ALTER DATABASE
  *	 ... RENAME and SET TABLESPACE, CREATE DATABASE for its template) terminates
- *	 the worker in it just before.  The command then locks the database, and the
- *	 launcher starts no worker in a locked one.  Only for users who have the rights for
- *	 such a command, roughly: others could stop deletion with commands that fail.
+ *	 the worker in it just before.  The database is locked before that, as the command
+ *	 itself does it later: the launcher starts no worker in a locked database, and one
+ *	 that is being started waits for the lock before it counts as a user of it.  Only for
+ *	 users who have the rights for such a command, roughly: others could stop deletion
+ *	 with commands that fail.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,6 +27,7 @@
 #include "commands/defrem.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/syscache.h"
 
@@ -153,7 +156,11 @@ before_command(PlannedStmt *pstmt, const char *query_string,
 	dboid = get_database_oid(name, true);
 	if (OidIsValid(dboid) && (as_template || dboid != MyDatabaseId) &&
 		has_rights(dboid, as_template))
+	{
+		LockSharedObject(DatabaseRelationId, dboid, 0,
+						 as_template ? ShareLock : AccessExclusiveLock);
 		ttl_shmem_await_workers(dboid, true);
+	}
 }
 
 static void

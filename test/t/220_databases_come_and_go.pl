@@ -81,6 +81,26 @@ $session->quit;
 my ($dropped) = $node->psql('postgres', 'DROP DATABASE three');
 isnt($dropped, 0, 'no such database');
 
+# No worker is started while such a command waits for something.
+$node->safe_psql('postgres', 'CREATE DATABASE three');
+create_container('three');
+$node->turn_reaper('off');
+my $holder = $node->background_psql('postgres');
+$holder->query_safe('BEGIN; LOCK TABLE pg_database IN SHARE MODE');
+my ($drop_out, $drop_err) = ('', '');
+my $drop = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', 'DROP DATABASE three' ],
+	'>', \$drop_out, '2>', \$drop_err, IPC::Run::timeout(180));
+ok($node->poll_query_until('postgres',
+		q{SELECT count(*) > 0 FROM pg_locks WHERE relation = 'pg_database'::regclass AND NOT granted}),
+	'DROP DATABASE waits');
+$node->turn_reaper('on');
+$node->processes_are('ttl reaper', 1, 'a worker is started in another database', 'two');
+$node->processes_are('ttl reaper', 0, '... and none in that one', 'three');
+$holder->query_safe('COMMIT');
+$holder->quit;
+$drop->finish;
+is($drop_err, '', '... which is dropped');
+
 # DROP EXTENSION
 
 $node->safe_psql('two', 'BEGIN; DROP EXTENSION ttl CASCADE; ROLLBACK');
