@@ -34,6 +34,16 @@ CREATE VIEW stats AS
 --
 
 SELECT * FROM stats WHERE container = 'item'::regclass;
+-- cached plans stay if there is nothing to do
+SET plan_cache_mode = force_generic_plan;
+PREPARE cached AS SELECT FROM item WHERE id = 1;
+SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off;
+EXPLAIN (COSTS OFF) EXECUTE cached;
+RESET enable_indexscan; RESET enable_bitmapscan; RESET enable_indexonlyscan;
+CALL ttl.reap();
+EXPLAIN (COSTS OFF) EXECUTE cached;
+DEALLOCATE cached;
+RESET plan_cache_mode;
 CALL refill(5);
 SELECT ttl.expired_count('item');
 SELECT lag > '1 year' AS lag FROM ttl.stat_containers WHERE container = 'item'::regclass;

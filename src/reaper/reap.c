@@ -15,7 +15,8 @@
  * Progress is reported as by PostgreSQL's own commands, in the backend's status entry, with a
  * number that is not in ProgressCommandType, so that none of the pg_stat_progress_
  * views shows it.  The end of a subtransaction by an error clears it, and a command that a trigger
- * executes may overwrite it, so each report writes all of it.
+ * executes may overwrite it, or parts of it, so each report writes all of it, and a reader checks
+ * the phase.
  *
  *-------------------------------------------------------------------------
  */
@@ -165,7 +166,10 @@ ttl_stat_progress_reap(PG_FUNCTION_ARGS)
 			values[2] = ObjectIdGetDatum(backend->st_progress_command_target);
 			nulls[2] = !OidIsValid(backend->st_progress_command_target) ||
 				backend->st_databaseid != MyDatabaseId;
-			values[3] = CStringGetTextDatum(phase_names[parameters[PROGRESS_PHASE]]);
+			nulls[3] = parameters[PROGRESS_PHASE] < 0 ||
+				parameters[PROGRESS_PHASE] >= lengthof(phase_names);
+			if (!nulls[3])
+				values[3] = CStringGetTextDatum(phase_names[parameters[PROGRESS_PHASE]]);
 			values[4] = Int32GetDatum(parameters[PROGRESS_CONTAINERS]);
 			values[5] = Int32GetDatum(parameters[PROGRESS_CONTAINERS_DONE]);
 			values[6] = Int64GetDatum(parameters[PROGRESS_BATCHES]);
@@ -209,6 +213,7 @@ reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 {
 	TtlContainerCounters counters;
 	TtlReapRun	run;
+	int64		was_blocked;
 
 	if (!memory->mode.commits && ttl_container_owner(container) != GetUserId())
 		ereport(ERROR,
@@ -226,7 +231,12 @@ reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 	if (ttl_counters_get_container(container, &counters))
 		run.blocked = counters.blocked_rows;
 
+	was_blocked = run.blocked;
 	ttl_reap_rel_run(memory, container, &run);
+
+	/* the state that the worker has of it is out of date */
+	if ((run.rows > 0 || run.blocked != was_blocked) && OidIsValid(ttl_container_owner(container)))
+		CacheInvalidateRelcacheByRelid(container);
 	return run.rows;
 }
 
@@ -318,10 +328,6 @@ ttl_reap(PG_FUNCTION_ARGS)
 				reap_shards(memory, lfirst_oid(lc), max_rows, PG_ARGISNULL(0) ? WARNING : ERROR);
 			else
 				rows += reap_container(memory, lfirst_oid(lc), max_rows - rows);
-
-			/* the state that the worker has of it is out of date */
-			if (OidIsValid(ttl_container_owner(lfirst_oid(lc))))
-				CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
 			ttl_request_at_commit();
 		}
 	}
