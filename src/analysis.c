@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * analysis.c
- *	  The one place that hooks into parse analysis.
+ *	  The hook into parse analysis.
  *
  * post_parse_analyze_hook is assigned here and nowhere else; observers are called in the
  * order of their registration.

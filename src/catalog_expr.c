@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * catalog_expr.c
- *	  Expressions of other people, as they stand in the catalogs.
+ *	  Expressions of users, as they stand in the catalogs.
  *
  * The relation cache simplifies the expressions of indexes and partition keys
  * (RelationGetIndexExpressions() and its like), and in doing so it calls the
- * functions in them, as whoever happens to look: a superuser who alters a
- * stranger's table, say, or the worker.  An owner can write anything into a
- * function that he calls immutable.  So ttl, which only wants to know what an
- * expression is about, reads what is stored and evaluates nothing.
+ * functions in them, as the current user: a superuser who alters another
+ * owner's table, say, or the worker.  A function that is declared immutable can contain
+ * anything.  So ttl, which only needs the columns and functions of an
+ * expression, reads what is stored and evaluates nothing.
  *
  * (Looking up keys does evaluate them, see keys.c: as the inserting user, who
  * is about to do the same by the insertion itself.)

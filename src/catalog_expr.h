@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * catalog_expr.h
- *	  Expressions of other people, as they stand in the catalogs.
+ *	  Expressions of users, as they stand in the catalogs.
  *
  *-------------------------------------------------------------------------
  */

@@ -44,7 +44,7 @@
 #define TtlGucFree(pointer)	free(pointer)
 #endif
 
-/* 16: DecodeDateTime tells more about errors */
+/* 16: DecodeDateTime returns more about errors */
 #if PG_VERSION_NUM >= 160000
 #define TtlDecodeDateTime(field, ftype, nf, dtype, tm, fsec, tz) \
 	DecodeDateTime(field, ftype, nf, dtype, tm, fsec, tz, &(DateTimeErrorExtra) {0})

@@ -112,12 +112,12 @@ create_table(dsa_area *area, size_t key_size, size_t entry_size)
 }
 
 void
-ttl_counters_attach(TtlCountersShared *place, bool found, int tranche_id)
+ttl_counters_attach(TtlCountersShared *shmem, bool found, int tranche_id)
 {
 	dsa_area   *area;
 
-	shared = place;
-	ttl_counters_expired_writes = &place->expired_writes;
+	shared = shmem;
+	ttl_counters_expired_writes = &shmem->expired_writes;
 	if (found)
 		return;
 

@@ -99,8 +99,8 @@ typedef struct TtlCountersShared
 /* expired_writes in shared memory */
 extern pg_atomic_uint64 *ttl_counters_expired_writes;
 
-/* Uses the shared memory, and fills it unless 'found'. */
-extern void ttl_counters_attach(TtlCountersShared *place, bool found, int tranche_id);
+/* Attaches to the shared memory, and initializes it unless 'found'. */
+extern void ttl_counters_attach(TtlCountersShared *shmem, bool found, int tranche_id);
 
 /*
  * Containers of this database.  Not transactional: what is added stays when the

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * execution.c
- *	  What ttl knows about each running execution of a plan.
+ *	  State of each running execution of a plan.
  *
  * An execution's clock is the wall clock at ExecutorStart, so that a loop in
  * a procedure sees time pass, which neither now() nor statement_timestamp()
@@ -21,7 +21,7 @@
  * and the policies that it has resolved.  PostgreSQL copies settings to workers
  * if their value isn't the built-in default; so all that is written into the
  * value of a hidden setting, which is made non-default once, at the server's
- * start, and belongs to nobody else: its context is SIGHUP, which no SET may
+ * start, and has no other use: its context is SIGHUP, which no SET may
  * change.  A worker reads it at its outermost ExecutorStart.
  *
  * The statement of a deletion of ours may be lent the rights of the tables' owner: as

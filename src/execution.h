@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * execution.h
- *	  What ttl knows about each running execution of a plan: its clock, and
- *	  which rows it is meant to see.
+ *	  State of each running execution of a plan: its clock, and which rows it
+ *	  sees.
  *
  *-------------------------------------------------------------------------
  */
@@ -76,7 +76,7 @@ extern TimestampTz ttl_execution_reference_time(void);
  * on this level, see only the rows that were expired at the given instant, with or
  * without what a change of policy has made so: in the tables of that owner to which the
  * text gives the alias TTL_TO_DELETE.  What a rule adds to the statement sees live rows, as
- * everybody does.  Call it right before SPI_prepare and friends.  It returns what was
+ * any statement does.  Call it right before SPI_prepare and friends.  It returns what was
  * announced before, to be announced again when they are done: rules make several
  * executions of one statement, and triggers of the first may delete, too.
  *

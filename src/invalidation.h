@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * invalidation.h
- *	  Whoever keeps what it knows of a relation hears here when that may be wrong.
+ *	  Registers callbacks for invalidations of relations.
  *
  *-------------------------------------------------------------------------
  */

@@ -31,7 +31,7 @@ extern void ttl_reference_time_analyzed(const Query *query);
 
 /*
  * To be called when a function is about to be called: one that the client calls
- * by the fast path takes a snapshot, and nobody else notices.
+ * by the fast path takes a snapshot, and passes no other hook.
  */
 extern void ttl_reference_time_function_called(void);
 

@@ -19,7 +19,7 @@
 /* The row trigger of a container; '~' makes it the last to fire. */
 #define TTL_TRIGGER				"~ttl"
 
-/* A container's columns, as far as nobody wants others, see ttl.create_container() */
+/* A container's columns, unless others are named, see ttl.create_container() */
 #define TTL_TS_COLUMN			"_ts"
 #define TTL_TTL_COLUMN			"ttl"
 

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * utility.c
- *	  The one place that hooks into utility commands.
+ *	  The hook into utility commands.
  *
  * ProcessUtility_hook is assigned here and nowhere else.  Observers of utility
  * commands are registered while the library is loaded; there is no way to unregister.
  *
- * An observer's "end" is called whenever its turn of "before" has come, even
+ * An observer's "end" is called whenever its "before" has been called, even
  * if that failed.
  *
  * EXECUTE and FETCH, which may be as short as what they run, only run plans.  Observers

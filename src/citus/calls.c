@@ -68,7 +68,7 @@ static Extent *innermost = NULL;
 static PlannedStmt *command = NULL;
 static Extent command_extent;
 
-/* Have tables been replaced since this was last asked? */
+/* Have tables been replaced since the last ttl_citus_tables_replaced()? */
 static bool tables_replaced = false;
 
 static void (*converted) (void) = NULL;
@@ -76,7 +76,7 @@ static void (*converted) (void) = NULL;
 static needs_fmgr_hook_type prev_needs_fmgr = NULL;
 static fmgr_hook_type prev_fmgr = NULL;
 
-/* The function's place in the list, or -1 */
+/* The function's index in the list, or -1 */
 static int
 find_function(Oid function)
 {

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * catalogs.c
- *	  What Citus says of a table.
+ *	  A table in the catalogs of Citus.
  *
  * pg_dist_partition has a row for each shell, pg_dist_shard for each shard, by the number
- * at the end of its name, and pg_dist_placement for each copy of one.  Nodes know of all
- * shells and shards of the cluster.
+ * at the end of its name, and pg_dist_placement for each copy of one.  Each node has the
+ * rows of all shells and shards of the cluster.
  *
  *-------------------------------------------------------------------------
  */
@@ -144,7 +144,7 @@ ttl_citus_shell_of(Oid relid)
 }
 
 char *
-ttl_citus_ask(const char *query, int nargs, Oid *types, Datum *values)
+ttl_citus_query(const char *query, int nargs, Oid *types, Datum *values)
 {
 	MemoryContext context = CurrentMemoryContext;
 	int			nestlevel = NewGUCNestLevel();
@@ -175,7 +175,7 @@ ttl_citus_is_true(const char *query, int64 value)
 {
 	Oid			type = INT8OID;
 	Datum		datum = Int64GetDatum(value);
-	char	   *answer = ttl_citus_ask(query, 1, &type, &datum);
+	char	   *answer = ttl_citus_query(query, 1, &type, &datum);
 
 	return answer != NULL && answer[0] == 't';
 }

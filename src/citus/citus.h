@@ -60,7 +60,7 @@ extern Oid	ttl_citus_shell_of(Oid relid);
  * The answer of a query, the first column of its only row, as text; it finds names in
  * pg_catalog.  And is that true, of $1?
  */
-extern char *ttl_citus_ask(const char *query, int nargs, Oid *types, Datum *values);
+extern char *ttl_citus_query(const char *query, int nargs, Oid *types, Datum *values);
 extern bool ttl_citus_is_true(const char *query, int64 value);
 
 /*
@@ -81,7 +81,7 @@ extern bool ttl_citus_runs_own(void);
 /* The same, if it makes other tables of tables */
 extern bool ttl_citus_replaces_table(void);
 
-/* Has it made one since this was asked last? */
+/* Has it made one since the last call? */
 extern bool ttl_citus_tables_replaced(void);
 
 /* Does it work on a table, maybe by others' functions? */
@@ -123,7 +123,7 @@ extern void ttl_citus_check_settable(Oid relid);
  * May rows be deleted from a table with a propagated policy that is no shell?  Not as long
  * as Citus makes a copy of it here, for references between its rows and others aren't
  * there yet, nor is what its rows have been renewed by; nor from what a move has left
- * behind; nor from a reference table of which this node can't tell whether rows are
+ * behind; nor from a reference table of which this node does not hold whether rows are
  * referenced.  Until the transaction ends, Citus waits for it before it copies from here
  * what must not be written to.
  */

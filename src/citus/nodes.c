@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * nodes.c
- *	  Asks and tells all nodes of a cluster, through functions of Citus.
+ *	  Queries and commands to all nodes of a cluster, by functions of Citus.
  *
  * What is run on a shard is committed there, whatever becomes of the transaction here.
  *
@@ -66,7 +66,7 @@ run_on_shards(Oid relid, const char *before, const char *after, bool answers, in
 	char	   *answer;
 
 	check_unlocked(relid);
-	answer = ttl_citus_ask(query, lengthof(types), types, values);
+	answer = ttl_citus_query(query, lengthof(types), types, values);
 	if (answer[0] != 'e')
 		return strtoi64(answer, NULL, 10);
 	ereport(elevel,
@@ -90,7 +90,7 @@ ttl_citus_check_nodes(Oid relid)
 						get_rel_name(relid)),
 				 errhint("Set \"%s\" to on.", "citus.enable_ddl_propagation")));
 	/* what a file sets without the library is a string */
-	error = ttl_citus_ask("SELECT min(nodename || ':' || nodeport ||"
+	error = ttl_citus_query("SELECT min(nodename || ':' || nodeport ||"
 						  " CASE WHEN success THEN ' has not loaded the library.' ELSE ': ' || result END)"
 						  " FROM run_command_on_all_nodes('SELECT pg_catalog.count(*) FROM pg_catalog.pg_settings"
 						  " WHERE name = ''ttl.reaper'' AND vartype = ''bool''')"

@@ -3,14 +3,14 @@
  * propagation.c
  *	  A policy as the arguments of a row trigger.
  *
- * They are names and values by turns.  A setting that isn't there has its default.  What
+ * They are names and values alternately.  A setting that isn't there has its default.  What
  * concerns the coordinator alone isn't propagated, nor is the time of a change: each node
- * spares for ttl.grace what a change has made expired when it arrives there.
+ * keeps what a change has made expired for ttl.grace from when it arrives there.
  *
  * Citus creates the trigger of a table on a node as the table's owner.  The same
  * arguments on a table that isn't a shard or a shell are those of one that Citus makes of
- * a distributed table: its policy is the coordinator's own.  A trigger that anybody else
- * creates, a script of pg_dump among them, gets no arguments.
+ * a distributed table: its policy is the coordinator's own.  A trigger that any other
+ * command creates, a script of pg_dump among them, gets no arguments.
  *
  *-------------------------------------------------------------------------
  */
@@ -90,7 +90,7 @@ take_setting(TtlPolicy *policy, const char *name, const char *value)
 }
 
 /*
- * Could create_container() have made it?  Anybody may create a trigger of his table, and
+ * Could create_container() have made it?  Any owner may create a trigger on a table, and
  * a policy that ttl.container's constraints don't let pass makes dumps useless.
  */
 static bool
@@ -124,21 +124,21 @@ read_arguments(Oid relid, const Trigger *trigger, TtlPolicy *policy)
 				 errhint("Use ttl.create_container().")));
 }
 
-static Oid	spared = InvalidOid;
+static Oid	shown = InvalidOid;
 
 Oid
 ttl_citus_show_stored(Oid relid)
 {
-	Oid			outer = spared;
+	Oid			outer = shown;
 
-	spared = relid;
+	shown = relid;
 	return outer;
 }
 
 bool
 ttl_citus_shows_stored(Oid relid)
 {
-	return OidIsValid(spared) && relid == spared;
+	return OidIsValid(shown) && relid == shown;
 }
 
 void

@@ -347,7 +347,7 @@ ttl_alter_table_end(AlterTableStmt *stmt)
 		end_retype(relid);
 }
 
-/* May the command add a foreign key?  By one, a local table can become one that Citus knows. */
+/* May the command add a foreign key?  By one, a local table can become one of Citus. */
 bool
 ttl_alter_table_adds_reference(AlterTableStmt *stmt)
 {

@@ -75,8 +75,8 @@ extern void ttl_columns_check(Relation rel, const TtlPolicy *policy);
 extern void ttl_columns_complete(Oid relid, TtlPolicy *policy);
 
 /*
- * Adds that CHECK alone, if there is none and the type asks for one; 'is_known' tells
- * that all rows obey it.  And drops it if it was added.
+ * Adds that CHECK alone, if there is none and the type requires one; 'is_known':
+ * all rows obey it.  And drops it if it was added.
  */
 extern void ttl_columns_complete_check(Oid relid, TtlPolicy *policy, bool is_known);
 extern void ttl_columns_drop_check(Oid relid, TtlPolicy *policy);
@@ -247,8 +247,8 @@ extern void ttl_guard_refuse(const char *command, const char *object,
 extern bool ttl_guard_names_column(const TtlPolicy *policy, const char *column);
 
 /*
- * Lets pass what drops something that the container requires, until the next call, and
- * tells whether it does.
+ * Lets pass what drops something that the container requires, until the next call; and
+ * whether it does.
  */
 extern void ttl_guard_suspend(Oid container);
 extern bool ttl_guard_is_suspended(Oid container);
@@ -293,7 +293,7 @@ extern bool ttl_guard_keeps_type(Oid relid, const AlterTableCmd *cmd);
 extern void ttl_alter_table_begin(AlterTableStmt *stmt);
 extern void ttl_alter_table_end(AlterTableStmt *stmt);
 
-/* May the command add a foreign key?  By one, a local table can become one that Citus knows. */
+/* May the command add a foreign key?  By one, a local table can become one of Citus. */
 extern bool ttl_alter_table_adds_reference(AlterTableStmt *stmt);
 
 /*

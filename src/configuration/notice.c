@@ -112,7 +112,7 @@ ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy)
  * all have.
  */
 static void
-tell_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default, int64 count,
+report_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default, int64 count,
 				  bool complete, TimestampTz earliest, int within)
 {
 	TimestampTz now = GetCurrentTimestamp();
@@ -163,7 +163,7 @@ ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default)
 	count = ttl_expiry_count_made_expired(relid, old_default, now, COUNTED_ROWS + 1,
 										  &complete, &earliest);
 	if (count > 0 || !complete)
-		tell_made_expired(relid, policy, old_default, count, complete, earliest, 0);
+		report_made_expired(relid, policy, old_default, count, complete, earliest, 0);
 	if (count > COUNTED_ROWS || !complete || ttl_guc_grace == 0)
 		return;
 
@@ -172,7 +172,7 @@ ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default)
 										 now + ttl_guc_grace * USECS_PER_SEC,
 										 COUNTED_ROWS + 1, &complete, &earliest) - count;
 	if (soon > 0)
-		tell_made_expired(relid, policy, old_default, soon, complete && soon + count <= COUNTED_ROWS,
+		report_made_expired(relid, policy, old_default, soon, complete && soon + count <= COUNTED_ROWS,
 						  earliest, ttl_guc_grace);
 }
 
@@ -183,19 +183,19 @@ ttl_notice_rights(Oid relid)
 
 	foreach(lc, ttl_container_leaves(relid))
 	{
-		Oid			leaf = lfirst_oid(lc);
-		Oid			schema = get_rel_namespace(leaf);
-		Oid			owner = ttl_container_owner(leaf);
+		Oid			part = lfirst_oid(lc);
+		Oid			schema = get_rel_namespace(part);
+		Oid			owner = ttl_container_owner(part);
 		AclMode		needed = ACL_SELECT | ACL_DELETE;
 
 		if (!OidIsValid(owner) ||
-			(pg_class_aclmask(leaf, owner, needed, ACLMASK_ALL) == needed &&
+			(pg_class_aclmask(part, owner, needed, ACLMASK_ALL) == needed &&
 			 TtlMayUseSchema(schema, owner)))
 			continue;
 		ereport(WARNING,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("expired rows of table \"%s\" cannot be deleted by its owner",
-						get_rel_name(leaf)),
+						get_rel_name(part)),
 				 errdetail("Role \"%s\", by whose rights they are, lacks USAGE on schema \"%s\", or SELECT or DELETE on the table.",
 						   GetUserNameFromId(owner, false), get_namespace_name(schema)),
 				 errhint("Use GRANT, or ALTER TABLE ... OWNER TO.")));

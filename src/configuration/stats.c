@@ -4,8 +4,8 @@
  *	  What deletion has done, for people: the functions behind the views
  *	  ttl.stat_containers and ttl.stat_reaper.
  *
- * Counters come from shared memory (counters.c).  The lag is looked up when
- * asked for, at the left edge of the expiry indexes or in a few pages, never by a
+ * Counters come from shared memory (counters.c).  The lag is read when the
+ * view is, at the left edge of the expiry indexes or in a few pages, never by a
  * scan of the table; a table that is locked by DDL is left out of it.
  *
  *-------------------------------------------------------------------------
@@ -60,20 +60,20 @@ oldest_expired(Oid container, TimestampTz now, char **trouble, TimestampTz *held
 		Oid			relid = lfirst_oid(lc);
 		bool		busy;
 		Relation	rel = ttl_container_open_unlocked(relid, &busy);
-		TtlContainer leaf;
+		TtlContainer member;
 
 		if (rel == NULL)
 			continue;
 		if (rel->rd_rel->relkind == RELKIND_RELATION &&
-			ttl_container_lookup(relid, &leaf) &&
-			leaf.default_ttl != TTL_OFF)
+			ttl_container_lookup(relid, &member) &&
+			member.default_ttl != TTL_OFF)
 		{
 			bool		incomplete;
 			TimestampTz held = DT_NOBEGIN;
-			TimestampTz earliest = leaf.indexing == TTL_INDEXING_LAZY ?
-			ttl_expiry_oldest_in_pages(rel, &leaf, now, GetActiveSnapshot(),
+			TimestampTz earliest = member.indexing == TTL_INDEXING_LAZY ?
+			ttl_expiry_oldest_in_pages(rel, &member, now, GetActiveSnapshot(),
 									   &incomplete, &held) :
-			ttl_expiry_earliest(rel, &leaf, GetActiveSnapshot(), &incomplete, &held);
+			ttl_expiry_earliest(rel, &member, GetActiveSnapshot(), &incomplete, &held);
 
 			if (incomplete && *trouble == NULL)
 				*trouble = ttl_expiry_why_incomplete(rel);

@@ -125,9 +125,9 @@ note_magnitude(TtlSurveyedColumn *column, Oid type, Datum value)
 					   number >= 1e9 ? TTL_UNIT_EPOCH : TTL_UNIT_SECONDS]++;
 }
 
-/* Reads the rows of a leaf, as far as they are wanted; false if there are more. */
+/* Reads the rows of a relation, as far as they are wanted; false if there are more. */
 static bool
-read_leaf(Relation rel, const TtlPolicy *policy, TtlSurvey *survey, Range *ts_range,
+read_relation(Relation rel, const TtlPolicy *policy, TtlSurvey *survey, Range *ts_range,
 		  Range *own_range, int *left)
 {
 	TtlContainer container;
@@ -226,7 +226,7 @@ ttl_survey(Oid relid, const TtlPolicy *policy, TtlSurvey *survey)
 		Relation	rel = table_open(lfirst_oid(lc), AccessShareLock);
 
 		complete = complete &&
-			read_leaf(rel, policy, survey, &ts_range, &own_range, &left);
+			read_relation(rel, policy, survey, &ts_range, &own_range, &left);
 		table_close(rel, NoLock);
 	}
 	survey->ts.complete = complete;

@@ -110,7 +110,7 @@ ttl_trigger_lock(Oid relid)
 }
 
 /*
- * A container has become the shard of a local table that Citus knows: the policy is the
+ * A container has become the shard of a local table of Citus: the policy is the
  * shell's now.
  */
 static void

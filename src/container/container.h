@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * container.h
- *	  What a container is, and how everybody finds out.
+ *	  What a container is, and how it is looked up.
  *
  * A container is an ordinary or partitioned table with a row in
  * ttl.container.  The partitions of a container have no row of their own;
@@ -29,7 +29,7 @@ typedef enum TtlIndexing
 
 /*
  * The last change of a policy by which rows expire earlier.  What has expired by
- * it is spared by the worker for ttl.grace, see expiry.c.
+ * it is not deleted by the worker for ttl.grace, see expiry.c.
  */
 typedef struct TtlChange
 {
@@ -37,7 +37,7 @@ typedef struct TtlChange
 	TimestampTz noticed_at;		/* by the worker, after it was committed;
 								 * DT_NOEND = not yet */
 	int32		former_ttl;		/* the longest default TTL since nothing was
-								 * spared */
+								 * kept by it */
 	Oid			partition;		/* it concerns this one alone, InvalidOid =
 								 * all tables of the container */
 } TtlChange;
@@ -47,7 +47,7 @@ typedef struct TtlChange
  */
 typedef struct TtlContainer
 {
-	Oid			relid;			/* the relation asked about */
+	Oid			relid;			/* the relation looked up */
 	Oid			container;		/* the registered table it belongs to */
 	bool		lacks_column;	/* one that the policy names; see peek() */
 	AttrNumber	ts_attno;		/* _ts, numbered as in relid; 0 if none */
@@ -75,7 +75,7 @@ typedef struct TtlObjects
 	Oid			schema;
 	Oid			catalog;		/* ttl.container */
 	Oid			is_live;		/* ttl.is_live(regclass, timestamptz, "any") */
-	Oid			is_live_by_place;	/* ttl.is_live(regclass) */
+	Oid			is_live_by_tid; /* ttl.is_live(regclass) */
 	Oid			is_expired;		/* ttl.is_expired(like is_live) */
 	Oid			stamp[2];		/* ttl.stamp(timestamptz or timestamp) */
 	Oid			shard_stamp[2]; /* ttl.shard_stamp(two of the same,
@@ -94,8 +94,8 @@ typedef struct TtlObjects
 
 /*
  * NULL if the extension isn't installed here, or its own script is running.
- * Any call that may accept invalidations can change the answer: somebody else
- * drops the extension.
+ * Any call that may accept invalidations can change the answer: another session may
+ * drop the extension.
  */
 extern const TtlObjects *ttl_container_objects(void);
 
@@ -106,8 +106,8 @@ extern bool ttl_container_calls(Oid function);
 extern const TtlObjects *ttl_container_require_objects(void);
 
 /*
- * Errors (55000) if this library doesn't know the version of the objects.  For whoever
- * is about to read or write a policy.
+ * Errors (55000) if this library doesn't know the version of the objects.  To be called
+ * before a policy is read or written.
  */
 extern void ttl_container_check_version(void);
 
@@ -120,7 +120,7 @@ extern void ttl_container_version_changed(Oid extension);
 
 /*
  * Keeps the extension from being dropped until the transaction ends; errors
- * (42704) if it has been.  For whoever makes something that depends on it.
+ * (42704) if it has been.  To be called before something that depends on it is made.
  */
 extern void ttl_container_hold_extension(void);
 
@@ -232,13 +232,13 @@ extern void ttl_container_delete(Oid container);
 extern void ttl_container_announce_change(Oid container, bool replan);
 
 /*
- * The worker has noticed the last change of the policy, now.  Not if anybody is
- * just changing it.
+ * The worker has noticed the last change of the policy, now.  Not if another transaction is
+ * changing it.
  */
 extern void ttl_container_notice_change(Oid container);
 
 /*
- * Where the policy's columns stand in the relation, and the kind of item TTL.
+ * Where the policy's columns stand in the relation, and the type of the item TTL.
  * Fills only these, and lacks_column: it lacks one also if another type is in its
  * place.  DDL on a server without the library, and rows of ttl.container that are
  * restored next to another table, leave that behind.
@@ -271,8 +271,8 @@ extern bool ttl_container_forget_dropped(Oid container);
 extern void ttl_container_on_change(void (*changed) (Oid container));
 
 /*
- * Policy lock: taken shared by a batch of the reaper, exclusively by whoever
- * changes a policy, both to the end of the transaction; so no policy change
+ * Policy lock: taken shared by a batch of the reaper, exclusively by a change of
+ * the policy, both to the end of the transaction; so no policy change
  * commits between a batch's look at the policy and its deletion.  'wait'
  * false returns whether the lock could be had at once.
  */
@@ -301,8 +301,8 @@ extern List *ttl_container_tree(Oid relid, LOCKMODE lockmode);
 extern Relation ttl_container_open_unlocked(Oid relid, bool *busy);
 
 /*
- * May the table, or a partition of it, hold rows?  Not if its file is empty; for
- * certain if somebody else has locked it.  Who hasn't locked it himself knows only
+ * May the table, or a partition of it, hold rows?  Not if its file is empty; true
+ * if another session has locked it.  Unless the caller has locked it, the answer holds only
  * for the moment.
  */
 extern bool ttl_container_has_pages(Oid relid);
@@ -321,12 +321,12 @@ extern char *ttl_container_qualified_name(Oid relid);
 extern Oid	ttl_container_owner(Oid relid);
 
 /*
- * A table above the partition that is somebody else's, or InvalidOid.  Then code
+ * A table above the partition that has another owner, or InvalidOid.  Then code
  * of two owners fires for its rows, and neither may act for the other.
  */
 extern Oid	ttl_container_ancestor_of_other(Oid relid);
 
-/* Has the user the owner's rights?  Nobody has if it has gone. */
+/* Has the user the owner's rights?  False if it has gone. */
 extern bool ttl_container_is_owner(Oid user, Oid relid);
 
 /* Errors (42501) unless the current user has them, or 42P01. */

@@ -197,9 +197,9 @@ load_entry(Oid relid)
 	if (is_part && container.lacks_column)
 	{
 		/*
-		 * Nobody need have locked the relation, so a RENAME COLUMN may have
+		 * The relation need not have been locked, so a RENAME COLUMN may have
 		 * been committed between the looks at policy and columns.  When its
-		 * lock has gone both are known.
+		 * lock has gone both can be read.
 		 */
 		LockRelationOid(relid, AccessShareLock);
 		is_part = read_container(relid, &container);

@@ -7,7 +7,7 @@
  * transaction's snapshot: a change of policy is in force with the next
  * statement of every session.  As with a catalog, no predicate locks are taken in
  * SERIALIZABLE, see next_row().  It is written without going through SQL, so
- * nobody needs a privilege on it, and no trigger fires; the ways rows come in by
+ * no privilege on it is needed, and no trigger fires; the ways rows come in by
  * SQL are the restore of a dump and replication, see restore.c.
  *
  * Every write invalidates the relation cache entry of the container's table,
@@ -66,8 +66,8 @@ ttl_container_announce_change(Oid container, bool replan)
 }
 
 /*
- * Tells the log what has become of a policy, and by whose hands.  What was done is
- * told when it is done, as by log_statement; it may be rolled back yet.
+ * Logs a change of a policy, with the role that makes it.  It is logged when it is made,
+ * as by log_statement; it may still be rolled back.
  */
 static void
 log_change(Oid container, const TtlPolicy *old, const TtlPolicy *new)

@@ -9,11 +9,11 @@
  * the scripts of other extensions they are what they are everywhere.
  *
  * The library works with each version of these objects that was released before it.
- * One that it doesn't know is a later one: a package was upgraded and the server not
+ * An unknown version is a later one: a package was upgraded and the server not
  * restarted, or a server was started with an older package than its database, or its
  * primary, has.  CREATE and ALTER EXTENSION then fail before their script
  * begins; where the objects are there already, whatever meets a container fails, for
- * this library can't tell which of its rows are live.
+ * this library cannot evaluate which of its rows are live.
  *
  * The callback only sets a flag: it must not read catalogs.
  *
@@ -72,7 +72,7 @@ static const struct Function
 	Oid			args[3];
 }			functions[] = {
 	FUNCTION(is_live, "is_live", 3, REGCLASSOID, TIMESTAMPTZOID, ANYOID),
-	FUNCTION(is_live_by_place, "is_live", 1, REGCLASSOID),
+	FUNCTION(is_live_by_tid, "is_live", 1, REGCLASSOID),
 	FUNCTION(is_expired, "is_expired", 3, REGCLASSOID, TIMESTAMPTZOID, ANYOID),
 	FUNCTION(stamp[0], "stamp", 1, TIMESTAMPTZOID),
 	FUNCTION(stamp[1], "stamp", 1, TIMESTAMPOID),

@@ -4,7 +4,7 @@
  *	  Rows of ttl.container that come in by SQL.
  *
  * Such rows are those of a dump that is restored, and those that a publication FOR ALL
- * TABLES sends; nobody else may write to the table.
+ * TABLES sends; no role may write to the table otherwise.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +41,7 @@ refuse_change(Relation rel)
 }
 
 /*
- * Tells who has restored containers what is left to do.  Scripts of pg_dump let nothing
+ * Says what is left to do after a restore of containers.  Scripts of pg_dump let nothing
  * less than a WARNING through.
  */
 static void
@@ -86,11 +86,11 @@ PG_FUNCTION_INFO_V1(ttl_restore_container);
  * ttl.restore_container() trigger
  *
  * Fires for rows that come in by SQL, which is pg_restore's COPY.  What has
- * expired while the dump lay in its drawer must not be deleted before the
- * owner says so; hence reaping is off.  And nobody carries the policy to a table that was
+ * expired since the dump was made must not be deleted before the
+ * owner says so; hence reaping is off.  And the policy is not propagated to a table that was
  * restored, be it that of a shard.  The policy of a container that is there
  * already is left alone, but for that of an extension's table, which its script
- * has registered as it is told, and not as the database had it.
+ * has registered by its own arguments, and not as the database had it.
  *
  * And for what a publication FOR ALL TABLES sends of the publisher's policies.
  * The subscriber's are its own, as is a pause (ttl.paused).

@@ -136,7 +136,7 @@ find_ttl(Jsonb *document, JsonbValue *ttl)
 
 /*
  * The seconds of a document of which only the head is at hand, and whether it has
- * a "ttl".  Returns false if the head doesn't tell.
+ * a "ttl".  Returns false if the head is not enough.
  */
 static bool
 read_head(Jsonb *head, int32 *seconds, bool *found)

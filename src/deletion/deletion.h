@@ -72,7 +72,7 @@ extern bool ttl_owner_may_delete(Oid role, Oid relid);
 
 /*
  * Do referential actions for rows of the table that go, which PostgreSQL carries out as
- * the owners of the referencing tables, run code as somebody else than the role?
+ * the owners of the referencing tables, run code as another role?
  */
 extern bool ttl_owner_acts_as_other(Oid role, Relation rel);
 
@@ -115,7 +115,7 @@ extern void ttl_owner_explain_user(void *arg);
 /*
  * Names of the columns that a row of the container, or of a partition of it, takes
  * along into the archive: all, or those that the policy names.  Error 42703 if the
- * archive has no place for one, so that nothing is lost unless somebody has said so.
+ * archive has no place for one, so that nothing is lost unless the policy says so.
  *
  * Unless they are named, the timestamp and TTL columns are taken along where the
  * archive has them; if the archive is a container, its rows begin a life of their
@@ -255,7 +255,7 @@ extern void ttl_fk_dependents_query(const TtlDeletion *deletion, Relation rel,
  * Expired rows of containers that reference these by a foreign key with NO
  * ACTION, RESTRICT or CASCADE go along, and those that reference them, and so
  * on.  By the reaper only what it may take, by "reaping" and "reap_delay", of tables
- * that belong to the same owner; the others have their own turn.
+ * that belong to the same owner; the others are deleted by a batch of their own.
  */
 #define TTL_DELETION_WITH_DEPENDENTS	0x04
 /* What a change of policy has made expired stays, for ttl.grace. */
@@ -290,7 +290,7 @@ extern void ttl_deletion_run_dependents(List *rows, TimestampTz expired_at,
 
 /*
  * Empties the table, as its owner.  The caller holds ACCESS EXCLUSIVE on it and
- * knows that all its rows may go.  TRUNCATE wants nobody to have the table
+ * has checked that all its rows may go.  TRUNCATE requires that the table is not
  * open, so it is closed; the lock stays.
  */
 extern void ttl_deletion_truncate(Relation rel);

@@ -66,7 +66,7 @@ set_search_path(void)
 
 /*
  * Error context of the reaper's deletions: a trigger that misses something, under our
- * search_path, may find it by its whole name.
+ * search_path, may find it by its qualified name.
  */
 void
 ttl_owner_explain(void *arg)
@@ -154,7 +154,7 @@ ttl_owner_end(const TtlIdentity *saved)
 /*
  * Names are looked up as the owner, who may use schemas that the user may not.
  *
- * Parallel workers would not know; what SPI_prepare() makes is not parallel.
+ * Parallel workers would not have the owner's rights; what SPI_prepare() makes is not parallel.
  */
 void
 ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,

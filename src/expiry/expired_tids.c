@@ -3,9 +3,9 @@
  * expired_tids.c
  *	  The TIDs of rows that may have expired, or their pages.
  *
- * A scan of many rows need not read _ts and TTL of each if it knows where the expired
- * ones are, which the expiry indexes contain.  All their entries at or before the cutoff are
- * read, and no row is visited: an entry makes its TID a candidate, whatever is visible
+ * A scan of many rows need not read _ts and TTL of each if the TIDs of the expired ones
+ * are at hand, which the expiry indexes contain.  All their entries at or before the
+ * cutoff are read, and no row is visited: an entry makes its TID a candidate, whatever is visible
  * there, and a row whose TID is none has not expired.
  *
  * That holds because
@@ -20,12 +20,12 @@
  *	 values, and the entry that stands for them all points to the chain's root.
  *
  * The scan of the index must not be felt by others: it uses SnapshotAny, which takes no
- * predicate locks, and leaves alone an index that somebody has locked.
+ * predicate locks, and does not wait for the lock of an index.
  *
  * With indexing => 'lazy' pages are candidates rather than rows, those of ranges of
  * which some row expires before the cutoff (summaries.c).  Members of a HOT chain
  * may differ then, but they are all on one page.  A summary may lack versions that
- * somebody has deleted or updated by a transaction that the snapshot doesn't see.  So
+ * have been deleted or updated by a transaction that the snapshot doesn't see.  So
  * such versions are candidates, too, wherever they are.
  *
  * The effort is bounded by the number of entries.  Entries that are known to be

@@ -231,7 +231,7 @@ typedef struct TtlExpiryIndexes
 } TtlExpiryIndexes;
 
 /*
- * Locks them until the transaction ends, if nobody has: ALTER INDEX ... SET TABLESPACE
+ * Locks them until the transaction ends, if that needs no wait: ALTER INDEX ... SET TABLESPACE
  * may have one for hours, and without the table.
  */
 extern bool ttl_expiry_lock_indexes(Relation rel, LOCKMODE lockmode);
@@ -327,14 +327,14 @@ extern void ttl_summaries_renew(TtlSummaries *summaries, const TtlRange *range,
  */
 
 /*
- * A walk over the expired rows of one leaf table, through its expiry indexes,
+ * A walk over the expired rows of one relation, through its expiry indexes,
  * the earliest expiry of each index first; with BRIN indexes, in
  * the order of pages.  Rows that were expired at 'now' and are visible to the
  * snapshot are returned.
  *
- * 'mark' (may be NULL) is the position at which an earlier walk stopped: the walk
+ * 'position' (may be NULL) is where an earlier walk stopped: the walk
  * starts behind that index entry without fetching anything before it from the heap,
- * and advances the mark.  All zeros is a mark at the beginning.
+ * and advances the position.  All zeros is the beginning.
  */
 typedef struct TtlExpiryPosition
 {
@@ -353,7 +353,7 @@ extern TtlExpiryWalk *ttl_expiry_walk_begin(Relation rel,
 											const TtlContainer *container,
 											TimestampTz now,
 											Snapshot snapshot,
-											TtlExpiryPosition *mark);
+											TtlExpiryPosition *position);
 
 /* The next expired row, or NULL; *expiry (may be NULL) is when it expired. */
 extern TupleTableSlot *ttl_expiry_walk_next(TtlExpiryWalk *walk,
@@ -398,7 +398,7 @@ extern void ttl_expiry_walk_end(TtlExpiryWalk *walk);
  */
 
 /*
- * The earliest instant at which a row of the leaf will expire or has expired,
+ * The earliest instant at which a row of the relation will expire or has expired,
  * by its index edges; DT_NOEND if none will.  'incomplete' as for a walk.
  * *held_until (may be NULL) is set for that row, if there is one.
  */
@@ -418,7 +418,7 @@ extern TimestampTz ttl_expiry_latest(Relation rel,
 									 Snapshot snapshot);
 
 /*
- * When the oldest expired row of the leaf has expired, with BRIN indexes;
+ * When the oldest expired row of the relation has expired, with BRIN indexes;
  * DT_NOEND if there is none.  A few of the pages are read, those with the oldest rows
  * by the indexes first, and the rest goes by the indexes, which keep the
  * value of a row that has been deleted or renewed, so that the result may be too early.
@@ -438,8 +438,8 @@ extern int64 ttl_expiry_count_expired(Oid container);
 
 /*
  * How many stored rows of the container its default TTL makes expired at 'now' that
- * would not be by the other one.  Not all leaves may be at hand, and no more than a
- * limited number of index entries of dead ones is read; *complete is set if
+ * would not be by the other one.  A relation that is locked is left out, and no more than a
+ * limited number of index entries of dead rows is read; *complete is set if
  * all were counted, or 'max' of them.  *earliest is when the first of them has
  * expired, DT_NOEND if there is none.
  */
@@ -462,7 +462,7 @@ typedef struct TtlBits
 typedef struct TtlExpiredTids
 {
 	bool		by_page;		/* all rows on the pages, and elsewhere
-								 * versions that somebody has deleted or
+								 * versions that have been deleted or
 								 * updated; else those with the TIDs */
 	int64		npages;			/* if by_page */
 	TtlTids		tids;			/* in order */
@@ -478,7 +478,7 @@ typedef enum TtlProbeResult
 } TtlProbeResult;
 
 /*
- * Looks up in the expiry indexes of a leaf table all rows, among those that the
+ * Looks up in the expiry indexes of a relation all rows, among those that the
  * snapshot sees, that have expired at 'now' while the default TTL is the given one.
  * Reads max_entries index entries, or ranges of pages, at most.  The table is open and
  * locked for reading; the result is allocated in the current memory context.

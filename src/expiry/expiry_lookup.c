@@ -159,7 +159,7 @@ ttl_expiry_oldest_in_pages(Relation rel, const TtlContainer *container, Timestam
 
 	for (int i = 0; i < oldest.n && oldest.ranges[i].earliest < found; i++)
 	{
-		TtlExpiryPosition mark = {.page = oldest.ranges[i].first};
+		TtlExpiryPosition position = {.page = oldest.ranges[i].first};
 		TupleTableSlot *slot;
 		TimestampTz when;
 
@@ -170,7 +170,7 @@ ttl_expiry_oldest_in_pages(Relation rel, const TtlContainer *container, Timestam
 				found = oldest.ranges[i].earliest;
 			break;
 		}
-		walk = ttl_expiry_walk_begin(rel, container, now, snapshot, &mark);
+		walk = ttl_expiry_walk_begin(rel, container, now, snapshot, &position);
 		ttl_expiry_walk_guide(walk, stay_in, &oldest.ranges[i]);
 		while ((slot = ttl_expiry_walk_next(walk, &when)) != NULL)
 		{
@@ -188,7 +188,7 @@ ttl_expiry_oldest_in_pages(Relation rel, const TtlContainer *container, Timestam
 #define ENTRIES_PER_ROW		10
 
 /*
- * Counts the rows of one leaf.  The walk steps over what has expired by the other default,
+ * Counts the rows of one relation.  The walk steps over what has expired by the other default,
  * too: where rows have a TTL of their own, that is all, unless TTL was off.
  */
 static int64
@@ -197,7 +197,7 @@ count_made_expired(Relation rel, const TtlContainer *container, int32 other_defa
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TtlContainer other = *container;
-	TtlExpiryPosition mark = {0};
+	TtlExpiryPosition position = {0};
 	TtlExpiryWalk *walk;
 	TupleTableSlot *slot;
 	TimestampTz when;
@@ -206,10 +206,10 @@ count_made_expired(Relation rel, const TtlContainer *container, int32 other_defa
 	other.default_ttl = other_default;
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
-		mark.set[i] = i == TTL_INDEX_ITEM ? other_default != TTL_OFF : other_default > 0;
-		mark.at[i] = i == TTL_INDEX_ITEM ? DT_NOEND : ttl_expiry_cutoff(now, other_default) + 1;
+		position.set[i] = i == TTL_INDEX_ITEM ? other_default != TTL_OFF : other_default > 0;
+		position.at[i] = i == TTL_INDEX_ITEM ? DT_NOEND : ttl_expiry_cutoff(now, other_default) + 1;
 	}
-	walk = ttl_expiry_walk_begin(rel, container, now, snapshot, &mark);
+	walk = ttl_expiry_walk_begin(rel, container, now, snapshot, &position);
 	ttl_expiry_walk_limit(walk, max * ENTRIES_PER_ROW);
 	while (count < max && (slot = ttl_expiry_walk_next(walk, &when)) != NULL)
 	{
@@ -240,7 +240,7 @@ ttl_expiry_count_made_expired(Oid container, int32 other_default, TimestampTz no
 		Oid			relid = lfirst_oid(lc);
 		Relation	rel;
 		bool		busy;
-		TtlContainer leaf;
+		TtlContainer member;
 
 		if (count >= max)
 			break;
@@ -250,8 +250,8 @@ ttl_expiry_count_made_expired(Oid container, int32 other_default, TimestampTz no
 			*complete = false;
 		if (rel == NULL)
 			continue;
-		if (ttl_container_lookup(relid, &leaf))
-			count += count_made_expired(rel, &leaf, other_default, now, max - count,
+		if (ttl_container_lookup(relid, &member))
+			count += count_made_expired(rel, &member, other_default, now, max - count,
 										complete, earliest);
 		relation_close(rel, NoLock);
 	}
@@ -292,7 +292,7 @@ ttl_expiry_count_expired(Oid container)
 
 /*
  * The key of the row as jsonb: the columns of the table's primary key, numbers as
- * such and all else as text.  Types' output functions are nobody's code but theirs.
+ * such and all else as text.  Output functions of types are the only code that runs.
  */
 static Datum
 key_of_slot(Relation rel, const Bitmapset *key, TupleTableSlot *slot)
@@ -329,21 +329,21 @@ key_of_slot(Relation rel, const Bitmapset *key, TupleTableSlot *slot)
  * pages alone there are none.
  */
 static void
-skip_expired(const TtlContainer *container, TimestampTz now, TtlExpiryPosition *mark)
+skip_expired(const TtlContainer *container, TimestampTz now, TtlExpiryPosition *position)
 {
-	memset(mark, 0, sizeof(TtlExpiryPosition));
+	memset(position, 0, sizeof(TtlExpiryPosition));
 	for (int i = 0; i < TTL_INDEXES; i++)
-		mark->set[i] = container->indexing == TTL_INDEXING_CONSISTENT &&
-			ttl_expiry_index_last_key(container, container->default_ttl, now, i, &mark->at[i]);
+		position->set[i] = container->indexing == TTL_INDEXING_CONSISTENT &&
+			ttl_expiry_index_last_key(container, container->default_ttl, now, i, &position->at[i]);
 }
 
-/* Puts the rows of a leaf that have not expired at 'now', and will have 'by' then. */
+/* Puts the rows of a relation that have not expired at 'now', and will have 'by' then. */
 static void
-put_leaf(Relation rel, TimestampTz now, TimestampTz by, ReturnSetInfo *result)
+put_expiring(Relation rel, TimestampTz now, TimestampTz by, ReturnSetInfo *result)
 {
 	const Bitmapset *key = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_PRIMARY_KEY);
 	TtlContainer container;
-	TtlExpiryPosition mark;
+	TtlExpiryPosition position;
 	TtlExpiryWalk *walk;
 	TupleTableSlot *slot;
 	TimestampTz when;
@@ -352,8 +352,8 @@ put_leaf(Relation rel, TimestampTz now, TimestampTz by, ReturnSetInfo *result)
 
 	if (!ttl_container_lookup(RelationGetRelid(rel), &container))
 		return;
-	skip_expired(&container, now, &mark);
-	walk = ttl_expiry_walk_begin(rel, &container, by, GetActiveSnapshot(), &mark);
+	skip_expired(&container, now, &position);
+	walk = ttl_expiry_walk_begin(rel, &container, by, GetActiveSnapshot(), &position);
 	context = AllocSetContextCreate(CurrentMemoryContext, "ttl expiring", ALLOCSET_DEFAULT_SIZES);
 	old = CurrentMemoryContext;
 	while ((slot = ttl_expiry_walk_next(walk, &when)) != NULL)
@@ -411,21 +411,21 @@ ttl_expiring_rows(PG_FUNCTION_ARGS)
 
 		if (rel == NULL)
 			continue;
-		put_leaf(rel, now, by, (ReturnSetInfo *) fcinfo->resultinfo);
+		put_expiring(rel, now, by, (ReturnSetInfo *) fcinfo->resultinfo);
 		table_close(rel, AccessShareLock);
 	}
 	return (Datum) 0;
 }
 
 /*
- * When the next row of the leaf expires, by each of its expiry indexes; DT_NOEND if none
+ * When the next row of the relation expires, by each of its expiry indexes; DT_NOEND if none
  * does, DT_NOBEGIN if that is not to be known: BRIN indexes hold pages alone.
  */
 static TimestampTz
-next_in_leaf(Relation rel, TimestampTz now)
+next_in_relation(Relation rel, TimestampTz now)
 {
 	TtlContainer container;
-	TtlExpiryPosition mark;
+	TtlExpiryPosition position;
 	TimestampTz next = DT_NOEND;
 
 	if (!ttl_container_lookup(RelationGetRelid(rel), &container) ||
@@ -439,8 +439,8 @@ next_in_leaf(Relation rel, TimestampTz now)
 		TimestampTz when;
 		bool		found = false;
 
-		skip_expired(&container, now, &mark);
-		walk = ttl_expiry_walk_begin(rel, &container, DT_NOEND - 1, GetActiveSnapshot(), &mark);
+		skip_expired(&container, now, &position);
+		walk = ttl_expiry_walk_begin(rel, &container, DT_NOEND - 1, GetActiveSnapshot(), &position);
 		ttl_expiry_walk_only(walk, i);
 		ttl_expiry_walk_limit(walk, EDGE_ENTRIES);
 		while (!found && ttl_expiry_walk_next(walk, &when) != NULL)
@@ -460,7 +460,7 @@ PG_FUNCTION_INFO_V1(ttl_next_expiry);
  * ttl.next_expiry(container regclass) -> timestamptz
  *
  * When the next of its live rows expires; NULL if none does, or if its expiry indexes do
- * not say.  Like the statistics it is for everybody, and waits for no lock.  Error: 42704.
+ * not say.  Like the statistics it needs no privilege, and waits for no lock.  Error: 42704.
  */
 Datum
 ttl_next_expiry(PG_FUNCTION_ARGS)
@@ -477,7 +477,7 @@ ttl_next_expiry(PG_FUNCTION_ARGS)
 		Relation	rel = ttl_container_open_unlocked(lfirst_oid(lc), &busy);
 
 		if (rel != NULL && rel->rd_rel->relkind == RELKIND_RELATION)
-			next = Min(next, next_in_leaf(rel, now));
+			next = Min(next, next_in_relation(rel, now));
 		else if (busy)
 			next = DT_NOBEGIN;
 		if (rel != NULL)

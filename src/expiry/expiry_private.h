@@ -32,7 +32,7 @@ extern bool ttl_expiry_index_instant(const TtlContainer *container, TtlExpiryInd
 									 Datum key, TimestampTz *result);
 
 /*
- * Those of a leaf table; the caller holds a lock on it.  False if it has been dropped as
+ * Those of a relation; the caller holds a lock on it.  False if it has been dropped as
  * a container since it was looked up.
  */
 extern bool ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes);

@@ -34,8 +34,8 @@ struct TtlExpiryWalk
 	TtlContainer container;
 	TimestampTz now;
 	Snapshot	snapshot;
-	TtlExpiryPosition *mark;
-	TtlExpiryPosition start;		/* the mark when the walk began */
+	TtlExpiryPosition *position;
+	TtlExpiryPosition start;		/* the position when the walk began */
 	bool		excludes_grace; /* leaves out what grace keeps */
 	int			at;				/* the index that it is in, ... */
 	int			end;			/* up to which it goes, ... */
@@ -57,7 +57,7 @@ struct TtlExpiryWalk
 
 TtlExpiryWalk *
 ttl_expiry_walk_begin(Relation rel, const TtlContainer *container,
-					  TimestampTz now, Snapshot snapshot, TtlExpiryPosition *mark)
+					  TimestampTz now, Snapshot snapshot, TtlExpiryPosition *position)
 {
 	TtlExpiryWalk *walk = palloc0(sizeof(TtlExpiryWalk));
 
@@ -65,9 +65,9 @@ ttl_expiry_walk_begin(Relation rel, const TtlContainer *container,
 	walk->container = *container;
 	walk->now = now;
 	walk->snapshot = snapshot;
-	walk->mark = mark;
-	if (mark != NULL)
-		walk->start = *mark;
+	walk->position = position;
+	if (position != NULL)
+		walk->start = *position;
 	walk->slot = table_slot_create(rel, NULL);
 	walk->entries_left = PG_INT64_MAX;
 	walk->end = TTL_INDEXES;
@@ -225,18 +225,18 @@ open_next_index(TtlExpiryWalk *walk)
 		int			nkeys;
 
 		if (!range_keys(walk, &after, &last) ||
-			(walk->mark != NULL && walk->mark->set[walk->at] &&
-			 walk->mark->at[walk->at] > last))
+			(walk->position != NULL && walk->position->set[walk->at] &&
+			 walk->position->at[walk->at] > last))
 			continue;
 		walk->index = ttl_expiry_index_open(walk->rel, TTL_INDEXING_CONSISTENT, walk->at,
 								 walk->snapshot, &walk->incomplete);
 		if (walk->index == NULL)
 			continue;
 
-		/* what is at the mark is looked at again */
-		if (walk->mark != NULL && walk->mark->set[walk->at] &&
-			walk->mark->at[walk->at] != DT_NOBEGIN)
-			after = Max(after, walk->mark->at[walk->at] - 1);
+		/* what is at the position is looked at again */
+		if (walk->position != NULL && walk->position->set[walk->at] &&
+			walk->position->at[walk->at] != DT_NOBEGIN)
+			after = Max(after, walk->position->at[walk->at] - 1);
 		nkeys = ttl_expiry_index_keys(&walk->container, walk->at, after, last, keys);
 		walk->scan = TtlIndexBeginScan(walk->rel, walk->index, walk->snapshot, nkeys);
 		walk->scan->xs_want_itup = walk->start.set[walk->at];
@@ -247,13 +247,13 @@ open_next_index(TtlExpiryWalk *walk)
 }
 
 /*
- * True if the current index entry is not behind the mark at which the walk started.
- * Only entries with the mark's key need be compared by TID.  Numbers that differ by less
+ * True if the current index entry is not behind the position at which the walk started.
+ * Only entries with the position's key need be compared by TID.  Numbers that differ by less
  * than a microsecond are one instant, but not in TID order: some may be taken for
- * earlier entries, and are met by a walk without mark.
+ * earlier entries, and are met by a walk without position.
  */
 static bool
-is_before_mark(TtlExpiryWalk *walk, const ItemPointerData *tid)
+is_before_position(TtlExpiryWalk *walk, const ItemPointerData *tid)
 {
 	bool		isnull;
 	Datum		key;
@@ -297,18 +297,18 @@ ttl_expiry_walk_summaries(TtlExpiryWalk *walk)
 										  &walk->incomplete);
 	}
 	walk->summaries = ttl_summaries_begin(walk->rel, walk->indexes, default_ttl);
-	if (walk->mark != NULL)
-		ttl_summaries_seek(walk->summaries, walk->mark->page);
+	if (walk->position != NULL)
+		ttl_summaries_seek(walk->summaries, walk->position->page);
 	return walk->summaries;
 }
 
 static void
 advance_to_page(TtlExpiryWalk *walk, BlockNumber page)
 {
-	if (walk->mark == NULL)
+	if (walk->position == NULL)
 		return;
-	walk->mark->page = page;
-	walk->mark->offset = InvalidOffsetNumber;
+	walk->position->page = page;
+	walk->position->offset = InvalidOffsetNumber;
 }
 
 /* Goes to the next pages that it has to look at; false if there are no more. */
@@ -369,10 +369,10 @@ next_in_pages(TtlExpiryWalk *walk, TimestampTz *expires_at)
 				ItemPointerGetBlockNumber(tid) == walk->start.page &&
 				ItemPointerGetOffsetNumber(tid) <= walk->start.offset)
 				continue;
-			if (walk->mark != NULL)
+			if (walk->position != NULL)
 			{
-				walk->mark->page = ItemPointerGetBlockNumber(tid);
-				walk->mark->offset = ItemPointerGetOffsetNumber(tid);
+				walk->position->page = ItemPointerGetBlockNumber(tid);
+				walk->position->offset = ItemPointerGetOffsetNumber(tid);
 			}
 			when = ttl_expiry_of_slot(&walk->container, walk->slot);
 			if (when > walk->now || TIMESTAMP_IS_NOEND(when) ||
@@ -408,7 +408,7 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 			ItemPointerData root = *tid;
 
 			walk->entries_left--;
-			if (is_before_mark(walk, &root))
+			if (is_before_position(walk, &root))
 			{
 				CHECK_FOR_INTERRUPTS();
 				continue;
@@ -419,11 +419,11 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 			when = ttl_expiry_of(walk->container.default_ttl, &item);
 			if (when > walk->now)
 				continue;
-			if (walk->mark != NULL)
+			if (walk->position != NULL)
 			{
-				walk->mark->set[walk->at] = true;
-				walk->mark->at[walk->at] = walk->at == TTL_INDEX_ITEM ? when : item.ts;
-				walk->mark->tid[walk->at] = root;
+				walk->position->set[walk->at] = true;
+				walk->position->at[walk->at] = walk->at == TTL_INDEX_ITEM ? when : item.ts;
+				walk->position->tid[walk->at] = root;
 			}
 			if (walk->excludes_grace &&
 				ttl_grace_covers(&walk->container.change, &item, walk->now))

@@ -75,7 +75,7 @@ is_shown_to(Oid container, TtlExecution *execution)
 		/*
 		 * ALTER TABLE validates a foreign key row by row; or a row of another
 		 * container is checked that has followed the change of a key by way
-		 * of this one, and must not be stopped by what nobody sees.
+		 * of this one, and must not be stopped by a hidden row.
 		 */
 		if (ttl_validation_runs() ||
 			(outer != NULL && list_member_oid(outer->cascaded, container)))
@@ -243,7 +243,7 @@ execution_started(TtlExecution *execution, int eflags)
 
 		/*
 		 * grace may be a partition's own, so a deletion's filter names the
-		 * leaf
+		 * partition
 		 */
 		if (deletes)
 			(void) get_live(container.relid, true, execution);

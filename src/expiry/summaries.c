@@ -12,7 +12,7 @@
  * never later: what is deleted or renewed stays in it, until the range is summarized
  * anew.  A range that has not been summarized, for it is new, may hold anything.
  *
- * What a summary may lack are versions of rows that somebody has deleted or updated:
+ * What a summary may lack are versions of rows that have been deleted or updated:
  * when a range is summarized, versions are left out that are dead for all, and those
  * that a HOT update has replaced.  A snapshot that is older than that, or one of a
  * standby, may still see them.
@@ -108,7 +108,7 @@ read_tuple(Summary *summary, BrinTuple *tuple)
 		return DT_NOBEGIN;
 	summary->tuple = brin_deform_tuple(summary->desc, tuple, summary->tuple);
 
-	/* somebody is just summarizing it, or has died of that */
+	/* a session is summarizing it, or has failed to */
 	if (summary->tuple->bt_placeholder)
 		return DT_NOBEGIN;
 	if (summary->tuple->bt_columns[0].bv_allnulls)

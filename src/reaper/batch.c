@@ -103,7 +103,7 @@ static TtlBatch *timed_batch = NULL;
 static void
 deadline_expired(void)
 {
-	/* a cancellation that is pending is somebody else's and goes first */
+	/* a pending cancellation has another cause and goes first */
 	if (expirations == 0 && QueryCancelPending)
 		return;
 	expirations++;

@@ -10,7 +10,7 @@
  *
  * A summary does not change when rows are deleted or renewed, and new pages have
  * none.  So a range in which a scan finds nothing to delete is summarized anew.  The
- * new summary includes rows that are dead, but not to everybody, so the range may
+ * new summary includes rows that are dead, but not removable yet, so the range may
  * remain a candidate; a scan tries that RENEW_MAX times at most.  Summarizing takes
  * a lock that conflicts with VACUUM's; if it is not available, a later scan does it.
  *

@@ -223,7 +223,7 @@ update_databases(TimestampTz now)
 		bool		requested = nrequests > TTL_MAX_REQUESTS;
 		pid_t		pid;
 
-		/* the handle tells of a worker that could not be started */
+		/* the handle says that a worker could not be started */
 		if (database->has_worker && !ttl_shmem_has_worker(database->dboid) &&
 			(database->handle == NULL ||
 			 GetBackgroundWorkerPid(database->handle, &pid) == BGWH_STOPPED))

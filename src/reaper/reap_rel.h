@@ -314,7 +314,7 @@ typedef struct TtlRelStates
 	TtlRelStateEntry entries[TTL_REL_STATES_MAX];
 } TtlRelStates;
 
-extern void ttl_rel_state_attach(TtlRelStates *place, LWLock *protecting);
+extern void ttl_rel_state_attach(TtlRelStates *shmem, LWLock *protecting);
 
 /*
  * brin_scan.c

@@ -53,9 +53,9 @@ static TtlRelStates *shared = NULL;
 static LWLock *lock = NULL;
 
 void
-ttl_rel_state_attach(TtlRelStates *place, LWLock *protecting)
+ttl_rel_state_attach(TtlRelStates *shmem, LWLock *protecting)
 {
-	shared = place;
+	shared = shmem;
 	lock = protecting;
 }
 

@@ -23,7 +23,7 @@
  *	 has been active since before the table was read;
  * - pages of a logged table with an LSN from before.
  *
- * All versions of a row that are not dead to everybody are checked: one that has been
+ * All versions of a row that are not removable yet are checked: one that has been
  * deleted or changed since may be live in a snapshot that was taken before.
  *
  * TRUNCATE is not MVCC-safe: an older snapshot would see the rows vanish.  Rows that
@@ -335,7 +335,7 @@ recheck(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
 
 /* Is there a row that expires later, by the right edges of the indexes? */
 static bool
-indexes_know_later(Relation rel, const TtlContainer *container, TimestampTz cutoff)
+indexes_hold_later(Relation rel, const TtlContainer *container, TimestampTz cutoff)
 {
 	SnapshotData visible;
 
@@ -370,7 +370,7 @@ truncate_if_expired(TtlBatch *batch)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	slot = table_slot_create(rel, NULL);
 	if (!pg_sub_s64_overflow(truncate->noted_at, container->reap_delay, &cutoff) &&
-		!indexes_know_later(rel, container, cutoff))
+		!indexes_hold_later(rel, container, cutoff))
 	{
 		if (nblocks <= max_pages)
 			rows = read_table(rel, container, slot, cutoff, nblocks, until);
@@ -382,7 +382,7 @@ truncate_if_expired(TtlBatch *batch)
 		(is_locked = ConditionalLockRelation(rel, AccessExclusiveLock)) &&
 		is_partition_without_trigger(rel, container) &&
 		truncate->generation == ttl_container_generation(container->container) &&
-		!indexes_know_later(rel, container, cutoff) &&
+		!indexes_hold_later(rel, container, cutoff) &&
 		(!must_read || recheck(rel, container, slot, cutoff, read_lsn)))
 	{
 		ExecDropSingleTupleTableSlot(slot);

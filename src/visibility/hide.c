@@ -19,7 +19,7 @@
  * of indexing => 'lazy'.
  *
  * The plan says that this has been done, by an entry among the objects that it
- * depends on.  A plan that lacks it, because somebody else's planner hook has made
+ * depends on.  A plan that lacks it, because another extension's planner hook has made
  * it without calling ours, gets its filters at ExecutorStart.
  *
  * The queries by which foreign keys act on referencing rows (CASCADE, SET NULL, SET
@@ -126,9 +126,9 @@ make_filter(Oid function, Oid table, const TtlContainer *container, Index relid)
  * The filter of a scan without columns.
  */
 static Expr *
-make_filter_by_place(const TtlContainer *container)
+make_filter_by_tid(const TtlContainer *container)
 {
-	return (Expr *) makeFuncExpr(ttl_container_require_objects()->is_live_by_place, BOOLOID,
+	return (Expr *) makeFuncExpr(ttl_container_require_objects()->is_live_by_tid, BOOLOID,
 								 list_make1(make_table(container->container)),
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 }
@@ -142,7 +142,7 @@ ttl_hide_is_filtered(const Plan *plan, Oid relid, TtlContainer *container)
 
 	return first != NULL && IsA(first, FuncExpr) &&
 		(((FuncExpr *) first)->funcid == objects->is_live ||
-		 ((FuncExpr *) first)->funcid == objects->is_live_by_place) &&
+		 ((FuncExpr *) first)->funcid == objects->is_live_by_tid) &&
 		ttl_container_lookup(relid, container);
 }
 
@@ -155,7 +155,7 @@ typedef struct Hiding
 
 /*
  * Is it a table of the role's?  A partition is reached as its container's, too,
- * and may be somebody else's.
+ * and may have another owner.
  */
 static bool
 is_owned_by(Oid role, const TtlContainer *container)
@@ -226,10 +226,10 @@ filter_scan(Plan *plan, void *context)
 	else if (is_deleted_as(TTL_TO_DELETE, rte, &container, hiding))
 		filter = make_filter(objects->is_expired, container.relid, &container, scan->scanrelid);
 	else if (IsA(scan, IndexOnlyScan))
-		filter = make_filter_by_place(&container);
+		filter = make_filter_by_tid(&container);
 	else
 		filter = make_filter(objects->is_live, container.container, &container, scan->scanrelid);
-	/* the plan may be one that somebody has kept */
+	/* another extension may return a plan that it has kept */
 	if (scan->plan.qual == NIL || !equal(linitial(scan->plan.qual), filter))
 		scan->plan.qual = lcons(filter, scan->plan.qual);
 }
@@ -314,13 +314,13 @@ filter_statement(PlannedStmt *stmt, const TtlPlanning *planning)
 	bool		filtered = scans_container(stmt);
 	MemoryContext old;
 
-	/* somebody may keep the plan for longer than this */
+	/* the plan may be kept for longer than this context */
 	old = MemoryContextSwitchTo(GetMemoryChunkContext(stmt));
 	if (filtered && planning->sees_stored)
 		ttl_plan_visit_subplans(stmt, false, filter_scan, &hiding);
 	else if (filtered)
 		ttl_plan_visit(stmt, false, filter_scan, &hiding);
-	/* the look-up may have waited for somebody who has dropped the extension */
+	/* the look-up may have waited for DROP EXTENSION */
 	if (ttl_container_objects() != NULL)
 		put_mark(stmt, filtered ? MARK_FILTERED : MARK_UNFILTERED);
 	MemoryContextSwitchTo(old);

@@ -80,8 +80,8 @@ is_looked_after(Relation index)
 }
 
 /*
- * Takes the index in, if it is one that keys must be looked up in.  'info' is what
- * the executor knows of it, or NULL; it is copied, and has no state in it if there
+ * Takes the index in, if it is one that keys must be looked up in.  'info' is the
+ * executor's IndexInfo, or NULL; it is copied, and has no state in it if there
  * is nothing to evaluate.
  *
  * Expressions of the table's owner are evaluated as the inserting user, here and
@@ -206,8 +206,8 @@ ttl_keys_slot(TtlKeys *keys)
 }
 
 /*
- * Do the existing row's index values really conflict with the new row's?  Asked
- * where the index itself can't tell.
+ * Do the existing row's index values really conflict with the new row's?  Called
+ * where the index's own comparison is lossy.
  */
 static bool
 recheck(TtlKeys *keys, const KeyIndex *key, Relation index, TupleTableSlot *slot,
@@ -307,7 +307,7 @@ find_in(TtlKeys *keys, const KeyIndex *key, Relation index,
 					ttl_tids_append(found, &tid);
 				continue;
 			}
-			/* Somebody is just inserting or deleting it: too early to tell. */
+			/* A transaction in progress inserts or deletes it. */
 			wait_for = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
 			waited_for = tid;
 			if (TransactionIdIsValid(wait_for))

@@ -249,7 +249,7 @@ check(const ScanFilter *filter, TupleTableSlot *slot)
 }
 
 /*
- * May somebody have deleted or updated this version of the row?  If not now, then
+ * May this version of the row have been deleted or updated?  If not now, then
  * not when the summaries were read either, unless it is a copy.
  */
 static inline bool

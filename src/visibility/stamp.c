@@ -7,7 +7,7 @@
  * assignment  _ts = ttl.stamp(what it would be otherwise), be it alone, in a
  * CTE, as the action of ON CONFLICT or of MERGE.  ttl.stamp() decides when the
  * plan runs, so ttl.touch and session_replication_role need no replanning.
- * The assignment isn't in updatedCols: nobody needs a privilege for it, and
+ * The assignment isn't in updatedCols: it needs no privilege, and
  * triggers on UPDATE OF _ts don't fire.  A row trigger would do the same at
  * 1.3 to 1.7 times the cost of a bulk update.
  *

@@ -80,8 +80,8 @@ extern void ttl_stamp_query(Query *query);
  */
 
 /*
- * Error context of a deletion that a user's statement has caused: tells what is
- * going on, but no values of a row that is gone for the user.
+ * Error context of a deletion that a user's statement has caused: names the deletion
+ * and its reason, but no values of a row that is gone for the user.
  */
 typedef struct TtlEviction
 {
