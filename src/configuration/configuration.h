@@ -215,8 +215,8 @@ extern void ttl_notice_triggers(Oid relid, const char *name);
 
 /*
  * Reports foreign keys that will keep expired rows from being deleted: those
- * without an action, for an application may see to that itself (Django does),
- * and know nothing of rows that expire.
+ * without an action, since an application may carry that out itself (as Django does),
+ * and only for the rows that it deletes.
  */
 extern void ttl_notice_references(Oid relid);
 

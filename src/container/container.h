@@ -49,7 +49,8 @@ typedef struct TtlContainer
 {
 	Oid			relid;			/* the relation looked up */
 	Oid			container;		/* the registered table it belongs to */
-	bool		lacks_column;	/* one that the policy names; see peek() */
+	bool		lacks_column;	/* one that the policy names; see
+								 * ttl_container_peek() */
 	AttrNumber	ts_attno;		/* _ts, numbered as in relid; 0 if none */
 	AttrNumber	ttl_attno;		/* item TTL; 0 if the container has none */
 	const TtlType *ttl_type;		/* of the item TTL, or NULL */
