@@ -91,10 +91,10 @@ ttl_citus_check_nodes(Oid relid)
 				 errhint("Set \"%s\" to on.", "citus.enable_ddl_propagation")));
 	/* what a file sets without the library is a string */
 	error = ttl_citus_query("SELECT min(nodename || ':' || nodeport ||"
-						  " CASE WHEN success THEN ' has not loaded the library.' ELSE ': ' || result END)"
-						  " FROM run_command_on_all_nodes('SELECT pg_catalog.count(*) FROM pg_catalog.pg_settings"
-						  " WHERE name = ''ttl.reaper'' AND vartype = ''bool''')"
-						  " JOIN pg_dist_node USING (nodeid) WHERE NOT success OR result <> '1'", 0, NULL, NULL);
+							" CASE WHEN success THEN ' has not loaded the library.' ELSE ': ' || result END)"
+							" FROM run_command_on_all_nodes('SELECT pg_catalog.count(*) FROM pg_catalog.pg_settings"
+							" WHERE name = ''ttl.reaper'' AND vartype = ''bool''')"
+							" JOIN pg_dist_node USING (nodeid) WHERE NOT success OR result <> '1'", 0, NULL, NULL);
 	if (error != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

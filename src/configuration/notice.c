@@ -113,7 +113,7 @@ ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy)
  */
 static void
 report_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default, int64 count,
-				  bool complete, TimestampTz earliest, int within)
+					bool complete, TimestampTz earliest, int within)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz begin = now + ttl_guc_grace * USECS_PER_SEC;
@@ -173,7 +173,7 @@ ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default)
 										 COUNTED_ROWS + 1, &complete, &earliest) - count;
 	if (soon > 0)
 		report_made_expired(relid, policy, old_default, soon, complete && soon + count <= COUNTED_ROWS,
-						  earliest, ttl_guc_grace);
+							earliest, ttl_guc_grace);
 }
 
 void

@@ -128,7 +128,7 @@ note_magnitude(TtlSurveyedColumn *column, Oid type, Datum value)
 /* Reads the rows of a relation, as far as they are wanted; false if there are more. */
 static bool
 read_relation(Relation rel, const TtlPolicy *policy, TtlSurvey *survey, Range *ts_range,
-		  Range *own_range, int *left)
+			  Range *own_range, int *left)
 {
 	TtlContainer container;
 	TimestampTz now = GetCurrentTimestamp();
