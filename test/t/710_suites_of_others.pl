@@ -231,8 +231,7 @@ END
 	return install_packages($dir);
 }
 
-# The server of this test in place of theirs.  What needs a generated client, its program built, or a server at a TCP
-# address fails with plain tables, too.
+# The server of this test in place of theirs.  Tests of the command line and of connection strings fail with plain tables, too.
 sub prepare_pg_boss
 {
 	my ($dir, $database) = @_;
