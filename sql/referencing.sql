@@ -280,6 +280,24 @@ CREATE TRIGGER keep BEFORE DELETE ON crowd FOR EACH ROW EXECUTE FUNCTION keep();
 INSERT INTO crowd (id, p, _ts) SELECT i, 101, '2020-01-01' FROM generate_series(1, 20001) i;
 SELECT tried('DELETE FROM p WHERE id = 101');
 
+-- Keys whose parameter the foreign key's query casts
+CREATE DOMAIN number AS int;
+CREATE TYPE colour AS ENUM ('red', 'green');
+CREATE TABLE casts (keys regtype, result text);
+DO $$
+DECLARE
+    t regtype;
+BEGIN
+    FOREACH t IN ARRAY '{number, colour, varchar, int[]}'::regtype[] LOOP
+        EXECUTE format('CREATE TABLE pk (k %1$s PRIMARY KEY); CREATE TABLE fk (id int PRIMARY KEY, k %1$s REFERENCES pk)', t);
+        PERFORM ttl.create_container('fk', 60);
+        EXECUTE format('INSERT INTO pk SELECT %1$L::%2$s; INSERT INTO fk (id, k, _ts) SELECT 1, k, ''2020-01-01'' FROM pk', CASE t WHEN 'colour'::regtype THEN 'red' WHEN 'int[]'::regtype THEN '{1}' ELSE '1' END, t);
+        INSERT INTO casts SELECT t, tried('DELETE FROM pk');
+        DROP TABLE fk, pk;
+    END LOOP;
+END $$;
+TABLE casts;
+
 -- Where foreign keys' triggers don't fire, an eviction honours them all the same
 CREATE TABLE e (id int PRIMARY KEY);
 CREATE TABLE e_cascade (id int PRIMARY KEY, e int REFERENCES e ON DELETE CASCADE);
