@@ -40,7 +40,7 @@ cmp_ok($node->safe_psql('postgres', q{SELECT ttl.expired_count('c')}), '<', 5000
 $node->safe_psql('postgres', q{
 CREATE TABLE d (id int);
 SELECT ttl.create_container('d', 3600);
-CREATE FUNCTION trap(i int) RETURNS int LANGUAGE plpgsql AS $$
+CREATE FUNCTION trap(i int) RETURNS int LANGUAGE plpgsql SET lock_timeout = 0 AS $$
 BEGIN
 	IF i = 1 THEN
 		BEGIN PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END;
