@@ -65,28 +65,23 @@ searched_table(const QueryDesc *query_desc)
 		rte->relid : InvalidOid;
 }
 
-/* Has the row, which the snapshot sees, expired by then? */
+/* Has the row, which the snapshot sees, expired by then?  It is fetched into the slot. */
 static bool
-has_expired(Oid relid, ItemPointer tid, Snapshot snapshot, TimestampTz expired_at)
+has_expired(Relation rel, ItemPointer tid, Snapshot snapshot, TimestampTz expired_at,
+			TupleTableSlot *slot)
 {
-	Relation	rel = table_open(relid, RowExclusiveLock);
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	TtlContainer container;
-	bool		result;
 
-	result = ttl_container_lookup(relid, &container) &&
+	return ttl_container_lookup(RelationGetRelid(rel), &container) &&
 		table_tuple_fetch_row_version(rel, tid, snapshot, slot) &&
 		ttl_expiry_of_slot(&container, slot) <= expired_at;
-	ExecDropSingleTupleTableSlot(slot);
-	table_close(rel, NoLock);
-	return result;
 }
 
 static void
 add_row(List **rows, Oid relid, ItemPointer tid)
 {
 	ListCell   *lc;
-	TtlRelTids    *table;
+	TtlRelTids *table;
 
 	foreach(lc, *rows)
 	{
@@ -103,6 +98,15 @@ add_row(List **rows, Oid relid, ItemPointer tid)
 	*rows = lappend(*rows, table);
 }
 
+static void
+close_table(Relation rel, TupleTableSlot *slot)
+{
+	if (rel == NULL)
+		return;
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, NoLock);
+}
+
 /* What a call of collect() ends with */
 typedef enum Collected
 {
@@ -117,8 +121,11 @@ collect(LockRowsState *search, TimestampTz expired_at, List **rows)
 {
 	EState	   *estate = search->ps.state;
 	ExecAuxRowMark *mark = search->lr_arowMarks == NIL ? NULL : linitial(search->lr_arowMarks);
+	Collected	result = mark == NULL ? COLLECTED_ALL : COLLECTED_SOME;
+	Relation	rel = NULL;		/* of the last row */
+	TupleTableSlot *fetched = NULL;
 
-	for (int n = 0; n < ROWS_AT_ONCE && mark != NULL; n++)
+	for (int n = 0; n < ROWS_AT_ONCE && result == COLLECTED_SOME; n++)
 	{
 		Oid			relid = mark->rowmark->relid;
 		MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
@@ -128,15 +135,25 @@ collect(LockRowsState *search, TimestampTz expired_at, List **rows)
 
 		MemoryContextSwitchTo(old);
 		if (TupIsNull(slot))
-			return COLLECTED_ALL;
+		{
+			result = COLLECTED_ALL;
+			break;
+		}
 		tid = (ItemPointer) DatumGetPointer(ExecGetJunkAttribute(slot, mark->ctidAttNo, &isnull));
 		if (AttributeNumberIsValid(mark->toidAttNo))
 			relid = DatumGetObjectId(ExecGetJunkAttribute(slot, mark->toidAttNo, &isnull));
+		if (rel == NULL || RelationGetRelid(rel) != relid)
+		{
+			close_table(rel, fetched);
+			rel = table_open(relid, RowExclusiveLock);
+			fetched = table_slot_create(rel, NULL);
+		}
 		add_row(rows, relid, tid);
-		if (!has_expired(relid, tid, estate->es_snapshot, expired_at))
-			return COLLECTED_LIVE;
+		if (!has_expired(rel, tid, estate->es_snapshot, expired_at, fetched))
+			result = COLLECTED_LIVE;
 	}
-	return mark == NULL ? COLLECTED_ALL : COLLECTED_SOME;
+	close_table(rel, fetched);
+	return result;
 }
 
 /* Does the execution (NULL = none) write a table of that owner? */
