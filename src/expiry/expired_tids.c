@@ -177,7 +177,8 @@ read_summaries(TtlExpiredTids *expired_tids, Relation rel, Relation indexes[TTL_
 	TtlRange	range;
 
 	expired_tids->by_page = true;
-	make_bits(&expired_tids->pages, Min(RelationGetNumberOfBlocks(rel), MAX_PAGE_BITS));
+	if (result)
+		make_bits(&expired_tids->pages, Min(RelationGetNumberOfBlocks(rel), MAX_PAGE_BITS));
 	while (result && ttl_summaries_next(summaries, &range))
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -250,8 +251,12 @@ ttl_expired_tids_probe(Relation rel, int32 default_ttl, TimestampTz now,
 
 	if (result == TTL_PROBE_KNOWN)
 		*expired_tids = found;
-	else if (found->tids.tids != NULL)
-		pfree(found->tids.tids);
+	else
+	{
+		if (found->tids.tids != NULL)
+			pfree(found->tids.tids);
+		pfree(found);
+	}
 	return result;
 }
 
