@@ -42,15 +42,8 @@ extern void ttl_command_run(const char *format,...) pg_attribute_printf(1, 2);
 extern void ttl_command_end(int nestlevel);
 
 /*
- * create.c, alter.c: what ttl.create_container() and ttl.set_default_ttl() do
+ * alter.c: what ttl.set_default_ttl() does
  */
-
-/*
- * A column that the caller names must be there; one that he doesn't is added, or must
- * hold no values.
- */
-extern void ttl_create_register(Oid relid, TtlPolicy *policy, bool names_ts,
-								bool names_ttl, bool if_not_exists);
 extern void ttl_alter_default_ttl(Oid relid, int32 default_ttl);
 
 /*

@@ -183,9 +183,13 @@ notice_existing(Oid relid)
 			 errmsg("\"%s\" is a container already, skipping", get_rel_name(relid))));
 }
 
-void
-ttl_create_register(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
-					bool if_not_exists)
+/*
+ * A column that the caller names must be there; one that he doesn't is added, or must
+ * hold no values.
+ */
+static void
+register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
+				   bool if_not_exists)
 {
 	TtlPolicy	existing;
 	TtlSurvey	survey;
@@ -335,7 +339,7 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	if (if_not_exists && ttl_container_read(relid, &existing))
 		notice_existing(relid);
 	else
-		ttl_create_register(relid, &policy, names_ts, names_ttl, if_not_exists);
+		register_container(relid, &policy, names_ts, names_ttl, if_not_exists);
 
 	PG_RETURN_VOID();
 }
@@ -422,9 +426,9 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 		namestrcpy(&policy.ts_column, TTL_TS_COLUMN);
 		namestrcpy(&policy.ttl_column, TTL_TTL_COLUMN);
 		/* the call names the timestamp column; one that is missing is added */
-		ttl_create_register(relid, &policy,
-							get_attnum(relid, TTL_TS_COLUMN) != InvalidAttrNumber,
-							false, false);
+		register_container(relid, &policy,
+						   get_attnum(relid, TTL_TS_COLUMN) != InvalidAttrNumber,
+						   false, false);
 	}
 	answer = psprintf("{\"ok\": 1, \"createdCollectionAutomatically\": %s, "
 					  "\"numIndexesBefore\": %d, \"numIndexesAfter\": %d}",

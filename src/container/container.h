@@ -119,16 +119,13 @@ extern void ttl_container_check_version(void);
  */
 extern void ttl_container_version_changed(Oid extension);
 
-/*
- * Keeps the extension from being dropped until the transaction ends; errors
- * (42704) if it has been.  To be called before something that depends on it is made.
- */
-extern void ttl_container_hold_extension(void);
-
 /* Errors (25006) where the named function can't write anything. */
 extern void ttl_container_check_writable(const char *function);
 
-/* The same for a function that changes something of ttl; holds the extension, too. */
+/*
+ * The same for a function that changes something of ttl.  Keeps the extension from being
+ * dropped until the transaction ends; errors (42704) if it has been.
+ */
 extern void ttl_container_may_change(const char *function);
 
 /* The extension's objects are about to be dropped. */

@@ -280,14 +280,6 @@ ttl_container_version_changed(Oid extension)
 }
 
 void
-ttl_container_hold_extension(void)
-{
-	LockDatabaseObject(ExtensionRelationId, ttl_container_require_objects()->extension,
-					   0, AccessShareLock);
-	(void) ttl_container_require_objects();
-}
-
-void
 ttl_container_check_writable(const char *function)
 {
 	if (RecoveryInProgress())
@@ -302,7 +294,9 @@ void
 ttl_container_may_change(const char *function)
 {
 	ttl_container_check_writable(function);
-	ttl_container_hold_extension();
+	LockDatabaseObject(ExtensionRelationId, ttl_container_require_objects()->extension,
+					   0, AccessShareLock);
+	(void) ttl_container_require_objects();
 }
 
 void

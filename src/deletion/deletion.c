@@ -99,7 +99,7 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 	int			ntables = list_length(tables);
 	Oid		   *types = palloc(sizeof(Oid) * ntables);
 	Datum	   *values = palloc(sizeof(Datum) * ntables);
-	TtlToDelete  *first = linitial(tables);
+	TtlToDelete *first = linitial(tables);
 	bool		is_simple = ntables == 1 && !OidIsValid(first->container.archive_to);
 	StringInfoData sql;
 	StringInfoData counts;
@@ -113,7 +113,7 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 	initStringInfo(&counts);
 	for (int i = 0; i < ntables; i++)
 	{
-		TtlToDelete  *to_delete = list_nth(tables, i);
+		TtlToDelete *to_delete = list_nth(tables, i);
 		bool		archives = OidIsValid(to_delete->container.archive_to);
 
 		if (deletion->user == NULL)
@@ -169,8 +169,8 @@ delete_in_order(const TtlDeletion *deletion, List *ordered, int flags)
 
 	foreach(lc, ordered)
 	{
-		TtlToDelete  *to_delete = lfirst(lc);
-		TtlToDelete  *first = group == NIL ? to_delete : linitial(group);
+		TtlToDelete *to_delete = lfirst(lc);
+		TtlToDelete *first = group == NIL ? to_delete : linitial(group);
 
 		if (group != NIL &&
 			(first->rel->rd_rel->relowner != to_delete->rel->rd_rel->relowner ||
@@ -293,7 +293,7 @@ end_deletion(TtlDeletion *deletion, const TtlToDelete *target)
 
 	foreach(lc, deletion->tables)
 	{
-		TtlToDelete  *to_delete = lfirst(lc);
+		TtlToDelete *to_delete = lfirst(lc);
 
 		if (to_delete != target)
 			table_close(to_delete->rel, NoLock);
@@ -312,7 +312,7 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 		.restricted = (flags & TTL_DELETION_RESTRICTED) != 0,
 		.excludes_grace = (flags & TTL_DELETION_EXCLUDES_GRACE) != 0
 	};
-	TtlToDelete  *target = ttl_fk_dependents_add_table(&deletion, rel, container);
+	TtlToDelete *target = ttl_fk_dependents_add_table(&deletion, rel, container);
 
 	if (user != NULL)
 		ttl_fk_dependents_check_actions(&deletion, rel, tids);

@@ -54,7 +54,7 @@ typedef struct ToDeleteKey
 static TtlToDelete *
 make_to_delete(Relation rel, const TtlContainer *container)
 {
-	TtlToDelete  *to_delete = palloc0(sizeof(TtlToDelete));
+	TtlToDelete *to_delete = palloc0(sizeof(TtlToDelete));
 
 	to_delete->rel = rel;
 	if (container != NULL)
@@ -67,7 +67,7 @@ make_to_delete(Relation rel, const TtlContainer *container)
 TtlToDelete *
 ttl_fk_dependents_add_table(TtlDeletion *deletion, Relation rel, const TtlContainer *container)
 {
-	TtlToDelete  *to_delete = make_to_delete(rel, container);
+	TtlToDelete *to_delete = make_to_delete(rel, container);
 
 	deletion->tables = lappend(deletion->tables, to_delete);
 	return to_delete;
@@ -147,7 +147,7 @@ may_delete_from(const TtlDeletion *deletion, const TtlToDelete *to_delete)
 static TtlToDelete *
 find_to_delete(TtlDeletion *deletion, Oid table, const ItemPointerData *tid, bool cascades)
 {
-	TtlToDelete  *to_delete;
+	TtlToDelete *to_delete;
 	Relation	rel;
 	ListCell   *lc;
 
@@ -397,7 +397,7 @@ ttl_fk_dependents_search(TtlDeletion *deletion)
 		found = false;
 		foreach(lc, deletion->tables)
 		{
-			TtlToDelete  *to_delete = lfirst(lc);
+			TtlToDelete *to_delete = lfirst(lc);
 
 			if (to_delete->searched < to_delete->tids.n)
 			{

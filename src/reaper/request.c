@@ -169,7 +169,7 @@ after_command(PlannedStmt *pstmt, ProcessUtilityContext context)
 	Node	   *command = pstmt->utilityStmt;
 
 	if (IsA(command, TransactionStmt) &&
-			 ((TransactionStmt *) command)->kind == TRANS_STMT_COMMIT_PREPARED)
+		((TransactionStmt *) command)->kind == TRANS_STMT_COMMIT_PREPARED)
 		anything_changed = true;
 }
 

@@ -254,7 +254,7 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	MemoryContext context = CurrentMemoryContext;
 	TimestampTz started = GetCurrentTimestamp();
 	TimestampTz now;
-	TtlReapRun		run;
+	TtlReapRun	run;
 	Oid			owner;
 
 	SetCurrentStatementStartTimestamp();

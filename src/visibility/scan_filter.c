@@ -106,7 +106,7 @@ typedef struct ScanFilter
 	int64		checked;		/* rows, as long as it isn't */
 	int64		probe_at;
 	TupleTableSlot *fetched;	/* for index-only scans */
-	struct ScanFilter *next;			/* of the execution */
+	struct ScanFilter *next;	/* of the execution */
 } ScanFilter;
 
 /* An operator that orders an index scan, and is computed for rows anew. */

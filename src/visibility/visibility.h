@@ -138,7 +138,6 @@ extern void ttl_scan_filter_init(void);
 /* What the OLD of a rule is called that a foreign key's action fires */
 #define TTL_STORED	"ttl stored"
 
-extern void ttl_fk_check_mark_old(Query *query, const char *text);
 extern void ttl_fk_check_init(void);
 
 /*
