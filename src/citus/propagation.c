@@ -25,6 +25,7 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "storage/lmgr.h"
+#include "storage/lock.h"
 #include "ttl.h"
 #include "utility.h"
 #include "utils/builtins.h"
