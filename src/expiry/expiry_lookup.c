@@ -33,6 +33,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 TimestampTz
 ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapshot,

@@ -35,7 +35,6 @@
 #include "executor/executor.h"
 #include "expiry/expiry.h"
 #include "miscadmin.h"
-#include "parser/parsetree.h"
 #include "utility.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -160,12 +159,13 @@ collect(LockRowsState *search, TimestampTz expired_at, List **rows)
 static bool
 writes_table_of(const TtlExecution *execution, Oid owner)
 {
-	const PlannedStmt *stmt = execution == NULL ? NULL : execution->query_desc->plannedstmt;
 	ListCell   *lc;
 
-	foreach(lc, stmt == NULL ? NIL : stmt->resultRelations)
+	foreach(lc, execution == NULL ? NIL : execution->query_desc->estate->es_opened_result_relations)
 	{
-		if (ttl_container_owner(rt_fetch(lfirst_int(lc), stmt->rtable)->relid) == owner)
+		ResultRelInfo *target = lfirst(lc);
+
+		if (target->ri_RelationDesc->rd_rel->relowner == owner)
 			return true;
 	}
 	return false;
