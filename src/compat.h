@@ -222,6 +222,11 @@
 /* 19: foreign keys find referenced rows without a query */
 #define TTL_PROBES_REFERENCES	(PG_VERSION_NUM >= 190000)
 
+/* 19: offsets of columns are computed when the descriptor is complete */
+#if PG_VERSION_NUM < 190000
+#define TupleDescFinalize(desc)	((void) (desc))
+#endif
+
 /* 17: the number of this process's PGPROC */
 #if PG_VERSION_NUM >= 170000
 #define TtlMyProcNumber	MyProcNumber

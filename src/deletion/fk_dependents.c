@@ -28,6 +28,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
+#include "compat.h"
 #include "constraint.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
@@ -269,6 +270,7 @@ register_keys(Relation rel, const TtlForeignKey *key, const ItemPointerData *tid
 						   column->atttypmod, column->attndims);
 		TupleDescInitEntryCollation(desc, i + 2, column->attcollation);
 	}
+	TupleDescFinalize(desc);
 	for (int n = 0; n < ntids; n++)
 	{
 		Datum		values[INDEX_MAX_KEYS + 1] = {Int32GetDatum(n)};
