@@ -49,7 +49,7 @@ SELECT ttl.create_container('audited', 60);
 SELECT ttl.alter_container('audited', reaping => false);
 INSERT INTO audited (id, _ts) VALUES (1, '2020-01-01');
 CALL ttl.reap('audited');
-CREATE OR REPLACE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM no_such_function(old.id); RETURN NULL; END';
+CREATE OR REPLACE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE undefined_function; END';
 CALL ttl.reap('audited');
 CREATE OR REPLACE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM old.id::no_such_type; RETURN NULL; END';
 CALL ttl.reap('audited');
