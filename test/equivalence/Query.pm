@@ -125,8 +125,8 @@ sub join_condition
 	my @k = grep { /\.k$/ } @keys;
 
 	# most tables are distributed by that
-	@k = grep { /\.id = .*\.id$/ } @keys if distributed() && chance(70);
-	return any_of(@k)    if @k    && chance(60);
+	@k = grep { /\.id = .*\.id$/ } @keys if distributed() && chance(85);
+	return any_of(@k)    if @k    && chance(distributed() ? 85 : 60);
 	return any_of(@keys) if @keys && chance(80);
 	my @left  = columns_in($left,  'int');
 	my @right = columns_in($right, 'int');
@@ -510,7 +510,10 @@ sub query
 	$q = limited($q);
 	if (@with)
 	{
-		$q->{sql} = 'WITH RECURSIVE ' . join(', ', @with) . " $q->{sql}";
+		# the word is enough for Citus to refuse
+		my $recursive = !distributed() || grep { / UNION SELECT .* < 4\)$/ } @with;
+
+		$q->{sql} = 'WITH ' . ($recursive ? 'RECURSIVE ' : '') . join(', ', @with) . " $q->{sql}";
 		@ctes = @before;
 	}
 	return $q;

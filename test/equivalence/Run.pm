@@ -8,7 +8,7 @@ package equivalence::Run;
 use strict;
 use warnings;
 
-use IPC::Run ();
+use POSIX ();
 use PostgreSQL::Test::Utils;
 use Test::More;
 use equivalence::Distributed;
@@ -29,14 +29,29 @@ sub prepare
 	return;
 }
 
+# IPC::Run polls for what has no pipes, up to a second each time.
 sub start_psql
 {
 	my ($node, $db, $side, $script, $out) = @_;
-	local $ENV{PGOPTIONS} = '';
+	my @command =
+	  ($node->installed_command('psql'), '-XAtq', '-d', $node->connstr($db) . " user=equivalence_$side", '-f', $script);
+	my $pid = fork // die "fork: $!";
 
-	return IPC::Run::start(
-		[ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr($db) . " user=equivalence_$side", '-f', $script ],
-		'<', \undef, '>', "$out.out", '2>', "$out.err");
+	return $pid if $pid;
+	delete $ENV{PGOPTIONS};
+	open(STDIN,  '<', '/dev/null');
+	open(STDOUT, '>', "$out.out");
+	open(STDERR, '>', "$out.err");
+	exec(@command) or POSIX::_exit(127);
+}
+
+# Waits for a psql; true if it has run its script to the end.
+sub finish
+{
+	my $pid = shift;
+
+	waitpid($pid, 0);
+	return $? == 0;
 }
 
 sub write_script
@@ -88,7 +103,7 @@ sub run_epoch
 	}
 	for my $side (sort keys %psql)
 	{
-		$psql{$side}->finish or die "schema $side:\n" . slurp_file("$files-$side-load.err");
+		finish($psql{$side}) or die "schema $side:\n" . slurp_file("$files-$side-load.err");
 	}
 	for my $side (qw(c p))
 	{
@@ -110,7 +125,7 @@ sub run_epoch
 	}
 	for my $side (qw(c p))
 	{
-		$psql{$side}->finish;
+		finish($psql{$side});
 		my @results = parts("$files-$side.out");
 		my @errors  = parts("$files-$side.err");
 
