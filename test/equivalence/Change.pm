@@ -514,7 +514,7 @@ sub in_cte
 	return
 	  "WITH ch AS ($first) INSERT INTO $second->{name} AS t ($columns) SELECT DISTINCT ON (id) id, coalesce(k, 1), coalesce(x, 1), n, s, d, "
 	  . ($second->{name} =~ /stocked|resting|other|timed|short/ ? 'u' : 'NULL')
-	  . ' FROM ch ORDER BY id'
+	  . " FROM ch ORDER BY $columns"
 	  . any_of(
 		'',
 		$second->{name} eq 'stocked' ? '' : ' ON CONFLICT DO NOTHING',
@@ -524,7 +524,9 @@ sub in_cte
 	  . any_of('', ' RETURNING id, x')
 	  if $way == 3;
 	return
-	  "WITH ch AS ($first) DELETE FROM $second->{name} t USING ch WHERE t.id = ch.id RETURNING t.id, t.x, ch.s";
+	  "WITH ch AS ($first) DELETE FROM $second->{name} t USING ch WHERE t.id = ch.id RETURNING t.id, t.x"
+	  # not all ids are unique
+	  . (distributed() ? '' : ', ch.s');
 }
 
 sub where_current

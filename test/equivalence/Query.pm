@@ -154,7 +154,8 @@ sub from
 	{
 		my $way = between(1, 12);
 
-		if ($way <= 2 && $depth > 0)
+		# Citus crashes when it plans LATERAL inside of LATERAL
+		if ($way <= 2 && $depth > 0 && !(distributed() && @$outer))
 		{
 			my $right = relation($depth, $outer, [@scope]);
 			$sql .= any_of(" CROSS JOIN $right->{sql}", " LEFT JOIN $right->{sql} ON true");
