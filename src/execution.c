@@ -105,15 +105,6 @@ ttl_execution_depth(void)
 	return depth;
 }
 
-/*
- * The clock of an execution that starts now and reads the snapshot, see reference_time.h.
- */
-static TimestampTz
-time_for_new_execution(Snapshot snapshot, bool serves_outer)
-{
-	return current != NULL && serves_outer ? current->clock : ttl_reference_time_get(snapshot);
-}
-
 TimestampTz
 ttl_execution_reference_time(void)
 {
@@ -186,29 +177,53 @@ forget_execution(void *arg)
 	}
 }
 
+/* Is what starts now, in a parallel worker, the query that its leader has started it for? */
+static bool
+follows_leader(void)
+{
+	return IsParallelWorker() && executions == NULL && strcmp(leader, LEADER_IDLE) != 0;
+}
+
+/* True if the execution writes nothing, so that no trigger is queued. */
+static bool
+only_reads(const QueryDesc *query_desc)
+{
+	return query_desc->operation == CMD_SELECT && !query_desc->plannedstmt->hasModifyingCTE;
+}
+
 /* What is known of an execution before it starts. */
 static void
-describe_execution(TtlExecution *execution, QueryDesc *query_desc, TimestampTz clock,
-				   bool follows)
+describe_execution(TtlExecution *execution, QueryDesc *query_desc)
 {
+	bool		deletes = ttl_execution_is_expected(query_desc->sourceText);
+	bool		serves_foreign_key = InNoForceRLSOperation();
+
 	memset(execution, 0, sizeof(TtlExecution));
 	execution->query_desc = query_desc;
-	execution->clock = clock;
+	execution->follows_leader = follows_leader();
+	if (execution->follows_leader)
+	{
+		execution->clock = strtoi64(leader, NULL, 10);
+		ttl_reference_time_follow(execution->clock);
+	}
+	else if (current != NULL && (deletes || serves_foreign_key))
+		execution->clock = current->clock;
+	else
+		execution->clock = ttl_reference_time_get(query_desc->snapshot);
 	if (!ttl_guc_now(&execution->reading_now))
-		execution->reading_now = clock;
-	execution->follows_leader = follows;
-	execution->row_mode = ttl_execution_is_expected(query_desc->sourceText) ?
-		TTL_SEES_EXPIRED : TTL_SEES_LIVE;
+		execution->reading_now = execution->clock;
+	execution->row_mode = deletes ? TTL_SEES_EXPIRED : TTL_SEES_LIVE;
 	execution->expired_at = expected.expired_at;
 	execution->excludes_grace = expected.excludes_grace;
 	execution->role = GetUserId();
-	if (InNoForceRLSOperation() && current != NULL)
+	execution->observed = serves_foreign_key || !only_reads(query_desc);
+	if (serves_foreign_key && current != NULL)
 	{
 		/* a foreign-key check or action */
 		execution->user = current->user;
 		execution->user_changed = current->user_changed;
 	}
-	else if (InNoForceRLSOperation() && execution->row_mode == TTL_SEES_LIVE)
+	else if (serves_foreign_key && !deletes)
 	{
 		/* the same, of COPY FROM or at the transaction's end */
 		execution->user = GetOuterUserId();
@@ -267,13 +282,6 @@ prepare_to_lead(QueryDesc *query_desc)
 	MemoryContextSwitchTo(old);
 }
 
-/* Is what starts now, in a parallel worker, the query that its leader has started it for? */
-static bool
-follows_leader(void)
-{
-	return IsParallelWorker() && executions == NULL && strcmp(leader, LEADER_IDLE) != 0;
-}
-
 static void
 follow_leader(TtlExecution *execution)
 {
@@ -291,37 +299,18 @@ ttl_execution_on_hand_over(TtlExecutionWrite write, TtlExecutionRead read)
 	read_resolved = read;
 }
 
-/* True if the execution writes nothing, so that no trigger is queued. */
-static bool
-only_reads(const QueryDesc *query_desc)
-{
-	return query_desc->operation == CMD_SELECT && !query_desc->plannedstmt->hasModifyingCTE;
-}
-
 static void
 execution_start(QueryDesc *query_desc, int eflags)
 {
-	bool		follows = follows_leader();
-	TimestampTz clock;
 	TtlExecution starting;
 	TtlExecution *execution;
 	ListCell   *lc;
 
-	if (!follows)
-		clock = time_for_new_execution(query_desc->snapshot,
-										InNoForceRLSOperation() ||
-										ttl_execution_is_expected(query_desc->sourceText));
-	else
-	{
-		clock = strtoi64(leader, NULL, 10);
-		ttl_reference_time_follow(clock);
-	}
+	describe_execution(&starting, query_desc);
 
 	/* at once, for the executor may call functions while it starts */
 	if (query_desc->snapshot != InvalidSnapshot)
-		ttl_reference_time_set(query_desc->snapshot, clock);
-
-	describe_execution(&starting, query_desc, clock, follows);
+		ttl_reference_time_set(query_desc->snapshot, starting.clock);
 
 	foreach(lc, prepare_observers)
 		((TtlExecutionPrepared) lfirst(lc)) (&starting, eflags);
@@ -332,11 +321,10 @@ execution_start(QueryDesc *query_desc, int eflags)
 		standard_ExecutorStart(query_desc, eflags);
 
 	execution = remember_execution(&starting);
-	if (follows)
+	if (execution->follows_leader)
 		follow_leader(execution);
 
-	execution->observed = execution->hides || !only_reads(query_desc) ||
-		InNoForceRLSOperation();
+	execution->observed |= execution->hides;
 	if (execution->observed)
 	{
 		foreach(lc, start_observers)

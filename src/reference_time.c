@@ -175,15 +175,17 @@ static void
 before_each_utility(PlannedStmt *pstmt, const char *query_string,
 					ProcessUtilityContext context, ParamListInfo params)
 {
+	bool		has_snapshot = PlannedStmtRequiresSnapshot(pstmt);
+
 	/* A snapshot that this command has no use for was there before it. */
-	note_transaction_snapshot(PlannedStmtRequiresSnapshot(pstmt));
+	note_transaction_snapshot(has_snapshot);
 
 	/*
 	 * The command's snapshot has just been taken.  What is executed with it,
 	 * or with a copy, may have to wait first.
 	 */
-	if (!IsolationUsesXactSnapshot() && ActiveSnapshotSet() &&
-		PlannedStmtRequiresSnapshot(pstmt) && get_snapshot_time(GetActiveSnapshot()) == 0)
+	if (!IsolationUsesXactSnapshot() && ActiveSnapshotSet() && has_snapshot &&
+		get_snapshot_time(GetActiveSnapshot()) == 0)
 		ttl_reference_time_set(GetActiveSnapshot(), GetCurrentTimestamp());
 }
 
