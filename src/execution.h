@@ -37,7 +37,7 @@ typedef struct TtlExecution
 	Oid			role;			/* the current user when it started */
 	bool		user_changed;	/* inside a SECURITY DEFINER function */
 	bool		follows_leader; /* a parallel worker's part of the query */
-	bool		hides;			/* its plan may have filters in it (hide.c) */
+	bool		hides;			/* its plan has filters in it (hide.c) */
 	bool		observed;		/* reads a container, writes, or serves a
 								 * foreign key */
 	List	   *policies;		/* what is_live.c has resolved for it */

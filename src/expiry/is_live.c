@@ -231,7 +231,7 @@ execution_started(TtlExecution *execution, int eflags)
 	outer != NULL && InNoForceRLSOperation();
 	ListCell   *lc;
 
-	if (!execution->hides || !(deletes || cascades) || (eflags & EXEC_FLAG_EXPLAIN_ONLY))
+	if (!(deletes || cascades) || (eflags & EXEC_FLAG_EXPLAIN_ONLY))
 		return;
 	foreach(lc, execution->query_desc->plannedstmt->rtable)
 	{

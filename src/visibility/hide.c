@@ -151,6 +151,7 @@ typedef struct Hiding
 {
 	PlannedStmt *stmt;
 	const TtlPlanning *planning;
+	bool		filtered;		/* has a scan got one? */
 } Hiding;
 
 /*
@@ -194,7 +195,7 @@ is_deleted_as(const char *alias, const RangeTblEntry *rte, const TtlContainer *c
 static void
 filter_scan(Plan *plan, void *context)
 {
-	const Hiding *hiding = context;
+	Hiding	   *hiding = context;
 	Scan	   *scan = (Scan *) plan;
 	const TtlObjects *objects = ttl_container_require_objects();
 	RangeTblEntry *rte;
@@ -229,13 +230,15 @@ filter_scan(Plan *plan, void *context)
 		filter = make_filter_by_tid(&container);
 	else
 		filter = make_filter(objects->is_live, container.container, &container, scan->scanrelid);
+	hiding->filtered = true;
 	/* another extension may return a plan that it has kept */
 	if (scan->plan.qual == NIL || !equal(linitial(scan->plan.qual), filter))
 		scan->plan.qual = lcons(filter, scan->plan.qual);
 }
 
+/* Does the statement read or write a container? */
 static bool
-scans_container(const PlannedStmt *stmt)
+names_container(const PlannedStmt *stmt)
 {
 	ListCell   *lc;
 
@@ -262,35 +265,19 @@ typedef enum Mark
 	MARK_UNFILTERED
 } Mark;
 
-static uint32
-mark_value(void)
-{
-	static Oid	schema = InvalidOid;
-	static uint32 value;
-	Oid			present = ttl_container_require_objects()->schema;
-
-	if (schema != present)
-	{
-		value = GetSysCacheHashValue1(NAMESPACEOID, ObjectIdGetDatum(present));
-		schema = present;
-	}
-	return value;
-}
-
 static void
-put_mark(PlannedStmt *stmt, Mark mark)
+put_mark(PlannedStmt *stmt, Oid schema, Mark mark)
 {
 	PlanInvalItem *item = makeNode(PlanInvalItem);
 
 	item->cacheId = NAMESPACEOID;
-	item->hashValue = mark == MARK_FILTERED ? mark_value() : ~mark_value();
+	item->hashValue = mark == MARK_FILTERED ? schema : ~schema;
 	stmt->invalItems = lappend(stmt->invalItems, item);
 }
 
 static Mark
-get_mark(const PlannedStmt *stmt)
+get_mark(const PlannedStmt *stmt, Oid schema)
 {
-	uint32		value = mark_value();
 	ListCell   *lc;
 
 	foreach(lc, stmt->invalItems)
@@ -299,9 +286,9 @@ get_mark(const PlannedStmt *stmt)
 
 		if (item->cacheId != NAMESPACEOID)
 			continue;
-		if (item->hashValue == value)
+		if (item->hashValue == schema)
 			return MARK_FILTERED;
-		if (item->hashValue == ~value)
+		if (item->hashValue == ~schema)
 			return MARK_UNFILTERED;
 	}
 	return MARK_MISSING;
@@ -311,18 +298,20 @@ static void
 filter_statement(PlannedStmt *stmt, const TtlPlanning *planning)
 {
 	Hiding		hiding = {.stmt = stmt, .planning = planning};
-	bool		filtered = scans_container(stmt);
+	bool		named = names_container(stmt);
+	const TtlObjects *objects;
 	MemoryContext old;
 
 	/* the plan may be kept for longer than this context */
 	old = MemoryContextSwitchTo(GetMemoryChunkContext(stmt));
-	if (filtered && planning->sees_stored)
+	if (named && planning->sees_stored)
 		ttl_plan_visit_subplans(stmt, false, filter_scan, &hiding);
-	else if (filtered)
+	else if (named)
 		ttl_plan_visit(stmt, false, filter_scan, &hiding);
 	/* the look-up may have waited for DROP EXTENSION */
-	if (ttl_container_objects() != NULL)
-		put_mark(stmt, filtered ? MARK_FILTERED : MARK_UNFILTERED);
+	objects = ttl_container_objects();
+	if (objects != NULL)
+		put_mark(stmt, objects->schema, hiding.filtered ? MARK_FILTERED : MARK_UNFILTERED);
 	MemoryContextSwitchTo(old);
 }
 
@@ -330,7 +319,7 @@ void
 ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning)
 {
 	if (stmt->commandType != CMD_UTILITY &&
-		get_mark(stmt) == MARK_MISSING)
+		get_mark(stmt, ttl_container_require_objects()->schema) == MARK_MISSING)
 		filter_statement(stmt, planning);
 }
 
@@ -362,16 +351,19 @@ execution_starts(TtlExecution *execution, int eflags)
 {
 	QueryDesc  *query_desc = execution->query_desc;
 	PlannedStmt *stmt = query_desc->plannedstmt;
+	const TtlObjects *objects = ttl_container_objects();
 	TtlPlanning planning = {0};
+	Oid			schema;
 	Mark		mark;
 
-	if (ttl_container_objects() == NULL)
+	if (objects == NULL)
 		return;
 	execution->hides = true;
 	if (execution->follows_leader)
 		return;
-	mark = get_mark(stmt);
-	if (mark == MARK_MISSING && scans_container(stmt))
+	schema = objects->schema;
+	mark = get_mark(stmt, schema);
+	if (mark == MARK_MISSING && names_container(stmt))
 	{
 		planning.deletes = ttl_execution_is_expected(query_desc->sourceText);
 		planning.sees_stored = InNoForceRLSOperation() &&
@@ -379,7 +371,7 @@ execution_starts(TtlExecution *execution, int eflags)
 		stmt = copyObject(stmt);
 		filter_statement(stmt, &planning);
 		query_desc->plannedstmt = stmt;
-		mark = get_mark(stmt);
+		mark = get_mark(stmt, schema);
 	}
 	execution->hides = mark == MARK_FILTERED;
 }
