@@ -408,21 +408,19 @@ ttl_evict_check_conflicts(ResultRelInfo *target, EState *estate)
 	target->ri_onConflict->oc_WhereClause = &qual->state;
 }
 
-/* The row with the present for a _ts that was given as NULL. */
+/* The row, which is in the slot, with the present for a _ts that was given as NULL. */
 static HeapTuple
-complete_ts(Relation rel, const TtlContainer *container, HeapTuple tuple)
+complete_ts(Relation rel, const TtlContainer *container, HeapTuple tuple, TupleTableSlot *slot)
 {
 	int			column = container->ts_attno;
 	Datum		now;
-	bool		isnull;
+	bool		isnull = false;
 
 	/* numbers are the application's to give */
-	if (column == InvalidAttrNumber || container->ts_type != NULL)
+	if (column == InvalidAttrNumber || container->ts_type != NULL ||
+		!slot_attisnull(slot, column) ||
+		SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
 		return tuple;
-	(void) heap_getattr(tuple, column, RelationGetDescr(rel), &isnull);
-	if (!isnull || SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
-		return tuple;
-	isnull = false;
 	now = DirectFunctionCall2(timestamptz_scale,
 							  TimestampTzGetDatum(GetCurrentTimestamp()),
 							  Int32GetDatum(TupleDescAttr(RelationGetDescr(rel),
@@ -476,7 +474,7 @@ ttl_on_write(PG_FUNCTION_ARGS)
 
 	new = given;
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
-		new = complete_ts(rel, &state->container, given);
+		new = complete_ts(rel, &state->container, given, slot);
 	if (state->keys != NULL)
 	{
 		if (new != given)
