@@ -213,7 +213,7 @@ ttl_citus_find_trigger(TriggerDesc *triggers)
 		Trigger    *trigger = &triggers->triggers[i];
 
 		if (strncmp(trigger->tgname, TTL_TRIGGER, strlen(TTL_TRIGGER)) == 0 &&
-			get_func_namespace(trigger->tgfoid) == ttl_container_require_objects()->schema)
+			trigger->tgfoid == ttl_container_require_objects()->on_write)
 			return trigger;
 	}
 	return NULL;

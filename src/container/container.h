@@ -87,6 +87,7 @@ typedef struct TtlObjects
 	Oid			item_ttl[5];	/* ttl.item_ttl(each type without CHECK) */
 	Oid			instant[TTL_INSTANT_TYPES]; /* ttl.instant() by argument type */
 	Oid			check_reference;	/* ttl.check_reference() */
+	Oid			on_write;		/* ttl.on_write() */
 } TtlObjects;
 
 /*

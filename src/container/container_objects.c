@@ -92,7 +92,8 @@ static const struct Function
 	FUNCTION(instant[2], "instant", 2, NUMERICOID, TEXTOID),
 	FUNCTION(instant[3], "instant", 2, FLOAT8OID, TEXTOID),
 	FUNCTION(instant[4], "instant", 1, DATEOID),
-	FUNCTION(check_reference, "check_reference", 0, InvalidOid)
+	FUNCTION(check_reference, "check_reference", 0, InvalidOid),
+	FUNCTION(on_write, "on_write", 0, InvalidOid)
 };
 
 static Oid *
@@ -209,9 +210,9 @@ find_objects(void)
 const TtlObjects *
 ttl_container_objects(void)
 {
-	if (IsBinaryUpgrade || !IsTransactionState())
+	if (objects_state == OBJECTS_ABSENT || !IsTransactionState())
 		return NULL;
-	if (objects_state == OBJECTS_UNKNOWN)
+	if (objects_state == OBJECTS_UNKNOWN && !IsBinaryUpgrade)
 		find_objects();
 	if (objects_state != OBJECTS_PRESENT ||
 		(creating_extension && CurrentExtensionObject == objects.extension))
