@@ -42,7 +42,7 @@ CREATE OR REPLACE FUNCTION item_ttl(bigint) RETURNS int LANGUAGE sql AS 'SELECT 
 ALTER FUNCTION item_ttl(bigint) RENAME TO renamed;
 CREATE OPERATOR FAMILY other_ops USING brin;
 ALTER OPERATOR FAMILY other_ops USING brin ADD OPERATOR 1 < (int4, int4);
-COMMENT ON TABLE ttl.container IS 'tables with Time-To-Live; written by functions of schema ttl alone';
+COMMENT ON TABLE ttl.container IS 'tables with Time-To-Live; only functions of schema ttl write it';
 GRANT SELECT ON ttl.container TO PUBLIC;
 GRANT EXECUTE ON FUNCTION ttl.is_live(regclass) TO PUBLIC;
 ALTER TABLE ttl.container DISABLE TRIGGER ALL;

@@ -43,28 +43,28 @@ CREATE TABLE ttl.container (
 -- whatever default privileges say
 REVOKE ALL ON ttl.container FROM PUBLIC;
 GRANT SELECT ON ttl.container TO PUBLIC;
-COMMENT ON TABLE ttl.container IS 'tables with Time-To-Live; written by functions of schema ttl alone';
+COMMENT ON TABLE ttl.container IS 'tables with Time-To-Live; only functions of schema ttl write it';
 COMMENT ON COLUMN ttl.container.relid IS 'the table';
 COMMENT ON COLUMN ttl.container.default_time_to_live IS 'seconds that a row without a TTL of its own lives after _ts; -1 = for ever, NULL = TTL is off';
 COMMENT ON COLUMN ttl.container.ts_column IS 'column that holds when a row was last modified; NULL = rows have deadlines alone';
 COMMENT ON COLUMN ttl.container.ttl_column IS 'column that holds a row''s own TTL or its deadline; NULL = rows have none';
-COMMENT ON COLUMN ttl.container.indexing IS 'consistent = btree indexes on expiry are required, lazy = BRIN indexes, none = no index is';
-COMMENT ON COLUMN ttl.container.touch_on_update IS 'does UPDATE reset the clock?';
-COMMENT ON COLUMN ttl.container.reaping IS 'may the background worker delete expired rows?';
-COMMENT ON COLUMN ttl.container.reap_delay IS 'how long expired rows stay stored, hidden';
-COMMENT ON COLUMN ttl.container.archive_to IS 'table that deleted rows move to; NULL = they vanish';
-COMMENT ON COLUMN ttl.container.archive_columns IS 'columns that a row takes along to the archive; NULL = all';
-COMMENT ON COLUMN ttl.container.cycle_cost_limit IS 'most cost units that the background worker may spend on it in a cycle; NULL = its share';
+COMMENT ON COLUMN ttl.container.indexing IS 'expiry indexes: consistent = btree, lazy = BRIN, none = no index';
+COMMENT ON COLUMN ttl.container.touch_on_update IS 'whether UPDATE resets the clock';
+COMMENT ON COLUMN ttl.container.reaping IS 'whether the background worker deletes expired rows';
+COMMENT ON COLUMN ttl.container.reap_delay IS 'how long rows stay stored after their expiry';
+COMMENT ON COLUMN ttl.container.archive_to IS 'table that deleted rows move to; NULL = none';
+COMMENT ON COLUMN ttl.container.archive_columns IS 'columns that are copied to the archive; NULL = all';
+COMMENT ON COLUMN ttl.container.cycle_cost_limit IS 'maximum of cost units that the background worker may spend on the table in a cycle; NULL = its share';
 COMMENT ON COLUMN ttl.container.batch_size IS 'rows that are deleted in one transaction; NULL = as many as take about 50 ms';
-COMMENT ON COLUMN ttl.container.replication_origin IS 'are deletions tagged with the replication origin "ttl"?';
-COMMENT ON COLUMN ttl.container.changed_at IS 'when the policy was last changed so that rows expire earlier; NULL = never, or that was taken back';
+COMMENT ON COLUMN ttl.container.replication_origin IS 'whether deletions have the replication origin "ttl"';
+COMMENT ON COLUMN ttl.container.changed_at IS 'when the policy was last changed so that rows expire earlier; NULL = never, or the change was undone';
 COMMENT ON COLUMN ttl.container.grace_noticed_at IS 'when the reaper noticed that change; ttl.grace counts from here; NULL = not yet';
 COMMENT ON COLUMN ttl.container.grace_former_time_to_live IS 'the longest default_time_to_live within ttl.grace before changed_at; NULL = TTL was off';
-COMMENT ON COLUMN ttl.container.grace_partition IS 'the partition that the change concerns, for it was attached; NULL = all';
-COMMENT ON COLUMN ttl.container.created_objects IS 'what was added to the table, and is taken back when it is unregistered: ts_column, ts_default, ttl_column, ttl_check, default_index, item_index, stray_index';
-COMMENT ON COLUMN ttl.container.propagated IS 'does the policy come from the coordinator of a Citus cluster, by the row trigger?';
-COMMENT ON COLUMN ttl.container.ttl_unit IS 'what numbers in the TTL column count from 1970; NULL = they are durations in seconds';
-COMMENT ON COLUMN ttl.container.ts_unit IS 'what numbers in the timestamp column count from 1970; NULL = it is a timestamp';
+COMMENT ON COLUMN ttl.container.grace_partition IS 'the partition whose ATTACH was the change; NULL = the change concerns all';
+COMMENT ON COLUMN ttl.container.created_objects IS 'what was added to the table, and is dropped when it is unregistered: ts_column, ts_default, ttl_column, ttl_check, default_index, item_index, stray_index';
+COMMENT ON COLUMN ttl.container.propagated IS 'whether the policy comes from the coordinator of a Citus cluster, by the row trigger';
+COMMENT ON COLUMN ttl.container.ttl_unit IS 'unit of numbers since 1970 in the TTL column; NULL = they are durations in seconds';
+COMMENT ON COLUMN ttl.container.ts_unit IS 'unit of numbers since 1970 in the timestamp column; NULL = it is a timestamp';
 
 -- A table may have been dropped while the library wasn't loaded: its number would be that
 -- of another where the dump is restored.
@@ -88,12 +88,12 @@ CREATE TRIGGER remind AFTER INSERT ON ttl.container
     REFERENCING NEW TABLE AS restored
     FOR EACH STATEMENT EXECUTE FUNCTION ttl.restore_container();
 ALTER TABLE ttl.container ENABLE ALWAYS TRIGGER remind;
-COMMENT ON TRIGGER remind ON ttl.container IS 'says that reaping is off in restored containers';
+COMMENT ON TRIGGER remind ON ttl.container IS 'warns that restored containers have reaping off';
 
 CREATE TRIGGER truncate BEFORE TRUNCATE ON ttl.container
     FOR EACH STATEMENT EXECUTE FUNCTION ttl.restore_container();
 ALTER TABLE ttl.container ENABLE ALWAYS TRIGGER truncate;
-COMMENT ON TRIGGER truncate ON ttl.container IS 'policies are changed by the functions of schema ttl alone';
+COMMENT ON TRIGGER truncate ON ttl.container IS 'only the functions of schema ttl change policies';
 
 --
 -- What the planner and the indexes of a container call
@@ -107,7 +107,7 @@ COMMENT ON FUNCTION ttl.is_live(regclass, timestamptz, "any") IS 'filter that hi
 CREATE FUNCTION ttl.is_live(container regclass) RETURNS boolean
     LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_is_live_by_place';
 GRANT EXECUTE ON FUNCTION ttl.is_live(regclass) TO PUBLIC;
-COMMENT ON FUNCTION ttl.is_live(regclass) IS 'the same in an index-only scan, by the place of the row';
+COMMENT ON FUNCTION ttl.is_live(regclass) IS 'the same in an index-only scan, by the TID of the row';
 
 CREATE FUNCTION ttl.is_expired(container regclass, _ts timestamptz, ttl "any") RETURNS boolean
     LANGUAGE C STABLE AS 'MODULE_PATHNAME', 'ttl_is_expired';
@@ -150,7 +150,7 @@ COMMENT ON FUNCTION ttl.shard_clock("any") IS 'the present, in a MERGE that Citu
 CREATE FUNCTION ttl.item_expiry(_ts timestamptz, ttl integer) RETURNS timestamptz
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_expiry';
 GRANT EXECUTE ON FUNCTION ttl.item_expiry(timestamptz, integer) TO PUBLIC;
-COMMENT ON FUNCTION ttl.item_expiry(timestamptz, integer) IS 'expiry of a row with a TTL of its own; what the expiry index is made of';
+COMMENT ON FUNCTION ttl.item_expiry(timestamptz, integer) IS 'expiry of a row with a TTL of its own; expression of an expiry index';
 
 CREATE FUNCTION ttl.item_expiry(_ts timestamp, ttl integer) RETURNS timestamptz
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_expiry';
@@ -160,22 +160,22 @@ COMMENT ON FUNCTION ttl.item_expiry(timestamp, integer) IS 'the same, for a _ts 
 CREATE FUNCTION ttl.item_ttl(ttl bigint) RETURNS integer
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl_int8';
 GRANT EXECUTE ON FUNCTION ttl.item_ttl(bigint) TO PUBLIC;
-COMMENT ON FUNCTION ttl.item_ttl(bigint) IS 'TTL that a value stands for: seconds, -1 = never, NULL = none, the default applies';
+COMMENT ON FUNCTION ttl.item_ttl(bigint) IS 'TTL of a value: seconds, -1 = never, NULL = none, the default applies';
 
 CREATE FUNCTION ttl.item_ttl(ttl numeric) RETURNS integer
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl_numeric';
 GRANT EXECUTE ON FUNCTION ttl.item_ttl(numeric) TO PUBLIC;
-COMMENT ON FUNCTION ttl.item_ttl(numeric) IS 'TTL that a value stands for: seconds, -1 = never, NULL = none, the default applies';
+COMMENT ON FUNCTION ttl.item_ttl(numeric) IS 'TTL of a value: seconds, -1 = never, NULL = none, the default applies';
 
 CREATE FUNCTION ttl.item_ttl(ttl double precision) RETURNS integer
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl_float8';
 GRANT EXECUTE ON FUNCTION ttl.item_ttl(double precision) TO PUBLIC;
-COMMENT ON FUNCTION ttl.item_ttl(double precision) IS 'TTL that a value stands for: seconds, -1 = never, NULL = none, the default applies';
+COMMENT ON FUNCTION ttl.item_ttl(double precision) IS 'TTL of a value: seconds, -1 = never, NULL = none, the default applies';
 
 CREATE FUNCTION ttl.item_ttl(ttl real) RETURNS integer
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl_float4';
 GRANT EXECUTE ON FUNCTION ttl.item_ttl(real) TO PUBLIC;
-COMMENT ON FUNCTION ttl.item_ttl(real) IS 'TTL that a value stands for: seconds, -1 = never, NULL = none, the default applies';
+COMMENT ON FUNCTION ttl.item_ttl(real) IS 'TTL of a value: seconds, -1 = never, NULL = none, the default applies';
 
 CREATE FUNCTION ttl.item_ttl(document jsonb) RETURNS integer
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl_jsonb';
@@ -185,27 +185,27 @@ COMMENT ON FUNCTION ttl.item_ttl(jsonb) IS 'TTL of a document, its root-level ke
 CREATE FUNCTION ttl.instant(value integer, unit text) RETURNS timestamptz
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_int4';
 GRANT EXECUTE ON FUNCTION ttl.instant(integer, text) TO PUBLIC;
-COMMENT ON FUNCTION ttl.instant(integer, text) IS 'instant that a number since 1970 stands for; NULL = none';
+COMMENT ON FUNCTION ttl.instant(integer, text) IS 'timestamp of a number since 1970; NULL = out of range';
 
 CREATE FUNCTION ttl.instant(value bigint, unit text) RETURNS timestamptz
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_int8';
 GRANT EXECUTE ON FUNCTION ttl.instant(bigint, text) TO PUBLIC;
-COMMENT ON FUNCTION ttl.instant(bigint, text) IS 'instant that a number since 1970 stands for; NULL = none';
+COMMENT ON FUNCTION ttl.instant(bigint, text) IS 'timestamp of a number since 1970; NULL = out of range';
 
 CREATE FUNCTION ttl.instant(value numeric, unit text) RETURNS timestamptz
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_numeric';
 GRANT EXECUTE ON FUNCTION ttl.instant(numeric, text) TO PUBLIC;
-COMMENT ON FUNCTION ttl.instant(numeric, text) IS 'instant that a number since 1970 stands for; NULL = none';
+COMMENT ON FUNCTION ttl.instant(numeric, text) IS 'timestamp of a number since 1970; NULL = out of range';
 
 CREATE FUNCTION ttl.instant(value double precision, unit text) RETURNS timestamptz
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_float8';
 GRANT EXECUTE ON FUNCTION ttl.instant(double precision, text) TO PUBLIC;
-COMMENT ON FUNCTION ttl.instant(double precision, text) IS 'instant that a number since 1970 stands for; NULL = none';
+COMMENT ON FUNCTION ttl.instant(double precision, text) IS 'timestamp of a number since 1970; NULL = out of range';
 
 CREATE FUNCTION ttl.instant(value date) RETURNS timestamptz
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_date';
 GRANT EXECUTE ON FUNCTION ttl.instant(date) TO PUBLIC;
-COMMENT ON FUNCTION ttl.instant(date) IS 'first instant of a day, in UTC';
+COMMENT ON FUNCTION ttl.instant(date) IS 'start of a day, in UTC';
 
 -- Of a range of pages, a BRIN index of indexing => 'lazy' keeps the earliest value
 -- alone: writes of later ones leave it as it is.
@@ -246,7 +246,7 @@ COMMENT ON OPERATOR CLASS ttl.timestamp_min_ops USING brin IS 'the same, for a c
 CREATE FUNCTION ttl.on_write() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_on_write';
 GRANT EXECUTE ON FUNCTION ttl.on_write() TO PUBLIC;
-COMMENT ON FUNCTION ttl.on_write() IS 'row trigger of every container: completes _ts, and frees keys that only expired rows hold';
+COMMENT ON FUNCTION ttl.on_write() IS 'row trigger of every container: sets _ts if it is NULL, and deletes expired rows that hold the new row''s keys';
 
 CREATE FUNCTION ttl.check_reference() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_check_reference';
@@ -278,7 +278,7 @@ COMMENT ON FUNCTION ttl.set_default_ttl(regclass, anycompatible) IS 'changes the
 
 CREATE FUNCTION ttl.create_ttl_index(collection text, expire_after_seconds anycompatible) RETURNS jsonb
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_create_ttl_index';
-COMMENT ON FUNCTION ttl.create_ttl_index(text, anycompatible) IS 'createIndex({"_ts": 1}, {expireAfterSeconds: n}) of MongoDB: registers a table or changes its default TTL; creates a table of documents where there is none';
+COMMENT ON FUNCTION ttl.create_ttl_index(text, anycompatible) IS 'createIndex({"_ts": 1}, {expireAfterSeconds: n}) of MongoDB: registers a table or changes its default TTL; creates a table of documents if it does not exist';
 
 CREATE FUNCTION ttl.default_ttl(container regclass) RETURNS integer
     LANGUAGE C STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_default_ttl';
@@ -324,7 +324,7 @@ COMMENT ON FUNCTION ttl.expired_count(regclass) IS 'rows of a container that are
 
 CREATE FUNCTION ttl.expiring_rows(container regclass, within interval, OUT key jsonb, OUT expires_at timestamptz) RETURNS SETOF record
     LANGUAGE C VOLATILE STRICT AS 'MODULE_PATHNAME', 'ttl_expiring_rows';
-COMMENT ON FUNCTION ttl.expiring_rows(regclass, interval) IS 'the same in no order';
+COMMENT ON FUNCTION ttl.expiring_rows(regclass, interval) IS 'the same, unordered';
 
 CREATE FUNCTION ttl.expiring(container regclass, within interval, OUT key jsonb, OUT expires_at timestamptz) RETURNS SETOF record
     LANGUAGE sql VOLATILE STRICT
@@ -343,27 +343,27 @@ COMMENT ON FUNCTION ttl.next_expiry(regclass) IS 'when the next row of a contain
 
 CREATE PROCEDURE ttl.reap(container regclass DEFAULT NULL, max_rows bigint DEFAULT NULL)
     LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_reap';
-COMMENT ON PROCEDURE ttl.reap(regclass, bigint) IS 'deletes now what is expired, without a cost budget';
+COMMENT ON PROCEDURE ttl.reap(regclass, bigint) IS 'deletes expired rows now, without a cost budget';
 
 -- One row, or none.  It isn't dumped: another database isn't paused.
 CREATE TABLE ttl.paused (until timestamptz NOT NULL);
 REVOKE ALL ON ttl.paused FROM PUBLIC;
 GRANT SELECT ON ttl.paused TO PUBLIC;
-COMMENT ON TABLE ttl.paused IS 'pause of deletion in this database; written by ttl.pause() and ttl.resume() alone';
+COMMENT ON TABLE ttl.paused IS 'pause of deletion in this database; only ttl.pause() and ttl.resume() write it';
 COMMENT ON COLUMN ttl.paused.until IS 'end of the pause; infinity = until ttl.resume() is called';
 
 CREATE TRIGGER refuse BEFORE INSERT OR UPDATE OR DELETE ON ttl.paused
     FOR EACH ROW EXECUTE FUNCTION ttl.restore_container();
 ALTER TABLE ttl.paused ENABLE ALWAYS TRIGGER refuse;
-COMMENT ON TRIGGER refuse ON ttl.paused IS 'a pause is not replicated, nor changed but by the functions of schema ttl';
+COMMENT ON TRIGGER refuse ON ttl.paused IS 'a pause is not replicated, and only the functions of schema ttl change it';
 
 CREATE FUNCTION ttl.pause(until timestamptz DEFAULT NULL) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_pause';
-COMMENT ON FUNCTION ttl.pause(timestamptz) IS 'has the worker delete nothing in this database until then, or until ttl.resume() is called';
+COMMENT ON FUNCTION ttl.pause(timestamptz) IS 'stops deletion by the worker in this database until then, or until ttl.resume() is called';
 
 CREATE FUNCTION ttl.resume() RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_resume';
-COMMENT ON FUNCTION ttl.resume() IS 'ends a pause, and the hold after the server was recovered to a point in time';
+COMMENT ON FUNCTION ttl.resume() IS 'resumes deletion by the worker after ttl.pause(), and after a recovery to a point in time';
 
 CREATE FUNCTION ttl.stat_containers(
     OUT container regclass,
@@ -379,7 +379,7 @@ CREATE FUNCTION ttl.stat_containers(
     OUT last_error_at timestamptz,
     OUT held_until timestamptz) RETURNS SETOF record
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_containers';
-COMMENT ON FUNCTION ttl.stat_containers() IS 'what has been deleted from each container of this database';
+COMMENT ON FUNCTION ttl.stat_containers() IS 'statistics of deletion from each container of this database';
 
 CREATE FUNCTION ttl.stat_shards(
     OUT container text,
@@ -395,7 +395,7 @@ CREATE FUNCTION ttl.stat_shards(
     OUT last_error_at timestamptz,
     OUT held_until timestamptz) RETURNS SETOF record
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_shards';
-COMMENT ON FUNCTION ttl.stat_shards() IS 'the same of each shard on this node, by the name of its distributed table';
+COMMENT ON FUNCTION ttl.stat_shards() IS 'the same for each shard on this node, by the name of its distributed table';
 
 CREATE FUNCTION ttl.stat_reaper(
     OUT database name,
@@ -407,7 +407,7 @@ CREATE FUNCTION ttl.stat_reaper(
     OUT last_cycle timestamptz,
     OUT stopped_by text) RETURNS SETOF record
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_reaper';
-COMMENT ON FUNCTION ttl.stat_reaper() IS 'what the reaper of each database has done';
+COMMENT ON FUNCTION ttl.stat_reaper() IS 'statistics of the reaper of each database';
 
 CREATE FUNCTION ttl.stat_progress_reap(
     OUT pid integer,
@@ -420,7 +420,7 @@ CREATE FUNCTION ttl.stat_progress_reap(
     OUT rows_deleted bigint,
     OUT started_at timestamptz) RETURNS SETOF record
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_progress_reap';
-COMMENT ON FUNCTION ttl.stat_progress_reap() IS 'how far each CALL ttl.reap has come';
+COMMENT ON FUNCTION ttl.stat_progress_reap() IS 'progress of each CALL ttl.reap';
 
 --
 -- Views
@@ -442,34 +442,34 @@ REVOKE ALL ON ttl.containers FROM PUBLIC;
 GRANT SELECT ON ttl.containers TO PUBLIC;
 CREATE TRIGGER refuse INSTEAD OF INSERT OR UPDATE OR DELETE ON ttl.containers
     FOR EACH ROW EXECUTE FUNCTION ttl.restore_container();
-COMMENT ON TRIGGER refuse ON ttl.containers IS 'policies are changed by the functions of schema ttl alone';
+COMMENT ON TRIGGER refuse ON ttl.containers IS 'only the functions of schema ttl change policies';
 COMMENT ON VIEW ttl.containers IS 'tables with Time-To-Live and their settings';
 COMMENT ON COLUMN ttl.containers.container IS 'the table';
 COMMENT ON COLUMN ttl.containers.default_ttl IS 'seconds that a row without a TTL of its own lives after its last change; -1 = for ever, NULL = TTL is off';
 COMMENT ON COLUMN ttl.containers.ts_column IS 'column that holds when a row was last modified; NULL = rows have deadlines alone';
 COMMENT ON COLUMN ttl.containers.ttl_column IS 'column that holds a row''s own TTL or its deadline; NULL = rows have none';
-COMMENT ON COLUMN ttl.containers.indexing IS 'consistent = btree indexes on expiry are required, lazy = BRIN indexes, none = no index is';
-COMMENT ON COLUMN ttl.containers.touch_on_update IS 'does UPDATE reset the clock?';
-COMMENT ON COLUMN ttl.containers.reaping IS 'may the background worker delete expired rows?';
-COMMENT ON COLUMN ttl.containers.reap_delay IS 'how long expired rows stay stored, hidden';
-COMMENT ON COLUMN ttl.containers.archive_to IS 'table that deleted rows move to; NULL = they vanish';
+COMMENT ON COLUMN ttl.containers.indexing IS 'expiry indexes: consistent = btree, lazy = BRIN, none = no index';
+COMMENT ON COLUMN ttl.containers.touch_on_update IS 'whether UPDATE resets the clock';
+COMMENT ON COLUMN ttl.containers.reaping IS 'whether the background worker deletes expired rows';
+COMMENT ON COLUMN ttl.containers.reap_delay IS 'how long rows stay stored after their expiry';
+COMMENT ON COLUMN ttl.containers.archive_to IS 'table that deleted rows move to; NULL = none';
 
 CREATE VIEW ttl.stat_containers AS SELECT * FROM ttl.stat_containers();
 REVOKE ALL ON ttl.stat_containers FROM PUBLIC;
 GRANT SELECT ON ttl.stat_containers TO PUBLIC;
-COMMENT ON VIEW ttl.stat_containers IS 'what has been deleted from each container of this database';
+COMMENT ON VIEW ttl.stat_containers IS 'statistics of deletion from each container of this database';
 COMMENT ON COLUMN ttl.stat_containers.container IS 'the table';
 COMMENT ON COLUMN ttl.stat_containers.rows_deleted IS 'rows deleted by the background worker and CALL ttl.reap';
 COMMENT ON COLUMN ttl.stat_containers.rows_evicted IS 'expired rows deleted by statements that needed their key';
 COMMENT ON COLUMN ttl.stat_containers.rows_archived IS 'rows moved to the archive';
-COMMENT ON COLUMN ttl.stat_containers.batches IS 'transactions that deleted';
-COMMENT ON COLUMN ttl.stat_containers.cost IS 'what deletion has cost, in the units of vacuum''s cost model';
+COMMENT ON COLUMN ttl.stat_containers.batches IS 'number of transactions that deleted';
+COMMENT ON COLUMN ttl.stat_containers.cost IS 'cost of deletion, in the units of vacuum''s cost model';
 COMMENT ON COLUMN ttl.stat_containers.lag IS 'age of the oldest expired row still stored; NULL = none';
 COMMENT ON COLUMN ttl.stat_containers.last_reap IS 'time of the last batch';
 COMMENT ON COLUMN ttl.stat_containers.blocked_rows IS 'expired rows that the last pass could not delete; they are retried';
 COMMENT ON COLUMN ttl.stat_containers.last_error IS 'last error of a deletion; for the owner and pg_read_all_stats';
 COMMENT ON COLUMN ttl.stat_containers.last_error_at IS 'time of the last error';
-COMMENT ON COLUMN ttl.stat_containers.held_until IS 'until when ttl.grace or reap_delay keeps that oldest row stored, infinity = as long as reaping is off; NULL = nothing does';
+COMMENT ON COLUMN ttl.stat_containers.held_until IS 'time until which ttl.grace or reap_delay keeps the oldest expired row stored, infinity = as long as reaping is off; NULL = nothing keeps it';
 
 CREATE VIEW ttl.status AS
     SELECT c.container,
@@ -496,7 +496,7 @@ CREATE VIEW ttl.status AS
       LEFT JOIN ttl.paused AS p ON p.until > clock_timestamp();
 REVOKE ALL ON ttl.status FROM PUBLIC;
 GRANT SELECT ON ttl.status TO PUBLIC;
-COMMENT ON VIEW ttl.status IS 'each container of this database in words';
+COMMENT ON VIEW ttl.status IS 'the state of each container of this database, in words';
 COMMENT ON COLUMN ttl.status.container IS 'the table';
 COMMENT ON COLUMN ttl.status.default_ttl IS 'how long a row without a TTL of its own lives; never = for ever, off = TTL is off';
 COMMENT ON COLUMN ttl.status.state IS 'what the background worker does with its expired rows: TTL is off, ttl.reaper is off, held after recovery to a point in time, paused, reaping is off, blocked, idle (there are none), kept until ttl.grace or reap_delay ends, or reaping';
@@ -506,26 +506,26 @@ COMMENT ON COLUMN ttl.status.next_expiry IS 'when the next row expires; NULL = n
 CREATE VIEW ttl.stat_progress_reap AS SELECT * FROM ttl.stat_progress_reap();
 REVOKE ALL ON ttl.stat_progress_reap FROM PUBLIC;
 GRANT SELECT ON ttl.stat_progress_reap TO PUBLIC;
-COMMENT ON VIEW ttl.stat_progress_reap IS 'how far each CALL ttl.reap has come';
+COMMENT ON VIEW ttl.stat_progress_reap IS 'progress of each CALL ttl.reap';
 COMMENT ON COLUMN ttl.stat_progress_reap.pid IS 'process that executes the CALL';
 COMMENT ON COLUMN ttl.stat_progress_reap.database IS 'its database';
-COMMENT ON COLUMN ttl.stat_progress_reap.container IS 'table that it is at';
-COMMENT ON COLUMN ttl.stat_progress_reap.phase IS 'what it is doing';
-COMMENT ON COLUMN ttl.stat_progress_reap.containers_total IS 'containers that it is to care for';
-COMMENT ON COLUMN ttl.stat_progress_reap.containers_done IS 'containers that it is done with';
-COMMENT ON COLUMN ttl.stat_progress_reap.batches IS 'transactions that have deleted';
+COMMENT ON COLUMN ttl.stat_progress_reap.container IS 'table that it is deleting from';
+COMMENT ON COLUMN ttl.stat_progress_reap.phase IS 'what it is doing now';
+COMMENT ON COLUMN ttl.stat_progress_reap.containers_total IS 'number of containers to process';
+COMMENT ON COLUMN ttl.stat_progress_reap.containers_done IS 'number of containers processed so far';
+COMMENT ON COLUMN ttl.stat_progress_reap.batches IS 'number of transactions that deleted';
 COMMENT ON COLUMN ttl.stat_progress_reap.rows_deleted IS 'rows deleted so far';
 COMMENT ON COLUMN ttl.stat_progress_reap.started_at IS 'when the CALL began';
 
 CREATE VIEW ttl.stat_reaper AS SELECT * FROM ttl.stat_reaper();
 REVOKE ALL ON ttl.stat_reaper FROM PUBLIC;
 GRANT SELECT ON ttl.stat_reaper TO PUBLIC;
-COMMENT ON VIEW ttl.stat_reaper IS 'what the reaper of each database has done';
+COMMENT ON VIEW ttl.stat_reaper IS 'statistics of the reaper of each database';
 COMMENT ON COLUMN ttl.stat_reaper.database IS 'name of the database';
-COMMENT ON COLUMN ttl.stat_reaper.state IS 'idle, working, waiting (there is work, but no budget or no worker slot), paused (by ttl.pause), off, held after recovery to a point in time or stopped (no container to care for)';
+COMMENT ON COLUMN ttl.stat_reaper.state IS 'idle, working, waiting (there is work, but no budget or no worker slot), paused (by ttl.pause), off, held after recovery to a point in time or stopped (no container with TTL on)';
 COMMENT ON COLUMN ttl.stat_reaper.cycles IS 'cycles run';
-COMMENT ON COLUMN ttl.stat_reaper.cost_granted IS 'cost units that all cycles together might have spent';
-COMMENT ON COLUMN ttl.stat_reaper.cost_spent IS 'cost units that they have spent';
-COMMENT ON COLUMN ttl.stat_reaper.foreground_cost IS 'cost units that everybody else has spent in the database';
+COMMENT ON COLUMN ttl.stat_reaper.cost_granted IS 'sum of the budgets of all cycles, in cost units';
+COMMENT ON COLUMN ttl.stat_reaper.cost_spent IS 'cost units that all cycles have spent';
+COMMENT ON COLUMN ttl.stat_reaper.foreground_cost IS 'cost units that users have spent in the database';
 COMMENT ON COLUMN ttl.stat_reaper.last_cycle IS 'start of the last cycle';
 COMMENT ON COLUMN ttl.stat_reaper.stopped_by IS 'why the last cycle ended: nothing left, blocked rows, cost limit, time, throughput or replica lag';
