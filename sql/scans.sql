@@ -552,9 +552,13 @@ SELECT mode, result ~ CASE WHEN current_setting('server_version_num')::int < 180
 CREATE TABLE fresh (id int PRIMARY KEY, x int);
 SELECT ttl.create_container('fresh', 86400);
 INSERT INTO fresh SELECT i, i FROM generate_series(1, 3000) i;
-VACUUM ANALYZE fresh;
+CREATE TABLE fresh_lazy (id int PRIMARY KEY, x int);
+SELECT ttl.create_container('fresh_lazy', 86400, indexing => 'lazy');
+INSERT INTO fresh_lazy (id, x) SELECT id, x FROM fresh;
+VACUUM ANALYZE fresh, fresh_lazy;
+SELECT count(brin_summarize_new_values(indexrelid)) FROM pg_index WHERE indrelid = 'fresh_lazy'::regclass AND NOT indisprimary;
 SELECT query, bool_and(result = CASE WHEN current_setting('server_version_num')::int < 180000 THEN '' WHEN mode = 'never' THEN 'Expiry Filter: each row' ELSE 'Expiry Filter: none expired' END) AS as_expected
-  FROM unnest('{SELECT * FROM fresh,SELECT x + 1 FROM fresh,SELECT x FROM fresh WHERE x > 7,SELECT id FROM fresh WHERE id > 0 ORDER BY id}'::text[]) query,
+  FROM unnest('{SELECT * FROM fresh,SELECT x + 1 FROM fresh,SELECT x FROM fresh WHERE x > 7,SELECT id FROM fresh WHERE id > 0 ORDER BY id,SELECT x FROM fresh_lazy}'::text[]) query,
        in_all_modes(format($$SELECT coalesce(string_agg(trim(l), ', '), '') FROM explained(%L, 'Expiry Filter') l$$, query))
   GROUP BY query ORDER BY query COLLATE "C";
 SELECT * FROM in_all_modes('SELECT count(*) || '' '' || sum(c) FROM generate_series(1, 3) g, LATERAL (SELECT count(*) AS c FROM (SELECT x + g FROM fresh OFFSET g) y) z');

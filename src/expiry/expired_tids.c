@@ -25,8 +25,9 @@
  * With indexing => 'lazy' pages are candidates rather than rows, those of ranges of
  * which some row expires before the cutoff (summaries.c).  Members of a HOT chain
  * may differ then, but they are all on one page.  A summary may lack versions that
- * have been deleted or updated by a transaction that the snapshot doesn't see.  So
- * such versions are candidates, too, wherever they are.
+ * have been deleted or updated by a transaction that the snapshot doesn't see, if
+ * that has ended.  So such versions are candidates, too, wherever they are, unless
+ * no transaction has ended since the snapshot was taken.
  *
  * The effort is bounded by the number of entries.  Entries that are known to be
  * dead are stepped over, a page at a time and without count, where the index is
@@ -49,6 +50,7 @@
 #include "port/pg_bitutils.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "storage/procarray.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -59,7 +61,7 @@
 #define ENTRIES_PER_PAGE	32
 
 /* Bits for each TID, so that few others are taken for it; bits for pages at most */
-#define BITS_PER_TID	16
+#define BITS_PER_TID	64
 #define MEMORY_PER_TID	(2 * sizeof(ItemPointerData) + BITS_PER_TID / 8)
 #define MAX_PAGE_BITS	(1 << 20)
 
@@ -167,10 +169,24 @@ finish_tids(TtlExpiredTids *expired_tids, BlockNumber npages)
 	}
 }
 
+/*
+ * Has no other transaction ended since the snapshot was taken?  One that has would be missing
+ * among those in progress, or be the latest that has ended.
+ */
+static bool
+is_latest(Snapshot snapshot)
+{
+	static SnapshotData latest = {SNAPSHOT_MVCC};
+
+	GetSnapshotData(&latest);
+	return latest.xmax == snapshot->xmax && latest.xcnt == snapshot->xcnt &&
+		latest.subxcnt == snapshot->subxcnt;
+}
+
 /* Adds the pages of ranges that may hold expired rows; false if they are too many. */
 static bool
 read_summaries(TtlExpiredTids *expired_tids, Relation rel, Relation indexes[TTL_INDEXES],
-			   int32 default_ttl, TimestampTz now, int64 max_ranges)
+			   int32 default_ttl, TimestampTz now, Snapshot snapshot, int64 max_ranges)
 {
 	TtlSummaries *summaries = ttl_summaries_begin(rel, indexes, default_ttl);
 	bool		result = ttl_summaries_count(summaries) <= max_ranges;
@@ -190,6 +206,7 @@ read_summaries(TtlExpiredTids *expired_tids, Relation rel, Relation indexes[TTL_
 			add_bit(&expired_tids->pages, page);
 	}
 	ttl_summaries_end(summaries);
+	expired_tids->or_replaced = !is_latest(snapshot);
 	return result;
 }
 
@@ -239,7 +256,7 @@ ttl_expired_tids_probe(Relation rel, int32 default_ttl, TimestampTz now,
 				TTL_PROBE_KNOWN : TTL_PROBE_TOO_MANY;
 	}
 	if (result == TTL_PROBE_KNOWN && indexes.indexing == TTL_INDEXING_LAZY)
-		result = read_summaries(found, rel, opened, default_ttl, now, max_entries) ?
+		result = read_summaries(found, rel, opened, default_ttl, now, snapshot, max_entries) ?
 			TTL_PROBE_KNOWN : TTL_PROBE_TOO_MANY;
 	else if (result == TTL_PROBE_KNOWN)
 		finish_tids(found, RelationGetNumberOfBlocks(rel));

@@ -461,10 +461,11 @@ typedef struct TtlBits
 /* The rows of a table that may have expired.  There are no bits if there is no such row. */
 typedef struct TtlExpiredTids
 {
-	bool		by_page;		/* all rows on the pages, and elsewhere
-								 * versions that have been deleted or
-								 * updated; else those with the TIDs */
+	bool		by_page;		/* all rows on the pages, else those with the
+								 * TIDs */
 	int64		npages;			/* if by_page */
+	bool		or_replaced;	/* likewise: and elsewhere versions that have
+								 * been deleted or updated */
 	TtlTids		tids;			/* in order */
 	TtlBits		pages;			/* of them */
 	TtlBits		hashes;			/* of the TIDs */

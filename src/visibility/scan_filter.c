@@ -228,7 +228,7 @@ probe(ScanFilter *filter)
 	MemoryContextSwitchTo(old);
 
 	if (result == TTL_PROBE_KNOWN && filter->expired_tids->tids.n == 0 &&
-		!filter->expired_tids->by_page)
+		filter->expired_tids->npages == 0 && !filter->expired_tids->or_replaced)
 		remove_scan_filter(filter);
 	else if (result == TTL_PROBE_KNOWN)
 		filter->qual.evalfunc = filter->index_only == NULL ? evaluate_candidates :
@@ -275,7 +275,7 @@ is_candidate(const ScanFilter *filter, TupleTableSlot *slot)
 	if (!ItemPointerIsValid(&slot->tts_tid))
 		return true;
 	on_page = ttl_expired_tids_on_page(expired_tids, ItemPointerGetBlockNumberNoCheck(&slot->tts_tid));
-	if (!on_page && !expired_tids->by_page)
+	if (!on_page && !expired_tids->or_replaced)
 		return false;
 	tuple = TTS_IS_BUFFERTUPLE(slot) && !TTS_SHOULDFREE(slot) ?
 		((HeapTupleTableSlot *) slot)->tuple : NULL;
@@ -331,27 +331,36 @@ check_fetched(ScanFilter *filter)
 	return result;
 }
 
+/* False if the row that the index-only scan has come to is no candidate. */
+static inline bool
+is_candidate_by_tid(const ScanFilter *filter)
+{
+	const TtlExpiredTids *expired_tids = filter->expired_tids;
+	struct IndexScanDescData *desc = filter->index_only->ioss_ScanDesc;
+
+	if (!ttl_expired_tids_on_page(expired_tids, ItemPointerGetBlockNumber(&desc->xs_heaptid)))
+		return expired_tids->or_replaced;
+	return BufferIsValid(((IndexFetchHeapData *) desc->xs_heapfetch)->xs_cbuf) ||
+		ttl_expired_tids_may_contain(expired_tids, &desc->xs_heaptid);
+}
+
 /*
- * Is the row live that the index-only scan has come to?  It is fetched where its TID may be
+ * Checks such a candidate.  It is fetched where its TID may be
  * that of a member of a HOT chain, because the scan has been at the page; on a page that is
  * visible to all nothing has been replaced.
  */
-static inline bool
-is_live_by_tid(ScanFilter *filter)
+static pg_noinline bool
+check_by_tid(ScanFilter *filter)
 {
 	const TtlExpiredTids *expired_tids = filter->expired_tids;
 	struct IndexScanDescData *desc = filter->index_only->ioss_ScanDesc;
 	BlockNumber page = ItemPointerGetBlockNumber(&desc->xs_heaptid);
-	bool		on_page = ttl_expired_tids_on_page(expired_tids, page);
-	Buffer		visited;
+	Buffer		visited = ((IndexFetchHeapData *) desc->xs_heapfetch)->xs_cbuf;
 
-	if (!on_page && !expired_tids->by_page)
-		return true;
-	visited = ((IndexFetchHeapData *) desc->xs_heapfetch)->xs_cbuf;
 	if (BufferIsValid(visited) && BufferGetBlockNumber(visited) == page)
 		return check_fetched(filter);
 	if (expired_tids->by_page)
-		return !on_page || check_fetched(filter);
+		return !ttl_expired_tids_on_page(expired_tids, page) || check_fetched(filter);
 	return !ttl_expired_tids_may_contain(expired_tids, &desc->xs_heaptid) ||
 		!ttl_expired_tids_contain(expired_tids, &desc->xs_heaptid);
 }
@@ -365,8 +374,17 @@ is_live(ScanFilter *filter, TupleTableSlot *slot)
 	if (filter->none_expired)
 		return true;
 	if (filter->index_only != NULL)
-		return filter->expired_tids != NULL ? is_live_by_tid(filter) : check_fetched(filter);
+		return filter->expired_tids == NULL ? check_fetched(filter) :
+			!is_candidate_by_tid(filter) || check_by_tid(filter);
 	return (filter->expired_tids != NULL && !is_candidate(filter, slot)) || check(filter, slot);
+}
+
+/* Evaluates the quals of a row that is checked first. */
+static pg_noinline Datum
+evaluate_checked(ScanFilter *filter, ExprContext *econtext, bool *isnull)
+{
+	return check(filter, econtext->ecxt_scantuple) ?
+		evaluate_rest(filter, econtext, isnull) : BoolGetDatum(false);
 }
 
 /* Evaluates the quals. */
@@ -385,11 +403,10 @@ static Datum
 evaluate_candidates(ExprState *state, ExprContext *econtext, bool *isnull)
 {
 	ScanFilter *filter = (ScanFilter *) state;
-	TupleTableSlot *slot = econtext->ecxt_scantuple;
 
 	*isnull = false;
-	return !is_candidate(filter, slot) || check(filter, slot) ?
-		evaluate_rest(filter, econtext, isnull) : BoolGetDatum(false);
+	return is_candidate(filter, econtext->ecxt_scantuple) ?
+		evaluate_checked(filter, econtext, isnull) : evaluate_rest(filter, econtext, isnull);
 }
 
 static Datum
@@ -398,7 +415,7 @@ evaluate_candidates_by_tid(ExprState *state, ExprContext *econtext, bool *isnull
 	ScanFilter *filter = (ScanFilter *) state;
 
 	*isnull = false;
-	return is_live_by_tid(filter) ?
+	return !is_candidate_by_tid(filter) || check_by_tid(filter) ?
 		evaluate_rest(filter, econtext, isnull) : BoolGetDatum(false);
 }
 
