@@ -260,7 +260,8 @@ $coordinator->wait_until('SELECT count(*) > 50 FROM noted');
 my $rebalance = IPC::Run::start([ 'psql', '-Xq', '-d', $coordinator->connstr('postgres'), '-c', $move ],
 	'>', '/dev/null', '2>', '/dev/null');
 $coordinator->wait_until(q{SELECT count(*) > 0 FROM get_rebalance_progress() WHERE progress > 0});
-$third->restart('immediate');
+$third->stop('immediate');
+$third->start;
 $rebalance->finish;
 my $noted = $coordinator->safe_psql('postgres', 'SELECT count(*) FROM noted');
 $coordinator->wait_until(q{SELECT count(*) > } . ($noted + 50) . q{ FROM noted});
