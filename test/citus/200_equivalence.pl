@@ -60,7 +60,8 @@ sub is_refused
 
 for (my $done = 0; $done < $queries; $done += EPOCH)
 {
-	my $n = $queries - $done < EPOCH ? $queries - $done : EPOCH;
+	my $n        = $queries - $done < EPOCH ? $queries - $done : EPOCH;
+	my $in_doubt = 0;
 
 	for my $s (
 		run_epoch(
@@ -82,14 +83,18 @@ for (my $done = 0; $done < $queries; $done += EPOCH)
 			$count{refused}++;
 			$refusals{$_}++ for $s->{errors}{p} =~ /ERROR:  (?!25P02)(.*)/g;
 			# it may have changed something in one of them
-			next if $s->{kind} eq 'read' || $s->{same} || "$s->{c}" =~ /^ROLLBACK/m;
-			$count{broken_off}++;
-			last;
+			$in_doubt ||= !($s->{kind} eq 'read' || $s->{same} || $s->{c} =~ /^BEGIN\b/m && $s->{c} !~ /^COMMIT/m);
+			next;
 		}
 		$count{ $s->{kind} }++;
 		$count{empty}++ if $s->{kind} eq 'read' && $s->{results}{p} !~ /^(?!code)/m;
 		$codes{$_}++ for @{ $s->{codes}{p} };
 		next if $s->{same};
+		if ($in_doubt)
+		{
+			$count{broken_off}++;
+			last;
+		}
 		push @different, $s;
 		show($seed, $s) if @different <= SHOWN;
 	}
