@@ -154,7 +154,8 @@ carry(Oid relid)
 		return;
 	}
 	trigger = find_trigger(rel);
-	is_old = trigger != NULL &&
+	/* a distributed table that pg_restore has made a container has none */
+	is_old = trigger == NULL ? ttl_citus_is_distributed(relid) :
 		strcmp(ttl_citus_arguments_of(trigger), ttl_citus_arguments(relid, &policy)) != 0;
 	table_close(rel, is_old ? NoLock : AccessShareLock);
 	if (is_old)

@@ -251,6 +251,18 @@ my $directory = $coordinator->basedir . '/dump';
 command_ok([ 'pg_dump', '-Fd', '-j2', '-d', $coordinator->connstr('postgres'), '-f', $directory ], 'pg_dump -Fd -j2');
 my ($data) = run_command([ 'pg_restore', '-f', '-', '-a', '-t', 'parents', $directory ]);
 is(scalar(() = $data =~ /^\d+\t/mg), 10, '... has expired rows, too');
+# restored into tables that are distributed before they have rows
+answer('DROP TABLE children, parents');
+for my $section (qw(pre-data data post-data))
+{
+	# other tables are there already
+	run_command([ 'pg_restore', "--section=$section", '-d', $coordinator->connstr('postgres'), $directory ]);
+	answer($distribute) if $section eq 'pre-data';
+}
+family_is_whole('a dump that was restored');
+is(join(' ', $cluster->on_each(q{SELECT count(*) > 0 FROM ttl.container WHERE relid::regclass::text ~ '^parents' AND default_time_to_live = 3600 AND NOT reaping})),
+	't t t', '... on all nodes, with reaping off');
+make_family($distribute);
 my %reads = (
 	'SELECT count(*) FROM parents' => 10,
 	'SELECT count(*) FROM parents WHERE id = 3' => 1,
