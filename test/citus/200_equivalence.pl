@@ -64,10 +64,13 @@ sub is_told_differently
 	my ($s)  = @_;
 	my %told = $s->{results}->%*;
 
-	# an error of COPY comes with its code or without
-	s/^code XX000 /code 23505 /mg for map { $told{$_} } grep { $s->{errors}{$_} =~ /XX000: duplicate key value/ } qw(c p);
-	# the number of rows into a reference table, see doc/citus.md
-	s/^code 00000 rows \K\d+//mg for map { $s->{c} =~ /INSERT INTO (?:short|dated|root|twig) .* SELECT .* ON CONFLICT/ ? $told{$_} : () } qw(c p);
+	for my $side (qw(c p))
+	{
+		# an error of COPY comes with its code or without
+		$told{$side} =~ s/^code XX000 /code 23505 /mg if $s->{errors}{$side} =~ /XX000: duplicate key value/;
+		# the number of rows into a reference table, see doc/citus.md
+		$told{$side} =~ s/^code 00000 rows \K\d+//mg if $s->{c} =~ /INSERT INTO (?:short|dated|root|twig) .* SELECT .* ON CONFLICT/;
+	}
 	return $told{c} eq $told{p};
 }
 
