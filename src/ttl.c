@@ -20,6 +20,7 @@
 #include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
+#include "counters.h"
 #include "expiry/expiry.h"
 #include "deletion/deletion.h"
 #include "execution.h"
@@ -46,6 +47,7 @@ _PG_init(void)
 						 TTL_EXTENSION, "shared_preload_libraries")));
 
 	ttl_guc_init();
+	ttl_counters_init();
 	ttl_reaper_init();
 	ttl_analysis_init();
 	ttl_reference_time_init();

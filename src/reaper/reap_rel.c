@@ -313,6 +313,7 @@ run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
 			run->due = Min(run->due, due);
 			return TTL_REAP_DONE;
 		}
+		run->is_idle = false;
 		result = collect(batch);
 		if (result != TTL_REAP_MORE)
 			return result;
@@ -474,6 +475,7 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 	run->cost = 0;
 	run->rows = 0;
 	run->due = DT_NOEND;
+	run->is_idle = true;
 
 	if (SPI_connect_ext(memory->mode.commits ? SPI_OPT_NONATOMIC : 0) !=
 		SPI_OK_CONNECT)

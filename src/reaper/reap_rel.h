@@ -165,6 +165,7 @@ typedef struct TtlReapRun
 	List	   *tables;			/* OIDs of the container's tables */
 	int			ntables;
 	TimestampTz due;			/* next time there is work, DT_NOEND = unknown */
+	bool		is_idle;		/* no table had anything to scan for */
 } TtlReapRun;
 
 /* A batch: what one transaction does to a table */

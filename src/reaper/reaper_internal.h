@@ -111,6 +111,8 @@ typedef struct TtlScheduled
 	char		name[2 * NAMEDATALEN];	/* qualified, as of the last refresh */
 	bool		changed;		/* by invalidation: due now */
 	TimestampTz due;
+	TimestampTz rests_until;	/* announcements make it due no sooner */
+	uint32		announcements;	/* seen, see counters.h */
 	TimestampTz last_run;
 	int			ntables;		/* partitions */
 	int64		blocked;		/* rows that cannot be deleted */
@@ -137,11 +139,18 @@ extern void ttl_schedule_init(struct TtlMemory *memory);
  */
 extern bool ttl_schedule_refresh(struct TtlMemory *memory, TimestampTz *next, int *unreaped);
 
-/* The containers that are due; *next is when the first of the others will be. */
-extern List *ttl_schedule_due(TimestampTz *next);
+/* The containers that are due */
+extern List *ttl_schedule_due(void);
 
-/* Sets the number of tables, and when a container without work is due at the latest. */
-extern void ttl_schedule_set_due(TtlScheduled *container, int ntables, TimestampTz due);
+/* When the first container is due; takes notice of announcements. */
+extern TimestampTz ttl_schedule_next(void);
+
+/*
+ * After a visit: sets the number of tables, and when the container is due at the latest.  If
+ * it was idle, nothing in it had expired.
+ */
+extern void ttl_schedule_set_due(TtlScheduled *container, int ntables, TimestampTz due,
+								 bool is_idle);
 
 /* Do containers have rows that cannot be deleted? */
 extern bool ttl_schedule_any_blocked(void);

@@ -6,7 +6,10 @@
  * A container is due when its earliest row expires, but not later than its default TTL
  * (rows may have been inserted meanwhile) or IDLE_WAIT after the last visit.  Each table of the
  * database's containers makes all waits longer by WAIT_PER_TABLE, so that visiting
- * idle ones never becomes a busy loop.  It is due at once when its definition or policy has
+ * idle ones never becomes a busy loop.  It is due at once when an INSERT of rows that expire
+ * sooner has been announced (evict.c), unless it has just been visited and had work.
+ * What was not inserted through the trigger, or has a shorter TTL since an UPDATE, is
+ * found by a periodic visit.  A container is also due at once when its definition or policy has
  * changed: relcache invalidations set a flag in the hash table below, and a transaction that
  * changes a policy wakes up the worker (request.c), which then reads the list of containers.  Without a
  * request the list is read after IDLE_WAIT, or longer in the same way.
@@ -90,6 +93,7 @@ enter_container(Oid oid, const TtlPolicy *policy, bool is_new)
 		container->container = oid;
 		container->changed = is_new;
 		container->ntables = 1;
+		container->announcements = ttl_counters_announcements(oid);
 		if (ttl_counters_get_container(oid, &counters))
 			container->blocked = counters.blocked_rows;
 	}
@@ -185,28 +189,46 @@ compare_last_run(const ListCell *a, const ListCell *b)
 }
 
 List *
-ttl_schedule_due(TimestampTz *next)
+ttl_schedule_due(void)
 {
 	HASH_SEQ_STATUS status;
 	TtlScheduled *container;
 	TimestampTz now = GetCurrentTimestamp();
 	List	   *due = NIL;
 
-	*next = now + lengthen(IDLE_WAIT);
 	hash_seq_init(&status, containers);
 	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
 	{
 		if (container->changed || container->due <= now)
 			due = lappend(due, container);
-		else
-			*next = Min(*next, container->due);
 	}
 	list_sort(due, compare_last_run);
 	return due;
 }
 
+TimestampTz
+ttl_schedule_next(void)
+{
+	HASH_SEQ_STATUS status;
+	TtlScheduled *container;
+	TimestampTz next = GetCurrentTimestamp() + lengthen(IDLE_WAIT);
+
+	hash_seq_init(&status, containers);
+	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
+	{
+		uint32		announcements = ttl_counters_announcements(container->container);
+
+		if (announcements != container->announcements)
+			container->due = Min(container->due, container->rests_until);
+		container->announcements = announcements;
+		next = Min(next, container->due);
+	}
+	return next;
+}
+
 void
-ttl_schedule_set_due(TtlScheduled *container, int container_ntables, TimestampTz due)
+ttl_schedule_set_due(TtlScheduled *container, int container_ntables, TimestampTz due,
+					 bool is_idle)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	int64		wait = container->default_ttl > 0 ?
@@ -214,7 +236,8 @@ ttl_schedule_set_due(TtlScheduled *container, int container_ntables, TimestampTz
 
 	ntables += container_ntables - container->ntables;
 	container->ntables = container_ntables;
-	container->due = Max(Min(due, now + lengthen(wait)), now + ntables * BUSY_WAIT_PER_TABLE);
+	container->rests_until = is_idle ? now : now + ntables * BUSY_WAIT_PER_TABLE;
+	container->due = Max(Min(due, now + lengthen(wait)), container->rests_until);
 }
 
 bool

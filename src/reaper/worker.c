@@ -55,6 +55,7 @@
 /* All in microseconds */
 #define RUN_TIME			(1 * USECS_PER_SEC) /* longest run */
 #define CYCLE_NAPTIMES		2	/* longest cycle, except its last run */
+#define ANNOUNCEMENT_WAIT	(1 * USECS_PER_SEC) /* between looks for announcements */
 #define FAILED_MIN_WAIT		(60 * USECS_PER_SEC)	/* after an error */
 #define FAILED_MAX_WAIT		(3600 * USECS_PER_SEC)
 
@@ -294,7 +295,7 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	/* among containers whose tables are paused, the one paused longest comes first */
 	if (run.end != TTL_REAP_LATER || run.cost > 0)
 		container->last_run = now;
-	container->due = now + container->failed_wait;
+	container->due = container->rests_until = now + container->failed_wait;
 	if (container->failed_wait > 0)
 		return;
 
@@ -302,7 +303,8 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	if (run.end != TTL_REAP_MORE)
 	{
 		container->behind_since = 0;
-		ttl_schedule_set_due(container, run.ntables, run.due);
+		ttl_schedule_set_due(container, run.ntables, run.due,
+							 run.end == TTL_REAP_DONE && run.is_idle);
 	}
 	else if (container->cycle_cost >= container->cycle_cost_limit)
 		container->is_limited = true;
@@ -375,9 +377,8 @@ run_cycle(TtlMemory *memory)
 	TimestampTz started = GetCurrentTimestamp();
 	TimestampTz until = started +
 		CYCLE_NAPTIMES * Max(ttl_guc_naptime * INT64CONST(1000), RUN_TIME);
-	TimestampTz next;
 	TtlStop		stop;
-	List	   *queue = ttl_schedule_due(&next);
+	List	   *queue = ttl_schedule_due();
 	int			ncontainers = list_length(queue);
 	int			round = 0;		/* runs left in the present round */
 	int			i;
@@ -456,10 +457,7 @@ run_cycle(TtlMemory *memory)
 	/* nap() may have consumed a wakeup by a request */
 	SetLatch(MyLatch);
 
-	if (is_limited)
-		return started;
-	(void) ttl_schedule_due(&next);
-	return next;
+	return is_limited ? started : ttl_schedule_next();
 }
 
 /*
@@ -611,7 +609,10 @@ ttl_worker_main(Datum main_arg)
 			break;
 
 		pgstat_report_activity(STATE_IDLE, NULL);
-		sleep_until(Min(cycle_at, refresh_at), wait_event_main);
+		sleep_until(Min(Min(cycle_at, refresh_at), GetCurrentTimestamp() + ANNOUNCEMENT_WAIT),
+					wait_event_main);
+		if (cycle_at > GetCurrentTimestamp())
+			cycle_at = Max(Min(cycle_at, ttl_schedule_next()), rested_at);
 	}
 
 	proc_exit(0);

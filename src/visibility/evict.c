@@ -66,6 +66,12 @@
 /* A search costs about as much as to look up the keys of two rows. */
 #define ROWS_WORTH_PROOF	8
 
+/*
+ * A row that expires within this time is announced to the worker, which might not look at
+ * the container before; at least the wait between periodic visits (schedule.c) to 10,000 tables.
+ */
+#define SOON			(60 * USECS_PER_SEC)
+
 /* Index entries that the search may read. */
 #define PROOF_MAX_ENTRIES	1000
 
@@ -85,6 +91,7 @@ typedef struct EvictState
 {
 	TtlContainer container;
 	TimestampTz now;
+	TimestampTz announced_until;	/* no row that expires later is announced */
 	TtlKeys    *keys;			/* NULL = nothing can be in the way */
 	TupleTableSlot *completed;	/* for a new row that we have changed, and ... */
 	TupleTableSlot *existing;	/* ... for one in its way; NULL until needed */
@@ -173,6 +180,7 @@ prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 
 	state->container = *container;
 	state->now = ttl_execution_reference_time();
+	state->announced_until = state->now + SOON - container->reap_delay;
 	if (container->default_ttl != TTL_OFF)
 		state->keys = ttl_keys_prepare(rel);
 	if (state->keys != NULL)
@@ -364,8 +372,21 @@ evict(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerDa
 		ExecCopySlot(state->last, slot);
 		state->last_looked_up = transactions;
 	}
-	if (ttl_expiry_of_slot(&state->container, slot) <= state->now)
+}
+
+/* Notes a row that has expired or will so soon. */
+static void
+note_expiry(EvictState *state, TupleTableSlot *slot)
+{
+	TimestampTz expires_at = ttl_expiry_of_slot(&state->container, slot);
+
+	if (expires_at <= state->now)
 		pg_atomic_fetch_add_u64(ttl_counters_expired_writes, 1);
+	if (expires_at <= state->announced_until)
+	{
+		ttl_counters_announce(state->container.container);
+		state->announced_until = DT_NOBEGIN;
+	}
 }
 
 /* Replaces the WHERE of ON CONFLICT DO UPDATE. */
@@ -485,9 +506,12 @@ ttl_on_write(PG_FUNCTION_ARGS)
 			ExecForceStoreHeapTuple(new, slot, false);
 		}
 		evict(state, rel, slot, self);
+		note_expiry(state, slot);
 		if (new != given)
 			ExecClearTuple(slot);
 	}
+	else if (state->announced_until != DT_NOBEGIN)
+		note_expiry(state, slot);
 	return PointerGetDatum(new);
 }
 

@@ -76,6 +76,15 @@ END $$;
 });
 $node->poll_query_until('postgres', "SELECT state = 'idle' FROM ttl.stat_reaper");
 
+# One of them gets a row that expires in a second, just after a visit, of which the next comes in ten seconds.
+my ($seen) = $node->safe_psql('postgres', "SELECT cycles FROM ttl.stat_reaper; SELECT ttl.set_default_ttl('quiet1', 86401)");
+$node->poll_query_until('postgres', "SELECT cycles > $seen AND state = 'idle' FROM ttl.stat_reaper");
+$node->safe_psql('postgres', 'UPDATE started SET at = clock_timestamp(); INSERT INTO quiet1 (ttl) VALUES (1)');
+$node->poll_query_until('postgres', "SELECT rows_deleted = 1 FROM ttl.stat_containers WHERE container = 'quiet1'::regclass");
+is($node->safe_psql('postgres', q{
+SELECT last_reap < (SELECT at FROM started) + interval '5 s' FROM ttl.stat_containers WHERE container = 'quiet1'::regclass;
+}), 't', 'the worker hears of what is inserted into a quiet container');
+
 # Nor does a visit leave anything in memory.
 sub visit_all
 {
