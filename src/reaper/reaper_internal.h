@@ -47,8 +47,8 @@ extern void ttl_shmem_request(Oid dboid);
 
 /*
  * Waits, with a timeout, until the worker of a database (InvalidOid: until all workers)
- * has exited.  If 'terminate', terminates it first; the next one is started some seconds
- * later.
+ * has exited.  If 'terminate', terminates it first; the next one is started when the
+ * database is not locked.
  */
 extern void ttl_shmem_await_workers(Oid dboid, bool terminate);
 

@@ -44,9 +44,6 @@
 #define EXIT_TIMEOUT		5000
 #define EXIT_POLL			10
 
-/* How long a database has no worker after its worker was terminated, ms */
-#define RESTART_WAIT		5000
-
 /* A database with a worker */
 typedef struct WorkerSlot
 {
@@ -219,7 +216,7 @@ find_workers(Oid dboid, bool terminate)
 			/* one that has not started yet exits when it attaches */
 			slot->is_leaving = true;
 			slot->state = TTL_REAPER_WAITING;
-			slot->start_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), RESTART_WAIT);
+			slot->start_at = 0;
 			if (slot->pid != 0)
 				kill(slot->pid, SIGTERM);
 		}
