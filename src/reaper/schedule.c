@@ -219,8 +219,10 @@ ttl_schedule_next(void)
 		uint32		announcements = ttl_counters_announcements(container->container);
 
 		if (announcements != container->announcements)
+		{
 			container->due = Min(container->due, container->rests_until);
-		container->announcements = announcements;
+			container->announcements = announcements;
+		}
 		next = Min(next, container->due);
 	}
 	return next;

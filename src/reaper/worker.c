@@ -536,6 +536,7 @@ ttl_worker_main(Datum main_arg)
 	TimestampTz refresh_at = 0;
 	TimestampTz rested_at = 0;	/* ttl.naptime after the start of the last cycle */
 	TimestampTz cycle_at = 0;
+	TimestampTz look_at = 0;	/* for announcements */
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
@@ -601,6 +602,7 @@ ttl_worker_main(Datum main_arg)
 			pgstat_report_stat(false);
 			rested_at = started + ttl_guc_naptime * INT64CONST(1000);
 			cycle_at = Max(next, rested_at);
+			look_at = GetCurrentTimestamp() + ANNOUNCEMENT_WAIT;
 		}
 
 		if (ttl_shmem_worker_is_contended() &&
@@ -609,10 +611,12 @@ ttl_worker_main(Datum main_arg)
 			break;
 
 		pgstat_report_activity(STATE_IDLE, NULL);
-		sleep_until(Min(Min(cycle_at, refresh_at), GetCurrentTimestamp() + ANNOUNCEMENT_WAIT),
-					wait_event_main);
-		if (cycle_at > GetCurrentTimestamp())
+		sleep_until(Min(Min(cycle_at, refresh_at), look_at), wait_event_main);
+		if (cycle_at > GetCurrentTimestamp() && look_at <= GetCurrentTimestamp())
+		{
 			cycle_at = Max(Min(cycle_at, ttl_schedule_next()), rested_at);
+			look_at = GetCurrentTimestamp() + ANNOUNCEMENT_WAIT;
+		}
 	}
 
 	proc_exit(0);
