@@ -52,8 +52,12 @@ my (%codes, @different, %refusals);
 # Is it Citus that doesn't do it, rather than the contents?
 sub is_refused
 {
-	# a function in FROM may run on a node that lacks the session's search_path, if the plan has it run at all
-	return 1 if grep { /42P01: relation "\w+" does not exist\nCONTEXT:  PL\/pgSQL function \w+\.procedural_.*\nwhile executing command on/ } values $_[0]{errors}->%*;
+	# on either side, as what the plan has run, and where: a function in FROM, on a node that lacks the session's
+	# search_path; a foreign key's table, by several connections
+	return 1 if grep {
+		/42P01: relation "\w+" does not exist\nCONTEXT:  PL\/pgSQL function \w+\.procedural_.*\nwhile executing command on/
+		  || /XX000: cannot execute parallel \w+ on table/
+	} values $_[0]{errors}->%*;
 	# what another node says may come without its code
 	return grep { !/^(?:2[1237]|44|P0|40|25P02)|violates/ } $_[0]{errors}{p} =~ /ERROR:  (\w{5}: .*)/g;
 }
