@@ -113,6 +113,12 @@ ttl_citus_is_converting(void)
 }
 
 bool
+ttl_citus_is_called(void)
+{
+	return innermost != NULL && innermost != &command_extent;
+}
+
+bool
 ttl_citus_replaces_table(void)
 {
 	bool		replaces = ttl_citus_runs_own() && innermost->converts;
@@ -189,7 +195,7 @@ run_function(PG_FUNCTION_ARGS)
 	}
 	PG_END_TRY();
 	AtEOXact_GUC(true, nestlevel);
-	if (extent.converts && converted != NULL)
+	if (extent.converts && converted != NULL && !ttl_citus_is_called())
 		converted();
 	return result;
 }

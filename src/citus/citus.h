@@ -23,6 +23,8 @@
  *		of another							keep it from its work (calls.c)
  *	  pg_dump, row_security = off				queries carry to the shards that they see all
  *												rows (marks.c)
+ *	  an archive								rows of a shard move to the shard of it that is
+ *												co-located (propagation.c)
  *	  statistics								are gathered from all nodes (nodes.c)
  *
  * Nothing of Citus is linked or included; its catalogs are read by their names.  Where it
@@ -84,6 +86,9 @@ extern bool ttl_citus_replaces_table(void);
 /* Has it made one since the last call? */
 extern bool ttl_citus_tables_replaced(void);
 
+/* Is a function of Citus called that makes other tables of tables? */
+extern bool ttl_citus_is_called(void);
+
 /* Does it work on a table, maybe by others' functions? */
 extern bool ttl_citus_is_converting(void);
 
@@ -104,6 +109,19 @@ extern char *ttl_citus_arguments(Oid relid, const TtlPolicy *policy);
 
 /* The arguments that it has, in the same form. */
 extern char *ttl_citus_arguments_of(const Trigger *trigger);
+
+/*
+ * The table that rows of the container move to: its archive or, if the container is a
+ * shard, that shard of the archive which is co-located with it.  OIDs of tables that have
+ * gone are returned as they are.  Reports at that level, and returns InvalidOid, if rows
+ * cannot move there (0A000).  The column that distributes both tables, if any, has to be
+ * taken along.
+ */
+extern Oid	ttl_citus_find_archive(Oid container, const TtlPolicy *policy,
+								   char **distribution_column, int elevel);
+
+/* The table that the arguments of the row trigger name as archive, or InvalidOid */
+extern Oid	ttl_citus_named_archive(Oid relid);
 
 /* The row trigger of a container; on shards Citus adds a number to its name. */
 extern Trigger *ttl_citus_find_trigger(TriggerDesc *triggers);

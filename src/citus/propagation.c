@@ -3,9 +3,11 @@
  * propagation.c
  *	  A policy as the arguments of a row trigger.
  *
- * They are names and values alternately.  A setting that isn't there has its default.  What
- * concerns the coordinator alone isn't propagated, nor is the time of a change: each node
- * keeps what a change has made expired for ttl.grace from when it arrives there.
+ * They are names and values alternately.  A setting that isn't there has its default.  The
+ * time of a change isn't propagated: each node keeps what a change has made expired for
+ * ttl.grace from when it arrives there.  The archive goes by its name, for a node may get
+ * the trigger before it has that table, and gets tables anew with other OIDs; each renaming
+ * has to be sent.
  *
  * Citus creates the trigger of a table on a node as the table's owner.  The same
  * arguments on a table that isn't a shard or a shell are those of one that Citus makes of
@@ -19,6 +21,7 @@
 #include "access/table.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
 #include "citus/citus.h"
 #include "container/policy.h"
 #include "expiry/expiry.h"
@@ -31,6 +34,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/varlena.h"
 
 static void
 append_argument(StringInfo text, const char *value)
@@ -45,21 +49,15 @@ ttl_citus_arguments(Oid relid, const TtlPolicy *policy)
 	TtlPolicy	default_policy;
 
 	initStringInfo(&text);
-	if (!ttl_citus_is_distributed(relid))
+	/* a table that is going to be distributed, or was, keeps the name of its archive */
+	if (!ttl_citus_is_distributed(relid) && !ttl_citus_is_distributed(policy->archive_to))
 		return text.data;
-	if (OidIsValid(policy->archive_to))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("distributed table \"%s\" cannot have an archive", get_rel_name(relid)),
-				 errdetail("Each of its shards deletes its own rows."),
-				 errhint("Give up the archive first with ttl.alter_container(..., archive_to => 0).")));
 	ttl_policy_init(&default_policy);
 	for (int i = 0; i < ttl_nsettings; i++)
 	{
 		const TtlSetting *setting = &ttl_settings[i];
 
-		if (!setting->propagated ||
-			!ttl_policy_setting_differs(policy, &default_policy, setting))
+		if (!ttl_policy_setting_differs(policy, &default_policy, setting))
 			continue;
 		append_argument(&text, setting->name);
 		append_argument(&text, ttl_policy_text(policy, setting));
@@ -78,13 +76,24 @@ ttl_citus_arguments_of(const Trigger *trigger)
 	return text.data;
 }
 
-/* Takes a setting; false if there is none of that name and value. */
+#define ARCHIVE_ARGUMENT	"archive_to"
+
+/*
+ * Takes a setting; false if there is none of that name and value.  The archive is looked
+ * up when rows move, see ttl_citus_find_archive(); until then the container itself stands
+ * for it.
+ */
 static bool
-take_setting(TtlPolicy *policy, const char *name, const char *value)
+take_setting(Oid relid, TtlPolicy *policy, const char *name, const char *value)
 {
+	if (strcmp(name, ARCHIVE_ARGUMENT) == 0)
+	{
+		policy->archive_to = relid;
+		return true;
+	}
 	for (int i = 0; i < ttl_nsettings; i++)
 	{
-		if (ttl_settings[i].propagated && strcmp(ttl_settings[i].name, name) == 0)
+		if (strcmp(ttl_settings[i].name, name) == 0)
 			return ttl_policy_from_text(policy, &ttl_settings[i], value);
 	}
 	return false;
@@ -113,7 +122,7 @@ read_arguments(Oid relid, const Trigger *trigger, TtlPolicy *policy)
 	ttl_policy_init(policy);
 	for (i = 0; i + 1 < trigger->tgnargs; i += 2)
 	{
-		if (!take_setting(policy, trigger->tgargs[i], trigger->tgargs[i + 1]))
+		if (!take_setting(relid, policy, trigger->tgargs[i], trigger->tgargs[i + 1]))
 			break;
 	}
 	ttl_container_find_columns(relid, policy, &container);
@@ -175,6 +184,8 @@ store(Oid relid, TtlPolicy *policy)
 	if (!ttl_container_read(relid, &former))
 	{
 		policy->propagated = is_sent(relid);
+		if (OidIsValid(policy->archive_to) && !policy->propagated)
+			policy->archive_to = ttl_citus_named_archive(relid);
 		if (policy->default_ttl != TTL_OFF && ttl_container_has_pages(relid))
 			ttl_grace_begin(policy, TTL_OFF, InvalidOid);
 		ttl_container_insert(relid, policy);
@@ -217,6 +228,68 @@ ttl_citus_find_trigger(TriggerDesc *triggers)
 			return trigger;
 	}
 	return NULL;
+}
+
+Oid
+ttl_citus_named_archive(Oid relid)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	const Trigger *trigger = ttl_citus_find_trigger(rel->trigdesc);
+	Oid			archive = InvalidOid;
+
+	for (int i = 0; trigger != NULL && i + 1 < trigger->tgnargs; i += 2)
+	{
+		if (strcmp(trigger->tgargs[i], ARCHIVE_ARGUMENT) == 0)
+			archive = RangeVarGetRelid(makeRangeVarFromNameList(textToQualifiedNameList(cstring_to_text(trigger->tgargs[i + 1]))),
+									   NoLock, true);
+	}
+	table_close(rel, NoLock);
+	return archive;
+}
+
+/*
+ * A container and its archive have to be in the same place: both are local, or both are
+ * distributed alike.  Each node deletes its own copies of rows, which would fill copies of an
+ * archive differently; so tables with copies have no place.
+ */
+Oid
+ttl_citus_find_archive(Oid container, const TtlPolicy *policy, char **distribution_column, int elevel)
+{
+	static const char *const query =
+	"WITH t AS (SELECT relid, coalesce(column_to_column_name(relid, partkey), '') AS name,"
+	" CASE WHEN colocationid <> 0 AND repmodel = 's' THEN colocationid"
+	" WHEN colocationid IS NULL OR colocationid = 0 AND partmethod = 'n' THEN 0 END AS place"
+	" FROM unnest(ARRAY[$1, $2]) relid LEFT JOIN pg_dist_partition ON logicalrelid = relid)"
+	" SELECT (SELECT concat(coalesce((SELECT to_regclass(shard_name(a.relid, shardid, false))"
+	" FROM pg_dist_shard JOIN pg_dist_placement USING (shardid) JOIN pg_dist_local_group USING (groupid)"
+	" WHERE logicalrelid = a.relid AND shardminvalue IS NOT DISTINCT FROM"
+	" (SELECT shardminvalue FROM pg_dist_shard WHERE shardid = $3)),"
+	" CASE WHEN $3 = 0 OR place = 0 THEN a.relid END)::oid, ' ', name)"
+	" FROM t c JOIN t a USING (place, name) WHERE c.relid = $1 AND a.relid = $2)";
+	int64		shard = 0;
+	Oid			shell = policy->propagated ? ttl_citus_find_shell(container, &shard) : container;
+	Oid			archive = policy->propagated ? ttl_citus_named_archive(container) : policy->archive_to;
+	Oid			types[] = {REGCLASSOID, REGCLASSOID, INT8OID};
+	Datum		values[] = {ObjectIdGetDatum(shell), ObjectIdGetDatum(archive), Int64GetDatum(shard)};
+	char	   *answer;
+
+	if (get_rel_name(archive) == NULL ||
+		(!policy->propagated && !ttl_citus_is_distributed(container) && !ttl_citus_is_distributed(archive)))
+		return archive;
+	/* a shard may have no shell yet, and its archive may be on another node */
+	answer = OidIsValid(shell) ? ttl_citus_query(query, lengthof(types), types, values) : NULL;
+	if (answer == NULL || answer[0] == ' ')
+	{
+		ereport(elevel,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("expired rows of container \"%s\" cannot move to archive \"%s\"",
+						get_rel_name(container), get_rel_name(archive)),
+				 errdetail("Both must be distributed by columns of one name and be co-located, without copies of their rows."),
+				 errhint("Use create_distributed_table(..., colocate_with => ...).")));
+		return InvalidOid;
+	}
+	*distribution_column = strchr(answer, ' ') + 1;
+	return atooid(answer);
 }
 
 static void

@@ -126,7 +126,8 @@ ttl_seconds(PG_FUNCTION_ARGS)
 /*
  * Errors unless deleted rows of the container can move to its archive: 42809 it is
  * no table, 22023 it is the container, 42501 the owner may not insert into it,
- * 42703 it has no place for a column.
+ * 0A000 only one is distributed, or the two are not co-located, 42703 it has no place
+ * for a column.
  */
 static void
 check_archive(Oid relid, const TtlPolicy *policy)
@@ -153,12 +154,6 @@ check_archive(Oid relid, const TtlPolicy *policy)
 				 errmsg("temporary table \"%s\" cannot be an archive", get_rel_name(archive)),
 				 errdetail("The background worker cannot reach the tables of a session."),
 				 errhint("Use an unlogged table.")));
-	if (ttl_citus_is_distributed(relid) || ttl_citus_is_distributed(archive))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("distributed table \"%s\" cannot have or be an archive",
-						get_rel_name(ttl_citus_is_distributed(relid) ? relid : archive)),
-				 errdetail("Each of its shards deletes its own rows.")));
 	if (archive == relid ||
 		(ttl_container_lookup(archive, &container) && container.container == relid))
 		ereport(ERROR,
@@ -179,7 +174,7 @@ check_archive(Oid relid, const TtlPolicy *policy)
 	result = pg_class_aclcheck(archive, rel->rd_rel->relowner, ACL_INSERT);
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, get_relkind_objtype(relkind), get_rel_name(archive));
-	(void) ttl_archive_columns(rel, policy);
+	(void) ttl_archive_columns(rel, relid, policy, &archive);
 	table_close(rel, NoLock);
 }
 

@@ -170,6 +170,12 @@ extern void ttl_trigger_lock(Oid relid);
 /* Brings policies that have been changed, or all, to all nodes of a Citus cluster. */
 extern void ttl_trigger_propagate(bool all);
 
+/*
+ * The archive of the container is being dropped, and that table takes its place, or none:
+ * then the container stops reaping.
+ */
+extern void ttl_trigger_replace_archive(Oid container, Oid archive);
+
 extern void ttl_trigger_init(void);
 
 /*

@@ -8,6 +8,7 @@
  *	  DROP TABLE, also by CASCADE				the container is forgotten
  *	  RENAME COLUMN, by whatever command		ttl.container follows
  *	  DROP TABLE of an archive					the container stops reaping
+ *	  RENAME, SET SCHEMA of an archive			shards get the new name
  *	  DROP of _ts or ttl						refused (2BP01)
  *	  ALTER TYPE of _ts or ttl					refused (2BP01) unless the type fits;
  *												nothing if it is the one that it has,
@@ -66,6 +67,7 @@
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "citus/citus.h"
 #include "configuration/configuration.h"
@@ -202,22 +204,22 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 					  (IsA(stmt, AlterTableStmt) && ttl_alter_table_adds_reference((AlterTableStmt *) stmt)));
 }
 
-/* The archive of the container is being dropped. */
+/* A table, or that schema, may have another name.  Citus's nodes know archives by theirs. */
 static void
-lose_archive(Oid container)
+follow_archive_name(Oid renamed)
 {
-	TtlPolicy	policy;
+	ListCell   *lc;
 
-	ttl_container_lock_policy(container, true, true);
-	if (!ttl_container_read(container, &policy))
+	if (!ttl_citus_is_here())
 		return;
-	policy.archive_to = InvalidOid;
-	policy.reaping = false;
-	ttl_container_update(container, &policy);
-	ereport(WARNING,
-			(errmsg("container \"%s\" has lost its archive; reaping is off",
-					get_rel_name(container)),
-			 errhint("Use ttl.alter_container() to choose another archive and turn reaping on.")));
+	foreach(lc, ttl_container_list())
+	{
+		TtlContainer container;
+
+		if (ttl_container_peek(lfirst_oid(lc), &container) && OidIsValid(container.archive_to) &&
+			(container.archive_to == renamed || get_rel_namespace(container.archive_to) == renamed))
+			ttl_container_announce_change(lfirst_oid(lc), false);
+	}
 }
 
 static void
@@ -236,6 +238,7 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 {
 	const TtlObjects *objects;
 	TtlPolicy	policy;
+	ListCell   *lc;
 
 	if (access == OAT_FUNCTION_EXECUTE)
 	{
@@ -251,29 +254,35 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 	if (class_id == ProcedureRelationId && access == OAT_POST_CREATE &&
 		ttl_container_objects() != NULL)
 		ttl_guard_replaced_function(object_id);
-	if (class_id != RelationRelationId ||
-		!(access == OAT_DROP ? sub_id == 0 : access == OAT_POST_ALTER && sub_id > 0))
+	if ((class_id != RelationRelationId && class_id != NamespaceRelationId) ||
+		!(access == OAT_DROP ? sub_id == 0 : access == OAT_POST_ALTER))
 		return;
 	objects = ttl_container_objects();
 	if (objects == NULL)
 		return;
 	if (access == OAT_POST_ALTER)
 	{
-		follow_rename(object_id, sub_id);
+		if (sub_id > 0)
+			follow_rename(object_id, sub_id);
+		else
+			follow_archive_name(object_id);
 		return;
 	}
+	if (class_id != RelationRelationId)
+		return;
 	if (object_id == objects->catalog)
 		ttl_container_forget_objects();
 	else if (get_rel_relkind(object_id) == RELKIND_RELATION ||
 			 get_rel_relkind(object_id) == RELKIND_PARTITIONED_TABLE ||
 			 get_rel_relkind(object_id) == RELKIND_FOREIGN_TABLE)
 	{
-		ListCell   *lc;
-
 		if (ttl_container_read(object_id, &policy))
 			ttl_container_delete(object_id);
+		/* Citus replaces tables by others of that name */
+		if (ttl_citus_is_called())
+			return;
 		foreach(lc, ttl_container_list_archiving_to(object_id))
-			lose_archive(lfirst_oid(lc));
+			ttl_trigger_replace_archive(lfirst_oid(lc), InvalidOid);
 	}
 }
 

@@ -20,6 +20,7 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "ttl.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -154,12 +155,52 @@ carry(Oid relid)
 		return;
 	}
 	trigger = find_trigger(rel);
-	/* a distributed table that pg_restore has made a container has none */
-	is_old = trigger == NULL ? ttl_citus_is_distributed(relid) :
-		strcmp(ttl_citus_arguments_of(trigger), ttl_citus_arguments(relid, &policy)) != 0;
+	/* Citus may be replacing the archive; a table that pg_restore has registered has no trigger */
+	is_old = (!OidIsValid(policy.archive_to) || get_rel_name(policy.archive_to) != NULL) &&
+		(trigger == NULL ? ttl_citus_is_distributed(relid) :
+		 strcmp(ttl_citus_arguments_of(trigger), ttl_citus_arguments(relid, &policy)) != 0);
 	table_close(rel, is_old ? NoLock : AccessShareLock);
 	if (is_old)
 		ttl_trigger_create(relid, &policy);
+}
+
+void
+ttl_trigger_replace_archive(Oid container, Oid archive)
+{
+	TtlPolicy	policy;
+
+	ttl_container_lock_policy(container, true, true);
+	if (!ttl_container_read(container, &policy) || policy.propagated)
+		return;
+	policy.archive_to = archive;
+	policy.reaping = policy.reaping && OidIsValid(archive);
+	ttl_container_update(container, &policy);
+	if (!OidIsValid(archive))
+		ereport(WARNING,
+				(errmsg("container \"%s\" has lost its archive; reaping is off",
+						get_rel_name(container)),
+				 errhint("Use ttl.alter_container() to choose another archive and turn reaping on.")));
+}
+
+/*
+ * Citus has made tables of others.  A container's trigger has the name of the archive, which
+ * is that of the table in its place, too.
+ */
+static void
+follow_archive(Oid container)
+{
+	TtlPolicy	policy;
+	Oid			archive;
+	char	   *column;
+
+	if (!ttl_container_read(container, &policy) || policy.propagated || !OidIsValid(policy.archive_to))
+		return;
+	archive = get_rel_name(policy.archive_to) == NULL ? ttl_citus_named_archive(container) :
+		ttl_citus_shell_of(policy.archive_to);
+	if (OidIsValid(archive) || get_rel_name(policy.archive_to) == NULL)
+		ttl_trigger_replace_archive(container, archive);
+	if (ttl_container_is_owner(GetUserId(), container) && ttl_container_read(container, &policy))
+		(void) ttl_citus_find_archive(container, &policy, &column, WARNING);
 }
 
 void
@@ -180,6 +221,8 @@ ttl_trigger_propagate(bool all)
 		return;
 	foreach(lc, ttl_container_list())
 	{
+		if (!ttl_citus_is_called())
+			follow_archive(lfirst_oid(lc));
 		if (ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
 			carry(lfirst_oid(lc));
 	}

@@ -60,7 +60,8 @@ typedef struct TtlContainer
 	bool		touch_on_update;
 	bool		reaping;		/* may the worker delete? */
 	int64		reap_delay;		/* microseconds from expiry to deletion */
-	Oid			archive_to;		/* where deleted rows go, or InvalidOid */
+	Oid			archive_to;		/* where deleted rows go, or InvalidOid; if the policy
+								 * is propagated see ttl_citus_find_archive() */
 	int32		cycle_cost_limit;	/* most cost of a cycle, 0 = no limit */
 	int32		batch_size;		/* rows of a batch, 0 = adaptive */
 	bool		replication_origin; /* are deletions tagged? */

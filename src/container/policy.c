@@ -97,32 +97,32 @@ ttl_policy_indexing_parse(const char *name, TtlIndexing *indexing)
 	{#field, TTL_SETTING_##type, offsetof(TtlPolicy, field), Anum_container_##column, __VA_ARGS__}
 
 const TtlSetting ttl_settings[] = {
-	FIELD(default_ttl, TTL, default_time_to_live, false, true),
-	FIELD(ts_column, NAME, ts_column, true, true),
-	FIELD(ttl_column, NAME, ttl_column, true, true),
-	FIELD(ttl_unit, UNIT, ttl_unit, true, true),
-	FIELD(ts_unit, UNIT, ts_unit, true, true),
-	FIELD(indexing, INDEXING, indexing, true, true),
-	FIELD(touch_on_update, BOOLEAN, touch_on_update, true, true),
-	FIELD(reaping, BOOLEAN, reaping, false, true),
-	FIELD(reap_delay, INTERVAL, reap_delay, false, true),
-	FIELD(archive_to, TABLE, archive_to, false, false),
-	FIELD(archive_columns, NAMES, archive_columns, false, false),
-	FIELD(cycle_cost_limit, NUMBER, cycle_cost_limit, false, true),
-	FIELD(batch_size, NUMBER, batch_size, false, true),
-	FIELD(replication_origin, BOOLEAN, replication_origin, false, true)
+	FIELD(default_ttl, TTL, default_time_to_live, false),
+	FIELD(ts_column, NAME, ts_column, true),
+	FIELD(ttl_column, NAME, ttl_column, true),
+	FIELD(ttl_unit, UNIT, ttl_unit, true),
+	FIELD(ts_unit, UNIT, ts_unit, true),
+	FIELD(indexing, INDEXING, indexing, true),
+	FIELD(touch_on_update, BOOLEAN, touch_on_update, true),
+	FIELD(reaping, BOOLEAN, reaping, false),
+	FIELD(reap_delay, INTERVAL, reap_delay, false),
+	FIELD(archive_to, TABLE, archive_to, false),
+	FIELD(archive_columns, NAMES, archive_columns, false),
+	FIELD(cycle_cost_limit, NUMBER, cycle_cost_limit, false),
+	FIELD(batch_size, NUMBER, batch_size, false),
+	FIELD(replication_origin, BOOLEAN, replication_origin, false)
 };
 
 const int	ttl_nsettings = lengthof(ttl_settings);
 
 /* What else is stored, and set by ttl itself */
 static const TtlSetting other_fields[] = {
-	FIELD(change.changed_at, INSTANT, changed_at, false, false),
-	FIELD(change.noticed_at, NOTICED, grace_noticed_at, false, false),
-	FIELD(change.former_ttl, TTL, grace_former_time_to_live, false, false),
-	FIELD(change.partition, TABLE, grace_partition, false, false),
-	FIELD(created_objects, CREATED, created_objects, false, false),
-	FIELD(propagated, BOOLEAN, propagated, false, false)
+	FIELD(change.changed_at, INSTANT, changed_at, false),
+	FIELD(change.noticed_at, NOTICED, grace_noticed_at, false),
+	FIELD(change.former_ttl, TTL, grace_former_time_to_live, false),
+	FIELD(change.partition, TABLE, grace_partition, false),
+	FIELD(created_objects, CREATED, created_objects, false),
+	FIELD(propagated, BOOLEAN, propagated, false)
 };
 
 /* SQL types of the settings' columns */

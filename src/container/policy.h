@@ -71,7 +71,6 @@ typedef struct TtlSetting
 	size_t		offset;			/* in TtlPolicy */
 	int			attnum;			/* in ttl.container */
 	bool		replans;		/* does the shape of plans depend on it? */
-	bool		propagated;		/* do shards have it, too? */
 } TtlSetting;
 
 extern const TtlSetting ttl_settings[];

@@ -168,7 +168,8 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 		ttl_container_delete(DatumGetObjectId(relid));
 	}
 	archive = heap_getattr(tuple, Anum_container_archive_to, desc, &isnull);
-	if (!isnull && get_rel_relkind(DatumGetObjectId(archive)) == '\0')
+	/* a propagated policy names the table itself */
+	if (!isnull && (archive == relid || get_rel_relkind(DatumGetObjectId(archive)) == '\0'))
 	{
 		ncolumns = lengthof(columns);
 		ereport(WARNING,

@@ -5,12 +5,14 @@
  *
  * The statement that deletes rows inserts them into the archive; if that fails, they
  * stay.  Whether there is one is looked up once for each table: between two looks the
- * answer might change.
+ * answer might change.  Rows of a shard of Citus move to the shard of the archive that is
+ * co-located with it.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "citus/citus.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
 #include "utils/builtins.h"
@@ -56,8 +58,9 @@ is_dispensable(Relation rel, const TtlPolicy *policy, const char *column)
 		container.ttl_type != NULL && !container.ttl_type->is_document;
 }
 
-List *
-ttl_archive_columns(Relation rel, const TtlPolicy *policy)
+/* Names of the columns that rows of the relation take along */
+static List *
+find_columns(Relation rel, const TtlPolicy *policy)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	List	   *columns = NIL;
@@ -102,29 +105,52 @@ ttl_archive_columns(Relation rel, const TtlPolicy *policy)
 	return columns;
 }
 
-void
-ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container, int n)
+List *
+ttl_archive_columns(Relation rel, Oid container, const TtlPolicy *policy, Oid *archive)
 {
-	Oid			archive = container->archive_to;
-	TtlPolicy	policy;
-	StringInfoData columns;
+	char	   *distribution_column = "";
+	TtlPolicy	local = *policy;
+	List	   *columns;
 	ListCell   *lc;
 
-	if (get_rel_name(archive) == NULL)
+	*archive = local.archive_to = ttl_citus_find_archive(container, policy, &distribution_column, ERROR);
+	if (get_rel_name(*archive) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("archive of container \"%s\" does not exist",
 						RelationGetRelationName(rel)),
 				 errhint("Choose another by ttl.alter_container(..., archive_to => ...), or 0 for none.")));
+	columns = find_columns(rel, &local);
+	foreach(lc, columns)
+	{
+		if (distribution_column[0] == '\0' || strcmp(lfirst(lc), distribution_column) == 0)
+			return columns;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_COLUMN),
+			 errmsg("distribution column \"%s\" of container \"%s\" is not taken along into the archive",
+					distribution_column, RelationGetRelationName(rel)),
+			 errhint("Name it in ttl.alter_container(..., archive_columns => ...).")));
+	return NIL;
+}
+
+void
+ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container, int n)
+{
+	TtlPolicy	policy;
+	Oid			archive;
+	StringInfoData columns;
+	ListCell   *lc;
+
 	if (!ttl_container_read(container->container, &policy) ||
-		policy.archive_to != archive)
+		policy.archive_to != container->archive_to)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("archive of container \"%s\" was changed concurrently",
 						RelationGetRelationName(rel))));
 
 	initStringInfo(&columns);
-	foreach(lc, ttl_archive_columns(rel, &policy))
+	foreach(lc, ttl_archive_columns(rel, container->container, &policy, &archive))
 		appendStringInfo(&columns, "%s%s", columns.len > 0 ? ", " : "",
 						 quote_identifier(lfirst(lc)));
 	appendStringInfo(sql,

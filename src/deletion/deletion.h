@@ -113,16 +113,18 @@ extern void ttl_owner_explain_user(void *arg);
  */
 
 /*
- * Names of the columns that a row of the container, or of a partition of it, takes
- * along into the archive: all, or those that the policy names.  Error 42703 if the
- * archive has no place for one, so that nothing is lost unless the policy says so.
+ * Names of the columns that a row of the container, or of the relation, a partition of it,
+ * takes along into the archive: all, or those that the policy names.  Error 42703 if the
+ * archive has no place for one, so that nothing is lost unless the policy says so.  *archive
+ * is the table that the rows go to: those of a shard go to a shard.
  *
  * Unless they are named, the timestamp and TTL columns are taken along where the
  * archive has them; if the archive is a container, its rows begin a life of their
  * own there, so its timestamp and TTL columns are left to it.  Nor need a generated
  * column be taken along into one that the archive generates, too.
  */
-extern List *ttl_archive_columns(Relation rel, const TtlPolicy *policy);
+extern List *ttl_archive_columns(Relation rel, Oid container, const TtlPolicy *policy,
+								 Oid *archive);
 
 /*
  * Appends what inserts into the archive the rows of the relation that "deleted<n>"

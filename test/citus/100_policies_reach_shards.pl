@@ -178,8 +178,6 @@ is(join(' ', $cluster->on_each('SELECT count(*) FROM colors')), '1 1 1 1', '... 
 
 # what is refused
 for my $case (
-	[ $coordinator, q{SELECT ttl.alter_container('items', archive_to => 'events')}, '0A000', 'an archive' ],
-	[ $coordinator, q{SELECT ttl.alter_container('undone', archive_to => 'items')}, '0A000', 'to be one' ],
 	[ $coordinator, q{ALTER TABLE items ALTER _ts TYPE timestamp}, '2BP01', 'another type' ],
 	[ $coordinator, q{DROP INDEX items__ts_idx}, '2BP01', 'to drop the expiry index' ],
 	[ $coordinator, q{ALTER TABLE items DROP COLUMN ttl}, '2BP01', 'to drop a column' ],
