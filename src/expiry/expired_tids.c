@@ -171,7 +171,8 @@ finish_tids(TtlExpiredTids *expired_tids, BlockNumber npages)
 
 /*
  * Has no other transaction ended since the snapshot was taken?  One that has would be missing
- * among those in progress, or be the latest that has ended.
+ * among those in progress, or be the latest that has ended.  To count those is not enough: a
+ * parallel worker has its leader's among them, and one that is being prepared is there twice.
  */
 static bool
 is_latest(Snapshot snapshot)
@@ -180,7 +181,9 @@ is_latest(Snapshot snapshot)
 
 	GetSnapshotData(&latest);
 	return latest.xmax == snapshot->xmax && latest.xcnt == snapshot->xcnt &&
-		latest.subxcnt == snapshot->subxcnt;
+		latest.subxcnt == snapshot->subxcnt &&
+		(latest.xcnt == 0 ||
+		 memcmp(latest.xip, snapshot->xip, latest.xcnt * sizeof(TransactionId)) == 0);
 }
 
 /* Adds the pages of ranges that may hold expired rows; false if they are too many. */
