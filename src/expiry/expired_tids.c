@@ -64,11 +64,12 @@
 #define BITS_PER_TID	64
 #define MEMORY_PER_TID	(2 * sizeof(ItemPointerData) + BITS_PER_TID / 8)
 #define MAX_PAGE_BITS	(1 << 20)
+#define MAX_BITS		(INT64CONST(1) << 31)
 
 static void
 make_bits(TtlBits *set, int64 nbits)
 {
-	nbits = pg_nextpower2_32((uint32) Max(nbits, 64));
+	nbits = pg_nextpower2_32((uint32) Min(Max(nbits, 64), MAX_BITS));
 	set->mask = (uint32) nbits - 1;
 	set->bits = palloc0(nbits / 8);
 }
