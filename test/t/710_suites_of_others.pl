@@ -29,6 +29,16 @@ my ($nodejs) = grep { -x } glob("$clients/node_modules/node-linux-*/bin");
 my $columns = 'lists the columns of a table: there are two more';
 my $indexes = 'lists the indexes of a table, or counts on there being none: there are two more';
 
+# Those of Django's that work with tables
+my @django = qw(
+	aggregation aggregation_regress annotations backends basic bulk_create cache constraints custom_columns custom_lookups custom_pk
+	datatypes dates datetimes db_functions defer delete delete_regress distinct_on_fields expressions expressions_case expressions_window
+	fixtures force_insert_update from_db_value generic_relations get_or_create indexes inspectdb introspection lookup m2m_through
+	many_to_many many_to_one migrations model_fields model_inheritance multiple_database one_to_one ordering postgres_tests
+	prefetch_related queries raw_query schema select_for_update select_related serializers sessions_tests timezones transactions
+	unmanaged_models update update_only_fields validation
+);
+
 my %suites = (
 	'sqlalchemy' => {
 		prepare => \&prepare_sqlalchemy,
@@ -53,6 +63,30 @@ my %suites = (
 		prepare => \&install_packages,
 		command => [ 'npx', 'mocha', '--exit', '--reporter', 'json', '--reporter-option', 'output=result.json', 'test/**/*.spec.js' ],
 		read    => \&read_mocha,
+		known   => [],
+	},
+	'django' => {
+		source  => 1,
+		prepare => \&prepare_django,
+		# as doc/frameworks.md says
+		register => q{CASE r.relname WHEN 'django_session' THEN ttl.create_container(t, -1, ts_column => NULL, ttl_column => 'expire_date')
+			WHEN 'test cache table' THEN ttl.create_container(t, -1, ts_column => NULL, ttl_column => 'expires')
+			ELSE ttl.create_container(t, 3600) END},
+		command => [ '/usr/bin/python3', 'tests/runtests.py', '--settings=suite_settings', '--parallel=1', '--noinput', @django ],
+		read    => \&read_results,
+		known   => [
+			[ qr/^introspection\.tests\.IntrospectionTests\.test_get_table_description_(?:names|nullable|types)$/, $columns ],
+			[ qr/^schema\.tests\.SchemaTests\.test_m2m_(?:rename_field_in_target_model|through_alter)/, $columns ],
+			[ qr/^introspection\.tests\.IntrospectionTests\.test_get_constraints/, $indexes ],
+			[ qr/^cache\.tests\.DBCache\w*Tests\.test_get_many_num_queries$/, 'counts the query that deletes an expired entry: there is nothing to delete' ],
+			[ qr/^sessions_tests\.tests\.DatabaseSession\w*Tests\.test_clearsessions_command$/, 'counts an expired session before it is deleted' ],
+		],
+	},
+	'graphile-worker' => {
+		source  => 1,
+		prepare => \&prepare_graphile_worker,
+		command => [ 'node', '--experimental-vm-modules', 'node_modules/.bin/jest', '--runInBand', '--forceExit', '--json', '--outputFile=result.json' ],
+		read    => \&read_vitest,
 		known   => [],
 	},
 	'pg-boss' => {
@@ -89,7 +123,7 @@ BEGIN
                 JOIN pg_class r ON r.oid = c.objid
               WHERE c.object_type = 'table' AND NOT c.in_extension AND c.schema_name <> 'pg_temp' AND (CONDITION) LOOP
         BEGIN
-            PERFORM ttl.create_container(t, 3600);
+            PERFORM REGISTER FROM pg_class r WHERE r.oid = t;
         -- a partition, a child, a table that has columns of these names, or one that the command has dropped again
         EXCEPTION WHEN wrong_object_type OR feature_not_supported OR duplicate_object OR duplicate_column OR undefined_table THEN
         END;
@@ -119,7 +153,7 @@ for my $name (sort keys %asked)
 
 			$node->safe_psql('postgres', "CREATE DATABASE $database");
 			$node->safe_psql($database, 'CREATE SCHEMA test_schema; CREATE EXTENSION ttl');
-			$node->safe_psql($database, $register =~ s/CONDITION/$suite->{tables} \/\/ 'true'/er) if $kind eq 'containers';
+			$node->safe_psql($database, $register =~ s/CONDITION/$suite->{tables} \/\/ 'true'/er =~ s/REGISTER/$suite->{register} \/\/ 'ttl.create_container(t, 3600)'/er) if $kind eq 'containers';
 			local %ENV = (
 				%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => $database, PGUSER => 'postgres', TZ => 'UTC', CI => 'true',
 				PYTHONDONTWRITEBYTECODE => 1, HOME => $dir, PATH => join(':', $nodejs // (), $ENV{PATH}),
@@ -169,15 +203,19 @@ sub write_file
 	return;
 }
 
+sub run_in
+{
+	my ($dir, @command) = @_;
+	return IPC::Run::run(\@command, '>', '/dev/null', init => sub { chdir $dir or die "$dir: $!" });
+}
+
 # What npm has to install, once, without running scripts of packages
 sub install_packages
 {
 	my ($dir) = @_;
 
 	return 1 if -d "$dir/node_modules";
-	return IPC::Run::run(
-		[ 'npm', 'install', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error' ],
-		'>', '/dev/null', init => sub { chdir $dir or die "$dir: $!" });
+	return run_in($dir, 'npm', 'install', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error');
 }
 
 # The suite for dialects, as SQLAlchemy's README.dialects.rst says
@@ -242,6 +280,81 @@ sub prepare_pg_boss
 	return install_packages($dir);
 }
 
+# Its databases are made of ours as a template.  Its own runner tells by pictures of all kinds how a test ends: this one says it.
+sub prepare_django
+{
+	my ($dir, $database) = @_;
+
+	write_file("$dir/tests/suite_settings.py", <<"END" . <<'END');
+def database(name):
+    return {"ENGINE": "django.db.backends.postgresql", "NAME": "postgres", "TEST": {"NAME": "${database}_" + name, "TEMPLATE": "$database"}}
+END
+
+DATABASES = {"default": database("one"), "other": database("two")}
+SECRET_KEY = "secret"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
+TEST_RUNNER = "suite_runner.Runner"
+END
+	write_file("$dir/tests/suite_runner.py", <<'END');
+import json
+import unittest
+
+from django.test.runner import DiscoverRunner
+
+results = {}
+
+
+class Result(unittest.TextTestResult):
+    def stopTest(self, test):
+        results.setdefault(test.id(), "passed")
+        super().stopTest(test)
+
+    def addError(self, test, err):
+        results[test.id()] = "failed"
+        super().addError(test, err)
+
+    def addFailure(self, test, err):
+        results[test.id()] = "failed"
+        super().addFailure(test, err)
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None:
+            results[test.id()] = "failed"
+        super().addSubTest(test, subtest, err)
+
+    def addSkip(self, test, reason):
+        results.setdefault(test.id(), "skipped")
+        super().addSkip(test, reason)
+
+
+class Runner(DiscoverRunner):
+    def get_resultclass(self):
+        return Result
+
+    def run_suite(self, suite, **kwargs):
+        result = super().run_suite(suite, **kwargs)
+        with open("result.json", "w") as file:
+            json.dump(results, file)
+        return result
+END
+	return 1;
+}
+
+# Each of its tests makes a database of graphile_worker_testtemplate, which its scripts make, of template1.  This one is made
+# of ours.  Its packages disagree on a version of React, which its pages need, and nothing else does.
+sub prepare_graphile_worker
+{
+	my ($dir, $database) = @_;
+
+	write_file("$dir/.npmrc", "legacy-peer-deps=true\n");
+	-d "$dir/dist" or install_packages($dir) && run_in($dir, 'npm', 'run', 'prepack') or return 0;
+	$node->safe_psql('postgres', 'DROP DATABASE IF EXISTS graphile_worker_testtemplate');
+	$node->safe_psql('postgres', "CREATE DATABASE graphile_worker_testtemplate TEMPLATE $database");
+	# in another directory: the configuration that lies in its own is for its developers
+	return run_in($work, 'node', "$dir/dist/cli.js", '--schema-only', '-c', $ENV{DATABASE_URL} =~ s/$database/graphile_worker_testtemplate/r);
+}
+
 #
 # What they say: a hash of tests, each passed, failed or skipped
 #
@@ -261,6 +374,12 @@ sub read_vitest
 	my $result = JSON::PP::decode_json(slurp_file("$dir/result.json"));
 
 	return { map { my $file = $_->{name} =~ s/^.*\///r; map { ("$file: $_->{fullName}" => $_->{status} =~ /^(?:passed|failed)$/ ? $_->{status} : 'skipped') } @{ $_->{assertionResults} } } @{ $result->{testResults} } };
+}
+
+sub read_results
+{
+	my ($dir) = @_;
+	return JSON::PP::decode_json(slurp_file("$dir/result.json"));
 }
 
 sub read_mocha
