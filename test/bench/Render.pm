@@ -7,6 +7,7 @@ use warnings;
 use POSIX ();
 
 use bench::Plot;
+use bench::Registered;
 
 # Curves: name of the plot, title, what the axes say, options
 my @plots = (
@@ -102,15 +103,14 @@ sub page
 			push @bars, { label => $work, value => $processor ne '' ? $processor : $elapsed, goal => $goal ne '' ? $goal : undef };
 		}
 	}
-	if (my @hot = $results->of('hot'))
+	if (my @registered = $results->of('registered'))
 	{
-		$text .= "\n## Share of updates that are HOT\n\n| | container | plain table |\n| --- | --- | --- |\n";
-		$text .= '| ' . join(' | ', @$_) . " |\n" for @hot;
-	}
-	if (my @sizes = $results->of('size'))
-	{
-		$text .= "\n## Bytes of a row in the table, in its indexes\n\n| | container | | plain table | |\n| --- | --- | --- | --- | --- |\n";
-		$text .= '| ' . join(' | ', @$_) . " |\n" for @sizes;
+		$text .= "\n## A table with a primary key and nothing else, registered\n\n| | " . join(' | ', map { $_->[1] } @bench::Registered::tables) . " |\n" . '| --- ' x (1 + @bench::Registered::tables) . "|\n";
+		for (@registered)
+		{
+			my ($what, $plain, @containers) = @$_;
+			$text .= "| $what | $plain | " . join(' | ', map { $what =~ /HOT/ ? $_ : sprintf '%s (%.2f)', $_, $_ / $plain } @containers) . " |\n";
+		}
 	}
 	if (my @instructions = $results->of('instructions'))
 	{

@@ -1,0 +1,111 @@
+# Registered.pm - what registering costs a table that has a primary key and nothing else
+#
+# All figures are counts, which repeat on any machine: instructions by callgrind, bytes of WAL and dirtied buffers by EXPLAIN,
+# HOT updates as PostgreSQL counts them, sizes.  Half of each page is free, so that all updates of the plain table are HOT.
+package bench::Registered;
+
+use strict;
+use warnings;
+
+use bench::Instructions;
+use bench::Server;
+
+# The plain table, and what it is registered with
+our @tables = (
+	[ plain => 'as it was', undef ],
+	[ usual => 'no options', '' ],
+	[ whole => 'ttl_column => NULL', ', ttl_column => NULL' ],
+	[ fixed => 'touch_on_update => false', ', touch_on_update => false' ],
+	[ lazy  => "indexing => 'lazy'", ", indexing => 'lazy'" ]);
+
+# What is counted by callgrind; Instructions.pm says what the parameters are
+my @counted = (
+	[ 'INSERT of many rows, each', q{INSERT INTO {T} SELECT 1000000 + g, -1, repeat('y', 60) FROM generate_series({FROM}, {TO}) g} ],
+	[ 'INSERT of one row', 'EXECUTE w({P})', q{PREPARE w(int) AS INSERT INTO {T} VALUES ($1 + 2000000, -1, 'x')} ],
+	[ 'UPDATE of many rows, each', 'UPDATE {T} SET payload = payload WHERE k BETWEEN {FROM} / 100 AND {TO} / 100' ],
+	[ 'UPDATE of one row by its key', 'EXECUTE w({P})', 'PREPARE w(int) AS UPDATE {T} SET payload = payload WHERE id = $1' ]);
+
+# A row of each page or so, and as many new ones
+my @explained = (
+	[ 'UPDATE', 'UPDATE {T} SET payload = payload WHERE id % 50 = 0' ],
+	[ 'INSERT', q{INSERT INTO {T} SELECT 1000000 + g, -1, repeat('y', 60) FROM generate_series(1, {M}) g} ]);
+
+# A server that has the tables, with so many rows.  Each has a _ts of its own, however fast the machine is.
+sub start
+{
+	my ($rows) = @_;
+	my $server = bench::Server->start(settings => [ 'fsync = off', 'full_page_writes = off', 'ttl.reaper = off', 'bgwriter_lru_maxpages = 0' ]);
+
+	for (@tables)
+	{
+		my ($table, undef, $options) = @$_;
+		my $clock = defined $options ? ", date_trunc('hour', now()) + g * interval '1 us'" : '';
+
+		$server->sql("CREATE TABLE $table (id int PRIMARY KEY, k int, payload text) WITH (fillfactor = 50)");
+		$server->sql("SELECT ttl.create_container('$table', 86400$options)") if defined $options;
+		$server->sql("INSERT INTO $table SELECT g, g % 100, repeat('x', 60)$clock FROM generate_series(1, $rows) g");
+		$server->sql("VACUUM (FREEZE, ANALYZE) $table");
+	}
+	return $server;
+}
+
+sub measure
+{
+	my ($results, %o) = @_;
+
+	count_instructions($results) if bench::Instructions::possible();
+
+	my $rows   = $o{quick} ? 50_000 : 500_000;
+	my $server = start($rows);
+	my $many   = $rows / 50;
+
+	add($results, 'bytes of a row in the table', '%.1f', sub { $server->sql("SELECT 1.0 * pg_relation_size('$_[0]') / $rows") });
+	add($results, 'bytes of a row in its indexes', '%.1f', sub { $server->sql("SELECT 1.0 * pg_indexes_size('$_[0]') / $rows") });
+	for (@explained)
+	{
+		my ($work, $statement) = @$_;
+		my %said = map { my $table = $_->[0]; ($table => explain($server, $statement =~ s/\{T\}/$table/r =~ s/\{M\}/$many/r)) } @tables;
+
+		add($results, "$work: bytes of WAL for a row", '%.0f', sub { $said{ $_[0] } =~ /bytes=(\d+)/ ? $1 / $many : 0 });
+		add($results, "$work: buffers dirtied for a row", '%.2f', sub { $said{ $_[0] } =~ /dirtied=(\d+)/ ? $1 / $many : 0 });
+	}
+	$server->sql('SELECT pg_stat_force_next_flush()');
+	add($results, 'UPDATE: share that is HOT', '%.2f', sub { $server->sql("SELECT 1.0 * n_tup_hot_upd / n_tup_upd FROM pg_stat_user_tables WHERE relname = '$_[0]'") });
+	$server->stop;
+	return;
+}
+
+sub count_instructions
+{
+	my ($results) = @_;
+	my $server = start(10_000);
+
+	$server->shut_down;
+	my %counts = map { my $table = $_->[0]; ($table => [ bench::Instructions::count($server, 'ttl', map { [ map { s/\{T\}/$table/r } @$_[ 1 .. $#$_ ] ] } @counted) ]) } @tables;
+	for my $i (0 .. $#counted)
+	{
+		add($results, "$counted[$i][0]: instructions", '%.0f', sub { $counts{ $_[0] }[$i] });
+	}
+	$server->stop;
+	return;
+}
+
+# A figure of each table
+sub add
+{
+	my ($results, $what, $format, $figure) = @_;
+
+	$results->add('registered', $what, map { sprintf $format, $figure->($_->[0]) } @tables);
+	return;
+}
+
+# What EXPLAIN says of a statement after a checkpoint, in one line
+sub explain
+{
+	my ($server, $statement) = @_;
+
+	$server->sql('CHECKPOINT');
+	return join(' ', $server->sql("EXPLAIN (ANALYZE, BUFFERS, WAL, COSTS OFF, TIMING OFF, SUMMARY OFF) $statement"));
+}
+
+1;
