@@ -144,11 +144,12 @@ ttl_citus_shell_of(Oid relid)
 }
 
 char *
-ttl_citus_query(const char *query, int nargs, Oid *types, Datum *values)
+ttl_citus_query(const char *query, SPIPlanPtr *saved, int nargs, Oid *types, Datum *values)
 {
 	MemoryContext context = CurrentMemoryContext;
 	int			nestlevel = NewGUCNestLevel();
 	bool		has_snapshot = ActiveSnapshotSet();
+	SPIPlanPtr	plan;
 	char	   *answer;
 
 	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
@@ -157,9 +158,12 @@ ttl_citus_query(const char *query, int nargs, Oid *types, Datum *values)
 	if (!has_snapshot)
 		PushActiveSnapshot(GetTransactionSnapshot());
 	SPI_connect();
-	if (SPI_execute_with_args(query, nargs, types, values, NULL, false, 1) != SPI_OK_SELECT ||
+	plan = saved != NULL && *saved != NULL ? *saved : SPI_prepare(query, nargs, types);
+	if (plan == NULL || SPI_execute_plan(plan, values, NULL, false, 1) != SPI_OK_SELECT ||
 		SPI_processed != 1)
-		elog(ERROR, "SPI_execute_with_args failed: %s", query);
+		elog(ERROR, "SPI_execute_plan failed: %s", query);
+	if (saved != NULL && *saved == NULL && SPI_keepplan(plan) == 0)
+		*saved = plan;
 	answer = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
 	if (answer != NULL)
 		answer = MemoryContextStrdup(context, answer);
@@ -175,7 +179,7 @@ ttl_citus_is_true(const char *query, int64 value)
 {
 	Oid			type = INT8OID;
 	Datum		datum = Int64GetDatum(value);
-	char	   *answer = ttl_citus_query(query, 1, &type, &datum);
+	char	   *answer = ttl_citus_query(query, NULL, 1, &type, &datum);
 
 	return answer != NULL && answer[0] == 't';
 }

@@ -36,6 +36,7 @@
 #define TTL_CITUS_H
 
 #include "container/container.h"
+#include "executor/spi.h"
 #include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
 #include "utils/reltrigger.h"
@@ -60,9 +61,11 @@ extern Oid	ttl_citus_shell_of(Oid relid);
 
 /*
  * The answer of a query, the first column of its only row, as text; it finds names in
- * pg_catalog.  And is that true, of $1?
+ * pg_catalog.  Its plan is kept in *saved, which is NULL at first, unless that is a null
+ * pointer.  And is that true, of $1?
  */
-extern char *ttl_citus_query(const char *query, int nargs, Oid *types, Datum *values);
+extern char *ttl_citus_query(const char *query, SPIPlanPtr *saved, int nargs, Oid *types,
+							 Datum *values);
 extern bool ttl_citus_is_true(const char *query, int64 value);
 
 /*

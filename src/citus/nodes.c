@@ -66,7 +66,7 @@ run_on_shards(Oid relid, const char *before, const char *after, bool answers, in
 	char	   *answer;
 
 	check_unlocked(relid);
-	answer = ttl_citus_query(query, lengthof(types), types, values);
+	answer = ttl_citus_query(query, NULL, lengthof(types), types, values);
 	if (answer[0] != 'e')
 		return strtoi64(answer, NULL, 10);
 	ereport(elevel,
@@ -94,7 +94,7 @@ ttl_citus_check_nodes(Oid relid)
 							" CASE WHEN success THEN ' has not loaded the library.' ELSE ': ' || result END)"
 							" FROM run_command_on_all_nodes('SELECT pg_catalog.count(*) FROM pg_catalog.pg_settings"
 							" WHERE name = ''ttl.reaper'' AND vartype = ''bool''')"
-							" JOIN pg_dist_node USING (nodeid) WHERE NOT success OR result <> '1'", 0, NULL, NULL);
+							" JOIN pg_dist_node USING (nodeid) WHERE NOT success OR result <> '1'", NULL, 0, NULL, NULL);
 	if (error != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -266,6 +266,7 @@ ttl_citus_find_archive(Oid container, const TtlPolicy *policy, char **distributi
 	" (SELECT shardminvalue FROM pg_dist_shard WHERE shardid = $3)),"
 	" CASE WHEN $3 = 0 OR place = 0 THEN a.relid END)::oid, ' ', name)"
 	" FROM t c JOIN t a USING (place, name) WHERE c.relid = $1 AND a.relid = $2)";
+	static SPIPlanPtr saved = NULL;
 	int64		shard = 0;
 	Oid			shell = policy->propagated ? ttl_citus_find_shell(container, &shard) : container;
 	Oid			archive = policy->propagated ? ttl_citus_named_archive(container) : policy->archive_to;
@@ -277,7 +278,7 @@ ttl_citus_find_archive(Oid container, const TtlPolicy *policy, char **distributi
 		(!policy->propagated && !ttl_citus_is_distributed(container) && !ttl_citus_is_distributed(archive)))
 		return archive;
 	/* a shard may have no shell yet, and its archive may be on another node */
-	answer = OidIsValid(shell) ? ttl_citus_query(query, lengthof(types), types, values) : NULL;
+	answer = OidIsValid(shell) ? ttl_citus_query(query, &saved, lengthof(types), types, values) : NULL;
 	if (answer == NULL || answer[0] == ' ')
 	{
 		ereport(elevel,
