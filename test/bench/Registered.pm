@@ -90,12 +90,13 @@ sub count_instructions
 	return;
 }
 
-# A figure of each table
+# A figure of each table, and the ratio of each container's to the plain table's
 sub add
 {
 	my ($results, $what, $format, $figure) = @_;
+	my ($plain, @containers) = map { sprintf $format, $figure->($_->[0]) } @tables;
 
-	$results->add('registered', $what, map { sprintf $format, $figure->($_->[0]) } @tables);
+	$results->add('registered', $what, $plain, @containers, map { sprintf '%.2f', $_ / $plain } @containers);
 	return;
 }
 

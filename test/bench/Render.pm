@@ -108,8 +108,10 @@ sub page
 		$text .= "\n## A table with a primary key and nothing else, registered\n\n| | " . join(' | ', map { $_->[1] } @bench::Registered::tables) . " |\n" . '| --- ' x (1 + @bench::Registered::tables) . "|\n";
 		for (@registered)
 		{
-			my ($what, $plain, @containers) = @$_;
-			$text .= "| $what | $plain | " . join(' | ', map { $what =~ /HOT/ ? $_ : sprintf '%s (%.2f)', $_, $_ / $plain } @containers) . " |\n";
+			my ($what, @figures) = @$_;
+			my @ratios = splice @figures, @bench::Registered::tables;
+			my $plain  = shift @figures;
+			$text .= "| $what | $plain | " . join(' | ', map { $what =~ /HOT/ ? $figures[$_] : "$figures[$_] ($ratios[$_])" } 0 .. $#figures) . " |\n";
 		}
 	}
 	if (my @instructions = $results->of('instructions'))
