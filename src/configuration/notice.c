@@ -258,7 +258,7 @@ ttl_notice_triggers(Oid relid, const char *name)
 			(name == NULL || strcmp(trigger->tgname, name) == 0) &&
 			!is_security_definer(trigger->tgfoid))
 			ereport(WARNING,
-					(errmsg("trigger \"%s\" of container \"%s\" runs with the rights of whoever needs the key of an expired row",
+					(errmsg("trigger \"%s\" of container \"%s\" runs with the rights of the user who needs the key of an expired row",
 							trigger->tgname, RelationGetRelationName(rel)),
 					 errdetail("Roles that are not the owner may insert or update, and that deletes such a row."),
 					 errhint("If its function needs the owner's rights, use ALTER FUNCTION ... SECURITY DEFINER SET search_path = ..., pg_temp.")));
