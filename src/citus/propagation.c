@@ -185,7 +185,11 @@ store(Oid relid, TtlPolicy *policy)
 	{
 		policy->propagated = is_sent(relid);
 		if (OidIsValid(policy->archive_to) && !policy->propagated)
+		{
 			policy->archive_to = ttl_citus_named_archive(relid);
+			if (!OidIsValid(policy->archive_to))
+				ttl_policy_lose_archive(relid, policy);
+		}
 		if (policy->default_ttl != TTL_OFF && ttl_container_has_pages(relid))
 			ttl_grace_begin(policy, TTL_OFF, InvalidOid);
 		ttl_container_insert(relid, policy);
@@ -230,6 +234,14 @@ ttl_citus_find_trigger(TriggerDesc *triggers)
 	return NULL;
 }
 
+/* The table of that schema and name.  Who inserts may have no right to use the schema. */
+static Oid
+find_named(List *names)
+{
+	return list_length(names) < 2 ? InvalidOid :
+		get_relname_relid(strVal(lsecond(names)), get_namespace_oid(strVal(linitial(names)), true));
+}
+
 Oid
 ttl_citus_named_archive(Oid relid)
 {
@@ -240,8 +252,7 @@ ttl_citus_named_archive(Oid relid)
 	for (int i = 0; trigger != NULL && i + 1 < trigger->tgnargs; i += 2)
 	{
 		if (strcmp(trigger->tgargs[i], ARCHIVE_ARGUMENT) == 0)
-			archive = RangeVarGetRelid(makeRangeVarFromNameList(textToQualifiedNameList(cstring_to_text(trigger->tgargs[i + 1]))),
-									   NoLock, true);
+			archive = find_named(textToQualifiedNameList(cstring_to_text(trigger->tgargs[i + 1])));
 	}
 	table_close(rel, NoLock);
 	return archive;
@@ -260,11 +271,11 @@ ttl_citus_find_archive(Oid container, const TtlPolicy *policy, char **distributi
 	" CASE WHEN colocationid <> 0 AND repmodel = 's' THEN colocationid"
 	" WHEN colocationid IS NULL OR colocationid = 0 AND partmethod = 'n' THEN 0 END AS place"
 	" FROM unnest(ARRAY[$1, $2]) relid LEFT JOIN pg_dist_partition ON logicalrelid = relid)"
-	" SELECT (SELECT concat(coalesce((SELECT to_regclass(shard_name(a.relid, shardid, false))"
+	" SELECT (SELECT concat(coalesce((SELECT shard_name(a.relid, shardid, false)"
 	" FROM pg_dist_shard JOIN pg_dist_placement USING (shardid) JOIN pg_dist_local_group USING (groupid)"
 	" WHERE logicalrelid = a.relid AND shardminvalue IS NOT DISTINCT FROM"
 	" (SELECT shardminvalue FROM pg_dist_shard WHERE shardid = $3)),"
-	" CASE WHEN $3 = 0 OR place = 0 THEN a.relid END)::oid, ' ', name)"
+	" CASE WHEN $3 = 0 OR place = 0 THEN a.relid::text END), '.', quote_ident(name))"
 	" FROM t c JOIN t a USING (place, name) WHERE c.relid = $1 AND a.relid = $2)";
 	static SPIPlanPtr saved = NULL;
 	int64		shard = 0;
@@ -272,14 +283,15 @@ ttl_citus_find_archive(Oid container, const TtlPolicy *policy, char **distributi
 	Oid			archive = policy->propagated ? ttl_citus_named_archive(container) : policy->archive_to;
 	Oid			types[] = {REGCLASSOID, REGCLASSOID, INT8OID};
 	Datum		values[] = {ObjectIdGetDatum(shell), ObjectIdGetDatum(archive), Int64GetDatum(shard)};
-	char	   *answer;
+	char	   *answer;			/* schema, table and column */
+	List	   *names;
 
 	if (get_rel_name(archive) == NULL ||
 		(!policy->propagated && !ttl_citus_is_distributed(container) && !ttl_citus_is_distributed(archive)))
 		return archive;
 	/* a shard may have no shell yet, and its archive may be on another node */
 	answer = OidIsValid(shell) ? ttl_citus_query(query, &saved, lengthof(types), types, values) : NULL;
-	if (answer == NULL || answer[0] == ' ')
+	if (answer == NULL || answer[0] == '.')
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -289,8 +301,9 @@ ttl_citus_find_archive(Oid container, const TtlPolicy *policy, char **distributi
 				 errhint("Use create_distributed_table(..., colocate_with => ...).")));
 		return InvalidOid;
 	}
-	*distribution_column = strchr(answer, ' ') + 1;
-	return atooid(answer);
+	names = textToQualifiedNameList(cstring_to_text(answer));
+	*distribution_column = strVal(lthird(names));
+	return find_named(names);
 }
 
 static void

@@ -75,6 +75,7 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "reference_time.h"
+#include "storage/lmgr.h"
 #include "ttl.h"
 #include "utility.h"
 #include "utils/fmgroids.h"
@@ -216,8 +217,13 @@ follow_archive_name(Oid renamed)
 	{
 		TtlContainer container;
 
-		if (ttl_container_peek(lfirst_oid(lc), &container) && OidIsValid(container.archive_to) &&
-			(container.archive_to == renamed || get_rel_namespace(container.archive_to) == renamed))
+		if (!ttl_container_peek(lfirst_oid(lc), &container) || container.propagated ||
+			!OidIsValid(container.archive_to) ||
+			(container.archive_to != renamed && get_rel_namespace(container.archive_to) != renamed))
+			continue;
+		/* one that cannot be locked then would be left with the former name */
+		LockRelationOid(lfirst_oid(lc), AccessShareLock);
+		if (get_rel_name(lfirst_oid(lc)) != NULL)
 			ttl_container_announce_change(lfirst_oid(lc), false);
 	}
 }

@@ -16,6 +16,7 @@
 #include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
+#include "container/policy.h"
 #include "execution.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -172,14 +173,11 @@ ttl_trigger_replace_archive(Oid container, Oid archive)
 	ttl_container_lock_policy(container, true, true);
 	if (!ttl_container_read(container, &policy) || policy.propagated)
 		return;
-	policy.archive_to = archive;
-	policy.reaping = policy.reaping && OidIsValid(archive);
+	if (OidIsValid(archive))
+		policy.archive_to = archive;
+	else
+		ttl_policy_lose_archive(container, &policy);
 	ttl_container_update(container, &policy);
-	if (!OidIsValid(archive))
-		ereport(WARNING,
-				(errmsg("container \"%s\" has lost its archive; reaping is off",
-						get_rel_name(container)),
-				 errhint("Use ttl.alter_container() to choose another archive and turn reaping on.")));
 }
 
 /*

@@ -154,6 +154,17 @@ ttl_policy_init(TtlPolicy *policy)
 	policy->reaping = true;
 }
 
+void
+ttl_policy_lose_archive(Oid container, TtlPolicy *policy)
+{
+	policy->archive_to = InvalidOid;
+	policy->reaping = false;
+	ereport(WARNING,
+			(errmsg("container \"%s\" has lost its archive; reaping is off",
+					get_rel_name(container)),
+			 errhint("Use ttl.alter_container() to choose another archive and turn reaping on.")));
+}
+
 static void
 refuse_value(const char *what, const char *value)
 {

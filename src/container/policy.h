@@ -79,6 +79,9 @@ extern const int ttl_nsettings;
 /* Sets all settings to what they are by default; there are no columns then. */
 extern void ttl_policy_init(TtlPolicy *policy);
 
+/* The archive of the container is gone: its rows stay until there is another. */
+extern void ttl_policy_lose_archive(Oid container, TtlPolicy *policy);
+
 /* Reads and writes all fields in a row of ttl.container. */
 extern void ttl_policy_read(TtlPolicy *policy, const Datum *values, const bool *nulls);
 extern void ttl_policy_write(const TtlPolicy *policy, Datum *values, bool *nulls);

@@ -143,7 +143,16 @@ answer(q{CREATE SCHEMA s; ALTER TABLE gone RENAME TO "Gone, 'long' ago"; ALTER T
 add(10);
 answer(q{CALL ttl.reap('item')});
 all_moved('the archive is followed when it is renamed', q{"T"."Gone, 'long' ago"});
+add(2);
+answer(qq{SET ROLE bob; INSERT INTO item VALUES ($last, 'live'), ($last - 1, 'live')});
+all_moved('... into a schema that who inserts may not use', q{"T"."Gone, 'long' ago"});
+answer(qq{DELETE FROM item WHERE id > $last - 2});
 answer(q{ALTER TABLE "T"."Gone, 'long' ago" RENAME TO gone; ALTER TABLE "T".gone SET SCHEMA public; DROP SCHEMA "T"});
+my $locker = $coordinator->background_psql('postgres');
+$locker->query_safe('BEGIN; LOCK TABLE ONLY item IN ACCESS EXCLUSIVE MODE');
+$coordinator->fails(q{SET lock_timeout = '1s'; ALTER TABLE gone RENAME TO departed}, '55P03', 'a container that is locked does not keep the former name', qr/./);
+$locker->query_safe('ROLLBACK');
+$locker->quit;
 answer(q{ALTER TABLE gone RENAME id TO key; ALTER TABLE gone ADD id int});
 add(1);
 stay(8, $elsewhere, 'another column has the name');
@@ -261,6 +270,21 @@ for my $table ('item', 'gone')
 	all_moved("$table is a local table of Citus");
 }
 answer(q{DROP TABLE item, gone, referenced});
+
+#
+# A table that Citus makes of a container whose archive has had another name since ttl was last loaded
+#
+answer(q{
+CREATE TABLE item (id int PRIMARY KEY);
+CREATE TABLE gone (id int);
+SELECT create_distributed_table('item', 'id'), create_distributed_table('gone', 'id', colocate_with => 'item');
+SELECT ttl.create_container('item', 3600), ttl.alter_container('item', archive_to => 'gone');
+UPDATE pg_class SET relname = 'departed' WHERE oid = 'gone'::regclass});
+($rc, $out, $err) = $coordinator->psql('postgres', q{SELECT undistribute_table('item')});
+like($err, qr/WARNING:  container "item.*" has lost its archive; reaping is off/, 'an archive that is not found by its name');
+is(answer('SELECT reaping, archive_to FROM ttl.containers'), 'f|', '... is lost, and no row goes');
+answer(q{UPDATE pg_class SET relname = 'gone' WHERE oid = 'departed'::regclass});
+answer(q{DROP TABLE item, gone});
 
 #
 # Shards are moved and split while rows are written, expire, move, and keys are taken again.
