@@ -37,6 +37,7 @@ static struct
 {
 	const char *name;
 	bool		converts;		/* or copies a shard to another node */
+	int			cascades;		/* the argument that has it convert other tables, too */
 	Oid			oid;			/* of the one that was called last, ... */
 	PGFunction	address;		/* ... and its own address */
 }			functions[] = {
@@ -48,10 +49,10 @@ static struct
 	{"citus_add_local_table_to_metadata", true},
 	{"citus_schema_distribute", true},
 	{"citus_schema_undistribute", true},
-	{"alter_distributed_table", true},
+	{"alter_distributed_table", true, 4},
 	{SET_ACCESS_METHOD, true},
 	{"remove_local_tables_from_metadata", true},
-	{"undistribute_table", true}
+	{"undistribute_table", true, 1}
 };
 
 typedef struct Extent
@@ -71,6 +72,7 @@ static Extent command_extent;
 /* Have tables been replaced since the last ttl_citus_tables_replaced()? */
 static bool tables_replaced = false;
 
+static void (*before_converting) (Oid object) = NULL;
 static void (*converted) (void) = NULL;
 
 static needs_fmgr_hook_type prev_needs_fmgr = NULL;
@@ -164,6 +166,19 @@ check_access_method(Oid relid)
 				 errhint("Use ttl.drop_container() to unregister the table.")));
 }
 
+/* The table or schema that a function converts, or InvalidOid if there may be others */
+static Oid
+converted_object(int i, FunctionCallInfo fcinfo)
+{
+	int			cascades = functions[i].cascades;
+
+	if (fcinfo->nargs == 0 || fcinfo->args[0].isnull ||
+		(cascades > 0 && cascades < fcinfo->nargs && !fcinfo->args[cascades].isnull &&
+		 DatumGetBool(fcinfo->args[cascades].value)))
+		return InvalidOid;
+	return DatumGetObjectId(fcinfo->args[0].value);
+}
+
 /* Stands for one of the functions while it is called. */
 static Datum
 run_function(PG_FUNCTION_ARGS)
@@ -180,6 +195,8 @@ run_function(PG_FUNCTION_ARGS)
 	extent.converts = functions[i].converts;
 	if (strcmp(functions[i].name, SET_ACCESS_METHOD) == 0 && !fcinfo->args[0].isnull)
 		check_access_method(DatumGetObjectId(fcinfo->args[0].value));
+	if (extent.converts && before_converting != NULL && !ttl_citus_is_called())
+		before_converting(converted_object(i, fcinfo));
 	nestlevel = NewGUCNestLevel();
 	if (extent.converts && fcinfo->nargs > 0 && !fcinfo->args[0].isnull &&
 		has_only_ours(DatumGetObjectId(fcinfo->args[0].value)))
@@ -255,9 +272,10 @@ utility_ended(PlannedStmt *pstmt)
 }
 
 void
-ttl_citus_on_convert(void (*callback) (void))
+ttl_citus_on_convert(void (*before) (Oid object), void (*after) (void))
 {
-	converted = callback;
+	before_converting = before;
+	converted = after;
 }
 
 void

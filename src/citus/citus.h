@@ -95,8 +95,11 @@ extern bool ttl_citus_is_called(void);
 /* Does it work on a table, maybe by others' functions? */
 extern bool ttl_citus_is_converting(void);
 
-/* Called when it has made shells of tables, or tables of shells. */
-extern void ttl_citus_on_convert(void (*callback) (void));
+/*
+ * Called before it makes shells of tables, tables of shells, or others of them: of that table
+ * or those in that schema (InvalidOid: of any); and after it has.
+ */
+extern void ttl_citus_on_convert(void (*before) (Oid object), void (*after) (void));
 
 extern void ttl_calls_init(void);
 
@@ -144,7 +147,7 @@ extern void ttl_citus_check_settable(Oid relid);
  * May rows be deleted from a table with a propagated policy that is no shell?  Not as long
  * as Citus makes a copy of it here, for references between its rows and others aren't
  * there yet, nor is what its rows have been renewed by; nor from what a move has left
- * behind; nor from a reference table of which this node does not hold whether rows are
+ * behind; nor from a table that is locked against writers on all nodes; nor from a reference table of which this node does not hold whether rows are
  * referenced.  Until the transaction ends, Citus waits for it before it copies from here
  * what must not be written to.
  */

@@ -289,8 +289,14 @@ ttl_citus_find_archive(Oid container, const TtlPolicy *policy, char **distributi
 	if (get_rel_name(archive) == NULL ||
 		(!policy->propagated && !ttl_citus_is_distributed(container) && !ttl_citus_is_distributed(archive)))
 		return archive;
-	/* a shard may have no shell yet, and its archive may be on another node */
-	answer = OidIsValid(shell) ? ttl_citus_query(query, &saved, lengthof(types), types, values) : NULL;
+
+	/*
+	 * A shard may have no shell yet, its archive may be on another node, and Citus may be
+	 * copying either shell (trigger.c).
+	 */
+	answer = OidIsValid(shell) &&
+		(!policy->propagated || ConditionalLockRelationOid(shell, RowExclusiveLock)) ?
+		ttl_citus_query(query, &saved, lengthof(types), types, values) : NULL;
 	if (answer == NULL || answer[0] == '.')
 	{
 		ereport(elevel,
@@ -384,8 +390,10 @@ ttl_citus_lock_shard(Oid relid, bool waits)
 {
 	int64		shard;
 	LOCKTAG		tag;
+	Oid			shell = ttl_citus_find_shell(relid, &shard);
 
-	if (!OidIsValid(ttl_citus_find_shell(relid, &shard)))
+	/* Citus locks no shards when it makes another table of a shell */
+	if (!OidIsValid(shell) || !ConditionalLockRelationOid(shell, RowExclusiveLock))
 		return false;
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (shard >> 32), (uint32) shard,
 						 ADV_LOCKTAG_CLASS_CITUS_SHARD_METADATA);

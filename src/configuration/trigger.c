@@ -242,6 +242,34 @@ after_run(const QueryDesc *query_desc)
 	ttl_trigger_propagate(false);
 }
 
+/*
+ * Citus is about to copy a table, and drops it then.  What nodes move from or to its shards
+ * in between would be lost with the archive, or be moved twice.  So the container is locked on
+ * all nodes, which makes them wait until the transaction has ended.
+ */
+static void
+stop_archiving(Oid object)
+{
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_list())
+	{
+		Oid			container = lfirst_oid(lc);
+		TtlPolicy	policy;
+		int			nestlevel;
+
+		if (!ttl_container_read(container, &policy) || !OidIsValid(policy.archive_to) ||
+			!ttl_citus_is_distributed(container) || !ttl_citus_is_distributed(policy.archive_to) ||
+			(OidIsValid(object) ? container != object && policy.archive_to != object &&
+			 get_rel_namespace(container) != object && get_rel_namespace(policy.archive_to) != object :
+			 !ttl_container_is_owner(GetUserId(), container)))
+			continue;
+		nestlevel = ttl_command_begin();
+		ttl_command_run("LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", ttl_container_table_name(container));
+		ttl_command_end(nestlevel);
+	}
+}
+
 static void
 tables_converted(void)
 {
@@ -255,5 +283,5 @@ ttl_trigger_init(void)
 		return;
 	ttl_container_on_change(policy_changed);
 	ttl_execution_on_ran(after_run);
-	ttl_citus_on_convert(tables_converted);
+	ttl_citus_on_convert(stop_archiving, tables_converted);
 }

@@ -333,6 +333,32 @@ $cluster->stored_are('item', 0, 'all rows expire and go');
 is(answer(q{SELECT count(*) FROM (SELECT v, count(*) AS n FROM gone GROUP BY v) g FULL JOIN ledger USING (v) WHERE n IS DISTINCT FROM 1}), '0', '... each is in the archive once');
 cmp_ok(answer('SELECT count(*) FROM ledger'), '>', 200, '... and there are some');
 is(answer(q{SELECT count(*) FROM gone WHERE tableoid::regclass::text <> 'gone_' || get_shard_id_for_distribution_column('gone', id)}), '0', '... in the shards of their keys');
+answer(q{DROP TABLE item, gone});
+
+#
+# Nodes move nothing while Citus copies the container or the archive, which takes longer here:
+# it would be lost with the old archive, or be moved twice.
+#
+for my $call (q{undistribute_table('gone')}, q{alter_distributed_table('gone', colocate_with => 'none')}, q{alter_distributed_table('item', colocate_with => 'none')},
+	q{alter_distributed_table('gone', shard_count => 5, cascade_to_colocated => true)})
+{
+	$cluster->turn_reaper('off');
+	answer(q{
+CREATE TABLE item (id int PRIMARY KEY, v text);
+CREATE TABLE gone (id int, v text);
+SELECT create_distributed_table('item', 'id', colocate_with => 'none'), create_distributed_table('gone', 'id', colocate_with => 'item');
+INSERT INTO gone SELECT -g, repeat('x', 100) FROM generate_series(1, 100000) g;
+SELECT ttl.create_container('item', 3600), ttl.alter_container('item', archive_to => 'gone', batch_size => 20);
+INSERT INTO item SELECT g, 'v' || g, '2020-01-01' FROM generate_series(1, 8000) g});
+	$cluster->turn_reaper('on');
+	$coordinator->wait_until('SELECT count(*) > 20 FROM gone WHERE id > 0');
+	answer("SELECT $call");
+	cmp_ok($cluster->stored('item'), '>', 0, "$call: rows move meanwhile");
+	$cluster->turn_reaper('off');
+	is($cluster->stored('item') + answer(q{SELECT count(*) FROM gone WHERE id > 0}), 8000, '... and each is in one place');
+	is(answer(CitusCluster::with_expired(q{SELECT count(DISTINCT id) FROM (SELECT id FROM item UNION ALL SELECT id FROM gone WHERE id > 0) rows})), '8000', '... once');
+	answer(q{DROP TABLE item, gone});
+}
 
 $cluster->stop;
 done_testing();
