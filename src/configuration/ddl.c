@@ -205,6 +205,14 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 					  (IsA(stmt, AlterTableStmt) && ttl_alter_table_adds_reference((AlterTableStmt *) stmt)));
 }
 
+/* If the container could not be locked at the command's end, its shards would keep their policy. */
+static void
+lock_to_propagate(Oid container)
+{
+	if (ttl_citus_is_distributed(container))
+		LockRelationOid(container, AccessShareLock);
+}
+
 /* A table, or that schema, may have another name.  Citus's nodes know archives by theirs. */
 static void
 follow_archive_name(Oid renamed)
@@ -221,8 +229,7 @@ follow_archive_name(Oid renamed)
 			!OidIsValid(container.archive_to) ||
 			(container.archive_to != renamed && get_rel_namespace(container.archive_to) != renamed))
 			continue;
-		/* one that cannot be locked then would be left with the former name */
-		LockRelationOid(lfirst_oid(lc), AccessShareLock);
+		lock_to_propagate(lfirst_oid(lc));
 		if (get_rel_name(lfirst_oid(lc)) != NULL)
 			ttl_container_announce_change(lfirst_oid(lc), false);
 	}
@@ -288,7 +295,10 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 		if (ttl_citus_is_called())
 			return;
 		foreach(lc, ttl_container_list_archiving_to(object_id))
+		{
+			lock_to_propagate(lfirst_oid(lc));
 			ttl_trigger_replace_archive(lfirst_oid(lc), InvalidOid);
+		}
 	}
 }
 

@@ -151,6 +151,7 @@ answer(q{ALTER TABLE "T"."Gone, 'long' ago" RENAME TO gone; ALTER TABLE "T".gone
 my $locker = $coordinator->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE ONLY item IN ACCESS EXCLUSIVE MODE');
 $coordinator->fails(q{SET lock_timeout = '1s'; ALTER TABLE gone RENAME TO departed}, '55P03', 'a container that is locked does not keep the former name', qr/./);
+$coordinator->fails(q{SET lock_timeout = '1s'; DROP TABLE gone}, '55P03', '... nor an archive that is dropped', qr/./);
 $locker->query_safe('ROLLBACK');
 $locker->quit;
 answer(q{ALTER TABLE gone RENAME id TO key; ALTER TABLE gone ADD id int});
