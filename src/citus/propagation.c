@@ -354,9 +354,6 @@ trigger_dropped(List *object)
 	table_close(rel, NoLock);
 }
 
-/* The class of advisory locks that Citus takes on a shard's place */
-#define ADV_LOCKTAG_CLASS_CITUS_SHARD_METADATA	4
-
 /*
  * Has the shard the policy that its trigger carries?  Not if that came while the library
  * wasn't loaded here; then it gets it now.
@@ -385,26 +382,53 @@ has_its_policy(Oid relid)
 	return result;
 }
 
+/*
+ * The advisory lock by which Citus keeps a shard in its place, as fields 2 to 4 of its tag:
+ * one for all shards of the same range in a co-location group, by the order of the range.
+ * NULL if the shard isn't placed here, or is referenced by rows that may be elsewhere.
+ */
+static char *
+lock_of_place(int64 shard)
+{
+	static SPIPlanPtr saved = NULL;
+	Oid			type = INT8OID;
+	Datum		value = Int64GetDatum(shard);
+
+	return ttl_citus_query("SELECT (SELECT CASE WHEN colocationid <> 0 AND (partmethod = 'h' OR partmethod = 'n' AND p.repmodel <> 't')"
+						   " THEN concat((SELECT count(*) FROM pg_dist_shard lower WHERE lower.logicalrelid = s.logicalrelid"
+						   " AND lower.shardminvalue::int < s.shardminvalue::int), ' ', colocationid, ' 8')"
+						   " ELSE concat(shardid >> 32, ' ', shardid & 4294967295, ' 4') END"
+						   " FROM pg_dist_shard s JOIN pg_dist_partition p USING (logicalrelid) WHERE shardid = $1"
+						   " AND EXISTS (SELECT FROM pg_dist_placement JOIN pg_dist_local_group USING (groupid) WHERE shardid = $1)"
+						   " AND NOT EXISTS (SELECT FROM pg_constraint LEFT JOIN pg_dist_partition r ON r.logicalrelid = conrelid"
+						   " WHERE confrelid = s.logicalrelid AND contype = 'f' AND p.repmodel = 't' AND r.repmodel IS DISTINCT FROM 't'))",
+						   &saved, 1, &type, &value);
+}
+
 bool
 ttl_citus_lock_shard(Oid relid, bool waits)
 {
 	int64		shard;
 	LOCKTAG		tag;
+	unsigned	field2;
+	unsigned	field3;
+	unsigned	field4;
+	char	   *lock;
+	char	   *present;
 	Oid			shell = ttl_citus_find_shell(relid, &shard);
 
 	/* Citus locks no shards when it makes another table of a shell */
 	if (!OidIsValid(shell) || !ConditionalLockRelationOid(shell, RowExclusiveLock))
 		return false;
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (shard >> 32), (uint32) shard,
-						 ADV_LOCKTAG_CLASS_CITUS_SHARD_METADATA);
-	return LockAcquire(&tag, ShareLock, false, !waits) != LOCKACQUIRE_NOT_AVAIL &&
-		has_its_policy(relid) &&
-		/* placed here, and not referenced by rows that may be elsewhere */
-		ttl_citus_is_true("SELECT EXISTS (SELECT FROM pg_dist_placement JOIN pg_dist_local_group USING (groupid) WHERE shardid = $1)"
-					  " AND NOT EXISTS (SELECT FROM pg_dist_shard s JOIN pg_dist_partition p USING (logicalrelid)"
-					  " JOIN pg_constraint ON confrelid = logicalrelid AND contype = 'f'"
-					  " LEFT JOIN pg_dist_partition r ON r.logicalrelid = conrelid"
-					  " WHERE shardid = $1 AND p.repmodel = 't' AND r.repmodel IS DISTINCT FROM 't')", shard);
+	lock = lock_of_place(shard);
+	if (lock == NULL || sscanf(lock, "%u %u %u", &field2, &field3, &field4) != 3)
+		return false;
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, field2, field3, field4);
+	if (LockAcquire(&tag, ShareLock, false, !waits) == LOCKACQUIRE_NOT_AVAIL)
+		return false;
+	/* until the lock was had, the shard may have moved, or got another place in the order */
+	present = lock_of_place(shard);
+	return present != NULL && strcmp(present, lock) == 0 && has_its_policy(relid);
 }
 
 /* The statement is a private copy. */

@@ -116,6 +116,20 @@ answer(q{BEGIN; INSERT INTO item VALUES (1000, 'a', '2020-01-01'); INSERT INTO i
 all_moved('ROLLBACK undoes both');
 
 #
+# What holds Citus's lock on the place of a shard keeps its rows there: it may copy the
+# container and the archive one after the other.
+#
+add(100);
+my $shard = $worker->safe_psql('postgres', q{
+SELECT max(shardid) FROM pg_dist_shard JOIN pg_dist_placement USING (shardid) JOIN pg_dist_local_group USING (groupid)
+ WHERE logicalrelid = 'item'::regclass});
+$worker->safe_psql('postgres', "BEGIN; SELECT lock_shard_metadata(7, ARRAY[$shard]); PREPARE TRANSACTION 'copying'");
+$worker->fails("SET lock_timeout = '100ms'; CALL ttl.reap('item_$shard')", '55P03', 'no row leaves a shard while Citus copies it', qr/lock timeout/);
+$worker->safe_psql('postgres', q{ROLLBACK PREPARED 'copying'});
+answer(q{CALL ttl.reap('item')});
+all_moved('... but afterwards');
+
+#
 # Rights are those of the container's owner.
 #
 answer(q{
