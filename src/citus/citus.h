@@ -147,9 +147,10 @@ extern void ttl_citus_check_settable(Oid relid);
  * May rows be deleted from a table with a propagated policy that is no shell?  Not as long
  * as Citus makes a copy of it here, for references between its rows and others aren't
  * there yet, nor is what its rows have been renewed by; nor from what a move has left
- * behind; nor from a table that is locked against writers on all nodes; nor from a reference table of which this node does not hold whether rows are
- * referenced.  Until the transaction ends, Citus waits for it before it copies from here
- * what must not be written to.
+ * behind; nor from a table that is locked against writers on all nodes; nor from a
+ * reference table whose rows may be referenced by rows on other nodes.  Until the
+ * transaction ends, Citus waits for it before it copies from here what must not be written
+ * to.
  */
 extern bool ttl_citus_lock_shard(Oid relid, bool waits);
 
