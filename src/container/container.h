@@ -157,17 +157,18 @@ extern bool ttl_container_peek(Oid relid, TtlContainer *container);
  */
 extern uint64 ttl_container_generation(Oid relid);
 
-/* What is derived from the catalogs for a container's table, and cached with it */
+/* What is derived from the catalogs for a container's table or an index, and cached */
 typedef enum TtlDerived
 {
 	TTL_DERIVED_KEY_COLUMNS,
 	TTL_DERIVED_EXPIRY_INDEXES,
+	TTL_DERIVED_KEY_OPERATORS,	/* of an index */
 	TTL_DERIVED_VALUES
 } TtlDerived;
 
 /*
  * That value.  The function, which may read catalogs, makes it in one chunk of so many
- * bytes, or NULL; it is called again after the table's relation cache entry was
+ * bytes, or NULL; it is called again after the relation cache entry was
  * invalidated.  The result is good until catalogs are read.
  */
 extern const void *ttl_container_derive(Relation rel, TtlDerived which,

@@ -6,8 +6,8 @@
  * ttl_container_lookup() is called for each relation of each query that is planned, so
  * relations that are no containers have entries, too, and cost one hash probe.
  *
- * An entry belongs to a relation.  It holds which container the relation is part of, where
- * that container's columns stand in it, and what else is derived from the catalogs for it
+ * An entry belongs to a table or an index.  It holds which container a table is part of,
+ * where that container's columns stand in it, and what else is derived from the catalogs
  * (TtlDerived).  The policy is in the entry of the container's own table alone.  A write to
  * ttl.container invalidates the relation cache entry of the container's table in the same
  * transaction (container_catalog.c), which makes all sessions, those of standbys included,
@@ -63,7 +63,7 @@ static MemoryContext entries_context = NULL;	/* holds all of it */
 
 static uint64 last_generation = 0;
 
-/* The entry that was last looked for, by the last bits of its OID */
+/* The entries that were last looked for, by the last bits of their OIDs */
 #define RECENT	1024
 
 static CacheEntry *recent[RECENT];
@@ -228,7 +228,7 @@ get_entry(Oid relid)
 {
 	CacheEntry *entry = recent[relid % RECENT];
 
-	if (entry != NULL && entry->relid == relid)
+	if (entry != NULL && entry->relid == relid && entry->is_valid)
 		return entry;
 	entry = find_entry(relid);
 	if (entry == NULL || !entry->is_valid)
@@ -294,7 +294,7 @@ ttl_container_derive(Relation rel, TtlDerived which, void *(*derive) (Relation r
 	Size		size = 0;
 
 	if (entry == NULL || entry->relid != relid)
-		entry = enter_entry(relid);
+		entry = recent[relid % RECENT] = enter_entry(relid);
 	if (entry->derived[which].is_known)
 		return entry->derived[which].value;
 

@@ -41,11 +41,19 @@
 #include "utils/snapmgr.h"
 #include "visibility/keys.h"
 
+/* The operators by which rows with the same key conflict, of each key column */
+typedef struct KeyOperators
+{
+	Oid			procs[INDEX_MAX_KEYS];
+	uint16		strategies[INDEX_MAX_KEYS];
+} KeyOperators;
+
 typedef struct KeyIndex
 {
 	Oid			index;
 	Relation	opened;			/* by the executor, or NULL */
 	IndexInfo  *info;
+	KeyOperators operators;
 	ExprState  *predicate;
 } KeyIndex;
 
@@ -79,16 +87,40 @@ is_looked_after(Relation index)
 		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
 }
 
+static void *
+derive_operators(Relation index, Size *size)
+{
+	KeyOperators *operators = palloc0(sizeof(KeyOperators));
+	IndexInfo  *info = makeNode(IndexInfo);
+	Oid		   *exclusion_operators;
+	Oid		   *procs;
+	uint16	   *strategies;
+	int			nkeys = IndexRelationGetNumberOfKeyAttributes(index);
+
+	if (index->rd_index->indisexclusion)
+		RelationGetExclusionInfo(index, &exclusion_operators, &procs, &strategies);
+	else
+	{
+		info->ii_Unique = true;
+		BuildSpeculativeIndexInfo(index, info);
+		procs = info->ii_UniqueProcs;
+		strategies = info->ii_UniqueStrats;
+	}
+	memcpy(operators->procs, procs, sizeof(Oid) * nkeys);
+	memcpy(operators->strategies, strategies, sizeof(uint16) * nkeys);
+	*size = sizeof(KeyOperators);
+	return operators;
+}
+
 /*
  * Takes the index in, if it is one that keys must be looked up in.  'info' is the
- * executor's IndexInfo, or NULL; it is copied, and has no state in it if there
- * is nothing to evaluate.
+ * executor's IndexInfo, or NULL; it has no state in it if there is nothing to evaluate.
  *
  * Expressions of the table's owner are evaluated as the inserting user, here and
  * where keys are compared, as the insertion into the indexes is about to do.
  */
 static void
-add_index(TtlKeys *keys, Relation index, const IndexInfo *info)
+add_index(TtlKeys *keys, Relation index, IndexInfo *info)
 {
 	KeyIndex   *key = &keys->indexes[keys->nindexes];
 
@@ -99,15 +131,12 @@ add_index(TtlKeys *keys, Relation index, const IndexInfo *info)
 	key->index = RelationGetRelid(index);
 	key->opened = info != NULL ? index : NULL;
 	key->predicate = NULL;
+	key->operators = *(const KeyOperators *)
+		ttl_container_derive(index, TTL_DERIVED_KEY_OPERATORS, derive_operators);
 	if (info != NULL && info->ii_Expressions == NIL && info->ii_Predicate == NIL)
-	{
-		key->info = palloc(sizeof(IndexInfo));
-		*key->info = *info;
-	}
+		key->info = info;
 	else
 		key->info = BuildIndexInfo(index);
-	if (key->info->ii_ExclusionOps == NULL && key->info->ii_UniqueOps == NULL)
-		BuildSpeculativeIndexInfo(index, key->info);
 	if (key->info->ii_Expressions != NIL || key->info->ii_Predicate != NIL)
 	{
 		if (keys->estate == NULL)
@@ -246,9 +275,7 @@ find_in(TtlKeys *keys, const KeyIndex *key, Relation index,
 		const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
 		const ItemPointerData *self, bool afterwards, TtlTids *found)
 {
-	const Oid  *procs = key->info->ii_ExclusionProcs;
-	const uint16 *strategies = key->info->ii_ExclusionStrats;
-	bool		nulls_conflict = false;
+	const Oid  *procs = key->operators.procs;
 	Datum		values[INDEX_MAX_KEYS];
 	bool		isnull[INDEX_MAX_KEYS];
 	ScanKeyData scankeys[INDEX_MAX_KEYS];
@@ -259,20 +286,13 @@ find_in(TtlKeys *keys, const KeyIndex *key, Relation index,
 	TransactionId wait_for;
 	int			found_before = found->n;
 
-	if (procs == NULL)
-	{
-		procs = key->info->ii_UniqueProcs;
-		strategies = key->info->ii_UniqueStrats;
-		nulls_conflict = key->info->ii_NullsNotDistinct;
-	}
-
 	FormIndexDatum(key->info, slot, keys->estate, values, isnull);
 	for (int i = 0; i < nkeys; i++)
 	{
-		if (isnull[i] && !nulls_conflict)
+		if (isnull[i] && !key->info->ii_NullsNotDistinct)
 			return;
 		ScanKeyEntryInitialize(&scankeys[i], isnull[i] ? SK_ISNULL | SK_SEARCHNULL : 0,
-							   i + 1, strategies[i], InvalidOid,
+							   i + 1, key->operators.strategies[i], InvalidOid,
 							   index->rd_indcollation[i], procs[i], values[i]);
 	}
 
