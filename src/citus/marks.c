@@ -102,11 +102,13 @@ set_row_security(bool on)
 bool
 ttl_citus_mark(Query *query)
 {
-	bool		is_own = ttl_citus_runs_own();
-	Marks		marks = {.shows = is_own || ttl_live_session_shows()};
+	bool		is_own;
+	Marks		marks = {0};
 
 	if (query->commandType == CMD_UTILITY || !ttl_citus_is_here())
 		return false;
+	is_own = ttl_citus_runs_own();
+	marks.shows = is_own || ttl_live_session_shows();
 	(void) mark_walker((Node *) query, &marks);
 	if (ttl_citus_is_converting())
 		return is_own || marks.found;
