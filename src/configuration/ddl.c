@@ -246,18 +246,14 @@ function_called(Oid function, void *arg)
 	ttl_reference_time_function_called();
 }
 
-static void
-object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
+/* Kept apart from function_called(), which is called for each function of each query. */
+static pg_noinline void
+object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
 {
 	const TtlObjects *objects;
 	TtlPolicy	policy;
 	ListCell   *lc;
 
-	if (access == OAT_FUNCTION_EXECUTE)
-	{
-		function_called(object_id, arg);
-		return;
-	}
 	if (prev_object_access_hook)
 		prev_object_access_hook(access, class_id, object_id, sub_id, arg);
 
@@ -300,6 +296,15 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 			ttl_trigger_replace_archive(lfirst_oid(lc), InvalidOid);
 		}
 	}
+}
+
+static void
+object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
+{
+	if (access == OAT_FUNCTION_EXECUTE)
+		function_called(object_id, arg);
+	else
+		object_changed(access, class_id, object_id, sub_id, arg);
 }
 
 void
