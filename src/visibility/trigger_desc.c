@@ -6,7 +6,7 @@
  * An UPDATE that assigns key columns needs keys freed (evict.c), and other UPDATEs must
  * not pay for a row trigger.  So the trigger is declared for INSERT, and made to fire
  * before UPDATE, too, in the private copy of the trigger descriptor of just those
- * executions.  There it is made the last to fire, too.
+ * executions.  There it is made the last to fire, too, and gets its function.
  *
  * Limit: a row trigger whose name sorts after ours fires after it where the
  * trigger descriptor is made while the statement runs, i.e. in COPY and in
@@ -22,6 +22,7 @@
 #include "container/container.h"
 #include "execution.h"
 #include "executor/executor.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "visibility/visibility.h"
 
@@ -51,21 +52,31 @@ fire_on_update(ResultRelInfo *info, EState *estate)
 
 /*
  * Makes the container's trigger the last to fire, whatever the names of
- * others.  Only while none has fired yet: what belongs to each is kept by its
- * position.
+ * others, and looks its function up for the session instead of for each execution.
+ * Only while none has fired yet: what belongs to each is kept by its position.
  */
 static void
-fire_last(TriggerDesc *triggers)
+fire_last(ResultRelInfo *target, EState *estate)
 {
+	static FmgrInfo function = {.fn_oid = InvalidOid};
+
+	TriggerDesc *triggers = target->ri_TrigDesc;
 	Trigger    *trigger = ttl_citus_find_trigger(triggers);
 	Trigger    *last = &triggers->triggers[triggers->numtriggers - 1];
 	Trigger		moved;
 
-	if (trigger == NULL || trigger == last)
+	if (trigger == NULL)
 		return;
-	moved = *trigger;
-	memmove(trigger, trigger + 1, (char *) last - (char *) trigger);
-	*last = moved;
+	if (trigger != last)
+	{
+		moved = *trigger;
+		memmove(trigger, trigger + 1, (char *) last - (char *) trigger);
+		*last = moved;
+	}
+	if (function.fn_oid != last->tgfoid)
+		fmgr_info_cxt(last->tgfoid, &function, TopMemoryContext);
+	fmgr_info_copy(&target->ri_TrigFunctions[triggers->numtriggers - 1], &function,
+				   estate->es_query_cxt);
 }
 
 static void
@@ -76,7 +87,7 @@ fire_on_key_update(ModifyTableState *mtstate, ResultRelInfo *target)
 	if (mtstate->operation == CMD_DELETE || target->ri_TrigDesc == NULL ||
 		!ttl_container_lookup(RelationGetRelid(target->ri_RelationDesc), &container))
 		return;
-	fire_last(target->ri_TrigDesc);
+	fire_last(target, mtstate->ps.state);
 	ttl_evict_check_conflicts(target, mtstate->ps.state);
 	if (mtstate->operation != CMD_INSERT ||
 		((ModifyTable *) mtstate->ps.plan)->onConflictAction == ONCONFLICT_UPDATE)
