@@ -22,10 +22,10 @@
  * takes longer, and deletion gets less.  ADVANCE_SHARE of the budget is spent before the first
  * nap, so that a few rows are deleted at once.
  *
- * Foreground: each backend adds what it has used to its database's counter when an
- * outermost execution ends (a long transaction must not hide its queries) and before a
- * transaction commits (for utility commands).  The leader's figures include
- * those of parallel workers; autovacuum is not the foreground.
+ * Foreground: each backend adds what it has used to its database's counter before a
+ * transaction commits, and when an outermost execution ends if that is much (a long
+ * transaction must not hide its queries).  The leader's figures include those of parallel
+ * workers; autovacuum is not the foreground.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,6 +50,9 @@
 #define BATCH_PERIOD		INT64CONST(20000)	/* microseconds */
 #define SHORTEST_NAP		INT64CONST(2000)
 #define ADVANCE_SHARE		10
+
+/* Buffers that a transaction may use before they are counted */
+#define UNCOUNTED_MAX		100
 
 /* pgBufferUsage of this backend at the last count_foreground() */
 static BufferUsage counted;
@@ -191,7 +194,9 @@ count_foreground(void)
 static void
 execution_ended(QueryDesc *query_desc, int depth)
 {
-	if (depth == 1)
+	if (depth == 1 &&
+		pgBufferUsage.shared_blks_hit - counted.shared_blks_hit +
+		pgBufferUsage.shared_blks_read - counted.shared_blks_read > UNCOUNTED_MAX)
 		count_foreground();
 }
 
