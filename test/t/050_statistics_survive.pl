@@ -38,6 +38,17 @@ ok($node->poll_query_until('postgres', 'SELECT blocked_rows = 1 FROM ttl.stat_co
 	'the worker has met a row that cannot go');
 is($node->safe_psql('postgres', $counters), "0|0|0\n99|1|100", 'statistics');
 
+# A transaction that goes on doesn't hide what its queries have used.
+is($node->safe_psql('postgres', q{
+CREATE TABLE large AS SELECT g, repeat('x', 500) FROM generate_series(1, 10000) g;
+BEGIN;
+SELECT foreground_cost AS before FROM ttl.stat_reaper WHERE database = 'postgres' \gset
+SELECT count(*) FROM large \g /dev/null
+SELECT foreground_cost - :before >= 500 FROM ttl.stat_reaper WHERE database = 'postgres';
+COMMIT;
+DROP TABLE large;
+}), 't', 'cost of an open transaction');
+
 # The blocked row isn't tried again so soon, so nothing happens in between.
 my $before = $node->safe_psql('postgres', $statistics);
 my ($cycles, $foreground) = split /\|/, $node->safe_psql('postgres', 'SELECT cycles, foreground_cost FROM ttl.stat_reaper');
