@@ -34,6 +34,7 @@
  * so small that this can't take long; else they count like others.
  *
  * Most rows are distinguished from candidates by two sets of bits: of pages, and of hashed TIDs.
+ * A scan that stays on a page for several rows has a third, of the page's offset numbers.
  *
  *-------------------------------------------------------------------------
  */
@@ -281,9 +282,66 @@ ttl_expired_tids_probe(Relation rel, int32 default_ttl, TimestampTz now,
 	return result;
 }
 
-bool
-ttl_expired_tids_contain(const TtlExpiredTids *expired_tids, const ItemPointerData *tid)
+/* The place of the first TID that is not before this one.  Scans often move on in order. */
+static int
+find_first(const TtlExpiredTids *expired_tids, const ItemPointerData *tid)
 {
-	return bsearch(tid, expired_tids->tids.tids, expired_tids->tids.n, sizeof(ItemPointerData),
-				   compare_tids) != NULL;
+	const TtlTids *tids = &expired_tids->tids;
+	int			first = 0;
+	int			end = tids->n;
+	int			middle = expired_tids->next;
+
+	if (middle < end && compare_tids(&tids->tids[middle], tid) >= 0 &&
+		(middle == 0 || compare_tids(&tids->tids[middle - 1], tid) < 0))
+		return middle;
+	while (first < end)
+	{
+		middle = first + (end - first) / 2;
+		if (compare_tids(&tids->tids[middle], tid) < 0)
+			first = middle + 1;
+		else
+			end = middle;
+	}
+	return first;
+}
+
+bool
+ttl_expired_tids_contain(TtlExpiredTids *expired_tids, const ItemPointerData *tid)
+{
+	const TtlTids *tids = &expired_tids->tids;
+	int			i = find_first(expired_tids, tid);
+	bool		result = i < tids->n && compare_tids(&tids->tids[i], tid) == 0;
+
+	expired_tids->next = result ? i + 1 : i;
+	return result;
+}
+
+void
+ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block, Page page,
+						   TtlExpiredOnPage *result)
+{
+	const TtlTids *tids = &expired_tids->tids;
+	ItemPointerData first;
+	int			i;
+
+	ItemPointerSet(&first, block, InvalidOffsetNumber);
+	result->page = block;
+	memset(result->bits, 0, sizeof(result->bits));
+	for (i = find_first(expired_tids, &first);
+		 i < tids->n && ItemPointerGetBlockNumber(&tids->tids[i]) == block; i++)
+	{
+		OffsetNumber offset = ItemPointerGetOffsetNumber(&tids->tids[i]);
+		ItemId		item;
+
+		if (offset > PageGetMaxOffsetNumber(page))
+			continue;
+		item = PageGetItemId(page, offset);
+		if (ItemIdIsRedirected(item) ||
+			(ItemIdIsNormal(item) &&
+			 HeapTupleHeaderIsHotUpdated((HeapTupleHeader) PageGetItem(page, item))))
+			memset(result->bits, 0xFF, sizeof(result->bits));
+		else
+			result->bits[offset / 8] |= 1 << (offset % 8);
+	}
+	expired_tids->next = i;
 }

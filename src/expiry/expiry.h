@@ -467,6 +467,7 @@ typedef struct TtlExpiredTids
 	bool		or_replaced;	/* likewise: and elsewhere versions that have
 								 * been deleted or updated */
 	TtlTids		tids;			/* in order */
+	int			next;			/* where a search among them begins */
 	TtlBits		pages;			/* of them */
 	TtlBits		hashes;			/* of the TIDs */
 } TtlExpiredTids;
@@ -519,8 +520,21 @@ ttl_expired_tids_may_contain(const TtlExpiredTids *expired_tids, const ItemPoint
 }
 
 /* Is it?  Not if by_page. */
-extern bool ttl_expired_tids_contain(const TtlExpiredTids *expired_tids,
-									 const ItemPointerData *tid);
+extern bool ttl_expired_tids_contain(TtlExpiredTids *expired_tids, const ItemPointerData *tid);
+
+/* The rows of one page that may have expired, by their offset numbers */
+typedef struct TtlExpiredOnPage
+{
+	BlockNumber page;
+	uint8		bits[(MaxHeapTuplesPerPage + 8) / 8];
+} TtlExpiredOnPage;
+
+/*
+ * Reads those of a page that is pinned.  All its rows are among them if one is the root of a HOT
+ * chain.  The result stays true while the snapshot is in use.  Not if by_page.
+ */
+extern void ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block,
+									   Page page, TtlExpiredOnPage *result);
 
 /*
  * validation.c

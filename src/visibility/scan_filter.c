@@ -103,6 +103,8 @@ typedef struct ScanFilter
 	const TtlType *ttl_type;
 	bool		none_expired;
 	TtlExpiredTids *expired_tids;	/* NULL = not known */
+	BlockNumber last_page;		/* with candidates, where the scan was */
+	TtlExpiredOnPage on_page;	/* of a page, from its second row on */
 	int64		checked;		/* rows, as long as it isn't */
 	int64		probe_at;
 	TupleTableSlot *fetched;	/* for index-only scans */
@@ -263,25 +265,39 @@ may_be_replaced(HeapTuple tuple)
 /*
  * False if the row in the slot is no candidate, and so is live.  Its TID is its index
  * entries', unless it is a member of a HOT chain.  Rows that are returned out of their
- * order, by a nearest-neighbour search, have no TID.
+ * order, by a nearest-neighbour search, have no TID.  A scan that returns several rows of a
+ * page in succession reads the page's candidates, to not look at the other rows' headers,
+ * which are not in the processor's cache if the page is visible to all.
  */
 static inline bool
-is_candidate(const ScanFilter *filter, TupleTableSlot *slot)
+is_candidate(ScanFilter *filter, TupleTableSlot *slot)
 {
-	const TtlExpiredTids *expired_tids = filter->expired_tids;
+	TtlExpiredTids *expired_tids = filter->expired_tids;
+	BlockNumber page = ItemPointerGetBlockNumberNoCheck(&slot->tts_tid);
+	OffsetNumber offset = ItemPointerGetOffsetNumberNoCheck(&slot->tts_tid);
 	bool		on_page;
 	HeapTuple	tuple;
 
 	if (!ItemPointerIsValid(&slot->tts_tid))
 		return true;
-	on_page = ttl_expired_tids_on_page(expired_tids, ItemPointerGetBlockNumberNoCheck(&slot->tts_tid));
+	if (page == filter->on_page.page &&
+		(filter->on_page.bits[offset / 8] & (1 << (offset % 8))) == 0)
+		return false;
+	on_page = ttl_expired_tids_on_page(expired_tids, page);
 	if (!on_page && !expired_tids->or_replaced)
 		return false;
 	tuple = TTS_IS_BUFFERTUPLE(slot) && !TTS_SHOULDFREE(slot) ?
 		((HeapTupleTableSlot *) slot)->tuple : NULL;
 	if (expired_tids->by_page)
 		return on_page || may_be_replaced(tuple);
-	return tuple == NULL || HeapTupleHeaderIsHeapOnly(tuple->t_data) ||
+	if (tuple == NULL)
+		return true;
+	if (page == filter->last_page && page != filter->on_page.page)
+		ttl_expired_tids_read_page(expired_tids, page,
+								   BufferGetPage(((BufferHeapTupleTableSlot *) slot)->buffer),
+								   &filter->on_page);
+	filter->last_page = page;
+	return HeapTupleHeaderIsHeapOnly(tuple->t_data) ||
 		ttl_expired_tids_may_contain(expired_tids, &slot->tts_tid);
 }
 
@@ -352,7 +368,7 @@ is_candidate_by_tid(const ScanFilter *filter)
 static pg_noinline bool
 check_by_tid(ScanFilter *filter)
 {
-	const TtlExpiredTids *expired_tids = filter->expired_tids;
+	TtlExpiredTids *expired_tids = filter->expired_tids;
 	struct IndexScanDescData *desc = filter->index_only->ioss_ScanDesc;
 	BlockNumber page = ItemPointerGetBlockNumber(&desc->xs_heaptid);
 	Buffer		visited = ((IndexFetchHeapData *) desc->xs_heapfetch)->xs_cbuf;
@@ -542,6 +558,7 @@ add_scan_filter(ScanState *scan, TtlExecution *execution)
 	filter->ts_type = container.ts_type;
 	filter->ttl_attno = container.ttl_attno;
 	filter->ttl_type = container.ttl_type;
+	filter->last_page = filter->on_page.page = InvalidBlockNumber;
 	filter->probe_at = IsA(scan, IndexOnlyScanState) ? PROBE_AT_ONCE_INDEX_ONLY : PROBE_AT_ONCE;
 	if (expected_rows(filter) >= filter->probe_at)
 		filter->probe_at = 0;
