@@ -42,6 +42,7 @@
 
 #include "access/genam.h"
 #include "access/heapam.h"
+#include "access/nbtree.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -120,7 +121,10 @@ is_complete_for(Relation index, Snapshot snapshot)
 		is_known_for(RELOID, RelationGetRelid(index), snapshot);
 }
 
-/* Adds the TIDs that one index has; false if they are too many. */
+/*
+ * Adds the TIDs that one index has; false if they are too many.  index_getnext_tid() reads all
+ * matching entries of a leaf page at once; the second and later ones are taken from there.
+ */
 static bool
 read_index(TtlTids *tids, Relation rel, Relation index, const TtlContainer *container,
 		   TtlExpiryIndex kind, TimestampTz last, int64 *entries_left)
@@ -129,7 +133,7 @@ read_index(TtlTids *tids, Relation rel, Relation index, const TtlContainer *cont
 	ScanKeyData keys[TTL_INDEX_KEYS];
 	int			nkeys = ttl_expiry_index_keys(container, kind, DT_NOBEGIN, last, keys);
 	IndexScanDesc scan = TtlIndexBeginScan(rel, index, SnapshotAny, nkeys);
-	ItemPointer tid;
+	BTScanPos	leaf = &((BTScanOpaque) scan->opaque)->currPos;
 	bool		at_end = false;
 
 	scan->ignore_killed_tuples = scan->ignore_killed_tuples &&
@@ -138,10 +142,13 @@ read_index(TtlTids *tids, Relation rel, Relation index, const TtlContainer *cont
 	while (*entries_left >= 0 && tids->n < max_tids && !at_end)
 	{
 		CHECK_FOR_INTERRUPTS();
-		tid = index_getnext_tid(scan, ForwardScanDirection);
-		at_end = tid == NULL;
-		if (!at_end && --*entries_left >= 0)
-			ttl_tids_append(tids, tid);
+		at_end = index_getnext_tid(scan, ForwardScanDirection) == NULL;
+		for (; !at_end && --*entries_left >= 0; leaf->itemIndex++)
+		{
+			ttl_tids_append(tids, &leaf->items[leaf->itemIndex].heapTid);
+			if (leaf->itemIndex == leaf->lastItem)
+				break;
+		}
 	}
 	index_endscan(scan);
 	return at_end;
