@@ -146,11 +146,12 @@ SELECT count(*) FROM c_a WHERE id > 0 OR ttl.is_live('c_a'::regclass) AND _ts < 
 -- Containers with expired rows here and there, none, half of them, and nearly
 -- all; without a TTL column; an adopted one with a short TTL and values without
 -- meaning; partitioned; with HOT chains, pruned ones, on pages that are all visible
--- or not
+-- or not; registered when it was full, with columns whose values are kept in the catalog
 CREATE TABLE few (id int PRIMARY KEY, x int);
 CREATE TABLE none (LIKE few INCLUDING ALL); CREATE TABLE half (LIKE few INCLUDING ALL); CREATE TABLE most (LIKE few INCLUDING ALL);
 CREATE TABLE bare (LIKE few INCLUDING ALL);
 CREATE TABLE short (LIKE few INCLUDING ALL); ALTER TABLE short ADD _ts timestamptz NOT NULL, ADD ttl smallint;
+CREATE TABLE filled (LIKE few INCLUDING ALL); INSERT INTO filled SELECT i, i % 100 FROM generate_series(1, 3000) i; ALTER TABLE filled ADD _ts timestamptz NOT NULL DEFAULT '2900-01-01', ADD ttl int;
 CREATE TABLE parted (id int PRIMARY KEY, x int) PARTITION BY RANGE (id);
 CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (MINVALUE) TO (1500);
 CREATE TABLE parted_2 (x int, gone int, id int NOT NULL); ALTER TABLE parted_2 DROP gone;
@@ -161,6 +162,7 @@ SELECT ttl.create_container(c, 60) FROM unnest('{few, none, half, most, parted}'
 SELECT ttl.create_container('short', 60, ts_column => '_ts', ttl_column => 'ttl');
 SELECT ttl.create_container('bare', 60, ttl_column => NULL);
 SELECT ttl.create_container('hot', 60, touch_on_update => false);
+SELECT ttl.create_container('filled', 60, ts_column => '_ts', ttl_column => 'ttl', touch_on_update => false);
 CREATE TABLE contents AS SELECT i AS id, i % 100 AS x, i % 60 = 7 OR i BETWEEN 300 AND 420 AS few, i % 2 = 1 OR i < 70 AS half, i % 50 <> 3 AS most, (ARRAY[NULL, -1, 5, 2147483647])[1 + i / 4 % 4] AS ttl FROM generate_series(1, 3000) i;
 CREATE FUNCTION ts(expired boolean) RETURNS timestamptz IMMUTABLE LANGUAGE sql AS $$ SELECT CASE WHEN expired THEN timestamptz '2020-01-01' ELSE '2900-01-01' END $$;
 INSERT INTO few SELECT id, x, ts(few), ttl FROM contents;
@@ -169,15 +171,16 @@ INSERT INTO half SELECT id, x, ts(half), ttl FROM contents;
 INSERT INTO most SELECT id, x, ts(most), NULL FROM contents;
 INSERT INTO bare SELECT id, x, ts(few) FROM contents;
 INSERT INTO parted (id, x, _ts, ttl) SELECT id, x, ts(few), ttl FROM contents;
+UPDATE filled t SET _ts = ts(true) FROM contents c WHERE c.id = t.id AND few;
 INSERT INTO hot (id, x, z, _ts, ttl) SELECT id, x, 0, ts(few), ttl FROM contents;
-CREATE INDEX ON few (x); CREATE INDEX ON none (x); CREATE INDEX ON half (x); CREATE INDEX ON most (x); CREATE INDEX ON bare (x); CREATE INDEX ON short (x); CREATE INDEX ON parted (x); CREATE INDEX ON hot (x);
+CREATE INDEX ON few (x); CREATE INDEX ON none (x); CREATE INDEX ON half (x); CREATE INDEX ON most (x); CREATE INDEX ON bare (x); CREATE INDEX ON short (x); CREATE INDEX ON parted (x); CREATE INDEX ON filled (x); CREATE INDEX ON hot (x);
 -- chains of three, of which a part is pruned and leads to the last
 SET ttl.show_expired = on;
 UPDATE hot SET z = 1; UPDATE hot SET z = 2 WHERE id % 4 < 3;
 VACUUM hot;
 UPDATE hot SET z = 3 WHERE id BETWEEN 290 AND 500;
 RESET ttl.show_expired;
-VACUUM ANALYZE few, none, half, most, bare, short, parted;
+VACUUM ANALYZE few, none, half, most, bare, short, parted, filled;
 ANALYZE hot;
 -- some pages are not all visible any more
 SET ttl.touch = off;
@@ -217,7 +220,7 @@ VACUUM ANALYZE lazy, lazy_short, lazy_parted;
 ANALYZE lazy_hot;
 DELETE FROM lazy WHERE id = 350 OR id IN (1000, 2000);
 
-CREATE VIEW container AS SELECT c::regclass FROM unnest('{few, none, half, most, bare, short, parted, hot, lazy, lazy_short, lazy_hot, lazy_parted}'::text[]) c;
+CREATE VIEW container AS SELECT c::regclass FROM unnest('{few, none, half, most, bare, short, parted, filled, hot, lazy, lazy_short, lazy_hot, lazy_parted}'::text[]) c;
 
 -- What must be seen: by each row's expiry, which is computed elsewhere
 CREATE FUNCTION truth(c regclass) RETURNS text LANGUAGE plpgsql SET ttl.show_expired = on SET plan_cache_mode = force_custom_plan AS $$
@@ -300,6 +303,10 @@ CREATE FUNCTION wrong(ways text DEFAULT '.') RETURNS TABLE (c regclass, label te
 $$;
 SELECT c, split_part(truth(c), ' ', 1)::int AS live FROM container;
 SELECT * FROM wrong();
+-- by what reads no column
+SET enable_indexonlyscan = off; SET enable_bitmapscan = off;
+SELECT count(*) FROM filled; SELECT count(*), 1 FROM filled GROUP BY GROUPING SETS ((), ()); SELECT 1 FROM filled HAVING count(*) > 5; SELECT count(*) FROM filled WHERE x < 50; SELECT FROM filled LIMIT 2;
+RESET enable_indexonlyscan; RESET enable_bitmapscan;
 -- in parallel
 SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET min_parallel_index_scan_size = 0;
 SELECT * FROM wrong('^(seq|index-only|bitmap)$');

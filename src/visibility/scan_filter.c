@@ -162,6 +162,13 @@ seq_scan_with_project(PlanState *ps)
 {
 	return ExecScanExtended((ScanState *) ps, seq_next, NULL, NULL, NULL, ps->ps_ProjInfo);
 }
+
+/* ExecSeqScanWithQual() */
+static TupleTableSlot *
+seq_scan_with_qual(PlanState *ps)
+{
+	return ExecScanExtended((ScanState *) ps, seq_next, NULL, NULL, ps->qual, NULL);
+}
 #endif
 
 /*
@@ -585,14 +592,37 @@ add_scan_filter(ScanState *scan, TtlExecution *execution)
 	}
 }
 
+/*
+ * Below an aggregate that reads no column, as count(*), a scan yields the table's row as it is,
+ * but where a column's missing value is kept in the catalog the planner has it make an empty one.
+ */
+static void
+skip_empty_projection(const Agg *agg, PlanState *scan)
+{
+	if (agg->aggstrategy != AGG_PLAIN || scan->plan->targetlist != NIL)
+		return;
+	scan->ps_ProjInfo = NULL;
+#if TTL_SEQ_SCAN_ASSUMES_QUAL
+	ExecSetExecProcNode(scan, seq_scan_with_qual);
+#endif
+}
+
 static bool add_scan_filters_below(PlanState *planstate, void *execution);
 
 static bool
 add_scan_filters(PlanState *planstate, void *execution)
 {
+	const ScanFilter *before = ((TtlExecution *) execution)->scan_filters;
+	PlanState  *outer = outerPlanState(planstate);
+	bool		result;
+
 	if (ttl_plan_is_scan(planstate->plan))
 		add_scan_filter((ScanState *) planstate, execution);
-	return planstate_tree_walker(planstate, add_scan_filters_below, execution);
+	result = planstate_tree_walker(planstate, add_scan_filters_below, execution);
+	if (IsA(planstate, AggState) && IsA(outer, SeqScanState) &&
+		((TtlExecution *) execution)->scan_filters != before)
+		skip_empty_projection((Agg *) planstate->plan, outer);
+	return result;
 }
 
 /* The state of a SubPlan is visited once, though several expressions may refer to it. */
