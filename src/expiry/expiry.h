@@ -382,6 +382,13 @@ extern TtlSummaries *ttl_expiry_walk_summaries(TtlExpiryWalk *walk);
 extern void ttl_expiry_walk_exclude(TtlExpiryWalk *walk);
 
 /*
+ * Makes the walk return slots without tuples, with the TID alone, for index entries whose row
+ * it need not fetch: it is visible to all, and has expired by the entry's key.  Nothing may be
+ * excluded.
+ */
+extern void ttl_expiry_walk_only_tids(TtlExpiryWalk *walk);
+
+/*
  * Makes the walk give up after so many index entries, those of dead rows included;
  * whether it has.
  */

@@ -7,7 +7,8 @@
  * of rows; then it goes along the pages whose summaries do not exclude expired rows, and
  * reads all rows there.  Without an index that it needs
  * a walk goes on, but says that it is incomplete: nothing found doesn't mean then that
- * nothing has expired.
+ * nothing has expired.  A walk for TIDs alone fetches no tuples from pages that are
+ * visible to all.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,6 +18,7 @@
 #include "access/htup_details.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
+#include "access/visibilitymap.h"
 #include "access/xact.h"
 #include "compat.h"
 #include "container/container.h"
@@ -24,6 +26,7 @@
 #include "executor/executor.h"
 #include "expiry/expiry_private.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -37,6 +40,7 @@ struct TtlExpiryWalk
 	TtlExpiryPosition *position;
 	TtlExpiryPosition start;		/* the position when the walk began */
 	bool		excludes_grace; /* leaves out what grace keeps */
+	bool		only_tids;		/* returns slots without tuples, if it can */
 	int			at;				/* the index that it is in, ... */
 	int			end;			/* up to which it goes, ... */
 	int			range;			/* ... and which range of it */
@@ -45,6 +49,8 @@ struct TtlExpiryWalk
 	TupleTableSlot *slot;
 	int64		entries_left;	/* how many more it may look at */
 	bool		incomplete;		/* was an index missing? */
+	Buffer		map;			/* page of the visibility map */
+	Buffer		page;			/* last page that is visible to all */
 
 	/* along pages */
 	TtlExpiryGuide guide;
@@ -85,6 +91,12 @@ void
 ttl_expiry_walk_exclude(TtlExpiryWalk *walk)
 {
 	walk->excludes_grace = true;
+}
+
+void
+ttl_expiry_walk_only_tids(TtlExpiryWalk *walk)
+{
+	walk->only_tids = walk->rel->rd_tableam == GetHeapamTableAmRoutine();
 }
 
 void
@@ -239,11 +251,38 @@ open_next_index(TtlExpiryWalk *walk)
 			after = Max(after, walk->position->at[walk->at] - 1);
 		nkeys = ttl_expiry_index_keys(&walk->container, walk->at, after, last, keys);
 		walk->scan = TtlIndexBeginScan(walk->rel, walk->index, walk->snapshot, nkeys);
-		walk->scan->xs_want_itup = walk->start.set[walk->at];
+		walk->scan->xs_want_itup = walk->only_tids || walk->start.set[walk->at];
 		index_rescan(walk->scan, keys, nkeys, NULL, 0);
 		return true;
 	}
 	return false;
+}
+
+/* The instant that the key of the current index entry stands for; false if it has none. */
+static bool
+entry_instant(TtlExpiryWalk *walk, TimestampTz *instant)
+{
+	bool		isnull;
+	Datum		key = index_getattr(walk->scan->xs_itup, 1, walk->scan->xs_itupdesc, &isnull);
+
+	return !isnull && ttl_expiry_index_instant(&walk->container, walk->at, key, instant);
+}
+
+/*
+ * True if the current index entry has the TID of a tuple that is visible to all.  If its line
+ * pointer is a redirect, as HOT updates leave behind, it has another TID.  The buffer remains
+ * pinned, since most often the next entry is of the same page.
+ */
+static bool
+is_visible_to_all(TtlExpiryWalk *walk, const ItemPointerData *tid)
+{
+	BlockNumber block = ItemPointerGetBlockNumber(tid);
+
+	if (!VM_ALL_VISIBLE(walk->rel, block, &walk->map))
+		return false;
+	walk->page = ReleaseAndReadBuffer(walk->page, walk->rel, block);
+	return ItemIdIsNormal(PageGetItemId(BufferGetPage(walk->page),
+										ItemPointerGetOffsetNumber(tid)));
 }
 
 /*
@@ -255,19 +294,26 @@ open_next_index(TtlExpiryWalk *walk)
 static bool
 is_before_position(TtlExpiryWalk *walk, const ItemPointerData *tid)
 {
-	bool		isnull;
-	Datum		key;
 	TimestampTz instant;
 
 	if (!walk->start.set[walk->at])
 		return false;
-	key = index_getattr(walk->scan->xs_itup, 1, walk->scan->xs_itupdesc, &isnull);
-	if (!isnull && ttl_expiry_index_instant(&walk->container, walk->at, key, &instant) &&
-		instant == walk->start.at[walk->at])
+	if (entry_instant(walk, &instant) && instant == walk->start.at[walk->at])
 		return ItemPointerCompare(unconstify(ItemPointerData *, tid),
 								  &walk->start.tid[walk->at]) <= 0;
 	walk->start.set[walk->at] = false;
 	return false;
+}
+
+/* Advances the position to an index entry. */
+static void
+advance(TtlExpiryWalk *walk, TimestampTz instant, const ItemPointerData *tid)
+{
+	if (walk->position == NULL)
+		return;
+	walk->position->set[walk->at] = true;
+	walk->position->at[walk->at] = instant;
+	walk->position->tid[walk->at] = *tid;
 }
 
 static void
@@ -413,18 +459,21 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 				CHECK_FOR_INTERRUPTS();
 				continue;
 			}
+			if (walk->only_tids && is_visible_to_all(walk, &root) &&
+				entry_instant(walk, &when))
+			{
+				advance(walk, when, &root);
+				ExecClearTuple(walk->slot);
+				walk->slot->tts_tid = root;
+				return walk->slot;
+			}
 			if (!index_fetch_heap(walk->scan, walk->slot))
 				continue;
 			ttl_item_of_slot(&item, &walk->container, walk->slot);
 			when = ttl_expiry_of(walk->container.default_ttl, &item);
 			if (when > walk->now)
 				continue;
-			if (walk->position != NULL)
-			{
-				walk->position->set[walk->at] = true;
-				walk->position->at[walk->at] = walk->at == TTL_INDEX_ITEM ? when : item.ts;
-				walk->position->tid[walk->at] = root;
-			}
+			advance(walk, walk->at == TTL_INDEX_ITEM ? when : item.ts, &root);
 			if (walk->excludes_grace &&
 				ttl_grace_covers(&walk->container.change, &item, walk->now))
 				continue;
@@ -456,6 +505,10 @@ ttl_expiry_walk_end(TtlExpiryWalk *walk)
 {
 	if (walk->index != NULL)
 		close_index(walk);
+	if (BufferIsValid(walk->map))
+		ReleaseBuffer(walk->map);
+	if (BufferIsValid(walk->page))
+		ReleaseBuffer(walk->page);
 	if (walk->page_scan != NULL)
 		table_endscan(walk->page_scan);
 	if (walk->summaries != NULL)

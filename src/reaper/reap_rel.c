@@ -212,6 +212,8 @@ ttl_reap_rel_collect(TtlBatch *batch, TimestampTz now, TtlExpiryPosition *positi
 								 position);
 	if (batch->in_grace)
 		ttl_expiry_walk_exclude(walk);
+	else
+		ttl_expiry_walk_only_tids(walk);
 	if (guide != NULL)
 		ttl_expiry_walk_guide(walk, guide, arg);
 	while (reap_rel->tids.n < limit && (slot = ttl_expiry_walk_next(walk, NULL)) != NULL)
