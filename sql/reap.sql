@@ -485,6 +485,31 @@ SELECT stored('parts');
 SELECT refused('CALL ttl.reap(''reap.parts_eu'')');
 SELECT lag, rows_deleted FROM ttl.stat_containers WHERE container = 'parts'::regclass;
 
+-- Rows next to each other are deleted together: live ones among them stay, and max_rows holds
+CREATE TABLE dense (id int, note text);
+SELECT ttl.create_container('dense', 60);
+INSERT INTO dense SELECT i, 'expired', timestamptz '2020-01-01' + CASE WHEN i % 3 = 0 THEN 1 ELSE 0 END * interval '1 day' FROM generate_series(1, 100) i WHERE i NOT IN (10, 20, 30);
+INSERT INTO dense SELECT i, 'live', '2900-01-01' FROM generate_series(101, 102) i;
+INSERT INTO dense SELECT i, 'expired', '2020-01-01' FROM generate_series(103, 150) i;
+SET client_min_messages = notice;
+CALL ttl.reap('dense', 50);
+SELECT ttl.expired_count('dense');
+CALL ttl.reap('dense');
+SELECT stored('dense');
+SELECT rows_deleted FROM ttl.stat_containers WHERE container = 'dense'::regclass;
+-- what a HOT update and VACUUM have left of a row's place is a redirect
+SET client_min_messages = warning;
+SET ttl.touch = off;
+INSERT INTO dense SELECT i, 'old', '2020-01-01' FROM generate_series(1, 10) i;
+SET ttl.show_expired = on;
+UPDATE dense SET note = 'new' WHERE id % 2 = 0;
+RESET ttl.show_expired;
+RESET ttl.touch;
+VACUUM dense;
+SET client_min_messages = notice;
+CALL ttl.reap('dense');
+SELECT stored('dense');
+
 -- A container whose columns have gone, as DDL without the library leaves it, is
 -- reported, and stops no other's deletion
 CREATE PROCEDURE replace_unseen(c regclass, was name, becomes name) LANGUAGE plpgsql AS $$

@@ -39,6 +39,13 @@ ttl_tids_append(TtlTids *array, const ItemPointerData *tid)
 	array->tids[array->n++] = *tid;
 }
 
+/* For qsort() */
+static inline int
+ttl_tids_compare(const void *a, const void *b)
+{
+	return ItemPointerCompare((ItemPointer) unconstify(void *, a), (ItemPointer) unconstify(void *, b));
+}
+
 /* For short arrays */
 static inline bool
 ttl_tids_contain(const TtlTids *array, const ItemPointerData *tid)

@@ -8,6 +8,8 @@
  * evaluates the filter ttl.is_expired() on the tables that it names (hide.c).  So it does
  * no harm that another row may have got the TID, that a row may have been renewed, or the
  * policy changed, since the TID was collected.
+ * If the caller permits it, and the TIDs lie close together, all tuples from the first to
+ * the last are scanned, page by page, instead of fetched one by one.
  *
  * It runs by the right of the table's owner (owner.c), and takes along the expired rows
  * that reference its own (fk_dependents.c).  One statement deletes them all, with a DELETE
@@ -20,6 +22,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -50,6 +53,29 @@ tid_array(const ItemPointerData *tids, int ntids)
 	return PointerGetDatum(construct_array(elements, ntids, TIDOID,
 										   sizeof(ItemPointerData), false,
 										   TYPALIGN_SHORT));
+}
+
+/*
+ * Do sorted TIDs lie so close together that it is cheaper to scan all tuples from the first
+ * to the last than to fetch each?
+ */
+static bool
+are_dense(const TtlTids *tids)
+{
+	BlockNumber block = tids->n > 0 ? ItemPointerGetBlockNumber(&tids->tids[0]) : 0;
+	OffsetNumber offset = 0;
+	uint64		ntuples = 0;
+
+	for (int i = 0; i < tids->n; i++)
+	{
+		BlockNumber next = ItemPointerGetBlockNumber(&tids->tids[i]);
+
+		if (next != block)
+			ntuples += offset + (uint64) (next - block - 1) * MaxHeapTuplesPerPage;
+		block = next;
+		offset = ItemPointerGetOffsetNumber(&tids->tids[i]);
+	}
+	return ntuples + offset < 2 * (uint64) tids->n;
 }
 
 /* Appends the table to the list, after those that reference it. */
@@ -89,6 +115,21 @@ append_delete(StringInfo sql, Relation rel, int n, int flags)
 						 table, n);
 }
 
+/* Appends a DELETE of all expired rows from the first of sorted TIDs to the last. */
+static void
+append_range_delete(StringInfo sql, Relation rel, const TtlTids *tids)
+{
+	const ItemPointerData *first = &tids->tids[0];
+	const ItemPointerData *last = &tids->tids[tids->n - 1];
+
+	appendStringInfo(sql, "DELETE FROM ONLY %s AS " TTL_OWNER_TO_DELETE
+					 " WHERE ctid OPERATOR(pg_catalog.>=) '(%u,%u)'::pg_catalog.tid"
+					 " AND ctid OPERATOR(pg_catalog.<=) '(%u,%u)'::pg_catalog.tid",
+					 ttl_container_table_name(RelationGetRelid(rel)),
+					 ItemPointerGetBlockNumber(first), ItemPointerGetOffsetNumber(first),
+					 ItemPointerGetBlockNumber(last), ItemPointerGetOffsetNumber(last));
+}
+
 /*
  * Deletes the rows to delete of tables that have the same owner, in one statement:
  * then it does no harm that rows reference each other.
@@ -101,6 +142,7 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 	Datum	   *values = palloc(sizeof(Datum) * ntables);
 	TtlToDelete *first = linitial(tables);
 	bool		is_simple = ntables == 1 && !OidIsValid(first->container.archive_to);
+	bool		by_range = is_simple && (flags & TTL_DELETION_BY_RANGE) && are_dense(&first->tids);
 	StringInfoData sql;
 	StringInfoData counts;
 	TtlIdentity saved;
@@ -118,6 +160,11 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 
 		if (deletion->user == NULL)
 			ttl_owner_check(to_delete->rel);
+		if (by_range)
+		{
+			append_range_delete(&sql, to_delete->rel, &to_delete->tids);
+			break;
+		}
 		types[i] = TIDARRAYOID;
 		values[i] = tid_array(to_delete->tids.tids, to_delete->tids.n);
 		if (!is_simple)
@@ -138,7 +185,7 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 	else
 		ttl_owner_begin(first->rel, deletion->restricted, &saved);
 	error_context_stack = &context;
-	ttl_owner_execute(sql.data, ntables, types, values, deletion->expired_at,
+	ttl_owner_execute(sql.data, by_range ? 0 : ntables, types, values, deletion->expired_at,
 					  deletion->excludes_grace, first->rel->rd_rel->relowner, InvalidSnapshot);
 	if (is_simple)
 		first->deleted = SPI_processed;

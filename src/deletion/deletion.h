@@ -268,6 +268,11 @@ extern void ttl_fk_dependents_query(const TtlDeletion *deletion, Relation rel,
  */
 #define TTL_DELETION_RESTRICTED			0x10
 #define TTL_DELETION_KEEPS_APART		0x20
+/*
+ * The TIDs are sorted.  All rows from the first to the last that have expired may be deleted
+ * instead, which is cheaper if there are few others.
+ */
+#define TTL_DELETION_BY_RANGE			0x40
 
 /*
  * With TTL_DELETION_COMMITS, the statistics of archives, and of what goes along, wait for

@@ -154,12 +154,6 @@ read_index(TtlTids *tids, Relation rel, Relation index, const TtlContainer *cont
 	return at_end;
 }
 
-static int
-compare_tids(const void *a, const void *b)
-{
-	return ItemPointerCompare((ItemPointer) unconstify(void *, a), (ItemPointer) unconstify(void *, b));
-}
-
 /* Sorts the TIDs of all indexes, and makes their bits. */
 static void
 finish_tids(TtlExpiredTids *expired_tids, BlockNumber npages)
@@ -168,7 +162,7 @@ finish_tids(TtlExpiredTids *expired_tids, BlockNumber npages)
 
 	if (tids->n == 0)
 		return;
-	qsort(tids->tids, tids->n, sizeof(ItemPointerData), compare_tids);
+	qsort(tids->tids, tids->n, sizeof(ItemPointerData), ttl_tids_compare);
 	make_bits(&expired_tids->pages, Min(npages, MAX_PAGE_BITS));
 	make_bits(&expired_tids->hashes, (int64) tids->n * BITS_PER_TID);
 	for (int i = 0; i < tids->n; i++)
@@ -298,13 +292,13 @@ find_first(const TtlExpiredTids *expired_tids, const ItemPointerData *tid)
 	int			end = tids->n;
 	int			middle = expired_tids->next;
 
-	if (middle < end && compare_tids(&tids->tids[middle], tid) >= 0 &&
-		(middle == 0 || compare_tids(&tids->tids[middle - 1], tid) < 0))
+	if (middle < end && ttl_tids_compare(&tids->tids[middle], tid) >= 0 &&
+		(middle == 0 || ttl_tids_compare(&tids->tids[middle - 1], tid) < 0))
 		return middle;
 	while (first < end)
 	{
 		middle = first + (end - first) / 2;
-		if (compare_tids(&tids->tids[middle], tid) < 0)
+		if (ttl_tids_compare(&tids->tids[middle], tid) < 0)
 			first = middle + 1;
 		else
 			end = middle;
@@ -317,7 +311,7 @@ ttl_expired_tids_contain(TtlExpiredTids *expired_tids, const ItemPointerData *ti
 {
 	const TtlTids *tids = &expired_tids->tids;
 	int			i = find_first(expired_tids, tid);
-	bool		result = i < tids->n && compare_tids(&tids->tids[i], tid) == 0;
+	bool		result = i < tids->n && ttl_tids_compare(&tids->tids[i], tid) == 0;
 
 	expired_tids->next = result ? i + 1 : i;
 	return result;

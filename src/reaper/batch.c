@@ -39,6 +39,7 @@
 
 #include <signal.h>
 
+#include "access/htup_details.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "counters.h"
@@ -347,6 +348,22 @@ block_kept_rows(TtlBatch *batch)
 	ExecDropSingleTupleTableSlot(slot);
 }
 
+/*
+ * May the batch delete other expired rows between its own?  Not where rows are counted one by
+ * one: where the number is limited, or rows may stay.
+ */
+static bool
+may_delete_others(const TtlBatch *batch)
+{
+	return batch->ntids > 0 &&
+		ItemPointerGetBlockNumber(&batch->tids[batch->ntids - 1]) -
+		ItemPointerGetBlockNumber(&batch->tids[0]) < batch->max_rows / MaxHeapTuplesPerPage &&
+		batch->container.batch_size == 0 &&
+		!batch->skip_locked && !batch->with_referencing &&
+		!ttl_owner_has_code(batch->rel) && !batch->rel->rd_rel->relrowsecurity &&
+		ttl_reap_rel_blocked_rows(batch->reap_rel) == 0;
+}
+
 static void
 delete_tids(TtlBatch *batch)
 {
@@ -356,6 +373,8 @@ delete_tids(TtlBatch *batch)
 		flags |= TTL_DELETION_SKIP_LOCKED;
 	if (batch->with_referencing)
 		flags |= TTL_DELETION_WITH_DEPENDENTS;
+	if (may_delete_others(batch))
+		flags |= TTL_DELETION_BY_RANGE;
 
 	if (batch->memory->mode.by_worker)
 		flags |= TTL_DELETION_EXCLUDES_GRACE | TTL_DELETION_KEEPS_APART;
@@ -542,6 +561,7 @@ ttl_batch_delete(TtlBatch *batch)
 
 	batch->tids = reap_rel->tids.tids + reap_rel->next_tid;
 	batch->ntids = choose_size(batch);
+	qsort(batch->tids, batch->ntids, sizeof(ItemPointerData), ttl_tids_compare);
 	batch->skip_locked = reap_rel->locked_until > started;
 
 	ttl_reap_report_phase(TTL_PHASE_DELETING);
