@@ -259,46 +259,51 @@ check(const ScanFilter *filter, TupleTableSlot *slot)
 
 /*
  * May this version of the row have been deleted or updated?  If not now, then
- * not when the summaries were read either, unless it is a copy.
+ * not when the summaries were read either.
  */
 static inline bool
 may_be_replaced(HeapTuple tuple)
 {
-	return tuple == NULL ||
-		!((tuple->t_data->t_infomask & HEAP_XMAX_INVALID) ||
-		  HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_data->t_infomask));
+	return !((tuple->t_data->t_infomask & HEAP_XMAX_INVALID) ||
+		HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_data->t_infomask));
 }
 
 /*
- * False if the row in the slot is no candidate, and so is live.  Its TID is its index
- * entries', unless it is a member of a HOT chain.  Rows that are returned out of their
- * order, by a nearest-neighbour search, have no TID.  A scan that returns several rows of a
- * page in succession reads the page's candidates, to not look at the other rows' headers,
- * which are not in the processor's cache if the page is visible to all.
+ * False if the row in the slot is no candidate, and so is live, by what is known of its page.
+ * Rows that are returned out of their order, by a nearest-neighbour search, have no TID.
  */
 static inline bool
+may_be_candidate(const ScanFilter *filter, const TupleTableSlot *slot)
+{
+	BlockNumber page = ItemPointerGetBlockNumberNoCheck(&slot->tts_tid);
+	OffsetNumber offset = ItemPointerGetOffsetNumberNoCheck(&slot->tts_tid);
+
+	if (!ItemPointerIsValid(&slot->tts_tid))
+		return true;
+	if (page == filter->on_page.page)
+		return (filter->on_page.bits[offset / 8] & (1 << (offset % 8))) != 0;
+	return ttl_expired_tids_on_page(filter->expired_tids, page) ||
+		filter->expired_tids->or_replaced;
+}
+
+/*
+ * Is such a row a candidate?  Its TID is its index entries', unless it is a member of a HOT
+ * chain.  A scan that returns several rows of a page in succession reads the page's candidates,
+ * to not look at the other rows' headers, which are not in the processor's cache if the page
+ * is visible to all.
+ */
+static bool
 is_candidate(ScanFilter *filter, TupleTableSlot *slot)
 {
 	TtlExpiredTids *expired_tids = filter->expired_tids;
 	BlockNumber page = ItemPointerGetBlockNumberNoCheck(&slot->tts_tid);
-	OffsetNumber offset = ItemPointerGetOffsetNumberNoCheck(&slot->tts_tid);
-	bool		on_page;
-	HeapTuple	tuple;
-
-	if (!ItemPointerIsValid(&slot->tts_tid))
-		return true;
-	if (page == filter->on_page.page &&
-		(filter->on_page.bits[offset / 8] & (1 << (offset % 8))) == 0)
-		return false;
-	on_page = ttl_expired_tids_on_page(expired_tids, page);
-	if (!on_page && !expired_tids->or_replaced)
-		return false;
-	tuple = TTS_IS_BUFFERTUPLE(slot) && !TTS_SHOULDFREE(slot) ?
+	HeapTuple	tuple = TTS_IS_BUFFERTUPLE(slot) && !TTS_SHOULDFREE(slot) ?
 		((HeapTupleTableSlot *) slot)->tuple : NULL;
-	if (expired_tids->by_page)
-		return on_page || may_be_replaced(tuple);
-	if (tuple == NULL)
+
+	if (tuple == NULL || !ItemPointerIsValid(&slot->tts_tid))
 		return true;
+	if (expired_tids->by_page)
+		return ttl_expired_tids_on_page(expired_tids, page) || may_be_replaced(tuple);
 	if (page == filter->last_page && page != filter->on_page.page)
 		ttl_expired_tids_read_page(expired_tids, page,
 								   BufferGetPage(((BufferHeapTupleTableSlot *) slot)->buffer),
@@ -372,7 +377,7 @@ is_candidate_by_tid(const ScanFilter *filter)
  * that of a member of a HOT chain, because the scan has been at the page; on a page that is
  * visible to all nothing has been replaced.
  */
-static pg_noinline bool
+static bool
 check_by_tid(ScanFilter *filter)
 {
 	TtlExpiredTids *expired_tids = filter->expired_tids;
@@ -399,15 +404,8 @@ is_live(ScanFilter *filter, TupleTableSlot *slot)
 	if (filter->index_only != NULL)
 		return filter->expired_tids == NULL ? check_fetched(filter) :
 			!is_candidate_by_tid(filter) || check_by_tid(filter);
-	return (filter->expired_tids != NULL && !is_candidate(filter, slot)) || check(filter, slot);
-}
-
-/* Evaluates the quals of a row that is checked first. */
-static pg_noinline Datum
-evaluate_checked(ScanFilter *filter, ExprContext *econtext, bool *isnull)
-{
-	return check(filter, econtext->ecxt_scantuple) ?
-		evaluate_rest(filter, econtext, isnull) : BoolGetDatum(false);
+	return (filter->expired_tids != NULL &&
+			!(may_be_candidate(filter, slot) && is_candidate(filter, slot))) || check(filter, slot);
 }
 
 /* Evaluates the quals. */
@@ -421,15 +419,33 @@ evaluate_qual(ExprState *state, ExprContext *econtext, bool *isnull)
 		evaluate_rest(filter, econtext, isnull) : BoolGetDatum(false);
 }
 
-/* Likewise when it is known which rows are candidates. */
+/*
+ * Likewise when it is known which rows are candidates.  Most rows are none, and cost no call
+ * but this.
+ */
+static pg_noinline Datum
+evaluate_candidate(ScanFilter *filter, ExprContext *econtext, bool *isnull)
+{
+	TupleTableSlot *slot = econtext->ecxt_scantuple;
+
+	return !is_candidate(filter, slot) || check(filter, slot) ?
+		evaluate_rest(filter, econtext, isnull) : BoolGetDatum(false);
+}
+
 static Datum
 evaluate_candidates(ExprState *state, ExprContext *econtext, bool *isnull)
 {
 	ScanFilter *filter = (ScanFilter *) state;
 
 	*isnull = false;
-	return is_candidate(filter, econtext->ecxt_scantuple) ?
-		evaluate_checked(filter, econtext, isnull) : evaluate_rest(filter, econtext, isnull);
+	return may_be_candidate(filter, econtext->ecxt_scantuple) ?
+		evaluate_candidate(filter, econtext, isnull) : evaluate_rest(filter, econtext, isnull);
+}
+
+static pg_noinline Datum
+evaluate_candidate_by_tid(ScanFilter *filter, ExprContext *econtext, bool *isnull)
+{
+	return check_by_tid(filter) ? evaluate_rest(filter, econtext, isnull) : BoolGetDatum(false);
 }
 
 static Datum
@@ -438,8 +454,8 @@ evaluate_candidates_by_tid(ExprState *state, ExprContext *econtext, bool *isnull
 	ScanFilter *filter = (ScanFilter *) state;
 
 	*isnull = false;
-	return !is_candidate_by_tid(filter) || check_by_tid(filter) ?
-		evaluate_rest(filter, econtext, isnull) : BoolGetDatum(false);
+	return is_candidate_by_tid(filter) ?
+		evaluate_candidate_by_tid(filter, econtext, isnull) : evaluate_rest(filter, econtext, isnull);
 }
 
 /* Evaluates what is to be rechecked: for an expired row it needn't. */
