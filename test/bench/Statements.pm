@@ -50,6 +50,7 @@ sub statements
 		[ clustered => '1 % expired, stored together' ],
 		[ 'count(*)',             1.15, "$scan; SELECT count(*) FROM {T}" ],
 		[ 'count(*), index-only', 1.15, 'SELECT count(*) FROM {T}' ],
+		[ 'range of 100,000 rows, index-only', 1.15, often(10, 'SELECT count(*) FROM {T} WHERE id BETWEEN 1 AND 100000') ],
 		[ scattered => '1 % expired, on all pages' ],
 		[ 'count(*)',             1.35, "$scan; SELECT count(*) FROM {T}" ],
 		[ 'count(*), index-only', 1.35, 'SELECT count(*) FROM {T}' ],
