@@ -382,9 +382,8 @@ extern TtlSummaries *ttl_expiry_walk_summaries(TtlExpiryWalk *walk);
 extern void ttl_expiry_walk_exclude(TtlExpiryWalk *walk);
 
 /*
- * Makes the walk return slots without tuples, with the TID alone, for index entries whose row
- * it need not fetch: it is visible to all, and has expired by the entry's key.  Nothing may be
- * excluded.
+ * Makes the walk take the keys of index entries for the expiry of their rows, and return slots
+ * with a TID alone for rows that are visible to all.  Nothing may be excluded.
  */
 extern void ttl_expiry_walk_only_tids(TtlExpiryWalk *walk);
 

@@ -452,6 +452,7 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 			TtlItem		item;
 			TimestampTz when;
 			ItemPointerData root = *tid;
+			bool		by_key;
 
 			walk->entries_left--;
 			if (is_before_position(walk, &root))
@@ -459,16 +460,19 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 				CHECK_FOR_INTERRUPTS();
 				continue;
 			}
-			if (walk->only_tids && is_visible_to_all(walk, &root) &&
-				entry_instant(walk, &when))
+			by_key = walk->only_tids && entry_instant(walk, &when);
+			if (by_key && is_visible_to_all(walk, &root))
 			{
-				advance(walk, when, &root);
 				ExecClearTuple(walk->slot);
 				walk->slot->tts_tid = root;
+			}
+			else if (!index_fetch_heap(walk->scan, walk->slot))
+				continue;
+			if (by_key)
+			{
+				advance(walk, when, &root);
 				return walk->slot;
 			}
-			if (!index_fetch_heap(walk->scan, walk->slot))
-				continue;
 			ttl_item_of_slot(&item, &walk->container, walk->slot);
 			when = ttl_expiry_of(walk->container.default_ttl, &item);
 			if (when > walk->now)
