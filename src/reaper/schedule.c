@@ -33,7 +33,7 @@
 
 /* All in microseconds */
 #define IDLE_WAIT			(10 * USECS_PER_SEC)
-#define WAIT_PER_TABLE		INT64CONST(5000)
+#define WAIT_PER_TABLE		INT64CONST(7000)
 #define BUSY_WAIT_PER_TABLE	INT64CONST(500) /* if rows expire all the time */
 
 /* Time after which the state of a table without a visit is removed */

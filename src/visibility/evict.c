@@ -70,7 +70,7 @@
  * A row that expires within this time is announced to the worker, which might not look at
  * the container before; at least the wait between periodic visits (schedule.c) to 10,000 tables.
  */
-#define SOON			(60 * USECS_PER_SEC)
+#define SOON			(75 * USECS_PER_SEC)
 
 /* Index entries that the search may read. */
 #define PROOF_MAX_ENTRIES	1000
