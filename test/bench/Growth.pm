@@ -98,7 +98,7 @@ sub count_pages
 		$server->sql('VACUUM (FREEZE, ANALYZE) counted');
 		$results->point('pages', "$_: plain table", $rows, $server->pages($query{$_})) for sort keys %query;
 
-		$server->sql("SELECT ttl.create_container('counted', 86400)");
+		$server->sql("SELECT ttl.create_container('counted', 86400, ts_column => '_ts', ttl_column => 'ttl')");
 		$server->sql('VACUUM (FREEZE, ANALYZE) counted');
 		$results->point('pages', "$_: container", $rows, $server->pages($query{$_})) for sort keys %query;
 		$results->point('pages', 'what has expired? (nothing)', $rows, $server->pages("SELECT ttl.expired_count('counted')"));
