@@ -8,11 +8,13 @@
 #ifndef TTL_EXPIRY_H
 #define TTL_EXPIRY_H
 
+#include "access/htup_details.h"
 #include "access/skey.h"
 #include "container/container.h"
 #include "execution.h"
 #include "executor/tuptable.h"
 #include "storage/block.h"
+#include "storage/bufpage.h"
 #include "tids.h"
 #include "utils/snapshot.h"
 #include "utils/timestamp.h"
