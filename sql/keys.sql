@@ -499,7 +499,7 @@ INSERT INTO imported (id, note, _ts) SELECT i, 'expired', '2020-01-01' FROM gene
 COPY imported (id, note) FROM PROGRAM 'seq 1 2000 | sed "s/$/\tcopied/"';
 SELECT rows_of('imported'), ttl.expired_count('imported');
 
--- Deletion goes to the rows by their places, whatever the user's settings: no row but those that CALL deletes is read by a scan
+-- Deletion goes to the rows by their places, whatever the user's settings: no row is read by a scan of the table
 CREATE TABLE placed (id int PRIMARY KEY, filler text);
 INSERT INTO placed SELECT i, repeat('x', 500) FROM generate_series(1, 2000) i;
 SELECT new_container('placed');

@@ -509,6 +509,24 @@ VACUUM dense;
 SET client_min_messages = notice;
 CALL ttl.reap('dense');
 SELECT stored('dense');
+-- in a transaction, where a deferred foreign key is checked at its end, what is referenced is left out, too
+SET client_min_messages = warning;
+CREATE TABLE dense_parent (id int PRIMARY KEY, note text);
+CREATE TABLE dense_child (id int REFERENCES dense_parent DEFERRABLE INITIALLY DEFERRED);
+CREATE INDEX ON dense_child (id);
+SELECT ttl.create_container('dense_parent', 60);
+INSERT INTO dense_parent SELECT i, 'referenced' FROM generate_series(1, 15000) i;
+INSERT INTO dense_child VALUES (999);
+SET ttl.touch = off;
+UPDATE dense_parent SET _ts = timestamptz '2020-01-01' + CASE WHEN id % 3 = 0 THEN 1 ELSE 0 END * interval '1 day';
+RESET ttl.touch;
+VACUUM ANALYZE dense_parent, dense_child;
+SET client_min_messages = notice;
+BEGIN;
+CALL ttl.reap('dense_parent');
+COMMIT;
+SELECT stored('dense_parent');
+DROP TABLE dense_parent, dense_child;
 
 -- A container whose columns have gone, as DDL without the library leaves it, is
 -- reported, and stops no other's deletion

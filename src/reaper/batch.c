@@ -349,13 +349,14 @@ block_kept_rows(TtlBatch *batch)
 }
 
 /*
- * May the batch delete other expired rows between its own?  Not where rows are counted one by
- * one: where the number is limited, or rows may stay.
+ * May the batch delete other expired rows between its own?  Not more than max_rows; not where
+ * rows are counted one by one, or may stay; and not where a deferred foreign key, which these
+ * rows have not been checked for, would only fail at the user's COMMIT.
  */
 static bool
 may_delete_others(const TtlBatch *batch)
 {
-	return batch->ntids > 0 &&
+	return batch->ntids > 0 && batch->memory->mode.commits &&
 		ItemPointerGetBlockNumber(&batch->tids[batch->ntids - 1]) -
 		ItemPointerGetBlockNumber(&batch->tids[0]) < batch->max_rows / MaxHeapTuplesPerPage &&
 		batch->container.batch_size == 0 &&
