@@ -51,7 +51,7 @@
 #define SHORTEST_NAP		INT64CONST(2000)
 #define ADVANCE_SHARE		10
 
-/* Buffers that a transaction may use before they are counted */
+/* Cost that a transaction may have before it is counted */
 #define UNCOUNTED_MAX		100
 
 /* pgBufferUsage of this backend at the last count_foreground() */
@@ -194,9 +194,7 @@ count_foreground(void)
 static void
 execution_ended(QueryDesc *query_desc, int depth)
 {
-	if (depth == 1 &&
-		pgBufferUsage.shared_blks_hit - counted.shared_blks_hit +
-		pgBufferUsage.shared_blks_read - counted.shared_blks_read > UNCOUNTED_MAX)
+	if (depth == 1 && ttl_budget_cost_since(&counted) > UNCOUNTED_MAX)
 		count_foreground();
 }
 

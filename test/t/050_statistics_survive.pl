@@ -38,16 +38,19 @@ ok($node->poll_query_until('postgres', 'SELECT blocked_rows = 1 FROM ttl.stat_co
 	'the worker has met a row that cannot go');
 is($node->safe_psql('postgres', $counters), "0|0|0\n99|1|100", 'statistics');
 
-# A transaction that goes on doesn't hide what its queries have used.
-is($node->safe_psql('postgres', q{
-CREATE TABLE large AS SELECT g, repeat('x', 500) FROM generate_series(1, 10000) g;
+# A transaction that goes on doesn't hide what its queries have used, of temporary tables either.
+for my $kind ('', 'TEMP')
+{
+	is($node->safe_psql('postgres', qq{
+CREATE $kind TABLE large AS SELECT g, repeat('x', 500) FROM generate_series(1, 10000) g;
 BEGIN;
-SELECT foreground_cost AS before FROM ttl.stat_reaper WHERE database = 'postgres' \gset
-SELECT count(*) FROM large \g /dev/null
+SELECT foreground_cost AS before FROM ttl.stat_reaper WHERE database = 'postgres' \\gset
+SELECT count(*) FROM large \\g /dev/null
 SELECT foreground_cost - :before >= 500 FROM ttl.stat_reaper WHERE database = 'postgres';
 COMMIT;
 DROP TABLE large;
-}), 't', 'cost of an open transaction');
+}), 't', "cost of an open transaction $kind");
+}
 
 # The blocked row isn't tried again so soon, so nothing happens in between.
 my $before = $node->safe_psql('postgres', $statistics);
