@@ -62,7 +62,7 @@ tid_array(const ItemPointerData *tids, int ntids)
 static bool
 are_dense(const TtlTids *tids)
 {
-	BlockNumber block = tids->n > 0 ? ItemPointerGetBlockNumber(&tids->tids[0]) : 0;
+	BlockNumber block = ItemPointerGetBlockNumber(&tids->tids[0]);
 	OffsetNumber offset = 0;
 	uint64		ntuples = 0;
 

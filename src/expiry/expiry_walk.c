@@ -5,10 +5,9 @@
  *
  * It goes along the expiry indexes, one after the other.  BRIN indexes have no entries
  * of rows; then it goes along the pages whose summaries do not exclude expired rows, and
- * reads all rows there.  Without an index that it needs
- * a walk goes on, but says that it is incomplete: nothing found doesn't mean then that
- * nothing has expired.  A walk for TIDs alone fetches no tuples from pages that are
- * visible to all.
+ * reads all rows there.  Without an index that it needs a walk goes on, but says that it is
+ * incomplete: nothing found doesn't mean then that nothing has expired.  A walk for TIDs
+ * alone fetches no tuples from pages that are visible to all.
  *
  *-------------------------------------------------------------------------
  */
@@ -96,6 +95,7 @@ ttl_expiry_walk_exclude(TtlExpiryWalk *walk)
 void
 ttl_expiry_walk_only_tids(TtlExpiryWalk *walk)
 {
+	Assert(!walk->excludes_grace);
 	walk->only_tids = walk->rel->rd_tableam == GetHeapamTableAmRoutine();
 }
 

@@ -289,8 +289,8 @@ may_be_candidate(const ScanFilter *filter, const TupleTableSlot *slot)
 /*
  * Is such a row a candidate?  Its TID is its index entries', unless it is a member of a HOT
  * chain.  A scan that returns several rows of a page in succession reads the page's candidates,
- * to not look at the other rows' headers, which are not in the processor's cache if the page
- * is visible to all.
+ * so that the headers of other rows need not be read: on pages that are visible to all nothing
+ * else reads them.
  */
 static bool
 is_candidate(ScanFilter *filter, TupleTableSlot *slot)
@@ -609,8 +609,8 @@ add_scan_filter(ScanState *scan, TtlExecution *execution)
 }
 
 /*
- * Below an aggregate that reads no column, as count(*), a scan yields the table's row as it is,
- * but where a column's missing value is kept in the catalog the planner has it make an empty one.
+ * count(*) needs no column.  If the catalog keeps a missing value for a column, the planner
+ * makes such a scan project an empty row; the aggregate does as well with the table's row.
  */
 static void
 skip_empty_projection(const Agg *agg, PlanState *scan)
