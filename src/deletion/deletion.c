@@ -22,7 +22,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -34,6 +33,7 @@
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "utils/array.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -56,26 +56,28 @@ tid_array(const ItemPointerData *tids, int ntids)
 }
 
 /*
- * Do sorted TIDs lie so close together that it is cheaper to scan all tuples from the first
- * to the last than to fetch each?
+ * Do sorted TIDs lie so close together that it is cheaper to scan the tuples of all pages from
+ * the first to the last than to fetch each?  Not more than twice as many are deleted.
  */
 static bool
-are_dense(const TtlTids *tids)
+are_dense(Relation rel, const TtlTids *tids)
 {
-	BlockNumber block = ItemPointerGetBlockNumber(&tids->tids[0]);
-	OffsetNumber offset = 0;
-	uint64		ntuples = 0;
+	BlockNumber last = ItemPointerGetBlockNumber(&tids->tids[tids->n - 1]);
+	int			ntuples = 0;
 
-	for (int i = 0; i < tids->n; i++)
+	/* the table may have been truncated since the TIDs were collected */
+	if (last >= RelationGetNumberOfBlocks(rel))
+		return false;
+	for (BlockNumber block = ItemPointerGetBlockNumber(&tids->tids[0]);
+		 block <= last && ntuples <= 2 * tids->n; block++)
 	{
-		BlockNumber next = ItemPointerGetBlockNumber(&tids->tids[i]);
+		Buffer		buffer = ReadBuffer(rel, block);
 
-		if (next != block)
-			ntuples += offset + (uint64) (next - block - 1) * MaxHeapTuplesPerPage;
-		block = next;
-		offset = ItemPointerGetOffsetNumber(&tids->tids[i]);
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		ntuples += 1 + PageGetMaxOffsetNumber(BufferGetPage(buffer));
+		UnlockReleaseBuffer(buffer);
 	}
-	return ntuples + offset < 2 * (uint64) tids->n;
+	return ntuples <= 2 * tids->n;
 }
 
 /* Appends the table to the list, after those that reference it. */
@@ -142,7 +144,8 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 	Datum	   *values = palloc(sizeof(Datum) * ntables);
 	TtlToDelete *first = linitial(tables);
 	bool		is_simple = ntables == 1 && !OidIsValid(first->container.archive_to);
-	bool		by_range = is_simple && (flags & TTL_DELETION_BY_RANGE) && are_dense(&first->tids);
+	bool		by_range = is_simple && (flags & TTL_DELETION_BY_RANGE) &&
+		are_dense(first->rel, &first->tids);
 	StringInfoData sql;
 	StringInfoData counts;
 	TtlIdentity saved;

@@ -349,20 +349,22 @@ block_kept_rows(TtlBatch *batch)
 }
 
 /*
- * May the batch delete other expired rows between its own?  Not more than max_rows; not where
- * rows are counted one by one, or may stay; and not where a deferred foreign key, which these
- * rows have not been checked for, would only fail at the user's COMMIT.
+ * May the batch delete other expired rows on the pages between its own?  Not more than
+ * max_rows; not where rows are counted one by one, may stay, or may take others along.
  */
 static bool
 may_delete_others(const TtlBatch *batch)
 {
-	return batch->ntids > 0 && batch->memory->mode.commits &&
+	const TriggerDesc *triggers = batch->rel->trigdesc;
+
+	return batch->ntids > 0 &&
 		ItemPointerGetBlockNumber(&batch->tids[batch->ntids - 1]) -
 		ItemPointerGetBlockNumber(&batch->tids[0]) < batch->max_rows / MaxHeapTuplesPerPage &&
-		batch->container.batch_size == 0 &&
-		!batch->skip_locked && !batch->with_referencing &&
-		!ttl_owner_has_code(batch->rel) && !batch->rel->rd_rel->relrowsecurity &&
-		ttl_reap_rel_blocked_rows(batch->reap_rel) == 0;
+		batch->container.batch_size == 0 && !batch->skip_locked &&
+		(triggers == NULL ||
+		 !(triggers->trig_delete_before_statement || triggers->trig_delete_before_row ||
+		   triggers->trig_delete_after_row || triggers->trig_delete_after_statement)) &&
+		!ttl_owner_has_delete_rule(batch->rel) && !batch->rel->rd_rel->relrowsecurity;
 }
 
 static void
@@ -587,7 +589,8 @@ ttl_batch_delete(TtlBatch *batch)
 		adapt_size(batch, INSTR_TIME_GET_MILLISEC(took));
 		if (batch->deleted > 0)
 		{
-			reap_rel->row_cost = (double) ttl_budget_cost_since(&used) / batch->deleted;
+			reap_rel->row_cost = (double) ttl_budget_cost_since(&used) /
+				Min(batch->deleted, batch->ntids);
 			state->has_timed_out = batch->timed_out;
 		}
 		ttl_reap_rel_end_pause(reap_rel);
