@@ -74,6 +74,26 @@ $node->safe_psql('postgres', "CALL ttl.reap('other')");
 is($node->safe_psql('postgres', "SELECT ttl.expired_count('other')"), '0', 'CALL ttl.reap deletes all');
 cmp_ok(time - $start, '<', 5, '... without a nap');
 
+# The rows of each page expire one after the other: a batch doesn't take along those between its own.
+$node->turn_reaper('off');
+my $plans;
+$node->psql('postgres', q{
+CREATE TABLE aligned (id int, _ts timestamptz NOT NULL);
+INSERT INTO aligned SELECT i, timestamptz '2020-01-01' + (i - 1) % 185 * interval '1 day' FROM generate_series(1, 18500) i;
+VACUUM ANALYZE aligned;
+SELECT ttl.create_container('aligned', 3600, ts_column => '_ts', ttl_column => NULL);
+LOAD 'auto_explain';
+SET auto_explain.log_min_duration = 0;
+SET auto_explain.log_nested_statements = on;
+SET auto_explain.log_analyze = on;
+SET client_min_messages = log;
+CALL ttl.reap('aligned');
+}, stderr => \$plans);
+my ($first_batch) = $plans =~ /Tid (?:Range )?Scan on aligned.*actual.*rows=(\d+)/;
+cmp_ok($first_batch, '<=', 100, "a batch that begins with 50 rows deletes $first_batch");
+is($node->safe_psql('postgres', "SELECT ttl.expired_count('aligned')"), '0', '... and the others the rest');
+$node->turn_reaper('on');
+
 # Somebody turns deletion off, or stops the server, in the middle of a nap.
 $node->add_expired('c', 16000);
 ok($node->poll_query_until('postgres', "SELECT ($napping) = 1"), 'the worker naps');
