@@ -226,10 +226,12 @@ sub read_rows
 			return if $s->{failed} || two_snapshots($s);
 			$clock = $s->{instant} if $what eq 'at an instant';
 			$m->{count}{rows} += @found;
+			# the shadow isn't told yet what somebody is deleting, which shows at an earlier instant, too
+			return if $what ne 'reads' && grep { $_->{reaping} } @{ $m->{sessions} };
 			if ($what eq 'shown')
 			{
-				# of what has been deleted since, an older snapshot sees more, and the shadow isn't told yet
-				return if grep({ $_->{reaping} } @{ $m->{sessions} }) || $m->{worker} && $s->{tx} && $s->{tx}{isolation} ne 'READ COMMITTED';
+				# of what has been deleted since, an older snapshot sees more
+				return if $m->{worker} && $s->{tx} && $s->{tx}{isolation} ne 'READ COMMITTED';
 				# the worker may have deleted what has expired
 				my %gone = %{ $m->{gone} };
 				$m->{worker} and may_have_expired($_, [ $clock->[0], $s->{io}{received} ], $policies, $m->{deadline}) and $gone{ $_->[1] } = 1 for @$stored;
