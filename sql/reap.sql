@@ -527,6 +527,19 @@ CALL ttl.reap('dense_parent');
 COMMIT;
 SELECT stored('dense_parent');
 DROP TABLE dense_parent, dense_child;
+-- what goes along with rows whose deletion is tried in vain isn't counted
+SET client_min_messages = warning;
+CREATE TABLE counted (id int PRIMARY KEY, self int REFERENCES counted, note text, _ts timestamptz NOT NULL);
+CREATE TABLE counted_child (id int REFERENCES counted);
+CREATE INDEX ON counted (self);
+INSERT INTO counted SELECT i, nullif(i / 2, 0), 'kept', timestamptz '2020-01-01' + i * interval '1 hour' FROM generate_series(1, 40) i;
+INSERT INTO counted_child VALUES (40);
+SELECT ttl.create_container('counted', 60, ts_column => '_ts', ttl_column => NULL);
+CALL ttl.reap('counted');
+SELECT stored('counted');
+SELECT rows_deleted FROM ttl.stat_containers WHERE container = 'counted'::regclass;
+DROP TABLE counted, counted_child;
+SET client_min_messages = notice;
 
 -- A container whose columns have gone, as DDL without the library leaves it, is
 -- reported, and stops no other's deletion

@@ -283,14 +283,14 @@ ttl_deletion_count_committed(void)
 
 /* Counts what has been deleted, except rows of the caller's table. */
 static void
-count(const TtlDeletion *deletion, const TtlToDelete *to_delete, bool went_along, int flags)
+count(const TtlDeletion *deletion, const TtlToDelete *to_delete, bool went_along)
 {
 	const TtlContainer *container = &to_delete->container;
 	uint64		archived = OidIsValid(container->archive_to) ? to_delete->deleted : 0;
 
 	if (!OidIsValid(container->container))
 		return;
-	if (flags & TTL_DELETION_COMMITS)
+	if (deletion->counts_at_commit)
 	{
 		count_at_commit(container->container, went_along ? to_delete->deleted : 0, archived);
 		return;
@@ -332,7 +332,7 @@ delete_all(TtlDeletion *deletion, const TtlToDelete *target, int flags)
 	PG_END_TRY();
 
 	foreach(lc, ordered)
-		count(deletion, lfirst(lc), lfirst(lc) != target, flags);
+		count(deletion, lfirst(lc), lfirst(lc) != target);
 }
 
 /* Closes the tables that the deletion has opened. */
@@ -360,7 +360,8 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 		.user = user,
 		.owner = rel->rd_rel->relowner,
 		.restricted = (flags & TTL_DELETION_RESTRICTED) != 0,
-		.excludes_grace = (flags & TTL_DELETION_EXCLUDES_GRACE) != 0
+		.excludes_grace = (flags & TTL_DELETION_EXCLUDES_GRACE) != 0,
+		.counts_at_commit = (flags & TTL_DELETION_COMMITS) != 0
 	};
 	TtlToDelete *target = ttl_fk_dependents_add_table(&deletion, rel, container);
 
@@ -369,7 +370,7 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 	target->as_user = user != NULL;
 
 	/* an earlier one has failed */
-	if (flags & TTL_DELETION_COMMITS)
+	if (deletion.counts_at_commit)
 		ttl_deletion_discard_counts();
 	if (flags & TTL_DELETION_WITH_DEPENDENTS)
 	{

@@ -163,6 +163,7 @@ typedef struct TtlDeletion
 								 * operation */
 	bool		excludes_grace;			/* not what a change of policy has made
 								 * expired */
+	bool		counts_at_commit;	/* TTL_DELETION_COMMITS */
 	List	   *tables;			/* TtlToDelete, the caller's first */
 	HTAB	   *rows;			/* all of them, without duplicates */
 	MemoryContext memory;		/* of all this */

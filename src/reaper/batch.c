@@ -605,6 +605,7 @@ ttl_batch_delete(TtlBatch *batch)
 	}
 
 	batch->deleted = 0;
+	ttl_deletion_discard_counts();
 	state->pass.busy += GetCurrentTimestamp() - started;
 	if (batch->origin_wanted && error->sqlerrcode == ERRCODE_OBJECT_IN_USE)
 		return TTL_REAP_LATER;
