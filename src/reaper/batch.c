@@ -349,15 +349,16 @@ block_kept_rows(TtlBatch *batch)
 }
 
 /*
- * May the batch delete other expired rows on the pages between its own?  Not more than
- * max_rows; not where rows are counted one by one, may stay, or may take others along.
+ * May the batch delete other expired rows on the pages between its own?  In a user's CALL
+ * alone, for the worker's batches are sized by what rows cost; not more than max_rows; and
+ * not where rows are counted one by one, may stay, or may take others along.
  */
 static bool
 may_delete_others(const TtlBatch *batch)
 {
 	const TriggerDesc *triggers = batch->rel->trigdesc;
 
-	return batch->ntids > 0 &&
+	return batch->ntids > 0 && !batch->memory->mode.by_worker &&
 		ItemPointerGetBlockNumber(&batch->tids[batch->ntids - 1]) -
 		ItemPointerGetBlockNumber(&batch->tids[0]) < batch->max_rows / MaxHeapTuplesPerPage &&
 		batch->container.batch_size == 0 && !batch->skip_locked &&
@@ -589,8 +590,7 @@ ttl_batch_delete(TtlBatch *batch)
 		adapt_size(batch, INSTR_TIME_GET_MILLISEC(took));
 		if (batch->deleted > 0)
 		{
-			reap_rel->row_cost = (double) ttl_budget_cost_since(&used) /
-				Min(batch->deleted, batch->ntids);
+			reap_rel->row_cost = (double) ttl_budget_cost_since(&used) / batch->deleted;
 			state->has_timed_out = batch->timed_out;
 		}
 		ttl_reap_rel_end_pause(reap_rel);
