@@ -51,8 +51,8 @@
 #define SHORTEST_NAP		INT64CONST(2000)
 #define ADVANCE_SHARE		10
 
-/* Cost that a transaction may have before it is counted */
-#define UNCOUNTED_MAX		100
+/* Less than this cost is not counted before the transaction commits */
+#define COUNTED_MIN			101
 
 /* pgBufferUsage of this backend at the last count_foreground() */
 static BufferUsage counted;
@@ -174,18 +174,20 @@ ttl_budget_nap(int64 granted, int64 unpaid)
 }
 
 /*
- * Adds what this backend has used since the last call to its database's counter.  Called
- * where an error is allowed, since attaching to shared memory may fail: a transaction that is
- * rolled back is counted with the next one.
+ * Adds what this backend has used since it was last counted to its database's counter, unless
+ * it is less than 'least'.  Called where an error is allowed, since attaching to shared memory may
+ * fail: a transaction that is rolled back is counted with the next one.
  */
 static void
-count_foreground(void)
+count_foreground(int64 least)
 {
 	int64		cost;
 
 	if (is_exempt || IsParallelWorker() || MyBackendType == B_AUTOVAC_WORKER)
 		return;
 	cost = ttl_budget_cost_since(&counted);
+	if (cost < least)
+		return;
 	if (cost > 0)
 		ttl_counters_add_foreground(cost);
 	counted = pgBufferUsage;
@@ -194,15 +196,15 @@ count_foreground(void)
 static void
 execution_ended(QueryDesc *query_desc, int depth)
 {
-	if (depth == 1 && ttl_budget_cost_since(&counted) > UNCOUNTED_MAX)
-		count_foreground();
+	if (depth == 1)
+		count_foreground(COUNTED_MIN);
 }
 
 static void
 transaction_event(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
-		count_foreground();
+		count_foreground(0);
 }
 
 void

@@ -10,9 +10,10 @@
  * sooner has been announced (evict.c), unless it has just been visited and had work.
  * What was not inserted through the trigger, was inserted by a prepared transaction, or has a
  * shorter TTL since an UPDATE, is found by a periodic visit.  A container is also due at once
- * when its definition or policy has changed: relcache invalidations set a flag in the hash table below, and a transaction that
- * changes a policy wakes up the worker (request.c), which then reads the list of containers.  Without a
- * request the list is read after IDLE_WAIT, or longer in the same way.
+ * when its definition or policy has changed: relcache invalidations set a flag in the hash
+ * table below, and a transaction that changes a policy wakes up the worker (request.c), which
+ * then reads the list of containers.  Without a request the list is read after IDLE_WAIT, or
+ * longer in the same way.
  *
  *-------------------------------------------------------------------------
  */
