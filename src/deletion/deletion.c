@@ -369,9 +369,6 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 		ttl_fk_dependents_check_actions(&deletion, rel, tids);
 	target->as_user = user != NULL;
 
-	/* an earlier one has failed */
-	if (deletion.counts_at_commit)
-		ttl_deletion_discard_counts();
 	if (flags & TTL_DELETION_WITH_DEPENDENTS)
 	{
 		ttl_fk_dependents_remember(&deletion);

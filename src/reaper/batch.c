@@ -206,6 +206,7 @@ ttl_batch_attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadlin
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
+		ttl_deletion_discard_counts();
 
 		/* a user's statement_timeout may have expired, too */
 		if (is_limited && !get_timeout_active(STATEMENT_TIMEOUT))
@@ -605,7 +606,6 @@ ttl_batch_delete(TtlBatch *batch)
 	}
 
 	batch->deleted = 0;
-	ttl_deletion_discard_counts();
 	state->pass.busy += GetCurrentTimestamp() - started;
 	if (batch->origin_wanted && error->sqlerrcode == ERRCODE_OBJECT_IN_USE)
 		return TTL_REAP_LATER;
