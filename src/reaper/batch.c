@@ -357,16 +357,11 @@ block_kept_rows(TtlBatch *batch)
 static bool
 may_delete_others(const TtlBatch *batch)
 {
-	const TriggerDesc *triggers = batch->rel->trigdesc;
-
 	return batch->ntids > 0 && !batch->memory->mode.by_worker &&
 		ItemPointerGetBlockNumber(&batch->tids[batch->ntids - 1]) -
 		ItemPointerGetBlockNumber(&batch->tids[0]) < batch->max_rows / MaxHeapTuplesPerPage &&
 		batch->container.batch_size == 0 && !batch->skip_locked &&
-		(triggers == NULL ||
-		 !(triggers->trig_delete_before_statement || triggers->trig_delete_before_row ||
-		   triggers->trig_delete_after_row || triggers->trig_delete_after_statement)) &&
-		!ttl_owner_has_delete_rule(batch->rel) && !batch->rel->rd_rel->relrowsecurity;
+		!ttl_reap_rel_has_code(batch->rel) && !batch->rel->rd_rel->relrowsecurity;
 }
 
 static void

@@ -191,6 +191,24 @@ has_position(const TtlReapRel *reap_rel)
 	return false;
 }
 
+bool
+ttl_reap_rel_has_code(Relation rel)
+{
+	TriggerDesc *triggers = rel->trigdesc;
+
+	if (rel->rd_rules != NULL)
+		return true;
+	return triggers != NULL &&
+		(triggers->trig_delete_before_row ||
+		 triggers->trig_delete_after_row ||
+		 triggers->trig_delete_instead_row ||
+		 triggers->trig_delete_before_statement ||
+		 triggers->trig_delete_after_statement ||
+		 triggers->trig_delete_old_table ||
+		 triggers->trig_truncate_before_statement ||
+		 triggers->trig_truncate_after_statement);
+}
+
 void
 ttl_reap_rel_collect(TtlBatch *batch, TimestampTz now, TtlExpiryPosition *position,
 					 TtlExpiryGuide guide, void *arg)

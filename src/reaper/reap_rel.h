@@ -207,6 +207,9 @@ typedef struct TtlBatch
  */
 extern void ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run);
 
+/* Does a trigger, a foreign key's included, or a rule of it run for DELETE or TRUNCATE? */
+extern bool ttl_reap_rel_has_code(Relation rel);
+
 /*
  * Collects the TIDs of rows that had expired by 'now', from the position on, and
  * sets reap_rel->more if there may be others.  A snapshot is active.

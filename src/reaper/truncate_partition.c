@@ -88,25 +88,6 @@
 #define RETRY_WAIT			(60 * USECS_PER_SEC)
 #define ERROR_WAIT			(600 * USECS_PER_SEC)
 
-/* Does a trigger or rule of the relation fire for deletions? */
-static bool
-has_trigger_fire(Relation rel)
-{
-	TriggerDesc *triggers = rel->trigdesc;
-
-	if (rel->rd_rules != NULL)
-		return true;
-	return triggers != NULL &&
-		(triggers->trig_delete_before_row ||
-		 triggers->trig_delete_after_row ||
-		 triggers->trig_delete_instead_row ||
-		 triggers->trig_delete_before_statement ||
-		 triggers->trig_delete_after_statement ||
-		 triggers->trig_delete_old_table ||
-		 triggers->trig_truncate_before_statement ||
-		 triggers->trig_truncate_after_statement);
-}
-
 /* Is there any WAL sender (of a standby, subscriber, base backup)? */
 static bool
 has_wal_sender(void)
@@ -134,7 +115,7 @@ is_partition_without_trigger(Relation rel, const TtlContainer *container)
 		rel->rd_rel->relam != HEAP_TABLE_AM_OID ||
 		OidIsValid(container->archive_to) ||
 		RelationIsLogicallyLogged(rel) ||
-		has_trigger_fire(rel) || has_wal_sender())
+		ttl_reap_rel_has_code(rel) || has_wal_sender())
 		return false;
 
 	foreach(lc, get_partition_ancestors(RelationGetRelid(rel)))
@@ -145,7 +126,7 @@ is_partition_without_trigger(Relation rel, const TtlContainer *container)
 
 		if (ancestor == NULL)
 			return false;
-		watched = has_trigger_fire(ancestor);
+		watched = ttl_reap_rel_has_code(ancestor);
 		relation_close(ancestor, NoLock);
 		if (watched)
 			return false;
