@@ -377,7 +377,8 @@ CREATE FUNCTION ttl.stat_containers(
     OUT blocked_rows bigint,
     OUT last_error text,
     OUT last_error_at timestamptz,
-    OUT held_until timestamptz) RETURNS SETOF record
+    OUT held_until timestamptz,
+    OUT stats_since timestamptz) RETURNS SETOF record
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_containers';
 COMMENT ON FUNCTION ttl.stat_containers() IS 'statistics of deletion from each container of this database';
 
@@ -393,7 +394,8 @@ CREATE FUNCTION ttl.stat_shards(
     OUT blocked_rows bigint,
     OUT last_error text,
     OUT last_error_at timestamptz,
-    OUT held_until timestamptz) RETURNS SETOF record
+    OUT held_until timestamptz,
+    OUT stats_since timestamptz) RETURNS SETOF record
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_shards';
 COMMENT ON FUNCTION ttl.stat_shards() IS 'the same for each shard on this node, by the name of its distributed table';
 
@@ -470,6 +472,7 @@ COMMENT ON COLUMN ttl.stat_containers.blocked_rows IS 'expired rows that the las
 COMMENT ON COLUMN ttl.stat_containers.last_error IS 'last error of a deletion; for the owner and pg_read_all_stats';
 COMMENT ON COLUMN ttl.stat_containers.last_error_at IS 'time of the last error';
 COMMENT ON COLUMN ttl.stat_containers.held_until IS 'time until which ttl.grace or reap_delay keeps the oldest expired row stored, infinity = as long as reaping is off; NULL = nothing keeps it';
+COMMENT ON COLUMN ttl.stat_containers.stats_since IS 'time since which statistics are counted: the start of the server, or its last crash';
 
 CREATE VIEW ttl.status AS
     SELECT c.container,

@@ -18,24 +18,16 @@
  * worker reads them all each second.  They are added after the commit, when a scan finds
  * the row.
  *
- * The statistics survive a clean restart and start from zero after a crash.  The
- * launcher writes them to a file when it exits.  The first launcher of the server's next
- * run adds the file's contents to what backends have counted by then, and removes
- * the file, so that neither a backup nor crash recovery finds it.  The file is a header
- * and records, each preceded by a letter: 'C' for a container, 'D' for a database, 'E'
- * for the end.
+ * Statistics begin anew with the shared memory: when the server starts, and after a crash.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog/catversion.h"
 #include "common/hashfn.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "pgstat.h"
-#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "utils/dsa.h"
 #include "utils/memutils.h"
@@ -43,9 +35,6 @@
 
 #include "compat.h"
 #include "counters.h"
-
-#define STATS_FILE			PGSTAT_STAT_PERMANENT_DIRECTORY "/ttl.stat"
-#define STATS_FILE_FORMAT	0x74746C03	/* "ttl", 3; change with the structs */
 
 typedef struct ContainerKey
 {
@@ -65,19 +54,6 @@ typedef struct DatabaseEntry
 	pg_atomic_uint64 foreground_cost;	/* any backend of the database adds to it */
 	TtlDatabaseCounters counters;	/* all but foreground_cost */
 } DatabaseEntry;
-
-/* Identifies the layout of the records */
-typedef struct FileHeader
-{
-	uint32		format;
-	uint32		server;
-	uint32		container_size;
-	uint32		database_size;
-} FileHeader;
-
-static const FileHeader file_header = {
-	STATS_FILE_FORMAT, CATALOG_VERSION_NO, sizeof(ContainerEntry), sizeof(DatabaseEntry)
-};
 
 pg_atomic_uint64 *ttl_counters_expired_writes = NULL;
 
@@ -131,7 +107,7 @@ ttl_counters_attach(TtlCountersShared *shmem, bool found, int tranche_id)
 		return;
 
 	shared->tranche_id = tranche_id;
-	shared->is_loaded = false;
+	shared->since = GetCurrentTimestamp();
 	pg_atomic_init_u32(&shared->generation, 0);
 	pg_atomic_init_u64(&shared->expired_writes, 0);
 	for (int i = 0; i < TTL_ANNOUNCEMENTS; i++)
@@ -193,6 +169,12 @@ lock_container(Oid dboid, Oid container)
 	if (!found)
 		memset(&entry->counters, 0, sizeof(TtlContainerCounters));
 	return entry;
+}
+
+TimestampTz
+ttl_counters_since(void)
+{
+	return shared->since;
 }
 
 void
@@ -454,149 +436,4 @@ ttl_counters_forget_database(Oid dboid)
 	}
 	dshash_seq_term(&status);
 	(void) dshash_delete_key(databases, &dboid);
-}
-
-/*
- * Adds a container's counters, and takes over the rest unless there is something newer.
- */
-static void
-restore_container(const ContainerEntry *old)
-{
-	ContainerEntry *entry = lock_container(old->key.dboid, old->key.container);
-	TtlContainerCounters counted = entry->counters;
-
-	entry->counters = old->counters;
-	entry->counters.last_error[TTL_ERROR_LENGTH - 1] = '\0';
-	entry->counters.rows_deleted += counted.rows_deleted;
-	entry->counters.rows_evicted += counted.rows_evicted;
-	entry->counters.rows_archived += counted.rows_archived;
-	entry->counters.batches += counted.batches;
-	entry->counters.cost += counted.cost;
-	if (counted.last_reap != 0)
-		entry->counters.last_reap = counted.last_reap;
-	dshash_release_lock(containers, entry);
-}
-
-/* Likewise; the database has had no worker yet. */
-static void
-restore_database(const DatabaseEntry *old)
-{
-	DatabaseEntry *entry = lock_database(old->dboid);
-
-	entry->counters = old->counters;
-	entry->counters.state = TTL_REAPER_STOPPED;
-	pg_atomic_fetch_add_u64(&entry->foreground_cost, old->counters.foreground_cost);
-	dshash_release_lock(databases, entry);
-}
-
-/*
- * Reads the records of the file.  False if it is not valid.
- */
-static bool
-read_file(FILE *file)
-{
-	FileHeader	header;
-	ContainerEntry container;
-	DatabaseEntry database;
-
-	if (fread(&header, sizeof(header), 1, file) != 1 ||
-		memcmp(&header, &file_header, sizeof(header)) != 0)
-		return false;
-	for (;;)
-	{
-		switch (fgetc(file))
-		{
-			case 'C':
-				if (fread(&container, sizeof(container), 1, file) != 1)
-					return false;
-				restore_container(&container);
-				break;
-			case 'D':
-				if (fread(&database, sizeof(database), 1, file) != 1)
-					return false;
-				restore_database(&database);
-				break;
-			case 'E':
-				return true;
-			default:
-				return false;
-		}
-	}
-}
-
-void
-ttl_counters_load(void)
-{
-	FILE	   *file;
-
-	if (!shared->is_loaded)
-	{
-		file = AllocateFile(STATS_FILE, PG_BINARY_R);
-		if (file == NULL && errno != ENOENT)
-			ereport(LOG,
-					(errcode_for_file_access(),
-					 errmsg("could not open file \"%s\": %m", STATS_FILE)));
-		if (file != NULL)
-		{
-			if (!read_file(file))
-				ereport(LOG,
-						(errmsg("ignoring invalid data in file \"%s\"",
-								STATS_FILE)));
-			FreeFile(file);
-		}
-	}
-	shared->is_loaded = true;
-	(void) unlink(STATS_FILE);
-}
-
-static void
-write_file(FILE *file)
-{
-	dshash_seq_status status;
-	ContainerEntry *container;
-	DatabaseEntry *database;
-
-	attach();
-	(void) fwrite(&file_header, sizeof(file_header), 1, file);
-	dshash_seq_init(&status, containers, false);
-	while ((container = (ContainerEntry *) dshash_seq_next(&status)) != NULL)
-	{
-		(void) fputc('C', file);
-		(void) fwrite(container, sizeof(*container), 1, file);
-	}
-	dshash_seq_term(&status);
-	dshash_seq_init(&status, databases, false);
-	while ((database = (DatabaseEntry *) dshash_seq_next(&status)) != NULL)
-	{
-		DatabaseEntry copy = *database;
-
-		copy.counters.foreground_cost = (int64) pg_atomic_read_u64(&database->foreground_cost);
-		(void) fputc('D', file);
-		(void) fwrite(&copy, sizeof(copy), 1, file);
-	}
-	dshash_seq_term(&status);
-	(void) fputc('E', file);
-}
-
-void
-ttl_counters_save(void)
-{
-	FILE	   *file = AllocateFile(STATS_FILE ".tmp", PG_BINARY_W);
-	bool		failed = file == NULL;
-
-	if (file != NULL)
-	{
-		write_file(file);
-		failed = ferror(file) != 0;
-		failed = FreeFile(file) != 0 || failed;
-	}
-	if (failed)
-	{
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s\": %m", STATS_FILE ".tmp")));
-		(void) unlink(STATS_FILE ".tmp");
-	}
-	else
-		(void) durable_rename(STATS_FILE ".tmp", STATS_FILE, LOG);
 }

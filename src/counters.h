@@ -82,8 +82,7 @@ typedef struct TtlCountersShared
 	dshash_table_handle containers; /* constant */
 	dshash_table_handle databases;	/* constant */
 	pg_atomic_uint32 generation;	/* number of database entries ever made */
-	bool		is_loaded;		/* has the statistics file been read?  Written by
-								 * the launcher */
+	TimestampTz since;			/* when counting began; constant */
 
 	/*
 	 * Number of rows that sessions have written and that had expired already (evict.c),
@@ -107,6 +106,9 @@ extern pg_atomic_uint64 *ttl_counters_expired_writes;
 
 /* Attaches to the shared memory, and initializes it unless 'found'. */
 extern void ttl_counters_attach(TtlCountersShared *shmem, bool found, int tranche_id);
+
+/* When all statistics began: at the server's start, or after its last crash. */
+extern TimestampTz ttl_counters_since(void);
 
 /*
  * Containers of this database.  Not transactional: what is added stays when the
@@ -153,9 +155,5 @@ extern void ttl_counters_set_state(Oid dboid, TtlReaperState state);
 extern List *ttl_counters_databases(void);
 extern bool ttl_counters_get_database(Oid dboid, TtlDatabaseCounters *counters);
 extern void ttl_counters_forget_database(Oid dboid);
-
-/* Reads and removes the statistics file; writes it. */
-extern void ttl_counters_load(void);
-extern void ttl_counters_save(void);
 
 #endif							/* TTL_COUNTERS_H */

@@ -35,7 +35,7 @@
 #include "expiry/expiry.h"
 #include "guc.h"
 
-#define STAT_CONTAINERS_COLUMNS	12
+#define STAT_CONTAINERS_COLUMNS	13
 #define STAT_REAPER_COLUMNS		8
 
 PG_FUNCTION_INFO_V1(ttl_expired_count);
@@ -196,6 +196,7 @@ put_containers(ReturnSetInfo *rsinfo, bool of_shards)
 		values[10] = timestamp_or_null(counters.last_error_at, &nulls[10]);
 		nulls[11] = oldest == DT_NOEND || held_until <= now;
 		values[11] = nulls[11] ? (Datum) 0 : TimestampTzGetDatum(held_until);
+		values[12] = TimestampTzGetDatum(ttl_counters_since());
 
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}

@@ -165,7 +165,7 @@ read_databases(void)
 			(void) hash_search(known, &database->dboid, HASH_REMOVE, NULL);
 		}
 		else if (database->exists && !database->connectable && database->has_worker)
-			ttl_shmem_await_workers(database->dboid, true);
+			ttl_shmem_terminate_workers(database->dboid);
 	}
 }
 
@@ -351,17 +351,6 @@ start_workers(TimestampTz now)
 }
 
 /*
- * At exit.  When the server stops, workers add to the statistics until they have exited.
- */
-static void
-save_statistics(int code, Datum arg)
-{
-	LWLockReleaseAll();			/* after an error */
-	ttl_shmem_await_workers(InvalidOid, false);
-	ttl_counters_save();
-}
-
-/*
  * Main function of the launcher.
  */
 void
@@ -385,8 +374,6 @@ ttl_launcher_main(Datum main_arg)
 	ttl_budget_exempt();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	adopted = ttl_shmem_launcher_attach();
-	ttl_counters_load();
-	before_shmem_exit(save_statistics, (Datum) 0);
 	wait_event = TtlWaitEventNew("TtlLauncherMain");
 
 	/* the table and handles of workers live as long as the process */
@@ -428,7 +415,7 @@ ttl_launcher_main(Datum main_arg)
 		{
 			ereport(LOG,
 					(errmsg("deletion of expired rows starts anew because the clock has been set back")));
-			ttl_shmem_await_workers(InvalidOid, true);
+			ttl_shmem_terminate_workers(InvalidOid);
 			break;
 		}
 		last_time = now;

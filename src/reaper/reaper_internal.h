@@ -46,11 +46,10 @@ extern void ttl_request_init(void);
 extern void ttl_shmem_request(Oid dboid);
 
 /*
- * Waits, with a timeout, until the worker of a database (InvalidOid: until all workers)
- * has exited.  If 'terminate', terminates it first; the next one is started when the
- * database is not locked.
+ * Terminates the worker of a database (InvalidOid: all workers), and waits, with a timeout,
+ * until it has exited.  The next one is started when the database is not locked.
  */
-extern void ttl_shmem_await_workers(Oid dboid, bool terminate);
+extern void ttl_shmem_terminate_workers(Oid dboid);
 
 extern void ttl_shmem_init(void);
 

@@ -159,7 +159,7 @@ before_command(PlannedStmt *pstmt, const char *query_string,
 	{
 		LockSharedObject(DatabaseRelationId, dboid, 0,
 						 as_template ? ShareLock : AccessExclusiveLock);
-		ttl_shmem_await_workers(dboid, true);
+		ttl_shmem_terminate_workers(dboid);
 	}
 }
 

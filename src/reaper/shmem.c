@@ -232,12 +232,12 @@ ttl_shmem_has_worker(Oid dboid)
 }
 
 void
-ttl_shmem_await_workers(Oid dboid, bool terminate)
+ttl_shmem_terminate_workers(Oid dboid)
 {
 	TimestampTz until;
 
 	until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), EXIT_TIMEOUT);
-	while (find_workers(dboid, terminate) && GetCurrentTimestamp() < until)
+	while (find_workers(dboid, true) && GetCurrentTimestamp() < until)
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 EXIT_POLL, PG_WAIT_EXTENSION);
