@@ -43,7 +43,7 @@ REGRESS = \
 	referencing \
 	temporal \
 	hiding \
-	scans lazy \
+	scans \
 	clock \
 	instants \
 	keys \
@@ -72,7 +72,6 @@ ISOLATION = \
 	index_changes \
 	insert_vs_insert \
 	kinds_vs_reap \
-	lazy \
 	old_snapshots \
 	policy_vs_plan \
 	policy_vs_reap \

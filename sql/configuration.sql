@@ -87,6 +87,15 @@ CREATE TABLE bare (id int);
 SELECT ttl.create_container('bare', ttl_column => NULL);
 CREATE TABLE unindexed (id int);
 SELECT ttl.create_container('unindexed', indexing => 'none');
+-- the word that Cosmos DB had
+SET client_min_messages = notice;
+CREATE TABLE lazy (id int);
+SELECT ttl.create_container('lazy', 60, indexing => 'lazy');
+SELECT ttl.alter_container('lazy', indexing => 'lazy');
+SELECT indexing FROM ttl.containers WHERE container = 'lazy'::regclass;
+SELECT indexdef FROM pg_indexes WHERE tablename = 'lazy' ORDER BY indexdef COLLATE "C";
+DROP TABLE lazy;
+SET client_min_messages = warning;
 CREATE UNLOGGED TABLE unlogged (id int);
 SELECT ttl.create_container('unlogged', 2147483647);
 CREATE TABLE by_interval (id int);

@@ -147,18 +147,18 @@ SELECT ttl.create_container('tokens', 100, ts_column => 'made', ttl_column => 'l
 INSERT INTO tokens SELECT CASE WHEN g % 2 = 0 THEN 'even' ELSE 'o"dd' END, g, now() - make_interval(secs => 100 - g * 10), NULL FROM generate_series(-3, 9) g WHERE g <> 0;
 INSERT INTO tokens VALUES ('own', 1, now(), 25), ('own', 2, now(), 1000), ('own', 3, now(), -1), ('own', 4, '2020-01-01', 5);
 SELECT key FROM ttl.expiring('tokens', '45 s');
-CREATE TABLE lazy_parts (id bigint, made timestamptz NOT NULL, until date) PARTITION BY LIST (id);
-CREATE TABLE lazy_parts_1 PARTITION OF lazy_parts FOR VALUES IN (1);
-CREATE TABLE lazy_parts_2 (until date, id bigint, made timestamptz NOT NULL);
-ALTER TABLE lazy_parts ATTACH PARTITION lazy_parts_2 FOR VALUES IN (2);
-SELECT ttl.create_container('lazy_parts', 100, ts_column => 'made', ttl_column => 'until', indexing => 'lazy');
-INSERT INTO lazy_parts VALUES (1, now(), NULL), (2, now() - interval '50 s', NULL), (1, now(), '2020-01-01'), (2, now(), '2900-01-01');
-SELECT key, expires_at - lag(expires_at) OVER () > '40 s' FROM ttl.expiring('lazy_parts', '1 hour');
+CREATE TABLE dated (id bigint, made timestamptz NOT NULL, until date) PARTITION BY LIST (id);
+CREATE TABLE dated_1 PARTITION OF dated FOR VALUES IN (1);
+CREATE TABLE dated_2 (until date, id bigint, made timestamptz NOT NULL);
+ALTER TABLE dated ATTACH PARTITION dated_2 FOR VALUES IN (2);
+SELECT ttl.create_container('dated', 100, ts_column => 'made', ttl_column => 'until');
+INSERT INTO dated VALUES (1, now(), NULL), (2, now() - interval '50 s', NULL), (1, now(), '2020-01-01'), (2, now(), '2900-01-01');
+SELECT key, expires_at - lag(expires_at) OVER () > '40 s' FROM ttl.expiring('dated', '1 hour');
 SELECT refused('SELECT * FROM ttl.expiring(''copy'', ''1 hour'')');
 SELECT refused('SELECT * FROM ttl.expiring(''tokens'', ''-1 hour'')');
 SELECT count(*) FROM ttl.expiring('tokens', interval '290000 years');
 -- when the next does, and what becomes of those that have
-SELECT ttl.next_expiry('tokens') - now() BETWEEN '5 s' AND '10 s' AS next, ttl.next_expiry('lazy_parts');
+SELECT ttl.next_expiry('tokens') - now() BETWEEN '5 s' AND '10 s' AS next, ttl.next_expiry('dated') - now() BETWEEN '40 s' AND '50 s' AS next_of_parts;
 SELECT refused('SELECT ttl.next_expiry(''copy'')');
 CREATE VIEW status AS
     SELECT container, default_ttl, state, lag IS NOT NULL AS has_expired, next_expiry IS NOT NULL AS will_expire
@@ -199,7 +199,7 @@ DROP TABLE small, long, checked;
 
 SET client_min_messages = notice;
 SELECT refused('SELECT ttl.drop_container(''copy'')');
-SELECT refused('SELECT ttl.drop_container(''lazy_parts_1'')');
+SELECT refused('SELECT ttl.drop_container(''dated_1'')');
 SELECT ttl.alter_container('tokens');
 
 SET client_min_messages = warning;

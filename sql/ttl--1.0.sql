@@ -19,7 +19,7 @@ CREATE TABLE ttl.container (
         CHECK (default_time_to_live = -1 OR default_time_to_live > 0),
     ts_column name,
     ttl_column name,
-    indexing text NOT NULL CHECK (indexing IN ('consistent', 'lazy', 'none')),
+    indexing text NOT NULL CHECK (indexing IN ('consistent', 'none')),
     touch_on_update boolean NOT NULL,
     reaping boolean NOT NULL,
     reap_delay interval NOT NULL,
@@ -48,7 +48,7 @@ COMMENT ON COLUMN ttl.container.relid IS 'the table';
 COMMENT ON COLUMN ttl.container.default_time_to_live IS 'seconds that a row without a TTL of its own lives after _ts; -1 = for ever, NULL = TTL is off';
 COMMENT ON COLUMN ttl.container.ts_column IS 'column that holds when a row was last modified; NULL = rows have deadlines alone';
 COMMENT ON COLUMN ttl.container.ttl_column IS 'column that holds a row''s own TTL or its deadline; NULL = rows have none';
-COMMENT ON COLUMN ttl.container.indexing IS 'expiry indexes: consistent = btree, lazy = BRIN, none = no index';
+COMMENT ON COLUMN ttl.container.indexing IS 'expiry indexes: consistent, or none';
 COMMENT ON COLUMN ttl.container.touch_on_update IS 'whether UPDATE resets the clock';
 COMMENT ON COLUMN ttl.container.reaping IS 'whether the background worker deletes expired rows';
 COMMENT ON COLUMN ttl.container.reap_delay IS 'how long rows stay stored after their expiry';
@@ -206,42 +206,6 @@ CREATE FUNCTION ttl.instant(value date) RETURNS timestamptz
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_date';
 GRANT EXECUTE ON FUNCTION ttl.instant(date) TO PUBLIC;
 COMMENT ON FUNCTION ttl.instant(date) IS 'start of a day, in UTC';
-
--- Of a range of pages, a BRIN index of indexing => 'lazy' keeps the earliest value
--- alone: writes of later ones leave it as it is.
-CREATE FUNCTION ttl.min_opcinfo(internal) RETURNS internal
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_min_opcinfo';
-CREATE FUNCTION ttl.min_add_value(internal, internal, internal, internal) RETURNS boolean
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_min_add_value';
-CREATE FUNCTION ttl.min_consistent(internal, internal, internal) RETURNS boolean
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_min_consistent';
-CREATE FUNCTION ttl.min_union(internal, internal, internal) RETURNS boolean
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_min_union';
-COMMENT ON FUNCTION ttl.min_opcinfo(internal) IS 'BRIN support of min_ops';
-COMMENT ON FUNCTION ttl.min_add_value(internal, internal, internal, internal) IS 'BRIN support of min_ops';
-COMMENT ON FUNCTION ttl.min_consistent(internal, internal, internal) IS 'BRIN support of min_ops';
-COMMENT ON FUNCTION ttl.min_union(internal, internal, internal) IS 'BRIN support of min_ops';
-
-CREATE OPERATOR FAMILY ttl.min_ops USING brin;
-COMMENT ON OPERATOR FAMILY ttl.min_ops USING brin IS 'the earliest value of a range of pages';
-
-CREATE OPERATOR CLASS ttl.timestamptz_min_ops FOR TYPE timestamptz USING brin FAMILY ttl.min_ops AS
-    OPERATOR 1 pg_catalog.<,
-    OPERATOR 2 pg_catalog.<=,
-    FUNCTION 1 ttl.min_opcinfo(internal),
-    FUNCTION 2 ttl.min_add_value(internal, internal, internal, internal),
-    FUNCTION 3 ttl.min_consistent(internal, internal, internal),
-    FUNCTION 4 ttl.min_union(internal, internal, internal);
-COMMENT ON OPERATOR CLASS ttl.timestamptz_min_ops USING brin IS 'the earliest value of a range of pages; for expiry indexes';
-
-CREATE OPERATOR CLASS ttl.timestamp_min_ops FOR TYPE timestamp USING brin FAMILY ttl.min_ops AS
-    OPERATOR 1 pg_catalog.<,
-    OPERATOR 2 pg_catalog.<=,
-    FUNCTION 1 ttl.min_opcinfo(internal),
-    FUNCTION 2 ttl.min_add_value(internal, internal, internal, internal),
-    FUNCTION 3 ttl.min_consistent(internal, internal, internal),
-    FUNCTION 4 ttl.min_union(internal, internal, internal);
-COMMENT ON OPERATOR CLASS ttl.timestamp_min_ops USING brin IS 'the same, for a column in UTC';
 
 CREATE FUNCTION ttl.on_write() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_on_write';
@@ -450,7 +414,7 @@ COMMENT ON COLUMN ttl.containers.container IS 'the table';
 COMMENT ON COLUMN ttl.containers.default_ttl IS 'seconds that a row without a TTL of its own lives after its last change; -1 = for ever, NULL = TTL is off';
 COMMENT ON COLUMN ttl.containers.ts_column IS 'column that holds when a row was last modified; NULL = rows have deadlines alone';
 COMMENT ON COLUMN ttl.containers.ttl_column IS 'column that holds a row''s own TTL or its deadline; NULL = rows have none';
-COMMENT ON COLUMN ttl.containers.indexing IS 'expiry indexes: consistent = btree, lazy = BRIN, none = no index';
+COMMENT ON COLUMN ttl.containers.indexing IS 'expiry indexes: consistent, or none';
 COMMENT ON COLUMN ttl.containers.touch_on_update IS 'whether UPDATE resets the clock';
 COMMENT ON COLUMN ttl.containers.reaping IS 'whether the background worker deletes expired rows';
 COMMENT ON COLUMN ttl.containers.reap_delay IS 'how long rows stay stored after their expiry';

@@ -145,19 +145,6 @@
 	index_beginscan(rel, index, snapshot, nkeys, 0)
 #endif
 
-/* 17: BRIN is read without a snapshot */
-#if PG_VERSION_NUM >= 170000
-#define TtlBrinRevmapInitialize(index, pages_per_range) \
-	brinRevmapInitialize(index, pages_per_range)
-#define TtlBrinGetTuple(revmap, block, buffer, offset, size) \
-	brinGetTupleForHeapBlock(revmap, block, buffer, offset, size, BUFFER_LOCK_SHARE)
-#else
-#define TtlBrinRevmapInitialize(index, pages_per_range) \
-	brinRevmapInitialize(index, pages_per_range, NULL)
-#define TtlBrinGetTuple(revmap, block, buffer, offset, size) \
-	brinGetTupleForHeapBlock(revmap, block, buffer, offset, size, BUFFER_LOCK_SHARE, NULL)
-#endif
-
 /* 19: so does a fetch by way of an index */
 #if PG_VERSION_NUM >= 190000
 #define TtlTableIndexFetchBegin(rel)	table_index_fetch_begin(rel, 0)

@@ -145,11 +145,18 @@ ttl_argument_indexing(FunctionCallInfo fcinfo, int n)
 
 	ttl_argument_refuse_null(fcinfo, n, "indexing");
 	name = text_to_cstring(PG_GETARG_TEXT_PP(n));
+	if (strcmp(name, "lazy") == 0)
+	{
+		ereport(NOTICE,
+				(errmsg("indexing policy \"lazy\" is the same as \"consistent\""),
+				 errdetail("Azure Cosmos DB has had a policy of that name.")));
+		return TTL_INDEXING_CONSISTENT;
+	}
 	if (!ttl_policy_indexing_parse(name, &indexing))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid indexing policy: \"%s\"", name),
-				 errhint("Use \"consistent\", \"lazy\" or \"none\".")));
+				 errhint("Use \"consistent\" or \"none\".")));
 	return indexing;
 }
 

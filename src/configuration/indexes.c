@@ -22,7 +22,7 @@ ttl_indexes_check_policy(const TtlPolicy *policy, Oid relid)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("container \"%s\" cannot have a default TTL without an expiry index",
 						get_rel_name(relid)),
-				 errhint("Use indexing => 'consistent' or 'lazy'.")));
+				 errhint("Use indexing => 'consistent'.")));
 }
 
 void
@@ -47,9 +47,8 @@ ttl_indexes_complete(Oid relid, TtlPolicy *policy)
 			if (!indexes.needed[i] || OidIsValid(indexes.usable[i]))
 				continue;
 			ttl_expiry_refuse_unusable(lfirst_oid(lc), policy, i);
-			ttl_command_run("CREATE INDEX ON %s USING %s (%s%s)%s%s",
-							ttl_container_table_name(lfirst_oid(lc)),
-							definition->method, definition->key, definition->opclass,
+			ttl_command_run("CREATE INDEX ON %s (%s)%s%s",
+							ttl_container_table_name(lfirst_oid(lc)), definition->key,
 							definition->predicate ? " WHERE " : "",
 							definition->predicate ? definition->predicate : "");
 			policy->created_objects |= TTL_CREATED_INDEX << i;

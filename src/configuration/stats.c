@@ -70,10 +70,7 @@ oldest_expired(Oid container, TimestampTz now, char **trouble, TimestampTz *held
 		{
 			bool		incomplete;
 			TimestampTz held = DT_NOBEGIN;
-			TimestampTz earliest = member.indexing == TTL_INDEXING_LAZY ?
-			ttl_expiry_oldest_in_pages(rel, &member, now, GetActiveSnapshot(),
-									   &incomplete, &held) :
-			ttl_expiry_earliest(rel, &member, GetActiveSnapshot(), &incomplete, &held);
+			TimestampTz earliest = ttl_expiry_earliest(rel, &member, GetActiveSnapshot(), &incomplete, &held);
 
 			if (incomplete && *trouble == NULL)
 				*trouble = ttl_expiry_why_incomplete(rel);

@@ -23,8 +23,7 @@
 typedef enum TtlIndexing
 {
 	TTL_INDEXING_NONE,
-	TTL_INDEXING_CONSISTENT,	/* each row that can expire, by its expiry */
-	TTL_INDEXING_LAZY			/* the earliest expiry of a range of pages */
+	TTL_INDEXING_CONSISTENT		/* each row that can expire, by its expiry */
 } TtlIndexing;
 
 /*

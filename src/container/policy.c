@@ -69,8 +69,7 @@ ttl_policy_default_ttl_text(int32 default_ttl)
 
 static const char *const indexing_names[] = {
 	[TTL_INDEXING_NONE] = "none",
-	[TTL_INDEXING_CONSISTENT] = "consistent",
-	[TTL_INDEXING_LAZY] = "lazy"
+	[TTL_INDEXING_CONSISTENT] = "consistent"
 };
 
 const char *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * expired_tids.c
- *	  The TIDs of rows that may have expired, or their pages.
+ *	  The TIDs of rows that may have expired.
  *
  * A scan of many rows need not read _ts and TTL of each if the TIDs of the expired ones
  * are at hand, which the expiry indexes contain.  All their entries at or before the
@@ -21,13 +21,6 @@
  *
  * The scan of the index must not be felt by others: it uses SnapshotAny, which takes no
  * predicate locks, and does not wait for the lock of an index.
- *
- * With indexing => 'lazy' pages are candidates rather than rows, those of ranges of
- * which some row expires before the cutoff (summaries.c).  Members of a HOT chain
- * may differ then, but they are all on one page.  A summary may lack versions that
- * have been deleted or updated by a transaction that the snapshot doesn't see, if
- * that has ended.  So such versions are candidates, too, wherever they are, unless
- * no transaction has ended since the snapshot was taken.
  *
  * The effort is bounded by the number of entries.  Entries that are known to be
  * dead are stepped over, a page at a time and without count, where the index is
@@ -52,7 +45,6 @@
 #include "port/pg_bitutils.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "storage/procarray.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -172,50 +164,6 @@ finish_tids(TtlExpiredTids *expired_tids, BlockNumber npages)
 	}
 }
 
-/*
- * Has no other transaction ended since the snapshot was taken?  One that has would be missing
- * among those in progress, or be the latest that has ended.  To count those is not enough: a
- * parallel worker has its leader's among them, and one that is being prepared is there twice.
- */
-static bool
-is_latest(Snapshot snapshot)
-{
-	static SnapshotData latest = {SNAPSHOT_MVCC};
-
-	GetSnapshotData(&latest);
-	return latest.xmax == snapshot->xmax && latest.xcnt == snapshot->xcnt &&
-		latest.subxcnt == snapshot->subxcnt &&
-		(latest.xcnt == 0 ||
-		 memcmp(latest.xip, snapshot->xip, latest.xcnt * sizeof(TransactionId)) == 0);
-}
-
-/* Adds the pages of ranges that may hold expired rows; false if they are too many. */
-static bool
-read_summaries(TtlExpiredTids *expired_tids, Relation rel, Relation indexes[TTL_INDEXES],
-			   int32 default_ttl, TimestampTz now, Snapshot snapshot, int64 max_ranges)
-{
-	TtlSummaries *summaries = ttl_summaries_begin(rel, indexes, default_ttl);
-	bool		result = ttl_summaries_count(summaries) <= max_ranges;
-	TtlRange	range;
-
-	expired_tids->by_page = true;
-	if (result)
-		make_bits(&expired_tids->pages, Min(RelationGetNumberOfBlocks(rel), MAX_PAGE_BITS));
-	while (result && ttl_summaries_next(summaries, &range))
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (range.earliest > now)
-			continue;
-		expired_tids->npages += range.end - range.first;
-		for (BlockNumber page = range.first;
-			 page < range.end && page - range.first <= expired_tids->pages.mask; page++)
-			add_bit(&expired_tids->pages, page);
-	}
-	ttl_summaries_end(summaries);
-	expired_tids->or_replaced = !is_latest(snapshot);
-	return result;
-}
-
 TtlProbeResult
 ttl_expired_tids_probe(Relation rel, int32 default_ttl, TimestampTz now,
 					   Snapshot snapshot, int64 max_entries, TtlExpiredTids **expired_tids)
@@ -224,7 +172,6 @@ ttl_expired_tids_probe(Relation rel, int32 default_ttl, TimestampTz now,
 	TtlExpiredTids *found;
 	TtlContainer container;
 	TtlExpiryIndexes indexes;
-	Relation	opened[TTL_INDEXES] = {NULL};
 
 	if (TIMESTAMP_NOT_FINITE(now) || !IsMVCCSnapshot(snapshot) ||
 		rel->rd_tableam != GetHeapamTableAmRoutine() ||
@@ -236,6 +183,7 @@ ttl_expired_tids_probe(Relation rel, int32 default_ttl, TimestampTz now,
 	for (int i = 0; i < TTL_INDEXES && result == TTL_PROBE_KNOWN; i++)
 	{
 		TimestampTz last;
+		Relation	index;
 
 		if (!ttl_expiry_index_last_key(&container, default_ttl, now, i, &last))
 			continue;
@@ -253,27 +201,23 @@ ttl_expired_tids_probe(Relation rel, int32 default_ttl, TimestampTz now,
 		}
 		if (!ConditionalLockRelationOid(indexes.usable[i], AccessShareLock))
 			continue;
-		opened[i] = try_index_open(indexes.usable[i], NoLock);
-		if (opened[i] == NULL)
+		index = try_index_open(indexes.usable[i], NoLock);
+		if (index == NULL)
+		{
 			UnlockRelationOid(indexes.usable[i], AccessShareLock);
-		else if (is_complete_for(opened[i], snapshot))
-			result = indexes.indexing == TTL_INDEXING_LAZY ||
-				read_index(&found->tids, rel, opened[i], &container, i, last, &max_entries) ?
+			continue;
+		}
+		if (is_complete_for(index, snapshot))
+			result = read_index(&found->tids, rel, index, &container, i, last, &max_entries) ?
 				TTL_PROBE_KNOWN : TTL_PROBE_TOO_MANY;
-	}
-	if (result == TTL_PROBE_KNOWN && indexes.indexing == TTL_INDEXING_LAZY)
-		result = read_summaries(found, rel, opened, default_ttl, now, snapshot, max_entries) ?
-			TTL_PROBE_KNOWN : TTL_PROBE_TOO_MANY;
-	else if (result == TTL_PROBE_KNOWN)
-		finish_tids(found, RelationGetNumberOfBlocks(rel));
-	for (int i = 0; i < TTL_INDEXES; i++)
-	{
-		if (opened[i] != NULL)
-			index_close(opened[i], AccessShareLock);
+		index_close(index, AccessShareLock);
 	}
 
 	if (result == TTL_PROBE_KNOWN)
+	{
+		finish_tids(found, RelationGetNumberOfBlocks(rel));
 		*expired_tids = found;
+	}
 	else
 	{
 		if (found->tids.tids != NULL)

@@ -225,7 +225,6 @@ typedef enum TtlExpiryIndex
  */
 typedef struct TtlExpiryIndexes
 {
-	TtlIndexing indexing;		/* btrees or BRIN indexes? */
 	Oid			usable[TTL_INDEXES];	/* InvalidOid = there is none */
 	bool		needed[TTL_INDEXES];
 	Oid			check;			/* the CHECK that says that there are no
@@ -233,10 +232,10 @@ typedef struct TtlExpiryIndexes
 } TtlExpiryIndexes;
 
 /*
- * Locks them until the transaction ends, if that needs no wait: ALTER INDEX ... SET TABLESPACE
+ * Locks them for reading until the transaction ends, if that needs no wait: ALTER INDEX ... SET TABLESPACE
  * may have one for hours, and without the table.
  */
-extern bool ttl_expiry_lock_indexes(Relation rel, LOCKMODE lockmode);
+extern bool ttl_expiry_lock_indexes(Relation rel);
 
 /*
  * How an expiry index is defined, as CREATE INDEX takes it: what stands between
@@ -245,9 +244,7 @@ extern bool ttl_expiry_lock_indexes(Relation rel, LOCKMODE lockmode);
  */
 typedef struct TtlIndexDefinition
 {
-	const char *method;			/* access method */
 	char	   *key;
-	const char *opclass;		/* what comes after the key; may be empty */
 	char	   *predicate;
 	char	   *or_predicate;
 } TtlIndexDefinition;
@@ -255,9 +252,6 @@ typedef struct TtlIndexDefinition
 extern bool ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy,
 										TtlExpiryIndex index,
 										TtlIndexDefinition *definition);
-
-/* Is it the operator family of the BRIN expiry indexes? */
-extern bool ttl_expiry_is_min_family(Oid family);
 
 /*
  * The CHECK on an item TTL column, as ADD CHECK takes it; NULL if a column of its
@@ -296,42 +290,12 @@ extern void ttl_expiry_report_incomplete(Relation rel);
 extern char *ttl_expiry_why_incomplete(Relation rel);
 
 /*
- * summaries.c
- */
-
-/* Pages that have one summary in each of the indexes */
-typedef struct TtlRange
-{
-	BlockNumber first;
-	BlockNumber end;			/* the page after the last */
-	TimestampTz earliest;		/* no row in it expires before; DT_NOBEGIN if
-								 * nothing is known, DT_NOEND if none will */
-} TtlRange;
-
-typedef struct TtlSummaries TtlSummaries;
-
-/* Goes on at a page, which may be in the middle of a range. */
-extern void ttl_summaries_seek(TtlSummaries *summaries, BlockNumber page);
-
-/* The range there, up to its end; false at the end of the table. */
-extern bool ttl_summaries_next(TtlSummaries *summaries, TtlRange *range);
-
-/*
- * Summarizes the pages anew, in those of the indexes that have no summary of them or
- * one that has expired by 'now'.  Takes locks that let others read and write.
- * The caller has the rights of the table's owner.
- */
-extern void ttl_summaries_renew(TtlSummaries *summaries, const TtlRange *range,
-								TimestampTz now);
-
-/*
  * expiry_walk.c
  */
 
 /*
  * A walk over the expired rows of one relation, through its expiry indexes,
- * the earliest expiry of each index first; with BRIN indexes, in
- * the order of pages.  Rows that were expired at 'now' and are visible to the
+ * the earliest expiry of each index first.  Rows that were expired at 'now' and are visible to the
  * snapshot are returned.
  *
  * 'position' (may be NULL) is where an earlier walk stopped: the walk
@@ -344,8 +308,6 @@ typedef struct TtlExpiryPosition
 	TimestampTz at[TTL_INDEXES];	/* key of the last entry seen, per index */
 	ItemPointerData tid[TTL_INDEXES];	/* its TID: a btree keeps equal keys in
 										 * TID order */
-	BlockNumber page;			/* the one it is at, if there are pages alone, */
-	OffsetNumber offset;		/* and the last tuple seen there */
 } TtlExpiryPosition;
 
 typedef struct TtlExpiryWalk TtlExpiryWalk;
@@ -360,25 +322,6 @@ extern TtlExpiryWalk *ttl_expiry_walk_begin(Relation rel,
 /* The next expired row, or NULL; *expiry (may be NULL) is when it expired. */
 extern TupleTableSlot *ttl_expiry_walk_next(TtlExpiryWalk *walk,
 											TimestampTz *expiry);
-
-/*
- * A walk in the order of pages calls the function at each range of them.  It passes
- * those by in which nothing can have expired anyway.
- */
-typedef enum TtlExpiryStep
-{
-	TTL_WALK_ENTER,
-	TTL_WALK_PASS,
-	TTL_WALK_STOP
-} TtlExpiryStep;
-
-typedef TtlExpiryStep (*TtlExpiryGuide) (void *arg, const TtlRange *range,
-										 bool may_have_expired);
-
-extern void ttl_expiry_walk_guide(TtlExpiryWalk *walk, TtlExpiryGuide guide, void *arg);
-
-/* The summaries that such a walk goes by, until it ends */
-extern TtlSummaries *ttl_expiry_walk_summaries(TtlExpiryWalk *walk);
 
 /* Makes the walk leave out what grace keeps, at next to no cost. */
 extern void ttl_expiry_walk_exclude(TtlExpiryWalk *walk);
@@ -426,19 +369,6 @@ extern TimestampTz ttl_expiry_latest(Relation rel,
 									 Snapshot snapshot);
 
 /*
- * When the oldest expired row of the relation has expired, with BRIN indexes;
- * DT_NOEND if there is none.  A few of the pages are read, those with the oldest rows
- * by the indexes first, and the rest goes by the indexes, which keep the
- * value of a row that has been deleted or renewed, so that the result may be too early.
- * 'incomplete' as above; *held_until, which must not be NULL, is set for the row found.
- */
-extern TimestampTz ttl_expiry_oldest_in_pages(Relation rel,
-											  const TtlContainer *container,
-											  TimestampTz now, Snapshot snapshot,
-											  bool *incomplete,
-											  TimestampTz *held_until);
-
-/*
  * How many rows of the container have expired and are not yet deleted, by the statement's
  * clock, counted through its indexes.  Errors (55000) if it lacks one.
  */
@@ -469,11 +399,6 @@ typedef struct TtlBits
 /* The rows of a table that may have expired.  There are no bits if there is no such row. */
 typedef struct TtlExpiredTids
 {
-	bool		by_page;		/* all rows on the pages, else those with the
-								 * TIDs */
-	int64		npages;			/* if by_page */
-	bool		or_replaced;	/* likewise: and elsewhere versions that have
-								 * been deleted or updated */
 	TtlTids		tids;			/* in order */
 	int			next;			/* where a search among them begins */
 	TtlBits		pages;			/* of them */
@@ -490,7 +415,7 @@ typedef enum TtlProbeResult
 /*
  * Looks up in the expiry indexes of a relation all rows, among those that the
  * snapshot sees, that have expired at 'now' while the default TTL is the given one.
- * Reads max_entries index entries, or ranges of pages, at most.  The table is open and
+ * Reads max_entries index entries at most.  The table is open and
  * locked for reading; the result is allocated in the current memory context.
  */
 extern TtlProbeResult ttl_expired_tids_probe(Relation rel, int32 default_ttl,
@@ -523,11 +448,10 @@ ttl_expired_tids_on_page(const TtlExpiredTids *expired_tids, BlockNumber page)
 static inline bool
 ttl_expired_tids_may_contain(const TtlExpiredTids *expired_tids, const ItemPointerData *tid)
 {
-	return expired_tids->by_page ||
-		ttl_bits_contain(&expired_tids->hashes, ttl_expired_tids_hash(tid));
+	return ttl_bits_contain(&expired_tids->hashes, ttl_expired_tids_hash(tid));
 }
 
-/* Is it?  Not if by_page. */
+/* Is it? */
 extern bool ttl_expired_tids_contain(TtlExpiredTids *expired_tids, const ItemPointerData *tid);
 
 /* The rows of one page that may have expired, by their offset numbers */
@@ -539,7 +463,7 @@ typedef struct TtlExpiredOnPage
 
 /*
  * Reads those of a page that is pinned.  All its rows are among them if one is the root of a HOT
- * chain.  The result stays true while the snapshot is in use.  Not if by_page.
+ * chain.  The result stays true while the snapshot is in use.
  */
 extern void ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block,
 									   Page page, TtlExpiredOnPage *result);

@@ -12,15 +12,11 @@
  *	                                              column, and mostly empty
  *
  * Where a column holds numbers or dates that are instants, ttl.instant() of it takes
- * its place, but for the key of a btree, which is the column.  Where no CHECK keeps out what has no meaning, the first two have ttl.item_ttl(ttl)
+ * its place, but for the key, which is the column.  Where no CHECK keeps out what has no meaning, the first two have ttl.item_ttl(ttl)
  * in place of ttl.  Where the column holds deadlines, item is (ttl), of which a user
  * may have one already; it may leave out NULLs.
  *
- * With indexing => 'consistent' these are btrees.  With 'lazy' they are BRIN
- * indexes with the same keys and predicates, which keep the earliest key of
- * each range of pages; summaries.c reads them.
- *
- * They are recognized by their definition, not by name or OID: an equal index
+ * They are btrees, and recognized by their definition, not by name or OID: an equal index
  * made beforehand (concurrently, say) serves, and so do those that a restored
  * dump creates.  An invalid one doesn't count: what a failed CREATE INDEX
  * CONCURRENTLY or REINDEX CONCURRENTLY leaves behind, or one that a partition
@@ -136,40 +132,27 @@ ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy, TtlExpiryInde
 {
 	const char *ts = quote_identifier(NameStr(policy->ts_column));
 	const char *own = quote_identifier(NameStr(policy->ttl_column));
-	const char *key_of_ts;
-	bool		is_lazy = policy->indexing == TTL_INDEXING_LAZY;
 	TtlContainer container;
-	AttrNumber	key;			/* or 0 if it is an expression */
 
 	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
 	if (!ttl_expiry_index_is_due(&container, index))
 		return false;
 
 	memset(definition, 0, sizeof(TtlIndexDefinition));
-	/* a BRIN index is of instants; a btree of a column's numbers is in their order */
-	key = is_lazy && type_of_keys(&container, index) != NULL ? InvalidAttrNumber :
-		index != TTL_INDEX_ITEM ? container.ts_attno :
-		ttl_type_is_deadline(container.ttl_type) ? container.ttl_attno : InvalidAttrNumber;
-	definition->method = is_lazy ? "brin" : "btree";
-	definition->opclass = !is_lazy ? "" :
-		key != InvalidAttrNumber &&
-		TupleDescAttr(RelationGetDescr(rel), key - 1)->atttypid == TIMESTAMPOID ?
-		" ttl.timestamp_min_ops" : " ttl.timestamptz_min_ops";
 	if (container.ttl_type != NULL && !container.ttl_type->is_strict &&
 		!ttl_type_is_deadline(container.ttl_type))
 		own = psprintf("ttl.item_ttl(%s)", own);
-	key_of_ts = is_lazy ? instant_of(ts, container.ts_type) : ts;
 	switch (index)
 	{
 		case TTL_INDEX_DEFAULT:
-			definition->key = pstrdup(key_of_ts);
+			definition->key = pstrdup(ts);
 			definition->predicate = container.ttl_type == NULL ? NULL :
 				psprintf("%s IS NULL", instant_of(own, container.ttl_type));
 			break;
 		case TTL_INDEX_ITEM:
 			if (ttl_type_is_deadline(container.ttl_type))
 			{
-				definition->key = pstrdup(is_lazy ? instant_of(own, container.ttl_type) : own);
+				definition->key = pstrdup(own);
 				definition->or_predicate = psprintf("%s IS NOT NULL", own);
 				break;
 			}
@@ -178,7 +161,7 @@ ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy, TtlExpiryInde
 			definition->predicate = psprintf("%s OPERATOR(pg_catalog.>) 0", own);
 			break;
 		case TTL_INDEX_INVALID_TTL:
-			definition->key = pstrdup(key_of_ts);
+			definition->key = pstrdup(ts);
 			definition->predicate =
 				psprintf("%s OPERATOR(pg_catalog.=) 0 OR %s OPERATOR(pg_catalog.<) -1",
 						 own, own);
@@ -256,44 +239,17 @@ parse_predicate(Relation rel, const char *text)
 	return text == NULL ? NULL : parse_expression(rel, text, EXPR_KIND_INDEX_PREDICATE);
 }
 
-static Oid
-access_method_of(TtlIndexing indexing)
-{
-	return indexing == TTL_INDEXING_LAZY ? BRIN_AM_OID : BTREE_AM_OID;
-}
-
 static bool
-has_access_method(Oid index, Oid method)
+is_btree(Oid index)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
 	bool		result;
 
 	if (!HeapTupleIsValid(tuple))
 		return false;			/* dropped meanwhile */
-	result = ((Form_pg_class) GETSTRUCT(tuple))->relam == method;
+	result = ((Form_pg_class) GETSTRUCT(tuple))->relam == BTREE_AM_OID;
 	ReleaseSysCache(tuple);
 	return result;
-}
-
-bool
-ttl_expiry_is_min_family(Oid family)
-{
-	return family == get_opfamily_oid(BRIN_AM_OID, list_make2(makeString(TTL_SCHEMA),
-															  makeString("min_ops")), true);
-}
-
-/*
- * Has the index the usual order of keys of that type?  PostgreSQL's minmax has the earliest
- * of a range, too, but ttl must not summarize its ranges: a query by it might miss a row that
- * an older snapshot sees.
- */
-static bool
-has_order(Oid opclass, Oid method, Oid type)
-{
-	Oid			family = get_opclass_family(opclass);
-
-	return method == BRIN_AM_OID ? ttl_expiry_is_min_family(family) :
-		family == lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
 }
 
 /*
@@ -301,7 +257,7 @@ has_order(Oid opclass, Oid method, Oid type)
  * predicate, in the usual order?
  */
 static bool
-index_equals(HeapTuple index, Relation rel, Oid method, const TtlIndexDefinition *definition)
+index_equals(HeapTuple index, Relation rel, const TtlIndexDefinition *definition)
 {
 	Form_pg_index form = (Form_pg_index) GETSTRUCT(index);
 	bool		isnull;
@@ -311,12 +267,13 @@ index_equals(HeapTuple index, Relation rel, Oid method, const TtlIndexDefinition
 	Node	   *predicate;
 
 	/* an included column would take the index along when it is dropped */
-	if (!has_access_method(form->indexrelid, method) || form->indnatts != 1 ||
+	if (!is_btree(form->indexrelid) || form->indnatts != 1 ||
 		!form->indislive || ((int2vector *) DatumGetPointer(options))->values[0] != 0)
 		return false;
 
 	key = parse_expression(rel, definition->key, EXPR_KIND_INDEX_EXPRESSION);
-	if (!has_order(((oidvector *) DatumGetPointer(classes))->values[0], method, exprType(key)))
+	if (get_opclass_family(((oidvector *) DatumGetPointer(classes))->values[0]) !=
+		lookup_type_cache(exprType(key), TYPECACHE_BTREE_OPFAMILY)->btree_opf)
 		return false;
 	if (IsA(key, Var))
 	{
@@ -358,7 +315,7 @@ find_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind, bool vali
 		if (!HeapTupleIsValid(index))
 			continue;			/* dropped concurrently */
 		if (((Form_pg_index) GETSTRUCT(index))->indisvalid == valid &&
-			index_equals(index, rel, access_method_of(policy->indexing), &definition))
+			index_equals(index, rel, &definition))
 			found = lfirst_oid(lc);
 		ReleaseSysCache(index);
 		if (OidIsValid(found))
@@ -380,7 +337,6 @@ ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy, const List *excep
 	check = ttl_expiry_find_check(rel, policy, &validated);
 	indexes->check = check == NULL || !validated ? InvalidOid :
 		get_relation_constraint_oid(RelationGetRelid(rel), check, false);
-	indexes->indexing = policy->indexing;
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
 		indexes->needed[i] = ttl_expiry_index_is_due(&container, i);
@@ -419,7 +375,7 @@ ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes)
 }
 
 bool
-ttl_expiry_lock_indexes(Relation rel, LOCKMODE lockmode)
+ttl_expiry_lock_indexes(Relation rel)
 {
 	TtlExpiryIndexes indexes;
 
@@ -428,7 +384,7 @@ ttl_expiry_lock_indexes(Relation rel, LOCKMODE lockmode)
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
 		if (OidIsValid(indexes.usable[i]) &&
-			!ConditionalLockRelationOid(indexes.usable[i], lockmode))
+			!ConditionalLockRelationOid(indexes.usable[i], AccessShareLock))
 			return false;
 	}
 	return true;
@@ -488,10 +444,7 @@ find_problem(Relation rel, const TtlPolicy *policy, IndexProblem *problem)
 		{
 			problem->message = psprintf(_("table \"%s\" lacks an expiry index"),
 										RelationGetRelationName(rel));
-			problem->hint = psprintf(_("Use ttl.alter_container(..., indexing => '%s') to create it."),
-									 ttl_policy_indexing_name(policy->indexing == TTL_INDEXING_NONE ?
-															  TTL_INDEXING_CONSISTENT :
-															  policy->indexing));
+			problem->hint = _("Use ttl.alter_container(..., indexing => 'consistent') to create it.");
 		}
 		return true;
 	}

@@ -76,7 +76,7 @@ ttl_expiry_latest(Relation rel, const TtlContainer *container, Snapshot snapshot
 	for (int i = 0; i < TTL_INDEXES && latest != DT_NOEND; i++)
 	{
 		bool		incomplete = false;
-		Relation	index = ttl_expiry_index_open(rel, TTL_INDEXING_CONSISTENT, i, snapshot, &incomplete);
+		Relation	index = ttl_expiry_index_open(rel, i, snapshot, &incomplete);
 		ScanKeyData keys[TTL_INDEX_KEYS];
 
 		if (index != NULL)
@@ -107,82 +107,6 @@ ttl_expiry_latest(Relation rel, const TtlContainer *container, Snapshot snapshot
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	return latest;
-}
-
-/* So many ranges of pages are read. */
-#define RANGES_READ		8
-
-/* Those with the oldest rows by the indexes, the oldest first, and the one after them */
-typedef struct Oldest
-{
-	int			n;
-	TtlRange	ranges[RANGES_READ + 1];
-} Oldest;
-
-static TtlExpiryStep
-remember_oldest(void *arg, const TtlRange *range, bool may_have_expired)
-{
-	Oldest	   *oldest = arg;
-	int			i;
-
-	if (!may_have_expired)
-		return TTL_WALK_PASS;
-	if (oldest->n <= RANGES_READ)
-		i = oldest->n++;
-	else if (oldest->ranges[RANGES_READ].earliest > range->earliest)
-		i = RANGES_READ;
-	else
-		return TTL_WALK_PASS;
-	for (; i > 0 && oldest->ranges[i - 1].earliest > range->earliest; i--)
-		oldest->ranges[i] = oldest->ranges[i - 1];
-	oldest->ranges[i] = *range;
-	return TTL_WALK_PASS;
-}
-
-static TtlExpiryStep
-stay_in(void *arg, const TtlRange *range, bool may_have_expired)
-{
-	return range->first < ((TtlRange *) arg)->end ? TTL_WALK_ENTER : TTL_WALK_STOP;
-}
-
-TimestampTz
-ttl_expiry_oldest_in_pages(Relation rel, const TtlContainer *container, TimestampTz now,
-						   Snapshot snapshot, bool *incomplete, TimestampTz *held_until)
-{
-	TtlExpiryWalk *walk = ttl_expiry_walk_begin(rel, container, now, snapshot, NULL);
-	Oldest		oldest = {0};
-	TimestampTz found = DT_NOEND;
-
-	ttl_expiry_walk_guide(walk, remember_oldest, &oldest);
-	(void) ttl_expiry_walk_next(walk, NULL);
-	*incomplete = ttl_expiry_walk_is_incomplete(walk);
-	ttl_expiry_walk_end(walk);
-
-	for (int i = 0; i < oldest.n && oldest.ranges[i].earliest < found; i++)
-	{
-		TtlExpiryPosition position = {.page = oldest.ranges[i].first};
-		TupleTableSlot *slot;
-		TimestampTz when;
-
-		if (i == RANGES_READ)
-		{
-			/* not read; what isn't summarized may be of any age */
-			if (found == DT_NOEND && oldest.ranges[i].earliest != DT_NOBEGIN)
-				found = oldest.ranges[i].earliest;
-			break;
-		}
-		walk = ttl_expiry_walk_begin(rel, container, now, snapshot, &position);
-		ttl_expiry_walk_guide(walk, stay_in, &oldest.ranges[i]);
-		while ((slot = ttl_expiry_walk_next(walk, &when)) != NULL)
-		{
-			if (when >= found)
-				continue;
-			found = when;
-			*held_until = ttl_grace_held_until(container, slot, ttl_execution_reference_time());
-		}
-		ttl_expiry_walk_end(walk);
-	}
-	return found;
 }
 
 /* Index entries that such a count reads at most, for each row that it may find. */
@@ -325,17 +249,14 @@ key_of_slot(Relation rel, const Bitmapset *key, TupleTableSlot *slot)
 	return DirectFunctionCall1(jsonb_in, CStringGetDatum(text.data));
 }
 
-/*
- * Positions a walk behind the index entries that have expired at 'now'.  Where indexes hold
- * pages alone there are none.
- */
+/* Positions a walk behind the index entries that have expired at 'now'. */
 static void
 skip_expired(const TtlContainer *container, TimestampTz now, TtlExpiryPosition *position)
 {
 	memset(position, 0, sizeof(TtlExpiryPosition));
 	for (int i = 0; i < TTL_INDEXES; i++)
-		position->set[i] = container->indexing == TTL_INDEXING_CONSISTENT &&
-			ttl_expiry_index_last_key(container, container->default_ttl, now, i, &position->at[i]);
+		position->set[i] = ttl_expiry_index_last_key(container, container->default_ttl, now, i,
+													 &position->at[i]);
 }
 
 /* Puts the rows of a relation that have not expired at 'now', and will have 'by' then. */
@@ -420,7 +341,7 @@ ttl_expiring_rows(PG_FUNCTION_ARGS)
 
 /*
  * When the next row of the relation expires, by each of its expiry indexes; DT_NOEND if none
- * does, DT_NOBEGIN if that is not to be known: BRIN indexes hold pages alone.
+ * does, DT_NOBEGIN if that is not to be known.
  */
 static TimestampTz
 next_in_relation(Relation rel, TimestampTz now)
@@ -432,8 +353,6 @@ next_in_relation(Relation rel, TimestampTz now)
 	if (!ttl_container_lookup(RelationGetRelid(rel), &container) ||
 		container.default_ttl == TTL_OFF)
 		return DT_NOEND;
-	if (container.indexing != TTL_INDEXING_CONSISTENT)
-		return DT_NOBEGIN;
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
 		TtlExpiryWalk *walk;

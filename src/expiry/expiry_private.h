@@ -37,12 +37,8 @@ extern bool ttl_expiry_index_instant(const TtlContainer *container, TtlExpiryInd
  */
 extern bool ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes);
 
-/*
- * Opens an expiry index, a btree or a BRIN index.  NULL if there is none that is
- * usable; *incomplete is set if it is needed.
- */
-extern Relation ttl_expiry_index_open(Relation rel, TtlIndexing indexing,
-									  TtlExpiryIndex kind, Snapshot snapshot,
+/* Opens an expiry index.  NULL if there is none that is usable; *incomplete is set if it is needed. */
+extern Relation ttl_expiry_index_open(Relation rel, TtlExpiryIndex kind, Snapshot snapshot,
 									  bool *incomplete);
 
 /*
@@ -55,18 +51,5 @@ extern bool ttl_expiry_index_last_key(const TtlContainer *container, int32 defau
 
 /* Lets the walk look at one of the indexes alone. */
 extern void ttl_expiry_walk_only(TtlExpiryWalk *walk, TtlExpiryIndex index);
-
-/*
- * Begins to read at the table's first page.  The table and the indexes are open
- * and locked for reading; NULL is one that isn't read.  Rows without a TTL of
- * their own live for default_ttl.
- */
-extern TtlSummaries *ttl_summaries_begin(Relation rel, Relation indexes[TTL_INDEXES],
-										 int32 default_ttl);
-
-/* How many ranges the table has. */
-extern int64 ttl_summaries_count(const TtlSummaries *summaries);
-
-extern void ttl_summaries_end(TtlSummaries *summaries);
 
 #endif							/* TTL_EXPIRY_PRIVATE_H */

@@ -3,9 +3,7 @@
  * expiry_walk.c
  *	  The walk over the rows that have expired.
  *
- * It goes along the expiry indexes, one after the other.  BRIN indexes have no entries
- * of rows; then it goes along the pages whose summaries do not exclude expired rows, and
- * reads all rows there.  Without an index that it needs a walk goes on, but says that it is
+ * It goes along the expiry indexes, one after the other.  Without an index that it needs a walk goes on, but says that it is
  * incomplete: nothing found doesn't mean then that nothing has expired.  A walk for TIDs
  * alone fetches no tuples from pages that are visible to all.
  *
@@ -50,14 +48,6 @@ struct TtlExpiryWalk
 	bool		incomplete;		/* was an index missing? */
 	Buffer		map;			/* page of the visibility map */
 	Buffer		page;			/* last page that is visible to all */
-
-	/* along pages */
-	TtlExpiryGuide guide;
-	void	   *guide_arg;
-	Relation	indexes[TTL_INDEXES];	/* open, or NULL */
-	TtlSummaries *summaries;	/* NULL if it hasn't begun */
-	TtlRange	pages;			/* it is in, ... */
-	TableScanDesc page_scan;	/* ... or NULL */
 };
 
 TtlExpiryWalk *
@@ -169,13 +159,6 @@ next_range(TtlExpiryWalk *walk)
 	}
 }
 
-void
-ttl_expiry_walk_guide(TtlExpiryWalk *walk, TtlExpiryGuide guide, void *arg)
-{
-	walk->guide = guide;
-	walk->guide_arg = arg;
-}
-
 /*
  * Does the index hold all rows that the snapshot sees?  CREATE INDEX doesn't
  * mind rows that were updated before it, and an older snapshot sees as they
@@ -196,8 +179,7 @@ index_fits(Relation index, Snapshot snapshot)
 }
 
 Relation
-ttl_expiry_index_open(Relation rel, TtlIndexing indexing, TtlExpiryIndex kind,
-					  Snapshot snapshot, bool *incomplete)
+ttl_expiry_index_open(Relation rel, TtlExpiryIndex kind, Snapshot snapshot, bool *incomplete)
 {
 	TtlExpiryIndexes indexes;
 
@@ -211,7 +193,7 @@ ttl_expiry_index_open(Relation rel, TtlIndexing indexing, TtlExpiryIndex kind,
 			*incomplete = true;
 			return NULL;
 		}
-		if (!OidIsValid(indexes.usable[kind]) || indexes.indexing != indexing)
+		if (!OidIsValid(indexes.usable[kind]))
 			break;
 		index = try_index_open(indexes.usable[kind], AccessShareLock);
 		if (index == NULL)
@@ -240,8 +222,8 @@ open_next_index(TtlExpiryWalk *walk)
 			(walk->position != NULL && walk->position->set[walk->at] &&
 			 walk->position->at[walk->at] > last))
 			continue;
-		walk->index = ttl_expiry_index_open(walk->rel, TTL_INDEXING_CONSISTENT, walk->at,
-								 walk->snapshot, &walk->incomplete);
+		walk->index = ttl_expiry_index_open(walk->rel, walk->at, walk->snapshot,
+											&walk->incomplete);
 		if (walk->index == NULL)
 			continue;
 
@@ -325,123 +307,9 @@ close_index(TtlExpiryWalk *walk)
 	next_range(walk);
 }
 
-TtlSummaries *
-ttl_expiry_walk_summaries(TtlExpiryWalk *walk)
-{
-	/* what the change of policy has made expired is left out */
-	int32		default_ttl = walk->excludes_grace ? walk->container.change.former_ttl :
-	walk->container.default_ttl;
-
-	if (walk->summaries != NULL)
-		return walk->summaries;
-	for (int i = 0; i < TTL_INDEXES; i++)
-	{
-		TimestampTz last;
-
-		if (ttl_expiry_index_last_key(&walk->container, default_ttl, walk->now, i, &last))
-			walk->indexes[i] = ttl_expiry_index_open(walk->rel, TTL_INDEXING_LAZY, i, walk->snapshot,
-										  &walk->incomplete);
-	}
-	walk->summaries = ttl_summaries_begin(walk->rel, walk->indexes, default_ttl);
-	if (walk->position != NULL)
-		ttl_summaries_seek(walk->summaries, walk->position->page);
-	return walk->summaries;
-}
-
-static void
-advance_to_page(TtlExpiryWalk *walk, BlockNumber page)
-{
-	if (walk->position == NULL)
-		return;
-	walk->position->page = page;
-	walk->position->offset = InvalidOffsetNumber;
-}
-
-/* Goes to the next pages that it has to look at; false if there are no more. */
-static bool
-open_next_pages(TtlExpiryWalk *walk)
-{
-	TtlSummaries *summaries = ttl_expiry_walk_summaries(walk);
-	TtlRange   *pages = &walk->pages;
-
-	while (walk->entries_left > 0 && ttl_summaries_next(summaries, pages))
-	{
-		bool		may_have_expired = pages->earliest <= walk->now;
-		TtlExpiryStep step = walk->guide == NULL ? TTL_WALK_ENTER :
-		walk->guide(walk->guide_arg, pages, may_have_expired);
-
-		CHECK_FOR_INTERRUPTS();
-		walk->entries_left--;
-		if (step == TTL_WALK_STOP)
-			return false;
-		if (step == TTL_WALK_ENTER && may_have_expired)
-		{
-			ItemPointerData first;
-			ItemPointerData last;
-
-			ItemPointerSet(&first, pages->first, FirstOffsetNumber);
-			ItemPointerSet(&last, pages->end - 1, MaxOffsetNumber);
-			walk->page_scan = TtlTableBeginScanTidRange(walk->rel, walk->snapshot,
-														&first, &last);
-			return true;
-		}
-		advance_to_page(walk, pages->end);
-	}
-	return false;
-}
-
-static void
-close_pages(TtlExpiryWalk *walk)
-{
-	table_endscan(walk->page_scan);
-	walk->page_scan = NULL;
-	advance_to_page(walk, walk->pages.end);
-}
-
-static TupleTableSlot *
-next_in_pages(TtlExpiryWalk *walk, TimestampTz *expires_at)
-{
-	while (walk->page_scan != NULL || open_next_pages(walk))
-	{
-		while (walk->entries_left > 0 &&
-			   table_scan_getnextslot_tidrange(walk->page_scan, ForwardScanDirection,
-											   walk->slot))
-		{
-			ItemPointer tid = &walk->slot->tts_tid;
-			TimestampTz when;
-
-			walk->entries_left--;
-			if (walk->start.offset != InvalidOffsetNumber &&
-				ItemPointerGetBlockNumber(tid) == walk->start.page &&
-				ItemPointerGetOffsetNumber(tid) <= walk->start.offset)
-				continue;
-			if (walk->position != NULL)
-			{
-				walk->position->page = ItemPointerGetBlockNumber(tid);
-				walk->position->offset = ItemPointerGetOffsetNumber(tid);
-			}
-			when = ttl_expiry_of_slot(&walk->container, walk->slot);
-			if (when > walk->now || TIMESTAMP_IS_NOEND(when) ||
-				(walk->excludes_grace &&
-				 ttl_grace_covers_slot(&walk->container, walk->slot, walk->now)))
-				continue;
-			if (expires_at != NULL)
-				*expires_at = when;
-			return walk->slot;
-		}
-		if (walk->entries_left <= 0)
-			return NULL;
-		close_pages(walk);
-	}
-	return NULL;
-}
-
 TupleTableSlot *
 ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 {
-	if (walk->container.indexing == TTL_INDEXING_LAZY)
-		return next_in_pages(walk, expires_at);
-
 	while (walk->index != NULL || open_next_index(walk))
 	{
 		ItemPointer tid;
@@ -513,15 +381,6 @@ ttl_expiry_walk_end(TtlExpiryWalk *walk)
 		ReleaseBuffer(walk->map);
 	if (BufferIsValid(walk->page))
 		ReleaseBuffer(walk->page);
-	if (walk->page_scan != NULL)
-		table_endscan(walk->page_scan);
-	if (walk->summaries != NULL)
-		ttl_summaries_end(walk->summaries);
-	for (int i = 0; i < TTL_INDEXES; i++)
-	{
-		if (walk->indexes[i] != NULL)
-			index_close(walk->indexes[i], AccessShareLock);
-	}
 	ExecDropSingleTupleTableSlot(walk->slot);
 	pfree(walk);
 }

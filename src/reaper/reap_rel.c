@@ -27,7 +27,7 @@
  * its end before the next begins, or rows that stay would keep it from the others.  Between
  * passes, scans go on from the position to what has expired since.  While an old snapshot
  * keeps dead entries from being removed the left edge is expensive, so the time between
- * passes grows with what they cost.  If the indexes are BRIN, brin_scan.c scans instead.
+ * passes grows with what they cost.
  *
  * While rows that a change of policy has made expired are protected by ttl.grace, the
  * worker's scans exclude them, and so does the DELETE.  A CALL includes them.
@@ -62,12 +62,9 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-/*
- * TIDs that are collected in one scan; fewer if little may be spent.  A scan of pages
- * has to get past one.
- */
+/* TIDs that are collected in one scan; fewer if little may be spent */
 #define COLLECT_MAX			50000
-#define COLLECT_MIN			Max(500, MaxHeapTuplesPerPage + 1)
+#define COLLECT_MIN			500
 
 /* TIDs that are kept between runs, for all tables together */
 #define KEEP_MAX			1000000
@@ -149,7 +146,7 @@ open_table(TtlBatch *batch, Oid container)
 		return TTL_REAP_DONE;
 	if (batch->container.propagated && !ttl_citus_lock_shard(container, waits))
 		return waits ? TTL_REAP_DONE : TTL_REAP_LATER;
-	if ((!waits && !ttl_expiry_lock_indexes(batch->rel, AccessShareLock)) ||
+	if ((!waits && !ttl_expiry_lock_indexes(batch->rel)) ||
 		!lock_referencing(batch->rel, waits))
 		return TTL_REAP_LATER;
 
@@ -209,9 +206,12 @@ ttl_reap_rel_has_code(Relation rel)
 		 triggers->trig_truncate_after_statement);
 }
 
-void
-ttl_reap_rel_collect(TtlBatch *batch, TimestampTz now, TtlExpiryPosition *position,
-					 TtlExpiryGuide guide, void *arg)
+/*
+ * Collects the TIDs of rows that had expired by 'now', from the position on, and
+ * sets reap_rel->more if there may be others.  A snapshot is active.
+ */
+static void
+collect_tids(TtlBatch *batch, TimestampTz now, TtlExpiryPosition *position)
 {
 	TtlReapRel *reap_rel = batch->reap_rel;
 	TtlExpiryWalk *walk;
@@ -225,21 +225,18 @@ ttl_reap_rel_collect(TtlBatch *batch, TimestampTz now, TtlExpiryPosition *positi
 	limit = (int) Min(Max(batch->max_cost, COLLECT_MIN),
 					  batch->referenced != NIL ? TTL_FK_REFERENCED_MAX : COLLECT_MAX);
 
-	reap_rel->more = false;
 	walk = ttl_expiry_walk_begin(batch->rel, &batch->container, now, GetActiveSnapshot(),
 								 position);
 	if (batch->in_grace)
 		ttl_expiry_walk_exclude(walk);
 	else
 		ttl_expiry_walk_only_tids(walk);
-	if (guide != NULL)
-		ttl_expiry_walk_guide(walk, guide, arg);
 	while (reap_rel->tids.n < limit && (slot = ttl_expiry_walk_next(walk, NULL)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
 		ttl_reap_rel_add_tid(batch->memory, reap_rel, &slot->tts_tid);
 	}
-	reap_rel->more = reap_rel->more || reap_rel->tids.n >= limit;
+	reap_rel->more = reap_rel->tids.n >= limit;
 	is_incomplete = !reap_rel->more && ttl_expiry_walk_is_incomplete(walk);
 	ttl_expiry_walk_end(walk);
 
@@ -261,8 +258,8 @@ scan_expiry_indexes(TtlBatch *batch)
 
 	PushActiveSnapshot(GetTransactionSnapshot());
 	reap_rel->next_position = reap_rel->state.position;
-	ttl_reap_rel_collect(batch, pass->is_running ? Min(pass->now, batch->now) : batch->now,
-						 &reap_rel->next_position, NULL, NULL);
+	collect_tids(batch, pass->is_running ? Min(pass->now, batch->now) : batch->now,
+				 &reap_rel->next_position);
 	PopActiveSnapshot();
 }
 
@@ -275,9 +272,6 @@ nothing_due(TtlBatch *batch, TimestampTz *due)
 {
 	TimestampTz earliest;
 	bool		is_incomplete;
-
-	if (batch->container.indexing == TTL_INDEXING_LAZY)
-		return ttl_brin_scan_rests(batch, due);
 
 	*due = GetCurrentTimestamp() + TTL_POSITION_WAIT;
 	if (has_position(batch->reap_rel))
@@ -304,8 +298,7 @@ collect(TtlBatch *batch)
 	TtlReapResult result;
 
 	ttl_reap_report_phase(TTL_PHASE_LOOKING);
-	error = ttl_batch_attempt(batch->container.indexing == TTL_INDEXING_LAZY ?
-							  ttl_brin_scan_run : scan_expiry_indexes, batch, false);
+	error = ttl_batch_attempt(scan_expiry_indexes, batch, false);
 	if (error != NULL)
 		return ttl_batch_handle_error(batch, error);
 	result = ttl_batch_check_referenced(batch);

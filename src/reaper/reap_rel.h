@@ -44,28 +44,11 @@ typedef struct TtlPass
 	bool		references_logged;
 } TtlPass;
 
-/* A scan of a table that has BRIN expiry indexes, see brin_scan.c */
-typedef struct TtlBrinScan
-{
-	bool		is_running;
-	bool		is_full;		/* from the first page */
-	bool		found;			/* rows to delete */
-	TtlExpiryPosition position;
-	BlockNumber npages;			/* when it began */
-	int32		default_ttl;	/* that its candidate ranges depend on */
-	int64		ranges;			/* number of ranges seen */
-	int			renewed_in_vain;	/* ranges that remained candidates */
-	TimestampTz busy;			/* duration */
-	TimestampTz earliest;		/* earliest expiry in the ranges passed by */
-	TimestampTz next_at;		/* start of the next full scan */
-} TtlBrinScan;
-
 /* The part of a table's state that the next worker continues with */
 typedef struct TtlRelState
 {
 	TtlPass		pass;
 	TtlExpiryPosition position; /* rows before it are deleted, or skipped */
-	TtlBrinScan brin_scan;
 	TimestampTz paused_until;	/* after an error of the table itself */
 	int64		pause;			/* its length */
 	int			logged_sqlstate;	/* of the error that was logged for it */
@@ -211,14 +194,6 @@ extern void ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run);
 extern bool ttl_reap_rel_has_code(Relation rel);
 
 /*
- * Collects the TIDs of rows that had expired by 'now', from the position on, and
- * sets reap_rel->more if there may be others.  A snapshot is active.
- */
-extern void ttl_reap_rel_collect(TtlBatch *batch, TimestampTz now,
-								 TtlExpiryPosition *position,
-								 TtlExpiryGuide guide, void *arg);
-
-/*
  * batch.c
  */
 
@@ -319,19 +294,6 @@ typedef struct TtlRelStates
 } TtlRelStates;
 
 extern void ttl_rel_state_attach(TtlRelStates *shmem, LWLock *protecting);
-
-/*
- * brin_scan.c
- */
-
-/* Is there nothing to do?  *due is when there will be, at the latest. */
-extern bool ttl_brin_scan_rests(TtlBatch *batch, TimestampTz *due);
-
-/*
- * Collects TIDs of rows to delete, from where it has stopped last, and summarizes
- * ranges without such rows anew.
- */
-extern void ttl_brin_scan_run(TtlBatch *batch);
 
 /*
  * fk_referenced.c

@@ -270,7 +270,6 @@ end_pass(TtlReapRel *reap_rel)
 	{
 		wait = Min(Max(wait, BLOCKED_MIN_WAIT), BLOCKED_MAX_WAIT);
 		pass->next_at = now + Max(wait, pass->busy);
-		reap_rel->state.brin_scan.next_at = Max(reap_rel->state.brin_scan.next_at, pass->next_at);
 	}
 	else
 		pass->next_at = now + Min(Max(wait, PASS_MIN_WAIT), PASS_MAX_WAIT);
@@ -311,7 +310,6 @@ ttl_reap_rel_want_pass(TtlReapRel *reap_rel)
 {
 	reap_rel->state.pass.is_stale = true;
 	reap_rel->state.pass.next_at = 0;
-	reap_rel->state.brin_scan.next_at = 0;
 }
 
 int64

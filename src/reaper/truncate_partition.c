@@ -13,8 +13,7 @@
  * Every row must have expired.  The right edges of the expiry indexes show that for the
  * rows that are in them, which are all if the container has no TTL column: then the time
  * is constant, whatever the partition's size.  With a TTL column, rows that never expire
- * are in no index, and BRIN indexes have no right edge; then the table is read, up to the
- * first row that has not expired.  That costs a small part of deletion, is limited by
+ * are in no index; then the table is read, up to the first row that has not expired.  That costs a small part of deletion, is limited by
  * what the run may use, and takes no lock.  Under the lock the proof is completed for what
  * may have changed since: the edges, and the pages that are not known to be unchanged, at
  * most RECHECK_PAGES of them.  Known to be unchanged are
@@ -320,8 +319,6 @@ indexes_hold_later(Relation rel, const TtlContainer *container, TimestampTz cuto
 {
 	SnapshotData visible;
 
-	if (container->indexing == TTL_INDEXING_LAZY)
-		return false;
 	InitNonVacuumableSnapshot(visible, GlobalVisTestFor(rel));
 	return ttl_expiry_latest(rel, container, &visible) > cutoff;
 }
@@ -337,7 +334,7 @@ truncate_if_expired(TtlBatch *batch)
 	Relation	rel = relation_open(container->relid, NoLock);
 	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
 	bool		must_read = container->ttl_attno != InvalidAttrNumber ||
-		container->ts_type != NULL || container->indexing == TTL_INDEXING_LAZY;
+		container->ts_type != NULL;
 	int64		max_pages = ttl_guc_throughput == 0 ?
 		Max(batch->max_cost, ttl_guc_cycle_cost_limit / 4) : batch->max_cost;
 	TimestampTz until = batch->memory->mode.by_worker ?

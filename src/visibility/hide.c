@@ -15,8 +15,7 @@
  * An index-only scan has no _ts to filter by.  There ttl.is_live(container) stands for
  * the filter, and scan_filter.c does its work by the row's TID.  Where
  * EvalPlanQual may run a part of the plan again, which never passes ExecutorStart,
- * the planner is kept from choosing such a scan.  And no query uses the expiry indexes
- * of indexing => 'lazy'.
+ * the planner is kept from choosing such a scan.
  *
  * The plan says that this has been done, by an entry among the objects that it
  * depends on.  A plan that lacks it, because another extension's planner hook has made
@@ -32,7 +31,6 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_am.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
@@ -413,12 +411,24 @@ is_within_locking(PlannerInfo *root)
 	return false;
 }
 
-/* Keeps the planner from choosing an index-only scan. */
+/*
+ * Keeps the planner from choosing an index-only scan of a container where EvalPlanQual may run:
+ * there it can't be filtered.
+ */
 static void
-forbid_index_only_scans(RelOptInfo *rel)
+forbid_index_only_scans(TTL_BUILD_SIMPLE_REL_PARAMETERS)
 {
+	RangeTblEntry *entry = TTL_BUILD_SIMPLE_REL_RTE;
+	TtlContainer container;
 	ListCell   *lc;
 
+	if (prev_build_simple_rel_hook)
+		prev_build_simple_rel_hook(TTL_BUILD_SIMPLE_REL_ARGUMENTS);
+
+	if (rel->indexlist == NIL || ttl_hide_planning == NULL ||
+		!(ttl_hide_planning->locks_rows || is_within_locking(root)) ||
+		!ttl_container_peek(entry->relid, &container))
+		return;
 	foreach(lc, rel->indexlist)
 	{
 		IndexOptInfo *index = lfirst_node(IndexOptInfo, lc);
@@ -427,49 +437,10 @@ forbid_index_only_scans(RelOptInfo *rel)
 	}
 }
 
-/*
- * Keeps the planner from using an expiry index on ranges of pages.  It has no operators,
- * but IS NULL needs none, nor does a predicate.  When the reaper summarizes a range
- * anew, versions of rows are left out that a HOT update has replaced (summaries.c), and
- * an older snapshot sees them.
- */
-static void
-forbid_summaries(RelOptInfo *rel)
-{
-	ListCell   *lc;
-
-	foreach(lc, rel->indexlist)
-	{
-		IndexOptInfo *index = lfirst_node(IndexOptInfo, lc);
-
-		if (index->relam == BRIN_AM_OID && ttl_expiry_is_min_family(index->opfamily[0]))
-			rel->indexlist = foreach_delete_current(rel->indexlist, lc);
-	}
-}
-
-/* Lets the planner use a container's indexes only for what they are good for. */
-static void
-restrict_indexes(TTL_BUILD_SIMPLE_REL_PARAMETERS)
-{
-	RangeTblEntry *entry = TTL_BUILD_SIMPLE_REL_RTE;
-	TtlContainer container;
-
-	if (prev_build_simple_rel_hook)
-		prev_build_simple_rel_hook(TTL_BUILD_SIMPLE_REL_ARGUMENTS);
-
-	if (rel->indexlist == NIL || !ttl_container_peek(entry->relid, &container))
-		return;
-	if (container.indexing == TTL_INDEXING_LAZY)
-		forbid_summaries(rel);
-	/* where EvalPlanQual may run, it can't be filtered */
-	if (ttl_hide_planning != NULL && (ttl_hide_planning->locks_rows || is_within_locking(root)))
-		forbid_index_only_scans(rel);
-}
-
 void
 ttl_hide_init(void)
 {
 	prev_build_simple_rel_hook = build_simple_rel_hook;
-	build_simple_rel_hook = restrict_indexes;
+	build_simple_rel_hook = forbid_index_only_scans;
 	ttl_execution_on_prepare(execution_starts);
 }

@@ -17,7 +17,7 @@
  * expiry indexes.  So an expiry index's entry with that TID decides, for an index has
  * entries of one chain at a TID.  Only where the scan had to look at the page for
  * visibility, it may have moved on to a member.  Then the row is fetched from the
- * table, and so are all rows as long as the indexes have not been read, or give pages alone.
+ * table, and so are all rows as long as the indexes have not been read.
  * The scan's own descriptor isn't used to fetch: a second fetch finds nothing, and would
  * mark the index entry as dead.
  *
@@ -33,7 +33,6 @@
  *
  *	  Expiry Filter: none expired			no row was looked at
  *	  Expiry Filter: 20000 candidate rows	those rows were, by the expiry indexes
- *	  Expiry Filter: 256 candidate pages	those on these pages were, by lazy indexes
  *	  Expiry Filter: each row				the indexes weren't or couldn't be used
  *
  *-------------------------------------------------------------------------
@@ -236,8 +235,7 @@ probe(ScanFilter *filter)
 									max_entries(filter), &filter->expired_tids);
 	MemoryContextSwitchTo(old);
 
-	if (result == TTL_PROBE_KNOWN && filter->expired_tids->tids.n == 0 &&
-		filter->expired_tids->npages == 0 && !filter->expired_tids->or_replaced)
+	if (result == TTL_PROBE_KNOWN && filter->expired_tids->tids.n == 0)
 		remove_scan_filter(filter);
 	else if (result == TTL_PROBE_KNOWN)
 		filter->qual.evalfunc = filter->index_only == NULL ? evaluate_candidates :
@@ -258,17 +256,6 @@ check(const ScanFilter *filter, TupleTableSlot *slot)
 }
 
 /*
- * May this version of the row have been deleted or updated?  If not now, then
- * not when the summaries were read either.
- */
-static inline bool
-may_be_replaced(HeapTuple tuple)
-{
-	return !((tuple->t_data->t_infomask & HEAP_XMAX_INVALID) ||
-		HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_data->t_infomask));
-}
-
-/*
  * False if the row in the slot is no candidate, and so is live, by what is known of its page.
  * Rows that are returned out of their order, by a nearest-neighbour search, have no TID.
  */
@@ -282,8 +269,7 @@ may_be_candidate(const ScanFilter *filter, const TupleTableSlot *slot)
 		return true;
 	if (page == filter->on_page.page)
 		return (filter->on_page.bits[offset / 8] & (1 << (offset % 8))) != 0;
-	return ttl_expired_tids_on_page(filter->expired_tids, page) ||
-		filter->expired_tids->or_replaced;
+	return ttl_expired_tids_on_page(filter->expired_tids, page);
 }
 
 /*
@@ -302,8 +288,6 @@ is_candidate(ScanFilter *filter, TupleTableSlot *slot)
 
 	if (tuple == NULL || !ItemPointerIsValid(&slot->tts_tid))
 		return true;
-	if (expired_tids->by_page)
-		return ttl_expired_tids_on_page(expired_tids, page) || may_be_replaced(tuple);
 	if (page == filter->last_page && page != filter->on_page.page)
 		ttl_expired_tids_read_page(expired_tids, page,
 								   BufferGetPage(((BufferHeapTupleTableSlot *) slot)->buffer),
@@ -367,7 +351,7 @@ is_candidate_by_tid(const ScanFilter *filter)
 	struct IndexScanDescData *desc = filter->index_only->ioss_ScanDesc;
 
 	if (!ttl_expired_tids_on_page(expired_tids, ItemPointerGetBlockNumber(&desc->xs_heaptid)))
-		return expired_tids->or_replaced;
+		return false;
 	return BufferIsValid(((IndexFetchHeapData *) desc->xs_heapfetch)->xs_cbuf) ||
 		ttl_expired_tids_may_contain(expired_tids, &desc->xs_heaptid);
 }
@@ -387,8 +371,6 @@ check_by_tid(ScanFilter *filter)
 
 	if (BufferIsValid(visited) && BufferGetBlockNumber(visited) == page)
 		return check_fetched(filter);
-	if (expired_tids->by_page)
-		return !ttl_expired_tids_on_page(expired_tids, page) || check_fetched(filter);
 	return !ttl_expired_tids_may_contain(expired_tids, &desc->xs_heaptid) ||
 		!ttl_expired_tids_contain(expired_tids, &desc->xs_heaptid);
 }
@@ -655,16 +637,14 @@ static explain_per_node_hook_type prev_explain_per_node = NULL;
 static const char *
 describe(const ScanFilter *filter)
 {
-	int64		count;
+	int			count;
 
 	if (filter->none_expired)
 		return "none expired";
 	if (filter->expired_tids == NULL)
 		return "each row";
-	count = filter->expired_tids->by_page ? filter->expired_tids->npages :
-		filter->expired_tids->tids.n;
-	return psprintf(INT64_FORMAT " candidate %s%s", count,
-					filter->expired_tids->by_page ? "page" : "row", count == 1 ? "" : "s");
+	count = filter->expired_tids->tids.n;
+	return psprintf("%d candidate row%s", count, count == 1 ? "" : "s");
 }
 
 static void

@@ -15,8 +15,7 @@ our @tables = (
 	[ plain => 'as it was', undef ],
 	[ usual => 'no options', '' ],
 	[ whole => 'ttl_column => NULL', ', ttl_column => NULL' ],
-	[ fixed => 'touch_on_update => false', ', touch_on_update => false' ],
-	[ lazy  => "indexing => 'lazy'", ", indexing => 'lazy'" ]);
+	[ fixed => 'touch_on_update => false', ', touch_on_update => false' ]);
 
 # What is counted by callgrind; Instructions.pm says what the parameters are
 my @counted = (

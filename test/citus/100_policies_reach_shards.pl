@@ -121,13 +121,11 @@ is(policy('items', 'default_time_to_live'), '3600', '... on all nodes');
 my $settings = 'default_time_to_live, indexing, touch_on_update, reaping, reap_delay, cycle_cost_limit, batch_size, replication_origin';
 $coordinator->safe_psql('postgres', q{
 SELECT ttl.set_default_ttl('items', '2 hours');
-SELECT ttl.alter_container('items', indexing => 'lazy', touch_on_update => false, reaping => false, reap_delay => '1 hour',
+SELECT ttl.alter_container('items', touch_on_update => false, reaping => false, reap_delay => '1 hour',
 	cycle_cost_limit => 5000, batch_size => 100, replication_origin => true)});
-is(policy('items', $settings), '7200|lazy|f|f|01:00:00|5000|100|t', 'all settings arrive');
-is($coordinator->safe_psql('postgres', q{SELECT count(*) FROM run_command_on_shards('items', 'SELECT count(*) FROM pg_index JOIN pg_class c ON c.oid = indexrelid JOIN pg_am a ON a.oid = relam WHERE indrelid = ''%s''::regclass AND amname = ''brin''') WHERE result = '2'}),
-	'4', 'so do indexes');
+is(policy('items', $settings), '7200|consistent|f|f|01:00:00|5000|100|t', 'all settings arrive');
 $coordinator->safe_psql('postgres', q{
-SELECT ttl.alter_container('items', indexing => 'consistent', touch_on_update => true, reaping => true, reap_delay => '0',
+SELECT ttl.alter_container('items', touch_on_update => true, reaping => true, reap_delay => '0',
 	cycle_cost_limit => 0, batch_size => 0, replication_origin => false)});
 is(policy('items', $settings), '7200|consistent|t|t|||f' =~ s/\|\|\|/|00:00:00|||/r, '... and go back');
 

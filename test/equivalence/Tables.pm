@@ -449,26 +449,6 @@ sub readables
 	return @result;
 }
 
-# Indexes that know ranges of pages: here each page is one
-sub index_lazily
-{
-	my $name = shift;
-	my $sql  = "SELECT ttl.alter_container('$name', indexing => 'lazy');\n";
-
-	return $sql if $distributed;
-	return $sql . <<~"END";
-		DO \$\$
-		DECLARE
-			i regclass;
-		BEGIN
-			FOR i IN SELECT c.oid FROM pg_partition_tree('$name') t JOIN pg_index x ON x.indrelid = t.relid JOIN pg_class c ON c.oid = x.indexrelid JOIN pg_am a ON a.oid = c.relam WHERE a.amname = 'brin' AND c.relkind = 'i' LOOP
-				EXECUTE format('ALTER INDEX %s SET (pages_per_range = 1)', i);
-				EXECUTE format('REINDEX INDEX %s', i);
-			END LOOP;
-		END \$\$;
-		END
-}
-
 # All that depends on the schema in one place.  Functions and views find the
 # tables of the schema that they stand in.
 sub setup_sql
@@ -492,7 +472,6 @@ sub setup_sql
 			my $create = "SELECT ttl.create_container($t->{container});\n";
 
 			$sql .= join('', chance(50) ? (@distribute, $create) : ($create, @distribute));
-			$sql .= index_lazily($name) if chance(40);
 		}
 		else
 		{

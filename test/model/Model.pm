@@ -71,12 +71,11 @@ sub begin_epoch
 	$self->{deadline}    = chance(25);
 	$self->{partitioned} = chance(25);
 	$self->{worker}      = chance(25);
-	$self->{indexing}    = any_of(qw(consistent consistent lazy));
 	$self->{gone}        = {};
 	# the worker deletes while the policy stays as it is: nothing that has gone comes back
 	$default = any_of(-1, 1, 2) if $self->{worker};
 	$self->{policies} = [$default];
-	$self->note('kind: ' . join(', ', map { $_ . ' ' . ($self->{$_} || 'no') } qw(deadline partitioned worker indexing)) . ', default ' . ($default // 'NULL'));
+	$self->note('kind: ' . join(', ', map { $_ . ' ' . ($self->{$_} || 'no') } qw(deadline partitioned worker)) . ', default ' . ($default // 'NULL'));
 
 	my $of_ttl = $self->{deadline} ? 'timestamptz' : 'int';
 	my @statements = (
@@ -109,7 +108,7 @@ sub begin_epoch
 sub create_container
 {
 	my ($self, $default) = @_;
-	return 'SELECT ttl.create_container(\'item\', ' . ($default // 'NULL') . "::int, ts_column => '_ts', ttl_column => 'ttl', indexing => '$self->{indexing}')";
+	return 'SELECT ttl.create_container(\'item\', ' . ($default // 'NULL') . "::int, ts_column => '_ts', ttl_column => 'ttl')";
 }
 
 # The latest statements are remembered: what led to a violation is among them.

@@ -2,8 +2,7 @@
 #
 # There are pairs of databases with the same tables.  In the one they are
 # containers, in the other they were, and have kept the columns, and got back the
-# indexes but those of lazy indexing, which no query is planned with (that they are partial would
-# change the sides of join conditions): PostgreSQL itself must plan the same there, to the cost.  A psql for each
+# indexes: PostgreSQL itself must plan the same there, to the cost.  A psql for each
 # goes through a file of SQL.  What returns rows is not run but explained; before
 # that, the tables that have been made become containers.  Temporary tables, which
 # can't, are made permanent.
@@ -38,12 +37,11 @@ BEGIN
 			AND oid NOT IN (SELECT relid FROM shapes.tried) ORDER BY oid
 	LOOP
 		BEGIN
-			PERFORM ttl.create_container(t, 86400, indexing => 'INDEXING');
+			PERFORM ttl.create_container(t, 86400);
 			IF PLAIN THEN
 				definitions := array(SELECT replace(pg_get_indexdef(indexrelid), ' ON ONLY ', ' ON ')
 					FROM pg_index WHERE indrelid IN (SELECT t UNION SELECT relid FROM pg_partition_tree(t))
-					AND indexrelid NOT IN (SELECT inhrelid FROM pg_inherits)
-					AND pg_get_indexdef(indexrelid) !~ 'USING brin .*ttl\.\w+_min_ops' ORDER BY indexrelid);
+					AND indexrelid NOT IN (SELECT inhrelid FROM pg_inherits) ORDER BY indexrelid);
 				PERFORM ttl.drop_container(t);
 				FOREACH definition IN ARRAY definitions LOOP
 					BEGIN
@@ -63,13 +61,13 @@ END
 # Both databases of a pair are made by these files
 sub make_pair
 {
-	my ($node, $indexing, @files) = @_;
+	my ($node, @files) = @_;
 	my %pair;
 
 	for my $side (qw(container plain))
 	{
 		my $db  = $pair{$side} = "${side}_" . ++$made;
-		my $sql = $register =~ s/INDEXING/$indexing/r =~ s/PLAIN/$side eq 'plain' ? 'true' : 'false'/er;
+		my $sql = $register =~ s/PLAIN/$side eq 'plain' ? 'true' : 'false'/er;
 
 		$node->safe_psql('postgres', "CREATE DATABASE $db");
 		$node->safe_psql($db,        $sql);

@@ -45,48 +45,45 @@ sub plans_are_equal
 	return $result;
 }
 
-for my $indexing (qw(consistent lazy))
+my $pair = make_pair($node, "$own/pgbench.sql", "$own/tpch.sql");
+my %settings = (
+	'as it is'            => '',
+	'in parallel'         => $parallel,
+	'with indexes'        => 'SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_sort = off;',
+	'with little memory'  => "SET work_mem = '64kB'; SET enable_nestloop = off; SET random_page_cost = 1.1;");
+
+for my $name (sort keys %settings)
 {
-	my $pair = make_pair($node, $indexing, "$own/pgbench.sql", "$own/tpch.sql");
-	my %settings = (
-		'as it is'            => '',
-		'in parallel'         => $parallel,
-		'with indexes'        => 'SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_sort = off;',
-		'with little memory'  => "SET work_mem = '64kB'; SET enable_nestloop = off; SET random_page_cost = 1.1;");
-
-	for my $name (sort keys %settings)
+	for my $kind (qw(pgbench tpch))
 	{
-		for my $kind (qw(pgbench tpch))
-		{
-			my $result = plans_are_equal($pair, "$own/${kind}_queries.sql", "$indexing, $kind, $name", both => $settings{$name});
+		my $result = plans_are_equal($pair, "$own/${kind}_queries.sql", "$kind, $name", both => $settings{$name});
 
-			is("$result->{filtered} $result->{refused}", "$result->{queries} 0", "$indexing, $kind, $name: each plan has a filter");
+		is("$result->{filtered} $result->{refused}", "$result->{queries} 0", "$kind, $name: each plan has a filter");
+	}
+}
+
+# Does it notice?
+my $result = compare_plans($node, $pair, "$own/tpch_queries.sql", container => 'SET enable_indexonlyscan = off; SET enable_hashjoin = off;');
+cmp_ok(scalar @{ $result->{different} }, '>', 10, "another plan would have been noticed");
+drop_pair($node, $pair);
+
+if ($regress)
+{
+	local $ENV{PG_ABS_SRCDIR} = $regress;
+	my %sum = (queries => 0, filtered => 0, refused => 0);
+
+	$pair = make_pair($node, map { "$regress/sql/$_.sql" } qw(test_setup create_misc create_aggregate create_index));
+	note("refused as containers:\n" . $node->safe_psql($pair->{container}, 'SELECT relid::regclass, error FROM shapes.tried WHERE error IS NOT NULL'));
+	for my $file (@files)
+	{
+		for my $settings ('', $parallel)
+		{
+			$result = plans_are_equal($pair, "$regress/sql/$file.sql", "PostgreSQL's $file" . ($settings ? ', in parallel' : ''), both => $settings, copy => 1);
+			$sum{$_} += $result->{$_} for keys %sum;
 		}
 	}
-
-	# Does it notice?
-	my $result = compare_plans($node, $pair, "$own/tpch_queries.sql", container => 'SET enable_indexonlyscan = off; SET enable_hashjoin = off;');
-	cmp_ok(scalar @{ $result->{different} }, '>', 10, "$indexing: another plan would have been noticed");
+	note("PostgreSQL's tests: $sum{queries} queries, $sum{filtered} with a filter, $sum{refused} that are refused in both");
 	drop_pair($node, $pair);
-
-	if ($regress)
-	{
-		local $ENV{PG_ABS_SRCDIR} = $regress;
-		my %sum = (queries => 0, filtered => 0, refused => 0);
-
-		$pair = make_pair($node, $indexing, map { "$regress/sql/$_.sql" } qw(test_setup create_misc create_aggregate create_index));
-		note("refused as containers:\n" . $node->safe_psql($pair->{container}, 'SELECT relid::regclass, error FROM shapes.tried WHERE error IS NOT NULL'));
-		for my $file (@files)
-		{
-			for my $settings ('', $parallel)
-			{
-				$result = plans_are_equal($pair, "$regress/sql/$file.sql", "$indexing, PostgreSQL's $file" . ($settings ? ', in parallel' : ''), both => $settings, copy => 1);
-				$sum{$_} += $result->{$_} for keys %sum;
-			}
-		}
-		note("$indexing, PostgreSQL's tests: $sum{queries} queries, $sum{filtered} with a filter, $sum{refused} that are refused in both");
-		drop_pair($node, $pair);
-	}
 }
 
 done_testing();
