@@ -148,5 +148,41 @@ SELECT ttl.drop_container('parts', true);
 SELECT shape('parts');
 SELECT shape('parts_2');
 
+-- Rows that come back are counted, when TTL is turned off, lasts longer, or ends
+CREATE TABLE tokens (id int);
+SELECT ttl.create_container('tokens', 3600);
+INSERT INTO tokens (id, _ts, ttl) SELECT g, now() - interval '1 day', CASE WHEN g <= 2 THEN 60 END FROM generate_series(1, 500) g;
+\set VERBOSITY default
+SELECT ttl.set_default_ttl('tokens', '2 days');
+\set VERBOSITY terse
+SELECT ttl.set_default_ttl('tokens', 3600);
+SELECT ttl.set_default_ttl('tokens', -1);
+SELECT ttl.set_default_ttl('tokens', 3600);
+SELECT ttl.set_default_ttl('tokens', NULL);
+SELECT ttl.set_default_ttl('tokens', 3600);
+BEGIN;
+SELECT ttl.drop_container('tokens');
+SELECT count(*) FROM tokens;
+ROLLBACK;
+DO $$ BEGIN SET LOCAL ttl.show_expired = on; DELETE FROM tokens WHERE id > 1; END $$;
+SELECT ttl.drop_container('tokens', drop_columns => true);
+SELECT count(*) FROM tokens;
+
+-- What calls functions of the extension ends with the container, so that the extension can be dropped
+SELECT ttl.create_ttl_index('coll', 60);
+SELECT added('coll');
+INSERT INTO coll (doc) VALUES ('{"ttl": 20}');
+BEGIN;
+SELECT ttl.drop_container('coll', drop_columns => true);
+SELECT shape('coll');
+ROLLBACK;
+SELECT ttl.drop_container('coll');
+SELECT shape('coll');
+SELECT doc, ttl FROM coll;
+CREATE TABLE documents (doc jsonb, life int GENERATED ALWAYS AS (ttl.item_ttl(doc) + 0) STORED, _ts timestamptz);
+SELECT ttl.create_container('documents', 60, ttl_column => 'life');
+SELECT ttl.drop_container('documents', drop_columns => true);
+SELECT shape('documents');
+
 SET client_min_messages = warning;
 DROP SCHEMA taking_back CASCADE;

@@ -2,3 +2,24 @@
 SET client_min_messages = warning;
 DROP EXTENSION ttl CASCADE;
 SELECT nspname FROM pg_namespace WHERE nspname = 'ttl';
+
+-- Nor does what ttl made, if each container is dropped first, whether or not its columns stay
+CREATE EXTENSION ttl;
+CREATE SCHEMA uninstall;
+SET search_path = uninstall;
+SELECT ttl.create_ttl_index('coll', 60) ->> 'ok' AS ok, ttl.create_ttl_index('kept', 60) ->> 'ok' AS ok;
+SELECT ttl.drop_container(container, drop_columns => container = 'coll'::regclass) FROM ttl.containers;
+DROP EXTENSION ttl;
+-- A table that was created LIKE a container has its indexes
+CREATE EXTENSION ttl;
+CREATE TABLE item (id int);
+SELECT ttl.create_container('item', 60);
+CREATE TABLE copy (LIKE item INCLUDING ALL);
+SELECT ttl.drop_container(container, drop_columns => true) FROM ttl.containers;
+\set VERBOSITY sqlstate
+DROP EXTENSION ttl;
+SET client_min_messages = notice;
+DROP EXTENSION ttl CASCADE;
+\d copy
+SET client_min_messages = warning;
+DROP SCHEMA uninstall CASCADE;

@@ -58,6 +58,7 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 	/* rows may come until this is committed, also where there are none */
 	if (policy.default_ttl != old_default)
 		ttl_grace_begin(&policy, old_default, InvalidOid);
+	ttl_notice_made_visible(relid, old_default, default_ttl);
 	ttl_container_update(relid, &policy);
 	ttl_trigger_send(relid, &policy);
 	ttl_notice_made_expired(relid, &policy, old_default);
@@ -351,6 +352,7 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	TtlPolicy	policy;
 	int			nestlevel;
 	Relation	rel;
+	bool		ends_generation;
 
 	/* a table that is gone has no owner */
 	if (ttl_container_forget_dropped(relid))
@@ -367,6 +369,7 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	table_close(rel, NoLock);
 	ttl_container_lock_policy(relid, true, true);
 	ttl_container_require(relid, &policy);
+	ttl_notice_made_visible(relid, policy.default_ttl, TTL_OFF);
 	ttl_container_delete(relid);
 	ereport(LOG,
 			(errmsg("role \"%s\" has made container \"%s\" an ordinary table: default_ttl was %s",
@@ -378,8 +381,13 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 		ttl_trigger_drop(relid);
 	nestlevel = ttl_command_begin();
 	ttl_indexes_drop(relid, &policy);
-	ttl_columns_take_back(relid, &policy, drop_columns);
+	ends_generation = ttl_columns_take_back(relid, &policy, drop_columns);
 	ttl_command_end(nestlevel);
+	if (ends_generation)
+		ereport(NOTICE,
+				(errmsg("column \"%s\" of table \"%s\" is no longer generated",
+						NameStr(policy.ttl_column), get_rel_name(relid)),
+				 errdetail("Its expression called a function of extension \"%s\".", TTL_EXTENSION)));
 	if (drop_columns)
 		ttl_notice_kept_columns(relid, &policy);
 

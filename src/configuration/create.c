@@ -425,6 +425,8 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 		policy.default_ttl = default_ttl;
 		namestrcpy(&policy.ts_column, TTL_TS_COLUMN);
 		namestrcpy(&policy.ttl_column, TTL_TTL_COLUMN);
+		if (created)
+			policy.created_objects = TTL_CREATED_TS_COLUMN | TTL_CREATED_TTL_COLUMN;
 		/* the call names the timestamp column; one that is missing is added */
 		register_container(relid, &policy,
 						   get_attnum(relid, TTL_TS_COLUMN) != InvalidAttrNumber,

@@ -177,6 +177,36 @@ ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default)
 }
 
 void
+ttl_notice_made_visible(Oid relid, int32 old_default, int32 new_default)
+{
+	TtlContainer container;
+	TimestampTz earliest;
+	int64		count;
+	bool		complete;
+
+	if (!ttl_policy_is_shorter(old_default, new_default) ||
+		!ttl_container_peek(relid, &container) || container.lacks_column)
+		return;
+	count = ttl_expiry_count_made_expired(relid, new_default, GetCurrentTimestamp(),
+										  COUNTED_ROWS + 1, &complete, &earliest);
+	if (count == 0 && complete)
+		return;
+	ereport(NOTICE,
+			(count > COUNTED_ROWS ?
+			 errmsg("more than %d expired rows of container \"%s\" become visible by this change",
+					COUNTED_ROWS, get_rel_name(relid)) :
+			 !complete ?
+			 errmsg("%lld expired rows of container \"%s\", or more, become visible by this change",
+					(long long) count, get_rel_name(relid)) :
+			 errmsg_plural("%lld expired row of container \"%s\" becomes visible by this change",
+						   "%lld expired rows of container \"%s\" become visible by this change",
+						   (unsigned long) count, (long long) count, get_rel_name(relid)),
+			 new_default != TTL_OFF ? 0 :
+			 errhint("To have expired rows deleted before TTL is turned off, use CALL ttl.reap(%s).",
+					 quote_literal_cstr(ttl_container_table_name(relid)))));
+}
+
+void
 ttl_notice_rights(Oid relid)
 {
 	ListCell   *lc;
