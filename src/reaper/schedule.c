@@ -106,11 +106,12 @@ enter_container(Oid oid, const TtlPolicy *policy, bool is_new)
 }
 
 /*
- * Reads ttl.container.
+ * Reads ttl.container.  Returns the containers whose change of policy has not been noticed.
  */
-static void
+static List *
 read_containers(TimestampTz now, bool is_first, int *unreaped)
 {
+	List	   *unnoticed = NIL;
 	ListCell   *lc;
 
 	foreach(lc, ttl_container_list())
@@ -124,7 +125,7 @@ read_containers(TimestampTz now, bool is_first, int *unreaped)
 			continue;
 		/* or the clock has been set back since */
 		if (policy.change.changed_at != 0 && policy.change.noticed_at > now)
-			ttl_container_notice_change(oid);
+			unnoticed = lappend_oid(unnoticed, oid);
 		if (policy.default_ttl == TTL_OFF || ttl_citus_is_distributed(oid))
 			continue;
 		/* at first, the state that earlier workers have stored is still valid */
@@ -134,6 +135,24 @@ read_containers(TimestampTz now, bool is_first, int *unreaped)
 				 counters.last_reap < now - USECS_PER_DAY)
 			(*unreaped)++;
 	}
+	return unnoticed;
+}
+
+/*
+ * Calls the function for each container, in a transaction of its own: it takes locks that last to
+ * the end, and the lock table may have room for few containers only.
+ */
+static void
+call_in_transactions(void (*function) (Oid), List *oids)
+{
+	ListCell   *lc;
+
+	foreach(lc, oids)
+	{
+		StartTransactionCommand();
+		function(lfirst_oid(lc));
+		CommitTransactionCommand();
+	}
 }
 
 bool
@@ -141,12 +160,15 @@ ttl_schedule_refresh(TtlMemory *memory, TimestampTz *next, int *unreaped)
 {
 	static bool is_first = true;
 
+	MemoryContext context = CurrentMemoryContext;
+	List	   *unnoticed = NIL;
 	HASH_SEQ_STATUS status;
 	TtlScheduled *container;
 	TimestampTz now = GetCurrentTimestamp();
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
+	MemoryContextSwitchTo(context);
 
 	hash_seq_init(&status, containers);
 	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
@@ -154,7 +176,7 @@ ttl_schedule_refresh(TtlMemory *memory, TimestampTz *next, int *unreaped)
 
 	*unreaped = 0;
 	if (ttl_container_objects() != NULL)
-		read_containers(now, is_first, unreaped);
+		unnoticed = read_containers(now, is_first, unreaped);
 	is_first = false;
 
 	ntables = 0;
@@ -173,6 +195,8 @@ ttl_schedule_refresh(TtlMemory *memory, TimestampTz *next, int *unreaped)
 	ttl_reap_rel_memory_trim(memory, now - FORGET_WAIT);
 
 	CommitTransactionCommand();
+	call_in_transactions(ttl_container_notice_change, unnoticed);
+	MemoryContextSwitchTo(context);
 	*next = GetCurrentTimestamp() + lengthen(IDLE_WAIT);
 	return hash_get_num_entries(containers) > 0;
 }
@@ -256,6 +280,12 @@ ttl_schedule_any_blocked(void)
 	return any;
 }
 
+static void
+forget_dropped(Oid container)
+{
+	(void) ttl_container_forget_dropped(container);
+}
+
 /*
  * Restores what earlier workers have stored, and removes the statistics of tables that have been
  * dropped while there was no worker, and the policies of those that were dropped while the
@@ -264,6 +294,8 @@ ttl_schedule_any_blocked(void)
 void
 ttl_schedule_init(TtlMemory *memory)
 {
+	MemoryContext context = CurrentMemoryContext;
+	List	   *dropped;
 	HASHCTL		ctl;
 	ListCell   *lc;
 
@@ -280,7 +312,9 @@ ttl_schedule_init(TtlMemory *memory)
 		if (get_rel_relkind(lfirst_oid(lc)) == '\0')
 			ttl_counters_forget_container(lfirst_oid(lc));
 	}
-	foreach(lc, ttl_container_list_dropped())
-		(void) ttl_container_forget_dropped(lfirst_oid(lc));
+	MemoryContextSwitchTo(context);
+	dropped = ttl_container_list_dropped();
 	CommitTransactionCommand();
+	call_in_transactions(forget_dropped, dropped);
+	list_free(dropped);
 }

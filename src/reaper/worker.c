@@ -473,7 +473,10 @@ remind(int unreaped)
 		return DT_NOEND;
 	ttl_counters_open_database();
 	ttl_counters_get_database(MyDatabaseId, &counters);
-	if (counters.reminded_at + USECS_PER_DAY <= GetCurrentTimestamp())
+
+	/* or the clock has been set back since */
+	if (counters.reminded_at + USECS_PER_DAY <= GetCurrentTimestamp() ||
+		counters.reminded_at > GetCurrentTimestamp())
 	{
 		counters.reminded_at = GetCurrentTimestamp();
 		ttl_counters_set_database(&counters);

@@ -109,4 +109,34 @@ $node->safe_psql('postgres', q{CALL ttl.reap('alone')});
 is($node->stored('alone'), 0, 'CALL deletes it');
 
 $node->stop;
+
+# Not enough locks for all containers at once: what the worker does for each is a transaction of its own.
+
+$node = TtlNode->start_new('locks', <<'END');
+ttl.naptime = 100ms
+ttl.reaper = off
+max_connections = 10
+max_locks_per_transaction = 10
+autovacuum_max_workers = 1
+max_wal_senders = 0
+END
+$node->safe_psql('postgres', 'CREATE EXTENSION ttl');
+$node->safe_psql('postgres', join("\n", map {
+	qq{CREATE TABLE item$_ (id int); SELECT ttl.create_container('item$_', 3600); INSERT INTO item$_ (id) VALUES (1);
+SELECT ttl.set_default_ttl('item$_', 60);} } 1 .. 600));
+$node->fails('BEGIN; ' . join(' ', map { "LOCK item$_;" } 1 .. 600), '53200', 'there are fewer locks than containers');
+my $unnoticed = 'SELECT count(*) FROM ttl.container WHERE changed_at IS NOT NULL AND grace_noticed_at IS NULL';
+is($node->safe_psql('postgres', $unnoticed), 600, 'all policies have been changed');
+$node->configure('ttl.reaper = on');
+ok($node->poll_query_until('postgres', "SELECT ($unnoticed) = 0"), '... which the worker notices');
+unlike(slurp_file($node->logfile), qr/exited with exit code 1/, '... without failing');
+
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$node->restart;
+$node->safe_psql('postgres', join("\n", map { "DROP TABLE item$_;" } 2 .. 600));
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl'");
+$node->restart;
+ok($node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM ttl.container'), 'policies of dropped tables go');
+
+$node->stop;
 done_testing();
