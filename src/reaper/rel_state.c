@@ -106,6 +106,9 @@ get_state(Oid relid, TtlRelState *state)
 
 	LWLockAcquire(lock, LW_SHARED);
 	entry = find_entry(relid, &oldest);
+	/* if the clock has been set back since, its times mean nothing */
+	if (entry != NULL && entry->stored_at > GetCurrentTimestamp())
+		entry = NULL;
 	if (entry != NULL)
 		*state = entry->state;
 	LWLockRelease(lock);

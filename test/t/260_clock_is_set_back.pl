@@ -1,0 +1,73 @@
+# A clock that was wrong and is set back leaves nothing behind that waits for the wrong time.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use TtlNode;
+
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my $library = "$dir/clock.so";
+plan(skip_all => 'LD_PRELOAD is known to work on Linux') if $^O ne 'linux';
+system('cc', '-shared', '-fPIC', '-o', $library, "$FindBin::RealBin/../modules/clock.c") == 0
+  or plan(skip_all => 'there is no C compiler');
+
+# Sets the server's clock so many seconds ahead.
+sub set_clock
+{
+	my ($ahead) = @_;
+
+	my $file;
+
+	open($file, '+<', "$dir/clock") or open($file, '>', "$dir/clock") or die $!;
+	print $file pack('q', $ahead);
+	close $file;
+	return;
+}
+
+set_clock(3 * 86400);
+my $node = TtlNode->new('main');
+$node->init;
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl'\nttl.naptime = 100ms\n");
+{
+	local $ENV{LD_PRELOAD} = $library;
+	local $ENV{TEST_CLOCK} = "$dir/clock";
+	$node->start;
+}
+is($node->safe_psql('postgres', "SELECT clock_timestamp() > timestamptz 'epoch' + interval '2 days' + " . time . " * interval '1 s'"),
+	't', 'the clock is wrong');
+
+$node->safe_psql('postgres', q{
+CREATE EXTENSION ttl;
+CREATE TABLE refused (id int);
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM public.refused r WHERE r.id = OLD.id) THEN
+        RAISE 'no';
+    END IF;
+    RETURN OLD;
+END $$;
+CREATE TABLE item (id int);
+CREATE TRIGGER refuse BEFORE DELETE ON item FOR EACH ROW EXECUTE FUNCTION refuse();
+CREATE TABLE off (id int);
+SELECT ttl.create_container(c, 60) FROM unnest('{item, off}'::regclass[]) c;
+SELECT ttl.alter_container('off', reaping => false);
+INSERT INTO refused VALUES (1);
+});
+$node->add_expired('item', 2);
+ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 1 AND blocked_rows = 1 FROM ttl.stat_containers WHERE container = 'item'::regclass}), 'a row is blocked');
+my $reminder = qr/WARNING:  1 container in database "postgres" has reaping off/;
+$node->wait_for_log($reminder);
+
+my $log = -s $node->logfile;
+set_clock(0);
+$node->safe_psql('postgres', 'DELETE FROM refused');
+$node->wait_for_log(qr/deletion of expired rows starts anew because the clock has been set back/, $log);
+$node->stored_are('item', 0, 'the row goes when nothing blocks it any more');
+ok($node->wait_for_log($reminder, $log), 'the log reminds of what is off');
+
+$node->stop;
+done_testing();
