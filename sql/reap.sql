@@ -462,6 +462,46 @@ SELECT refused('INSERT INTO reap.circle VALUES (1)');
 CALL ttl.reap('circle');
 DROP TRIGGER again ON circle;
 INSERT INTO circle VALUES (1);
+-- what is deferred to the commit of a batch is set off by it, too; not so the user's own commit
+CREATE CONSTRAINT TRIGGER again AFTER DELETE ON circle DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION reap_again();
+INSERT INTO circle (id, _ts) VALUES (2, '2020-01-01');
+CALL ttl.reap('circle');
+INSERT INTO circle VALUES (2);
+DROP TRIGGER again ON circle;
+-- nor has a procedure that a CALL commits for begun one before
+CREATE TABLE begun (id int);
+CREATE CONSTRAINT TRIGGER again AFTER INSERT ON begun DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION reap_again();
+CREATE PROCEDURE begin_and_reap() LANGUAGE plpgsql AS $$BEGIN INSERT INTO reap.begun VALUES (1); CALL ttl.reap('reap.circle'); END$$;
+CALL begin_and_reap();
+-- one that inserts what has expired keeps a CALL from its end as little
+CREATE TABLE refilled (id int GENERATED ALWAYS AS IDENTITY, how text);
+SELECT ttl.create_container('refilled', 60);
+CREATE FUNCTION insert_expired() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO reap.refilled (how, _ts) VALUES ('earlier', OLD._ts - interval '1 s'), ('later', OLD._ts + interval '1 s'), ('just', clock_timestamp() - interval '1 h');
+    RETURN OLD;
+END $$;
+CREATE TRIGGER insert_expired BEFORE DELETE ON refilled FOR EACH ROW EXECUTE FUNCTION insert_expired();
+INSERT INTO refilled (how, _ts) VALUES ('first', '2020-01-01');
+CALL ttl.reap('refilled');
+SELECT * FROM public.stored('refilled');
+VACUUM refilled;
+CALL ttl.reap('refilled');
+BEGIN;
+INSERT INTO refilled (how, _ts) VALUES ('in this transaction', '2020-01-01');
+CALL ttl.reap('refilled');
+ROLLBACK;
+DROP TRIGGER insert_expired ON refilled;
+CALL ttl.reap('refilled');
+-- few are found without reading many
+CREATE TABLE few (id int);
+SELECT ttl.create_container('few', 60, ttl_column => NULL);
+INSERT INTO few SELECT i, '2020-01-01' FROM generate_series(1, 20000) i;
+BEGIN;
+CALL ttl.reap('few', 100);
+SELECT sum(pg_stat_get_xact_tuples_returned(indexrelid)) < 1000 AS reads_few FROM pg_index WHERE indrelid = 'few'::regclass;
+ROLLBACK;
+DROP TABLE circle, begun, refilled, few;
 
 -- Partitions, to the last level
 SET client_min_messages = warning;

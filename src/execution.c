@@ -88,17 +88,6 @@ ttl_execution_of(const EState *estate)
 	return execution;
 }
 
-bool
-ttl_execution_is_deleting(void)
-{
-	for (TtlExecution *execution = executions; execution != NULL; execution = execution->next)
-	{
-		if (execution->row_mode == TTL_SEES_EXPIRED)
-			return true;
-	}
-	return false;
-}
-
 int
 ttl_execution_depth(void)
 {

@@ -58,9 +58,6 @@ extern TtlExecution *ttl_execution_current(void);
 /* The execution that has this state, or NULL */
 extern TtlExecution *ttl_execution_of(const EState *estate);
 
-/* Does a physical deletion run, so that the caller is called by a trigger? */
-extern bool ttl_execution_is_deleting(void);
-
 /* How many executions run, one inside the other. */
 extern int	ttl_execution_depth(void);
 

@@ -335,6 +335,12 @@ delete_all(TtlDeletion *deletion, const TtlToDelete *target, int flags)
 		count(deletion, lfirst(lc), lfirst(lc) != target);
 }
 
+bool
+ttl_deletion_is_running(void)
+{
+	return running != NULL;
+}
+
 /* Closes the tables that the deletion has opened. */
 static void
 end_deletion(TtlDeletion *deletion, const TtlToDelete *target)

@@ -303,6 +303,9 @@ extern void ttl_deletion_run_dependents(List *rows, TimestampTz expired_at,
  */
 extern void ttl_deletion_truncate(Relation rel);
 
+/* Does a deletion run in this process, or what it has deferred? */
+extern bool ttl_deletion_is_running(void);
+
 extern void ttl_deletion_init(void);
 
 #endif							/* TTL_DELETION_H */

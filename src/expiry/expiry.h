@@ -332,6 +332,9 @@ extern void ttl_expiry_walk_exclude(TtlExpiryWalk *walk);
  */
 extern void ttl_expiry_walk_only_tids(TtlExpiryWalk *walk);
 
+/* Makes the walk leave out rows that this transaction has written, or a later one. */
+extern void ttl_expiry_walk_before(TtlExpiryWalk *walk, TransactionId next_xid);
+
 /*
  * Makes the walk give up after so many index entries, those of dead rows included;
  * whether it has.

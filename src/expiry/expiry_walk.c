@@ -15,6 +15,7 @@
 #include "access/htup_details.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
+#include "access/transam.h"
 #include "access/visibilitymap.h"
 #include "access/xact.h"
 #include "compat.h"
@@ -38,6 +39,8 @@ struct TtlExpiryWalk
 	TtlExpiryPosition start;		/* the position when the walk began */
 	bool		excludes_grace; /* leaves out what grace keeps */
 	bool		only_tids;		/* returns slots without tuples, if it can */
+	TransactionId next_xid;		/* leaves out rows written from then on, or
+								 * InvalidTransactionId */
 	int			at;				/* the index that it is in, ... */
 	int			end;			/* up to which it goes, ... */
 	int			range;			/* ... and which range of it */
@@ -87,6 +90,12 @@ ttl_expiry_walk_only_tids(TtlExpiryWalk *walk)
 {
 	Assert(!walk->excludes_grace);
 	walk->only_tids = walk->rel->rd_tableam == GetHeapamTableAmRoutine();
+}
+
+void
+ttl_expiry_walk_before(TtlExpiryWalk *walk, TransactionId next_xid)
+{
+	walk->next_xid = next_xid;
 }
 
 void
@@ -267,6 +276,26 @@ is_visible_to_all(TtlExpiryWalk *walk, const ItemPointerData *tid)
 										ItemPointerGetOffsetNumber(tid)));
 }
 
+/* True if the row in the slot, or with its TID alone on the pinned page, is left out. */
+static bool
+is_too_new(const TtlExpiryWalk *walk)
+{
+	HeapTupleHeader tuple;
+	TransactionId xmin;
+
+	if (TTS_EMPTY(walk->slot))
+	{
+		Page		page = BufferGetPage(walk->page);
+
+		tuple = (HeapTupleHeader)
+			PageGetItem(page, PageGetItemId(page, ItemPointerGetOffsetNumber(&walk->slot->tts_tid)));
+	}
+	else
+		tuple = ((HeapTupleTableSlot *) walk->slot)->tuple->t_data;
+	xmin = HeapTupleHeaderGetXmin(tuple);
+	return TransactionIdIsNormal(xmin) && TransactionIdFollowsOrEquals(xmin, walk->next_xid);
+}
+
 /*
  * True if the current index entry is not behind the position at which the walk started.
  * Only entries with the position's key need be compared by TID.  Numbers that differ by less
@@ -335,6 +364,8 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 				walk->slot->tts_tid = root;
 			}
 			else if (!index_fetch_heap(walk->scan, walk->slot))
+				continue;
+			if (TransactionIdIsValid(walk->next_xid) && is_too_new(walk))
 				continue;
 			if (by_key)
 			{

@@ -6,6 +6,9 @@
  * The same batches as the worker's, but without a budget, and errors that are not those of a
  * single row go to the caller.  In a transaction block all of it is part of that transaction.
  *
+ * A row that is written after the call has begun is left alone, by whatever transaction:
+ * else a trigger that inserts expired rows would keep it from coming to an end.
+ *
  * The caller's session keeps what triggers leave in it, so the container of another role
  * is treated as by VACUUM: as the owner, in a security-restricted operation, even if
  * the caller is a member of that role or a superuser; and only if the caller
@@ -22,6 +25,7 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "commands/dbcommands.h"
@@ -44,6 +48,7 @@
 #include "compat.h"
 #include "container/container.h"
 #include "counters.h"
+#include "deletion/deletion.h"
 #include "execution.h"
 #include "expiry/expiry.h"
 #include "reaper/reap_rel.h"
@@ -259,6 +264,20 @@ list_own_containers(void)
 	return own;
 }
 
+/* True while this process reaps.  What that sets off must not reap in turn. */
+static bool is_reaping = false;
+
+void
+ttl_reap_begin(void)
+{
+	if (is_reaping || ttl_deletion_is_running())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot call ttl.reap() while expired rows are being deleted"),
+				 errdetail("The deletion has set off the caller, for example a trigger.")));
+	is_reaping = true;
+}
+
 /*
  * CALL ttl.reap(container regclass, max_rows bigint)
  *
@@ -280,10 +299,6 @@ ttl_reap(PG_FUNCTION_ARGS)
 	ListCell   *lc;
 
 	ttl_container_check_writable("CALL ttl.reap()");
-	if (ttl_execution_is_deleting())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("cannot call ttl.reap() in a trigger that fires for the deletion of expired rows")));
 
 	all = PG_ARGISNULL(0);
 	if (!PG_ARGISNULL(1))
@@ -297,6 +312,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 
 	mode.by_worker = false;
 	mode.commits = !atomic && !IsSubTransaction();
+	mode.next_xid = ReadNextTransactionId();
 
 	/* outlives the transactions of the call */
 	context = AllocSetContextCreate(PortalContext, "ttl reap",
@@ -312,6 +328,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 	}
 
 	memory = ttl_reap_rel_memory_create(context, mode);
+	ttl_reap_begin();
 	begin_progress(list_length(containers));
 	PG_TRY();
 	{
@@ -334,6 +351,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 	PG_FINALLY();
 	{
 		end_progress();
+		is_reaping = false;
 	}
 	PG_END_TRY();
 

@@ -222,7 +222,7 @@ collect_tids(TtlBatch *batch, TimestampTz now, TtlExpiryPosition *position)
 	batch->referenced = reap_rel->skip_referenced_check ? NIL : ttl_fk_referenced_keys(batch);
 
 	/* a row costs one buffer at least to find, and others to delete */
-	limit = (int) Min(Max(batch->max_cost, COLLECT_MIN),
+	limit = (int) Min(Max(Min(batch->max_cost, batch->max_rows), COLLECT_MIN),
 					  batch->referenced != NIL ? TTL_FK_REFERENCED_MAX : COLLECT_MAX);
 
 	walk = ttl_expiry_walk_begin(batch->rel, &batch->container, now, GetActiveSnapshot(),
@@ -231,6 +231,7 @@ collect_tids(TtlBatch *batch, TimestampTz now, TtlExpiryPosition *position)
 		ttl_expiry_walk_exclude(walk);
 	else
 		ttl_expiry_walk_only_tids(walk);
+	ttl_expiry_walk_before(walk, batch->memory->mode.next_xid);
 	while (reap_rel->tids.n < limit && (slot = ttl_expiry_walk_next(walk, NULL)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -102,6 +102,8 @@ typedef struct TtlReapMode
 	bool		by_worker;		/* heeds "reaping", waits for no lock, handles
 								 * errors itself; a user's call does not */
 	bool		commits;		/* a transaction for each batch */
+	TransactionId next_xid;		/* rows written by this transaction and later
+								 * ones stay; InvalidTransactionId = none does */
 } TtlReapMode;
 
 /* The states of all tables; local to a process */

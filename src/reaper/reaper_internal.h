@@ -233,6 +233,12 @@ typedef enum TtlPhase
 	TTL_PHASE_EMPTYING			/* a partition at once */
 } TtlPhase;
 
+/*
+ * Errors if this process is deleting expired rows; from here on it is.  The worker calls it once,
+ * for all its life.
+ */
+extern void ttl_reap_begin(void);
+
 extern void ttl_reap_report_phase(TtlPhase phase);
 extern void ttl_reap_report_batch(int64 rows);
 extern void ttl_reap_init(void);

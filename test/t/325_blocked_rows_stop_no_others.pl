@@ -96,6 +96,21 @@ for my $how ('call', 'worker')
 	reaps($how, 'triggered', 300, 300, qr/a trigger or rule has kept/, '300 rows that are kept');
 	$node->safe_psql('postgres', q{CALL make_triggered($$PERFORM pg_sleep(60)$$, 'OLD.id IN (1, 30)', 600)});
 	reaps($how, 'triggered', 598, 2, qr/canceling deletion due to "ttl.batch_timeout"/, 'two rows that sleep');
+	$node->safe_psql('postgres', q{
+CALL make_triggered('NULL', 'false', 600);
+CREATE OR REPLACE FUNCTION reap_and_sleep() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    BEGIN
+        CALL ttl.reap('public.triggered');
+    EXCEPTION WHEN OTHERS THEN
+        NULL;
+    END;
+    PERFORM pg_sleep(60);
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER later AFTER DELETE ON triggered DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.id IN (1, 30)) EXECUTE FUNCTION reap_and_sleep();
+});
+	reaps($how, 'triggered', 598, 2, qr/canceling deletion due to "ttl.batch_timeout"/, 'two rows whose deferred triggers reap and sleep');
 }
 
 # what the log says is said once
