@@ -591,17 +591,29 @@ BEGIN
 END $$;
 CREATE TABLE lacking (id int PRIMARY KEY, _ts timestamptz, x text, ttl int);
 CREATE TABLE untyped (id int PRIMARY KEY, _ts timestamptz, x text, ttl int);
+INSERT INTO lacking VALUES (7, '2020-01-01', 'stored', 5);
 SET client_min_messages = warning;
 INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay)
 VALUES ('lacking', 60, '_ts', 'ttl', 'consistent', true, true, '0'), ('untyped', 60, '_ts', 'ttl', 'consistent', true, true, '0');
+GRANT SELECT ON lacking TO regress_ttl_user;
 CALL replace_unseen('lacking', '_ts', 'x');
 CALL replace_unseen('untyped', 'ttl', 'x');
 SELECT refused('TABLE reap.lacking'), refused('UPDATE reap.untyped SET id = 2'), refused('CALL ttl.reap(''reap.lacking'')');
 INSERT INTO parts (region, id, note, _ts) VALUES ('eu', 1, 'expired', '2020-01-01');
 CALL ttl.reap();
 SELECT ttl.expired_count('parts');
-SELECT count(*) FROM ttl.stat_containers WHERE container IN ('parts'::regclass, 'lacking'::regclass);
+SELECT container, last_error FROM ttl.stat_containers WHERE container IN ('parts'::regclass, 'lacking'::regclass) ORDER BY container::text;
+SELECT container, next_expiry FROM ttl.status WHERE container IN ('lacking'::regclass, 'untyped'::regclass) ORDER BY container::text;
+-- who sees stored rows anyway needs no column
+SET row_security = off;
+SELECT count(*) FROM lacking;
+COPY lacking TO stdout;
+SET ROLE regress_ttl_user;
+SELECT state('SELECT FROM reap.lacking');
+RESET ROLE;
+RESET row_security;
 -- repaired by the column, or forgotten
+TRUNCATE lacking;
 ALTER TABLE lacking ALTER COLUMN _ts TYPE timestamptz USING _ts::timestamptz;
 INSERT INTO lacking VALUES (1, '2020-01-01', NULL), (2, '2900-01-01', NULL), (3, '2020-01-01', -1);
 TABLE lacking;

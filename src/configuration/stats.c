@@ -64,9 +64,13 @@ oldest_expired(Oid container, TimestampTz now, char **trouble, TimestampTz *held
 
 		if (rel == NULL)
 			continue;
-		if (rel->rd_rel->relkind == RELKIND_RELATION &&
-			ttl_container_lookup(relid, &member) &&
-			member.default_ttl != TTL_OFF)
+		if (rel->rd_rel->relkind != RELKIND_RELATION ||
+			!ttl_container_peek(relid, &member) || member.default_ttl == TTL_OFF)
+			 /* nothing expires here */ ;
+		else if (member.lacks_column)
+			*trouble = psprintf(_("container \"%s\" lacks a column that it requires"),
+								get_rel_name(container));
+		else
 		{
 			bool		incomplete;
 			TimestampTz held = DT_NOBEGIN;
@@ -144,7 +148,7 @@ put_containers(ReturnSetInfo *rsinfo, bool of_shards)
 	TimestampTz now = ttl_execution_reference_time();
 	ListCell   *lc;
 
-	foreach(lc, ttl_container_list())
+	foreach(lc, ttl_container_list_with_damaged())
 	{
 		Oid			container = lfirst_oid(lc);
 		Oid			shell = of_shards ? ttl_citus_shell_of(container) : InvalidOid;

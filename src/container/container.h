@@ -246,8 +246,12 @@ extern void ttl_container_notice_change(Oid container);
 extern void ttl_container_find_columns(Oid relid, const TtlPolicy *policy,
 									   TtlContainer *container);
 
-/* OIDs of all sound containers of this database, and of those with that archive. */
+/*
+ * OIDs of all sound containers of this database, of those that lack a column, too, and of
+ * those with that archive.
+ */
 extern List *ttl_container_list(void);
+extern List *ttl_container_list_with_damaged(void);
 extern List *ttl_container_list_archiving_to(Oid archive);
 
 /*

@@ -327,6 +327,18 @@ ttl_container_list(void)
 }
 
 static bool
+has_table(HeapTuple tuple, TupleDesc desc, Oid arg)
+{
+	return get_rel_relkind(relid_of(tuple, desc)) != '\0';
+}
+
+List *
+ttl_container_list_with_damaged(void)
+{
+	return list_containers(has_table, InvalidOid);
+}
+
+static bool
 archives_to(HeapTuple tuple, TupleDesc desc, Oid archive)
 {
 	bool		isnull;

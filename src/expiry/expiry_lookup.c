@@ -350,9 +350,11 @@ next_in_relation(Relation rel, TimestampTz now)
 	TtlExpiryPosition position;
 	TimestampTz next = DT_NOEND;
 
-	if (!ttl_container_lookup(RelationGetRelid(rel), &container) ||
+	if (!ttl_container_peek(RelationGetRelid(rel), &container) ||
 		container.default_ttl == TTL_OFF)
 		return DT_NOEND;
+	if (container.lacks_column)
+		return DT_NOBEGIN;
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
 		TtlExpiryWalk *walk;

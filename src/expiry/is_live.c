@@ -118,9 +118,12 @@ resolve(TtlLive *state, Oid container, bool deletes, TtlExecution *execution)
 
 	state->container = container;
 	state->deletes = deletes;
-	state->default_ttl = ttl_container_lookup(container, &c) ? c.default_ttl : TTL_OFF;
+	state->default_ttl = ttl_container_peek(container, &c) ? c.default_ttl : TTL_OFF;
 	state->sees_everything = !deletes &&
 		(state->default_ttl == TTL_OFF || is_shown_to(container, execution));
+	/* only who sees all rows needs no column to tell them apart */
+	if (!state->sees_everything)
+		(void) ttl_container_lookup(container, &c);
 	if (execution == NULL)
 		set_cutoff(state, ttl_expiry_reading_now());
 	else

@@ -121,7 +121,9 @@ make_filter(Oid function, Oid table, const TtlContainer *container, Index relid)
 }
 
 /*
- * The filter of a scan without columns.
+ * The filter of a scan without columns.  If it is the container that lacks one, the filter
+ * lets those who see stored rows read them, pg_dump above all; for others the execution fails
+ * to start (is_live.c).
  */
 static Expr *
 make_filter_by_tid(const TtlContainer *container)
@@ -141,7 +143,7 @@ ttl_hide_is_filtered(const Plan *plan, Oid relid, TtlContainer *container)
 	return first != NULL && IsA(first, FuncExpr) &&
 		(((FuncExpr *) first)->funcid == objects->is_live ||
 		 ((FuncExpr *) first)->funcid == objects->is_live_by_tid) &&
-		ttl_container_lookup(relid, container);
+		ttl_container_peek(relid, container);
 }
 
 /* What is known while filters are put into a plan. */
@@ -203,7 +205,7 @@ filter_scan(Plan *plan, void *context)
 	if (scan->scanrelid == 0)
 		return;
 	rte = rt_fetch(scan->scanrelid, hiding->stmt->rtable);
-	if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container) ||
+	if (rte->rtekind != RTE_RELATION || !ttl_container_peek(rte->relid, &container) ||
 		(hiding->planning->validates &&
 		 (ttl_container_is_owner(GetUserId(), container.relid) ||
 		  ttl_container_is_owner(GetUserId(), container.container))) ||
@@ -217,7 +219,9 @@ filter_scan(Plan *plan, void *context)
 						((CustomScan *) scan)->methods->CustomName),
 				 errhint("Turn off the extension that provides the scan for this query.")));
 
-	if (is_deleted_as(TTL_STAYING, rte, &container, hiding))
+	if (container.lacks_column)
+		filter = make_filter_by_tid(&container);
+	else if (is_deleted_as(TTL_STAYING, rte, &container, hiding))
 		filter = (Expr *) makeBoolExpr(NOT_EXPR,
 									   list_make1(make_filter(objects->is_expired,
 															  container.relid, &container,
@@ -245,7 +249,7 @@ names_container(const PlannedStmt *stmt)
 		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
 		TtlContainer container;
 
-		if (rte->rtekind == RTE_RELATION && ttl_container_lookup(rte->relid, &container))
+		if (rte->rtekind == RTE_RELATION && ttl_container_peek(rte->relid, &container))
 			return true;
 	}
 	return false;
@@ -332,7 +336,7 @@ reads_own_only(const PlannedStmt *stmt)
 		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
 		TtlContainer container;
 
-		if (rte->rtekind == RTE_RELATION && ttl_container_lookup(rte->relid, &container) &&
+		if (rte->rtekind == RTE_RELATION && ttl_container_peek(rte->relid, &container) &&
 			!is_owned_by(GetUserId(), &container))
 			return false;
 	}

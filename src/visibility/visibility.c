@@ -133,7 +133,7 @@ before_copy(PlannedStmt *pstmt, const char *query_string,
 	if (!IsA(stmt, CopyStmt) || stmt->relation == NULL || stmt->is_from)
 		return;
 	relid = RangeVarGetRelid(stmt->relation, NoLock, true);
-	if (!OidIsValid(relid) || !ttl_container_lookup(relid, &container))
+	if (!OidIsValid(relid) || !ttl_container_peek(relid, &container))
 		return;
 	relkind = get_rel_relkind(relid);
 	if (!(relkind == RELKIND_RELATION ||

@@ -107,5 +107,17 @@ $node->append_conf('postgresql.conf', 'ttl.reaper = on');
 $node->reload;
 ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM ttl.containers}), 'the worker removes the others');
 
+# A container that has lost a column so is told of, and nothing else fails: not the
+# views, nor a dump, which holds its rows.
+load_library('');
+sql('ALTER TABLE kept DROP COLUMN _ts');
+load_library('ttl');
+($rc, undef, $stderr) = $node->psql('postgres', 'TABLE kept');
+like($stderr, qr/container "kept" lacks a column that it requires/, 'rows that cannot be told apart are not shown');
+is(sql('SELECT container, last_error FROM ttl.stat_containers'), 'kept|container "kept" lacks a column that it requires', '... and the statistics say why');
+is(sql('SELECT container FROM ttl.status'), 'kept', '... and no view fails');
+command_ok([ 'pg_dump', '-d', $node->connstr('postgres'), '-f', "$dir/damaged.p" ], '... nor a dump');
+like(slurp_file("$dir/damaged.p"), qr/^COPY public\.kept \(id, ttl\) FROM stdin;\n1\t5\n2\t\\N\n/m, '... which holds its rows');
+
 $node->stop;
 done_testing();
