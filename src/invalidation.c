@@ -1,10 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * invalidation.c
- *	  The library's one callback of the relation cache.
+ *	  The library's callbacks for invalidations of catalog caches.
  *
- * PostgreSQL has room for ten of them in a process, for itself and all extensions, and
- * ends a process that wants one more.  Citus takes five, and logical replication two.
+ * PostgreSQL has room for ten callbacks of the relation cache in a process, for itself and
+ * all extensions, and ends a process that wants one more.  Citus takes five, and logical
+ * replication two.  So there is one for the whole library.
+ *
+ * A look-up of catalogs may fail half-way (it waits for locks, and can be canceled), and
+ * may process invalidations, after which what it has read before is no longer true.
+ * Invalidations are counted, therefore: a value is remembered with the count from before
+ * the look-up, by a look-up that has returned, and is used while the count is the same.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,16 +19,28 @@
 #include "invalidation.h"
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
+
+uint64		ttl_invalidations = 1;
+uint64		ttl_schema_invalidations = 1;
 
 static List *observers = NIL;
 
 static void
-invalidate(Datum arg, Oid relid)
+relation_invalidated(Datum arg, Oid relid)
 {
 	ListCell   *lc;
 
+	ttl_invalidations++;
 	foreach(lc, observers)
 		((RelcacheCallbackFunction) lfirst(lc)) ((Datum) 0, relid);
+}
+
+static void
+schema_invalidated(Datum arg, int cacheid, uint32 hashvalue)
+{
+	ttl_invalidations++;
+	ttl_schema_invalidations++;
 }
 
 void
@@ -37,5 +55,6 @@ ttl_invalidation_observe(RelcacheCallbackFunction observer)
 void
 ttl_invalidation_init(void)
 {
-	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
+	CacheRegisterRelcacheCallback(relation_invalidated, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, schema_invalidated, (Datum) 0);
 }

@@ -53,7 +53,6 @@ _PG_init(void)
 	ttl_execution_init();
 	ttl_utility_init();
 	ttl_invalidation_init();
-	ttl_container_objects_init();
 	ttl_container_cache_init();
 	ttl_validation_init();
 	ttl_citus_init();

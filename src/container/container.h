@@ -132,8 +132,6 @@ extern void ttl_container_may_change(const char *function);
 /* The extension's objects are about to be dropped. */
 extern void ttl_container_forget_objects(void);
 
-extern void ttl_container_objects_init(void);
-
 /*
  * container_cache.c
  */

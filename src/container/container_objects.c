@@ -15,8 +15,6 @@
  * begins; where the objects are there already, whatever meets a container fails, for
  * this library cannot evaluate which of its rows are live.
  *
- * The callback only sets a flag: it must not read catalogs.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -36,6 +34,7 @@
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "container/container.h"
+#include "invalidation.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "ttl.h"
@@ -50,15 +49,10 @@
 /* Versions of the extension's SQL objects that this library works with; the last is its own. */
 static const char *const known_versions[] = {"1.0"};
 
-typedef enum ObjectsState
-{
-	OBJECTS_UNKNOWN,
-	OBJECTS_ABSENT,				/* there is no schema of that name */
-	OBJECTS_PRESENT
-} ObjectsState;
-
-static ObjectsState objects_state = OBJECTS_UNKNOWN;
+/* The objects, if there are any, and ttl_schema_invalidations before they were looked up */
 static TtlObjects objects;
+static bool are_present;
+static uint64 known_as_of = 0;
 
 #define FUNCTION(member, name, nargs, ...) \
 	{offsetof(TtlObjects, member), name, nargs, {__VA_ARGS__}}
@@ -170,16 +164,19 @@ refuse_version(const char *version)
 static pg_noinline void
 find_objects(void)
 {
+	uint64		count = ttl_schema_invalidations;
 	bool		complete = true;
 	TtlObjects	found;
 	char	   *version;
 
-	objects_state = OBJECTS_ABSENT;
+	are_present = false;
 	found.schema = get_namespace_oid(TTL_SCHEMA, true);
 	if (!OidIsValid(found.schema))
+	{
+		known_as_of = count;
 		return;
+	}
 
-	objects_state = OBJECTS_UNKNOWN;
 	found.catalog = get_relname_relid(TTL_CONTAINER_TABLE, found.schema);
 	if (!OidIsValid(found.catalog))
 		return;
@@ -204,17 +201,18 @@ find_objects(void)
 		return;
 
 	objects = found;
-	objects_state = OBJECTS_PRESENT;
+	are_present = true;
+	known_as_of = count;
 }
 
 const TtlObjects *
 ttl_container_objects(void)
 {
-	if (objects_state == OBJECTS_ABSENT || !IsTransactionState())
+	if (!IsTransactionState() || IsBinaryUpgrade)
 		return NULL;
-	if (objects_state == OBJECTS_UNKNOWN && !IsBinaryUpgrade)
+	if (known_as_of != ttl_schema_invalidations)
 		find_objects();
-	if (objects_state != OBJECTS_PRESENT ||
+	if (!are_present ||
 		(creating_extension && CurrentExtensionObject == objects.extension))
 		return NULL;
 	return &objects;
@@ -303,17 +301,5 @@ ttl_container_may_change(const char *function)
 void
 ttl_container_forget_objects(void)
 {
-	objects_state = OBJECTS_UNKNOWN;
-}
-
-static void
-invalidate_objects(Datum arg, int cacheid, uint32 hashvalue)
-{
-	objects_state = OBJECTS_UNKNOWN;
-}
-
-void
-ttl_container_objects_init(void)
-{
-	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_objects, 0);
+	known_as_of = 0;
 }

@@ -68,8 +68,9 @@ typedef struct Recovery
 	char		origin[64];		/* replication origin that ends the hold */
 } Recovery;
 
-static bool is_cached = false;
+/* The end of the pause, and ttl_invalidations before it was read */
 static TimestampTz paused_until;
+static uint64 paused_as_of = 0;
 
 PG_FUNCTION_INFO_V1(ttl_pause);
 PG_FUNCTION_INFO_V1(ttl_resume);
@@ -101,14 +102,15 @@ read_pause(Relation rel, bool delete)
 bool
 ttl_hold_is_paused(TimestampTz *until)
 {
-	if (!is_cached)
+	uint64		count = ttl_invalidations;
+
+	if (paused_as_of != count)
 	{
 		const TtlObjects *objects = ttl_container_objects();
 		Oid			relid = objects == NULL ? InvalidOid :
 		get_relname_relid(PAUSED_TABLE, objects->schema);
 		Relation	rel;
 
-		is_cached = true;		/* unless an invalidation arrives from here on */
 		rel = OidIsValid(relid) ? try_table_open(relid, AccessShareLock) : NULL;
 		paused_until = DT_NOBEGIN;
 		if (rel != NULL)
@@ -116,15 +118,10 @@ ttl_hold_is_paused(TimestampTz *until)
 			paused_until = read_pause(rel, false);
 			table_close(rel, AccessShareLock);
 		}
+		paused_as_of = count;
 	}
 	*until = paused_until;
 	return paused_until > GetCurrentTimestamp();
-}
-
-static void
-relation_changed(Datum arg, Oid relid)
-{
-	is_cached = false;
 }
 
 /*
@@ -326,10 +323,4 @@ ttl_resume(PG_FUNCTION_ARGS)
 		ereport(NOTICE,
 				(errmsg("deletion of expired rows is not held")));
 	PG_RETURN_VOID();
-}
-
-void
-ttl_hold_init(void)
-{
-	ttl_invalidation_observe(relation_changed);
 }

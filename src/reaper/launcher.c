@@ -453,7 +453,6 @@ ttl_reaper_init(void)
 	ttl_shmem_init();
 	ttl_budget_init();
 	ttl_request_init();
-	ttl_hold_init();
 	ttl_reap_init();
 
 	/* nothing may write during pg_upgrade */

@@ -221,7 +221,6 @@ extern bool ttl_hold_lasts(TtlReaperState *state, TimestampTz *until);
  */
 extern bool ttl_hold_is_paused(TimestampTz *until);
 
-extern void ttl_hold_init(void);
 
 /*
  * reap.c: progress of CALL ttl.reap; no-ops in other processes

@@ -97,6 +97,29 @@ is($session->query_safe("INSERT INTO t (id, _ts) VALUES (3, '2020-01-01'); SELEC
 	'1', '... and its end');
 $session->quit;
 
+# A look-up of the extension that fails half-way is repeated
+$node->safe_psql('postgres', 'TRUNCATE t');
+$node->safe_psql('postgres', "CREATE EXTENSION ttl; SELECT ttl.create_container('t', 60, ts_column => '_ts', ttl_column => 'ttl')");
+my $locker = $node->background_psql('postgres');
+$session = $node->background_psql('postgres', on_error_stop => 0);
+$session->query("INSERT INTO t (id, _ts) VALUES (1, '2020-01-01')");
+for my $timeout ('lock_timeout', 'statement_timeout')
+{
+	$session->query("SET $timeout = 1");
+	$node->safe_psql('postgres', 'VACUUM FULL pg_namespace');
+	$locker->query_safe('BEGIN; LOCK pg_namespace');
+	$session->query('DISCARD SEQUENCES');
+	like($session->{stderr}, qr/due to (lock|statement) timeout/, "$timeout: a look-up of the extension is canceled");
+	$session->{stderr} = '';
+	$locker->query_safe('ROLLBACK');
+	$session->query("RESET $timeout");
+	is($session->query('SELECT count(*) FROM t'), '0', '... the next one hides rows');
+	is($session->query("INSERT INTO t (id, _ts) VALUES (1, '2020-01-01') RETURNING id"), '1', '... and frees keys');
+	is($session->{stderr}, '', '... without an error');
+}
+$_->quit for $locker, $session;
+$node->safe_psql('postgres', 'DROP EXTENSION ttl CASCADE');
+
 # Preloaded no more: its functions say so.
 $node->safe_psql('postgres', 'TRUNCATE t');
 $node->safe_psql('postgres', "CREATE EXTENSION ttl; SELECT ttl.create_container('t', 60, ts_column => '_ts', ttl_column => 'ttl')");

@@ -103,6 +103,28 @@ $session->query_safe('SELECT pg_advisory_unlock(1)');
 state_is('paused', 'paused in the middle of a cycle');
 # 40, or 50 if the batch has not waited for so long
 cmp_ok($node->stored('c', 'true', 'app'), '>=', 40, 'the batch that was running was the last');
+
+# and whose look-up of it fails deletes nothing
+$session->query_safe('SELECT ttl.resume()');
+reaps('app', 'resumed again');
+$session->query_safe('SELECT pg_advisory_lock(1)');
+import_expired('app');
+$node->wait_until(q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted});
+$session->query_safe('SELECT ttl.pause()');
+my $locker = $node->background_psql('app', on_error_stop => 1);
+$locker->query_safe('BEGIN; LOCK ttl.paused');
+$session->query_safe('SELECT pg_advisory_unlock(1)');
+my $waits = q{SELECT count(*) = 1 FROM pg_locks WHERE relation = 'ttl.paused'::regclass AND NOT granted};
+$node->wait_until($waits, 't', 'app');
+my $canceled = -s $node->logfile;
+$node->safe_psql('app', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'ttl reaper' AND datname = 'app'});
+$node->wait_for_log(qr/ERROR:  canceling statement due to user request/, $canceled);
+ok($node->poll_query_until('app', $waits), 'a worker whose look-up of the pause is canceled looks again');
+cmp_ok($node->stored('c', 'true', 'app'), '>=', 40, '... and deletes nothing');
+$locker->query_safe('ROLLBACK');
+state_is('paused', '... and finds it');
+cmp_ok($node->stored('c', 'true', 'app'), '>=', 40, '... as it was');
+$locker->quit;
 $session->quit;
 $node->stop;
 done_testing();
