@@ -713,6 +713,35 @@ SELECT ttl.create_container('hidden.item', 60);
 \set VERBOSITY terse
 DROP SCHEMA hidden CASCADE;
 
+--
+-- No privilege on schema ttl
+--
+
+-- A scan that looks at the expiry indexes finds them without a name; what the session knew of
+-- them is forgotten before
+CREATE FUNCTION make_few(c name, clock text, own text, options text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE TABLE %I (id int PRIMARY KEY, made %s NOT NULL, keep %s)', c, clock, own);
+    EXECUTE format('SELECT ttl.create_container(%L, 60, ts_column => ''made'', ttl_column => ''keep'' %s)', c, options);
+    EXECUTE format('INSERT INTO %I (id, made) SELECT g, CASE WHEN g %% 3 = 0 THEN timestamptz ''2020-01-01'' ELSE ''2900-01-01'' END FROM generate_series(1, 3000) g', c);
+    EXECUTE format('GRANT SELECT, UPDATE ON %I TO regress_ttl_user', c);
+    EXECUTE format('ALTER TABLE %I SET (fillfactor = 90)', c);
+END $$;
+SELECT make_few('few_int', 'timestamptz', 'int', ''), make_few('few_smallint', 'timestamp', 'smallint', ''), make_few('few_bigint', 'timestamptz', 'bigint', ''),
+       make_few('few_jsonb', 'timestamp', 'jsonb', ''), make_few('few_epoch', 'timestamptz', 'bigint', ', ttl_unit => ''epoch'' '), make_few('few_dates', 'timestamptz', 'date', ''),
+       make_few('few_deadlines', 'timestamptz', 'timestamptz', '');
+REVOKE USAGE ON SCHEMA ttl FROM PUBLIC;
+SET ROLE regress_ttl_user;
+SET ttl.debug_index_probe = always;
+SELECT (SELECT count(*) FROM few_int) AS few_int, (SELECT count(*) FROM few_smallint) AS few_smallint, (SELECT count(*) FROM few_bigint) AS few_bigint,
+       (SELECT count(*) FROM few_jsonb) AS few_jsonb, (SELECT count(*) FROM few_epoch) AS few_epoch, (SELECT count(*) FROM few_dates) AS few_dates,
+       (SELECT count(*) FROM few_deadlines) AS few_deadlines;
+UPDATE few_int SET keep = 5 WHERE id = 1;
+SELECT count(*) FROM few_int WHERE id < 4;
+RESET ttl.debug_index_probe;
+RESET ROLE;
+GRANT USAGE ON SCHEMA ttl TO PUBLIC;
+
 REVOKE ALL ON SCHEMA rights FROM regress_ttl_user, regress_ttl_owner;
 DROP SCHEMA rights, planted, "Select; ""x"" 'y' %s" CASCADE;
 DROP ROLE regress_ttl_stranger;

@@ -33,24 +33,20 @@ ttl_indexes_complete(Oid relid, TtlPolicy *policy)
 	foreach(lc, ttl_container_tree(relid, ShareLock))
 	{
 		TtlExpiryIndexes indexes;
-		TtlIndexDefinition definitions[TTL_INDEXES];
+		char	   *definitions[TTL_INDEXES];
 		Relation	rel = table_open(lfirst_oid(lc), NoLock);
 
 		ttl_expiry_find_indexes(rel, policy, NIL, &indexes);
 		for (int i = 0; i < TTL_INDEXES; i++)
-			(void) ttl_expiry_index_definition(rel, policy, i, &definitions[i]);
+			definitions[i] = ttl_expiry_index_sql(rel, policy, i);
 		table_close(rel, NoLock);
 		for (int i = 0; i < TTL_INDEXES; i++)
 		{
-			const TtlIndexDefinition *definition = &definitions[i];
-
 			if (!indexes.needed[i] || OidIsValid(indexes.usable[i]))
 				continue;
 			ttl_expiry_refuse_unusable(lfirst_oid(lc), policy, i);
-			ttl_command_run("CREATE INDEX ON %s (%s)%s%s",
-							ttl_container_table_name(lfirst_oid(lc)), definition->key,
-							definition->predicate ? " WHERE " : "",
-							definition->predicate ? definition->predicate : "");
+			ttl_command_run("CREATE INDEX ON %s %s", ttl_container_table_name(lfirst_oid(lc)),
+							definitions[i]);
 			policy->created_objects |= TTL_CREATED_INDEX << i;
 		}
 	}

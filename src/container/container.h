@@ -107,6 +107,9 @@ extern bool ttl_container_calls(Oid function);
 /* The same, but errors (42704) instead of NULL. */
 extern const TtlObjects *ttl_container_require_objects(void);
 
+/* That of them with this name and first argument */
+extern Oid	ttl_container_function(const char *name, Oid argument);
+
 /*
  * Errors (55000) if this library doesn't know the version of the objects.  To be called
  * before a policy is read or written.
@@ -237,7 +240,7 @@ extern void ttl_container_notice_change(Oid container);
 
 /*
  * Where the policy's columns stand in the relation, and the type of the item TTL.
- * Fills only these, and lacks_column: it lacks one also if another type is in its
+ * Fills only these, relid and lacks_column: it lacks one also if another type is in its
  * place.  DDL on a server without the library, and rows of ttl.container that are
  * restored next to another table, leave that behind.
  */

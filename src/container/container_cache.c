@@ -161,7 +161,6 @@ read_container(Oid relid, TtlContainer *container)
 	TtlPolicy	policy;
 
 	memset(container, 0, sizeof(TtlContainer));
-	container->relid = relid;
 	if (ttl_container_read(relid, &policy))
 	{
 		container->container = relid;

@@ -266,6 +266,7 @@ ttl_container_find_columns(Oid relid, const TtlPolicy *policy, TtlContainer *con
 	bool		has_ts = NameStr(policy->ts_column)[0] != '\0';
 	bool		has_own = NameStr(policy->ttl_column)[0] != '\0';
 
+	container->relid = relid;
 	container->ts_attno = has_ts ? get_attnum(relid, NameStr(policy->ts_column)) :
 		InvalidAttrNumber;
 	container->ttl_attno = has_own ? get_attnum(relid, NameStr(policy->ttl_column)) :

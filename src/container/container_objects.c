@@ -231,6 +231,19 @@ ttl_container_calls(Oid function)
 	return false;
 }
 
+Oid
+ttl_container_function(const char *name, Oid argument)
+{
+	const TtlObjects *found = ttl_container_require_objects();
+
+	for (int i = 0; i < lengthof(functions); i++)
+	{
+		if (strcmp(functions[i].name, name) == 0 && functions[i].args[0] == argument)
+			return *function_of(found, i);
+	}
+	elog(ERROR, "function %s of type %u does not exist", name, argument);
+}
+
 const TtlObjects *
 ttl_container_require_objects(void)
 {

@@ -444,10 +444,6 @@ static const TtlType kinds[] = {
 	INSTANTS(FLOAT8OID, float8, float8, FLOAT8OID, F_FLOAT8LE, F_FLOAT8GT)
 };
 
-const Oid	ttl_instant_types[TTL_INSTANT_TYPES] = {
-	INT4OID, INT8OID, NUMERICOID, FLOAT8OID, DATEOID
-};
-
 const TtlType *
 ttl_type_of(Oid type, TtlUnit unit)
 {

@@ -92,8 +92,6 @@ ttl_type_instant(const TtlType *ttl_type, Datum value, TimestampTz *result)
 /* Argument types of ttl.instant(), by which a value is converted in SQL */
 #define TTL_INSTANT_TYPES	5
 
-extern const Oid ttl_instant_types[TTL_INSTANT_TYPES];
-
 static inline bool
 ttl_type_is_deadline(const TtlType *ttl_type)
 {

@@ -238,20 +238,17 @@ typedef struct TtlExpiryIndexes
 extern bool ttl_expiry_lock_indexes(Relation rel);
 
 /*
- * How an expiry index is defined, as CREATE INDEX takes it: what stands between
- * the parentheses, and the predicate (NULL = none).  One that leaves out NULLs may
- * do as well.  Returns false if a container with these columns has no such index.
+ * A column of the container, or the instant that its value stands for if it has a type of numbers
+ * or dates that are instants.
  */
-typedef struct TtlIndexDefinition
-{
-	char	   *key;
-	char	   *predicate;
-	char	   *or_predicate;
-} TtlIndexDefinition;
+extern Expr *ttl_expiry_make_column(const TtlContainer *container, Index varno,
+									AttrNumber attno, const TtlType *ttl_type);
 
-extern bool ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy,
-										TtlExpiryIndex index,
-										TtlIndexDefinition *definition);
+/*
+ * The definition of an expiry index, as CREATE INDEX takes it after the table's name.  NULL if
+ * a container with these columns has no such index.
+ */
+extern char *ttl_expiry_index_sql(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index);
 
 /*
  * The CHECK on an item TTL column, as ADD CHECK takes it; NULL if a column of its

@@ -12,8 +12,8 @@
  *	                                              column, and mostly empty
  *
  * Where a column holds numbers or dates that are instants, ttl.instant() of it takes
- * its place, but for the key, which is the column.  Where no CHECK keeps out what has no meaning, the first two have ttl.item_ttl(ttl)
- * in place of ttl.  Where the column holds deadlines, item is (ttl), of which a user
+ * its place, but for the key, which is the column.  Where no CHECK keeps out what has no
+ * meaning, the first two have ttl.item_ttl(ttl) in place of ttl.  Where the column holds deadlines, item is (ttl), of which a user
  * may have one already; it may leave out NULLs.
  *
  * They are btrees, and recognized by their definition, not by name or OID: an equal index
@@ -35,8 +35,10 @@
 #include "access/table.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_index.h"
+#include "catalog/pg_opfamily.h"
 #include "catalog/pg_type.h"
 #include "catalog_expr.h"
 #include "commands/defrem.h"
@@ -44,6 +46,7 @@
 #include "container/container.h"
 #include "container/policy.h"
 #include "expiry/expiry_private.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "parser/parse_collate.h"
@@ -56,6 +59,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/ruleutils.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
@@ -116,60 +120,148 @@ ttl_expiry_index_instant(const TtlContainer *container, TtlExpiryIndex index, Da
 	return true;
 }
 
-/* The value of a column, as an expression over instants */
-static const char *
-instant_of(const char *column, const TtlType *ttl_type)
+/*
+ * Their definitions, as expressions.  What is stored in pg_index is compared with them, so they
+ * are what parse analysis makes of the same text; but no name is looked up, and so no
+ * search_path and no privilege of the current user matters.
+ */
+
+Expr *
+ttl_expiry_make_column(const TtlContainer *container, Index varno, AttrNumber attno,
+					   const TtlType *ttl_type)
 {
+	Oid			type;
+	int32		typmod;
+	Oid			collation;
+	Expr	   *column;
+	List	   *args;
+
+	get_atttypetypmodcoll(container->relid, attno, &type, &typmod, &collation);
+	column = (Expr *) makeVar(varno, attno, type, typmod, collation, 0);
 	if (ttl_type == NULL || ttl_type->instant == NULL)
 		return column;
-	return ttl_type->unit == TTL_UNIT_SECONDS ? psprintf("ttl.instant(%s)", column) :
-		psprintf("ttl.instant(%s, '%s')", column, ttl_type_unit_name(ttl_type->unit));
+	args = list_make1(column);
+	collation = InvalidOid;
+	if (ttl_type->unit != TTL_UNIT_SECONDS)
+	{
+		collation = DEFAULT_COLLATION_OID;
+		args = lappend(args, makeConst(TEXTOID, -1, collation, -1,
+									   CStringGetTextDatum(ttl_type_unit_name(ttl_type->unit)),
+									   false, false));
+	}
+	return (Expr *) makeFuncExpr(ttl_container_function("instant", type), TIMESTAMPTZOID, args,
+								 InvalidOid, collation, COERCE_EXPLICIT_CALL);
 }
 
-bool
-ttl_expiry_index_definition(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index,
-							TtlIndexDefinition *definition)
+static Expr *
+make_null_test(Expr *arg, NullTestType type)
 {
-	const char *ts = quote_identifier(NameStr(policy->ts_column));
-	const char *own = quote_identifier(NameStr(policy->ttl_column));
+	NullTest   *test = makeNode(NullTest);
+
+	test->arg = arg;
+	test->nulltesttype = type;
+	test->location = -1;
+	return (Expr *) test;
+}
+
+/* Compares an integer with a number. */
+static Expr *
+make_comparison(Expr *arg, StrategyNumber strategy, int32 number)
+{
+	Oid			operator = get_opfamily_member(INTEGER_BTREE_FAM_OID, exprType((Node *) arg),
+											   INT4OID, strategy);
+
+	return make_opclause(operator, BOOLOID, false, arg,
+						 (Expr *) makeConst(INT4OID, -1, InvalidOid, sizeof(int32),
+											Int32GetDatum(number), false, true),
+						 InvalidOid, InvalidOid);
+}
+
+/* ttl.item_expiry(_ts, ttl) */
+static Expr *
+make_item_expiry(Expr *ts, Expr *own)
+{
+	if (exprType((Node *) own) == INT2OID)
+		own = (Expr *) makeFuncExpr(F_INT4_INT2, INT4OID, list_make1(own), InvalidOid, InvalidOid,
+									COERCE_IMPLICIT_CAST);
+	return (Expr *) makeFuncExpr(ttl_container_function("item_expiry", exprType((Node *) ts)),
+								 TIMESTAMPTZOID, list_make2(ts, own), InvalidOid, InvalidOid,
+								 COERCE_EXPLICIT_CALL);
+}
+
+/* An index on (key) WHERE predicate, without predicate if that is NULL */
+typedef struct IndexDefinition
+{
+	Expr	   *key;
+	Expr	   *predicate;
+	Expr	   *or_predicate;	/* another one that will do, or NULL */
+} IndexDefinition;
+
+/* False if a container with these columns has no such index. */
+static bool
+define_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index,
+			 IndexDefinition *definition)
+{
 	TtlContainer container;
+	Expr	   *column = NULL;
+	Expr	   *own = NULL;
 
 	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
 	if (!ttl_expiry_index_is_due(&container, index))
 		return false;
 
-	memset(definition, 0, sizeof(TtlIndexDefinition));
-	if (container.ttl_type != NULL && !container.ttl_type->is_strict &&
-		!ttl_type_is_deadline(container.ttl_type))
-		own = psprintf("ttl.item_ttl(%s)", own);
+	memset(definition, 0, sizeof(IndexDefinition));
+	if (container.ttl_type != NULL)
+	{
+		column = ttl_expiry_make_column(&container, 1, container.ttl_attno, NULL);
+		own = ttl_expiry_make_column(&container, 1, container.ttl_attno, container.ttl_type);
+		if (!container.ttl_type->is_strict && !ttl_type_is_deadline(container.ttl_type))
+			own = (Expr *) makeFuncExpr(ttl_container_function("item_ttl", exprType((Node *) own)),
+										INT4OID, list_make1(own), InvalidOid, InvalidOid,
+										COERCE_EXPLICIT_CALL);
+	}
+	if (index != TTL_INDEX_ITEM)
+		definition->key = ttl_expiry_make_column(&container, 1, container.ts_attno, NULL);
 	switch (index)
 	{
 		case TTL_INDEX_DEFAULT:
-			definition->key = pstrdup(ts);
-			definition->predicate = container.ttl_type == NULL ? NULL :
-				psprintf("%s IS NULL", instant_of(own, container.ttl_type));
+			definition->predicate = own == NULL ? NULL : make_null_test(own, IS_NULL);
 			break;
 		case TTL_INDEX_ITEM:
 			if (ttl_type_is_deadline(container.ttl_type))
 			{
-				definition->key = pstrdup(own);
-				definition->or_predicate = psprintf("%s IS NOT NULL", own);
+				definition->key = column;
+				definition->or_predicate = make_null_test(column, IS_NOT_NULL);
 				break;
 			}
-			definition->key = psprintf("ttl.item_expiry(%s, %s)",
-									   instant_of(ts, container.ts_type), own);
-			definition->predicate = psprintf("%s OPERATOR(pg_catalog.>) 0", own);
+			definition->key = make_item_expiry(ttl_expiry_make_column(&container, 1, container.ts_attno,
+																	  container.ts_type), own);
+			definition->predicate = make_comparison(own, BTGreaterStrategyNumber, 0);
 			break;
 		case TTL_INDEX_INVALID_TTL:
-			definition->key = pstrdup(ts);
 			definition->predicate =
-				psprintf("%s OPERATOR(pg_catalog.=) 0 OR %s OPERATOR(pg_catalog.<) -1",
-						 own, own);
+				makeBoolExpr(OR_EXPR, list_make2(make_comparison(own, BTEqualStrategyNumber, 0),
+												 make_comparison(own, BTLessStrategyNumber, -1)), -1);
 			break;
 		default:
 			return false;
 	}
 	return true;
+}
+
+char *
+ttl_expiry_index_sql(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index)
+{
+	List	   *context = deparse_context_for(RelationGetRelationName(rel), RelationGetRelid(rel));
+	IndexDefinition definition;
+	char	   *key;
+
+	if (!define_index(rel, policy, index, &definition))
+		return NULL;
+	key = deparse_expression((Node *) definition.key, context, false, false);
+	return definition.predicate == NULL ? psprintf("(%s)", key) :
+		psprintf("(%s) WHERE %s", key,
+				 deparse_expression((Node *) definition.predicate, context, false, false));
 }
 
 char *
@@ -232,13 +324,6 @@ ttl_expiry_find_check(Relation rel, const TtlPolicy *policy, bool *validated)
 	return NULL;
 }
 
-/* The predicate of an index; NULL is none. */
-static Node *
-parse_predicate(Relation rel, const char *text)
-{
-	return text == NULL ? NULL : parse_expression(rel, text, EXPR_KIND_INDEX_PREDICATE);
-}
-
 static bool
 is_btree(Oid index)
 {
@@ -257,13 +342,13 @@ is_btree(Oid index)
  * predicate, in the usual order?
  */
 static bool
-index_equals(HeapTuple index, Relation rel, const TtlIndexDefinition *definition)
+index_equals(HeapTuple index, const IndexDefinition *definition)
 {
 	Form_pg_index form = (Form_pg_index) GETSTRUCT(index);
 	bool		isnull;
 	Datum		classes = SysCacheGetAttr(INDEXRELID, index, Anum_pg_index_indclass, &isnull);
 	Datum		options = SysCacheGetAttr(INDEXRELID, index, Anum_pg_index_indoption, &isnull);
-	Node	   *key;
+	const Expr *key = definition->key;
 	Node	   *predicate;
 
 	/* an included column would take the index along when it is dropped */
@@ -271,23 +356,22 @@ index_equals(HeapTuple index, Relation rel, const TtlIndexDefinition *definition
 		!form->indislive || ((int2vector *) DatumGetPointer(options))->values[0] != 0)
 		return false;
 
-	key = parse_expression(rel, definition->key, EXPR_KIND_INDEX_EXPRESSION);
 	if (get_opclass_family(((oidvector *) DatumGetPointer(classes))->values[0]) !=
-		lookup_type_cache(exprType(key), TYPECACHE_BTREE_OPFAMILY)->btree_opf)
+		lookup_type_cache(exprType((const Node *) key), TYPECACHE_BTREE_OPFAMILY)->btree_opf)
 		return false;
 	if (IsA(key, Var))
 	{
-		if (form->indkey.values[0] != ((Var *) key)->varattno)
+		if (form->indkey.values[0] != ((const Var *) key)->varattno)
 			return false;
 	}
 	else if (form->indkey.values[0] != 0 ||
-			 !equal(ttl_catalog_expr_index_expression(index, Anum_pg_index_indexprs), list_make1(key)))
+			 !equal(ttl_catalog_expr_index_expression(index, Anum_pg_index_indexprs),
+					list_make1(unconstify(Expr *, key))))
 		return false;
 
 	predicate = ttl_catalog_expr_index_expression(index, Anum_pg_index_indpred);
-	return equal(predicate, parse_predicate(rel, definition->predicate)) ||
-		(definition->or_predicate != NULL &&
-		 equal(predicate, parse_predicate(rel, definition->or_predicate)));
+	return equal(predicate, definition->predicate) ||
+		(definition->or_predicate != NULL && equal(predicate, definition->or_predicate));
 }
 
 /*
@@ -299,11 +383,11 @@ static Oid
 find_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind, bool valid,
 		   const List *except)
 {
-	TtlIndexDefinition definition;
+	IndexDefinition definition;
 	Oid			found = InvalidOid;
 	ListCell   *lc;
 
-	if (!ttl_expiry_index_definition(rel, policy, kind, &definition))
+	if (!define_index(rel, policy, kind, &definition))
 		return InvalidOid;
 	foreach(lc, RelationGetIndexList(rel))
 	{
@@ -315,7 +399,7 @@ find_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind, bool vali
 		if (!HeapTupleIsValid(index))
 			continue;			/* dropped concurrently */
 		if (((Form_pg_index) GETSTRUCT(index))->indisvalid == valid &&
-			index_equals(index, rel, &definition))
+			index_equals(index, &definition))
 			found = lfirst_oid(lc);
 		ReleaseSysCache(index);
 		if (OidIsValid(found))

@@ -63,42 +63,13 @@ make_table(Oid table)
 							  ObjectIdGetDatum(table), false, true);
 }
 
-/* ttl.instant() of a column that holds numbers or dates */
+/* A column of a container as an argument of a filter */
 static Expr *
-make_instant(const TtlType *ttl_type, Expr *column)
+make_argument(const TtlContainer *container, Index varno, AttrNumber attno,
+			  const TtlType *ttl_type, Oid null_type)
 {
-	List	   *args = list_make1(column);
-	int			n = 0;
-
-	while (ttl_instant_types[n] != ttl_type->type)
-		n++;
-	if (ttl_type->unit != TTL_UNIT_SECONDS)
-		args = lappend(args, makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1,
-									   CStringGetTextDatum(ttl_type_unit_name(ttl_type->unit)),
-									   false, false));
-	return (Expr *) makeFuncExpr(ttl_container_require_objects()->instant[n], TIMESTAMPTZOID,
-								 args, InvalidOid, DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
-}
-
-/* A column of a container, with its own type, the bits of one, or converted to an instant */
-static Expr *
-make_column(const TtlContainer *container, Index relid, AttrNumber attno,
-			const TtlType *ttl_type, Oid as_type)
-{
-	Oid			type;
-	int32		typmod;
-	Oid			collation;
-	Expr	   *column;
-
-	if (attno == InvalidAttrNumber)
-		return (Expr *) makeNullConst(OidIsValid(as_type) ? as_type : INT4OID, -1, InvalidOid);
-	get_atttypetypmodcoll(container->relid, attno, &type, &typmod, &collation);
-	column = (Expr *) makeVar(relid, attno, type, typmod, collation, 0);
-	if (ttl_type != NULL && ttl_type->instant != NULL)
-		column = make_instant(ttl_type, column);
-	else if (OidIsValid(as_type) && type != as_type)
-		column = (Expr *) makeRelabelType(column, as_type, -1, InvalidOid, COERCE_IMPLICIT_CAST);
-	return column;
+	return attno == InvalidAttrNumber ? (Expr *) makeNullConst(null_type, -1, InvalidOid) :
+		ttl_expiry_make_column(container, varno, attno, ttl_type);
 }
 
 /*
@@ -109,12 +80,14 @@ make_column(const TtlContainer *container, Index relid, AttrNumber attno,
 static Expr *
 make_filter(Oid function, Oid table, const TtlContainer *container, Index relid)
 {
-	/* a timestamp without time zone is taken as UTC: it has the same bits */
-	Expr	   *ts = make_column(container, relid, container->ts_attno, container->ts_type,
-								  TIMESTAMPTZOID);
-	Expr	   *own = make_column(container, relid, container->ttl_attno, container->ttl_type,
-								   InvalidOid);
+	Expr	   *ts = make_argument(container, relid, container->ts_attno, container->ts_type,
+								   TIMESTAMPTZOID);
+	Expr	   *own = make_argument(container, relid, container->ttl_attno, container->ttl_type,
+									INT4OID);
 
+	/* a timestamp without time zone is taken as UTC: it has the same bits */
+	if (exprType((Node *) ts) == TIMESTAMPOID)
+		ts = (Expr *) makeRelabelType(ts, TIMESTAMPTZOID, -1, InvalidOid, COERCE_IMPLICIT_CAST);
 	return (Expr *) makeFuncExpr(function, BOOLOID,
 								 list_make3(make_table(table), ts, own),
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
