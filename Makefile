@@ -45,6 +45,7 @@ REGRESS = \
 	hiding \
 	scans \
 	clock \
+	rounding \
 	instants \
 	keys \
 	messages \

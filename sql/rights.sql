@@ -398,7 +398,7 @@ DROP TRIGGER each_statement ON of_stranger;
 SELECT refused('CREATE TRIGGER restore BEFORE INSERT ON rights.of_stranger FOR EACH ROW EXECUTE FUNCTION ttl.restore_container()');
 -- and by hand
 SELECT refused('SELECT ttl.on_write()'), refused('SELECT ttl.restore_container()');
-SELECT ttl.is_live('of_stranger', '2020-01-01', 5), ttl.is_live(0, '2020-01-01', 5), ttl.is_live(NULL, NULL, NULL), ttl.stamp('2020-01-01') > '2025-01-01' AS stamp;
+SELECT ttl.is_live('of_stranger', '2020-01-01', 5), ttl.is_live(0, '2020-01-01', 5), ttl.is_live(NULL, NULL, NULL), ttl.stamp('2020-01-01'::timestamptz, 1, NULL) > '2025-01-01' AS stamp;
 DO $$BEGIN ASSERT NOT ttl.is_live('rights.hidden', '2020-01-01', 5); ASSERT ttl.is_live('rights.hidden', '2020-01-01', -1); END$$;
 SELECT ttl.is_live(oid, '2020-01-01', NULL), relname FROM pg_class WHERE oid IN ('hidden'::regclass, 'other'::regclass) ORDER BY relname;
 CREATE TABLE checked (_ts timestamptz CHECK (NOT ttl.is_live('rights.hidden', _ts, NULL)));

@@ -74,9 +74,12 @@ SELECT live('music');
 CREATE TABLE orders (id text PRIMARY KEY, note text, doc jsonb NOT NULL, _ts bigint NOT NULL);
 INSERT INTO orders SELECT id, note, doc, (doc ->> '_ts')::bigint FROM (VALUES
     ('1', 'for ever', '{"_ts": 1577836800, "ttl": -1}'::jsonb), ('2', 'expired', '{"_ts": 1577836800, "ttl": 3600}'), ('3', 'by default', '{"_ts": 1577836800}'), ('4', 'live', '{"_ts": 1577836800, "ttl": 2147483647}')) v (id, note, doc);
-SELECT ttl.create_container('orders', -1, ttl_column => 'doc', touch_on_update => false);
-SELECT ttl.create_container('orders', -1, ts_column => '_ts', ts_unit => 'epoch', ttl_column => 'doc', touch_on_update => false);
+SELECT ttl.create_container('orders', -1, ttl_column => 'doc');
+SELECT ttl.create_container('orders', -1, ts_column => '_ts', ts_unit => 'epoch', ttl_column => 'doc');
 SELECT live('orders');
+INSERT INTO orders (id, note, doc) VALUES ('5', 'new', '{"ttl": 3600}');
+UPDATE orders SET doc = doc || '{"ttl": 3600}' WHERE id = '4';
+SELECT note, ttl.time_to_live(o) FROM orders o ORDER BY id;
 
 -- keyv: a deadline in milliseconds
 CREATE TABLE keyv (key varchar(255) PRIMARY KEY, note text, expires bigint);

@@ -36,9 +36,9 @@ CREATE TABLE ttl.container (
     propagated boolean NOT NULL DEFAULT false,
     ttl_unit text CHECK (ttl_unit IN ('epoch', 'epoch_ms', 'epoch_us', 'epoch_ns')),
     ts_unit text CHECK (ts_unit IN ('epoch', 'epoch_ms', 'epoch_us', 'epoch_ns')),
+    ts_precision interval CHECK (ts_precision > '0'),
     CHECK (ts_column IS NOT NULL OR
-           ttl_column IS NOT NULL AND (default_time_to_live = -1) IS NOT FALSE),
-    CHECK (ts_unit IS NULL OR NOT touch_on_update)
+           ttl_column IS NOT NULL AND (default_time_to_live = -1) IS NOT FALSE)
 );
 -- whatever default privileges say
 REVOKE ALL ON ttl.container FROM PUBLIC;
@@ -65,6 +65,7 @@ COMMENT ON COLUMN ttl.container.created_objects IS 'what was added to the table,
 COMMENT ON COLUMN ttl.container.propagated IS 'whether the policy comes from the coordinator of a Citus cluster, by the row trigger';
 COMMENT ON COLUMN ttl.container.ttl_unit IS 'unit of numbers since 1970 in the TTL column; NULL = they are durations in seconds';
 COMMENT ON COLUMN ttl.container.ts_unit IS 'unit of numbers since 1970 in the timestamp column; NULL = it is a timestamp';
+COMMENT ON COLUMN ttl.container.ts_precision IS 'the present is rounded up to a multiple of it when it is written to the timestamp column; NULL = exact';
 
 -- A table may have been dropped while the library wasn't loaded: its number would be that
 -- of another where the dump is restored.
@@ -114,38 +115,30 @@ CREATE FUNCTION ttl.is_expired(container regclass, _ts timestamptz, ttl "any") R
 GRANT EXECUTE ON FUNCTION ttl.is_expired(regclass, timestamptz, "any") TO PUBLIC;
 COMMENT ON FUNCTION ttl.is_expired(regclass, timestamptz, "any") IS 'filter by which a deletion of expired rows finds them; false elsewhere';
 
-CREATE FUNCTION ttl.stamp(_ts timestamptz) RETURNS timestamptz
+-- The values of the timestamp column that ttl writes are multiples of so many microseconds, the
+-- step, and numbers since 1970 in the unit, if there is one.
+CREATE FUNCTION ttl.stamp(_ts anyelement, step bigint, unit text) RETURNS anyelement
     LANGUAGE C VOLATILE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_stamp';
-GRANT EXECUTE ON FUNCTION ttl.stamp(timestamptz) TO PUBLIC;
-COMMENT ON FUNCTION ttl.stamp(timestamptz) IS 'the _ts that an UPDATE writes';
+GRANT EXECUTE ON FUNCTION ttl.stamp(anyelement, bigint, text) TO PUBLIC;
+COMMENT ON FUNCTION ttl.stamp(anyelement, bigint, text) IS 'the _ts that an UPDATE writes';
 
-CREATE FUNCTION ttl.stamp(_ts timestamp) RETURNS timestamp
-    LANGUAGE C VOLATILE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_stamp';
-GRANT EXECUTE ON FUNCTION ttl.stamp(timestamp) TO PUBLIC;
-COMMENT ON FUNCTION ttl.stamp(timestamp) IS 'the same, in UTC';
+CREATE FUNCTION ttl.complete(_ts anyelement, step bigint, unit text) RETURNS anyelement
+    LANGUAGE C VOLATILE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_complete';
+GRANT EXECUTE ON FUNCTION ttl.complete(anyelement, bigint, text) TO PUBLIC;
+COMMENT ON FUNCTION ttl.complete(anyelement, bigint, text) IS 'the _ts that an INSERT writes: what it gives, or the present';
 
 -- The same in statements that Citus distributes: it lets nothing pass that isn't labelled
--- IMMUTABLE, and the column among the arguments keeps the planner from calling them.
-CREATE FUNCTION ttl.shard_stamp(_ts timestamptz, assigned timestamptz, now timestamptz) RETURNS timestamptz
+-- IMMUTABLE, and the column among the arguments keeps the planner from calling it.
+CREATE FUNCTION ttl.shard_stamp(_ts anyelement, assigned anyelement, now timestamptz, step bigint, unit text) RETURNS anyelement
     LANGUAGE C IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_shard_stamp';
-GRANT EXECUTE ON FUNCTION ttl.shard_stamp(timestamptz, timestamptz, timestamptz) TO PUBLIC;
-COMMENT ON FUNCTION ttl.shard_stamp(timestamptz, timestamptz, timestamptz) IS 'the _ts that an UPDATE writes, in statements that Citus distributes';
-
-CREATE FUNCTION ttl.shard_stamp(_ts timestamp, assigned timestamp, now timestamptz) RETURNS timestamp
-    LANGUAGE C IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_shard_stamp';
-GRANT EXECUTE ON FUNCTION ttl.shard_stamp(timestamp, timestamp, timestamptz) TO PUBLIC;
-COMMENT ON FUNCTION ttl.shard_stamp(timestamp, timestamp, timestamptz) IS 'the same, in UTC';
+GRANT EXECUTE ON FUNCTION ttl.shard_stamp(anyelement, anyelement, timestamptz, bigint, text) TO PUBLIC;
+COMMENT ON FUNCTION ttl.shard_stamp(anyelement, anyelement, timestamptz, bigint, text) IS 'the _ts that an UPDATE writes, in statements that Citus distributes';
 
 -- Citus calls it once, for all copies of a row.
 CREATE FUNCTION ttl.shard_now() RETURNS timestamptz
-    LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_shard_clock';
+    LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_shard_now';
 GRANT EXECUTE ON FUNCTION ttl.shard_now() TO PUBLIC;
 COMMENT ON FUNCTION ttl.shard_now() IS 'the present, for all copies of a row that an UPDATE writes';
-
-CREATE FUNCTION ttl.shard_clock("column" "any") RETURNS timestamptz
-    LANGUAGE C IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_shard_clock';
-GRANT EXECUTE ON FUNCTION ttl.shard_clock("any") TO PUBLIC;
-COMMENT ON FUNCTION ttl.shard_clock("any") IS 'the present, in a MERGE that Citus distributes';
 
 CREATE FUNCTION ttl.item_expiry(_ts timestamptz, ttl integer) RETURNS timestamptz
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_expiry';
@@ -197,11 +190,6 @@ CREATE FUNCTION ttl.instant(value numeric, unit text) RETURNS timestamptz
 GRANT EXECUTE ON FUNCTION ttl.instant(numeric, text) TO PUBLIC;
 COMMENT ON FUNCTION ttl.instant(numeric, text) IS 'timestamp of a number since 1970; NULL = out of range';
 
-CREATE FUNCTION ttl.instant(value double precision, unit text) RETURNS timestamptz
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_float8';
-GRANT EXECUTE ON FUNCTION ttl.instant(double precision, text) TO PUBLIC;
-COMMENT ON FUNCTION ttl.instant(double precision, text) IS 'timestamp of a number since 1970; NULL = out of range';
-
 CREATE FUNCTION ttl.instant(value date) RETURNS timestamptz
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_date';
 GRANT EXECUTE ON FUNCTION ttl.instant(date) TO PUBLIC;
@@ -232,9 +220,10 @@ CREATE FUNCTION ttl.create_container(
     touch_on_update boolean DEFAULT true,
     ttl_unit text DEFAULT 'seconds',
     ts_unit text DEFAULT NULL,
+    ts_precision interval DEFAULT NULL,
     if_not_exists boolean DEFAULT false) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_create_container';
-COMMENT ON FUNCTION ttl.create_container(regclass, anycompatible, name, name, text, boolean, text, text, boolean) IS 'registers a table as a container: gives its rows Time-To-Live';
+COMMENT ON FUNCTION ttl.create_container(regclass, anycompatible, name, name, text, boolean, text, text, interval, boolean) IS 'registers a table as a container: gives its rows Time-To-Live';
 
 CREATE FUNCTION ttl.set_default_ttl(container regclass, default_ttl anycompatible) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_set_default_ttl';
@@ -262,9 +251,10 @@ CREATE FUNCTION ttl.alter_container(
     archive_columns text[] DEFAULT NULL,
     cycle_cost_limit integer DEFAULT NULL,
     batch_size integer DEFAULT NULL,
-    replication_origin boolean DEFAULT NULL) RETURNS void
+    replication_origin boolean DEFAULT NULL,
+    ts_precision interval DEFAULT NULL) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_alter_container';
-COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, boolean, interval, regclass, text[], integer, integer, boolean) IS 'changes settings of a container; NULL leaves one as it is';
+COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, boolean, interval, regclass, text[], integer, integer, boolean, interval) IS 'changes settings of a container; NULL leaves one as it is';
 
 CREATE FUNCTION ttl.drop_container(container regclass, drop_columns boolean DEFAULT false) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_drop_container';
@@ -399,6 +389,7 @@ CREATE VIEW ttl.containers AS
            ttl_column,
            indexing,
            touch_on_update,
+           ts_precision,
            reaping,
            reap_delay,
            archive_to
@@ -416,6 +407,7 @@ COMMENT ON COLUMN ttl.containers.ts_column IS 'column that holds when a row was 
 COMMENT ON COLUMN ttl.containers.ttl_column IS 'column that holds a row''s own TTL or its deadline; NULL = rows have none';
 COMMENT ON COLUMN ttl.containers.indexing IS 'expiry indexes: consistent, or none';
 COMMENT ON COLUMN ttl.containers.touch_on_update IS 'whether UPDATE resets the clock';
+COMMENT ON COLUMN ttl.containers.ts_precision IS 'the present is rounded up to a multiple of it when it is written to the timestamp column; NULL = exact';
 COMMENT ON COLUMN ttl.containers.reaping IS 'whether the background worker deletes expired rows';
 COMMENT ON COLUMN ttl.containers.reap_delay IS 'how long rows stay stored after their expiry';
 COMMENT ON COLUMN ttl.containers.archive_to IS 'table that deleted rows move to; NULL = none';

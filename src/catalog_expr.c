@@ -22,8 +22,10 @@
 #include "access/sysattr.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_partitioned_table.h"
+#include "nodes/primnodes.h"
 #include "optimizer/optimizer.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
@@ -130,4 +132,43 @@ ttl_catalog_expr_partition_columns(Relation rel)
 										  RelationGetNumberOfAttributes(rel)));
 	ReleaseSysCache(tuple);
 	return columns;
+}
+
+/* The argument of a rounding up: date_bin(stride, argument + rest of a stride, origin) */
+static const Node *
+rounded_up(const FuncExpr *bin)
+{
+	const OpExpr *sum = lsecond(bin->args);
+
+	return IsA(sum, OpExpr) && sum->opfuncid == F_TIMESTAMPTZ_PL_INTERVAL ? linitial(sum->args) : NULL;
+}
+
+bool
+ttl_catalog_expr_is_present(const Node *expression)
+{
+	while (expression != NULL && IsA(expression, FuncExpr))
+	{
+		const FuncExpr *call = (const FuncExpr *) expression;
+
+		switch (call->funcid)
+		{
+			case F_CLOCK_TIMESTAMP:
+				return true;
+			case F_DATE_BIN_INTERVAL_TIMESTAMPTZ_TIMESTAMPTZ:
+				expression = rounded_up(call);
+				break;
+			case F_TIMEZONE_TEXT_TIMESTAMPTZ:
+				expression = lsecond(call->args);
+				break;
+			case F_TIMESTAMP_TIMESTAMPTZ:
+			case F_TIMESTAMPTZ_TIMESTAMP:
+			case F_TIMESTAMP_TIMESTAMP_INT4:
+			case F_TIMESTAMPTZ_TIMESTAMPTZ_INT4:
+				expression = linitial(call->args);
+				break;
+			default:
+				return false;
+		}
+	}
+	return false;
 }

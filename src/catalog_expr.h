@@ -33,4 +33,10 @@ extern Bitmapset *ttl_catalog_expr_key_columns(Relation rel);
 extern Bitmapset *ttl_catalog_expr_partition_columns(Relation rel);
 extern Bitmapset *ttl_catalog_expr_columns(Node *expression, int natts);
 
+/*
+ * Is it the present, as defaults of timestamp columns have it?  ALTER COLUMN ... TYPE may have
+ * converted it.
+ */
+extern bool ttl_catalog_expr_is_present(const Node *expression);
+
 #endif							/* TTL_CATALOG_EXPR_H */

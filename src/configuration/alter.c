@@ -50,6 +50,7 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 	old_default = policy.default_ttl;
 	policy.default_ttl = default_ttl;
 	ttl_columns_check_default(&policy, relid);
+	ttl_columns_check_precision(&policy, relid);
 	ttl_indexes_check_policy(&policy, relid);
 
 	/* An index may have been dropped while TTL was off. */
@@ -237,9 +238,11 @@ PG_FUNCTION_INFO_V1(ttl_alter_container);
  *					   touch_on_update boolean, reaping boolean,
  *					   reap_delay interval, archive_to regclass,
  *					   archive_columns text[], cycle_cost_limit integer,
- *					   batch_size integer, replication_origin boolean)
+ *					   batch_size integer, replication_origin boolean,
+ *					   ts_precision interval)
  *
- * Changes what is not NULL; archive_to 0 means none, no archive_columns all.
+ * Changes what is not NULL; archive_to 0 means none, no archive_columns all, ts_precision 0
+ * exact.
  * Errors: 42501, 42704, 22023, 2BP01 if the expiry indexes would go while there is
  * a default TTL, 0A000 as create_container(), 42703 the archive has no place for a
  * column.
@@ -252,6 +255,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	ttl_argument_indexing(fcinfo, 1);
 	TtlPolicy	policy;
 	bool		is_idle = true;
+	int			nestlevel;
 
 	ttl_container_check_owned(relid);
 	for (int i = 1; i < PG_NARGS(); i++)
@@ -269,6 +273,9 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 								  policy.indexing != TTL_INDEXING_NONE ?
 								  AccessExclusiveLock : ShareLock);
 	}
+	/* a default of the timestamp column may have to be altered */
+	if (!PG_ARGISNULL(10))
+		(void) ttl_container_tree(relid, AccessExclusiveLock);
 	ttl_trigger_lock(relid);
 	/* ... and the archive: DROP TABLE must find that it is one */
 	if (!PG_ARGISNULL(5) && OidIsValid(PG_GETARG_OID(5)))
@@ -290,12 +297,6 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(2))
 	{
 		policy.touch_on_update = PG_GETARG_BOOL(2);
-		if (policy.touch_on_update && policy.ts_unit != TTL_UNIT_SECONDS)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("timestamp column \"%s\" of container \"%s\" holds numbers, which only the application writes",
-							NameStr(policy.ts_column), get_rel_name(relid)),
-					 errhint("Leave touch_on_update off.")));
 		if (policy.touch_on_update)
 			ttl_guard_ts_column(relid, &policy, NoLock);
 	}
@@ -324,6 +325,15 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 		policy.batch_size = ttl_argument_range(fcinfo, 8, "batch_size", MAX_BATCH_SIZE);
 	if (!PG_ARGISNULL(9))
 		policy.replication_origin = PG_GETARG_BOOL(9);
+
+	if (!PG_ARGISNULL(10))
+	{
+		policy.ts_precision = ttl_argument_precision(fcinfo, 10);
+		nestlevel = ttl_command_begin();
+		ttl_columns_renew_default(relid, &policy);
+		ttl_command_end(nestlevel);
+	}
+	ttl_columns_check_precision(&policy, relid);
 
 	if (!PG_ARGISNULL(1))
 		alter_indexing(relid, &policy, indexing);

@@ -160,6 +160,23 @@ ttl_argument_indexing(FunctionCallInfo fcinfo, int n)
 	return indexing;
 }
 
+/* A precision of the timestamp column, in microseconds; NULL is that it is exact. */
+int64
+ttl_argument_precision(FunctionCallInfo fcinfo, int n)
+{
+	int64		precision = 0;
+
+	if (!PG_ARGISNULL(n) &&
+		(!ttl_policy_microseconds(PG_GETARG_INTERVAL_P(n), &precision) ||
+		 precision < 0 || precision > TTL_MAX_PRECISION))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid ts_precision: %s",
+						DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(n)))),
+				 errdetail("It must be between 0, which is exact, and 2147483647 seconds.")));
+	return precision;
+}
+
 int32
 ttl_argument_range(FunctionCallInfo fcinfo, int n, const char *name, int32 max)
 {

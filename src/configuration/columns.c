@@ -20,6 +20,7 @@
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
+#include "catalog_expr.h"
 #include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
@@ -73,6 +74,34 @@ ttl_columns_check_default(const TtlPolicy *policy, Oid relid)
 }
 
 void
+ttl_columns_check_precision(const TtlPolicy *policy, Oid relid)
+{
+	bool		is_stamped = policy->touch_on_update ||
+		(policy->created_objects & (TTL_CREATED_TS_COLUMN | TTL_CREATED_TS_DEFAULT)) != 0;
+
+	if (policy->ts_precision == 0)
+		return;
+	if (NameStr(policy->ts_column)[0] == '\0' || !is_stamped)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("container \"%s\" cannot have ts_precision because only the application writes its timestamp column",
+						get_rel_name(relid)),
+				 errhint("Leave out ts_precision, or use ts_precision => '0' to remove it.")));
+	if (policy->default_ttl > 0 && policy->ts_precision > policy->default_ttl * USECS_PER_SEC)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("ts_precision of container \"%s\" must not be longer than its default TTL",
+						get_rel_name(relid)),
+				 errhint("Use ttl.alter_container(..., ts_precision => ...) to choose a shorter one.")));
+}
+
+static bool
+is_float(Oid type)
+{
+	return type == FLOAT8OID || type == FLOAT4OID;
+}
+
+void
 ttl_columns_check(Relation rel, const TtlPolicy *policy)
 {
 	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
@@ -87,15 +116,17 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 				 errmsg("column \"%s\" is of type %s, which has no unit \"%s\"",
 						NameStr(ts->attname), format_type_be(ts->atttypid),
 						ttl_type_unit_name(policy->ts_unit)),
+				 is_float(ts->atttypid) ?
+				 errhint("Change its type to numeric.") :
 				 policy->ts_unit == TTL_UNIT_SECONDS &&
 				 ttl_type_of_clock(ts->atttypid, TTL_UNIT_EPOCH) != NULL ?
 				 errhint("If it counts from 1970, use ts_unit => 'epoch', 'epoch_ms', 'epoch_us' or 'epoch_ns'.") :
 				 errhint("Change its type, or choose another column by ts_column.")));
-	if (policy->ts_unit != TTL_UNIT_SECONDS && (ts == NULL || policy->touch_on_update))
+	if (policy->ts_unit != TTL_UNIT_SECONDS && ts == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("ts_unit needs a timestamp column that the application writes"),
-				 errhint("Use touch_on_update => false, and name the column by ts_column.")));
+				 errmsg("ts_unit needs a timestamp column that exists"),
+				 errhint("Name the column by ts_column.")));
 	if (ts != NULL && ts->attgenerated != '\0')
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -116,6 +147,8 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 				 errmsg("column \"%s\" is of type %s, which has no unit \"%s\"",
 						NameStr(own->attname), format_type_be(own->atttypid),
 						ttl_type_unit_name(policy->ttl_unit)),
+				 is_float(own->atttypid) ?
+				 errhint("Change its type to numeric.") :
 				 errhint("Change its type, or choose another column by ttl_column, or none by NULL.")));
 	if (NameStr(policy->ts_column)[0] == '\0' &&
 		(own == NULL || !ttl_type_is_deadline(ttl_type_of(own->atttypid, policy->ttl_unit))))
@@ -170,12 +203,20 @@ mark_check_valid(Oid relid, const char *name)
 	CommandCounterIncrement();
 }
 
-/* The present as the default of a timestamp column */
-static const char *
-present(Oid type)
+/*
+ * The present as the default of a timestamp column, rounded up to a multiple of the step; made of
+ * PostgreSQL's functions alone, so that it outlives the container.
+ */
+static char *
+present(Oid type, int64 step)
 {
-	return type == TIMESTAMPTZOID ? "pg_catalog.clock_timestamp()" :
-		"pg_catalog.clock_timestamp() AT TIME ZONE 'UTC'";
+	char	   *now = "pg_catalog.clock_timestamp()";
+
+	if (step > 1)
+		now = psprintf("pg_catalog.date_bin('" INT64_FORMAT " microseconds'::pg_catalog.interval, "
+					   "%s OPERATOR(pg_catalog.+) '" INT64_FORMAT " microseconds'::pg_catalog.interval, "
+					   "'2000-01-01 00:00:00+00'::pg_catalog.timestamptz)", step, now, step - 1);
+	return type == TIMESTAMPTZOID ? now : psprintf("%s AT TIME ZONE 'UTC'", now);
 }
 
 /*
@@ -184,21 +225,22 @@ present(Oid type)
  * where there are none, there is none.
  */
 static void
-add_ts_column(Oid relid, const char *ts, Oid type_oid, int32 typmod)
+add_ts_column(Oid relid, const char *ts, Oid type_oid, int32 typmod, int64 precision)
 {
+	int64		step = ttl_type_clock_step(NULL, typmod, precision);
 	char	   *table = ttl_container_table_name(relid);
 	char	   *type = format_type_with_typemod(type_oid, typmod);
 
 	/* without time zone it has the same bits in UTC */
 	Datum		now = DirectFunctionCall1(type_oid == TIMESTAMPTZOID ? timestamptz_out : timestamp_out,
-										  TimestampTzGetDatum(GetCurrentTimestamp()));
+										  ttl_type_present(NULL, GetCurrentTimestamp(), step));
 
 	if (ttl_citus_is_distributed(relid) ? !ttl_citus_is_empty(relid) : ttl_container_has_pages(relid))
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL DEFAULT %s", table, ts, type,
 						quote_literal_cstr(DatumGetCString(now)));
 	else
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL", table, ts, type);
-	ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s", table, ts, present(type_oid));
+	ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s", table, ts, present(type_oid, step));
 }
 
 /*
@@ -224,7 +266,8 @@ ttl_columns_complete(Oid relid, TtlPolicy *policy)
 	const char *ts_name = quote_identifier(NameStr(policy->ts_column));
 	Relation	rel = table_open(relid, NoLock);
 	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
-	Oid			ts_type = ts == NULL ? TIMESTAMPTZOID : ts->atttypid;
+	Oid			ts_type = ts == NULL ? InvalidOid : ts->atttypid;
+	int64		step = ts == NULL ? 1 : ttl_type_clock_step(NULL, ts->atttypmod, policy->ts_precision);
 	bool		lacks_ts = has_ts && ts == NULL;
 	bool		lacks_own = NameStr(policy->ttl_column)[0] != '\0' &&
 	ttl_columns_find(rel, NameStr(policy->ttl_column)) == NULL;
@@ -232,7 +275,7 @@ ttl_columns_complete(Oid relid, TtlPolicy *policy)
 	if (ts == NULL)
 		policy->created_objects |= has_ts ? TTL_CREATED_TS_COLUMN : 0;
 	/* if it isn't that of modification, the application gives it */
-	else if (!ts->atthasdef && policy->ts_unit == TTL_UNIT_SECONDS &&
+	else if (!ts->atthasdef && ttl_type_is_instant(ts_type) &&
 			 (policy->touch_on_update || !ts->attnotnull))
 		policy->created_objects |= TTL_CREATED_TS_DEFAULT;
 	if (lacks_own)
@@ -240,10 +283,10 @@ ttl_columns_complete(Oid relid, TtlPolicy *policy)
 	table_close(rel, NoLock);
 
 	if (lacks_ts)
-		add_ts_column(relid, ts_name, TIMESTAMPTZOID, -1);
+		add_ts_column(relid, ts_name, TIMESTAMPTZOID, -1, policy->ts_precision);
 	if (policy->created_objects & TTL_CREATED_TS_DEFAULT)
 		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s", table, ts_name,
-						present(ts_type));
+						present(ts_type, step));
 	if (lacks_own)
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s integer", table,
 						quote_identifier(NameStr(policy->ttl_column)));
@@ -297,51 +340,36 @@ ttl_columns_drop_check(Oid relid, TtlPolicy *policy)
 	policy->created_objects &= ~TTL_CREATED_TTL_CHECK;
 }
 
-/*
- * Is the default of the column the one that it is given here?  ALTER COLUMN ... TYPE
- * may have converted it.
- */
+/* Is the default of the column the one that it is given here? */
 static bool
-has_our_default(Relation rel, AttrNumber attno)
+has_our_default(Relation rel, const FormData_pg_attribute *ts)
 {
-	FuncExpr   *call = (FuncExpr *) build_column_default(rel, attno);
-
-	while (call != NULL && IsA(call, FuncExpr))
-	{
-		switch (call->funcid)
-		{
-			case F_CLOCK_TIMESTAMP:
-				return true;
-			case F_TIMEZONE_TEXT_TIMESTAMPTZ:
-				call = lsecond(call->args);
-				break;
-			case F_TIMESTAMP_TIMESTAMPTZ:
-			case F_TIMESTAMPTZ_TIMESTAMP:
-			case F_TIMESTAMP_TIMESTAMP_INT4:
-			case F_TIMESTAMPTZ_TIMESTAMPTZ_INT4:
-				call = linitial(call->args);
-				break;
-			default:
-				return false;
-		}
-	}
-	return false;
+	return ts != NULL && ttl_type_is_instant(ts->atttypid) &&
+		ttl_catalog_expr_is_present(build_column_default(rel, ts->attnum));
 }
 
 void
 ttl_columns_renew_default(Oid relid, const TtlPolicy *policy)
 {
-	Relation	rel = table_open(relid, NoLock);
-	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
-	bool		is_ours = ts != NULL && has_our_default(rel, ts->attnum) &&
-	(policy->created_objects & (TTL_CREATED_TS_COLUMN | TTL_CREATED_TS_DEFAULT)) != 0;
-	Oid			type = ts == NULL ? InvalidOid : ts->atttypid;
+	ListCell   *lc;
 
-	table_close(rel, NoLock);
-	if (is_ours)
-		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s",
-						ttl_container_table_name(relid),
-						quote_identifier(NameStr(policy->ts_column)), present(type));
+	if (!(policy->created_objects & (TTL_CREATED_TS_COLUMN | TTL_CREATED_TS_DEFAULT)))
+		return;
+	foreach(lc, ttl_container_tree(relid, NoLock))
+	{
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+		Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
+		bool		is_ours = has_our_default(rel, ts);
+		Oid			type = ts == NULL ? InvalidOid : ts->atttypid;
+		int64		step = ttl_type_clock_step(NULL, ts == NULL ? -1 : ts->atttypmod,
+											   policy->ts_precision);
+
+		table_close(rel, NoLock);
+		if (is_ours)
+			ttl_command_run("ALTER TABLE ONLY %s ALTER COLUMN %s SET DEFAULT %s",
+							ttl_container_table_name(lfirst_oid(lc)),
+							quote_identifier(NameStr(policy->ts_column)), present(type, step));
+	}
 }
 
 static bool
@@ -383,8 +411,8 @@ ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 	Relation	rel = table_open(relid, NoLock);
 	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
 	Form_pg_attribute own = ttl_columns_find(rel, NameStr(policy->ttl_column));
-	bool		drop_default = (policy->created_objects & TTL_CREATED_TS_DEFAULT) && ts != NULL &&
-	has_our_default(rel, ts->attnum);
+	bool		drop_default = (policy->created_objects & TTL_CREATED_TS_DEFAULT) &&
+	has_our_default(rel, ts);
 	bool		drop_ts = drop && (policy->created_objects & TTL_CREATED_TS_COLUMN) && ts != NULL &&
 	ttl_type_is_instant(ts->atttypid);
 	bool		drop_own = drop && (policy->created_objects & TTL_CREATED_TTL_COLUMN) && own != NULL &&
@@ -484,7 +512,7 @@ ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *pol
 
 	nestlevel = ttl_command_begin();
 	if (add_ts)
-		add_ts_column(relid, ts_name, ts_type, ts_typmod);
+		add_ts_column(relid, ts_name, ts_type, ts_typmod, policy->ts_precision);
 	if (add_not_null)
 		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", table, ts_name);
 	if (add_own != NULL)

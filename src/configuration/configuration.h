@@ -26,6 +26,7 @@ extern void ttl_argument_refuse_null(FunctionCallInfo fcinfo, int n, const char 
 extern Oid	ttl_argument_container(FunctionCallInfo fcinfo, const char *function);
 extern int32 ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n);
 extern TtlIndexing ttl_argument_indexing(FunctionCallInfo fcinfo, int n);
+extern int64 ttl_argument_precision(FunctionCallInfo fcinfo, int n);
 extern int32 ttl_argument_range(FunctionCallInfo fcinfo, int n, const char *name, int32 max);
 extern bool ttl_argument_boolean(FunctionCallInfo fcinfo, int n, const char *name);
 
@@ -57,6 +58,12 @@ extern void ttl_columns_check_names(const TtlPolicy *policy);
 /* Errors (22023) if the policy has a default TTL, but no timestamp column. */
 extern void ttl_columns_check_default(const TtlPolicy *policy, Oid relid);
 
+/*
+ * Errors (22023) if nothing writes the timestamp column by the policy's precision, or if that is
+ * longer than the default TTL.
+ */
+extern void ttl_columns_check_precision(const TtlPolicy *policy, Oid relid);
+
 /* Errors unless the columns, as far as they exist, can be adopted. */
 extern void ttl_columns_check(Relation rel, const TtlPolicy *policy);
 
@@ -74,7 +81,10 @@ extern void ttl_columns_complete(Oid relid, TtlPolicy *policy);
 extern void ttl_columns_complete_check(Oid relid, TtlPolicy *policy, bool is_known);
 extern void ttl_columns_drop_check(Oid relid, TtlPolicy *policy);
 
-/* Gives the timestamp column, which has another type now, the default that it had. */
+/*
+ * Gives the timestamp column, which has another type or precision now, the default that it was
+ * given.  The caller has locked the table with its partitions.
+ */
 extern void ttl_columns_renew_default(Oid relid, const TtlPolicy *policy);
 
 /*

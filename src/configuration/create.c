@@ -248,6 +248,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 
 	nestlevel = ttl_command_begin();
 	ttl_columns_complete(relid, policy);
+	ttl_columns_check_precision(policy, relid);
 	if (policy->indexing != TTL_INDEXING_NONE)
 		ttl_indexes_complete(relid, policy);
 	ttl_command_end(nestlevel);
@@ -302,7 +303,8 @@ PG_FUNCTION_INFO_V1(ttl_create_container);
 /*
  * ttl.create_container(container regclass, default_ttl anycompatible, ts_column name,
  *						ttl_column name, indexing text, touch_on_update boolean,
- *						ttl_unit text, ts_unit text, if_not_exists boolean)
+ *						ttl_unit text, ts_unit text, ts_precision interval,
+ *						if_not_exists boolean)
  *
  * Registers a table as a container.  default_ttl is in seconds or an interval of them,
  * -1 = never, NULL = TTL is off; ttl_column NULL = rows have no TTL of their own;
@@ -333,7 +335,8 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	policy.touch_on_update = ttl_argument_boolean(fcinfo, 5, "touch_on_update");
 	policy.ttl_unit = unit_argument(fcinfo, 6, "ttl_unit");
 	policy.ts_unit = unit_argument(fcinfo, 7, "ts_unit");
-	if_not_exists = ttl_argument_boolean(fcinfo, 8, "if_not_exists");
+	policy.ts_precision = ttl_argument_precision(fcinfo, 8);
+	if_not_exists = ttl_argument_boolean(fcinfo, 9, "if_not_exists");
 	ttl_container_check_owner(relid);
 	/* one that is there already needn't be locked */
 	if (if_not_exists && ttl_container_read(relid, &existing))

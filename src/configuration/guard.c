@@ -20,6 +20,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 #include "catalog_expr.h"
 #include "citus/citus.h"
 #include "compat.h"
@@ -445,6 +446,12 @@ check_ts_column(Relation rel, bool touch_on_update, AttrNumber ts_attno)
 	if (!touch_on_update)
 		return;
 
+	if (TupleDescAttr(desc, ts_attno - 1)->atttypid == DATEOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column \"%s\" of container \"%s\" cannot be reset by UPDATE because it is of type date",
+						column, RelationGetRelationName(rel)),
+				 errhint("Use touch_on_update => false to let rows expire by the time of their creation.")));
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE &&
 		bms_is_member(ts, ttl_catalog_expr_partition_columns(rel)))
 		use = "partition key";

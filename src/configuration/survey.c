@@ -110,9 +110,6 @@ note_magnitude(TtlSurveyedColumn *column, Oid type, Datum value)
 		case INT8OID:
 			number = DatumGetInt64(value);
 			break;
-		case FLOAT8OID:
-			number = DatumGetFloat8(value);
-			break;
 		case NUMERICOID:
 			number = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, value));
 			break;
@@ -169,7 +166,7 @@ read_relation(Relation rel, const TtlPolicy *policy, TtlSurvey *survey, Range *t
 				}
 				survey->ts.values++;
 				note_magnitude(&survey->ts, ts_range->type, value);
-				if (ts > now && !TIMESTAMP_IS_NOEND(ts))
+				if (ts > ttl_type_round_up(now, container.ts_step) && !TIMESTAMP_IS_NOEND(ts))
 					survey->ts.future++;
 				extend_range(ts_range, value, old);
 			}

@@ -56,6 +56,8 @@ typedef struct TtlContainer
 	const TtlType *ts_type;		/* of _ts if that is a number, or NULL */
 	int32		default_ttl;	/* seconds, TTL_OFF or TTL_NEVER */
 	TtlIndexing indexing;
+	int64		ts_step;		/* microseconds; the values of _ts that ttl
+								 * writes are multiples of it */
 	bool		touch_on_update;
 	bool		reaping;		/* may the worker delete? */
 	int64		reap_delay;		/* microseconds from expiry to deletion */
@@ -78,11 +80,11 @@ typedef struct TtlObjects
 	Oid			is_live;		/* ttl.is_live(regclass, timestamptz, "any") */
 	Oid			is_live_by_tid; /* ttl.is_live(regclass) */
 	Oid			is_expired;		/* ttl.is_expired(like is_live) */
-	Oid			stamp[2];		/* ttl.stamp(timestamptz or timestamp) */
-	Oid			shard_stamp[2]; /* ttl.shard_stamp(two of the same,
-								 * timestamptz) */
+	Oid			stamp;			/* ttl.stamp(anyelement, bigint, text) */
+	Oid			complete;		/* ttl.complete(the same) */
+	Oid			shard_stamp;	/* ttl.shard_stamp(two of the same,
+								 * timestamptz, bigint, text) */
 	Oid			shard_now;		/* ttl.shard_now() */
-	Oid			shard_clock;	/* ttl.shard_clock("any") */
 	Oid			item_expiry[2]; /* ttl.item_expiry(the same, integer) */
 	Oid			item_ttl[5];	/* ttl.item_ttl(each type without CHECK) */
 	Oid			instant[TTL_INSTANT_TYPES]; /* ttl.instant() by argument type */
@@ -195,6 +197,7 @@ typedef struct TtlPolicy
 	TtlUnit		ts_unit;		/* of numbers in the timestamp column */
 	TtlIndexing indexing;
 	bool		touch_on_update;
+	int64		ts_precision;	/* microseconds, 0 = exact */
 	bool		reaping;
 	int64		reap_delay;
 	Oid			archive_to;

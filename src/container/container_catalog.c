@@ -265,6 +265,9 @@ ttl_container_find_columns(Oid relid, const TtlPolicy *policy, TtlContainer *con
 {
 	bool		has_ts = NameStr(policy->ts_column)[0] != '\0';
 	bool		has_own = NameStr(policy->ttl_column)[0] != '\0';
+	Oid			type = InvalidOid;
+	int32		typmod = -1;
+	Oid			collation;
 
 	container->relid = relid;
 	container->ts_attno = has_ts ? get_attnum(relid, NameStr(policy->ts_column)) :
@@ -273,14 +276,16 @@ ttl_container_find_columns(Oid relid, const TtlPolicy *policy, TtlContainer *con
 		InvalidAttrNumber;
 	container->ttl_type = container->ttl_attno == InvalidAttrNumber ? NULL :
 		ttl_type_of(get_atttype(relid, container->ttl_attno), policy->ttl_unit);
-	container->ts_type = container->ts_attno == InvalidAttrNumber ? NULL :
-		ttl_type_of_clock(get_atttype(relid, container->ts_attno), policy->ts_unit);
+	if (container->ts_attno != InvalidAttrNumber)
+		get_atttypetypmodcoll(relid, container->ts_attno, &type, &typmod, &collation);
+	container->ts_type = ttl_type_of_clock(type, policy->ts_unit);
 	container->lacks_column =
 		(has_ts ? container->ts_type == NULL :
 		 !ttl_type_is_deadline(container->ttl_type)) ||
 		(has_own && container->ttl_type == NULL);
 	if (container->ts_type != NULL && container->ts_type->instant == NULL)
 		container->ts_type = NULL;
+	container->ts_step = ttl_type_clock_step(container->ts_type, typmod, policy->ts_precision);
 }
 
 static Oid

@@ -63,17 +63,15 @@ static const struct Function
 	size_t		member;
 	const char *name;
 	int			nargs;
-	Oid			args[3];
+	Oid			args[5];
 }			functions[] = {
 	FUNCTION(is_live, "is_live", 3, REGCLASSOID, TIMESTAMPTZOID, ANYOID),
 	FUNCTION(is_live_by_tid, "is_live", 1, REGCLASSOID),
 	FUNCTION(is_expired, "is_expired", 3, REGCLASSOID, TIMESTAMPTZOID, ANYOID),
-	FUNCTION(stamp[0], "stamp", 1, TIMESTAMPTZOID),
-	FUNCTION(stamp[1], "stamp", 1, TIMESTAMPOID),
-	FUNCTION(shard_stamp[0], "shard_stamp", 3, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID),
-	FUNCTION(shard_stamp[1], "shard_stamp", 3, TIMESTAMPOID, TIMESTAMPOID, TIMESTAMPTZOID),
+	FUNCTION(stamp, "stamp", 3, ANYELEMENTOID, INT8OID, TEXTOID),
+	FUNCTION(complete, "complete", 3, ANYELEMENTOID, INT8OID, TEXTOID),
+	FUNCTION(shard_stamp, "shard_stamp", 5, ANYELEMENTOID, ANYELEMENTOID, TIMESTAMPTZOID, INT8OID, TEXTOID),
 	FUNCTION(shard_now, "shard_now", 0, InvalidOid),
-	FUNCTION(shard_clock, "shard_clock", 1, ANYOID),
 	FUNCTION(item_expiry[0], "item_expiry", 2, TIMESTAMPTZOID, INT4OID),
 	FUNCTION(item_expiry[1], "item_expiry", 2, TIMESTAMPOID, INT4OID),
 	FUNCTION(item_ttl[0], "item_ttl", 1, INT8OID),
@@ -84,8 +82,7 @@ static const struct Function
 	FUNCTION(instant[0], "instant", 2, INT4OID, TEXTOID),
 	FUNCTION(instant[1], "instant", 2, INT8OID, TEXTOID),
 	FUNCTION(instant[2], "instant", 2, NUMERICOID, TEXTOID),
-	FUNCTION(instant[3], "instant", 2, FLOAT8OID, TEXTOID),
-	FUNCTION(instant[4], "instant", 1, DATEOID),
+	FUNCTION(instant[3], "instant", 1, DATEOID),
 	FUNCTION(check_reference, "check_reference", 0, InvalidOid),
 	FUNCTION(on_write, "on_write", 0, InvalidOid)
 };

@@ -103,6 +103,7 @@ const TtlSetting ttl_settings[] = {
 	FIELD(ts_unit, UNIT, ts_unit, true),
 	FIELD(indexing, INDEXING, indexing, true),
 	FIELD(touch_on_update, BOOLEAN, touch_on_update, true),
+	FIELD(ts_precision, INTERVAL, ts_precision, true),
 	FIELD(reaping, BOOLEAN, reaping, false),
 	FIELD(reap_delay, INTERVAL, reap_delay, false),
 	FIELD(archive_to, TABLE, archive_to, false),
@@ -335,6 +336,7 @@ ttl_policy_write(const TtlPolicy *policy, Datum *values, bool *nulls)
 	write_fields(other_fields, lengthof(other_fields), policy, values, nulls);
 	nulls[Anum_container_grace_noticed_at - 1] |= policy->change.changed_at == 0;
 	nulls[Anum_container_archive_columns - 1] |= !OidIsValid(policy->archive_to);
+	nulls[Anum_container_ts_precision - 1] |= policy->ts_precision == 0;
 }
 
 char *

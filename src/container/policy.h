@@ -41,7 +41,8 @@ enum
 	Anum_container_propagated,
 	Anum_container_ttl_unit,
 	Anum_container_ts_unit,
-	Natts_container = Anum_container_ts_unit
+	Anum_container_ts_precision,
+	Natts_container = Anum_container_ts_precision
 };
 
 /*

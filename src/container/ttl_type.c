@@ -12,14 +12,14 @@
  *	  timestamp				the same, taken as UTC
  *	  date					the same, the first instant of that day in UTC
  *	  integer, bigint,		with a unit: the same in seconds, milliseconds,
- *	  numeric,				microseconds or nanoseconds since 1970.  What is no
- *	  double precision		instant, NaN for one, has no meaning
+ *	  numeric				microseconds or nanoseconds since 1970.  What is no
+ *							instant, NaN for one, has no meaning
  *
  * Seconds are whole numbers from 1 to 2147483647, or -1 for never: 20, 20.0 and
  * 20::bigint, but not 20.5, 0, -7, NaN, or the JSON values "20" and true.  NULL is
  * not a value.  'infinity' as a deadline is never.
  *
- * A timestamp column may be such a number, too, with its unit.
+ * A timestamp column may be such a number or a date, too.
  *
  * ttl.item_ttl() and ttl.instant() say the same to the expiry indexes of columns
  * without CHECK.  They give an error for no value.
@@ -302,40 +302,6 @@ instant_of_int4(Datum value, TtlUnit unit, TimestampTz *result)
 	return instant_of_int8(Int64GetDatum(DatumGetInt32(value)), unit, result);
 }
 
-static bool
-instant_of_float8(Datum value, TtlUnit unit, TimestampTz *result)
-{
-	double		microseconds = DatumGetFloat8(value) * ((double) USECS_PER_SEC / per_second(unit));
-
-	/* 2^63 is the first that doesn't fit; a NaN compares with nothing */
-	if (!(microseconds >= (double) PG_INT64_MIN && microseconds < -(double) PG_INT64_MIN))
-		return false;
-	return instant_of_microseconds((int64) ceil(microseconds), result);
-}
-
-/* Is a number of microseconds later than the integer? */
-static bool
-is_later(double microseconds, int64 than)
-{
-	microseconds = ceil(microseconds);
-	return microseconds >= -(double) PG_INT64_MIN || (int64) microseconds > than;
-}
-
-/* What is computed is rounded, so the neighbours are tried. */
-static Datum
-last_float8(TimestampTz instant, TtlUnit unit)
-{
-	int64		microseconds = microseconds_of_instant(instant);
-	double		factor = (double) USECS_PER_SEC / per_second(unit);
-	double		number = (double) microseconds / factor;
-
-	while (is_later(number * factor, microseconds))
-		number = nextafter(number, -HUGE_VAL);
-	while (!is_later(nextafter(number, HUGE_VAL) * factor, microseconds))
-		number = nextafter(number, HUGE_VAL);
-	return Float8GetDatum(number);
-}
-
 /* How many decimal places of a number in that unit are a microsecond; -3 = thousands */
 static int
 places_of(TtlUnit unit)
@@ -440,8 +406,7 @@ static const TtlType kinds[] = {
 	INSTANT(TTL_UNIT_SECONDS, DATEOID, date, date, DATEOID, F_DATE_LE, F_DATE_GT),
 	INSTANT(TTL_UNIT_EPOCH, INT4OID, int4, int8, INT8OID, F_INT48LE, F_INT48GT),
 	INSTANTS(INT8OID, int8, int8, INT8OID, F_INT8LE, F_INT8GT),
-	INSTANTS(NUMERICOID, numeric, numeric, NUMERICOID, F_NUMERIC_LE, F_NUMERIC_GT),
-	INSTANTS(FLOAT8OID, float8, float8, FLOAT8OID, F_FLOAT8LE, F_FLOAT8GT)
+	INSTANTS(NUMERICOID, numeric, numeric, NUMERICOID, F_NUMERIC_LE, F_NUMERIC_GT)
 };
 
 const TtlType *
@@ -460,7 +425,61 @@ ttl_type_of_clock(Oid type, TtlUnit unit)
 {
 	const TtlType *ttl_type = ttl_type_of(type, unit);
 
-	return ttl_type_is_deadline(ttl_type) && type != DATEOID ? ttl_type : NULL;
+	return ttl_type_is_deadline(ttl_type) ? ttl_type : NULL;
+}
+
+/* Microseconds between two values of a timestamp column that follow each other */
+static int64
+resolution_of(const TtlType *ttl_type, int32 typmod)
+{
+	int64		result = 1;
+
+	if (ttl_type == NULL)
+	{
+		for (int i = typmod; i >= 0 && i < MAX_TIMESTAMP_PRECISION; i++)
+			result *= 10;
+		return result;
+	}
+	if (ttl_type->type == DATEOID)
+		return USECS_PER_DAY;
+	return Max(USECS_PER_SEC / per_second(ttl_type->unit), 1);
+}
+
+int64
+ttl_type_clock_step(const TtlType *ttl_type, int32 typmod, int64 precision)
+{
+	int64		resolution = resolution_of(ttl_type, typmod);
+
+	precision = Min(precision, TTL_MAX_PRECISION);
+	return Max((precision + resolution - 1) / resolution, 1) * resolution;
+}
+
+TimestampTz
+ttl_type_round_up(TimestampTz instant, int64 step)
+{
+	int64		over = instant % step;
+
+	if (over > 0)
+		instant += step;
+	return instant - over;
+}
+
+Datum
+ttl_type_present(const TtlType *ttl_type, TimestampTz now, int64 step)
+{
+	TimestampTz present = ttl_type_round_up(now, step);
+
+	if (ttl_type == NULL)
+		return TimestampTzGetDatum(present);
+	switch (ttl_type->type)
+	{
+		case INT4OID:
+			return DirectFunctionCall1(int84, last_int8(present, ttl_type->unit));
+		case NUMERICOID:
+			return NumericGetDatum(int64_to_numeric(DatumGetInt64(last_int8(present, ttl_type->unit))));
+		default:
+			return ttl_type->last(present, ttl_type->unit);
+	}
 }
 
 bool
@@ -553,5 +572,4 @@ extern int	no_such_variable
 INSTANT_FUNCTION(int4);
 INSTANT_FUNCTION(int8);
 INSTANT_FUNCTION(numeric);
-INSTANT_FUNCTION(float8);
 INSTANT_FUNCTION(date);

@@ -68,6 +68,24 @@ extern const TtlType *ttl_type_of(Oid type, TtlUnit unit);
 /* The same of a timestamp column */
 extern const TtlType *ttl_type_of_clock(Oid type, TtlUnit unit);
 
+/* The longest precision of a timestamp column, in microseconds: the longest TTL */
+#define TTL_MAX_PRECISION	((int64) PG_INT32_MAX * USECS_PER_SEC)
+#define TTL_MAX_STEP		(2 * TTL_MAX_PRECISION)
+
+/*
+ * The values of a timestamp column that ttl writes are multiples of so many microseconds: the
+ * smallest number that is not less than 'precision' and that the column can hold.
+ * 'ttl_type' is NULL for timestamps.
+ */
+extern int64 ttl_type_clock_step(const TtlType *ttl_type, int32 typmod, int64 precision);
+
+/*
+ * The present as a value of such a column, rounded up to a multiple of 'step', so that no row
+ * expires early.
+ */
+extern TimestampTz ttl_type_round_up(TimestampTz instant, int64 step);
+extern Datum ttl_type_present(const TtlType *ttl_type, TimestampTz now, int64 step);
+
 /* The instant that a value stands for */
 static inline bool
 ttl_type_instant(const TtlType *ttl_type, Datum value, TimestampTz *result)
@@ -90,7 +108,7 @@ ttl_type_instant(const TtlType *ttl_type, Datum value, TimestampTz *result)
 	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
 
 /* Argument types of ttl.instant(), by which a value is converted in SQL */
-#define TTL_INSTANT_TYPES	5
+#define TTL_INSTANT_TYPES	4
 
 static inline bool
 ttl_type_is_deadline(const TtlType *ttl_type)

@@ -168,25 +168,9 @@ ttl_item_expiry(PG_FUNCTION_ARGS)
 }
 
 /*
- * How far the column may have rounded the present into the future: a timestamp(0)
- * half a second.
- */
-static int64
-rounding(Form_pg_attribute column)
-{
-	int64		unit = USECS_PER_SEC;
-
-	if (column->atttypmod < 0)
-		return 0;
-	for (int i = 0; i < column->atttypmod; i++)
-		unit /= 10;
-	return unit / 2;
-}
-
-/*
  * The expiry of a composite value that is a row of a container, and its _ts,
  * DT_NOBEGIN if it has none.  If its TTL counts from there, *written is the least that
- * the clock may have shown then, for the column may have rounded it up.  Errors:
+ * the clock may have shown then, for _ts is rounded up.  Errors:
  * 42809 if the value has no named type, 42704 if that is no container's.
  */
 static TimestampTz
@@ -224,10 +208,8 @@ expiry_of_record(HeapTupleHeader record, TimestampTz *ts, TimestampTz *written)
 	ttl_item_of_slot(&item, &container, slot);
 	ExecDropSingleTupleTableSlot(slot);
 	*ts = *written = item.ts;
-	if (container.ts_attno != InvalidAttrNumber && container.ts_type == NULL &&
-		!ttl_type_is_deadline(container.ttl_type) &&
-		!TIMESTAMP_NOT_FINITE(item.ts))
-		*written -= rounding(TupleDescAttr(desc, container.ts_attno - 1));
+	if (!ttl_type_is_deadline(container.ttl_type) && !TIMESTAMP_NOT_FINITE(item.ts))
+		*written -= container.ts_step - 1;
 	FreeTupleDesc(desc);
 	return ttl_expiry_of(container.default_ttl, &item);
 }
@@ -259,7 +241,7 @@ PG_FUNCTION_INFO_V1(ttl_time_to_live);
  * Whole seconds until the row expires, rounded up, by the statement's clock;
  * 0 if it has, -1 if it never will.  A row that was written since that clock was read,
  * as by INSERT ... RETURNING, has all of its TTL, and not more.  Nor has one whose
- * _ts its column has rounded up.
+ * _ts was rounded up.
  */
 Datum
 ttl_time_to_live(PG_FUNCTION_ARGS)

@@ -41,6 +41,7 @@
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "compat.h"
 #include "container/container.h"
@@ -434,18 +435,17 @@ static HeapTuple
 complete_ts(Relation rel, const TtlContainer *container, HeapTuple tuple, TupleTableSlot *slot)
 {
 	int			column = container->ts_attno;
+	Form_pg_attribute attribute;
 	Datum		now;
 	bool		isnull = false;
 
-	/* numbers are the application's to give */
-	if (column == InvalidAttrNumber || container->ts_type != NULL ||
-		!slot_attisnull(slot, column) ||
+	if (column == InvalidAttrNumber || !slot_attisnull(slot, column) ||
 		SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
 		return tuple;
-	now = DirectFunctionCall2(timestamptz_scale,
-							  TimestampTzGetDatum(GetCurrentTimestamp()),
-							  Int32GetDatum(TupleDescAttr(RelationGetDescr(rel),
-														  column - 1)->atttypmod));
+	attribute = TupleDescAttr(RelationGetDescr(rel), column - 1);
+	now = ttl_type_present(container->ts_type, GetCurrentTimestamp(), container->ts_step);
+	if (attribute->atttypid == NUMERICOID)
+		now = DirectFunctionCall2(numeric, now, Int32GetDatum(attribute->atttypmod));
 	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 1, &column, &now, &isnull);
 }
 

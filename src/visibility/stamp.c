@@ -7,6 +7,11 @@
  * assignment  _ts = ttl.stamp(what it would be otherwise), be it alone, in a
  * CTE, as the action of ON CONFLICT or of MERGE.  ttl.stamp() decides when the
  * plan runs, so ttl.touch and session_replication_role need no replanning.
+ *
+ * The stamp is rounded up to a multiple of ts_precision, and to what the column can hold.  It
+ * depends on the clock alone, so an UPDATE within the same multiple leaves _ts as it is,
+ * changes no expiry index, and is HOT.
+ *
  * The assignment isn't in updatedCols: it needs no privilege, and
  * triggers on UPDATE OF _ts don't fire.  A row trigger would do the same at
  * 1.3 to 1.7 times the cost of a bulk update.
@@ -27,6 +32,7 @@
 
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
+#include "catalog_expr.h"
 #include "citus/citus.h"
 #include "commands/trigger.h"
 #include "compat.h"
@@ -44,37 +50,49 @@
 #include "utils/timestamp.h"
 #include "visibility/visibility.h"
 
-/* The expression, rounded to the precision of a timestamptz(n) column */
-static Expr *
-scale(Expr *expr, Oid type, int32 typmod)
+/* The column that is stamped */
+typedef struct TsColumn
 {
-	Const	   *precision;
+	Oid			type;
+	int32		typmod;
+	Oid			collation;
+} TsColumn;
 
-	if (typmod < 0)
-		return expr;
-	precision = makeConst(INT4OID, -1, InvalidOid, sizeof(int32),
-						  Int32GetDatum(typmod), false, true);
-	return (Expr *) makeFuncExpr(type == TIMESTAMPTZOID ? F_TIMESTAMPTZ_TIMESTAMPTZ_INT4 :
-								 F_TIMESTAMP_TIMESTAMP_INT4, type,
-								 list_make2(expr, precision),
-								 InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
+static TsColumn
+ts_column(const TtlContainer *container)
+{
+	TsColumn	column;
+
+	get_atttypetypmodcoll(container->relid, container->ts_attno, &column.type,
+						  &column.typmod, &column.collation);
+	return column;
 }
 
-/* The present, as a value of a timestamp column's type */
+/*
+ * function(values, step, unit): a value of the timestamp column.  A timestamp(n) holds a
+ * multiple of the step as it is, a numeric(n) may be too short for it.
+ */
 static Expr *
-make_present(Oid type)
+make_value(Oid function, List *values, const TtlContainer *container)
 {
-	Expr	   *now = (Expr *) makeFuncExpr(F_CLOCK_TIMESTAMP, TIMESTAMPTZOID, NIL,
-											InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
-	Const	   *utc;
+	TsColumn	column = ts_column(container);
+	Const	   *step = makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
+								 Int64GetDatum(container->ts_step), false, FLOAT8PASSBYVAL);
+	Const	   *unit = makeNullConst(TEXTOID, -1, DEFAULT_COLLATION_OID);
+	Expr	   *value;
 
-	if (type == TIMESTAMPTZOID)
-		return now;
-	utc = makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1, CStringGetTextDatum("UTC"),
-					false, false);
-	return (Expr *) makeFuncExpr(F_TIMEZONE_TEXT_TIMESTAMPTZ, TIMESTAMPOID,
-								 list_make2(utc, now), InvalidOid, DEFAULT_COLLATION_OID,
-								 COERCE_EXPLICIT_CALL);
+	if (container->ts_type != NULL)
+		unit = makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1,
+						 CStringGetTextDatum(ttl_type_unit_name(container->ts_type->unit)),
+						 false, false);
+	value = (Expr *) makeFuncExpr(function, column.type, list_concat(values, list_make2(step, unit)),
+								  InvalidOid, DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
+	if (column.type != NUMERICOID || column.typmod < 0)
+		return value;
+	return (Expr *) makeFuncExpr(F_NUMERIC_NUMERIC_INT4, NUMERICOID,
+								 list_make2(value, makeConst(INT4OID, -1, InvalidOid, sizeof(int32),
+															 Int32GetDatum(column.typmod), false, true)),
+								 InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
 }
 
 /*
@@ -84,26 +102,16 @@ make_present(Oid type)
 static void
 complete_targets(List *targets, const TtlContainer *container)
 {
-	Oid			type;
-	int32		typmod;
-	Oid			collation;
 	ListCell   *lc;
 
-	get_atttypetypmodcoll(container->relid, container->ts_attno, &type, &typmod, &collation);
 	foreach(lc, targets)
 	{
 		TargetEntry *entry = lfirst_node(TargetEntry, lc);
-		CoalesceExpr *value;
 
-		if (entry->resjunk || entry->resno != container->ts_attno ||
-			(IsA(entry->expr, FuncExpr) &&
-			 ((FuncExpr *) entry->expr)->funcid == F_CLOCK_TIMESTAMP))
-			continue;
-		value = makeNode(CoalesceExpr);
-		value->coalescetype = type;
-		value->args = list_make2(entry->expr, scale(make_present(type), type, typmod));
-		value->location = -1;
-		entry->expr = (Expr *) value;
+		if (!entry->resjunk && entry->resno == container->ts_attno &&
+			!ttl_catalog_expr_is_present((Node *) entry->expr))
+			entry->expr = make_value(ttl_container_require_objects()->complete,
+									 list_make1(entry->expr), container);
 	}
 }
 
@@ -111,13 +119,11 @@ complete_targets(List *targets, const TtlContainer *container)
 static bool
 is_shard_stamp(const Expr *expr)
 {
-	const TtlObjects *objects = ttl_container_require_objects();
 	const FuncExpr *call = (const FuncExpr *) expr;
 
-	return IsA(expr, FuncExpr) &&
-		(call->funcid == objects->shard_stamp[0] || call->funcid == objects->shard_stamp[1] ||
-		 ((call->funcid == F_TIMESTAMPTZ_TIMESTAMPTZ_INT4 ||
-		   call->funcid == F_TIMESTAMP_TIMESTAMP_INT4) && is_shard_stamp(linitial(call->args))));
+	if (IsA(expr, FuncExpr) && call->funcid == F_NUMERIC_NUMERIC_INT4)
+		return is_shard_stamp(linitial(call->args));
+	return IsA(expr, FuncExpr) && call->funcid == ttl_container_require_objects()->shard_stamp;
 }
 
 /* Where the rows of the container are */
@@ -136,13 +142,12 @@ static List *
 stamp_targets(List *targets, const TtlContainer *container, Index relation, StampFor purpose)
 {
 	const TtlObjects *objects = ttl_container_require_objects();
+	TsColumn	column = ts_column(container);
+	Expr	   *old = (Expr *) makeVar(relation, container->ts_attno, column.type, column.typmod,
+									   column.collation, 0);
 	TargetEntry *assignment = NULL;
 	int			nassignments = 0;
-	int			n;
-	Oid			type;
-	int32		typmod;
-	Oid			collation;
-	Expr	   *old;
+	Expr	   *now;
 	ListCell   *lc;
 
 	foreach(lc, targets)
@@ -155,9 +160,6 @@ stamp_targets(List *targets, const TtlContainer *container, Index relation, Stam
 		if (entry->resno == container->ts_attno)
 			assignment = entry;
 	}
-	get_atttypetypmodcoll(container->relid, container->ts_attno, &type, &typmod, &collation);
-	old = (Expr *) makeVar(relation, container->ts_attno, type, typmod, collation, 0);
-	n = type == TIMESTAMPTZOID ? 0 : 1;
 	if (assignment == NULL)
 	{
 		assignment = makeTargetEntry(copyObject(old), container->ts_attno,
@@ -169,66 +171,35 @@ stamp_targets(List *targets, const TtlContainer *container, Index relation, Stam
 	else if (is_shard_stamp(assignment->expr))
 		return targets;
 	if (purpose == STAMP_OWN)
-		assignment->expr = (Expr *) makeFuncExpr(objects->stamp[n], type,
-												 list_make1(assignment->expr),
-												 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
-	else
 	{
-		Expr	   *now = purpose == STAMP_COPIES ?
-		(Expr *) makeFuncExpr(objects->shard_now, TIMESTAMPTZOID, NIL,
-							  InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL) :
-		(Expr *) makeNullConst(TIMESTAMPTZOID, -1, InvalidOid);
-
-		assignment->expr = (Expr *) makeFuncExpr(objects->shard_stamp[n], type,
-												 list_make3(old, assignment->expr, now),
-												 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+		assignment->expr = make_value(objects->stamp, list_make1(assignment->expr), container);
+		return targets;
 	}
-	assignment->expr = scale(assignment->expr, type, typmod);
+	now = (Expr *) makeNullConst(TIMESTAMPTZOID, -1, InvalidOid);
+	if (purpose == STAMP_COPIES)
+		now = (Expr *) makeFuncExpr(objects->shard_now, TIMESTAMPTZOID, NIL,
+									InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+	assignment->expr = make_value(objects->shard_stamp, list_make3(old, assignment->expr, now),
+								  container);
 	return targets;
-}
-
-/* The source of a MERGE, by any column of it that decides what matches */
-static Var *
-column_of_source(const Query *query)
-{
-	List	   *columns = list_concat(pull_vars_of_level((Node *) query->jointree, 0),
-									  pull_vars_of_level(TTL_MERGE_CONDITION(query), 0));
-	ListCell   *lc;
-
-	foreach(lc, columns)
-	{
-		if (((Var *) lfirst(lc))->varno != query->resultRelation)
-			return lfirst(lc);
-	}
-	return NULL;
-}
-
-static Node *
-replace_clock(Node *node, void *source)
-{
-	if (node != NULL && IsA(node, FuncExpr) && ((FuncExpr *) node)->funcid == F_CLOCK_TIMESTAMP)
-		return (Node *) makeFuncExpr(ttl_container_require_objects()->shard_clock, TIMESTAMPTZOID,
-									 list_make1(copyObject((Var *) source)),
-									 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
-	return node == NULL ? NULL : expression_tree_mutator(node, replace_clock, source);
 }
 
 /*
  * What a MERGE that Citus distributes inserts must be immutable, and the default of the
- * timestamp column isn't.
+ * timestamp column isn't.  Where the row is, NULL becomes the present.
  */
 static void
-complete_distributed(MergeAction *action, const Query *query, const TtlContainer *container)
+complete_distributed(List *targets, const TtlContainer *container)
 {
-	Var		   *source = column_of_source(query);
+	TsColumn	column = ts_column(container);
 	ListCell   *lc;
 
-	foreach(lc, action->targetList)
+	foreach(lc, targets)
 	{
 		TargetEntry *entry = lfirst_node(TargetEntry, lc);
 
-		if (entry->resno == container->ts_attno && source != NULL)
-			entry->expr = (Expr *) replace_clock((Node *) entry->expr, source);
+		if (entry->resno == container->ts_attno && ttl_catalog_expr_is_present((Node *) entry->expr))
+			entry->expr = (Expr *) makeNullConst(column.type, column.typmod, column.collation);
 	}
 }
 
@@ -270,7 +241,7 @@ ttl_stamp_query(Query *query)
 
 	if (query->resultRelation == 0 ||
 		!ttl_container_lookup(rt_fetch(query->resultRelation, query->rtable)->relid, &container) ||
-		container.ts_attno == InvalidAttrNumber || container.ts_type != NULL)
+		container.ts_attno == InvalidAttrNumber)
 		return;
 	if (plans_citus(query))
 		purpose = STAMP_SHARDS;
@@ -299,7 +270,7 @@ ttl_stamp_query(Query *query)
 				MergeAction *action = lfirst_node(MergeAction, lc);
 
 				if (action->commandType == CMD_INSERT && purpose != STAMP_OWN)
-					complete_distributed(action, query, &container);
+					complete_distributed(action->targetList, &container);
 				else if (action->commandType == CMD_INSERT)
 					complete_targets(action->targetList, &container);
 				else if (action->commandType == CMD_UPDATE && container.touch_on_update)
@@ -312,21 +283,50 @@ ttl_stamp_query(Query *query)
 	}
 }
 
+/*
+ * The present as a value of the first argument's type.  The last two arguments are the step of
+ * such values in microseconds, and their unit if they are numbers; they stay the same.
+ */
+static Datum
+present(FunctionCallInfo fcinfo, TimestampTz now)
+{
+	int			step = PG_NARGS() - 2;
+	const TtlType *ttl_type = fcinfo->flinfo->fn_extra;
+
+	if (ttl_type == NULL)
+	{
+		TtlUnit		unit = TTL_UNIT_SECONDS;
+
+		if (!PG_ARGISNULL(step + 1) &&
+			!ttl_type_unit_parse(text_to_cstring(PG_GETARG_TEXT_PP(step + 1)), &unit))
+			unit = TTL_UNITS;
+		ttl_type = ttl_type_of_clock(get_fn_expr_argtype(fcinfo->flinfo, 0), unit);
+		fcinfo->flinfo->fn_extra = unconstify(TtlType *, ttl_type);
+	}
+	if (ttl_type == NULL || PG_ARGISNULL(step) || PG_GETARG_INT64(step) < 1 ||
+		PG_GETARG_INT64(step) > TTL_MAX_STEP)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("arguments are not those of a timestamp column")));
+	return ttl_type_present(ttl_type->instant == NULL ? NULL : ttl_type, now,
+							PG_GETARG_INT64(step));
+}
+
 /* The present, or what is assigned, by the argument of that number */
 static Datum
 stamp(FunctionCallInfo fcinfo, int assigned, TimestampTz now)
 {
 	if (ttl_guc_touch && SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA)
-		PG_RETURN_TIMESTAMPTZ(now);
+		return present(fcinfo, now);
 	if (PG_ARGISNULL(assigned))
 		PG_RETURN_NULL();
-	PG_RETURN_TIMESTAMPTZ(PG_GETARG_TIMESTAMPTZ(assigned));
+	PG_RETURN_DATUM(PG_GETARG_DATUM(assigned));
 }
 
 PG_FUNCTION_INFO_V1(ttl_stamp);
 
 /*
- * ttl.stamp(_ts timestamptz) -> timestamptz
+ * ttl.stamp(_ts anyelement, step bigint, unit text) -> anyelement
  *
  * The present, or the argument while ttl.touch is off or replicated changes
  * are applied (session_replication_role = replica).  Without time zone it is UTC.
@@ -340,7 +340,8 @@ ttl_stamp(PG_FUNCTION_ARGS)
 PG_FUNCTION_INFO_V1(ttl_shard_stamp);
 
 /*
- * ttl.shard_stamp(_ts timestamptz, assigned timestamptz, now timestamptz) -> timestamptz
+ * ttl.shard_stamp(_ts anyelement, assigned anyelement, now timestamptz, step bigint,
+ *				   unit text) -> anyelement
  *
  * The same of what the statement assigns, or what is given as the present if it isn't NULL.
  * The first argument is the column, and there for the planner alone.
@@ -351,16 +352,30 @@ ttl_shard_stamp(PG_FUNCTION_ARGS)
 	return stamp(fcinfo, 1, PG_ARGISNULL(2) ? GetCurrentTimestamp() : PG_GETARG_TIMESTAMPTZ(2));
 }
 
-PG_FUNCTION_INFO_V1(ttl_shard_clock);
+PG_FUNCTION_INFO_V1(ttl_complete);
 
 /*
- * ttl.shard_clock("column" "any") -> timestamptz
+ * ttl.complete(_ts anyelement, step bigint, unit text) -> anyelement
+ *
+ * The argument, or the present if it is NULL.
+ */
+Datum
+ttl_complete(PG_FUNCTION_ARGS)
+{
+	if (PG_ARGISNULL(0))
+		return present(fcinfo, GetCurrentTimestamp());
+	PG_RETURN_DATUM(PG_GETARG_DATUM(0));
+}
+
+PG_FUNCTION_INFO_V1(ttl_shard_now);
+
+/*
  * ttl.shard_now() -> timestamptz
  *
  * The present, as clock_timestamp().
  */
 Datum
-ttl_shard_clock(PG_FUNCTION_ARGS)
+ttl_shard_now(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_TIMESTAMPTZ(GetCurrentTimestamp());
 }
