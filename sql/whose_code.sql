@@ -387,6 +387,111 @@ INSERT INTO box VALUES (2);
 INSERT INTO box VALUES (3);
 SELECT ran(), stored('trap'), stored('live_trap');
 
+-- what a nested deletion was refused for is the reason that the user gets
+SET SESSION AUTHORIZATION regress_ttl_mallory;
+CREATE TABLE way (id int PRIMARY KEY, b int REFERENCES box ON DELETE CASCADE);
+CREATE TABLE trap_behind (id int PRIMARY KEY, w int REFERENCES way);
+SELECT ttl.create_container('trap_behind', 10);
+CREATE TRIGGER tell BEFORE DELETE ON trap_behind FOR EACH ROW EXECUTE FUNCTION tell();
+RESET SESSION AUTHORIZATION;
+INSERT INTO box VALUES (4);
+INSERT INTO way VALUES (1, 4);
+INSERT INTO trap_behind (id, w, _ts) VALUES (1, 1, '2020-01-01');
+SET ttl.touch = off;
+UPDATE box SET _ts = '2020-01-01' WHERE id = 4;
+RESET ttl.touch;
+DELETE FROM ran;
+INSERT INTO box VALUES (4);
+SELECT ran(), stored('box'), stored('trap_behind');
+
+--
+-- Archives: their code runs as whoever has rows moved there
+--
+
+CREATE TABLE moved (id int PRIMARY KEY, kind text);
+SELECT ttl.create_container('moved', 10);
+GRANT INSERT ON moved TO regress_ttl_alice;
+-- an archive of the attacker's, with code of each kind
+SET SESSION AUTHORIZATION regress_ttl_mallory;
+CREATE FUNCTION said(text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$BEGIN PERFORM whose.whoami(); RETURN true; END$$;
+CREATE TYPE kind AS (v text);
+CREATE FUNCTION to_kind(text) RETURNS kind LANGUAGE plpgsql AS $$BEGIN PERFORM whose.whoami(); RETURN row($1); END$$;
+CREATE CAST (text AS kind) WITH FUNCTION to_kind(text) AS ASSIGNMENT;
+CREATE DOMAIN told AS text CHECK (said(VALUE));
+CREATE TABLE kept_default (id int, kind text, x text DEFAULT said('x'));
+CREATE TABLE kept_check (id int, kind text CHECK (said(kind)));
+CREATE TABLE kept_generated (id int, kind text, x boolean GENERATED ALWAYS AS (said(kind)) STORED);
+CREATE TABLE kept_index (id int, kind text);
+CREATE INDEX ON kept_index (said(kind));
+CREATE TABLE kept_partial (id int, kind text);
+CREATE INDEX ON kept_partial (id) WHERE said(kind);
+CREATE TABLE kept_domain (id int, kind told);
+CREATE TABLE kept_more (id int, kind text, x told DEFAULT NULL);
+CREATE TABLE kept_cast (id int, kind kind);
+CREATE TABLE kept_partitioned (id int, kind text) PARTITION BY LIST (said(kind));
+CREATE TABLE kept_partition PARTITION OF kept_partitioned DEFAULT;
+CREATE TABLE kept_rule (id int, kind text);
+CREATE RULE tell AS ON INSERT TO kept_rule DO ALSO INSERT INTO ran (what) VALUES ('rule');
+CREATE TABLE kept_policy (id int, kind text);
+ALTER TABLE kept_policy ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY tell ON kept_policy WITH CHECK (said(kind));
+CREATE TABLE kept_trigger (id int, kind text);
+CREATE TRIGGER tell AFTER INSERT ON kept_trigger FOR EACH STATEMENT EXECUTE FUNCTION tell();
+CREATE TABLE kept_deferred (id int, kind text);
+CREATE CONSTRAINT TRIGGER tell AFTER INSERT ON kept_deferred DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell();
+CREATE TABLE kept_container (id int PRIMARY KEY, kind text);
+SELECT ttl.create_container('kept_container', 10);
+INSERT INTO kept_container (id, _ts) VALUES (1, '2020-01-01');
+CREATE TRIGGER tell AFTER DELETE ON kept_container FOR EACH ROW EXECUTE FUNCTION tell();
+CREATE TABLE kept_plain (id int NOT NULL, n int GENERATED ALWAYS AS IDENTITY UNIQUE, kind text);
+RESET SESSION AUTHORIZATION;
+SELECT ttl.alter_container('moved', archive_to => 'kept_default');
+SET client_min_messages = error;
+DELETE FROM ran;
+CREATE FUNCTION try_archives() RETURNS TABLE (archive regclass, result text) LANGUAGE plpgsql AS $$
+DECLARE
+    i int := 100;
+BEGIN
+    FOR archive IN SELECT oid::regclass FROM pg_class WHERE relname ~ '^kept_' AND relkind IN ('r', 'p') ORDER BY relname COLLATE "C" LOOP
+        PERFORM ttl.alter_container('moved', archive_to => archive);
+        INSERT INTO moved (id, kind, _ts) VALUES (i, 'x', '2020-01-01');
+        SET ROLE regress_ttl_alice;
+        result := state(format('INSERT INTO whose.moved VALUES (%s)', i));
+        RESET ROLE;
+        i := i + 1;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+SELECT * FROM try_archives();
+SELECT ran(), (SELECT string_agg(id || ' ' || n, ', ') FROM kept_plain);
+-- the same for a superuser; and the whole of the error
+SELECT ttl.alter_container('moved', archive_to => 'kept_check');
+INSERT INTO moved (id, kind, _ts) VALUES (1, 'x', '2020-01-01');
+INSERT INTO moved VALUES (1);
+SELECT ran();
+-- the attacker's own rows go, and so do those of tables of his
+GRANT INSERT ON moved TO regress_ttl_mallory;
+SET SESSION AUTHORIZATION regress_ttl_mallory;
+INSERT INTO moved VALUES (1);
+RESET SESSION AUTHORIZATION;
+ALTER TABLE kept_trigger OWNER TO CURRENT_USER;
+SELECT ttl.alter_container('moved', archive_to => 'kept_trigger');
+INSERT INTO moved (id, kind, _ts) VALUES (2, 'x', '2020-01-01');
+SET SESSION AUTHORIZATION regress_ttl_alice;
+INSERT INTO moved VALUES (2);
+RESET SESSION AUTHORIZATION;
+SELECT ran(), stored('kept_check'), stored('kept_trigger');
+-- what goes along
+CREATE TABLE moved_up (id int PRIMARY KEY);
+ALTER TABLE moved ADD FOREIGN KEY (id) REFERENCES moved_up NOT VALID;
+SELECT ttl.alter_container('moved', archive_to => 'kept_check');
+INSERT INTO moved_up VALUES (3);
+INSERT INTO moved (id, kind, _ts) VALUES (3, 'x', '2020-01-01');
+DELETE FROM moved_up;
+SELECT ran(), stored('moved_up');
+DROP TABLE moved;
+SET client_min_messages = warning;
+
 --
 -- CALL ttl.reap
 --

@@ -177,6 +177,14 @@ check_archive(Oid relid, const TtlPolicy *policy)
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, get_relkind_objtype(relkind), get_rel_name(archive));
 	(void) ttl_archive_columns(rel, relid, policy, &archive);
+	if (ttl_container_owner(archive) != rel->rd_rel->relowner)
+		ereport(WARNING,
+				(errmsg("archive \"%s\" of container \"%s\" belongs to another role",
+						get_rel_name(archive), get_rel_name(relid)),
+				 errdetail("When expired rows go there, its triggers, rules, constraints and defaults are executed with the rights of role \"%s\", which owns the container.",
+						   GetUserNameFromId(rel->rd_rel->relowner, false)),
+				 errhint("Make sure that role \"%s\" is trusted with these, or give both tables the same owner with ALTER TABLE ... OWNER TO.",
+						 GetUserNameFromId(ttl_container_owner(archive), false))));
 	table_close(rel, NoLock);
 }
 

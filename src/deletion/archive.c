@@ -5,19 +5,27 @@
  *
  * The statement that deletes rows inserts them into the archive; if that fails, they
  * stay.  Whether there is one is looked up once for each table: between two looks the
- * answer might change.  Rows of a shard of Citus move to the shard of the archive that is
+ * answer might change.  The archive's code, such as triggers, CHECKs and defaults, runs as whoever
+ * deletes.  Rows of a shard of Citus move to the shard of the archive that is
  * co-located with it.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "access/transam.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_trigger.h"
 #include "citus/citus.h"
+#include "commands/trigger.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 static void
 refuse_archive(Relation rel, const TtlPolicy *policy, const char *column)
@@ -134,7 +142,66 @@ ttl_archive_columns(Relation rel, Oid container, const TtlPolicy *policy, Oid *a
 	return NIL;
 }
 
-void
+/* True if an index of the table is computed by expressions. */
+static bool
+has_index_code(Relation rel)
+{
+	ListCell   *lc;
+
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		HeapTuple	index = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(lc)));
+		bool		found;
+
+		if (!HeapTupleIsValid(index))
+			elog(ERROR, "cache lookup failed for index %u", lfirst_oid(lc));
+		found = !heap_attisnull(index, Anum_pg_index_indexprs, NULL) ||
+			!heap_attisnull(index, Anum_pg_index_indpred, NULL);
+		ReleaseSysCache(index);
+		if (found)
+			return true;
+	}
+	return false;
+}
+
+/* True if a value of the column is converted to, or made by, a type that users have defined. */
+static bool
+has_type_code(const FormData_pg_attribute *attribute, Relation rel)
+{
+	AttrNumber	attno = get_attnum(RelationGetRelid(rel), NameStr(attribute->attname));
+	Oid			type = attno > 0 ? TupleDescAttr(RelationGetDescr(rel), attno - 1)->atttypid : InvalidOid;
+
+	return !attribute->attisdropped && attribute->atttypid != type &&
+		(attribute->atttypid >= FirstNormalObjectId || type >= FirstNormalObjectId);
+}
+
+bool
+ttl_archive_has_code(Relation archive, Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(archive);
+
+	/* partitions have code of their own, and so has what is behind a foreign table */
+	if (archive->rd_rel->relkind != RELKIND_RELATION || archive->rd_rel->relispartition ||
+		archive->rd_rel->relrowsecurity || archive->rd_rules != NULL ||
+		(desc->constr != NULL && (desc->constr->num_defval > 0 || desc->constr->num_check > 0)))
+		return true;
+	for (int i = 0; archive->trigdesc != NULL && i < archive->trigdesc->numtriggers; i++)
+	{
+		const Trigger *trigger = &archive->trigdesc->triggers[i];
+
+		if (TRIGGER_FOR_INSERT(trigger->tgtype) && trigger->tgenabled != TRIGGER_DISABLED &&
+			RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_NONE)
+			return true;
+	}
+	for (int i = 0; i < desc->natts; i++)
+	{
+		if (has_type_code(TupleDescAttr(desc, i), rel))
+			return true;
+	}
+	return has_index_code(archive);
+}
+
+Oid
 ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container, int n)
 {
 	TtlPolicy	policy;
@@ -158,4 +225,5 @@ ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container, 
 					 n,
 					 ttl_container_table_name(archive),
 					 columns.data, columns.data, n);
+	return archive;
 }

@@ -176,7 +176,9 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 		if (!is_simple)
 			appendStringInfo(&sql, " RETURNING %s)", archives ? "*" : "1");
 		if (archives)
-			ttl_archive_append(&sql, to_delete->rel, &to_delete->container, i + 1);
+			ttl_fk_dependents_check_archive(deletion, to_delete,
+											ttl_archive_append(&sql, to_delete->rel,
+															   &to_delete->container, i + 1));
 		appendStringInfo(&counts, "%s (SELECT pg_catalog.count(*) FROM deleted%d)",
 						 i == 0 ? " SELECT" : ",", i + 1);
 	}

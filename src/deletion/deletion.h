@@ -128,10 +128,13 @@ extern List *ttl_archive_columns(Relation rel, Oid container, const TtlPolicy *p
 
 /*
  * Appends what inserts into the archive the rows of the relation that "deleted<n>"
- * returns.
+ * returns.  Returns the archive.
  */
-extern void ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container,
+extern Oid	ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container,
 							   int n);
+
+/* True if the insertion of rows of the relation may run code of the archive's owner. */
+extern bool ttl_archive_has_code(Relation archive, Relation rel);
 
 /*
  * fk_dependents.c: what goes along with a row that is deleted
@@ -179,6 +182,13 @@ extern TtlToDelete *ttl_fk_dependents_add_table(TtlDeletion *deletion, Relation 
  */
 extern void ttl_fk_dependents_check_actions(TtlDeletion *deletion, Relation rel,
 										  const ItemPointerData *tid);
+
+/*
+ * Errors (23503) if rows are deleted in a user's session, and the archive that they go to has code of
+ * another role than the user and the owner of the table that he writes.
+ */
+extern void ttl_fk_dependents_check_archive(const TtlDeletion *deletion,
+											const TtlToDelete *to_delete, Oid archive);
 
 /* Begins to collect rows; one that is added twice counts once. */
 extern void ttl_fk_dependents_remember(TtlDeletion *deletion);

@@ -88,7 +88,8 @@ ttl_fk_dependents_remember(TtlDeletion *deletion)
  * An expired row can't be deleted in this session.  The HINT says when the reaper does it.
  */
 static void
-refuse(const TtlDeletion *deletion, Relation rel, const ItemPointerData *tid, bool references)
+refuse(TtlSessionUser *user, Relation rel, const ItemPointerData *tid, bool references,
+	   const char *detail)
 {
 	TtlContainer container;
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
@@ -99,7 +100,7 @@ refuse(const TtlDeletion *deletion, Relation rel, const ItemPointerData *tid, bo
 		table_tuple_fetch_row_version(rel, unconstify(ItemPointerData *, tid),
 									  SnapshotAny, slot))
 		until = ttl_grace_held_until(&container, slot, now);
-	deletion->user->refused = true;
+	user->refused = true;
 	ereport(ERROR,
 			(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
 			 references ?
@@ -107,9 +108,7 @@ refuse(const TtlDeletion *deletion, Relation rel, const ItemPointerData *tid, bo
 					RelationGetRelationName(rel)) :
 			 errmsg("an expired row of table \"%s\" cannot be deleted yet",
 					RelationGetRelationName(rel)),
-			 references ?
-			 errdetail("The table belongs to another role, and so does the code that its deletion would run.") :
-			 errdetail("Foreign keys that reference the table would run code of other roles, which only a role with the DELETE privilege may set off."),
+			 errdetail_internal("%s", detail),
 			 until == DT_NOEND ?
 			 errhint("It stays until its owner deletes it, or turns reaping on.") :
 			 until > now ?
@@ -122,7 +121,25 @@ ttl_fk_dependents_check_actions(TtlDeletion *deletion, Relation rel, const ItemP
 {
 	if (!ttl_owner_may_delete(deletion->user->role, RelationGetRelid(rel)) &&
 		ttl_owner_acts_as_other(deletion->user->role, rel))
-		refuse(deletion, rel, tid, false);
+		refuse(deletion->user, rel, tid, false,
+			   _("Foreign keys that reference the table would run code of other roles, which only a role with the DELETE privilege may set off."));
+}
+
+void
+ttl_fk_dependents_check_archive(const TtlDeletion *deletion, const TtlToDelete *to_delete,
+								Oid archive)
+{
+	Relation	rel;
+
+	if (deletion->user == NULL)
+		return;
+	/* the lock keeps others from adding code */
+	rel = table_open(archive, RowExclusiveLock);
+	if (!ttl_owner_is_trusted(deletion->user, rel) && ttl_archive_has_code(rel, to_delete->rel))
+		refuse(deletion->user, to_delete->rel, to_delete->tids.tids, false,
+			   psprintf(_("Its archive \"%s\" belongs to another role, and so does the code that an insertion there would run."),
+						RelationGetRelationName(rel)));
+	table_close(rel, NoLock);
 }
 
 /* May expired rows of a table that is open be deleted by this deletion? */
@@ -168,7 +185,8 @@ find_to_delete(TtlDeletion *deletion, Oid table, const ItemPointerData *tid, boo
 	}
 	if (deletion->user != NULL &&
 		(!cascades || OidIsValid(to_delete->container.archive_to)))
-		refuse(deletion, rel, tid, true);
+		refuse(deletion->user, rel, tid, true,
+			   _("The table belongs to another role, and so does the code that its deletion would run."));
 	table_close(rel, NoLock);
 	return NULL;
 }

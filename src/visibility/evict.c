@@ -310,6 +310,19 @@ check_deleted(EvictState *state, Relation rel, const TtlTids *found)
 	}
 }
 
+/* True if the error has been explained by a deletion inside of this one. */
+static bool
+is_explained(const TtlEviction *eviction)
+{
+	for (ErrorContextCallback *context = error_context_stack; context->arg != eviction;
+		 context = context->previous)
+	{
+		if (context->callback == ttl_evict_explain)
+			return true;
+	}
+	return false;
+}
+
 void
 ttl_evict_explain(void *arg)
 {
@@ -317,7 +330,7 @@ ttl_evict_explain(void *arg)
 
 	errcontext("deletion of an expired row of container \"%s\" that %s",
 			   eviction->container, eviction->reason);
-	if (eviction->user.refused)
+	if (eviction->user.refused || is_explained(eviction))
 		return;
 	if (ERRCODE_TO_CATEGORY(geterrcode()) == ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION &&
 		!eviction->by_owner)
