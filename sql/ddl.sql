@@ -631,4 +631,16 @@ SELECT refused('DROP EXTENSION ttl') ~ 'other objects depend on it' AS refused;
 DEALLOCATE notes;
 RESET plan_cache_mode;
 
+-- DROP TABLE reads no policies of other tables
+CREATE TABLE no_container (id int);
+CREATE TEMP TABLE a_temp_table (id int);
+CREATE VIEW policies_read AS
+    SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) AS n FROM pg_stat_xact_all_tables WHERE relid = 'ttl.container'::regclass;
+SELECT count(*) > 1 AS others FROM ttl.container;
+BEGIN;
+SELECT n AS before FROM policies_read \gset
+DROP TABLE a_temp_table, no_container;
+SELECT n - :before AS policies_read FROM policies_read;
+COMMIT;
+
 DROP SCHEMA ddl, home CASCADE;

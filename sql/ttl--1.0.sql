@@ -40,6 +40,7 @@ CREATE TABLE ttl.container (
     CHECK (ts_column IS NOT NULL OR
            ttl_column IS NOT NULL AND (default_time_to_live = -1) IS NOT FALSE)
 );
+CREATE INDEX ON ttl.container (archive_to);
 -- whatever default privileges say
 REVOKE ALL ON ttl.container FROM PUBLIC;
 GRANT SELECT ON ttl.container TO PUBLIC;

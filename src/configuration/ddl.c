@@ -281,6 +281,8 @@ object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 		return;
 	if (object_id == objects->catalog)
 		ttl_container_forget_objects();
+	else if (get_rel_persistence(object_id) == RELPERSISTENCE_TEMP)
+		return;					/* neither a container nor an archive */
 	else if (get_rel_relkind(object_id) == RELKIND_RELATION ||
 			 get_rel_relkind(object_id) == RELKIND_PARTITIONED_TABLE ||
 			 get_rel_relkind(object_id) == RELKIND_FOREIGN_TABLE)

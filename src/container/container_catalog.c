@@ -113,29 +113,36 @@ next_row(CatalogScan *scan)
 }
 
 /*
- * Begins a scan of the row of a container, or of all rows (InvalidOid).  The extension may
- * be gone, maybe while this waited for the lock: then there are no rows.
+ * Begins a scan of the rows in which a column, which has that index, equals the value, or
+ * of all rows (InvalidOid).  The extension may be gone, maybe while this waited for the
+ * lock: then there are no rows.
  */
 static void
-begin_scan(CatalogScan *scan, Oid container, LOCKMODE lockmode)
+begin_scan(CatalogScan *scan, const char *index_name, AttrNumber column, Oid value,
+		   LOCKMODE lockmode)
 {
 	const TtlObjects *objects = ttl_container_objects();
 	ScanKeyData key;
-	Oid			pkey;
+	Oid			index;
 
 	scan->rel = objects == NULL ? NULL : try_table_open(objects->catalog, lockmode);
 	if (scan->rel == NULL)
 		return;
 	scan->lockmode = lockmode;
-	/* REINDEX CONCURRENTLY makes it another index */
-	list_free(RelationGetIndexList(scan->rel));
-	pkey = scan->rel->rd_pkindex;
+	/* REINDEX CONCURRENTLY makes it another index of that name */
+	index = get_relname_relid(index_name, RelationGetNamespace(scan->rel));
 	/* taken before the scan, it keeps the versions that it sees from being pruned */
 	scan->snapshot = RegisterSnapshot(GetCatalogSnapshot(RelationGetRelid(scan->rel)));
-	ScanKeyInit(&key, Anum_container_relid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(container));
-	scan->scan = systable_beginscan(scan->rel, pkey, OidIsValid(pkey), SnapshotAny,
-									OidIsValid(container) ? 1 : 0, &key);
+	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(value));
+	scan->scan = systable_beginscan(scan->rel, index, OidIsValid(index), SnapshotAny,
+									OidIsValid(value) ? 1 : 0, &key);
+}
+
+/* The same by the container */
+static void
+begin_scan_of(CatalogScan *scan, Oid container, LOCKMODE lockmode)
+{
+	begin_scan(scan, "container_pkey", Anum_container_relid, container, lockmode);
 }
 
 static void
@@ -182,7 +189,7 @@ ttl_container_read(Oid container, TtlPolicy *policy)
 	CatalogScan scan;
 	HeapTuple	tuple;
 
-	begin_scan(&scan, container, AccessShareLock);
+	begin_scan_of(&scan, container, AccessShareLock);
 	tuple = next_row(&scan);
 	if (HeapTupleIsValid(tuple))
 		ttl_policy_of_tuple(tuple, RelationGetDescr(scan.rel), policy);
@@ -213,7 +220,7 @@ ttl_container_update(Oid container, const TtlPolicy *policy)
 	TtlPolicy	old_policy;
 	bool		replans = false;
 
-	begin_scan(&scan, container, RowExclusiveLock);
+	begin_scan_of(&scan, container, RowExclusiveLock);
 	old = next_row(&scan);
 	if (!HeapTupleIsValid(old))
 		elog(ERROR, "no row in ttl.container for relation %u", container);
@@ -235,7 +242,7 @@ ttl_container_delete(Oid container)
 	CatalogScan scan;
 	HeapTuple	tuple;
 
-	begin_scan(&scan, container, RowExclusiveLock);
+	begin_scan_of(&scan, container, RowExclusiveLock);
 	tuple = next_row(&scan);
 	if (HeapTupleIsValid(tuple))
 		CatalogTupleDelete(scan.rel, &tuple->t_self);
@@ -298,16 +305,16 @@ relid_of(HeapTuple tuple, TupleDesc desc)
 
 /* OIDs of the containers whose row, and table, fulfil the condition */
 static List *
-list_containers(bool (*condition) (HeapTuple tuple, TupleDesc desc, Oid arg), Oid arg)
+list_containers(bool (*condition) (HeapTuple tuple, TupleDesc desc))
 {
 	List	   *containers = NIL;
 	CatalogScan scan;
 	HeapTuple	tuple;
 
-	begin_scan(&scan, InvalidOid, AccessShareLock);
+	begin_scan_of(&scan, InvalidOid, AccessShareLock);
 	while (HeapTupleIsValid(tuple = next_row(&scan)))
 	{
-		if (condition(tuple, RelationGetDescr(scan.rel), arg))
+		if (condition(tuple, RelationGetDescr(scan.rel)))
 			containers = lappend_oid(containers, relid_of(tuple, RelationGetDescr(scan.rel)));
 	}
 	end_scan(&scan);
@@ -316,7 +323,7 @@ list_containers(bool (*condition) (HeapTuple tuple, TupleDesc desc, Oid arg), Oi
 
 /* One that has lost its columns must not keep the others from being reaped. */
 static bool
-is_sound(HeapTuple tuple, TupleDesc desc, Oid arg)
+is_sound(HeapTuple tuple, TupleDesc desc)
 {
 	TtlPolicy	policy;
 	TtlContainer container;
@@ -329,11 +336,11 @@ is_sound(HeapTuple tuple, TupleDesc desc, Oid arg)
 List *
 ttl_container_list(void)
 {
-	return list_containers(is_sound, InvalidOid);
+	return list_containers(is_sound);
 }
 
 static bool
-has_table(HeapTuple tuple, TupleDesc desc, Oid arg)
+has_table(HeapTuple tuple, TupleDesc desc)
 {
 	return get_rel_relkind(relid_of(tuple, desc)) != '\0';
 }
@@ -341,22 +348,22 @@ has_table(HeapTuple tuple, TupleDesc desc, Oid arg)
 List *
 ttl_container_list_with_damaged(void)
 {
-	return list_containers(has_table, InvalidOid);
-}
-
-static bool
-archives_to(HeapTuple tuple, TupleDesc desc, Oid archive)
-{
-	bool		isnull;
-	Datum		value = heap_getattr(tuple, Anum_container_archive_to, desc, &isnull);
-
-	return !isnull && DatumGetObjectId(value) == archive;
+	return list_containers(has_table);
 }
 
 List *
 ttl_container_list_archiving_to(Oid archive)
 {
-	return list_containers(archives_to, archive);
+	List	   *containers = NIL;
+	CatalogScan scan;
+	HeapTuple	tuple;
+
+	begin_scan(&scan, "container_archive_to_idx", Anum_container_archive_to, archive,
+			   AccessShareLock);
+	while (HeapTupleIsValid(tuple = next_row(&scan)))
+		containers = lappend_oid(containers, relid_of(tuple, RelationGetDescr(scan.rel)));
+	end_scan(&scan);
+	return containers;
 }
 
 bool
@@ -383,7 +390,7 @@ ttl_container_archives_into(Oid archive, Oid target)
 }
 
 static bool
-is_dropped(HeapTuple tuple, TupleDesc desc, Oid arg)
+is_dropped(HeapTuple tuple, TupleDesc desc)
 {
 	return get_rel_relkind(relid_of(tuple, desc)) == '\0';
 }
@@ -391,7 +398,7 @@ is_dropped(HeapTuple tuple, TupleDesc desc, Oid arg)
 List *
 ttl_container_list_dropped(void)
 {
-	return list_containers(is_dropped, InvalidOid);
+	return list_containers(is_dropped);
 }
 
 bool
