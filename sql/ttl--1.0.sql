@@ -366,6 +366,17 @@ CREATE FUNCTION ttl.stat_reaper(
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_reaper';
 COMMENT ON FUNCTION ttl.stat_reaper() IS 'statistics of the reaper of each database';
 
+CREATE FUNCTION ttl.hold_reason() RETURNS text
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_hold_reason';
+COMMENT ON FUNCTION ttl.hold_reason() IS 'why the background worker deletes nothing in this database; NULL = it does';
+
+CREATE FUNCTION ttl.outlook(container regclass, lag interval,
+    OUT problem text,
+    OUT done_in interval,
+    OUT next_expiry timestamptz) RETURNS record
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_outlook';
+COMMENT ON FUNCTION ttl.outlook(regclass, interval) IS 'why rows of a container cannot be deleted, when a backlog whose oldest row has expired so long ago will be gone, and when the next row expires; NULL = nothing, or not known';
+
 CREATE FUNCTION ttl.stat_progress_reap(
     OUT pid integer,
     OUT database name,
@@ -423,7 +434,7 @@ COMMENT ON COLUMN ttl.stat_containers.rows_evicted IS 'expired rows deleted by s
 COMMENT ON COLUMN ttl.stat_containers.rows_archived IS 'rows moved to the archive';
 COMMENT ON COLUMN ttl.stat_containers.batches IS 'number of transactions that deleted';
 COMMENT ON COLUMN ttl.stat_containers.cost IS 'cost of deletion, in the units of vacuum''s cost model';
-COMMENT ON COLUMN ttl.stat_containers.lag IS 'age of the oldest expired row still stored; NULL = none';
+COMMENT ON COLUMN ttl.stat_containers.lag IS 'age of the oldest expired row still stored that is not blocked; NULL = none, or not known';
 COMMENT ON COLUMN ttl.stat_containers.last_reap IS 'time of the last batch';
 COMMENT ON COLUMN ttl.stat_containers.blocked_rows IS 'expired rows that the last pass could not delete; they are retried';
 COMMENT ON COLUMN ttl.stat_containers.last_error IS 'last error of a deletion; for the owner and pg_read_all_stats';
@@ -437,30 +448,35 @@ CREATE VIEW ttl.status AS
                 WHEN c.default_ttl = -1 THEN 'never'
                 ELSE justify_hours(make_interval(secs => c.default_ttl))::text
            END AS default_ttl,
-           CASE WHEN c.default_ttl IS NULL THEN 'TTL is off'
-                WHEN current_setting('ttl.reaper')::boolean IS FALSE THEN 'ttl.reaper is off'
-                WHEN r.state ~ '^held' THEN r.state
-                WHEN p.until = 'infinity' THEN 'paused'
-                WHEN p.until IS NOT NULL THEN 'paused until ' || p.until::timestamptz(0)
+           CASE WHEN o.problem LIKE 'damaged%' THEN o.problem
+                WHEN c.default_ttl IS NULL THEN 'TTL is off'
+                WHEN h.reason IS NOT NULL THEN h.reason
                 WHEN NOT c.reaping THEN 'reaping is off'
-                WHEN s.blocked_rows > 0 THEN 'blocked: ' || s.blocked_rows || CASE s.blocked_rows WHEN 1 THEN ' row' ELSE ' rows' END
+                WHEN o.problem IS NOT NULL THEN o.problem
+                WHEN s.lag IS NULL AND s.blocked_rows > 0 THEN 'all blocked'
                 WHEN s.lag IS NULL THEN 'idle'
                 WHEN s.held_until IS NOT NULL THEN 'kept until ' || s.held_until::timestamptz(0)
-                ELSE 'reaping'
-           END AS state,
+                WHEN s.lag - c.reap_delay < '1 minute' THEN 'keeping up'
+                WHEN o.done_in IS NULL THEN 'behind'
+                ELSE 'behind, done in ' || date_trunc('second', o.done_in)
+           END
+           || CASE WHEN s.blocked_rows > 0 THEN ', ' || s.blocked_rows || ' blocked' ELSE '' END
+           || CASE WHEN u.is_subscribed THEN ', subscribed' ELSE '' END AS state,
            date_trunc('second', s.lag) AS lag,
-           ttl.next_expiry(c.container)::timestamptz(0) AS next_expiry
-      FROM ttl.containers AS c
+           o.next_expiry::timestamptz(0) AS next_expiry
+      FROM (SELECT ttl.hold_reason() AS reason) AS h
+     CROSS JOIN ttl.containers AS c
       LEFT JOIN ttl.stat_containers() AS s ON s.container = c.container
-      LEFT JOIN ttl.stat_reaper() AS r ON r.database = current_database()
-      LEFT JOIN ttl.paused AS p ON p.until > clock_timestamp();
+     CROSS JOIN LATERAL ttl.outlook(c.container, s.lag) AS o
+     CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM pg_subscription_rel
+                                         WHERE c.container IN (srrelid, pg_partition_root(srrelid)))) AS u (is_subscribed);
 REVOKE ALL ON ttl.status FROM PUBLIC;
 GRANT SELECT ON ttl.status TO PUBLIC;
 COMMENT ON VIEW ttl.status IS 'the state of each container of this database, in words';
 COMMENT ON COLUMN ttl.status.container IS 'the table';
 COMMENT ON COLUMN ttl.status.default_ttl IS 'how long a row without a TTL of its own lives; never = for ever, off = TTL is off';
-COMMENT ON COLUMN ttl.status.state IS 'what the background worker does with its expired rows: TTL is off, ttl.reaper is off, held after recovery to a point in time, paused, reaping is off, blocked, idle (there are none), kept until ttl.grace or reap_delay ends, or reaping';
-COMMENT ON COLUMN ttl.status.lag IS 'age of the oldest expired row still stored; NULL = none';
+COMMENT ON COLUMN ttl.status.state IS 'what the background worker does with its expired rows, and why: damaged, TTL is off, why there is no worker, reaping is off, failing, all blocked, idle (there are none), kept until ttl.grace or reap_delay ends, keeping up, or behind, with the time until it is not; how many rows are blocked; whether a subscription writes it';
+COMMENT ON COLUMN ttl.status.lag IS 'age of the oldest expired row still stored that is not blocked; NULL = none';
 COMMENT ON COLUMN ttl.status.next_expiry IS 'when the next row expires; NULL = none, or not known';
 
 CREATE VIEW ttl.stat_progress_reap AS SELECT * FROM ttl.stat_progress_reap();

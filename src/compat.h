@@ -35,6 +35,15 @@
 #define TtlOwnsDatabase(database, role)	pg_database_ownercheck(database, role)
 #endif
 
+/* 18: replication origins have a setting of their own */
+#if PG_VERSION_NUM >= 180000
+#define TtlMaxReplicationOrigins	max_active_replication_origins
+#define TTL_MAX_REPLICATION_ORIGINS	"max_active_replication_origins"
+#else
+#define TtlMaxReplicationOrigins	max_replication_slots
+#define TTL_MAX_REPLICATION_ORIGINS	"max_replication_slots"
+#endif
+
 /* 16: memory that a setting's check hook hands over must come from guc_malloc */
 #if PG_VERSION_NUM >= 160000
 #define TtlGucMalloc(elevel, size)	guc_malloc(elevel, size)

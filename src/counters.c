@@ -230,6 +230,47 @@ ttl_counters_set_error(Oid container, const char *message)
 	dshash_release_lock(containers, entry);
 }
 
+/* Time between the first two records of progress, microseconds */
+#define PROGRESS_PERIOD		(60 * USECS_PER_SEC)
+
+void
+ttl_counters_set_front(Oid container, const TtlFront *front, TimestampTz expiry,
+					   bool is_failing)
+{
+	ContainerEntry *entry = lock_container(MyDatabaseId, container);
+	TtlContainerCounters *counters = &entry->counters;
+	TtlProgress *progress = counters->progress;
+	TtlProgress latest = {GetCurrentTimestamp(), expiry};
+
+	counters->is_failing = is_failing;
+	counters->front = *front;
+	if (expiry == DT_NOEND)
+		memset(progress, 0, sizeof(counters->progress));
+	else if (progress[0].at == 0 || expiry < progress[2].expiry ||
+			 latest.at < progress[2].at)
+		progress[0] = progress[1] = progress[2] = latest;
+	else
+	{
+		if (latest.at - progress[1].at > PROGRESS_PERIOD)
+		{
+			progress[0] = progress[1];
+			progress[1] = latest;
+		}
+		progress[2] = latest;
+	}
+	dshash_release_lock(containers, entry);
+}
+
+double
+ttl_counters_gain(const TtlContainerCounters *counters)
+{
+	const TtlProgress *progress = counters->progress;
+	double		elapsed = (double) progress[2].at - progress[0].at;
+	double		expired = (double) progress[2].expiry - progress[0].expiry;
+
+	return elapsed > 0.0 && expired > elapsed ? expired / elapsed - 1.0 : 0.0;
+}
+
 bool
 ttl_counters_get_container(Oid container, TtlContainerCounters *counters)
 {

@@ -15,6 +15,25 @@
 
 #define TTL_ERROR_LENGTH	256
 
+/*
+ * How far the deletion from a container has come: keys of its expiry indexes before which
+ * all rows have been deleted, or cannot be.  Not set: nothing is known.
+ */
+#define TTL_FRONT_INDEXES	3
+
+typedef struct TtlFront
+{
+	bool		set[TTL_FRONT_INDEXES];
+	TimestampTz key[TTL_FRONT_INDEXES];
+} TtlFront;
+
+/* When deletion had come to the rows that had expired then */
+typedef struct TtlProgress
+{
+	TimestampTz at;				/* 0 = none */
+	TimestampTz expiry;
+} TtlProgress;
+
 /* Statistics of a container */
 typedef struct TtlContainerCounters
 {
@@ -27,6 +46,11 @@ typedef struct TtlContainerCounters
 	TimestampTz last_reap;		/* 0 = never */
 	TimestampTz last_error_at;	/* 0 = never */
 	char		last_error[TTL_ERROR_LENGTH];
+	bool		is_failing;		/* is deletion from one of its tables paused after an
+								 * error for which no row is to blame? */
+	TtlFront	front;
+	TtlProgress progress[3];	/* of the backlog, the latest last, a minute or more
+								 * between the first two */
 } TtlContainerCounters;
 
 typedef enum TtlReaperState
@@ -121,6 +145,16 @@ extern void ttl_counters_add_rows(Oid container, int64 deleted, int64 evicted,
 /* Sets the number of rows that cannot be deleted, and the reason (NULL = as before). */
 extern void ttl_counters_set_blocked(Oid container, int64 rows, const char *error);
 extern void ttl_counters_set_error(Oid container, const char *message);
+
+/*
+ * Sets how far the deletion from the container has come.  If there is a backlog, 'expiry' is when the rows expired that are deleted now, else
+ * DT_NOEND.
+ */
+extern void ttl_counters_set_front(Oid container, const TtlFront *front, TimestampTz expiry,
+								   bool is_failing);
+
+/* By how many seconds a second the backlog shrinks; 0 if that is unknown, or it does not. */
+extern double ttl_counters_gain(const TtlContainerCounters *counters);
 
 /* False if there are no statistics of the container. */
 extern bool ttl_counters_get_container(Oid container,

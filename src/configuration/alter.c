@@ -347,6 +347,8 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 		alter_indexing(relid, &policy, indexing);
 	ttl_container_update(relid, &policy);
 	ttl_trigger_send(relid, &policy);
+	if (!PG_ARGISNULL(9) && policy.replication_origin)
+		ttl_notice_failing(relid);
 
 	PG_RETURN_VOID();
 }

@@ -220,6 +220,15 @@ extern void ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 ol
  */
 extern void ttl_notice_made_visible(Oid relid, int32 old_default, int32 new_default);
 
+/*
+ * Why no row of the container can be deleted, in few words that begin with "damaged" or
+ * "failing"; NULL if nothing is known to be in the way.  Waits for no lock.
+ */
+extern const char *ttl_notice_problem(Oid container);
+
+/* Warns of it, if it is that every DELETE fails. */
+extern void ttl_notice_failing(Oid relid);
+
 /* Warns if the owner, as whom rows are deleted, may not do so. */
 extern void ttl_notice_rights(Oid relid);
 

@@ -8,12 +8,14 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/table.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_publication.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
@@ -27,6 +29,8 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "pgtime.h"
+#include "replication/origin.h"
+#include "replication/slot.h"
 #include "ttl.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -206,6 +210,121 @@ ttl_notice_made_visible(Oid relid, int32 old_default, int32 new_default)
 					 quote_literal_cstr(ttl_container_table_name(relid)))));
 }
 
+/* True if the owner of the table may delete rows, or if it has gone. */
+static bool
+owner_may_delete(Oid relid)
+{
+	Oid			owner = ttl_container_owner(relid);
+	AclMode		needed = ACL_SELECT | ACL_DELETE;
+
+	return !OidIsValid(owner) ||
+		(pg_class_aclmask(relid, owner, needed, ACLMASK_ALL) == needed &&
+		 TtlMayUseSchema(get_rel_namespace(relid), owner));
+}
+
+/* True if PostgreSQL refuses each DELETE, because the table is published with deletes. */
+static bool
+lacks_replica_identity(Relation rel)
+{
+	PublicationDesc publication;
+
+	RelationBuildPublicationDesc(rel, &publication);
+	if (!publication.rf_valid_for_delete || !publication.cols_valid_for_delete)
+		return true;
+	return publication.pubactions.pubdelete &&
+		rel->rd_rel->relreplident != REPLICA_IDENTITY_FULL &&
+		!OidIsValid(RelationGetReplicaIndex(rel));
+}
+
+/* Why each DELETE of a table of the container fails */
+static const char *
+problem_of_table(Relation rel, const TtlContainer *container)
+{
+	Oid			relid = RelationGetRelid(rel);
+	TtlExpiryIndexes indexes;
+
+	if (container->default_ttl != TTL_OFF && ttl_expiry_indexes(rel, &indexes))
+	{
+		for (int i = 0; i < TTL_INDEXES; i++)
+		{
+			if (indexes.needed[i] && !OidIsValid(indexes.usable[i]))
+				return "damaged: no expiry index";
+		}
+	}
+	if (lacks_replica_identity(rel))
+		return "failing: no replica identity";
+	if (container->replication_origin && TtlMaxReplicationOrigins == 0)
+		return "failing: no replication origins";
+	if (!owner_may_delete(relid))
+		return "failing: owner lacks privileges";
+	if (OidIsValid(ttl_container_ancestor_of_other(relid)))
+		return "failing: partition of other owner";
+	return NULL;
+}
+
+const char *
+ttl_notice_problem(Oid container)
+{
+	const char *problem = NULL;
+	ListCell   *lc;
+
+	if (get_rel_relkind(container) == '\0')
+		return "damaged: the table was dropped";
+	foreach(lc, find_all_inheritors(container, NoLock, NULL))
+	{
+		bool		busy;
+		Relation	rel = ttl_container_open_unlocked(lfirst_oid(lc), &busy);
+		TtlContainer member;
+
+		if (rel == NULL)
+			continue;
+		if (!ttl_container_peek(lfirst_oid(lc), &member))
+			 /* it is none any more */ ;
+		else if (member.lacks_column)
+			problem = "damaged: a column is missing";
+		else if (lfirst_oid(lc) == container && !ttl_trigger_exists(container))
+			problem = "damaged: no trigger \"" TTL_TRIGGER "\"";
+		else if (rel->rd_rel->relkind == RELKIND_RELATION)
+			problem = problem_of_table(rel, &member);
+		relation_close(rel, AccessShareLock);
+		if (problem != NULL)
+			break;
+	}
+	return problem;
+}
+
+void
+ttl_notice_failing(Oid relid)
+{
+	TtlContainer container;
+	ListCell   *lc;
+
+	if (!ttl_container_peek(relid, &container))
+		return;
+	if (container.replication_origin && TtlMaxReplicationOrigins == 0)
+		ereport(WARNING,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("expired rows of container \"%s\" cannot be deleted", get_rel_name(relid)),
+				 errdetail("Its deletions have a replication origin, and \"%s\" is 0.",
+						   TTL_MAX_REPLICATION_ORIGINS),
+				 errhint("Increase it, or use ttl.alter_container(..., replication_origin => false).")));
+	foreach(lc, ttl_container_leaves(relid))
+	{
+		Relation	rel = table_open(lfirst_oid(lc), AccessShareLock);
+		bool		fails = lacks_replica_identity(rel);
+
+		table_close(rel, NoLock);
+		if (!fails)
+			continue;
+		ereport(WARNING,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("expired rows of table \"%s\" cannot be deleted", get_rel_name(lfirst_oid(lc))),
+				 errdetail("It is published with deletes, and its replica identity does not allow them."),
+				 errhint("To set a replica identity, use ALTER TABLE.")));
+		break;
+	}
+}
+
 void
 ttl_notice_rights(Oid relid)
 {
@@ -216,11 +335,8 @@ ttl_notice_rights(Oid relid)
 		Oid			part = lfirst_oid(lc);
 		Oid			schema = get_rel_namespace(part);
 		Oid			owner = ttl_container_owner(part);
-		AclMode		needed = ACL_SELECT | ACL_DELETE;
 
-		if (!OidIsValid(owner) ||
-			(pg_class_aclmask(part, owner, needed, ACLMASK_ALL) == needed &&
-			 TtlMayUseSchema(schema, owner)))
+		if (owner_may_delete(part))
 			continue;
 		ereport(WARNING,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),

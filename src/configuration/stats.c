@@ -12,7 +12,9 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/relation.h"
+#include "access/xlog.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
 #include "commands/dbcommands.h"
@@ -29,6 +31,8 @@
 #include "utils/tuplestore.h"
 
 #include "citus/citus.h"
+#include "configuration/configuration.h"
+#include "container/policy.h"
 #include "container/container.h"
 #include "counters.h"
 #include "execution.h"
@@ -42,14 +46,45 @@ PG_FUNCTION_INFO_V1(ttl_expired_count);
 PG_FUNCTION_INFO_V1(ttl_stat_containers);
 PG_FUNCTION_INFO_V1(ttl_stat_shards);
 PG_FUNCTION_INFO_V1(ttl_stat_reaper);
+PG_FUNCTION_INFO_V1(ttl_outlook);
 
 /*
- * Expiry of the oldest expired row that the container still stores; DT_NOEND
- * if there is none, or if that is not known: then *trouble is the reason.  *held_until
- * is when the worker may delete that row.
+ * Finds the oldest expired row of the relation that is not blocked.  What is blocked, or
+ * was deleted, stands before the front of the deletion; but a row may have come there since
+ * the reaper has passed.
+ */
+static void
+find_oldest(Relation rel, const TtlContainer *member, const TtlContainerCounters *counters,
+			TimestampTz now, TtlExpiryFirst *oldest)
+{
+	const TtlFront *front = &counters->front;
+	TtlExpiryPosition from = {{0}};
+	bool		has_front = false;
+
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		from.set[i] = front->set[i];
+		from.at[i] = front->key[i];
+		has_front = has_front || front->set[i];
+	}
+	if (counters->blocked_rows == 0 || !has_front)
+	{
+		ttl_expiry_find_first(rel, member, NULL, DT_NOBEGIN, now, oldest);
+		if (!oldest->gave_up || !has_front)
+			return;
+	}
+	ttl_expiry_find_first(rel, member, &from, DT_NOBEGIN, now, oldest);
+}
+
+/*
+ * Expiry of the oldest expired row that the container still stores and that is not blocked;
+ * DT_NOEND if there is none, or if that is not known: then *trouble is the reason.
+ * *held_until is when the worker may delete that row.  Behind many dead index entries it is
+ * the latest that it can be; on a standby, which does not mark them, it is not known.
  */
 static TimestampTz
-oldest_expired(Oid container, TimestampTz now, char **trouble, TimestampTz *held_until)
+oldest_expired(Oid container, const TtlContainerCounters *counters, TimestampTz now,
+			   char **trouble, TimestampTz *held_until)
 {
 	TimestampTz oldest = DT_NOEND;
 	ListCell   *lc;
@@ -72,16 +107,15 @@ oldest_expired(Oid container, TimestampTz now, char **trouble, TimestampTz *held
 								get_rel_name(container));
 		else
 		{
-			bool		incomplete;
-			TimestampTz held = DT_NOBEGIN;
-			TimestampTz earliest = ttl_expiry_earliest(rel, &member, GetActiveSnapshot(), &incomplete, &held);
+			TtlExpiryFirst first;
 
-			if (incomplete && *trouble == NULL)
+			find_oldest(rel, &member, counters, now, &first);
+			if (first.incomplete && *trouble == NULL)
 				*trouble = ttl_expiry_why_incomplete(rel);
-			if (earliest < oldest)
+			if (first.at < oldest && !(first.gave_up && RecoveryInProgress()))
 			{
-				oldest = earliest;
-				*held_until = held;
+				oldest = first.at;
+				*held_until = first.held_until;
 			}
 		}
 		relation_close(rel, AccessShareLock);
@@ -114,15 +148,18 @@ timestamp_or_null(TimestampTz value, bool *isnull)
  * ttl.expired_count(container regclass) -> bigint
  *
  * How many rows have expired and are not yet deleted, counted through the
- * expiry indexes, by the statement's clock.  Owner only (42501); 42704 if the
- * table is no container, 55000 if it lacks an index.
+ * expiry indexes, by the statement's clock.  For the owner and pg_stat_scan_tables (42501);
+ * 42704 if the table is no container, 55000 if it lacks an index.
  */
 Datum
 ttl_expired_count(PG_FUNCTION_ARGS)
 {
 	Oid			container = PG_GETARG_OID(0);
+	TtlPolicy	policy;
 
-	ttl_container_check_owned(container);
+	if (!has_privs_of_role(GetUserId(), ROLE_PG_STAT_SCAN_TABLES))
+		ttl_container_check_owner(container);
+	ttl_container_require(container, &policy);
 	PG_RETURN_INT64(ttl_citus_is_distributed(container) ?
 					ttl_citus_count_expired(container) :
 					ttl_expiry_count_expired(container));
@@ -165,7 +202,7 @@ put_containers(ReturnSetInfo *rsinfo, bool of_shards)
 			continue;
 		if (!ttl_counters_get_container(container, &counters))
 			memset(&counters, 0, sizeof(counters));
-		oldest = oldest_expired(container, now, &trouble, &held_until);
+		oldest = oldest_expired(container, &counters, now, &trouble, &held_until);
 		if (trouble != NULL)
 		{
 			strlcpy(counters.last_error, trouble, sizeof(counters.last_error));
@@ -227,6 +264,59 @@ ttl_stat_shards(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	put_containers((ReturnSetInfo *) fcinfo->resultinfo, true);
 	return (Datum) 0;
+}
+
+/* A longer time is of no interest to anybody. */
+#define LONGEST_OUTLOOK		(100.0 * DAYS_PER_YEAR * USECS_PER_DAY)
+
+/*
+ * ttl.outlook(container regclass, lag interval) -> (problem text, done_in interval,
+ *													 next_expiry timestamptz)
+ *
+ * What is to be expected of the container: why rows can't be deleted, when the backlog whose
+ * oldest row has expired so long ago is gone, and when the next row expires.  NULL = nothing,
+ * or not known.  It fails for no container.
+ */
+Datum
+ttl_outlook(PG_FUNCTION_ARGS)
+{
+	Oid			container = PG_GETARG_OID(0);
+	TtlContainerCounters counters;
+	TimestampTz next = ttl_expiry_next(container, ttl_expiry_reading_now());
+	const char *problem;
+	TupleDesc	desc;
+	Datum		values[3] = {0};
+	bool		nulls[3] = {true, true, true};
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	if (!ttl_counters_get_container(container, &counters))
+		memset(&counters, 0, sizeof(counters));
+
+	problem = ttl_notice_problem(container);
+	if (problem == NULL && counters.is_failing)
+		problem = "failing: see last_error";
+	if (problem != NULL)
+	{
+		values[0] = CStringGetTextDatum(problem);
+		nulls[0] = false;
+	}
+	if (!PG_ARGISNULL(1) && ttl_counters_gain(&counters) > 0.0)
+	{
+		const Interval *lag = PG_GETARG_INTERVAL_P(1);
+		double		left = (lag->time + (double) lag->day * USECS_PER_DAY) / ttl_counters_gain(&counters);
+		Interval   *done_in = palloc0(sizeof(Interval));
+
+		done_in->time = (int64) Min(left, LONGEST_OUTLOOK);
+		values[1] = DirectFunctionCall1(interval_justify_hours, IntervalPGetDatum(done_in));
+		nulls[1] = left >= LONGEST_OUTLOOK;
+	}
+	if (!TIMESTAMP_NOT_FINITE(next))
+	{
+		values[2] = TimestampTzGetDatum(next);
+		nulls[2] = false;
+	}
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
 static const char *

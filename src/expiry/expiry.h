@@ -232,6 +232,12 @@ typedef struct TtlExpiryIndexes
 } TtlExpiryIndexes;
 
 /*
+ * Those of a relation; the caller holds a lock on it.  False if it has been dropped as
+ * a container since it was looked up.
+ */
+extern bool ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes);
+
+/*
  * Locks them for reading until the transaction ends, if that needs no wait: ALTER INDEX ... SET TABLESPACE
  * may have one for hours, and without the table.
  */
@@ -351,12 +357,38 @@ extern void ttl_expiry_walk_end(TtlExpiryWalk *walk);
 /*
  * The earliest instant at which a row of the relation will expire or has expired,
  * by its index edges; DT_NOEND if none will.  'incomplete' as for a walk.
- * *held_until (may be NULL) is set for that row, if there is one.
  */
 extern TimestampTz ttl_expiry_earliest(Relation rel,
 									   const TtlContainer *container,
-									   Snapshot snapshot, bool *incomplete,
-									   TimestampTz *held_until);
+									   Snapshot snapshot, bool *incomplete);
+
+/* The first row that expires in a time */
+typedef struct TtlExpiryFirst
+{
+	TimestampTz at;				/* DT_NOEND = there is none; if the search gave up,
+								 * there is none before */
+	TimestampTz held_until;		/* see ttl_grace_held_until() */
+	bool		gave_up;		/* too many dead index entries: there may be another */
+	bool		incomplete;		/* an index is missing: likewise */
+} TtlExpiryFirst;
+
+/*
+ * Finds the first row of the relation, from the position (may be NULL) on, that the active snapshot sees
+ * and that expires after the one instant (DT_NOBEGIN = at any time) and by the other.
+ */
+extern void ttl_expiry_find_first(Relation rel, const TtlContainer *container,
+								  const TtlExpiryPosition *from, TimestampTz after,
+								  TimestampTz by, TtlExpiryFirst *first);
+
+/* Positions a walk behind the index entries that have expired at 'now'. */
+extern void ttl_expiry_skip_expired(const TtlContainer *container, TimestampTz now,
+									TtlExpiryPosition *position);
+
+/*
+ * When the next row of the container expires after 'now'; DT_NOEND if none does, DT_NOBEGIN
+ * if that is not known.  Waits for no lock.
+ */
+extern TimestampTz ttl_expiry_next(Oid container, TimestampTz now);
 
 /*
  * The latest instant at which a row that is in an expiry index expires, by the

@@ -37,7 +37,7 @@
 
 TimestampTz
 ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapshot,
-					bool *incomplete, TimestampTz *held_until)
+					bool *incomplete)
 {
 	TimestampTz earliest = DT_NOEND;
 
@@ -47,25 +47,62 @@ ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapsh
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
 		TtlExpiryWalk *walk = ttl_expiry_walk_begin(rel, container, DT_NOEND, snapshot, NULL);
-		TupleTableSlot *slot;
 		TimestampTz when;
 
 		ttl_expiry_walk_only(walk, i);
-		slot = ttl_expiry_walk_next(walk, &when);
-		if (slot != NULL && when < earliest)
-		{
-			earliest = when;
-			if (held_until != NULL)
-				*held_until = ttl_grace_held_until(container, slot, ttl_execution_reference_time());
-		}
+		if (ttl_expiry_walk_next(walk, &when) != NULL)
+			earliest = Min(earliest, when);
 		*incomplete = *incomplete || ttl_expiry_walk_is_incomplete(walk);
 		ttl_expiry_walk_end(walk);
 	}
 	return earliest;
 }
 
-/* Index entries of dead rows that a look for the right edge reads at most. */
+/* Entries that a search at the edge of an index reads at most, those of dead rows included */
 #define EDGE_ENTRIES	10000
+
+void
+ttl_expiry_find_first(Relation rel, const TtlContainer *container,
+					  const TtlExpiryPosition *from, TimestampTz after, TimestampTz by,
+					  TtlExpiryFirst *first)
+{
+	first->at = DT_NOEND;
+	first->held_until = DT_NOBEGIN;
+	first->gave_up = false;
+	first->incomplete = false;
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		TtlExpiryPosition position = {{0}};
+		TtlExpiryWalk *walk;
+		TupleTableSlot *slot;
+		TimestampTz when;
+
+		/* with a position, the walk reads keys */
+		position.set[i] = true;
+		position.at[i] = from != NULL && from->set[i] ? from->at[i] : DT_NOBEGIN;
+		walk = ttl_expiry_walk_begin(rel, container, by, GetActiveSnapshot(), &position);
+		ttl_expiry_walk_only(walk, i);
+		ttl_expiry_walk_limit(walk, EDGE_ENTRIES);
+		do
+			slot = ttl_expiry_walk_next(walk, &when);
+		while (slot != NULL && when <= after && after != DT_NOBEGIN);
+		if (slot != NULL && when < first->at)
+		{
+			first->at = when;
+			first->held_until = ttl_grace_held_until(container, slot,
+													 ttl_execution_reference_time());
+		}
+		if (slot == NULL && ttl_expiry_walk_gave_up(walk))
+		{
+			first->gave_up = true;
+			if (ttl_expiry_walk_last_key(walk, &when))
+				first->at = Min(first->at, i == TTL_INDEX_ITEM ? when :
+								ttl_expiry_add(when, Max(container->default_ttl, 1)));
+		}
+		first->incomplete = first->incomplete || ttl_expiry_walk_is_incomplete(walk);
+		ttl_expiry_walk_end(walk);
+	}
+}
 
 TimestampTz
 ttl_expiry_latest(Relation rel, const TtlContainer *container, Snapshot snapshot)
@@ -249,14 +286,13 @@ key_of_slot(Relation rel, const Bitmapset *key, TupleTableSlot *slot)
 	return DirectFunctionCall1(jsonb_in, CStringGetDatum(text.data));
 }
 
-/* Positions a walk behind the index entries that have expired at 'now'. */
-static void
-skip_expired(const TtlContainer *container, TimestampTz now, TtlExpiryPosition *position)
+void
+ttl_expiry_skip_expired(const TtlContainer *container, TimestampTz now, TtlExpiryPosition *position)
 {
 	memset(position, 0, sizeof(TtlExpiryPosition));
 	for (int i = 0; i < TTL_INDEXES; i++)
-		position->set[i] = ttl_expiry_index_last_key(container, container->default_ttl, now, i,
-													 &position->at[i]);
+		position->set[i] =
+			ttl_expiry_index_last_key(container, container->default_ttl, now, i, &position->at[i]);
 }
 
 /* Puts the rows of a relation that have not expired at 'now', and will have 'by' then. */
@@ -274,7 +310,7 @@ put_expiring(Relation rel, TimestampTz now, TimestampTz by, ReturnSetInfo *resul
 
 	if (!ttl_container_lookup(RelationGetRelid(rel), &container))
 		return;
-	skip_expired(&container, now, &position);
+	ttl_expiry_skip_expired(&container, now, &position);
 	walk = ttl_expiry_walk_begin(rel, &container, by, GetActiveSnapshot(), &position);
 	context = AllocSetContextCreate(CurrentMemoryContext, "ttl expiring", ALLOCSET_DEFAULT_SIZES);
 	old = CurrentMemoryContext;
@@ -339,39 +375,38 @@ ttl_expiring_rows(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/*
- * When the next row of the relation expires, by each of its expiry indexes; DT_NOEND if none
- * does, DT_NOBEGIN if that is not to be known.
- */
-static TimestampTz
-next_in_relation(Relation rel, TimestampTz now)
+TimestampTz
+ttl_expiry_next(Oid container, TimestampTz now)
 {
-	TtlContainer container;
-	TtlExpiryPosition position;
 	TimestampTz next = DT_NOEND;
+	ListCell   *lc;
 
-	if (!ttl_container_peek(RelationGetRelid(rel), &container) ||
-		container.default_ttl == TTL_OFF)
-		return DT_NOEND;
-	if (container.lacks_column)
-		return DT_NOBEGIN;
-	for (int i = 0; i < TTL_INDEXES; i++)
+	foreach(lc, ttl_container_leaves(container))
 	{
-		TtlExpiryWalk *walk;
-		TimestampTz when;
-		bool		found = false;
+		bool		busy;
+		Relation	rel = ttl_container_open_unlocked(lfirst_oid(lc), &busy);
+		TtlContainer member;
+		TtlExpiryPosition position;
+		TtlExpiryFirst first;
 
-		skip_expired(&container, now, &position);
-		walk = ttl_expiry_walk_begin(rel, &container, DT_NOEND - 1, GetActiveSnapshot(), &position);
-		ttl_expiry_walk_only(walk, i);
-		ttl_expiry_walk_limit(walk, EDGE_ENTRIES);
-		while (!found && ttl_expiry_walk_next(walk, &when) != NULL)
-			found = when > now;
-		if (found)
-			next = Min(next, when);
-		else if (ttl_expiry_walk_gave_up(walk) || ttl_expiry_walk_is_incomplete(walk))
+		if (busy)
+			return DT_NOBEGIN;
+		if (rel == NULL)
+			continue;
+		if (rel->rd_rel->relkind != RELKIND_RELATION ||
+			!ttl_container_peek(lfirst_oid(lc), &member) || member.default_ttl == TTL_OFF)
+			 /* nothing expires here */ ;
+		else if (member.lacks_column)
 			next = DT_NOBEGIN;
-		ttl_expiry_walk_end(walk);
+		else
+		{
+			ttl_expiry_skip_expired(&member, now, &position);
+			ttl_expiry_find_first(rel, &member, &position, now, DT_NOEND - 1, &first);
+			next = first.gave_up || first.incomplete ? DT_NOBEGIN : Min(next, first.at);
+		}
+		relation_close(rel, AccessShareLock);
+		if (next == DT_NOBEGIN)
+			break;
 	}
 	return next;
 }
@@ -387,24 +422,11 @@ PG_FUNCTION_INFO_V1(ttl_next_expiry);
 Datum
 ttl_next_expiry(PG_FUNCTION_ARGS)
 {
-	TimestampTz now = ttl_expiry_reading_now();
-	TimestampTz next = DT_NOEND;
 	TtlPolicy	policy;
-	ListCell   *lc;
+	TimestampTz next;
 
 	ttl_container_require(PG_GETARG_OID(0), &policy);
-	foreach(lc, ttl_container_leaves(PG_GETARG_OID(0)))
-	{
-		bool		busy;
-		Relation	rel = ttl_container_open_unlocked(lfirst_oid(lc), &busy);
-
-		if (rel != NULL && rel->rd_rel->relkind == RELKIND_RELATION)
-			next = Min(next, next_in_relation(rel, now));
-		else if (busy)
-			next = DT_NOBEGIN;
-		if (rel != NULL)
-			relation_close(rel, AccessShareLock);
-	}
+	next = ttl_expiry_next(PG_GETARG_OID(0), ttl_expiry_reading_now());
 	if (TIMESTAMP_NOT_FINITE(next))
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(next);

@@ -398,6 +398,12 @@ ttl_expiry_walk_gave_up(const TtlExpiryWalk *walk)
 }
 
 bool
+ttl_expiry_walk_last_key(TtlExpiryWalk *walk, TimestampTz *key)
+{
+	return walk->index != NULL && walk->scan->xs_itup != NULL && entry_instant(walk, key);
+}
+
+bool
 ttl_expiry_walk_is_incomplete(const TtlExpiryWalk *walk)
 {
 	return walk->incomplete;

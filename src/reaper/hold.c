@@ -44,6 +44,7 @@
 #include "replication/origin.h"
 #include "storage/fd.h"
 #include "utils/acl.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
@@ -51,6 +52,7 @@
 #include "compat.h"
 #include "container/container.h"
 #include "counters.h"
+#include "guc.h"
 #include "invalidation.h"
 #include "reaper/reaper_internal.h"
 #include "ttl.h"
@@ -74,6 +76,7 @@ static uint64 paused_as_of = 0;
 
 PG_FUNCTION_INFO_V1(ttl_pause);
 PG_FUNCTION_INFO_V1(ttl_resume);
+PG_FUNCTION_INFO_V1(ttl_hold_reason);
 
 /*
  * Reads the end of the pause, DT_NOBEGIN if there is none, and deletes the row if
@@ -233,6 +236,36 @@ ttl_hold_lasts(TtlReaperState *state, TimestampTz *until)
 		is_recovery_checked = true;
 	CommitTransactionCommand();
 	return is_held;
+}
+
+/*
+ * ttl.hold_reason() -> text
+ *
+ * Why the worker deletes nothing in this database now, in few words; NULL if it does.
+ */
+Datum
+ttl_hold_reason(PG_FUNCTION_ARGS)
+{
+	const char *reason = NULL;
+	TimestampTz until;
+	Recovery	recovery;
+
+	if (!ttl_guc_reaper)
+		reason = "ttl.reaper is off";
+	else if (RecoveryInProgress())
+		reason = "standby: deleted on the primary";
+	else if (is_recovered(&recovery))
+		reason = "held after recovery";
+	else if (!ttl_hold_is_paused(&until))
+		reason = ttl_shmem_why_no_worker(MyDatabaseId);
+	else if (TIMESTAMP_IS_NOEND(until))
+		reason = "paused";
+	else
+		/* without seconds and time zone */
+		reason = psprintf("paused until %.16s", timestamptz_to_str(until));
+	if (reason == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(reason));
 }
 
 /*

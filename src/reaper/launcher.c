@@ -312,6 +312,7 @@ start_workers(TimestampTz now)
 
 	TimestampTz next = TimestampTzPlusMilliseconds(now, LONGEST_SLEEP);
 	bool		contended = false;
+	bool		lacks_process = false;
 	Database   *database;
 
 	while (!contended && (database = next_database(now, &next)) != NULL)
@@ -331,7 +332,7 @@ start_workers(TimestampTz now)
 			TimestampTz start_at;
 
 			(void) ttl_shmem_release_slot(database->dboid, &state, &start_at);
-			contended = true;
+			contended = lacks_process = true;
 			if (TimestampDifferenceExceeds(warned_at, now, WARNING_PERIOD))
 			{
 				warned_at = now;
@@ -346,7 +347,7 @@ start_workers(TimestampTz now)
 		}
 	}
 
-	ttl_shmem_set_contended(contended);
+	ttl_shmem_set_contended(contended, lacks_process);
 	return next;
 }
 

@@ -259,6 +259,7 @@ scan_expiry_indexes(TtlBatch *batch)
 
 	PushActiveSnapshot(GetTransactionSnapshot());
 	reap_rel->next_position = reap_rel->state.position;
+	reap_rel->scanned_to = pass->is_running ? Min(pass->now, batch->now) : batch->now;
 	collect_tids(batch, pass->is_running ? Min(pass->now, batch->now) : batch->now,
 				 &reap_rel->next_position);
 	PopActiveSnapshot();
@@ -279,7 +280,7 @@ nothing_due(TtlBatch *batch, TimestampTz *due)
 		return false;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	earliest = ttl_expiry_earliest(batch->rel, &batch->container,
-								   GetActiveSnapshot(), &is_incomplete, NULL);
+								   GetActiveSnapshot(), &is_incomplete);
 	PopActiveSnapshot();
 	if (earliest <= batch->now || is_incomplete)
 		return false;
@@ -307,6 +308,27 @@ collect(TtlBatch *batch)
 	return result;
 }
 
+/*
+ * All rows that had expired by then have been deleted, or cannot be; unless ttl.grace has
+ * kept some.
+ */
+static void
+advance_front(TtlBatch *batch, TimestampTz expired_by)
+{
+	TtlFront   *front = &batch->reap_rel->front;
+	TtlExpiryPosition last;
+
+	StaticAssertStmt(TTL_INDEXES <= TTL_FRONT_INDEXES, "TtlFront lacks an expiry index");
+	if (batch->in_grace)
+		return;
+	ttl_expiry_skip_expired(&batch->container, expired_by, &last);
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		front->set[i] = last.set[i];
+		front->key[i] = last.at[i] + 1;
+	}
+}
+
 /* Does the work of one transaction. */
 static TtlReapResult
 run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
@@ -324,6 +346,7 @@ run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
 	{
 		if (nothing_due(batch, &due))
 		{
+			advance_front(batch, batch->now);
 			run->due = Min(run->due, due);
 			return TTL_REAP_DONE;
 		}
@@ -335,6 +358,7 @@ run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
 		{
 			if (reap_rel->more)
 				return TTL_REAP_MORE;
+			advance_front(batch, reap_rel->scanned_to);
 			(void) nothing_due(batch, &due);
 			run->due = Min(run->due, due);
 			return TTL_REAP_DONE;
@@ -343,6 +367,60 @@ run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
 			return TTL_REAP_MORE;
 	}
 	return ttl_truncate_partition(batch) ? TTL_REAP_MORE : ttl_batch_delete(batch);
+}
+
+/* Rows have been deleted, and there are more: the front is where the next scan starts. */
+static void
+set_front(TtlReapRel *reap_rel)
+{
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		if (!reap_rel->state.position.set[i])
+			continue;
+		reap_rel->front.set[i] = true;
+		reap_rel->front.key[i] = reap_rel->state.position.at[i];
+	}
+}
+
+/*
+ * Updates the statistics: how far the deletion has come.  Where this process knows nothing
+ * of a table yet, it is as far as others have come.
+ */
+static void
+report_front(TtlMemory *memory, Oid container, const TtlReapRun *run)
+{
+	TtlFront	front = {0};
+	TimestampTz expiry = DT_NOEND;
+	bool		is_failing = false;
+	TtlContainer policy;
+	TtlContainerCounters counters;
+	ListCell   *lc;
+
+	if (!ttl_container_peek(container, &policy))
+		return;
+	if (!ttl_counters_get_container(container, &counters))
+		memset(&counters, 0, sizeof(counters));
+	foreach(lc, run->tables)
+	{
+		const TtlReapRel *reap_rel = ttl_reap_rel_enter(memory, lfirst_oid(lc));
+
+		is_failing = is_failing || reap_rel->state.paused_until > GetCurrentTimestamp();
+		for (int i = 0; i < TTL_INDEXES; i++)
+		{
+			const TtlFront *known = reap_rel->front.set[i] ? &reap_rel->front : &counters.front;
+			bool		is_first = lc == list_head(run->tables);
+			TimestampTz key = known->key[i];
+
+			front.set[i] = known->set[i] && (is_first || front.set[i]);
+			front.key[i] = is_first ? key : Min(front.key[i], key);
+			if (known->set[i])
+				expiry = Min(expiry, i == TTL_INDEX_ITEM ? key :
+							 ttl_expiry_add(key, Max(policy.default_ttl, 1)));
+		}
+	}
+	if (run->end != TTL_REAP_MORE)
+		expiry = DT_NOEND;
+	ttl_counters_set_front(container, &front, expiry, is_failing);
 }
 
 /* Starts another transaction, if the caller wants one for each batch. */
@@ -465,6 +543,8 @@ reap_table(TtlMemory *memory, Oid container, Oid relid, TtlReapRun *run,
 		if (batch.ntids > 0)
 		{
 			ttl_counters_add_batch(container, batch.deleted, cost);
+			if (batch.deleted > 0)
+				set_front(reap_rel);
 			ttl_reap_report_batch(batch.deleted);
 		}
 	}
@@ -520,6 +600,7 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 			run->end = end;
 	}
 	report_blocked(memory, container, run, NULL);
+	report_front(memory, container, run);
 	run->ntables = list_length(run->tables);
 
 	SPI_finish();

@@ -9,6 +9,7 @@
 #define TTL_REAP_REL_H
 
 #include "container/container.h"
+#include "counters.h"
 #include "datatype/timestamp.h"
 #include "executor/tuptable.h"
 #include "expiry/expiry.h"
@@ -82,6 +83,9 @@ typedef struct TtlReapRel
 	int64		blocked;		/* skipped rows that are not yet in the pass's
 								 * count */
 	TtlExpiryPosition next_position;	/* the position when all TIDs are done */
+	TimestampTz scanned_to;		/* the scan covers rows that had expired by then */
+	TtlFront	front;			/* rows before it are deleted or blocked: unlike the
+								 * position, it does not go back with each pass */
 	bool		more;			/* did the scan stop before the end? */
 	bool		lacks_index;	/* has that been logged? */
 	bool		skip_referenced_check;	/* the check has failed in this pass */

@@ -53,6 +53,9 @@ extern void ttl_shmem_terminate_workers(Oid dboid);
 
 extern void ttl_shmem_init(void);
 
+/* Why the database has no worker, in a few words; NULL if it has one, or needs none. */
+extern const char *ttl_shmem_why_no_worker(Oid dboid);
+
 /*
  * shmem.c, for the launcher
  */
@@ -68,7 +71,7 @@ extern int	ttl_shmem_take_requests(Oid *dboids);
 extern bool ttl_shmem_has_worker(Oid dboid);
 
 /* Do databases wait for a slot?  If so, sleeping workers are woken up. */
-extern void ttl_shmem_set_contended(bool contended);
+extern void ttl_shmem_set_contended(bool contended, bool lacks_process);
 
 /* False if there is no free slot. */
 extern bool ttl_shmem_reserve_slot(Oid dboid);

@@ -68,6 +68,7 @@ typedef struct TtlShared
 	pid_t		launcher_pid;	/* 0 = none */
 	Latch	   *launcher_latch; /* valid while launcher_pid is set */
 	bool		is_contended;	/* do databases wait for a slot? */
+	bool		lacks_process;	/* ... or because max_worker_processes is reached? */
 
 	/* protected by the lock: set by backends, taken by the launcher */
 	int			nrequests;		/* more than TTL_MAX_REQUESTS = all databases */
@@ -265,6 +266,7 @@ ttl_shmem_launcher_attach(void)
 	shared->launcher_pid = MyProcPid;
 	shared->launcher_latch = MyLatch;
 	shared->is_contended = false;
+	shared->lacks_process = false;
 	for (int i = 0; i < shared->nslots; i++)
 	{
 		if (shared->slots[i].pid == 0)
@@ -290,7 +292,7 @@ ttl_shmem_take_requests(Oid *dboids)
 }
 
 void
-ttl_shmem_set_contended(bool contended)
+ttl_shmem_set_contended(bool contended, bool lacks_process)
 {
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	for (int i = 0; i < shared->nslots; i++)
@@ -299,6 +301,7 @@ ttl_shmem_set_contended(bool contended)
 			SetLatch(shared->slots[i].latch);
 	}
 	shared->is_contended = contended;
+	shared->lacks_process = lacks_process;
 	LWLockRelease(lock);
 }
 
@@ -384,6 +387,22 @@ ttl_shmem_worker_is_contended(void)
 	contended = shared->is_contended;
 	LWLockRelease(lock);
 	return contended;
+}
+
+const char *
+ttl_shmem_why_no_worker(Oid dboid)
+{
+	const char *reason = NULL;
+
+	LWLockAcquire(lock, LW_SHARED);
+	if (shared->launcher_pid == 0)
+		reason = "no launcher (max_worker_processes)";
+	else if (find_slot(dboid) == NULL && shared->lacks_process)
+		reason = "no process (max_worker_processes)";
+	else if (find_slot(dboid) == NULL && shared->is_contended)
+		reason = "waits for a process (ttl.workers)";
+	LWLockRelease(lock);
+	return reason;
 }
 
 bool
