@@ -453,14 +453,14 @@ CREATE VIEW ttl.status AS
                 WHEN h.reason IS NOT NULL THEN h.reason
                 WHEN NOT c.reaping THEN 'reaping is off'
                 WHEN o.problem IS NOT NULL THEN o.problem
-                WHEN s.lag IS NULL AND s.blocked_rows > 0 THEN 'all blocked'
+                WHEN s.lag IS NULL AND s.blocked_rows > 0 THEN 'blocked: ' || s.blocked_rows || CASE s.blocked_rows WHEN 1 THEN ' row' ELSE ' rows' END
                 WHEN s.lag IS NULL THEN 'idle'
                 WHEN s.held_until IS NOT NULL THEN 'kept until ' || s.held_until::timestamptz(0)
                 WHEN s.lag - c.reap_delay < '1 minute' THEN 'keeping up'
                 WHEN o.done_in IS NULL THEN 'behind'
                 ELSE 'behind, done in ' || date_trunc('second', o.done_in)
            END
-           || CASE WHEN s.blocked_rows > 0 THEN ', ' || s.blocked_rows || ' blocked' ELSE '' END
+           || CASE WHEN s.blocked_rows > 0 AND s.lag IS NOT NULL THEN ', ' || s.blocked_rows || ' blocked' ELSE '' END
            || CASE WHEN u.is_subscribed THEN ', subscribed' ELSE '' END AS state,
            date_trunc('second', s.lag) AS lag,
            o.next_expiry::timestamptz(0) AS next_expiry
@@ -475,7 +475,7 @@ GRANT SELECT ON ttl.status TO PUBLIC;
 COMMENT ON VIEW ttl.status IS 'the state of each container of this database, in words';
 COMMENT ON COLUMN ttl.status.container IS 'the table';
 COMMENT ON COLUMN ttl.status.default_ttl IS 'how long a row without a TTL of its own lives; never = for ever, off = TTL is off';
-COMMENT ON COLUMN ttl.status.state IS 'what the background worker does with its expired rows, and why: damaged, TTL is off, why there is no worker, reaping is off, failing, all blocked, idle (there are none), kept until ttl.grace or reap_delay ends, keeping up, or behind, with the time until it is not; how many rows are blocked; whether a subscription writes it';
+COMMENT ON COLUMN ttl.status.state IS 'what the background worker does with its expired rows, and why: damaged, TTL is off, why there is no worker, reaping is off, failing, blocked, idle (there are none), kept until ttl.grace or reap_delay ends, keeping up, or behind, and when it will be done; whether a subscription writes it';
 COMMENT ON COLUMN ttl.status.lag IS 'age of the oldest expired row still stored that is not blocked; NULL = none';
 COMMENT ON COLUMN ttl.status.next_expiry IS 'when the next row expires; NULL = none, or not known';
 

@@ -54,6 +54,93 @@ ok($node->poll_query_until('postgres', q{SELECT state = 'blocked: 1 row' FROM tt
 sql(q{DROP TRIGGER refuse ON item});
 state_is('idle', 'it is deleted');
 
+# One blocked row hides neither a backlog nor when that will be done
+sql(q{
+CREATE TABLE queue (id int PRIMARY KEY);
+SELECT ttl.create_container('queue', 3600, indexing => 'consistent');
+CREATE TRIGGER refuse BEFORE DELETE ON queue FOR EACH ROW WHEN (OLD.id = 0) EXECUTE FUNCTION refuse();
+INSERT INTO queue (id, _ts) VALUES (0, now() - interval '9 days')});
+my $queue = q{ttl.status WHERE container = 'queue'::regclass};
+ok($node->poll_query_until('postgres', "SELECT state = 'blocked: 1 row' AND lag IS NULL FROM $queue"), 'a blocked row is no backlog');
+sql(q{SELECT ttl.alter_container('queue', cycle_cost_limit => 500);
+INSERT INTO queue (id, _ts) SELECT g, now() - interval '5 days' + g * interval '1 s' FROM generate_series(1, 200000) g});
+ok($node->poll_query_until('postgres', qq{SELECT state ~ '^behind' AND lag BETWEEN '2 days' AND '5 days' FROM $queue}), '... and hides none')
+  or diag(sql("SELECT * FROM $queue"));
+ok($node->poll_query_until('postgres', qq{SELECT state ~ '^behind, done in [0-9:]+, 1 blocked\$' FROM $queue}), 'when it will be done')
+  or diag(sql("SELECT * FROM $queue"));
+sql(q{SELECT ttl.pause()});
+is(sql("SELECT state FROM $queue"), 'paused, 1 blocked', 'a pause is told before a backlog');
+is(sql(qq{SELECT lag > interval '1 day' FROM $queue}), 't', '... whose lag is known all the same');
+sql(q{SELECT ttl.resume(); SELECT ttl.alter_container('queue', cycle_cost_limit => 1000000)});
+ok($node->poll_query_until('postgres', "SELECT state = 'blocked: 1 row' AND lag IS NULL FROM $queue"), 'it is done');
+
+# A read of the views does not walk along all dead index entries
+sql(q{SELECT ttl.pause(); DROP TRIGGER refuse ON queue; CALL ttl.reap('queue'); ALTER TABLE queue SET (autovacuum_enabled = off);
+INSERT INTO queue (id, _ts) SELECT g, now() - interval '5 days' * (1 + random()) FROM generate_series(1, 60000) g; INSERT INTO queue VALUES (0)});
+my $old = $node->background_psql('postgres');
+$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+sql(q{CALL ttl.reap('queue')});
+for my $view ('ttl.stat_containers', 'ttl.status')
+{
+	my ($hit) = sql("EXPLAIN (ANALYZE, BUFFERS) SELECT * FROM $view WHERE container = 'queue'::regclass") =~ /^  Buffers: shared hit=(\d+)/m;
+	cmp_ok($hit, '>', 100, "$view was read");
+	cmp_ok($hit, '<', 30000, '... by a bounded number of buffers');
+}
+is(sql("SELECT lag IS NULL FROM $queue"), 't', '... and knows that nothing is left');
+$old->quit;
+sql('SELECT ttl.resume(); DROP TABLE queue');
+
+# Why every DELETE fails, and what is damaged
+sub problem_is
+{
+	my ($table, $state, $what) = @_;
+
+	ok($node->poll_query_until('postgres', "SELECT state = '$state' FROM ttl.status WHERE container = '$table'::regclass"), "$state: $what")
+	  or diag(sql('TABLE ttl.status'));
+	return;
+}
+my (undef, undef, $warning) = $node->psql('postgres', q{
+CREATE TABLE published (id int);
+CREATE PUBLICATION publication FOR TABLE published;
+SELECT ttl.create_container('published', 60)});
+like($warning, qr/WARNING:  expired rows of table "published" cannot be deleted\nDETAIL:  It is published with deletes/, 'registering a table without replica identity warns');
+problem_is('published', 'failing: no replica identity', 'a publication');
+sql('ALTER TABLE published REPLICA IDENTITY FULL');
+problem_is('published', 'idle', 'a replica identity');
+sql('CREATE ROLE someone; ALTER TABLE published OWNER TO someone; REVOKE DELETE ON published FROM someone');
+problem_is('published', 'failing: owner lacks privileges', 'no right to delete');
+sql(q{DROP TABLE published;
+CREATE TABLE refused (id int);
+CREATE FUNCTION refuse_all() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'none'; END $$;
+CREATE TRIGGER refuse BEFORE DELETE ON refused EXECUTE FUNCTION refuse_all();
+SELECT ttl.create_container('refused', 60);
+INSERT INTO refused VALUES (1, now() - interval '1 hour')});
+problem_is('refused', 'failing: see last_error', 'a trigger that refuses all');
+sql('DROP TABLE refused');
+sql(q{SET row_security = off; DROP TRIGGER "~ttl" ON item});
+problem_is('item', 'damaged: no trigger "~ttl"', 'dropped as by pg_dump --clean');
+sql(q{SET row_security = off; DROP INDEX item__ts_idx});
+problem_is('item', 'damaged: no trigger "~ttl"', 'the first problem is told');
+sql(q{SELECT ttl.drop_container('item'); SELECT ttl.create_container('item', '36 hours', ts_column => '_ts', ttl_column => 'ttl');
+SET row_security = off; DROP INDEX item__ts_idx});
+problem_is('item', 'damaged: no expiry index', 'dropped likewise');
+sql(q{SELECT ttl.alter_container('item', indexing => 'consistent')});
+
+# Why there is no worker
+$node->append_conf('postgresql.conf', "max_replication_slots = 0\nmax_worker_processes = 2\nmax_logical_replication_workers = 1");
+$node->restart;
+problem_is('item', 'no process (max_worker_processes)', 'the launcher finds no process');
+$node->append_conf('postgresql.conf', 'max_worker_processes = 1');
+$node->restart;
+problem_is('item', 'no launcher (max_worker_processes)', 'neither does the server');
+$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+$node->restart;
+(undef, undef, $warning) = $node->psql('postgres', q{SELECT ttl.alter_container('item', replication_origin => true)});
+like($warning, qr/WARNING:  expired rows of container "item" cannot be deleted\nDETAIL:  Its deletions have a replication origin/, 'an origin without slots warns');
+problem_is('item', 'failing: no replication origins', 'likewise');
+sql(q{SELECT ttl.alter_container('item', replication_origin => false)});
+problem_is('item', 'idle', 'all is well');
+
 $node->append_conf('postgresql.conf', 'ttl.reaper = off');
 $node->reload;
 state_is('ttl.reaper is off', 'no worker');
