@@ -125,9 +125,6 @@
 #define TTL_BUILD_SIMPLE_REL_RTE		root->simple_rte_array[rel->relid]
 #endif
 
-/* 18: a sequential scan that began with quals assumes that there are some */
-#define TTL_SEQ_SCAN_ASSUMES_QUAL	(PG_VERSION_NUM >= 180000)
-
 /* 18: what is pruned when execution starts is listed elsewhere */
 #if PG_VERSION_NUM >= 180000
 #define TtlPrunesPartitions(plan) \
@@ -161,15 +158,21 @@
 #define TtlTableIndexFetchBegin(rel)	table_index_fetch_begin(rel)
 #endif
 
-/* 19: scans take flags */
+/* 19: scans take flags; those of a plan's sequential scan are as in SeqNext() */
 #if PG_VERSION_NUM >= 190000
 #define TtlTableBeginScan(rel, snapshot) \
 	table_beginscan(rel, snapshot, 0, NULL, 0)
+#define TtlSeqScanBegin(scan) \
+	table_beginscan((scan)->ss_currentRelation, (scan)->ps.state->es_snapshot, 0, NULL, \
+					(ScanRelIsReadOnly(scan) ? SO_HINT_REL_READ_ONLY : SO_NONE) | \
+					((scan)->ps.state->es_instrument & INSTRUMENT_IO ? SO_SCAN_INSTRUMENT : SO_NONE))
 #define TtlTableBeginScanTidRange(rel, snapshot, min, max) \
 	table_beginscan_tidrange(rel, snapshot, min, max, 0)
 #else
 #define TtlTableBeginScan(rel, snapshot) \
 	table_beginscan(rel, snapshot, 0, NULL)
+#define TtlSeqScanBegin(scan) \
+	TtlTableBeginScan((scan)->ss_currentRelation, (scan)->ps.state->es_snapshot)
 #define TtlTableBeginScanTidRange(rel, snapshot, min, max) \
 	table_beginscan_tidrange(rel, snapshot, min, max)
 #endif

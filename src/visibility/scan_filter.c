@@ -50,9 +50,6 @@
 #endif
 #include "container/container.h"
 #include "execution.h"
-#if TTL_SEQ_SCAN_ASSUMES_QUAL
-#include "executor/execScan.h"
-#endif
 #include "executor/executor.h"
 #include "expiry/expiry.h"
 #include "guc.h"
@@ -136,43 +133,10 @@ evaluate_unfiltered(ExprState *state, ExprContext *econtext, bool *isnull)
 	return evaluate_rest((ScanFilter *) state, econtext, isnull);
 }
 
-#if TTL_SEQ_SCAN_ASSUMES_QUAL
-/* SeqNext() of nodeSeqscan.c */
-static TupleTableSlot *
-seq_next(ScanState *scan)
-{
-	if (scan->ss_currentScanDesc == NULL)
-		scan->ss_currentScanDesc = TtlTableBeginScan(scan->ss_currentRelation,
-													 scan->ps.state->es_snapshot);
-	return table_scan_getnextslot(scan->ss_currentScanDesc, scan->ps.state->es_direction,
-								  scan->ss_ScanTupleSlot) ? scan->ss_ScanTupleSlot : NULL;
-}
-
-/* ExecSeqScan() */
-static TupleTableSlot *
-seq_scan(PlanState *ps)
-{
-	return ExecScanExtended((ScanState *) ps, seq_next, NULL, NULL, NULL, NULL);
-}
-
-/* ExecSeqScanWithProject() */
-static TupleTableSlot *
-seq_scan_with_project(PlanState *ps)
-{
-	return ExecScanExtended((ScanState *) ps, seq_next, NULL, NULL, NULL, ps->ps_ProjInfo);
-}
-
-/* ExecSeqScanWithQual() */
-static TupleTableSlot *
-seq_scan_with_qual(PlanState *ps)
-{
-	return ExecScanExtended((ScanState *) ps, seq_next, NULL, NULL, ps->qual, NULL);
-}
-#endif
-
 /*
  * Nothing is hidden from this scan: what remains are the other quals.  The call of the
- * scan's function that is under way still evaluates ours.
+ * scan's function that is under way still evaluates ours, and seq_scan() finds the scan filter
+ * there.
  */
 static void
 remove_scan_filter(ScanFilter *filter)
@@ -181,14 +145,8 @@ remove_scan_filter(ScanFilter *filter)
 
 	filter->none_expired = true;
 	filter->qual.evalfunc = evaluate_unfiltered;
-#if TTL_SEQ_SCAN_ASSUMES_QUAL
-	if (IsA(ps, SeqScanState) && filter->rest == NULL)
-	{
-		ExecSetExecProcNode(ps, ps->ps_ProjInfo == NULL ? seq_scan : seq_scan_with_project);
-		return;
-	}
-#endif
-	ps->qual = filter->rest;
+	if (!IsA(ps, SeqScanState))
+		ps->qual = filter->rest;
 }
 
 /* How many rows the scan is expected to meet. */
@@ -440,6 +398,77 @@ evaluate_candidates_by_tid(ExprState *state, ExprContext *econtext, bool *isnull
 		evaluate_candidate_by_tid(filter, econtext, isnull) : evaluate_rest(filter, econtext, isnull);
 }
 
+/* False if the row in the slot is no candidate, by what has been read of its page. */
+static inline bool
+is_candidate_on_page(const ScanFilter *filter, const TupleTableSlot *slot)
+{
+	OffsetNumber offset = ItemPointerGetOffsetNumberNoCheck(&slot->tts_tid);
+
+	return ItemPointerGetBlockNumberNoCheck(&slot->tts_tid) != filter->on_page.page ||
+		(filter->on_page.bits[offset / 8] & (1 << (offset % 8))) != 0;
+}
+
+/* The same as is_live() in a sequential scan, which reads the candidates of each page. */
+static pg_noinline bool
+is_live_in_order(ScanFilter *filter, TupleTableSlot *slot)
+{
+	ExprContext *econtext = filter->scan->ps.ps_ExprContext;
+	BlockNumber page = ItemPointerGetBlockNumberNoCheck(&slot->tts_tid);
+	MemoryContext old;
+	bool		result;
+
+	if (filter->expired_tids == NULL && filter->checked++ >= filter->probe_at)
+		probe(filter);
+	if (filter->none_expired)
+		return true;
+	if (filter->expired_tids != NULL && page != filter->on_page.page)
+	{
+		ttl_expired_tids_read_page(filter->expired_tids, page,
+								   BufferGetPage(((BufferHeapTupleTableSlot *) slot)->buffer),
+								   &filter->on_page);
+		if (!is_candidate_on_page(filter, slot))
+			return true;
+	}
+	ResetExprContext(econtext);
+	old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
+	result = check(filter, slot);
+	MemoryContextSwitchTo(old);
+	return result;
+}
+
+/*
+ * In place of ExecSeqScan().  To evaluate quals by way of ExecQual(), even if they are as short
+ * as ours, would take a good part of the time that it takes to read a row.
+ */
+static TupleTableSlot *
+seq_scan(PlanState *ps)
+{
+	ScanState  *scan = (ScanState *) ps;
+	ScanFilter *filter = (ScanFilter *) ps->qual;
+	ProjectionInfo *projection = ps->ps_ProjInfo;
+	TupleTableSlot *slot = scan->ss_ScanTupleSlot;
+
+	if (unlikely(scan->ss_currentScanDesc == NULL))
+		scan->ss_currentScanDesc = TtlSeqScanBegin(scan);
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!table_scan_getnextslot(scan->ss_currentScanDesc, ps->state->es_direction, slot))
+			return projection == NULL ? slot : ExecClearTuple(projection->pi_state.resultslot);
+		if (filter->none_expired || !is_candidate_on_page(filter, slot) ||
+			is_live_in_order(filter, slot))
+		{
+			if (filter->rest == NULL && projection == NULL)
+				return slot;
+			ResetExprContext(ps->ps_ExprContext);
+			ps->ps_ExprContext->ecxt_scantuple = slot;
+			if (ExecQual(filter->rest, ps->ps_ExprContext))
+				return projection == NULL ? slot : ExecProject(projection);
+		}
+		InstrCountFiltered1(scan, 1);
+	}
+}
+
 /* Evaluates what is to be rechecked: for an expired row it needn't. */
 static Datum
 evaluate_recheck(ExprState *state, ExprContext *econtext, bool *isnull)
@@ -552,6 +581,8 @@ add_scan_filter(ScanState *scan, TtlExecution *execution)
 	execution->scan_filters = filter;
 	filter->rest = get_rest(scan);
 	scan->ps.qual = &filter->qual;
+	if (IsA(scan, SeqScanState))
+		ExecSetExecProcNode(&scan->ps, seq_scan);
 
 	if (live->sees_everything)
 	{
@@ -590,36 +621,25 @@ add_scan_filter(ScanState *scan, TtlExecution *execution)
 	}
 }
 
-/*
- * count(*) needs no column.  If the catalog keeps a missing value for a column, the planner
- * makes such a scan project an empty row; the aggregate does as well with the table's row.
- */
-static void
-skip_empty_projection(const Agg *agg, PlanState *scan)
-{
-	if (agg->aggstrategy != AGG_PLAIN || scan->plan->targetlist != NIL)
-		return;
-	scan->ps_ProjInfo = NULL;
-#if TTL_SEQ_SCAN_ASSUMES_QUAL
-	ExecSetExecProcNode(scan, seq_scan_with_qual);
-#endif
-}
-
 static bool add_scan_filters_below(PlanState *planstate, void *execution);
 
 static bool
 add_scan_filters(PlanState *planstate, void *execution)
 {
-	const ScanFilter *before = ((TtlExecution *) execution)->scan_filters;
 	PlanState  *outer = outerPlanState(planstate);
 	bool		result;
 
 	if (ttl_plan_is_scan(planstate->plan))
 		add_scan_filter((ScanState *) planstate, execution);
 	result = planstate_tree_walker(planstate, add_scan_filters_below, execution);
-	if (IsA(planstate, AggState) && IsA(outer, SeqScanState) &&
-		((TtlExecution *) execution)->scan_filters != before)
-		skip_empty_projection((Agg *) planstate->plan, outer);
+
+	/*
+	 * count(*) needs no column.  If the catalog keeps a missing value for a column, the planner
+	 * makes such a scan project an empty row; the aggregate does as well with the table's row.
+	 */
+	if (IsA(planstate, AggState) && ((Agg *) planstate->plan)->aggstrategy == AGG_PLAIN &&
+		outer->ExecProcNodeReal == seq_scan && outer->plan->targetlist == NIL)
+		outer->ps_ProjInfo = NULL;
 	return result;
 }
 

@@ -27,11 +27,31 @@ my @work     = (
 	[ 'UPDATE by key, prepared', $prepared, 'PREPARE w(int) AS UPDATE {T} SET payload = payload{clock} WHERE id = $1' ],
 	[ 'INSERT, prepared', $prepared, q{PREPARE w(int) AS INSERT INTO {T} (id, payload) VALUES ($1 + 10000, 'x')} ]);
 
+# Scans of tables, of which so many rows have expired
+my $heap     = 'SET enable_seqscan = on; SET enable_indexonlyscan = off; SET enable_bitmapscan = off';
+my $by_index = 'SET enable_seqscan = off; SET enable_indexonlyscan = on; SET enable_bitmapscan = off';
+my $bitmap   = 'SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = on';
+my %expired  = (none => 'false', together => 'g <= {N} / 100', scattered => 'g % 100 = 0', third => 'g % 10 < 3');
+my @scans    = (
+	[ 'count(*)', 'SELECT count(*) FROM {T}', $heap ],
+	[ 'count(*) WHERE', q{SELECT count(*) FROM {T} WHERE payload <> 'y'}, $heap ],
+	[ 'GROUP BY', 'SELECT k, count(*), max(payload) FROM {T} GROUP BY k', $heap ],
+	[ 'rows', 'SELECT * FROM {T} OFFSET 1000000000', $heap ],
+	[ 'count(*), index-only', 'SELECT count(*) FROM {T}', $by_index ],
+	[ 'count(*), bitmap', 'SELECT count(*) FROM {T} WHERE k < 500', $bitmap ]);
+
 # Instructions of an execution of each of these: a statement with {P} for a key from 1 to 9593, or with {FROM} and {TO} for
 # the numbers of its rounds, 0 to 1199, and what comes before it.  The server is shut down.
 sub count
 {
 	my ($server, $preload, @statements) = @_;
+	return count_rounds($server, $preload, 100, 1100, @statements);
+}
+
+# The same with so many executions before the ones that count
+sub count_rounds
+{
+	my ($server, $preload, $before, $counted, @statements) = @_;
 	my ($input, $data, $counts) = map { "$server->{dir}/$_" } qw(lines copy counts);
 	my $mark = 'SELECT pg_backend_pid()';
 	my @lines;
@@ -41,10 +61,10 @@ sub count
 		my ($statement, @first) = @$_;
 		my @rounds = map {
 			my ($from, $to) = @$_;
-			($statement =~ /\{P\}/
-				? map { my $key = 1 + $_ * 8; $statement =~ s/\{P\}/$key/r } $from .. $to
-				: $statement =~ s/\{FROM\}/$from/r =~ s/\{TO\}/$to/r, $mark);
-		} [ 0, 99 ], [ 100, 1199 ];
+			($statement =~ /\{FROM\}/
+				? $statement =~ s/\{FROM\}/$from/r =~ s/\{TO\}/$to/r
+				: map({ my $key = 1 + $_ * 8; $statement =~ s/\{P\}/$key/r } $from .. $to), $mark);
+		} [ 0, $before - 1 ], [ $before, $before + $counted - 1 ];
 		push @lines, @first, $mark, @rounds, 'DEALLOCATE ALL', 'RESET ROLE';
 	}
 	open my $file, '>', $input or die "cannot write $input";
@@ -58,7 +78,7 @@ sub count
 	qx(cat '$server->{dir}/said') =~ /ERROR:.*/ and die "callgrind: $&\n";
 
 	my @part = map { qx(tail -n 1 $counts/part.$_) =~ /^totals: (\d+)/ ? $1 : die "no count $_" } 1 .. 3 * @statements;
-	return map { ($part[ 3 * $_ + 2 ] - $part[ 3 * $_ + 1 ]) / 1000 } 0 .. $#statements;
+	return map { ($part[ 3 * $_ + 2 ] - $part[ 3 * $_ + 1 ]) / ($counted - $before) } 0 .. $#statements;
 }
 
 sub possible
@@ -91,6 +111,43 @@ sub measure
 		} @pair;
 
 		$results->add('instructions', "$work[$_][0]: $what", (map { sprintf '%.0f', $_ } $one->[$_], $other->[$_]), sprintf('%.3f', $one->[$_] / $other->[$_])) for 0 .. $#work;
+	}
+	$server->stop;
+	measure_scans($results);
+	return;
+}
+
+# Scans of containers and of a plain table, by the row
+sub measure_scans
+{
+	my ($results) = @_;
+	my $server = bench::Server->start(settings => [ 'fsync = off', 'ttl.reaper = off' ]);
+	my $rows   = 50_000;
+	my %counts;
+
+	for my $table (sort(keys %expired), 'plain')
+	{
+		my $condition = ($expired{$table} // 'false') =~ s/\{N\}/$rows/r;
+
+		$server->sql("CREATE TABLE $table (id int PRIMARY KEY, k int, payload text)");
+		$server->sql("SELECT ttl.create_container('$table', 86400)");
+		$server->sql("INSERT INTO $table SELECT g, g % 1000, repeat('x', 60), now() - CASE WHEN $condition THEN interval '2 days' ELSE '0' END FROM generate_series(1, $rows) g");
+		$server->sql("SELECT ttl.drop_container('$table')") if $table eq 'plain';
+		$server->sql("CREATE INDEX ON $table (k); VACUUM (FREEZE, ANALYZE) $table");
+	}
+	$server->shut_down;
+	for my $table (sort(keys %expired), 'plain')
+	{
+		my @statements = map { my (undef, $statement, @first) = @$_; [ $statement =~ s/\{T\}/$table/r, @first ] } @scans;
+		$counts{$table} = [ count_rounds($server, 'ttl', 1, 4, @statements) ];
+	}
+	for my $table (sort keys %expired)
+	{
+		for (0 .. $#scans)
+		{
+			my ($one, $other) = ($counts{$table}[$_], $counts{plain}[$_]);
+			$results->add('scans', "$scans[$_][0]: $table", (map { sprintf '%.1f', $_ / $rows } $one, $other), sprintf('%.3f', $one / $other));
+		}
 	}
 	$server->stop;
 	return;
