@@ -151,7 +151,6 @@ CREATE TABLE parts_eu PARTITION OF parts FOR VALUES IN ('eu');
 CREATE TABLE parts_us (gone int, region text NOT NULL, _ts timestamptz DEFAULT '2900-01-01' NOT NULL, id int NOT NULL, ttl int, note text);
 ALTER TABLE parts_us DROP COLUMN gone;
 SELECT ttl.create_container('parts', 60);
-ALTER TABLE parts_us ADD CONSTRAINT parts_ttl_positive_or_minus_1 CHECK (ttl = -1 OR ttl > 0);
 ALTER TABLE parts ATTACH PARTITION parts_us FOR VALUES IN ('us');
 CREATE PROCEDURE refill_parts() LANGUAGE sql AS $$
     TRUNCATE clock.parts;

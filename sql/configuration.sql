@@ -45,9 +45,6 @@ $$;
 CREATE FUNCTION indexes_of(c regclass) RETURNS SETOF text LANGUAGE sql AS $$
     SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = c ORDER BY pg_get_indexdef(indexrelid) COLLATE "C"
 $$;
-CREATE FUNCTION checks_of(c regclass) RETURNS SETOF text LANGUAGE sql AS $$
-    SELECT conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = c AND contype = 'c' ORDER BY conname COLLATE "C"
-$$;
 CREATE FUNCTION triggers_of(c regclass) RETURNS SETOF text LANGUAGE sql AS $$
     SELECT tgname || ' ' || tgenabled::text FROM pg_trigger WHERE tgrelid = c AND NOT tgisinternal ORDER BY tgname COLLATE "C"
 $$;
@@ -71,7 +68,6 @@ SELECT _ts IS NOT NULL AS has_ts FROM nothing_yet;
 DROP TABLE nothing_yet;
 SELECT ctid = :'ctid' AND xmin = :'was_xmin' AS not_updated FROM session WHERE id = 1;
 SELECT columns_of('session');
-SELECT checks_of('session');
 SELECT indexes_of('session');
 SELECT triggers_of('session');
 SELECT * FROM containers;
@@ -147,17 +143,15 @@ CREATE TABLE adopt (id int, _ts timestamptz, ttl smallint);
 INSERT INTO adopt VALUES (1, NULL, NULL), (2, '2020-01-01', 5), (3, '2020-01-01', 0);
 SELECT ttl.create_container('adopt', 60, ts_column => '_ts', ttl_column => 'ttl');
 SELECT columns_of('adopt');
-SELECT checks_of('adopt');
 SELECT indexes_of('adopt');
 SELECT id FROM adopt ORDER BY id;
 SELECT state('INSERT INTO configuration.adopt VALUES (4, NULL, 0)'), state('INSERT INTO configuration.adopt VALUES (4, NULL, -2)'), state('INSERT INTO configuration.adopt VALUES (4, NULL, -1)');
-CREATE TABLE adopt_all (id int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int CHECK (ttl = -1 OR ttl > 0));
+CREATE TABLE adopt_all (id int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int);
 CREATE INDEX mine_default ON adopt_all (_ts) WHERE ttl IS NULL;
 CREATE INDEX mine_item ON adopt_all (ttl.item_expiry(_ts, ttl)) WHERE ttl > 0;
 CREATE INDEX CONCURRENTLY mine_other ON adopt_all (_ts);
 SELECT ttl.create_container('adopt_all', 60);
 SELECT columns_of('adopt_all');
-SELECT checks_of('adopt_all');
 SELECT indexes_of('adopt_all');
 SELECT refused('DROP INDEX configuration.mine_default');
 DROP INDEX mine_other;
@@ -181,12 +175,6 @@ CREATE TABLE adopt_ts (id int, _ts timestamptz);
 CREATE INDEX mine ON adopt_ts (_ts);
 SELECT ttl.create_container('adopt_ts', 60, ttl_column => NULL);
 SELECT indexes_of('adopt_ts');
--- one that isn't enforced (from PostgreSQL 18 on) doesn't do
-CREATE TABLE unenforced (id int, ttl int);
-SELECT state('ALTER TABLE configuration.unenforced ADD CHECK (ttl = -1 OR ttl > 0) NOT ENFORCED') IN ('done', '42601') AS added;
-SELECT ttl.create_container('unenforced', 60);
-SELECT state('INSERT INTO configuration.unenforced (id, ttl) VALUES (1, 0)');
-DROP TABLE unenforced;
 
 --
 -- set_default_ttl, default_ttl, seconds, alter_container
@@ -313,12 +301,10 @@ SELECT state('SELECT ttl.drop_container(''session'')'), refused('SELECT ttl.expi
 -- and back
 SELECT ttl.create_container('session', 60, ts_column => '_ts');
 SELECT count(*) FROM session WHERE id = 3;
-SELECT checks_of('session');
 SET client_min_messages = notice;
 SELECT ttl.drop_container('session', drop_columns => true);
 SET client_min_messages = warning;
 SELECT columns_of('session');
-SELECT checks_of('session');
 SELECT count(*) FROM session;
 SELECT ttl.drop_container('adopt_ts');
 SELECT indexes_of('adopt_ts');
@@ -422,7 +408,6 @@ SELECT ttl.create_container('safe', 60);
 RESET DateStyle;
 SET search_path = configuration, public;
 SELECT columns_of('safe');
-SELECT checks_of('safe');
 
 --
 -- DDL
@@ -614,7 +599,6 @@ SELECT relfilenode AS was FROM pg_class WHERE oid = 'parts_us'::regclass \gset
 SELECT ttl.create_container('parts', 60);
 SELECT relfilenode = :was AS not_rewritten FROM pg_class WHERE oid = 'parts_us'::regclass;
 SELECT columns_of('parts_us');
-SELECT checks_of('parts_us');
 SELECT indexes_of('parts_us');
 SELECT triggers_of('parts_us');
 SELECT f, refused(format('SELECT ttl.%s', f)) FROM unnest(ARRAY['create_container(''parts_us'', 60)', 'set_default_ttl(''parts_us'', 60)', 'drop_container(''parts_us'')']) f;

@@ -166,7 +166,7 @@ SELECT ttl.expires_at(NULL::item), ttl.time_to_live(NULL::item);
 --
 
 -- A NULL in an adopted timestamp column never expires; a smallint does as well
--- as an integer; bad values that are there already mean nothing
+-- as an integer; bad values that are there already never expire
 CREATE TABLE adopted (id text PRIMARY KEY, changed timestamptz, keep smallint);
 INSERT INTO adopted VALUES
     ('a: no _ts', NULL, NULL),
@@ -176,10 +176,10 @@ INSERT INTO adopted VALUES
     ('e: TTL 32767, live', '2020-01-01 11:59:55+00', 32767),
     ('f: TTL 1, expired', '2020-01-01 11:59:55+00', 1),
     ('g: TTL -1', '2020-01-01', -1),
-    ('h: TTL 0, default, live', '2020-01-01 11:59:55+00', 0),
-    ('i: TTL -7, default, live', '2020-01-01 11:59:55+00', -7),
-    ('j: TTL 0, default, expired', '2020-01-01', 0),
-    ('k: TTL -7, default, expired', '2020-01-01', -7);
+    ('h: TTL 0', '2020-01-01 11:59:55+00', 0),
+    ('i: TTL -7', '2020-01-01 11:59:55+00', -7),
+    ('j: TTL 0, long ago', '2020-01-01', 0),
+    ('k: TTL -7, long ago', '2020-01-01', -7);
 SELECT ttl.create_container('adopted', 10, 'changed', 'keep');
 SET ttl.now = '2020-01-01 12:00:00+00';
 SELECT id, ttl.expires_at(a), ttl.time_to_live(a) FROM adopted a ORDER BY id COLLATE "C";
@@ -317,4 +317,86 @@ ROLLBACK;
 RESET ttl.now;
 
 SET client_min_messages = warning;
+--
+-- A TTL without a meaning is refused
+--
+
+CREATE FUNCTION fields_of(statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    state text; message text; detail text; hint text; s text; t text; c text; constr text;
+BEGIN
+    EXECUTE statement;
+    RETURN 'done';
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, s = SCHEMA_NAME, t = TABLE_NAME, c = COLUMN_NAME, constr = CONSTRAINT_NAME;
+    RETURN concat_ws(' | ', state, message, detail, hint, s, t, c, constr);
+END $$;
+CREATE TABLE strict (id int PRIMARY KEY, note text, ttl int);
+INSERT INTO strict VALUES (-1, 'was there', 0);
+SET client_min_messages = notice;
+\set VERBOSITY default
+SELECT ttl.create_container('strict', 60, ttl_column => 'ttl');
+\set VERBOSITY terse
+SET client_min_messages = warning;
+SELECT fields_of('INSERT INTO expiry.strict (id, ttl) VALUES (1, 0)');
+INSERT INTO strict VALUES (1, 'new', -1), (2, 'new', NULL), (3, 'new', 2147483647);
+SELECT statement, state(statement) FROM unnest(ARRAY[
+    'INSERT INTO expiry.strict (id, ttl) VALUES (4, -2)', 'INSERT INTO expiry.strict (id, ttl) SELECT 4, -2147483648', 'INSERT INTO expiry.strict (id, ttl) VALUES (1, 0) ON CONFLICT DO NOTHING',
+    'INSERT INTO expiry.strict (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET ttl = 0', 'INSERT INTO expiry.strict (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET note = ''conflict''',
+    'MERGE INTO expiry.strict s USING (VALUES (1)) AS v (id) ON s.id = v.id WHEN MATCHED THEN UPDATE SET ttl = -7', 'MERGE INTO expiry.strict s USING (VALUES (1)) AS v (id) ON s.id = v.id WHEN MATCHED THEN UPDATE SET ttl = 7',
+    'MERGE INTO expiry.strict s USING (VALUES (5)) AS v (id) ON s.id = v.id WHEN NOT MATCHED THEN INSERT (id, ttl) VALUES (5, 0)',
+    'UPDATE expiry.strict SET ttl = 0', 'UPDATE expiry.strict SET ttl = ttl - 2147483647 WHERE id = 3', 'WITH u AS (UPDATE expiry.strict SET ttl = 0 WHERE id = 1 RETURNING id) SELECT FROM u',
+    'UPDATE expiry.strict SET id = 10, ttl = 5 WHERE id = 1', 'UPDATE expiry.strict SET id = 1, ttl = 0 WHERE id = 10', 'UPDATE expiry.strict SET id = 1, ttl = NULL WHERE id = 10']) statement;
+COPY strict (id, ttl) FROM STDIN;
+20	5
+21	0
+\.
+INSERT INTO strict VALUES (20, 'new', 5);
+SELECT id, note, ttl FROM strict ORDER BY id;
+-- what was there stays, and other columns of it can be updated
+UPDATE strict SET note = 'updated' WHERE id = -1;
+SELECT state('UPDATE expiry.strict SET ttl = 0 WHERE id = -1'), state('UPDATE expiry.strict SET note = ''again'' WHERE id = -1');
+-- triggers of the user's come first
+CREATE FUNCTION mend() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN new.ttl := CASE new.ttl WHEN 0 THEN NULL WHEN 1 THEN 0 ELSE new.ttl END; RETURN new; END$$;
+CREATE TRIGGER mend BEFORE INSERT OR UPDATE ON strict FOR EACH ROW EXECUTE FUNCTION mend();
+SELECT state('INSERT INTO expiry.strict VALUES (30, ''mended'', 0)'), state('INSERT INTO expiry.strict VALUES (31, ''broken'', 1)'), state('UPDATE expiry.strict SET ttl = 0 WHERE id = 2'), state('UPDATE expiry.strict SET ttl = 1 WHERE id = 2');
+DROP TRIGGER mend ON strict;
+-- also while TTL is off, but not in what is replicated
+SELECT ttl.set_default_ttl('strict', NULL);
+SELECT state('INSERT INTO expiry.strict VALUES (40, ''off'', 0)'), state('UPDATE expiry.strict SET ttl = 0 WHERE id = 2');
+SELECT ttl.set_default_ttl('strict', 60);
+SET session_replication_role = replica;
+INSERT INTO strict VALUES (41, 'replicated', 0);
+UPDATE strict SET ttl = -7 WHERE id = 2;
+RESET session_replication_role;
+SELECT id, note, ttl, ttl.expires_at(s) FROM strict s WHERE ttl <= 0 ORDER BY id;
+-- an UPDATE that assigns keys, too, frees them
+INSERT INTO strict (id, _ts) VALUES (50, '2020-01-01');
+UPDATE strict SET ttl = 6 WHERE id = 3;
+UPDATE strict SET ttl = 6, id = 50 WHERE id = 3;
+SELECT id, ttl FROM strict WHERE id IN (3, 50);
+INSERT INTO strict (id, _ts) VALUES (51, '2020-01-01'), (52, '2020-01-01');
+WITH u AS (UPDATE strict SET ttl = 8 WHERE id = 50 RETURNING id), v AS (UPDATE strict SET id = 51 WHERE id = 20 RETURNING id) INSERT INTO strict (id) SELECT 52 FROM u, v;
+SELECT id, ttl FROM strict WHERE id BETWEEN 50 AND 52 ORDER BY id;
+-- partitions, with columns in another order
+CREATE TABLE strict_parts (id int, ttl smallint, note text) PARTITION BY LIST (id);
+CREATE TABLE strict_1 (note text, gone int, ttl smallint, id int);
+ALTER TABLE strict_1 DROP gone;
+INSERT INTO strict_1 (id, ttl, note) VALUES (1, 0, 'was there');
+ALTER TABLE strict_parts ATTACH PARTITION strict_1 FOR VALUES IN (1);
+CREATE TABLE strict_2 PARTITION OF strict_parts FOR VALUES IN (2);
+SELECT ttl.create_container('strict_parts', 60, ttl_column => 'ttl');
+INSERT INTO strict_parts VALUES (1, 5), (2, 5);
+SELECT statement, state(statement) FROM unnest(ARRAY['INSERT INTO expiry.strict_parts VALUES (1, 0)', 'INSERT INTO expiry.strict_1 (id, ttl) VALUES (1, 0)', 'UPDATE expiry.strict_parts SET ttl = 0 WHERE id = 2', 'UPDATE expiry.strict_1 SET ttl = 0 WHERE ttl = 5',
+    'UPDATE expiry.strict_parts SET id = 2 WHERE note IS NOT NULL', 'UPDATE expiry.strict_parts SET id = 1, ttl = 0 WHERE id = 2', 'UPDATE expiry.strict_parts SET note = ''updated'' WHERE note IS NOT NULL']) statement;
+COPY strict_parts (id, ttl) FROM STDIN;
+2	-3
+\.
+SELECT id, ttl, note FROM strict_parts ORDER BY id, ttl;
+-- a generated one is not checked
+CREATE TABLE strict_generated (id int, ttl int GENERATED ALWAYS AS (id) STORED);
+SELECT ttl.create_container('strict_generated', 60);
+INSERT INTO strict_generated (id) VALUES (0), (1), (-7);
+SELECT id, ttl.expires_at(s) IS NULL AS never FROM strict_generated s ORDER BY id;
+
 DROP SCHEMA expiry CASCADE;

@@ -13,7 +13,7 @@ CREATE VIEW lags AS
 -- Half attached
 --
 
-CREATE TABLE part (id int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int, CONSTRAINT part_ttl_positive_or_minus_1 CHECK (ttl = -1 OR ttl > 0)) PARTITION BY LIST (id);
+CREATE TABLE part (id int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int) PARTITION BY LIST (id);
 CREATE TABLE part_1 PARTITION OF part FOR VALUES IN (1);
 CREATE TABLE part_2 PARTITION OF part FOR VALUES IN (2);
 INSERT INTO part SELECT g % 2 + 1, '2020-01-01' FROM generate_series(1, 200) g;
@@ -95,24 +95,5 @@ CREATE TABLE covered (id int, note text, _ts timestamptz);
 CREATE INDEX covered_ts ON covered (_ts) INCLUDE (note);
 SELECT ttl.create_container('covered', 60, ttl_column => NULL);
 SELECT count(*) FROM pg_index WHERE indrelid = 'covered'::regclass;
-
---
--- The third index
---
-
-CREATE TABLE stray (id int PRIMARY KEY, _ts timestamptz, ttl int);
-INSERT INTO stray VALUES (1, '2020-01-01', 0), (2, '2020-01-01', NULL);
-SELECT ttl.create_container('stray', 60, ts_column => '_ts', ttl_column => 'ttl');
-SELECT ttl.set_default_ttl('stray', NULL);
-DROP INDEX stray__ts_idx1;
-SELECT refused('SELECT ttl.set_default_ttl(''stray'', 60)');
-SELECT ttl.alter_container('stray', indexing => 'consistent');
-SELECT ttl.set_default_ttl('stray', 60);
-SELECT ttl.expired_count('stray'), refused('DROP INDEX indexes.stray__ts_idx1');
-CALL ttl.reap('stray');
--- it serves nothing when the CHECK is known to hold
-ALTER TABLE stray VALIDATE CONSTRAINT stray_ttl_positive_or_minus_1;
-DROP INDEX stray__ts_idx1;
-SELECT ttl.set_default_ttl('stray', 30), ttl.expired_count('stray');
 
 DROP SCHEMA indexes CASCADE;

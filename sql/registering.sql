@@ -191,7 +191,7 @@ SELECT ttl.create_container('small', -1, ts_column => NULL, ttl_column => 'until
 CREATE TABLE long (id int, until numeric);
 INSERT INTO long VALUES (1, 10::numeric ^ 100);
 SELECT ttl.create_container('long', ttl_column => 'until');
--- the CHECK says by its name what is allowed
+-- the error says what is allowed
 CREATE TABLE checked (id int);
 SELECT ttl.create_container('checked', 60);
 SELECT refused('INSERT INTO checked (id, _ts, ttl) VALUES (1, ''2900-01-01 UTC'', 0)');

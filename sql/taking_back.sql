@@ -95,12 +95,10 @@ SELECT ttl.drop_container('viewed', true);
 DROP VIEW stamps;
 SELECT ttl.drop_container('viewed', true);
 
--- A TTL column that was there in a table without rows: all of them obey the CHECK, and
--- no index for bad values is needed
+-- A TTL column that was there
 CREATE TABLE declared (id int, ttl int);
 SELECT ttl.create_container('declared', -1);
 SELECT shape('declared');
--- but a partitioned table may get a partition with some
 CREATE TABLE partitioned (id int, ttl int) PARTITION BY RANGE (id);
 SELECT ttl.create_container('partitioned', -1);
 SELECT shape('partitioned');

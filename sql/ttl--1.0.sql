@@ -62,7 +62,7 @@ COMMENT ON COLUMN ttl.container.changed_at IS 'when the policy was last changed 
 COMMENT ON COLUMN ttl.container.grace_noticed_at IS 'when the reaper noticed that change; ttl.grace counts from here; NULL = not yet';
 COMMENT ON COLUMN ttl.container.grace_former_time_to_live IS 'the longest default_time_to_live within ttl.grace before changed_at; NULL = TTL was off';
 COMMENT ON COLUMN ttl.container.grace_partition IS 'the partition whose ATTACH was the change; NULL = the change concerns all';
-COMMENT ON COLUMN ttl.container.created_objects IS 'what was added to the table, and is dropped when it is unregistered: ts_column, ts_default, ttl_column, ttl_check, default_index, item_index, stray_index';
+COMMENT ON COLUMN ttl.container.created_objects IS 'what was added to the table, and is dropped when it is unregistered: ts_column, ts_default, ttl_column, default_index, item_index';
 COMMENT ON COLUMN ttl.container.propagated IS 'whether the policy comes from the coordinator of a Citus cluster, by the row trigger';
 COMMENT ON COLUMN ttl.container.ttl_unit IS 'unit of numbers since 1970 in the TTL column; NULL = they are durations in seconds';
 COMMENT ON COLUMN ttl.container.ts_unit IS 'unit of numbers since 1970 in the timestamp column; NULL = it is a timestamp';

@@ -194,23 +194,11 @@
 /* 19: COPY TO takes partitioned tables */
 #define TTL_COPIES_PARTITIONED_TABLES	(PG_VERSION_NUM >= 190000)
 
-/* 18: temporal foreign keys, constraints that are not enforced */
+/* 18: temporal foreign keys */
 #if PG_VERSION_NUM >= 180000
 #define TtlConstraintIsTemporal(form)	((form)->conperiod)
-#define TtlCheckIsEnforced(check)		((check).ccenforced)
 #else
 #define TtlConstraintIsTemporal(form)	false
-#define TtlCheckIsEnforced(check)		true
-#endif
-
-/* 19: a CHECK may be altered not to be enforced; the name of one that is */
-#if PG_VERSION_NUM >= 190000
-#define TtlConstraintUnenforced(cmd) \
-	(castNode(ATAlterConstraint, (cmd)->def)->alterEnforceability && \
-	 !castNode(ATAlterConstraint, (cmd)->def)->is_enforced ? \
-	 castNode(ATAlterConstraint, (cmd)->def)->conname : NULL)
-#else
-#define TtlConstraintUnenforced(cmd)	NULL
 #endif
 
 /* 19: signal handlers take two arguments */

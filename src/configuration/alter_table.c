@@ -4,9 +4,8 @@
  *	  ALTER TABLE of containers, of their partitions and of ttl.container.
  *
  * See the table in ddl.c.  The timestamp or TTL column may get any type that a table with
- * such a column could be registered with.  The type decides what the expiry indexes are
- * and whether there is a CHECK, so those that ttl has made go before the command and are
- * made anew after it.  What users have made is theirs, and PostgreSQL's to convert.
+ * such a column could be registered with.  The type decides what the expiry indexes are,
+ * so those that ttl has made go before the command and are made anew after it.  What users have made is theirs, and PostgreSQL's to convert.
  *
  * By other values rows may expire at other times, as by a change of policy: the worker
  * keeps them for ttl.grace.
@@ -86,7 +85,6 @@ take_back(Oid relid, TtlPolicy *policy)
 	PG_TRY();
 	{
 		ttl_indexes_drop(relid, policy);
-		ttl_columns_drop_check(relid, policy);
 	}
 	PG_FINALLY();
 	{
@@ -139,7 +137,6 @@ end_retype(Oid relid)
 	ttl_container_require(relid, &policy);
 	nestlevel = ttl_command_begin();
 	ttl_columns_renew_default(relid, &policy);
-	ttl_columns_complete_check(relid, &policy, false);
 	if (policy.indexing != TTL_INDEXING_NONE)
 		ttl_indexes_complete(relid, &policy);
 	ttl_command_end(nestlevel);
@@ -220,8 +217,7 @@ ttl_alter_table_begin(AlterTableStmt *stmt)
 					break;
 
 				/*
-				 * it would build indexes and validate the CHECK anew, for
-				 * nothing
+				 * it would build indexes anew, for nothing
 				 */
 				if (cmd->subtype == AT_DropColumn)
 					ttl_guard_refuse("drop column", cmd->name, container.container);
@@ -269,11 +265,10 @@ ttl_alter_table_begin(AlterTableStmt *stmt)
 							 errhint("Use ttl.drop_container() to unregister the table.")));
 				break;
 			case AT_DropConstraint:
-			case AT_AlterConstraint:
 				if (is_part && !container.lacks_column && row_security &&
 					!ttl_guard_is_suspended(container.container) &&
 					ttl_container_is_owner(GetUserId(), relid))
-					ttl_guard_constraint(relid, &policy, cmd);
+					ttl_guard_drop_constraint(relid, cmd->name);
 				break;
 			case AT_DisableTrig:
 			case AT_EnableReplicaTrig:

@@ -125,7 +125,8 @@ ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n)
 		is_valid = ttl_policy_seconds(PG_GETARG_INTERVAL_P(n), &result);
 	else
 	{
-		if (ttl_type != NULL && ttl_type->seconds != NULL && !ttl_type->is_document)
+		if (ttl_type != NULL && ttl_type->seconds != NULL && !ttl_type->is_document &&
+			!ttl_type_is_invalid(ttl_type, PG_GETARG_DATUM(n)))
 			result = ttl_type->seconds(PG_GETARG_DATUM(n));
 		is_valid = result != 0;
 	}

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * columns.c
- *	  The columns of a container, and the CHECK on item TTLs.
+ *	  The columns of a container.
  *
  * Nothing here rewrites or scans a table: what is added to rows that exist is stored
  * once for all of them.
@@ -10,15 +10,10 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
-#include "access/xact.h"
 #include "catalog/heap.h"
-#include "catalog/indexing.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_constraint.h"
-#include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "catalog_expr.h"
 #include "citus/citus.h"
@@ -30,10 +25,8 @@
 #include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 Form_pg_attribute
@@ -177,33 +170,6 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 }
 
 /*
- * Says in the catalog that the CHECK constraint holds for all rows, here and
- * in the partitions.  To have it validated would scan the table under an
- * exclusive lock.
- */
-static void
-mark_check_valid(Oid relid, const char *name)
-{
-	Relation	pg_constraint = table_open(ConstraintRelationId, RowExclusiveLock);
-	ListCell   *lc;
-
-	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
-	{
-		Oid			constraint = get_relation_constraint_oid(lfirst_oid(lc), name, true);
-		HeapTuple	tuple = SearchSysCacheCopy1(CONSTROID, ObjectIdGetDatum(constraint));
-
-		if (!HeapTupleIsValid(tuple))
-			continue;
-		((Form_pg_constraint) GETSTRUCT(tuple))->convalidated = true;
-		CatalogTupleUpdate(pg_constraint, &tuple->t_self, tuple);
-		heap_freetuple(tuple);
-		CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
-	}
-	table_close(pg_constraint, RowExclusiveLock);
-	CommandCounterIncrement();
-}
-
-/*
  * The present as the default of a timestamp column, rounded up to a multiple of the step; made of
  * PostgreSQL's functions alone, so that it outlives the container.
  */
@@ -243,21 +209,6 @@ add_ts_column(Oid relid, const char *ts, Oid type_oid, int32 typmod, int64 preci
 	ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s", table, ts, present(type_oid, step));
 }
 
-/*
- * Adds the CHECK on item TTLs.  All rows are known to obey it if the column is
- * new, if they obey an equal one, or if there are none.  Those of a distributed table
- * have to, and are looked at: Citus can't move a shard with a row that doesn't.
- */
-static void
-add_check(Oid relid, const char *name, const char *definition, bool is_known, bool validate)
-{
-	ttl_command_run("ALTER TABLE %s ADD CONSTRAINT %s CHECK (%s)%s", ttl_container_table_name(relid),
-					quote_identifier(name), definition,
-					is_known || !validate ? " NOT VALID" : "");
-	if (is_known)
-		mark_check_valid(relid, name);
-}
-
 void
 ttl_columns_complete(Oid relid, TtlPolicy *policy)
 {
@@ -290,54 +241,6 @@ ttl_columns_complete(Oid relid, TtlPolicy *policy)
 	if (lacks_own)
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s integer", table,
 						quote_identifier(NameStr(policy->ttl_column)));
-	ttl_columns_complete_check(relid, policy, (policy->created_objects & TTL_CREATED_TTL_COLUMN) != 0);
-}
-
-void
-ttl_columns_complete_check(Oid relid, TtlPolicy *policy, bool is_known)
-{
-	Relation	rel = table_open(relid, NoLock);
-	char	   *definition;
-	bool		validated;
-
-	definition = ttl_expiry_check_definition(rel, policy);
-	if (ttl_expiry_find_check(rel, policy, &validated) != NULL)
-		definition = NULL;
-	table_close(rel, NoLock);
-	if (definition != NULL)
-	{
-		bool		is_distributed = ttl_citus_is_distributed(relid);
-
-		/*
-		 * a partition with bad values may be attached yet, so not if it's
-		 * partitioned
-		 */
-		bool		is_empty = get_rel_relkind(relid) == RELKIND_RELATION &&
-		!ttl_container_has_pages(relid);
-
-		/* an error names the constraint, and has no HINT */
-		add_check(relid,
-				  ChooseConstraintName(get_rel_name(relid), NameStr(policy->ttl_column),
-									   "positive_or_minus_1", get_rel_namespace(relid), NIL),
-				  definition, !is_distributed && (is_known || is_empty), is_distributed);
-		policy->created_objects |= TTL_CREATED_TTL_CHECK;
-	}
-}
-
-void
-ttl_columns_drop_check(Oid relid, TtlPolicy *policy)
-{
-	Relation	rel = table_open(relid, NoLock);
-	bool		validated;
-	char	   *check = ttl_expiry_find_check(rel, policy, &validated);
-
-	if (check != NULL)
-		check = pstrdup(check);
-	table_close(rel, NoLock);
-	if (check != NULL && (policy->created_objects & TTL_CREATED_TTL_CHECK))
-		ttl_command_run("ALTER TABLE %s DROP CONSTRAINT %s", ttl_container_table_name(relid),
-						quote_identifier(check));
-	policy->created_objects &= ~TTL_CREATED_TTL_CHECK;
 }
 
 /* Is the default of the column the one that it is given here? */
@@ -418,8 +321,6 @@ ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 	bool		drop_own = drop && (policy->created_objects & TTL_CREATED_TTL_COLUMN) && own != NULL &&
 	ttl_type_of(own->atttypid, policy->ttl_unit) != NULL;
 	bool		drop_expression = !drop_own && is_generated_by_ours(rel, own);
-	bool		drop_check = own != NULL && !(policy->created_objects & TTL_CREATED_TTL_COLUMN);
-	TtlPolicy	rest = *policy;
 	ErrorContextCallback context = {
 		.callback = explain_dependents,
 		.previous = error_context_stack
@@ -429,8 +330,6 @@ ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 
 	if (drop_default)
 		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT", table, ts_name);
-	if (drop_check)
-		ttl_columns_drop_check(relid, &rest);
 	if (drop_expression)
 		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s DROP EXPRESSION", table, own_name);
 	error_context_stack = &context;
@@ -440,13 +339,6 @@ ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 		ttl_command_run("ALTER TABLE %s DROP COLUMN %s", table, own_name);
 	error_context_stack = context.previous;
 	return drop_expression;
-}
-
-/* The type of a column, as DDL takes it */
-static char *
-type_of(const FormData_pg_attribute *attribute)
-{
-	return format_type_with_typemod(attribute->atttypid, attribute->atttypmod);
 }
 
 void
@@ -465,12 +357,8 @@ ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *pol
 	bool		add_ts = false;
 	bool		add_not_null = false;
 	char	   *add_own = NULL;
-	char	   *check = NULL;
-	char	   *definition = NULL;
-	bool		validate = false;
 	Oid			ts_type = InvalidOid;
 	int32		ts_typmod = -1;
-	bool		is_known = true;
 	int			nestlevel;
 
 	/* the container may be about to be repaired */
@@ -489,19 +377,8 @@ ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *pol
 		ts_typmod = parent_ts->atttypmod;
 		add_not_null = ts != NULL && !ts->attnotnull && parent_ts->attnotnull;
 	}
-	if (parent_own != NULL)
-	{
-		if (own != NULL && ttl_container_has_pages(relid))
-			(void) ttl_expiry_find_check(rel, policy, &is_known);
-		else if (own == NULL && parent_own->attgenerated == '\0')
-			add_own = type_of(parent_own);
-		check = ttl_expiry_find_check(parent, policy, &validate);
-		if (check != NULL)
-		{
-			check = pstrdup(check);
-			definition = ttl_expiry_check_definition(parent, policy);
-		}
-	}
+	if (parent_own != NULL && own == NULL && parent_own->attgenerated == '\0')
+		add_own = format_type_with_typemod(parent_own->atttypid, parent_own->atttypmod);
 	relation_close(rel, NoLock);
 	table_close(parent, NoLock);
 
@@ -517,8 +394,6 @@ ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *pol
 		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", table, ts_name);
 	if (add_own != NULL)
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s", table, own_name, add_own);
-	if (check != NULL && !OidIsValid(get_relation_constraint_oid(relid, check, true)))
-		add_check(relid, check, definition, is_known, validate);
 	ttl_command_end(nestlevel);
 	ttl_guard_ts_column(relid, policy, AccessExclusiveLock);
 }

@@ -162,33 +162,14 @@ ttl_guard_drop(DropStmt *stmt)
 	}
 }
 
-/*
- * The CHECK on the TTL column says that no row needs the third index; is it the
- * one of that name?  A unique constraint may be made of an index that serves.
- */
+/* A unique constraint may be made of an index that serves. */
 void
-ttl_guard_constraint(Oid relid, const TtlPolicy *policy, const AlterTableCmd *cmd)
+ttl_guard_drop_constraint(Oid relid, const char *name)
 {
-	bool		drops = cmd->subtype == AT_DropConstraint;
-	const char *name = drops ? cmd->name : TtlConstraintUnenforced(cmd);
-	Relation	rel;
-	char	   *check;
-	bool		validated;
+	Oid			index = get_constraint_index(get_relation_constraint_oid(relid, name, true));
 
-	if (drops)
-	{
-		Oid			index = get_constraint_index(get_relation_constraint_oid(relid, name, true));
-
-		if (OidIsValid(index))
-			check_drop_index(index, list_make1_oid(index));
-	}
-	if (name == NULL || NameStr(policy->ttl_column)[0] == '\0')
-		return;
-	rel = table_open(relid, AccessShareLock);
-	check = ttl_expiry_find_check(rel, policy, &validated);
-	if (check != NULL && strcmp(check, name) == 0)
-		ttl_guard_refuse(drops ? "drop constraint" : "alter constraint", name, relid);
-	table_close(rel, AccessShareLock);	/* the command takes a stronger one */
+	if (OidIsValid(index))
+		check_drop_index(index, list_make1_oid(index));
 }
 
 /* Is that the type of the column? */

@@ -314,16 +314,20 @@ ttl_survey_notice_invalid(Oid relid, const TtlPolicy *policy, const TtlSurvey *s
 {
 	const char *name = NameStr(policy->ttl_column);
 	int			count = survey->own.invalid;
+	TtlContainer container;
 
-	if (count > 0)
-		ereport(NOTICE,
-				(!survey->own.complete ?
-				 errmsg("at least %d stored rows of container \"%s\" have a value in column \"%s\" that is no TTL",
-						count, get_rel_name(relid), name) :
-				 errmsg_plural("%d stored row of container \"%s\" has a value in column \"%s\" that is no TTL",
-							   "%d stored rows of container \"%s\" have a value in column \"%s\" that is no TTL",
-							   count, count, get_rel_name(relid), name),
-				 errdetail("The default TTL applies to them."),
-				 policy->ttl_unit != TTL_UNIT_SECONDS ? 0 :
-				 errhint("A TTL is a whole number of seconds from 1 to 2147483647, or -1 for never.")));
+	if (count == 0)
+		return;
+	ttl_container_find_columns(relid, policy, &container);
+	ereport(NOTICE,
+			(!survey->own.complete ?
+			 errmsg("at least %d stored rows of container \"%s\" have a value in column \"%s\" that is no TTL",
+					count, get_rel_name(relid), name) :
+			 errmsg_plural("%d stored row of container \"%s\" has a value in column \"%s\" that is no TTL",
+						   "%d stored rows of container \"%s\" have a value in column \"%s\" that is no TTL",
+						   count, count, get_rel_name(relid), name),
+			 container.ttl_type->is_strict ?
+			 errdetail("They never expire.") : errdetail("The default TTL applies to them."),
+			 policy->ttl_unit != TTL_UNIT_SECONDS ? 0 :
+			 errhint("A TTL is a whole number of seconds from 1 to 2147483647, or -1 for never.")));
 }

@@ -86,7 +86,7 @@ typedef struct TtlObjects
 								 * timestamptz, bigint, text) */
 	Oid			shard_now;		/* ttl.shard_now() */
 	Oid			item_expiry[2]; /* ttl.item_expiry(the same, integer) */
-	Oid			item_ttl[5];	/* ttl.item_ttl(each type without CHECK) */
+	Oid			item_ttl[5];	/* ttl.item_ttl(each type) */
 	Oid			instant[TTL_INSTANT_TYPES]; /* ttl.instant() by argument type */
 	Oid			check_reference;	/* ttl.check_reference() */
 	Oid			on_write;		/* ttl.on_write() */
@@ -219,8 +219,7 @@ typedef enum TtlAdded
 	TTL_CREATED_TS_COLUMN = 1 << 0,
 	TTL_CREATED_TS_DEFAULT = 1 << 1,	/* of an adopted column */
 	TTL_CREATED_TTL_COLUMN = 1 << 2,
-	TTL_CREATED_TTL_CHECK = 1 << 3,
-	TTL_CREATED_INDEX = 1 << 4	/* << TtlExpiryIndex */
+	TTL_CREATED_INDEX = 1 << 3	/* << TtlExpiryIndex */
 } TtlAdded;
 
 extern bool ttl_container_read(Oid container, TtlPolicy *policy);

@@ -140,8 +140,7 @@ static const Oid column_types[] = {
 
 /* Names of TtlAdded, from the lowest bit up */
 static const char *const created_object_names[] = {
-	"ts_column", "ts_default", "ttl_column", "ttl_check",
-	"default_index", "item_index", "stray_index"
+	"ts_column", "ts_default", "ttl_column", "default_index", "item_index"
 };
 
 void

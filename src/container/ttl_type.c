@@ -3,7 +3,8 @@
  * ttl_type.c
  *	  What the values of a TTL column mean, by the column's type.
  *
- *	  integer, smallint		seconds; a CHECK refuses what has no meaning
+ *	  integer, smallint		seconds; what has no meaning is refused by the row trigger, and
+ *							never expires where it is stored all the same
  *	  bigint, numeric,		seconds; what has no meaning is stored, and the
  *	  double precision,		default TTL applies
  *	  real
@@ -22,7 +23,7 @@
  * A timestamp column may be such a number or a date, too.
  *
  * ttl.item_ttl() and ttl.instant() say the same to the expiry indexes of columns
- * without CHECK.  They give an error for no value.
+ * that may hold values without a meaning.  They give an error for no value.
  *
  * A number of a deadline is an instant by a function that rises with it: a fraction of
  * a microsecond is rounded up.  So a btree on the column is in the order of instants,
@@ -56,16 +57,17 @@ seconds_of_int8(Datum value)
 	return (seconds > 0 && seconds <= PG_INT32_MAX) || seconds == TTL_NEVER ? (int32) seconds : 0;
 }
 
+/* What is refused, and was there before, never expires. */
 static int32
 seconds_of_int4(Datum value)
 {
-	return seconds_of_int8(Int64GetDatum(DatumGetInt32(value)));
+	return DatumGetInt32(value) > 0 ? DatumGetInt32(value) : TTL_NEVER;
 }
 
 static int32
 seconds_of_int2(Datum value)
 {
-	return seconds_of_int8(Int64GetDatum(DatumGetInt16(value)));
+	return seconds_of_int4(Int32GetDatum(DatumGetInt16(value)));
 }
 
 static int32
@@ -489,6 +491,12 @@ ttl_type_is_invalid(const TtlType *ttl_type, Datum value)
 
 	TimestampTz instant;
 
+	if (ttl_type->is_strict)
+	{
+		int32		seconds = ttl_type->type == INT2OID ? DatumGetInt16(value) : DatumGetInt32(value);
+
+		return seconds <= 0 && seconds != TTL_NEVER;
+	}
 	if (ttl_type->is_document)
 		return read_document(value, &found) == 0 && found;
 	if (ttl_type->instant != NULL)
@@ -513,7 +521,7 @@ item_ttl(FunctionCallInfo fcinfo, int32 (*seconds_of) (Datum))
 }
 
 /*
- * ttl.item_ttl(ttl) -> integer, for each type without CHECK
+ * ttl.item_ttl(ttl) -> integer, for each type that may have values without a meaning
  *
  * The TTL in seconds that a value of a TTL column stands for, -1 = never, NULL =
  * the default TTL applies.

@@ -37,7 +37,7 @@ typedef struct TtlType
 {
 	Oid			type;
 	TtlUnit		unit;
-	bool		is_strict;		/* a CHECK keeps out what has no meaning */
+	bool		is_strict;		/* what has no meaning is refused */
 	bool		is_document;	/* the value is the row's data, too */
 
 	/*

@@ -85,11 +85,11 @@ was_there_for(HeapTuple entry, Snapshot snapshot)
 		(!TransactionIdIsCurrentTransactionId(xmin) && !XidInMVCCSnapshot(xmin, snapshot));
 }
 
-/* Likewise of the entry with that OID; false if there is none. */
+/* Likewise of the relation's entry in pg_class; false if there is none. */
 static bool
-is_known_for(int cache, Oid oid, Snapshot snapshot)
+is_relation_known_for(Oid relid, Snapshot snapshot)
 {
-	HeapTuple	entry = OidIsValid(oid) ? SearchSysCache1(cache, ObjectIdGetDatum(oid)) : NULL;
+	HeapTuple	entry = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
 	bool		result;
 
 	if (!HeapTupleIsValid(entry))
@@ -110,7 +110,7 @@ is_complete_for(Relation index, Snapshot snapshot)
 {
 	return index->rd_index->indisvalid && index->rd_index->indisready &&
 		index->rd_index->indislive && was_there_for(index->rd_indextuple, snapshot) &&
-		is_known_for(RELOID, RelationGetRelid(index), snapshot);
+		is_relation_known_for(RelationGetRelid(index), snapshot);
 }
 
 /*
@@ -189,17 +189,8 @@ ttl_expired_tids_probe(Relation rel, int32 default_ttl, TimestampTz now,
 			continue;
 
 		result = TTL_PROBE_UNKNOWABLE;
-		if (!OidIsValid(indexes.usable[i]))
-		{
-			/*
-			 * no row has an invalid TTL since the CHECK on the TTL column was
-			 * validated
-			 */
-			if (i == TTL_INDEX_INVALID_TTL && is_known_for(CONSTROID, indexes.check, snapshot))
-				result = TTL_PROBE_KNOWN;
-			continue;
-		}
-		if (!ConditionalLockRelationOid(indexes.usable[i], AccessShareLock))
+		if (!OidIsValid(indexes.usable[i]) ||
+			!ConditionalLockRelationOid(indexes.usable[i], AccessShareLock))
 			continue;
 		index = try_index_open(indexes.usable[i], NoLock);
 		if (index == NULL)

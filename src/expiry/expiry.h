@@ -212,9 +212,6 @@ typedef enum TtlExpiryIndex
 {
 	TTL_INDEX_DEFAULT,			/* rows that the default TTL applies to */
 	TTL_INDEX_ITEM,				/* rows with a TTL or deadline of their own */
-	TTL_INDEX_INVALID_TTL,			/* rows whose own TTL has no meaning in a
-								 * column with CHECK, for it was there before
-								 * the column was adopted */
 	TTL_INDEXES
 } TtlExpiryIndex;
 
@@ -227,8 +224,6 @@ typedef struct TtlExpiryIndexes
 {
 	Oid			usable[TTL_INDEXES];	/* InvalidOid = there is none */
 	bool		needed[TTL_INDEXES];
-	Oid			check;			/* the CHECK that says that there are no
-								 * invalid TTLs, if it is validated */
 } TtlExpiryIndexes;
 
 /*
@@ -255,19 +250,6 @@ extern Expr *ttl_expiry_make_column(const TtlContainer *container, Index varno,
  * a container with these columns has no such index.
  */
 extern char *ttl_expiry_index_sql(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index);
-
-/*
- * The CHECK on an item TTL column, as ADD CHECK takes it; NULL if a column of its
- * type has none.
- */
-extern char *ttl_expiry_check_definition(Relation rel, const TtlPolicy *policy);
-
-/*
- * The name of a constraint of the relation that equals it, or NULL; *validated
- * is set if no row can have an invalid TTL.
- */
-extern char *ttl_expiry_find_check(Relation rel, const TtlPolicy *policy,
-								   bool *validated);
 
 /*
  * The usable indexes of the relation that equal the definitions, but for those

@@ -8,13 +8,11 @@
  *	  default   (_ts) WHERE ttl IS NULL           key + default TTL = expiry
  *	  item      (ttl.item_expiry(_ts, ttl))
  *	              WHERE ttl > 0                   key = expiry
- *	  invalid   (_ts) WHERE ttl = 0 OR ttl < -1   as default; for an adopted
- *	                                              column, and mostly empty
  *
  * Where a column holds numbers or dates that are instants, ttl.instant() of it takes
- * its place, but for the key, which is the column.  Where no CHECK keeps out what has no
- * meaning, the first two have ttl.item_ttl(ttl) in place of ttl.  Where the column holds deadlines, item is (ttl), of which a user
- * may have one already; it may leave out NULLs.
+ * its place, but for the key, which is the column.  Where a value without a meaning counts as
+ * NULL, ttl.item_ttl(ttl) takes the place of ttl.  Where the column holds deadlines, item is
+ * (ttl), of which a user may have one already; it may leave out NULLs.
  *
  * They are btrees, and recognized by their definition, not by name or OID: an equal index
  * made beforehand (concurrently, say) serves, and so do those that a restored
@@ -164,16 +162,16 @@ make_null_test(Expr *arg, NullTestType type)
 	return (Expr *) test;
 }
 
-/* Compares an integer with a number. */
+/* argument > 0, of an integer */
 static Expr *
-make_comparison(Expr *arg, StrategyNumber strategy, int32 number)
+make_is_positive(Expr *arg)
 {
 	Oid			operator = get_opfamily_member(INTEGER_BTREE_FAM_OID, exprType((Node *) arg),
-											   INT4OID, strategy);
+											   INT4OID, BTGreaterStrategyNumber);
 
 	return make_opclause(operator, BOOLOID, false, arg,
 						 (Expr *) makeConst(INT4OID, -1, InvalidOid, sizeof(int32),
-											Int32GetDatum(number), false, true),
+											Int32GetDatum(0), false, true),
 						 InvalidOid, InvalidOid);
 }
 
@@ -236,12 +234,7 @@ define_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index,
 			}
 			definition->key = make_item_expiry(ttl_expiry_make_column(&container, 1, container.ts_attno,
 																	  container.ts_type), own);
-			definition->predicate = make_comparison(own, BTGreaterStrategyNumber, 0);
-			break;
-		case TTL_INDEX_INVALID_TTL:
-			definition->predicate =
-				makeBoolExpr(OR_EXPR, list_make2(make_comparison(own, BTEqualStrategyNumber, 0),
-												 make_comparison(own, BTLessStrategyNumber, -1)), -1);
+			definition->predicate = make_is_positive(own);
 			break;
 		default:
 			return false;
@@ -262,66 +255,6 @@ ttl_expiry_index_sql(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index
 	return definition.predicate == NULL ? psprintf("(%s)", key) :
 		psprintf("(%s) WHERE %s", key,
 				 deparse_expression((Node *) definition.predicate, context, false, false));
-}
-
-char *
-ttl_expiry_check_definition(Relation rel, const TtlPolicy *policy)
-{
-	const char *own = quote_identifier(NameStr(policy->ttl_column));
-	TtlContainer container;
-
-	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
-	if (container.ttl_type == NULL || !container.ttl_type->is_strict)
-		return NULL;
-	return psprintf("%s OPERATOR(pg_catalog.=) -1 OR %s OPERATOR(pg_catalog.>) 0",
-					own, own);
-}
-
-/* An expression over the relation's columns. */
-static Node *
-parse_expression(Relation rel, const char *text, ParseExprKind kind)
-{
-	ParseState *pstate = make_parsestate(NULL);
-	ParseNamespaceItem *nsitem;
-	RawStmt    *raw;
-	ResTarget  *target;
-	Node	   *node;
-
-	nsitem = addRangeTableEntryForRelation(pstate, rel, AccessShareLock,
-										   NULL, false, true);
-	addNSItemToQuery(pstate, nsitem, false, true, true);
-
-	raw = linitial_node(RawStmt, raw_parser(text, RAW_PARSE_PLPGSQL_EXPR));
-	target = linitial_node(ResTarget, ((SelectStmt *) raw->stmt)->targetList);
-	node = transformExpr(pstate, target->val, kind);
-	assign_expr_collations(pstate, node);
-	free_parsestate(pstate);
-
-	return node;
-}
-
-char *
-ttl_expiry_find_check(Relation rel, const TtlPolicy *policy, bool *validated)
-{
-	TupleConstr *constr = RelationGetDescr(rel)->constr;
-	char	   *definition = ttl_expiry_check_definition(rel, policy);
-	Node	   *check;
-
-	*validated = true;
-	if (definition == NULL)
-		return NULL;
-	check = parse_expression(rel, definition, EXPR_KIND_CHECK_CONSTRAINT);
-	for (int i = 0; constr != NULL && i < constr->num_check; i++)
-	{
-		if (TtlCheckIsEnforced(constr->check[i]) &&
-			equal(stringToNode(constr->check[i].ccbin), check))
-		{
-			*validated = constr->check[i].ccvalid;
-			return constr->check[i].ccname;
-		}
-	}
-	*validated = false;
-	return NULL;
 }
 
 static bool
@@ -413,21 +346,13 @@ ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy, const List *excep
 						TtlExpiryIndexes *indexes)
 {
 	TtlContainer container;
-	bool		validated;
-	char	   *check;
 
 	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
-	/* the CHECK says that no row needs the third index */
-	check = ttl_expiry_find_check(rel, policy, &validated);
-	indexes->check = check == NULL || !validated ? InvalidOid :
-		get_relation_constraint_oid(RelationGetRelid(rel), check, false);
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
 		indexes->needed[i] = ttl_expiry_index_is_due(&container, i);
 		indexes->usable[i] = find_index(rel, policy, i, true, except);
 	}
-	if (validated)
-		indexes->needed[TTL_INDEX_INVALID_TTL] = false;
 }
 
 /* NULL if it has been dropped as a container since it was looked up */

@@ -15,7 +15,7 @@ static inline bool
 ttl_expiry_index_is_due(const TtlContainer *container, TtlExpiryIndex index)
 {
 	return index == TTL_INDEX_DEFAULT ? container->ts_attno != InvalidAttrNumber :
-		container->ttl_type != NULL && (index == TTL_INDEX_ITEM || container->ttl_type->is_strict);
+		container->ttl_type != NULL;
 }
 
 /*

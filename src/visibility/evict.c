@@ -27,7 +27,9 @@
  * that DO NOTHING may have skipped is looked up once more if a transaction has ended
  * since.  Either is 40001.
  *
- * The trigger also completes _ts where COPY gives NULL.
+ * The trigger also completes _ts where COPY gives NULL, and refuses TTLs without a meaning in
+ * columns of integers: 23514, as by a CHECK, whose text each statement would read and prepare.
+ * Not those that are generated, which are computed later, nor those that are replicated.
  *
  * pglogical's apply worker looks for conflicts itself before triggers fire, by the
  * unique indexes over plain columns, and writes the new row over the one that it
@@ -93,6 +95,9 @@ typedef struct EvictState
 	TtlContainer container;
 	TimestampTz now;
 	TimestampTz announced_until;	/* no row that expires later is announced */
+	bool		checks_ttl;		/* may a row have a TTL that is refused? */
+	bool		has_updated;	/* is the next one known? */
+	bool		updates_keys;	/* may an UPDATE change keys? */
 	TtlKeys    *keys;			/* NULL = nothing can be in the way */
 	TupleTableSlot *completed;	/* for a new row that we have changed, and ... */
 	TupleTableSlot *existing;	/* ... for one in its way; NULL until needed */
@@ -172,6 +177,15 @@ is_provable(const TtlContainer *container, Relation rel, const TtlExecution *exe
 		!ttl_type_is_deadline(container->ttl_type);
 }
 
+/* Are TTLs without a meaning refused? */
+static bool
+checks_ttl(const TtlContainer *container, Relation rel)
+{
+	return container->ttl_type != NULL && container->ttl_type->is_strict &&
+		TupleDescAttr(RelationGetDescr(rel), container->ttl_attno - 1)->attgenerated == '\0' &&
+		SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA;
+}
+
 static EvictState *
 prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 {
@@ -181,6 +195,7 @@ prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 
 	state->container = *container;
 	state->now = ttl_execution_reference_time();
+	state->checks_ttl = checks_ttl(container, rel);
 	state->announced_until = state->now + SOON - container->reap_delay;
 	if (container->default_ttl != TTL_OFF)
 		state->keys = ttl_keys_prepare(rel);
@@ -194,7 +209,7 @@ prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 	flinfo->fn_extra = state;
 	MemoryContextSwitchTo(old);
 
-	ttl_trigger_desc_routed(rel);
+	ttl_trigger_desc_routed(rel, container);
 	return state;
 }
 
@@ -462,6 +477,37 @@ complete_ts(Relation rel, const TtlContainer *container, HeapTuple tuple, TupleT
 	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 1, &column, &now, &isnull);
 }
 
+/* Errors (23514) if the row in the slot has a TTL without a meaning. */
+static void
+check_ttl(const TtlContainer *container, Relation rel, TupleTableSlot *slot)
+{
+	AttrNumber	column = container->ttl_attno;
+	bool		isnull;
+	Datum		value = slot_getattr(slot, column, &isnull);
+
+	if (!isnull && ttl_type_is_invalid(container->ttl_type, value))
+		ereport(ERROR,
+				(errcode(ERRCODE_CHECK_VIOLATION),
+				 errmsg("new row for relation \"%s\" has an invalid TTL in column \"%s\"",
+						RelationGetRelationName(rel),
+						NameStr(TupleDescAttr(RelationGetDescr(rel), column - 1)->attname)),
+				 errhint("Use a number of seconds from 1 to 2147483647, -1 for a row that never expires, or NULL for the default TTL."),
+				 errtablecol(rel, column)));
+}
+
+/*
+ * May the UPDATE change keys, by what it assigns or by row triggers of the user's?  The relation's
+ * own descriptor of triggers has ours for INSERT alone.
+ */
+static bool
+updates_keys(const TriggerData *trigger)
+{
+	Relation	rel = trigger->tg_relation;
+
+	return rel->trigdesc->trig_update_before_row ||
+		bms_overlap(trigger->tg_updatedcols, ttl_container_key_columns(rel));
+}
+
 PG_FUNCTION_INFO_V1(ttl_on_write);
 
 /*
@@ -506,10 +552,18 @@ ttl_on_write(PG_FUNCTION_ARGS)
 		state = prepare(fcinfo->flinfo, rel, &container);
 	}
 
+	if (self != NULL && !state->has_updated)
+	{
+		state->updates_keys = updates_keys(trigger);
+		state->has_updated = true;
+	}
+
 	new = given;
+	if (state->checks_ttl)
+		check_ttl(&state->container, rel, slot);
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
 		new = complete_ts(rel, &state->container, given, slot);
-	if (state->keys != NULL)
+	if (state->keys != NULL && (self == NULL || state->updates_keys))
 	{
 		if (new != given)
 		{

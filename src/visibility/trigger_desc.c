@@ -3,8 +3,8 @@
  * trigger_desc.c
  *	  Makes the row trigger of a container fire where it has to.
  *
- * An UPDATE that assigns key columns needs keys freed (evict.c), and other UPDATEs must
- * not pay for a row trigger.  So the trigger is declared for INSERT, and made to fire
+ * An UPDATE that assigns key columns needs keys freed, one that assigns TTLs needs them checked
+ * (evict.c), and other UPDATEs must not pay for a row trigger.  So the trigger is declared for INSERT, and made to fire
  * before UPDATE, too, in the private copy of the trigger descriptor of just those
  * executions.  There it is made the last to fire, too, and gets its function.
  *
@@ -16,6 +16,7 @@
  */
 #include "postgres.h"
 
+#include "access/sysattr.h"
 #include "catalog/pg_trigger.h"
 #include "citus/citus.h"
 #include "compat.h"
@@ -27,11 +28,11 @@
 #include "visibility/visibility.h"
 
 /*
- * Makes the container's trigger fire before UPDATE, too, in this execution, if
- * the statement assigns key columns, or a row trigger of the user's may do so.
+ * Makes the container's trigger fire before UPDATE, too, in this execution, if the statement
+ * assigns key columns or a TTL that may be refused, or a row trigger of the user's may do so.
  */
 static void
-fire_on_update(ResultRelInfo *info, EState *estate)
+fire_on_update(ResultRelInfo *info, EState *estate, const TtlContainer *container)
 {
 	TriggerDesc *triggers = info->ri_TrigDesc;
 	Trigger    *trigger = ttl_citus_find_trigger(triggers);
@@ -43,7 +44,9 @@ fire_on_update(ResultRelInfo *info, EState *estate)
 		/* it may read catalogs, after which the key columns are no longer good */
 		Bitmapset  *updated = ExecGetAllUpdatedCols(info, estate);
 
-		if (!bms_overlap(updated, ttl_container_key_columns(info->ri_RelationDesc)))
+		if (!bms_overlap(updated, ttl_container_key_columns(info->ri_RelationDesc)) &&
+			!(container->ttl_type != NULL && container->ttl_type->is_strict &&
+			  bms_is_member(container->ttl_attno - FirstLowInvalidHeapAttributeNumber, updated)))
 			return;
 	}
 	trigger->tgtype |= TRIGGER_TYPE_UPDATE;
@@ -80,7 +83,7 @@ fire_last(ResultRelInfo *target, EState *estate)
 }
 
 static void
-fire_on_key_update(ModifyTableState *mtstate, ResultRelInfo *target)
+prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
 {
 	TtlContainer container;
 
@@ -91,7 +94,7 @@ fire_on_key_update(ModifyTableState *mtstate, ResultRelInfo *target)
 	ttl_evict_check_conflicts(target, mtstate->ps.state);
 	if (mtstate->operation != CMD_INSERT ||
 		((ModifyTable *) mtstate->ps.plan)->onConflictAction == ONCONFLICT_UPDATE)
-		fire_on_update(target, mtstate->ps.state);
+		fire_on_update(target, mtstate->ps.state, &container);
 }
 
 /*
@@ -99,7 +102,7 @@ fire_on_key_update(ModifyTableState *mtstate, ResultRelInfo *target)
  * ON CONFLICT DO UPDATE comes after the trigger has fired for the insertion.
  */
 void
-ttl_trigger_desc_routed(Relation rel)
+ttl_trigger_desc_routed(Relation rel, const TtlContainer *container)
 {
 	TtlExecution *execution = ttl_execution_current();
 	ListCell   *lc;
@@ -112,7 +115,7 @@ ttl_trigger_desc_routed(Relation rel)
 
 		if (info->ri_RelationDesc == rel)
 		{
-			fire_on_update(info, execution->query_desc->estate);
+			fire_on_update(info, execution->query_desc->estate, container);
 			ttl_evict_check_conflicts(info, execution->query_desc->estate);
 		}
 	}
@@ -121,7 +124,7 @@ ttl_trigger_desc_routed(Relation rel)
 static void
 execution_started(TtlExecution *execution, int eflags)
 {
-	ttl_execution_visit_targets(execution, fire_on_key_update);
+	ttl_execution_visit_targets(execution, prepare_target);
 }
 
 void

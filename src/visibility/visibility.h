@@ -102,7 +102,7 @@ extern void ttl_evict_init(void);
  */
 
 /* A partition that rows are routed to has been met. */
-extern void ttl_trigger_desc_routed(Relation rel);
+extern void ttl_trigger_desc_routed(Relation rel, const TtlContainer *container);
 extern void ttl_trigger_desc_init(void);
 
 /*

@@ -17,8 +17,7 @@ const Session = new EntitySchema({
 	relations: {
 		views: { type: 'one-to-many', target: 'view', inverseSide: 'session' }
 	},
-	indices: [{ name: 'session__ts_idx', columns: ['_ts'], synchronize: false }],
-	checks: [{ name: 'session_ttl_positive_or_minus_1', expression: 'ttl = -1 OR ttl > 0' }]
+	indices: [{ name: 'session__ts_idx', columns: ['_ts'], synchronize: false }]
 });
 
 // with a deadline of its own, and nothing of ttl

@@ -2,7 +2,7 @@
 'use strict';
 
 const { sql } = require('drizzle-orm');
-const { check, index, integer, jsonb, pgTable, text, timestamp } = require('drizzle-orm/pg-core');
+const { index, integer, jsonb, pgTable, text, timestamp } = require('drizzle-orm/pg-core');
 
 exports.sessions = pgTable('sessions', {
 	id: text('id').primaryKey(),
@@ -12,8 +12,7 @@ exports.sessions = pgTable('sessions', {
 	ttl: integer('ttl')
 }, (table) => [
 	index('sessions__ts_idx').on(table._ts).where(sql`ttl IS NULL`),
-	index('sessions_item_expiry_idx').using('btree', sql`ttl.item_expiry(_ts, ttl)`).where(sql`ttl > 0`),
-	check('sessions_ttl_positive_or_minus_1', sql`ttl = -1 OR ttl > 0`)
+	index('sessions_item_expiry_idx').using('btree', sql`ttl.item_expiry(_ts, ttl)`).where(sql`ttl > 0`)
 ]);
 
 // with a deadline of its own, and nothing of ttl
