@@ -253,6 +253,16 @@ extern void ttl_notice_detached(Oid relid);
 extern void ttl_notice_disabled(Oid relid);
 
 /*
+ * subscription.c
+ */
+
+/* Reports that reaping is off because a subscription writes the table. */
+extern void ttl_subscription_notice(Oid relid);
+
+/* Turns reaping off for containers that CREATE or ALTER SUBSCRIPTION has just added. */
+extern void ttl_subscription_changed(void);
+
+/*
  * guard.c: errors if the command mustn't be
  */
 

@@ -255,7 +255,11 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	ttl_trigger_create(relid, policy);
 	if (policy->default_ttl != TTL_OFF && ttl_container_has_pages(relid))
 		ttl_grace_begin(policy, TTL_OFF, InvalidOid);
+	if (ttl_container_is_subscribed(relid))
+		policy->reaping = false;
 	ttl_container_insert(relid, policy);
+	if (!policy->reaping)
+		ttl_subscription_notice(relid);
 	ttl_survey_notice_adopted(relid, policy, &survey);
 	ttl_notice_utc(relid, NameStr(policy->ts_column));
 	ttl_notice_utc(relid, NameStr(policy->ttl_column));

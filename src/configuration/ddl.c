@@ -44,6 +44,8 @@
  *	  a partition has another owner than a
  *	  table above it, by whatever command		warned of, see deletion/owner.c
  *	  INHERITS, INHERIT							refused (0A000)
+ *	  CREATE SUBSCRIPTION, ALTER SUBSCRIPTION	reaping of containers that it adds is
+ *												turned off, see subscription.c
  *	  CREATE TABLE (LIKE a container)			a NOTICE: the copy is no container
  *	  unique index, foreign key or stored		refused (0A000), see
  *		generated column over _ts				guard.c
@@ -199,6 +201,8 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 		ttl_guard_ts_column_of_table(RangeVarGetRelid(((IndexStmt *) stmt)->relation, NoLock, true));
 	else if (IsA(stmt, CreateStmt) && ((CreateStmt *) stmt)->partbound != NULL)
 		ttl_partition_created((CreateStmt *) stmt);
+	else if (IsA(stmt, CreateSubscriptionStmt) || IsA(stmt, AlterSubscriptionStmt))
+		ttl_subscription_changed();
 	else if (IsA(stmt, CreateTrigStmt))
 		after_create_trigger((CreateTrigStmt *) stmt);
 	ttl_trigger_propagate(ttl_citus_tables_replaced() ||

@@ -314,6 +314,13 @@ extern Relation ttl_container_open_unlocked(Oid relid, bool *busy);
  */
 extern bool ttl_container_has_pages(Oid relid);
 
+/*
+ * The tables that subscriptions of this database write, or those that this transaction has
+ * added to them; and whether the table or a partition of it is one.
+ */
+extern List *ttl_container_subscribed_tables(bool only_added);
+extern bool ttl_container_is_subscribed(Oid relid);
+
 /* Its name as SQL has it, with its schema; if it has gone, its number. */
 extern char *ttl_container_table_name(Oid relid);
 

@@ -10,12 +10,16 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
 #include "catalog/objectaddress.h"
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_subscription_rel.h"
 #include "container/container.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -80,6 +84,43 @@ ttl_container_has_pages(Oid relid)
 		has_pages = RelationGetNumberOfBlocks(rel) > 0;
 		relation_close(rel, NoLock);
 		if (has_pages)
+			return true;
+	}
+	return false;
+}
+
+List *
+ttl_container_subscribed_tables(bool only_added)
+{
+	Relation	rel = table_open(SubscriptionRelRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+	List	   *tables = NIL;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		if (!only_added ||
+			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)))
+			tables = list_append_unique_oid(tables,
+											((Form_pg_subscription_rel) GETSTRUCT(tuple))->srrelid);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return tables;
+}
+
+bool
+ttl_container_is_subscribed(Oid relid)
+{
+	List	   *tables = ttl_container_subscribed_tables(false);
+	ListCell   *lc;
+
+	if (tables == NIL)
+		return false;
+	/* it may write partitions, or the table above them */
+	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
+	{
+		if (list_member_oid(tables, lfirst_oid(lc)))
 			return true;
 	}
 	return false;

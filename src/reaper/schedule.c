@@ -112,7 +112,16 @@ static List *
 read_containers(TimestampTz now, bool is_first, int *unreaped)
 {
 	List	   *unnoticed = NIL;
+	List	   *subscribed = NIL;
 	ListCell   *lc;
+
+	foreach(lc, ttl_container_subscribed_tables(false))
+	{
+		TtlContainer container;
+
+		if (ttl_container_peek(lfirst_oid(lc), &container))
+			subscribed = list_append_unique_oid(subscribed, container.container);
+	}
 
 	foreach(lc, ttl_container_list())
 	{
@@ -131,8 +140,9 @@ read_containers(TimestampTz now, bool is_first, int *unreaped)
 		/* at first, the state that earlier workers have stored is still valid */
 		if (policy.reaping)
 			enter_container(oid, &policy, !is_first);
-		else if (!ttl_counters_get_container(oid, &counters) ||
-				 counters.last_reap < now - USECS_PER_DAY)
+		else if (!list_member_oid(subscribed, oid) &&
+				 (!ttl_counters_get_container(oid, &counters) ||
+				  counters.last_reap < now - USECS_PER_DAY))
 			(*unreaped)++;
 	}
 	return unnoticed;
