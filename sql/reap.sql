@@ -525,7 +525,7 @@ SELECT stored('parts');
 SELECT refused('CALL ttl.reap(''reap.parts_eu'')');
 SELECT lag, rows_deleted FROM ttl.stat_containers WHERE container = 'parts'::regclass;
 
--- Rows next to each other are deleted together: live ones among them stay, and max_rows holds
+-- Rows next to each other: live ones among them stay, and max_rows holds
 CREATE TABLE dense (id int, note text);
 SELECT ttl.create_container('dense', 60);
 INSERT INTO dense SELECT i, 'expired', timestamptz '2020-01-01' + CASE WHEN i % 3 = 0 THEN 1 ELSE 0 END * interval '1 day' FROM generate_series(1, 100) i WHERE i NOT IN (10, 20, 30);

@@ -8,8 +8,6 @@
  * evaluates the filter ttl.is_expired() on the tables that it names (hide.c).  So it does
  * no harm that another row may have got the TID, that a row may have been renewed, or the
  * policy changed, since the TID was collected.
- * If the caller permits it, and the TIDs lie close together, all tuples from the first to
- * the last are scanned, page by page, instead of fetched one by one.
  *
  * It runs by the right of the table's owner (owner.c), and takes along the expired rows
  * that reference its own (fk_dependents.c).  One statement deletes them all, with a DELETE
@@ -55,31 +53,6 @@ tid_array(const ItemPointerData *tids, int ntids)
 										   TYPALIGN_SHORT));
 }
 
-/*
- * Do sorted TIDs lie so close together that it is cheaper to scan the tuples of all pages from
- * the first to the last than to fetch each?  Not more than twice as many are deleted.
- */
-static bool
-are_dense(Relation rel, const TtlTids *tids)
-{
-	BlockNumber last = ItemPointerGetBlockNumber(&tids->tids[tids->n - 1]);
-	int			ntuples = 0;
-
-	/* the table may have been truncated since the TIDs were collected */
-	if (last >= RelationGetNumberOfBlocks(rel))
-		return false;
-	for (BlockNumber block = ItemPointerGetBlockNumber(&tids->tids[0]);
-		 block <= last && ntuples <= 2 * tids->n; block++)
-	{
-		Buffer		buffer = ReadBuffer(rel, block);
-
-		LockBuffer(buffer, BUFFER_LOCK_SHARE);
-		ntuples += 1 + PageGetMaxOffsetNumber(BufferGetPage(buffer));
-		UnlockReleaseBuffer(buffer);
-	}
-	return ntuples <= 2 * tids->n;
-}
-
 /* Appends the table to the list, after those that reference it. */
 static void
 order_table(TtlToDelete *to_delete, List **ordered)
@@ -117,21 +90,6 @@ append_delete(StringInfo sql, Relation rel, int n, int flags)
 						 table, n);
 }
 
-/* Appends a DELETE of all expired rows from the first of sorted TIDs to the last. */
-static void
-append_range_delete(StringInfo sql, Relation rel, const TtlTids *tids)
-{
-	const ItemPointerData *first = &tids->tids[0];
-	const ItemPointerData *last = &tids->tids[tids->n - 1];
-
-	appendStringInfo(sql, "DELETE FROM ONLY %s AS " TTL_OWNER_TO_DELETE
-					 " WHERE ctid OPERATOR(pg_catalog.>=) '(%u,%u)'::pg_catalog.tid"
-					 " AND ctid OPERATOR(pg_catalog.<=) '(%u,%u)'::pg_catalog.tid",
-					 ttl_container_table_name(RelationGetRelid(rel)),
-					 ItemPointerGetBlockNumber(first), ItemPointerGetOffsetNumber(first),
-					 ItemPointerGetBlockNumber(last), ItemPointerGetOffsetNumber(last));
-}
-
 /*
  * Deletes the rows to delete of tables that have the same owner, in one statement:
  * then it does no harm that rows reference each other.
@@ -144,8 +102,6 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 	Datum	   *values = palloc(sizeof(Datum) * ntables);
 	TtlToDelete *first = linitial(tables);
 	bool		is_simple = ntables == 1 && !OidIsValid(first->container.archive_to);
-	bool		by_range = is_simple && (flags & TTL_DELETION_BY_RANGE) &&
-		are_dense(first->rel, &first->tids);
 	StringInfoData sql;
 	StringInfoData counts;
 	TtlIdentity saved;
@@ -163,11 +119,6 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 
 		if (deletion->user == NULL)
 			ttl_owner_check(to_delete->rel);
-		if (by_range)
-		{
-			append_range_delete(&sql, to_delete->rel, &to_delete->tids);
-			break;
-		}
 		types[i] = TIDARRAYOID;
 		values[i] = tid_array(to_delete->tids.tids, to_delete->tids.n);
 		if (!is_simple)
@@ -190,7 +141,7 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 	else
 		ttl_owner_begin(first->rel, deletion->restricted, &saved);
 	error_context_stack = &context;
-	ttl_owner_execute(sql.data, by_range ? 0 : ntables, types, values, deletion->expired_at,
+	ttl_owner_execute(sql.data, ntables, types, values, deletion->expired_at,
 					  deletion->excludes_grace, first->rel->rd_rel->relowner, InvalidSnapshot);
 	if (is_simple)
 		first->deleted = SPI_processed;
@@ -202,7 +153,9 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 			DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
 										i + 1, &isnull));
 	}
-	if (flags & TTL_DELETION_COMMITS)
+	if (deletion->restricted)
+		ttl_owner_check_temporary();
+	else if (flags & TTL_DELETION_COMMITS)
 		ttl_owner_run_deferred();
 	error_context_stack = context.previous;
 	ttl_owner_end(&saved);
@@ -314,13 +267,6 @@ delete_all(TtlDeletion *deletion, const TtlToDelete *target, int flags)
 
 	foreach(lc, deletion->tables)
 		order_table(lfirst(lc), &ordered);
-
-	if (flags & TTL_DELETION_KEEPS_APART)
-	{
-		foreach(lc, ordered)
-			deletion->restricted = deletion->restricted ||
-				ttl_owner_acts_as_other(deletion->owner, ((TtlToDelete *) lfirst(lc))->rel);
-	}
 
 	PG_TRY();
 	{
@@ -494,7 +440,7 @@ execution_started(TtlExecution *execution, int eflags)
 		return;
 	ttl_owner_honour_foreign_keys(execution);
 	if (is_action && running->restricted)
-		ttl_owner_reset_path();
+		ttl_owner_begin_action();
 }
 
 void

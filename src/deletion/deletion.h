@@ -99,10 +99,16 @@ extern void ttl_owner_run_deferred(void);
 extern void ttl_owner_honour_foreign_keys(TtlExecution *execution);
 
 /*
- * A referential action begins in a restricted operation, as another owner: the search_path
- * is the safe one again.
+ * Errors (42501) if the restricted operation has made temporary objects, whose names other owners'
+ * code would find: PostgreSQL keeps it from making tables, but not functions and types.
  */
-extern void ttl_owner_reset_path(void);
+extern void ttl_owner_check_temporary(void);
+
+/*
+ * A referential action begins in a restricted operation, as another owner: there are no temporary
+ * objects, and the search_path is the safe one again.
+ */
+extern void ttl_owner_begin_action(void);
 
 /* Error contexts while triggers may fire, as the owner and as the session's user */
 extern void ttl_owner_explain(void *arg);
@@ -260,8 +266,8 @@ extern void ttl_fk_dependents_query(const TtlDeletion *deletion, Relation rel,
 #define TTL_DELETION_SKIP_LOCKED		0x01
 /*
  * A commit is to follow, of this deletion alone: nothing had been deferred, no
- * cursor declared before.  Deferred triggers and the like run at once, still as
- * the owner.
+ * cursor declared before.  Unless it is restricted, deferred triggers and the like run at
+ * once, still as the owner.
  */
 #define TTL_DELETION_COMMITS			0x02
 /*
@@ -273,17 +279,8 @@ extern void ttl_fk_dependents_query(const TtlDeletion *deletion, Relation rel,
 #define TTL_DELETION_WITH_DEPENDENTS	0x04
 /* What a change of policy has made expired stays, for ttl.grace. */
 #define TTL_DELETION_EXCLUDES_GRACE				0x08
-/*
- * A security-restricted operation: by the reaper in another role's session; or if
- * referential actions run code as others than the table's owner.
- */
+/* A security-restricted operation: by the reaper in a session that isn't the owner's. */
 #define TTL_DELETION_RESTRICTED			0x10
-#define TTL_DELETION_KEEPS_APART		0x20
-/*
- * The TIDs are sorted.  All rows from the first to the last that have expired may be deleted
- * instead, which is cheaper if there are few others.
- */
-#define TTL_DELETION_BY_RANGE			0x40
 
 /*
  * With TTL_DELETION_COMMITS, the statistics of archives, and of what goes along, wait for

@@ -12,15 +12,15 @@
  * - In a user's session, from a table of another owner than that of the table he writes:
  *	as its owner, as PostgreSQL does for foreign keys; the user has no reason to trust
  *	that owner.  So it is done only if no code runs (fk_dependents.c).
- * - By the reaper, as the owner, with a safe search_path.  If the caller is another role,
- *	whose session goes on, in a security-restricted operation.
+ * - By the reaper, as the owner, with a safe search_path.  Unless the session is the owner's,
+ *	in a security-restricted operation, as by VACUUM: no code can create temporary objects,
+ *	prepare statements, keep cursors or listen there, and what it sets ends with the deletion.
+ *	So a worker can run one owner's code after another's.
  *
  * A referential action is carried out by PostgreSQL as the owner of the table that it
  * acts on, in the same transaction.  An eviction doesn't set off such an action where
- * that would run code, unless the user may delete by himself (fk_dependents.c).  In the
- * worker the code of two owners would meet there, so the deletion is a security-restricted
- * operation, in which no code can create temporary tables, prepare statements or keep
- * cursors; and when an action begins, the search_path is the safe one again.
+ * that would run code, unless the user may delete by himself (fk_dependents.c).  In a
+ * restricted operation the search_path is the safe one again when an action begins.
  *
  * Where a session applies what was done elsewhere (session_replication_role = replica),
  * triggers don't fire, those of foreign keys neither.  A deletion of ours was done nowhere
@@ -35,6 +35,7 @@
 #include "postgres.h"
 
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
@@ -117,10 +118,12 @@ ttl_owner_begin(Relation rel, bool restricted, TtlIdentity *saved)
 						   (restricted ? SECURITY_RESTRICTED_OPERATION : 0));
 	saved->nestlevel = NewGUCNestLevel();
 	set_search_path();
-	if (restricted)
+	if (restricted && (saved->sec_context & SECURITY_RESTRICTED_OPERATION) == 0)
 	{
 		/* what is deferred would run as the user who commits, and PostgreSQL refuses it */
 		AfterTriggerSetState(makeNode(ConstraintsSetStmt));
+		/* an attempt that was rolled back may have set it */
+		MyXactFlags &= ~XACT_FLAGS_ACCESSEDTEMPNAMESPACE;
 	}
 	SPI_connect();
 }
@@ -335,8 +338,18 @@ ttl_owner_honour_foreign_keys(TtlExecution *execution)
 }
 
 void
-ttl_owner_reset_path(void)
+ttl_owner_check_temporary(void)
 {
+	if ((MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("cannot use temporary objects within security-restricted operation")));
+}
+
+void
+ttl_owner_begin_action(void)
+{
+	ttl_owner_check_temporary();
 	if (strcmp(namespace_search_path, SAFE_SEARCH_PATH) != 0)
 		set_search_path();
 }

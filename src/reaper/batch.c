@@ -29,6 +29,15 @@
  * error.  Its rows are then deleted one by one.  A worker whose cancellations are all
  * trapped is terminated in the end; in a user's session that is left to the user.
  *
+ * Deletions are tagged with a replication origin, if the container wants it, so that
+ * subscriptions with origin = none, and consumers of logical decoding that skip changes with
+ * an origin, can leave them out (they may have a TTL of their own).  An origin can be used by
+ * one process at a time, so it is set up for a batch's DELETE alone, and reset before the
+ * transaction commits: a tagged commit record would make all standbys track the origin's
+ * progress, which is meaningless here and needs a free slot there.  It has to be set up for
+ * the session all the same: a subtransaction of a trigger that rolls back looks for the
+ * progress, too.
+ *
  * A pass reports the first LOGGED_MAX rows that raise an error, beyond the number that
  * the pass before has met.  References often end by themselves soon after, so the worker
  * logs them only when two passes in a row have met some.
@@ -42,6 +51,7 @@
 #include "access/htup_details.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "compat.h"
 #include "counters.h"
 #include "deletion/deletion.h"
 #include "executor/executor.h"
@@ -50,10 +60,12 @@
 #include "guc.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
+#include "replication/origin.h"
 #include "reaper/reaper_internal.h"
 #include "reaper/reap_rel.h"
 #include "storage/bufmgr.h"
 #include "storage/latch.h"
+#include "ttl.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -349,19 +361,38 @@ block_kept_rows(TtlBatch *batch)
 	ExecDropSingleTupleTableSlot(slot);
 }
 
+/* True if this process has taken the replication origin. */
+static bool has_origin = false;
+
 /*
- * May the batch delete other expired rows on the pages between its own?  In a user's CALL
- * alone, for the worker's batches are sized by what rows cost; not more than max_rows; and
- * not where rows are counted one by one, may stay, or may take others along.
+ * Tags with the replication origin "ttl" all that this process writes until the end.  Errors with
+ * ERRCODE_OBJECT_IN_USE if another process has the origin.
  */
-static bool
-may_delete_others(const TtlBatch *batch)
+static void
+begin_origin(void)
 {
-	return batch->ntids > 0 && !batch->memory->mode.by_worker &&
-		ItemPointerGetBlockNumber(&batch->tids[batch->ntids - 1]) -
-		ItemPointerGetBlockNumber(&batch->tids[0]) < batch->max_rows / MaxHeapTuplesPerPage &&
-		batch->container.batch_size == 0 && !batch->skip_locked &&
-		!ttl_reap_rel_has_code(batch->rel) && !batch->rel->rd_rel->relrowsecurity;
+	ReplOriginId node;
+
+	/* a user's session may have an origin of its own */
+	if (TTL_ORIGIN_OF_XACT != InvalidReplOriginId)
+		return;
+
+	node = replorigin_by_name(TTL_EXTENSION, true);
+	if (node == InvalidReplOriginId)
+		node = replorigin_create(TTL_EXTENSION);
+	TtlOriginSessionSetup(node);
+	TTL_ORIGIN_OF_XACT = node;
+	has_origin = true;
+}
+
+static void
+end_origin(void)
+{
+	if (!has_origin)
+		return;
+	has_origin = false;
+	TTL_ORIGIN_OF_XACT = InvalidReplOriginId;
+	replorigin_session_reset();
 }
 
 static void
@@ -373,11 +404,8 @@ delete_tids(TtlBatch *batch)
 		flags |= TTL_DELETION_SKIP_LOCKED;
 	if (batch->with_referencing)
 		flags |= TTL_DELETION_WITH_DEPENDENTS;
-	if (may_delete_others(batch))
-		flags |= TTL_DELETION_BY_RANGE;
-
 	if (batch->memory->mode.by_worker)
-		flags |= TTL_DELETION_EXCLUDES_GRACE | TTL_DELETION_KEEPS_APART;
+		flags |= TTL_DELETION_EXCLUDES_GRACE | TTL_DELETION_RESTRICTED;
 	else if (batch->rel->rd_rel->relowner != GetUserId())
 		flags |= TTL_DELETION_RESTRICTED;
 
@@ -388,7 +416,7 @@ delete_tids(TtlBatch *batch)
 	if (batch->container.replication_origin)
 	{
 		batch->origin_wanted = true;
-		ttl_session_begin_origin();
+		begin_origin();
 		batch->origin_wanted = false;
 	}
 	PG_TRY();
@@ -397,13 +425,11 @@ delete_tids(TtlBatch *batch)
 		batch->deleted = ttl_deletion_run(batch->rel, &batch->container,
 										 batch->tids, batch->ntids,
 										 batch->now, flags, NULL);
-		if (batch->memory->mode.by_worker)
-			ttl_session_drop_temporary();
 		PopActiveSnapshot();
 	}
 	PG_FINALLY();
 	{
-		ttl_session_end_origin();
+		end_origin();
 	}
 	PG_END_TRY();
 }

@@ -31,6 +31,7 @@ init_deletion(TtlDeletion *deletion, const TtlBatch *batch)
 	{
 		.expired_at = batch->now,
 		.owner = batch->rel->rd_rel->relowner,
+		.restricted = batch->memory->mode.by_worker,
 		.excludes_grace = batch->memory->mode.by_worker
 	};
 	(void) ttl_fk_dependents_add_table(deletion, batch->rel, &batch->container);

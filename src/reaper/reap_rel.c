@@ -130,10 +130,6 @@ open_table(TtlBatch *batch, Oid container)
 	/* a lock that was held before has not brought the policy up to date */
 	AcceptInvalidationMessages();
 
-	/* the owner may have changed since the session was prepared for this run */
-	if (!waits && !ttl_session_belongs_to(ttl_container_owner(container)))
-		return TTL_REAP_LATER;
-
 	batch->rel = try_relation_open(relid, NoLock);
 	if (batch->rel == NULL ||
 		batch->rel->rd_rel->relkind != RELKIND_RELATION ||

@@ -158,32 +158,6 @@ extern void ttl_schedule_set_due(TtlScheduled *container, int ntables, Timestamp
 extern bool ttl_schedule_any_blocked(void);
 
 /*
- * session.c
- */
-
-/*
- * Sets the role whose triggers run from here on.  Discards the session state that
- * those of another role have left.  Called outside of a transaction; an error has to end the process.
- */
-extern void ttl_session_set_owner(Oid owner);
-extern bool ttl_session_belongs_to(Oid owner);
-
-/*
- * Drops the temporary objects that the running transaction has created.  Called in each
- * transaction of the worker in which triggers have run, with a snapshot.
- */
-extern void ttl_session_drop_temporary(void);
-
-/*
- * Tags with the replication origin "ttl" all that this process writes until the end.  Called in a
- * transaction.  Errors with ERRCODE_OBJECT_IN_USE if another process has the origin.
- */
-extern void ttl_session_begin_origin(void);
-
-/* Doesn't fail; a no-op without a beginning. */
-extern void ttl_session_end_origin(void);
-
-/*
  * budget.c
  */
 

@@ -18,8 +18,7 @@
  * the process, and the launcher starts another.  pg_cancel_backend() ends a run, and is ignored
  * outside of one.
  *
- * Deletion runs as the table's owner, and so do its triggers.  Before the run of a container
- * with another owner, the session state that triggers may have left is discarded (session.c).
+ * Deletion runs as the table's owner, in a security-restricted operation, and so do its triggers.
  *
  * The worker exits when there is no container with TTL on, when ttl.reaper is off, while
  * deletion is held (hold.c), and after a cycle when other databases wait for its slot.
@@ -253,22 +252,12 @@ execute_run(TtlMemory *memory, TtlScheduled *container, TtlReapRun *run)
 static void
 run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 {
-	MemoryContext context = CurrentMemoryContext;
 	TimestampTz started = GetCurrentTimestamp();
 	TimestampTz now;
 	TtlReapRun	run;
-	Oid			owner;
 
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	MemoryContextSwitchTo(context);
-	owner = ttl_container_owner(container->container);
 	pgstat_report_activity(STATE_RUNNING,
 						   psprintf("deleting expired rows of %s", container->name));
-	CommitTransactionCommand();
-	MemoryContextSwitchTo(context);
-	ttl_session_set_owner(owner);
-	MemoryContextSwitchTo(context);
 
 	memset(&run, 0, sizeof(run));
 	run.max_cost = Min(max_cost, container->cycle_cost_limit - container->cycle_cost);
@@ -287,6 +276,8 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 		container->failed_wait = Min(Max(container->failed_wait * 2, FAILED_MIN_WAIT),
 									 FAILED_MAX_WAIT);
 
+	/* advisory locks are all that triggers can leave to those of the next owner */
+	LockReleaseAll(USER_LOCKMETHOD, true);
 	now = GetCurrentTimestamp();
 	spent += run.cost;
 	container->cycle_cost += run.cost;
