@@ -397,10 +397,11 @@ SELECT id, link FROM tail_log ORDER BY id, link;
 -- the referencing column must have the same
 CREATE FUNCTION caseless_key() RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_collation WHERE collprovider = 'i') THEN
+    BEGIN
+        CREATE COLLATION caseless (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+    EXCEPTION WHEN feature_not_supported THEN
         RETURN 'done'; -- a build without ICU
-    END IF;
-    CREATE COLLATION caseless (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+    END;
     CREATE TABLE word (w text COLLATE caseless PRIMARY KEY);
     CREATE TABLE word_used (id int PRIMARY KEY, w text);
     BEGIN
