@@ -9,9 +9,10 @@
  * address by that of run_function(), which gets the arguments and lasts as long as the
  * call.
  *
- * ALTER TABLE, DROP and DROP OWNED have an extent, too: when they have taken a foreign
- * key away, Citus makes a plain table of a local one that it knew only for that key.
- * That follows the outermost command alone.
+ * Outermost utility commands have an extent, too: Citus makes a plain table of one that
+ * leaves a distributed schema, and, when any command has taken a foreign key away, of a
+ * local one that it knew only for that key.  It does so by INSERT ... SELECT; queries that
+ * such a command itself has are its user's.
  *
  * A query or command on the level of executions where the innermost extent has begun is
  * Citus's own unless another function runs in it: of an event trigger, a CHECK, an index
@@ -22,8 +23,10 @@
 #include "postgres.h"
 
 #include "access/transam.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_namespace.h"
 #include "citus/citus.h"
+#include "commands/extension.h"
 #include "execution.h"
 #include "fmgr.h"
 #include "ttl.h"
@@ -105,7 +108,13 @@ is_at_extent(void)
 bool
 ttl_citus_runs_own(void)
 {
-	return is_at_extent() && innermost->others == 0;
+	return is_at_extent() && innermost->others == 0 && !creating_extension;
+}
+
+bool
+ttl_citus_is_own_query(const Query *query)
+{
+	return ttl_citus_runs_own() && (ttl_citus_is_called() || query->commandType == CMD_INSERT);
 }
 
 bool
@@ -245,15 +254,39 @@ call_event(FmgrHookEventType event, FmgrInfo *flinfo, Datum *private)
 		innermost->others += event == FHET_START ? 1 : -1;
 }
 
+/* Not those that run commands, or users' INSERTs, nor those that may find no catalogs. */
+static bool
+has_extent(Node *stmt)
+{
+	switch (nodeTag(stmt))
+	{
+		case T_CallStmt:
+		case T_CopyStmt:
+		case T_CreateSchemaStmt:
+		case T_DoStmt:
+		case T_ExplainStmt:
+		case T_TransactionStmt:
+			return false;
+		default:
+			return true;
+	}
+}
+
 static void
 before_utility(PlannedStmt *pstmt, const char *query_string,
 			   ProcessUtilityContext context, ParamListInfo params)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
-	if (innermost != NULL || !(IsA(stmt, AlterTableStmt) || IsA(stmt, DropStmt) || IsA(stmt, DropOwnedStmt)) ||
-		!ttl_citus_is_here() || ttl_container_objects() == NULL)
+	if (innermost != NULL || !has_extent(stmt) || !ttl_citus_is_here() || ttl_container_objects() == NULL)
 		return;
+	if (IsA(stmt, AlterObjectSchemaStmt) && ((AlterObjectSchemaStmt *) stmt)->relation != NULL)
+	{
+		Oid			relid = RangeVarGetRelid(((AlterObjectSchemaStmt *) stmt)->relation, NoLock, true);
+
+		if (OidIsValid(relid))
+			before_converting(relid);
+	}
 	command = pstmt;
 	command_extent.converts = true;
 	command_extent.depth = ttl_execution_depth();

@@ -76,30 +76,45 @@ ttl_citus_is_here(void)
 		OidIsValid(get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE));
 }
 
-/* A replication model, as in pg_dist_partition */
+/* A replication model and methods of distribution, as in pg_dist_partition */
 #define ONE_COPY	's'
+#define BY_HASH		'h'
+#define BY_NOTHING	'n'
 
-/* How Citus replicates the rows of a shell, as in pg_dist_partition; 0 if it isn't one. */
+/* A column of the shell's row in pg_dist_partition; 0 if it has none. */
 static char
-replication_model(Oid relid)
+partition_column(Oid relid, const char *column)
 {
 	return ttl_citus_is_here() ?
 		DatumGetChar(look_up("pg_dist_partition", "pg_dist_partition_logical_relid_index",
-							 "logicalrelid", F_OIDEQ, ObjectIdGetDatum(relid), "repmodel")) : '\0';
+							 "logicalrelid", F_OIDEQ, ObjectIdGetDatum(relid), column)) : '\0';
 }
 
 bool
 ttl_citus_is_distributed(Oid relid)
 {
-	return replication_model(relid) != '\0';
+	return partition_column(relid, "partmethod") != '\0';
 }
 
 bool
 ttl_citus_has_copies(Oid relid)
 {
-	char		model = replication_model(relid);
+	char		model = partition_column(relid, "repmodel");
 
 	return model != '\0' && model != ONE_COPY;
+}
+
+void
+ttl_citus_check_method(Oid relid)
+{
+	char		method = partition_column(relid, "partmethod");
+
+	if (method != '\0' && method != BY_HASH && method != BY_NOTHING)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" cannot be a container because it is distributed by append or range",
+						get_rel_name(relid)),
+				 errhint("Distribute it by hash, or create a reference table.")));
 }
 
 /*
@@ -143,22 +158,35 @@ ttl_citus_shell_of(Oid relid)
 	return ttl_citus_find_shell(relid, &shard);
 }
 
-char *
-ttl_citus_query(const char *query, SPIPlanPtr *saved, int nargs, Oid *types, Datum *values)
+int
+ttl_citus_connect(void)
 {
-	MemoryContext context = CurrentMemoryContext;
 	int			nestlevel = NewGUCNestLevel();
-	bool		has_snapshot = ActiveSnapshotSet();
-	SPIPlanPtr	plan;
-	char	   *answer;
 
 	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
 	/* procedures and workers may have none */
-	if (!has_snapshot)
-		PushActiveSnapshot(GetTransactionSnapshot());
+	PushActiveSnapshot(GetTransactionSnapshot());
 	SPI_connect();
-	plan = saved != NULL && *saved != NULL ? *saved : SPI_prepare(query, nargs, types);
+	return nestlevel;
+}
+
+void
+ttl_citus_disconnect(int nestlevel)
+{
+	SPI_finish();
+	PopActiveSnapshot();
+	AtEOXact_GUC(true, nestlevel);
+}
+
+char *
+ttl_citus_query(const char *query, SPIPlanPtr *saved, int nargs, Oid *types, Datum *values)
+{
+	MemoryContext context = CurrentMemoryContext;
+	int			nestlevel = ttl_citus_connect();
+	SPIPlanPtr	plan = saved != NULL && *saved != NULL ? *saved : SPI_prepare(query, nargs, types);
+	char	   *answer;
+
 	if (plan == NULL || SPI_execute_plan(plan, values, NULL, false, 1) != SPI_OK_SELECT ||
 		SPI_processed != 1)
 		elog(ERROR, "SPI_execute_plan failed: %s", query);
@@ -167,10 +195,7 @@ ttl_citus_query(const char *query, SPIPlanPtr *saved, int nargs, Oid *types, Dat
 	answer = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
 	if (answer != NULL)
 		answer = MemoryContextStrdup(context, answer);
-	SPI_finish();
-	if (!has_snapshot)
-		PopActiveSnapshot();
-	AtEOXact_GUC(true, nestlevel);
+	ttl_citus_disconnect(nestlevel);
 	return answer;
 }
 

@@ -55,14 +55,23 @@ extern bool ttl_citus_is_distributed(Oid relid);
 /* Does it keep copies of them, as of a reference table? */
 extern bool ttl_citus_has_copies(Oid relid);
 
+/* Errors (0A000) if it is distributed in a way by which Citus doesn't place rows alone. */
+extern void ttl_citus_check_method(Oid relid);
+
 /* The shell of a shard, and its number, or InvalidOid if the relation isn't one. */
 extern Oid	ttl_citus_find_shell(Oid relid, int64 *shard);
 extern Oid	ttl_citus_shell_of(Oid relid);
 
 /*
- * The answer of a query, the first column of its only row, as text; it finds names in
- * pg_catalog.  Its plan is kept in *saved, which is NULL at first, unless that is a null
- * pointer.  And is that true, of $1?
+ * Connect to SPI for queries of our own, which find names in pg_catalog and nowhere else,
+ * whatever the user's search_path.  Ended with the nest level that was returned.
+ */
+extern int	ttl_citus_connect(void);
+extern void ttl_citus_disconnect(int nestlevel);
+
+/*
+ * The answer of such a query, the first column of its only row, as text.  Its plan is kept in
+ * *saved, which is NULL at first, unless that is a null pointer.  And is that true, of $1?
  */
 extern char *ttl_citus_query(const char *query, SPIPlanPtr *saved, int nargs, Oid *types,
 							 Datum *values);
@@ -82,6 +91,9 @@ extern void ttl_citus_init(void);
 
 /* Is what is planned or executed now Citus's own, in the midst of its work on a table? */
 extern bool ttl_citus_runs_own(void);
+
+/* The same of a query that is about to be planned */
+extern bool ttl_citus_is_own_query(const Query *query);
 
 /* The same, if it makes other tables of tables */
 extern bool ttl_citus_replaces_table(void);
@@ -154,6 +166,9 @@ extern void ttl_citus_check_settable(Oid relid);
  */
 extern bool ttl_citus_lock_shard(Oid relid, bool waits);
 
+/* Locks the shell of a shard, if it is one, against Citus's making another table of it: before the shard. */
+extern void ttl_citus_wait_for_shell(Oid relid);
+
 extern void ttl_propagation_init(void);
 
 /*
@@ -186,9 +201,13 @@ extern void ttl_citus_check_nodes(Oid relid);
 
 /*
  * Deletes expired rows, so many of each shard at most, in transactions of their own.  A
- * shard that fails is reported at that level.
+ * shard that fails is reported at that level.  Returns how many are still stored then, or 0
+ * if that isn't known or max_rows is a limit.
  */
-extern void ttl_citus_reap(Oid relid, int64 max_rows, int elevel);
+extern int64 ttl_citus_reap(Oid relid, int64 max_rows, int elevel);
+
+/* Puts the rows of a distributed table that expire within that time, as ttl.expiring_rows() returns them. */
+extern void ttl_citus_put_expiring(Oid relid, Interval *within, ReturnSetInfo *result);
 
 /* Puts statistics of distributed tables, as ttl.stat_containers() returns them. */
 extern void ttl_citus_put_statistics(ReturnSetInfo *result);

@@ -14,7 +14,7 @@
  * the alias, or a COPY with the option, runs, and on in all others, whatever has been
  * set.  So the rules for row_security = off hold on the shard: the owner, superusers and
  * BYPASSRLS roles see stored rows, foreign-key checks included.  In other sessions the
- * alias means nothing, except to the node's own shards in the extent of a call.
+ * alias means nothing, except for the user's own shards in an extent (calls.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -43,6 +43,7 @@ typedef struct Marks
 {
 	bool		shows;			/* mark all shells? */
 	bool		found;			/* are tables marked that are no shells? */
+	bool		of_others;		/* is one of them not the user's? */
 	bool		looks;			/* look for distributed tables? */
 	bool		distributed;	/* may there be any? */
 } Marks;
@@ -77,6 +78,7 @@ mark_walker(Node *node, void *context)
 	else
 	{
 		marks->found |= is_marked;
+		marks->of_others |= is_marked && !ttl_container_is_owner(GetUserId(), rte->relid);
 		marks->distributed |= rte->relkind == RELKIND_VIEW;
 	}
 	return false;
@@ -107,11 +109,11 @@ ttl_citus_mark(Query *query)
 
 	if (query->commandType == CMD_UTILITY || !ttl_citus_is_here())
 		return false;
-	is_own = ttl_citus_runs_own();
+	is_own = ttl_citus_is_own_query(query);
 	marks.shows = is_own || ttl_live_session_shows();
 	(void) mark_walker((Node *) query, &marks);
 	if (ttl_citus_is_converting())
-		return is_own || marks.found;
+		return is_own || (marks.found && !marks.of_others);
 	/* nested queries are those of functions, or such that Citus passes to its own as text */
 	if (is_opened_by_node() && (marks.found || ttl_execution_depth() == 0))
 		set_row_security(!marks.found);

@@ -24,6 +24,7 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/rls.h"
 #include "utils/tuplestore.h"
 #include "utils/varlena.h"
 
@@ -47,33 +48,42 @@ check_unlocked(Oid relid)
 	}
 }
 
-/*
- * Runs "... ttl.function(shard ..." on all shards.  Returns the sum of the numbers that it
- * answers.  Citus doesn't qualify names of schema public, whatever the search_path there.
- */
+/* "... ttl.function(shard ...".  Citus doesn't qualify names of schema public, whatever the search_path there. */
+static Datum
+shard_command(Oid relid, const char *before, const char *after)
+{
+	check_unlocked(relid);
+	return CStringGetTextDatum(psprintf("%s%s%%L)::pg_catalog.regclass%s", before,
+										get_rel_namespace(relid) == get_namespace_oid("public", true) ?
+										"(pg_catalog.text 'public.' OPERATOR(pg_catalog.||) " : "(", after));
+}
+
+static void
+report_failure(Oid relid, int elevel, const char *error)
+{
+	ereport(elevel,
+			(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
+			 OidIsValid(relid) ? errmsg("command failed on a shard of \"%s\"", get_rel_name(relid)) :
+			 errmsg("statistics lack those of a node"),
+			 errdetail("%s", error)));
+}
+
+/* Runs a command on all shards.  Returns the sum of the numbers that it answers, or -1 if it has failed. */
 static int64
 run_on_shards(Oid relid, const char *before, const char *after, bool answers, int elevel)
 {
-	char	   *command = psprintf("%s%s%%L)::pg_catalog.regclass%s", before,
-								   get_rel_namespace(relid) == get_namespace_oid("public", true) ?
-								   "(pg_catalog.text 'public.' OPERATOR(pg_catalog.||) " : "(", after);
 	static const char *const query =
 	"SELECT coalesce('error: ' || min(result) FILTER (WHERE NOT success),"
 	" sum(CASE WHEN success AND $3 THEN result::int8 END)::text, '0')"
 	" FROM run_command_on_placements($1, $2)";
 	Oid			types[] = {REGCLASSOID, TEXTOID, BOOLOID};
-	Datum		values[] = {ObjectIdGetDatum(relid), CStringGetTextDatum(command), BoolGetDatum(answers)};
-	char	   *answer;
+	Datum		values[] = {ObjectIdGetDatum(relid), shard_command(relid, before, after), BoolGetDatum(answers)};
+	char	   *answer = ttl_citus_query(query, NULL, lengthof(types), types, values);
 
-	check_unlocked(relid);
-	answer = ttl_citus_query(query, NULL, lengthof(types), types, values);
 	if (answer[0] != 'e')
 		return strtoi64(answer, NULL, 10);
-	ereport(elevel,
-			(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
-			 errmsg("command failed on a shard of \"%s\"", get_rel_name(relid)),
-			 errdetail("%s", answer + strlen("error: "))));
-	return 0;
+	report_failure(relid, elevel, answer + strlen("error: "));
+	return -1;
 }
 
 void
@@ -93,7 +103,7 @@ ttl_citus_check_nodes(Oid relid)
 	error = ttl_citus_query("SELECT min(nodename || ':' || nodeport ||"
 							" CASE WHEN success THEN ' has not loaded the library.' ELSE ': ' || result END)"
 							" FROM run_command_on_all_nodes('SELECT pg_catalog.count(*) FROM pg_catalog.pg_settings"
-							" WHERE name = ''ttl.reaper'' AND vartype = ''bool''')"
+							" WHERE name OPERATOR(pg_catalog.=) ''ttl.reaper'' AND vartype OPERATOR(pg_catalog.=) ''bool''')"
 							" JOIN pg_dist_node USING (nodeid) WHERE NOT success OR result <> '1'", NULL, 0, NULL, NULL);
 	if (error != NULL)
 		ereport(ERROR,
@@ -107,9 +117,13 @@ ttl_citus_check_nodes(Oid relid)
 bool
 ttl_citus_is_empty(Oid relid)
 {
-	int			nestlevel = NewGUCNestLevel();
+	int			nestlevel;
 	bool		result;
 
+	/* it may have rows that its policies hide from the owner */
+	if (check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
+		return false;
+	nestlevel = NewGUCNestLevel();
 	/* Citus alters no table that it has read by several connections */
 	(void) set_config_option("citus.multi_shard_modify_mode", "sequential", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
@@ -125,40 +139,26 @@ ttl_citus_count_expired(Oid relid)
 	return run_on_shards(relid, "SELECT ttl.expired_count(", ")", true, ERROR);
 }
 
-void
+int64
 ttl_citus_reap(Oid relid, int64 max_rows, int elevel)
 {
-	(void) run_on_shards(relid, "CALL ttl.reap(", psprintf(", " INT64_FORMAT ")", max_rows), false, elevel);
+	char	   *after = psprintf(", " INT64_FORMAT ")", max_rows);
+
+	return run_on_shards(relid, "CALL ttl.reap(", after, false, elevel) < 0 || max_rows < PG_INT64_MAX ? 0 :
+		run_on_shards(relid, "SELECT ttl.expired_count(", ")", true, elevel);
 }
 
-void
-ttl_citus_put_statistics(ReturnSetInfo *result)
+/*
+ * Puts the rows of a query of our own.  Its last column is the error of a shard of that table, or
+ * of a node, which is reported at that level; rows whose last but one is null aren't put.
+ */
+static void
+put_rows(const char *query, int nargs, Oid *types, Datum *args, Oid relid, int elevel, ReturnSetInfo *result)
 {
-	static const char *const query =
-	"SELECT c.relid, pg_catalog.sum(rows_deleted)::pg_catalog.int8,"
-	" pg_catalog.sum(rows_evicted)::pg_catalog.int8, pg_catalog.sum(rows_archived)::pg_catalog.int8,"
-	" pg_catalog.sum(batches)::pg_catalog.int8, pg_catalog.sum(cost)::pg_catalog.int8,"
-	" pg_catalog.max(lag), pg_catalog.max(last_reap), pg_catalog.sum(blocked_rows)::pg_catalog.int8,"
-	" (pg_catalog.array_agg(last_error ORDER BY last_error_at DESC NULLS LAST))[1],"
-	" pg_catalog.max(last_error_at), pg_catalog.max(held_until), pg_catalog.max(stats_since),"
-	" pg_catalog.min(n.result) FILTER (WHERE NOT n.success)"
-	" FROM pg_catalog.run_command_on_all_nodes('SELECT coalesce(pg_catalog.json_agg(s), ''[]'') FROM ttl.stat_shards() s') n"
-	" LEFT JOIN LATERAL pg_catalog.json_to_recordset(CASE WHEN n.success THEN n.result::pg_catalog.json END)"
-	" AS s (container pg_catalog.text, rows_deleted pg_catalog.int8, rows_evicted pg_catalog.int8,"
-	" rows_archived pg_catalog.int8, batches pg_catalog.int8, cost pg_catalog.int8, lag pg_catalog.interval,"
-	" last_reap pg_catalog.timestamptz, blocked_rows pg_catalog.int8, last_error pg_catalog.text,"
-	" last_error_at pg_catalog.timestamptz, held_until pg_catalog.timestamptz, stats_since pg_catalog.timestamptz) ON true"
-	" LEFT JOIN (ttl.container c JOIN pg_catalog.pg_class t ON t.oid = c.relid AND NOT c.propagated"
-	" JOIN pg_catalog.pg_namespace m ON m.oid = t.relnamespace)"
-	" ON pg_catalog.format('%I.%I', m.nspname, t.relname) = s.container"
-	" GROUP BY 1";
+	int			nestlevel = ttl_citus_connect();
 
-	if (!ttl_citus_is_here() ||
-		!ttl_citus_is_true("SELECT EXISTS (SELECT FROM ttl.container JOIN pg_dist_partition ON logicalrelid = relid WHERE NOT propagated)", 0))
-		return;
-	SPI_connect();
-	if (SPI_execute(query, false, 0) != SPI_OK_SELECT)
-		elog(ERROR, "SPI_execute failed: %s", query);
+	if (SPI_execute_with_args(query, nargs, types, args, NULL, false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "SPI_execute_with_args failed: %s", query);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
 		HeapTuple	tuple = SPI_tuptable->vals[i];
@@ -169,11 +169,51 @@ ttl_citus_put_statistics(ReturnSetInfo *result)
 
 		heap_deform_tuple(tuple, desc, values, nulls);
 		if (!nulls[error])
-			ereport(WARNING,
-					(errmsg("statistics lack those of a node"),
-					 errdetail("%s", TextDatumGetCString(values[error]))));
-		if (!nulls[0])
+			report_failure(relid, elevel, TextDatumGetCString(values[error]));
+		if (!nulls[error - 1])
 			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
-	SPI_finish();
+	ttl_citus_disconnect(nestlevel);
+}
+
+void
+ttl_citus_put_expiring(Oid relid, Interval *within, ReturnSetInfo *result)
+{
+	static const char *const query =
+	"SELECT e.key, e.expires_at, CASE WHEN NOT success THEN n.result END"
+	" FROM (SELECT DISTINCT ON (shardid) * FROM run_command_on_placements($1, $2)) n"
+	" LEFT JOIN LATERAL json_to_recordset(CASE WHEN success THEN n.result::json END)"
+	" AS e (key jsonb, expires_at timestamptz) ON true";
+	char	   *interval = DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(within)));
+	Oid			types[] = {REGCLASSOID, TEXTOID};
+	Datum		values[] = {
+		ObjectIdGetDatum(relid),
+		shard_command(relid, "SELECT coalesce(pg_catalog.json_agg(e), '[]') FROM ttl.expiring_rows(",
+					  psprintf(", %s) e", quote_literal_cstr(interval)))
+	};
+
+	put_rows(query, lengthof(types), types, values, relid, ERROR, result);
+}
+
+void
+ttl_citus_put_statistics(ReturnSetInfo *result)
+{
+	static const char *const query =
+	"SELECT c.relid, sum(rows_deleted)::int8, sum(rows_evicted)::int8, sum(rows_archived)::int8,"
+	" sum(batches)::int8, sum(cost)::int8, max(lag), max(last_reap), sum(blocked_rows)::int8,"
+	" (array_agg(last_error ORDER BY last_error_at DESC NULLS LAST))[1],"
+	" max(last_error_at), max(held_until), max(stats_since), min(n.result) FILTER (WHERE NOT success)"
+	" FROM run_command_on_all_nodes('SELECT coalesce(pg_catalog.json_agg(s), ''[]'') FROM ttl.stat_shards() s') n"
+	" LEFT JOIN LATERAL json_to_recordset(CASE WHEN success THEN n.result::json END)"
+	" AS s (container text, rows_deleted int8, rows_evicted int8, rows_archived int8, batches int8,"
+	" cost int8, lag interval, last_reap timestamptz, blocked_rows int8, last_error text,"
+	" last_error_at timestamptz, held_until timestamptz, stats_since timestamptz) ON true"
+	" LEFT JOIN (ttl.container c JOIN pg_class t ON t.oid = c.relid AND NOT c.propagated"
+	" JOIN pg_namespace m ON m.oid = t.relnamespace)"
+	" ON format('%I.%I', m.nspname, t.relname) = s.container"
+	" WHERE NOT success OR c.relid IS NOT NULL GROUP BY 1";
+
+	if (ttl_citus_is_here() &&
+		ttl_citus_is_true("SELECT EXISTS (SELECT FROM ttl.container JOIN pg_dist_partition ON logicalrelid = relid WHERE NOT propagated)", 0))
+		put_rows(query, 0, NULL, NULL, InvalidOid, WARNING, result);
 }

@@ -259,6 +259,26 @@ ttl_citus_named_archive(Oid relid)
 }
 
 /*
+ * Citus locks no shards when it makes another table of a shell, but the shell against
+ * SELECT FOR UPDATE, as we do on all nodes (trigger.c); a change of the policy doesn't.  Who
+ * has a lock on the shard must not wait: Citus may, by another session, for that one.
+ */
+static bool
+lock_shell(Oid shell)
+{
+	return ConditionalLockRelationOid(shell, RowShareLock);
+}
+
+void
+ttl_citus_wait_for_shell(Oid relid)
+{
+	Oid			shell = ttl_citus_shell_of(relid);
+
+	if (OidIsValid(shell))
+		LockRelationOid(shell, RowShareLock);
+}
+
+/*
  * A container and its archive have to be in the same place: both are local, or both are
  * distributed alike.  Each node deletes its own copies of rows, which would fill copies of an
  * archive differently; so tables with copies have no place.
@@ -290,13 +310,13 @@ ttl_citus_find_archive(Oid container, const TtlPolicy *policy, char **distributi
 		(!policy->propagated && !ttl_citus_is_distributed(container) && !ttl_citus_is_distributed(archive)))
 		return archive;
 
-	/*
-	 * A shard may have no shell yet, its archive may be on another node, and Citus may be
-	 * copying either shell (trigger.c).
-	 */
-	answer = OidIsValid(shell) &&
-		(!policy->propagated || ConditionalLockRelationOid(shell, RowExclusiveLock)) ?
-		ttl_citus_query(query, &saved, lengthof(types), types, values) : NULL;
+	/* a shard may have no shell yet, and its archive may be on another node */
+	if (policy->propagated && OidIsValid(shell) && !lock_shell(shell))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("could not obtain lock on distributed table \"%s\"", get_rel_name(shell)),
+				 errdetail("Its rows, or those of its archive, are being copied.")));
+	answer = OidIsValid(shell) ? ttl_citus_query(query, &saved, lengthof(types), types, values) : NULL;
 	if (answer == NULL || answer[0] == '.')
 	{
 		ereport(elevel,
@@ -417,8 +437,7 @@ ttl_citus_lock_shard(Oid relid, bool waits)
 	char	   *present;
 	Oid			shell = ttl_citus_find_shell(relid, &shard);
 
-	/* Citus locks no shards when it makes another table of a shell */
-	if (!OidIsValid(shell) || !ConditionalLockRelationOid(shell, RowExclusiveLock))
+	if (!OidIsValid(shell) || !lock_shell(shell))
 		return false;
 	lock = lock_of_place(shard);
 	if (lock == NULL || sscanf(lock, "%u %u %u", &field2, &field3, &field4) != 3)

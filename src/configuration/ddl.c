@@ -205,7 +205,7 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 		ttl_subscription_changed();
 	else if (IsA(stmt, CreateTrigStmt))
 		after_create_trigger((CreateTrigStmt *) stmt);
-	ttl_trigger_propagate(ttl_citus_tables_replaced() ||
+	ttl_trigger_propagate(ttl_citus_tables_replaced() || IsA(stmt, AlterObjectSchemaStmt) ||
 					  (IsA(stmt, AlterTableStmt) && ttl_alter_table_adds_reference((AlterTableStmt *) stmt)));
 }
 

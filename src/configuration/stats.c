@@ -34,6 +34,7 @@
 #include "configuration/configuration.h"
 #include "container/policy.h"
 #include "container/container.h"
+#include "container/policy.h"
 #include "counters.h"
 #include "execution.h"
 #include "expiry/expiry.h"
@@ -43,6 +44,7 @@
 #define STAT_REAPER_COLUMNS		8
 
 PG_FUNCTION_INFO_V1(ttl_expired_count);
+PG_FUNCTION_INFO_V1(ttl_expiring_rows);
 PG_FUNCTION_INFO_V1(ttl_stat_containers);
 PG_FUNCTION_INFO_V1(ttl_stat_shards);
 PG_FUNCTION_INFO_V1(ttl_stat_reaper);
@@ -105,7 +107,8 @@ oldest_expired(Oid container, const TtlContainerCounters *counters, TimestampTz 
 		else if (member.lacks_column)
 			*trouble = psprintf(_("container \"%s\" lacks a column that it requires"),
 								get_rel_name(container));
-		else
+		/* whoever rebuilds an index may wait for this session */
+		else if (ttl_expiry_lock_indexes(rel))
 		{
 			TtlExpiryFirst first;
 
@@ -163,6 +166,39 @@ ttl_expired_count(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(ttl_citus_is_distributed(container) ?
 					ttl_citus_count_expired(container) :
 					ttl_expiry_count_expired(container));
+}
+
+/*
+ * ttl.expiring_rows(container regclass, within interval) -> (key jsonb, expires_at timestamptz)
+ *
+ * The rows that are live and will have expired within that time, in no order, with
+ * their primary keys; found through the expiry indexes.
+ *
+ * Errors: 42501, 42704 not a container, 22023, 55000 an index is missing.
+ */
+Datum
+ttl_expiring_rows(PG_FUNCTION_ARGS)
+{
+	Oid			container = PG_GETARG_OID(0);
+	TimestampTz now = ttl_expiry_reading_now();
+	TimestampTz by;
+	int64		within;
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	ttl_container_check_owned(container);
+	if (!ttl_policy_microseconds(PG_GETARG_INTERVAL_P(1), &within) || within < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("interval must not be negative, nor longer than 292000 years")));
+	/* 'infinity' is never */
+	if (pg_add_s64_overflow(now, within, &by) || by == DT_NOEND)
+		by = DT_NOEND - 1;
+	InitMaterializedSRF(fcinfo, 0);
+	if (ttl_citus_is_distributed(container))
+		ttl_citus_put_expiring(container, PG_GETARG_INTERVAL_P(1), result);
+	else
+		ttl_expiry_put_expiring(container, now, by, result);
+	return (Datum) 0;
 }
 
 /* A shell has no rows, and those of a shard count for the shell whose policy is set here. */

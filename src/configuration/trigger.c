@@ -68,6 +68,7 @@ ttl_trigger_create(Oid relid, const TtlPolicy *policy)
 	Oid			outer;
 
 	changed = list_delete_oid(changed, relid);
+	ttl_citus_check_method(relid);
 	ttl_citus_check_nodes(relid);
 	ttl_citus_allow_triggers();
 	outer = ttl_citus_show_stored(relid);
@@ -207,6 +208,9 @@ ttl_trigger_propagate(bool all)
 	List	   *containers = changed;
 	ListCell   *lc;
 
+	/* nodes may not have a table that Citus is making; when it has, this is called, too */
+	if (ttl_citus_is_called())
+		return;
 	changed = NIL;
 	foreach(lc, containers)
 	{
@@ -219,8 +223,7 @@ ttl_trigger_propagate(bool all)
 		return;
 	foreach(lc, ttl_container_list())
 	{
-		if (!ttl_citus_is_called())
-			follow_archive(lfirst_oid(lc));
+		follow_archive(lfirst_oid(lc));
 		if (ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
 			carry(lfirst_oid(lc));
 	}
@@ -245,7 +248,7 @@ after_run(const QueryDesc *query_desc)
 /*
  * Citus is about to copy a table, and drops it then.  What nodes move from or to its shards
  * in between would be lost with the archive, or be moved twice.  So the container is locked on
- * all nodes, which makes them wait until the transaction has ended.
+ * all nodes, which keeps them from it until the transaction has ended (propagation.c).
  */
 static void
 stop_archiving(Oid object)
@@ -265,7 +268,7 @@ stop_archiving(Oid object)
 			 !ttl_container_is_owner(GetUserId(), container)))
 			continue;
 		nestlevel = ttl_command_begin();
-		ttl_command_run("LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", ttl_container_table_name(container));
+		ttl_command_run("LOCK TABLE %s IN EXCLUSIVE MODE", ttl_container_table_name(container));
 		ttl_command_end(nestlevel);
 	}
 }

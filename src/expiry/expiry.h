@@ -388,6 +388,10 @@ extern TimestampTz ttl_expiry_latest(Relation rel,
  */
 extern int64 ttl_expiry_count_expired(Oid container);
 
+/* Puts its rows that have not expired at 'now', and will have 'by' then, as ttl.expiring_rows() returns them. */
+extern void ttl_expiry_put_expiring(Oid container, TimestampTz now, TimestampTz by,
+									ReturnSetInfo *result);
+
 /*
  * How many stored rows of the container its default TTL makes expired at 'now' that
  * would not be by the other one.  A relation that is locked is left out, and no more than a

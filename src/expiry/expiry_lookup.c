@@ -335,44 +335,20 @@ put_expiring(Relation rel, TimestampTz now, TimestampTz by, ReturnSetInfo *resul
 	ttl_expiry_walk_end(walk);
 }
 
-PG_FUNCTION_INFO_V1(ttl_expiring_rows);
-
-/*
- * ttl.expiring_rows(container regclass, within interval) -> (key jsonb, expires_at timestamptz)
- *
- * The rows that are live and will have expired within that time, in no order, with
- * their primary keys; found through the expiry indexes.
- *
- * Errors: 42501, 42704 not a container, 22023, 55000 an index is missing.
- */
-Datum
-ttl_expiring_rows(PG_FUNCTION_ARGS)
+void
+ttl_expiry_put_expiring(Oid container, TimestampTz now, TimestampTz by, ReturnSetInfo *result)
 {
-	Oid			container = PG_GETARG_OID(0);
-	TimestampTz now = ttl_expiry_reading_now();
-	TimestampTz by;
-	int64		within;
 	ListCell   *lc;
 
-	ttl_container_check_owned(container);
-	if (!ttl_policy_microseconds(PG_GETARG_INTERVAL_P(1), &within) || within < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("interval must not be negative, nor longer than 292000 years")));
-	/* 'infinity' is never */
-	if (pg_add_s64_overflow(now, within, &by) || by == DT_NOEND)
-		by = DT_NOEND - 1;
-	InitMaterializedSRF(fcinfo, 0);
 	foreach(lc, ttl_container_leaves(container))
 	{
 		Relation	rel = try_table_open(lfirst_oid(lc), AccessShareLock);
 
 		if (rel == NULL)
 			continue;
-		put_expiring(rel, now, by, (ReturnSetInfo *) fcinfo->resultinfo);
+		put_expiring(rel, now, by, result);
 		table_close(rel, AccessShareLock);
 	}
-	return (Datum) 0;
 }
 
 TimestampTz

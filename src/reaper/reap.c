@@ -197,13 +197,21 @@ ttl_stat_progress_reap(PG_FUNCTION_ARGS)
 static void
 reap_shards(TtlMemory *memory, Oid container, int64 max_rows, int elevel)
 {
+	int64		rows;
+
 	if (!memory->mode.commits)
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("cannot delete expired rows of distributed table \"%s\" inside a transaction block",
 						get_rel_name(container)),
 				 errdetail("They are deleted by transactions of its shards.")));
-	ttl_citus_reap(container, max_rows, elevel);
+	rows = ttl_citus_reap(container, max_rows, elevel);
+	if (rows > 0)
+		ereport(WARNING,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg_plural("%lld expired row of distributed table \"%s\" is still stored",
+							   "%lld expired rows of distributed table \"%s\" are still stored",
+							   (unsigned long) rows, (long long) rows, get_rel_name(container))));
 	ereport(NOTICE,
 			(errmsg("ttl: shards of distributed table \"%s\" reaped",
 					get_rel_name(container))));

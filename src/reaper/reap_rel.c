@@ -57,6 +57,7 @@
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -121,7 +122,10 @@ open_table(TtlBatch *batch, Oid container)
 
 	/* first the table, then the policy: DDL does it in this order */
 	if (waits)
+	{
+		ttl_citus_wait_for_shell(container);
 		LockRelationOid(relid, RowExclusiveLock);
+	}
 	else if (!ConditionalLockRelationOid(relid, RowExclusiveLock))
 		return TTL_REAP_LATER;
 	if (!ttl_container_lock_policy(container, false, waits))
@@ -141,7 +145,15 @@ open_table(TtlBatch *batch, Oid container)
 							&batch->now))
 		return TTL_REAP_DONE;
 	if (batch->container.propagated && !ttl_citus_lock_shard(container, waits))
-		return waits ? TTL_REAP_DONE : TTL_REAP_LATER;
+	{
+		if (!waits)
+			return TTL_REAP_LATER;
+		ereport(WARNING,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("expired rows of shard \"%s\" have not been deleted", get_rel_name(container)),
+				 errdetail("It is being copied, or rows on other nodes may reference its rows.")));
+		return TTL_REAP_DONE;
+	}
 	if ((!waits && !ttl_expiry_lock_indexes(batch->rel)) ||
 		!lock_referencing(batch->rel, waits))
 		return TTL_REAP_LATER;
