@@ -445,7 +445,10 @@ INSERT INTO kept_container (id, _ts) VALUES (1, '2020-01-01');
 CREATE TRIGGER tell AFTER DELETE ON kept_container FOR EACH ROW EXECUTE FUNCTION tell();
 CREATE TABLE kept_plain (id int NOT NULL, n int GENERATED ALWAYS AS IDENTITY UNIQUE, kind text);
 RESET SESSION AUTHORIZATION;
+-- its DETAIL names the role that runs the tests
+\set VERBOSITY terse
 SELECT ttl.alter_container('moved', archive_to => 'kept_default');
+\set VERBOSITY default
 SET client_min_messages = error;
 DELETE FROM ran;
 CREATE FUNCTION try_archives() RETURNS TABLE (archive regclass, result text) LANGUAGE plpgsql AS $$
