@@ -290,8 +290,10 @@ is_too_new(const TtlExpiryWalk *walk)
 		tuple = (HeapTupleHeader)
 			PageGetItem(page, PageGetItemId(page, ItemPointerGetOffsetNumber(&walk->slot->tts_tid)));
 	}
-	else
+	else if (TTS_IS_BUFFERTUPLE(walk->slot))
 		tuple = ((HeapTupleTableSlot *) walk->slot)->tuple->t_data;
+	else
+		return false;			/* of another access method */
 	xmin = HeapTupleHeaderGetXmin(tuple);
 	return TransactionIdIsNormal(xmin) && TransactionIdFollowsOrEquals(xmin, walk->next_xid);
 }
