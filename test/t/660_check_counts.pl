@@ -25,11 +25,25 @@ ok 2         - keys                                      234 ms
 1..2
 # All 2 tests passed.
 END
-tally_is('pg_regress before 16', <<'END', 1, '1 passed, 1 failed, 0 skipped');
+tally_is('pg_regress, with one that fails', <<'END', 1, 'failed: keys', '1 passed, 1 failed, 0 skipped');
+ok 1         - install                                  1234 ms
+not ok 2     - keys                                      234 ms
+1..2
+# 1 of 2 tests failed.
+END
+tally_is('pg_regress before 16', <<'END', 1, 'failed: keys', 'failed: epq', '1 passed, 2 failed, 0 skipped');
 test install                      ... ok         1234 ms
 test keys                         ... FAILED      234 ms
+     epq                          ... FAILED (test process exited with exit code 1)       12 ms
 END
-tally_is('prove', <<'END', 1, 'skipped: test/t/1.pl: no tool', 'skipped: test/t/2.pl: inner', 'skipped: test/t/2.pl: no other (2 tests)', '3 passed, 2 failed, 4 skipped');
+my @lines = (
+	'skipped: test/t/1.pl: no tool',
+	'skipped: test/t/2.pl: inner',
+	'skipped: test/t/2.pl: no other (2 tests)',
+	'failed: test/t/2.pl: z',
+	'failed: test/t/3.pl: broke off',
+	'3 passed, 2 failed, 4 skipped');
+tally_is('prove', <<'END', 1, @lines);
 test/t/1.pl .. skipped: no tool
 test/t/2.pl ..
 ok 1 - x
