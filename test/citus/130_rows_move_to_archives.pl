@@ -134,8 +134,7 @@ all_moved('... but afterwards');
 #
 answer(q{
 CREATE ROLE alice LOGIN; CREATE ROLE bob LOGIN;
-ALTER TABLE item OWNER TO alice;
-GRANT INSERT ON gone TO alice;
+ALTER TABLE item OWNER TO alice; ALTER TABLE gone OWNER TO alice;
 GRANT INSERT, SELECT ON item TO bob});
 add(2);
 answer(qq{SET ROLE bob; INSERT INTO item VALUES ($last, 'live'), ($last - 1, 'live')});
