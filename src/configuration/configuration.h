@@ -189,6 +189,12 @@ extern void ttl_trigger_init(void);
 extern void ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy);
 
 /*
+ * Reports that the rows that a table has count from now, for the timestamp column was added,
+ * and which column may hold it.
+ */
+extern void ttl_notice_new_life(Oid relid, const TtlPolicy *policy);
+
+/*
  * Reports that the column has no time zone: it is taken as UTC, and a WARNING says so if
  * the server's is another.
  */

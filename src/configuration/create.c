@@ -261,6 +261,9 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	if (!policy->reaping)
 		ttl_subscription_notice(relid);
 	ttl_survey_notice_adopted(relid, policy, &survey);
+	if ((policy->created_objects & TTL_CREATED_TS_COLUMN) &&
+		(survey.ts.rows > 0 || !survey.ts.complete))
+		ttl_notice_new_life(relid, policy);
 	ttl_notice_utc(relid, NameStr(policy->ts_column));
 	ttl_notice_utc(relid, NameStr(policy->ttl_column));
 	ttl_survey_notice_invalid(relid, policy, &survey);

@@ -91,6 +91,50 @@ ttl_notice_conversion(Oid relid, const char *column, Oid type)
 					 quote_identifier(column))));
 }
 
+/* Parts of the names of columns that hold when a row was changed or made, the likeliest first */
+static const char *const clock_names[] = {"updat", "modif", "chang", "creat", "insert", "seen", ""};
+
+/* Parts of the names of columns that hold something else */
+static const char *const other_names[] = {"expir", "delet", "until", "end", "due", "valid", "next"};
+
+/* A column that could be the timestamp column of the policy in place of the one that was added */
+static const char *
+find_clock(TupleDesc desc, const TtlPolicy *policy)
+{
+	for (int i = 0; i < lengthof(clock_names); i++)
+	{
+		for (int j = 0; j < desc->natts; j++)
+		{
+			Form_pg_attribute column = TupleDescAttr(desc, j);
+			const char *name = NameStr(column->attname);
+			bool		is_other = column->attisdropped || column->atttypid != TIMESTAMPTZOID ||
+				strcmp(name, NameStr(policy->ts_column)) == 0 ||
+				strcmp(name, NameStr(policy->ttl_column)) == 0;
+
+			for (int k = 0; k < lengthof(other_names); k++)
+				is_other = is_other || strstr(name, other_names[k]) != NULL;
+			if (!is_other && strstr(name, clock_names[i]) != NULL)
+				return pstrdup(name);
+		}
+	}
+	return NULL;
+}
+
+void
+ttl_notice_new_life(Oid relid, const TtlPolicy *policy)
+{
+	Relation	rel = table_open(relid, NoLock);
+	const char *clock = find_clock(RelationGetDescr(rel), policy);
+
+	table_close(rel, NoLock);
+	ereport(NOTICE,
+			(errmsg("existing rows of table \"%s\" count as changed now", get_rel_name(relid)),
+			 errdetail("Column \"%s\" was added.", NameStr(policy->ts_column)),
+			 clock == NULL ? 0 :
+			 errhint("If column \"%s\" holds when each row was changed, use ttl.drop_container() and register the table with ts_column => %s.",
+					 clock, quote_literal_cstr(clock))));
+}
+
 static void
 notice_kept_column(Oid relid, const char *column)
 {
