@@ -40,7 +40,8 @@ my @scans    = (
 	[ 'count(*), index-only', 'SELECT count(*) FROM {T}', $by_index ],
 	[ 'count(*), bitmap', 'SELECT count(*) FROM {T} WHERE k < 500', $bitmap ]);
 
-# Instructions of an execution of each of these: a statement with {P} for a key from 1 to 9593, or with {FROM} and {TO} for
+# Instructions of an execution of each of these: a statement with {P} for a key from 1 to 9593, {R} for
+# one that is the same twelve times, or with {FROM} and {TO} for
 # the numbers of its rounds, 0 to 1199, and what comes before it.  The server is shut down.
 sub count
 {
@@ -63,7 +64,7 @@ sub count_rounds
 			my ($from, $to) = @$_;
 			($statement =~ /\{FROM\}/
 				? $statement =~ s/\{FROM\}/$from/r =~ s/\{TO\}/$to/r
-				: map({ my $key = 1 + $_ * 8; $statement =~ s/\{P\}/$key/r } $from .. $to), $mark);
+				: map({ my ($key, $again) = (1 + $_ * 8, 1 + int($_ / 12) * 8); $statement =~ s/\{P\}/$key/r =~ s/\{R\}/$again/r } $from .. $to), $mark);
 		} [ 0, $before - 1 ], [ $before, $before + $counted - 1 ];
 		push @lines, @first, $mark, @rounds, 'DEALLOCATE ALL', 'RESET ROLE';
 	}

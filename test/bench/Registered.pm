@@ -10,26 +10,34 @@ use warnings;
 use bench::Instructions;
 use bench::Server;
 
-# The plain table, and what it is registered with
+# The plain table, the same with an indexed time beside, which is the least that TTL can cost, and what it is registered
+# with.  So that the updates of a row lie within ts_precision, however long they take, it is a day: twelve of them are
+# what a minute and an update each five seconds are.
+our $again  = 12;
 our @tables = (
 	[ plain => 'as it was', undef ],
+	[ least => 'an indexed `timestamptz` instead', undef ],
 	[ usual => 'no options', '' ],
 	[ whole => 'ttl_column => NULL', ', ttl_column => NULL' ],
-	[ fixed => 'touch_on_update => false', ', touch_on_update => false' ]);
+	[ fixed => 'touch_on_update => false', ', touch_on_update => false' ],
+	[ multiple => 'ts_precision', q(, ts_precision => '1 day') ],
+	[ multiple_whole => 'ts_precision, ttl_column => NULL', q(, ts_precision => '1 day', ttl_column => NULL) ]);
 
 # What is counted by callgrind; Instructions.pm says what the parameters are
 my @counted = (
 	[ 'INSERT of many rows, each', q{INSERT INTO {T} SELECT 1000000 + g, -1, repeat('y', 60) FROM generate_series({FROM}, {TO}) g} ],
 	[ 'INSERT of one row', 'EXECUTE w({P})', q{PREPARE w(int) AS INSERT INTO {T} VALUES ($1 + 2000000, -1, 'x')} ],
 	[ 'UPDATE of many rows, each', 'UPDATE {T} SET payload = payload WHERE k BETWEEN {FROM} / 100 AND {TO} / 100' ],
-	[ 'UPDATE of one row by its key', 'EXECUTE w({P})', 'PREPARE w(int) AS UPDATE {T} SET payload = payload WHERE id = $1' ]);
+	[ 'UPDATE of one row by its key', 'EXECUTE w({P})', 'PREPARE w(int) AS UPDATE {T} SET payload = payload WHERE id = $1' ],
+	[ "UPDATE of one row $again times, each", 'EXECUTE w({R})', 'PREPARE w(int) AS UPDATE {T} SET payload = payload WHERE id = $1' ]);
 
-# A row of each page or so, and as many new ones
+# A row of each page or so, and as many new ones; and how often
 my @explained = (
-	[ 'UPDATE', 'UPDATE {T} SET payload = payload WHERE id % 50 = 0' ],
-	[ 'INSERT', q{INSERT INTO {T} SELECT 1000000 + g, -1, repeat('y', 60) FROM generate_series(1, {M}) g} ]);
+	[ 'UPDATE', 1, 'UPDATE {T} SET payload = payload WHERE id % 50 = 0' ],
+	[ "UPDATE $again times", $again, 'UPDATE {T} SET payload = payload WHERE id % 50 = 1' ],
+	[ 'INSERT', 1, q{INSERT INTO {T} SELECT 1000000 + g, -1, repeat('y', 60) FROM generate_series(1, {M}) g} ]);
 
-# A server that has the tables, with so many rows.  Each has a _ts of its own, however fast the machine is.
+# A server that has the tables, with so many rows.
 sub start
 {
 	my ($rows) = @_;
@@ -38,14 +46,24 @@ sub start
 	for (@tables)
 	{
 		my ($table, undef, $options) = @$_;
-		my $clock = defined $options ? ", date_trunc('hour', now()) + g * interval '1 us'" : '';
 
 		$server->sql("CREATE TABLE $table (id int PRIMARY KEY, k int, payload text) WITH (fillfactor = 50)");
-		$server->sql("SELECT ttl.create_container('$table', 86400$options)") if defined $options;
-		$server->sql("INSERT INTO $table SELECT g, g % 100, repeat('x', 60)$clock FROM generate_series(1, $rows) g");
+		$server->sql("ALTER TABLE $table ADD _ts timestamptz NOT NULL DEFAULT clock_timestamp(); CREATE INDEX ON $table (_ts)") if $table eq 'least';
+		$server->sql("SELECT ttl.create_container('$table', 10 * 86400$options)") if defined $options;
+		$server->sql("INSERT INTO $table SELECT g, g % 100, repeat('x', 60) FROM generate_series(1, $rows) g");
 		$server->sql("VACUUM (FREEZE, ANALYZE) $table");
 	}
 	return $server;
+}
+
+# Makes the rows that are going to be updated as old as if they had been written within another multiple.
+sub age
+{
+	my ($server, $which) = @_;
+
+	$server->sql("SET ttl.touch = off; UPDATE $_ SET _ts = _ts - interval '2 days' WHERE $which; RESET ttl.touch; VACUUM (FREEZE) $_")
+		for map { $_->[0] } @tables[ 1 .. $#tables ];
+	return;
 }
 
 sub measure
@@ -60,16 +78,29 @@ sub measure
 
 	add($results, 'bytes of a row in the table', '%.1f', sub { $server->sql("SELECT 1.0 * pg_relation_size('$_[0]') / $rows") });
 	add($results, 'bytes of a row in its indexes', '%.1f', sub { $server->sql("SELECT 1.0 * pg_indexes_size('$_[0]') / $rows") });
+	age($server, 'id % 50 < 2');
 	for (@explained)
 	{
-		my ($work, $statement) = @$_;
-		my %said = map { my $table = $_->[0]; ($table => explain($server, $statement =~ s/\{T\}/$table/r =~ s/\{M\}/$many/r)) } @tables;
+		my ($work, $times, $statement) = @$_;
+		my (%bytes, %dirtied);
 
-		add($results, "$work: bytes of WAL for a row", '%.0f', sub { $said{ $_[0] } =~ /bytes=(\d+)/ ? $1 / $many : 0 });
-		add($results, "$work: buffers dirtied for a row", '%.2f', sub { $said{ $_[0] } =~ /dirtied=(\d+)/ ? $1 / $many : 0 });
+		$server->sql('SELECT pg_stat_force_next_flush()');
+		$server->sql('SELECT pg_stat_reset()');
+		for my $table (map { $_->[0] } @tables)
+		{
+			for (1 .. $times)
+			{
+				my $said = explain($server, $statement =~ s/\{T\}/$table/r =~ s/\{M\}/$many/r);
+
+				$bytes{$table} += $1 if $said =~ /bytes=(\d+)/;
+				$dirtied{$table} += $1 if $said =~ /dirtied=(\d+)/;
+			}
+		}
+		add($results, "$work: bytes of WAL for a row", '%.0f', sub { $bytes{ $_[0] } / $times / $many });
+		add($results, "$work: buffers dirtied for a row", '%.2f', sub { $dirtied{ $_[0] } / $times / $many });
+		$server->sql('SELECT pg_stat_force_next_flush()');
+		add($results, "$work: share that is HOT", '%.2f', sub { $server->sql("SELECT 1.0 * n_tup_hot_upd / n_tup_upd FROM pg_stat_user_tables WHERE relname = '$_[0]'") }) if $work =~ /UPDATE/;
 	}
-	$server->sql('SELECT pg_stat_force_next_flush()');
-	add($results, 'UPDATE: share that is HOT', '%.2f', sub { $server->sql("SELECT 1.0 * n_tup_hot_upd / n_tup_upd FROM pg_stat_user_tables WHERE relname = '$_[0]'") });
 	$server->stop;
 	return;
 }
@@ -79,6 +110,7 @@ sub count_instructions
 	my ($results) = @_;
 	my $server = start(10_000);
 
+	age($server, 'true');
 	$server->shut_down;
 	my %counts = map { my $table = $_->[0]; ($table => [ bench::Instructions::count($server, 'ttl', map { [ map { s/\{T\}/$table/r } @$_[ 1 .. $#$_ ] ] } @counted) ]) } @tables;
 	for my $i (0 .. $#counted)
