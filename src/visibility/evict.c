@@ -209,6 +209,14 @@ prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 	flinfo->fn_extra = state;
 	MemoryContextSwitchTo(old);
 
+	if (execution != NULL)
+	{
+		EState	   *estate = execution->query_desc->estate;
+		ResultRelInfo *target = ttl_keys_target(estate, rel);
+
+		if (target != NULL)
+			ttl_index_predicate_prepare(target, estate, container);
+	}
 	ttl_trigger_desc_routed(rel, container);
 	return state;
 }

@@ -145,9 +145,8 @@ add_index(TtlKeys *keys, Relation index, IndexInfo *info)
 	}
 }
 
-/* The relation as a target of the running execution, its indexes opened */
-static ResultRelInfo *
-find_target(EState *estate, Relation rel)
+ResultRelInfo *
+ttl_keys_target(EState *estate, Relation rel)
 {
 	List	   *lists[] = {estate->es_opened_result_relations,
 	estate->es_tuple_routing_result_relations};
@@ -178,7 +177,7 @@ ttl_keys_prepare(Relation rel)
 	keys->rel = rel;
 	keys->context = CurrentMemoryContext;
 	if (execution != NULL)
-		target = find_target(execution->query_desc->estate, rel);
+		target = ttl_keys_target(execution->query_desc->estate, rel);
 	if (target != NULL)
 	{
 		keys->running = execution->query_desc->estate;

@@ -10,6 +10,7 @@
 
 #include "container/container.h"
 #include "executor/tuptable.h"
+#include "nodes/execnodes.h"
 #include "tids.h"
 #include "utils/relcache.h"
 
@@ -36,6 +37,9 @@ extern void ttl_keys_find_expired(TtlKeys *keys, const TtlContainer *container,
  */
 extern bool ttl_keys_are_held(TtlKeys *keys, const TtlContainer *container,
 							  TimestampTz now, TupleTableSlot *slot);
+
+/* The relation as a target of the execution, with its indexes open; NULL if it is none. */
+extern ResultRelInfo *ttl_keys_target(EState *estate, Relation rel);
 
 /* A slot for rows of the relation, empty. */
 extern TupleTableSlot *ttl_keys_slot(TtlKeys *keys);

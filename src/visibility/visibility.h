@@ -98,6 +98,14 @@ extern void ttl_evict_check_conflicts(ResultRelInfo *target, EState *estate);
 extern void ttl_evict_init(void);
 
 /*
+ * index_predicate.c
+ */
+
+/* Prepares the predicates of the expiry indexes that the executor has opened for insertions. */
+extern void ttl_index_predicate_prepare(ResultRelInfo *target, EState *estate,
+										const TtlContainer *container);
+
+/*
  * trigger_desc.c
  */
 
