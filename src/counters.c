@@ -8,8 +8,8 @@
  * it, cannot use dynamic shared memory), as PostgreSQL's cumulative statistics are.
  *
  * An entry is read and written under the lock of its hash table partition, except for
- * foreground_cost of a database, which is an atomic: backends keep a pointer to the
- * entry of their database and add to it without a lookup.  The pointer stays valid
+ * foreground_cost of a database, which is an atomic: backends keep a pointer to it
+ * and add to it without a lookup.  The pointer stays valid
  * because dshash never moves an entry, and the launcher deletes that of a
  * database only after the database has been dropped.  A backend whose database has no
  * entry looks for one again when the number of entries ever made has changed.
@@ -387,8 +387,8 @@ ttl_counters_open_database(void)
 	dshash_release_lock(databases, own_entry);
 }
 
-void
-ttl_counters_add_foreground(int64 cost)
+pg_atomic_uint64 *
+ttl_counters_foreground(void)
 {
 	uint32		generation = pg_atomic_read_u32(&shared->generation);
 
@@ -400,8 +400,7 @@ ttl_counters_add_foreground(int64 cost)
 			dshash_release_lock(databases, own_entry);
 		seen_generation = generation;
 	}
-	if (own_entry != NULL)
-		pg_atomic_fetch_add_u64(&own_entry->foreground_cost, cost);
+	return own_entry == NULL ? NULL : &own_entry->foreground_cost;
 }
 
 void

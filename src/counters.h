@@ -178,8 +178,11 @@ extern void ttl_counters_init(void);
 /* Starts keeping statistics of this database. */
 extern void ttl_counters_open_database(void);
 
-/* Adds what a backend of this database has used; a no-op unless opened. */
-extern void ttl_counters_add_foreground(int64 cost);
+/*
+ * The foreground_cost of this database, to which backends add, valid as long as this process
+ * lives; NULL unless opened.
+ */
+extern pg_atomic_uint64 *ttl_counters_foreground(void);
 
 /* Sets all but foreground_cost for this database, for its worker. */
 extern void ttl_counters_set_database(const TtlDatabaseCounters *counters);

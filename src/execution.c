@@ -38,6 +38,7 @@
 #include "analysis.h"
 #include "reference_time.h"
 #include "compat.h"
+#include "cost.h"
 #include "execution.h"
 #include "executor/executor.h"
 #include "guc.h"
@@ -377,6 +378,7 @@ execution_run(TTL_EXECUTOR_RUN_PARAMETERS)
 	ListCell   *lc;
 
 	prepare_to_lead(queryDesc);
+	ttl_cost_enter();
 	enter(queryDesc);
 	PG_TRY();
 	{
@@ -385,6 +387,7 @@ execution_run(TTL_EXECUTOR_RUN_PARAMETERS)
 	PG_FINALLY();
 	{
 		leave(outer);
+		ttl_cost_leave();
 	}
 	PG_END_TRY();
 
@@ -412,6 +415,7 @@ execution_finish(QueryDesc *query_desc)
 		finish_next(query_desc);
 		return;
 	}
+	ttl_cost_enter();
 	enter(query_desc);
 	PG_TRY();
 	{
@@ -420,6 +424,7 @@ execution_finish(QueryDesc *query_desc)
 	PG_FINALLY();
 	{
 		leave(outer);
+		ttl_cost_leave();
 	}
 	PG_END_TRY();
 }
@@ -501,6 +506,14 @@ ttl_execution_on_end(TtlExecutionEnded ended)
 	add_observer(&end_observers, (void *) ended);
 }
 
+/* Called in each parallel worker, since the setting has no default value. */
+static void
+leader_assigned(const char *value, void *extra)
+{
+	if (InitializingParallelWorker)
+		ttl_cost_worker_starts();
+}
+
 void
 ttl_execution_init(void)
 {
@@ -511,7 +524,7 @@ ttl_execution_init(void)
 							   "",
 							   PGC_SIGHUP,
 							   GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE | GUC_NO_RESET_ALL,
-							   NULL, NULL, NULL);
+							   NULL, leader_assigned, NULL);
 	SetConfigOption(LEADER, LEADER_IDLE, PGC_POSTMASTER, PGC_S_OVERRIDE);
 	leader_idle = leader;
 

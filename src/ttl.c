@@ -19,6 +19,7 @@
 #include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
+#include "cost.h"
 #include "counters.h"
 #include "deletion/deletion.h"
 #include "execution.h"
@@ -47,6 +48,7 @@ _PG_init(void)
 
 	ttl_guc_init();
 	ttl_counters_init();
+	ttl_cost_init();
 	ttl_reaper_init();
 	ttl_analysis_init();
 	ttl_reference_time_init();

@@ -19,6 +19,7 @@
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
+#include "cost.h"
 #include "utility.h"
 
 typedef struct Observer
@@ -62,6 +63,7 @@ process_observed(PlannedStmt *pstmt, const char *queryString,
 	PlannedStmt *volatile stmt = readOnlyTree ? copyObject(pstmt) : pstmt;
 	volatile int begun = 0;
 
+	ttl_cost_enter();
 	PG_TRY();
 	{
 		ListCell   *lc;
@@ -96,6 +98,7 @@ process_observed(PlannedStmt *pstmt, const char *queryString,
 			if (observer->end)
 				observer->end(stmt);
 		}
+		ttl_cost_leave();
 	}
 	PG_END_TRY();
 }

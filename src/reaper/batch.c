@@ -52,6 +52,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "compat.h"
+#include "cost.h"
 #include "counters.h"
 #include "deletion/deletion.h"
 #include "executor/executor.h"
@@ -612,7 +613,7 @@ ttl_batch_delete(TtlBatch *batch)
 		adapt_size(batch, INSTR_TIME_GET_MILLISEC(took));
 		if (batch->deleted > 0)
 		{
-			reap_rel->row_cost = (double) ttl_budget_cost_since(&used) / batch->deleted;
+			reap_rel->row_cost = (double) ttl_cost_since(&used) / batch->deleted;
 			state->has_timed_out = batch->timed_out;
 		}
 		ttl_reap_rel_end_pause(reap_rel);

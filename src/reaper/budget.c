@@ -1,11 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * budget.c
- *	  What deletion may cost, and what it and the foreground have cost.
- *
- * Cost is measured in the units of vacuum's cost model: buffers hit, read and
- * dirtied, as pgBufferUsage counts them in every process, weighed with
- * vacuum_cost_page_hit, _miss and _dirty.
+ *	  What deletion may cost, in the units of cost.c.
  *
  * A cycle is granted ttl.cycle_cost_limit.  With ttl.throughput set, it is
  * granted what is provisioned for the time since the last cycle began,
@@ -22,24 +18,16 @@
  * takes longer, and deletion gets less.  ADVANCE_SHARE of the budget is spent before the first
  * nap, so that a few rows are deleted at once.
  *
- * Foreground: each backend adds what it has used to its database's counter before a
- * transaction commits, and when an outermost execution ends if that is much (a long
- * transaction must not hide its queries).  The leader's figures include those of parallel
- * workers; autovacuum is not the foreground.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/parallel.h"
-#include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/spin.h"
 
-#include "execution.h"
 #include "guc.h"
 #include "reaper/reaper_internal.h"
 
@@ -50,33 +38,6 @@
 #define BATCH_PERIOD		INT64CONST(20000)	/* microseconds */
 #define SHORTEST_NAP		INT64CONST(2000)
 #define ADVANCE_SHARE		10
-
-/* Less than this cost is not counted before the transaction commits */
-#define COUNTED_MIN			101
-
-/* pgBufferUsage of this backend at the last count_foreground() */
-static BufferUsage counted;
-
-static bool is_exempt = false;
-
-int64
-ttl_budget_cost_since(const BufferUsage *start)
-{
-	int64		hit;
-	int64		miss;
-	int64		dirty;
-
-	hit = pgBufferUsage.shared_blks_hit - start->shared_blks_hit +
-		pgBufferUsage.local_blks_hit - start->local_blks_hit;
-	miss = pgBufferUsage.shared_blks_read - start->shared_blks_read +
-		pgBufferUsage.local_blks_read - start->local_blks_read;
-	dirty = pgBufferUsage.shared_blks_dirtied - start->shared_blks_dirtied +
-		pgBufferUsage.local_blks_dirtied - start->local_blks_dirtied;
-
-	return hit * VacuumCostPageHit +
-		miss * VacuumCostPageMiss +
-		dirty * VacuumCostPageDirty;
-}
 
 /*
  * Bytes of WAL by which the slowest of the connected WAL receivers is behind; 0 if there is
@@ -171,51 +132,4 @@ ttl_budget_nap(int64 granted, int64 unpaid)
 		return 0;
 	nap = (int64) ((double) unpaid * period() / granted);
 	return nap < SHORTEST_NAP ? 0 : Min(nap, period());
-}
-
-/*
- * Adds what this backend has used since it was last counted to its database's counter, unless
- * it is less than 'least'.  Called where an error is allowed, since attaching to shared memory may
- * fail: a transaction that is rolled back is counted with the next one.
- */
-static void
-count_foreground(int64 least)
-{
-	int64		cost;
-
-	if (is_exempt || IsParallelWorker() || MyBackendType == B_AUTOVAC_WORKER)
-		return;
-	cost = ttl_budget_cost_since(&counted);
-	if (cost < least)
-		return;
-	if (cost > 0)
-		ttl_counters_add_foreground(cost);
-	counted = pgBufferUsage;
-}
-
-static void
-execution_ended(QueryDesc *query_desc, int depth)
-{
-	if (depth == 1)
-		count_foreground(COUNTED_MIN);
-}
-
-static void
-transaction_event(XactEvent event, void *arg)
-{
-	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
-		count_foreground(0);
-}
-
-void
-ttl_budget_exempt(void)
-{
-	is_exempt = true;
-}
-
-void
-ttl_budget_init(void)
-{
-	ttl_execution_on_end(execution_ended);
-	RegisterXactCallback(transaction_event, NULL);
 }

@@ -65,6 +65,7 @@
 #include "utils/wait_event.h"
 
 #include "compat.h"
+#include "cost.h"
 #include "counters.h"
 #include "guc.h"
 #include "reaper/reaper_internal.h"
@@ -372,7 +373,7 @@ ttl_launcher_main(Datum main_arg)
 	/* a SIGHUP that came before the handler was set has been discarded */
 	ConfigReloadPending = true;
 
-	ttl_budget_exempt();
+	ttl_cost_exempt();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	adopted = ttl_shmem_launcher_attach();
 	wait_event = TtlWaitEventNew("TtlLauncherMain");
@@ -406,6 +407,7 @@ ttl_launcher_main(Datum main_arg)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
+			ttl_cost_set_weights();
 		}
 
 		SetCurrentStatementStartTimestamp();
@@ -452,7 +454,6 @@ ttl_reaper_init(void)
 	BackgroundWorker worker;
 
 	ttl_shmem_init();
-	ttl_budget_init();
 	ttl_request_init();
 	ttl_reap_init();
 

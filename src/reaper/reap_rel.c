@@ -44,6 +44,7 @@
 #include "commands/trigger.h"
 #include "common/int.h"
 #include "container/container.h"
+#include "cost.h"
 #include "counters.h"
 #include "deletion/deletion.h"
 #include "execution.h"
@@ -545,7 +546,7 @@ reap_table(TtlMemory *memory, Oid container, Oid relid, TtlReapRun *run,
 		commit_batch(memory);
 		ttl_deletion_count_committed();
 
-		cost = ttl_budget_cost_since(&start);
+		cost = ttl_cost_since(&start);
 		run->cost += cost;
 		run->rows += batch.deleted;
 		if (batch.ntids > 0)

@@ -161,9 +161,6 @@ extern bool ttl_schedule_any_blocked(void);
  * budget.c
  */
 
-/* The cost of what this process has done since pgBufferUsage was *start */
-extern int64 ttl_budget_cost_since(const BufferUsage *start);
-
 /*
  * What a cycle that starts now may spend, given the statistics.  *stop becomes the
  * reason why the cycle ends if that is not enough.
@@ -179,11 +176,6 @@ extern int64 ttl_budget_grant(const TtlDatabaseCounters *counters,
 extern int64 ttl_budget_batch(int64 granted);
 extern int64 ttl_budget_nap(int64 granted, int64 unpaid);
 extern int64 ttl_budget_advance(int64 granted);
-
-/* What this process does does not count as foreground. */
-extern void ttl_budget_exempt(void);
-
-extern void ttl_budget_init(void);
 
 /*
  * hold.c

@@ -34,6 +34,7 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "cost.h"
 #include "counters.h"
 #include "guc.h"
 #include "reaper/reap_rel.h"
@@ -106,7 +107,7 @@ shmem_request(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 
-	RequestAddinShmemSpace(shared_size());
+	RequestAddinShmemSpace(add_size(shared_size(), ttl_cost_shmem_size()));
 	RequestNamedLWLockTranche(TTL_EXTENSION, 1);
 }
 
@@ -126,6 +127,7 @@ shmem_startup(void)
 		memset(shared, 0, shared_size());
 		shared->nslots = ttl_guc_workers;
 	}
+	ttl_cost_shmem_init();
 	ttl_counters_attach(&shared->counters, found, lock->tranche);
 	ttl_rel_state_attach(&shared->rel_states, lock);
 	LWLockRelease(AddinShmemInitLock);

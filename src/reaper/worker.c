@@ -46,6 +46,7 @@
 #include "citus/citus.h"
 #include "compat.h"
 #include "container/container.h"
+#include "cost.h"
 #include "counters.h"
 #include "guc.h"
 #include "reaper/reap_rel.h"
@@ -542,7 +543,7 @@ ttl_worker_main(Datum main_arg)
 	if (!ttl_shmem_worker_attach(dboid))
 		proc_exit(0);
 
-	ttl_budget_exempt();
+	ttl_cost_exempt();
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
 	accept_cancellation(false);
 	resolve_settings();
