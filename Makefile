@@ -64,6 +64,7 @@ ISOLATION = \
 	attach \
 	clock_vs_lock \
 	counts_vs_commit \
+	ddl_vs_ddl \
 	ddl_vs_reap \
 	detach \
 	epq \

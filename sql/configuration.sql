@@ -583,7 +583,7 @@ SELECT ttl.create_container('of_moment', 60, touch_on_update => false);
 
 -- Inheritance
 SELECT refused('CREATE TABLE configuration.heir () INHERITS (configuration.keyed)');
-CREATE TABLE heir (id int, day timestamptz, ttl int);
+CREATE TABLE heir (LIKE keyed INCLUDING CONSTRAINTS);
 SELECT refused('ALTER TABLE configuration.heir INHERIT configuration.keyed');
 SELECT refused('ALTER TABLE configuration.keyed INHERIT configuration.heir');
 

@@ -211,8 +211,7 @@ UPDATE clock_bigint SET changed = NULL WHERE id = 900;
 UPDATE clock_bigint SET value = 'updated' WHERE id = 900;
 SELECT value, changed, ttl.expires_at(c), ttl.time_to_live(c) FROM clock_bigint c WHERE id = 900;
 SELECT column_default FROM information_schema.columns WHERE table_name = 'clock_bigint' AND column_name = 'changed';
--- renamed and retyped; COPY, and a partition that leaves, have the same rule
-ALTER TABLE epoch_bigint ALTER keep TYPE numeric;
+-- renamed; COPY, and a partition that leaves, have the same rule
 ALTER TABLE epoch_bigint RENAME keep TO until;
 CALL agree('epoch_bigint');
 SELECT ttl_column, ttl_unit FROM ttl.container WHERE relid = 'epoch_bigint'::regclass;
@@ -420,67 +419,22 @@ SELECT ttl.drop_container('utc', true);
 -- ALTER COLUMN ... TYPE
 --
 
--- What an alteration makes of a container
-CREATE FUNCTION altered(c text, alteration text) RETURNS SETOF text LANGUAGE plpgsql AS $$
-BEGIN
-    EXECUTE format('ALTER TABLE %s %s', c, alteration);
-    RETURN QUERY SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = c::regclass AND NOT indisprimary ORDER BY indexrelid::regclass::text COLLATE "C";
-    RETURN QUERY EXECUTE format('SELECT string_agg(id::text, '' '' ORDER BY id) FROM %s', c);
-    RETURN QUERY SELECT 'expired: ' || ttl.expired_count(c::regclass);
-EXCEPTION WHEN OTHERS THEN
-    RETURN QUERY SELECT SQLSTATE::text;
-END $$;
-CREATE TABLE item (id int PRIMARY KEY);
+CREATE TABLE item (id int PRIMARY KEY, n int);
 SELECT ttl.create_container('item', 10);
 INSERT INTO item (id, _ts, ttl) VALUES (1, '2020-01-01', NULL), (2, '2020-01-01', 20), (3, '2020-01-01', -1), (4, '2900-01-01', 20);
-PREPARE ids AS SELECT string_agg(id::text, ' ' ORDER BY id) FROM item;
-EXECUTE ids;
-SELECT altered('item', 'ALTER ttl TYPE bigint');
-EXECUTE ids;
-SET ttl.touch = off;
-UPDATE item SET ttl = 0 WHERE id = 4;
-RESET ttl.touch;
-SELECT altered('item', 'ALTER ttl TYPE jsonb USING jsonb_build_object(''ttl'', ttl), ALTER _ts TYPE timestamptz(3), ADD note text');
-EXECUTE ids;
-SELECT altered('item', 'ALTER ttl TYPE int USING nullif(ttl -> ''ttl'', ''null'')::int');
-SELECT altered('item', 'ALTER ttl TYPE timestamptz USING CASE ttl WHEN -1 THEN ''infinity'' ELSE _ts + ttl * interval ''1 s'' END');
-EXECUTE ids;
-SELECT altered('item', 'ALTER ttl TYPE timestamp USING ttl AT TIME ZONE ''UTC'', ALTER _ts TYPE timestamp USING _ts AT TIME ZONE ''UTC''');
-SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'item'::regclass;
-EXECUTE ids;
--- what it has expired is spared by the worker, as by a change of policy
-SELECT grace_former_time_to_live, changed_at > now() - interval '1 min' AS just_now FROM ttl.container WHERE relid = 'item'::regclass;
-SELECT refused('ALTER TABLE kinds.item ALTER ttl TYPE text'), refused('ALTER TABLE kinds.item ALTER _ts TYPE date'), refused('ALTER TABLE kinds.item ALTER ttl TYPE kinds.seconds USING 1'),
-       refused('ALTER TABLE kinds.alone ALTER keep TYPE bigint USING 1');
-SELECT altered('alone', 'ALTER keep TYPE timestamp USING keep AT TIME ZONE ''UTC''');
--- not by who doesn't own it, nor while it is read
-GRANT USAGE ON SCHEMA kinds TO regress_ttl_user;
+SELECT refused('ALTER TABLE kinds.item ALTER ttl TYPE bigint');
+SELECT c, state('ALTER TABLE kinds.item ' || c) FROM unnest(ARRAY['ALTER ttl TYPE text', 'ALTER _ts TYPE timestamp', 'ALTER ttl TYPE int USING 20', 'ALTER _ts TYPE timestamptz(3)',
+    'ALTER ttl TYPE kinds.seconds USING 1', 'ADD note text, ALTER ttl TYPE smallint', 'ALTER n TYPE bigint', 'ALTER ttl TYPE int, ALTER _ts TYPE timestamptz USING _ts']) c;
+-- by who owns it alone, and then as the HINT says
 SET ROLE regress_ttl_user;
-SELECT altered('kinds.item', 'ALTER ttl TYPE int USING 1');
+SELECT state('ALTER TABLE kinds.item ALTER ttl TYPE bigint'), state('ALTER TABLE kinds.item ALTER ttl TYPE int');
 RESET ROLE;
 BEGIN;
-DECLARE c CURSOR FOR TABLE item;
-FETCH 1 FROM c;
-SELECT altered('kinds.item', 'ALTER ttl TYPE int USING 1');
-ROLLBACK;
-SELECT count(*) FROM pg_index WHERE indrelid = 'item'::regclass;
--- an alteration that is undone
-BEGIN;
-SELECT altered('item', 'ALTER ttl TYPE numeric USING 20');
-ROLLBACK;
-EXECUTE ids;
-SELECT altered('item', 'ALTER ttl TYPE smallint USING 20');
--- values without time zone are taken as UTC, but converted by the session's
-SET TimeZone = 'Asia/Tokyo';
-ALTER TABLE alone ALTER keep TYPE timestamptz;
-ALTER TABLE alone ALTER keep TYPE timestamp;
-SET TimeZone = 'GMT';
-ALTER TABLE alone ALTER keep TYPE timestamptz;
-RESET TimeZone;
-ALTER TABLE alone ALTER keep TYPE timestamp USING keep AT TIME ZONE 'UTC';
--- a user's own index is PostgreSQL's to convert
-SELECT ttl.drop_container('alone'), ttl.create_container('alone', -1, ts_column => NULL, ttl_column => 'keep');
-SELECT altered('alone', 'ALTER keep TYPE timestamptz USING keep AT TIME ZONE ''UTC''');
+SELECT ttl.drop_container('item');
+ALTER TABLE item ALTER ttl TYPE bigint, ALTER _ts TYPE timestamp USING _ts AT TIME ZONE 'UTC';
+SELECT ttl.create_container('item', 10, '_ts', 'ttl');
+COMMIT;
+SELECT string_agg(id::text, ' ' ORDER BY id), ttl.expired_count('item') FROM item;
 SELECT ttl.drop_container('item', true);
 \d item
 
@@ -506,9 +460,7 @@ SET ttl.touch = off;
 UPDATE parted SET _ts = '2900-01-01' WHERE part = 3;
 RESET ttl.touch;
 CALL agree('parted');
-SELECT altered('parted', 'ALTER doc TYPE timestamptz USING until, ALTER _ts TYPE timestamptz');
-CALL agree('parted');
-SELECT state('ALTER TABLE kinds.parted_1 ALTER doc TYPE jsonb USING NULL');
+SELECT state('ALTER TABLE kinds.parted ALTER doc TYPE timestamptz USING until'), state('ALTER TABLE kinds.parted_1 ALTER doc TYPE jsonb USING NULL');
 ALTER TABLE parted DETACH PARTITION parted_2;
 CALL agree('parted_2');
 SELECT ttl_column, default_ttl FROM ttl.containers WHERE container = 'parted_2'::regclass;
@@ -568,26 +520,5 @@ SET enable_seqscan = off;
 EXPLAIN (COSTS OFF) SELECT id FROM large WHERE doc @> '{"n": 1}';
 SELECT id FROM large WHERE doc @> '{"n": 1}';
 RESET enable_seqscan;
-
--- Another type, while an event trigger reads a table with row-level security
-CREATE ROLE kinds_owner;
-CREATE SCHEMA kinds_theirs AUTHORIZATION kinds_owner;
-CREATE TABLE audit (command text);
-ALTER TABLE audit ENABLE ROW LEVEL SECURITY;
-CREATE POLICY all_rows ON audit USING (true);
-GRANT USAGE ON SCHEMA kinds TO kinds_owner;
-GRANT SELECT ON audit TO kinds_owner;
-CREATE FUNCTION look() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM count(*) FROM kinds.audit; END $$;
-CREATE EVENT TRIGGER kinds_look ON sql_drop EXECUTE FUNCTION look();
-SET ROLE kinds_owner;
-CREATE TABLE kinds_theirs.watched (id int, ttl int);
-SELECT ttl.create_container('kinds_theirs.watched', 10);
-ALTER TABLE kinds_theirs.watched ALTER ttl TYPE numeric;
-SELECT refused('DROP INDEX kinds_theirs.watched__ts_idx');
-RESET ROLE;
-DROP EVENT TRIGGER kinds_look;
-DROP SCHEMA kinds_theirs CASCADE;
-DROP OWNED BY kinds_owner;
-DROP ROLE kinds_owner;
 
 DROP SCHEMA kinds CASCADE;

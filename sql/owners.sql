@@ -124,7 +124,13 @@ CALL ttl.reap('log');
 DELETE FROM parent WHERE id = 1;
 SELECT stored('event'), stored('log'), stored('child');
 SELECT what, by_user FROM done ORDER BY id;
+-- The owner of a partitioned table can detach a partition that isn't his, as without ttl.
 RESET ROLE;
+ALTER TABLE event_1 OWNER TO regress_ttl_bob;
+SET ROLE regress_ttl_ann;
+ALTER TABLE event DETACH PARTITION event_1;
+RESET ROLE;
+SELECT container, tgenabled, current_user = session_user AS myself FROM ttl.containers LEFT JOIN pg_trigger ON tgrelid = container AND tgname = '~ttl' WHERE container = 'event_1'::regclass;
 SET client_min_messages = warning;
 DROP SCHEMA owners CASCADE;
 DROP ROLE regress_ttl_dba, regress_ttl_ann, regress_ttl_bob;

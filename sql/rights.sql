@@ -469,7 +469,6 @@ SELECT ttl.set_default_ttl('trodden_parts', NULL::int);
 SELECT ttl.alter_container('trodden_parts', indexing => 'none');
 SELECT ttl.alter_container('trodden_parts', indexing => 'consistent');
 SELECT ttl.set_default_ttl('trodden_parts', 60);
-ALTER TABLE trodden_parts ALTER COLUMN _ts TYPE timestamp, ALTER COLUMN lives TYPE smallint;
 ALTER TABLE trodden_parts DETACH PARTITION trodden_1;
 SELECT ttl.create_ttl_index('rights.trodden_documents', 60);
 SELECT ttl.create_ttl_index('rights.trodden_documents', 30);

@@ -204,8 +204,6 @@ SELECT type, p, stamped(type, m::interval, p::interval) FROM (VALUES
     ('timestamptz(0)', '1 s', NULL), ('timestamptz(3)', '1 ms', NULL), ('timestamptz(6)', '1 us', NULL), ('timestamp', '1 us', NULL), ('timestamp(0)', '1 s', NULL), ('timestamp(5)', '10 us', NULL),
     ('timestamptz(0)', '1 s', '1 ms'), ('timestamptz(0)', '2 s', '1.5 s'), ('timestamp(3)', '250 ms', '250 ms'), ('timestamptz(1)', '300 ms', '250 ms'), ('timestamp', '1 minute', '1 minute')) AS v (type, m, p);
 SELECT default_of('coarse', 'at');
-ALTER TABLE coarse ALTER at TYPE timestamptz(0);
-SELECT default_of('coarse', 'at');
 SELECT ttl.alter_container('coarse', ts_precision => '0'), default_of('coarse', 'at');
 
 --

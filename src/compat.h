@@ -201,6 +201,13 @@
 #define TtlConstraintIsTemporal(form)	false
 #endif
 
+/* 17: the expression of a generated column can be altered */
+#if PG_VERSION_NUM >= 170000
+#define TtlSetsExpression(cmd)	((cmd)->subtype == AT_SetExpression)
+#else
+#define TtlSetsExpression(cmd)	false
+#endif
+
 /* 19: signal handlers take two arguments */
 #ifndef PG_SIG_IGN
 #define PG_SIG_IGN	SIG_IGN

@@ -34,6 +34,27 @@
 /* Upper limit of batch_size */
 #define MAX_BATCH_SIZE	50000
 
+/*
+ * Locks the table of a container before its policy, as everybody does.  What stops deletion
+ * must not wait for DDL that itself waits for readers, so then the lock is taken only if it is
+ * free; such DDL waits for the policy later.
+ */
+static void
+lock_table(Oid relid, bool stops_deletion)
+{
+	if (!ConditionalLockRelationOid(relid, AccessShareLock) && !stops_deletion)
+		LockRelationOid(relid, AccessShareLock);
+}
+
+/* Locks the policy, and reads it; the table may have been dropped or have another owner by now. */
+static void
+lock_policy(Oid relid, TtlPolicy *policy)
+{
+	ttl_container_lock_policy(relid, true, true);
+	ttl_container_check_owner(relid);
+	ttl_container_require(relid, policy);
+}
+
 void
 ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 {
@@ -41,12 +62,11 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 	int32		old_default;
 
 	ttl_container_check_owned(relid);
-	/* the tables are locked before the policy */
 	ttl_trigger_lock(relid);
+	lock_table(relid, default_ttl == TTL_OFF);
 	if (default_ttl != TTL_OFF)
 		(void) ttl_container_tree(relid, AccessShareLock);
-	ttl_container_lock_policy(relid, true, true);
-	ttl_container_require(relid, &policy);
+	lock_policy(relid, &policy);
 	old_default = policy.default_ttl;
 	policy.default_ttl = default_ttl;
 	ttl_columns_check_default(&policy, relid);
@@ -285,13 +305,13 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(10))
 		(void) ttl_container_tree(relid, AccessExclusiveLock);
 	ttl_trigger_lock(relid);
+	lock_table(relid, !PG_ARGISNULL(3) && !PG_GETARG_BOOL(3) && PG_ARGISNULL(5) && PG_ARGISNULL(6));
 	/* ... and the archive: DROP TABLE must find that it is one */
 	if (!PG_ARGISNULL(5) && OidIsValid(PG_GETARG_OID(5)))
 		LockRelationOid(PG_GETARG_OID(5), AccessShareLock);
 	if (!PG_ARGISNULL(2) && PG_GETARG_BOOL(2))
 		(void) ttl_container_tree(relid, ShareUpdateExclusiveLock);
-	ttl_container_lock_policy(relid, true, true);
-	ttl_container_require(relid, &policy);
+	lock_policy(relid, &policy);
 
 	if (!PG_ARGISNULL(1))
 	{
@@ -384,11 +404,10 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 				 errmsg("\"%s\" is not a container", get_rel_name(relid)),
 				 errhint("Containers are listed in the view ttl.containers.")));
 	ttl_container_check_owned(relid);
-	rel = table_open(relid, AccessExclusiveLock);
+	rel = ttl_container_open(relid, AccessExclusiveLock);
 	CheckTableNotInUse(rel, "drop_container");
 	table_close(rel, NoLock);
-	ttl_container_lock_policy(relid, true, true);
-	ttl_container_require(relid, &policy);
+	lock_policy(relid, &policy);
 	ttl_notice_made_visible(relid, policy.default_ttl, TTL_OFF);
 	ttl_container_delete(relid);
 	ereport(LOG,

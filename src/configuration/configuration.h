@@ -74,7 +74,7 @@ extern void ttl_columns_check(Relation rel, const TtlPolicy *policy);
 extern void ttl_columns_complete(Oid relid, TtlPolicy *policy);
 
 /*
- * Gives the timestamp column, which has another type or precision now, the default that it was
+ * Gives the timestamp column, which has another precision now, the default that it was
  * given.  The caller has locked the table with its partitions.
  */
 extern void ttl_columns_renew_default(Oid relid, const TtlPolicy *policy);
@@ -201,12 +201,6 @@ extern void ttl_notice_new_life(Oid relid, const TtlPolicy *policy);
 extern void ttl_notice_utc(Oid relid, const char *column);
 
 /*
- * Warns if values of the column get or lose their time zone by that of the session: what
- * has none is taken as UTC.
- */
-extern void ttl_notice_conversion(Oid relid, const char *column, Oid type);
-
-/*
  * Reports how many stored rows of the container expire, until ttl.grace has passed,
  * because the default TTL was another one before, and how long they may be had back.
  */
@@ -276,15 +270,17 @@ extern void ttl_subscription_changed(void);
 extern void ttl_guard_refuse(const char *command, const char *object,
 							 Oid container);
 
-/* Is the column one that the policy names? */
-extern bool ttl_guard_names_column(const TtlPolicy *policy, const char *column);
-
 /*
- * Lets pass what drops something that the container requires, until the next call; and
- * whether it does.
+ * A column or an index is about to be dropped.  When the command has ended,
+ * ttl_guard_check_dropped() errors (2BP01) if a container lacks it.
  */
-extern void ttl_guard_suspend(Oid container);
-extern bool ttl_guard_is_suspended(Oid container);
+extern void ttl_guard_dropping_column(Oid relid, AttrNumber attno);
+extern void ttl_guard_dropping_index(Oid index, bool concurrently);
+extern void ttl_guard_check_dropped(void);
+extern void ttl_guard_forget_dropped(void);
+
+/* The command has done that to a trigger; errors (2BP01) if it is a container's. */
+extern void ttl_guard_trigger(const char *command, RangeVar *table, const char *trigger);
 
 /*
  * Errors if the timestamp column is used in a way that a container with this setting
@@ -295,22 +291,10 @@ extern void ttl_guard_ts_column(Oid relid, const TtlPolicy *policy, LOCKMODE loc
 extern void ttl_guard_ts_column_of_table(Oid relid);
 
 /* The same for an index that is to be built concurrently. */
-extern void ttl_guard_create_index(IndexStmt *stmt);
+extern void ttl_guard_create_index(IndexStmt *stmt, const char *query_string);
 
-extern void ttl_guard_drop(DropStmt *stmt);
-extern void ttl_guard_drop_constraint(Oid relid, const char *name);
-extern void ttl_guard_create_trigger(CreateTrigStmt *stmt);
-extern void ttl_guard_rename_trigger(RenameStmt *stmt);
+extern void ttl_guard_repack(CreateTrigStmt *stmt);
 extern void ttl_guard_rename_schema(RenameStmt *stmt);
-
-/* The command alters ttl.container, or what else hiding depends on. */
-extern void ttl_guard_extension(Node *stmt);
-
-/* ttl.container gets a child by inheritance. */
-extern void ttl_guard_child(Oid parent);
-
-/* A function has been created, maybe in the place of one of the extension's. */
-extern void ttl_guard_replaced_function(Oid function);
 
 /*
  * Is the column given the type and the value that it has, as some object-relational
@@ -333,23 +317,11 @@ extern bool ttl_alter_table_adds_reference(AlterTableStmt *stmt);
  * partition.c
  */
 extern void ttl_partition_refuse_inheritance(Oid relid);
-extern void ttl_partition_create(CreateStmt *stmt);
 extern void ttl_partition_created(CreateStmt *stmt);
-
-/*
- * A table is about to become a partition, of a container if there is a policy:
- * it gets what it lacks for that.
- */
-extern void ttl_partition_attach(Oid parent, const TtlPolicy *policy, RangeVar *name);
-
-/*
- * The rows of a table that has become a partition of a container have got a TTL,
- * as if it had been turned on for them.
- */
+extern void ttl_partition_attach(Oid parent, RangeVar *name);
 extern void ttl_partition_attached(Oid parent, RangeVar *name);
-
-/* A partition is about to leave its container: it gets the same policy. */
-extern void ttl_partition_detach(const TtlContainer *parent, RangeVar *name);
+extern void ttl_partition_detach(const TtlContainer *parent, PartitionCmd *cmd);
+extern void ttl_partition_detached(RangeVar *name);
 
 /*
  * ddl.c

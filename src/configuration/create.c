@@ -185,9 +185,10 @@ notice_existing(Oid relid)
 
 /*
  * A column that the caller names must be there; one that he doesn't is added, or must
- * hold no values.
+ * hold no values.  False with if_not_exists if the table is a container already, maybe of
+ * another session that has been waited for.
  */
-static void
+static bool
 register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 				   bool if_not_exists)
 {
@@ -202,20 +203,19 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	ttl_container_check_owner(relid);
 	ttl_columns_check_default(policy, relid);
 	ttl_indexes_check_policy(policy, relid);
-	rel = relation_open(relid, AccessShareLock);
+	rel = ttl_container_open(relid, AccessShareLock);
 	check_kind(rel);
 	relation_close(rel, AccessShareLock);
 
 	/* ALTER TABLE will want it; to upgrade a weaker lock invites deadlock. */
-	rel = table_open(relid, AccessExclusiveLock);
+	rel = ttl_container_open(relid, AccessExclusiveLock);
 	ttl_container_check_owner(relid);
 	if (ttl_container_read(relid, &existing))
 	{
 		if (if_not_exists)
 		{
 			table_close(rel, NoLock);
-			notice_existing(relid);
-			return;
+			return false;
 		}
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_OBJECT),
@@ -273,6 +273,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	ttl_notice_references(relid);
 	ttl_notice_owners(relid);
 	ttl_notice_made_expired(relid, policy, TTL_OFF);
+	return true;
 }
 
 /* The name of a column by an argument: empty = the default; returns whether one is given. */
@@ -347,10 +348,9 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	if_not_exists = ttl_argument_boolean(fcinfo, 9, "if_not_exists");
 	ttl_container_check_owner(relid);
 	/* one that is there already needn't be locked */
-	if (if_not_exists && ttl_container_read(relid, &existing))
+	if ((if_not_exists && ttl_container_read(relid, &existing)) ||
+		!register_container(relid, &policy, names_ts, names_ttl, if_not_exists))
 		notice_existing(relid);
-	else
-		register_container(relid, &policy, names_ts, names_ttl, if_not_exists);
 
 	PG_RETURN_VOID();
 }
@@ -377,7 +377,7 @@ create_collection(RangeVar *name)
 static int
 count_indexes(Oid relid)
 {
-	Relation	rel = table_open(relid, AccessShareLock);
+	Relation	rel = ttl_container_open(relid, AccessShareLock);
 	int			count = list_length(RelationGetIndexList(rel));
 
 	table_close(rel, AccessShareLock);
@@ -403,6 +403,7 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 {
 	int32		default_ttl;
 	RangeVar   *name;
+	TtlPolicy	existing;
 	TtlPolicy	policy;
 	Oid			relid;
 	bool		created;
@@ -428,21 +429,18 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 		ttl_citus_check_settable(relid);
 	}
 	before = count_indexes(relid);
-	if (ttl_container_read(relid, &policy))
+	ttl_policy_init(&policy);
+	policy.default_ttl = default_ttl;
+	namestrcpy(&policy.ts_column, TTL_TS_COLUMN);
+	namestrcpy(&policy.ttl_column, TTL_TTL_COLUMN);
+	if (created)
+		policy.created_objects = TTL_CREATED_TS_COLUMN | TTL_CREATED_TTL_COLUMN;
+	/* the call names the timestamp column; one that is missing is added */
+	if (ttl_container_read(relid, &existing) ||
+		!register_container(relid, &policy,
+							get_attnum(relid, TTL_TS_COLUMN) != InvalidAttrNumber,
+							false, true))
 		ttl_alter_default_ttl(relid, default_ttl);
-	else
-	{
-		ttl_policy_init(&policy);
-		policy.default_ttl = default_ttl;
-		namestrcpy(&policy.ts_column, TTL_TS_COLUMN);
-		namestrcpy(&policy.ttl_column, TTL_TTL_COLUMN);
-		if (created)
-			policy.created_objects = TTL_CREATED_TS_COLUMN | TTL_CREATED_TTL_COLUMN;
-		/* the call names the timestamp column; one that is missing is added */
-		register_container(relid, &policy,
-						   get_attnum(relid, TTL_TS_COLUMN) != InvalidAttrNumber,
-						   false, false);
-	}
 	answer = psprintf("{\"ok\": 1, \"createdCollectionAutomatically\": %s, "
 					  "\"numIndexesBefore\": %d, \"numIndexesAfter\": %d}",
 					  created ? "true" : "false", before, count_indexes(relid));

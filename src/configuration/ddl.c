@@ -3,22 +3,26 @@
  * ddl.c
  *	  Follows what DDL does to containers, and guards what they need.
  *
+ * What DDL may do is decided under the lock that the command takes, never before: what
+ * another session changes while the command waits is seen as it is then.  So most is decided
+ * when the command has ended.  What has to be done before it (ALTER TABLE ... TYPE or
+ * ATTACH may take hours, a partition that is detached concurrently is committed) begins by
+ * taking the same lock, with the same checks of the same privileges.  Then comes the lock of
+ * the policy, where it matters, and only then anything is read.
+ *
  *	  event										what happens
  *	  ------------------------------------------------------------------------
  *	  DROP TABLE, also by CASCADE				the container is forgotten
  *	  RENAME COLUMN, by whatever command		ttl.container follows
  *	  DROP TABLE of an archive					the container stops reaping
  *	  RENAME, SET SCHEMA of an archive			shards get the new name
- *	  DROP of _ts or ttl						refused (2BP01)
- *	  ALTER TYPE of _ts or ttl					refused (2BP01) unless the type fits;
- *												nothing if it is the one that it has,
- *												else see alter_table.c
- *	  DROP INDEX of an expiry index				refused while there is a default
+ *	  DROP of _ts or ttl, also by CASCADE		refused (2BP01), unless the container has gone
+ *	  ALTER TYPE, SET EXPRESSION of _ts or ttl	refused (2BP01); nothing if the type is
+ *												the one that it has
+ *	  DROP of an expiry index					refused while there is a default
  *												TTL (2BP01)
  *	  DROP TRIGGER of the container's			refused (2BP01)
- *	  DROP CONSTRAINT of the CHECK on ttl, or
- *	  ALTER CONSTRAINT ... NOT ENFORCED (19)	refused (2BP01)
- *	  the last three with row_security = off	not refused: that is a script of
+ *	  the last two with row_security = off		not refused: that is a script of
  *												pg_dump --clean, which drops a
  *												table piece by piece
  *	  RENAME TRIGGER, DISABLE TRIGGER by name,
@@ -26,9 +30,6 @@
  *	  CREATE TRIGGER on DELETE					warned of if it runs as other roles
  *												than the owner, see deletion/owner.c
  *	  RENAME of schema ttl						refused (2BP01)
- *	  ALTER of ttl.container, of functions,
- *	  operator classes and families of ttl;		refused (0A000), but in its own scripts
- *	  ALTER EXTENSION ttl DROP					and in binary upgrade
  *	  CREATE, ALTER EXTENSION of a version		refused (55000), see
  *		that the library doesn't know			container_objects.c
  *	  pg_repack's trigger						refused (0A000), see
@@ -38,8 +39,7 @@
  *												rows must not come in without it
  *	  ATTACH PARTITION of a container or of
  *	  its archive, foreign partitions, OF		refused (0A000)
- *	  ATTACH PARTITION of another table			it gets the columns and the CHECK
- *												that it lacks
+ *	  ATTACH PARTITION of another table			it gets the columns that it lacks
  *	  DETACH PARTITION from a container			the partition becomes one itself
  *	  a partition has another owner than a
  *	  table above it, by whatever command		warned of, see deletion/owner.c
@@ -50,8 +50,9 @@
  *	  unique index, foreign key or stored		refused (0A000), see
  *		generated column over _ts				guard.c
  *
- * What is refused is in guard.c, ALTER TABLE in alter_table.c, partitions are in partition.c.  All else
- * that keeps the table's OID is of no interest.
+ * What is refused is in guard.c, ALTER TABLE in alter_table.c, partitions are in partition.c.
+ * All else that keeps the table's OID is of no interest.  ttl's own objects are not guarded:
+ * only superusers can alter them.
  *
  * Drops and renamed columns arrive by object_access_hook, whatever the command
  * was; the rest is seen as utility commands (utility.c).
@@ -64,6 +65,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/transam.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_attribute.h"
@@ -75,6 +77,7 @@
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
 #include "reference_time.h"
 #include "storage/lmgr.h"
@@ -83,6 +86,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/rls.h"
 #include "utils/snapmgr.h"
 
 static object_access_hook_type prev_object_access_hook = NULL;
@@ -122,7 +126,8 @@ follow_rename(Oid relid, AttrNumber attno)
 	TtlPolicy	policy;
 
 	if (old_name == NULL || !ttl_container_read(relid, &policy) ||
-		!ttl_guard_names_column(&policy, old_name) ||
+		(strcmp(old_name, NameStr(policy.ts_column)) != 0 &&
+		 strcmp(old_name, NameStr(policy.ttl_column)) != 0) ||
 		!read_new_name(relid, attno, &new_name) ||
 		strcmp(old_name, NameStr(new_name)) == 0)
 		return;
@@ -144,48 +149,91 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
+	/* a command that has failed may have left some */
+	if (context == PROCESS_UTILITY_TOPLEVEL)
+		ttl_guard_forget_dropped();
 	if (ttl_container_objects() == NULL)
 		return;
-	switch (nodeTag(stmt))
-	{
-		case T_DropStmt:
-			ttl_guard_drop((DropStmt *) stmt);
-			break;
-		case T_AlterTableStmt:
-			ttl_alter_table_begin((AlterTableStmt *) stmt);
-			break;
-		case T_IndexStmt:
-			ttl_guard_create_index((IndexStmt *) stmt);
-			break;
-		case T_RenameStmt:
-			if (((RenameStmt *) stmt)->renameType == OBJECT_TRIGGER)
-				ttl_guard_rename_trigger((RenameStmt *) stmt);
-			else if (((RenameStmt *) stmt)->renameType == OBJECT_SCHEMA)
-				ttl_guard_rename_schema((RenameStmt *) stmt);
-			break;
-		case T_CreateTrigStmt:
-			ttl_guard_create_trigger((CreateTrigStmt *) stmt);
-			break;
-		case T_CreateStmt:
-		case T_CreateForeignTableStmt:
-			ttl_partition_create((CreateStmt *) stmt);
-			ttl_notice_copies((CreateStmt *) stmt);
-			break;
-		default:
-			break;
-	}
-	ttl_guard_extension(stmt);
+	if (IsA(stmt, AlterTableStmt))
+		ttl_alter_table_begin((AlterTableStmt *) stmt);
+	else if (IsA(stmt, IndexStmt))
+		ttl_guard_create_index((IndexStmt *) stmt, query_string);
+	else if (IsA(stmt, RenameStmt) && ((RenameStmt *) stmt)->renameType == OBJECT_SCHEMA)
+		ttl_guard_rename_schema((RenameStmt *) stmt);
+	else if (IsA(stmt, CreateStmt) || IsA(stmt, CreateForeignTableStmt))
+		ttl_notice_copies((CreateStmt *) stmt);
 }
 
-/* A trigger has been created. */
 static void
-after_create_trigger(CreateTrigStmt *stmt)
+trigger_dropped(DropStmt *stmt)
+{
+	List	   *name = linitial_node(List, stmt->objects);
+
+	if (row_security)
+		ttl_guard_trigger("drop trigger",
+						  makeRangeVarFromNameList(list_copy_head(name, list_length(name) - 1)),
+						  strVal(llast(name)));
+}
+
+static void
+trigger_renamed(RenameStmt *stmt)
+{
+	/* Citus gives shards, and their triggers, a number */
+	if (!ttl_citus_is_here() ||
+		strncmp(stmt->newname, TTL_TRIGGER "_", strlen(TTL_TRIGGER "_")) != 0)
+		ttl_guard_trigger("rename trigger", stmt->relation, stmt->subname);
+}
+
+static void
+trigger_created(CreateTrigStmt *stmt)
 {
 	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
 	TtlContainer container;
 
+	ttl_guard_repack(stmt);
+	if (stmt->replace && !ttl_citus_shows_stored(relid))
+		ttl_guard_trigger("replace trigger", stmt->relation, stmt->trigname);
 	if (OidIsValid(relid) && ttl_container_peek(relid, &container))
 		ttl_notice_triggers(relid, stmt->trigname);
+}
+
+/*
+ * Follows the command, or refuses it: now it has the locks that it needs, and what another
+ * session did before it got them is seen.
+ */
+static void
+after_command(Node *stmt)
+{
+	switch (nodeTag(stmt))
+	{
+		case T_AlterTableStmt:
+			ttl_alter_table_end((AlterTableStmt *) stmt);
+			break;
+		case T_IndexStmt:
+			ttl_guard_ts_column_of_table(RangeVarGetRelid(((IndexStmt *) stmt)->relation, NoLock, true));
+			break;
+		case T_CreateStmt:
+		case T_CreateForeignTableStmt:
+			ttl_partition_created((CreateStmt *) stmt);
+			break;
+		case T_CreateSubscriptionStmt:
+		case T_AlterSubscriptionStmt:
+			ttl_subscription_changed();
+			break;
+		case T_CreateTrigStmt:
+			trigger_created((CreateTrigStmt *) stmt);
+			break;
+		case T_DropStmt:
+			if (((DropStmt *) stmt)->removeType == OBJECT_TRIGGER)
+				trigger_dropped((DropStmt *) stmt);
+			break;
+		case T_RenameStmt:
+			if (((RenameStmt *) stmt)->renameType == OBJECT_TRIGGER)
+				trigger_renamed((RenameStmt *) stmt);
+			break;
+		default:
+			break;
+	}
 }
 
 static void
@@ -193,18 +241,13 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
-	if (ttl_container_objects() == NULL)
-		 /* nothing to follow */ ;
-	else if (IsA(stmt, AlterTableStmt))
-		ttl_alter_table_end((AlterTableStmt *) stmt);
-	else if (IsA(stmt, IndexStmt))
-		ttl_guard_ts_column_of_table(RangeVarGetRelid(((IndexStmt *) stmt)->relation, NoLock, true));
-	else if (IsA(stmt, CreateStmt) && ((CreateStmt *) stmt)->partbound != NULL)
-		ttl_partition_created((CreateStmt *) stmt);
-	else if (IsA(stmt, CreateSubscriptionStmt) || IsA(stmt, AlterSubscriptionStmt))
-		ttl_subscription_changed();
-	else if (IsA(stmt, CreateTrigStmt))
-		after_create_trigger((CreateTrigStmt *) stmt);
+	if (ttl_container_objects() != NULL)
+	{
+		after_command(stmt);
+		/* a part of a command is judged with the whole */
+		if (context != PROCESS_UTILITY_SUBCOMMAND)
+			ttl_guard_check_dropped();
+	}
 	ttl_trigger_propagate(ttl_citus_tables_replaced() || IsA(stmt, AlterObjectSchemaStmt) ||
 					  (IsA(stmt, AlterTableStmt) && ttl_alter_table_adds_reference((AlterTableStmt *) stmt)));
 }
@@ -250,58 +293,60 @@ function_called(Oid function, void *arg)
 	ttl_reference_time_function_called();
 }
 
+/* A relation is about to be dropped. */
+static void
+relation_dropped(Oid relid, bool concurrently)
+{
+	char		relkind = get_rel_relkind(relid);
+	TtlPolicy	policy;
+	ListCell   *lc;
+
+	if (get_rel_persistence(relid) == RELPERSISTENCE_TEMP)
+		return;					/* neither of a container nor an archive */
+	if (relkind == RELKIND_INDEX || relkind == RELKIND_PARTITIONED_INDEX)
+		ttl_guard_dropping_index(relid, concurrently);
+	else if (relid == ttl_container_require_objects()->catalog)
+		ttl_container_forget_objects();
+	else if (relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE ||
+			 relkind == RELKIND_FOREIGN_TABLE)
+	{
+		/* whoever changes the policy has locked it */
+		if (ttl_container_read(relid, &policy) && ttl_container_lock_policy(relid, true, true))
+			ttl_container_delete(relid);
+		/* Citus replaces tables by others of that name */
+		if (ttl_citus_is_called())
+			return;
+		foreach(lc, ttl_container_list_archiving_to(relid))
+		{
+			lock_to_propagate(lfirst_oid(lc));
+			ttl_trigger_replace_archive(lfirst_oid(lc), InvalidOid);
+		}
+	}
+}
+
 /* Kept apart from function_called(), which is called for each function of each query. */
 static pg_noinline void
 object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
 {
-	const TtlObjects *objects;
-	TtlPolicy	policy;
-	ListCell   *lc;
-
 	if (prev_object_access_hook)
 		prev_object_access_hook(access, class_id, object_id, sub_id, arg);
 
 	if (class_id == ExtensionRelationId &&
 		(access == OAT_POST_CREATE || access == OAT_POST_ALTER))
 		ttl_container_version_changed(object_id);
-	if (class_id == ProcedureRelationId && access == OAT_POST_CREATE &&
-		ttl_container_objects() != NULL)
-		ttl_guard_replaced_function(object_id);
 	if ((class_id != RelationRelationId && class_id != NamespaceRelationId) ||
-		!(access == OAT_DROP ? sub_id == 0 : access == OAT_POST_ALTER))
+		(access != OAT_DROP && access != OAT_POST_ALTER) ||
+		ttl_container_objects() == NULL)
 		return;
-	objects = ttl_container_objects();
-	if (objects == NULL)
-		return;
-	if (access == OAT_POST_ALTER)
-	{
-		if (sub_id > 0)
-			follow_rename(object_id, sub_id);
-		else
-			follow_archive_name(object_id);
-		return;
-	}
-	if (class_id != RelationRelationId)
-		return;
-	if (object_id == objects->catalog)
-		ttl_container_forget_objects();
-	else if (get_rel_persistence(object_id) == RELPERSISTENCE_TEMP)
-		return;					/* neither a container nor an archive */
-	else if (get_rel_relkind(object_id) == RELKIND_RELATION ||
-			 get_rel_relkind(object_id) == RELKIND_PARTITIONED_TABLE ||
-			 get_rel_relkind(object_id) == RELKIND_FOREIGN_TABLE)
-	{
-		if (ttl_container_read(object_id, &policy))
-			ttl_container_delete(object_id);
-		/* Citus replaces tables by others of that name */
-		if (ttl_citus_is_called())
-			return;
-		foreach(lc, ttl_container_list_archiving_to(object_id))
-		{
-			lock_to_propagate(lfirst_oid(lc));
-			ttl_trigger_replace_archive(lfirst_oid(lc), InvalidOid);
-		}
-	}
+	if (access == OAT_POST_ALTER && sub_id > 0)
+		follow_rename(object_id, sub_id);
+	else if (access == OAT_POST_ALTER)
+		follow_archive_name(object_id);
+	else if (class_id == RelationRelationId && sub_id > 0)
+		ttl_guard_dropping_column(object_id, sub_id);
+	else if (class_id == RelationRelationId && sub_id == 0)
+		relation_dropped(object_id, (((ObjectAccessDrop *) arg)->dropflags &
+									 PERFORM_DELETION_CONCURRENTLY) != 0);
 }
 
 static void

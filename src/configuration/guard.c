@@ -3,9 +3,9 @@
  * guard.c
  *	  Refuses what would take from a container what it needs.
  *
- * See the table in ddl.c.  A script of pg_dump --clean, which drops a table piece by
- * piece, is let through; it is known by row_security = off.  A propagated policy is guarded
- * on the coordinator, from where Citus sends commands to shards (citus.h).
+ * See the table in ddl.c, also for when.  A script of pg_dump --clean, which drops a table
+ * piece by piece, is let through; it is known by row_security = off.  A propagated policy is
+ * guarded on the coordinator, from where Citus sends commands to shards (citus.h).
  *
  *-------------------------------------------------------------------------
  */
@@ -13,37 +13,27 @@
 
 #include "access/sysattr.h"
 #include "access/table.h"
-#include "catalog/dependency.h"
 #include "catalog/index.h"
 #include "catalog/namespace.h"
-#include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
-#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "catalog_expr.h"
-#include "citus/citus.h"
+#include "commands/tablecmds.h"
 #include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "expiry/expiry.h"
-#include "miscadmin.h"
-#include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "parser/parse_type.h"
+#include "parser/parse_utilcmd.h"
 #include "ttl.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/rls.h"
 #include "utils/syscache.h"
-
-bool
-ttl_guard_names_column(const TtlPolicy *policy, const char *column)
-{
-	return column != NULL && column[0] != '\0' &&
-		(strcmp(column, NameStr(policy->ts_column)) == 0 ||
-		 strcmp(column, NameStr(policy->ttl_column)) == 0);
-}
 
 void
 ttl_guard_refuse(const char *command, const char *object, Oid container)
@@ -56,120 +46,133 @@ ttl_guard_refuse(const char *command, const char *object, Oid container)
 }
 
 /*
- * The container that the table belongs to, or InvalidOid.  A propagated policy is guarded on
- * the coordinator.
+ * What commands drop.  A CASCADE may reach a column or an index whatever the command was, and
+ * may take the container with it, so it is noted before it is dropped and judged when the
+ * command has ended.
  */
-static Oid
-guarded_container(RangeVar *name)
+typedef struct DroppedPart
 {
-	Oid			relid = RangeVarGetRelid(name, NoLock, true);
-	TtlContainer container;
+	Oid			table;
+	Oid			index;			/* or, if InvalidOid, ... */
+	AttrNumber	attno;			/* ... a column */
+	NameData	name;
+} DroppedPart;
 
-	return OidIsValid(relid) && ttl_container_peek(relid, &container) &&
-		!container.propagated ? container.container : InvalidOid;
-}
+static List *dropped_parts = NIL;
 
-/* The container from which a command of ours drops what another one will create anew */
-static Oid	suspended = InvalidOid;
-
-void
-ttl_guard_suspend(Oid container)
+static void
+note_dropped(Oid table, Oid index, AttrNumber attno, const char *name)
 {
-	suspended = container;
-}
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	DroppedPart *part = palloc(sizeof(DroppedPart));
 
-bool
-ttl_guard_is_suspended(Oid container)
-{
-	return container == suspended;
+	part->table = table;
+	part->index = index;
+	part->attno = attno;
+	namestrcpy(&part->name, name);
+	/* what has been named is dropped last, after what depends on it */
+	dropped_parts = lcons(part, dropped_parts);
+	MemoryContextSwitchTo(old);
 }
 
 /*
- * Errors if the index, which is to be dropped with all that are in the list, is
- * one that the container can't do without.
+ * The container that the table belongs to, and whether its parts are guarded.  A propagated
+ * policy is guarded on the coordinator.
  */
-static void
-check_drop_index(Oid index, const List *dropped)
+static bool
+is_guarded(Oid relid, TtlContainer *container)
+{
+	return OidIsValid(relid) && ttl_container_peek(relid, container) &&
+		!container->propagated && !container->lacks_column;
+}
+
+/* True if the table lacks an expiry index that it needs, or would do so without that one. */
+static bool
+lacks_index(Oid table, Oid container, Oid without)
+{
+	TtlPolicy	policy;
+	TtlExpiryIndexes indexes;
+	bool		lacks = false;
+	Relation	rel;
+
+	if (!ttl_container_read(container, &policy) || policy.default_ttl == TTL_OFF)
+		return false;
+	rel = table_open(table, AccessShareLock);
+	ttl_expiry_find_indexes(rel, &policy, OidIsValid(without) ? list_make1_oid(without) : NIL,
+							&indexes);
+	table_close(rel, AccessShareLock);
+	for (int i = 0; i < TTL_INDEXES; i++)
+		lacks = lacks || (indexes.needed[i] && !OidIsValid(indexes.usable[i]));
+	return lacks;
+}
+
+void
+ttl_guard_dropping_column(Oid relid, AttrNumber attno)
+{
+	TtlContainer container;
+
+	if (is_guarded(relid, &container) &&
+		(attno == container.ts_attno || attno == container.ttl_attno))
+		note_dropped(relid, InvalidOid, attno, get_attname(relid, attno, false));
+}
+
+void
+ttl_guard_dropping_index(Oid index, bool concurrently)
 {
 	Oid			table = IndexGetRelation(index, true);
 	TtlContainer container;
-	TtlPolicy	policy;
-	Relation	rel;
-	TtlExpiryIndexes before;
-	TtlExpiryIndexes after;
 
-	if (!OidIsValid(table) || !ttl_container_peek(table, &container) ||
-		container.propagated || container.lacks_column || ttl_guard_is_suspended(container.container) ||
-		container.default_ttl == TTL_OFF || !ttl_container_is_owner(GetUserId(), table) ||
-		!ttl_container_read(container.container, &policy))
+	if (!row_security || !is_guarded(table, &container))
 		return;
-
-	rel = table_open(table, AccessShareLock);
-	ttl_expiry_find_indexes(rel, &policy, NIL, &before);
-	ttl_expiry_find_indexes(rel, &policy, dropped, &after);
-	table_close(rel, AccessShareLock);	/* the command takes a stronger one */
-	for (int i = 0; i < TTL_INDEXES; i++)
-	{
-		if (before.needed[i] && before.usable[i] == index && !OidIsValid(after.usable[i]))
-			ttl_guard_refuse("drop index", get_rel_name(index), container.container);
-	}
-}
-
-static void
-check_drop_indexes(List *names)
-{
-	List	   *dropped = NIL;
-	ListCell   *lc;
-
-	foreach(lc, names)
-	{
-		Oid			index = RangeVarGetRelid(makeRangeVarFromNameList(castNode(List, lfirst(lc))),
-											 NoLock, true);
-		char		relkind = OidIsValid(index) ? get_rel_relkind(index) : '\0';
-
-		if (relkind == RELKIND_INDEX || relkind == RELKIND_PARTITIONED_INDEX)
-			dropped = lappend_oid(dropped, index);
-	}
-	foreach(lc, dropped)
-		check_drop_index(lfirst_oid(lc), dropped);
-}
-
-static void
-check_drop_trigger(List *object)
-{
-	Oid			container;
-
-	if (strcmp(strVal(llast(object)), TTL_TRIGGER) != 0)
+	/* its lock on the table doesn't keep the default TTL from being set, and it commits */
+	if (concurrently)
+		(void) ttl_container_lock_policy(container.container, false, true);
+	if (!lacks_index(table, container.container, index) ||
+		lacks_index(table, container.container, InvalidOid))
 		return;
-	container = guarded_container(makeRangeVarFromNameList(list_copy_head(object, list_length(object) - 1)));
-	if (OidIsValid(container))
-		ttl_guard_refuse("drop trigger", TTL_TRIGGER, container);
+	if (concurrently)
+		ttl_guard_refuse("drop index", get_rel_name(index), container.container);
+	note_dropped(table, index, InvalidAttrNumber, get_rel_name(index));
 }
 
 void
-ttl_guard_drop(DropStmt *stmt)
+ttl_guard_forget_dropped(void)
+{
+	list_free_deep(dropped_parts);
+	dropped_parts = NIL;
+}
+
+/* What has been rolled back since is there. */
+void
+ttl_guard_check_dropped(void)
 {
 	ListCell   *lc;
 
-	if (!row_security)
-		return;
-	if (stmt->removeType == OBJECT_INDEX)
-		check_drop_indexes(stmt->objects);
-	else if (stmt->removeType == OBJECT_TRIGGER)
+	foreach(lc, dropped_parts)
 	{
-		foreach(lc, stmt->objects)
-			check_drop_trigger(castNode(List, lfirst(lc)));
+		const DroppedPart *part = lfirst(lc);
+		TtlContainer container;
+
+		if (!ttl_container_peek(part->table, &container))
+			continue;
+		if (!OidIsValid(part->index) && !OidIsValid(get_atttype(part->table, part->attno)))
+			ttl_guard_refuse("drop column", NameStr(part->name), container.container);
+		if (OidIsValid(part->index) && get_rel_relkind(part->index) == '\0' &&
+			lacks_index(part->table, container.container, InvalidOid))
+			ttl_guard_refuse("drop index", NameStr(part->name), container.container);
 	}
+	ttl_guard_forget_dropped();
 }
 
-/* A unique constraint may be made of an index that serves. */
 void
-ttl_guard_drop_constraint(Oid relid, const char *name)
+ttl_guard_trigger(const char *command, RangeVar *table, const char *trigger)
 {
-	Oid			index = get_constraint_index(get_relation_constraint_oid(relid, name, true));
+	Oid			relid = RangeVarGetRelid(table, NoLock, true);
+	TtlContainer container;
 
-	if (OidIsValid(index))
-		check_drop_index(index, list_make1_oid(index));
+	if (strcmp(trigger, TTL_TRIGGER) == 0 && OidIsValid(relid) &&
+		ttl_container_peek(relid, &container) && !container.propagated)
+		ttl_guard_refuse(command, TTL_TRIGGER, container.container);
 }
 
 /* Is that the type of the column? */
@@ -216,21 +219,14 @@ ttl_guard_keeps_type(Oid relid, const AlterTableCmd *cmd)
  * and so are changes that fire no trigger, as those of ttl.container.
  */
 void
-ttl_guard_create_trigger(CreateTrigStmt *stmt)
+ttl_guard_repack(CreateTrigStmt *stmt)
 {
-	Oid			table;
-	const TtlObjects *objects;
+	Oid			table = RangeVarGetRelid(stmt->relation, NoLock, true);
 	TtlContainer container;
 
-	if (stmt->replace && strcmp(stmt->trigname, TTL_TRIGGER) == 0 &&
-		OidIsValid(guarded_container(stmt->relation)) &&
-		!ttl_citus_shows_stored(RangeVarGetRelid(stmt->relation, NoLock, true)))
-		ttl_guard_refuse("replace trigger", TTL_TRIGGER, guarded_container(stmt->relation));
 	if (strcmp(strVal(llast(stmt->funcname)), "repack_trigger") != 0)
 		return;
-	table = RangeVarGetRelid(stmt->relation, NoLock, true);
-	objects = ttl_container_objects();
-	if (objects != NULL && table == objects->catalog)
+	if (table == ttl_container_require_objects()->catalog)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot repack \"%s.%s\"", TTL_SCHEMA, TTL_CONTAINER_TABLE),
@@ -246,144 +242,6 @@ ttl_guard_create_trigger(CreateTrigStmt *stmt)
 				 errhint("Run pg_repack with PGOPTIONS='-c row_security=off'.")));
 }
 
-void
-ttl_guard_rename_trigger(RenameStmt *stmt)
-{
-	Oid			container;
-
-	/* Citus gives shards, and their triggers, a number */
-	if (strcmp(stmt->subname, TTL_TRIGGER) != 0 ||
-		(ttl_citus_is_here() && strncmp(stmt->newname, TTL_TRIGGER "_", strlen(TTL_TRIGGER "_")) == 0))
-		return;
-	container = guarded_container(stmt->relation);
-	if (OidIsValid(container))
-		ttl_guard_refuse("rename trigger", TTL_TRIGGER, container);
-}
-
-/* The relation that the command alters, or that it gives or takes something; or NULL */
-static RangeVar *
-altered_relation(Node *stmt)
-{
-	switch (nodeTag(stmt))
-	{
-		case T_AlterTableStmt:
-			return ((AlterTableStmt *) stmt)->cmds != NIL ? ((AlterTableStmt *) stmt)->relation : NULL;
-		case T_RenameStmt:
-			return ((RenameStmt *) stmt)->relation;
-		case T_AlterObjectSchemaStmt:
-			return ((AlterObjectSchemaStmt *) stmt)->relation;
-		case T_CreateTrigStmt:
-			return ((CreateTrigStmt *) stmt)->relation;
-		case T_RuleStmt:
-			return ((RuleStmt *) stmt)->relation;
-		case T_CreatePolicyStmt:
-			return ((CreatePolicyStmt *) stmt)->table;
-		case T_IndexStmt:
-			return ((IndexStmt *) stmt)->relation;
-		case T_DropStmt:
-			{
-				DropStmt   *drop = (DropStmt *) stmt;
-				List	   *name = drop->removeType == OBJECT_TRIGGER || drop->removeType == OBJECT_RULE ?
-				linitial_node(List, drop->objects) : NIL;
-
-				return list_length(name) > 1 ?
-					makeRangeVarFromNameList(list_copy_head(name, list_length(name) - 1)) : NULL;
-			}
-		default:
-			return NULL;
-	}
-}
-
-/* Is it an object of the extension's? */
-static bool
-is_member(Oid class_id, Oid object_id)
-{
-	return OidIsValid(object_id) &&
-		getExtensionOfObject(class_id, object_id) == ttl_container_require_objects()->extension;
-}
-
-/* Is it a function, operator class or operator family of the extension's? */
-static bool
-is_member_by_name(ObjectType type, Node *object)
-{
-	Relation	rel;
-	ObjectAddress address;
-
-	if (type != OBJECT_FUNCTION && type != OBJECT_PROCEDURE && type != OBJECT_ROUTINE &&
-		type != OBJECT_OPCLASS && type != OBJECT_OPFAMILY)
-		return false;
-	address = get_object_address(type, object, &rel, AccessShareLock, true);
-	return is_member(address.classId, address.objectId);
-}
-
-static bool
-alters_member(Node *stmt)
-{
-	RangeVar   *relation = altered_relation(stmt);
-
-	if (relation != NULL)
-	{
-		Oid			relid = RangeVarGetRelid(relation, NoLock, true);
-		Oid			table = OidIsValid(relid) && get_rel_relkind(relid) == RELKIND_INDEX ?
-		IndexGetRelation(relid, true) : relid;
-
-		return OidIsValid(table) && table == ttl_container_require_objects()->catalog;
-	}
-	switch (nodeTag(stmt))
-	{
-		case T_RenameStmt:
-			return is_member_by_name(((RenameStmt *) stmt)->renameType, ((RenameStmt *) stmt)->object);
-		case T_AlterObjectSchemaStmt:
-			return is_member_by_name(((AlterObjectSchemaStmt *) stmt)->objectType,
-									 ((AlterObjectSchemaStmt *) stmt)->object);
-		case T_AlterFunctionStmt:
-			return is_member_by_name(((AlterFunctionStmt *) stmt)->objtype,
-									 (Node *) ((AlterFunctionStmt *) stmt)->func);
-		case T_AlterOpFamilyStmt:
-			return is_member_by_name(OBJECT_OPFAMILY,
-									 (Node *) lcons(makeString(((AlterOpFamilyStmt *) stmt)->amname),
-													list_copy(((AlterOpFamilyStmt *) stmt)->opfamilyname)));
-		case T_AlterExtensionContentsStmt:
-			return ((AlterExtensionContentsStmt *) stmt)->action < 0 &&
-				strcmp(((AlterExtensionContentsStmt *) stmt)->extname, TTL_EXTENSION) == 0;
-		default:
-			return false;
-	}
-}
-
-static void
-refuse_altering(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("objects of extension \"%s\" cannot be altered", TTL_EXTENSION),
-			 errdetail("Without them expired rows would show."),
-			 errhint("Policies are changed by the functions of schema \"%s\".", TTL_SCHEMA)));
-}
-
-void
-ttl_guard_extension(Node *stmt)
-{
-	if (alters_member(stmt))
-		refuse_altering();
-}
-
-void
-ttl_guard_child(Oid parent)
-{
-	if (parent == ttl_container_require_objects()->catalog)
-		refuse_altering();
-}
-
-void
-ttl_guard_replaced_function(Oid function)
-{
-	/* a new one isn't in the syscache yet */
-	if (get_func_namespace(function) == ttl_container_require_objects()->schema &&
-		is_member(ProcedureRelationId, function))
-		refuse_altering();
-}
-
 /* The extension is found by the name of its schema. */
 void
 ttl_guard_rename_schema(RenameStmt *stmt)
@@ -394,7 +252,6 @@ ttl_guard_rename_schema(RenameStmt *stmt)
 				 errmsg("cannot rename schema \"%s\" because extension \"%s\" requires it",
 						TTL_SCHEMA, TTL_EXTENSION)));
 }
-
 
 /*
  * Uses of the timestamp column that don't go together with the clock being
@@ -473,70 +330,48 @@ ttl_guard_ts_column(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode)
 	}
 }
 
-/* A table, and a column of it that an expression may use */
-typedef struct ColumnUse
-{
-	const char *table;
-	const char *column;
-} ColumnUse;
-
 /*
- * Does an expression, not analyzed yet, use the column?  All columns do if it
- * takes the row as a whole.
+ * What is built concurrently is committed before the command ends, so the columns of its key
+ * are looked at before.
  */
-static bool
-uses_column(Node *node, void *context)
-{
-	ColumnUse  *use = context;
-
-	if (node == NULL)
-		return false;
-	if (IsA(node, ColumnRef))
-	{
-		Node	   *last = llast(((ColumnRef *) node)->fields);
-
-		return !IsA(last, String) || strcmp(strVal(last), use->column) == 0 ||
-			strcmp(strVal(last), use->table) == 0;
-	}
-	return raw_expression_tree_walker(node, uses_column, context);
-}
-
 void
-ttl_guard_create_index(IndexStmt *stmt)
+ttl_guard_create_index(IndexStmt *stmt, const char *query_string)
 {
-	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
 	TtlContainer container;
-	ColumnUse	use;
-	bool		is_used;
+	Oid			relid;
+	AttrNumber	ts_attno;
+	Bitmapset  *columns;
 	ListCell   *lc;
 
-	if (!stmt->concurrent || !stmt->unique || !OidIsValid(relid) ||
-		!ttl_container_peek(relid, &container) ||
-		container.lacks_column ||
-		container.ts_attno == InvalidAttrNumber || !container.touch_on_update)
+	if (!stmt->concurrent || !stmt->unique)
 		return;
-	use.table = stmt->relation->relname;
-	use.column = get_attname(relid, container.ts_attno, false);
-	is_used = uses_column(stmt->whereClause, &use);
+	relid = RangeVarGetRelidExtended(stmt->relation, ShareUpdateExclusiveLock, 0,
+									 RangeVarCallbackOwnsRelation, NULL);
+	if (!is_guarded(relid, &container) || container.ts_attno == InvalidAttrNumber ||
+		!container.touch_on_update)
+		return;
+	stmt = transformIndexStmt(relid, copyObject(stmt), query_string);
+	ts_attno = container.ts_attno;
+	columns = ttl_catalog_expr_columns(stmt->whereClause, ts_attno);
 	foreach(lc, stmt->indexParams)
 	{
 		IndexElem  *element = lfirst_node(IndexElem, lc);
 
-		is_used = is_used || uses_column(element->expr, &use) ||
-			(element->name != NULL && strcmp(element->name, use.column) == 0);
+		columns = bms_join(columns, element->name == NULL ?
+						   ttl_catalog_expr_columns(element->expr, ts_attno) :
+						   bms_make_singleton(get_attnum(relid, element->name) -
+											  FirstLowInvalidHeapAttributeNumber));
 	}
-	if (is_used)
+	if (bms_is_member(ts_attno - FirstLowInvalidHeapAttributeNumber, columns))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("column \"%s\" of container \"%s\" cannot be part of a unique index",
-						use.column, get_rel_name(container.container)),
+						get_attname(relid, ts_attno, false),
+						get_rel_name(container.container)),
 				 errhint("Use ttl.alter_container(..., touch_on_update => false) to let rows expire by the time of their creation.")));
 }
 
-/*
- * Uses of _ts are checked when they have come into being.  What is built
- * concurrently is committed by then, so it is checked by name before.
- */
+/* Uses of _ts are checked when they have come into being. */
 void
 ttl_guard_ts_column_of_table(Oid relid)
 {

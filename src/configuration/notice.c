@@ -68,27 +68,8 @@ ttl_notice_utc(Oid relid, const char *column)
 			 errdetail("The server's time zone is \"%s\", and values that it converts to the column's type are local time.",
 					   zone) : 0,
 			 is_other ?
-			 errhint("Use ALTER TABLE ... ALTER COLUMN %s TYPE timestamptz, with USING %s AT TIME ZONE 'UTC' if that is what its values are in.",
+			 errhint("Use ttl.drop_container() and ALTER TABLE ... ALTER COLUMN %s TYPE timestamptz, with USING %s AT TIME ZONE 'UTC' if that is what its values are in, and register the table again.",
 					 quote_identifier(column), quote_identifier(column)) : 0));
-}
-
-void
-ttl_notice_conversion(Oid relid, const char *column, Oid type)
-{
-	Oid			former = get_atttype(relid, get_attnum(relid, column));
-	const char *zone = pg_get_timezone_name(session_timezone);
-
-	if (former == type || !ttl_type_is_instant(former) || !ttl_type_is_instant(type) ||
-		is_utc(zone))
-		return;
-	ereport(WARNING,
-			(errmsg("values of column \"%s\" are converted by time zone \"%s\", so rows expire at another time",
-					column, zone),
-			 errdetail("Without time zone they are taken as UTC."),
-			 errhint("To leave them as they are, use ALTER COLUMN %s TYPE %s USING %s AT TIME ZONE 'UTC'.",
-					 quote_identifier(column),
-					 type == TIMESTAMPOID ? "timestamp" : "timestamptz",
-					 quote_identifier(column))));
 }
 
 /* Parts of the names of columns that hold when a row was changed or made, the likeliest first */

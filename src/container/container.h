@@ -297,7 +297,7 @@ extern List *ttl_container_leaves(Oid container);
 
 /*
  * A container's table and all its partitions, as a list of OIDs, locked.  With
- * NoLock they have been, all by the same mode.
+ * NoLock they have been, all by the same mode.  Errors (42P01) if the table has been dropped.
  */
 extern List *ttl_container_tree(Oid relid, LOCKMODE lockmode);
 
@@ -342,6 +342,9 @@ extern Oid	ttl_container_ancestor_of_other(Oid relid);
 
 /* Has the user the owner's rights?  False if it has gone. */
 extern bool ttl_container_is_owner(Oid user, Oid relid);
+
+/* Opens the relation; errors (42P01) if it is dropped while this waits for the lock. */
+extern Relation ttl_container_open(Oid relid, LOCKMODE lockmode);
 
 /* Errors (42501) unless the current user has them, or 42P01. */
 extern void ttl_container_check_owner(Oid relid);

@@ -44,14 +44,6 @@ ttl_container_leaves(Oid container)
 	return leaves;
 }
 
-List *
-ttl_container_tree(Oid relid, LOCKMODE lockmode)
-{
-	if (lockmode != NoLock)
-		LockRelationOid(relid, lockmode);
-	return find_all_inheritors(relid, lockmode, NULL);
-}
-
 Relation
 ttl_container_open_unlocked(Oid relid, bool *busy)
 {
@@ -187,6 +179,25 @@ check_exists(Oid relid)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("relation with OID %u does not exist", relid)));
+}
+
+List *
+ttl_container_tree(Oid relid, LOCKMODE lockmode)
+{
+	if (lockmode != NoLock)
+		LockRelationOid(relid, lockmode);
+	check_exists(relid);
+	return find_all_inheritors(relid, lockmode, NULL);
+}
+
+Relation
+ttl_container_open(Oid relid, LOCKMODE lockmode)
+{
+	Relation	rel = try_relation_open(relid, lockmode);
+
+	if (rel == NULL)
+		check_exists(relid);
+	return rel;
 }
 
 void
