@@ -535,6 +535,34 @@ MOVE 2000 FROM forth; FETCH 2 FROM forth; MOVE BACKWARD 1500 FROM forth; FETCH B
 MOVE 2000 FROM computed; FETCH 2 FROM computed; MOVE BACKWARD 1500 FROM computed; FETCH BACKWARD 2 FROM computed;
 ROLLBACK;
 
+-- Forward and backward, past rows that have expired, with other quals and computed columns
+CREATE FUNCTION there_and_back(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    c refcursor;
+    row record;
+    there text[];
+    back text[];
+BEGIN
+    OPEN c SCROLL FOR EXECUTE query;
+    LOOP
+        FETCH c INTO row;
+        EXIT WHEN NOT FOUND;
+        there := there || row::text;
+    END LOOP;
+    LOOP
+        FETCH PRIOR FROM c INTO row;
+        EXIT WHEN NOT FOUND;
+        back := row::text || back;
+    END LOOP;
+    MOVE FIRST FROM c;
+    FETCH RELATIVE 2 FROM c INTO row;
+    RETURN format('%s %s %s', cardinality(there), there = back, row::text = there[3]);
+END $$;
+SELECT query, string_agg(DISTINCT result, ', ') AS result, count(*)
+  FROM unnest(ARRAY['SELECT id FROM half', 'SELECT * FROM half WHERE x <> 7', 'SELECT id + 1, x FROM half WHERE id % 3 = 1', 'SELECT id FROM half WHERE (SELECT count(*) FROM few WHERE few.id < half.id % 10) > 3']) query,
+       in_all_modes(format('SELECT there_and_back(%L)', query))
+ GROUP BY query ORDER BY query COLLATE "C";
+
 -- Recursion, and MERGE
 SELECT * FROM in_all_modes('WITH RECURSIVE r AS (SELECT min(id) AS id FROM half UNION ALL SELECT (SELECT min(id) FROM half h WHERE h.id > r.id) FROM r WHERE r.id IS NOT NULL) SELECT count(id) || '' '' || sum(id) FROM r');
 BEGIN;
