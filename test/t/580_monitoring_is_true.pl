@@ -29,7 +29,14 @@ CREATE TABLE stuck (id int PRIMARY KEY);
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
 CREATE TRIGGER refuse BEFORE DELETE ON stuck FOR EACH ROW WHEN (OLD.id = 1) EXECUTE FUNCTION refuse();
 CREATE TABLE kept (id int PRIMARY KEY);
-SELECT ttl.create_container(c, 60) FROM unnest('{app.busy, stuck, kept}'::regclass[]) c;
+CREATE TABLE backlog (id int PRIMARY KEY);
+CREATE TABLE failing (id int PRIMARY KEY);
+CREATE FUNCTION refuse_all() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'none of these'; END $$;
+CREATE TRIGGER refuse BEFORE DELETE ON failing EXECUTE FUNCTION refuse_all();
+SELECT ttl.create_container(c, 60) FROM unnest('{app.busy, stuck, kept, backlog, failing}'::regclass[]) c;
+SELECT ttl.alter_container('backlog', cycle_cost_limit => 200);
+INSERT INTO backlog (id, _ts) SELECT g, '2020-01-01'::timestamptz + g * interval '1 min' FROM generate_series(1, 1000000) g;
+INSERT INTO failing (id, _ts) VALUES (1, '2020-01-01');
 SELECT ttl.alter_container('kept', reap_delay => '1000 years');
 INSERT INTO stuck (id) VALUES (1), (2);
 SET ttl.touch = off;
@@ -39,7 +46,7 @@ INSERT INTO kept (id, _ts) VALUES (1, '2020-01-01');
 END
 my $work = q{INSERT INTO app.busy (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 100) g ON CONFLICT DO NOTHING; SELECT ttl.set_default_ttl('app.busy', 60)};
 $node->safe_psql('postgres', $work);
-ok($node->poll_query_until('postgres', "SELECT count(*) = 2 FROM ttl.stat_containers WHERE rows_deleted = 100 OR blocked_rows = 1"), 'there is something to see');
+ok($node->poll_query_until('postgres', "SELECT count(*) = 2 FROM ttl.stat_containers WHERE container = 'app.busy'::regclass AND rows_deleted = 100 OR blocked_rows = 1"), 'there is something to see');
 
 my $pid = $node->pid_of('ttl reaper', 'postgres');
 like(slurp_file("/proc/$pid/cmdline"), qr/ttl reaper for database postgres/, 'ps shows the database') if -e "/proc/$pid/cmdline";
@@ -100,6 +107,17 @@ for (map({ $_->[1] } @targets), @variables, slurp_file("$dir/alerts.yaml"))
 	$asked{$_} = 1 for grep { !/^ttl_reaper$|^ttl_container$/ } /\bttl_\w+/g;
 }
 is(join(' ', grep { !$metrics{$_} } sort keys %asked), '', 'dashboard and alerts ask for nothing else');
+
+# The questions of doc/operations.md are for this role, too, which owns no container.
+my ($questions) = slurp_file("$dir/../operations.md") =~ /^## Watching\n(.*?)^### /ms;
+my @questions = $questions =~ /^```sql\n(SELECT .*?)^```\n/msg;
+cmp_ok(scalar(@questions), '>=', 6, 'there are documented questions');
+for my $question (@questions)
+{
+	my ($first) = $question =~ /^SELECT (.*)\n/;
+	my ($rc, undef, $error) = $node->psql('postgres', "SET ROLE monitor; $question", on_error_stop => 1);
+	is("$rc$error", '0', "answered to pg_monitor: $first");
+}
 
 #
 # promtool
@@ -191,7 +209,8 @@ sub scraped
 }
 is(scraped('ttl_container_rows_deleted_total', 'busy'), 100, '... as it is: rows deleted');
 is(scraped('ttl_container_blocked_rows', 'stuck'), 1, '... blocked');
-cmp_ok(scraped('ttl_container_overdue_seconds', 'stuck'), '>', 1e8, '... overdue');
+cmp_ok(scraped('ttl_container_overdue_seconds', 'failing'), '>', 1e8, '... overdue');
+is(scraped('ttl_container_overdue_seconds', 'stuck'), 0, '... which blocked rows are not');
 cmp_ok(scraped('ttl_container_lag_seconds', 'kept'), '>', 1e8, '... kept');
 is(scraped('ttl_container_overdue_seconds', 'kept'), 0, '... which is not overdue');
 like($scrape, qr/^ttl_launchers\{.*\} 1$/m, '... the launcher');
