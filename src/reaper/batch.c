@@ -27,7 +27,9 @@
  * Triggers may sleep or loop.  When a batch has taken ttl.batch_timeout it is canceled
  * as by statement_timeout, and again every CANCEL_PERIOD, since a trigger may trap the
  * error.  Its rows are then deleted one by one.  A worker whose cancellations are all
- * trapped is terminated in the end; in a user's session that is left to the user.
+ * trapped is terminated in the end; in a user's session that is left to the user.  When the
+ * worker's process ends during an attempt, by this or by what a trigger has set (exit_on_error,
+ * transaction_timeout), ttl_batch_handle_exit() gives the table a long pause.
  *
  * Deletions are tagged with a replication origin, if the container wants it, so that
  * subscriptions with origin = none, and consumers of logical decoding that skip changes with
@@ -110,8 +112,9 @@ static TimeoutId timeout_id;	/* registered when it is first needed */
 /* Cancellations of the running attempt by its timeout */
 static volatile sig_atomic_t expirations = 0;
 
-/* The batch that is being attempted until its deadline, or NULL */
-static TtlBatch *timed_batch = NULL;
+/* The batch that is being attempted, or NULL, and whether until its deadline */
+static TtlBatch *attempted = NULL;
+static bool is_timed = false;
 
 /* Signal handler */
 static void
@@ -121,8 +124,7 @@ deadline_expired(void)
 	if (expirations == 0 && QueryCancelPending)
 		return;
 	expirations++;
-	if (expirations > CANCELS_MAX && timed_batch != NULL &&
-		timed_batch->memory->mode.by_worker)
+	if (expirations > CANCELS_MAX && attempted->memory->mode.by_worker)
 		ProcDiePending = true;
 	else
 		QueryCancelPending = true;
@@ -144,7 +146,7 @@ start_timeout(TtlBatch *batch)
 	if (!is_registered)
 		timeout_id = RegisterTimeout(USER_TIMEOUT, deadline_expired);
 	is_registered = true;
-	timed_batch = batch;
+	is_timed = true;
 	enable_timeout_every(timeout_id, batch->deadline, CANCEL_PERIOD);
 }
 
@@ -155,9 +157,9 @@ start_timeout(TtlBatch *batch)
 static bool
 stop_timeout(void)
 {
-	if (timed_batch == NULL)
+	if (!is_timed)
 		return false;
-	timed_batch = NULL;
+	is_timed = false;
 	disable_timeout(timeout_id, false);
 	if (expirations > 0)
 		QueryCancelPending = false;
@@ -165,17 +167,20 @@ stop_timeout(void)
 }
 
 bool
-ttl_batch_handle_exit(void)
+ttl_batch_handle_exit(bool is_terminated)
 {
-	const TtlBatch *batch = timed_batch;
+	TtlBatch   *batch = attempted;
+	bool		is_canceled = is_timed && expirations > 0;
 
-	if (batch == NULL || expirations == 0)
+	if (batch == NULL || (is_terminated && !is_canceled))
 		return false;
+	batch->reap_rel->state.n_single = Max(batch->reap_rel->state.n_single, batch->ntids);
 	ttl_reap_rel_discard(batch->memory, batch->reap_rel);
 	ttl_reap_rel_pause(batch->reap_rel, true);
 	ttl_reap_rel_store(batch->memory, batch->reap_rel);
-	ttl_counters_set_error(batch->container.container,
-						   "a trigger has ignored cancellation due to \"ttl.batch_timeout\"");
+	ttl_counters_set_error(batch->container.container, is_canceled ?
+						   "a trigger has ignored cancellation due to \"ttl.batch_timeout\"" :
+						   "deletion of expired rows has ended the worker process");
 	return true;
 }
 
@@ -197,10 +202,12 @@ ttl_batch_attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadlin
 		(void) set_config_option("lock_timeout", LOCK_WAIT,
 								 PGC_USERSET, PGC_S_SESSION,
 								 GUC_ACTION_SAVE, true, 0, false);
+		attempted = batch;
 		if (has_deadline)
 			start_timeout(batch);
 		action(batch);
 		batch->timed_out = stop_timeout();
+		attempted = NULL;
 
 		/* discard settings made by triggers */
 		AtEOXact_GUC(false, nest_level);
@@ -212,6 +219,7 @@ ttl_batch_attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadlin
 	PG_CATCH();
 	{
 		batch->timed_out = stop_timeout();
+		attempted = NULL;
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();

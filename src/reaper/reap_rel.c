@@ -3,7 +3,9 @@
  * reap_rel.c
  *	  Deletes the expired rows of a container, table by table.
  *
- * The worker and CALL ttl.reap call ttl_reap_rel_run().  For each table of the container
+ * The worker and CALL ttl.reap call ttl_reap_rel_run().  A container may have more tables than a
+ * run pays for: those known to have work share most of the cost, the others are looked at in
+ * turn, over several runs, beginning with any of them in a new worker.  For each table
  * reap_table() runs transactions until nothing is left to delete, or the run has used up
  * what it may.  In each transaction run_batch()
  *
@@ -67,6 +69,9 @@
 /* TIDs that are collected in one scan; fewer if little may be spent */
 #define COLLECT_MAX			50000
 #define COLLECT_MIN			500
+
+/* Of the cost of a run, so small a share is for idle tables if others have work */
+#define LOOKING_SHARE		4
 
 /* TIDs that are kept between runs, for all tables together */
 #define KEEP_MAX			1000000
@@ -480,19 +485,19 @@ report_blocked(TtlMemory *memory, Oid container, TtlReapRun *run, const char *er
 
 /* Deletes from one table until the run has cost max_cost. */
 static TtlReapResult
-reap_table(TtlMemory *memory, Oid container, Oid relid, TtlReapRun *run,
+reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *run,
 		   int64 max_cost)
 {
-	TtlReapRel *reap_rel = ttl_reap_rel_enter(memory, relid);
 	TtlReapResult result = TTL_REAP_MORE;
 	TimestampTz wait_until;
 
 	/* rows that are blocked by the statistics have been logged by an earlier worker */
-	if (reap_rel->last_run == 0 && memory->mode.by_worker)
+	if (!reap_rel->was_run && memory->mode.by_worker)
 	{
 		reap_rel->state.pass.raised = run->blocked;
 		reap_rel->state.pass.references_logged = run->blocked > 0;
 	}
+	reap_rel->was_run = true;
 	reap_rel->last_run = GetCurrentTimestamp();
 	if (run->changed)
 	{
@@ -561,18 +566,63 @@ reap_table(TtlMemory *memory, Oid container, Oid relid, TtlReapRun *run,
 	if (result == TTL_REAP_LATER)
 		run->due = Min(run->due, Max(reap_rel->state.paused_until,
 									 GetCurrentTimestamp() + TTL_POSITION_WAIT));
+	reap_rel->has_work = result == TTL_REAP_MORE;
 	if (memory->allocated > KEEP_MAX)
 		ttl_reap_rel_discard(memory, reap_rel);
 	ttl_reap_rel_store(memory, reap_rel);
 	return result;
 }
 
-/* The cost is shared equally among the tables; what one leaves goes to those after it. */
+/* The table whose last run was the longest ago comes first; in a CALL the oldest. */
+static int
+compare_last_run(const ListCell *a, const ListCell *b)
+{
+	const TtlReapRel *left = (TtlReapRel *) lfirst(a);
+	const TtlReapRel *right = (TtlReapRel *) lfirst(b);
+
+	if (left->last_run != right->last_run)
+		return left->last_run < right->last_run ? -1 : 1;
+	return left->relid < right->relid ? -1 : left->relid > right->relid;
+}
+
+/*
+ * Gives each table a run with an equal share of what is left of the cost; what one leaves goes
+ * to those after it.  If 'busy' is given, the tables are looked at for work, and those that
+ * have some left are added there; with such tables, looking costs max_cost / LOOKING_SHARE at most.
+ */
+static void
+reap_tables(TtlMemory *memory, Oid container, TtlReapRun *run, List *tables, List **busy)
+{
+	int			left = list_length(tables);
+	ListCell   *lc;
+
+	list_sort(tables, compare_last_run);
+	foreach(lc, tables)
+	{
+		TtlReapRel *reap_rel = (TtlReapRel *) lfirst(lc);
+		int64		share = (run->max_cost - run->cost) / left--;
+		bool		is_limited = busy != NULL && *busy != NIL;
+		TtlReapResult end;
+
+		if (!may_go_on(run, is_limited ? run->max_cost / LOOKING_SHARE : run->max_cost))
+		{
+			run->end = TTL_REAP_MORE;
+			break;
+		}
+		end = reap_table(memory, container, reap_rel, run, run->cost + Max(share, 1));
+		if (busy != NULL && reap_rel->has_work)
+			*busy = lappend(*busy, reap_rel);
+		else if (run->end == TTL_REAP_DONE || end == TTL_REAP_MORE)
+			run->end = end;
+	}
+}
+
 void
 ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 {
+	List	   *idle = NIL;
+	List	   *busy = NIL;
 	ListCell   *lc;
-	int			left;
 
 	run->end = TTL_REAP_DONE;
 	run->cost = 0;
@@ -591,23 +641,18 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 		commit_batch(memory);
 
 	run->tables = ttl_container_leaves(container);
-	left = list_length(run->tables);
-
 	foreach(lc, run->tables)
 	{
-		TtlReapResult end;
-		int64		share = (run->max_cost - run->cost) / left--;
+		TtlReapRel *reap_rel = ttl_reap_rel_enter(memory, lfirst_oid(lc));
 
-		if (!may_go_on(run, run->max_cost))
-		{
-			run->end = TTL_REAP_MORE;
-			break;
-		}
-		end = reap_table(memory, container, lfirst_oid(lc), run,
-						 run->cost + Max(share, 1));
-		if (run->end == TTL_REAP_DONE || end == TTL_REAP_MORE)
-			run->end = end;
+		if (reap_rel->has_work)
+			busy = lappend(busy, reap_rel);
+		else
+			idle = lappend(idle, reap_rel);
 	}
+	reap_tables(memory, container, run, idle, &busy);
+	reap_tables(memory, container, run, busy, NULL);
+
 	report_blocked(memory, container, run, NULL);
 	report_front(memory, container, run);
 	run->ntables = list_length(run->tables);

@@ -72,7 +72,9 @@ typedef struct TtlTruncate
 typedef struct TtlReapRel
 {
 	Oid			relid;			/* MUST BE FIRST */
-	TimestampTz last_run;
+	TimestampTz last_run;		/* random, in the past, before the first */
+	bool		was_run;
+	bool		has_work;		/* left by the last run */
 	TtlRelState state;
 	bool		is_stored;		/* is there an entry for the next worker? */
 
@@ -227,10 +229,11 @@ extern TtlReapResult ttl_batch_handle_error(TtlBatch *batch, ErrorData *error);
 extern void ttl_batch_report_referenced(TtlBatch *batch, const ErrorData *error);
 
 /*
- * At the exit of a worker: true if it is terminated because a batch could not be
- * canceled.  The next worker then gives the table a long pause.
+ * At the exit of a worker: true if a batch has ended the process.  The next worker then gives
+ * the table a long pause.  If somebody else has terminated the worker, only a batch that could
+ * not be canceled is blamed.
  */
-extern bool ttl_batch_handle_exit(void);
+extern bool ttl_batch_handle_exit(bool is_terminated);
 
 /*
  * rel_state.c

@@ -105,17 +105,27 @@ extern bool ttl_shmem_worker_leave(TtlReaperState state, TimestampTz start_at);
  * schedule.c
  */
 
+/* Time that deletion has taken, in microseconds; half of it is forgotten each minute */
+typedef struct TtlTimeTaken
+{
+	int64		time;
+	TimestampTz as_of;
+} TtlTimeTaken;
+
 /* A container with TTL on */
 typedef struct TtlScheduled
 {
 	Oid			container;		/* MUST BE FIRST */
+	Oid			owner;
+	TtlTimeTaken taken;
 	bool		listed;			/* at the last refresh */
 	char		name[2 * NAMEDATALEN];	/* qualified, as of the last refresh */
 	bool		changed;		/* by invalidation: due now */
 	TimestampTz due;
 	TimestampTz rests_until;	/* announcements make it due no sooner */
 	uint32		announcements;	/* seen, see counters.h */
-	TimestampTz last_run;
+	bool		was_run;
+	TimestampTz last_run;		/* random, in the past, before the first */
 	int			ntables;		/* partitions */
 	int64		blocked;		/* rows that cannot be deleted */
 	int32		default_ttl;	/* s; -1 = never */
@@ -141,8 +151,23 @@ extern void ttl_schedule_init(struct TtlMemory *memory);
  */
 extern bool ttl_schedule_refresh(struct TtlMemory *memory, TimestampTz *next, int *unreaped);
 
-/* The containers that are due */
+/* An owner of containers */
+typedef struct TtlOwner
+{
+	Oid			owner;			/* MUST BE FIRST */
+	TtlTimeTaken taken;			/* by all of his containers */
+	List	   *due;			/* containers in the order of their runs */
+	int			ndone;			/* runs so far */
+} TtlOwner;
+
+/*
+ * The owners of the containers that are due, and these, each in the order of the time that they
+ * have taken, and then of their last run.
+ */
 extern List *ttl_schedule_due(void);
+
+/* Counts time that a container has taken. */
+extern void ttl_schedule_add_time(TtlScheduled *container, int64 time);
 
 /* When the first container is due; takes notice of announcements. */
 extern TimestampTz ttl_schedule_next(void);

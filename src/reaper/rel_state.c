@@ -26,6 +26,7 @@
  */
 #include "postgres.h"
 
+#include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "reaper/reap_rel.h"
 #include "storage/lwlock.h"
@@ -164,9 +165,11 @@ ttl_reap_rel_enter(TtlMemory *memory, Oid relid)
 		return reap_rel;
 	memset(reap_rel, 0, sizeof(TtlReapRel));
 	reap_rel->relid = relid;
+	if (memory->mode.by_worker)
+		reap_rel->last_run = pg_prng_uint32(&pg_global_prng_state);
 	if (memory->mode.by_worker && get_state(relid, &reap_rel->state))
 	{
-		reap_rel->last_run = GetCurrentTimestamp();
+		reap_rel->was_run = true;
 		reap_rel->next_position = reap_rel->state.position;
 		reap_rel->more = reap_rel->state.pass.is_running;
 		reap_rel->is_stored = reap_rel->is_known = true;

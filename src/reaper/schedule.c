@@ -15,11 +15,18 @@
  * then reads the list of containers.  Without a request the list is read after IDLE_WAIT, or
  * longer in the same way.
  *
+ * Who comes first is decided by the time that deletion has taken, for an owner's containers
+ * together and for each of them: whose triggers are slow comes after the others, and a container
+ * that has not been visited yet after those known to be quick.  A new worker lets owners whose
+ * containers have met errors lately come last, and chooses among the others at random, so
+ * that each comes first at times also if workers live for one cycle.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "common/pg_prng.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -40,7 +47,14 @@
 /* Time after which the state of a table without a visit is removed */
 #define FORGET_WAIT			(600 * USECS_PER_SEC)
 
+/* Time after which half of the time taken is forgotten */
+#define TIME_HALVED			(60 * USECS_PER_SEC)
+
+/* Time taken below which the last run decides about the order */
+#define TIME_UNIT			USECS_PER_SEC
+
 static HTAB *containers = NULL;
+static HTAB *owners = NULL;
 
 /* Number of tables of all containers */
 static int	ntables = 0;
@@ -77,6 +91,41 @@ lengthen(int64 wait)
 	return Max(wait, ntables * WAIT_PER_TABLE);
 }
 
+/* Brings the time up to date, and adds some. */
+static void
+add_time(TtlTimeTaken *taken, int64 time)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	for (; taken->time > 0 && taken->as_of + TIME_HALVED <= now; taken->as_of += TIME_HALVED)
+		taken->time /= 2;
+	if (taken->time == 0)
+		taken->as_of = now;
+	taken->time += time;
+}
+
+static TtlOwner *
+enter_owner(Oid oid)
+{
+	bool		found;
+	TtlOwner   *owner = (TtlOwner *) hash_search(owners, &oid, HASH_ENTER, &found);
+
+	if (!found)
+	{
+		memset(owner, 0, sizeof(TtlOwner));
+		owner->owner = oid;
+	}
+	return owner;
+}
+
+void
+ttl_schedule_add_time(TtlScheduled *container, int64 time)
+{
+	container->was_run = true;
+	add_time(&container->taken, time);
+	add_time(&enter_owner(container->owner)->taken, time);
+}
+
 /*
  * Enters a container with TTL on.
  */
@@ -95,10 +144,18 @@ enter_container(Oid oid, const TtlPolicy *policy, bool is_new)
 		container->changed = is_new;
 		container->ntables = 1;
 		container->announcements = ttl_counters_announcements(oid);
-		if (ttl_counters_get_container(oid, &counters))
-			container->blocked = counters.blocked_rows;
+		container->last_run = pg_prng_uint32(&pg_global_prng_state);
 	}
 	container->listed = true;
+	container->owner = ttl_container_owner(oid);
+	if (!found && ttl_counters_get_container(oid, &counters))
+	{
+		container->blocked = counters.blocked_rows;
+
+		/* what earlier workers have spent on it is not known */
+		if (counters.last_error_at > GetCurrentTimestamp() - TIME_HALVED)
+			ttl_schedule_add_time(container, TIME_UNIT);
+	}
 	strlcpy(container->name, ttl_container_qualified_name(oid), sizeof(container->name));
 	container->default_ttl = policy->default_ttl;
 	container->cycle_cost_limit = policy->cycle_cost_limit > 0 ?
@@ -211,16 +268,34 @@ ttl_schedule_refresh(TtlMemory *memory, TimestampTz *next, int *unreaped)
 	return hash_get_num_entries(containers) > 0;
 }
 
-/*
- * Order of visits: the least recently visited container comes first.
- */
 static int
-compare_last_run(const ListCell *a, const ListCell *b)
+compare(int64 time_a, int64 time_b, const TtlScheduled *a, const TtlScheduled *b)
 {
-	TimestampTz left = ((TtlScheduled *) lfirst(a))->last_run;
-	TimestampTz right = ((TtlScheduled *) lfirst(b))->last_run;
+	if (time_a / TIME_UNIT != time_b / TIME_UNIT)
+		return time_a < time_b ? -1 : 1;
+	return a->last_run < b->last_run ? -1 : a->last_run > b->last_run;
+}
 
-	return left < right ? -1 : left > right;
+static int
+compare_containers(const ListCell *a, const ListCell *b)
+{
+	const TtlScheduled *left = (TtlScheduled *) lfirst(a);
+	const TtlScheduled *right = (TtlScheduled *) lfirst(b);
+	/* one that has not been visited yet may be slow */
+	int64		left_time = left->was_run ? left->taken.time : TIME_UNIT;
+	int64		right_time = right->was_run ? right->taken.time : TIME_UNIT;
+
+	return compare(left_time, right_time, left, right);
+}
+
+static int
+compare_owners(const ListCell *a, const ListCell *b)
+{
+	const TtlOwner *left = (TtlOwner *) lfirst(a);
+	const TtlOwner *right = (TtlOwner *) lfirst(b);
+
+	return compare(left->taken.time, right->taken.time, (TtlScheduled *) linitial(left->due),
+				   (TtlScheduled *) linitial(right->due));
 }
 
 List *
@@ -228,17 +303,40 @@ ttl_schedule_due(void)
 {
 	HASH_SEQ_STATUS status;
 	TtlScheduled *container;
+	TtlOwner   *owner;
 	TimestampTz now = GetCurrentTimestamp();
-	List	   *due = NIL;
+	List	   *result = NIL;
+
+	hash_seq_init(&status, owners);
+	while ((owner = (TtlOwner *) hash_seq_search(&status)) != NULL)
+	{
+		owner->due = NIL;
+		owner->ndone = 0;
+		add_time(&owner->taken, 0);
+	}
 
 	hash_seq_init(&status, containers);
 	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
 	{
-		if (container->changed || container->due <= now)
-			due = lappend(due, container);
+		if (!container->changed && container->due > now)
+			continue;
+		add_time(&container->taken, 0);
+		owner = enter_owner(container->owner);
+		if (owner->due == NIL)
+			result = lappend(result, owner);
+		owner->due = lappend(owner->due, container);
 	}
-	list_sort(due, compare_last_run);
-	return due;
+
+	/* an owner without containers is forgotten with the time that he has taken */
+	hash_seq_init(&status, owners);
+	while ((owner = (TtlOwner *) hash_seq_search(&status)) != NULL)
+	{
+		list_sort(owner->due, compare_containers);
+		if (owner->due == NIL && owner->taken.time == 0)
+			(void) hash_search(owners, &owner->owner, HASH_REMOVE, NULL);
+	}
+	list_sort(result, compare_owners);
+	return result;
 }
 
 TimestampTz
@@ -314,6 +412,9 @@ ttl_schedule_init(TtlMemory *memory)
 	ctl.hcxt = TopMemoryContext;
 	containers = hash_create("ttl containers of the reaper", 64, &ctl,
 							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	ctl.entrysize = sizeof(TtlOwner);
+	owners = hash_create("ttl owners of containers", 64, &ctl,
+						 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	ttl_invalidation_observe(relation_changed);
 
 	StartTransactionCommand();

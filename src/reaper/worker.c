@@ -7,8 +7,10 @@
  * ttl.naptime.
  *
  * In a cycle the containers that are due (schedule.c) get runs of deletion (reap_rel.c) in
- * rounds, each with an equal share of what is left of the cycle's budget (budget.c), until the budget
- * is spent or nothing is left.  Between its transactions the worker naps without any
+ * rounds, until the cycle's budget (budget.c) is spent or nothing is left.  In a round each owner has an
+ * equal share of what is left of the budget, and each of his containers an equal share of that; an
+ * owner's turn takes RUN_TIME at most, but for its last batch.  Who has taken the least time lately
+ * comes first.  Between its transactions the worker naps without any
  * lock, so that the budget is spent evenly.  Triggers that sleep cost time and no budget,
  * so a cycle also ends after CYCLE_NAPTIMES.  At its end log_work() writes the log line
  * of each container (ttl.log_min_duration).
@@ -27,6 +29,8 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "commands/dbcommands.h"
@@ -36,6 +40,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lwlock.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -68,6 +73,9 @@ static int64 spent = 0;
 
 /* So much of 'spent' needs no more naps. */
 static int64 paid = 0;
+
+/* Time spent napping, in microseconds */
+static int64 napped = 0;
 
 static char *database_name;
 
@@ -148,13 +156,14 @@ static bool
 nap(int64 total)
 {
 	int64		length = ttl_budget_nap(granted, total - paid);
-	TimestampTz until = GetCurrentTimestamp() + length;
+	TimestampTz started = GetCurrentTimestamp();
 
 	if (length == 0)
 		return false;
-	while (GetCurrentTimestamp() < until && ttl_guc_reaper)
-		sleep_until(until, wait_event_pace);
+	while (GetCurrentTimestamp() < started + length && ttl_guc_reaper)
+		sleep_until(started + length, wait_event_pace);
 	paid = total;
+	napped += GetCurrentTimestamp() - started;
 	return true;
 }
 
@@ -162,9 +171,9 @@ nap(int64 total)
  * Between the transactions of a run, see reap_rel.h.
  */
 static bool
-pace(const TtlReapRun *run, bool *napped)
+pace(const TtlReapRun *run, bool *has_napped)
 {
-	*napped = nap(spent + run->cost);
+	*has_napped = nap(spent + run->cost);
 	check_reload();
 	return ttl_guc_reaper;
 }
@@ -254,6 +263,7 @@ static void
 run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 {
 	TimestampTz started = GetCurrentTimestamp();
+	int64		napped_before = napped;
 	TimestampTz now;
 	TtlReapRun	run;
 
@@ -284,6 +294,7 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	container->cycle_cost += run.cost;
 	container->cycle_rows += run.rows;
 	container->cycle_time += now - started;
+	ttl_schedule_add_time(container, now - started - (napped - napped_before));
 	/* among containers whose tables are paused, the one paused longest comes first */
 	if (run.end != TTL_REAP_LATER || run.cost > 0)
 		container->last_run = now;
@@ -360,6 +371,36 @@ log_work(const TtlScheduled *container)
 }
 
 /*
+ * Gives each container of an owner a run, or each that is left of an earlier round, until the
+ * owner's share is spent or RUN_TIME is over.
+ */
+static void
+run_owner(TtlMemory *memory, TtlOwner *owner, int64 share, TimestampTz until)
+{
+	int64		max_spent = spent + share;
+
+	(void) nap(spent);
+	until = Min(until, GetCurrentTimestamp() + RUN_TIME);
+	for (int left = list_length(owner->due) - owner->ndone;
+		 left > 0 && spent < max_spent && ttl_guc_reaper; left--)
+	{
+		TtlScheduled *container;
+
+		(void) nap(spent);
+		if (GetCurrentTimestamp() >= until)
+			break;
+		container = (TtlScheduled *) list_nth(owner->due, owner->ndone++);
+		run_container(memory, container,
+					  Min(Max((max_spent - spent) / left, LEAST_SHARE), granted - spent));
+		if (container->has_work)
+			owner->due = lappend(owner->due, container);
+
+		CHECK_FOR_INTERRUPTS();
+		check_reload();
+	}
+}
+
+/*
  * Runs a cycle; returns when there is work next.
  */
 static TimestampTz
@@ -370,15 +411,17 @@ run_cycle(TtlMemory *memory)
 	TimestampTz until = started +
 		CYCLE_NAPTIMES * Max(ttl_guc_naptime * INT64CONST(1000), RUN_TIME);
 	TtlStop		stop;
-	List	   *queue = ttl_schedule_due();
-	int			ncontainers = list_length(queue);
-	int			round = 0;		/* runs left in the present round */
-	int			i;
+	List	   *owners = ttl_schedule_due();
+	List	   *containers = NIL;
+	int			round = 0;		/* owners left in the present round */
 	bool		is_limited = false;
+	ListCell   *lc;
 
-	for (i = 0; i < ncontainers; i++)
+	foreach(lc, owners)
+		containers = list_concat(containers, ((TtlOwner *) lfirst(lc))->due);
+	foreach(lc, containers)
 	{
-		TtlScheduled *container = (TtlScheduled *) list_nth(queue, i);
+		TtlScheduled *container = (TtlScheduled *) lfirst(lc);
 
 		container->cycle_cost = 0;
 		container->cycle_rows = 0;
@@ -398,35 +441,32 @@ run_cycle(TtlMemory *memory)
 	counters.foreground_seen = counters.foreground_cost;
 	ttl_counters_set_database(&counters);
 
-	/* a container with more work is queued again for the next round */
-	for (i = 0; i < list_length(queue) && spent < granted; i++)
+	/* owners with more work are queued again for the next round */
+	while (owners != NIL && spent < granted && ttl_guc_reaper)
 	{
-		TtlScheduled *container = (TtlScheduled *) list_nth(queue, i);
-		int64		left = granted - spent;
+		TtlOwner   *owner = (TtlOwner *) linitial(owners);
 
-		(void) nap(spent);
 		if (GetCurrentTimestamp() >= until)
+		{
 			stop = TTL_STOP_TIME;
-		if (stop == TTL_STOP_TIME || !ttl_guc_reaper)
 			break;
+		}
 		if (round == 0)
-			round = list_length(queue) - i;
-		run_container(memory, container, Min(Max(left / round, LEAST_SHARE), left));
+			round = list_length(owners);
+		run_owner(memory, owner, Max((granted - spent) / round, 1), until);
 		round--;
-		if (container->has_work)
-			queue = lappend(queue, container);
-
-		CHECK_FOR_INTERRUPTS();
-		check_reload();
+		owners = list_delete_first(owners);
+		if (owner->ndone < list_length(owner->due))
+			owners = lappend(owners, owner);
 	}
 
 	/* replicas and logical decoding need not wait for the WAL writer */
 	if (spent > 0)
 		XLogFlush(XactLastCommitEnd);
 
-	for (int j = 0; j < ncontainers; j++)
+	foreach(lc, containers)
 	{
-		TtlScheduled *container = (TtlScheduled *) list_nth(queue, j);
+		TtlScheduled *container = (TtlScheduled *) lfirst(lc);
 
 		log_work(container);
 		is_limited = is_limited || container->is_limited;
@@ -434,13 +474,13 @@ run_cycle(TtlMemory *memory)
 			warn_behind(container, started, stop);
 	}
 
-	if (i < list_length(queue))
+	if (owners != NIL)
 		counters.stopped_by = stop;
 	else if (is_limited)
 		counters.stopped_by = TTL_STOP_COST_LIMIT;
 	else
 		counters.stopped_by = ttl_schedule_any_blocked() ? TTL_STOP_BLOCKED : TTL_STOP_DONE;
-	is_limited = is_limited || i < list_length(queue);
+	is_limited = is_limited || owners != NIL;
 	counters.state = is_limited ? TTL_REAPER_WAITING : TTL_REAPER_IDLE;
 	counters.cost_spent += spent;
 	counters.debt = Max(spent - granted, 0);
@@ -510,11 +550,22 @@ has_work(TtlMemory *memory, TimestampTz *next, TtlReaperState *state,
 	return false;
 }
 
-/* The next worker need not wait as it does after a failure. */
+static volatile sig_atomic_t is_terminated = false;
+
+/* Signal handler */
+static void
+terminate(SIGNAL_ARGS)
+{
+	is_terminated = true;
+	die(postgres_signal_arg);
+}
+
+/* If a batch is to blame, the next worker need not wait as it does after a failure. */
 static void
 at_exit(int code, Datum arg)
 {
-	if (ttl_batch_handle_exit())
+	LWLockReleaseAll();			/* after an error */
+	if (ttl_batch_handle_exit(is_terminated))
 		(void) ttl_shmem_worker_leave(TTL_REAPER_WAITING, GetCurrentTimestamp());
 }
 
@@ -534,7 +585,7 @@ ttl_worker_main(Datum main_arg)
 	TimestampTz look_at = 0;	/* for announcements */
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
+	pqsignal(SIGTERM, terminate);
 	BackgroundWorkerUnblockSignals();
 
 	/* a SIGHUP that came before the handler was set has been discarded */

@@ -1,0 +1,71 @@
+# A container with more partitions than a cycle can look at: each has its turn, and those
+# with work get most of the budget.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use TtlNode;
+
+my $partitions = 400;
+my $node = TtlNode->start_new('main', <<'END');
+ttl.naptime = 100ms
+ttl.cycle_cost_limit = 200
+ttl.workers = 1
+autovacuum = off
+END
+$node->safe_psql('postgres', qq{
+CREATE EXTENSION ttl;
+CREATE TABLE item (part int, id int) PARTITION BY LIST (part);
+DO \$\$
+BEGIN
+    FOR i IN 1 .. $partitions LOOP
+        EXECUTE format('CREATE TABLE item%s PARTITION OF item FOR VALUES IN (%1\$s)', i);
+    END LOOP;
+END \$\$;
+SELECT ttl.create_container('item', 3600);
+});
+
+# Rows of the first partition, a middle one and the last go, which come when the worker has begun to look.
+for my $part (1, $partitions / 2, $partitions)
+{
+	$node->safe_psql('postgres', "INSERT INTO item (part, id, _ts) VALUES ($part, 1, '2020-01-01')");
+	$node->is_emptied('item', "a row in partition $part of $partitions is deleted");
+}
+
+# Much in one of them isn't kept up by looks at the others.
+my $cost = q{SELECT (SELECT cost FROM ttl.stat_containers), (SELECT cost_spent FROM ttl.stat_reaper WHERE database = 'postgres')};
+$node->safe_psql('postgres', "INSERT INTO item (part, id, _ts) SELECT $partitions, g, '2020-01-01' FROM generate_series(1, 10000) g");
+my $deleted = q{SELECT rows_deleted FROM ttl.stat_containers};
+$node->wait_until("SELECT ($deleted) > 1000");
+my ($before, $all_before) = split /\|/, $node->safe_psql('postgres', $cost);
+$node->wait_until("SELECT ($deleted) > 8000");
+my ($after, $all_after) = split /\|/, $node->safe_psql('postgres', $cost);
+cmp_ok(($after - $before) / ($all_after - $all_before), '>', 0.6,
+	sprintf('of what is spent, %.0f %% are for deletion', 100 * ($after - $before) / ($all_after - $all_before)));
+$node->is_emptied('item', 'all go');
+
+# Another database waits for the worker's place, so each lives for a cycle.
+$node->turn_reaper('off');
+$node->configure('ttl.cycle_cost_limit = 2000');
+$node->safe_psql('postgres', 'CREATE DATABASE busy');
+$node->safe_psql('busy', q{
+CREATE EXTENSION ttl;
+CREATE TABLE item (id int);
+SELECT ttl.create_container('item', 1);
+INSERT INTO item (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 500000) g;
+});
+my $log = -s $node->logfile;
+$node->turn_reaper('on');
+for my $part (1, $partitions)
+{
+	$node->safe_psql('postgres', "INSERT INTO item (part, id, _ts) SELECT $part, g, '2020-01-01' FROM generate_series(1, 100) g");
+	$node->is_emptied('item', "rows in partition $part of $partitions are deleted by workers that live for a cycle");
+}
+cmp_ok($node->stored('item', undef, 'busy'), '>', 0, '... while another database has work');
+
+$node->stop;
+done_testing();
