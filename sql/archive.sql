@@ -127,5 +127,75 @@ SELECT ttl.alter_container('parted', archive_columns => '{x}');
 ALTER TABLE parted DETACH PARTITION parted_2;
 SELECT relid, archive_to, archive_columns FROM ttl.container WHERE relid::text ~ 'parted' ORDER BY relid::text;
 
+-- What a CASCADE takes along: on every road what has expired is archived, and what is live isn't
+CREATE TABLE up (id int PRIMARY KEY);
+CREATE TABLE down (id int PRIMARY KEY, up int REFERENCES up ON DELETE CASCADE, gone int, doubled int GENERATED ALWAYS AS (id * 2) STORED, long text);
+ALTER TABLE down DROP COLUMN gone;
+CREATE TABLE further (id int, down int REFERENCES down ON DELETE CASCADE) PARTITION BY LIST (id);
+CREATE TABLE further_1 PARTITION OF further FOR VALUES IN (1);
+CREATE TABLE further_2 (down int, id int);
+ALTER TABLE further ATTACH PARTITION further_2 DEFAULT;
+CREATE TABLE beside (id int, down int REFERENCES down);
+CREATE TABLE old_down (doubled int, id int, up int, long text);
+CREATE TABLE old_further (id int, down int);
+SELECT ttl.create_container(c, 60) FROM unnest('{up,down,further,beside}'::regclass[]) c;
+SELECT ttl.alter_container('down', archive_to => 'old_down'), ttl.alter_container('further', archive_to => 'old_further'), ttl.alter_container('beside', archive_to => 'old_further', archive_columns => '{id, down}');
+CREATE PROCEDURE refill_family() LANGUAGE plpgsql AS $$
+BEGIN
+    TRUNCATE archive.up, archive.down, archive.further, archive.beside, archive.old_down, archive.old_further;
+    INSERT INTO archive.up SELECT i FROM generate_series(1, 3) i;
+    INSERT INTO archive.down (id, up, long) VALUES (1, 1, 'x'), (2, 1, repeat('long', 5000)), (3, 2, 'x'), (4, 3, 'x');
+    INSERT INTO archive.further (id, down) VALUES (1, 1), (2, 1), (3, 2), (4, 4);
+    INSERT INTO archive.beside (id, down, _ts) VALUES (11, 1, '2020-01-01');
+    SET LOCAL ttl.touch = off;
+    UPDATE archive.further SET _ts = '2020-01-01' WHERE id IN (1, 3, 4);
+    UPDATE archive.down SET _ts = '2020-01-01' WHERE id IN (1, 2, 4);
+    UPDATE archive.up SET _ts = '2020-01-01' WHERE id = 1;
+    SET LOCAL ttl.touch = on;
+END $$;
+CREATE VIEW family AS
+    SELECT (SELECT string_agg(format('%s %s %s', id, doubled, length(long)), ', ' ORDER BY id) FROM old_down) AS old_down, (SELECT string_agg(id::text, ' ' ORDER BY id) FROM old_further) AS old_further,
+        (SELECT string_agg(s::jsonb ->> 'id', ' ') FROM public.stored('archive.down') d (s)) AS down, (SELECT string_agg(s::jsonb ->> 'id', ' ') FROM public.stored('archive.further') f (s)) AS further, (SELECT count(*) FROM public.stored('archive.beside')) AS beside;
+CREATE FUNCTION try_family(road text) RETURNS SETOF family LANGUAGE plpgsql AS $$
+BEGIN
+    CALL archive.refill_family();
+    EXECUTE road;
+    RETURN QUERY TABLE archive.family;
+END $$;
+SELECT road, f.* FROM unnest(ARRAY['INSERT INTO archive.up VALUES (1)', 'CALL ttl.reap(''archive.up'')', 'SET LOCAL ttl.show_expired = on; DELETE FROM archive.up WHERE id = 1; SET LOCAL ttl.show_expired = off',
+    'SET LOCAL session_replication_role = replica; INSERT INTO archive.up VALUES (1); SET LOCAL session_replication_role = origin']) road, try_family(road) f;
+SELECT rows_evicted, rows_archived FROM ttl.stat_containers WHERE container = 'down'::regclass;
+-- by a user's DELETE of what is live
+SELECT f.* FROM try_family('DELETE FROM archive.up WHERE id > 1') f;
+SELECT f.* FROM try_family('DELETE FROM archive.down WHERE id > 2') f;
+-- whatever its own container's settings keep from the worker
+SELECT ttl.alter_container('down', reaping => false), ttl.alter_container('further', reap_delay => '100 years');
+SELECT f.* FROM try_family('CALL ttl.reap(''archive.up'')') f;
+-- not where TTL is off, nor by ttl.now alone
+SELECT ttl.set_default_ttl('down', NULL);
+SELECT f.* FROM try_family('INSERT INTO archive.up VALUES (1)') f;
+SELECT ttl.set_default_ttl('down', 60);
+SELECT f.* FROM try_family('SET LOCAL ttl.now = ''3000-01-01''; INSERT INTO archive.up VALUES (1); SET LOCAL ttl.now = DEFAULT') f;
+-- what a trigger keeps isn't archived
+CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER keep BEFORE DELETE ON further_1 FOR EACH ROW EXECUTE FUNCTION keep();
+SELECT f.* FROM try_family('DELETE FROM archive.down WHERE id > 2; INSERT INTO archive.up VALUES (1)') f;
+DROP TRIGGER keep ON further_1;
+-- it fails, and so does the whole
+ALTER TABLE old_further ADD CHECK (id <> 3) NOT VALID;
+SELECT public.state('SELECT archive.try_family(''INSERT INTO archive.up VALUES (1)'')');
+CALL refill_family();
+SET client_min_messages = error;
+CALL ttl.reap('up');
+TABLE family;
+-- in another isolation level
+ALTER TABLE old_further DROP CONSTRAINT old_further_id_check;
+CALL refill_family();
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT count(*) FROM up;
+INSERT INTO archive.up VALUES (1);
+COMMIT;
+TABLE family;
+
 SET client_min_messages = error;
 DROP SCHEMA archive CASCADE;

@@ -291,6 +291,32 @@ DELETE FROM parent WHERE id = 6;
 RESET SESSION AUTHORIZATION;
 SELECT ran(), stored('same_owner');
 
+-- at a second level, too: after each row, as the user, although the first level is deleted as its owner
+SET SESSION AUTHORIZATION regress_ttl_alice;
+CREATE TABLE first_level (id int PRIMARY KEY, p int REFERENCES parent);
+SELECT ttl.create_container('first_level', 10);
+GRANT REFERENCES ON first_level TO regress_ttl_mallory;
+RESET SESSION AUTHORIZATION;
+SET SESSION AUTHORIZATION regress_ttl_mallory;
+CREATE TABLE second_level (id int PRIMARY KEY, f int REFERENCES first_level);
+SELECT ttl.create_container('second_level', 10);
+CREATE TRIGGER tell AFTER DELETE ON second_level FOR EACH ROW EXECUTE FUNCTION tell();
+CREATE TRIGGER tell_too AFTER DELETE ON second_level FOR EACH STATEMENT EXECUTE FUNCTION tell();
+RESET SESSION AUTHORIZATION;
+INSERT INTO first_level (id, p) VALUES (1, 15), (2, 16);
+INSERT INTO second_level (id, f, _ts) VALUES (1, 1, '2020-01-01'), (2, 2, '2020-01-01');
+SET ttl.touch = off;
+UPDATE first_level SET _ts = '2020-01-01';
+RESET ttl.touch;
+SET SESSION AUTHORIZATION regress_ttl_mallory;
+DELETE FROM parent WHERE id = 15;
+RESET SESSION AUTHORIZATION;
+SELECT ran(), stored('first_level'), stored('second_level');
+-- ... and no other user's
+DELETE FROM parent WHERE id = 16;
+SELECT ran(), stored('first_level'), stored('second_level');
+DROP TABLE second_level, first_level;
+
 -- nor as whoever calls the SECURITY DEFINER function of an attacker that has a deferred key checked
 ALTER TABLE same_owner ALTER CONSTRAINT same_owner_p_fkey DEFERRABLE INITIALLY DEFERRED;
 SET SESSION AUTHORIZATION regress_ttl_mallory;
@@ -493,7 +519,29 @@ INSERT INTO moved (id, kind, _ts) VALUES (3, 'x', '2020-01-01');
 DELETE FROM moved_up;
 SELECT ran(), stored('moved_up');
 DROP TABLE moved;
+-- what a CASCADE takes along moves as the owner of its table, if the code is the user's or that of the written table's owner
+CREATE TABLE tip (id int PRIMARY KEY);
+GRANT REFERENCES, SELECT, DELETE ON tip TO regress_ttl_alice, regress_ttl_mallory;
+INSERT INTO tip SELECT generate_series(1, 4);
+SET SESSION AUTHORIZATION regress_ttl_mallory;
+CREATE TABLE below (id int PRIMARY KEY REFERENCES tip ON DELETE CASCADE, kind text);
+SELECT ttl.create_container('below', 10);
+SELECT ttl.alter_container('below', archive_to => 'kept_deferred');
+INSERT INTO below (id, _ts) SELECT i, '2020-01-01' FROM generate_series(1, 4) i;
+RESET SESSION AUTHORIZATION;
+DELETE FROM ran;
+DELETE FROM tip WHERE id = 1;
 SET client_min_messages = warning;
+SET SESSION AUTHORIZATION regress_ttl_alice;
+DELETE FROM tip WHERE id = 1;
+RESET SESSION AUTHORIZATION;
+SET SESSION AUTHORIZATION regress_ttl_mallory;
+DELETE FROM tip WHERE id = 2;
+SELECT ttl.alter_container('below', archive_to => 'kept_plain');
+RESET SESSION AUTHORIZATION;
+DELETE FROM tip WHERE id = 3;
+SELECT ran(), stored('tip'), stored('below'), stored('kept_deferred'), stored('kept_plain');
+DROP TABLE tip, below CASCADE;
 
 --
 -- CALL ttl.reap

@@ -35,6 +35,11 @@
 #define TtlOwnsDatabase(database, role)	pg_database_ownercheck(database, role)
 #endif
 
+/* 18: generated columns may be computed when they are read */
+#ifndef ATTRIBUTE_GENERATED_VIRTUAL
+#define ATTRIBUTE_GENERATED_VIRTUAL 'v'
+#endif
+
 /* 18: replication origins have a setting of their own */
 #if PG_VERSION_NUM >= 180000
 #define TtlMaxReplicationOrigins	max_active_replication_origins

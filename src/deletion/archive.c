@@ -15,14 +15,17 @@
 
 #include "access/htup_details.h"
 #include "access/transam.h"
+#include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_trigger.h"
 #include "citus/citus.h"
 #include "commands/trigger.h"
+#include "compat.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -201,12 +204,32 @@ ttl_archive_has_code(Relation archive, Relation rel)
 	return has_index_code(archive);
 }
 
+/* The column, or the expression of one that is generated when it is read. */
+static const char *
+value_of(Relation rel, const char *column)
+{
+	AttrNumber	attno = get_attnum(RelationGetRelid(rel), column);
+	TupleConstr *constr = RelationGetDescr(rel)->constr;
+
+	if (get_attgenerated(RelationGetRelid(rel), attno) != ATTRIBUTE_GENERATED_VIRTUAL)
+		return quote_identifier(column);
+	for (int i = 0; i < constr->num_defval; i++)
+	{
+		if (constr->defval[i].adnum == attno)
+			return TextDatumGetCString(DirectFunctionCall2(pg_get_expr,
+														   CStringGetTextDatum(constr->defval[i].adbin),
+														   ObjectIdGetDatum(RelationGetRelid(rel))));
+	}
+	elog(ERROR, "generation expression for column \"%s\" not found", column);
+}
+
 Oid
-ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container, int n)
+ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container, bool computed)
 {
 	TtlPolicy	policy;
 	Oid			archive;
 	StringInfoData columns;
+	StringInfoData values;
 	ListCell   *lc;
 
 	if (!ttl_container_read(container->container, &policy) ||
@@ -217,13 +240,15 @@ ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container, 
 						RelationGetRelationName(rel))));
 
 	initStringInfo(&columns);
+	initStringInfo(&values);
 	foreach(lc, ttl_archive_columns(rel, container->container, &policy, &archive))
+	{
 		appendStringInfo(&columns, "%s%s", columns.len > 0 ? ", " : "",
 						 quote_identifier(lfirst(lc)));
-	appendStringInfo(sql,
-					 ", archived%d AS (INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM deleted%d)",
-					 n,
-					 ttl_container_table_name(archive),
-					 columns.data, columns.data, n);
+		appendStringInfo(&values, "%s%s", values.len > 0 ? ", " : "",
+						 computed ? quote_identifier(lfirst(lc)) : value_of(rel, lfirst(lc)));
+	}
+	appendStringInfo(sql, "INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM deleted",
+					 ttl_container_table_name(archive), columns.data, values.data);
 	return archive;
 }

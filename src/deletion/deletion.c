@@ -9,17 +9,19 @@
  * no harm that another row may have got the TID, that a row may have been renewed, or the
  * policy changed, since the TID was collected.
  *
- * It runs by the right of the table's owner (owner.c), and takes along the expired rows
- * that reference its own (fk_dependents.c).  One statement deletes them all, with a DELETE
- * for each table in it, and what inserts the rows into the archive (archive.c); the
- * foreign keys are checked at its end.  Tables of several owners, and those with rules
- * on DELETE, need a statement for each; there the referencing tables come first.  The
- * search_path may be a user's, so all names are qualified.
+ * It runs by the right of the table's owner (owner.c).  The same statement inserts the rows into
+ * the archive (archive.c).  The search_path may be a user's, so all names are qualified.
+ *
+ * Expired rows that reference what is deleted are found where PostgreSQL looks for them, in the
+ * queries of foreign keys (fk_check.c), by whatever the referenced row is deleted.  With NO
+ * ACTION and RESTRICT they are deleted here.  With CASCADE PostgreSQL deletes them, and then
+ * they are inserted into their archive here.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -31,12 +33,12 @@
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
-#include "storage/bufmgr.h"
 #include "utils/array.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
+#include "utils/queryenvironment.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/tuplestore.h"
 
 /* The innermost deletion that runs, or NULL */
 static const TtlDeletion *running = NULL;
@@ -53,27 +55,12 @@ tid_array(const ItemPointerData *tids, int ntids)
 										   TYPALIGN_SHORT));
 }
 
-/* Appends the table to the list, after those that reference it. */
-static void
-order_table(TtlToDelete *to_delete, List **ordered)
-{
-	ListCell   *lc;
-
-	if (to_delete->is_ordered)
-		return;
-	to_delete->is_ordered = true;
-	check_stack_depth();
-	foreach(lc, to_delete->referencing)
-		order_table(lfirst(lc), ordered);
-	*ordered = lappend(*ordered, to_delete);
-}
-
 /*
- * Appends a DELETE of the rows whose TIDs are parameter n.  In a subselect the planner
+ * Appends a DELETE of the rows whose TIDs are the parameter.  In a subselect the planner
  * doesn't see how many they are, and would choose a sequential scan for many.
  */
 static void
-append_delete(StringInfo sql, Relation rel, int n, int flags)
+append_delete(StringInfo sql, Relation rel, int flags)
 {
 	char	   *table = ttl_container_table_name(RelationGetRelid(rel));
 
@@ -81,77 +68,67 @@ append_delete(StringInfo sql, Relation rel, int n, int flags)
 		appendStringInfo(sql, "DELETE FROM ONLY %s AS " TTL_OWNER_TO_DELETE
 						 " WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
 						 "SELECT ctid FROM ONLY %s AS " TTL_OWNER_TO_DELETE
-						 " WHERE ctid OPERATOR(pg_catalog.=) ANY ((SELECT $%d)::pg_catalog.tid[])"
+						 " WHERE ctid OPERATOR(pg_catalog.=) ANY ((SELECT $1)::pg_catalog.tid[])"
 						 " FOR UPDATE SKIP LOCKED))",
-						 table, table, n);
+						 table, table);
 	else
 		appendStringInfo(sql, "DELETE FROM ONLY %s AS " TTL_OWNER_TO_DELETE
-						 " WHERE ctid OPERATOR(pg_catalog.=) ANY ((SELECT $%d)::pg_catalog.tid[])",
-						 table, n);
+						 " WHERE ctid OPERATOR(pg_catalog.=) ANY ((SELECT $1)::pg_catalog.tid[])",
+						 table);
 }
 
 /*
- * Deletes the rows to delete of tables that have the same owner, in one statement:
- * then it does no harm that rows reference each other.
+ * Deletes the rows to delete of a table, and puts them into its archive.
+ *
+ * AFTER triggers, those of foreign keys among them, are left to the deletion around this one if
+ * the same role executes both, as a referential action leaves them to its statement: so a chain
+ * of references needs no recursion.  Another role's would fire as that role.
  */
 static void
-delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
+delete_from_table(const TtlDeletion *deletion, TtlToDelete *to_delete, int flags)
 {
-	int			ntables = list_length(tables);
-	Oid		   *types = palloc(sizeof(Oid) * ntables);
-	Datum	   *values = palloc(sizeof(Datum) * ntables);
-	TtlToDelete *first = linitial(tables);
-	bool		is_simple = ntables == 1 && !OidIsValid(first->container.archive_to);
+	Oid			type = TIDARRAYOID;
+	Datum		tids = tid_array(to_delete->tids.tids, to_delete->tids.n);
+	Oid			owner = to_delete->rel->rd_rel->relowner;
+	Oid			role = to_delete->as_user ? deletion->user->role : owner;
+	bool		archives = OidIsValid(to_delete->container.archive_to);
 	StringInfoData sql;
-	StringInfoData counts;
 	TtlIdentity saved;
 	ErrorContextCallback context = {
 		.previous = error_context_stack,
-		.callback = first->as_user ? ttl_owner_explain_user : ttl_owner_explain
+		.callback = to_delete->as_user ? ttl_owner_explain_user : ttl_owner_explain
 	};
 
+	if (deletion->user == NULL)
+		ttl_owner_check(to_delete->rel);
 	initStringInfo(&sql);
-	initStringInfo(&counts);
-	for (int i = 0; i < ntables; i++)
+	if (archives)
+		appendStringInfoString(&sql, "WITH deleted AS (");
+	append_delete(&sql, to_delete->rel, flags);
+	if (archives)
 	{
-		TtlToDelete *to_delete = list_nth(tables, i);
-		bool		archives = OidIsValid(to_delete->container.archive_to);
+		Oid			archive;
 
-		if (deletion->user == NULL)
-			ttl_owner_check(to_delete->rel);
-		types[i] = TIDARRAYOID;
-		values[i] = tid_array(to_delete->tids.tids, to_delete->tids.n);
-		if (!is_simple)
-			appendStringInfo(&sql, "%s deleted%d AS (", i == 0 ? "WITH" : ",", i + 1);
-		append_delete(&sql, to_delete->rel, i + 1, flags);
-		if (!is_simple)
-			appendStringInfo(&sql, " RETURNING %s)", archives ? "*" : "1");
-		if (archives)
-			ttl_fk_dependents_check_archive(deletion, to_delete,
-											ttl_archive_append(&sql, to_delete->rel,
-															   &to_delete->container, i + 1));
-		appendStringInfo(&counts, "%s (SELECT pg_catalog.count(*) FROM deleted%d)",
-						 i == 0 ? " SELECT" : ",", i + 1);
+		appendStringInfoString(&sql, " RETURNING *), archived AS (");
+		archive = ttl_archive_append(&sql, to_delete->rel, &to_delete->container, true);
+		appendStringInfoString(&sql, ") SELECT pg_catalog.count(*) FROM deleted");
+		ttl_fk_dependents_check_archive(deletion->user, to_delete->rel, to_delete->tids.tids, archive);
 	}
-	if (!is_simple)
-		appendStringInfoString(&sql, counts.data);
 
-	if (first->as_user)
+	if (to_delete->as_user)
 		ttl_owner_begin_as_user(deletion->user, &saved);
 	else
-		ttl_owner_begin(first->rel, deletion->restricted, &saved);
+		ttl_owner_begin(to_delete->rel, deletion->restricted, &saved);
 	error_context_stack = &context;
-	ttl_owner_execute(sql.data, ntables, types, values, deletion->expired_at,
-					  deletion->excludes_grace, first->rel->rd_rel->relowner, InvalidSnapshot);
-	if (is_simple)
-		first->deleted = SPI_processed;
-	for (int i = 0; i < ntables && !is_simple; i++)
+	ttl_owner_execute(sql.data, 1, &type, &tids, deletion->expired_at, deletion->excludes_grace,
+					  owner, InvalidSnapshot, role != deletion->outer_role);
+	to_delete->deleted = SPI_processed;
+	if (archives)
 	{
 		bool		isnull;
 
-		((TtlToDelete *) list_nth(tables, i))->deleted =
-			DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
-										i + 1, &isnull));
+		to_delete->deleted = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
+														 SPI_tuptable->tupdesc, 1, &isnull));
 	}
 	if (deletion->restricted)
 		ttl_owner_check_temporary();
@@ -159,36 +136,6 @@ delete_from_tables(const TtlDeletion *deletion, List *tables, int flags)
 		ttl_owner_run_deferred();
 	error_context_stack = context.previous;
 	ttl_owner_end(&saved);
-}
-
-/*
- * Deletes the rows to delete of all tables, those that reference others before
- * them.  Rows that reference each other in a circle through tables that don't
- * go into one statement can't be deleted; the foreign key raises an error.
- */
-static void
-delete_in_order(const TtlDeletion *deletion, List *ordered, int flags)
-{
-	List	   *group = NIL;
-	ListCell   *lc;
-
-	foreach(lc, ordered)
-	{
-		TtlToDelete *to_delete = lfirst(lc);
-		TtlToDelete *first = group == NIL ? to_delete : linitial(group);
-
-		if (group != NIL &&
-			(first->rel->rd_rel->relowner != to_delete->rel->rd_rel->relowner ||
-			 first->as_user != to_delete->as_user ||
-			 ttl_owner_has_delete_rule(first->rel) ||
-			 ttl_owner_has_delete_rule(to_delete->rel)))
-		{
-			delete_from_tables(deletion, group, flags);
-			group = NIL;
-		}
-		group = lappend(group, to_delete);
-	}
-	delete_from_tables(deletion, group, flags);
 }
 
 /* What the statistics get when the transaction has committed */
@@ -257,30 +204,23 @@ count(const TtlDeletion *deletion, const TtlToDelete *to_delete, bool went_along
 							  archived);
 }
 
-/* Deletes the collected rows; 'target' (may be NULL) is the caller's table. */
+/* Deletes the rows as part of the deletion; 'went_along' if they are not those of its caller. */
 static void
-delete_all(TtlDeletion *deletion, const TtlToDelete *target, int flags)
+delete_rows(const TtlDeletion *deletion, TtlToDelete *to_delete, int flags, bool went_along)
 {
 	const TtlDeletion *outer = running;
-	List	   *ordered = NIL;
-	ListCell   *lc;
-
-	foreach(lc, deletion->tables)
-		order_table(lfirst(lc), &ordered);
 
 	PG_TRY();
 	{
 		running = deletion;
-		delete_in_order(deletion, ordered, flags);
+		delete_from_table(deletion, to_delete, flags);
 	}
 	PG_FINALLY();
 	{
 		running = outer;
 	}
 	PG_END_TRY();
-
-	foreach(lc, ordered)
-		count(deletion, lfirst(lc), lfirst(lc) != target);
+	count(deletion, to_delete, went_along);
 }
 
 bool
@@ -289,26 +229,16 @@ ttl_deletion_is_running(void)
 	return running != NULL;
 }
 
-/* Closes the tables that the deletion has opened. */
-static void
-end_deletion(TtlDeletion *deletion, const TtlToDelete *target)
-{
-	ListCell   *lc;
-
-	foreach(lc, deletion->tables)
-	{
-		TtlToDelete *to_delete = lfirst(lc);
-
-		if (to_delete != target)
-			table_close(to_delete->rel, NoLock);
-	}
-}
-
 uint64
 ttl_deletion_run(Relation rel, const TtlContainer *container,
 				 const ItemPointerData *tids, int ntids,
 				 TimestampTz expired_at, int flags, TtlSessionUser *user)
 {
+	TtlToDelete target = {
+		.rel = rel,
+		.as_user = user != NULL,
+		.tids = {.tids = unconstify(ItemPointerData *, tids), .n = ntids}
+	};
 	TtlDeletion deletion = {
 		.expired_at = expired_at,
 		.user = user,
@@ -317,29 +247,16 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 		.excludes_grace = (flags & TTL_DELETION_EXCLUDES_GRACE) != 0,
 		.counts_at_commit = (flags & TTL_DELETION_COMMITS) != 0
 	};
-	TtlToDelete *target = ttl_fk_dependents_add_table(&deletion, rel, container);
 
-	if (user != NULL)
-		ttl_fk_dependents_check_actions(&deletion, rel, tids);
-	target->as_user = user != NULL;
-
-	if (flags & TTL_DELETION_WITH_DEPENDENTS)
-	{
-		ttl_fk_dependents_remember(&deletion);
-		for (int i = 0; i < ntids; i++)
-			ttl_fk_dependents_add(&deletion, target, unconstify(ItemPointerData *, &tids[i]));
-		ttl_fk_dependents_search(&deletion);
-		hash_destroy(deletion.rows);
-	}
+	if (container != NULL)
+		target.container = *container;
 	else
-	{
-		target->tids.tids = unconstify(ItemPointerData *, tids);
-		target->tids.n = ntids;
-	}
-
-	delete_all(&deletion, target, flags);
-	end_deletion(&deletion, target);
-	return target->deleted;
+		(void) ttl_container_lookup(RelationGetRelid(rel), &target.container);
+	deletion.target = target.container.container;
+	if (user != NULL)
+		ttl_fk_dependents_check_actions(user, rel, tids);
+	delete_rows(&deletion, &target, flags, false);
+	return target.deleted;
 }
 
 /*
@@ -347,7 +264,7 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
  * snapshot.
  */
 static void
-check_snapshot(TtlToDelete *to_delete)
+check_snapshot(const TtlToDelete *to_delete)
 {
 	TupleTableSlot *slot;
 
@@ -367,6 +284,19 @@ check_snapshot(TtlToDelete *to_delete)
 	ExecDropSingleTupleTableSlot(slot);
 }
 
+/* True if the execution (NULL = none) is the statement of the deletion that runs. */
+static bool
+deletes(const TtlExecution *execution)
+{
+	return running != NULL && execution != NULL && execution->row_mode == TTL_SEES_EXPIRED;
+}
+
+TtlSessionUser *
+ttl_deletion_user(const TtlExecution *execution)
+{
+	return deletes(execution) ? running->user : NULL;
+}
+
 /* What goes along with a deletion of the reaper's is part of it. */
 static TtlDeletion
 dependent_deletion(TimestampTz expired_at, TtlSessionUser *user)
@@ -377,7 +307,6 @@ dependent_deletion(TimestampTz expired_at, TtlSessionUser *user)
 	{
 		deletion = *running;
 		deletion.expired_at = expired_at;
-		deletion.tables = NIL;
 	}
 	return deletion;
 }
@@ -385,30 +314,139 @@ dependent_deletion(TimestampTz expired_at, TtlSessionUser *user)
 TimestampTz
 ttl_deletion_cutoff(Oid table, TimestampTz now)
 {
-	TtlDeletion deletion = dependent_deletion(now, NULL);
-
 	if (running == NULL || running->user != NULL)
 		return now;
-	return ttl_fk_dependents_may_go_along(&deletion, table, &now) ? now : DT_NOBEGIN;
+	return ttl_fk_dependents_may_go_along(running, table, &now) ? now : DT_NOBEGIN;
 }
 
 void
-ttl_deletion_run_dependents(List *rows, TimestampTz expired_at, TtlSessionUser *user)
+ttl_deletion_run_dependents(List *rows, TimestampTz expired_at, TtlSessionUser *user,
+							const TtlExecution *outer)
 {
 	TtlDeletion deletion = dependent_deletion(expired_at, user);
 	ListCell   *lc;
 
-	ttl_fk_dependents_remember(&deletion);
+	deletion.outer_role = deletes(outer) ? outer->role : InvalidOid;
 	foreach(lc, rows)
-		ttl_fk_dependents_add_rows(&deletion, lfirst(lc));
-	ttl_fk_dependents_search(&deletion);
-	hash_destroy(deletion.rows);
+	{
+		TtlRelTids *table = lfirst(lc);
+		TtlToDelete to_delete = {
+			.rel = table_open(table->relid, RowExclusiveLock),
+			.tids = table->tids
+		};
 
-	if (deletion.tables != NIL)
-		delete_all(&deletion, NULL, 0);
-	foreach(lc, deletion.tables)
-		check_snapshot(lfirst(lc));
-	end_deletion(&deletion, NULL);
+		(void) ttl_container_lookup(table->relid, &to_delete.container);
+		to_delete.as_user = deletion.user != NULL &&
+			ttl_owner_is_trusted(deletion.user, to_delete.rel);
+		if (ttl_fk_dependents_may_delete(&deletion, &to_delete))
+		{
+			delete_rows(&deletion, &to_delete, 0, true);
+			check_snapshot(&to_delete);
+		}
+		table_close(to_delete.rel, NoLock);
+	}
+}
+
+/*
+ * True if this transaction has deleted the row in the slot, fetched with SnapshotAny.  Error 40001
+ * if another one has updated it meanwhile: the row that is deleted then may have expired, too.
+ */
+static bool
+is_deleted_here(Relation rel, TupleTableSlot *slot)
+{
+	HeapTuple	tuple;
+	TransactionId xmax;
+
+	/* a partition may have another access method */
+	if (!TTS_IS_BUFFERTUPLE(slot))
+		return !table_tuple_satisfies_snapshot(rel, slot, SnapshotSelf);
+	tuple = ((HeapTupleTableSlot *) slot)->tuple;
+	if ((tuple->t_data->t_infomask & HEAP_XMAX_INVALID) != 0 ||
+		HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_data->t_infomask))
+		return false;
+	xmax = HeapTupleHeaderGetUpdateXid(tuple->t_data);
+	if (ItemPointerEquals(&tuple->t_self, &tuple->t_data->t_ctid))
+		return TransactionIdIsCurrentTransactionId(xmax);
+	if (!TransactionIdIsCurrentTransactionId(xmax))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not serialize access due to concurrent update")));
+	return false;
+}
+
+/* Makes the deleted ones of these rows a relation "deleted" of the statement.  Returns how many. */
+static int
+register_deleted(Relation rel, const TtlTids *tids)
+{
+	EphemeralNamedRelation relation = palloc0(sizeof(EphemeralNamedRelationData));
+	Tuplestorestate *rows = tuplestore_begin_heap(false, false, work_mem);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	int			ndeleted = 0;
+
+	for (int i = 0; i < tids->n; i++)
+	{
+		if (table_tuple_fetch_row_version(rel, &tids->tids[i], SnapshotAny, slot) &&
+			is_deleted_here(rel, slot))
+		{
+			tuplestore_puttupleslot(rows, slot);
+			ndeleted++;
+		}
+		ExecClearTuple(slot);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+
+	relation->md.name = "deleted";
+	relation->md.reliddesc = RelationGetRelid(rel);
+	relation->md.enrtype = ENR_NAMED_TUPLESTORE;
+	relation->md.enrtuples = ndeleted;
+	relation->reldata = rows;
+	if (SPI_register_relation(relation) != SPI_OK_REL_REGISTER)
+		elog(ERROR, "could not register relation \"%s\"", relation->md.name);
+	return ndeleted;
+}
+
+/* As the container's owner, by whose rights the referential action has deleted the rows. */
+static void
+archive_deleted(Relation container, Relation rel, const TtlTids *tids, TtlSessionUser *user)
+{
+	TtlDeletion deletion = dependent_deletion(ttl_execution_reference_time(), user);
+	TtlToDelete to_delete = {.rel = rel};
+	Oid			owner = container->rd_rel->relowner;
+	StringInfoData sql;
+	TtlIdentity saved;
+
+	if (!ttl_container_lookup(RelationGetRelid(rel), &to_delete.container) ||
+		!OidIsValid(to_delete.container.archive_to))
+		return;
+	ttl_owner_begin(container, deletion.restricted, &saved);
+	to_delete.deleted = register_deleted(rel, tids);
+	if (to_delete.deleted > 0)
+	{
+		initStringInfo(&sql);
+		ttl_fk_dependents_check_archive(deletion.user, rel, tids->tids,
+										ttl_archive_append(&sql, rel, &to_delete.container, false));
+		ttl_owner_execute(sql.data, 0, NULL, NULL, deletion.expired_at, false, owner,
+						  InvalidSnapshot, true);
+	}
+	ttl_owner_end(&saved);
+	count(&deletion, &to_delete, true);
+}
+
+void
+ttl_deletion_archive(Oid container, List *rows, TtlSessionUser *user)
+{
+	Relation	root = table_open(container, AccessShareLock);
+	ListCell   *lc;
+
+	foreach(lc, rows)
+	{
+		TtlRelTids *table = lfirst(lc);
+		Relation	rel = table_open(table->relid, AccessShareLock);
+
+		archive_deleted(root, rel, &table->tids, user);
+		table_close(rel, NoLock);
+	}
+	table_close(root, NoLock);
 }
 
 void

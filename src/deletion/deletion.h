@@ -14,7 +14,6 @@
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 #include "tids.h"
-#include "utils/hsearch.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
@@ -80,12 +79,13 @@ extern bool ttl_owner_acts_as_other(Oid role, Relation rel);
  * Executes a statement that is to see expired rows only, in the tables of that owner
  * that have the alias TTL_OWNER_TO_DELETE; 'excludes_grace' leaves out what a change of
  * policy has made expired.  The right to do so is the owner's, not the current user's.
+ * Without fire_triggers, AFTER triggers are left to the statement around this one.
  */
 #define TTL_OWNER_TO_DELETE	"\"" TTL_TO_DELETE "\""
 
 extern void ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
 							  TimestampTz expired_at, bool excludes_grace, Oid owner,
-							  Snapshot snapshot);
+							  Snapshot snapshot, bool fire_triggers);
 
 /*
  * Runs what COMMIT would run of the owner's code, as the user who commits: deferred triggers, and the queries of cursors WITH HOLD.
@@ -133,114 +133,70 @@ extern List *ttl_archive_columns(Relation rel, Oid container, const TtlPolicy *p
 								 Oid *archive);
 
 /*
- * Appends what inserts into the archive the rows of the relation that "deleted<n>"
- * returns.  Returns the archive.
+ * Appends the INSERT into the archive of the relation's rows in "deleted".  Returns the archive.
+ * If virtual columns aren't computed there, their expressions are appended in the columns' place.
  */
 extern Oid	ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container,
-							   int n);
+							   bool computed);
 
 /* True if the insertion of rows of the relation may run code of the archive's owner. */
 extern bool ttl_archive_has_code(Relation archive, Relation rel);
 
 /*
- * fk_dependents.c: what goes along with a row that is deleted
+ * fk_dependents.c: what may go along with a row that is deleted
  */
 
 /* Expired rows of one table that are to be deleted. */
 typedef struct TtlToDelete
 {
 	Relation	rel;
-	TtlContainer container;		/* as read when the table was added */
+	TtlContainer container;
 	bool		as_user;		/* are they deleted as the session's user? */
 	TtlTids		tids;
-	int			searched;		/* TIDs whose dependents are in the list, too */
-	List	   *references;		/* TtlReference, once searched */
-	List	   *referencing;	/* TtlToDelete with rows that reference rows of
-								 * this */
-	bool		is_ordered;
 	uint64		deleted;
 } TtlToDelete;
 
-/* A deletion: parameters and state */
+/* A deletion: parameters */
 typedef struct TtlDeletion
 {
 	TimestampTz expired_at;
 	TtlSessionUser *user;		/* in whose session; NULL = the reaper, which
 								 * deletes as this owner alone, ... */
 	Oid			owner;
-	bool		restricted;		/* ... maybe in a security-restricted
-								 * operation */
-	bool		excludes_grace;			/* not what a change of policy has made
+	Oid			target;			/* ... from this container, whatever its
+								 * settings */
+	bool		restricted;		/* in a security-restricted operation? */
+	bool		excludes_grace; /* not what a change of policy has made
 								 * expired */
 	bool		counts_at_commit;	/* TTL_DELETION_COMMITS */
-	List	   *tables;			/* TtlToDelete, the caller's first */
-	HTAB	   *rows;			/* all of them, without duplicates */
-	MemoryContext memory;		/* of all this */
+	Oid			outer_role;		/* role that executes the statement of the
+								 * deletion around it, or InvalidOid */
 } TtlDeletion;
 
-/* Adds a table to the deletion, with its policy (NULL = it is read here). */
-extern TtlToDelete *ttl_fk_dependents_add_table(TtlDeletion *deletion, Relation rel,
-											const TtlContainer *container);
-
 /*
- * Errors (23503) if the session's user may not delete the row with that TID, of the table
- * that he writes, because of what referential actions would set off.
+ * Errors (23503) if the user may not delete the row with that TID, of the table that he writes,
+ * because of what referential actions would set off.
  */
-extern void ttl_fk_dependents_check_actions(TtlDeletion *deletion, Relation rel,
-										  const ItemPointerData *tid);
+extern void ttl_fk_dependents_check_actions(TtlSessionUser *user, Relation rel,
+											const ItemPointerData *tid);
 
 /*
- * Errors (23503) if rows are deleted in a user's session, and the archive that they go to has code of
+ * Errors (23503) if rows go, in a user's session (NULL = in none), to an archive that has code of
  * another role than the user and the owner of the table that he writes.
  */
-extern void ttl_fk_dependents_check_archive(const TtlDeletion *deletion,
-											const TtlToDelete *to_delete, Oid archive);
+extern void ttl_fk_dependents_check_archive(TtlSessionUser *user, Relation rel,
+											const ItemPointerData *tid, Oid archive);
 
-/* Begins to collect rows; one that is added twice counts once. */
-extern void ttl_fk_dependents_remember(TtlDeletion *deletion);
+/*
+ * May these rows, which reference what is deleted, be deleted?  False if they are the reaper's to
+ * keep; error (23503) if they are in a user's session.
+ */
+extern bool ttl_fk_dependents_may_delete(const TtlDeletion *deletion,
+										 const TtlToDelete *to_delete);
 
-extern void ttl_fk_dependents_add(TtlDeletion *deletion, TtlToDelete *to_delete, ItemPointer tid);
-
-/* Adds rows, if rows of their table may go along. */
-extern void ttl_fk_dependents_add_rows(TtlDeletion *deletion, const TtlRelTids *rows);
-
-/* May rows of the referencing table go along, and if so, expired by when? */
+/* May rows of the referencing table go along with the reaper's, and if so, expired by when? */
 extern bool ttl_fk_dependents_may_go_along(const TtlDeletion *deletion, Oid table,
 										   TimestampTz *expired_at);
-
-/* Adds what references the rows to delete, and so on. */
-extern void ttl_fk_dependents_search(TtlDeletion *deletion);
-
-/*
- * A foreign key with NO ACTION, RESTRICT or CASCADE that references a table.  Its rows
- * that had expired by 'expired_at' may go along; DT_NOBEGIN = none.
- */
-typedef struct TtlReference
-{
-	TtlForeignKey key;
-	bool		cascades;
-	bool		fires;			/* in an ordinary session */
-	TimestampTz expired_at;
-} TtlReference;
-
-/* Those that reference the table; of a partitioned referencing table it is one. */
-extern List *ttl_fk_dependents_references(const TtlDeletion *deletion, Relation rel);
-
-typedef enum TtlFkQuery
-{
-	TTL_FK_QUERY_EXPIRED,		/* rows that may go along: tableoid, ctid */
-	TTL_FK_QUERY_IS_HELD		/* positions of TIDs that others reference */
-} TtlFkQuery;
-
-/*
- * Executes a query on what references, by that key, the rows with these TIDs.  It is that
- * of the foreign key itself, so it is done as the owner of the referencing table.  The
- * result is SPI's until ttl_owner_end().
- */
-extern void ttl_fk_dependents_query(const TtlDeletion *deletion, Relation rel,
-									const TtlReference *reference,
-									const ItemPointerData *tids, int ntids,
-									TtlFkQuery query, TtlIdentity *saved);
 
 /*
  * deletion.c
@@ -270,13 +226,6 @@ extern void ttl_fk_dependents_query(const TtlDeletion *deletion, Relation rel,
  * once, still as the owner.
  */
 #define TTL_DELETION_COMMITS			0x02
-/*
- * Expired rows of containers that reference these by a foreign key with NO
- * ACTION, RESTRICT or CASCADE go along, and those that reference them, and so
- * on.  By the reaper only what it may take, by "reaping" and "reap_delay", of tables
- * that belong to the same owner; the others are deleted by a batch of their own.
- */
-#define TTL_DELETION_WITH_DEPENDENTS	0x04
 /* What a change of policy has made expired stays, for ttl.grace. */
 #define TTL_DELETION_EXCLUDES_GRACE				0x08
 /* A security-restricted operation: by the reaper in a session that isn't the owner's. */
@@ -295,13 +244,20 @@ extern uint64 ttl_deletion_run(Relation rel, const TtlContainer *container,
 							   TtlSessionUser *user);
 
 /*
- * Deletes rows (TtlRelTids) that reference what a statement has deleted or renumbered.  If
- * the reaper's deletion has done so, they are deleted as its part, and only those that it
- * may take: that have expired by the cutoff, DT_NOBEGIN = none.
+ * Deletes rows (TtlRelTids) that reference what the statement 'outer' (NULL = one before, which
+ * has deferred it) has deleted or renumbered.  If the reaper has done so, they are deleted as part of
+ * its deletion: only those that it may take, by "reaping" and "reap_delay", of tables that
+ * belong to the same owner, and that have expired by the cutoff; DT_NOBEGIN = none.
  */
 extern TimestampTz ttl_deletion_cutoff(Oid table, TimestampTz now);
 extern void ttl_deletion_run_dependents(List *rows, TimestampTz expired_at,
-										TtlSessionUser *user);
+										TtlSessionUser *user, const TtlExecution *outer);
+
+/* Inserts into their archive those rows (TtlRelTids) that a referential action has deleted. */
+extern void ttl_deletion_archive(Oid container, List *rows, TtlSessionUser *user);
+
+/* The user in whose session the execution (NULL = none) is a deletion's statement; else NULL. */
+extern TtlSessionUser *ttl_deletion_user(const TtlExecution *execution);
 
 /*
  * Empties the table, as its owner.  The caller holds ACCESS EXCLUSIVE on it and

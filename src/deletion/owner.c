@@ -161,7 +161,8 @@ ttl_owner_end(const TtlIdentity *saved)
  */
 void
 ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
-				  TimestampTz expired_at, bool excludes_grace, Oid owner, Snapshot snapshot)
+				  TimestampTz expired_at, bool excludes_grace, Oid owner, Snapshot snapshot,
+				  bool fire_triggers)
 {
 	TtlExpectation outer =
 	ttl_execution_expect_deletion(sql, expired_at,
@@ -180,7 +181,7 @@ ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
 		plan = SPI_prepare(sql, nargs, types);
 		SetUserIdAndSecContext(userid, sec_context);
 		result = SPI_execute_snapshot(plan, values, NULL, snapshot,
-									  InvalidSnapshot, false, true, 0);
+									  InvalidSnapshot, false, fire_triggers, 0);
 		if (result < 0)
 			elog(ERROR, "SPI_execute_snapshot failed: %s", SPI_result_code_string(result));
 	}

@@ -12,9 +12,9 @@
  * write one more WAL record for each row.)  A user's call waits for table and policy
  * as any statement does.
  *
- * If a row of the batch is referenced, the batch is tried once more together with the
- * expired rows that reference its rows.  Those that the reaper must not delete yet, by
- * the settings of their own container, stay, and so do the rows that they reference.
+ * Expired rows that reference rows of the batch go along (fk_check.c).  Those that the reaper must
+ * not delete yet, by the settings of their own container, stay, and so do the rows that they
+ * reference.
  *
  * Other errors:
  * - Cancellation, deadlock, lack of resources: raised in a user's call; the worker
@@ -411,8 +411,6 @@ delete_tids(TtlBatch *batch)
 
 	if (batch->skip_locked)
 		flags |= TTL_DELETION_SKIP_LOCKED;
-	if (batch->with_referencing)
-		flags |= TTL_DELETION_WITH_DEPENDENTS;
 	if (batch->memory->mode.by_worker)
 		flags |= TTL_DELETION_EXCLUDES_GRACE | TTL_DELETION_RESTRICTED;
 	else if (batch->rel->rd_rel->relowner != GetUserId())
@@ -545,8 +543,8 @@ adapt_size(TtlBatch *batch, double took)
 }
 
 /*
- * Attempts the deletion, again without locked rows, or together with referencing rows,
- * if it fails because of them.  *start is the beginning of the last attempt.
+ * Attempts the deletion, again without locked rows if it fails because of them.  *start is the
+ * beginning of the last attempt.
  */
 static ErrorData *
 attempt_delete(TtlBatch *batch, instr_time *start)
@@ -574,8 +572,6 @@ attempt_delete(TtlBatch *batch, instr_time *start)
 			batch->reap_rel->locked_until = GetCurrentTimestamp() + LOCKED_MEMORY;
 			batch->skip_locked = true;
 		}
-		else if (is_reference(error) && !batch->with_referencing)
-			batch->with_referencing = true;
 		else
 			return error;
 		FreeErrorData(error);

@@ -14,15 +14,36 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "compat.h"
 #include "constraint.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
 #include "executor/spi.h"
+#include "miscadmin.h"
 #include "reaper/reap_rel.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/queryenvironment.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/tuplestore.h"
+
+/*
+ * A foreign key with NO ACTION or RESTRICT.  Its rows that had expired by 'expired_at' may go
+ * along; DT_NOBEGIN = none.
+ */
+typedef struct Reference
+{
+	TtlForeignKey key;
+	TimestampTz expired_at;
+} Reference;
 
 static void
 init_deletion(TtlDeletion *deletion, const TtlBatch *batch)
@@ -31,29 +52,131 @@ init_deletion(TtlDeletion *deletion, const TtlBatch *batch)
 	{
 		.expired_at = batch->now,
 		.owner = batch->rel->rd_rel->relowner,
+		.target = batch->container.container,
 		.restricted = batch->memory->mode.by_worker,
 		.excludes_grace = batch->memory->mode.by_worker
 	};
-	(void) ttl_fk_dependents_add_table(deletion, batch->rel, &batch->container);
 }
 
+/* Of a partitioned referencing table it is one. */
 List *
 ttl_fk_referenced_keys(const TtlBatch *batch)
 {
 	TtlDeletion deletion;
-	List	   *keys;
-	ListCell   *lc;
+	List	   *keys = NIL;
+
+	/* a copy, for the catalogs are read meanwhile */
+	TriggerDesc *triggers = CopyTriggerDesc(batch->rel->trigdesc);
 
 	init_deletion(&deletion, batch);
-	keys = ttl_fk_dependents_references(&deletion, batch->rel);
-	foreach(lc, keys)
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
-		const TtlReference *reference = lfirst(lc);
+		Trigger    *trigger = &triggers->triggers[i];
+		Reference  *reference;
 
-		if (reference->cascades || !reference->fires || reference->key.is_temporal)
-			keys = foreach_delete_current(keys, lc);
+		if ((trigger->tgfoid != F_RI_FKEY_NOACTION_DEL && trigger->tgfoid != F_RI_FKEY_RESTRICT_DEL) ||
+			(trigger->tgenabled != TRIGGER_FIRES_ON_ORIGIN && trigger->tgenabled != TRIGGER_FIRES_ALWAYS))
+			continue;
+		reference = palloc(sizeof(Reference));
+		if (!ttl_fk_dependents_may_go_along(&deletion, trigger->tgconstrrelid,
+											&reference->expired_at))
+			reference->expired_at = DT_NOBEGIN;
+		if (!ttl_constraint_read(trigger->tgconstraint, trigger->tgconstrrelid,
+								 RelationGetRelid(batch->rel), &reference->key))
+			elog(ERROR, "cache lookup failed for constraint %u", trigger->tgconstraint);
+		if (!reference->key.is_temporal)
+			keys = lappend(keys, reference);
 	}
 	return keys;
+}
+
+/*
+ * Makes the keys of the rows a relation "k" of the statement, with columns n (the row's
+ * position in the array), k1, k2 ...
+ */
+static Tuplestorestate *
+register_keys(Relation rel, const TtlForeignKey *key, const ItemPointerData *tids, int ntids)
+{
+	EphemeralNamedRelation relation = palloc0(sizeof(EphemeralNamedRelationData));
+	Tuplestorestate *keys = tuplestore_begin_heap(false, false, work_mem);
+	TupleDesc	desc = CreateTemplateTupleDesc(key->nkeys + 1);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+
+	TupleDescInitEntry(desc, 1, "n", INT4OID, -1, 0);
+	for (int i = 0; i < key->nkeys; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(RelationGetDescr(rel), key->referenced_keys[i] - 1);
+
+		TupleDescInitEntry(desc, i + 2, psprintf("k%d", i + 1), column->atttypid,
+						   column->atttypmod, column->attndims);
+		TupleDescInitEntryCollation(desc, i + 2, column->attcollation);
+	}
+	TupleDescFinalize(desc);
+	for (int n = 0; n < ntids; n++)
+	{
+		Datum		values[INDEX_MAX_KEYS + 1] = {Int32GetDatum(n)};
+		bool		nulls[INDEX_MAX_KEYS + 1] = {false};
+
+		if (!table_tuple_fetch_row_version(rel, unconstify(ItemPointerData *, &tids[n]),
+										   SnapshotSelf, slot))
+			continue;
+		for (int i = 0; i < key->nkeys; i++)
+			values[i + 1] = slot_getattr(slot, key->referenced_keys[i], &nulls[i + 1]);
+		tuplestore_putvalues(keys, desc, values, nulls);
+		ExecClearTuple(slot);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+
+	relation->md.name = "k";
+	relation->md.tupdesc = desc;
+	relation->md.enrtype = ENR_NAMED_TUPLESTORE;
+	relation->md.enrtuples = ntids;
+	relation->reldata = keys;
+	if (SPI_register_relation(relation) != SPI_OK_REL_REGISTER)
+		elog(ERROR, "could not register relation \"%s\"", relation->md.name);
+	return keys;
+}
+
+/*
+ * Returns, as SPI's result until ttl_owner_end(), the positions of those TIDs whose rows others
+ * reference by the foreign key, which stay.  The query compares as ri_triggers.c does.  Like its
+ * queries it is executed as the owner of the referencing table, who may differ from all other
+ * roles concerned, so it is restricted as maintenance commands are.
+ */
+static void
+query_referenced(const TtlDeletion *deletion, Relation rel, const Reference *reference,
+				 const ItemPointerData *tids, int ntids, TtlIdentity *saved)
+{
+	const TtlForeignKey *key = &reference->key;
+	Relation	table = table_open(key->referencing, AccessShareLock);
+	Oid			owner = table->rd_rel->relowner;
+	Tuplestorestate *keys;
+	StringInfoData sql;
+	TtlContainer container;
+	int			sec_context;
+	Oid			userid;
+
+	ttl_owner_begin(table, deletion->restricted, saved);
+	GetUserIdAndSecContext(&userid, &sec_context);
+	if (owner != saved->userid)
+		SetUserIdAndSecContext(userid, sec_context | SECURITY_RESTRICTED_OPERATION);
+
+	keys = register_keys(rel, key, tids, ntids);
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "SELECT n FROM k WHERE EXISTS (SELECT FROM %s%s AS \"" TTL_STAYING "\" WHERE ",
+					 table->rd_rel->relkind == RELKIND_RELATION ? "ONLY " : "",
+					 ttl_container_table_name(RelationGetRelid(table)));
+	ttl_constraint_append_join(&sql, key, "k");
+	/* an index-only scan has not the columns that a container's filter needs */
+	if (ttl_container_lookup(RelationGetRelid(table), &container))
+		appendStringInfoString(&sql, " AND \"" TTL_STAYING "\".tableoid OPERATOR(pg_catalog.<>) 0");
+	appendStringInfoChar(&sql, ')');
+
+	/* a foreign key finds rows that the transaction's snapshot is too old to see */
+	ttl_owner_execute(sql.data, 0, NULL, NULL, reference->expired_at, deletion->excludes_grace, owner,
+					  IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot, true);
+	tuplestore_end(keys);
+	table_close(table, NoLock);
 }
 
 /* Reports that a row is referenced, with the error of the foreign key itself. */
@@ -83,7 +206,7 @@ report(TtlBatch *batch, const TtlForeignKey *key, ItemPointer tid)
 
 /* Marks the rows that are referenced by a foreign key. */
 static void
-find_referenced(TtlBatch *batch, const TtlReference *reference, bool *is_referenced)
+find_referenced(TtlBatch *batch, const Reference *reference, bool *is_referenced)
 {
 	const TtlTids *tids = &batch->reap_rel->tids;
 	int			first = tids->n;
@@ -91,8 +214,7 @@ find_referenced(TtlBatch *batch, const TtlReference *reference, bool *is_referen
 	TtlIdentity saved;
 
 	init_deletion(&deletion, batch);
-	ttl_fk_dependents_query(&deletion, batch->rel, reference, tids->tids, tids->n,
-							TTL_FK_QUERY_IS_HELD, &saved);
+	query_referenced(&deletion, batch->rel, reference, tids->tids, tids->n, &saved);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
 		bool		isnull;

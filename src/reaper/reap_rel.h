@@ -182,7 +182,6 @@ typedef struct TtlBatch
 	ItemPointer tids;
 	int			ntids;
 	bool		skip_locked;
-	bool		with_referencing;
 	int64		deleted;
 	bool		origin_wanted;	/* about to take the replication origin */
 	bool		works_without_rows;
@@ -311,7 +310,7 @@ extern void ttl_rel_state_attach(TtlRelStates *shmem, LWLock *protecting);
 /* The most rows that are looked up at once */
 #define TTL_FK_REFERENCED_MAX	10000
 
-/* The foreign keys (TtlReference) by which rows of the table may be held */
+/* The foreign keys by which rows of the table may be held */
 extern List *ttl_fk_referenced_keys(const TtlBatch *batch);
 
 /*

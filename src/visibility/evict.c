@@ -353,7 +353,7 @@ ttl_evict_explain(void *arg)
 
 	errcontext("deletion of an expired row of container \"%s\" that %s",
 			   eviction->container, eviction->reason);
-	if (eviction->user.refused || is_explained(eviction))
+	if (eviction->user->refused || is_explained(eviction))
 		return;
 	if (ERRCODE_TO_CATEGORY(geterrcode()) == ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION &&
 		!eviction->by_owner)
@@ -373,11 +373,12 @@ free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPoint
 	ttl_keys_find_expired(state->keys, &state->container, state->now, slot, self, &found);
 	if (found.n > 0)
 	{
+		TtlSessionUser user = {.role = GetUserId(), .written_owner = rel->rd_rel->relowner};
 		TtlEviction eviction = {
 			.container = RelationGetRelationName(rel),
 			.reason = "holds the key",
 			.by_owner = ttl_container_is_owner(GetUserId(), RelationGetRelid(rel)),
-			.user = {.role = GetUserId(), .written_owner = rel->rd_rel->relowner}
+			.user = &user
 		};
 		ErrorContextCallback context = {
 			.previous = error_context_stack,
@@ -387,7 +388,7 @@ free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPoint
 
 		error_context_stack = &context;
 		deleted = ttl_deletion_run(rel, NULL, found.tids, found.n, state->now,
-								   TTL_DELETION_WITH_DEPENDENTS, &eviction.user);
+								   0, &user);
 		error_context_stack = context.previous;
 		ttl_counters_add_rows(state->container.container, 0, deleted, 0);
 		if (deleted < found.n)

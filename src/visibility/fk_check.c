@@ -18,6 +18,13 @@
  * and finds the rest: a row that a trigger has kept, one that has been renewed in the
  * meantime, or one that the reaper must leave alone.
  *
+ * A foreign key with CASCADE deletes the rows that it finds, expired or not, by
+ *
+ *	 DELETE FROM [ONLY] "s"."t" WHERE $1 OPERATOR(=) "column" [AND ...]
+ *
+ * If the container has an archive, the expired ones among them are collected in the same way, and
+ * inserted into the archive when they have been deleted.
+ *
  * This is done when the search is about to run, so it covers deferred constraints,
  * partitions and other referential actions.  If no row references what goes, the scan
  * has come to its end, and isn't repeated.
@@ -45,22 +52,28 @@
 #define ROWS_AT_ONCE	10000
 
 /*
- * The container, maybe partitioned, in which the execution searches for rows that forbid
- * a change; InvalidOid if it doesn't.  The container's owner could write such a query
- * himself, where foreign keys act, and would lose expired rows of his own tables.
+ * The container, maybe partitioned, on which the execution acts for a foreign key: it searches for
+ * rows that forbid a change, or deletes from it (*cascades) though it has an archive.  Else
+ * InvalidOid.  The container's owner could write such a query himself, where foreign keys act, and
+ * would lose expired rows of his own tables.
  */
 static Oid
-searched_table(const QueryDesc *query_desc)
+searched_table(const QueryDesc *query_desc, bool *cascades)
 {
 	RangeTblEntry *rte;
 	TtlContainer container;
 
-	if (!InNoForceRLSOperation() || !IsA(query_desc->planstate, LockRowsState) ||
-		!ttl_fk_queries_is_search(query_desc->sourceText))
+	*cascades = query_desc->operation == CMD_DELETE;
+	if (!InNoForceRLSOperation() ||
+		!(*cascades ? IsA(query_desc->planstate, ModifyTableState) &&
+		  ttl_fk_queries_is_spelt_so(query_desc->sourceText) :
+		  IsA(query_desc->planstate, LockRowsState) &&
+		  ttl_fk_queries_is_search(query_desc->sourceText)))
 		return InvalidOid;
 	rte = linitial_node(RangeTblEntry, query_desc->plannedstmt->rtable);
 	return rte->rtekind == RTE_RELATION && ttl_container_lookup(rte->relid, &container) &&
-		container.default_ttl != TTL_OFF && ttl_container_owner(rte->relid) == GetUserId() ?
+		container.default_ttl != TTL_OFF && ttl_container_owner(rte->relid) == GetUserId() &&
+		(!*cascades || OidIsValid(container.archive_to)) ?
 		rte->relid : InvalidOid;
 }
 
@@ -114,21 +127,61 @@ typedef enum Collected
 	COLLECTED_LIVE				/* the last row hasn't expired */
 } Collected;
 
-/* Collects rows (TtlRelTids) that the scan below LockRows returns. */
-static Collected
-collect(LockRowsState *search, TimestampTz expired_at, List **rows)
+/* A scan of rows on which a foreign key acts, and where its rows have their TIDs */
+typedef struct Search
 {
-	EState	   *estate = search->ps.state;
-	ExecAuxRowMark *mark = search->lr_arowMarks == NIL ? NULL : linitial(search->lr_arowMarks);
-	Collected	result = mark == NULL ? COLLECTED_ALL : COLLECTED_SOME;
+	PlanState  *scan;
+	Oid			relid;			/* the only table */
+	AttrNumber	tid_attno;
+	AttrNumber	relid_attno;	/* invalid if there is but one table */
+} Search;
+
+/* Finds the scan below LockRows or ModifyTable; false if it returns no rows. */
+static bool
+find_search(PlanState *top, Search *search)
+{
+	search->scan = outerPlanState(top);
+	if (IsA(top, ModifyTableState))
+	{
+		ModifyTableState *deletion = (ModifyTableState *) top;
+
+		search->relid = RelationGetRelid(deletion->resultRelInfo[0].ri_RelationDesc);
+		search->tid_attno = deletion->resultRelInfo[0].ri_RowIdAttNo;
+		search->relid_attno = deletion->mt_resultOidAttno;
+		return AttributeNumberIsValid(search->tid_attno);
+	}
+	else
+	{
+		LockRowsState *locking = (LockRowsState *) top;
+		ExecAuxRowMark *mark = locking->lr_arowMarks == NIL ? NULL : linitial(locking->lr_arowMarks);
+
+		if (mark == NULL)
+			return false;
+		search->relid = mark->rowmark->relid;
+		search->tid_attno = mark->ctidAttNo;
+		search->relid_attno = mark->toidAttNo;
+		return true;
+	}
+}
+
+/*
+ * Collects rows (TtlRelTids) that the scan returns: with only_expired all that have expired, else
+ * any, at most so many at once, and none behind one that hasn't.
+ */
+static Collected
+collect(const Search *search, TimestampTz expired_at, bool only_expired, List **rows)
+{
+	EState	   *estate = search->scan->state;
+	Collected	result = COLLECTED_SOME;
 	Relation	rel = NULL;		/* of the last row */
 	TupleTableSlot *fetched = NULL;
 
-	for (int n = 0; n < ROWS_AT_ONCE && result == COLLECTED_SOME; n++)
+	for (int n = 0; (only_expired || n < ROWS_AT_ONCE) && result == COLLECTED_SOME; n++)
 	{
-		Oid			relid = mark->rowmark->relid;
+		Oid			relid = search->relid;
 		MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
-		TupleTableSlot *slot = ExecProcNode(outerPlanState(search));
+		TupleTableSlot *slot = ExecProcNode(search->scan);
+		bool		has_gone;
 		bool		isnull;
 		ItemPointer tid;
 
@@ -138,17 +191,19 @@ collect(LockRowsState *search, TimestampTz expired_at, List **rows)
 			result = COLLECTED_ALL;
 			break;
 		}
-		tid = (ItemPointer) DatumGetPointer(ExecGetJunkAttribute(slot, mark->ctidAttNo, &isnull));
-		if (AttributeNumberIsValid(mark->toidAttNo))
-			relid = DatumGetObjectId(ExecGetJunkAttribute(slot, mark->toidAttNo, &isnull));
+		tid = (ItemPointer) DatumGetPointer(ExecGetJunkAttribute(slot, search->tid_attno, &isnull));
+		if (AttributeNumberIsValid(search->relid_attno))
+			relid = DatumGetObjectId(ExecGetJunkAttribute(slot, search->relid_attno, &isnull));
 		if (rel == NULL || RelationGetRelid(rel) != relid)
 		{
 			close_table(rel, fetched);
 			rel = table_open(relid, RowExclusiveLock);
 			fetched = table_slot_create(rel, NULL);
 		}
-		add_row(rows, relid, tid);
-		if (!has_expired(rel, tid, estate->es_snapshot, expired_at, fetched))
+		has_gone = has_expired(rel, tid, estate->es_snapshot, expired_at, fetched);
+		if (has_gone || !only_expired)
+			add_row(rows, relid, tid);
+		if (!has_gone && !only_expired)
 			result = COLLECTED_LIVE;
 	}
 	close_table(rel, fetched);
@@ -218,6 +273,23 @@ checking_role(const TtlExecution *outer)
 }
 
 /*
+ * The user of the session, in which a foreign key acts on a table of that owner.  If a deletion has
+ * set it off, he is that of the deletion, else *user.
+ */
+static TtlSessionUser *
+find_user(const TtlExecution *outer, Oid owner, TtlSessionUser *user)
+{
+	if (ttl_deletion_user(outer) != NULL)
+		return ttl_deletion_user(outer);
+	*user = (TtlSessionUser)
+	{
+		.role = checking_role(outer),
+		.written_owner = writes_table_of(outer, owner) ? owner : InvalidOid
+	};
+	return user;
+}
+
+/*
  * Deletes the rows as the user, whose statement may itself be an action of a foreign key;
  * PostgreSQL has switched to the owner of the referencing table.
  */
@@ -225,15 +297,12 @@ static void
 delete_rows(List *rows, Oid table, TimestampTz expired_at, const TtlExecution *execution,
 			const TtlExecution *outer)
 {
-	Oid			owner = ttl_container_owner(table);
+	TtlSessionUser user;
 	TtlEviction eviction = {
 		.container = get_rel_name(table),
 		.reason = "references what is deleted or gets another key",
 		.by_owner = ttl_container_is_owner(execution->user, table),
-		.user = {
-			.role = checking_role(outer),
-			.written_owner = writes_table_of(outer, owner) ? owner : InvalidOid
-		}
+		.user = find_user(outer, ttl_container_owner(table), &user)
 	};
 	ErrorContextCallback context = {
 		.previous = error_context_stack,
@@ -242,7 +311,7 @@ delete_rows(List *rows, Oid table, TimestampTz expired_at, const TtlExecution *e
 	};
 
 	error_context_stack = &context;
-	ttl_deletion_run_dependents(rows, expired_at, &eviction.user);
+	ttl_deletion_run_dependents(rows, expired_at, eviction.user, outer);
 	error_context_stack = context.previous;
 }
 
@@ -250,21 +319,25 @@ delete_rows(List *rows, Oid table, TimestampTz expired_at, const TtlExecution *e
 static bool
 delete_expired(Oid table, TtlExecution *execution, const TtlExecution *outer)
 {
-	LockRowsState *search = (LockRowsState *) execution->query_desc->planstate;
+	Search		search;
 
 	/* neither what only ttl.now hides is deleted, nor what it shows */
 	TimestampTz expired_at = ttl_deletion_cutoff(table, Min(execution->clock, execution->reading_now));
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "ttl referencing rows",
-												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(context);
+	MemoryContext context;
+	MemoryContext old;
 	bool		found = false;
 	Collected	collected;
 
+	if (!find_search(execution->query_desc->planstate, &search))
+		return false;
+	context = AllocSetContextCreate(CurrentMemoryContext, "ttl referencing rows",
+									ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(context);
 	do
 	{
 		List	   *rows = NIL;
 
-		collected = collect(search, expired_at, &rows);
+		collected = collect(&search, expired_at, false, &rows);
 		found = found || rows != NIL;
 		if (collected != COLLECTED_LIVE && rows != NIL)
 			delete_rows(rows, table, expired_at, execution, outer);
@@ -273,23 +346,67 @@ delete_expired(Oid table, TtlExecution *execution, const TtlExecution *outer)
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
 	if (found)
-		ExecReScan(&search->ps);
+		ExecReScan(execution->query_desc->planstate);
 	return found;
+}
+
+/* Remembers what a CASCADE is about to delete that has expired. */
+static void
+collect_cascaded(TtlExecution *execution)
+{
+	MemoryContext old = MemoryContextSwitchTo(execution->query_desc->estate->es_query_cxt);
+	Search		search;
+
+	if (find_search(execution->query_desc->planstate, &search))
+	{
+		(void) collect(&search, execution->clock, true, &execution->cascading);
+		ExecReScan(search.scan);
+	}
+	MemoryContextSwitchTo(old);
 }
 
 static bool
 execution_runs(TtlExecution *execution, const TtlExecution *outer)
 {
+	bool		cascades;
 	Oid			table = ttl_container_objects() == NULL ? InvalidOid :
-		searched_table(execution->query_desc);
+		searched_table(execution->query_desc, &cascades);
 
-	return !OidIsValid(table) || ttl_live_is_shown(table) ||
-		delete_expired(table, execution, outer);
+	if (!OidIsValid(table))
+		return true;
+	if (cascades)
+	{
+		collect_cascaded(execution);
+		return true;
+	}
+	return ttl_live_is_shown(table) || delete_expired(table, execution, outer);
+}
+
+/* Inserts into the archive what a CASCADE has deleted that had expired. */
+static void
+execution_ran(const QueryDesc *query_desc)
+{
+	TtlExecution *execution = ttl_execution_of(query_desc->estate);
+	const TtlExecution *outer = ttl_execution_current();
+	bool		cascades;
+	Oid			table;
+	TtlSessionUser user;
+	TtlContainer container;
+
+	if (execution == NULL || execution->cascading == NIL)
+		return;
+	table = searched_table(query_desc, &cascades);
+	if (!ttl_container_lookup(table, &container))
+		return;
+	ttl_deletion_archive(container.container, execution->cascading,
+						 find_user(outer, ttl_container_owner(container.archive_to), &user));
+	execution->cascading = NIL;
 }
 
 void
 ttl_fk_check_init(void)
 {
 	ttl_execution_on_run(execution_runs);
+	ttl_execution_on_ran(execution_ran);
 	ttl_utility_observe(before_command, NULL, command_ends);
 }

@@ -88,7 +88,7 @@ typedef struct TtlEviction
 	const char *container;
 	const char *reason;			/* why the row is in the way */
 	bool		by_owner;		/* does the container belong to the user? */
-	TtlSessionUser user;
+	TtlSessionUser *user;
 } TtlEviction;
 
 extern void ttl_evict_explain(void *eviction);
