@@ -18,6 +18,7 @@
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
 #include "commands/dbcommands.h"
+#include "common/int.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
