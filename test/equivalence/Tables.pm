@@ -128,7 +128,7 @@ my %table = (
 			CREATE TABLE hashed_2 PARTITION OF hashed FOR VALUES WITH (MODULUS 3, REMAINDER 2);
 			ALTER TABLE hashed ADD PRIMARY KEY (id);
 			CREATE INDEX ON hashed (k); CREATE INDEX ON hashed (x); CREATE INDEX ON hashed ((d * 2));',
-		container => "'hashed', 7200, ts_column => '_ts', ttl_column => 'ttl'",
+		container => "'hashed', 7200, ts_column => '_ts', ttl_column => 'ttl', ts_precision => '1 hour'",
 		default   => 7200,
 		odd       => [ 0, -7, -2147483648 ],
 		arbiters  => [ [ '(id)', 'id' ] ],
@@ -209,7 +209,7 @@ my %table = (
 			ALTER TABLE timed ADD PRIMARY KEY (id);
 			ALTER TABLE timed ADD COLUMN changed timestamptz;
 			CREATE INDEX ON timed (k, id);',
-		container => "'timed', 3600, ts_column => 'changed', ttl_column => NULL",
+		container => "'timed', 3600, ts_column => 'changed', ttl_column => NULL, ts_precision => '5 seconds'",
 		default   => 3600,
 		ts        => 'changed',
 		ttl       => undef,

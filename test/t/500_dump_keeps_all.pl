@@ -46,7 +46,7 @@ CREATE TABLE by_creation (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, note 
 SELECT ttl.create_container('by_creation', 60, 'at', NULL, touch_on_update => false);
 INSERT INTO by_creation (note, at) VALUES ('expired', '2020-01-01'), ('live', '2900-01-01');
 CREATE UNLOGGED TABLE settings (id int PRIMARY KEY);
-SELECT ttl.create_container('settings', 60);
+SELECT ttl.create_container('settings', 60, ts_precision => '10 seconds');
 SELECT ttl.alter_container('settings', reap_delay => '2 days 03:00', reaping => false, cycle_cost_limit => 77, batch_size => 88);
 INSERT INTO settings (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01');
 -- adopted, with an old value that means nothing
@@ -78,7 +78,10 @@ INSERT INTO tokens VALUES (1, 1577880000000, '2020-01-01', 1577880000), (2, 3250
 CREATE TABLE days AS TABLE tokens;
 CREATE TABLE made AS TABLE tokens;
 SELECT ttl.create_container('tokens', -1, ts_column => NULL, ttl_column => 'exp', ttl_unit => 'epoch_ms'), ttl.create_container('days', -1, ts_column => NULL, ttl_column => 'day'),
-    ttl.create_container('made', 60, ts_column => 'made', ttl_column => NULL, ts_unit => 'epoch', touch_on_update => false);
+    ttl.create_container('made', 60, ts_column => 'made', ttl_column => NULL, ts_unit => 'epoch');
+CREATE TABLE made_on (id int PRIMARY KEY, day date);
+INSERT INTO made_on VALUES (1, '2020-01-01'), (2, '2900-01-01');
+SELECT ttl.create_container('made_on', 60, ts_column => 'day', ttl_column => NULL, touch_on_update => false);
 CREATE TABLE either (id int PRIMARY KEY, until timestamptz);
 SELECT ttl.create_container('either', 60, ttl_column => 'until');
 INSERT INTO either VALUES (1, '2020-01-01', '2020-01-01'), (2, '2900-01-01', '2020-01-01'), (3, NULL, '2900-01-01');
@@ -193,7 +196,7 @@ sub definitions_of
 {
 	my ($on, $database) = @_;
 	return $on->safe_psql($database, <<'END');
-SELECT relid::text, default_time_to_live, ts_column, ttl_column, ttl_unit, ts_unit, indexing, touch_on_update, reap_delay, archive_to, archive_columns, cycle_cost_limit, batch_size, replication_origin
+SELECT relid::text, default_time_to_live, ts_column, ttl_column, ttl_unit, ts_unit, ts_precision, indexing, touch_on_update, reap_delay, archive_to, archive_columns, cycle_cost_limit, batch_size, replication_origin
   FROM ttl.container ORDER BY relid::text COLLATE "C";
 SELECT relid, created_objects FROM ttl.container ORDER BY relid::text COLLATE "C";
 SELECT tgrelid::regclass, tgname, tgenabled, tgfoid::regproc, tgtype FROM pg_trigger WHERE NOT tgisinternal ORDER BY tgrelid::regclass::text COLLATE "C", tgname COLLATE "C";
