@@ -56,13 +56,18 @@ sub start
 	return $server;
 }
 
-# Makes the rows that are going to be updated as old as if they had been written within another multiple.
+# Makes the rows that are going to be updated as old as if they had been written within another multiple.  Those of the
+# plain table are written again, too, so that the pages are alike.
 sub age
 {
 	my ($server, $which) = @_;
 
-	$server->sql("SET ttl.touch = off; UPDATE $_ SET _ts = _ts - interval '2 days' WHERE $which; RESET ttl.touch; VACUUM (FREEZE) $_")
-		for map { $_->[0] } @tables[ 1 .. $#tables ];
+	for my $table (map { $_->[0] } @tables)
+	{
+		my $change = $table eq 'plain' ? 'payload = payload' : "_ts = _ts - interval '2 days'";
+
+		$server->sql("SET ttl.touch = off; UPDATE $table SET $change WHERE $which; RESET ttl.touch; VACUUM (FREEZE) $table");
+	}
 	return;
 }
 
