@@ -261,6 +261,17 @@ ttl_counters_set_front(Oid container, const TtlFront *front, TimestampTz expiry,
 	dshash_release_lock(containers, entry);
 }
 
+bool
+ttl_counters_warn_of_unit(Oid container)
+{
+	ContainerEntry *entry = lock_container(MyDatabaseId, container);
+	bool		is_first = !entry->counters.is_unit_warned;
+
+	entry->counters.is_unit_warned = true;
+	dshash_release_lock(containers, entry);
+	return is_first;
+}
+
 double
 ttl_counters_gain(const TtlContainerCounters *counters)
 {

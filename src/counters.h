@@ -48,6 +48,7 @@ typedef struct TtlContainerCounters
 	char		last_error[TTL_ERROR_LENGTH];
 	bool		is_failing;		/* is deletion from one of its tables paused after an
 								 * error for which no row is to blame? */
+	bool		is_unit_warned; /* see ttl_counters_warn_of_unit() */
 	TtlFront	front;
 	TtlProgress progress[3];	/* of the backlog, the latest last, a minute or more
 								 * between the first two */
@@ -152,6 +153,9 @@ extern void ttl_counters_set_error(Oid container, const char *message);
  */
 extern void ttl_counters_set_front(Oid container, const TtlFront *front, TimestampTz expiry,
 								   bool is_failing);
+
+/* True at the first call for the container: then its numbers are warned of. */
+extern bool ttl_counters_warn_of_unit(Oid container);
 
 /* By how many seconds a second the backlog shrinks; 0 if that is unknown, or it does not. */
 extern double ttl_counters_gain(const TtlContainerCounters *counters);

@@ -279,6 +279,35 @@ scan_expiry_indexes(TtlBatch *batch)
 	PopActiveSnapshot();
 }
 
+/* Rows that expire so much later have numbers in another unit than their column. */
+#define ODD_LIFE			(1000 * INT64CONST(366) * USECS_PER_DAY)
+
+/*
+ * Warns once if the numbers of a column look as if they were in a smaller unit: a column
+ * that was registered without rows has shown none.
+ */
+static void
+warn_of_unit(const TtlBatch *batch, TimestampTz earliest)
+{
+	const TtlContainer *container = &batch->container;
+	bool		is_own = container->ttl_type != NULL && container->ttl_type->unit != TTL_UNIT_SECONDS;
+	TtlUnit		unit = is_own ? container->ttl_type->unit :
+		container->ts_type != NULL ? container->ts_type->unit : TTL_UNIT_SECONDS;
+	AttrNumber	attno = is_own ? container->ttl_attno : container->ts_attno;
+
+	if (unit == TTL_UNIT_SECONDS || unit + 1 == TTL_UNITS || earliest == DT_NOEND ||
+		earliest - ODD_LIFE < GetCurrentTimestamp() ||
+		!ttl_counters_warn_of_unit(container->container))
+		return;
+	ereport(WARNING,
+			(errmsg("values of column \"%s\" of container \"%s\" do not look like times in unit \"%s\"",
+					get_attname(container->relid, attno, false),
+					ttl_container_qualified_name(container->container), ttl_type_unit_name(unit)),
+			 errdetail("The first of its rows expires at %s.", timestamptz_to_str(earliest)),
+			 errhint("If they are in unit \"%s\", use ttl.drop_container() and register the table with that unit.",
+					 ttl_type_unit_name(unit + 1))));
+}
+
 /*
  * Is there nothing to delete now?  Cheap.  *due is when there will be, or when to look
  * again.
@@ -298,6 +327,8 @@ nothing_due(TtlBatch *batch, TimestampTz *due)
 	PopActiveSnapshot();
 	if (earliest <= batch->now || is_incomplete)
 		return false;
+	if (batch->memory->mode.by_worker)
+		warn_of_unit(batch, earliest);
 	if (pg_add_s64_overflow(earliest, batch->container.reap_delay, &earliest))
 		earliest = DT_NOEND;
 	*due = Max(*due, earliest);

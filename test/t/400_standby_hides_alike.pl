@@ -161,6 +161,7 @@ $standby->fails("INSERT INTO item (id) VALUES (101)", '25006', 'eviction is refu
 is($standby->stored('item'), '102', 'expired rows can be shown');
 is($standby->safe_psql('postgres', "SELECT ttl.expired_count('item')"), '2', '... and counted');
 is($standby->safe_psql('postgres', "SELECT lag > '1 year' FROM ttl.stat_containers WHERE container = 'item'::regclass"), 't', '... and are seen in the statistics');
+is($standby->safe_psql('postgres', "SELECT state FROM ttl.status WHERE container = 'item'::regclass"), 'standby: deleted on the primary', '... which say why nothing is deleted here');
 is($standby->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'ttl %'"), '0', 'no process of ttl runs there');
 
 # The primary's deletions arrive.

@@ -67,6 +67,7 @@ sub is_held
 	$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
 	state_is($node, $held, $what);
 	is($node->stored('c', 'id < 1000'), 50, "$what: nothing is deleted");
+	is($node->safe_psql('postgres', "SELECT state FROM ttl.status WHERE container = 'c'::regclass"), 'held after recovery', "$what: ttl.status says so");
 	return;
 }
 
