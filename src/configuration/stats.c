@@ -33,7 +33,6 @@
 
 #include "citus/citus.h"
 #include "configuration/configuration.h"
-#include "container/policy.h"
 #include "container/container.h"
 #include "container/policy.h"
 #include "counters.h"
