@@ -57,4 +57,15 @@ VALUES ('other', 60, '_ts', 'none', true, true, '0', 4294967295, '{id}');
 SELECT reaping, archive_to, archive_columns FROM ttl.container WHERE relid = 'other'::regclass;
 SELECT refused('SELECT ttl.drop_container(4294967295)');
 
+--
+-- The first statement of a session
+--
+
+-- It looks in one index; neither ttl.container nor catalogs without a cache are opened for a plain table
+CREATE TABLE plain (id int PRIMARY KEY);
+\c -
+SELECT count(*) FROM catalog.plain;
+SELECT ident FROM pg_backend_memory_contexts WHERE name = 'index info' AND ident ~ '^(container|pg_depend)' ORDER BY ident COLLATE "C";
+SET client_min_messages = warning;
+
 DROP SCHEMA catalog CASCADE;

@@ -144,6 +144,15 @@
 /* 18: EXPLAIN lets others say something about a plan's nodes */
 #define TTL_EXPLAINS_NODES		(PG_VERSION_NUM >= 180000)
 
+/* 18: index_beginscan_bitmap takes instrumentation */
+#if PG_VERSION_NUM >= 180000
+#define TtlIndexBeginscanBitmap(index, snapshot, nkeys) \
+	index_beginscan_bitmap(index, snapshot, NULL, nkeys)
+#else
+#define TtlIndexBeginscanBitmap(index, snapshot, nkeys) \
+	index_beginscan_bitmap(index, snapshot, nkeys)
+#endif
+
 /* 18: index_beginscan takes instrumentation, 19: and flags */
 #if PG_VERSION_NUM >= 190000
 #define TtlIndexBeginScan(rel, index, snapshot, nkeys) \

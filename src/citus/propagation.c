@@ -228,7 +228,7 @@ ttl_citus_find_trigger(TriggerDesc *triggers)
 		Trigger    *trigger = &triggers->triggers[i];
 
 		if (strncmp(trigger->tgname, TTL_TRIGGER, strlen(TTL_TRIGGER)) == 0 &&
-			trigger->tgfoid == ttl_container_require_objects()->on_write)
+			trigger->tgfoid == ttl_container_function(TTL_ON_WRITE))
 			return trigger;
 	}
 	return NULL;

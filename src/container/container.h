@@ -70,27 +70,27 @@ typedef struct TtlContainer
 	TtlChange	change;			/* if it concerns relid */
 } TtlContainer;
 
-/* OIDs of the extension's objects in this database. */
+/* OIDs of the extension's schema and of ttl.container in this database. */
 typedef struct TtlObjects
 {
-	Oid			extension;
-	bool		known;			/* does this library know their version? */
 	Oid			schema;
-	Oid			catalog;		/* ttl.container */
-	Oid			is_live;		/* ttl.is_live(regclass, timestamptz, "any") */
-	Oid			is_live_by_tid; /* ttl.is_live(regclass) */
-	Oid			is_expired;		/* ttl.is_expired(like is_live) */
-	Oid			stamp;			/* ttl.stamp(anyelement, bigint, text) */
-	Oid			complete;		/* ttl.complete(the same) */
-	Oid			shard_stamp;	/* ttl.shard_stamp(two of the same,
-								 * timestamptz, bigint, text) */
-	Oid			shard_now;		/* ttl.shard_now() */
-	Oid			item_expiry[2]; /* ttl.item_expiry(the same, integer) */
-	Oid			item_ttl[5];	/* ttl.item_ttl(each type) */
-	Oid			instant[TTL_INSTANT_TYPES]; /* ttl.instant() by argument type */
-	Oid			check_reference;	/* ttl.check_reference() */
-	Oid			on_write;		/* ttl.on_write() */
+	Oid			catalog;
 } TtlObjects;
+
+/* Functions that plans, indexes and triggers call; others have several types of argument */
+typedef enum TtlFunction
+{
+	TTL_IS_LIVE,				/* ttl.is_live(regclass, timestamptz, "any") */
+	TTL_IS_LIVE_BY_TID,			/* ttl.is_live(regclass) */
+	TTL_IS_EXPIRED,				/* ttl.is_expired(like is_live) */
+	TTL_STAMP,					/* ttl.stamp(anyelement, bigint, text) */
+	TTL_COMPLETE,				/* ttl.complete(the same) */
+	TTL_SHARD_STAMP,			/* ttl.shard_stamp(two of the same, timestamptz, bigint,
+								 * text) */
+	TTL_SHARD_NOW,				/* ttl.shard_now() */
+	TTL_CHECK_REFERENCE,		/* ttl.check_reference() */
+	TTL_ON_WRITE				/* ttl.on_write() */
+} TtlFunction;
 
 /*
  * container_objects.c
@@ -103,19 +103,21 @@ typedef struct TtlObjects
  */
 extern const TtlObjects *ttl_container_objects(void);
 
-/* Is it one of their functions, which plans, indexes and triggers call, and no user? */
+/* True for the functions of the extension that plans, indexes and triggers call, and no user. */
 extern bool ttl_container_calls(Oid function);
 
 /* The same, but errors (42704) instead of NULL. */
 extern const TtlObjects *ttl_container_require_objects(void);
 
-/* That of them with this name and first argument */
-extern Oid	ttl_container_function(const char *name, Oid argument);
+/* The OID of one of these functions: by its number, or by its name and first argument. */
+extern Oid	ttl_container_function(TtlFunction function);
+extern Oid	ttl_container_function_of(const char *name, Oid argument);
 
 /*
  * Errors (55000) if this library doesn't know the version of the objects.  To be called
  * before a policy is read or written.
  */
+extern bool ttl_container_knows_version(void);
 extern void ttl_container_check_version(void);
 
 /*

@@ -19,15 +19,19 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/relscan.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "compat.h"
 #include "container/container.h"
 #include "container/policy.h"
 #include "miscadmin.h"
+#include "nodes/tidbitmap.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "ttl.h"
@@ -38,6 +42,8 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+
+#define PRIMARY_KEY	"container_pkey"
 
 static List *change_observers = NIL;
 
@@ -142,7 +148,40 @@ begin_scan(CatalogScan *scan, const char *index_name, AttrNumber column, Oid val
 static void
 begin_scan_of(CatalogScan *scan, Oid container, LOCKMODE lockmode)
 {
-	begin_scan(scan, "container_pkey", Anum_container_relid, container, lockmode);
+	begin_scan(scan, PRIMARY_KEY, Anum_container_relid, container, lockmode);
+}
+
+/*
+ * False if ttl.container has no row of the relation, be it one that is not visible: the index
+ * has none.  Most tables are no containers, and opening the index alone costs a session's first
+ * statement a third of what opening the table does.
+ */
+static bool
+may_have_row(Oid relid)
+{
+	const TtlObjects *objects = ttl_container_objects();
+	Relation	index = NULL;
+	bool		found = true;
+
+	if (objects == NULL)
+		return false;
+	if (!IgnoreSystemIndexes)
+		index = try_relation_open(get_relname_relid(PRIMARY_KEY, objects->schema), AccessShareLock);
+	if (index != NULL && index->rd_rel->relkind == RELKIND_INDEX && index->rd_index->indisvalid)
+	{
+		IndexScanDesc scan = TtlIndexBeginscanBitmap(index, SnapshotAny, 1);
+		TIDBitmap  *tids = tbm_create(work_mem * 1024L, NULL);
+		ScanKeyData key;
+
+		ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
+		index_rescan(scan, &key, 1, NULL, 0);
+		found = index_getbitmap(scan, tids) > 0;
+		index_endscan(scan);
+		tbm_free(tids);
+	}
+	if (index != NULL)
+		relation_close(index, AccessShareLock);
+	return found;
 }
 
 static void
@@ -189,6 +228,8 @@ ttl_container_read(Oid container, TtlPolicy *policy)
 	CatalogScan scan;
 	HeapTuple	tuple;
 
+	if (!may_have_row(container))
+		return false;
 	begin_scan_of(&scan, container, AccessShareLock);
 	tuple = next_row(&scan);
 	if (HeapTupleIsValid(tuple))

@@ -3,9 +3,9 @@
  * container_objects.c
  *	  The extension's objects in this database.
  *
- * The extension is found by the schema's name.  Its objects' OIDs are looked
- * up again after any change to pg_namespace, as both CREATE and DROP
- * EXTENSION make one.  While its own script runs, tables are plain tables; in
+ * The extension is found by the schema's name and a function in C in it.  Its objects' OIDs
+ * are looked up again after any change to pg_namespace, as both CREATE and DROP
+ * EXTENSION make one; those of functions and its version when they are needed.  While its own script runs, tables are plain tables; in
  * the scripts of other extensions they are what they are everywhere.
  *
  * The library works with each version of these objects that was released before it.
@@ -24,11 +24,10 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "catalog/dependency.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_language.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
@@ -49,65 +48,104 @@
 /* Versions of the extension's SQL objects that this library works with; the last is its own. */
 static const char *const known_versions[] = {"1.0"};
 
-/* The objects, if there are any, and ttl_schema_invalidations before they were looked up */
-static TtlObjects objects;
-static bool are_present;
-static uint64 known_as_of = 0;
-
-#define FUNCTION(member, name, nargs, ...) \
-	{offsetof(TtlObjects, member), name, nargs, {__VA_ARGS__}}
-
-/* The functions in TtlObjects, by their names and arguments */
+/* The functions in TtlFunction, and then the others, by their names and arguments */
 static const struct Function
 {
-	size_t		member;
 	const char *name;
 	int			nargs;
 	Oid			args[5];
 }			functions[] = {
-	FUNCTION(is_live, "is_live", 3, REGCLASSOID, TIMESTAMPTZOID, ANYOID),
-	FUNCTION(is_live_by_tid, "is_live", 1, REGCLASSOID),
-	FUNCTION(is_expired, "is_expired", 3, REGCLASSOID, TIMESTAMPTZOID, ANYOID),
-	FUNCTION(stamp, "stamp", 3, ANYELEMENTOID, INT8OID, TEXTOID),
-	FUNCTION(complete, "complete", 3, ANYELEMENTOID, INT8OID, TEXTOID),
-	FUNCTION(shard_stamp, "shard_stamp", 5, ANYELEMENTOID, ANYELEMENTOID, TIMESTAMPTZOID, INT8OID, TEXTOID),
-	FUNCTION(shard_now, "shard_now", 0, InvalidOid),
-	FUNCTION(item_expiry[0], "item_expiry", 2, TIMESTAMPTZOID, INT4OID),
-	FUNCTION(item_expiry[1], "item_expiry", 2, TIMESTAMPOID, INT4OID),
-	FUNCTION(item_ttl[0], "item_ttl", 1, INT8OID),
-	FUNCTION(item_ttl[1], "item_ttl", 1, NUMERICOID),
-	FUNCTION(item_ttl[2], "item_ttl", 1, FLOAT8OID),
-	FUNCTION(item_ttl[3], "item_ttl", 1, FLOAT4OID),
-	FUNCTION(item_ttl[4], "item_ttl", 1, JSONBOID),
-	FUNCTION(instant[0], "instant", 2, INT4OID, TEXTOID),
-	FUNCTION(instant[1], "instant", 2, INT8OID, TEXTOID),
-	FUNCTION(instant[2], "instant", 2, NUMERICOID, TEXTOID),
-	FUNCTION(instant[3], "instant", 1, DATEOID),
-	FUNCTION(check_reference, "check_reference", 0, InvalidOid),
-	FUNCTION(on_write, "on_write", 0, InvalidOid)
+	[TTL_IS_LIVE] = {"is_live", 3, {REGCLASSOID, TIMESTAMPTZOID, ANYOID}},
+	[TTL_IS_LIVE_BY_TID] = {"is_live", 1, {REGCLASSOID}},
+	[TTL_IS_EXPIRED] = {"is_expired", 3, {REGCLASSOID, TIMESTAMPTZOID, ANYOID}},
+	[TTL_STAMP] = {"stamp", 3, {ANYELEMENTOID, INT8OID, TEXTOID}},
+	[TTL_COMPLETE] = {"complete", 3, {ANYELEMENTOID, INT8OID, TEXTOID}},
+	[TTL_SHARD_STAMP] = {"shard_stamp", 5, {ANYELEMENTOID, ANYELEMENTOID, TIMESTAMPTZOID, INT8OID, TEXTOID}},
+	[TTL_SHARD_NOW] = {"shard_now", 0},
+	[TTL_CHECK_REFERENCE] = {"check_reference", 0},
+	[TTL_ON_WRITE] = {"on_write", 0},
+	{"item_expiry", 2, {TIMESTAMPTZOID, INT4OID}},
+	{"item_expiry", 2, {TIMESTAMPOID, INT4OID}},
+	{"item_ttl", 1, {INT8OID}},
+	{"item_ttl", 1, {NUMERICOID}},
+	{"item_ttl", 1, {FLOAT8OID}},
+	{"item_ttl", 1, {FLOAT4OID}},
+	{"item_ttl", 1, {JSONBOID}},
+	{"instant", 2, {INT4OID, TEXTOID}},
+	{"instant", 2, {INT8OID, TEXTOID}},
+	{"instant", 2, {NUMERICOID, TEXTOID}},
+	{"instant", 1, {DATEOID}}
 };
 
-static Oid *
-function_of(const TtlObjects *found, int i)
-{
-	return (Oid *) ((char *) found + functions[i].member);
-}
+/* The C function by which the schema is recognized */
+#define OWN_SYMBOL	"ttl_on_write"
 
-static Oid
-find_function(Oid schema, const struct Function *function)
+/*
+ * The objects, if there are any, what else has been looked up since, and
+ * ttl_schema_invalidations before that
+ */
+static TtlObjects objects;
+static bool are_present;
+static Oid	function_oids[lengthof(functions)]; /* InvalidOid = not looked up */
+static enum
 {
-	return GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
-						   CStringGetDatum(function->name),
-						   PointerGetDatum(buildoidvector(function->args, function->nargs)),
+	VERSION_UNREAD,
+	VERSION_KNOWN,
+	VERSION_UNKNOWN
+}			version_state;
+static uint64 known_as_of = 0;
+
+static HeapTuple
+search_function(Oid schema, int i)
+{
+	return SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum(functions[i].name),
+						   PointerGetDatum(buildoidvector(functions[i].args, functions[i].nargs)),
 						   ObjectIdGetDatum(schema));
 }
 
+static Oid
+function_oid(int i)
+{
+	HeapTuple	tuple;
+
+	if (OidIsValid(function_oids[i]))
+		return function_oids[i];
+	tuple = search_function(objects.schema, i);
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "function %s.%s does not exist", TTL_SCHEMA, functions[i].name);
+	function_oids[i] = ((Form_pg_proc) GETSTRUCT(tuple))->oid;
+	ReleaseSysCache(tuple);
+	return function_oids[i];
+}
+
 /*
- * The version of the extension, as the snapshot sees it; NULL if it is another
- * extension.
+ * True if the schema is the extension's.  Any user may have made one of that name, but only a
+ * superuser a function in C, and the extension's script makes its schema itself.
+ */
+static bool
+is_own_schema(Oid schema)
+{
+	HeapTuple	tuple = search_function(schema, TTL_ON_WRITE);
+	bool		is_own = false;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	if (((Form_pg_proc) GETSTRUCT(tuple))->prolang == ClanguageId)
+	{
+		bool		isnull;
+		Datum		symbol = SysCacheGetAttr(PROCNAMEARGSNSP, tuple, Anum_pg_proc_prosrc, &isnull);
+
+		is_own = !isnull && strcmp(TextDatumGetCString(symbol), OWN_SYMBOL) == 0;
+	}
+	ReleaseSysCache(tuple);
+	return is_own;
+}
+
+/*
+ * The version of the extension, as the snapshot sees it, and its OID; NULL if there is none.
  */
 static char *
-read_version(Oid extension, Snapshot snapshot)
+read_version(Snapshot snapshot, Oid *extension)
 {
 	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
 	char	   *version = NULL;
@@ -115,15 +153,15 @@ read_version(Oid extension, Snapshot snapshot)
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(extension));
-	scan = systable_beginscan(rel, ExtensionOidIndexId, true, snapshot, 1, &key);
+	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
+				CStringGetDatum(TTL_EXTENSION));
+	scan = systable_beginscan(rel, ExtensionNameIndexId, true, snapshot, 1, &key);
 	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple) &&
-		strcmp(NameStr(((Form_pg_extension) GETSTRUCT(tuple))->extname), TTL_EXTENSION) == 0)
+	if (HeapTupleIsValid(tuple))
 	{
 		bool		isnull;
 
+		*extension = ((Form_pg_extension) GETSTRUCT(tuple))->oid;
 		version = TextDatumGetCString(heap_getattr(tuple, Anum_pg_extension_extversion,
 												   RelationGetDescr(rel), &isnull));
 	}
@@ -155,46 +193,31 @@ refuse_version(const char *version)
 }
 
 /*
- * Finds the extension's objects.  Incomplete ones are not remembered: a schema
- * of that name that isn't the extension's, or a script that is running.
+ * Finds the extension's objects.  A schema of that name that isn't the extension's is not
+ * remembered, for it may become it by the script that is running.
+ *
+ * Each session pays for this with its first statement, so it reads no more than the caches
+ * of pg_namespace, pg_proc and pg_class.
  */
 static pg_noinline void
 find_objects(void)
 {
 	uint64		count = ttl_schema_invalidations;
-	bool		complete = true;
 	TtlObjects	found;
-	char	   *version;
 
 	are_present = false;
+	memset(function_oids, 0, sizeof(function_oids));
+	version_state = VERSION_UNREAD;
 	found.schema = get_namespace_oid(TTL_SCHEMA, true);
 	if (!OidIsValid(found.schema))
 	{
 		known_as_of = count;
 		return;
 	}
-
+	if (!is_own_schema(found.schema))
+		return;
 	found.catalog = get_relname_relid(TTL_CONTAINER_TABLE, found.schema);
 	if (!OidIsValid(found.catalog))
-		return;
-	found.extension = get_extension_oid(TTL_EXTENSION, true);
-	if (!OidIsValid(found.extension) ||
-		getExtensionOfObject(RelationRelationId, found.catalog) != found.extension)
-		return;
-	version = read_version(found.extension, NULL);
-	if (version == NULL)
-		return;
-	found.known = is_known(version);
-	pfree(version);
-	for (int i = 0; i < lengthof(functions); i++)
-	{
-		Oid			function = find_function(found.schema, &functions[i]);
-
-		*function_of(&found, i) = function;
-		complete = complete && OidIsValid(function);
-	}
-	/* a later version may have others, and its containers are no plain tables */
-	if (found.known && !complete)
 		return;
 
 	objects = found;
@@ -210,7 +233,7 @@ ttl_container_objects(void)
 	if (known_as_of != ttl_schema_invalidations)
 		find_objects();
 	if (!are_present ||
-		(creating_extension && CurrentExtensionObject == objects.extension))
+		(creating_extension && CurrentExtensionObject == get_extension_oid(TTL_EXTENSION, true)))
 		return NULL;
 	return &objects;
 }
@@ -220,23 +243,31 @@ ttl_container_calls(Oid function)
 {
 	const TtlObjects *found = ttl_container_objects();
 
-	for (int i = 0; found != NULL && i < lengthof(functions); i++)
+	if (found == NULL || get_func_namespace(function) != found->schema)
+		return false;
+	for (int i = 0; i < lengthof(functions); i++)
 	{
-		if (*function_of(found, i) == function)
+		if (function_oid(i) == function)
 			return true;
 	}
 	return false;
 }
 
 Oid
-ttl_container_function(const char *name, Oid argument)
+ttl_container_function(TtlFunction function)
 {
-	const TtlObjects *found = ttl_container_require_objects();
+	(void) ttl_container_require_objects();
+	return function_oid(function);
+}
 
+Oid
+ttl_container_function_of(const char *name, Oid argument)
+{
+	(void) ttl_container_require_objects();
 	for (int i = 0; i < lengthof(functions); i++)
 	{
 		if (strcmp(functions[i].name, name) == 0 && functions[i].args[0] == argument)
-			return *function_of(found, i);
+			return function_oid(i);
 	}
 	elog(ERROR, "function %s of type %u does not exist", name, argument);
 }
@@ -253,13 +284,26 @@ ttl_container_require_objects(void)
 	return found;
 }
 
+bool
+ttl_container_knows_version(void)
+{
+	if (ttl_container_objects() != NULL && version_state == VERSION_UNREAD)
+	{
+		Oid			extension;
+		char	   *version = read_version(NULL, &extension);
+
+		version_state = version != NULL && is_known(version) ? VERSION_KNOWN : VERSION_UNKNOWN;
+	}
+	return version_state != VERSION_UNKNOWN;
+}
+
 void
 ttl_container_check_version(void)
 {
-	const TtlObjects *found = ttl_container_objects();
+	Oid			extension;
 
-	if (found != NULL && !found->known)
-		refuse_version(read_version(found->extension, NULL));
+	if (!ttl_container_knows_version())
+		refuse_version(read_version(NULL, &extension));
 }
 
 /*
@@ -269,11 +313,12 @@ ttl_container_check_version(void)
 void
 ttl_container_version_changed(Oid extension)
 {
-	char	   *version = read_version(extension, SnapshotSelf);
+	Oid			own;
+	char	   *version = read_version(SnapshotSelf, &own);
 	Relation	rel;
 	HeapTuple	schema;
 
-	if (version == NULL)
+	if (version == NULL || own != extension)
 		return;
 	if (!is_known(version))
 		refuse_version(version);
@@ -303,7 +348,8 @@ void
 ttl_container_may_change(const char *function)
 {
 	ttl_container_check_writable(function);
-	LockDatabaseObject(ExtensionRelationId, ttl_container_require_objects()->extension,
+	(void) ttl_container_require_objects();
+	LockDatabaseObject(ExtensionRelationId, get_extension_oid(TTL_EXTENSION, false),
 					   0, AccessShareLock);
 	(void) ttl_container_require_objects();
 }

@@ -147,7 +147,7 @@ ttl_expiry_make_column(const TtlContainer *container, Index varno, AttrNumber at
 									   CStringGetTextDatum(ttl_type_unit_name(ttl_type->unit)),
 									   false, false));
 	}
-	return (Expr *) makeFuncExpr(ttl_container_function("instant", type), TIMESTAMPTZOID, args,
+	return (Expr *) makeFuncExpr(ttl_container_function_of("instant", type), TIMESTAMPTZOID, args,
 								 InvalidOid, collation, COERCE_EXPLICIT_CALL);
 }
 
@@ -182,7 +182,7 @@ make_item_expiry(Expr *ts, Expr *own)
 	if (exprType((Node *) own) == INT2OID)
 		own = (Expr *) makeFuncExpr(F_INT4_INT2, INT4OID, list_make1(own), InvalidOid, InvalidOid,
 									COERCE_IMPLICIT_CAST);
-	return (Expr *) makeFuncExpr(ttl_container_function("item_expiry", exprType((Node *) ts)),
+	return (Expr *) makeFuncExpr(ttl_container_function_of("item_expiry", exprType((Node *) ts)),
 								 TIMESTAMPTZOID, list_make2(ts, own), InvalidOid, InvalidOid,
 								 COERCE_EXPLICIT_CALL);
 }
@@ -214,7 +214,7 @@ define_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index,
 		column = ttl_expiry_make_column(&container, 1, container.ttl_attno, NULL);
 		own = ttl_expiry_make_column(&container, 1, container.ttl_attno, container.ttl_type);
 		if (!container.ttl_type->is_strict && !ttl_type_is_deadline(container.ttl_type))
-			own = (Expr *) makeFuncExpr(ttl_container_function("item_ttl", exprType((Node *) own)),
+			own = (Expr *) makeFuncExpr(ttl_container_function_of("item_ttl", exprType((Node *) own)),
 										INT4OID, list_make1(own), InvalidOid, InvalidOid,
 										COERCE_EXPLICIT_CALL);
 	}

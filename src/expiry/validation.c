@@ -82,7 +82,7 @@ drops_extension(Node *stmt)
 	if (!IsA(stmt, DropStmt) || ((DropStmt *) stmt)->removeType != OBJECT_EXTENSION)
 		return false;
 	found = ttl_container_objects();
-	if (found == NULL || !found->known)
+	if (found == NULL || !ttl_container_knows_version())
 		return false;
 	foreach(lc, ((DropStmt *) stmt)->objects)
 	{

@@ -184,7 +184,7 @@ probe_references(ModifyTableState *mtstate, ResultRelInfo *target)
 		if ((trigger->tgfoid == F_RI_FKEY_CHECK_INS || trigger->tgfoid == F_RI_FKEY_CHECK_UPD) &&
 			!trigger->tgdeferrable && ttl_container_lookup(trigger->tgconstrrelid, &container) &&
 			get_rel_relkind(trigger->tgconstrrelid) == RELKIND_RELATION)
-			trigger->tgfoid = ttl_container_require_objects()->check_reference;
+			trigger->tgfoid = ttl_container_function(TTL_CHECK_REFERENCE);
 	}
 }
 

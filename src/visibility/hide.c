@@ -101,7 +101,7 @@ make_filter(Oid function, Oid table, const TtlContainer *container, Index relid)
 static Expr *
 make_filter_by_tid(const TtlContainer *container)
 {
-	return (Expr *) makeFuncExpr(ttl_container_require_objects()->is_live_by_tid, BOOLOID,
+	return (Expr *) makeFuncExpr(ttl_container_function(TTL_IS_LIVE_BY_TID), BOOLOID,
 								 list_make1(make_table(container->container)),
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 }
@@ -110,12 +110,11 @@ make_filter_by_tid(const TtlContainer *container)
 bool
 ttl_hide_is_filtered(const Plan *plan, Oid relid, TtlContainer *container)
 {
-	const TtlObjects *objects = ttl_container_require_objects();
 	Node	   *first = plan->qual == NIL ? NULL : linitial(plan->qual);
 
 	return first != NULL && IsA(first, FuncExpr) &&
-		(((FuncExpr *) first)->funcid == objects->is_live ||
-		 ((FuncExpr *) first)->funcid == objects->is_live_by_tid) &&
+		(((FuncExpr *) first)->funcid == ttl_container_function(TTL_IS_LIVE) ||
+		 ((FuncExpr *) first)->funcid == ttl_container_function(TTL_IS_LIVE_BY_TID)) &&
 		ttl_container_peek(relid, container);
 }
 
@@ -170,7 +169,6 @@ filter_scan(Plan *plan, void *context)
 {
 	Hiding	   *hiding = context;
 	Scan	   *scan = (Scan *) plan;
-	const TtlObjects *objects = ttl_container_require_objects();
 	RangeTblEntry *rte;
 	TtlContainer container;
 	Expr	   *filter;
@@ -196,15 +194,15 @@ filter_scan(Plan *plan, void *context)
 		filter = make_filter_by_tid(&container);
 	else if (is_deleted_as(TTL_STAYING, rte, &container, hiding))
 		filter = (Expr *) makeBoolExpr(NOT_EXPR,
-									   list_make1(make_filter(objects->is_expired,
+									   list_make1(make_filter(ttl_container_function(TTL_IS_EXPIRED),
 															  container.relid, &container,
 															  scan->scanrelid)), -1);
 	else if (is_deleted_as(TTL_TO_DELETE, rte, &container, hiding))
-		filter = make_filter(objects->is_expired, container.relid, &container, scan->scanrelid);
+		filter = make_filter(ttl_container_function(TTL_IS_EXPIRED), container.relid, &container, scan->scanrelid);
 	else if (IsA(scan, IndexOnlyScan))
 		filter = make_filter_by_tid(&container);
 	else
-		filter = make_filter(objects->is_live, container.container, &container, scan->scanrelid);
+		filter = make_filter(ttl_container_function(TTL_IS_LIVE), container.container, &container, scan->scanrelid);
 	hiding->filtered = true;
 	/* another extension may return a plan that it has kept */
 	if (scan->plan.qual == NIL || !equal(linitial(scan->plan.qual), filter))

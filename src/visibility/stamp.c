@@ -110,7 +110,7 @@ complete_targets(List *targets, const TtlContainer *container)
 
 		if (!entry->resjunk && entry->resno == container->ts_attno &&
 			!ttl_catalog_expr_is_present((Node *) entry->expr))
-			entry->expr = make_value(ttl_container_require_objects()->complete,
+			entry->expr = make_value(ttl_container_function(TTL_COMPLETE),
 									 list_make1(entry->expr), container);
 	}
 }
@@ -123,7 +123,7 @@ is_shard_stamp(const Expr *expr)
 
 	if (IsA(expr, FuncExpr) && call->funcid == F_NUMERIC_NUMERIC_INT4)
 		return is_shard_stamp(linitial(call->args));
-	return IsA(expr, FuncExpr) && call->funcid == ttl_container_require_objects()->shard_stamp;
+	return IsA(expr, FuncExpr) && call->funcid == ttl_container_function(TTL_SHARD_STAMP);
 }
 
 /* Where the rows of the container are */
@@ -141,7 +141,6 @@ typedef enum StampFor
 static List *
 stamp_targets(List *targets, const TtlContainer *container, Index relation, StampFor purpose)
 {
-	const TtlObjects *objects = ttl_container_require_objects();
 	TsColumn	column = ts_column(container);
 	Expr	   *old = (Expr *) makeVar(relation, container->ts_attno, column.type, column.typmod,
 									   column.collation, 0);
@@ -172,14 +171,14 @@ stamp_targets(List *targets, const TtlContainer *container, Index relation, Stam
 		return targets;
 	if (purpose == STAMP_OWN)
 	{
-		assignment->expr = make_value(objects->stamp, list_make1(assignment->expr), container);
+		assignment->expr = make_value(ttl_container_function(TTL_STAMP), list_make1(assignment->expr), container);
 		return targets;
 	}
 	now = (Expr *) makeNullConst(TIMESTAMPTZOID, -1, InvalidOid);
 	if (purpose == STAMP_COPIES)
-		now = (Expr *) makeFuncExpr(objects->shard_now, TIMESTAMPTZOID, NIL,
+		now = (Expr *) makeFuncExpr(ttl_container_function(TTL_SHARD_NOW), TIMESTAMPTZOID, NIL,
 									InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
-	assignment->expr = make_value(objects->shard_stamp, list_make3(old, assignment->expr, now),
+	assignment->expr = make_value(ttl_container_function(TTL_SHARD_STAMP), list_make3(old, assignment->expr, now),
 								  container);
 	return targets;
 }
