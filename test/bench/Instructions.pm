@@ -40,6 +40,26 @@ my @scans    = (
 	[ 'count(*), index-only', 'SELECT count(*) FROM {T}', $by_index ],
 	[ 'count(*), bitmap', 'SELECT count(*) FROM {T} WHERE k < 500', $bitmap ]);
 
+# Instructions of a session from one call of the function to the next, and before the first
+sub callgrind
+{
+	my ($server, $preload, $function, @lines) = @_;
+	my ($input, $data, $counts) = map { "$server->{dir}/$_" } qw(lines copy counts);
+
+	open my $file, '>', $input or die "cannot write $input";
+	print $file "$_\n" for @lines;
+	close $file;
+	File::Path::remove_tree($data, $counts);
+	mkdir $counts;
+	bench::Server::system_or_die('copying', 'cp', '-a', "$server->{dir}/data", $data);
+	bench::Server::system_or_die('callgrind', "valgrind --tool=callgrind --dump-before=$function --callgrind-out-file=$counts/part"
+		. " '$server->{bin}/postgres' --single -D '$data' -c log_min_messages=error -c shared_preload_libraries=$preload postgres < '$input' > '$server->{dir}/said' 2>&1");
+	qx(cat '$server->{dir}/said') =~ /ERROR:.*/ and die "callgrind: $&\n";
+
+	my $parts = () = glob "$counts/part.*";
+	return map { qx(tail -n 1 $counts/part.$_) =~ /^totals: (\d+)/ ? $1 : die "no count $_" } 1 .. $parts;
+}
+
 # Instructions of an execution of each of these: a statement with {P} for a key from 1 to 9593, {R} for
 # one that is the same twelve times, or with {FROM} and {TO} for
 # the numbers of its rounds, 0 to 1199, and what comes before it.  The server is shut down.
@@ -53,7 +73,6 @@ sub count
 sub count_rounds
 {
 	my ($server, $preload, $before, $counted, @statements) = @_;
-	my ($input, $data, $counts) = map { "$server->{dir}/$_" } qw(lines copy counts);
 	my $mark = 'SELECT pg_backend_pid()';
 	my @lines;
 
@@ -68,17 +87,7 @@ sub count_rounds
 		} [ 0, $before - 1 ], [ $before, $before + $counted - 1 ];
 		push @lines, @first, $mark, @rounds, 'DEALLOCATE ALL', 'RESET ROLE';
 	}
-	open my $file, '>', $input or die "cannot write $input";
-	print $file "$_\n" for @lines;
-	close $file;
-	File::Path::remove_tree($data, $counts);
-	mkdir $counts;
-	bench::Server::system_or_die('copying', 'cp', '-a', "$server->{dir}/data", $data);
-	bench::Server::system_or_die('callgrind', "valgrind --tool=callgrind --dump-before=pg_backend_pid --callgrind-out-file=$counts/part"
-		. " '$server->{bin}/postgres' --single -D '$data' -c log_min_messages=error -c shared_preload_libraries=$preload postgres < '$input' > '$server->{dir}/said' 2>&1");
-	qx(cat '$server->{dir}/said') =~ /ERROR:.*/ and die "callgrind: $&\n";
-
-	my @part = map { qx(tail -n 1 $counts/part.$_) =~ /^totals: (\d+)/ ? $1 : die "no count $_" } 1 .. 3 * @statements;
+	my @part = callgrind($server, $preload, 'pg_backend_pid', @lines);
 	return map { ($part[ 3 * $_ + 2 ] - $part[ 3 * $_ + 1 ]) / ($counted - $before) } 0 .. $#statements;
 }
 
@@ -113,8 +122,26 @@ sub measure
 
 		$results->add('instructions', "$work[$_][0]: $what", (map { sprintf '%.0f', $_ } $one->[$_], $other->[$_]), sprintf('%.3f', $one->[$_] / $other->[$_])) for 0 .. $#work;
 	}
+	measure_first($results, $server);
 	$server->stop;
 	measure_scans($results);
+	return;
+}
+
+# The first statement of a session, which fills its caches
+sub measure_first
+{
+	my ($results, $server) = @_;
+	my ($kept, $plain, $without) = map {
+		my ($table, $preload) = @$_;
+		(callgrind($server, $preload, 'pg_parse_query', "SELECT payload FROM $table WHERE id = 1", 'SELECT 1'))[1]
+	} [ 'kept', 'ttl' ], [ 'kept_plain', 'ttl' ], [ 'kept_plain', q('') ];
+
+	for ([ 'container / plain table', $kept, $plain ], [ 'with ttl / without it', $plain, $without ])
+	{
+		my ($what, @pair) = @$_;
+		$results->add('instructions', "first statement of a session, a read by key: $what", @pair, sprintf('%.3f', $pair[0] / $pair[1]));
+	}
 	return;
 }
 
