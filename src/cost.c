@@ -111,7 +111,10 @@ counted_ahead(void)
 	return &shared->counted_ahead[leader - ProcGlobal->allProcs];
 }
 
-/* Adds to the counter of the database. */
+/*
+ * Adds to the counter of the database.  While the statement runs, a leader's usage that is
+ * less than its workers have added is its own: theirs has not come yet.
+ */
 static void
 add(uint64 cost)
 {
@@ -119,11 +122,14 @@ add(uint64 cost)
 		worker_cost += cost;
 	else
 	{
-		uint64		known = Min(pg_atomic_read_u64(counted_ahead()), cost);
+		uint64		ahead = pg_atomic_read_u64(counted_ahead());
 
-		if (known > 0)
-			pg_atomic_fetch_sub_u64(counted_ahead(), known);
-		cost -= known;
+		if (ahead > 0 && (cost >= ahead || nesting == 0))
+		{
+			ahead = Min(ahead, cost);
+			pg_atomic_fetch_sub_u64(counted_ahead(), ahead);
+			cost -= ahead;
+		}
 	}
 	pg_atomic_fetch_add_u64(foreground, cost);
 }
