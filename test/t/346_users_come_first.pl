@@ -16,6 +16,9 @@ ttl.naptime = 100ms
 ttl.throughput = 20000
 ttl.cycle_cost_floor = 0
 autovacuum = off
+# as many pages whatever shared_buffers is
+vacuum_cost_page_miss = 1
+synchronize_seqscans = off
 END
 $node->safe_psql('postgres', q{
 CREATE EXTENSION ttl;
@@ -131,7 +134,7 @@ my $cost = $node->statistics('cost', 'c');
 $node->add_expired('c', 1000);
 $node->is_emptied('c', 'a worker in a database without such costs ...');
 cmp_ok($node->statistics('cost', 'c') - $cost, '>=', 1000, '... pays the same');
-$node->configure('vacuum_cost_page_hit = 20');
+$node->configure("vacuum_cost_page_hit = 20\nvacuum_cost_page_miss = 20");
 my $until = time + $PostgreSQL::Test::Utils::timeout_default;
 do
 {
