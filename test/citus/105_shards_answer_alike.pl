@@ -260,6 +260,30 @@ sub stamps_are
 }
 stamps_are('st', @stamps);
 stamps_are('rst', @reference_stamps);
+
+# ... and rounded up
+my $exact = $fresh;
+$coordinator->safe_psql('postgres', qq{SELECT ttl.alter_container('$_', ts_precision => '30 minutes')}) for qw(st rst);
+$fresh =~ s/FILTER \(WHERE/FILTER (WHERE _ts = date_bin('30 minutes', _ts, '2000-01-01 00:00:00+00') AND/;
+stamps_are('st', @stamps);
+stamps_are('rst', @reference_stamps);
+$coordinator->safe_psql('postgres', qq{SELECT ttl.alter_container('$_', ts_precision => '0')}) for qw(st rst);
+
+# a clock that is a number, as in an export of Cosmos DB
+$coordinator->safe_psql('postgres', q{
+CREATE TABLE numbered (id int PRIMARY KEY, v int, _ts bigint NOT NULL);
+SELECT create_distributed_table('numbered', 'id');
+INSERT INTO numbered SELECT id, id, 4070908800 FROM plain WHERE id <= 10;
+SELECT ttl.create_container('numbered', 3600, ts_column => '_ts', ttl_column => NULL, ts_unit => 'epoch')});
+$fresh = q{count(*) FILTER (WHERE to_timestamp(_ts) BETWEEN now() - interval '1 hour' AND now() + interval '1 hour')};
+stamps_are('numbered',
+	[ 1,  'UPDATE numbered SET v = 1 WHERE id = 7' ],
+	[ 10, 'UPDATE numbered SET v = v + 1, _ts = 0' ],
+	[ 1,  'INSERT INTO numbered (id, v) VALUES (7, 1) ON CONFLICT (id) DO UPDATE SET v = excluded.v' ],
+	[ 2,  'INSERT INTO numbered (id) VALUES (11); INSERT INTO numbered (id, _ts) VALUES (12, NULL)' ],
+	[ 20, 'MERGE INTO numbered t USING plain s ON t.id = s.id AND s.id <= 20 WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED AND s.id <= 20 THEN INSERT (id, v) VALUES (s.id, s.v)' ],
+	[ 0,  'SET LOCAL ttl.touch = off; UPDATE numbered SET v = 1' ]);
+$fresh = $exact;
 # a table of the coordinator's own, in statements that Citus plans
 $coordinator->safe_psql('postgres', q{
 CREATE TABLE own (id int PRIMARY KEY, v int);
