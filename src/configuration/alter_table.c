@@ -115,13 +115,15 @@ void
 ttl_alter_table_begin(AlterTableStmt *stmt)
 {
 	Oid			relid = AlterTableLookupRelation(stmt, AlterTableGetLockLevel(stmt->cmds));
+	const TtlObjects *objects = ttl_container_objects();
 	TtlContainer container;
 	bool		is_part;
 	ListCell   *lc;
 
-	if (!OidIsValid(relid))
+	/* DROP EXTENSION may have been waited for */
+	if (!OidIsValid(relid) || objects == NULL)
 		return;
-	if (relid == ttl_container_require_objects()->catalog)
+	if (relid == objects->catalog)
 		leave_catalog_triggers_alone(stmt);
 	is_part = ttl_container_peek(relid, &container);
 

@@ -65,6 +65,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/transam.h"
+#include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
@@ -152,7 +153,8 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 	/* a command that has failed may have left some */
 	if (context == PROCESS_UTILITY_TOPLEVEL)
 		ttl_guard_forget_dropped();
-	if (ttl_container_objects() == NULL)
+	/* DDL is about to be refused where nothing can be written */
+	if (XactReadOnly || ttl_container_objects() == NULL)
 		return;
 	if (IsA(stmt, AlterTableStmt))
 		ttl_alter_table_begin((AlterTableStmt *) stmt);
@@ -295,7 +297,7 @@ function_called(Oid function, void *arg)
 
 /* A relation is about to be dropped. */
 static void
-relation_dropped(Oid relid, bool concurrently)
+relation_dropped(Oid relid, Oid catalog, bool concurrently)
 {
 	char		relkind = get_rel_relkind(relid);
 	TtlPolicy	policy;
@@ -305,7 +307,7 @@ relation_dropped(Oid relid, bool concurrently)
 		return;					/* neither of a container nor an archive */
 	if (relkind == RELKIND_INDEX || relkind == RELKIND_PARTITIONED_INDEX)
 		ttl_guard_dropping_index(relid, concurrently);
-	else if (relid == ttl_container_require_objects()->catalog)
+	else if (relid == catalog)
 		ttl_container_forget_objects();
 	else if (relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE ||
 			 relkind == RELKIND_FOREIGN_TABLE)
@@ -328,6 +330,8 @@ relation_dropped(Oid relid, bool concurrently)
 static pg_noinline void
 object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
 {
+	const TtlObjects *objects;
+
 	if (prev_object_access_hook)
 		prev_object_access_hook(access, class_id, object_id, sub_id, arg);
 
@@ -335,8 +339,10 @@ object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 		(access == OAT_POST_CREATE || access == OAT_POST_ALTER))
 		ttl_container_version_changed(object_id);
 	if ((class_id != RelationRelationId && class_id != NamespaceRelationId) ||
-		(access != OAT_DROP && access != OAT_POST_ALTER) ||
-		ttl_container_objects() == NULL)
+		(access != OAT_DROP && access != OAT_POST_ALTER))
+		return;
+	objects = ttl_container_objects();
+	if (objects == NULL)
 		return;
 	if (access == OAT_POST_ALTER && sub_id > 0)
 		follow_rename(object_id, sub_id);
@@ -345,8 +351,8 @@ object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 	else if (class_id == RelationRelationId && sub_id > 0)
 		ttl_guard_dropping_column(object_id, sub_id);
 	else if (class_id == RelationRelationId && sub_id == 0)
-		relation_dropped(object_id, (((ObjectAccessDrop *) arg)->dropflags &
-									 PERFORM_DELETION_CONCURRENTLY) != 0);
+		relation_dropped(object_id, objects->catalog,
+						 (((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_CONCURRENTLY) != 0);
 }
 
 static void

@@ -222,11 +222,12 @@ void
 ttl_guard_repack(CreateTrigStmt *stmt)
 {
 	Oid			table = RangeVarGetRelid(stmt->relation, NoLock, true);
+	const TtlObjects *objects = ttl_container_objects();
 	TtlContainer container;
 
 	if (strcmp(strVal(llast(stmt->funcname)), "repack_trigger") != 0)
 		return;
-	if (table == ttl_container_require_objects()->catalog)
+	if (objects != NULL && table == objects->catalog)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot repack \"%s.%s\"", TTL_SCHEMA, TTL_CONTAINER_TABLE),

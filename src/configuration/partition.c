@@ -105,8 +105,7 @@ keep_columns(Oid container, int columns)
 static Oid
 lock_partition(Oid parent, RangeVar *name, LOCKMODE lockmode, RangeVarGetRelidCallback callback)
 {
-	Oid			other = get_rel_relkind(parent) == RELKIND_PARTITIONED_TABLE ?
-	get_default_partition_oid(parent) : InvalidOid;
+	Oid			other = get_default_partition_oid(parent);
 
 	if (OidIsValid(other) && lockmode == AccessExclusiveLock)
 		LockRelationOid(other, lockmode);
@@ -120,13 +119,16 @@ lock_partition(Oid parent, RangeVar *name, LOCKMODE lockmode, RangeVarGetRelidCa
 void
 ttl_partition_attach(Oid parent, RangeVar *name)
 {
-	Oid			partition = lock_partition(parent, name, AccessExclusiveLock,
-										   RangeVarCallbackOwnsRelation);
+	Oid			partition;
 	TtlContainer container;
 	TtlPolicy	policy;
 	ListCell   *lc;
 	int			brought;
 
+	/* indexes are attached, too */
+	if (get_rel_relkind(parent) != RELKIND_PARTITIONED_TABLE)
+		return;
+	partition = lock_partition(parent, name, AccessExclusiveLock, RangeVarCallbackOwnsRelation);
 	if (!OidIsValid(partition))
 		return;
 	if (ttl_container_read(partition, &policy))

@@ -64,6 +64,13 @@ for my $suspects (qw(never always))
 }
 both_say("SET TimeZone = 'Asia/Tokyo'; SET ttl.now = '2019-12-31 23:59:59+00'; SELECT count(*) FROM document", '4000', 'a timestamp in UTC');
 
+# DDL there is refused as ever, and asks for no lock.
+for my $ddl ('ALTER TABLE document ALTER doc TYPE text', 'DROP INDEX document_pkey', 'CREATE UNIQUE INDEX CONCURRENTLY ON document (_ts)')
+{
+	my (undef, undef, $stderr) = $standby->psql('postgres', $ddl);
+	like($stderr, qr/cannot execute [A-Z ]+ in a read-only transaction/, "on a standby: $ddl");
+}
+
 # A cursor sees rows that are dead for the primary, which leaves them out of an
 # index that it builds anew.  The standby must not take that for "none expired";
 # the planner expects few rows, so that the cursor asks late.  What expires stands on
