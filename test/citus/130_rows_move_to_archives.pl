@@ -362,15 +362,15 @@ CREATE TABLE item (id int PRIMARY KEY, v text);
 CREATE TABLE gone (id int, v text);
 SELECT create_distributed_table('item', 'id', colocate_with => 'none'), create_distributed_table('gone', 'id', colocate_with => 'item');
 INSERT INTO gone SELECT -g, repeat('x', 100) FROM generate_series(1, 100000) g;
-SELECT ttl.create_container('item', 3600), ttl.alter_container('item', archive_to => 'gone', batch_size => 20);
-INSERT INTO item SELECT g, 'v' || g, '2020-01-01' FROM generate_series(1, 8000) g});
+SELECT ttl.create_container('item', 3600), ttl.alter_container('item', archive_to => 'gone', batch_size => 20, cycle_cost_limit => 100);
+INSERT INTO item SELECT g, 'v' || g, '2020-01-01' FROM generate_series(1, 20000) g});
 	$cluster->turn_reaper('on');
 	$coordinator->wait_until('SELECT count(*) > 20 FROM gone WHERE id > 0');
 	answer("SELECT $call");
 	cmp_ok($cluster->stored('item'), '>', 0, "$call: rows move meanwhile");
 	$cluster->turn_reaper('off');
-	is($cluster->stored('item') + answer(q{SELECT count(*) FROM gone WHERE id > 0}), 8000, '... and each is in one place');
-	is(answer(CitusCluster::with_expired(q{SELECT count(DISTINCT id) FROM (SELECT id FROM item UNION ALL SELECT id FROM gone WHERE id > 0) rows})), '8000', '... once');
+	is($cluster->stored('item') + answer(q{SELECT count(*) FROM gone WHERE id > 0}), 20000, '... and each is in one place');
+	is(answer(CitusCluster::with_expired(q{SELECT count(DISTINCT id) FROM (SELECT id FROM item UNION ALL SELECT id FROM gone WHERE id > 0) rows})), '20000', '... once');
 	answer(q{DROP TABLE item, gone});
 }
 
