@@ -306,7 +306,11 @@ relation_dropped(Oid relid, Oid catalog, bool concurrently)
 	if (get_rel_persistence(relid) == RELPERSISTENCE_TEMP)
 		return;					/* neither of a container nor an archive */
 	if (relkind == RELKIND_INDEX || relkind == RELKIND_PARTITIONED_INDEX)
-		ttl_guard_dropping_index(relid, concurrently);
+	{
+		/* DROP EXTENSION of a later version goes on */
+		if (ttl_container_knows_version())
+			ttl_guard_dropping_index(relid, concurrently);
+	}
 	else if (relid == catalog)
 		ttl_container_forget_objects();
 	else if (relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE ||

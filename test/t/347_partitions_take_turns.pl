@@ -38,11 +38,11 @@ for my $part (1, $partitions / 2, $partitions)
 
 # Much in one of them isn't kept up by looks at the others.
 my $cost = q{SELECT (SELECT cost FROM ttl.stat_containers), (SELECT cost_spent FROM ttl.stat_reaper WHERE database = 'postgres')};
-$node->safe_psql('postgres', "INSERT INTO item (part, id, _ts) SELECT $partitions, g, '2020-01-01' FROM generate_series(1, 10000) g");
+$node->safe_psql('postgres', "INSERT INTO item (part, id, _ts) SELECT $partitions, g, '2020-01-01' FROM generate_series(1, 60000) g");
 my $deleted = q{SELECT rows_deleted FROM ttl.stat_containers};
-$node->wait_until("SELECT ($deleted) > 1000");
+$node->wait_until("SELECT ($deleted) > 6000");
 my ($before, $all_before) = split /\|/, $node->safe_psql('postgres', $cost);
-$node->wait_until("SELECT ($deleted) > 8000");
+$node->wait_until("SELECT ($deleted) > 48000");
 my ($after, $all_after) = split /\|/, $node->safe_psql('postgres', $cost);
 cmp_ok(($after - $before) / ($all_after - $all_before), '>', 0.6,
 	sprintf('of what is spent, %.0f %% are for deletion', 100 * ($after - $before) / ($all_after - $all_before)));
