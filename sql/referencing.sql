@@ -86,6 +86,23 @@ SELECT count(*) FROM stored('deferred');
 COMMIT;
 SELECT count(*) FROM stored('deferred');
 
+-- ... by an eviction, too: the new row is there when the key is checked
+CREATE TABLE evicted_up (id int PRIMARY KEY);
+CREATE TABLE evicted_down (id int PRIMARY KEY, up int REFERENCES evicted_up DEFERRABLE INITIALLY DEFERRED);
+SELECT ttl.create_container(t, 60) FROM unnest('{evicted_up, evicted_down}'::regclass[]) t;
+INSERT INTO evicted_up VALUES (1), (2);
+INSERT INTO evicted_down (id, up, _ts) VALUES (11, 1, '2020-01-01'), (21, 2, '2020-01-01');
+SET ttl.touch = off;
+UPDATE evicted_up SET _ts = '2020-01-01';
+RESET ttl.touch;
+INSERT INTO evicted_up VALUES (1);
+SELECT * FROM stored('evicted_down');
+BEGIN;
+SET CONSTRAINTS ALL IMMEDIATE;
+INSERT INTO evicted_up VALUES (2);
+COMMIT;
+SELECT * FROM stored('evicted_down');
+
 -- Only the clock's expired rows go
 CALL refill('plain');
 UPDATE plain SET _ts = '2020-01-01' WHERE id = 22;

@@ -71,7 +71,7 @@ COMMIT;
 \set VERBOSITY terse
 SELECT * FROM stored('booking');
 
--- The reaper, and an eviction
+-- The reaper, and an eviction, which leaves what the new row covers when the deferred key is checked
 CALL refill();
 CALL age(1, 2024);
 CALL age(2, 2024);
