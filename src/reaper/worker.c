@@ -557,7 +557,7 @@ static void
 terminate(SIGNAL_ARGS)
 {
 	is_terminated = true;
-	die(postgres_signal_arg);
+	die(TTL_SIGNAL_ARGUMENTS);
 }
 
 /* If a batch is to blame, the next worker need not wait as it does after a failure. */
