@@ -222,8 +222,8 @@ ttl_cost_leave(void)
  * Attaching to shared memory may fail before a commit, and not after an abort: a
  * transaction that is rolled back is counted with the next one.
  */
-static void
-transaction_event(XactEvent event, void *arg)
+void
+ttl_cost_transaction(XactEvent event)
 {
 	if (event == XACT_EVENT_PARALLEL_PRE_COMMIT && is_timed)
 	{
@@ -265,10 +265,4 @@ void
 ttl_cost_exempt(void)
 {
 	is_exempt = true;
-}
-
-void
-ttl_cost_init(void)
-{
-	RegisterXactCallback(transaction_event, NULL);
 }

@@ -8,6 +8,7 @@
 #ifndef TTL_COST_H
 #define TTL_COST_H
 
+#include "access/xact.h"
 #include "executor/instrument.h"
 
 /* The cost of what this process has used since then, by the server's weights. */
@@ -33,6 +34,6 @@ extern void ttl_cost_exempt(void);
 extern Size ttl_cost_shmem_size(void);
 extern void ttl_cost_shmem_init(void);
 
-extern void ttl_cost_init(void);
+extern void ttl_cost_transaction(XactEvent event);
 
 #endif							/* TTL_COST_H */

@@ -350,8 +350,8 @@ ttl_counters_announcements(Oid container)
 	return pg_atomic_read_u32(announcements(container));
 }
 
-static void
-transaction_event(XactEvent event, void *arg)
+void
+ttl_counters_transaction(XactEvent event)
 {
 	ListCell   *lc;
 
@@ -363,12 +363,6 @@ transaction_event(XactEvent event, void *arg)
 			pg_atomic_fetch_add_u32(announcements(lfirst_oid(lc)), 1);
 	}
 	announced = NIL;
-}
-
-void
-ttl_counters_init(void)
-{
-	RegisterXactCallback(transaction_event, NULL);
 }
 
 /*

@@ -8,6 +8,7 @@
 #ifndef TTL_COUNTERS_H
 #define TTL_COUNTERS_H
 
+#include "access/xact.h"
 #include "datatype/timestamp.h"
 #include "lib/dshash.h"
 #include "nodes/pg_list.h"
@@ -173,7 +174,7 @@ extern void ttl_counters_forget_container(Oid container);
 extern void ttl_counters_announce(Oid container);
 extern uint32 ttl_counters_announcements(Oid container);
 
-extern void ttl_counters_init(void);
+extern void ttl_counters_transaction(XactEvent event);
 
 /*
  * Databases

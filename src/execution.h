@@ -11,9 +11,9 @@
 
 #include "datatype/timestamp.h"
 #include "executor/execdesc.h"
-#include "lib/stringinfo.h"
 #include "nodes/execnodes.h"
 #include "nodes/pg_list.h"
+#include "parser/parse_node.h"
 
 /* Which rows of a container an execution works on. */
 typedef enum TtlRowMode
@@ -119,40 +119,28 @@ extern void ttl_execution_visit_targets(TtlExecution *execution,
 										TtlTargetVisitor visit);
 
 /*
- * Observers, called in the order of their registration.  'prepared' is called before
- * ExecutorStart and may replace the plan, 'started' after it, 'ended' when an execution
- * is about to be shut down, with the nesting depth (1 = outermost).  'started' and 'runs'
- * aren't called for queries that only read tables that are no containers.
+ * For the hooks of ttl.c.  What is about to start is described, and remembered in the
+ * executor's memory when it has started.
  */
-typedef void (*TtlExecutionPrepared) (TtlExecution *execution, int eflags);
-typedef void (*TtlExecutionStarted) (TtlExecution *execution, int eflags);
-typedef void (*TtlExecutionEnded) (QueryDesc *query_desc, int depth);
+extern void ttl_execution_describe(TtlExecution *starting, QueryDesc *query_desc);
+extern TtlExecution *ttl_execution_remember(const TtlExecution *starting);
 
 /*
- * 'runs' is called before an execution runs, with the one around it (NULL = none), and
- * returns false if it has found out that nothing would come of it: then it doesn't run.
+ * Makes it the current one, and returns the one around it, to be passed to leave.  One that was
+ * started before ttl's hooks came into being is not known; it gets no clock of its own.  Neither
+ * can fail: they are called right before PG_TRY and in PG_FINALLY.
  */
-typedef bool (*TtlExecutionRuns) (TtlExecution *execution, const TtlExecution *outer);
+extern TtlExecution *ttl_execution_enter(QueryDesc *query_desc);
+extern void ttl_execution_leave(TtlExecution *outer);
 
-extern void ttl_execution_on_run(TtlExecutionRuns runs);
+/* True if the execution writes nothing, so that no trigger is queued. */
+extern bool ttl_execution_only_reads(const QueryDesc *query_desc);
 
-/* 'ran' is called after it has run, without an error; maybe several times, as with cursors. */
-typedef void (*TtlExecutionRan) (const QueryDesc *query_desc);
+/* A statement has been analyzed, and not yet rewritten. */
+extern void ttl_execution_analyzed(ParseState *pstate, Query *query);
 
-extern void ttl_execution_on_ran(TtlExecutionRan ran);
-extern void ttl_execution_on_prepare(TtlExecutionPrepared prepared);
-extern void ttl_execution_on_start(TtlExecutionStarted started);
-extern void ttl_execution_on_end(TtlExecutionEnded ended);
-
-/*
- * What the file that resolves policies hands over to parallel workers: 'write' is
- * called in the leader after ExecutorStart, and appends to the text; 'read' gets
- * that in the worker, before observers are called.
- */
-typedef void (*TtlExecutionWrite) (const TtlExecution *execution, StringInfo text);
-typedef void (*TtlExecutionRead) (TtlExecution *execution, const char *text);
-
-extern void ttl_execution_on_hand_over(TtlExecutionWrite write, TtlExecutionRead read);
+/* In a parallel worker: what its leader has handed over, which begins with its clock */
+extern const char *ttl_execution_leader(void);
 
 extern void ttl_execution_init(void);
 

@@ -33,7 +33,6 @@
 #include "nodes/value.h"
 #include "storage/proc.h"
 #include "tcop/pquery.h"
-#include "utility.h"
 #include "utils/backend_status.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -171,9 +170,8 @@ exporter_start(const char *snapshot_id)
 	return start;
 }
 
-static void
-before_each_utility(PlannedStmt *pstmt, const char *query_string,
-					ProcessUtilityContext context, ParamListInfo params)
+void
+ttl_reference_time_command(PlannedStmt *pstmt)
 {
 	bool		has_snapshot = PlannedStmtRequiresSnapshot(pstmt);
 
@@ -189,9 +187,8 @@ before_each_utility(PlannedStmt *pstmt, const char *query_string,
 		ttl_reference_time_set(GetActiveSnapshot(), GetCurrentTimestamp());
 }
 
-static void
-before_utility(PlannedStmt *pstmt, const char *query_string,
-			   ProcessUtilityContext context, ParamListInfo params)
+void
+ttl_reference_time_before_utility(PlannedStmt *pstmt)
 {
 	VariableSetStmt *set = (VariableSetStmt *) pstmt->utilityStmt;
 
@@ -200,22 +197,22 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 		imported_clock = exporter_start(strVal(&linitial_node(A_Const, set->args)->val));
 }
 
-static void
-after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
+void
+ttl_reference_time_after_utility(void)
 {
 	if (imported_clock != 0 && FirstSnapshotSet && transaction_time == 0)
 		transaction_time = imported_clock;
 	note_transaction_snapshot(false);
 }
 
-static void
-end_utility(PlannedStmt *pstmt)
+void
+ttl_reference_time_end_utility(void)
 {
 	imported_clock = 0;
 }
 
-static void
-transaction_ended(XactEvent event, void *arg)
+void
+ttl_reference_time_transaction(XactEvent event)
 {
 	switch (event)
 	{
@@ -229,12 +226,4 @@ transaction_ended(XactEvent event, void *arg)
 		default:
 			break;
 	}
-}
-
-void
-ttl_reference_time_init(void)
-{
-	RegisterXactCallback(transaction_ended, NULL);
-	ttl_utility_on_each(before_each_utility);
-	ttl_utility_observe(before_utility, after_utility, end_utility);
 }

@@ -8,8 +8,10 @@
 #ifndef TTL_REFERENCE_TIME_H
 #define TTL_REFERENCE_TIME_H
 
+#include "access/xact.h"
 #include "datatype/timestamp.h"
 #include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
 #include "utils/snapshot.h"
 
 /*
@@ -35,6 +37,13 @@ extern void ttl_reference_time_analyzed(const Query *query);
  */
 extern void ttl_reference_time_function_called(void);
 
-extern void ttl_reference_time_init(void);
+/*
+ * For the hooks of ttl.c: before each utility command, and around each but EXECUTE and FETCH.
+ */
+extern void ttl_reference_time_command(PlannedStmt *pstmt);
+extern void ttl_reference_time_before_utility(PlannedStmt *pstmt);
+extern void ttl_reference_time_after_utility(void);
+extern void ttl_reference_time_end_utility(void);
+extern void ttl_reference_time_transaction(XactEvent event);
 
 #endif							/* TTL_REFERENCE_TIME_H */

@@ -1,22 +1,36 @@
 /*-------------------------------------------------------------------------
  *
  * ttl.c
- *	  Start of the library: the ordered list of what is to be initialized.
+ *	  Start of the library, and each hook of the server.
  *
- * Settings come first, since the size of shared memory depends on them.  Of two modules that
- * observe the same hook the earlier one is called first, so rooms follow from the bottom of
- * the house (CONTRIBUTING.md) to the top.
+ * A hook is a function here, named after it, that calls the rooms in order; nothing registers
+ * itself.  Mostly that is from the bottom of the house (CONTRIBUTING.md) to the top.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/objectaccess.h"
+#include "compat.h"
+#include "executor/executor.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/plancat.h"
+#include "optimizer/planner.h"
+#include "parser/analyze.h"
+#include "storage/ipc.h"
+#include "tcop/utility.h"
+#include "utils/inval.h"
+#include "utils/syscache.h"
+#if TTL_EXPLAINS_NODES
+#include "commands/explain.h"
+#include "commands/explain_state.h"
+#endif
 
-#include "analysis.h"
 #include "citus/citus.h"
-#include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "cost.h"
@@ -25,16 +39,362 @@
 #include "execution.h"
 #include "expiry/expiry.h"
 #include "guc.h"
-#include "invalidation.h"
 #include "reaper/reaper.h"
 #include "reference_time.h"
 #include "ttl.h"
-#include "utility.h"
 #include "visibility/visibility.h"
 
 TTL_MODULE_MAGIC(TTL_EXTENSION, TTL_VERSION);
 
 PGDLLEXPORT void _PG_init(void);
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+static post_parse_analyze_hook_type prev_post_parse_analyze_hook = NULL;
+static planner_hook_type prev_planner_hook = NULL;
+static build_simple_rel_hook_type prev_build_simple_rel_hook = NULL;
+static ExecutorStart_hook_type prev_ExecutorStart_hook = NULL;
+static ExecutorRun_hook_type prev_ExecutorRun_hook = NULL;
+static ExecutorFinish_hook_type prev_ExecutorFinish_hook = NULL;
+static ExecutorEnd_hook_type prev_ExecutorEnd_hook = NULL;
+static ProcessUtility_hook_type prev_ProcessUtility_hook = NULL;
+static object_access_hook_type prev_object_access_hook = NULL;
+static needs_fmgr_hook_type prev_needs_fmgr_hook = NULL;
+static fmgr_hook_type prev_fmgr_hook = NULL;
+#if TTL_EXPLAINS_NODES
+static explain_per_node_hook_type prev_explain_per_node_hook = NULL;
+#endif
+
+static void
+ttl_shmem_request(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+	ttl_reaper_request_shmem();
+}
+
+static void
+ttl_shmem_startup(void)
+{
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+	ttl_reaper_attach_shmem();
+}
+
+/*
+ * Planning
+ */
+
+static void
+ttl_post_parse_analyze(TTL_POST_PARSE_ANALYZE_PARAMETERS)
+{
+	if (prev_post_parse_analyze_hook)
+		prev_post_parse_analyze_hook(TTL_POST_PARSE_ANALYZE_ARGUMENTS);
+	ttl_execution_analyzed(pstate, query);
+	ttl_reference_time_analyzed(query);
+	ttl_marks_analyzed(query);
+}
+
+static PlannedStmt *
+ttl_planner(TTL_PLANNER_PARAMETERS)
+{
+	TtlPlanning planning;
+	PlannedStmt *volatile result;
+
+	ttl_visibility_prepare_query(&planning, parse, query_string);
+	PG_TRY();
+	{
+		ttl_visibility_enter_planning(&planning);
+		if (prev_planner_hook)
+			result = prev_planner_hook(TTL_PLANNER_ARGUMENTS);
+		else
+			result = standard_planner(TTL_PLANNER_ARGUMENTS);
+	}
+	PG_FINALLY();
+	{
+		ttl_visibility_leave_planning(&planning);
+	}
+	PG_END_TRY();
+	ttl_hide_planned(result, &planning);
+	return result;
+}
+
+static void
+ttl_build_simple_rel(TTL_BUILD_SIMPLE_REL_PARAMETERS)
+{
+	if (prev_build_simple_rel_hook)
+		prev_build_simple_rel_hook(TTL_BUILD_SIMPLE_REL_ARGUMENTS);
+	ttl_hide_forbid_index_only_scans(root, rel, TTL_BUILD_SIMPLE_REL_RTE);
+}
+
+/*
+ * Executions of plans
+ */
+
+static void
+ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
+{
+	TtlExecution starting;
+	TtlExecution *execution;
+
+	/* the executor may call functions while it starts, so the clock comes first */
+	ttl_execution_describe(&starting, queryDesc);
+	ttl_hide_complete(&starting);
+	ttl_plan_copy_strip(&starting, eflags);
+
+	if (prev_ExecutorStart_hook)
+		prev_ExecutorStart_hook(queryDesc, eflags);
+	else
+		standard_ExecutorStart(queryDesc, eflags);
+
+	execution = ttl_execution_remember(&starting);
+	if (execution->follows_leader)
+		ttl_live_follow_leader(execution);
+	if (!execution->observed)
+		return;
+	ttl_live_started(execution, eflags);
+	ttl_deletion_started(execution);
+	ttl_plan_copy_restore(execution);
+	ttl_scan_filter_started(execution, eflags);
+	ttl_trigger_desc_started(execution);
+	if (TTL_PROBES_REFERENCES)
+		ttl_fk_parent_started(execution);
+}
+
+/* Without movement, what runs gives an empty result. */
+static void
+run_current(const TtlExecution *outer, TTL_EXECUTOR_RUN_PARAMETERS)
+{
+	if (!ttl_fk_check_runs(outer))
+		direction = NoMovementScanDirection;
+	if (prev_ExecutorRun_hook)
+		prev_ExecutorRun_hook(TTL_EXECUTOR_RUN_ARGUMENTS);
+	else
+		standard_ExecutorRun(TTL_EXECUTOR_RUN_ARGUMENTS);
+}
+
+static void
+ttl_ExecutorRun(TTL_EXECUTOR_RUN_PARAMETERS)
+{
+	TtlExecution *outer;
+
+	ttl_live_lead(queryDesc);
+	ttl_cost_enter();
+	outer = ttl_execution_enter(queryDesc);
+	PG_TRY();
+	{
+		run_current(outer, TTL_EXECUTOR_RUN_ARGUMENTS);
+	}
+	PG_FINALLY();
+	{
+		ttl_execution_leave(outer);
+		ttl_cost_leave();
+	}
+	PG_END_TRY();
+	ttl_trigger_propagate(false);
+	ttl_fk_check_ran(queryDesc);
+}
+
+static void
+finish_next(QueryDesc *queryDesc)
+{
+	if (prev_ExecutorFinish_hook)
+		prev_ExecutorFinish_hook(queryDesc);
+	else
+		standard_ExecutorFinish(queryDesc);
+}
+
+static void
+ttl_ExecutorFinish(QueryDesc *queryDesc)
+{
+	TtlExecution *outer;
+
+	/* nothing is executed here if no trigger can be queued */
+	if (ttl_execution_only_reads(queryDesc))
+	{
+		finish_next(queryDesc);
+		return;
+	}
+	ttl_cost_enter();
+	outer = ttl_execution_enter(queryDesc);
+	PG_TRY();
+	{
+		finish_next(queryDesc);
+	}
+	PG_FINALLY();
+	{
+		ttl_execution_leave(outer);
+		ttl_cost_leave();
+	}
+	PG_END_TRY();
+}
+
+static void
+ttl_ExecutorEnd(QueryDesc *queryDesc)
+{
+	ttl_evict_ends(queryDesc);
+	if (prev_ExecutorEnd_hook)
+		prev_ExecutorEnd_hook(queryDesc);
+	else
+		standard_ExecutorEnd(queryDesc);
+}
+
+#if TTL_EXPLAINS_NODES
+static void
+ttl_explain_per_node(PlanState *planstate, List *ancestors, const char *relationship,
+					 const char *plan_name, ExplainState *es)
+{
+	if (prev_explain_per_node_hook)
+		prev_explain_per_node_hook(planstate, ancestors, relationship, plan_name, es);
+	ttl_scan_filter_explain(planstate, es);
+}
+#endif
+
+/*
+ * Utility commands
+ */
+
+static void
+process_next(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+			 ProcessUtilityContext context, ParamListInfo params,
+			 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	if (prev_ProcessUtility_hook)
+		prev_ProcessUtility_hook(pstmt, queryString, readOnlyTree, context, params, queryEnv,
+								 dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params, queryEnv,
+								dest, qc);
+}
+
+/*
+ * Transaction commands come by, too, also in a transaction that has failed: what is called
+ * looks at the statement's type before it touches a catalog.  The statement is a private copy,
+ * and may be modified.  EXECUTE and FETCH, which may be as short as what they run, only run
+ * plans.
+ */
+static void
+ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+				   ProcessUtilityContext context, ParamListInfo params,
+				   QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	PlannedStmt *volatile stmt = pstmt;
+
+	ttl_reference_time_command(pstmt);
+	if (IsA(pstmt->utilityStmt, ExecuteStmt) || IsA(pstmt->utilityStmt, FetchStmt))
+	{
+		process_next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		return;
+	}
+
+	if (readOnlyTree)
+		stmt = copyObject(pstmt);
+	ttl_cost_enter();
+	PG_TRY();
+	{
+		ttl_request_before_utility(stmt);
+		ttl_reference_time_before_utility(stmt);
+		ttl_validation_before_utility(stmt);
+		ttl_propagation_before_utility(stmt);
+		ttl_ddl_before_utility(stmt, queryString, context);
+		/* what Citus does in the command, ... */
+		ttl_calls_before_utility(stmt);
+		ttl_marks_before_utility(stmt);
+		ttl_fk_check_before_utility(stmt);
+		ttl_visibility_before_utility(stmt);
+
+		process_next(stmt, queryString, false, context, params, queryEnv, dest, qc);
+
+		ttl_request_after_utility(stmt);
+		ttl_reference_time_after_utility();
+		ttl_propagation_after_utility(stmt);
+		ttl_ddl_after_utility(stmt, context);
+	}
+	PG_FINALLY();
+	{
+		/* These cannot fail, and know commands that they have not been told of. */
+		ttl_fk_check_end_utility(stmt);
+		/* ... ends here */
+		ttl_calls_end_utility(stmt);
+		ttl_validation_end_utility(stmt);
+		ttl_reference_time_end_utility();
+		ttl_cost_leave();
+	}
+	PG_END_TRY();
+}
+
+static void
+ttl_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
+{
+	/* pgaudit would log the filter function for each query */
+	if (access == OAT_FUNCTION_EXECUTE && objectId >= FirstNormalObjectId &&
+		ttl_container_calls(objectId))
+		return;
+	if (prev_object_access_hook)
+		prev_object_access_hook(access, classId, objectId, subId, arg);
+	if (access == OAT_FUNCTION_EXECUTE)
+		ttl_reference_time_function_called();
+	else
+		ttl_ddl_object_changed(access, classId, objectId, subId, arg);
+}
+
+/*
+ * Calls of functions; in servers that have Citus
+ */
+
+static bool
+ttl_needs_fmgr(Oid functionId)
+{
+	return (prev_needs_fmgr_hook && prev_needs_fmgr_hook(functionId)) ||
+		ttl_calls_needs_fmgr(functionId);
+}
+
+static void
+ttl_fmgr(FmgrHookEventType event, FmgrInfo *flinfo, Datum *arg)
+{
+	if (prev_fmgr_hook)
+		prev_fmgr_hook(event, flinfo, arg);
+	ttl_calls_fmgr(event, flinfo);
+}
+
+/*
+ * Callbacks
+ */
+
+static void
+ttl_xact_callback(XactEvent event, void *arg)
+{
+	ttl_counters_transaction(event);
+	ttl_cost_transaction(event);
+	ttl_reference_time_transaction(event);
+	ttl_request_transaction(event);
+}
+
+static void
+ttl_subxact_callback(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parentSubid,
+					 void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		ttl_reap_subtransaction_aborted();
+}
+
+/*
+ * PostgreSQL has room for ten callbacks of the relation cache in a process, for itself and all
+ * extensions, and ends a process that wants one more.  Citus takes five, and logical
+ * replication two.
+ */
+static void
+ttl_relcache_callback(Datum arg, Oid relid)
+{
+	ttl_container_invalidate(relid);
+	ttl_schedule_relation_changed(relid);
+}
+
+static void
+ttl_namespace_callback(Datum arg, int cacheid, uint32 hashvalue)
+{
+	ttl_container_invalidate_schema();
+}
 
 void
 _PG_init(void)
@@ -46,23 +406,49 @@ _PG_init(void)
 				 errhint("Add \"%s\" to \"%s\" in postgresql.conf and restart the server.",
 						 TTL_EXTENSION, "shared_preload_libraries")));
 
+	/* settings come first, since the size of shared memory depends on them */
 	ttl_guc_init();
-	ttl_counters_init();
-	ttl_cost_init();
-	ttl_reaper_init();
-	ttl_analysis_init();
-	ttl_reference_time_init();
 	ttl_execution_init();
-	ttl_utility_init();
-	ttl_invalidation_init();
-	ttl_container_cache_init();
-	ttl_validation_init();
 	ttl_citus_init();
-	ttl_propagation_init();
-	ttl_ddl_init();
-	ttl_calls_init();
-	ttl_marks_init();
-	ttl_live_init();
-	ttl_deletion_init();
-	ttl_visibility_init();
+	ttl_citus_on_convert(ttl_trigger_stop_archiving, ttl_trigger_tables_converted);
+	ttl_reaper_init();
+
+	RegisterXactCallback(ttl_xact_callback, NULL);
+	RegisterSubXactCallback(ttl_subxact_callback, NULL);
+	CacheRegisterRelcacheCallback(ttl_relcache_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, ttl_namespace_callback, (Datum) 0);
+
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = ttl_shmem_request;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = ttl_shmem_startup;
+	prev_post_parse_analyze_hook = post_parse_analyze_hook;
+	post_parse_analyze_hook = ttl_post_parse_analyze;
+	prev_planner_hook = planner_hook;
+	planner_hook = ttl_planner;
+	prev_build_simple_rel_hook = build_simple_rel_hook;
+	build_simple_rel_hook = ttl_build_simple_rel;
+	prev_ExecutorStart_hook = ExecutorStart_hook;
+	ExecutorStart_hook = ttl_ExecutorStart;
+	prev_ExecutorRun_hook = ExecutorRun_hook;
+	ExecutorRun_hook = ttl_ExecutorRun;
+	prev_ExecutorFinish_hook = ExecutorFinish_hook;
+	ExecutorFinish_hook = ttl_ExecutorFinish;
+	prev_ExecutorEnd_hook = ExecutorEnd_hook;
+	ExecutorEnd_hook = ttl_ExecutorEnd;
+	prev_ProcessUtility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = ttl_ProcessUtility;
+	prev_object_access_hook = object_access_hook;
+	object_access_hook = ttl_object_access;
+#if TTL_EXPLAINS_NODES
+	prev_explain_per_node_hook = explain_per_node_hook;
+	explain_per_node_hook = ttl_explain_per_node;
+#endif
+	if (ttl_citus_is_loaded())
+	{
+		prev_needs_fmgr_hook = needs_fmgr_hook;
+		needs_fmgr_hook = ttl_needs_fmgr;
+		prev_fmgr_hook = fmgr_hook;
+		fmgr_hook = ttl_fmgr;
+	}
 }

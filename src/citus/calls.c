@@ -30,7 +30,6 @@
 #include "execution.h"
 #include "fmgr.h"
 #include "ttl.h"
-#include "utility.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 
@@ -77,9 +76,6 @@ static bool tables_replaced = false;
 
 static void (*before_converting) (Oid object) = NULL;
 static void (*converted) (void) = NULL;
-
-static needs_fmgr_hook_type prev_needs_fmgr = NULL;
-static fmgr_hook_type prev_fmgr = NULL;
 
 /* The function's index in the list, or -1 */
 static int
@@ -226,21 +222,18 @@ run_function(PG_FUNCTION_ARGS)
 	return result;
 }
 
-static bool
-needs_hook(Oid function)
+bool
+ttl_calls_needs_fmgr(Oid function)
 {
-	return (prev_needs_fmgr && prev_needs_fmgr(function)) || is_at_extent() ||
-		find_function(function) >= 0;
+	return is_at_extent() || find_function(function) >= 0;
 }
 
 /* Must not fail once it has counted: PostgreSQL calls it outside of its PG_TRY. */
-static void
-call_event(FmgrHookEventType event, FmgrInfo *flinfo, Datum *private)
+void
+ttl_calls_fmgr(FmgrHookEventType event, FmgrInfo *flinfo)
 {
 	int			i;
 
-	if (prev_fmgr)
-		prev_fmgr(event, flinfo, private);
 	if (flinfo->fn_addr == run_function)
 		return;
 	i = event == FHET_START ? find_function(flinfo->fn_oid) : -1;
@@ -272,9 +265,8 @@ has_extent(Node *stmt)
 	}
 }
 
-static void
-before_utility(PlannedStmt *pstmt, const char *query_string,
-			   ProcessUtilityContext context, ParamListInfo params)
+void
+ttl_calls_before_utility(PlannedStmt *pstmt)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
@@ -294,8 +286,8 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 	innermost = &command_extent;
 }
 
-static void
-utility_ended(PlannedStmt *pstmt)
+void
+ttl_calls_end_utility(PlannedStmt *pstmt)
 {
 	if (command == pstmt)
 	{
@@ -309,16 +301,4 @@ ttl_citus_on_convert(void (*before) (Oid object), void (*after) (void))
 {
 	before_converting = before;
 	converted = after;
-}
-
-void
-ttl_calls_init(void)
-{
-	if (!ttl_citus_is_loaded())
-		return;
-	prev_needs_fmgr = needs_fmgr_hook;
-	needs_fmgr_hook = needs_hook;
-	prev_fmgr = fmgr_hook;
-	fmgr_hook = call_event;
-	ttl_utility_observe(before_utility, NULL, utility_ended);
 }

@@ -113,7 +113,11 @@ extern bool ttl_citus_is_converting(void);
  */
 extern void ttl_citus_on_convert(void (*before) (Oid object), void (*after) (void));
 
-extern void ttl_calls_init(void);
+/* For the hooks of ttl.c */
+extern bool ttl_calls_needs_fmgr(Oid function);
+extern void ttl_calls_fmgr(FmgrHookEventType event, FmgrInfo *flinfo);
+extern void ttl_calls_before_utility(PlannedStmt *pstmt);
+extern void ttl_calls_end_utility(PlannedStmt *pstmt);
 
 /*
  * propagation.c
@@ -169,7 +173,8 @@ extern bool ttl_citus_lock_shard(Oid relid, bool waits);
 /* Locks the shell of a shard, if it is one, against Citus's making another table of it: before the shard. */
 extern void ttl_citus_wait_for_shell(Oid relid);
 
-extern void ttl_propagation_init(void);
+extern void ttl_propagation_before_utility(PlannedStmt *pstmt);
+extern void ttl_propagation_after_utility(PlannedStmt *pstmt);
 
 /*
  * marks.c
@@ -181,7 +186,8 @@ extern void ttl_propagation_init(void);
  */
 extern bool ttl_citus_mark(Query *query);
 
-extern void ttl_marks_init(void);
+extern void ttl_marks_analyzed(Query *query);
+extern void ttl_marks_before_utility(PlannedStmt *pstmt);
 
 /*
  * nodes.c

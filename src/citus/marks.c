@@ -20,7 +20,6 @@
  */
 #include "postgres.h"
 
-#include "analysis.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "citus/citus.h"
@@ -31,7 +30,6 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
-#include "utility.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rls.h"
@@ -121,8 +119,8 @@ ttl_citus_mark(Query *query)
 }
 
 /* A generic plan has the alias or not: such a query is planned anew when row_security changes. */
-static void
-analyzed(ParseState *pstate, Query *query)
+void
+ttl_marks_analyzed(Query *query)
 {
 	Marks		marks = {.looks = true};
 
@@ -149,9 +147,8 @@ is_copied_by_shards(const CopyStmt *stmt)
 	return !stmt->is_from && stmt->filename == NULL && !stmt->is_program;
 }
 
-static void
-before_copy(PlannedStmt *pstmt, const char *query_string,
-			ProcessUtilityContext context, ParamListInfo params)
+void
+ttl_marks_before_utility(PlannedStmt *pstmt)
 {
 	CopyStmt   *stmt = (CopyStmt *) pstmt->utilityStmt;
 	DefElem    *mark = NULL;
@@ -182,13 +179,4 @@ before_copy(PlannedStmt *pstmt, const char *query_string,
 		set_row_security(mark == NULL);
 		stmt->options = list_delete_ptr(stmt->options, mark);
 	}
-}
-
-void
-ttl_marks_init(void)
-{
-	if (!ttl_citus_is_loaded())
-		return;
-	ttl_analysis_observe(analyzed);
-	ttl_utility_observe(before_copy, NULL, NULL);
 }

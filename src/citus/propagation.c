@@ -30,8 +30,8 @@
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "ttl.h"
-#include "utility.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/varlena.h"
@@ -451,9 +451,8 @@ ttl_citus_lock_shard(Oid relid, bool waits)
 }
 
 /* The statement is a private copy. */
-static void
-before_utility(PlannedStmt *pstmt, const char *query_string,
-			   ProcessUtilityContext context, ParamListInfo params)
+void
+ttl_propagation_before_utility(PlannedStmt *pstmt)
 {
 	CreateTrigStmt *stmt = (CreateTrigStmt *) pstmt->utilityStmt;
 	Oid			relid;
@@ -465,8 +464,8 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 		stmt->args = NIL;
 }
 
-static void
-after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
+void
+ttl_propagation_after_utility(PlannedStmt *pstmt)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 	ListCell   *lc;
@@ -482,11 +481,4 @@ after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 		foreach(lc, ((DropStmt *) stmt)->objects)
 			trigger_dropped(castNode(List, lfirst(lc)));
 	}
-}
-
-void
-ttl_propagation_init(void)
-{
-	if (ttl_citus_is_loaded())
-		ttl_utility_observe(before_utility, after_utility, NULL);
 }

@@ -9,10 +9,12 @@
 #define TTL_CONFIGURATION_H
 
 #include "access/attnum.h"
+#include "catalog/objectaccess.h"
 #include "catalog/pg_attribute.h"
 #include "container/container.h"
 #include "fmgr.h"
 #include "nodes/parsenodes.h"
+#include "tcop/utility.h"
 #include "utils/relcache.h"
 
 /*
@@ -179,7 +181,9 @@ extern void ttl_trigger_propagate(bool all);
  */
 extern void ttl_trigger_replace_archive(Oid container, Oid archive);
 
-extern void ttl_trigger_init(void);
+/* Before and after Citus makes other tables of tables, see ttl_citus_on_convert() */
+extern void ttl_trigger_stop_archiving(Oid object);
+extern void ttl_trigger_tables_converted(void);
 
 /*
  * notice.c
@@ -326,6 +330,11 @@ extern void ttl_partition_detached(RangeVar *name);
 /*
  * ddl.c
  */
-extern void ttl_ddl_init(void);
+/* For the hooks of ttl.c: around each utility command, and when an object is about to change */
+extern void ttl_ddl_before_utility(PlannedStmt *pstmt, const char *query_string,
+								   ProcessUtilityContext context);
+extern void ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context);
+extern void ttl_ddl_object_changed(ObjectAccessType access, Oid class_id, Oid object_id,
+								   int sub_id, void *arg);
 
 #endif							/* TTL_CONFIGURATION_H */

@@ -55,7 +55,7 @@
  * only superusers can alter them.
  *
  * Drops and renamed columns arrive by object_access_hook, whatever the command
- * was; the rest is seen as utility commands (utility.c).
+ * was; the rest is seen as utility commands (ttl.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -64,7 +64,6 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
@@ -73,24 +72,19 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_namespace.h"
-#include "catalog/pg_proc.h"
 #include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
-#include "reference_time.h"
 #include "storage/lmgr.h"
 #include "ttl.h"
-#include "utility.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/rls.h"
 #include "utils/snapmgr.h"
-
-static object_access_hook_type prev_object_access_hook = NULL;
 
 /* The column's name as this very command has written it */
 static bool
@@ -144,9 +138,9 @@ follow_rename(Oid relid, AttrNumber attno)
 	ttl_container_update(relid, &policy);
 }
 
-static void
-before_utility(PlannedStmt *pstmt, const char *query_string,
-			   ProcessUtilityContext context, ParamListInfo params)
+void
+ttl_ddl_before_utility(PlannedStmt *pstmt, const char *query_string,
+					   ProcessUtilityContext context)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
@@ -238,8 +232,8 @@ after_command(Node *stmt)
 	}
 }
 
-static void
-after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
+void
+ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
@@ -284,17 +278,6 @@ follow_archive_name(Oid renamed)
 	}
 }
 
-static void
-function_called(Oid function, void *arg)
-{
-	/* pgaudit would log the filter function for each query */
-	if (function >= FirstNormalObjectId && ttl_container_calls(function))
-		return;
-	if (prev_object_access_hook)
-		prev_object_access_hook(OAT_FUNCTION_EXECUTE, ProcedureRelationId, function, 0, arg);
-	ttl_reference_time_function_called();
-}
-
 /* A relation is about to be dropped. */
 static void
 relation_dropped(Oid relid, Oid catalog, bool concurrently)
@@ -330,14 +313,10 @@ relation_dropped(Oid relid, Oid catalog, bool concurrently)
 	}
 }
 
-/* Kept apart from function_called(), which is called for each function of each query. */
-static pg_noinline void
-object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
+void
+ttl_ddl_object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
 {
 	const TtlObjects *objects;
-
-	if (prev_object_access_hook)
-		prev_object_access_hook(access, class_id, object_id, sub_id, arg);
 
 	if (class_id == ExtensionRelationId &&
 		(access == OAT_POST_CREATE || access == OAT_POST_ALTER))
@@ -357,22 +336,4 @@ object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 	else if (class_id == RelationRelationId && sub_id == 0)
 		relation_dropped(object_id, objects->catalog,
 						 (((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_CONCURRENTLY) != 0);
-}
-
-static void
-object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
-{
-	if (access == OAT_FUNCTION_EXECUTE)
-		function_called(object_id, arg);
-	else
-		object_changed(access, class_id, object_id, sub_id, arg);
-}
-
-void
-ttl_ddl_init(void)
-{
-	ttl_utility_observe(before_utility, after_utility, NULL);
-	prev_object_access_hook = object_access_hook;
-	object_access_hook = object_access;
-	ttl_trigger_init();
 }

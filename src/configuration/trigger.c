@@ -17,12 +17,10 @@
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/policy.h"
-#include "execution.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "ttl.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 
 /* The row trigger of a container, and not just one by that name */
@@ -58,16 +56,13 @@ ttl_trigger_enable(Oid relid)
 	ttl_command_end(nestlevel);
 }
 
-/* Containers whose policies have been changed, since they were propagated last */
-static List *changed = NIL;
-
 void
 ttl_trigger_create(Oid relid, const TtlPolicy *policy)
 {
 	int			nestlevel = ttl_command_begin();
 	Oid			outer;
 
-	changed = list_delete_oid(changed, relid);
+	ttl_container_changed = list_delete_oid(ttl_container_changed, relid);
 	ttl_citus_check_method(relid);
 	ttl_citus_check_nodes(relid);
 	ttl_citus_allow_triggers();
@@ -205,17 +200,17 @@ follow_archive(Oid container)
 void
 ttl_trigger_propagate(bool all)
 {
-	List	   *containers = changed;
+	List	   *containers = ttl_container_changed;
 	ListCell   *lc;
 
 	/* nodes may not have a table that Citus is making; when it has, this is called, too */
-	if (ttl_citus_is_called())
+	if ((containers == NIL && !all) || ttl_citus_is_called())
 		return;
-	changed = NIL;
+	ttl_container_changed = NIL;
 	foreach(lc, containers)
 	{
 		/* not after an error */
-		if (ttl_container_objects() != NULL)
+		if (ttl_citus_is_here() && ttl_container_objects() != NULL)
 			carry(lfirst_oid(lc));
 	}
 	list_free(containers);
@@ -229,29 +224,13 @@ ttl_trigger_propagate(bool all)
 	}
 }
 
-static void
-policy_changed(Oid container)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-
-	if (ttl_citus_is_here())
-		changed = list_append_unique_oid(changed, container);
-	MemoryContextSwitchTo(old);
-}
-
-static void
-after_run(const QueryDesc *query_desc)
-{
-	ttl_trigger_propagate(false);
-}
-
 /*
  * Citus is about to copy a table, and drops it then.  What nodes move from or to its shards
  * in between would be lost with the archive, or be moved twice.  So the container is locked on
  * all nodes, which keeps them from it until the transaction has ended (propagation.c).
  */
-static void
-stop_archiving(Oid object)
+void
+ttl_trigger_stop_archiving(Oid object)
 {
 	ListCell   *lc;
 
@@ -273,18 +252,8 @@ stop_archiving(Oid object)
 	}
 }
 
-static void
-tables_converted(void)
+void
+ttl_trigger_tables_converted(void)
 {
 	ttl_trigger_propagate(true);
-}
-
-void
-ttl_trigger_init(void)
-{
-	if (!ttl_citus_is_loaded())
-		return;
-	ttl_container_on_change(policy_changed);
-	ttl_execution_on_ran(after_run);
-	ttl_citus_on_convert(stop_archiving, tables_converted);
 }

@@ -184,7 +184,16 @@ extern const void *ttl_container_derive(Relation rel, TtlDerived which,
  */
 extern const Bitmapset *ttl_container_key_columns(Relation rel);
 
-extern void ttl_container_cache_init(void);
+/*
+ * How often relations or schemas, and how often schemas, have been invalidated in this
+ * process; never 0.  See container_cache.c for how to remember what was read from catalogs.
+ */
+extern uint64 ttl_invalidations;
+extern uint64 ttl_schema_invalidations;
+
+/* A relation (InvalidOid = any) may have changed; the extension may have come or gone. */
+extern void ttl_container_invalidate(Oid relid);
+extern void ttl_container_invalidate_schema(void);
 
 /*
  * container_catalog.c: rows of ttl.container.  The caller has checked
@@ -274,10 +283,13 @@ extern List *ttl_container_list_dropped(void);
 extern bool ttl_container_forget_dropped(Oid container);
 
 /*
- * Registers a function that is called whenever this session has written
- * ttl.container, in the writing transaction.
+ * Containers whose rows of ttl.container this session has written, until they are propagated to the
+ * nodes of Citus.
  */
-extern void ttl_container_on_change(void (*changed) (Oid container));
+extern List *ttl_container_changed;
+
+/* Has it written one since the last call? */
+extern bool ttl_container_has_changed(void);
 
 /*
  * Policy lock: taken shared by a batch of the reaper, exclusively by a change of

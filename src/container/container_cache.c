@@ -23,6 +23,11 @@
  * a generation of its own is entered before, and takes the value if it is still there
  * afterwards.  If not, the value serves this caller only.
  *
+ * A look-up of catalogs may fail half-way (it waits for locks, and can be canceled), and
+ * may process invalidations, after which what it has read before is no longer true.
+ * Invalidations are counted, therefore: a value that is kept elsewhere is remembered with the count
+ * from before the look-up, by a look-up that has returned, and is used while the count is the same.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -33,7 +38,6 @@
 #include "catalog/pg_class.h"
 #include "catalog_expr.h"
 #include "container/container.h"
-#include "invalidation.h"
 #include "storage/lmgr.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -41,6 +45,9 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
+
+uint64		ttl_invalidations = 1;
+uint64		ttl_schema_invalidations = 1;
 
 typedef struct DerivedValue
 {
@@ -338,11 +345,12 @@ remove_entry(CacheEntry *entry)
 	(void) hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
 }
 
-static void
-invalidate(Datum arg, Oid relid)
+void
+ttl_container_invalidate(Oid relid)
 {
 	CacheEntry *entry;
 
+	ttl_invalidations++;
 	if (entries == NULL)
 		return;
 	if (OidIsValid(relid))
@@ -359,16 +367,9 @@ invalidate(Datum arg, Oid relid)
 	}
 }
 
-/* The extension has come or gone. */
-static void
-invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
-{
-	invalidate(0, InvalidOid);
-}
-
 void
-ttl_container_cache_init(void)
+ttl_container_invalidate_schema(void)
 {
-	ttl_invalidation_observe(invalidate);
-	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_all, 0);
+	ttl_schema_invalidations++;
+	ttl_container_invalidate(InvalidOid);
 }

@@ -45,20 +45,23 @@
 
 #define PRIMARY_KEY	"container_pkey"
 
-static List *change_observers = NIL;
+List	   *ttl_container_changed = NIL;
 
-void
-ttl_container_on_change(void (*changed) (Oid))
+static bool has_changed = false;
+
+bool
+ttl_container_has_changed(void)
 {
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	bool		result = has_changed;
 
-	change_observers = lappend(change_observers, (void *) changed);
-	MemoryContextSwitchTo(old);
+	has_changed = false;
+	return result;
 }
 
 void
 ttl_container_announce_change(Oid container, bool replan)
 {
+	MemoryContext old;
 	ListCell   *lc;
 
 	CacheInvalidateRelcacheByRelid(container);
@@ -67,8 +70,10 @@ ttl_container_announce_change(Oid container, bool replan)
 		foreach(lc, find_all_inheritors(container, NoLock, NULL))
 			CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
 	}
-	foreach(lc, change_observers)
-		((void (*) (Oid)) lfirst(lc)) (container);
+	has_changed = true;
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	ttl_container_changed = list_append_unique_oid(ttl_container_changed, container);
+	MemoryContextSwitchTo(old);
 }
 
 /*

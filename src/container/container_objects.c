@@ -33,7 +33,6 @@
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "container/container.h"
-#include "invalidation.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "ttl.h"

@@ -465,12 +465,8 @@ ttl_deletion_truncate(Relation rel)
 	ttl_owner_end(&saved);
 }
 
-/*
- * Observer of what a deletion executes, and of the referential actions in it, which serve
- * the deletion and are done as other owners.
- */
-static void
-execution_started(TtlExecution *execution, int eflags)
+void
+ttl_deletion_started(TtlExecution *execution)
 {
 	bool		is_action = InNoForceRLSOperation();
 
@@ -479,10 +475,4 @@ execution_started(TtlExecution *execution, int eflags)
 	ttl_owner_honour_foreign_keys(execution);
 	if (is_action && running->restricted)
 		ttl_owner_begin_action();
-}
-
-void
-ttl_deletion_init(void)
-{
-	ttl_execution_on_start(execution_started);
 }

@@ -269,6 +269,10 @@ extern void ttl_deletion_truncate(Relation rel);
 /* Does a deletion run in this process, or what it has deferred? */
 extern bool ttl_deletion_is_running(void);
 
-extern void ttl_deletion_init(void);
+/*
+ * An execution has started: maybe that of a deletion, or of a referential action in it, which serves
+ * the deletion and is done as another owner.
+ */
+extern void ttl_deletion_started(TtlExecution *execution);
 
 #endif							/* TTL_DELETION_H */

@@ -201,7 +201,18 @@ extern bool ttl_live_session_shows(void);
  */
 extern bool ttl_live_is_shown(Oid container);
 
-extern void ttl_live_init(void);
+/*
+ * An execution has started: resolves what a deletion deletes from, and remembers to which
+ * containers foreign keys have cascaded.
+ */
+extern void ttl_live_started(TtlExecution *execution, int eflags);
+
+/*
+ * Hands over to parallel workers what is resolved, when the execution is about to run: once, and
+ * not while the executor runs.  In the worker: takes it over.
+ */
+extern void ttl_live_lead(QueryDesc *query_desc);
+extern void ttl_live_follow_leader(TtlExecution *execution);
 
 /*
  * expiry_index.c
@@ -497,6 +508,8 @@ extern void ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber
  */
 extern bool ttl_validation_runs(void);
 
-extern void ttl_validation_init(void);
+/* Around each utility command */
+extern void ttl_validation_before_utility(PlannedStmt *stmt);
+extern void ttl_validation_end_utility(PlannedStmt *stmt);
 
 #endif							/* TTL_EXPIRY_H */

@@ -177,37 +177,51 @@ ttl_live_resolve(TtlExecution *execution, Oid container)
 	return get_live(container, false, execution);
 }
 
-/* Writes down for parallel workers what is resolved. */
-static void
-write_states(const TtlExecution *execution, StringInfo text)
+void
+ttl_live_lead(QueryDesc *query_desc)
 {
+	TtlExecution *execution;
+	StringInfoData text;
+	MemoryContext old;
 	ListCell   *lc;
 
+	if (!query_desc->plannedstmt->parallelModeNeeded || IsParallelWorker())
+		return;
+	execution = ttl_execution_of(query_desc->estate);
+	if (execution == NULL || execution->handed_over != NULL)
+		return;
+	old = MemoryContextSwitchTo(query_desc->estate->es_query_cxt);
+	initStringInfo(&text);
+	appendStringInfo(&text, INT64_FORMAT " " INT64_FORMAT,
+					 execution->clock, execution->reading_now);
 	foreach(lc, execution->policies)
 	{
 		TtlLive    *state = lfirst(lc);
 
 		/* deletions are not parallel */
 		if (!state->deletes)
-			appendStringInfo(text, " %u %d %d", state->container, state->default_ttl,
+			appendStringInfo(&text, " %u %d %d", state->container, state->default_ttl,
 							 state->sees_everything);
 	}
+	execution->handed_over = text.data;
+	MemoryContextSwitchTo(old);
 }
 
-/* Takes over, in a worker, what the leader has resolved. */
-static void
-read_states(TtlExecution *execution, const char *text)
+void
+ttl_live_follow_leader(TtlExecution *execution)
 {
+	char	   *text;
+
+	(void) strtoi64(ttl_execution_leader(), &text, 10);
+	execution->reading_now = strtoi64(text, &text, 10);
 	while (*text != '\0')
 	{
 		TtlLive    *state = add_state(execution);
-		char	   *end;
 
-		state->container = strtoul(text, &end, 10);
-		state->default_ttl = strtol(end, &end, 10);
-		state->sees_everything = strtol(end, &end, 10) != 0;
+		state->container = strtoul(text, &text, 10);
+		state->default_ttl = strtol(text, &text, 10);
+		state->sees_everything = strtol(text, &text, 10) != 0;
 		set_cutoff(state, execution->reading_now);
-		text = end;
 	}
 }
 
@@ -221,12 +235,9 @@ remember_cascade(TtlExecution *outer, Oid container)
 	MemoryContextSwitchTo(old);
 }
 
-/*
- * Observer of executions: resolves what a deletion deletes from, and remembers
- * to which containers foreign keys have cascaded.  scan_filter.c resolves what is hidden.
- */
-static void
-execution_started(TtlExecution *execution, int eflags)
+/* scan_filter.c resolves what is hidden. */
+void
+ttl_live_started(TtlExecution *execution, int eflags)
 {
 	TtlExecution *outer = ttl_execution_current();
 	bool		deletes = execution->row_mode == TTL_SEES_EXPIRED;
@@ -257,13 +268,6 @@ execution_started(TtlExecution *execution, int eflags)
 			remember_cascade(outer, container.container);
 		}
 	}
-}
-
-void
-ttl_live_init(void)
-{
-	ttl_execution_on_start(execution_started);
-	ttl_execution_on_hand_over(write_states, read_states);
 }
 
 /* What a call of a filter function remembers */

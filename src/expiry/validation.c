@@ -20,7 +20,6 @@
 #include "expiry/expiry.h"
 #include "nodes/parsenodes.h"
 #include "ttl.h"
-#include "utility.h"
 #include "utils/memutils.h"
 
 /*
@@ -148,9 +147,8 @@ begin_validation(const PlannedStmt *command)
 	validation = inner;
 }
 
-static void
-before_utility(PlannedStmt *pstmt, const char *query_string,
-			   ProcessUtilityContext context, ParamListInfo params)
+void
+ttl_validation_before_utility(PlannedStmt *pstmt)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
@@ -158,8 +156,8 @@ before_utility(PlannedStmt *pstmt, const char *query_string,
 		begin_validation(pstmt);
 }
 
-static void
-end_utility(PlannedStmt *pstmt)
+void
+ttl_validation_end_utility(PlannedStmt *pstmt)
 {
 	Validation *inner = validation;
 
@@ -171,10 +169,4 @@ end_utility(PlannedStmt *pstmt)
 		error_context_stack = inner->context.previous;
 	validation = inner->outer;
 	pfree(inner);
-}
-
-void
-ttl_validation_init(void)
-{
-	ttl_utility_observe(before_utility, NULL, end_utility);
 }

@@ -45,6 +45,7 @@
 #include "storage/fd.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
@@ -53,7 +54,6 @@
 #include "container/container.h"
 #include "counters.h"
 #include "guc.h"
-#include "invalidation.h"
 #include "reaper/reaper_internal.h"
 #include "ttl.h"
 

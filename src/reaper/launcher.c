@@ -69,7 +69,6 @@
 #include "counters.h"
 #include "guc.h"
 #include "reaper/reaper_internal.h"
-#include "reaper/reaper.h"
 #include "reaper/reap_rel.h"
 #include "ttl.h"
 
@@ -445,17 +444,10 @@ ttl_launcher_main(Datum main_arg)
 	proc_exit(1);
 }
 
-/*
- * Registers the launcher, and the callbacks of src/reaper.
- */
 void
 ttl_reaper_init(void)
 {
 	BackgroundWorker worker;
-
-	ttl_shmem_init();
-	ttl_request_init();
-	ttl_reap_init();
 
 	/* nothing may write during pg_upgrade */
 	if (IsBinaryUpgrade)

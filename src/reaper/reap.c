@@ -90,12 +90,10 @@ report_progress(void)
 	pgstat_progress_update_multi_param(PROGRESS_NPARAMETERS, parameters, progress);
 }
 
-static void
-subtransaction_event(SubXactEvent event, SubTransactionId subid, SubTransactionId parent,
-					 void *arg)
+void
+ttl_reap_subtransaction_aborted(void)
 {
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		report_progress();
+	report_progress();
 }
 
 void
@@ -372,10 +370,4 @@ ttl_reap(PG_FUNCTION_ARGS)
 							   "ttl: %lld expired rows deleted",
 							   (unsigned long) rows, (long long) rows)));
 	PG_RETURN_VOID();
-}
-
-void
-ttl_reap_init(void)
-{
-	RegisterSubXactCallback(subtransaction_event, NULL);
 }

@@ -9,6 +9,21 @@
 #ifndef TTL_REAPER_H
 #define TTL_REAPER_H
 
+#include "access/xact.h"
+#include "nodes/plannodes.h"
+
+/* Registers the launcher. */
 extern void ttl_reaper_init(void);
+
+/*
+ * For the other hooks of ttl.c
+ */
+extern void ttl_reaper_request_shmem(void);
+extern void ttl_reaper_attach_shmem(void);
+extern void ttl_request_before_utility(PlannedStmt *pstmt);
+extern void ttl_request_after_utility(PlannedStmt *pstmt);
+extern void ttl_request_transaction(XactEvent event);
+extern void ttl_reap_subtransaction_aborted(void);
+extern void ttl_schedule_relation_changed(Oid relid);
 
 #endif							/* TTL_REAPER_H */

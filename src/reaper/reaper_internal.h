@@ -13,6 +13,7 @@
 #include "counters.h"
 #include "datatype/timestamp.h"
 #include "executor/instrument.h"
+#include "reaper/reaper.h"
 
 struct TtlMemory;
 
@@ -30,8 +31,6 @@ extern PGDLLEXPORT void ttl_worker_main(Datum main_arg);
 extern void ttl_request_at_commit(void);
 extern void ttl_request_all_at_commit(void);
 
-extern void ttl_request_init(void);
-
 /*
  * shmem.c, for backends
  */
@@ -43,15 +42,13 @@ extern void ttl_request_init(void);
  * Requests that the worker of a database (InvalidOid: of each) read the list of
  * containers; it is started if necessary.
  */
-extern void ttl_shmem_request(Oid dboid);
+extern void ttl_shmem_wake(Oid dboid);
 
 /*
  * Terminates the worker of a database (InvalidOid: all workers), and waits, with a timeout,
  * until it has exited.  The next one is started when the database is not locked.
  */
 extern void ttl_shmem_terminate_workers(Oid dboid);
-
-extern void ttl_shmem_init(void);
 
 /* Why the database has no worker, in a few words; NULL if it has one, or needs none. */
 extern const char *ttl_shmem_why_no_worker(Oid dboid);
@@ -234,6 +231,5 @@ extern void ttl_reap_begin(void);
 
 extern void ttl_reap_report_phase(TtlPhase phase);
 extern void ttl_reap_report_batch(int64 rows);
-extern void ttl_reap_init(void);
 
 #endif							/* TTL_REAPER_INTERNAL_H */

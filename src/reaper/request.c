@@ -34,7 +34,6 @@
 #include "compat.h"
 #include "container/container.h"
 #include "reaper/reaper_internal.h"
-#include "utility.h"
 
 /* To do after commit */
 static bool policy_changed = false;
@@ -52,21 +51,16 @@ ttl_request_all_at_commit(void)
 	anything_changed = true;
 }
 
-static void
-container_changed(Oid container)
-{
-	ttl_request_at_commit();
-}
-
-static void
-transaction_event(XactEvent event, void *arg)
+void
+ttl_request_transaction(XactEvent event)
 {
 	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT &&
 		event != XACT_EVENT_PREPARE)
 		return;
 
+	policy_changed |= ttl_container_has_changed();
 	if (event == XACT_EVENT_COMMIT && (policy_changed || anything_changed))
-		ttl_shmem_request(anything_changed ? InvalidOid : MyDatabaseId);
+		ttl_shmem_wake(anything_changed ? InvalidOid : MyDatabaseId);
 	policy_changed = false;
 	anything_changed = false;
 }
@@ -142,9 +136,8 @@ has_rights(Oid dboid, bool as_template)
 	return result;
 }
 
-static void
-before_command(PlannedStmt *pstmt, const char *query_string,
-			   ProcessUtilityContext context, ParamListInfo params)
+void
+ttl_request_before_utility(PlannedStmt *pstmt)
 {
 	const char *name = database_of_command(pstmt->utilityStmt);
 	bool		as_template = IsA(pstmt->utilityStmt, CreatedbStmt);
@@ -163,20 +156,12 @@ before_command(PlannedStmt *pstmt, const char *query_string,
 	}
 }
 
-static void
-after_command(PlannedStmt *pstmt, ProcessUtilityContext context)
+void
+ttl_request_after_utility(PlannedStmt *pstmt)
 {
 	Node	   *command = pstmt->utilityStmt;
 
 	if (IsA(command, TransactionStmt) &&
 		((TransactionStmt *) command)->kind == TRANS_STMT_COMMIT_PREPARED)
 		anything_changed = true;
-}
-
-void
-ttl_request_init(void)
-{
-	ttl_container_on_change(container_changed);
-	ttl_utility_observe(before_command, after_command, NULL);
-	RegisterXactCallback(transaction_event, NULL);
 }

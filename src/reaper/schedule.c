@@ -35,7 +35,6 @@
 #include "citus/citus.h"
 #include "container/container.h"
 #include "counters.h"
-#include "invalidation.h"
 #include "reaper/reap_rel.h"
 #include "reaper/reaper_internal.h"
 
@@ -62,8 +61,8 @@ static int	ntables = 0;
 /*
  * Makes a container (InvalidOid: each container) due.
  */
-static void
-relation_changed(Datum arg, Oid relid)
+void
+ttl_schedule_relation_changed(Oid relid)
 {
 	HASH_SEQ_STATUS status;
 	TtlScheduled *container;
@@ -415,7 +414,6 @@ ttl_schedule_init(TtlMemory *memory)
 	ctl.entrysize = sizeof(TtlOwner);
 	owners = hash_create("ttl owners of containers", 64, &ctl,
 						 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	ttl_invalidation_observe(relation_changed);
 
 	StartTransactionCommand();
 	foreach(lc, ttl_counters_containers())

@@ -91,9 +91,6 @@ static LWLock *lock = NULL;
 /* The slot of this process if it is a worker */
 static WorkerSlot *my_slot = NULL;
 
-static shmem_request_hook_type prev_shmem_request_hook = NULL;
-static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
-
 static Size
 shared_size(void)
 {
@@ -101,23 +98,17 @@ shared_size(void)
 					mul_size(ttl_guc_workers, sizeof(WorkerSlot)));
 }
 
-static void
-shmem_request(void)
+void
+ttl_reaper_request_shmem(void)
 {
-	if (prev_shmem_request_hook)
-		prev_shmem_request_hook();
-
 	RequestAddinShmemSpace(add_size(shared_size(), ttl_cost_shmem_size()));
 	RequestNamedLWLockTranche(TTL_EXTENSION, 1);
 }
 
-static void
-shmem_startup(void)
+void
+ttl_reaper_attach_shmem(void)
 {
 	bool		found;
-
-	if (prev_shmem_startup_hook)
-		prev_shmem_startup_hook();
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	shared = (TtlShared *) ShmemInitStruct(TTL_EXTENSION, shared_size(), &found);
@@ -131,15 +122,6 @@ shmem_startup(void)
 	ttl_counters_attach(&shared->counters, found, lock->tranche);
 	ttl_rel_state_attach(&shared->rel_states, lock);
 	LWLockRelease(AddinShmemInitLock);
-}
-
-void
-ttl_shmem_init(void)
-{
-	prev_shmem_request_hook = shmem_request_hook;
-	shmem_request_hook = shmem_request;
-	prev_shmem_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = shmem_startup;
 }
 
 /*
@@ -170,7 +152,7 @@ find_slot(Oid dboid)
  * Doesn't fail, since it is called after commit.
  */
 void
-ttl_shmem_request(Oid dboid)
+ttl_shmem_wake(Oid dboid)
 {
 	bool		has_slot = false;
 

@@ -610,9 +610,9 @@ check_last_of(List *targets)
 	}
 }
 
-/* Observer of executions: with ON CONFLICT DO NOTHING each target has a last row. */
-static void
-execution_ends(QueryDesc *query_desc, int depth)
+/* With ON CONFLICT DO NOTHING each target has a last row. */
+void
+ttl_evict_ends(QueryDesc *query_desc)
 {
 	if ((query_desc->operation != CMD_INSERT && !query_desc->plannedstmt->hasModifyingCTE) ||
 		ttl_container_objects() == NULL ||
@@ -620,10 +620,4 @@ execution_ends(QueryDesc *query_desc, int depth)
 		return;
 	check_last_of(query_desc->estate->es_opened_result_relations);
 	check_last_of(query_desc->estate->es_tuple_routing_result_relations);
-}
-
-void
-ttl_evict_init(void)
-{
-	ttl_execution_on_end(execution_ends);
 }

@@ -42,7 +42,6 @@
 #include "executor/executor.h"
 #include "expiry/expiry.h"
 #include "miscadmin.h"
-#include "utility.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -229,15 +228,15 @@ writes_table_of(const TtlExecution *execution, Oid owner)
 /* A SET CONSTRAINTS that runs, maybe in a SECURITY DEFINER function */
 typedef struct Setting
 {
+	const PlannedStmt *command;
 	const TtlExecution *outer;
 	Oid			role;
 } Setting;
 
 static List *settings = NIL;	/* innermost first */
 
-static void
-before_command(PlannedStmt *pstmt, const char *query_string,
-			   ProcessUtilityContext context, ParamListInfo params)
+void
+ttl_fk_check_before_utility(PlannedStmt *pstmt)
 {
 	MemoryContext old;
 	Setting    *setting;
@@ -246,18 +245,22 @@ before_command(PlannedStmt *pstmt, const char *query_string,
 		return;
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	setting = palloc(sizeof(Setting));
+	setting->command = pstmt;
 	setting->outer = ttl_execution_current();
 	setting->role = GetUserId();
 	settings = lcons(setting, settings);
 	MemoryContextSwitchTo(old);
 }
 
-static void
-command_ends(PlannedStmt *pstmt)
+void
+ttl_fk_check_end_utility(PlannedStmt *pstmt)
 {
-	if (!IsA(pstmt->utilityStmt, ConstraintsSetStmt) || settings == NIL)
+	Setting    *setting = settings == NIL ? NULL : linitial(settings);
+
+	/* the command may have failed before its own was made */
+	if (setting == NULL || setting->command != pstmt)
 		return;
-	pfree(linitial(settings));
+	pfree(setting);
 	settings = list_delete_first(settings);
 }
 
@@ -365,13 +368,16 @@ collect_cascaded(TtlExecution *execution)
 	MemoryContextSwitchTo(old);
 }
 
-static bool
-execution_runs(TtlExecution *execution, const TtlExecution *outer)
+bool
+ttl_fk_check_runs(const TtlExecution *outer)
 {
+	TtlExecution *execution = ttl_execution_current();
 	bool		cascades;
-	Oid			table = ttl_container_objects() == NULL ? InvalidOid :
-		searched_table(execution->query_desc, &cascades);
+	Oid			table;
 
+	if (execution == NULL || !execution->observed || ttl_container_objects() == NULL)
+		return true;
+	table = searched_table(execution->query_desc, &cascades);
 	if (!OidIsValid(table))
 		return true;
 	if (cascades)
@@ -383,8 +389,8 @@ execution_runs(TtlExecution *execution, const TtlExecution *outer)
 }
 
 /* Inserts into the archive what a CASCADE has deleted that had expired. */
-static void
-execution_ran(const QueryDesc *query_desc)
+void
+ttl_fk_check_ran(const QueryDesc *query_desc)
 {
 	TtlExecution *execution = ttl_execution_of(query_desc->estate);
 	const TtlExecution *outer = ttl_execution_current();
@@ -401,12 +407,4 @@ execution_ran(const QueryDesc *query_desc)
 	ttl_deletion_archive(container.container, execution->cascading,
 						 find_user(outer, ttl_container_owner(container.archive_to), &user));
 	execution->cascading = NIL;
-}
-
-void
-ttl_fk_check_init(void)
-{
-	ttl_execution_on_run(execution_runs);
-	ttl_execution_on_ran(execution_ran);
-	ttl_utility_observe(before_command, NULL, command_ends);
 }

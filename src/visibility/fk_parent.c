@@ -188,16 +188,9 @@ probe_references(ModifyTableState *mtstate, ResultRelInfo *target)
 	}
 }
 
-static void
-execution_started(TtlExecution *execution, int eflags)
+void
+ttl_fk_parent_started(TtlExecution *execution)
 {
 	if (ttl_container_objects() != NULL && !InNoForceRLSOperation())
 		ttl_execution_visit_targets(execution, probe_references);
-}
-
-void
-ttl_fk_parent_init(void)
-{
-	if (TTL_PROBES_REFERENCES)
-		ttl_execution_on_start(execution_started);
 }

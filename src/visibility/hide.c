@@ -53,8 +53,6 @@
 
 const TtlPlanning *ttl_hide_planning = NULL;
 
-static build_simple_rel_hook_type prev_build_simple_rel_hook = NULL;
-
 /* The table argument of a filter */
 static Expr *
 make_table(Oid table)
@@ -291,7 +289,7 @@ filter_statement(PlannedStmt *stmt, const TtlPlanning *planning)
 void
 ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning)
 {
-	if (stmt->commandType != CMD_UTILITY &&
+	if (planning->active && ttl_container_objects() != NULL && stmt->commandType != CMD_UTILITY &&
 		get_mark(stmt, ttl_container_require_objects()->schema) == MARK_MISSING)
 		filter_statement(stmt, planning);
 }
@@ -315,12 +313,11 @@ reads_own_only(const PlannedStmt *stmt)
 }
 
 /*
- * Observer of executions: supplies the filters that a plan lacks.  The leader's
- * plan has them before workers get it.  A foreign key's query is
- * recognized by its text alone.
+ * The leader's plan has the filters before workers get it.  A foreign key's query is recognized by
+ * its text alone.
  */
-static void
-execution_starts(TtlExecution *execution, int eflags)
+void
+ttl_hide_complete(TtlExecution *execution)
 {
 	QueryDesc  *query_desc = execution->query_desc;
 	PlannedStmt *stmt = query_desc->plannedstmt;
@@ -386,23 +383,16 @@ is_within_locking(PlannerInfo *root)
 	return false;
 }
 
-/*
- * Keeps the planner from choosing an index-only scan of a container where EvalPlanQual may run:
- * there it can't be filtered.
- */
-static void
-forbid_index_only_scans(TTL_BUILD_SIMPLE_REL_PARAMETERS)
+/* EvalPlanQual may run such a scan again, and then it isn't filtered by its TID. */
+void
+ttl_hide_forbid_index_only_scans(PlannerInfo *root, RelOptInfo *rel, const RangeTblEntry *rte)
 {
-	RangeTblEntry *entry = TTL_BUILD_SIMPLE_REL_RTE;
 	TtlContainer container;
 	ListCell   *lc;
 
-	if (prev_build_simple_rel_hook)
-		prev_build_simple_rel_hook(TTL_BUILD_SIMPLE_REL_ARGUMENTS);
-
 	if (rel->indexlist == NIL || ttl_hide_planning == NULL ||
 		!(ttl_hide_planning->locks_rows || is_within_locking(root)) ||
-		!ttl_container_peek(entry->relid, &container))
+		!ttl_container_peek(rte->relid, &container))
 		return;
 	foreach(lc, rel->indexlist)
 	{
@@ -410,12 +400,4 @@ forbid_index_only_scans(TTL_BUILD_SIMPLE_REL_PARAMETERS)
 
 		memset(index->canreturn, false, sizeof(bool) * index->ncolumns);
 	}
-}
-
-void
-ttl_hide_init(void)
-{
-	prev_build_simple_rel_hook = build_simple_rel_hook;
-	build_simple_rel_hook = forbid_index_only_scans;
-	ttl_execution_on_prepare(execution_starts);
 }

@@ -231,9 +231,8 @@ strip_scan(Plan *scan, void *context)
 	scan->qual = without_filter(scan);
 }
 
-/* Observer of executions: has ExecutorStart get a copy. */
-static void
-execution_starts(TtlExecution *execution, int eflags)
+void
+ttl_plan_copy_strip(TtlExecution *execution, int eflags)
 {
 	QueryDesc  *query_desc = execution->query_desc;
 	MemoryContext context;
@@ -257,9 +256,8 @@ execution_starts(TtlExecution *execution, int eflags)
 	execution->plan_copy = copy;
 }
 
-/* Observer of executions: gives the filters back. */
-static void
-execution_started(TtlExecution *execution, int eflags)
+void
+ttl_plan_copy_restore(TtlExecution *execution)
 {
 	QueryDesc  *query_desc = execution->query_desc;
 	TtlPlanCopy *copy = execution->plan_copy;
@@ -278,11 +276,4 @@ execution_started(TtlExecution *execution, int eflags)
 	for (BareScan *scan = copy->scans; scan != NULL; scan = scan->next)
 		scan->plan->qual = scan->qual;
 	MemoryContextSetParent(copy->context, query_desc->estate->es_query_cxt);
-}
-
-void
-ttl_plan_copy_init(void)
-{
-	ttl_execution_on_prepare(execution_starts);
-	ttl_execution_on_start(execution_started);
 }

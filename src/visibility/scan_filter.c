@@ -652,8 +652,6 @@ add_scan_filters_below(PlanState *planstate, void *execution)
 }
 
 #if TTL_EXPLAINS_NODES
-static explain_per_node_hook_type prev_explain_per_node = NULL;
-
 static const char *
 describe(const ScanFilter *filter)
 {
@@ -667,15 +665,11 @@ describe(const ScanFilter *filter)
 	return psprintf("%d candidate row%s", count, count == 1 ? "" : "s");
 }
 
-static void
-explain_filter(PlanState *planstate, List *ancestors, const char *relationship,
-			   const char *plan_name, ExplainState *es)
+void
+ttl_scan_filter_explain(PlanState *planstate, ExplainState *es)
 {
 	const TtlExecution *execution = ttl_execution_of(planstate->state);
 	const ScanFilter *filter = execution == NULL ? NULL : execution->scan_filters;
-
-	if (prev_explain_per_node)
-		prev_explain_per_node(planstate, ancestors, relationship, plan_name, es);
 
 	while (filter != NULL && &filter->scan->ps != planstate)
 		filter = filter->next;
@@ -684,9 +678,8 @@ explain_filter(PlanState *planstate, List *ancestors, const char *relationship,
 }
 #endif
 
-/* Observer of executions */
-static void
-execution_started(TtlExecution *execution, int eflags)
+void
+ttl_scan_filter_started(TtlExecution *execution, int eflags)
 {
 	QueryDesc  *query_desc = execution->query_desc;
 	MemoryContext old;
@@ -703,14 +696,4 @@ execution_started(TtlExecution *execution, int eflags)
 			(void) add_scan_filters(lfirst(lc), execution);
 	}
 	MemoryContextSwitchTo(old);
-}
-
-void
-ttl_scan_filter_init(void)
-{
-	ttl_execution_on_start(execution_started);
-#if TTL_EXPLAINS_NODES
-	prev_explain_per_node = explain_per_node_hook;
-	explain_per_node_hook = explain_filter;
-#endif
 }

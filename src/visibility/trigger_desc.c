@@ -121,14 +121,8 @@ ttl_trigger_desc_routed(Relation rel, const TtlContainer *container)
 	}
 }
 
-static void
-execution_started(TtlExecution *execution, int eflags)
+void
+ttl_trigger_desc_started(TtlExecution *execution)
 {
 	ttl_execution_visit_targets(execution, prepare_target);
-}
-
-void
-ttl_trigger_desc_init(void)
-{
-	ttl_execution_on_start(execution_started);
 }

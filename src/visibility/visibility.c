@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * visibility.c
- *	  Start of the room, the planner hook that its parts share, and COPY TO.
+ *	  What the parts of the room share while a query is planned, and COPY TO.
  *
  *	  before planning	stamp.c adds the assignment of _ts to UPDATEs
  *	  after planning	hide.c puts the filter into each scan
@@ -28,13 +28,9 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "optimizer/cost.h"
-#include "optimizer/planner.h"
-#include "utility.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "visibility/visibility.h"
-
-static planner_hook_type prev_planner = NULL;
 
 /* Does the user own all tables of the query? */
 static bool
@@ -52,51 +48,43 @@ is_owner_of_all(List *rtable)
 	return true;
 }
 
-static PlannedStmt *
-plan(TTL_PLANNER_PARAMETERS)
+void
+ttl_visibility_prepare_query(TtlPlanning *planning, Query *query, const char *query_string)
 {
-	bool		active = ttl_container_objects() != NULL;
-	const TtlPlanning *outer = ttl_hide_planning;
-	bool		tidscan = enable_tidscan;
-	TtlPlanning planning = {0};
-	PlannedStmt *result;
+	bool		is_marked;
 
-	if (active)
+	memset(planning, 0, sizeof(TtlPlanning));
+	planning->outer = ttl_hide_planning;
+	planning->tidscan = enable_tidscan;
+	if (ttl_container_objects() == NULL)
+		return;
+	planning->active = true;
+	is_marked = ttl_citus_mark(query);
+	planning->sees_stored = ttl_fk_queries_is_action(query, query_string) ||
+		(is_marked && is_owner_of_all(query->rtable));
+	planning->validates = ttl_fk_queries_is_validation(query);
+	planning->deletes = ttl_execution_is_expected(query_string);
+	planning->locks_rows = ttl_hide_locks_rows(query);
+	if (!planning->sees_stored)
 	{
-		bool		is_marked = ttl_citus_mark(parse);
-
-		planning.sees_stored = ttl_fk_queries_is_action(parse, query_string) ||
-			(is_marked && is_owner_of_all(parse->rtable));
-		planning.validates = ttl_fk_queries_is_validation(parse);
-		planning.deletes = ttl_execution_is_expected(query_string);
-		planning.locks_rows = ttl_hide_locks_rows(parse);
-		if (!planning.sees_stored)
-		{
-			ttl_fk_queries_mark_old(parse, query_string);
-			ttl_stamp_query(parse);
-		}
+		ttl_fk_queries_mark_old(query, query_string);
+		ttl_stamp_query(query);
 	}
+}
 
-	PG_TRY();
-	{
-		ttl_hide_planning = &planning;
-		/* a deletion finds its rows by TID, whatever the setting is */
-		enable_tidscan = tidscan || planning.deletes;
-		if (prev_planner)
-			result = prev_planner(TTL_PLANNER_ARGUMENTS);
-		else
-			result = standard_planner(TTL_PLANNER_ARGUMENTS);
-	}
-	PG_FINALLY();
-	{
-		ttl_hide_planning = outer;
-		enable_tidscan = tidscan;
-	}
-	PG_END_TRY();
+void
+ttl_visibility_enter_planning(const TtlPlanning *planning)
+{
+	ttl_hide_planning = planning;
+	/* a deletion finds its rows by TID, whatever the setting is */
+	enable_tidscan = planning->tidscan || planning->deletes;
+}
 
-	if (active && ttl_container_objects() != NULL)
-		ttl_hide_planned(result, &planning);
-	return result;
+void
+ttl_visibility_leave_planning(const TtlPlanning *planning)
+{
+	ttl_hide_planning = planning->outer;
+	enable_tidscan = planning->tidscan;
 }
 
 /* The columns that COPY takes when none are named: generated ones are left out. */
@@ -116,9 +104,8 @@ default_columns(Relation rel)
 	return columns;
 }
 
-static void
-before_copy(PlannedStmt *pstmt, const char *query_string,
-			ProcessUtilityContext context, ParamListInfo params)
+void
+ttl_visibility_before_utility(PlannedStmt *pstmt)
 {
 	CopyStmt   *stmt = (CopyStmt *) pstmt->utilityStmt;
 	Oid			relid;
@@ -164,20 +151,4 @@ before_copy(PlannedStmt *pstmt, const char *query_string,
 	stmt->query = (Node *) select;
 	stmt->relation = NULL;
 	stmt->attlist = NIL;
-}
-
-void
-ttl_visibility_init(void)
-{
-	ttl_hide_init();
-	ttl_plan_copy_init();
-	ttl_scan_filter_init();
-	ttl_trigger_desc_init();
-	ttl_evict_init();
-	ttl_fk_check_init();
-	ttl_fk_parent_init();
-	ttl_utility_observe(before_copy, NULL, NULL);
-
-	prev_planner = planner_hook;
-	planner_hook = plan;
 }

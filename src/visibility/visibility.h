@@ -9,13 +9,14 @@
 #define TTL_VISIBILITY_H
 
 #include "container/container.h"
+#include "compat.h"
 #include "deletion/deletion.h"
+#include "execution.h"
 #include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
+#include "nodes/pathnodes.h"
 #include "nodes/plannodes.h"
 #include "utils/relcache.h"
-
-extern void ttl_visibility_init(void);
 
 /*
  * hide.c
@@ -24,6 +25,9 @@ extern void ttl_visibility_init(void);
 /* What is known of the query that is being planned. */
 typedef struct TtlPlanning
 {
+	const struct TtlPlanning *outer;
+	bool		tidscan;		/* enable_tidscan */
+	bool		active;			/* false = there is nothing of this extension */
 	bool		sees_stored;	/* foreign-key machinery: hide nothing, but
 								 * from its subqueries */
 	bool		validates;		/* a foreign key: hide nothing of the user's
@@ -47,7 +51,23 @@ extern void ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning);
  */
 extern bool ttl_hide_is_filtered(const Plan *plan, Oid relid, TtlContainer *container);
 
-extern void ttl_hide_init(void);
+/* Supplies the filters that the plan of an execution that is about to start lacks. */
+extern void ttl_hide_complete(TtlExecution *execution);
+
+/* Keeps the planner from index-only scans of a container where it can't be filtered. */
+extern void ttl_hide_forbid_index_only_scans(PlannerInfo *root, RelOptInfo *rel,
+											 const RangeTblEntry *rte);
+
+/*
+ * visibility.c
+ */
+
+/* Before a query is planned: looks at it, and has it stamp _ts; while it is; and before COPY */
+extern void ttl_visibility_prepare_query(TtlPlanning *planning, Query *query,
+										 const char *query_string);
+extern void ttl_visibility_enter_planning(const TtlPlanning *planning);
+extern void ttl_visibility_leave_planning(const TtlPlanning *planning);
+extern void ttl_visibility_before_utility(PlannedStmt *pstmt);
 
 /*
  * fk_queries.c
@@ -95,7 +115,9 @@ extern void ttl_evict_explain(void *eviction);
 
 /* Has ON CONFLICT DO UPDATE fail where it meets an expired row of the container. */
 extern void ttl_evict_check_conflicts(ResultRelInfo *target, EState *estate);
-extern void ttl_evict_init(void);
+
+/* An execution is about to be shut down. */
+extern void ttl_evict_ends(QueryDesc *query_desc);
 
 /*
  * index_predicate.c
@@ -111,7 +133,9 @@ extern void ttl_index_predicate_prepare(ResultRelInfo *target, EState *estate,
 
 /* A partition that rows are routed to has been met. */
 extern void ttl_trigger_desc_routed(Relation rel, const TtlContainer *container);
-extern void ttl_trigger_desc_init(void);
+
+/* An execution has started. */
+extern void ttl_trigger_desc_started(TtlExecution *execution);
 
 /*
  * plan_copy.c
@@ -132,25 +156,41 @@ extern void ttl_plan_visit_subplans(PlannedStmt *stmt, bool copies, TtlScanVisit
 /* Is it a scan of a table, and no CustomScan? */
 extern bool ttl_plan_is_scan(const Plan *plan);
 
-extern void ttl_plan_copy_init(void);
+/* Has ExecutorStart get a copy without filters; then gives them back to what it has started. */
+extern void ttl_plan_copy_strip(TtlExecution *execution, int eflags);
+extern void ttl_plan_copy_restore(TtlExecution *execution);
 
 /*
  * scan_filter.c
  */
-extern void ttl_scan_filter_init(void);
+
+/* An execution has started. */
+extern void ttl_scan_filter_started(TtlExecution *execution, int eflags);
+
+/* Says in EXPLAIN what the filter of a node has done; since 18. */
+struct ExplainState;
+extern void ttl_scan_filter_explain(PlanState *planstate, struct ExplainState *es);
 
 /*
  * fk_check.c
  */
 
-/* What the OLD of a rule is called that a foreign key's action fires */
-#define TTL_STORED	"ttl stored"
+/*
+ * The current execution, inside of 'outer' (NULL = none), is about to run; false if nothing would
+ * come of it.  Then, that one has run, without an error; maybe several times, as with cursors.
+ */
+extern bool ttl_fk_check_runs(const TtlExecution *outer);
+extern void ttl_fk_check_ran(const QueryDesc *query_desc);
 
-extern void ttl_fk_check_init(void);
+/* Around each utility command */
+extern void ttl_fk_check_before_utility(PlannedStmt *pstmt);
+extern void ttl_fk_check_end_utility(PlannedStmt *pstmt);
 
 /*
  * fk_parent.c
  */
-extern void ttl_fk_parent_init(void);
+
+/* An execution has started. */
+extern void ttl_fk_parent_started(TtlExecution *execution);
 
 #endif							/* TTL_VISIBILITY_H */
