@@ -227,7 +227,7 @@ find_first(const TtlExpiredTids *expired_tids, const ItemPointerData *tid)
 	int			end = tids->n;
 	int			middle = expired_tids->next;
 
-	if (middle < end && ttl_tids_compare(&tids->tids[middle], tid) >= 0 &&
+	if ((middle == end || ttl_tids_compare(&tids->tids[middle], tid) >= 0) &&
 		(middle == 0 || ttl_tids_compare(&tids->tids[middle - 1], tid) < 0))
 		return middle;
 	while (first < end)
@@ -261,8 +261,8 @@ ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block, Page
 	int			i;
 
 	ItemPointerSet(&first, block, InvalidOffsetNumber);
-	result->page = block;
-	memset(result->bits, 0, sizeof(result->bits));
+	BlockIdSet(&result->page, block);
+	memset(result->is_candidate, false, sizeof(result->is_candidate));
 	for (i = find_first(expired_tids, &first);
 		 i < tids->n && ItemPointerGetBlockNumber(&tids->tids[i]) == block; i++)
 	{
@@ -275,9 +275,9 @@ ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block, Page
 		if (ItemIdIsRedirected(item) ||
 			(ItemIdIsNormal(item) &&
 			 HeapTupleHeaderIsHotUpdated((HeapTupleHeader) PageGetItem(page, item))))
-			memset(result->bits, 0xFF, sizeof(result->bits));
+			memset(result->is_candidate, true, sizeof(result->is_candidate));
 		else
-			result->bits[offset / 8] |= 1 << (offset % 8);
+			result->is_candidate[offset] = true;
 	}
 	expired_tids->next = i;
 }

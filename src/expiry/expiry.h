@@ -486,8 +486,8 @@ extern bool ttl_expired_tids_contain(TtlExpiredTids *expired_tids, const ItemPoi
 /* The rows of one page that may have expired, by their offset numbers */
 typedef struct TtlExpiredOnPage
 {
-	BlockNumber page;
-	uint8		bits[(MaxHeapTuplesPerPage + 8) / 8];
+	BlockIdData page;
+	bool		is_candidate[MaxHeapTuplesPerPage + 1];
 } TtlExpiredOnPage;
 
 /*

@@ -213,6 +213,22 @@ check(const ScanFilter *filter, TupleTableSlot *slot)
 	return !ttl_live_has_expired(filter->live, &item);
 }
 
+/* Is the row in the slot on the page whose candidates have been read? */
+static inline bool
+is_on_page(const ScanFilter *filter, const TupleTableSlot *slot)
+{
+	/* BlockIdEquals() would compare twice */
+	return memcmp(&slot->tts_tid.ip_blkid, &filter->on_page.page, sizeof(BlockIdData)) == 0;
+}
+
+/* False if it is no candidate, by what has been read of its page. */
+static inline bool
+is_candidate_on_page(const ScanFilter *filter, const TupleTableSlot *slot)
+{
+	return !is_on_page(filter, slot) ||
+		filter->on_page.is_candidate[ItemPointerGetOffsetNumberNoCheck(&slot->tts_tid)];
+}
+
 /*
  * False if the row in the slot is no candidate, and so is live, by what is known of its page.
  * Rows that are returned out of their order, by a nearest-neighbour search, have no TID.
@@ -220,14 +236,12 @@ check(const ScanFilter *filter, TupleTableSlot *slot)
 static inline bool
 may_be_candidate(const ScanFilter *filter, const TupleTableSlot *slot)
 {
-	BlockNumber page = ItemPointerGetBlockNumberNoCheck(&slot->tts_tid);
-	OffsetNumber offset = ItemPointerGetOffsetNumberNoCheck(&slot->tts_tid);
-
 	if (!ItemPointerIsValid(&slot->tts_tid))
 		return true;
-	if (page == filter->on_page.page)
-		return (filter->on_page.bits[offset / 8] & (1 << (offset % 8))) != 0;
-	return ttl_expired_tids_on_page(filter->expired_tids, page);
+	if (is_on_page(filter, slot))
+		return is_candidate_on_page(filter, slot);
+	return ttl_expired_tids_on_page(filter->expired_tids,
+									ItemPointerGetBlockNumberNoCheck(&slot->tts_tid));
 }
 
 /*
@@ -246,7 +260,7 @@ is_candidate(ScanFilter *filter, TupleTableSlot *slot)
 
 	if (tuple == NULL || !ItemPointerIsValid(&slot->tts_tid))
 		return true;
-	if (page == filter->last_page && page != filter->on_page.page)
+	if (page == filter->last_page && !is_on_page(filter, slot))
 		ttl_expired_tids_read_page(expired_tids, page,
 								   BufferGetPage(((BufferHeapTupleTableSlot *) slot)->buffer),
 								   &filter->on_page);
@@ -398,16 +412,6 @@ evaluate_candidates_by_tid(ExprState *state, ExprContext *econtext, bool *isnull
 		evaluate_candidate_by_tid(filter, econtext, isnull) : evaluate_rest(filter, econtext, isnull);
 }
 
-/* False if the row in the slot is no candidate, by what has been read of its page. */
-static inline bool
-is_candidate_on_page(const ScanFilter *filter, const TupleTableSlot *slot)
-{
-	OffsetNumber offset = ItemPointerGetOffsetNumberNoCheck(&slot->tts_tid);
-
-	return ItemPointerGetBlockNumberNoCheck(&slot->tts_tid) != filter->on_page.page ||
-		(filter->on_page.bits[offset / 8] & (1 << (offset % 8))) != 0;
-}
-
 /* The same as is_live() in a sequential scan, which reads the candidates of each page. */
 static pg_noinline bool
 is_live_in_order(ScanFilter *filter, TupleTableSlot *slot)
@@ -421,7 +425,7 @@ is_live_in_order(ScanFilter *filter, TupleTableSlot *slot)
 		probe(filter);
 	if (filter->none_expired)
 		return true;
-	if (filter->expired_tids != NULL && page != filter->on_page.page)
+	if (filter->expired_tids != NULL && !is_on_page(filter, slot))
 	{
 		ttl_expired_tids_read_page(filter->expired_tids, page,
 								   BufferGetPage(((BufferHeapTupleTableSlot *) slot)->buffer),
@@ -594,7 +598,8 @@ add_scan_filter(ScanState *scan, TtlExecution *execution)
 	filter->ts_type = container.ts_type;
 	filter->ttl_attno = container.ttl_attno;
 	filter->ttl_type = container.ttl_type;
-	filter->last_page = filter->on_page.page = InvalidBlockNumber;
+	filter->last_page = InvalidBlockNumber;
+	BlockIdSet(&filter->on_page.page, InvalidBlockNumber);
 	filter->probe_at = IsA(scan, IndexOnlyScanState) ? PROBE_AT_ONCE_INDEX_ONLY : PROBE_AT_ONCE;
 	if (expected_rows(filter) >= filter->probe_at)
 		filter->probe_at = 0;
