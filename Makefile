@@ -64,6 +64,7 @@ ISOLATION = \
 	archive_vs_reap \
 	attach \
 	clock_vs_lock \
+	copy_vs_ddl \
 	counts_vs_commit \
 	ddl_vs_ddl \
 	ddl_vs_reap \

@@ -11,7 +11,8 @@
  * COPY table TO doesn't go through the planner, so for a container it is turned into
  * COPY (SELECT columns FROM ONLY table) TO, as PostgreSQL itself does for tables with
  * row-level security, unless the session may see expired rows: pg_dump above all, and
- * the initial copy of logical replication.
+ * the initial copy of logical replication.  That is decided under COPY's own lock, for the table
+ * may become a container, or its name a container's, while that is waited for.
  *
  *-------------------------------------------------------------------------
  */
@@ -119,7 +120,7 @@ ttl_visibility_before_utility(PlannedStmt *pstmt)
 
 	if (!IsA(stmt, CopyStmt) || stmt->relation == NULL || stmt->is_from)
 		return;
-	relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	relid = RangeVarGetRelid(stmt->relation, AccessShareLock, true);
 	if (!OidIsValid(relid) || !ttl_container_peek(relid, &container))
 		return;
 	relkind = get_rel_relkind(relid);
@@ -128,7 +129,7 @@ ttl_visibility_before_utility(PlannedStmt *pstmt)
 		ttl_live_is_shown(container.container))
 		return;
 
-	rel = table_open(relid, AccessShareLock);
+	rel = table_open(relid, NoLock);
 	columns = stmt->attlist != NIL ? stmt->attlist : default_columns(rel);
 	from = makeRangeVar(get_namespace_name(RelationGetNamespace(rel)),
 						pstrdup(RelationGetRelationName(rel)), -1);
