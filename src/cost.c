@@ -158,10 +158,12 @@ count(int64 least)
 	is_counting = false;
 }
 
+/* A statement may end its process: then there is no PGPROC any more, but still the timeout. */
 static void
 timeout_expired(void)
 {
-	count(1);
+	if (!proc_exit_inprogress)
+		count(1);
 }
 
 static bool
