@@ -196,7 +196,7 @@ for my $page (@pages, @others)
 #
 
 # Those in tables that have a column for each version are in the results of the benchmark on that version.
-for my $page ('README.md', 'doc/performance.md')
+for my $page ('doc/performance.md')
 {
 	my ($figures, @strange) = (0);
 
