@@ -96,7 +96,7 @@ check_kind(Relation rel)
 	{
 		ListCell   *lc;
 
-		foreach(lc, find_all_inheritors(RelationGetRelid(rel), NoLock, NULL))
+		foreach(lc, ttl_container_tables(RelationGetRelid(rel)))
 		{
 			if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
 				ereport(ERROR,

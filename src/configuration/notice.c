@@ -295,7 +295,7 @@ ttl_notice_problem(Oid container)
 
 	if (get_rel_relkind(container) == '\0')
 		return "damaged: the table was dropped";
-	foreach(lc, find_all_inheritors(container, NoLock, NULL))
+	foreach(lc, ttl_container_tables(container))
 	{
 		bool		busy;
 		Relation	rel = ttl_container_open_unlocked(lfirst_oid(lc), &busy);
@@ -532,7 +532,7 @@ ttl_notice_owners(Oid relid)
 	if (!OidIsValid(relid) || !ttl_container_peek(relid, &container))
 		return;
 	initStringInfo(&names);
-	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
+	foreach(lc, ttl_container_tables(relid))
 	{
 		if (get_rel_relkind(lfirst_oid(lc)) != RELKIND_RELATION ||
 			!OidIsValid(ttl_container_ancestor_of_other(lfirst_oid(lc))))

@@ -169,7 +169,7 @@ ttl_partition_attached(Oid parent, RangeVar *name)
 	ttl_container_lock_policy(container.container, true, true);
 	if (!ttl_container_read(container.container, &policy))
 		return;
-	foreach(lc, find_all_inheritors(partition, NoLock, NULL))
+	foreach(lc, ttl_container_tables(partition))
 	{
 		if (ttl_container_archives_into(policy.archive_to, lfirst_oid(lc)))
 			ereport(ERROR,

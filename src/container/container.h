@@ -304,9 +304,10 @@ extern bool ttl_container_lock_policy(Oid container, bool exclusive, bool wait);
  */
 
 /*
- * The leaf tables of a container: itself, or its partitions that hold rows.
- * A list of OIDs; no lock is taken on them, so they may be gone when opened.
+ * A table and its partitions at all levels, and of these the leaf tables, which hold rows.
+ * Lists of OIDs; no lock is taken on them, so they may be gone when opened.
  */
+extern List *ttl_container_tables(Oid relid);
 extern List *ttl_container_leaves(Oid container);
 
 /*

@@ -67,7 +67,7 @@ ttl_container_announce_change(Oid container, bool replan)
 	CacheInvalidateRelcacheByRelid(container);
 	if (replan)
 	{
-		foreach(lc, find_all_inheritors(container, NoLock, NULL))
+		foreach(lc, ttl_container_tables(container))
 			CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
 	}
 	has_changed = true;

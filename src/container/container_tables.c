@@ -30,13 +30,32 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+/*
+ * Unlike find_all_inheritors(), which fails if one of them is dropped meanwhile, this needs no
+ * locks: between the two looks at a relation's syscache entry no invalidation is accepted.
+ */
+List *
+ttl_container_tables(Oid relid)
+{
+	List	   *tables = list_make1_oid(relid);
+	ListCell   *lc;
+
+	/* the list grows */
+	foreach(lc, tables)
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_PARTITIONED_TABLE)
+			tables = list_concat(tables, find_inheritance_children(lfirst_oid(lc), NoLock));
+	}
+	return tables;
+}
+
 List *
 ttl_container_leaves(Oid container)
 {
 	List	   *leaves = NIL;
 	ListCell   *lc;
 
-	foreach(lc, find_all_inheritors(container, NoLock, NULL))
+	foreach(lc, ttl_container_tables(container))
 	{
 		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_RELATION)
 			leaves = lappend_oid(leaves, lfirst_oid(lc));
@@ -110,7 +129,7 @@ ttl_container_is_subscribed(Oid relid)
 	if (tables == NIL)
 		return false;
 	/* it may write partitions, or the table above them */
-	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
+	foreach(lc, ttl_container_tables(relid))
 	{
 		if (list_member_oid(tables, lfirst_oid(lc)))
 			return true;
@@ -187,7 +206,8 @@ ttl_container_tree(Oid relid, LOCKMODE lockmode)
 	if (lockmode != NoLock)
 		LockRelationOid(relid, lockmode);
 	check_exists(relid);
-	return find_all_inheritors(relid, lockmode, NULL);
+	return lockmode == NoLock ? ttl_container_tables(relid) :
+		find_all_inheritors(relid, lockmode, NULL);
 }
 
 Relation
