@@ -263,7 +263,13 @@ extern void ttl_notice_disabled(Oid relid);
 /* Reports that reaping is off because a subscription writes the table. */
 extern void ttl_subscription_notice(Oid relid);
 
-/* Turns reaping off for containers that CREATE or ALTER SUBSCRIPTION has just added. */
+/*
+ * Turns reaping off if a subscription writes some of these tables, which it or the container has
+ * just added, and no other table of the container.
+ */
+extern void ttl_subscription_begins(Oid container, const List *tables);
+
+/* The same for containers that CREATE or ALTER SUBSCRIPTION has just added. */
 extern void ttl_subscription_changed(void);
 
 /*

@@ -166,6 +166,7 @@ ttl_partition_attached(Oid parent, RangeVar *name)
 	ttl_notice_owners(partition);
 	if (!ttl_container_peek(parent, &container))
 		return;
+	ttl_subscription_begins(container.container, ttl_container_tables(partition));
 	ttl_container_lock_policy(container.container, true, true);
 	if (!ttl_container_read(container.container, &policy))
 		return;

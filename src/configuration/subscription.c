@@ -6,8 +6,8 @@
  * A row that the publisher has renewed in time expires here until the change arrives.  If
  * it were deleted meanwhile, the UPDATE would find no row, and the row would be lost for
  * good.  The publisher deletes what has expired, and the subscription brings that, too.
- * So reaping is turned off when such a table is registered, and when a container becomes
- * such a table; the owner may turn it on.
+ * So reaping is turned off when such a table is registered or attached, and when a container
+ * becomes such a table; the owner may turn it on.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,22 +30,43 @@ ttl_subscription_notice(Oid relid)
 }
 
 void
-ttl_subscription_changed(void)
+ttl_subscription_begins(Oid container, const List *tables)
 {
+	List	   *members = ttl_container_tables(container);
+	bool		begins = false;
+	TtlPolicy	policy;
 	ListCell   *lc;
 
-	foreach(lc, ttl_container_subscribed_tables(true))
+	foreach(lc, ttl_container_subscribed_tables(false))
+	{
+		if (!list_member_oid(members, lfirst_oid(lc)))
+			continue;
+		/* where another of its tables is subscribed already, its owner has decided */
+		if (!list_member_oid(tables, lfirst_oid(lc)))
+			return;
+		begins = true;
+	}
+	if (!begins)
+		return;
+	ttl_container_lock_policy(container, true, true);
+	if (!ttl_container_read(container, &policy) || !policy.reaping)
+		return;
+	policy.reaping = false;
+	ttl_container_update(container, &policy);
+	ttl_subscription_notice(container);
+}
+
+void
+ttl_subscription_changed(void)
+{
+	List	   *added = ttl_container_subscribed_tables(true);
+	ListCell   *lc;
+
+	foreach(lc, added)
 	{
 		TtlContainer container;
-		TtlPolicy	policy;
 
-		if (!ttl_container_peek(lfirst_oid(lc), &container) || !container.reaping)
-			continue;
-		ttl_container_lock_policy(container.container, true, true);
-		if (!ttl_container_read(container.container, &policy) || !policy.reaping)
-			continue;
-		policy.reaping = false;
-		ttl_container_update(container.container, &policy);
-		ttl_subscription_notice(container.container);
+		if (ttl_container_peek(lfirst_oid(lc), &container))
+			ttl_subscription_begins(container.container, added);
 	}
 }

@@ -173,6 +173,27 @@ is($subscriber->safe_psql('second', 'SET row_security = off; SELECT id, _ts FROM
 	$publisher->safe_psql('second', 'SET row_security = off; SELECT id, _ts FROM filtered WHERE id < 100 UNION ALL SELECT id, _ts FROM parts ORDER BY 1, 2'),
 	'initial copy with a filter, and by a partition root');
 is($subscriber->safe_psql('second', 'SELECT count(*) FROM filtered, parts'), '1', '... which hides what has expired');
+
+# A table that a subscription writes becomes a partition of a container, and one becomes another's; whether
+# the owner has turned reaping on again
+$publisher->safe_psql('second', 'CREATE TABLE moved (id int PRIMARY KEY, _ts timestamptz, ttl int); CREATE TABLE moved_2 (LIKE moved); ALTER PUBLICATION filtered ADD TABLE moved, moved_2');
+$subscriber->safe_psql('second', q{
+CREATE TABLE moved (id int PRIMARY KEY, _ts timestamptz NOT NULL, ttl int);
+CREATE TABLE moved_2 (LIKE moved);
+CREATE TABLE above (LIKE moved) PARTITION BY RANGE (id);
+SELECT ttl.create_container('above', 60, '_ts', 'ttl');
+ALTER SUBSCRIPTION filtered REFRESH PUBLICATION});
+(undef, undef, $notice) = $subscriber->psql('second', 'ALTER TABLE above ATTACH PARTITION moved FOR VALUES FROM (0) TO (1000)');
+like($notice, qr/NOTICE:  reaping of container "above" is off because a subscription writes it/, 'ATTACH of a table that a subscription writes turns reaping off');
+(undef, undef, $notice) = $subscriber->psql('second', q{
+SELECT ttl.alter_container('above', reaping => true);
+ALTER TABLE above ATTACH PARTITION moved_2 FOR VALUES FROM (1000) TO (2000)});
+is($notice . $subscriber->safe_psql('second', q{SELECT reaping FROM ttl.containers WHERE container = 'above'::regclass}), 't', '... not if the owner has turned it on since');
+$publisher->safe_psql('second', 'CREATE TABLE moved_3 (LIKE moved); ALTER PUBLICATION filtered ADD TABLE moved_3');
+(undef, undef, $notice) = $subscriber->psql('second', q{
+CREATE TABLE moved_3 PARTITION OF above FOR VALUES FROM (2000) TO (3000);
+ALTER SUBSCRIPTION filtered REFRESH PUBLICATION});
+is($notice . $subscriber->safe_psql('second', q{SELECT reaping FROM ttl.containers WHERE container = 'above'::regclass}), 't', '... nor does another partition');
 $subscriber->safe_psql('second', 'DROP SUBSCRIPTION filtered');
 
 # of containers that keep their rows on purpose it is reminded, unless they are subscribed
