@@ -117,6 +117,12 @@ ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n)
 
 	if (PG_ARGISNULL(n))
 		return TTL_OFF;
+	if (TypeCategory(type) != TYPCATEGORY_STRING && type != INTERVALOID &&
+		(ttl_type == NULL || ttl_type->seconds == NULL || ttl_type->is_document))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("default TTL cannot be of type %s", format_type_be(type)),
+				 errhint("Use a number of seconds, an interval, or text.")));
 	getTypeOutputInfo(type, &output, &is_varlena);
 	text = OidOutputFunctionCall(output, PG_GETARG_DATUM(n));
 	if (TypeCategory(type) == TYPCATEGORY_STRING)
@@ -125,8 +131,7 @@ ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n)
 		is_valid = ttl_policy_seconds(PG_GETARG_INTERVAL_P(n), &result);
 	else
 	{
-		if (ttl_type != NULL && ttl_type->seconds != NULL && !ttl_type->is_document &&
-			!ttl_type_is_invalid(ttl_type, PG_GETARG_DATUM(n)))
+		if (!ttl_type_is_invalid(ttl_type, PG_GETARG_DATUM(n)))
 			result = ttl_type->seconds(PG_GETARG_DATUM(n));
 		is_valid = result != 0;
 	}

@@ -33,6 +33,8 @@ ok($logged eq 'Unreleased' || $logged eq $release, '... and CHANGELOG.md, if it 
 my ($source, $package) = split /^(?=Package:)/m, slurp_file("$top/debian/control.in");
 is(slurp_file("$top/debian/control"), $source . join("\n", map { $package =~ s/PGVERSION/$_/gr } split ' ', slurp_file("$top/debian/pgversions")),
 	'debian/control has a package of each version in debian/pgversions');
+like((run_command([ 'sh', "$top/debian/postinst.in", 'configure', '' ]))[0], qr/^ttl: to use it, set shared_preload_libraries = 'ttl' /, 'its first installation says how to use it');
+like((run_command([ 'sh', "$top/debian/postinst.in", 'configure', '1.0.0-1' ]))[0], qr/^ttl: restart [^\n]*\z/, '... a later one to restart');
 
 #
 # META.json, see the PGXN Meta Spec 1.0.0
