@@ -234,7 +234,7 @@ SELECT type, unit, p, stamped_number(type, unit, m::interval, p::interval) FROM 
     ('int', 'epoch', '1 s', NULL), ('bigint', 'epoch', '1 s', NULL), ('numeric', 'epoch', '1 s', NULL), ('numeric(19)', 'epoch_ms', '1 ms', NULL), ('bigint', 'epoch_ms', '1 ms', NULL), ('bigint', 'epoch_us', '1 us', NULL),
     ('bigint', 'epoch_ns', '1 us', NULL), ('numeric', 'epoch_ns', '1 us', NULL), ('bigint', 'epoch', '1 minute', '1 minute'), ('bigint', 'epoch_ms', '250 ms', '250 ms'), ('bigint', 'epoch', '2 s', '1.5 s')) AS v (type, unit, m, p);
 SELECT refused('CREATE TABLE rounding.short (id int, at numeric(9)); SELECT ttl.create_container(''rounding.short'', 60, ''at'', NULL, ts_unit => ''epoch''); INSERT INTO rounding.short VALUES (1)');
-SELECT type, refused(format('CREATE TABLE rounding.short (id int, at %s); SELECT ttl.create_container(''rounding.short'', 60, ''at'', NULL, ts_unit => ''epoch'')', type)) FROM unnest('{double precision, real, smallint}'::text[]) type;
+SELECT type, refused(format('CREATE TABLE rounding.short (id int, at %s); SELECT ttl.create_container(''rounding.short'', 60, ''at'', NULL, ts_unit => ''epoch'')', type)) FROM unnest('{double precision, real, smallint, "numeric(12, -2)"}'::text[]) type;
 SELECT default_of('number', 'at');
 TRUNCATE number;
 COPY number (id, at) FROM STDIN;

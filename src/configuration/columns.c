@@ -94,6 +94,14 @@ is_float(Oid type)
 	return type == FLOAT8OID || type == FLOAT4OID;
 }
 
+/* Is it a numeric of a negative scale, which rounds numbers to tens, hundreds and so on? */
+static bool
+has_no_units(const FormData_pg_attribute *column)
+{
+	return column->atttypid == NUMERICOID && column->atttypmod >= VARHDRSZ &&
+		((column->atttypmod - VARHDRSZ) & 0x400) != 0;
+}
+
 void
 ttl_columns_check(Relation rel, const TtlPolicy *policy)
 {
@@ -115,6 +123,13 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 				 ttl_type_of_clock(ts->atttypid, TTL_UNIT_EPOCH) != NULL ?
 				 errhint("If it counts from 1970, use ts_unit => 'epoch', 'epoch_ms', 'epoch_us' or 'epoch_ns'.") :
 				 errhint("Change its type, or choose another column by ts_column.")));
+	if (ts != NULL && has_no_units(ts))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" is of type %s, in which rows could expire early",
+						NameStr(ts->attname),
+						format_type_with_typemod(ts->atttypid, ts->atttypmod)),
+				 errhint("Change its type to numeric without a negative scale.")));
 	if (policy->ts_unit != TTL_UNIT_SECONDS && ts == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
