@@ -177,6 +177,21 @@ SELECT ttl.create_container('by_at', '30 days', 'at', NULL, touch_on_update => f
 INSERT INTO by_at (id) VALUES (1);
 INSERT INTO by_at VALUES (2, NULL);
 SELECT id, tableoid::regclass, stamp(at) FROM by_at ORDER BY id;
+-- by a number, which has no default: the row is routed by what is stamped, whichever way it is left out
+CREATE TABLE by_number (at bigint, id int, note text) PARTITION BY RANGE (at);
+CREATE TABLE by_number_old PARTITION OF by_number FOR VALUES FROM (0) TO (1000000);
+CREATE TABLE by_number_new (id int, note text, at bigint);
+ALTER TABLE by_number ATTACH PARTITION by_number_new FOR VALUES FROM (1000000) TO (MAXVALUE);
+SELECT ttl.create_container('by_number', '30 days', 'at', NULL, ts_unit => 'epoch', touch_on_update => false);
+INSERT INTO by_number (id) VALUES (1);
+INSERT INTO by_number (note, id) SELECT 'two', 2;
+INSERT INTO by_number (id, note) VALUES (3, 'three'), (4, DEFAULT);
+INSERT INTO by_number (id, at) VALUES (5, NULL), (6, DEFAULT);
+INSERT INTO by_number DEFAULT VALUES;
+INSERT INTO by_number_new (id) VALUES (7);
+MERGE INTO by_number n USING (VALUES (8)) AS s (id) ON n.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id);
+SELECT tableoid::regclass, id, note, stamp(to_timestamp(at), '1 s') FROM by_number ORDER BY id;
+SELECT refused('INSERT INTO rounding.by_number_old (id) VALUES (9)') ~ '^23514: new row for relation "by_number_old" violates partition constraint';
 
 --
 -- Coarser types

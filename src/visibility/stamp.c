@@ -96,23 +96,34 @@ make_value(Oid function, List *values, const TtlContainer *container)
 }
 
 /*
- * Makes an INSERT put the present where it gives NULL.  The row trigger does so,
- * too, for COPY, but it fires when the row has been routed to a partition.
+ * Makes an INSERT put the present where it gives NULL, or nothing and the column has no default.
+ * The row trigger does so, too, for COPY, but it fires when the row has been routed to a partition.
  */
-static void
+static List *
 complete_targets(List *targets, const TtlContainer *container)
 {
+	TsColumn	column = ts_column(container);
+	TargetEntry *entry = NULL;
+	int			before = 0;		/* entries of earlier columns: the planner wants them in order */
 	ListCell   *lc;
 
 	foreach(lc, targets)
 	{
-		TargetEntry *entry = lfirst_node(TargetEntry, lc);
-
-		if (!entry->resjunk && entry->resno == container->ts_attno &&
-			!ttl_catalog_expr_is_present((Node *) entry->expr))
-			entry->expr = make_value(ttl_container_function(TTL_COMPLETE),
-									 list_make1(entry->expr), container);
+		entry = lfirst_node(TargetEntry, lc);
+		if (entry->resno >= container->ts_attno)
+			break;
+		before++;
 	}
+	if (entry == NULL || entry->resno != container->ts_attno)
+	{
+		entry = makeTargetEntry((Expr *) makeNullConst(column.type, column.typmod, column.collation),
+								container->ts_attno,
+								get_attname(container->relid, container->ts_attno, false), false);
+		targets = list_insert_nth(targets, before, entry);
+	}
+	if (!ttl_catalog_expr_is_present((Node *) entry->expr))
+		entry->expr = make_value(ttl_container_function(TTL_COMPLETE), list_make1(entry->expr), container);
+	return targets;
 }
 
 /* Is it the stamp of a statement that Citus has distributed? */
@@ -256,7 +267,7 @@ ttl_stamp_query(Query *query)
 			break;
 		case CMD_INSERT:
 			if (purpose == STAMP_OWN)
-				complete_targets(query->targetList, &container);
+				query->targetList = complete_targets(query->targetList, &container);
 			if (container.touch_on_update && query->onConflict != NULL &&
 				query->onConflict->action == ONCONFLICT_UPDATE)
 				query->onConflict->onConflictSet =
@@ -271,7 +282,7 @@ ttl_stamp_query(Query *query)
 				if (action->commandType == CMD_INSERT && purpose != STAMP_OWN)
 					complete_distributed(action->targetList, &container);
 				else if (action->commandType == CMD_INSERT)
-					complete_targets(action->targetList, &container);
+					action->targetList = complete_targets(action->targetList, &container);
 				else if (action->commandType == CMD_UPDATE && container.touch_on_update)
 					action->targetList = stamp_targets(action->targetList, &container,
 													   query->resultRelation, purpose);
