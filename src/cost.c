@@ -112,8 +112,8 @@ counted_ahead(void)
 }
 
 /*
- * Adds to the counter of the database.  While the statement runs, a leader's usage that is
- * less than its workers have added is its own: theirs has not come yet.
+ * Adds to the counter of the database.  What its workers have added is subtracted from a
+ * leader's next usage, be it its own: theirs comes when all have finished.
  */
 static void
 add(uint64 cost)
@@ -122,14 +122,11 @@ add(uint64 cost)
 		worker_cost += cost;
 	else
 	{
-		uint64		ahead = pg_atomic_read_u64(counted_ahead());
+		uint64		ahead = Min(pg_atomic_read_u64(counted_ahead()), cost);
 
-		if (ahead > 0 && (cost >= ahead || nesting == 0))
-		{
-			ahead = Min(ahead, cost);
+		if (ahead > 0)
 			pg_atomic_fetch_sub_u64(counted_ahead(), ahead);
-			cost -= ahead;
-		}
+		cost -= ahead;
 	}
 	pg_atomic_fetch_add_u64(foreground, cost);
 }
