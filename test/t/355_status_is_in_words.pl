@@ -139,7 +139,8 @@ problem_is('item', 'damaged: no expiry index', 'dropped likewise');
 sql(q{SELECT ttl.alter_container('item', indexing => 'consistent')});
 
 # Why there is no worker
-$node->append_conf('postgresql.conf', "max_replication_slots = 0\nmax_worker_processes = 2\nmax_logical_replication_workers = 1");
+my $origins = $node->pg_version < 18 ? 'max_replication_slots' : 'max_active_replication_origins';
+$node->append_conf('postgresql.conf', "$origins = 0\nmax_worker_processes = 2\nmax_logical_replication_workers = 1");
 $node->restart;
 problem_is('item', 'no process (max_worker_processes)', 'the launcher finds no process');
 $node->append_conf('postgresql.conf', 'max_worker_processes = 1');
