@@ -21,6 +21,8 @@
  *	 pauses the table.
  * - An error that a DELETE of no rows raises, too (a published table without replica
  *	 identity, an archive that was dropped): the worker pauses the table.
+ * - A trigger may raise itself what looks like a cancellation or a deadlock.  So the second time
+ *	 the rows of the batch are deleted one by one, and the error is blamed on a row.
  * - All others are blamed on a row.  The batch is halved until the row is alone; it is
  *	 counted, reported, and left to the next pass.
  *
@@ -254,6 +256,17 @@ is_no_rows(const ErrorData *error)
 		default:
 			return false;
 	}
+}
+
+/* True if an error of that kind has paused the worker's table before, and a trigger may raise it. */
+static bool
+is_raised_again(const TtlBatch *batch, const ErrorData *error)
+{
+	const TtlRelState *state = &batch->reap_rel->state;
+	int			category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
+
+	return batch->memory->mode.by_worker && (state->pause > 0 || state->n_single > 0) &&
+		(category == ERRCODE_TRANSACTION_ROLLBACK || category == ERRCODE_OPERATOR_INTERVENTION);
 }
 
 static bool
@@ -635,12 +648,15 @@ ttl_batch_delete(TtlBatch *batch)
 	state->pass.busy += GetCurrentTimestamp() - started;
 	if (batch->origin_wanted && error->sqlerrcode == ERRCODE_OBJECT_IN_USE)
 		return TTL_REAP_LATER;
-	if (batch->origin_wanted || (!batch->timed_out && is_no_rows(error)))
+	if (batch->origin_wanted ||
+		(!batch->timed_out && is_no_rows(error) && !is_raised_again(batch, error)))
 		return ttl_batch_handle_error(batch, error);
 
 	if (batch->ntids > 1)
 	{
-		if (!batch->timed_out)
+		if (is_no_rows(error))
+			state->n_single = Max(state->n_single, batch->ntids);
+		else if (!batch->timed_out)
 			reap_rel->batch_size = batch->ntids / 2;
 		return result;
 	}

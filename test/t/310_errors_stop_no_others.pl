@@ -72,6 +72,28 @@ like(slurp_file($node->logfile), qr/HINT: .* have search_path "pg_catalog, pg_te
 $node->safe_psql('postgres', 'ALTER FUNCTION audit() SET search_path = public; CALL ttl.reap(\'audited\')');
 is($node->safe_psql('postgres', 'SELECT * FROM audit'), '1', '... which is mended as it says');
 
+# errors that a trigger raises, but that look like those of the session
+for my $code ('serialization_failure', 'deadlock_detected', 'query_canceled', 'admin_shutdown')
+{
+	$node->safe_psql('postgres', qq{
+CREATE TABLE raises (id int);
+CREATE FUNCTION raises() RETURNS trigger LANGUAGE plpgsql AS \$\$
+BEGIN
+    IF OLD.id = 50 THEN
+        RAISE 'not this one' USING ERRCODE = '$code';
+    END IF;
+    RETURN OLD;
+END \$\$;
+CREATE TRIGGER raises BEFORE DELETE ON raises FOR EACH ROW EXECUTE FUNCTION raises();
+SELECT ttl.create_container('raises', 3600);
+INSERT INTO raises (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 100) g;
+SELECT ttl.alter_container('raises', reaping => true);
+});
+	ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 99 AND blocked_rows = 1 AND last_error = 'not this one'
+		FROM ttl.stat_containers WHERE container = 'raises'::regclass}), "a row whose trigger raises $code doesn't keep the others");
+	$node->safe_psql('postgres', 'DROP TABLE raises; DROP FUNCTION raises()');
+}
+
 # cancellation
 my $worker = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'ttl reaper'};
 my $pid = $node->safe_psql('postgres', $worker);
