@@ -98,6 +98,16 @@ put_state(Oid relid, const TtlRelState *state)
 	LWLockRelease(lock);
 }
 
+/* True if the clock has been set back since the state's times were set, so that they mean nothing. */
+static bool
+is_of_future(const TtlRelStateEntry *entry, TimestampTz now)
+{
+	const TtlPass *pass = &entry->state.pass;
+
+	return entry->state.paused_until > now + PAUSE_MAX ||
+		pass->next_at > now + Max(PASS_MAX_WAIT, pass->busy);
+}
+
 /* Gets the state of a table that an earlier worker has stored; false if none has. */
 static bool
 get_state(Oid relid, TtlRelState *state)
@@ -107,8 +117,7 @@ get_state(Oid relid, TtlRelState *state)
 
 	LWLockAcquire(lock, LW_SHARED);
 	entry = find_entry(relid, &oldest);
-	/* if the clock has been set back since, its times mean nothing */
-	if (entry != NULL && entry->stored_at > GetCurrentTimestamp())
+	if (entry != NULL && is_of_future(entry, GetCurrentTimestamp()))
 		entry = NULL;
 	if (entry != NULL)
 		*state = entry->state;

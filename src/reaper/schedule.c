@@ -198,7 +198,7 @@ read_containers(TimestampTz now, bool is_first, int *unreaped)
 			enter_container(oid, &policy, !is_first);
 		else if (!list_member_oid(subscribed, oid) &&
 				 (!ttl_counters_get_container(oid, &counters) ||
-				  counters.last_reap < now - USECS_PER_DAY))
+				  counters.last_reap < now - USECS_PER_DAY || counters.last_reap > now))
 			(*unreaped)++;
 	}
 	return unnoticed;

@@ -46,28 +46,38 @@ CREATE TABLE refused (id int);
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT FROM public.refused r WHERE r.id = OLD.id) THEN
+        PERFORM pg_sleep(1.5);
         RAISE 'no';
     END IF;
+    WHILE OLD.id = 3 AND EXISTS (SELECT FROM public.refused r) LOOP
+        PERFORM pg_sleep(0.1);
+    END LOOP;
     RETURN OLD;
 END $$;
 CREATE TABLE item (id int);
 CREATE TRIGGER refuse BEFORE DELETE ON item FOR EACH ROW EXECUTE FUNCTION refuse();
 CREATE TABLE off (id int);
-SELECT ttl.create_container(c, 60) FROM unnest('{item, off}'::regclass[]) c;
-SELECT ttl.alter_container('off', reaping => false);
+CREATE TABLE called (id int);
+SELECT ttl.create_container(c, 60) FROM unnest('{item, off, called}'::regclass[]) c;
+INSERT INTO called (id, _ts) VALUES (1, '2020-01-01');
+SELECT ttl.alter_container(c, reaping => false) FROM unnest('{off, called}'::regclass[]) c;
+CALL ttl.reap('called');
 INSERT INTO refused VALUES (1);
 });
 $node->add_expired('item', 2);
 ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 1 AND blocked_rows = 1 FROM ttl.stat_containers WHERE container = 'item'::regclass}), 'a row is blocked');
-my $reminder = qr/WARNING:  1 container in database "postgres" has reaping off/;
-$node->wait_for_log($reminder);
+$node->wait_for_log(qr/WARNING:  1 container in database "postgres" has reaping off/);
 
+# the worker meets another row, and the clock is set back while it deletes it
+$node->safe_psql('postgres', q{INSERT INTO item (id, _ts) VALUES (3, '2020-01-01')});
+$node->wait_until(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'ttl reaper' AND wait_event = 'PgSleep'});
 my $log = -s $node->logfile;
 set_clock(0);
 $node->safe_psql('postgres', 'DELETE FROM refused');
 $node->wait_for_log(qr/deletion of expired rows starts anew because the clock has been set back/, $log);
 $node->stored_are('item', 0, 'the row goes when nothing blocks it any more');
-ok($node->wait_for_log($reminder, $log), 'the log reminds of what is off');
+ok($node->wait_for_log(qr/WARNING:  2 containers in database "postgres" have reaping off/, $log),
+	'the log reminds of what is off, also of what has been deleted in the future');
 
 $node->stop;
 done_testing();
