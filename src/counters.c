@@ -14,10 +14,6 @@
  * database only after the database has been dropped.  A backend whose database has no
  * entry looks for one again when the number of entries ever made has changed.
  *
- * Announcements of rows that expire soon are counted, too, in an array of atomics, since the
- * worker reads them all each second.  They are added after the commit, when a scan finds
- * the row.
- *
  * Statistics begin anew with the shared memory: when the server starts, and after a crash.
  *
  *-------------------------------------------------------------------------
@@ -25,7 +21,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "common/hashfn.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -67,9 +62,6 @@ static dshash_table *databases = NULL;
 static DatabaseEntry *own_entry = NULL;
 static uint32 seen_generation = 0;
 
-/* Containers that the running transaction has announced, in its memory context */
-static List *announced = NIL;
-
 static dshash_parameters
 table_parameters(size_t key_size, size_t entry_size)
 {
@@ -110,8 +102,6 @@ ttl_counters_attach(TtlCountersShared *shmem, bool found, int tranche_id)
 	shared->since = GetCurrentTimestamp();
 	pg_atomic_init_u32(&shared->generation, 0);
 	pg_atomic_init_u64(&shared->expired_writes, 0);
-	for (int i = 0; i < TTL_ANNOUNCEMENTS; i++)
-		pg_atomic_init_u32(&shared->announcements[i], 0);
 
 	/* the limit keeps the tables within the fixed shared memory */
 	area = dsa_create_in_place(shared->area.data, TTL_COUNTERS_AREA_SIZE, tranche_id, NULL);
@@ -325,44 +315,6 @@ ttl_counters_forget_container(Oid container)
 
 	attach();
 	(void) dshash_delete_key(containers, &key);
-}
-
-void
-ttl_counters_announce(Oid container)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
-
-	announced = list_append_unique_oid(announced, container);
-	MemoryContextSwitchTo(old);
-}
-
-static pg_atomic_uint32 *
-announcements(Oid container)
-{
-	uint32		hash = hash_combine(murmurhash32(MyDatabaseId), murmurhash32(container));
-
-	return &shared->announcements[hash % TTL_ANNOUNCEMENTS];
-}
-
-uint32
-ttl_counters_announcements(Oid container)
-{
-	return pg_atomic_read_u32(announcements(container));
-}
-
-void
-ttl_counters_transaction(XactEvent event)
-{
-	ListCell   *lc;
-
-	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
-		return;
-	if (event == XACT_EVENT_COMMIT)
-	{
-		foreach(lc, announced)
-			pg_atomic_fetch_add_u32(announcements(lfirst_oid(lc)), 1);
-	}
-	announced = NIL;
 }
 
 /*

@@ -95,9 +95,6 @@ typedef struct TtlDatabaseCounters
 	TimestampTz reminded_at;	/* of containers with reaping off, 0 = never */
 } TtlDatabaseCounters;
 
-/* Containers with the same hash value are visited for each other's announcements. */
-#define TTL_ANNOUNCEMENTS		16384
-
 /* Enough for the area's own data and both empty hash tables */
 #define TTL_COUNTERS_AREA_SIZE	(256 * 1024)
 
@@ -115,9 +112,6 @@ typedef struct TtlCountersShared
 	 * counted before they are inserted, whether or not the transaction commits
 	 */
 	pg_atomic_uint64 expired_writes;
-
-	/* See ttl_counters_announce(); by a hash value of the container */
-	pg_atomic_uint32 announcements[TTL_ANNOUNCEMENTS];
 
 	union
 	{
@@ -166,15 +160,6 @@ extern bool ttl_counters_get_container(Oid container,
 									   TtlContainerCounters *counters);
 extern List *ttl_counters_containers(void);
 extern void ttl_counters_forget_container(Oid container);
-
-/*
- * Announces to the worker, when this transaction commits, a row of the container that
- * expires sooner than its next periodic visit; the number of such announcements so far.
- */
-extern void ttl_counters_announce(Oid container);
-extern uint32 ttl_counters_announcements(Oid container);
-
-extern void ttl_counters_transaction(XactEvent event);
 
 /*
  * Databases

@@ -34,7 +34,6 @@
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "cost.h"
-#include "counters.h"
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "expiry/expiry.h"
@@ -364,7 +363,6 @@ ttl_fmgr(FmgrHookEventType event, FmgrInfo *flinfo, Datum *arg)
 static void
 ttl_xact_callback(XactEvent event, void *arg)
 {
-	ttl_counters_transaction(event);
 	ttl_cost_transaction(event);
 	ttl_reference_time_transaction(event);
 	ttl_request_transaction(event);

@@ -4,8 +4,8 @@
  *	  Deletes the expired rows of a container, table by table.
  *
  * The worker and CALL ttl.reap call ttl_reap_rel_run().  A container may have more tables than a
- * run pays for: those known to have work share most of the cost, the others are looked at in
- * turn, over several runs, beginning with any of them in a new worker.  For each table
+ * run pays for: those known to have work share most of the cost, the others are looked at when they
+ * are due, in turn, over several runs, beginning with any of them in a new worker.  For each table
  * reap_table() runs transactions until nothing is left to delete, or the run has used up
  * what it may.  In each transaction run_batch()
  *
@@ -309,16 +309,16 @@ warn_of_unit(const TtlBatch *batch, TimestampTz earliest)
 }
 
 /*
- * Is there nothing to delete now?  Cheap.  *due is when there will be, or when to look
+ * True if there is nothing to delete now.  Cheap.  batch->due is when there will be, or when to look
  * again.
  */
 static bool
-nothing_due(TtlBatch *batch, TimestampTz *due)
+nothing_due(TtlBatch *batch)
 {
 	TimestampTz earliest;
 	bool		is_incomplete;
 
-	*due = GetCurrentTimestamp() + TTL_POSITION_WAIT;
+	batch->due = GetCurrentTimestamp() + TTL_POSITION_WAIT;
 	if (has_position(batch->reap_rel))
 		return false;
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -331,7 +331,7 @@ nothing_due(TtlBatch *batch, TimestampTz *due)
 		warn_of_unit(batch, earliest);
 	if (pg_add_s64_overflow(earliest, batch->container.reap_delay, &earliest))
 		earliest = DT_NOEND;
-	*due = Max(*due, earliest);
+	batch->due = Max(batch->due, earliest);
 	ttl_reap_rel_found_nothing(batch->reap_rel);
 	return true;
 }
@@ -381,7 +381,6 @@ run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
 	TtlMemory  *memory = batch->memory;
 	TtlReapRel *reap_rel = batch->reap_rel;
 	TtlReapResult result = open_table(batch, container);
-	TimestampTz due;
 
 	if (result != TTL_REAP_MORE)
 		return result;
@@ -389,10 +388,9 @@ run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
 
 	if (!ttl_reap_rel_has_tids(memory, reap_rel))
 	{
-		if (nothing_due(batch, &due))
+		if (nothing_due(batch))
 		{
 			advance_front(batch, batch->now);
-			run->due = Min(run->due, due);
 			return TTL_REAP_DONE;
 		}
 		run->is_idle = false;
@@ -404,8 +402,7 @@ run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
 			if (reap_rel->more)
 				return TTL_REAP_MORE;
 			advance_front(batch, reap_rel->scanned_to);
-			(void) nothing_due(batch, &due);
-			run->due = Min(run->due, due);
+			(void) nothing_due(batch);
 			return TTL_REAP_DONE;
 		}
 		if (batch->timed_out)
@@ -520,6 +517,7 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 		   int64 max_cost)
 {
 	TtlReapResult result = TTL_REAP_MORE;
+	TimestampTz due = DT_NOEND;
 	TimestampTz wait_until;
 
 	/* rows that are blocked by the statistics have been logged by an earlier worker */
@@ -529,18 +527,14 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 		reap_rel->state.pass.references_logged = run->blocked > 0;
 	}
 	reap_rel->was_run = true;
-	reap_rel->last_run = GetCurrentTimestamp();
-	if (run->changed)
-	{
-		ttl_reap_rel_end_pause(reap_rel);
-		ttl_reap_rel_want_pass(reap_rel);
-	}
+	reap_rel->has_work = false;
+	reap_rel->last_run = reap_rel->due = GetCurrentTimestamp();
 	wait_until = reap_rel->state.paused_until;
 	if (reap_rel->state.has_timed_out && memory->mode.by_worker)
 		wait_until = Max(wait_until, memory->rest_until);
 	if (wait_until > reap_rel->last_run)
 	{
-		run->due = Min(run->due, wait_until);
+		reap_rel->due = wait_until;
 		return TTL_REAP_LATER;
 	}
 
@@ -574,6 +568,8 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 		result = run_batch(&batch, container, run);
 		if (batch.rel != NULL)
 			relation_close(batch.rel, NoLock);
+		if (batch.due != 0)
+			due = batch.due;
 		if (batch.error != NULL || ttl_reap_rel_blocked_rows(reap_rel) != was_blocked)
 			report_blocked(memory, container, run, batch.error);
 		MemoryContextSwitchTo(oldcontext);
@@ -595,8 +591,9 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 	}
 
 	if (result == TTL_REAP_LATER)
-		run->due = Min(run->due, Max(reap_rel->state.paused_until,
-									 GetCurrentTimestamp() + TTL_POSITION_WAIT));
+		due = Max(reap_rel->state.paused_until, GetCurrentTimestamp() + TTL_POSITION_WAIT);
+	if (result != TTL_REAP_MORE)
+		reap_rel->due = Min(due, GetCurrentTimestamp() + run->longest_wait);
 	reap_rel->has_work = result == TTL_REAP_MORE;
 	if (memory->allocated > KEEP_MAX)
 		ttl_reap_rel_discard(memory, reap_rel);
@@ -672,21 +669,29 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 		commit_batch(memory);
 
 	run->tables = ttl_container_leaves(container);
+	run->ntables = list_length(run->tables);
 	foreach(lc, run->tables)
 	{
 		TtlReapRel *reap_rel = ttl_reap_rel_enter(memory, lfirst_oid(lc));
 
+		if (run->changed)
+		{
+			ttl_reap_rel_end_pause(reap_rel);
+			ttl_reap_rel_want_pass(reap_rel);
+			reap_rel->due = 0;
+		}
 		if (reap_rel->has_work)
 			busy = lappend(busy, reap_rel);
-		else
+		else if (reap_rel->due <= GetCurrentTimestamp())
 			idle = lappend(idle, reap_rel);
 	}
 	reap_tables(memory, container, run, idle, &busy);
 	reap_tables(memory, container, run, busy, NULL);
+	foreach(lc, run->tables)
+		run->due = Min(run->due, ttl_reap_rel_enter(memory, lfirst_oid(lc))->due);
 
 	report_blocked(memory, container, run, NULL);
 	report_front(memory, container, run);
-	run->ntables = list_length(run->tables);
 
 	SPI_finish();
 }

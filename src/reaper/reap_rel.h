@@ -74,7 +74,8 @@ typedef struct TtlReapRel
 	Oid			relid;			/* MUST BE FIRST */
 	TimestampTz last_run;		/* random, in the past, before the first */
 	bool		was_run;
-	bool		has_work;		/* left by the last run */
+	TimestampTz due;			/* of the next run */
+	bool		has_work;		/* left by the last run, which makes it due at once */
 	TtlRelState state;
 	bool		is_stored;		/* is there an entry for the next worker? */
 
@@ -139,7 +140,8 @@ typedef struct TtlReapRun
 	int64		max_rows;
 	TimestampTz until;			/* DT_NOEND = no limit */
 	int64		max_batch_cost; /* as far as it can be estimated */
-	bool		changed;		/* table or policy have: end pauses */
+	int64		longest_wait;	/* until a table is due again, in microseconds */
+	bool		changed;		/* table or policy have: all tables are due */
 
 	/*
 	 * Called before each transaction but the first, without locks, to nap.
@@ -155,7 +157,8 @@ typedef struct TtlReapRun
 								 * the statistics */
 	List	   *tables;			/* OIDs of the container's tables */
 	int			ntables;
-	TimestampTz due;			/* next time there is work, DT_NOEND = unknown */
+	TimestampTz due;			/* of the first of its tables, DT_NOEND if there is
+								 * none */
 	bool		is_idle;		/* no table had anything to scan for */
 } TtlReapRun;
 
@@ -173,6 +176,7 @@ typedef struct TtlBatch
 	int64		max_batch_cost;
 	int64		max_rows;
 
+	TimestampTz due;			/* when there will be rows to delete, or 0 */
 	TimestampTz deadline;		/* by ttl.batch_timeout, 0 = not yet set, or none */
 	bool		timed_out;		/* has an attempt been canceled by it? */
 	List	   *referenced;		/* foreign keys that may hold collected rows */

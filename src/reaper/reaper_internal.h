@@ -119,8 +119,6 @@ typedef struct TtlScheduled
 	char		name[2 * NAMEDATALEN];	/* qualified, as of the last refresh */
 	bool		changed;		/* by invalidation: due now */
 	TimestampTz due;
-	TimestampTz rests_until;	/* announcements make it due no sooner */
-	uint32		announcements;	/* seen, see counters.h */
 	bool		was_run;
 	TimestampTz last_run;		/* random, in the past, before the first */
 	int			ntables;		/* partitions */
@@ -163,18 +161,19 @@ typedef struct TtlOwner
  */
 extern List *ttl_schedule_due(void);
 
-/* Counts time that a container has taken. */
-extern void ttl_schedule_add_time(TtlScheduled *container, int64 time);
+/* After a visit: counts the time that it has taken, and sets the number of tables. */
+extern void ttl_schedule_add_run(TtlScheduled *container, int ntables, int64 time);
 
-/* When the first container is due; takes notice of announcements. */
+/* When the first container is due */
 extern TimestampTz ttl_schedule_next(void);
 
+/* The time between visits at most, in microseconds */
+extern int64 ttl_schedule_longest_wait(const TtlScheduled *container);
+
 /*
- * After a visit: sets the number of tables, and when the container is due at the latest.  If
- * it was idle, nothing in it had expired.
+ * After a visit: sets when the container is due.  If it was idle, nothing in it had expired.
  */
-extern void ttl_schedule_set_due(TtlScheduled *container, int ntables, TimestampTz due,
-								 bool is_idle);
+extern void ttl_schedule_set_due(TtlScheduled *container, TimestampTz due, bool is_idle);
 
 /* Do containers have rows that cannot be deleted? */
 extern bool ttl_schedule_any_blocked(void);

@@ -4,16 +4,13 @@
  *	  The containers of a database, and when a worker visits them.
  *
  * A container is due when its earliest row expires, but not later than its default TTL
- * (rows may have been inserted meanwhile) or IDLE_WAIT after the last visit.  Each table of the
- * database's containers makes all waits longer by WAIT_PER_TABLE, so that visiting
- * idle ones never becomes a busy loop.  It is due at once when an INSERT of rows that expire
- * sooner has been announced (evict.c), unless it has just been visited and had work.
- * What was not inserted through the trigger, was inserted by a prepared transaction, or has a
- * shorter TTL since an UPDATE, is found by a periodic visit.  A container is also due at once
- * when its definition or policy has changed: relcache invalidations set a flag in the hash
- * table below, and a transaction that changes a policy wakes up the worker (request.c), which
- * then reads the list of containers.  Without a request the list is read after IDLE_WAIT, or
- * longer in the same way.
+ * (rows may have been inserted meanwhile) or IDLE_WAIT after the last visit; and so is each of its
+ * tables.  Each table of the database's containers makes all waits longer by WAIT_PER_TABLE, so
+ * that visiting idle ones never becomes a busy loop.  A row with a shorter TTL of its own waits for
+ * such a visit; it is hidden all the same.  A container is due at once when its definition or
+ * policy has changed: relcache invalidations set a flag in the hash table below, and a transaction
+ * that changes a policy wakes up the worker (request.c), which then reads the list of containers.
+ * Without a request the list is read after IDLE_WAIT, or longer in the same way.
  *
  * Who comes first is decided by the time that deletion has taken, for an owner's containers
  * together and for each of them: whose triggers are slow comes after the others, and a container
@@ -118,9 +115,11 @@ enter_owner(Oid oid)
 }
 
 void
-ttl_schedule_add_time(TtlScheduled *container, int64 time)
+ttl_schedule_add_run(TtlScheduled *container, int container_ntables, int64 time)
 {
 	container->was_run = true;
+	ntables += container_ntables - container->ntables;
+	container->ntables = container_ntables;
 	add_time(&container->taken, time);
 	add_time(&enter_owner(container->owner)->taken, time);
 }
@@ -142,7 +141,6 @@ enter_container(Oid oid, const TtlPolicy *policy, bool is_new)
 		container->container = oid;
 		container->changed = is_new;
 		container->ntables = 1;
-		container->announcements = ttl_counters_announcements(oid);
 		container->last_run = pg_prng_uint32(&pg_global_prng_state);
 	}
 	container->listed = true;
@@ -153,7 +151,7 @@ enter_container(Oid oid, const TtlPolicy *policy, bool is_new)
 
 		/* what earlier workers have spent on it is not known */
 		if (counters.last_error_at > GetCurrentTimestamp() - TIME_HALVED)
-			ttl_schedule_add_time(container, TIME_UNIT);
+			ttl_schedule_add_run(container, container->ntables, TIME_UNIT);
 	}
 	strlcpy(container->name, ttl_container_qualified_name(oid), sizeof(container->name));
 	container->default_ttl = policy->default_ttl;
@@ -347,31 +345,24 @@ ttl_schedule_next(void)
 
 	hash_seq_init(&status, containers);
 	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
-	{
-		uint32		announcements = ttl_counters_announcements(container->container);
-
-		if (announcements != container->announcements)
-		{
-			container->due = Min(container->due, container->rests_until);
-			container->announcements = announcements;
-		}
 		next = Min(next, container->due);
-	}
 	return next;
 }
 
+int64
+ttl_schedule_longest_wait(const TtlScheduled *container)
+{
+	return lengthen(container->default_ttl > 0 ?
+					Min(container->default_ttl * USECS_PER_SEC, IDLE_WAIT) : IDLE_WAIT);
+}
+
 void
-ttl_schedule_set_due(TtlScheduled *container, int container_ntables, TimestampTz due,
-					 bool is_idle)
+ttl_schedule_set_due(TtlScheduled *container, TimestampTz due, bool is_idle)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	int64		wait = container->default_ttl > 0 ?
-		Min(container->default_ttl * USECS_PER_SEC, IDLE_WAIT) : IDLE_WAIT;
 
-	ntables += container_ntables - container->ntables;
-	container->ntables = container_ntables;
-	container->rests_until = is_idle ? now : now + ntables * BUSY_WAIT_PER_TABLE;
-	container->due = Max(Min(due, now + lengthen(wait)), container->rests_until);
+	container->due = Max(Min(due, now + ttl_schedule_longest_wait(container)),
+						 is_idle ? now : now + ntables * BUSY_WAIT_PER_TABLE);
 }
 
 bool

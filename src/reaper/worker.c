@@ -60,7 +60,6 @@
 /* All in microseconds */
 #define RUN_TIME			(1 * USECS_PER_SEC) /* longest run */
 #define CYCLE_NAPTIMES		2	/* longest cycle, except its last run */
-#define ANNOUNCEMENT_WAIT	(1 * USECS_PER_SEC) /* between looks for announcements */
 #define FAILED_MIN_WAIT		(60 * USECS_PER_SEC)	/* after an error */
 #define FAILED_MAX_WAIT		(3600 * USECS_PER_SEC)
 
@@ -276,6 +275,7 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	run.max_batch_cost = ttl_budget_batch(granted);
 	run.pace = pace;
 	run.until = started + RUN_TIME;
+	run.longest_wait = ttl_schedule_longest_wait(container);
 	run.blocked = container->blocked;
 	run.changed = container->changed;
 	container->changed = false;
@@ -294,11 +294,11 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	container->cycle_cost += run.cost;
 	container->cycle_rows += run.rows;
 	container->cycle_time += now - started;
-	ttl_schedule_add_time(container, now - started - (napped - napped_before));
+	ttl_schedule_add_run(container, run.ntables, now - started - (napped - napped_before));
 	/* among containers whose tables are paused, the one paused longest comes first */
 	if (run.end != TTL_REAP_LATER || run.cost > 0)
 		container->last_run = now;
-	container->due = container->rests_until = now + container->failed_wait;
+	container->due = now + container->failed_wait;
 	if (container->failed_wait > 0)
 		return;
 
@@ -306,8 +306,7 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	if (run.end != TTL_REAP_MORE)
 	{
 		container->behind_since = 0;
-		ttl_schedule_set_due(container, run.ntables, run.due,
-							 run.end == TTL_REAP_DONE && run.is_idle);
+		ttl_schedule_set_due(container, run.due, run.end == TTL_REAP_DONE && run.is_idle);
 	}
 	else if (container->cycle_cost >= container->cycle_cost_limit)
 		container->is_limited = true;
@@ -581,8 +580,8 @@ ttl_worker_main(Datum main_arg)
 	MemoryContext context;
 	TimestampTz refresh_at = 0;
 	TimestampTz rested_at = 0;	/* ttl.naptime after the start of the last cycle */
+	TtlDatabaseCounters counters;
 	TimestampTz cycle_at = 0;
-	TimestampTz look_at = 0;	/* for announcements */
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, terminate);
@@ -649,7 +648,6 @@ ttl_worker_main(Datum main_arg)
 			pgstat_report_stat(false);
 			rested_at = started + ttl_guc_naptime * INT64CONST(1000);
 			cycle_at = Max(next, rested_at);
-			look_at = GetCurrentTimestamp() + ANNOUNCEMENT_WAIT;
 		}
 
 		if (ttl_shmem_worker_is_contended() &&
@@ -658,12 +656,7 @@ ttl_worker_main(Datum main_arg)
 			break;
 
 		pgstat_report_activity(STATE_IDLE, NULL);
-		sleep_until(Min(Min(cycle_at, refresh_at), look_at), wait_event_main);
-		if (cycle_at > GetCurrentTimestamp() && look_at <= GetCurrentTimestamp())
-		{
-			cycle_at = Max(Min(cycle_at, ttl_schedule_next()), rested_at);
-			look_at = GetCurrentTimestamp() + ANNOUNCEMENT_WAIT;
-		}
+		sleep_until(Min(cycle_at, refresh_at), wait_event_main);
 	}
 
 	proc_exit(0);

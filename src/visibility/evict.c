@@ -69,12 +69,6 @@
 /* A search costs about as much as to look up the keys of two rows. */
 #define ROWS_WORTH_PROOF	8
 
-/*
- * A row that expires within this time is announced to the worker, which might not look at
- * the container before; at least the wait between periodic visits (schedule.c) to 10,000 tables.
- */
-#define SOON			(75 * USECS_PER_SEC)
-
 /* Index entries that the search may read. */
 #define PROOF_MAX_ENTRIES	1000
 
@@ -94,7 +88,6 @@ typedef struct EvictState
 {
 	TtlContainer container;
 	TimestampTz now;
-	TimestampTz announced_until;	/* no row that expires later is announced */
 	bool		checks_ttl;		/* may a row have a TTL that is refused? */
 	bool		has_updated;	/* is the next one known? */
 	bool		updates_keys;	/* may an UPDATE change keys? */
@@ -196,7 +189,6 @@ prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 	state->container = *container;
 	state->now = ttl_execution_reference_time();
 	state->checks_ttl = checks_ttl(container, rel);
-	state->announced_until = state->now + SOON - container->reap_delay;
 	if (container->default_ttl != TTL_OFF)
 		state->keys = ttl_keys_prepare(rel);
 	if (state->keys != NULL)
@@ -412,19 +404,12 @@ evict(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerDa
 	}
 }
 
-/* Notes a row that has expired or will so soon. */
+/* Counts the row if it has expired. */
 static void
-note_expiry(EvictState *state, TupleTableSlot *slot)
+count_expired(const EvictState *state, TupleTableSlot *slot)
 {
-	TimestampTz expires_at = ttl_expiry_of_slot(&state->container, slot);
-
-	if (expires_at <= state->now)
+	if (ttl_expiry_of_slot(&state->container, slot) <= state->now)
 		pg_atomic_fetch_add_u64(ttl_counters_expired_writes, 1);
-	if (expires_at <= state->announced_until)
-	{
-		ttl_counters_announce(state->container.container);
-		state->announced_until = DT_NOBEGIN;
-	}
 }
 
 /* Replaces the WHERE of ON CONFLICT DO UPDATE. */
@@ -572,7 +557,7 @@ ttl_on_write(PG_FUNCTION_ARGS)
 		check_ttl(&state->container, rel, slot);
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
 		new = complete_ts(rel, &state->container, given, slot);
-	if (state->keys != NULL && (self == NULL || state->updates_keys))
+	if (state->keys != NULL)
 	{
 		if (new != given)
 		{
@@ -581,13 +566,12 @@ ttl_on_write(PG_FUNCTION_ARGS)
 			slot = state->completed;
 			ExecForceStoreHeapTuple(new, slot, false);
 		}
-		evict(state, rel, slot, self);
-		note_expiry(state, slot);
+		if (self == NULL || state->updates_keys)
+			evict(state, rel, slot, self);
+		count_expired(state, slot);
 		if (new != given)
 			ExecClearTuple(slot);
 	}
-	else if (state->announced_until != DT_NOBEGIN)
-		note_expiry(state, slot);
 	return PointerGetDatum(new);
 }
 

@@ -29,6 +29,10 @@ END \$\$;
 SELECT ttl.create_container('item', 3600);
 });
 
+# When each has been looked at, the worker waits, though one run pays for few looks.
+$node->wait_until(q{SELECT stopped_by = 'nothing left' FROM ttl.stat_reaper WHERE database = 'postgres'});
+pass('a worker that has nothing to delete comes to rest');
+
 # Rows of the first partition, a middle one and the last go, which come when the worker has begun to look.
 for my $part (1, $partitions / 2, $partitions)
 {
