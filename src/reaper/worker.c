@@ -617,6 +617,10 @@ ttl_worker_main(Datum main_arg)
 	ttl_schedule_init(memory);
 	before_shmem_exit(at_exit, (Datum) 0);
 
+	/* another worker may have just run one, if the clock has not been set back since */
+	if (ttl_counters_get_database(MyDatabaseId, &counters) && counters.last_cycle <= GetCurrentTimestamp())
+		rested_at = counters.last_cycle + ttl_guc_naptime * INT64CONST(1000);
+
 	for (;;)
 	{
 		bool		is_requested = ttl_shmem_worker_take_request();

@@ -76,6 +76,18 @@ my $table = 'deadly' . (1 + 3 * grep({ $_ lt 'exit_on_error' } sort keys %deadly
 $node->safe_psql('postgres', "DROP TRIGGER $table ON $table");
 $node->stored_are($table, 0, 'a table goes on without its trigger');
 
+# the next worker comes at once, but no cycle does before ttl.naptime is over
+$node->turn_reaper('off');
+$node->configure('ttl.naptime = 2s');
+$node->safe_psql('postgres', join('', map { "CALL make_table('hasty$_', \$\$SET exit_on_error = on; RAISE 'no'\$\$);" } 1 .. 4));
+my $cycles = q{SELECT sum(cycles) FROM ttl.stat_reaper WHERE database = 'postgres'};
+my ($cycles_before, $start) = ($node->safe_psql('postgres', $cycles), time);
+$node->turn_reaper('on');
+$node->wait_until(q{SELECT sum((last_error = 'deletion of expired rows has ended the worker process')::int) = 4 FROM ttl.stat_containers WHERE container::text ~ 'hasty'});
+my $cycles_run = $node->safe_psql('postgres', $cycles) - $cycles_before;
+cmp_ok($cycles_run, '<=', 1 + (time - $start) / 2, 'workers that are ended by triggers begin cycles no sooner than others');
+$node->configure('ttl.naptime = 100ms');
+
 # somebody who terminates the worker blames nobody
 $node->safe_psql('postgres', q{CALL make_table('waiting', 'PERFORM pg_sleep(3)')});
 $node->wait_until(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'ttl reaper' AND wait_event = 'PgSleep'});
