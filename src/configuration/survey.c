@@ -34,46 +34,97 @@
 /* Rows that are read at most */
 #define MAX_ROWS	10000
 
-/* The range of the values of a column, while rows are read */
-typedef struct Range
+/* Numerics may have thousands of digits. */
+#define MAX_DIGITS	32
+
+/* A column while rows are read */
+typedef struct Surveyed
 {
-	Oid			type;
+	TtlSurveyedColumn *result;
+	AttrNumber	attno;			/* InvalidAttrNumber if there is no such column */
+	const TtlType *ttl_type;	/* NULL = timestamps */
+	Oid			type;			/* of the values: of a document they are its TTLs */
 	TypeCacheEntry *order;
-	bool		is_set;
 	Datum		least;
 	Datum		greatest;
-} Range;
+} Surveyed;
 
 static void
-begin_range(Range *range, Oid type)
+begin_column(Surveyed *column, TtlSurveyedColumn *result, Oid relid, AttrNumber attno,
+			 const TtlType *ttl_type)
 {
-	memset(range, 0, sizeof(Range));
-	range->type = type;
-	range->order = lookup_type_cache(type, TYPECACHE_CMP_PROC_FINFO);
+	column->result = result;
+	column->attno = attno;
+	column->ttl_type = ttl_type;
+	if (attno == InvalidAttrNumber)
+		return;
+	column->type = get_atttype(relid, attno);
+	if (ttl_type != NULL && ttl_type->is_document)
+		column->type = INT4OID;
+	column->order = lookup_type_cache(column->type, TYPECACHE_CMP_PROC_FINFO);
 }
 
 static bool
-precedes(Range *range, Datum a, Datum b)
+precedes(const Surveyed *column, Datum a, Datum b)
 {
-	return DatumGetInt32(FunctionCall2(&range->order->cmp_proc_finfo, a, b)) < 0;
+	return DatumGetInt32(FunctionCall2(&column->order->cmp_proc_finfo, a, b)) < 0;
 }
 
-/* 'context' is where the range lives. */
-static void
-extend_range(Range *range, Datum value, MemoryContext context)
+/* The unit that a number looks like, by its magnitude */
+static TtlUnit
+unit_like(Oid type, Datum value)
 {
-	MemoryContext old = MemoryContextSwitchTo(context);
+	double		number = 0;
 
-	if (!range->is_set || precedes(range, value, range->least))
-		range->least = datumCopy(value, range->order->typbyval, range->order->typlen);
-	if (!range->is_set || precedes(range, range->greatest, value))
-		range->greatest = datumCopy(value, range->order->typbyval, range->order->typlen);
-	range->is_set = true;
+	if (type == INT4OID)
+		number = DatumGetInt32(value);
+	else if (type == INT8OID)
+		number = DatumGetInt64(value);
+	else if (type == NUMERICOID)
+		number = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, value));
+	if (number >= 1e17)
+		return TTL_UNIT_EPOCH_NS;
+	if (number >= 1e14)
+		return TTL_UNIT_EPOCH_US;
+	if (number >= 1e11)
+		return TTL_UNIT_EPOCH_MS;
+	return number >= 1e9 ? TTL_UNIT_EPOCH : TTL_UNIT_SECONDS;
+}
+
+/* Counts a value that is not NULL.  'context' is where the range of values lives. */
+static void
+add_value(Surveyed *column, Datum value, TimestampTz present, MemoryContext context)
+{
+	const TtlType *ttl_type = column->ttl_type;
+	TtlSurveyedColumn *result = column->result;
+	TimestampTz instant = DT_NOBEGIN;
+	MemoryContext old;
+
+	if (ttl_type == NULL)
+		instant = DatumGetTimestampTz(value);
+	else if (ttl_type_is_invalid(ttl_type, value))
+		result->invalid++;
+	else if (ttl_type_is_deadline(ttl_type))
+		(void) ttl_type_instant(ttl_type, value, &instant);
+	if (ttl_type != NULL && ttl_type->is_document)
+	{
+		/* a document without a TTL has no value */
+		value = Int32GetDatum(ttl_type->seconds(value));
+		if (DatumGetInt32(value) == 0)
+			return;
+	}
+	result->values++;
+	result->like[unit_like(column->type, value)]++;
+	if (instant > present && !TIMESTAMP_IS_NOEND(instant))
+		result->future++;
+
+	old = MemoryContextSwitchTo(context);
+	if (result->values == 1 || precedes(column, value, column->least))
+		column->least = datumCopy(value, column->order->typbyval, column->order->typlen);
+	if (result->values == 1 || precedes(column, column->greatest, value))
+		column->greatest = datumCopy(value, column->order->typbyval, column->order->typlen);
 	MemoryContextSwitchTo(old);
 }
-
-/* Numerics may have thousands of digits. */
-#define MAX_DIGITS	32
 
 static char *
 value_text(Oid type, Datum value)
@@ -88,47 +139,28 @@ value_text(Oid type, Datum value)
 }
 
 static void
-end_range(Range *range, TtlSurveyedColumn *column)
+end_column(Surveyed *column, bool complete)
 {
-	if (!range->is_set)
+	TtlSurveyedColumn *result = column->result;
+
+	result->complete = complete;
+	if (column->attno == InvalidAttrNumber)
 		return;
-	column->least = value_text(range->type, range->least);
-	column->greatest = value_text(range->type, range->greatest);
-}
-
-/* Notes of what magnitude a number is. */
-static void
-note_magnitude(TtlSurveyedColumn *column, Oid type, Datum value)
-{
-	double		number;
-
-	switch (type)
+	result->may_have_values = result->values > 0 || result->invalid > 0 || !complete;
+	if (result->values > 0)
 	{
-		case INT4OID:
-			number = DatumGetInt32(value);
-			break;
-		case INT8OID:
-			number = DatumGetInt64(value);
-			break;
-		case NUMERICOID:
-			number = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, value));
-			break;
-		default:
-			return;
+		result->least = value_text(column->type, column->least);
+		result->greatest = value_text(column->type, column->greatest);
 	}
-	column->like[number >= 1e17 ? TTL_UNIT_EPOCH_NS :
-					   number >= 1e14 ? TTL_UNIT_EPOCH_US :
-					   number >= 1e11 ? TTL_UNIT_EPOCH_MS :
-					   number >= 1e9 ? TTL_UNIT_EPOCH : TTL_UNIT_SECONDS]++;
 }
 
 /* Reads the rows of a relation, as far as they are wanted; false if there are more. */
 static bool
-read_relation(Relation rel, const TtlPolicy *policy, TtlSurvey *survey, Range *ts_range,
-			  Range *own_range, int *left)
+read_relation(Relation rel, const TtlPolicy *policy, Surveyed *columns, int *left)
 {
 	TtlContainer container;
-	TimestampTz now = GetCurrentTimestamp();
+	AttrNumber	attnos[2];
+	TimestampTz present;
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	TableScanDesc scan = TtlTableBeginScan(rel, snapshot);
@@ -138,58 +170,23 @@ read_relation(Relation rel, const TtlPolicy *policy, TtlSurvey *survey, Range *t
 	bool		complete = true;
 
 	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	attnos[0] = container.ts_attno;
+	attnos[1] = container.ttl_attno;
+	present = ttl_type_round_up(GetCurrentTimestamp(), container.ts_step);
+	while (complete && table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
-		bool		isnull;
-		Datum		value;
-
 		CHECK_FOR_INTERRUPTS();
-		if ((*left)-- == 0)
+		complete = (*left)-- > 0;
+		for (int i = 0; complete && i < lengthof(attnos); i++)
 		{
-			complete = false;
-			break;
-		}
-		survey->ts.rows++;
-		survey->own.rows++;
-		if (container.ts_attno != InvalidAttrNumber)
-		{
-			value = slot_getattr(slot, container.ts_attno, &isnull);
-			if (!isnull)
-			{
-				TimestampTz ts = DatumGetTimestampTz(value);
+			bool		isnull = true;
+			Datum		value = 0;
 
-				if (container.ts_type != NULL &&
-					!ttl_type_instant(container.ts_type, value, &ts))
-				{
-					survey->ts.invalid++;
-					ts = DT_NOBEGIN;
-				}
-				survey->ts.values++;
-				note_magnitude(&survey->ts, ts_range->type, value);
-				if (ts > ttl_type_round_up(now, container.ts_step) && !TIMESTAMP_IS_NOEND(ts))
-					survey->ts.future++;
-				extend_range(ts_range, value, old);
-			}
-		}
-		if (container.ttl_type != NULL)
-		{
-			value = slot_getattr(slot, container.ttl_attno, &isnull);
-			if (!isnull && container.ttl_type->is_document)
-			{
-				/* a document without a TTL has no value */
-				if (ttl_type_is_invalid(container.ttl_type, value))
-					survey->own.invalid++;
-				value = Int32GetDatum(container.ttl_type->seconds(value));
-				isnull = DatumGetInt32(value) == 0;
-			}
-			else if (!isnull && ttl_type_is_invalid(container.ttl_type, value))
-				survey->own.invalid++;
+			if (columns[i].attno != InvalidAttrNumber)
+				value = slot_getattr(slot, attnos[i], &isnull);
 			if (!isnull)
-			{
-				survey->own.values++;
-				note_magnitude(&survey->own, own_range->type, value);
-				extend_range(own_range, value, old);
-			}
+				add_value(&columns[i], value, present, old);
+			columns[i].result->rows++;
 		}
 		MemoryContextReset(context);
 	}
@@ -205,39 +202,27 @@ void
 ttl_survey(Oid relid, const TtlPolicy *policy, TtlSurvey *survey)
 {
 	TtlContainer container;
-	Range		ts_range;
-	Range		own_range;
+	Surveyed	columns[2];
 	bool		complete = !ttl_citus_is_distributed(relid);
 	int			left = MAX_ROWS;
 	ListCell   *lc;
 
 	memset(survey, 0, sizeof(TtlSurvey));
 	ttl_container_find_columns(relid, policy, &container);
-	if (container.ts_attno != InvalidAttrNumber)
-		begin_range(&ts_range, get_atttype(relid, container.ts_attno));
-	if (container.ttl_type != NULL)
-		begin_range(&own_range, container.ttl_type->is_document ? INT4OID : container.ttl_type->type);
+	begin_column(&columns[0], &survey->ts, relid, container.ts_attno, container.ts_type);
+	begin_column(&columns[1], &survey->own, relid,
+				 container.ttl_type == NULL ? InvalidAttrNumber : container.ttl_attno,
+				 container.ttl_type);
 
 	foreach(lc, ttl_container_leaves(relid))
 	{
 		Relation	rel = table_open(lfirst_oid(lc), AccessShareLock);
 
-		complete = complete &&
-			read_relation(rel, policy, survey, &ts_range, &own_range, &left);
+		complete = complete && read_relation(rel, policy, columns, &left);
 		table_close(rel, NoLock);
 	}
-	survey->ts.complete = complete;
-	survey->own.complete = complete;
-	if (container.ts_attno != InvalidAttrNumber)
-	{
-		survey->ts.may_have_values = survey->ts.values > 0 || !complete;
-		end_range(&ts_range, &survey->ts);
-	}
-	if (container.ttl_type != NULL)
-	{
-		survey->own.may_have_values = survey->own.values > 0 || survey->own.invalid > 0 || !complete;
-		end_range(&own_range, &survey->own);
-	}
+	end_column(&columns[0], complete);
+	end_column(&columns[1], complete);
 }
 
 char *
