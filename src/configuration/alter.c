@@ -169,7 +169,7 @@ check_archive(Oid relid, const TtlPolicy *policy)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table", get_rel_name(archive)),
-				 errhint("Only ordinary, partitioned and foreign tables can be archives.")));
+				 errdetail("Only ordinary, partitioned and foreign tables can be archives.")));
 	if (get_rel_persistence(archive) == RELPERSISTENCE_TEMP)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

@@ -21,7 +21,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-/* Is the table's method to be another than heap, by which no row could be deleted? */
+/* True if the table's access method is to be another than heap, by which no row could be deleted. */
 static bool
 leaves_heap(const AlterTableCmd *cmd)
 {
@@ -37,7 +37,7 @@ leaves_heap(const AlterTableCmd *cmd)
 	return result;
 }
 
-/* Does the command enable triggers in a way that isn't ALWAYS? */
+/* True if the command enables triggers, but not as ALWAYS. */
 static bool
 enables_trigger(const AlterTableCmd *cmd)
 {
@@ -73,7 +73,7 @@ leave_catalog_triggers_alone(AlterTableStmt *stmt)
 	}
 }
 
-/* Does the command name a column by which rows of the container expire? */
+/* True if the command names a column by which rows of the container expire. */
 static bool
 names_column(const AlterTableCmd *cmd, const TtlContainer *container)
 {

@@ -37,8 +37,8 @@ ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
 }
 
 /*
- * Is a text a whole number, with no more than blanks around it?  One too large is the largest
- * that there is.
+ * True if a text is a whole number, with nothing but blanks around it.  One that is too large is
+ * taken as the largest that there is.
  */
 static bool
 whole_number(const char *text, int64 *number)

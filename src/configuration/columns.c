@@ -94,12 +94,31 @@ is_float(Oid type)
 	return type == FLOAT8OID || type == FLOAT4OID;
 }
 
-/* Is it a numeric of a negative scale, which rounds numbers to tens, hundreds and so on? */
+/* True if it is a numeric of a negative scale, which rounds numbers to tens, hundreds and so on. */
 static bool
 has_no_units(const FormData_pg_attribute *column)
 {
 	return column->atttypid == NUMERICOID && column->atttypmod >= VARHDRSZ &&
 		((column->atttypmod - VARHDRSZ) & 0x400) != 0;
+}
+
+static void
+refuse_type(Form_pg_attribute column, TtlUnit unit, const char *types, const char *hint)
+{
+	const char *type = format_type_be(column->atttypid);
+
+	if (is_float(column->atttypid))
+		hint = _("Change its type to numeric.");
+	if (unit == TTL_UNIT_SECONDS)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" is of type %s, not %s", NameStr(column->attname), type, types),
+				 errhint("%s", hint)));
+	ereport(ERROR,
+			(errcode(ERRCODE_DATATYPE_MISMATCH),
+			 errmsg("column \"%s\" is of type %s, which has no unit \"%s\"",
+					NameStr(column->attname), type, ttl_type_unit_name(unit)),
+			 errhint("%s", hint)));
 }
 
 void
@@ -109,20 +128,11 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 	Form_pg_attribute own = ttl_columns_find(rel, NameStr(policy->ttl_column));
 
 	if (ts != NULL && ttl_type_of_clock(ts->atttypid, policy->ts_unit) == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 policy->ts_unit == TTL_UNIT_SECONDS ?
-				 errmsg("column \"%s\" is of type %s, not timestamp with time zone",
-						NameStr(ts->attname), format_type_be(ts->atttypid)) :
-				 errmsg("column \"%s\" is of type %s, which has no unit \"%s\"",
-						NameStr(ts->attname), format_type_be(ts->atttypid),
-						ttl_type_unit_name(policy->ts_unit)),
-				 is_float(ts->atttypid) ?
-				 errhint("Change its type to numeric.") :
-				 policy->ts_unit == TTL_UNIT_SECONDS &&
-				 ttl_type_of_clock(ts->atttypid, TTL_UNIT_EPOCH) != NULL ?
-				 errhint("If it counts from 1970, use ts_unit => 'epoch', 'epoch_ms', 'epoch_us' or 'epoch_ns'.") :
-				 errhint("Change its type, or choose another column by ts_column.")));
+		refuse_type(ts, policy->ts_unit, "timestamp with time zone",
+					policy->ts_unit == TTL_UNIT_SECONDS &&
+					ttl_type_of_clock(ts->atttypid, TTL_UNIT_EPOCH) != NULL ?
+					_("If it counts from 1970, use ts_unit => 'epoch', 'epoch_ms', 'epoch_us' or 'epoch_ns'.") :
+					_("Change its type, or choose another column by ts_column."));
 	if (ts != NULL && has_no_units(ts))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
@@ -147,33 +157,28 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
 				 errmsg("ttl_unit needs a TTL column that exists"),
 				 errhint("Name the column by ttl_column.")));
 	if (own != NULL && ttl_type_of(own->atttypid, policy->ttl_unit) == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 policy->ttl_unit == TTL_UNIT_SECONDS ?
-				 errmsg("column \"%s\" is of type %s, not a number, jsonb, date or timestamp with time zone",
-						NameStr(own->attname), format_type_be(own->atttypid)) :
-				 errmsg("column \"%s\" is of type %s, which has no unit \"%s\"",
-						NameStr(own->attname), format_type_be(own->atttypid),
-						ttl_type_unit_name(policy->ttl_unit)),
-				 is_float(own->atttypid) ?
-				 errhint("Change its type to numeric.") :
-				 errhint("Change its type, or choose another column by ttl_column, or none by NULL.")));
+		refuse_type(own, policy->ttl_unit, "a number, jsonb, date or timestamp with time zone",
+					_("Change its type, or choose another column by ttl_column, or none by NULL."));
 	if (NameStr(policy->ts_column)[0] == '\0' &&
 		(own == NULL || !ttl_type_is_deadline(ttl_type_of(own->atttypid, policy->ttl_unit))))
+	{
+		char	   *detail = _("It has no column that holds deadlines, either.");
+
+		if (own != NULL)
+			detail = psprintf(_("Column \"%s\" does not hold deadlines, but values of type %s."),
+							  NameStr(own->attname), format_type_be(own->atttypid));
+		else if (NameStr(policy->ttl_column)[0] != '\0')
+			detail = psprintf(_("It has no column \"%s\" that holds deadlines."),
+							  NameStr(policy->ttl_column));
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("table \"%s\" cannot be a container without a timestamp column",
 						RelationGetRelationName(rel)),
-				 NameStr(policy->ttl_column)[0] == '\0' ?
-				 errdetail("It has no column that holds deadlines, either.") :
-				 own == NULL ?
-				 errdetail("It has no column \"%s\" that holds deadlines.",
-						   NameStr(policy->ttl_column)) :
-				 errdetail("Column \"%s\" does not hold deadlines, but values of type %s.",
-						   NameStr(own->attname), format_type_be(own->atttypid)),
+				 errdetail_internal("%s", detail),
 				 own != NULL && ttl_type_of(own->atttypid, TTL_UNIT_EPOCH) != NULL ?
 				 errhint("If it counts from 1970, use ttl_unit => 'epoch', 'epoch_ms', 'epoch_us' or 'epoch_ns'.") :
 				 errhint("Name a column of type timestamp with time zone: by ttl_column if it says when each row expires, else by ts_column.")));
+	}
 	if (own != NULL && own->attgenerated != '\0' &&
 		own->attgenerated != ATTRIBUTE_GENERATED_STORED)
 		ereport(ERROR,
@@ -258,7 +263,7 @@ ttl_columns_complete(Oid relid, TtlPolicy *policy)
 						quote_identifier(NameStr(policy->ttl_column)));
 }
 
-/* Is the default of the column the one that it is given here? */
+/* True if the default of the column is the one that it is given here. */
 static bool
 has_our_default(Relation rel, const FormData_pg_attribute *ts)
 {

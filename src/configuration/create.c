@@ -54,13 +54,13 @@ check_kind(Relation rel)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table", name),
-				 errhint("Only ordinary and partitioned tables can be containers.")));
+				 errdetail("Only ordinary and partitioned tables can be containers.")));
 	if (IsSystemRelation(rel) ||
 		RelationGetNamespace(rel) == ttl_container_require_objects()->schema)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is a system catalog", name),
-				 errhint("Only ordinary and partitioned tables can be containers.")));
+				 errdetail("Only ordinary and partitioned tables can be containers.")));
 	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -77,7 +77,7 @@ check_kind(Relation rel)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("table \"%s\" cannot be a container because its access method is \"%s\"",
 						name, get_am_name(rel->rd_rel->relam)),
-				 errhint("Only tables of the access method \"%s\" can be containers.", "heap")));
+				 errdetail("Only tables of the access method \"%s\" can be containers.", "heap")));
 	/* relhassubclass may be true although there is none any more */
 	if (relkind == RELKIND_RELATION &&
 		(find_inheritance_children(RelationGetRelid(rel), NoLock) != NIL ||
@@ -165,13 +165,9 @@ refuse_values(Relation rel, const TtlSurveyedColumn *column, const char *argumen
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_DUPLICATE_COLUMN),
-			 column->values > 0 ?
-			 errmsg("column \"%s\" of table \"%s\" exists already and holds values",
-					default_name, RelationGetRelationName(rel)) :
-			 errmsg("column \"%s\" of table \"%s\" exists already and may hold values",
+			 errmsg("column \"%s\" of table \"%s\" already exists and may hold values",
 					default_name, RelationGetRelationName(rel)),
-			 column->values > 0 ?
-			 errdetail("%s", ttl_survey_text(column)) : 0,
+			 column->values > 0 ? errdetail("%s", ttl_survey_text(column)) : 0,
 			 errhint("Use %s => '%s' to take them as %s.", argument, default_name, otherwise)));
 }
 
@@ -180,12 +176,12 @@ notice_existing(Oid relid)
 {
 	ereport(NOTICE,
 			(errcode(ERRCODE_DUPLICATE_OBJECT),
-			 errmsg("\"%s\" is a container already, skipping", get_rel_name(relid))));
+			 errmsg("\"%s\" is already a container, skipping", get_rel_name(relid))));
 }
 
 /*
  * A column that the caller names must be there; one that he doesn't is added, or must
- * hold no values.  False with if_not_exists if the table is a container already, maybe of
+ * hold no values.  False with if_not_exists if the table is already a container, maybe of
  * another session that has been waited for.
  */
 static bool
@@ -219,7 +215,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 		}
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_OBJECT),
-				 errmsg("\"%s\" is a container already", RelationGetRelationName(rel)),
+				 errmsg("\"%s\" is already a container", RelationGetRelationName(rel)),
 				 errhint("Use ttl.set_default_ttl() or ttl.alter_container() to change it.")));
 	}
 	check_kind(rel);
@@ -321,7 +317,7 @@ PG_FUNCTION_INFO_V1(ttl_create_container);
  * instants.  A name that is left out,
  * the empty one, is that of a column which is added, or which holds no values.
  *
- * Errors: 42501 not the owner, 42710 a container already, 42809 or 0A000 no
+ * Errors: 42501 not the owner, 42710 already a container, 42809 or 0A000 no
  * table that could be one, 42701 a column holds values that no argument names, 42703
  * one that is named isn't there, 42804 a column of another type, 22023 a bad value,
  * 55000 a default TTL without index.

@@ -175,7 +175,7 @@ ttl_guard_trigger(const char *command, RangeVar *table, const char *trigger)
 		ttl_guard_refuse(command, TTL_TRIGGER, container.container);
 }
 
-/* Is that the type of the column? */
+/* True if the column has that type. */
 static bool
 is_type_of(Oid relid, AttrNumber attno, const TypeName *name)
 {

@@ -42,7 +42,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-/* Is a time zone that of UTC, by whatever name? */
+/* True if a time zone is that of UTC, by whatever name. */
 static bool
 is_utc(const char *name)
 {
@@ -58,18 +58,19 @@ ttl_notice_utc(Oid relid, const char *column)
 {
 	AttrNumber	attno = get_attnum(relid, column);
 	const char *zone = GetConfigOptionResetString("TimeZone");
-	bool		is_other = !is_utc(zone);
 
 	if (attno == InvalidAttrNumber || get_atttype(relid, attno) != TIMESTAMPOID)
 		return;
-	ereport(is_other ? WARNING : NOTICE,
-			(errmsg("column \"%s\" of type timestamp without time zone is taken as UTC", column),
-			 is_other ?
-			 errdetail("The server's time zone is \"%s\", and values that it converts to the column's type are local time.",
-					   zone) : 0,
-			 is_other ?
-			 errhint("Use ttl.drop_container() and ALTER TABLE ... ALTER COLUMN %s TYPE timestamptz, with USING %s AT TIME ZONE 'UTC' if that is what its values are in, and register the table again.",
-					 quote_identifier(column), quote_identifier(column)) : 0));
+	if (!is_utc(zone))
+		ereport(WARNING,
+				(errmsg("column \"%s\" of type timestamp without time zone is taken as UTC", column),
+				 errdetail("The server's time zone is \"%s\", and values that it converts to the column's type are local time.",
+						   zone),
+				 errhint("Use ttl.drop_container() and ALTER TABLE ... ALTER COLUMN %s TYPE timestamptz, with USING %s AT TIME ZONE 'UTC' if that is what its values are in, and register the table again.",
+						 quote_identifier(column), quote_identifier(column))));
+	else
+		ereport(NOTICE,
+				(errmsg("column \"%s\" of type timestamp without time zone is taken as UTC", column)));
 }
 
 /* Parts of the names of columns that hold when a row was changed or made, the likeliest first */
@@ -148,32 +149,38 @@ report_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default, int64
 	TimestampTz begin = now + ttl_guc_grace * USECS_PER_SEC;
 	const char *when = within > 0 ? psprintf(" within %d s", within) : "";
 	int64		seconds;
+	char	   *text;
+	char	   *detail;
 
 	if (count > 0 && !pg_add_s64_overflow(earliest, policy->reap_delay, &earliest))
 		begin = Max(begin, earliest);
 	seconds = (begin - now + USECS_PER_SEC - 1) / USECS_PER_SEC;
 
+	if (count > COUNTED_ROWS)
+		text = psprintf(_("more than %d stored rows of container \"%s\" expire by this change%s"),
+						COUNTED_ROWS, get_rel_name(relid), when);
+	else if (complete)
+		text = psprintf(ngettext("%lld stored row of container \"%s\" expires by this change%s",
+								 "%lld stored rows of container \"%s\" expire by this change%s",
+								 (unsigned long) count),
+						(long long) count, get_rel_name(relid), when);
+	else if (count > 0)
+		text = psprintf(_("at least %lld stored rows of container \"%s\" expire by this change%s"),
+						(long long) count, get_rel_name(relid), when);
+	else
+		text = psprintf(_("stored rows of container \"%s\" may expire by this change%s"),
+						get_rel_name(relid), when);
+	if (!ttl_guc_reaper)
+		detail = psprintf(_("Nothing is deleted as long as \"%s\" is off."), "ttl.reaper");
+	else if (!policy->reaping)
+		detail = _("Nothing is deleted as long as reaping is off.");
+	else
+		detail = psprintf(ngettext("The reaper begins to delete them %lld second after the change is committed.",
+								   "The reaper begins to delete them %lld seconds after the change is committed.",
+								   (unsigned long) seconds), (long long) seconds);
+
 	ereport(NOTICE,
-			(count > COUNTED_ROWS ?
-			 errmsg("more than %d stored rows of container \"%s\" expire by this change%s",
-					COUNTED_ROWS, get_rel_name(relid), when) :
-			 !complete && count == 0 ?
-			 errmsg("stored rows of container \"%s\" may expire by this change%s",
-					get_rel_name(relid), when) :
-			 !complete ?
-			 errmsg("at least %lld stored rows of container \"%s\" expire by this change%s",
-					(long long) count, get_rel_name(relid), when) :
-			 errmsg_plural("%lld stored row of container \"%s\" expires by this change%s",
-						   "%lld stored rows of container \"%s\" expire by this change%s",
-						   (unsigned long) count, (long long) count, get_rel_name(relid),
-						   when),
-			 !ttl_guc_reaper ?
-			 errdetail("Nothing is deleted as long as \"%s\" is off.", "ttl.reaper") :
-			 !policy->reaping ?
-			 errdetail("Nothing is deleted as long as reaping is off.") :
-			 errdetail_plural("The reaper begins to delete them %lld second after the change is committed.",
-							  "The reaper begins to delete them %lld seconds after the change is committed.",
-							  (unsigned long) seconds, (long long) seconds),
+			(errmsg_internal("%s", text), errdetail_internal("%s", detail),
 			 errhint("Until they are deleted, ttl.set_default_ttl(..., %s) brings them back.",
 					 ttl_policy_default_ttl_text(old_default))));
 }
@@ -212,6 +219,7 @@ ttl_notice_made_visible(Oid relid, int32 old_default, int32 new_default)
 	TimestampTz earliest;
 	int64		count;
 	bool		complete;
+	char	   *text;
 
 	if (!ttl_policy_is_shorter(old_default, new_default) ||
 		!ttl_container_peek(relid, &container) || container.lacks_column)
@@ -220,16 +228,19 @@ ttl_notice_made_visible(Oid relid, int32 old_default, int32 new_default)
 										  COUNTED_ROWS + 1, &complete, &earliest);
 	if (count == 0 && complete)
 		return;
+	if (count > COUNTED_ROWS)
+		text = psprintf(_("more than %d expired rows of container \"%s\" become visible by this change"),
+						COUNTED_ROWS, get_rel_name(relid));
+	else if (complete)
+		text = psprintf(ngettext("%lld expired row of container \"%s\" becomes visible by this change",
+								 "%lld expired rows of container \"%s\" become visible by this change",
+								 (unsigned long) count),
+						(long long) count, get_rel_name(relid));
+	else
+		text = psprintf(_("at least %lld expired rows of container \"%s\" become visible by this change"),
+						(long long) count, get_rel_name(relid));
 	ereport(NOTICE,
-			(count > COUNTED_ROWS ?
-			 errmsg("more than %d expired rows of container \"%s\" become visible by this change",
-					COUNTED_ROWS, get_rel_name(relid)) :
-			 !complete ?
-			 errmsg("%lld expired rows of container \"%s\", or more, become visible by this change",
-					(long long) count, get_rel_name(relid)) :
-			 errmsg_plural("%lld expired row of container \"%s\" becomes visible by this change",
-						   "%lld expired rows of container \"%s\" become visible by this change",
-						   (unsigned long) count, (long long) count, get_rel_name(relid)),
+			(errmsg_internal("%s", text),
 			 new_default != TTL_OFF ? 0 :
 			 errhint("To have expired rows deleted before TTL is turned off, use CALL ttl.reap(%s).",
 					 quote_literal_cstr(ttl_container_table_name(relid)))));
@@ -374,7 +385,7 @@ ttl_notice_rights(Oid relid)
 	}
 }
 
-/* Do roles other than the table's owner have INSERT or UPDATE? */
+/* True if roles other than the table's owner have INSERT or UPDATE. */
 static bool
 others_may_write(Oid relid)
 {

@@ -128,7 +128,7 @@ oldest_expired(Oid container, const TtlContainerCounters *counters, TimestampTz 
 }
 
 /*
- * May the user read error messages about the table?  They may quote rows.
+ * True if the user may read error messages about the table, which may quote rows.
  */
 static bool
 may_read_errors(Oid relid)

@@ -249,7 +249,7 @@ warn_of_magnitude(const char *name, const TtlSurveyedColumn *column, TtlUnit uni
 							name, ttl_type_unit_name(unit)),
 					 other != TTL_UNIT_SECONDS ?
 					 errhint("If they are, use %s => '%s'.", argument, ttl_type_unit_name(other)) :
-					 errhint("Numbers so small are times long past.")));
+					 errdetail("Numbers so small are times long past.")));
 	}
 }
 

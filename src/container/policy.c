@@ -51,8 +51,9 @@ ttl_policy_seconds(const Interval *interval, int32 *seconds)
 static int64
 length_of(int32 default_ttl)
 {
-	return default_ttl == TTL_OFF ? PG_INT64_MAX :
-		default_ttl == TTL_NEVER ? PG_INT64_MAX - 1 : default_ttl;
+	if (default_ttl == TTL_OFF)
+		return PG_INT64_MAX;
+	return default_ttl == TTL_NEVER ? PG_INT64_MAX - 1 : default_ttl;
 }
 
 bool
@@ -363,9 +364,17 @@ ttl_policy_from_text(TtlPolicy *policy, const TtlSetting *setting, const char *t
 
 	getTypeInputInfo(column_types[setting->type], &input, &ioparam);
 	read_field(field, setting->type, OidInputFunctionCall(input, (char *) text, ioparam, -1), false);
-	return setting->type == TTL_SETTING_TTL ? *(int32 *) field == TTL_NEVER || *(int32 *) field > 0 :
-		setting->type == TTL_SETTING_NUMBER ? *(int32 *) field > 0 :
-		setting->type == TTL_SETTING_INTERVAL ? *(int64 *) field >= 0 : true;
+	switch (setting->type)
+	{
+		case TTL_SETTING_TTL:
+			return *(int32 *) field == TTL_NEVER || *(int32 *) field > 0;
+		case TTL_SETTING_NUMBER:
+			return *(int32 *) field > 0;
+		case TTL_SETTING_INTERVAL:
+			return *(int64 *) field >= 0;
+		default:
+			return true;
+	}
 }
 
 bool

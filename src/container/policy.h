@@ -71,7 +71,7 @@ typedef struct TtlSetting
 	TtlSettingType type;
 	size_t		offset;			/* in TtlPolicy */
 	int			attnum;			/* in ttl.container */
-	bool		replans;		/* does the shape of plans depend on it? */
+	bool		replans;		/* a change of it alters the shape of plans */
 } TtlSetting;
 
 extern const TtlSetting ttl_settings[];
@@ -98,7 +98,7 @@ extern char *ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting)
 extern bool ttl_policy_from_text(TtlPolicy *policy, const TtlSetting *setting,
 								 const char *text);
 
-/* Does it differ? */
+/* True if the policies differ in the setting. */
 extern bool ttl_policy_setting_differs(const TtlPolicy *a, const TtlPolicy *b,
 									   const TtlSetting *setting);
 
@@ -111,7 +111,7 @@ extern bool ttl_policy_microseconds(const Interval *interval, int64 *result);
 /* The same as a TTL: false unless it is a whole number of seconds from 1 to 2147483647. */
 extern bool ttl_policy_seconds(const Interval *interval, int32 *seconds);
 
-/* Do rows expire earlier by this default TTL than by the other one? */
+/* True if rows expire earlier by this default TTL than by the other one. */
 extern bool ttl_policy_is_shorter(int32 default_ttl, int32 than);
 
 /* A default TTL as people write it. */

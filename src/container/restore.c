@@ -26,18 +26,15 @@
 static void
 refuse_change(Relation rel)
 {
+	bool		is_pause = rel->rd_rel->relkind != RELKIND_VIEW &&
+		RelationGetRelid(rel) != ttl_container_objects()->catalog;
+
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 rel->rd_rel->relkind == RELKIND_VIEW ?
-			 errmsg("rows of view \"%s.%s\" cannot be changed directly",
-					TTL_SCHEMA, RelationGetRelationName(rel)) :
-			 errmsg("rows of table \"%s.%s\" cannot be changed directly",
+			 errmsg("rows of \"%s.%s\" cannot be changed directly",
 					TTL_SCHEMA, RelationGetRelationName(rel)),
-			 rel->rd_rel->relkind == RELKIND_VIEW ?
-			 errhint("Use ttl.create_container(), ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container().") :
-			 RelationGetRelid(rel) == ttl_container_objects()->catalog ?
-			 errhint("Use ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container().") :
-			 errhint("Use ttl.pause() or ttl.resume().")));
+			 is_pause ? errhint("Use ttl.pause() or ttl.resume().") :
+			 errhint("Use ttl.create_container(), ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container().")));
 }
 
 /*
@@ -161,7 +158,7 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 		if (!OidIsValid(getExtensionOfObject(RelationRelationId, DatumGetObjectId(relid))))
 		{
 			ereport(LOG,
-					(errmsg("container \"%s\" exists already; its policy was left alone",
+					(errmsg("container \"%s\" already exists; its policy was left alone",
 							ttl_container_qualified_name(DatumGetObjectId(relid)))));
 			return PointerGetDatum(NULL);
 		}

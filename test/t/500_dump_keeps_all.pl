@@ -490,7 +490,7 @@ END
 		same(rows_of($node, $there, 'on'), $before, '... holds all stored rows');
 		is($node->safe_psql($there, $policies), "one|3600|t\ntwo|60|f", '... and leaves the policy alone that was there');
 	}
-	like(slurp_file($node->logfile), qr/LOG:  container "public.one" exists already; its policy was left alone/, '... and the log says so');
+	like(slurp_file($node->logfile), qr/LOG:  container "public.one" already exists; its policy was left alone/, '... and the log says so');
 }
 
 # Over what is there: --clean.  PostgreSQL's own errors about the parts of
