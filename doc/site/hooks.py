@@ -3,6 +3,8 @@ import os
 import posixpath
 import re
 
+from mkdocs.structure.nav import Link
+
 # Links to what isn't a page go to the repository, if a workflow of GitHub's builds the site; else they are text.
 REPOSITORY = '/'.join(os.environ[name] for name in ('GITHUB_SERVER_URL', 'GITHUB_REPOSITORY') if name in os.environ)
 
@@ -34,3 +36,21 @@ def on_page_markdown(markdown, page, config, files):
         # a list right below a paragraph
         parts[i] = re.sub(r'^((?!- |\d+\. |[|#> ]).+\n)(?=- |\d+\. )', r'\1\n', parts[i], flags=re.M)
     return ''.join(parts)
+
+
+# Parts of the first page for which people look in the navigation
+PARTS = {'Installation': 'installation', 'Removal': 'removal', 'Limits': 'limits'}
+
+
+def on_nav(nav, config, files):
+    nav.items[1].children[:0] = [Link(title, 'index.html#' + part) for title, part in PARTS.items()]
+
+
+def on_page_content(html, page, config, files):
+    # a table without heads, and heads without words
+    html = re.sub(r'<thead>\s*<tr>\s*(?:<th></th>\s*)+</tr>\s*</thead>', '', html)
+    return html.replace('<th></th>', '<td></td>')
+
+
+def on_post_page(output, page, config):
+    return output.replace('role="dialog"', 'role="dialog" aria-label="Search"', 1)

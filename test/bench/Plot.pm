@@ -52,7 +52,7 @@ sub bars
 	$height += $_->{heading} ? $step + 6 : $step for @{ $o{rows} };
 	for my $i (0 .. $#{ $o{legend} // [] })
 	{
-		my $x = $left + $i * ($right - $left) * 0.6;
+		my $x = 12 + $i * $width * 0.4;
 		$body .= sprintf qq{<rect x="%.1f" y="33" width="18" height="12" rx="2" fill="%s"/>\n}, $x, $colours[$i];
 		$body .= line($x + 22, 31, $x + 22, 47, width => 2.5, colour => TEXT) if $i == 0;
 		$body .= text($x + ($i == 0 ? 32 : 25), 43, $o{legend}[$i]);

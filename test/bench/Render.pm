@@ -83,7 +83,7 @@ sub page
 	my ($results, $dir) = @_;
 	my %fact = map { @$_ } $results->of('fact');
 	my %made = map { $_->[1] => 1 } $results->of('fact', 'made');
-	my $text = "# What ttl costs on PostgreSQL @{[ $fact{PostgreSQL} // q() ]}\n\nMade by `test/bench/run`; [how](../../README.md). Ratios above 1: the container takes longer.\n\n";
+	my $text = "# What ttl costs on PostgreSQL @{[ $fact{PostgreSQL} // q() ]}\n\nMade by `test/bench/run`; [how](../../README.md). Ratios above 1: the container takes longer.  A goal is what the project wants a ratio not to exceed.\n\n";
 	my @bars;
 
 	$text .= join('', map { "- $_: $fact{$_}\n" } grep { defined $fact{$_} } 'date', 'machine', 'system', 'load of the last 15 minutes', 'rows deleted in a second at the defaults');

@@ -94,27 +94,41 @@ SKIP:
 	my $chromium = (grep { system("$_ --version > /dev/null 2>&1") == 0 } 'chromium', 'chromium-browser', 'google-chrome')[0];
 	skip 'no chromium is installed', 2 if !defined $chromium;
 
+	# axe-core, if it is there: npm install axe-core
+	my $axe = $ENV{AXE} // '';
+	note('AXE names no axe.min.js: accessibility is not tested') if !-e $axe;
+	system('cp', $axe, "$html/axe.js") == 0 or die if -e $axe;
+	my $widths = encode_json(-e $axe ? [ 360, 1280 ] : [360]);
+
 	open(my $look, '>', "$html/look.html") or die;
-	print $look '<!doctype html><body><script>const pages = ', encode_json(\@pages), <<'END';
-, said = [];
-async function look(page) {
+	print $look '<!doctype html><body><script>const pages = ', encode_json(\@pages), ", widths = $widths, said = [];", <<'END';
+async function look(page, pixels) {
 	const frame = document.createElement('iframe');
-	frame.style = 'width: 360px; height: 800px';
+	frame.style = `width: ${pixels}px; height: 800px`;
 	const loaded = new Promise((done) => { frame.onload = done; });
 	frame.src = page;
 	document.body.append(frame);
 	await loaded;
 	const its = frame.contentDocument, width = its.documentElement.scrollWidth;
 	const pictures = [...its.images].filter((i) => !i.complete || !i.naturalWidth).map((i) => i.src);
-	if (width > 360) said.push(`${page}: ${width} pixels wide`);
+	if (width > pixels) said.push(`${page}: ${width} pixels wide`);
 	if (pictures.length) said.push(`${page}: no picture ${pictures}`);
+	if (widths.length > 1) {
+		const script = its.createElement('script');
+		const ready = new Promise((done) => { script.onload = done; });
+		script.src = '/axe.js';
+		its.head.append(script);
+		await ready;
+		for (const found of (await frame.contentWindow.axe.run()).violations)
+			said.push(`${page}, ${pixels} pixels: ${found.id} ${found.nodes.length} ${found.nodes[0].target} ${found.nodes[0].failureSummary.replace(/\s+/g, ' ')}`);
+	}
 	const scheme = its.body.getAttribute('data-md-color-scheme'), background = frame.contentWindow.getComputedStyle(its.body).backgroundColor;
 	frame.remove();
 	return `${scheme} ${background}`;
 }
 (async () => {
 	const schemes = new Set();
-	for (const page of pages) schemes.add(await look(page));
+	for (const page of pages) for (const pixels of widths) schemes.add(await look(page, pixels));
 	await fetch('said', { method: 'POST', body: [...said, ...schemes].join('; ') });
 })();
 </script>
@@ -150,7 +164,7 @@ END
 		}
 		eval {
 			local $SIG{ALRM} = sub { die "late\n" };
-			alarm 60;
+			alarm(-e $axe ? 600 : 60);
 			chomp($said = <$server>);
 			alarm 0;
 		};
