@@ -52,6 +52,10 @@ for my $source ('README.md', map { s{^\Q$top\E/}{}r } sort glob("$top/doc/*.md")
 	is("@left", '', "... $page: nothing is left of Markdown");
 }
 
+like($text{'doc/recipes.html'}, qr/href="\.\.\/index\.html#$_"/, "$_: in the navigation") for 'installation', 'removal';
+like($text{'index.html'}, qr/^ *ttl \d+\.\d+\.\d+$/m, 'the version');
+unlike(join('', values %text), qr{<th></th>}, 'no head is empty');
+
 #
 # Links
 #
@@ -80,7 +84,7 @@ for my $page (@pages)
 #
 
 my $index = decode_json(slurp_file("$html/search/search_index.json"));
-for my $word ('ttl_unit', 'ttl.pause', 'if_not_exists', 'CloudNativePG', 'eviction')
+for my $word ('Installation', 'Removal', 'ttl_unit', 'ttl.pause', 'if_not_exists', 'CloudNativePG', 'eviction')
 {
 	ok((grep { "$_->{title} $_->{text}" =~ /\Q$word\E/i } @{ $index->{docs} }), "search: $word");
 }
