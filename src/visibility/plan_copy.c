@@ -199,15 +199,15 @@ ttl_plan_is_scan(const Plan *plan)
 }
 
 /*
- * The quals of a scan but the filter.  Scans other than by an index look at their start
- * whether there are any, and begin differently; they get one that holds.
+ * The quals of a scan but the filter.  Some scans look at their start whether there are any, and
+ * begin differently; they get one that holds.
  */
 static List *
 without_filter(const Plan *scan)
 {
 	if (list_length(scan->qual) > 1)
 		return list_copy_tail(scan->qual, 1);
-	if (IsA(scan, IndexScan) || IsA(scan, IndexOnlyScan))
+	if (IsA(scan, SeqScan) || IsA(scan, IndexScan) || IsA(scan, IndexOnlyScan))
 		return NIL;
 	return list_make1(makeBoolConst(true, false));
 }
