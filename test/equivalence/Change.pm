@@ -163,8 +163,8 @@ sub new_row
 
 	$row->{k}   = $t->{k_of}{$place} // $row->{k} if $t->{name} eq 'listed';
 	$row->{ttl} = ttl_value($t)                   if $t->{ttl} && chance(30);
-	if    ($t->{ttl} && chance(15)) { $row->{ttl} = -1; $row->{ $t->{ts} } = "'2000-01-01'"; }
-	elsif (chance(10))              { $row->{ $t->{ts} } = "'2999-01-01'"; }
+	if    ($t->{ttl} && chance(15)) { $row->{ttl} = -1; $row->{ $t->{ts} } = clock_value($t, "'2000-01-01'"); }
+	elsif (chance(10))              { $row->{ $t->{ts} } = clock_value($t, "'2999-01-01'"); }
 	return $row;
 }
 
@@ -550,7 +550,8 @@ sub expiry
 {
 	my $t         = shift;
 	my $condition = 'id % ' . between(2, 5) . ' = 1' . (distributed() ? '' : ' AND ' . condition([ scope_for($t, 't') ], 1));
-	my ($ts, $ttl) = @{ expired_ts($t) };
+	my ($instant, $ttl) = @{ expired_ts($t) };
+	my $ts = clock_value($t, $instant);
 
 	if (distributed())
 	{
@@ -580,7 +581,8 @@ sub policy
 	my @names = $query =~ /(?<=[\W_])(listed|short|stocked|resting|other)\b/g;
 	return () unless @names;
 	my $t = table(any_of(@names));
-	my $n = any_of(3600, 86400);
+	my $n  = any_of(3600, 86400);
+	my $ts = clock_instant($t);
 	my $set =
 	  $t->{container}
 	  ? "ttl.set_default_ttl('$t->{name}', $n)"
@@ -593,8 +595,8 @@ sub policy
 			  # Citus has nothing there that isn't immutable
 			  . (
 				distributed()
-				? "CASE WHEN isfinite(_ts) THEN now() - _ts >= make_interval(secs => coalesce(ttl, $n)) ELSE _ts < now() END"
-				: "_ts + make_interval(secs => coalesce(ttl, $n)) <= clock_timestamp()")
+				? "CASE WHEN isfinite($ts) THEN now() - $ts >= make_interval(secs => coalesce(ttl, $n)) ELSE $ts < now() END"
+				: "$ts + make_interval(secs => coalesce(ttl, $n)) <= clock_timestamp()")
 			  . ";\n"));
 }
 

@@ -22,6 +22,7 @@ sub prepare
 {
 	my ($node, $db) = @_;
 
+	choose_clocks() if !distributed();
 	$node->safe_psql($db, 'CREATE ROLE equivalence_reader LOGIN');
 	# Citus gives the settings of a role to all nodes
 	$node->safe_psql($db, "CREATE ROLE equivalence_$_ LOGIN SUPERUSER") for qw(c p);

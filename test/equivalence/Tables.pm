@@ -20,7 +20,7 @@ use warnings;
 use equivalence::Random;
 use Exporter 'import';
 our @EXPORT =
-  qw(FAR at_least distributed as_replica live_id dead_id is_frozen tables table readables setup_sql load_sql row_values expired_ts digest_sql columns_of view_columns);
+  qw(FAR at_least distributed as_replica live_id dead_id is_frozen tables table readables choose_clocks setup_sql load_sql row_values expired_ts clock_value clock_instant digest_sql columns_of view_columns);
 
 # The server's major version: some statements are for newer ones alone
 our $server = 15;
@@ -75,6 +75,8 @@ sub columns
 # ts, ttl   the columns' names; ttl undef = rows have no TTL of their own.  Where there is
 #           no timestamp column, ts is the deadline
 # own       the TTL column if statements don't name it: a document or a deadline
+# unit      what a number in the timestamp column counts since 1970, see choose_clocks()
+# type      of the timestamp column
 # odd       values of the TTL column that have no meaning
 # all_live  to be set where it must not hold expired rows
 # hold      the columns that have to have a value
@@ -360,6 +362,7 @@ while (my ($name, $t) = each %table)
 	$t->{name} = $name;
 	$t->{ts} //= '_ts';
 	$t->{ttl} = 'ttl' unless exists $t->{ttl};
+	$t->{type} = $t->{create} =~ /\b$t->{ts} (timestamp\w*)/ ? $1 : 'timestamptz';
 	$t->{hold}   //= [];
 	$t->{leaves} //= [];
 	$t->{odd}    //= [];
@@ -373,6 +376,48 @@ sub tables
 	return sort { generation($a) <=> generation($b) || $a->{name} cmp $b->{name} } values %table;
 }
 sub table { return $table{ $_[0] }; }
+
+# Gives containers clocks of other kinds at random, and another ts_precision
+my %units = (epoch => 1, epoch_ms => 1000, epoch_us => 1_000_000);
+
+sub choose_clocks
+{
+	for my $t (grep { $_->{container} && !has_deadlines($_) } tables())
+	{
+		my $type = any_of('timestamptz', 'timestamptz', 'timestamptz(0)', 'timestamp', 'timestamp(3)', 'bigint', 'bigint', 'numeric', is_frozen($t) ? ('date') x 3 : ());
+		my $unit = $type =~ /^(bigint|numeric)$/ ? any_of(sort keys %units) : undef;
+
+		$t->{container} =~ s/, ts_precision => '.*?'//;
+		$t->{container} .= ", ts_precision => '" . any_of('1 second', '7 minutes', '1 hour') . "'" if !is_frozen($t) && chance(50);
+		next unless $t->{create} =~ s/\b$t->{ts} \Q$t->{type}\E\b/$t->{ts} $type/g;
+		$t->{type} = $type;
+		$t->{unit} = $unit;
+		$t->{container} .= ", ts_unit => '$unit'" if $unit;
+	}
+	return;
+}
+
+# An instant, a literal or not, as a value of the timestamp column.  Numbers have no infinity, and a
+# date is rounded up to a day as the present is.
+sub clock_value
+{
+	my ($t, $instant) = @_;
+
+	return $instant if $instant eq 'NULL' || (!$t->{unit} && $t->{type} ne 'date');
+	return $instant =~ /^'/ ? $instant : "($instant AT TIME ZONE 'UTC')::date + 1" if $t->{type} eq 'date';
+	$instant =~ s/^'-infinity'$/'1960-01-01'/;
+	$instant =~ s/^'infinity'$/'2999-01-01'/;
+	$instant =~ s/^('.*)/timestamptz $1/;
+	return "ceil(extract(epoch FROM $instant) * $units{ $t->{unit} })::$t->{type}";
+}
+
+# The instant that a value of it stands for
+sub clock_instant
+{
+	my $t = shift;
+
+	return $t->{unit} ? "to_timestamp($t->{ts} / $units{ $t->{unit} })" : $t->{ts};
+}
 
 # The columns of a table that statements name, for Query.pm.  Never the
 # timestamp: UPDATE gives it another value here and there.
@@ -517,18 +562,16 @@ sub setup_sql
 		my $present = $distributed ? 'p.present()' : 'clock_timestamp()';
 		$sql .= "CREATE FUNCTION present() RETURNS timestamptz LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN clock_timestamp(); END';\n"
 		  . "SELECT create_distributed_function('present()'); SET citus.enable_unsafe_triggers = on;\n" if $distributed;
-		$sql .=
-		  "CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW._ts := clock_timestamp(); RETURN NEW; END';\n"
-		  . "CREATE FUNCTION stamp_at() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.at := clock_timestamp() AT TIME ZONE ''UTC''; RETURN NEW; END';\n"
-		  . "CREATE FUNCTION stamp_changed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.changed := clock_timestamp(); RETURN NEW; END';\n";
 		for my $t (tables())
 		{
 			next if !$t->{container} || has_deadlines($t);
-			$sql .= "ALTER TABLE $t->{name} ALTER COLUMN $t->{ts} SET DEFAULT $present;\n";
-			$sql .=
-			  "CREATE TRIGGER stamp BEFORE UPDATE ON $t->{name} FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION p.stamp"
-			  . ($t->{ts} eq '_ts' ? '' : "_$t->{ts}") . "();\n"
-			  if !is_frozen($t);
+			my $stamp = clock_value($t, 'clock_timestamp()');
+
+			$sql .= "ALTER TABLE $t->{name} ALTER COLUMN $t->{ts} SET DEFAULT " . clock_value($t, $present) . ";\n";
+			$sql .= <<~"END" if !is_frozen($t);
+				CREATE FUNCTION stamp_$t->{name}() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.$t->{ts} := $stamp; RETURN NEW; END';
+				CREATE TRIGGER stamp BEFORE UPDATE ON $t->{name} FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION p.stamp_$t->{name}();
+				END
 		}
 		$sql .= "RESET citus.enable_unsafe_triggers;\n" if $distributed;
 	}
@@ -710,7 +753,7 @@ sub insert_sql
 		",\n",
 		map {
 			my ($row, $ts, $ttl) = @$_;
-			'(' . join(', ', (map { $row->{$_} } @names), $ts, $t->{ttl} || $t->{own} ? $ttl : ()) . ')'
+			'(' . join(', ', (map { $row->{$_} } @names), clock_value($t, $ts), $t->{ttl} || $t->{own} ? $ttl : ()) . ')'
 		} @rows) . ";\n";
 }
 
@@ -814,7 +857,7 @@ sub digest_sql
 	for my $t (grep { $digested{ $_->{name} } && (!$_->{local} || !$from_worker) } tables())
 	{
 		my $ts =
-		  "CASE WHEN $t->{ts} BETWEEN '2024-01-01' AND '2400-01-01' THEN 'the present' ELSE $t->{ts}::text END";
+		  "CASE WHEN " . clock_instant($t) . " BETWEEN '2024-01-01' AND '2400-01-01' THEN 'the present' ELSE $t->{ts}::text END";
 		my $columns = join(', ', ($distributed ? () : 'tableoid::regclass'), (map { $_->{name} } columns_of($t)), $ts);
 		push @parts,
 		  "SELECT '$t->{name}', count(*)::text || ' ' || coalesce(md5(string_agg(q::text, ' ' ORDER BY q::text)), '') FROM (SELECT $columns FROM $t->{name}) q";
