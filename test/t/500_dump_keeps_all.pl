@@ -225,6 +225,9 @@ SET client_min_messages = warning;
 INSERT INTO session (id, note) VALUES (1, 'new'), (2, 'new') RETURNING id, note, _ts > '2025-01-01' AND _ts < '2800-01-01';
 UPDATE session SET note = 'updated' WHERE id = 4 RETURNING id, _ts < '2800-01-01';
 UPDATE by_creation SET note = 'updated' RETURNING note, twice, at = '2900-01-01';
+INSERT INTO settings (id) VALUES (3) RETURNING _ts = date_bin('10 s', _ts, '2000-01-01');
+UPDATE settings SET id = id WHERE id = 2 RETURNING _ts < '2800-01-01' AND _ts = date_bin('10 s', _ts, '2000-01-01');
+UPDATE made SET day = day WHERE id = 2 RETURNING made = trunc(made) AND made < 32503680000;
 INSERT INTO parts (region, id) VALUES ('us', 1), ('eu', 3), ('asia', 1) RETURNING region, id;
 SELECT ttl.expired_count('parts');
 INSERT INTO parts_gone (region, id) VALUES ('gone', 1) RETURNING region, id;
@@ -323,6 +326,9 @@ is($behaviour =~ s/\n\w+$//r, <<'END' =~ s/\n$//r, '... and behaves as container
 2|new|t
 4|t
 updated|updatedupdated|t
+t
+t
+t
 us|1
 eu|3
 asia|1
