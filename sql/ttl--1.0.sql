@@ -12,7 +12,7 @@ COMMENT ON SCHEMA ttl IS 'Time-To-Live for rows';
 --
 
 -- Names, not attribute numbers: it is dumped and restored with the database.
--- C code maps the columns by position, see container_catalog.c.
+-- C code maps the columns by position, see container.c.
 CREATE TABLE ttl.container (
     relid regclass PRIMARY KEY,
     default_time_to_live integer

@@ -5,7 +5,7 @@
  *
  * Like the functions that alter it (alter.c), it checks arguments and rights, makes
  * the columns, indexes and trigger that a container needs, and leaves the rest to
- * container_catalog.c.  Tables are changed by ordinary DDL, as the calling user, who
+ * container.c.  Tables are changed by ordinary DDL, as the calling user, who
  * owns the table or is a superuser.  Nothing rewrites or scans a table, but for the
  * building of an expiry index that isn't there yet.
  *

@@ -31,7 +31,7 @@
  *												than the owner, see deletion/owner.c
  *	  RENAME of schema ttl						refused (2BP01)
  *	  CREATE, ALTER EXTENSION of a version		refused (55000), see
- *		that the library doesn't know			container_objects.c
+ *		that the library doesn't know			container.c
  *	  pg_repack's trigger						refused (0A000), see
  *												guard.c
  *	  ENABLE TRIGGER							the container's fires always again

@@ -13,33 +13,13 @@
 #define TTL_CONTAINER_H
 
 #include "access/attnum.h"
+#include "container/policy.h"
 #include "container/ttl_type.h"
 #include "datatype/timestamp.h"
 #include "nodes/bitmapset.h"
 #include "nodes/pg_list.h"
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
-
-typedef enum TtlIndexing
-{
-	TTL_INDEXING_NONE,
-	TTL_INDEXING_CONSISTENT		/* each row that can expire, by its expiry */
-} TtlIndexing;
-
-/*
- * The last change of a policy by which rows expire earlier.  What has expired by
- * it is not deleted by the worker for ttl.grace, see expiry.c.
- */
-typedef struct TtlChange
-{
-	TimestampTz changed_at;		/* 0 = there was none */
-	TimestampTz noticed_at;		/* by the worker, after it was committed;
-								 * DT_NOEND = not yet */
-	int32		former_ttl;		/* the longest default TTL since nothing was
-								 * kept by it */
-	Oid			partition;		/* it concerns this one alone, InvalidOid =
-								 * all tables of the container */
-} TtlChange;
 
 /*
  * A container as seen from one of its relations: itself or a partition.
@@ -93,7 +73,7 @@ typedef enum TtlFunction
 } TtlFunction;
 
 /*
- * container_objects.c
+ * The extension's objects
  */
 
 /*
@@ -113,12 +93,8 @@ extern const TtlObjects *ttl_container_require_objects(void);
 extern Oid	ttl_container_function(TtlFunction function);
 extern Oid	ttl_container_function_of(const char *name, Oid argument);
 
-/*
- * Errors (55000) if this library doesn't know the version of the objects.  To be called
- * before a policy is read or written.
- */
+/* Does this library know the version of the objects? */
 extern bool ttl_container_knows_version(void);
-extern void ttl_container_check_version(void);
 
 /*
  * CREATE or ALTER EXTENSION has written a row of pg_extension, and not run the script
@@ -140,7 +116,7 @@ extern void ttl_container_may_change(const char *function);
 extern void ttl_container_forget_objects(void);
 
 /*
- * container_cache.c
+ * The cache: which tables are containers
  */
 
 /*
@@ -186,7 +162,7 @@ extern const Bitmapset *ttl_container_key_columns(Relation rel);
 
 /*
  * How often relations or schemas, and how often schemas, have been invalidated in this
- * process; never 0.  See container_cache.c for how to remember what was read from catalogs.
+ * process; never 0.  See container.c for how to remember what was read from catalogs.
  */
 extern uint64 ttl_invalidations;
 extern uint64 ttl_schema_invalidations;
@@ -196,43 +172,9 @@ extern void ttl_container_invalidate(Oid relid);
 extern void ttl_container_invalidate_schema(void);
 
 /*
- * container_catalog.c: rows of ttl.container.  The caller has checked
+ * Rows of ttl.container.  The caller has checked
  * everything, rights included.
  */
-typedef struct TtlPolicy
-{
-	int32		default_ttl;
-	NameData	ts_column;		/* empty = none */
-	NameData	ttl_column;		/* empty = none */
-	TtlUnit		ttl_unit;		/* of numbers in it */
-	TtlUnit		ts_unit;		/* of numbers in the timestamp column */
-	TtlIndexing indexing;
-	bool		touch_on_update;
-	int64		ts_precision;	/* microseconds, 0 = exact */
-	bool		reaping;
-	int64		reap_delay;
-	Oid			archive_to;
-	List	   *archive_columns;	/* names; NIL = all.  Not in the cache */
-	int32		cycle_cost_limit;	/* 0 = none */
-	int32		batch_size;		/* 0 = adaptive */
-	bool		replication_origin;
-	bool		propagated;
-	TtlChange	change;
-	int			created_objects;			/* TtlAdded, ORed.  Not in the cache */
-} TtlPolicy;
-
-/*
- * What ttl has added to the table, for drop_container() to take it back: what was
- * there is its user's.
- */
-typedef enum TtlAdded
-{
-	TTL_CREATED_TS_COLUMN = 1 << 0,
-	TTL_CREATED_TS_DEFAULT = 1 << 1,	/* of an adopted column */
-	TTL_CREATED_TTL_COLUMN = 1 << 2,
-	TTL_CREATED_INDEX = 1 << 3	/* << TtlExpiryIndex */
-} TtlAdded;
-
 extern bool ttl_container_read(Oid container, TtlPolicy *policy);
 extern void ttl_container_insert(Oid container, const TtlPolicy *policy);
 extern void ttl_container_update(Oid container, const TtlPolicy *policy);
@@ -300,7 +242,7 @@ extern bool ttl_container_has_changed(void);
 extern bool ttl_container_lock_policy(Oid container, bool exclusive, bool wait);
 
 /*
- * container_tables.c
+ * The tables of a container, and whose they are
  */
 
 /*

@@ -13,7 +13,6 @@
 
 #include "catalog/pg_type.h"
 #include "common/int.h"
-#include "container/container.h"
 #include "container/policy.h"
 #include "lib/stringinfo.h"
 #include "utils/array.h"
@@ -72,12 +71,6 @@ static const char *const indexing_names[] = {
 	[TTL_INDEXING_NONE] = "none",
 	[TTL_INDEXING_CONSISTENT] = "consistent"
 };
-
-const char *
-ttl_policy_indexing_name(TtlIndexing indexing)
-{
-	return indexing_names[indexing];
-}
 
 bool
 ttl_policy_indexing_parse(const char *name, TtlIndexing *indexing)
@@ -275,7 +268,7 @@ write_field(const void *field, TtlSettingType type, bool *isnull)
 			*isnull = NameStr(*(const NameData *) field)[0] == '\0';
 			return NameGetDatum((const NameData *) field);
 		case TTL_SETTING_INDEXING:
-			return CStringGetTextDatum(ttl_policy_indexing_name(*(const TtlIndexing *) field));
+			return CStringGetTextDatum(indexing_names[*(const TtlIndexing *) field]);
 		case TTL_SETTING_UNIT:
 			*isnull = *(const TtlUnit *) field == TTL_UNIT_SECONDS;
 			return CStringGetTextDatum(ttl_type_unit_name(*(const TtlUnit *) field));
@@ -349,8 +342,9 @@ ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting)
 
 	if (isnull)
 		return "NULL";
-	if (setting->type == TTL_SETTING_TABLE)
-		return ttl_container_table_name(DatumGetObjectId(value));
+	if (setting->type == TTL_SETTING_TABLE && get_rel_name(DatumGetObjectId(value)) != NULL)
+		return quote_qualified_identifier(get_namespace_name(get_rel_namespace(DatumGetObjectId(value))),
+										  get_rel_name(DatumGetObjectId(value)));
 	getTypeOutputInfo(column_types[setting->type], &output, &is_varlena);
 	return OidOutputFunctionCall(output, value);
 }

@@ -10,8 +10,65 @@
 
 #include "access/htup.h"
 #include "access/tupdesc.h"
-#include "container/container.h"
+#include "container/ttl_type.h"
+#include "datatype/timestamp.h"
+#include "nodes/pg_list.h"
 #include "utils/array.h"
+
+typedef enum TtlIndexing
+{
+	TTL_INDEXING_NONE,
+	TTL_INDEXING_CONSISTENT		/* each row that can expire, by its expiry */
+} TtlIndexing;
+
+/*
+ * The last change of a policy by which rows expire earlier.  What has expired by
+ * it is not deleted by the worker for ttl.grace, see expiry.c.
+ */
+typedef struct TtlChange
+{
+	TimestampTz changed_at;		/* 0 = there was none */
+	TimestampTz noticed_at;		/* by the worker, after it was committed;
+								 * DT_NOEND = not yet */
+	int32		former_ttl;		/* the longest default TTL since nothing was
+								 * kept by it */
+	Oid			partition;		/* it concerns this one alone, InvalidOid =
+								 * all tables of the container */
+} TtlChange;
+
+typedef struct TtlPolicy
+{
+	int32		default_ttl;
+	NameData	ts_column;		/* empty = none */
+	NameData	ttl_column;		/* empty = none */
+	TtlUnit		ttl_unit;		/* of numbers in it */
+	TtlUnit		ts_unit;		/* of numbers in the timestamp column */
+	TtlIndexing indexing;
+	bool		touch_on_update;
+	int64		ts_precision;	/* microseconds, 0 = exact */
+	bool		reaping;
+	int64		reap_delay;
+	Oid			archive_to;
+	List	   *archive_columns;	/* names; NIL = all.  Not in the cache */
+	int32		cycle_cost_limit;	/* 0 = none */
+	int32		batch_size;		/* 0 = adaptive */
+	bool		replication_origin;
+	bool		propagated;
+	TtlChange	change;
+	int			created_objects;			/* TtlAdded, ORed.  Not in the cache */
+} TtlPolicy;
+
+/*
+ * What ttl has added to the table, for drop_container() to take it back: what was
+ * there is its user's.
+ */
+typedef enum TtlAdded
+{
+	TTL_CREATED_TS_COLUMN = 1 << 0,
+	TTL_CREATED_TS_DEFAULT = 1 << 1,	/* of an adopted column */
+	TTL_CREATED_TTL_COLUMN = 1 << 2,
+	TTL_CREATED_INDEX = 1 << 3	/* << TtlExpiryIndex */
+} TtlAdded;
 
 /*
  * Columns of ttl.container, as in sql/ttl--1.0.sql.  Later ones are added at the end
@@ -87,9 +144,6 @@ extern void ttl_policy_lose_archive(Oid container, TtlPolicy *policy);
 extern void ttl_policy_read(TtlPolicy *policy, const Datum *values, const bool *nulls);
 extern void ttl_policy_write(const TtlPolicy *policy, Datum *values, bool *nulls);
 
-/* The same of a row of ttl.container */
-extern void ttl_policy_of_tuple(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy);
-
 /*
  * The value of a setting as text, and of a text: false if it is out of range, an error
  * if it isn't of the type.
@@ -116,8 +170,6 @@ extern bool ttl_policy_is_shorter(int32 default_ttl, int32 than);
 
 /* A default TTL as people write it. */
 extern char *ttl_policy_default_ttl_text(int32 default_ttl);
-
-extern const char *ttl_policy_indexing_name(TtlIndexing indexing);
 
 /*
  * What has been changed, setting by setting, as "... from x to y"; empty if nothing

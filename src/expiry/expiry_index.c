@@ -22,7 +22,7 @@
  * says that it is incomplete: nothing found doesn't mean then that nothing has
  * expired.
  *
- * What has been found is cached with the table's container (container_cache.c).
+ * What has been found is cached with the table's container (container.c).
  *
  *-------------------------------------------------------------------------
  */

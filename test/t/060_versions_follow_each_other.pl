@@ -78,7 +78,7 @@ my $time = edit("$next/src/ttl.h", '"1.0.0"', '"1.1.0"');
 # those that know versions are compiled anew, no others
 utime $time, $time, "$next/src/ttl.h";
 utime undef, undef, map { "$next/src/$_" } 'ttl.c', 'guc.c';
-edit("$next/src/container/container_objects.c", '{"1.0"}', '{"1.0", "1.1"}');
+edit("$next/src/container/container.c", '{"1.0"}', '{"1.0", "1.1"}');
 append_to_file("$next/sql/ttl--1.0--1.1.sql", <<'END');
 ALTER TABLE ttl.container ADD COLUMN remark text;
 CREATE TABLE ttl.note (note text);
