@@ -157,14 +157,14 @@ ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 	ttl_scan_filter_started(execution, eflags);
 	ttl_trigger_desc_started(execution);
 	if (TTL_PROBES_REFERENCES)
-		ttl_fk_parent_started(execution);
+		ttl_fk_started(execution);
 }
 
 /* Without movement, what runs gives an empty result. */
 static void
 run_current(const TtlExecution *outer, TTL_EXECUTOR_RUN_PARAMETERS)
 {
-	if (!ttl_fk_check_runs(outer))
+	if (!ttl_fk_runs(outer))
 		direction = NoMovementScanDirection;
 	if (prev_ExecutorRun_hook)
 		prev_ExecutorRun_hook(TTL_EXECUTOR_RUN_ARGUMENTS);
@@ -191,7 +191,7 @@ ttl_ExecutorRun(TTL_EXECUTOR_RUN_PARAMETERS)
 	}
 	PG_END_TRY();
 	ttl_trigger_propagate(false);
-	ttl_fk_check_ran(queryDesc);
+	ttl_fk_ran(queryDesc);
 }
 
 static void
@@ -299,7 +299,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		/* what Citus does in the command, ... */
 		ttl_calls_before_utility(stmt);
 		ttl_marks_before_utility(stmt);
-		ttl_fk_check_before_utility(stmt);
+		ttl_fk_before_utility(stmt);
 		ttl_visibility_before_utility(stmt);
 
 		process_next(stmt, queryString, false, context, params, queryEnv, dest, qc);
@@ -312,7 +312,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	PG_FINALLY();
 	{
 		/* These cannot fail, and know commands that they have not been told of. */
-		ttl_fk_check_end_utility(stmt);
+		ttl_fk_end_utility(stmt);
 		/* ... ends here */
 		ttl_calls_end_utility(stmt);
 		ttl_validation_end_utility(stmt);

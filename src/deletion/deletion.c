@@ -13,7 +13,7 @@
  * the archive (archive.c).  The search_path may be a user's, so all names are qualified.
  *
  * Expired rows that reference what is deleted are found where PostgreSQL looks for them, in the
- * queries of foreign keys (fk_check.c), by whatever the referenced row is deleted.  With NO
+ * queries of foreign keys (fk.c), by whatever the referenced row is deleted.  With NO
  * ACTION and RESTRICT they are deleted here.  With CASCADE PostgreSQL deletes them, and then
  * they are inserted into their archive here.
  *

@@ -12,7 +12,7 @@
  * write one more WAL record for each row.)  A user's call waits for table and policy
  * as any statement does.
  *
- * Expired rows that reference rows of the batch go along (fk_check.c).  Those that the reaper must
+ * Expired rows that reference rows of the batch go along (fk.c).  Those that the reaper must
  * not delete yet, by the settings of their own container, stay, and so do the rows that they
  * reference.
  *

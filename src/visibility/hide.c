@@ -24,7 +24,7 @@
  * The queries by which foreign keys act on referencing rows (CASCADE, SET NULL, SET
  * DEFAULT, and the search for rows that forbid a change) see every stored row, or would
  * leave orphans; only their subqueries are filtered.  Those by which ALTER TABLE validates
- * a foreign key see every row of containers that the user owns.  fk_queries.c recognizes
+ * a foreign key see every row of containers that the user owns.  fk.c recognizes
  * both.
  *
  *-------------------------------------------------------------------------
@@ -337,7 +337,7 @@ ttl_hide_complete(TtlExecution *execution)
 	{
 		planning.deletes = ttl_execution_is_expected(query_desc->sourceText);
 		planning.sees_stored = InNoForceRLSOperation() &&
-			ttl_fk_queries_is_spelt_so(query_desc->sourceText) && reads_own_only(stmt);
+			ttl_fk_is_spelt_so(query_desc->sourceText) && reads_own_only(stmt);
 		stmt = copyObject(stmt);
 		filter_statement(stmt, &planning);
 		query_desc->plannedstmt = stmt;

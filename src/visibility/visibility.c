@@ -61,14 +61,14 @@ ttl_visibility_prepare_query(TtlPlanning *planning, Query *query, const char *qu
 		return;
 	planning->active = true;
 	is_marked = ttl_citus_mark(query);
-	planning->sees_stored = ttl_fk_queries_is_action(query, query_string) ||
+	planning->sees_stored = ttl_fk_is_action(query, query_string) ||
 		(is_marked && is_owner_of_all(query->rtable));
-	planning->validates = ttl_fk_queries_is_validation(query);
+	planning->validates = ttl_fk_is_validation(query);
 	planning->deletes = ttl_execution_is_expected(query_string);
 	planning->locks_rows = ttl_hide_locks_rows(query);
 	if (!planning->sees_stored)
 	{
-		ttl_fk_queries_mark_old(query, query_string);
+		ttl_fk_mark_old(query, query_string);
 		ttl_stamp_query(query);
 	}
 }

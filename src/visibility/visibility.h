@@ -70,25 +70,36 @@ extern void ttl_visibility_leave_planning(const TtlPlanning *planning);
 extern void ttl_visibility_before_utility(PlannedStmt *pstmt);
 
 /*
- * fk_queries.c
+ * fk.c
  */
 
 /* Is the query one of the foreign-key machinery that needs all stored rows? */
-extern bool ttl_fk_queries_is_action(Query *query, const char *query_string);
+extern bool ttl_fk_is_action(Query *query, const char *query_string);
 
 /* Is it one by which ALTER TABLE validates a foreign key? */
-extern bool ttl_fk_queries_is_validation(Query *query);
+extern bool ttl_fk_is_validation(Query *query);
 
 /* Is the text spelt as they are?  Few people write so. */
-extern bool ttl_fk_queries_is_spelt_so(const char *query_string);
-
-/* Is it the search for rows that forbid a change? */
-extern bool ttl_fk_queries_is_search(const char *query_string);
+extern bool ttl_fk_is_spelt_so(const char *query_string);
 
 /* The alias of what a rule calls OLD, if a foreign key's action fires it; gives it this alias. */
 #define TTL_STORED	"ttl stored"
 
-extern void ttl_fk_queries_mark_old(Query *query, const char *text);
+extern void ttl_fk_mark_old(Query *query, const char *text);
+
+/*
+ * The current execution, inside of 'outer' (NULL = none), is about to run; false if nothing would
+ * come of it.  Then, that one has run, without an error; maybe several times, as with cursors.
+ */
+extern bool ttl_fk_runs(const TtlExecution *outer);
+extern void ttl_fk_ran(const QueryDesc *query_desc);
+
+/* Around each utility command */
+extern void ttl_fk_before_utility(PlannedStmt *pstmt);
+extern void ttl_fk_end_utility(PlannedStmt *pstmt);
+
+/* An execution has started; since 19. */
+extern void ttl_fk_started(TtlExecution *execution);
 
 /*
  * stamp.c
@@ -170,27 +181,5 @@ extern void ttl_scan_filter_started(TtlExecution *execution, int eflags);
 /* Says in EXPLAIN what the filter of a node has done; since 18. */
 struct ExplainState;
 extern void ttl_scan_filter_explain(PlanState *planstate, struct ExplainState *es);
-
-/*
- * fk_check.c
- */
-
-/*
- * The current execution, inside of 'outer' (NULL = none), is about to run; false if nothing would
- * come of it.  Then, that one has run, without an error; maybe several times, as with cursors.
- */
-extern bool ttl_fk_check_runs(const TtlExecution *outer);
-extern void ttl_fk_check_ran(const QueryDesc *query_desc);
-
-/* Around each utility command */
-extern void ttl_fk_check_before_utility(PlannedStmt *pstmt);
-extern void ttl_fk_check_end_utility(PlannedStmt *pstmt);
-
-/*
- * fk_parent.c
- */
-
-/* An execution has started. */
-extern void ttl_fk_parent_started(TtlExecution *execution);
 
 #endif							/* TTL_VISIBILITY_H */

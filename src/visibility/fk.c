@@ -1,0 +1,789 @@
+/*-------------------------------------------------------------------------
+ *
+ * fk.c
+ *	  The queries of PostgreSQL's foreign keys over containers.
+ *
+ * Queries by which foreign keys act on referencing rows (CASCADE, SET NULL, SET DEFAULT,
+ * and the search for rows that forbid a change), and those by which ALTER TABLE
+ * validates a foreign key, are recognized by their context, by the relation's owner, whose
+ * rights they have, and by their exact shape.  So only the owner could imitate one, in a
+ * trigger that an action or a deletion of ours fires, or in a function that ALTER TABLE
+ * calls.  The check of the *referenced* side has its operands the other way round,
+ * and is an ordinary query here: an expired parent is absent; so is one that stands in
+ * for the part of a temporal key that goes.
+ *
+ * Expired rows that reference what goes don't hold it up.  When a row goes or gets another key, and
+ * rows may reference it by a foreign key with NO ACTION or RESTRICT, PostgreSQL searches for one
+ * that does:
+ *
+ *	 SELECT 1 FROM [ONLY] "s"."t" x WHERE $1 OPERATOR(=) "column" [AND ...]
+ *	   FOR KEY SHARE OF x
+ *
+ * That search sees all stored rows.  Before it runs, the rows that its scan returns are collected.
+ * If none of them is live, they are deleted as an eviction deletes them: as the user who has
+ * changed the referenced row, with triggers, archive, and what references them in turn.  Then
+ * PostgreSQL searches.  It skips what has been deleted since its snapshot was taken, and finds the
+ * rest: a row that a trigger has kept, one that has been renewed in the meantime, or one that the
+ * reaper must leave alone.
+ *
+ * A foreign key with CASCADE deletes the rows that it finds, expired or not, by
+ *
+ *	 DELETE FROM [ONLY] "s"."t" WHERE $1 OPERATOR(=) "column" [AND ...]
+ *
+ * If the container has an archive, the expired ones among them are collected in the same way, and
+ * inserted into the archive when they have been deleted.
+ *
+ * This is done when the search is about to run, so it covers deferred constraints, partitions and
+ * other referential actions.  If no row references what goes, the scan has come to its end, and
+ * isn't repeated.
+ *
+ * Since PostgreSQL 19 no query is planned for the check of the referenced side, unless the
+ * referenced table is partitioned or the key temporal: the index of the referenced key is probed.
+ * So where a statement writes a table that references a container, its foreign key's trigger calls
+ * ttl.check_reference() in place of PostgreSQL's function: in the private copy of the trigger
+ * descriptor of that execution alone.  It executes a query for a live referenced row, and then
+ * leaves the rest to PostgreSQL's function, the lock above all.  Not reached, and so left to
+ * PostgreSQL alone: descriptors that are made while a statement runs (COPY FROM, partitions that
+ * rows are routed to), and deferrable keys, whose triggers may fire when the execution is over.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/pg_class.h"
+#include "commands/trigger.h"
+#include "compat.h"
+#include "constraint.h"
+#include "container/container.h"
+#include "deletion/deletion.h"
+#include "execution.h"
+#include "executor/executor.h"
+#include "executor/spi.h"
+#include "expiry/expiry.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "parser/parsetree.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/rls.h"
+#include "visibility/visibility.h"
+
+/*
+ * Which queries they are
+ */
+
+static bool
+is_param_walker(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return IsA(node, Param) || expression_tree_walker(node, is_param_walker, context);
+}
+
+/* $n OP column, and not column OP $n; either may be wrapped in casts. */
+static bool
+compares_param_to_column(Node *node)
+{
+	OpExpr	   *op = (OpExpr *) node;
+
+	return IsA(node, OpExpr) && list_length(op->args) == 2 &&
+		is_param_walker(linitial(op->args), NULL) &&
+		!contain_var_clause(linitial(op->args)) &&
+		contain_var_clause(lsecond(op->args));
+}
+
+/*
+ * The last condition in the search of a temporal foreign key: that part of the
+ * referencing period which goes is not covered by other rows.
+ *	 NOT coalesce((column * $n) <@ (SELECT range_agg(r) FROM (SELECT y.period r
+ *	   FROM ONLY pk y WHERE $1 = y.key ... FOR KEY SHARE OF y) y2), false)
+ */
+static bool
+is_not_covered(Node *node)
+{
+	CoalesceExpr *coalesce;
+	OpExpr	   *op;
+
+	if (!is_notclause(node))
+		return false;
+	coalesce = (CoalesceExpr *) get_notclausearg((Expr *) node);
+	if (!IsA(coalesce, CoalesceExpr) || list_length(coalesce->args) != 2)
+		return false;
+	op = linitial(coalesce->args);
+	return IsA(op, OpExpr) && list_length(op->args) == 2 &&
+		contain_var_clause(linitial(op->args)) && IsA(lsecond(op->args), SubLink);
+}
+
+/* CASCADE, SET NULL, SET DEFAULT, or the search for rows that forbid a change */
+static bool
+is_referential_action(Query *query)
+{
+	RangeTblEntry *rte;
+	Node	   *quals;
+
+	if (!InNoForceRLSOperation() || list_length(query->rtable) != 1 ||
+		query->jointree == NULL || list_length(query->jointree->fromlist) != 1 ||
+		query->cteList != NIL)
+		return false;
+
+	rte = linitial_node(RangeTblEntry, query->rtable);
+	if (rte->rtekind != RTE_RELATION ||
+		(rte->inh && rte->relkind != RELKIND_PARTITIONED_TABLE) ||
+		ttl_container_owner(rte->relid) != GetUserId())
+		return false;
+
+	switch (query->commandType)
+	{
+		case CMD_SELECT:
+			if (list_length(query->targetList) != 1 ||
+				!IsA(linitial_node(TargetEntry, query->targetList)->expr, Const) ||
+				list_length(query->rowMarks) != 1 ||
+				linitial_node(RowMarkClause, query->rowMarks)->strength != LCS_FORKEYSHARE)
+				return false;
+			break;
+		case CMD_UPDATE:
+		case CMD_DELETE:
+			if (query->returningList != NIL)
+				return false;
+			break;
+		default:
+			return false;
+	}
+
+	quals = query->jointree->quals;
+	if (quals == NULL)
+		return false;
+	if (is_andclause(quals))
+	{
+		List	   *args = ((BoolExpr *) quals)->args;
+		ListCell   *lc;
+
+		foreach(lc, args)
+		{
+			if (!compares_param_to_column(lfirst(lc)) &&
+				!(query->hasSubLinks && query->commandType == CMD_SELECT &&
+				  lfirst(lc) == llast(args) && is_not_covered(lfirst(lc))))
+				return false;
+		}
+		return !query->hasSubLinks || is_not_covered(llast(args));
+	}
+	return !query->hasSubLinks && compares_param_to_column(quals);
+}
+
+/*
+ * ADD and VALIDATE FOREIGN KEY:
+ *	 SELECT fk.x FROM ONLY t fk LEFT JOIN ONLY p pk ON ... WHERE pk.y IS NULL ...
+ * DETACH PARTITION of a referenced table:
+ *	 SELECT fk.x FROM ONLY t fk JOIN p pk ON ... WHERE ...
+ *
+ * A function that ALTER TABLE calls could make one like it, so it sees expired
+ * rows of the user's own tables only.
+ */
+bool
+ttl_fk_is_validation(Query *query)
+{
+	JoinExpr   *join;
+
+	if (!ttl_validation_runs() || query->commandType != CMD_SELECT ||
+		query->jointree == NULL || list_length(query->jointree->fromlist) != 1 ||
+		query->cteList != NIL || query->hasSubLinks || query->rowMarks != NIL)
+		return false;
+	join = linitial(query->jointree->fromlist);
+	return IsA(join, JoinExpr) && IsA(join->larg, RangeTblRef) && IsA(join->rarg, RangeTblRef) &&
+		strcmp(rt_fetch(((RangeTblRef *) join->larg)->rtindex, query->rtable)->eref->aliasname, "fk") == 0 &&
+		strcmp(rt_fetch(((RangeTblRef *) join->rarg)->rtindex, query->rtable)->eref->aliasname, "pk") == 0;
+}
+
+/* ri_triggers.c qualifies operators and puts parameters first; few others do */
+bool
+ttl_fk_is_spelt_so(const char *query_string)
+{
+	return query_string != NULL && strstr(query_string, " WHERE $") != NULL &&
+		strstr(query_string, " OPERATOR(") != NULL;
+}
+
+bool
+ttl_fk_is_action(Query *query, const char *query_string)
+{
+	return is_referential_action(query) && ttl_fk_is_spelt_so(query_string);
+}
+
+/*
+ * The search for rows that forbid a change; the check of a referenced row begins with its column.
+ * A parameter may be cast to the operator's type.
+ */
+static bool
+is_search(const char *query_string)
+{
+	return strncmp(query_string, "SELECT 1 FROM ", strlen("SELECT 1 FROM ")) == 0 &&
+		strstr(query_string, " x WHERE $1") != NULL &&
+		strstr(query_string, " FOR KEY SHARE OF x") != NULL;
+}
+
+/*
+ * What a rule adds to an action has the action's text, and sees the row that is acted on
+ * as OLD, expired or not, and live rows otherwise.  The rewriter has put the table that it
+ * acts on before the rule's own, of the SELECT if it is one that rows are inserted from.
+ */
+static void
+mark_old(List *rtable)
+{
+	RangeTblEntry *rte = rtable == NIL ? NULL : linitial_node(RangeTblEntry, rtable);
+
+	if (rte != NULL && rte->rtekind == RTE_RELATION && rte->alias == NULL)
+		rte->alias = makeAlias(TTL_STORED, NIL);
+}
+
+void
+ttl_fk_mark_old(Query *query, const char *text)
+{
+	ListCell   *lc;
+
+	if (!InNoForceRLSOperation() || query->querySource == QSRC_ORIGINAL ||
+		!ttl_fk_is_spelt_so(text) ||
+		(strncmp(text, "DELETE FROM ", strlen("DELETE FROM ")) != 0 &&
+		 strncmp(text, "UPDATE ", strlen("UPDATE ")) != 0))
+		return;
+	mark_old(query->rtable);
+	foreach(lc, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+		if (rte->rtekind == RTE_SUBQUERY)
+			mark_old(rte->subquery->rtable);
+	}
+}
+
+/*
+ * Expired rows that reference what goes
+ */
+
+/* Rows that are deleted at once, where all would need memory without limit. */
+#define ROWS_AT_ONCE	10000
+
+/*
+ * The container, maybe partitioned, on which the execution acts for a foreign key: it searches for
+ * rows that forbid a change, or deletes from it (*cascades) though it has an archive.  Else
+ * InvalidOid.  The container's owner could write such a query himself, where foreign keys act, and
+ * would lose expired rows of his own tables.
+ */
+static Oid
+searched_table(const QueryDesc *query_desc, bool *cascades)
+{
+	RangeTblEntry *rte;
+	TtlContainer container;
+
+	*cascades = query_desc->operation == CMD_DELETE;
+	if (!InNoForceRLSOperation() ||
+		!(*cascades ? IsA(query_desc->planstate, ModifyTableState) &&
+		  ttl_fk_is_spelt_so(query_desc->sourceText) :
+		  IsA(query_desc->planstate, LockRowsState) &&
+		  is_search(query_desc->sourceText)))
+		return InvalidOid;
+	rte = linitial_node(RangeTblEntry, query_desc->plannedstmt->rtable);
+	return rte->rtekind == RTE_RELATION && ttl_container_lookup(rte->relid, &container) &&
+		container.default_ttl != TTL_OFF && ttl_container_owner(rte->relid) == GetUserId() &&
+		(!*cascades || OidIsValid(container.archive_to)) ?
+		rte->relid : InvalidOid;
+}
+
+/* Has the row, which the snapshot sees, expired by then?  It is fetched into the slot. */
+static bool
+has_expired(Relation rel, ItemPointer tid, Snapshot snapshot, TimestampTz expired_at,
+			TupleTableSlot *slot)
+{
+	TtlContainer container;
+
+	return ttl_container_lookup(RelationGetRelid(rel), &container) &&
+		table_tuple_fetch_row_version(rel, tid, snapshot, slot) &&
+		ttl_expiry_of_slot(&container, slot) <= expired_at;
+}
+
+static void
+add_row(List **rows, Oid relid, ItemPointer tid)
+{
+	ListCell   *lc;
+	TtlRelTids *table;
+
+	foreach(lc, *rows)
+	{
+		table = lfirst(lc);
+		if (table->relid == relid)
+		{
+			ttl_tids_append(&table->tids, tid);
+			return;
+		}
+	}
+	table = palloc0(sizeof(TtlRelTids));
+	table->relid = relid;
+	ttl_tids_append(&table->tids, tid);
+	*rows = lappend(*rows, table);
+}
+
+static void
+close_table(Relation rel, TupleTableSlot *slot)
+{
+	if (rel == NULL)
+		return;
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, NoLock);
+}
+
+/* What a call of collect() ends with */
+typedef enum Collected
+{
+	COLLECTED_ALL,
+	COLLECTED_SOME,				/* there may be more */
+	COLLECTED_LIVE				/* the last row hasn't expired */
+} Collected;
+
+/* A scan of rows on which a foreign key acts, and where its rows have their TIDs */
+typedef struct Search
+{
+	PlanState  *scan;
+	Oid			relid;			/* the only table */
+	AttrNumber	tid_attno;
+	AttrNumber	relid_attno;	/* invalid if there is but one table */
+} Search;
+
+/* Finds the scan below LockRows or ModifyTable; false if it returns no rows. */
+static bool
+find_search(PlanState *top, Search *search)
+{
+	search->scan = outerPlanState(top);
+	if (IsA(top, ModifyTableState))
+	{
+		ModifyTableState *deletion = (ModifyTableState *) top;
+
+		search->relid = RelationGetRelid(deletion->resultRelInfo[0].ri_RelationDesc);
+		search->tid_attno = deletion->resultRelInfo[0].ri_RowIdAttNo;
+		search->relid_attno = deletion->mt_resultOidAttno;
+		return AttributeNumberIsValid(search->tid_attno);
+	}
+	else
+	{
+		LockRowsState *locking = (LockRowsState *) top;
+		ExecAuxRowMark *mark = locking->lr_arowMarks == NIL ? NULL : linitial(locking->lr_arowMarks);
+
+		if (mark == NULL)
+			return false;
+		search->relid = mark->rowmark->relid;
+		search->tid_attno = mark->ctidAttNo;
+		search->relid_attno = mark->toidAttNo;
+		return true;
+	}
+}
+
+/*
+ * Collects rows (TtlRelTids) that the scan returns: with only_expired all that have expired, else
+ * any, at most so many at once, and none behind one that hasn't.
+ */
+static Collected
+collect(const Search *search, TimestampTz expired_at, bool only_expired, List **rows)
+{
+	EState	   *estate = search->scan->state;
+	Collected	result = COLLECTED_SOME;
+	Relation	rel = NULL;		/* of the last row */
+	TupleTableSlot *fetched = NULL;
+
+	for (int n = 0; (only_expired || n < ROWS_AT_ONCE) && result == COLLECTED_SOME; n++)
+	{
+		Oid			relid = search->relid;
+		MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
+		TupleTableSlot *slot = ExecProcNode(search->scan);
+		bool		has_gone;
+		bool		isnull;
+		ItemPointer tid;
+
+		MemoryContextSwitchTo(old);
+		if (TupIsNull(slot))
+		{
+			result = COLLECTED_ALL;
+			break;
+		}
+		tid = (ItemPointer) DatumGetPointer(ExecGetJunkAttribute(slot, search->tid_attno, &isnull));
+		if (AttributeNumberIsValid(search->relid_attno))
+			relid = DatumGetObjectId(ExecGetJunkAttribute(slot, search->relid_attno, &isnull));
+		if (rel == NULL || RelationGetRelid(rel) != relid)
+		{
+			close_table(rel, fetched);
+			rel = table_open(relid, RowExclusiveLock);
+			fetched = table_slot_create(rel, NULL);
+		}
+		has_gone = has_expired(rel, tid, estate->es_snapshot, expired_at, fetched);
+		if (has_gone || !only_expired)
+			add_row(rows, relid, tid);
+		if (!has_gone && !only_expired)
+			result = COLLECTED_LIVE;
+	}
+	close_table(rel, fetched);
+	return result;
+}
+
+/* Does the execution (NULL = none) write a table of that owner? */
+static bool
+writes_table_of(const TtlExecution *execution, Oid owner)
+{
+	ListCell   *lc;
+
+	foreach(lc, execution == NULL ? NIL : execution->query_desc->estate->es_opened_result_relations)
+	{
+		ResultRelInfo *target = lfirst(lc);
+
+		if (target->ri_RelationDesc->rd_rel->relowner == owner)
+			return true;
+	}
+	return false;
+}
+
+/* A SET CONSTRAINTS that runs, maybe in a SECURITY DEFINER function */
+typedef struct Setting
+{
+	const PlannedStmt *command;
+	const TtlExecution *outer;
+	Oid			role;
+} Setting;
+
+static List *settings = NIL;	/* innermost first */
+
+void
+ttl_fk_before_utility(PlannedStmt *pstmt)
+{
+	MemoryContext old;
+	Setting    *setting;
+
+	if (!IsA(pstmt->utilityStmt, ConstraintsSetStmt))
+		return;
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	setting = palloc(sizeof(Setting));
+	setting->command = pstmt;
+	setting->outer = ttl_execution_current();
+	setting->role = GetUserId();
+	settings = lcons(setting, settings);
+	MemoryContextSwitchTo(old);
+}
+
+void
+ttl_fk_end_utility(PlannedStmt *pstmt)
+{
+	Setting    *setting = settings == NIL ? NULL : linitial(settings);
+
+	/* the command may have failed before its own was made */
+	if (setting == NULL || setting->command != pstmt)
+		return;
+	pfree(setting);
+	settings = list_delete_first(settings);
+}
+
+/* The user whose statement has the check done, in that execution or at the transaction's end */
+static Oid
+checking_role(const TtlExecution *outer)
+{
+	Setting    *setting = settings == NIL ? NULL : linitial(settings);
+
+	if (setting != NULL && setting->outer == outer)
+		return setting->role;
+	return outer != NULL ? outer->role : GetOuterUserId();
+}
+
+/*
+ * The user of the session, in which a foreign key acts on a table of that owner.  If a deletion has
+ * set it off, he is that of the deletion, else *user.
+ */
+static TtlSessionUser *
+find_user(const TtlExecution *outer, Oid owner, TtlSessionUser *user)
+{
+	if (ttl_deletion_user(outer) != NULL)
+		return ttl_deletion_user(outer);
+	*user = (TtlSessionUser)
+	{
+		.role = checking_role(outer),
+		.written_owner = writes_table_of(outer, owner) ? owner : InvalidOid
+	};
+	return user;
+}
+
+/*
+ * Deletes the rows as the user, whose statement may itself be an action of a foreign key;
+ * PostgreSQL has switched to the owner of the referencing table.
+ */
+static void
+delete_rows(List *rows, Oid table, TimestampTz expired_at, const TtlExecution *execution,
+			const TtlExecution *outer)
+{
+	TtlSessionUser user;
+	TtlEviction eviction = {
+		.container = get_rel_name(table),
+		.reason = "references what is deleted or gets another key",
+		.by_owner = ttl_container_is_owner(execution->user, table),
+		.user = find_user(outer, ttl_container_owner(table), &user)
+	};
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = ttl_evict_explain,
+		.arg = &eviction
+	};
+
+	error_context_stack = &context;
+	ttl_deletion_run_dependents(rows, expired_at, eviction.user, outer);
+	error_context_stack = context.previous;
+}
+
+/* Deletes what the search in that table would find, if it has expired.  False if there is nothing. */
+static bool
+delete_expired(Oid table, TtlExecution *execution, const TtlExecution *outer)
+{
+	Search		search;
+
+	/* neither what only ttl.now hides is deleted, nor what it shows */
+	TimestampTz expired_at = ttl_deletion_cutoff(table, Min(execution->clock, execution->reading_now));
+	MemoryContext context;
+	MemoryContext old;
+	bool		found = false;
+	Collected	collected;
+
+	if (!find_search(execution->query_desc->planstate, &search))
+		return false;
+	context = AllocSetContextCreate(CurrentMemoryContext, "ttl referencing rows",
+									ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(context);
+	do
+	{
+		List	   *rows = NIL;
+
+		collected = collect(&search, expired_at, false, &rows);
+		found = found || rows != NIL;
+		if (collected != COLLECTED_LIVE && rows != NIL)
+			delete_rows(rows, table, expired_at, execution, outer);
+		MemoryContextReset(context);
+	} while (collected == COLLECTED_SOME);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+	if (found)
+		ExecReScan(execution->query_desc->planstate);
+	return found;
+}
+
+/* Remembers what a CASCADE is about to delete that has expired. */
+static void
+collect_cascaded(TtlExecution *execution)
+{
+	MemoryContext old = MemoryContextSwitchTo(execution->query_desc->estate->es_query_cxt);
+	Search		search;
+
+	if (find_search(execution->query_desc->planstate, &search))
+	{
+		(void) collect(&search, execution->clock, true, &execution->cascading);
+		ExecReScan(search.scan);
+	}
+	MemoryContextSwitchTo(old);
+}
+
+bool
+ttl_fk_runs(const TtlExecution *outer)
+{
+	TtlExecution *execution = ttl_execution_current();
+	bool		cascades;
+	Oid			table;
+
+	if (execution == NULL || !execution->observed || ttl_container_objects() == NULL)
+		return true;
+	table = searched_table(execution->query_desc, &cascades);
+	if (!OidIsValid(table))
+		return true;
+	if (cascades)
+	{
+		collect_cascaded(execution);
+		return true;
+	}
+	return ttl_live_is_shown(table) || delete_expired(table, execution, outer);
+}
+
+/* Inserts into the archive what a CASCADE has deleted that had expired. */
+void
+ttl_fk_ran(const QueryDesc *query_desc)
+{
+	TtlExecution *execution = ttl_execution_of(query_desc->estate);
+	const TtlExecution *outer = ttl_execution_current();
+	bool		cascades;
+	Oid			table;
+	TtlSessionUser user;
+	TtlContainer container;
+
+	if (execution == NULL || execution->cascading == NIL)
+		return;
+	table = searched_table(query_desc, &cascades);
+	if (!ttl_container_lookup(table, &container))
+		return;
+	ttl_deletion_archive(container.container, execution->cascading,
+						 find_user(outer, ttl_container_owner(container.archive_to), &user));
+	execution->cascading = NIL;
+}
+
+/*
+ * Expired rows that are referenced, on PostgreSQL 19 and later
+ */
+
+/*
+ * Is there a live row that the new row references?  True as well if the latter references
+ * nothing, or the key is one for which PostgreSQL executes a query.  Searched as that would:
+ * as the referenced table's owner.
+ */
+static bool
+is_referenced_live(const TtlForeignKey *key, Relation rel, TupleTableSlot *slot)
+{
+	Oid			types[INDEX_MAX_KEYS];
+	Datum		values[INDEX_MAX_KEYS];
+	StringInfoData sql;
+	Oid			userid;
+	int			sec_context;
+	bool		found;
+
+	if (key->is_temporal)
+		return true;
+	for (int i = 0; i < key->nkeys; i++)
+	{
+		bool		isnull;
+
+		types[i] = TupleDescAttr(RelationGetDescr(rel), key->referencing_keys[i] - 1)->atttypid;
+		values[i] = slot_getattr(slot, key->referencing_keys[i], &isnull);
+		if (isnull)
+			return true;
+	}
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "SELECT 1 FROM ONLY %s x WHERE ",
+					 ttl_container_table_name(key->referenced));
+	ttl_constraint_append_referenced(&sql, key);
+
+	GetUserIdAndSecContext(&userid, &sec_context);
+	SetUserIdAndSecContext(ttl_container_owner(key->referenced),
+						   sec_context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
+	SPI_connect();
+	if (SPI_execute_with_args(sql.data, key->nkeys, types, values, NULL, false, 1) != SPI_OK_SELECT)
+		elog(ERROR, "could not execute \"%s\"", sql.data);
+	found = SPI_processed > 0;
+	SPI_finish();
+	SetUserIdAndSecContext(userid, sec_context);
+	return found;
+}
+
+/* May the user see the key in the error's detail? */
+static bool
+may_see_key(const TtlForeignKey *key, Oid relid)
+{
+	if (check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
+		return false;
+	if (pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK)
+		return true;
+	for (int i = 0; i < key->nkeys; i++)
+	{
+		if (pg_attribute_aclcheck(relid, key->referencing_keys[i], GetUserId(), ACL_SELECT) != ACLCHECK_OK)
+			return false;
+	}
+	return true;
+}
+
+/* The error that PostgreSQL gives for a row that isn't there */
+static void
+report_absent(const TtlForeignKey *key, Relation rel, TupleTableSlot *slot)
+{
+	const char *name = get_constraint_name(key->constraint);
+	StringInfoData names;
+	StringInfoData values;
+
+	initStringInfo(&names);
+	initStringInfo(&values);
+	ttl_constraint_describe_key(slot, RelationGetRelid(rel), key->nkeys, key->referencing_keys,
+								&names, &values);
+	ereport(ERROR,
+			(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
+			 errmsg("insert or update on table \"%s\" violates foreign key constraint \"%s\"",
+					RelationGetRelationName(rel), name),
+			 may_see_key(key, RelationGetRelid(rel)) ?
+			 errdetail("Key (%s)=(%s) is not present in table \"%s\".",
+					   names.data, values.data, get_rel_name(key->referenced)) :
+			 errdetail("Key is not present in table \"%s\".", get_rel_name(key->referenced)),
+			 errtableconstraint(rel, name)));
+}
+
+PG_FUNCTION_INFO_V1(ttl_check_reference);
+
+/*
+ * ttl.check_reference() trigger
+ *
+ * Called in place of PostgreSQL's check of a foreign key; not by other triggers.
+ */
+Datum
+ttl_check_reference(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	bool		is_update;
+	TupleTableSlot *slot;
+	TtlForeignKey key;
+	FmgrInfo	flinfo;
+
+	LOCAL_FCINFO(check, 0);
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_AFTER(trigger->tg_event) ||
+		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || TRIGGER_FIRED_BY_DELETE(trigger->tg_event) ||
+		!OidIsValid(trigger->tg_trigger->tgconstraint) ||
+		!OidIsValid(trigger->tg_trigger->tgconstrrelid))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" must be fired by the trigger of a foreign key",
+						"check_reference")));
+
+	is_update = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event);
+	/* PostgreSQL does this before it queues an event for its own function */
+	if (is_update &&
+		!RI_FKey_fk_upd_check_required(trigger->tg_trigger, trigger->tg_relation,
+									   trigger->tg_trigslot, trigger->tg_newslot))
+		return PointerGetDatum(NULL);
+
+	slot = is_update ? trigger->tg_newslot : trigger->tg_trigslot;
+	if (ttl_constraint_read(trigger->tg_trigger->tgconstraint,
+							RelationGetRelid(trigger->tg_relation),
+							trigger->tg_trigger->tgconstrrelid, &key) &&
+		!is_referenced_live(&key, trigger->tg_relation, slot))
+		report_absent(&key, trigger->tg_relation, slot);
+
+	fmgr_info(is_update ? F_RI_FKEY_CHECK_UPD : F_RI_FKEY_CHECK_INS, &flinfo);
+	InitFunctionCallInfoData(*check, &flinfo, 0, InvalidOid, fcinfo->context, NULL);
+	return FunctionCallInvoke(check);
+}
+
+/* Puts our function in the place of PostgreSQL's. */
+static void
+probe_references(ModifyTableState *mtstate, ResultRelInfo *target)
+{
+	TriggerDesc *triggers = target->ri_TrigDesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+		TtlContainer container;
+
+		if ((trigger->tgfoid == F_RI_FKEY_CHECK_INS || trigger->tgfoid == F_RI_FKEY_CHECK_UPD) &&
+			!trigger->tgdeferrable && ttl_container_lookup(trigger->tgconstrrelid, &container) &&
+			get_rel_relkind(trigger->tgconstrrelid) == RELKIND_RELATION)
+			trigger->tgfoid = ttl_container_function(TTL_CHECK_REFERENCE);
+	}
+}
+
+void
+ttl_fk_started(TtlExecution *execution)
+{
+	if (ttl_container_objects() != NULL && !InNoForceRLSOperation())
+		ttl_execution_visit_targets(execution, probe_references);
+}
