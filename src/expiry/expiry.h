@@ -344,10 +344,6 @@ extern bool ttl_expiry_walk_is_incomplete(const TtlExpiryWalk *walk);
 extern void ttl_expiry_walk_end(TtlExpiryWalk *walk);
 
 /*
- * expiry_lookup.c
- */
-
-/*
  * The earliest instant at which a row of the relation will expire or has expired,
  * by its index edges; DT_NOEND if none will.  'incomplete' as for a walk.
  */

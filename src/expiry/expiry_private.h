@@ -31,10 +31,6 @@ extern int	ttl_expiry_index_keys(const TtlContainer *container, TtlExpiryIndex i
 extern bool ttl_expiry_index_instant(const TtlContainer *container, TtlExpiryIndex index,
 									 Datum key, TimestampTz *result);
 
-/* Opens an expiry index.  NULL if there is none that is usable; *incomplete is set if it is needed. */
-extern Relation ttl_expiry_index_open(Relation rel, TtlExpiryIndex kind, Snapshot snapshot,
-									  bool *incomplete);
-
 /*
  * The last key of an expiry index that had expired at 'now' while the default TTL
  * was the given one; false if none can have.
@@ -42,14 +38,5 @@ extern Relation ttl_expiry_index_open(Relation rel, TtlExpiryIndex kind, Snapsho
 extern bool ttl_expiry_index_last_key(const TtlContainer *container, int32 default_ttl,
 									  TimestampTz now, TtlExpiryIndex index,
 									  TimestampTz *key);
-
-/* Lets the walk look at one of the indexes alone. */
-extern void ttl_expiry_walk_only(TtlExpiryWalk *walk, TtlExpiryIndex index);
-
-/*
- * The instant that the key of the entry stands for at which a walk that had a position has
- * given up; false if it has no meaning.
- */
-extern bool ttl_expiry_walk_last_key(TtlExpiryWalk *walk, TimestampTz *key);
 
 #endif							/* TTL_EXPIRY_PRIVATE_H */
