@@ -215,6 +215,17 @@ extern void ttl_live_lead(QueryDesc *query_desc);
 extern void ttl_live_follow_leader(TtlExecution *execution);
 
 /*
+ * Is ALTER TABLE at work that may validate a foreign key, and the session
+ * about to plan or execute a query of it?  Not if an execution runs inside of
+ * it: that would be user code that it has called.
+ */
+extern bool ttl_validation_runs(void);
+
+/* Around each utility command */
+extern void ttl_validation_before_utility(PlannedStmt *stmt);
+extern void ttl_validation_end_utility(PlannedStmt *stmt);
+
+/*
  * expiry_index.c
  */
 
@@ -492,20 +503,5 @@ typedef struct TtlExpiredOnPage
  */
 extern void ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block,
 									   Page page, TtlExpiredOnPage *result);
-
-/*
- * validation.c
- */
-
-/*
- * Is ALTER TABLE at work that may validate a foreign key, and the session
- * about to plan or execute a query of it?  Not if an execution runs inside of
- * it: that would be user code that it has called.
- */
-extern bool ttl_validation_runs(void);
-
-/* Around each utility command */
-extern void ttl_validation_before_utility(PlannedStmt *stmt);
-extern void ttl_validation_end_utility(PlannedStmt *stmt);
 
 #endif							/* TTL_EXPIRY_H */
