@@ -100,10 +100,10 @@ ttl_planner(TTL_PLANNER_PARAMETERS)
 	TtlPlanning planning;
 	PlannedStmt *volatile result;
 
-	ttl_visibility_prepare_query(&planning, parse, query_string);
+	ttl_hide_prepare_query(&planning, parse, query_string);
 	PG_TRY();
 	{
-		ttl_visibility_enter_planning(&planning);
+		ttl_hide_enter_planning(&planning);
 		if (prev_planner_hook)
 			result = prev_planner_hook(TTL_PLANNER_ARGUMENTS);
 		else
@@ -111,7 +111,7 @@ ttl_planner(TTL_PLANNER_PARAMETERS)
 	}
 	PG_FINALLY();
 	{
-		ttl_visibility_leave_planning(&planning);
+		ttl_hide_leave_planning(&planning);
 	}
 	PG_END_TRY();
 	ttl_hide_planned(result, &planning);
@@ -139,7 +139,7 @@ ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 	/* the executor may call functions while it starts, so the clock comes first */
 	ttl_execution_describe(&starting, queryDesc);
 	ttl_hide_complete(&starting);
-	ttl_plan_copy_strip(&starting, eflags);
+	ttl_hide_strip(&starting, eflags);
 
 	if (prev_ExecutorStart_hook)
 		prev_ExecutorStart_hook(queryDesc, eflags);
@@ -153,7 +153,7 @@ ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 		return;
 	ttl_live_started(execution, eflags);
 	ttl_deletion_started(execution);
-	ttl_plan_copy_restore(execution);
+	ttl_hide_restore(execution);
 	ttl_scan_filter_started(execution, eflags);
 	ttl_trigger_desc_started(execution);
 	if (TTL_PROBES_REFERENCES)
@@ -300,7 +300,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		ttl_calls_before_utility(stmt);
 		ttl_marks_before_utility(stmt);
 		ttl_fk_before_utility(stmt);
-		ttl_visibility_before_utility(stmt);
+		ttl_hide_before_copy(stmt);
 
 		process_next(stmt, queryString, false, context, params, queryEnv, dest, qc);
 

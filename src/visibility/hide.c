@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * hide.c
- *	  Puts a filter into each plan that scans a container.
+ *	  Puts a filter into each plan that scans a container, and starts executions without it.
  *
  * When a query has been planned, the filter  ttl.is_live(container, _ts, ttl)  is
  * put at the head of the quals of each scan of a container or of a partition of
@@ -24,23 +24,49 @@
  * The queries by which foreign keys act on referencing rows (CASCADE, SET NULL, SET
  * DEFAULT, and the search for rows that forbid a change) see every stored row, or would
  * leave orphans; only their subqueries are filtered.  Those by which ALTER TABLE validates
- * a foreign key see every row of containers that the user owns.  fk.c recognizes
- * both.
+ * a foreign key see every row of containers that the user owns.  fk.c recognizes both.
+ *
+ * At run time scan_filter.c does what the filter says.  To compile the call of a filter function
+ * costs a point read more than all that it does at run time, and so does JIT compilation of quals
+ * that are never evaluated.  So ExecutorStart gets a copy of the plan in which scans lack the
+ * filter.  A plan may be cached and shared by other executions, so it is never changed: its nodes
+ * are copied as far down as the scans of tables, and share targetlists and expressions with the
+ * original.  When ExecutorStart is over, the copied scans get the filter back, so that what is made
+ * of the plan later has it: parallel workers' copies, EvalPlanQual's states, EXPLAIN.  The copy
+ * lives as long as the executor's state.  The QueryDesc refers to it during ExecutorStart alone.
+ * An Append whose subplans are pruned at startup is not copied, nor what is below it: to look at
+ * each partition would take longer than it saves.  Neither are nodes of other extensions.
+ *
+ * One table lists the kinds of plan nodes, for this copy and for the walk that puts
+ * filters into a plan.  A kind that is not in it is an error, as in
+ * ExecInitNode(): there might be a scan of a container below it.
+ *
+ * COPY table TO doesn't go through the planner, so for a container it is turned into
+ * COPY (SELECT columns FROM ONLY table) TO, as PostgreSQL itself does for tables with
+ * row-level security, unless the session may see expired rows: pg_dump above all, and
+ * the initial copy of logical replication.  That is decided under COPY's own lock, for the table
+ * may become a container, or its name a container's, while that is waited for.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
+#include "citus/citus.h"
 #include "compat.h"
 #include "container/container.h"
 #include "execution.h"
+#include "executor/executor.h"
 #include "expiry/expiry.h"
 #include "miscadmin.h"
 #include "nodes/extensible.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/plancat.h"
@@ -48,10 +74,171 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 #include "utils/syscache.h"
 #include "visibility/visibility.h"
 
-const TtlPlanning *ttl_hide_planning = NULL;
+/*
+ * Walks over plans
+ */
+
+typedef void (*ScanVisitor) (Plan *plan, void *context);
+
+/* What is known of a kind of plan node */
+typedef struct NodeKind
+{
+	size_t		size;			/* 0 = it isn't copied */
+	bool		is_scan;		/* of a table */
+} NodeKind;
+
+static NodeKind
+kind_of(const Plan *plan)
+{
+	switch (nodeTag(plan))
+	{
+#define SCAN(type) case T_##type: return (NodeKind) {sizeof(type), true}
+#define NODE(type) case T_##type: return (NodeKind) {sizeof(type), false}
+			SCAN(SeqScan);
+			SCAN(SampleScan);
+			SCAN(IndexScan);
+			SCAN(IndexOnlyScan);
+			SCAN(BitmapHeapScan);
+			SCAN(TidScan);
+			SCAN(TidRangeScan);
+			NODE(BitmapAnd);
+			NODE(BitmapOr);
+			NODE(BitmapIndexScan);
+			NODE(SubqueryScan);
+			NODE(FunctionScan);
+			NODE(TableFuncScan);
+			NODE(ValuesScan);
+			NODE(CteScan);
+			NODE(NamedTuplestoreScan);
+			NODE(WorkTableScan);
+			NODE(Append);
+			NODE(MergeAppend);
+			NODE(ModifyTable);
+			NODE(LockRows);
+			NODE(Limit);
+			NODE(Result);
+			NODE(ProjectSet);
+			NODE(NestLoop);
+			NODE(MergeJoin);
+			NODE(HashJoin);
+			NODE(Hash);
+			NODE(Material);
+			NODE(Memoize);
+			NODE(Sort);
+			NODE(IncrementalSort);
+			NODE(Group);
+			NODE(Agg);
+			NODE(WindowAgg);
+			NODE(Unique);
+			NODE(SetOp);
+			NODE(RecursiveUnion);
+			NODE(Gather);
+			NODE(GatherMerge);
+#undef NODE
+#undef SCAN
+		case T_ForeignScan:
+			return (NodeKind) {0, false};
+		case T_CustomScan:
+			return (NodeKind) {0, true};
+		default:
+			elog(ERROR, "unrecognized node type: %d", (int) nodeTag(plan));
+	}
+}
+
+/* Where the node keeps a list of plans below it, or NULL */
+static List **
+list_of_plans(Plan *plan)
+{
+	switch (nodeTag(plan))
+	{
+		case T_Append:
+			return &((Append *) plan)->appendplans;
+		case T_MergeAppend:
+			return &((MergeAppend *) plan)->mergeplans;
+		case T_CustomScan:
+			return &((CustomScan *) plan)->custom_plans;
+		default:
+			return NULL;
+	}
+}
+
+/* Does so for the plan and those below it, and replaces it if it is copied. */
+static void
+walk(Plan **link, bool copies, ScanVisitor visit, void *context)
+{
+	Plan	   *plan = *link;
+	NodeKind	kind;
+	List	  **plans;
+	ListCell   *lc;
+
+	if (plan == NULL)
+		return;
+	check_stack_depth();
+	kind = kind_of(plan);
+	if (copies)
+	{
+		if (kind.size == 0 || TtlPrunesPartitions(plan))
+			return;
+		*link = plan = memcpy(palloc(kind.size), plan, kind.size);
+	}
+	if (kind.is_scan)
+		visit(plan, context);
+
+	plans = list_of_plans(plan);
+	if (plans != NULL)
+	{
+		if (copies)
+			*plans = list_copy(*plans);
+		foreach(lc, *plans)
+			walk((Plan **) &lfirst(lc), copies, visit, context);
+	}
+	else if (IsA(plan, SubqueryScan))
+		walk(&((SubqueryScan *) plan)->subplan, copies, visit, context);
+	walk(&plan->lefttree, copies, visit, context);
+	walk(&plan->righttree, copies, visit, context);
+}
+
+static void
+visit_subplans(PlannedStmt *stmt, bool copies, ScanVisitor visit, void *context)
+{
+	ListCell   *lc;
+
+	if (copies)
+		stmt->subplans = list_copy(stmt->subplans);
+	foreach(lc, stmt->subplans)
+		walk((Plan **) &lfirst(lc), copies, visit, context);
+}
+
+/*
+ * Calls the function for each scan of a table in the plan and its subplans, CustomScans included.
+ * With 'copies' it gets copies, and the statement, which is one, is made to refer to them; but
+ * what isn't copied is left out.
+ */
+static void
+visit_plan(PlannedStmt *stmt, bool copies, ScanVisitor visit, void *context)
+{
+	walk(&stmt->planTree, copies, visit, context);
+	visit_subplans(stmt, copies, visit, context);
+}
+
+bool
+ttl_hide_is_scan(const Plan *plan)
+{
+	NodeKind	kind = kind_of(plan);
+
+	return kind.is_scan && kind.size > 0;
+}
+
+/*
+ * The filters
+ */
+
+/* The innermost query that is being planned, NULL outside of a planner's call */
+static const TtlPlanning *innermost = NULL;
 
 /* The table argument of a filter */
 static Expr *
@@ -276,9 +463,9 @@ filter_statement(PlannedStmt *stmt, const TtlPlanning *planning)
 	/* the plan may be kept for longer than this context */
 	old = MemoryContextSwitchTo(GetMemoryChunkContext(stmt));
 	if (named && planning->sees_stored)
-		ttl_plan_visit_subplans(stmt, false, filter_scan, &hiding);
+		visit_subplans(stmt, false, filter_scan, &hiding);
 	else if (named)
-		ttl_plan_visit(stmt, false, filter_scan, &hiding);
+		visit_plan(stmt, false, filter_scan, &hiding);
 	/* the look-up may have waited for DROP EXTENSION */
 	objects = ttl_container_objects();
 	if (objects != NULL)
@@ -346,6 +533,8 @@ ttl_hide_complete(TtlExecution *execution)
 	execution->hides = mark == MARK_FILTERED;
 }
 
+static bool locks_rows(Query *query);
+
 /*
  * Does a part of the query lock or change rows, so that EvalPlanQual might run any
  * part of its plan?
@@ -356,12 +545,12 @@ locks_rows_walker(Node *node, void *context)
 	if (node == NULL)
 		return false;
 	if (IsA(node, Query))
-		return ttl_hide_locks_rows((Query *) node);
+		return locks_rows((Query *) node);
 	return expression_tree_walker(node, locks_rows_walker, context);
 }
 
-bool
-ttl_hide_locks_rows(Query *query)
+static bool
+locks_rows(Query *query)
 {
 	/* without sublinks no expression need be looked at */
 	return query->rowMarks != NIL || query->commandType == CMD_UPDATE ||
@@ -390,8 +579,8 @@ ttl_hide_forbid_index_only_scans(PlannerInfo *root, RelOptInfo *rel, const Range
 	TtlContainer container;
 	ListCell   *lc;
 
-	if (rel->indexlist == NIL || ttl_hide_planning == NULL ||
-		!(ttl_hide_planning->locks_rows || is_within_locking(root)) ||
+	if (rel->indexlist == NIL || innermost == NULL ||
+		!(innermost->locks_rows || is_within_locking(root)) ||
 		!ttl_container_peek(rte->relid, &container))
 		return;
 	foreach(lc, rel->indexlist)
@@ -400,4 +589,234 @@ ttl_hide_forbid_index_only_scans(PlannerInfo *root, RelOptInfo *rel, const Range
 
 		memset(index->canreturn, false, sizeof(bool) * index->ncolumns);
 	}
+}
+
+/*
+ * While a query is planned
+ */
+
+/* Does the user own all tables of the query? */
+static bool
+is_owner_of_all(List *rtable)
+{
+	ListCell   *lc;
+
+	foreach(lc, rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+		if (rte->rtekind == RTE_RELATION && !ttl_container_is_owner(GetUserId(), rte->relid))
+			return false;
+	}
+	return true;
+}
+
+void
+ttl_hide_prepare_query(TtlPlanning *planning, Query *query, const char *query_string)
+{
+	bool		is_marked;
+
+	memset(planning, 0, sizeof(TtlPlanning));
+	planning->outer = innermost;
+	planning->tidscan = enable_tidscan;
+	if (ttl_container_objects() == NULL)
+		return;
+	planning->active = true;
+	is_marked = ttl_citus_mark(query);
+	planning->sees_stored = ttl_fk_is_action(query, query_string) ||
+		(is_marked && is_owner_of_all(query->rtable));
+	planning->validates = ttl_fk_is_validation(query);
+	planning->deletes = ttl_execution_is_expected(query_string);
+	planning->locks_rows = locks_rows(query);
+	if (!planning->sees_stored)
+	{
+		ttl_fk_mark_old(query, query_string);
+		ttl_stamp_query(query);
+	}
+}
+
+void
+ttl_hide_enter_planning(const TtlPlanning *planning)
+{
+	innermost = planning;
+	/* a deletion finds its rows by TID, whatever the setting is */
+	enable_tidscan = planning->tidscan || planning->deletes;
+}
+
+void
+ttl_hide_leave_planning(const TtlPlanning *planning)
+{
+	innermost = planning->outer;
+	enable_tidscan = planning->tidscan;
+}
+
+/*
+ * Starting without filters
+ */
+
+/* A scan in the copy */
+typedef struct BareScan
+{
+	Plan	   *plan;
+	List	   *qual;			/* with the filter */
+	struct BareScan *next;
+} BareScan;
+
+/* A copy of a plan */
+typedef struct TtlPlanCopy
+{
+	PlannedStmt stmt;
+	PlannedStmt *original;
+	BareScan   *scans;
+	MemoryContext context;
+} TtlPlanCopy;
+
+/*
+ * The quals of a scan but the filter.  Some scans look at their start whether there are any, and
+ * begin differently; they get one that holds.
+ */
+static List *
+without_filter(const Plan *scan)
+{
+	if (list_length(scan->qual) > 1)
+		return list_copy_tail(scan->qual, 1);
+	if (IsA(scan, SeqScan) || IsA(scan, IndexScan) || IsA(scan, IndexOnlyScan))
+		return NIL;
+	return list_make1(makeBoolConst(true, false));
+}
+
+/* Takes the filter from a copied scan of a table. */
+static void
+strip_scan(Plan *scan, void *context)
+{
+	TtlPlanCopy *copy = context;
+	RangeTblEntry *rte = rt_fetch(((Scan *) scan)->scanrelid, copy->stmt.rtable);
+	TtlContainer container;
+	BareScan   *bare;
+
+	if (!ttl_hide_is_filtered(scan, rte->relid, &container))
+		return;
+	bare = palloc(sizeof(BareScan));
+	bare->plan = scan;
+	bare->qual = scan->qual;
+	bare->next = copy->scans;
+	copy->scans = bare;
+	scan->qual = without_filter(scan);
+}
+
+void
+ttl_hide_strip(TtlExecution *execution, int eflags)
+{
+	QueryDesc  *query_desc = execution->query_desc;
+	MemoryContext context;
+	MemoryContext old;
+	TtlPlanCopy *copy;
+
+	if (!execution->hides || (eflags & EXEC_FLAG_EXPLAIN_ONLY))
+		return;
+	context = AllocSetContextCreate(CurrentMemoryContext, "ttl plan copy",
+									ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(context);
+	copy = palloc(sizeof(TtlPlanCopy));
+	copy->stmt = *query_desc->plannedstmt;
+	copy->original = query_desc->plannedstmt;
+	copy->scans = NULL;
+	copy->context = context;
+	visit_plan(&copy->stmt, true, strip_scan, copy);
+	MemoryContextSwitchTo(old);
+
+	query_desc->plannedstmt = &copy->stmt;
+	execution->plan_copy = copy;
+}
+
+void
+ttl_hide_restore(TtlExecution *execution)
+{
+	QueryDesc  *query_desc = execution->query_desc;
+	TtlPlanCopy *copy = execution->plan_copy;
+
+	if (copy == NULL)
+		return;
+
+	/* what has been made of the copy by now would lack them for good */
+	if (query_desc->plannedstmt != &copy->stmt)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot hide expired rows in a plan that another extension puts in place of the one to be started"),
+				 errhint("Load ttl before that extension by shared_preload_libraries.")));
+	query_desc->plannedstmt = copy->original;
+
+	for (BareScan *scan = copy->scans; scan != NULL; scan = scan->next)
+		scan->plan->qual = scan->qual;
+	MemoryContextSetParent(copy->context, query_desc->estate->es_query_cxt);
+}
+
+/*
+ * COPY TO
+ */
+
+/* The columns that COPY takes when none are named: generated ones are left out. */
+static List *
+default_columns(Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	List	   *columns = NIL;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, i);
+
+		if (!attribute->attisdropped && attribute->attgenerated == '\0')
+			columns = lappend(columns, makeString(pstrdup(NameStr(attribute->attname))));
+	}
+	return columns;
+}
+
+void
+ttl_hide_before_copy(PlannedStmt *pstmt)
+{
+	CopyStmt   *stmt = (CopyStmt *) pstmt->utilityStmt;
+	Oid			relid;
+	char		relkind;
+	TtlContainer container;
+	Relation	rel;
+	List	   *columns;
+	SelectStmt *select;
+	RangeVar   *from;
+	ListCell   *lc;
+
+	if (!IsA(stmt, CopyStmt) || stmt->relation == NULL || stmt->is_from)
+		return;
+	relid = RangeVarGetRelid(stmt->relation, AccessShareLock, true);
+	if (!OidIsValid(relid) || !ttl_container_peek(relid, &container))
+		return;
+	relkind = get_rel_relkind(relid);
+	if (!(relkind == RELKIND_RELATION ||
+		  (relkind == RELKIND_PARTITIONED_TABLE && TTL_COPIES_PARTITIONED_TABLES)) ||
+		ttl_live_is_shown(container.container))
+		return;
+
+	rel = table_open(relid, NoLock);
+	columns = stmt->attlist != NIL ? stmt->attlist : default_columns(rel);
+	from = makeRangeVar(get_namespace_name(RelationGetNamespace(rel)),
+						pstrdup(RelationGetRelationName(rel)), -1);
+	from->inh = (relkind == RELKIND_PARTITIONED_TABLE);
+	table_close(rel, NoLock);
+
+	select = makeNode(SelectStmt);
+	select->fromClause = list_make1(from);
+	foreach(lc, columns)
+	{
+		ColumnRef  *column = makeNode(ColumnRef);
+		ResTarget  *target = makeNode(ResTarget);
+
+		column->fields = list_make1(lfirst(lc));
+		column->location = -1;
+		target->val = (Node *) column;
+		target->location = -1;
+		select->targetList = lappend(select->targetList, target);
+	}
+	stmt->query = (Node *) select;
+	stmt->relation = NULL;
+	stmt->attlist = NIL;
 }

@@ -4,7 +4,7 @@
  *	  The filter at run time, which checks as few rows as it can.
  *
  * A plan carries the filter as a function call that is complete by itself
- * (hide.c).  When an execution has started, without the call (plan_copy.c), the quals of
+ * (hide.c).  When an execution has started, without the call (hide.c), the quals of
  * each filtered scan are replaced by a scan filter, whose evaluation function is ours: it
  * checks the row in its slot, and leaves the rest of the quals to PostgreSQL.
  *
@@ -532,7 +532,7 @@ guard_orderings(ScanFilter *filter, List *orderings)
 }
 
 /*
- * The scan's quals but the first: all that it has been started with, see plan_copy.c.
+ * The scan's quals but the first: all that it has been started with, see hide.c.
  * Else states of their SubPlans replace the listed ones: a rescan marks the hash tables of
  * those that are listed as stale, and a walk through the plan meets each but once.
  */
@@ -634,7 +634,7 @@ add_scan_filters(PlanState *planstate, void *execution)
 	PlanState  *outer = outerPlanState(planstate);
 	bool		result;
 
-	if (ttl_plan_is_scan(planstate->plan))
+	if (ttl_hide_is_scan(planstate->plan))
 		add_scan_filter((ScanState *) planstate, execution);
 	result = planstate_tree_walker(planstate, add_scan_filters_below, execution);
 

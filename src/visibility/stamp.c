@@ -23,7 +23,7 @@
  * a stable function without a column, too.
  *
  * Not stamped: containers with touch_on_update off, and referential actions
- * (visibility.c leaves their queries alone).  Logical replication plans
+ * (hide.c leaves their queries alone).  Logical replication plans
  * nothing, and so keeps the publisher's _ts.
  *
  *-------------------------------------------------------------------------

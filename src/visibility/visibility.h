@@ -37,11 +37,6 @@ typedef struct TtlPlanning
 	bool		locks_rows;		/* so that EvalPlanQual may look again */
 } TtlPlanning;
 
-/* The innermost one, NULL outside of a planner's call. */
-extern const TtlPlanning *ttl_hide_planning;
-
-extern bool ttl_hide_locks_rows(Query *query);
-
 /* Puts the filters into the plan, unless that has been done. */
 extern void ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning);
 
@@ -58,16 +53,19 @@ extern void ttl_hide_complete(TtlExecution *execution);
 extern void ttl_hide_forbid_index_only_scans(PlannerInfo *root, RelOptInfo *rel,
 											 const RangeTblEntry *rte);
 
-/*
- * visibility.c
- */
-
 /* Before a query is planned: looks at it, and has it stamp _ts; while it is; and before COPY */
-extern void ttl_visibility_prepare_query(TtlPlanning *planning, Query *query,
+extern void ttl_hide_prepare_query(TtlPlanning *planning, Query *query,
 										 const char *query_string);
-extern void ttl_visibility_enter_planning(const TtlPlanning *planning);
-extern void ttl_visibility_leave_planning(const TtlPlanning *planning);
-extern void ttl_visibility_before_utility(PlannedStmt *pstmt);
+extern void ttl_hide_enter_planning(const TtlPlanning *planning);
+extern void ttl_hide_leave_planning(const TtlPlanning *planning);
+extern void ttl_hide_before_copy(PlannedStmt *pstmt);
+
+/* Is it a scan of a table, and no CustomScan? */
+extern bool ttl_hide_is_scan(const Plan *plan);
+
+/* Has ExecutorStart get a copy without filters; then gives them back to what it has started. */
+extern void ttl_hide_strip(TtlExecution *execution, int eflags);
+extern void ttl_hide_restore(TtlExecution *execution);
 
 /*
  * fk.c
@@ -147,29 +145,6 @@ extern void ttl_trigger_desc_routed(Relation rel, const TtlContainer *container)
 
 /* An execution has started. */
 extern void ttl_trigger_desc_started(TtlExecution *execution);
-
-/*
- * plan_copy.c
- */
-
-/*
- * Calls the function for each scan of a table in the plan and its subplans, or in these
- * alone; CustomScans included.  With 'copies' it gets copies, and the statement, which is
- * one, is made to refer to them; but what isn't copied, see plan_copy.c, is left out.
- */
-typedef void (*TtlScanVisitor) (Plan *plan, void *context);
-
-extern void ttl_plan_visit(PlannedStmt *stmt, bool copies, TtlScanVisitor visit,
-						   void *context);
-extern void ttl_plan_visit_subplans(PlannedStmt *stmt, bool copies, TtlScanVisitor visit,
-									void *context);
-
-/* Is it a scan of a table, and no CustomScan? */
-extern bool ttl_plan_is_scan(const Plan *plan);
-
-/* Has ExecutorStart get a copy without filters; then gives them back to what it has started. */
-extern void ttl_plan_copy_strip(TtlExecution *execution, int eflags);
-extern void ttl_plan_copy_restore(TtlExecution *execution);
 
 /*
  * scan_filter.c
