@@ -155,7 +155,7 @@ ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 	ttl_deletion_started(execution);
 	ttl_hide_restore(execution);
 	ttl_scan_filter_started(execution, eflags);
-	ttl_trigger_desc_started(execution);
+	ttl_evict_started(execution);
 	if (TTL_PROBES_REFERENCES)
 		ttl_fk_started(execution);
 }

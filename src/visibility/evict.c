@@ -1,19 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * evict.c
- *	  A key that only expired rows hold is free.
+ *	  What is done for rows that are written: a key that only expired rows hold is free.
  *
  * The row trigger of each container fires before INSERT (COPY FROM, ON CONFLICT
  * and MERGE included), as the last one, when the new row is final.  It looks
- * the row's keys up in each unique and exclusion index (keys.c), and what it finds
+ * the row's keys up in each unique and exclusion index, and what it finds
  * expired there is deleted for good (deletion.c), with triggers and
  * referential actions.  The insertion then meets no conflict.
  *
  * Expiry is evaluated by the clock of the outer statement.  In REPEATABLE READ a row
  * that the snapshot can't see can't be deleted: 40001.
  *
- * An UPDATE that assigns key columns needs the same; trigger_desc.c makes the trigger fire
- * there.
+ * The look-up sees what the index's own check will see: committed rows whatever
+ * the snapshot, and rows that transactions in progress write or delete, which it
+ * waits for if they are expired.  What PostgreSQL's check has met is looked for
+ * afterwards in the same way.  Mostly the key is free, and one row is all that the statement
+ * writes.  So the indexes are those that the executor has opened for the insertion, and no
+ * more is made than a scan needs: state of the executor for indexes with
+ * expressions or a predicate and for generated columns, a slot when a row with that
+ * key has been found.  COPY and apply workers keep what they have opened to
+ * themselves; there the indexes, which they have locked, are opened for each row.
  *
  * A bulk load into a container where nothing has expired needs no look-ups: after
  * some rows the expiry indexes are searched instead.  That nothing has expired then
@@ -31,6 +38,19 @@
  * columns of integers: 23514, as by a CHECK, whose text each statement would read and prepare.
  * Not those that are generated, which are computed later, nor those that are replicated.
  *
+ * An UPDATE that assigns key columns needs keys freed, one that assigns TTLs needs them checked, and
+ * other UPDATEs must not pay for a row trigger.  So the trigger is declared for INSERT, and made to
+ * fire before UPDATE, too, in the private copy of the trigger descriptor of just those executions.
+ * There it is made the last to fire, too, and gets its function.  A row trigger whose name sorts
+ * after ours fires after it where the trigger descriptor is made while the statement runs, i.e. in
+ * COPY and in partitions that rows are routed to.  A key that it changes isn't freed.
+ *
+ * The executor prepares the predicate of each partial index anew in every statement, which
+ * for a single row is more than the insertion into the index takes.  Those of the expiry
+ * indexes are known: a state that evaluates the row by the rule in expiry.h takes the place
+ * of the executor's, before that is made.  COPY keeps its indexes to itself, and prepares
+ * theirs once for all rows.
+ *
  * pglogical's apply worker looks for conflicts itself before triggers fire, by the
  * unique indexes over plain columns, and writes the new row over the one that it
  * has found.  What it may have found must not be gone then.
@@ -39,11 +59,19 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/relscan.h"
+#include "access/sysattr.h"
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "access/xact.h"
+#include "catalog/index.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
+#include "catalog_expr.h"
+#include "citus/citus.h"
 #include "commands/trigger.h"
 #include "compat.h"
 #include "container/container.h"
@@ -51,17 +79,481 @@
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/executor.h"
+#include "executor/nodeModifyTable.h"
 #include "expiry/expiry.h"
 #include "fmgr.h"
 #include "guc.h"
 #include "miscadmin.h"
+#include "nodes/execnodes.h"
 #include "port/atomics.h"
+#include "postmaster/bgworker.h"
+#include "storage/lmgr.h"
 #include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-#include "visibility/keys.h"
 #include "visibility/visibility.h"
+
+/*
+ * The expired rows that hold the keys of a new row
+ */
+
+/* The operators by which rows with the same key conflict, of each key column */
+typedef struct KeyOperators
+{
+	Oid			procs[INDEX_MAX_KEYS];
+	uint16		strategies[INDEX_MAX_KEYS];
+} KeyOperators;
+
+typedef struct KeyIndex
+{
+	Oid			index;
+	Relation	opened;			/* by the executor, or NULL */
+	IndexInfo  *info;
+	KeyOperators operators;
+	ExprState  *predicate;
+} KeyIndex;
+
+typedef struct Keys
+{
+	Relation	rel;
+	MemoryContext context;
+	EState	   *running;		/* of the statement's execution, or NULL */
+	int			nindexes;
+	KeyIndex   *indexes;
+	EState	   *estate;			/* evaluates expressions; NULL = there are
+								 * none */
+	ResultRelInfo *generating;	/* computes generated columns; NULL = none */
+	TupleTableSlot *generated;	/* the new row with them */
+	TupleTableSlot *existing;	/* NULL until one is needed */
+	bool		met_gone;		/* has the look-up met an entry of a row that
+								 * is gone? */
+} Keys;
+
+/* So often a look-up is done at most. */
+#define LOOK_UPS_MAX	10
+
+/* Has pglogical already looked for conflicts in the index? */
+static bool
+is_looked_after(Relation index)
+{
+	return MyBgworkerEntry != NULL &&
+		strcmp(MyBgworkerEntry->bgw_library_name, "pglogical") == 0 &&
+		index->rd_index->indisunique &&
+		heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL) &&
+		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
+}
+
+static void *
+derive_operators(Relation index, Size *size)
+{
+	KeyOperators *operators = palloc0(sizeof(KeyOperators));
+	IndexInfo  *info = makeNode(IndexInfo);
+	Oid		   *exclusion_operators;
+	Oid		   *procs;
+	uint16	   *strategies;
+	int			nkeys = IndexRelationGetNumberOfKeyAttributes(index);
+
+	if (index->rd_index->indisexclusion)
+		RelationGetExclusionInfo(index, &exclusion_operators, &procs, &strategies);
+	else
+	{
+		info->ii_Unique = true;
+		BuildSpeculativeIndexInfo(index, info);
+		procs = info->ii_UniqueProcs;
+		strategies = info->ii_UniqueStrats;
+	}
+	memcpy(operators->procs, procs, sizeof(Oid) * nkeys);
+	memcpy(operators->strategies, strategies, sizeof(uint16) * nkeys);
+	*size = sizeof(KeyOperators);
+	return operators;
+}
+
+/*
+ * Takes the index in, if it is one that keys must be looked up in.  'info' is the
+ * executor's IndexInfo, or NULL; it has no state in it if there is nothing to evaluate.
+ *
+ * Expressions of the table's owner are evaluated as the inserting user, here and
+ * where keys are compared, as the insertion into the indexes is about to do.
+ */
+static void
+add_index(Keys *keys, Relation index, IndexInfo *info)
+{
+	KeyIndex   *key = &keys->indexes[keys->nindexes];
+
+	if (!ttl_catalog_expr_is_key(index) || !index->rd_index->indislive ||
+		!index->rd_index->indisready || is_looked_after(index))
+		return;
+	keys->nindexes++;
+	key->index = RelationGetRelid(index);
+	key->opened = info != NULL ? index : NULL;
+	key->predicate = NULL;
+	key->operators = *(const KeyOperators *)
+		ttl_container_derive(index, TTL_DERIVED_KEY_OPERATORS, derive_operators);
+	if (info != NULL && info->ii_Expressions == NIL && info->ii_Predicate == NIL)
+		key->info = info;
+	else
+		key->info = BuildIndexInfo(index);
+	if (key->info->ii_Expressions != NIL || key->info->ii_Predicate != NIL)
+	{
+		if (keys->estate == NULL)
+			keys->estate = CreateExecutorState();
+		key->predicate = ExecPrepareQual(key->info->ii_Predicate, keys->estate);
+	}
+}
+
+/* The relation as a target of the execution, with its indexes open; NULL if it is none. */
+static ResultRelInfo *
+find_target(EState *estate, Relation rel)
+{
+	List	   *lists[] = {estate->es_opened_result_relations,
+	estate->es_tuple_routing_result_relations};
+
+	for (int i = 0; i < lengthof(lists); i++)
+	{
+		ListCell   *lc;
+
+		foreach(lc, lists[i])
+		{
+			ResultRelInfo *info = lfirst(lc);
+
+			if (info->ri_RelationDesc == rel && info->ri_IndexRelationDescs != NULL)
+				return info;
+		}
+	}
+	return NULL;
+}
+
+/*
+ * Made in the current memory context, which must live as long as the statement;
+ * NULL if the relation has no such index.
+ */
+static Keys *
+prepare_keys(Relation rel)
+{
+	TtlExecution *execution = ttl_execution_current();
+	ResultRelInfo *target = NULL;
+	Keys    *keys = palloc0(sizeof(Keys));
+	TupleConstr *constr = RelationGetDescr(rel)->constr;
+
+	keys->rel = rel;
+	keys->context = CurrentMemoryContext;
+	if (execution != NULL)
+		target = find_target(execution->query_desc->estate, rel);
+	if (target != NULL)
+	{
+		keys->running = execution->query_desc->estate;
+		keys->indexes = palloc(sizeof(KeyIndex) * target->ri_NumIndices);
+		for (int i = 0; i < target->ri_NumIndices; i++)
+			add_index(keys, target->ri_IndexRelationDescs[i], target->ri_IndexRelationInfo[i]);
+	}
+	else
+	{
+		List	   *oids = RelationGetIndexList(rel);
+		ListCell   *lc;
+
+		keys->indexes = palloc(sizeof(KeyIndex) * list_length(oids));
+		foreach(lc, oids)
+		{
+			Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+
+			add_index(keys, index, NULL);
+			index_close(index, AccessShareLock);
+		}
+	}
+	if (keys->nindexes == 0)
+		return NULL;
+
+	if (constr != NULL && constr->has_generated_stored)
+	{
+		if (keys->estate == NULL)
+			keys->estate = CreateExecutorState();
+		keys->generating = makeNode(ResultRelInfo);
+		InitResultRelInfo(keys->generating, rel, 0, NULL, 0);
+	}
+	return keys;
+}
+
+/* A slot for rows of the relation, empty. */
+static TupleTableSlot *
+make_slot(Keys *keys)
+{
+	MemoryContext old = MemoryContextSwitchTo(keys->running != NULL ?
+											  keys->running->es_query_cxt : keys->context);
+	TupleTableSlot *slot;
+
+	/*
+	 * The running execution releases its slots.  Where there is none, a copy
+	 * of the descriptor isn't counted by the relation's cache entry, and
+	 * needs no release.
+	 */
+	if (keys->running != NULL)
+		slot = table_slot_create(keys->rel, &keys->running->es_tupleTable);
+	else
+		slot = MakeSingleTupleTableSlot(CreateTupleDescCopyConstr(RelationGetDescr(keys->rel)),
+										table_slot_callbacks(keys->rel));
+	MemoryContextSwitchTo(old);
+	return slot;
+}
+
+/*
+ * Do the existing row's index values really conflict with the new row's?  Called
+ * where the index's own comparison is lossy.
+ */
+static bool
+recheck(Keys *keys, const KeyIndex *key, Relation index, TupleTableSlot *slot,
+		const Oid *procs, const Datum *new_values)
+{
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+
+	if (keys->estate != NULL)
+		GetPerTupleExprContext(keys->estate)->ecxt_scantuple = keys->existing;
+	FormIndexDatum(key->info, keys->existing, keys->estate, values, isnull);
+	if (keys->estate != NULL)
+		GetPerTupleExprContext(keys->estate)->ecxt_scantuple = slot;
+	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+	{
+		if (isnull[i] ||
+			!DatumGetBool(OidFunctionCall2Coll(procs[i], index->rd_indcollation[i],
+											   values[i], new_values[i])))
+			return false;
+	}
+	return true;
+}
+
+/* Has this transaction inserted the row in the slot? */
+static bool
+is_own(TupleTableSlot *slot)
+{
+	bool		isnull;
+
+	return TransactionIdIsCurrentTransactionId(DatumGetTransactionId(slot_getsysattr(slot, MinTransactionIdAttributeNumber, &isnull)));
+}
+
+/* Collects from one index; if afterwards, only what others have committed. */
+static void
+find_in(Keys *keys, const KeyIndex *key, Relation index,
+		const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
+		const ItemPointerData *self, bool afterwards, TtlTids *found)
+{
+	const Oid  *procs = key->operators.procs;
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+	ScanKeyData scankeys[INDEX_MAX_KEYS];
+	int			nkeys = IndexRelationGetNumberOfKeyAttributes(index);
+	SnapshotData dirty;
+	IndexScanDesc scan;
+	ItemPointerData waited_for;
+	TransactionId wait_for;
+	int			found_before = found->n;
+
+	FormIndexDatum(key->info, slot, keys->estate, values, isnull);
+	for (int i = 0; i < nkeys; i++)
+	{
+		if (isnull[i] && !key->info->ii_NullsNotDistinct)
+			return;
+		ScanKeyEntryInitialize(&scankeys[i], isnull[i] ? SK_ISNULL | SK_SEARCHNULL : 0,
+							   i + 1, key->operators.strategies[i], InvalidOid,
+							   index->rd_indcollation[i], procs[i], values[i]);
+	}
+
+	InitDirtySnapshot(dirty);
+	do
+	{
+		wait_for = InvalidTransactionId;
+		found->n = found_before;
+		scan = TtlIndexBeginScan(keys->rel, index, &dirty, nkeys);
+		index_rescan(scan, scankeys, nkeys, NULL, 0);
+
+		/* index_getnext_slot() would need the slot at once */
+		while (scan->xs_heap_continue || index_getnext_tid(scan, ForwardScanDirection) != NULL)
+		{
+			ItemPointerData tid;
+
+			if (keys->existing == NULL)
+				keys->existing = make_slot(keys);
+			if (!index_fetch_heap(scan, keys->existing))
+			{
+				keys->met_gone = true;
+				continue;
+			}
+			tid = keys->existing->tts_tid;
+			if ((self != NULL && ItemPointerEquals(&tid, unconstify(ItemPointerData *, self))) ||
+				(scan->xs_recheck && !recheck(keys, key, index, slot, procs, values)) ||
+				ttl_expiry_of_slot(container, keys->existing) > now)
+				continue;
+			if (afterwards)
+			{
+				if (!TransactionIdIsValid(dirty.xmin) && !is_own(keys->existing))
+					ttl_tids_append(found, &tid);
+				continue;
+			}
+			/* A transaction in progress inserts or deletes it. */
+			wait_for = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
+			waited_for = tid;
+			if (TransactionIdIsValid(wait_for))
+				break;
+			if (!ttl_tids_contain(found, &tid))
+				ttl_tids_append(found, &tid);
+		}
+		index_endscan(scan);
+		if (keys->existing != NULL)
+			ExecClearTuple(keys->existing);
+		if (TransactionIdIsValid(wait_for))
+			XactLockTableWait(wait_for, keys->rel, &waited_for, XLTW_InsertIndexUnique);
+	} while (TransactionIdIsValid(wait_for));
+}
+
+/* Collects from all indexes that the new row will be in. */
+static void
+find_in_all(Keys *keys, const TtlContainer *container, TimestampTz now,
+			TupleTableSlot *slot, const ItemPointerData *self, bool afterwards,
+			TtlTids *found)
+{
+	for (int i = 0; i < keys->nindexes; i++)
+	{
+		const KeyIndex *key = &keys->indexes[i];
+		Relation	index = key->opened;
+
+		if (key->predicate != NULL &&
+			!ExecQual(key->predicate, GetPerTupleExprContext(keys->estate)))
+			continue;
+		if (index == NULL)
+			index = index_open(key->index, NoLock);
+		find_in(keys, key, index, container, now, slot, self, afterwards, found);
+		if (key->opened == NULL)
+			index_close(index, NoLock);
+	}
+}
+
+static void
+find(Keys *keys, const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
+	 const ItemPointerData *self, bool afterwards, TtlTids *found)
+{
+	if (keys->generating != NULL)
+	{
+		if (keys->generated == NULL)
+			keys->generated = make_slot(keys);
+		slot = ExecCopySlot(keys->generated, slot);
+		ExecComputeStoredGenerated(keys->generating, keys->estate, slot, CMD_INSERT);
+	}
+	if (keys->estate != NULL)
+		GetPerTupleExprContext(keys->estate)->ecxt_scantuple = slot;
+
+	/*
+	 * A scan may miss a row that replaces another one meanwhile.  Mostly the latter went
+	 * long ago, and other transactions end all the time.
+	 */
+	for (int n = 0; n < LOOK_UPS_MAX; n++)
+	{
+		uint64		transactions = TtlEndedTransactions();
+
+		CHECK_FOR_INTERRUPTS();
+		keys->met_gone = false;
+		find_in_all(keys, container, now, slot, self, afterwards, found);
+		if (found->n > 0 || !keys->met_gone || transactions == TtlEndedTransactions())
+			break;
+	}
+
+	if (keys->generated != NULL)
+		ExecClearTuple(keys->generated);
+	if (keys->estate != NULL)
+		ResetPerTupleExprContext(keys->estate);
+}
+
+/*
+ * Collects the rows that have expired by 'now' and conflict with the new row in the
+ * slot.  'self' (may be NULL) is the TID of the row that is being updated.
+ */
+static void
+find_expired(Keys *keys, const TtlContainer *container, TimestampTz now,
+					  TupleTableSlot *slot, const ItemPointerData *self, TtlTids *found)
+{
+	find(keys, container, now, slot, self, false, found);
+}
+
+/*
+ * Has another transaction committed a row that had expired by 'now' and conflicts with
+ * the one in the slot, whether that has been inserted or not?
+ */
+static bool
+are_held(Keys *keys, const TtlContainer *container, TimestampTz now,
+				  TupleTableSlot *slot)
+{
+	TtlTids	found = {0};
+
+	find(keys, container, now, slot, NULL, true, &found);
+	return found.n > 0;
+}
+
+/*
+ * The predicates of the expiry indexes
+ */
+
+/* Takes the place of an index's ii_PredicateState. */
+typedef struct IndexPredicate
+{
+	ExprState	state;
+	TtlExpiryIndex index;
+	AttrNumber	ttl_attno;
+	const TtlType *ttl_type;
+} IndexPredicate;
+
+/* What define_index() in expiry_index.c says in SQL */
+static Datum
+evaluate_predicate(ExprState *state, ExprContext *econtext, bool *isnull)
+{
+	const IndexPredicate *predicate = (const IndexPredicate *) state;
+	TtlItem		item = {0};
+	bool		has_none;
+	Datum		own = slot_getattr(econtext->ecxt_scantuple, predicate->ttl_attno, &has_none);
+
+	if (!has_none)
+		ttl_item_set_own(&item, predicate->ttl_type, own);
+	*isnull = false;
+	if (predicate->index == TTL_INDEX_ITEM)
+		return BoolGetDatum(item.ttl > 0);
+	return BoolGetDatum(item.ttl == 0 && !item.has_deadline);
+}
+
+/* Prepares the predicates of the expiry indexes that the executor has opened for insertions. */
+static void
+prepare_predicates(ResultRelInfo *target, EState *estate, const TtlContainer *container)
+{
+	TtlExpiryIndexes indexes;
+
+	if (container->ttl_type == NULL || !ttl_expiry_indexes(target->ri_RelationDesc, &indexes))
+		return;
+	for (int i = 0; i < target->ri_NumIndices; i++)
+	{
+		IndexInfo  *info = target->ri_IndexRelationInfo[i];
+
+		for (int kind = 0; kind < TTL_INDEXES; kind++)
+		{
+			IndexPredicate *predicate;
+
+			/* that on deadlines may leave out NULLs, or not */
+			if (indexes.usable[kind] != RelationGetRelid(target->ri_IndexRelationDescs[i]) ||
+				info->ii_Predicate == NIL || info->ii_PredicateState != NULL ||
+				(kind == TTL_INDEX_ITEM && ttl_type_is_deadline(container->ttl_type)))
+				continue;
+			predicate = MemoryContextAllocZero(estate->es_query_cxt, sizeof(IndexPredicate));
+			predicate->state.type = T_ExprState;
+			predicate->state.flags = EEO_FLAG_IS_QUAL;
+			predicate->state.evalfunc = evaluate_predicate;
+			predicate->index = kind;
+			predicate->ttl_attno = container->ttl_attno;
+			predicate->ttl_type = container->ttl_type;
+			info->ii_PredicateState = &predicate->state;
+		}
+	}
+}
+
+/*
+ * The trigger
+ */
 
 /* Rows whose keys are looked up before the expiry indexes are searched. */
 #define ROWS_BEFORE_PROOF	100
@@ -91,7 +583,7 @@ typedef struct EvictState
 	bool		checks_ttl;		/* may a row have a TTL that is refused? */
 	bool		has_updated;	/* is the next one known? */
 	bool		updates_keys;	/* may an UPDATE change keys? */
-	TtlKeys    *keys;			/* NULL = nothing can be in the way */
+	Keys    *keys;			/* NULL = nothing can be in the way */
 	TupleTableSlot *completed;	/* for a new row that we have changed, and ... */
 	TupleTableSlot *existing;	/* ... for one in its way; NULL until needed */
 
@@ -179,6 +671,8 @@ checks_ttl(const TtlContainer *container, Relation rel)
 		SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA;
 }
 
+static void target_routed(Relation rel, const TtlContainer *container);
+
 static EvictState *
 prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 {
@@ -190,13 +684,13 @@ prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 	state->now = ttl_execution_reference_time();
 	state->checks_ttl = checks_ttl(container, rel);
 	if (container->default_ttl != TTL_OFF)
-		state->keys = ttl_keys_prepare(rel);
+		state->keys = prepare_keys(rel);
 	if (state->keys != NULL)
 	{
 		state->provable = is_provable(container, rel, execution);
 		state->rows_left = state->rows_between = ROWS_BEFORE_PROOF;
 		if (execution != NULL && has_on_conflict(execution->query_desc, ONCONFLICT_NOTHING))
-			state->last = ttl_keys_slot(state->keys);
+			state->last = make_slot(state->keys);
 	}
 	flinfo->fn_extra = state;
 	MemoryContextSwitchTo(old);
@@ -204,12 +698,12 @@ prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 	if (execution != NULL)
 	{
 		EState	   *estate = execution->query_desc->estate;
-		ResultRelInfo *target = ttl_keys_target(estate, rel);
+		ResultRelInfo *target = find_target(estate, rel);
 
 		if (target != NULL)
-			ttl_index_predicate_prepare(target, estate, container);
+			prepare_predicates(target, estate, container);
 	}
-	ttl_trigger_desc_routed(rel, container);
+	target_routed(rel, container);
 	return state;
 }
 
@@ -285,7 +779,7 @@ check_last(EvictState *state)
 		return;
 	if (state->last_looked_up != TtlEndedTransactions() &&
 		ttl_container_lookup(state->container.relid, &container) &&
-		ttl_keys_are_held(state->keys, &container, state->now, state->last))
+		are_held(state->keys, &container, state->now, state->last))
 		report_concurrent_row();
 	ExecClearTuple(state->last);
 }
@@ -304,7 +798,7 @@ check_deleted(EvictState *state, Relation rel, const TtlTids *found)
 	TupleTableSlot *slot = state->existing;
 
 	if (slot == NULL)
-		slot = state->existing = ttl_keys_slot(state->keys);
+		slot = state->existing = make_slot(state->keys);
 
 	for (int i = 0; i < found->n; i++)
 	{
@@ -362,7 +856,7 @@ free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPoint
 	TtlTids	found = {0};
 	uint64		deleted;
 
-	ttl_keys_find_expired(state->keys, &state->container, state->now, slot, self, &found);
+	find_expired(state->keys, &state->container, state->now, slot, self, &found);
 	if (found.n > 0)
 	{
 		TtlSessionUser user = {.role = GetUserId(), .written_owner = rel->rd_rel->relowner};
@@ -434,8 +928,9 @@ evaluate_conflict_qual(ExprState *state, ExprContext *econtext, bool *isnull)
 		ExecEvalExpr(qual->where, econtext, isnull);
 }
 
-void
-ttl_evict_check_conflicts(ResultRelInfo *target, EState *estate)
+/* Has ON CONFLICT DO UPDATE fail where it meets an expired row of the container. */
+static void
+check_conflicts(ResultRelInfo *target, EState *estate)
 {
 	ConflictQual *qual;
 
@@ -562,7 +1057,7 @@ ttl_on_write(PG_FUNCTION_ARGS)
 		if (new != given)
 		{
 			if (state->completed == NULL)
-				state->completed = ttl_keys_slot(state->keys);
+				state->completed = make_slot(state->keys);
 			slot = state->completed;
 			ExecForceStoreHeapTuple(new, slot, false);
 		}
@@ -604,4 +1099,108 @@ ttl_evict_ends(QueryDesc *query_desc)
 		return;
 	check_last_of(query_desc->estate->es_opened_result_relations);
 	check_last_of(query_desc->estate->es_tuple_routing_result_relations);
+}
+
+/*
+ * Which statements the trigger fires for
+ */
+
+/*
+ * Makes the container's trigger fire before UPDATE, too, in this execution, if the statement
+ * assigns key columns or a TTL that may be refused, or a row trigger of the user's may do so.
+ */
+static void
+fire_on_update(ResultRelInfo *info, EState *estate, const TtlContainer *container)
+{
+	TriggerDesc *triggers = info->ri_TrigDesc;
+	Trigger    *trigger = ttl_citus_find_trigger(triggers);
+
+	if (trigger == NULL)
+		return;
+	if (!triggers->trig_update_before_row)
+	{
+		/* it may read catalogs, after which the key columns are no longer good */
+		Bitmapset  *updated = ExecGetAllUpdatedCols(info, estate);
+
+		if (!bms_overlap(updated, ttl_container_key_columns(info->ri_RelationDesc)) &&
+			!(container->ttl_type != NULL && container->ttl_type->is_strict &&
+			  bms_is_member(container->ttl_attno - FirstLowInvalidHeapAttributeNumber, updated)))
+			return;
+	}
+	trigger->tgtype |= TRIGGER_TYPE_UPDATE;
+	triggers->trig_update_before_row = true;
+}
+
+/*
+ * Makes the container's trigger the last to fire, whatever the names of
+ * others, and looks its function up for the session instead of for each execution.
+ * Only while none has fired yet: what belongs to each is kept by its position.
+ */
+static void
+fire_last(ResultRelInfo *target, EState *estate)
+{
+	static FmgrInfo function = {.fn_oid = InvalidOid};
+
+	TriggerDesc *triggers = target->ri_TrigDesc;
+	Trigger    *trigger = ttl_citus_find_trigger(triggers);
+	Trigger    *last = &triggers->triggers[triggers->numtriggers - 1];
+	Trigger		moved;
+
+	if (trigger == NULL)
+		return;
+	if (trigger != last)
+	{
+		moved = *trigger;
+		memmove(trigger, trigger + 1, (char *) last - (char *) trigger);
+		*last = moved;
+	}
+	if (function.fn_oid != last->tgfoid)
+		fmgr_info_cxt(last->tgfoid, &function, TopMemoryContext);
+	fmgr_info_copy(&target->ri_TrigFunctions[triggers->numtriggers - 1], &function,
+				   estate->es_query_cxt);
+}
+
+static void
+prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
+{
+	TtlContainer container;
+
+	if (mtstate->operation == CMD_DELETE || target->ri_TrigDesc == NULL ||
+		!ttl_container_lookup(RelationGetRelid(target->ri_RelationDesc), &container))
+		return;
+	fire_last(target, mtstate->ps.state);
+	check_conflicts(target, mtstate->ps.state);
+	if (mtstate->operation != CMD_INSERT ||
+		((ModifyTable *) mtstate->ps.plan)->onConflictAction == ONCONFLICT_UPDATE)
+		fire_on_update(target, mtstate->ps.state, &container);
+}
+
+/*
+ * A partition that tuples are routed to is opened while the statement runs.
+ * ON CONFLICT DO UPDATE comes after the trigger has fired for the insertion.
+ */
+static void
+target_routed(Relation rel, const TtlContainer *container)
+{
+	TtlExecution *execution = ttl_execution_current();
+	ListCell   *lc;
+
+	if (execution == NULL)
+		return;
+	foreach(lc, execution->query_desc->estate->es_tuple_routing_result_relations)
+	{
+		ResultRelInfo *info = lfirst(lc);
+
+		if (info->ri_RelationDesc == rel)
+		{
+			fire_on_update(info, execution->query_desc->estate, container);
+			check_conflicts(info, execution->query_desc->estate);
+		}
+	}
+}
+
+void
+ttl_evict_started(TtlExecution *execution)
+{
+	ttl_execution_visit_targets(execution, prepare_target);
 }

@@ -122,29 +122,9 @@ typedef struct TtlEviction
 
 extern void ttl_evict_explain(void *eviction);
 
-/* Has ON CONFLICT DO UPDATE fail where it meets an expired row of the container. */
-extern void ttl_evict_check_conflicts(ResultRelInfo *target, EState *estate);
-
-/* An execution is about to be shut down. */
+/* An execution has started, or is about to be shut down. */
+extern void ttl_evict_started(TtlExecution *execution);
 extern void ttl_evict_ends(QueryDesc *query_desc);
-
-/*
- * index_predicate.c
- */
-
-/* Prepares the predicates of the expiry indexes that the executor has opened for insertions. */
-extern void ttl_index_predicate_prepare(ResultRelInfo *target, EState *estate,
-										const TtlContainer *container);
-
-/*
- * trigger_desc.c
- */
-
-/* A partition that rows are routed to has been met. */
-extern void ttl_trigger_desc_routed(Relation rel, const TtlContainer *container);
-
-/* An execution has started. */
-extern void ttl_trigger_desc_started(TtlExecution *execution);
 
 /*
  * scan_filter.c

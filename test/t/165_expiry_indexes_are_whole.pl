@@ -1,5 +1,5 @@
 # Each stored row is in the expiry index that it belongs to, and in no other, whatever statement has written it:
-# ttl evaluates the predicates of these indexes itself where the executor would (index_predicate.c).
+# ttl evaluates the predicates of these indexes itself where the executor would (evict.c).
 use strict;
 use warnings;
 
