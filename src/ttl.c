@@ -39,7 +39,6 @@
 #include "expiry/expiry.h"
 #include "guc.h"
 #include "reaper/reaper.h"
-#include "reference_time.h"
 #include "ttl.h"
 #include "visibility/visibility.h"
 
@@ -90,7 +89,7 @@ ttl_post_parse_analyze(TTL_POST_PARSE_ANALYZE_PARAMETERS)
 	if (prev_post_parse_analyze_hook)
 		prev_post_parse_analyze_hook(TTL_POST_PARSE_ANALYZE_ARGUMENTS);
 	ttl_execution_analyzed(pstate, query);
-	ttl_reference_time_analyzed(query);
+	ttl_clock_analyzed(query);
 	ttl_marks_analyzed(query);
 }
 
@@ -279,7 +278,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 {
 	PlannedStmt *volatile stmt = pstmt;
 
-	ttl_reference_time_command(pstmt);
+	ttl_clock_command(pstmt);
 	if (IsA(pstmt->utilityStmt, ExecuteStmt) || IsA(pstmt->utilityStmt, FetchStmt))
 	{
 		process_next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
@@ -292,7 +291,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	PG_TRY();
 	{
 		ttl_request_before_utility(stmt);
-		ttl_reference_time_before_utility(stmt);
+		ttl_clock_before_utility(stmt);
 		ttl_validation_before_utility(stmt);
 		ttl_propagation_before_utility(stmt);
 		ttl_ddl_before_utility(stmt, queryString, context);
@@ -305,7 +304,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		process_next(stmt, queryString, false, context, params, queryEnv, dest, qc);
 
 		ttl_request_after_utility(stmt);
-		ttl_reference_time_after_utility();
+		ttl_clock_after_utility();
 		ttl_propagation_after_utility(stmt);
 		ttl_ddl_after_utility(stmt, context);
 	}
@@ -316,7 +315,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		/* ... ends here */
 		ttl_calls_end_utility(stmt);
 		ttl_validation_end_utility(stmt);
-		ttl_reference_time_end_utility();
+		ttl_clock_end_utility();
 		ttl_cost_leave();
 	}
 	PG_END_TRY();
@@ -332,7 +331,7 @@ ttl_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 	if (prev_object_access_hook)
 		prev_object_access_hook(access, classId, objectId, subId, arg);
 	if (access == OAT_FUNCTION_EXECUTE)
-		ttl_reference_time_function_called();
+		ttl_clock_function_called();
 	else
 		ttl_ddl_object_changed(access, classId, objectId, subId, arg);
 }
@@ -364,7 +363,7 @@ static void
 ttl_xact_callback(XactEvent event, void *arg)
 {
 	ttl_cost_transaction(event);
-	ttl_reference_time_transaction(event);
+	ttl_clock_transaction(event);
 	ttl_request_transaction(event);
 }
 
