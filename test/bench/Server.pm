@@ -196,6 +196,25 @@ sub pages
 	return $sum;
 }
 
+# What autovacuum has done, by its log (log_autovacuum_min_duration = 0), for each table: rows removed, bytes of WAL, seconds
+sub vacuumed
+{
+	my $self = shift;
+	my ($table, %work);
+
+	open my $log, '<', "$self->{dir}/log" or die 'no log';
+	while (<$log>)
+	{
+		$table = $1 if /automatic vacuum of table "postgres\.\w+\.(\w+)"/;
+		$table = undef if /automatic analyze/;
+		next if !defined $table;
+		$work{$table}{dead} += $1 if /^\s*tuples: (\d+) removed/;
+		$work{$table}{wal} += $1 if /^\s*WAL usage: .* (\d+) bytes/;
+		$work{$table}{seconds} += $1 if /elapsed: ([\d.]+) s/;
+	}
+	return %work;
+}
+
 #
 # pgbench
 #
