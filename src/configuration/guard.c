@@ -268,6 +268,13 @@ check_ts_column(Relation rel, bool touch_on_update, AttrNumber ts_attno)
 	const char *use = NULL;
 	ListCell   *lc;
 
+	/* a row without a value would get the next number, and expire at once */
+	if (TupleDescAttr(desc, ts_attno - 1)->attidentity != '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("identity column \"%s\" cannot be the timestamp column of a container",
+						column)));
+
 	for (int i = 0; constr != NULL && i < constr->num_defval; i++)
 	{
 		AttrDefault *defval = &constr->defval[i];
