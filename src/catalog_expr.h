@@ -20,7 +20,7 @@
  */
 extern Node *ttl_catalog_expr_index_expression(HeapTuple index, AttrNumber column);
 
-/* Is it a unique or exclusion index? */
+/* True if it is a unique or exclusion index. */
 extern bool ttl_catalog_expr_is_key(Relation index);
 
 /*
@@ -34,7 +34,7 @@ extern Bitmapset *ttl_catalog_expr_partition_columns(Relation rel);
 extern Bitmapset *ttl_catalog_expr_columns(Node *expression, int natts);
 
 /*
- * Is it the present, as defaults of timestamp columns have it?  ALTER COLUMN ... TYPE may have
+ * True if it is the present, as defaults of timestamp columns have it.  ALTER COLUMN ... TYPE may have
  * converted it.
  */
 extern bool ttl_catalog_expr_is_present(const Node *expression);

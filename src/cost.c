@@ -48,7 +48,7 @@
 /* pgBufferUsage of this backend when it was counted last */
 static BufferUsage counted;
 
-/* Is it being counted?  Then the handler of the timeout does nothing. */
+/* True while it is counted; then the handler of the timeout does nothing. */
 static volatile sig_atomic_t is_counting = false;
 
 typedef struct TtlCostShared

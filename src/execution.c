@@ -375,7 +375,7 @@ forget_execution(void *arg)
 	}
 }
 
-/* Is what starts now, in a parallel worker, the query that its leader has started it for? */
+/* True if what starts now, in a parallel worker, is the query that its leader has started it for. */
 static bool
 follows_leader(void)
 {

@@ -108,7 +108,7 @@ extern void ttl_execution_expect(TtlExpectation expectation);
 /* The owner of the tables that the announced statement deletes from */
 extern Oid	ttl_execution_deletes_as(void);
 
-/* Has that been announced for a statement of this text? */
+/* True if that has been announced for a statement of this text. */
 extern bool ttl_execution_is_expected(const char *source_text);
 
 /*

@@ -79,7 +79,7 @@ static char *now_string = NULL;
 static TimestampTz *now_value = NULL;	/* "extra" of ttl.now; NULL = empty */
 
 /*
- * Does the timestamp depend on the moment ("now", "today", ...)?  It would mean
+ * True if the timestamp depends on the moment ("now", "today", ...).  It would mean
  * something else each time the setting is looked at.
  */
 static bool

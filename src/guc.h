@@ -24,7 +24,7 @@ extern int	ttl_guc_log_min_duration;	/* ms, -1 = never */
 extern bool ttl_guc_touch;
 extern bool ttl_guc_show_expired;
 
-/* May scans look up where expired rows are (scan_filter.c)?  A switch for tests. */
+/* Whether scans look up where expired rows are (scan_filter.c).  A switch for tests. */
 typedef enum TtlExpiredTidsUse
 {
 	TTL_INDEX_PROBE_AUTO,

@@ -1039,7 +1039,7 @@ typedef struct CacheEntry
 {
 	Oid			relid;			/* hash key; MUST BE FIRST */
 	uint64		generation;		/* no two entries ever had the same */
-	bool		is_valid;		/* is the next known? */
+	bool		is_valid;		/* the next is known */
 	TtlContainer *container;	/* NULL = not part of any; without the policy
 								 * if the relation is a partition */
 	DerivedValue derived[TTL_DERIVED_VALUES];
@@ -1055,7 +1055,7 @@ static uint64 last_generation = 0;
 
 static CacheEntry *recent[RECENT];
 
-/* Could this be a container or a partition of one?  Looks at pg_class only. */
+/* True if this may be a container or a partition of one.  Looks at pg_class only. */
 static bool
 is_candidate(Oid relid)
 {

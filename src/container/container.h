@@ -39,14 +39,14 @@ typedef struct TtlContainer
 	int64		ts_step;		/* microseconds; the values of _ts that ttl
 								 * writes are multiples of it */
 	bool		touch_on_update;
-	bool		reaping;		/* may the worker delete? */
+	bool		reaping;		/* the worker may delete */
 	int64		reap_delay;		/* microseconds from expiry to deletion */
 	Oid			archive_to;		/* where deleted rows go, or InvalidOid; if the policy
 								 * is propagated see ttl_citus_find_archive() */
 	int32		cycle_cost_limit;	/* most cost of a cycle, 0 = no limit */
 	int32		batch_size;		/* rows of a batch, 0 = adaptive */
-	bool		replication_origin; /* are deletions tagged? */
-	bool		propagated;		/* does the policy come from another node? */
+	bool		replication_origin; /* deletions are tagged */
+	bool		propagated;		/* the policy comes from another node */
 	TtlChange	change;			/* if it concerns relid */
 } TtlContainer;
 
@@ -93,7 +93,7 @@ extern const TtlObjects *ttl_container_require_objects(void);
 extern Oid	ttl_container_function(TtlFunction function);
 extern Oid	ttl_container_function_of(const char *name, Oid argument);
 
-/* Does this library know the version of the objects? */
+/* True if this library knows the version of the objects. */
 extern bool ttl_container_knows_version(void);
 
 /*
@@ -211,8 +211,8 @@ extern List *ttl_container_list_with_damaged(void);
 extern List *ttl_container_list_archiving_to(Oid archive);
 
 /*
- * Does what goes to that archive end up in the target, a table or container, directly or
- * by way of the archive's own archive, and so on?  The chain stays as it is until the
+ * True if what goes to that archive ends up in the target, a table or container, directly or
+ * by way of the archive's own archive, and so on.  The chain stays as it is until the
  * transaction ends.
  */
 extern bool ttl_container_archives_into(Oid archive, Oid target);
@@ -230,7 +230,7 @@ extern bool ttl_container_forget_dropped(Oid container);
  */
 extern List *ttl_container_changed;
 
-/* Has it written one since the last call? */
+/* True if it has written one since the last call. */
 extern bool ttl_container_has_changed(void);
 
 /*
@@ -265,7 +265,7 @@ extern List *ttl_container_tree(Oid relid, LOCKMODE lockmode);
 extern Relation ttl_container_open_unlocked(Oid relid, bool *busy);
 
 /*
- * May the table, or a partition of it, hold rows?  Not if its file is empty; true
+ * True if the table, or a partition of it, may hold rows.  Not if its file is empty; true
  * if another session has locked it.  Unless the caller has locked it, the answer holds only
  * for the moment.
  */
@@ -297,7 +297,7 @@ extern Oid	ttl_container_owner(Oid relid);
  */
 extern Oid	ttl_container_ancestor_of_other(Oid relid);
 
-/* Has the user the owner's rights?  False if it has gone. */
+/* True if the user has the owner's rights.  False if it has gone. */
 extern bool ttl_container_is_owner(Oid user, Oid relid);
 
 /* Opens the relation; errors (42P01) if it is dropped while this waits for the lock. */

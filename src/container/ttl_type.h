@@ -116,11 +116,11 @@ ttl_type_is_deadline(const TtlType *ttl_type)
 	return ttl_type != NULL && ttl_type->seconds == NULL;
 }
 
-/* Has the value no meaning, although it looks like a TTL? */
+/* True if the value has no meaning, although it looks like a TTL. */
 extern bool ttl_type_is_invalid(const TtlType *ttl_type, Datum value);
 
 /*
- * Can a timestamp column have the type?  A timestamp without time zone is taken as
+ * True if a timestamp column can have the type.  A timestamp without time zone is taken as
  * UTC, and so has the same bits as one with.
  */
 extern bool ttl_type_is_instant(Oid type);

@@ -75,7 +75,7 @@ add_bit(TtlBits *set, uint32 number)
 	set->bits[number >> 3] |= 1 << (number & 7);
 }
 
-/* Had the catalog's entry been committed when the snapshot was taken? */
+/* True if the catalog's entry had been committed when the snapshot was taken. */
 static bool
 was_there_for(HeapTuple entry, Snapshot snapshot)
 {
@@ -100,7 +100,7 @@ is_relation_known_for(Oid relid, Snapshot snapshot)
 }
 
 /*
- * Was the index complete for all rows that the snapshot sees?  It was when its
+ * True if the index was complete for all rows that the snapshot sees.  It was when its
  * entry in pg_index was written, be it by CREATE INDEX or by the last step of
  * what is built concurrently.  REINDEX writes the one in pg_class: on a standby,
  * the snapshot may see rows that are dead for the primary, which leaves them out.

@@ -136,11 +136,11 @@ extern TimestampTz ttl_expiry_reading_now(void);
  */
 extern void ttl_grace_begin(TtlPolicy *policy, int32 former_ttl, Oid partition);
 
-/* Does the grace of the change last at this time? */
+/* True if the grace of the change lasts at this time. */
 extern bool ttl_grace_lasts(const TtlChange *change, TimestampTz clock);
 
 /*
- * Does the change's grace keep the row from a deletion of what has expired by 'now'?  It
+ * True if the change's grace keeps the row from a deletion of what has expired by 'now'.  It
  * does if the row would not have expired by the former default.  Without a _ts it may have been there before.
  */
 static inline bool
@@ -150,8 +150,8 @@ ttl_grace_covers(const TtlChange *change, const TtlItem *item, TimestampTz now)
 }
 
 /*
- * While the container is in grace: does that keep the row in the slot, which has
- * expired by 'now'?
+ * While the container is in grace: true if that keeps the row in the slot, which has
+ * expired by 'now'.
  */
 extern bool ttl_grace_covers_slot(const TtlContainer *container,
 								  TupleTableSlot *slot, TimestampTz now);
@@ -189,15 +189,15 @@ typedef struct TtlLive
  */
 extern const TtlLive *ttl_live_resolve(TtlExecution *execution, Oid container);
 
-/* Has the item expired? */
+/* True if the item has expired. */
 extern bool ttl_live_has_expired(const TtlLive *live, const TtlItem *item);
 
-/* Does what starts now in this session see expired rows of containers that the user owns? */
+/* True if what starts now in this session sees expired rows of containers that the user owns. */
 extern bool ttl_live_session_shows(void);
 
 /*
- * May the running execution, or whatever the session does outside of one, see
- * expired rows of the container?
+ * True if the running execution, or whatever the session does outside of one, may see
+ * expired rows of the container.
  */
 extern bool ttl_live_is_shown(Oid container);
 
@@ -215,8 +215,8 @@ extern void ttl_live_lead(QueryDesc *query_desc);
 extern void ttl_live_follow_leader(TtlExecution *execution);
 
 /*
- * Is ALTER TABLE at work that may validate a foreign key, and the session
- * about to plan or execute a query of it?  Not if an execution runs inside of
+ * True while ALTER TABLE is at work that may validate a foreign key, and the session
+ * is about to plan or execute a query of it.  Not if an execution runs inside of
  * it: that would be user code that it has called.
  */
 extern bool ttl_validation_runs(void);
@@ -349,7 +349,7 @@ extern void ttl_expiry_walk_before(TtlExpiryWalk *walk, TransactionId next_xid);
 extern void ttl_expiry_walk_limit(TtlExpiryWalk *walk, int64 max_entries);
 extern bool ttl_expiry_walk_gave_up(const TtlExpiryWalk *walk);
 
-/* Has the walk left rows out, for want of a usable index?  Known at its end. */
+/* True if the walk has left rows out, for want of a usable index.  Known at its end. */
 extern bool ttl_expiry_walk_is_incomplete(const TtlExpiryWalk *walk);
 
 extern void ttl_expiry_walk_end(TtlExpiryWalk *walk);
@@ -473,21 +473,21 @@ ttl_expired_tids_hash(const ItemPointerData *tid)
 		ItemPointerGetOffsetNumberNoCheck(tid);
 }
 
-/* May any of them be on the page? */
+/* True if any of them may be on the page. */
 static inline bool
 ttl_expired_tids_on_page(const TtlExpiredTids *expired_tids, BlockNumber page)
 {
 	return ttl_bits_contain(&expired_tids->pages, page);
 }
 
-/* May the TID be one of them?  It is that of a HOT chain's root. */
+/* True if the TID may be one of them.  It is that of a HOT chain's root. */
 static inline bool
 ttl_expired_tids_may_contain(const TtlExpiredTids *expired_tids, const ItemPointerData *tid)
 {
 	return ttl_bits_contain(&expired_tids->hashes, ttl_expired_tids_hash(tid));
 }
 
-/* Is it? */
+/* True if it is. */
 extern bool ttl_expired_tids_contain(TtlExpiredTids *expired_tids, const ItemPointerData *tid);
 
 /* The rows of one page that may have expired, by their offset numbers */

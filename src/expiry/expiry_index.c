@@ -271,8 +271,8 @@ is_btree(Oid index)
 }
 
 /*
- * Does the index of that row of pg_index have these, and only these, key and
- * predicate, in the usual order?
+ * True if the index of that row of pg_index has these, and only these, key and
+ * predicate, in the usual order.
  */
 static bool
 index_equals(HeapTuple index, const IndexDefinition *definition)
@@ -419,7 +419,7 @@ report_problem(const IndexProblem *problem)
 			 errhint("%s", problem->hint)));
 }
 
-/* Is there an invalid index that equals the definition? */
+/* True if there is an invalid index that equals the definition. */
 static bool
 find_unusable(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind,
 			  IndexProblem *problem)
@@ -438,7 +438,7 @@ find_unusable(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind,
 	return true;
 }
 
-/* Does the table lack an index that it needs? */
+/* True if the table lacks an index that it needs. */
 static bool
 find_problem(Relation rel, const TtlPolicy *policy, IndexProblem *problem)
 {

@@ -10,7 +10,7 @@
 
 #include "expiry/expiry.h"
 
-/* Can rows be in it? */
+/* True if rows can be in it. */
 static inline bool
 ttl_expiry_index_is_due(const TtlContainer *container, TtlExpiryIndex index)
 {

@@ -63,7 +63,7 @@ struct TtlExpiryWalk
 	IndexScanDesc scan;
 	TupleTableSlot *slot;
 	int64		entries_left;	/* how many more it may look at */
-	bool		incomplete;		/* was an index missing? */
+	bool		incomplete;		/* an index was missing */
 	Buffer		map;			/* page of the visibility map */
 	Buffer		page;			/* last page that is visible to all */
 };
@@ -185,7 +185,7 @@ next_range(TtlExpiryWalk *walk)
 }
 
 /*
- * Does the index hold all rows that the snapshot sees?  CREATE INDEX doesn't
+ * True if the index holds all rows that the snapshot sees.  CREATE INDEX doesn't
  * mind rows that were updated before it, and an older snapshot sees as they
  * were.
  */

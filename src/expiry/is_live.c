@@ -92,7 +92,7 @@ explain_drop(void *arg)
 		errhint("Unregister each table that ttl.containers names with ttl.drop_container() first.");
 }
 
-/* Does the command drop the extension while there are containers? */
+/* True if the command drops the extension while there are containers. */
 static bool
 drops_extension(Node *stmt)
 {
@@ -197,7 +197,7 @@ ttl_validation_end_utility(PlannedStmt *pstmt)
  */
 
 /*
- * Is it a session of pg_dump?  It is known by the way it reads, with any option;
+ * True in a session of pg_dump.  It is known by the way it reads, with any option;
  * with --enable-row-security it sets row_security on, and must not leave expired
  * rows out of a backup for that.  A session that imitates it could set row_security off as
  * well.  (In a parallel worker XactReadOnly is not set.)
@@ -496,7 +496,7 @@ PG_FUNCTION_INFO_V1(ttl_is_live);
 /*
  * ttl.is_live(container regclass, _ts timestamptz, ttl "any") -> boolean
  *
- * Has the row of the container with these values not expired?
+ * True if the row of the container with these values has not expired.
  */
 Datum
 ttl_is_live(PG_FUNCTION_ARGS)
@@ -518,7 +518,7 @@ PG_FUNCTION_INFO_V1(ttl_is_expired);
 /*
  * ttl.is_expired(container regclass, _ts timestamptz, ttl "any") -> boolean
  *
- * Has the row expired, by the time that a physical deletion has been given?
+ * True if the row has expired, by the time that a physical deletion has been given.
  * Where none is at work, no row has.
  */
 Datum

@@ -134,7 +134,7 @@ typedef struct Keys
 /* So often a look-up is done at most. */
 #define LOOK_UPS_MAX	10
 
-/* Has pglogical already looked for conflicts in the index? */
+/* True if pglogical has already looked for conflicts in the index. */
 static bool
 is_looked_after(Relation index)
 {
@@ -298,7 +298,7 @@ make_slot(Keys *keys)
 }
 
 /*
- * Do the existing row's index values really conflict with the new row's?  Called
+ * True if the existing row's index values really conflict with the new row's.  Called
  * where the index's own comparison is lossy.
  */
 static bool
@@ -323,7 +323,7 @@ recheck(Keys *keys, const KeyIndex *key, Relation index, TupleTableSlot *slot,
 	return true;
 }
 
-/* Has this transaction inserted the row in the slot? */
+/* True if this transaction has inserted the row in the slot. */
 static bool
 is_own(TupleTableSlot *slot)
 {
@@ -475,8 +475,8 @@ find_expired(Keys *keys, const TtlContainer *container, TimestampTz now,
 }
 
 /*
- * Has another transaction committed a row that had expired by 'now' and conflicts with
- * the one in the slot, whether that has been inserted or not?
+ * True if another transaction has committed a row that had expired by 'now' and conflicts with
+ * the one in the slot, whether that has been inserted or not.
  */
 static bool
 are_held(Keys *keys, const TtlContainer *container, TimestampTz now,
@@ -580,14 +580,14 @@ typedef struct EvictState
 {
 	TtlContainer container;
 	TimestampTz now;
-	bool		checks_ttl;		/* may a row have a TTL that is refused? */
-	bool		has_updated;	/* is the next one known? */
-	bool		updates_keys;	/* may an UPDATE change keys? */
+	bool		checks_ttl;		/* a row may have a TTL that is refused */
+	bool		has_updated;	/* the next one is known */
+	bool		updates_keys;	/* an UPDATE may change keys */
 	Keys    *keys;			/* NULL = nothing can be in the way */
 	TupleTableSlot *completed;	/* for a new row that we have changed, and ... */
 	TupleTableSlot *existing;	/* ... for one in its way; NULL until needed */
 
-	bool		provable;		/* do all rows that may expire come by here? */
+	bool		provable;		/* all rows that may expire come by here */
 	bool		nothing_expired;	/* as of ... */
 	Moment		proved_at;
 	int64		rows_skipped;	/* since then */
@@ -619,7 +619,7 @@ is_this_moment(const Moment *moment)
 		moment->expired_rows == pg_atomic_read_u64(ttl_counters_expired_writes);
 }
 
-/* Has the execution an INSERT with that ON CONFLICT action? */
+/* True if the execution has an INSERT with that ON CONFLICT action. */
 static bool
 has_on_conflict(const QueryDesc *query_desc, OnConflictAction action)
 {
@@ -638,7 +638,7 @@ has_on_conflict(const QueryDesc *query_desc, OnConflictAction action)
 }
 
 /*
- * Does the trigger fire for each row that may come in expired by the running execution?
+ * True if the trigger fires for each row that may come in expired by the running execution.
  * Not for what MERGE, ON CONFLICT and WITH update beside their insertions; that hasn't
  * expired if it gets the present as its _ts.  Nor is the expiry of a row known whose
  * TTL is generated later.
@@ -662,7 +662,7 @@ is_provable(const TtlContainer *container, Relation rel, const TtlExecution *exe
 		!ttl_type_is_deadline(container->ttl_type);
 }
 
-/* Are TTLs without a meaning refused? */
+/* True if TTLs without a meaning are refused. */
 static bool
 checks_ttl(const TtlContainer *container, Relation rel)
 {
@@ -708,7 +708,7 @@ prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 }
 
 /*
- * Has nothing in the relation expired by the statement's clock?  Looks at
+ * True if nothing in the relation has expired by the statement's clock.  Looks at
  * uncommitted rows, too.  "No" if it would cost much to say.
  */
 static bool
@@ -727,7 +727,7 @@ prove_nothing_expired(EvictState *state, Relation rel)
 	return proved;
 }
 
-/* Can no key be held by an expired row, so that none need be looked up? */
+/* True if no key can be held by an expired row, so that none need be looked up. */
 static bool
 has_nothing_expired(EvictState *state, Relation rel)
 {
@@ -767,7 +767,7 @@ report_concurrent_row(void)
 }
 
 /*
- * Was the last row skipped by DO NOTHING because of an expired one?  If so, that one
+ * Errors if the last row was skipped by DO NOTHING because of an expired one: that one
  * still holds the key, unless it has been deleted since.
  */
 static void
@@ -985,7 +985,7 @@ check_ttl(const TtlContainer *container, Relation rel, TupleTableSlot *slot)
 }
 
 /*
- * May the UPDATE change keys, by what it assigns or by row triggers of the user's?  The relation's
+ * True if the UPDATE may change keys, by what it assigns or by row triggers of the user's.  The relation's
  * own descriptor of triggers has ours for INSERT alone.
  */
 static bool

@@ -298,7 +298,7 @@ searched_table(const QueryDesc *query_desc, bool *cascades)
 		rte->relid : InvalidOid;
 }
 
-/* Has the row, which the snapshot sees, expired by then?  It is fetched into the slot. */
+/* True if the row, which the snapshot sees, has expired by then.  It is fetched into the slot. */
 static bool
 has_expired(Relation rel, ItemPointer tid, Snapshot snapshot, TimestampTz expired_at,
 			TupleTableSlot *slot)
@@ -431,7 +431,7 @@ collect(const Search *search, TimestampTz expired_at, bool only_expired, List **
 	return result;
 }
 
-/* Does the execution (NULL = none) write a table of that owner? */
+/* True if the execution (NULL = none) writes a table of that owner. */
 static bool
 writes_table_of(const TtlExecution *execution, Oid owner)
 {
@@ -636,7 +636,7 @@ ttl_fk_ran(const QueryDesc *query_desc)
  */
 
 /*
- * Is there a live row that the new row references?  True as well if the latter references
+ * True if there is a live row that the new row references, as well if the latter references
  * nothing, or the key is one for which PostgreSQL executes a query.  Searched as that would:
  * as the referenced table's owner.
  */
@@ -678,7 +678,7 @@ is_referenced_live(const TtlForeignKey *key, Relation rel, TupleTableSlot *slot)
 	return found;
 }
 
-/* May the user see the key in the error's detail? */
+/* True if the user may see the key in the error's detail. */
 static bool
 may_see_key(const TtlForeignKey *key, Oid relid)
 {

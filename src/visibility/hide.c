@@ -308,11 +308,11 @@ typedef struct Hiding
 {
 	PlannedStmt *stmt;
 	const TtlPlanning *planning;
-	bool		filtered;		/* has a scan got one? */
+	bool		filtered;		/* a scan has got one */
 } Hiding;
 
 /*
- * Is it a table of the role's?  A partition is reached as its container's, too,
+ * True if it is a table of the role's.  A partition is reached as its container's, too,
  * and may have another owner.
  */
 static bool
@@ -322,14 +322,14 @@ is_owned_by(Oid role, const TtlContainer *container)
 		ttl_container_owner(container->container) == role;
 }
 
-/* Has it been given this name, in our own or a rule's query? */
+/* True if it has been given this name, in our own or a rule's query. */
 static bool
 is_called(const char *alias, const RangeTblEntry *rte)
 {
 	return rte->alias != NULL && strcmp(rte->alias->aliasname, alias) == 0;
 }
 
-/* Is it the table that an action of a foreign key has acted on, in a rule's query? */
+/* True if it is the table that an action of a foreign key has acted on, in a rule's query. */
 static bool
 is_acted_on(const RangeTblEntry *rte, const TtlContainer *container)
 {
@@ -394,7 +394,7 @@ filter_scan(Plan *plan, void *context)
 		scan->plan.qual = lcons(filter, scan->plan.qual);
 }
 
-/* Does the statement read or write a container? */
+/* True if the statement reads or writes a container. */
 static bool
 names_container(const PlannedStmt *stmt)
 {
@@ -481,7 +481,7 @@ ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning)
 		filter_statement(stmt, planning);
 }
 
-/* Do all containers that the plan reads belong to the current user? */
+/* True if all containers that the plan reads belong to the current user. */
 static bool
 reads_own_only(const PlannedStmt *stmt)
 {
@@ -536,8 +536,8 @@ ttl_hide_complete(TtlExecution *execution)
 static bool locks_rows(Query *query);
 
 /*
- * Does a part of the query lock or change rows, so that EvalPlanQual might run any
- * part of its plan?
+ * True if a part of the query locks or changes rows, so that EvalPlanQual might run any
+ * part of its plan.
  */
 static bool
 locks_rows_walker(Node *node, void *context)
@@ -595,7 +595,7 @@ ttl_hide_forbid_index_only_scans(PlannerInfo *root, RelOptInfo *rel, const Range
  * While a query is planned
  */
 
-/* Does the user own all tables of the query? */
+/* True if the user owns all tables of the query. */
 static bool
 is_owner_of_all(List *rtable)
 {

@@ -213,7 +213,7 @@ check(const ScanFilter *filter, TupleTableSlot *slot)
 	return !ttl_live_has_expired(filter->live, &item);
 }
 
-/* Is the row in the slot on the page whose candidates have been read? */
+/* True if the row in the slot is on the page whose candidates have been read. */
 static inline bool
 is_on_page(const ScanFilter *filter, const TupleTableSlot *slot)
 {
@@ -245,7 +245,7 @@ may_be_candidate(const ScanFilter *filter, const TupleTableSlot *slot)
 }
 
 /*
- * Is such a row a candidate?  Its TID is its index entries', unless it is a member of a HOT
+ * True if such a row is a candidate.  Its TID is its index entries', unless it is a member of a HOT
  * chain.  A scan that returns several rows of a page in succession reads the page's candidates,
  * so that the headers of other rows need not be read: on pages that are visible to all nothing
  * else reads them.
@@ -347,7 +347,7 @@ check_by_tid(ScanFilter *filter)
 		!ttl_expired_tids_contain(expired_tids, &desc->xs_heaptid);
 }
 
-/* Is the row that the scan has come to live? */
+/* True if the row that the scan has come to is live. */
 static bool
 is_live(ScanFilter *filter, TupleTableSlot *slot)
 {

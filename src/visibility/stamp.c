@@ -126,7 +126,7 @@ complete_targets(List *targets, const TtlContainer *container)
 	return targets;
 }
 
-/* Is it the stamp of a statement that Citus has distributed? */
+/* True if it is the stamp of a statement that Citus has distributed. */
 static bool
 is_shard_stamp(const Expr *expr)
 {
@@ -228,7 +228,7 @@ reads_distributed(Node *node, void *context)
 	return expression_tree_walker(node, reads_distributed, context);
 }
 
-/* Does Citus plan it: is any table of it distributed, be it not the target? */
+/* True if Citus plans it: if any table of it is distributed, be it not the target. */
 static bool
 plans_citus(Query *query)
 {

@@ -41,8 +41,8 @@ typedef struct TtlPlanning
 extern void ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning);
 
 /*
- * Does the plan of a scan of that relation, which then is a container's, begin with the
- * filter that hides rows?
+ * True if the plan of a scan of that relation, which then is a container's, begins with the
+ * filter that hides rows.
  */
 extern bool ttl_hide_is_filtered(const Plan *plan, Oid relid, TtlContainer *container);
 
@@ -60,7 +60,7 @@ extern void ttl_hide_enter_planning(const TtlPlanning *planning);
 extern void ttl_hide_leave_planning(const TtlPlanning *planning);
 extern void ttl_hide_before_copy(PlannedStmt *pstmt);
 
-/* Is it a scan of a table, and no CustomScan? */
+/* True if it is a scan of a table, and no CustomScan. */
 extern bool ttl_hide_is_scan(const Plan *plan);
 
 /* Has ExecutorStart get a copy without filters; then gives them back to what it has started. */
@@ -71,13 +71,13 @@ extern void ttl_hide_restore(TtlExecution *execution);
  * fk.c
  */
 
-/* Is the query one of the foreign-key machinery that needs all stored rows? */
+/* True if the query is one of the foreign-key machinery that needs all stored rows. */
 extern bool ttl_fk_is_action(Query *query, const char *query_string);
 
-/* Is it one by which ALTER TABLE validates a foreign key? */
+/* True if it is one by which ALTER TABLE validates a foreign key. */
 extern bool ttl_fk_is_validation(Query *query);
 
-/* Is the text spelt as they are?  Few people write so. */
+/* True if the text is spelt as they are.  Few people write so. */
 extern bool ttl_fk_is_spelt_so(const char *query_string);
 
 /* The alias of what a rule calls OLD, if a foreign key's action fires it; gives it this alias. */
@@ -116,7 +116,7 @@ typedef struct TtlEviction
 {
 	const char *container;
 	const char *reason;			/* why the row is in the way */
-	bool		by_owner;		/* does the container belong to the user? */
+	bool		by_owner;		/* the container belongs to the user */
 	TtlSessionUser *user;
 } TtlEviction;
 
