@@ -276,7 +276,10 @@ static TtlExecution *executions = NULL; /* all that are started, last first */
 static TtlExecution *current = NULL;	/* the innermost one that runs */
 static int	depth = 0;			/* nesting of ExecutorRun and ExecutorFinish */
 
-/* The value of the setting: what the innermost running query hands over. */
+/*
+ * The value of the setting: what the innermost running query hands over.  It is assigned directly,
+ * for a setting cannot be set in parallel mode, and nothing but the start of a worker reads it.
+ */
 static char *leader = NULL;
 static char *leader_idle = NULL;	/* its value while there is none */
 

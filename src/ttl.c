@@ -152,8 +152,7 @@ ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 		return;
 	ttl_live_started(execution, eflags);
 	ttl_deletion_started(execution);
-	ttl_hide_restore(execution);
-	ttl_scan_filter_started(execution, eflags);
+	ttl_hide_started(execution, eflags);
 	ttl_evict_started(execution);
 	if (TTL_PROBES_REFERENCES)
 		ttl_fk_started(execution);

@@ -26,13 +26,14 @@
  * leave orphans; only their subqueries are filtered.  Those by which ALTER TABLE validates
  * a foreign key see every row of containers that the user owns.  fk.c recognizes both.
  *
- * At run time scan_filter.c does what the filter says.  To compile the call of a filter function
+ * To compile the call of a filter function
  * costs a point read more than all that it does at run time, and so does JIT compilation of quals
  * that are never evaluated.  So ExecutorStart gets a copy of the plan in which scans lack the
  * filter.  A plan may be cached and shared by other executions, so it is never changed: its nodes
  * are copied as far down as the scans of tables, and share targetlists and expressions with the
- * original.  When ExecutorStart is over, the copied scans get the filter back, so that what is made
- * of the plan later has it: parallel workers' copies, EvalPlanQual's states, EXPLAIN.  The copy
+ * original.  When ExecutorStart is over, each filtered scan gets a scan filter (scan_filter.c), and
+ * the copied plan the filters back, so that what is made of it later has them: parallel workers'
+ * copies, EvalPlanQual's states, EXPLAIN.  The copy
  * lives as long as the executor's state.  The QueryDesc refers to it during ExecutorStart alone.
  * An Append whose subplans are pruned at startup is not copied, nor what is below it: to look at
  * each partition would take longer than it saves.  Neither are nodes of other extensions.
@@ -63,6 +64,7 @@
 #include "executor/executor.h"
 #include "expiry/expiry.h"
 #include "miscadmin.h"
+#include "nodes/execnodes.h"
 #include "nodes/extensible.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -225,8 +227,9 @@ visit_plan(PlannedStmt *stmt, bool copies, ScanVisitor visit, void *context)
 	visit_subplans(stmt, copies, visit, context);
 }
 
-bool
-ttl_hide_is_scan(const Plan *plan)
+/* True if it is a scan of a table, and no CustomScan. */
+static bool
+is_scan(const Plan *plan)
 {
 	NodeKind	kind = kind_of(plan);
 
@@ -291,9 +294,12 @@ make_filter_by_tid(const TtlContainer *container)
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 }
 
-/* Users may call these functions for other tables. */
-bool
-ttl_hide_is_filtered(const Plan *plan, Oid relid, TtlContainer *container)
+/*
+ * True if the plan of a scan of that relation, which then is a container's, begins with the
+ * filter that hides rows.  Users may call these functions for other tables.
+ */
+static bool
+is_filtered(const Plan *plan, Oid relid, TtlContainer *container)
 {
 	Node	   *first = plan->qual == NIL ? NULL : linitial(plan->qual);
 
@@ -412,9 +418,10 @@ names_container(const PlannedStmt *stmt)
 }
 
 /*
- * The entry that says that the plan has been here, with or without something to do.
- * Of namespaces, for PostgreSQL makes entries of functions and types only, and
- * plans anew anyway when a namespace changes.
+ * A plan says that it has been here, with or without something to do, by an entry in invalItems:
+ * that list stays with a plan wherever it is copied to, and the executor doesn't read it.  The
+ * plan cache does, but compares only entries of functions and types; ours is of pg_namespace, and
+ * its hash value is our schema's OID or the complement of that.
  */
 typedef enum Mark
 {
@@ -651,7 +658,7 @@ ttl_hide_leave_planning(const TtlPlanning *planning)
 }
 
 /*
- * Starting without filters
+ * Executions, which start without filters
  */
 
 /* A scan in the copy */
@@ -694,7 +701,7 @@ strip_scan(Plan *scan, void *context)
 	TtlContainer container;
 	BareScan   *bare;
 
-	if (!ttl_hide_is_filtered(scan, rte->relid, &container))
+	if (!is_filtered(scan, rte->relid, &container))
 		return;
 	bare = palloc(sizeof(BareScan));
 	bare->plan = scan;
@@ -729,8 +736,9 @@ ttl_hide_strip(TtlExecution *execution, int eflags)
 	execution->plan_copy = copy;
 }
 
-void
-ttl_hide_restore(TtlExecution *execution)
+/* What has been started gets the filters back. */
+static void
+restore_scans(TtlExecution *execution)
 {
 	QueryDesc  *query_desc = execution->query_desc;
 	TtlPlanCopy *copy = execution->plan_copy;
@@ -749,6 +757,64 @@ ttl_hide_restore(TtlExecution *execution)
 	for (BareScan *scan = copy->scans; scan != NULL; scan = scan->next)
 		scan->plan->qual = scan->qual;
 	MemoryContextSetParent(copy->context, query_desc->estate->es_query_cxt);
+}
+
+static bool add_filters_below(PlanState *planstate, void *execution);
+
+/* Gives scan filters to the filtered scans that have been started. */
+static bool
+add_filters(PlanState *planstate, void *execution)
+{
+	PlanState  *outer = outerPlanState(planstate);
+	TtlContainer container;
+	bool		result;
+
+	if (is_scan(planstate->plan))
+	{
+		ScanState  *scan = (ScanState *) planstate;
+
+		if (is_filtered(planstate->plan, RelationGetRelid(scan->ss_currentRelation), &container))
+			ttl_scan_filter_add(scan, &container, execution);
+	}
+	result = planstate_tree_walker(planstate, add_filters_below, execution);
+
+	/*
+	 * count(*) needs no column.  If the catalog keeps a missing value for a column, the planner
+	 * makes such a scan project an empty row; the aggregate does as well with the table's row.
+	 */
+	if (IsA(planstate, AggState) && ((Agg *) planstate->plan)->aggstrategy == AGG_PLAIN &&
+		outer->plan->targetlist == NIL && ttl_scan_filter_scans_in_order(outer))
+		outer->ps_ProjInfo = NULL;
+	return result;
+}
+
+/* The state of a SubPlan is visited once, though several expressions may refer to it. */
+static bool
+add_filters_below(PlanState *planstate, void *execution)
+{
+	return !list_member_ptr(planstate->state->es_subplanstates, planstate) &&
+		add_filters(planstate, execution);
+}
+
+void
+ttl_hide_started(TtlExecution *execution, int eflags)
+{
+	QueryDesc  *query_desc = execution->query_desc;
+	MemoryContext old;
+	ListCell   *lc;
+
+	restore_scans(execution);
+	if (!execution->hides || ttl_container_objects() == NULL ||
+		(eflags & EXEC_FLAG_EXPLAIN_ONLY))
+		return;
+	old = MemoryContextSwitchTo(query_desc->estate->es_query_cxt);
+	(void) add_filters(query_desc->planstate, execution);
+	foreach(lc, query_desc->estate->es_subplanstates)
+	{
+		if (lfirst(lc) != NULL)
+			(void) add_filters(lfirst(lc), execution);
+	}
+	MemoryContextSwitchTo(old);
 }
 
 /*

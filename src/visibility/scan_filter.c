@@ -566,18 +566,12 @@ get_rest(ScanState *scan)
 	return result;
 }
 
-static void
-add_scan_filter(ScanState *scan, TtlExecution *execution)
+void
+ttl_scan_filter_add(ScanState *scan, const TtlContainer *container, TtlExecution *execution)
 {
-	const TtlLive *live;
-	TtlContainer container;
-	ScanFilter *filter;
+	const TtlLive *live = ttl_live_resolve(execution, container->container);
+	ScanFilter *filter = palloc0(sizeof(ScanFilter));
 
-	if (!ttl_hide_is_filtered(scan->ps.plan, RelationGetRelid(scan->ss_currentRelation),
-							  &container))
-		return;
-	live = ttl_live_resolve(execution, container.container);
-	filter = palloc0(sizeof(ScanFilter));
 	init_state(&filter->qual, evaluate_qual, EEO_FLAG_IS_QUAL);
 	filter->scan = scan;
 	filter->live = live;
@@ -594,10 +588,10 @@ add_scan_filter(ScanState *scan, TtlExecution *execution)
 		return;
 	}
 
-	filter->ts_attno = container.ts_attno;
-	filter->ts_type = container.ts_type;
-	filter->ttl_attno = container.ttl_attno;
-	filter->ttl_type = container.ttl_type;
+	filter->ts_attno = container->ts_attno;
+	filter->ts_type = container->ts_type;
+	filter->ttl_attno = container->ttl_attno;
+	filter->ttl_type = container->ttl_type;
 	filter->last_page = InvalidBlockNumber;
 	BlockIdSet(&filter->on_page.page, InvalidBlockNumber);
 	filter->probe_at = IsA(scan, IndexOnlyScanState) ? PROBE_AT_ONCE_INDEX_ONLY : PROBE_AT_ONCE;
@@ -626,34 +620,10 @@ add_scan_filter(ScanState *scan, TtlExecution *execution)
 	}
 }
 
-static bool add_scan_filters_below(PlanState *planstate, void *execution);
-
-static bool
-add_scan_filters(PlanState *planstate, void *execution)
+bool
+ttl_scan_filter_scans_in_order(const PlanState *planstate)
 {
-	PlanState  *outer = outerPlanState(planstate);
-	bool		result;
-
-	if (ttl_hide_is_scan(planstate->plan))
-		add_scan_filter((ScanState *) planstate, execution);
-	result = planstate_tree_walker(planstate, add_scan_filters_below, execution);
-
-	/*
-	 * count(*) needs no column.  If the catalog keeps a missing value for a column, the planner
-	 * makes such a scan project an empty row; the aggregate does as well with the table's row.
-	 */
-	if (IsA(planstate, AggState) && ((Agg *) planstate->plan)->aggstrategy == AGG_PLAIN &&
-		outer->ExecProcNodeReal == seq_scan && outer->plan->targetlist == NIL)
-		outer->ps_ProjInfo = NULL;
-	return result;
-}
-
-/* The state of a SubPlan is visited once, though several expressions may refer to it. */
-static bool
-add_scan_filters_below(PlanState *planstate, void *execution)
-{
-	return !list_member_ptr(planstate->state->es_subplanstates, planstate) &&
-		add_scan_filters(planstate, execution);
+	return planstate->ExecProcNodeReal == seq_scan;
 }
 
 #if TTL_EXPLAINS_NODES
@@ -682,23 +652,3 @@ ttl_scan_filter_explain(PlanState *planstate, ExplainState *es)
 		ExplainPropertyText("Expiry Filter", describe(filter), es);
 }
 #endif
-
-void
-ttl_scan_filter_started(TtlExecution *execution, int eflags)
-{
-	QueryDesc  *query_desc = execution->query_desc;
-	MemoryContext old;
-	ListCell   *lc;
-
-	if (!execution->hides || ttl_container_objects() == NULL ||
-		(eflags & EXEC_FLAG_EXPLAIN_ONLY))
-		return;
-	old = MemoryContextSwitchTo(query_desc->estate->es_query_cxt);
-	(void) add_scan_filters(query_desc->planstate, execution);
-	foreach(lc, query_desc->estate->es_subplanstates)
-	{
-		if (lfirst(lc) != NULL)
-			(void) add_scan_filters(lfirst(lc), execution);
-	}
-	MemoryContextSwitchTo(old);
-}

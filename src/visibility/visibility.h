@@ -40,12 +40,6 @@ typedef struct TtlPlanning
 /* Puts the filters into the plan, unless that has been done. */
 extern void ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning);
 
-/*
- * True if the plan of a scan of that relation, which then is a container's, begins with the
- * filter that hides rows.
- */
-extern bool ttl_hide_is_filtered(const Plan *plan, Oid relid, TtlContainer *container);
-
 /* Supplies the filters that the plan of an execution that is about to start lacks. */
 extern void ttl_hide_complete(TtlExecution *execution);
 
@@ -60,12 +54,9 @@ extern void ttl_hide_enter_planning(const TtlPlanning *planning);
 extern void ttl_hide_leave_planning(const TtlPlanning *planning);
 extern void ttl_hide_before_copy(PlannedStmt *pstmt);
 
-/* True if it is a scan of a table, and no CustomScan. */
-extern bool ttl_hide_is_scan(const Plan *plan);
-
-/* Has ExecutorStart get a copy without filters; then gives them back to what it has started. */
+/* Has ExecutorStart get a copy without filters; then gives scan filters to what it has started. */
 extern void ttl_hide_strip(TtlExecution *execution, int eflags);
-extern void ttl_hide_restore(TtlExecution *execution);
+extern void ttl_hide_started(TtlExecution *execution, int eflags);
 
 /*
  * fk.c
@@ -130,8 +121,12 @@ extern void ttl_evict_ends(QueryDesc *query_desc);
  * scan_filter.c
  */
 
-/* An execution has started. */
-extern void ttl_scan_filter_started(TtlExecution *execution, int eflags);
+/* Has a filtered scan of the container's relation that has been started check rows by itself. */
+extern void ttl_scan_filter_add(ScanState *scan, const TtlContainer *container,
+								TtlExecution *execution);
+
+/* True if it is such a sequential scan. */
+extern bool ttl_scan_filter_scans_in_order(const PlanState *planstate);
 
 /* Says in EXPLAIN what the filter of a node has done; since 18. */
 struct ExplainState;
