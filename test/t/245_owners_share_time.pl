@@ -118,8 +118,9 @@ while (time < $until)
 		$longest{$which} = $took if $took > $longest{$which};
 	}
 }
-cmp_ok($longest{of_bob}, '<', 8, sprintf('beside 20 tables whose triggers sleep 3 s, another owner\'s rows wait %.1f s at most', $longest{of_bob}));
-cmp_ok($longest{quick}, '<', 8, sprintf('... and those of another table of the same owner %.1f s', $longest{quick}));
+# all the slow ones together take a minute
+cmp_ok($longest{of_bob}, '<', 30, sprintf('beside 20 tables whose triggers sleep 3 s, another owner\'s rows wait %.1f s at most', $longest{of_bob}));
+cmp_ok($longest{quick}, '<', 30, sprintf('... and those of another table of the same owner %.1f s', $longest{quick}));
 cmp_ok($node->safe_psql('postgres', q{SELECT sum(rows_deleted) FROM ttl.stat_containers WHERE container::text ~ 'slow'}), '>', 3, 'the slow ones have their turn, too');
 
 # Many tables of one owner beside one of another's, both with more work than the budget pays for

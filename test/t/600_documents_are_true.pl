@@ -122,6 +122,8 @@ for my $page (@pages)
 
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
 	$node->safe_psql($database, 'CREATE EXTENSION ttl') unless $text{$page} =~ /^(?:=# )?CREATE EXTENSION ttl;/m;
+	# the worker doesn't come before a CALL, where its state isn't shown
+	$node->safe_psql($database, 'SELECT ttl.pause()') unless $text{$page} =~ /CREATE EXTENSION ttl;|ttl\.status/;
 
 	# Their answers: NOTICEs and the like come before results.
 	$script .= "\\echo \@$_\@\n\\warn \@$_\@\n$statements[$_]->{sql}" for 0 .. $#statements;
