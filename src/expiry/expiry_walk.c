@@ -786,7 +786,7 @@ ttl_expiry_next(Oid container, TimestampTz now)
 		if (rel->rd_rel->relkind != RELKIND_RELATION ||
 			!ttl_container_peek(lfirst_oid(lc), &member) || member.default_ttl == TTL_OFF)
 			 /* nothing expires here */ ;
-		else if (member.lacks_column)
+		else if (member.lacks_column || !ttl_expiry_lock_indexes(rel))
 			next = DT_NOBEGIN;
 		else
 		{
