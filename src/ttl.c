@@ -90,7 +90,7 @@ ttl_post_parse_analyze(TTL_POST_PARSE_ANALYZE_PARAMETERS)
 		prev_post_parse_analyze_hook(TTL_POST_PARSE_ANALYZE_ARGUMENTS);
 	ttl_execution_analyzed(pstate, query);
 	ttl_clock_analyzed(query);
-	ttl_marks_analyzed(query);
+	ttl_citus_analyzed(query);
 }
 
 static PlannedStmt *
@@ -188,7 +188,7 @@ ttl_ExecutorRun(TTL_EXECUTOR_RUN_PARAMETERS)
 		ttl_cost_leave();
 	}
 	PG_END_TRY();
-	ttl_trigger_propagate(false);
+	ttl_citus_send(false);
 	ttl_fk_ran(queryDesc);
 }
 
@@ -292,11 +292,9 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		ttl_request_before_utility(stmt);
 		ttl_clock_before_utility(stmt);
 		ttl_validation_before_utility(stmt);
-		ttl_propagation_before_utility(stmt);
-		ttl_ddl_before_utility(stmt, queryString, context);
+		ttl_ddl_before_utility(stmt, queryString, context, ttl_citus_runs_own());
 		/* what Citus does in the command, ... */
-		ttl_calls_before_utility(stmt);
-		ttl_marks_before_utility(stmt);
+		ttl_citus_before_utility(stmt);
 		ttl_fk_before_utility(stmt);
 		ttl_hide_before_copy(stmt);
 
@@ -304,15 +302,15 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 
 		ttl_request_after_utility(stmt);
 		ttl_clock_after_utility();
-		ttl_propagation_after_utility(stmt);
 		ttl_ddl_after_utility(stmt, context);
+		ttl_citus_after_utility(stmt);
 	}
 	PG_FINALLY();
 	{
 		/* These cannot fail, and know commands that they have not been told of. */
 		ttl_fk_end_utility(stmt);
 		/* ... ends here */
-		ttl_calls_end_utility(stmt);
+		ttl_citus_end_utility(stmt);
 		ttl_validation_end_utility(stmt);
 		ttl_clock_end_utility();
 		ttl_cost_leave();
@@ -332,7 +330,11 @@ ttl_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 	if (access == OAT_FUNCTION_EXECUTE)
 		ttl_clock_function_called();
 	else
+	{
 		ttl_ddl_object_changed(access, classId, objectId, subId, arg);
+		if (access == OAT_POST_ALTER && subId == 0)
+			ttl_citus_object_altered(classId, objectId);
+	}
 }
 
 /*
@@ -343,7 +345,7 @@ static bool
 ttl_needs_fmgr(Oid functionId)
 {
 	return (prev_needs_fmgr_hook && prev_needs_fmgr_hook(functionId)) ||
-		ttl_calls_needs_fmgr(functionId);
+		ttl_citus_needs_fmgr(functionId);
 }
 
 static void
@@ -351,7 +353,7 @@ ttl_fmgr(FmgrHookEventType event, FmgrInfo *flinfo, Datum *arg)
 {
 	if (prev_fmgr_hook)
 		prev_fmgr_hook(event, flinfo, arg);
-	ttl_calls_fmgr(event, flinfo);
+	ttl_citus_fmgr(event, flinfo);
 }
 
 /*
@@ -383,6 +385,7 @@ static void
 ttl_relcache_callback(Datum arg, Oid relid)
 {
 	ttl_container_invalidate(relid);
+	ttl_citus_invalidate(relid);
 	ttl_schedule_relation_changed(relid);
 }
 
@@ -405,8 +408,6 @@ _PG_init(void)
 	/* settings come first, since the size of shared memory depends on them */
 	ttl_guc_init();
 	ttl_execution_init();
-	ttl_citus_init();
-	ttl_citus_on_convert(ttl_trigger_stop_archiving, ttl_trigger_tables_converted);
 	ttl_reaper_init();
 
 	RegisterXactCallback(ttl_xact_callback, NULL);
@@ -440,7 +441,7 @@ _PG_init(void)
 	prev_explain_per_node_hook = explain_per_node_hook;
 	explain_per_node_hook = ttl_explain_per_node;
 #endif
-	if (ttl_citus_is_loaded())
+	if (ttl_citus_init())
 	{
 		prev_needs_fmgr_hook = needs_fmgr_hook;
 		needs_fmgr_hook = ttl_needs_fmgr;

@@ -18,6 +18,9 @@
  * Citus's own unless another function runs in it: of an event trigger, a CHECK, an index
  * expression.  So within an extent all such functions are counted.
  *
+ *
+ * The library's hooks into commands are here, too: those that have an extent are part of it.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -26,9 +29,9 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_namespace.h"
 #include "citus/citus.h"
+#include "citus/citus_internal.h"
 #include "commands/extension.h"
 #include "execution.h"
-#include "fmgr.h"
 #include "ttl.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -71,12 +74,6 @@ static Extent *innermost = NULL;
 static PlannedStmt *command = NULL;
 static Extent command_extent;
 
-/* Have tables been replaced since the last ttl_citus_tables_replaced()? */
-static bool tables_replaced = false;
-
-static void (*before_converting) (Oid object) = NULL;
-static void (*converted) (void) = NULL;
-
 /* The function's index in the list, or -1 */
 static int
 find_function(Oid function)
@@ -108,12 +105,6 @@ ttl_citus_runs_own(void)
 }
 
 bool
-ttl_citus_is_own_query(const Query *query)
-{
-	return ttl_citus_runs_own() && (ttl_citus_is_called() || query->commandType == CMD_INSERT);
-}
-
-bool
 ttl_citus_is_converting(void)
 {
 	return innermost != NULL;
@@ -128,19 +119,7 @@ ttl_citus_is_called(void)
 bool
 ttl_citus_replaces_table(void)
 {
-	bool		replaces = ttl_citus_runs_own() && innermost->converts;
-
-	tables_replaced |= replaces;
-	return replaces;
-}
-
-bool
-ttl_citus_tables_replaced(void)
-{
-	bool		result = tables_replaced;
-
-	tables_replaced = false;
-	return result;
+	return ttl_citus_runs_own() && innermost->converts;
 }
 
 /*
@@ -200,12 +179,12 @@ run_function(PG_FUNCTION_ARGS)
 	extent.converts = functions[i].converts;
 	if (strcmp(functions[i].name, SET_ACCESS_METHOD) == 0 && !fcinfo->args[0].isnull)
 		check_access_method(DatumGetObjectId(fcinfo->args[0].value));
-	if (extent.converts && before_converting != NULL && !ttl_citus_is_called())
-		before_converting(converted_object(i, fcinfo));
+	if (extent.converts && !ttl_citus_is_called())
+		ttl_propagation_before_conversion(converted_object(i, fcinfo));
 	nestlevel = NewGUCNestLevel();
 	if (extent.converts && fcinfo->nargs > 0 && !fcinfo->args[0].isnull &&
 		has_only_ours(DatumGetObjectId(fcinfo->args[0].value)))
-		ttl_citus_allow_triggers();
+		ttl_row_trigger_allow();
 	innermost = &extent;
 	PG_TRY();
 	{
@@ -217,20 +196,20 @@ run_function(PG_FUNCTION_ARGS)
 	}
 	PG_END_TRY();
 	AtEOXact_GUC(true, nestlevel);
-	if (extent.converts && converted != NULL && !ttl_citus_is_called())
-		converted();
+	if (extent.converts && !ttl_citus_is_called())
+		ttl_citus_send(true);
 	return result;
 }
 
 bool
-ttl_calls_needs_fmgr(Oid function)
+ttl_citus_needs_fmgr(Oid function)
 {
 	return is_at_extent() || find_function(function) >= 0;
 }
 
 /* Must not fail once it has counted: PostgreSQL calls it outside of its PG_TRY. */
 void
-ttl_calls_fmgr(FmgrHookEventType event, FmgrInfo *flinfo)
+ttl_citus_fmgr(FmgrHookEventType event, FmgrInfo *flinfo)
 {
 	int			i;
 
@@ -247,37 +226,28 @@ ttl_calls_fmgr(FmgrHookEventType event, FmgrInfo *flinfo)
 		innermost->others += event == FHET_START ? 1 : -1;
 }
 
-/* Not those that run commands, or users' INSERTs, nor those that may find no catalogs. */
+/* Not those that run commands, or users' INSERTs. */
 static bool
 has_extent(Node *stmt)
 {
-	switch (nodeTag(stmt))
-	{
-		case T_CallStmt:
-		case T_CopyStmt:
-		case T_CreateSchemaStmt:
-		case T_DoStmt:
-		case T_ExplainStmt:
-		case T_TransactionStmt:
-			return false;
-		default:
-			return true;
-	}
+	return !IsA(stmt, CallStmt) && !IsA(stmt, CopyStmt) && !IsA(stmt, CreateSchemaStmt) &&
+		!IsA(stmt, DoStmt) && !IsA(stmt, ExplainStmt);
 }
 
-void
-ttl_calls_before_utility(PlannedStmt *pstmt)
+/* The outermost command begins. */
+static void
+begin_command(PlannedStmt *pstmt)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
-	if (innermost != NULL || !has_extent(stmt) || !ttl_citus_is_here() || ttl_container_objects() == NULL)
+	if (innermost != NULL || !has_extent(stmt) || ttl_container_objects() == NULL)
 		return;
 	if (IsA(stmt, AlterObjectSchemaStmt) && ((AlterObjectSchemaStmt *) stmt)->relation != NULL)
 	{
 		Oid			relid = RangeVarGetRelid(((AlterObjectSchemaStmt *) stmt)->relation, NoLock, true);
 
 		if (OidIsValid(relid))
-			before_converting(relid);
+			ttl_propagation_before_conversion(relid);
 	}
 	command = pstmt;
 	command_extent.converts = true;
@@ -287,18 +257,56 @@ ttl_calls_before_utility(PlannedStmt *pstmt)
 }
 
 void
-ttl_calls_end_utility(PlannedStmt *pstmt)
+ttl_citus_before_utility(PlannedStmt *pstmt)
+{
+	Node	   *stmt = pstmt->utilityStmt;
+
+	/* in a transaction that has failed there are no catalogs */
+	if (IsA(stmt, TransactionStmt) || !ttl_citus_is_here())
+		return;
+	if (IsA(stmt, CreateTrigStmt))
+		ttl_propagation_trigger_begins((CreateTrigStmt *) stmt);
+	else if (IsA(stmt, CopyStmt))
+		ttl_marks_copy_begins((CopyStmt *) stmt);
+	begin_command(pstmt);
+}
+
+/* May it have made other tables of tables, or a local one one of Citus, for a foreign key? */
+static bool
+converts(Node *stmt)
+{
+	ListCell   *lc;
+
+	if (!IsA(stmt, AlterTableStmt))
+		return IsA(stmt, AlterObjectSchemaStmt);
+	foreach(lc, ((AlterTableStmt *) stmt)->cmds)
+	{
+		AlterTableType type = lfirst_node(AlterTableCmd, lc)->subtype;
+
+		if (type == AT_AddConstraint || type == AT_AddColumn)
+			return true;
+	}
+	return false;
+}
+
+void
+ttl_citus_after_utility(PlannedStmt *pstmt)
+{
+	Node	   *stmt = pstmt->utilityStmt;
+
+	if (IsA(stmt, TransactionStmt) || !ttl_citus_is_here())
+		return;
+	if (ttl_container_objects() != NULL)
+		ttl_propagation_command_ended(stmt);
+	ttl_citus_send(converts(stmt));
+}
+
+void
+ttl_citus_end_utility(PlannedStmt *pstmt)
 {
 	if (command == pstmt)
 	{
 		command = NULL;
 		innermost = NULL;
 	}
-}
-
-void
-ttl_citus_on_convert(void (*before) (Oid object), void (*after) (void))
-{
-	before_converting = before;
-	converted = after;
 }

@@ -17,13 +17,13 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "citus/citus.h"
-#include "executor/spi.h"
+#include "citus/citus_internal.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/hsearch.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -64,52 +64,109 @@ look_up(const char *table, const char *index, const char *column, RegProcedure e
 static bool is_loaded = false;
 
 bool
-ttl_citus_is_loaded(void)
-{
-	return is_loaded;
-}
-
-bool
 ttl_citus_is_here(void)
 {
 	return is_loaded && !IsBinaryUpgrade &&
 		OidIsValid(get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE));
 }
 
-/* A replication model and methods of distribution, as in pg_dist_partition */
-#define ONE_COPY	's'
-#define BY_HASH		'h'
-#define BY_NOTHING	'n'
+/* How Citus places a table's rows, from how pg_dist_partition describes it */
+typedef enum PlacedBy
+{
+	PLACED_HERE,
+	PLACED_IN_SHARDS,
+	PLACED_IN_COPIES,			/* each row on several nodes */
+	PLACED_BY_OTHERS			/* Citus doesn't know which shard has a row */
+} PlacedBy;
 
-/* A column of the shell's row in pg_dist_partition; 0 if it has none. */
+/*
+ * Each table of each statement is looked up, so what is known is kept until its relation cache
+ * entry is invalidated, which Citus does, too.
+ */
+typedef struct Placing
+{
+	Oid			relid;			/* hash key; MUST BE FIRST */
+	PlacedBy	by;
+} Placing;
+
+static HTAB *placings = NULL;
+
 static char
 partition_column(Oid relid, const char *column)
 {
-	return ttl_citus_is_here() ?
-		DatumGetChar(look_up("pg_dist_partition", "pg_dist_partition_logical_relid_index",
-							 "logicalrelid", F_OIDEQ, ObjectIdGetDatum(relid), column)) : '\0';
+	return DatumGetChar(look_up("pg_dist_partition", "pg_dist_partition_logical_relid_index",
+								"logicalrelid", F_OIDEQ, ObjectIdGetDatum(relid), column));
+}
+
+static PlacedBy
+read_placing(Oid relid)
+{
+	switch (partition_column(relid, "partmethod"))
+	{
+		case '\0':
+			return PLACED_HERE;
+		case 'h':
+		case 'n':
+			return partition_column(relid, "repmodel") == 's' ? PLACED_IN_SHARDS : PLACED_IN_COPIES;
+		default:
+			return PLACED_BY_OTHERS;
+	}
+}
+
+static PlacedBy
+placed_by(Oid relid)
+{
+	uint64		count = ttl_invalidations;
+	Placing    *placing = NULL;
+	PlacedBy	by;
+
+	if (!ttl_citus_is_here())
+		return PLACED_HERE;
+	if (placings != NULL)
+		placing = hash_search(placings, &relid, HASH_FIND, NULL);
+	if (placing != NULL)
+		return placing->by;
+	by = read_placing(relid);
+	if (count == ttl_invalidations)
+	{
+		HASHCTL		ctl = {.keysize = sizeof(Oid),.entrysize = sizeof(Placing)};
+
+		if (placings == NULL)
+			placings = hash_create("ttl placings of Citus", 128, &ctl, HASH_ELEM | HASH_BLOBS);
+		placing = hash_search(placings, &relid, HASH_ENTER, NULL);
+		placing->by = by;
+	}
+	return by;
+}
+
+void
+ttl_citus_invalidate(Oid relid)
+{
+	if (placings != NULL && OidIsValid(relid))
+		(void) hash_search(placings, &relid, HASH_REMOVE, NULL);
+	else if (placings != NULL)
+	{
+		hash_destroy(placings);
+		placings = NULL;
+	}
 }
 
 bool
 ttl_citus_is_distributed(Oid relid)
 {
-	return partition_column(relid, "partmethod") != '\0';
+	return placed_by(relid) != PLACED_HERE;
 }
 
 bool
 ttl_citus_has_copies(Oid relid)
 {
-	char		model = partition_column(relid, "repmodel");
-
-	return model != '\0' && model != ONE_COPY;
+	return placed_by(relid) == PLACED_IN_COPIES;
 }
 
 void
 ttl_citus_check_method(Oid relid)
 {
-	char		method = partition_column(relid, "partmethod");
-
-	if (method != '\0' && method != BY_HASH && method != BY_NOTHING)
+	if (placed_by(relid) == PLACED_BY_OTHERS)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("table \"%s\" cannot be a container because it is distributed by append or range",
@@ -136,26 +193,21 @@ ttl_citus_find_shell(Oid relid, int64 *shard)
 	char	   *name = ttl_citus_is_here() ? get_rel_name(relid) : NULL;
 	char	   *number = name == NULL ? NULL : strrchr(name, '_');
 	char	   *end;
+	int64		id;
 	Oid			shell;
 
 	if (number == NULL)
 		return InvalidOid;
-	*shard = strtoi64(number + 1, &end, 10);
+	id = strtoi64(number + 1, &end, 10);
+	if (shard != NULL)
+		*shard = id;
 	if (end == number + 1 || *end != '\0')
 		return InvalidOid;
 	shell = DatumGetObjectId(look_up("pg_dist_shard", "pg_dist_shard_shardid_index", "shardid",
-									 F_INT8EQ, Int64GetDatum(*shard), "logicalrelid"));
+									 F_INT8EQ, Int64GetDatum(id), "logicalrelid"));
 	return OidIsValid(shell) && shell != relid &&
 		get_rel_namespace(shell) == get_rel_namespace(relid) &&
 		is_shard_name(name, number - name, get_rel_name(shell)) ? shell : InvalidOid;
-}
-
-Oid
-ttl_citus_shell_of(Oid relid)
-{
-	int64		shard;
-
-	return ttl_citus_find_shell(relid, &shard);
 }
 
 int
@@ -209,16 +261,9 @@ ttl_citus_is_true(const char *query, int64 value)
 	return answer != NULL && answer[0] == 't';
 }
 
-void
-ttl_citus_allow_triggers(void)
-{
-	if (ttl_citus_is_here())
-		(void) set_config_option("citus.enable_unsafe_triggers", "on", PGC_USERSET,
-								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-}
-
-void
+bool
 ttl_citus_init(void)
 {
 	is_loaded = GetConfigOption("citus.enable_unsafe_triggers", true, false) != NULL;
+	return is_loaded;
 }

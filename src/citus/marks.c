@@ -23,10 +23,10 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "citus/citus.h"
+#include "citus/citus_internal.h"
 #include "commands/defrem.h"
 #include "execution.h"
 #include "expiry/expiry.h"
-#include "libpq/libpq-be.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -42,8 +42,10 @@ typedef struct Marks
 	bool		shows;			/* mark all shells? */
 	bool		found;			/* are tables marked that are no shells? */
 	bool		of_others;		/* is one of them not the user's? */
-	bool		looks;			/* look for distributed tables? */
-	bool		distributed;	/* may there be any? */
+	bool		looks;			/* look for shells that are not marked? */
+	bool		keeps;			/* the marks that there are? */
+	bool		shells;			/* are there any, ... */
+	bool		views;			/* ... or views? */
 } Marks;
 
 static bool
@@ -66,8 +68,8 @@ mark_walker(Node *node, void *context)
 	is_marked = strncmp(rte->eref->aliasname, STORED_ALIAS, strlen(STORED_ALIAS)) == 0;
 	if ((is_marked || marks->shows || marks->looks) && ttl_citus_is_distributed(rte->relid))
 	{
-		marks->distributed = true;
-		if (is_marked || marks->shows)
+		marks->shells = true;
+		if (marks->shows || (is_marked && !marks->keeps))
 		{
 			rte->eref->aliasname = marks->shows ? STORED_ALIAS : get_rel_name(rte->relid);
 			rte->alias = makeAlias(rte->eref->aliasname, rte->alias == NULL ? NIL : rte->alias->colnames);
@@ -77,17 +79,19 @@ mark_walker(Node *node, void *context)
 	{
 		marks->found |= is_marked;
 		marks->of_others |= is_marked && !ttl_container_is_owner(GetUserId(), rte->relid);
-		marks->distributed |= rte->relkind == RELKIND_VIEW;
+		marks->views |= rte->relkind == RELKIND_VIEW;
 	}
 	return false;
 }
 
-/* Has another node opened the session to run queries? */
+/* Has another node opened the session to run queries?  It says so when it connects. */
 static bool
 is_opened_by_node(void)
 {
-	return MyProcPort != NULL && MyProcPort->application_name != NULL &&
-		strncmp(MyProcPort->application_name, "citus_internal ", strlen("citus_internal ")) == 0;
+	const char *name = GetConfigOptionResetString("application_name");
+
+	return MyProcPort != NULL && name != NULL &&
+		strncmp(name, "citus_internal ", strlen("citus_internal ")) == 0;
 }
 
 /* Until the transaction ends, or the next statement */
@@ -107,7 +111,8 @@ ttl_citus_mark(Query *query)
 
 	if (query->commandType == CMD_UTILITY || !ttl_citus_is_here())
 		return false;
-	is_own = ttl_citus_is_own_query(query);
+	/* queries that a command itself has are its user's */
+	is_own = ttl_citus_runs_own() && (ttl_citus_is_called() || query->commandType == CMD_INSERT);
 	marks.shows = is_own || ttl_live_session_shows();
 	(void) mark_walker((Node *) query, &marks);
 	if (ttl_citus_is_converting())
@@ -118,9 +123,23 @@ ttl_citus_mark(Query *query)
 	return false;
 }
 
+TtlStampFor
+ttl_citus_stamp_for(Query *query, Oid target)
+{
+	Marks		marks = {.looks = true,.keeps = true};
+
+	if (!ttl_citus_is_here())
+		return TTL_STAMP_OWN;
+	(void) mark_walker((Node *) query, &marks);
+	if (!marks.shells)
+		return TTL_STAMP_OWN;
+	return query->commandType == CMD_UPDATE && ttl_citus_has_copies(target) ?
+		TTL_STAMP_COPIES : TTL_STAMP_SHARDS;
+}
+
 /* A generic plan has the alias or not: such a query is planned anew when row_security changes. */
 void
-ttl_marks_analyzed(Query *query)
+ttl_citus_analyzed(Query *query)
 {
 	Marks		marks = {.looks = true};
 
@@ -128,7 +147,7 @@ ttl_marks_analyzed(Query *query)
 		ttl_container_objects() == NULL)
 		return;
 	(void) mark_walker((Node *) query, &marks);
-	query->hasRowSecurity |= marks.distributed;
+	query->hasRowSecurity |= marks.shells || marks.views;
 }
 
 /* Will Citus have each shard copied by a COPY with the same options? */
@@ -148,15 +167,14 @@ is_copied_by_shards(const CopyStmt *stmt)
 }
 
 void
-ttl_marks_before_utility(PlannedStmt *pstmt)
+ttl_marks_copy_begins(CopyStmt *stmt)
 {
-	CopyStmt   *stmt = (CopyStmt *) pstmt->utilityStmt;
 	DefElem    *mark = NULL;
 	Oid			relid;
 	TtlContainer container;
 	ListCell   *lc;
 
-	if (!IsA(stmt, CopyStmt) || stmt->relation == NULL || !ttl_citus_is_here())
+	if (stmt->relation == NULL)
 		return;
 	foreach(lc, stmt->options)
 	{

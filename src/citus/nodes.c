@@ -14,10 +14,8 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "citus/citus.h"
-#include "executor/spi.h"
-#include "fmgr.h"
+#include "citus/citus_internal.h"
 #include "funcapi.h"
-#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "ttl.h"
 #include "utils/builtins.h"
@@ -26,7 +24,6 @@
 #include "utils/rel.h"
 #include "utils/rls.h"
 #include "utils/tuplestore.h"
-#include "utils/varlena.h"
 
 /* Errors (55006) if sessions that are opened for the shards would wait for this one. */
 static void
@@ -91,6 +88,7 @@ ttl_citus_check_nodes(Oid relid)
 {
 	char	   *error;
 
+	ttl_citus_check_method(relid);
 	if (!ttl_citus_is_distributed(relid))
 		return;
 	if (strcmp(GetConfigOption("citus.enable_ddl_propagation", false, false), "off") == 0)

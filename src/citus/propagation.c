@@ -21,20 +21,24 @@
 #include "access/table.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "citus/citus.h"
+#include "citus/citus_internal.h"
+#include "command.h"
 #include "container/policy.h"
+#include "execution.h"
 #include "expiry/expiry.h"
 #include "miscadmin.h"
-#include "nodes/parsenodes.h"
+#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "ttl.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/varlena.h"
+#include "utils/wait_event.h"
 
 static void
 append_argument(StringInfo text, const char *value)
@@ -65,8 +69,9 @@ ttl_citus_arguments(Oid relid, const TtlPolicy *policy)
 	return text.data;
 }
 
-char *
-ttl_citus_arguments_of(const Trigger *trigger)
+/* Those that the trigger has, in the same form */
+static char *
+arguments_of(const Trigger *trigger)
 {
 	StringInfoData text;
 
@@ -134,23 +139,6 @@ read_arguments(Oid relid, const Trigger *trigger, TtlPolicy *policy)
 				 errhint("Use ttl.create_container().")));
 }
 
-static Oid	shown = InvalidOid;
-
-Oid
-ttl_citus_show_stored(Oid relid)
-{
-	Oid			outer = shown;
-
-	shown = relid;
-	return outer;
-}
-
-bool
-ttl_citus_shows_stored(Oid relid)
-{
-	return OidIsValid(shown) && relid == shown;
-}
-
 void
 ttl_citus_check_settable(Oid relid)
 {
@@ -158,7 +146,7 @@ ttl_citus_check_settable(Oid relid)
 
 	if (!ttl_citus_is_here())
 		return;
-	if (OidIsValid(ttl_citus_shell_of(relid)) ||
+	if (OidIsValid(ttl_citus_find_shell(relid, NULL)) ||
 		(ttl_container_peek(relid, &container) && container.propagated))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -172,7 +160,32 @@ static bool
 is_sent(Oid relid)
 {
 	return strncmp(application_name, "citus_", strlen("citus_")) == 0 ||
-		OidIsValid(ttl_citus_shell_of(relid));
+		OidIsValid(ttl_citus_find_shell(relid, NULL));
+}
+
+/* The table of that schema and name.  Who inserts may have no right to use the schema. */
+static Oid
+find_named(List *names)
+{
+	return list_length(names) < 2 ? InvalidOid :
+		get_relname_relid(strVal(lsecond(names)), get_namespace_oid(strVal(linitial(names)), true));
+}
+
+/* The table that the arguments of the row trigger name as archive, or InvalidOid */
+static Oid
+named_archive(Oid relid)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	const Trigger *trigger = ttl_row_trigger_find(rel->trigdesc);
+	Oid			archive = InvalidOid;
+
+	for (int i = 0; trigger != NULL && i + 1 < trigger->tgnargs; i += 2)
+	{
+		if (strcmp(trigger->tgargs[i], ARCHIVE_ARGUMENT) == 0)
+			archive = find_named(textToQualifiedNameList(cstring_to_text(trigger->tgargs[i + 1])));
+	}
+	table_close(rel, NoLock);
+	return archive;
 }
 
 /* The table has that policy, from another node or as another table of Citus's. */
@@ -186,7 +199,7 @@ store(Oid relid, TtlPolicy *policy)
 		policy->propagated = is_sent(relid);
 		if (OidIsValid(policy->archive_to) && !policy->propagated)
 		{
-			policy->archive_to = ttl_citus_named_archive(relid);
+			policy->archive_to = named_archive(relid);
 			if (!OidIsValid(policy->archive_to))
 				ttl_policy_lose_archive(relid, policy);
 		}
@@ -202,14 +215,18 @@ store(Oid relid, TtlPolicy *policy)
 	ttl_container_update(relid, policy);
 }
 
+/* Has Citus made tables of others since policies were sent last? */
+static bool replaced_tables = false;
+
 /* The table's trigger has been created, with a policy.  One that is no other node's is left alone. */
 static void
 receive(Oid relid, const Trigger *trigger)
 {
 	TtlPolicy	policy;
+	bool		replaces = ttl_citus_replaces_table();
 
-	if (ttl_container_read(relid, &policy) ? !policy.propagated :
-		!is_sent(relid) && !ttl_citus_replaces_table())
+	replaced_tables |= replaces;
+	if (ttl_container_read(relid, &policy) ? !policy.propagated : !is_sent(relid) && !replaces)
 		return;
 	if (!ttl_container_is_owner(GetUserId(), relid))
 		ereport(ERROR,
@@ -220,62 +237,32 @@ receive(Oid relid, const Trigger *trigger)
 	store(relid, &policy);
 }
 
-Trigger *
-ttl_citus_find_trigger(TriggerDesc *triggers)
-{
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-	{
-		Trigger    *trigger = &triggers->triggers[i];
-
-		if (strncmp(trigger->tgname, TTL_TRIGGER, strlen(TTL_TRIGGER)) == 0 &&
-			trigger->tgfoid == ttl_container_function(TTL_ON_WRITE))
-			return trigger;
-	}
-	return NULL;
-}
-
-/* The table of that schema and name.  Who inserts may have no right to use the schema. */
-static Oid
-find_named(List *names)
-{
-	return list_length(names) < 2 ? InvalidOid :
-		get_relname_relid(strVal(lsecond(names)), get_namespace_oid(strVal(linitial(names)), true));
-}
-
-Oid
-ttl_citus_named_archive(Oid relid)
-{
-	Relation	rel = table_open(relid, AccessShareLock);
-	const Trigger *trigger = ttl_citus_find_trigger(rel->trigdesc);
-	Oid			archive = InvalidOid;
-
-	for (int i = 0; trigger != NULL && i + 1 < trigger->tgnargs; i += 2)
-	{
-		if (strcmp(trigger->tgargs[i], ARCHIVE_ARGUMENT) == 0)
-			archive = find_named(textToQualifiedNameList(cstring_to_text(trigger->tgargs[i + 1])));
-	}
-	table_close(rel, NoLock);
-	return archive;
-}
+/* Milliseconds, as for the lock by which VACUUM truncates a table */
+#define SHELL_LOCK_INTERVAL 50
+#define SHELL_LOCK_TIMEOUT	5000
 
 /*
  * Citus locks no shards when it makes another table of a shell, but the shell against
- * SELECT FOR UPDATE, as we do on all nodes (trigger.c); a change of the policy doesn't.  Who
- * has a lock on the shard must not wait: Citus may, by another session, for that one.
+ * SELECT FOR UPDATE, as we do on all nodes (ttl_propagation_before_conversion()); a change of
+ * the policy doesn't.  A session that has locked the shard must not wait for ever, for Citus
+ * may be waiting for that lock, by another session than the one that has locked the shell.
+ * But nodes commit shells and shards one after the other, and a user's statement shouldn't
+ * fail in between.  So false is returned if the lock isn't to be had within that time.
  */
 static bool
-lock_shell(Oid shell)
+lock_shell(Oid shell, int timeout)
 {
-	return ConditionalLockRelationOid(shell, RowShareLock);
-}
-
-void
-ttl_citus_wait_for_shell(Oid relid)
-{
-	Oid			shell = ttl_citus_shell_of(relid);
-
-	if (OidIsValid(shell))
-		LockRelationOid(shell, RowShareLock);
+	while (!ConditionalLockRelationOid(shell, RowShareLock))
+	{
+		if (timeout <= 0)
+			return false;
+		timeout -= SHELL_LOCK_INTERVAL;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 SHELL_LOCK_INTERVAL, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	return true;
 }
 
 /*
@@ -300,7 +287,7 @@ ttl_citus_find_archive(Oid container, const TtlPolicy *policy, char **distributi
 	static SPIPlanPtr saved = NULL;
 	int64		shard = 0;
 	Oid			shell = policy->propagated ? ttl_citus_find_shell(container, &shard) : container;
-	Oid			archive = policy->propagated ? ttl_citus_named_archive(container) : policy->archive_to;
+	Oid			archive = policy->propagated ? named_archive(container) : policy->archive_to;
 	Oid			types[] = {REGCLASSOID, REGCLASSOID, INT8OID};
 	Datum		values[] = {ObjectIdGetDatum(shell), ObjectIdGetDatum(archive), Int64GetDatum(shard)};
 	char	   *answer;			/* schema, table and column */
@@ -311,7 +298,7 @@ ttl_citus_find_archive(Oid container, const TtlPolicy *policy, char **distributi
 		return archive;
 
 	/* a shard may have no shell yet, and its archive may be on another node */
-	if (policy->propagated && OidIsValid(shell) && !lock_shell(shell))
+	if (policy->propagated && OidIsValid(shell) && !lock_shell(shell, SHELL_LOCK_TIMEOUT))
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("could not obtain lock on distributed table \"%s\"", get_rel_name(shell)),
@@ -342,10 +329,10 @@ trigger_created(CreateTrigStmt *stmt)
 
 	if ((relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE) ||
 		get_rel_persistence(relid) == RELPERSISTENCE_TEMP || get_rel_relispartition(relid) ||
-		ttl_citus_shows_stored(relid))
+		ttl_row_trigger_is_created(relid))
 		return;
 	rel = table_open(relid, NoLock);
-	trigger = ttl_citus_find_trigger(rel->trigdesc);
+	trigger = ttl_row_trigger_find(rel->trigdesc);
 	if (trigger != NULL && trigger->tgnargs > 0)
 		receive(relid, trigger);
 	table_close(rel, NoLock);
@@ -366,7 +353,7 @@ trigger_dropped(List *object)
 	rel = try_table_open(relid, AccessShareLock);
 	if (rel == NULL)
 		return;
-	if (ttl_citus_find_trigger(rel->trigdesc) == NULL)
+	if (ttl_row_trigger_find(rel->trigdesc) == NULL)
 	{
 		ttl_container_lock_policy(relid, true, true);
 		ttl_container_delete(relid);
@@ -386,11 +373,12 @@ has_its_policy(Oid relid)
 	TtlPolicy	stored;
 	TtlPolicy	policy;
 	bool		result = false;
+	bool		busy;
 
-	if (!ConditionalLockRelationOid(relid, AccessShareLock))
+	rel = ttl_container_open_unlocked(relid, &busy);
+	if (rel == NULL)
 		return false;
-	rel = table_open(relid, NoLock);
-	trigger = ttl_citus_find_trigger(rel->trigdesc);
+	trigger = ttl_row_trigger_find(rel->trigdesc);
 	if (trigger != NULL && ttl_container_read(relid, &stored))
 	{
 		read_arguments(relid, trigger, &policy);
@@ -437,7 +425,11 @@ ttl_citus_lock_shard(Oid relid, bool waits)
 	char	   *present;
 	Oid			shell = ttl_citus_find_shell(relid, &shard);
 
-	if (!OidIsValid(shell) || !lock_shell(shell))
+	if (!OidIsValid(shell))
+		return false;
+	if (waits)
+		LockRelationOid(shell, RowShareLock);
+	else if (!lock_shell(shell, 0))
 		return false;
 	lock = lock_of_place(shard);
 	if (lock == NULL || sscanf(lock, "%u %u %u", &field2, &field3, &field4) != 3)
@@ -452,33 +444,185 @@ ttl_citus_lock_shard(Oid relid, bool waits)
 
 /* The statement is a private copy. */
 void
-ttl_propagation_before_utility(PlannedStmt *pstmt)
+ttl_propagation_trigger_begins(CreateTrigStmt *stmt)
 {
-	CreateTrigStmt *stmt = (CreateTrigStmt *) pstmt->utilityStmt;
 	Oid			relid;
 
-	if (!IsA(stmt, CreateTrigStmt) || strcmp(stmt->trigname, TTL_TRIGGER) != 0 || !ttl_citus_is_here())
+	if (strcmp(stmt->trigname, TTL_TRIGGER) != 0)
 		return;
 	relid = RangeVarGetRelid(stmt->relation, NoLock, true);
-	if (OidIsValid(relid) && !is_sent(relid) && !ttl_citus_shows_stored(relid) && !ttl_citus_runs_own())
+	if (OidIsValid(relid) && !is_sent(relid) && !ttl_row_trigger_is_created(relid) && !ttl_citus_runs_own())
 		stmt->args = NIL;
 }
 
 void
-ttl_propagation_after_utility(PlannedStmt *pstmt)
+ttl_propagation_command_ended(Node *stmt)
 {
-	Node	   *stmt = pstmt->utilityStmt;
 	ListCell   *lc;
 
 	if (IsA(stmt, CreateTrigStmt))
-	{
-		if (ttl_citus_is_here() && ttl_container_objects() != NULL)
-			trigger_created((CreateTrigStmt *) stmt);
-	}
-	else if (IsA(stmt, DropStmt) && ((DropStmt *) stmt)->removeType == OBJECT_TRIGGER &&
-			 ttl_citus_is_here() && ttl_container_objects() != NULL)
+		trigger_created((CreateTrigStmt *) stmt);
+	else if (IsA(stmt, DropStmt) && ((DropStmt *) stmt)->removeType == OBJECT_TRIGGER)
 	{
 		foreach(lc, ((DropStmt *) stmt)->objects)
 			trigger_dropped(castNode(List, lfirst(lc)));
+	}
+}
+
+bool
+ttl_citus_gives_name(const char *trigger)
+{
+	return ttl_citus_is_here() && strncmp(trigger, TTL_TRIGGER "_", strlen(TTL_TRIGGER "_")) == 0;
+}
+
+/*
+ * A container has become the shard of a local table of Citus: the policy is the
+ * shell's now.
+ */
+static void
+give_to_shell(Oid shard, Oid shell, TtlPolicy *policy)
+{
+	TtlPolicy	existing;
+
+	ttl_container_lock_policy(shard, true, true);
+	if (!ttl_container_read(shell, &existing))
+		ttl_container_insert(shell, policy);
+	policy->propagated = true;
+	ttl_container_update(shard, policy);
+}
+
+/* Has Citus carry the policy to where it isn't known yet, or no more. */
+static void
+carry(Oid relid)
+{
+	TtlPolicy	policy;
+	Oid			shell;
+	Relation	rel;
+	const Trigger *trigger;
+	bool		is_old;
+	bool		busy;
+
+	if (!ttl_container_read(relid, &policy) || policy.propagated)
+		return;
+	shell = ttl_citus_find_shell(relid, NULL);
+	if (OidIsValid(shell))
+	{
+		give_to_shell(relid, shell, &policy);
+		relid = shell;
+	}
+	/* what this transaction has changed, it has locked */
+	rel = ttl_container_open_unlocked(relid, &busy);
+	if (rel == NULL)
+		return;
+	trigger = ttl_row_trigger_of(rel);
+	/* Citus may be replacing the archive; a table that pg_restore has registered has no trigger */
+	is_old = ttl_container_read(relid, &policy) && !policy.propagated &&
+		(!OidIsValid(policy.archive_to) || get_rel_name(policy.archive_to) != NULL) &&
+		(trigger == NULL ? ttl_citus_is_distributed(relid) :
+		 strcmp(arguments_of(trigger), ttl_citus_arguments(relid, &policy)) != 0);
+	table_close(rel, is_old ? NoLock : AccessShareLock);
+	if (is_old)
+	{
+		ttl_citus_check_nodes(relid);
+		ttl_row_trigger_create(relid, ttl_citus_arguments(relid, &policy));
+	}
+}
+
+/*
+ * Citus has made tables of others.  A container's trigger has the name of the archive, which
+ * is that of the table in its place, too.
+ */
+static void
+follow_archive(Oid container)
+{
+	TtlPolicy	policy;
+	Oid			archive;
+	char	   *column;
+
+	if (!ttl_container_read(container, &policy) || policy.propagated || !OidIsValid(policy.archive_to))
+		return;
+	archive = get_rel_name(policy.archive_to) == NULL ? named_archive(container) :
+		ttl_citus_find_shell(policy.archive_to, NULL);
+	if (OidIsValid(archive) || get_rel_name(policy.archive_to) == NULL)
+		ttl_container_replace_archive(container, archive);
+	if (ttl_container_is_owner(GetUserId(), container) && ttl_container_read(container, &policy))
+		(void) ttl_citus_find_archive(container, &policy, &column, WARNING);
+}
+
+void
+ttl_citus_send(bool all)
+{
+	List	   *containers = ttl_container_changed;
+	ListCell   *lc;
+
+	all |= replaced_tables;
+	/* nodes may not have a table that Citus is making; when it has, this is called, too */
+	if ((containers == NIL && !all) || ttl_citus_is_called())
+		return;
+	ttl_container_changed = NIL;
+	replaced_tables = false;
+	if (!ttl_citus_is_here() || ttl_container_objects() == NULL)
+		return;
+	foreach(lc, containers)
+		carry(lfirst_oid(lc));
+	if (!all)
+		return;
+	foreach(lc, ttl_container_list())
+	{
+		follow_archive(lfirst_oid(lc));
+		if (ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
+			carry(lfirst_oid(lc));
+	}
+}
+
+/*
+ * Citus is about to copy a table, and drops it then.  What nodes move from or to its shards
+ * in between would be lost with the archive, or be moved twice.  So the container is locked on
+ * all nodes, which keeps them from it until the transaction has ended.
+ */
+void
+ttl_propagation_before_conversion(Oid object)
+{
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_list())
+	{
+		Oid			container = lfirst_oid(lc);
+		TtlPolicy	policy;
+		int			nestlevel;
+
+		if (!ttl_container_read(container, &policy) || !OidIsValid(policy.archive_to) ||
+			!ttl_citus_is_distributed(container) || !ttl_citus_is_distributed(policy.archive_to) ||
+			(OidIsValid(object) ? container != object && policy.archive_to != object &&
+			 get_rel_namespace(container) != object && get_rel_namespace(policy.archive_to) != object :
+			 !ttl_container_is_owner(GetUserId(), container)))
+			continue;
+		nestlevel = ttl_command_begin();
+		ttl_command_run("LOCK TABLE %s IN EXCLUSIVE MODE", ttl_container_table_name(container));
+		ttl_command_end(nestlevel);
+	}
+}
+
+/* A table, or that schema, may have another name.  Citus's nodes know archives by theirs. */
+void
+ttl_citus_object_altered(Oid class_id, Oid object)
+{
+	ListCell   *lc;
+
+	if ((class_id != RelationRelationId && class_id != NamespaceRelationId) ||
+		!ttl_citus_is_here() || ttl_container_objects() == NULL)
+		return;
+	foreach(lc, ttl_container_list())
+	{
+		TtlContainer container;
+
+		if (!ttl_container_peek(lfirst_oid(lc), &container) || container.propagated ||
+			(container.archive_to != object && get_rel_namespace(container.archive_to) != object))
+			continue;
+		/* if it could not be locked at the command's end, its shards would keep their policy */
+		if (ttl_citus_is_distributed(lfirst_oid(lc)))
+			LockRelationOid(lfirst_oid(lc), AccessShareLock);
+		if (get_rel_name(lfirst_oid(lc)) != NULL)
+			ttl_container_announce_change(lfirst_oid(lc), false);
 	}
 }

@@ -14,7 +14,6 @@
 #include "access/table.h"
 #include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
-#include "citus/citus.h"
 #include "commands/tablecmds.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
@@ -62,7 +61,7 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 	int32		old_default;
 
 	ttl_container_check_owned(relid);
-	ttl_trigger_lock(relid);
+	ttl_trigger_lock(relid, ShareRowExclusiveLock);
 	lock_table(relid, default_ttl == TTL_OFF);
 	if (default_ttl != TTL_OFF)
 		(void) ttl_container_tree(relid, AccessShareLock);
@@ -304,7 +303,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	/* a default of the timestamp column may have to be altered */
 	if (!PG_ARGISNULL(10))
 		(void) ttl_container_tree(relid, AccessExclusiveLock);
-	ttl_trigger_lock(relid);
+	ttl_trigger_lock(relid, ShareRowExclusiveLock);
 	lock_table(relid, !PG_ARGISNULL(3) && !PG_GETARG_BOOL(3) && PG_ARGISNULL(5) && PG_ARGISNULL(6));
 	/* ... and the archive: DROP TABLE must find that it is one */
 	if (!PG_ARGISNULL(5) && OidIsValid(PG_GETARG_OID(5)))
@@ -416,7 +415,7 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 					ttl_policy_default_ttl_text(policy.default_ttl))));
 
 	/* shards of a distributed table cease to be containers by this */
-	if (ttl_trigger_exists(relid))
+	if (ttl_row_trigger_exists(relid))
 		ttl_trigger_drop(relid);
 	nestlevel = ttl_command_begin();
 	ttl_indexes_drop(relid, &policy);

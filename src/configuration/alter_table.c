@@ -112,7 +112,7 @@ refuse_method(Oid relid)
  * gives one that leaves its container the policy.  The command's own lock comes first.
  */
 void
-ttl_alter_table_begin(AlterTableStmt *stmt)
+ttl_alter_table_begin(AlterTableStmt *stmt, bool by_citus)
 {
 	Oid			relid = AlterTableLookupRelation(stmt, AlterTableGetLockLevel(stmt->cmds));
 	const TtlObjects *objects = ttl_container_objects();
@@ -154,7 +154,9 @@ ttl_alter_table_begin(AlterTableStmt *stmt)
 					refuse_method(relid);
 				break;
 			case AT_DetachPartition:
-				ttl_partition_detach(&container, (PartitionCmd *) cmd->def);
+				/* it will attach what it makes of the partition */
+				if (!by_citus)
+					ttl_partition_detach(&container, (PartitionCmd *) cmd->def);
 				break;
 			default:
 				break;
@@ -217,8 +219,8 @@ ttl_alter_table_end(AlterTableStmt *stmt)
 		 * As in scripts of pg_dump --disable-triggers.  It may be no
 		 * container yet: they load tables first, and the policies afterwards.
 		 */
-		if (enables_trigger(cmd) && ttl_trigger_exists(relid))
-			ttl_trigger_enable(relid);
+		if (enables_trigger(cmd) && ttl_row_trigger_exists(relid))
+			ttl_row_trigger_enable(relid);
 
 		if (cmd->subtype == AT_AttachPartition)
 			ttl_partition_attached(relid, ((PartitionCmd *) cmd->def)->name);
@@ -229,20 +231,4 @@ ttl_alter_table_end(AlterTableStmt *stmt)
 		if (cmd->subtype == AT_DetachPartition || cmd->subtype == AT_DetachPartitionFinalize)
 			ttl_partition_detached(((PartitionCmd *) cmd->def)->name);
 	}
-}
-
-/* May the command add a foreign key?  By one, a local table can become one of Citus. */
-bool
-ttl_alter_table_adds_reference(AlterTableStmt *stmt)
-{
-	ListCell   *lc;
-
-	foreach(lc, stmt->cmds)
-	{
-		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
-
-		if (cmd->subtype == AT_AddConstraint || cmd->subtype == AT_AddColumn)
-			return true;
-	}
-	return false;
 }

@@ -16,7 +16,6 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "catalog_expr.h"
-#include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "expiry/expiry.h"
@@ -221,7 +220,7 @@ add_ts_column(Oid relid, const char *ts, Oid type_oid, int32 typmod, int64 preci
 	Datum		now = DirectFunctionCall1(type_oid == TIMESTAMPTZOID ? timestamptz_out : timestamp_out,
 										  ttl_type_present(NULL, GetCurrentTimestamp(), step));
 
-	if (ttl_citus_is_distributed(relid) ? !ttl_citus_is_empty(relid) : ttl_container_has_pages(relid))
+	if (ttl_survey_may_have_rows(relid))
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL DEFAULT %s", table, ts, type,
 						quote_literal_cstr(DatumGetCString(now)));
 	else

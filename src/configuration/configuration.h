@@ -11,6 +11,7 @@
 #include "access/attnum.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_attribute.h"
+#include "command.h"
 #include "container/container.h"
 #include "fmgr.h"
 #include "nodes/parsenodes.h"
@@ -31,18 +32,6 @@ extern TtlIndexing ttl_argument_indexing(FunctionCallInfo fcinfo, int n);
 extern int64 ttl_argument_precision(FunctionCallInfo fcinfo, int n);
 extern int32 ttl_argument_range(FunctionCallInfo fcinfo, int n, const char *name, int32 max);
 extern bool ttl_argument_boolean(FunctionCallInfo fcinfo, int n, const char *name);
-
-/*
- * command.c
- */
-
-/* Begins a piece of work by DDL, with literals meaning what they say. */
-extern int	ttl_command_begin(void);
-
-/* Runs one command of it, which qualifies all names: search_path is the session's. */
-extern void ttl_command_run(const char *format,...) pg_attribute_printf(1, 2);
-
-extern void ttl_command_end(int nestlevel);
 
 /*
  * alter.c: what ttl.set_default_ttl() does
@@ -118,6 +107,9 @@ typedef struct TtlSurvey
 	TtlSurveyedColumn own;
 } TtlSurvey;
 
+/* May the table hold rows?  The caller has locked it. */
+extern bool ttl_survey_may_have_rows(Oid relid);
+
 /* Reads at most 10000 rows.  The caller has locked the table; its columns may be missing. */
 extern void ttl_survey(Oid relid, const TtlPolicy *policy, TtlSurvey *survey);
 
@@ -152,16 +144,14 @@ extern void ttl_indexes_drop(Oid relid, TtlPolicy *policy);
  * trigger.c
  */
 
-/*
- * Has the table the row trigger of a container, and not just one by that name?
- * The caller holds a lock on the table.
- */
-extern bool ttl_trigger_exists(Oid relid);
+/* Errors (0A000) if the policy of that table is another node's to change. */
+extern void ttl_trigger_check_settable(Oid relid);
 
-/* Creates the row trigger of a container, or puts one in its place; and enables it. */
+/* Locks a table, if it is distributed, whose policy is going to be changed. */
+extern void ttl_trigger_lock(Oid relid, LOCKMODE lockmode);
+
+/* Creates the row trigger that a container has with that policy. */
 extern void ttl_trigger_create(Oid relid, const TtlPolicy *policy);
-extern void ttl_trigger_enable(Oid relid);
-extern void ttl_trigger_drop(Oid relid);
 
 /*
  * Sends the policy of a distributed table to all nodes, even if it is the one that they
@@ -169,21 +159,16 @@ extern void ttl_trigger_drop(Oid relid);
  */
 extern void ttl_trigger_send(Oid relid, const TtlPolicy *policy);
 
-/* Locks a table whose policy is going to be changed as strongly as the next may need it. */
-extern void ttl_trigger_lock(Oid relid);
+extern void ttl_trigger_drop(Oid relid);
 
-/* Brings policies that have been changed, or all, to all nodes of a Citus cluster. */
-extern void ttl_trigger_propagate(bool all);
+/* Before and after commands about triggers; errors (2BP01) if it is a container's. */
+extern void ttl_trigger_creates(CreateTrigStmt *stmt);
+extern void ttl_trigger_created(CreateTrigStmt *stmt);
+extern void ttl_trigger_dropped(DropStmt *stmt);
+extern void ttl_trigger_renamed(RenameStmt *stmt);
 
-/*
- * The archive of the container is being dropped, and that table takes its place, or none:
- * then the container stops reaping.
- */
-extern void ttl_trigger_replace_archive(Oid container, Oid archive);
-
-/* Before and after Citus makes other tables of tables, see ttl_citus_on_convert() */
-extern void ttl_trigger_stop_archiving(Oid object);
-extern void ttl_trigger_tables_converted(void);
+/* A table is being dropped: containers whose archive it is stop reaping. */
+extern void ttl_trigger_archive_dropped(Oid archive);
 
 /*
  * notice.c
@@ -316,12 +301,9 @@ extern bool ttl_guard_keeps_type(Oid relid, const AlterTableCmd *cmd);
  * alter_table.c
  */
 
-/* Before and after ALTER TABLE of any table */
-extern void ttl_alter_table_begin(AlterTableStmt *stmt);
+/* Before and after ALTER TABLE of any table; by_citus: as a part of its work on one */
+extern void ttl_alter_table_begin(AlterTableStmt *stmt, bool by_citus);
 extern void ttl_alter_table_end(AlterTableStmt *stmt);
-
-/* May the command add a foreign key?  By one, a local table can become one of Citus. */
-extern bool ttl_alter_table_adds_reference(AlterTableStmt *stmt);
 
 /*
  * partition.c
@@ -338,7 +320,7 @@ extern void ttl_partition_detached(RangeVar *name);
  */
 /* For the hooks of ttl.c: around each utility command, and when an object is about to change */
 extern void ttl_ddl_before_utility(PlannedStmt *pstmt, const char *query_string,
-								   ProcessUtilityContext context);
+								   ProcessUtilityContext context, bool by_citus);
 extern void ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context);
 extern void ttl_ddl_object_changed(ObjectAccessType access, Oid class_id, Oid object_id,
 								   int sub_id, void *arg);

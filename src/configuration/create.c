@@ -20,7 +20,6 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
-#include "citus/citus.h"
 #include "commands/defrem.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
@@ -220,7 +219,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	}
 	check_kind(rel);
 	if (OidIsValid(get_trigger_oid(relid, TTL_TRIGGER, true)) &&
-		!ttl_trigger_exists(relid))
+		!ttl_row_trigger_exists(relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_OBJECT),
 				 errmsg("table \"%s\" has another trigger named \"%s\"",
@@ -422,7 +421,7 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 	else
 	{
 		ttl_container_check_owner(relid);
-		ttl_citus_check_settable(relid);
+		ttl_trigger_check_settable(relid);
 	}
 	before = count_indexes(relid);
 	ttl_policy_init(&policy);

@@ -72,18 +72,12 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_namespace.h"
-#include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
-#include "miscadmin.h"
-#include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
-#include "storage/lmgr.h"
-#include "ttl.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/rls.h"
 #include "utils/snapmgr.h"
 
 /* The column's name as this very command has written it */
@@ -140,7 +134,7 @@ follow_rename(Oid relid, AttrNumber attno)
 
 void
 ttl_ddl_before_utility(PlannedStmt *pstmt, const char *query_string,
-					   ProcessUtilityContext context)
+					   ProcessUtilityContext context, bool by_citus)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
@@ -151,46 +145,15 @@ ttl_ddl_before_utility(PlannedStmt *pstmt, const char *query_string,
 	if (XactReadOnly || ttl_container_objects() == NULL)
 		return;
 	if (IsA(stmt, AlterTableStmt))
-		ttl_alter_table_begin((AlterTableStmt *) stmt);
+		ttl_alter_table_begin((AlterTableStmt *) stmt, by_citus);
 	else if (IsA(stmt, IndexStmt))
 		ttl_guard_create_index((IndexStmt *) stmt, query_string);
 	else if (IsA(stmt, RenameStmt) && ((RenameStmt *) stmt)->renameType == OBJECT_SCHEMA)
 		ttl_guard_rename_schema((RenameStmt *) stmt);
+	else if (IsA(stmt, CreateTrigStmt))
+		ttl_trigger_creates((CreateTrigStmt *) stmt);
 	else if (IsA(stmt, CreateStmt) || IsA(stmt, CreateForeignTableStmt))
 		ttl_notice_copies((CreateStmt *) stmt);
-}
-
-static void
-trigger_dropped(DropStmt *stmt)
-{
-	List	   *name = linitial_node(List, stmt->objects);
-
-	if (row_security)
-		ttl_guard_trigger("drop trigger",
-						  makeRangeVarFromNameList(list_copy_head(name, list_length(name) - 1)),
-						  strVal(llast(name)));
-}
-
-static void
-trigger_renamed(RenameStmt *stmt)
-{
-	/* Citus gives shards, and their triggers, a number */
-	if (!ttl_citus_is_here() ||
-		strncmp(stmt->newname, TTL_TRIGGER "_", strlen(TTL_TRIGGER "_")) != 0)
-		ttl_guard_trigger("rename trigger", stmt->relation, stmt->subname);
-}
-
-static void
-trigger_created(CreateTrigStmt *stmt)
-{
-	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
-	TtlContainer container;
-
-	ttl_guard_repack(stmt);
-	if (stmt->replace && !ttl_citus_shows_stored(relid))
-		ttl_guard_trigger("replace trigger", stmt->relation, stmt->trigname);
-	if (OidIsValid(relid) && ttl_container_peek(relid, &container))
-		ttl_notice_triggers(relid, stmt->trigname);
 }
 
 /*
@@ -217,15 +180,16 @@ after_command(Node *stmt)
 			ttl_subscription_changed();
 			break;
 		case T_CreateTrigStmt:
-			trigger_created((CreateTrigStmt *) stmt);
+			ttl_guard_repack((CreateTrigStmt *) stmt);
+			ttl_trigger_created((CreateTrigStmt *) stmt);
 			break;
 		case T_DropStmt:
 			if (((DropStmt *) stmt)->removeType == OBJECT_TRIGGER)
-				trigger_dropped((DropStmt *) stmt);
+				ttl_trigger_dropped((DropStmt *) stmt);
 			break;
 		case T_RenameStmt:
 			if (((RenameStmt *) stmt)->renameType == OBJECT_TRIGGER)
-				trigger_renamed((RenameStmt *) stmt);
+				ttl_trigger_renamed((RenameStmt *) stmt);
 			break;
 		default:
 			break;
@@ -244,38 +208,6 @@ ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 		if (context != PROCESS_UTILITY_SUBCOMMAND)
 			ttl_guard_check_dropped();
 	}
-	ttl_trigger_propagate(ttl_citus_tables_replaced() || IsA(stmt, AlterObjectSchemaStmt) ||
-					  (IsA(stmt, AlterTableStmt) && ttl_alter_table_adds_reference((AlterTableStmt *) stmt)));
-}
-
-/* If the container could not be locked at the command's end, its shards would keep their policy. */
-static void
-lock_to_propagate(Oid container)
-{
-	if (ttl_citus_is_distributed(container))
-		LockRelationOid(container, AccessShareLock);
-}
-
-/* A table, or that schema, may have another name.  Citus's nodes know archives by theirs. */
-static void
-follow_archive_name(Oid renamed)
-{
-	ListCell   *lc;
-
-	if (!ttl_citus_is_here())
-		return;
-	foreach(lc, ttl_container_list())
-	{
-		TtlContainer container;
-
-		if (!ttl_container_peek(lfirst_oid(lc), &container) || container.propagated ||
-			!OidIsValid(container.archive_to) ||
-			(container.archive_to != renamed && get_rel_namespace(container.archive_to) != renamed))
-			continue;
-		lock_to_propagate(lfirst_oid(lc));
-		if (get_rel_name(lfirst_oid(lc)) != NULL)
-			ttl_container_announce_change(lfirst_oid(lc), false);
-	}
 }
 
 /* A relation is about to be dropped. */
@@ -284,7 +216,6 @@ relation_dropped(Oid relid, Oid catalog, bool concurrently)
 {
 	char		relkind = get_rel_relkind(relid);
 	TtlPolicy	policy;
-	ListCell   *lc;
 
 	if (get_rel_persistence(relid) == RELPERSISTENCE_TEMP)
 		return;					/* neither of a container nor an archive */
@@ -302,14 +233,7 @@ relation_dropped(Oid relid, Oid catalog, bool concurrently)
 		/* whoever changes the policy has locked it */
 		if (ttl_container_read(relid, &policy) && ttl_container_lock_policy(relid, true, true))
 			ttl_container_delete(relid);
-		/* Citus replaces tables by others of that name */
-		if (ttl_citus_is_called())
-			return;
-		foreach(lc, ttl_container_list_archiving_to(relid))
-		{
-			lock_to_propagate(lfirst_oid(lc));
-			ttl_trigger_replace_archive(lfirst_oid(lc), InvalidOid);
-		}
+		ttl_trigger_archive_dropped(relid);
 	}
 }
 
@@ -327,10 +251,11 @@ ttl_ddl_object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int
 	objects = ttl_container_objects();
 	if (objects == NULL)
 		return;
-	if (access == OAT_POST_ALTER && sub_id > 0)
-		follow_rename(object_id, sub_id);
-	else if (access == OAT_POST_ALTER)
-		follow_archive_name(object_id);
+	if (access == OAT_POST_ALTER)
+	{
+		if (sub_id > 0)
+			follow_rename(object_id, sub_id);
+	}
 	else if (class_id == RelationRelationId && sub_id > 0)
 		ttl_guard_dropping_column(object_id, sub_id);
 	else if (class_id == RelationRelationId && sub_id == 0)

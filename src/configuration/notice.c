@@ -318,7 +318,7 @@ ttl_notice_problem(Oid container)
 			 /* it is none any more */ ;
 		else if (member.lacks_column)
 			problem = "damaged: a column is missing";
-		else if (lfirst_oid(lc) == container && !ttl_trigger_exists(container))
+		else if (lfirst_oid(lc) == container && !ttl_row_trigger_exists(container))
 			problem = "damaged: no trigger \"" TTL_TRIGGER "\"";
 		else if (rel->rd_rel->relkind == RELKIND_RELATION)
 			problem = problem_of_table(rel, &member);

@@ -15,7 +15,6 @@
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
-#include "citus/citus.h"
 #include "commands/tablecmds.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
@@ -196,9 +195,6 @@ ttl_partition_detach(const TtlContainer *parent, PartitionCmd *cmd)
 	Oid			partition;
 	TtlPolicy	policy;
 
-	/* Citus will attach what it makes of the partition */
-	if (ttl_citus_runs_own())
-		return;
 	partition = lock_partition(parent->relid, cmd->name,
 							   cmd->concurrent ? ShareUpdateExclusiveLock : AccessExclusiveLock,
 							   NULL);

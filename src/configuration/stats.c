@@ -208,7 +208,7 @@ is_counted_elsewhere(Oid container)
 	TtlContainer shell;
 
 	return ttl_citus_is_distributed(container) ||
-		(ttl_container_peek(ttl_citus_shell_of(container), &shell) && !shell.propagated);
+		(ttl_container_peek(ttl_citus_find_shell(container, NULL), &shell) && !shell.propagated);
 }
 
 /*
@@ -224,7 +224,7 @@ put_containers(ReturnSetInfo *rsinfo, bool of_shards)
 	foreach(lc, ttl_container_list_with_damaged())
 	{
 		Oid			container = lfirst_oid(lc);
-		Oid			shell = of_shards ? ttl_citus_shell_of(container) : InvalidOid;
+		Oid			shell = of_shards ? ttl_citus_find_shell(container, NULL) : InvalidOid;
 		TtlContainerCounters counters;
 		TimestampTz oldest;
 		TimestampTz held_until;

@@ -49,7 +49,8 @@ ttl_subscription_begins(Oid container, const List *tables)
 	if (!begins)
 		return;
 	ttl_container_lock_policy(container, true, true);
-	if (!ttl_container_read(container, &policy) || !policy.reaping)
+	/* Citus fills new shards by subscriptions, and keeps us from deleting from them meanwhile */
+	if (!ttl_container_read(container, &policy) || policy.propagated || !policy.reaping)
 		return;
 	policy.reaping = false;
 	ttl_container_update(container, &policy);

@@ -198,16 +198,25 @@ read_relation(Relation rel, const TtlPolicy *policy, Surveyed *columns, int *lef
 	return complete;
 }
 
+bool
+ttl_survey_may_have_rows(Oid relid)
+{
+	return ttl_citus_is_distributed(relid) ? !ttl_citus_is_empty(relid) : ttl_container_has_pages(relid);
+}
+
 void
 ttl_survey(Oid relid, const TtlPolicy *policy, TtlSurvey *survey)
 {
 	TtlContainer container;
 	Surveyed	columns[2];
-	bool		complete = !ttl_citus_is_distributed(relid);
+	bool		is_distributed = ttl_citus_is_distributed(relid);
+	bool		complete;
 	int			left = MAX_ROWS;
 	ListCell   *lc;
 
 	memset(survey, 0, sizeof(TtlSurvey));
+	/* nodes aren't asked for their rows */
+	complete = !is_distributed || !ttl_survey_may_have_rows(relid);
 	ttl_container_find_columns(relid, policy, &container);
 	begin_column(&columns[0], &survey->ts, relid, container.ts_attno, container.ts_type);
 	begin_column(&columns[1], &survey->own, relid,
@@ -218,7 +227,8 @@ ttl_survey(Oid relid, const TtlPolicy *policy, TtlSurvey *survey)
 	{
 		Relation	rel = table_open(lfirst_oid(lc), AccessShareLock);
 
-		complete = complete && read_relation(rel, policy, columns, &left);
+		complete = complete &&
+			(is_distributed || read_relation(rel, policy, columns, &left));
 		table_close(rel, NoLock);
 	}
 	end_column(&columns[0], complete);

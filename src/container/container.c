@@ -677,6 +677,22 @@ ttl_container_delete(Oid container)
 	CommandCounterIncrement();
 }
 
+/* Stores that table as the archive, or InvalidOid: it is being dropped, and reaping ends. */
+void
+ttl_container_replace_archive(Oid container, Oid archive)
+{
+	TtlPolicy	policy;
+
+	ttl_container_lock_policy(container, true, true);
+	if (!ttl_container_read(container, &policy) || policy.propagated)
+		return;
+	if (OidIsValid(archive))
+		policy.archive_to = archive;
+	else
+		ttl_policy_lose_archive(container, &policy);
+	ttl_container_update(container, &policy);
+}
+
 void
 ttl_container_notice_change(Oid container)
 {

@@ -20,6 +20,7 @@
 #include "nodes/pg_list.h"
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
+#include "utils/reltrigger.h"
 
 /*
  * A container as seen from one of its relations: itself or a partition.
@@ -192,6 +193,7 @@ extern void ttl_container_announce_change(Oid container, bool replan);
  * changing it.
  */
 extern void ttl_container_notice_change(Oid container);
+extern void ttl_container_replace_archive(Oid container, Oid archive);
 
 /*
  * Where the policy's columns stand in the relation, and the type of the item TTL.
@@ -311,5 +313,33 @@ extern void ttl_container_require(Oid relid, TtlPolicy *policy);
 
 /* Both of them. */
 extern void ttl_container_check_owned(Oid container);
+
+/*
+ * row_trigger.c
+ */
+
+/*
+ * The row trigger of a container among those of a table; on shards Citus adds a number to
+ * its name.  And that of a table that is no shard, if it is what ttl has created.
+ */
+extern Trigger *ttl_row_trigger_find(TriggerDesc *triggers);
+extern const Trigger *ttl_row_trigger_of(Relation rel);
+
+/* Has the table one?  The caller holds a lock on it. */
+extern bool ttl_row_trigger_exists(Oid relid);
+
+/* Creates it with these arguments, as SQL, or puts it in the place of another; and enables it. */
+extern void ttl_row_trigger_create(Oid relid, const char *arguments);
+extern void ttl_row_trigger_enable(Oid relid);
+extern void ttl_row_trigger_drop(Oid relid);
+
+/* Is that of the table being created, by the function above? */
+extern bool ttl_row_trigger_is_created(Oid relid);
+
+/*
+ * Lets Citus take commands about triggers until the caller's nest level of settings ends;
+ * it takes them for unsafe.
+ */
+extern void ttl_row_trigger_allow(void);
 
 #endif							/* TTL_CONTAINER_H */

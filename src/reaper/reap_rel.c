@@ -122,16 +122,15 @@ open_table(TtlBatch *batch, Oid container)
 	Oid			relid = batch->reap_rel->relid;
 	bool		waits = !batch->memory->mode.by_worker;
 	TimestampTz paused_until;
+	bool		is_shard;
 
 	if (ttl_container_objects() == NULL)
 		return TTL_REAP_DONE;	/* the extension was dropped */
 
-	/* first the table, then the policy: DDL does it in this order */
+	/* first Citus's locks, then the table, then the policy: DDL does it in this order */
+	is_shard = ttl_citus_lock_shard(container, waits);
 	if (waits)
-	{
-		ttl_citus_wait_for_shell(container);
 		LockRelationOid(relid, RowExclusiveLock);
-	}
 	else if (!ConditionalLockRelationOid(relid, RowExclusiveLock))
 		return TTL_REAP_LATER;
 	if (!ttl_container_lock_policy(container, false, waits))
@@ -150,7 +149,7 @@ open_table(TtlBatch *batch, Oid container)
 		pg_sub_s64_overflow(ttl_execution_reference_time(), batch->container.reap_delay,
 							&batch->now))
 		return TTL_REAP_DONE;
-	if (batch->container.propagated && !ttl_citus_lock_shard(container, waits))
+	if (batch->container.propagated && !is_shard)
 	{
 		if (!waits)
 			return TTL_REAP_LATER;

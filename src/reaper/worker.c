@@ -48,7 +48,6 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
-#include "citus/citus.h"
 #include "compat.h"
 #include "container/container.h"
 #include "cost.h"
@@ -110,8 +109,8 @@ resolve_settings(void)
 		SetConfigOption(settings[i].name, settings[i].value,
 						PGC_SUSET, PGC_S_OVERRIDE);
 
-	/* partitions of a shard are emptied, too */
-	if (ttl_citus_is_loaded())
+	/* Citus has one: partitions of a shard are emptied, too */
+	if (GetConfigOption("citus.enable_manual_changes_to_shards", true, false) != NULL)
 		SetConfigOption("citus.enable_manual_changes_to_shards", "on", PGC_SUSET, PGC_S_OVERRIDE);
 
 	/* 17 has one more */

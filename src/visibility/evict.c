@@ -71,7 +71,6 @@
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "catalog_expr.h"
-#include "citus/citus.h"
 #include "commands/trigger.h"
 #include "compat.h"
 #include "container/container.h"
@@ -1113,7 +1112,7 @@ static void
 fire_on_update(ResultRelInfo *info, EState *estate, const TtlContainer *container)
 {
 	TriggerDesc *triggers = info->ri_TrigDesc;
-	Trigger    *trigger = ttl_citus_find_trigger(triggers);
+	Trigger    *trigger = ttl_row_trigger_find(triggers);
 
 	if (trigger == NULL)
 		return;
@@ -1142,7 +1141,7 @@ fire_last(ResultRelInfo *target, EState *estate)
 	static FmgrInfo function = {.fn_oid = InvalidOid};
 
 	TriggerDesc *triggers = target->ri_TrigDesc;
-	Trigger    *trigger = ttl_citus_find_trigger(triggers);
+	Trigger    *trigger = ttl_row_trigger_find(triggers);
 	Trigger    *last = &triggers->triggers[triggers->numtriggers - 1];
 	Trigger		moved;
 

@@ -137,20 +137,12 @@ is_shard_stamp(const Expr *expr)
 	return IsA(expr, FuncExpr) && call->funcid == ttl_container_function(TTL_SHARD_STAMP);
 }
 
-/* Where the rows of the container are */
-typedef enum StampFor
-{
-	STAMP_OWN,					/* in its own table */
-	STAMP_SHARDS,				/* in a statement that Citus plans */
-	STAMP_COPIES				/* in several copies, which have to agree */
-} StampFor;
-
 /*
  * Makes the target list assign the stamp.  An assignment of the statement's own
  * is wrapped; if there is none, one of the old value is.
  */
 static List *
-stamp_targets(List *targets, const TtlContainer *container, Index relation, StampFor purpose)
+stamp_targets(List *targets, const TtlContainer *container, Index relation, TtlStampFor purpose)
 {
 	TsColumn	column = ts_column(container);
 	Expr	   *old = (Expr *) makeVar(relation, container->ts_attno, column.type, column.typmod,
@@ -180,13 +172,13 @@ stamp_targets(List *targets, const TtlContainer *container, Index relation, Stam
 	}
 	else if (is_shard_stamp(assignment->expr))
 		return targets;
-	if (purpose == STAMP_OWN)
+	if (purpose == TTL_STAMP_OWN)
 	{
 		assignment->expr = make_value(ttl_container_function(TTL_STAMP), list_make1(assignment->expr), container);
 		return targets;
 	}
 	now = (Expr *) makeNullConst(TIMESTAMPTZOID, -1, InvalidOid);
-	if (purpose == STAMP_COPIES)
+	if (purpose == TTL_STAMP_COPIES)
 		now = (Expr *) makeFuncExpr(ttl_container_function(TTL_SHARD_NOW), TIMESTAMPTZOID, NIL,
 									InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 	assignment->expr = make_value(ttl_container_function(TTL_SHARD_STAMP), list_make3(old, assignment->expr, now),
@@ -213,33 +205,11 @@ complete_distributed(List *targets, const TtlContainer *container)
 	}
 }
 
-/* query_tree_walker */
-static bool
-reads_distributed(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, RangeTblEntry))
-		return ((RangeTblEntry *) node)->rtekind == RTE_RELATION &&
-			ttl_citus_is_distributed(((RangeTblEntry *) node)->relid);
-	if (IsA(node, Query))
-		return query_tree_walker((Query *) node, reads_distributed, context,
-								 QTW_EXAMINE_RTES_BEFORE);
-	return expression_tree_walker(node, reads_distributed, context);
-}
-
-/* True if Citus plans it: if any table of it is distributed, be it not the target. */
-static bool
-plans_citus(Query *query)
-{
-	return ttl_citus_is_here() && reads_distributed((Node *) query, NULL);
-}
-
 void
 ttl_stamp_query(Query *query)
 {
 	TtlContainer container;
-	StampFor	purpose = STAMP_OWN;
+	TtlStampFor purpose;
 	ListCell   *lc;
 
 	foreach(lc, query->cteList)
@@ -253,20 +223,17 @@ ttl_stamp_query(Query *query)
 		!ttl_container_lookup(rt_fetch(query->resultRelation, query->rtable)->relid, &container) ||
 		container.ts_attno == InvalidAttrNumber)
 		return;
-	if (plans_citus(query))
-		purpose = STAMP_SHARDS;
+	purpose = ttl_citus_stamp_for(query, container.relid);
 
 	switch (query->commandType)
 	{
 		case CMD_UPDATE:
 			if (container.touch_on_update)
 				query->targetList = stamp_targets(query->targetList, &container,
-												  query->resultRelation,
-												  ttl_citus_has_copies(container.relid) ?
-												  STAMP_COPIES : purpose);
+												  query->resultRelation, purpose);
 			break;
 		case CMD_INSERT:
-			if (purpose == STAMP_OWN)
+			if (purpose == TTL_STAMP_OWN)
 				query->targetList = complete_targets(query->targetList, &container);
 			if (container.touch_on_update && query->onConflict != NULL &&
 				query->onConflict->action == ONCONFLICT_UPDATE)
@@ -279,7 +246,7 @@ ttl_stamp_query(Query *query)
 			{
 				MergeAction *action = lfirst_node(MergeAction, lc);
 
-				if (action->commandType == CMD_INSERT && purpose != STAMP_OWN)
+				if (action->commandType == CMD_INSERT && purpose != TTL_STAMP_OWN)
 					complete_distributed(action->targetList, &container);
 				else if (action->commandType == CMD_INSERT)
 					action->targetList = complete_targets(action->targetList, &container);

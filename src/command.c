@@ -11,7 +11,7 @@
  */
 #include "postgres.h"
 
-#include "configuration/configuration.h"
+#include "command.h"
 #include "executor/spi.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
