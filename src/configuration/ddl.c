@@ -32,8 +32,7 @@
  *	  RENAME of schema ttl						refused (2BP01)
  *	  CREATE, ALTER EXTENSION of a version		refused (55000), see
  *		that the library doesn't know			container.c
- *	  pg_repack's trigger						refused (0A000), see
- *												guard.c
+ *	  pg_repack's trigger						refused (0A000)
  *	  ENABLE TRIGGER							the container's fires always again
  *	  ENABLE, DISABLE TRIGGER of ttl.container	nothing: scripts of pg_dump do so, and
  *												rows must not come in without it
@@ -45,12 +44,11 @@
  *	  table above it, by whatever command		warned of, see deletion/owner.c
  *	  INHERITS, INHERIT							refused (0A000)
  *	  CREATE SUBSCRIPTION, ALTER SUBSCRIPTION	reaping of containers that it adds is
- *												turned off, see subscription.c
+ *												turned off
  *	  CREATE TABLE (LIKE a container)			a NOTICE: the copy is no container
- *	  unique index, foreign key or stored		refused (0A000), see
- *		generated column over _ts				guard.c
+ *	  unique index, foreign key or stored		refused (0A000)
+ *		generated column over _ts
  *
- * What is refused is in guard.c, ALTER TABLE in alter_table.c, partitions are in partition.c.
  * All else that keeps the table's OID is of no interest.  ttl's own objects are not guarded:
  * only superusers can alter them.
  *
@@ -63,22 +61,859 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/sysattr.h"
 #include "access/table.h"
+#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
+#include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
+#include "catalog/partition.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
-#include "configuration/configuration.h"
-#include "container/container.h"
+#include "catalog/pg_type.h"
+#include "commands/tablecmds.h"
+#include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "parser/parse_type.h"
+#include "parser/parse_utilcmd.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/rls.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "catalog_expr.h"
+#include "citus/citus.h"
+#include "compat.h"
+#include "configuration/configuration.h"
+#include "container/container.h"
+#include "expiry/expiry.h"
+#include "ttl.h"
+
+/*
+ * What would take from a container what it needs
+ *
+ * A script of pg_dump --clean, which drops a table piece by piece, is let through; it is known by
+ * row_security = off.  A propagated policy is guarded on the coordinator, from where Citus sends
+ * commands to shards (citus.h).
+ */
+
+/* Errors (2BP01): the container requires the object, so the command mustn't do that to it. */
+static void
+refuse_command(const char *command, const char *object, Oid container)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+			 errmsg("cannot %s \"%s\" because container \"%s\" requires it",
+					command, object, get_rel_name(container)),
+			 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")));
+}
+
+/*
+ * What commands drop.  A CASCADE may reach a column or an index whatever the command was, and
+ * may take the container with it, so it is noted before it is dropped and judged when the
+ * command has ended.
+ */
+typedef struct DroppedPart
+{
+	Oid			table;
+	Oid			index;			/* or, if InvalidOid, ... */
+	AttrNumber	attno;			/* ... a column */
+	NameData	name;
+} DroppedPart;
+
+static List *dropped_parts = NIL;
+
+static void
+note_dropped(Oid table, Oid index, AttrNumber attno, const char *name)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	DroppedPart *part = palloc(sizeof(DroppedPart));
+
+	part->table = table;
+	part->index = index;
+	part->attno = attno;
+	namestrcpy(&part->name, name);
+	/* what has been named is dropped last, after what depends on it */
+	dropped_parts = lcons(part, dropped_parts);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * The container that the table belongs to, and whether its parts are guarded.  A propagated
+ * policy is guarded on the coordinator.
+ */
+static bool
+is_guarded(Oid relid, TtlContainer *container)
+{
+	return OidIsValid(relid) && ttl_container_peek(relid, container) &&
+		!container->propagated && !container->lacks_column;
+}
+
+/* True if the table lacks an expiry index that it needs, or would do so without that one. */
+static bool
+lacks_index(Oid table, Oid container, Oid without)
+{
+	TtlPolicy	policy;
+	TtlExpiryIndexes indexes;
+	bool		lacks = false;
+	Relation	rel;
+
+	if (!ttl_container_read(container, &policy) || policy.default_ttl == TTL_OFF)
+		return false;
+	rel = table_open(table, AccessShareLock);
+	ttl_expiry_find_indexes(rel, &policy, OidIsValid(without) ? list_make1_oid(without) : NIL,
+							&indexes);
+	table_close(rel, AccessShareLock);
+	for (int i = 0; i < TTL_INDEXES; i++)
+		lacks = lacks || (indexes.needed[i] && !OidIsValid(indexes.usable[i]));
+	return lacks;
+}
+
+/*
+ * A column or an index is about to be dropped.  When the command has ended,
+ * check_dropped() errors (2BP01) if a container lacks it.
+ */
+static void
+dropping_column(Oid relid, AttrNumber attno)
+{
+	TtlContainer container;
+
+	if (is_guarded(relid, &container) &&
+		(attno == container.ts_attno || attno == container.ttl_attno))
+		note_dropped(relid, InvalidOid, attno, get_attname(relid, attno, false));
+}
+
+static void
+dropping_index(Oid index, bool concurrently)
+{
+	Oid			table = IndexGetRelation(index, true);
+	TtlContainer container;
+
+	if (!row_security || !is_guarded(table, &container))
+		return;
+	/* its lock on the table doesn't keep the default TTL from being set, and it commits */
+	if (concurrently)
+		(void) ttl_container_lock_policy(container.container, false, true);
+	if (!lacks_index(table, container.container, index) ||
+		lacks_index(table, container.container, InvalidOid))
+		return;
+	if (concurrently)
+		refuse_command("drop index", get_rel_name(index), container.container);
+	note_dropped(table, index, InvalidAttrNumber, get_rel_name(index));
+}
+
+static void
+forget_dropped(void)
+{
+	list_free_deep(dropped_parts);
+	dropped_parts = NIL;
+}
+
+/* What has been rolled back since is there. */
+static void
+check_dropped(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, dropped_parts)
+	{
+		const DroppedPart *part = lfirst(lc);
+		TtlContainer container;
+
+		if (!ttl_container_peek(part->table, &container))
+			continue;
+		if (!OidIsValid(part->index) && !OidIsValid(get_atttype(part->table, part->attno)))
+			refuse_command("drop column", NameStr(part->name), container.container);
+		if (OidIsValid(part->index) && get_rel_relkind(part->index) == '\0' &&
+			lacks_index(part->table, container.container, InvalidOid))
+			refuse_command("drop index", NameStr(part->name), container.container);
+	}
+	forget_dropped();
+}
+
+/* The command has done that to a trigger; errors (2BP01) if it is a container's. */
+static void
+guard_trigger(const char *command, RangeVar *table, const char *trigger)
+{
+	Oid			relid = RangeVarGetRelid(table, NoLock, true);
+	TtlContainer container;
+
+	if (strcmp(trigger, TTL_TRIGGER) == 0 && OidIsValid(relid) &&
+		ttl_container_peek(relid, &container) && !container.propagated)
+		refuse_command(command, TTL_TRIGGER, container.container);
+}
+
+/* True if the column has that type. */
+static bool
+is_type_of(Oid relid, AttrNumber attno, const TypeName *name)
+{
+	Oid			type;
+	int32		typmod;
+	Oid			collation;
+	int32		named_typmod;
+	Type		named = LookupTypeName(NULL, name, &named_typmod, true);
+	bool		result;
+
+	if (named == NULL)
+		return false;
+	get_atttypetypmodcoll(relid, attno, &type, &typmod, &collation);
+	result = typeTypeId(named) == type && named_typmod == typmod;
+	ReleaseSysCache(named);
+	return result;
+}
+
+/*
+ * Is the column given the type and the value that it has, as some object-relational
+ * mappers do whenever they start?
+ */
+static bool
+keeps_type(Oid relid, const AlterTableCmd *cmd)
+{
+	const ColumnDef *def = castNode(ColumnDef, cmd->def);
+	AttrNumber	attno = get_attnum(relid, cmd->name);
+	Node	   *value = def->raw_default;
+
+	if (attno == InvalidAttrNumber || def->collClause != NULL ||
+		!is_type_of(relid, attno, def->typeName))
+		return false;
+	if (value != NULL && IsA(value, TypeCast) &&
+		is_type_of(relid, attno, ((TypeCast *) value)->typeName))
+		value = ((TypeCast *) value)->arg;
+	return value == NULL ||
+		(IsA(value, ColumnRef) && list_length(((ColumnRef *) value)->fields) == 1 &&
+		 IsA(linitial(((ColumnRef *) value)->fields), String) &&
+		 strcmp(strVal(linitial(((ColumnRef *) value)->fields)), cmd->name) == 0);
+}
+
+/*
+ * pg_repack puts a trigger on the table, fills a new one by SELECT, and gives its
+ * storage to the table.  What that SELECT doesn't see is lost, without a DELETE;
+ * and so are changes that fire no trigger, as those of ttl.container.
+ */
+static void
+guard_repack(CreateTrigStmt *stmt)
+{
+	Oid			table = RangeVarGetRelid(stmt->relation, NoLock, true);
+	const TtlObjects *objects = ttl_container_objects();
+	TtlContainer container;
+
+	if (strcmp(strVal(llast(stmt->funcname)), "repack_trigger") != 0)
+		return;
+	if (objects != NULL && table == objects->catalog)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot repack \"%s.%s\"", TTL_SCHEMA, TTL_CONTAINER_TABLE),
+				 errdetail("Changes of policies would be lost."),
+				 errhint("Run pg_repack with --exclude-extension=ttl.")));
+	if (OidIsValid(table) && ttl_container_peek(table, &container) &&
+		!ttl_live_is_shown(container.container))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot repack \"%s\" while expired rows of container \"%s\" are hidden",
+						get_rel_name(table), get_rel_name(container.container)),
+				 errdetail("pg_repack keeps the rows that it sees, and would lose the others."),
+				 errhint("Run pg_repack with PGOPTIONS='-c row_security=off'.")));
+}
+
+/* The extension is found by the name of its schema. */
+static void
+guard_schema_name(RenameStmt *stmt)
+{
+	if (strcmp(stmt->subname, TTL_SCHEMA) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot rename schema \"%s\" because extension \"%s\" requires it",
+						TTL_SCHEMA, TTL_EXTENSION)));
+}
+
+/*
+ * The same for an index that is to be built concurrently.
+ *
+ * What is built concurrently is committed before the command ends, so the columns of its key
+ * are looked at before.
+ */
+static void
+guard_create_index(IndexStmt *stmt, const char *query_string)
+{
+	TtlContainer container;
+	Oid			relid;
+	AttrNumber	ts_attno;
+	Bitmapset  *columns;
+	ListCell   *lc;
+
+	if (!stmt->concurrent || !stmt->unique)
+		return;
+	relid = RangeVarGetRelidExtended(stmt->relation, ShareUpdateExclusiveLock, 0,
+									 RangeVarCallbackOwnsRelation, NULL);
+	if (!is_guarded(relid, &container) || container.ts_attno == InvalidAttrNumber ||
+		!container.touch_on_update)
+		return;
+	stmt = transformIndexStmt(relid, copyObject(stmt), query_string);
+	ts_attno = container.ts_attno;
+	columns = ttl_catalog_expr_columns(stmt->whereClause, ts_attno);
+	foreach(lc, stmt->indexParams)
+	{
+		IndexElem  *element = lfirst_node(IndexElem, lc);
+
+		columns = bms_join(columns, element->name == NULL ?
+						   ttl_catalog_expr_columns(element->expr, ts_attno) :
+						   bms_make_singleton(get_attnum(relid, element->name) -
+											  FirstLowInvalidHeapAttributeNumber));
+	}
+	if (bms_is_member(ts_attno - FirstLowInvalidHeapAttributeNumber, columns))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column \"%s\" of container \"%s\" cannot be part of a unique index",
+						get_attname(relid, ts_attno, false),
+						get_rel_name(container.container)),
+				 errhint("Use ttl.alter_container(..., touch_on_update => false) to let rows expire by the time of their creation.")));
+}
+
+/*
+ * Containers that a subscription writes
+ *
+ * A row that the publisher has renewed in time expires here until the change arrives.  If
+ * it were deleted meanwhile, the UPDATE would find no row, and the row would be lost for
+ * good.  The publisher deletes what has expired, and the subscription brings that, too.
+ * So reaping is turned off when such a table is registered or attached, and when a container
+ * becomes such a table; the owner may turn it on.
+ */
+
+/*
+ * Turns reaping off if a subscription writes some of these tables, which it or the container has
+ * just added, and no other table of the container.
+ */
+static void
+subscription_begins(Oid container, const List *tables)
+{
+	List	   *members = ttl_container_tables(container);
+	bool		begins = false;
+	TtlPolicy	policy;
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_subscribed_tables(false))
+	{
+		if (!list_member_oid(members, lfirst_oid(lc)))
+			continue;
+		/* where another of its tables is subscribed already, its owner has decided */
+		if (!list_member_oid(tables, lfirst_oid(lc)))
+			return;
+		begins = true;
+	}
+	if (!begins)
+		return;
+	ttl_container_lock_policy(container, true, true);
+	/* Citus fills new shards by subscriptions, and keeps us from deleting from them meanwhile */
+	if (!ttl_container_read(container, &policy) || policy.propagated || !policy.reaping)
+		return;
+	policy.reaping = false;
+	ttl_container_update(container, &policy);
+	ttl_notice_subscribed(container);
+}
+
+/* The same for containers that CREATE or ALTER SUBSCRIPTION has just added. */
+static void
+subscription_changed(void)
+{
+	List	   *added = ttl_container_subscribed_tables(true);
+	ListCell   *lc;
+
+	foreach(lc, added)
+	{
+		TtlContainer container;
+
+		if (ttl_container_peek(lfirst_oid(lc), &container))
+			subscription_begins(container.container, added);
+	}
+}
+
+/*
+ * Tables that become partitions of containers, or cease to be
+ *
+ * A new partition needs nothing: like an attached one, it gets the indexes and the row
+ * trigger from PostgreSQL, and the policy from its parent.  Children by inheritance
+ * have neither, so they are refused.
+ */
+
+/* Errors (0A000) if the table is a container, or belongs to one. */
+static void
+refuse_inheritance(Oid relid)
+{
+	TtlContainer container;
+
+	if (OidIsValid(relid) && ttl_container_peek(relid, &container))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("container \"%s\" cannot take part in inheritance", get_rel_name(relid)),
+				 errhint("Use declarative partitioning, or unregister the table with ttl.drop_container().")));
+}
+
+static void
+refuse_foreign_partition(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("foreign table \"%s\" cannot be a partition of a container", name),
+			 errdetail("Its rows could be neither hidden nor deleted.")));
+}
+
+static void
+partition_created(CreateStmt *stmt)
+{
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	TtlContainer container;
+	ListCell   *lc;
+
+	if (stmt->partbound == NULL)
+	{
+		foreach(lc, stmt->inhRelations)
+			refuse_inheritance(RangeVarGetRelid(lfirst_node(RangeVar, lc), NoLock, true));
+		return;
+	}
+	if (IsA(stmt, CreateForeignTableStmt) &&
+		ttl_container_peek(RangeVarGetRelid(linitial_node(RangeVar, stmt->inhRelations), NoLock, true),
+						   &container))
+		refuse_foreign_partition(stmt->relation->relname);
+	ttl_columns_check_uses_of_table(relid);
+	ttl_notice_owners(relid);
+}
+
+/* The columns that the policy names and a table has, as what might have been added */
+static int
+columns_of(Oid relid, const TtlPolicy *policy)
+{
+	int			columns = 0;
+
+	if (get_attnum(relid, NameStr(policy->ts_column)) != InvalidAttrNumber)
+		columns |= TTL_CREATED_TS_COLUMN;
+	if (get_attnum(relid, NameStr(policy->ttl_column)) != InvalidAttrNumber)
+		columns |= TTL_CREATED_TTL_COLUMN;
+	return columns;
+}
+
+/*
+ * Columns with values of its own, which a partition has brought along, mustn't go with
+ * those that were added to the others.
+ */
+static void
+keep_columns(Oid container, int columns)
+{
+	TtlPolicy	policy;
+
+	ttl_container_lock_policy(container, true, true);
+	if (!ttl_container_read(container, &policy))
+		return;
+	policy.created_objects &= ~columns;
+	ttl_container_update(container, &policy);
+}
+
+/*
+ * Locks a table that is about to become, or cease to be, a partition of a table that is
+ * locked, as the command will: the default partition first.  InvalidOid if there is none
+ * of that name, which the command reports.
+ */
+static Oid
+lock_partition(Oid parent, RangeVar *name, LOCKMODE lockmode, RangeVarGetRelidCallback callback)
+{
+	Oid			other = get_default_partition_oid(parent);
+
+	if (OidIsValid(other) && lockmode == AccessExclusiveLock)
+		LockRelationOid(other, lockmode);
+	return RangeVarGetRelidExtended(name, lockmode, RVR_MISSING_OK, callback, NULL);
+}
+
+/*
+ * A table is about to become a partition, of a container maybe: then it gets what it lacks
+ * for that.
+ */
+static void
+partition_attaches(Oid parent, RangeVar *name)
+{
+	Oid			partition;
+	TtlContainer container;
+	TtlPolicy	policy;
+	ListCell   *lc;
+	int			brought;
+
+	/* indexes are attached, too */
+	if (get_rel_relkind(parent) != RELKIND_PARTITIONED_TABLE)
+		return;
+	partition = lock_partition(parent, name, AccessExclusiveLock, RangeVarCallbackOwnsRelation);
+	if (!OidIsValid(partition))
+		return;
+	if (ttl_container_read(partition, &policy))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot attach container \"%s\" as a partition",
+						get_rel_name(partition)),
+				 errhint("Unregister it first with ttl.drop_container().")));
+	if (!ttl_container_peek(parent, &container) ||
+		!ttl_container_read(container.container, &policy))
+		return;
+	foreach(lc, find_all_inheritors(partition, AccessExclusiveLock, NULL))
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
+			refuse_foreign_partition(get_rel_name(lfirst_oid(lc)));
+	}
+	brought = columns_of(partition, &policy);
+	ttl_columns_complete_partition(parent, partition, &policy);
+	if ((policy.created_objects & brought) && ttl_container_has_pages(partition))
+		keep_columns(container.container, brought);
+}
+
+/*
+ * A table has become a partition, of a container maybe: then its rows have got a TTL, as if
+ * it had been turned on for them.
+ */
+static void
+partition_attached(Oid parent, RangeVar *name)
+{
+	Oid			partition = RangeVarGetRelid(name, NoLock, true);
+	TtlContainer container;
+	TtlPolicy	policy;
+	ListCell   *lc;
+
+	ttl_notice_owners(partition);
+	if (!ttl_container_peek(parent, &container))
+		return;
+	subscription_begins(container.container, ttl_container_tables(partition));
+	ttl_container_lock_policy(container.container, true, true);
+	if (!ttl_container_read(container.container, &policy))
+		return;
+	foreach(lc, ttl_container_tables(partition))
+	{
+		if (ttl_container_archives_into(policy.archive_to, lfirst_oid(lc)))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot attach table \"%s\" to the container whose archive it is",
+							get_rel_name(lfirst_oid(lc))),
+					 errhint("Choose another archive by ttl.alter_container(..., archive_to => ...), or 0 for none.")));
+	}
+	if (policy.default_ttl == TTL_OFF || !ttl_container_has_pages(partition))
+		return;
+	ttl_grace_begin(&policy, TTL_OFF,
+					get_rel_relkind(partition) == RELKIND_RELATION ? partition : InvalidOid);
+	ttl_container_update(container.container, &policy);
+}
+
+/*
+ * A partition is about to leave its container: it gets the same policy, which stays as it
+ * is until then.
+ */
+static void
+partition_detaches(const TtlContainer *parent, PartitionCmd *cmd)
+{
+	Oid			partition;
+	TtlPolicy	policy;
+
+	partition = lock_partition(parent->relid, cmd->name,
+							   cmd->concurrent ? ShareUpdateExclusiveLock : AccessExclusiveLock,
+							   NULL);
+	if (!OidIsValid(partition) || !get_rel_relispartition(partition) ||
+		get_partition_parent(partition, true) != parent->relid ||
+		ttl_container_read(partition, &policy))
+		return;
+	ttl_container_lock_policy(parent->container, false, true);
+	if (ttl_container_read(parent->container, &policy))
+		ttl_container_insert(partition, &policy);
+}
+
+/*
+ * A partition has left its container, and PostgreSQL has taken the trigger from it.  It may
+ * be another role's than the table that it was a partition of.
+ */
+static void
+partition_detached(RangeVar *name)
+{
+	Oid			partition = RangeVarGetRelid(name, NoLock, true);
+	TtlPolicy	policy;
+	Oid			user;
+	int			sec_context;
+
+	if (!OidIsValid(partition) || !ttl_container_read(partition, &policy) ||
+		policy.propagated || get_rel_relispartition(partition))
+		return;
+	GetUserIdAndSecContext(&user, &sec_context);
+	if (!ttl_container_is_owner(user, partition))
+		SetUserIdAndSecContext(ttl_container_owner(partition),
+							   sec_context | SECURITY_LOCAL_USERID_CHANGE |
+							   SECURITY_RESTRICTED_OPERATION);
+	ttl_trigger_create(partition, &policy);
+	SetUserIdAndSecContext(user, sec_context);
+	ttl_notice_detached(partition);
+}
+
+/*
+ * ALTER TABLE of containers, of their partitions and of ttl.container
+ */
+
+/* True if the table's access method is to be another than heap, by which no row could be deleted. */
+static bool
+leaves_heap(const AlterTableCmd *cmd)
+{
+	const char *method = cmd->name != NULL ? cmd->name : default_table_access_method;
+	HeapTuple	tuple = SearchSysCache1(AMNAME, CStringGetDatum(method));
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_am) GETSTRUCT(tuple))->amtype == AMTYPE_TABLE &&
+		GetTableAmRoutine(((Form_pg_am) GETSTRUCT(tuple))->amhandler) != GetHeapamTableAmRoutine();
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* True if the command enables triggers, but not as ALWAYS. */
+static bool
+enables_trigger(const AlterTableCmd *cmd)
+{
+	return cmd->subtype == AT_EnableTrig ||
+		cmd->subtype == AT_EnableReplicaTrig ||
+		cmd->subtype == AT_EnableTrigAll ||
+		cmd->subtype == AT_EnableTrigUser;
+}
+
+static bool
+disables_trigger(const AlterTableCmd *cmd)
+{
+	return cmd->subtype == AT_DisableTrig ||
+		cmd->subtype == AT_DisableTrigAll ||
+		cmd->subtype == AT_DisableTrigUser;
+}
+
+/*
+ * Scripts of pg_dump --data-only --disable-triggers do so to ttl.container, too,
+ * and restored rows would keep reaping on.
+ */
+static void
+leave_catalog_triggers_alone(AlterTableStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (enables_trigger(cmd) || disables_trigger(cmd))
+			stmt->cmds = foreach_delete_current(stmt->cmds, lc);
+	}
+}
+
+/* True if the command names a column by which rows of the container expire. */
+static bool
+names_column(const AlterTableCmd *cmd, const TtlContainer *container)
+{
+	AttrNumber	attno = get_attnum(container->relid, cmd->name);
+
+	return attno != InvalidAttrNumber &&
+		(attno == container->ts_attno || attno == container->ttl_attno);
+}
+
+/* Other values would make rows expire at other times. */
+static void
+refuse_rewrite(const AlterTableCmd *cmd, const TtlContainer *container)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+			 cmd->subtype == AT_AlterColumnType ?
+			 errmsg("cannot alter type of column \"%s\" because container \"%s\" requires it",
+					cmd->name, get_rel_name(container->container)) :
+			 errmsg("cannot alter expression of column \"%s\" because container \"%s\" requires it",
+					cmd->name, get_rel_name(container->container)),
+			 errhint("Unregister the table with ttl.drop_container(), alter it, and register it again with ttl.create_container().")));
+}
+
+static void
+refuse_method(Oid relid)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot change the access method of container \"%s\"", get_rel_name(relid)),
+			 errdetail("Only tables of the access method \"%s\" can be containers.", "heap"),
+			 errhint("Use ttl.drop_container() to unregister the table.")));
+}
+
+/*
+ * Before and after ALTER TABLE of any table; by_citus: as a part of its work on one
+ *
+ * Refuses before the command what would take long, completes what a partition lacks, and
+ * gives one that leaves its container the policy.  The command's own lock comes first.
+ */
+static void
+alter_table_begins(AlterTableStmt *stmt, bool by_citus)
+{
+	Oid			relid = AlterTableLookupRelation(stmt, AlterTableGetLockLevel(stmt->cmds));
+	const TtlObjects *objects = ttl_container_objects();
+	TtlContainer container;
+	bool		is_part;
+	ListCell   *lc;
+
+	/* DROP EXTENSION may have been waited for */
+	if (!OidIsValid(relid) || objects == NULL)
+		return;
+	if (relid == objects->catalog)
+		leave_catalog_triggers_alone(stmt);
+	is_part = ttl_container_peek(relid, &container);
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype == AT_AttachPartition)
+			partition_attaches(relid, ((PartitionCmd *) cmd->def)->name);
+		if (!is_part)
+			continue;
+		if (TtlSetsExpression(cmd) && names_column(cmd, &container))
+			refuse_rewrite(cmd, &container);
+		switch (cmd->subtype)
+		{
+			case AT_AlterColumnType:
+				/* one that lacks a column is repaired this way */
+				if (container.lacks_column || !names_column(cmd, &container))
+					break;
+				if (!keeps_type(relid, cmd))
+					refuse_rewrite(cmd, &container);
+				/* it would build indexes anew, for nothing */
+				stmt->cmds = foreach_delete_current(stmt->cmds, lc);
+				break;
+			case AT_SetAccessMethod:
+				if (container.container == relid &&
+					get_rel_relkind(relid) == RELKIND_RELATION && leaves_heap(cmd))
+					refuse_method(relid);
+				break;
+			case AT_DetachPartition:
+				/* it will attach what it makes of the partition */
+				if (!by_citus)
+					partition_detaches(&container, (PartitionCmd *) cmd->def);
+				break;
+			default:
+				break;
+		}
+	}
+}
+
+/* What the command has done to a container or a partition of one */
+static void
+follow(const TtlContainer *container, RangeVar *table, const AlterTableCmd *cmd)
+{
+	switch (cmd->subtype)
+	{
+		case AT_AddOf:
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("container \"%s\" cannot become a typed table",
+							get_rel_name(container->container)),
+					 errhint("Use ttl.drop_container() to unregister the table.")));
+			break;
+		case AT_DisableTrig:
+		case AT_EnableReplicaTrig:
+			guard_trigger("disable trigger", table, cmd->name);
+			break;
+		case AT_DisableTrigAll:
+		case AT_DisableTrigUser:
+			ttl_notice_disabled(container->container);
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+alter_table_ended(AlterTableStmt *stmt)
+{
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	TtlContainer container;
+	bool		is_part;
+	ListCell   *lc;
+
+	if (!OidIsValid(relid))
+		return;
+	ttl_columns_check_uses_of_table(relid);
+	is_part = ttl_container_peek(relid, &container);
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (is_part)
+			follow(&container, stmt->relation, cmd);
+		if (cmd->subtype == AT_AddInherit)
+		{
+			refuse_inheritance(relid);
+			refuse_inheritance(RangeVarGetRelid((RangeVar *) cmd->def, NoLock, true));
+		}
+
+		/*
+		 * As in scripts of pg_dump --disable-triggers.  It may be no
+		 * container yet: they load tables first, and the policies afterwards.
+		 */
+		if (enables_trigger(cmd) && ttl_row_trigger_exists(relid))
+			ttl_row_trigger_enable(relid);
+
+		if (cmd->subtype == AT_AttachPartition)
+			partition_attached(relid, ((PartitionCmd *) cmd->def)->name);
+
+		if (cmd->subtype == AT_ChangeOwner)
+			ttl_notice_owners(relid);
+
+		if (cmd->subtype == AT_DetachPartition || cmd->subtype == AT_DetachPartitionFinalize)
+			partition_detached(((PartitionCmd *) cmd->def)->name);
+	}
+}
+
+/*
+ * Commands, and objects that they change
+ */
+
+/* Before and after commands about triggers; errors (2BP01) if it is a container's. */
+static void
+trigger_creates(CreateTrigStmt *stmt)
+{
+	/* Citus sends the command before it has ended here */
+	if (stmt->replace && !ttl_row_trigger_is_created(RangeVarGetRelid(stmt->relation, NoLock, true)))
+		guard_trigger("replace trigger", stmt->relation, stmt->trigname);
+}
+
+static void
+trigger_created(CreateTrigStmt *stmt)
+{
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	TtlContainer container;
+
+	trigger_creates(stmt);
+	if (OidIsValid(relid) && ttl_container_peek(relid, &container))
+		ttl_notice_triggers(relid, stmt->trigname);
+}
+
+static void
+trigger_dropped(DropStmt *stmt)
+{
+	List	   *name = linitial_node(List, stmt->objects);
+
+	if (row_security)
+		guard_trigger("drop trigger",
+						  makeRangeVarFromNameList(list_copy_head(name, list_length(name) - 1)),
+						  strVal(llast(name)));
+}
+
+static void
+trigger_renamed(RenameStmt *stmt)
+{
+	if (!ttl_citus_gives_name(stmt->newname))
+		guard_trigger("rename trigger", stmt->relation, stmt->subname);
+}
 
 /* The column's name as this very command has written it */
 static bool
@@ -132,6 +967,7 @@ follow_rename(Oid relid, AttrNumber attno)
 	ttl_container_update(relid, &policy);
 }
 
+/* For the hooks of ttl.c: around each utility command, and when an object is about to change */
 void
 ttl_ddl_before_utility(PlannedStmt *pstmt, const char *query_string,
 					   ProcessUtilityContext context, bool by_citus)
@@ -140,18 +976,18 @@ ttl_ddl_before_utility(PlannedStmt *pstmt, const char *query_string,
 
 	/* a command that has failed may have left some */
 	if (context == PROCESS_UTILITY_TOPLEVEL)
-		ttl_guard_forget_dropped();
+		forget_dropped();
 	/* DDL is about to be refused where nothing can be written */
 	if (XactReadOnly || ttl_container_objects() == NULL)
 		return;
 	if (IsA(stmt, AlterTableStmt))
-		ttl_alter_table_begin((AlterTableStmt *) stmt, by_citus);
+		alter_table_begins((AlterTableStmt *) stmt, by_citus);
 	else if (IsA(stmt, IndexStmt))
-		ttl_guard_create_index((IndexStmt *) stmt, query_string);
+		guard_create_index((IndexStmt *) stmt, query_string);
 	else if (IsA(stmt, RenameStmt) && ((RenameStmt *) stmt)->renameType == OBJECT_SCHEMA)
-		ttl_guard_rename_schema((RenameStmt *) stmt);
+		guard_schema_name((RenameStmt *) stmt);
 	else if (IsA(stmt, CreateTrigStmt))
-		ttl_trigger_creates((CreateTrigStmt *) stmt);
+		trigger_creates((CreateTrigStmt *) stmt);
 	else if (IsA(stmt, CreateStmt) || IsA(stmt, CreateForeignTableStmt))
 		ttl_notice_copies((CreateStmt *) stmt);
 }
@@ -166,30 +1002,30 @@ after_command(Node *stmt)
 	switch (nodeTag(stmt))
 	{
 		case T_AlterTableStmt:
-			ttl_alter_table_end((AlterTableStmt *) stmt);
+			alter_table_ended((AlterTableStmt *) stmt);
 			break;
 		case T_IndexStmt:
-			ttl_guard_ts_column_of_table(RangeVarGetRelid(((IndexStmt *) stmt)->relation, NoLock, true));
+			ttl_columns_check_uses_of_table(RangeVarGetRelid(((IndexStmt *) stmt)->relation, NoLock, true));
 			break;
 		case T_CreateStmt:
 		case T_CreateForeignTableStmt:
-			ttl_partition_created((CreateStmt *) stmt);
+			partition_created((CreateStmt *) stmt);
 			break;
 		case T_CreateSubscriptionStmt:
 		case T_AlterSubscriptionStmt:
-			ttl_subscription_changed();
+			subscription_changed();
 			break;
 		case T_CreateTrigStmt:
-			ttl_guard_repack((CreateTrigStmt *) stmt);
-			ttl_trigger_created((CreateTrigStmt *) stmt);
+			guard_repack((CreateTrigStmt *) stmt);
+			trigger_created((CreateTrigStmt *) stmt);
 			break;
 		case T_DropStmt:
 			if (((DropStmt *) stmt)->removeType == OBJECT_TRIGGER)
-				ttl_trigger_dropped((DropStmt *) stmt);
+				trigger_dropped((DropStmt *) stmt);
 			break;
 		case T_RenameStmt:
 			if (((RenameStmt *) stmt)->renameType == OBJECT_TRIGGER)
-				ttl_trigger_renamed((RenameStmt *) stmt);
+				trigger_renamed((RenameStmt *) stmt);
 			break;
 		default:
 			break;
@@ -206,7 +1042,7 @@ ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 		after_command(stmt);
 		/* a part of a command is judged with the whole */
 		if (context != PROCESS_UTILITY_SUBCOMMAND)
-			ttl_guard_check_dropped();
+			check_dropped();
 	}
 }
 
@@ -223,7 +1059,7 @@ relation_dropped(Oid relid, Oid catalog, bool concurrently)
 	{
 		/* DROP EXTENSION of a later version goes on */
 		if (ttl_container_knows_version())
-			ttl_guard_dropping_index(relid, concurrently);
+			dropping_index(relid, concurrently);
 	}
 	else if (relid == catalog)
 		ttl_container_forget_objects();
@@ -257,7 +1093,7 @@ ttl_ddl_object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int
 			follow_rename(object_id, sub_id);
 	}
 	else if (class_id == RelationRelationId && sub_id > 0)
-		ttl_guard_dropping_column(object_id, sub_id);
+		dropping_column(object_id, sub_id);
 	else if (class_id == RelationRelationId && sub_id == 0)
 		relation_dropped(object_id, objects->catalog,
 						 (((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_CONCURRENTLY) != 0);

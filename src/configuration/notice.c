@@ -52,7 +52,12 @@ is_utc(const char *name)
 	return zone != NULL && pg_get_timezone_offset(zone, &offset) && offset == 0;
 }
 
-/* The time zone of the others is what this session had at its start. */
+/*
+ * Reports that the column has no time zone: it is taken as UTC, and a WARNING says so if
+ * the server's is another.
+ *
+ * The time zone of the others is what this session had at its start.
+ */
 void
 ttl_notice_utc(Oid relid, const char *column)
 {
@@ -102,6 +107,10 @@ find_clock(TupleDesc desc, const TtlPolicy *policy)
 	return NULL;
 }
 
+/*
+ * Reports that the rows that a table has count from now, for the timestamp column was added,
+ * and which column may hold it.
+ */
 void
 ttl_notice_new_life(Oid relid, const TtlPolicy *policy)
 {
@@ -127,6 +136,7 @@ notice_kept_column(Oid relid, const char *column)
 				 errhint("Drop it with ALTER TABLE if nobody needs its values.")));
 }
 
+/* Reports which columns were to be dropped, and aren't. */
 void
 ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy)
 {
@@ -185,6 +195,10 @@ report_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default, int64
 					 ttl_policy_default_ttl_text(old_default))));
 }
 
+/*
+ * Reports how many stored rows of the container expire, until ttl.grace has passed,
+ * because the default TTL was another one before, and how long they may be had back.
+ */
 void
 ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default)
 {
@@ -212,6 +226,10 @@ ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default)
 							earliest, ttl_guc_grace);
 }
 
+/*
+ * Reports how many expired rows another default TTL, or none, makes visible.  The former
+ * one is still in force.
+ */
 void
 ttl_notice_made_visible(Oid relid, int32 old_default, int32 new_default)
 {
@@ -298,6 +316,10 @@ problem_of_table(Relation rel, const TtlContainer *container)
 	return NULL;
 }
 
+/*
+ * Why no row of the container can be deleted, in few words that begin with "damaged" or
+ * "failing"; NULL if nothing is known to be in the way.  Waits for no lock.
+ */
 const char *
 ttl_notice_problem(Oid container)
 {
@@ -329,6 +351,7 @@ ttl_notice_problem(Oid container)
 	return problem;
 }
 
+/* Warns of it, if it is that every DELETE fails. */
 void
 ttl_notice_failing(Oid relid)
 {
@@ -361,6 +384,7 @@ ttl_notice_failing(Oid relid)
 	}
 }
 
+/* Warns if the owner, as whom rows are deleted, may not do so. */
 void
 ttl_notice_rights(Oid relid)
 {
@@ -421,6 +445,10 @@ is_security_definer(Oid function)
 	return result;
 }
 
+/*
+ * Warns of triggers on DELETE, or the one of that name, that run as other roles than the
+ * owner.
+ */
 void
 ttl_notice_triggers(Oid relid, const char *name)
 {
@@ -448,6 +476,11 @@ ttl_notice_triggers(Oid relid, const char *name)
 	table_close(rel, NoLock);
 }
 
+/*
+ * Reports foreign keys that will keep expired rows from being deleted: those
+ * without an action, since an application may carry that out itself (as Django does),
+ * and only for the rows that it deletes.
+ */
 void
 ttl_notice_references(Oid relid)
 {
@@ -490,6 +523,7 @@ ttl_notice_references(Oid relid)
 				 errhint("Use ON DELETE CASCADE or SET NULL, or register these tables as containers, too.")));
 }
 
+/* Says that a table that is created like a container is none. */
 void
 ttl_notice_copies(const CreateStmt *stmt)
 {
@@ -511,6 +545,7 @@ ttl_notice_copies(const CreateStmt *stmt)
 	}
 }
 
+/* Says that a partition that has left its container has become one. */
 void
 ttl_notice_detached(Oid relid)
 {
@@ -520,6 +555,7 @@ ttl_notice_detached(Oid relid)
 			 errhint("To make it an ordinary table, whose rows are all visible, use ttl.drop_container().")));
 }
 
+/* Says what it means that the row trigger of a container has been disabled with others. */
 void
 ttl_notice_disabled(Oid relid)
 {
@@ -532,6 +568,10 @@ ttl_notice_disabled(Oid relid)
 /* So many partitions are named. */
 #define NAMED_PARTITIONS	5
 
+/*
+ * Warns of partitions whose rows can't be deleted, because they have other owners
+ * than the tables above them: of the table, if it is one, and below it.
+ */
 void
 ttl_notice_owners(Oid relid)
 {
@@ -562,4 +602,16 @@ ttl_notice_owners(Oid relid)
 							   n, n, get_rel_name(container.container)),
 				 errdetail("Expired rows of %s are hidden, but cannot be deleted.", names.data),
 				 errhint("Give partitions the owner of the container with ALTER TABLE ... OWNER TO.")));
+}
+
+/* Reports that reaping is off because a subscription writes the table. */
+void
+ttl_notice_subscribed(Oid relid)
+{
+	ereport(NOTICE,
+			(errmsg("reaping of container \"%s\" is off because a subscription writes it",
+					get_rel_name(relid)),
+			 errdetail("A row that the publisher has renewed may expire here before the change arrives."),
+			 errhint("Let the publisher delete expired rows, or use ttl.alter_container(%s, reaping => true).",
+					 quote_literal_cstr(ttl_container_table_name(relid)))));
 }

@@ -1,10 +1,13 @@
 /*-------------------------------------------------------------------------
  *
- * columns.c
- *	  The columns of a container.
+ * table.c
+ *	  What a container's table is given: columns, expiry indexes and the row trigger.
  *
- * Nothing here rewrites or scans a table: what is added to rows that exist is stored
- * once for all of them.
+ * Nothing here rewrites or scans a table but to build an index: what is added to rows that
+ * exist is stored once for all of them.
+ *
+ * On a distributed table of Citus the row trigger carries the policy to the other nodes: it is
+ * created anew whenever that is another one (citus.h).
  *
  *-------------------------------------------------------------------------
  */
@@ -13,20 +16,31 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "catalog/heap.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
-#include "catalog_expr.h"
-#include "configuration/configuration.h"
-#include "container/container.h"
-#include "expiry/expiry.h"
 #include "nodes/nodeFuncs.h"
+#include "nodes/parsenodes.h"
 #include "nodes/primnodes.h"
 #include "rewrite/rewriteHandler.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/rls.h"
 #include "utils/timestamp.h"
+
+#include "catalog_expr.h"
+#include "citus/citus.h"
+#include "configuration/configuration.h"
+#include "container/container.h"
+#include "container/policy.h"
+#include "expiry/expiry.h"
+
+/*
+ * Columns
+ */
 
 Form_pg_attribute
 ttl_columns_find(Relation rel, const char *name)
@@ -36,6 +50,7 @@ ttl_columns_find(Relation rel, const char *name)
 	return attno > 0 ? TupleDescAttr(RelationGetDescr(rel), attno - 1) : NULL;
 }
 
+/* Errors unless the names can be those of a container's columns. */
 void
 ttl_columns_check_names(const TtlPolicy *policy)
 {
@@ -54,6 +69,7 @@ ttl_columns_check_names(const TtlPolicy *policy)
 				 errhint("Choose another name.")));
 }
 
+/* Errors (22023) if the policy has a default TTL, but no timestamp column. */
 void
 ttl_columns_check_default(const TtlPolicy *policy, Oid relid)
 {
@@ -65,6 +81,10 @@ ttl_columns_check_default(const TtlPolicy *policy, Oid relid)
 				 errhint("Use -1: rows expire by their deadlines alone. NULL turns TTL off.")));
 }
 
+/*
+ * Errors (22023) if nothing writes the timestamp column by the policy's precision, or if that is
+ * longer than the default TTL.
+ */
 void
 ttl_columns_check_precision(const TtlPolicy *policy, Oid relid)
 {
@@ -120,6 +140,7 @@ refuse_type(Form_pg_attribute column, TtlUnit unit, const char *types, const cha
 			 errhint("%s", hint)));
 }
 
+/* Errors unless the columns, as far as they exist, can be adopted. */
 void
 ttl_columns_check(Relation rel, const TtlPolicy *policy)
 {
@@ -204,6 +225,13 @@ present(Oid type, int64 step)
 	return type == TIMESTAMPTZOID ? now : psprintf("%s AT TIME ZONE 'UTC'", now);
 }
 
+/* True if other nodes may hold rows of the table, which the caller has locked. */
+bool
+ttl_columns_has_rows_elsewhere(Oid relid)
+{
+	return ttl_citus_is_distributed(relid) && !ttl_citus_is_empty(relid);
+}
+
 /*
  * Adds a timestamp column.  Rows that exist count from now.  A constant default
  * is stored once for all of them; but it costs a scan of them a projection, so
@@ -220,7 +248,7 @@ add_ts_column(Oid relid, const char *ts, Oid type_oid, int32 typmod, int64 preci
 	Datum		now = DirectFunctionCall1(type_oid == TIMESTAMPTZOID ? timestamptz_out : timestamp_out,
 										  ttl_type_present(NULL, GetCurrentTimestamp(), step));
 
-	if (ttl_survey_may_have_rows(relid))
+	if (ttl_container_has_pages(relid) || ttl_columns_has_rows_elsewhere(relid))
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL DEFAULT %s", table, ts, type,
 						quote_literal_cstr(DatumGetCString(now)));
 	else
@@ -228,6 +256,10 @@ add_ts_column(Oid relid, const char *ts, Oid type_oid, int32 typmod, int64 preci
 	ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s", table, ts, present(type_oid, step));
 }
 
+/*
+ * Adds the columns that are missing, and the timestamp's default.  The policy notes what
+ * was added.  The caller has locked the table.
+ */
 void
 ttl_columns_complete(Oid relid, TtlPolicy *policy)
 {
@@ -270,6 +302,10 @@ has_our_default(Relation rel, const FormData_pg_attribute *ts)
 		ttl_catalog_expr_is_present(build_column_default(rel, ts->attnum));
 }
 
+/*
+ * Gives the timestamp column, which has another precision now, the default that it was
+ * given.  The caller has locked the table with its partitions.
+ */
 void
 ttl_columns_renew_default(Oid relid, const TtlPolicy *policy)
 {
@@ -321,6 +357,10 @@ explain_dependents(void *arg)
 }
 
 /*
+ * Takes back what was added: from a column of the user's its default; the
+ * columns only if they are to be dropped, with all that is theirs.  A TTL column that stays
+ * ceases to be generated by functions of this extension: then the result is true.
+ *
  * A column may have got another type, or have been dropped, by DDL on a server
  * without the library: then what is there isn't ours.
  */
@@ -360,6 +400,115 @@ ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 	return drop_expression;
 }
 
+/*
+ * Uses of the timestamp column that don't go together with the clock being
+ * reset behind the back of an UPDATE: 0A000.
+ */
+static void
+check_ts_column(Relation rel, bool touch_on_update, AttrNumber ts_attno)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	TupleConstr *constr = desc->constr;
+	const char *column = NameStr(TupleDescAttr(desc, ts_attno - 1)->attname);
+	int			ts = ts_attno - FirstLowInvalidHeapAttributeNumber;
+	const char *use = NULL;
+	ListCell   *lc;
+
+	/* a row without a value would get the next number, and expire at once */
+	if (TupleDescAttr(desc, ts_attno - 1)->attidentity != '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("identity column \"%s\" cannot be the timestamp column of a container",
+						column)));
+
+	for (int i = 0; constr != NULL && i < constr->num_defval; i++)
+	{
+		AttrDefault *defval = &constr->defval[i];
+		Form_pg_attribute generated = TupleDescAttr(desc, defval->adnum - 1);
+
+		if (generated->attgenerated == ATTRIBUTE_GENERATED_STORED &&
+			bms_is_member(ts, ttl_catalog_expr_columns(stringToNode(defval->adbin), desc->natts)))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("generated column \"%s\" of container \"%s\" cannot be computed from \"%s\"",
+							NameStr(generated->attname), RelationGetRelationName(rel), column),
+					 errhint("Use ttl.expires_at() in queries instead.")));
+	}
+
+	if (!touch_on_update)
+		return;
+
+	if (TupleDescAttr(desc, ts_attno - 1)->atttypid == DATEOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column \"%s\" of container \"%s\" cannot be reset by UPDATE because it is of type date",
+						column, RelationGetRelationName(rel)),
+				 errhint("Use touch_on_update => false to let rows expire by the time of their creation.")));
+	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE &&
+		bms_is_member(ts, ttl_catalog_expr_partition_columns(rel)))
+		use = "partition key";
+	if (bms_is_member(ts, ttl_catalog_expr_key_columns(rel)))
+		use = "unique index";
+	foreach(lc, RelationGetFKeyList(rel))
+	{
+		ForeignKeyCacheInfo *fkey = lfirst_node(ForeignKeyCacheInfo, lc);
+
+		for (int i = 0; i < fkey->nkeys; i++)
+		{
+			if (fkey->conkey[i] == ts_attno)
+				use = "foreign key";
+		}
+	}
+	if (use != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column \"%s\" of container \"%s\" cannot be reset by UPDATE because it is part of a %s",
+						column, RelationGetRelationName(rel), use),
+				 errhint("Use touch_on_update => false to let rows expire by the time of their creation.")));
+}
+
+/*
+ * Errors if the timestamp column is used in a way that a container with this setting
+ * can't allow: in a table with all its partitions, or in a table that may belong to a
+ * container.
+ *
+ * The same for a table and all its partitions.
+ */
+void
+ttl_columns_check_uses(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode)
+{
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_tree(relid, lockmode))
+	{
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+		AttrNumber	ts_attno = get_attnum(lfirst_oid(lc), NameStr(policy->ts_column));
+
+		if (ts_attno != InvalidAttrNumber)
+			check_ts_column(rel, policy->touch_on_update, ts_attno);
+		table_close(rel, NoLock);
+	}
+}
+
+/* Uses of _ts are checked when they have come into being. */
+void
+ttl_columns_check_uses_of_table(Oid relid)
+{
+	TtlContainer container;
+	Relation	rel;
+
+	if (!OidIsValid(relid) || !ttl_container_peek(relid, &container) ||
+		container.lacks_column || container.ts_attno == InvalidAttrNumber)
+		return;
+	rel = table_open(relid, AccessShareLock);
+	check_ts_column(rel, container.touch_on_update, container.ts_attno);
+	table_close(rel, NoLock);
+}
+
+/*
+ * Gives a table what it lacks to become a partition of a container's table, as
+ * far as PostgreSQL doesn't do it; checks the uses of its timestamp column.
+ */
 void
 ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *policy)
 {
@@ -414,5 +563,138 @@ ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *pol
 	if (add_own != NULL)
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s", table, own_name, add_own);
 	ttl_command_end(nestlevel);
-	ttl_guard_ts_column(relid, policy, AccessExclusiveLock);
+	ttl_columns_check_uses(relid, policy, AccessExclusiveLock);
+}
+
+/*
+ * Expiry indexes
+ */
+
+/* Errors (55000) if the policy has a default TTL, but no indexes. */
+void
+ttl_indexes_check_policy(const TtlPolicy *policy, Oid relid)
+{
+	if (policy->indexing == TTL_INDEXING_NONE && policy->default_ttl != TTL_OFF)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("container \"%s\" cannot have a default TTL without an expiry index",
+						get_rel_name(relid)),
+				 errhint("Use indexing => 'consistent'.")));
+}
+
+/*
+ * Creates the expiry indexes that are missing, of all partitions at once or of
+ * one that lacks it; the policy notes which.  It doesn't take the place of an invalid
+ * one: that may be the work of hours that lacks one ATTACH.
+ */
+void
+ttl_indexes_complete(Oid relid, TtlPolicy *policy)
+{
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_tree(relid, ShareLock))
+	{
+		TtlExpiryIndexes indexes;
+		char	   *definitions[TTL_INDEXES];
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+
+		ttl_expiry_find_indexes(rel, policy, NIL, &indexes);
+		for (int i = 0; i < TTL_INDEXES; i++)
+			definitions[i] = ttl_expiry_index_sql(rel, policy, i);
+		table_close(rel, NoLock);
+		for (int i = 0; i < TTL_INDEXES; i++)
+		{
+			if (!indexes.needed[i] || OidIsValid(indexes.usable[i]))
+				continue;
+			ttl_expiry_refuse_unusable(lfirst_oid(lc), policy, i);
+			ttl_command_run("CREATE INDEX ON %s %s", ttl_container_table_name(lfirst_oid(lc)),
+							definitions[i]);
+			policy->created_objects |= TTL_CREATED_INDEX << i;
+		}
+	}
+}
+
+/* Drops those that it has created. */
+void
+ttl_indexes_drop(Oid relid, TtlPolicy *policy)
+{
+	TtlContainer container;
+	Relation	rel;
+	TtlExpiryIndexes indexes;
+
+	/* without the columns there are none */
+	ttl_container_find_columns(relid, policy, &container);
+	if (container.lacks_column)
+		return;
+	rel = table_open(relid, AccessExclusiveLock);
+	ttl_expiry_find_indexes(rel, policy, NIL, &indexes);
+	table_close(rel, NoLock);
+
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		if (OidIsValid(indexes.usable[i]) && (policy->created_objects & (TTL_CREATED_INDEX << i)))
+			ttl_command_run("DROP INDEX %s", ttl_container_table_name(indexes.usable[i]));
+		policy->created_objects &= ~(TTL_CREATED_INDEX << i);
+	}
+}
+
+/*
+ * The row trigger, and the archive that it names
+ */
+
+/* Errors (0A000) if the policy of that table is another node's to change. */
+void
+ttl_trigger_check_settable(Oid relid)
+{
+	ttl_citus_check_settable(relid);
+}
+
+/* Creates the row trigger that a container has with that policy. */
+void
+ttl_trigger_create(Oid relid, const TtlPolicy *policy)
+{
+	ttl_citus_check_nodes(relid);
+	ttl_row_trigger_create(relid, ttl_citus_arguments(relid, policy));
+}
+
+/*
+ * Sends the policy of a distributed table to all nodes, even if it is the one that they
+ * should have.
+ */
+void
+ttl_trigger_send(Oid relid, const TtlPolicy *policy)
+{
+	if (ttl_citus_is_distributed(relid))
+		ttl_trigger_create(relid, policy);
+}
+
+void
+ttl_trigger_drop(Oid relid)
+{
+	ttl_citus_check_nodes(relid);
+	ttl_row_trigger_drop(relid);
+}
+
+/* Locks a table, if it is distributed, whose policy is going to be changed. */
+void
+ttl_trigger_lock(Oid relid, LOCKMODE lockmode)
+{
+	if (ttl_citus_is_distributed(relid))
+		LockRelationOid(relid, lockmode);
+}
+
+/* A table is being dropped: containers whose archive it is stop reaping. */
+void
+ttl_trigger_archive_dropped(Oid archive)
+{
+	ListCell   *lc;
+
+	/* it replaces tables by others of that name */
+	if (ttl_citus_is_called())
+		return;
+	foreach(lc, ttl_container_list_archiving_to(archive))
+	{
+		ttl_trigger_lock(lfirst_oid(lc), AccessShareLock);
+		ttl_container_replace_archive(lfirst_oid(lc), InvalidOid);
+	}
 }
