@@ -349,6 +349,12 @@ extern void ttl_expiry_walk_before(TtlExpiryWalk *walk, TransactionId next_xid);
 extern void ttl_expiry_walk_limit(TtlExpiryWalk *walk, int64 max_entries);
 extern bool ttl_expiry_walk_gave_up(const TtlExpiryWalk *walk);
 
+/*
+ * The number of entries so far that it has read before the position, since they have the same key:
+ * an index scan can start at a key, but not at a TID.
+ */
+extern int64 ttl_expiry_walk_skipped(const TtlExpiryWalk *walk);
+
 /* True if the walk has left rows out, for want of a usable index.  Known at its end. */
 extern bool ttl_expiry_walk_is_incomplete(const TtlExpiryWalk *walk);
 

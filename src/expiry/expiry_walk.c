@@ -63,6 +63,7 @@ struct TtlExpiryWalk
 	IndexScanDesc scan;
 	TupleTableSlot *slot;
 	int64		entries_left;	/* how many more it may look at */
+	int64		nskipped;		/* entries before the position */
 	bool		incomplete;		/* an index was missing */
 	Buffer		map;			/* page of the visibility map */
 	Buffer		page;			/* last page that is visible to all */
@@ -373,6 +374,7 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 			walk->entries_left--;
 			if (is_before_position(walk, &root))
 			{
+				walk->nskipped++;
 				CHECK_FOR_INTERRUPTS();
 				continue;
 			}
@@ -414,6 +416,12 @@ bool
 ttl_expiry_walk_gave_up(const TtlExpiryWalk *walk)
 {
 	return walk->entries_left == 0;
+}
+
+int64
+ttl_expiry_walk_skipped(const TtlExpiryWalk *walk)
+{
+	return walk->nskipped;
 }
 
 /*

@@ -21,7 +21,8 @@
  *
  * One scan of the expiry indexes collects the rows of many batches, since a scan for
  * each would read the dead index entries of all batches before it again.  The next scan
- * starts at the position, the index entry at which the last one stopped.  The position
+ * starts at the position, the index entry at which the last one stopped.  It reads entries with the
+ * same key again, of which there may be millions, and then collects at least as many.  The position
  * advances only when what was collected has been dealt with in committed transactions.
  * Rows may come to lie before it: given a _ts in the past, committed late, locked, or
  * impossible to delete.  So scans are grouped into passes (rel_state.c): a pass starts at
@@ -74,7 +75,7 @@
 #define LOOKING_SHARE		4
 
 /* TIDs that are kept between runs, for all tables together */
-#define KEEP_MAX			1000000
+#define KEEP_MAX			4194304
 
 /*
  * Takes the locks that foreign keys will need on the referencing tables.  False if one
@@ -230,13 +231,13 @@ collect_tids(TtlBatch *batch, TimestampTz now, TtlExpiryPosition *position)
 	TtlExpiryWalk *walk;
 	TupleTableSlot *slot;
 	bool		is_incomplete;
-	int			limit;
+	int64		limit;
 
 	batch->referenced = reap_rel->skip_referenced_check ? NIL : ttl_fk_referenced_keys(batch);
 
 	/* a row costs one buffer at least to find, and others to delete */
-	limit = (int) Min(Max(Min(batch->max_cost, batch->max_rows), COLLECT_MIN),
-					  batch->referenced != NIL ? TTL_FK_REFERENCED_MAX : COLLECT_MAX);
+	limit = Min(Max(Min(batch->max_cost, batch->max_rows), COLLECT_MIN),
+				batch->referenced != NIL ? TTL_FK_REFERENCED_MAX : COLLECT_MAX);
 
 	walk = ttl_expiry_walk_begin(batch->rel, &batch->container, now, GetActiveSnapshot(),
 								 position);
@@ -249,6 +250,8 @@ collect_tids(TtlBatch *batch, TimestampTz now, TtlExpiryPosition *position)
 	{
 		CHECK_FOR_INTERRUPTS();
 		ttl_reap_rel_add_tid(batch->memory, reap_rel, &slot->tts_tid);
+		if (batch->referenced == NIL)
+			limit = Max(limit, Min(ttl_expiry_walk_skipped(walk), KEEP_MAX / 2));
 	}
 	reap_rel->more = reap_rel->tids.n >= limit;
 	is_incomplete = !reap_rel->more && ttl_expiry_walk_is_incomplete(walk);
