@@ -87,7 +87,7 @@ index_columns(Relation index, Relation rel)
 	for (int i = 0; i < lengthof(trees); i++)
 		columns = bms_join(columns,
 						   ttl_catalog_expr_columns(ttl_catalog_expr_index_expression(index->rd_indextuple, trees[i]),
-											  RelationGetNumberOfAttributes(rel)));
+													RelationGetNumberOfAttributes(rel)));
 	return columns;
 }
 
@@ -128,8 +128,8 @@ ttl_catalog_expr_partition_columns(Relation rel)
 	columns = add_columns(NULL, form->partattrs.values, form->partnatts);
 	columns = bms_join(columns,
 					   ttl_catalog_expr_columns(read_tree(PARTRELID, tuple,
-													Anum_pg_partitioned_table_partexprs),
-										  RelationGetNumberOfAttributes(rel)));
+														  Anum_pg_partitioned_table_partexprs),
+												RelationGetNumberOfAttributes(rel)));
 	ReleaseSysCache(tuple);
 	return columns;
 }

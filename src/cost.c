@@ -53,12 +53,18 @@ static volatile sig_atomic_t is_counting = false;
 
 typedef struct TtlCostShared
 {
-	/* the server's vacuum_cost_page_hit, _miss and _dirty; written by the launcher */
+	/*
+	 * the server's vacuum_cost_page_hit, _miss and _dirty; written by the
+	 * launcher
+	 */
 	pg_atomic_uint32 hit;
 	pg_atomic_uint32 miss;
 	pg_atomic_uint32 dirty;
 
-	/* by the number of the leader's PGPROC; parallel workers add, the leader subtracts */
+	/*
+	 * by the number of the leader's PGPROC; parallel workers add, the leader
+	 * subtracts
+	 */
 	pg_atomic_uint64 counted_ahead[FLEXIBLE_ARRAY_MEMBER];
 } TtlCostShared;
 
@@ -70,7 +76,8 @@ static pg_atomic_uint64 *foreground = NULL;
 /* Cost that this parallel worker has added */
 static uint64 worker_cost = 0;
 
-static TimeoutId timeout_id = MAX_TIMEOUTS; /* registered when it is first needed */
+static TimeoutId timeout_id = MAX_TIMEOUTS; /* registered when it is first
+											 * needed */
 static bool is_timed = false;
 static int	nesting = 0;
 static bool is_exempt = false;

@@ -46,7 +46,8 @@ typedef struct ContainerEntry
 typedef struct DatabaseEntry
 {
 	Oid			dboid;			/* MUST BE FIRST */
-	pg_atomic_uint64 foreground_cost;	/* any backend of the database adds to it */
+	pg_atomic_uint64 foreground_cost;	/* any backend of the database adds to
+										 * it */
 	TtlDatabaseCounters counters;	/* all but foreground_cost */
 } DatabaseEntry;
 

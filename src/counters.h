@@ -47,12 +47,13 @@ typedef struct TtlContainerCounters
 	TimestampTz last_reap;		/* 0 = never */
 	TimestampTz last_error_at;	/* 0 = never */
 	char		last_error[TTL_ERROR_LENGTH];
-	bool		is_failing;		/* is deletion from one of its tables paused after an
-								 * error for which no row is to blame? */
+	bool		is_failing;		/* deletion from one of its tables is paused
+								 * after an error for which no row is to
+								 * blame */
 	bool		is_unit_warned; /* see ttl_counters_warn_of_unit() */
 	TtlFront	front;
-	TtlProgress progress[3];	/* of the backlog, the latest last, a minute or more
-								 * between the first two */
+	TtlProgress progress[3];	/* of the backlog, the latest last, a minute
+								 * or more between the first two */
 } TtlContainerCounters;
 
 typedef enum TtlReaperState
@@ -108,8 +109,9 @@ typedef struct TtlCountersShared
 	TimestampTz since;			/* when counting began; constant */
 
 	/*
-	 * Number of rows that sessions have written and that had expired already (evict.c),
-	 * counted before they are inserted, whether or not the transaction commits
+	 * Number of rows that sessions have written and that had expired already
+	 * (evict.c), counted before they are inserted, whether or not the
+	 * transaction commits
 	 */
 	pg_atomic_uint64 expired_writes;
 

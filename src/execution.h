@@ -33,7 +33,7 @@ typedef struct TtlExecution
 	TtlRowMode	row_mode;
 	Oid			user;			/* on whose behalf it runs */
 	TimestampTz expired_at;		/* if TTL_SEES_EXPIRED: expired by when */
-	bool		excludes_grace;			/* likewise: is what a change of policy has
+	bool		excludes_grace; /* likewise: is what a change of policy has
 								 * made expired left out, for ttl.grace? */
 	Oid			role;			/* the current user when it started */
 	bool		user_changed;	/* inside a SECURITY DEFINER function */
@@ -44,10 +44,11 @@ typedef struct TtlExecution
 	List	   *policies;		/* what is_live.c has resolved for it */
 	List	   *cascaded;		/* containers that its referential actions
 								 * have updated */
-	List	   *cascading;		/* rows (TtlRelTids) that it is about to delete
-								 * for a foreign key, and to archive */
+	List	   *cascading;		/* rows (TtlRelTids) that it is about to
+								 * delete for a foreign key, and to archive */
 	struct TtlPlanCopy *plan_copy;	/* that it was started with, or NULL */
-	struct ScanFilter *scan_filters;			/* filters of its scans (scan_filter.c) */
+	struct ScanFilter *scan_filters;	/* filters of its scans
+										 * (scan_filter.c) */
 	char	   *handed_over;	/* to its parallel workers, or NULL */
 	struct TtlExecution *next;	/* see execution.c */
 	MemoryContextCallback forget;

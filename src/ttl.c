@@ -135,7 +135,10 @@ ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 	TtlExecution starting;
 	TtlExecution *execution;
 
-	/* the executor may call functions while it starts, so the clock comes first */
+	/*
+	 * the executor may call functions while it starts, so the clock comes
+	 * first
+	 */
 	ttl_execution_describe(&starting, queryDesc);
 	ttl_hide_complete(&starting);
 	ttl_hide_strip(&starting, eflags);
@@ -307,7 +310,10 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	}
 	PG_FINALLY();
 	{
-		/* These cannot fail, and know commands that they have not been told of. */
+		/*
+		 * These cannot fail, and know commands that they have not been told
+		 * of.
+		 */
 		ttl_fk_end_utility(stmt);
 		/* ... ends here */
 		ttl_citus_end_utility(stmt);

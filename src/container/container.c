@@ -190,7 +190,7 @@ is_own_schema(Oid schema)
 	if (((Form_pg_proc) GETSTRUCT(tuple))->prolang == ClanguageId)
 	{
 		bool		isnull;
-		Datum		symbol = SysCacheGetAttr(PROCNAMEARGSNSP, tuple, Anum_pg_proc_prosrc, &isnull);
+		Datum symbol = SysCacheGetAttr(PROCNAMEARGSNSP, tuple, Anum_pg_proc_prosrc, &isnull);
 
 		is_own = !isnull && strcmp(TextDatumGetCString(symbol), OWN_SYMBOL) == 0;
 	}
@@ -521,7 +521,11 @@ begin_scan(CatalogScan *scan, const char *index_name, AttrNumber column, Oid val
 	scan->lockmode = lockmode;
 	/* REINDEX CONCURRENTLY makes it another index of that name */
 	index = get_relname_relid(index_name, RelationGetNamespace(scan->rel));
-	/* taken before the scan, it keeps the versions that it sees from being pruned */
+
+	/*
+	 * taken before the scan, it keeps the versions that it sees from being
+	 * pruned
+	 */
 	scan->snapshot = RegisterSnapshot(GetCatalogSnapshot(RelationGetRelid(scan->rel)));
 	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(value));
 	scan->scan = systable_beginscan(scan->rel, index, OidIsValid(index), SnapshotAny,
@@ -883,7 +887,7 @@ static void
 refuse_change(Relation rel)
 {
 	bool		is_pause = rel->rd_rel->relkind != RELKIND_VIEW &&
-		RelationGetRelid(rel) != ttl_container_objects()->catalog;
+	RelationGetRelid(rel) != ttl_container_objects()->catalog;
 
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

@@ -33,7 +33,7 @@ typedef struct TtlContainer
 								 * ttl_container_peek() */
 	AttrNumber	ts_attno;		/* _ts, numbered as in relid; 0 if none */
 	AttrNumber	ttl_attno;		/* item TTL; 0 if the container has none */
-	const TtlType *ttl_type;		/* of the item TTL, or NULL */
+	const TtlType *ttl_type;	/* of the item TTL, or NULL */
 	const TtlType *ts_type;		/* of _ts if that is a number, or NULL */
 	int32		default_ttl;	/* seconds, TTL_OFF or TTL_NEVER */
 	TtlIndexing indexing;
@@ -42,8 +42,9 @@ typedef struct TtlContainer
 	bool		touch_on_update;
 	bool		reaping;		/* the worker may delete */
 	int64		reap_delay;		/* microseconds from expiry to deletion */
-	Oid			archive_to;		/* where deleted rows go, or InvalidOid; if the policy
-								 * is propagated see ttl_citus_find_archive() */
+	Oid			archive_to;		/* where deleted rows go, or InvalidOid; if
+								 * the policy is propagated see
+								 * ttl_citus_find_archive() */
 	int32		cycle_cost_limit;	/* most cost of a cycle, 0 = no limit */
 	int32		batch_size;		/* rows of a batch, 0 = adaptive */
 	bool		replication_origin; /* deletions are tagged */
@@ -66,8 +67,8 @@ typedef enum TtlFunction
 	TTL_IS_EXPIRED,				/* ttl.is_expired(like is_live) */
 	TTL_STAMP,					/* ttl.stamp(anyelement, bigint, text) */
 	TTL_COMPLETE,				/* ttl.complete(the same) */
-	TTL_SHARD_STAMP,			/* ttl.shard_stamp(two of the same, timestamptz, bigint,
-								 * text) */
+	TTL_SHARD_STAMP,			/* ttl.shard_stamp(two of the same,
+								 * timestamptz, bigint, text) */
 	TTL_SHARD_NOW,				/* ttl.shard_now() */
 	TTL_CHECK_REFERENCE,		/* ttl.check_reference() */
 	TTL_ON_WRITE				/* ttl.on_write() */

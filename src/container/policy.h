@@ -55,7 +55,7 @@ typedef struct TtlPolicy
 	bool		replication_origin;
 	bool		propagated;
 	TtlChange	change;
-	int			created_objects;			/* TtlAdded, ORed.  Not in the cache */
+	int			created_objects;	/* TtlAdded, ORed.  Not in the cache */
 } TtlPolicy;
 
 /*

@@ -335,7 +335,11 @@ compute_instant_of_numeric(Datum value, TtlUnit unit, TimestampTz *result)
 		DatumGetBool(DirectFunctionCall2(numeric_le, value,
 										 last_numeric(TTL_FIRST_INSTANT - 1, unit))))
 		return false;
-	/* a product has 16383 decimal places at most: what is less than a unit must not get lost */
+
+	/*
+	 * a product has 16383 decimal places at most: what is less than a unit
+	 * must not get lost
+	 */
 	if (places < 0)
 		value = DirectFunctionCall1(numeric_ceil, value);
 	microseconds = DirectFunctionCall2(numeric_mul, value,

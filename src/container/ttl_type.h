@@ -20,7 +20,8 @@
 /* What numbers count */
 typedef enum TtlUnit
 {
-	TTL_UNIT_SECONDS,			/* a duration in seconds; no unit of an instant */
+	TTL_UNIT_SECONDS,			/* a duration in seconds; no unit of an
+								 * instant */
 	TTL_UNIT_EPOCH,				/* an instant: seconds since 1970, ... */
 	TTL_UNIT_EPOCH_MS,
 	TTL_UNIT_EPOCH_US,
@@ -47,14 +48,15 @@ typedef struct TtlType
 	int32		(*seconds) (Datum value);
 
 	/*
-	 * The instant that a value stands for; false if it has no meaning.  NULL if
-	 * the value is a timestamp, by whose bits it is known.
+	 * The instant that a value stands for; false if it has no meaning.  NULL
+	 * if the value is a timestamp, by whose bits it is known.
 	 */
 	bool		(*instant) (Datum value, TtlUnit unit, TimestampTz *result);
 
 	/*
-	 * The last value whose instant is no later, and the type's operators to compare
-	 * a column with it: <= and >.  'last_type' is the type of that value.
+	 * The last value whose instant is no later, and the type's operators to
+	 * compare a column with it: <= and >.  'last_type' is the type of that
+	 * value.
 	 */
 	Datum		(*last) (TimestampTz instant, TtlUnit unit);
 	Oid			last_type;

@@ -313,8 +313,8 @@ typedef struct TtlExpiryPosition
 {
 	bool		set[TTL_INDEXES];
 	TimestampTz at[TTL_INDEXES];	/* key of the last entry seen, per index */
-	ItemPointerData tid[TTL_INDEXES];	/* its TID: a btree keeps equal keys in
-										 * TID order */
+	ItemPointerData tid[TTL_INDEXES];	/* its TID: a btree keeps equal keys
+										 * in TID order */
 } TtlExpiryPosition;
 
 typedef struct TtlExpiryWalk TtlExpiryWalk;
@@ -371,10 +371,11 @@ extern TimestampTz ttl_expiry_earliest(Relation rel,
 /* The first row that expires in a time */
 typedef struct TtlExpiryFirst
 {
-	TimestampTz at;				/* DT_NOEND = there is none; if the search gave up,
-								 * there is none before */
+	TimestampTz at;				/* DT_NOEND = there is none; if the search
+								 * gave up, there is none before */
 	TimestampTz held_until;		/* see ttl_grace_held_until() */
-	bool		gave_up;		/* too many dead index entries: there may be another */
+	bool		gave_up;		/* too many dead index entries: there may be
+								 * another */
 	bool		incomplete;		/* an index is missing: likewise */
 } TtlExpiryFirst;
 

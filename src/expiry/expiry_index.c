@@ -375,7 +375,7 @@ bool
 ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes)
 {
 	const TtlExpiryIndexes *derived =
-		ttl_container_derive(rel, TTL_DERIVED_EXPIRY_INDEXES, derive_indexes);
+	ttl_container_derive(rel, TTL_DERIVED_EXPIRY_INDEXES, derive_indexes);
 
 	if (derived == NULL)
 		return false;

@@ -51,7 +51,7 @@ struct TtlExpiryWalk
 	TimestampTz now;
 	Snapshot	snapshot;
 	TtlExpiryPosition *position;
-	TtlExpiryPosition start;		/* the position when the walk began */
+	TtlExpiryPosition start;	/* the position when the walk began */
 	bool		excludes_grace; /* leaves out what grace keeps */
 	bool		only_tids;		/* returns slots without tuples, if it can */
 	TransactionId next_xid;		/* leaves out rows written from then on, or
@@ -250,7 +250,7 @@ open_next_index(TtlExpiryWalk *walk)
 			 walk->position->at[walk->at] > last))
 			continue;
 		walk->index = open_index(walk->rel, walk->at, walk->snapshot,
-											&walk->incomplete);
+								 &walk->incomplete);
 		if (walk->index == NULL)
 			continue;
 

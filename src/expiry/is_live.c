@@ -436,7 +436,7 @@ ttl_live_started(TtlExecution *execution, int eflags)
 typedef struct TtlCall
 {
 	TtlLive		live;			/* what is resolved for its execution */
-	const TtlType *ttl_type;		/* of the third argument */
+	const TtlType *ttl_type;	/* of the third argument */
 } TtlCall;
 
 /* Remembers in the function call's memory what is resolved for its execution. */

@@ -233,7 +233,7 @@ prepare_keys(Relation rel)
 {
 	TtlExecution *execution = ttl_execution_current();
 	ResultRelInfo *target = NULL;
-	Keys    *keys = palloc0(sizeof(Keys));
+	Keys	   *keys = palloc0(sizeof(Keys));
 	TupleConstr *constr = RelationGetDescr(rel)->constr;
 
 	keys->rel = rel;
@@ -442,8 +442,8 @@ find(Keys *keys, const TtlContainer *container, TimestampTz now, TupleTableSlot 
 		GetPerTupleExprContext(keys->estate)->ecxt_scantuple = slot;
 
 	/*
-	 * A scan may miss a row that replaces another one meanwhile.  Mostly the latter went
-	 * long ago, and other transactions end all the time.
+	 * A scan may miss a row that replaces another one meanwhile.  Mostly the
+	 * latter went long ago, and other transactions end all the time.
 	 */
 	for (int n = 0; n < LOOK_UPS_MAX; n++)
 	{
@@ -468,7 +468,7 @@ find(Keys *keys, const TtlContainer *container, TimestampTz now, TupleTableSlot 
  */
 static void
 find_expired(Keys *keys, const TtlContainer *container, TimestampTz now,
-					  TupleTableSlot *slot, const ItemPointerData *self, TtlTids *found)
+			 TupleTableSlot *slot, const ItemPointerData *self, TtlTids *found)
 {
 	find(keys, container, now, slot, self, false, found);
 }
@@ -479,9 +479,9 @@ find_expired(Keys *keys, const TtlContainer *container, TimestampTz now,
  */
 static bool
 are_held(Keys *keys, const TtlContainer *container, TimestampTz now,
-				  TupleTableSlot *slot)
+		 TupleTableSlot *slot)
 {
-	TtlTids	found = {0};
+	TtlTids		found = {0};
 
 	find(keys, container, now, slot, NULL, true, &found);
 	return found.n > 0;
@@ -582,7 +582,7 @@ typedef struct EvictState
 	bool		checks_ttl;		/* a row may have a TTL that is refused */
 	bool		has_updated;	/* the next one is known */
 	bool		updates_keys;	/* an UPDATE may change keys */
-	Keys    *keys;			/* NULL = nothing can be in the way */
+	Keys	   *keys;			/* NULL = nothing can be in the way */
 	TupleTableSlot *completed;	/* for a new row that we have changed, and ... */
 	TupleTableSlot *existing;	/* ... for one in its way; NULL until needed */
 
@@ -852,7 +852,7 @@ ttl_evict_explain(void *arg)
 static void
 free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerData *self)
 {
-	TtlTids	found = {0};
+	TtlTids		found = {0};
 	uint64		deleted;
 
 	find_expired(state->keys, &state->container, state->now, slot, self, &found);
@@ -1118,7 +1118,10 @@ fire_on_update(ResultRelInfo *info, EState *estate, const TtlContainer *containe
 		return;
 	if (!triggers->trig_update_before_row)
 	{
-		/* it may read catalogs, after which the key columns are no longer good */
+		/*
+		 * it may read catalogs, after which the key columns are no longer
+		 * good
+		 */
 		Bitmapset  *updated = ExecGetAllUpdatedCols(info, estate);
 
 		if (!bms_overlap(updated, ttl_container_key_columns(info->ri_RelationDesc)) &&

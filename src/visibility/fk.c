@@ -509,7 +509,7 @@ find_user(const TtlExecution *outer, Oid owner, TtlSessionUser *user)
 	*user = (TtlSessionUser)
 	{
 		.role = checking_role(outer),
-		.written_owner = writes_table_of(outer, owner) ? owner : InvalidOid
+			.written_owner = writes_table_of(outer, owner) ? owner : InvalidOid
 	};
 	return user;
 }

@@ -143,9 +143,15 @@ kind_of(const Plan *plan)
 #undef NODE
 #undef SCAN
 		case T_ForeignScan:
-			return (NodeKind) {0, false};
+			return (NodeKind)
+			{
+				0, false
+			};
 		case T_CustomScan:
-			return (NodeKind) {0, true};
+			return (NodeKind)
+			{
+				0, true
+			};
 		default:
 			elog(ERROR, "unrecognized node type: %d", (int) nodeTag(plan));
 	}
@@ -779,8 +785,9 @@ add_filters(PlanState *planstate, void *execution)
 	result = planstate_tree_walker(planstate, add_filters_below, execution);
 
 	/*
-	 * count(*) needs no column.  If the catalog keeps a missing value for a column, the planner
-	 * makes such a scan project an empty row; the aggregate does as well with the table's row.
+	 * count(*) needs no column.  If the catalog keeps a missing value for a
+	 * column, the planner makes such a scan project an empty row; the
+	 * aggregate does as well with the table's row.
 	 */
 	if (IsA(planstate, AggState) && ((Agg *) planstate->plan)->aggstrategy == AGG_PLAIN &&
 		outer->plan->targetlist == NIL && ttl_scan_filter_scans_in_order(outer))

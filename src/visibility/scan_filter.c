@@ -256,7 +256,7 @@ is_candidate(ScanFilter *filter, TupleTableSlot *slot)
 	TtlExpiredTids *expired_tids = filter->expired_tids;
 	BlockNumber page = ItemPointerGetBlockNumberNoCheck(&slot->tts_tid);
 	HeapTuple	tuple = TTS_IS_BUFFERTUPLE(slot) && !TTS_SHOULDFREE(slot) ?
-		((HeapTupleTableSlot *) slot)->tuple : NULL;
+	((HeapTupleTableSlot *) slot)->tuple : NULL;
 
 	if (tuple == NULL || !ItemPointerIsValid(&slot->tts_tid))
 		return true;

@@ -104,7 +104,8 @@ complete_targets(List *targets, const TtlContainer *container)
 {
 	TsColumn	column = ts_column(container);
 	TargetEntry *entry = NULL;
-	int			before = 0;		/* entries of earlier columns: the planner wants them in order */
+	int			before = 0;		/* entries of earlier columns: the planner
+								 * wants them in order */
 	ListCell   *lc;
 
 	foreach(lc, targets)

@@ -49,7 +49,7 @@ extern void ttl_hide_forbid_index_only_scans(PlannerInfo *root, RelOptInfo *rel,
 
 /* Before a query is planned: looks at it, and has it stamp _ts; while it is; and before COPY */
 extern void ttl_hide_prepare_query(TtlPlanning *planning, Query *query,
-										 const char *query_string);
+								   const char *query_string);
 extern void ttl_hide_enter_planning(const TtlPlanning *planning);
 extern void ttl_hide_leave_planning(const TtlPlanning *planning);
 extern void ttl_hide_before_copy(PlannedStmt *pstmt);
