@@ -102,7 +102,6 @@ make_value(Oid function, List *values, const TtlContainer *container)
 static List *
 complete_targets(List *targets, const TtlContainer *container)
 {
-	TsColumn	column = ts_column(container);
 	TargetEntry *entry = NULL;
 	int			before = 0;		/* entries of earlier columns: the planner
 								 * wants them in order */
@@ -117,6 +116,8 @@ complete_targets(List *targets, const TtlContainer *container)
 	}
 	if (entry == NULL || entry->resno != container->ts_attno)
 	{
+		TsColumn	column = ts_column(container);
+
 		entry = makeTargetEntry((Expr *) makeNullConst(column.type, column.typmod, column.collation),
 								container->ts_attno,
 								get_attname(container->relid, container->ts_attno, false), false);
