@@ -10,7 +10,7 @@ ARG PG_MAJOR=17
 FROM postgres:$PG_MAJOR AS build
 ARG PG_MAJOR
 RUN apt-get update && \
-    apt-get install -y --no-install-recommends gcc libc6-dev libkrb5-dev make postgresql-server-dev-$PG_MAJOR
+    apt-get install -y --no-install-recommends gcc libc6-dev make postgresql-server-dev-$PG_MAJOR
 COPY . /usr/src/ttl
 # what was built outside is for another PostgreSQL
 RUN make -C /usr/src/ttl clean && \

@@ -56,7 +56,7 @@ apt_update() {
 # Installs what is missing, and sets PG_CONFIG.
 need_packages() {
     local version p want wished=$WISHED missing=()
-    want="make gcc libc6-dev perl libipc-run-perl libpq-dev libkrb5-dev binutils $MORE"
+    want="make gcc libc6-dev perl libipc-run-perl libpq-dev binutils $MORE"
 
     if ! command -v apt-get > /dev/null; then
         [ -n "$CHOSEN" ] || die "this is not Debian: install what README.md names, and set PG_CONFIG"

@@ -143,6 +143,15 @@ is(answer('SELECT count(*) FROM plain.items') . ' ' . answer('SELECT count(*) FR
 answer('DROP SCHEMA plain CASCADE; DROP SCHEMA tenant CASCADE');
 
 #
+# Statements on any table
+#
+answer(q{CREATE TABLE plain (id int)});
+my $scans = q{SELECT pg_stat_force_next_flush(); SELECT sum(idx_scan + seq_scan) FROM pg_stat_all_tables WHERE relname = 'pg_dist_partition'};
+my @scans = grep { /\d/ } split /\n/, answer("TABLE plain; $scans; $scans; " . 'SELECT count(*) FROM plain a JOIN plain b USING (id); ' x 50 . $scans);
+is($scans[-1] - $scans[1], 0, 'where a table is placed is looked up once, not by each statement');
+answer(q{BEGIN; SELECT create_distributed_table('plain', 'id'); INSERT INTO plain VALUES (1); SELECT ttl.create_container('plain', 3600); COMMIT; DROP TABLE plain});
+
+#
 # Reference tables
 #
 answer(sprintf(qq{
@@ -222,6 +231,19 @@ $policy->quit;
 $call->query_safe('SELECT 1');
 $call->quit;
 is(stored('SELECT count(*) FROM items'), '10', '... and leaves none out');
+# as between the commits of a shell and of its shards
+answer($expired);
+$policy = $worker->background_psql('postgres');
+$policy->query_safe('SET citus.enable_ddl_propagation = off; BEGIN; LOCK TABLE ONLY items IN EXCLUSIVE MODE');
+my $insert = $coordinator->background_psql('postgres');
+$insert->query_until(qr/begun/, "\\echo begun\nINSERT INTO items (id) SELECT generate_series(21, 40);\n");
+$worker->wait_until(q{SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'Extension' AND backend_type = 'client backend' AND query ~ 'items_'});
+$policy->query_safe('ROLLBACK');
+$policy->quit;
+$insert->query_safe('SELECT 1');
+$insert->quit;
+is(answer('SELECT count(*) FROM items WHERE id > 20'), '20', 'INSERT on the keys of expired rows that move waits for it, too');
+answer('DELETE FROM items WHERE id > 20');
 # what nobody may delete from
 answer(q{
 CREATE TABLE referenced (id int PRIMARY KEY);
