@@ -35,6 +35,7 @@
 #include "storage/lock.h"
 #include "ttl.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/varlena.h"
