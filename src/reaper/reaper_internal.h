@@ -167,6 +167,9 @@ extern void ttl_schedule_add_run(TtlScheduled *container, int ntables, int64 tim
 /* When the first container is due */
 extern TimestampTz ttl_schedule_next(void);
 
+/* Called after each cycle: keeps the memory of this process within bounds. */
+extern void ttl_schedule_limit_caches(void);
+
 /* The time between visits at most, in microseconds */
 extern int64 ttl_schedule_longest_wait(const TtlScheduled *container);
 

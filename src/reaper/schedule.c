@@ -24,7 +24,9 @@
 
 #include "access/xact.h"
 #include "common/pg_prng.h"
+#include "miscadmin.h"
 #include "utils/hsearch.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -49,6 +51,17 @@
 /* Time taken below which the last run decides about the order */
 #define TIME_UNIT			USECS_PER_SEC
 
+/*
+ * PostgreSQL keeps what it has read of each relation, some 20 kB for a container and its indexes, as
+ * long as the process lives.  When that has come to so many times maintenance_work_mem it is
+ * discarded, but not again before so many tables have been visited.
+ */
+#define CACHES_SHARE		8
+#define CACHES_TABLES		500
+
+static int	tables_visited = 0;
+static bool is_discarding = false;
+
 static HTAB *containers = NULL;
 static HTAB *owners = NULL;
 
@@ -64,7 +77,7 @@ ttl_schedule_relation_changed(Oid relid)
 	HASH_SEQ_STATUS status;
 	TtlScheduled *container;
 
-	if (containers == NULL)
+	if (containers == NULL || is_discarding)
 		return;
 
 	if (OidIsValid(relid))
@@ -120,6 +133,7 @@ ttl_schedule_add_run(TtlScheduled *container, int container_ntables, int64 time)
 	container->was_run = true;
 	ntables += container_ntables - container->ntables;
 	container->ntables = container_ntables;
+	tables_visited += container_ntables;
 	add_time(&container->taken, time);
 	add_time(&enter_owner(container->owner)->taken, time);
 }
@@ -347,6 +361,21 @@ ttl_schedule_next(void)
 	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
 		next = Min(next, container->due);
 	return next;
+}
+
+/* Discards the caches of catalogs, outside of a transaction, if they have become large. */
+void
+ttl_schedule_limit_caches(void)
+{
+	if (tables_visited < CACHES_TABLES ||
+		MemoryContextMemAllocated(CacheMemoryContext, true) / 1024 < (Size) CACHES_SHARE * maintenance_work_mem)
+		return;
+	tables_visited = 0;
+	is_discarding = true;
+	StartTransactionCommand();
+	InvalidateSystemCaches();
+	CommitTransactionCommand();
+	is_discarding = false;
 }
 
 int64

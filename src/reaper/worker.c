@@ -648,6 +648,7 @@ ttl_worker_main(Datum main_arg)
 
 			MemoryContextSwitchTo(context);
 			next = run_cycle(memory);
+			ttl_schedule_limit_caches();
 			pgstat_report_stat(false);
 			rested_at = started + ttl_guc_naptime * INT64CONST(1000);
 			cycle_at = Max(next, rested_at);

@@ -150,5 +150,30 @@ SKIP:
 	}
 }
 
+# What PostgreSQL remembers of each table that a worker has visited is limited.
+$node->turn_reaper('off');
+$node->configure('maintenance_work_mem = 1MB');
+$node->safe_psql('postgres', q{
+DO $$
+BEGIN
+	FOR i IN 1 .. 1500 LOOP
+		EXECUTE format('CREATE TABLE more%s (id int)', i);
+		PERFORM ttl.create_container(format('more%s', i)::regclass, 86400);
+		IF i % 100 = 0 THEN
+			COMMIT;
+		END IF;
+	END LOOP;
+END $$;
+});
+my $size = -s $node->logfile;
+my $cycles_before = $node->safe_psql('postgres', 'SELECT cycles FROM ttl.stat_reaper');
+$node->turn_reaper('on');
+$node->wait_until("SELECT cycles > $cycles_before AND state = 'idle' AND stopped_by = 'nothing left' FROM ttl.stat_reaper");
+$node->safe_psql('postgres', q{SELECT pg_log_backend_memory_contexts(pid) FROM pg_stat_activity WHERE backend_type = 'ttl reaper'});
+$node->safe_psql('postgres', q{SELECT ttl.set_default_ttl('more1', 86401)});
+$node->wait_for_log(qr/Grand total: \d+ bytes/, $size);
+my ($total) = slurp_file($node->logfile, $size) =~ /Grand total: (\d+) bytes/;
+cmp_ok($total, '<', 24 * 1024 * 1024, sprintf('1,800 tables visited leave %.0f MB in memory', $total / 1048576));
+
 $node->stop;
 done_testing();
