@@ -364,5 +364,30 @@ $worker->safe_psql('postgres', 'INSERT INTO children VALUES (11, 1)');
 $coordinator->safe_psql('postgres', q{CALL ttl.reap('parents')});
 is($coordinator->safe_psql('postgres', 'SELECT count(*), min(id) FROM children'), '11|11', 'children go with their parents');
 
+# timestamps that are rounded
+my $rounded = q{SELECT count(*) FILTER (WHERE _ts <> date_bin('1 hour', _ts, '2000-01-01 00:00:00+00')), count(DISTINCT _ts) <= 2, bool_and(_ts > now() - interval '1 min') FROM item};
+for my $distribute (q{create_distributed_table('item', 'id')}, q{create_reference_table('item')})
+{
+	$coordinator->safe_psql('postgres', qq{
+CREATE TABLE item (id int PRIMARY KEY, v int);
+SELECT $distribute;
+SELECT ttl.create_container('item', 86400, ts_precision => '1 hour')});
+	for my $sql (
+		'INSERT INTO item (id) SELECT generate_series(1, 40)',
+		q{UPDATE item SET v = 1, _ts = '2020-01-01 00:00:01'},
+		'UPDATE item SET v = 2 WHERE id = 7',
+		'INSERT INTO item AS i (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET v = i.v + 1',
+		q{COPY item (id) FROM PROGRAM 'seq 41 50'})
+	{
+		$coordinator->safe_psql('postgres', $sql);
+		is($coordinator->safe_psql('postgres', $rounded), '0|t|t', "$distribute: rounded: $sql");
+	}
+	is(join(' ', $cluster->on_each(q{SELECT string_agg(DISTINCT ts_precision::text, ' ') FROM ttl.container WHERE relid::text ~ '^item(_|$)'})),
+		'01:00:00 01:00:00 01:00:00', '... on all nodes');
+	$coordinator->safe_psql('postgres', q{SELECT ttl.alter_container('item', ts_precision => '0'); UPDATE item SET v = 3});
+	is($coordinator->safe_psql('postgres', 'SELECT count(*) FROM item WHERE _ts > now()'), '0', '... until they are exact again');
+	$coordinator->safe_psql('postgres', 'DROP TABLE item');
+}
+
 $cluster->stop;
 done_testing();
