@@ -69,6 +69,14 @@ SELECT ttl.create_container('numbered', 60, 'at', NULL, ts_unit => 'epoch');
 ALTER TABLE numbered ALTER at DROP IDENTITY;
 SELECT ttl.create_container('numbered', 60, 'at', NULL, ts_unit => 'epoch');
 ALTER TABLE numbered ALTER at ADD GENERATED ALWAYS AS IDENTITY;
+-- Nor does a default from a sequence.
+CREATE TABLE serial (id int, at bigserial);
+SELECT ttl.create_container('serial', 60, 'at', NULL, ts_unit => 'epoch');
+ALTER TABLE serial ALTER at TYPE numeric;
+SELECT ttl.create_container('serial', 60, 'at', NULL, ts_unit => 'epoch');
+ALTER TABLE serial ALTER at DROP DEFAULT;
+SELECT ttl.create_container('serial', 60, 'at', NULL, ts_unit => 'epoch');
+ALTER TABLE serial ALTER at SET DEFAULT nextval('units.serial_at_seq');
 
 SET client_min_messages = error;
 DROP SCHEMA units CASCADE;

@@ -400,6 +400,15 @@ ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 	return drop_expression;
 }
 
+/* True if that default, maybe cast, is the next number of a sequence. */
+static bool
+is_next_number(Node *expr)
+{
+	while (expr != NULL && IsA(expr, FuncExpr) && ((FuncExpr *) expr)->funcformat != COERCE_EXPLICIT_CALL)
+		expr = linitial(((FuncExpr *) expr)->args);
+	return expr != NULL && IsA(expr, FuncExpr) && ((FuncExpr *) expr)->funcid == F_NEXTVAL;
+}
+
 /*
  * Uses of the timestamp column that don't go together with the clock being
  * reset behind the back of an UPDATE: 0A000.
@@ -419,6 +428,11 @@ check_ts_column(Relation rel, bool touch_on_update, AttrNumber ts_attno)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("identity column \"%s\" cannot be the timestamp column of a container",
+						column)));
+	if (is_next_number(build_column_default(rel, ts_attno)))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column \"%s\" cannot be the timestamp column of a container because its default is the next number of a sequence",
 						column)));
 
 	for (int i = 0; constr != NULL && i < constr->num_defval; i++)
