@@ -77,7 +77,7 @@ ttl_schedule_relation_changed(Oid relid)
 	HASH_SEQ_STATUS status;
 	TtlScheduled *container;
 
-	if (containers == NULL || is_discarding)
+	if (containers == NULL)
 		return;
 
 	if (OidIsValid(relid))
@@ -87,6 +87,10 @@ ttl_schedule_relation_changed(Oid relid)
 			container->changed = true;
 		return;
 	}
+
+	/* to discard the caches of this process changes nothing */
+	if (is_discarding)
+		return;
 
 	hash_seq_init(&status, containers);
 	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
@@ -371,11 +375,12 @@ ttl_schedule_limit_caches(void)
 		MemoryContextMemAllocated(CacheMemoryContext, true) / 1024 < (Size) CACHES_SHARE * maintenance_work_mem)
 		return;
 	tables_visited = 0;
-	is_discarding = true;
+	/* this takes the invalidations that other sessions have sent */
 	StartTransactionCommand();
+	is_discarding = true;
 	InvalidateSystemCaches();
-	CommitTransactionCommand();
 	is_discarding = false;
+	CommitTransactionCommand();
 }
 
 int64
