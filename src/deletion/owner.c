@@ -58,11 +58,12 @@
 /* No name of the owner's schemas means anything to what is run as the owner. */
 #define SAFE_SEARCH_PATH	"pg_catalog, pg_temp"
 
+/* Until the identity ends: GUC_ACTION_SAVE must not follow what a trigger has set. */
 static void
 set_search_path(void)
 {
 	(void) set_config_option("search_path", SAFE_SEARCH_PATH,
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
 /*
