@@ -7,36 +7,15 @@ use lib "$FindBin::RealBin/../lib";
 
 use PostgreSQL::Test::Utils;
 use Test::More;
+use TestClock;
 use TtlNode;
 
-my $dir = PostgreSQL::Test::Utils::tempdir();
-my $library = "$dir/clock.so";
-plan(skip_all => 'LD_PRELOAD is known to work on Linux') if $^O ne 'linux';
-system('cc', '-shared', '-fPIC', '-o', $library, "$FindBin::RealBin/../modules/clock.c") == 0
-  or plan(skip_all => 'there is no C compiler');
-
-# Sets the server's clock so many seconds ahead.
-sub set_clock
-{
-	my ($ahead) = @_;
-
-	my $file;
-
-	open($file, '+<', "$dir/clock") or open($file, '>', "$dir/clock") or die $!;
-	print $file pack('q', $ahead);
-	close $file;
-	return;
-}
-
-set_clock(3 * 86400);
+my $clock = TestClock->new;
+$clock->set(3 * 86400);
 my $node = TtlNode->new('main');
 $node->init;
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl'\nttl.naptime = 100ms\n");
-{
-	local $ENV{LD_PRELOAD} = $library;
-	local $ENV{TEST_CLOCK} = "$dir/clock";
-	$node->start;
-}
+$clock->while_starting(sub { $node->start });
 is($node->safe_psql('postgres', "SELECT clock_timestamp() > timestamptz 'epoch' + interval '2 days' + " . time . " * interval '1 s'"),
 	't', 'the clock is wrong');
 
@@ -72,7 +51,7 @@ $node->wait_for_log(qr/WARNING:  1 container in database "postgres" has reaping 
 $node->safe_psql('postgres', q{INSERT INTO item (id, _ts) VALUES (3, '2020-01-01')});
 $node->wait_until(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'ttl reaper' AND wait_event = 'PgSleep'});
 my $log = -s $node->logfile;
-set_clock(0);
+$clock->set(0);
 $node->safe_psql('postgres', 'DELETE FROM refused');
 $node->wait_for_log(qr/deletion of expired rows starts anew because the clock has been set back/, $log);
 $node->stored_are('item', 0, 'the row goes when nothing blocks it any more');

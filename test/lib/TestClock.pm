@@ -1,0 +1,47 @@
+# TestClock.pm - a clock of servers that is ahead of the system's, or behind it, by as many seconds as a test says
+package TestClock;
+
+use strict;
+use warnings;
+
+use FindBin;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# Ends the test where that is not possible.
+sub new
+{
+	my ($class) = @_;
+	my $dir  = PostgreSQL::Test::Utils::tempdir();
+	my $self = bless { library => "$dir/clock.so", file => "$dir/clock" }, $class;
+
+	plan(skip_all => 'LD_PRELOAD is known to work on Linux') if $^O ne 'linux';
+	system('cc', '-shared', '-fPIC', '-o', $self->{library}, "$FindBin::RealBin/../modules/clock.c") == 0
+	  or plan(skip_all => 'there is no C compiler');
+	$self->set(0);
+	return $self;
+}
+
+# Sets the clock so many seconds ahead.
+sub set
+{
+	my ($self, $ahead) = @_;
+	my $file;
+
+	open($file, '+<', $self->{file}) or open($file, '>', $self->{file}) or die $!;
+	print $file pack('q', $ahead);
+	close $file;
+	return;
+}
+
+# Servers that this starts have the clock.
+sub while_starting
+{
+	my ($self, $start) = @_;
+	local $ENV{LD_PRELOAD} = $self->{library};
+	local $ENV{TEST_CLOCK} = $self->{file};
+
+	return $start->();
+}
+
+1;
