@@ -73,6 +73,10 @@ is(join(' ', $cluster->on_each('SELECT count(*) FROM kind')), '3 3 0', 'copies o
 answer("INSERT INTO child VALUES ($right[0], 1)");
 $coordinator->fails("INSERT INTO child VALUES ($wrong[0], 1)", '23503', '... and so do foreign keys to it', qr/violates foreign key/);
 
+# only deletion waits for reap_delay
+answer("INSERT INTO item VALUES ($wrong[1], 9)");
+shown(\@right, '... and what its own clock takes for expired when it comes');
+
 # a shard brings along what was hidden where it has been
 my $shard = answer("SELECT get_shard_id_for_distribution_column('item', $wrong[0])");
 my $move = "SELECT citus_move_shard_placement($shard, '127.0.0.1', %d, '127.0.0.1', %d, 'block_writes')";
@@ -83,6 +87,7 @@ shown(\@right, '... and hidden where they came from');
 
 $clock->set(0);
 shown([ 1 .. 40 ], 'clocks agree again: no row is lost');
+is(answer("SELECT v FROM item WHERE id = $wrong[1]"), 9, '... but that whose key was taken');
 is(join(' ', $cluster->on_each('SELECT count(*) FROM kind')), '3 3 3', '... and copies are the same');
 
 #
