@@ -82,6 +82,18 @@ my %suites = (
 			[ qr/^sessions_tests\.tests\.DatabaseSession\w*Tests\.test_clearsessions_command$/, 'counts an expired session before it is deleted' ],
 		],
 	},
+	'symfony' => {
+		source  => 1,
+		prepare => \&prepare_symfony,
+		# as doc/frameworks.md says
+		register => q{CASE r.relname WHEN 'cache_items' THEN ttl.create_container(t, -1, ts_column => 'item_time', ts_unit => 'epoch',
+				ttl_column => 'item_lifetime', touch_on_update => false)
+			WHEN 'sessions' THEN ttl.create_container(t, -1, ts_column => NULL, ttl_column => 'sess_lifetime', ttl_unit => 'epoch')
+			WHEN 'lock_keys' THEN ttl.create_container(t, -1, ts_column => NULL, ttl_column => 'key_expiration', ttl_unit => 'epoch') END},
+		command => [ 'phpunit', '--log-junit', 'result.xml', '--filter', '/^((?!SQLite|testUrlDsn).)*$/' ],
+		read    => \&read_junit,
+		known   => [ [ qr/^PdoSessionHandlerTest: testSessionGC$/, 'counts an expired session before it is deleted' ] ],
+	},
 	'graphile-worker' => {
 		source  => 1,
 		prepare => \&prepare_graphile_worker,
@@ -104,7 +116,7 @@ my %suites = (
 );
 
 my $node = TtlNode->start_new('suites', <<'END');
-max_connections = 100
+max_connections = 400
 fsync = off
 jit = off
 max_prepared_transactions = 10
@@ -125,6 +137,7 @@ BEGIN
               WHERE c.object_type = 'table' AND NOT c.in_extension AND c.schema_name <> 'pg_temp' AND (CONDITION) LOOP
         BEGIN
             PERFORM REGISTER FROM pg_class r WHERE r.oid = t;
+            RAISE LOG 'registered %', t::regclass;
         -- a partition, a child, a table that has columns of these names, or one that the command has dropped again
         EXCEPTION WHEN wrong_object_type OR feature_not_supported OR duplicate_object OR duplicate_column OR undefined_table THEN
         END;
@@ -138,11 +151,12 @@ for my $name (sort keys %asked)
 {
 	my $suite = $suites{$name} or die "no such suite: $name";
 	my $source = $asked{$name};
+	my $log = -s $node->logfile;
 	my %result;
 
 	SKIP:
 	{
-		skip "$name: needs the directory of its source, as $name=/path", 2 if $suite->{source} && !defined $source;
+		skip "$name: needs the directory of its source, as $name=/path", 4 if $suite->{source} && !defined $source;
 
 		my $dir = "$work/$name";
 		mkdir $dir;
@@ -160,7 +174,7 @@ for my $name (sort keys %asked)
 				PYTHONDONTWRITEBYTECODE => 1, HOME => $dir, PATH => join(':', $nodejs // (), $ENV{PATH}),
 				DATABASE_URL => "postgresql:///$database?host=" . $node->host . '&port=' . $node->port);
 			$suite->{prepare}->($dir, $database) or die "$name cannot be prepared";
-			unlink "$dir/result.json";
+			unlink "$dir/result.json", "$dir/result.xml";
 			IPC::Run::run($suite->{command}, '<', \'', '>', \$output, '2>', \$output,
 				init => sub { chdir $dir or die "$dir: $!" }, IPC::Run::timeout($ENV{SUITES_SECONDS} || 3000));
 			append_to_file("$work/log/$name-$kind.log", $output);
@@ -183,6 +197,7 @@ for my $name (sort keys %asked)
 		note "$name: $passed tests pass with containers, $there with plain tables; " . @differences . ' differences';
 		note "  $known{$_}: $_" for sort keys %known;
 		cmp_ok($there, '>', 10, "$name runs");
+		ok(slurp_file($node->logfile, $log) =~ /LOG:  registered /, '... in containers');
 		is(join("\n", @new), '', '... and finds no new difference') or diag("see $work/log/$name-containers.log");
 		is(scalar(grep { !exists $containers->{$_} } keys %$plain), 0, '... in any of its tests');
 	}
@@ -342,6 +357,51 @@ END
 	return 1;
 }
 
+# What its stores of PDO keep caches, sessions and locks in.  Its tests name files of SQLite: other names take their place.
+sub prepare_symfony
+{
+	my ($dir) = @_;
+	my $components = "$dir/src/Symfony/Component";
+	my @files = ("$components/Cache/Tests/Adapter/PdoAdapterTest.php", "$components/Lock/Tests/Store/PdoStoreTest.php",
+		"$components/HttpFoundation/Tests/Session/Storage/Handler/PdoSessionHandlerTest.php");
+
+	for my $file (@files)
+	{
+		my $text = slurp_file($file);
+
+		# a file that a whole class shares; one, or memory, that is new for each test
+		$text =~ s/'sqlite:'\.self::\$dbFile/\\suite_dsn()/g;
+		$text =~ s/'sqlite:'\.\$this->dbFile|(?<=\()'sqlite::memory:'/\\suite_new_dsn()/g;
+		write_file($file, $text);
+	}
+	write_file("$dir/suite.php", <<'END');
+<?php
+foreach (['Symfony/Component/Cache', 'Symfony/Component/HttpFoundation', 'Symfony/Component/Lock', 'Cache/IntegrationTests'] as $package) {
+    require_once "$package/autoload.php";
+}
+spl_autoload_register(function ($class) {
+    $file = __DIR__.'/src/'.strtr($class, '\\', '/').'.php';
+    if (str_contains($class, '\\Tests\\') && is_file($file)) {
+        require_once $file;
+    }
+});
+
+function suite_dsn()
+{
+    return 'pgsql:user='.getenv('PGUSER');
+}
+
+function suite_new_dsn()
+{
+    (new PDO(suite_dsn()))->exec('DROP TABLE IF EXISTS sessions');
+    return suite_dsn();
+}
+END
+	write_file("$dir/phpunit.xml", '<phpunit bootstrap="suite.php"><testsuites><testsuite name="symfony">'
+		. join('', map { "<file>$_</file>" } @files) . '</testsuite></testsuites></phpunit>');
+	return 1;
+}
+
 # Each of its tests makes a database of graphile_worker_testtemplate, which its scripts make, of template1.  This one is made
 # of ours.  Its packages disagree on a version of React, which its pages need, and nothing else does.
 sub prepare_graphile_worker
@@ -389,4 +449,19 @@ sub read_mocha
 	my $result = JSON::PP::decode_json(slurp_file("$dir/result.json"));
 
 	return { (map { ($_->{fullTitle} => 'passed') } @{ $result->{passes} }), (map { ($_->{fullTitle} => 'failed') } @{ $result->{failures} }) };
+}
+
+sub read_junit
+{
+	my ($dir) = @_;
+	my $result = slurp_file("$dir/result.xml");
+	my %tests;
+
+	while ($result =~ m{<testcase name="([^"]*)" class="([^"]*)"[^>]*?(?:/>|>(.*?)</testcase>)}gs)
+	{
+		my ($name, $class, $content) = ($1, $2, $3 // '');
+
+		$tests{ ($class =~ s/.*\\//r) . ": $name" } = $content =~ /<skipped/ ? 'skipped' : $content =~ /<(?:failure|error|warning)/ ? 'failed' : 'passed';
+	}
+	return \%tests;
 }
