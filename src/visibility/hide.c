@@ -858,10 +858,13 @@ ttl_hide_before_copy(PlannedStmt *pstmt)
 	RangeVar   *from;
 	ListCell   *lc;
 
-	if (!IsA(stmt, CopyStmt) || stmt->relation == NULL || stmt->is_from)
+	if (!IsA(stmt, CopyStmt) || stmt->relation == NULL || stmt->is_from ||
+		ttl_container_objects() == NULL)
 		return;
-	relid = RangeVarGetRelid(stmt->relation, AccessShareLock, true);
-	if (!OidIsValid(relid) || !ttl_container_peek(relid, &container))
+	relid = RangeVarGetRelid(stmt->relation, AccessShareLock, false);
+	/* COPY looks the name up again: by then another table may come before it in search_path */
+	stmt->relation->schemaname = get_namespace_name(get_rel_namespace(relid));
+	if (!ttl_container_peek(relid, &container))
 		return;
 	relkind = get_rel_relkind(relid);
 	if (!(relkind == RELKIND_RELATION ||
