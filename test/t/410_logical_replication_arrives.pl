@@ -195,6 +195,8 @@ $publisher->safe_psql('second', 'CREATE TABLE moved_3 (LIKE moved); ALTER PUBLIC
 CREATE TABLE moved_3 PARTITION OF above FOR VALUES FROM (2000) TO (3000);
 ALTER SUBSCRIPTION filtered REFRESH PUBLICATION});
 is($notice . $subscriber->safe_psql('second', q{SELECT reaping FROM ttl.containers WHERE container = 'above'::regclass}), 't', '... nor does another partition');
+# one that copies still ends with the server's own message about its slot
+$subscriber->wait_for_subscription_sync($publisher, 'filtered', 'second');
 $subscriber->safe_psql('second', 'DROP SUBSCRIPTION filtered');
 
 # of containers that keep their rows on purpose it is reminded, unless they are subscribed
