@@ -42,7 +42,7 @@ my $clients = "$FindBin::RealBin/../clients";
 my %interpreters = (js => (grep { -x } glob("$clients/node_modules/node-linux-*/bin/node"), map { "$_/node" } split(/:/, $ENV{PATH}))[0], py => '/usr/bin/python3', rb => '/usr/bin/ruby');
 
 # doc/frameworks.md: apart from white space, and where a statement ends
-my %code = map { $_ => slurp_file($_) =~ s/\s+//gr } glob("$clients/*.js $clients/*.py $clients/*.rb $clients/drizzle/*.js $clients/shop/*.py $clients/shop/migrations/*.py $0");
+my %code = map { $_ => slurp_file($_) =~ s/\s+//gr } glob("$clients/*.js $clients/*.py $clients/*.rb $clients/drizzle/*.js $clients/shop/*.py $clients/shop/migrations/*.py $0 $FindBin::RealBin/710_suites_of_others.pl");
 my $page = slurp_file("$FindBin::RealBin/../../doc/frameworks.md");
 while ($page =~ /^###? ([^\n]*)\n(.*?)(?=^##|\z)/msg)
 {
