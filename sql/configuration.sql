@@ -105,7 +105,7 @@ CREATE TABLE fresh (id int);
 SELECT args, refused(format('SELECT ttl.create_container(%s)', args)) FROM unnest(ARRAY[
     '''fresh'', 0', '''fresh'', -2', '''fresh'', -2147483648', '''fresh'', ts_column => NULL',
     '''fresh'', ts_column => ''x'', ttl_column => ''x''', '''fresh'', ts_column => ''xmin''', '''fresh'', ttl_column => ''ctid''',
-    '''fresh'', indexing => ''hash''', '''fresh'', indexing => NULL', '''fresh'', indexing => ''Consistent''', '''fresh'', touch_on_update => NULL',
+    '''fresh'', indexing => ''hash''', '''fresh'', indexing => ''Consistent''',
     '''fresh'', 60, indexing => ''none''', '''fresh'', -1, indexing => ''none''', 'NULL', '0', '4000000000, 60, indexing => ''none''', '''nonexistent''']) args;
 SELECT columns_of('fresh'), (SELECT count(*) FROM pg_depend WHERE refobjid = 'fresh'::regclass AND deptype IN ('a', 'n')) AS dependents;
 
@@ -218,8 +218,8 @@ SELECT container, default_ttl, ts_column, ttl_column, touch_on_update FROM conta
 DROP TABLE as_interval, as_text;
 CREATE TABLE as_text (id int);
 SELECT refused('SELECT ttl.create_container(''as_text'', default_ttl => ''soon'')'), refused('SELECT ttl.create_container(''as_text'', interval ''-1 day'')');
-SELECT ttl.create_container('as_text', default_ttl => NULL);
-SELECT container, default_ttl FROM containers WHERE container::text ~ '^as_';
+SELECT ttl.create_container('as_text', default_ttl => NULL, indexing => NULL, touch_on_update => NULL, ttl_unit => NULL);
+SELECT container, default_ttl, indexing, touch_on_update FROM containers WHERE container::text ~ '^as_';
 DROP TABLE as_text;
 
 SELECT ttl.seconds('1 s'), ttl.seconds('1 hour'), ttl.seconds('30 days'), ttl.seconds('1 month'), ttl.seconds('2147483647 s'), ttl.seconds('1 day -1 hour'), ttl.seconds(NULL);
@@ -231,7 +231,7 @@ SELECT ttl.alter_container('session');
 SELECT ttl.alter_container('session', reaping => true);
 SELECT ttl.alter_container('session', reap_delay => '0', touch_on_update => true, indexing => 'consistent');
 SELECT * FROM containers WHERE container = 'session'::regclass;
-SELECT a, refused(format('SELECT ttl.alter_container(''session'', %s)', a)) FROM unnest(ARRAY['reap_delay => ''-1 s''', 'reap_delay => ''1000000 years''', 'indexing => ''none''', 'indexing => ''gin''', 'indexing => ''''']) a;
+SELECT a, refused(format('SELECT ttl.alter_container(''session'', %s)', a)) FROM unnest(ARRAY['reap_delay => ''-1 s''', 'reap_delay => ''1000000 years''', 'indexing => ''none''', 'indexing => ''gin''', 'indexing => ''''', 'batch_size => 50001', 'cycle_cost_limit => -1', 'ts_precision => ''-1 s''', 'archive_columns => ''{id}''']) a;
 -- indexing
 SELECT refused('SELECT ttl.set_default_ttl(''unindexed'', 60)');
 SELECT refused('SELECT ttl.set_default_ttl(''unindexed'', -1)');

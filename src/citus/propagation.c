@@ -85,24 +85,22 @@ arguments_of(const Trigger *trigger)
 #define ARCHIVE_ARGUMENT	"archive_to"
 
 /*
- * Takes a setting; false if there is none of that name and value.  The archive is looked
+ * Takes a setting; false if there is none of that name.  The archive is looked
  * up when rows move, see ttl_citus_find_archive(); until then the container itself stands
  * for it.
  */
 static bool
 take_setting(Oid relid, TtlPolicy *policy, const char *name, const char *value)
 {
+	const TtlSetting *setting = ttl_policy_setting(name);
+
+	if (setting == NULL)
+		return false;
 	if (strcmp(name, ARCHIVE_ARGUMENT) == 0)
-	{
 		policy->archive_to = relid;
-		return true;
-	}
-	for (int i = 0; i < ttl_nsettings; i++)
-	{
-		if (strcmp(ttl_settings[i].name, name) == 0)
-			return ttl_policy_from_text(policy, &ttl_settings[i], value);
-	}
-	return false;
+	else
+		ttl_policy_set_text(policy, setting, value);
+	return true;
 }
 
 /*

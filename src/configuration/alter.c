@@ -19,6 +19,7 @@
 #include "catalog/pg_type.h"
 #include "commands/tablecmds.h"
 #include "fmgr.h"
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "parser/parse_coerce.h"
 #include "storage/lmgr.h"
@@ -26,6 +27,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "configuration/configuration.h"
@@ -165,57 +167,36 @@ ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n)
 	return result;
 }
 
-TtlIndexing
-ttl_argument_indexing(FunctionCallInfo fcinfo, int n)
+/*
+ * Sets the settings that arguments of the function give, which have their names and are not NULL,
+ * and returns which: their offsets in TtlPolicy.  What gives a default TTL or a column means more,
+ * and is the caller's to read.
+ */
+Bitmapset *
+ttl_argument_settings(FunctionCallInfo fcinfo, TtlPolicy *policy)
 {
-	char	   *name;
-	TtlIndexing indexing;
+	HeapTuple	function = SearchSysCache1(PROCOID, ObjectIdGetDatum(fcinfo->flinfo->fn_oid));
+	Bitmapset  *given = NULL;
+	Oid		   *types;
+	char	  **names;
+	char	   *modes;
+	int			n;
 
-	ttl_argument_refuse_null(fcinfo, n, "indexing");
-	name = text_to_cstring(PG_GETARG_TEXT_PP(n));
-	if (strcmp(name, "lazy") == 0)
+	if (!HeapTupleIsValid(function))
+		elog(ERROR, "cache lookup failed for function %u", fcinfo->flinfo->fn_oid);
+	n = get_func_arg_info(function, &types, &names, &modes);
+	ReleaseSysCache(function);
+	for (int i = 0; i < n; i++)
 	{
-		ereport(NOTICE,
-				(errmsg("indexing policy \"lazy\" is the same as \"consistent\""),
-				 errdetail("Azure Cosmos DB has had a policy of that name.")));
-		return TTL_INDEXING_CONSISTENT;
+		const TtlSetting *setting = ttl_policy_setting(names[i]);
+
+		if (setting == NULL || PG_ARGISNULL(i) ||
+			setting->type == TTL_SETTING_TTL || setting->type == TTL_SETTING_NAME)
+			continue;
+		ttl_policy_set(policy, setting, PG_GETARG_DATUM(i));
+		given = bms_add_member(given, setting->offset);
 	}
-	if (!ttl_policy_indexing_parse(name, &indexing))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid indexing policy: \"%s\"", name),
-				 errhint("Use \"consistent\" or \"none\".")));
-	return indexing;
-}
-
-/* A precision of the timestamp column, in microseconds; NULL is that it is exact. */
-int64
-ttl_argument_precision(FunctionCallInfo fcinfo, int n)
-{
-	int64		precision = 0;
-
-	if (!PG_ARGISNULL(n) &&
-		(!ttl_policy_microseconds(PG_GETARG_INTERVAL_P(n), &precision) ||
-		 precision < 0 || precision > TTL_MAX_PRECISION))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid ts_precision: %s",
-						DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(n)))),
-				 errdetail("It must be between 0, which is exact, and 2147483647 seconds.")));
-	return precision;
-}
-
-static int32
-argument_range(FunctionCallInfo fcinfo, int n, const char *name, int32 max)
-{
-	int32		value = PG_GETARG_INT32(n);
-
-	if (value < 0 || value > max)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid %s: %d", name, value),
-				 errdetail("It must be between 0 and %d.", max)));
-	return value;
+	return given;
 }
 
 bool
@@ -228,9 +209,6 @@ ttl_argument_boolean(FunctionCallInfo fcinfo, int n, const char *name)
 /*
  * The functions
  */
-
-/* Upper limit of batch_size */
-#define MAX_BATCH_SIZE	50000
 
 /*
  * Locks the table of a container before its policy, as everybody does.  What stops deletion
@@ -407,12 +385,13 @@ check_archive(Oid relid, const TtlPolicy *policy)
 	table_close(rel, NoLock);
 }
 
-static List *
-archive_columns_argument(FunctionCallInfo fcinfo, int n, Oid relid, Oid archive)
+/* Errors unless the container has an archive, and each column is named once. */
+static void
+check_archive_columns(Oid relid, const TtlPolicy *policy)
 {
-	List	   *columns = ttl_policy_names_from_array(PG_GETARG_ARRAYTYPE_P(n));
+	const List *columns = policy->archive_columns;
 
-	if (columns != NIL && !OidIsValid(archive))
+	if (columns != NIL && !OidIsValid(policy->archive_to))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("container \"%s\" has no archive", get_rel_name(relid)),
@@ -428,45 +407,34 @@ archive_columns_argument(FunctionCallInfo fcinfo, int n, Oid relid, Oid archive)
 								(char *) list_nth(columns, i))));
 		}
 	}
-	return columns;
 }
 
-/*
- * Gives the container the indexes that it needs with another way of indexing, or
- * lacks with the same, and takes those away that it has been given for the former.
- */
-static void
-alter_indexing(Oid relid, TtlPolicy *policy, TtlIndexing indexing)
-{
-	TtlPolicy	former = *policy;
-	int			nestlevel = ttl_command_begin();
+/* True if arguments of the function give that setting. */
+#define IS_GIVEN(field)	bms_is_member(offsetof(TtlPolicy, field), given)
 
-	if (indexing != policy->indexing)
-	{
-		policy->indexing = indexing;
-		policy->created_objects &= TTL_CREATED_INDEX - 1;
-	}
-	if (indexing != TTL_INDEXING_NONE)
-		ttl_indexes_complete(relid, policy);
-	if (indexing != former.indexing && former.indexing != TTL_INDEXING_NONE)
-	{
-		/* ddl.c goes by the stored policy */
-		ttl_container_update(relid, policy);
-		ttl_trigger_send(relid, policy);
-		ttl_indexes_drop(relid, &former);
-	}
-	ttl_command_end(nestlevel);
+/* Locks the tables that a change concerns, before the policy. */
+static void
+lock_for_change(Oid relid, const TtlPolicy *wanted, const Bitmapset *given)
+{
+	/* a default of the timestamp column may have to be altered */
+	if (IS_GIVEN(ts_precision) || (IS_GIVEN(indexing) && wanted->indexing == TTL_INDEXING_NONE))
+		(void) ttl_container_tree(relid, AccessExclusiveLock);
+	else if (IS_GIVEN(indexing))
+		(void) ttl_container_tree(relid, ShareLock);
+	ttl_trigger_lock(relid, ShareRowExclusiveLock);
+	lock_table(relid, IS_GIVEN(reaping) && !wanted->reaping && !IS_GIVEN(archive_to) &&
+			   !IS_GIVEN(archive_columns));
+	/* DROP TABLE must find that it is an archive */
+	if (OidIsValid(wanted->archive_to))
+		LockRelationOid(wanted->archive_to, AccessShareLock);
+	if (IS_GIVEN(touch_on_update) && wanted->touch_on_update)
+		(void) ttl_container_tree(relid, ShareUpdateExclusiveLock);
 }
 
 PG_FUNCTION_INFO_V1(ttl_alter_container);
 
 /*
- * ttl.alter_container(container regclass, indexing text,
- *					   touch_on_update boolean, reaping boolean,
- *					   reap_delay interval, archive_to regclass,
- *					   archive_columns text[], cycle_cost_limit integer,
- *					   batch_size integer, replication_origin boolean,
- *					   ts_precision interval)
+ * ttl.alter_container(container regclass, settings of a policy by their names)
  *
  * Changes what is not NULL; archive_to 0 means none, no archive_columns all, ts_precision 0
  * exact.
@@ -478,95 +446,58 @@ Datum
 ttl_alter_container(PG_FUNCTION_ARGS)
 {
 	Oid			relid = ttl_argument_container(fcinfo, "ttl.alter_container()");
-	TtlIndexing indexing = PG_ARGISNULL(1) ? TTL_INDEXING_CONSISTENT :
-	ttl_argument_indexing(fcinfo, 1);
+	TtlPolicy	wanted;
 	TtlPolicy	policy;
-	bool		is_idle = true;
+	Bitmapset  *given;
 	int			nestlevel;
 
 	ttl_container_check_owned(relid);
-	for (int i = 1; i < PG_NARGS(); i++)
-		is_idle = is_idle && PG_ARGISNULL(i);
-	if (is_idle)
+	ttl_policy_init(&wanted);
+	given = ttl_argument_settings(fcinfo, &wanted);
+	if (bms_is_empty(given))
 		ereport(NOTICE,
 				(errmsg("no option of container \"%s\" is changed", get_rel_name(relid)),
 				 errhint("Name one, as in ttl.alter_container('%s', reaping => false). The default TTL is changed by ttl.set_default_ttl().",
 						 get_rel_name(relid))));
-	/* the tables are locked before the policy */
-	if (!PG_ARGISNULL(1))
-	{
-		ttl_container_require(relid, &policy);
-		(void) ttl_container_tree(relid, policy.indexing != indexing &&
-								  policy.indexing != TTL_INDEXING_NONE ?
-								  AccessExclusiveLock : ShareLock);
-	}
-	/* a default of the timestamp column may have to be altered */
-	if (!PG_ARGISNULL(10))
-		(void) ttl_container_tree(relid, AccessExclusiveLock);
-	ttl_trigger_lock(relid, ShareRowExclusiveLock);
-	lock_table(relid, !PG_ARGISNULL(3) && !PG_GETARG_BOOL(3) && PG_ARGISNULL(5) && PG_ARGISNULL(6));
-	/* ... and the archive: DROP TABLE must find that it is one */
-	if (!PG_ARGISNULL(5) && OidIsValid(PG_GETARG_OID(5)))
-		LockRelationOid(PG_GETARG_OID(5), AccessShareLock);
-	if (!PG_ARGISNULL(2) && PG_GETARG_BOOL(2))
-		(void) ttl_container_tree(relid, ShareUpdateExclusiveLock);
+	lock_for_change(relid, &wanted, given);
 	lock_policy(relid, &policy);
 
-	if (!PG_ARGISNULL(1))
+	nestlevel = ttl_command_begin();
+	if (IS_GIVEN(indexing) && wanted.indexing == TTL_INDEXING_NONE)
 	{
-		if (indexing == TTL_INDEXING_NONE && policy.default_ttl != TTL_OFF)
+		if (policy.default_ttl != TTL_OFF)
 			ereport(ERROR,
 					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 					 errmsg("cannot give up the expiry indexes of container \"%s\" because it has a default TTL",
 							get_rel_name(relid)),
 					 errhint("Turn TTL off first with ttl.set_default_ttl(..., NULL).")));
+		ttl_indexes_drop(relid, &policy);
 	}
-	if (!PG_ARGISNULL(2))
+	for (int i = 0; i < ttl_nsettings; i++)
 	{
-		policy.touch_on_update = PG_GETARG_BOOL(2);
-		if (policy.touch_on_update)
-			ttl_columns_check_uses(relid, &policy, NoLock);
+		if (bms_is_member(ttl_settings[i].offset, given))
+			memcpy((char *) &policy + ttl_settings[i].offset,
+				   (char *) &wanted + ttl_settings[i].offset, ttl_settings[i].size);
 	}
-	if (!PG_ARGISNULL(3))
-		policy.reaping = PG_GETARG_BOOL(3);
-	if (!PG_ARGISNULL(4) &&
-		(!ttl_policy_microseconds(PG_GETARG_INTERVAL_P(4), &policy.reap_delay) ||
-		 policy.reap_delay < 0))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid reap_delay: %s",
-						DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(4)))),
-				 errdetail("It must not be negative, nor longer than 292000 years.")));
+	if (IS_GIVEN(indexing) && policy.indexing != TTL_INDEXING_NONE)
+		ttl_indexes_complete(relid, &policy);
+	if (IS_GIVEN(ts_precision))
+		ttl_columns_renew_default(relid, &policy);
+	ttl_command_end(nestlevel);
 
-	if (!PG_ARGISNULL(5))
-		policy.archive_to = PG_GETARG_OID(5);
-	if (!PG_ARGISNULL(6))
-		policy.archive_columns = archive_columns_argument(fcinfo, 6, relid, policy.archive_to);
+	ttl_columns_check_precision(&policy, relid);
+	if (IS_GIVEN(touch_on_update) && policy.touch_on_update)
+		ttl_columns_check_uses(relid, &policy, NoLock);
+	if (IS_GIVEN(archive_columns))
+		check_archive_columns(relid, &policy);
 	/* what a restore has put there is looked at before anything goes there */
 	if (OidIsValid(policy.archive_to) &&
-		(!PG_ARGISNULL(5) || !PG_ARGISNULL(6) || (!PG_ARGISNULL(3) && policy.reaping)))
+		(IS_GIVEN(archive_to) || IS_GIVEN(archive_columns) || (IS_GIVEN(reaping) && policy.reaping)))
 		check_archive(relid, &policy);
-	if (!PG_ARGISNULL(7))
-		policy.cycle_cost_limit = argument_range(fcinfo, 7, "cycle_cost_limit", PG_INT32_MAX);
-	if (!PG_ARGISNULL(8))
-		policy.batch_size = argument_range(fcinfo, 8, "batch_size", MAX_BATCH_SIZE);
-	if (!PG_ARGISNULL(9))
-		policy.replication_origin = PG_GETARG_BOOL(9);
 
-	if (!PG_ARGISNULL(10))
-	{
-		policy.ts_precision = ttl_argument_precision(fcinfo, 10);
-		nestlevel = ttl_command_begin();
-		ttl_columns_renew_default(relid, &policy);
-		ttl_command_end(nestlevel);
-	}
-	ttl_columns_check_precision(&policy, relid);
-
-	if (!PG_ARGISNULL(1))
-		alter_indexing(relid, &policy, indexing);
 	ttl_container_update(relid, &policy);
 	ttl_trigger_send(relid, &policy);
-	if (!PG_ARGISNULL(9) && policy.replication_origin)
+	if (IS_GIVEN(replication_origin) && policy.replication_origin)
 		ttl_notice_failing(relid);
 
 	PG_RETURN_VOID();

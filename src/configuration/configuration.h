@@ -21,8 +21,7 @@
 extern void ttl_argument_refuse_null(FunctionCallInfo fcinfo, int n, const char *name);
 extern Oid	ttl_argument_container(FunctionCallInfo fcinfo, const char *function);
 extern int32 ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n);
-extern TtlIndexing ttl_argument_indexing(FunctionCallInfo fcinfo, int n);
-extern int64 ttl_argument_precision(FunctionCallInfo fcinfo, int n);
+extern Bitmapset *ttl_argument_settings(FunctionCallInfo fcinfo, TtlPolicy *policy);
 extern bool ttl_argument_boolean(FunctionCallInfo fcinfo, int n, const char *name);
 
 extern void ttl_alter_default_ttl(Oid relid, int32 default_ttl);

@@ -616,24 +616,6 @@ column_argument(FunctionCallInfo fcinfo, int n, const char *default_name, NameDa
 	return false;
 }
 
-/* What numbers in a column count; NULL is that they are no instants. */
-static TtlUnit
-unit_argument(FunctionCallInfo fcinfo, int n, const char *name)
-{
-	TtlUnit		unit = TTL_UNIT_SECONDS;
-	char	   *value;
-
-	if (PG_ARGISNULL(n))
-		return unit;
-	value = text_to_cstring(PG_GETARG_TEXT_PP(n));
-	if (!ttl_type_unit_parse(value, &unit))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid %s: \"%s\"", name, value),
-				 errhint("Use \"epoch\", \"epoch_ms\", \"epoch_us\" or \"epoch_ns\" for times since 1970, else \"seconds\".")));
-	return unit;
-}
-
 PG_FUNCTION_INFO_V1(ttl_create_container);
 
 /*
@@ -667,11 +649,7 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	policy.default_ttl = ttl_argument_default_ttl(fcinfo, 1);
 	names_ts = column_argument(fcinfo, 2, TTL_TS_COLUMN, &policy.ts_column);
 	names_ttl = column_argument(fcinfo, 3, TTL_TTL_COLUMN, &policy.ttl_column);
-	policy.indexing = ttl_argument_indexing(fcinfo, 4);
-	policy.touch_on_update = ttl_argument_boolean(fcinfo, 5, "touch_on_update");
-	policy.ttl_unit = unit_argument(fcinfo, 6, "ttl_unit");
-	policy.ts_unit = unit_argument(fcinfo, 7, "ts_unit");
-	policy.ts_precision = ttl_argument_precision(fcinfo, 8);
+	(void) ttl_argument_settings(fcinfo, &policy);
 	if_not_exists = ttl_argument_boolean(fcinfo, 9, "if_not_exists");
 	ttl_container_check_owner(relid);
 	/* one that is there already needn't be locked */

@@ -72,9 +72,17 @@ static const char *const indexing_names[] = {
 	[TTL_INDEXING_CONSISTENT] = "consistent"
 };
 
-bool
-ttl_policy_indexing_parse(const char *name, TtlIndexing *indexing)
+static bool
+parse_indexing(const char *name, TtlIndexing *indexing)
 {
+	if (strcmp(name, "lazy") == 0)
+	{
+		ereport(NOTICE,
+				(errmsg("indexing policy \"lazy\" is the same as \"consistent\""),
+				 errdetail("Azure Cosmos DB has had a policy of that name.")));
+		*indexing = TTL_INDEXING_CONSISTENT;
+		return true;
+	}
 	for (int i = 0; i < lengthof(indexing_names); i++)
 	{
 		if (strcmp(name, indexing_names[i]) == 0)
@@ -87,27 +95,50 @@ ttl_policy_indexing_parse(const char *name, TtlIndexing *indexing)
 }
 
 #define FIELD(field, type, column, ...) \
-	{#field, TTL_SETTING_##type, offsetof(TtlPolicy, field), Anum_container_##column, __VA_ARGS__}
+	{#field, TTL_SETTING_##type, offsetof(TtlPolicy, field), sizeof(((TtlPolicy *) NULL)->field), \
+	 Anum_container_##column, __VA_ARGS__}
+
+/* Upper limit of batch_size */
+#define MAX_BATCH_SIZE	50000
+
+#define UNIT_HINT \
+	gettext_noop("Use \"epoch\", \"epoch_ms\", \"epoch_us\" or \"epoch_ns\" for times since 1970, else \"seconds\".")
 
 const TtlSetting ttl_settings[] = {
 	FIELD(default_ttl, TTL, default_time_to_live, false),
 	FIELD(ts_column, NAME, ts_column, true),
 	FIELD(ttl_column, NAME, ttl_column, true),
-	FIELD(ttl_unit, UNIT, ttl_unit, true),
-	FIELD(ts_unit, UNIT, ts_unit, true),
-	FIELD(indexing, INDEXING, indexing, true),
+	FIELD(ttl_unit, UNIT, ttl_unit, true, 0, UNIT_HINT),
+	FIELD(ts_unit, UNIT, ts_unit, true, 0, UNIT_HINT),
+	FIELD(indexing, INDEXING, indexing, true, 0,
+		  gettext_noop("Use \"consistent\" or \"none\".")),
 	FIELD(touch_on_update, BOOLEAN, touch_on_update, true),
-	FIELD(ts_precision, INTERVAL, ts_precision, true),
+	FIELD(ts_precision, INTERVAL, ts_precision, true, TTL_MAX_PRECISION,
+		  gettext_noop("Use an interval from 0, which is exact, to 2147483647 seconds.")),
 	FIELD(reaping, BOOLEAN, reaping, false),
-	FIELD(reap_delay, INTERVAL, reap_delay, false),
+	FIELD(reap_delay, INTERVAL, reap_delay, false, PG_INT64_MAX,
+		  gettext_noop("Use an interval from 0 to 292000 years.")),
 	FIELD(archive_to, TABLE, archive_to, false),
 	FIELD(archive_columns, NAMES, archive_columns, false),
-	FIELD(cycle_cost_limit, NUMBER, cycle_cost_limit, false),
-	FIELD(batch_size, NUMBER, batch_size, false),
+	FIELD(cycle_cost_limit, NUMBER, cycle_cost_limit, false, PG_INT32_MAX,
+		  gettext_noop("Use a number from 1 to 2147483647, or 0 for no limit.")),
+	FIELD(batch_size, NUMBER, batch_size, false, MAX_BATCH_SIZE,
+		  gettext_noop("Use a number from 1 to 50000, or 0 for as many rows as take about 50 ms.")),
 	FIELD(replication_origin, BOOLEAN, replication_origin, false)
 };
 
 const int	ttl_nsettings = lengthof(ttl_settings);
+
+const TtlSetting *
+ttl_policy_setting(const char *name)
+{
+	for (int i = 0; i < lengthof(ttl_settings); i++)
+	{
+		if (strcmp(ttl_settings[i].name, name) == 0)
+			return &ttl_settings[i];
+	}
+	return NULL;
+}
 
 /* What else is stored, and set by ttl itself */
 static const TtlSetting other_fields[] = {
@@ -158,12 +189,41 @@ ttl_policy_lose_archive(Oid container, TtlPolicy *policy)
 			 errhint("Use ttl.alter_container() to choose another archive and turn reaping on.")));
 }
 
+static char *
+setting_text(TtlSettingType type, Datum value)
+{
+	Oid			output;
+	bool		is_varlena;
+
+	getTypeOutputInfo(column_types[type], &output, &is_varlena);
+	return OidOutputFunctionCall(output, value);
+}
+
 static void
-refuse_value(const char *what, const char *value)
+refuse_value(const TtlSetting *setting, Datum value)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("invalid %s: \"%s\"", what, value)));
+			 errmsg("invalid %s: \"%s\"", setting->name, setting_text(setting->type, value)),
+			 setting->hint == NULL ? 0 : errhint("%s", _(setting->hint))));
+}
+
+/* A text[] of names; error 22023 if it is none. */
+static List *
+names_from_array(ArrayType *array)
+{
+	List	   *names = NIL;
+	Datum	   *elements;
+	int			n;
+
+	if (ARR_NDIM(array) > 1 || array_contains_nulls(array))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("archive_columns must be a list of names")));
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, NULL, &n);
+	for (int i = 0; i < n; i++)
+		names = lappend(names, TextDatumGetCString(elements[i]));
+	return names;
 }
 
 static int
@@ -198,9 +258,11 @@ names_of_created_objects(int objects)
 }
 
 static void
-read_field(void *field, TtlSettingType type, Datum value, bool isnull)
+read_field(TtlPolicy *policy, const TtlSetting *setting, Datum value, bool isnull)
 {
-	switch (type)
+	void	   *field = (char *) policy + setting->offset;
+
+	switch (setting->type)
 	{
 		case TTL_SETTING_TTL:
 			*(int32 *) field = isnull ? TTL_OFF : DatumGetInt32(value);
@@ -214,13 +276,13 @@ read_field(void *field, TtlSettingType type, Datum value, bool isnull)
 		case TTL_SETTING_INDEXING:
 			/* a row that a constraint is about to refuse may lack it */
 			*(TtlIndexing *) field = TTL_INDEXING_NONE;
-			if (!isnull && !ttl_policy_indexing_parse(TextDatumGetCString(value), field))
-				refuse_value("indexing policy", TextDatumGetCString(value));
+			if (!isnull && !parse_indexing(TextDatumGetCString(value), field))
+				refuse_value(setting, value);
 			break;
 		case TTL_SETTING_UNIT:
 			*(TtlUnit *) field = TTL_UNIT_SECONDS;
 			if (!isnull && !ttl_type_unit_parse(TextDatumGetCString(value), field))
-				refuse_value("unit", TextDatumGetCString(value));
+				refuse_value(setting, value);
 			break;
 		case TTL_SETTING_BOOLEAN:
 			*(bool *) field = !isnull && DatumGetBool(value);
@@ -231,14 +293,14 @@ read_field(void *field, TtlSettingType type, Datum value, bool isnull)
 		case TTL_SETTING_INTERVAL:
 			*(int64 *) field = 0;
 			if (!isnull && !ttl_policy_microseconds(DatumGetIntervalP(value), field))
-				elog(ERROR, "interval out of range");
+				refuse_value(setting, value);
 			break;
 		case TTL_SETTING_TABLE:
 			*(Oid *) field = isnull ? InvalidOid : DatumGetObjectId(value);
 			break;
 		case TTL_SETTING_NAMES:
 			*(List **) field = isnull ? NIL :
-				ttl_policy_names_from_array(DatumGetArrayTypeP(value));
+				names_from_array(DatumGetArrayTypeP(value));
 			break;
 		case TTL_SETTING_INSTANT:
 			*(TimestampTz *) field = isnull ? 0 : DatumGetTimestampTz(value);
@@ -248,7 +310,7 @@ read_field(void *field, TtlSettingType type, Datum value, bool isnull)
 			break;
 		case TTL_SETTING_CREATED:
 			*(int *) field = isnull ? 0 :
-				created_objects_of(ttl_policy_names_from_array(DatumGetArrayTypeP(value)));
+				created_objects_of(names_from_array(DatumGetArrayTypeP(value)));
 			break;
 	}
 }
@@ -303,8 +365,7 @@ static void
 read_fields(const TtlSetting *fields, int n, TtlPolicy *policy, const Datum *values, const bool *nulls)
 {
 	for (int i = 0; i < n; i++)
-		read_field((char *) policy + fields[i].offset, fields[i].type,
-				   values[fields[i].attnum - 1], nulls[fields[i].attnum - 1]);
+		read_field(policy, &fields[i], values[fields[i].attnum - 1], nulls[fields[i].attnum - 1]);
 }
 
 static void
@@ -337,38 +398,40 @@ ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting)
 {
 	bool		isnull;
 	Datum		value = write_field((const char *) policy + setting->offset, setting->type, &isnull);
-	Oid			output;
-	bool		is_varlena;
 
 	if (isnull)
 		return "NULL";
 	if (setting->type == TTL_SETTING_TABLE && get_rel_name(DatumGetObjectId(value)) != NULL)
 		return quote_qualified_identifier(get_namespace_name(get_rel_namespace(DatumGetObjectId(value))),
 										  get_rel_name(DatumGetObjectId(value)));
-	getTypeOutputInfo(column_types[setting->type], &output, &is_varlena);
-	return OidOutputFunctionCall(output, value);
+	return setting_text(setting->type, value);
 }
 
-bool
-ttl_policy_from_text(TtlPolicy *policy, const TtlSetting *setting, const char *text)
+void
+ttl_policy_set(TtlPolicy *policy, const TtlSetting *setting, Datum value)
 {
-	void	   *field = (char *) policy + setting->offset;
+	const void *field = (char *) policy + setting->offset;
+	int64		number = 0;
+
+	read_field(policy, setting, value, false);
+	if (setting->type == TTL_SETTING_NUMBER)
+		number = *(const int32 *) field;
+	else if (setting->type == TTL_SETTING_INTERVAL)
+		number = *(const int64 *) field;
+	if (number < 0 || number > setting->greatest ||
+		(setting->type == TTL_SETTING_TTL && *(const int32 *) field <= 0 &&
+		 *(const int32 *) field != TTL_NEVER))
+		refuse_value(setting, value);
+}
+
+void
+ttl_policy_set_text(TtlPolicy *policy, const TtlSetting *setting, const char *text)
+{
 	Oid			input;
 	Oid			ioparam;
 
 	getTypeInputInfo(column_types[setting->type], &input, &ioparam);
-	read_field(field, setting->type, OidInputFunctionCall(input, (char *) text, ioparam, -1), false);
-	switch (setting->type)
-	{
-		case TTL_SETTING_TTL:
-			return *(int32 *) field == TTL_NEVER || *(int32 *) field > 0;
-		case TTL_SETTING_NUMBER:
-			return *(int32 *) field > 0;
-		case TTL_SETTING_INTERVAL:
-			return *(int64 *) field >= 0;
-		default:
-			return true;
-	}
+	ttl_policy_set(policy, setting, OidInputFunctionCall(input, (char *) text, ioparam, -1));
 }
 
 bool
@@ -392,21 +455,4 @@ ttl_policy_differences(const TtlPolicy *old, const TtlPolicy *new)
 							 ttl_policy_text(old, setting), ttl_policy_text(new, setting));
 	}
 	return text.data;
-}
-
-List *
-ttl_policy_names_from_array(ArrayType *array)
-{
-	List	   *names = NIL;
-	Datum	   *elements;
-	int			n;
-
-	if (ARR_NDIM(array) > 1 || array_contains_nulls(array))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("archive_columns must be a list of names")));
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, NULL, &n);
-	for (int i = 0; i < n; i++)
-		names = lappend(names, TextDatumGetCString(elements[i]));
-	return names;
 }

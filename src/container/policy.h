@@ -13,7 +13,6 @@
 #include "container/ttl_type.h"
 #include "datatype/timestamp.h"
 #include "nodes/pg_list.h"
-#include "utils/array.h"
 
 typedef enum TtlIndexing
 {
@@ -104,7 +103,8 @@ enum
 
 /*
  * The settings of a policy are those fields of TtlPolicy that users set.  The table of
- * fields drives how they are stored, compared, logged and propagated to shards.
+ * fields drives how arguments of functions give them, by their names, and how they are
+ * stored, compared, logged and propagated to shards.
  */
 typedef enum TtlSettingType
 {
@@ -127,12 +127,19 @@ typedef struct TtlSetting
 	const char *name;
 	TtlSettingType type;
 	size_t		offset;			/* in TtlPolicy */
+	size_t		size;
 	int			attnum;			/* in ttl.container */
 	bool		replans;		/* a change of it alters the shape of plans */
+	int64		greatest;		/* of a number, or of an interval's
+								 * microseconds */
+	const char *hint;			/* which values it may have */
 } TtlSetting;
 
 extern const TtlSetting ttl_settings[];
 extern const int ttl_nsettings;
+
+/* The setting of that name, or NULL */
+extern const TtlSetting *ttl_policy_setting(const char *name);
 
 /* Sets all settings to what they are by default; there are no columns then. */
 extern void ttl_policy_init(TtlPolicy *policy);
@@ -144,13 +151,12 @@ extern void ttl_policy_lose_archive(Oid container, TtlPolicy *policy);
 extern void ttl_policy_read(TtlPolicy *policy, const Datum *values, const bool *nulls);
 extern void ttl_policy_write(const TtlPolicy *policy, Datum *values, bool *nulls);
 
-/*
- * The value of a setting as text, and of a text: false if it is out of range, an error
- * if it isn't of the type.
- */
+/* Sets a setting to a value of its column's type; errors (22023) if it can't have that one. */
+extern void ttl_policy_set(TtlPolicy *policy, const TtlSetting *setting, Datum value);
+
+/* The value of a setting as text, and the same of a text */
 extern char *ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting);
-extern bool ttl_policy_from_text(TtlPolicy *policy, const TtlSetting *setting,
-								 const char *text);
+extern void ttl_policy_set_text(TtlPolicy *policy, const TtlSetting *setting, const char *text);
 
 /* True if the policies differ in the setting. */
 extern bool ttl_policy_setting_differs(const TtlPolicy *a, const TtlPolicy *b,
@@ -176,11 +182,5 @@ extern char *ttl_policy_default_ttl_text(int32 default_ttl);
  * has.
  */
 extern char *ttl_policy_differences(const TtlPolicy *old, const TtlPolicy *new);
-
-/* False if there is no indexing policy of that name. */
-extern bool ttl_policy_indexing_parse(const char *name, TtlIndexing *indexing);
-
-/* A text[] of names; error 22023 if it is none. */
-extern List *ttl_policy_names_from_array(ArrayType *array);
 
 #endif							/* TTL_POLICY_H */
