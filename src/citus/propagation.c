@@ -146,7 +146,7 @@ ttl_citus_check_settable(Oid relid)
 	if (!ttl_citus_is_here())
 		return;
 	if (OidIsValid(ttl_citus_find_shell(relid, NULL)) ||
-		(ttl_container_peek(relid, &container) && container.propagated))
+		(ttl_container_peek(relid, &container) && container.policy.propagated))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("the policy of table \"%s\" is that of a distributed table",
@@ -615,8 +615,8 @@ ttl_citus_object_altered(Oid class_id, Oid object)
 	{
 		TtlContainer container;
 
-		if (!ttl_container_peek(lfirst_oid(lc), &container) || container.propagated ||
-			(container.archive_to != object && get_rel_namespace(container.archive_to) != object))
+		if (!ttl_container_peek(lfirst_oid(lc), &container) || container.policy.propagated ||
+			(container.policy.archive_to != object && get_rel_namespace(container.policy.archive_to) != object))
 			continue;
 		/* if it could not be locked at the command's end, its shards would keep their policy */
 		if (ttl_citus_is_distributed(lfirst_oid(lc)))

@@ -158,7 +158,7 @@ static bool
 is_guarded(Oid relid, TtlContainer *container)
 {
 	return OidIsValid(relid) && ttl_container_peek(relid, container) &&
-		!container->propagated && !container->lacks_column;
+		!container->policy.propagated && !container->lacks_column;
 }
 
 /* True if the table lacks an expiry index that it needs, or would do so without that one. */
@@ -251,7 +251,7 @@ guard_trigger(const char *command, RangeVar *table, const char *trigger)
 	TtlContainer container;
 
 	if (strcmp(trigger, TTL_TRIGGER) == 0 && OidIsValid(relid) &&
-		ttl_container_peek(relid, &container) && !container.propagated)
+		ttl_container_peek(relid, &container) && !container.policy.propagated)
 		refuse_command(command, TTL_TRIGGER, container.container);
 }
 
@@ -358,7 +358,7 @@ guard_create_index(IndexStmt *stmt, const char *query_string)
 	relid = RangeVarGetRelidExtended(stmt->relation, ShareUpdateExclusiveLock, 0,
 									 RangeVarCallbackOwnsRelation, NULL);
 	if (!is_guarded(relid, &container) || container.ts_attno == InvalidAttrNumber ||
-		!container.touch_on_update)
+		!container.policy.touch_on_update)
 		return;
 	stmt = transformIndexStmt(relid, copyObject(stmt), query_string);
 	ts_attno = container.ts_attno;

@@ -297,7 +297,7 @@ problem_of_table(Relation rel, const TtlContainer *container)
 	Oid			relid = RelationGetRelid(rel);
 	TtlExpiryIndexes indexes;
 
-	if (container->default_ttl != TTL_OFF && ttl_expiry_indexes(rel, &indexes))
+	if (container->policy.default_ttl != TTL_OFF && ttl_expiry_indexes(rel, &indexes))
 	{
 		for (int i = 0; i < TTL_INDEXES; i++)
 		{
@@ -307,7 +307,7 @@ problem_of_table(Relation rel, const TtlContainer *container)
 	}
 	if (lacks_replica_identity(rel))
 		return "failing: no replica identity";
-	if (container->replication_origin && TtlMaxReplicationOrigins == 0)
+	if (container->policy.replication_origin && TtlMaxReplicationOrigins == 0)
 		return "failing: no replication origins";
 	if (!owner_may_delete(relid))
 		return "failing: owner lacks privileges";
@@ -360,7 +360,7 @@ ttl_notice_failing(Oid relid)
 
 	if (!ttl_container_peek(relid, &container))
 		return;
-	if (container.replication_origin && TtlMaxReplicationOrigins == 0)
+	if (container.policy.replication_origin && TtlMaxReplicationOrigins == 0)
 		ereport(WARNING,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("expired rows of container \"%s\" cannot be deleted", get_rel_name(relid)),

@@ -102,7 +102,7 @@ oldest_expired(Oid container, const TtlContainerCounters *counters, TimestampTz 
 		if (rel == NULL)
 			continue;
 		if (rel->rd_rel->relkind != RELKIND_RELATION ||
-			!ttl_container_peek(relid, &member) || member.default_ttl == TTL_OFF)
+			!ttl_container_peek(relid, &member) || member.policy.default_ttl == TTL_OFF)
 			 /* nothing expires here */ ;
 		else if (member.lacks_column)
 			*trouble = psprintf(_("container \"%s\" lacks a column that it requires"),
@@ -208,7 +208,7 @@ is_counted_elsewhere(Oid container)
 	TtlContainer shell;
 
 	return ttl_citus_is_distributed(container) ||
-		(ttl_container_peek(ttl_citus_find_shell(container, NULL), &shell) && !shell.propagated);
+		(ttl_container_peek(ttl_citus_find_shell(container, NULL), &shell) && !shell.policy.propagated);
 }
 
 /*

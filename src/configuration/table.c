@@ -515,7 +515,7 @@ ttl_columns_check_uses_of_table(Oid relid)
 		container.lacks_column || container.ts_attno == InvalidAttrNumber)
 		return;
 	rel = table_open(relid, AccessShareLock);
-	check_ts_column(rel, container.touch_on_update, container.ts_attno);
+	check_ts_column(rel, container.policy.touch_on_update, container.ts_attno);
 	table_close(rel, NoLock);
 }
 

@@ -829,7 +829,7 @@ ttl_container_archives_into(Oid archive, Oid target)
 		if (container.container == target)
 			return true;
 		seen = lappend_oid(seen, archive);
-		archive = container.archive_to;
+		archive = container.policy.archive_to;
 	}
 	return false;
 }
@@ -1142,22 +1142,6 @@ copy_in(MemoryContext context, const void *value, Size size)
 	return memcpy(MemoryContextAlloc(context, size), value, size);
 }
 
-static void
-set_policy(TtlContainer *container, const TtlPolicy *policy)
-{
-	container->default_ttl = policy->default_ttl;
-	container->indexing = policy->indexing;
-	container->touch_on_update = policy->touch_on_update;
-	container->reaping = policy->reaping;
-	container->reap_delay = policy->reap_delay;
-	container->archive_to = policy->archive_to;
-	container->cycle_cost_limit = policy->cycle_cost_limit;
-	container->batch_size = policy->batch_size;
-	container->replication_origin = policy->replication_origin;
-	container->propagated = policy->propagated;
-	container->change = policy->change;
-}
-
 /*
  * Reads what ttl.container says about the relation, or about the partitioned
  * table it belongs to; false if it is not part of a container.
@@ -1171,7 +1155,8 @@ read_container(Oid relid, TtlContainer *container)
 	if (ttl_container_read(relid, &policy))
 	{
 		container->container = relid;
-		set_policy(container, &policy);
+		container->policy = policy;
+		container->policy.archive_columns = NIL;
 	}
 	else if (get_rel_relispartition(relid))
 	{
@@ -1244,15 +1229,30 @@ get_entry(Oid relid)
 	return entry;
 }
 
-bool
-ttl_container_peek(Oid relid, TtlContainer *container)
+/* Its entry if it is a container or belongs to one, else NULL */
+static const CacheEntry *
+get_part(Oid relid)
 {
 	const CacheEntry *entry;
 
 	if (IsCatalogRelationOid(relid) || ttl_container_objects() == NULL)
-		return false;
+		return NULL;
 	entry = get_entry(relid);
-	if (entry == NULL || entry->container == NULL)
+	return entry == NULL || entry->container == NULL ? NULL : entry;
+}
+
+bool
+ttl_container_is_part(Oid relid)
+{
+	return get_part(relid) != NULL;
+}
+
+bool
+ttl_container_peek(Oid relid, TtlContainer *container)
+{
+	const CacheEntry *entry = get_part(relid);
+
+	if (entry == NULL)
 		return false;
 	*container = *entry->container;
 
@@ -1271,9 +1271,20 @@ ttl_container_peek(Oid relid, TtlContainer *container)
 		container->ttl_attno = part.ttl_attno;
 		container->ttl_type = part.ttl_type;
 	}
-	if (OidIsValid(container->change.partition) && container->change.partition != relid)
-		memset(&container->change, 0, sizeof(TtlChange));
+	if (OidIsValid(container->policy.change.partition) && container->policy.change.partition != relid)
+		memset(&container->policy.change, 0, sizeof(TtlChange));
 	return true;
+}
+
+void
+ttl_container_require_columns(const TtlContainer *container)
+{
+	if (container->lacks_column)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("container \"%s\" lacks a column that it requires",
+						get_rel_name(container->container)),
+				 errhint("Restore the columns that ttl.containers names, or use ttl.drop_container() to unregister the table.")));
 }
 
 bool
@@ -1281,12 +1292,7 @@ ttl_container_lookup(Oid relid, TtlContainer *container)
 {
 	if (!ttl_container_peek(relid, container))
 		return false;
-	if (container->lacks_column)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("container \"%s\" lacks a column that it requires",
-						get_rel_name(container->container)),
-				 errhint("Restore the columns that ttl.containers names, or use ttl.drop_container() to unregister the table.")));
+	ttl_container_require_columns(container);
 	return true;
 }
 

@@ -35,21 +35,10 @@ typedef struct TtlContainer
 	AttrNumber	ttl_attno;		/* item TTL; 0 if the container has none */
 	const TtlType *ttl_type;	/* of the item TTL, or NULL */
 	const TtlType *ts_type;		/* of _ts if that is a number, or NULL */
-	int32		default_ttl;	/* seconds, TTL_OFF or TTL_NEVER */
-	TtlIndexing indexing;
 	int64		ts_step;		/* microseconds; the values of _ts that ttl
 								 * writes are multiples of it */
-	bool		touch_on_update;
-	bool		reaping;		/* the worker may delete */
-	int64		reap_delay;		/* microseconds from expiry to deletion */
-	Oid			archive_to;		/* where deleted rows go, or InvalidOid; if
-								 * the policy is propagated see
-								 * ttl_citus_find_archive() */
-	int32		cycle_cost_limit;	/* most cost of a cycle, 0 = no limit */
-	int32		batch_size;		/* rows of a batch, 0 = adaptive */
-	bool		replication_origin; /* deletions are tagged */
-	bool		propagated;		/* the policy comes from another node */
-	TtlChange	change;			/* if it concerns relid */
+	TtlPolicy	policy;			/* without archive_columns; change is that of
+								 * relid */
 } TtlContainer;
 
 /* OIDs of the extension's schema and of ttl.container in this database. */
@@ -128,10 +117,15 @@ extern void ttl_container_forget_objects(void);
  */
 extern bool ttl_container_lookup(Oid relid, TtlContainer *container);
 
+/* True if it would be found, a column that it lacks or not.  Costs less, for nothing is copied. */
+extern bool ttl_container_is_part(Oid relid);
+
 /*
- * The same, also for one that lacks a column: for DDL, by which that is repaired.
+ * The same, also for one that lacks a column: for DDL, by which that is repaired.  And what
+ * errors if it does.
  */
 extern bool ttl_container_peek(Oid relid, TtlContainer *container);
+extern void ttl_container_require_columns(const TtlContainer *container);
 
 /*
  * A number that is another one after the relation's relation cache entry was invalidated,

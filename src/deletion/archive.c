@@ -233,7 +233,7 @@ ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container, 
 	ListCell   *lc;
 
 	if (!ttl_container_read(container->container, &policy) ||
-		policy.archive_to != container->archive_to)
+		policy.archive_to != container->policy.archive_to)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("archive of container \"%s\" was changed concurrently",

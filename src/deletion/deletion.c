@@ -91,7 +91,7 @@ delete_from_table(const TtlDeletion *deletion, TtlToDelete *to_delete, int flags
 	Datum		tids = tid_array(to_delete->tids.tids, to_delete->tids.n);
 	Oid			owner = to_delete->rel->rd_rel->relowner;
 	Oid			role = to_delete->as_user ? deletion->user->role : owner;
-	bool		archives = OidIsValid(to_delete->container.archive_to);
+	bool		archives = OidIsValid(to_delete->container.policy.archive_to);
 	StringInfoData sql;
 	TtlIdentity saved;
 	ErrorContextCallback context = {
@@ -188,7 +188,7 @@ static void
 count(const TtlDeletion *deletion, const TtlToDelete *to_delete, bool went_along)
 {
 	const TtlContainer *container = &to_delete->container;
-	uint64		archived = OidIsValid(container->archive_to) ? to_delete->deleted : 0;
+	uint64		archived = OidIsValid(container->policy.archive_to) ? to_delete->deleted : 0;
 
 	if (!OidIsValid(container->container))
 		return;
@@ -416,7 +416,7 @@ archive_deleted(Relation container, Relation rel, const TtlTids *tids, TtlSessio
 	TtlIdentity saved;
 
 	if (!ttl_container_lookup(RelationGetRelid(rel), &to_delete.container) ||
-		!OidIsValid(to_delete.container.archive_to))
+		!OidIsValid(to_delete.container.policy.archive_to))
 		return;
 	ttl_owner_begin(container, deletion.restricted, &saved);
 	to_delete.deleted = register_deleted(rel, tids);

@@ -96,7 +96,7 @@ ttl_fk_dependents_may_delete(const TtlDeletion *deletion, const TtlToDelete *to_
 	if (to_delete->as_user && ttl_owner_may_delete(user->role, RelationGetRelid(rel)))
 		return true;
 	if (!to_delete->as_user &&
-		(ttl_owner_has_code(rel) || OidIsValid(to_delete->container.archive_to)))
+		(ttl_owner_has_code(rel) || OidIsValid(to_delete->container.policy.archive_to)))
 		refuse(user, rel, to_delete->tids.tids, true,
 			   _("The table belongs to another role, and so does the code that its deletion would run."));
 	if (ttl_owner_acts_as_other(user->role, rel))
@@ -117,9 +117,9 @@ ttl_fk_dependents_may_go_along(const TtlDeletion *deletion, Oid table, Timestamp
 	*expired_at = deletion->expired_at;
 	if (container.container != deletion->target)
 	{
-		if (!container.reaping)
+		if (!container.policy.reaping)
 			return false;
-		*expired_at = Min(*expired_at, ttl_execution_reference_time() - container.reap_delay);
+		*expired_at = Min(*expired_at, ttl_execution_reference_time() - container.policy.reap_delay);
 	}
 	return true;
 }

@@ -77,7 +77,7 @@ ttl_expiry_of_slot(const TtlContainer *container, TupleTableSlot *slot)
 	TtlItem		item;
 
 	ttl_item_of_slot(&item, container, slot);
-	return ttl_expiry_of(container->default_ttl, &item);
+	return ttl_expiry_of(container->policy.default_ttl, &item);
 }
 
 bool
@@ -122,20 +122,20 @@ ttl_grace_covers_slot(const TtlContainer *container, TupleTableSlot *slot,
 	TtlItem		item;
 
 	ttl_item_of_slot(&item, container, slot);
-	return ttl_grace_covers(&container->change, &item, now);
+	return ttl_grace_covers(&container->policy.change, &item, now);
 }
 
 TimestampTz
 ttl_grace_held_until(const TtlContainer *container, TupleTableSlot *slot,
 					 TimestampTz now)
 {
-	const TtlChange *change = &container->change;
+	const TtlChange *change = &container->policy.change;
 	TimestampTz until = ttl_expiry_of_slot(container, slot);
 
-	if (!container->reaping || pg_add_s64_overflow(until, container->reap_delay, &until))
+	if (!container->policy.reaping || pg_add_s64_overflow(until, container->policy.reap_delay, &until))
 		return DT_NOEND;
 	if (ttl_grace_lasts(change, now) &&
-		ttl_grace_covers_slot(container, slot, now - container->reap_delay))
+		ttl_grace_covers_slot(container, slot, now - container->policy.reap_delay))
 		until = Max(until, (change->noticed_at == DT_NOEND ? now : change->noticed_at) +
 					ttl_guc_grace * USECS_PER_SEC);
 	return until;
@@ -211,7 +211,7 @@ expiry_of_record(HeapTupleHeader record, TimestampTz *ts, TimestampTz *written)
 	if (!ttl_type_is_deadline(container.ttl_type) && !TIMESTAMP_NOT_FINITE(item.ts))
 		*written -= container.ts_step - 1;
 	FreeTupleDesc(desc);
-	return ttl_expiry_of(container.default_ttl, &item);
+	return ttl_expiry_of(container.policy.default_ttl, &item);
 }
 
 PG_FUNCTION_INFO_V1(ttl_expires_at);

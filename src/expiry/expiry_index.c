@@ -361,12 +361,10 @@ derive_indexes(Relation rel, Size *size)
 {
 	TtlExpiryIndexes *indexes = palloc(sizeof(TtlExpiryIndexes));
 	TtlContainer container;
-	TtlPolicy	policy;
 
-	if (!ttl_container_peek(RelationGetRelid(rel), &container) ||
-		!ttl_container_read(container.container, &policy))
+	if (!ttl_container_peek(RelationGetRelid(rel), &container))
 		return NULL;
-	ttl_expiry_find_indexes(rel, &policy, NIL, indexes);
+	ttl_expiry_find_indexes(rel, &container.policy, NIL, indexes);
 	*size = sizeof(TtlExpiryIndexes);
 	return indexes;
 }
@@ -495,11 +493,9 @@ static void
 explain_incomplete(Relation rel, IndexProblem *problem)
 {
 	TtlContainer container;
-	TtlPolicy	policy;
 
 	if (ttl_container_lookup(RelationGetRelid(rel), &container) &&
-		ttl_container_read(container.container, &policy) &&
-		find_problem(rel, &policy, problem))
+		find_problem(rel, &container.policy, problem))
 		return;
 	problem->message = psprintf(_("an expiry index of table \"%s\" is newer than the snapshot of the transaction"),
 								RelationGetRelationName(rel));

@@ -150,11 +150,11 @@ ttl_expiry_index_last_key(const TtlContainer *container, int32 default_ttl,
 static bool
 range_keys(const TtlExpiryWalk *walk, TimestampTz *after, TimestampTz *last)
 {
-	const TtlChange *change = &walk->container.change;
+	const TtlChange *change = &walk->container.policy.change;
 	TimestampTz former_last = DT_NOBEGIN;
 
 	*after = DT_NOBEGIN;
-	if (!ttl_expiry_index_last_key(&walk->container, walk->container.default_ttl,
+	if (!ttl_expiry_index_last_key(&walk->container, walk->container.policy.default_ttl,
 								   walk->now, walk->at, last))
 		return false;
 	if (!walk->excludes_grace)
@@ -394,12 +394,12 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 				return walk->slot;
 			}
 			ttl_item_of_slot(&item, &walk->container, walk->slot);
-			when = ttl_expiry_of(walk->container.default_ttl, &item);
+			when = ttl_expiry_of(walk->container.policy.default_ttl, &item);
 			if (when > walk->now)
 				continue;
 			advance(walk, walk->at == TTL_INDEX_ITEM ? when : item.ts, &root);
 			if (walk->excludes_grace &&
-				ttl_grace_covers(&walk->container.change, &item, walk->now))
+				ttl_grace_covers(&walk->container.policy.change, &item, walk->now))
 				continue;
 			if (expires_at != NULL)
 				*expires_at = when;
@@ -519,7 +519,7 @@ ttl_expiry_find_first(Relation rel, const TtlContainer *container,
 			first->gave_up = true;
 			if (walk_last_key(walk, &when))
 				first->at = Min(first->at, i == TTL_INDEX_ITEM ? when :
-								ttl_expiry_add(when, Max(container->default_ttl, 1)));
+								ttl_expiry_add(when, Max(container->policy.default_ttl, 1)));
 		}
 		first->incomplete = first->incomplete || ttl_expiry_walk_is_incomplete(walk);
 		ttl_expiry_walk_end(walk);
@@ -587,7 +587,7 @@ count_made_expired(Relation rel, const TtlContainer *container, int32 other_defa
 	TimestampTz when;
 	int64		count = 0;
 
-	other.default_ttl = other_default;
+	other.policy.default_ttl = other_default;
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
 		position.set[i] = i == TTL_INDEX_ITEM ? other_default != TTL_OFF : other_default > 0;
@@ -714,7 +714,7 @@ ttl_expiry_skip_expired(const TtlContainer *container, TimestampTz now, TtlExpir
 	memset(position, 0, sizeof(TtlExpiryPosition));
 	for (int i = 0; i < TTL_INDEXES; i++)
 		position->set[i] =
-			ttl_expiry_index_last_key(container, container->default_ttl, now, i, &position->at[i]);
+			ttl_expiry_index_last_key(container, container->policy.default_ttl, now, i, &position->at[i]);
 }
 
 /* Puts the rows of a relation that have not expired at 'now', and will have 'by' then. */
@@ -792,7 +792,7 @@ ttl_expiry_next(Oid container, TimestampTz now)
 		if (rel == NULL)
 			continue;
 		if (rel->rd_rel->relkind != RELKIND_RELATION ||
-			!ttl_container_peek(lfirst_oid(lc), &member) || member.default_ttl == TTL_OFF)
+			!ttl_container_peek(lfirst_oid(lc), &member) || member.policy.default_ttl == TTL_OFF)
 			 /* nothing expires here */ ;
 		else if (member.lacks_column || !ttl_expiry_lock_indexes(rel))
 			next = DT_NOBEGIN;

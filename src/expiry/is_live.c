@@ -277,23 +277,24 @@ static void
 resolve(TtlLive *state, Oid container, bool deletes, TtlExecution *execution)
 {
 	TtlContainer c;
+	bool		found = ttl_container_peek(container, &c);
 
 	state->container = container;
 	state->deletes = deletes;
-	state->default_ttl = ttl_container_peek(container, &c) ? c.default_ttl : TTL_OFF;
+	state->default_ttl = found ? c.policy.default_ttl : TTL_OFF;
 	state->sees_everything = !deletes &&
 		(state->default_ttl == TTL_OFF || is_shown_to(container, execution));
 	/* only who sees all rows needs no column to tell them apart */
-	if (!state->sees_everything)
-		(void) ttl_container_lookup(container, &c);
+	if (found && !state->sees_everything)
+		ttl_container_require_columns(&c);
 	if (execution == NULL)
 		set_cutoff(state, ttl_expiry_reading_now());
 	else
 		set_cutoff(state, deletes ? execution->expired_at : execution->reading_now);
 	state->excludes_grace = deletes && execution->excludes_grace && state->default_ttl != TTL_OFF &&
-		ttl_grace_lasts(&c.change, execution->clock);
+		ttl_grace_lasts(&c.policy.change, execution->clock);
 	if (state->excludes_grace)
-		state->change = c.change;
+		state->change = c.policy.change;
 }
 
 static TtlLive *

@@ -433,7 +433,7 @@ delete_tids(TtlBatch *batch)
 	if (batch->memory->mode.commits)
 		flags |= TTL_DELETION_COMMITS;
 
-	if (batch->container.replication_origin)
+	if (batch->container.policy.replication_origin)
 	{
 		batch->origin_wanted = true;
 		begin_origin();
@@ -527,10 +527,10 @@ choose_size(const TtlBatch *batch)
 	int64		cost = batch->max_cost;
 
 	if (reap_rel->batch_size == 0)
-		reap_rel->batch_size = batch->container.batch_size > 0 ?
-			batch->container.batch_size : BATCH_START;
-	if (batch->container.batch_size > 0)
-		reap_rel->batch_size = Min(reap_rel->batch_size, batch->container.batch_size);
+		reap_rel->batch_size = batch->container.policy.batch_size > 0 ?
+			batch->container.policy.batch_size : BATCH_START;
+	if (batch->container.policy.batch_size > 0)
+		reap_rel->batch_size = Min(reap_rel->batch_size, batch->container.policy.batch_size);
 	else
 		cost = Min(cost, batch->max_batch_cost);
 	size = Min(size, reap_rel->state.n_single > 0 ? 1 : reap_rel->batch_size);
@@ -548,8 +548,8 @@ adapt_size(TtlBatch *batch, double took)
 
 	if (batch->ntids < reap_rel->batch_size)
 		return;					/* it was limited by something else */
-	if (batch->container.batch_size > 0)
-		next = Min(next, batch->container.batch_size);
+	if (batch->container.policy.batch_size > 0)
+		next = Min(next, batch->container.policy.batch_size);
 	else
 		next = Min(Min(next, batch->ntids * BATCH_TIME / Max(took, 0.001)), BATCH_MAX);
 	reap_rel->batch_size = (int) Max(next, 1.0);

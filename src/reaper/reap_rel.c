@@ -145,12 +145,12 @@ open_table(TtlBatch *batch, Oid container)
 		batch->rel->rd_rel->relkind != RELKIND_RELATION ||
 		!ttl_container_lookup(relid, &batch->container) ||
 		batch->container.container != container ||
-		batch->container.default_ttl == TTL_OFF ||
-		(!waits && (!batch->container.reaping || ttl_hold_is_paused(&paused_until))) ||
-		pg_sub_s64_overflow(ttl_execution_reference_time(), batch->container.reap_delay,
+		batch->container.policy.default_ttl == TTL_OFF ||
+		(!waits && (!batch->container.policy.reaping || ttl_hold_is_paused(&paused_until))) ||
+		pg_sub_s64_overflow(ttl_execution_reference_time(), batch->container.policy.reap_delay,
 							&batch->now))
 		return TTL_REAP_DONE;
-	if (batch->container.propagated && !is_shard)
+	if (batch->container.policy.propagated && !is_shard)
 	{
 		if (!waits)
 			return TTL_REAP_LATER;
@@ -165,7 +165,7 @@ open_table(TtlBatch *batch, Oid container)
 		return TTL_REAP_LATER;
 
 	batch->in_grace = !waits &&
-		ttl_grace_lasts(&batch->container.change, ttl_execution_reference_time());
+		ttl_grace_lasts(&batch->container.policy.change, ttl_execution_reference_time());
 	return TTL_REAP_MORE;
 }
 
@@ -177,7 +177,7 @@ static void
 follow_change(TtlBatch *batch)
 {
 	TtlReapRel *reap_rel = batch->reap_rel;
-	TimestampTz since = batch->in_grace ? batch->container.change.changed_at : 0;
+	TimestampTz since = batch->in_grace ? batch->container.policy.change.changed_at : 0;
 
 	if (reap_rel->grace_since == since)
 		return;
@@ -331,7 +331,7 @@ nothing_due(TtlBatch *batch)
 		return false;
 	if (batch->memory->mode.by_worker)
 		warn_of_unit(batch, earliest);
-	if (pg_add_s64_overflow(earliest, batch->container.reap_delay, &earliest))
+	if (pg_add_s64_overflow(earliest, batch->container.policy.reap_delay, &earliest))
 		earliest = DT_NOEND;
 	batch->due = Max(batch->due, earliest);
 	ttl_reap_rel_found_nothing(batch->reap_rel);
@@ -436,11 +436,11 @@ report_front(TtlMemory *memory, Oid container, const TtlReapRun *run)
 	TtlFront	front = {0};
 	TimestampTz expiry = DT_NOEND;
 	bool		is_failing = false;
-	TtlContainer policy;
+	TtlContainer member;
 	TtlContainerCounters counters;
 	ListCell   *lc;
 
-	if (!ttl_container_peek(container, &policy))
+	if (!ttl_container_peek(container, &member))
 		return;
 	if (!ttl_counters_get_container(container, &counters))
 		memset(&counters, 0, sizeof(counters));
@@ -459,7 +459,7 @@ report_front(TtlMemory *memory, Oid container, const TtlReapRun *run)
 			front.key[i] = is_first ? key : Min(front.key[i], key);
 			if (known->set[i])
 				expiry = Min(expiry, i == TTL_INDEX_ITEM ? key :
-							 ttl_expiry_add(key, Max(policy.default_ttl, 1)));
+							 ttl_expiry_add(key, Max(member.policy.default_ttl, 1)));
 		}
 	}
 	if (run->end != TTL_REAP_MORE)

@@ -112,7 +112,7 @@ is_partition_without_trigger(Relation rel, const TtlContainer *container)
 
 	if (!rel->rd_rel->relispartition ||
 		rel->rd_rel->relam != HEAP_TABLE_AM_OID ||
-		OidIsValid(container->archive_to) ||
+		OidIsValid(container->policy.archive_to) ||
 		RelationIsLogicallyLogged(rel) ||
 		ttl_reap_rel_has_code(rel) || has_wal_sender())
 		return false;
@@ -347,7 +347,7 @@ truncate_if_expired(TtlBatch *batch)
 
 	PushActiveSnapshot(GetTransactionSnapshot());
 	slot = table_slot_create(rel, NULL);
-	if (!pg_sub_s64_overflow(truncate->noted_at, container->reap_delay, &cutoff) &&
+	if (!pg_sub_s64_overflow(truncate->noted_at, container->policy.reap_delay, &cutoff) &&
 		!indexes_hold_later(rel, container, cutoff))
 	{
 		if (nblocks <= max_pages)

@@ -656,7 +656,7 @@ is_provable(const TtlContainer *container, Relation rel, const TtlExecution *exe
 	if (stmt->commandType != CMD_MERGE && !stmt->hasModifyingCTE &&
 		!has_on_conflict(execution->query_desc, ONCONFLICT_UPDATE))
 		return true;
-	return container->touch_on_update && ttl_guc_touch &&
+	return container->policy.touch_on_update && ttl_guc_touch &&
 		SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA &&
 		!ttl_type_is_deadline(container->ttl_type);
 }
@@ -670,19 +670,26 @@ checks_ttl(const TtlContainer *container, Relation rel)
 		SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA;
 }
 
-static void target_routed(Relation rel, const TtlContainer *container);
+static void target_routed(Relation rel);
 
+/* NULL if it is no container. */
 static EvictState *
-prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
+prepare(FmgrInfo *flinfo, Relation rel)
 {
 	MemoryContext old = MemoryContextSwitchTo(flinfo->fn_mcxt);
 	TtlExecution *execution = ttl_execution_current();
 	EvictState *state = palloc0(sizeof(EvictState));
+	const TtlContainer *container = &state->container;
 
-	state->container = *container;
+	if (!ttl_container_lookup(RelationGetRelid(rel), &state->container))
+	{
+		pfree(state);
+		MemoryContextSwitchTo(old);
+		return NULL;
+	}
 	state->now = ttl_execution_reference_time();
 	state->checks_ttl = checks_ttl(container, rel);
-	if (container->default_ttl != TTL_OFF)
+	if (container->policy.default_ttl != TTL_OFF)
 		state->keys = prepare_keys(rel);
 	if (state->keys != NULL)
 	{
@@ -702,7 +709,7 @@ prepare(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 		if (target != NULL)
 			prepare_predicates(target, estate, container);
 	}
-	target_routed(rel, container);
+	target_routed(rel);
 	return state;
 }
 
@@ -1011,7 +1018,6 @@ ttl_on_write(PG_FUNCTION_ARGS)
 	HeapTuple	new;
 	TupleTableSlot *slot;		/* holds what is given */
 	const ItemPointerData *self = NULL;
-	TtlContainer container;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
 		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
@@ -1034,11 +1040,9 @@ ttl_on_write(PG_FUNCTION_ARGS)
 	}
 
 	if (state == NULL)
-	{
-		if (!ttl_container_lookup(RelationGetRelid(rel), &container))
-			return PointerGetDatum(given);
-		state = prepare(fcinfo->flinfo, rel, &container);
-	}
+		state = prepare(fcinfo->flinfo, rel);
+	if (state == NULL)
+		return PointerGetDatum(given);
 
 	if (self != NULL && !state->has_updated)
 	{
@@ -1109,12 +1113,14 @@ ttl_evict_ends(QueryDesc *query_desc)
  * assigns key columns or a TTL that may be refused, or a row trigger of the user's may do so.
  */
 static void
-fire_on_update(ResultRelInfo *info, EState *estate, const TtlContainer *container)
+fire_on_update(ResultRelInfo *info, EState *estate)
 {
 	TriggerDesc *triggers = info->ri_TrigDesc;
 	Trigger    *trigger = ttl_row_trigger_find(triggers);
+	TtlContainer container;
 
-	if (trigger == NULL)
+	if (trigger == NULL ||
+		!ttl_container_lookup(RelationGetRelid(info->ri_RelationDesc), &container))
 		return;
 	if (!triggers->trig_update_before_row)
 	{
@@ -1125,8 +1131,8 @@ fire_on_update(ResultRelInfo *info, EState *estate, const TtlContainer *containe
 		Bitmapset  *updated = ExecGetAllUpdatedCols(info, estate);
 
 		if (!bms_overlap(updated, ttl_container_key_columns(info->ri_RelationDesc)) &&
-			!(container->ttl_type != NULL && container->ttl_type->is_strict &&
-			  bms_is_member(container->ttl_attno - FirstLowInvalidHeapAttributeNumber, updated)))
+			!(container.ttl_type != NULL && container.ttl_type->is_strict &&
+			  bms_is_member(container.ttl_attno - FirstLowInvalidHeapAttributeNumber, updated)))
 			return;
 	}
 	trigger->tgtype |= TRIGGER_TYPE_UPDATE;
@@ -1165,16 +1171,14 @@ fire_last(ResultRelInfo *target, EState *estate)
 static void
 prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
 {
-	TtlContainer container;
-
 	if (mtstate->operation == CMD_DELETE || target->ri_TrigDesc == NULL ||
-		!ttl_container_lookup(RelationGetRelid(target->ri_RelationDesc), &container))
+		!ttl_container_is_part(RelationGetRelid(target->ri_RelationDesc)))
 		return;
 	fire_last(target, mtstate->ps.state);
 	check_conflicts(target, mtstate->ps.state);
 	if (mtstate->operation != CMD_INSERT ||
 		((ModifyTable *) mtstate->ps.plan)->onConflictAction == ONCONFLICT_UPDATE)
-		fire_on_update(target, mtstate->ps.state, &container);
+		fire_on_update(target, mtstate->ps.state);
 }
 
 /*
@@ -1182,7 +1186,7 @@ prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
  * ON CONFLICT DO UPDATE comes after the trigger has fired for the insertion.
  */
 static void
-target_routed(Relation rel, const TtlContainer *container)
+target_routed(Relation rel)
 {
 	TtlExecution *execution = ttl_execution_current();
 	ListCell   *lc;
@@ -1195,7 +1199,7 @@ target_routed(Relation rel, const TtlContainer *container)
 
 		if (info->ri_RelationDesc == rel)
 		{
-			fire_on_update(info, execution->query_desc->estate, container);
+			fire_on_update(info, execution->query_desc->estate);
 			check_conflicts(info, execution->query_desc->estate);
 		}
 	}

@@ -293,8 +293,8 @@ searched_table(const QueryDesc *query_desc, bool *cascades)
 		return InvalidOid;
 	rte = linitial_node(RangeTblEntry, query_desc->plannedstmt->rtable);
 	return rte->rtekind == RTE_RELATION && ttl_container_lookup(rte->relid, &container) &&
-		container.default_ttl != TTL_OFF && ttl_container_owner(rte->relid) == GetUserId() &&
-		(!*cascades || OidIsValid(container.archive_to)) ?
+		container.policy.default_ttl != TTL_OFF && ttl_container_owner(rte->relid) == GetUserId() &&
+		(!*cascades || OidIsValid(container.policy.archive_to)) ?
 		rte->relid : InvalidOid;
 }
 
@@ -627,7 +627,7 @@ ttl_fk_ran(const QueryDesc *query_desc)
 	if (!ttl_container_lookup(table, &container))
 		return;
 	ttl_deletion_archive(container.container, execution->cascading,
-						 find_user(outer, ttl_container_owner(container.archive_to), &user));
+						 find_user(outer, ttl_container_owner(container.policy.archive_to), &user));
 	execution->cascading = NIL;
 }
 

@@ -306,14 +306,14 @@ make_filter_by_tid(const TtlContainer *container)
  * filter that hides rows.  Users may call these functions for other tables.
  */
 static bool
-is_filtered(const Plan *plan, Oid relid, TtlContainer *container)
+is_filtered(const Plan *plan, Oid relid)
 {
 	Node	   *first = plan->qual == NIL ? NULL : linitial(plan->qual);
 
 	return first != NULL && IsA(first, FuncExpr) &&
 		(((FuncExpr *) first)->funcid == ttl_container_function(TTL_IS_LIVE) ||
 		 ((FuncExpr *) first)->funcid == ttl_container_function(TTL_IS_LIVE_BY_TID)) &&
-		ttl_container_peek(relid, container);
+		ttl_container_is_part(relid);
 }
 
 /* What is known while filters are put into a plan. */
@@ -416,9 +416,8 @@ names_container(const PlannedStmt *stmt)
 	foreach(lc, stmt->rtable)
 	{
 		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
-		TtlContainer container;
 
-		if (rte->rtekind == RTE_RELATION && ttl_container_peek(rte->relid, &container))
+		if (rte->rtekind == RTE_RELATION && ttl_container_is_part(rte->relid))
 			return true;
 	}
 	return false;
@@ -590,12 +589,11 @@ is_within_locking(PlannerInfo *root)
 void
 ttl_hide_forbid_index_only_scans(PlannerInfo *root, RelOptInfo *rel, const RangeTblEntry *rte)
 {
-	TtlContainer container;
 	ListCell   *lc;
 
 	if (rel->indexlist == NIL || innermost == NULL ||
 		!(innermost->locks_rows || is_within_locking(root)) ||
-		!ttl_container_peek(rte->relid, &container))
+		!ttl_container_is_part(rte->relid))
 		return;
 	foreach(lc, rel->indexlist)
 	{
@@ -705,10 +703,9 @@ strip_scan(Plan *scan, void *context)
 {
 	TtlPlanCopy *copy = context;
 	RangeTblEntry *rte = rt_fetch(((Scan *) scan)->scanrelid, copy->stmt.rtable);
-	TtlContainer container;
 	BareScan   *bare;
 
-	if (!is_filtered(scan, rte->relid, &container))
+	if (!is_filtered(scan, rte->relid))
 		return;
 	bare = palloc(sizeof(BareScan));
 	bare->plan = scan;
@@ -773,14 +770,15 @@ static bool
 add_filters(PlanState *planstate, void *execution)
 {
 	PlanState  *outer = outerPlanState(planstate);
-	TtlContainer container;
 	bool		result;
 
 	if (is_scan(planstate->plan))
 	{
 		ScanState  *scan = (ScanState *) planstate;
+		Oid			relid = RelationGetRelid(scan->ss_currentRelation);
+		TtlContainer container;
 
-		if (is_filtered(planstate->plan, RelationGetRelid(scan->ss_currentRelation), &container))
+		if (is_filtered(planstate->plan, relid) && ttl_container_peek(relid, &container))
 			ttl_scan_filter_add(scan, &container, execution);
 	}
 	result = planstate_tree_walker(planstate, add_filters_below, execution);

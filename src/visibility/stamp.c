@@ -230,14 +230,14 @@ ttl_stamp_query(Query *query)
 	switch (query->commandType)
 	{
 		case CMD_UPDATE:
-			if (container.touch_on_update)
+			if (container.policy.touch_on_update)
 				query->targetList = stamp_targets(query->targetList, &container,
 												  query->resultRelation, purpose);
 			break;
 		case CMD_INSERT:
 			if (purpose == TTL_STAMP_OWN)
 				query->targetList = complete_targets(query->targetList, &container);
-			if (container.touch_on_update && query->onConflict != NULL &&
+			if (container.policy.touch_on_update && query->onConflict != NULL &&
 				query->onConflict->action == ONCONFLICT_UPDATE)
 				query->onConflict->onConflictSet =
 					stamp_targets(query->onConflict->onConflictSet, &container,
@@ -252,7 +252,7 @@ ttl_stamp_query(Query *query)
 					complete_distributed(action->targetList, &container);
 				else if (action->commandType == CMD_INSERT)
 					action->targetList = complete_targets(action->targetList, &container);
-				else if (action->commandType == CMD_UPDATE && container.touch_on_update)
+				else if (action->commandType == CMD_UPDATE && container.policy.touch_on_update)
 					action->targetList = stamp_targets(action->targetList, &container,
 													   query->resultRelation, purpose);
 			}
