@@ -102,7 +102,9 @@ for my $settings ('', $parallel)
 	cmp_ok($cost, '<', 1.7 * $pages, '... is counted once' . ($settings && ', not by workers and leader'));
 }
 
-# Deletion waits for a statement that goes on and on.
+# Deletion waits for a statement that goes on and on, and uses this much however little of the machine it gets.
+$node->configure('ttl.throughput = 2000');
+$node->wait_until('SHOW ttl.throughput', '2000');
 $session->query_until(qr/begins/, "\\echo begins\nSELECT sum(n) FROM generate_series(1, 1000000) g, LATERAL (SELECT count(*) AS n FROM large WHERE id <> g) l;\n");
 rises(foreground(), 10 * $pages, 'a statement reads the same again and again');
 $node->add_expired('c', 20000);
@@ -111,6 +113,7 @@ $node->wait_until("SELECT cycles >= $cycles + 15 FROM ttl.stat_reaper");
 cmp_ok($node->stored('c'), '>=', 19000, 'nearly nothing is deleted beside it');
 is($node->safe_psql('postgres', 'SELECT stopped_by FROM ttl.stat_reaper'), 'throughput', '... for this reason');
 $node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND query ~ 'LATERAL' AND pid <> pg_backend_pid()");
+$node->configure('ttl.throughput = 20000');
 $node->is_emptied('c', '... and all when it has ended');
 
 # A session that has been idle all the time follows the setting.
