@@ -314,15 +314,13 @@ ttl_execution_reference_time(void)
 }
 
 TtlExpectation
-ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at,
-							  bool excludes_grace, Oid owner)
+ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at, Oid owner)
 {
 	TtlExpectation before = expected;
 
 	expected.deletion = source_text;
 	expected.depth = depth;
 	expected.expired_at = expired_at;
-	expected.excludes_grace = excludes_grace;
 	expected.owner = owner;
 	expected.analyzed = false;
 	GetUserIdAndSecContext(&expected.role, &expected.sec_context);
@@ -413,7 +411,6 @@ ttl_execution_describe(TtlExecution *execution, QueryDesc *query_desc)
 		execution->reading_now = execution->clock;
 	execution->row_mode = deletes ? TTL_SEES_EXPIRED : TTL_SEES_LIVE;
 	execution->expired_at = expected.expired_at;
-	execution->excludes_grace = expected.excludes_grace;
 	execution->role = GetUserId();
 	execution->observed = serves_foreign_key || !ttl_execution_only_reads(query_desc);
 	if (serves_foreign_key && current != NULL)

@@ -33,8 +33,6 @@ typedef struct TtlExecution
 	TtlRowMode	row_mode;
 	Oid			user;			/* on whose behalf it runs */
 	TimestampTz expired_at;		/* if TTL_SEES_EXPIRED: expired by when */
-	bool		excludes_grace; /* likewise: is what a change of policy has
-								 * made expired left out, for ttl.grace? */
 	Oid			role;			/* the current user when it started */
 	bool		user_changed;	/* inside a SECURITY DEFINER function */
 	bool		follows_leader; /* a parallel worker's part of the query */
@@ -74,10 +72,9 @@ extern TimestampTz ttl_execution_reference_time(void);
 
 /*
  * Announces that executions whose source text is the given one, and that start
- * on this level, see only the rows that were expired at the given instant, with or
- * without what a change of policy has made so: in the tables of that owner to which the
- * text gives the alias TTL_TO_DELETE.  What a rule adds to the statement sees live rows, as
- * any statement does.  Call it right before SPI_prepare and friends.  It returns what was
+ * on this level, see only the rows that were expired at the given instant: in the tables
+ * of that owner to which the text gives the alias TTL_TO_DELETE.  What a rule adds to the
+ * statement sees live rows, as any statement does.  Call it right before SPI_prepare and friends.  It returns what was
  * announced before, to be announced again when they are done: rules make several
  * executions of one statement, and triggers of the first may delete, too.
  *
@@ -94,7 +91,6 @@ typedef struct TtlExpectation
 	const char *deletion;		/* source text, or NULL */
 	int			depth;
 	TimestampTz expired_at;
-	bool		excludes_grace;
 	Oid			owner;
 	bool		analyzed;		/* if not, it is what is analyzed next */
 	Oid			role;			/* that executes it, ... */
@@ -102,8 +98,7 @@ typedef struct TtlExpectation
 } TtlExpectation;
 
 extern TtlExpectation ttl_execution_expect_deletion(const char *source_text,
-													TimestampTz expired_at,
-													bool excludes_grace, Oid owner);
+													TimestampTz expired_at, Oid owner);
 extern void ttl_execution_expect(TtlExpectation expectation);
 
 /* The owner of the tables that the announced statement deletes from */

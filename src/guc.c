@@ -283,7 +283,7 @@ ttl_guc_init(void)
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("ttl.grace",
-							"Sets how long rows that a change of policy has made expired stay stored.",
+							"Sets how long the worker leaves a table alone after a change of policy that has made rows expire.",
 							"They are hidden at once, and come back if the change is taken back in time. CALL ttl.reap doesn't wait.",
 							&ttl_guc_grace,
 							TTL_GRACE_DEFAULT,

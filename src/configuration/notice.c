@@ -156,7 +156,7 @@ report_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default, int64
 					bool complete, TimestampTz earliest, int within)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz begin = now + ttl_guc_grace * USECS_PER_SEC;
+	TimestampTz begin = Max(now, ttl_grace_end(&policy->change, now));
 	const char *when = within > 0 ? psprintf(" within %d s", within) : "";
 	int64		seconds;
 	char	   *text;

@@ -709,6 +709,7 @@ ttl_container_notice_change(Oid container)
 		policy.change.changed_at == 0)
 		return;
 	policy.change.noticed_at = GetCurrentTimestamp();
+	policy.change.began_at = Min(policy.change.began_at, policy.change.noticed_at);
 	ttl_container_update(container, &policy);
 }
 
@@ -1271,7 +1272,9 @@ ttl_container_peek(Oid relid, TtlContainer *container)
 		container->ttl_attno = part.ttl_attno;
 		container->ttl_type = part.ttl_type;
 	}
-	if (OidIsValid(container->policy.change.partition) && container->policy.change.partition != relid)
+	/* the container itself has the change of any partition */
+	if (OidIsValid(container->policy.change.partition) && container->policy.change.partition != relid &&
+		container->container != relid)
 		memset(&container->policy.change, 0, sizeof(TtlChange));
 	return true;
 }

@@ -143,8 +143,8 @@ ttl_policy_setting(const char *name)
 /* What else is stored, and set by ttl itself */
 static const TtlSetting other_fields[] = {
 	FIELD(change.changed_at, INSTANT, changed_at, false),
+	FIELD(change.began_at, NOTICED, grace_began_at, false),
 	FIELD(change.noticed_at, NOTICED, grace_noticed_at, false),
-	FIELD(change.former_ttl, TTL, grace_former_time_to_live, false),
 	FIELD(change.partition, TABLE, grace_partition, false),
 	FIELD(created_objects, CREATED, created_objects, false),
 	FIELD(propagated, BOOLEAN, propagated, false)
@@ -388,6 +388,7 @@ ttl_policy_write(const TtlPolicy *policy, Datum *values, bool *nulls)
 {
 	write_fields(ttl_settings, lengthof(ttl_settings), policy, values, nulls);
 	write_fields(other_fields, lengthof(other_fields), policy, values, nulls);
+	nulls[Anum_container_grace_began_at - 1] |= policy->change.changed_at == 0;
 	nulls[Anum_container_grace_noticed_at - 1] |= policy->change.changed_at == 0;
 	nulls[Anum_container_archive_columns - 1] |= !OidIsValid(policy->archive_to);
 	nulls[Anum_container_ts_precision - 1] |= policy->ts_precision == 0;

@@ -21,16 +21,15 @@ typedef enum TtlIndexing
 } TtlIndexing;
 
 /*
- * The last change of a policy by which rows expire earlier.  What has expired by
- * it is not deleted by the worker for ttl.grace, see expiry.c.
+ * The last change of a policy by which rows expire earlier.  For ttl.grace the worker
+ * deletes nothing, see expiry.c.
  */
 typedef struct TtlChange
 {
 	TimestampTz changed_at;		/* 0 = there was none */
+	TimestampTz began_at;		/* noticed_at of the first of several */
 	TimestampTz noticed_at;		/* by the worker, after it was committed;
 								 * DT_NOEND = not yet */
-	int32		former_ttl;		/* the longest default TTL since nothing was
-								 * kept by it */
 	Oid			partition;		/* it concerns this one alone, InvalidOid =
 								 * all tables of the container */
 } TtlChange;
@@ -90,8 +89,8 @@ enum
 	Anum_container_batch_size,
 	Anum_container_replication_origin,
 	Anum_container_changed_at,
+	Anum_container_grace_began_at,
 	Anum_container_grace_noticed_at,
-	Anum_container_grace_former_time_to_live,
 	Anum_container_grace_partition,
 	Anum_container_created_objects,
 	Anum_container_propagated,

@@ -120,8 +120,8 @@ delete_from_table(const TtlDeletion *deletion, TtlToDelete *to_delete, int flags
 	else
 		ttl_owner_begin(to_delete->rel, deletion->restricted, &saved);
 	error_context_stack = &context;
-	ttl_owner_execute(sql.data, 1, &type, &tids, deletion->expired_at, deletion->excludes_grace,
-					  owner, InvalidSnapshot, role != deletion->outer_role);
+	ttl_owner_execute(sql.data, 1, &type, &tids, deletion->expired_at, owner,
+					  InvalidSnapshot, role != deletion->outer_role);
 	to_delete->deleted = SPI_processed;
 	if (archives)
 	{
@@ -244,7 +244,7 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 		.user = user,
 		.owner = rel->rd_rel->relowner,
 		.restricted = (flags & TTL_DELETION_RESTRICTED) != 0,
-		.excludes_grace = (flags & TTL_DELETION_EXCLUDES_GRACE) != 0,
+		.heeds_grace = (flags & TTL_DELETION_HEEDS_GRACE) != 0,
 		.counts_at_commit = (flags & TTL_DELETION_COMMITS) != 0
 	};
 
@@ -425,7 +425,7 @@ archive_deleted(Relation container, Relation rel, const TtlTids *tids, TtlSessio
 		initStringInfo(&sql);
 		ttl_fk_dependents_check_archive(deletion.user, rel, tids->tids,
 										ttl_archive_append(&sql, rel, &to_delete.container, false));
-		ttl_owner_execute(sql.data, 0, NULL, NULL, deletion.expired_at, false, owner,
+		ttl_owner_execute(sql.data, 0, NULL, NULL, deletion.expired_at, owner,
 						  InvalidSnapshot, true);
 	}
 	ttl_owner_end(&saved);

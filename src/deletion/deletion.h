@@ -77,14 +77,14 @@ extern bool ttl_owner_acts_as_other(Oid role, Relation rel);
 
 /*
  * Executes a statement that is to see expired rows only, in the tables of that owner
- * that have the alias TTL_OWNER_TO_DELETE; 'excludes_grace' leaves out what a change of
- * policy has made expired.  The right to do so is the owner's, not the current user's.
+ * that have the alias TTL_OWNER_TO_DELETE.  The right to do so is the owner's, not the current
+ * user's.
  * Without fire_triggers, AFTER triggers are left to the statement around this one.
  */
 #define TTL_OWNER_TO_DELETE	"\"" TTL_TO_DELETE "\""
 
 extern void ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
-							  TimestampTz expired_at, bool excludes_grace, Oid owner,
+							  TimestampTz expired_at, Oid owner,
 							  Snapshot snapshot, bool fire_triggers);
 
 /*
@@ -166,8 +166,7 @@ typedef struct TtlDeletion
 	Oid			target;			/* ... from this container, whatever its
 								 * settings */
 	bool		restricted;		/* in a security-restricted operation? */
-	bool		excludes_grace; /* not what a change of policy has made
-								 * expired */
+	bool		heeds_grace;	/* nothing of a table in grace goes along */
 	bool		counts_at_commit;	/* TTL_DELETION_COMMITS */
 	Oid			outer_role;		/* role that executes the statement of the
 								 * deletion around it, or InvalidOid */
@@ -226,8 +225,8 @@ extern bool ttl_fk_dependents_may_go_along(const TtlDeletion *deletion, Oid tabl
  * once, still as the owner.
  */
 #define TTL_DELETION_COMMITS			0x02
-/* What a change of policy has made expired stays, for ttl.grace. */
-#define TTL_DELETION_EXCLUDES_GRACE				0x08
+/* Nothing goes along of a table whose ttl.grace lasts. */
+#define TTL_DELETION_HEEDS_GRACE		0x08
 /* A security-restricted operation: by the reaper in a session that isn't the owner's. */
 #define TTL_DELETION_RESTRICTED			0x10
 
@@ -246,7 +245,7 @@ extern uint64 ttl_deletion_run(Relation rel, const TtlContainer *container,
 /*
  * Deletes rows (TtlRelTids) that reference what the statement 'outer' (NULL = one before, which
  * has deferred it) has deleted or renumbered.  If the reaper has done so, they are deleted as part of
- * its deletion: only those that it may take, by "reaping" and "reap_delay", of tables that
+ * its deletion: only those that it may take, by "reaping", "reap_delay" and grace, of tables that
  * belong to the same owner, and that have expired by the cutoff; DT_NOBEGIN = none.
  */
 extern TimestampTz ttl_deletion_cutoff(Oid table, TimestampTz now);

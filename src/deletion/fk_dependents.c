@@ -114,6 +114,9 @@ ttl_fk_dependents_may_go_along(const TtlDeletion *deletion, Oid table, Timestamp
 		return false;
 	if (ttl_container_owner(table) != deletion->owner)
 		return false;
+	if (deletion->heeds_grace &&
+		ttl_grace_lasts(&container.policy.change, ttl_execution_reference_time()))
+		return false;
 	*expired_at = deletion->expired_at;
 	if (container.container != deletion->target)
 	{

@@ -162,12 +162,10 @@ ttl_owner_end(const TtlIdentity *saved)
  */
 void
 ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
-				  TimestampTz expired_at, bool excludes_grace, Oid owner, Snapshot snapshot,
+				  TimestampTz expired_at, Oid owner, Snapshot snapshot,
 				  bool fire_triggers)
 {
-	TtlExpectation outer =
-	ttl_execution_expect_deletion(sql, expired_at,
-								  excludes_grace, owner);
+	TtlExpectation outer = ttl_execution_expect_deletion(sql, expired_at, owner);
 	Oid			userid;
 	int			sec_context;
 

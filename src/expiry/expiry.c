@@ -19,12 +19,10 @@
  * _ts is, unless TTL is off.
  *
  * What a change of policy has made expired, by a shorter default or because TTL
- * was turned on for rows that were there, is hidden at once, but the worker keeps
- * it for ttl.grace, so that a mistake can be taken back.  In that time it deletes
- * of the rows written before it noticed the change only what would have expired
- * without it; so time counts from then, too.  That was after the commit, be the
- * transaction long or prepared, and until the commit rows are written under the
- * old policy.
+ * was turned on for rows that were there, is hidden at once.  For ttl.grace the worker deletes
+ * nothing of the container, or of the partition that was attached, so that a mistake can be taken
+ * back.  Time counts from when the worker noticed the change: that was after the commit, be the
+ * transaction long or prepared, and until the commit rows are written under the old policy.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,6 +43,9 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
+
+/* A policy that goes on changing makes the worker wait for so many times ttl.grace. */
+#define GRACES	10
 
 TimestampTz
 ttl_expiry_add(TimestampTz ts, int32 seconds)
@@ -80,65 +81,61 @@ ttl_expiry_of_slot(const TtlContainer *container, TupleTableSlot *slot)
 	return ttl_expiry_of(container->policy.default_ttl, &item);
 }
 
+TimestampTz
+ttl_grace_end(const TtlChange *change, TimestampTz clock)
+{
+	if (change->changed_at == 0 || ttl_guc_grace == 0)
+		return DT_NOBEGIN;
+	return (change->noticed_at == DT_NOEND ? clock : change->noticed_at) +
+		ttl_guc_grace * USECS_PER_SEC;
+}
+
 bool
 ttl_grace_lasts(const TtlChange *change, TimestampTz clock)
 {
-	return change->changed_at != 0 && ttl_guc_grace > 0 &&
-		(change->noticed_at == DT_NOEND ||
-		 clock - change->noticed_at < ttl_guc_grace * USECS_PER_SEC);
+	return ttl_grace_end(change, clock) > clock;
 }
 
 /*
- * Several changes within one grace are one, from the longest default TTL to the
- * last, at the time of the last, of all tables unless they concern the same one:
- * what the worker would have kept for any of them is kept.  Nothing is if the
- * last isn't shorter.
+ * Changes that follow each other within ttl.grace are one, of all tables unless they concern the
+ * same one.  Each makes the grace begin anew, unless it would last longer than GRACES since the
+ * worker noticed the first.  A change by which rows live longer leaves the grace as it is,
+ * for an earlier one may have been a mistake, too; if TTL is turned off, it ends.
  */
 void
 ttl_grace_begin(TtlPolicy *policy, int32 former_ttl, Oid partition)
 {
-	if (ttl_grace_lasts(&policy->change, GetCurrentTimestamp()))
+	TtlChange  *change = &policy->change;
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz grace = ttl_guc_grace * USECS_PER_SEC;
+
+	if (policy->default_ttl == TTL_OFF)
+		memset(change, 0, sizeof(TtlChange));
+	if (!ttl_policy_is_shorter(policy->default_ttl, former_ttl))
+		return;
+
+	if (change->changed_at == 0 ||
+		(now - change->changed_at >= grace && !ttl_grace_lasts(change, now)))
 	{
-		if (ttl_policy_is_shorter(former_ttl, policy->change.former_ttl))
-			former_ttl = policy->change.former_ttl;
-		if (partition != policy->change.partition)
-			partition = InvalidOid;
+		change->began_at = change->noticed_at = DT_NOEND;
+		change->partition = partition;
 	}
-
-	memset(&policy->change, 0, sizeof(TtlChange));
-	if (ttl_policy_is_shorter(policy->default_ttl, former_ttl))
-	{
-		policy->change.changed_at = GetCurrentTimestamp();
-		policy->change.noticed_at = DT_NOEND;
-		policy->change.former_ttl = former_ttl;
-		policy->change.partition = partition;
-	}
-}
-
-bool
-ttl_grace_covers_slot(const TtlContainer *container, TupleTableSlot *slot,
-					  TimestampTz now)
-{
-	TtlItem		item;
-
-	ttl_item_of_slot(&item, container, slot);
-	return ttl_grace_covers(&container->policy.change, &item, now);
+	else if (change->began_at == DT_NOEND || now - change->began_at < (GRACES - 1) * grace)
+		change->noticed_at = DT_NOEND;
+	if (partition != change->partition)
+		change->partition = InvalidOid;
+	change->changed_at = now;
 }
 
 TimestampTz
 ttl_grace_held_until(const TtlContainer *container, TupleTableSlot *slot,
 					 TimestampTz now)
 {
-	const TtlChange *change = &container->policy.change;
 	TimestampTz until = ttl_expiry_of_slot(container, slot);
 
 	if (!container->policy.reaping || pg_add_s64_overflow(until, container->policy.reap_delay, &until))
 		return DT_NOEND;
-	if (ttl_grace_lasts(change, now) &&
-		ttl_grace_covers_slot(container, slot, now - container->policy.reap_delay))
-		until = Max(until, (change->noticed_at == DT_NOEND ? now : change->noticed_at) +
-					ttl_guc_grace * USECS_PER_SEC);
-	return until;
+	return Max(until, ttl_grace_end(&container->policy.change, now));
 }
 
 TimestampTz

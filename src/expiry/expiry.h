@@ -136,25 +136,14 @@ extern TimestampTz ttl_expiry_reading_now(void);
  */
 extern void ttl_grace_begin(TtlPolicy *policy, int32 former_ttl, Oid partition);
 
-/* True if the grace of the change lasts at this time. */
+/*
+ * When the grace of the change ends, if the worker has noticed that, or does so now; DT_NOBEGIN
+ * if there is none.
+ */
+extern TimestampTz ttl_grace_end(const TtlChange *change, TimestampTz clock);
+
+/* True if the grace of the change lasts at this time: the worker then deletes none of the rows. */
 extern bool ttl_grace_lasts(const TtlChange *change, TimestampTz clock);
-
-/*
- * True if the change's grace keeps the row from a deletion of what has expired by 'now'.  It
- * does if the row would not have expired by the former default.  Without a _ts it may have been there before.
- */
-static inline bool
-ttl_grace_covers(const TtlChange *change, const TtlItem *item, TimestampTz now)
-{
-	return ttl_expiry_of(change->former_ttl, item) > now && item->ts <= change->noticed_at;
-}
-
-/*
- * While the container is in grace: true if that keeps the row in the slot, which has
- * expired by 'now'.
- */
-extern bool ttl_grace_covers_slot(const TtlContainer *container,
-								  TupleTableSlot *slot, TimestampTz now);
 
 /*
  * When the worker may delete the row in the slot, at the latest: its expiry, or the end of
@@ -179,8 +168,6 @@ typedef struct TtlLive
 	int32		default_ttl;
 	TimestampTz now;
 	TimestampTz default_cutoff; /* if default_ttl > 0 */
-	bool		excludes_grace; /* what ... */
-	TtlChange	change;			/* ... has made expired */
 } TtlLive;
 
 /*
@@ -330,12 +317,9 @@ extern TtlExpiryWalk *ttl_expiry_walk_begin(Relation rel,
 extern TupleTableSlot *ttl_expiry_walk_next(TtlExpiryWalk *walk,
 											TimestampTz *expiry);
 
-/* Makes the walk leave out what grace keeps, at next to no cost. */
-extern void ttl_expiry_walk_exclude(TtlExpiryWalk *walk);
-
 /*
  * Makes the walk take the keys of index entries for the expiry of their rows, and return slots
- * with a TID alone for rows that are visible to all.  Nothing may be excluded.
+ * with a TID alone for rows that are visible to all.
  */
 extern void ttl_expiry_walk_only_tids(TtlExpiryWalk *walk);
 

@@ -52,13 +52,11 @@ struct TtlExpiryWalk
 	Snapshot	snapshot;
 	TtlExpiryPosition *position;
 	TtlExpiryPosition start;	/* the position when the walk began */
-	bool		excludes_grace; /* leaves out what grace keeps */
 	bool		only_tids;		/* returns slots without tuples, if it can */
 	TransactionId next_xid;		/* leaves out rows written from then on, or
 								 * InvalidTransactionId */
 	int			at;				/* the index that it is in, ... */
-	int			end;			/* up to which it goes, ... */
-	int			range;			/* ... and which range of it */
+	int			end;			/* ... and up to which it goes */
 	Relation	index;			/* open while walked, else NULL */
 	IndexScanDesc scan;
 	TupleTableSlot *slot;
@@ -97,15 +95,8 @@ walk_only(TtlExpiryWalk *walk, TtlExpiryIndex index)
 }
 
 void
-ttl_expiry_walk_exclude(TtlExpiryWalk *walk)
-{
-	walk->excludes_grace = true;
-}
-
-void
 ttl_expiry_walk_only_tids(TtlExpiryWalk *walk)
 {
-	Assert(!walk->excludes_grace);
 	walk->only_tids = walk->rel->rd_tableam == GetHeapamTableAmRoutine();
 }
 
@@ -136,53 +127,6 @@ ttl_expiry_index_last_key(const TtlContainer *container, int32 default_ttl,
 		return false;
 	*key = ttl_expiry_cutoff(now, default_ttl);
 	return true;
-}
-
-/*
- * Ranges of an index that are walked one after the other.  If something is
- * left out for grace: what has expired by the former default, too, and what was written, and
- * so has expired, since the change was noticed.  A row with a TTL of its own
- * expires as before, unless TTL was off.
- */
-#define RANGES	2
-
-/* The keys of a range, without the first and with the last; false if it is empty. */
-static bool
-range_keys(const TtlExpiryWalk *walk, TimestampTz *after, TimestampTz *last)
-{
-	const TtlChange *change = &walk->container.policy.change;
-	TimestampTz former_last = DT_NOBEGIN;
-
-	*after = DT_NOBEGIN;
-	if (!ttl_expiry_index_last_key(&walk->container, walk->container.policy.default_ttl,
-								   walk->now, walk->at, last))
-		return false;
-	if (!walk->excludes_grace)
-		return walk->range == 0;
-
-	if (walk->at == TTL_INDEX_ITEM)
-	{
-		if (change->former_ttl != TTL_OFF)
-			former_last = *last;
-	}
-	else if (change->former_ttl > 0)
-		former_last = ttl_expiry_cutoff(walk->now, change->former_ttl);
-
-	if (walk->range == 0)
-		*last = Min(*last, former_last);
-	else
-		*after = Max(change->noticed_at, former_last);
-	return *after < *last;
-}
-
-static void
-next_range(TtlExpiryWalk *walk)
-{
-	if (++walk->range == RANGES)
-	{
-		walk->range = 0;
-		walk->at++;
-	}
 }
 
 /*
@@ -234,18 +178,19 @@ open_index(Relation rel, TtlExpiryIndex kind, Snapshot snapshot, bool *incomplet
 	return NULL;
 }
 
-/* Goes to the next range of an index that there is; false if there is no more. */
+/* Goes to the next index that there is; false if there is no more. */
 static bool
 open_next_index(TtlExpiryWalk *walk)
 {
-	for (; walk->at < walk->end; next_range(walk))
+	for (; walk->at < walk->end; walk->at++)
 	{
 		ScanKeyData keys[TTL_INDEX_KEYS];
-		TimestampTz after;
+		TimestampTz after = DT_NOBEGIN;
 		TimestampTz last;
 		int			nkeys;
 
-		if (!range_keys(walk, &after, &last) ||
+		if (!ttl_expiry_index_last_key(&walk->container, walk->container.policy.default_ttl,
+									   walk->now, walk->at, &last) ||
 			(walk->position != NULL && walk->position->set[walk->at] &&
 			 walk->position->at[walk->at] > last))
 			continue;
@@ -257,7 +202,7 @@ open_next_index(TtlExpiryWalk *walk)
 		/* what is at the position is looked at again */
 		if (walk->position != NULL && walk->position->set[walk->at] &&
 			walk->position->at[walk->at] != DT_NOBEGIN)
-			after = Max(after, walk->position->at[walk->at] - 1);
+			after = walk->position->at[walk->at] - 1;
 		nkeys = ttl_expiry_index_keys(&walk->container, walk->at, after, last, keys);
 		walk->scan = TtlIndexBeginScan(walk->rel, walk->index, walk->snapshot, nkeys);
 		walk->scan->xs_want_itup = walk->only_tids || walk->start.set[walk->at];
@@ -353,7 +298,7 @@ close_index(TtlExpiryWalk *walk)
 	index_endscan(walk->scan);
 	index_close(walk->index, AccessShareLock);
 	walk->index = NULL;
-	next_range(walk);
+	walk->at++;
 }
 
 TupleTableSlot *
@@ -398,9 +343,6 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 			if (when > walk->now)
 				continue;
 			advance(walk, walk->at == TTL_INDEX_ITEM ? when : item.ts, &root);
-			if (walk->excludes_grace &&
-				ttl_grace_covers(&walk->container.policy.change, &item, walk->now))
-				continue;
 			if (expires_at != NULL)
 				*expires_at = when;
 			return walk->slot;

@@ -291,10 +291,6 @@ resolve(TtlLive *state, Oid container, bool deletes, TtlExecution *execution)
 		set_cutoff(state, ttl_expiry_reading_now());
 	else
 		set_cutoff(state, deletes ? execution->expired_at : execution->reading_now);
-	state->excludes_grace = deletes && execution->excludes_grace && state->default_ttl != TTL_OFF &&
-		ttl_grace_lasts(&c.policy.change, execution->clock);
-	if (state->excludes_grace)
-		state->change = c.policy.change;
 }
 
 static TtlLive *
@@ -418,12 +414,8 @@ ttl_live_started(TtlExecution *execution, int eflags)
 		if (rte->rtekind != RTE_RELATION || !ttl_container_lookup(rte->relid, &container))
 			continue;
 
-		/*
-		 * grace may be a partition's own, so a deletion's filter names the
-		 * partition
-		 */
 		if (deletes)
-			(void) get_live(container.relid, true, execution);
+			(void) get_live(container.container, true, execution);
 		if (cascades)
 		{
 			/* what it hides itself is resolved without itself */
@@ -535,9 +527,7 @@ ttl_is_expired(PG_FUNCTION_ARGS)
 	if (unlikely(call == NULL || call->live.container != container))
 		call = remember_call(fcinfo->flinfo, container, true);
 	read_arguments(&item, call, fcinfo);
-	PG_RETURN_BOOL(ttl_live_has_expired(&call->live, &item) &&
-				   !(unlikely(call->live.excludes_grace) &&
-					 ttl_grace_covers(&call->live.change, &item, call->live.now)));
+	PG_RETURN_BOOL(ttl_live_has_expired(&call->live, &item));
 }
 
 PG_FUNCTION_INFO_V1(ttl_is_live_by_place);

@@ -373,9 +373,7 @@ block_kept_rows(TtlBatch *batch)
 		/* the table may have been truncated since the TID was collected */
 		if (ItemPointerGetBlockNumber(&batch->tids[i]) < nblocks &&
 			table_tuple_fetch_row_version(batch->rel, &batch->tids[i], snapshot, slot) &&
-			ttl_expiry_of_slot(&batch->container, slot) <= batch->now &&
-			!(batch->in_grace &&
-			  ttl_grace_covers_slot(&batch->container, slot, batch->now)))
+			ttl_expiry_of_slot(&batch->container, slot) <= batch->now)
 			block_row(batch, &error);
 		ExecClearTuple(slot);
 	}
@@ -425,7 +423,7 @@ delete_tids(TtlBatch *batch)
 	if (batch->skip_locked)
 		flags |= TTL_DELETION_SKIP_LOCKED;
 	if (batch->memory->mode.by_worker)
-		flags |= TTL_DELETION_EXCLUDES_GRACE | TTL_DELETION_RESTRICTED;
+		flags |= TTL_DELETION_HEEDS_GRACE | TTL_DELETION_RESTRICTED;
 	else if (batch->rel->rd_rel->relowner != GetUserId())
 		flags |= TTL_DELETION_RESTRICTED;
 

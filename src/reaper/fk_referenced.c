@@ -54,7 +54,7 @@ init_deletion(TtlDeletion *deletion, const TtlBatch *batch)
 		.owner = batch->rel->rd_rel->relowner,
 		.target = batch->container.container,
 		.restricted = batch->memory->mode.by_worker,
-		.excludes_grace = batch->memory->mode.by_worker
+		.heeds_grace = batch->memory->mode.by_worker
 	};
 }
 
@@ -173,7 +173,7 @@ query_referenced(const TtlDeletion *deletion, Relation rel, const Reference *ref
 	appendStringInfoChar(&sql, ')');
 
 	/* a foreign key finds rows that the transaction's snapshot is too old to see */
-	ttl_owner_execute(sql.data, 0, NULL, NULL, reference->expired_at, deletion->excludes_grace, owner,
+	ttl_owner_execute(sql.data, 0, NULL, NULL, reference->expired_at, owner,
 					  IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot, true);
 	tuplestore_end(keys);
 	table_close(table, NoLock);

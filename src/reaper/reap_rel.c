@@ -32,8 +32,8 @@
  * keeps dead entries from being removed the left edge is expensive, so the time between
  * passes grows with what they cost.
  *
- * While rows that a change of policy has made expired are protected by ttl.grace, the
- * worker's scans exclude them, and so does the DELETE.  A CALL includes them.
+ * For ttl.grace after a change of policy that has made rows expire the worker leaves the table
+ * alone; a CALL does not.
  *
  *-------------------------------------------------------------------------
  */
@@ -164,27 +164,16 @@ open_table(TtlBatch *batch, Oid container)
 		!lock_referencing(batch->rel, waits))
 		return TTL_REAP_LATER;
 
-	batch->in_grace = !waits &&
-		ttl_grace_lasts(&batch->container.policy.change, ttl_execution_reference_time());
+	if (!waits && ttl_grace_lasts(&batch->container.policy.change, ttl_execution_reference_time()))
+	{
+		/* rows that the change has made expired may lie before the position */
+		ttl_reap_rel_discard(batch->memory, batch->reap_rel);
+		batch->reap_rel->state.pass.is_running = false;
+		batch->reap_rel->state.pass.next_at = 0;
+		batch->due = ttl_grace_end(&batch->container.policy.change, GetCurrentTimestamp());
+		return TTL_REAP_DONE;
+	}
 	return TTL_REAP_MORE;
-}
-
-/*
- * When ttl.grace begins to exclude rows, some may have been collected; when it ends,
- * they may lie before the position.
- */
-static void
-follow_change(TtlBatch *batch)
-{
-	TtlReapRel *reap_rel = batch->reap_rel;
-	TimestampTz since = batch->in_grace ? batch->container.policy.change.changed_at : 0;
-
-	if (reap_rel->grace_since == since)
-		return;
-	ttl_reap_rel_discard(batch->memory, reap_rel);
-	reap_rel->state.pass.is_running = false;
-	reap_rel->state.pass.next_at = 0;
-	reap_rel->grace_since = since;
 }
 
 /*
@@ -241,10 +230,7 @@ collect_tids(TtlBatch *batch, TimestampTz now, TtlExpiryPosition *position)
 
 	walk = ttl_expiry_walk_begin(batch->rel, &batch->container, now, GetActiveSnapshot(),
 								 position);
-	if (batch->in_grace)
-		ttl_expiry_walk_exclude(walk);
-	else
-		ttl_expiry_walk_only_tids(walk);
+	ttl_expiry_walk_only_tids(walk);
 	ttl_expiry_walk_before(walk, batch->memory->mode.next_xid);
 	while (reap_rel->tids.n < limit && (slot = ttl_expiry_walk_next(walk, NULL)) != NULL)
 	{
@@ -356,8 +342,7 @@ collect(TtlBatch *batch)
 }
 
 /*
- * All rows that had expired by then have been deleted, or cannot be; unless ttl.grace has
- * kept some.
+ * All rows that had expired by then have been deleted, or cannot be.
  */
 static void
 advance_front(TtlBatch *batch, TimestampTz expired_by)
@@ -366,8 +351,6 @@ advance_front(TtlBatch *batch, TimestampTz expired_by)
 	TtlExpiryPosition last;
 
 	StaticAssertStmt(TTL_INDEXES <= TTL_FRONT_INDEXES, "TtlFront lacks an expiry index");
-	if (batch->in_grace)
-		return;
 	ttl_expiry_skip_expired(&batch->container, expired_by, &last);
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
@@ -386,7 +369,6 @@ run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
 
 	if (result != TTL_REAP_MORE)
 		return result;
-	follow_change(batch);
 
 	if (!ttl_reap_rel_has_tids(memory, reap_rel))
 	{

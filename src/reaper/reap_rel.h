@@ -93,9 +93,6 @@ typedef struct TtlReapRel
 	bool		lacks_index;	/* has that been logged? */
 	bool		skip_referenced_check;	/* the check has failed in this pass */
 
-	TimestampTz grace_since;	/* the change of policy by which rows were
-								 * excluded, 0 = none */
-
 	TtlTruncate truncate;
 
 	int			batch_size;		/* rows of the next batch, 0 = unknown */
@@ -169,9 +166,7 @@ typedef struct TtlBatch
 	TtlReapRel *reap_rel;
 	TtlContainer container;
 	Relation	rel;
-	TimestampTz now;			/* rows that had expired by then are deleted ... */
-	bool		in_grace;		/* ... except those expired by a change of
-								 * policy */
+	TimestampTz now;			/* rows that had expired by then are deleted */
 	int64		max_cost;		/* what is left of the run's */
 	int64		max_batch_cost;
 	int64		max_rows;

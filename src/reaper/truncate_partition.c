@@ -186,7 +186,7 @@ is_ready(TtlBatch *batch)
 	TtlTruncate *truncate = &batch->reap_rel->truncate;
 	uint64		generation;
 
-	if (!batch->memory->mode.commits || batch->in_grace ||
+	if (!batch->memory->mode.commits ||
 		batch->reap_rel->tids.n - batch->reap_rel->next_tid < MIN_ROWS ||
 		!batch->rel->rd_rel->relispartition ||
 		truncate->next_at > GetCurrentTimestamp())

@@ -268,12 +268,10 @@ make_argument(const TtlContainer *container, Index varno, AttrNumber attno,
 }
 
 /*
- * function(table, _ts, ttl) over the relation of that index.  For
- * readers it is the container, for a deletion the table itself: a grace may concern one
- * partition alone.
+ * function(container, _ts, ttl) over the relation of that index
  */
 static Expr *
-make_filter(Oid function, Oid table, const TtlContainer *container, Index relid)
+make_filter(Oid function, const TtlContainer *container, Index relid)
 {
 	Expr	   *ts = make_argument(container, relid, container->ts_attno, container->ts_type,
 								   TIMESTAMPTZOID);
@@ -284,7 +282,7 @@ make_filter(Oid function, Oid table, const TtlContainer *container, Index relid)
 	if (exprType((Node *) ts) == TIMESTAMPOID)
 		ts = (Expr *) makeRelabelType(ts, TIMESTAMPTZOID, -1, InvalidOid, COERCE_IMPLICIT_CAST);
 	return (Expr *) makeFuncExpr(function, BOOLOID,
-								 list_make3(make_table(table), ts, own),
+								 list_make3(make_table(container->container), ts, own),
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 }
 
@@ -393,14 +391,14 @@ filter_scan(Plan *plan, void *context)
 	else if (is_deleted_as(TTL_STAYING, rte, &container, hiding))
 		filter = (Expr *) makeBoolExpr(NOT_EXPR,
 									   list_make1(make_filter(ttl_container_function(TTL_IS_EXPIRED),
-															  container.relid, &container,
+															  &container,
 															  scan->scanrelid)), -1);
 	else if (is_deleted_as(TTL_TO_DELETE, rte, &container, hiding))
-		filter = make_filter(ttl_container_function(TTL_IS_EXPIRED), container.relid, &container, scan->scanrelid);
+		filter = make_filter(ttl_container_function(TTL_IS_EXPIRED), &container, scan->scanrelid);
 	else if (IsA(scan, IndexOnlyScan))
 		filter = make_filter_by_tid(&container);
 	else
-		filter = make_filter(ttl_container_function(TTL_IS_LIVE), container.container, &container, scan->scanrelid);
+		filter = make_filter(ttl_container_function(TTL_IS_LIVE), &container, scan->scanrelid);
 	hiding->filtered = true;
 	/* another extension may return a plan that it has kept */
 	if (scan->plan.qual == NIL || !equal(linitial(scan->plan.qual), filter))

@@ -35,6 +35,7 @@ sql(q{SELECT ttl.set_default_ttl('item', 60)});
 state_is('kept until ...', 'grace');
 like(sql(q{SELECT state, lag FROM ttl.status}), qr/^kept until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+\d\d\|23:59:\d\d$/, 'until when, and since when');
 sql(q{SELECT ttl.set_default_ttl('item', '36 hours')});
+$node->configure('ttl.grace = 0');
 sql(q{SELECT ttl.alter_container('item', reap_delay => '1 year'); INSERT INTO item (id, _ts) VALUES (2, now() - interval '2 days')});
 state_is('kept until ...', 'reap_delay');
 
