@@ -8,7 +8,7 @@
  *
  * The result is not relied on: a row may be referenced a moment later, or in a way that
  * isn't looked at (a temporal key, a row that goes along but is itself referenced).
- * Then its deletion fails, and batch.c isolates it.
+ * Then its deletion fails, and reap_rel.c isolates it.
  *
  *-------------------------------------------------------------------------
  */
@@ -179,10 +179,11 @@ query_referenced(const TtlDeletion *deletion, Relation rel, const Reference *ref
 	table_close(table, NoLock);
 }
 
-/* Reports that a row is referenced, with the error of the foreign key itself. */
+/* Notes for a report that a row is referenced, with the error of the foreign key itself. */
 static void
-report(TtlBatch *batch, const TtlForeignKey *key, ItemPointer tid)
+note_reference(TtlBatch *batch, const TtlForeignKey *key, ItemPointer tid)
 {
+	MemoryContext old = MemoryContextSwitchTo(batch->memory->batch_context);
 	TupleTableSlot *slot = table_slot_create(batch->rel, NULL);
 	ErrorData  *error = palloc0(sizeof(ErrorData));
 	StringInfoData names;
@@ -201,7 +202,8 @@ report(TtlBatch *batch, const TtlForeignKey *key, ItemPointer tid)
 							  get_rel_name(key->referencing));
 	error->detail = psprintf("Key (%s)=(%s) is still referenced from table \"%s\".",
 							 names.data, texts.data, get_rel_name(key->referencing));
-	ttl_batch_report_referenced(batch, error);
+	batch->references = lappend(batch->references, error);
+	MemoryContextSwitchTo(old);
 }
 
 /* Marks the rows that are referenced by a foreign key. */
@@ -225,7 +227,7 @@ find_referenced(TtlBatch *batch, const Reference *reference, bool *is_referenced
 		first = Min(first, n);
 	}
 	if (first < tids->n)
-		report(batch, &reference->key, &tids->tids[first]);
+		note_reference(batch, &reference->key, &tids->tids[first]);
 	ttl_owner_end(&saved);
 }
 

@@ -161,7 +161,7 @@ read_databases(void)
 		if (!database->exists && !database->has_worker)
 		{
 			ttl_counters_forget_database(database->dboid);
-			ttl_rel_state_forget_database(database->dboid);
+			ttl_reap_rel_forget_database(database->dboid);
 			(void) hash_search(known, &database->dboid, HASH_REMOVE, NULL);
 		}
 		else if (database->exists && !database->connectable && database->has_worker)

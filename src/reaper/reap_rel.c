@@ -14,7 +14,7 @@
  * - collects the TIDs of many expired rows by one scan, if none are left of an earlier
  *	 transaction, and removes those that others reference (fk_referenced.c),
  * - truncates a partition whose rows have all expired (truncate_partition.c), or deletes
- *	 a batch of them (batch.c).
+ *	 a batch of them.
  *
  * A TID collected in an earlier transaction may hold another row by now; the DELETE
  * checks whether it has expired by the present policy.
@@ -25,7 +25,7 @@
  * same key again, of which there may be millions, and then collects at least as many.  The position
  * advances only when what was collected has been dealt with in committed transactions.
  * Rows may come to lie before it: given a _ts in the past, committed late, locked, or
- * impossible to delete.  So scans are grouped into passes (rel_state.c): a pass starts at
+ * impossible to delete.  So scans are grouped into passes: a pass starts at
  * the left edge of the indexes and covers what had expired by then.  It always comes to
  * its end before the next begins, or rows that stay would keep it from the others.  Between
  * passes, scans go on from the position to what has expired since.  While an old snapshot
@@ -35,37 +35,121 @@
  * For ttl.grace after a change of policy that has made rows expire the worker leaves the table
  * alone; a CALL does not.
  *
+ *
+ * STATE OF A TABLE
+ *
+ * Each process that deletes has a hash table with the state of each table: the TIDs
+ * of expired rows that have been collected and remain to be deleted, the position at
+ * which the next scan starts, the size of batches, and the running pass.
+ *
+ * Rows that cannot be deleted are not remembered one by one.  A pass scans all rows
+ * that had expired when it began, counts those that it cannot delete, and advances
+ * the position past them; the next pass finds them again.  It starts after PASS_SHARE
+ * times the time that this one has spent on finding rows and on failing, within
+ * bounds, so that passes take a small share of the worker's time.
+ *
+ * Where there are more databases than workers, a worker lives for one cycle only.  So
+ * the state of tables with rows that cannot be deleted, and of tables that are paused,
+ * is stored in shared memory, and the next worker continues there, rather than to try
+ * and log all of them again.  Other tables start from scratch.
+ *
+ * The stored states are an unordered array.  If it is full, an entry that was stored
+ * long ago is replaced, since its table is gone or no container any more; if there is
+ * none, the table starts from scratch with each worker.
+ *
+ *
+ * BATCHES
+ *
+ * A batch is one transaction's work.  Its size is adapted so that it takes BATCH_TIME.
+ * What may fail runs in a subtransaction, by attempt().
+ *
+ * The worker takes only locks that are available at once, except row locks and
+ * what triggers and referential actions take, for LOCK_WAIT.  If a row is locked for
+ * longer, the batch skips locked rows.  (SELECT FOR UPDATE SKIP LOCKED for all would
+ * write one more WAL record for each row.)  A user's call waits for table and policy
+ * as any statement does.
+ *
+ * Expired rows that reference rows of the batch go along (fk.c).  Those that the reaper must
+ * not delete yet, by the settings of their own container, stay, and so do the rows that they
+ * reference.
+ *
+ * Other errors:
+ * - Cancellation, deadlock, lack of resources: raised in a user's call; the worker
+ *	 pauses the table.
+ * - An error that a DELETE of no rows raises, too (a published table without replica
+ *	 identity, an archive that was dropped): the worker pauses the table.
+ * - A trigger may raise itself what looks like a cancellation or a deadlock.  So the second time
+ *	 the rows of the batch are deleted one by one, and the error is blamed on a row.
+ * - All others are blamed on a row.  The batch is halved until the row is alone; it is
+ *	 counted, reported, and left to the next pass.
+ *
+ * Triggers may sleep or loop.  When a batch has taken ttl.batch_timeout it is canceled
+ * as by statement_timeout, and again every CANCEL_PERIOD, since a trigger may trap the
+ * error.  Its rows are then deleted one by one.  A worker whose cancellations are all
+ * trapped is terminated in the end; in a user's session that is left to the user.  When the
+ * worker's process ends during an attempt, by this or by what a trigger has set (exit_on_error,
+ * transaction_timeout), ttl_reap_rel_handle_exit() gives the table a long pause.
+ *
+ * Deletions are tagged with a replication origin, if the container wants it, so that
+ * subscriptions with origin = none, and consumers of logical decoding that skip changes with
+ * an origin, can leave them out (they may have a TTL of their own).  An origin can be used by
+ * one process at a time, so it is set up for a batch's DELETE alone, and reset before the
+ * transaction commits: a tagged commit record would make all standbys track the origin's
+ * progress, which is meaningless here and needs a free slot there.  It has to be set up for
+ * the session all the same: a subtransaction of a trigger that rolls back looks for the
+ * progress, too.
+ *
+ * A pass reports the first LOGGED_MAX rows that raise an error, beyond the number that
+ * the pass before has met.  References often end by themselves soon after, so the worker
+ * logs them only when two passes in a row have met some.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "access/htup_details.h"
 #include "access/relation.h"
+#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "citus/citus.h"
 #include "commands/trigger.h"
 #include "common/int.h"
+#include "common/pg_prng.h"
+#include "compat.h"
 #include "container/container.h"
 #include "cost.h"
 #include "counters.h"
 #include "deletion/deletion.h"
 #include "execution.h"
+#include "executor/executor.h"
 #include "executor/instrument.h"
 #include "executor/spi.h"
 #include "expiry/expiry.h"
 #include "guc.h"
 #include "miscadmin.h"
-#include "reaper/reaper_internal.h"
+#include "portability/instr_time.h"
 #include "reaper/reap_rel.h"
+#include "reaper/reaper_internal.h"
+#include "replication/origin.h"
+#include "storage/bufmgr.h"
+#include "storage/latch.h"
 #include "storage/lmgr.h"
+#include "storage/lwlock.h"
+#include "ttl.h"
 #include "utils/fmgroids.h"
+#include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
+#include "utils/timeout.h"
 #include "utils/timestamp.h"
+#include "utils/wait_event.h"
 
 /* TIDs that are collected in one scan; fewer if little may be spent */
 #define COLLECT_MAX			50000
@@ -76,6 +160,954 @@
 
 /* TIDs that are kept between runs, for all tables together */
 #define KEEP_MAX			4194304
+
+/* Time between scans from the position */
+#define POSITION_WAIT		(1 * USECS_PER_SEC)
+
+/* Time until a partition may be truncated again after an error */
+#define TRUNCATE_WAIT		(600 * USECS_PER_SEC)
+
+/* How long a table is paused after an error of its own */
+#define PAUSE_MIN			(1 * USECS_PER_SEC)
+#define PAUSE_MAX			(300 * USECS_PER_SEC)
+
+/* Time between passes: so many times as long as one has taken, ... */
+#define PASS_SHARE			20
+
+/* ... within bounds, which differ if rows remain that may be deleted soon */
+#define PASS_MIN_WAIT		(10 * USECS_PER_SEC)
+#define PASS_MAX_WAIT		(300 * USECS_PER_SEC)
+#define BLOCKED_MIN_WAIT	(2 * USECS_PER_SEC)
+#define BLOCKED_MAX_WAIT	(30 * USECS_PER_SEC)
+
+/* A stored state is replaced after so long: longer than any pause, and than most passes */
+#define STALE				(2 * SECS_PER_HOUR * USECS_PER_SEC)
+
+/* In shared memory, and the lock that protects them */
+static TtlRelStates *rel_states = NULL;
+static LWLock *rel_states_lock = NULL;
+
+/* The time that a batch should take, ms, and the numbers of its rows */
+#define BATCH_TIME			50.0
+#define BATCH_START			50
+#define BATCH_MAX			10000
+
+/* How long a batch waits for a lock; the value of lock_timeout */
+#define LOCK_WAIT			"50ms"
+
+/* Locked rows are skipped at once for so long after they were met. */
+#define LOCKED_MEMORY		(1 * USECS_PER_SEC)
+
+/* Time between cancellations, ms, and their greatest number */
+#define CANCEL_PERIOD		1000
+#define CANCELS_MAX			5
+
+/* Tables with a timeout rest for so many times as long as it took. */
+#define TIMEOUT_SHARE		4
+
+/* Rows that are reported in a pass */
+#define LOGGED_MAX			3
+
+/*
+ * Another process may be using the replication origin, for a batch.  The worker
+ * tries so often, after so many ms, then it comes again later; a user's call
+ * waits.
+ */
+#define ORIGIN_TRIES		10
+#define ORIGIN_WAIT			10
+
+static TimeoutId timeout_id;	/* registered when it is first needed */
+
+/* Cancellations of the running attempt by its timeout */
+static volatile sig_atomic_t expirations = 0;
+
+/* The batch that is being attempted, or NULL, and whether until its deadline */
+static TtlBatch *attempted = NULL;
+static bool is_timed = false;
+
+void
+ttl_reap_rel_attach_shmem(TtlRelStates *shmem, LWLock *lock)
+{
+	rel_states = shmem;
+	rel_states_lock = lock;
+}
+
+/* The entry of a table of this database, or NULL; *oldest is the one stored first. */
+static TtlRelStateEntry *
+find_entry(Oid relid, TtlRelStateEntry **oldest)
+{
+	*oldest = NULL;
+	for (int i = 0; i < rel_states->n; i++)
+	{
+		TtlRelStateEntry *entry = &rel_states->entries[i];
+
+		if (entry->relid == relid && entry->dboid == MyDatabaseId)
+			return entry;
+		if (*oldest == NULL || entry->stored_at < (*oldest)->stored_at)
+			*oldest = entry;
+	}
+	return NULL;
+}
+
+static void
+put_state(Oid relid, const TtlRelState *state)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TtlRelStateEntry *oldest;
+	TtlRelStateEntry *entry;
+
+	LWLockAcquire(rel_states_lock, LW_EXCLUSIVE);
+	entry = find_entry(relid, &oldest);
+	if (entry == NULL && rel_states->n < TTL_REL_STATES_MAX)
+		entry = &rel_states->entries[rel_states->n++];
+	else if (entry == NULL && oldest->stored_at < now - STALE)
+		entry = oldest;
+	if (entry != NULL)
+		*entry = (TtlRelStateEntry)
+	{
+		MyDatabaseId, relid, now, *state
+	};
+	LWLockRelease(rel_states_lock);
+}
+
+/* True if the clock has been set back since the state's times were set, so that they mean nothing. */
+static bool
+is_of_future(const TtlRelStateEntry *entry, TimestampTz now)
+{
+	const TtlPass *pass = &entry->state.pass;
+
+	return entry->state.paused_until > now + PAUSE_MAX ||
+		pass->next_at > now + Max(PASS_MAX_WAIT, pass->busy);
+}
+
+/* Gets the state of a table that an earlier worker has stored; false if none has. */
+static bool
+get_state(Oid relid, TtlRelState *state)
+{
+	TtlRelStateEntry *oldest;
+	TtlRelStateEntry *entry;
+
+	LWLockAcquire(rel_states_lock, LW_SHARED);
+	entry = find_entry(relid, &oldest);
+	if (entry != NULL && is_of_future(entry, GetCurrentTimestamp()))
+		entry = NULL;
+	if (entry != NULL)
+		*state = entry->state;
+	LWLockRelease(rel_states_lock);
+	return entry != NULL;
+}
+
+/* Removes the state of a table of the database, or with InvalidOid of all. */
+static void
+remove_states(Oid dboid, Oid relid)
+{
+	int			kept = 0;
+
+	LWLockAcquire(rel_states_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < rel_states->n; i++)
+	{
+		TtlRelStateEntry *entry = &rel_states->entries[i];
+
+		if (entry->dboid != dboid || (OidIsValid(relid) && entry->relid != relid))
+			rel_states->entries[kept++] = *entry;
+	}
+	rel_states->n = kept;
+	LWLockRelease(rel_states_lock);
+}
+
+void
+ttl_reap_rel_forget_database(Oid dboid)
+{
+	remove_states(dboid, InvalidOid);
+}
+
+TtlMemory *
+ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode)
+{
+	MemoryContext context = AllocSetContextCreate(parent, "ttl tables", ALLOCSET_DEFAULT_SIZES);
+	TtlMemory  *memory = MemoryContextAllocZero(context, sizeof(TtlMemory));
+	HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(TtlReapRel), .hcxt = context};
+
+	memory->mode = mode;
+	memory->context = context;
+	memory->batch_context = AllocSetContextCreate(context, "ttl batch", ALLOCSET_DEFAULT_SIZES);
+	memory->tables = hash_create("ttl tables", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	return memory;
+}
+
+/* The state of a table: as stored by an earlier worker, or else a new one */
+static TtlReapRel *
+enter_table(TtlMemory *memory, Oid relid)
+{
+	TtlReapRel *reap_rel;
+	bool		found;
+
+	reap_rel = (TtlReapRel *) hash_search(memory->tables, &relid, HASH_ENTER, &found);
+	if (found)
+		return reap_rel;
+	memset(reap_rel, 0, sizeof(TtlReapRel));
+	reap_rel->relid = relid;
+	if (memory->mode.by_worker)
+		reap_rel->last_run = pg_prng_uint32(&pg_global_prng_state);
+	if (memory->mode.by_worker && get_state(relid, &reap_rel->state))
+	{
+		reap_rel->was_run = true;
+		reap_rel->next_position = reap_rel->state.position;
+		reap_rel->more = reap_rel->state.pass.is_running;
+		reap_rel->is_stored = reap_rel->is_known = true;
+		if (reap_rel->state.n_single > 0)
+			reap_rel->batch_size = 1;
+	}
+	return reap_rel;
+}
+
+/*
+ * The number of rows that cannot be deleted, as far as known.  A running pass has
+ * not met all of them yet.
+ */
+static int64
+blocked_rows(const TtlReapRel *reap_rel)
+{
+	const TtlPass *pass = &reap_rel->state.pass;
+	int64		blocked = pass->blocked + reap_rel->blocked;
+
+	return pass->is_running ? Max(blocked, pass->last_blocked) : blocked;
+}
+
+/* Stores the state for the next worker if it needs it. */
+static void
+store_table(TtlMemory *memory, TtlReapRel *reap_rel)
+{
+	const TtlRelState *state = &reap_rel->state;
+	bool		is_needed = memory->mode.by_worker &&
+		(blocked_rows(reap_rel) > 0 || state->paused_until != 0 ||
+		 state->has_timed_out || state->n_single > 0);
+
+	if (is_needed)
+		put_state(reap_rel->relid, state);
+	else if (reap_rel->is_stored)
+		remove_states(MyDatabaseId, reap_rel->relid);
+	reap_rel->is_stored = is_needed;
+}
+
+static void
+add_tid(TtlMemory *memory, TtlReapRel *reap_rel, ItemPointer tid)
+{
+	MemoryContext old = MemoryContextSwitchTo(memory->context);
+
+	memory->allocated -= reap_rel->tids.allocated;
+	ttl_tids_append(&reap_rel->tids, tid);
+	memory->allocated += reap_rel->tids.allocated;
+	MemoryContextSwitchTo(old);
+}
+
+static void
+clear_tids(TtlMemory *memory, TtlReapRel *reap_rel)
+{
+	if (reap_rel->tids.tids != NULL)
+		pfree(reap_rel->tids.tids);
+	memory->allocated -= reap_rel->tids.allocated;
+	memset(&reap_rel->tids, 0, sizeof(TtlTids));
+	reap_rel->next_tid = 0;
+}
+
+/* Forgets what a scan has collected, as if it had not taken place. */
+static void
+discard_tids(TtlMemory *memory, TtlReapRel *reap_rel)
+{
+	clear_tids(memory, reap_rel);
+	reap_rel->more = true;
+	reap_rel->blocked = 0;
+	reap_rel->next_position = reap_rel->state.position;
+}
+
+void
+ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since)
+{
+	HASH_SEQ_STATUS status;
+	TtlReapRel *reap_rel;
+
+	hash_seq_init(&status, memory->tables);
+	while ((reap_rel = (TtlReapRel *) hash_seq_search(&status)) != NULL)
+	{
+		if (reap_rel->last_run >= since)
+			continue;
+		discard_tids(memory, reap_rel);
+		ttl_truncate_partition_forget(&reap_rel->truncate, 0);
+		if (reap_rel->is_stored)
+			remove_states(MyDatabaseId, reap_rel->relid);
+		(void) hash_search(memory->tables, &reap_rel->relid, HASH_REMOVE, NULL);
+	}
+}
+
+/* Begins a pass over what had expired at 'now'. */
+static void
+begin_pass(TtlReapRel *reap_rel, TimestampTz now)
+{
+	TtlPass    *pass = &reap_rel->state.pass;
+
+	*pass = (TtlPass)
+	{
+		.is_running = true,
+			.now = now,
+			.last_blocked = pass->blocked,
+			.last_raised = pass->raised,
+			.last_references = pass->references,
+			.references_logged = pass->references_logged
+	};
+	reap_rel->skip_referenced_check = false;
+	memset(&reap_rel->state.position, 0, sizeof(TtlExpiryPosition));
+	reap_rel->next_position = reap_rel->state.position;
+}
+
+/* Makes the next pass begin at once, or right after the running one. */
+static void
+want_pass(TtlReapRel *reap_rel)
+{
+	reap_rel->state.pass.is_stale = true;
+	reap_rel->state.pass.next_at = 0;
+}
+
+/* Schedules the next pass. */
+static void
+end_pass(TtlReapRel *reap_rel)
+{
+	TtlPass    *pass = &reap_rel->state.pass;
+	TimestampTz now = GetCurrentTimestamp();
+	int64		wait = pass->busy * PASS_SHARE;
+
+	pass->is_running = false;
+	reap_rel->is_known = true;
+	if (pass->blocked > 0 || pass->skipped_locked)
+	{
+		wait = Min(Max(wait, BLOCKED_MIN_WAIT), BLOCKED_MAX_WAIT);
+		pass->next_at = now + Max(wait, pass->busy);
+	}
+	else
+		pass->next_at = now + Min(Max(wait, PASS_MIN_WAIT), PASS_MAX_WAIT);
+	if (!pass->references)
+		pass->references_logged = false;
+	if (pass->is_stale)
+		want_pass(reap_rel);
+}
+
+/*
+ * True if TIDs are left.  If not, the position advances, and the pass ends if it has come to
+ * its end.
+ */
+static bool
+has_tids(TtlMemory *memory, TtlReapRel *reap_rel)
+{
+	if (reap_rel->next_tid < reap_rel->tids.n)
+		return true;
+
+	reap_rel->state.position = reap_rel->next_position;
+	reap_rel->state.pass.blocked += reap_rel->blocked;
+	reap_rel->blocked = 0;
+	clear_tids(memory, reap_rel);
+	if (reap_rel->state.pass.is_running && !reap_rel->more)
+		end_pass(reap_rel);
+	return false;
+}
+
+/* Nothing in the table has expired. */
+static void
+found_nothing(TtlReapRel *reap_rel)
+{
+	TtlPass    *pass = &reap_rel->state.pass;
+
+	reap_rel->is_known = true;
+	pass->is_running = false;
+	pass->blocked = pass->raised = 0;
+	pass->references = pass->references_logged = false;
+}
+
+/* Pauses the table, longer each time, or at once for the longest time. */
+static void
+pause_table(TtlReapRel *reap_rel, bool is_long)
+{
+	TtlRelState *state = &reap_rel->state;
+
+	state->pause = is_long ? PAUSE_MAX : Min(Max(state->pause * 2, PAUSE_MIN), PAUSE_MAX);
+	state->paused_until = GetCurrentTimestamp() + state->pause;
+}
+
+static void
+end_pause(TtlReapRel *reap_rel)
+{
+	reap_rel->state.paused_until = 0;
+	reap_rel->state.pause = 0;
+}
+
+/* Signal handler */
+static void
+deadline_expired(void)
+{
+	/* a pending cancellation has another cause and goes first */
+	if (expirations == 0 && QueryCancelPending)
+		return;
+	expirations++;
+	if (expirations > CANCELS_MAX && attempted->memory->mode.by_worker)
+		ProcDiePending = true;
+	else
+		QueryCancelPending = true;
+	InterruptPending = true;
+	SetLatch(MyLatch);
+}
+
+static void
+start_timeout(TtlBatch *batch)
+{
+	static bool is_registered = false;
+
+	expirations = 0;
+	if (batch->deadline == 0 && ttl_guc_batch_timeout > 0)
+		batch->deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+													  ttl_guc_batch_timeout);
+	if (batch->deadline == 0)
+		return;
+	if (!is_registered)
+		timeout_id = RegisterTimeout(USER_TIMEOUT, deadline_expired);
+	is_registered = true;
+	is_timed = true;
+	enable_timeout_every(timeout_id, batch->deadline, CANCEL_PERIOD);
+}
+
+/*
+ * Stops the timeout.  Returns whether it has expired.  A cancellation that has not
+ * been processed yet would hit the next statement.
+ */
+static bool
+stop_timeout(void)
+{
+	if (!is_timed)
+		return false;
+	is_timed = false;
+	disable_timeout(timeout_id, false);
+	if (expirations > 0)
+		QueryCancelPending = false;
+	return expirations > 0;
+}
+
+bool
+ttl_reap_rel_handle_exit(bool is_terminated)
+{
+	TtlBatch   *batch = attempted;
+	bool		is_canceled = is_timed && expirations > 0;
+
+	if (batch == NULL || (is_terminated && !is_canceled))
+		return false;
+	batch->reap_rel->state.n_single = Max(batch->reap_rel->state.n_single, batch->ntids);
+	discard_tids(batch->memory, batch->reap_rel);
+	pause_table(batch->reap_rel, true);
+	store_table(batch->memory, batch->reap_rel);
+	ttl_counters_set_error(batch->container.container, is_canceled ?
+						   "a trigger has ignored cancellation due to \"ttl.batch_timeout\"" :
+						   "deletion of expired rows has ended the worker process");
+	return true;
+}
+
+/*
+ * Calls the function in a subtransaction, with a short lock_timeout, maybe until the
+ * batch's deadline, which begins with the first such call.  Returns NULL on success, else
+ * the error.
+ */
+static ErrorData *
+attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadline)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+	bool		is_limited = get_timeout_active(STATEMENT_TIMEOUT);
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+
+	PG_TRY();
+	{
+		int			nest_level = NewGUCNestLevel();
+
+		(void) set_config_option("lock_timeout", LOCK_WAIT,
+								 PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+		attempted = batch;
+		if (has_deadline)
+			start_timeout(batch);
+		action(batch);
+		batch->timed_out = stop_timeout();
+		attempted = NULL;
+
+		/* discard settings made by triggers */
+		AtEOXact_GUC(false, nest_level);
+
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+	}
+	PG_CATCH();
+	{
+		batch->timed_out = stop_timeout();
+		attempted = NULL;
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		ttl_deletion_discard_counts();
+
+		/* a user's statement_timeout may have expired, too */
+		if (is_limited && !get_timeout_active(STATEMENT_TIMEOUT))
+			batch->timed_out = false;
+		if (batch->timed_out && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			error->message = "canceling deletion due to \"ttl.batch_timeout\"";
+	}
+	PG_END_TRY();
+
+	return error;
+}
+
+/* Is it an error for which no row is to blame? */
+static bool
+is_no_rows(const ErrorData *error)
+{
+	switch (ERRCODE_TO_CATEGORY(error->sqlerrcode))
+	{
+		case ERRCODE_TRANSACTION_ROLLBACK:
+		case ERRCODE_INSUFFICIENT_RESOURCES:
+		case ERRCODE_OPERATOR_INTERVENTION:
+		case ERRCODE_SYSTEM_ERROR:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* True if an error of that kind has paused the worker's table before, and a trigger may raise it. */
+static bool
+is_raised_again(const TtlBatch *batch, const ErrorData *error)
+{
+	const TtlRelState *state = &batch->reap_rel->state;
+	int			category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
+
+	return batch->memory->mode.by_worker && (state->pause > 0 || state->n_single > 0) &&
+		(category == ERRCODE_TRANSACTION_ROLLBACK || category == ERRCODE_OPERATOR_INTERVENTION);
+}
+
+static bool
+is_reference(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION ||
+		error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION;
+}
+
+/*
+ * Notes an error for the statistics; maybe logs it, or shows it to the user who has
+ * called.
+ */
+static void
+report_error(TtlBatch *batch, const ErrorData *error, bool is_logged)
+{
+	ErrorContextCallback *stack = error_context_stack;
+
+	batch->error = MemoryContextStrdup(batch->memory->batch_context, error->message);
+	if (!is_logged)
+		return;
+
+	/* its context, if any, includes that of this function */
+	if (error->context != NULL)
+		error_context_stack = NULL;
+	ereport(WARNING,
+			(errcode(error->sqlerrcode),
+			 errmsg("could not delete expired rows of table \"%s\": %s",
+					ttl_container_qualified_name(RelationGetRelid(batch->rel)),
+					error->message),
+			 error->detail ? errdetail_internal("%s", error->detail) : 0,
+			 error->hint ? errhint("%s", error->hint) : 0,
+			 error->context ? errcontext("%s", error->context) : 0));
+	error_context_stack = stack;
+}
+
+/*
+ * Handles an error for which no row is to blame: the worker pauses the table, and
+ * forgets the collected rows.
+ */
+static TtlReapResult
+handle_error(TtlBatch *batch, ErrorData *error)
+{
+	TtlReapRel *reap_rel = batch->reap_rel;
+	bool		lacks_index = error->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+
+	discard_tids(batch->memory, reap_rel);
+	if (!batch->memory->mode.by_worker)
+		ReThrowError(error);
+
+	/* deadlocks happen, and cancellation is a user's wish */
+	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_TRANSACTION_ROLLBACK &&
+		error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+		error->sqlerrcode != ERRCODE_QUERY_CANCELED)
+		report_error(batch, error, !(lacks_index && reap_rel->lacks_index));
+	reap_rel->lacks_index = reap_rel->lacks_index || lacks_index;
+	pause_table(reap_rel, false);
+	return TTL_REAP_LATER;
+}
+
+/* Reports that rows are referenced. */
+static void
+report_referenced(TtlBatch *batch, const ErrorData *error)
+{
+	TtlPass    *pass = &batch->reap_rel->state.pass;
+	bool		is_logged = !pass->references_logged &&
+		(pass->last_references || !batch->memory->mode.by_worker);
+
+	pass->references = true;
+	pass->references_logged = pass->references_logged || is_logged;
+	report_error(batch, error, is_logged);
+}
+
+/* Counts and reports a row that cannot be deleted. */
+static void
+block_row(TtlBatch *batch, const ErrorData *error)
+{
+	TtlPass    *pass = &batch->reap_rel->state.pass;
+
+	batch->reap_rel->blocked++;
+	if (is_reference(error))
+		report_referenced(batch, error);
+	else
+	{
+		report_error(batch, error, pass->raised >= pass->last_raised &&
+					 pass->raised < pass->last_raised + LOGGED_MAX);
+		pass->raised++;
+	}
+}
+
+/*
+ * Less rows have been deleted than were to be, without an error.  Most often
+ * they had been deleted or renewed; but a trigger or a rule may have kept them,
+ * and would keep them forever.
+ */
+static void
+block_kept_rows(TtlBatch *batch)
+{
+	ErrorData	error = {
+		.sqlerrcode = ERRCODE_TRIGGERED_ACTION_EXCEPTION,
+		.message = "a trigger or rule has kept an expired row"
+	};
+	TupleTableSlot *slot = table_slot_create(batch->rel, NULL);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	BlockNumber nblocks = RelationGetNumberOfBlocks(batch->rel);
+
+	for (int i = 0; i < batch->ntids; i++)
+	{
+		/* the table may have been truncated since the TID was collected */
+		if (ItemPointerGetBlockNumber(&batch->tids[i]) < nblocks &&
+			table_tuple_fetch_row_version(batch->rel, &batch->tids[i], snapshot, slot) &&
+			ttl_expiry_of_slot(&batch->container, slot) <= batch->now)
+			block_row(batch, &error);
+		ExecClearTuple(slot);
+	}
+	UnregisterSnapshot(snapshot);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* True if this process has taken the replication origin. */
+static bool has_origin = false;
+
+/*
+ * Tags with the replication origin "ttl" all that this process writes until the end.  Errors with
+ * ERRCODE_OBJECT_IN_USE if another process has the origin.
+ */
+static void
+begin_origin(void)
+{
+	ReplOriginId node;
+
+	/* a user's session may have an origin of its own */
+	if (TTL_ORIGIN_OF_XACT != InvalidReplOriginId)
+		return;
+
+	node = replorigin_by_name(TTL_EXTENSION, true);
+	if (node == InvalidReplOriginId)
+		node = replorigin_create(TTL_EXTENSION);
+	TtlOriginSessionSetup(node);
+	TTL_ORIGIN_OF_XACT = node;
+	has_origin = true;
+}
+
+static void
+end_origin(void)
+{
+	if (!has_origin)
+		return;
+	has_origin = false;
+	TTL_ORIGIN_OF_XACT = InvalidReplOriginId;
+	replorigin_session_reset();
+}
+
+static void
+delete_tids(TtlBatch *batch)
+{
+	volatile int flags = 0;
+
+	if (batch->skip_locked)
+		flags |= TTL_DELETION_SKIP_LOCKED;
+	if (batch->memory->mode.by_worker)
+		flags |= TTL_DELETION_HEEDS_GRACE | TTL_DELETION_RESTRICTED;
+	else if (batch->rel->rd_rel->relowner != GetUserId())
+		flags |= TTL_DELETION_RESTRICTED;
+
+	/* in a user's transaction deferred constraints stay deferred */
+	if (batch->memory->mode.commits)
+		flags |= TTL_DELETION_COMMITS;
+
+	if (batch->container.policy.replication_origin)
+	{
+		batch->origin_wanted = true;
+		begin_origin();
+		batch->origin_wanted = false;
+	}
+	PG_TRY();
+	{
+		PushActiveSnapshot(GetTransactionSnapshot());
+		batch->deleted = ttl_deletion_run(batch->rel, &batch->container,
+										 batch->tids, batch->ntids,
+										 batch->now, flags, NULL);
+		PopActiveSnapshot();
+	}
+	PG_FINALLY();
+	{
+		end_origin();
+	}
+	PG_END_TRY();
+}
+
+/*
+ * A DELETE of no rows.  Raises an error in any case, so that it has no effect.
+ */
+static void
+delete_nothing(TtlBatch *batch)
+{
+	batch->ntids = 0;
+	delete_tids(batch);
+	batch->works_without_rows = true;
+	elog(ERROR, "nothing has been deleted");
+}
+
+/*
+ * Removes referenced rows from those that have been collected.  If that fails, their deletion
+ * will fail, too, and show which of them are referenced.
+ */
+static TtlReapResult
+leave_out_referenced(TtlBatch *batch)
+{
+	ErrorData  *error;
+
+	if (batch->reap_rel->tids.n == 0 || batch->referenced == NIL)
+		return TTL_REAP_MORE;
+	error = attempt(ttl_fk_referenced_leave_out, batch, true);
+	if (error == NULL)
+	{
+		ListCell   *lc;
+
+		foreach(lc, batch->references)
+			report_referenced(batch, (ErrorData *) lfirst(lc));
+		return TTL_REAP_MORE;
+	}
+	if (!batch->timed_out && is_no_rows(error))
+		return handle_error(batch, error);
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && batch->memory->mode.by_worker)
+	{
+		/* a partition of the referencing table is locked, which is no error */
+		discard_tids(batch->memory, batch->reap_rel);
+		return TTL_REAP_LATER;
+	}
+	batch->reap_rel->skip_referenced_check = true;
+	return TTL_REAP_MORE;
+}
+
+/*
+ * The batch's only row cannot be deleted.  Is that the table's error?  Then the table is
+ * paused.
+ */
+static bool
+handle_tables_error(TtlBatch *batch, const ErrorData *error)
+{
+	TtlRelState *state = &batch->reap_rel->state;
+	TtlBatch	test = *batch;
+	ErrorData  *test_error = attempt(delete_nothing, &test, true);
+
+	if (test.works_without_rows || test.timed_out)
+		return false;
+	if (is_no_rows(test_error))
+	{
+		(void) handle_error(batch, test_error);
+		return true;
+	}
+	report_error(batch, error, state->logged_sqlstate != error->sqlerrcode);
+	state->logged_sqlstate = error->sqlerrcode;
+	pause_table(batch->reap_rel, false);
+	return true;
+}
+
+/*
+ * How many rows the batch may have.
+ */
+static int
+choose_size(const TtlBatch *batch)
+{
+	TtlReapRel *reap_rel = batch->reap_rel;
+	int64		size = Min(reap_rel->tids.n - reap_rel->next_tid, batch->max_rows);
+	int64		cost = batch->max_cost;
+
+	if (reap_rel->batch_size == 0)
+		reap_rel->batch_size = batch->container.policy.batch_size > 0 ?
+			batch->container.policy.batch_size : BATCH_START;
+	if (batch->container.policy.batch_size > 0)
+		reap_rel->batch_size = Min(reap_rel->batch_size, batch->container.policy.batch_size);
+	else
+		cost = Min(cost, batch->max_batch_cost);
+	size = Min(size, reap_rel->state.n_single > 0 ? 1 : reap_rel->batch_size);
+	if (reap_rel->row_cost > 0.0)
+		size = Max(1, Min(size, cost / reap_rel->row_cost));
+	return (int) size;
+}
+
+/* After a batch that took so many ms, adapts the size of the next one. */
+static void
+adapt_size(TtlBatch *batch, double took)
+{
+	TtlReapRel *reap_rel = batch->reap_rel;
+	double		next = 2.0 * batch->ntids;
+
+	if (batch->ntids < reap_rel->batch_size)
+		return;					/* it was limited by something else */
+	if (batch->container.policy.batch_size > 0)
+		next = Min(next, batch->container.policy.batch_size);
+	else
+		next = Min(Min(next, batch->ntids * BATCH_TIME / Max(took, 0.001)), BATCH_MAX);
+	reap_rel->batch_size = (int) Max(next, 1.0);
+}
+
+/*
+ * Attempts the deletion, again without locked rows if it fails because of them.  *start is the
+ * beginning of the last attempt.
+ */
+static ErrorData *
+attempt_delete(TtlBatch *batch, instr_time *start)
+{
+	int			origin_tries = 0;
+
+	for (;;)
+	{
+		ErrorData  *error;
+
+		INSTR_TIME_SET_CURRENT(*start);
+		error = attempt(delete_tids, batch, true);
+		if (error == NULL)
+			return NULL;
+		if (batch->origin_wanted && error->sqlerrcode == ERRCODE_OBJECT_IN_USE &&
+			(!batch->memory->mode.by_worker || origin_tries++ < ORIGIN_TRIES))
+		{
+			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+							 ORIGIN_WAIT, PG_WAIT_EXTENSION);
+			ResetLatch(MyLatch);
+			CHECK_FOR_INTERRUPTS();
+		}
+		else if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && !batch->skip_locked)
+		{
+			batch->reap_rel->locked_until = GetCurrentTimestamp() + LOCKED_MEMORY;
+			batch->skip_locked = true;
+		}
+		else
+			return error;
+		FreeErrorData(error);
+	}
+}
+
+/* Deletes the next of the collected rows. */
+static TtlReapResult
+delete_batch(TtlBatch *batch)
+{
+	TtlReapRel *reap_rel = batch->reap_rel;
+	TtlRelState *state = &reap_rel->state;
+	TimestampTz started = GetCurrentTimestamp();
+	BufferUsage used = pgBufferUsage;
+	instr_time	start;
+	instr_time	took;
+	ErrorData  *error;
+	TtlReapResult result = TTL_REAP_MORE;
+
+	batch->tids = reap_rel->tids.tids + reap_rel->next_tid;
+	batch->ntids = choose_size(batch);
+	qsort(batch->tids, batch->ntids, sizeof(ItemPointerData), ttl_tids_compare);
+	batch->skip_locked = reap_rel->locked_until > started;
+
+	ttl_reap_report_phase(TTL_PHASE_DELETING);
+	error = attempt_delete(batch, &start);
+
+	if (batch->timed_out)
+	{
+		/* other tables should not wait for this one for most of the time */
+		batch->memory->rest_until = GetCurrentTimestamp() +
+			(GetCurrentTimestamp() - started) * TIMEOUT_SHARE;
+		state->has_timed_out = true;
+		state->n_single = Max(state->n_single, batch->ntids);
+		reap_rel->batch_size = 1;
+		if (batch->memory->mode.by_worker)
+			result = TTL_REAP_LATER;
+	}
+
+	if (error == NULL)
+	{
+		INSTR_TIME_SET_CURRENT(took);
+		INSTR_TIME_SUBTRACT(took, start);
+		adapt_size(batch, INSTR_TIME_GET_MILLISEC(took));
+		if (batch->deleted > 0)
+		{
+			reap_rel->row_cost = (double) ttl_cost_since(&used) / batch->deleted;
+			state->has_timed_out = batch->timed_out;
+		}
+		end_pause(reap_rel);
+		state->logged_sqlstate = 0;
+		state->n_single = Max(state->n_single - 1, 0);
+		reap_rel->next_tid += batch->ntids;
+		if (batch->deleted < batch->ntids && batch->skip_locked)
+			state->pass.skipped_locked = true;
+		else if (batch->deleted < batch->ntids)
+			block_kept_rows(batch);
+		return result;
+	}
+
+	batch->deleted = 0;
+	state->pass.busy += GetCurrentTimestamp() - started;
+	if (batch->origin_wanted && error->sqlerrcode == ERRCODE_OBJECT_IN_USE)
+		return TTL_REAP_LATER;
+	if (batch->origin_wanted ||
+		(!batch->timed_out && is_no_rows(error) && !is_raised_again(batch, error)))
+		return handle_error(batch, error);
+
+	if (batch->ntids > 1)
+	{
+		if (is_no_rows(error))
+			state->n_single = Max(state->n_single, batch->ntids);
+		else if (!batch->timed_out)
+			reap_rel->batch_size = batch->ntids / 2;
+		return result;
+	}
+
+	/* the row is alone; what is locked is met again in the next pass */
+	state->n_single = Max(state->n_single - 1, 0);
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && !batch->timed_out)
+		state->pass.skipped_locked = true;
+	else if (!batch->timed_out && handle_tables_error(batch, error))
+		return TTL_REAP_LATER;
+	else
+		block_row(batch, error);
+	reap_rel->next_tid++;
+	return result;
+}
 
 /*
  * Takes the locks that foreign keys will need on the referencing tables.  False if one
@@ -167,7 +1199,7 @@ open_table(TtlBatch *batch, Oid container)
 	if (!waits && ttl_grace_lasts(&batch->container.policy.change, ttl_execution_reference_time()))
 	{
 		/* rows that the change has made expired may lie before the position */
-		ttl_reap_rel_discard(batch->memory, batch->reap_rel);
+		discard_tids(batch->memory, batch->reap_rel);
 		batch->reap_rel->state.pass.is_running = false;
 		batch->reap_rel->state.pass.next_at = 0;
 		batch->due = ttl_grace_end(&batch->container.policy.change, GetCurrentTimestamp());
@@ -189,24 +1221,6 @@ has_position(const TtlReapRel *reap_rel)
 			return true;
 	}
 	return false;
-}
-
-bool
-ttl_reap_rel_has_code(Relation rel)
-{
-	TriggerDesc *triggers = rel->trigdesc;
-
-	if (rel->rd_rules != NULL)
-		return true;
-	return triggers != NULL &&
-		(triggers->trig_delete_before_row ||
-		 triggers->trig_delete_after_row ||
-		 triggers->trig_delete_instead_row ||
-		 triggers->trig_delete_before_statement ||
-		 triggers->trig_delete_after_statement ||
-		 triggers->trig_delete_old_table ||
-		 triggers->trig_truncate_before_statement ||
-		 triggers->trig_truncate_after_statement);
 }
 
 /*
@@ -235,7 +1249,7 @@ collect_tids(TtlBatch *batch, TimestampTz now, TtlExpiryPosition *position)
 	while (reap_rel->tids.n < limit && (slot = ttl_expiry_walk_next(walk, NULL)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
-		ttl_reap_rel_add_tid(batch->memory, reap_rel, &slot->tts_tid);
+		add_tid(batch->memory, reap_rel, &slot->tts_tid);
 		if (batch->referenced == NIL)
 			limit = Max(limit, Min(ttl_expiry_walk_skipped(walk), KEEP_MAX / 2));
 	}
@@ -257,7 +1271,7 @@ scan_expiry_indexes(TtlBatch *batch)
 
 	if (!pass->is_running &&
 		(pass->next_at <= GetCurrentTimestamp() || !has_position(reap_rel)))
-		ttl_reap_rel_begin_pass(reap_rel, batch->now);
+		begin_pass(reap_rel, batch->now);
 
 	PushActiveSnapshot(GetTransactionSnapshot());
 	reap_rel->next_position = reap_rel->state.position;
@@ -306,7 +1320,7 @@ nothing_due(TtlBatch *batch)
 	TimestampTz earliest;
 	bool		is_incomplete;
 
-	batch->due = GetCurrentTimestamp() + TTL_POSITION_WAIT;
+	batch->due = GetCurrentTimestamp() + POSITION_WAIT;
 	if (has_position(batch->reap_rel))
 		return false;
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -320,7 +1334,7 @@ nothing_due(TtlBatch *batch)
 	if (pg_add_s64_overflow(earliest, batch->container.policy.reap_delay, &earliest))
 		earliest = DT_NOEND;
 	batch->due = Max(batch->due, earliest);
-	ttl_reap_rel_found_nothing(batch->reap_rel);
+	found_nothing(batch->reap_rel);
 	return true;
 }
 
@@ -333,10 +1347,10 @@ collect(TtlBatch *batch)
 	TtlReapResult result;
 
 	ttl_reap_report_phase(TTL_PHASE_LOOKING);
-	error = ttl_batch_attempt(scan_expiry_indexes, batch, false);
+	error = attempt(scan_expiry_indexes, batch, false);
 	if (error != NULL)
-		return ttl_batch_handle_error(batch, error);
-	result = ttl_batch_check_referenced(batch);
+		return handle_error(batch, error);
+	result = leave_out_referenced(batch);
 	batch->reap_rel->state.pass.busy += GetCurrentTimestamp() - started;
 	return result;
 }
@@ -359,6 +1373,44 @@ advance_front(TtlBatch *batch, TimestampTz expired_by)
 	}
 }
 
+/*
+ * Empties the partition at once if that makes no visible difference to the deletion of
+ * its rows, which are all expired.  True if it has.
+ */
+static bool
+truncate_partition(TtlBatch *batch)
+{
+	TtlReapRel *reap_rel = batch->reap_rel;
+	TimestampTz started = GetCurrentTimestamp();
+	ErrorData  *error;
+
+	if (!ttl_truncate_partition_is_ready(batch))
+		return false;
+
+	/* TRUNCATE requires that the relation is not open */
+	ttl_reap_report_phase(TTL_PHASE_EMPTYING);
+	relation_close(batch->rel, NoLock);
+	error = attempt(ttl_truncate_partition, batch, false);
+	batch->rel = relation_open(reap_rel->relid, NoLock);
+	if (error != NULL)
+	{
+		if (!batch->memory->mode.by_worker && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			ReThrowError(error);
+		ttl_truncate_partition_forget(&reap_rel->truncate, TRUNCATE_WAIT);
+		batch->deleted = batch->ntids = 0;
+	}
+	if (batch->ntids == 0)
+	{
+		/* no user's code has run, so that was not the batch's time */
+		if (batch->deadline != 0)
+			batch->deadline += GetCurrentTimestamp() - started;
+		return false;
+	}
+	discard_tids(batch->memory, reap_rel);
+	begin_pass(reap_rel, batch->now);
+	return true;
+}
+
 /* Does the work of one transaction. */
 static TtlReapResult
 run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
@@ -370,7 +1422,7 @@ run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
 	if (result != TTL_REAP_MORE)
 		return result;
 
-	if (!ttl_reap_rel_has_tids(memory, reap_rel))
+	if (!has_tids(memory, reap_rel))
 	{
 		if (nothing_due(batch))
 		{
@@ -381,7 +1433,7 @@ run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
 		result = collect(batch);
 		if (result != TTL_REAP_MORE)
 			return result;
-		if (!ttl_reap_rel_has_tids(memory, reap_rel))
+		if (!has_tids(memory, reap_rel))
 		{
 			if (reap_rel->more)
 				return TTL_REAP_MORE;
@@ -392,7 +1444,7 @@ run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
 		if (batch->timed_out)
 			return TTL_REAP_MORE;
 	}
-	return ttl_truncate_partition(batch) ? TTL_REAP_MORE : ttl_batch_delete(batch);
+	return truncate_partition(batch) ? TTL_REAP_MORE : delete_batch(batch);
 }
 
 /* Rows have been deleted, and there are more: the front is where the next scan starts. */
@@ -428,7 +1480,7 @@ report_front(TtlMemory *memory, Oid container, const TtlReapRun *run)
 		memset(&counters, 0, sizeof(counters));
 	foreach(lc, run->tables)
 	{
-		const TtlReapRel *reap_rel = ttl_reap_rel_enter(memory, lfirst_oid(lc));
+		const TtlReapRel *reap_rel = enter_table(memory, lfirst_oid(lc));
 
 		is_failing = is_failing || reap_rel->state.paused_until > GetCurrentTimestamp();
 		for (int i = 0; i < TTL_INDEXES; i++)
@@ -483,9 +1535,9 @@ report_blocked(TtlMemory *memory, Oid container, TtlReapRun *run, const char *er
 
 	foreach(lc, run->tables)
 	{
-		const TtlReapRel *reap_rel = ttl_reap_rel_enter(memory, lfirst_oid(lc));
+		const TtlReapRel *reap_rel = enter_table(memory, lfirst_oid(lc));
 
-		blocked += ttl_reap_rel_blocked_rows(reap_rel);
+		blocked += blocked_rows(reap_rel);
 		is_complete = is_complete && reap_rel->is_known;
 	}
 	if (!is_complete)
@@ -525,7 +1577,7 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 	while (result == TTL_REAP_MORE && may_go_on(run, max_cost))
 	{
 		BufferUsage start = pgBufferUsage;
-		int64		was_blocked = ttl_reap_rel_blocked_rows(reap_rel);
+		int64		was_blocked = blocked_rows(reap_rel);
 		MemoryContext oldcontext;
 		int64		cost;
 		TtlBatch	batch = {
@@ -554,7 +1606,7 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 			relation_close(batch.rel, NoLock);
 		if (batch.due != 0)
 			due = batch.due;
-		if (batch.error != NULL || ttl_reap_rel_blocked_rows(reap_rel) != was_blocked)
+		if (batch.error != NULL || blocked_rows(reap_rel) != was_blocked)
 			report_blocked(memory, container, run, batch.error);
 		MemoryContextSwitchTo(oldcontext);
 		MemoryContextReset(memory->batch_context);
@@ -575,13 +1627,13 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 	}
 
 	if (result == TTL_REAP_LATER)
-		due = Max(reap_rel->state.paused_until, GetCurrentTimestamp() + TTL_POSITION_WAIT);
+		due = Max(reap_rel->state.paused_until, GetCurrentTimestamp() + POSITION_WAIT);
 	if (result != TTL_REAP_MORE)
 		reap_rel->due = Min(due, GetCurrentTimestamp() + run->longest_wait);
 	reap_rel->has_work = result == TTL_REAP_MORE;
 	if (memory->allocated > KEEP_MAX)
-		ttl_reap_rel_discard(memory, reap_rel);
-	ttl_reap_rel_store(memory, reap_rel);
+		discard_tids(memory, reap_rel);
+	store_table(memory, reap_rel);
 	return result;
 }
 
@@ -656,12 +1708,12 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 	run->ntables = list_length(run->tables);
 	foreach(lc, run->tables)
 	{
-		TtlReapRel *reap_rel = ttl_reap_rel_enter(memory, lfirst_oid(lc));
+		TtlReapRel *reap_rel = enter_table(memory, lfirst_oid(lc));
 
 		if (run->changed)
 		{
-			ttl_reap_rel_end_pause(reap_rel);
-			ttl_reap_rel_want_pass(reap_rel);
+			end_pause(reap_rel);
+			want_pass(reap_rel);
 			reap_rel->due = 0;
 		}
 		if (reap_rel->has_work)
@@ -672,7 +1724,7 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 	reap_tables(memory, container, run, idle, &busy);
 	reap_tables(memory, container, run, busy, NULL);
 	foreach(lc, run->tables)
-		run->due = Min(run->due, ttl_reap_rel_enter(memory, lfirst_oid(lc))->due);
+		run->due = Min(run->due, enter_table(memory, lfirst_oid(lc))->due);
 
 	report_blocked(memory, container, run, NULL);
 	report_front(memory, container, run);

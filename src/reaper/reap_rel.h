@@ -175,6 +175,7 @@ typedef struct TtlBatch
 	TimestampTz deadline;		/* by ttl.batch_timeout, 0 = not yet set, or none */
 	bool		timed_out;		/* has an attempt been canceled by it? */
 	List	   *referenced;		/* foreign keys that may hold collected rows */
+	List	   *references;		/* ErrorData of those that do */
 	const char *error;			/* why rows could not be deleted, or NULL */
 
 	/* the deletion */
@@ -196,94 +197,22 @@ typedef struct TtlBatch
  */
 extern void ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run);
 
-/* Does a trigger, a foreign key's included, or a rule of it run for DELETE or TRUNCATE? */
-extern bool ttl_reap_rel_has_code(Relation rel);
-
-/*
- * batch.c
- */
-
-/*
- * Calls the function in a subtransaction, with a short lock_timeout, maybe until the
- * batch's deadline, which begins with the first such call.  Returns NULL on success, else
- * the error.
- */
-extern ErrorData *ttl_batch_attempt(void (*action) (TtlBatch *), TtlBatch *batch,
-									bool has_deadline);
-
-/* Deletes the next of the collected rows. */
-extern TtlReapResult ttl_batch_delete(TtlBatch *batch);
-
-/* Removes referenced rows from those that have been collected. */
-extern TtlReapResult ttl_batch_check_referenced(TtlBatch *batch);
-
-/*
- * Handles an error for which no row is to blame: the worker pauses the table, and
- * forgets the collected rows.
- */
-extern TtlReapResult ttl_batch_handle_error(TtlBatch *batch, ErrorData *error);
-
-/* Reports that rows are referenced. */
-extern void ttl_batch_report_referenced(TtlBatch *batch, const ErrorData *error);
-
 /*
  * At the exit of a worker: true if a batch has ended the process.  The next worker then gives
  * the table a long pause.  If somebody else has terminated the worker, only a batch that could
  * not be canceled is blamed.
  */
-extern bool ttl_batch_handle_exit(bool is_terminated);
-
-/*
- * rel_state.c
- */
-
-/* Time between scans from the position */
-#define TTL_POSITION_WAIT		(1 * USECS_PER_SEC)
+extern bool ttl_reap_rel_handle_exit(bool is_terminated);
 
 extern TtlMemory *ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode);
 
 /* Forgets tables that have not been looked at since the given time. */
 extern void ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since);
 
-/* The state of a table: a new one, or as stored by an earlier worker, if there is none */
-extern TtlReapRel *ttl_reap_rel_enter(TtlMemory *memory, Oid relid);
+/* Forgets what workers of the database have stored for the next. */
+extern void ttl_reap_rel_forget_database(Oid dboid);
 
-/* Stores the state for the next worker if it needs it. */
-extern void ttl_reap_rel_store(TtlMemory *memory, TtlReapRel *reap_rel);
-
-extern void ttl_reap_rel_add_tid(TtlMemory *memory, TtlReapRel *reap_rel, ItemPointer tid);
-
-/* Forgets what a scan has collected, as if it had not taken place. */
-extern void ttl_reap_rel_discard(TtlMemory *memory, TtlReapRel *reap_rel);
-
-/* Begins a pass over what had expired at 'now'. */
-extern void ttl_reap_rel_begin_pass(TtlReapRel *reap_rel, TimestampTz now);
-
-/*
- * Are TIDs left?  If not, the position advances, and the pass ends if it has come to
- * its end.
- */
-extern bool ttl_reap_rel_has_tids(TtlMemory *memory, TtlReapRel *reap_rel);
-
-/* Nothing in the table has expired. */
-extern void ttl_reap_rel_found_nothing(TtlReapRel *reap_rel);
-
-/* Makes the next pass begin at once, or right after the running one. */
-extern void ttl_reap_rel_want_pass(TtlReapRel *reap_rel);
-
-/*
- * The number of rows that cannot be deleted, as far as known.  A running pass has
- * not met all of them yet.
- */
-extern int64 ttl_reap_rel_blocked_rows(const TtlReapRel *reap_rel);
-
-/* Pauses the table, longer each time, or at once for the longest time. */
-extern void ttl_reap_rel_pause(TtlReapRel *reap_rel, bool is_long);
-extern void ttl_reap_rel_end_pause(TtlReapRel *reap_rel);
-
-extern void ttl_rel_state_forget_database(Oid dboid);
-
-/* The part of shared memory (shmem.c) that belongs to rel_state.c */
+/* The part of shared memory (shmem.c) that belongs to reap_rel.c */
 #define TTL_REL_STATES_MAX		1000
 
 typedef struct TtlRelStateEntry
@@ -300,7 +229,7 @@ typedef struct TtlRelStates
 	TtlRelStateEntry entries[TTL_REL_STATES_MAX];
 } TtlRelStates;
 
-extern void ttl_rel_state_attach(TtlRelStates *shmem, LWLock *protecting);
+extern void ttl_reap_rel_attach_shmem(TtlRelStates *shmem, LWLock *lock);
 
 /*
  * fk_referenced.c
@@ -314,7 +243,7 @@ extern List *ttl_fk_referenced_keys(const TtlBatch *batch);
 
 /*
  * Removes referenced rows from the collected TIDs, counts them as blocked, and
- * reports why.
+ * notes why.
  */
 extern void ttl_fk_referenced_leave_out(TtlBatch *batch);
 
@@ -322,12 +251,16 @@ extern void ttl_fk_referenced_leave_out(TtlBatch *batch);
  * truncate_partition.c
  */
 
-/*
- * Empties the partition at once if that makes no visible difference to the deletion of
- * its rows, which are all expired.  Returns whether it has.
- */
-extern bool ttl_truncate_partition(TtlBatch *batch);
+/* True if an attempt to truncate the partition is worthwhile. */
+extern bool ttl_truncate_partition_is_ready(TtlBatch *batch);
 
-extern void ttl_truncate_partition_forget(TtlTruncate *truncate);
+/*
+ * Truncates the partition if all of its rows have expired, and that makes no visible
+ * difference.  Then batch->ntids is the number of collected TIDs, which are all done.
+ */
+extern void ttl_truncate_partition(TtlBatch *batch);
+
+/* Forgets what has been noted, so that the next attempt starts anew, after some time. */
+extern void ttl_truncate_partition_forget(TtlTruncate *truncate, int64 wait);
 
 #endif							/* TTL_REAP_REL_H */

@@ -76,7 +76,7 @@ typedef struct TtlShared
 	Oid			requests[TTL_MAX_REQUESTS];
 
 	/* protected by the lock */
-	TtlRelStates rel_states;	/* see rel_state.c */
+	TtlRelStates rel_states;	/* see reap_rel.c */
 
 	/* see counters.h */
 	TtlCountersShared counters;
@@ -120,7 +120,7 @@ ttl_reaper_attach_shmem(void)
 	}
 	ttl_cost_shmem_init();
 	ttl_counters_attach(&shared->counters, found, lock->tranche);
-	ttl_rel_state_attach(&shared->rel_states, lock);
+	ttl_reap_rel_attach_shmem(&shared->rel_states, lock);
 	LWLockRelease(AddinShmemInitLock);
 }
 

@@ -58,7 +58,6 @@
 #include "guc.h"
 #include "miscadmin.h"
 #include "reaper/reap_rel.h"
-#include "reaper/reaper_internal.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/bufmgr.h"
@@ -83,9 +82,8 @@
 /* Pages between looks at the clock and at waiters */
 #define PAGES_BETWEEN_LOOKS	500
 
-/* Time until the next attempt, after one that failed, or raised an error */
+/* Time until the next attempt, after one that failed */
 #define RETRY_WAIT			(60 * USECS_PER_SEC)
-#define ERROR_WAIT			(600 * USECS_PER_SEC)
 
 /* Is there any WAL sender (of a standby, subscriber, base backup)? */
 static bool
@@ -104,6 +102,25 @@ has_wal_sender(void)
 	return found;
 }
 
+/* True if a trigger, a foreign key's included, or a rule of it runs for DELETE or TRUNCATE. */
+static bool
+delete_has_code(Relation rel)
+{
+	TriggerDesc *triggers = rel->trigdesc;
+
+	if (rel->rd_rules != NULL)
+		return true;
+	return triggers != NULL &&
+		(triggers->trig_delete_before_row ||
+		 triggers->trig_delete_after_row ||
+		 triggers->trig_delete_instead_row ||
+		 triggers->trig_delete_before_statement ||
+		 triggers->trig_delete_after_statement ||
+		 triggers->trig_delete_old_table ||
+		 triggers->trig_truncate_before_statement ||
+		 triggers->trig_truncate_after_statement);
+}
+
 /* Is it a partition where no row by itself matters? */
 static bool
 is_partition_without_trigger(Relation rel, const TtlContainer *container)
@@ -114,7 +131,7 @@ is_partition_without_trigger(Relation rel, const TtlContainer *container)
 		rel->rd_rel->relam != HEAP_TABLE_AM_OID ||
 		OidIsValid(container->policy.archive_to) ||
 		RelationIsLogicallyLogged(rel) ||
-		ttl_reap_rel_has_code(rel) || has_wal_sender())
+		delete_has_code(rel) || has_wal_sender())
 		return false;
 
 	foreach(lc, get_partition_ancestors(RelationGetRelid(rel)))
@@ -125,7 +142,7 @@ is_partition_without_trigger(Relation rel, const TtlContainer *container)
 
 		if (ancestor == NULL)
 			return false;
-		watched = ttl_reap_rel_has_code(ancestor);
+		watched = delete_has_code(ancestor);
 		relation_close(ancestor, NoLock);
 		if (watched)
 			return false;
@@ -134,18 +151,11 @@ is_partition_without_trigger(Relation rel, const TtlContainer *container)
 }
 
 void
-ttl_truncate_partition_forget(TtlTruncate *truncate)
+ttl_truncate_partition_forget(TtlTruncate *truncate, int64 wait)
 {
 	if (truncate->open != NULL)
 		pfree(truncate->open);
 	memset(truncate, 0, sizeof(TtlTruncate));
-}
-
-/* Starts anew after some time. */
-static void
-give_up(TtlTruncate *truncate, int64 wait)
-{
-	ttl_truncate_partition_forget(truncate);
 	truncate->next_at = GetCurrentTimestamp() + wait;
 }
 
@@ -179,9 +189,9 @@ is_old_snapshot_in_use(const TtlTruncate *truncate)
 	return n > 0;
 }
 
-/* Is an attempt worthwhile?  Notes what it depends on. */
-static bool
-is_ready(TtlBatch *batch)
+/* Notes what an attempt depends on. */
+bool
+ttl_truncate_partition_is_ready(TtlBatch *batch)
 {
 	TtlTruncate *truncate = &batch->reap_rel->truncate;
 	uint64		generation;
@@ -194,12 +204,12 @@ is_ready(TtlBatch *batch)
 
 	generation = ttl_container_generation(batch->container.container);
 	if (truncate->noted_at != 0 && truncate->generation != generation)
-		ttl_truncate_partition_forget(truncate);
+		ttl_truncate_partition_forget(truncate, 0);
 	if (truncate->noted_at == 0)
 	{
 		if (!is_partition_without_trigger(batch->rel, &batch->container))
 		{
-			give_up(truncate, RETRY_WAIT);
+			ttl_truncate_partition_forget(truncate, RETRY_WAIT);
 			return false;
 		}
 		note_transactions(truncate, batch->memory->context);
@@ -323,11 +333,8 @@ indexes_hold_later(Relation rel, const TtlContainer *container, TimestampTz cuto
 	return ttl_expiry_latest(rel, container, &visible) > cutoff;
 }
 
-/*
- * Truncates the partition, if all conditions are met.  Then all collected TIDs are done.
- */
-static void
-truncate_if_expired(TtlBatch *batch)
+void
+ttl_truncate_partition(TtlBatch *batch)
 {
 	TtlTruncate *truncate = &batch->reap_rel->truncate;
 	const TtlContainer *container = &batch->container;
@@ -376,39 +383,5 @@ truncate_if_expired(TtlBatch *batch)
 		relation_close(rel, NoLock);
 	}
 	PopActiveSnapshot();
-	give_up(truncate, RETRY_WAIT);
-}
-
-bool
-ttl_truncate_partition(TtlBatch *batch)
-{
-	TtlReapRel *reap_rel = batch->reap_rel;
-	TimestampTz started = GetCurrentTimestamp();
-	ErrorData  *error;
-
-	if (!is_ready(batch))
-		return false;
-
-	/* TRUNCATE requires that the relation is not open */
-	ttl_reap_report_phase(TTL_PHASE_EMPTYING);
-	relation_close(batch->rel, NoLock);
-	error = ttl_batch_attempt(truncate_if_expired, batch, false);
-	batch->rel = relation_open(reap_rel->relid, NoLock);
-	if (error != NULL)
-	{
-		if (!batch->memory->mode.by_worker && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-			ReThrowError(error);
-		give_up(&reap_rel->truncate, ERROR_WAIT);
-		batch->deleted = batch->ntids = 0;
-	}
-	if (batch->ntids == 0)
-	{
-		/* no user's code has run, so that was not the batch's time */
-		if (batch->deadline != 0)
-			batch->deadline += GetCurrentTimestamp() - started;
-		return false;
-	}
-	ttl_reap_rel_discard(batch->memory, reap_rel);
-	ttl_reap_rel_begin_pass(reap_rel, batch->now);
-	return true;
+	ttl_truncate_partition_forget(truncate, RETRY_WAIT);
 }

@@ -544,7 +544,7 @@ has_work(TtlMemory *memory, TimestampTz *next, TtlReaperState *state,
 		return !ttl_hold_lasts(state, start_at);
 	}
 	*state = TTL_REAPER_STOPPED;
-	ttl_rel_state_forget_database(MyDatabaseId);
+	ttl_reap_rel_forget_database(MyDatabaseId);
 	return false;
 }
 
@@ -563,7 +563,7 @@ static void
 at_exit(int code, Datum arg)
 {
 	LWLockReleaseAll();			/* after an error */
-	if (ttl_batch_handle_exit(is_terminated))
+	if (ttl_reap_rel_handle_exit(is_terminated))
 		(void) ttl_shmem_worker_leave(TTL_REAPER_WAITING, GetCurrentTimestamp());
 }
 
