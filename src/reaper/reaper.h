@@ -24,6 +24,6 @@ extern void ttl_request_before_utility(PlannedStmt *pstmt);
 extern void ttl_request_after_utility(PlannedStmt *pstmt);
 extern void ttl_request_transaction(XactEvent event);
 extern void ttl_reap_subtransaction_aborted(void);
-extern void ttl_schedule_relation_changed(Oid relid);
+extern void ttl_worker_relation_changed(Oid relid);
 
 #endif							/* TTL_REAPER_H */

@@ -15,8 +15,6 @@
 #include "executor/instrument.h"
 #include "reaper/reaper.h"
 
-struct TtlMemory;
-
 /*
  * launcher.c, worker.c: entry points, found by name by the postmaster
  */
@@ -97,89 +95,6 @@ extern bool ttl_shmem_worker_is_contended(void);
  * Returns false and does nothing if there is a request.
  */
 extern bool ttl_shmem_worker_leave(TtlReaperState state, TimestampTz start_at);
-
-/*
- * schedule.c
- */
-
-/* Time that deletion has taken, in microseconds; half of it is forgotten each minute */
-typedef struct TtlTimeTaken
-{
-	int64		time;
-	TimestampTz as_of;
-} TtlTimeTaken;
-
-/* A container with TTL on */
-typedef struct TtlScheduled
-{
-	Oid			container;		/* MUST BE FIRST */
-	Oid			owner;
-	TtlTimeTaken taken;
-	bool		listed;			/* at the last refresh */
-	char		name[2 * NAMEDATALEN];	/* qualified, as of the last refresh */
-	bool		changed;		/* by invalidation: due now */
-	TimestampTz due;
-	bool		was_run;
-	TimestampTz last_run;		/* random, in the past, before the first */
-	int			ntables;		/* partitions */
-	int64		blocked;		/* rows that cannot be deleted */
-	int32		default_ttl;	/* s; -1 = never */
-	int64		cycle_cost_limit;
-	int64		failed_wait;	/* after the last run has failed, else 0 */
-	TimestampTz behind_since;	/* has had more work than budget; 0 = not so */
-	TimestampTz warned_at;
-
-	/* the present cycle */
-	int64		cycle_cost;
-	int64		cycle_rows;		/* deleted */
-	int64		cycle_time;		/* of its runs, in microseconds */
-	bool		has_work;		/* left */
-	bool		is_limited;		/* by cycle_cost_limit */
-} TtlScheduled;
-
-extern void ttl_schedule_init(struct TtlMemory *memory);
-
-/*
- * Brings the table of containers up to date.  Returns false if there are none, else when to
- * call this again in *next.  *unreaped becomes the number of containers with TTL on and reaping
- * off from which nothing was deleted for a day.
- */
-extern bool ttl_schedule_refresh(struct TtlMemory *memory, TimestampTz *next, int *unreaped);
-
-/* An owner of containers */
-typedef struct TtlOwner
-{
-	Oid			owner;			/* MUST BE FIRST */
-	TtlTimeTaken taken;			/* by all of his containers */
-	List	   *due;			/* containers in the order of their runs */
-	int			ndone;			/* runs so far */
-} TtlOwner;
-
-/*
- * The owners of the containers that are due, and these, each in the order of the time that they
- * have taken, and then of their last run.
- */
-extern List *ttl_schedule_due(void);
-
-/* After a visit: counts the time that it has taken, and sets the number of tables. */
-extern void ttl_schedule_add_run(TtlScheduled *container, int ntables, int64 time);
-
-/* When the first container is due */
-extern TimestampTz ttl_schedule_next(void);
-
-/* Called after each cycle: keeps the memory of this process within bounds. */
-extern void ttl_schedule_limit_caches(void);
-
-/* The time between visits at most, in microseconds */
-extern int64 ttl_schedule_longest_wait(const TtlScheduled *container);
-
-/*
- * After a visit: sets when the container is due.  If it was idle, nothing in it had expired.
- */
-extern void ttl_schedule_set_due(TtlScheduled *container, TimestampTz due, bool is_idle);
-
-/* Do containers have rows that cannot be deleted? */
-extern bool ttl_schedule_any_blocked(void);
 
 /*
  * budget.c

@@ -6,7 +6,7 @@
  * A background worker "ttl reaper", started by the launcher.  It runs a cycle at most every
  * ttl.naptime.
  *
- * In a cycle the containers that are due (schedule.c) get runs of deletion (reap_rel.c) in
+ * In a cycle the containers that are due get runs of deletion (reap_rel.c) in
  * rounds, until the cycle's budget (budget.c) is spent or nothing is left.  In a round each owner has an
  * equal share of what is left of the budget, and each of his containers an equal share of that; an
  * owner's turn takes RUN_TIME at most, but for its last batch.  Who has taken the least time lately
@@ -25,6 +25,24 @@
  * The worker exits when there is no container with TTL on, when ttl.reaper is off, while
  * deletion is held (hold.c), and after a cycle when other databases wait for its slot.
  *
+ *
+ * SCHEDULE
+ *
+ * A container is due when its earliest row expires, but not later than its default TTL
+ * (rows may have been inserted meanwhile) or IDLE_WAIT after the last visit; and so is each of its
+ * tables.  Each table of the database's containers makes all waits longer by WAIT_PER_TABLE, so
+ * that visiting idle ones never becomes a busy loop.  A row with a shorter TTL of its own waits for
+ * such a visit; it is hidden all the same.  A container is due at once when its definition or
+ * policy has changed: relcache invalidations set a flag in the hash table below, and a transaction
+ * that changes a policy wakes up the worker (request.c), which then reads the list of containers.
+ * Without a request the list is read after IDLE_WAIT, or longer in the same way.
+ *
+ * Who comes first is decided by the time that deletion has taken, for an owner's containers
+ * together and for each of them: whose triggers are slow comes after the others, and a container
+ * that has not been visited yet after those known to be quick.  A new worker lets owners whose
+ * containers have met errors lately come last, and chooses among the others at random, so
+ * that each comes first at times also if workers live for one cycle.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -34,6 +52,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "commands/dbcommands.h"
+#include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -43,11 +62,14 @@
 #include "storage/lwlock.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "citus/citus.h"
 #include "compat.h"
 #include "container/container.h"
 #include "cost.h"
@@ -79,6 +101,479 @@ static char *database_name;
 
 static uint32 wait_event_main;
 static uint32 wait_event_pace;
+
+/* Between visits, in microseconds */
+#define IDLE_WAIT			(10 * USECS_PER_SEC)
+#define WAIT_PER_TABLE		INT64CONST(7000)
+#define BUSY_WAIT_PER_TABLE	INT64CONST(500) /* if rows expire all the time */
+
+/* Time after which the state of a table without a visit is removed */
+#define FORGET_WAIT			(600 * USECS_PER_SEC)
+
+/* Time after which half of the time taken is forgotten */
+#define TIME_HALVED			(60 * USECS_PER_SEC)
+
+/* Time taken below which the last run decides about the order */
+#define TIME_UNIT			USECS_PER_SEC
+
+/*
+ * PostgreSQL keeps what it has read of each relation, some 20 kB for a container and its indexes, as
+ * long as the process lives.  When that has come to so many times maintenance_work_mem it is
+ * discarded, but not again before so many tables have been visited.
+ */
+#define CACHES_SHARE		8
+#define CACHES_TABLES		500
+
+/* Time that deletion has taken, in microseconds; half of it is forgotten each minute */
+typedef struct TtlTimeTaken
+{
+	int64		time;
+	TimestampTz as_of;
+} TtlTimeTaken;
+
+/* A container with TTL on */
+typedef struct TtlScheduled
+{
+	Oid			container;		/* MUST BE FIRST */
+	Oid			owner;
+	TtlTimeTaken taken;
+	bool		listed;			/* at the last refresh */
+	char		name[2 * NAMEDATALEN];	/* qualified, as of the last refresh */
+	bool		changed;		/* by invalidation: due now */
+	TimestampTz due;
+	bool		was_run;
+	TimestampTz last_run;		/* random, in the past, before the first */
+	int			ntables;		/* partitions */
+	int64		blocked;		/* rows that cannot be deleted */
+	int32		default_ttl;	/* s; -1 = never */
+	int64		cycle_cost_limit;
+	int64		failed_wait;	/* after the last run has failed, else 0 */
+	TimestampTz behind_since;	/* has had more work than budget; 0 = not so */
+	TimestampTz warned_at;
+
+	/* the present cycle */
+	int64		cycle_cost;
+	int64		cycle_rows;		/* deleted */
+	int64		cycle_time;		/* of its runs, in microseconds */
+	bool		has_work;		/* left */
+	bool		is_limited;		/* by cycle_cost_limit */
+} TtlScheduled;
+
+/* An owner of containers */
+typedef struct TtlOwner
+{
+	Oid			owner;			/* MUST BE FIRST */
+	TtlTimeTaken taken;			/* by all of his containers */
+	List	   *due;			/* containers in the order of their runs */
+	int			ndone;			/* runs so far */
+} TtlOwner;
+
+static int	tables_visited = 0;
+static bool is_discarding = false;
+
+static HTAB *scheduled = NULL;
+static HTAB *scheduled_owners = NULL;
+
+/* Number of tables of all containers */
+static int	scheduled_ntables = 0;
+
+void
+ttl_worker_relation_changed(Oid relid)
+{
+	HASH_SEQ_STATUS status;
+	TtlScheduled *container;
+
+	if (scheduled == NULL)
+		return;
+
+	if (OidIsValid(relid))
+	{
+		container = (TtlScheduled *) hash_search(scheduled, &relid, HASH_FIND, NULL);
+		if (container != NULL)
+			container->changed = true;
+		return;
+	}
+
+	/* to discard the caches of this process changes nothing */
+	if (is_discarding)
+		return;
+
+	hash_seq_init(&status, scheduled);
+	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
+		container->changed = true;
+}
+
+/* Makes a wait between visits longer if there are many tables. */
+static int64
+lengthen(int64 wait)
+{
+	return Max(wait, scheduled_ntables * WAIT_PER_TABLE);
+}
+
+/* Brings the time up to date, and adds some. */
+static void
+add_time(TtlTimeTaken *taken, int64 time)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	for (; taken->time > 0 && taken->as_of + TIME_HALVED <= now; taken->as_of += TIME_HALVED)
+		taken->time /= 2;
+	if (taken->time == 0)
+		taken->as_of = now;
+	taken->time += time;
+}
+
+static TtlOwner *
+enter_owner(Oid oid)
+{
+	bool		found;
+	TtlOwner   *owner = (TtlOwner *) hash_search(scheduled_owners, &oid, HASH_ENTER, &found);
+
+	if (!found)
+	{
+		memset(owner, 0, sizeof(TtlOwner));
+		owner->owner = oid;
+	}
+	return owner;
+}
+
+/* After a visit: counts the time that it has taken, and sets the number of tables. */
+static void
+count_run(TtlScheduled *container, int container_ntables, int64 time)
+{
+	container->was_run = true;
+	scheduled_ntables += container_ntables - container->ntables;
+	container->ntables = container_ntables;
+	tables_visited += container_ntables;
+	add_time(&container->taken, time);
+	add_time(&enter_owner(container->owner)->taken, time);
+}
+
+/*
+ * Enters a container with TTL on.
+ */
+static void
+enter_container(Oid oid, const TtlPolicy *policy, bool is_new)
+{
+	TtlContainerCounters counters;
+	TtlScheduled *container;
+	bool		found;
+
+	container = (TtlScheduled *) hash_search(scheduled, &oid, HASH_ENTER, &found);
+	if (!found)
+	{
+		memset(container, 0, sizeof(TtlScheduled));
+		container->container = oid;
+		container->changed = is_new;
+		container->ntables = 1;
+		container->last_run = pg_prng_uint32(&pg_global_prng_state);
+	}
+	container->listed = true;
+	container->owner = ttl_container_owner(oid);
+	if (!found && ttl_counters_get_container(oid, &counters))
+	{
+		container->blocked = counters.blocked_rows;
+
+		/* what earlier workers have spent on it is not known */
+		if (counters.last_error_at > GetCurrentTimestamp() - TIME_HALVED)
+			count_run(container, container->ntables, TIME_UNIT);
+	}
+	strlcpy(container->name, ttl_container_qualified_name(oid), sizeof(container->name));
+	container->default_ttl = policy->default_ttl;
+	container->cycle_cost_limit = policy->cycle_cost_limit > 0 ?
+		policy->cycle_cost_limit : PG_INT64_MAX;
+}
+
+/*
+ * Reads ttl.container.  Returns the containers whose change of policy has not been noticed.
+ */
+static List *
+read_containers(TimestampTz now, bool is_first, int *unreaped)
+{
+	List	   *unnoticed = NIL;
+	List	   *subscribed = NIL;
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_subscribed_tables(false))
+	{
+		TtlContainer container;
+
+		if (ttl_container_peek(lfirst_oid(lc), &container))
+			subscribed = list_append_unique_oid(subscribed, container.container);
+	}
+
+	foreach(lc, ttl_container_list())
+	{
+		Oid			oid = lfirst_oid(lc);
+		TtlPolicy	policy;
+		TtlContainerCounters counters;
+
+		/* it is not locked, so it may be about to lose a column */
+		if (!ttl_container_read(oid, &policy))
+			continue;
+		/* or the clock has been set back since */
+		if (policy.change.changed_at != 0 && policy.change.noticed_at > now)
+			unnoticed = lappend_oid(unnoticed, oid);
+		if (policy.default_ttl == TTL_OFF || ttl_citus_is_distributed(oid))
+			continue;
+		/* at first, the state that earlier workers have stored is still valid */
+		if (policy.reaping)
+			enter_container(oid, &policy, !is_first);
+		else if (!list_member_oid(subscribed, oid) &&
+				 (!ttl_counters_get_container(oid, &counters) ||
+				  counters.last_reap < now - USECS_PER_DAY || counters.last_reap > now))
+			(*unreaped)++;
+	}
+	return unnoticed;
+}
+
+/*
+ * Calls the function for each container, in a transaction of its own: it takes locks that last to
+ * the end, and the lock table may have room for few containers only.
+ */
+static void
+call_in_transactions(void (*function) (Oid), List *oids)
+{
+	ListCell   *lc;
+
+	foreach(lc, oids)
+	{
+		StartTransactionCommand();
+		function(lfirst_oid(lc));
+		CommitTransactionCommand();
+	}
+}
+
+/*
+ * Brings the table of containers up to date.  Returns false if there are none, else when to
+ * call this again in *next.  *unreaped becomes the number of containers with TTL on and reaping
+ * off from which nothing was deleted for a day.
+ */
+static bool
+refresh_schedule(TtlMemory *memory, TimestampTz *next, int *unreaped)
+{
+	static bool is_first = true;
+
+	MemoryContext context = CurrentMemoryContext;
+	List	   *unnoticed = NIL;
+	HASH_SEQ_STATUS status;
+	TtlScheduled *container;
+	TimestampTz now = GetCurrentTimestamp();
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	MemoryContextSwitchTo(context);
+
+	hash_seq_init(&status, scheduled);
+	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
+		container->listed = false;
+
+	*unreaped = 0;
+	if (ttl_container_objects() != NULL)
+		unnoticed = read_containers(now, is_first, unreaped);
+	is_first = false;
+
+	scheduled_ntables = 0;
+	hash_seq_init(&status, scheduled);
+	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
+	{
+		if (container->listed)
+		{
+			scheduled_ntables += container->ntables;
+			continue;
+		}
+		if (get_rel_relkind(container->container) == '\0')
+			ttl_counters_forget_container(container->container);
+		(void) hash_search(scheduled, &container->container, HASH_REMOVE, NULL);
+	}
+	ttl_reap_rel_memory_trim(memory, now - FORGET_WAIT);
+
+	CommitTransactionCommand();
+	call_in_transactions(ttl_container_notice_change, unnoticed);
+	MemoryContextSwitchTo(context);
+	*next = GetCurrentTimestamp() + lengthen(IDLE_WAIT);
+	return hash_get_num_entries(scheduled) > 0;
+}
+
+static int
+compare_times(int64 time_a, int64 time_b, const TtlScheduled *a, const TtlScheduled *b)
+{
+	if (time_a / TIME_UNIT != time_b / TIME_UNIT)
+		return time_a < time_b ? -1 : 1;
+	return a->last_run < b->last_run ? -1 : a->last_run > b->last_run;
+}
+
+static int
+compare_containers(const ListCell *a, const ListCell *b)
+{
+	const TtlScheduled *left = (TtlScheduled *) lfirst(a);
+	const TtlScheduled *right = (TtlScheduled *) lfirst(b);
+	/* one that has not been visited yet may be slow */
+	int64		left_time = left->was_run ? left->taken.time : TIME_UNIT;
+	int64		right_time = right->was_run ? right->taken.time : TIME_UNIT;
+
+	return compare_times(left_time, right_time, left, right);
+}
+
+static int
+compare_owners(const ListCell *a, const ListCell *b)
+{
+	const TtlOwner *left = (TtlOwner *) lfirst(a);
+	const TtlOwner *right = (TtlOwner *) lfirst(b);
+
+	return compare_times(left->taken.time, right->taken.time, (TtlScheduled *) linitial(left->due),
+				   (TtlScheduled *) linitial(right->due));
+}
+
+/*
+ * The owners of the containers that are due, and these, each in the order of the time that they
+ * have taken, and then of their last run.
+ */
+static List *
+list_due(void)
+{
+	HASH_SEQ_STATUS status;
+	TtlScheduled *container;
+	TtlOwner   *owner;
+	TimestampTz now = GetCurrentTimestamp();
+	List	   *result = NIL;
+
+	hash_seq_init(&status, scheduled_owners);
+	while ((owner = (TtlOwner *) hash_seq_search(&status)) != NULL)
+	{
+		owner->due = NIL;
+		owner->ndone = 0;
+		add_time(&owner->taken, 0);
+	}
+
+	hash_seq_init(&status, scheduled);
+	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
+	{
+		if (!container->changed && container->due > now)
+			continue;
+		add_time(&container->taken, 0);
+		owner = enter_owner(container->owner);
+		if (owner->due == NIL)
+			result = lappend(result, owner);
+		owner->due = lappend(owner->due, container);
+	}
+
+	/* an owner without containers is forgotten with the time that he has taken */
+	hash_seq_init(&status, scheduled_owners);
+	while ((owner = (TtlOwner *) hash_seq_search(&status)) != NULL)
+	{
+		list_sort(owner->due, compare_containers);
+		if (owner->due == NIL && owner->taken.time == 0)
+			(void) hash_search(scheduled_owners, &owner->owner, HASH_REMOVE, NULL);
+	}
+	list_sort(result, compare_owners);
+	return result;
+}
+
+/* When the first container is due */
+static TimestampTz
+next_due(void)
+{
+	HASH_SEQ_STATUS status;
+	TtlScheduled *container;
+	TimestampTz next = GetCurrentTimestamp() + lengthen(IDLE_WAIT);
+
+	hash_seq_init(&status, scheduled);
+	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
+		next = Min(next, container->due);
+	return next;
+}
+
+/* Discards the caches of catalogs, outside of a transaction, if they have become large. */
+static void
+limit_caches(void)
+{
+	if (tables_visited < CACHES_TABLES ||
+		MemoryContextMemAllocated(CacheMemoryContext, true) / 1024 < (Size) CACHES_SHARE * maintenance_work_mem)
+		return;
+	tables_visited = 0;
+	/* this takes the invalidations that other sessions have sent */
+	StartTransactionCommand();
+	is_discarding = true;
+	InvalidateSystemCaches();
+	is_discarding = false;
+	CommitTransactionCommand();
+}
+
+/* The time between visits at most, in microseconds */
+static int64
+longest_wait(const TtlScheduled *container)
+{
+	return lengthen(container->default_ttl > 0 ?
+					Min(container->default_ttl * USECS_PER_SEC, IDLE_WAIT) : IDLE_WAIT);
+}
+
+/*
+ * After a visit: sets when the container is due.  If it was idle, nothing in it had expired.
+ */
+static void
+set_due(TtlScheduled *container, TimestampTz due, bool is_idle)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	container->due = Max(Min(due, now + longest_wait(container)),
+						 is_idle ? now : now + scheduled_ntables * BUSY_WAIT_PER_TABLE);
+}
+
+/* True if containers have rows that cannot be deleted. */
+static bool
+any_blocked(void)
+{
+	HASH_SEQ_STATUS status;
+	TtlScheduled *container;
+	bool		any = false;
+
+	hash_seq_init(&status, scheduled);
+	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
+		any = any || container->blocked > 0;
+	return any;
+}
+
+static void
+forget_dropped(Oid container)
+{
+	(void) ttl_container_forget_dropped(container);
+}
+
+/*
+ * Restores what earlier workers have stored, and removes the statistics of tables that have been
+ * dropped while there was no worker, and the policies of those that were dropped while the
+ * library was not loaded.
+ */
+static void
+init_schedule(TtlMemory *memory)
+{
+	MemoryContext context = CurrentMemoryContext;
+	List	   *dropped;
+	HASHCTL		ctl;
+	ListCell   *lc;
+
+	ctl.keysize = sizeof(Oid);
+	ctl.entrysize = sizeof(TtlScheduled);
+	ctl.hcxt = TopMemoryContext;
+	scheduled = hash_create("ttl containers of the reaper", 64, &ctl,
+							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	ctl.entrysize = sizeof(TtlOwner);
+	scheduled_owners = hash_create("ttl owners of containers", 64, &ctl,
+						 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+
+	StartTransactionCommand();
+	foreach(lc, ttl_counters_containers())
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) == '\0')
+			ttl_counters_forget_container(lfirst_oid(lc));
+	}
+	MemoryContextSwitchTo(context);
+	dropped = ttl_container_list_dropped();
+	CommitTransactionCommand();
+	call_in_transactions(forget_dropped, dropped);
+	list_free(dropped);
+}
 
 /*
  * Overrides settings of postgresql.conf, the database and the role.
@@ -274,7 +769,7 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	run.max_batch_cost = ttl_budget_batch(granted);
 	run.pace = pace;
 	run.until = started + RUN_TIME;
-	run.longest_wait = ttl_schedule_longest_wait(container);
+	run.longest_wait = longest_wait(container);
 	run.blocked = container->blocked;
 	run.changed = container->changed;
 	container->changed = false;
@@ -293,7 +788,7 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	container->cycle_cost += run.cost;
 	container->cycle_rows += run.rows;
 	container->cycle_time += now - started;
-	ttl_schedule_add_run(container, run.ntables, now - started - (napped - napped_before));
+	count_run(container, run.ntables, now - started - (napped - napped_before));
 	/* among containers whose tables are paused, the one paused longest comes first */
 	if (run.end != TTL_REAP_LATER || run.cost > 0)
 		container->last_run = now;
@@ -305,7 +800,7 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	if (run.end != TTL_REAP_MORE)
 	{
 		container->behind_since = 0;
-		ttl_schedule_set_due(container, run.due, run.end == TTL_REAP_DONE && run.is_idle);
+		set_due(container, run.due, run.end == TTL_REAP_DONE && run.is_idle);
 	}
 	else if (container->cycle_cost >= container->cycle_cost_limit)
 		container->is_limited = true;
@@ -409,7 +904,7 @@ run_cycle(TtlMemory *memory)
 	TimestampTz until = started +
 		CYCLE_NAPTIMES * Max(ttl_guc_naptime * INT64CONST(1000), RUN_TIME);
 	TtlStop		stop;
-	List	   *owners = ttl_schedule_due();
+	List	   *owners = list_due();
 	List	   *containers = NIL;
 	int			round = 0;		/* owners left in the present round */
 	bool		is_limited = false;
@@ -477,7 +972,7 @@ run_cycle(TtlMemory *memory)
 	else if (is_limited)
 		counters.stopped_by = TTL_STOP_COST_LIMIT;
 	else
-		counters.stopped_by = ttl_schedule_any_blocked() ? TTL_STOP_BLOCKED : TTL_STOP_DONE;
+		counters.stopped_by = any_blocked() ? TTL_STOP_BLOCKED : TTL_STOP_DONE;
 	is_limited = is_limited || owners != NIL;
 	counters.state = is_limited ? TTL_REAPER_WAITING : TTL_REAPER_IDLE;
 	counters.cost_spent += spent;
@@ -487,7 +982,7 @@ run_cycle(TtlMemory *memory)
 	/* nap() may have consumed a wakeup by a request */
 	SetLatch(MyLatch);
 
-	return is_limited ? started : ttl_schedule_next();
+	return is_limited ? started : next_due();
 }
 
 /*
@@ -536,7 +1031,7 @@ has_work(TtlMemory *memory, TimestampTz *next, TtlReaperState *state,
 	if (!ttl_guc_reaper)
 		return false;
 
-	any = ttl_schedule_refresh(memory, next, &unreaped);
+	any = refresh_schedule(memory, next, &unreaped);
 	*start_at = remind(unreaped);
 	if (any)
 	{
@@ -613,7 +1108,7 @@ ttl_worker_main(Datum main_arg)
 	database_name = MemoryContextStrdup(TopMemoryContext, get_database_name(MyDatabaseId));
 	CommitTransactionCommand();
 
-	ttl_schedule_init(memory);
+	init_schedule(memory);
 	before_shmem_exit(at_exit, (Datum) 0);
 
 	/* another worker may have just run one, if the clock has not been set back since */
@@ -648,7 +1143,7 @@ ttl_worker_main(Datum main_arg)
 
 			MemoryContextSwitchTo(context);
 			next = run_cycle(memory);
-			ttl_schedule_limit_caches();
+			limit_caches();
 			pgstat_report_stat(false);
 			rested_at = started + ttl_guc_naptime * INT64CONST(1000);
 			cycle_at = Max(next, rested_at);
