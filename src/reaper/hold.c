@@ -257,7 +257,7 @@ ttl_hold_reason(PG_FUNCTION_ARGS)
 	else if (is_recovered(&recovery))
 		reason = "held after recovery";
 	else if (!ttl_hold_is_paused(&until))
-		reason = ttl_shmem_why_no_worker(MyDatabaseId);
+		reason = ttl_launcher_why_no_worker(MyDatabaseId);
 	else if (TIMESTAMP_IS_NOEND(until))
 		reason = "paused";
 	else

@@ -10,13 +10,13 @@
  * Whether a database has work can be seen only from inside.  So each gets a worker once,
  * when the launcher starts or when the database is created.  A worker that finds no
  * container with TTL on exits, and the database gets another one only when a backend
- * requests it (request.c).  A worker with work stays, unless databases wait for one of the
+ * requests it.  A worker with work stays, unless databases wait for one of the
  * ttl.workers slots: then it exits after each cycle, and the database that has waited longest
  * comes next.  If nothing was left to do the database waits for IDLE_WAIT at least, and longer the
  * more databases there are.  A worker that fails is started again after a pause that doubles each
  * time, unless it had run for LAST_PAUSE.
  *
- * An exiting worker leaves in its slot (shmem.c) the state of the database and when to start
+ * An exiting worker leaves in its slot the state of the database and when to start
  * the next one.  The launcher wakes up when a worker exits, at a request, and after
  * LONGEST_SLEEP to read pg_database.
  *
@@ -27,7 +27,7 @@
  *	 DROP/CREATE EXTENSION		as a change of policy
  *	 reaping is off everywhere	a worker comes once a day to log a reminder
  *	 worker fails				again after FIRST_PAUSE doubling to LAST_PAUSE
- *	 DROP DATABASE and such		request.c terminates the worker
+ *	 DROP DATABASE and such		the worker is terminated just before
  *	 ALLOW_CONNECTIONS false	the worker is terminated; another when it is true
  *	 ttl.reaper = off			workers exit, none is started
  *	 recovery to a point in time	each worker exits at once, until ttl.resume()
@@ -38,39 +38,597 @@
  *	 clock is set back			all processes start anew, since their wakeup times
  *								are in the far future
  *
+ *
+ * SHARED MEMORY
+ *
+ * One struct, TtlShared, holds everything.  Its lock "ttl" is taken when a worker starts or
+ * exits, when a policy changes and once per cycle, so it is not contended.
+ *
+ * Workers: the launcher reserves a slot for a database and registers a background worker
+ * with the database's OID as its argument; the worker takes the slot before it connects to the
+ * database.  A worker that was registered by an earlier launcher takes the slot that the
+ * present one has reserved, or exits if there is none; the second of two exits.
+ * A worker clears the slot's pid in an exit callback that runs after the process
+ * has left the ProcArray, because it is registered before the connection is made.
+ * So once pid is 0 the worker does not count as a user of the database any more.
+ *
+ * Requests: a change of policy sets the flag in the slot of the database if it
+ * has one, else it is queued for the launcher.  A worker exits for lack of work only if
+ * the flag is not set, under the same lock, and the launcher checks the flag when it
+ * frees the slot, so no request is lost.
+ *
+ *
+ * REQUESTS OF BACKENDS
+ *
+ * - A transaction that has changed a policy wakes up the worker of its
+ *	 database after commit.  COMMIT PREPARED wakes up all of them, since the prepared
+ *	 transaction may have changed a policy, and ttl.resume() may have ended a hold.
+ * - A command that needs a database for itself (DROP DATABASE, ALTER DATABASE
+ *	 ... RENAME and SET TABLESPACE, CREATE DATABASE for its template) terminates
+ *	 the worker in it just before.  The database is locked before that, as the command
+ *	 itself does it later: the launcher starts no worker in a locked database, and one
+ *	 that is being started waits for the lock before it counts as a user of it.  Only for
+ *	 users who have the rights for such a command, roughly: others could stop deletion
+ *	 with commands that fail.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <signal.h>
 
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
 #include "miscadmin.h"
+#include "nodes/parsenodes.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/lwlock.h"
+#include "storage/shmem.h"
 #include "tcop/tcopprot.h"
+#include "utils/acl.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #include "compat.h"
+#include "container/container.h"
 #include "cost.h"
 #include "counters.h"
 #include "guc.h"
-#include "reaper/reaper_internal.h"
 #include "reaper/reap_rel.h"
+#include "reaper/reaper_internal.h"
 #include "ttl.h"
+
+/* How long to wait for workers to exit, ms */
+#define EXIT_TIMEOUT		5000
+#define EXIT_POLL			10
+
+/* Requests that are queued one by one; more become "all databases". */
+#define MAX_REQUESTS		64
+
+/* A database with a worker */
+typedef struct WorkerSlot
+{
+	Oid			dboid;			/* InvalidOid = free; set by the launcher */
+	pid_t		pid;			/* 0 = not started yet, or gone; set by the worker */
+	Latch	   *latch;			/* valid while pid is set; set by the worker */
+
+	bool		is_requested;	/* by a backend; cleared by the worker */
+
+	/* set by the worker, or by who terminates it */
+	bool		is_leaving;		/* if not set at exit, the worker has failed */
+	TtlReaperState state;		/* of the database without a worker */
+	TimestampTz start_at;		/* of the next worker */
+} WorkerSlot;
+
+typedef struct TtlShared
+{
+	/* constant */
+	int			nslots;			/* ttl.workers */
+
+	/* protected by the lock: set by the launcher */
+	pid_t		launcher_pid;	/* 0 = none */
+	Latch	   *launcher_latch; /* valid while launcher_pid is set */
+	bool		is_contended;	/* do databases wait for a slot? */
+	bool		lacks_process;	/* ... or because max_worker_processes is reached? */
+
+	/* protected by the lock: set by backends, taken by the launcher */
+	int			nrequests;		/* more than MAX_REQUESTS = all databases */
+	Oid			requests[MAX_REQUESTS];
+
+	/* protected by the lock */
+	TtlRelStates rel_states;	/* see reap_rel.c */
+
+	/* see counters.h */
+	TtlCountersShared counters;
+
+	/* protected by the lock */
+	WorkerSlot	slots[FLEXIBLE_ARRAY_MEMBER];
+} TtlShared;
+
+static TtlShared *shared = NULL;
+static LWLock *lock = NULL;
+
+/* The slot of this process if it is a worker */
+static WorkerSlot *my_slot = NULL;
+
+static Size
+shared_size(void)
+{
+	return add_size(offsetof(TtlShared, slots),
+					mul_size(ttl_guc_workers, sizeof(WorkerSlot)));
+}
+
+void
+ttl_reaper_request_shmem(void)
+{
+	RequestAddinShmemSpace(add_size(shared_size(), ttl_cost_shmem_size()));
+	RequestNamedLWLockTranche(TTL_EXTENSION, 1);
+}
+
+void
+ttl_reaper_attach_shmem(void)
+{
+	bool		found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = (TtlShared *) ShmemInitStruct(TTL_EXTENSION, shared_size(), &found);
+	lock = &GetNamedLWLockTranche(TTL_EXTENSION)->lock;
+	if (!found)
+	{
+		memset(shared, 0, shared_size());
+		shared->nslots = ttl_guc_workers;
+	}
+	ttl_cost_shmem_init();
+	ttl_counters_attach(&shared->counters, found, lock->tranche);
+	ttl_reap_rel_attach_shmem(&shared->rel_states, lock);
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/*
+ * Sets the launcher's latch.  The lock is held.
+ */
+static void
+wake_launcher(void)
+{
+	if (shared->launcher_pid != 0)
+		SetLatch(shared->launcher_latch);
+}
+
+/*
+ * The slot of a database, or NULL.  The lock is held.
+ */
+static WorkerSlot *
+find_slot(Oid dboid)
+{
+	for (int i = 0; i < shared->nslots; i++)
+	{
+		if (shared->slots[i].dboid == dboid)
+			return &shared->slots[i];
+	}
+	return NULL;
+}
+
+/*
+ * Requests that the worker of a database (InvalidOid: of each) read the list of
+ * containers; it is started if necessary.  Doesn't fail, since it is called after commit.
+ */
+static void
+wake_workers(Oid dboid)
+{
+	bool		has_slot = false;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->nslots; i++)
+	{
+		WorkerSlot *slot = &shared->slots[i];
+
+		if (OidIsValid(dboid) && slot->dboid != dboid)
+			continue;
+		has_slot = true;
+		slot->is_requested = true;
+		if (slot->pid != 0)
+			SetLatch(slot->latch);
+	}
+	if (!has_slot || !OidIsValid(dboid))
+	{
+		if (OidIsValid(dboid) && shared->nrequests < MAX_REQUESTS)
+			shared->requests[shared->nrequests++] = dboid;
+		else
+			shared->nrequests = MAX_REQUESTS + 1;
+		wake_launcher();
+	}
+	LWLockRelease(lock);
+}
+
+/*
+ * Is there a worker of the database (InvalidOid = of any)?  If 'terminate', it gets a
+ * SIGTERM.
+ */
+static bool
+find_workers(Oid dboid, bool terminate)
+{
+	bool		found = false;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->nslots; i++)
+	{
+		WorkerSlot *slot = &shared->slots[i];
+
+		if (!OidIsValid(slot->dboid) || (OidIsValid(dboid) && slot->dboid != dboid))
+			continue;
+		found = found || slot->pid != 0;
+		if (terminate)
+		{
+			/* one that has not started yet exits when it attaches */
+			slot->is_leaving = true;
+			slot->state = TTL_REAPER_WAITING;
+			slot->start_at = 0;
+			if (slot->pid != 0)
+				kill(slot->pid, SIGTERM);
+		}
+	}
+	LWLockRelease(lock);
+	return found;
+}
+
+static bool
+worker_is_there(Oid dboid)
+{
+	return find_workers(dboid, false);
+}
+
+/*
+ * Terminates the worker of a database (InvalidOid: all workers), and waits, with a timeout,
+ * until it has exited.  The next one is started when the database is not locked.
+ */
+static void
+terminate_workers(Oid dboid)
+{
+	TimestampTz until;
+
+	until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), EXIT_TIMEOUT);
+	while (find_workers(dboid, true) && GetCurrentTimestamp() < until)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 EXIT_POLL, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+static void
+launcher_detach(int code, Datum arg)
+{
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	shared->launcher_pid = 0;
+	LWLockRelease(lock);
+}
+
+/*
+ * Makes this process the launcher.  Slots without a process are freed.  Returns the
+ * databases that have a worker.
+ */
+static List *
+attach_launcher(void)
+{
+	List	   *dboids = NIL;
+
+	on_shmem_exit(launcher_detach, (Datum) 0);
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	shared->launcher_pid = MyProcPid;
+	shared->launcher_latch = MyLatch;
+	shared->is_contended = false;
+	shared->lacks_process = false;
+	for (int i = 0; i < shared->nslots; i++)
+	{
+		if (shared->slots[i].pid == 0)
+			shared->slots[i].dboid = InvalidOid;
+		else
+			dboids = lappend_oid(dboids, shared->slots[i].dboid);
+	}
+	LWLockRelease(lock);
+	return dboids;
+}
+
+/* Returns the number of requests; more than MAX_REQUESTS means all databases. */
+static int
+take_requests(Oid *dboids)
+{
+	int			n;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	n = shared->nrequests;
+	memcpy(dboids, shared->requests, sizeof(shared->requests));
+	shared->nrequests = 0;
+	LWLockRelease(lock);
+	return n;
+}
+
+/* Notes whether databases wait for a slot.  If so, sleeping workers are woken up. */
+static void
+set_contended(bool contended, bool lacks_process)
+{
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->nslots; i++)
+	{
+		if (contended && !shared->is_contended && shared->slots[i].pid != 0)
+			SetLatch(shared->slots[i].latch);
+	}
+	shared->is_contended = contended;
+	shared->lacks_process = lacks_process;
+	LWLockRelease(lock);
+}
+
+/* False if there is no free slot. */
+static bool
+reserve_slot(Oid dboid)
+{
+	WorkerSlot *slot;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	slot = find_slot(InvalidOid);
+	if (slot != NULL)
+	{
+		memset(slot, 0, sizeof(WorkerSlot));
+		slot->dboid = dboid;
+	}
+	LWLockRelease(lock);
+	return slot != NULL;
+}
+
+/*
+ * Frees the slot of a worker that has exited.  Returns false if the worker has failed,
+ * else the database's state, and when to start the next worker (0 = at once, DT_NOEND =
+ * at a request).
+ */
+static bool
+release_slot(Oid dboid, TtlReaperState *state, TimestampTz *start_at)
+{
+	WorkerSlot *slot;
+	bool		left;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	slot = find_slot(dboid);
+	left = slot->is_leaving || slot->is_requested;
+	*state = slot->is_leaving ? slot->state : TTL_REAPER_WAITING;
+	*start_at = slot->is_requested ? 0 : slot->start_at;
+	memset(slot, 0, sizeof(WorkerSlot));
+	LWLockRelease(lock);
+	return left;
+}
+
+static void
+worker_detach(int code, Datum arg)
+{
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	my_slot->pid = 0;
+	wake_launcher();			/* the postmaster notifies the one that has started
+								 * this worker */
+	LWLockRelease(lock);
+}
+
+bool
+ttl_launcher_attach_worker(Oid dboid)
+{
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	my_slot = find_slot(dboid);
+	if (my_slot != NULL && (my_slot->pid != 0 || my_slot->is_leaving))
+		my_slot = NULL;
+	else if (my_slot != NULL)
+	{
+		my_slot->pid = MyProcPid;
+		my_slot->latch = MyLatch;
+	}
+	LWLockRelease(lock);
+
+	if (my_slot != NULL)
+		on_shmem_exit(worker_detach, (Datum) 0);
+	return my_slot != NULL;
+}
+
+bool
+ttl_launcher_take_request(void)
+{
+	bool		requested;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	requested = my_slot->is_requested;
+	my_slot->is_requested = false;
+	LWLockRelease(lock);
+	return requested;
+}
+
+bool
+ttl_launcher_is_contended(void)
+{
+	bool		contended;
+
+	LWLockAcquire(lock, LW_SHARED);
+	contended = shared->is_contended;
+	LWLockRelease(lock);
+	return contended;
+}
+
+const char *
+ttl_launcher_why_no_worker(Oid dboid)
+{
+	const char *reason = NULL;
+
+	LWLockAcquire(lock, LW_SHARED);
+	if (shared->launcher_pid == 0)
+		reason = "no launcher (max_worker_processes)";
+	else if (find_slot(dboid) == NULL && shared->lacks_process)
+		reason = "no process (max_worker_processes)";
+	else if (find_slot(dboid) == NULL && shared->is_contended)
+		reason = "waits for a process (ttl.workers)";
+	LWLockRelease(lock);
+	return reason;
+}
+
+bool
+ttl_launcher_release_worker(TtlReaperState state, TimestampTz start_at)
+{
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (!my_slot->is_requested)
+	{
+		my_slot->is_leaving = true;
+		my_slot->state = state;
+		my_slot->start_at = start_at;
+	}
+	LWLockRelease(lock);
+	return my_slot->is_leaving;
+}
+
+/* To do after commit */
+static bool policy_changed = false;
+static bool anything_changed = false;
+
+void
+ttl_request_at_commit(void)
+{
+	policy_changed = true;
+}
+
+void
+ttl_request_all_at_commit(void)
+{
+	anything_changed = true;
+}
+
+void
+ttl_request_transaction(XactEvent event)
+{
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT &&
+		event != XACT_EVENT_PREPARE)
+		return;
+
+	policy_changed |= ttl_container_has_changed();
+	if (event == XACT_EVENT_COMMIT && (policy_changed || anything_changed))
+		wake_workers(anything_changed ? InvalidOid : MyDatabaseId);
+	policy_changed = false;
+	anything_changed = false;
+}
+
+/*
+ * The database that a command needs for itself, NULL if it needs none.
+ */
+static const char *
+database_of_command(Node *command)
+{
+	List	   *options;
+	const char *option;
+	const char *name;
+	ListCell   *lc;
+
+	if (IsA(command, DropdbStmt))
+		return ((DropdbStmt *) command)->dbname;
+	if (IsA(command, RenameStmt) &&
+		((RenameStmt *) command)->renameType == OBJECT_DATABASE)
+		return ((RenameStmt *) command)->subname;
+	if (IsA(command, AlterDatabaseStmt))
+	{
+		options = ((AlterDatabaseStmt *) command)->options;
+		option = "tablespace";
+		name = NULL;
+	}
+	else if (IsA(command, CreatedbStmt))
+	{
+		options = ((CreatedbStmt *) command)->options;
+		option = "template";
+		name = "template1";
+	}
+	else
+		return NULL;
+
+	foreach(lc, options)
+	{
+		DefElem    *element = lfirst_node(DefElem, lc);
+
+		if (strcmp(element->defname, option) == 0 && element->arg != NULL)
+			name = IsA(command, AlterDatabaseStmt) ?
+				((AlterDatabaseStmt *) command)->dbname : defGetString(element);
+	}
+	return name;
+}
+
+/*
+ * True if the user has, roughly, the rights for such a command.  (have_createdb_privilege() is
+ * not exported by all minor releases.)
+ */
+static bool
+has_rights(Oid dboid, bool as_template)
+{
+	HeapTuple	tuple;
+	bool		result;
+
+	if (superuser())
+		return true;
+	if (!as_template)
+		return TtlOwnsDatabase(dboid, GetUserId());
+	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+	ReleaseSysCache(tuple);
+	if (!result || TtlOwnsDatabase(dboid, GetUserId()))
+		return result;
+	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(dboid));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+void
+ttl_request_before_utility(PlannedStmt *pstmt)
+{
+	const char *name = database_of_command(pstmt->utilityStmt);
+	bool		as_template = IsA(pstmt->utilityStmt, CreatedbStmt);
+	Oid			dboid;
+
+	if (name == NULL || RecoveryInProgress() || !IsTransactionState())
+		return;
+
+	dboid = get_database_oid(name, true);
+	if (OidIsValid(dboid) && (as_template || dboid != MyDatabaseId) &&
+		has_rights(dboid, as_template))
+	{
+		LockSharedObject(DatabaseRelationId, dboid, 0,
+						 as_template ? ShareLock : AccessExclusiveLock);
+		terminate_workers(dboid);
+	}
+}
+
+void
+ttl_request_after_utility(PlannedStmt *pstmt)
+{
+	Node	   *command = pstmt->utilityStmt;
+
+	if (IsA(command, TransactionStmt) &&
+		((TransactionStmt *) command)->kind == TRANS_STMT_COMMIT_PREPARED)
+		anything_changed = true;
+}
 
 /* Seconds after which the postmaster restarts a launcher that has failed */
 #define RESTART_TIME		5
@@ -165,7 +723,7 @@ read_databases(void)
 			(void) hash_search(known, &database->dboid, HASH_REMOVE, NULL);
 		}
 		else if (database->exists && !database->connectable && database->has_worker)
-			ttl_shmem_terminate_workers(database->dboid);
+			terminate_workers(database->dboid);
 	}
 }
 
@@ -183,7 +741,7 @@ worker_exited(Database *database, TimestampTz now)
 	database->handle = NULL;
 	database->has_worker = false;
 
-	if (ttl_shmem_release_slot(database->dboid, &state, &database->start_at))
+	if (release_slot(database->dboid, &state, &database->start_at))
 	{
 		database->failures = 0;
 
@@ -212,19 +770,19 @@ worker_exited(Database *database, TimestampTz now)
 static void
 update_databases(TimestampTz now)
 {
-	Oid			requests[TTL_MAX_REQUESTS];
-	int			nrequests = ttl_shmem_take_requests(requests);
+	Oid			requests[MAX_REQUESTS];
+	int			nrequests = take_requests(requests);
 	HASH_SEQ_STATUS status;
 	Database   *database;
 
 	hash_seq_init(&status, known);
 	while ((database = (Database *) hash_seq_search(&status)) != NULL)
 	{
-		bool		requested = nrequests > TTL_MAX_REQUESTS;
+		bool		requested = nrequests > MAX_REQUESTS;
 		pid_t		pid;
 
 		/* the handle says that a worker could not be started */
-		if (database->has_worker && !ttl_shmem_has_worker(database->dboid) &&
+		if (database->has_worker && !worker_is_there(database->dboid) &&
 			(database->handle == NULL ||
 			 GetBackgroundWorkerPid(database->handle, &pid) == BGWH_STOPPED))
 			worker_exited(database, now);
@@ -319,7 +877,7 @@ start_workers(TimestampTz now)
 	{
 		if (is_locked(database->dboid))
 			database->start_at = TimestampTzPlusMilliseconds(now, LOCKED_WAIT);
-		else if (!ttl_shmem_reserve_slot(database->dboid))
+		else if (!reserve_slot(database->dboid))
 			contended = true;
 		else if (start_worker(database))
 		{
@@ -331,7 +889,7 @@ start_workers(TimestampTz now)
 			TtlReaperState state;
 			TimestampTz start_at;
 
-			(void) ttl_shmem_release_slot(database->dboid, &state, &start_at);
+			(void) release_slot(database->dboid, &state, &start_at);
 			contended = lacks_process = true;
 			if (TimestampDifferenceExceeds(warned_at, now, WARNING_PERIOD))
 			{
@@ -347,7 +905,7 @@ start_workers(TimestampTz now)
 		}
 	}
 
-	ttl_shmem_set_contended(contended, lacks_process);
+	set_contended(contended, lacks_process);
 	return next;
 }
 
@@ -374,7 +932,7 @@ ttl_launcher_main(Datum main_arg)
 
 	ttl_cost_exempt();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-	adopted = ttl_shmem_launcher_attach();
+	adopted = attach_launcher();
 	wait_event = TtlWaitEventNew("TtlLauncherMain");
 
 	/* the table and handles of workers live as long as the process */
@@ -417,7 +975,7 @@ ttl_launcher_main(Datum main_arg)
 		{
 			ereport(LOG,
 					(errmsg("deletion of expired rows starts anew because the clock has been set back")));
-			ttl_shmem_terminate_workers(InvalidOid);
+			terminate_workers(InvalidOid);
 			break;
 		}
 		last_time = now;

@@ -212,7 +212,7 @@ extern void ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since);
 /* Forgets what workers of the database have stored for the next. */
 extern void ttl_reap_rel_forget_database(Oid dboid);
 
-/* The part of shared memory (shmem.c) that belongs to reap_rel.c */
+/* The part of shared memory (launcher.c) that belongs to reap_rel.c */
 #define TTL_REL_STATES_MAX		1000
 
 typedef struct TtlRelStateEntry

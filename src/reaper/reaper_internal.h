@@ -22,79 +22,33 @@ extern PGDLLEXPORT void ttl_launcher_main(Datum main_arg);
 extern PGDLLEXPORT void ttl_worker_main(Datum main_arg);
 
 /*
- * request.c
+ * launcher.c, for backends
  */
 
 /* Wakes up the worker of this database, or of each database, after commit. */
 extern void ttl_request_at_commit(void);
 extern void ttl_request_all_at_commit(void);
 
-/*
- * shmem.c, for backends
- */
-
-/* Requests that are queued one by one; more become "all databases". */
-#define TTL_MAX_REQUESTS	64
-
-/*
- * Requests that the worker of a database (InvalidOid: of each) read the list of
- * containers; it is started if necessary.
- */
-extern void ttl_shmem_wake(Oid dboid);
-
-/*
- * Terminates the worker of a database (InvalidOid: all workers), and waits, with a timeout,
- * until it has exited.  The next one is started when the database is not locked.
- */
-extern void ttl_shmem_terminate_workers(Oid dboid);
-
 /* Why the database has no worker, in a few words; NULL if it has one, or needs none. */
-extern const char *ttl_shmem_why_no_worker(Oid dboid);
+extern const char *ttl_launcher_why_no_worker(Oid dboid);
 
 /*
- * shmem.c, for the launcher
- */
-
-/*
- * Makes this process the launcher.  Slots without a process are freed.  Returns the
- * databases that have a worker.
- */
-extern List *ttl_shmem_launcher_attach(void);
-
-/* Returns the number of requests; more than TTL_MAX_REQUESTS means all databases. */
-extern int	ttl_shmem_take_requests(Oid *dboids);
-extern bool ttl_shmem_has_worker(Oid dboid);
-
-/* Do databases wait for a slot?  If so, sleeping workers are woken up. */
-extern void ttl_shmem_set_contended(bool contended, bool lacks_process);
-
-/* False if there is no free slot. */
-extern bool ttl_shmem_reserve_slot(Oid dboid);
-
-/*
- * Frees the slot of a worker that has exited.  Returns false if the worker has failed,
- * else the database's state, and when to start the next worker (0 = at once, DT_NOEND =
- * at a request).
- */
-extern bool ttl_shmem_release_slot(Oid dboid, TtlReaperState *state,
-								   TimestampTz *start_at);
-
-/*
- * shmem.c, for a worker
+ * launcher.c, for a worker
  */
 
 /* Takes the slot reserved for the database; false if the worker is to exit. */
-extern bool ttl_shmem_worker_attach(Oid dboid);
+extern bool ttl_launcher_attach_worker(Oid dboid);
 
-/* Has there been a request since the last call? */
-extern bool ttl_shmem_worker_take_request(void);
-extern bool ttl_shmem_worker_is_contended(void);
+/* True if there has been a request since the last call. */
+extern bool ttl_launcher_take_request(void);
+extern bool ttl_launcher_is_contended(void);
 
 /*
- * Announces that the worker exits, with the arguments of ttl_shmem_release_slot().
- * Returns false and does nothing if there is a request.
+ * Announces that the worker exits: the state of the database, and when to start the next
+ * worker (0 = at once, DT_NOEND = at a request).  Returns false and does nothing if there is a
+ * request.
  */
-extern bool ttl_shmem_worker_leave(TtlReaperState state, TimestampTz start_at);
+extern bool ttl_launcher_release_worker(TtlReaperState state, TimestampTz start_at);
 
 /*
  * budget.c

@@ -34,7 +34,7 @@
  * that visiting idle ones never becomes a busy loop.  A row with a shorter TTL of its own waits for
  * such a visit; it is hidden all the same.  A container is due at once when its definition or
  * policy has changed: relcache invalidations set a flag in the hash table below, and a transaction
- * that changes a policy wakes up the worker (request.c), which then reads the list of containers.
+ * that changes a policy wakes up the worker (launcher.c), which then reads the list of containers.
  * Without a request the list is read after IDLE_WAIT, or longer in the same way.
  *
  * Who comes first is decided by the time that deletion has taken, for an owner's containers
@@ -1017,7 +1017,7 @@ remind(int unreaped)
 
 /*
  * Reads the list of containers.  Returns false if the worker has to exit, with the arguments
- * of ttl_shmem_worker_leave(), else when to call this again in *next.
+ * of ttl_launcher_release_worker(), else when to call this again in *next.
  */
 static bool
 has_work(TtlMemory *memory, TimestampTz *next, TtlReaperState *state,
@@ -1059,7 +1059,7 @@ at_exit(int code, Datum arg)
 {
 	LWLockReleaseAll();			/* after an error */
 	if (ttl_reap_rel_handle_exit(is_terminated))
-		(void) ttl_shmem_worker_leave(TTL_REAPER_WAITING, GetCurrentTimestamp());
+		(void) ttl_launcher_release_worker(TTL_REAPER_WAITING, GetCurrentTimestamp());
 }
 
 /*
@@ -1084,7 +1084,7 @@ ttl_worker_main(Datum main_arg)
 	/* a SIGHUP that came before the handler was set has been discarded */
 	ConfigReloadPending = true;
 
-	if (!ttl_shmem_worker_attach(dboid))
+	if (!ttl_launcher_attach_worker(dboid))
 		proc_exit(0);
 
 	ttl_cost_exempt();
@@ -1117,7 +1117,7 @@ ttl_worker_main(Datum main_arg)
 
 	for (;;)
 	{
-		bool		is_requested = ttl_shmem_worker_take_request();
+		bool		is_requested = ttl_launcher_take_request();
 
 		MemoryContextSwitchTo(context);
 		MemoryContextReset(context);
@@ -1130,7 +1130,7 @@ ttl_worker_main(Datum main_arg)
 			cycle_at = rested_at;
 			if (!has_work(memory, &refresh_at, &state, &start_at))
 			{
-				if (ttl_shmem_worker_leave(state, start_at))
+				if (ttl_launcher_release_worker(state, start_at))
 					break;
 				continue;
 			}
@@ -1149,8 +1149,8 @@ ttl_worker_main(Datum main_arg)
 			cycle_at = Max(next, rested_at);
 		}
 
-		if (ttl_shmem_worker_is_contended() &&
-			ttl_shmem_worker_leave(cycle_at > rested_at ? TTL_REAPER_IDLE : TTL_REAPER_WAITING,
+		if (ttl_launcher_is_contended() &&
+			ttl_launcher_release_worker(cycle_at > rested_at ? TTL_REAPER_IDLE : TTL_REAPER_WAITING,
 								   cycle_at))
 			break;
 
