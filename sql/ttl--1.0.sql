@@ -28,7 +28,6 @@ CREATE TABLE ttl.container (
     cycle_cost_limit integer CHECK (cycle_cost_limit > 0),
     batch_size integer CHECK (batch_size > 0),
     replication_origin boolean NOT NULL DEFAULT false,
-    changed_at timestamptz,
     grace_began_at timestamptz,
     grace_noticed_at timestamptz,
     grace_partition regclass,
@@ -58,9 +57,8 @@ COMMENT ON COLUMN ttl.container.archive_columns IS 'columns that are copied to t
 COMMENT ON COLUMN ttl.container.cycle_cost_limit IS 'maximum of cost units that the background worker may spend on the table in a cycle; NULL = its share';
 COMMENT ON COLUMN ttl.container.batch_size IS 'rows that are deleted in one transaction; NULL = as many as take about 50 ms';
 COMMENT ON COLUMN ttl.container.replication_origin IS 'whether deletions have the replication origin "ttl"';
-COMMENT ON COLUMN ttl.container.changed_at IS 'when the policy was last changed so that rows expire earlier; NULL = never, or TTL was turned off';
-COMMENT ON COLUMN ttl.container.grace_began_at IS 'when the reaper noticed the first of several such changes, each within ttl.grace of the one before; NULL = not yet';
-COMMENT ON COLUMN ttl.container.grace_noticed_at IS 'when the reaper noticed the last of them; ttl.grace counts from here; NULL = not yet';
+COMMENT ON COLUMN ttl.container.grace_began_at IS 'when the reaper noticed the first of the last changes of the policy that made rows expire earlier, each within ttl.grace of the one before; infinity = not yet, NULL = there is none';
+COMMENT ON COLUMN ttl.container.grace_noticed_at IS 'when the reaper noticed the last of them; ttl.grace counts from here; infinity = not yet, NULL = there is none';
 COMMENT ON COLUMN ttl.container.grace_partition IS 'the partition whose ATTACH was the change; NULL = the change concerns all';
 COMMENT ON COLUMN ttl.container.created_objects IS 'what was added to the table, and is dropped when it is unregistered: ts_column, ts_default, ttl_column, default_index, item_index';
 COMMENT ON COLUMN ttl.container.propagated IS 'whether the policy comes from the coordinator of a Citus cluster, by the row trigger';

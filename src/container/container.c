@@ -706,7 +706,7 @@ ttl_container_notice_change(Oid container)
 	if (!ConditionalLockRelationOid(container, AccessShareLock) ||
 		!ttl_container_lock_policy(container, true, false) ||
 		!ttl_container_read(container, &policy) ||
-		policy.change.changed_at == 0)
+		policy.change.noticed_at == 0)
 		return;
 	policy.change.noticed_at = GetCurrentTimestamp();
 	policy.change.began_at = Min(policy.change.began_at, policy.change.noticed_at);

@@ -142,9 +142,8 @@ ttl_policy_setting(const char *name)
 
 /* What else is stored, and set by ttl itself */
 static const TtlSetting other_fields[] = {
-	FIELD(change.changed_at, INSTANT, changed_at, false),
-	FIELD(change.began_at, NOTICED, grace_began_at, false),
-	FIELD(change.noticed_at, NOTICED, grace_noticed_at, false),
+	FIELD(change.began_at, INSTANT, grace_began_at, false),
+	FIELD(change.noticed_at, INSTANT, grace_noticed_at, false),
 	FIELD(change.partition, TABLE, grace_partition, false),
 	FIELD(created_objects, CREATED, created_objects, false),
 	FIELD(propagated, BOOLEAN, propagated, false)
@@ -305,9 +304,6 @@ read_field(TtlPolicy *policy, const TtlSetting *setting, Datum value, bool isnul
 		case TTL_SETTING_INSTANT:
 			*(TimestampTz *) field = isnull ? 0 : DatumGetTimestampTz(value);
 			break;
-		case TTL_SETTING_NOTICED:
-			*(TimestampTz *) field = isnull ? DT_NOEND : DatumGetTimestampTz(value);
-			break;
 		case TTL_SETTING_CREATED:
 			*(int *) field = isnull ? 0 :
 				created_objects_of(names_from_array(DatumGetArrayTypeP(value)));
@@ -352,9 +348,6 @@ write_field(const void *field, TtlSettingType type, bool *isnull)
 		case TTL_SETTING_INSTANT:
 			*isnull = *(const TimestampTz *) field == 0;
 			return TimestampTzGetDatum(*(const TimestampTz *) field);
-		case TTL_SETTING_NOTICED:
-			*isnull = TIMESTAMP_IS_NOEND(*(const TimestampTz *) field);
-			return TimestampTzGetDatum(*(const TimestampTz *) field);
 		case TTL_SETTING_CREATED:
 			return PointerGetDatum(strlist_to_textarray(names_of_created_objects(*(const int *) field)));
 	}
@@ -388,8 +381,6 @@ ttl_policy_write(const TtlPolicy *policy, Datum *values, bool *nulls)
 {
 	write_fields(ttl_settings, lengthof(ttl_settings), policy, values, nulls);
 	write_fields(other_fields, lengthof(other_fields), policy, values, nulls);
-	nulls[Anum_container_grace_began_at - 1] |= policy->change.changed_at == 0;
-	nulls[Anum_container_grace_noticed_at - 1] |= policy->change.changed_at == 0;
 	nulls[Anum_container_archive_columns - 1] |= !OidIsValid(policy->archive_to);
 	nulls[Anum_container_ts_precision - 1] |= policy->ts_precision == 0;
 }

@@ -21,15 +21,14 @@ typedef enum TtlIndexing
 } TtlIndexing;
 
 /*
- * The last change of a policy by which rows expire earlier.  For ttl.grace the worker
- * deletes nothing, see expiry.c.
+ * The last changes of a policy by which rows expire earlier, each within ttl.grace of the one
+ * before.  In their grace the worker deletes nothing, see expiry.c.
  */
 typedef struct TtlChange
 {
-	TimestampTz changed_at;		/* 0 = there was none */
-	TimestampTz began_at;		/* noticed_at of the first of several */
-	TimestampTz noticed_at;		/* by the worker, after it was committed;
-								 * DT_NOEND = not yet */
+	/* when the worker noticed it, after the commit: 0 = there is none, DT_NOEND = not yet */
+	TimestampTz began_at;		/* the first */
+	TimestampTz noticed_at;		/* the last */
 	Oid			partition;		/* it concerns this one alone, InvalidOid =
 								 * all tables of the container */
 } TtlChange;
@@ -88,7 +87,6 @@ enum
 	Anum_container_cycle_cost_limit,
 	Anum_container_batch_size,
 	Anum_container_replication_origin,
-	Anum_container_changed_at,
 	Anum_container_grace_began_at,
 	Anum_container_grace_noticed_at,
 	Anum_container_grace_partition,
@@ -117,7 +115,6 @@ typedef enum TtlSettingType
 	TTL_SETTING_TABLE,			/* Oid, InvalidOid = NULL */
 	TTL_SETTING_NAMES,			/* List of char *, NIL = NULL */
 	TTL_SETTING_INSTANT,		/* TimestampTz, 0 = NULL */
-	TTL_SETTING_NOTICED,		/* TimestampTz, DT_NOEND = NULL */
 	TTL_SETTING_CREATED			/* int, TtlAdded ORed */
 } TtlSettingType;
 

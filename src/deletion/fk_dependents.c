@@ -114,8 +114,11 @@ ttl_fk_dependents_may_go_along(const TtlDeletion *deletion, Oid table, Timestamp
 		return false;
 	if (ttl_container_owner(table) != deletion->owner)
 		return false;
+	/* the grace of one partition is that of the container here; it can't begin until the commit */
 	if (deletion->heeds_grace &&
-		ttl_grace_lasts(&container.policy.change, ttl_execution_reference_time()))
+		(!ttl_container_lock_policy(container.container, false, false) ||
+		 !ttl_container_peek(container.container, &container) ||
+		 ttl_grace_lasts(&container.policy.change, ttl_execution_reference_time())))
 		return false;
 	*expired_at = deletion->expired_at;
 	if (container.container != deletion->target)

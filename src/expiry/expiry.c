@@ -44,7 +44,7 @@
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 
-/* A policy that goes on changing makes the worker wait for so many times ttl.grace. */
+/* A policy that goes on changing makes the worker wait for so many times ttl.grace at most. */
 #define GRACES	10
 
 TimestampTz
@@ -84,10 +84,12 @@ ttl_expiry_of_slot(const TtlContainer *container, TupleTableSlot *slot)
 TimestampTz
 ttl_grace_end(const TtlChange *change, TimestampTz clock)
 {
-	if (change->changed_at == 0 || ttl_guc_grace == 0)
+	int64		grace = ttl_guc_grace * USECS_PER_SEC;
+
+	if (change->noticed_at == 0 || grace == 0)
 		return DT_NOBEGIN;
-	return (change->noticed_at == DT_NOEND ? clock : change->noticed_at) +
-		ttl_guc_grace * USECS_PER_SEC;
+	return Min(Min(change->noticed_at, clock) + grace,
+			   Min(change->began_at, clock) + GRACES * grace);
 }
 
 bool
@@ -98,33 +100,25 @@ ttl_grace_lasts(const TtlChange *change, TimestampTz clock)
 
 /*
  * Changes that follow each other within ttl.grace are one, of all tables unless they concern the
- * same one.  Each makes the grace begin anew, unless it would last longer than GRACES since the
- * worker noticed the first.  A change by which rows live longer leaves the grace as it is,
- * for an earlier one may have been a mistake, too; if TTL is turned off, it ends.
+ * same one.  A change by which rows live longer, or TTL is turned off, leaves the grace as it is,
+ * for an earlier one may have been a mistake, too.
  */
 void
 ttl_grace_begin(TtlPolicy *policy, int32 former_ttl, Oid partition)
 {
 	TtlChange  *change = &policy->change;
-	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz grace = ttl_guc_grace * USECS_PER_SEC;
 
-	if (policy->default_ttl == TTL_OFF)
-		memset(change, 0, sizeof(TtlChange));
 	if (!ttl_policy_is_shorter(policy->default_ttl, former_ttl))
 		return;
-
-	if (change->changed_at == 0 ||
-		(now - change->changed_at >= grace && !ttl_grace_lasts(change, now)))
+	if (change->noticed_at == 0 ||
+		GetCurrentTimestamp() - change->noticed_at >= ttl_guc_grace * USECS_PER_SEC)
 	{
-		change->began_at = change->noticed_at = DT_NOEND;
+		change->began_at = DT_NOEND;
 		change->partition = partition;
 	}
-	else if (change->began_at == DT_NOEND || now - change->began_at < (GRACES - 1) * grace)
-		change->noticed_at = DT_NOEND;
-	if (partition != change->partition)
+	else if (partition != change->partition)
 		change->partition = InvalidOid;
-	change->changed_at = now;
+	change->noticed_at = DT_NOEND;
 }
 
 TimestampTz

@@ -312,7 +312,7 @@ read_containers(TimestampTz now, bool is_first, int *unreaped)
 		if (!ttl_container_read(oid, &policy))
 			continue;
 		/* or the clock has been set back since */
-		if (policy.change.changed_at != 0 && policy.change.noticed_at > now)
+		if (policy.change.noticed_at > now)
 			unnoticed = lappend_oid(unnoticed, oid);
 		if (policy.default_ttl == TTL_OFF || ttl_citus_is_distributed(oid))
 			continue;
