@@ -626,8 +626,13 @@ partition_detaches(const TtlContainer *parent, PartitionCmd *cmd)
 		ttl_container_read(partition, &policy))
 		return;
 	ttl_container_lock_policy(parent->container, false, true);
-	if (ttl_container_read(parent->container, &policy))
-		ttl_container_insert(partition, &policy);
+	if (!ttl_container_read(parent->container, &policy))
+		return;
+	/* or another partition has been attached */
+	if (OidIsValid(policy.change.partition) &&
+		!list_member_oid(ttl_container_tables(partition), policy.change.partition))
+		memset(&policy.change, 0, sizeof(TtlChange));
+	ttl_container_insert(partition, &policy);
 }
 
 /*

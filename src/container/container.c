@@ -698,22 +698,6 @@ ttl_container_replace_archive(Oid container, Oid archive)
 }
 
 void
-ttl_container_notice_change(Oid container)
-{
-	TtlPolicy	policy;
-
-	/* the table, too: RENAME COLUMN comes for the policy with a lock on it */
-	if (!ConditionalLockRelationOid(container, AccessShareLock) ||
-		!ttl_container_lock_policy(container, true, false) ||
-		!ttl_container_read(container, &policy) ||
-		policy.change.noticed_at == 0)
-		return;
-	policy.change.noticed_at = GetCurrentTimestamp();
-	policy.change.began_at = Min(policy.change.began_at, policy.change.noticed_at);
-	ttl_container_update(container, &policy);
-}
-
-void
 ttl_container_find_columns(Oid relid, const TtlPolicy *policy, TtlContainer *container)
 {
 	bool		has_ts = NameStr(policy->ts_column)[0] != '\0';

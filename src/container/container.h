@@ -183,11 +183,6 @@ extern void ttl_container_delete(Oid container);
  */
 extern void ttl_container_announce_change(Oid container, bool replan);
 
-/*
- * The worker has noticed the last change of the policy, now.  Not if another transaction is
- * changing it.
- */
-extern void ttl_container_notice_change(Oid container);
 extern void ttl_container_replace_archive(Oid container, Oid archive);
 
 /*

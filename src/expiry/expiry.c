@@ -39,6 +39,7 @@
 #include "expiry/expiry.h"
 #include "fmgr.h"
 #include "guc.h"
+#include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
@@ -81,6 +82,19 @@ ttl_expiry_of_slot(const TtlContainer *container, TupleTableSlot *slot)
 	return ttl_expiry_of(container->policy.default_ttl, &item);
 }
 
+/*
+ * When the first change has been noticed, if the last is now.  That is the first if the worker has been
+ * free to delete for a grace since those before.
+ */
+static TimestampTz
+first_noticed(const TtlChange *change, TimestampTz clock)
+{
+	if (change->noticed_at > clock &&
+		clock - change->began_at >= USECS_PER_SEC * ttl_guc_grace * (GRACES + 1))
+		return clock;
+	return Min(change->began_at, clock);
+}
+
 TimestampTz
 ttl_grace_end(const TtlChange *change, TimestampTz clock)
 {
@@ -89,7 +103,7 @@ ttl_grace_end(const TtlChange *change, TimestampTz clock)
 	if (change->noticed_at == 0 || grace == 0)
 		return DT_NOBEGIN;
 	return Min(Min(change->noticed_at, clock) + grace,
-			   Min(change->began_at, clock) + GRACES * grace);
+			   first_noticed(change, clock) + GRACES * grace);
 }
 
 bool
@@ -119,6 +133,23 @@ ttl_grace_begin(TtlPolicy *policy, int32 former_ttl, Oid partition)
 	else if (partition != change->partition)
 		change->partition = InvalidOid;
 	change->noticed_at = DT_NOEND;
+}
+
+void
+ttl_grace_notice(Oid container)
+{
+	TtlPolicy	policy;
+	TtlChange  *change = &policy.change;
+	TimestampTz now = GetCurrentTimestamp();
+
+	/* the table, too: RENAME COLUMN comes for the policy with a lock on it */
+	if (!ConditionalLockRelationOid(container, AccessShareLock) ||
+		!ttl_container_lock_policy(container, true, false) ||
+		!ttl_container_read(container, &policy) || change->noticed_at == 0)
+		return;
+	change->began_at = first_noticed(change, now);
+	change->noticed_at = now;
+	ttl_container_update(container, &policy);
 }
 
 TimestampTz

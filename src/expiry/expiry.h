@@ -136,6 +136,9 @@ extern TimestampTz ttl_expiry_reading_now(void);
  */
 extern void ttl_grace_begin(TtlPolicy *policy, int32 former_ttl, Oid partition);
 
+/* The worker has noticed the last change, now.  Not if another transaction is changing the policy. */
+extern void ttl_grace_notice(Oid container);
+
 /*
  * When the grace of the change ends, if the worker has noticed that, or does so now; DT_NOBEGIN
  * if there is none.

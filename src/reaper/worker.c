@@ -389,7 +389,7 @@ refresh_schedule(TtlMemory *memory, TimestampTz *next, int *unreaped)
 	ttl_reap_rel_memory_trim(memory, now - FORGET_WAIT);
 
 	CommitTransactionCommand();
-	call_in_transactions(ttl_container_notice_change, unnoticed);
+	call_in_transactions(ttl_grace_notice, unnoticed);
 	MemoryContextSwitchTo(context);
 	*next = GetCurrentTimestamp() + lengthen(IDLE_WAIT);
 	return hash_get_num_entries(scheduled) > 0;
