@@ -20,7 +20,6 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/sysattr.h"
-#include "catalog/pg_index.h"
 #include "catalog/pg_partitioned_table.h"
 #include "nodes/primnodes.h"
 #include "optimizer/optimizer.h"
@@ -76,25 +75,24 @@ add_columns(Bitmapset *columns, const int16 *attnos, int n)
 	return columns;
 }
 
-/* The columns that the keys and the predicate of an index depend on */
-static Bitmapset *
-index_columns(Relation index, Relation rel)
+Bitmapset *
+ttl_catalog_expr_index_columns(HeapTuple index, int natts)
 {
-	Form_pg_index form = index->rd_index;
+	Form_pg_index form = (Form_pg_index) GETSTRUCT(index);
 	static const AttrNumber trees[] = {Anum_pg_index_indexprs, Anum_pg_index_indpred};
 	Bitmapset  *columns = add_columns(NULL, form->indkey.values, form->indnkeyatts);
 
 	for (int i = 0; i < lengthof(trees); i++)
 		columns = bms_join(columns,
-						   ttl_catalog_expr_columns(ttl_catalog_expr_index_expression(index->rd_indextuple, trees[i]),
-													RelationGetNumberOfAttributes(rel)));
+						   ttl_catalog_expr_columns(ttl_catalog_expr_index_expression(index, trees[i]),
+													natts));
 	return columns;
 }
 
 bool
-ttl_catalog_expr_is_key(Relation index)
+ttl_catalog_expr_is_key(Form_pg_index index)
 {
-	return index->rd_index->indisunique || index->rd_index->indisexclusion;
+	return index->indisunique || index->indisexclusion;
 }
 
 Bitmapset *
@@ -107,8 +105,10 @@ ttl_catalog_expr_key_columns(Relation rel)
 	{
 		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
 
-		if (ttl_catalog_expr_is_key(index))
-			columns = bms_join(columns, index_columns(index, rel));
+		if (ttl_catalog_expr_is_key(index->rd_index))
+			columns = bms_join(columns,
+							   ttl_catalog_expr_index_columns(index->rd_indextuple,
+															  RelationGetNumberOfAttributes(rel)));
 		index_close(index, AccessShareLock);
 	}
 	return columns;

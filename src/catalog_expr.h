@@ -10,6 +10,7 @@
 
 #include "access/attnum.h"
 #include "access/htup.h"
+#include "catalog/pg_index.h"
 #include "nodes/bitmapset.h"
 #include "nodes/nodes.h"
 #include "utils/relcache.h"
@@ -21,14 +22,15 @@
 extern Node *ttl_catalog_expr_index_expression(HeapTuple index, AttrNumber column);
 
 /* True if it is a unique or exclusion index. */
-extern bool ttl_catalog_expr_is_key(Relation index);
+extern bool ttl_catalog_expr_is_key(Form_pg_index index);
 
 /*
- * The columns that the keys and predicates of a table's unique and exclusion indexes
- * depend on, those that a partition key does, and those that an expression over a table
- * does.  Numbers are offset by FirstLowInvalidHeapAttributeNumber; a whole row is all
- * columns.
+ * The columns that the keys and predicate of an index, given by its row of pg_index, depend on,
+ * those of all unique and exclusion indexes of a table, those that a partition key depends
+ * on, and those that an expression over a table does.  Numbers are offset by
+ * FirstLowInvalidHeapAttributeNumber; a whole row is the columns up to 'natts'.
  */
+extern Bitmapset *ttl_catalog_expr_index_columns(HeapTuple index, int natts);
 extern Bitmapset *ttl_catalog_expr_key_columns(Relation rel);
 extern Bitmapset *ttl_catalog_expr_partition_columns(Relation rel);
 extern Bitmapset *ttl_catalog_expr_columns(Node *expression, int natts);

@@ -295,7 +295,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		ttl_request_before_utility(stmt);
 		ttl_clock_before_utility(stmt);
 		ttl_validation_before_utility(stmt);
-		ttl_ddl_before_utility(stmt, queryString, context, ttl_citus_runs_own());
+		ttl_ddl_before_utility(stmt, context, ttl_citus_runs_own());
 		/* what Citus does in the command, ... */
 		ttl_citus_before_utility(stmt);
 		ttl_fk_before_utility(stmt);

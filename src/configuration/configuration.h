@@ -28,12 +28,16 @@ extern void ttl_alter_default_ttl(Oid relid, int32 default_ttl);
 
 /* table.c */
 extern Form_pg_attribute ttl_columns_find(Relation rel, const char *name);
+extern void ttl_columns_check_kind(Relation rel);
+extern void ttl_columns_check_method(const char *table, Oid method);
+extern void ttl_columns_check_storage(const List *tables);
 extern void ttl_columns_check_names(const TtlPolicy *policy);
 extern void ttl_columns_check_default(const TtlPolicy *policy, Oid relid);
 extern void ttl_columns_check_precision(const TtlPolicy *policy, Oid relid);
 extern void ttl_columns_check(Relation rel, const TtlPolicy *policy);
 extern void ttl_columns_check_uses(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode);
 extern void ttl_columns_check_uses_of_table(Oid relid);
+extern void ttl_columns_check_new_index(HeapTuple index);
 extern bool ttl_columns_has_rows_elsewhere(Oid relid);
 extern void ttl_columns_complete(Oid relid, TtlPolicy *policy);
 extern void ttl_columns_complete_partition(Oid parent, Oid partition, const TtlPolicy *policy);
@@ -69,8 +73,7 @@ extern void ttl_notice_subscribed(Oid relid);
 extern const char *ttl_notice_problem(Oid container);
 
 /* ddl.c, for the hooks of ttl.c */
-extern void ttl_ddl_before_utility(PlannedStmt *pstmt, const char *query_string,
-								   ProcessUtilityContext context, bool by_citus);
+extern void ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by_citus);
 extern void ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context);
 extern void ttl_ddl_object_changed(ObjectAccessType access, Oid class_id, Oid object_id,
 								   int sub_id, void *arg);

@@ -18,15 +18,10 @@
  */
 #include "postgres.h"
 
-#include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
-#include "catalog/catalog.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
-#include "commands/defrem.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
@@ -368,118 +363,16 @@ notice_invalid(Oid relid, const TtlPolicy *policy, const Survey *survey)
  * The functions
  */
 
-/* A column's name is like another if so many letters differ at most. */
-#define SIMILAR_DISTANCE	3
-
-/*
- * Errors unless the open relation is of a kind that can be a container: 42809
- * if it is no table, 0A000 if it is a table that can't have TTL.
- */
-static void
-check_kind(Relation rel)
-{
-	const char *name = RelationGetRelationName(rel);
-	char		relkind = rel->rd_rel->relkind;
-
-	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a table", name),
-				 errdetail("Only ordinary and partitioned tables can be containers.")));
-	if (IsSystemRelation(rel) ||
-		RelationGetNamespace(rel) == ttl_container_require_objects()->schema)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is a system catalog", name),
-				 errdetail("Only ordinary and partitioned tables can be containers.")));
-	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("temporary table \"%s\" cannot be a container", name),
-				 errdetail("The background worker cannot reach the tables of a session."),
-				 errhint("Use an unlogged table.")));
-	if (rel->rd_rel->relispartition)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("partition \"%s\" cannot be a container of its own", name),
-				 errhint("Register the partitioned table that it belongs to.")));
-	if (relkind == RELKIND_RELATION && rel->rd_tableam != GetHeapamTableAmRoutine())
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("table \"%s\" cannot be a container because its access method is \"%s\"",
-						name, get_am_name(rel->rd_rel->relam)),
-				 errdetail("Only tables of the access method \"%s\" can be containers.", "heap")));
-	/* relhassubclass may be true although there is none any more */
-	if (relkind == RELKIND_RELATION &&
-		(find_inheritance_children(RelationGetRelid(rel), NoLock) != NIL ||
-		 has_superclass(RelationGetRelid(rel))))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("table \"%s\" cannot be a container because it takes part in inheritance", name),
-				 errhint("Use declarative partitioning, or end the inheritance with ALTER TABLE ... NO INHERIT.")));
-	if (OidIsValid(rel->rd_rel->reloftype))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("typed table \"%s\" cannot be a container", name),
-				 errdetail("Its type can change under it."),
-				 errhint("Detach the table from its type with ALTER TABLE ... NOT OF.")));
-	if (relkind == RELKIND_PARTITIONED_TABLE)
-	{
-		ListCell   *lc;
-
-		foreach(lc, ttl_container_tables(RelationGetRelid(rel)))
-		{
-			if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
-				ereport(ERROR,
-						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("table \"%s\" cannot be a container because its partition \"%s\" is a foreign table",
-								name, get_rel_name(lfirst_oid(lc))),
-						 errhint("Detach the partition, or register its table on the server that stores it.")));
-		}
-	}
-}
-
-/* The column of the relation whose name is most like the one that isn't there, or NULL */
-static const char *
-similar_column(Relation rel, const char *name)
-{
-	const char *similar = NULL;
-	int			least = Min(SIMILAR_DISTANCE, (int) strlen(name) / 2) + 1;
-
-	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
-	{
-		Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(rel), i);
-		const char *other = NameStr(attribute->attname);
-		int			distance;
-
-		if (attribute->attisdropped)
-			continue;
-		distance = varstr_levenshtein_less_equal(name, strlen(name), other, strlen(other),
-												 1, 1, 1, SIMILAR_DISTANCE, true);
-		if (distance < least)
-		{
-			least = distance;
-			similar = other;
-		}
-	}
-	return similar;
-}
-
 /* Errors (42703) if the relation lacks the column that an argument names. */
 static void
 require_column(Relation rel, const char *name, const char *argument, const char *default_name)
 {
-	const char *similar;
-
 	if (ttl_columns_find(rel, name) != NULL)
 		return;
-	similar = similar_column(rel, name);
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_COLUMN),
 			 errmsg("column \"%s\" of table \"%s\" does not exist", name,
 					RelationGetRelationName(rel)),
-			 similar != NULL ?
-			 errhint("Perhaps you meant the column \"%s\".", similar) :
 			 errhint("Create it with ALTER TABLE ... ADD COLUMN, or leave out %s to have column \"%s\" added.",
 					 argument, default_name)));
 }
@@ -530,9 +423,6 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	ttl_container_check_owner(relid);
 	ttl_columns_check_default(policy, relid);
 	ttl_indexes_check_policy(policy, relid);
-	rel = ttl_container_open(relid, AccessShareLock);
-	check_kind(rel);
-	relation_close(rel, AccessShareLock);
 
 	/* ALTER TABLE will want it; to upgrade a weaker lock invites deadlock. */
 	rel = ttl_container_open(relid, AccessExclusiveLock);
@@ -549,7 +439,8 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 				 errmsg("\"%s\" is already a container", RelationGetRelationName(rel)),
 				 errhint("Use ttl.set_default_ttl() or ttl.alter_container() to change it.")));
 	}
-	check_kind(rel);
+	ttl_columns_check_kind(rel);
+	ttl_columns_check_storage(ttl_container_tree(relid, AccessExclusiveLock));
 	if (OidIsValid(get_trigger_oid(relid, TTL_TRIGGER, true)) &&
 		!ttl_row_trigger_exists(relid))
 		ereport(ERROR,
@@ -569,7 +460,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	if (!names_ttl)
 		refuse_values(rel, &survey.own, "ttl_column", TTL_TTL_COLUMN,
 					  "each row's own TTL, or ttl_column => NULL if they mean something else");
-	ttl_columns_check_uses(relid, policy, AccessExclusiveLock);
+	ttl_columns_check_uses(relid, policy, NoLock);
 	CheckTableNotInUse(rel, "create_container");
 	table_close(rel, NoLock);
 

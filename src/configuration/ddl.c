@@ -37,7 +37,8 @@
  *	  ENABLE, DISABLE TRIGGER of ttl.container	nothing: scripts of pg_dump do so, and
  *												rows must not come in without it
  *	  ATTACH PARTITION of a container or of
- *	  its archive, foreign partitions, OF		refused (0A000)
+ *	  its archive, partitions that are no
+ *	  heaps, SET ACCESS METHOD, OF				refused (0A000)
  *	  ATTACH PARTITION of another table			it gets the columns that it lacks
  *	  DETACH PARTITION from a container			the partition becomes one itself
  *	  a partition has another owner than a
@@ -46,8 +47,9 @@
  *	  CREATE SUBSCRIPTION, ALTER SUBSCRIPTION	reaping of containers that it adds is
  *												turned off
  *	  CREATE TABLE (LIKE a container)			a NOTICE: the copy is no container
- *	  unique index, foreign key or stored		refused (0A000)
- *		generated column over _ts
+ *	  unique index over _ts						refused (0A000) before it is built
+ *	  foreign key or stored generated
+ *		column over _ts							refused (0A000)
  *
  * All else that keeps the table's OID is of no interest.  ttl's own objects are not guarded:
  * only superusers can alter them.
@@ -70,19 +72,18 @@
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/partition.h"
-#include "catalog/pg_am.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
+#include "commands/defrem.h"
 #include "commands/tablecmds.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "parser/parse_type.h"
-#include "parser/parse_utilcmd.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -339,49 +340,6 @@ guard_schema_name(RenameStmt *stmt)
 }
 
 /*
- * The same for an index that is to be built concurrently.
- *
- * What is built concurrently is committed before the command ends, so the columns of its key
- * are looked at before.
- */
-static void
-guard_create_index(IndexStmt *stmt, const char *query_string)
-{
-	TtlContainer container;
-	Oid			relid;
-	AttrNumber	ts_attno;
-	Bitmapset  *columns;
-	ListCell   *lc;
-
-	if (!stmt->concurrent || !stmt->unique)
-		return;
-	relid = RangeVarGetRelidExtended(stmt->relation, ShareUpdateExclusiveLock, 0,
-									 RangeVarCallbackOwnsRelation, NULL);
-	if (!is_guarded(relid, &container) || container.ts_attno == InvalidAttrNumber ||
-		!container.policy.touch_on_update)
-		return;
-	stmt = transformIndexStmt(relid, copyObject(stmt), query_string);
-	ts_attno = container.ts_attno;
-	columns = ttl_catalog_expr_columns(stmt->whereClause, ts_attno);
-	foreach(lc, stmt->indexParams)
-	{
-		IndexElem  *element = lfirst_node(IndexElem, lc);
-
-		columns = bms_join(columns, element->name == NULL ?
-						   ttl_catalog_expr_columns(element->expr, ts_attno) :
-						   bms_make_singleton(get_attnum(relid, element->name) -
-											  FirstLowInvalidHeapAttributeNumber));
-	}
-	if (bms_is_member(ts_attno - FirstLowInvalidHeapAttributeNumber, columns))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("column \"%s\" of container \"%s\" cannot be part of a unique index",
-						get_attname(relid, ts_attno, false),
-						get_rel_name(container.container)),
-				 errhint("Use ttl.alter_container(..., touch_on_update => false) to let rows expire by the time of their creation.")));
-}
-
-/*
  * Containers that a subscription writes
  *
  * A row that the publisher has renewed in time expires here until the change arrives.  If
@@ -447,26 +405,18 @@ subscription_changed(void)
  * have neither, so they are refused.
  */
 
-/* Errors (0A000) if the table is a container, or belongs to one. */
+/* Errors (0A000) if a container has become a table of a kind that none can be. */
 static void
-refuse_inheritance(Oid relid)
+check_kind(Oid relid)
 {
 	TtlContainer container;
+	Relation	rel;
 
-	if (OidIsValid(relid) && ttl_container_peek(relid, &container))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("container \"%s\" cannot take part in inheritance", get_rel_name(relid)),
-				 errhint("Use declarative partitioning, or unregister the table with ttl.drop_container().")));
-}
-
-static void
-refuse_foreign_partition(const char *name)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("foreign table \"%s\" cannot be a partition of a container", name),
-			 errdetail("Its rows could be neither hidden nor deleted.")));
+	if (!OidIsValid(relid) || !ttl_container_peek(relid, &container) || container.container != relid)
+		return;
+	rel = table_open(relid, AccessShareLock);
+	ttl_columns_check_kind(rel);
+	table_close(rel, NoLock);
 }
 
 static void
@@ -479,13 +429,12 @@ partition_created(CreateStmt *stmt)
 	if (stmt->partbound == NULL)
 	{
 		foreach(lc, stmt->inhRelations)
-			refuse_inheritance(RangeVarGetRelid(lfirst_node(RangeVar, lc), NoLock, true));
+			check_kind(RangeVarGetRelid(lfirst_node(RangeVar, lc), NoLock, true));
 		return;
 	}
-	if (IsA(stmt, CreateForeignTableStmt) &&
-		ttl_container_peek(RangeVarGetRelid(linitial_node(RangeVar, stmt->inhRelations), NoLock, true),
-						   &container))
-		refuse_foreign_partition(stmt->relation->relname);
+	if (OidIsValid(relid) && get_rel_relispartition(relid) &&
+		ttl_container_peek(get_partition_parent(relid, true), &container))
+		ttl_columns_check_storage(list_make1_oid(relid));
 	ttl_columns_check_uses_of_table(relid);
 	ttl_notice_owners(relid);
 }
@@ -544,7 +493,6 @@ partition_attaches(Oid parent, RangeVar *name)
 	Oid			partition;
 	TtlContainer container;
 	TtlPolicy	policy;
-	ListCell   *lc;
 	int			brought;
 
 	/* indexes are attached, too */
@@ -562,11 +510,7 @@ partition_attaches(Oid parent, RangeVar *name)
 	if (!ttl_container_peek(parent, &container) ||
 		!ttl_container_read(container.container, &policy))
 		return;
-	foreach(lc, find_all_inheritors(partition, AccessExclusiveLock, NULL))
-	{
-		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
-			refuse_foreign_partition(get_rel_name(lfirst_oid(lc)));
-	}
+	ttl_columns_check_storage(find_all_inheritors(partition, AccessExclusiveLock, NULL));
 	brought = columns_of(partition, &policy);
 	ttl_columns_complete_partition(parent, partition, &policy);
 	if ((policy.created_objects & brought) && ttl_container_has_pages(partition))
@@ -664,20 +608,11 @@ partition_detached(RangeVar *name)
  * ALTER TABLE of containers, of their partitions and of ttl.container
  */
 
-/* True if the table's access method is to be another than heap, by which no row could be deleted. */
-static bool
-leaves_heap(const AlterTableCmd *cmd)
+/* The access method that a table gets, or that its new partitions get */
+static const char *
+new_access_method(const AlterTableCmd *cmd)
 {
-	const char *method = cmd->name != NULL ? cmd->name : default_table_access_method;
-	HeapTuple	tuple = SearchSysCache1(AMNAME, CStringGetDatum(method));
-	bool		result;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	result = ((Form_pg_am) GETSTRUCT(tuple))->amtype == AMTYPE_TABLE &&
-		GetTableAmRoutine(((Form_pg_am) GETSTRUCT(tuple))->amhandler) != GetHeapamTableAmRoutine();
-	ReleaseSysCache(tuple);
-	return result;
+	return cmd->name != NULL ? cmd->name : default_table_access_method;
 }
 
 /* True if the command enables triggers, but not as ALWAYS. */
@@ -740,16 +675,6 @@ refuse_rewrite(const AlterTableCmd *cmd, const TtlContainer *container)
 			 errhint("Unregister the table with ttl.drop_container(), alter it, and register it again with ttl.create_container().")));
 }
 
-static void
-refuse_method(Oid relid)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot change the access method of container \"%s\"", get_rel_name(relid)),
-			 errdetail("Only tables of the access method \"%s\" can be containers.", "heap"),
-			 errhint("Use ttl.drop_container() to unregister the table.")));
-}
-
 /*
  * Before and after ALTER TABLE of any table; by_citus: as a part of its work on one
  *
@@ -794,9 +719,8 @@ alter_table_begins(AlterTableStmt *stmt, bool by_citus)
 				stmt->cmds = foreach_delete_current(stmt->cmds, lc);
 				break;
 			case AT_SetAccessMethod:
-				if (container.container == relid &&
-					get_rel_relkind(relid) == RELKIND_RELATION && leaves_heap(cmd))
-					refuse_method(relid);
+				ttl_columns_check_method(stmt->relation->relname,
+										 get_table_am_oid(new_access_method(cmd), true));
 				break;
 			case AT_DetachPartition:
 				/* it will attach what it makes of the partition */
@@ -816,11 +740,7 @@ follow(const TtlContainer *container, RangeVar *table, const AlterTableCmd *cmd)
 	switch (cmd->subtype)
 	{
 		case AT_AddOf:
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("container \"%s\" cannot become a typed table",
-							get_rel_name(container->container)),
-					 errhint("Use ttl.drop_container() to unregister the table.")));
+			check_kind(container->relid);
 			break;
 		case AT_DisableTrig:
 		case AT_EnableReplicaTrig:
@@ -856,8 +776,8 @@ alter_table_ended(AlterTableStmt *stmt)
 			follow(&container, stmt->relation, cmd);
 		if (cmd->subtype == AT_AddInherit)
 		{
-			refuse_inheritance(relid);
-			refuse_inheritance(RangeVarGetRelid((RangeVar *) cmd->def, NoLock, true));
+			check_kind(relid);
+			check_kind(RangeVarGetRelid((RangeVar *) cmd->def, NoLock, true));
 		}
 
 		/*
@@ -920,26 +840,49 @@ trigger_renamed(RenameStmt *stmt)
 		guard_trigger("rename trigger", stmt->relation, stmt->subname);
 }
 
-/* The column's name as this very command has written it */
+/* A row of a catalog as this very command has written it, by its key; NULL if there is none */
+static HeapTuple
+read_own(Oid catalog, Oid index, int nkeys, ScanKey keys)
+{
+	Relation	rel = table_open(catalog, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(rel, index, true, SnapshotSelf, nkeys, keys);
+	HeapTuple	tuple = systable_getnext(scan);
+
+	if (HeapTupleIsValid(tuple))
+		tuple = heap_copytuple(tuple);
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return tuple;
+}
+
 static bool
 read_new_name(Oid relid, AttrNumber attno, NameData *name)
 {
-	Relation	pg_attribute = table_open(AttributeRelationId, AccessShareLock);
 	ScanKeyData keys[2];
-	SysScanDesc scan;
 	HeapTuple	tuple;
 
 	ScanKeyInit(&keys[0], Anum_pg_attribute_attrelid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(relid));
 	ScanKeyInit(&keys[1], Anum_pg_attribute_attnum, BTEqualStrategyNumber, F_INT2EQ,
 				Int16GetDatum(attno));
-	scan = systable_beginscan(pg_attribute, AttributeRelidNumIndexId, true, SnapshotSelf, 2, keys);
-	tuple = systable_getnext(scan);
+	tuple = read_own(AttributeRelationId, AttributeRelidNumIndexId, lengthof(keys), keys);
 	if (HeapTupleIsValid(tuple))
 		*name = ((Form_pg_attribute) GETSTRUCT(tuple))->attname;
-	systable_endscan(scan);
-	table_close(pg_attribute, AccessShareLock);
 	return HeapTupleIsValid(tuple);
+}
+
+/* A relation has been created: if it is an index, before it is built. */
+static void
+relation_created(Oid relid)
+{
+	ScanKeyData key;
+	HeapTuple	index;
+
+	ScanKeyInit(&key, Anum_pg_index_indexrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relid));
+	index = read_own(IndexRelationId, IndexRelidIndexId, 1, &key);
+	if (HeapTupleIsValid(index))
+		ttl_columns_check_new_index(index);
 }
 
 /*
@@ -974,8 +917,7 @@ follow_rename(Oid relid, AttrNumber attno)
 
 /* For the hooks of ttl.c: around each utility command, and when an object is about to change */
 void
-ttl_ddl_before_utility(PlannedStmt *pstmt, const char *query_string,
-					   ProcessUtilityContext context, bool by_citus)
+ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by_citus)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
@@ -987,8 +929,6 @@ ttl_ddl_before_utility(PlannedStmt *pstmt, const char *query_string,
 		return;
 	if (IsA(stmt, AlterTableStmt))
 		alter_table_begins((AlterTableStmt *) stmt, by_citus);
-	else if (IsA(stmt, IndexStmt))
-		guard_create_index((IndexStmt *) stmt, query_string);
 	else if (IsA(stmt, RenameStmt) && ((RenameStmt *) stmt)->renameType == OBJECT_SCHEMA)
 		guard_schema_name((RenameStmt *) stmt);
 	else if (IsA(stmt, CreateTrigStmt))
@@ -1008,9 +948,6 @@ after_command(Node *stmt)
 	{
 		case T_AlterTableStmt:
 			alter_table_ended((AlterTableStmt *) stmt);
-			break;
-		case T_IndexStmt:
-			ttl_columns_check_uses_of_table(RangeVarGetRelid(((IndexStmt *) stmt)->relation, NoLock, true));
 			break;
 		case T_CreateStmt:
 		case T_CreateForeignTableStmt:
@@ -1086,20 +1023,18 @@ ttl_ddl_object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int
 	if (class_id == ExtensionRelationId &&
 		(access == OAT_POST_CREATE || access == OAT_POST_ALTER))
 		ttl_container_version_changed(object_id);
-	if ((class_id != RelationRelationId && class_id != NamespaceRelationId) ||
-		(access != OAT_DROP && access != OAT_POST_ALTER))
+	if (class_id != RelationRelationId)
 		return;
 	objects = ttl_container_objects();
 	if (objects == NULL)
 		return;
-	if (access == OAT_POST_ALTER)
-	{
-		if (sub_id > 0)
-			follow_rename(object_id, sub_id);
-	}
-	else if (class_id == RelationRelationId && sub_id > 0)
+	if (access == OAT_POST_CREATE && sub_id == 0)
+		relation_created(object_id);
+	else if (access == OAT_POST_ALTER && sub_id > 0)
+		follow_rename(object_id, sub_id);
+	else if (access == OAT_DROP && sub_id > 0)
 		dropping_column(object_id, sub_id);
-	else if (class_id == RelationRelationId && sub_id == 0)
+	else if (access == OAT_DROP)
 		relation_dropped(object_id, objects->catalog,
 						 (((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_CONCURRENTLY) != 0);
 }

@@ -15,10 +15,14 @@
 
 #include "access/relation.h"
 #include "access/table.h"
+#include "catalog/catalog.h"
 #include "catalog/heap.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
+#include "commands/defrem.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "nodes/primnodes.h"
@@ -48,6 +52,89 @@ ttl_columns_find(Relation rel, const char *name)
 	AttrNumber	attno = get_attnum(RelationGetRelid(rel), name);
 
 	return attno > 0 ? TupleDescAttr(RelationGetDescr(rel), attno - 1) : NULL;
+}
+
+/* Errors (0A000) if the table's rows could be neither hidden nor deleted by that access method. */
+void
+ttl_columns_check_method(const char *table, Oid method)
+{
+	if (OidIsValid(method) && method != HEAP_TABLE_AM_OID)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("access method \"%s\" of table \"%s\" is not supported for containers and their partitions",
+						get_am_name(method), table),
+				 errhint("Use the access method \"%s\".", "heap")));
+}
+
+/* Errors (0A000) if one of the tables, which are locked, stores its rows elsewhere than in a heap. */
+void
+ttl_columns_check_storage(const List *tables)
+{
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		Relation	rel = relation_open(lfirst_oid(lc), NoLock);
+
+		if (rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("foreign table \"%s\" cannot be a partition of a container",
+							RelationGetRelationName(rel)),
+					 errdetail("Its rows could be neither hidden nor deleted."),
+					 errhint("Register the table on the server that stores it.")));
+		if (rel->rd_rel->relkind == RELKIND_RELATION)
+			ttl_columns_check_method(RelationGetRelationName(rel), rel->rd_rel->relam);
+		relation_close(rel, NoLock);
+	}
+}
+
+/*
+ * Errors unless the open relation is of a kind that can be a container: 42809
+ * if it is no table, 0A000 if it is a table that can't have TTL.
+ */
+void
+ttl_columns_check_kind(Relation rel)
+{
+	const char *name = RelationGetRelationName(rel);
+	char		relkind = rel->rd_rel->relkind;
+
+	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a table", name),
+				 errdetail("Only ordinary and partitioned tables can be containers.")));
+	if (IsSystemRelation(rel) ||
+		RelationGetNamespace(rel) == ttl_container_require_objects()->schema)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is a system catalog", name),
+				 errdetail("Only ordinary and partitioned tables can be containers.")));
+	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("temporary table \"%s\" cannot be a container", name),
+				 errdetail("The background worker cannot reach the tables of a session."),
+				 errhint("Use an unlogged table.")));
+	if (rel->rd_rel->relispartition)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("partition \"%s\" cannot be a container of its own", name),
+				 errhint("Register the partitioned table that it belongs to.")));
+	/* relhassubclass may be true although there is none any more */
+	if (relkind == RELKIND_RELATION &&
+		(find_inheritance_children(RelationGetRelid(rel), NoLock) != NIL ||
+		 has_superclass(RelationGetRelid(rel))))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" cannot both be a container and take part in inheritance", name),
+				 errhint("Use declarative partitioning, ALTER TABLE ... NO INHERIT, or ttl.drop_container().")));
+	if (OidIsValid(rel->rd_rel->reloftype))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" cannot be both a container and a typed table", name),
+				 errdetail("A change of its type would change the table."),
+				 errhint("Use ALTER TABLE ... NOT OF, or ttl.drop_container().")));
 }
 
 /* Errors unless the names can be those of a container's columns. */
@@ -409,6 +496,17 @@ is_next_number(Node *expr)
 	return expr != NULL && IsA(expr, FuncExpr) && ((FuncExpr *) expr)->funcid == F_NEXTVAL;
 }
 
+/* Errors (0A000): UPDATE can't reset a column that is part of that. */
+static void
+refuse_use(Oid relid, AttrNumber ts_attno, const char *use)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("column \"%s\" of container \"%s\" cannot be reset by UPDATE because it is part of a %s",
+					get_attname(relid, ts_attno, false), get_rel_name(relid), use),
+			 errhint("Use touch_on_update => false to let rows expire by the time of their creation.")));
+}
+
 /*
  * Uses of the timestamp column that don't go together with the clock being
  * reset behind the back of an UPDATE: 0A000.
@@ -420,7 +518,6 @@ check_ts_column(Relation rel, bool touch_on_update, AttrNumber ts_attno)
 	TupleConstr *constr = desc->constr;
 	const char *column = NameStr(TupleDescAttr(desc, ts_attno - 1)->attname);
 	int			ts = ts_attno - FirstLowInvalidHeapAttributeNumber;
-	const char *use = NULL;
 	ListCell   *lc;
 
 	/* a row without a value would get the next number, and expire at once */
@@ -460,9 +557,9 @@ check_ts_column(Relation rel, bool touch_on_update, AttrNumber ts_attno)
 				 errhint("Use touch_on_update => false to let rows expire by the time of their creation.")));
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE &&
 		bms_is_member(ts, ttl_catalog_expr_partition_columns(rel)))
-		use = "partition key";
+		refuse_use(RelationGetRelid(rel), ts_attno, "partition key");
 	if (bms_is_member(ts, ttl_catalog_expr_key_columns(rel)))
-		use = "unique index";
+		refuse_use(RelationGetRelid(rel), ts_attno, "unique index");
 	foreach(lc, RelationGetFKeyList(rel))
 	{
 		ForeignKeyCacheInfo *fkey = lfirst_node(ForeignKeyCacheInfo, lc);
@@ -470,15 +567,9 @@ check_ts_column(Relation rel, bool touch_on_update, AttrNumber ts_attno)
 		for (int i = 0; i < fkey->nkeys; i++)
 		{
 			if (fkey->conkey[i] == ts_attno)
-				use = "foreign key";
+				refuse_use(RelationGetRelid(rel), ts_attno, "foreign key");
 		}
 	}
-	if (use != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("column \"%s\" of container \"%s\" cannot be reset by UPDATE because it is part of a %s",
-						column, RelationGetRelationName(rel), use),
-				 errhint("Use touch_on_update => false to let rows expire by the time of their creation.")));
 }
 
 /*
@@ -517,6 +608,24 @@ ttl_columns_check_uses_of_table(Oid relid)
 	rel = table_open(relid, AccessShareLock);
 	check_ts_column(rel, container.policy.touch_on_update, container.ts_attno);
 	table_close(rel, NoLock);
+}
+
+/*
+ * Errors (0A000) if an index, which is about to be built, is one that the timestamp column of a
+ * container cannot be part of.
+ */
+void
+ttl_columns_check_new_index(HeapTuple index)
+{
+	Form_pg_index form = (Form_pg_index) GETSTRUCT(index);
+	TtlContainer container;
+
+	if (!ttl_catalog_expr_is_key(form) || !ttl_container_peek(form->indrelid, &container) ||
+		container.lacks_column || container.ts_attno == InvalidAttrNumber || !container.policy.touch_on_update)
+		return;
+	if (bms_is_member(container.ts_attno - FirstLowInvalidHeapAttributeNumber,
+					  ttl_catalog_expr_index_columns(index, container.ts_attno)))
+		refuse_use(form->indrelid, container.ts_attno, "unique index");
 }
 
 /*

@@ -181,7 +181,7 @@ add_index(Keys *keys, Relation index, IndexInfo *info)
 {
 	KeyIndex   *key = &keys->indexes[keys->nindexes];
 
-	if (!ttl_catalog_expr_is_key(index) || !index->rd_index->indislive ||
+	if (!ttl_catalog_expr_is_key(index->rd_index) || !index->rd_index->indislive ||
 		!index->rd_index->indisready || is_looked_after(index))
 		return;
 	keys->nindexes++;
