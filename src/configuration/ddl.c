@@ -436,7 +436,7 @@ partition_created(CreateStmt *stmt)
 		ttl_container_peek(get_partition_parent(relid, true), &container))
 		ttl_columns_check_storage(list_make1_oid(relid));
 	ttl_columns_check_uses_of_table(relid);
-	ttl_notice_owners(relid);
+	ttl_notice_failing(relid);
 }
 
 /* The columns that the policy names and a table has, as what might have been added */
@@ -529,7 +529,7 @@ partition_attached(Oid parent, RangeVar *name)
 	TtlPolicy	policy;
 	ListCell   *lc;
 
-	ttl_notice_owners(partition);
+	ttl_notice_failing(partition);
 	if (!ttl_container_peek(parent, &container))
 		return;
 	subscription_begins(container.container, ttl_container_tables(partition));
@@ -791,7 +791,7 @@ alter_table_ended(AlterTableStmt *stmt)
 			partition_attached(relid, ((PartitionCmd *) cmd->def)->name);
 
 		if (cmd->subtype == AT_ChangeOwner)
-			ttl_notice_owners(relid);
+			ttl_notice_failing(relid);
 
 		if (cmd->subtype == AT_DetachPartition || cmd->subtype == AT_DetachPartitionFinalize)
 			partition_detached(((PartitionCmd *) cmd->def)->name);

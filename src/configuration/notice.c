@@ -290,8 +290,41 @@ lacks_replica_identity(Relation rel)
 		!OidIsValid(RelationGetReplicaIndex(rel));
 }
 
-/* Why each DELETE of a table of the container fails */
-static const char *
+/* Why rows of a table can't be deleted */
+typedef struct Problem
+{
+	const char *brief;			/* in ttl.status */
+	const char *detail;			/* in a warning; NULL = there is none */
+	const char *hint;
+} Problem;
+
+static const Problem no_table = {"damaged: the table was dropped"};
+static const Problem no_column = {"damaged: a column is missing"};
+static const Problem no_trigger = {"damaged: no trigger \"" TTL_TRIGGER "\""};
+static const Problem no_index = {"damaged: no expiry index"};
+static const Problem no_identity = {
+	"failing: no replica identity",
+	gettext_noop("It is published with deletes, and its replica identity does not allow them."),
+	gettext_noop("To set a replica identity, use ALTER TABLE.")
+};
+static const Problem no_origins = {
+	"failing: no replication origins",
+	gettext_noop("Its deletions have a replication origin, and \"" TTL_MAX_REPLICATION_ORIGINS "\" is 0."),
+	gettext_noop("Increase it, or use ttl.alter_container(..., replication_origin => false).")
+};
+static const Problem no_privileges = {
+	"failing: owner lacks privileges",
+	gettext_noop("Its owner, by whose rights they are, lacks USAGE on its schema, or SELECT or DELETE on the table."),
+	gettext_noop("Use GRANT, or ALTER TABLE ... OWNER TO.")
+};
+static const Problem other_owner = {
+	"failing: partition of other owner",
+	gettext_noop("It has another owner than a table above it."),
+	gettext_noop("Give partitions the owner of the container with ALTER TABLE ... OWNER TO.")
+};
+
+/* What is wrong with a table that holds rows of a container, or NULL */
+static const Problem *
 problem_of_table(Relation rel, const TtlContainer *container)
 {
 	Oid			relid = RelationGetRelid(rel);
@@ -302,33 +335,33 @@ problem_of_table(Relation rel, const TtlContainer *container)
 		for (int i = 0; i < TTL_INDEXES; i++)
 		{
 			if (indexes.needed[i] && !OidIsValid(indexes.usable[i]))
-				return "damaged: no expiry index";
+				return &no_index;
 		}
 	}
 	if (lacks_replica_identity(rel))
-		return "failing: no replica identity";
+		return &no_identity;
 	if (container->policy.replication_origin && TtlMaxReplicationOrigins == 0)
-		return "failing: no replication origins";
+		return &no_origins;
 	if (!owner_may_delete(relid))
-		return "failing: owner lacks privileges";
+		return &no_privileges;
 	if (OidIsValid(ttl_container_ancestor_of_other(relid)))
-		return "failing: partition of other owner";
+		return &other_owner;
 	return NULL;
 }
 
 /*
- * Why no row of the container can be deleted, in few words that begin with "damaged" or
- * "failing"; NULL if nothing is known to be in the way.  Waits for no lock.
+ * What is wrong with a container or a partition of one, and with which of its tables; NULL if
+ * nothing is known.  Waits for no lock.
  */
-const char *
-ttl_notice_problem(Oid container)
+static const Problem *
+find_problem(Oid relid, Oid *table)
 {
-	const char *problem = NULL;
+	const Problem *problem = NULL;
 	ListCell   *lc;
 
-	if (get_rel_relkind(container) == '\0')
-		return "damaged: the table was dropped";
-	foreach(lc, ttl_container_tables(container))
+	if (get_rel_relkind(relid) == '\0')
+		return &no_table;
+	foreach(lc, ttl_container_tables(relid))
 	{
 		bool		busy;
 		Relation	rel = ttl_container_open_unlocked(lfirst_oid(lc), &busy);
@@ -336,12 +369,13 @@ ttl_notice_problem(Oid container)
 
 		if (rel == NULL)
 			continue;
-		if (!ttl_container_peek(lfirst_oid(lc), &member))
+		*table = lfirst_oid(lc);
+		if (!ttl_container_peek(*table, &member))
 			 /* it is none any more */ ;
 		else if (member.lacks_column)
-			problem = "damaged: a column is missing";
-		else if (lfirst_oid(lc) == container && !ttl_row_trigger_exists(container))
-			problem = "damaged: no trigger \"" TTL_TRIGGER "\"";
+			problem = &no_column;
+		else if (*table == member.container && !ttl_row_trigger_exists(*table))
+			problem = &no_trigger;
 		else if (rel->rd_rel->relkind == RELKIND_RELATION)
 			problem = problem_of_table(rel, &member);
 		relation_close(rel, AccessShareLock);
@@ -351,62 +385,32 @@ ttl_notice_problem(Oid container)
 	return problem;
 }
 
-/* Warns of it, if it is that every DELETE fails. */
+/*
+ * Why no row of the container can be deleted, in few words that begin with "damaged" or
+ * "failing"; NULL if nothing is known to be in the way.
+ */
+const char *
+ttl_notice_problem(Oid container)
+{
+	Oid			table;
+	const Problem *problem = find_problem(container, &table);
+
+	return problem == NULL ? NULL : problem->brief;
+}
+
+/* Warns if every DELETE from a table of a container, or of a partition of one, will fail. */
 void
 ttl_notice_failing(Oid relid)
 {
-	TtlContainer container;
-	ListCell   *lc;
+	Oid			table;
+	const Problem *problem = OidIsValid(relid) ? find_problem(relid, &table) : NULL;
 
-	if (!ttl_container_peek(relid, &container))
-		return;
-	if (container.policy.replication_origin && TtlMaxReplicationOrigins == 0)
+	if (problem != NULL && problem->detail != NULL)
 		ereport(WARNING,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("expired rows of container \"%s\" cannot be deleted", get_rel_name(relid)),
-				 errdetail("Its deletions have a replication origin, and \"%s\" is 0.",
-						   TTL_MAX_REPLICATION_ORIGINS),
-				 errhint("Increase it, or use ttl.alter_container(..., replication_origin => false).")));
-	foreach(lc, ttl_container_leaves(relid))
-	{
-		Relation	rel = table_open(lfirst_oid(lc), AccessShareLock);
-		bool		fails = lacks_replica_identity(rel);
-
-		table_close(rel, NoLock);
-		if (!fails)
-			continue;
-		ereport(WARNING,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("expired rows of table \"%s\" cannot be deleted", get_rel_name(lfirst_oid(lc))),
-				 errdetail("It is published with deletes, and its replica identity does not allow them."),
-				 errhint("To set a replica identity, use ALTER TABLE.")));
-		break;
-	}
-}
-
-/* Warns if the owner, as whom rows are deleted, may not do so. */
-void
-ttl_notice_rights(Oid relid)
-{
-	ListCell   *lc;
-
-	foreach(lc, ttl_container_leaves(relid))
-	{
-		Oid			part = lfirst_oid(lc);
-		Oid			schema = get_rel_namespace(part);
-		Oid			owner = ttl_container_owner(part);
-
-		if (owner_may_delete(part))
-			continue;
-		ereport(WARNING,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("expired rows of table \"%s\" cannot be deleted by its owner",
-						get_rel_name(part)),
-				 errdetail("Role \"%s\", by whose rights they are, lacks USAGE on schema \"%s\", or SELECT or DELETE on the table.",
-						   GetUserNameFromId(owner, false), get_namespace_name(schema)),
-				 errhint("Use GRANT, or ALTER TABLE ... OWNER TO.")));
-		break;
-	}
+				 errmsg("expired rows of table \"%s\" cannot be deleted", get_rel_name(table)),
+				 errdetail("%s", _(problem->detail)),
+				 errhint("%s", _(problem->hint))));
 }
 
 /* True if roles other than the table's owner have INSERT or UPDATE. */
@@ -563,45 +567,6 @@ ttl_notice_disabled(Oid relid)
 			(errmsg("keys that expired rows of container \"%s\" hold are not freed while trigger \"%s\" is disabled",
 					get_rel_name(relid), TTL_TRIGGER),
 			 errhint("Use ALTER TABLE ... ENABLE TRIGGER ALL to have them freed.")));
-}
-
-/* So many partitions are named. */
-#define NAMED_PARTITIONS	5
-
-/*
- * Warns of partitions whose rows can't be deleted, because they have other owners
- * than the tables above them: of the table, if it is one, and below it.
- */
-void
-ttl_notice_owners(Oid relid)
-{
-	TtlContainer container;
-	StringInfoData names;
-	int			n = 0;
-	ListCell   *lc;
-
-	if (!OidIsValid(relid) || !ttl_container_peek(relid, &container))
-		return;
-	initStringInfo(&names);
-	foreach(lc, ttl_container_tables(relid))
-	{
-		if (get_rel_relkind(lfirst_oid(lc)) != RELKIND_RELATION ||
-			!OidIsValid(ttl_container_ancestor_of_other(lfirst_oid(lc))))
-			continue;
-		if (n++ < NAMED_PARTITIONS)
-			appendStringInfo(&names, "%s\"%s\"", n > 1 ? ", " : "",
-							 get_rel_name(lfirst_oid(lc)));
-	}
-	if (n > NAMED_PARTITIONS)
-		appendStringInfoString(&names, ", ...");
-	if (n > 0)
-		ereport(WARNING,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg_plural("%d partition of container \"%s\" has another owner than a table above it",
-							   "%d partitions of container \"%s\" have other owners than a table above them",
-							   n, n, get_rel_name(container.container)),
-				 errdetail("Expired rows of %s are hidden, but cannot be deleted.", names.data),
-				 errhint("Give partitions the owner of the container with ALTER TABLE ... OWNER TO.")));
 }
 
 /* Reports that reaping is off because a subscription writes the table. */
