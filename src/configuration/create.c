@@ -55,15 +55,18 @@
 /* What the first rows hold in a column of the policy */
 typedef struct SurveyedColumn
 {
-	bool		may_have_values;	/* true also if not all rows were read */
+	AttrNumber	attno;			/* InvalidAttrNumber if there is no such column */
+	const TtlType *ttl_type;	/* NULL = timestamps */
+	Oid			type;			/* of the values: of a document they are its TTLs */
+	TypeCacheEntry *order;
 	int			rows;			/* read */
 	bool		complete;		/* these were all */
 	int			values;			/* that are not NULL */
 	int			invalid;		/* of these, without a meaning */
 	int			future;			/* later than now */
 	int			like[TTL_UNITS];	/* numbers of that unit, by their magnitude */
-	char	   *least;			/* the range of values */
-	char	   *greatest;
+	Datum		least;			/* the range of values */
+	Datum		greatest;
 } SurveyedColumn;
 
 typedef struct Survey
@@ -75,23 +78,9 @@ typedef struct Survey
 /* Numerics may have thousands of digits. */
 #define MAX_DIGITS	32
 
-/* A column while rows are read */
-typedef struct Surveyed
-{
-	SurveyedColumn *result;
-	AttrNumber	attno;			/* InvalidAttrNumber if there is no such column */
-	const TtlType *ttl_type;	/* NULL = timestamps */
-	Oid			type;			/* of the values: of a document they are its TTLs */
-	TypeCacheEntry *order;
-	Datum		least;
-	Datum		greatest;
-} Surveyed;
-
 static void
-begin_column(Surveyed *column, SurveyedColumn *result, Oid relid, AttrNumber attno,
-			 const TtlType *ttl_type)
+begin_column(SurveyedColumn *column, Oid relid, AttrNumber attno, const TtlType *ttl_type)
 {
-	column->result = result;
 	column->attno = attno;
 	column->ttl_type = ttl_type;
 	if (attno == InvalidAttrNumber)
@@ -103,7 +92,7 @@ begin_column(Surveyed *column, SurveyedColumn *result, Oid relid, AttrNumber att
 }
 
 static bool
-precedes(const Surveyed *column, Datum a, Datum b)
+precedes(const SurveyedColumn *column, Datum a, Datum b)
 {
 	return DatumGetInt32(FunctionCall2(&column->order->cmp_proc_finfo, a, b)) < 0;
 }
@@ -131,17 +120,16 @@ unit_like(Oid type, Datum value)
 
 /* Counts a value that is not NULL.  'context' is where the range of values lives. */
 static void
-add_value(Surveyed *column, Datum value, TimestampTz present, MemoryContext context)
+add_value(SurveyedColumn *column, Datum value, TimestampTz present, MemoryContext context)
 {
 	const TtlType *ttl_type = column->ttl_type;
-	SurveyedColumn *result = column->result;
 	TimestampTz instant = DT_NOBEGIN;
 	MemoryContext old;
 
 	if (ttl_type == NULL)
 		instant = DatumGetTimestampTz(value);
 	else if (ttl_type_is_invalid(ttl_type, value))
-		result->invalid++;
+		column->invalid++;
 	else if (ttl_type_is_deadline(ttl_type))
 		(void) ttl_type_instant(ttl_type, value, &instant);
 	if (ttl_type != NULL && ttl_type->is_document)
@@ -151,15 +139,15 @@ add_value(Surveyed *column, Datum value, TimestampTz present, MemoryContext cont
 		if (DatumGetInt32(value) == 0)
 			return;
 	}
-	result->values++;
-	result->like[unit_like(column->type, value)]++;
+	column->values++;
+	column->like[unit_like(column->type, value)]++;
 	if (instant > present && !TIMESTAMP_IS_NOEND(instant))
-		result->future++;
+		column->future++;
 
 	old = MemoryContextSwitchTo(context);
-	if (result->values == 1 || precedes(column, value, column->least))
+	if (column->values == 1 || precedes(column, value, column->least))
 		column->least = datumCopy(value, column->order->typbyval, column->order->typlen);
-	if (result->values == 1 || precedes(column, column->greatest, value))
+	if (column->values == 1 || precedes(column, column->greatest, value))
 		column->greatest = datumCopy(value, column->order->typbyval, column->order->typlen);
 	MemoryContextSwitchTo(old);
 }
@@ -176,26 +164,11 @@ value_text(Oid type, Datum value)
 	return strlen(text) <= MAX_DIGITS ? text : psprintf("%.*s...", MAX_DIGITS, text);
 }
 
-static void
-end_column(Surveyed *column, bool complete)
-{
-	SurveyedColumn *result = column->result;
-
-	result->complete = complete;
-	if (column->attno == InvalidAttrNumber)
-		return;
-	result->may_have_values = result->values > 0 || result->invalid > 0 || !complete;
-	if (result->values > 0)
-	{
-		result->least = value_text(column->type, column->least);
-		result->greatest = value_text(column->type, column->greatest);
-	}
-}
-
 /* Reads the rows of a relation, as far as they are wanted; false if there are more. */
 static bool
-read_relation(Relation rel, const TtlPolicy *policy, Surveyed *columns, int *left)
+read_relation(Relation rel, const TtlPolicy *policy, Survey *survey)
 {
+	SurveyedColumn *columns[] = {&survey->ts, &survey->own};
 	TtlContainer container;
 	AttrNumber	attnos[2];
 	TimestampTz present;
@@ -214,17 +187,17 @@ read_relation(Relation rel, const TtlPolicy *policy, Surveyed *columns, int *lef
 	while (complete && table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		CHECK_FOR_INTERRUPTS();
-		complete = (*left)-- > 0;
-		for (int i = 0; complete && i < lengthof(attnos); i++)
+		complete = survey->ts.rows < MAX_ROWS;
+		for (int i = 0; complete && i < lengthof(columns); i++)
 		{
 			bool		isnull = true;
 			Datum		value = 0;
 
-			if (columns[i].attno != InvalidAttrNumber)
+			if (columns[i]->attno != InvalidAttrNumber)
 				value = slot_getattr(slot, attnos[i], &isnull);
 			if (!isnull)
-				add_value(&columns[i], value, present, old);
-			columns[i].result->rows++;
+				add_value(columns[i], value, present, old);
+			columns[i]->rows++;
 		}
 		MemoryContextReset(context);
 	}
@@ -241,15 +214,13 @@ static void
 survey_table(Oid relid, const TtlPolicy *policy, Survey *survey)
 {
 	TtlContainer container;
-	Surveyed	columns[2];
 	bool		complete = !ttl_columns_has_rows_elsewhere(relid);
-	int			left = MAX_ROWS;
 	ListCell   *lc;
 
 	memset(survey, 0, sizeof(Survey));
 	ttl_container_find_columns(relid, policy, &container);
-	begin_column(&columns[0], &survey->ts, relid, container.ts_attno, container.ts_type);
-	begin_column(&columns[1], &survey->own, relid,
+	begin_column(&survey->ts, relid, container.ts_attno, container.ts_type);
+	begin_column(&survey->own, relid,
 				 container.ttl_type == NULL ? InvalidAttrNumber : container.ttl_attno,
 				 container.ttl_type);
 
@@ -257,11 +228,10 @@ survey_table(Oid relid, const TtlPolicy *policy, Survey *survey)
 	{
 		Relation	rel = table_open(lfirst_oid(lc), AccessShareLock);
 
-		complete = complete && read_relation(rel, policy, columns, &left);
+		complete = complete && read_relation(rel, policy, survey);
 		table_close(rel, NoLock);
 	}
-	end_column(&columns[0], complete);
-	end_column(&columns[1], complete);
+	survey->ts.complete = survey->own.complete = complete;
 }
 
 /* How many of the rows have a value, and from what to what, as a sentence */
@@ -270,7 +240,8 @@ survey_text(const SurveyedColumn *column)
 {
 	return psprintf(column->complete ? _("%d of %d rows have a value, from %s to %s.") :
 					_("%d of the first %d rows have a value, from %s to %s."),
-					column->values, column->rows, column->least, column->greatest);
+					column->values, column->rows, value_text(column->type, column->least),
+					value_text(column->type, column->greatest));
 }
 
 /* Warns if most numbers in the column look as if they were in another unit. */
@@ -385,7 +356,8 @@ static void
 refuse_values(Relation rel, const SurveyedColumn *column, const char *argument,
 			  const char *default_name, const char *otherwise)
 {
-	if (!column->may_have_values)
+	if (column->attno == InvalidAttrNumber ||
+		(column->complete && column->values == 0 && column->invalid == 0))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_DUPLICATE_COLUMN),

@@ -355,52 +355,24 @@ ttl_outlook(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
-static const char *
-state_name(TtlReaperState state)
-{
-	if (!ttl_guc_reaper)
-		return "off";
+static const char *const state_names[] = {
+	[TTL_REAPER_IDLE] = "idle",
+	[TTL_REAPER_WORKING] = "working",
+	[TTL_REAPER_WAITING] = "waiting",
+	[TTL_REAPER_STOPPED] = "stopped",
+	[TTL_REAPER_HELD] = "held after recovery to a point in time",
+	[TTL_REAPER_PAUSED] = "paused"
+};
 
-	switch (state)
-	{
-		case TTL_REAPER_IDLE:
-			return "idle";
-		case TTL_REAPER_WORKING:
-			return "working";
-		case TTL_REAPER_WAITING:
-			return "waiting";
-		case TTL_REAPER_STOPPED:
-			return "stopped";
-		case TTL_REAPER_HELD:
-			return "held after recovery to a point in time";
-		case TTL_REAPER_PAUSED:
-			return "paused";
-	}
-	return NULL;
-}
-
-static const char *
-stop_name(TtlStop stop)
-{
-	switch (stop)
-	{
-		case TTL_STOP_NONE:
-			return NULL;
-		case TTL_STOP_DONE:
-			return "nothing left";
-		case TTL_STOP_COST_LIMIT:
-			return "cost limit";
-		case TTL_STOP_THROUGHPUT:
-			return "throughput";
-		case TTL_STOP_TIME:
-			return "time";
-		case TTL_STOP_BLOCKED:
-			return "blocked rows";
-		case TTL_STOP_REPLICA_LAG:
-			return "replica lag";
-	}
-	return NULL;
-}
+static const char *const stop_names[] = {
+	[TTL_STOP_NONE] = NULL,
+	[TTL_STOP_DONE] = "nothing left",
+	[TTL_STOP_COST_LIMIT] = "cost limit",
+	[TTL_STOP_THROUGHPUT] = "throughput",
+	[TTL_STOP_TIME] = "time",
+	[TTL_STOP_BLOCKED] = "blocked rows",
+	[TTL_STOP_REPLICA_LAG] = "replica lag"
+};
 
 /*
  * ttl.stat_reaper(): one row for each database that has, or had, work.
@@ -425,10 +397,9 @@ ttl_stat_reaper(PG_FUNCTION_ARGS)
 		if (database == NULL || !ttl_counters_get_database(dboid, &counters))
 			continue;
 
-		stop = stop_name(counters.stopped_by);
-
+		stop = stop_names[counters.stopped_by];
 		values[0] = DirectFunctionCall1(namein, CStringGetDatum(database));
-		values[1] = CStringGetTextDatum(state_name(counters.state));
+		values[1] = CStringGetTextDatum(ttl_guc_reaper ? state_names[counters.state] : "off");
 		values[2] = Int64GetDatum(counters.cycles);
 		values[3] = Int64GetDatum(counters.cost_granted);
 		values[4] = Int64GetDatum(counters.cost_spent);
