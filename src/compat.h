@@ -58,15 +58,6 @@
 #define TtlGucFree(pointer)	free(pointer)
 #endif
 
-/* 16: DecodeDateTime returns more about errors */
-#if PG_VERSION_NUM >= 160000
-#define TtlDecodeDateTime(field, ftype, nf, dtype, tm, fsec, tz) \
-	DecodeDateTime(field, ftype, nf, dtype, tm, fsec, tz, &(DateTimeErrorExtra) {0})
-#else
-#define TtlDecodeDateTime(field, ftype, nf, dtype, tm, fsec, tz) \
-	DecodeDateTime(field, ftype, nf, dtype, tm, fsec, tz)
-#endif
-
 /* 18: ExecutorRun lost execute_once */
 #if PG_VERSION_NUM >= 180000
 #define TTL_EXECUTOR_RUN_PARAMETERS \

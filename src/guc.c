@@ -16,7 +16,9 @@
 #include "guc.h"
 #include "miscadmin.h"
 #include "ttl.h"
+#include "utils/builtins.h"
 #include "utils/datetime.h"
+#include "utils/formatting.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
@@ -79,66 +81,52 @@ static char *now_string = NULL;
 static TimestampTz *now_value = NULL;	/* "extra" of ttl.now; NULL = empty */
 
 /*
- * True if the timestamp depends on the moment ("now", "today", ...).  It would mean
- * something else each time the setting is looked at.
+ * What input functions say of an invalid text is caught without a subtransaction: they leave
+ * nothing behind that one would clean up.
  */
-static bool
-is_relative(char **field, const int *ftype, int nfields)
+bool
+ttl_guc_input(PGFunction input, const char *text, Datum *value)
 {
-	static const char *const names[] = {"now", "today", "tomorrow", "yesterday"};
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool is_valid = true;
 
-	for (int i = 0; i < nfields; i++)
+	PG_TRY();
 	{
-		for (int j = 0; j < lengthof(names); j++)
-		{
-			if ((ftype[i] == DTK_STRING || ftype[i] == DTK_SPECIAL) &&
-				strcmp(field[i], names[j]) == 0)
-				return true;
-		}
+		*value = DirectFunctionCall3(input, CStringGetDatum(text), ObjectIdGetDatum(InvalidOid),
+									 Int32GetDatum(-1));
 	}
-	return false;
+	PG_CATCH();
+	{
+		if (ERRCODE_TO_CATEGORY(geterrcode()) != ERRCODE_DATA_EXCEPTION)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		is_valid = false;
+	}
+	PG_END_TRY();
+	return is_valid;
 }
 
-/* Accepts a timestamp that means the same tomorrow. */
+/*
+ * Accepts a timestamp that means the same tomorrow.  What depends on the moment would mean
+ * something else each time the setting is read.
+ */
 static bool
-parse_now(const char *str, TimestampTz *value)
+parse_now(const char *text, TimestampTz *value)
 {
-	fsec_t		fsec;
-	struct pg_tm tt,
-			   *tm = &tt;
-	int			tz;
-	int			dtype;
-	int			nf;
-	int			dterr;
-	char	   *field[MAXDATEFIELDS];
-	int			ftype[MAXDATEFIELDS];
-	char		workbuf[MAXDATELEN + MAXDATEFIELDS];
+	static const char *const relative[] = {"now", "today", "tomorrow", "yesterday"};
+	char	   *lower = asc_tolower(text, strlen(text));
+	Datum		timestamp;
 
-	dterr = ParseDateTime(str, workbuf, sizeof(workbuf),
-						  field, ftype, MAXDATEFIELDS, &nf);
-	if (dterr == 0 && is_relative(field, ftype, nf))
-		return false;
-	if (dterr == 0)
-		dterr = TtlDecodeDateTime(field, ftype, nf, &dtype, tm, &fsec, &tz);
-	if (dterr != 0)
-		return false;
-
-	switch (dtype)
+	for (int i = 0; i < lengthof(relative); i++)
 	{
-		case DTK_DATE:
-			return tm2timestamp(tm, fsec, &tz, value) == 0;
-		case DTK_LATE:
-			TIMESTAMP_NOEND(*value);
-			return true;
-		case DTK_EARLY:
-			TIMESTAMP_NOBEGIN(*value);
-			return true;
-		case DTK_EPOCH:
-			*value = SetEpochTimestamp();
-			return true;
-		default:
+		if (strstr(lower, relative[i]) != NULL)
 			return false;
 	}
+	if (!ttl_guc_input(timestamptz_in, text, &timestamp))
+		return false;
+	*value = DatumGetTimestampTz(timestamp);
+	return true;
 }
 
 /*

@@ -35,6 +35,7 @@
 #include "container/policy.h"
 #include "deletion/deletion.h"
 #include "expiry/expiry.h"
+#include "guc.h"
 #include "ttl.h"
 
 /*
@@ -76,39 +77,12 @@ whole_number(const char *text, int64 *number)
 	return true;
 }
 
-/*
- * The interval that a text is, NULL if it is none.  What interval_in() says of a text that is
- * none is caught without a subtransaction: the caller errors, too.
- */
-static Interval *
-interval_from_text(const char *text)
-{
-	MemoryContext context = CurrentMemoryContext;
-	Interval   *volatile interval = NULL;
-
-	PG_TRY();
-	{
-		interval = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text),
-														 ObjectIdGetDatum(InvalidOid),
-														 Int32GetDatum(-1)));
-	}
-	PG_CATCH();
-	{
-		if (ERRCODE_TO_CATEGORY(geterrcode()) != ERRCODE_DATA_EXCEPTION)
-			PG_RE_THROW();
-		MemoryContextSwitchTo(context);
-		FlushErrorState();
-	}
-	PG_END_TRY();
-	return interval;
-}
-
 /* A text that is a default TTL; false if it is none */
 static bool
 default_ttl_from_text(const char *text, int32 *default_ttl)
 {
 	int64		number;
-	Interval   *interval;
+	Datum		interval;
 
 	if (pg_strcasecmp(text, "never") == 0)
 		*default_ttl = TTL_NEVER;
@@ -120,10 +94,8 @@ default_ttl_from_text(const char *text, int32 *default_ttl)
 		return number == TTL_NEVER || (number > 0 && number <= PG_INT32_MAX);
 	}
 	else
-	{
-		interval = interval_from_text(text);
-		return interval != NULL && ttl_policy_seconds(interval, default_ttl);
-	}
+		return ttl_guc_input(interval_in, text, &interval) &&
+			ttl_policy_seconds(DatumGetIntervalP(interval), default_ttl);
 	return true;
 }
 
