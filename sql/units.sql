@@ -77,6 +77,28 @@ SELECT ttl.create_container('serial', 60, 'at', NULL, ts_unit => 'epoch');
 ALTER TABLE serial ALTER at DROP DEFAULT;
 SELECT ttl.create_container('serial', 60, 'at', NULL, ts_unit => 'epoch');
 ALTER TABLE serial ALTER at SET DEFAULT nextval('units.serial_at_seq');
+-- A constant is warned of: the application may give all values.
+ALTER TABLE serial ALTER at SET DEFAULT 5;
+ALTER TABLE serial ALTER at SET DEFAULT 2 * 3::bigint;
+ALTER TABLE serial ALTER at SET DEFAULT NULL;
+CREATE TABLE constant (id int, at bigint DEFAULT -5);
+SELECT ttl.create_container('constant', 60, 'at', NULL, ts_unit => 'epoch', touch_on_update => false);
+
+-- A default of the owner's that is rounded to the nearest value says up to half a second less than the present.
+CREATE TABLE nearest (id int, at timestamptz(0) DEFAULT now());
+SELECT ttl.create_container('nearest', 60, 'at', NULL);
+ALTER TABLE nearest ALTER at SET DEFAULT date_bin('1 second', now() + '0.999999 seconds', '2000-01-01');
+ALTER TABLE nearest ALTER at SET DEFAULT clock_timestamp();
+ALTER TABLE nearest ALTER at DROP DEFAULT;
+BEGIN;
+INSERT INTO nearest (id) VALUES (1);
+SELECT at >= now() AS not_early FROM nearest;
+COMMIT;
+SELECT ttl.drop_container('nearest');
+ALTER TABLE nearest ALTER at TYPE bigint USING 0, ALTER at SET DEFAULT extract(epoch FROM clock_timestamp());
+TRUNCATE nearest;
+SELECT ttl.create_container('nearest', 60, 'at', NULL, ts_unit => 'epoch');
+ALTER TABLE nearest ALTER at SET DEFAULT ceil(extract(epoch FROM clock_timestamp()));
 
 SET client_min_messages = error;
 DROP SCHEMA units CASCADE;

@@ -742,6 +742,10 @@ follow(const TtlContainer *container, RangeVar *table, const AlterTableCmd *cmd)
 		case AT_AddOf:
 			check_kind(container->relid);
 			break;
+		case AT_ColumnDefault:
+			if (get_attnum(container->relid, cmd->name) == container->ts_attno)
+				ttl_notice_default(container->relid);
+			break;
 		case AT_DisableTrig:
 		case AT_EnableReplicaTrig:
 			guard_trigger("disable trigger", table, cmd->name);

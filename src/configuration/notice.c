@@ -28,9 +28,12 @@
 #include "guc.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
 #include "pgtime.h"
 #include "replication/origin.h"
 #include "replication/slot.h"
+#include "rewrite/rewriteHandler.h"
 #include "ttl.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -76,6 +79,60 @@ ttl_notice_utc(Oid relid, const char *column)
 	else
 		ereport(NOTICE,
 				(errmsg("column \"%s\" of type timestamp without time zone is taken as UTC", column)));
+}
+
+static bool
+rounds_up(Node *node, void *context)
+{
+	static const Oid functions[] = {F_DATE_BIN_INTERVAL_TIMESTAMPTZ_TIMESTAMPTZ, F_CEIL_NUMERIC,
+	F_CEILING_NUMERIC, F_CEIL_FLOAT8, F_CEILING_FLOAT8};
+
+	if (node == NULL)
+		return false;
+	for (int i = 0; i < lengthof(functions); i++)
+	{
+		if (IsA(node, FuncExpr) && ((FuncExpr *) node)->funcid == functions[i])
+			return true;
+	}
+	return expression_tree_walker(node, rounds_up, context);
+}
+
+/*
+ * Warns of a default of a container's timestamp column by which rows expire early: a number that is
+ * the same for all rows, or the present, if the column can't hold it and it isn't rounded up.
+ */
+void
+ttl_notice_default(Oid relid)
+{
+	TtlContainer container;
+	Relation	rel;
+	Form_pg_attribute ts;
+	Node	   *value;
+	bool		is_constant;
+	bool		is_early;
+
+	if (!ttl_container_peek(relid, &container) || container.lacks_column ||
+		container.ts_attno == InvalidAttrNumber)
+		return;
+	rel = table_open(relid, AccessShareLock);
+	ts = TupleDescAttr(RelationGetDescr(rel), container.ts_attno - 1);
+	value = build_column_default(rel, container.ts_attno);
+	is_constant = !contain_mutable_functions(value);
+	if (is_constant)
+		is_early = container.ts_type != NULL && value != NULL &&
+			!(IsA(value, Const) && ((Const *) value)->constisnull);
+	else
+		is_early = ttl_type_clock_step(container.ts_type, ts->atttypmod, 0) > 1 && !rounds_up(value, NULL);
+	if (is_early && ts->atttypid != DATEOID)
+		ereport(WARNING,
+				(is_constant ?
+				 errmsg("default of column \"%s\" is the same time for all rows", NameStr(ts->attname)) :
+				 errmsg("default of column \"%s\" is rounded to the nearest value of type %s",
+						NameStr(ts->attname), format_type_with_typemod(ts->atttypid, ts->atttypmod)),
+				 errdetail("Rows that are inserted without a value may expire early."),
+				 errhint("Use ALTER TABLE ... ALTER COLUMN %s DROP DEFAULT, and the present is written, rounded up.",
+						 quote_identifier(NameStr(ts->attname)))));
+	table_close(rel, NoLock);
 }
 
 /* Parts of the names of columns that hold when a row was changed or made, the likeliest first */

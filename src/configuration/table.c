@@ -636,56 +636,37 @@ void
 ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *policy)
 {
 	Relation	parent = table_open(parent_relid, ShareUpdateExclusiveLock);
-	Relation	rel = relation_open(relid, AccessExclusiveLock);
-	char		relkind = rel->rd_rel->relkind;
+	Form_pg_attribute ts = ttl_columns_find(parent, NameStr(policy->ts_column));
+	Form_pg_attribute own = ttl_columns_find(parent, NameStr(policy->ttl_column));
+	bool		lacks_ts = ts != NULL && get_attnum(relid, NameStr(policy->ts_column)) == InvalidAttrNumber;
+	bool		lacks_own = own != NULL && get_attnum(relid, NameStr(policy->ttl_column)) == InvalidAttrNumber;
 	const char *table = ttl_container_table_name(relid);
 	const char *ts_name = quote_identifier(NameStr(policy->ts_column));
-	const char *own_name = quote_identifier(NameStr(policy->ttl_column));
-	Form_pg_attribute parent_ts = ttl_columns_find(parent, NameStr(policy->ts_column));
-	Form_pg_attribute parent_own = ttl_columns_find(parent, NameStr(policy->ttl_column));
-	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
-	Form_pg_attribute own = ttl_columns_find(rel, NameStr(policy->ttl_column));
-	bool		add_ts = false;
-	bool		add_not_null = false;
-	char	   *add_own = NULL;
-	Oid			ts_type = InvalidOid;
-	int32		ts_typmod = -1;
+	char		relkind = get_rel_relkind(relid);
 	int			nestlevel;
 
-	/* the container may be about to be repaired */
-	if ((parent_ts == NULL && NameStr(policy->ts_column)[0] != '\0') ||
-		(parent_own == NULL && NameStr(policy->ttl_column)[0] != '\0'))
+	/* the container may be about to be repaired; whatever else is wrong PostgreSQL will say */
+	if ((ts == NULL && NameStr(policy->ts_column)[0] != '\0') ||
+		(own == NULL && NameStr(policy->ttl_column)[0] != '\0') ||
+		(lacks_ts && !ttl_type_is_instant(ts->atttypid)) ||
+		(lacks_own && own->attgenerated != '\0') ||
+		(relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE))
 	{
-		relation_close(rel, NoLock);
 		table_close(parent, NoLock);
 		return;
 	}
 
-	if (parent_ts != NULL)
-	{
-		add_ts = ts == NULL;
-		ts_type = parent_ts->atttypid;
-		ts_typmod = parent_ts->atttypmod;
-		add_not_null = ts != NULL && !ts->attnotnull && parent_ts->attnotnull;
-	}
-	if (parent_own != NULL && own == NULL && parent_own->attgenerated == '\0')
-		add_own = format_type_with_typemod(parent_own->atttypid, parent_own->atttypmod);
-	relation_close(rel, NoLock);
-	table_close(parent, NoLock);
-
-	/* whatever else is wrong with it, PostgreSQL will say */
-	if ((relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE) ||
-		(own == NULL && parent_own != NULL && add_own == NULL))
-		return;
-
 	nestlevel = ttl_command_begin();
-	if (add_ts)
-		add_ts_column(relid, ts_name, ts_type, ts_typmod, policy->ts_precision);
-	if (add_not_null)
+	if (lacks_ts)
+		add_ts_column(relid, ts_name, ts->atttypid, ts->atttypmod, policy->ts_precision);
+	else if (ts != NULL && ts->attnotnull)
 		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", table, ts_name);
-	if (add_own != NULL)
-		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s", table, own_name, add_own);
+	if (lacks_own)
+		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s", table,
+						quote_identifier(NameStr(policy->ttl_column)),
+						format_type_with_typemod(own->atttypid, own->atttypmod));
 	ttl_command_end(nestlevel);
+	table_close(parent, NoLock);
 	ttl_columns_check_uses(relid, policy, AccessExclusiveLock);
 }
 
