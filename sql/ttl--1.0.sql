@@ -126,12 +126,12 @@ CREATE FUNCTION ttl.complete(_ts anyelement, step bigint, unit text) RETURNS any
 GRANT EXECUTE ON FUNCTION ttl.complete(anyelement, bigint, text) TO PUBLIC;
 COMMENT ON FUNCTION ttl.complete(anyelement, bigint, text) IS 'the _ts that an INSERT writes: what it gives, or the present';
 
--- The same in statements that Citus distributes: it lets nothing pass that isn't labelled
--- IMMUTABLE, and the column among the arguments keeps the planner from calling it.
+-- The same in an UPDATE that Citus sends to several copies of a row: it lets nothing pass that isn't
+-- labelled IMMUTABLE, and the column among the arguments keeps the planner from calling it.
 CREATE FUNCTION ttl.shard_stamp(_ts anyelement, assigned anyelement, now timestamptz, step bigint, unit text) RETURNS anyelement
     LANGUAGE C IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_shard_stamp';
 GRANT EXECUTE ON FUNCTION ttl.shard_stamp(anyelement, anyelement, timestamptz, bigint, text) TO PUBLIC;
-COMMENT ON FUNCTION ttl.shard_stamp(anyelement, anyelement, timestamptz, bigint, text) IS 'the _ts that an UPDATE writes, in statements that Citus distributes';
+COMMENT ON FUNCTION ttl.shard_stamp(anyelement, anyelement, timestamptz, bigint, text) IS 'the _ts that an UPDATE writes where Citus keeps several copies of a row';
 
 -- Citus calls it once, for all copies of a row.
 CREATE FUNCTION ttl.shard_now() RETURNS timestamptz

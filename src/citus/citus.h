@@ -15,8 +15,7 @@
  * freed and rows deleted there.  What is left to do:
  *
  *	  a policy is changed on the coordinator	the trigger is created anew (propagation.c)
- *	  UPDATE of a shell							stamped by a function that Citus lets pass
- *												(stamp.c)
+ *	  UPDATE of a shell							is stamped on the shards (marks.c, stamp.c)
  *	  deletion									never from a shell, which has no rows
  *	  Citus copies a shard, or makes a table	it sees all rows, and the trigger doesn't
  *		of another							keep it from its work (calls.c)
@@ -101,12 +100,12 @@ extern bool ttl_citus_gives_name(const char *trigger);
  */
 extern bool ttl_citus_mark(Query *query);
 
-/* Where the rows are that a statement stamps */
+/* Who stamps the rows of a statement */
 typedef enum TtlStampFor
 {
-	TTL_STAMP_OWN,				/* in the table's own storage */
-	TTL_STAMP_SHARDS,			/* in a statement that Citus plans */
-	TTL_STAMP_COPIES			/* in several copies, which have to agree */
+	TTL_STAMP_OWN,				/* the plan of the statement itself */
+	TTL_STAMP_SHARDS,			/* plans of the statements on shards that Citus makes of it */
+	TTL_STAMP_COPIES			/* those, but all alike, for each row has several copies */
 } TtlStampFor;
 
 extern TtlStampFor ttl_citus_stamp_for(Query *query, Oid target);

@@ -96,11 +96,13 @@ is_opened_by_node(void)
 
 /* Until the transaction ends, or the next statement */
 static void
-set_row_security(bool on)
+set_locally(const char *setting, bool on)
 {
-	if (row_security != on)
-		(void) set_config_option("row_security", on ? "on" : "off", PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_LOCAL, true, 0, false);
+	const char *value = on ? "on" : "off";
+	const char *present = GetConfigOption(setting, true, false);
+
+	if (present != NULL && strcmp(present, value) != 0)
+		(void) set_config_option(setting, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
 bool
@@ -119,7 +121,7 @@ ttl_citus_mark(Query *query)
 		return is_own || (marks.found && !marks.of_others);
 	/* nested queries are those of functions, or such that Citus passes to its own as text */
 	if (is_opened_by_node() && (marks.found || ttl_execution_depth() == 0))
-		set_row_security(!marks.found);
+		set_locally("row_security", !marks.found);
 	return false;
 }
 
@@ -128,13 +130,18 @@ ttl_citus_stamp_for(Query *query, Oid target)
 {
 	Marks		marks = {.looks = true,.keeps = true};
 
-	if (!ttl_citus_is_here())
+	/* what is selected for a plain table is inserted by a plan that isn't made anew */
+	if (!ttl_citus_is_here() || (query->commandType == CMD_INSERT && !ttl_citus_is_distributed(target)))
 		return TTL_STAMP_OWN;
 	(void) mark_walker((Node *) query, &marks);
 	if (!marks.shells)
 		return TTL_STAMP_OWN;
-	return query->commandType == CMD_UPDATE && ttl_citus_has_copies(target) ?
-		TTL_STAMP_COPIES : TTL_STAMP_SHARDS;
+	if (query->commandType == CMD_UPDATE && ttl_citus_has_copies(target))
+		return TTL_STAMP_COPIES;
+	/* so Citus would plan a statement on a shard of this node without calling planner_hook */
+	if (query->commandType == CMD_UPDATE || query->onConflict != NULL)
+		set_locally("citus.enable_local_fast_path_query_optimization", false);
+	return TTL_STAMP_SHARDS;
 }
 
 /* A generic plan has the alias or not: such a query is planned anew when row_security changes. */
@@ -194,7 +201,7 @@ ttl_marks_copy_begins(CopyStmt *stmt)
 	}
 	else if (is_opened_by_node())
 	{
-		set_row_security(mark == NULL);
+		set_locally("row_security", mark == NULL);
 		stmt->options = list_delete_ptr(stmt->options, mark);
 	}
 }

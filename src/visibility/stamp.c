@@ -16,11 +16,11 @@
  * triggers on UPDATE OF _ts don't fire.  A row trigger would do the same at
  * 1.3 to 1.7 times the cost of a bulk update.
  *
- * Citus takes no UPDATE with a function that isn't immutable, not even of a table of its
- * own node that reads others; what it plans is stamped by ttl.shard_stamp(), which is
- * labelled so.  It isn't called by the planner because a column is among its arguments.
- * Where a row has copies on several nodes, UPDATE gives them one stamp: there Citus takes
- * a stable function without a column, too.
+ * What Citus plans is planned again on the nodes that have the rows, and stamped there.
+ * Where a row has copies on several nodes, UPDATE gives them one stamp: Citus calls
+ * ttl.shard_now() once for all, and ttl.shard_stamp(), which is labelled immutable because
+ * Citus takes nothing else beside a column, and isn't called by the planner because a column
+ * is among its arguments, keeps what it was given.
  *
  * Not stamped: containers with touch_on_update off, and referential actions
  * (hide.c leaves their queries alone).  Logical replication plans
@@ -123,7 +123,8 @@ complete_targets(List *targets, const TtlContainer *container)
 								get_attname(container->relid, container->ts_attno, false), false);
 		targets = list_insert_nth(targets, before, entry);
 	}
-	if (!ttl_catalog_expr_is_present((Node *) entry->expr))
+	if (!ttl_catalog_expr_is_present((Node *) entry->expr) &&
+		(!IsA(entry->expr, Const) || castNode(Const, entry->expr)->constisnull))
 		entry->expr = make_value(ttl_container_function(TTL_COMPLETE), list_make1(entry->expr), container);
 	return targets;
 }
@@ -151,7 +152,6 @@ stamp_targets(List *targets, const TtlContainer *container, Index relation, TtlS
 									   column.collation, 0);
 	TargetEntry *assignment = NULL;
 	int			nassignments = 0;
-	Expr	   *now;
 	ListCell   *lc;
 
 	foreach(lc, targets)
@@ -175,16 +175,13 @@ stamp_targets(List *targets, const TtlContainer *container, Index relation, TtlS
 	else if (is_shard_stamp(assignment->expr))
 		return targets;
 	if (purpose == TTL_STAMP_OWN)
-	{
 		assignment->expr = make_value(ttl_container_function(TTL_STAMP), list_make1(assignment->expr), container);
-		return targets;
-	}
-	now = (Expr *) makeNullConst(TIMESTAMPTZOID, -1, InvalidOid);
-	if (purpose == TTL_STAMP_COPIES)
-		now = (Expr *) makeFuncExpr(ttl_container_function(TTL_SHARD_NOW), TIMESTAMPTZOID, NIL,
-									InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
-	assignment->expr = make_value(ttl_container_function(TTL_SHARD_STAMP), list_make3(old, assignment->expr, now),
-								  container);
+	else
+		assignment->expr = make_value(ttl_container_function(TTL_SHARD_STAMP),
+									  list_make3(old, assignment->expr,
+												 makeFuncExpr(ttl_container_function(TTL_SHARD_NOW), TIMESTAMPTZOID, NIL,
+															  InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL)),
+									  container);
 	return targets;
 }
 
@@ -212,6 +209,7 @@ ttl_stamp_query(Query *query)
 {
 	TtlContainer container;
 	TtlStampFor purpose;
+	bool		stamps;
 	ListCell   *lc;
 
 	foreach(lc, query->cteList)
@@ -226,18 +224,19 @@ ttl_stamp_query(Query *query)
 		container.ts_attno == InvalidAttrNumber)
 		return;
 	purpose = ttl_citus_stamp_for(query, container.relid);
+	stamps = container.policy.touch_on_update && purpose != TTL_STAMP_SHARDS;
 
 	switch (query->commandType)
 	{
 		case CMD_UPDATE:
-			if (container.policy.touch_on_update)
+			if (stamps)
 				query->targetList = stamp_targets(query->targetList, &container,
 												  query->resultRelation, purpose);
 			break;
 		case CMD_INSERT:
 			if (purpose == TTL_STAMP_OWN)
 				query->targetList = complete_targets(query->targetList, &container);
-			if (container.policy.touch_on_update && query->onConflict != NULL &&
+			if (stamps && query->onConflict != NULL &&
 				query->onConflict->action == ONCONFLICT_UPDATE)
 				query->onConflict->onConflictSet =
 					stamp_targets(query->onConflict->onConflictSet, &container,
@@ -252,7 +251,7 @@ ttl_stamp_query(Query *query)
 					complete_distributed(action->targetList, &container);
 				else if (action->commandType == CMD_INSERT)
 					action->targetList = complete_targets(action->targetList, &container);
-				else if (action->commandType == CMD_UPDATE && container.policy.touch_on_update)
+				else if (action->commandType == CMD_UPDATE && stamps)
 					action->targetList = stamp_targets(action->targetList, &container,
 													   query->resultRelation, purpose);
 			}

@@ -261,6 +261,19 @@ sub stamps_are
 stamps_are('st', @stamps);
 stamps_are('rst', @reference_stamps);
 
+# statements are stamped by plans on shards, except those that several copies of a row have to agree on
+for my $case (
+	[ 0, 'UPDATE st SET v = 1 WHERE id = 7' ],
+	[ 0, "INSERT INTO st (id, v) VALUES (7, 1) $upsert" ],
+	[ 1, 'UPDATE rst SET v = 1 WHERE id = 7' ])
+{
+	my ($sent) = $coordinator->safe_psql('postgres', "EXPLAIN (VERBOSE, COSTS off) $case->[1]") =~ /Query: (.*)/ or die;
+
+	is($sent =~ /shard_stamp/ ? 1 : 0, $case->[0], "sent by the coordinator: $case->[1]");
+}
+is($coordinator->safe_psql('postgres', 'BEGIN; UPDATE st SET v = 1 WHERE id = 7; ROLLBACK; SHOW citus.enable_local_fast_path_query_optimization'),
+	'on', '... and what that turns off for Citus is on again in the next transaction');
+
 # ... and rounded up
 my $exact = $fresh;
 $coordinator->safe_psql('postgres', qq{SELECT ttl.alter_container('$_', ts_precision => '30 minutes')}) for qw(st rst);
@@ -294,7 +307,11 @@ for my $case (
 	[ 20, 'UPDATE own SET v = (SELECT max(v) FROM plain)' ],
 	[ 9,  'UPDATE own o SET v = n.v FROM all_names n WHERE n.v = o.id' ],
 	[ 9,  'MERGE INTO own o USING all_names n ON n.v = o.id WHEN MATCHED THEN UPDATE SET v = 1' ],
-	[ 20, 'INSERT INTO own SELECT id, v FROM plain WHERE id <= 20 ON CONFLICT (id) DO UPDATE SET v = 1' ])
+	[ 20, 'INSERT INTO own SELECT id, v FROM plain WHERE id <= 20 ON CONFLICT (id) DO UPDATE SET v = 1' ],
+	[ 9,  'INSERT INTO own SELECT v, 1 FROM all_names WHERE v > 0 ON CONFLICT (id) DO UPDATE SET v = 1' ],
+	[ 9,  'INSERT INTO own SELECT v, 1, NULL FROM all_names WHERE v > 0 ON CONFLICT (id) DO UPDATE SET v = own.v' ],
+	[ 20, 'INSERT INTO own SELECT id + 100, v, NULL FROM plain WHERE id <= 20' ],
+	[ 20, 'INSERT INTO own SELECT id + 100, v FROM plain WHERE id <= 20' ])
 {
 	my ($found) = answers($coordinator, "$case->[1];\n\\echo ---\nSELECT $fresh FROM own");
 
