@@ -161,6 +161,23 @@ ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 		ttl_fk_started(execution);
 }
 
+/*
+ * Policies that have been changed go to other nodes of Citus now, which may not have a table that
+ * Citus is making, and to workers at commit.
+ */
+static void
+send_policies(void)
+{
+	List	   *changed;
+
+	if (ttl_citus_is_converting())
+		return;
+	changed = ttl_container_take_changed();
+	if (changed != NIL)
+		ttl_request_at_commit();
+	ttl_citus_send(changed);
+}
+
 /* Without movement, what runs gives an empty result. */
 static void
 run_current(const TtlExecution *outer, TTL_EXECUTOR_RUN_PARAMETERS)
@@ -191,7 +208,7 @@ ttl_ExecutorRun(TTL_EXECUTOR_RUN_PARAMETERS)
 		ttl_cost_leave();
 	}
 	PG_END_TRY();
-	ttl_citus_send(false);
+	send_policies();
 	ttl_fk_ran(queryDesc);
 }
 
@@ -279,6 +296,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 				   QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
 	PlannedStmt *volatile stmt = pstmt;
+	bool		by_citus;
 
 	ttl_clock_command(pstmt);
 	if (IsA(pstmt->utilityStmt, ExecuteStmt) || IsA(pstmt->utilityStmt, FetchStmt))
@@ -295,9 +313,9 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		ttl_request_before_utility(stmt);
 		ttl_clock_before_utility(stmt);
 		ttl_validation_before_utility(stmt);
-		ttl_ddl_before_utility(stmt, context, ttl_citus_runs_own());
 		/* what Citus does in the command, ... */
-		ttl_citus_before_utility(stmt);
+		by_citus = ttl_citus_before_utility(stmt);
+		ttl_ddl_before_utility(stmt, context, by_citus);
 		ttl_fk_before_utility(stmt);
 		ttl_hide_before_copy(stmt);
 
@@ -305,7 +323,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 
 		ttl_request_after_utility(stmt);
 		ttl_clock_after_utility();
-		ttl_ddl_after_utility(stmt, context);
+		ttl_ddl_after_utility(stmt, context, by_citus);
 		ttl_citus_after_utility(stmt);
 	}
 	PG_FINALLY();
@@ -322,6 +340,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		ttl_cost_leave();
 	}
 	PG_END_TRY();
+	send_policies();
 }
 
 static void

@@ -18,7 +18,6 @@
  * Citus's own unless another function runs in it: of an event trigger, a CHECK, an index
  * expression.  So within an extent all such functions are counted.
  *
- *
  * The library's hooks into commands are here, too: those that have an extent are part of it.
  *
  *-------------------------------------------------------------------------
@@ -123,9 +122,9 @@ ttl_citus_replaces_table(void)
 }
 
 /*
- * Have the table, its partitions, or the tables of a schema no triggers but containers'?
- * Then Citus may take them.  Partitions aren't locked: sessions of Citus's own may need
- * them.
+ * True if the table and its partitions, or the tables of a schema, have no triggers but
+ * containers': then Citus may take them.  Partitions aren't locked, for sessions of Citus's own
+ * may need them.
  */
 static bool
 has_only_ours(Oid object)
@@ -197,7 +196,7 @@ run_function(PG_FUNCTION_ARGS)
 	PG_END_TRY();
 	AtEOXact_GUC(true, nestlevel);
 	if (extent.converts && !ttl_citus_is_called())
-		ttl_citus_send(true);
+		ttl_propagation_after_conversion();
 	return result;
 }
 
@@ -256,37 +255,21 @@ begin_command(PlannedStmt *pstmt)
 	innermost = &command_extent;
 }
 
-void
+bool
 ttl_citus_before_utility(PlannedStmt *pstmt)
 {
 	Node	   *stmt = pstmt->utilityStmt;
+	bool		is_own = ttl_citus_runs_own();
 
 	/* in a transaction that has failed there are no catalogs */
 	if (IsA(stmt, TransactionStmt) || !ttl_citus_is_here())
-		return;
+		return false;
 	if (IsA(stmt, CreateTrigStmt))
 		ttl_propagation_trigger_begins((CreateTrigStmt *) stmt);
 	else if (IsA(stmt, CopyStmt))
 		ttl_marks_copy_begins((CopyStmt *) stmt);
 	begin_command(pstmt);
-}
-
-/* May it have made other tables of tables, or a local one one of Citus, for a foreign key? */
-static bool
-converts(Node *stmt)
-{
-	ListCell   *lc;
-
-	if (!IsA(stmt, AlterTableStmt))
-		return IsA(stmt, AlterObjectSchemaStmt);
-	foreach(lc, ((AlterTableStmt *) stmt)->cmds)
-	{
-		AlterTableType type = lfirst_node(AlterTableCmd, lc)->subtype;
-
-		if (type == AT_AddConstraint || type == AT_AddColumn)
-			return true;
-	}
-	return false;
+	return is_own;
 }
 
 void
@@ -294,11 +277,8 @@ ttl_citus_after_utility(PlannedStmt *pstmt)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
-	if (IsA(stmt, TransactionStmt) || !ttl_citus_is_here())
-		return;
-	if (ttl_container_objects() != NULL)
+	if (!IsA(stmt, TransactionStmt) && ttl_citus_is_here() && ttl_container_objects() != NULL)
 		ttl_propagation_command_ended(stmt);
-	ttl_citus_send(converts(stmt));
 }
 
 void

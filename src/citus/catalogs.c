@@ -70,15 +70,6 @@ ttl_citus_is_here(void)
 		OidIsValid(get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE));
 }
 
-/* How Citus places a table's rows, from how pg_dist_partition describes it */
-typedef enum PlacedBy
-{
-	PLACED_HERE,
-	PLACED_IN_SHARDS,
-	PLACED_IN_COPIES,			/* each row on several nodes */
-	PLACED_BY_OTHERS			/* Citus doesn't know which shard has a row */
-} PlacedBy;
-
 /*
  * Each table of each statement is looked up, so what is known is kept until its relation cache
  * entry is invalidated, which Citus does, too.
@@ -86,7 +77,7 @@ typedef enum PlacedBy
 typedef struct Placing
 {
 	Oid			relid;			/* hash key; MUST BE FIRST */
-	PlacedBy	by;
+	TtlPlacedBy by;
 } Placing;
 
 static HTAB *placings = NULL;
@@ -98,30 +89,30 @@ partition_column(Oid relid, const char *column)
 								"logicalrelid", F_OIDEQ, ObjectIdGetDatum(relid), column));
 }
 
-static PlacedBy
+static TtlPlacedBy
 read_placing(Oid relid)
 {
 	switch (partition_column(relid, "partmethod"))
 	{
 		case '\0':
-			return PLACED_HERE;
+			return TTL_PLACED_HERE;
 		case 'h':
 		case 'n':
-			return partition_column(relid, "repmodel") == 's' ? PLACED_IN_SHARDS : PLACED_IN_COPIES;
+			return partition_column(relid, "repmodel") == 's' ? TTL_PLACED_IN_SHARDS : TTL_PLACED_IN_COPIES;
 		default:
-			return PLACED_BY_OTHERS;
+			return TTL_PLACED_BY_OTHERS;
 	}
 }
 
-static PlacedBy
-placed_by(Oid relid)
+TtlPlacedBy
+ttl_citus_placed_by(Oid relid)
 {
 	uint64		count = ttl_invalidations;
 	Placing    *placing = NULL;
-	PlacedBy	by;
+	TtlPlacedBy by;
 
 	if (!ttl_citus_is_here())
-		return PLACED_HERE;
+		return TTL_PLACED_HERE;
 	if (placings != NULL)
 		placing = hash_search(placings, &relid, HASH_FIND, NULL);
 	if (placing != NULL)
@@ -154,28 +145,11 @@ ttl_citus_invalidate(Oid relid)
 bool
 ttl_citus_is_distributed(Oid relid)
 {
-	return placed_by(relid) != PLACED_HERE;
-}
-
-bool
-ttl_citus_has_copies(Oid relid)
-{
-	return placed_by(relid) == PLACED_IN_COPIES;
-}
-
-void
-ttl_citus_check_method(Oid relid)
-{
-	if (placed_by(relid) == PLACED_BY_OTHERS)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("table \"%s\" cannot be a container because it is distributed by append or range",
-						get_rel_name(relid)),
-				 errhint("Distribute it by hash, or create a reference table.")));
+	return ttl_citus_placed_by(relid) != TTL_PLACED_HERE;
 }
 
 /*
- * Is that the name of a shard of the shell, up to the number?  Citus cuts a long one and
+ * True if that is the name of a shard of the shell, up to the number.  Citus cuts a long one and
  * puts a hash of eight digits behind it.
  */
 static bool
@@ -208,57 +182,6 @@ ttl_citus_find_shell(Oid relid, int64 *shard)
 	return OidIsValid(shell) && shell != relid &&
 		get_rel_namespace(shell) == get_rel_namespace(relid) &&
 		is_shard_name(name, number - name, get_rel_name(shell)) ? shell : InvalidOid;
-}
-
-int
-ttl_citus_connect(void)
-{
-	int			nestlevel = NewGUCNestLevel();
-
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	/* procedures and workers may have none */
-	PushActiveSnapshot(GetTransactionSnapshot());
-	SPI_connect();
-	return nestlevel;
-}
-
-void
-ttl_citus_disconnect(int nestlevel)
-{
-	SPI_finish();
-	PopActiveSnapshot();
-	AtEOXact_GUC(true, nestlevel);
-}
-
-char *
-ttl_citus_query(const char *query, SPIPlanPtr *saved, int nargs, Oid *types, Datum *values)
-{
-	MemoryContext context = CurrentMemoryContext;
-	int			nestlevel = ttl_citus_connect();
-	SPIPlanPtr	plan = saved != NULL && *saved != NULL ? *saved : SPI_prepare(query, nargs, types);
-	char	   *answer;
-
-	if (plan == NULL || SPI_execute_plan(plan, values, NULL, false, 1) != SPI_OK_SELECT ||
-		SPI_processed != 1)
-		elog(ERROR, "SPI_execute_plan failed: %s", query);
-	if (saved != NULL && *saved == NULL && SPI_keepplan(plan) == 0)
-		*saved = plan;
-	answer = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-	if (answer != NULL)
-		answer = MemoryContextStrdup(context, answer);
-	ttl_citus_disconnect(nestlevel);
-	return answer;
-}
-
-bool
-ttl_citus_is_true(const char *query, int64 value)
-{
-	Oid			type = INT8OID;
-	Datum		datum = Int64GetDatum(value);
-	char	   *answer = ttl_citus_query(query, NULL, 1, &type, &datum);
-
-	return answer != NULL && answer[0] == 't';
 }
 
 bool

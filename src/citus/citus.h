@@ -30,6 +30,12 @@
  * This is the only header of the folder that other rooms include, and no more than ten of
  * their files do so.  Where Citus isn't loaded, all of these functions return at once.
  *
+ * Each is asked for one thing that can't be asked otherwise: which relation is a shell or a
+ * shard (3), whether a policy may be set here and reaches all nodes, and in which form (3), the
+ * archive (1), whether Citus is making tables of others (2), what becomes of a statement (2),
+ * whether rows of a shard may be deleted (1), and what the shards of a shell answer (4).  Ten
+ * more are called by the hooks of ttl.c alone.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef TTL_CITUS_H
@@ -41,10 +47,10 @@
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
 
-/* Is the relation a shell: does Citus keep its rows in shards? */
+/* True if the relation is a shell: Citus keeps its rows in shards. */
 extern bool ttl_citus_is_distributed(Oid relid);
 
-/* Has a shell that is no container yet no rows? */
+/* True if a shell that is no container yet has no rows. */
 extern bool ttl_citus_is_empty(Oid relid);
 
 /*
@@ -81,14 +87,12 @@ extern Oid	ttl_citus_find_archive(Oid container, const TtlPolicy *policy,
  * What Citus does itself
  */
 
-/* Is what is planned or executed now its own, in the midst of its work on a table? */
-extern bool ttl_citus_runs_own(void);
-
-/* Is a function of it called that makes other tables of tables? */
+/*
+ * True in the midst of its work on a table, also while others' functions run in it; and if a
+ * function of it is called that does such work.
+ */
+extern bool ttl_citus_is_converting(void);
 extern bool ttl_citus_is_called(void);
-
-/* Is that a name that it gives to the row trigger of a shard? */
-extern bool ttl_citus_gives_name(const char *trigger);
 
 /*
  * Statements
@@ -115,10 +119,10 @@ extern TtlStampFor ttl_citus_stamp_for(Query *query, Oid target);
  */
 
 /*
- * May rows be deleted from that shard?  Not from what is none, or as long as Citus makes a
+ * True if rows may be deleted from that shard.  False if it is none, or as long as Citus makes a
  * copy of it here, for references between its rows and others aren't there yet, nor is what
- * its rows have been renewed by; nor from what a move has left behind; nor from a table that
- * is locked against writers on all nodes; nor from a reference table whose rows may be
+ * its rows have been renewed by; for what a move has left behind; for a table that
+ * is locked against writers on all nodes; and for a reference table whose rows may be
  * referenced by rows on other nodes.  Until the transaction ends, Citus waits for it before
  * it copies from here what must not be written to.  To be called before the shard is locked.
  */
@@ -153,7 +157,8 @@ extern bool ttl_citus_init(void);
 extern void ttl_citus_analyzed(Query *query);
 extern bool ttl_citus_needs_fmgr(Oid function);
 extern void ttl_citus_fmgr(FmgrHookEventType event, FmgrInfo *flinfo);
-extern void ttl_citus_before_utility(PlannedStmt *pstmt);
+/* True if the command is Citus's own, in the midst of its work on a table. */
+extern bool ttl_citus_before_utility(PlannedStmt *pstmt);
 extern void ttl_citus_after_utility(PlannedStmt *pstmt);
 extern void ttl_citus_end_utility(PlannedStmt *pstmt);
 extern void ttl_citus_invalidate(Oid relid);
@@ -161,7 +166,7 @@ extern void ttl_citus_invalidate(Oid relid);
 /* A table or schema may have another name; archives are known by theirs. */
 extern void ttl_citus_object_altered(Oid class_id, Oid object);
 
-/* Sends policies that have been changed, or all, to all nodes. */
-extern void ttl_citus_send(bool all);
+/* Sends the policies of these containers to all nodes; of all, if Citus has made tables of others. */
+extern void ttl_citus_send(List *containers);
 
 #endif							/* TTL_CITUS_H */

@@ -15,25 +15,29 @@
  * catalogs.c
  */
 
-/* Is Citus at work in this database? */
+/* True if Citus is at work in this database. */
 extern bool ttl_citus_is_here(void);
 
-/* Does it keep copies of the table's rows, as of a reference table? */
-extern bool ttl_citus_has_copies(Oid relid);
+/* How Citus places a table's rows, from how pg_dist_partition describes it */
+typedef enum TtlPlacedBy
+{
+	TTL_PLACED_HERE,
+	TTL_PLACED_IN_SHARDS,
+	TTL_PLACED_IN_COPIES,		/* each row on several nodes, as of a reference table */
+	TTL_PLACED_BY_OTHERS		/* by append or range: Citus doesn't know which shard has a row */
+} TtlPlacedBy;
 
-/* Errors (0A000) if the table is distributed by append or range. */
-extern void ttl_citus_check_method(Oid relid);
+extern TtlPlacedBy ttl_citus_placed_by(Oid relid);
 
 /*
- * Connect to SPI for queries of our own, which find names in pg_catalog and nowhere else,
- * whatever the user's search_path.  Ended with the nest level that was returned.
+ * nodes.c
  */
-extern int	ttl_citus_connect(void);
-extern void ttl_citus_disconnect(int nestlevel);
 
 /*
- * The answer of such a query, the first column of its only row, as text.  Its plan is kept in
- * *saved, which is NULL at first, unless that is a null pointer.  And is that true, of $1?
+ * The answer of a query of our own, the first column of its only row, as text.  It finds names
+ * in pg_catalog and nowhere else, whatever the user's search_path.  Its plan is kept in *saved,
+ * which is NULL at first, unless that is a null pointer.  The second gives it a value for $1, and
+ * returns true if it answers so.
  */
 extern char *ttl_citus_query(const char *query, SPIPlanPtr *saved, int nargs, Oid *types,
 							 Datum *values);
@@ -43,11 +47,12 @@ extern bool ttl_citus_is_true(const char *query, int64 value);
  * calls.c
  */
 
-/* ttl_citus_runs_own(), if Citus makes other tables of tables */
+/*
+ * True if what is planned or executed now is Citus's own, in the midst of its work on a table;
+ * and if that makes other tables of tables.
+ */
+extern bool ttl_citus_runs_own(void);
 extern bool ttl_citus_replaces_table(void);
-
-/* Does it work on a table, maybe by others' functions? */
-extern bool ttl_citus_is_converting(void);
 
 /*
  * propagation.c
@@ -58,6 +63,7 @@ extern bool ttl_citus_is_converting(void);
  * table or those in that schema (InvalidOid: of any); and after it has.
  */
 extern void ttl_propagation_before_conversion(Oid object);
+extern void ttl_propagation_after_conversion(void);
 
 /* A trigger is going to be created; and any command has ended. */
 extern void ttl_propagation_trigger_begins(CreateTrigStmt *stmt);

@@ -39,13 +39,16 @@
 
 typedef struct Marks
 {
-	bool		shows;			/* mark all shells? */
-	bool		found;			/* are tables marked that are no shells? */
-	bool		of_others;		/* is one of them not the user's? */
-	bool		looks;			/* look for shells that are not marked? */
-	bool		keeps;			/* the marks that there are? */
-	bool		shells;			/* are there any, ... */
-	bool		views;			/* ... or views? */
+	/* what to do */
+	bool		shows;			/* mark all shells */
+	bool		keeps;			/* leave the marks of shells that there are */
+	bool		looks;			/* look for shells without marks, too */
+
+	/* what there is */
+	bool		found;			/* marked tables that are no shells, ... */
+	bool		of_others;		/* ... one of which isn't the user's */
+	bool		shells;
+	bool		views;
 } Marks;
 
 static bool
@@ -84,7 +87,7 @@ mark_walker(Node *node, void *context)
 	return false;
 }
 
-/* Has another node opened the session to run queries?  It says so when it connects. */
+/* True if another node has opened the session to run queries: it says so when it connects. */
 static bool
 is_opened_by_node(void)
 {
@@ -136,7 +139,7 @@ ttl_citus_stamp_for(Query *query, Oid target)
 	(void) mark_walker((Node *) query, &marks);
 	if (!marks.shells)
 		return TTL_STAMP_OWN;
-	if (query->commandType == CMD_UPDATE && ttl_citus_has_copies(target))
+	if (query->commandType == CMD_UPDATE && ttl_citus_placed_by(target) == TTL_PLACED_IN_COPIES)
 		return TTL_STAMP_COPIES;
 	/* so Citus would plan a statement on a shard of this node without calling planner_hook */
 	if (query->commandType == CMD_UPDATE || query->onConflict != NULL)
@@ -157,7 +160,7 @@ ttl_citus_analyzed(Query *query)
 	query->hasRowSecurity |= marks.shells || marks.views;
 }
 
-/* Will Citus have each shard copied by a COPY with the same options? */
+/* True if Citus will have each shard copied by a COPY with the same options. */
 static bool
 is_copied_by_shards(const CopyStmt *stmt)
 {

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * nodes.c
- *	  Queries and commands to all nodes of a cluster, by functions of Citus.
+ *	  Queries of our own, and queries and commands to all nodes of a cluster, by functions
+ *	  of Citus.
  *
  * What is run on a shard is committed there, whatever becomes of the transaction here.
  *
@@ -23,7 +24,63 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/rls.h"
+#include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
+
+/*
+ * Connects to SPI for queries of our own, which find names in pg_catalog and nowhere else,
+ * whatever the user's search_path.  Ended with the nest level that is returned.
+ */
+static int
+connect_pinned(void)
+{
+	int			nestlevel = NewGUCNestLevel();
+
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	/* procedures and workers may have none */
+	PushActiveSnapshot(GetTransactionSnapshot());
+	SPI_connect();
+	return nestlevel;
+}
+
+static void
+disconnect(int nestlevel)
+{
+	SPI_finish();
+	PopActiveSnapshot();
+	AtEOXact_GUC(true, nestlevel);
+}
+
+char *
+ttl_citus_query(const char *query, SPIPlanPtr *saved, int nargs, Oid *types, Datum *values)
+{
+	MemoryContext context = CurrentMemoryContext;
+	int			nestlevel = connect_pinned();
+	SPIPlanPtr	plan = saved != NULL && *saved != NULL ? *saved : SPI_prepare(query, nargs, types);
+	char	   *answer;
+
+	if (plan == NULL || SPI_execute_plan(plan, values, NULL, false, 1) != SPI_OK_SELECT ||
+		SPI_processed != 1)
+		elog(ERROR, "SPI_execute_plan failed: %s", query);
+	if (saved != NULL && *saved == NULL && SPI_keepplan(plan) == 0)
+		*saved = plan;
+	answer = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+	if (answer != NULL)
+		answer = MemoryContextStrdup(context, answer);
+	disconnect(nestlevel);
+	return answer;
+}
+
+bool
+ttl_citus_is_true(const char *query, int64 value)
+{
+	Oid			type = INT8OID;
+	Datum		datum = Int64GetDatum(value);
+	char	   *answer = ttl_citus_query(query, NULL, 1, &type, &datum);
+
+	return answer != NULL && answer[0] == 't';
+}
 
 /* Errors (55006) if sessions that are opened for the shards would wait for this one. */
 static void
@@ -88,7 +145,12 @@ ttl_citus_check_nodes(Oid relid)
 {
 	char	   *error;
 
-	ttl_citus_check_method(relid);
+	if (ttl_citus_placed_by(relid) == TTL_PLACED_BY_OTHERS)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" cannot be a container because it is distributed by append or range",
+						get_rel_name(relid)),
+				 errhint("Distribute it by hash, or create a reference table.")));
 	if (!ttl_citus_is_distributed(relid))
 		return;
 	if (strcmp(GetConfigOption("citus.enable_ddl_propagation", false, false), "off") == 0)
@@ -153,7 +215,7 @@ ttl_citus_reap(Oid relid, int64 max_rows, int elevel)
 static void
 put_rows(const char *query, int nargs, Oid *types, Datum *args, Oid relid, int elevel, ReturnSetInfo *result)
 {
-	int			nestlevel = ttl_citus_connect();
+	int			nestlevel = connect_pinned();
 
 	if (SPI_execute_with_args(query, nargs, types, args, NULL, false, 0) != SPI_OK_SELECT)
 		elog(ERROR, "SPI_execute_with_args failed: %s", query);
@@ -171,7 +233,7 @@ put_rows(const char *query, int nargs, Oid *types, Datum *args, Oid relid, int e
 		if (!nulls[error - 1])
 			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
-	ttl_citus_disconnect(nestlevel);
+	disconnect(nestlevel);
 }
 
 void

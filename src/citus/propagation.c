@@ -104,7 +104,7 @@ take_setting(Oid relid, TtlPolicy *policy, const char *name, const char *value)
 }
 
 /*
- * Could create_container() have made it?  Any owner may create a trigger on a table, and
+ * True if create_container() could have made it.  Any owner may create a trigger on a table, and
  * a policy that ttl.container's constraints don't let pass makes dumps useless.
  */
 static bool
@@ -154,7 +154,7 @@ ttl_citus_check_settable(Oid relid)
 				 errhint("Connect to the coordinator, and name the distributed table.")));
 }
 
-/* Has another node sent what creates or drops a trigger of the table? */
+/* True if another node has sent what creates or drops a trigger of the table. */
 static bool
 is_sent(Oid relid)
 {
@@ -214,18 +214,13 @@ store(Oid relid, TtlPolicy *policy)
 	ttl_container_update(relid, policy);
 }
 
-/* Has Citus made tables of others since policies were sent last? */
-static bool replaced_tables = false;
-
 /* The table's trigger has been created, with a policy.  One that is no other node's is left alone. */
 static void
 receive(Oid relid, const Trigger *trigger)
 {
 	TtlPolicy	policy;
-	bool		replaces = ttl_citus_replaces_table();
 
-	replaced_tables |= replaces;
-	if (ttl_container_read(relid, &policy) ? !policy.propagated : !is_sent(relid) && !replaces)
+	if (ttl_container_read(relid, &policy) ? !policy.propagated : !is_sent(relid) && !ttl_citus_replaces_table())
 		return;
 	if (!ttl_container_is_owner(GetUserId(), relid))
 		ereport(ERROR,
@@ -361,8 +356,8 @@ trigger_dropped(List *object)
 }
 
 /*
- * Has the shard the policy that its trigger carries?  Not if that came while the library
- * wasn't loaded here; then it gets it now.
+ * True if the shard has the policy that its trigger carries.  It hasn't if that came while the
+ * library wasn't loaded here; then it gets it now.
  */
 static bool
 has_its_policy(Oid relid)
@@ -417,9 +412,7 @@ ttl_citus_lock_shard(Oid relid, bool waits)
 {
 	int64		shard;
 	LOCKTAG		tag;
-	unsigned	field2;
-	unsigned	field3;
-	unsigned	field4;
+	unsigned	fields[3];
 	char	   *lock;
 	char	   *present;
 	Oid			shell = ttl_citus_find_shell(relid, &shard);
@@ -431,9 +424,9 @@ ttl_citus_lock_shard(Oid relid, bool waits)
 	else if (!lock_shell(shell, 0))
 		return false;
 	lock = lock_of_place(shard);
-	if (lock == NULL || sscanf(lock, "%u %u %u", &field2, &field3, &field4) != 3)
+	if (lock == NULL || sscanf(lock, "%u %u %u", &fields[0], &fields[1], &fields[2]) != 3)
 		return false;
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, field2, field3, field4);
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, fields[0], fields[1], fields[2]);
 	if (LockAcquire(&tag, ShareLock, false, !waits) == LOCKACQUIRE_NOT_AVAIL)
 		return false;
 	/* until the lock was had, the shard may have moved, or got another place in the order */
@@ -454,11 +447,16 @@ ttl_propagation_trigger_begins(CreateTrigStmt *stmt)
 		stmt->args = NIL;
 }
 
+/* True if Citus has made tables of others since policies were sent. */
+static bool replaced_tables = false;
+
 void
 ttl_propagation_command_ended(Node *stmt)
 {
 	ListCell   *lc;
 
+	/* what enters a distributed schema stays the same table */
+	replaced_tables |= IsA(stmt, AlterObjectSchemaStmt) || (IsA(stmt, CreateStmt) && ttl_citus_replaces_table());
 	if (IsA(stmt, CreateTrigStmt))
 		trigger_created((CreateTrigStmt *) stmt);
 	else if (IsA(stmt, DropStmt) && ((DropStmt *) stmt)->removeType == OBJECT_TRIGGER)
@@ -466,12 +464,6 @@ ttl_propagation_command_ended(Node *stmt)
 		foreach(lc, ((DropStmt *) stmt)->objects)
 			trigger_dropped(castNode(List, lfirst(lc)));
 	}
-}
-
-bool
-ttl_citus_gives_name(const char *trigger)
-{
-	return ttl_citus_is_here() && strncmp(trigger, TTL_TRIGGER "_", strlen(TTL_TRIGGER "_")) == 0;
 }
 
 /*
@@ -549,16 +541,13 @@ follow_archive(Oid container)
 }
 
 void
-ttl_citus_send(bool all)
+ttl_citus_send(List *containers)
 {
-	List	   *containers = ttl_container_changed;
+	bool		all = replaced_tables;
 	ListCell   *lc;
 
-	all |= replaced_tables;
-	/* nodes may not have a table that Citus is making; when it has, this is called, too */
-	if ((containers == NIL && !all) || ttl_citus_is_called())
+	if ((containers == NIL && !all) || !IsTransactionState())
 		return;
-	ttl_container_changed = NIL;
 	replaced_tables = false;
 	if (!ttl_citus_is_here() || ttl_container_objects() == NULL)
 		return;
@@ -572,6 +561,14 @@ ttl_citus_send(bool all)
 		if (ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
 			carry(lfirst_oid(lc));
 	}
+}
+
+void
+ttl_propagation_after_conversion(void)
+{
+	replaced_tables = true;
+	if (!ttl_citus_is_converting())
+		ttl_citus_send(NIL);
 }
 
 /*

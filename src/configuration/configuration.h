@@ -73,7 +73,7 @@ extern const char *ttl_notice_problem(Oid container);
 
 /* ddl.c, for the hooks of ttl.c */
 extern void ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by_citus);
-extern void ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context);
+extern void ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by_citus);
 extern void ttl_ddl_object_changed(ObjectAccessType access, Oid class_id, Oid object_id,
 								   int sub_id, void *arg);
 

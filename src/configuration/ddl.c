@@ -95,7 +95,6 @@
 #include "utils/syscache.h"
 
 #include "catalog_expr.h"
-#include "citus/citus.h"
 #include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
@@ -837,13 +836,6 @@ trigger_dropped(DropStmt *stmt)
 						  strVal(llast(name)));
 }
 
-static void
-trigger_renamed(RenameStmt *stmt)
-{
-	if (!ttl_citus_gives_name(stmt->newname))
-		guard_trigger("rename trigger", stmt->relation, stmt->subname);
-}
-
 /* A row of a catalog as this very command has written it, by its key; NULL if there is none */
 static HeapTuple
 read_own(Oid catalog, Oid index, int nkeys, ScanKey keys)
@@ -946,7 +938,7 @@ ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool b
  * session did before it got them is seen.
  */
 static void
-after_command(Node *stmt)
+after_command(Node *stmt, bool by_citus)
 {
 	switch (nodeTag(stmt))
 	{
@@ -970,8 +962,9 @@ after_command(Node *stmt)
 				trigger_dropped((DropStmt *) stmt);
 			break;
 		case T_RenameStmt:
-			if (((RenameStmt *) stmt)->renameType == OBJECT_TRIGGER)
-				trigger_renamed((RenameStmt *) stmt);
+			/* Citus gives the trigger of a table that becomes a shard another name */
+			if (((RenameStmt *) stmt)->renameType == OBJECT_TRIGGER && !by_citus)
+				guard_trigger("rename trigger", ((RenameStmt *) stmt)->relation, ((RenameStmt *) stmt)->subname);
 			break;
 		default:
 			break;
@@ -979,13 +972,13 @@ after_command(Node *stmt)
 }
 
 void
-ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
+ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by_citus)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
 	if (ttl_container_objects() != NULL)
 	{
-		after_command(stmt);
+		after_command(stmt, by_citus);
 		/* a part of a command is judged with the whole */
 		if (context != PROCESS_UTILITY_SUBCOMMAND)
 			check_dropped();

@@ -424,16 +424,16 @@ ttl_container_forget_objects(void)
 
 #define PRIMARY_KEY	"container_pkey"
 
-List	   *ttl_container_changed = NIL;
+/* Containers whose rows have been written since ttl_container_take_changed() was called */
+static List *changed = NIL;
 
-static bool has_changed = false;
-
-bool
-ttl_container_has_changed(void)
+List *
+ttl_container_take_changed(void)
 {
-	bool		result = has_changed;
+	List	   *result = list_copy(changed);
 
-	has_changed = false;
+	list_free(changed);
+	changed = NIL;
 	return result;
 }
 
@@ -449,9 +449,8 @@ ttl_container_announce_change(Oid container, bool replan)
 		foreach(lc, ttl_container_tables(container))
 			CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
 	}
-	has_changed = true;
 	old = MemoryContextSwitchTo(TopMemoryContext);
-	ttl_container_changed = list_append_unique_oid(ttl_container_changed, container);
+	changed = list_append_unique_oid(changed, container);
 	MemoryContextSwitchTo(old);
 }
 

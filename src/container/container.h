@@ -216,14 +216,8 @@ extern bool ttl_container_archives_into(Oid archive, Oid target);
 extern List *ttl_container_list_dropped(void);
 extern bool ttl_container_forget_dropped(Oid container);
 
-/*
- * Containers whose rows of ttl.container this session has written, until they are propagated to the
- * nodes of Citus.
- */
-extern List *ttl_container_changed;
-
-/* True if it has written one since the last call. */
-extern bool ttl_container_has_changed(void);
+/* Containers whose rows of ttl.container this session has written since the last call */
+extern List *ttl_container_take_changed(void);
 
 /*
  * Policy lock: taken shared by a batch of the reaper, exclusively by a change of

@@ -26,7 +26,6 @@ extern PGDLLEXPORT void ttl_worker_main(Datum main_arg);
  */
 
 /* Wakes up the worker of this database, or of each database, after commit. */
-extern void ttl_request_at_commit(void);
 extern void ttl_request_all_at_commit(void);
 
 /* Why the database has no worker, in a few words; NULL if it has one, or needs none. */
