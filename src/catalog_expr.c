@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * catalog_expr.c
- *	  Expressions of users, as they stand in the catalogs.
+ *	  Expressions and foreign keys of users, as they stand in the catalogs.
  *
  * The relation cache simplifies the expressions of indexes and partition keys
  * (RelationGetIndexExpressions() and its like), and in doing so it calls the
@@ -20,15 +20,18 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/sysattr.h"
+#include "catalog/pg_constraint.h"
 #include "catalog/pg_partitioned_table.h"
 #include "nodes/primnodes.h"
 #include "optimizer/optimizer.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
 #include "catalog_expr.h"
+#include "compat.h"
 
 /*
  * A column of type pg_node_tree of a catalog's row.
@@ -171,4 +174,40 @@ ttl_catalog_expr_is_present(const Node *expression)
 		}
 	}
 	return false;
+}
+
+bool
+ttl_catalog_foreign_key(Oid constraint, Oid referencing, Oid referenced, TtlForeignKey *key)
+{
+	HeapTuple	tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	key->constraint = constraint;
+	key->referencing = referencing;
+	key->referenced = referenced;
+	key->is_temporal = TtlConstraintIsTemporal((Form_pg_constraint) GETSTRUCT(tuple));
+	DeconstructFkConstraintRow(tuple, &key->nkeys, key->referencing_keys,
+							   key->referenced_keys, key->operators,
+							   NULL, NULL, NULL, NULL);
+	ReleaseSysCache(tuple);
+	return true;
+}
+
+void
+ttl_catalog_describe_key(TupleTableSlot *slot, Oid table, int nkeys,
+						 const AttrNumber *attnos, StringInfo names, StringInfo values)
+{
+	for (int i = 0; i < nkeys; i++)
+	{
+		const char *separator = i == 0 ? "" : ", ";
+		bool		isnull;
+		Datum		value = slot_getattr(slot, attnos[i], &isnull);
+		Oid			output;
+		bool		is_varlena;
+
+		getTypeOutputInfo(get_atttype(table, attnos[i]), &output, &is_varlena);
+		appendStringInfo(names, "%s%s", separator, get_attname(table, attnos[i], false));
+		appendStringInfo(values, "%s%s", separator, OidOutputFunctionCall(output, value));
+	}
 }

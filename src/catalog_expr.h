@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * catalog_expr.h
- *	  Expressions of users, as they stand in the catalogs.
+ *	  Expressions and foreign keys of users, as they stand in the catalogs.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,8 +11,11 @@
 #include "access/attnum.h"
 #include "access/htup.h"
 #include "catalog/pg_index.h"
+#include "executor/tuptable.h"
+#include "lib/stringinfo.h"
 #include "nodes/bitmapset.h"
 #include "nodes/nodes.h"
+#include "pg_config_manual.h"
 #include "utils/relcache.h"
 
 /*
@@ -40,5 +43,26 @@ extern Bitmapset *ttl_catalog_expr_columns(Node *expression, int natts);
  * converted it.
  */
 extern bool ttl_catalog_expr_is_present(const Node *expression);
+
+typedef struct TtlForeignKey
+{
+	Oid			constraint;
+	Oid			referencing;	/* table, maybe a partition */
+	Oid			referenced;		/* likewise */
+	bool		is_temporal;
+	int			nkeys;
+	AttrNumber	referencing_keys[INDEX_MAX_KEYS];
+	AttrNumber	referenced_keys[INDEX_MAX_KEYS];
+	Oid			operators[INDEX_MAX_KEYS];	/* referenced = referencing */
+} TtlForeignKey;
+
+/* False if there is no such constraint. */
+extern bool ttl_catalog_foreign_key(Oid constraint, Oid referencing, Oid referenced,
+									TtlForeignKey *key);
+
+/* Appends names and values of key columns of the row in the slot, each list with commas. */
+extern void ttl_catalog_describe_key(TupleTableSlot *slot, Oid table, int nkeys,
+									 const AttrNumber *attnos, StringInfo names,
+									 StringInfo values);
 
 #endif							/* TTL_CATALOG_EXPR_H */

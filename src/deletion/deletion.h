@@ -8,7 +8,6 @@
 #ifndef TTL_DELETION_H
 #define TTL_DELETION_H
 
-#include "constraint.h"
 #include "container/container.h"
 #include "execution.h"
 #include "lib/stringinfo.h"

@@ -22,16 +22,18 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "compat.h"
-#include "constraint.h"
+#include "catalog_expr.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "reaper/reap_rel.h"
 #include "utils/fmgroids.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/queryenvironment.h"
 #include "utils/rel.h"
+#include "utils/ruleutils.h"
 #include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
 
@@ -81,8 +83,8 @@ ttl_fk_referenced_keys(const TtlBatch *batch)
 		if (!ttl_fk_dependents_may_go_along(&deletion, trigger->tgconstrrelid,
 											&reference->expired_at))
 			reference->expired_at = DT_NOBEGIN;
-		if (!ttl_constraint_read(trigger->tgconstraint, trigger->tgconstrrelid,
-								 RelationGetRelid(batch->rel), &reference->key))
+		if (!ttl_catalog_foreign_key(trigger->tgconstraint, trigger->tgconstrrelid,
+									 RelationGetRelid(batch->rel), &reference->key))
 			elog(ERROR, "cache lookup failed for constraint %u", trigger->tgconstraint);
 		if (!reference->key.is_temporal)
 			keys = lappend(keys, reference);
@@ -138,6 +140,31 @@ register_keys(Relation rel, const TtlForeignKey *key, const ItemPointerData *tid
 }
 
 /*
+ * Appends the condition by which rows that reference a key of "k" are found.  The referenced column's
+ * collation counts.
+ */
+static void
+append_join(StringInfo sql, const TtlForeignKey *key)
+{
+	for (int i = 0; i < key->nkeys; i++)
+	{
+		AttrNumber	referencing = key->referencing_keys[i];
+		Oid			type;
+		int32		typmod;
+		Oid			collation;
+
+		get_atttypetypmodcoll(key->referenced, key->referenced_keys[i], &type, &typmod, &collation);
+		if (i > 0)
+			appendStringInfoString(sql, " AND ");
+		generate_operator_clause(sql, psprintf("k.k%d", i + 1), type, key->operators[i],
+								 quote_identifier(get_attname(key->referencing, referencing, false)),
+								 get_atttype(key->referencing, referencing));
+		if (OidIsValid(collation) && !get_collation_isdeterministic(collation))
+			appendStringInfo(sql, " COLLATE %s", generate_collation_name(collation));
+	}
+}
+
+/*
  * Returns, as SPI's result until ttl_owner_end(), the positions of those TIDs whose rows others
  * reference by the foreign key, which stay.  The query compares as ri_triggers.c does.  Like its
  * queries it is executed as the owner of the referencing table, who may differ from all other
@@ -166,7 +193,7 @@ query_referenced(const TtlDeletion *deletion, Relation rel, const Reference *ref
 	appendStringInfo(&sql, "SELECT n FROM k WHERE EXISTS (SELECT FROM %s%s AS \"" TTL_STAYING "\" WHERE ",
 					 table->rd_rel->relkind == RELKIND_RELATION ? "ONLY " : "",
 					 ttl_container_table_name(RelationGetRelid(table)));
-	ttl_constraint_append_join(&sql, key, "k");
+	append_join(&sql, key);
 	/* an index-only scan has not the columns that a container's filter needs */
 	if (ttl_container_lookup(RelationGetRelid(table), &container))
 		appendStringInfoString(&sql, " AND \"" TTL_STAYING "\".tableoid OPERATOR(pg_catalog.<>) 0");
@@ -192,8 +219,8 @@ note_reference(TtlBatch *batch, const TtlForeignKey *key, ItemPointer tid)
 	initStringInfo(&names);
 	initStringInfo(&texts);
 	if (table_tuple_fetch_row_version(batch->rel, tid, SnapshotSelf, slot))
-		ttl_constraint_describe_key(slot, key->referenced, key->nkeys, key->referenced_keys,
-									&names, &texts);
+		ttl_catalog_describe_key(slot, key->referenced, key->nkeys, key->referenced_keys,
+								 &names, &texts);
 	ExecDropSingleTupleTableSlot(slot);
 	error->sqlerrcode = ERRCODE_FOREIGN_KEY_VIOLATION;
 	error->message = psprintf("update or delete on table \"%s\" violates foreign key constraint \"%s\" on table \"%s\"",

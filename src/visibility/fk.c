@@ -54,9 +54,9 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/pg_class.h"
+#include "catalog_expr.h"
 #include "commands/trigger.h"
 #include "compat.h"
-#include "constraint.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
 #include "execution.h"
@@ -77,6 +77,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/rls.h"
+#include "utils/ruleutils.h"
 #include "visibility/visibility.h"
 
 /*
@@ -652,19 +653,23 @@ is_referenced_live(const TtlForeignKey *key, Relation rel, TupleTableSlot *slot)
 
 	if (key->is_temporal)
 		return true;
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "SELECT 1 FROM ONLY %s x",
+					 ttl_container_table_name(key->referenced));
 	for (int i = 0; i < key->nkeys; i++)
 	{
+		AttrNumber	referenced = key->referenced_keys[i];
 		bool		isnull;
 
 		types[i] = TupleDescAttr(RelationGetDescr(rel), key->referencing_keys[i] - 1)->atttypid;
 		values[i] = slot_getattr(slot, key->referencing_keys[i], &isnull);
 		if (isnull)
 			return true;
+		appendStringInfoString(&sql, i == 0 ? " WHERE " : " AND ");
+		generate_operator_clause(&sql, quote_identifier(get_attname(key->referenced, referenced, false)),
+								 get_atttype(key->referenced, referenced), key->operators[i],
+								 psprintf("$%d", i + 1), types[i]);
 	}
-	initStringInfo(&sql);
-	appendStringInfo(&sql, "SELECT 1 FROM ONLY %s x WHERE ",
-					 ttl_container_table_name(key->referenced));
-	ttl_constraint_append_referenced(&sql, key);
 
 	GetUserIdAndSecContext(&userid, &sec_context);
 	SetUserIdAndSecContext(ttl_container_owner(key->referenced),
@@ -704,8 +709,8 @@ report_absent(const TtlForeignKey *key, Relation rel, TupleTableSlot *slot)
 
 	initStringInfo(&names);
 	initStringInfo(&values);
-	ttl_constraint_describe_key(slot, RelationGetRelid(rel), key->nkeys, key->referencing_keys,
-								&names, &values);
+	ttl_catalog_describe_key(slot, RelationGetRelid(rel), key->nkeys, key->referencing_keys,
+							 &names, &values);
 	ereport(ERROR,
 			(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
 			 errmsg("insert or update on table \"%s\" violates foreign key constraint \"%s\"",
@@ -752,9 +757,9 @@ ttl_check_reference(PG_FUNCTION_ARGS)
 		return PointerGetDatum(NULL);
 
 	slot = is_update ? trigger->tg_newslot : trigger->tg_trigslot;
-	if (ttl_constraint_read(trigger->tg_trigger->tgconstraint,
-							RelationGetRelid(trigger->tg_relation),
-							trigger->tg_trigger->tgconstrrelid, &key) &&
+	if (ttl_catalog_foreign_key(trigger->tg_trigger->tgconstraint,
+								RelationGetRelid(trigger->tg_relation),
+								trigger->tg_trigger->tgconstrrelid, &key) &&
 		!is_referenced_live(&key, trigger->tg_relation, slot))
 		report_absent(&key, trigger->tg_relation, slot);
 
