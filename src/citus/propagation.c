@@ -25,7 +25,6 @@
 #include "catalog/pg_type.h"
 #include "citus/citus.h"
 #include "citus/citus_internal.h"
-#include "command.h"
 #include "container/policy.h"
 #include "execution.h"
 #include "expiry/expiry.h"
@@ -555,7 +554,7 @@ ttl_citus_send(List *containers)
 		carry(lfirst_oid(lc));
 	if (!all)
 		return;
-	foreach(lc, ttl_container_list())
+	foreach(lc, ttl_container_list(TTL_CONTAINERS_SOUND))
 	{
 		follow_archive(lfirst_oid(lc));
 		if (ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
@@ -581,7 +580,7 @@ ttl_propagation_before_conversion(Oid object)
 {
 	ListCell   *lc;
 
-	foreach(lc, ttl_container_list())
+	foreach(lc, ttl_container_list(TTL_CONTAINERS_SOUND))
 	{
 		Oid			container = lfirst_oid(lc);
 		TtlPolicy	policy;
@@ -608,7 +607,7 @@ ttl_citus_object_altered(Oid class_id, Oid object)
 	if ((class_id != RelationRelationId && class_id != NamespaceRelationId) ||
 		!ttl_citus_is_here() || ttl_container_objects() == NULL)
 		return;
-	foreach(lc, ttl_container_list())
+	foreach(lc, ttl_container_list(TTL_CONTAINERS_SOUND))
 	{
 		TtlContainer container;
 

@@ -10,7 +10,6 @@
 
 #include "catalog/objectaccess.h"
 #include "catalog/pg_attribute.h"
-#include "command.h"
 #include "container/container.h"
 #include "fmgr.h"
 #include "nodes/parsenodes.h"

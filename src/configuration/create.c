@@ -375,6 +375,24 @@ notice_existing(Oid relid)
 			 errmsg("\"%s\" is already a container, skipping", get_rel_name(relid))));
 }
 
+/* True if a subscription writes the table or a partition of it. */
+static bool
+is_subscribed(Oid relid)
+{
+	List	   *tables = ttl_container_subscribed_tables(false);
+	ListCell   *lc;
+
+	if (tables == NIL)
+		return false;
+	/* it may write partitions, or the table above them */
+	foreach(lc, ttl_container_tables(relid))
+	{
+		if (list_member_oid(tables, lfirst_oid(lc)))
+			return true;
+	}
+	return false;
+}
+
 /*
  * A column that the caller names must be there; one that he doesn't is added, or must
  * hold no values.  False with if_not_exists if the table is already a container, maybe of
@@ -445,7 +463,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	ttl_trigger_create(relid, policy);
 	if (policy->default_ttl != TTL_OFF && ttl_container_has_pages(relid))
 		ttl_grace_begin(policy, TTL_OFF, InvalidOid);
-	if (ttl_container_is_subscribed(relid))
+	if (is_subscribed(relid))
 		policy->reaping = false;
 	ttl_container_insert(relid, policy);
 	if (!policy->reaping)

@@ -221,7 +221,7 @@ put_containers(ReturnSetInfo *rsinfo, bool of_shards)
 	TimestampTz now = ttl_execution_reference_time();
 	ListCell   *lc;
 
-	foreach(lc, ttl_container_list_with_damaged())
+	foreach(lc, ttl_container_list(TTL_CONTAINERS_STORED))
 	{
 		Oid			container = lfirst_oid(lc);
 		Oid			shell = of_shards ? ttl_citus_find_shell(container, NULL) : InvalidOid;

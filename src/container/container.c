@@ -71,9 +71,9 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_subscription_rel.h"
 #include "catalog/pg_type.h"
-#include "catalog_expr.h"
 #include "commands/extension.h"
 #include "commands/trigger.h"
+#include "common/hashfn.h"
 #include "compat.h"
 #include "container/container.h"
 #include "container/policy.h"
@@ -88,7 +88,6 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -137,9 +136,12 @@ static const struct Function
 /* The C function by which the schema is recognized */
 #define OWN_SYMBOL	"ttl_on_write"
 
+/* How often pg_namespace has been invalidated in this process */
+static uint64 schema_invalidations = 1;
+
 /*
  * The objects, if there are any, what else has been looked up since, and
- * ttl_schema_invalidations before that
+ * schema_invalidations before that
  */
 static TtlObjects objects;
 static bool are_present;
@@ -259,7 +261,7 @@ refuse_version(const char *version)
 static pg_noinline void
 find_objects(void)
 {
-	uint64		count = ttl_schema_invalidations;
+	uint64		count = schema_invalidations;
 	TtlObjects	found;
 
 	are_present = false;
@@ -287,7 +289,7 @@ ttl_container_objects(void)
 {
 	if (!IsTransactionState() || IsBinaryUpgrade)
 		return NULL;
-	if (known_as_of != ttl_schema_invalidations)
+	if (known_as_of != schema_invalidations)
 		find_objects();
 	if (!are_present ||
 		(creating_extension && CurrentExtensionObject == get_extension_oid(TTL_EXTENSION, true)))
@@ -732,9 +734,23 @@ relid_of(HeapTuple tuple, TupleDesc desc)
 	return DatumGetObjectId(heap_getattr(tuple, Anum_container_relid, desc, &isnull));
 }
 
-/* OIDs of the containers whose row, and table, fulfil the condition */
-static List *
-list_containers(bool (*condition) (HeapTuple tuple, TupleDesc desc))
+/* True if the container of that row of ttl.container is one of these. */
+static bool
+is_listed(HeapTuple tuple, TupleDesc desc, TtlContainers which)
+{
+	Oid			relid = relid_of(tuple, desc);
+	TtlPolicy	policy;
+	TtlContainer container;
+
+	if (which != TTL_CONTAINERS_SOUND)
+		return (get_rel_relkind(relid) != '\0') == (which == TTL_CONTAINERS_STORED);
+	policy_of_tuple(tuple, desc, &policy);
+	ttl_container_find_columns(relid, &policy, &container);
+	return !container.lacks_column;
+}
+
+List *
+ttl_container_list(TtlContainers which)
 {
 	List	   *containers = NIL;
 	CatalogScan scan;
@@ -743,41 +759,11 @@ list_containers(bool (*condition) (HeapTuple tuple, TupleDesc desc))
 	begin_scan_of(&scan, InvalidOid, AccessShareLock);
 	while (HeapTupleIsValid(tuple = next_row(&scan)))
 	{
-		if (condition(tuple, RelationGetDescr(scan.rel)))
+		if (is_listed(tuple, RelationGetDescr(scan.rel), which))
 			containers = lappend_oid(containers, relid_of(tuple, RelationGetDescr(scan.rel)));
 	}
 	end_scan(&scan);
 	return containers;
-}
-
-/* One that has lost its columns must not keep the others from being reaped. */
-static bool
-is_sound(HeapTuple tuple, TupleDesc desc)
-{
-	TtlPolicy	policy;
-	TtlContainer container;
-
-	policy_of_tuple(tuple, desc, &policy);
-	ttl_container_find_columns(relid_of(tuple, desc), &policy, &container);
-	return !container.lacks_column;
-}
-
-List *
-ttl_container_list(void)
-{
-	return list_containers(is_sound);
-}
-
-static bool
-has_table(HeapTuple tuple, TupleDesc desc)
-{
-	return get_rel_relkind(relid_of(tuple, desc)) != '\0';
-}
-
-List *
-ttl_container_list_with_damaged(void)
-{
-	return list_containers(has_table);
 }
 
 List *
@@ -816,18 +802,6 @@ ttl_container_archives_into(Oid archive, Oid target)
 		archive = container.policy.archive_to;
 	}
 	return false;
-}
-
-static bool
-is_dropped(HeapTuple tuple, TupleDesc desc)
-{
-	return get_rel_relkind(relid_of(tuple, desc)) == '\0';
-}
-
-List *
-ttl_container_list_dropped(void)
-{
-	return list_containers(is_dropped);
 }
 
 bool
@@ -886,7 +860,7 @@ refuse_change(Relation rel)
  * less than a WARNING through.
  */
 static void
-remind(int64 restored)
+remind_of_reaping(int64 restored)
 {
 	if (restored > 0)
 		ereport(WARNING,
@@ -976,7 +950,7 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	if (TRIGGER_FIRED_AFTER(trigger->tg_event))
 	{
 		if (trigger->tg_newtable != NULL)
-			remind(tuplestore_tuple_count(trigger->tg_newtable));
+			remind_of_reaping(tuplestore_tuple_count(trigger->tg_newtable));
 		return PointerGetDatum(NULL);
 	}
 	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
@@ -1031,7 +1005,6 @@ ttl_restore_container(PG_FUNCTION_ARGS)
  */
 
 uint64		ttl_invalidations = 1;
-uint64		ttl_schema_invalidations = 1;
 
 typedef struct DerivedValue
 {
@@ -1041,27 +1014,34 @@ typedef struct DerivedValue
 
 typedef struct CacheEntry
 {
-	Oid			relid;			/* hash key; MUST BE FIRST */
+	Oid			relid;			/* hash key */
+	char		status;			/* simplehash's */
+	bool		is_valid;		/* 'container' is known */
 	uint64		generation;		/* no two entries ever had the same */
-	bool		is_valid;		/* the next is known */
 	TtlContainer *container;	/* NULL = not part of any; without the policy
 								 * if the relation is a partition */
 	DerivedValue derived[TTL_DERIVED_VALUES];
 } CacheEntry;
 
-static HTAB *entries = NULL;
+#define SH_PREFIX cache
+#define SH_ELEMENT_TYPE CacheEntry
+#define SH_KEY_TYPE Oid
+#define SH_KEY relid
+#define SH_HASH_KEY(table, key) murmurhash32(key)
+#define SH_EQUAL(table, a, b) ((a) == (b))
+#define SH_SCOPE static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+static cache_hash *entries = NULL;
 static MemoryContext entries_context = NULL;	/* holds all of it */
 
 static uint64 last_generation = 0;
 
-/* The entries that were last looked for, by the last bits of their OIDs */
-#define RECENT	1024
-
-static CacheEntry *recent[RECENT];
-
 /* True if this may be a container or a partition of one.  Looks at pg_class only. */
 static bool
-is_candidate(Oid relid)
+may_be_container(Oid relid)
 {
 	char		relkind = get_rel_relkind(relid);
 
@@ -1069,37 +1049,31 @@ is_candidate(Oid relid)
 		get_rel_persistence(relid) != RELPERSISTENCE_TEMP;
 }
 
+/* The relation's entry or NULL; it moves when others are entered or removed. */
 static CacheEntry *
-find_entry(Oid relid)
+find_cached(Oid relid)
 {
-	return entries == NULL ? NULL : hash_search(entries, &relid, HASH_FIND, NULL);
+	return entries == NULL ? NULL : cache_lookup(entries, relid);
 }
 
-/* The relation's entry, which may be empty */
+/* Its entry, which may be empty */
 static CacheEntry *
-enter_entry(Oid relid)
+enter_cached(Oid relid)
 {
 	CacheEntry *entry;
 	bool		found;
 
+	if (entries_context == NULL)
+		entries_context = AllocSetContextCreate(TopMemoryContext, "ttl containers",
+												ALLOCSET_DEFAULT_SIZES);
 	if (entries == NULL)
-	{
-		HASHCTL		ctl = {
-			.keysize = sizeof(Oid),
-			.entrysize = sizeof(CacheEntry)
-		};
-
-		if (entries_context == NULL)
-			entries_context = AllocSetContextCreate(TopMemoryContext, "ttl containers",
-													ALLOCSET_DEFAULT_SIZES);
-		ctl.hcxt = entries_context;
-		entries = hash_create("ttl containers", 128, &ctl,
-							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	}
-	entry = hash_search(entries, &relid, HASH_ENTER, &found);
+		entries = cache_create(entries_context, 128, NULL);
+	entry = cache_insert(entries, relid, &found);
 	if (!found)
 	{
-		memset((char *) entry + sizeof(Oid), 0, sizeof(CacheEntry) - sizeof(Oid));
+		entry->is_valid = false;
+		entry->container = NULL;
+		memset(entry->derived, 0, sizeof(entry->derived));
 		entry->generation = ++last_generation;
 	}
 	return entry;
@@ -1108,14 +1082,14 @@ enter_entry(Oid relid)
 uint64
 ttl_container_generation(Oid relid)
 {
-	return enter_entry(relid)->generation;
+	return enter_cached(relid)->generation;
 }
 
 /* The entry if it is still the same after catalogs have been read, or NULL */
 static CacheEntry *
 find_again(Oid relid, uint64 generation)
 {
-	CacheEntry *entry = find_entry(relid);
+	CacheEntry *entry = find_cached(relid);
 
 	return entry != NULL && entry->generation == generation ? entry : NULL;
 }
@@ -1164,7 +1138,7 @@ read_container(Oid relid, TtlContainer *container)
 static CacheEntry *
 load_entry(Oid relid)
 {
-	CacheEntry *entry = enter_entry(relid);
+	CacheEntry *entry = enter_cached(relid);
 	uint64		generation = entry->generation;
 	TtlContainer container;
 	bool		is_part = read_container(relid, &container);
@@ -1190,7 +1164,6 @@ load_entry(Oid relid)
 	}
 	entry->container = is_part ? copy_in(entries_context, &container, sizeof(container)) : NULL;
 	entry->is_valid = true;
-	recent[relid % RECENT] = entry;
 	return entry;
 }
 
@@ -1201,16 +1174,12 @@ load_entry(Oid relid)
 static const CacheEntry *
 get_entry(Oid relid)
 {
-	CacheEntry *entry = recent[relid % RECENT];
+	CacheEntry *entry = find_cached(relid);
 
-	if (entry != NULL && entry->relid == relid && entry->is_valid)
+	if (entry != NULL && entry->is_valid)
 		return entry;
-	entry = find_entry(relid);
-	if (entry == NULL || !entry->is_valid)
-		/* temporary tables would fill the cache */
-		return is_candidate(relid) ? load_entry(relid) : NULL;
-	recent[relid % RECENT] = entry;
-	return entry;
+	/* temporary tables would fill the cache */
+	return may_be_container(relid) ? load_entry(relid) : NULL;
 }
 
 /* Its entry if it is a container or belongs to one, else NULL */
@@ -1286,13 +1255,11 @@ const void *
 ttl_container_derive(Relation rel, TtlDerived which, void *(*derive) (Relation rel, Size *size))
 {
 	Oid			relid = RelationGetRelid(rel);
-	CacheEntry *entry = recent[relid % RECENT];
+	CacheEntry *entry = enter_cached(relid);
 	uint64		generation;
 	void	   *value;
 	Size		size = 0;
 
-	if (entry == NULL || entry->relid != relid)
-		entry = recent[relid % RECENT] = enter_entry(relid);
 	if (entry->derived[which].is_known)
 		return entry->derived[which].value;
 
@@ -1306,27 +1273,9 @@ ttl_container_derive(Relation rel, TtlDerived which, void *(*derive) (Relation r
 	return entry->derived[which].value;
 }
 
-static void *
-derive_key_columns(Relation rel, Size *size)
-{
-	Bitmapset  *columns = ttl_catalog_expr_key_columns(rel);
-
-	if (columns != NULL)
-		*size = offsetof(Bitmapset, words) + columns->nwords * sizeof(bitmapword);
-	return columns;
-}
-
-const Bitmapset *
-ttl_container_key_columns(Relation rel)
-{
-	return ttl_container_derive(rel, TTL_DERIVED_KEY_COLUMNS, derive_key_columns);
-}
-
 static void
 remove_entry(CacheEntry *entry)
 {
-	if (recent[entry->relid % RECENT] == entry)
-		recent[entry->relid % RECENT] = NULL;
 	if (entry->container != NULL)
 		pfree(entry->container);
 	for (int i = 0; i < TTL_DERIVED_VALUES; i++)
@@ -1334,7 +1283,7 @@ remove_entry(CacheEntry *entry)
 		if (entry->derived[i].value != NULL)
 			pfree(entry->derived[i].value);
 	}
-	(void) hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
+	cache_delete_item(entries, entry);
 }
 
 void
@@ -1347,7 +1296,7 @@ ttl_container_invalidate(Oid relid)
 		return;
 	if (OidIsValid(relid))
 	{
-		entry = find_entry(relid);
+		entry = find_cached(relid);
 		if (entry != NULL)
 			remove_entry(entry);
 	}
@@ -1355,14 +1304,13 @@ ttl_container_invalidate(Oid relid)
 	{
 		MemoryContextReset(entries_context);
 		entries = NULL;
-		memset(recent, 0, sizeof(recent));
 	}
 }
 
 void
 ttl_container_invalidate_schema(void)
 {
-	ttl_schema_invalidations++;
+	schema_invalidations++;
 	ttl_container_invalidate(InvalidOid);
 }
 
@@ -1458,23 +1406,6 @@ ttl_container_subscribed_tables(bool only_added)
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return tables;
-}
-
-bool
-ttl_container_is_subscribed(Oid relid)
-{
-	List	   *tables = ttl_container_subscribed_tables(false);
-	ListCell   *lc;
-
-	if (tables == NIL)
-		return false;
-	/* it may write partitions, or the table above them */
-	foreach(lc, ttl_container_tables(relid))
-	{
-		if (list_member_oid(tables, lfirst_oid(lc)))
-			return true;
-	}
-	return false;
 }
 
 char *

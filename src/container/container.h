@@ -16,7 +16,6 @@
 #include "container/policy.h"
 #include "container/ttl_type.h"
 #include "datatype/timestamp.h"
-#include "nodes/bitmapset.h"
 #include "nodes/pg_list.h"
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
@@ -151,17 +150,10 @@ extern const void *ttl_container_derive(Relation rel, TtlDerived which,
 										void *(*derive) (Relation rel, Size *size));
 
 /*
- * The columns that the unique and exclusion indexes of a container's table depend on,
- * as in an attribute bitmap.  Good until catalogs are read.
- */
-extern const Bitmapset *ttl_container_key_columns(Relation rel);
-
-/*
- * How often relations or schemas, and how often schemas, have been invalidated in this
- * process; never 0.  See container.c for how to remember what was read from catalogs.
+ * How often relations or schemas have been invalidated in this process; never 0.  See container.c
+ * for how to remember what was read from catalogs.
  */
 extern uint64 ttl_invalidations;
-extern uint64 ttl_schema_invalidations;
 
 /* A relation (InvalidOid = any) may have changed; the extension may have come or gone. */
 extern void ttl_container_invalidate(Oid relid);
@@ -194,12 +186,17 @@ extern void ttl_container_replace_archive(Oid container, Oid archive);
 extern void ttl_container_find_columns(Oid relid, const TtlPolicy *policy,
 									   TtlContainer *container);
 
-/*
- * OIDs of all sound containers of this database, of those that lack a column, too, and of
- * those with that archive.
- */
-extern List *ttl_container_list(void);
-extern List *ttl_container_list_with_damaged(void);
+/* Containers of this database */
+typedef enum TtlContainers
+{
+	TTL_CONTAINERS_SOUND,		/* that lack no column */
+	TTL_CONTAINERS_STORED,		/* that have a table */
+	TTL_CONTAINERS_DROPPED		/* whose tables were dropped while the library
+								 * wasn't loaded */
+} TtlContainers;
+
+/* The OIDs of these, and of those with that archive */
+extern List *ttl_container_list(TtlContainers which);
 extern List *ttl_container_list_archiving_to(Oid archive);
 
 /*
@@ -209,11 +206,7 @@ extern List *ttl_container_list_archiving_to(Oid archive);
  */
 extern bool ttl_container_archives_into(Oid archive, Oid target);
 
-/*
- * Containers whose tables were dropped while the library wasn't loaded.  One is forgotten
- * by its OID; false if it isn't such a one.
- */
-extern List *ttl_container_list_dropped(void);
+/* Forgets one whose table was dropped; false if it isn't such a one. */
 extern bool ttl_container_forget_dropped(Oid container);
 
 /* Containers whose rows of ttl.container this session has written since the last call */
@@ -259,10 +252,9 @@ extern bool ttl_container_has_pages(Oid relid);
 
 /*
  * The tables that subscriptions of this database write, or those that this transaction has
- * added to them; and whether the table or a partition of it is one.
+ * added to them.
  */
 extern List *ttl_container_subscribed_tables(bool only_added);
-extern bool ttl_container_is_subscribed(Oid relid);
 
 /* Its name as SQL has it, with its schema; if it has gone, its number. */
 extern char *ttl_container_table_name(Oid relid);
@@ -299,8 +291,16 @@ extern void ttl_container_require(Oid relid, TtlPolicy *policy);
 extern void ttl_container_check_owned(Oid container);
 
 /*
- * row_trigger.c
+ * own_ddl.c
  */
+
+/*
+ * A piece of work by DDL, in which literals mean what they say.  Each command qualifies all names:
+ * search_path is the session's.
+ */
+extern int	ttl_command_begin(void);
+extern void ttl_command_run(const char *format,...) pg_attribute_printf(1, 2);
+extern void ttl_command_end(int nestlevel);
 
 /*
  * The row trigger of a container among those of a table; on shards Citus adds a number to
@@ -309,7 +309,7 @@ extern void ttl_container_check_owned(Oid container);
 extern Trigger *ttl_row_trigger_find(TriggerDesc *triggers);
 extern const Trigger *ttl_row_trigger_of(Relation rel);
 
-/* Has the table one?  The caller holds a lock on it. */
+/* True if the table, which is locked, has it. */
 extern bool ttl_row_trigger_exists(Oid relid);
 
 /* Creates it with these arguments, as SQL, or puts it in the place of another; and enables it. */
@@ -317,7 +317,7 @@ extern void ttl_row_trigger_create(Oid relid, const char *arguments);
 extern void ttl_row_trigger_enable(Oid relid);
 extern void ttl_row_trigger_drop(Oid relid);
 
-/* Is that of the table being created, by the function above? */
+/* True while the function above creates that of the table. */
 extern bool ttl_row_trigger_is_created(Oid relid);
 
 /*

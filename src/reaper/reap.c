@@ -255,7 +255,7 @@ reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 static pg_noinline List *
 list_own_containers(void)
 {
-	List	   *own = ttl_container_list();
+	List	   *own = ttl_container_list(TTL_CONTAINERS_SOUND);
 	ListCell   *lc;
 
 	foreach(lc, own)

@@ -302,7 +302,7 @@ read_containers(TimestampTz now, bool is_first, int *unreaped)
 			subscribed = list_append_unique_oid(subscribed, container.container);
 	}
 
-	foreach(lc, ttl_container_list())
+	foreach(lc, ttl_container_list(TTL_CONTAINERS_SOUND))
 	{
 		Oid			oid = lfirst_oid(lc);
 		TtlPolicy	policy;
@@ -569,7 +569,7 @@ init_schedule(TtlMemory *memory)
 			ttl_counters_forget_container(lfirst_oid(lc));
 	}
 	MemoryContextSwitchTo(context);
-	dropped = ttl_container_list_dropped();
+	dropped = ttl_container_list(TTL_CONTAINERS_DROPPED);
 	CommitTransactionCommand();
 	call_in_transactions(forget_dropped, dropped);
 	list_free(dropped);

@@ -990,6 +990,26 @@ check_ttl(const TtlContainer *container, Relation rel, TupleTableSlot *slot)
 				 errtablecol(rel, column)));
 }
 
+static void *
+derive_key_columns(Relation rel, Size *size)
+{
+	Bitmapset  *columns = ttl_catalog_expr_key_columns(rel);
+
+	if (columns != NULL)
+		*size = offsetof(Bitmapset, words) + columns->nwords * sizeof(bitmapword);
+	return columns;
+}
+
+/*
+ * The columns that the unique and exclusion indexes of a container's table depend on, as in an
+ * attribute bitmap.  The result is good until catalogs are read.
+ */
+static const Bitmapset *
+key_columns(Relation rel)
+{
+	return ttl_container_derive(rel, TTL_DERIVED_KEY_COLUMNS, derive_key_columns);
+}
+
 /*
  * True if the UPDATE may change keys, by what it assigns or by row triggers of the user's.  The relation's
  * own descriptor of triggers has ours for INSERT alone.
@@ -1000,7 +1020,7 @@ updates_keys(const TriggerData *trigger)
 	Relation	rel = trigger->tg_relation;
 
 	return rel->trigdesc->trig_update_before_row ||
-		bms_overlap(trigger->tg_updatedcols, ttl_container_key_columns(rel));
+		bms_overlap(trigger->tg_updatedcols, key_columns(rel));
 }
 
 PG_FUNCTION_INFO_V1(ttl_on_write);
@@ -1130,7 +1150,7 @@ fire_on_update(ResultRelInfo *info, EState *estate)
 		 */
 		Bitmapset  *updated = ExecGetAllUpdatedCols(info, estate);
 
-		if (!bms_overlap(updated, ttl_container_key_columns(info->ri_RelationDesc)) &&
+		if (!bms_overlap(updated, key_columns(info->ri_RelationDesc)) &&
 			!(container.ttl_type != NULL && container.ttl_type->is_strict &&
 			  bms_is_member(container.ttl_attno - FirstLowInvalidHeapAttributeNumber, updated)))
 			return;

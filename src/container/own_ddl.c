@@ -1,10 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * row_trigger.c
- *	  The row trigger of a container.
+ * own_ddl.c
+ *	  The DDL by which ttl itself completes a container's table, and its row trigger.
  *
- * It frees keys and completes the timestamp, see evict.c.  On a distributed table of Citus
- * its arguments carry the policy, see citus.h; elsewhere it has none.
+ * Commands are run through SPI, as the calling user, and with the session's search_path:
+ * event triggers fire for them as for the user's own DDL.  So they qualify all names, those
+ * of operators included.
+ *
+ * The row trigger frees keys and completes the timestamp, see evict.c.  On a distributed table
+ * of Citus its arguments carry the policy, see citus.h; elsewhere it has none.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,11 +16,65 @@
 
 #include "access/table.h"
 #include "catalog/pg_trigger.h"
-#include "command.h"
 #include "container/container.h"
+#include "executor/spi.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "ttl.h"
+#include "utils/elog.h"
 #include "utils/guc.h"
 #include "utils/rel.h"
+
+void
+ttl_command_run(const char *format,...)
+{
+	StringInfoData sql;
+	int			result;
+
+	initStringInfo(&sql);
+	for (;;)
+	{
+		va_list		args;
+		int			needed;
+
+		va_start(args, format);
+		needed = appendStringInfoVA(&sql, format, args);
+		va_end(args);
+		if (needed == 0)
+			break;
+		enlargeStringInfo(&sql, needed);
+	}
+	result = SPI_execute(sql.data, false, 0);
+	if (result < 0)
+		elog(ERROR, "SPI_execute failed: %s: %s", SPI_result_code_string(result), sql.data);
+	pfree(sql.data);
+}
+
+int
+ttl_command_begin(void)
+{
+	int			nestlevel = NewGUCNestLevel();
+
+	(void) set_config_option("DateStyle", "ISO",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	/* NOTICEs about what we do here are of no use to the caller */
+	if (client_min_messages < WARNING)
+		(void) set_config_option("client_min_messages", "warning",
+								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	SPI_connect();
+	return nestlevel;
+}
+
+void
+ttl_command_end(int nestlevel)
+{
+	SPI_finish();
+	AtEOXact_GUC(true, nestlevel);
+}
+
+/*
+ * The row trigger
+ */
 
 /* The table whose row trigger is being created */
 static Oid	created_on = InvalidOid;
