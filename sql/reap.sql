@@ -452,6 +452,53 @@ SET client_min_messages = error;
 DROP TABLE other, audit CASCADE;
 RESET client_min_messages;
 
+-- The rows of a page are read together; in SERIALIZABLE one by one, by PostgreSQL: the same are deleted
+
+CREATE TABLE paged (id int PRIMARY KEY, note text) WITH (fillfactor = 60, autovacuum_enabled = off);
+SELECT ttl.create_container('paged', 60);
+CREATE RULE keep AS ON DELETE TO paged WHERE OLD.id % 20 = 0 DO INSTEAD NOTHING;
+-- of each page: rows with a redirected line pointer, renewed ones, dead ones, and rows that go with the one before them
+CREATE PROCEDURE refill_paged() LANGUAGE plpgsql AS $$
+BEGIN
+    TRUNCATE paged;
+    INSERT INTO paged SELECT i, repeat('x', 100), '2020-01-01', CASE WHEN i % 11 = 0 THEN 5 END FROM generate_series(1, 2000) i;
+    SET LOCAL ttl.show_expired = on;
+    UPDATE paged SET ttl = -1 WHERE id % 7 = 0;
+    DELETE FROM paged WHERE id % 13 = 0;
+    SET LOCAL ttl.touch = off;
+    UPDATE paged SET note = note || 'y' WHERE id % 5 = 0;
+END $$;
+CREATE FUNCTION take_next() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    SET LOCAL ttl.show_expired = on;
+    DELETE FROM reap.paged WHERE id = OLD.id + 1;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER take_next AFTER DELETE ON paged FOR EACH ROW WHEN (OLD.id % 3 = 0) EXECUTE FUNCTION take_next();
+CREATE TABLE left_by (level text, id int);
+CREATE PROCEDURE note_left() LANGUAGE plpgsql AS $$
+BEGIN
+    SET LOCAL ttl.show_expired = on;
+    INSERT INTO left_by SELECT current_setting('transaction_isolation'), id FROM paged;
+END $$;
+SET client_min_messages = error;
+CALL refill_paged();
+VACUUM paged;
+CALL ttl.reap('paged');
+CALL note_left();
+CALL refill_paged();
+VACUUM paged;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+CALL ttl.reap('paged');
+CALL note_left();
+COMMIT;
+RESET client_min_messages;
+SELECT level, count(*), sum(id), count(*) FILTER (WHERE id % 7 = 0) AS live, count(*) FILTER (WHERE id % 20 = 0) AS kept
+  FROM left_by GROUP BY level ORDER BY level;
+SET client_min_messages = error;
+DROP TABLE paged, left_by;
+RESET client_min_messages;
+
 -- A trigger that reaps is stopped before it goes in circles
 CREATE TABLE circle (id int PRIMARY KEY);
 SELECT ttl.create_container('circle', 60);

@@ -43,7 +43,15 @@ ttl_tids_append(TtlTids *array, const ItemPointerData *tid)
 static inline int
 ttl_tids_compare(const void *a, const void *b)
 {
-	return ItemPointerCompare((ItemPointer) unconstify(void *, a), (ItemPointer) unconstify(void *, b));
+	const ItemPointerData *left = a;
+	const ItemPointerData *right = b;
+	BlockNumber left_block = ItemPointerGetBlockNumberNoCheck(left);
+	BlockNumber right_block = ItemPointerGetBlockNumberNoCheck(right);
+
+	if (left_block != right_block)
+		return left_block < right_block ? -1 : 1;
+	return (int) ItemPointerGetOffsetNumberNoCheck(left) -
+		(int) ItemPointerGetOffsetNumberNoCheck(right);
 }
 
 /* For short arrays */

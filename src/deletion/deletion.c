@@ -43,16 +43,23 @@
 /* The innermost deletion that runs, or NULL */
 static const TtlDeletion *running = NULL;
 
+/* The array that construct_array() makes, without its detour: TIDs are stored without padding. */
 static Datum
 tid_array(const ItemPointerData *tids, int ntids)
 {
-	Datum	   *elements = palloc(sizeof(Datum) * ntids);
+	Size		size = ARR_OVERHEAD_NONULLS(1) + sizeof(ItemPointerData) * ntids;
+	ArrayType  *array;
 
-	for (int i = 0; i < ntids; i++)
-		elements[i] = PointerGetDatum(&tids[i]);
-	return PointerGetDatum(construct_array(elements, ntids, TIDOID,
-										   sizeof(ItemPointerData), false,
-										   TYPALIGN_SHORT));
+	if (ntids == 0)
+		return PointerGetDatum(construct_empty_array(TIDOID));
+	array = palloc0(size);
+	SET_VARSIZE(array, size);
+	array->ndim = 1;
+	array->elemtype = TIDOID;
+	ARR_DIMS(array)[0] = ntids;
+	ARR_LBOUND(array)[0] = 1;
+	memcpy(ARR_DATA_PTR(array), tids, sizeof(ItemPointerData) * ntids);
+	return PointerGetDatum(array);
 }
 
 /*

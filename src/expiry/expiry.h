@@ -174,13 +174,13 @@ typedef struct TtlLive
 } TtlLive;
 
 /*
- * For the filter that hides.  Called when the execution starts; the result is good as
- * long as that runs, and its parallel workers get a copy.
+ * For one of the filters: what has been resolved for it since the execution started, or else is
+ * now.  The result is good as long as that runs, and its parallel workers get a copy.
  */
-extern const TtlLive *ttl_live_resolve(TtlExecution *execution, Oid container);
+extern const TtlLive *ttl_live_resolve(TtlExecution *execution, Oid container, bool deletes);
 
-/* True if the item has expired. */
-extern bool ttl_live_has_expired(const TtlLive *live, const TtlItem *item);
+/* True if the filter lets the item pass: it has not expired, or for a deletion it has. */
+extern bool ttl_live_passes(const TtlLive *live, const TtlItem *item);
 
 /* True if what starts now in this session sees expired rows of containers that the user owns. */
 extern bool ttl_live_session_shows(void);

@@ -62,9 +62,8 @@
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 
-/* What the keys of a btree are; NULL if they are timestamps */
-static const TtlType *
-type_of_keys(const TtlContainer *container, TtlExpiryIndex index)
+const TtlType *
+ttl_expiry_index_key_type(const TtlContainer *container, TtlExpiryIndex index)
 {
 	if (index != TTL_INDEX_ITEM)
 		return container->ts_type;
@@ -82,7 +81,7 @@ int
 ttl_expiry_index_keys(const TtlContainer *container, TtlExpiryIndex index,
 					  TimestampTz after, TimestampTz last, ScanKey keys)
 {
-	const TtlType *ttl_type = type_of_keys(container, index);
+	const TtlType *ttl_type = ttl_expiry_index_key_type(container, index);
 
 	if (ttl_type == NULL)
 	{
@@ -104,18 +103,6 @@ ttl_expiry_index_keys(const TtlContainer *container, TtlExpiryIndex index,
 	init_key(&keys[1], BTGreaterStrategyNumber, ttl_type->last_type, ttl_type->gt,
 			 ttl_type->last(after, ttl_type->unit));
 	return 2;
-}
-
-bool
-ttl_expiry_index_instant(const TtlContainer *container, TtlExpiryIndex index, Datum key,
-						 TimestampTz *result)
-{
-	const TtlType *ttl_type = type_of_keys(container, index);
-
-	if (ttl_type != NULL)
-		return ttl_type_instant(ttl_type, key, result);
-	*result = DatumGetTimestampTz(key);
-	return true;
 }
 
 /*

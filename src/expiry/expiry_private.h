@@ -27,9 +27,9 @@ ttl_expiry_index_is_due(const TtlContainer *container, TtlExpiryIndex index)
 extern int	ttl_expiry_index_keys(const TtlContainer *container, TtlExpiryIndex index,
 								  TimestampTz after, TimestampTz last, ScanKey keys);
 
-/* The instant that the key of an entry stands for; false if it has no meaning. */
-extern bool ttl_expiry_index_instant(const TtlContainer *container, TtlExpiryIndex index,
-									 Datum key, TimestampTz *result);
+/* The type of a btree's keys; NULL if they are timestamps */
+extern const TtlType *ttl_expiry_index_key_type(const TtlContainer *container,
+												TtlExpiryIndex index);
 
 /*
  * The last key of an expiry index that had expired at 'now' while the default TTL

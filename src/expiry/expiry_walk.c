@@ -13,6 +13,7 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/nbtree.h"
 #include "access/relation.h"
 #include "access/relscan.h"
 #include "access/table.h"
@@ -33,6 +34,7 @@
 #include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -58,13 +60,15 @@ struct TtlExpiryWalk
 	int			at;				/* the index that it is in, ... */
 	int			end;			/* ... and up to which it goes */
 	Relation	index;			/* open while walked, else NULL */
+	const TtlType *key_type;	/* of its keys, NULL = timestamptz */
 	IndexScanDesc scan;
 	TupleTableSlot *slot;
 	int64		entries_left;	/* how many more it may look at */
 	int64		nskipped;		/* entries before the position */
 	bool		incomplete;		/* an index was missing */
 	Buffer		map;			/* page of the visibility map */
-	Buffer		page;			/* last page that is visible to all */
+	Buffer		page;			/* last page that is visible to all, ... */
+	BlockNumber block;			/* ... its number, or InvalidBlockNumber */
 };
 
 TtlExpiryWalk *
@@ -83,6 +87,7 @@ ttl_expiry_walk_begin(Relation rel, const TtlContainer *container,
 	walk->slot = table_slot_create(rel, NULL);
 	walk->entries_left = PG_INT64_MAX;
 	walk->end = TTL_INDEXES;
+	walk->block = InvalidBlockNumber;
 	return walk;
 }
 
@@ -199,6 +204,7 @@ open_next_index(TtlExpiryWalk *walk)
 		if (walk->index == NULL)
 			continue;
 
+		walk->key_type = ttl_expiry_index_key_type(&walk->container, walk->at);
 		/* what is at the position is looked at again */
 		if (walk->position != NULL && walk->position->set[walk->at] &&
 			walk->position->at[walk->at] != DT_NOBEGIN)
@@ -212,50 +218,77 @@ open_next_index(TtlExpiryWalk *walk)
 	return false;
 }
 
+/*
+ * As index_getnext_tid(), which reads all matching entries of a leaf page at once: the others are
+ * taken from there.
+ */
+static ItemPointer
+next_entry(IndexScanDesc scan)
+{
+	BTScanOpaque opaque = scan->opaque;
+	BTScanPos	leaf = &opaque->currPos;
+	BTScanPosItem *item;
+
+	if (!BTScanPosIsValid(*leaf) || leaf->itemIndex >= leaf->lastItem || scan->kill_prior_tuple)
+		return index_getnext_tid(scan, ForwardScanDirection);
+	item = &leaf->items[++leaf->itemIndex];
+	scan->xs_heaptid = item->heapTid;
+	scan->xs_heap_continue = false;
+	if (scan->xs_want_itup)
+		scan->xs_itup = (IndexTuple) (opaque->currTuples + item->tupleOffset);
+	pgstat_count_index_tuples(scan->indexRelation, 1);
+	return &scan->xs_heaptid;
+}
+
 /* The instant that the key of the current index entry stands for; false if it has none. */
-static bool
+static inline bool
 entry_instant(TtlExpiryWalk *walk, TimestampTz *instant)
 {
 	bool		isnull;
 	Datum		key = index_getattr(walk->scan->xs_itup, 1, walk->scan->xs_itupdesc, &isnull);
 
-	return !isnull && ttl_expiry_index_instant(&walk->container, walk->at, key, instant);
+	if (walk->key_type != NULL)
+		return !isnull && ttl_type_instant(walk->key_type, key, instant);
+	*instant = DatumGetTimestampTz(key);
+	return !isnull;
 }
 
 /*
- * True if the current index entry has the TID of a tuple that is visible to all.  If its line
- * pointer is a redirect, as HOT updates leave behind, it has another TID.  The buffer remains
- * pinned, since most often the next entry is of the same page.
+ * The tuple that is visible to all and has the TID of the current index entry; NULL if none is
+ * known.  If its line pointer is a redirect, as HOT updates leave behind, it has another TID.  The
+ * page is visible to all as of the first of its entries in succession; it remains pinned, so that
+ * line pointers stay as they are.
  */
-static bool
-is_visible_to_all(TtlExpiryWalk *walk, const ItemPointerData *tid)
+static HeapTupleHeader
+tuple_visible_to_all(TtlExpiryWalk *walk, const ItemPointerData *tid)
 {
 	BlockNumber block = ItemPointerGetBlockNumber(tid);
+	Page		page;
+	ItemId		item;
 
-	if (!VM_ALL_VISIBLE(walk->rel, block, &walk->map))
-		return false;
-	walk->page = ReleaseAndReadBuffer(walk->page, walk->rel, block);
-	return ItemIdIsNormal(PageGetItemId(BufferGetPage(walk->page),
-										ItemPointerGetOffsetNumber(tid)));
+	if (block != walk->block)
+	{
+		if (!VM_ALL_VISIBLE(walk->rel, block, &walk->map))
+			return NULL;
+		walk->page = ReleaseAndReadBuffer(walk->page, walk->rel, block);
+		walk->block = block;
+	}
+	page = BufferGetPage(walk->page);
+	item = PageGetItemId(page, ItemPointerGetOffsetNumber(tid));
+	return ItemIdIsNormal(item) ? (HeapTupleHeader) PageGetItem(page, item) : NULL;
 }
 
-/* True if the row in the slot, or with its TID alone on the pinned page, is left out. */
+/* True if the row is left out: that of the tuple, or if NULL the one in the slot. */
 static bool
-is_too_new(const TtlExpiryWalk *walk)
+is_too_new(const TtlExpiryWalk *walk, HeapTupleHeader tuple)
 {
-	HeapTupleHeader tuple;
 	TransactionId xmin;
 
-	if (TTS_EMPTY(walk->slot))
-	{
-		Page		page = BufferGetPage(walk->page);
-
-		tuple = (HeapTupleHeader)
-			PageGetItem(page, PageGetItemId(page, ItemPointerGetOffsetNumber(&walk->slot->tts_tid)));
-	}
-	else if (TTS_IS_BUFFERTUPLE(walk->slot))
+	if (!TransactionIdIsValid(walk->next_xid))
+		return false;
+	if (tuple == NULL && TTS_IS_BUFFERTUPLE(walk->slot))
 		tuple = ((HeapTupleTableSlot *) walk->slot)->tuple->t_data;
-	else
+	if (tuple == NULL)
 		return false;			/* of another access method */
 	xmin = HeapTupleHeaderGetXmin(tuple);
 	return TransactionIdIsNormal(xmin) && TransactionIdFollowsOrEquals(xmin, walk->next_xid);
@@ -309,11 +342,12 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 		ItemPointer tid;
 
 		while (walk->entries_left > 0 &&
-			   (tid = index_getnext_tid(walk->scan, ForwardScanDirection)) != NULL)
+			   (tid = next_entry(walk->scan)) != NULL)
 		{
 			TtlItem		item;
 			TimestampTz when;
 			ItemPointerData root = *tid;
+			HeapTupleHeader tuple = NULL;
 			bool		by_key;
 
 			walk->entries_left--;
@@ -324,14 +358,16 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 				continue;
 			}
 			by_key = walk->only_tids && entry_instant(walk, &when);
-			if (by_key && is_visible_to_all(walk, &root))
+			if (by_key)
+				tuple = tuple_visible_to_all(walk, &root);
+			if (tuple != NULL)
 			{
 				ExecClearTuple(walk->slot);
 				walk->slot->tts_tid = root;
 			}
 			else if (!index_fetch_heap(walk->scan, walk->slot))
 				continue;
-			if (TransactionIdIsValid(walk->next_xid) && is_too_new(walk))
+			if (is_too_new(walk, tuple))
 				continue;
 			if (by_key)
 			{

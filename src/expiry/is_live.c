@@ -304,12 +304,8 @@ add_state(TtlExecution *execution)
 	return state;
 }
 
-/*
- * What is resolved for the container in the execution; now, if it hasn't been
- * at the start.
- */
-static TtlLive *
-get_live(Oid container, bool deletes, TtlExecution *execution)
+const TtlLive *
+ttl_live_resolve(TtlExecution *execution, Oid container, bool deletes)
 {
 	TtlLive		resolved;
 	TtlLive    *state;
@@ -328,12 +324,6 @@ get_live(Oid container, bool deletes, TtlExecution *execution)
 	state = add_state(execution);
 	*state = resolved;
 	return state;
-}
-
-const TtlLive *
-ttl_live_resolve(TtlExecution *execution, Oid container)
-{
-	return get_live(container, false, execution);
 }
 
 void
@@ -415,11 +405,11 @@ ttl_live_started(TtlExecution *execution, int eflags)
 			continue;
 
 		if (deletes)
-			(void) get_live(container.container, true, execution);
+			(void) ttl_live_resolve(execution, container.container, true);
 		if (cascades)
 		{
 			/* what it hides itself is resolved without itself */
-			(void) get_live(container.container, false, execution);
+			(void) ttl_live_resolve(execution, container.container, false);
 			remember_cascade(outer, container.container);
 		}
 	}
@@ -446,14 +436,14 @@ remember_call(FmgrInfo *flinfo, Oid container, bool deletes)
 		flinfo->fn_extra = call;
 	}
 	if (execution != NULL)
-		call->live = *get_live(container, deletes, execution);
+		call->live = *ttl_live_resolve(execution, container, deletes);
 	else
 		resolve(&call->live, container, deletes, NULL);
 	return call;
 }
 
-bool
-ttl_live_has_expired(const TtlLive *live, const TtlItem *item)
+static bool
+has_expired(const TtlLive *live, const TtlItem *item)
 {
 	int32		ttl = ttl_expiry_effective_ttl(live->default_ttl, item);
 
@@ -462,6 +452,12 @@ ttl_live_has_expired(const TtlLive *live, const TtlItem *item)
 	if (ttl <= 0 || !item->has_ts)
 		return false;
 	return item->ts <= (item->ttl == 0 ? live->default_cutoff : ttl_expiry_cutoff(live->now, ttl));
+}
+
+bool
+ttl_live_passes(const TtlLive *live, const TtlItem *item)
+{
+	return has_expired(live, item) == live->deletes;
 }
 
 /* What the _ts and TTL of a filter's arguments say */
@@ -503,7 +499,7 @@ ttl_is_live(PG_FUNCTION_ARGS)
 	if (call->live.sees_everything)
 		PG_RETURN_BOOL(true);
 	read_arguments(&item, call, fcinfo);
-	PG_RETURN_BOOL(!ttl_live_has_expired(&call->live, &item));
+	PG_RETURN_BOOL(ttl_live_passes(&call->live, &item));
 }
 
 PG_FUNCTION_INFO_V1(ttl_is_expired);
@@ -527,7 +523,7 @@ ttl_is_expired(PG_FUNCTION_ARGS)
 	if (unlikely(call == NULL || call->live.container != container))
 		call = remember_call(fcinfo->flinfo, container, true);
 	read_arguments(&item, call, fcinfo);
-	PG_RETURN_BOOL(ttl_live_has_expired(&call->live, &item));
+	PG_RETURN_BOOL(ttl_live_passes(&call->live, &item));
 }
 
 PG_FUNCTION_INFO_V1(ttl_is_live_by_place);

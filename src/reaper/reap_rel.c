@@ -393,8 +393,14 @@ store_table(TtlMemory *memory, TtlReapRel *reap_rel)
 static void
 add_tid(TtlMemory *memory, TtlReapRel *reap_rel, ItemPointer tid)
 {
-	MemoryContext old = MemoryContextSwitchTo(memory->context);
+	MemoryContext old;
 
+	if (reap_rel->tids.n < reap_rel->tids.allocated)
+	{
+		ttl_tids_append(&reap_rel->tids, tid);
+		return;
+	}
+	old = MemoryContextSwitchTo(memory->context);
 	memory->allocated -= reap_rel->tids.allocated;
 	ttl_tids_append(&reap_rel->tids, tid);
 	memory->allocated += reap_rel->tids.allocated;
@@ -1041,7 +1047,6 @@ delete_batch(TtlBatch *batch)
 
 	batch->tids = reap_rel->tids.tids + reap_rel->next_tid;
 	batch->ntids = choose_size(batch);
-	qsort(batch->tids, batch->ntids, sizeof(ItemPointerData), ttl_tids_compare);
 	batch->skip_locked = reap_rel->locked_until > started;
 
 	ttl_reap_report_phase(TTL_PHASE_DELETING);
@@ -1250,7 +1255,7 @@ collect_tids(TtlBatch *batch, TimestampTz now, TtlExpiryPosition *position)
 	{
 		CHECK_FOR_INTERRUPTS();
 		add_tid(batch->memory, reap_rel, &slot->tts_tid);
-		if (batch->referenced == NIL)
+		if (reap_rel->tids.n >= limit && batch->referenced == NIL)
 			limit = Max(limit, Min(ttl_expiry_walk_skipped(walk), KEEP_MAX / 2));
 	}
 	reap_rel->more = reap_rel->tids.n >= limit;

@@ -300,17 +300,23 @@ make_filter_by_tid(const TtlContainer *container)
 }
 
 /*
- * True if the plan of a scan of that relation, which then is a container's, begins with the
- * filter that hides rows.  Users may call these functions for other tables.
+ * True if the plan of a scan of that relation, which then is a container's, begins with a filter
+ * that is a single call: *deletes for the one of a deletion's statement.  Users may call these
+ * functions for other tables.
  */
 static bool
-is_filtered(const Plan *plan, Oid relid)
+is_filtered(const Plan *plan, Oid relid, const TtlExecution *execution, bool *deletes)
 {
 	Node	   *first = plan->qual == NIL ? NULL : linitial(plan->qual);
+	Oid			function;
 
-	return first != NULL && IsA(first, FuncExpr) &&
-		(((FuncExpr *) first)->funcid == ttl_container_function(TTL_IS_LIVE) ||
-		 ((FuncExpr *) first)->funcid == ttl_container_function(TTL_IS_LIVE_BY_TID)) &&
+	if (first == NULL || !IsA(first, FuncExpr))
+		return false;
+	function = ((FuncExpr *) first)->funcid;
+	*deletes = execution->row_mode == TTL_SEES_EXPIRED &&
+		function == ttl_container_function(TTL_IS_EXPIRED);
+	return (*deletes || function == ttl_container_function(TTL_IS_LIVE) ||
+			function == ttl_container_function(TTL_IS_LIVE_BY_TID)) &&
 		ttl_container_is_part(relid);
 }
 
@@ -679,6 +685,7 @@ typedef struct TtlPlanCopy
 	PlannedStmt *original;
 	BareScan   *scans;
 	MemoryContext context;
+	const TtlExecution *execution;	/* that is about to start */
 } TtlPlanCopy;
 
 /*
@@ -701,9 +708,10 @@ strip_scan(Plan *scan, void *context)
 {
 	TtlPlanCopy *copy = context;
 	RangeTblEntry *rte = rt_fetch(((Scan *) scan)->scanrelid, copy->stmt.rtable);
+	bool		deletes;
 	BareScan   *bare;
 
-	if (!is_filtered(scan, rte->relid))
+	if (!is_filtered(scan, rte->relid, copy->execution, &deletes))
 		return;
 	bare = palloc(sizeof(BareScan));
 	bare->plan = scan;
@@ -731,6 +739,7 @@ ttl_hide_strip(TtlExecution *execution, int eflags)
 	copy->original = query_desc->plannedstmt;
 	copy->scans = NULL;
 	copy->context = context;
+	copy->execution = execution;
 	visit_plan(&copy->stmt, true, strip_scan, copy);
 	MemoryContextSwitchTo(old);
 
@@ -768,6 +777,7 @@ static bool
 add_filters(PlanState *planstate, void *execution)
 {
 	PlanState  *outer = outerPlanState(planstate);
+	bool		deletes;
 	bool		result;
 
 	if (is_scan(planstate->plan))
@@ -776,8 +786,9 @@ add_filters(PlanState *planstate, void *execution)
 		Oid			relid = RelationGetRelid(scan->ss_currentRelation);
 		TtlContainer container;
 
-		if (is_filtered(planstate->plan, relid) && ttl_container_peek(relid, &container))
-			ttl_scan_filter_add(scan, &container, execution);
+		if (is_filtered(planstate->plan, relid, execution, &deletes) &&
+			ttl_container_peek(relid, &container))
+			ttl_scan_filter_add(scan, &container, execution, deletes);
 	}
 	result = planstate_tree_walker(planstate, add_filters_below, execution);
 

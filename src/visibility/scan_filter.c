@@ -21,6 +21,10 @@
  * The scan's own descriptor isn't used to fetch: a second fetch finds nothing, and would
  * mark the index entry as dead.
  *
+ * A deletion's statement is filtered, too, for expired rows.  It finds its rows by TID, and these
+ * are sorted: its scan reads those of a page together, where PostgreSQL's would pin and lock the
+ * page for each row.
+ *
  * A lossy index makes the executor recheck its conditions before it looks at
  * quals, and so on expired rows.  These expressions get a guard that evaluates
  * the scan filter first.
@@ -42,6 +46,8 @@
 #include "access/heapam.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "compat.h"
 #if TTL_EXPLAINS_NODES
 #include "commands/explain.h"
@@ -53,10 +59,13 @@
 #include "executor/executor.h"
 #include "expiry/expiry.h"
 #include "guc.h"
+#include "lib/qunique.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
 #include "storage/bufmgr.h"
+#include "tids.h"
+#include "utils/array.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 #include "visibility/visibility.h"
@@ -83,6 +92,16 @@
 #define ENTRIES_SHARE_INDEX_ONLY	1
 #define ENTRIES_PER_CHECKED		64
 
+/* The rows of a page that a deletion's TID scan has read, and not yet returned */
+typedef struct TidPage
+{
+	ExprState  *tids;			/* the array of the scan's TIDs */
+	Buffer		buffer;			/* pinned */
+	int			nrows;
+	int			next;
+	HeapTupleData rows[MaxHeapTuplesPerPage];
+} TidPage;
+
 typedef struct ScanFilter
 {
 	ExprState	qual;			/* in place of the scan's; evaluates to "is it
@@ -104,6 +123,7 @@ typedef struct ScanFilter
 	int64		checked;		/* rows, as long as it isn't */
 	int64		probe_at;
 	TupleTableSlot *fetched;	/* for index-only scans */
+	TidPage    *tid_page;		/* for tid_scan(), or NULL */
 	struct ScanFilter *next;	/* of the execution */
 } ScanFilter;
 
@@ -210,7 +230,7 @@ check(const ScanFilter *filter, TupleTableSlot *slot)
 	TtlItem		item;
 
 	ttl_item_read(&item, filter->ts_attno, filter->ts_type, filter->ttl_attno, filter->ttl_type, slot);
-	return !ttl_live_has_expired(filter->live, &item);
+	return ttl_live_passes(filter->live, &item);
 }
 
 /* True if the row in the slot is on the page whose candidates have been read. */
@@ -412,14 +432,26 @@ evaluate_candidates_by_tid(ExprState *state, ExprContext *econtext, bool *isnull
 		evaluate_candidate_by_tid(filter, econtext, isnull) : evaluate_rest(filter, econtext, isnull);
 }
 
+/* Checks a row, in the memory of one. */
+static bool
+check_row(const ScanFilter *filter, TupleTableSlot *slot)
+{
+	ExprContext *econtext = filter->scan->ps.ps_ExprContext;
+	MemoryContext old;
+	bool		result;
+
+	ResetExprContext(econtext);
+	old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
+	result = check(filter, slot);
+	MemoryContextSwitchTo(old);
+	return result;
+}
+
 /* The same as is_live() in a sequential scan, which reads the candidates of each page. */
 static pg_noinline bool
 is_live_in_order(ScanFilter *filter, TupleTableSlot *slot)
 {
-	ExprContext *econtext = filter->scan->ps.ps_ExprContext;
 	BlockNumber page = ItemPointerGetBlockNumberNoCheck(&slot->tts_tid);
-	MemoryContext old;
-	bool		result;
 
 	if (filter->expired_tids == NULL && filter->checked++ >= filter->probe_at)
 		probe(filter);
@@ -433,11 +465,7 @@ is_live_in_order(ScanFilter *filter, TupleTableSlot *slot)
 		if (!is_candidate_on_page(filter, slot))
 			return true;
 	}
-	ResetExprContext(econtext);
-	old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
-	result = check(filter, slot);
-	MemoryContextSwitchTo(old);
-	return result;
+	return check_row(filter, slot);
 }
 
 /*
@@ -471,6 +499,113 @@ seq_scan(PlanState *ps)
 		}
 		InstrCountFiltered1(scan, 1);
 	}
+}
+
+/*
+ * Makes the scan's list of the TIDs in its array, sorted, of pages that are there.  NULLs take no
+ * space in an array.
+ */
+static void
+make_tid_list(TidScanState *scan, TidPage *page)
+{
+	bool		isnull;
+	Datum		datum = ExecEvalExprSwitchContext(page->tids, scan->ss.ps.ps_ExprContext, &isnull);
+	ArrayType  *array = isnull ? construct_empty_array(TIDOID) : DatumGetArrayTypeP(datum);
+	Size		size = ARR_SIZE(array) - ARR_DATA_OFFSET(array);
+	int			ntids = size / sizeof(ItemPointerData);
+	BlockNumber nblocks = RelationGetNumberOfBlocks(scan->ss.ss_currentRelation);
+	ItemPointerData *tids = MemoryContextAlloc(scan->ss.ps.state->es_query_cxt, size + 1);
+
+	memcpy(tids, ARR_DATA_PTR(array), size);
+	qsort(tids, ntids, sizeof(ItemPointerData), ttl_tids_compare);
+	ntids = qunique(tids, ntids, sizeof(ItemPointerData), ttl_tids_compare);
+	while (ntids > 0 && ItemPointerGetBlockNumberNoCheck(&tids[ntids - 1]) >= nblocks)
+		ntids--;
+	scan->tss_TidList = tids;
+	scan->tss_NumTids = ntids;
+	scan->tss_TidPtr = 0;
+	page->next = page->nrows = 0;
+}
+
+/* Adds the row with that TID, on the page, if the snapshot sees it. */
+static inline void
+add_row(TidPage *page, const ItemPointerData *tid, Relation rel, Snapshot snapshot)
+{
+	Page		contents = BufferGetPage(page->buffer);
+	OffsetNumber offset = ItemPointerGetOffsetNumberNoCheck(tid);
+	HeapTuple	row = &page->rows[page->nrows];
+	ItemId		item;
+
+	if (offset < FirstOffsetNumber || offset > PageGetMaxOffsetNumber(contents))
+		return;
+	item = PageGetItemId(contents, offset);
+	if (!ItemIdIsNormal(item))
+		return;
+	row->t_data = (HeapTupleHeader) PageGetItem(contents, item);
+	row->t_len = ItemIdGetLength(item);
+	row->t_self = *tid;
+	row->t_tableOid = RelationGetRelid(rel);
+	if (HeapTupleSatisfiesVisibility(row, snapshot, page->buffer))
+		page->nrows++;
+}
+
+/*
+ * Reads the next page of the scan's list of TIDs that has rows which the snapshot sees; false if
+ * there is none.  It will see the same rows when they are returned.
+ */
+static bool
+read_tid_page(TidScanState *scan, TidPage *page)
+{
+	Relation	rel = scan->ss.ss_currentRelation;
+	const ItemPointerData *tids = scan->tss_TidList;
+
+	page->next = page->nrows = 0;
+	while (page->nrows == 0 && scan->tss_TidPtr < scan->tss_NumTids)
+	{
+		BlockNumber block = ItemPointerGetBlockNumberNoCheck(&tids[scan->tss_TidPtr]);
+
+		CHECK_FOR_INTERRUPTS();
+		page->buffer = ReleaseAndReadBuffer(page->buffer, rel, block);
+		LockBuffer(page->buffer, BUFFER_LOCK_SHARE);
+		do
+			add_row(page, &tids[scan->tss_TidPtr++], rel, scan->ss.ps.state->es_snapshot);
+		while (scan->tss_TidPtr < scan->tss_NumTids && page->nrows < lengthof(page->rows) &&
+			   ItemPointerGetBlockNumberNoCheck(&tids[scan->tss_TidPtr]) == block);
+		LockBuffer(page->buffer, BUFFER_LOCK_UNLOCK);
+	}
+	if (page->nrows > 0)
+		return true;
+	if (BufferIsValid(page->buffer))
+		ReleaseBuffer(page->buffer);
+	page->buffer = InvalidBuffer;
+	return false;
+}
+
+/*
+ * In place of ExecTidScan() in a deletion, which reads many rows of a page: that would pin and lock
+ * the page for each of them.  tss_TidPtr is the next TID to read.
+ */
+static TupleTableSlot *
+tid_scan(PlanState *ps)
+{
+	TidScanState *scan = (TidScanState *) ps;
+	ScanFilter *filter = (ScanFilter *) ps->qual;
+	TidPage    *page = filter->tid_page;
+	ProjectionInfo *projection = ps->ps_ProjInfo;
+	TupleTableSlot *slot = scan->ss.ss_ScanTupleSlot;
+
+	if (scan->tss_TidList == NULL)
+		make_tid_list(scan, page);
+	ps->ps_ExprContext->ecxt_scantuple = slot;
+	while (page->next < page->nrows || read_tid_page(scan, page))
+	{
+		ExecStoreBufferHeapTuple(&page->rows[page->next++], slot, page->buffer);
+		if (check_row(filter, slot) && ExecQual(filter->rest, ps->ps_ExprContext))
+			return projection == NULL ? slot : ExecProject(projection);
+		InstrCountFiltered1(scan, 1);
+	}
+	ExecClearTuple(slot);
+	return projection == NULL ? slot : ExecClearTuple(projection->pi_state.resultslot);
 }
 
 /* Evaluates what is to be rechecked: for an expired row it needn't. */
@@ -566,10 +701,32 @@ get_rest(ScanState *scan)
 	return result;
 }
 
-void
-ttl_scan_filter_add(ScanState *scan, const TtlContainer *container, TtlExecution *execution)
+/*
+ * Has a deletion's TID scan read rows by the page, if it is one of an array.  SERIALIZABLE wants to
+ * know of each row.
+ */
+static void
+add_tid_page(ScanFilter *filter)
 {
-	const TtlLive *live = ttl_live_resolve(execution, container->container);
+	ScanState  *scan = filter->scan;
+	List	   *quals = ((TidScan *) scan->ps.plan)->tidquals;
+
+	if (list_length(quals) != 1 || !IsA(linitial(quals), ScalarArrayOpExpr) ||
+		IsolationIsSerializable() ||
+		scan->ss_currentRelation->rd_tableam != GetHeapamTableAmRoutine())
+		return;
+	filter->tid_page = palloc(sizeof(TidPage));
+	filter->tid_page->buffer = InvalidBuffer;
+	filter->tid_page->tids =
+		ExecInitExpr(lsecond(((ScalarArrayOpExpr *) linitial(quals))->args), &scan->ps);
+	ExecSetExecProcNode(&scan->ps, tid_scan);
+}
+
+void
+ttl_scan_filter_add(ScanState *scan, const TtlContainer *container, TtlExecution *execution,
+					bool deletes)
+{
+	const TtlLive *live = ttl_live_resolve(execution, container->container, deletes);
 	ScanFilter *filter = palloc0(sizeof(ScanFilter));
 
 	init_state(&filter->qual, evaluate_qual, EEO_FLAG_IS_QUAL);
@@ -581,6 +738,8 @@ ttl_scan_filter_add(ScanState *scan, const TtlContainer *container, TtlExecution
 	scan->ps.qual = &filter->qual;
 	if (IsA(scan, SeqScanState))
 		ExecSetExecProcNode(&scan->ps, seq_scan);
+	else if (deletes && IsA(scan, TidScanState))
+		add_tid_page(filter);
 
 	if (live->sees_everything)
 	{
@@ -600,6 +759,8 @@ ttl_scan_filter_add(ScanState *scan, const TtlContainer *container, TtlExecution
 	if (ttl_guc_debug_index_probe == TTL_INDEX_PROBE_ALWAYS)
 		filter->probe_at = 0;
 	else if (ttl_guc_debug_index_probe == TTL_INDEX_PROBE_NEVER)
+		filter->probe_at = PG_INT64_MAX;
+	if (deletes)
 		filter->probe_at = PG_INT64_MAX;
 
 	switch (nodeTag(scan))

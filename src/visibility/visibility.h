@@ -121,9 +121,12 @@ extern void ttl_evict_ends(QueryDesc *query_desc);
  * scan_filter.c
  */
 
-/* Has a filtered scan of the container's relation that has been started check rows by itself. */
+/*
+ * Has a filtered scan of the container's relation that has been started check rows by itself:
+ * for live ones, or for expired ones that it 'deletes'.
+ */
 extern void ttl_scan_filter_add(ScanState *scan, const TtlContainer *container,
-								TtlExecution *execution);
+								TtlExecution *execution, bool deletes);
 
 /* True if it is such a sequential scan. */
 extern bool ttl_scan_filter_scans_in_order(const PlanState *planstate);

@@ -125,6 +125,7 @@ sub measure
 	measure_first($results, $server);
 	$server->stop;
 	measure_scans($results);
+	measure_deletion($results);
 	return;
 }
 
@@ -178,6 +179,26 @@ sub measure_scans
 			$results->add('scans', "$scans[$_][0]: $table", (map { sprintf '%.1f', $_ / $rows } $one, $other), sprintf('%.3f', $one / $other));
 		}
 	}
+	$server->stop;
+	return;
+}
+
+# CALL ttl.reap() and one DELETE of the same rows.  Batches are as long as they take, so that their size is given here.
+sub measure_deletion
+{
+	my ($results) = @_;
+	my $server = bench::Server->start(settings => [ 'fsync = off', 'ttl.reaper = off' ]);
+	my $rows   = 100_000;
+
+	$server->sql("CREATE TABLE item (id int PRIMARY KEY, payload text); SELECT ttl.create_container('item', 3600)");
+	$server->sql("SELECT ttl.alter_container('item', batch_size => 10000)");
+	$server->sql("INSERT INTO item SELECT g, repeat('x', 60), now() - interval '11 hours' + g * interval '9 hours' / $rows FROM generate_series(1, $rows) g");
+	$server->sql('CHECKPOINT');
+	$server->sql('VACUUM (ANALYZE) item; CHECKPOINT');
+	$server->shut_down;
+	my ($call, $delete) = map { (callgrind($server, 'ttl', 'pg_parse_query', 'SET ttl.show_expired = on', $_, 'SELECT 1'))[2] }
+		"CALL ttl.reap('item')", 'DELETE FROM item';
+	$results->add('deletion', "$rows rows: CALL ttl.reap() / one DELETE", (map { sprintf '%.0f', $_ / $rows } $call, $delete), sprintf('%.3f', $call / $delete));
 	$server->stop;
 	return;
 }
