@@ -38,6 +38,9 @@ connect_pinned(void)
 
 	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
+	/* Citus alters no table that it has read by several connections */
+	(void) set_config_option("citus.multi_shard_modify_mode", "sequential", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
 	/* procedures and workers may have none */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	SPI_connect();
@@ -177,20 +180,11 @@ ttl_citus_check_nodes(Oid relid)
 bool
 ttl_citus_is_empty(Oid relid)
 {
-	int			nestlevel;
-	bool		result;
-
 	/* it may have rows that its policies hide from the owner */
 	if (check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
 		return false;
-	nestlevel = NewGUCNestLevel();
-	/* Citus alters no table that it has read by several connections */
-	(void) set_config_option("citus.multi_shard_modify_mode", "sequential", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	result = ttl_citus_is_true(psprintf("SELECT NOT EXISTS (SELECT 1 FROM %s)",
-										ttl_container_table_name(relid)), 0);
-	AtEOXact_GUC(true, nestlevel);
-	return result;
+	return ttl_citus_is_true(psprintf("SELECT NOT EXISTS (SELECT 1 FROM %s)",
+									  ttl_container_table_name(relid)), 0);
 }
 
 int64

@@ -231,30 +231,28 @@ receive(Oid relid, const Trigger *trigger)
 }
 
 /* Milliseconds, as for the lock by which VACUUM truncates a table */
-#define SHELL_LOCK_INTERVAL 50
-#define SHELL_LOCK_TIMEOUT	5000
+#define WAIT_INTERVAL	50
+#define WAIT_TIMEOUT	5000
 
 /*
  * Citus locks no shards when it makes another table of a shell, but the shell against
  * SELECT FOR UPDATE, as we do on all nodes (ttl_propagation_before_conversion()); a change of
  * the policy doesn't.  A session that has locked the shard must not wait for ever, for Citus
  * may be waiting for that lock, by another session than the one that has locked the shell.
- * But nodes commit shells and shards one after the other, and a user's statement shouldn't
- * fail in between.  So false is returned if the lock isn't to be had within that time.
+ * But nodes commit shells, shards and their places one after the other, and a user's statement
+ * shouldn't fail in between.  So it waits for a moment, and false is returned when that time is
+ * over.
  */
 static bool
-lock_shell(Oid shell, int timeout)
+wait_a_moment(int *timeout)
 {
-	while (!ConditionalLockRelationOid(shell, RowShareLock))
-	{
-		if (timeout <= 0)
-			return false;
-		timeout -= SHELL_LOCK_INTERVAL;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 SHELL_LOCK_INTERVAL, PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
+	if (*timeout <= 0)
+		return false;
+	*timeout -= WAIT_INTERVAL;
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, WAIT_INTERVAL,
+					 PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
 	return true;
 }
 
@@ -283,21 +281,29 @@ ttl_citus_find_archive(Oid container, const TtlPolicy *policy, char **distributi
 	Oid			archive = policy->propagated ? named_archive(container) : policy->archive_to;
 	Oid			types[] = {REGCLASSOID, REGCLASSOID, INT8OID};
 	Datum		values[] = {ObjectIdGetDatum(shell), ObjectIdGetDatum(archive), Int64GetDatum(shard)};
-	char	   *answer;			/* schema, table and column */
+	int			timeout = WAIT_TIMEOUT;
+	bool		is_busy;
+	char	   *answer = NULL;	/* schema, table and column */
 	List	   *names;
 
 	if (get_rel_name(archive) == NULL ||
 		(!policy->propagated && !ttl_citus_is_distributed(container) && !ttl_citus_is_distributed(archive)))
 		return archive;
 
-	/* a shard may have no shell yet, and its archive may be on another node */
-	if (policy->propagated && OidIsValid(shell) && !lock_shell(shell, SHELL_LOCK_TIMEOUT))
+	/* a shard may have no shell yet, and where it is placed, its archive is */
+	do
+	{
+		is_busy = policy->propagated && OidIsValid(shell) && !ConditionalLockRelationOid(shell, RowShareLock);
+		if (OidIsValid(shell) && !is_busy)
+			answer = ttl_citus_query(query, &saved, lengthof(types), types, values);
+		is_busy |= answer != NULL && answer[0] == '.';
+	} while (is_busy && wait_a_moment(&timeout));
+	if (is_busy)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("could not obtain lock on distributed table \"%s\"", get_rel_name(shell)),
 				 errdetail("Its rows, or those of its archive, are being copied.")));
-	answer = OidIsValid(shell) ? ttl_citus_query(query, &saved, lengthof(types), types, values) : NULL;
-	if (answer == NULL || answer[0] == '.')
+	if (answer == NULL)
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -420,7 +426,7 @@ ttl_citus_lock_shard(Oid relid, bool waits)
 		return false;
 	if (waits)
 		LockRelationOid(shell, RowShareLock);
-	else if (!lock_shell(shell, 0))
+	else if (!ConditionalLockRelationOid(shell, RowShareLock))
 		return false;
 	lock = lock_of_place(shard);
 	if (lock == NULL || sscanf(lock, "%u %u %u", &fields[0], &fields[1], &fields[2]) != 3)

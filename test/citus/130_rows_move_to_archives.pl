@@ -126,6 +126,25 @@ SELECT max(shardid) FROM pg_dist_shard JOIN pg_dist_placement USING (shardid) JO
 $worker->safe_psql('postgres', "BEGIN; SELECT lock_shard_metadata(7, ARRAY[$shard]); PREPARE TRANSACTION 'copying'");
 $worker->fails("SET lock_timeout = '100ms'; CALL ttl.reap('item_$shard')", '55P03', 'no row leaves a shard while Citus copies it', qr/lock timeout/);
 $worker->safe_psql('postgres', q{ROLLBACK PREPARED 'copying'});
+
+# The node that a shard moves to hears later than others that it is there, and gets statements from them meanwhile.
+sub place
+{
+	$worker->safe_psql('postgres', qq{
+UPDATE pg_dist_placement SET groupid = $_[0] WHERE shardid =
+	(SELECT shardid FROM pg_dist_shard WHERE logicalrelid = 'gone'::regclass AND shardminvalue = (SELECT shardminvalue FROM pg_dist_shard WHERE shardid = $shard))});
+	return;
+}
+my $expired = $worker->safe_psql('postgres', "SET ttl.show_expired = on; SELECT max(id) FROM item_$shard");
+place(999);
+$worker->fails("INSERT INTO item_$shard VALUES ($expired, 'live')", '55P03', 'nor does one while its node does not know where the archive is', qr/are being copied/);
+my $insert = $worker->background_psql('postgres');
+$insert->query_until(qr/begun/, "\\echo begun\nBEGIN; INSERT INTO item_$shard VALUES ($expired, 'live') RETURNING v;\n");
+ok($worker->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query LIKE 'INSERT INTO item_%'"),
+	'... but an INSERT waits for a moment');
+place('(SELECT groupid FROM pg_dist_local_group)');
+is($insert->query_safe('SELECT v FROM gone WHERE id = ' . $expired . '; ROLLBACK') =~ s/\s+/ /gr, "live v$expired", '... and goes on');
+$insert->quit;
 answer(q{CALL ttl.reap('item')});
 all_moved('... but afterwards');
 
