@@ -174,7 +174,7 @@ static Oid
 named_archive(Oid relid)
 {
 	Relation	rel = table_open(relid, AccessShareLock);
-	const Trigger *trigger = ttl_row_trigger_find(rel->trigdesc);
+	const Trigger *trigger = ttl_row_trigger_find(rel);
 	Oid			archive = InvalidOid;
 
 	for (int i = 0; trigger != NULL && i + 1 < trigger->tgnargs; i += 2)
@@ -331,7 +331,7 @@ trigger_created(CreateTrigStmt *stmt)
 		ttl_row_trigger_is_created(relid))
 		return;
 	rel = table_open(relid, NoLock);
-	trigger = ttl_row_trigger_find(rel->trigdesc);
+	trigger = ttl_row_trigger_find(rel);
 	if (trigger != NULL && trigger->tgnargs > 0)
 		receive(relid, trigger);
 	table_close(rel, NoLock);
@@ -352,7 +352,7 @@ trigger_dropped(List *object)
 	rel = try_table_open(relid, AccessShareLock);
 	if (rel == NULL)
 		return;
-	if (ttl_row_trigger_find(rel->trigdesc) == NULL)
+	if (ttl_row_trigger_find(rel) == NULL)
 	{
 		ttl_container_lock_policy(relid, true, true);
 		ttl_container_delete(relid);
@@ -377,7 +377,7 @@ has_its_policy(Oid relid)
 	rel = ttl_container_open_unlocked(relid, &busy);
 	if (rel == NULL)
 		return false;
-	trigger = ttl_row_trigger_find(rel->trigdesc);
+	trigger = ttl_row_trigger_find(rel);
 	if (trigger != NULL && ttl_container_read(relid, &stored))
 	{
 		read_arguments(relid, trigger, &policy);

@@ -303,10 +303,12 @@ extern void ttl_command_run(const char *format,...) pg_attribute_printf(1, 2);
 extern void ttl_command_end(int nestlevel);
 
 /*
- * The row trigger of a container among those of a table; on shards Citus adds a number to
- * its name.  And that of a table that is no shard, if it is what ttl has created.
+ * The row trigger of a container among those of an execution; on shards Citus adds a number
+ * to its name.  A copy of that of a table, whose own are replaced when catalogs are read; and
+ * of that of a table that is no shard, if it is what ttl has created.
  */
-extern Trigger *ttl_row_trigger_find(TriggerDesc *triggers);
+extern Trigger *ttl_row_trigger_among(TriggerDesc *triggers);
+extern const Trigger *ttl_row_trigger_find(Relation rel);
 extern const Trigger *ttl_row_trigger_of(Relation rel);
 
 /* True if the table, which is locked, has it. */

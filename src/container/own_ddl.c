@@ -16,6 +16,7 @@
 
 #include "access/table.h"
 #include "catalog/pg_trigger.h"
+#include "commands/trigger.h"
 #include "container/container.h"
 #include "executor/spi.h"
 #include "lib/stringinfo.h"
@@ -80,7 +81,7 @@ ttl_command_end(int nestlevel)
 static Oid	created_on = InvalidOid;
 
 Trigger *
-ttl_row_trigger_find(TriggerDesc *triggers)
+ttl_row_trigger_among(TriggerDesc *triggers)
 {
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
@@ -94,9 +95,15 @@ ttl_row_trigger_find(TriggerDesc *triggers)
 }
 
 const Trigger *
+ttl_row_trigger_find(Relation rel)
+{
+	return ttl_row_trigger_among(CopyTriggerDesc(rel->trigdesc));
+}
+
+const Trigger *
 ttl_row_trigger_of(Relation rel)
 {
-	const Trigger *trigger = ttl_container_objects() == NULL ? NULL : ttl_row_trigger_find(rel->trigdesc);
+	const Trigger *trigger = ttl_container_objects() == NULL ? NULL : ttl_row_trigger_find(rel);
 
 	return trigger != NULL && strcmp(trigger->tgname, TTL_TRIGGER) == 0 &&
 		trigger->tgtype == (TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_ROW | TRIGGER_TYPE_INSERT) &&

@@ -1136,7 +1136,7 @@ static void
 fire_on_update(ResultRelInfo *info, EState *estate)
 {
 	TriggerDesc *triggers = info->ri_TrigDesc;
-	Trigger    *trigger = ttl_row_trigger_find(triggers);
+	Trigger    *trigger = ttl_row_trigger_among(triggers);
 	TtlContainer container;
 
 	if (trigger == NULL ||
@@ -1170,7 +1170,7 @@ fire_last(ResultRelInfo *target, EState *estate)
 	static FmgrInfo function = {.fn_oid = InvalidOid};
 
 	TriggerDesc *triggers = target->ri_TrigDesc;
-	Trigger    *trigger = ttl_row_trigger_find(triggers);
+	Trigger    *trigger = ttl_row_trigger_among(triggers);
 	Trigger    *last = &triggers->triggers[triggers->numtriggers - 1];
 	Trigger		moved;
 
