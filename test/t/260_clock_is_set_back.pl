@@ -14,7 +14,7 @@ my $clock = TestClock->new;
 $clock->set(3 * 86400);
 my $node = TtlNode->new('main');
 $node->init;
-$node->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl'\nttl.naptime = 100ms\n");
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl'\nttl.naptime = 100ms\nttl.reaper = off\n");
 $clock->while_starting(sub { $node->start });
 is($node->safe_psql('postgres', "SELECT clock_timestamp() > timestamptz 'epoch' + interval '2 days' + " . time . " * interval '1 s'"),
 	't', 'the clock is wrong');
@@ -43,6 +43,8 @@ SELECT ttl.alter_container(c, reaping => false) FROM unnest('{off, called}'::reg
 CALL ttl.reap('called');
 INSERT INTO refused VALUES (1);
 });
+# the worker finds all of this as it is now
+$node->turn_reaper('on');
 $node->add_expired('item', 2);
 ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 1 AND blocked_rows = 1 FROM ttl.stat_containers WHERE container = 'item'::regclass}), 'a row is blocked');
 $node->wait_for_log(qr/WARNING:  1 container in database "postgres" has reaping off/);
