@@ -150,7 +150,7 @@ problem_is('item', 'no launcher (max_worker_processes)', 'neither does the serve
 $node->append_conf('postgresql.conf', 'max_worker_processes = 8');
 $node->restart;
 (undef, undef, $warning) = $node->psql('postgres', q{SELECT ttl.alter_container('item', replication_origin => true)});
-like($warning, qr/WARNING:  expired rows of container "item" cannot be deleted\nDETAIL:  Its deletions have a replication origin/, 'an origin without slots warns');
+like($warning, qr/WARNING:  expired rows of table "item" cannot be deleted\nDETAIL:  Its deletions have a replication origin/, 'an origin without slots warns');
 problem_is('item', 'failing: no replication origins', 'likewise');
 sql(q{SELECT ttl.alter_container('item', replication_origin => false)});
 problem_is('item', 'idle', 'all is well');
