@@ -168,9 +168,10 @@ END
 		}
 		eval {
 			local $SIG{ALRM} = sub { die "late\n" };
-			alarm(-e $axe ? 600 : 60);
-			chomp($said = <$server>);
+			alarm 3 * $PostgreSQL::Test::Utils::timeout_default;
+			my $line = <$server>;
 			alarm 0;
+			chomp($said = $line);
 		};
 		kill 'TERM', $browser;
 		waitpid $browser, 0;
