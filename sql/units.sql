@@ -77,7 +77,8 @@ SELECT ttl.create_container('serial', 60, 'at', NULL, ts_unit => 'epoch');
 ALTER TABLE serial ALTER at DROP DEFAULT;
 SELECT ttl.create_container('serial', 60, 'at', NULL, ts_unit => 'epoch');
 ALTER TABLE serial ALTER at SET DEFAULT nextval('units.serial_at_seq');
--- A constant is warned of: the application may give all values.
+-- A constant is reported: the application may give all values.
+SET client_min_messages = notice;
 ALTER TABLE serial ALTER at SET DEFAULT 5;
 ALTER TABLE serial ALTER at SET DEFAULT 2 * 3::bigint;
 ALTER TABLE serial ALTER at SET DEFAULT NULL;

@@ -98,7 +98,7 @@ rounds_up(Node *node, void *context)
 }
 
 /*
- * Warns of a default of a container's timestamp column by which rows expire early: a number that is
+ * Reports a default of a container's timestamp column by which rows expire early: a number that is
  * the same for all rows, or the present, if the column can't hold it and it isn't rounded up.
  */
 void
@@ -124,7 +124,7 @@ ttl_notice_default(Oid relid)
 	else
 		is_early = ttl_type_clock_step(container.ts_type, ts->atttypmod, 0) > 1 && !rounds_up(value, NULL);
 	if (is_early && ts->atttypid != DATEOID)
-		ereport(WARNING,
+		ereport(NOTICE,
 				(is_constant ?
 				 errmsg("default of column \"%s\" is the same time for all rows", NameStr(ts->attname)) :
 				 errmsg("default of column \"%s\" is rounded to the nearest value of type %s",
