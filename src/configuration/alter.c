@@ -30,6 +30,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/policy.h"
@@ -57,42 +58,20 @@ ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
 {
 	ttl_container_may_change(function);
 	ttl_argument_refuse_null(fcinfo, 0, "container");
-	ttl_trigger_check_settable(PG_GETARG_OID(0));
+	ttl_citus_check_settable(PG_GETARG_OID(0));
 	return PG_GETARG_OID(0);
 }
 
-/*
- * True if a text is a whole number, with nothing but blanks around it.  One that is too large is
- * taken as the largest that there is.
- */
-static bool
-whole_number(const char *text, int64 *number)
-{
-	char	   *end;
-	int64		value = strtoll(text, &end, 10);
-
-	if (end == text || end[strspn(end, " \t\r\n")] != '\0')
-		return false;
-	*number = value;
-	return true;
-}
-
-/* A text that is a default TTL; false if it is none */
+/* A text that is a default TTL; false if it is none.  An interval may be a number of seconds. */
 static bool
 default_ttl_from_text(const char *text, int32 *default_ttl)
 {
-	int64		number;
 	Datum		interval;
 
-	if (pg_strcasecmp(text, "never") == 0)
+	if (pg_strcasecmp(text, "never") == 0 || strcmp(text, "-1") == 0)
 		*default_ttl = TTL_NEVER;
 	else if (pg_strcasecmp(text, "off") == 0)
 		*default_ttl = TTL_OFF;
-	else if (whole_number(text, &number))
-	{
-		*default_ttl = (int32) number;
-		return number == TTL_NEVER || (number > 0 && number <= PG_INT32_MAX);
-	}
 	else
 		return ttl_guc_input(interval_in, text, &interval) &&
 			ttl_policy_seconds(DatumGetIntervalP(interval), default_ttl);
@@ -218,9 +197,7 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 	lock_policy(relid, &policy);
 	old_default = policy.default_ttl;
 	policy.default_ttl = default_ttl;
-	ttl_columns_check_default(&policy, relid);
-	ttl_columns_check_precision(&policy, relid);
-	ttl_indexes_check_policy(&policy, relid);
+	ttl_columns_check_policy(relid, &policy);
 
 	/* An index may have been dropped while TTL was off. */
 	if (default_ttl != TTL_OFF)
@@ -457,7 +434,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 		ttl_columns_renew_default(relid, &policy);
 	ttl_command_end(nestlevel);
 
-	ttl_columns_check_precision(&policy, relid);
+	ttl_columns_check_policy(relid, &policy);
 	if (IS_GIVEN(touch_on_update) && policy.touch_on_update)
 		ttl_columns_check_uses(relid, &policy, NoLock);
 	if (IS_GIVEN(archive_columns))
@@ -519,7 +496,10 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 
 	/* shards of a distributed table cease to be containers by this */
 	if (ttl_row_trigger_exists(relid))
-		ttl_trigger_drop(relid);
+	{
+		ttl_citus_check_nodes(relid);
+		ttl_row_trigger_drop(relid);
+	}
 	nestlevel = ttl_command_begin();
 	ttl_indexes_drop(relid, &policy);
 	ends_generation = ttl_columns_take_back(relid, &policy, drop_columns);

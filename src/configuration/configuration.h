@@ -31,8 +31,7 @@ extern void ttl_columns_check_kind(Relation rel);
 extern void ttl_columns_check_method(const char *table, Oid method);
 extern void ttl_columns_check_storage(const List *tables);
 extern void ttl_columns_check_names(const TtlPolicy *policy);
-extern void ttl_columns_check_default(const TtlPolicy *policy, Oid relid);
-extern void ttl_columns_check_precision(const TtlPolicy *policy, Oid relid);
+extern void ttl_columns_check_policy(Oid relid, const TtlPolicy *policy);
 extern void ttl_columns_check(Relation rel, const TtlPolicy *policy);
 extern void ttl_columns_check_uses(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode);
 extern void ttl_columns_check_uses_of_table(Oid relid);
@@ -43,15 +42,12 @@ extern void ttl_columns_complete_partition(Oid parent, Oid partition, const TtlP
 extern void ttl_columns_renew_default(Oid relid, const TtlPolicy *policy);
 extern bool ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop);
 
-extern void ttl_indexes_check_policy(const TtlPolicy *policy, Oid relid);
 extern void ttl_indexes_complete(Oid relid, TtlPolicy *policy);
 extern void ttl_indexes_drop(Oid relid, TtlPolicy *policy);
 
-extern void ttl_trigger_check_settable(Oid relid);
 extern void ttl_trigger_lock(Oid relid, LOCKMODE lockmode);
 extern void ttl_trigger_create(Oid relid, const TtlPolicy *policy);
 extern void ttl_trigger_send(Oid relid, const TtlPolicy *policy);
-extern void ttl_trigger_drop(Oid relid);
 extern void ttl_trigger_archive_dropped(Oid archive);
 
 /* notice.c */

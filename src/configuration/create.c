@@ -38,6 +38,7 @@
 #include "utils/typcache.h"
 #include "utils/varlena.h"
 
+#include "citus/citus.h"
 #include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
@@ -411,8 +412,6 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 
 	/* A role without rights must not queue up for a lock. */
 	ttl_container_check_owner(relid);
-	ttl_columns_check_default(policy, relid);
-	ttl_indexes_check_policy(policy, relid);
 
 	/* ALTER TABLE will want it; to upgrade a weaker lock invites deadlock. */
 	rel = ttl_container_open(relid, AccessExclusiveLock);
@@ -456,7 +455,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 
 	nestlevel = ttl_command_begin();
 	ttl_columns_complete(relid, policy);
-	ttl_columns_check_precision(policy, relid);
+	ttl_columns_check_policy(relid, policy);
 	if (policy->indexing != TTL_INDEXING_NONE)
 		ttl_indexes_complete(relid, policy);
 	ttl_command_end(nestlevel);
@@ -611,7 +610,7 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 	else
 	{
 		ttl_container_check_owner(relid);
-		ttl_trigger_check_settable(relid);
+		ttl_citus_check_settable(relid);
 	}
 	before = count_indexes(relid);
 	ttl_policy_init(&policy);

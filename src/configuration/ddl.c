@@ -215,7 +215,7 @@ dropping_index(Oid index, bool concurrently)
 }
 
 static void
-forget_dropped(void)
+forget_parts(void)
 {
 	list_free_deep(dropped_parts);
 	dropped_parts = NIL;
@@ -240,7 +240,7 @@ check_dropped(void)
 			lacks_index(part->table, container.container, InvalidOid))
 			refuse_command("drop index", NameStr(part->name), container.container);
 	}
-	forget_dropped();
+	forget_parts();
 }
 
 /* The command has done that to a trigger; errors (2BP01) if it is a container's. */
@@ -805,35 +805,35 @@ alter_table_ended(AlterTableStmt *stmt)
  * Commands, and objects that they change
  */
 
-/* Before and after commands about triggers; errors (2BP01) if it is a container's. */
+/*
+ * Errors (2BP01) if a command is about the row trigger of a container.  Citus gives that of a table
+ * that becomes a shard another name.
+ */
 static void
-trigger_creates(CreateTrigStmt *stmt)
+guard_trigger_command(Node *node, bool by_citus)
 {
-	/* Citus sends the command before it has ended here */
-	if (stmt->replace && !ttl_row_trigger_is_created(RangeVarGetRelid(stmt->relation, NoLock, true)))
-		guard_trigger("replace trigger", stmt->relation, stmt->trigname);
-}
+	if (IsA(node, CreateTrigStmt))
+	{
+		CreateTrigStmt *stmt = (CreateTrigStmt *) node;
 
-static void
-trigger_created(CreateTrigStmt *stmt)
-{
-	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
-	TtlContainer container;
+		if (stmt->replace && !ttl_row_trigger_is_created(RangeVarGetRelid(stmt->relation, NoLock, true)))
+			guard_trigger("replace trigger", stmt->relation, stmt->trigname);
+	}
+	else if (IsA(node, RenameStmt))
+	{
+		RenameStmt *stmt = (RenameStmt *) node;
 
-	trigger_creates(stmt);
-	if (OidIsValid(relid) && ttl_container_peek(relid, &container))
-		ttl_notice_triggers(relid, stmt->trigname);
-}
+		if (stmt->renameType == OBJECT_TRIGGER && !by_citus)
+			guard_trigger("rename trigger", stmt->relation, stmt->subname);
+	}
+	else if (((DropStmt *) node)->removeType == OBJECT_TRIGGER && row_security)
+	{
+		List	   *name = linitial_node(List, ((DropStmt *) node)->objects);
 
-static void
-trigger_dropped(DropStmt *stmt)
-{
-	List	   *name = linitial_node(List, stmt->objects);
-
-	if (row_security)
 		guard_trigger("drop trigger",
-						  makeRangeVarFromNameList(list_copy_head(name, list_length(name) - 1)),
-						  strVal(llast(name)));
+					  makeRangeVarFromNameList(list_copy_head(name, list_length(name) - 1)),
+					  strVal(llast(name)));
+	}
 }
 
 /* A row of a catalog as this very command has written it, by its key; NULL if there is none */
@@ -919,7 +919,7 @@ ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool b
 
 	/* a command that has failed may have left some */
 	if (context == PROCESS_UTILITY_TOPLEVEL)
-		forget_dropped();
+		forget_parts();
 	/* DDL is about to be refused where nothing can be written */
 	if (XactReadOnly || ttl_container_objects() == NULL)
 		return;
@@ -927,8 +927,9 @@ ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool b
 		alter_table_begins((AlterTableStmt *) stmt, by_citus);
 	else if (IsA(stmt, RenameStmt) && ((RenameStmt *) stmt)->renameType == OBJECT_SCHEMA)
 		guard_schema_name((RenameStmt *) stmt);
+	/* Citus sends the command before it has ended here */
 	else if (IsA(stmt, CreateTrigStmt))
-		trigger_creates((CreateTrigStmt *) stmt);
+		guard_trigger_command(stmt, by_citus);
 	else if (IsA(stmt, CreateStmt) || IsA(stmt, CreateForeignTableStmt))
 		ttl_notice_copies((CreateStmt *) stmt);
 }
@@ -955,16 +956,13 @@ after_command(Node *stmt, bool by_citus)
 			break;
 		case T_CreateTrigStmt:
 			guard_repack((CreateTrigStmt *) stmt);
-			trigger_created((CreateTrigStmt *) stmt);
+			guard_trigger_command(stmt, by_citus);
+			ttl_notice_triggers(RangeVarGetRelid(((CreateTrigStmt *) stmt)->relation, NoLock, true),
+								((CreateTrigStmt *) stmt)->trigname);
 			break;
 		case T_DropStmt:
-			if (((DropStmt *) stmt)->removeType == OBJECT_TRIGGER)
-				trigger_dropped((DropStmt *) stmt);
-			break;
 		case T_RenameStmt:
-			/* Citus gives the trigger of a table that becomes a shard another name */
-			if (((RenameStmt *) stmt)->renameType == OBJECT_TRIGGER && !by_citus)
-				guard_trigger("rename trigger", ((RenameStmt *) stmt)->relation, ((RenameStmt *) stmt)->subname);
+			guard_trigger_command(stmt, by_citus);
 			break;
 		default:
 			break;

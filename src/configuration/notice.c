@@ -204,9 +204,18 @@ ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy)
 /* Rows that a change makes expired are counted as far as this. */
 #define COUNTED_ROWS	10000
 
+/* So many rows, of which that many have been counted */
+static const char *
+how_many(int64 count, bool complete)
+{
+	if (count > COUNTED_ROWS)
+		return psprintf(_("more than %d"), COUNTED_ROWS);
+	return psprintf(complete ? "%lld" : _("at least %lld"), (long long) count);
+}
+
 /*
- * They are 'count' or more, of which the earliest expires then; 'within' (s) is 0 if they
- * all have.
+ * count: rows found; earliest: when the first of them expires; within: so many seconds from now,
+ * 0 = they have.
  */
 static void
 report_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default, int64 count,
@@ -216,27 +225,11 @@ report_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default, int64
 	TimestampTz begin = Max(now, ttl_grace_end(&policy->change, now));
 	const char *when = within > 0 ? psprintf(" within %d s", within) : "";
 	int64		seconds;
-	char	   *text;
 	char	   *detail;
 
 	if (count > 0 && !pg_add_s64_overflow(earliest, policy->reap_delay, &earliest))
 		begin = Max(begin, earliest);
 	seconds = (begin - now + USECS_PER_SEC - 1) / USECS_PER_SEC;
-
-	if (count > COUNTED_ROWS)
-		text = psprintf(_("more than %d stored rows of container \"%s\" expire by this change%s"),
-						COUNTED_ROWS, get_rel_name(relid), when);
-	else if (complete)
-		text = psprintf(ngettext("%lld stored row of container \"%s\" expires by this change%s",
-								 "%lld stored rows of container \"%s\" expire by this change%s",
-								 (unsigned long) count),
-						(long long) count, get_rel_name(relid), when);
-	else if (count > 0)
-		text = psprintf(_("at least %lld stored rows of container \"%s\" expire by this change%s"),
-						(long long) count, get_rel_name(relid), when);
-	else
-		text = psprintf(_("stored rows of container \"%s\" may expire by this change%s"),
-						get_rel_name(relid), when);
 	if (!ttl_guc_reaper)
 		detail = psprintf(_("Nothing is deleted as long as \"%s\" is off."), "ttl.reaper");
 	else if (!policy->reaping)
@@ -247,7 +240,12 @@ report_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default, int64
 								   (unsigned long) seconds), (long long) seconds);
 
 	ereport(NOTICE,
-			(errmsg_internal("%s", text), errdetail_internal("%s", detail),
+			(count == 1 && complete ?
+			 errmsg("%s stored row of container \"%s\" expires by this change%s",
+					how_many(count, complete), get_rel_name(relid), when) :
+			 errmsg("%s stored rows of container \"%s\" expire by this change%s",
+					how_many(count, complete), get_rel_name(relid), when),
+			 errdetail_internal("%s", detail),
 			 errhint("Until they are deleted, ttl.set_default_ttl(..., %s) brings them back.",
 					 ttl_policy_default_ttl_text(old_default))));
 }
@@ -303,17 +301,10 @@ ttl_notice_made_visible(Oid relid, int32 old_default, int32 new_default)
 										  COUNTED_ROWS + 1, &complete, &earliest);
 	if (count == 0 && complete)
 		return;
-	if (count > COUNTED_ROWS)
-		text = psprintf(_("more than %d expired rows of container \"%s\" become visible by this change"),
-						COUNTED_ROWS, get_rel_name(relid));
-	else if (complete)
-		text = psprintf(ngettext("%lld expired row of container \"%s\" becomes visible by this change",
-								 "%lld expired rows of container \"%s\" become visible by this change",
-								 (unsigned long) count),
-						(long long) count, get_rel_name(relid));
-	else
-		text = psprintf(_("at least %lld expired rows of container \"%s\" become visible by this change"),
-						(long long) count, get_rel_name(relid));
+	text = psprintf(count == 1 && complete ?
+					_("%s expired row of container \"%s\" becomes visible by this change") :
+					_("%s expired rows of container \"%s\" become visible by this change"),
+					how_many(count, complete), get_rel_name(relid));
 	ereport(NOTICE,
 			(errmsg_internal("%s", text),
 			 new_default != TTL_OFF ? 0 :
@@ -411,7 +402,7 @@ problem_of_table(Relation rel, const TtlContainer *container)
  * nothing is known.  Waits for no lock.
  */
 static const Problem *
-find_problem(Oid relid, Oid *table)
+first_problem(Oid relid, Oid *table)
 {
 	const Problem *problem = NULL;
 	ListCell   *lc;
@@ -450,7 +441,7 @@ const char *
 ttl_notice_problem(Oid container)
 {
 	Oid			table;
-	const Problem *problem = find_problem(container, &table);
+	const Problem *problem = first_problem(container, &table);
 
 	return problem == NULL ? NULL : problem->brief;
 }
@@ -460,7 +451,7 @@ void
 ttl_notice_failing(Oid relid)
 {
 	Oid			table;
-	const Problem *problem = OidIsValid(relid) ? find_problem(relid, &table) : NULL;
+	const Problem *problem = OidIsValid(relid) ? first_problem(relid, &table) : NULL;
 
 	if (problem != NULL && problem->detail != NULL)
 		ereport(WARNING,
@@ -513,10 +504,11 @@ is_security_definer(Oid function)
 void
 ttl_notice_triggers(Oid relid, const char *name)
 {
+	TtlContainer container;
 	Relation	rel;
 	TriggerDesc *triggers;
 
-	if (!others_may_write(relid))
+	if (!OidIsValid(relid) || !ttl_container_peek(relid, &container) || !others_may_write(relid))
 		return;
 	rel = table_open(relid, NoLock);
 	triggers = CopyTriggerDesc(rel->trigdesc);

@@ -156,31 +156,30 @@ ttl_columns_check_names(const TtlPolicy *policy)
 				 errhint("Choose another name.")));
 }
 
-/* Errors (22023) if the policy has a default TTL, but no timestamp column. */
+/*
+ * Errors unless a default TTL has a timestamp column to count from (22023) and an index (55000),
+ * and something writes that column by the policy's precision, which isn't longer (22023).
+ */
 void
-ttl_columns_check_default(const TtlPolicy *policy, Oid relid)
+ttl_columns_check_policy(Oid relid, const TtlPolicy *policy)
 {
-	if (NameStr(policy->ts_column)[0] == '\0' && policy->default_ttl > 0)
+	bool		has_ts = NameStr(policy->ts_column)[0] != '\0';
+	bool		is_stamped = has_ts && (policy->touch_on_update ||
+										(policy->created_objects & (TTL_CREATED_TS_COLUMN | TTL_CREATED_TS_DEFAULT)) != 0);
+
+	if (!has_ts && policy->default_ttl > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("container \"%s\" has no timestamp column that a default TTL could count from",
 						get_rel_name(relid)),
 				 errhint("Use -1: rows expire by their deadlines alone. NULL turns TTL off.")));
-}
-
-/*
- * Errors (22023) if nothing writes the timestamp column by the policy's precision, or if that is
- * longer than the default TTL.
- */
-void
-ttl_columns_check_precision(const TtlPolicy *policy, Oid relid)
-{
-	bool		is_stamped = policy->touch_on_update ||
-		(policy->created_objects & (TTL_CREATED_TS_COLUMN | TTL_CREATED_TS_DEFAULT)) != 0;
-
-	if (policy->ts_precision == 0)
-		return;
-	if (NameStr(policy->ts_column)[0] == '\0' || !is_stamped)
+	if (policy->indexing == TTL_INDEXING_NONE && policy->default_ttl != TTL_OFF)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("container \"%s\" cannot have a default TTL without an expiry index",
+						get_rel_name(relid)),
+				 errhint("Use indexing => 'consistent'.")));
+	if (policy->ts_precision > 0 && !is_stamped)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("container \"%s\" cannot have ts_precision because only the application writes its timestamp column",
@@ -301,7 +300,7 @@ ttl_columns_check(Relation rel, const TtlPolicy *policy)
  * PostgreSQL's functions alone, so that it outlives the container.
  */
 static char *
-present(Oid type, int64 step)
+present_sql(Oid type, int64 step)
 {
 	char	   *now = "pg_catalog.clock_timestamp()";
 
@@ -340,7 +339,7 @@ add_ts_column(Oid relid, const char *ts, Oid type_oid, int32 typmod, int64 preci
 						quote_literal_cstr(DatumGetCString(now)));
 	else
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL", table, ts, type);
-	ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s", table, ts, present(type_oid, step));
+	ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s", table, ts, present_sql(type_oid, step));
 }
 
 /*
@@ -375,7 +374,7 @@ ttl_columns_complete(Oid relid, TtlPolicy *policy)
 		add_ts_column(relid, ts_name, TIMESTAMPTZOID, -1, policy->ts_precision);
 	if (policy->created_objects & TTL_CREATED_TS_DEFAULT)
 		ttl_command_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s", table, ts_name,
-						present(ts_type, step));
+						present_sql(ts_type, step));
 	if (lacks_own)
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s integer", table,
 						quote_identifier(NameStr(policy->ttl_column)));
@@ -413,7 +412,7 @@ ttl_columns_renew_default(Oid relid, const TtlPolicy *policy)
 		if (is_ours)
 			ttl_command_run("ALTER TABLE ONLY %s ALTER COLUMN %s SET DEFAULT %s",
 							ttl_container_table_name(lfirst_oid(lc)),
-							quote_identifier(NameStr(policy->ts_column)), present(type, step));
+							quote_identifier(NameStr(policy->ts_column)), present_sql(type, step));
 	}
 }
 
@@ -674,18 +673,6 @@ ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *pol
  * Expiry indexes
  */
 
-/* Errors (55000) if the policy has a default TTL, but no indexes. */
-void
-ttl_indexes_check_policy(const TtlPolicy *policy, Oid relid)
-{
-	if (policy->indexing == TTL_INDEXING_NONE && policy->default_ttl != TTL_OFF)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("container \"%s\" cannot have a default TTL without an expiry index",
-						get_rel_name(relid)),
-				 errhint("Use indexing => 'consistent'.")));
-}
-
 /*
  * Creates the expiry indexes that are missing, of all partitions at once or of
  * one that lacks it; the policy notes which.  It doesn't take the place of an invalid
@@ -746,13 +733,6 @@ ttl_indexes_drop(Oid relid, TtlPolicy *policy)
  * The row trigger, and the archive that it names
  */
 
-/* Errors (0A000) if the policy of that table is another node's to change. */
-void
-ttl_trigger_check_settable(Oid relid)
-{
-	ttl_citus_check_settable(relid);
-}
-
 /* Creates the row trigger that a container has with that policy. */
 void
 ttl_trigger_create(Oid relid, const TtlPolicy *policy)
@@ -770,13 +750,6 @@ ttl_trigger_send(Oid relid, const TtlPolicy *policy)
 {
 	if (ttl_citus_is_distributed(relid))
 		ttl_trigger_create(relid, policy);
-}
-
-void
-ttl_trigger_drop(Oid relid)
-{
-	ttl_citus_check_nodes(relid);
-	ttl_row_trigger_drop(relid);
 }
 
 /* Locks a table, if it is distributed, whose policy is going to be changed. */
