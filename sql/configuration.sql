@@ -349,7 +349,7 @@ CREATE TABLE restored (id int, _ts timestamptz, ttl int) PARTITION BY LIST (id);
 CREATE TABLE restored_1 PARTITION OF restored DEFAULT;
 INSERT INTO restored VALUES (1, '2020-01-01');
 SELECT count(*) FROM restored_1;
-INSERT INTO ttl.container SELECT 'restored', 60, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay FROM ttl.container WHERE relid = 'by_interval'::regclass;
+INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay) SELECT 'restored', 60, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay FROM ttl.container WHERE relid = 'by_interval'::regclass;
 SELECT count(*) FROM restored_1;
 DROP TABLE restored;
 -- ... and a policy is nobody else's

@@ -12,15 +12,18 @@ COMMENT ON SCHEMA ttl IS 'Time-To-Live for rows';
 --
 
 -- Names, not attribute numbers: it is dumped and restored with the database.
--- C code maps the columns by position, see container.c.
+-- C code maps the columns by position, see policy.h.
 CREATE TABLE ttl.container (
     relid regclass PRIMARY KEY,
     default_time_to_live integer
         CHECK (default_time_to_live = -1 OR default_time_to_live > 0),
     ts_column name,
     ttl_column name,
+    ttl_unit text CHECK (ttl_unit IN ('epoch', 'epoch_ms', 'epoch_us', 'epoch_ns')),
+    ts_unit text CHECK (ts_unit IN ('epoch', 'epoch_ms', 'epoch_us', 'epoch_ns')),
     indexing text NOT NULL CHECK (indexing IN ('consistent', 'none')),
     touch_on_update boolean NOT NULL,
+    ts_precision interval CHECK (ts_precision > '0'),
     reaping boolean NOT NULL,
     reap_delay interval NOT NULL,
     archive_to regclass,
@@ -33,9 +36,6 @@ CREATE TABLE ttl.container (
     grace_partition regclass,
     created_objects text[] NOT NULL DEFAULT '{}',
     propagated boolean NOT NULL DEFAULT false,
-    ttl_unit text CHECK (ttl_unit IN ('epoch', 'epoch_ms', 'epoch_us', 'epoch_ns')),
-    ts_unit text CHECK (ts_unit IN ('epoch', 'epoch_ms', 'epoch_us', 'epoch_ns')),
-    ts_precision interval CHECK (ts_precision > '0'),
     CHECK (ts_column IS NOT NULL OR
            ttl_column IS NOT NULL AND (default_time_to_live = -1) IS NOT FALSE)
 );
@@ -48,8 +48,11 @@ COMMENT ON COLUMN ttl.container.relid IS 'the table';
 COMMENT ON COLUMN ttl.container.default_time_to_live IS 'seconds that a row without a TTL of its own lives after _ts; -1 = for ever, NULL = TTL is off';
 COMMENT ON COLUMN ttl.container.ts_column IS 'column that holds when a row was last modified; NULL = rows have deadlines alone';
 COMMENT ON COLUMN ttl.container.ttl_column IS 'column that holds a row''s own TTL or its deadline; NULL = rows have none';
+COMMENT ON COLUMN ttl.container.ttl_unit IS 'unit of numbers since 1970 in the TTL column; NULL = they are durations in seconds';
+COMMENT ON COLUMN ttl.container.ts_unit IS 'unit of numbers since 1970 in the timestamp column; NULL = it is a timestamp';
 COMMENT ON COLUMN ttl.container.indexing IS 'expiry indexes: consistent, or none';
 COMMENT ON COLUMN ttl.container.touch_on_update IS 'whether UPDATE resets the clock';
+COMMENT ON COLUMN ttl.container.ts_precision IS 'the present is rounded up to a multiple of it when it is written to the timestamp column; NULL = exact';
 COMMENT ON COLUMN ttl.container.reaping IS 'whether the background worker deletes expired rows';
 COMMENT ON COLUMN ttl.container.reap_delay IS 'how long rows stay stored after their expiry';
 COMMENT ON COLUMN ttl.container.archive_to IS 'table that deleted rows move to; NULL = none';
@@ -62,9 +65,6 @@ COMMENT ON COLUMN ttl.container.grace_noticed_at IS 'when the reaper noticed the
 COMMENT ON COLUMN ttl.container.grace_partition IS 'the partition whose ATTACH was the change; NULL = the change concerns all';
 COMMENT ON COLUMN ttl.container.created_objects IS 'what was added to the table, and is dropped when it is unregistered: ts_column, ts_default, ttl_column, default_index, item_index';
 COMMENT ON COLUMN ttl.container.propagated IS 'whether the policy comes from the coordinator of a Citus cluster, by the row trigger';
-COMMENT ON COLUMN ttl.container.ttl_unit IS 'unit of numbers since 1970 in the TTL column; NULL = they are durations in seconds';
-COMMENT ON COLUMN ttl.container.ts_unit IS 'unit of numbers since 1970 in the timestamp column; NULL = it is a timestamp';
-COMMENT ON COLUMN ttl.container.ts_precision IS 'the present is rounded up to a multiple of it when it is written to the timestamp column; NULL = exact';
 
 -- A table may have been dropped while the library wasn't loaded: its number would be that
 -- of another where the dump is restored.
@@ -244,16 +244,16 @@ CREATE FUNCTION ttl.alter_container(
     container regclass,
     indexing text DEFAULT NULL,
     touch_on_update boolean DEFAULT NULL,
+    ts_precision interval DEFAULT NULL,
     reaping boolean DEFAULT NULL,
     reap_delay interval DEFAULT NULL,
     archive_to regclass DEFAULT NULL,
     archive_columns text[] DEFAULT NULL,
     cycle_cost_limit integer DEFAULT NULL,
     batch_size integer DEFAULT NULL,
-    replication_origin boolean DEFAULT NULL,
-    ts_precision interval DEFAULT NULL) RETURNS void
+    replication_origin boolean DEFAULT NULL) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_alter_container';
-COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, boolean, interval, regclass, text[], integer, integer, boolean, interval) IS 'changes settings of a container; NULL leaves one as it is';
+COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, interval, boolean, interval, regclass, text[], integer, integer, boolean) IS 'changes settings of a container; NULL leaves one as it is';
 
 CREATE FUNCTION ttl.drop_container(container regclass, drop_columns boolean DEFAULT false) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_drop_container';

@@ -30,7 +30,6 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-#include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "container/policy.h"
@@ -58,7 +57,7 @@ ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
 {
 	ttl_container_may_change(function);
 	ttl_argument_refuse_null(fcinfo, 0, "container");
-	ttl_citus_check_settable(PG_GETARG_OID(0));
+	ttl_trigger_check_settable(PG_GETARG_OID(0));
 	return PG_GETARG_OID(0);
 }
 
@@ -496,10 +495,7 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 
 	/* shards of a distributed table cease to be containers by this */
 	if (ttl_row_trigger_exists(relid))
-	{
-		ttl_citus_check_nodes(relid);
-		ttl_row_trigger_drop(relid);
-	}
+		ttl_trigger_drop(relid);
 	nestlevel = ttl_command_begin();
 	ttl_indexes_drop(relid, &policy);
 	ends_generation = ttl_columns_take_back(relid, &policy, drop_columns);

@@ -275,8 +275,8 @@ is_type_of(Oid relid, AttrNumber attno, const TypeName *name)
 }
 
 /*
- * Is the column given the type and the value that it has, as some object-relational
- * mappers do whenever they start?
+ * True if the column is given the type and the value that it has, as some object-relational
+ * mappers do whenever they start.
  */
 static bool
 keeps_type(Oid relid, const AlterTableCmd *cmd)

@@ -733,6 +733,13 @@ ttl_indexes_drop(Oid relid, TtlPolicy *policy)
  * The row trigger, and the archive that it names
  */
 
+/* Errors (0A000) if the policy of that table is another node's to change. */
+void
+ttl_trigger_check_settable(Oid relid)
+{
+	ttl_citus_check_settable(relid);
+}
+
 /* Creates the row trigger that a container has with that policy. */
 void
 ttl_trigger_create(Oid relid, const TtlPolicy *policy)
@@ -750,6 +757,13 @@ ttl_trigger_send(Oid relid, const TtlPolicy *policy)
 {
 	if (ttl_citus_is_distributed(relid))
 		ttl_trigger_create(relid, policy);
+}
+
+void
+ttl_trigger_drop(Oid relid)
+{
+	ttl_citus_check_nodes(relid);
+	ttl_row_trigger_drop(relid);
 }
 
 /* Locks a table, if it is distributed, whose policy is going to be changed. */

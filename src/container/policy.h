@@ -78,8 +78,11 @@ enum
 	Anum_container_default_time_to_live,
 	Anum_container_ts_column,
 	Anum_container_ttl_column,
+	Anum_container_ttl_unit,
+	Anum_container_ts_unit,
 	Anum_container_indexing,
 	Anum_container_touch_on_update,
+	Anum_container_ts_precision,
 	Anum_container_reaping,
 	Anum_container_reap_delay,
 	Anum_container_archive_to,
@@ -92,10 +95,7 @@ enum
 	Anum_container_grace_partition,
 	Anum_container_created_objects,
 	Anum_container_propagated,
-	Anum_container_ttl_unit,
-	Anum_container_ts_unit,
-	Anum_container_ts_precision,
-	Natts_container = Anum_container_ts_precision
+	Natts_container = Anum_container_propagated
 };
 
 /*
