@@ -18,6 +18,7 @@
  */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/namespace.h"
@@ -409,8 +410,11 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 
 	ttl_columns_check_names(policy);
 
-	/* A role without rights must not queue up for a lock. */
+	/* A role without rights must not queue up for a lock, nor anybody for one on a catalog. */
 	ttl_container_check_owner(relid);
+	rel = ttl_container_open(relid, AccessShareLock);
+	ttl_columns_check_kind(rel);
+	relation_close(rel, AccessShareLock);
 
 	/* ALTER TABLE will want it; to upgrade a weaker lock invites deadlock. */
 	rel = ttl_container_open(relid, AccessExclusiveLock);
