@@ -9,13 +9,31 @@
  * no harm that another row may have got the TID, that a row may have been renewed, or the
  * policy changed, since the TID was collected.
  *
- * It runs by the right of the table's owner (owner.c).  The same statement inserts the rows into
- * the archive (archive.c).  The search_path may be a user's, so all names are qualified.
+ * It runs by the right of the table's owner (owner.c).  The search_path may be a user's, so all
+ * names are qualified.
+ *
+ *
+ * ARCHIVES
+ *
+ * The statement that deletes rows inserts them into the archive; if that fails, they
+ * stay.  Whether there is one is looked up once for each table: between two looks the
+ * answer might change.  The archive's code, such as triggers, CHECKs and defaults, runs as whoever
+ * deletes.  Rows of a shard of Citus move to the shard of the archive that is
+ * co-located with it.
+ *
+ *
+ * WHAT GOES ALONG
  *
  * Expired rows that reference what is deleted are found where PostgreSQL looks for them, in the
  * queries of foreign keys (fk.c), by whatever the referenced row is deleted.  With NO
  * ACTION and RESTRICT they are deleted here.  With CASCADE PostgreSQL deletes them, and then
  * they are inserted into their archive here.
+ *
+ * In a user's session the rows of a table go along if it is his own, if it belongs to the
+ * owner of the table that he writes, or if no code runs by that: triggers, rules, or an
+ * archive's.  Nor may referential actions run code of others, unless the table is one of
+ * the former two, and the user has the right to delete from it.  Otherwise the rows stay,
+ * and hold up what they reference, until the reaper deletes them.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,23 +43,420 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/transam.h"
 #include "access/xact.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
+#include "citus/citus.h"
+#include "commands/trigger.h"
+#include "compat.h"
 #include "container/container.h"
 #include "counters.h"
 #include "deletion/deletion.h"
+#include "execution.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
+#include "expiry/expiry.h"
 #include "miscadmin.h"
 #include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/queryenvironment.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+/* Expired rows of one table that are to be deleted. */
+typedef struct ToDelete
+{
+	Relation	rel;
+	TtlContainer container;
+	bool		as_user;		/* are they deleted as the session's user? */
+	TtlTids		tids;
+	uint64		deleted;
+} ToDelete;
+
+/* A deletion: parameters */
+typedef struct Deletion
+{
+	TimestampTz expired_at;
+	TtlSessionUser *user;		/* in whose session; NULL = the reaper, which
+								 * deletes as this owner alone, ... */
+	Oid			owner;
+	Oid			target;			/* ... from this container, whatever its
+								 * settings */
+	bool		restricted;		/* in a security-restricted operation? */
+	bool		heeds_grace;	/* nothing of a table in grace goes along */
+	bool		counts_at_commit;	/* TTL_DELETION_COMMITS */
+	Oid			outer_role;		/* role that executes the statement of the
+								 * deletion around it, or InvalidOid */
+} Deletion;
+
 /* The innermost deletion that runs, or NULL */
-static const TtlDeletion *running = NULL;
+static const Deletion *running = NULL;
+
+/*
+ * Archives
+ */
+
+/* Errors since the archive can't take a column along. */
+static void
+refuse_archive(Relation rel, const TtlPolicy *policy, const char *column)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_COLUMN),
+			 errmsg("archive \"%s\" has no place for column \"%s\" of container \"%s\"",
+					get_rel_name(policy->archive_to), column, RelationGetRelationName(rel)),
+			 errdetail("Columns are matched by name; one that is generated there, or that the archive as a container sets itself, doesn't count."),
+			 errhint("Add the column to the archive, or name those to take along by ttl.alter_container(..., archive_columns => ...).")));
+}
+
+/* Can the archive take a value of that column?  Its own ones count if "own". */
+static bool
+archive_takes(Oid archive, const char *column, bool own)
+{
+	AttrNumber	attno = get_attnum(archive, column);
+	TtlContainer container;
+
+	return attno > 0 && get_attgenerated(archive, attno) == '\0' &&
+		(own || !ttl_container_lookup(archive, &container) ||
+		 (attno != container.ts_attno && attno != container.ttl_attno));
+}
+
+/*
+ * May the archive do without that column of a container?  _ts and TTL say nothing
+ * there; but a document is what the row is about.
+ */
+static bool
+is_dispensable(Relation rel, const TtlPolicy *policy, const char *column)
+{
+	TtlContainer container;
+
+	if (strcmp(column, NameStr(policy->ts_column)) == 0)
+		return true;
+	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
+	return strcmp(column, NameStr(policy->ttl_column)) == 0 &&
+		container.ttl_type != NULL && !container.ttl_type->is_document;
+}
+
+/* Names of the columns that rows of the relation take along */
+static List *
+find_columns(Relation rel, const TtlPolicy *policy)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	List	   *columns = NIL;
+	ListCell   *lc;
+
+	foreach(lc, policy->archive_columns)
+	{
+		if (get_attnum(RelationGetRelid(rel), lfirst(lc)) <= 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_COLUMN),
+					 errmsg("column \"%s\" of container \"%s\" does not exist",
+							(char *) lfirst(lc), RelationGetRelationName(rel)),
+					 errhint("Name the columns to take along by ttl.alter_container(..., archive_columns => ...).")));
+		if (!archive_takes(policy->archive_to, lfirst(lc), true))
+			refuse_archive(rel, policy, lfirst(lc));
+	}
+	if (policy->archive_columns != NIL)
+		return policy->archive_columns;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, i);
+		char	   *name = NameStr(attribute->attname);
+
+		if (attribute->attisdropped)
+			continue;
+		if (archive_takes(policy->archive_to, name, false))
+			columns = lappend(columns, pstrdup(name));
+		else if (!is_dispensable(rel, policy, name) &&
+				 !(attribute->attgenerated != '\0' &&
+				   get_attnum(policy->archive_to, name) > 0 &&
+				   get_attgenerated(policy->archive_to,
+									get_attnum(policy->archive_to, name)) != '\0'))
+			refuse_archive(rel, policy, name);
+	}
+	if (columns == NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("archive \"%s\" has no column in common with container \"%s\"",
+						get_rel_name(policy->archive_to), RelationGetRelationName(rel)),
+				 errdetail("Columns are matched by name.")));
+	return columns;
+}
+
+List *
+ttl_deletion_archive_columns(Relation rel, Oid container, const TtlPolicy *policy, Oid *archive)
+{
+	char	   *distribution_column = "";
+	TtlPolicy	local = *policy;
+	List	   *columns;
+	ListCell   *lc;
+
+	*archive = local.archive_to = ttl_citus_find_archive(container, policy, &distribution_column, ERROR);
+	if (get_rel_name(*archive) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("archive of container \"%s\" does not exist",
+						RelationGetRelationName(rel)),
+				 errhint("Choose another by ttl.alter_container(..., archive_to => ...), or 0 for none.")));
+	columns = find_columns(rel, &local);
+	foreach(lc, columns)
+	{
+		if (distribution_column[0] == '\0' || strcmp(lfirst(lc), distribution_column) == 0)
+			return columns;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_COLUMN),
+			 errmsg("distribution column \"%s\" of container \"%s\" is not taken along into the archive",
+					distribution_column, RelationGetRelationName(rel)),
+			 errhint("Name it in ttl.alter_container(..., archive_columns => ...).")));
+	return NIL;
+}
+
+/* True if an index of the table is computed by expressions. */
+static bool
+has_index_code(Relation rel)
+{
+	ListCell   *lc;
+
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		HeapTuple	index = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(lc)));
+		bool		found;
+
+		if (!HeapTupleIsValid(index))
+			elog(ERROR, "cache lookup failed for index %u", lfirst_oid(lc));
+		found = !heap_attisnull(index, Anum_pg_index_indexprs, NULL) ||
+			!heap_attisnull(index, Anum_pg_index_indpred, NULL);
+		ReleaseSysCache(index);
+		if (found)
+			return true;
+	}
+	return false;
+}
+
+/* True if a value of the column is converted to, or made by, a type that users have defined. */
+static bool
+has_type_code(const FormData_pg_attribute *attribute, Relation rel)
+{
+	AttrNumber	attno = get_attnum(RelationGetRelid(rel), NameStr(attribute->attname));
+	Oid			type = attno > 0 ? TupleDescAttr(RelationGetDescr(rel), attno - 1)->atttypid : InvalidOid;
+
+	return !attribute->attisdropped && attribute->atttypid != type &&
+		(attribute->atttypid >= FirstNormalObjectId || type >= FirstNormalObjectId);
+}
+
+/* True if the insertion of rows of the relation may run code of the archive's owner. */
+static bool
+archive_has_code(Relation archive, Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(archive);
+
+	/* partitions have code of their own, and so has what is behind a foreign table */
+	if (archive->rd_rel->relkind != RELKIND_RELATION || archive->rd_rel->relispartition ||
+		archive->rd_rel->relrowsecurity || archive->rd_rules != NULL ||
+		(desc->constr != NULL && (desc->constr->num_defval > 0 || desc->constr->num_check > 0)))
+		return true;
+	for (int i = 0; archive->trigdesc != NULL && i < archive->trigdesc->numtriggers; i++)
+	{
+		const Trigger *trigger = &archive->trigdesc->triggers[i];
+
+		if (TRIGGER_FOR_INSERT(trigger->tgtype) && trigger->tgenabled != TRIGGER_DISABLED &&
+			RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_NONE)
+			return true;
+	}
+	for (int i = 0; i < desc->natts; i++)
+	{
+		if (has_type_code(TupleDescAttr(desc, i), rel))
+			return true;
+	}
+	return has_index_code(archive);
+}
+
+/* The column, or the expression of one that is generated when it is read. */
+static const char *
+value_of(Relation rel, const char *column)
+{
+	AttrNumber	attno = get_attnum(RelationGetRelid(rel), column);
+	TupleConstr *constr = RelationGetDescr(rel)->constr;
+
+	if (get_attgenerated(RelationGetRelid(rel), attno) != ATTRIBUTE_GENERATED_VIRTUAL)
+		return quote_identifier(column);
+	for (int i = 0; i < constr->num_defval; i++)
+	{
+		if (constr->defval[i].adnum == attno)
+			return TextDatumGetCString(DirectFunctionCall2(pg_get_expr,
+														   CStringGetTextDatum(constr->defval[i].adbin),
+														   ObjectIdGetDatum(RelationGetRelid(rel))));
+	}
+	elog(ERROR, "generation expression for column \"%s\" not found", column);
+}
+
+/*
+ * Appends the INSERT into the archive of the relation's rows in "deleted".  Returns the archive.
+ * If virtual columns aren't computed there, their expressions are appended in the columns' place.
+ */
+static Oid
+append_archiving(StringInfo sql, Relation rel, const TtlContainer *container, bool computed)
+{
+	TtlPolicy	policy;
+	Oid			archive;
+	StringInfoData columns;
+	StringInfoData values;
+	ListCell   *lc;
+
+	if (!ttl_container_read(container->container, &policy) ||
+		policy.archive_to != container->policy.archive_to)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("archive of container \"%s\" was changed concurrently",
+						RelationGetRelationName(rel))));
+
+	initStringInfo(&columns);
+	initStringInfo(&values);
+	foreach(lc, ttl_deletion_archive_columns(rel, container->container, &policy, &archive))
+	{
+		appendStringInfo(&columns, "%s%s", columns.len > 0 ? ", " : "",
+						 quote_identifier(lfirst(lc)));
+		appendStringInfo(&values, "%s%s", values.len > 0 ? ", " : "",
+						 computed ? quote_identifier(lfirst(lc)) : value_of(rel, lfirst(lc)));
+	}
+	appendStringInfo(sql, "INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM deleted",
+					 ttl_container_table_name(archive), columns.data, values.data);
+	return archive;
+}
+
+/*
+ * What may go along
+ */
+
+/*
+ * An expired row can't be deleted in this session.  The HINT says when the reaper does it.
+ */
+static void
+refuse(TtlSessionUser *user, Relation rel, const ItemPointerData *tid, bool references,
+	   const char *detail)
+{
+	TtlContainer container;
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TimestampTz until = DT_NOEND;
+	TimestampTz now = ttl_execution_reference_time();
+
+	if (ttl_container_lookup(RelationGetRelid(rel), &container) &&
+		table_tuple_fetch_row_version(rel, unconstify(ItemPointerData *, tid),
+									  SnapshotAny, slot))
+		until = ttl_grace_held_until(&container, slot, now);
+	user->refused = true;
+	ereport(ERROR,
+			(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
+			 references ?
+			 errmsg("an expired row of table \"%s\" still references what is to be deleted",
+					RelationGetRelationName(rel)) :
+			 errmsg("an expired row of table \"%s\" cannot be deleted yet",
+					RelationGetRelationName(rel)),
+			 errdetail_internal("%s", detail),
+			 until == DT_NOEND ?
+			 errhint("It stays until its owner deletes it, or turns reaping on.") :
+			 until > now ?
+			 errhint("It is deleted in the background after %s.", timestamptz_to_str(until)) :
+			 errhint("It is deleted in the background soon.")));
+}
+
+/*
+ * Errors (23503) if the user may not delete the row with that TID, of the table that he writes,
+ * because of what referential actions would set off.
+ */
+static void
+check_actions(TtlSessionUser *user, Relation rel, const ItemPointerData *tid)
+{
+	if (!ttl_owner_may_delete(user->role, RelationGetRelid(rel)) &&
+		ttl_owner_acts_as_other(user->role, rel))
+		refuse(user, rel, tid, false,
+			   _("Foreign keys that reference the table would run code of other roles, which only a role with the DELETE privilege may set off."));
+}
+
+/*
+ * Errors (23503) if rows go, in a user's session (NULL = in none), to an archive that has code of
+ * another role than the user and the owner of the table that he writes.
+ */
+static void
+check_archive(TtlSessionUser *user, Relation rel, const ItemPointerData *tid, Oid archive)
+{
+	Relation	archive_rel;
+
+	if (user == NULL)
+		return;
+	/* the lock keeps others from adding code */
+	archive_rel = table_open(archive, RowExclusiveLock);
+	if (!ttl_owner_is_trusted(user, archive_rel) && archive_has_code(archive_rel, rel))
+		refuse(user, rel, tid, false,
+			   psprintf(_("Its archive \"%s\" belongs to another role, and so does the code that an insertion there would run."),
+						RelationGetRelationName(archive_rel)));
+	table_close(archive_rel, NoLock);
+}
+
+/*
+ * May these rows, which reference what is deleted, be deleted?  False if they are the reaper's to
+ * keep; error (23503) if they are in a user's session.
+ */
+static bool
+may_delete(const Deletion *deletion, const ToDelete *to_delete)
+{
+	TtlSessionUser *user = deletion->user;
+	Relation	rel = to_delete->rel;
+
+	if (user == NULL)
+		return rel->rd_rel->relowner == deletion->owner;
+	if (to_delete->as_user && ttl_owner_may_delete(user->role, RelationGetRelid(rel)))
+		return true;
+	if (!to_delete->as_user &&
+		(ttl_owner_has_code(rel) || OidIsValid(to_delete->container.policy.archive_to)))
+		refuse(user, rel, to_delete->tids.tids, true,
+			   _("The table belongs to another role, and so does the code that its deletion would run."));
+	if (ttl_owner_acts_as_other(user->role, rel))
+		refuse(user, rel, to_delete->tids.tids, true,
+			   _("The table belongs to another role, and so does the code that its deletion would run."));
+	return true;
+}
+
+bool
+ttl_deletion_may_go_along(Oid table, Oid owner, Oid target, bool heeds_grace,
+						  TimestampTz *expired_at)
+{
+	TtlContainer container;
+
+	if (!ttl_container_lookup(table, &container))
+		return false;
+	if (ttl_container_owner(table) != owner)
+		return false;
+	/* the grace of one partition is that of the container here; it can't begin until the commit */
+	if (heeds_grace &&
+		(!ttl_container_lock_policy(container.container, false, false) ||
+		 !ttl_container_peek(container.container, &container) ||
+		 ttl_grace_lasts(&container.policy.change, ttl_execution_reference_time())))
+		return false;
+	if (container.container != target)
+	{
+		if (!container.policy.reaping)
+			return false;
+		*expired_at = Min(*expired_at, ttl_execution_reference_time() - container.policy.reap_delay);
+	}
+	return true;
+}
+
+/*
+ * Deletion
+ */
+
 
 /* The array that construct_array() makes, without its detour: TIDs are stored without padding. */
 static Datum
@@ -92,7 +507,7 @@ append_delete(StringInfo sql, Relation rel, int flags)
  * of references needs no recursion.  Another role's would fire as that role.
  */
 static void
-delete_from_table(const TtlDeletion *deletion, TtlToDelete *to_delete, int flags)
+delete_from_table(const Deletion *deletion, ToDelete *to_delete, int flags)
 {
 	Oid			type = TIDARRAYOID;
 	Datum		tids = tid_array(to_delete->tids.tids, to_delete->tids.n);
@@ -117,9 +532,9 @@ delete_from_table(const TtlDeletion *deletion, TtlToDelete *to_delete, int flags
 		Oid			archive;
 
 		appendStringInfoString(&sql, " RETURNING *), archived AS (");
-		archive = ttl_archive_append(&sql, to_delete->rel, &to_delete->container, true);
+		archive = append_archiving(&sql, to_delete->rel, &to_delete->container, true);
 		appendStringInfoString(&sql, ") SELECT pg_catalog.count(*) FROM deleted");
-		ttl_fk_dependents_check_archive(deletion->user, to_delete->rel, to_delete->tids.tids, archive);
+		check_archive(deletion->user, to_delete->rel, to_delete->tids.tids, archive);
 	}
 
 	if (to_delete->as_user)
@@ -192,7 +607,7 @@ ttl_deletion_count_committed(void)
 
 /* Counts what has been deleted, except rows of the caller's table. */
 static void
-count(const TtlDeletion *deletion, const TtlToDelete *to_delete, bool went_along)
+count(const Deletion *deletion, const ToDelete *to_delete, bool went_along)
 {
 	const TtlContainer *container = &to_delete->container;
 	uint64		archived = OidIsValid(container->policy.archive_to) ? to_delete->deleted : 0;
@@ -213,9 +628,9 @@ count(const TtlDeletion *deletion, const TtlToDelete *to_delete, bool went_along
 
 /* Deletes the rows as part of the deletion; 'went_along' if they are not those of its caller. */
 static void
-delete_rows(const TtlDeletion *deletion, TtlToDelete *to_delete, int flags, bool went_along)
+delete_rows(const Deletion *deletion, ToDelete *to_delete, int flags, bool went_along)
 {
-	const TtlDeletion *outer = running;
+	const Deletion *outer = running;
 
 	PG_TRY();
 	{
@@ -241,12 +656,12 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 				 const ItemPointerData *tids, int ntids,
 				 TimestampTz expired_at, int flags, TtlSessionUser *user)
 {
-	TtlToDelete target = {
+	ToDelete target = {
 		.rel = rel,
 		.as_user = user != NULL,
 		.tids = {.tids = unconstify(ItemPointerData *, tids), .n = ntids}
 	};
-	TtlDeletion deletion = {
+	Deletion deletion = {
 		.expired_at = expired_at,
 		.user = user,
 		.owner = rel->rd_rel->relowner,
@@ -261,7 +676,7 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 		(void) ttl_container_lookup(RelationGetRelid(rel), &target.container);
 	deletion.target = target.container.container;
 	if (user != NULL)
-		ttl_fk_dependents_check_actions(user, rel, tids);
+		check_actions(user, rel, tids);
 	delete_rows(&deletion, &target, flags, false);
 	return target.deleted;
 }
@@ -271,7 +686,7 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
  * snapshot.
  */
 static void
-check_snapshot(const TtlToDelete *to_delete)
+check_snapshot(const ToDelete *to_delete)
 {
 	TupleTableSlot *slot;
 
@@ -305,10 +720,10 @@ ttl_deletion_user(const TtlExecution *execution)
 }
 
 /* What goes along with a deletion of the reaper's is part of it. */
-static TtlDeletion
+static Deletion
 dependent_deletion(TimestampTz expired_at, TtlSessionUser *user)
 {
-	TtlDeletion deletion = {.expired_at = expired_at, .user = user};
+	Deletion deletion = {.expired_at = expired_at, .user = user};
 
 	if (running != NULL && running->user == NULL)
 	{
@@ -323,21 +738,23 @@ ttl_deletion_cutoff(Oid table, TimestampTz now)
 {
 	if (running == NULL || running->user != NULL)
 		return now;
-	return ttl_fk_dependents_may_go_along(running, table, &now) ? now : DT_NOBEGIN;
+	now = running->expired_at;
+	return ttl_deletion_may_go_along(table, running->owner, running->target,
+									 running->heeds_grace, &now) ? now : DT_NOBEGIN;
 }
 
 void
 ttl_deletion_run_dependents(List *rows, TimestampTz expired_at, TtlSessionUser *user,
 							const TtlExecution *outer)
 {
-	TtlDeletion deletion = dependent_deletion(expired_at, user);
+	Deletion deletion = dependent_deletion(expired_at, user);
 	ListCell   *lc;
 
 	deletion.outer_role = deletes(outer) ? outer->role : InvalidOid;
 	foreach(lc, rows)
 	{
 		TtlRelTids *table = lfirst(lc);
-		TtlToDelete to_delete = {
+		ToDelete to_delete = {
 			.rel = table_open(table->relid, RowExclusiveLock),
 			.tids = table->tids
 		};
@@ -345,7 +762,7 @@ ttl_deletion_run_dependents(List *rows, TimestampTz expired_at, TtlSessionUser *
 		(void) ttl_container_lookup(table->relid, &to_delete.container);
 		to_delete.as_user = deletion.user != NULL &&
 			ttl_owner_is_trusted(deletion.user, to_delete.rel);
-		if (ttl_fk_dependents_may_delete(&deletion, &to_delete))
+		if (may_delete(&deletion, &to_delete))
 		{
 			delete_rows(&deletion, &to_delete, 0, true);
 			check_snapshot(&to_delete);
@@ -416,8 +833,8 @@ register_deleted(Relation rel, const TtlTids *tids)
 static void
 archive_deleted(Relation container, Relation rel, const TtlTids *tids, TtlSessionUser *user)
 {
-	TtlDeletion deletion = dependent_deletion(ttl_execution_reference_time(), user);
-	TtlToDelete to_delete = {.rel = rel};
+	Deletion deletion = dependent_deletion(ttl_execution_reference_time(), user);
+	ToDelete to_delete = {.rel = rel};
 	Oid			owner = container->rd_rel->relowner;
 	StringInfoData sql;
 	TtlIdentity saved;
@@ -430,8 +847,8 @@ archive_deleted(Relation container, Relation rel, const TtlTids *tids, TtlSessio
 	if (to_delete.deleted > 0)
 	{
 		initStringInfo(&sql);
-		ttl_fk_dependents_check_archive(deletion.user, rel, tids->tids,
-										ttl_archive_append(&sql, rel, &to_delete.container, false));
+		check_archive(deletion.user, rel, tids->tids,
+					  append_archiving(&sql, rel, &to_delete.container, false));
 		ttl_owner_execute(sql.data, 0, NULL, NULL, deletion.expired_at, owner,
 						  InvalidSnapshot, true);
 	}

@@ -56,9 +56,6 @@ extern void ttl_owner_begin_as_user(const TtlSessionUser *user, TtlIdentity *sav
 
 extern void ttl_owner_end(const TtlIdentity *saved);
 
-/* A rule on DELETE, which can't be in WITH */
-extern bool ttl_owner_has_delete_rule(Relation rel);
-
 /* Do triggers or rules run for a DELETE from the table, maybe of no rows? */
 extern bool ttl_owner_has_code(Relation rel);
 
@@ -114,7 +111,7 @@ extern void ttl_owner_explain(void *arg);
 extern void ttl_owner_explain_user(void *arg);
 
 /*
- * archive.c
+ * deletion.c
  */
 
 /*
@@ -128,77 +125,8 @@ extern void ttl_owner_explain_user(void *arg);
  * own there, so its timestamp and TTL columns are left to it.  Nor need a generated
  * column be taken along into one that the archive generates, too.
  */
-extern List *ttl_archive_columns(Relation rel, Oid container, const TtlPolicy *policy,
-								 Oid *archive);
-
-/*
- * Appends the INSERT into the archive of the relation's rows in "deleted".  Returns the archive.
- * If virtual columns aren't computed there, their expressions are appended in the columns' place.
- */
-extern Oid	ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container,
-							   bool computed);
-
-/* True if the insertion of rows of the relation may run code of the archive's owner. */
-extern bool ttl_archive_has_code(Relation archive, Relation rel);
-
-/*
- * fk_dependents.c: what may go along with a row that is deleted
- */
-
-/* Expired rows of one table that are to be deleted. */
-typedef struct TtlToDelete
-{
-	Relation	rel;
-	TtlContainer container;
-	bool		as_user;		/* are they deleted as the session's user? */
-	TtlTids		tids;
-	uint64		deleted;
-} TtlToDelete;
-
-/* A deletion: parameters */
-typedef struct TtlDeletion
-{
-	TimestampTz expired_at;
-	TtlSessionUser *user;		/* in whose session; NULL = the reaper, which
-								 * deletes as this owner alone, ... */
-	Oid			owner;
-	Oid			target;			/* ... from this container, whatever its
-								 * settings */
-	bool		restricted;		/* in a security-restricted operation? */
-	bool		heeds_grace;	/* nothing of a table in grace goes along */
-	bool		counts_at_commit;	/* TTL_DELETION_COMMITS */
-	Oid			outer_role;		/* role that executes the statement of the
-								 * deletion around it, or InvalidOid */
-} TtlDeletion;
-
-/*
- * Errors (23503) if the user may not delete the row with that TID, of the table that he writes,
- * because of what referential actions would set off.
- */
-extern void ttl_fk_dependents_check_actions(TtlSessionUser *user, Relation rel,
-											const ItemPointerData *tid);
-
-/*
- * Errors (23503) if rows go, in a user's session (NULL = in none), to an archive that has code of
- * another role than the user and the owner of the table that he writes.
- */
-extern void ttl_fk_dependents_check_archive(TtlSessionUser *user, Relation rel,
-											const ItemPointerData *tid, Oid archive);
-
-/*
- * May these rows, which reference what is deleted, be deleted?  False if they are the reaper's to
- * keep; error (23503) if they are in a user's session.
- */
-extern bool ttl_fk_dependents_may_delete(const TtlDeletion *deletion,
-										 const TtlToDelete *to_delete);
-
-/* May rows of the referencing table go along with the reaper's, and if so, expired by when? */
-extern bool ttl_fk_dependents_may_go_along(const TtlDeletion *deletion, Oid table,
-										   TimestampTz *expired_at);
-
-/*
- * deletion.c
- */
+extern List *ttl_deletion_archive_columns(Relation rel, Oid container, const TtlPolicy *policy,
+										  Oid *archive);
 
 /*
  * Deletes those of the rows with these TIDs that had expired at
@@ -248,6 +176,15 @@ extern uint64 ttl_deletion_run(Relation rel, const TtlContainer *container,
  * belong to the same owner, and that have expired by the cutoff; DT_NOBEGIN = none.
  */
 extern TimestampTz ttl_deletion_cutoff(Oid table, TimestampTz now);
+
+/*
+ * True if rows of the table may go along with those that the reaper deletes, as that owner, from
+ * the container 'target', which goes whatever its settings.  *expired_at, by when these have
+ * expired, becomes that of the former.
+ */
+extern bool ttl_deletion_may_go_along(Oid table, Oid owner, Oid target, bool heeds_grace,
+									  TimestampTz *expired_at);
+
 extern void ttl_deletion_run_dependents(List *rows, TimestampTz expired_at,
 										TtlSessionUser *user, const TtlExecution *outer);
 

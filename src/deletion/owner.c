@@ -11,7 +11,7 @@
  *	not run as the owner.  The statement is lent the owner's permissions (execution.c).
  * - In a user's session, from a table of another owner than that of the table he writes:
  *	as its owner, as PostgreSQL does for foreign keys; the user has no reason to trust
- *	that owner.  So it is done only if no code runs (fk_dependents.c).
+ *	that owner.  So it is done only if no code runs (deletion.c).
  * - By the reaper, as the owner, with a safe search_path.  Unless the session is the owner's,
  *	in a security-restricted operation, as by VACUUM: no code can create temporary objects,
  *	prepare statements, keep cursors or listen there, and what it sets ends with the deletion.
@@ -19,7 +19,7 @@
  *
  * A referential action is carried out by PostgreSQL as the owner of the table that it
  * acts on, in the same transaction.  An eviction doesn't set off such an action where
- * that would run code, unless the user may delete by himself (fk_dependents.c).  In a
+ * that would run code, unless the user may delete by himself (deletion.c).  In a
  * restricted operation the search_path is the safe one again when an action begins.
  *
  * Where a session applies what was done elsewhere (session_replication_role = replica),
@@ -195,8 +195,9 @@ ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
  * Whose code
  */
 
-bool
-ttl_owner_has_delete_rule(Relation rel)
+/* A rule on DELETE, which can't be in WITH */
+static bool
+has_delete_rule(Relation rel)
 {
 	for (int i = 0; rel->rd_rules != NULL && i < rel->rd_rules->numLocks; i++)
 	{
@@ -217,7 +218,7 @@ ttl_owner_has_code(Relation rel)
 			RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_NONE)
 			return true;
 	}
-	return ttl_owner_has_delete_rule(rel);
+	return has_delete_rule(rel);
 }
 
 bool

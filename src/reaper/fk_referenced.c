@@ -4,7 +4,7 @@
  *	  Leaves out rows that others reference.
  *
  * Before collected rows are deleted, one query for each foreign key with NO ACTION or
- * RESTRICT finds those that are referenced by rows which don't go along (fk_dependents.c).
+ * RESTRICT finds those that are referenced by rows which don't go along (deletion.c).
  *
  * The result is not relied on: a row may be referenced a moment later, or in a way that
  * isn't looked at (a temporal key, a row that goes along but is itself referenced).
@@ -47,30 +47,15 @@ typedef struct Reference
 	TimestampTz expired_at;
 } Reference;
 
-static void
-init_deletion(TtlDeletion *deletion, const TtlBatch *batch)
-{
-	*deletion = (TtlDeletion)
-	{
-		.expired_at = batch->now,
-		.owner = batch->rel->rd_rel->relowner,
-		.target = batch->container.container,
-		.restricted = batch->memory->mode.by_worker,
-		.heeds_grace = batch->memory->mode.by_worker
-	};
-}
-
 /* Of a partitioned referencing table it is one. */
 List *
 ttl_fk_referenced_keys(const TtlBatch *batch)
 {
-	TtlDeletion deletion;
 	List	   *keys = NIL;
 
 	/* a copy, for the catalogs are read meanwhile */
 	TriggerDesc *triggers = CopyTriggerDesc(batch->rel->trigdesc);
 
-	init_deletion(&deletion, batch);
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		Trigger    *trigger = &triggers->triggers[i];
@@ -80,8 +65,10 @@ ttl_fk_referenced_keys(const TtlBatch *batch)
 			(trigger->tgenabled != TRIGGER_FIRES_ON_ORIGIN && trigger->tgenabled != TRIGGER_FIRES_ALWAYS))
 			continue;
 		reference = palloc(sizeof(Reference));
-		if (!ttl_fk_dependents_may_go_along(&deletion, trigger->tgconstrrelid,
-											&reference->expired_at))
+		reference->expired_at = batch->now;
+		if (!ttl_deletion_may_go_along(trigger->tgconstrrelid, batch->rel->rd_rel->relowner,
+									   batch->container.container, batch->memory->mode.by_worker,
+									   &reference->expired_at))
 			reference->expired_at = DT_NOBEGIN;
 		if (!ttl_catalog_foreign_key(trigger->tgconstraint, trigger->tgconstrrelid,
 									 RelationGetRelid(batch->rel), &reference->key))
@@ -97,7 +84,7 @@ ttl_fk_referenced_keys(const TtlBatch *batch)
  * position in the array), k1, k2 ...
  */
 static Tuplestorestate *
-register_keys(Relation rel, const TtlForeignKey *key, const ItemPointerData *tids, int ntids)
+register_keys(Relation rel, const TtlForeignKey *key, const TtlTids *tids)
 {
 	EphemeralNamedRelation relation = palloc0(sizeof(EphemeralNamedRelationData));
 	Tuplestorestate *keys = tuplestore_begin_heap(false, false, work_mem);
@@ -114,12 +101,12 @@ register_keys(Relation rel, const TtlForeignKey *key, const ItemPointerData *tid
 		TupleDescInitEntryCollation(desc, i + 2, column->attcollation);
 	}
 	TupleDescFinalize(desc);
-	for (int n = 0; n < ntids; n++)
+	for (int n = 0; n < tids->n; n++)
 	{
 		Datum		values[INDEX_MAX_KEYS + 1] = {Int32GetDatum(n)};
 		bool		nulls[INDEX_MAX_KEYS + 1] = {false};
 
-		if (!table_tuple_fetch_row_version(rel, unconstify(ItemPointerData *, &tids[n]),
+		if (!table_tuple_fetch_row_version(rel, &tids->tids[n],
 										   SnapshotSelf, slot))
 			continue;
 		for (int i = 0; i < key->nkeys; i++)
@@ -132,7 +119,7 @@ register_keys(Relation rel, const TtlForeignKey *key, const ItemPointerData *tid
 	relation->md.name = "k";
 	relation->md.tupdesc = desc;
 	relation->md.enrtype = ENR_NAMED_TUPLESTORE;
-	relation->md.enrtuples = ntids;
+	relation->md.enrtuples = tids->n;
 	relation->reldata = keys;
 	if (SPI_register_relation(relation) != SPI_OK_REL_REGISTER)
 		elog(ERROR, "could not register relation \"%s\"", relation->md.name);
@@ -171,8 +158,7 @@ append_join(StringInfo sql, const TtlForeignKey *key)
  * roles concerned, so it is restricted as maintenance commands are.
  */
 static void
-query_referenced(const TtlDeletion *deletion, Relation rel, const Reference *reference,
-				 const ItemPointerData *tids, int ntids, TtlIdentity *saved)
+query_referenced(const TtlBatch *batch, const Reference *reference, TtlIdentity *saved)
 {
 	const TtlForeignKey *key = &reference->key;
 	Relation	table = table_open(key->referencing, AccessShareLock);
@@ -183,12 +169,12 @@ query_referenced(const TtlDeletion *deletion, Relation rel, const Reference *ref
 	int			sec_context;
 	Oid			userid;
 
-	ttl_owner_begin(table, deletion->restricted, saved);
+	ttl_owner_begin(table, batch->memory->mode.by_worker, saved);
 	GetUserIdAndSecContext(&userid, &sec_context);
 	if (owner != saved->userid)
 		SetUserIdAndSecContext(userid, sec_context | SECURITY_RESTRICTED_OPERATION);
 
-	keys = register_keys(rel, key, tids, ntids);
+	keys = register_keys(batch->rel, key, &batch->reap_rel->tids);
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "SELECT n FROM k WHERE EXISTS (SELECT FROM %s%s AS \"" TTL_STAYING "\" WHERE ",
 					 table->rd_rel->relkind == RELKIND_RELATION ? "ONLY " : "",
@@ -239,11 +225,9 @@ find_referenced(TtlBatch *batch, const Reference *reference, bool *is_referenced
 {
 	const TtlTids *tids = &batch->reap_rel->tids;
 	int			first = tids->n;
-	TtlDeletion deletion;
 	TtlIdentity saved;
 
-	init_deletion(&deletion, batch);
-	query_referenced(&deletion, batch->rel, reference, tids->tids, tids->n, &saved);
+	query_referenced(batch, reference, &saved);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
 		bool		isnull;
