@@ -41,8 +41,9 @@
  *
  * SHARED MEMORY
  *
- * One struct, TtlShared, holds everything.  Its lock "ttl" is taken when a worker starts or
- * exits, when a policy changes and once per cycle, so it is not contended.
+ * One struct, TtlShared, holds all but the states of tables (reap_rel.c).  Its lock "ttl" is
+ * taken when a worker starts or exits, when a policy changes and once per cycle, so it is not
+ * contended.
  *
  * Workers: the launcher reserves a slot for a database and registers a background worker
  * with the database's OID as its argument; the worker takes the slot before it connects to the
@@ -113,7 +114,6 @@
 #include "cost.h"
 #include "counters.h"
 #include "guc.h"
-#include "reaper/reap_rel.h"
 #include "reaper/reaper_internal.h"
 #include "ttl.h"
 
@@ -153,9 +153,6 @@ typedef struct TtlShared
 	/* protected by the lock: set by backends, taken by the launcher */
 	int			nrequests;		/* more than MAX_REQUESTS = all databases */
 	Oid			requests[MAX_REQUESTS];
-
-	/* protected by the lock */
-	TtlRelStates rel_states;	/* see reap_rel.c */
 
 	/* see counters.h */
 	TtlCountersShared counters;
@@ -199,7 +196,6 @@ ttl_reaper_attach_shmem(void)
 	}
 	ttl_cost_shmem_init();
 	ttl_counters_attach(&shared->counters, found, lock->tranche);
-	ttl_reap_rel_attach_shmem(&shared->rel_states, lock);
 	LWLockRelease(AddinShmemInitLock);
 }
 
@@ -719,7 +715,6 @@ read_databases(void)
 		if (!database->exists && !database->has_worker)
 		{
 			ttl_counters_forget_database(database->dboid);
-			ttl_reap_rel_forget_database(database->dboid);
 			(void) hash_search(known, &database->dboid, HASH_REMOVE, NULL);
 		}
 		else if (database->exists && !database->connectable && database->has_worker)

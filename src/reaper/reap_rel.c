@@ -54,7 +54,7 @@
  * and log all of them again.  Other tables start from scratch.
  *
  * The stored states are an unordered array.  If it is full, an entry that was stored
- * long ago is replaced, since its table is gone or no container any more; if there is
+ * long ago is replaced, since its table or database is gone or no container any more; if there is
  * none, the table starts from scratch with each worker.
  *
  *
@@ -135,9 +135,11 @@
 #include "reaper/reaper_internal.h"
 #include "replication/origin.h"
 #include "storage/bufmgr.h"
+#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/lwlock.h"
+#include "storage/shmem.h"
 #include "ttl.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
@@ -183,8 +185,24 @@
 /* A stored state is replaced after so long: longer than any pause, and than most passes */
 #define STALE				(2 * SECS_PER_HOUR * USECS_PER_SEC)
 
-/* In shared memory, and the lock that protects them */
-static TtlRelStates *rel_states = NULL;
+/* In shared memory, protected by the lock "ttl" */
+#define STATES_MAX			1000
+
+typedef struct RelStateEntry
+{
+	Oid			dboid;
+	Oid			relid;
+	TimestampTz stored_at;
+	TtlRelState state;
+} RelStateEntry;
+
+typedef struct RelStates
+{
+	int			n;
+	RelStateEntry entries[STATES_MAX];
+} RelStates;
+
+static RelStates *rel_states = NULL;
 static LWLock *rel_states_lock = NULL;
 
 /* The time that a batch should take, ms, and the numbers of its rows */
@@ -226,20 +244,32 @@ static TtlBatch *attempted = NULL;
 static bool is_timed = false;
 
 void
-ttl_reap_rel_attach_shmem(TtlRelStates *shmem, LWLock *lock)
+ttl_reap_rel_request_shmem(void)
 {
-	rel_states = shmem;
-	rel_states_lock = lock;
+	RequestAddinShmemSpace(sizeof(RelStates));
+}
+
+void
+ttl_reap_rel_attach_shmem(void)
+{
+	bool		found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	rel_states = ShmemInitStruct("ttl states of tables", sizeof(RelStates), &found);
+	rel_states_lock = &GetNamedLWLockTranche(TTL_EXTENSION)->lock;
+	if (!found)
+		rel_states->n = 0;
+	LWLockRelease(AddinShmemInitLock);
 }
 
 /* The entry of a table of this database, or NULL; *oldest is the one stored first. */
-static TtlRelStateEntry *
-find_entry(Oid relid, TtlRelStateEntry **oldest)
+static RelStateEntry *
+find_entry(Oid relid, RelStateEntry **oldest)
 {
 	*oldest = NULL;
 	for (int i = 0; i < rel_states->n; i++)
 	{
-		TtlRelStateEntry *entry = &rel_states->entries[i];
+		RelStateEntry *entry = &rel_states->entries[i];
 
 		if (entry->relid == relid && entry->dboid == MyDatabaseId)
 			return entry;
@@ -253,17 +283,17 @@ static void
 put_state(Oid relid, const TtlRelState *state)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	TtlRelStateEntry *oldest;
-	TtlRelStateEntry *entry;
+	RelStateEntry *oldest;
+	RelStateEntry *entry;
 
 	LWLockAcquire(rel_states_lock, LW_EXCLUSIVE);
 	entry = find_entry(relid, &oldest);
-	if (entry == NULL && rel_states->n < TTL_REL_STATES_MAX)
+	if (entry == NULL && rel_states->n < STATES_MAX)
 		entry = &rel_states->entries[rel_states->n++];
 	else if (entry == NULL && oldest->stored_at < now - STALE)
 		entry = oldest;
 	if (entry != NULL)
-		*entry = (TtlRelStateEntry)
+		*entry = (RelStateEntry)
 	{
 		MyDatabaseId, relid, now, *state
 	};
@@ -272,7 +302,7 @@ put_state(Oid relid, const TtlRelState *state)
 
 /* True if the clock has been set back since the state's times were set, so that they mean nothing. */
 static bool
-is_of_future(const TtlRelStateEntry *entry, TimestampTz now)
+is_of_future(const RelStateEntry *entry, TimestampTz now)
 {
 	const TtlPass *pass = &entry->state.pass;
 
@@ -284,8 +314,8 @@ is_of_future(const TtlRelStateEntry *entry, TimestampTz now)
 static bool
 get_state(Oid relid, TtlRelState *state)
 {
-	TtlRelStateEntry *oldest;
-	TtlRelStateEntry *entry;
+	RelStateEntry *oldest;
+	RelStateEntry *entry;
 
 	LWLockAcquire(rel_states_lock, LW_SHARED);
 	entry = find_entry(relid, &oldest);
@@ -297,28 +327,17 @@ get_state(Oid relid, TtlRelState *state)
 	return entry != NULL;
 }
 
-/* Removes the state of a table of the database, or with InvalidOid of all. */
 static void
-remove_states(Oid dboid, Oid relid)
+remove_state(Oid relid)
 {
-	int			kept = 0;
+	RelStateEntry *oldest;
+	RelStateEntry *entry;
 
 	LWLockAcquire(rel_states_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < rel_states->n; i++)
-	{
-		TtlRelStateEntry *entry = &rel_states->entries[i];
-
-		if (entry->dboid != dboid || (OidIsValid(relid) && entry->relid != relid))
-			rel_states->entries[kept++] = *entry;
-	}
-	rel_states->n = kept;
+	entry = find_entry(relid, &oldest);
+	if (entry != NULL)
+		*entry = rel_states->entries[--rel_states->n];
 	LWLockRelease(rel_states_lock);
-}
-
-void
-ttl_reap_rel_forget_database(Oid dboid)
-{
-	remove_states(dboid, InvalidOid);
 }
 
 TtlMemory *
@@ -386,7 +405,7 @@ store_table(TtlMemory *memory, TtlReapRel *reap_rel)
 	if (is_needed)
 		put_state(reap_rel->relid, state);
 	else if (reap_rel->is_stored)
-		remove_states(MyDatabaseId, reap_rel->relid);
+		remove_state(reap_rel->relid);
 	reap_rel->is_stored = is_needed;
 }
 
@@ -441,7 +460,7 @@ ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since)
 		discard_tids(memory, reap_rel);
 		ttl_truncate_partition_forget(&reap_rel->truncate, 0);
 		if (reap_rel->is_stored)
-			remove_states(MyDatabaseId, reap_rel->relid);
+			remove_state(reap_rel->relid);
 		(void) hash_search(memory->tables, &reap_rel->relid, HASH_REMOVE, NULL);
 	}
 }

@@ -14,7 +14,6 @@
 #include "executor/tuptable.h"
 #include "expiry/expiry.h"
 #include "storage/lock.h"
-#include "storage/lwlock.h"
 #include "tids.h"
 #include "utils/elog.h"
 #include "utils/hsearch.h"
@@ -208,28 +207,6 @@ extern TtlMemory *ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode m
 
 /* Forgets tables that have not been looked at since the given time. */
 extern void ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since);
-
-/* Forgets what workers of the database have stored for the next. */
-extern void ttl_reap_rel_forget_database(Oid dboid);
-
-/* The part of shared memory (launcher.c) that belongs to reap_rel.c */
-#define TTL_REL_STATES_MAX		1000
-
-typedef struct TtlRelStateEntry
-{
-	Oid			dboid;
-	Oid			relid;
-	TimestampTz stored_at;
-	TtlRelState state;
-} TtlRelStateEntry;
-
-typedef struct TtlRelStates
-{
-	int			n;
-	TtlRelStateEntry entries[TTL_REL_STATES_MAX];
-} TtlRelStates;
-
-extern void ttl_reap_rel_attach_shmem(TtlRelStates *shmem, LWLock *lock);
 
 /*
  * fk_referenced.c

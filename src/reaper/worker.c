@@ -1039,7 +1039,6 @@ has_work(TtlMemory *memory, TimestampTz *next, TtlReaperState *state,
 		return !ttl_hold_lasts(state, start_at);
 	}
 	*state = TTL_REAPER_STOPPED;
-	ttl_reap_rel_forget_database(MyDatabaseId);
 	return false;
 }
 
