@@ -400,7 +400,7 @@ ttl_subxact_callback(SubXactEvent event, SubTransactionId mySubid, SubTransactio
 					 void *arg)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
-		ttl_reap_subtransaction_aborted();
+		ttl_progress_report();
 }
 
 /*

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * reap.c
- *	  CALL ttl.reap: deletes expired rows in the foreground, and reports its progress.
+ *	  CALL ttl.reap: deletes expired rows in the foreground.
  *
  * The same batches as the worker's, but without a budget, and errors that are not those of a
  * single row go to the caller.  In a transaction block all of it is part of that transaction.
@@ -15,37 +15,20 @@
  * names it.  In such an operation constraints are immediate, which would last to the end of a
  * transaction block, so there the caller must be the owner.
  *
- * Progress is reported as by PostgreSQL's own commands, in the backend's status entry, with a
- * number that is not in ProgressCommandType, so that none of the pg_stat_progress_
- * views shows it.  The end of a subtransaction by an error clears it, and a command that a trigger
- * executes may overwrite it, or parts of it, so each report writes all of it, and a reader checks
- * the phase.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/transam.h"
 #include "access/xact.h"
-#include "catalog/pg_authid.h"
-#include "commands/dbcommands.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
-#include "pgstat.h"
-#include "utils/acl.h"
-#include "utils/backend_progress.h"
-#include "utils/backend_status.h"
-#include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "citus/citus.h"
-#include "compat.h"
 #include "container/container.h"
 #include "counters.h"
 #include "deletion/deletion.h"
@@ -55,138 +38,6 @@
 #include "reaper/reaper_internal.h"
 
 PG_FUNCTION_INFO_V1(ttl_reap);
-PG_FUNCTION_INFO_V1(ttl_stat_progress_reap);
-
-/* "ttl" */
-#define PROGRESS_COMMAND	((ProgressCommandType) 0x74746C)
-
-/* Parameters of the progress report */
-typedef enum ProgressParameter
-{
-	PROGRESS_PHASE,
-	PROGRESS_CONTAINERS,
-	PROGRESS_CONTAINERS_DONE,
-	PROGRESS_BATCHES,
-	PROGRESS_ROWS,
-	PROGRESS_STARTED_AT,
-	PROGRESS_NPARAMETERS
-} ProgressParameter;
-
-#define STAT_PROGRESS_COLUMNS	9
-
-/* The report of this process */
-static bool is_reported = false;
-static Oid	progress_container;
-static int64 progress[PROGRESS_NPARAMETERS];
-
-static void
-report_progress(void)
-{
-	static const int parameters[PROGRESS_NPARAMETERS] = {0, 1, 2, 3, 4, 5};
-
-	if (!is_reported)
-		return;
-	pgstat_progress_start_command(PROGRESS_COMMAND, progress_container);
-	pgstat_progress_update_multi_param(PROGRESS_NPARAMETERS, parameters, progress);
-}
-
-void
-ttl_reap_subtransaction_aborted(void)
-{
-	report_progress();
-}
-
-void
-ttl_reap_report_phase(TtlPhase phase)
-{
-	progress[PROGRESS_PHASE] = phase;
-	report_progress();
-}
-
-void
-ttl_reap_report_batch(int64 rows)
-{
-	progress[PROGRESS_BATCHES]++;
-	progress[PROGRESS_ROWS] += rows;
-	report_progress();
-}
-
-static void
-begin_progress(int containers)
-{
-	memset(progress, 0, sizeof(progress));
-	progress[PROGRESS_CONTAINERS] = containers;
-	progress[PROGRESS_STARTED_AT] = GetCurrentTimestamp();
-	progress_container = InvalidOid;
-	is_reported = true;
-	report_progress();
-}
-
-static void
-end_progress(void)
-{
-	is_reported = false;
-	pgstat_progress_end_command();
-}
-
-/*
- * ttl.stat_progress_reap(): one row for each running CALL ttl.reap.  Of other roles' only
- * the process and its database, as in pg_stat_progress_*.
- */
-Datum
-ttl_stat_progress_reap(PG_FUNCTION_ARGS)
-{
-	static const char *const phase_names[] = {
-		[TTL_PHASE_LOOKING] = "looking for expired rows",
-		[TTL_PHASE_DELETING] = "deleting expired rows",
-		[TTL_PHASE_EMPTYING] = "emptying a partition"
-	};
-
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	int			n = pgstat_fetch_stat_numbackends();
-
-	InitMaterializedSRF(fcinfo, 0);
-
-	for (int i = 1; i <= n; i++)
-	{
-		const PgBackendStatus *backend = &TtlBackendStatus(i)->backendStatus;
-		const int64 *parameters = backend->st_progress_param;
-		char	   *database;
-		Datum		values[STAT_PROGRESS_COLUMNS] = {0};
-		bool		nulls[STAT_PROGRESS_COLUMNS] = {0};
-
-		if (backend->st_progress_command != PROGRESS_COMMAND)
-			continue;
-		database = get_database_name(backend->st_databaseid);
-		if (database == NULL)
-			continue;
-
-		values[0] = Int32GetDatum(backend->st_procpid);
-		values[1] = DirectFunctionCall1(namein, CStringGetDatum(database));
-		if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
-			has_privs_of_role(GetUserId(), backend->st_userid))
-		{
-			values[2] = ObjectIdGetDatum(backend->st_progress_command_target);
-			nulls[2] = !OidIsValid(backend->st_progress_command_target) ||
-				backend->st_databaseid != MyDatabaseId;
-			nulls[3] = parameters[PROGRESS_PHASE] < 0 ||
-				parameters[PROGRESS_PHASE] >= lengthof(phase_names);
-			if (!nulls[3])
-				values[3] = CStringGetTextDatum(phase_names[parameters[PROGRESS_PHASE]]);
-			values[4] = Int32GetDatum(parameters[PROGRESS_CONTAINERS]);
-			values[5] = Int32GetDatum(parameters[PROGRESS_CONTAINERS_DONE]);
-			values[6] = Int64GetDatum(parameters[PROGRESS_BATCHES]);
-			values[7] = Int64GetDatum(parameters[PROGRESS_ROWS]);
-			values[8] = TimestampTzGetDatum(parameters[PROGRESS_STARTED_AT]);
-		}
-		else
-			memset(nulls + 2, true, STAT_PROGRESS_COLUMNS - 2);
-
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
-	}
-
-	return (Datum) 0;
-}
 
 /*
  * Deletes expired rows of a distributed table, at most max_rows of each shard.  What fails
@@ -270,20 +121,6 @@ list_own_containers(void)
 	return own;
 }
 
-/* True while this process reaps.  What that sets off must not reap in turn. */
-static bool is_reaping = false;
-
-void
-ttl_reap_begin(void)
-{
-	if (is_reaping || ttl_deletion_is_running())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("cannot call ttl.reap() while expired rows are being deleted"),
-				 errdetail("The deletion has set off the caller, for example a trigger.")));
-	is_reaping = true;
-}
-
 /*
  * CALL ttl.reap(container regclass, max_rows bigint)
  *
@@ -305,7 +142,11 @@ ttl_reap(PG_FUNCTION_ARGS)
 	ListCell   *lc;
 
 	ttl_container_check_writable("CALL ttl.reap()");
-
+	if (ttl_reap_rel_is_running() || ttl_deletion_is_running())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot call ttl.reap() while expired rows are being deleted"),
+				 errdetail("The deletion has set off the caller, for example a trigger.")));
 	all = PG_ARGISNULL(0);
 	if (!PG_ARGISNULL(1))
 	{
@@ -334,17 +175,14 @@ ttl_reap(PG_FUNCTION_ARGS)
 	}
 
 	memory = ttl_reap_rel_memory_create(context, mode);
-	ttl_reap_begin();
-	begin_progress(list_length(containers));
+	ttl_progress_begin(list_length(containers));
 	PG_TRY();
 	{
 		foreach(lc, containers)
 		{
 			if (rows >= max_rows)
 				break;
-			progress_container = lfirst_oid(lc);
-			progress[PROGRESS_CONTAINERS_DONE] = foreach_current_index(lc);
-			ttl_reap_report_phase(TTL_PHASE_LOOKING);
+			ttl_progress_container(lfirst_oid(lc), foreach_current_index(lc));
 			if (!ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
 				continue;
 			if (ttl_citus_is_distributed(lfirst_oid(lc)))
@@ -356,8 +194,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 	}
 	PG_FINALLY();
 	{
-		end_progress();
-		is_reaping = false;
+		ttl_progress_end();
 	}
 	PG_END_TRY();
 

@@ -615,6 +615,12 @@ stop_timeout(void)
 }
 
 bool
+ttl_reap_rel_is_running(void)
+{
+	return attempted != NULL;
+}
+
+bool
 ttl_reap_rel_handle_exit(bool is_terminated)
 {
 	TtlBatch   *batch = attempted;
@@ -1068,7 +1074,7 @@ delete_batch(TtlBatch *batch)
 	batch->ntids = choose_size(batch);
 	batch->skip_locked = reap_rel->locked_until > started;
 
-	ttl_reap_report_phase(TTL_PHASE_DELETING);
+	ttl_progress_phase(TTL_PHASE_DELETING);
 	error = attempt_delete(batch, &start);
 
 	if (batch->timed_out)
@@ -1370,7 +1376,7 @@ collect(TtlBatch *batch)
 	ErrorData  *error;
 	TtlReapResult result;
 
-	ttl_reap_report_phase(TTL_PHASE_LOOKING);
+	ttl_progress_phase(TTL_PHASE_LOOKING);
 	error = attempt(scan_expiry_indexes, batch, false);
 	if (error != NULL)
 		return handle_error(batch, error);
@@ -1412,7 +1418,7 @@ truncate_partition(TtlBatch *batch)
 		return false;
 
 	/* TRUNCATE requires that the relation is not open */
-	ttl_reap_report_phase(TTL_PHASE_EMPTYING);
+	ttl_progress_phase(TTL_PHASE_EMPTYING);
 	relation_close(batch->rel, NoLock);
 	error = attempt(ttl_truncate_partition, batch, false);
 	batch->rel = relation_open(reap_rel->relid, NoLock);
@@ -1646,7 +1652,7 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 			ttl_counters_add_batch(container, batch.deleted, cost);
 			if (batch.deleted > 0)
 				set_front(reap_rel);
-			ttl_reap_report_batch(batch.deleted);
+			ttl_progress_batch(batch.deleted);
 		}
 	}
 

@@ -203,6 +203,9 @@ extern void ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run);
  */
 extern bool ttl_reap_rel_handle_exit(bool is_terminated);
 
+/* True if this process is at a step by which code of users may run. */
+extern bool ttl_reap_rel_is_running(void);
+
 extern TtlMemory *ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode);
 
 /* Forgets tables that have not been looked at since the given time. */

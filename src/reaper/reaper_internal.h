@@ -82,9 +82,8 @@ extern bool ttl_hold_lasts(TtlReaperState *state, TimestampTz *until);
  */
 extern bool ttl_hold_is_paused(TimestampTz *until);
 
-
 /*
- * reap.c: progress of CALL ttl.reap; no-ops in other processes
+ * progress.c: of CALL ttl.reap; no-ops in other processes
  */
 typedef enum TtlPhase
 {
@@ -93,13 +92,12 @@ typedef enum TtlPhase
 	TTL_PHASE_EMPTYING			/* a partition at once */
 } TtlPhase;
 
-/*
- * Errors if this process is deleting expired rows; from here on it is.  The worker calls it once,
- * for all its life.
- */
-extern void ttl_reap_begin(void);
+/* A call for so many containers begins; it comes to that container after so many others; it ends. */
+extern void ttl_progress_begin(int containers);
+extern void ttl_progress_container(Oid container, int containers_done);
+extern void ttl_progress_end(void);
 
-extern void ttl_reap_report_phase(TtlPhase phase);
-extern void ttl_reap_report_batch(int64 rows);
+extern void ttl_progress_phase(TtlPhase phase);
+extern void ttl_progress_batch(int64 rows);
 
 #endif							/* TTL_REAPER_INTERNAL_H */

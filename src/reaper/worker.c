@@ -1100,7 +1100,6 @@ ttl_worker_main(Datum main_arg)
 	context = AllocSetContextCreate(TopMemoryContext, "ttl reaper",
 									ALLOCSET_DEFAULT_SIZES);
 	memory = ttl_reap_rel_memory_create(TopMemoryContext, mode);
-	ttl_reap_begin();
 
 	/* a database with a worker in it cannot be renamed */
 	StartTransactionCommand();
