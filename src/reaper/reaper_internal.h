@@ -50,26 +50,6 @@ extern bool ttl_launcher_is_contended(void);
 extern bool ttl_launcher_release_worker(TtlReaperState state, TimestampTz start_at);
 
 /*
- * budget.c
- */
-
-/*
- * What a cycle that starts now may spend, given the statistics.  *stop becomes the
- * reason why the cycle ends if that is not enough.
- */
-extern int64 ttl_budget_grant(const TtlDatabaseCounters *counters,
-							  TimestampTz now, TtlStop *stop);
-
-/*
- * Pacing: the most that one transaction should cost; how long to nap, in microseconds,
- * when so much has been spent since the last nap; what may be spent at the beginning of a
- * cycle before the first nap.
- */
-extern int64 ttl_budget_batch(int64 granted);
-extern int64 ttl_budget_nap(int64 granted, int64 unpaid);
-extern int64 ttl_budget_advance(int64 granted);
-
-/*
  * hold.c
  */
 

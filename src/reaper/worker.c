@@ -7,7 +7,7 @@
  * ttl.naptime.
  *
  * In a cycle the containers that are due get runs of deletion (reap_rel.c) in
- * rounds, until the cycle's budget (budget.c) is spent or nothing is left.  In a round each owner has an
+ * rounds, until the cycle's budget is spent or nothing is left.  In a round each owner has an
  * equal share of what is left of the budget, and each of his containers an equal share of that; an
  * owner's turn takes RUN_TIME at most, but for its last batch.  Who has taken the least time lately
  * comes first.  Between its transactions the worker naps without any
@@ -24,6 +24,24 @@
  *
  * The worker exits when there is no container with TTL on, when ttl.reaper is off, while
  * deletion is held (hold.c), and after a cycle when other databases wait for its slot.
+ *
+ *
+ * BUDGET
+ *
+ * In the units of cost.c.  A cycle is granted ttl.cycle_cost_limit.  With ttl.throughput set, it is
+ * granted what is provisioned for the time since the last cycle began,
+ * less what the foreground has used in that time and what the last cycle has
+ * overdrawn (a batch is measured when it is over), within
+ * ttl.cycle_cost_floor and ttl.cycle_cost_limit.  It is granted nothing while a
+ * replica is further behind than ttl.replica_lag_limit, since cost does not include
+ * what the WAL of deletion costs on a replica.  A replica that is not connected does not
+ * count: it may never come back.
+ *
+ * The budget is spent evenly over the cycle, in the manner of vacuum_cost_delay: after
+ * each batch, which costs what BATCH_PERIOD is worth, the worker naps for the time that its
+ * cost is worth.  So where batches take longer because the machine is busy, the cycle
+ * takes longer, and deletion gets less.  ADVANCE_SHARE of the budget is spent before the first
+ * nap, so that a few rows are deleted at once.
  *
  *
  * SCHEDULE
@@ -57,9 +75,12 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "replication/walsender.h"
+#include "replication/walsender_private.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
+#include "storage/spin.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
@@ -101,6 +122,14 @@ static char *database_name;
 
 static uint32 wait_event_main;
 static uint32 wait_event_pace;
+
+/* The longest time over which provisioned throughput accumulates, microseconds */
+#define LONGEST_CYCLE		INT64CONST(10000000)
+
+/* Pacing */
+#define BATCH_PERIOD		INT64CONST(20000)	/* microseconds */
+#define SHORTEST_NAP		INT64CONST(2000)
+#define ADVANCE_SHARE		10
 
 /* Between visits, in microseconds */
 #define IDLE_WAIT			(10 * USECS_PER_SEC)
@@ -642,13 +671,107 @@ sleep_until(TimestampTz until, uint32 wait_event)
 }
 
 /*
+ * Bytes of WAL by which the slowest of the connected WAL receivers is behind; 0 if there is
+ * none.  As in pg_stat_replication.
+ */
+static uint64
+replica_lag(void)
+{
+	XLogRecPtr	end = GetFlushRecPtr(NULL);
+	XLogRecPtr	slowest = end;
+
+	for (int i = 0; i < max_wal_senders; i++)
+	{
+		WalSnd	   *sender = &WalSndCtl->walsnds[i];
+		bool		active;
+		XLogRecPtr	done;
+
+		SpinLockAcquire(&sender->mutex);
+		active = sender->pid != 0;
+		/* pg_receivewal does not apply, and need not flush */
+		done = sender->apply != InvalidXLogRecPtr ? sender->apply :
+			sender->flush != InvalidXLogRecPtr ? sender->flush : sender->write;
+		SpinLockRelease(&sender->mutex);
+
+		/* a base backup, or no reply yet */
+		if (!active || done == InvalidXLogRecPtr)
+			continue;
+		slowest = Min(slowest, done);
+	}
+	return end - slowest;
+}
+
+/*
+ * What a cycle that starts now may spend, given the statistics.  *stop becomes the
+ * reason why the cycle ends if that is not enough.
+ */
+static int64
+grant_budget(const TtlDatabaseCounters *counters, TimestampTz now, TtlStop *stop)
+{
+	int64		limit = ttl_guc_cycle_cost_limit;
+	int64		floor = Min(ttl_guc_cycle_cost_floor, limit);
+	int64		elapsed;
+	int64		left;
+
+	if (ttl_guc_replica_lag_limit > 0 &&
+		replica_lag() > ttl_guc_replica_lag_limit * UINT64CONST(0x100000))
+	{
+		*stop = TTL_STOP_REPLICA_LAG;
+		return 0;
+	}
+
+	*stop = TTL_STOP_COST_LIMIT;
+	if (ttl_guc_throughput == 0)
+		return limit;
+
+	elapsed = LONGEST_CYCLE;
+	if (counters->last_cycle != 0 && now > counters->last_cycle)
+		elapsed = Min(now - counters->last_cycle, LONGEST_CYCLE);
+
+	left = ttl_guc_throughput * elapsed / USECS_PER_SEC -
+		(counters->foreground_cost - counters->foreground_seen) -
+		counters->debt;
+	if (left < limit)
+		*stop = TTL_STOP_THROUGHPUT;
+	return Max(Min(left, limit), floor);
+}
+
+/*
+ * The time over which a cycle's budget is spread, in microseconds.
+ */
+static int64
+period(void)
+{
+	return Min(ttl_guc_naptime * INT64CONST(1000), LONGEST_CYCLE);
+}
+
+/* The most that one transaction should cost */
+static int64
+batch_cost(void)
+{
+	return Max(granted * BATCH_PERIOD / Max(period(), BATCH_PERIOD), 1);
+}
+
+/* How long to nap, in microseconds, when so much has been spent since the last nap */
+static int64
+nap_length(int64 unpaid)
+{
+	int64		length;
+
+	if (granted <= 0)
+		return 0;
+	length = (int64) ((double) unpaid * period() / granted);
+	return length < SHORTEST_NAP ? 0 : Min(length, period());
+}
+
+/*
  * Naps as long as what the cycle has spent so far is worth.  Returns whether
  * it has.
  */
 static bool
 nap(int64 total)
 {
-	int64		length = ttl_budget_nap(granted, total - paid);
+	int64		length = nap_length(total - paid);
 	TimestampTz started = GetCurrentTimestamp();
 
 	if (length == 0)
@@ -766,7 +889,7 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	memset(&run, 0, sizeof(run));
 	run.max_cost = Min(max_cost, container->cycle_cost_limit - container->cycle_cost);
 	run.max_rows = PG_INT64_MAX;
-	run.max_batch_cost = ttl_budget_batch(granted);
+	run.max_batch_cost = batch_cost();
 	run.pace = pace;
 	run.until = started + RUN_TIME;
 	run.longest_wait = longest_wait(container);
@@ -924,9 +1047,9 @@ run_cycle(TtlMemory *memory)
 	}
 
 	ttl_counters_get_database(MyDatabaseId, &counters);
-	granted = ttl_budget_grant(&counters, started, &stop);
+	granted = grant_budget(&counters, started, &stop);
 	spent = 0;
-	paid = ttl_budget_advance(granted);
+	paid = granted / ADVANCE_SHARE;
 	counters.state = TTL_REAPER_WORKING;
 	counters.cycles++;
 	counters.cost_granted += granted;
