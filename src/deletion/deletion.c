@@ -78,7 +78,7 @@ typedef struct ToDelete
 {
 	Relation	rel;
 	TtlContainer container;
-	bool		as_user;		/* are they deleted as the session's user? */
+	bool		as_user;		/* they are deleted as the session's user */
 	TtlTids		tids;
 	uint64		deleted;
 } ToDelete;
@@ -92,7 +92,7 @@ typedef struct Deletion
 	Oid			owner;
 	Oid			target;			/* ... from this container, whatever its
 								 * settings */
-	bool		restricted;		/* in a security-restricted operation? */
+	bool		restricted;		/* in a security-restricted operation */
 	bool		heeds_grace;	/* nothing of a table in grace goes along */
 	bool		counts_at_commit;	/* TTL_DELETION_COMMITS */
 	Oid			outer_role;		/* role that executes the statement of the
@@ -118,7 +118,7 @@ refuse_archive(Relation rel, const TtlPolicy *policy, const char *column)
 			 errhint("Add the column to the archive, or name those to take along by ttl.alter_container(..., archive_columns => ...).")));
 }
 
-/* Can the archive take a value of that column?  Its own ones count if "own". */
+/* True if the archive can take a value of that column.  Its own ones count if "own". */
 static bool
 archive_takes(Oid archive, const char *column, bool own)
 {
@@ -131,7 +131,7 @@ archive_takes(Oid archive, const char *column, bool own)
 }
 
 /*
- * May the archive do without that column of a container?  _ts and TTL say nothing
+ * True if the archive may do without that column of a container.  _ts and TTL say nothing
  * there; but a document is what the row is about.
  */
 static bool
@@ -325,10 +325,12 @@ append_archiving(StringInfo sql, Relation rel, const TtlContainer *container, bo
 	initStringInfo(&values);
 	foreach(lc, ttl_deletion_archive_columns(rel, container->container, &policy, &archive))
 	{
-		appendStringInfo(&columns, "%s%s", columns.len > 0 ? ", " : "",
-						 quote_identifier(lfirst(lc)));
-		appendStringInfo(&values, "%s%s", values.len > 0 ? ", " : "",
-						 computed ? quote_identifier(lfirst(lc)) : value_of(rel, lfirst(lc)));
+		const char *separator = columns.len > 0 ? ", " : "";
+		const char *column = quote_identifier(lfirst(lc));
+
+		appendStringInfo(&columns, "%s%s", separator, column);
+		appendStringInfo(&values, "%s%s", separator,
+						 computed ? column : value_of(rel, lfirst(lc)));
 	}
 	appendStringInfo(sql, "INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM deleted",
 					 ttl_container_table_name(archive), columns.data, values.data);
@@ -349,12 +351,18 @@ refuse(TtlSessionUser *user, Relation rel, const ItemPointerData *tid, bool refe
 	TtlContainer container;
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	TimestampTz until = DT_NOEND;
-	TimestampTz now = ttl_execution_reference_time();
+	char	   *when;
 
 	if (ttl_container_lookup(RelationGetRelid(rel), &container) &&
 		table_tuple_fetch_row_version(rel, unconstify(ItemPointerData *, tid),
 									  SnapshotAny, slot))
-		until = ttl_grace_held_until(&container, slot, now);
+		until = ttl_grace_held_until(&container, slot, ttl_execution_reference_time());
+	if (until == DT_NOEND)
+		when = _("It stays until its owner deletes it, or turns reaping on.");
+	else if (until > ttl_execution_reference_time())
+		when = psprintf(_("It is deleted in the background after %s."), timestamptz_to_str(until));
+	else
+		when = _("It is deleted in the background soon.");
 	user->refused = true;
 	ereport(ERROR,
 			(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
@@ -363,12 +371,7 @@ refuse(TtlSessionUser *user, Relation rel, const ItemPointerData *tid, bool refe
 					RelationGetRelationName(rel)) :
 			 errmsg("an expired row of table \"%s\" cannot be deleted yet",
 					RelationGetRelationName(rel)),
-			 errdetail_internal("%s", detail),
-			 until == DT_NOEND ?
-			 errhint("It stays until its owner deletes it, or turns reaping on.") :
-			 until > now ?
-			 errhint("It is deleted in the background after %s.", timestamptz_to_str(until)) :
-			 errhint("It is deleted in the background soon.")));
+			 errdetail_internal("%s", detail), errhint("%s", when)));
 }
 
 /*
@@ -389,7 +392,7 @@ check_actions(TtlSessionUser *user, Relation rel, const ItemPointerData *tid)
  * another role than the user and the owner of the table that he writes.
  */
 static void
-check_archive(TtlSessionUser *user, Relation rel, const ItemPointerData *tid, Oid archive)
+check_archive_code(TtlSessionUser *user, Relation rel, const ItemPointerData *tid, Oid archive)
 {
 	Relation	archive_rel;
 
@@ -405,7 +408,7 @@ check_archive(TtlSessionUser *user, Relation rel, const ItemPointerData *tid, Oi
 }
 
 /*
- * May these rows, which reference what is deleted, be deleted?  False if they are the reaper's to
+ * True if these rows, which reference what is deleted, may be deleted; false if they are the reaper's to
  * keep; error (23503) if they are in a user's session.
  */
 static bool
@@ -534,7 +537,7 @@ delete_from_table(const Deletion *deletion, ToDelete *to_delete, int flags)
 		appendStringInfoString(&sql, " RETURNING *), archived AS (");
 		archive = append_archiving(&sql, to_delete->rel, &to_delete->container, true);
 		appendStringInfoString(&sql, ") SELECT pg_catalog.count(*) FROM deleted");
-		check_archive(deletion->user, to_delete->rel, to_delete->tids.tids, archive);
+		check_archive_code(deletion->user, to_delete->rel, to_delete->tids.tids, archive);
 	}
 
 	if (to_delete->as_user)
@@ -607,7 +610,7 @@ ttl_deletion_count_committed(void)
 
 /* Counts what has been deleted, except rows of the caller's table. */
 static void
-count(const Deletion *deletion, const ToDelete *to_delete, bool went_along)
+count_deleted(const Deletion *deletion, const ToDelete *to_delete, bool went_along)
 {
 	const TtlContainer *container = &to_delete->container;
 	uint64		archived = OidIsValid(container->policy.archive_to) ? to_delete->deleted : 0;
@@ -628,7 +631,7 @@ count(const Deletion *deletion, const ToDelete *to_delete, bool went_along)
 
 /* Deletes the rows as part of the deletion; 'went_along' if they are not those of its caller. */
 static void
-delete_rows(const Deletion *deletion, ToDelete *to_delete, int flags, bool went_along)
+run_deletion(const Deletion *deletion, ToDelete *to_delete, int flags, bool went_along)
 {
 	const Deletion *outer = running;
 
@@ -642,7 +645,7 @@ delete_rows(const Deletion *deletion, ToDelete *to_delete, int flags, bool went_
 		running = outer;
 	}
 	PG_END_TRY();
-	count(deletion, to_delete, went_along);
+	count_deleted(deletion, to_delete, went_along);
 }
 
 bool
@@ -677,7 +680,7 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 	deletion.target = target.container.container;
 	if (user != NULL)
 		check_actions(user, rel, tids);
-	delete_rows(&deletion, &target, flags, false);
+	run_deletion(&deletion, &target, flags, false);
 	return target.deleted;
 }
 
@@ -764,7 +767,7 @@ ttl_deletion_run_dependents(List *rows, TimestampTz expired_at, TtlSessionUser *
 			ttl_owner_is_trusted(deletion.user, to_delete.rel);
 		if (may_delete(&deletion, &to_delete))
 		{
-			delete_rows(&deletion, &to_delete, 0, true);
+			run_deletion(&deletion, &to_delete, 0, true);
 			check_snapshot(&to_delete);
 		}
 		table_close(to_delete.rel, NoLock);
@@ -847,13 +850,13 @@ archive_deleted(Relation container, Relation rel, const TtlTids *tids, TtlSessio
 	if (to_delete.deleted > 0)
 	{
 		initStringInfo(&sql);
-		check_archive(deletion.user, rel, tids->tids,
+		check_archive_code(deletion.user, rel, tids->tids,
 					  append_archiving(&sql, rel, &to_delete.container, false));
 		ttl_owner_execute(sql.data, 0, NULL, NULL, deletion.expired_at, owner,
 						  InvalidSnapshot, true);
 	}
 	ttl_owner_end(&saved);
-	count(&deletion, &to_delete, true);
+	count_deleted(&deletion, &to_delete, true);
 }
 
 void

@@ -56,18 +56,18 @@ extern void ttl_owner_begin_as_user(const TtlSessionUser *user, TtlIdentity *sav
 
 extern void ttl_owner_end(const TtlIdentity *saved);
 
-/* Do triggers or rules run for a DELETE from the table, maybe of no rows? */
+/* True if triggers or rules run for a DELETE from the table, maybe of no rows. */
 extern bool ttl_owner_has_code(Relation rel);
 
-/* Is the table the user's, or its owner that of the table which he writes? */
+/* True if the table is the user's, or its owner that of the table which he writes. */
 extern bool ttl_owner_is_trusted(const TtlSessionUser *user, Relation rel);
 
-/* May the role delete from the table, or from it as a partition, by itself? */
+/* True if the role may delete from the table, or from it as a partition, by itself. */
 extern bool ttl_owner_may_delete(Oid role, Oid relid);
 
 /*
- * Do referential actions for rows of the table that go, which PostgreSQL carries out as
- * the owners of the referencing tables, run code as another role?
+ * True if referential actions for rows of the table that go, which PostgreSQL carries out as
+ * the owners of the referencing tables, run code as another role.
  */
 extern bool ttl_owner_acts_as_other(Oid role, Relation rel);
 
@@ -201,7 +201,7 @@ extern TtlSessionUser *ttl_deletion_user(const TtlExecution *execution);
  */
 extern void ttl_deletion_truncate(Relation rel);
 
-/* Does a deletion run in this process, or what it has deferred? */
+/* True if a deletion runs in this process, or what it has deferred. */
 extern bool ttl_deletion_is_running(void);
 
 /*

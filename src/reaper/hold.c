@@ -183,7 +183,7 @@ find_recovery(Recovery *recovery)
 }
 
 /*
- * Was the cluster recovered to a point in time, without a ttl.resume() since?
+ * True if the cluster was recovered to a point in time, without a ttl.resume() since.
  */
 static bool
 is_recovered(Recovery *recovery)
@@ -193,7 +193,7 @@ is_recovered(Recovery *recovery)
 }
 
 /*
- * Must the worker not delete?  Logs the reason, unless an earlier worker has exited for the
+ * True if the worker must not delete.  Logs the reason, unless an earlier worker has exited for the
  * same one.
  */
 bool

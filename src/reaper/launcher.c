@@ -147,8 +147,8 @@ typedef struct TtlShared
 	/* protected by the lock: set by the launcher */
 	pid_t		launcher_pid;	/* 0 = none */
 	Latch	   *launcher_latch; /* valid while launcher_pid is set */
-	bool		is_contended;	/* do databases wait for a slot? */
-	bool		lacks_process;	/* ... or because max_worker_processes is reached? */
+	bool		is_contended;	/* databases wait for a slot, ... */
+	bool		lacks_process;	/* ... since max_worker_processes is reached */
 
 	/* protected by the lock: set by backends, taken by the launcher */
 	int			nrequests;		/* more than MAX_REQUESTS = all databases */
@@ -256,7 +256,7 @@ wake_workers(Oid dboid)
 }
 
 /*
- * Is there a worker of the database (InvalidOid = of any)?  If 'terminate', it gets a
+ * True if there is a worker of the database (InvalidOid = of any).  If 'terminate', it gets a
  * SIGTERM.
  */
 static bool
@@ -647,7 +647,7 @@ typedef struct Database
 	NameData	name;			/* as of the last scan of pg_database */
 	bool		exists;			/* likewise */
 	bool		connectable;	/* likewise */
-	bool		has_worker;		/* has it a slot? */
+	bool		has_worker;		/* it has a slot */
 	BackgroundWorkerHandle *handle; /* NULL = started by an earlier launcher */
 	TimestampTz start_at;		/* when to start a worker, DT_NOEND = at a request;
 								 * or when it was started */
@@ -839,7 +839,7 @@ next_database(TimestampTz now, TimestampTz *next)
 }
 
 /*
- * Has a command like DROP DATABASE locked the database?  A worker would wait for it.
+ * True if a command like DROP DATABASE has locked the database.  A worker would wait for it.
  */
 static bool
 is_locked(Oid dboid)

@@ -264,7 +264,7 @@ ttl_reap_rel_attach_shmem(void)
 
 /* The entry of a table of this database, or NULL; *oldest is the one stored first. */
 static RelStateEntry *
-find_entry(Oid relid, RelStateEntry **oldest)
+find_state(Oid relid, RelStateEntry **oldest)
 {
 	*oldest = NULL;
 	for (int i = 0; i < rel_states->n; i++)
@@ -287,7 +287,7 @@ put_state(Oid relid, const TtlRelState *state)
 	RelStateEntry *entry;
 
 	LWLockAcquire(rel_states_lock, LW_EXCLUSIVE);
-	entry = find_entry(relid, &oldest);
+	entry = find_state(relid, &oldest);
 	if (entry == NULL && rel_states->n < STATES_MAX)
 		entry = &rel_states->entries[rel_states->n++];
 	else if (entry == NULL && oldest->stored_at < now - STALE)
@@ -318,7 +318,7 @@ get_state(Oid relid, TtlRelState *state)
 	RelStateEntry *entry;
 
 	LWLockAcquire(rel_states_lock, LW_SHARED);
-	entry = find_entry(relid, &oldest);
+	entry = find_state(relid, &oldest);
 	if (entry != NULL && is_of_future(entry, GetCurrentTimestamp()))
 		entry = NULL;
 	if (entry != NULL)
@@ -334,7 +334,7 @@ remove_state(Oid relid)
 	RelStateEntry *entry;
 
 	LWLockAcquire(rel_states_lock, LW_EXCLUSIVE);
-	entry = find_entry(relid, &oldest);
+	entry = find_state(relid, &oldest);
 	if (entry != NULL)
 		*entry = rel_states->entries[--rel_states->n];
 	LWLockRelease(rel_states_lock);
@@ -581,7 +581,7 @@ deadline_expired(void)
 }
 
 static void
-start_timeout(TtlBatch *batch)
+start_deadline(TtlBatch *batch)
 {
 	static bool is_registered = false;
 
@@ -603,7 +603,7 @@ start_timeout(TtlBatch *batch)
  * been processed yet would hit the next statement.
  */
 static bool
-stop_timeout(void)
+stop_deadline(void)
 {
 	if (!is_timed)
 		return false;
@@ -663,9 +663,9 @@ attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadline)
 								 GUC_ACTION_SAVE, true, 0, false);
 		attempted = batch;
 		if (has_deadline)
-			start_timeout(batch);
+			start_deadline(batch);
 		action(batch);
-		batch->timed_out = stop_timeout();
+		batch->timed_out = stop_deadline();
 		attempted = NULL;
 
 		/* discard settings made by triggers */
@@ -677,7 +677,7 @@ attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadline)
 	}
 	PG_CATCH();
 	{
-		batch->timed_out = stop_timeout();
+		batch->timed_out = stop_deadline();
 		attempted = NULL;
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
@@ -699,7 +699,7 @@ attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadline)
 	return error;
 }
 
-/* Is it an error for which no row is to blame? */
+/* True if it is an error for which no row is to blame. */
 static bool
 is_no_rows(const ErrorData *error)
 {
@@ -959,7 +959,7 @@ leave_out_referenced(TtlBatch *batch)
 }
 
 /*
- * The batch's only row cannot be deleted.  Is that the table's error?  Then the table is
+ * The batch's only row cannot be deleted.  True if that is the table's error.  Then the table is
  * paused.
  */
 static bool
@@ -1239,7 +1239,7 @@ open_table(TtlBatch *batch, Oid container)
 }
 
 /*
- * Do scans start at a position, rather than at the left edge?  There may be many dead
+ * True if scans start at a position, rather than at the left edge.  There may be many dead
  * entries before it.
  */
 static bool
@@ -1323,8 +1323,8 @@ warn_of_unit(const TtlBatch *batch, TimestampTz earliest)
 {
 	const TtlContainer *container = &batch->container;
 	bool		is_own = container->ttl_type != NULL && container->ttl_type->unit != TTL_UNIT_SECONDS;
-	TtlUnit		unit = is_own ? container->ttl_type->unit :
-		container->ts_type != NULL ? container->ts_type->unit : TTL_UNIT_SECONDS;
+	const TtlType *type = is_own ? container->ttl_type : container->ts_type;
+	TtlUnit		unit = type != NULL ? type->unit : TTL_UNIT_SECONDS;
 	AttrNumber	attno = is_own ? container->ttl_attno : container->ts_attno;
 
 	if (unit == TTL_UNIT_SECONDS || unit + 1 == TTL_UNITS || earliest == DT_NOEND ||
@@ -1370,7 +1370,7 @@ nothing_due(TtlBatch *batch)
 
 /* Collects TIDs, without those of referenced rows. */
 static TtlReapResult
-collect(TtlBatch *batch)
+collect_rows(TtlBatch *batch)
 {
 	TimestampTz started = GetCurrentTimestamp();
 	ErrorData  *error;
@@ -1460,7 +1460,7 @@ run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
 			return TTL_REAP_DONE;
 		}
 		run->is_idle = false;
-		result = collect(batch);
+		result = collect_rows(batch);
 		if (result != TTL_REAP_MORE)
 			return result;
 		if (!has_tids(memory, reap_rel))

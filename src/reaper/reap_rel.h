@@ -39,7 +39,7 @@ typedef struct TtlPass
 	/* what has been logged */
 	int64		raised;			/* rows of 'blocked' whose deletion failed */
 	int64		last_raised;
-	bool		references;		/* are others of them referenced? */
+	bool		references;		/* others of them are referenced */
 	bool		last_references;
 	bool		references_logged;
 } TtlPass;
@@ -52,7 +52,7 @@ typedef struct TtlRelState
 	TimestampTz paused_until;	/* after an error of the table itself */
 	int64		pause;			/* its length */
 	int			logged_sqlstate;	/* of the error that was logged for it */
-	bool		has_timed_out;	/* has a batch timed out since rows were deleted? */
+	bool		has_timed_out;	/* a batch has timed out since rows were deleted */
 	int			n_single;		/* so many rows are deleted one by one */
 } TtlRelState;
 
@@ -76,9 +76,9 @@ typedef struct TtlReapRel
 	TimestampTz due;			/* of the next run */
 	bool		has_work;		/* left by the last run, which makes it due at once */
 	TtlRelState state;
-	bool		is_stored;		/* is there an entry for the next worker? */
+	bool		is_stored;		/* there is an entry for the next worker */
 
-	bool		is_known;		/* has a pass ended, or an entry been found? */
+	bool		is_known;		/* a pass has ended, or an entry been found */
 
 	TtlTids		tids;			/* collected, to be deleted in batches */
 	int			next_tid;		/* the first that has not been */
@@ -88,8 +88,8 @@ typedef struct TtlReapRel
 	TimestampTz scanned_to;		/* the scan covers rows that had expired by then */
 	TtlFront	front;			/* rows before it are deleted or blocked: unlike the
 								 * position, it does not go back with each pass */
-	bool		more;			/* did the scan stop before the end? */
-	bool		lacks_index;	/* has that been logged? */
+	bool		more;			/* the scan stopped before the end */
+	bool		lacks_index;	/* ... which has been logged */
 	bool		skip_referenced_check;	/* the check has failed in this pass */
 
 	TtlTruncate truncate;
@@ -172,7 +172,7 @@ typedef struct TtlBatch
 
 	TimestampTz due;			/* when there will be rows to delete, or 0 */
 	TimestampTz deadline;		/* by ttl.batch_timeout, 0 = not yet set, or none */
-	bool		timed_out;		/* has an attempt been canceled by it? */
+	bool		timed_out;		/* an attempt has been canceled by it */
 	List	   *referenced;		/* foreign keys that may hold collected rows */
 	List	   *references;		/* ErrorData of those that do */
 	const char *error;			/* why rows could not be deleted, or NULL */

@@ -85,7 +85,7 @@
 /* Time until the next attempt, after one that failed */
 #define RETRY_WAIT			(60 * USECS_PER_SEC)
 
-/* Is there any WAL sender (of a standby, subscriber, base backup)? */
+/* True if there is any WAL sender (of a standby, subscriber, base backup). */
 static bool
 has_wal_sender(void)
 {
@@ -121,7 +121,7 @@ delete_has_code(Relation rel)
 		 triggers->trig_truncate_after_statement);
 }
 
-/* Is it a partition where no row by itself matters? */
+/* True if it is a partition where no row by itself matters. */
 static bool
 is_partition_without_trigger(Relation rel, const TtlContainer *container)
 {
@@ -177,7 +177,7 @@ note_transactions(TtlTruncate *truncate, MemoryContext context)
 }
 
 /*
- * May a transaction have imported a snapshot that had been taken by then?  One that is as
+ * True if a transaction may have imported a snapshot that had been taken by then.  One that is as
  * old, by its contents, may have been taken later, too.
  */
 static bool
@@ -256,7 +256,7 @@ read_blocks(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
 }
 
 /*
- * Is a strong lock on the relation waited for?  Then another kind of lock is not
+ * True if a strong lock on the relation is waited for.  Then another kind of lock is not
  * available, although we hold one.
  */
 static bool
@@ -292,9 +292,9 @@ read_table(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
 	return rows;
 }
 
-/* Under the lock: have the rows expired that were written since the table was read? */
+/* Under the lock: true if the rows have expired that were written since the table was read. */
 static bool
-recheck(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
+recheck_table(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
 		TimestampTz cutoff, XLogRecPtr read_lsn)
 {
 	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
@@ -323,7 +323,7 @@ recheck(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
 	return expired;
 }
 
-/* Is there a row that expires later, by the right edges of the indexes? */
+/* True if there is a row that expires later, by the right edges of the indexes. */
 static bool
 indexes_hold_later(Relation rel, const TtlContainer *container, TimestampTz cutoff)
 {
@@ -368,7 +368,7 @@ ttl_truncate_partition(TtlBatch *batch)
 		is_partition_without_trigger(rel, container) &&
 		truncate->generation == ttl_container_generation(container->container) &&
 		!indexes_hold_later(rel, container, cutoff) &&
-		(!must_read || recheck(rel, container, slot, cutoff, read_lsn)))
+		(!must_read || recheck_table(rel, container, slot, cutoff, read_lsn)))
 	{
 		ExecDropSingleTupleTableSlot(slot);
 		ttl_deletion_truncate(rel);

@@ -564,7 +564,7 @@ any_blocked(void)
 }
 
 static void
-forget_dropped(Oid container)
+forget_dropped_policy(Oid container)
 {
 	(void) ttl_container_forget_dropped(container);
 }
@@ -600,7 +600,7 @@ init_schedule(TtlMemory *memory)
 	MemoryContextSwitchTo(context);
 	dropped = ttl_container_list(TTL_CONTAINERS_DROPPED);
 	CommitTransactionCommand();
-	call_in_transactions(forget_dropped, dropped);
+	call_in_transactions(forget_dropped_policy, dropped);
 	list_free(dropped);
 }
 
@@ -689,8 +689,11 @@ replica_lag(void)
 		SpinLockAcquire(&sender->mutex);
 		active = sender->pid != 0;
 		/* pg_receivewal does not apply, and need not flush */
-		done = sender->apply != InvalidXLogRecPtr ? sender->apply :
-			sender->flush != InvalidXLogRecPtr ? sender->flush : sender->write;
+		done = sender->apply;
+		if (done == InvalidXLogRecPtr)
+			done = sender->flush;
+		if (done == InvalidXLogRecPtr)
+			done = sender->write;
 		SpinLockRelease(&sender->mutex);
 
 		/* a base backup, or no reply yet */
@@ -940,6 +943,8 @@ warn_behind(TtlScheduled *container, TimestampTz cycle_start, TtlStop stop)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	int64		patience = ttl_guc_lag_warning * USECS_PER_SEC;
+	char	   *detail = NULL;
+	char	   *hint = NULL;
 
 	if (container->behind_since == 0)
 		container->behind_since = cycle_start;
@@ -948,22 +953,23 @@ warn_behind(TtlScheduled *container, TimestampTz cycle_start, TtlStop stop)
 		return;
 
 	container->warned_at = now;
+	if (container->is_limited)
+		hint = _("Consider increasing the container's cycle_cost_limit by ttl.alter_container().");
+	else if (stop == TTL_STOP_REPLICA_LAG)
+		detail = psprintf(_("A replica is further behind than \"%s\" allows."), "ttl.replica_lag_limit");
+	else if (stop == TTL_STOP_TIME)
+		detail = _("Deletion takes the time of whole cycles, and leaves some of their budget.");
+	else if (ttl_guc_throughput > 0)
+		hint = psprintf(_("Consider increasing \"%s\", \"%s\" or \"%s\"."),
+						"ttl.throughput", "ttl.cycle_cost_floor", "ttl.cycle_cost_limit");
+	else
+		hint = psprintf(_("Consider increasing \"%s\"."), "ttl.cycle_cost_limit");
 	ereport(WARNING,
 			(errmsg("deletion of expired rows of container \"%s\" in database \"%s\" has been behind for %lld seconds",
 					container->name, database_name,
 					(long long) ((now - container->behind_since) / USECS_PER_SEC)),
-			 container->is_limited ?
-			 errhint("Consider increasing the container's cycle_cost_limit by ttl.alter_container().") :
-			 stop == TTL_STOP_REPLICA_LAG ?
-			 errdetail("A replica is further behind than \"%s\" allows.",
-					   "ttl.replica_lag_limit") :
-			 stop == TTL_STOP_TIME ?
-			 errdetail("Deletion takes the time of whole cycles, and leaves some of their budget.") :
-			 ttl_guc_throughput > 0 ?
-			 errhint("Consider increasing \"%s\", \"%s\" or \"%s\".",
-					 "ttl.throughput", "ttl.cycle_cost_floor",
-					 "ttl.cycle_cost_limit") :
-			 errhint("Consider increasing \"%s\".", "ttl.cycle_cost_limit")));
+			 detail != NULL ? errdetail_internal("%s", detail) : 0,
+			 hint != NULL ? errhint("%s", hint) : 0));
 }
 
 /*
@@ -1113,7 +1119,7 @@ run_cycle(TtlMemory *memory)
  * behind.  Returns when to do it again, DT_NOEND if there are none.
  */
 static TimestampTz
-remind(int unreaped)
+remind_daily(int unreaped)
 {
 	TtlDatabaseCounters counters;
 
@@ -1155,7 +1161,7 @@ has_work(TtlMemory *memory, TimestampTz *next, TtlReaperState *state,
 		return false;
 
 	any = refresh_schedule(memory, next, &unreaped);
-	*start_at = remind(unreaped);
+	*start_at = remind_daily(unreaped);
 	if (any)
 	{
 		ttl_counters_open_database();
