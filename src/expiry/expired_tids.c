@@ -253,16 +253,14 @@ ttl_expired_tids_contain(TtlExpiredTids *expired_tids, const ItemPointerData *ti
 }
 
 void
-ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block, Page page,
-						   TtlExpiredOnPage *result)
+ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block, Page page)
 {
 	const TtlTids *tids = &expired_tids->tids;
 	ItemPointerData first;
 	int			i;
 
 	ItemPointerSet(&first, block, InvalidOffsetNumber);
-	BlockIdSet(&result->page, block);
-	memset(result->is_candidate, false, sizeof(result->is_candidate));
+	memset(expired_tids->is_candidate, false, sizeof(expired_tids->is_candidate));
 	for (i = find_first(expired_tids, &first);
 		 i < tids->n && ItemPointerGetBlockNumber(&tids->tids[i]) == block; i++)
 	{
@@ -275,9 +273,9 @@ ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block, Page
 		if (ItemIdIsRedirected(item) ||
 			(ItemIdIsNormal(item) &&
 			 HeapTupleHeaderIsHotUpdated((HeapTupleHeader) PageGetItem(page, item))))
-			memset(result->is_candidate, true, sizeof(result->is_candidate));
+			memset(expired_tids->is_candidate, true, sizeof(expired_tids->is_candidate));
 		else
-			result->is_candidate[offset] = true;
+			expired_tids->is_candidate[offset] = true;
 	}
 	expired_tids->next = i;
 }

@@ -433,6 +433,8 @@ typedef struct TtlExpiredTids
 	int			next;			/* where a search among them begins */
 	TtlBits		pages;			/* of them */
 	TtlBits		hashes;			/* of the TIDs */
+	bool		is_candidate[MaxHeapTuplesPerPage + 1]; /* by offset numbers, of
+														 * the page read last */
 } TtlExpiredTids;
 
 typedef enum TtlProbeResult
@@ -484,18 +486,10 @@ ttl_expired_tids_may_contain(const TtlExpiredTids *expired_tids, const ItemPoint
 /* True if it is. */
 extern bool ttl_expired_tids_contain(TtlExpiredTids *expired_tids, const ItemPointerData *tid);
 
-/* The rows of one page that may have expired, by their offset numbers */
-typedef struct TtlExpiredOnPage
-{
-	BlockIdData page;
-	bool		is_candidate[MaxHeapTuplesPerPage + 1];
-} TtlExpiredOnPage;
-
 /*
- * Reads those of a page that is pinned.  All its rows are among them if one is the root of a HOT
+ * Reads those of a page that is pinned, into is_candidate.  All its rows are among them if one is the root of a HOT
  * chain.  The result stays true while the snapshot is in use.
  */
-extern void ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block,
-									   Page page, TtlExpiredOnPage *result);
+extern void ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block, Page page);
 
 #endif							/* TTL_EXPIRY_H */

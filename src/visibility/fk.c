@@ -598,7 +598,8 @@ ttl_fk_runs(const TtlExecution *outer)
 	bool		cascades;
 	Oid			table;
 
-	if (execution == NULL || !execution->observed || ttl_container_objects() == NULL)
+	if (!InNoForceRLSOperation() || execution == NULL || !execution->observed ||
+		ttl_container_objects() == NULL)
 		return true;
 	table = searched_table(execution->query_desc, &cascades);
 	if (!OidIsValid(table))

@@ -119,7 +119,8 @@ typedef struct ScanFilter
 	bool		none_expired;
 	TtlExpiredTids *expired_tids;	/* NULL = not known */
 	BlockNumber last_page;		/* with candidates, where the scan was */
-	TtlExpiredOnPage on_page;	/* of a page, from its second row on */
+	BlockIdData page_read;		/* the last page whose candidates were read,
+								 * when its second row was met */
 	int64		checked;		/* rows, as long as it isn't */
 	int64		probe_at;
 	TupleTableSlot *fetched;	/* for index-only scans */
@@ -233,12 +234,12 @@ check(const ScanFilter *filter, TupleTableSlot *slot)
 	return ttl_live_passes(filter->live, &item);
 }
 
-/* True if the row in the slot is on the page whose candidates have been read. */
+/* True if the row in the slot is on the last page whose candidates have been read. */
 static inline bool
 is_on_page(const ScanFilter *filter, const TupleTableSlot *slot)
 {
 	/* BlockIdEquals() would compare twice */
-	return memcmp(&slot->tts_tid.ip_blkid, &filter->on_page.page, sizeof(BlockIdData)) == 0;
+	return memcmp(&slot->tts_tid.ip_blkid, &filter->page_read, sizeof(BlockIdData)) == 0;
 }
 
 /* False if it is no candidate, by what has been read of its page. */
@@ -246,7 +247,18 @@ static inline bool
 is_candidate_on_page(const ScanFilter *filter, const TupleTableSlot *slot)
 {
 	return !is_on_page(filter, slot) ||
-		filter->on_page.is_candidate[ItemPointerGetOffsetNumberNoCheck(&slot->tts_tid)];
+		filter->expired_tids->is_candidate[ItemPointerGetOffsetNumberNoCheck(&slot->tts_tid)];
+}
+
+/* Reads the candidates of the page in the slot's buffer. */
+static void
+read_page(ScanFilter *filter, const TupleTableSlot *slot)
+{
+	BlockNumber block = ItemPointerGetBlockNumberNoCheck(&slot->tts_tid);
+
+	ttl_expired_tids_read_page(filter->expired_tids, block,
+							   BufferGetPage(((const BufferHeapTupleTableSlot *) slot)->buffer));
+	BlockIdSet(&filter->page_read, block);
 }
 
 /*
@@ -281,9 +293,7 @@ is_candidate(ScanFilter *filter, TupleTableSlot *slot)
 	if (tuple == NULL || !ItemPointerIsValid(&slot->tts_tid))
 		return true;
 	if (page == filter->last_page && !is_on_page(filter, slot))
-		ttl_expired_tids_read_page(expired_tids, page,
-								   BufferGetPage(((BufferHeapTupleTableSlot *) slot)->buffer),
-								   &filter->on_page);
+		read_page(filter, slot);
 	filter->last_page = page;
 	return HeapTupleHeaderIsHeapOnly(tuple->t_data) ||
 		ttl_expired_tids_may_contain(expired_tids, &slot->tts_tid);
@@ -451,17 +461,13 @@ check_row(const ScanFilter *filter, TupleTableSlot *slot)
 static pg_noinline bool
 is_live_in_order(ScanFilter *filter, TupleTableSlot *slot)
 {
-	BlockNumber page = ItemPointerGetBlockNumberNoCheck(&slot->tts_tid);
-
 	if (filter->expired_tids == NULL && filter->checked++ >= filter->probe_at)
 		probe(filter);
 	if (filter->none_expired)
 		return true;
 	if (filter->expired_tids != NULL && !is_on_page(filter, slot))
 	{
-		ttl_expired_tids_read_page(filter->expired_tids, page,
-								   BufferGetPage(((BufferHeapTupleTableSlot *) slot)->buffer),
-								   &filter->on_page);
+		read_page(filter, slot);
 		if (!is_candidate_on_page(filter, slot))
 			return true;
 	}
@@ -752,7 +758,7 @@ ttl_scan_filter_add(ScanState *scan, const TtlContainer *container, TtlExecution
 	filter->ttl_attno = container->ttl_attno;
 	filter->ttl_type = container->ttl_type;
 	filter->last_page = InvalidBlockNumber;
-	BlockIdSet(&filter->on_page.page, InvalidBlockNumber);
+	BlockIdSet(&filter->page_read, InvalidBlockNumber);
 	filter->probe_at = IsA(scan, IndexOnlyScanState) ? PROBE_AT_ONCE_INDEX_ONLY : PROBE_AT_ONCE;
 	if (expected_rows(filter) >= filter->probe_at)
 		filter->probe_at = 0;

@@ -198,7 +198,7 @@ sub measure_deletion
 	$server->shut_down;
 	my ($call, $delete) = map { (callgrind($server, 'ttl', 'pg_parse_query', 'SET ttl.show_expired = on', $_, 'SELECT 1'))[2] }
 		"CALL ttl.reap('item')", 'DELETE FROM item';
-	$results->add('deletion', "$rows rows: CALL ttl.reap() / one DELETE", (map { sprintf '%.0f', $_ / $rows } $call, $delete), sprintf('%.3f', $call / $delete));
+	$results->add('instructions', "deletion of $rows rows, for a row: CALL ttl.reap() / one DELETE", (map { sprintf '%.0f', $_ / $rows } $call, $delete), sprintf('%.3f', $call / $delete));
 	$server->stop;
 	return;
 }
