@@ -487,8 +487,8 @@ ttl_expired_tids_may_contain(const TtlExpiredTids *expired_tids, const ItemPoint
 extern bool ttl_expired_tids_contain(TtlExpiredTids *expired_tids, const ItemPointerData *tid);
 
 /*
- * Reads those of a page that is pinned, into is_candidate.  All its rows are among them if one is the root of a HOT
- * chain.  The result stays true while the snapshot is in use.
+ * Reads those of a page that is pinned into is_candidate.  All its rows are among them if one is the
+ * root of a HOT chain.  The result stays true while the snapshot is in use.
  */
 extern void ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block, Page page);
 
