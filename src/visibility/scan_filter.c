@@ -104,8 +104,8 @@ typedef struct TidPage
 
 typedef struct ScanFilter
 {
-	ExprState	qual;			/* in place of the scan's; evaluates to "is it
-								 * live, and do the rest of quals hold?" */
+	ExprState	qual;			/* in place of the scan's: true if the row
+								 * passes, and the rest of quals holds */
 	ExprState	recheck;		/* in place of an index's or bitmap's recheck */
 	ExprState  *rest;			/* quals but the filter, NULL = none */
 	ExprState  *rechecked;
@@ -136,24 +136,6 @@ typedef struct OrderingGuard
 	ScanFilter *filter;
 } OrderingGuard;
 
-static Datum evaluate_candidates(ExprState *state, ExprContext *econtext, bool *isnull);
-static Datum evaluate_candidates_by_tid(ExprState *state, ExprContext *econtext, bool *isnull);
-
-static inline Datum
-evaluate_rest(ScanFilter *filter, ExprContext *econtext, bool *isnull)
-{
-	return filter->rest == NULL ? BoolGetDatum(true) :
-		ExecEvalExpr(filter->rest, econtext, isnull);
-}
-
-/* Evaluates quals without the filter. */
-static Datum
-evaluate_unfiltered(ExprState *state, ExprContext *econtext, bool *isnull)
-{
-	*isnull = false;
-	return evaluate_rest((ScanFilter *) state, econtext, isnull);
-}
-
 /*
  * Nothing is hidden from this scan: what remains are the other quals.  The call of the
  * scan's function that is under way still evaluates ours, and seq_scan() finds the scan filter
@@ -165,10 +147,14 @@ remove_scan_filter(ScanFilter *filter)
 	PlanState  *ps = &filter->scan->ps;
 
 	filter->none_expired = true;
-	filter->qual.evalfunc = evaluate_unfiltered;
+	filter->expired_tids = NULL;
 	if (!IsA(ps, SeqScanState))
 		ps->qual = filter->rest;
 }
+
+/*
+ * Which rows are candidates
+ */
 
 /* How many rows the scan is expected to meet. */
 static double
@@ -214,24 +200,15 @@ probe(ScanFilter *filter)
 									max_entries(filter), &filter->expired_tids);
 	MemoryContextSwitchTo(old);
 
-	if (result == TTL_PROBE_KNOWN && filter->expired_tids->tids.n == 0)
-		remove_scan_filter(filter);
-	else if (result == TTL_PROBE_KNOWN)
-		filter->qual.evalfunc = filter->index_only == NULL ? evaluate_candidates :
-			evaluate_candidates_by_tid;
+	if (result == TTL_PROBE_KNOWN)
+	{
+		if (filter->expired_tids->tids.n == 0)
+			remove_scan_filter(filter);
+	}
 	else if (result == TTL_PROBE_TOO_MANY && ttl_guc_debug_index_probe != TTL_INDEX_PROBE_ALWAYS)
 		filter->probe_at = Max(filter->checked * PROBE_AGAIN, probe_after(filter));
 	else
 		filter->probe_at = PG_INT64_MAX;
-}
-
-static bool
-check(const ScanFilter *filter, TupleTableSlot *slot)
-{
-	TtlItem		item;
-
-	ttl_item_read(&item, filter->ts_attno, filter->ts_type, filter->ttl_attno, filter->ttl_type, slot);
-	return ttl_live_passes(filter->live, &item);
 }
 
 /* True if the row in the slot is on the last page whose candidates have been read. */
@@ -299,6 +276,44 @@ is_candidate(ScanFilter *filter, TupleTableSlot *slot)
 		ttl_expired_tids_may_contain(expired_tids, &slot->tts_tid);
 }
 
+/* False if the row that the index-only scan has come to is no candidate. */
+static inline bool
+is_candidate_by_tid(const ScanFilter *filter)
+{
+	const TtlExpiredTids *expired_tids = filter->expired_tids;
+	struct IndexScanDescData *desc = filter->index_only->ioss_ScanDesc;
+
+	if (!ttl_expired_tids_on_page(expired_tids, ItemPointerGetBlockNumber(&desc->xs_heaptid)))
+		return false;
+	return BufferIsValid(((IndexFetchHeapData *) desc->xs_heapfetch)->xs_cbuf) ||
+		ttl_expired_tids_may_contain(expired_tids, &desc->xs_heaptid);
+}
+
+/*
+ * False if the row that the scan has come to is live, by what is known of its page or TID.  Most rows
+ * are, and cost no more than this.
+ */
+static inline bool
+may_have_expired(const ScanFilter *filter, const TupleTableSlot *slot)
+{
+	if (filter->expired_tids == NULL)
+		return true;
+	return filter->index_only != NULL ? is_candidate_by_tid(filter) : may_be_candidate(filter, slot);
+}
+
+/*
+ * Which rows pass the filter
+ */
+
+static bool
+check(const ScanFilter *filter, TupleTableSlot *slot)
+{
+	TtlItem		item;
+
+	ttl_item_read(&item, filter->ts_attno, filter->ts_type, filter->ttl_attno, filter->ttl_type, slot);
+	return ttl_live_passes(filter->live, &item);
+}
+
 /* Fetches the row that the index-only scan has come to. */
 static TupleTableSlot *
 fetch(ScanFilter *filter)
@@ -345,19 +360,6 @@ check_fetched(ScanFilter *filter)
 	return result;
 }
 
-/* False if the row that the index-only scan has come to is no candidate. */
-static inline bool
-is_candidate_by_tid(const ScanFilter *filter)
-{
-	const TtlExpiredTids *expired_tids = filter->expired_tids;
-	struct IndexScanDescData *desc = filter->index_only->ioss_ScanDesc;
-
-	if (!ttl_expired_tids_on_page(expired_tids, ItemPointerGetBlockNumber(&desc->xs_heaptid)))
-		return false;
-	return BufferIsValid(((IndexFetchHeapData *) desc->xs_heapfetch)->xs_cbuf) ||
-		ttl_expired_tids_may_contain(expired_tids, &desc->xs_heaptid);
-}
-
 /*
  * Checks such a candidate.  It is fetched where its TID may be
  * that of a member of a HOT chain, because the scan has been at the page; on a page that is
@@ -377,69 +379,18 @@ check_by_tid(ScanFilter *filter)
 		!ttl_expired_tids_contain(expired_tids, &desc->xs_heaptid);
 }
 
-/* True if the row that the scan has come to is live. */
-static bool
+/* True if the row that the scan has come to passes. */
+static pg_noinline bool
 is_live(ScanFilter *filter, TupleTableSlot *slot)
 {
-	if (filter->expired_tids == NULL && filter->checked++ >= filter->probe_at)
+	if (filter->expired_tids == NULL && !filter->none_expired &&
+		filter->checked++ >= filter->probe_at)
 		probe(filter);
 	if (filter->none_expired)
 		return true;
 	if (filter->index_only != NULL)
-		return filter->expired_tids == NULL ? check_fetched(filter) :
-			!is_candidate_by_tid(filter) || check_by_tid(filter);
-	return (filter->expired_tids != NULL &&
-			!(may_be_candidate(filter, slot) && is_candidate(filter, slot))) || check(filter, slot);
-}
-
-/* Evaluates the quals. */
-static Datum
-evaluate_qual(ExprState *state, ExprContext *econtext, bool *isnull)
-{
-	ScanFilter *filter = (ScanFilter *) state;
-
-	*isnull = false;
-	return is_live(filter, econtext->ecxt_scantuple) ?
-		evaluate_rest(filter, econtext, isnull) : BoolGetDatum(false);
-}
-
-/*
- * Likewise when it is known which rows are candidates.  Most rows are none, and cost no call
- * but this.
- */
-static pg_noinline Datum
-evaluate_candidate(ScanFilter *filter, ExprContext *econtext, bool *isnull)
-{
-	TupleTableSlot *slot = econtext->ecxt_scantuple;
-
-	return !is_candidate(filter, slot) || check(filter, slot) ?
-		evaluate_rest(filter, econtext, isnull) : BoolGetDatum(false);
-}
-
-static Datum
-evaluate_candidates(ExprState *state, ExprContext *econtext, bool *isnull)
-{
-	ScanFilter *filter = (ScanFilter *) state;
-
-	*isnull = false;
-	return may_be_candidate(filter, econtext->ecxt_scantuple) ?
-		evaluate_candidate(filter, econtext, isnull) : evaluate_rest(filter, econtext, isnull);
-}
-
-static pg_noinline Datum
-evaluate_candidate_by_tid(ScanFilter *filter, ExprContext *econtext, bool *isnull)
-{
-	return check_by_tid(filter) ? evaluate_rest(filter, econtext, isnull) : BoolGetDatum(false);
-}
-
-static Datum
-evaluate_candidates_by_tid(ExprState *state, ExprContext *econtext, bool *isnull)
-{
-	ScanFilter *filter = (ScanFilter *) state;
-
-	*isnull = false;
-	return is_candidate_by_tid(filter) ?
-		evaluate_candidate_by_tid(filter, econtext, isnull) : evaluate_rest(filter, econtext, isnull);
+		return filter->expired_tids == NULL ? check_fetched(filter) : check_by_tid(filter);
+	return (filter->expired_tids != NULL && !is_candidate(filter, slot)) || check(filter, slot);
 }
 
 /* Checks a row, in the memory of one. */
@@ -472,6 +423,36 @@ is_live_in_order(ScanFilter *filter, TupleTableSlot *slot)
 			return true;
 	}
 	return check_row(filter, slot);
+}
+
+/*
+ * Scans, of which the filter is a part
+ */
+
+static inline Datum
+evaluate_rest(ScanFilter *filter, ExprContext *econtext, bool *isnull)
+{
+	return filter->rest == NULL ? BoolGetDatum(true) :
+		ExecEvalExpr(filter->rest, econtext, isnull);
+}
+
+static pg_noinline Datum
+evaluate_checked(ScanFilter *filter, ExprContext *econtext, bool *isnull)
+{
+	return is_live(filter, econtext->ecxt_scantuple) ?
+		evaluate_rest(filter, econtext, isnull) : BoolGetDatum(false);
+}
+
+/* Evaluates the quals.  Most rows need no check, and so no call but this. */
+static Datum
+evaluate_qual(ExprState *state, ExprContext *econtext, bool *isnull)
+{
+	ScanFilter *filter = (ScanFilter *) state;
+
+	*isnull = false;
+	if (may_have_expired(filter, econtext->ecxt_scantuple))
+		return evaluate_checked(filter, econtext, isnull);
+	return evaluate_rest(filter, econtext, isnull);
 }
 
 /*
@@ -621,7 +602,8 @@ evaluate_recheck(ExprState *state, ExprContext *econtext, bool *isnull)
 	ScanFilter *filter = (ScanFilter *) ((char *) state - offsetof(ScanFilter, recheck));
 
 	*isnull = false;
-	if (!is_live(filter, econtext->ecxt_scantuple))
+	if (may_have_expired(filter, econtext->ecxt_scantuple) &&
+		!is_live(filter, econtext->ecxt_scantuple))
 		return BoolGetDatum(false);
 	return ExecEvalExpr(filter->rechecked, econtext, isnull);
 }
@@ -633,7 +615,8 @@ evaluate_ordering(ExprState *state, ExprContext *econtext, bool *isnull)
 	OrderingGuard *guard = (OrderingGuard *) state;
 
 	*isnull = true;
-	if (!is_live(guard->filter, econtext->ecxt_scantuple))
+	if (may_have_expired(guard->filter, econtext->ecxt_scantuple) &&
+		!is_live(guard->filter, econtext->ecxt_scantuple))
 		return (Datum) 0;
 	return ExecEvalExpr(guard->guarded, econtext, isnull);
 }
