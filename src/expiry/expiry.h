@@ -379,12 +379,6 @@ extern void ttl_expiry_skip_expired(const TtlContainer *container, TimestampTz n
 									TtlExpiryPosition *position);
 
 /*
- * When the next row of the container expires after 'now'; DT_NOEND if none does, DT_NOBEGIN
- * if that is not known.  Waits for no lock.
- */
-extern TimestampTz ttl_expiry_next(Oid container, TimestampTz now);
-
-/*
  * The latest instant at which a row that is in an expiry index expires, by the
  * right edges of the indexes; DT_NOEND if that isn't to be known, or not at
  * once.  Rows that live for ever may be in no index, but only if the container
@@ -393,16 +387,6 @@ extern TimestampTz ttl_expiry_next(Oid container, TimestampTz now);
 extern TimestampTz ttl_expiry_latest(Relation rel,
 									 const TtlContainer *container,
 									 Snapshot snapshot);
-
-/*
- * How many rows of the container have expired and are not yet deleted, by the statement's
- * clock, counted through its indexes.  Errors (55000) if it lacks one.
- */
-extern int64 ttl_expiry_count_expired(Oid container);
-
-/* Puts its rows that have not expired at 'now', and will have 'by' then, as ttl.expiring_rows() returns them. */
-extern void ttl_expiry_put_expiring(Oid container, TimestampTz now, TimestampTz by,
-									ReturnSetInfo *result);
 
 /*
  * How many stored rows of the container its default TTL makes expired at 'now' that

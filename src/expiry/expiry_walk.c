@@ -16,35 +16,21 @@
 #include "access/nbtree.h"
 #include "access/relation.h"
 #include "access/relscan.h"
-#include "access/table.h"
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "access/visibilitymap.h"
 #include "access/xact.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_type.h"
-#include "common/int.h"
 #include "compat.h"
 #include "container/container.h"
-#include "container/policy.h"
 #include "execution.h"
 #include "executor/executor.h"
 #include "expiry/expiry_private.h"
-#include "fmgr.h"
-#include "funcapi.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
-#include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
-#include "utils/json.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 struct TtlExpiryWalk
 {
@@ -432,7 +418,7 @@ ttl_expiry_walk_end(TtlExpiryWalk *walk)
 }
 
 /*
- * The first and the last expiry of a table, counts, and what expires next
+ * The first and the last expiry of a table, and how many a change makes expired
  */
 
 TimestampTz
@@ -620,72 +606,6 @@ ttl_expiry_count_made_expired(Oid container, int32 other_default, TimestampTz no
 	return count;
 }
 
-int64
-ttl_expiry_count_expired(Oid container)
-{
-	TimestampTz now = ttl_expiry_reading_now();
-	int64		count = 0;
-	ListCell   *lc;
-
-	foreach(lc, ttl_container_leaves(container))
-	{
-		Relation	rel = try_table_open(lfirst_oid(lc), AccessShareLock);
-		TtlContainer c;
-		TtlExpiryWalk *walk;
-
-		if (rel == NULL)
-			continue;
-		if (ttl_container_lookup(RelationGetRelid(rel), &c))
-		{
-			walk = ttl_expiry_walk_begin(rel, &c, now, GetActiveSnapshot(), NULL);
-			while (ttl_expiry_walk_next(walk, NULL) != NULL)
-			{
-				CHECK_FOR_INTERRUPTS();
-				count++;
-			}
-			if (ttl_expiry_walk_is_incomplete(walk))
-				ttl_expiry_report_incomplete(rel);
-			ttl_expiry_walk_end(walk);
-		}
-		table_close(rel, AccessShareLock);
-	}
-	return count;
-}
-
-/*
- * The key of the row as jsonb: the columns of the table's primary key, numbers as
- * such and all else as text.  Output functions of types are the only code that runs.
- */
-static Datum
-key_of_slot(Relation rel, const Bitmapset *key, TupleTableSlot *slot)
-{
-	StringInfoData text;
-	int			i = -1;
-
-	initStringInfo(&text);
-	while ((i = bms_next_member(key, i)) >= 0)
-	{
-		AttrNumber	attno = i + FirstLowInvalidHeapAttributeNumber;
-		Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(rel), attno - 1);
-		bool		isnull;
-		Datum		value = slot_getattr(slot, attno, &isnull);
-		Oid			output;
-		bool		is_varlena;
-
-		getTypeOutputInfo(attribute->atttypid, &output, &is_varlena);
-		appendStringInfoString(&text, text.len > 0 ? ", " : "{");
-		escape_json(&text, NameStr(attribute->attname));
-		appendStringInfoString(&text, ": ");
-		if (attribute->atttypid == INT2OID || attribute->atttypid == INT4OID ||
-			attribute->atttypid == INT8OID)
-			appendStringInfoString(&text, OidOutputFunctionCall(output, value));
-		else
-			escape_json(&text, OidOutputFunctionCall(output, value));
-	}
-	appendStringInfoChar(&text, '}');
-	return DirectFunctionCall1(jsonb_in, CStringGetDatum(text.data));
-}
-
 void
 ttl_expiry_skip_expired(const TtlContainer *container, TimestampTz now, TtlExpiryPosition *position)
 {
@@ -693,117 +613,4 @@ ttl_expiry_skip_expired(const TtlContainer *container, TimestampTz now, TtlExpir
 	for (int i = 0; i < TTL_INDEXES; i++)
 		position->set[i] =
 			ttl_expiry_index_last_key(container, container->policy.default_ttl, now, i, &position->at[i]);
-}
-
-/* Puts the rows of a relation that have not expired at 'now', and will have 'by' then. */
-static void
-put_expiring(Relation rel, TimestampTz now, TimestampTz by, ReturnSetInfo *result)
-{
-	const Bitmapset *key = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_PRIMARY_KEY);
-	TtlContainer container;
-	TtlExpiryPosition position;
-	TtlExpiryWalk *walk;
-	TupleTableSlot *slot;
-	TimestampTz when;
-	MemoryContext context;
-	MemoryContext old;
-
-	if (!ttl_container_lookup(RelationGetRelid(rel), &container))
-		return;
-	ttl_expiry_skip_expired(&container, now, &position);
-	walk = ttl_expiry_walk_begin(rel, &container, by, GetActiveSnapshot(), &position);
-	context = AllocSetContextCreate(CurrentMemoryContext, "ttl expiring", ALLOCSET_DEFAULT_SIZES);
-	old = CurrentMemoryContext;
-	while ((slot = ttl_expiry_walk_next(walk, &when)) != NULL)
-	{
-		Datum		values[2];
-		bool		nulls[2] = {bms_is_empty(key), false};
-
-		CHECK_FOR_INTERRUPTS();
-		if (when <= now)
-			continue;
-		MemoryContextSwitchTo(context);
-		values[0] = nulls[0] ? (Datum) 0 : key_of_slot(rel, key, slot);
-		values[1] = TimestampTzGetDatum(when);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-		MemoryContextSwitchTo(old);
-		MemoryContextReset(context);
-	}
-	MemoryContextDelete(context);
-	if (ttl_expiry_walk_is_incomplete(walk))
-		ttl_expiry_report_incomplete(rel);
-	ttl_expiry_walk_end(walk);
-}
-
-void
-ttl_expiry_put_expiring(Oid container, TimestampTz now, TimestampTz by, ReturnSetInfo *result)
-{
-	ListCell   *lc;
-
-	foreach(lc, ttl_container_leaves(container))
-	{
-		Relation	rel = try_table_open(lfirst_oid(lc), AccessShareLock);
-
-		if (rel == NULL)
-			continue;
-		put_expiring(rel, now, by, result);
-		table_close(rel, AccessShareLock);
-	}
-}
-
-TimestampTz
-ttl_expiry_next(Oid container, TimestampTz now)
-{
-	TimestampTz next = DT_NOEND;
-	ListCell   *lc;
-
-	foreach(lc, ttl_container_leaves(container))
-	{
-		bool		busy;
-		Relation	rel = ttl_container_open_unlocked(lfirst_oid(lc), &busy);
-		TtlContainer member;
-		TtlExpiryPosition position;
-		TtlExpiryFirst first;
-
-		if (busy)
-			return DT_NOBEGIN;
-		if (rel == NULL)
-			continue;
-		if (rel->rd_rel->relkind != RELKIND_RELATION ||
-			!ttl_container_peek(lfirst_oid(lc), &member) || member.policy.default_ttl == TTL_OFF)
-			 /* nothing expires here */ ;
-		else if (member.lacks_column || !ttl_expiry_lock_indexes(rel))
-			next = DT_NOBEGIN;
-		else
-		{
-			ttl_expiry_skip_expired(&member, now, &position);
-			ttl_expiry_find_first(rel, &member, &position, now, DT_NOEND - 1, &first);
-			next = first.gave_up || first.incomplete ? DT_NOBEGIN : Min(next, first.at);
-		}
-		relation_close(rel, AccessShareLock);
-		if (next == DT_NOBEGIN)
-			break;
-	}
-	return next;
-}
-
-PG_FUNCTION_INFO_V1(ttl_next_expiry);
-
-/*
- * ttl.next_expiry(container regclass) -> timestamptz
- *
- * When the next of its live rows expires; NULL if none does, or if its expiry indexes do
- * not say.  Like the statistics it needs no privilege, and waits for no lock.  Error: 42704.
- */
-Datum
-ttl_next_expiry(PG_FUNCTION_ARGS)
-{
-	TtlPolicy	policy;
-	TimestampTz next;
-
-	ttl_container_require(PG_GETARG_OID(0), &policy);
-	next = ttl_expiry_next(PG_GETARG_OID(0), ttl_expiry_reading_now());
-	if (TIMESTAMP_NOT_FINITE(next))
-		PG_RETURN_NULL();
-	PG_RETURN_TIMESTAMPTZ(next);
 }
