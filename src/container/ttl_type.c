@@ -208,18 +208,24 @@ seconds_of_jsonb(Datum value)
  * Numbers that are instants
  */
 
-static const char *const unit_names[TTL_UNITS] = {
-	[TTL_UNIT_SECONDS] = "seconds",
-	[TTL_UNIT_EPOCH] = "epoch",
-	[TTL_UNIT_EPOCH_MS] = "epoch_ms",
-	[TTL_UNIT_EPOCH_US] = "epoch_us",
-	[TTL_UNIT_EPOCH_NS] = "epoch_ns"
+static const struct
+{
+	const char *name;
+	int64		per_second;
+	int			places;			/* decimal places that are a microsecond; -3 =
+								 * thousands */
+}			units[TTL_UNITS] = {
+	[TTL_UNIT_SECONDS] = {"seconds", 1, 6},
+	[TTL_UNIT_EPOCH] = {"epoch", 1, 6},
+	[TTL_UNIT_EPOCH_MS] = {"epoch_ms", 1000, 3},
+	[TTL_UNIT_EPOCH_US] = {"epoch_us", USECS_PER_SEC, 0},
+	[TTL_UNIT_EPOCH_NS] = {"epoch_ns", 1000 * USECS_PER_SEC, -3}
 };
 
 const char *
 ttl_type_unit_name(TtlUnit unit)
 {
-	return unit_names[unit];
+	return units[unit].name;
 }
 
 bool
@@ -227,21 +233,13 @@ ttl_type_unit_parse(const char *name, TtlUnit *unit)
 {
 	for (int i = 0; i < TTL_UNITS; i++)
 	{
-		if (strcmp(name, unit_names[i]) == 0)
+		if (strcmp(name, units[i].name) == 0)
 		{
 			*unit = i;
 			return true;
 		}
 	}
 	return false;
-}
-
-/* Units in a second */
-static int64
-per_second(TtlUnit unit)
-{
-	return unit == TTL_UNIT_EPOCH ? 1 : unit == TTL_UNIT_EPOCH_MS ? 1000 :
-		unit == TTL_UNIT_EPOCH_US ? USECS_PER_SEC : 1000 * USECS_PER_SEC;
 }
 
 /* Microseconds since 1970 as an instant; false if it is out of range */
@@ -280,7 +278,7 @@ instant_of_int8(Datum value, TtlUnit unit, TimestampTz *result)
 			return false;
 		microseconds = -divide_down(-number, 1000);
 	}
-	else if (pg_mul_s64_overflow(number, USECS_PER_SEC / per_second(unit), &microseconds))
+	else if (pg_mul_s64_overflow(number, USECS_PER_SEC / units[unit].per_second, &microseconds))
 		return false;
 	return instant_of_microseconds(microseconds, result);
 }
@@ -292,7 +290,7 @@ last_int8(TimestampTz instant, TtlUnit unit)
 	int64		number;
 
 	if (unit != TTL_UNIT_EPOCH_NS)
-		number = divide_down(microseconds, USECS_PER_SEC / per_second(unit));
+		number = divide_down(microseconds, USECS_PER_SEC / units[unit].per_second);
 	else if (pg_mul_s64_overflow(microseconds, 1000, &number))
 		number = microseconds < 0 ? PG_INT64_MIN : PG_INT64_MAX;
 	return Int64GetDatum(number);
@@ -304,19 +302,11 @@ instant_of_int4(Datum value, TtlUnit unit, TimestampTz *result)
 	return instant_of_int8(Int64GetDatum(DatumGetInt32(value)), unit, result);
 }
 
-/* How many decimal places of a number in that unit are a microsecond; -3 = thousands */
-static int
-places_of(TtlUnit unit)
-{
-	return unit == TTL_UNIT_EPOCH ? 6 : unit == TTL_UNIT_EPOCH_MS ? 3 :
-		unit == TTL_UNIT_EPOCH_US ? 0 : -3;
-}
-
 static Datum
 last_numeric(TimestampTz instant, TtlUnit unit)
 {
 	int64		microseconds = microseconds_of_instant(instant);
-	int			places = places_of(unit);
+	int			places = units[unit].places;
 
 	if (places >= 0)
 		return NumericGetDatum(int64_div_fast_to_numeric(microseconds, places));
@@ -327,7 +317,7 @@ last_numeric(TimestampTz instant, TtlUnit unit)
 static bool
 compute_instant_of_numeric(Datum value, TtlUnit unit, TimestampTz *result)
 {
-	int			places = places_of(unit);
+	int			places = units[unit].places;
 	Datum		microseconds;
 
 	/* NaN and infinity are out of range, too */
@@ -344,7 +334,7 @@ compute_instant_of_numeric(Datum value, TtlUnit unit, TimestampTz *result)
 		value = DirectFunctionCall1(numeric_ceil, value);
 	microseconds = DirectFunctionCall2(numeric_mul, value,
 									   NumericGetDatum(places >= 0 ?
-													   int64_to_numeric(USECS_PER_SEC / per_second(unit)) :
+													   int64_to_numeric(USECS_PER_SEC / units[unit].per_second) :
 													   int64_div_fast_to_numeric(1, -places)));
 	return instant_of_microseconds(DatumGetInt64(DirectFunctionCall1(numeric_int8,
 																	 DirectFunctionCall1(numeric_ceil, microseconds))),
@@ -448,7 +438,7 @@ resolution_of(const TtlType *ttl_type, int32 typmod)
 	}
 	if (ttl_type->type == DATEOID)
 		return USECS_PER_DAY;
-	return Max(USECS_PER_SEC / per_second(ttl_type->unit), 1);
+	return Max(USECS_PER_SEC / units[ttl_type->unit].per_second, 1);
 }
 
 int64
