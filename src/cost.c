@@ -12,7 +12,8 @@
  * Each backend adds what it has used to its database's counter when an outermost statement
  * ends, if that is much (a long transaction must not hide its statements), and before a
  * transaction commits.  While ttl.throughput is set, a timeout also adds it every so often
- * while a statement runs; it is enabled only then, so an idle backend is not woken up.  Its handler adds to an atomic that the backend has found before.
+ * while a statement runs; it is enabled only then, so an idle backend is not woken up.  Its
+ * handler adds to an atomic that the backend has found before.
  *
  * What parallel workers have used becomes their leader's usage when all have finished.  While
  * ttl.throughput is set they are counted, too, and note in counted_ahead of the leader how much
@@ -53,18 +54,12 @@ static volatile sig_atomic_t is_counting = false;
 
 typedef struct TtlCostShared
 {
-	/*
-	 * the server's vacuum_cost_page_hit, _miss and _dirty; written by the
-	 * launcher
-	 */
+	/* the server's vacuum_cost_page_hit etc., which the launcher writes */
 	pg_atomic_uint32 hit;
 	pg_atomic_uint32 miss;
 	pg_atomic_uint32 dirty;
 
-	/*
-	 * by the number of the leader's PGPROC; parallel workers add, the leader
-	 * subtracts
-	 */
+	/* by the leader's PGPROC; parallel workers add, the leader subtracts */
 	pg_atomic_uint64 counted_ahead[FLEXIBLE_ARRAY_MEMBER];
 } TtlCostShared;
 
@@ -76,8 +71,8 @@ static pg_atomic_uint64 *foreground = NULL;
 /* Cost that this parallel worker has added */
 static uint64 worker_cost = 0;
 
-static TimeoutId timeout_id = MAX_TIMEOUTS; /* registered when it is first
-											 * needed */
+/* MAX_TIMEOUTS until it is registered, when it is first needed */
+static TimeoutId timeout_id = MAX_TIMEOUTS;
 static bool is_timed = false;
 static int	nesting = 0;
 static bool is_exempt = false;
@@ -143,7 +138,7 @@ add(uint64 cost)
  * 'least'.  The handler of the timeout calls this, too.
  */
 static void
-count(int64 least)
+count_usage(int64 least)
 {
 	int64		cost;
 
@@ -167,7 +162,7 @@ static void
 timeout_expired(void)
 {
 	if (!proc_exit_inprogress)
-		count(1);
+		count_usage(1);
 }
 
 static bool
@@ -178,7 +173,7 @@ is_foreground(void)
 
 /* Enables the timeout, so that each cycle of the worker meets what is used during it. */
 static pg_noinline void
-start_timeout(void)
+start_counting(void)
 {
 #ifndef PG_HAVE_ATOMIC_U64_SIMULATION	/* it takes a spinlock */
 	int			period = Min(ttl_guc_naptime / 2, LONGEST_PERIOD);
@@ -200,7 +195,7 @@ void
 ttl_cost_enter(void)
 {
 	if (nesting == 0 && ttl_guc_throughput > 0 && !IsParallelWorker())
-		start_timeout();
+		start_counting();
 	nesting++;
 }
 
@@ -208,7 +203,7 @@ void
 ttl_cost_worker_starts(void)
 {
 	if (ttl_guc_throughput > 0)
-		start_timeout();
+		start_counting();
 }
 
 void
@@ -219,7 +214,7 @@ ttl_cost_leave(void)
 	if (is_timed)
 		disable_timeout(timeout_id, false);
 	is_timed = false;
-	count(COUNTED_MIN);
+	count_usage(COUNTED_MIN);
 	if (pg_atomic_read_u64(counted_ahead()) > 0)
 		pg_atomic_write_u64(counted_ahead(), 0);
 }
@@ -233,7 +228,7 @@ ttl_cost_transaction(XactEvent event)
 {
 	if (event == XACT_EVENT_PARALLEL_PRE_COMMIT && is_timed)
 	{
-		count(1);
+		count_usage(1);
 		pg_atomic_fetch_add_u64(counted_ahead(), worker_cost);
 		worker_cost = 0;
 	}
@@ -241,7 +236,7 @@ ttl_cost_transaction(XactEvent event)
 			 is_foreground())
 	{
 		foreground = ttl_counters_foreground();
-		count(1);
+		count_usage(1);
 	}
 }
 

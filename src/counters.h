@@ -48,8 +48,7 @@ typedef struct TtlContainerCounters
 	TimestampTz last_error_at;	/* 0 = never */
 	char		last_error[TTL_ERROR_LENGTH];
 	bool		is_failing;		/* deletion from one of its tables is paused
-								 * after an error for which no row is to
-								 * blame */
+								 * after an error for which no row is to blame */
 	bool		is_unit_warned; /* see ttl_counters_warn_of_unit() */
 	TtlFront	front;
 	TtlProgress progress[3];	/* of the backlog, the latest last, a minute

@@ -1034,7 +1034,7 @@ typedef struct CacheEntry
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
-static cache_hash *entries = NULL;
+static struct cache_hash *entries = NULL;
 static MemoryContext entries_context = NULL;	/* holds all of it */
 
 static uint64 last_generation = 0;

@@ -26,7 +26,10 @@ typedef enum TtlIndexing
  */
 typedef struct TtlChange
 {
-	/* when the worker noticed it, after the commit: 0 = there is none, DT_NOEND = not yet */
+	/*
+	 * when the worker noticed it, after the commit: 0 = there is none,
+	 * DT_NOEND = not yet
+	 */
 	TimestampTz began_at;		/* the first */
 	TimestampTz noticed_at;		/* the last */
 	Oid			partition;		/* it concerns this one alone, InvalidOid =

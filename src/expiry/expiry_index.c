@@ -425,7 +425,7 @@ find_unusable(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind,
 
 /* True if the table lacks an index that it needs. */
 static bool
-find_problem(Relation rel, const TtlPolicy *policy, IndexProblem *problem)
+find_index_problem(Relation rel, const TtlPolicy *policy, IndexProblem *problem)
 {
 	TtlExpiryIndexes indexes;
 
@@ -456,7 +456,7 @@ check_tree(Oid relid, const TtlPolicy *policy, TtlExpiryIndex kind)
 		Relation	rel = table_open(lfirst_oid(lc), NoLock);
 		IndexProblem problem;
 
-		if (kind == TTL_INDEXES ? find_problem(rel, policy, &problem) :
+		if (kind == TTL_INDEXES ? find_index_problem(rel, policy, &problem) :
 			find_unusable(rel, policy, kind, &problem))
 			report_problem(&problem);
 		table_close(rel, NoLock);
@@ -482,7 +482,7 @@ explain_incomplete(Relation rel, IndexProblem *problem)
 	TtlContainer container;
 
 	if (ttl_container_lookup(RelationGetRelid(rel), &container) &&
-		find_problem(rel, &container.policy, problem))
+		find_index_problem(rel, &container.policy, problem))
 		return;
 	problem->message = psprintf(_("an expiry index of table \"%s\" is newer than the snapshot of the transaction"),
 								RelationGetRelationName(rel));

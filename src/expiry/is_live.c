@@ -462,7 +462,7 @@ ttl_live_passes(const TtlLive *live, const TtlItem *item)
 
 /* What the _ts and TTL of a filter's arguments say */
 static inline void
-read_arguments(TtlItem *item, const TtlCall *call, FunctionCallInfo fcinfo)
+read_item(TtlItem *item, const TtlCall *call, FunctionCallInfo fcinfo)
 {
 	item->has_deadline = false;
 	item->deadline = DT_NOEND;
@@ -498,7 +498,7 @@ ttl_is_live(PG_FUNCTION_ARGS)
 		call = remember_call(fcinfo->flinfo, container, false);
 	if (call->live.sees_everything)
 		PG_RETURN_BOOL(true);
-	read_arguments(&item, call, fcinfo);
+	read_item(&item, call, fcinfo);
 	PG_RETURN_BOOL(ttl_live_passes(&call->live, &item));
 }
 
@@ -522,7 +522,7 @@ ttl_is_expired(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	if (unlikely(call == NULL || call->live.container != container))
 		call = remember_call(fcinfo->flinfo, container, true);
-	read_arguments(&item, call, fcinfo);
+	read_item(&item, call, fcinfo);
 	PG_RETURN_BOOL(ttl_live_passes(&call->live, &item));
 }
 

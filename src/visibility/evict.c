@@ -126,8 +126,8 @@ typedef struct Keys
 	ResultRelInfo *generating;	/* computes generated columns; NULL = none */
 	TupleTableSlot *generated;	/* the new row with them */
 	TupleTableSlot *existing;	/* NULL until one is needed */
-	bool		met_gone;		/* has the look-up met an entry of a row that
-								 * is gone? */
+	bool		met_gone;		/* the look-up has met an entry of a row that
+								 * is gone */
 } Keys;
 
 /* So often a look-up is done at most. */
@@ -301,8 +301,8 @@ make_slot(Keys *keys)
  * where the index's own comparison is lossy.
  */
 static bool
-recheck(Keys *keys, const KeyIndex *key, Relation index, TupleTableSlot *slot,
-		const Oid *procs, const Datum *new_values)
+recheck_key(Keys *keys, const KeyIndex *key, Relation index, TupleTableSlot *slot,
+			const Oid *procs, const Datum *new_values)
 {
 	Datum		values[INDEX_MAX_KEYS];
 	bool		isnull[INDEX_MAX_KEYS];
@@ -331,7 +331,7 @@ is_own(TupleTableSlot *slot)
 	return TransactionIdIsCurrentTransactionId(DatumGetTransactionId(slot_getsysattr(slot, MinTransactionIdAttributeNumber, &isnull)));
 }
 
-/* Collects from one index; if afterwards, only what others have committed. */
+/* Collects from one index. */
 static void
 find_in(Keys *keys, const KeyIndex *key, Relation index,
 		const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
@@ -380,7 +380,7 @@ find_in(Keys *keys, const KeyIndex *key, Relation index,
 			}
 			tid = keys->existing->tts_tid;
 			if ((self != NULL && ItemPointerEquals(&tid, unconstify(ItemPointerData *, self))) ||
-				(scan->xs_recheck && !recheck(keys, key, index, slot, procs, values)) ||
+				(scan->xs_recheck && !recheck_key(keys, key, index, slot, procs, values)) ||
 				ttl_expiry_of_slot(container, keys->existing) > now)
 				continue;
 			if (afterwards)
@@ -427,9 +427,14 @@ find_in_all(Keys *keys, const TtlContainer *container, TimestampTz now,
 	}
 }
 
+/*
+ * Collects the rows that have expired by 'now' and conflict with the new row in the slot; if
+ * afterwards, only what others have committed.  'self' (may be NULL) is the TID of the row that
+ * is being updated.
+ */
 static void
-find(Keys *keys, const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
-	 const ItemPointerData *self, bool afterwards, TtlTids *found)
+find_expired(Keys *keys, const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
+			 const ItemPointerData *self, bool afterwards, TtlTids *found)
 {
 	if (keys->generating != NULL)
 	{
@@ -463,17 +468,6 @@ find(Keys *keys, const TtlContainer *container, TimestampTz now, TupleTableSlot 
 }
 
 /*
- * Collects the rows that have expired by 'now' and conflict with the new row in the
- * slot.  'self' (may be NULL) is the TID of the row that is being updated.
- */
-static void
-find_expired(Keys *keys, const TtlContainer *container, TimestampTz now,
-			 TupleTableSlot *slot, const ItemPointerData *self, TtlTids *found)
-{
-	find(keys, container, now, slot, self, false, found);
-}
-
-/*
  * True if another transaction has committed a row that had expired by 'now' and conflicts with
  * the one in the slot, whether that has been inserted or not.
  */
@@ -483,7 +477,7 @@ are_held(Keys *keys, const TtlContainer *container, TimestampTz now,
 {
 	TtlTids		found = {0};
 
-	find(keys, container, now, slot, NULL, true, &found);
+	find_expired(keys, container, now, slot, NULL, true, &found);
 	return found.n > 0;
 }
 
@@ -862,7 +856,7 @@ free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPoint
 	TtlTids		found = {0};
 	uint64		deleted;
 
-	find_expired(state->keys, &state->container, state->now, slot, self, &found);
+	find_expired(state->keys, &state->container, state->now, slot, self, false, &found);
 	if (found.n > 0)
 	{
 		TtlSessionUser user = {.role = GetUserId(), .written_owner = rel->rd_rel->relowner};

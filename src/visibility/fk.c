@@ -301,7 +301,7 @@ searched_table(const QueryDesc *query_desc, bool *cascades)
 
 /* True if the row, which the snapshot sees, has expired by then.  It is fetched into the slot. */
 static bool
-has_expired(Relation rel, ItemPointer tid, Snapshot snapshot, TimestampTz expired_at,
+has_row_expired(Relation rel, ItemPointer tid, Snapshot snapshot, TimestampTz expired_at,
 			TupleTableSlot *slot)
 {
 	TtlContainer container;
@@ -312,7 +312,7 @@ has_expired(Relation rel, ItemPointer tid, Snapshot snapshot, TimestampTz expire
 }
 
 static void
-add_row(List **rows, Oid relid, ItemPointer tid)
+add_found_row(List **rows, Oid relid, ItemPointer tid)
 {
 	ListCell   *lc;
 	TtlRelTids *table;
@@ -341,7 +341,7 @@ close_table(Relation rel, TupleTableSlot *slot)
 	table_close(rel, NoLock);
 }
 
-/* What a call of collect() ends with */
+/* What a call of collect_searched() ends with */
 typedef enum Collected
 {
 	COLLECTED_ALL,
@@ -391,7 +391,7 @@ find_search(PlanState *top, Search *search)
  * any, at most so many at once, and none behind one that hasn't.
  */
 static Collected
-collect(const Search *search, TimestampTz expired_at, bool only_expired, List **rows)
+collect_searched(const Search *search, TimestampTz expired_at, bool only_expired, List **rows)
 {
 	EState	   *estate = search->scan->state;
 	Collected	result = COLLECTED_SOME;
@@ -422,9 +422,9 @@ collect(const Search *search, TimestampTz expired_at, bool only_expired, List **
 			rel = table_open(relid, RowExclusiveLock);
 			fetched = table_slot_create(rel, NULL);
 		}
-		has_gone = has_expired(rel, tid, estate->es_snapshot, expired_at, fetched);
+		has_gone = has_row_expired(rel, tid, estate->es_snapshot, expired_at, fetched);
 		if (has_gone || !only_expired)
-			add_row(rows, relid, tid);
+			add_found_row(rows, relid, tid);
 		if (!has_gone && !only_expired)
 			result = COLLECTED_LIVE;
 	}
@@ -520,8 +520,8 @@ find_user(const TtlExecution *outer, Oid owner, TtlSessionUser *user)
  * PostgreSQL has switched to the owner of the referencing table.
  */
 static void
-delete_rows(List *rows, Oid table, TimestampTz expired_at, const TtlExecution *execution,
-			const TtlExecution *outer)
+delete_referencing(List *rows, Oid table, TimestampTz expired_at, const TtlExecution *execution,
+				   const TtlExecution *outer)
 {
 	TtlSessionUser user;
 	TtlEviction eviction = {
@@ -563,10 +563,10 @@ delete_expired(Oid table, TtlExecution *execution, const TtlExecution *outer)
 	{
 		List	   *rows = NIL;
 
-		collected = collect(&search, expired_at, false, &rows);
+		collected = collect_searched(&search, expired_at, false, &rows);
 		found = found || rows != NIL;
 		if (collected != COLLECTED_LIVE && rows != NIL)
-			delete_rows(rows, table, expired_at, execution, outer);
+			delete_referencing(rows, table, expired_at, execution, outer);
 		MemoryContextReset(context);
 	} while (collected == COLLECTED_SOME);
 	MemoryContextSwitchTo(old);
@@ -585,7 +585,7 @@ collect_cascaded(TtlExecution *execution)
 
 	if (find_search(execution->query_desc->planstate, &search))
 	{
-		(void) collect(&search, execution->clock, true, &execution->cascading);
+		(void) collect_searched(&search, execution->clock, true, &execution->cascading);
 		ExecReScan(search.scan);
 	}
 	MemoryContextSwitchTo(old);

@@ -886,7 +886,11 @@ ttl_hide_before_copy(PlannedStmt *pstmt)
 		ttl_container_objects() == NULL || copies_result(stmt))
 		return;
 	relid = RangeVarGetRelid(stmt->relation, AccessShareLock, false);
-	/* COPY looks the name up again: by then another table may come before it in search_path */
+
+	/*
+	 * COPY looks the name up again: by then another table may come before it
+	 * in search_path
+	 */
 	stmt->relation->schemaname = get_namespace_name(get_rel_namespace(relid));
 	if (!ttl_container_peek(relid, &container))
 		return;

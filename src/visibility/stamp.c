@@ -266,7 +266,7 @@ ttl_stamp_query(Query *query)
  * such values in microseconds, and their unit if they are numbers; they stay the same.
  */
 static Datum
-present(FunctionCallInfo fcinfo, TimestampTz now)
+present_of_call(FunctionCallInfo fcinfo, TimestampTz now)
 {
 	int			step = PG_NARGS() - 2;
 	const TtlType *ttl_type = fcinfo->flinfo->fn_extra;
@@ -295,7 +295,7 @@ static Datum
 stamp(FunctionCallInfo fcinfo, int assigned, TimestampTz now)
 {
 	if (ttl_guc_touch && SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA)
-		return present(fcinfo, now);
+		return present_of_call(fcinfo, now);
 	if (PG_ARGISNULL(assigned))
 		PG_RETURN_NULL();
 	PG_RETURN_DATUM(PG_GETARG_DATUM(assigned));
@@ -341,7 +341,7 @@ Datum
 ttl_complete(PG_FUNCTION_ARGS)
 {
 	if (PG_ARGISNULL(0))
-		return present(fcinfo, GetCurrentTimestamp());
+		return present_of_call(fcinfo, GetCurrentTimestamp());
 	PG_RETURN_DATUM(PG_GETARG_DATUM(0));
 }
 
