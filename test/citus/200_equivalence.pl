@@ -72,6 +72,9 @@ sub is_told_differently
 	{
 		# an error of COPY comes with its code or without
 		$told{$side} =~ s/^code XX000 /code 23505 /mg if $s->{errors}{$side} =~ /XX000: duplicate key value/;
+		# of two violations on different shards either is met first
+		$told{$side} =~ s/^code \K23\w{3} /violation /mg
+		  if 2 == grep { /ERROR:  23\w{3}: .*\n(?:DETAIL: .*\n)?CONTEXT:  while executing command on/ } values $s->{errors}->%*;
 		# the number of rows, see doc/citus.md
 		$told{$side} =~ s/^code 00000 rows \K\d+//mg if $s->{c} =~ /INSERT INTO .* SELECT .* ON CONFLICT/;
 	}
