@@ -52,6 +52,12 @@ static bool is_reported = false;
 static Oid	progress_container;
 static int64 progress[PROGRESS_NPARAMETERS];
 
+bool
+ttl_progress_is_reported(void)
+{
+	return is_reported;
+}
+
 void
 ttl_progress_report(void)
 {

@@ -77,6 +77,9 @@ extern void ttl_progress_begin(int containers);
 extern void ttl_progress_container(Oid container, int containers_done);
 extern void ttl_progress_end(void);
 
+/* True while this process runs a call, between its batches and at their commits, too. */
+extern bool ttl_progress_is_reported(void);
+
 extern void ttl_progress_phase(TtlPhase phase);
 extern void ttl_progress_batch(int64 rows);
 
