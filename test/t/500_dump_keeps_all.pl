@@ -373,7 +373,7 @@ sub contents
 	$text =~ s/^\\(un)?restrict .*\n//mg;
 	# the rows of ttl.container: reaping, and their order
 	$text =~ s{^(COPY ttl\.container [^\n]*\n)(.*?)^\\\.$}
-	  {$1 . join '', sort map { my @c = split /\t/; $c[6] = '?'; join "\t", @c } split /(?<=\n)/, $2}mse
+	  {$1 . join '', sort map { my @c = split /\t/; $c[9] = '?'; join "\t", @c } split /(?<=\n)/, $2}mse
 	  or die 'no rows of ttl.container';
 	return $text;
 }
