@@ -12,7 +12,8 @@ use TtlNode;
 
 my $conf = "ttl.reaper = off\nttl.naptime = 100ms\n";
 my $publisher = TtlNode->start_new('publisher', $conf, allows_streaming => 'logical');
-my $subscriber = TtlNode->start_new('subscriber', $conf);
+# two databases have a worker, two subscriptions as many as they have tables to copy
+my $subscriber = TtlNode->start_new('subscriber', "$conf\nmax_worker_processes = 16\n");
 for my $node ($publisher, $subscriber)
 {
 	$node->safe_psql('postgres', <<'END');

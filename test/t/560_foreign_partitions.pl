@@ -182,7 +182,7 @@ fails(q{INSERT INTO session (id) VALUES ('dead 1')}, qr/duplicate key value/, 'a
 fails(q{INSERT INTO session (id, ttl) VALUES ('bad', 0)}, qr/invalid TTL/, 'app', 'a TTL of 0');
 fails(q{INSERT INTO session (id) VALUES ('dead 1') ON CONFLICT (id) DO NOTHING}, qr/no unique or exclusion constraint/, 'app', 'ON CONFLICT on a key');
 fails(q{MERGE INTO session s USING generate_series(1, 2) g ON s.id = 'live ' || g WHEN MATCHED THEN DELETE}, qr/cannot execute MERGE on relation/, 'app', 'MERGE');
-fails(q{SELECT ttl.create_container('session', 60)}, qr/its partition "session_1" is a foreign table.*HINT:  Detach the partition, or register its table on the server that stores it/s,
+fails(q{SELECT ttl.create_container('session', 60)}, qr/foreign table "session_1" cannot be a partition of a container.*HINT:  Register the table on the server that stores it/s,
 	'front', 'a container at the front');
 
 #
