@@ -371,16 +371,14 @@ CREATE TABLE world (id int) PARTITION BY LIST (id);
 CREATE FOREIGN TABLE world_far PARTITION OF world FOR VALUES IN (2) SERVER regress_ttl_server;
 SELECT refused('SELECT ttl.create_container(''ddl.world'', 60)');
 DROP FOREIGN DATA WRAPPER regress_ttl_wrapper CASCADE;
--- or that are of another access method
+-- of another access method they hide their rows, too, which a container of its own can't be
 CREATE ACCESS METHOD regress_ttl_method TYPE TABLE HANDLER heap_tableam_handler;
 CREATE TABLE strange (id int, _ts timestamptz NOT NULL, ttl int) USING regress_ttl_method;
 SELECT refused('SELECT ttl.create_container(''ddl.strange'', 60)');
-SELECT refused('ALTER TABLE ddl.parted ATTACH PARTITION ddl.strange FOR VALUES IN (2)');
-SELECT refused('CREATE TABLE ddl.stranger PARTITION OF ddl.parted FOR VALUES IN (2) USING regress_ttl_method');
-SELECT refused('ALTER TABLE ddl.parted_1 SET ACCESS METHOD regress_ttl_method'), refused('ALTER TABLE ddl.pieces SET ACCESS METHOD regress_ttl_method');
-CREATE TABLE strangers (id int) PARTITION BY LIST (id);
-CREATE TABLE strangers_1 PARTITION OF strangers DEFAULT USING regress_ttl_method;
-SELECT refused('SELECT ttl.create_container(''ddl.strangers'', 60)');
+ALTER TABLE parted ATTACH PARTITION strange FOR VALUES IN (2);
+INSERT INTO parted VALUES (2, '2020-01-01');
+SELECT count(*) FROM strange;
+SELECT refused('ALTER TABLE ddl.pieces SET ACCESS METHOD regress_ttl_method');
 DROP ACCESS METHOD regress_ttl_method CASCADE;
 -- rows of the default partition that nobody sees
 CREATE TABLE parted_default PARTITION OF parted DEFAULT;

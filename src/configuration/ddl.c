@@ -718,8 +718,9 @@ alter_table_begins(AlterTableStmt *stmt, bool by_citus)
 				stmt->cmds = foreach_delete_current(stmt->cmds, lc);
 				break;
 			case AT_SetAccessMethod:
-				ttl_columns_check_method(stmt->relation->relname,
-										 get_table_am_oid(new_access_method(cmd), true));
+				if (container.container == relid && get_rel_relkind(relid) == RELKIND_RELATION)
+					ttl_columns_check_method(stmt->relation->relname,
+											 get_table_am_oid(new_access_method(cmd), true));
 				break;
 			case AT_DetachPartition:
 				/* it will attach what it makes of the partition */

@@ -181,9 +181,9 @@ SKIP:
 {
 	skip('citus_columnar is not installed', 8) if !$columnar;
 	answer(q{CREATE EXTENSION IF NOT EXISTS citus_columnar; CREATE TABLE columns (id int) USING columnar});
-	$coordinator->fails(q{SELECT ttl.create_container('columns', 3600)}, '0A000', 'a columnar table is refused', qr/access method is "columnar"/);
+	$coordinator->fails(q{SELECT ttl.create_container('columns', 3600)}, '0A000', 'a columnar table is refused', qr/access method "columnar" of table "columns"/);
 	answer(q{CREATE TABLE rows (id int); SELECT ttl.create_container('rows', 3600); INSERT INTO rows VALUES (1)});
-	$coordinator->fails(q{ALTER TABLE rows SET ACCESS METHOD columnar}, '0A000', 'nor does a container become one', qr/access method of container "rows"/);
+	$coordinator->fails(q{ALTER TABLE rows SET ACCESS METHOD columnar}, '0A000', 'nor does a container become one', qr/access method "columnar" of table "rows"/);
 	$coordinator->fails(q{SELECT alter_table_set_access_method('rows', 'columnar')}, '0A000', '... by a function of Citus');
 	answer(q{ALTER TABLE rows SET ACCESS METHOD heap; ALTER TABLE rows SET ACCESS METHOD heap, ADD COLUMN v int});
 	is(answer('SELECT count(*) FROM rows'), '1', '... and heap is no change');
