@@ -117,8 +117,8 @@ SKIP:
 	command_ok([ @make, '-j2' ], 'a build elsewhere');
 	command_ok([ @make, '-q' ], '... is finished');
 	utime(undef, undef, "$work/source/src/reaper/reap_rel.h");
-	is(join(' ', `@make -n` =~ m{-o (src/(?:ttl|guc|reaper/batch|reaper/worker)\.o)}g),
-		'src/reaper/batch.o src/reaper/worker.o', '... but for what includes a header that changes');
+	is(join(' ', `@make -n` =~ m{-o (src/(?:ttl|guc|reaper/reap_rel|reaper/worker)\.o)}g),
+		'src/reaper/reap_rel.o src/reaper/worker.o', '... but for what includes a header that changes');
 	command_ok([ @make, '-j2' ], '... which is made anew');
 	command_ok([ @make, 'install', "DESTDIR=$work/to" ], '... can be installed elsewhere');
 	chomp(my @installed = `cd $work/to && find . -type f | sed 's,.*/,,' | sort`);
