@@ -84,7 +84,8 @@ extern void ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *val
 							  Snapshot snapshot, bool fire_triggers);
 
 /*
- * Runs what COMMIT would run of the owner's code, as the user who commits: deferred triggers, and the queries of cursors WITH HOLD.
+ * Runs what COMMIT would run of the owner's code, as the user who commits: deferred triggers, and
+ * the queries of cursors WITH HOLD.
  */
 extern void ttl_owner_run_deferred(void);
 
@@ -128,23 +129,7 @@ extern void ttl_owner_explain_user(void *arg);
 extern List *ttl_deletion_archive_columns(Relation rel, Oid container, const TtlPolicy *policy,
 										  Oid *archive);
 
-/*
- * Deletes those of the rows with these TIDs that had expired at
- * 'expired_at', by the policy of this moment: an ordinary DELETE with triggers and
- * referential actions.  Returns how many it deleted.  Rows that are no longer there or
- * no longer expired are left alone.
- *
- * 'user' is the user whose statement needs it; NULL = it is done as the table's owner, by the reaper (owner.c).
- *
- * Waits for rows that others have locked, as long as lock_timeout lets it,
- * unless they are skipped.
- *
- * 'container' is the policy as the caller has read it under the policy lock; NULL
- * = it is read here, once.
- *
- * rel is an ordinary table, open and locked with RowExclusiveLock.  A snapshot
- * need not be active; SPI is entered and left inside.
- */
+/* Flags of ttl_deletion_run(); rows that others have locked are left alone. */
 #define TTL_DELETION_SKIP_LOCKED		0x01
 /*
  * A commit is to follow, of this deletion alone: nothing had been deferred, no
@@ -158,22 +143,48 @@ extern List *ttl_deletion_archive_columns(Relation rel, Oid container, const Ttl
 #define TTL_DELETION_RESTRICTED			0x10
 
 /*
- * With TTL_DELETION_COMMITS, the statistics of archives, and of what goes along, wait for
- * a call of this after the commit.  What is left of a commit that has failed is discarded.
+ * Deletes those of the rows with these TIDs that had expired at
+ * 'expired_at', by the policy of this moment: an ordinary DELETE with triggers and
+ * referential actions.  Returns how many it deleted.  Rows that are no longer there or
+ * no longer expired are left alone.
+ *
+ * 'user' is the user whose statement needs it; NULL = it is done as the table's owner, by the
+ * reaper (owner.c).
+ *
+ * Waits for rows that others have locked, as long as lock_timeout lets it,
+ * unless TTL_DELETION_SKIP_LOCKED is among the flags.
+ *
+ * 'container' is the policy as the caller has read it under the policy lock; NULL
+ * = it is read here, once.
+ *
+ * rel is an ordinary table, open and locked with RowExclusiveLock.  A snapshot
+ * need not be active; SPI is entered and left inside.
  */
-extern void ttl_deletion_count_committed(void);
-extern void ttl_deletion_discard_counts(void);
-
 extern uint64 ttl_deletion_run(Relation rel, const TtlContainer *container,
 							   const ItemPointerData *tids, int ntids,
 							   TimestampTz expired_at, int flags,
 							   TtlSessionUser *user);
 
 /*
+ * With TTL_DELETION_COMMITS, the statistics of archives, and of what goes along, wait for
+ * a call of this after the commit.  What is left of a commit that has failed is discarded.
+ */
+extern void ttl_deletion_count_committed(void);
+extern void ttl_deletion_discard_counts(void);
+
+/*
  * Deletes rows (TtlRelTids) that reference what the statement 'outer' (NULL = one before, which
- * has deferred it) has deleted or renumbered.  If the reaper has done so, they are deleted as part of
- * its deletion: only those that it may take, by "reaping", "reap_delay" and grace, of tables that
- * belong to the same owner, and that have expired by the cutoff; DT_NOBEGIN = none.
+ * has deferred it) has deleted or renumbered, and that have expired by 'expired_at', which is
+ * ttl_deletion_cutoff().  If the reaper has done so, they are deleted as part of its deletion, and
+ * only those of tables that belong to the same owner.
+ */
+extern void ttl_deletion_run_dependents(List *rows, TimestampTz expired_at,
+										TtlSessionUser *user, const TtlExecution *outer);
+
+/*
+ * By when rows of that table must have expired to go along with what is deleted: 'now', or in a
+ * deletion of the reaper's the time of that, or "reap_delay" ago if their container has one.
+ * DT_NOBEGIN = none goes along: see ttl_deletion_may_go_along().
  */
 extern TimestampTz ttl_deletion_cutoff(Oid table, TimestampTz now);
 
@@ -184,9 +195,6 @@ extern TimestampTz ttl_deletion_cutoff(Oid table, TimestampTz now);
  */
 extern bool ttl_deletion_may_go_along(Oid table, Oid owner, Oid target, bool heeds_grace,
 									  TimestampTz *expired_at);
-
-extern void ttl_deletion_run_dependents(List *rows, TimestampTz expired_at,
-										TtlSessionUser *user, const TtlExecution *outer);
 
 /* Inserts into their archive those rows (TtlRelTids) that a referential action has deleted. */
 extern void ttl_deletion_archive(Oid container, List *rows, TtlSessionUser *user);
