@@ -73,11 +73,11 @@ typedef enum TtlFunction
  */
 extern const TtlObjects *ttl_container_objects(void);
 
-/* True for the functions of the extension that plans, indexes and triggers call, and no user. */
-extern bool ttl_container_calls(Oid function);
-
 /* The same, but errors (42704) instead of NULL. */
 extern const TtlObjects *ttl_container_require_objects(void);
+
+/* True for the functions of the extension that plans, indexes and triggers call, and no user. */
+extern bool ttl_container_calls(Oid function);
 
 /* The OID of one of these functions: by its number, or by its name and first argument. */
 extern Oid	ttl_container_function(TtlFunction function);
@@ -116,15 +116,15 @@ extern void ttl_container_forget_objects(void);
  */
 extern bool ttl_container_lookup(Oid relid, TtlContainer *container);
 
-/* True if it would be found, a column that it lacks or not.  Costs less, for nothing is copied. */
-extern bool ttl_container_is_part(Oid relid);
-
 /*
  * The same, also for one that lacks a column: for DDL, by which that is repaired.  And what
  * errors if it does.
  */
 extern bool ttl_container_peek(Oid relid, TtlContainer *container);
 extern void ttl_container_require_columns(const TtlContainer *container);
+
+/* True if ttl_container_peek() would be.  Costs less, for nothing is copied. */
+extern bool ttl_container_is_part(Oid relid);
 
 /*
  * A number that is another one after the relation's relation cache entry was invalidated,
@@ -237,6 +237,9 @@ extern List *ttl_container_leaves(Oid container);
  */
 extern List *ttl_container_tree(Oid relid, LOCKMODE lockmode);
 
+/* Opens the relation; errors (42P01) if it is dropped while this waits for the lock. */
+extern Relation ttl_container_open(Oid relid, LOCKMODE lockmode);
+
 /*
  * Opens a table with a lock for reading.  NULL if it has gone, or if the lock isn't
  * to be had at once: then it is busy.
@@ -278,10 +281,7 @@ extern Oid	ttl_container_ancestor_of_other(Oid relid);
 /* True if the user has the owner's rights.  False if it has gone. */
 extern bool ttl_container_is_owner(Oid user, Oid relid);
 
-/* Opens the relation; errors (42P01) if it is dropped while this waits for the lock. */
-extern Relation ttl_container_open(Oid relid, LOCKMODE lockmode);
-
-/* Errors (42501) unless the current user has them, or 42P01. */
+/* Errors (42501) unless the current user has them, or 42P01 if it has gone. */
 extern void ttl_container_check_owner(Oid relid);
 
 /* Reads the policy; errors (42704) if the relation is no container. */
