@@ -144,8 +144,8 @@ extern void ttl_counters_set_blocked(Oid container, int64 rows, const char *erro
 extern void ttl_counters_set_error(Oid container, const char *message);
 
 /*
- * Sets how far the deletion from the container has come.  If there is a backlog, 'expiry' is when the rows expired that are deleted now, else
- * DT_NOEND.
+ * Sets how far the deletion from the container has come.  If there is a backlog, 'expiry' is when
+ * the rows expired that are deleted now, else DT_NOEND.
  */
 extern void ttl_counters_set_front(Oid container, const TtlFront *front, TimestampTz expiry,
 								   bool is_failing);

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * stats.c
- *	  What deletion has done, for people: the functions behind the views
- *	  ttl.stat_containers and ttl.stat_reaper.
+ *	  What has expired, will expire, and has been deleted, for people: the functions behind
+ *	  the statistics views and ttl.status, ttl.expired_count() and ttl.expiring_rows().
  *
  * Counters come from shared memory (counters.c).  The lag is read when the
  * view is, at the left edge of the expiry indexes or in a few pages, never by a
- * scan of the table; a table that is locked by DDL is left out of it.
+ * scan of the table; a table that is locked by DDL is left out of it.  What counts or lists rows
+ * walks along the expiry indexes, and waits for locks.
  *
  *-------------------------------------------------------------------------
  */

@@ -575,11 +575,8 @@ check_ts_column(Relation rel, bool touch_on_update, AttrNumber ts_attno)
 }
 
 /*
- * Errors if the timestamp column is used in a way that a container with this setting
- * can't allow: in a table with all its partitions, or in a table that may belong to a
- * container.
- *
- * The same for a table and all its partitions.
+ * Errors if the timestamp column of a table or of one of its partitions is used in a way that a
+ * container with that policy can't allow.
  */
 void
 ttl_columns_check_uses(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode)
@@ -597,7 +594,7 @@ ttl_columns_check_uses(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode)
 	}
 }
 
-/* Uses of _ts are checked when they have come into being. */
+/* The same of a table that may belong to a container, whose uses of _ts have come into being. */
 void
 ttl_columns_check_uses_of_table(Oid relid)
 {

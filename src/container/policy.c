@@ -3,9 +3,10 @@
  * policy.c
  *	  The fields of a policy: how they are stored, compared and written as text.
  *
- * One table of fields drives all of it: the row of ttl.container, the messages about
- * changes, and what Citus propagates to shards.  A field's text is that of the SQL type
- * of its column.
+ * A table of fields drives all of it for those that users set: the row of ttl.container,
+ * arguments of functions, the messages about changes, and what Citus propagates to shards.  A
+ * second one has those that are stored alone.  A field's text is that of the SQL type of its
+ * column.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * policy.h
- *	  How the values of a policy are written down, and compared.
+ *	  What a policy is, and how its values are written down and compared.
  *
  *-------------------------------------------------------------------------
  */
@@ -102,9 +102,9 @@ enum
 };
 
 /*
- * The settings of a policy are those fields of TtlPolicy that users set.  The table of
- * fields drives how arguments of functions give them, by their names, and how they are
- * stored, compared, logged and propagated to shards.
+ * The settings of a policy are those fields of TtlPolicy that users set.  Their table, in policy.c,
+ * drives how arguments of functions give them, by their names, and how they are stored, compared,
+ * logged and propagated to shards.  The last two types are of fields that are no settings.
  */
 typedef enum TtlSettingType
 {

@@ -12,9 +12,10 @@
  *	  timestamptz			the instant at which the row expires, whatever _ts is
  *	  timestamp				the same, taken as UTC
  *	  date					the same, the first instant of that day in UTC
- *	  integer, bigint,		with a unit: the same in seconds, milliseconds,
- *	  numeric				microseconds or nanoseconds since 1970.  What is no
+ *	  bigint, numeric		with a unit: the same in seconds, milliseconds,
+ *							microseconds or nanoseconds since 1970.  What is no
  *							instant, NaN for one, has no meaning
+ *	  integer				with the unit of seconds: the same
  *
  * Seconds are whole numbers from 1 to 2147483647, or -1 for never: 20, 20.0 and
  * 20::bigint, but not 20.5, 0, -7, NaN, or the JSON values "20" and true.  NULL is

@@ -41,9 +41,9 @@
  *
  * SHARED MEMORY
  *
- * One struct, TtlShared, holds all but the states of tables (reap_rel.c).  Its lock "ttl" is
- * taken when a worker starts or exits, when a policy changes and once per cycle, so it is not
- * contended.
+ * One struct, TtlShared, holds all but the states of tables (reap_rel.c), which have its lock, and
+ * the weights of costs (cost.c).  The lock "ttl" is taken when a worker starts or exits, when a
+ * policy changes, once per cycle and for such a state, so it is not contended.
  *
  * Workers: the launcher reserves a slot for a database and registers a background worker
  * with the database's OID as its argument; the worker takes the slot before it connects to the
