@@ -109,9 +109,6 @@ ttl_type_instant(const TtlType *ttl_type, Datum value, TimestampTz *result)
 #define TTL_EPOCH_SHIFT \
 	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
 
-/* Argument types of ttl.instant(), by which a value is converted in SQL */
-#define TTL_INSTANT_TYPES	4
-
 static inline bool
 ttl_type_is_deadline(const TtlType *ttl_type)
 {
