@@ -64,11 +64,13 @@ ttl_catalog_expr_columns(Node *expression, int natts)
 }
 
 /*
- * Adds columns by their numbers; 0 stands for an expression.
+ * The columns with these numbers; 0 stands for an expression.
  */
 static Bitmapset *
-add_columns(Bitmapset *columns, const int16 *attnos, int n)
+make_columns(const int16 *attnos, int n)
 {
+	Bitmapset  *columns = NULL;
+
 	for (int i = 0; i < n; i++)
 	{
 		if (attnos[i] != 0)
@@ -83,7 +85,7 @@ ttl_catalog_expr_index_columns(HeapTuple index, int natts)
 {
 	Form_pg_index form = (Form_pg_index) GETSTRUCT(index);
 	static const AttrNumber trees[] = {Anum_pg_index_indexprs, Anum_pg_index_indpred};
-	Bitmapset  *columns = add_columns(NULL, form->indkey.values, form->indnkeyatts);
+	Bitmapset  *columns = make_columns(form->indkey.values, form->indnkeyatts);
 
 	for (int i = 0; i < lengthof(trees); i++)
 		columns = bms_join(columns,
@@ -128,7 +130,7 @@ ttl_catalog_expr_partition_columns(Relation rel)
 		elog(ERROR, "cache lookup failed for partition key of relation %u",
 			 RelationGetRelid(rel));
 	form = (Form_pg_partitioned_table) GETSTRUCT(tuple);
-	columns = add_columns(NULL, form->partattrs.values, form->partnatts);
+	columns = make_columns(form->partattrs.values, form->partnatts);
 	columns = bms_join(columns,
 					   ttl_catalog_expr_columns(read_tree(PARTRELID, tuple,
 														  Anum_pg_partitioned_table_partexprs),

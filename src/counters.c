@@ -146,12 +146,12 @@ attach(void)
 }
 
 /*
- * Returns a container's entry, locked; makes it if there is none.
+ * Returns the entry of a container of this database, locked; makes it if there is none.
  */
 static ContainerEntry *
-lock_container(Oid dboid, Oid container)
+lock_container(Oid container)
 {
-	ContainerKey key = {dboid, container};
+	ContainerKey key = {MyDatabaseId, container};
 	ContainerEntry *entry;
 	bool		found;
 
@@ -171,7 +171,7 @@ ttl_counters_since(void)
 void
 ttl_counters_add_batch(Oid container, int64 rows, int64 cost)
 {
-	ContainerEntry *entry = lock_container(MyDatabaseId, container);
+	ContainerEntry *entry = lock_container(container);
 
 	entry->counters.rows_deleted += rows;
 	entry->counters.batches++;
@@ -183,7 +183,7 @@ ttl_counters_add_batch(Oid container, int64 rows, int64 cost)
 void
 ttl_counters_add_rows(Oid container, int64 deleted, int64 evicted, int64 archived)
 {
-	ContainerEntry *entry = lock_container(MyDatabaseId, container);
+	ContainerEntry *entry = lock_container(container);
 
 	entry->counters.rows_deleted += deleted;
 	entry->counters.rows_evicted += evicted;
@@ -204,7 +204,7 @@ set_error(ContainerEntry *entry, const char *message)
 void
 ttl_counters_set_blocked(Oid container, int64 rows, const char *error)
 {
-	ContainerEntry *entry = lock_container(MyDatabaseId, container);
+	ContainerEntry *entry = lock_container(container);
 
 	entry->counters.blocked_rows = rows;
 	if (error != NULL)
@@ -215,7 +215,7 @@ ttl_counters_set_blocked(Oid container, int64 rows, const char *error)
 void
 ttl_counters_set_error(Oid container, const char *message)
 {
-	ContainerEntry *entry = lock_container(MyDatabaseId, container);
+	ContainerEntry *entry = lock_container(container);
 
 	set_error(entry, message);
 	dshash_release_lock(containers, entry);
@@ -228,7 +228,7 @@ void
 ttl_counters_set_front(Oid container, const TtlFront *front, TimestampTz expiry,
 					   bool is_failing)
 {
-	ContainerEntry *entry = lock_container(MyDatabaseId, container);
+	ContainerEntry *entry = lock_container(container);
 	TtlContainerCounters *counters = &entry->counters;
 	TtlProgress *progress = counters->progress;
 	TtlProgress latest = {GetCurrentTimestamp(), expiry};
@@ -255,7 +255,7 @@ ttl_counters_set_front(Oid container, const TtlFront *front, TimestampTz expiry,
 bool
 ttl_counters_warn_of_unit(Oid container)
 {
-	ContainerEntry *entry = lock_container(MyDatabaseId, container);
+	ContainerEntry *entry = lock_container(container);
 	bool		is_first = !entry->counters.is_unit_warned;
 
 	entry->counters.is_unit_warned = true;
@@ -319,16 +319,16 @@ ttl_counters_forget_container(Oid container)
 }
 
 /*
- * Returns a database's entry, locked; makes it if there is none.
+ * Returns the entry of this database, locked; makes it if there is none.
  */
 static DatabaseEntry *
-lock_database(Oid dboid)
+lock_database(void)
 {
 	DatabaseEntry *entry;
 	bool		found;
 
 	attach();
-	entry = (DatabaseEntry *) dshash_find_or_insert(databases, &dboid, &found);
+	entry = (DatabaseEntry *) dshash_find_or_insert(databases, &MyDatabaseId, &found);
 	if (!found)
 	{
 		memset(&entry->counters, 0, sizeof(TtlDatabaseCounters));
@@ -341,7 +341,7 @@ lock_database(Oid dboid)
 void
 ttl_counters_open_database(void)
 {
-	own_entry = lock_database(MyDatabaseId);
+	own_entry = lock_database();
 	dshash_release_lock(databases, own_entry);
 }
 
@@ -364,7 +364,7 @@ ttl_counters_foreground(void)
 void
 ttl_counters_set_database(const TtlDatabaseCounters *counters)
 {
-	DatabaseEntry *entry = lock_database(MyDatabaseId);
+	DatabaseEntry *entry = lock_database();
 
 	entry->counters = *counters;
 	dshash_release_lock(databases, entry);
