@@ -542,7 +542,6 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-
 /* Creates a table of documents, as the calling user. */
 static Oid
 create_collection(RangeVar *name)

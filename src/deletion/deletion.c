@@ -421,11 +421,9 @@ may_delete(const Deletion *deletion, const ToDelete *to_delete)
 		return rel->rd_rel->relowner == deletion->owner;
 	if (to_delete->as_user && ttl_owner_may_delete(user->role, RelationGetRelid(rel)))
 		return true;
-	if (!to_delete->as_user &&
-		(ttl_owner_has_code(rel) || OidIsValid(to_delete->container.policy.archive_to)))
-		refuse(user, rel, to_delete->tids.tids, true,
-			   _("The table belongs to another role, and so does the code that its deletion would run."));
-	if (ttl_owner_acts_as_other(user->role, rel))
+	if ((!to_delete->as_user &&
+		 (ttl_owner_has_code(rel) || OidIsValid(to_delete->container.policy.archive_to))) ||
+		ttl_owner_acts_as_other(user->role, rel))
 		refuse(user, rel, to_delete->tids.tids, true,
 			   _("The table belongs to another role, and so does the code that its deletion would run."));
 	return true;
@@ -459,7 +457,6 @@ ttl_deletion_may_go_along(Oid table, Oid owner, Oid target, bool heeds_grace,
 /*
  * Deletion
  */
-
 
 /* The array that construct_array() makes, without its detour: TIDs are stored without padding. */
 static Datum

@@ -186,7 +186,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 			if (!ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
 				continue;
 			if (ttl_citus_is_distributed(lfirst_oid(lc)))
-				reap_shards(memory, lfirst_oid(lc), max_rows, PG_ARGISNULL(0) ? WARNING : ERROR);
+				reap_shards(memory, lfirst_oid(lc), max_rows, all ? WARNING : ERROR);
 			else
 				rows += reap_container(memory, lfirst_oid(lc), max_rows - rows);
 			ttl_request_at_commit();
