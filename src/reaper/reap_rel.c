@@ -701,7 +701,7 @@ attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadline)
 
 /* True if it is an error for which no row is to blame. */
 static bool
-is_no_rows(const ErrorData *error)
+blames_no_row(const ErrorData *error)
 {
 	switch (ERRCODE_TO_CATEGORY(error->sqlerrcode))
 	{
@@ -946,7 +946,7 @@ leave_out_referenced(TtlBatch *batch)
 			report_referenced(batch, (ErrorData *) lfirst(lc));
 		return TTL_REAP_MORE;
 	}
-	if (!batch->timed_out && is_no_rows(error))
+	if (!batch->timed_out && blames_no_row(error))
 		return handle_error(batch, error);
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && batch->memory->mode.by_worker)
 	{
@@ -971,7 +971,7 @@ handle_tables_error(TtlBatch *batch, const ErrorData *error)
 
 	if (test.works_without_rows || test.timed_out)
 		return false;
-	if (is_no_rows(test_error))
+	if (blames_no_row(test_error))
 	{
 		(void) handle_error(batch, test_error);
 		return true;
@@ -1115,12 +1115,12 @@ delete_batch(TtlBatch *batch)
 	if (batch->origin_wanted && error->sqlerrcode == ERRCODE_OBJECT_IN_USE)
 		return TTL_REAP_LATER;
 	if (batch->origin_wanted ||
-		(!batch->timed_out && is_no_rows(error) && !is_raised_again(batch, error)))
+		(!batch->timed_out && blames_no_row(error) && !is_raised_again(batch, error)))
 		return handle_error(batch, error);
 
 	if (batch->ntids > 1)
 	{
-		if (is_no_rows(error))
+		if (blames_no_row(error))
 			state->n_single = Max(state->n_single, batch->ntids);
 		else if (!batch->timed_out)
 			reap_rel->batch_size = batch->ntids / 2;

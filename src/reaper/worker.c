@@ -1149,7 +1149,7 @@ remind_daily(int unreaped)
  * of ttl_launcher_release_worker(), else when to call this again in *next.
  */
 static bool
-has_work(TtlMemory *memory, TimestampTz *next, TtlReaperState *state,
+may_stay(TtlMemory *memory, TimestampTz *next, TtlReaperState *state,
 		 TimestampTz *start_at)
 {
 	bool		any;
@@ -1255,7 +1255,7 @@ ttl_worker_main(Datum main_arg)
 			TimestampTz start_at;
 
 			cycle_at = rested_at;
-			if (!has_work(memory, &refresh_at, &state, &start_at))
+			if (!may_stay(memory, &refresh_at, &state, &start_at))
 			{
 				if (ttl_launcher_release_worker(state, start_at))
 					break;

@@ -26,14 +26,13 @@
  * leave orphans; only their subqueries are filtered.  Those by which ALTER TABLE validates
  * a foreign key see every row of containers that the user owns.  fk.c recognizes both.
  *
- * To compile the call of a filter function
- * costs a point read more than all that it does at run time, and so does JIT compilation of quals
- * that are never evaluated.  So ExecutorStart gets a copy of the plan in which scans lack the
- * filter.  A plan may be cached and shared by other executions, so it is never changed: its nodes
- * are copied as far down as the scans of tables, and share targetlists and expressions with the
- * original.  When ExecutorStart is over, each filtered scan gets a scan filter (scan_filter.c), and
- * the copied plan the filters back, so that what is made of it later has them: parallel workers'
- * copies, EvalPlanQual's states, EXPLAIN.  The copy
+ * To compile the call of a filter function costs a point read more than all that it does at run
+ * time, and so does JIT compilation of quals that are never evaluated.  So ExecutorStart gets a
+ * copy of the plan in which scans lack the filter.  A plan may be cached and shared by other
+ * executions, so it is never changed: its nodes are copied as far down as the scans of tables, and
+ * share targetlists and expressions with the original.  When ExecutorStart is over, each filtered
+ * scan gets a scan filter (scan_filter.c), and the copied plan the filters back, so that what is
+ * made of it later has them: parallel workers' copies, EvalPlanQual's states, EXPLAIN.  The copy
  * lives as long as the executor's state.  The QueryDesc refers to it during ExecutorStart alone.
  * An Append whose subplans are pruned at startup is not copied, nor what is below it: to look at
  * each partition would take longer than it saves.  Neither are nodes of other extensions.
@@ -175,7 +174,7 @@ list_of_plans(Plan *plan)
 	}
 }
 
-/* Does so for the plan and those below it, and replaces it if it is copied. */
+/* Does what visit_plan() does for one plan and those below it, and replaces it if it is copied. */
 static void
 walk(Plan **link, bool copies, ScanVisitor visit, void *context)
 {
