@@ -374,7 +374,7 @@ has_its_policy(Oid relid)
 	bool		result = false;
 	bool		busy;
 
-	rel = ttl_container_open_unlocked(relid, &busy);
+	rel = ttl_container_open_if_free(relid, &busy);
 	if (rel == NULL)
 		return false;
 	trigger = ttl_row_trigger_find(rel);
@@ -507,7 +507,7 @@ carry(Oid relid)
 		relid = shell;
 	}
 	/* what this transaction has changed, it has locked */
-	rel = ttl_container_open_unlocked(relid, &busy);
+	rel = ttl_container_open_if_free(relid, &busy);
 	if (rel == NULL)
 		return;
 	trigger = ttl_row_trigger_of(rel);

@@ -412,7 +412,7 @@ first_problem(Oid relid, Oid *table)
 	foreach(lc, ttl_container_tables(relid))
 	{
 		bool		busy;
-		Relation	rel = ttl_container_open_unlocked(lfirst_oid(lc), &busy);
+		Relation	rel = ttl_container_open_if_free(lfirst_oid(lc), &busy);
 		TtlContainer member;
 
 		if (rel == NULL)

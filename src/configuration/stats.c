@@ -102,7 +102,7 @@ oldest_expired(Oid container, const TtlContainerCounters *counters, TimestampTz 
 	{
 		Oid			relid = lfirst_oid(lc);
 		bool		busy;
-		Relation	rel = ttl_container_open_unlocked(relid, &busy);
+		Relation	rel = ttl_container_open_if_free(relid, &busy);
 		TtlContainer member;
 
 		if (rel == NULL)
@@ -442,7 +442,7 @@ next_expiry(Oid container, TimestampTz now)
 	foreach(lc, ttl_container_leaves(container))
 	{
 		bool		busy;
-		Relation	rel = ttl_container_open_unlocked(lfirst_oid(lc), &busy);
+		Relation	rel = ttl_container_open_if_free(lfirst_oid(lc), &busy);
 		TtlContainer member;
 		TtlExpiryPosition position;
 		TtlExpiryFirst first;

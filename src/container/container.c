@@ -1352,7 +1352,7 @@ ttl_container_leaves(Oid container)
 }
 
 Relation
-ttl_container_open_unlocked(Oid relid, bool *busy)
+ttl_container_open_if_free(Oid relid, bool *busy)
 {
 	Relation	rel;
 
@@ -1374,7 +1374,7 @@ ttl_container_has_pages(Oid relid)
 	{
 		bool		busy;
 		bool		has_pages;
-		Relation	rel = ttl_container_open_unlocked(lfirst_oid(lc), &busy);
+		Relation	rel = ttl_container_open_if_free(lfirst_oid(lc), &busy);
 
 		if (busy)
 			return true;

@@ -244,7 +244,7 @@ extern Relation ttl_container_open(Oid relid, LOCKMODE lockmode);
  * Opens a table with a lock for reading.  NULL if it has gone, or if the lock isn't
  * to be had at once: then it is busy.
  */
-extern Relation ttl_container_open_unlocked(Oid relid, bool *busy);
+extern Relation ttl_container_open_if_free(Oid relid, bool *busy);
 
 /*
  * True if the table, or a partition of it, may hold rows.  Not if its file is empty; true

@@ -592,7 +592,7 @@ ttl_expiry_count_made_expired(Oid container, int32 other_default, TimestampTz no
 
 		if (count >= max)
 			break;
-		rel = ttl_container_open_unlocked(relid, &busy);
+		rel = ttl_container_open_if_free(relid, &busy);
 		/* DDL that waits for the policy may have it */
 		if (busy)
 			*complete = false;

@@ -137,7 +137,7 @@ is_partition_without_trigger(Relation rel, const TtlContainer *container)
 	foreach(lc, get_partition_ancestors(RelationGetRelid(rel)))
 	{
 		bool		busy;
-		Relation	ancestor = ttl_container_open_unlocked(lfirst_oid(lc), &busy);
+		Relation	ancestor = ttl_container_open_if_free(lfirst_oid(lc), &busy);
 		bool		watched;
 
 		if (ancestor == NULL)
