@@ -404,7 +404,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 				   bool if_not_exists)
 {
 	TtlPolicy	existing;
-	Survey	survey;
+	Survey		survey;
 	Relation	rel;
 	int			nestlevel;
 
@@ -509,8 +509,8 @@ PG_FUNCTION_INFO_V1(ttl_create_container);
  * Registers a table as a container.  default_ttl is in seconds or an interval of them,
  * -1 = never, NULL = TTL is off; ttl_column NULL = rows have no TTL of their own;
  * ts_column NULL = they have deadlines alone, in ttl_column.  With a unit numbers are
- * instants.  A name that is left out,
- * the empty one, is that of a column which is added, or which holds no values.
+ * instants.  A name that is left out, the empty one, is that of a column which is added, or
+ * which holds no values.
  *
  * Errors: 42501 not the owner, 42710 already a container, 42809 or 0A000 no
  * table that could be one, 42701 a column holds values that no argument names, 42703
