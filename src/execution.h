@@ -70,22 +70,12 @@ extern int	ttl_execution_depth(void);
  */
 extern TimestampTz ttl_execution_reference_time(void);
 
-/*
- * Announces that executions whose source text is the given one, and that start
- * on this level, see only the rows that were expired at the given instant: in the tables
- * of that owner to which the text gives the alias TTL_TO_DELETE.  What a rule adds to the
- * statement sees live rows, as any statement does.  Call it right before SPI_prepare and friends.  It returns what was
- * announced before, to be announced again when they are done: rules make several
- * executions of one statement, and triggers of the first may delete, too.
- *
- * Permissions and row security of the statement are checked as the owner's.  Until it has
- * been analyzed the current user may be the owner, by whose rights names are looked up;
- * then it is the user of the announcement.
- */
+/* Aliases in the text of a deletion: of tables of which it sees expired rows, ... */
 #define TTL_TO_DELETE	"ttl to delete"
-/* the others of a table, expired or not: what such a deletion leaves stored */
+/* ... and the others, expired or not: what it leaves stored */
 #define TTL_STAYING	"ttl staying"
 
+/* What is announced */
 typedef struct TtlExpectation
 {
 	const char *deletion;		/* source text, or NULL */
@@ -97,6 +87,19 @@ typedef struct TtlExpectation
 	int			sec_context;	/* ... and in what context */
 } TtlExpectation;
 
+/*
+ * Announces that executions whose source text is the given one, and that start
+ * on this level, see only the rows that were expired at the given instant: in the tables
+ * of that owner to which the text gives the alias TTL_TO_DELETE.  What a rule adds to the
+ * statement sees live rows, as any statement does.  Call it right before SPI_prepare and
+ * friends.  It returns what was announced before, to be announced again by
+ * ttl_execution_expect() when they are done: rules make several executions of one statement,
+ * and triggers of the first may delete, too.
+ *
+ * Permissions and row security of the statement are checked as the owner's.  Until it has
+ * been analyzed the current user may be the owner, by whose rights names are looked up;
+ * then it is the user of the announcement.
+ */
 extern TtlExpectation ttl_execution_expect_deletion(const char *source_text,
 													TimestampTz expired_at, Oid owner);
 extern void ttl_execution_expect(TtlExpectation expectation);

@@ -105,7 +105,10 @@ check_unlocked(Oid relid)
 	}
 }
 
-/* "... ttl.function(shard ...".  Citus doesn't qualify names of schema public, whatever the search_path there. */
+/*
+ * "... ttl.function(shard ...".  Citus doesn't qualify names of schema public, whatever the
+ * search_path there.
+ */
 static Datum
 shard_command(Oid relid, const char *before, const char *after)
 {

@@ -13,10 +13,10 @@
  * Every row must have expired.  The right edges of the expiry indexes show that for the
  * rows that are in them, which are all if the container has no TTL column: then the time
  * is constant, whatever the partition's size.  With a TTL column, rows that never expire
- * are in no index; then the table is read, up to the first row that has not expired.  That costs a small part of deletion, is limited by
- * what the run may use, and takes no lock.  Under the lock the proof is completed for what
- * may have changed since: the edges, and the pages that are not known to be unchanged, at
- * most RECHECK_PAGES of them.  Known to be unchanged are
+ * are in no index; then the table is read, up to the first row that has not expired.  That
+ * costs a small part of deletion, is limited by what the run may use, and takes no lock.  Under
+ * the lock the proof is completed for what may have changed since: the edges, and the pages that
+ * are not known to be unchanged, at most RECHECK_PAGES of them.  Known to be unchanged are
  *
  * - pages marked all-visible: what is on them is older than the snapshot that
  *	 has been active since before the table was read;

@@ -254,10 +254,10 @@ may_be_candidate(const ScanFilter *filter, const TupleTableSlot *slot)
 }
 
 /*
- * True if such a row is a candidate.  Its TID is its index entries', unless it is a member of a HOT
- * chain.  A scan that returns several rows of a page in succession reads the page's candidates,
- * so that the headers of other rows need not be read: on pages that are visible to all nothing
- * else reads them.
+ * True if a row is a candidate that may_be_candidate() has let pass.  Its TID is its index
+ * entries', unless it is a member of a HOT chain.  A scan that returns several rows of a page in
+ * succession reads the page's candidates, so that the headers of other rows need not be read: on
+ * pages that are visible to all nothing else reads them.
  */
 static bool
 is_candidate(ScanFilter *filter, TupleTableSlot *slot)
@@ -361,9 +361,9 @@ check_fetched(ScanFilter *filter)
 }
 
 /*
- * Checks such a candidate.  It is fetched where its TID may be
- * that of a member of a HOT chain, because the scan has been at the page; on a page that is
- * visible to all nothing has been replaced.
+ * Checks a candidate of an index-only scan.  It is fetched where its TID may be that of a member
+ * of a HOT chain, because the scan has been at the page; on a page that is visible to all nothing
+ * has been replaced.
  */
 static bool
 check_by_tid(ScanFilter *filter)
