@@ -315,7 +315,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		ttl_request_before_utility(stmt);
 		ttl_clock_before_utility(stmt);
 		ttl_validation_before_utility(stmt);
-		/* what Citus does in the command, ... */
+		/* from here on Citus's own work is known, to ttl_citus_end_utility() */
 		by_citus = ttl_citus_before_utility(stmt);
 		ttl_ddl_before_utility(stmt, context, by_citus);
 		ttl_fk_before_utility(stmt);
@@ -331,11 +331,10 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	PG_FINALLY();
 	{
 		/*
-		 * These cannot fail, and know commands that they have not been told
-		 * of.
+		 * These cannot fail, and do nothing about a command of whose
+		 * beginning they have not been told.
 		 */
 		ttl_fk_end_utility(stmt);
-		/* ... ends here */
 		ttl_citus_end_utility(stmt);
 		ttl_validation_end_utility(stmt);
 		ttl_clock_end_utility();

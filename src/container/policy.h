@@ -27,11 +27,11 @@ typedef enum TtlIndexing
 typedef struct TtlChange
 {
 	/*
-	 * when the worker noticed it, after the commit: 0 = there is none,
+	 * when the worker noticed them, after the commit: 0 = there is none,
 	 * DT_NOEND = not yet
 	 */
-	TimestampTz began_at;		/* the first */
-	TimestampTz noticed_at;		/* the last */
+	TimestampTz began_at;		/* noticed the first of them */
+	TimestampTz noticed_at;		/* noticed the last */
 	Oid			partition;		/* it concerns this one alone, InvalidOid =
 								 * all tables of the container */
 } TtlChange;
