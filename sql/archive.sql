@@ -196,6 +196,14 @@ SELECT count(*) FROM up;
 INSERT INTO archive.up VALUES (1);
 COMMIT;
 TABLE family;
+-- more than work_mem holds, which leaves no file behind
+CALL refill_family();
+INSERT INTO down (id, up, _ts) SELECT g, 2, '2020-01-01' FROM generate_series(10, 5000) g;
+RESET client_min_messages;
+SET work_mem = '64kB';
+DELETE FROM up WHERE id = 2;
+RESET work_mem;
+SELECT count(*) FROM old_down;
 
 SET client_min_messages = error;
 DROP SCHEMA archive CASCADE;

@@ -800,10 +800,9 @@ is_deleted_here(Relation rel, TupleTableSlot *slot)
 
 /* Makes the deleted ones of these rows a relation "deleted" of the statement.  Returns how many. */
 static int
-register_deleted(Relation rel, const TtlTids *tids)
+register_deleted(Relation rel, const TtlTids *tids, Tuplestorestate *rows)
 {
 	EphemeralNamedRelation relation = palloc0(sizeof(EphemeralNamedRelationData));
-	Tuplestorestate *rows = tuplestore_begin_heap(false, false, work_mem);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	int			ndeleted = 0;
 
@@ -836,6 +835,7 @@ archive_deleted(Relation container, Relation rel, const TtlTids *tids, TtlSessio
 	Deletion deletion = dependent_deletion(ttl_execution_reference_time(), user);
 	ToDelete to_delete = {.rel = rel};
 	Oid			owner = container->rd_rel->relowner;
+	Tuplestorestate *rows;
 	StringInfoData sql;
 	TtlIdentity saved;
 
@@ -843,7 +843,8 @@ archive_deleted(Relation container, Relation rel, const TtlTids *tids, TtlSessio
 		!OidIsValid(to_delete.container.policy.archive_to))
 		return;
 	ttl_owner_begin(container, deletion.restricted, &saved);
-	to_delete.deleted = register_deleted(rel, tids);
+	rows = tuplestore_begin_heap(false, false, work_mem);
+	to_delete.deleted = register_deleted(rel, tids, rows);
 	if (to_delete.deleted > 0)
 	{
 		initStringInfo(&sql);
@@ -852,6 +853,7 @@ archive_deleted(Relation container, Relation rel, const TtlTids *tids, TtlSessio
 		ttl_owner_execute(sql.data, 0, NULL, NULL, deletion.expired_at, owner,
 						  InvalidSnapshot, true);
 	}
+	tuplestore_end(rows);
 	ttl_owner_end(&saved);
 	count_deleted(&deletion, &to_delete, true);
 }
