@@ -131,15 +131,24 @@ SET ROLE regress_ttl_ann;
 ALTER TABLE event DETACH PARTITION event_1;
 RESET ROLE;
 SELECT container, tgenabled, current_user = session_user AS myself FROM ttl.containers LEFT JOIN pg_trigger ON tgrelid = container AND tgname = '~ttl' WHERE container = 'event_1'::regclass;
--- also if that partition's owner has no right to use the schema
+-- also if that partition's owner has no right to use the schema, nor its partition; and within a
+-- command that event triggers are told of
 CREATE TABLE event_8 PARTITION OF event FOR VALUES FROM (800) TO (900) PARTITION BY LIST (id);
 CREATE TABLE event_8_1 PARTITION OF event_8 DEFAULT;
 ALTER TABLE event_8 OWNER TO regress_ttl_bob;
-ALTER TABLE event_8_1 OWNER TO regress_ttl_bob;
+ALTER TABLE event_8_1 OWNER TO regress_ttl_dba;
 REVOKE ALL ON SCHEMA owners FROM regress_ttl_bob;
+CREATE FUNCTION told() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN END$$;
+CREATE EVENT TRIGGER regress_ttl_told ON ddl_command_end EXECUTE FUNCTION told();
 SET ROLE regress_ttl_ann;
-ALTER TABLE event DETACH PARTITION event_8;
+CREATE FUNCTION detach() RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+    ALTER TABLE owners.event DETACH PARTITION owners.event_8;
+    RETURN 8;
+END $$;
+CREATE TABLE detached AS SELECT detach();
 RESET ROLE;
+DROP EVENT TRIGGER regress_ttl_told;
 SELECT tgrelid::regclass, tgenabled, current_user = session_user AS myself FROM pg_trigger WHERE tgrelid IN ('event_8'::regclass, 'event_8_1'::regclass) AND tgname = '~ttl';
 INSERT INTO event_8 VALUES (801);
 SELECT ttl.expires_at(e) > now() AS expires FROM event_8 e;

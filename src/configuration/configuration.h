@@ -48,6 +48,7 @@ extern void ttl_indexes_drop(Oid relid, TtlPolicy *policy);
 extern void ttl_trigger_check_settable(Oid relid);
 extern void ttl_trigger_lock(Oid relid, LOCKMODE lockmode);
 extern void ttl_trigger_create(Oid relid, const TtlPolicy *policy);
+extern void ttl_trigger_restore(Oid relid, const TtlPolicy *policy);
 extern void ttl_trigger_send(Oid relid, const TtlPolicy *policy);
 extern void ttl_trigger_drop(Oid relid);
 extern void ttl_trigger_archive_dropped(Oid archive);

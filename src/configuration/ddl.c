@@ -81,7 +81,6 @@
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "commands/tablecmds.h"
-#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "parser/parse_type.h"
 #include "storage/lmgr.h"
@@ -587,19 +586,11 @@ partition_detached(RangeVar *name)
 {
 	Oid			partition = RangeVarGetRelid(name, NoLock, true);
 	TtlPolicy	policy;
-	Oid			user;
-	int			sec_context;
 
 	if (!OidIsValid(partition) || !ttl_container_read(partition, &policy) ||
 		policy.propagated || get_rel_relispartition(partition))
 		return;
-	GetUserIdAndSecContext(&user, &sec_context);
-	if (!ttl_container_is_owner(user, partition))
-		SetUserIdAndSecContext(ttl_container_owner(partition),
-							   sec_context | SECURITY_LOCAL_USERID_CHANGE |
-							   SECURITY_RESTRICTED_OPERATION);
-	ttl_trigger_create(partition, &policy);
-	SetUserIdAndSecContext(user, sec_context);
+	ttl_trigger_restore(partition, &policy);
 	ttl_notice_detached(partition);
 }
 

@@ -23,6 +23,7 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "nodes/primnodes.h"
@@ -746,6 +747,30 @@ ttl_trigger_create(Oid relid, const TtlPolicy *policy)
 {
 	ttl_citus_check_nodes(relid);
 	ttl_row_trigger_create(relid, ttl_citus_arguments(relid, policy));
+}
+
+/*
+ * Creates it again on a table that had it as a partition, whoever owns that.  Where it has arguments
+ * they are Citus's to send, which takes a command of the owner's.
+ */
+void
+ttl_trigger_restore(Oid relid, const TtlPolicy *policy)
+{
+	Oid			user;
+	int			sec_context;
+
+	if (ttl_citus_arguments(relid, policy)[0] == '\0')
+	{
+		ttl_row_trigger_restore(relid);
+		return;
+	}
+	GetUserIdAndSecContext(&user, &sec_context);
+	if (!ttl_container_is_owner(user, relid))
+		SetUserIdAndSecContext(ttl_container_owner(relid),
+							   sec_context | SECURITY_LOCAL_USERID_CHANGE |
+							   SECURITY_RESTRICTED_OPERATION);
+	ttl_trigger_create(relid, policy);
+	SetUserIdAndSecContext(user, sec_context);
 }
 
 /*

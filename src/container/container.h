@@ -316,6 +316,9 @@ extern bool ttl_row_trigger_exists(Oid relid);
 
 /* Creates it with these arguments, as SQL, or puts it in the place of another; and enables it. */
 extern void ttl_row_trigger_create(Oid relid, const char *arguments);
+
+/* Creates it again, without arguments, on a table that had it as a partition. */
+extern void ttl_row_trigger_restore(Oid relid);
 extern void ttl_row_trigger_enable(Oid relid);
 extern void ttl_row_trigger_drop(Oid relid);
 

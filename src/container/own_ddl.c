@@ -16,20 +16,16 @@
 
 #include "access/table.h"
 #include "access/xact.h"
-#include "catalog/pg_namespace.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_trigger.h"
-#include "commands/tablecmds.h"
 #include "commands/trigger.h"
-#include "compat.h"
 #include "container/container.h"
 #include "executor/spi.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "ttl.h"
-#include "utils/acl.h"
 #include "utils/elog.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 void
@@ -145,41 +141,12 @@ ttl_row_trigger_enable(Oid relid)
 	ttl_command_end(nestlevel);
 }
 
-/*
- * Creates it by the table's number: an owner may lack USAGE on the schema, and leave another role
- * to detach his partition.
- */
-static void
-create_by_number(Oid relid)
-{
-	CreateTrigStmt *stmt = makeNode(CreateTrigStmt);
-	AlterTableCmd *enable = makeNode(AlterTableCmd);
-
-	stmt->replace = true;
-	stmt->trigname = TTL_TRIGGER;
-	stmt->row = true;
-	stmt->timing = TRIGGER_TYPE_BEFORE;
-	stmt->events = TRIGGER_TYPE_INSERT;
-	(void) CreateTrigger(stmt, NULL, relid, InvalidOid, InvalidOid, InvalidOid,
-						 ttl_container_function(TTL_ON_WRITE), InvalidOid, NULL, false, false);
-	CommandCounterIncrement();
-	enable->subtype = AT_EnableAlwaysTrig;
-	enable->name = TTL_TRIGGER;
-	AlterTableInternal(relid, list_make1(enable), true);
-}
-
 void
 ttl_row_trigger_create(Oid relid, const char *arguments)
 {
+	int			nestlevel = ttl_command_begin();
 	Oid			outer = created_on;
-	int			nestlevel;
 
-	if (arguments[0] == '\0' && !TtlMayUseSchema(get_rel_namespace(relid), GetUserId()))
-	{
-		create_by_number(relid);
-		return;
-	}
-	nestlevel = ttl_command_begin();
 	ttl_row_trigger_allow();
 	/* an event trigger may do so again */
 	created_on = relid;
@@ -195,6 +162,33 @@ ttl_row_trigger_create(Oid relid, const char *arguments)
 	PG_END_TRY();
 	ttl_command_end(nestlevel);
 	ttl_row_trigger_enable(relid);
+}
+
+/*
+ * By its number, and not as any of the owners: who detaches a partition may own neither it nor its
+ * own partitions, and their owners may lack rights on each other's tables and on the schema.  A
+ * function of ttl's is all that the tables get, and no code runs.  It is created as it fires, for
+ * AlterTableInternal() would look for the command in which event triggers are told of it.
+ */
+void
+ttl_row_trigger_restore(Oid relid)
+{
+	CreateTrigStmt *stmt = makeNode(CreateTrigStmt);
+	Oid			userid;
+	int			sec_context;
+
+	stmt->replace = true;
+	stmt->trigname = TTL_TRIGGER;
+	stmt->row = true;
+	stmt->timing = TRIGGER_TYPE_BEFORE;
+	stmt->events = TRIGGER_TYPE_INSERT;
+	GetUserIdAndSecContext(&userid, &sec_context);
+	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, sec_context | SECURITY_LOCAL_USERID_CHANGE);
+	(void) CreateTriggerFiringOn(stmt, NULL, relid, InvalidOid, InvalidOid, InvalidOid,
+								 ttl_container_function(TTL_ON_WRITE), InvalidOid, NULL, false,
+								 false, TRIGGER_FIRES_ALWAYS);
+	SetUserIdAndSecContext(userid, sec_context);
+	CommandCounterIncrement();
 }
 
 bool
