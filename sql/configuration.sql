@@ -199,7 +199,7 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
     RETURN SQLSTATE || ': ' || SQLERRM;
 END $$;
-SELECT a, becomes(a) FROM unnest(ARRAY['interval ''1 day''', '''1 hour''', '''3600''', ''' 3600 ''', '''-1''', '''+20''', '''20.0''', '''PT1M''', '''1 month''', '''2147483647 s''',
+SELECT a, becomes(a) FROM unnest(ARRAY['interval ''1 day''', '''1 hour''', '''3600''', ''' 3600 ''', '''-1''', ''' -1 ''', '''+20''', '''20.0''', '''PT1M''', '''1 month''', '''2147483647 s''',
     '''2147483647''', 'NULL', 'NULL::interval', 'NULL::text', 'NULL::integer', '20::smallint', 'varchar ''7'' ',
     '''0''', '''-2''', '''2147483648''', '''-9223372036854775809''', '''99999999999999999999''', '''1.5 s''', '''20.5''', '''0 s''', '''-1 s''', '''178000000 years''', '''99999999999999999999 years''',
     '''''', ''' ''', '''forever''', '''20 bananas''', '''0x10''', 'interval ''-1 s''', 'interval ''0''', 'interval ''1.5 s''', 'interval ''2147483648 s''']) a;

@@ -61,13 +61,18 @@ ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
 	return PG_GETARG_OID(0);
 }
 
-/* A text that is a default TTL; false if it is none.  An interval may be a number of seconds. */
+/*
+ * A text that is a default TTL; false if it is none.  An interval may be a number of seconds.  A
+ * character(n) ends with blanks.
+ */
 static bool
 default_ttl_from_text(const char *text, int32 *default_ttl)
 {
 	Datum		interval;
+	const char *number = text + strspn(text, " \t\r\n");
 
-	if (pg_strcasecmp(text, "never") == 0 || strcmp(text, "-1") == 0)
+	if (pg_strcasecmp(text, "never") == 0 ||
+		(strncmp(number, "-1", 2) == 0 && number[2 + strspn(number + 2, " \t\r\n")] == '\0'))
 		*default_ttl = TTL_NEVER;
 	else if (pg_strcasecmp(text, "off") == 0)
 		*default_ttl = TTL_OFF;
