@@ -54,7 +54,7 @@
  * and log all of them again.  Other tables start from scratch.
  *
  * The stored states are an unordered array.  If it is full, an entry that was stored
- * long ago is replaced, since its table or database is gone or no container any more; if there is
+ * long ago is replaced, since its table is gone or no container any more, or its database is gone; if there is
  * none, the table starts from scratch with each worker.
  *
  *
@@ -337,6 +337,21 @@ remove_state(Oid relid)
 	entry = find_state(relid, &oldest);
 	if (entry != NULL)
 		*entry = rel_states->entries[--rel_states->n];
+	LWLockRelease(rel_states_lock);
+}
+
+void
+ttl_reap_rel_forget_stored(void)
+{
+	int			kept = 0;
+
+	LWLockAcquire(rel_states_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < rel_states->n; i++)
+	{
+		if (rel_states->entries[i].dboid != MyDatabaseId)
+			rel_states->entries[kept++] = rel_states->entries[i];
+	}
+	rel_states->n = kept;
 	LWLockRelease(rel_states_lock);
 }
 

@@ -208,6 +208,12 @@ extern bool ttl_reap_rel_is_running(void);
 
 extern TtlMemory *ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode);
 
+/*
+ * Forgets what workers of this database have stored for the next, which takes that for the state as
+ * of the present policies.
+ */
+extern void ttl_reap_rel_forget_stored(void);
+
 /* Forgets tables that have not been looked at since the given time. */
 extern void ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since);
 

@@ -1168,6 +1168,7 @@ may_stay(TtlMemory *memory, TimestampTz *next, TtlReaperState *state,
 		return !ttl_hold_lasts(state, start_at);
 	}
 	*state = TTL_REAPER_STOPPED;
+	ttl_reap_rel_forget_stored();
 	return false;
 }
 

@@ -131,5 +131,23 @@ my $all = slurp_file($node->logfile);
 unlike($all, qr/(PANIC|terminated by signal|exited with exit code (?!1\b))/, 'all is well');
 cmp_ok(scalar(() = $all =~ /exited with exit code 1/g), '<=', scalar(() = $all =~ /terminating background worker/g), '... and no worker has failed');
 
+# what stood in the way has gone while nothing in the database was to be deleted
+$node->safe_psql('postgres', 'DROP DATABASE second');
+$node->safe_psql('postgres', 'CREATE DATABASE alone');
+$node->safe_psql('alone', q{
+CREATE EXTENSION ttl;
+CREATE TABLE deadly (id int);
+CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN SET exit_on_error = on; RAISE $$no$$; END';
+CREATE TRIGGER die BEFORE DELETE ON deadly FOR EACH ROW EXECUTE FUNCTION die();
+SELECT ttl.create_container('deadly', 3600);
+});
+$node->add_expired('deadly', 3, 'alone');
+ok($node->poll_query_until('alone', q{SELECT last_error ~ 'has ended the worker' FROM ttl.stat_containers}), 'a table is left alone for five minutes');
+$node->safe_psql('alone', q{SELECT ttl.alter_container('deadly', reaping => false)});
+ok($node->poll_query_until('alone', q{SELECT state = 'stopped' FROM ttl.stat_reaper WHERE database = 'alone'}), '... its worker has nothing to do');
+$node->safe_psql('alone', q{CREATE OR REPLACE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'});
+$node->safe_psql('alone', q{SELECT ttl.alter_container('deadly', reaping => true)});
+$node->is_emptied('deadly', '... and begins anew when it has', 'alone');
+
 $node->stop;
 done_testing();
