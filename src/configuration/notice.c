@@ -204,10 +204,12 @@ ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy)
 /* Rows that a change makes expired are counted as far as this. */
 #define COUNTED_ROWS	10000
 
-/* So many rows, of which that many have been counted */
+/* So many rows, of which that many have been counted; maybe there is none */
 static const char *
 how_many(int64 count, bool complete)
 {
+	if (count == 0)
+		return _("an unknown number of");
 	if (count > COUNTED_ROWS)
 		return psprintf(_("more than %d"), COUNTED_ROWS);
 	return psprintf(complete ? "%lld" : _("at least %lld"), (long long) count);
