@@ -404,14 +404,20 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 				   bool if_not_exists)
 {
 	TtlPolicy	existing;
+	TtlPolicy	stamped = *policy;
 	Survey		survey;
 	Relation	rel;
 	int			nestlevel;
 
 	ttl_columns_check_names(policy);
 
-	/* A role without rights must not queue up for a lock, nor anybody for one on a catalog. */
+	/*
+	 * A role without rights must not queue up for a lock, nor anybody for one on a catalog, or with
+	 * a policy that can't be.  Whether ttl writes the timestamp column is known later.
+	 */
 	ttl_container_check_owner(relid);
+	stamped.created_objects |= TTL_CREATED_TS_DEFAULT;
+	ttl_columns_check_policy(relid, &stamped);
 	rel = ttl_container_open(relid, AccessShareLock);
 	ttl_columns_check_kind(rel);
 	relation_close(rel, AccessShareLock);
