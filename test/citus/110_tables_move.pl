@@ -28,8 +28,8 @@ my ($worker) = $cluster->workers;
 $coordinator->safe_psql('postgres', q{
 CREATE TABLE meanwhile (id int PRIMARY KEY, _ts timestamptz, ttl int);
 INSERT INTO meanwhile VALUES (1, NULL, NULL), (2, now(), NULL), (3, '2020-01-01', NULL), (4, '2020-01-01', -1);
-SELECT ttl.create_container('meanwhile', 3600, ts_column => '_ts', ttl_column => 'ttl');
-SELECT ttl.alter_container('meanwhile', reaping => false)});
+SELECT ttl.create_container('meanwhile', 3600, ts_column => '_ts', ttl_column => 'ttl'),
+	ttl.alter_container('meanwhile', reaping => false)});
 $coordinator->safe_psql('postgres', q{SELECT create_distributed_table_concurrently('meanwhile', 'id')});
 is($coordinator->safe_psql('postgres', q{SELECT string_agg(id || coalesce(to_char(_ts, ' YYYY'), ' null'), ', ' ORDER BY id) FROM meanwhile WHERE id <> 2}),
 	'1 null, 4 2020', 'create_distributed_table_concurrently leaves rows as they are');
