@@ -174,7 +174,7 @@ send_policies(void)
 
 	if (ttl_citus_is_converting())
 		return;
-	changed = ttl_container_take_changed();
+	changed = ttl_policy_take_changed();
 	if (changed != NIL)
 		ttl_request_at_commit();
 	ttl_citus_send(changed);

@@ -25,7 +25,6 @@
 #include "catalog/pg_type.h"
 #include "citus/citus.h"
 #include "citus/citus_internal.h"
-#include "container/policy.h"
 #include "execution.h"
 #include "expiry/expiry.h"
 #include "miscadmin.h"
@@ -192,7 +191,7 @@ store(Oid relid, TtlPolicy *policy)
 {
 	TtlPolicy	former;
 
-	if (!ttl_container_read(relid, &former))
+	if (!ttl_policy_read(relid, &former))
 	{
 		policy->propagated = is_sent(relid);
 		if (OidIsValid(policy->archive_to) && !policy->propagated)
@@ -203,14 +202,14 @@ store(Oid relid, TtlPolicy *policy)
 		}
 		if (policy->default_ttl != TTL_OFF && ttl_container_has_pages(relid))
 			ttl_grace_begin(policy, TTL_OFF, InvalidOid);
-		ttl_container_insert(relid, policy);
+		ttl_policy_insert(relid, policy);
 		return;
 	}
 	policy->propagated = true;
 	policy->change = former.change;
 	if (policy->default_ttl != former.default_ttl)
 		ttl_grace_begin(policy, former.default_ttl, InvalidOid);
-	ttl_container_update(relid, policy);
+	ttl_policy_update(relid, policy);
 }
 
 /* The table's trigger has been created, with a policy.  One that is no other node's is left alone. */
@@ -219,14 +218,14 @@ receive(Oid relid, const Trigger *trigger)
 {
 	TtlPolicy	policy;
 
-	if (ttl_container_read(relid, &policy) ? !policy.propagated : !is_sent(relid) && !ttl_citus_replaces_table())
+	if (ttl_policy_read(relid, &policy) ? !policy.propagated : !is_sent(relid) && !ttl_citus_replaces_table())
 		return;
 	if (!ttl_container_is_owner(GetUserId(), relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be owner of table %s", get_rel_name(relid))));
 	read_arguments(relid, trigger, &policy);
-	ttl_container_lock_policy(relid, true, true);
+	ttl_policy_lock(relid, true, true);
 	store(relid, &policy);
 }
 
@@ -346,7 +345,7 @@ trigger_dropped(List *object)
 	TtlPolicy	policy;
 	Relation	rel;
 
-	if (!OidIsValid(relid) || !ttl_container_read(relid, &policy) || !policy.propagated)
+	if (!OidIsValid(relid) || !ttl_policy_read(relid, &policy) || !policy.propagated)
 		return;
 	/* DROP TRIGGER IF EXISTS has no lock any more, if there was none */
 	rel = try_table_open(relid, AccessShareLock);
@@ -354,8 +353,8 @@ trigger_dropped(List *object)
 		return;
 	if (ttl_row_trigger_find(rel) == NULL)
 	{
-		ttl_container_lock_policy(relid, true, true);
-		ttl_container_delete(relid);
+		ttl_policy_lock(relid, true, true);
+		ttl_policy_delete(relid);
 	}
 	table_close(rel, NoLock);
 }
@@ -378,11 +377,11 @@ has_its_policy(Oid relid)
 	if (rel == NULL)
 		return false;
 	trigger = ttl_row_trigger_find(rel);
-	if (trigger != NULL && ttl_container_read(relid, &stored))
+	if (trigger != NULL && ttl_policy_read(relid, &stored))
 	{
 		read_arguments(relid, trigger, &policy);
 		result = ttl_policy_differences(&stored, &policy)[0] == '\0';
-		if (!result && ttl_container_lock_policy(relid, true, false))
+		if (!result && ttl_policy_lock(relid, true, false))
 			store(relid, &policy);
 	}
 	table_close(rel, NoLock);
@@ -480,11 +479,11 @@ give_to_shell(Oid shard, Oid shell, TtlPolicy *policy)
 {
 	TtlPolicy	existing;
 
-	ttl_container_lock_policy(shard, true, true);
-	if (!ttl_container_read(shell, &existing))
-		ttl_container_insert(shell, policy);
+	ttl_policy_lock(shard, true, true);
+	if (!ttl_policy_read(shell, &existing))
+		ttl_policy_insert(shell, policy);
 	policy->propagated = true;
-	ttl_container_update(shard, policy);
+	ttl_policy_update(shard, policy);
 }
 
 /* Has Citus carry the policy to where it isn't known yet, or no more. */
@@ -498,7 +497,7 @@ carry(Oid relid)
 	bool		is_old;
 	bool		busy;
 
-	if (!ttl_container_read(relid, &policy) || policy.propagated)
+	if (!ttl_policy_read(relid, &policy) || policy.propagated)
 		return;
 	shell = ttl_citus_find_shell(relid, NULL);
 	if (OidIsValid(shell))
@@ -512,7 +511,7 @@ carry(Oid relid)
 		return;
 	trigger = ttl_row_trigger_of(rel);
 	/* Citus may be replacing the archive; a table that pg_restore has registered has no trigger */
-	is_old = ttl_container_read(relid, &policy) && !policy.propagated &&
+	is_old = ttl_policy_read(relid, &policy) && !policy.propagated &&
 		(!OidIsValid(policy.archive_to) || get_rel_name(policy.archive_to) != NULL) &&
 		(trigger == NULL ? ttl_citus_is_distributed(relid) :
 		 strcmp(arguments_of(trigger), ttl_citus_arguments(relid, &policy)) != 0);
@@ -535,13 +534,13 @@ follow_archive(Oid container)
 	Oid			archive;
 	char	   *column;
 
-	if (!ttl_container_read(container, &policy) || policy.propagated || !OidIsValid(policy.archive_to))
+	if (!ttl_policy_read(container, &policy) || policy.propagated || !OidIsValid(policy.archive_to))
 		return;
 	archive = get_rel_name(policy.archive_to) == NULL ? named_archive(container) :
 		ttl_citus_find_shell(policy.archive_to, NULL);
 	if (OidIsValid(archive) || get_rel_name(policy.archive_to) == NULL)
-		ttl_container_replace_archive(container, archive);
-	if (ttl_container_is_owner(GetUserId(), container) && ttl_container_read(container, &policy))
+		ttl_policy_replace_archive(container, archive);
+	if (ttl_container_is_owner(GetUserId(), container) && ttl_policy_read(container, &policy))
 		(void) ttl_citus_find_archive(container, &policy, &column, WARNING);
 }
 
@@ -560,7 +559,7 @@ ttl_citus_send(List *containers)
 		carry(lfirst_oid(lc));
 	if (!all)
 		return;
-	foreach(lc, ttl_container_list(TTL_CONTAINERS_SOUND))
+	foreach(lc, ttl_policy_list(TTL_CONTAINERS_SOUND))
 	{
 		follow_archive(lfirst_oid(lc));
 		if (ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
@@ -586,13 +585,13 @@ ttl_propagation_before_conversion(Oid object)
 {
 	ListCell   *lc;
 
-	foreach(lc, ttl_container_list(TTL_CONTAINERS_SOUND))
+	foreach(lc, ttl_policy_list(TTL_CONTAINERS_SOUND))
 	{
 		Oid			container = lfirst_oid(lc);
 		TtlPolicy	policy;
 		int			nestlevel;
 
-		if (!ttl_container_read(container, &policy) || !OidIsValid(policy.archive_to) ||
+		if (!ttl_policy_read(container, &policy) || !OidIsValid(policy.archive_to) ||
 			!ttl_citus_is_distributed(container) || !ttl_citus_is_distributed(policy.archive_to) ||
 			(OidIsValid(object) ? container != object && policy.archive_to != object &&
 			 get_rel_namespace(container) != object && get_rel_namespace(policy.archive_to) != object :
@@ -613,7 +612,7 @@ ttl_citus_object_altered(Oid class_id, Oid object)
 	if ((class_id != RelationRelationId && class_id != NamespaceRelationId) ||
 		!ttl_citus_is_here() || ttl_container_objects() == NULL)
 		return;
-	foreach(lc, ttl_container_list(TTL_CONTAINERS_SOUND))
+	foreach(lc, ttl_policy_list(TTL_CONTAINERS_SOUND))
 	{
 		TtlContainer container;
 
@@ -624,6 +623,6 @@ ttl_citus_object_altered(Oid class_id, Oid object)
 		if (ttl_citus_is_distributed(lfirst_oid(lc)))
 			LockRelationOid(lfirst_oid(lc), AccessShareLock);
 		if (get_rel_name(lfirst_oid(lc)) != NULL)
-			ttl_container_announce_change(lfirst_oid(lc), false);
+			ttl_policy_announce_change(lfirst_oid(lc), false);
 	}
 }

@@ -32,7 +32,6 @@
 
 #include "configuration/configuration.h"
 #include "container/container.h"
-#include "container/policy.h"
 #include "deletion/deletion.h"
 #include "expiry/expiry.h"
 #include "guc.h"
@@ -181,7 +180,7 @@ lock_table(Oid relid, bool stops_deletion)
 static void
 lock_policy(Oid relid, TtlPolicy *policy)
 {
-	ttl_container_lock_policy(relid, true, true);
+	ttl_policy_lock(relid, true, true);
 	ttl_container_check_owner(relid);
 	ttl_container_require(relid, policy);
 }
@@ -210,7 +209,7 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 	if (policy.default_ttl != old_default)
 		ttl_grace_begin(&policy, old_default, InvalidOid);
 	ttl_notice_made_visible(relid, old_default, default_ttl);
-	ttl_container_update(relid, &policy);
+	ttl_policy_update(relid, &policy);
 	ttl_trigger_send(relid, &policy);
 	ttl_notice_made_expired(relid, &policy, old_default);
 }
@@ -314,7 +313,7 @@ check_archive(Oid relid, const TtlPolicy *policy)
 				 archive != relid ?
 				 errdetail("Table \"%s\" is a partition of it.", get_rel_name(archive)) : 0,
 				 errhint("Choose another table.")));
-	if (ttl_container_archives_into(archive, relid))
+	if (ttl_policy_archives_into(archive, relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("table \"%s\" cannot be the archive of container \"%s\"",
@@ -448,7 +447,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 		(IS_GIVEN(archive_to) || IS_GIVEN(archive_columns) || (IS_GIVEN(reaping) && policy.reaping)))
 		check_archive(relid, &policy);
 
-	ttl_container_update(relid, &policy);
+	ttl_policy_update(relid, &policy);
 	ttl_trigger_send(relid, &policy);
 	if (IS_GIVEN(replication_origin) && policy.replication_origin)
 		ttl_notice_failing(relid);
@@ -478,7 +477,7 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	bool		ends_generation;
 
 	/* a table that is gone has no owner */
-	if (ttl_container_forget_dropped(relid))
+	if (ttl_policy_forget_dropped(relid))
 		PG_RETURN_VOID();
 	ttl_container_check_owner(relid);
 	if (!ttl_container_peek(relid, &container))
@@ -492,7 +491,7 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	table_close(rel, NoLock);
 	lock_policy(relid, &policy);
 	ttl_notice_made_visible(relid, policy.default_ttl, TTL_OFF);
-	ttl_container_delete(relid);
+	ttl_policy_delete(relid);
 	ereport(LOG,
 			(errmsg("role \"%s\" has made container \"%s\" an ordinary table: default_ttl was %s",
 					GetUserNameFromId(GetUserId(), false), ttl_container_qualified_name(relid),

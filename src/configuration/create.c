@@ -42,7 +42,6 @@
 #include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
-#include "container/policy.h"
 #include "expiry/expiry.h"
 #include "ttl.h"
 
@@ -425,7 +424,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	/* ALTER TABLE will want it; to upgrade a weaker lock invites deadlock. */
 	rel = ttl_container_open(relid, AccessExclusiveLock);
 	ttl_container_check_owner(relid);
-	if (ttl_container_read(relid, &existing))
+	if (ttl_policy_read(relid, &existing))
 	{
 		if (if_not_exists)
 		{
@@ -473,7 +472,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 		ttl_grace_begin(policy, TTL_OFF, InvalidOid);
 	if (is_subscribed(relid))
 		policy->reaping = false;
-	ttl_container_insert(relid, policy);
+	ttl_policy_insert(relid, policy);
 	if (!policy->reaping)
 		ttl_notice_subscribed(relid);
 	notice_adopted(relid, policy, &survey);
@@ -541,7 +540,7 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	if_not_exists = ttl_argument_boolean(fcinfo, 9, "if_not_exists");
 	ttl_container_check_owner(relid);
 	/* one that is there already needn't be locked */
-	if ((if_not_exists && ttl_container_read(relid, &existing)) ||
+	if ((if_not_exists && ttl_policy_read(relid, &existing)) ||
 		!register_container(relid, &policy, names_ts, names_ttl, if_not_exists))
 		notice_existing(relid);
 
@@ -628,7 +627,7 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 	if (created)
 		policy.created_objects = TTL_CREATED_TS_COLUMN | TTL_CREATED_TTL_COLUMN;
 	/* the call names the timestamp column; one that is missing is added */
-	if (ttl_container_read(relid, &existing) ||
+	if (ttl_policy_read(relid, &existing) ||
 		!register_container(relid, &policy,
 							get_attnum(relid, TTL_TS_COLUMN) != InvalidAttrNumber,
 							false, true))

@@ -169,7 +169,7 @@ lacks_index(Oid table, Oid container, Oid without)
 	bool		lacks = false;
 	Relation	rel;
 
-	if (!ttl_container_read(container, &policy) || policy.default_ttl == TTL_OFF)
+	if (!ttl_policy_read(container, &policy) || policy.default_ttl == TTL_OFF)
 		return false;
 	rel = table_open(table, AccessShareLock);
 	ttl_expiry_find_indexes(rel, &policy, OidIsValid(without) ? list_make1_oid(without) : NIL,
@@ -204,7 +204,7 @@ dropping_index(Oid index, bool concurrently)
 		return;
 	/* its lock on the table doesn't keep the default TTL from being set, and it commits */
 	if (concurrently)
-		(void) ttl_container_lock_policy(container.container, false, true);
+		(void) ttl_policy_lock(container.container, false, true);
 	if (!lacks_index(table, container.container, index) ||
 		lacks_index(table, container.container, InvalidOid))
 		return;
@@ -370,12 +370,12 @@ subscription_begins(Oid container, const List *tables)
 	}
 	if (!begins)
 		return;
-	ttl_container_lock_policy(container, true, true);
+	ttl_policy_lock(container, true, true);
 	/* Citus fills new shards by subscriptions, and keeps us from deleting from them meanwhile */
-	if (!ttl_container_read(container, &policy) || policy.propagated || !policy.reaping)
+	if (!ttl_policy_read(container, &policy) || policy.propagated || !policy.reaping)
 		return;
 	policy.reaping = false;
-	ttl_container_update(container, &policy);
+	ttl_policy_update(container, &policy);
 	ttl_notice_subscribed(container);
 }
 
@@ -459,11 +459,11 @@ keep_columns(Oid container, int columns)
 {
 	TtlPolicy	policy;
 
-	ttl_container_lock_policy(container, true, true);
-	if (!ttl_container_read(container, &policy))
+	ttl_policy_lock(container, true, true);
+	if (!ttl_policy_read(container, &policy))
 		return;
 	policy.created_objects &= ~columns;
-	ttl_container_update(container, &policy);
+	ttl_policy_update(container, &policy);
 }
 
 /*
@@ -499,14 +499,14 @@ partition_attaches(Oid parent, RangeVar *name)
 	partition = lock_partition(parent, name, AccessExclusiveLock, RangeVarCallbackOwnsRelation);
 	if (!OidIsValid(partition))
 		return;
-	if (ttl_container_read(partition, &policy))
+	if (ttl_policy_read(partition, &policy))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot attach container \"%s\" as a partition",
 						get_rel_name(partition)),
 				 errhint("Unregister it first with ttl.drop_container().")));
 	if (!ttl_container_peek(parent, &container) ||
-		!ttl_container_read(container.container, &policy))
+		!ttl_policy_read(container.container, &policy))
 		return;
 	ttl_columns_check_storage(find_all_inheritors(partition, AccessExclusiveLock, NULL));
 	brought = columns_of(partition, &policy);
@@ -531,12 +531,12 @@ partition_attached(Oid parent, RangeVar *name)
 	if (!ttl_container_peek(parent, &container))
 		return;
 	subscription_begins(container.container, ttl_container_tables(partition));
-	ttl_container_lock_policy(container.container, true, true);
-	if (!ttl_container_read(container.container, &policy))
+	ttl_policy_lock(container.container, true, true);
+	if (!ttl_policy_read(container.container, &policy))
 		return;
 	foreach(lc, ttl_container_tables(partition))
 	{
-		if (ttl_container_archives_into(policy.archive_to, lfirst_oid(lc)))
+		if (ttl_policy_archives_into(policy.archive_to, lfirst_oid(lc)))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot attach table \"%s\" to the container whose archive it is",
@@ -547,7 +547,7 @@ partition_attached(Oid parent, RangeVar *name)
 		return;
 	ttl_grace_begin(&policy, TTL_OFF,
 					get_rel_relkind(partition) == RELKIND_RELATION ? partition : InvalidOid);
-	ttl_container_update(container.container, &policy);
+	ttl_policy_update(container.container, &policy);
 }
 
 /*
@@ -565,16 +565,16 @@ partition_detaches(const TtlContainer *parent, PartitionCmd *cmd)
 							   NULL);
 	if (!OidIsValid(partition) || !get_rel_relispartition(partition) ||
 		get_partition_parent(partition, true) != parent->relid ||
-		ttl_container_read(partition, &policy))
+		ttl_policy_read(partition, &policy))
 		return;
-	ttl_container_lock_policy(parent->container, false, true);
-	if (!ttl_container_read(parent->container, &policy))
+	ttl_policy_lock(parent->container, false, true);
+	if (!ttl_policy_read(parent->container, &policy))
 		return;
 	/* or another partition has been attached */
 	if (OidIsValid(policy.change.partition) &&
 		!list_member_oid(ttl_container_tables(partition), policy.change.partition))
 		memset(&policy.change, 0, sizeof(TtlChange));
-	ttl_container_insert(partition, &policy);
+	ttl_policy_insert(partition, &policy);
 }
 
 /*
@@ -587,7 +587,7 @@ partition_detached(RangeVar *name)
 	Oid			partition = RangeVarGetRelid(name, NoLock, true);
 	TtlPolicy	policy;
 
-	if (!OidIsValid(partition) || !ttl_container_read(partition, &policy) ||
+	if (!OidIsValid(partition) || !ttl_policy_read(partition, &policy) ||
 		policy.propagated || get_rel_relispartition(partition))
 		return;
 	ttl_trigger_restore(partition, &policy);
@@ -885,7 +885,7 @@ follow_rename(Oid relid, AttrNumber attno)
 	NameData	new_name;
 	TtlPolicy	policy;
 
-	if (old_name == NULL || !ttl_container_read(relid, &policy) ||
+	if (old_name == NULL || !ttl_policy_read(relid, &policy) ||
 		(strcmp(old_name, NameStr(policy.ts_column)) != 0 &&
 		 strcmp(old_name, NameStr(policy.ttl_column)) != 0) ||
 		!read_new_name(relid, attno, &new_name) ||
@@ -893,14 +893,14 @@ follow_rename(Oid relid, AttrNumber attno)
 		return;
 
 	/* the command has locked the table */
-	ttl_container_lock_policy(relid, true, true);
-	if (!ttl_container_read(relid, &policy))
+	ttl_policy_lock(relid, true, true);
+	if (!ttl_policy_read(relid, &policy))
 		return;
 	if (strcmp(old_name, NameStr(policy.ts_column)) == 0)
 		policy.ts_column = new_name;
 	else
 		policy.ttl_column = new_name;
-	ttl_container_update(relid, &policy);
+	ttl_policy_update(relid, &policy);
 }
 
 /* For the hooks of ttl.c: around each utility command, and when an object is about to change */
@@ -996,8 +996,8 @@ relation_dropped(Oid relid, Oid catalog, bool concurrently)
 			 relkind == RELKIND_FOREIGN_TABLE)
 	{
 		/* whoever changes the policy has locked it */
-		if (ttl_container_read(relid, &policy) && ttl_container_lock_policy(relid, true, true))
-			ttl_container_delete(relid);
+		if (ttl_policy_read(relid, &policy) && ttl_policy_lock(relid, true, true))
+			ttl_policy_delete(relid);
 		ttl_trigger_archive_dropped(relid);
 	}
 }

@@ -23,7 +23,6 @@
 #include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
-#include "container/policy.h"
 #include "expiry/expiry.h"
 #include "guc.h"
 #include "lib/stringinfo.h"

@@ -39,7 +39,6 @@
 #include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
-#include "container/policy.h"
 #include "counters.h"
 #include "execution.h"
 #include "expiry/expiry.h"
@@ -348,7 +347,7 @@ put_containers(ReturnSetInfo *rsinfo, bool of_shards)
 	TimestampTz now = ttl_execution_reference_time();
 	ListCell   *lc;
 
-	foreach(lc, ttl_container_list(TTL_CONTAINERS_STORED))
+	foreach(lc, ttl_policy_list(TTL_CONTAINERS_STORED))
 	{
 		Oid			container = lfirst_oid(lc);
 		Oid			shell = of_shards ? ttl_citus_find_shell(container, NULL) : InvalidOid;

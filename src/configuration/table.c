@@ -40,7 +40,6 @@
 #include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
-#include "container/policy.h"
 #include "expiry/expiry.h"
 
 /*
@@ -808,9 +807,9 @@ ttl_trigger_archive_dropped(Oid archive)
 	/* it replaces tables by others of that name */
 	if (ttl_citus_is_called())
 		return;
-	foreach(lc, ttl_container_list_archiving_to(archive))
+	foreach(lc, ttl_policy_list_archiving_to(archive))
 	{
 		ttl_trigger_lock(lfirst_oid(lc), AccessShareLock);
-		ttl_container_replace_archive(lfirst_oid(lc), InvalidOid);
+		ttl_policy_replace_archive(lfirst_oid(lc), InvalidOid);
 	}
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * container.h
- *	  What a container is, and how it is looked up.
+ *	  What a policy and a container are, and how they are looked up.
  *
  * A container is an ordinary or partitioned table with a row in
  * ttl.container.  The partitions of a container have no row of their own;
@@ -13,13 +13,99 @@
 #define TTL_CONTAINER_H
 
 #include "access/attnum.h"
-#include "container/policy.h"
 #include "container/ttl_type.h"
 #include "datatype/timestamp.h"
 #include "nodes/pg_list.h"
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
 #include "utils/reltrigger.h"
+
+typedef enum TtlIndexing
+{
+	TTL_INDEXING_NONE,
+	TTL_INDEXING_CONSISTENT		/* each row that can expire, by its expiry */
+} TtlIndexing;
+
+/*
+ * The last changes of a policy by which rows expire earlier, each within ttl.grace of the one
+ * before.  In their grace the worker deletes nothing, see expiry.c.
+ */
+typedef struct TtlChange
+{
+	/*
+	 * when the worker noticed them, after the commit: 0 = there is none,
+	 * DT_NOEND = not yet
+	 */
+	TimestampTz began_at;		/* noticed the first of them */
+	TimestampTz noticed_at;		/* noticed the last */
+	Oid			partition;		/* it concerns this one alone, InvalidOid =
+								 * all tables of the container */
+} TtlChange;
+
+typedef struct TtlPolicy
+{
+	int32		default_ttl;
+	NameData	ts_column;		/* empty = none */
+	NameData	ttl_column;		/* empty = none */
+	TtlUnit		ttl_unit;		/* of numbers in it */
+	TtlUnit		ts_unit;		/* of numbers in the timestamp column */
+	TtlIndexing indexing;
+	bool		touch_on_update;
+	int64		ts_precision;	/* microseconds, 0 = exact */
+	bool		reaping;
+	int64		reap_delay;
+	Oid			archive_to;
+	List	   *archive_columns;	/* names; NIL = all.  Not in the cache */
+	int32		cycle_cost_limit;	/* 0 = none */
+	int32		batch_size;		/* 0 = adaptive */
+	bool		replication_origin;
+	bool		propagated;
+	TtlChange	change;
+	int			created_objects;	/* TtlAdded, ORed.  Not in the cache */
+} TtlPolicy;
+
+/*
+ * What ttl has added to the table, for drop_container() to take it back: what was
+ * there is its user's.
+ */
+typedef enum TtlAdded
+{
+	TTL_CREATED_TS_COLUMN = 1 << 0,
+	TTL_CREATED_TS_DEFAULT = 1 << 1,	/* of an adopted column */
+	TTL_CREATED_TTL_COLUMN = 1 << 2,
+	TTL_CREATED_INDEX = 1 << 3	/* << TtlExpiryIndex */
+} TtlAdded;
+
+/*
+ * Columns of ttl.container, as in sql/ttl--1.0.sql.  Later ones are added at the end
+ * and may be null: where the objects are of an older version than the library, they
+ * are read as null, and not written.
+ */
+enum
+{
+	Anum_container_relid = 1,
+	Anum_container_default_time_to_live,
+	Anum_container_ts_column,
+	Anum_container_ttl_column,
+	Anum_container_ttl_unit,
+	Anum_container_ts_unit,
+	Anum_container_indexing,
+	Anum_container_touch_on_update,
+	Anum_container_ts_precision,
+	Anum_container_reaping,
+	Anum_container_reap_delay,
+	Anum_container_archive_to,
+	Anum_container_archive_columns,
+	Anum_container_cycle_cost_limit,
+	Anum_container_batch_size,
+	Anum_container_replication_origin,
+	Anum_container_grace_began_at,
+	Anum_container_grace_noticed_at,
+	Anum_container_grace_partition,
+	Anum_container_created_objects,
+	Anum_container_propagated,
+	Natts_container = Anum_container_propagated
+};
 
 /*
  * A container as seen from one of its relations: itself or a partition.
@@ -86,6 +172,9 @@ extern Oid	ttl_container_function_of(const char *name, Oid argument);
 /* True if this library knows the version of the objects. */
 extern bool ttl_container_knows_version(void);
 
+/* Errors (55000) unless it does: to be called before a policy is read or written. */
+extern void ttl_container_check_version(void);
+
 /*
  * CREATE or ALTER EXTENSION has written a row of pg_extension, and not run the script
  * yet.  Errors (55000) if it is our extension in a version that this library doesn't
@@ -127,6 +216,15 @@ extern void ttl_container_require_columns(const TtlContainer *container);
 extern bool ttl_container_is_part(Oid relid);
 
 /*
+ * Where the policy's columns stand in the relation, and the type of the item TTL.
+ * Fills only these, relid and lacks_column: it lacks one also if another type is in its
+ * place.  DDL on a server without the library, and rows of ttl.container that are
+ * restored next to another table, leave that behind.
+ */
+extern void ttl_container_find_columns(Oid relid, const TtlPolicy *policy,
+									   TtlContainer *container);
+
+/*
  * A number that is another one after the relation's relation cache entry was invalidated,
  * and for the table of a container after its policy has changed.
  */
@@ -158,67 +256,6 @@ extern uint64 ttl_invalidations;
 /* A relation (InvalidOid = any) may have changed; the extension may have come or gone. */
 extern void ttl_container_invalidate(Oid relid);
 extern void ttl_container_invalidate_schema(void);
-
-/*
- * Rows of ttl.container.  The caller has checked
- * everything, rights included.
- */
-extern bool ttl_container_read(Oid container, TtlPolicy *policy);
-extern void ttl_container_insert(Oid container, const TtlPolicy *policy);
-extern void ttl_container_update(Oid container, const TtlPolicy *policy);
-extern void ttl_container_delete(Oid container);
-
-/*
- * Makes all sessions read the policy again, and if the shape of plans depends on the
- * change, also plan again: then each partition is invalidated, too, since it can be
- * queried directly.
- */
-extern void ttl_container_announce_change(Oid container, bool replan);
-
-extern void ttl_container_replace_archive(Oid container, Oid archive);
-
-/*
- * Where the policy's columns stand in the relation, and the type of the item TTL.
- * Fills only these, relid and lacks_column: it lacks one also if another type is in its
- * place.  DDL on a server without the library, and rows of ttl.container that are
- * restored next to another table, leave that behind.
- */
-extern void ttl_container_find_columns(Oid relid, const TtlPolicy *policy,
-									   TtlContainer *container);
-
-/* Containers of this database */
-typedef enum TtlContainers
-{
-	TTL_CONTAINERS_SOUND,		/* that lack no column */
-	TTL_CONTAINERS_STORED,		/* that have a table */
-	TTL_CONTAINERS_DROPPED		/* whose tables were dropped while the library
-								 * wasn't loaded */
-} TtlContainers;
-
-/* The OIDs of these, and of those with that archive */
-extern List *ttl_container_list(TtlContainers which);
-extern List *ttl_container_list_archiving_to(Oid archive);
-
-/*
- * True if what goes to that archive ends up in the target, a table or container, directly or
- * by way of the archive's own archive, and so on.  The chain stays as it is until the
- * transaction ends.
- */
-extern bool ttl_container_archives_into(Oid archive, Oid target);
-
-/* Forgets one whose table was dropped; false if it isn't such a one. */
-extern bool ttl_container_forget_dropped(Oid container);
-
-/* Containers whose rows of ttl.container this session has written since the last call */
-extern List *ttl_container_take_changed(void);
-
-/*
- * Policy lock: taken shared by a batch of the reaper, exclusively by a change of
- * the policy, both to the end of the transaction; so no policy change
- * commits between a batch's look at the policy and its deletion.  'wait'
- * false returns whether the lock could be had at once.
- */
-extern bool ttl_container_lock_policy(Oid container, bool exclusive, bool wait);
 
 /*
  * The tables of a container, and whose they are
@@ -289,6 +326,140 @@ extern void ttl_container_require(Oid relid, TtlPolicy *policy);
 
 /* Both of them. */
 extern void ttl_container_check_owned(Oid container);
+
+/*
+ * policy.c: fields
+ */
+
+/*
+ * The settings of a policy are those fields of TtlPolicy that users set.  Their table, in policy.c,
+ * drives how arguments of functions give them, by their names, and how they are stored, compared,
+ * logged and propagated to shards.  The last two types are of fields that are no settings.
+ */
+typedef enum TtlSettingType
+{
+	TTL_SETTING_TTL,			/* int32, TTL_OFF = NULL */
+	TTL_SETTING_NAME,			/* NameData, empty = NULL */
+	TTL_SETTING_INDEXING,
+	TTL_SETTING_UNIT,			/* TTL_UNIT_SECONDS = NULL */
+	TTL_SETTING_BOOLEAN,
+	TTL_SETTING_NUMBER,			/* int32, 0 = NULL */
+	TTL_SETTING_INTERVAL,		/* int64, microseconds */
+	TTL_SETTING_TABLE,			/* Oid, InvalidOid = NULL */
+	TTL_SETTING_NAMES,			/* List of char *, NIL = NULL */
+	TTL_SETTING_INSTANT,		/* TimestampTz, 0 = NULL */
+	TTL_SETTING_CREATED			/* int, TtlAdded ORed */
+} TtlSettingType;
+
+typedef struct TtlSetting
+{
+	const char *name;
+	TtlSettingType type;
+	size_t		offset;			/* in TtlPolicy */
+	size_t		size;
+	int			attnum;			/* in ttl.container */
+	bool		replans;		/* a change of it alters the shape of plans */
+	int64		greatest;		/* of a number, or of an interval's
+								 * microseconds */
+	const char *hint;			/* which values it may have */
+} TtlSetting;
+
+extern const TtlSetting ttl_settings[];
+extern const int ttl_nsettings;
+
+/* The setting of that name, or NULL */
+extern const TtlSetting *ttl_policy_setting(const char *name);
+
+/* Sets all settings to what they are by default; there are no columns then. */
+extern void ttl_policy_init(TtlPolicy *policy);
+
+/* The archive of the container is gone: its rows stay until there is another. */
+extern void ttl_policy_lose_archive(Oid container, TtlPolicy *policy);
+
+/* Sets a setting to a value of its column's type; errors (22023) if it can't have that one. */
+extern void ttl_policy_set(TtlPolicy *policy, const TtlSetting *setting, Datum value);
+
+/* The value of a setting as text, and the same of a text */
+extern char *ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting);
+extern void ttl_policy_set_text(TtlPolicy *policy, const TtlSetting *setting, const char *text);
+
+/* True if the policies differ in the setting. */
+extern bool ttl_policy_setting_differs(const TtlPolicy *a, const TtlPolicy *b,
+									   const TtlSetting *setting);
+
+/*
+ * The length of an interval, as EXTRACT(epoch FROM ...) has it: years of 365.25
+ * days, months of 30 days, days of 24 hours.  False if it is out of range.
+ */
+extern bool ttl_policy_microseconds(const Interval *interval, int64 *result);
+
+/* The same as a TTL: false unless it is a whole number of seconds from 1 to 2147483647. */
+extern bool ttl_policy_seconds(const Interval *interval, int32 *seconds);
+
+/* True if rows expire earlier by this default TTL than by the other one. */
+extern bool ttl_policy_is_shorter(int32 default_ttl, int32 than);
+
+/* A default TTL as people write it. */
+extern char *ttl_policy_default_ttl_text(int32 default_ttl);
+
+/*
+ * What has been changed, setting by setting, as "... from x to y"; empty if nothing
+ * has.
+ */
+extern char *ttl_policy_differences(const TtlPolicy *old, const TtlPolicy *new);
+
+/*
+ * policy.c: rows of ttl.container
+ */
+
+/* The caller has checked everything, rights included. */
+extern bool ttl_policy_read(Oid container, TtlPolicy *policy);
+extern void ttl_policy_insert(Oid container, const TtlPolicy *policy);
+extern void ttl_policy_update(Oid container, const TtlPolicy *policy);
+extern void ttl_policy_delete(Oid container);
+
+/*
+ * Makes all sessions read the policy again, and if the shape of plans depends on the
+ * change, also plan again: then each partition is invalidated, too, since it can be
+ * queried directly.
+ */
+extern void ttl_policy_announce_change(Oid container, bool replan);
+
+extern void ttl_policy_replace_archive(Oid container, Oid archive);
+
+/* Containers of this database */
+typedef enum TtlContainers
+{
+	TTL_CONTAINERS_SOUND,		/* that lack no column */
+	TTL_CONTAINERS_STORED,		/* that have a table */
+	TTL_CONTAINERS_DROPPED		/* whose tables were dropped while the library
+								 * wasn't loaded */
+} TtlContainers;
+
+/* The OIDs of these, and of those with that archive */
+extern List *ttl_policy_list(TtlContainers which);
+extern List *ttl_policy_list_archiving_to(Oid archive);
+
+/*
+ * True if what goes to that archive ends up in the target, a table or container, directly or
+ * by way of the archive's own archive, and so on.  The chain stays as it is until the
+ * transaction ends.
+ */
+extern bool ttl_policy_archives_into(Oid archive, Oid target);
+
+/* Forgets one whose table was dropped; false if it isn't such a one. */
+extern bool ttl_policy_forget_dropped(Oid container);
+
+/* Containers whose rows of ttl.container this session has written since the last call */
+extern List *ttl_policy_take_changed(void);
+
+/*
+ * Policy lock: taken shared by a batch of the reaper, exclusively by a change of
+ * the policy, both to the end of the transaction; so no policy change
+ * commits between a batch's look at the policy and its deletion.  'wait'
+ * false returns whether the lock could be had at once.
+ */
+extern bool ttl_policy_lock(Oid container, bool exclusive, bool wait);
 
 /*
  * own_ddl.c

@@ -1,25 +1,61 @@
 /*-------------------------------------------------------------------------
  *
  * policy.c
- *	  The fields of a policy: how they are stored, compared and written as text.
+ *	  The fields of a policy, and the rows of ttl.container, where policies are stored.
  *
- * A table of fields drives all of it for those that users set: the row of ttl.container,
- * arguments of functions, the messages about changes, and what Citus propagates to shards.  A
- * second one has those that are stored alone.  A field's text is that of the SQL type of its
- * column.
+ * The fields.  A table of them drives all of it for those that users set: the row of
+ * ttl.container, arguments of functions, the messages about changes, and what Citus propagates to
+ * shards.  A second one has those that are stored alone.  A field's text is that of the SQL type of
+ * its column.
+ *
+ * Rows of ttl.container.  They are read by a catalog snapshot, i.e. as of now and not as of the
+ * transaction's snapshot: a change of policy is in force with the next statement of every session.
+ * As with a catalog, no predicate locks are taken in SERIALIZABLE, see next_row().  They are
+ * written without going through SQL, so no privilege is needed, and no trigger fires; by SQL come
+ * in only those of a dump that is restored, and those that a publication FOR ALL TABLES sends.
+ * Every write invalidates the relation cache entry of the container's table, for the cache in
+ * container.c and for cached plans.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "common/int.h"
-#include "container/policy.h"
+#include "compat.h"
+#include "container/container.h"
+#include "fmgr.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "nodes/tidbitmap.h"
+#include "replication/logicalworker.h"
+#include "storage/lock.h"
+#include "ttl.h"
+#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+/*
+ * Fields
+ */
 
 bool
 ttl_policy_microseconds(const Interval *interval, int64 *result)
@@ -370,15 +406,15 @@ write_fields(const TtlSetting *fields, int n, const TtlPolicy *policy, Datum *va
 												   fields[i].type, &nulls[fields[i].attnum - 1]);
 }
 
-void
-ttl_policy_read(TtlPolicy *policy, const Datum *values, const bool *nulls)
+static void
+read_policy(TtlPolicy *policy, const Datum *values, const bool *nulls)
 {
 	read_fields(ttl_settings, lengthof(ttl_settings), policy, values, nulls);
 	read_fields(other_fields, lengthof(other_fields), policy, values, nulls);
 }
 
-void
-ttl_policy_write(const TtlPolicy *policy, Datum *values, bool *nulls)
+static void
+write_policy(const TtlPolicy *policy, Datum *values, bool *nulls)
 {
 	write_fields(ttl_settings, lengthof(ttl_settings), policy, values, nulls);
 	write_fields(other_fields, lengthof(other_fields), policy, values, nulls);
@@ -448,4 +484,556 @@ ttl_policy_differences(const TtlPolicy *old, const TtlPolicy *new)
 							 ttl_policy_text(old, setting), ttl_policy_text(new, setting));
 	}
 	return text.data;
+}
+
+/*
+ * Rows of ttl.container
+ */
+
+#define PRIMARY_KEY	"container_pkey"
+
+/* Containers whose rows have been written since ttl_policy_take_changed() was called */
+static List *changed = NIL;
+
+List *
+ttl_policy_take_changed(void)
+{
+	List	   *result = list_copy(changed);
+
+	list_free(changed);
+	changed = NIL;
+	return result;
+}
+
+void
+ttl_policy_announce_change(Oid container, bool replan)
+{
+	MemoryContext old;
+	ListCell   *lc;
+
+	CacheInvalidateRelcacheByRelid(container);
+	if (replan)
+	{
+		foreach(lc, ttl_container_tables(container))
+			CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
+	}
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	changed = list_append_unique_oid(changed, container);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Logs a change of a policy, with the role that makes it.  It is logged when it is made,
+ * as by log_statement; it may still be rolled back.
+ */
+static void
+log_change(Oid container, const TtlPolicy *old, const TtlPolicy *new)
+{
+	char	   *differences = ttl_policy_differences(old, new);
+
+	if (differences[0] != '\0')
+		ereport(LOG,
+				(errmsg("role \"%s\" has changed the policy of container \"%s\": %s",
+						GetUserNameFromId(GetUserId(), false),
+						ttl_container_qualified_name(container), differences)));
+	pfree(differences);
+}
+
+/* A scan of ttl.container */
+typedef struct CatalogScan
+{
+	Relation	rel;			/* NULL if the extension has gone */
+	LOCKMODE	lockmode;
+	Snapshot	snapshot;
+	SysScanDesc scan;
+} CatalogScan;
+
+/*
+ * The next row, NULL if there is none.
+ *
+ * PostgreSQL exempts its own catalogs from predicate locking, and any scan with a snapshot
+ * that isn't an MVCC one.  So all row versions are scanned, and the catalog snapshot is
+ * applied here.
+ */
+static HeapTuple
+next_row(CatalogScan *scan)
+{
+	HeapTuple	tuple;
+
+	if (scan->rel == NULL)
+		return NULL;
+	do
+		tuple = systable_getnext(scan->scan);
+	while (HeapTupleIsValid(tuple) &&
+		   !table_tuple_satisfies_snapshot(scan->rel, scan->scan->slot, scan->snapshot));
+	return tuple;
+}
+
+/*
+ * Begins a scan of the rows in which a column, which has that index, equals the value, or
+ * of all rows (InvalidOid).  The extension may be gone, maybe while this waited for the
+ * lock: then there are no rows.
+ */
+static void
+begin_scan(CatalogScan *scan, const char *index_name, AttrNumber column, Oid value,
+		   LOCKMODE lockmode)
+{
+	const TtlObjects *objects = ttl_container_objects();
+	ScanKeyData key;
+	Oid			index;
+
+	scan->rel = objects == NULL ? NULL : try_table_open(objects->catalog, lockmode);
+	if (scan->rel == NULL)
+		return;
+	scan->lockmode = lockmode;
+	/* REINDEX CONCURRENTLY makes it another index of that name */
+	index = get_relname_relid(index_name, RelationGetNamespace(scan->rel));
+
+	/*
+	 * taken before the scan, it keeps the versions that it sees from being
+	 * pruned
+	 */
+	scan->snapshot = RegisterSnapshot(GetCatalogSnapshot(RelationGetRelid(scan->rel)));
+	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(value));
+	scan->scan = systable_beginscan(scan->rel, index, OidIsValid(index), SnapshotAny,
+									OidIsValid(value) ? 1 : 0, &key);
+}
+
+/* The same by the container */
+static void
+begin_scan_of(CatalogScan *scan, Oid container, LOCKMODE lockmode)
+{
+	begin_scan(scan, PRIMARY_KEY, Anum_container_relid, container, lockmode);
+}
+
+/*
+ * False if ttl.container has no row of the relation, be it one that is not visible: the index
+ * has none.  Most tables are no containers, and opening the index alone costs a session's first
+ * statement a third of what opening the table does.
+ */
+static bool
+may_have_row(Oid relid)
+{
+	const TtlObjects *objects = ttl_container_objects();
+	Relation	index = NULL;
+	bool		found = true;
+
+	if (objects == NULL)
+		return false;
+	if (!IgnoreSystemIndexes)
+		index = try_relation_open(get_relname_relid(PRIMARY_KEY, objects->schema), AccessShareLock);
+	if (index != NULL && index->rd_rel->relkind == RELKIND_INDEX && index->rd_index->indisvalid)
+	{
+		IndexScanDesc scan = TtlIndexBeginscanBitmap(index, SnapshotAny, 1);
+		TIDBitmap  *tids = tbm_create(work_mem * 1024L, NULL);
+		ScanKeyData key;
+
+		ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
+		index_rescan(scan, &key, 1, NULL, 0);
+		found = index_getbitmap(scan, tids) > 0;
+		index_endscan(scan);
+		tbm_free(tids);
+	}
+	if (index != NULL)
+		relation_close(index, AccessShareLock);
+	return found;
+}
+
+static void
+end_scan(CatalogScan *scan)
+{
+	if (scan->rel == NULL)
+		return;
+	systable_endscan(scan->scan);
+	UnregisterSnapshot(scan->snapshot);
+	table_close(scan->rel, scan->lockmode);
+}
+
+static void
+policy_of_tuple(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
+{
+	int			natts = Max(desc->natts, Natts_container);
+	Datum	   *values = palloc0(natts * sizeof(Datum));
+	bool	   *nulls = palloc(natts * sizeof(bool));
+
+	ttl_container_check_version();
+	memset(nulls, true, natts * sizeof(bool));
+	heap_deform_tuple(tuple, desc, values, nulls);
+	read_policy(policy, values, nulls);
+}
+
+static HeapTuple
+form(Oid container, const TtlPolicy *policy, TupleDesc desc)
+{
+	int			natts = Max(desc->natts, Natts_container);
+	Datum	   *values = palloc0(natts * sizeof(Datum));
+	bool	   *nulls = palloc(natts * sizeof(bool));
+
+	ttl_container_check_version();
+	memset(nulls, true, natts * sizeof(bool));
+	values[Anum_container_relid - 1] = ObjectIdGetDatum(container);
+	nulls[Anum_container_relid - 1] = false;
+	write_policy(policy, values, nulls);
+	return heap_form_tuple(desc, values, nulls);
+}
+
+bool
+ttl_policy_read(Oid container, TtlPolicy *policy)
+{
+	CatalogScan scan;
+	HeapTuple	tuple;
+
+	if (!may_have_row(container))
+		return false;
+	begin_scan_of(&scan, container, AccessShareLock);
+	tuple = next_row(&scan);
+	if (HeapTupleIsValid(tuple))
+		policy_of_tuple(tuple, RelationGetDescr(scan.rel), policy);
+	end_scan(&scan);
+	return HeapTupleIsValid(tuple);
+}
+
+void
+ttl_policy_insert(Oid container, const TtlPolicy *policy)
+{
+	Relation	rel = table_open(ttl_container_require_objects()->catalog, RowExclusiveLock);
+
+	CatalogTupleInsert(rel, form(container, policy, RelationGetDescr(rel)));
+	table_close(rel, RowExclusiveLock);
+	ereport(LOG,
+			(errmsg("role \"%s\" has made table \"%s\" a container: default_ttl %s",
+					GetUserNameFromId(GetUserId(), false), ttl_container_qualified_name(container),
+					ttl_policy_default_ttl_text(policy->default_ttl))));
+	ttl_policy_announce_change(container, true);
+	CommandCounterIncrement();
+}
+
+void
+ttl_policy_update(Oid container, const TtlPolicy *policy)
+{
+	CatalogScan scan;
+	HeapTuple	old;
+	TtlPolicy	old_policy;
+	bool		replans = false;
+
+	begin_scan_of(&scan, container, RowExclusiveLock);
+	old = next_row(&scan);
+	if (!HeapTupleIsValid(old))
+		elog(ERROR, "no row in ttl.container for relation %u", container);
+	policy_of_tuple(old, RelationGetDescr(scan.rel), &old_policy);
+	CatalogTupleUpdate(scan.rel, &old->t_self,
+					   form(container, policy, RelationGetDescr(scan.rel)));
+	end_scan(&scan);
+	log_change(container, &old_policy, policy);
+	for (int i = 0; i < ttl_nsettings; i++)
+		replans = replans || (ttl_settings[i].replans &&
+							  ttl_policy_setting_differs(&old_policy, policy, &ttl_settings[i]));
+	ttl_policy_announce_change(container, replans);
+	CommandCounterIncrement();
+}
+
+void
+ttl_policy_delete(Oid container)
+{
+	CatalogScan scan;
+	HeapTuple	tuple;
+
+	begin_scan_of(&scan, container, RowExclusiveLock);
+	tuple = next_row(&scan);
+	if (HeapTupleIsValid(tuple))
+		CatalogTupleDelete(scan.rel, &tuple->t_self);
+	end_scan(&scan);
+	if (get_rel_relkind(container) != '\0')
+		ttl_policy_announce_change(container, true);
+	CommandCounterIncrement();
+}
+
+/* Stores that table as the archive, or InvalidOid: it is being dropped, and reaping ends. */
+void
+ttl_policy_replace_archive(Oid container, Oid archive)
+{
+	TtlPolicy	policy;
+
+	ttl_policy_lock(container, true, true);
+	if (!ttl_policy_read(container, &policy) || policy.propagated)
+		return;
+	if (OidIsValid(archive))
+		policy.archive_to = archive;
+	else
+		ttl_policy_lose_archive(container, &policy);
+	ttl_policy_update(container, &policy);
+}
+
+static Oid
+relid_of(HeapTuple tuple, TupleDesc desc)
+{
+	bool		isnull;
+
+	return DatumGetObjectId(heap_getattr(tuple, Anum_container_relid, desc, &isnull));
+}
+
+/* True if the container of that row of ttl.container is one of these. */
+static bool
+is_listed(HeapTuple tuple, TupleDesc desc, TtlContainers which)
+{
+	Oid			relid = relid_of(tuple, desc);
+	TtlPolicy	policy;
+	TtlContainer container;
+
+	if (which != TTL_CONTAINERS_SOUND)
+		return (get_rel_relkind(relid) != '\0') == (which == TTL_CONTAINERS_STORED);
+	policy_of_tuple(tuple, desc, &policy);
+	ttl_container_find_columns(relid, &policy, &container);
+	return !container.lacks_column;
+}
+
+List *
+ttl_policy_list(TtlContainers which)
+{
+	List	   *containers = NIL;
+	CatalogScan scan;
+	HeapTuple	tuple;
+
+	begin_scan_of(&scan, InvalidOid, AccessShareLock);
+	while (HeapTupleIsValid(tuple = next_row(&scan)))
+	{
+		if (is_listed(tuple, RelationGetDescr(scan.rel), which))
+			containers = lappend_oid(containers, relid_of(tuple, RelationGetDescr(scan.rel)));
+	}
+	end_scan(&scan);
+	return containers;
+}
+
+List *
+ttl_policy_list_archiving_to(Oid archive)
+{
+	List	   *containers = NIL;
+	CatalogScan scan;
+	HeapTuple	tuple;
+
+	begin_scan(&scan, "container_archive_to_idx", Anum_container_archive_to, archive,
+			   AccessShareLock);
+	while (HeapTupleIsValid(tuple = next_row(&scan)))
+		containers = lappend_oid(containers, relid_of(tuple, RelationGetDescr(scan.rel)));
+	end_scan(&scan);
+	return containers;
+}
+
+bool
+ttl_policy_archives_into(Oid archive, Oid target)
+{
+	List	   *seen = NIL;
+	TtlContainer container;
+
+	while (OidIsValid(archive) && !list_member_oid(seen, archive))
+	{
+		if (archive == target)
+			return true;
+		/* another session may be giving this one an archive */
+		if (!ttl_container_peek(archive, &container) ||
+			!ttl_policy_lock(container.container, false, true) ||
+			!ttl_container_peek(archive, &container))
+			return false;
+		if (container.container == target)
+			return true;
+		seen = lappend_oid(seen, archive);
+		archive = container.policy.archive_to;
+	}
+	return false;
+}
+
+bool
+ttl_policy_forget_dropped(Oid container)
+{
+	TtlPolicy	policy;
+
+	if (get_rel_relkind(container) != '\0' ||
+		!ttl_policy_read(container, &policy) ||
+		!ttl_policy_lock(container, true, true) ||
+		!ttl_policy_read(container, &policy))
+		return false;
+	ttl_policy_delete(container);
+	ereport(LOG,
+			(errmsg("policy of relation %u was removed because there is no such table any more",
+					container)));
+	return true;
+}
+
+bool
+ttl_policy_lock(Oid container, bool exclusive, bool wait)
+{
+	const TtlObjects *objects = ttl_container_objects();
+	LOCKTAG		tag;
+
+	if (objects == NULL)
+		return false;			/* nothing left to protect */
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, objects->catalog, container, 0);
+	if (LockAcquire(&tag, exclusive ? AccessExclusiveLock : ShareLock,
+					false, !wait) == LOCKACQUIRE_NOT_AVAIL)
+		return false;
+	AcceptInvalidationMessages();
+	return true;
+}
+
+/*
+ * Rows that come in by SQL
+ */
+
+static void
+refuse_change(Relation rel)
+{
+	bool		is_pause = rel->rd_rel->relkind != RELKIND_VIEW &&
+	RelationGetRelid(rel) != ttl_container_objects()->catalog;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("rows of \"%s.%s\" cannot be changed directly",
+					TTL_SCHEMA, RelationGetRelationName(rel)),
+			 is_pause ? errhint("Use ttl.pause() or ttl.resume().") :
+			 errhint("Use ttl.create_container(), ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container().")));
+}
+
+/*
+ * Says what is left to do after a restore of containers.  Scripts of pg_dump let nothing
+ * less than a WARNING through.
+ */
+static void
+remind_of_reaping(int64 restored)
+{
+	if (restored > 0)
+		ereport(WARNING,
+				(errmsg_plural("%lld container was restored with reaping off",
+							   "%lld containers were restored with reaping off",
+							   (unsigned long) restored, (long long) restored),
+				 errdetail("Expired rows are hidden, and none is deleted."),
+				 errhint("Use ttl.alter_container(..., reaping => true) to have them deleted.")));
+}
+
+/*
+ * Warns unless the policy of a row that is restored can be one of that table.  Where a table
+ * was dropped while the library wasn't loaded, a dump may have its OID, which is that of
+ * another table here, or of none.
+ */
+static bool
+can_be_restored(Oid relid, HeapTuple tuple, TupleDesc desc)
+{
+	char		relkind = get_rel_relkind(relid);
+	TtlPolicy	policy;
+	TtlContainer container;
+
+	policy_of_tuple(tuple, desc, &policy);
+	ttl_container_find_columns(relid, &policy, &container);
+	if ((relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE) &&
+		!container.lacks_column)
+		return true;
+	ereport(WARNING,
+			(errmsg("policy of table \"%s\" was not restored", ttl_container_qualified_name(relid)),
+			 relkind == '\0' ? errdetail("There is no such table.") :
+			 errdetail("The table lacks a column that the policy names, so the policy is that of another one.")));
+	return false;
+}
+
+PG_FUNCTION_INFO_V1(ttl_restore_container);
+
+/*
+ * ttl.restore_container() trigger
+ *
+ * Fires for rows that come in by SQL, which is pg_restore's COPY.  What has
+ * expired since the dump was made must not be deleted before the
+ * owner says so; hence reaping is off.  And the policy is not propagated to a table that was
+ * restored, be it that of a shard.  The policy of a container that is there
+ * already is left alone, but for that of an extension's table, which its script
+ * has registered by its own arguments, and not as the database had it.
+ *
+ * And for what a publication FOR ALL TABLES sends of the publisher's policies.
+ * The subscriber's are its own, as is a pause (ttl.paused).
+ *
+ * A policy of a table that is gone, or can't be of that table, is not restored.
+ *
+ * A superuser who changes rows by hand is refused: the policy would be in force
+ * at some time or never, and unchecked.
+ *
+ * When all rows are in, it fires once more, to remind who restores them.
+ */
+Datum
+ttl_restore_container(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	TupleDesc	desc;
+	HeapTuple	tuple;
+	Datum		relid;
+	bool		isnull;
+	Datum		archive;
+	int			columns[] = {Anum_container_reaping, Anum_container_propagated,
+	Anum_container_archive_to, Anum_container_archive_columns};
+	Datum		off[] = {BoolGetDatum(false), BoolGetDatum(false), 0, 0};
+	bool		nulls[] = {false, false, true, true};
+	int			ncolumns = 2;
+	TtlPolicy	existing;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || ttl_container_objects() == NULL ||
+		RelationGetNamespace(trigger->tg_relation) != ttl_container_objects()->schema)
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" must be fired by a trigger of ttl.container",
+						"restore_container")));
+	if (RelationGetRelid(trigger->tg_relation) != ttl_container_objects()->catalog)
+	{
+		/* ttl.paused, or the view ttl.containers */
+		if (!IsLogicalWorker())
+			refuse_change(trigger->tg_relation);
+		return PointerGetDatum(NULL);
+	}
+
+	if (TRIGGER_FIRED_AFTER(trigger->tg_event))
+	{
+		if (trigger->tg_newtable != NULL)
+			remind_of_reaping(tuplestore_tuple_count(trigger->tg_newtable));
+		return PointerGetDatum(NULL);
+	}
+	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
+		refuse_change(trigger->tg_relation);
+	if (IsLogicalWorker())
+		return PointerGetDatum(NULL);
+
+	desc = RelationGetDescr(trigger->tg_relation);
+	tuple = trigger->tg_trigtuple;
+	relid = heap_getattr(tuple, Anum_container_relid, desc, &isnull);
+	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event) &&
+		get_rel_relkind(DatumGetObjectId(relid)) == '\0')
+		return PointerGetDatum(tuple);	/* the table has gone */
+	if (!TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
+		refuse_change(trigger->tg_relation);
+	/* the NOT NULL constraint is checked later */
+	if (isnull)
+		return PointerGetDatum(tuple);
+	if (!can_be_restored(DatumGetObjectId(relid), tuple, desc))
+		return PointerGetDatum(NULL);
+	if (ttl_policy_read(DatumGetObjectId(relid), &existing))
+	{
+		if (!OidIsValid(getExtensionOfObject(RelationRelationId, DatumGetObjectId(relid))))
+		{
+			ereport(LOG,
+					(errmsg("container \"%s\" already exists; its policy was left alone",
+							ttl_container_qualified_name(DatumGetObjectId(relid)))));
+			return PointerGetDatum(NULL);
+		}
+		ttl_policy_delete(DatumGetObjectId(relid));
+	}
+	archive = heap_getattr(tuple, Anum_container_archive_to, desc, &isnull);
+	/* a propagated policy names the table itself */
+	if (!isnull && (archive == relid || get_rel_relkind(DatumGetObjectId(archive)) == '\0'))
+	{
+		ncolumns = lengthof(columns);
+		ereport(WARNING,
+				(errmsg("container \"%s\" was restored without its archive",
+						ttl_container_qualified_name(DatumGetObjectId(relid))),
+				 errdetail("There is no such table.")));
+	}
+	ttl_policy_announce_change(DatumGetObjectId(relid), true);
+	ereport(LOG,
+			(errmsg("container \"%s\" was restored with reaping off",
+					ttl_container_qualified_name(DatumGetObjectId(relid))),
+			 errhint("Use ttl.alter_container(..., reaping => true) to have its expired rows deleted.")));
+	return PointerGetDatum(heap_modify_tuple_by_cols(tuple, desc, ncolumns, columns, off, nulls));
 }

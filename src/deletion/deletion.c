@@ -314,7 +314,7 @@ append_archiving(StringInfo sql, Relation rel, const TtlContainer *container, bo
 	StringInfoData values;
 	ListCell   *lc;
 
-	if (!ttl_container_read(container->container, &policy) ||
+	if (!ttl_policy_read(container->container, &policy) ||
 		policy.archive_to != container->policy.archive_to)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -441,7 +441,7 @@ ttl_deletion_may_go_along(Oid table, Oid owner, Oid target, bool heeds_grace,
 		return false;
 	/* the grace of one partition is that of the container here; it can't begin until the commit */
 	if (heeds_grace &&
-		(!ttl_container_lock_policy(container.container, false, false) ||
+		(!ttl_policy_lock(container.container, false, false) ||
 		 !ttl_container_peek(container.container, &container) ||
 		 ttl_grace_lasts(&container.policy.change, ttl_execution_reference_time())))
 		return false;

@@ -33,7 +33,6 @@
 #include "catalog/pg_type.h"
 #include "common/int.h"
 #include "container/container.h"
-#include "container/policy.h"
 #include "execution.h"
 #include "executor/executor.h"
 #include "expiry/expiry.h"
@@ -144,12 +143,12 @@ ttl_grace_notice(Oid container)
 
 	/* the table, too: RENAME COLUMN comes for the policy with a lock on it */
 	if (!ConditionalLockRelationOid(container, AccessShareLock) ||
-		!ttl_container_lock_policy(container, true, false) ||
-		!ttl_container_read(container, &policy) || change->noticed_at == 0)
+		!ttl_policy_lock(container, true, false) ||
+		!ttl_policy_read(container, &policy) || change->noticed_at == 0)
 		return;
 	change->began_at = first_noticed(change, now);
 	change->noticed_at = now;
-	ttl_container_update(container, &policy);
+	ttl_policy_update(container, &policy);
 }
 
 TimestampTz

@@ -42,7 +42,6 @@
 #include "commands/defrem.h"
 #include "compat.h"
 #include "container/container.h"
-#include "container/policy.h"
 #include "expiry/expiry_private.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"

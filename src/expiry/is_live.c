@@ -107,7 +107,7 @@ drops_extension(Node *stmt)
 	foreach(lc, ((DropStmt *) stmt)->objects)
 	{
 		if (strcmp(strVal(lfirst(lc)), TTL_EXTENSION) == 0)
-			return ttl_container_list(TTL_CONTAINERS_SOUND) != NIL;
+			return ttl_policy_list(TTL_CONTAINERS_SOUND) != NIL;
 	}
 	return false;
 }

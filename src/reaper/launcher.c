@@ -518,7 +518,7 @@ ttl_request_transaction(XactEvent event)
 		event != XACT_EVENT_PREPARE)
 		return;
 
-	policy_changed |= ttl_container_take_changed() != NIL;
+	policy_changed |= ttl_policy_take_changed() != NIL;
 	if (event == XACT_EVENT_COMMIT && (policy_changed || anything_changed))
 		wake_workers(anything_changed ? InvalidOid : MyDatabaseId);
 	policy_changed = false;

@@ -106,7 +106,7 @@ reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 static pg_noinline List *
 list_own_containers(void)
 {
-	List	   *own = ttl_container_list(TTL_CONTAINERS_SOUND);
+	List	   *own = ttl_policy_list(TTL_CONTAINERS_SOUND);
 	ListCell   *lc;
 
 	foreach(lc, own)
@@ -114,7 +114,7 @@ list_own_containers(void)
 		TtlPolicy	policy;
 
 		if (ttl_container_owner(lfirst_oid(lc)) != GetUserId() ||
-			!ttl_container_read(lfirst_oid(lc), &policy) || !policy.reaping ||
+			!ttl_policy_read(lfirst_oid(lc), &policy) || !policy.reaping ||
 			ttl_grace_lasts(&policy.change, ttl_execution_reference_time()))
 			own = foreach_delete_current(own, lc);
 	}

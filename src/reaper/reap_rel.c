@@ -1211,7 +1211,7 @@ open_table(TtlBatch *batch, Oid container)
 		LockRelationOid(relid, RowExclusiveLock);
 	else if (!ConditionalLockRelationOid(relid, RowExclusiveLock))
 		return TTL_REAP_LATER;
-	if (!ttl_container_lock_policy(container, false, waits))
+	if (!ttl_policy_lock(container, false, waits))
 		return TTL_REAP_LATER;
 
 	/* a lock that was held before has not brought the policy up to date */

@@ -331,14 +331,14 @@ read_containers(TimestampTz now, bool is_first, int *unreaped)
 			subscribed = list_append_unique_oid(subscribed, container.container);
 	}
 
-	foreach(lc, ttl_container_list(TTL_CONTAINERS_SOUND))
+	foreach(lc, ttl_policy_list(TTL_CONTAINERS_SOUND))
 	{
 		Oid			oid = lfirst_oid(lc);
 		TtlPolicy	policy;
 		TtlContainerCounters counters;
 
 		/* it is not locked, so it may be about to lose a column */
-		if (!ttl_container_read(oid, &policy))
+		if (!ttl_policy_read(oid, &policy))
 			continue;
 		/* or the clock has been set back since */
 		if (policy.change.noticed_at > now)
@@ -566,7 +566,7 @@ any_blocked(void)
 static void
 forget_dropped_policy(Oid container)
 {
-	(void) ttl_container_forget_dropped(container);
+	(void) ttl_policy_forget_dropped(container);
 }
 
 /*
@@ -598,7 +598,7 @@ init_schedule(TtlMemory *memory)
 			ttl_counters_forget_container(lfirst_oid(lc));
 	}
 	MemoryContextSwitchTo(context);
-	dropped = ttl_container_list(TTL_CONTAINERS_DROPPED);
+	dropped = ttl_policy_list(TTL_CONTAINERS_DROPPED);
 	CommitTransactionCommand();
 	call_in_transactions(forget_dropped_policy, dropped);
 	list_free(dropped);
