@@ -5,29 +5,6 @@ CREATE SCHEMA messages;
 SET search_path = messages, public;
 
 --
--- Foreign keys that keep expired rows stored
---
-
-CREATE TABLE customer (id int PRIMARY KEY, referred_by int REFERENCES customer);
-CREATE TABLE cascading (customer int REFERENCES customer ON DELETE CASCADE);
-CREATE TABLE nulling (customer int REFERENCES customer ON DELETE SET NULL, other int REFERENCES customer ON DELETE SET DEFAULT);
-CREATE TABLE registered (customer int REFERENCES customer);
-SELECT ttl.create_container('registered', 60);
--- no word of its own key, of keys with an action, and of containers
-SELECT ttl.create_container('customer', 60);
-SELECT ttl.drop_container('customer');
-CREATE TABLE invoice (customer int REFERENCES customer, guarantor int REFERENCES customer);
-CREATE TABLE visit (customer int REFERENCES customer ON DELETE RESTRICT) PARTITION BY LIST (customer);
-CREATE TABLE visit_1 PARTITION OF visit FOR VALUES IN (1);
-SELECT ttl.create_container('customer', 60);
--- of a partitioned table, and of a partition
-CREATE TABLE account (id int PRIMARY KEY) PARTITION BY LIST (id);
-CREATE TABLE account_1 PARTITION OF account FOR VALUES IN (1);
-CREATE TABLE booking (account int REFERENCES account);
-CREATE TABLE booking_1 (account int REFERENCES account_1);
-SELECT ttl.create_container('account', 60);
-
---
 -- Triggers that miss their search_path
 --
 
@@ -73,7 +50,6 @@ ALTER TABLE keys DISABLE TRIGGER ALL;
 INSERT INTO keys VALUES (1);
 ALTER TABLE keys ENABLE TRIGGER ALL;
 INSERT INTO keys VALUES (1);
-ALTER TABLE keys DISABLE TRIGGER USER, ENABLE TRIGGER USER;
 CREATE TABLE hits (day int, n int) PARTITION BY LIST (day);
 CREATE TABLE hits_1 PARTITION OF hits FOR VALUES IN (1);
 CREATE TABLE hits_2 PARTITION OF hits FOR VALUES IN (2);

@@ -697,21 +697,6 @@ COPY trap (id, note) FROM STDIN;
 \.
 SELECT * FROM stored('trap');
 
--- An owner who may not delete, nor reach the table
-CREATE SCHEMA hidden;
-CREATE TABLE hidden.item (id int);
-ALTER TABLE hidden.item OWNER TO regress_ttl_owner;
-\set VERBOSITY default
-SELECT ttl.create_container('hidden.item', 60);
-GRANT USAGE ON SCHEMA hidden TO regress_ttl_owner;
-SELECT ttl.drop_container('hidden.item', true);
-SELECT ttl.create_container('hidden.item', 60);
-SELECT ttl.drop_container('hidden.item', true);
-REVOKE DELETE ON hidden.item FROM regress_ttl_owner;
-SELECT ttl.create_container('hidden.item', 60);
-\set VERBOSITY terse
-DROP SCHEMA hidden CASCADE;
-
 --
 -- No privilege on schema ttl
 --

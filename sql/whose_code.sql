@@ -143,17 +143,6 @@ SET SESSION AUTHORIZATION regress_ttl_mallory;
 INSERT INTO plain VALUES (2);
 RESET SESSION AUTHORIZATION;
 SELECT * FROM private_log;
--- a WARNING tells of such triggers, if others may write
-CREATE TABLE warned (id int PRIMARY KEY);
-CREATE TRIGGER audit AFTER DELETE ON warned FOR EACH ROW EXECUTE FUNCTION audit_too();
-SELECT ttl.create_container('warned', 10);
-SELECT ttl.drop_container('warned');
-GRANT INSERT ON warned TO regress_ttl_mallory;
-SELECT ttl.create_container('warned', 10);
-CREATE TRIGGER note BEFORE DELETE ON warned FOR EACH ROW EXECUTE FUNCTION note();
-CREATE TRIGGER tell AFTER DELETE ON warned FOR EACH STATEMENT EXECUTE FUNCTION tell();
-CREATE TRIGGER tell_of_insert AFTER INSERT ON warned FOR EACH STATEMENT EXECUTE FUNCTION tell();
-DROP TABLE warned;
 -- a role that a trigger sets stays, as it does after a DELETE of the user's
 CREATE FUNCTION set_role() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN SET ROLE regress_ttl_alice; RETURN OLD; END';
 CREATE TABLE roled (id int PRIMARY KEY);

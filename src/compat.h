@@ -24,29 +24,16 @@
 #define TTL_MODULE_MAGIC(name_, version_)	PG_MODULE_MAGIC
 #endif
 
-/* 16: one function for the rights on objects of all kinds */
+/* 16: one function for the ownership of objects of all kinds */
 #if PG_VERSION_NUM >= 160000
-#define TtlMayUseSchema(schema, role) \
-	(object_aclcheck(NamespaceRelationId, schema, role, ACL_USAGE) == ACLCHECK_OK)
 #define TtlOwnsDatabase(database, role)	object_ownercheck(DatabaseRelationId, database, role)
 #else
-#define TtlMayUseSchema(schema, role) \
-	(pg_namespace_aclcheck(schema, role, ACL_USAGE) == ACLCHECK_OK)
 #define TtlOwnsDatabase(database, role)	pg_database_ownercheck(database, role)
 #endif
 
 /* 18: generated columns may be computed when they are read */
 #ifndef ATTRIBUTE_GENERATED_VIRTUAL
 #define ATTRIBUTE_GENERATED_VIRTUAL 'v'
-#endif
-
-/* 18: replication origins have a setting of their own */
-#if PG_VERSION_NUM >= 180000
-#define TtlMaxReplicationOrigins	max_active_replication_origins
-#define TTL_MAX_REPLICATION_ORIGINS	"max_active_replication_origins"
-#else
-#define TtlMaxReplicationOrigins	max_replication_slots
-#define TTL_MAX_REPLICATION_ORIGINS	"max_replication_slots"
 #endif
 
 /* 16: memory that a setting's check hook hands over must come from guc_malloc */

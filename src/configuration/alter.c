@@ -406,11 +406,6 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	ttl_container_check_owned(relid);
 	ttl_policy_init(&wanted);
 	given = ttl_argument_settings(fcinfo, &wanted);
-	if (bms_is_empty(given))
-		ereport(NOTICE,
-				(errmsg("no option of container \"%s\" is changed", get_rel_name(relid)),
-				 errhint("Name one, as in ttl.alter_container('%s', reaping => false). The default TTL is changed by ttl.set_default_ttl().",
-						 get_rel_name(relid))));
 	lock_for_change(relid, &wanted, given);
 	lock_policy(relid, &policy);
 
@@ -449,8 +444,6 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 
 	ttl_policy_update(relid, &policy);
 	ttl_trigger_send(relid, &policy);
-	if (IS_GIVEN(replication_origin) && policy.replication_origin)
-		ttl_notice_failing(relid);
 
 	PG_RETURN_VOID();
 }
@@ -474,7 +467,6 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	TtlPolicy	policy;
 	int			nestlevel;
 	Relation	rel;
-	bool		ends_generation;
 
 	/* a table that is gone has no owner */
 	if (ttl_policy_forget_dropped(relid))
@@ -502,15 +494,8 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 		ttl_trigger_drop(relid);
 	nestlevel = ttl_command_begin();
 	ttl_indexes_drop(relid, &policy);
-	ends_generation = ttl_columns_take_back(relid, &policy, drop_columns);
+	ttl_columns_take_back(relid, &policy, drop_columns);
 	ttl_command_end(nestlevel);
-	if (ends_generation)
-		ereport(NOTICE,
-				(errmsg("column \"%s\" of table \"%s\" is no longer generated",
-						NameStr(policy.ttl_column), get_rel_name(relid)),
-				 errdetail("Its expression called a function of extension \"%s\".", TTL_EXTENSION)));
-	if (drop_columns)
-		ttl_notice_kept_columns(relid, &policy);
 
 	PG_RETURN_VOID();
 }

@@ -40,7 +40,7 @@ extern bool ttl_columns_has_rows_elsewhere(Oid relid);
 extern void ttl_columns_complete(Oid relid, TtlPolicy *policy);
 extern void ttl_columns_complete_partition(Oid parent, Oid partition, const TtlPolicy *policy);
 extern void ttl_columns_renew_default(Oid relid, const TtlPolicy *policy);
-extern bool ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop);
+extern void ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop);
 
 extern void ttl_indexes_complete(Oid relid, TtlPolicy *policy);
 extern void ttl_indexes_drop(Oid relid, TtlPolicy *policy);
@@ -54,20 +54,13 @@ extern void ttl_trigger_drop(Oid relid);
 extern void ttl_trigger_archive_dropped(Oid archive);
 
 /* notice.c */
-extern void ttl_notice_kept_columns(Oid relid, const TtlPolicy *policy);
 extern void ttl_notice_new_life(Oid relid, const TtlPolicy *policy);
-extern void ttl_notice_default(Oid relid);
 extern void ttl_notice_utc(Oid relid, const char *column);
 extern void ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default);
 extern void ttl_notice_made_visible(Oid relid, int32 old_default, int32 new_default);
-extern void ttl_notice_failing(Oid relid);
-extern void ttl_notice_triggers(Oid relid, const char *name);
-extern void ttl_notice_references(Oid relid);
 extern void ttl_notice_copies(const CreateStmt *stmt);
 extern void ttl_notice_detached(Oid relid);
-extern void ttl_notice_disabled(Oid relid);
 extern void ttl_notice_subscribed(Oid relid);
-extern const char *ttl_notice_problem(Oid container);
 
 /* ddl.c, for the hooks of ttl.c */
 extern void ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by_citus);

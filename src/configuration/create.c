@@ -481,11 +481,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 		ttl_notice_new_life(relid, policy);
 	ttl_notice_utc(relid, NameStr(policy->ts_column));
 	ttl_notice_utc(relid, NameStr(policy->ttl_column));
-	ttl_notice_default(relid);
 	notice_invalid(relid, policy, &survey);
-	ttl_notice_failing(relid);
-	ttl_notice_triggers(relid, NULL);
-	ttl_notice_references(relid);
 	ttl_notice_made_expired(relid, policy, TTL_OFF);
 	return true;
 }

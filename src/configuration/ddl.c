@@ -434,7 +434,6 @@ partition_created(CreateStmt *stmt)
 		ttl_container_peek(get_partition_parent(relid, true), &container))
 		ttl_columns_check_storage(list_make1_oid(relid));
 	ttl_columns_check_uses_of_table(relid);
-	ttl_notice_failing(relid);
 }
 
 /* The columns that the policy names and a table has, as what might have been added */
@@ -527,7 +526,6 @@ partition_attached(Oid parent, RangeVar *name)
 	TtlPolicy	policy;
 	ListCell   *lc;
 
-	ttl_notice_failing(partition);
 	if (!ttl_container_peek(parent, &container))
 		return;
 	subscription_begins(container.container, ttl_container_tables(partition));
@@ -733,17 +731,9 @@ follow(const TtlContainer *container, RangeVar *table, const AlterTableCmd *cmd)
 		case AT_AddOf:
 			check_kind(container->relid);
 			break;
-		case AT_ColumnDefault:
-			if (get_attnum(container->relid, cmd->name) == container->ts_attno)
-				ttl_notice_default(container->relid);
-			break;
 		case AT_DisableTrig:
 		case AT_EnableReplicaTrig:
 			guard_trigger("disable trigger", table, cmd->name);
-			break;
-		case AT_DisableTrigAll:
-		case AT_DisableTrigUser:
-			ttl_notice_disabled(container->container);
 			break;
 		default:
 			break;
@@ -784,9 +774,6 @@ alter_table_ended(AlterTableStmt *stmt)
 
 		if (cmd->subtype == AT_AttachPartition)
 			partition_attached(relid, ((PartitionCmd *) cmd->def)->name);
-
-		if (cmd->subtype == AT_ChangeOwner)
-			ttl_notice_failing(relid);
 
 		if (cmd->subtype == AT_DetachPartition || cmd->subtype == AT_DetachPartitionFinalize)
 			partition_detached(((PartitionCmd *) cmd->def)->name);
@@ -949,8 +936,6 @@ after_command(Node *stmt, bool by_citus)
 		case T_CreateTrigStmt:
 			guard_repack((CreateTrigStmt *) stmt);
 			guard_trigger_command(stmt, by_citus);
-			ttl_notice_triggers(RangeVarGetRelid(((CreateTrigStmt *) stmt)->relation, NoLock, true),
-								((CreateTrigStmt *) stmt)->trigname);
 			break;
 		case T_DropStmt:
 		case T_RenameStmt:

@@ -43,6 +43,7 @@
 #include "execution.h"
 #include "expiry/expiry.h"
 #include "guc.h"
+#include "ttl.h"
 
 #define STAT_CONTAINERS_COLUMNS	13
 #define STAT_REAPER_COLUMNS		8
@@ -487,6 +488,55 @@ ttl_next_expiry(PG_FUNCTION_ARGS)
 	PG_RETURN_TIMESTAMPTZ(next);
 }
 
+/* What is missing from a table of a container, which has it locked; NULL = nothing */
+static const char *
+damage_of_table(Relation rel)
+{
+	Oid			relid = RelationGetRelid(rel);
+	TtlContainer container;
+	TtlExpiryIndexes indexes;
+
+	if (!ttl_container_peek(relid, &container))
+		return NULL;			/* it is none any more */
+	if (container.lacks_column)
+		return "damaged: a column is missing";
+	if (relid == container.container && !ttl_row_trigger_exists(relid))
+		return "damaged: no trigger \"" TTL_TRIGGER "\"";
+	if (rel->rd_rel->relkind != RELKIND_RELATION || container.policy.default_ttl == TTL_OFF ||
+		!ttl_expiry_indexes(rel, &indexes))
+		return NULL;
+	for (int i = 0; i < TTL_INDEXES; i++)
+	{
+		if (indexes.needed[i] && !OidIsValid(indexes.usable[i]))
+			return "damaged: no expiry index";
+	}
+	return NULL;
+}
+
+/* Why rows of the container can't be deleted; NULL if nothing is known.  Waits for no lock. */
+static const char *
+find_problem(Oid container, const TtlContainerCounters *counters)
+{
+	const char *problem = NULL;
+	ListCell   *lc;
+
+	if (get_rel_relkind(container) == '\0')
+		return "damaged: the table was dropped";
+	foreach(lc, ttl_container_tables(container))
+	{
+		bool		busy;
+		Relation	rel = ttl_container_open_if_free(lfirst_oid(lc), &busy);
+
+		if (rel == NULL)
+			continue;
+		problem = damage_of_table(rel);
+		relation_close(rel, AccessShareLock);
+		if (problem != NULL)
+			return problem;
+	}
+	return counters->is_failing ? "failing: see last_error" : NULL;
+}
+
 /* A longer time is of no interest to anybody. */
 #define LONGEST_OUTLOOK		(100.0 * DAYS_PER_YEAR * USECS_PER_DAY)
 
@@ -514,9 +564,7 @@ ttl_outlook(PG_FUNCTION_ARGS)
 	if (!ttl_counters_get_container(container, &counters))
 		memset(&counters, 0, sizeof(counters));
 
-	problem = ttl_notice_problem(container);
-	if (problem == NULL && counters.is_failing)
-		problem = "failing: see last_error";
+	problem = find_problem(container, &counters);
 	if (problem != NULL)
 	{
 		values[0] = CStringGetTextDatum(problem);

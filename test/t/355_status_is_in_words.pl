@@ -112,16 +112,25 @@ sub problem_is
 	  or diag(sql('TABLE ttl.status'));
 	return;
 }
-my (undef, undef, $warning) = $node->psql('postgres', q{
+sub failing_is
+{
+	my ($table, $error, $what) = @_;
+
+	problem_is($table, 'failing: see last_error', $what);
+	like(sql("SELECT last_error FROM ttl.stat_containers WHERE container = '$table'::regclass"), $error, '... and why');
+	return;
+}
+sql(q{
 CREATE TABLE published (id int);
 CREATE PUBLICATION publication FOR TABLE published;
-SELECT ttl.create_container('published', 60)});
-like($warning, qr/WARNING:  expired rows of table "published" cannot be deleted\nDETAIL:  It is published with deletes/, 'registering a table without replica identity warns');
-problem_is('published', 'failing: no replica identity', 'a publication');
+SELECT ttl.create_container('published', 60);
+INSERT INTO published VALUES (1, now() - interval '1 hour')});
+failing_is('published', qr/does not have a replica identity/, 'a publication');
 sql('ALTER TABLE published REPLICA IDENTITY FULL');
 problem_is('published', 'idle', 'a replica identity');
-sql('CREATE ROLE someone; ALTER TABLE published OWNER TO someone; REVOKE DELETE ON published FROM someone');
-problem_is('published', 'failing: owner lacks privileges', 'no right to delete');
+sql(q{CREATE ROLE someone; ALTER TABLE published OWNER TO someone; REVOKE DELETE ON published FROM someone;
+INSERT INTO published VALUES (1, now() - interval '1 hour')});
+failing_is('published', qr/permission denied/, 'no right to delete');
 sql(q{DROP TABLE published;
 CREATE TABLE refused (id int);
 CREATE FUNCTION refuse_all() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'none'; END $$;
@@ -149,9 +158,8 @@ $node->restart;
 problem_is('item', 'no launcher (max_worker_processes)', 'neither does the server');
 $node->append_conf('postgresql.conf', 'max_worker_processes = 8');
 $node->restart;
-(undef, undef, $warning) = $node->psql('postgres', q{SELECT ttl.alter_container('item', replication_origin => true)});
-like($warning, qr/WARNING:  expired rows of table "item" cannot be deleted\nDETAIL:  Its deletions have a replication origin/, 'an origin without slots warns');
-problem_is('item', 'failing: no replication origins', 'likewise');
+sql(q{SELECT ttl.alter_container('item', replication_origin => true); INSERT INTO item (id, _ts) VALUES (3, now() - interval '2 days')});
+failing_is('item', qr/replication state/, 'an origin without slots');
 sql(q{SELECT ttl.alter_container('item', replication_origin => false)});
 problem_is('item', 'idle', 'all is well');
 
