@@ -191,34 +191,31 @@ ttl_counters_add_rows(Oid container, int64 deleted, int64 evicted, int64 archive
 	dshash_release_lock(containers, entry);
 }
 
-static void
-set_error(ContainerEntry *entry, const char *message)
-{
-	int			length = pg_mbcliplen(message, strlen(message), TTL_ERROR_LENGTH - 1);
-
-	memcpy(entry->counters.last_error, message, length);
-	entry->counters.last_error[length] = '\0';
-	entry->counters.last_error_at = GetCurrentTimestamp();
-}
-
 void
-ttl_counters_set_blocked(Oid container, int64 rows, const char *error)
+ttl_counters_set_blocked(Oid container, int64 rows)
 {
 	ContainerEntry *entry = lock_container(container);
 
 	entry->counters.blocked_rows = rows;
-	if (error != NULL)
-		set_error(entry, error);
 	dshash_release_lock(containers, entry);
 }
 
-void
+bool
 ttl_counters_set_error(Oid container, const char *message)
 {
 	ContainerEntry *entry = lock_container(container);
+	TtlContainerCounters *counters = &entry->counters;
+	TimestampTz now = GetCurrentTimestamp();
+	char		clipped[TTL_ERROR_LENGTH] = {0};
+	bool		is_new;
 
-	set_error(entry, message);
+	memcpy(clipped, message, pg_mbcliplen(message, strlen(message), TTL_ERROR_LENGTH - 1));
+	is_new = strcmp(clipped, counters->last_error) != 0 ||
+		counters->last_error_at < now - USECS_PER_HOUR;
+	memcpy(counters->last_error, clipped, TTL_ERROR_LENGTH);
+	counters->last_error_at = now;
 	dshash_release_lock(containers, entry);
+	return is_new;
 }
 
 /* Time between the first two records of progress, microseconds */
@@ -250,17 +247,6 @@ ttl_counters_set_front(Oid container, const TtlFront *front, TimestampTz expiry,
 		progress[2] = latest;
 	}
 	dshash_release_lock(containers, entry);
-}
-
-bool
-ttl_counters_warn_of_unit(Oid container)
-{
-	ContainerEntry *entry = lock_container(container);
-	bool		is_first = !entry->counters.is_unit_warned;
-
-	entry->counters.is_unit_warned = true;
-	dshash_release_lock(containers, entry);
-	return is_first;
 }
 
 double

@@ -49,7 +49,6 @@ typedef struct TtlContainerCounters
 	char		last_error[TTL_ERROR_LENGTH];
 	bool		is_failing;		/* deletion from one of its tables is paused
 								 * after an error for which no row is to blame */
-	bool		is_unit_warned; /* see ttl_counters_warn_of_unit() */
 	TtlFront	front;
 	TtlProgress progress[3];	/* of the backlog, the latest last, a minute
 								 * or more between the first two */
@@ -139,9 +138,11 @@ extern void ttl_counters_add_batch(Oid container, int64 rows, int64 cost);
 extern void ttl_counters_add_rows(Oid container, int64 deleted, int64 evicted,
 								  int64 archived);
 
-/* Sets the number of rows that cannot be deleted, and the reason (NULL = as before). */
-extern void ttl_counters_set_blocked(Oid container, int64 rows, const char *error);
-extern void ttl_counters_set_error(Oid container, const char *message);
+/* Sets the number of rows that cannot be deleted. */
+extern void ttl_counters_set_blocked(Oid container, int64 rows);
+
+/* Sets the last error.  False if it has been the last one already, less than an hour ago. */
+extern bool ttl_counters_set_error(Oid container, const char *message);
 
 /*
  * Sets how far the deletion from the container has come.  If there is a backlog, 'expiry' is when
@@ -149,9 +150,6 @@ extern void ttl_counters_set_error(Oid container, const char *message);
  */
 extern void ttl_counters_set_front(Oid container, const TtlFront *front, TimestampTz expiry,
 								   bool is_failing);
-
-/* True at the first call for the container: then its numbers are warned of. */
-extern bool ttl_counters_warn_of_unit(Oid container);
 
 /* By how many seconds a second the backlog shrinks; 0 if that is unknown, or it does not. */
 extern double ttl_counters_gain(const TtlContainerCounters *counters);

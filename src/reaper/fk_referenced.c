@@ -209,11 +209,11 @@ note_reference(TtlBatch *batch, const TtlForeignKey *key, ItemPointer tid)
 								 &names, &texts);
 	ExecDropSingleTupleTableSlot(slot);
 	error->sqlerrcode = ERRCODE_FOREIGN_KEY_VIOLATION;
-	error->message = psprintf("update or delete on table \"%s\" violates foreign key constraint \"%s\" on table \"%s\"",
+	error->message = psprintf(_("update or delete on table \"%s\" violates foreign key constraint \"%s\" on table \"%s\""),
 							  RelationGetRelationName(batch->rel),
 							  get_constraint_name(key->constraint),
 							  get_rel_name(key->referencing));
-	error->detail = psprintf("Key (%s)=(%s) is still referenced from table \"%s\".",
+	error->detail = psprintf(_("Key (%s)=(%s) is still referenced from table \"%s\"."),
 							 names.data, texts.data, get_rel_name(key->referencing));
 	batch->references = lappend(batch->references, error);
 	MemoryContextSwitchTo(old);

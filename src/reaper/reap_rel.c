@@ -99,9 +99,8 @@
  * the session all the same: a subtransaction of a trigger that rolls back looks for the
  * progress, too.
  *
- * A pass reports the first LOGGED_MAX rows that raise an error, beyond the number that
- * the pass before has met.  References often end by themselves soon after, so the worker
- * logs them only when two passes in a row have met some.
+ * A pass logs the errors of LOGGED_MAX rows, beyond the number that the pass before has met.  The worker
+ * logs no error again that it, or another worker, met last, and less than an hour ago.
  *
  *-------------------------------------------------------------------------
  */
@@ -220,10 +219,7 @@ static LWLock *rel_states_lock = NULL;
 #define CANCEL_PERIOD		1000
 #define CANCELS_MAX			5
 
-/* Tables with a timeout rest for so many times as long as it took. */
-#define TIMEOUT_SHARE		4
-
-/* Rows that are reported in a pass */
+/* Errors of rows that are logged in a pass */
 #define LOGGED_MAX			3
 
 /*
@@ -385,7 +381,6 @@ enter_table(TtlMemory *memory, Oid relid)
 		reap_rel->last_run = pg_prng_uint32(&pg_global_prng_state);
 	if (memory->mode.by_worker && get_state(relid, &reap_rel->state))
 	{
-		reap_rel->was_run = true;
 		reap_rel->next_position = reap_rel->state.position;
 		reap_rel->more = reap_rel->state.pass.is_running;
 		reap_rel->is_stored = reap_rel->is_known = true;
@@ -397,7 +392,7 @@ enter_table(TtlMemory *memory, Oid relid)
 
 /*
  * The number of rows that cannot be deleted, as far as known.  A running pass has
- * not met all of them yet.
+ * not met all of them yet, so the number of the pass before counts, if there was one.
  */
 static int64
 blocked_rows(const TtlReapRel *reap_rel)
@@ -405,7 +400,7 @@ blocked_rows(const TtlReapRel *reap_rel)
 	const TtlPass *pass = &reap_rel->state.pass;
 	int64		blocked = pass->blocked + reap_rel->blocked;
 
-	return pass->is_running ? Max(blocked, pass->last_blocked) : blocked;
+	return pass->is_running && reap_rel->is_known ? Max(blocked, pass->last_blocked) : blocked;
 }
 
 /* Stores the state for the next worker if it needs it. */
@@ -415,7 +410,7 @@ store_table(TtlMemory *memory, TtlReapRel *reap_rel)
 	const TtlRelState *state = &reap_rel->state;
 	bool		is_needed = memory->mode.by_worker &&
 		(blocked_rows(reap_rel) > 0 || state->paused_until != 0 ||
-		 state->has_timed_out || state->n_single > 0);
+		 state->n_single > 0);
 
 	if (is_needed)
 		put_state(reap_rel->relid, state);
@@ -490,10 +485,7 @@ begin_pass(TtlReapRel *reap_rel, TimestampTz now)
 	{
 		.is_running = true,
 			.now = now,
-			.last_blocked = pass->blocked,
-			.last_raised = pass->raised,
-			.last_references = pass->references,
-			.references_logged = pass->references_logged
+			.last_blocked = reap_rel->is_known ? pass->blocked : pass->last_blocked
 	};
 	reap_rel->skip_referenced_check = false;
 	memset(&reap_rel->state.position, 0, sizeof(TtlExpiryPosition));
@@ -525,8 +517,6 @@ end_pass(TtlReapRel *reap_rel)
 	}
 	else
 		pass->next_at = now + Min(Max(wait, PASS_MIN_WAIT), PASS_MAX_WAIT);
-	if (!pass->references)
-		pass->references_logged = false;
 	if (pass->is_stale)
 		want_pass(reap_rel);
 }
@@ -558,8 +548,7 @@ found_nothing(TtlReapRel *reap_rel)
 
 	reap_rel->is_known = true;
 	pass->is_running = false;
-	pass->blocked = pass->raised = 0;
-	pass->references = pass->references_logged = false;
+	pass->blocked = 0;
 }
 
 /* Pauses the table, longer each time, or at once for the longest time. */
@@ -647,7 +636,7 @@ ttl_reap_rel_handle_exit(bool is_terminated)
 	discard_tids(batch->memory, batch->reap_rel);
 	pause_table(batch->reap_rel, true);
 	store_table(batch->memory, batch->reap_rel);
-	ttl_counters_set_error(batch->container.container, is_canceled ?
+	(void) ttl_counters_set_error(batch->container.container, is_canceled ?
 						   "a trigger has ignored cancellation due to \"ttl.batch_timeout\"" :
 						   "deletion of expired rows has ended the worker process");
 	return true;
@@ -707,7 +696,7 @@ attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadline)
 		if (is_limited && !get_timeout_active(STATEMENT_TIMEOUT))
 			batch->timed_out = false;
 		if (batch->timed_out && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-			error->message = "canceling deletion due to \"ttl.batch_timeout\"";
+			error->message = pstrdup(_("canceling deletion due to \"ttl.batch_timeout\""));
 	}
 	PG_END_TRY();
 
@@ -741,24 +730,18 @@ is_raised_again(const TtlBatch *batch, const ErrorData *error)
 		(category == ERRCODE_TRANSACTION_ROLLBACK || category == ERRCODE_OPERATOR_INTERVENTION);
 }
 
-static bool
-is_reference(const ErrorData *error)
-{
-	return error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION ||
-		error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION;
-}
-
 /*
- * Notes an error for the statistics; maybe logs it, or shows it to the user who has
- * called.
+ * Notes an error for the statistics; maybe logs it, or shows it to the user who has called.  What the
+ * statistics have already is shown only as the first of a call.
  */
 static void
 report_error(TtlBatch *batch, const ErrorData *error, bool is_logged)
 {
+	TtlPass    *pass = &batch->reap_rel->state.pass;
 	ErrorContextCallback *stack = error_context_stack;
+	bool		is_new = ttl_counters_set_error(batch->container.container, error->message);
 
-	batch->error = MemoryContextStrdup(batch->memory->batch_context, error->message);
-	if (!is_logged)
+	if (!is_logged || (!is_new && (batch->memory->mode.by_worker || pass->nlogged > 0)))
 		return;
 
 	/* its context, if any, includes that of this function */
@@ -773,6 +756,7 @@ report_error(TtlBatch *batch, const ErrorData *error, bool is_logged)
 			 error->hint ? errhint("%s", error->hint) : 0,
 			 error->context ? errcontext("%s", error->context) : 0));
 	error_context_stack = stack;
+	pass->nlogged++;
 }
 
 /*
@@ -782,10 +766,7 @@ report_error(TtlBatch *batch, const ErrorData *error, bool is_logged)
 static TtlReapResult
 handle_error(TtlBatch *batch, ErrorData *error)
 {
-	TtlReapRel *reap_rel = batch->reap_rel;
-	bool		lacks_index = error->sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-
-	discard_tids(batch->memory, reap_rel);
+	discard_tids(batch->memory, batch->reap_rel);
 	if (!batch->memory->mode.by_worker)
 		ReThrowError(error);
 
@@ -793,40 +774,30 @@ handle_error(TtlBatch *batch, ErrorData *error)
 	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_TRANSACTION_ROLLBACK &&
 		error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
 		error->sqlerrcode != ERRCODE_QUERY_CANCELED)
-		report_error(batch, error, !(lacks_index && reap_rel->lacks_index));
-	reap_rel->lacks_index = reap_rel->lacks_index || lacks_index;
-	pause_table(reap_rel, false);
+		report_error(batch, error, true);
+	pause_table(batch->reap_rel, false);
 	return TTL_REAP_LATER;
 }
 
-/* Reports that rows are referenced. */
+/*
+ * Reports why rows cannot be deleted, which have been counted.  It is logged only if there are more of
+ * them than known, and no more than LOGGED_MAX times in a pass.
+ */
 static void
-report_referenced(TtlBatch *batch, const ErrorData *error)
+report_blocked_rows(TtlBatch *batch, const ErrorData *error)
 {
 	TtlPass    *pass = &batch->reap_rel->state.pass;
-	bool		is_logged = !pass->references_logged &&
-		(pass->last_references || !batch->memory->mode.by_worker);
+	bool		is_more = pass->blocked + batch->reap_rel->blocked > pass->last_blocked;
 
-	pass->references = true;
-	pass->references_logged = pass->references_logged || is_logged;
-	report_error(batch, error, is_logged);
+	report_error(batch, error, is_more && pass->nlogged < LOGGED_MAX);
 }
 
 /* Counts and reports a row that cannot be deleted. */
 static void
 block_row(TtlBatch *batch, const ErrorData *error)
 {
-	TtlPass    *pass = &batch->reap_rel->state.pass;
-
 	batch->reap_rel->blocked++;
-	if (is_reference(error))
-		report_referenced(batch, error);
-	else
-	{
-		report_error(batch, error, pass->raised >= pass->last_raised &&
-					 pass->raised < pass->last_raised + LOGGED_MAX);
-		pass->raised++;
-	}
+	report_blocked_rows(batch, error);
 }
 
 /*
@@ -839,7 +810,7 @@ block_kept_rows(TtlBatch *batch)
 {
 	ErrorData	error = {
 		.sqlerrcode = ERRCODE_TRIGGERED_ACTION_EXCEPTION,
-		.message = "a trigger or rule has kept an expired row"
+		.message = _("a trigger or rule has kept an expired row")
 	};
 	TupleTableSlot *slot = table_slot_create(batch->rel, NULL);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -958,7 +929,7 @@ leave_out_referenced(TtlBatch *batch)
 		ListCell   *lc;
 
 		foreach(lc, batch->references)
-			report_referenced(batch, (ErrorData *) lfirst(lc));
+			report_blocked_rows(batch, (ErrorData *) lfirst(lc));
 		return TTL_REAP_MORE;
 	}
 	if (!batch->timed_out && blames_no_row(error))
@@ -980,7 +951,6 @@ leave_out_referenced(TtlBatch *batch)
 static bool
 handle_tables_error(TtlBatch *batch, const ErrorData *error)
 {
-	TtlRelState *state = &batch->reap_rel->state;
 	TtlBatch	test = *batch;
 	ErrorData  *test_error = attempt(delete_nothing, &test, true);
 
@@ -991,8 +961,7 @@ handle_tables_error(TtlBatch *batch, const ErrorData *error)
 		(void) handle_error(batch, test_error);
 		return true;
 	}
-	report_error(batch, error, state->logged_sqlstate != error->sqlerrcode);
-	state->logged_sqlstate = error->sqlerrcode;
+	report_error(batch, error, true);
 	pause_table(batch->reap_rel, false);
 	return true;
 }
@@ -1094,10 +1063,6 @@ delete_batch(TtlBatch *batch)
 
 	if (batch->timed_out)
 	{
-		/* other tables should not wait for this one for most of the time */
-		batch->memory->rest_until = GetCurrentTimestamp() +
-			(GetCurrentTimestamp() - started) * TIMEOUT_SHARE;
-		state->has_timed_out = true;
 		state->n_single = Max(state->n_single, batch->ntids);
 		reap_rel->batch_size = 1;
 		if (batch->memory->mode.by_worker)
@@ -1110,12 +1075,8 @@ delete_batch(TtlBatch *batch)
 		INSTR_TIME_SUBTRACT(took, start);
 		adapt_size(batch, INSTR_TIME_GET_MILLISEC(took));
 		if (batch->deleted > 0)
-		{
 			reap_rel->row_cost = (double) ttl_cost_since(&used) / batch->deleted;
-			state->has_timed_out = batch->timed_out;
-		}
 		end_pause(reap_rel);
-		state->logged_sqlstate = 0;
 		state->n_single = Max(state->n_single - 1, 0);
 		reap_rel->next_tid += batch->ntids;
 		if (batch->deleted < batch->ntids && batch->skip_locked)
@@ -1305,7 +1266,6 @@ collect_tids(TtlBatch *batch, TimestampTz now, TtlExpiryPosition *position)
 	/* rows may have been found by the other index; but "nothing" would be wrong */
 	if (is_incomplete && reap_rel->tids.n == 0)
 		ttl_expiry_report_incomplete(batch->rel);
-	reap_rel->lacks_index = reap_rel->lacks_index && (is_incomplete || reap_rel->more);
 }
 
 static void
@@ -1324,35 +1284,6 @@ scan_expiry_indexes(TtlBatch *batch)
 	collect_tids(batch, pass->is_running ? Min(pass->now, batch->now) : batch->now,
 				 &reap_rel->next_position);
 	PopActiveSnapshot();
-}
-
-/* Rows that expire so much later have numbers in another unit than their column. */
-#define ODD_LIFE			(1000 * INT64CONST(366) * USECS_PER_DAY)
-
-/*
- * Warns once if the numbers of a column look as if they were in a smaller unit: a column
- * that was registered without rows has shown none.
- */
-static void
-warn_of_unit(const TtlBatch *batch, TimestampTz earliest)
-{
-	const TtlContainer *container = &batch->container;
-	bool		is_own = container->ttl_type != NULL && container->ttl_type->unit != TTL_UNIT_SECONDS;
-	const TtlType *type = is_own ? container->ttl_type : container->ts_type;
-	TtlUnit		unit = type != NULL ? type->unit : TTL_UNIT_SECONDS;
-	AttrNumber	attno = is_own ? container->ttl_attno : container->ts_attno;
-
-	if (unit == TTL_UNIT_SECONDS || unit + 1 == TTL_UNITS || earliest == DT_NOEND ||
-		earliest - ODD_LIFE < GetCurrentTimestamp() ||
-		!ttl_counters_warn_of_unit(container->container))
-		return;
-	ereport(WARNING,
-			(errmsg("values of column \"%s\" of container \"%s\" do not look like times in unit \"%s\"",
-					get_attname(container->relid, attno, false),
-					ttl_container_qualified_name(container->container), ttl_type_unit_name(unit)),
-			 errdetail("The first of its rows expires at %s.", timestamptz_to_str(earliest)),
-			 errhint("If they are in unit \"%s\", use ttl.drop_container() and register the table with that unit.",
-					 ttl_type_unit_name(unit + 1))));
 }
 
 /*
@@ -1374,8 +1305,6 @@ nothing_due(TtlBatch *batch)
 	PopActiveSnapshot();
 	if (earliest <= batch->now || is_incomplete)
 		return false;
-	if (batch->memory->mode.by_worker)
-		warn_of_unit(batch, earliest);
 	if (pg_add_s64_overflow(earliest, batch->container.policy.reap_delay, &earliest))
 		earliest = DT_NOEND;
 	batch->due = Max(batch->due, earliest);
@@ -1567,12 +1496,11 @@ may_go_on(const TtlReapRun *run, int64 max_cost)
 }
 
 /*
- * Updates the statistics: the number of rows that cannot be deleted, and the reason, if
- * there is a new one.  Until all tables are known, the stored number may count rows of
- * the others.
+ * Updates the statistics: the number of rows that cannot be deleted.  Until all tables are known,
+ * the stored number may count rows of the others.
  */
 static void
-report_blocked(TtlMemory *memory, Oid container, TtlReapRun *run, const char *error)
+report_blocked(TtlMemory *memory, Oid container, TtlReapRun *run)
 {
 	int64		blocked = 0;
 	bool		is_complete = true;
@@ -1587,8 +1515,8 @@ report_blocked(TtlMemory *memory, Oid container, TtlReapRun *run, const char *er
 	}
 	if (!is_complete)
 		blocked = Max(blocked, run->blocked);
-	if (blocked != run->blocked || error != NULL)
-		ttl_counters_set_blocked(container, blocked, error);
+	if (blocked != run->blocked)
+		ttl_counters_set_blocked(container, blocked);
 	run->blocked = blocked;
 }
 
@@ -1599,23 +1527,15 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 {
 	TtlReapResult result = TTL_REAP_MORE;
 	TimestampTz due = DT_NOEND;
-	TimestampTz wait_until;
 
 	/* rows that are blocked by the statistics have been logged by an earlier worker */
-	if (!reap_rel->was_run && memory->mode.by_worker)
-	{
-		reap_rel->state.pass.raised = run->blocked;
-		reap_rel->state.pass.references_logged = run->blocked > 0;
-	}
-	reap_rel->was_run = true;
+	if (!reap_rel->is_known && !reap_rel->state.pass.is_running && memory->mode.by_worker)
+		reap_rel->state.pass.last_blocked = run->blocked;
 	reap_rel->has_work = false;
 	reap_rel->last_run = reap_rel->due = GetCurrentTimestamp();
-	wait_until = reap_rel->state.paused_until;
-	if (reap_rel->state.has_timed_out && memory->mode.by_worker)
-		wait_until = Max(wait_until, memory->rest_until);
-	if (wait_until > reap_rel->last_run)
+	if (reap_rel->state.paused_until > reap_rel->last_run)
 	{
-		reap_rel->due = wait_until;
+		reap_rel->due = reap_rel->state.paused_until;
 		return TTL_REAP_LATER;
 	}
 
@@ -1651,8 +1571,8 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 			relation_close(batch.rel, NoLock);
 		if (batch.due != 0)
 			due = batch.due;
-		if (batch.error != NULL || blocked_rows(reap_rel) != was_blocked)
-			report_blocked(memory, container, run, batch.error);
+		if (blocked_rows(reap_rel) != was_blocked)
+			report_blocked(memory, container, run);
 		MemoryContextSwitchTo(oldcontext);
 		MemoryContextReset(memory->batch_context);
 
@@ -1771,7 +1691,7 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 	foreach(lc, run->tables)
 		run->due = Min(run->due, enter_table(memory, lfirst_oid(lc))->due);
 
-	report_blocked(memory, container, run, NULL);
+	report_blocked(memory, container, run);
 	report_front(memory, container, run);
 
 	SPI_finish();

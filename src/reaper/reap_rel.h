@@ -34,14 +34,9 @@ typedef struct TtlPass
 	int64		busy;			/* time spent on finding rows, and on failing to
 								 * delete them, in microseconds */
 	int64		blocked;		/* rows that could not be deleted, since it began */
-	int64		last_blocked;	/* ... and during the pass before */
-
-	/* what has been logged */
-	int64		raised;			/* rows of 'blocked' whose deletion failed */
-	int64		last_raised;
-	bool		references;		/* others of them are referenced */
-	bool		last_references;
-	bool		references_logged;
+	int64		last_blocked;	/* ... and during the pass before; during the
+								 * first, the container's by the statistics */
+	int			nlogged;		/* errors that have been logged */
 } TtlPass;
 
 /* The part of a table's state that the next worker continues with */
@@ -51,8 +46,6 @@ typedef struct TtlRelState
 	TtlExpiryPosition position; /* rows before it are deleted, or skipped */
 	TimestampTz paused_until;	/* after an error of the table itself */
 	int64		pause;			/* its length */
-	int			logged_sqlstate;	/* of the error that was logged for it */
-	bool		has_timed_out;	/* a batch has timed out since rows were deleted */
 	int			n_single;		/* so many rows are deleted one by one */
 } TtlRelState;
 
@@ -72,7 +65,6 @@ typedef struct TtlReapRel
 {
 	Oid			relid;			/* MUST BE FIRST */
 	TimestampTz last_run;		/* random, in the past, before the first */
-	bool		was_run;
 	TimestampTz due;			/* of the next run */
 	bool		has_work;		/* left by the last run, which makes it due at once */
 	TtlRelState state;
@@ -89,7 +81,6 @@ typedef struct TtlReapRel
 	TtlFront	front;			/* rows before it are deleted or blocked: unlike the
 								 * position, it does not go back with each pass */
 	bool		more;			/* the scan stopped before the end */
-	bool		lacks_index;	/* ... which has been logged */
 	bool		skip_referenced_check;	/* the check has failed in this pass */
 
 	TtlTruncate truncate;
@@ -117,7 +108,6 @@ typedef struct TtlMemory
 	MemoryContext batch_context;	/* reset after each batch */
 	HTAB	   *tables;			/* of TtlReapRel */
 	int64		allocated;		/* TIDs there is room for */
-	TimestampTz rest_until;		/* tables that have timed out wait until then */
 } TtlMemory;
 
 /* Whether the deletion from a table, or container, goes on */
@@ -175,7 +165,6 @@ typedef struct TtlBatch
 	bool		timed_out;		/* an attempt has been canceled by it */
 	List	   *referenced;		/* foreign keys that may hold collected rows */
 	List	   *references;		/* ErrorData of those that do */
-	const char *error;			/* why rows could not be deleted, or NULL */
 
 	/* the deletion */
 	ItemPointer tids;

@@ -865,7 +865,7 @@ execute_run(TtlMemory *memory, TtlScheduled *container, TtlReapRun *run)
 			done = true;
 		}
 		else
-			ttl_counters_set_error(container->container, error->message);
+			(void) ttl_counters_set_error(container->container, error->message);
 		FreeErrorData(error);
 	}
 	PG_END_TRY();

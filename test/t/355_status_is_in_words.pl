@@ -91,18 +91,6 @@ is(sql("SELECT lag IS NULL FROM $queue"), 't', '... and knows that nothing is le
 $old->quit;
 sql('SELECT ttl.resume(); DROP TABLE queue');
 
-# Numbers in another unit than that of a column which was registered empty
-sql(q{
-CREATE TABLE visit (id int, at bigint, until bigint);
-SELECT ttl.create_container('visit', -1, ts_column => NULL, ttl_column => 'until', ttl_unit => 'epoch');
-INSERT INTO visit (id, until) VALUES (1, (extract(epoch FROM now()) + 86400) * 1000), (2, (extract(epoch FROM now()) + 90000) * 1000)});
-$node->wait_for_log(qr/WARNING:  values of column "until" of container "public.visit" do not look like times in unit "epoch"/);
-sql(q{INSERT INTO visit (id, until) VALUES (3, (extract(epoch FROM now()) - 1))});
-ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 1 FROM ttl.stat_containers WHERE container = 'visit'::regclass}), 'the worker visits the table again');
-is(scalar(() = slurp_file($node->logfile) =~ /do not look like times/g), 1, '... and has warned once');
-like(slurp_file($node->logfile), qr/DETAIL:  The first of its rows expires at 5\d{4}-.*\n.*HINT:  If they are in unit "epoch_ms"/, 'of what, and what to do');
-sql('DROP TABLE visit');
-
 # Why every DELETE fails, and what is damaged
 sub problem_is
 {
