@@ -64,26 +64,5 @@ SELECT ttl.drop_container('hits_2');
 
 SELECT refused(format('SET ttl.now = %L', value)) FROM unnest(ARRAY['now', 'soon', '12:00']) value;
 
---
--- Leaving
---
-
-SELECT hint('DROP EXTENSION ttl');
--- without a container, PostgreSQL's own HINT is right
-BEGIN;
-SET LOCAL client_min_messages = warning;
-CREATE VIEW policies AS SELECT * FROM ttl.containers;
-DO $$
-DECLARE
-    c regclass;
-BEGIN
-    FOR c IN SELECT container FROM ttl.containers LOOP
-        PERFORM ttl.drop_container(c);
-    END LOOP;
-END $$;
-SELECT count(*) FROM ttl.containers;
-SELECT hint('DROP EXTENSION ttl');
-ROLLBACK;
-
 SET client_min_messages = warning;
 DROP SCHEMA messages CASCADE;

@@ -298,6 +298,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 				   QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
 	PlannedStmt *volatile stmt = pstmt;
+	TtlValidation validation;
 	bool		by_citus;
 
 	ttl_clock_command(pstmt);
@@ -314,7 +315,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	{
 		ttl_request_before_utility(stmt);
 		ttl_clock_before_utility(stmt);
-		ttl_validation_before_utility(stmt);
+		ttl_live_begin_validation(&validation, stmt->utilityStmt);
 		/* from here on Citus's own work is known, to ttl_citus_end_utility() */
 		by_citus = ttl_citus_before_utility(stmt);
 		ttl_ddl_before_utility(stmt, context, by_citus);
@@ -336,7 +337,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		 */
 		ttl_fk_end_utility(stmt);
 		ttl_citus_end_utility(stmt);
-		ttl_validation_end_utility(stmt);
+		ttl_live_end_validation(&validation);
 		ttl_clock_end_utility();
 		ttl_cost_leave();
 	}

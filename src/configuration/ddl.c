@@ -962,7 +962,7 @@ ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by
 
 /* A relation is about to be dropped. */
 static void
-relation_dropped(Oid relid, Oid catalog, bool concurrently)
+relation_dropped(Oid relid, bool concurrently)
 {
 	char		relkind = get_rel_relkind(relid);
 	TtlPolicy	policy;
@@ -970,13 +970,7 @@ relation_dropped(Oid relid, Oid catalog, bool concurrently)
 	if (get_rel_persistence(relid) == RELPERSISTENCE_TEMP)
 		return;					/* neither of a container nor an archive */
 	if (relkind == RELKIND_INDEX || relkind == RELKIND_PARTITIONED_INDEX)
-	{
-		/* DROP EXTENSION of a later version goes on */
-		if (ttl_container_knows_version())
-			dropping_index(relid, concurrently);
-	}
-	else if (relid == catalog)
-		ttl_container_forget_objects();
+		dropping_index(relid, concurrently);
 	else if (relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE ||
 			 relkind == RELKIND_FOREIGN_TABLE)
 	{
@@ -990,15 +984,10 @@ relation_dropped(Oid relid, Oid catalog, bool concurrently)
 void
 ttl_ddl_object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
 {
-	const TtlObjects *objects;
-
 	if (class_id == ExtensionRelationId &&
 		(access == OAT_POST_CREATE || access == OAT_POST_ALTER))
 		ttl_container_version_changed(object_id);
-	if (class_id != RelationRelationId)
-		return;
-	objects = ttl_container_objects();
-	if (objects == NULL)
+	if (class_id != RelationRelationId || ttl_container_objects() == NULL)
 		return;
 	if (access == OAT_POST_CREATE && sub_id == 0)
 		relation_created(object_id);
@@ -1007,6 +996,6 @@ ttl_ddl_object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int
 	else if (access == OAT_DROP && sub_id > 0)
 		dropping_column(object_id, sub_id);
 	else if (access == OAT_DROP)
-		relation_dropped(object_id, objects->catalog,
+		relation_dropped(object_id,
 						 (((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_CONCURRENTLY) != 0);
 }

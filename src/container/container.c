@@ -7,11 +7,11 @@
  * it.  OIDs are looked up again after any change to pg_namespace, as both CREATE and DROP EXTENSION
  * make one; those of functions, and the version, when they are needed.  While its own script runs,
  * tables are plain tables; in the scripts of other extensions they are what they are everywhere.
- * The library works with each version of the objects that was released before it.  An unknown
- * version is a later one: a package was upgraded and the server not restarted, or a server was
- * started with an older package than its database, or its primary, has.  CREATE and ALTER
- * EXTENSION then fail before their script begins; where the objects are there already, whatever
- * meets a container fails, for this library cannot evaluate which of its rows are live.
+ * Objects of another version than the library's are those of a later one: a package was upgraded
+ * and the server not restarted, or a server was started with an older package than its database,
+ * or its primary, has.  CREATE and ALTER EXTENSION then fail before their script begins; where the
+ * objects are there already, whatever meets a container fails, for this library cannot evaluate
+ * which of its rows are live.
  *
  * The cache.  ttl_container_lookup() is called for each relation of each query that is planned, so
  * relations that are no containers have entries, too, and cost one hash probe.  An entry belongs
@@ -82,8 +82,8 @@
  * The extension's objects in this database
  */
 
-/* Versions of the extension's SQL objects that this library works with; the last is its own. */
-static const char *const known_versions[] = {"1.0"};
+/* The version of the extension's SQL objects that this library works with */
+#define OBJECTS_VERSION "1.0"
 
 /* The functions in TtlFunction, and then the others, by their names and arguments */
 static const struct Function
@@ -127,12 +127,7 @@ static uint64 schema_invalidations = 1;
 static TtlObjects objects;
 static bool are_present;
 static Oid	function_oids[lengthof(functions)]; /* InvalidOid = not looked up */
-static enum
-{
-	VERSION_UNREAD,
-	VERSION_KNOWN,
-	VERSION_UNKNOWN
-}			version_state;
+static bool version_is_known;
 static uint64 known_as_of = 0;
 
 static HeapTuple
@@ -182,54 +177,41 @@ is_own_schema(Oid schema)
 }
 
 /*
- * The version of the extension, as the snapshot sees it, and its OID; NULL if there is none.
+ * True if that extension, as the snapshot sees it, is ours.  Errors (55000) if it is of a
+ * version that this library doesn't know.
  */
-static char *
-read_version(Snapshot snapshot, Oid *extension)
+static bool
+check_version(Oid extension, Snapshot snapshot)
 {
 	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
-	char	   *version = NULL;
+	bool		is_own;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
-				CStringGetDatum(TTL_EXTENSION));
-	scan = systable_beginscan(rel, ExtensionNameIndexId, true, snapshot, 1, &key);
+	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(extension));
+	scan = systable_beginscan(rel, ExtensionOidIndexId, true, snapshot, 1, &key);
 	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
+	is_own = HeapTupleIsValid(tuple) &&
+		strcmp(NameStr(((Form_pg_extension) GETSTRUCT(tuple))->extname), TTL_EXTENSION) == 0;
+	if (is_own)
 	{
 		bool		isnull;
+		char	   *version = TextDatumGetCString(heap_getattr(tuple, Anum_pg_extension_extversion,
+															   RelationGetDescr(rel), &isnull));
 
-		*extension = ((Form_pg_extension) GETSTRUCT(tuple))->oid;
-		version = TextDatumGetCString(heap_getattr(tuple, Anum_pg_extension_extversion,
-												   RelationGetDescr(rel), &isnull));
+		if (strcmp(version, OBJECTS_VERSION) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("version \"%s\" of extension \"%s\" needs a later library than the one that is loaded",
+							version, TTL_EXTENSION),
+					 errdetail("The loaded library is of version %s.", TTL_VERSION),
+					 errhint("Install the package of the extension's version on this server, and restart the server.")));
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
-	return version;
-}
-
-static bool
-is_known(const char *version)
-{
-	for (int i = 0; i < lengthof(known_versions); i++)
-	{
-		if (strcmp(known_versions[i], version) == 0)
-			return true;
-	}
-	return false;
-}
-
-static void
-refuse_version(const char *version)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("version \"%s\" of extension \"%s\" needs a later library than the one that is loaded",
-					version, TTL_EXTENSION),
-			 errdetail("The loaded library is of version %s.", TTL_VERSION),
-			 errhint("Install the package of the extension's version on this server, and restart the server.")));
+	return is_own;
 }
 
 /*
@@ -247,7 +229,7 @@ find_objects(void)
 
 	are_present = false;
 	memset(function_oids, 0, sizeof(function_oids));
-	version_state = VERSION_UNREAD;
+	version_is_known = false;
 	found.schema = get_namespace_oid(TTL_SCHEMA, true);
 	if (!OidIsValid(found.schema))
 	{
@@ -324,26 +306,11 @@ ttl_container_require_objects(void)
 	return found;
 }
 
-bool
-ttl_container_knows_version(void)
-{
-	if (ttl_container_objects() != NULL && version_state == VERSION_UNREAD)
-	{
-		Oid			extension;
-		char	   *version = read_version(NULL, &extension);
-
-		version_state = version != NULL && is_known(version) ? VERSION_KNOWN : VERSION_UNKNOWN;
-	}
-	return version_state != VERSION_UNKNOWN;
-}
-
 void
 ttl_container_check_version(void)
 {
-	Oid			extension;
-
-	if (!ttl_container_knows_version())
-		refuse_version(read_version(NULL, &extension));
+	if (ttl_container_objects() != NULL && !version_is_known)
+		version_is_known = check_version(get_extension_oid(TTL_EXTENSION, false), NULL);
 }
 
 /*
@@ -353,17 +320,11 @@ ttl_container_check_version(void)
 void
 ttl_container_version_changed(Oid extension)
 {
-	Oid			own;
-	char	   *version = read_version(SnapshotSelf, &own);
-	Relation	rel;
 	HeapTuple	schema;
+	Relation	rel;
 
-	if (version == NULL || own != extension)
+	if (!check_version(extension, SnapshotSelf))
 		return;
-	if (!is_known(version))
-		refuse_version(version);
-	pfree(version);
-
 	schema = SearchSysCache1(NAMESPACENAME, CStringGetDatum(TTL_SCHEMA));
 	if (!HeapTupleIsValid(schema))
 		return;					/* the script will make it */
@@ -392,12 +353,6 @@ ttl_container_may_change(const char *function)
 	LockDatabaseObject(ExtensionRelationId, get_extension_oid(TTL_EXTENSION, false),
 					   0, AccessShareLock);
 	(void) ttl_container_require_objects();
-}
-
-void
-ttl_container_forget_objects(void)
-{
-	known_as_of = 0;
 }
 
 /*

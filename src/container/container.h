@@ -76,11 +76,7 @@ typedef enum TtlAdded
 	TTL_CREATED_INDEX = 1 << 3	/* << TtlExpiryIndex */
 } TtlAdded;
 
-/*
- * Columns of ttl.container, as in sql/ttl--1.0.sql.  Later ones are added at the end
- * and may be null: where the objects are of an older version than the library, they
- * are read as null, and not written.
- */
+/* Columns of ttl.container, as in sql/ttl--1.0.sql */
 enum
 {
 	Anum_container_relid = 1,
@@ -169,10 +165,10 @@ extern bool ttl_container_calls(Oid function);
 extern Oid	ttl_container_function(TtlFunction function);
 extern Oid	ttl_container_function_of(const char *name, Oid argument);
 
-/* True if this library knows the version of the objects. */
-extern bool ttl_container_knows_version(void);
-
-/* Errors (55000) unless it does: to be called before a policy is read or written. */
+/*
+ * Errors (55000) unless this library knows the version of the objects: to be called before a
+ * policy is read or written.
+ */
 extern void ttl_container_check_version(void);
 
 /*
@@ -190,9 +186,6 @@ extern void ttl_container_check_writable(const char *function);
  * dropped until the transaction ends; errors (42704) if it has been.
  */
 extern void ttl_container_may_change(const char *function);
-
-/* The extension's objects are about to be dropped. */
-extern void ttl_container_forget_objects(void);
 
 /*
  * The cache: which tables are containers

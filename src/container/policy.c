@@ -652,12 +652,10 @@ end_scan(CatalogScan *scan)
 static void
 policy_of_tuple(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 {
-	int			natts = Max(desc->natts, Natts_container);
-	Datum	   *values = palloc0(natts * sizeof(Datum));
-	bool	   *nulls = palloc(natts * sizeof(bool));
+	Datum	   *values = palloc(desc->natts * sizeof(Datum));
+	bool	   *nulls = palloc(desc->natts * sizeof(bool));
 
 	ttl_container_check_version();
-	memset(nulls, true, natts * sizeof(bool));
 	heap_deform_tuple(tuple, desc, values, nulls);
 	read_policy(policy, values, nulls);
 }
@@ -665,12 +663,11 @@ policy_of_tuple(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 static HeapTuple
 form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 {
-	int			natts = Max(desc->natts, Natts_container);
-	Datum	   *values = palloc0(natts * sizeof(Datum));
-	bool	   *nulls = palloc(natts * sizeof(bool));
+	Datum	   *values = palloc0(desc->natts * sizeof(Datum));
+	bool	   *nulls = palloc(desc->natts * sizeof(bool));
 
 	ttl_container_check_version();
-	memset(nulls, true, natts * sizeof(bool));
+	memset(nulls, true, desc->natts * sizeof(bool));
 	values[Anum_container_relid - 1] = ObjectIdGetDatum(container);
 	nulls[Anum_container_relid - 1] = false;
 	write_policy(policy, values, nulls);

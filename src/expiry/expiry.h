@@ -204,16 +204,25 @@ extern void ttl_live_started(TtlExecution *execution, int eflags);
 extern void ttl_live_lead(QueryDesc *query_desc);
 extern void ttl_live_follow_leader(TtlExecution *execution);
 
+/* A utility command that may hold stored rows against a constraint */
+typedef struct TtlValidation
+{
+	int			depth;			/* of executions when it started */
+	bool		is_alter_table;
+	ErrorContextCallback context;
+	struct TtlValidation *outer;
+} TtlValidation;
+
+/* Around each utility command; nothing if it is no such one.  What is begun is the caller's. */
+extern void ttl_live_begin_validation(TtlValidation *inner, Node *stmt);
+extern void ttl_live_end_validation(TtlValidation *inner);
+
 /*
  * True while ALTER TABLE is at work that may validate a foreign key, and the session
  * is about to plan or execute a query of it.  Not if an execution runs inside of
  * it: that would be user code that it has called.
  */
-extern bool ttl_validation_runs(void);
-
-/* Around each utility command */
-extern void ttl_validation_before_utility(PlannedStmt *stmt);
-extern void ttl_validation_end_utility(PlannedStmt *stmt);
+extern bool ttl_live_validates(void);
 
 /*
  * expiry_index.c

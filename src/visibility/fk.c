@@ -196,7 +196,7 @@ ttl_fk_is_validation(Query *query)
 {
 	JoinExpr   *join;
 
-	if (!ttl_validation_runs() || query->commandType != CMD_SELECT ||
+	if (!ttl_live_validates() || query->commandType != CMD_SELECT ||
 		query->jointree == NULL || list_length(query->jointree->fromlist) != 1 ||
 		query->cteList != NIL || query->hasSubLinks || query->rowMarks != NIL)
 		return false;
