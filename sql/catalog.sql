@@ -52,9 +52,6 @@ INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, i
 VALUES (4294967295, 60, '_ts', 'ttl', 'consistent', true, true, '0'), ('other', 60, '_ts', 'ttl', 'consistent', true, true, '0');
 SELECT count(*) FROM other;
 SELECT container FROM ttl.containers WHERE container IN ('4294967295', 'other');
-INSERT INTO ttl.container (relid, default_time_to_live, ts_column, indexing, touch_on_update, reaping, reap_delay, archive_to, archive_columns)
-VALUES ('other', 60, '_ts', 'none', true, true, '0', 4294967295, '{id}');
-SELECT reaping, archive_to, archive_columns FROM ttl.container WHERE relid = 'other'::regclass;
 SELECT refused('SELECT ttl.drop_container(4294967295)');
 
 --

@@ -12,7 +12,7 @@ COMMENT ON SCHEMA ttl IS 'Time-To-Live for rows';
 --
 
 -- Names, not attribute numbers: it is dumped and restored with the database.
--- C code maps the columns by position, see policy.h.
+-- C code maps the columns by position, see container.h.
 CREATE TABLE ttl.container (
     relid regclass PRIMARY KEY,
     default_time_to_live integer
@@ -83,12 +83,6 @@ CREATE TRIGGER restore BEFORE INSERT OR UPDATE OR DELETE ON ttl.container
     FOR EACH ROW EXECUTE FUNCTION ttl.restore_container();
 ALTER TABLE ttl.container ENABLE ALWAYS TRIGGER restore;
 COMMENT ON TRIGGER restore ON ttl.container IS 'a restored container comes back with reaping off, a replicated one not at all';
-
-CREATE TRIGGER remind AFTER INSERT ON ttl.container
-    REFERENCING NEW TABLE AS restored
-    FOR EACH STATEMENT EXECUTE FUNCTION ttl.restore_container();
-ALTER TABLE ttl.container ENABLE ALWAYS TRIGGER remind;
-COMMENT ON TRIGGER remind ON ttl.container IS 'warns that restored containers have reaping off';
 
 CREATE TRIGGER truncate BEFORE TRUNCATE ON ttl.container
     FOR EACH STATEMENT EXECUTE FUNCTION ttl.restore_container();
@@ -407,9 +401,6 @@ CREATE VIEW ttl.containers AS
      WHERE NOT propagated;
 REVOKE ALL ON ttl.containers FROM PUBLIC;
 GRANT SELECT ON ttl.containers TO PUBLIC;
-CREATE TRIGGER refuse INSTEAD OF INSERT OR UPDATE OR DELETE ON ttl.containers
-    FOR EACH ROW EXECUTE FUNCTION ttl.restore_container();
-COMMENT ON TRIGGER refuse ON ttl.containers IS 'only the functions of schema ttl change policies';
 COMMENT ON VIEW ttl.containers IS 'tables with Time-To-Live and their settings';
 COMMENT ON COLUMN ttl.containers.container IS 'the table';
 COMMENT ON COLUMN ttl.containers.default_ttl IS 'seconds that a row without a TTL of its own lives after its last change; -1 = for ever, NULL = TTL is off';

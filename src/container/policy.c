@@ -51,7 +51,6 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 /*
  * Fields
@@ -876,36 +875,6 @@ ttl_policy_lock(Oid container, bool exclusive, bool wait)
  * Rows that come in by SQL
  */
 
-static void
-refuse_change(Relation rel)
-{
-	bool		is_pause = rel->rd_rel->relkind != RELKIND_VIEW &&
-	RelationGetRelid(rel) != ttl_container_objects()->catalog;
-
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("rows of \"%s.%s\" cannot be changed directly",
-					TTL_SCHEMA, RelationGetRelationName(rel)),
-			 is_pause ? errhint("Use ttl.pause() or ttl.resume().") :
-			 errhint("Use ttl.create_container(), ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container().")));
-}
-
-/*
- * Says what is left to do after a restore of containers.  Scripts of pg_dump let nothing
- * less than a WARNING through.
- */
-static void
-remind_of_reaping(int64 restored)
-{
-	if (restored > 0)
-		ereport(WARNING,
-				(errmsg_plural("%lld container was restored with reaping off",
-							   "%lld containers were restored with reaping off",
-							   (unsigned long) restored, (long long) restored),
-				 errdetail("Expired rows are hidden, and none is deleted."),
-				 errhint("Use ttl.alter_container(..., reaping => true) to have them deleted.")));
-}
-
 /*
  * Warns unless the policy of a row that is restored can be one of that table.  Where a table
  * was dropped while the library wasn't loaded, a dump may have its OID, which is that of
@@ -914,19 +883,16 @@ remind_of_reaping(int64 restored)
 static bool
 can_be_restored(Oid relid, HeapTuple tuple, TupleDesc desc)
 {
-	char		relkind = get_rel_relkind(relid);
 	TtlPolicy	policy;
 	TtlContainer container;
 
 	policy_of_tuple(tuple, desc, &policy);
 	ttl_container_find_columns(relid, &policy, &container);
-	if ((relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE) &&
-		!container.lacks_column)
+	if (!container.lacks_column)
 		return true;
 	ereport(WARNING,
 			(errmsg("policy of table \"%s\" was not restored", ttl_container_qualified_name(relid)),
-			 relkind == '\0' ? errdetail("There is no such table.") :
-			 errdetail("The table lacks a column that the policy names, so the policy is that of another one.")));
+			 errdetail("There is no table of that name or number that has the columns of the policy.")));
 	return false;
 }
 
@@ -935,102 +901,64 @@ PG_FUNCTION_INFO_V1(ttl_restore_container);
 /*
  * ttl.restore_container() trigger
  *
- * Fires for rows that come in by SQL, which is pg_restore's COPY.  What has
- * expired since the dump was made must not be deleted before the
- * owner says so; hence reaping is off.  And the policy is not propagated to a table that was
- * restored, be it that of a shard.  The policy of a container that is there
- * already is left alone, but for that of an extension's table, which its script
- * has registered by its own arguments, and not as the database had it.
+ * Fires for rows that come in by SQL, which is pg_restore's COPY.  What has expired since the
+ * dump was made must not be deleted before the owner says so; hence reaping is off.  The policy
+ * of a container that is there already is left alone, but for that of an extension's table,
+ * which its script has registered by its own arguments, and not as the database had it.  A policy
+ * of a table that is gone, or can't be of that table, is not restored.
  *
- * And for what a publication FOR ALL TABLES sends of the publisher's policies.
- * The subscriber's are its own, as is a pause (ttl.paused).
- *
- * A policy of a table that is gone, or can't be of that table, is not restored.
- *
- * A superuser who changes rows by hand is refused: the policy would be in force
- * at some time or never, and unchecked.
- *
- * When all rows are in, it fires once more, to remind who restores them.
+ * And for what a publication FOR ALL TABLES sends of the publisher's policies and its pause: the
+ * subscriber's are its own.  A superuser who changes rows by hand is refused: a policy would be
+ * in force at some time or never, and unchecked.
  */
 Datum
 ttl_restore_container(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	const TtlObjects *objects = ttl_container_require_objects();
 	TupleDesc	desc;
 	HeapTuple	tuple;
-	Datum		relid;
-	bool		isnull;
-	Datum		archive;
-	int			columns[] = {Anum_container_reaping, Anum_container_propagated,
-	Anum_container_archive_to, Anum_container_archive_columns};
-	Datum		off[] = {BoolGetDatum(false), BoolGetDatum(false), 0, 0};
-	bool		nulls[] = {false, false, true, true};
-	int			ncolumns = 2;
+	Oid			relid;
 	TtlPolicy	existing;
+	int			column = Anum_container_reaping;
+	Datum		off = BoolGetDatum(false);
+	bool		isnull;
 
-	if (!CALLED_AS_TRIGGER(fcinfo) || ttl_container_objects() == NULL ||
-		RelationGetNamespace(trigger->tg_relation) != ttl_container_objects()->schema)
+	if (!CALLED_AS_TRIGGER(fcinfo) ||
+		RelationGetNamespace(trigger->tg_relation) != objects->schema)
+		elog(ERROR, "ttl.restore_container() is a trigger of ttl's own tables");
+	if (IsLogicalWorker() && TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+		return PointerGetDatum(NULL);
+	if (RelationGetRelid(trigger->tg_relation) != objects->catalog ||
+		!TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
 		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be fired by a trigger of ttl.container",
-						"restore_container")));
-	if (RelationGetRelid(trigger->tg_relation) != ttl_container_objects()->catalog)
-	{
-		/* ttl.paused, or the view ttl.containers */
-		if (!IsLogicalWorker())
-			refuse_change(trigger->tg_relation);
-		return PointerGetDatum(NULL);
-	}
-
-	if (TRIGGER_FIRED_AFTER(trigger->tg_event))
-	{
-		if (trigger->tg_newtable != NULL)
-			remind_of_reaping(tuplestore_tuple_count(trigger->tg_newtable));
-		return PointerGetDatum(NULL);
-	}
-	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
-		refuse_change(trigger->tg_relation);
-	if (IsLogicalWorker())
-		return PointerGetDatum(NULL);
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("rows of \"%s.%s\" cannot be changed directly",
+						TTL_SCHEMA, RelationGetRelationName(trigger->tg_relation)),
+				 errhint("Use the functions of schema \"%s\".", TTL_SCHEMA)));
 
 	desc = RelationGetDescr(trigger->tg_relation);
 	tuple = trigger->tg_trigtuple;
-	relid = heap_getattr(tuple, Anum_container_relid, desc, &isnull);
-	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event) &&
-		get_rel_relkind(DatumGetObjectId(relid)) == '\0')
-		return PointerGetDatum(tuple);	/* the table has gone */
-	if (!TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
-		refuse_change(trigger->tg_relation);
-	/* the NOT NULL constraint is checked later */
-	if (isnull)
-		return PointerGetDatum(tuple);
-	if (!can_be_restored(DatumGetObjectId(relid), tuple, desc))
+	relid = relid_of(tuple, desc);
+	if (!can_be_restored(relid, tuple, desc))
 		return PointerGetDatum(NULL);
-	if (ttl_policy_read(DatumGetObjectId(relid), &existing))
+	if (ttl_policy_read(relid, &existing))
 	{
-		if (!OidIsValid(getExtensionOfObject(RelationRelationId, DatumGetObjectId(relid))))
+		if (!OidIsValid(getExtensionOfObject(RelationRelationId, relid)))
 		{
 			ereport(LOG,
 					(errmsg("container \"%s\" already exists; its policy was left alone",
-							ttl_container_qualified_name(DatumGetObjectId(relid)))));
+							ttl_container_qualified_name(relid))));
 			return PointerGetDatum(NULL);
 		}
-		ttl_policy_delete(DatumGetObjectId(relid));
+		ttl_policy_delete(relid);
 	}
-	archive = heap_getattr(tuple, Anum_container_archive_to, desc, &isnull);
-	/* a propagated policy names the table itself */
-	if (!isnull && (archive == relid || get_rel_relkind(DatumGetObjectId(archive)) == '\0'))
-	{
-		ncolumns = lengthof(columns);
-		ereport(WARNING,
-				(errmsg("container \"%s\" was restored without its archive",
-						ttl_container_qualified_name(DatumGetObjectId(relid))),
-				 errdetail("There is no such table.")));
-	}
-	ttl_policy_announce_change(DatumGetObjectId(relid), true);
-	ereport(LOG,
+	ttl_policy_announce_change(relid, true);
+	ereport(WARNING,
 			(errmsg("container \"%s\" was restored with reaping off",
-					ttl_container_qualified_name(DatumGetObjectId(relid))),
-			 errhint("Use ttl.alter_container(..., reaping => true) to have its expired rows deleted.")));
-	return PointerGetDatum(heap_modify_tuple_by_cols(tuple, desc, ncolumns, columns, off, nulls));
+					ttl_container_qualified_name(relid)),
+			 errdetail("Expired rows are hidden, and none is deleted."),
+			 errhint("Use ttl.alter_container(..., reaping => true) to have them deleted.")));
+	isnull = false;
+	return PointerGetDatum(heap_modify_tuple_by_cols(tuple, desc, 1, &column, &off, &isnull));
 }

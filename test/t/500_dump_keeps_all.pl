@@ -274,7 +274,7 @@ sub quiet_ok
 	my ($name, @command) = @_;
 	my ($out, $err);
 	my $success = IPC::Run::run(\@command, '>', \$out, '2>', \$err);
-	my $reminder = $err =~ s/^.*WARNING:  (\d+ containers? (?:was|were) restored with reaping off)\nDETAIL: .*\nHINT: .*\n//mg ? $1 : '';
+	my $reminder = $err =~ s/^.*WARNING:  (container ".*" was restored with reaping off)\n(?:DETAIL: .*\nHINT: .*\n(?:CONTEXT: .*\n)?)//mg ? $1 : '';
 	ok($success && $err eq '', $name) or diag("@command\n$err");
 	return $reminder;
 }
@@ -657,7 +657,7 @@ for my $options ([], [ '--clean', '--if-exists' ])
 	ok( IPC::Run::run([ 'psql', '-Xq', '-h', $other->host, '-p', $other->port, '-d', 'postgres', '-f', "$dir/all" ],
 			'>', \$out, '2>', \$err),
 		'... its script runs');
-	$err =~ s/^.*WARNING:  \d+ containers? .* restored with reaping off\nDETAIL: .*\nHINT: .*\n//mg;
+	$err =~ s/^.*WARNING:  container ".*" was restored with reaping off\nDETAIL: .*\nHINT: .*\n(?:CONTEXT: .*\n)?//mg;
 	# the role and the database in use are in the way of their own
 	is( join("\n",
 			grep { !/^$|NOTICE: |role "\w+" already exists|current user cannot be dropped|currently open database|database "postgres" already exists/ }
