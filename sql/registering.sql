@@ -42,7 +42,7 @@ INSERT INTO declared VALUES (1, NULL, NULL);
 SELECT refused('SELECT ttl.create_container(''declared'', 60)');
 -- as far as that can be seen
 CREATE TABLE large (id int, ttl int);
-INSERT INTO large SELECT g FROM generate_series(1, 10001) g;
+INSERT INTO large SELECT g FROM generate_series(1, 10000) g;
 SELECT refused('SELECT ttl.create_container(''large'', 60)');
 DELETE FROM large WHERE id = 1;
 SELECT refused('SELECT ttl.create_container(''large'', 60)');

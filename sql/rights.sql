@@ -698,6 +698,30 @@ COPY trap (id, note) FROM STDIN;
 SELECT * FROM stored('trap');
 
 --
+-- Registering looks for values in columns
+--
+
+-- by the owner's rights, whatever policies of row-level security hide from him
+SET ROLE regress_ttl_owner;
+CREATE TABLE surveyed (id int, ttl int);
+INSERT INTO surveyed VALUES (1, 5);
+ALTER TABLE surveyed ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+SELECT count(*) FROM surveyed;
+SELECT ttl.create_container('surveyed', 60);
+-- for a superuser, too: what the planner evaluates is the owner's code
+CREATE FUNCTION note_user(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE WARNING 'executed by %', current_user;
+    RETURN $1;
+END $$;
+SET client_min_messages = error;
+CREATE INDEX surveyed_index ON surveyed ((id + rights.note_user(1)));
+ALTER INDEX surveyed_index SET (fillfactor = 80);
+SET client_min_messages = warning;
+RESET ROLE;
+SELECT ttl.create_container('surveyed', 60);
+
+--
 -- No privilege on schema ttl
 --
 

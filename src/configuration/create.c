@@ -11,8 +11,11 @@
  *
  * The table may have columns with values in them.  Before they decide which rows expire, the
  * first rows are surveyed: to refuse columns that no argument names, and to show what those hold
- * that are named.  Columns are read as they are stored, and their types are PostgreSQL's
- * own, so no code of the table's owner runs.
+ * that are named.  They are read by a query, which runs as foreign keys' queries do: by the
+ * rights of the table's owner, whatever policies of row-level security the table has.  Partitions
+ * are read with it.  The query calls functions of PostgreSQL's and of ttl alone, on types of
+ * PostgreSQL's; what else the planner may evaluate (indexes' expressions) is code of the owner's, and
+ * runs as he in a security-restricted operation.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,26 +23,24 @@
 
 #include "access/relation.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "utils/builtins.h"
-#include "utils/datum.h"
 #include "utils/fmgrprotos.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
-#include "utils/typcache.h"
 #include "utils/varlena.h"
 
-#include "compat.h"
+#include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "expiry/expiry.h"
@@ -49,199 +50,145 @@
  * The survey
  */
 
-/* Rows that are read at most */
-#define MAX_ROWS	10000
-
 /* What the first rows hold in a column of the policy */
 typedef struct SurveyedColumn
 {
-	AttrNumber	attno;			/* InvalidAttrNumber if there is no such column */
-	const TtlType *ttl_type;	/* NULL = timestamps */
-	Oid			type;			/* of the values: of a document they are its TTLs */
-	TypeCacheEntry *order;
-	int			rows;			/* read */
+	const TtlType *ttl_type;	/* NULL if there is no such column */
 	bool		complete;		/* these were all */
-	int			values;			/* that are not NULL */
-	int			invalid;		/* of these, without a meaning */
-	int			future;			/* later than now */
-	int			like[TTL_UNITS];	/* numbers of that unit, by their magnitude */
-	Datum		least;			/* the range of values */
-	Datum		greatest;
+	int64		rows;
+	int64		values;			/* that are not NULL */
+	int64		invalid;		/* without a meaning */
+	int64		future;			/* later than now */
+	int64		like;			/* the unit that numbers look like, by their magnitude */
+	char	   *least;			/* the range of values */
+	char	   *greatest;
 } SurveyedColumn;
 
-typedef struct Survey
+/* Rows that are read at most */
+#define MAX_ROWS	10000
+
+/* The SQL of what a value means, an instant or seconds; NULL if it has no meaning */
+static const char *
+meaning_sql(const char *name, const TtlType *ttl_type)
 {
-	SurveyedColumn ts;
-	SurveyedColumn own;
-} Survey;
+	if (ttl_type->type == TIMESTAMPTZOID)
+		return name;
+	if (ttl_type->type == TIMESTAMPOID)
+		return psprintf("%s AT TIME ZONE 'UTC'", name);
+	if (ttl_type->seconds != NULL)
+		return psprintf("ttl.item_ttl(%s)", name);
+	if (ttl_type->type == DATEOID)
+		return psprintf("ttl.instant(%s)", name);
+	return psprintf("ttl.instant(%s, '%s')", name, ttl_type_unit_name(ttl_type->unit));
+}
 
-/* Numerics may have thousands of digits. */
-#define MAX_DIGITS	32
+/*
+ * A document has a value if it has a TTL.  Numbers look like the unit of their median: below 10^9
+ * they are durations, from 10^17 on nanoseconds since 1970.
+ */
+static char *
+survey_sql(Oid relid, const char *name, const TtlType *ttl_type)
+{
+	const char *meaning = meaning_sql(name, ttl_type);
+	bool		is_number = ttl_type->type == NUMERICOID || ttl_type->type == INT8OID ||
+		ttl_type->type == INT4OID;
 
+	return psprintf("SELECT count(*), count(value), count(stored) - count(meaning), "
+					"count(*) FILTER (WHERE %s), coalesce(%s, %d)::bigint, "
+					"min(value)::text, max(value)::text "
+					"FROM (SELECT %s AS value, %s AS stored, %s AS meaning FROM %s LIMIT %d) AS r",
+					ttl_type->seconds != NULL ? "false" :
+					"isfinite(meaning) AND meaning > clock_timestamp() + interval '1 s'",
+					!is_number ? "NULL" :
+					"width_bucket(percentile_disc(0.5) WITHIN GROUP (ORDER BY value)::numeric, '{1e9, 1e11, 1e14, 1e17}')",
+					ttl_type->unit,
+					ttl_type->is_document ? meaning : name,
+					ttl_type->is_document ? psprintf("%s -> 'ttl'", name) : name,
+					meaning, ttl_container_table_name(relid), MAX_ROWS);
+}
+
+/*
+ * Runs a query as the owner of the table; its result is one row.  Names are resolved as the user, who
+ * may use schema ttl.
+ */
 static void
-begin_column(SurveyedColumn *column, Oid relid, AttrNumber attno, const TtlType *ttl_type)
+run_as_owner(Oid relid, const char *sql)
 {
-	column->attno = attno;
-	column->ttl_type = ttl_type;
-	if (attno == InvalidAttrNumber)
-		return;
-	column->type = get_atttype(relid, attno);
-	if (ttl_type != NULL && ttl_type->is_document)
-		column->type = INT4OID;
-	column->order = lookup_type_cache(column->type, TYPECACHE_CMP_PROC_FINFO);
+	SPIPlanPtr	plan;
+	Oid			user;
+	int			sec_context;
+
+	GetUserIdAndSecContext(&user, &sec_context);
+	SetUserIdAndSecContext(user, sec_context | SECURITY_NOFORCE_RLS);
+	plan = SPI_prepare(sql, 0, NULL);
+	if (plan == NULL)
+		elog(ERROR, "SPI_prepare failed: %s: %s", SPI_result_code_string(SPI_result), sql);
+	SetUserIdAndSecContext(ttl_container_owner(relid),
+						   sec_context | SECURITY_LOCAL_USERID_CHANGE |
+						   SECURITY_RESTRICTED_OPERATION | SECURITY_NOFORCE_RLS);
+	if (SPI_execute_snapshot(plan, NULL, NULL, GetLatestSnapshot(), InvalidSnapshot,
+							 true, false, 0) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "unexpected result of query: %s", sql);
+	SetUserIdAndSecContext(user, sec_context);
 }
 
-static bool
-precedes(const SurveyedColumn *column, Datum a, Datum b)
+static int64
+result_number(int n)
 {
-	return DatumGetInt32(FunctionCall2(&column->order->cmp_proc_finfo, a, b)) < 0;
-}
+	bool		isnull;
 
-/* The unit that a number looks like, by its magnitude */
-static TtlUnit
-unit_like(Oid type, Datum value)
-{
-	double		number = 0;
-
-	if (type == INT4OID)
-		number = DatumGetInt32(value);
-	else if (type == INT8OID)
-		number = DatumGetInt64(value);
-	else if (type == NUMERICOID)
-		number = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, value));
-	if (number >= 1e17)
-		return TTL_UNIT_EPOCH_NS;
-	if (number >= 1e14)
-		return TTL_UNIT_EPOCH_US;
-	if (number >= 1e11)
-		return TTL_UNIT_EPOCH_MS;
-	return number >= 1e9 ? TTL_UNIT_EPOCH : TTL_UNIT_SECONDS;
-}
-
-/* Counts a value that is not NULL.  'context' is where the range of values lives. */
-static void
-add_value(SurveyedColumn *column, Datum value, TimestampTz present, MemoryContext context)
-{
-	const TtlType *ttl_type = column->ttl_type;
-	TimestampTz instant = DT_NOBEGIN;
-	MemoryContext old;
-
-	if (ttl_type == NULL)
-		instant = DatumGetTimestampTz(value);
-	else if (ttl_type_is_invalid(ttl_type, value))
-		column->invalid++;
-	else if (ttl_type_is_deadline(ttl_type))
-		(void) ttl_type_instant(ttl_type, value, &instant);
-	if (ttl_type != NULL && ttl_type->is_document)
-	{
-		/* a document without a TTL has no value */
-		value = Int32GetDatum(ttl_type->seconds(value));
-		if (DatumGetInt32(value) == 0)
-			return;
-	}
-	column->values++;
-	column->like[unit_like(column->type, value)]++;
-	if (instant > present && !TIMESTAMP_IS_NOEND(instant))
-		column->future++;
-
-	old = MemoryContextSwitchTo(context);
-	if (column->values == 1 || precedes(column, value, column->least))
-		column->least = datumCopy(value, column->order->typbyval, column->order->typlen);
-	if (column->values == 1 || precedes(column, column->greatest, value))
-		column->greatest = datumCopy(value, column->order->typbyval, column->order->typlen);
-	MemoryContextSwitchTo(old);
+	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, n, &isnull));
 }
 
 static char *
-value_text(Oid type, Datum value)
+result_text(int n, MemoryContext context)
 {
-	Oid			function;
-	bool		is_varlena;
-	char	   *text;
+	char	   *text = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, n);
 
-	getTypeOutputInfo(type, &function, &is_varlena);
-	text = OidOutputFunctionCall(function, value);
-	return strlen(text) <= MAX_DIGITS ? text : psprintf("%.*s...", MAX_DIGITS, text);
+	return text == NULL ? NULL : MemoryContextStrdup(context, text);
 }
 
-/* Reads the rows of a relation, as far as they are wanted; false if there are more. */
-static bool
-read_relation(Relation rel, const TtlPolicy *policy, Survey *survey)
-{
-	SurveyedColumn *columns[] = {&survey->ts, &survey->own};
-	TtlContainer container;
-	AttrNumber	attnos[2];
-	TimestampTz present;
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	TableScanDesc scan = TtlTableBeginScan(rel, snapshot);
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "ttl survey",
-												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(context);
-	bool		complete = true;
-
-	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
-	attnos[0] = container.ts_attno;
-	attnos[1] = container.ttl_attno;
-	present = ttl_type_round_up(GetCurrentTimestamp(), container.ts_step);
-	while (complete && table_scan_getnextslot(scan, ForwardScanDirection, slot))
-	{
-		CHECK_FOR_INTERRUPTS();
-		complete = survey->ts.rows < MAX_ROWS;
-		for (int i = 0; complete && i < lengthof(columns); i++)
-		{
-			bool		isnull = true;
-			Datum		value = 0;
-
-			if (columns[i]->attno != InvalidAttrNumber)
-				value = slot_getattr(slot, attnos[i], &isnull);
-			if (!isnull)
-				add_value(columns[i], value, present, old);
-			columns[i]->rows++;
-		}
-		MemoryContextReset(context);
-	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(context);
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
-	UnregisterSnapshot(snapshot);
-	return complete;
-}
-
-/* Reads at most 10000 rows.  The caller has locked the table; its columns may be missing. */
+/* Surveys a column of a table that the caller has locked, unless Citus stores its rows elsewhere. */
 static void
-survey_table(Oid relid, const TtlPolicy *policy, Survey *survey)
+survey_column(Relation rel, const char *name, TtlUnit unit, SurveyedColumn *column)
 {
-	TtlContainer container;
-	bool		complete = !ttl_columns_has_rows_elsewhere(relid);
-	ListCell   *lc;
+	Oid			relid = RelationGetRelid(rel);
+	Form_pg_attribute attribute = ttl_columns_find(rel, name);
+	MemoryContext context = CurrentMemoryContext;
+	int			nestlevel;
 
-	memset(survey, 0, sizeof(Survey));
-	ttl_container_find_columns(relid, policy, &container);
-	begin_column(&survey->ts, relid, container.ts_attno, container.ts_type);
-	begin_column(&survey->own, relid,
-				 container.ttl_type == NULL ? InvalidAttrNumber : container.ttl_attno,
-				 container.ttl_type);
-
-	foreach(lc, ttl_container_leaves(relid))
+	memset(column, 0, sizeof(SurveyedColumn));
+	if (attribute == NULL)
+		return;
+	column->ttl_type = ttl_type_of(attribute->atttypid, unit);
+	if (ttl_citus_is_distributed(relid))
 	{
-		Relation	rel = table_open(lfirst_oid(lc), AccessShareLock);
-
-		complete = complete && read_relation(rel, policy, survey);
-		table_close(rel, NoLock);
+		column->complete = ttl_citus_is_empty(relid);
+		return;
 	}
-	survey->ts.complete = survey->own.complete = complete;
+	nestlevel = ttl_command_begin();
+	(void) set_config_option("search_path", "pg_catalog, pg_temp",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	run_as_owner(relid, survey_sql(relid, quote_identifier(name), column->ttl_type));
+	column->rows = result_number(1);
+	column->complete = column->rows < MAX_ROWS;
+	column->values = result_number(2);
+	column->invalid = result_number(3);
+	column->future = result_number(4);
+	column->like = result_number(5);
+	column->least = result_text(6, context);
+	column->greatest = result_text(7, context);
+	ttl_command_end(nestlevel);
 }
 
 /* How many of the rows have a value, and from what to what, as a sentence */
 static char *
 survey_text(const SurveyedColumn *column)
 {
-	return psprintf(column->complete ? _("%d of %d rows have a value, from %s to %s.") :
-					_("%d of the first %d rows have a value, from %s to %s."),
-					column->values, column->rows, value_text(column->type, column->least),
-					value_text(column->type, column->greatest));
+	return psprintf(column->complete ? _("%lld of %lld rows have a value, from %s to %s.") :
+					_("%lld of the first %lld rows have a value, from %s to %s."),
+					(long long) column->values, (long long) column->rows,
+					column->least, column->greatest);
 }
 
 /* Warns if most numbers in the column look as if they were in another unit. */
@@ -249,85 +196,66 @@ static void
 warn_of_magnitude(const char *name, const SurveyedColumn *column, TtlUnit unit,
 				  const char *argument)
 {
-	for (int other = 0; other < TTL_UNITS; other++)
-	{
-		if (other != unit && column->like[other] * 2 > column->values)
-			ereport(WARNING,
-					(unit == TTL_UNIT_SECONDS ?
-					 errmsg("values of column \"%s\" look like times since 1970, and are taken as durations in seconds",
-							name) :
-					 errmsg("values of column \"%s\" do not look like times in unit \"%s\"",
-							name, ttl_type_unit_name(unit)),
-					 other != TTL_UNIT_SECONDS ?
-					 errhint("If they are, use %s => '%s'.", argument, ttl_type_unit_name(other)) :
-					 errdetail("Numbers so small are times long past.")));
-	}
+	if (column->like != unit)
+		ereport(WARNING,
+				(unit == TTL_UNIT_SECONDS ?
+				 errmsg("values of column \"%s\" look like times since 1970, and are taken as durations in seconds",
+						name) :
+				 errmsg("values of column \"%s\" do not look like times in unit \"%s\"",
+						name, ttl_type_unit_name(unit)),
+				 column->like != TTL_UNIT_SECONDS ?
+				 errhint("If they are, use %s => '%s'.", argument, ttl_type_unit_name(column->like)) :
+				 errdetail("Numbers so small are times long past.")));
 }
 
-/* Reports the values in adopted columns, and warns if they look like something else. */
+/* Reports the values in an adopted timestamp column, and warns if they look like something else. */
 static void
-notice_adopted(Oid relid, const TtlPolicy *policy, const Survey *survey)
+notice_adopted_ts(const char *table, const TtlPolicy *policy, const SurveyedColumn *column)
 {
-	const char *table = get_rel_name(relid);
+	const char *name = NameStr(policy->ts_column);
 
-	if (!(policy->created_objects & TTL_CREATED_TS_COLUMN) && survey->ts.values > 0)
+	if (column->values == 0)
+		return;
+	ereport(NOTICE,
+			(errmsg("column \"%s\" of table \"%s\" is taken as the time of each row's last change",
+					name, table),
+			 errdetail_internal("%s", survey_text(column))));
+	warn_of_magnitude(name, column, policy->ts_unit, "ts_unit");
+	if (column->future > 0)
+		ereport(WARNING,
+				(errmsg("column \"%s\" of table \"%s\" holds times in the future", name, table),
+				 policy->ts_unit == TTL_UNIT_SECONDS ?
+				 errhint("If it says when each row expires, use ts_column => NULL, ttl_column => %s.",
+						 quote_literal_cstr(name)) :
+				 errhint("If it says when each row expires, use ts_column => NULL, ttl_column => %s, ttl_unit => '%s'.",
+						 quote_literal_cstr(name), ttl_type_unit_name(policy->ts_unit))));
+}
+
+/* The same of a TTL column; and how many of its values are no TTL. */
+static void
+notice_adopted_ttl(const char *table, const TtlPolicy *policy, const SurveyedColumn *column)
+{
+	const char *name = NameStr(policy->ttl_column);
+
+	if (column->values > 0)
 	{
-		const char *name = NameStr(policy->ts_column);
-
 		ereport(NOTICE,
-				(errmsg("column \"%s\" of table \"%s\" is taken as the time of each row's last change",
-						name, table),
-				 errdetail_internal("%s", survey_text(&survey->ts))));
-		warn_of_magnitude(name, &survey->ts, policy->ts_unit, "ts_unit");
-		if (survey->ts.future > 0)
-			ereport(WARNING,
-					(errmsg("column \"%s\" of table \"%s\" holds times in the future",
-							name, table),
-					 policy->ts_unit == TTL_UNIT_SECONDS ?
-					 errhint("If it says when each row expires, use ts_column => NULL, ttl_column => %s.",
-							 quote_literal_cstr(name)) :
-					 errhint("If it says when each row expires, use ts_column => NULL, ttl_column => %s, ttl_unit => '%s'.",
-							 quote_literal_cstr(name), ttl_type_unit_name(policy->ts_unit))));
-	}
-	if (!(policy->created_objects & TTL_CREATED_TTL_COLUMN) && survey->own.values > 0)
-	{
-		const char *name = NameStr(policy->ttl_column);
-		TtlContainer container;
-
-		ttl_container_find_columns(relid, policy, &container);
-		ereport(NOTICE,
-				(ttl_type_is_deadline(container.ttl_type) ?
+				(ttl_type_is_deadline(column->ttl_type) ?
 				 errmsg("column \"%s\" of table \"%s\" is taken as when each row expires",
 						name, table) :
 				 errmsg("column \"%s\" of table \"%s\" is taken as each row's own TTL",
 						name, table),
-				 errdetail_internal("%s", survey_text(&survey->own))));
-		warn_of_magnitude(name, &survey->own, policy->ttl_unit, "ttl_unit");
+				 errdetail_internal("%s", survey_text(column))));
+		warn_of_magnitude(name, column, policy->ttl_unit, "ttl_unit");
 	}
-}
-
-/* Reports how many of the rows have a value in an adopted TTL column that is no TTL. */
-static void
-notice_invalid(Oid relid, const TtlPolicy *policy, const Survey *survey)
-{
-	const char *name = NameStr(policy->ttl_column);
-	int			count = survey->own.invalid;
-	TtlContainer container;
-
-	if (count == 0)
-		return;
-	ttl_container_find_columns(relid, policy, &container);
-	ereport(NOTICE,
-			(!survey->own.complete ?
-			 errmsg("at least %d stored rows of container \"%s\" have a value in column \"%s\" that is no TTL",
-					count, get_rel_name(relid), name) :
-			 errmsg_plural("%d stored row of container \"%s\" has a value in column \"%s\" that is no TTL",
-						   "%d stored rows of container \"%s\" have a value in column \"%s\" that is no TTL",
-						   count, count, get_rel_name(relid), name),
-			 container.ttl_type->is_strict ?
-			 errdetail("They never expire.") : errdetail("The default TTL applies to them."),
-			 policy->ttl_unit != TTL_UNIT_SECONDS ? 0 :
-			 errhint("A TTL is a whole number of seconds from 1 to 2147483647, or -1 for never.")));
+	if (column->invalid > 0)
+		ereport(NOTICE,
+				(errmsg("%lld of %lld rows of container \"%s\" have a value in column \"%s\" that is no TTL",
+						(long long) column->invalid, (long long) column->rows, table, name),
+				 column->ttl_type->is_strict ?
+				 errdetail("They never expire.") : errdetail("The default TTL applies to them."),
+				 policy->ttl_unit != TTL_UNIT_SECONDS ? 0 :
+				 errhint("A TTL is a whole number of seconds from 1 to 2147483647, or -1 for never.")));
 }
 
 /*
@@ -356,7 +284,7 @@ static void
 refuse_values(Relation rel, const SurveyedColumn *column, const char *argument,
 			  const char *default_name, const char *otherwise)
 {
-	if (column->attno == InvalidAttrNumber ||
+	if (column->ttl_type == NULL ||
 		(column->complete && column->values == 0 && column->invalid == 0))
 		return;
 	ereport(ERROR,
@@ -404,7 +332,8 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 {
 	TtlPolicy	existing;
 	TtlPolicy	stamped = *policy;
-	Survey		survey;
+	SurveyedColumn ts;
+	SurveyedColumn own;
 	Relation	rel;
 	int			nestlevel;
 
@@ -450,12 +379,13 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	if (names_ttl && NameStr(policy->ttl_column)[0] != '\0')
 		require_column(rel, NameStr(policy->ttl_column), "ttl_column", TTL_TTL_COLUMN);
 	ttl_columns_check(rel, policy);
-	survey_table(relid, policy, &survey);
+	survey_column(rel, NameStr(policy->ts_column), policy->ts_unit, &ts);
+	survey_column(rel, NameStr(policy->ttl_column), policy->ttl_unit, &own);
 	if (!names_ts)
-		refuse_values(rel, &survey.ts, "ts_column", TTL_TS_COLUMN,
+		refuse_values(rel, &ts, "ts_column", TTL_TS_COLUMN,
 					  "the time of each row's last change");
 	if (!names_ttl)
-		refuse_values(rel, &survey.own, "ttl_column", TTL_TTL_COLUMN,
+		refuse_values(rel, &own, "ttl_column", TTL_TTL_COLUMN,
 					  "each row's own TTL, or ttl_column => NULL if they mean something else");
 	ttl_columns_check_uses(relid, policy, NoLock);
 	CheckTableNotInUse(rel, "create_container");
@@ -475,13 +405,13 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	ttl_policy_insert(relid, policy);
 	if (!policy->reaping)
 		ttl_notice_subscribed(relid);
-	notice_adopted(relid, policy, &survey);
+	notice_adopted_ts(get_rel_name(relid), policy, &ts);
+	notice_adopted_ttl(get_rel_name(relid), policy, &own);
 	if ((policy->created_objects & TTL_CREATED_TS_COLUMN) &&
-		(survey.ts.rows > 0 || !survey.ts.complete))
+		(ttl_container_has_pages(relid) || ttl_columns_has_rows_elsewhere(relid)))
 		ttl_notice_new_life(relid, policy);
 	ttl_notice_utc(relid, NameStr(policy->ts_column));
 	ttl_notice_utc(relid, NameStr(policy->ttl_column));
-	notice_invalid(relid, policy, &survey);
 	ttl_notice_made_expired(relid, policy, TTL_OFF);
 	return true;
 }
@@ -513,7 +443,7 @@ PG_FUNCTION_INFO_V1(ttl_create_container);
  * instants.  A name that is left out, the empty one, is that of a column which is added, or
  * which holds no values.
  *
- * Errors: 42501 not the owner, 42710 already a container, 42809 or 0A000 no
+ * Errors: 42501 not the owner, or the owner may not read the table, 42710 already a container, 42809 or 0A000 no
  * table that could be one, 42701 a column holds values that no argument names, 42703
  * one that is named isn't there, 42804 a column of another type, 22023 a bad value,
  * 55000 a default TTL without index.
