@@ -159,7 +159,7 @@ SELECT refused('SELECT * FROM ttl.expiring(''tokens'', ''-1 hour'')');
 SELECT count(*) FROM ttl.expiring('tokens', interval '290000 years');
 -- when the next does, and what becomes of those that have
 SELECT ttl.next_expiry('tokens') - now() BETWEEN '5 s' AND '10 s' AS next, ttl.next_expiry('dated') - now() BETWEEN '40 s' AND '50 s' AS next_of_parts;
-SELECT refused('SELECT ttl.next_expiry(''copy'')');
+SELECT ttl.next_expiry('copy') IS NULL AS none;
 CREATE VIEW status AS
     SELECT container, default_ttl, state, lag IS NOT NULL AS has_expired, next_expiry IS NOT NULL AS will_expire
       FROM ttl.status WHERE container = 'tokens'::regclass;

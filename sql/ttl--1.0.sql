@@ -362,12 +362,9 @@ CREATE FUNCTION ttl.hold_reason() RETURNS text
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_hold_reason';
 COMMENT ON FUNCTION ttl.hold_reason() IS 'why the background worker deletes nothing in this database; NULL = it does';
 
-CREATE FUNCTION ttl.outlook(container regclass, lag interval,
-    OUT problem text,
-    OUT done_in interval,
-    OUT next_expiry timestamptz) RETURNS record
-    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_outlook';
-COMMENT ON FUNCTION ttl.outlook(regclass, interval) IS 'why rows of a container cannot be deleted, when a backlog whose oldest row has expired so long ago will be gone, and when the next row expires; NULL = nothing, or not known';
+CREATE FUNCTION ttl.outlook(container regclass, OUT problem text, OUT gain double precision) RETURNS record
+    LANGUAGE C VOLATILE STRICT AS 'MODULE_PATHNAME', 'ttl_outlook';
+COMMENT ON FUNCTION ttl.outlook(regclass) IS 'why rows of a container cannot be deleted, and how many seconds its lag loses in a second; NULL = nothing, or not known';
 
 CREATE FUNCTION ttl.stat_progress_reap(
     OUT pid integer,
@@ -446,17 +443,18 @@ CREATE VIEW ttl.status AS
                 WHEN s.lag IS NULL THEN 'idle'
                 WHEN s.held_until IS NOT NULL THEN 'kept until ' || s.held_until::timestamptz(0)
                 WHEN s.lag - c.reap_delay < '1 minute' THEN 'keeping up'
-                WHEN o.done_in IS NULL THEN 'behind'
-                ELSE 'behind, done in ' || date_trunc('second', o.done_in)
+                WHEN extract(epoch FROM s.lag) / o.gain < 3e9
+                THEN 'behind, done in ' || justify_hours(make_interval(secs => trunc(extract(epoch FROM s.lag) / o.gain)))
+                ELSE 'behind'
            END
            || CASE WHEN s.blocked_rows > 0 AND s.lag IS NOT NULL THEN ', ' || s.blocked_rows || ' blocked' ELSE '' END
            || CASE WHEN u.is_subscribed THEN ', subscribed' ELSE '' END AS state,
            date_trunc('second', s.lag) AS lag,
-           o.next_expiry::timestamptz(0) AS next_expiry
+           ttl.next_expiry(c.container)::timestamptz(0) AS next_expiry
       FROM (SELECT ttl.hold_reason() AS reason) AS h
      CROSS JOIN ttl.containers AS c
       LEFT JOIN ttl.stat_containers() AS s ON s.container = c.container
-     CROSS JOIN LATERAL ttl.outlook(c.container, s.lag) AS o
+     CROSS JOIN LATERAL ttl.outlook(c.container) AS o
      CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM pg_subscription_rel
                                          WHERE c.container IN (srrelid, pg_partition_root(srrelid)))) AS u (is_subscribed);
 REVOKE ALL ON ttl.status FROM PUBLIC;

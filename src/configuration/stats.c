@@ -473,16 +473,13 @@ next_expiry(Oid container, TimestampTz now)
  * ttl.next_expiry(container regclass) -> timestamptz
  *
  * When the next of its live rows expires; NULL if none does, or if its expiry indexes do
- * not say.  Like the statistics it needs no privilege, and waits for no lock.  Error: 42704.
+ * not say.  Like the statistics it needs no privilege, waits for no lock, and fails for no table.
  */
 Datum
 ttl_next_expiry(PG_FUNCTION_ARGS)
 {
-	TtlPolicy	policy;
-	TimestampTz next;
+	TimestampTz next = next_expiry(PG_GETARG_OID(0), ttl_expiry_reading_now());
 
-	ttl_container_require(PG_GETARG_OID(0), &policy);
-	next = next_expiry(PG_GETARG_OID(0), ttl_expiry_reading_now());
 	if (TIMESTAMP_NOT_FINITE(next))
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(next);
@@ -537,27 +534,22 @@ find_problem(Oid container, const TtlContainerCounters *counters)
 	return counters->is_failing ? "failing: see last_error" : NULL;
 }
 
-/* A longer time is of no interest to anybody. */
-#define LONGEST_OUTLOOK		(100.0 * DAYS_PER_YEAR * USECS_PER_DAY)
-
 /*
- * ttl.outlook(container regclass, lag interval) -> (problem text, done_in interval,
- *													 next_expiry timestamptz)
+ * ttl.outlook(container regclass) -> (problem text, gain double precision)
  *
- * What is to be expected of the container: why rows can't be deleted, when the backlog whose
- * oldest row has expired so long ago is gone, and when the next row expires.  NULL = nothing,
- * or not known.  It fails for no container.
+ * What is to be expected of the container: why rows can't be deleted, and how many seconds its lag
+ * loses in a second.  NULL = nothing, or not known.  It fails for no container.
  */
 Datum
 ttl_outlook(PG_FUNCTION_ARGS)
 {
 	Oid			container = PG_GETARG_OID(0);
 	TtlContainerCounters counters;
-	TimestampTz next = next_expiry(container, ttl_expiry_reading_now());
 	const char *problem;
+	double		gain;
 	TupleDesc	desc;
-	Datum		values[3] = {0};
-	bool		nulls[3] = {true, true, true};
+	Datum		values[2] = {0};
+	bool		nulls[2];
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
@@ -565,26 +557,12 @@ ttl_outlook(PG_FUNCTION_ARGS)
 		memset(&counters, 0, sizeof(counters));
 
 	problem = find_problem(container, &counters);
+	nulls[0] = problem == NULL;
 	if (problem != NULL)
-	{
 		values[0] = CStringGetTextDatum(problem);
-		nulls[0] = false;
-	}
-	if (!PG_ARGISNULL(1) && ttl_counters_gain(&counters) > 0.0)
-	{
-		const Interval *lag = PG_GETARG_INTERVAL_P(1);
-		double		left = (lag->time + (double) lag->day * USECS_PER_DAY) / ttl_counters_gain(&counters);
-		Interval   *done_in = palloc0(sizeof(Interval));
-
-		done_in->time = (int64) Min(left, LONGEST_OUTLOOK);
-		values[1] = DirectFunctionCall1(interval_justify_hours, IntervalPGetDatum(done_in));
-		nulls[1] = left >= LONGEST_OUTLOOK;
-	}
-	if (!TIMESTAMP_NOT_FINITE(next))
-	{
-		values[2] = TimestampTzGetDatum(next);
-		nulls[2] = false;
-	}
+	gain = ttl_counters_gain(&counters);
+	nulls[1] = gain <= 0.0;
+	values[1] = Float8GetDatum(gain);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
