@@ -222,7 +222,7 @@ ttl_counters_set_error(Oid container, const char *message)
 #define PROGRESS_PERIOD		(60 * USECS_PER_SEC)
 
 void
-ttl_counters_set_front(Oid container, const TtlFront *front, TimestampTz expiry,
+ttl_counters_set_front(Oid container, const TtlExpiryPosition *front, TimestampTz expiry,
 					   bool is_failing)
 {
 	ContainerEntry *entry = lock_container(container);
@@ -246,6 +246,42 @@ ttl_counters_set_front(Oid container, const TtlFront *front, TimestampTz expiry,
 		}
 		progress[2] = latest;
 	}
+	dshash_release_lock(containers, entry);
+}
+
+void
+ttl_counters_set_pass(Oid container, Oid relid, const TtlPass *pass)
+{
+	ContainerEntry *entry = lock_container(container);
+
+	entry->counters.pass_relid = relid;
+	if (pass != NULL)
+		entry->counters.pass = *pass;
+	dshash_release_lock(containers, entry);
+}
+
+void
+ttl_counters_set_pause(Oid container, TimestampTz until)
+{
+	ContainerEntry *entry = lock_container(container);
+
+	entry->counters.paused_until = until;
+	entry->counters.is_failing = until > GetCurrentTimestamp();
+	dshash_release_lock(containers, entry);
+}
+
+void
+ttl_counters_forget_work(Oid container)
+{
+	ContainerKey key = {MyDatabaseId, container};
+	ContainerEntry *entry;
+
+	attach();
+	entry = (ContainerEntry *) dshash_find(containers, &key, true);
+	if (entry == NULL)
+		return;
+	entry->counters.paused_until = 0;
+	entry->counters.pass_relid = InvalidOid;
 	dshash_release_lock(containers, entry);
 }
 

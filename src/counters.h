@@ -13,20 +13,31 @@
 #include "lib/dshash.h"
 #include "nodes/pg_list.h"
 #include "port/atomics.h"
+#include "tids.h"
 
 #define TTL_ERROR_LENGTH	256
 
 /*
- * How far the deletion from a container has come: keys of its expiry indexes before which
- * all rows have been deleted, or cannot be.  Not set: nothing is known.
+ * A pass scans the expired range of a table once, up to what had expired when it
+ * began.  Rows that cannot be deleted are counted and skipped; the next pass
+ * meets them again.
  */
-#define TTL_FRONT_INDEXES	3
-
-typedef struct TtlFront
+typedef struct TtlPass
 {
-	bool		set[TTL_FRONT_INDEXES];
-	TimestampTz key[TTL_FRONT_INDEXES];
-} TtlFront;
+	bool		is_running;
+	bool		is_stale;		/* table or policy have changed since it began */
+	bool		skipped_locked; /* locked rows were skipped */
+	TimestampTz now;			/* it covers rows that had expired by then */
+	TimestampTz next_at;		/* start of the next pass */
+	int64		busy;			/* time spent on finding rows, and on failing to
+								 * delete them, in microseconds */
+	int64		blocked;		/* rows that could not be deleted, since it began */
+	int64		last_blocked;	/* ... and during the pass before; during the
+								 * first, the container's by the statistics */
+	int			nlogged;		/* errors that have been logged */
+	TtlExpiryPosition position; /* rows before it are deleted, or skipped; it
+								 * advances between passes, too */
+} TtlPass;
 
 /* When deletion had come to the rows that had expired then */
 typedef struct TtlProgress
@@ -49,9 +60,15 @@ typedef struct TtlContainerCounters
 	char		last_error[TTL_ERROR_LENGTH];
 	bool		is_failing;		/* deletion from one of its tables is paused
 								 * after an error for which no row is to blame */
-	TtlFront	front;
+	TtlExpiryPosition front;	/* rows before it have been deleted, or cannot be;
+								 * without TIDs; not set: nothing is known */
 	TtlProgress progress[3];	/* of the backlog, the latest last, a minute
 								 * or more between the first two */
+
+	/* what the next worker goes on with */
+	TimestampTz paused_until;	/* deletion has ended a worker's process */
+	Oid			pass_relid;		/* the table that the pass is of, or InvalidOid */
+	TtlPass		pass;
 } TtlContainerCounters;
 
 typedef enum TtlReaperState
@@ -148,8 +165,13 @@ extern bool ttl_counters_set_error(Oid container, const char *message);
  * Sets how far the deletion from the container has come.  If there is a backlog, 'expiry' is when
  * the rows expired that are deleted now, else DT_NOEND.
  */
-extern void ttl_counters_set_front(Oid container, const TtlFront *front, TimestampTz expiry,
-								   bool is_failing);
+extern void ttl_counters_set_front(Oid container, const TtlExpiryPosition *front,
+								   TimestampTz expiry, bool is_failing);
+
+/* Sets what the next worker goes on with.  NULL = no pass */
+extern void ttl_counters_set_pass(Oid container, Oid relid, const TtlPass *pass);
+extern void ttl_counters_set_pause(Oid container, TimestampTz until);
+extern void ttl_counters_forget_work(Oid container);
 
 /* By how many seconds a second the backlog shrinks; 0 if that is unknown, or it does not. */
 extern double ttl_counters_gain(const TtlContainerCounters *counters);

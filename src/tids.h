@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * tids.h
- *	  A growing array of TIDs.
+ *	  A growing array of TIDs, and a position in the expiry indexes.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef TTL_TIDS_H
 #define TTL_TIDS_H
 
+#include "datatype/timestamp.h"
 #include "storage/itemptr.h"
 
 /* Empty if it is all zeros. */
@@ -65,5 +66,22 @@ ttl_tids_contain(const TtlTids *array, const ItemPointerData *tid)
 	}
 	return false;
 }
+
+/* The expiry indexes of a table, in the order in which walks go through them */
+typedef enum TtlExpiryIndex
+{
+	TTL_INDEX_DEFAULT,			/* rows that the default TTL applies to */
+	TTL_INDEX_ITEM,				/* rows with a TTL or deadline of their own */
+	TTL_INDEXES
+} TtlExpiryIndex;
+
+/* How far a walk over expired rows (expiry/expiry.h) has come; all zeros is the beginning. */
+typedef struct TtlExpiryPosition
+{
+	bool		set[TTL_INDEXES];
+	TimestampTz at[TTL_INDEXES];	/* key of the last entry seen, per index */
+	ItemPointerData tid[TTL_INDEXES];	/* its TID: a btree keeps equal keys
+										 * in TID order */
+} TtlExpiryPosition;
 
 #endif							/* TTL_TIDS_H */

@@ -69,7 +69,6 @@ ttl_shmem_request(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 	ttl_reaper_request_shmem();
-	ttl_reap_rel_request_shmem();
 }
 
 static void
@@ -78,7 +77,6 @@ ttl_shmem_startup(void)
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
 	ttl_reaper_attach_shmem();
-	ttl_reap_rel_attach_shmem();
 }
 
 /*

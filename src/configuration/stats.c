@@ -65,23 +65,16 @@ static void
 find_oldest(Relation rel, const TtlContainer *member, const TtlContainerCounters *counters,
 			TimestampTz now, TtlExpiryFirst *oldest)
 {
-	const TtlFront *front = &counters->front;
-	TtlExpiryPosition from = {{0}};
-	bool		has_front = false;
+	const TtlExpiryPosition *front = &counters->front;
+	bool		has_front = front->set[TTL_INDEX_DEFAULT] || front->set[TTL_INDEX_ITEM];
 
-	for (int i = 0; i < TTL_INDEXES; i++)
-	{
-		from.set[i] = front->set[i];
-		from.at[i] = front->key[i];
-		has_front = has_front || front->set[i];
-	}
 	if (counters->blocked_rows == 0 || !has_front)
 	{
 		ttl_expiry_find_first(rel, member, NULL, DT_NOBEGIN, now, oldest);
 		if (!oldest->gave_up || !has_front)
 			return;
 	}
-	ttl_expiry_find_first(rel, member, &from, DT_NOBEGIN, now, oldest);
+	ttl_expiry_find_first(rel, member, front, DT_NOBEGIN, now, oldest);
 }
 
 /*

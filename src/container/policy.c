@@ -34,6 +34,7 @@
 #include "common/int.h"
 #include "compat.h"
 #include "container/container.h"
+#include "counters.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
@@ -511,6 +512,7 @@ ttl_policy_announce_change(Oid container, bool replan)
 	ListCell   *lc;
 
 	CacheInvalidateRelcacheByRelid(container);
+	ttl_counters_forget_work(container);
 	if (replan)
 	{
 		foreach(lc, ttl_container_tables(container))

@@ -228,14 +228,6 @@ extern bool ttl_live_validates(void);
  * expiry_index.c
  */
 
-/* The expiry indexes */
-typedef enum TtlExpiryIndex
-{
-	TTL_INDEX_DEFAULT,			/* rows that the default TTL applies to */
-	TTL_INDEX_ITEM,				/* rows with a TTL or deadline of their own */
-	TTL_INDEXES
-} TtlExpiryIndex;
-
 /*
  * Those of a table.  Only a valid index is usable; for a partitioned table that
  * is one which each partition has.  An index is needed if rows of its kind may
@@ -306,16 +298,8 @@ extern char *ttl_expiry_why_incomplete(Relation rel);
  *
  * 'position' (may be NULL) is where an earlier walk stopped: the walk
  * starts behind that index entry without fetching anything before it from the heap,
- * and advances the position.  All zeros is the beginning.
+ * and advances the position.
  */
-typedef struct TtlExpiryPosition
-{
-	bool		set[TTL_INDEXES];
-	TimestampTz at[TTL_INDEXES];	/* key of the last entry seen, per index */
-	ItemPointerData tid[TTL_INDEXES];	/* its TID: a btree keeps equal keys
-										 * in TID order */
-} TtlExpiryPosition;
-
 typedef struct TtlExpiryWalk TtlExpiryWalk;
 
 /* The relation is open and locked; the snapshot stays valid for the walk. */

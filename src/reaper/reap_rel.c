@@ -49,13 +49,9 @@
  * bounds, so that passes take a small share of the worker's time.
  *
  * Where there are more databases than workers, a worker lives for one cycle only.  So
- * the state of tables with rows that cannot be deleted, and of tables that are paused,
- * is stored in shared memory, and the next worker continues there, rather than to try
- * and log all of them again.  Other tables start from scratch.
- *
- * The stored states are an unordered array.  If it is full, an entry that was stored
- * long ago is replaced, since its table is gone or no container any more, or its database is gone; if there is
- * none, the table starts from scratch with each worker.
+ * a pass with rows that cannot be deleted is left in the statistics of the container
+ * (counters.h), and the next worker continues there, rather than to try all of them
+ * again.
  *
  *
  * BATCHES
@@ -78,8 +74,8 @@
  *	 pauses the table.
  * - An error that a DELETE of no rows raises, too (a published table without replica
  *	 identity, an archive that was dropped): the worker pauses the table.
- * - A trigger may raise itself what looks like a cancellation or a deadlock.  So the second time
- *	 the rows of the batch are deleted one by one, and the error is blamed on a row.
+ * - A trigger may raise itself what looks like a cancellation or a deadlock.  So the worker
+ *	 then deletes the rows of the batch one by one, and the error is blamed on a row.
  * - All others are blamed on a row.  The batch is halved until the row is alone; it is
  *	 counted, reported, and left to the next pass.
  *
@@ -88,7 +84,7 @@
  * error.  Its rows are then deleted one by one.  A worker whose cancellations are all
  * trapped is terminated in the end; in a user's session that is left to the user.  When the
  * worker's process ends during an attempt, by this or by what a trigger has set (exit_on_error,
- * transaction_timeout), ttl_reap_rel_handle_exit() gives the table a long pause.
+ * transaction_timeout), ttl_reap_rel_handle_exit() gives the container a long pause.
  *
  * Deletions are tagged with a replication origin, if the container wants it, so that
  * subscriptions with origin = none, and consumers of logical decoding that skip changes with
@@ -168,9 +164,8 @@
 /* Time until a partition may be truncated again after an error */
 #define TRUNCATE_WAIT		(600 * USECS_PER_SEC)
 
-/* How long a table is paused after an error of its own */
+/* How long a table is paused at first after an error of its own */
 #define PAUSE_MIN			(1 * USECS_PER_SEC)
-#define PAUSE_MAX			(300 * USECS_PER_SEC)
 
 /* Time between passes: so many times as long as one has taken, ... */
 #define PASS_SHARE			20
@@ -181,28 +176,8 @@
 #define BLOCKED_MIN_WAIT	(2 * USECS_PER_SEC)
 #define BLOCKED_MAX_WAIT	(30 * USECS_PER_SEC)
 
-/* A stored state is replaced after so long: longer than any pause, and than most passes */
-#define STALE				(2 * SECS_PER_HOUR * USECS_PER_SEC)
-
-/* In shared memory, protected by the lock "ttl" */
-#define STATES_MAX			1000
-
-typedef struct RelStateEntry
-{
-	Oid			dboid;
-	Oid			relid;
-	TimestampTz stored_at;
-	TtlRelState state;
-} RelStateEntry;
-
-typedef struct RelStates
-{
-	int			n;
-	RelStateEntry entries[STATES_MAX];
-} RelStates;
-
-static RelStates *rel_states = NULL;
-static LWLock *rel_states_lock = NULL;
+/* For so long after an error of the container a worker that comes anew begins with single rows. */
+#define ERROR_MEMORY		(2 * TTL_LONGEST_PAUSE)
 
 /* The time that a batch should take, ms, and the numbers of its rows */
 #define BATCH_TIME			50.0
@@ -239,118 +214,6 @@ static volatile sig_atomic_t expirations = 0;
 static TtlBatch *attempted = NULL;
 static bool is_timed = false;
 
-void
-ttl_reap_rel_request_shmem(void)
-{
-	RequestAddinShmemSpace(sizeof(RelStates));
-}
-
-void
-ttl_reap_rel_attach_shmem(void)
-{
-	bool		found;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	rel_states = ShmemInitStruct("ttl states of tables", sizeof(RelStates), &found);
-	rel_states_lock = &GetNamedLWLockTranche(TTL_EXTENSION)->lock;
-	if (!found)
-		rel_states->n = 0;
-	LWLockRelease(AddinShmemInitLock);
-}
-
-/* The entry of a table of this database, or NULL; *oldest is the one stored first. */
-static RelStateEntry *
-find_state(Oid relid, RelStateEntry **oldest)
-{
-	*oldest = NULL;
-	for (int i = 0; i < rel_states->n; i++)
-	{
-		RelStateEntry *entry = &rel_states->entries[i];
-
-		if (entry->relid == relid && entry->dboid == MyDatabaseId)
-			return entry;
-		if (*oldest == NULL || entry->stored_at < (*oldest)->stored_at)
-			*oldest = entry;
-	}
-	return NULL;
-}
-
-static void
-put_state(Oid relid, const TtlRelState *state)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	RelStateEntry *oldest;
-	RelStateEntry *entry;
-
-	LWLockAcquire(rel_states_lock, LW_EXCLUSIVE);
-	entry = find_state(relid, &oldest);
-	if (entry == NULL && rel_states->n < STATES_MAX)
-		entry = &rel_states->entries[rel_states->n++];
-	else if (entry == NULL && oldest->stored_at < now - STALE)
-		entry = oldest;
-	if (entry != NULL)
-		*entry = (RelStateEntry)
-	{
-		MyDatabaseId, relid, now, *state
-	};
-	LWLockRelease(rel_states_lock);
-}
-
-/* True if the clock has been set back since the state's times were set, so that they mean nothing. */
-static bool
-is_of_future(const RelStateEntry *entry, TimestampTz now)
-{
-	const TtlPass *pass = &entry->state.pass;
-
-	return entry->state.paused_until > now + PAUSE_MAX ||
-		pass->next_at > now + Max(PASS_MAX_WAIT, pass->busy);
-}
-
-/* Gets the state of a table that an earlier worker has stored; false if none has. */
-static bool
-get_state(Oid relid, TtlRelState *state)
-{
-	RelStateEntry *oldest;
-	RelStateEntry *entry;
-
-	LWLockAcquire(rel_states_lock, LW_SHARED);
-	entry = find_state(relid, &oldest);
-	if (entry != NULL && is_of_future(entry, GetCurrentTimestamp()))
-		entry = NULL;
-	if (entry != NULL)
-		*state = entry->state;
-	LWLockRelease(rel_states_lock);
-	return entry != NULL;
-}
-
-static void
-remove_state(Oid relid)
-{
-	RelStateEntry *oldest;
-	RelStateEntry *entry;
-
-	LWLockAcquire(rel_states_lock, LW_EXCLUSIVE);
-	entry = find_state(relid, &oldest);
-	if (entry != NULL)
-		*entry = rel_states->entries[--rel_states->n];
-	LWLockRelease(rel_states_lock);
-}
-
-void
-ttl_reap_rel_forget_stored(void)
-{
-	int			kept = 0;
-
-	LWLockAcquire(rel_states_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < rel_states->n; i++)
-	{
-		if (rel_states->entries[i].dboid != MyDatabaseId)
-			rel_states->entries[kept++] = rel_states->entries[i];
-	}
-	rel_states->n = kept;
-	LWLockRelease(rel_states_lock);
-}
-
 TtlMemory *
 ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode)
 {
@@ -365,11 +228,13 @@ ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode)
 	return memory;
 }
 
-/* The state of a table: as stored by an earlier worker, or else a new one */
+/* The state of a table.  A worker goes on with what an earlier one has left in the statistics. */
 static TtlReapRel *
-enter_table(TtlMemory *memory, Oid relid)
+enter_table(TtlMemory *memory, Oid container, Oid relid)
 {
+	TtlContainerCounters counters;
 	TtlReapRel *reap_rel;
+	TimestampTz now;
 	bool		found;
 
 	reap_rel = (TtlReapRel *) hash_search(memory->tables, &relid, HASH_ENTER, &found);
@@ -377,15 +242,22 @@ enter_table(TtlMemory *memory, Oid relid)
 		return reap_rel;
 	memset(reap_rel, 0, sizeof(TtlReapRel));
 	reap_rel->relid = relid;
-	if (memory->mode.by_worker)
-		reap_rel->last_run = pg_prng_uint32(&pg_global_prng_state);
-	if (memory->mode.by_worker && get_state(relid, &reap_rel->state))
+	if (!memory->mode.by_worker)
+		return reap_rel;
+	reap_rel->last_run = pg_prng_uint32(&pg_global_prng_state);
+	if (!ttl_counters_get_container(container, &counters))
+		return reap_rel;
+	now = GetCurrentTimestamp();
+	if (counters.last_error_at > now - ERROR_MEMORY)
+		reap_rel->batch_size = 1;
+	/* or the clock has been set back since */
+	if (counters.pass_relid == relid &&
+		counters.pass.next_at <= now + Max(PASS_MAX_WAIT, counters.pass.busy))
 	{
-		reap_rel->next_position = reap_rel->state.position;
-		reap_rel->more = reap_rel->state.pass.is_running;
-		reap_rel->is_stored = reap_rel->is_known = true;
-		if (reap_rel->state.n_single > 0)
-			reap_rel->batch_size = 1;
+		reap_rel->pass = counters.pass;
+		reap_rel->next_position = reap_rel->pass.position;
+		reap_rel->more = reap_rel->pass.is_running;
+		reap_rel->is_known = true;
 	}
 	return reap_rel;
 }
@@ -397,26 +269,10 @@ enter_table(TtlMemory *memory, Oid relid)
 static int64
 blocked_rows(const TtlReapRel *reap_rel)
 {
-	const TtlPass *pass = &reap_rel->state.pass;
+	const TtlPass *pass = &reap_rel->pass;
 	int64		blocked = pass->blocked + reap_rel->blocked;
 
 	return pass->is_running && reap_rel->is_known ? Max(blocked, pass->last_blocked) : blocked;
-}
-
-/* Stores the state for the next worker if it needs it. */
-static void
-store_table(TtlMemory *memory, TtlReapRel *reap_rel)
-{
-	const TtlRelState *state = &reap_rel->state;
-	bool		is_needed = memory->mode.by_worker &&
-		(blocked_rows(reap_rel) > 0 || state->paused_until != 0 ||
-		 state->n_single > 0);
-
-	if (is_needed)
-		put_state(reap_rel->relid, state);
-	else if (reap_rel->is_stored)
-		remove_state(reap_rel->relid);
-	reap_rel->is_stored = is_needed;
 }
 
 static void
@@ -453,7 +309,7 @@ discard_tids(TtlMemory *memory, TtlReapRel *reap_rel)
 	clear_tids(memory, reap_rel);
 	reap_rel->more = true;
 	reap_rel->blocked = 0;
-	reap_rel->next_position = reap_rel->state.position;
+	reap_rel->next_position = reap_rel->pass.position;
 }
 
 void
@@ -469,8 +325,6 @@ ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since)
 			continue;
 		discard_tids(memory, reap_rel);
 		ttl_truncate_partition_forget(&reap_rel->truncate, 0);
-		if (reap_rel->is_stored)
-			remove_state(reap_rel->relid);
 		(void) hash_search(memory->tables, &reap_rel->relid, HASH_REMOVE, NULL);
 	}
 }
@@ -479,7 +333,7 @@ ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since)
 static void
 begin_pass(TtlReapRel *reap_rel, TimestampTz now)
 {
-	TtlPass    *pass = &reap_rel->state.pass;
+	TtlPass    *pass = &reap_rel->pass;
 
 	*pass = (TtlPass)
 	{
@@ -488,23 +342,22 @@ begin_pass(TtlReapRel *reap_rel, TimestampTz now)
 			.last_blocked = reap_rel->is_known ? pass->blocked : pass->last_blocked
 	};
 	reap_rel->skip_referenced_check = false;
-	memset(&reap_rel->state.position, 0, sizeof(TtlExpiryPosition));
-	reap_rel->next_position = reap_rel->state.position;
+	reap_rel->next_position = pass->position;
 }
 
 /* Makes the next pass begin at once, or right after the running one. */
 static void
 want_pass(TtlReapRel *reap_rel)
 {
-	reap_rel->state.pass.is_stale = true;
-	reap_rel->state.pass.next_at = 0;
+	reap_rel->pass.is_stale = true;
+	reap_rel->pass.next_at = 0;
 }
 
 /* Schedules the next pass. */
 static void
 end_pass(TtlReapRel *reap_rel)
 {
-	TtlPass    *pass = &reap_rel->state.pass;
+	TtlPass    *pass = &reap_rel->pass;
 	TimestampTz now = GetCurrentTimestamp();
 	int64		wait = pass->busy * PASS_SHARE;
 
@@ -531,11 +384,11 @@ has_tids(TtlMemory *memory, TtlReapRel *reap_rel)
 	if (reap_rel->next_tid < reap_rel->tids.n)
 		return true;
 
-	reap_rel->state.position = reap_rel->next_position;
-	reap_rel->state.pass.blocked += reap_rel->blocked;
+	reap_rel->pass.position = reap_rel->next_position;
+	reap_rel->pass.blocked += reap_rel->blocked;
 	reap_rel->blocked = 0;
 	clear_tids(memory, reap_rel);
-	if (reap_rel->state.pass.is_running && !reap_rel->more)
+	if (reap_rel->pass.is_running && !reap_rel->more)
 		end_pass(reap_rel);
 	return false;
 }
@@ -544,28 +397,26 @@ has_tids(TtlMemory *memory, TtlReapRel *reap_rel)
 static void
 found_nothing(TtlReapRel *reap_rel)
 {
-	TtlPass    *pass = &reap_rel->state.pass;
+	TtlPass    *pass = &reap_rel->pass;
 
 	reap_rel->is_known = true;
 	pass->is_running = false;
 	pass->blocked = 0;
 }
 
-/* Pauses the table, longer each time, or at once for the longest time. */
+/* Pauses the table, longer each time. */
 static void
-pause_table(TtlReapRel *reap_rel, bool is_long)
+pause_table(TtlReapRel *reap_rel)
 {
-	TtlRelState *state = &reap_rel->state;
-
-	state->pause = is_long ? PAUSE_MAX : Min(Max(state->pause * 2, PAUSE_MIN), PAUSE_MAX);
-	state->paused_until = GetCurrentTimestamp() + state->pause;
+	reap_rel->pause = Min(Max(reap_rel->pause * 2, PAUSE_MIN), TTL_LONGEST_PAUSE);
+	reap_rel->paused_until = GetCurrentTimestamp() + reap_rel->pause;
 }
 
 static void
 end_pause(TtlReapRel *reap_rel)
 {
-	reap_rel->state.paused_until = 0;
-	reap_rel->state.pause = 0;
+	reap_rel->paused_until = 0;
+	reap_rel->pause = 0;
 }
 
 /* Signal handler */
@@ -632,10 +483,7 @@ ttl_reap_rel_handle_exit(bool is_terminated)
 
 	if (batch == NULL || (is_terminated && !is_canceled))
 		return false;
-	batch->reap_rel->state.n_single = Max(batch->reap_rel->state.n_single, batch->ntids);
-	discard_tids(batch->memory, batch->reap_rel);
-	pause_table(batch->reap_rel, true);
-	store_table(batch->memory, batch->reap_rel);
+	ttl_counters_set_pause(batch->container.container, GetCurrentTimestamp() + TTL_LONGEST_PAUSE);
 	(void) ttl_counters_set_error(batch->container.container, is_canceled ?
 						   "a trigger has ignored cancellation due to \"ttl.batch_timeout\"" :
 						   "deletion of expired rows has ended the worker process");
@@ -719,14 +567,13 @@ blames_no_row(const ErrorData *error)
 	}
 }
 
-/* True if an error of that kind has paused the worker's table before, and a trigger may raise it. */
+/* True if it is an error of that kind that a trigger may raise.  By rows that are alone it is shown. */
 static bool
-is_raised_again(const TtlBatch *batch, const ErrorData *error)
+may_be_raised(const TtlBatch *batch, const ErrorData *error)
 {
-	const TtlRelState *state = &batch->reap_rel->state;
 	int			category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
 
-	return batch->memory->mode.by_worker && (state->pause > 0 || state->n_single > 0) &&
+	return batch->memory->mode.by_worker && (batch->ntids > 1 || batch->reap_rel->n_single > 0) &&
 		(category == ERRCODE_TRANSACTION_ROLLBACK || category == ERRCODE_OPERATOR_INTERVENTION);
 }
 
@@ -737,7 +584,7 @@ is_raised_again(const TtlBatch *batch, const ErrorData *error)
 static void
 report_error(TtlBatch *batch, const ErrorData *error, bool is_logged)
 {
-	TtlPass    *pass = &batch->reap_rel->state.pass;
+	TtlPass    *pass = &batch->reap_rel->pass;
 	ErrorContextCallback *stack = error_context_stack;
 	bool		is_new = ttl_counters_set_error(batch->container.container, error->message);
 
@@ -775,7 +622,7 @@ handle_error(TtlBatch *batch, ErrorData *error)
 		error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
 		error->sqlerrcode != ERRCODE_QUERY_CANCELED)
 		report_error(batch, error, true);
-	pause_table(batch->reap_rel, false);
+	pause_table(batch->reap_rel);
 	return TTL_REAP_LATER;
 }
 
@@ -786,7 +633,7 @@ handle_error(TtlBatch *batch, ErrorData *error)
 static void
 report_blocked_rows(TtlBatch *batch, const ErrorData *error)
 {
-	TtlPass    *pass = &batch->reap_rel->state.pass;
+	TtlPass    *pass = &batch->reap_rel->pass;
 	bool		is_more = pass->blocked + batch->reap_rel->blocked > pass->last_blocked;
 
 	report_error(batch, error, is_more && pass->nlogged < LOGGED_MAX);
@@ -962,7 +809,7 @@ handle_tables_error(TtlBatch *batch, const ErrorData *error)
 		return true;
 	}
 	report_error(batch, error, true);
-	pause_table(batch->reap_rel, false);
+	pause_table(batch->reap_rel);
 	return true;
 }
 
@@ -983,7 +830,7 @@ choose_size(const TtlBatch *batch)
 		reap_rel->batch_size = Min(reap_rel->batch_size, batch->container.policy.batch_size);
 	else
 		cost = Min(cost, batch->max_batch_cost);
-	size = Min(size, reap_rel->state.n_single > 0 ? 1 : reap_rel->batch_size);
+	size = Min(size, reap_rel->n_single > 0 ? 1 : reap_rel->batch_size);
 	if (reap_rel->row_cost > 0.0)
 		size = Max(1, Min(size, cost / reap_rel->row_cost));
 	return (int) size;
@@ -1046,7 +893,6 @@ static TtlReapResult
 delete_batch(TtlBatch *batch)
 {
 	TtlReapRel *reap_rel = batch->reap_rel;
-	TtlRelState *state = &reap_rel->state;
 	TimestampTz started = GetCurrentTimestamp();
 	BufferUsage used = pgBufferUsage;
 	instr_time	start;
@@ -1063,7 +909,7 @@ delete_batch(TtlBatch *batch)
 
 	if (batch->timed_out)
 	{
-		state->n_single = Max(state->n_single, batch->ntids);
+		reap_rel->n_single = Max(reap_rel->n_single, batch->ntids);
 		reap_rel->batch_size = 1;
 		if (batch->memory->mode.by_worker)
 			result = TTL_REAP_LATER;
@@ -1077,36 +923,36 @@ delete_batch(TtlBatch *batch)
 		if (batch->deleted > 0)
 			reap_rel->row_cost = (double) ttl_cost_since(&used) / batch->deleted;
 		end_pause(reap_rel);
-		state->n_single = Max(state->n_single - 1, 0);
+		reap_rel->n_single = Max(reap_rel->n_single - 1, 0);
 		reap_rel->next_tid += batch->ntids;
 		if (batch->deleted < batch->ntids && batch->skip_locked)
-			state->pass.skipped_locked = true;
+			reap_rel->pass.skipped_locked = true;
 		else if (batch->deleted < batch->ntids)
 			block_kept_rows(batch);
 		return result;
 	}
 
 	batch->deleted = 0;
-	state->pass.busy += GetCurrentTimestamp() - started;
+	reap_rel->pass.busy += GetCurrentTimestamp() - started;
 	if (batch->origin_wanted && error->sqlerrcode == ERRCODE_OBJECT_IN_USE)
 		return TTL_REAP_LATER;
 	if (batch->origin_wanted ||
-		(!batch->timed_out && blames_no_row(error) && !is_raised_again(batch, error)))
+		(!batch->timed_out && blames_no_row(error) && !may_be_raised(batch, error)))
 		return handle_error(batch, error);
 
 	if (batch->ntids > 1)
 	{
 		if (blames_no_row(error))
-			state->n_single = Max(state->n_single, batch->ntids);
+			reap_rel->n_single = Max(reap_rel->n_single, batch->ntids);
 		else if (!batch->timed_out)
 			reap_rel->batch_size = batch->ntids / 2;
 		return result;
 	}
 
 	/* the row is alone; what is locked is met again in the next pass */
-	state->n_single = Max(state->n_single - 1, 0);
+	reap_rel->n_single = Max(reap_rel->n_single - 1, 0);
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && !batch->timed_out)
-		state->pass.skipped_locked = true;
+		reap_rel->pass.skipped_locked = true;
 	else if (!batch->timed_out && handle_tables_error(batch, error))
 		return TTL_REAP_LATER;
 	else
@@ -1206,8 +1052,8 @@ open_table(TtlBatch *batch, Oid container)
 	{
 		/* rows that the change has made expired may lie before the position */
 		discard_tids(batch->memory, batch->reap_rel);
-		batch->reap_rel->state.pass.is_running = false;
-		batch->reap_rel->state.pass.next_at = 0;
+		batch->reap_rel->pass.is_running = false;
+		batch->reap_rel->pass.next_at = 0;
 		batch->due = ttl_grace_end(&batch->container.policy.change, GetCurrentTimestamp());
 		return TTL_REAP_DONE;
 	}
@@ -1221,9 +1067,9 @@ open_table(TtlBatch *batch, Oid container)
 static bool
 has_position(const TtlReapRel *reap_rel)
 {
-	for (int i = 0; i < lengthof(reap_rel->state.position.set); i++)
+	for (int i = 0; i < lengthof(reap_rel->pass.position.set); i++)
 	{
-		if (reap_rel->state.position.set[i])
+		if (reap_rel->pass.position.set[i])
 			return true;
 	}
 	return false;
@@ -1272,14 +1118,14 @@ static void
 scan_expiry_indexes(TtlBatch *batch)
 {
 	TtlReapRel *reap_rel = batch->reap_rel;
-	TtlPass    *pass = &reap_rel->state.pass;
+	TtlPass    *pass = &reap_rel->pass;
 
 	if (!pass->is_running &&
 		(pass->next_at <= GetCurrentTimestamp() || !has_position(reap_rel)))
 		begin_pass(reap_rel, batch->now);
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	reap_rel->next_position = reap_rel->state.position;
+	reap_rel->next_position = reap_rel->pass.position;
 	reap_rel->scanned_to = pass->is_running ? Min(pass->now, batch->now) : batch->now;
 	collect_tids(batch, pass->is_running ? Min(pass->now, batch->now) : batch->now,
 				 &reap_rel->next_position);
@@ -1325,7 +1171,7 @@ collect_rows(TtlBatch *batch)
 	if (error != NULL)
 		return handle_error(batch, error);
 	result = leave_out_referenced(batch);
-	batch->reap_rel->state.pass.busy += GetCurrentTimestamp() - started;
+	batch->reap_rel->pass.busy += GetCurrentTimestamp() - started;
 	return result;
 }
 
@@ -1335,16 +1181,11 @@ collect_rows(TtlBatch *batch)
 static void
 advance_front(TtlBatch *batch, TimestampTz expired_by)
 {
-	TtlFront   *front = &batch->reap_rel->front;
-	TtlExpiryPosition last;
+	TtlExpiryPosition *front = &batch->reap_rel->front;
 
-	StaticAssertStmt(TTL_INDEXES <= TTL_FRONT_INDEXES, "TtlFront lacks an expiry index");
-	ttl_expiry_skip_expired(&batch->container, expired_by, &last);
+	ttl_expiry_skip_expired(&batch->container, expired_by, front);
 	for (int i = 0; i < TTL_INDEXES; i++)
-	{
-		front->set[i] = last.set[i];
-		front->key[i] = last.at[i] + 1;
-	}
+		front->at[i]++;
 }
 
 /*
@@ -1427,10 +1268,10 @@ set_front(TtlReapRel *reap_rel)
 {
 	for (int i = 0; i < TTL_INDEXES; i++)
 	{
-		if (!reap_rel->state.position.set[i])
+		if (!reap_rel->pass.position.set[i])
 			continue;
 		reap_rel->front.set[i] = true;
-		reap_rel->front.key[i] = reap_rel->state.position.at[i];
+		reap_rel->front.at[i] = reap_rel->pass.position.at[i];
 	}
 }
 
@@ -1439,32 +1280,30 @@ set_front(TtlReapRel *reap_rel)
  * of a table yet, it is as far as others have come.
  */
 static void
-report_front(TtlMemory *memory, Oid container, const TtlReapRun *run)
+report_front(TtlMemory *memory, Oid container, const TtlReapRun *run,
+			 const TtlContainerCounters *counters)
 {
-	TtlFront	front = {0};
+	TtlExpiryPosition front = {0};
 	TimestampTz expiry = DT_NOEND;
 	bool		is_failing = false;
 	TtlContainer member;
-	TtlContainerCounters counters;
 	ListCell   *lc;
 
 	if (!ttl_container_peek(container, &member))
 		return;
-	if (!ttl_counters_get_container(container, &counters))
-		memset(&counters, 0, sizeof(counters));
 	foreach(lc, run->tables)
 	{
-		const TtlReapRel *reap_rel = enter_table(memory, lfirst_oid(lc));
+		const TtlReapRel *reap_rel = enter_table(memory, container, lfirst_oid(lc));
 
-		is_failing = is_failing || reap_rel->state.paused_until > GetCurrentTimestamp();
+		is_failing = is_failing || reap_rel->paused_until > GetCurrentTimestamp();
 		for (int i = 0; i < TTL_INDEXES; i++)
 		{
-			const TtlFront *known = reap_rel->front.set[i] ? &reap_rel->front : &counters.front;
+			const TtlExpiryPosition *known = reap_rel->front.set[i] ? &reap_rel->front : &counters->front;
 			bool		is_first = lc == list_head(run->tables);
-			TimestampTz key = known->key[i];
+			TimestampTz key = known->at[i];
 
 			front.set[i] = known->set[i] && (is_first || front.set[i]);
-			front.key[i] = is_first ? key : Min(front.key[i], key);
+			front.at[i] = is_first ? key : Min(front.at[i], key);
 			if (known->set[i])
 				expiry = Min(expiry, i == TTL_INDEX_ITEM ? key :
 							 ttl_expiry_add(key, Max(member.policy.default_ttl, 1)));
@@ -1473,6 +1312,34 @@ report_front(TtlMemory *memory, Oid container, const TtlReapRun *run)
 	if (run->end != TTL_REAP_MORE)
 		expiry = DT_NOEND;
 	ttl_counters_set_front(container, &front, expiry, is_failing);
+}
+
+/*
+ * Leaves a pass to the next worker, for a worker may live for one cycle only: one with blocked rows,
+ * which another should neither begin anew, or it would never come to those behind them, nor repeat
+ * too soon.  Of one table, until it ends; then it is another's turn.
+ */
+static void
+leave_pass(TtlMemory *memory, Oid container, const TtlReapRun *run,
+		   const TtlContainerCounters *counters)
+{
+	const TtlReapRel *left = NULL;
+	ListCell   *lc;
+
+	foreach(lc, run->tables)
+	{
+		const TtlReapRel *reap_rel = enter_table(memory, container, lfirst_oid(lc));
+
+		if (blocked_rows(reap_rel) > 0 &&
+			(left == NULL || reap_rel->pass.is_running > left->pass.is_running ||
+			 (reap_rel->pass.is_running == left->pass.is_running &&
+			  reap_rel->relid == counters->pass_relid)))
+			left = reap_rel;
+	}
+	if (left != NULL)
+		ttl_counters_set_pass(container, left->relid, &left->pass);
+	else if (OidIsValid(counters->pass_relid))
+		ttl_counters_set_pass(container, InvalidOid, NULL);
 }
 
 /* Starts another transaction, if the caller wants one for each batch. */
@@ -1508,7 +1375,7 @@ report_blocked(TtlMemory *memory, Oid container, TtlReapRun *run)
 
 	foreach(lc, run->tables)
 	{
-		const TtlReapRel *reap_rel = enter_table(memory, lfirst_oid(lc));
+		const TtlReapRel *reap_rel = enter_table(memory, container, lfirst_oid(lc));
 
 		blocked += blocked_rows(reap_rel);
 		is_complete = is_complete && reap_rel->is_known;
@@ -1529,13 +1396,13 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 	TimestampTz due = DT_NOEND;
 
 	/* rows that are blocked by the statistics have been logged by an earlier worker */
-	if (!reap_rel->is_known && !reap_rel->state.pass.is_running && memory->mode.by_worker)
-		reap_rel->state.pass.last_blocked = run->blocked;
+	if (!reap_rel->is_known && !reap_rel->pass.is_running && memory->mode.by_worker)
+		reap_rel->pass.last_blocked = run->blocked;
 	reap_rel->has_work = false;
 	reap_rel->last_run = reap_rel->due = GetCurrentTimestamp();
-	if (reap_rel->state.paused_until > reap_rel->last_run)
+	if (reap_rel->paused_until > reap_rel->last_run)
 	{
-		reap_rel->due = reap_rel->state.paused_until;
+		reap_rel->due = reap_rel->paused_until;
 		return TTL_REAP_LATER;
 	}
 
@@ -1592,13 +1459,12 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 	}
 
 	if (result == TTL_REAP_LATER)
-		due = Max(reap_rel->state.paused_until, GetCurrentTimestamp() + POSITION_WAIT);
+		due = Max(reap_rel->paused_until, GetCurrentTimestamp() + POSITION_WAIT);
 	if (result != TTL_REAP_MORE)
 		reap_rel->due = Min(due, GetCurrentTimestamp() + run->longest_wait);
 	reap_rel->has_work = result == TTL_REAP_MORE;
 	if (memory->allocated > KEEP_MAX)
 		discard_tids(memory, reap_rel);
-	store_table(memory, reap_rel);
 	return result;
 }
 
@@ -1649,6 +1515,7 @@ reap_tables(TtlMemory *memory, Oid container, TtlReapRun *run, List *tables, Lis
 void
 ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 {
+	TtlContainerCounters counters;
 	List	   *idle = NIL;
 	List	   *busy = NIL;
 	ListCell   *lc;
@@ -1673,7 +1540,7 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 	run->ntables = list_length(run->tables);
 	foreach(lc, run->tables)
 	{
-		TtlReapRel *reap_rel = enter_table(memory, lfirst_oid(lc));
+		TtlReapRel *reap_rel = enter_table(memory, container, lfirst_oid(lc));
 
 		if (run->changed)
 		{
@@ -1689,10 +1556,14 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 	reap_tables(memory, container, run, idle, &busy);
 	reap_tables(memory, container, run, busy, NULL);
 	foreach(lc, run->tables)
-		run->due = Min(run->due, enter_table(memory, lfirst_oid(lc))->due);
+		run->due = Min(run->due, enter_table(memory, container, lfirst_oid(lc))->due);
 
 	report_blocked(memory, container, run);
-	report_front(memory, container, run);
+	if (!ttl_counters_get_container(container, &counters))
+		memset(&counters, 0, sizeof(counters));
+	report_front(memory, container, run, &counters);
+	if (memory->mode.by_worker)
+		leave_pass(memory, container, run, &counters);
 
 	SPI_finish();
 }

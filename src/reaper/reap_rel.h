@@ -19,36 +19,6 @@
 #include "utils/hsearch.h"
 #include "utils/relcache.h"
 
-/*
- * A pass scans the expired range of a table once, up to what had expired when it
- * began.  Rows that cannot be deleted are counted and skipped; the next pass
- * meets them again.
- */
-typedef struct TtlPass
-{
-	bool		is_running;
-	bool		is_stale;		/* table or policy have changed since it began */
-	bool		skipped_locked; /* locked rows were skipped */
-	TimestampTz now;			/* it covers rows that had expired by then */
-	TimestampTz next_at;		/* start of the next pass */
-	int64		busy;			/* time spent on finding rows, and on failing to
-								 * delete them, in microseconds */
-	int64		blocked;		/* rows that could not be deleted, since it began */
-	int64		last_blocked;	/* ... and during the pass before; during the
-								 * first, the container's by the statistics */
-	int			nlogged;		/* errors that have been logged */
-} TtlPass;
-
-/* The part of a table's state that the next worker continues with */
-typedef struct TtlRelState
-{
-	TtlPass		pass;
-	TtlExpiryPosition position; /* rows before it are deleted, or skipped */
-	TimestampTz paused_until;	/* after an error of the table itself */
-	int64		pause;			/* its length */
-	int			n_single;		/* so many rows are deleted one by one */
-} TtlRelState;
-
 /* Observations about a partition that may be truncated; initially all zeros */
 typedef struct TtlTruncate
 {
@@ -60,6 +30,9 @@ typedef struct TtlTruncate
 	TimestampTz next_at;		/* do not try before */
 } TtlTruncate;
 
+/* How long a container is left alone whose deletion has ended a worker, and the longest pause of a table */
+#define TTL_LONGEST_PAUSE	(300 * USECS_PER_SEC)
+
 /* The state kept for a table */
 typedef struct TtlReapRel
 {
@@ -67,10 +40,10 @@ typedef struct TtlReapRel
 	TimestampTz last_run;		/* random, in the past, before the first */
 	TimestampTz due;			/* of the next run */
 	bool		has_work;		/* left by the last run, which makes it due at once */
-	TtlRelState state;
-	bool		is_stored;		/* there is an entry for the next worker */
-
-	bool		is_known;		/* a pass has ended, or an entry been found */
+	TtlPass		pass;
+	bool		is_known;		/* a pass has ended, in an earlier worker perhaps */
+	TimestampTz paused_until;	/* after an error of the table itself */
+	int64		pause;			/* its length */
 
 	TtlTids		tids;			/* collected, to be deleted in batches */
 	int			next_tid;		/* the first that has not been */
@@ -78,7 +51,7 @@ typedef struct TtlReapRel
 								 * count */
 	TtlExpiryPosition next_position;	/* the position when all TIDs are done */
 	TimestampTz scanned_to;		/* the scan covers rows that had expired by then */
-	TtlFront	front;			/* rows before it are deleted or blocked: unlike the
+	TtlExpiryPosition front;	/* rows before it are deleted or blocked: unlike the
 								 * position, it does not go back with each pass */
 	bool		more;			/* the scan stopped before the end */
 	bool		skip_referenced_check;	/* the check has failed in this pass */
@@ -86,6 +59,7 @@ typedef struct TtlReapRel
 	TtlTruncate truncate;
 
 	int			batch_size;		/* rows of the next batch, 0 = unknown */
+	int			n_single;		/* so many rows are deleted one by one */
 	double		row_cost;		/* of the last batch, 0 = unknown */
 	TimestampTz locked_until;	/* skip locked rows at once until then */
 } TtlReapRel;
@@ -187,7 +161,7 @@ extern void ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run);
 
 /*
  * At the exit of a worker: true if a batch has ended the process.  The next worker then gives
- * the table a long pause.  If somebody else has terminated the worker, only a batch that could
+ * the container a long pause.  If somebody else has terminated the worker, only a batch that could
  * not be canceled is blamed.
  */
 extern bool ttl_reap_rel_handle_exit(bool is_terminated);
@@ -196,12 +170,6 @@ extern bool ttl_reap_rel_handle_exit(bool is_terminated);
 extern bool ttl_reap_rel_is_running(void);
 
 extern TtlMemory *ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode);
-
-/*
- * Forgets what workers of this database have stored for the next, which takes that for the state as
- * of the present policies.
- */
-extern void ttl_reap_rel_forget_stored(void);
 
 /* Forgets tables that have not been looked at since the given time. */
 extern void ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since);

@@ -20,8 +20,6 @@ extern void ttl_reaper_init(void);
  */
 extern void ttl_reaper_request_shmem(void);
 extern void ttl_reaper_attach_shmem(void);
-extern void ttl_reap_rel_request_shmem(void);
-extern void ttl_reap_rel_attach_shmem(void);
 extern void ttl_request_before_utility(PlannedStmt *pstmt);
 extern void ttl_request_after_utility(PlannedStmt *pstmt);
 extern void ttl_request_transaction(XactEvent event);

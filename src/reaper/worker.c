@@ -303,6 +303,10 @@ enter_container(Oid oid, const TtlPolicy *policy, bool is_new)
 	{
 		container->blocked = counters.blocked_rows;
 
+		/* or the clock has been set back since */
+		if (counters.paused_until <= GetCurrentTimestamp() + TTL_LONGEST_PAUSE)
+			container->due = counters.paused_until;
+
 		/* what earlier workers have spent on it is not known */
 		if (counters.last_error_at > GetCurrentTimestamp() - TIME_HALVED)
 			count_run(container, container->ntables, TIME_UNIT);
@@ -1168,7 +1172,6 @@ may_stay(TtlMemory *memory, TimestampTz *next, TtlReaperState *state,
 		return !ttl_hold_lasts(state, start_at);
 	}
 	*state = TTL_REAPER_STOPPED;
-	ttl_reap_rel_forget_stored();
 	return false;
 }
 

@@ -112,6 +112,29 @@ for (1 .. 60)
 	last if $authors == 29990;
 }
 is($authors, 29990, 'workers that leave soon come to the rows behind many that are referenced');
+
+# ... in each partition, though a worker leaves the next one the pass of one of them alone
+$node->safe_psql('postgres', q{
+DROP TABLE author, book;
+CREATE TABLE author (id int PRIMARY KEY) PARTITION BY HASH (id);
+CREATE TABLE author1 PARTITION OF author FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+CREATE TABLE author2 PARTITION OF author FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+CREATE TABLE book (author int REFERENCES author);
+CREATE INDEX ON book (author);
+INSERT INTO author SELECT generate_series(1, 30000);
+INSERT INTO book SELECT generate_series(1, 29990);
+SELECT ttl.create_container('author', 3600);
+SET ttl.touch = off;
+UPDATE author SET _ts = timestamptz '2020-01-01' + id * interval '1s';
+VACUUM ANALYZE author, book;
+});
+for (1 .. 90)
+{
+	change_worker();
+	$authors = $node->stored('author');
+	last if $authors == 29990;
+}
+is($authors, 29990, '... in each of two partitions');
 $node->configure('ttl.cycle_cost_limit = 10000');
 
 # two databases take turns
