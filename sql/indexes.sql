@@ -6,7 +6,7 @@ CREATE SCHEMA indexes;
 SET search_path = indexes, public;
 
 CREATE VIEW lags AS
-    SELECT container, lag > '4 years' AS lags, last_error FROM ttl.stat_containers
+    SELECT container, lag > '4 years' AS lags, state FROM ttl.status
      WHERE container IN (SELECT oid FROM pg_class WHERE relnamespace = 'indexes'::regnamespace) ORDER BY container::text COLLATE "C";
 
 --

@@ -649,7 +649,7 @@ SELECT refused('TABLE reap.lacking'), refused('UPDATE reap.untyped SET id = 2'),
 INSERT INTO parts (region, id, note, _ts) VALUES ('eu', 1, 'expired', '2020-01-01');
 CALL ttl.reap();
 SELECT ttl.expired_count('parts');
-SELECT container, last_error FROM ttl.stat_containers WHERE container IN ('parts'::regclass, 'lacking'::regclass) ORDER BY container::text;
+SELECT container, state FROM ttl.status WHERE container IN ('parts'::regclass, 'lacking'::regclass) ORDER BY container::text;
 SELECT container, next_expiry FROM ttl.status WHERE container IN ('lacking'::regclass, 'untyped'::regclass) ORDER BY container::text;
 -- who sees stored rows anyway needs no column
 SET row_security = off;

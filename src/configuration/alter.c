@@ -30,6 +30,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
@@ -56,64 +57,41 @@ ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
 {
 	ttl_container_may_change(function);
 	ttl_argument_refuse_null(fcinfo, 0, "container");
-	ttl_trigger_check_settable(PG_GETARG_OID(0));
+	ttl_citus_check_settable(PG_GETARG_OID(0));
 	return PG_GETARG_OID(0);
 }
 
 /*
- * A text that is a default TTL; false if it is none.  An interval may be a number of seconds.  A
- * character(n) ends with blanks.
+ * The second argument, a default TTL: a number, an interval, or a text that is either.  A number of
+ * seconds is an interval, too.  A character(n) ends with blanks.
  */
-static bool
-default_ttl_from_text(const char *text, int32 *default_ttl)
-{
-	Datum		interval;
-	const char *number = text + strspn(text, " \t\r\n");
-
-	if (pg_strcasecmp(text, "never") == 0 ||
-		(strncmp(number, "-1", 2) == 0 && number[2 + strspn(number + 2, " \t\r\n")] == '\0'))
-		*default_ttl = TTL_NEVER;
-	else if (pg_strcasecmp(text, "off") == 0)
-		*default_ttl = TTL_OFF;
-	else
-		return ttl_guc_input(interval_in, text, &interval) &&
-			ttl_policy_seconds(DatumGetIntervalP(interval), default_ttl);
-	return true;
-}
-
-/* A default TTL is a number, an interval, or a text that is either. */
 int32
-ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n)
+ttl_argument_default_ttl(FunctionCallInfo fcinfo)
 {
-	Oid			type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, n));
-	const TtlType *ttl_type = ttl_type_of(type, TTL_UNIT_SECONDS);
-	int32		result = 0;
-	bool		is_valid;
+	Oid			type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 1));
+	TYPCATEGORY category = TypeCategory(type);
+	int32		result;
 	Oid			output;
 	bool		is_varlena;
 	char	   *text;
+	const char *number;
+	Datum		interval;
 
-	if (PG_ARGISNULL(n))
+	if (PG_ARGISNULL(1))
 		return TTL_OFF;
-	if (TypeCategory(type) != TYPCATEGORY_STRING && type != INTERVALOID &&
-		(ttl_type == NULL || ttl_type->seconds == NULL || ttl_type->is_document))
+	if (category != TYPCATEGORY_STRING && category != TYPCATEGORY_NUMERIC &&
+		category != TYPCATEGORY_TIMESPAN)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("default TTL cannot be of type %s", format_type_be(type)),
 				 errhint("Use a number of seconds, an interval, or text.")));
 	getTypeOutputInfo(type, &output, &is_varlena);
-	text = OidOutputFunctionCall(output, PG_GETARG_DATUM(n));
-	if (TypeCategory(type) == TYPCATEGORY_STRING)
-		is_valid = default_ttl_from_text(text, &result);
-	else if (type == INTERVALOID)
-		is_valid = ttl_policy_seconds(PG_GETARG_INTERVAL_P(n), &result);
-	else
-	{
-		if (!ttl_type_is_invalid(ttl_type, PG_GETARG_DATUM(n)))
-			result = ttl_type->seconds(PG_GETARG_DATUM(n));
-		is_valid = result != 0;
-	}
-	if (!is_valid)
+	text = OidOutputFunctionCall(output, PG_GETARG_DATUM(1));
+	number = text + strspn(text, " \t\r\n");
+	if (strncmp(number, "-1", 2) == 0 && number[2 + strspn(number + 2, " \t\r\n")] == '\0')
+		return TTL_NEVER;
+	if (!ttl_guc_input(interval_in, text, &interval) ||
+		!ttl_policy_seconds(DatumGetIntervalP(interval), &result))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid default TTL: \"%s\"", text),
@@ -229,7 +207,7 @@ ttl_set_default_ttl(PG_FUNCTION_ARGS)
 {
 	Oid			relid = ttl_argument_container(fcinfo, "ttl.set_default_ttl()");
 
-	ttl_alter_default_ttl(relid, ttl_argument_default_ttl(fcinfo, 1));
+	ttl_alter_default_ttl(relid, ttl_argument_default_ttl(fcinfo));
 	PG_RETURN_VOID();
 }
 
@@ -299,19 +277,11 @@ check_archive(Oid relid, const TtlPolicy *policy)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table", get_rel_name(archive)),
 				 errdetail("Only ordinary, partitioned and foreign tables can be archives.")));
-	if (get_rel_persistence(archive) == RELPERSISTENCE_TEMP)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("temporary table \"%s\" cannot be an archive", get_rel_name(archive)),
-				 errdetail("The background worker cannot reach the tables of a session."),
-				 errhint("Use an unlogged table.")));
 	if (archive == relid ||
 		(ttl_container_lookup(archive, &container) && container.container == relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("container \"%s\" cannot be its own archive", get_rel_name(relid)),
-				 archive != relid ?
-				 errdetail("Table \"%s\" is a partition of it.", get_rel_name(archive)) : 0,
 				 errhint("Choose another table.")));
 	if (ttl_policy_archives_into(archive, relid))
 		ereport(ERROR,

@@ -19,7 +19,7 @@
 /* alter.c */
 extern void ttl_argument_refuse_null(FunctionCallInfo fcinfo, int n, const char *name);
 extern Oid	ttl_argument_container(FunctionCallInfo fcinfo, const char *function);
-extern int32 ttl_argument_default_ttl(FunctionCallInfo fcinfo, int n);
+extern int32 ttl_argument_default_ttl(FunctionCallInfo fcinfo);
 extern Bitmapset *ttl_argument_settings(FunctionCallInfo fcinfo, TtlPolicy *policy);
 extern bool ttl_argument_boolean(FunctionCallInfo fcinfo, int n, const char *name);
 
@@ -45,7 +45,6 @@ extern void ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 extern void ttl_indexes_complete(Oid relid, TtlPolicy *policy);
 extern void ttl_indexes_drop(Oid relid, TtlPolicy *policy);
 
-extern void ttl_trigger_check_settable(Oid relid);
 extern void ttl_trigger_lock(Oid relid, LOCKMODE lockmode);
 extern void ttl_trigger_create(Oid relid, const TtlPolicy *policy);
 extern void ttl_trigger_restore(Oid relid, const TtlPolicy *policy);

@@ -459,7 +459,7 @@ ttl_create_container(PG_FUNCTION_ARGS)
 	bool		if_not_exists;
 
 	ttl_policy_init(&policy);
-	policy.default_ttl = ttl_argument_default_ttl(fcinfo, 1);
+	policy.default_ttl = ttl_argument_default_ttl(fcinfo);
 	names_ts = column_argument(fcinfo, 2, TTL_TS_COLUMN, &policy.ts_column);
 	names_ttl = column_argument(fcinfo, 3, TTL_TTL_COLUMN, &policy.ttl_column);
 	(void) ttl_argument_settings(fcinfo, &policy);
@@ -534,7 +534,7 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("expire_after_seconds must not be null"),
 				 errhint("Use ttl.set_default_ttl(..., NULL) to turn TTL off.")));
-	default_ttl = ttl_argument_default_ttl(fcinfo, 1);
+	default_ttl = ttl_argument_default_ttl(fcinfo);
 	name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
 	relid = RangeVarGetRelid(name, NoLock, true);
 	created = !OidIsValid(relid);
@@ -543,7 +543,7 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 	else
 	{
 		ttl_container_check_owner(relid);
-		ttl_trigger_check_settable(relid);
+		ttl_citus_check_settable(relid);
 	}
 	before = count_indexes(relid);
 	ttl_policy_init(&policy);

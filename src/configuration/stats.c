@@ -57,6 +57,32 @@ PG_FUNCTION_INFO_V1(ttl_outlook);
 PG_FUNCTION_INFO_V1(ttl_next_expiry);
 
 /*
+ * Opens a table of a container to look at the edges of its expiry indexes, unless its rows never
+ * expire.  NULL, too, if that would wait, or if it lacks a column: then *is_known becomes false.
+ */
+static Relation
+open_leaf(Oid relid, TtlContainer *member, bool *is_known)
+{
+	bool		busy;
+	Relation	rel = ttl_container_open_if_free(relid, &busy);
+
+	if (busy)
+		*is_known = false;
+	if (rel == NULL)
+		return NULL;
+	if (rel->rd_rel->relkind == RELKIND_RELATION && ttl_container_peek(relid, member) &&
+		member->policy.default_ttl != TTL_OFF)
+	{
+		/* whoever rebuilds an index may wait for this session */
+		if (!member->lacks_column && ttl_expiry_lock_indexes(rel))
+			return rel;
+		*is_known = false;
+	}
+	relation_close(rel, AccessShareLock);
+	return NULL;
+}
+
+/*
  * Finds the oldest expired row of the relation that is not blocked.  What is blocked, or
  * was deleted, stands before the front of the deletion; but a row may have come there since
  * the reaper has passed.
@@ -79,51 +105,36 @@ find_oldest(Relation rel, const TtlContainer *member, const TtlContainerCounters
 
 /*
  * Expiry of the oldest expired row that the container still stores and that is not blocked;
- * DT_NOEND if there is none, or if that is not known: then *trouble is the reason.
- * *held_until is when the worker may delete that row.  Behind many dead index entries it is
- * the latest that it can be; on a standby, which does not mark them, it is not known.
+ * DT_NOEND if there is none, or if that is not known.  *held_until is when the worker may delete
+ * that row.  Behind many dead index entries it is the latest that it can be; on a standby, which
+ * does not mark them, it is not known.
  */
 static TimestampTz
 oldest_expired(Oid container, const TtlContainerCounters *counters, TimestampTz now,
-			   char **trouble, TimestampTz *held_until)
+			   TimestampTz *held_until)
 {
 	TimestampTz oldest = DT_NOEND;
+	bool		is_known = true;
 	ListCell   *lc;
 
 	*held_until = DT_NOBEGIN;
 	foreach(lc, ttl_container_leaves(container))
 	{
-		Oid			relid = lfirst_oid(lc);
-		bool		busy;
-		Relation	rel = ttl_container_open_if_free(relid, &busy);
 		TtlContainer member;
+		Relation	rel = open_leaf(lfirst_oid(lc), &member, &is_known);
+		TtlExpiryFirst first;
 
 		if (rel == NULL)
 			continue;
-		if (rel->rd_rel->relkind != RELKIND_RELATION ||
-			!ttl_container_peek(relid, &member) || member.policy.default_ttl == TTL_OFF)
-			 /* nothing expires here */ ;
-		else if (member.lacks_column)
-			*trouble = psprintf(_("container \"%s\" lacks a column that it requires"),
-								get_rel_name(container));
-		/* whoever rebuilds an index may wait for this session */
-		else if (ttl_expiry_lock_indexes(rel))
+		find_oldest(rel, &member, counters, now, &first);
+		if (first.at < oldest && !first.incomplete && !(first.gave_up && RecoveryInProgress()))
 		{
-			TtlExpiryFirst first;
-
-			find_oldest(rel, &member, counters, now, &first);
-			if (first.incomplete && *trouble == NULL)
-				*trouble = ttl_expiry_why_incomplete(rel);
-			if (first.at < oldest && !(first.gave_up && RecoveryInProgress()))
-			{
-				oldest = first.at;
-				*held_until = first.held_until;
-			}
+			oldest = first.at;
+			*held_until = first.held_until;
 		}
 		relation_close(rel, AccessShareLock);
 	}
-
-	return oldest <= now && *trouble == NULL ? oldest : DT_NOEND;
+	return oldest <= now ? oldest : DT_NOEND;
 }
 
 /*
@@ -348,7 +359,6 @@ put_containers(ReturnSetInfo *rsinfo, bool of_shards)
 		TtlContainerCounters counters;
 		TimestampTz oldest;
 		TimestampTz held_until;
-		char	   *trouble = NULL;
 		Datum		values[STAT_CONTAINERS_COLUMNS];
 		bool		nulls[STAT_CONTAINERS_COLUMNS] = {0};
 
@@ -358,12 +368,7 @@ put_containers(ReturnSetInfo *rsinfo, bool of_shards)
 			continue;
 		if (!ttl_counters_get_container(container, &counters))
 			memset(&counters, 0, sizeof(counters));
-		oldest = oldest_expired(container, &counters, now, &trouble, &held_until);
-		if (trouble != NULL)
-		{
-			strlcpy(counters.last_error, trouble, sizeof(counters.last_error));
-			counters.last_error_at = now;
-		}
+		oldest = oldest_expired(container, &counters, now, &held_until);
 
 		values[0] = of_shards ? CStringGetTextDatum(ttl_container_table_name(shell)) :
 			ObjectIdGetDatum(container);
@@ -430,36 +435,25 @@ static TimestampTz
 next_expiry(Oid container, TimestampTz now)
 {
 	TimestampTz next = DT_NOEND;
+	bool		is_known = true;
 	ListCell   *lc;
 
 	foreach(lc, ttl_container_leaves(container))
 	{
-		bool		busy;
-		Relation	rel = ttl_container_open_if_free(lfirst_oid(lc), &busy);
 		TtlContainer member;
+		Relation	rel = open_leaf(lfirst_oid(lc), &member, &is_known);
 		TtlExpiryPosition position;
 		TtlExpiryFirst first;
 
-		if (busy)
-			return DT_NOBEGIN;
 		if (rel == NULL)
 			continue;
-		if (rel->rd_rel->relkind != RELKIND_RELATION ||
-			!ttl_container_peek(lfirst_oid(lc), &member) || member.policy.default_ttl == TTL_OFF)
-			 /* nothing expires here */ ;
-		else if (member.lacks_column || !ttl_expiry_lock_indexes(rel))
-			next = DT_NOBEGIN;
-		else
-		{
-			ttl_expiry_skip_expired(&member, now, &position);
-			ttl_expiry_find_first(rel, &member, &position, now, DT_NOEND - 1, &first);
-			next = first.gave_up || first.incomplete ? DT_NOBEGIN : Min(next, first.at);
-		}
+		ttl_expiry_skip_expired(&member, now, &position);
+		ttl_expiry_find_first(rel, &member, &position, now, DT_NOEND - 1, &first);
+		is_known = is_known && !first.gave_up && !first.incomplete;
+		next = Min(next, first.at);
 		relation_close(rel, AccessShareLock);
-		if (next == DT_NOBEGIN)
-			break;
 	}
-	return next;
+	return is_known ? next : DT_NOBEGIN;
 }
 
 /*

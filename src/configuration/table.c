@@ -151,11 +151,6 @@ ttl_columns_check_names(const TtlPolicy *policy)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("ts_column and ttl_column must not be the same column"),
 				 errhint("Choose another name for one of them.")));
-	if (SystemAttributeByName(ts) != NULL || SystemAttributeByName(own) != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("ts_column and ttl_column must not be system columns"),
-				 errhint("Choose another name.")));
 }
 
 /*
@@ -679,13 +674,6 @@ ttl_indexes_drop(Oid relid, TtlPolicy *policy)
 /*
  * The row trigger, and the archive that it names
  */
-
-/* Errors (0A000) if the policy of that table is another node's to change. */
-void
-ttl_trigger_check_settable(Oid relid)
-{
-	ttl_citus_check_settable(relid);
-}
 
 /* Creates the row trigger that a container has with that policy. */
 void

@@ -281,11 +281,8 @@ extern void ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy);
 extern void ttl_expiry_refuse_unusable(Oid relid, const TtlPolicy *policy,
 									   TtlExpiryIndex index);
 
-/*
- * Why a walk over the table was incomplete: as an error (55000), and as a message.
- */
+/* Errors (55000): why a walk over the table was incomplete */
 extern void ttl_expiry_report_incomplete(Relation rel);
-extern char *ttl_expiry_why_incomplete(Relation rel);
 
 /*
  * expiry_walk.c

@@ -474,34 +474,18 @@ ttl_expiry_refuse_unusable(Oid relid, const TtlPolicy *policy, TtlExpiryIndex ki
 	check_tree(relid, policy, kind);
 }
 
-/* Why a walk over the table was incomplete */
-static void
-explain_incomplete(Relation rel, IndexProblem *problem)
-{
-	TtlContainer container;
-
-	if (ttl_container_lookup(RelationGetRelid(rel), &container) &&
-		find_index_problem(rel, &container.policy, problem))
-		return;
-	problem->message = psprintf(_("an expiry index of table \"%s\" is newer than the snapshot of the transaction"),
-								RelationGetRelationName(rel));
-	problem->hint = _("Try again in a new transaction.");
-}
-
 void
 ttl_expiry_report_incomplete(Relation rel)
 {
 	IndexProblem problem;
+	TtlContainer container;
 
-	explain_incomplete(rel, &problem);
+	if (!ttl_container_lookup(RelationGetRelid(rel), &container) ||
+		!find_index_problem(rel, &container.policy, &problem))
+	{
+		problem.message = psprintf(_("an expiry index of table \"%s\" is newer than the snapshot of the transaction"),
+								   RelationGetRelationName(rel));
+		problem.hint = _("Try again in a new transaction.");
+	}
 	report_problem(&problem);
-}
-
-char *
-ttl_expiry_why_incomplete(Relation rel)
-{
-	IndexProblem problem;
-
-	explain_incomplete(rel, &problem);
-	return problem.message;
 }
