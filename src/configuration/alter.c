@@ -30,7 +30,6 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-#include "citus/citus.h"
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
@@ -57,7 +56,7 @@ ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
 {
 	ttl_container_may_change(function);
 	ttl_argument_refuse_null(fcinfo, 0, "container");
-	ttl_citus_check_settable(PG_GETARG_OID(0));
+	ttl_trigger_check_settable(PG_GETARG_OID(0));
 	return PG_GETARG_OID(0);
 }
 

@@ -45,6 +45,7 @@ extern void ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 extern void ttl_indexes_complete(Oid relid, TtlPolicy *policy);
 extern void ttl_indexes_drop(Oid relid, TtlPolicy *policy);
 
+extern void ttl_trigger_check_settable(Oid relid);
 extern void ttl_trigger_lock(Oid relid, LOCKMODE lockmode);
 extern void ttl_trigger_create(Oid relid, const TtlPolicy *policy);
 extern void ttl_trigger_restore(Oid relid, const TtlPolicy *policy);

@@ -543,7 +543,7 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 	else
 	{
 		ttl_container_check_owner(relid);
-		ttl_citus_check_settable(relid);
+		ttl_trigger_check_settable(relid);
 	}
 	before = count_indexes(relid);
 	ttl_policy_init(&policy);

@@ -158,63 +158,6 @@ timestamp_or_null(TimestampTz value, bool *isnull)
 }
 
 /*
- * How many rows of the container have expired and are not yet deleted, by the statement's
- * clock, counted through its indexes.  Errors (55000) if it lacks one.
- */
-static int64
-count_stored_expired(Oid container)
-{
-	TimestampTz now = ttl_expiry_reading_now();
-	int64		count = 0;
-	ListCell   *lc;
-
-	foreach(lc, ttl_container_leaves(container))
-	{
-		Relation	rel = try_table_open(lfirst_oid(lc), AccessShareLock);
-		TtlContainer c;
-		TtlExpiryWalk *walk;
-
-		if (rel == NULL)
-			continue;
-		if (ttl_container_lookup(RelationGetRelid(rel), &c))
-		{
-			walk = ttl_expiry_walk_begin(rel, &c, now, GetActiveSnapshot(), NULL);
-			while (ttl_expiry_walk_next(walk, NULL) != NULL)
-			{
-				CHECK_FOR_INTERRUPTS();
-				count++;
-			}
-			if (ttl_expiry_walk_is_incomplete(walk))
-				ttl_expiry_report_incomplete(rel);
-			ttl_expiry_walk_end(walk);
-		}
-		table_close(rel, AccessShareLock);
-	}
-	return count;
-}
-
-/*
- * ttl.expired_count(container regclass) -> bigint
- *
- * How many rows have expired and are not yet deleted, counted through the
- * expiry indexes, by the statement's clock.  For the owner and pg_stat_scan_tables (42501);
- * 42704 if the table is no container, 55000 if it lacks an index.
- */
-Datum
-ttl_expired_count(PG_FUNCTION_ARGS)
-{
-	Oid			container = PG_GETARG_OID(0);
-	TtlPolicy	policy;
-
-	if (!has_privs_of_role(GetUserId(), ROLE_PG_STAT_SCAN_TABLES))
-		ttl_container_check_owner(container);
-	ttl_container_require(container, &policy);
-	PG_RETURN_INT64(ttl_citus_is_distributed(container) ?
-					ttl_citus_count_expired(container) :
-					count_stored_expired(container));
-}
-
-/*
  * The key of the row as jsonb: the columns of the table's primary key, numbers as
  * such and all else as text.  Output functions of types are the only code that runs.
  */
@@ -248,44 +191,90 @@ key_of_slot(Relation rel, const Bitmapset *key, TupleTableSlot *slot)
 	return DirectFunctionCall1(jsonb_in, CStringGetDatum(text.data));
 }
 
-/* Puts the rows of a relation that have not expired at 'now', and will have 'by' then. */
-static void
-put_expiring(Relation rel, TimestampTz now, TimestampTz by, ReturnSetInfo *result)
+/*
+ * Walks along the expiry indexes of a table, as far as rows have expired by then.  Counts them; or
+ * puts those that are live now into the result.
+ */
+static int64
+walk_leaf(Relation rel, const TtlContainer *container, TimestampTz by, ReturnSetInfo *result)
 {
+	TimestampTz now = ttl_expiry_reading_now();
 	const Bitmapset *key = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_PRIMARY_KEY);
-	TtlContainer container;
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "ttl expiring",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = CurrentMemoryContext;
 	TtlExpiryPosition position;
 	TtlExpiryWalk *walk;
 	TupleTableSlot *slot;
 	TimestampTz when;
-	MemoryContext context;
-	MemoryContext old;
+	int64		count = 0;
 
-	if (!ttl_container_lookup(RelationGetRelid(rel), &container))
-		return;
-	ttl_expiry_skip_expired(&container, now, &position);
-	walk = ttl_expiry_walk_begin(rel, &container, by, GetActiveSnapshot(), &position);
-	context = AllocSetContextCreate(CurrentMemoryContext, "ttl expiring", ALLOCSET_DEFAULT_SIZES);
-	old = CurrentMemoryContext;
-	while ((slot = ttl_expiry_walk_next(walk, &when)) != NULL)
+	ttl_expiry_skip_expired(container, now, &position);
+	walk = ttl_expiry_walk_begin(rel, container, by, GetActiveSnapshot(), result == NULL ? NULL : &position);
+	while ((slot = ttl_expiry_walk_next(walk, result == NULL ? NULL : &when)) != NULL)
 	{
-		Datum		values[2];
-		bool		nulls[2] = {bms_is_empty(key), false};
-
 		CHECK_FOR_INTERRUPTS();
-		if (when <= now)
-			continue;
-		MemoryContextSwitchTo(context);
-		values[0] = nulls[0] ? (Datum) 0 : key_of_slot(rel, key, slot);
-		values[1] = TimestampTzGetDatum(when);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-		MemoryContextSwitchTo(old);
-		MemoryContextReset(context);
+		count++;
+		if (result != NULL && when > now)
+		{
+			Datum		values[] = {(Datum) 0, TimestampTzGetDatum(when)};
+			bool		nulls[] = {bms_is_empty(key), false};
+
+			MemoryContextSwitchTo(context);
+			if (!nulls[0])
+				values[0] = key_of_slot(rel, key, slot);
+			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+			MemoryContextSwitchTo(old);
+			MemoryContextReset(context);
+		}
 	}
 	MemoryContextDelete(context);
 	if (ttl_expiry_walk_is_incomplete(walk))
 		ttl_expiry_report_incomplete(rel);
 	ttl_expiry_walk_end(walk);
+	return count;
+}
+
+/* The same for all tables of a container.  Errors (55000) if it lacks an index. */
+static int64
+walk_rows(Oid container, TimestampTz by, ReturnSetInfo *result)
+{
+	int64		count = 0;
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_leaves(container))
+	{
+		Relation	rel = try_table_open(lfirst_oid(lc), AccessShareLock);
+		TtlContainer member;
+
+		if (rel == NULL)
+			continue;
+		if (ttl_container_lookup(RelationGetRelid(rel), &member))
+			count += walk_leaf(rel, &member, by, result);
+		table_close(rel, AccessShareLock);
+	}
+	return count;
+}
+
+/*
+ * ttl.expired_count(container regclass) -> bigint
+ *
+ * How many rows have expired and are not yet deleted, counted through the
+ * expiry indexes, by the statement's clock.  For the owner and pg_stat_scan_tables (42501);
+ * 42704 if the table is no container, 55000 if it lacks an index.
+ */
+Datum
+ttl_expired_count(PG_FUNCTION_ARGS)
+{
+	Oid			container = PG_GETARG_OID(0);
+	TtlPolicy	policy;
+
+	if (!has_privs_of_role(GetUserId(), ROLE_PG_STAT_SCAN_TABLES))
+		ttl_container_check_owner(container);
+	ttl_container_require(container, &policy);
+	PG_RETURN_INT64(ttl_citus_is_distributed(container) ?
+					ttl_citus_count_expired(container) :
+					walk_rows(container, ttl_expiry_reading_now(), NULL));
 }
 
 /*
@@ -304,7 +293,6 @@ ttl_expiring_rows(PG_FUNCTION_ARGS)
 	TimestampTz by;
 	int64		within;
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	ListCell   *lc;
 
 	ttl_container_check_owned(container);
 	if (!ttl_policy_microseconds(PG_GETARG_INTERVAL_P(1), &within) || within < 0)
@@ -318,17 +306,7 @@ ttl_expiring_rows(PG_FUNCTION_ARGS)
 	if (ttl_citus_is_distributed(container))
 		ttl_citus_put_expiring(container, PG_GETARG_INTERVAL_P(1), result);
 	else
-	{
-		foreach(lc, ttl_container_leaves(container))
-		{
-			Relation	rel = try_table_open(lfirst_oid(lc), AccessShareLock);
-
-			if (rel == NULL)
-				continue;
-			put_expiring(rel, now, by, result);
-			table_close(rel, AccessShareLock);
-		}
-	}
+		(void) walk_rows(container, by, result);
 	return (Datum) 0;
 }
 
