@@ -99,7 +99,7 @@ GRANT EXECUTE ON FUNCTION ttl.is_live(regclass, timestamptz, "any") TO PUBLIC;
 COMMENT ON FUNCTION ttl.is_live(regclass, timestamptz, "any") IS 'filter that hides expired rows of a container';
 
 CREATE FUNCTION ttl.is_live(container regclass) RETURNS boolean
-    LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_is_live_by_place';
+    LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_is_live_by_tid';
 GRANT EXECUTE ON FUNCTION ttl.is_live(regclass) TO PUBLIC;
 COMMENT ON FUNCTION ttl.is_live(regclass) IS 'the same in an index-only scan, by the TID of the row';
 
@@ -144,47 +144,47 @@ GRANT EXECUTE ON FUNCTION ttl.item_expiry(timestamp, integer) TO PUBLIC;
 COMMENT ON FUNCTION ttl.item_expiry(timestamp, integer) IS 'the same, for a _ts in UTC';
 
 CREATE FUNCTION ttl.item_ttl(ttl bigint) RETURNS integer
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl_int8';
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl';
 GRANT EXECUTE ON FUNCTION ttl.item_ttl(bigint) TO PUBLIC;
 COMMENT ON FUNCTION ttl.item_ttl(bigint) IS 'TTL of a value: seconds, -1 = never, NULL = none, the default applies';
 
 CREATE FUNCTION ttl.item_ttl(ttl numeric) RETURNS integer
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl_numeric';
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl';
 GRANT EXECUTE ON FUNCTION ttl.item_ttl(numeric) TO PUBLIC;
 COMMENT ON FUNCTION ttl.item_ttl(numeric) IS 'TTL of a value: seconds, -1 = never, NULL = none, the default applies';
 
 CREATE FUNCTION ttl.item_ttl(ttl double precision) RETURNS integer
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl_float8';
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl';
 GRANT EXECUTE ON FUNCTION ttl.item_ttl(double precision) TO PUBLIC;
 COMMENT ON FUNCTION ttl.item_ttl(double precision) IS 'TTL of a value: seconds, -1 = never, NULL = none, the default applies';
 
 CREATE FUNCTION ttl.item_ttl(ttl real) RETURNS integer
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl_float4';
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl';
 GRANT EXECUTE ON FUNCTION ttl.item_ttl(real) TO PUBLIC;
 COMMENT ON FUNCTION ttl.item_ttl(real) IS 'TTL of a value: seconds, -1 = never, NULL = none, the default applies';
 
 CREATE FUNCTION ttl.item_ttl(document jsonb) RETURNS integer
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl_jsonb';
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl';
 GRANT EXECUTE ON FUNCTION ttl.item_ttl(jsonb) TO PUBLIC;
 COMMENT ON FUNCTION ttl.item_ttl(jsonb) IS 'TTL of a document, its root-level key "ttl": seconds, -1 = never, NULL = none, the default applies';
 
 CREATE FUNCTION ttl.instant(value integer, unit text) RETURNS timestamptz
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_int4';
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant';
 GRANT EXECUTE ON FUNCTION ttl.instant(integer, text) TO PUBLIC;
 COMMENT ON FUNCTION ttl.instant(integer, text) IS 'timestamp of a number since 1970; NULL = out of range';
 
 CREATE FUNCTION ttl.instant(value bigint, unit text) RETURNS timestamptz
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_int8';
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant';
 GRANT EXECUTE ON FUNCTION ttl.instant(bigint, text) TO PUBLIC;
 COMMENT ON FUNCTION ttl.instant(bigint, text) IS 'timestamp of a number since 1970; NULL = out of range';
 
 CREATE FUNCTION ttl.instant(value numeric, unit text) RETURNS timestamptz
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_numeric';
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant';
 GRANT EXECUTE ON FUNCTION ttl.instant(numeric, text) TO PUBLIC;
 COMMENT ON FUNCTION ttl.instant(numeric, text) IS 'timestamp of a number since 1970; NULL = out of range';
 
 CREATE FUNCTION ttl.instant(value date) RETURNS timestamptz
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant_date';
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant';
 GRANT EXECUTE ON FUNCTION ttl.instant(date) TO PUBLIC;
 COMMENT ON FUNCTION ttl.instant(date) IS 'start of a day, in UTC';
 

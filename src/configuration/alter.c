@@ -181,7 +181,7 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 
 	/* An index may have been dropped while TTL was off. */
 	if (default_ttl != TTL_OFF)
-		ttl_expiry_check_indexes(relid, &policy);
+		ttl_expiry_check_indexes(relid, &policy, TTL_INDEXES);
 	/* rows may come until this is committed, also where there are none */
 	if (policy.default_ttl != old_default)
 		ttl_grace_begin(&policy, old_default, InvalidOid);

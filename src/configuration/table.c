@@ -634,7 +634,7 @@ ttl_indexes_complete(Oid relid, TtlPolicy *policy)
 		{
 			if (!indexes.needed[i] || OidIsValid(indexes.usable[i]))
 				continue;
-			ttl_expiry_refuse_unusable(lfirst_oid(lc), policy, i);
+			ttl_expiry_check_indexes(lfirst_oid(lc), policy, i);
 			ttl_command_run("CREATE INDEX ON %s %s", ttl_container_table_name(lfirst_oid(lc)),
 							definitions[i]);
 			policy->created_objects |= TTL_CREATED_INDEX << i;

@@ -505,15 +505,26 @@ ttl_type_is_instant(Oid type)
 	return type == TIMESTAMPTZOID || type == TIMESTAMPOID;
 }
 
-static Datum
-item_ttl(FunctionCallInfo fcinfo, int32 (*seconds_of) (Datum))
+/* The kind of the first argument, with the unit that the second names; errors (22023) if there is none. */
+static const TtlType *
+kind_of_argument(FunctionCallInfo fcinfo)
 {
-	int32		seconds = seconds_of(PG_GETARG_DATUM(0));
+	char	   *name = PG_NARGS() > 1 ? text_to_cstring(PG_GETARG_TEXT_PP(1)) : NULL;
+	TtlUnit		unit = TTL_UNIT_SECONDS;
+	const TtlType *ttl_type = NULL;
 
-	if (seconds == 0)
-		PG_RETURN_NULL();
-	PG_RETURN_INT32(seconds);
+	if (name == NULL || (ttl_type_unit_parse(name, &unit) && unit != TTL_UNIT_SECONDS))
+		ttl_type = ttl_type_of(get_fn_expr_argtype(fcinfo->flinfo, 0), unit);
+	if (ttl_type == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid unit: \"%s\"", name == NULL ? "" : name)));
+	if (name != NULL)
+		pfree(name);
+	return ttl_type;
 }
+
+PG_FUNCTION_INFO_V1(ttl_item_ttl);
 
 /*
  * ttl.item_ttl(ttl) -> integer, for each type that may have values without a meaning
@@ -521,41 +532,17 @@ item_ttl(FunctionCallInfo fcinfo, int32 (*seconds_of) (Datum))
  * The TTL in seconds that a value of a TTL column stands for, -1 = never, NULL =
  * the default TTL applies.
  */
-#define ITEM_TTL(suffix) \
-PG_FUNCTION_INFO_V1(ttl_item_ttl_##suffix); \
-Datum \
-ttl_item_ttl_##suffix(PG_FUNCTION_ARGS) \
-{ \
-	return item_ttl(fcinfo, seconds_of_##suffix); \
-} \
-extern int	no_such_variable
-
-ITEM_TTL(int8);
-ITEM_TTL(numeric);
-ITEM_TTL(float8);
-ITEM_TTL(float4);
-ITEM_TTL(jsonb);
-
-static Datum
-instant(FunctionCallInfo fcinfo, bool (*instant_of) (Datum, TtlUnit, TimestampTz *))
+Datum
+ttl_item_ttl(PG_FUNCTION_ARGS)
 {
-	TtlUnit		unit = TTL_UNIT_SECONDS;
-	TimestampTz result;
+	int32		seconds = kind_of_argument(fcinfo)->seconds(PG_GETARG_DATUM(0));
 
-	if (PG_NARGS() > 1)
-	{
-		char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(1));
-
-		if (!ttl_type_unit_parse(name, &unit) || unit == TTL_UNIT_SECONDS)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("invalid unit: \"%s\"", name)));
-		pfree(name);
-	}
-	if (!instant_of(PG_GETARG_DATUM(0), unit, &result))
+	if (seconds == 0)
 		PG_RETURN_NULL();
-	PG_RETURN_TIMESTAMPTZ(result);
+	PG_RETURN_INT32(seconds);
 }
+
+PG_FUNCTION_INFO_V1(ttl_instant);
 
 /*
  * ttl.instant(value, unit text) -> timestamptz, for each type of numbers
@@ -563,16 +550,12 @@ instant(FunctionCallInfo fcinfo, bool (*instant_of) (Datum, TtlUnit, TimestampTz
  *
  * The instant that a value of a TTL or timestamp column stands for, NULL = none.
  */
-#define INSTANT_FUNCTION(suffix) \
-PG_FUNCTION_INFO_V1(ttl_instant_##suffix); \
-Datum \
-ttl_instant_##suffix(PG_FUNCTION_ARGS) \
-{ \
-	return instant(fcinfo, instant_of_##suffix); \
-} \
-extern int	no_such_variable
+Datum
+ttl_instant(PG_FUNCTION_ARGS)
+{
+	TimestampTz result;
 
-INSTANT_FUNCTION(int4);
-INSTANT_FUNCTION(int8);
-INSTANT_FUNCTION(numeric);
-INSTANT_FUNCTION(date);
+	if (!ttl_type_instant(kind_of_argument(fcinfo), PG_GETARG_DATUM(0), &result))
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(result);
+}

@@ -189,35 +189,28 @@ ttl_item_expiry(PG_FUNCTION_ARGS)
 }
 
 /*
- * The expiry of a composite value that is a row of a container, and its _ts,
- * DT_NOBEGIN if it has none.  If its TTL counts from there, *written is the least that
- * the clock may have shown then, for _ts is rounded up.  Errors:
- * 42809 if the value has no named type, 42704 if that is no container's.
+ * Reads a composite value that is a row of a container.  Errors: 42809 if the value has no named
+ * type, 42704 if that is no container's.
  */
-static TimestampTz
-expiry_of_record(HeapTupleHeader record, TimestampTz *ts, TimestampTz *written)
+static void
+read_record(HeapTupleHeader record, TtlContainer *container, TtlItem *item)
 {
 	Oid			type = HeapTupleHeaderGetTypeId(record);
 	Oid			relid = type == RECORDOID ? InvalidOid : get_typ_typrelid(type);
-	TtlContainer container;
 	TupleDesc	desc;
 	TupleTableSlot *slot;
 	HeapTupleData tuple;
-	TtlItem		item;
 
 	if (!OidIsValid(relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("argument is not a row of a container"),
 				 errhint("Pass a whole row of the table, as in SELECT ttl.expires_at(t) FROM mytable t.")));
-	if (!ttl_container_lookup(relid, &container))
+	if (!ttl_container_lookup(relid, container))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("\"%s\" is not a container", get_rel_name(relid)),
-				 get_rel_relkind(relid) == RELKIND_RELATION ||
-				 get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE ?
-				 errhint("Register the table with ttl.create_container().") :
-				 errhint("Pass a whole row of the table, as in SELECT ttl.expires_at(t) FROM mytable t.")));
+				 errhint("Pass a whole row of a table that has been registered with ttl.create_container().")));
 
 	desc = lookup_rowtype_tupdesc_copy(type, HeapTupleHeaderGetTypMod(record));
 	tuple.t_len = HeapTupleHeaderGetDatumLength(record);
@@ -226,13 +219,9 @@ expiry_of_record(HeapTupleHeader record, TimestampTz *ts, TimestampTz *written)
 	tuple.t_data = record;
 	slot = MakeSingleTupleTableSlot(desc, &TTSOpsHeapTuple);
 	ExecStoreHeapTuple(&tuple, slot, false);
-	ttl_item_of_slot(&item, &container, slot);
+	ttl_item_of_slot(item, container, slot);
 	ExecDropSingleTupleTableSlot(slot);
-	*ts = *written = item.ts;
-	if (!ttl_type_is_deadline(container.ttl_type) && !TIMESTAMP_NOT_FINITE(item.ts))
-		*written -= container.ts_step - 1;
 	FreeTupleDesc(desc);
-	return ttl_expiry_of(container.policy.default_ttl, &item);
 }
 
 PG_FUNCTION_INFO_V1(ttl_expires_at);
@@ -245,10 +234,12 @@ PG_FUNCTION_INFO_V1(ttl_expires_at);
 Datum
 ttl_expires_at(PG_FUNCTION_ARGS)
 {
-	TimestampTz ts;
-	TimestampTz written;
-	TimestampTz expires_at = expiry_of_record(PG_GETARG_HEAPTUPLEHEADER(0), &ts, &written);
+	TtlContainer container;
+	TtlItem		item;
+	TimestampTz expires_at;
 
+	read_record(PG_GETARG_HEAPTUPLEHEADER(0), &container, &item);
+	expires_at = ttl_expiry_of(container.policy.default_ttl, &item);
 	if (TIMESTAMP_IS_NOEND(expires_at))
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(expires_at);
@@ -267,20 +258,27 @@ PG_FUNCTION_INFO_V1(ttl_time_to_live);
 Datum
 ttl_time_to_live(PG_FUNCTION_ARGS)
 {
-	TimestampTz ts;
-	TimestampTz written;
-	TimestampTz expires_at = expiry_of_record(PG_GETARG_HEAPTUPLEHEADER(0), &ts, &written);
+	TtlContainer container;
+	TtlItem		item;
+	TimestampTz expires_at;
 	TimestampTz now = ttl_expiry_reading_now();
+	TimestampTz written;
 	TimestampTz given;
 	int64		left;
 
+	read_record(PG_GETARG_HEAPTUPLEHEADER(0), &container, &item);
+	expires_at = ttl_expiry_of(container.policy.default_ttl, &item);
 	if (TIMESTAMP_IS_NOEND(expires_at))
 		PG_RETURN_INT32(TTL_NEVER);
 	if (expires_at <= now)
 		PG_RETURN_INT32(0);
+	/* the least that the clock may have shown when _ts was written, if TTLs count from there */
+	written = item.ts;
+	if (!ttl_type_is_deadline(container.ttl_type) && !TIMESTAMP_NOT_FINITE(item.ts))
+		written -= container.ts_step - 1;
 	/* ... but a deadline may have passed by then */
-	if (ts > now && written <= GetCurrentTimestamp() && !ttl_guc_now(&given))
-		now = Min(ts, expires_at);
+	if (item.ts > now && written <= GetCurrentTimestamp() && !ttl_guc_now(&given))
+		now = Min(item.ts, expires_at);
 	if (pg_sub_s64_overflow(expires_at, now, &left))
 		PG_RETURN_INT32(PG_INT32_MAX);
 	left = left / USECS_PER_SEC + (left % USECS_PER_SEC != 0);

@@ -273,13 +273,11 @@ extern void ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy,
 									TtlExpiryIndexes *indexes);
 
 /*
- * Errors (55000) if the table, or a partition of it, lacks an index that it
- * needs.  And if there is an unusable one that equals the definition: it would
- * be in the way of one that is to be created.  Partitions are locked.
+ * Errors (55000) if the table, or a partition of it, lacks an index that it needs
+ * (TTL_INDEXES), or has an unusable one that equals that index: it would be in the way of one
+ * that is to be created.  Partitions are locked.
  */
-extern void ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy);
-extern void ttl_expiry_refuse_unusable(Oid relid, const TtlPolicy *policy,
-									   TtlExpiryIndex index);
+extern void ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy, TtlExpiryIndex index);
 
 /* Errors (55000): why a walk over the table was incomplete */
 extern void ttl_expiry_report_incomplete(Relation rel);
@@ -336,14 +334,6 @@ extern int64 ttl_expiry_walk_skipped(const TtlExpiryWalk *walk);
 extern bool ttl_expiry_walk_is_incomplete(const TtlExpiryWalk *walk);
 
 extern void ttl_expiry_walk_end(TtlExpiryWalk *walk);
-
-/*
- * The earliest instant at which a row of the relation will expire or has expired,
- * by its index edges; DT_NOEND if none will.  'incomplete' as for a walk.
- */
-extern TimestampTz ttl_expiry_earliest(Relation rel,
-									   const TtlContainer *container,
-									   Snapshot snapshot, bool *incomplete);
 
 /* The first row that expires in a time */
 typedef struct TtlExpiryFirst

@@ -204,26 +204,21 @@ define_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index,
 										INT4OID, list_make1(own), InvalidOid, InvalidOid,
 										COERCE_EXPLICIT_CALL);
 	}
-	if (index != TTL_INDEX_ITEM)
-		definition->key = ttl_expiry_make_column(&container, 1, container.ts_attno, NULL);
-	switch (index)
+	if (index == TTL_INDEX_DEFAULT)
 	{
-		case TTL_INDEX_DEFAULT:
-			definition->predicate = own == NULL ? NULL : make_null_test(own, IS_NULL);
-			break;
-		case TTL_INDEX_ITEM:
-			if (ttl_type_is_deadline(container.ttl_type))
-			{
-				definition->key = column;
-				definition->or_predicate = make_null_test(column, IS_NOT_NULL);
-				break;
-			}
-			definition->key = make_item_expiry(ttl_expiry_make_column(&container, 1, container.ts_attno,
-																	  container.ts_type), own);
-			definition->predicate = make_is_positive(own);
-			break;
-		default:
-			return false;
+		definition->key = ttl_expiry_make_column(&container, 1, container.ts_attno, NULL);
+		definition->predicate = own == NULL ? NULL : make_null_test(own, IS_NULL);
+	}
+	else if (ttl_type_is_deadline(container.ttl_type))
+	{
+		definition->key = column;
+		definition->or_predicate = make_null_test(column, IS_NOT_NULL);
+	}
+	else
+	{
+		definition->key = make_item_expiry(ttl_expiry_make_column(&container, 1, container.ts_attno,
+																  container.ts_type), own);
+		definition->predicate = make_is_positive(own);
 	}
 	return true;
 }
@@ -387,44 +382,28 @@ ttl_expiry_lock_indexes(Relation rel)
  * What is wrong with them
  */
 
-/* What is wrong with the expiry indexes of a table */
-typedef struct IndexProblem
-{
-	char	   *message;
-	char	   *hint;
-} IndexProblem;
-
+/* Errors (55000) if there is an invalid index that equals the definition. */
 static void
-report_problem(const IndexProblem *problem)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg_internal("%s", problem->message),
-			 errhint("%s", problem->hint)));
-}
-
-/* True if there is an invalid index that equals the definition. */
-static bool
-find_unusable(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind,
-			  IndexProblem *problem)
+refuse_unusable(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind)
 {
 	Oid			index = find_index(rel, policy, kind, false, NIL);
 	const char *name;
 
 	if (!OidIsValid(index))
-		return false;
+		return;
 	name = quote_identifier(get_rel_name(index));
-	problem->message = psprintf(_("expiry index \"%s\" of table \"%s\" is not valid"),
-								get_rel_name(index), RelationGetRelationName(rel));
-	problem->hint = rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ?
-		psprintf(_("Use ALTER INDEX %s ATTACH PARTITION to attach an index of each partition, or drop it."), name) :
-		psprintf(_("Use REINDEX INDEX %s to build it anew, or drop it."), name);
-	return true;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("expiry index \"%s\" of table \"%s\" is not valid",
+					get_rel_name(index), RelationGetRelationName(rel)),
+			 rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ?
+			 errhint("Use ALTER INDEX %s ATTACH PARTITION to attach an index of each partition, or drop it.", name) :
+			 errhint("Use REINDEX INDEX %s to build it anew, or drop it.", name)));
 }
 
-/* True if the table lacks an index that it needs. */
-static bool
-find_index_problem(Relation rel, const TtlPolicy *policy, IndexProblem *problem)
+/* Errors (55000) if the table lacks an index that it needs. */
+static void
+check_table(Relation rel, const TtlPolicy *policy)
 {
 	TtlExpiryIndexes indexes;
 
@@ -433,59 +412,41 @@ find_index_problem(Relation rel, const TtlPolicy *policy, IndexProblem *problem)
 	{
 		if (!indexes.needed[i] || OidIsValid(indexes.usable[i]))
 			continue;
-		if (!find_unusable(rel, policy, i, problem))
-		{
-			problem->message = psprintf(_("table \"%s\" lacks an expiry index"),
-										RelationGetRelationName(rel));
-			problem->hint = _("Use ttl.alter_container(..., indexing => 'consistent') to create it.");
-		}
-		return true;
+		refuse_unusable(rel, policy, i);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" lacks an expiry index", RelationGetRelationName(rel)),
+				 errhint("Use ttl.alter_container(..., indexing => 'consistent') to create it.")));
 	}
-	return false;
 }
 
-/* Reports what is wrong with that index, or with those that are needed if it is TTL_INDEXES. */
-static void
-check_tree(Oid relid, const TtlPolicy *policy, TtlExpiryIndex kind)
+void
+ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy, TtlExpiryIndex index)
 {
 	ListCell   *lc;
 
 	foreach(lc, ttl_container_tree(relid, AccessShareLock))
 	{
 		Relation	rel = table_open(lfirst_oid(lc), NoLock);
-		IndexProblem problem;
 
-		if (kind == TTL_INDEXES ? find_index_problem(rel, policy, &problem) :
-			find_unusable(rel, policy, kind, &problem))
-			report_problem(&problem);
+		if (index == TTL_INDEXES)
+			check_table(rel, policy);
+		else
+			refuse_unusable(rel, policy, index);
 		table_close(rel, NoLock);
 	}
 }
 
 void
-ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy)
-{
-	check_tree(relid, policy, TTL_INDEXES);
-}
-
-void
-ttl_expiry_refuse_unusable(Oid relid, const TtlPolicy *policy, TtlExpiryIndex kind)
-{
-	check_tree(relid, policy, kind);
-}
-
-void
 ttl_expiry_report_incomplete(Relation rel)
 {
-	IndexProblem problem;
 	TtlContainer container;
 
-	if (!ttl_container_lookup(RelationGetRelid(rel), &container) ||
-		!find_index_problem(rel, &container.policy, &problem))
-	{
-		problem.message = psprintf(_("an expiry index of table \"%s\" is newer than the snapshot of the transaction"),
-								   RelationGetRelationName(rel));
-		problem.hint = _("Try again in a new transaction.");
-	}
-	report_problem(&problem);
+	if (ttl_container_lookup(RelationGetRelid(rel), &container))
+		check_table(rel, &container.policy);
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("an expiry index of table \"%s\" is newer than the snapshot of the transaction",
+					RelationGetRelationName(rel)),
+			 errhint("Try again in a new transaction.")));
 }

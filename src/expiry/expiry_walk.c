@@ -77,14 +77,6 @@ ttl_expiry_walk_begin(Relation rel, const TtlContainer *container,
 	return walk;
 }
 
-/* Lets the walk look at one of the indexes alone. */
-static void
-walk_only(TtlExpiryWalk *walk, TtlExpiryIndex index)
-{
-	walk->at = index;
-	walk->end = index + 1;
-}
-
 void
 ttl_expiry_walk_only_tids(TtlExpiryWalk *walk)
 {
@@ -388,16 +380,6 @@ ttl_expiry_walk_skipped(const TtlExpiryWalk *walk)
 	return walk->nskipped;
 }
 
-/*
- * The instant that the key of the entry stands for at which a walk that had a position has
- * given up; false if it has no meaning.
- */
-static bool
-walk_last_key(TtlExpiryWalk *walk, TimestampTz *key)
-{
-	return walk->index != NULL && walk->scan->xs_itup != NULL && entry_instant(walk, key);
-}
-
 bool
 ttl_expiry_walk_is_incomplete(const TtlExpiryWalk *walk)
 {
@@ -420,29 +402,6 @@ ttl_expiry_walk_end(TtlExpiryWalk *walk)
 /*
  * The first and the last expiry of a table, and how many a change makes expired
  */
-
-TimestampTz
-ttl_expiry_earliest(Relation rel, const TtlContainer *container, Snapshot snapshot,
-					bool *incomplete)
-{
-	TimestampTz earliest = DT_NOEND;
-
-	*incomplete = false;
-
-	/* The edge of each index: all of it counts as expired at the end of time. */
-	for (int i = 0; i < TTL_INDEXES; i++)
-	{
-		TtlExpiryWalk *walk = ttl_expiry_walk_begin(rel, container, DT_NOEND, snapshot, NULL);
-		TimestampTz when;
-
-		walk_only(walk, i);
-		if (ttl_expiry_walk_next(walk, &when) != NULL)
-			earliest = Min(earliest, when);
-		*incomplete = *incomplete || ttl_expiry_walk_is_incomplete(walk);
-		ttl_expiry_walk_end(walk);
-	}
-	return earliest;
-}
 
 /* Entries that a search at the edge of an index reads at most, those of dead rows included */
 #define EDGE_ENTRIES	10000
@@ -467,7 +426,8 @@ ttl_expiry_find_first(Relation rel, const TtlContainer *container,
 		position.set[i] = true;
 		position.at[i] = from != NULL && from->set[i] ? from->at[i] : DT_NOBEGIN;
 		walk = ttl_expiry_walk_begin(rel, container, by, GetActiveSnapshot(), &position);
-		walk_only(walk, i);
+		walk->at = i;
+		walk->end = i + 1;
 		ttl_expiry_walk_limit(walk, EDGE_ENTRIES);
 		do
 			slot = ttl_expiry_walk_next(walk, &when);
@@ -481,7 +441,7 @@ ttl_expiry_find_first(Relation rel, const TtlContainer *container,
 		if (slot == NULL && ttl_expiry_walk_gave_up(walk))
 		{
 			first->gave_up = true;
-			if (walk_last_key(walk, &when))
+			if (entry_instant(walk, &when))
 				first->at = Min(first->at, i == TTL_INDEX_ITEM ? when :
 								ttl_expiry_add(when, Max(container->policy.default_ttl, 1)));
 		}
@@ -545,18 +505,14 @@ count_made_expired(Relation rel, const TtlContainer *container, int32 other_defa
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TtlContainer other = *container;
-	TtlExpiryPosition position = {0};
+	TtlExpiryPosition position;
 	TtlExpiryWalk *walk;
 	TupleTableSlot *slot;
 	TimestampTz when;
 	int64		count = 0;
 
 	other.policy.default_ttl = other_default;
-	for (int i = 0; i < TTL_INDEXES; i++)
-	{
-		position.set[i] = i == TTL_INDEX_ITEM ? other_default != TTL_OFF : other_default > 0;
-		position.at[i] = i == TTL_INDEX_ITEM ? DT_NOEND : ttl_expiry_cutoff(now, other_default) + 1;
-	}
+	ttl_expiry_skip_expired(&other, now, &position);
 	walk = ttl_expiry_walk_begin(rel, container, now, snapshot, &position);
 	ttl_expiry_walk_limit(walk, max * ENTRIES_PER_ROW);
 	while (count < max && (slot = ttl_expiry_walk_next(walk, &when)) != NULL)

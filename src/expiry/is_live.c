@@ -401,15 +401,9 @@ read_item(TtlItem *item, const TtlCall *call, FunctionCallInfo fcinfo)
 	item->has_deadline = false;
 	item->deadline = DT_NOEND;
 	item->ttl = 0;
-	if (!PG_ARGISNULL(2))
-	{
-		if (unlikely(call->ttl_type == NULL))
-			ereport(ERROR,
-					(errcode(ERRCODE_DATATYPE_MISMATCH),
-					 errmsg("a TTL cannot be of type %s",
-							format_type_be(get_fn_expr_argtype(fcinfo->flinfo, 2)))));
+	/* a value of a type that no TTL column has says nothing */
+	if (!PG_ARGISNULL(2) && call->ttl_type != NULL)
 		ttl_item_set_own(item, call->ttl_type, PG_GETARG_DATUM(2));
-	}
 	item->has_ts = !PG_ARGISNULL(1);
 	item->ts = item->has_ts ? PG_GETARG_TIMESTAMPTZ(1) : DT_NOBEGIN;
 }
@@ -460,7 +454,7 @@ ttl_is_expired(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(ttl_live_passes(&call->live, &item));
 }
 
-PG_FUNCTION_INFO_V1(ttl_is_live_by_place);
+PG_FUNCTION_INFO_V1(ttl_is_live_by_tid);
 
 /*
  * ttl.is_live(container regclass) -> boolean
@@ -469,7 +463,7 @@ PG_FUNCTION_INFO_V1(ttl_is_live_by_place);
  * scan's own filter (scan_filter.c) takes its place.
  */
 Datum
-ttl_is_live_by_place(PG_FUNCTION_ARGS)
+ttl_is_live_by_tid(PG_FUNCTION_ARGS)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

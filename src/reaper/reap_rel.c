@@ -1139,21 +1139,19 @@ scan_expiry_indexes(TtlBatch *batch)
 static bool
 nothing_due(TtlBatch *batch)
 {
-	TimestampTz earliest;
-	bool		is_incomplete;
+	TtlExpiryFirst first;
 
 	batch->due = GetCurrentTimestamp() + POSITION_WAIT;
 	if (has_position(batch->reap_rel))
 		return false;
 	PushActiveSnapshot(GetTransactionSnapshot());
-	earliest = ttl_expiry_earliest(batch->rel, &batch->container,
-								   GetActiveSnapshot(), &is_incomplete);
+	ttl_expiry_find_first(batch->rel, &batch->container, NULL, DT_NOBEGIN, DT_NOEND, &first);
 	PopActiveSnapshot();
-	if (earliest <= batch->now || is_incomplete)
+	if (first.at <= batch->now || first.incomplete)
 		return false;
-	if (pg_add_s64_overflow(earliest, batch->container.policy.reap_delay, &earliest))
-		earliest = DT_NOEND;
-	batch->due = Max(batch->due, earliest);
+	if (pg_add_s64_overflow(first.at, batch->container.policy.reap_delay, &first.at))
+		first.at = DT_NOEND;
+	batch->due = Max(batch->due, first.at);
 	found_nothing(batch->reap_rel);
 	return true;
 }
