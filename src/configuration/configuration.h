@@ -28,7 +28,6 @@ extern void ttl_alter_default_ttl(Oid relid, int32 default_ttl);
 /* table.c */
 extern Form_pg_attribute ttl_columns_find(Relation rel, const char *name);
 extern void ttl_columns_check_kind(Relation rel);
-extern void ttl_columns_check_method(const char *table, Oid method);
 extern void ttl_columns_check_storage(const List *tables);
 extern void ttl_columns_check_names(const TtlPolicy *policy);
 extern void ttl_columns_check_policy(Oid relid, const TtlPolicy *policy);
@@ -64,7 +63,7 @@ extern void ttl_notice_subscribed(Oid relid);
 
 /* ddl.c, for the hooks of ttl.c */
 extern void ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by_citus);
-extern void ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by_citus);
+extern void ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context);
 extern void ttl_ddl_object_changed(ObjectAccessType access, Oid class_id, Oid object_id,
 								   int sub_id, void *arg);
 

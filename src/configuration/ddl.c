@@ -25,10 +25,7 @@
  *	  the last two with row_security = off		not refused: that is a script of
  *												pg_dump --clean, which drops a
  *												table piece by piece
- *	  RENAME TRIGGER, DISABLE TRIGGER by name,
  *	  CREATE OR REPLACE TRIGGER					refused (2BP01)
- *	  CREATE TRIGGER on DELETE					warned of if it runs as other roles
- *												than the owner, see deletion/owner.c
  *	  RENAME of schema ttl						refused (2BP01)
  *	  CREATE, ALTER EXTENSION of a version		refused (55000), see
  *		that the library doesn't know			container.c
@@ -41,8 +38,6 @@
  *	  heaps, SET ACCESS METHOD, OF				refused (0A000)
  *	  ATTACH PARTITION of another table			it gets the columns that it lacks
  *	  DETACH PARTITION from a container			the partition becomes one itself
- *	  a partition has another owner than a
- *	  table above it, by whatever command		warned of, see deletion/owner.c
  *	  INHERITS, INHERIT							refused (0A000)
  *	  CREATE SUBSCRIPTION, ALTER SUBSCRIPTION	reaping of containers that it adds is
  *												turned off
@@ -65,7 +60,6 @@
 #include "access/htup_details.h"
 #include "access/sysattr.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/index.h"
@@ -79,7 +73,6 @@
 #include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
-#include "commands/defrem.h"
 #include "commands/tablecmds.h"
 #include "nodes/parsenodes.h"
 #include "parser/parse_type.h"
@@ -436,35 +429,6 @@ partition_created(CreateStmt *stmt)
 	ttl_columns_check_uses_of_table(relid);
 }
 
-/* The columns that the policy names and a table has, as what might have been added */
-static int
-columns_of(Oid relid, const TtlPolicy *policy)
-{
-	int			columns = 0;
-
-	if (get_attnum(relid, NameStr(policy->ts_column)) != InvalidAttrNumber)
-		columns |= TTL_CREATED_TS_COLUMN;
-	if (get_attnum(relid, NameStr(policy->ttl_column)) != InvalidAttrNumber)
-		columns |= TTL_CREATED_TTL_COLUMN;
-	return columns;
-}
-
-/*
- * Columns with values of its own, which a partition has brought along, mustn't go with
- * those that were added to the others.
- */
-static void
-keep_columns(Oid container, int columns)
-{
-	TtlPolicy	policy;
-
-	ttl_policy_lock(container, true, true);
-	if (!ttl_policy_read(container, &policy))
-		return;
-	policy.created_objects &= ~columns;
-	ttl_policy_update(container, &policy);
-}
-
 /*
  * Locks a table that is about to become, or cease to be, a partition of a table that is
  * locked, as the command will: the default partition first.  InvalidOid if there is none
@@ -490,7 +454,7 @@ partition_attaches(Oid parent, RangeVar *name)
 	Oid			partition;
 	TtlContainer container;
 	TtlPolicy	policy;
-	int			brought;
+	int			brought = 0;
 
 	/* indexes are attached, too */
 	if (get_rel_relkind(parent) != RELKIND_PARTITIONED_TABLE)
@@ -508,10 +472,20 @@ partition_attaches(Oid parent, RangeVar *name)
 		!ttl_policy_read(container.container, &policy))
 		return;
 	ttl_columns_check_storage(find_all_inheritors(partition, AccessExclusiveLock, NULL));
-	brought = columns_of(partition, &policy);
+	if (get_attnum(partition, NameStr(policy.ts_column)) != InvalidAttrNumber)
+		brought |= TTL_CREATED_TS_COLUMN;
+	if (get_attnum(partition, NameStr(policy.ttl_column)) != InvalidAttrNumber)
+		brought |= TTL_CREATED_TTL_COLUMN;
 	ttl_columns_complete_partition(parent, partition, &policy);
-	if ((policy.created_objects & brought) && ttl_container_has_pages(partition))
-		keep_columns(container.container, brought);
+
+	/* columns with values of its own mustn't go with those that were added to the others */
+	if (!(policy.created_objects & brought) || !ttl_container_has_pages(partition))
+		return;
+	ttl_policy_lock(container.container, true, true);
+	if (!ttl_policy_read(container.container, &policy))
+		return;
+	policy.created_objects &= ~brought;
+	ttl_policy_update(container.container, &policy);
 }
 
 /*
@@ -596,31 +570,6 @@ partition_detached(RangeVar *name)
  * ALTER TABLE of containers, of their partitions and of ttl.container
  */
 
-/* The access method that a table gets, or that its new partitions get */
-static const char *
-new_access_method(const AlterTableCmd *cmd)
-{
-	return cmd->name != NULL ? cmd->name : default_table_access_method;
-}
-
-/* True if the command enables triggers, but not as ALWAYS. */
-static bool
-enables_trigger(const AlterTableCmd *cmd)
-{
-	return cmd->subtype == AT_EnableTrig ||
-		cmd->subtype == AT_EnableReplicaTrig ||
-		cmd->subtype == AT_EnableTrigAll ||
-		cmd->subtype == AT_EnableTrigUser;
-}
-
-static bool
-disables_trigger(const AlterTableCmd *cmd)
-{
-	return cmd->subtype == AT_DisableTrig ||
-		cmd->subtype == AT_DisableTrigAll ||
-		cmd->subtype == AT_DisableTrigUser;
-}
-
 /*
  * Scripts of pg_dump --data-only --disable-triggers do so to ttl.container, too,
  * and restored rows would keep reaping on.
@@ -632,10 +581,20 @@ leave_catalog_triggers_alone(AlterTableStmt *stmt)
 
 	foreach(lc, stmt->cmds)
 	{
-		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
-
-		if (enables_trigger(cmd) || disables_trigger(cmd))
-			stmt->cmds = foreach_delete_current(stmt->cmds, lc);
+		switch (lfirst_node(AlterTableCmd, lc)->subtype)
+		{
+			case AT_EnableTrig:
+			case AT_EnableReplicaTrig:
+			case AT_EnableTrigAll:
+			case AT_EnableTrigUser:
+			case AT_DisableTrig:
+			case AT_DisableTrigAll:
+			case AT_DisableTrigUser:
+				stmt->cmds = foreach_delete_current(stmt->cmds, lc);
+				break;
+			default:
+				break;
+		}
 	}
 }
 
@@ -706,11 +665,6 @@ alter_table_begins(AlterTableStmt *stmt, bool by_citus)
 				/* it would build indexes anew, for nothing */
 				stmt->cmds = foreach_delete_current(stmt->cmds, lc);
 				break;
-			case AT_SetAccessMethod:
-				if (container.container == relid && get_rel_relkind(relid) == RELKIND_RELATION)
-					ttl_columns_check_method(stmt->relation->relname,
-											 get_table_am_oid(new_access_method(cmd), true));
-				break;
 			case AT_DetachPartition:
 				/* it will attach what it makes of the partition */
 				if (!by_citus)
@@ -722,61 +676,53 @@ alter_table_begins(AlterTableStmt *stmt, bool by_citus)
 	}
 }
 
-/* What the command has done to a container or a partition of one */
-static void
-follow(const TtlContainer *container, RangeVar *table, const AlterTableCmd *cmd)
-{
-	switch (cmd->subtype)
-	{
-		case AT_AddOf:
-			check_kind(container->relid);
-			break;
-		case AT_DisableTrig:
-		case AT_EnableReplicaTrig:
-			guard_trigger("disable trigger", table, cmd->name);
-			break;
-		default:
-			break;
-	}
-}
-
 static void
 alter_table_ended(AlterTableStmt *stmt)
 {
 	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
-	TtlContainer container;
-	bool		is_part;
 	ListCell   *lc;
 
 	if (!OidIsValid(relid))
 		return;
 	ttl_columns_check_uses_of_table(relid);
-	is_part = ttl_container_peek(relid, &container);
 
 	foreach(lc, stmt->cmds)
 	{
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
 
-		if (is_part)
-			follow(&container, stmt->relation, cmd);
-		if (cmd->subtype == AT_AddInherit)
+		switch (cmd->subtype)
 		{
-			check_kind(relid);
-			check_kind(RangeVarGetRelid((RangeVar *) cmd->def, NoLock, true));
+			case AT_AddInherit:
+				check_kind(relid);
+				check_kind(RangeVarGetRelid((RangeVar *) cmd->def, NoLock, true));
+				break;
+			case AT_AddOf:
+			case AT_SetAccessMethod:
+				check_kind(relid);
+				break;
+
+				/*
+				 * As in scripts of pg_dump --disable-triggers.  It may be no
+				 * container yet: they load tables first, and the policies
+				 * afterwards.
+				 */
+			case AT_EnableTrig:
+			case AT_EnableReplicaTrig:
+			case AT_EnableTrigAll:
+			case AT_EnableTrigUser:
+				if (ttl_row_trigger_exists(relid))
+					ttl_row_trigger_enable(relid);
+				break;
+			case AT_AttachPartition:
+				partition_attached(relid, ((PartitionCmd *) cmd->def)->name);
+				break;
+			case AT_DetachPartition:
+			case AT_DetachPartitionFinalize:
+				partition_detached(((PartitionCmd *) cmd->def)->name);
+				break;
+			default:
+				break;
 		}
-
-		/*
-		 * As in scripts of pg_dump --disable-triggers.  It may be no
-		 * container yet: they load tables first, and the policies afterwards.
-		 */
-		if (enables_trigger(cmd) && ttl_row_trigger_exists(relid))
-			ttl_row_trigger_enable(relid);
-
-		if (cmd->subtype == AT_AttachPartition)
-			partition_attached(relid, ((PartitionCmd *) cmd->def)->name);
-
-		if (cmd->subtype == AT_DetachPartition || cmd->subtype == AT_DetachPartitionFinalize)
-			partition_detached(((PartitionCmd *) cmd->def)->name);
 	}
 }
 
@@ -784,12 +730,9 @@ alter_table_ended(AlterTableStmt *stmt)
  * Commands, and objects that they change
  */
 
-/*
- * Errors (2BP01) if a command is about the row trigger of a container.  Citus gives that of a table
- * that becomes a shard another name.
- */
+/* Errors (2BP01) if a command replaces or drops the row trigger of a container. */
 static void
-guard_trigger_command(Node *node, bool by_citus)
+guard_trigger_command(Node *node)
 {
 	if (IsA(node, CreateTrigStmt))
 	{
@@ -797,13 +740,6 @@ guard_trigger_command(Node *node, bool by_citus)
 
 		if (stmt->replace && !ttl_row_trigger_is_created(RangeVarGetRelid(stmt->relation, NoLock, true)))
 			guard_trigger("replace trigger", stmt->relation, stmt->trigname);
-	}
-	else if (IsA(node, RenameStmt))
-	{
-		RenameStmt *stmt = (RenameStmt *) node;
-
-		if (stmt->renameType == OBJECT_TRIGGER && !by_citus)
-			guard_trigger("rename trigger", stmt->relation, stmt->subname);
 	}
 	else if (((DropStmt *) node)->removeType == OBJECT_TRIGGER && row_security)
 	{
@@ -908,7 +844,7 @@ ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool b
 		guard_schema_name((RenameStmt *) stmt);
 	/* Citus sends the command before it has ended here */
 	else if (IsA(stmt, CreateTrigStmt))
-		guard_trigger_command(stmt, by_citus);
+		guard_trigger_command(stmt);
 	else if (IsA(stmt, CreateStmt) || IsA(stmt, CreateForeignTableStmt))
 		ttl_notice_copies((CreateStmt *) stmt);
 }
@@ -918,7 +854,7 @@ ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool b
  * session did before it got them is seen.
  */
 static void
-after_command(Node *stmt, bool by_citus)
+after_command(Node *stmt)
 {
 	switch (nodeTag(stmt))
 	{
@@ -935,11 +871,10 @@ after_command(Node *stmt, bool by_citus)
 			break;
 		case T_CreateTrigStmt:
 			guard_repack((CreateTrigStmt *) stmt);
-			guard_trigger_command(stmt, by_citus);
+			guard_trigger_command(stmt);
 			break;
 		case T_DropStmt:
-		case T_RenameStmt:
-			guard_trigger_command(stmt, by_citus);
+			guard_trigger_command(stmt);
 			break;
 		default:
 			break;
@@ -947,13 +882,13 @@ after_command(Node *stmt, bool by_citus)
 }
 
 void
-ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by_citus)
+ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
 	if (ttl_container_objects() != NULL)
 	{
-		after_command(stmt, by_citus);
+		after_command(stmt);
 		/* a part of a command is judged with the whole */
 		if (context != PROCESS_UTILITY_SUBCOMMAND)
 			check_dropped();

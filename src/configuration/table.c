@@ -53,18 +53,6 @@ ttl_columns_find(Relation rel, const char *name)
 	return attno > 0 ? TupleDescAttr(RelationGetDescr(rel), attno - 1) : NULL;
 }
 
-/* Errors (0A000) unless a container can have that access method; none is that of a partitioned table. */
-void
-ttl_columns_check_method(const char *table, Oid method)
-{
-	if (OidIsValid(method) && method != HEAP_TABLE_AM_OID)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("access method \"%s\" of table \"%s\" is not supported for containers",
-						get_am_name(method), table),
-				 errhint("Use the access method \"%s\".", "heap")));
-}
-
 /*
  * Errors (0A000) if one of the tables, which are locked, stores its rows on another server.  Partitions
  * of any access method hide their rows; they keep them if it can't delete single ones.
@@ -135,8 +123,12 @@ ttl_columns_check_kind(Relation rel)
 				 errmsg("table \"%s\" cannot be both a container and a typed table", name),
 				 errdetail("A change of its type would change the table."),
 				 errhint("Use ALTER TABLE ... NOT OF, or ttl.drop_container().")));
-	if (relkind == RELKIND_RELATION)
-		ttl_columns_check_method(name, rel->rd_rel->relam);
+	if (relkind == RELKIND_RELATION && rel->rd_rel->relam != HEAP_TABLE_AM_OID)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("access method \"%s\" of table \"%s\" is not supported for containers",
+						get_am_name(rel->rd_rel->relam), name),
+				 errhint("Use the access method \"%s\".", "heap")));
 }
 
 /* Errors unless the names can be those of a container's columns. */
