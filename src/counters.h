@@ -26,7 +26,7 @@ typedef struct TtlPass
 {
 	bool		is_running;
 	bool		is_stale;		/* table or policy have changed since it began */
-	bool		skipped_locked; /* locked rows were skipped */
+	bool		skip_locked;	/* one has met locked rows, which it skips */
 	TimestampTz now;			/* it covers rows that had expired by then */
 	TimestampTz next_at;		/* start of the next pass */
 	int64		busy;			/* time spent on finding rows, and on failing to

@@ -30,7 +30,6 @@
 
 #include "citus/citus.h"
 #include "container/container.h"
-#include "counters.h"
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "expiry/expiry.h"
@@ -73,9 +72,7 @@ reap_shards(TtlMemory *memory, Oid container, int64 max_rows, int elevel)
 static int64
 reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 {
-	TtlContainerCounters counters;
 	TtlReapRun	run;
-	int64		was_blocked;
 
 	if (!memory->mode.commits && ttl_container_owner(container) != GetUserId())
 		ereport(ERROR,
@@ -90,14 +87,11 @@ reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 	run.max_rows = max_rows;
 	run.max_batch_cost = PG_INT64_MAX;
 	run.until = DT_NOEND;
-	if (ttl_counters_get_container(container, &counters))
-		run.blocked = counters.blocked_rows;
 
-	was_blocked = run.blocked;
 	ttl_reap_rel_run(memory, container, &run);
 
 	/* the state that the worker has of it is out of date */
-	if ((run.rows > 0 || run.blocked != was_blocked) && OidIsValid(ttl_container_owner(container)))
+	if (run.rows > 0 && OidIsValid(ttl_container_owner(container)))
 		CacheInvalidateRelcacheByRelid(container);
 	return run.rows;
 }

@@ -61,7 +61,7 @@
  *
  * The worker takes only locks that are available at once, except row locks and
  * what triggers and referential actions take, for LOCK_WAIT.  If a row is locked for
- * longer, the batch skips locked rows.  (SELECT FOR UPDATE SKIP LOCKED for all would
+ * longer, the pass skips locked rows from then on.  (SELECT FOR UPDATE SKIP LOCKED for all would
  * write one more WAL record for each row.)  A user's call waits for table and policy
  * as any statement does.
  *
@@ -155,8 +155,11 @@
 /* Of the cost of a run, so small a share is for idle tables if others have work */
 #define LOOKING_SHARE		4
 
-/* TIDs that are kept between runs, for all tables together */
-#define KEEP_MAX			4194304
+/* ... or as many as the scan has read again, within this limit */
+#define COLLECT_MOST		2097152
+
+/* Memory for TIDs that are kept between runs, for all tables together */
+#define KEEP_MEMORY			(24 * 1024 * 1024)
 
 /* Time between scans from the position */
 #define POSITION_WAIT		(1 * USECS_PER_SEC)
@@ -186,9 +189,6 @@
 
 /* How long a batch waits for a lock; the value of lock_timeout */
 #define LOCK_WAIT			"50ms"
-
-/* Locked rows are skipped at once for so long after they were met. */
-#define LOCKED_MEMORY		(1 * USECS_PER_SEC)
 
 /* Time between cancellations, ms, and their greatest number */
 #define CANCEL_PERIOD		1000
@@ -276,37 +276,19 @@ blocked_rows(const TtlReapRel *reap_rel)
 }
 
 static void
-add_tid(TtlMemory *memory, TtlReapRel *reap_rel, ItemPointer tid)
-{
-	MemoryContext old;
-
-	if (reap_rel->tids.n < reap_rel->tids.allocated)
-	{
-		ttl_tids_append(&reap_rel->tids, tid);
-		return;
-	}
-	old = MemoryContextSwitchTo(memory->context);
-	memory->allocated -= reap_rel->tids.allocated;
-	ttl_tids_append(&reap_rel->tids, tid);
-	memory->allocated += reap_rel->tids.allocated;
-	MemoryContextSwitchTo(old);
-}
-
-static void
-clear_tids(TtlMemory *memory, TtlReapRel *reap_rel)
+clear_tids(TtlReapRel *reap_rel)
 {
 	if (reap_rel->tids.tids != NULL)
 		pfree(reap_rel->tids.tids);
-	memory->allocated -= reap_rel->tids.allocated;
 	memset(&reap_rel->tids, 0, sizeof(TtlTids));
 	reap_rel->next_tid = 0;
 }
 
 /* Forgets what a scan has collected, as if it had not taken place. */
 static void
-discard_tids(TtlMemory *memory, TtlReapRel *reap_rel)
+discard_tids(TtlReapRel *reap_rel)
 {
-	clear_tids(memory, reap_rel);
+	clear_tids(reap_rel);
 	reap_rel->more = true;
 	reap_rel->blocked = 0;
 	reap_rel->next_position = reap_rel->pass.position;
@@ -323,7 +305,7 @@ ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since)
 	{
 		if (reap_rel->last_run >= since)
 			continue;
-		discard_tids(memory, reap_rel);
+		discard_tids(reap_rel);
 		ttl_truncate_partition_forget(&reap_rel->truncate, 0);
 		(void) hash_search(memory->tables, &reap_rel->relid, HASH_REMOVE, NULL);
 	}
@@ -363,7 +345,7 @@ end_pass(TtlReapRel *reap_rel)
 
 	pass->is_running = false;
 	reap_rel->is_known = true;
-	if (pass->blocked > 0 || pass->skipped_locked)
+	if (pass->blocked > 0 || pass->skip_locked)
 	{
 		wait = Min(Max(wait, BLOCKED_MIN_WAIT), BLOCKED_MAX_WAIT);
 		pass->next_at = now + Max(wait, pass->busy);
@@ -379,7 +361,7 @@ end_pass(TtlReapRel *reap_rel)
  * its end.
  */
 static bool
-has_tids(TtlMemory *memory, TtlReapRel *reap_rel)
+has_tids(TtlReapRel *reap_rel)
 {
 	if (reap_rel->next_tid < reap_rel->tids.n)
 		return true;
@@ -387,7 +369,7 @@ has_tids(TtlMemory *memory, TtlReapRel *reap_rel)
 	reap_rel->pass.position = reap_rel->next_position;
 	reap_rel->pass.blocked += reap_rel->blocked;
 	reap_rel->blocked = 0;
-	clear_tids(memory, reap_rel);
+	clear_tids(reap_rel);
 	if (reap_rel->pass.is_running && !reap_rel->more)
 		end_pass(reap_rel);
 	return false;
@@ -613,7 +595,7 @@ report_error(TtlBatch *batch, const ErrorData *error, bool is_logged)
 static TtlReapResult
 handle_error(TtlBatch *batch, ErrorData *error)
 {
-	discard_tids(batch->memory, batch->reap_rel);
+	discard_tids(batch->reap_rel);
 	if (!batch->memory->mode.by_worker)
 		ReThrowError(error);
 
@@ -715,7 +697,7 @@ delete_tids(TtlBatch *batch)
 {
 	volatile int flags = 0;
 
-	if (batch->skip_locked)
+	if (batch->reap_rel->pass.skip_locked)
 		flags |= TTL_DELETION_SKIP_LOCKED;
 	if (batch->memory->mode.by_worker)
 		flags |= TTL_DELETION_HEEDS_GRACE | TTL_DELETION_RESTRICTED;
@@ -784,7 +766,7 @@ leave_out_referenced(TtlBatch *batch)
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && batch->memory->mode.by_worker)
 	{
 		/* a partition of the referencing table is locked, which is no error */
-		discard_tids(batch->memory, batch->reap_rel);
+		discard_tids(batch->reap_rel);
 		return TTL_REAP_LATER;
 	}
 	batch->reap_rel->skip_referenced_check = true;
@@ -877,11 +859,8 @@ attempt_delete(TtlBatch *batch, instr_time *start)
 			ResetLatch(MyLatch);
 			CHECK_FOR_INTERRUPTS();
 		}
-		else if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && !batch->skip_locked)
-		{
-			batch->reap_rel->locked_until = GetCurrentTimestamp() + LOCKED_MEMORY;
-			batch->skip_locked = true;
-		}
+		else if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && !batch->reap_rel->pass.skip_locked)
+			batch->reap_rel->pass.skip_locked = true;
 		else
 			return error;
 		FreeErrorData(error);
@@ -902,7 +881,6 @@ delete_batch(TtlBatch *batch)
 
 	batch->tids = reap_rel->tids.tids + reap_rel->next_tid;
 	batch->ntids = choose_size(batch);
-	batch->skip_locked = reap_rel->locked_until > started;
 
 	ttl_progress_phase(TTL_PHASE_DELETING);
 	error = attempt_delete(batch, &start);
@@ -925,9 +903,7 @@ delete_batch(TtlBatch *batch)
 		end_pause(reap_rel);
 		reap_rel->n_single = Max(reap_rel->n_single - 1, 0);
 		reap_rel->next_tid += batch->ntids;
-		if (batch->deleted < batch->ntids && batch->skip_locked)
-			reap_rel->pass.skipped_locked = true;
-		else if (batch->deleted < batch->ntids)
+		if (batch->deleted < batch->ntids && !reap_rel->pass.skip_locked)
 			block_kept_rows(batch);
 		return result;
 	}
@@ -951,12 +927,12 @@ delete_batch(TtlBatch *batch)
 
 	/* the row is alone; what is locked is met again in the next pass */
 	reap_rel->n_single = Max(reap_rel->n_single - 1, 0);
-	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && !batch->timed_out)
-		reap_rel->pass.skipped_locked = true;
-	else if (!batch->timed_out && handle_tables_error(batch, error))
-		return TTL_REAP_LATER;
-	else
+	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE || batch->timed_out)
+	{
+		if (!batch->timed_out && handle_tables_error(batch, error))
+			return TTL_REAP_LATER;
 		block_row(batch, error);
+	}
 	reap_rel->next_tid++;
 	return result;
 }
@@ -1051,7 +1027,7 @@ open_table(TtlBatch *batch, Oid container)
 	if (!waits && ttl_grace_lasts(&batch->container.policy.change, ttl_execution_reference_time()))
 	{
 		/* rows that the change has made expired may lie before the position */
-		discard_tids(batch->memory, batch->reap_rel);
+		discard_tids(batch->reap_rel);
 		batch->reap_rel->pass.is_running = false;
 		batch->reap_rel->pass.next_at = 0;
 		batch->due = ttl_grace_end(&batch->container.policy.change, GetCurrentTimestamp());
@@ -1076,15 +1052,16 @@ has_position(const TtlReapRel *reap_rel)
 }
 
 /*
- * Collects the TIDs of rows that had expired by 'now', from the position on, and
- * sets reap_rel->more if there may be others.  A snapshot is active.
+ * Collects the TIDs of expired rows from the position on, and sets reap_rel->more if there may be
+ * others.  A snapshot is active.
  */
 static void
-collect_tids(TtlBatch *batch, TimestampTz now, TtlExpiryPosition *position)
+collect_tids(TtlBatch *batch)
 {
 	TtlReapRel *reap_rel = batch->reap_rel;
 	TtlExpiryWalk *walk;
 	TupleTableSlot *slot;
+	MemoryContext old;
 	bool		is_incomplete;
 	int64		limit;
 
@@ -1094,16 +1071,18 @@ collect_tids(TtlBatch *batch, TimestampTz now, TtlExpiryPosition *position)
 	limit = Min(Max(Min(batch->max_cost, batch->max_rows), COLLECT_MIN),
 				batch->referenced != NIL ? TTL_FK_REFERENCED_MAX : COLLECT_MAX);
 
-	walk = ttl_expiry_walk_begin(batch->rel, &batch->container, now, GetActiveSnapshot(),
-								 position);
+	walk = ttl_expiry_walk_begin(batch->rel, &batch->container, batch->now, GetActiveSnapshot(),
+								 &reap_rel->next_position);
 	ttl_expiry_walk_only_tids(walk);
 	ttl_expiry_walk_before(walk, batch->memory->mode.next_xid);
 	while (reap_rel->tids.n < limit && (slot = ttl_expiry_walk_next(walk, NULL)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
-		add_tid(batch->memory, reap_rel, &slot->tts_tid);
+		old = MemoryContextSwitchTo(batch->memory->context);
+		ttl_tids_append(&reap_rel->tids, &slot->tts_tid);
+		MemoryContextSwitchTo(old);
 		if (reap_rel->tids.n >= limit && batch->referenced == NIL)
-			limit = Max(limit, Min(ttl_expiry_walk_skipped(walk), KEEP_MAX / 2));
+			limit = Max(limit, Min(ttl_expiry_walk_skipped(walk), COLLECT_MOST));
 	}
 	reap_rel->more = reap_rel->tids.n >= limit;
 	is_incomplete = !reap_rel->more && ttl_expiry_walk_is_incomplete(walk);
@@ -1124,11 +1103,12 @@ scan_expiry_indexes(TtlBatch *batch)
 		(pass->next_at <= GetCurrentTimestamp() || !has_position(reap_rel)))
 		begin_pass(reap_rel, batch->now);
 
+	if (pass->is_running)
+		batch->now = Min(pass->now, batch->now);
+
 	PushActiveSnapshot(GetTransactionSnapshot());
-	reap_rel->next_position = reap_rel->pass.position;
-	reap_rel->scanned_to = pass->is_running ? Min(pass->now, batch->now) : batch->now;
-	collect_tids(batch, pass->is_running ? Min(pass->now, batch->now) : batch->now,
-				 &reap_rel->next_position);
+	reap_rel->next_position = pass->position;
+	collect_tids(batch);
 	PopActiveSnapshot();
 }
 
@@ -1173,15 +1153,13 @@ collect_rows(TtlBatch *batch)
 	return result;
 }
 
-/*
- * All rows that had expired by then have been deleted, or cannot be.
- */
+/* All rows that had expired by then have been deleted, or cannot be. */
 static void
-advance_front(TtlBatch *batch, TimestampTz expired_by)
+advance_front(TtlBatch *batch)
 {
 	TtlExpiryPosition *front = &batch->reap_rel->front;
 
-	ttl_expiry_skip_expired(&batch->container, expired_by, front);
+	ttl_expiry_skip_expired(&batch->container, batch->now, front);
 	for (int i = 0; i < TTL_INDEXES; i++)
 		front->at[i]++;
 }
@@ -1219,38 +1197,36 @@ truncate_partition(TtlBatch *batch)
 			batch->deadline += GetCurrentTimestamp() - started;
 		return false;
 	}
-	discard_tids(batch->memory, reap_rel);
+	discard_tids(reap_rel);
 	begin_pass(reap_rel, batch->now);
 	return true;
 }
 
 /* Does the work of one transaction. */
 static TtlReapResult
-run_batch(TtlBatch *batch, Oid container, TtlReapRun *run)
+run_batch(TtlBatch *batch, Oid container)
 {
-	TtlMemory  *memory = batch->memory;
 	TtlReapRel *reap_rel = batch->reap_rel;
 	TtlReapResult result = open_table(batch, container);
 
 	if (result != TTL_REAP_MORE)
 		return result;
 
-	if (!has_tids(memory, reap_rel))
+	if (!has_tids(reap_rel))
 	{
 		if (nothing_due(batch))
 		{
-			advance_front(batch, batch->now);
+			advance_front(batch);
 			return TTL_REAP_DONE;
 		}
-		run->is_idle = false;
 		result = collect_rows(batch);
 		if (result != TTL_REAP_MORE)
 			return result;
-		if (!has_tids(memory, reap_rel))
+		if (!has_tids(reap_rel))
 		{
 			if (reap_rel->more)
 				return TTL_REAP_MORE;
-			advance_front(batch, reap_rel->scanned_to);
+			advance_front(batch);
 			(void) nothing_due(batch);
 			return TTL_REAP_DONE;
 		}
@@ -1396,8 +1372,8 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 	/* rows that are blocked by the statistics have been logged by an earlier worker */
 	if (!reap_rel->is_known && !reap_rel->pass.is_running && memory->mode.by_worker)
 		reap_rel->pass.last_blocked = run->blocked;
-	reap_rel->has_work = false;
-	reap_rel->last_run = reap_rel->due = GetCurrentTimestamp();
+	reap_rel->last_run = GetCurrentTimestamp();
+	reap_rel->due = DT_NOBEGIN;
 	if (reap_rel->paused_until > reap_rel->last_run)
 	{
 		reap_rel->due = reap_rel->paused_until;
@@ -1431,7 +1407,7 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 		}
 
 		oldcontext = MemoryContextSwitchTo(memory->batch_context);
-		result = run_batch(&batch, container, run);
+		result = run_batch(&batch, container);
 		if (batch.rel != NULL)
 			relation_close(batch.rel, NoLock);
 		if (batch.due != 0)
@@ -1460,9 +1436,8 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 		due = Max(reap_rel->paused_until, GetCurrentTimestamp() + POSITION_WAIT);
 	if (result != TTL_REAP_MORE)
 		reap_rel->due = Min(due, GetCurrentTimestamp() + run->longest_wait);
-	reap_rel->has_work = result == TTL_REAP_MORE;
-	if (memory->allocated > KEEP_MAX)
-		discard_tids(memory, reap_rel);
+	if (MemoryContextMemAllocated(memory->context, false) > KEEP_MEMORY)
+		discard_tids(reap_rel);
 	return result;
 }
 
@@ -1503,7 +1478,7 @@ reap_tables(TtlMemory *memory, Oid container, TtlReapRun *run, List *tables, Lis
 			break;
 		}
 		end = reap_table(memory, container, reap_rel, run, run->cost + Max(share, 1));
-		if (busy != NULL && reap_rel->has_work)
+		if (busy != NULL && reap_rel->due == DT_NOBEGIN)
 			*busy = lappend(*busy, reap_rel);
 		else if (run->end == TTL_REAP_DONE || end == TTL_REAP_MORE)
 			run->end = end;
@@ -1522,13 +1497,13 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 	run->cost = 0;
 	run->rows = 0;
 	run->due = DT_NOEND;
-	run->is_idle = true;
 
 	if (SPI_connect_ext(memory->mode.commits ? SPI_OPT_NONATOMIC : 0) !=
 		SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 
 	ttl_deletion_discard_counts();
+	run->blocked = ttl_counters_get_container(container, &counters) ? counters.blocked_rows : 0;
 
 	/* what a procedure has deferred before it called must not fire as the owner */
 	if (!memory->mode.by_worker)
@@ -1546,7 +1521,7 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 			want_pass(reap_rel);
 			reap_rel->due = 0;
 		}
-		if (reap_rel->has_work)
+		if (reap_rel->due == DT_NOBEGIN)
 			busy = lappend(busy, reap_rel);
 		else if (reap_rel->due <= GetCurrentTimestamp())
 			idle = lappend(idle, reap_rel);

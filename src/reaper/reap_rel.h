@@ -38,8 +38,7 @@ typedef struct TtlReapRel
 {
 	Oid			relid;			/* MUST BE FIRST */
 	TimestampTz last_run;		/* random, in the past, before the first */
-	TimestampTz due;			/* of the next run */
-	bool		has_work;		/* left by the last run, which makes it due at once */
+	TimestampTz due;			/* of the next run; DT_NOBEGIN = work is left */
 	TtlPass		pass;
 	bool		is_known;		/* a pass has ended, in an earlier worker perhaps */
 	TimestampTz paused_until;	/* after an error of the table itself */
@@ -50,7 +49,6 @@ typedef struct TtlReapRel
 	int64		blocked;		/* skipped rows that are not yet in the pass's
 								 * count */
 	TtlExpiryPosition next_position;	/* the position when all TIDs are done */
-	TimestampTz scanned_to;		/* the scan covers rows that had expired by then */
 	TtlExpiryPosition front;	/* rows before it are deleted or blocked: unlike the
 								 * position, it does not go back with each pass */
 	bool		more;			/* the scan stopped before the end */
@@ -61,7 +59,6 @@ typedef struct TtlReapRel
 	int			batch_size;		/* rows of the next batch, 0 = unknown */
 	int			n_single;		/* so many rows are deleted one by one */
 	double		row_cost;		/* of the last batch, 0 = unknown */
-	TimestampTz locked_until;	/* skip locked rows at once until then */
 } TtlReapRel;
 
 /* How a caller wants expired rows to be deleted. */
@@ -81,7 +78,6 @@ typedef struct TtlMemory
 	MemoryContext context;
 	MemoryContext batch_context;	/* reset after each batch */
 	HTAB	   *tables;			/* of TtlReapRel */
-	int64		allocated;		/* TIDs there is room for */
 } TtlMemory;
 
 /* Whether the deletion from a table, or container, goes on */
@@ -113,13 +109,11 @@ typedef struct TtlReapRun
 	TtlReapResult end;
 	int64		cost;
 	int64		rows;
-	int64		blocked;		/* rows that cannot be deleted; initially as in
-								 * the statistics */
+	int64		blocked;		/* rows that cannot be deleted, as in the statistics */
 	List	   *tables;			/* OIDs of the container's tables */
 	int			ntables;
 	TimestampTz due;			/* of the first of its tables, DT_NOEND if there is
 								 * none */
-	bool		is_idle;		/* no table had anything to scan for */
 } TtlReapRun;
 
 /* A batch: what one transaction does to a table */
@@ -129,7 +123,8 @@ typedef struct TtlBatch
 	TtlReapRel *reap_rel;
 	TtlContainer container;
 	Relation	rel;
-	TimestampTz now;			/* rows that had expired by then are deleted */
+	TimestampTz now;			/* rows that had expired by then are deleted; in a
+								 * pass, at the latest when it began */
 	int64		max_cost;		/* what is left of the run's */
 	int64		max_batch_cost;
 	int64		max_rows;
@@ -143,7 +138,6 @@ typedef struct TtlBatch
 	/* the deletion */
 	ItemPointer tids;
 	int			ntids;
-	bool		skip_locked;
 	int64		deleted;
 	bool		origin_wanted;	/* about to take the replication origin */
 	bool		works_without_rows;

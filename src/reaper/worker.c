@@ -542,7 +542,7 @@ longest_wait(const TtlScheduled *container)
 }
 
 /*
- * After a visit: sets when the container is due.  If it was idle, nothing in it had expired.
+ * After a visit: sets when the container is due.  If it was idle, nothing in it was to be deleted.
  */
 static void
 set_due(TtlScheduled *container, TimestampTz due, bool is_idle)
@@ -900,7 +900,6 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	run.pace = pace;
 	run.until = started + RUN_TIME;
 	run.longest_wait = longest_wait(container);
-	run.blocked = container->blocked;
 	run.changed = container->changed;
 	container->changed = false;
 	container->has_work = false;
@@ -930,7 +929,7 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	if (run.end != TTL_REAP_MORE)
 	{
 		container->behind_since = 0;
-		set_due(container, run.due, run.end == TTL_REAP_DONE && run.is_idle);
+		set_due(container, run.due, run.end == TTL_REAP_DONE && run.rows == 0);
 	}
 	else if (container->cycle_cost >= container->cycle_cost_limit)
 		container->is_limited = true;
