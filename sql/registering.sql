@@ -189,7 +189,7 @@ CREATE TABLE small (id int, until bigint);
 INSERT INTO small VALUES (1, 1000);
 SELECT ttl.create_container('small', -1, ts_column => NULL, ttl_column => 'until', ttl_unit => 'epoch_ms');
 CREATE TABLE long (id int, until numeric);
-INSERT INTO long VALUES (1, 10::numeric ^ 100);
+INSERT INTO long VALUES (1, 1e100);
 SELECT ttl.create_container('long', ttl_column => 'until');
 -- the error says what is allowed
 CREATE TABLE checked (id int);

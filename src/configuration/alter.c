@@ -262,7 +262,6 @@ check_archive(Oid relid, const TtlPolicy *policy)
 {
 	Oid			archive = policy->archive_to;
 	char		relkind = get_rel_relkind(archive);
-	TtlContainer container;
 	Relation	rel;
 	AclResult	result;
 
@@ -276,18 +275,12 @@ check_archive(Oid relid, const TtlPolicy *policy)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table", get_rel_name(archive)),
 				 errdetail("Only ordinary, partitioned and foreign tables can be archives.")));
-	if (archive == relid ||
-		(ttl_container_lookup(archive, &container) && container.container == relid))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("container \"%s\" cannot be its own archive", get_rel_name(relid)),
-				 errhint("Choose another table.")));
 	if (ttl_policy_archives_into(archive, relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("table \"%s\" cannot be the archive of container \"%s\"",
 						get_rel_name(archive), get_rel_name(relid)),
-				 errdetail("What expires there goes back into the container by way of its own archive."),
+				 errdetail("What expires there would go back into the container."),
 				 errhint("Choose another table.")));
 
 	rel = table_open(relid, AccessShareLock);

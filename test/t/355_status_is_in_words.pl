@@ -120,6 +120,13 @@ sql(q{CREATE ROLE someone; ALTER TABLE published OWNER TO someone; REVOKE DELETE
 INSERT INTO published VALUES (1, now() - interval '1 hour')});
 failing_is('published', qr/permission denied/, 'no right to delete');
 sql(q{DROP TABLE published;
+CREATE TABLE parted (id int) PARTITION BY LIST (id);
+CREATE TABLE parted_1 PARTITION OF parted DEFAULT;
+ALTER TABLE parted_1 OWNER TO someone;
+SELECT ttl.create_container('parted', 60);
+INSERT INTO parted VALUES (1, now() - interval '1 hour')});
+failing_is('parted', qr/owner/, 'a partition of another owner');
+sql(q{DROP TABLE parted;
 CREATE TABLE refused (id int);
 CREATE FUNCTION refuse_all() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'none'; END $$;
 CREATE TRIGGER refuse BEFORE DELETE ON refused EXECUTE FUNCTION refuse_all();
