@@ -56,7 +56,7 @@ ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
 {
 	ttl_container_may_change(function);
 	ttl_argument_refuse_null(fcinfo, 0, "container");
-	ttl_trigger_check_settable(PG_GETARG_OID(0));
+	ttl_table_check_settable(PG_GETARG_OID(0));
 	return PG_GETARG_OID(0);
 }
 
@@ -170,14 +170,14 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 	int32		old_default;
 
 	ttl_container_check_owned(relid);
-	ttl_trigger_lock(relid, ShareRowExclusiveLock);
+	ttl_table_lock_distributed(relid, ShareRowExclusiveLock);
 	lock_table(relid, default_ttl == TTL_OFF);
 	if (default_ttl != TTL_OFF)
 		(void) ttl_container_tree(relid, AccessShareLock);
 	lock_policy(relid, &policy);
 	old_default = policy.default_ttl;
 	policy.default_ttl = default_ttl;
-	ttl_columns_check_policy(relid, &policy);
+	ttl_table_check_policy(relid, &policy);
 
 	/* An index may have been dropped while TTL was off. */
 	if (default_ttl != TTL_OFF)
@@ -187,7 +187,7 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 		ttl_grace_begin(&policy, old_default, InvalidOid);
 	ttl_notice_made_visible(relid, old_default, default_ttl);
 	ttl_policy_update(relid, &policy);
-	ttl_trigger_send(relid, &policy);
+	ttl_table_send_policy(relid, &policy);
 	ttl_notice_made_expired(relid, &policy, old_default);
 }
 
@@ -335,7 +335,7 @@ lock_for_change(Oid relid, const TtlPolicy *wanted, const Bitmapset *given)
 		(void) ttl_container_tree(relid, AccessExclusiveLock);
 	else if (IS_GIVEN(indexing))
 		(void) ttl_container_tree(relid, ShareLock);
-	ttl_trigger_lock(relid, ShareRowExclusiveLock);
+	ttl_table_lock_distributed(relid, ShareRowExclusiveLock);
 	lock_table(relid, IS_GIVEN(reaping) && !wanted->reaping && !IS_GIVEN(archive_to) &&
 			   !IS_GIVEN(archive_columns));
 	/* DROP TABLE must find that it is an archive */
@@ -380,7 +380,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 					 errmsg("cannot give up the expiry indexes of container \"%s\" because it has a default TTL",
 							get_rel_name(relid)),
 					 errhint("Turn TTL off first with ttl.set_default_ttl(..., NULL).")));
-		ttl_indexes_drop(relid, &policy);
+		ttl_table_drop_indexes(relid, &policy);
 	}
 	for (int i = 0; i < ttl_nsettings; i++)
 	{
@@ -389,14 +389,14 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 				   (char *) &wanted + ttl_settings[i].offset, ttl_settings[i].size);
 	}
 	if (IS_GIVEN(indexing) && policy.indexing != TTL_INDEXING_NONE)
-		ttl_indexes_complete(relid, &policy);
+		ttl_table_create_indexes(relid, &policy);
 	if (IS_GIVEN(ts_precision))
-		ttl_columns_renew_default(relid, &policy);
+		ttl_table_renew_default(relid, &policy);
 	ttl_command_end(nestlevel);
 
-	ttl_columns_check_policy(relid, &policy);
+	ttl_table_check_policy(relid, &policy);
 	if (IS_GIVEN(touch_on_update) && policy.touch_on_update)
-		ttl_columns_check_uses(relid, &policy, NoLock);
+		ttl_table_check_uses(relid, &policy, NoLock);
 	if (IS_GIVEN(archive_columns))
 		check_archive_columns(relid, &policy);
 	/* what a restore has put there is looked at before anything goes there */
@@ -405,7 +405,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 		check_archive(relid, &policy);
 
 	ttl_policy_update(relid, &policy);
-	ttl_trigger_send(relid, &policy);
+	ttl_table_send_policy(relid, &policy);
 
 	PG_RETURN_VOID();
 }
@@ -453,10 +453,10 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 
 	/* shards of a distributed table cease to be containers by this */
 	if (ttl_row_trigger_exists(relid))
-		ttl_trigger_drop(relid);
+		ttl_table_drop_trigger(relid);
 	nestlevel = ttl_command_begin();
-	ttl_indexes_drop(relid, &policy);
-	ttl_columns_take_back(relid, &policy, drop_columns);
+	ttl_table_drop_indexes(relid, &policy);
+	ttl_table_take_back(relid, &policy, drop_columns);
 	ttl_command_end(nestlevel);
 
 	PG_RETURN_VOID();

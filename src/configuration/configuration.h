@@ -26,31 +26,31 @@ extern bool ttl_argument_boolean(FunctionCallInfo fcinfo, int n, const char *nam
 extern void ttl_alter_default_ttl(Oid relid, int32 default_ttl);
 
 /* table.c */
-extern Form_pg_attribute ttl_columns_find(Relation rel, const char *name);
-extern void ttl_columns_check_kind(Relation rel);
-extern void ttl_columns_check_storage(const List *tables);
-extern void ttl_columns_check_names(const TtlPolicy *policy);
-extern void ttl_columns_check_policy(Oid relid, const TtlPolicy *policy);
-extern void ttl_columns_check(Relation rel, const TtlPolicy *policy);
-extern void ttl_columns_check_uses(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode);
-extern void ttl_columns_check_uses_of_table(Oid relid);
-extern void ttl_columns_check_new_index(HeapTuple index);
-extern bool ttl_columns_has_rows_elsewhere(Oid relid);
-extern void ttl_columns_complete(Oid relid, TtlPolicy *policy);
-extern void ttl_columns_complete_partition(Oid parent, Oid partition, const TtlPolicy *policy);
-extern void ttl_columns_renew_default(Oid relid, const TtlPolicy *policy);
-extern void ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop);
+extern Form_pg_attribute ttl_table_find_column(Relation rel, const char *name);
+extern void ttl_table_check_kind(Relation rel);
+extern void ttl_table_check_storage(const List *tables);
+extern void ttl_table_check_names(const TtlPolicy *policy);
+extern void ttl_table_check_policy(Oid relid, const TtlPolicy *policy);
+extern void ttl_table_check_columns(Relation rel, const TtlPolicy *policy);
+extern void ttl_table_check_uses(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode);
+extern void ttl_table_check_uses_of_table(Oid relid);
+extern void ttl_table_check_new_index(HeapTuple index);
+extern bool ttl_table_has_rows_elsewhere(Oid relid);
+extern void ttl_table_add_columns(Oid relid, TtlPolicy *policy);
+extern void ttl_table_complete_partition(Oid parent, Oid partition, const TtlPolicy *policy);
+extern void ttl_table_renew_default(Oid relid, const TtlPolicy *policy);
+extern void ttl_table_take_back(Oid relid, const TtlPolicy *policy, bool drop);
 
-extern void ttl_indexes_complete(Oid relid, TtlPolicy *policy);
-extern void ttl_indexes_drop(Oid relid, TtlPolicy *policy);
+extern void ttl_table_create_indexes(Oid relid, TtlPolicy *policy);
+extern void ttl_table_drop_indexes(Oid relid, TtlPolicy *policy);
 
-extern void ttl_trigger_check_settable(Oid relid);
-extern void ttl_trigger_lock(Oid relid, LOCKMODE lockmode);
-extern void ttl_trigger_create(Oid relid, const TtlPolicy *policy);
-extern void ttl_trigger_restore(Oid relid, const TtlPolicy *policy);
-extern void ttl_trigger_send(Oid relid, const TtlPolicy *policy);
-extern void ttl_trigger_drop(Oid relid);
-extern void ttl_trigger_archive_dropped(Oid archive);
+extern void ttl_table_check_settable(Oid relid);
+extern void ttl_table_lock_distributed(Oid relid, LOCKMODE lockmode);
+extern void ttl_table_create_trigger(Oid relid, const TtlPolicy *policy);
+extern void ttl_table_restore_trigger(Oid relid, const TtlPolicy *policy);
+extern void ttl_table_send_policy(Oid relid, const TtlPolicy *policy);
+extern void ttl_table_drop_trigger(Oid relid);
+extern void ttl_table_archive_dropped(Oid archive);
 
 /* notice.c */
 extern void ttl_notice_new_life(Oid relid, const TtlPolicy *policy);

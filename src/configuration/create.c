@@ -153,7 +153,7 @@ static void
 survey_column(Relation rel, const char *name, TtlUnit unit, SurveyedColumn *column)
 {
 	Oid			relid = RelationGetRelid(rel);
-	Form_pg_attribute attribute = ttl_columns_find(rel, name);
+	Form_pg_attribute attribute = ttl_table_find_column(rel, name);
 	MemoryContext context = CurrentMemoryContext;
 	int			nestlevel;
 
@@ -266,7 +266,7 @@ notice_adopted_ttl(const char *table, const TtlPolicy *policy, const SurveyedCol
 static void
 require_column(Relation rel, const char *name, const char *argument, const char *default_name)
 {
-	if (ttl_columns_find(rel, name) != NULL)
+	if (ttl_table_find_column(rel, name) != NULL)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_COLUMN),
@@ -337,7 +337,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	Relation	rel;
 	int			nestlevel;
 
-	ttl_columns_check_names(policy);
+	ttl_table_check_names(policy);
 
 	/*
 	 * A role without rights must not queue up for a lock, nor anybody for one on a catalog, or with
@@ -345,9 +345,9 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	 */
 	ttl_container_check_owner(relid);
 	stamped.created_objects |= TTL_CREATED_TS_DEFAULT;
-	ttl_columns_check_policy(relid, &stamped);
+	ttl_table_check_policy(relid, &stamped);
 	rel = ttl_container_open(relid, AccessShareLock);
-	ttl_columns_check_kind(rel);
+	ttl_table_check_kind(rel);
 	relation_close(rel, AccessShareLock);
 
 	/* ALTER TABLE will want it; to upgrade a weaker lock invites deadlock. */
@@ -365,8 +365,8 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 				 errmsg("\"%s\" is already a container", RelationGetRelationName(rel)),
 				 errhint("Use ttl.set_default_ttl() or ttl.alter_container() to change it.")));
 	}
-	ttl_columns_check_kind(rel);
-	ttl_columns_check_storage(ttl_container_tree(relid, AccessExclusiveLock));
+	ttl_table_check_kind(rel);
+	ttl_table_check_storage(ttl_container_tree(relid, AccessExclusiveLock));
 	if (OidIsValid(get_trigger_oid(relid, TTL_TRIGGER, true)) &&
 		!ttl_row_trigger_exists(relid))
 		ereport(ERROR,
@@ -378,7 +378,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 		require_column(rel, NameStr(policy->ts_column), "ts_column", TTL_TS_COLUMN);
 	if (names_ttl && NameStr(policy->ttl_column)[0] != '\0')
 		require_column(rel, NameStr(policy->ttl_column), "ttl_column", TTL_TTL_COLUMN);
-	ttl_columns_check(rel, policy);
+	ttl_table_check_columns(rel, policy);
 	survey_column(rel, NameStr(policy->ts_column), policy->ts_unit, &ts);
 	survey_column(rel, NameStr(policy->ttl_column), policy->ttl_unit, &own);
 	if (!names_ts)
@@ -387,17 +387,17 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	if (!names_ttl)
 		refuse_values(rel, &own, "ttl_column", TTL_TTL_COLUMN,
 					  "each row's own TTL, or ttl_column => NULL if they mean something else");
-	ttl_columns_check_uses(relid, policy, NoLock);
+	ttl_table_check_uses(relid, policy, NoLock);
 	CheckTableNotInUse(rel, "create_container");
 	table_close(rel, NoLock);
 
 	nestlevel = ttl_command_begin();
-	ttl_columns_complete(relid, policy);
-	ttl_columns_check_policy(relid, policy);
+	ttl_table_add_columns(relid, policy);
+	ttl_table_check_policy(relid, policy);
 	if (policy->indexing != TTL_INDEXING_NONE)
-		ttl_indexes_complete(relid, policy);
+		ttl_table_create_indexes(relid, policy);
 	ttl_command_end(nestlevel);
-	ttl_trigger_create(relid, policy);
+	ttl_table_create_trigger(relid, policy);
 	if (policy->default_ttl != TTL_OFF && ttl_container_has_pages(relid))
 		ttl_grace_begin(policy, TTL_OFF, InvalidOid);
 	if (is_subscribed(relid))
@@ -408,7 +408,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	notice_adopted_ts(get_rel_name(relid), policy, &ts);
 	notice_adopted_ttl(get_rel_name(relid), policy, &own);
 	if ((policy->created_objects & TTL_CREATED_TS_COLUMN) &&
-		(ttl_container_has_pages(relid) || ttl_columns_has_rows_elsewhere(relid)))
+		(ttl_container_has_pages(relid) || ttl_table_has_rows_elsewhere(relid)))
 		ttl_notice_new_life(relid, policy);
 	ttl_notice_utc(relid, NameStr(policy->ts_column));
 	ttl_notice_utc(relid, NameStr(policy->ttl_column));
@@ -543,7 +543,7 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 	else
 	{
 		ttl_container_check_owner(relid);
-		ttl_trigger_check_settable(relid);
+		ttl_table_check_settable(relid);
 	}
 	before = count_indexes(relid);
 	ttl_policy_init(&policy);

@@ -406,7 +406,7 @@ check_kind(Oid relid)
 	if (!OidIsValid(relid) || !ttl_container_peek(relid, &container) || container.container != relid)
 		return;
 	rel = table_open(relid, AccessShareLock);
-	ttl_columns_check_kind(rel);
+	ttl_table_check_kind(rel);
 	table_close(rel, NoLock);
 }
 
@@ -425,8 +425,8 @@ partition_created(CreateStmt *stmt)
 	}
 	if (OidIsValid(relid) && get_rel_relispartition(relid) &&
 		ttl_container_peek(get_partition_parent(relid, true), &container))
-		ttl_columns_check_storage(list_make1_oid(relid));
-	ttl_columns_check_uses_of_table(relid);
+		ttl_table_check_storage(list_make1_oid(relid));
+	ttl_table_check_uses_of_table(relid);
 }
 
 /*
@@ -471,12 +471,12 @@ partition_attaches(Oid parent, RangeVar *name)
 	if (!ttl_container_peek(parent, &container) ||
 		!ttl_policy_read(container.container, &policy))
 		return;
-	ttl_columns_check_storage(find_all_inheritors(partition, AccessExclusiveLock, NULL));
+	ttl_table_check_storage(find_all_inheritors(partition, AccessExclusiveLock, NULL));
 	if (get_attnum(partition, NameStr(policy.ts_column)) != InvalidAttrNumber)
 		brought |= TTL_CREATED_TS_COLUMN;
 	if (get_attnum(partition, NameStr(policy.ttl_column)) != InvalidAttrNumber)
 		brought |= TTL_CREATED_TTL_COLUMN;
-	ttl_columns_complete_partition(parent, partition, &policy);
+	ttl_table_complete_partition(parent, partition, &policy);
 
 	/* columns with values of its own mustn't go with those that were added to the others */
 	if (!(policy.created_objects & brought) || !ttl_container_has_pages(partition))
@@ -562,7 +562,7 @@ partition_detached(RangeVar *name)
 	if (!OidIsValid(partition) || !ttl_policy_read(partition, &policy) ||
 		policy.propagated || get_rel_relispartition(partition))
 		return;
-	ttl_trigger_restore(partition, &policy);
+	ttl_table_restore_trigger(partition, &policy);
 	ttl_notice_detached(partition);
 }
 
@@ -684,7 +684,7 @@ alter_table_ended(AlterTableStmt *stmt)
 
 	if (!OidIsValid(relid))
 		return;
-	ttl_columns_check_uses_of_table(relid);
+	ttl_table_check_uses_of_table(relid);
 
 	foreach(lc, stmt->cmds)
 	{
@@ -793,7 +793,7 @@ relation_created(Oid relid)
 				ObjectIdGetDatum(relid));
 	index = read_own(IndexRelationId, IndexRelidIndexId, 1, &key);
 	if (HeapTupleIsValid(index))
-		ttl_columns_check_new_index(index);
+		ttl_table_check_new_index(index);
 }
 
 /*
@@ -912,7 +912,7 @@ relation_dropped(Oid relid, bool concurrently)
 		/* whoever changes the policy has locked it */
 		if (ttl_policy_read(relid, &policy) && ttl_policy_lock(relid, true, true))
 			ttl_policy_delete(relid);
-		ttl_trigger_archive_dropped(relid);
+		ttl_table_archive_dropped(relid);
 	}
 }
 

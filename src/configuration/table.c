@@ -46,7 +46,7 @@
  */
 
 Form_pg_attribute
-ttl_columns_find(Relation rel, const char *name)
+ttl_table_find_column(Relation rel, const char *name)
 {
 	AttrNumber	attno = get_attnum(RelationGetRelid(rel), name);
 
@@ -58,7 +58,7 @@ ttl_columns_find(Relation rel, const char *name)
  * of any access method hide their rows; they keep them if it can't delete single ones.
  */
 void
-ttl_columns_check_storage(const List *tables)
+ttl_table_check_storage(const List *tables)
 {
 	ListCell   *lc;
 
@@ -82,7 +82,7 @@ ttl_columns_check_storage(const List *tables)
  * if it is no table, 0A000 if it is a table that can't have TTL.
  */
 void
-ttl_columns_check_kind(Relation rel)
+ttl_table_check_kind(Relation rel)
 {
 	const char *name = RelationGetRelationName(rel);
 	char		relkind = rel->rd_rel->relkind;
@@ -133,7 +133,7 @@ ttl_columns_check_kind(Relation rel)
 
 /* Errors unless the names can be those of a container's columns. */
 void
-ttl_columns_check_names(const TtlPolicy *policy)
+ttl_table_check_names(const TtlPolicy *policy)
 {
 	const char *ts = NameStr(policy->ts_column);
 	const char *own = NameStr(policy->ttl_column);
@@ -150,7 +150,7 @@ ttl_columns_check_names(const TtlPolicy *policy)
  * and something writes that column by the policy's precision, which isn't longer (22023).
  */
 void
-ttl_columns_check_policy(Oid relid, const TtlPolicy *policy)
+ttl_table_check_policy(Oid relid, const TtlPolicy *policy)
 {
 	bool		has_ts = NameStr(policy->ts_column)[0] != '\0';
 	bool		is_stamped = has_ts && (policy->touch_on_update ||
@@ -217,10 +217,10 @@ refuse_type(Form_pg_attribute column, TtlUnit unit, const char *types, const cha
 
 /* Errors unless the columns, as far as they exist, can be adopted. */
 void
-ttl_columns_check(Relation rel, const TtlPolicy *policy)
+ttl_table_check_columns(Relation rel, const TtlPolicy *policy)
 {
-	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
-	Form_pg_attribute own = ttl_columns_find(rel, NameStr(policy->ttl_column));
+	Form_pg_attribute ts = ttl_table_find_column(rel, NameStr(policy->ts_column));
+	Form_pg_attribute own = ttl_table_find_column(rel, NameStr(policy->ttl_column));
 
 	if (ts != NULL &&
 		(ttl_type_of_clock(ts->atttypid, policy->ts_unit) == NULL || has_no_units(ts)))
@@ -286,7 +286,7 @@ present_sql(Oid type, int64 step)
 
 /* True if other nodes may hold rows of the table, which the caller has locked. */
 bool
-ttl_columns_has_rows_elsewhere(Oid relid)
+ttl_table_has_rows_elsewhere(Oid relid)
 {
 	return ttl_citus_is_distributed(relid) && !ttl_citus_is_empty(relid);
 }
@@ -307,7 +307,7 @@ add_ts_column(Oid relid, const char *ts, Oid type_oid, int32 typmod, int64 preci
 	Datum		now = DirectFunctionCall1(type_oid == TIMESTAMPTZOID ? timestamptz_out : timestamp_out,
 										  ttl_type_present(NULL, GetCurrentTimestamp(), step));
 
-	if (ttl_container_has_pages(relid) || ttl_columns_has_rows_elsewhere(relid))
+	if (ttl_container_has_pages(relid) || ttl_table_has_rows_elsewhere(relid))
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s NOT NULL DEFAULT %s", table, ts, type,
 						quote_literal_cstr(DatumGetCString(now)));
 	else
@@ -320,18 +320,18 @@ add_ts_column(Oid relid, const char *ts, Oid type_oid, int32 typmod, int64 preci
  * was added.  The caller has locked the table.
  */
 void
-ttl_columns_complete(Oid relid, TtlPolicy *policy)
+ttl_table_add_columns(Oid relid, TtlPolicy *policy)
 {
 	char	   *table = ttl_container_table_name(relid);
 	bool		has_ts = NameStr(policy->ts_column)[0] != '\0';
 	const char *ts_name = quote_identifier(NameStr(policy->ts_column));
 	Relation	rel = table_open(relid, NoLock);
-	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
+	Form_pg_attribute ts = ttl_table_find_column(rel, NameStr(policy->ts_column));
 	Oid			ts_type = ts == NULL ? InvalidOid : ts->atttypid;
 	int64		step = ts == NULL ? 1 : ttl_type_clock_step(NULL, ts->atttypmod, policy->ts_precision);
 	bool		lacks_ts = has_ts && ts == NULL;
 	bool		lacks_own = NameStr(policy->ttl_column)[0] != '\0' &&
-	ttl_columns_find(rel, NameStr(policy->ttl_column)) == NULL;
+	ttl_table_find_column(rel, NameStr(policy->ttl_column)) == NULL;
 
 	if (ts == NULL)
 		policy->created_objects |= has_ts ? TTL_CREATED_TS_COLUMN : 0;
@@ -366,7 +366,7 @@ has_our_default(Relation rel, const FormData_pg_attribute *ts)
  * given.  The caller has locked the table with its partitions.
  */
 void
-ttl_columns_renew_default(Oid relid, const TtlPolicy *policy)
+ttl_table_renew_default(Oid relid, const TtlPolicy *policy)
 {
 	ListCell   *lc;
 
@@ -375,7 +375,7 @@ ttl_columns_renew_default(Oid relid, const TtlPolicy *policy)
 	foreach(lc, ttl_container_tree(relid, NoLock))
 	{
 		Relation	rel = table_open(lfirst_oid(lc), NoLock);
-		Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
+		Form_pg_attribute ts = ttl_table_find_column(rel, NameStr(policy->ts_column));
 		bool		is_ours = has_our_default(rel, ts);
 		Oid			type = ts == NULL ? InvalidOid : ts->atttypid;
 		int64		step = ttl_type_clock_step(NULL, ts == NULL ? -1 : ts->atttypmod,
@@ -413,14 +413,14 @@ is_generated_by_ours(Relation rel, Form_pg_attribute column)
  * ceases to be generated by functions of this extension.
  */
 void
-ttl_columns_take_back(Oid relid, const TtlPolicy *policy, bool drop)
+ttl_table_take_back(Oid relid, const TtlPolicy *policy, bool drop)
 {
 	const char *table = ttl_container_table_name(relid);
 	const char *ts_name = quote_identifier(NameStr(policy->ts_column));
 	const char *own_name = quote_identifier(NameStr(policy->ttl_column));
 	Relation	rel = table_open(relid, NoLock);
-	Form_pg_attribute ts = ttl_columns_find(rel, NameStr(policy->ts_column));
-	Form_pg_attribute own = ttl_columns_find(rel, NameStr(policy->ttl_column));
+	Form_pg_attribute ts = ttl_table_find_column(rel, NameStr(policy->ts_column));
+	Form_pg_attribute own = ttl_table_find_column(rel, NameStr(policy->ttl_column));
 	bool		drop_default = (policy->created_objects & TTL_CREATED_TS_DEFAULT) &&
 	has_our_default(rel, ts);
 	bool		drop_ts = drop && (policy->created_objects & TTL_CREATED_TS_COLUMN) && ts != NULL;
@@ -508,7 +508,7 @@ check_ts_column(Relation rel, bool touch_on_update, AttrNumber ts_attno)
  * container with that policy can't allow.
  */
 void
-ttl_columns_check_uses(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode)
+ttl_table_check_uses(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode)
 {
 	ListCell   *lc;
 
@@ -525,7 +525,7 @@ ttl_columns_check_uses(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode)
 
 /* The same of a table that may belong to a container, whose uses of _ts have come into being. */
 void
-ttl_columns_check_uses_of_table(Oid relid)
+ttl_table_check_uses_of_table(Oid relid)
 {
 	TtlContainer container;
 	Relation	rel;
@@ -543,7 +543,7 @@ ttl_columns_check_uses_of_table(Oid relid)
  * container cannot be part of.
  */
 void
-ttl_columns_check_new_index(HeapTuple index)
+ttl_table_check_new_index(HeapTuple index)
 {
 	Form_pg_index form = (Form_pg_index) GETSTRUCT(index);
 	TtlContainer container;
@@ -561,11 +561,11 @@ ttl_columns_check_new_index(HeapTuple index)
  * far as PostgreSQL doesn't do it; checks the uses of its timestamp column.
  */
 void
-ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *policy)
+ttl_table_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *policy)
 {
 	Relation	parent = table_open(parent_relid, ShareUpdateExclusiveLock);
-	Form_pg_attribute ts = ttl_columns_find(parent, NameStr(policy->ts_column));
-	Form_pg_attribute own = ttl_columns_find(parent, NameStr(policy->ttl_column));
+	Form_pg_attribute ts = ttl_table_find_column(parent, NameStr(policy->ts_column));
+	Form_pg_attribute own = ttl_table_find_column(parent, NameStr(policy->ttl_column));
 	bool		lacks_ts = ts != NULL && get_attnum(relid, NameStr(policy->ts_column)) == InvalidAttrNumber;
 	bool		lacks_own = own != NULL && get_attnum(relid, NameStr(policy->ttl_column)) == InvalidAttrNumber;
 	const char *table = ttl_container_table_name(relid);
@@ -595,7 +595,7 @@ ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *pol
 						format_type_with_typemod(own->atttypid, own->atttypmod));
 	ttl_command_end(nestlevel);
 	table_close(parent, NoLock);
-	ttl_columns_check_uses(relid, policy, AccessExclusiveLock);
+	ttl_table_check_uses(relid, policy, AccessExclusiveLock);
 }
 
 /*
@@ -608,7 +608,7 @@ ttl_columns_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *pol
  * one: that may be the work of hours that lacks one ATTACH.
  */
 void
-ttl_indexes_complete(Oid relid, TtlPolicy *policy)
+ttl_table_create_indexes(Oid relid, TtlPolicy *policy)
 {
 	ListCell   *lc;
 
@@ -636,7 +636,7 @@ ttl_indexes_complete(Oid relid, TtlPolicy *policy)
 
 /* Drops those that it has created. */
 void
-ttl_indexes_drop(Oid relid, TtlPolicy *policy)
+ttl_table_drop_indexes(Oid relid, TtlPolicy *policy)
 {
 	TtlContainer container;
 	Relation	rel;
@@ -664,14 +664,14 @@ ttl_indexes_drop(Oid relid, TtlPolicy *policy)
 
 /* Errors (0A000) if the policy of that table is another node's to change. */
 void
-ttl_trigger_check_settable(Oid relid)
+ttl_table_check_settable(Oid relid)
 {
 	ttl_citus_check_settable(relid);
 }
 
 /* Creates the row trigger that a container has with that policy. */
 void
-ttl_trigger_create(Oid relid, const TtlPolicy *policy)
+ttl_table_create_trigger(Oid relid, const TtlPolicy *policy)
 {
 	ttl_citus_check_nodes(relid);
 	ttl_row_trigger_create(relid, ttl_citus_arguments(relid, policy));
@@ -682,7 +682,7 @@ ttl_trigger_create(Oid relid, const TtlPolicy *policy)
  * they are Citus's to send, which takes a command of the owner's.
  */
 void
-ttl_trigger_restore(Oid relid, const TtlPolicy *policy)
+ttl_table_restore_trigger(Oid relid, const TtlPolicy *policy)
 {
 	Oid			user;
 	int			sec_context;
@@ -697,7 +697,7 @@ ttl_trigger_restore(Oid relid, const TtlPolicy *policy)
 		SetUserIdAndSecContext(ttl_container_owner(relid),
 							   sec_context | SECURITY_LOCAL_USERID_CHANGE |
 							   SECURITY_RESTRICTED_OPERATION);
-	ttl_trigger_create(relid, policy);
+	ttl_table_create_trigger(relid, policy);
 	SetUserIdAndSecContext(user, sec_context);
 }
 
@@ -706,14 +706,14 @@ ttl_trigger_restore(Oid relid, const TtlPolicy *policy)
  * should have.
  */
 void
-ttl_trigger_send(Oid relid, const TtlPolicy *policy)
+ttl_table_send_policy(Oid relid, const TtlPolicy *policy)
 {
 	if (ttl_citus_is_distributed(relid))
-		ttl_trigger_create(relid, policy);
+		ttl_table_create_trigger(relid, policy);
 }
 
 void
-ttl_trigger_drop(Oid relid)
+ttl_table_drop_trigger(Oid relid)
 {
 	ttl_citus_check_nodes(relid);
 	ttl_row_trigger_drop(relid);
@@ -721,7 +721,7 @@ ttl_trigger_drop(Oid relid)
 
 /* Locks a table, if it is distributed, whose policy is going to be changed. */
 void
-ttl_trigger_lock(Oid relid, LOCKMODE lockmode)
+ttl_table_lock_distributed(Oid relid, LOCKMODE lockmode)
 {
 	if (ttl_citus_is_distributed(relid))
 		LockRelationOid(relid, lockmode);
@@ -729,7 +729,7 @@ ttl_trigger_lock(Oid relid, LOCKMODE lockmode)
 
 /* A table is being dropped: containers whose archive it is stop reaping. */
 void
-ttl_trigger_archive_dropped(Oid archive)
+ttl_table_archive_dropped(Oid archive)
 {
 	ListCell   *lc;
 
@@ -738,7 +738,7 @@ ttl_trigger_archive_dropped(Oid archive)
 		return;
 	foreach(lc, ttl_policy_list_archiving_to(archive))
 	{
-		ttl_trigger_lock(lfirst_oid(lc), AccessShareLock);
+		ttl_table_lock_distributed(lfirst_oid(lc), AccessShareLock);
 		ttl_policy_replace_archive(lfirst_oid(lc), InvalidOid);
 	}
 }
