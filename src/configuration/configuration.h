@@ -53,8 +53,6 @@ extern void ttl_table_drop_trigger(Oid relid);
 extern void ttl_table_archive_dropped(Oid archive);
 
 /* notice.c */
-extern void ttl_notice_new_life(Oid relid, const TtlPolicy *policy);
-extern void ttl_notice_utc(Oid relid, const char *column);
 extern void ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default);
 extern void ttl_notice_made_visible(Oid relid, int32 old_default, int32 new_default);
 extern void ttl_notice_copies(const CreateStmt *stmt);

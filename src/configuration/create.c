@@ -31,6 +31,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
+#include "pgtime.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
@@ -258,6 +259,78 @@ notice_adopted_ttl(const char *table, const TtlPolicy *policy, const SurveyedCol
 				 errhint("A TTL is a whole number of seconds from 1 to 2147483647, or -1 for never.")));
 }
 
+/* True if a time zone is that of UTC, by whatever name. */
+static bool
+is_utc(const char *name)
+{
+	pg_tz	   *zone = pg_tzset(name);
+	long		offset;
+
+	return zone != NULL && pg_get_timezone_offset(zone, &offset) && offset == 0;
+}
+
+/*
+ * Reports that the column has no time zone: it is taken as UTC, and a WARNING says so if
+ * the server's is another.
+ *
+ * The time zone of the others is what this session had at its start.
+ */
+static void
+notice_utc(Oid relid, const char *column)
+{
+	AttrNumber	attno = get_attnum(relid, column);
+	const char *zone = GetConfigOptionResetString("TimeZone");
+
+	if (attno == InvalidAttrNumber || get_atttype(relid, attno) != TIMESTAMPOID)
+		return;
+	if (!is_utc(zone))
+		ereport(WARNING,
+				(errmsg("column \"%s\" of type timestamp without time zone is taken as UTC", column),
+				 errdetail("The server's time zone is \"%s\", and values that it converts to the column's type are local time.",
+						   zone),
+				 errhint("Use ttl.drop_container() and ALTER TABLE ... ALTER COLUMN %s TYPE timestamptz, with USING %s AT TIME ZONE 'UTC' if that is what its values are in, and register the table again.",
+						 quote_identifier(column), quote_identifier(column))));
+	else
+		ereport(NOTICE,
+				(errmsg("column \"%s\" of type timestamp without time zone is taken as UTC", column)));
+}
+
+/* A column that could be the timestamp column of the policy in place of the one that was added */
+static const char *
+find_clock(TupleDesc desc, const TtlPolicy *policy)
+{
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+		const char *name = NameStr(column->attname);
+
+		if (!column->attisdropped && column->atttypid == TIMESTAMPTZOID &&
+			strcmp(name, NameStr(policy->ts_column)) != 0 &&
+			strcmp(name, NameStr(policy->ttl_column)) != 0)
+			return pstrdup(name);
+	}
+	return NULL;
+}
+
+/*
+ * Reports that the rows that a table has count from now, for the timestamp column was added,
+ * and which column may hold it.
+ */
+static void
+notice_new_life(Oid relid, const TtlPolicy *policy)
+{
+	Relation	rel = table_open(relid, NoLock);
+	const char *clock = find_clock(RelationGetDescr(rel), policy);
+
+	table_close(rel, NoLock);
+	ereport(NOTICE,
+			(errmsg("existing rows of table \"%s\" count as changed now", get_rel_name(relid)),
+			 errdetail("Column \"%s\" was added.", NameStr(policy->ts_column)),
+			 clock == NULL ? 0 :
+			 errhint("If column \"%s\" holds when each row was changed, use ttl.drop_container() and register the table with ts_column => %s.",
+					 clock, quote_literal_cstr(clock))));
+}
+
 /*
  * The functions
  */
@@ -409,9 +482,9 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	notice_adopted_ttl(get_rel_name(relid), policy, &own);
 	if ((policy->created_objects & TTL_CREATED_TS_COLUMN) &&
 		(ttl_container_has_pages(relid) || ttl_table_has_rows_elsewhere(relid)))
-		ttl_notice_new_life(relid, policy);
-	ttl_notice_utc(relid, NameStr(policy->ts_column));
-	ttl_notice_utc(relid, NameStr(policy->ttl_column));
+		notice_new_life(relid, policy);
+	notice_utc(relid, NameStr(policy->ts_column));
+	notice_utc(relid, NameStr(policy->ttl_column));
 	ttl_notice_made_expired(relid, policy, TTL_OFF);
 	return true;
 }

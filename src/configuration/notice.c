@@ -7,93 +7,16 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_type.h"
 #include "common/int.h"
-#include "pgtime.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
 #include "utils/timestamp.h"
 
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "expiry/expiry.h"
 #include "guc.h"
-
-/* True if a time zone is that of UTC, by whatever name. */
-static bool
-is_utc(const char *name)
-{
-	pg_tz	   *zone = pg_tzset(name);
-	long		offset;
-
-	return zone != NULL && pg_get_timezone_offset(zone, &offset) && offset == 0;
-}
-
-/*
- * Reports that the column has no time zone: it is taken as UTC, and a WARNING says so if
- * the server's is another.
- *
- * The time zone of the others is what this session had at its start.
- */
-void
-ttl_notice_utc(Oid relid, const char *column)
-{
-	AttrNumber	attno = get_attnum(relid, column);
-	const char *zone = GetConfigOptionResetString("TimeZone");
-
-	if (attno == InvalidAttrNumber || get_atttype(relid, attno) != TIMESTAMPOID)
-		return;
-	if (!is_utc(zone))
-		ereport(WARNING,
-				(errmsg("column \"%s\" of type timestamp without time zone is taken as UTC", column),
-				 errdetail("The server's time zone is \"%s\", and values that it converts to the column's type are local time.",
-						   zone),
-				 errhint("Use ttl.drop_container() and ALTER TABLE ... ALTER COLUMN %s TYPE timestamptz, with USING %s AT TIME ZONE 'UTC' if that is what its values are in, and register the table again.",
-						 quote_identifier(column), quote_identifier(column))));
-	else
-		ereport(NOTICE,
-				(errmsg("column \"%s\" of type timestamp without time zone is taken as UTC", column)));
-}
-
-/* A column that could be the timestamp column of the policy in place of the one that was added */
-static const char *
-find_clock(TupleDesc desc, const TtlPolicy *policy)
-{
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(desc, i);
-		const char *name = NameStr(column->attname);
-
-		if (!column->attisdropped && column->atttypid == TIMESTAMPTZOID &&
-			strcmp(name, NameStr(policy->ts_column)) != 0 &&
-			strcmp(name, NameStr(policy->ttl_column)) != 0)
-			return pstrdup(name);
-	}
-	return NULL;
-}
-
-/*
- * Reports that the rows that a table has count from now, for the timestamp column was added,
- * and which column may hold it.
- */
-void
-ttl_notice_new_life(Oid relid, const TtlPolicy *policy)
-{
-	Relation	rel = table_open(relid, NoLock);
-	const char *clock = find_clock(RelationGetDescr(rel), policy);
-
-	table_close(rel, NoLock);
-	ereport(NOTICE,
-			(errmsg("existing rows of table \"%s\" count as changed now", get_rel_name(relid)),
-			 errdetail("Column \"%s\" was added.", NameStr(policy->ts_column)),
-			 clock == NULL ? 0 :
-			 errhint("If column \"%s\" holds when each row was changed, use ttl.drop_container() and register the table with ts_column => %s.",
-					 clock, quote_literal_cstr(clock))));
-}
 
 /* Rows that a change makes expired are counted as far as this. */
 #define COUNTED_ROWS	10000
