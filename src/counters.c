@@ -191,15 +191,6 @@ ttl_counters_add_rows(Oid container, int64 deleted, int64 evicted, int64 archive
 	dshash_release_lock(containers, entry);
 }
 
-void
-ttl_counters_set_blocked(Oid container, int64 rows)
-{
-	ContainerEntry *entry = lock_container(container);
-
-	entry->counters.blocked_rows = rows;
-	dshash_release_lock(containers, entry);
-}
-
 bool
 ttl_counters_set_error(Oid container, const char *message)
 {
@@ -222,16 +213,18 @@ ttl_counters_set_error(Oid container, const char *message)
 #define PROGRESS_PERIOD		(60 * USECS_PER_SEC)
 
 void
-ttl_counters_set_front(Oid container, const TtlExpiryPosition *front, TimestampTz expiry,
-					   bool is_failing)
+ttl_counters_set_run(Oid container, const TtlContainerCounters *run, TimestampTz expiry)
 {
 	ContainerEntry *entry = lock_container(container);
 	TtlContainerCounters *counters = &entry->counters;
 	TtlProgress *progress = counters->progress;
 	TtlProgress latest = {GetCurrentTimestamp(), expiry};
 
-	counters->is_failing = is_failing;
-	counters->front = *front;
+	counters->blocked_rows = run->blocked_rows;
+	counters->is_failing = run->is_failing;
+	counters->front = run->front;
+	counters->pass_relid = run->pass_relid;
+	counters->pass = run->pass;
 	if (expiry == DT_NOEND)
 		memset(progress, 0, sizeof(counters->progress));
 	else if (progress[0].at == 0 || expiry < progress[2].expiry ||
@@ -250,38 +243,13 @@ ttl_counters_set_front(Oid container, const TtlExpiryPosition *front, TimestampT
 }
 
 void
-ttl_counters_set_pass(Oid container, Oid relid, const TtlPass *pass)
-{
-	ContainerEntry *entry = lock_container(container);
-
-	entry->counters.pass_relid = relid;
-	if (pass != NULL)
-		entry->counters.pass = *pass;
-	dshash_release_lock(containers, entry);
-}
-
-void
 ttl_counters_set_pause(Oid container, TimestampTz until)
 {
 	ContainerEntry *entry = lock_container(container);
 
 	entry->counters.paused_until = until;
-	entry->counters.is_failing = until > GetCurrentTimestamp();
-	dshash_release_lock(containers, entry);
-}
-
-void
-ttl_counters_forget_work(Oid container)
-{
-	ContainerKey key = {MyDatabaseId, container};
-	ContainerEntry *entry;
-
-	attach();
-	entry = (ContainerEntry *) dshash_find(containers, &key, true);
-	if (entry == NULL)
-		return;
-	entry->counters.paused_until = 0;
 	entry->counters.pass_relid = InvalidOid;
+	entry->counters.is_failing = until > GetCurrentTimestamp();
 	dshash_release_lock(containers, entry);
 }
 

@@ -155,23 +155,18 @@ extern void ttl_counters_add_batch(Oid container, int64 rows, int64 cost);
 extern void ttl_counters_add_rows(Oid container, int64 deleted, int64 evicted,
 								  int64 archived);
 
-/* Sets the number of rows that cannot be deleted. */
-extern void ttl_counters_set_blocked(Oid container, int64 rows);
-
 /* Sets the last error.  False if it has been the last one already, less than an hour ago. */
 extern bool ttl_counters_set_error(Oid container, const char *message);
 
 /*
- * Sets how far the deletion from the container has come.  If there is a backlog, 'expiry' is when
- * the rows expired that are deleted now, else DT_NOEND.
+ * Sets what a run has found: blocked_rows, is_failing, front, pass_relid and pass.  If there is a
+ * backlog, 'expiry' is when the rows expired that are deleted now, else DT_NOEND.
  */
-extern void ttl_counters_set_front(Oid container, const TtlExpiryPosition *front,
-								   TimestampTz expiry, bool is_failing);
+extern void ttl_counters_set_run(Oid container, const TtlContainerCounters *run,
+								 TimestampTz expiry);
 
-/* Sets what the next worker goes on with.  NULL = no pass */
-extern void ttl_counters_set_pass(Oid container, Oid relid, const TtlPass *pass);
+/* Sets when the next worker may begin, which it then does anew. */
 extern void ttl_counters_set_pause(Oid container, TimestampTz until);
-extern void ttl_counters_forget_work(Oid container);
 
 /* By how many seconds a second the backlog shrinks; 0 if that is unknown, or it does not. */
 extern double ttl_counters_gain(const TtlContainerCounters *counters);

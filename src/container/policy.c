@@ -512,7 +512,7 @@ ttl_policy_announce_change(Oid container, bool replan)
 	ListCell   *lc;
 
 	CacheInvalidateRelcacheByRelid(container);
-	ttl_counters_forget_work(container);
+	ttl_counters_set_pause(container, 0);
 	if (replan)
 	{
 		foreach(lc, ttl_container_tables(container))

@@ -136,7 +136,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 	ListCell   *lc;
 
 	ttl_container_check_writable("CALL ttl.reap()");
-	if (ttl_progress_is_reported() || ttl_reap_rel_is_running() || ttl_deletion_is_running())
+	if (ttl_progress_is_reported() || ttl_attempt_is_running() || ttl_deletion_is_running())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("cannot call ttl.reap() while expired rows are being deleted"),

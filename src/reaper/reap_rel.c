@@ -57,10 +57,10 @@
  * BATCHES
  *
  * A batch is one transaction's work.  Its size is adapted so that it takes BATCH_TIME.
- * What may fail runs in a subtransaction, by attempt().
+ * What may fail runs in a subtransaction, for limited time (attempt.c).
  *
  * The worker takes only locks that are available at once, except row locks and
- * what triggers and referential actions take, for LOCK_WAIT.  If a row is locked for
+ * what triggers and referential actions take, for some ms.  If a row is locked for
  * longer, the pass skips locked rows from then on.  (SELECT FOR UPDATE SKIP LOCKED for all would
  * write one more WAL record for each row.)  A user's call waits for table and policy
  * as any statement does.
@@ -79,13 +79,6 @@
  * - All others are blamed on a row.  The batch is halved until the row is alone; it is
  *	 counted, reported, and left to the next pass.
  *
- * Triggers may sleep or loop.  When a batch has taken ttl.batch_timeout it is canceled
- * as by statement_timeout, and again every CANCEL_PERIOD, since a trigger may trap the
- * error.  Its rows are then deleted one by one.  A worker whose cancellations are all
- * trapped is terminated in the end; in a user's session that is left to the user.  When the
- * worker's process ends during an attempt, by this or by what a trigger has set (exit_on_error,
- * transaction_timeout), ttl_reap_rel_handle_exit() gives the container a long pause.
- *
  * Deletions are tagged with a replication origin, if the container wants it, so that
  * subscriptions with origin = none, and consumers of logical decoding that skip changes with
  * an origin, can leave them out (they may have a TTL of their own).  An origin can be used by
@@ -102,13 +95,11 @@
  */
 #include "postgres.h"
 
-#include <signal.h>
-
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_trigger.h"
 #include "citus/citus.h"
 #include "commands/trigger.h"
 #include "common/int.h"
@@ -123,28 +114,20 @@
 #include "executor/instrument.h"
 #include "executor/spi.h"
 #include "expiry/expiry.h"
-#include "guc.h"
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 #include "reaper/reap_rel.h"
 #include "reaper/reaper_internal.h"
 #include "replication/origin.h"
 #include "storage/bufmgr.h"
-#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
-#include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "ttl.h"
 #include "utils/fmgroids.h"
-#include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
-#include "utils/timeout.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -152,20 +135,17 @@
 #define COLLECT_MAX			50000
 #define COLLECT_MIN			500
 
-/* Of the cost of a run, so small a share is for idle tables if others have work */
-#define LOOKING_SHARE		4
-
 /* ... or as many as the scan has read again, within this limit */
 #define COLLECT_MOST		2097152
 
 /* Memory for TIDs that are kept between runs, for all tables together */
-#define KEEP_MEMORY			(24 * 1024 * 1024)
+#define KEEP_MEMORY			(32 * 1024 * 1024)
+
+/* Of the cost of a run, so small a share is for idle tables if others have work */
+#define LOOKING_SHARE		4
 
 /* Time between scans from the position */
 #define POSITION_WAIT		(1 * USECS_PER_SEC)
-
-/* Time until a partition may be truncated again after an error */
-#define TRUNCATE_WAIT		(600 * USECS_PER_SEC)
 
 /* How long a table is paused at first after an error of its own */
 #define PAUSE_MIN			(1 * USECS_PER_SEC)
@@ -173,26 +153,17 @@
 /* Time between passes: so many times as long as one has taken, ... */
 #define PASS_SHARE			20
 
-/* ... within bounds, which differ if rows remain that may be deleted soon */
-#define PASS_MIN_WAIT		(10 * USECS_PER_SEC)
+/* ... within bounds */
+#define PASS_MIN_WAIT		(2 * USECS_PER_SEC)
 #define PASS_MAX_WAIT		(300 * USECS_PER_SEC)
-#define BLOCKED_MIN_WAIT	(2 * USECS_PER_SEC)
-#define BLOCKED_MAX_WAIT	(30 * USECS_PER_SEC)
 
 /* For so long after an error of the container a worker that comes anew begins with single rows. */
 #define ERROR_MEMORY		(2 * TTL_LONGEST_PAUSE)
 
-/* The time that a batch should take, ms, and the numbers of its rows */
-#define BATCH_TIME			50.0
+/* The time that a batch should take, and the numbers of its rows */
+#define BATCH_TIME			(50 * INT64CONST(1000))
 #define BATCH_START			50
 #define BATCH_MAX			10000
-
-/* How long a batch waits for a lock; the value of lock_timeout */
-#define LOCK_WAIT			"50ms"
-
-/* Time between cancellations, ms, and their greatest number */
-#define CANCEL_PERIOD		1000
-#define CANCELS_MAX			5
 
 /* Errors of rows that are logged in a pass */
 #define LOGGED_MAX			3
@@ -204,15 +175,6 @@
  */
 #define ORIGIN_TRIES		10
 #define ORIGIN_WAIT			10
-
-static TimeoutId timeout_id;	/* registered when it is first needed */
-
-/* Cancellations of the running attempt by its timeout */
-static volatile sig_atomic_t expirations = 0;
-
-/* The batch that is being attempted, or NULL, and whether until its deadline */
-static TtlBatch *attempted = NULL;
-static bool is_timed = false;
 
 TtlMemory *
 ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode)
@@ -252,7 +214,7 @@ enter_table(TtlMemory *memory, Oid container, Oid relid)
 		reap_rel->batch_size = 1;
 	/* or the clock has been set back since */
 	if (counters.pass_relid == relid &&
-		counters.pass.next_at <= now + Max(PASS_MAX_WAIT, counters.pass.busy))
+		counters.pass.next_at <= now + PASS_MAX_WAIT)
 	{
 		reap_rel->pass = counters.pass;
 		reap_rel->next_position = reap_rel->pass.position;
@@ -306,7 +268,7 @@ ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since)
 		if (reap_rel->last_run >= since)
 			continue;
 		discard_tids(reap_rel);
-		ttl_truncate_partition_forget(&reap_rel->truncate, 0);
+		ttl_truncate_partition_forget(&reap_rel->truncate, false);
 		(void) hash_search(memory->tables, &reap_rel->relid, HASH_REMOVE, NULL);
 	}
 }
@@ -340,18 +302,12 @@ static void
 end_pass(TtlReapRel *reap_rel)
 {
 	TtlPass    *pass = &reap_rel->pass;
-	TimestampTz now = GetCurrentTimestamp();
-	int64		wait = pass->busy * PASS_SHARE;
 
 	pass->is_running = false;
+	pass->next_at = GetCurrentTimestamp() +
+		Min(Max(pass->busy * PASS_SHARE, PASS_MIN_WAIT), PASS_MAX_WAIT);
 	reap_rel->is_known = true;
-	if (pass->blocked > 0 || pass->skip_locked)
-	{
-		wait = Min(Max(wait, BLOCKED_MIN_WAIT), BLOCKED_MAX_WAIT);
-		pass->next_at = now + Max(wait, pass->busy);
-	}
-	else
-		pass->next_at = now + Min(Max(wait, PASS_MIN_WAIT), PASS_MAX_WAIT);
+	reap_rel->pause = 0;
 	if (pass->is_stale)
 		want_pass(reap_rel);
 }
@@ -375,162 +331,11 @@ has_tids(TtlReapRel *reap_rel)
 	return false;
 }
 
-/* Nothing in the table has expired. */
-static void
-found_nothing(TtlReapRel *reap_rel)
-{
-	TtlPass    *pass = &reap_rel->pass;
-
-	reap_rel->is_known = true;
-	pass->is_running = false;
-	pass->blocked = 0;
-}
-
-/* Pauses the table, longer each time. */
+/* Pauses the table, longer each time, until its next run. */
 static void
 pause_table(TtlReapRel *reap_rel)
 {
 	reap_rel->pause = Min(Max(reap_rel->pause * 2, PAUSE_MIN), TTL_LONGEST_PAUSE);
-	reap_rel->paused_until = GetCurrentTimestamp() + reap_rel->pause;
-}
-
-static void
-end_pause(TtlReapRel *reap_rel)
-{
-	reap_rel->paused_until = 0;
-	reap_rel->pause = 0;
-}
-
-/* Signal handler */
-static void
-deadline_expired(void)
-{
-	/* a pending cancellation has another cause and goes first */
-	if (expirations == 0 && QueryCancelPending)
-		return;
-	expirations++;
-	if (expirations > CANCELS_MAX && attempted->memory->mode.by_worker)
-		ProcDiePending = true;
-	else
-		QueryCancelPending = true;
-	InterruptPending = true;
-	SetLatch(MyLatch);
-}
-
-static void
-start_deadline(TtlBatch *batch)
-{
-	static bool is_registered = false;
-
-	expirations = 0;
-	if (batch->deadline == 0 && ttl_guc_batch_timeout > 0)
-		batch->deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
-													  ttl_guc_batch_timeout);
-	if (batch->deadline == 0)
-		return;
-	if (!is_registered)
-		timeout_id = RegisterTimeout(USER_TIMEOUT, deadline_expired);
-	is_registered = true;
-	is_timed = true;
-	enable_timeout_every(timeout_id, batch->deadline, CANCEL_PERIOD);
-}
-
-/*
- * Stops the timeout.  Returns whether it has expired.  A cancellation that has not
- * been processed yet would hit the next statement.
- */
-static bool
-stop_deadline(void)
-{
-	if (!is_timed)
-		return false;
-	is_timed = false;
-	disable_timeout(timeout_id, false);
-	if (expirations > 0)
-		QueryCancelPending = false;
-	return expirations > 0;
-}
-
-bool
-ttl_reap_rel_is_running(void)
-{
-	return attempted != NULL;
-}
-
-bool
-ttl_reap_rel_handle_exit(bool is_terminated)
-{
-	TtlBatch   *batch = attempted;
-	bool		is_canceled = is_timed && expirations > 0;
-
-	if (batch == NULL || (is_terminated && !is_canceled))
-		return false;
-	ttl_counters_set_pause(batch->container.container, GetCurrentTimestamp() + TTL_LONGEST_PAUSE);
-	(void) ttl_counters_set_error(batch->container.container, is_canceled ?
-						   "a trigger has ignored cancellation due to \"ttl.batch_timeout\"" :
-						   "deletion of expired rows has ended the worker process");
-	return true;
-}
-
-/*
- * Calls the function in a subtransaction, with a short lock_timeout, maybe until the
- * batch's deadline, which begins with the first such call.  Returns NULL on success, else
- * the error.
- */
-static ErrorData *
-attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadline)
-{
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	ErrorData  *volatile error = NULL;
-	bool		is_limited = get_timeout_active(STATEMENT_TIMEOUT);
-
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-
-	PG_TRY();
-	{
-		int			nest_level = NewGUCNestLevel();
-
-		(void) set_config_option("lock_timeout", LOCK_WAIT,
-								 PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
-		attempted = batch;
-		if (has_deadline)
-			start_deadline(batch);
-		action(batch);
-		batch->timed_out = stop_deadline();
-		attempted = NULL;
-
-		/* discard settings made by triggers */
-		AtEOXact_GUC(false, nest_level);
-
-		ReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-	}
-	PG_CATCH();
-	{
-		batch->timed_out = stop_deadline();
-		attempted = NULL;
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		ttl_deletion_discard_counts();
-
-		/* a user's statement_timeout may have expired, too */
-		if (is_limited && !get_timeout_active(STATEMENT_TIMEOUT))
-			batch->timed_out = false;
-		if (batch->timed_out && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-			error->message = pstrdup(_("canceling deletion due to \"ttl.batch_timeout\""));
-	}
-	PG_END_TRY();
-
-	return error;
 }
 
 /* True if it is an error for which no row is to blame. */
@@ -752,7 +557,7 @@ leave_out_referenced(TtlBatch *batch)
 
 	if (batch->reap_rel->tids.n == 0 || batch->referenced == NIL)
 		return TTL_REAP_MORE;
-	error = attempt(ttl_fk_referenced_leave_out, batch, true);
+	error = ttl_attempt(ttl_fk_referenced_leave_out, batch, true);
 	if (error == NULL)
 	{
 		ListCell   *lc;
@@ -781,7 +586,7 @@ static bool
 handle_tables_error(TtlBatch *batch, const ErrorData *error)
 {
 	TtlBatch	test = *batch;
-	ErrorData  *test_error = attempt(delete_nothing, &test, true);
+	ErrorData  *test_error = ttl_attempt(delete_nothing, &test, true);
 
 	if (test.works_without_rows || test.timed_out)
 		return false;
@@ -818,20 +623,20 @@ choose_size(const TtlBatch *batch)
 	return (int) size;
 }
 
-/* After a batch that took so many ms, adapts the size of the next one. */
+/* After a batch that took so many microseconds, adapts the size of the next one. */
 static void
-adapt_size(TtlBatch *batch, double took)
+adapt_size(TtlBatch *batch, int64 took)
 {
 	TtlReapRel *reap_rel = batch->reap_rel;
-	double		next = 2.0 * batch->ntids;
+	int64		next = INT64CONST(2) * batch->ntids;
 
 	if (batch->ntids < reap_rel->batch_size)
 		return;					/* it was limited by something else */
 	if (batch->container.policy.batch_size > 0)
 		next = Min(next, batch->container.policy.batch_size);
 	else
-		next = Min(Min(next, batch->ntids * BATCH_TIME / Max(took, 0.001)), BATCH_MAX);
-	reap_rel->batch_size = (int) Max(next, 1.0);
+		next = Min(Min(next, batch->ntids * BATCH_TIME / Max(took, 1)), BATCH_MAX);
+	reap_rel->batch_size = (int) Max(next, 1);
 }
 
 /*
@@ -839,7 +644,7 @@ adapt_size(TtlBatch *batch, double took)
  * beginning of the last attempt.
  */
 static ErrorData *
-attempt_delete(TtlBatch *batch, instr_time *start)
+attempt_delete(TtlBatch *batch, TimestampTz *start)
 {
 	int			origin_tries = 0;
 
@@ -847,8 +652,8 @@ attempt_delete(TtlBatch *batch, instr_time *start)
 	{
 		ErrorData  *error;
 
-		INSTR_TIME_SET_CURRENT(*start);
-		error = attempt(delete_tids, batch, true);
+		*start = GetCurrentTimestamp();
+		error = ttl_attempt(delete_tids, batch, true);
 		if (error == NULL)
 			return NULL;
 		if (batch->origin_wanted && error->sqlerrcode == ERRCODE_OBJECT_IN_USE &&
@@ -874,8 +679,7 @@ delete_batch(TtlBatch *batch)
 	TtlReapRel *reap_rel = batch->reap_rel;
 	TimestampTz started = GetCurrentTimestamp();
 	BufferUsage used = pgBufferUsage;
-	instr_time	start;
-	instr_time	took;
+	TimestampTz start;
 	ErrorData  *error;
 	TtlReapResult result = TTL_REAP_MORE;
 
@@ -895,12 +699,10 @@ delete_batch(TtlBatch *batch)
 
 	if (error == NULL)
 	{
-		INSTR_TIME_SET_CURRENT(took);
-		INSTR_TIME_SUBTRACT(took, start);
-		adapt_size(batch, INSTR_TIME_GET_MILLISEC(took));
+		adapt_size(batch, GetCurrentTimestamp() - start);
 		if (batch->deleted > 0)
 			reap_rel->row_cost = (double) ttl_cost_since(&used) / batch->deleted;
-		end_pause(reap_rel);
+		reap_rel->pause = 0;
 		reap_rel->n_single = Max(reap_rel->n_single - 1, 0);
 		reap_rel->next_tid += batch->ntids;
 		if (batch->deleted < batch->ntids && !reap_rel->pass.skip_locked)
@@ -949,22 +751,13 @@ lock_referencing(Relation rel, bool waits)
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		const Trigger *trigger = &triggers->triggers[i];
-		LOCKMODE	lockmode;
+		bool		checks = trigger->tgfoid == F_RI_FKEY_NOACTION_DEL ||
+			trigger->tgfoid == F_RI_FKEY_RESTRICT_DEL;
+		LOCKMODE	lockmode = checks ? RowShareLock : RowExclusiveLock;
 
-		switch (trigger->tgfoid)
-		{
-			case F_RI_FKEY_NOACTION_DEL:
-			case F_RI_FKEY_RESTRICT_DEL:
-				lockmode = RowShareLock;
-				break;
-			case F_RI_FKEY_CASCADE_DEL:
-			case F_RI_FKEY_SETNULL_DEL:
-			case F_RI_FKEY_SETDEFAULT_DEL:
-				lockmode = RowExclusiveLock;
-				break;
-			default:
-				continue;
-		}
+		if (RI_FKey_trigger_type(trigger->tgfoid) != RI_TRIGGER_PK ||
+			!TRIGGER_FOR_DELETE(trigger->tgtype))
+			continue;
 		if (waits)
 			LockRelationOid(trigger->tgconstrrelid, lockmode);
 		else if (!ConditionalLockRelationOid(trigger->tgconstrrelid, lockmode))
@@ -1043,12 +836,9 @@ open_table(TtlBatch *batch, Oid container)
 static bool
 has_position(const TtlReapRel *reap_rel)
 {
-	for (int i = 0; i < lengthof(reap_rel->pass.position.set); i++)
-	{
-		if (reap_rel->pass.position.set[i])
-			return true;
-	}
-	return false;
+	const TtlExpiryPosition *position = &reap_rel->pass.position;
+
+	return position->set[TTL_INDEX_DEFAULT] || position->set[TTL_INDEX_ITEM];
 }
 
 /*
@@ -1132,7 +922,10 @@ nothing_due(TtlBatch *batch)
 	if (pg_add_s64_overflow(first.at, batch->container.policy.reap_delay, &first.at))
 		first.at = DT_NOEND;
 	batch->due = Max(batch->due, first.at);
-	found_nothing(batch->reap_rel);
+	batch->reap_rel->is_known = true;
+	batch->reap_rel->pass.is_running = false;
+	batch->reap_rel->pass.blocked = 0;
+	batch->reap_rel->pause = 0;
 	return true;
 }
 
@@ -1145,7 +938,7 @@ collect_rows(TtlBatch *batch)
 	TtlReapResult result;
 
 	ttl_progress_phase(TTL_PHASE_LOOKING);
-	error = attempt(scan_expiry_indexes, batch, false);
+	error = ttl_attempt(scan_expiry_indexes, batch, false);
 	if (error != NULL)
 		return handle_error(batch, error);
 	result = leave_out_referenced(batch);
@@ -1181,13 +974,13 @@ truncate_partition(TtlBatch *batch)
 	/* TRUNCATE requires that the relation is not open */
 	ttl_progress_phase(TTL_PHASE_EMPTYING);
 	relation_close(batch->rel, NoLock);
-	error = attempt(ttl_truncate_partition, batch, false);
+	error = ttl_attempt(ttl_truncate_partition, batch, false);
+	ttl_truncate_partition_forget(&reap_rel->truncate, true);
 	batch->rel = relation_open(reap_rel->relid, NoLock);
 	if (error != NULL)
 	{
 		if (!batch->memory->mode.by_worker && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
 			ReThrowError(error);
-		ttl_truncate_partition_forget(&reap_rel->truncate, TRUNCATE_WAIT);
 		batch->deleted = batch->ntids = 0;
 	}
 	if (batch->ntids == 0)
@@ -1250,29 +1043,55 @@ set_front(TtlReapRel *reap_rel)
 }
 
 /*
- * Updates the statistics: how far the deletion has come.  Where this process knows nothing
- * of a table yet, it is as far as others have come.
+ * A worker may live for one cycle only, so it leaves a pass with blocked rows to the next one, which
+ * should neither begin it anew, or it would never come to what is behind them, nor repeat it too
+ * soon.  True if that of the table is to be left rather than the other's, which may be NULL: one goes
+ * on until it ends, then it is another table's turn.
+ */
+static bool
+comes_first(const TtlReapRel *reap_rel, const TtlReapRel *other, Oid left_before)
+{
+	if (blocked_rows(reap_rel) == 0)
+		return false;
+	if (other == NULL || reap_rel->pass.is_running != other->pass.is_running)
+		return other == NULL || reap_rel->pass.is_running;
+	return reap_rel->relid == left_before;
+}
+
+/*
+ * Updates the statistics: how far the deletion has come, and the number of rows that cannot be
+ * deleted.  Where this process knows nothing of a table yet, it is what others have found.
  */
 static void
-report_front(TtlMemory *memory, Oid container, const TtlReapRun *run,
-			 const TtlContainerCounters *counters)
+report_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 {
+	TtlContainerCounters counters;
 	TtlExpiryPosition front = {0};
 	TimestampTz expiry = DT_NOEND;
-	bool		is_failing = false;
+	int64		blocked = 0;
+	bool		is_complete = true;
+	const TtlReapRel *left = NULL;
 	TtlContainer member;
 	ListCell   *lc;
 
 	if (!ttl_container_peek(container, &member))
 		return;
+	if (!ttl_counters_get_container(container, &counters))
+		memset(&counters, 0, sizeof(counters));
+	counters.is_failing = false;
 	foreach(lc, run->tables)
 	{
 		const TtlReapRel *reap_rel = enter_table(memory, container, lfirst_oid(lc));
 
-		is_failing = is_failing || reap_rel->paused_until > GetCurrentTimestamp();
+		blocked += blocked_rows(reap_rel);
+		is_complete = is_complete && reap_rel->is_known;
+		if (reap_rel->pause > 0)
+			counters.is_failing = true;
+		if (comes_first(reap_rel, left, counters.pass_relid))
+			left = reap_rel;
 		for (int i = 0; i < TTL_INDEXES; i++)
 		{
-			const TtlExpiryPosition *known = reap_rel->front.set[i] ? &reap_rel->front : &counters->front;
+			const TtlExpiryPosition *known = reap_rel->front.set[i] ? &reap_rel->front : &counters.front;
 			bool		is_first = lc == list_head(run->tables);
 			TimestampTz key = known->at[i];
 
@@ -1283,37 +1102,18 @@ report_front(TtlMemory *memory, Oid container, const TtlReapRun *run,
 							 ttl_expiry_add(key, Max(member.policy.default_ttl, 1)));
 		}
 	}
+	run->blocked = is_complete ? blocked : Max(blocked, run->blocked);
 	if (run->end != TTL_REAP_MORE)
 		expiry = DT_NOEND;
-	ttl_counters_set_front(container, &front, expiry, is_failing);
-}
-
-/*
- * Leaves a pass to the next worker, for a worker may live for one cycle only: one with blocked rows,
- * which another should neither begin anew, or it would never come to those behind them, nor repeat
- * too soon.  Of one table, until it ends; then it is another's turn.
- */
-static void
-leave_pass(TtlMemory *memory, Oid container, const TtlReapRun *run,
-		   const TtlContainerCounters *counters)
-{
-	const TtlReapRel *left = NULL;
-	ListCell   *lc;
-
-	foreach(lc, run->tables)
+	counters.blocked_rows = run->blocked;
+	counters.front = front;
+	if (memory->mode.by_worker)
 	{
-		const TtlReapRel *reap_rel = enter_table(memory, container, lfirst_oid(lc));
-
-		if (blocked_rows(reap_rel) > 0 &&
-			(left == NULL || reap_rel->pass.is_running > left->pass.is_running ||
-			 (reap_rel->pass.is_running == left->pass.is_running &&
-			  reap_rel->relid == counters->pass_relid)))
-			left = reap_rel;
+		counters.pass_relid = left != NULL ? left->relid : InvalidOid;
+		if (left != NULL)
+			counters.pass = left->pass;
 	}
-	if (left != NULL)
-		ttl_counters_set_pass(container, left->relid, &left->pass);
-	else if (OidIsValid(counters->pass_relid))
-		ttl_counters_set_pass(container, InvalidOid, NULL);
+	ttl_counters_set_run(container, &counters, expiry);
 }
 
 /* Starts another transaction, if the caller wants one for each batch. */
@@ -1336,31 +1136,6 @@ may_go_on(const TtlReapRun *run, int64 max_cost)
 		(run->until == DT_NOEND || GetCurrentTimestamp() < run->until);
 }
 
-/*
- * Updates the statistics: the number of rows that cannot be deleted.  Until all tables are known,
- * the stored number may count rows of the others.
- */
-static void
-report_blocked(TtlMemory *memory, Oid container, TtlReapRun *run)
-{
-	int64		blocked = 0;
-	bool		is_complete = true;
-	ListCell   *lc;
-
-	foreach(lc, run->tables)
-	{
-		const TtlReapRel *reap_rel = enter_table(memory, container, lfirst_oid(lc));
-
-		blocked += blocked_rows(reap_rel);
-		is_complete = is_complete && reap_rel->is_known;
-	}
-	if (!is_complete)
-		blocked = Max(blocked, run->blocked);
-	if (blocked != run->blocked)
-		ttl_counters_set_blocked(container, blocked);
-	run->blocked = blocked;
-}
-
 /* Deletes from one table until the run has cost max_cost. */
 static TtlReapResult
 reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *run,
@@ -1374,16 +1149,10 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 		reap_rel->pass.last_blocked = run->blocked;
 	reap_rel->last_run = GetCurrentTimestamp();
 	reap_rel->due = DT_NOBEGIN;
-	if (reap_rel->paused_until > reap_rel->last_run)
-	{
-		reap_rel->due = reap_rel->paused_until;
-		return TTL_REAP_LATER;
-	}
 
 	while (result == TTL_REAP_MORE && may_go_on(run, max_cost))
 	{
 		BufferUsage start = pgBufferUsage;
-		int64		was_blocked = blocked_rows(reap_rel);
 		MemoryContext oldcontext;
 		int64		cost;
 		TtlBatch	batch = {
@@ -1398,12 +1167,9 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 
 		if (run->pace != NULL && run->cost > 0)
 		{
-			bool		napped = false;
-
-			if (!run->pace(run, &napped))
+			if (!run->pace(run))
 				break;
-			if (napped)
-				commit_batch(memory);
+			commit_batch(memory);
 		}
 
 		oldcontext = MemoryContextSwitchTo(memory->batch_context);
@@ -1412,8 +1178,6 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 			relation_close(batch.rel, NoLock);
 		if (batch.due != 0)
 			due = batch.due;
-		if (blocked_rows(reap_rel) != was_blocked)
-			report_blocked(memory, container, run);
 		MemoryContextSwitchTo(oldcontext);
 		MemoryContextReset(memory->batch_context);
 
@@ -1433,8 +1197,8 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 	}
 
 	if (result == TTL_REAP_LATER)
-		due = Max(reap_rel->paused_until, GetCurrentTimestamp() + POSITION_WAIT);
-	if (result != TTL_REAP_MORE)
+		reap_rel->due = GetCurrentTimestamp() + Max(reap_rel->pause, POSITION_WAIT);
+	else if (result == TTL_REAP_DONE)
 		reap_rel->due = Min(due, GetCurrentTimestamp() + run->longest_wait);
 	if (MemoryContextMemAllocated(memory->context, false) > KEEP_MEMORY)
 		discard_tids(reap_rel);
@@ -1517,7 +1281,7 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 
 		if (run->changed)
 		{
-			end_pause(reap_rel);
+			reap_rel->pause = 0;
 			want_pass(reap_rel);
 			reap_rel->due = 0;
 		}
@@ -1531,12 +1295,7 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 	foreach(lc, run->tables)
 		run->due = Min(run->due, enter_table(memory, container, lfirst_oid(lc))->due);
 
-	report_blocked(memory, container, run);
-	if (!ttl_counters_get_container(container, &counters))
-		memset(&counters, 0, sizeof(counters));
-	report_front(memory, container, run, &counters);
-	if (memory->mode.by_worker)
-		leave_pass(memory, container, run, &counters);
+	report_run(memory, container, run);
 
 	SPI_finish();
 }

@@ -41,8 +41,8 @@ typedef struct TtlReapRel
 	TimestampTz due;			/* of the next run; DT_NOBEGIN = work is left */
 	TtlPass		pass;
 	bool		is_known;		/* a pass has ended, in an earlier worker perhaps */
-	TimestampTz paused_until;	/* after an error of the table itself */
-	int64		pause;			/* its length */
+	int64		pause;			/* after an error of the table itself, in
+								 * microseconds; 0 = it has not failed since */
 
 	TtlTids		tids;			/* collected, to be deleted in batches */
 	int			next_tid;		/* the first that has not been */
@@ -101,10 +101,9 @@ typedef struct TtlReapRun
 
 	/*
 	 * Called before each transaction but the first, without locks, to nap.
-	 * Sets *napped if it has.  If it returns false the run ends.  NULL =
-	 * none.
+	 * If it returns false the run ends.  NULL = none.
 	 */
-	bool		(*pace) (const struct TtlReapRun *run, bool *napped);
+	bool		(*pace) (const struct TtlReapRun *run);
 
 	TtlReapResult end;
 	int64		cost;
@@ -153,20 +152,31 @@ typedef struct TtlBatch
  */
 extern void ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run);
 
+extern TtlMemory *ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode);
+
+/* Forgets tables that have not been looked at since the given time. */
+extern void ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since);
+
+/*
+ * attempt.c
+ */
+
+/*
+ * Calls the function in a subtransaction, with a short lock_timeout, maybe until the
+ * batch's deadline, which begins with the first such call.  Returns NULL on success, else
+ * the error.
+ */
+extern ErrorData *ttl_attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadline);
+
+/* True if this process is at a step by which code of users may run. */
+extern bool ttl_attempt_is_running(void);
+
 /*
  * At the exit of a worker: true if a batch has ended the process.  The next worker then gives
  * the container a long pause.  If somebody else has terminated the worker, only a batch that could
  * not be canceled is blamed.
  */
-extern bool ttl_reap_rel_handle_exit(bool is_terminated);
-
-/* True if this process is at a step by which code of users may run. */
-extern bool ttl_reap_rel_is_running(void);
-
-extern TtlMemory *ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode);
-
-/* Forgets tables that have not been looked at since the given time. */
-extern void ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since);
+extern bool ttl_attempt_handle_exit(bool is_terminated);
 
 /*
  * fk_referenced.c
@@ -197,7 +207,7 @@ extern bool ttl_truncate_partition_is_ready(TtlBatch *batch);
  */
 extern void ttl_truncate_partition(TtlBatch *batch);
 
-/* Forgets what has been noted, so that the next attempt starts anew, after some time. */
-extern void ttl_truncate_partition_forget(TtlTruncate *truncate, int64 wait);
+/* Forgets what has been noted, so that the next attempt starts anew, maybe after some time. */
+extern void ttl_truncate_partition_forget(TtlTruncate *truncate, bool waits);
 
 #endif							/* TTL_REAP_REL_H */

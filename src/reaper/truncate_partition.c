@@ -73,13 +73,10 @@
 /* Collected rows by which an attempt is worthwhile */
 #define MIN_ROWS			500
 
-/* How long the worker may read a partition */
-#define READ_TIME			(USECS_PER_SEC / 2)
-
 /* Pages that are read at most while the partition is locked */
 #define RECHECK_PAGES		4000
 
-/* Pages between looks at the clock and at waiters */
+/* Pages between looks at waiters */
 #define PAGES_BETWEEN_LOOKS	500
 
 /* Time until the next attempt, after one that failed */
@@ -151,12 +148,13 @@ is_partition_without_trigger(Relation rel, const TtlContainer *container)
 }
 
 void
-ttl_truncate_partition_forget(TtlTruncate *truncate, int64 wait)
+ttl_truncate_partition_forget(TtlTruncate *truncate, bool waits)
 {
 	if (truncate->open != NULL)
 		pfree(truncate->open);
 	memset(truncate, 0, sizeof(TtlTruncate));
-	truncate->next_at = GetCurrentTimestamp() + wait;
+	if (waits)
+		truncate->next_at = GetCurrentTimestamp() + RETRY_WAIT;
 }
 
 /* Notes the time, and the open transactions. */
@@ -204,12 +202,12 @@ ttl_truncate_partition_is_ready(TtlBatch *batch)
 
 	generation = ttl_container_generation(batch->container.container);
 	if (truncate->noted_at != 0 && truncate->generation != generation)
-		ttl_truncate_partition_forget(truncate, 0);
+		ttl_truncate_partition_forget(truncate, false);
 	if (truncate->noted_at == 0)
 	{
 		if (!is_partition_without_trigger(batch->rel, &batch->container))
 		{
-			ttl_truncate_partition_forget(truncate, RETRY_WAIT);
+			ttl_truncate_partition_forget(truncate, true);
 			return false;
 		}
 		note_transactions(truncate, batch->memory->context);
@@ -268,10 +266,10 @@ is_waited_for(Relation rel)
 	return false;
 }
 
-/* The same for all blocks.  Ends if it takes long, or the table is wanted. */
+/* The same for all blocks.  Ends if the table is wanted. */
 static int64
 read_table(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
-		   TimestampTz cutoff, BlockNumber nblocks, TimestampTz until)
+		   TimestampTz cutoff, BlockNumber nblocks)
 {
 	int64		rows = 0;
 
@@ -280,8 +278,7 @@ read_table(Relation rel, const TtlContainer *container, TupleTableSlot *slot,
 		int64		more;
 
 		CHECK_FOR_INTERRUPTS();
-		if ((until != DT_NOEND && GetCurrentTimestamp() > until) ||
-			is_waited_for(rel))
+		if (is_waited_for(rel))
 			return -1;
 		more = read_blocks(rel, container, slot, cutoff, block,
 						   Min(block + PAGES_BETWEEN_LOOKS, nblocks) - 1);
@@ -344,8 +341,6 @@ ttl_truncate_partition(TtlBatch *batch)
 		container->ts_type != NULL;
 	int64		max_pages = ttl_guc_throughput == 0 ?
 		Max(batch->max_cost, ttl_guc_cycle_cost_limit / 4) : batch->max_cost;
-	TimestampTz until = batch->memory->mode.by_worker ?
-		GetCurrentTimestamp() + READ_TIME : DT_NOEND;
 	TimestampTz cutoff;
 	TupleTableSlot *slot;
 	XLogRecPtr	read_lsn = GetXLogInsertRecPtr();
@@ -358,7 +353,7 @@ ttl_truncate_partition(TtlBatch *batch)
 		!indexes_hold_later(rel, container, cutoff))
 	{
 		if (nblocks <= max_pages)
-			rows = read_table(rel, container, slot, cutoff, nblocks, until);
+			rows = read_table(rel, container, slot, cutoff, nblocks);
 		else if (!must_read)
 			rows = Max((int64) rel->rd_rel->reltuples, 0);
 	}
@@ -383,5 +378,4 @@ ttl_truncate_partition(TtlBatch *batch)
 		relation_close(rel, NoLock);
 	}
 	PopActiveSnapshot();
-	ttl_truncate_partition_forget(truncate, RETRY_WAIT);
 }

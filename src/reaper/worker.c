@@ -772,31 +772,29 @@ nap_length(int64 unpaid)
 }
 
 /*
- * Naps as long as what the cycle has spent so far is worth.  Returns whether
- * it has.
+ * Naps as long as what the cycle has spent so far is worth.
  */
-static bool
+static void
 nap(int64 total)
 {
 	int64		length = nap_length(total - paid);
 	TimestampTz started = GetCurrentTimestamp();
 
 	if (length == 0)
-		return false;
+		return;
 	while (GetCurrentTimestamp() < started + length && ttl_guc_reaper)
 		sleep_until(started + length, wait_event_pace);
 	paid = total;
 	napped += GetCurrentTimestamp() - started;
-	return true;
 }
 
 /*
  * Between the transactions of a run, see reap_rel.h.
  */
 static bool
-pace(const TtlReapRun *run, bool *has_napped)
+pace(const TtlReapRun *run)
 {
-	*has_napped = nap(spent + run->cost);
+	nap(spent + run->cost);
 	check_reload();
 	return ttl_guc_reaper;
 }
@@ -1004,14 +1002,14 @@ run_owner(TtlMemory *memory, TtlOwner *owner, int64 share, TimestampTz until)
 {
 	int64		max_spent = spent + share;
 
-	(void) nap(spent);
+	nap(spent);
 	until = Min(until, GetCurrentTimestamp() + RUN_TIME);
 	for (int left = list_length(owner->due) - owner->ndone;
 		 left > 0 && spent < max_spent && ttl_guc_reaper; left--)
 	{
 		TtlScheduled *container;
 
-		(void) nap(spent);
+		nap(spent);
 		if (GetCurrentTimestamp() >= until)
 			break;
 		container = (TtlScheduled *) list_nth(owner->due, owner->ndone++);
@@ -1189,7 +1187,7 @@ static void
 at_exit(int code, Datum arg)
 {
 	LWLockReleaseAll();			/* after an error */
-	if (ttl_reap_rel_handle_exit(is_terminated))
+	if (ttl_attempt_handle_exit(is_terminated))
 		(void) ttl_launcher_release_worker(TTL_REAPER_WAITING, GetCurrentTimestamp());
 }
 
