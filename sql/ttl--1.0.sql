@@ -143,45 +143,15 @@ CREATE FUNCTION ttl.item_expiry(_ts timestamp, ttl integer) RETURNS timestamptz
 GRANT EXECUTE ON FUNCTION ttl.item_expiry(timestamp, integer) TO PUBLIC;
 COMMENT ON FUNCTION ttl.item_expiry(timestamp, integer) IS 'the same, for a _ts in UTC';
 
-CREATE FUNCTION ttl.item_ttl(ttl bigint) RETURNS integer
+CREATE FUNCTION ttl.item_ttl(ttl "any") RETURNS integer
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl';
-GRANT EXECUTE ON FUNCTION ttl.item_ttl(bigint) TO PUBLIC;
-COMMENT ON FUNCTION ttl.item_ttl(bigint) IS 'TTL of a value: seconds, -1 = never, NULL = none, the default applies';
+GRANT EXECUTE ON FUNCTION ttl.item_ttl("any") TO PUBLIC;
+COMMENT ON FUNCTION ttl.item_ttl("any") IS 'TTL of a number, or of a document by its root-level key "ttl": seconds, -1 = never, NULL = none, the default applies';
 
-CREATE FUNCTION ttl.item_ttl(ttl numeric) RETURNS integer
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl';
-GRANT EXECUTE ON FUNCTION ttl.item_ttl(numeric) TO PUBLIC;
-COMMENT ON FUNCTION ttl.item_ttl(numeric) IS 'TTL of a value: seconds, -1 = never, NULL = none, the default applies';
-
-CREATE FUNCTION ttl.item_ttl(ttl double precision) RETURNS integer
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl';
-GRANT EXECUTE ON FUNCTION ttl.item_ttl(double precision) TO PUBLIC;
-COMMENT ON FUNCTION ttl.item_ttl(double precision) IS 'TTL of a value: seconds, -1 = never, NULL = none, the default applies';
-
-CREATE FUNCTION ttl.item_ttl(ttl real) RETURNS integer
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl';
-GRANT EXECUTE ON FUNCTION ttl.item_ttl(real) TO PUBLIC;
-COMMENT ON FUNCTION ttl.item_ttl(real) IS 'TTL of a value: seconds, -1 = never, NULL = none, the default applies';
-
-CREATE FUNCTION ttl.item_ttl(document jsonb) RETURNS integer
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_item_ttl';
-GRANT EXECUTE ON FUNCTION ttl.item_ttl(jsonb) TO PUBLIC;
-COMMENT ON FUNCTION ttl.item_ttl(jsonb) IS 'TTL of a document, its root-level key "ttl": seconds, -1 = never, NULL = none, the default applies';
-
-CREATE FUNCTION ttl.instant(value integer, unit text) RETURNS timestamptz
+CREATE FUNCTION ttl.instant(value "any", unit text) RETURNS timestamptz
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant';
-GRANT EXECUTE ON FUNCTION ttl.instant(integer, text) TO PUBLIC;
-COMMENT ON FUNCTION ttl.instant(integer, text) IS 'timestamp of a number since 1970; NULL = out of range';
-
-CREATE FUNCTION ttl.instant(value bigint, unit text) RETURNS timestamptz
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant';
-GRANT EXECUTE ON FUNCTION ttl.instant(bigint, text) TO PUBLIC;
-COMMENT ON FUNCTION ttl.instant(bigint, text) IS 'timestamp of a number since 1970; NULL = out of range';
-
-CREATE FUNCTION ttl.instant(value numeric, unit text) RETURNS timestamptz
-    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant';
-GRANT EXECUTE ON FUNCTION ttl.instant(numeric, text) TO PUBLIC;
-COMMENT ON FUNCTION ttl.instant(numeric, text) IS 'timestamp of a number since 1970; NULL = out of range';
+GRANT EXECUTE ON FUNCTION ttl.instant("any", text) TO PUBLIC;
+COMMENT ON FUNCTION ttl.instant("any", text) IS 'timestamp of a number since 1970; NULL = out of range';
 
 CREATE FUNCTION ttl.instant(value date) RETURNS timestamptz
     LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_instant';

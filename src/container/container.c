@@ -85,7 +85,7 @@
 /* The version of the extension's SQL objects that this library works with */
 #define OBJECTS_VERSION "1.0"
 
-/* The functions in TtlFunction, and then the others, by their names and arguments */
+/* The functions, by their names and arguments */
 static const struct Function
 {
 	const char *name;
@@ -99,19 +99,13 @@ static const struct Function
 	[TTL_COMPLETE] = {"complete", 3, {ANYELEMENTOID, INT8OID, TEXTOID}},
 	[TTL_SHARD_STAMP] = {"shard_stamp", 5, {ANYELEMENTOID, ANYELEMENTOID, TIMESTAMPTZOID, INT8OID, TEXTOID}},
 	[TTL_SHARD_NOW] = {"shard_now", 0},
+	[TTL_ITEM_EXPIRY] = {"item_expiry", 2, {TIMESTAMPTZOID, INT4OID}},
+	[TTL_ITEM_EXPIRY_UTC] = {"item_expiry", 2, {TIMESTAMPOID, INT4OID}},
+	[TTL_ITEM_TTL] = {"item_ttl", 1, {ANYOID}},
+	[TTL_INSTANT] = {"instant", 2, {ANYOID, TEXTOID}},
+	[TTL_INSTANT_OF_DATE] = {"instant", 1, {DATEOID}},
 	[TTL_CHECK_REFERENCE] = {"check_reference", 0},
-	[TTL_ON_WRITE] = {"on_write", 0},
-	{"item_expiry", 2, {TIMESTAMPTZOID, INT4OID}},
-	{"item_expiry", 2, {TIMESTAMPOID, INT4OID}},
-	{"item_ttl", 1, {INT8OID}},
-	{"item_ttl", 1, {NUMERICOID}},
-	{"item_ttl", 1, {FLOAT8OID}},
-	{"item_ttl", 1, {FLOAT4OID}},
-	{"item_ttl", 1, {JSONBOID}},
-	{"instant", 2, {INT4OID, TEXTOID}},
-	{"instant", 2, {INT8OID, TEXTOID}},
-	{"instant", 2, {NUMERICOID, TEXTOID}},
-	{"instant", 1, {DATEOID}}
+	[TTL_ON_WRITE] = {"on_write", 0}
 };
 
 /* The C function by which the schema is recognized */
@@ -280,18 +274,6 @@ ttl_container_function(TtlFunction function)
 {
 	(void) ttl_container_require_objects();
 	return function_oid(function);
-}
-
-Oid
-ttl_container_function_of(const char *name, Oid argument)
-{
-	(void) ttl_container_require_objects();
-	for (int i = 0; i < lengthof(functions); i++)
-	{
-		if (strcmp(functions[i].name, name) == 0 && functions[i].args[0] == argument)
-			return function_oid(i);
-	}
-	elog(ERROR, "function %s of type %u does not exist", name, argument);
 }
 
 const TtlObjects *

@@ -129,7 +129,7 @@ typedef struct TtlObjects
 	Oid			catalog;
 } TtlObjects;
 
-/* Functions that plans, indexes and triggers call; others have several types of argument */
+/* Functions that plans, indexes and triggers call */
 typedef enum TtlFunction
 {
 	TTL_IS_LIVE,				/* ttl.is_live(regclass, timestamptz, "any") */
@@ -140,6 +140,11 @@ typedef enum TtlFunction
 	TTL_SHARD_STAMP,			/* ttl.shard_stamp(two of the same,
 								 * timestamptz, bigint, text) */
 	TTL_SHARD_NOW,				/* ttl.shard_now() */
+	TTL_ITEM_EXPIRY,			/* ttl.item_expiry(timestamptz, integer) */
+	TTL_ITEM_EXPIRY_UTC,		/* ttl.item_expiry(timestamp, integer) */
+	TTL_ITEM_TTL,				/* ttl.item_ttl("any") */
+	TTL_INSTANT,				/* ttl.instant("any", text) */
+	TTL_INSTANT_OF_DATE,		/* ttl.instant(date) */
 	TTL_CHECK_REFERENCE,		/* ttl.check_reference() */
 	TTL_ON_WRITE				/* ttl.on_write() */
 } TtlFunction;
@@ -158,12 +163,9 @@ extern const TtlObjects *ttl_container_objects(void);
 /* The same, but errors (42704) instead of NULL. */
 extern const TtlObjects *ttl_container_require_objects(void);
 
-/* True for the functions of the extension that plans, indexes and triggers call, and no user. */
-extern bool ttl_container_calls(Oid function);
-
-/* The OID of one of these functions: by its number, or by its name and first argument. */
+/* The OID of one of these functions, and whether the function is one */
 extern Oid	ttl_container_function(TtlFunction function);
-extern Oid	ttl_container_function_of(const char *name, Oid argument);
+extern bool ttl_container_calls(Oid function);
 
 /*
  * Errors (55000) unless this library knows the version of the objects: to be called before a

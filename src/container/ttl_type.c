@@ -122,12 +122,13 @@ seconds_of_numeric(Datum value)
 	return seconds;
 }
 
-/* The root-level "ttl" of a document; false if it has none. */
+/* The root-level "ttl" of a document; false if it has none that is a number. */
 static bool
 find_ttl(Jsonb *document, JsonbValue *ttl)
 {
 	return JB_ROOT_IS_OBJECT(document) &&
-		getKeyJsonValueFromContainer(&document->root, "ttl", 3, ttl) != NULL;
+		getKeyJsonValueFromContainer(&document->root, "ttl", 3, ttl) != NULL &&
+		ttl->type == jbvNumeric;
 }
 
 /*
@@ -138,11 +139,11 @@ find_ttl(Jsonb *document, JsonbValue *ttl)
 #define HEAD_SIZE	(TOAST_MAX_CHUNK_SIZE * 8 / 9 - 16)
 
 /*
- * The seconds of a document of which only the head is at hand, and whether it has
- * a "ttl".  Returns false if the head is not enough.
+ * The seconds of a document of which only the head is at hand.  Returns false if the head is
+ * not enough.
  */
 static bool
-read_head(Jsonb *head, int32 *seconds, bool *found)
+read_head(Jsonb *head, int32 *seconds)
 {
 	const char *end = (char *) head + VARSIZE(head);
 	uint32		nkeys;
@@ -150,7 +151,6 @@ read_head(Jsonb *head, int32 *seconds, bool *found)
 	JsonbValue	ttl;
 
 	*seconds = 0;
-	*found = false;
 	if (VARSIZE(head) < sizeof(Jsonb))
 		return false;
 	if (!JB_ROOT_IS_OBJECT(head))
@@ -159,8 +159,7 @@ read_head(Jsonb *head, int32 *seconds, bool *found)
 	keys = (char *) &head->root.children[nkeys * 2];
 	if (keys > end || keys + getJsonbOffset(&head->root, nkeys) > end)
 		return false;
-	*found = find_ttl(head, &ttl);
-	if (!*found || ttl.type != jbvNumeric)
+	if (!find_ttl(head, &ttl))
 		return true;
 	if ((char *) ttl.val.numeric + VARHDRSZ > end ||
 		(char *) ttl.val.numeric + VARSIZE_ANY(ttl.val.numeric) > end)
@@ -169,9 +168,8 @@ read_head(Jsonb *head, int32 *seconds, bool *found)
 	return true;
 }
 
-/* The same of any document */
 static int32
-read_document(Datum value, bool *found)
+seconds_of_jsonb(Datum value)
 {
 	Jsonb	   *document;
 	JsonbValue	ttl;
@@ -181,7 +179,7 @@ read_document(Datum value, bool *found)
 		VARATT_IS_COMPRESSED(DatumGetPointer(value)))
 	{
 		Jsonb	   *head = (Jsonb *) PG_DETOAST_DATUM_SLICE(value, 0, HEAD_SIZE);
-		bool		is_known = read_head(head, &seconds, found);
+		bool		is_known = read_head(head, &seconds);
 
 		pfree(head);
 		if (is_known)
@@ -189,20 +187,11 @@ read_document(Datum value, bool *found)
 	}
 
 	document = DatumGetJsonbP(value);
-	*found = find_ttl(document, &ttl);
-	if (*found && ttl.type == jbvNumeric)
+	if (find_ttl(document, &ttl))
 		seconds = seconds_of_numeric(NumericGetDatum(ttl.val.numeric));
 	if ((Pointer) document != DatumGetPointer(value))
 		pfree(document);
 	return seconds;
-}
-
-static int32
-seconds_of_jsonb(Datum value)
-{
-	bool		found;
-
-	return read_document(value, &found);
 }
 
 /*
@@ -482,21 +471,9 @@ ttl_type_present(const TtlType *ttl_type, TimestampTz now, int64 step)
 bool
 ttl_type_is_invalid(const TtlType *ttl_type, Datum value)
 {
-	bool		found;
+	int32		seconds = ttl_type->type == INT2OID ? DatumGetInt16(value) : DatumGetInt32(value);
 
-	TimestampTz instant;
-
-	if (ttl_type->is_strict)
-	{
-		int32		seconds = ttl_type->type == INT2OID ? DatumGetInt16(value) : DatumGetInt32(value);
-
-		return seconds <= 0 && seconds != TTL_NEVER;
-	}
-	if (ttl_type->is_document)
-		return read_document(value, &found) == 0 && found;
-	if (ttl_type->instant != NULL)
-		return !ttl_type->instant(value, ttl_type->unit, &instant);
-	return ttl_type->seconds != NULL && ttl_type->seconds(value) == 0;
+	return seconds <= 0 && seconds != TTL_NEVER;
 }
 
 bool
@@ -505,29 +482,30 @@ ttl_type_is_instant(Oid type)
 	return type == TIMESTAMPTZOID || type == TIMESTAMPOID;
 }
 
-/* The kind of the first argument, with the unit that the second names; errors (22023) if there is none. */
+/*
+ * The kind of the first argument, a deadline or a duration, in the unit that the second one names.
+ * Errors (22023) if there is none.
+ */
 static const TtlType *
-kind_of_argument(FunctionCallInfo fcinfo)
+kind_of_argument(FunctionCallInfo fcinfo, bool is_deadline)
 {
-	char	   *name = PG_NARGS() > 1 ? text_to_cstring(PG_GETARG_TEXT_PP(1)) : NULL;
-	TtlUnit		unit = TTL_UNIT_SECONDS;
-	const TtlType *ttl_type = NULL;
+	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, 0);
+	const char *name = PG_NARGS() > 1 ? text_to_cstring(PG_GETARG_TEXT_PP(1)) :
+		ttl_type_unit_name(TTL_UNIT_SECONDS);
+	TtlUnit		unit;
+	const TtlType *ttl_type = ttl_type_unit_parse(name, &unit) ? ttl_type_of(type, unit) : NULL;
 
-	if (name == NULL || (ttl_type_unit_parse(name, &unit) && unit != TTL_UNIT_SECONDS))
-		ttl_type = ttl_type_of(get_fn_expr_argtype(fcinfo->flinfo, 0), unit);
-	if (ttl_type == NULL)
+	if (ttl_type == NULL || ttl_type_is_deadline(ttl_type) != is_deadline)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid unit: \"%s\"", name == NULL ? "" : name)));
-	if (name != NULL)
-		pfree(name);
+				 errmsg("values of type %s have no unit \"%s\"", format_type_be(type), name)));
 	return ttl_type;
 }
 
 PG_FUNCTION_INFO_V1(ttl_item_ttl);
 
 /*
- * ttl.item_ttl(ttl) -> integer, for each type that may have values without a meaning
+ * ttl.item_ttl(ttl "any") -> integer
  *
  * The TTL in seconds that a value of a TTL column stands for, -1 = never, NULL =
  * the default TTL applies.
@@ -535,9 +513,10 @@ PG_FUNCTION_INFO_V1(ttl_item_ttl);
 Datum
 ttl_item_ttl(PG_FUNCTION_ARGS)
 {
-	int32		seconds = kind_of_argument(fcinfo)->seconds(PG_GETARG_DATUM(0));
+	const TtlType *ttl_type = kind_of_argument(fcinfo, false);
+	int32		seconds = ttl_type->seconds(PG_GETARG_DATUM(0));
 
-	if (seconds == 0)
+	if (seconds == 0 || (ttl_type->is_strict && ttl_type_is_invalid(ttl_type, PG_GETARG_DATUM(0))))
 		PG_RETURN_NULL();
 	PG_RETURN_INT32(seconds);
 }
@@ -545,7 +524,7 @@ ttl_item_ttl(PG_FUNCTION_ARGS)
 PG_FUNCTION_INFO_V1(ttl_instant);
 
 /*
- * ttl.instant(value, unit text) -> timestamptz, for each type of numbers
+ * ttl.instant(value "any", unit text) -> timestamptz
  * ttl.instant(value date) -> timestamptz
  *
  * The instant that a value of a TTL or timestamp column stands for, NULL = none.
@@ -555,7 +534,7 @@ ttl_instant(PG_FUNCTION_ARGS)
 {
 	TimestampTz result;
 
-	if (!ttl_type_instant(kind_of_argument(fcinfo), PG_GETARG_DATUM(0), &result))
+	if (!ttl_type_instant(kind_of_argument(fcinfo, true), PG_GETARG_DATUM(0), &result))
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(result);
 }

@@ -115,7 +115,7 @@ ttl_type_is_deadline(const TtlType *ttl_type)
 	return ttl_type != NULL && ttl_type->seconds == NULL;
 }
 
-/* True if the value has no meaning, although it looks like a TTL. */
+/* True if the value, of a type in which that is refused, has no meaning. */
 extern bool ttl_type_is_invalid(const TtlType *ttl_type, Datum value);
 
 /*

@@ -114,6 +114,7 @@ Expr *
 ttl_expiry_make_column(const TtlContainer *container, Index varno, AttrNumber attno,
 					   const TtlType *ttl_type)
 {
+	TtlFunction instant = TTL_INSTANT_OF_DATE;
 	Oid			type;
 	int32		typmod;
 	Oid			collation;
@@ -128,12 +129,13 @@ ttl_expiry_make_column(const TtlContainer *container, Index varno, AttrNumber at
 	collation = InvalidOid;
 	if (ttl_type->unit != TTL_UNIT_SECONDS)
 	{
+		instant = TTL_INSTANT;
 		collation = DEFAULT_COLLATION_OID;
 		args = lappend(args, makeConst(TEXTOID, -1, collation, -1,
 									   CStringGetTextDatum(ttl_type_unit_name(ttl_type->unit)),
 									   false, false));
 	}
-	return (Expr *) makeFuncExpr(ttl_container_function_of("instant", type), TIMESTAMPTZOID, args,
+	return (Expr *) makeFuncExpr(ttl_container_function(instant), TIMESTAMPTZOID, args,
 								 InvalidOid, collation, COERCE_EXPLICIT_CALL);
 }
 
@@ -168,7 +170,8 @@ make_item_expiry(Expr *ts, Expr *own)
 	if (exprType((Node *) own) == INT2OID)
 		own = (Expr *) makeFuncExpr(F_INT4_INT2, INT4OID, list_make1(own), InvalidOid, InvalidOid,
 									COERCE_IMPLICIT_CAST);
-	return (Expr *) makeFuncExpr(ttl_container_function_of("item_expiry", exprType((Node *) ts)),
+	return (Expr *) makeFuncExpr(ttl_container_function(exprType((Node *) ts) == TIMESTAMPOID ?
+														TTL_ITEM_EXPIRY_UTC : TTL_ITEM_EXPIRY),
 								 TIMESTAMPTZOID, list_make2(ts, own), InvalidOid, InvalidOid,
 								 COERCE_EXPLICIT_CALL);
 }
@@ -200,8 +203,8 @@ define_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index,
 		column = ttl_expiry_make_column(&container, 1, container.ttl_attno, NULL);
 		own = ttl_expiry_make_column(&container, 1, container.ttl_attno, container.ttl_type);
 		if (!container.ttl_type->is_strict && !ttl_type_is_deadline(container.ttl_type))
-			own = (Expr *) makeFuncExpr(ttl_container_function_of("item_ttl", exprType((Node *) own)),
-										INT4OID, list_make1(own), InvalidOid, InvalidOid,
+			own = (Expr *) makeFuncExpr(ttl_container_function(TTL_ITEM_TTL), INT4OID,
+										list_make1(own), InvalidOid, InvalidOid,
 										COERCE_EXPLICIT_CALL);
 	}
 	if (index == TTL_INDEX_DEFAULT)
