@@ -465,7 +465,8 @@ extern bool ttl_policy_lock(Oid container, bool exclusive, bool wait);
  * search_path is the session's.
  */
 extern int	ttl_command_begin(void);
-extern void ttl_command_run(const char *format,...) pg_attribute_printf(1, 2);
+extern void ttl_command_execute(const char *sql);
+#define ttl_command_run(...)	ttl_command_execute(psprintf(__VA_ARGS__))
 extern void ttl_command_end(int nestlevel);
 
 /*

@@ -21,7 +21,6 @@
 #include "commands/trigger.h"
 #include "container/container.h"
 #include "executor/spi.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "ttl.h"
 #include "utils/elog.h"
@@ -29,28 +28,12 @@
 #include "utils/rel.h"
 
 void
-ttl_command_run(const char *format,...)
+ttl_command_execute(const char *sql)
 {
-	StringInfoData sql;
-	int			result;
+	int			result = SPI_execute(sql, false, 0);
 
-	initStringInfo(&sql);
-	for (;;)
-	{
-		va_list		args;
-		int			needed;
-
-		va_start(args, format);
-		needed = appendStringInfoVA(&sql, format, args);
-		va_end(args);
-		if (needed == 0)
-			break;
-		enlargeStringInfo(&sql, needed);
-	}
-	result = SPI_execute(sql.data, false, 0);
 	if (result < 0)
-		elog(ERROR, "SPI_execute failed: %s: %s", SPI_result_code_string(result), sql.data);
-	pfree(sql.data);
+		elog(ERROR, "SPI_execute failed: %s: %s", SPI_result_code_string(result), sql);
 }
 
 int

@@ -430,9 +430,8 @@ ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting)
 
 	if (isnull)
 		return "NULL";
-	if (setting->type == TTL_SETTING_TABLE && get_rel_name(DatumGetObjectId(value)) != NULL)
-		return quote_qualified_identifier(get_namespace_name(get_rel_namespace(DatumGetObjectId(value))),
-										  get_rel_name(DatumGetObjectId(value)));
+	if (setting->type == TTL_SETTING_TABLE)
+		return ttl_container_table_name(DatumGetObjectId(value));
 	return setting_text(setting->type, value);
 }
 
@@ -846,7 +845,6 @@ ttl_policy_forget_dropped(Oid container)
 	TtlPolicy	policy;
 
 	if (get_rel_relkind(container) != '\0' ||
-		!ttl_policy_read(container, &policy) ||
 		!ttl_policy_lock(container, true, true) ||
 		!ttl_policy_read(container, &policy))
 		return false;
