@@ -29,7 +29,6 @@ extern void ttl_alter_default_ttl(Oid relid, int32 default_ttl);
 extern Form_pg_attribute ttl_table_find_column(Relation rel, const char *name);
 extern void ttl_table_check_kind(Relation rel);
 extern void ttl_table_check_storage(const List *tables);
-extern void ttl_table_check_names(const TtlPolicy *policy);
 extern void ttl_table_check_policy(Oid relid, const TtlPolicy *policy);
 extern void ttl_table_check_columns(Relation rel, const TtlPolicy *policy);
 extern void ttl_table_check_uses(Oid relid, const TtlPolicy *policy, LOCKMODE lockmode);
@@ -59,7 +58,8 @@ extern void ttl_notice_copies(const CreateStmt *stmt);
 extern void ttl_notice_detached(Oid relid);
 extern void ttl_notice_subscribed(Oid relid);
 
-/* ddl.c, for the hooks of ttl.c */
+/* ddl.c; all but the first are for the hooks of ttl.c */
+extern void ttl_ddl_subscription_begins(Oid container, const List *tables);
 extern void ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by_citus);
 extern void ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context);
 extern void ttl_ddl_object_changed(ObjectAccessType access, Oid class_id, Oid object_id,

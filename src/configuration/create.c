@@ -376,24 +376,6 @@ notice_existing(Oid relid)
 			 errmsg("\"%s\" is already a container, skipping", get_rel_name(relid))));
 }
 
-/* True if a subscription writes the table or a partition of it. */
-static bool
-is_subscribed(Oid relid)
-{
-	List	   *tables = ttl_container_subscribed_tables(false);
-	ListCell   *lc;
-
-	if (tables == NIL)
-		return false;
-	/* it may write partitions, or the table above them */
-	foreach(lc, ttl_container_tables(relid))
-	{
-		if (list_member_oid(tables, lfirst_oid(lc)))
-			return true;
-	}
-	return false;
-}
-
 /*
  * A column that the caller names must be there; one that he doesn't is added, or must
  * hold no values.  False with if_not_exists if the table is already a container, maybe of
@@ -409,8 +391,6 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	SurveyedColumn own;
 	Relation	rel;
 	int			nestlevel;
-
-	ttl_table_check_names(policy);
 
 	/*
 	 * A role without rights must not queue up for a lock, nor anybody for one on a catalog, or with
@@ -473,11 +453,9 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	ttl_table_create_trigger(relid, policy);
 	if (policy->default_ttl != TTL_OFF && ttl_container_has_pages(relid))
 		ttl_grace_begin(policy, TTL_OFF, InvalidOid);
-	if (is_subscribed(relid))
-		policy->reaping = false;
 	ttl_policy_insert(relid, policy);
-	if (!policy->reaping)
-		ttl_notice_subscribed(relid);
+	ttl_ddl_subscription_begins(relid, ttl_container_tables(relid));
+	ttl_container_require(relid, policy);
 	notice_adopted_ts(get_rel_name(relid), policy, &ts);
 	notice_adopted_ttl(get_rel_name(relid), policy, &own);
 	if ((policy->created_objects & TTL_CREATED_TS_COLUMN) &&

@@ -344,8 +344,8 @@ guard_schema_name(RenameStmt *stmt)
  * Turns reaping off if a subscription writes some of these tables, which it or the container has
  * just added, and no other table of the container.
  */
-static void
-subscription_begins(Oid container, const List *tables)
+void
+ttl_ddl_subscription_begins(Oid container, const List *tables)
 {
 	List	   *members = ttl_container_tables(container);
 	bool		begins = false;
@@ -384,7 +384,7 @@ subscription_changed(void)
 		TtlContainer container;
 
 		if (ttl_container_peek(lfirst_oid(lc), &container))
-			subscription_begins(container.container, added);
+			ttl_ddl_subscription_begins(container.container, added);
 	}
 }
 
@@ -502,7 +502,7 @@ partition_attached(Oid parent, RangeVar *name)
 
 	if (!ttl_container_peek(parent, &container))
 		return;
-	subscription_begins(container.container, ttl_container_tables(partition));
+	ttl_ddl_subscription_begins(container.container, ttl_container_tables(partition));
 	ttl_policy_lock(container.container, true, true);
 	if (!ttl_policy_read(container.container, &policy))
 		return;

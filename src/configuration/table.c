@@ -131,22 +131,8 @@ ttl_table_check_kind(Relation rel)
 				 errhint("Use the access method \"%s\".", "heap")));
 }
 
-/* Errors unless the names can be those of a container's columns. */
-void
-ttl_table_check_names(const TtlPolicy *policy)
-{
-	const char *ts = NameStr(policy->ts_column);
-	const char *own = NameStr(policy->ttl_column);
-
-	if (ts[0] != '\0' && strcmp(ts, own) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("ts_column and ttl_column must not be the same column"),
-				 errhint("Choose another name for one of them.")));
-}
-
 /*
- * Errors unless a default TTL has a timestamp column to count from (22023) and an index (55000),
+ * Errors unless the two columns differ, a default TTL has one to count from (22023) and an index (55000),
  * and something writes that column by the policy's precision, which isn't longer (22023).
  */
 void
@@ -156,6 +142,11 @@ ttl_table_check_policy(Oid relid, const TtlPolicy *policy)
 	bool		is_stamped = has_ts && (policy->touch_on_update ||
 										(policy->created_objects & (TTL_CREATED_TS_COLUMN | TTL_CREATED_TS_DEFAULT)) != 0);
 
+	if (has_ts && strcmp(NameStr(policy->ts_column), NameStr(policy->ttl_column)) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("ts_column and ttl_column must not be the same column"),
+				 errhint("Choose another name for one of them.")));
 	if (!has_ts && policy->default_ttl > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -182,12 +173,6 @@ ttl_table_check_policy(Oid relid, const TtlPolicy *policy)
 				 errhint("Use ttl.alter_container(..., ts_precision => ...) to choose a shorter one.")));
 }
 
-static bool
-is_float(Oid type)
-{
-	return type == FLOAT8OID || type == FLOAT4OID;
-}
-
 /* True if it is a numeric of a negative scale, which rounds numbers to tens, hundreds and so on. */
 static bool
 has_no_units(const FormData_pg_attribute *column)
@@ -201,7 +186,7 @@ refuse_type(Form_pg_attribute column, TtlUnit unit, const char *types, const cha
 {
 	const char *type = format_type_with_typemod(column->atttypid, column->atttypmod);
 
-	if (is_float(column->atttypid))
+	if (column->atttypid == FLOAT8OID || column->atttypid == FLOAT4OID)
 		hint = _("Change its type to numeric.");
 	if (unit == TTL_UNIT_SECONDS)
 		ereport(ERROR,
