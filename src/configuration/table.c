@@ -16,7 +16,6 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "catalog/catalog.h"
-#include "catalog/heap.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
@@ -32,7 +31,6 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/rls.h"
 #include "utils/timestamp.h"
 
 #include "catalog_expr.h"
