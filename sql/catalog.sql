@@ -53,6 +53,13 @@ VALUES (4294967295, 60, '_ts', 'ttl', 'consistent', true, true, '0'), ('other', 
 SELECT count(*) FROM other;
 SELECT container FROM ttl.containers WHERE container IN ('4294967295', 'other');
 SELECT refused('SELECT ttl.drop_container(4294967295)');
+-- nor of a view, and no archive that is gone: another table might get its number
+CREATE VIEW looks_like AS SELECT id, _ts, NULL::int AS ttl FROM other;
+INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay)
+VALUES ('looks_like', 60, '_ts', 'ttl', 'consistent', true, true, '0');
+INSERT INTO ttl.container (relid, default_time_to_live, ts_column, indexing, touch_on_update, reaping, reap_delay, archive_to, archive_columns)
+VALUES ('other', 60, '_ts', 'none', true, true, '0', 4294967295, '{id}');
+SELECT relid, reaping, archive_to, archive_columns FROM ttl.container WHERE relid IN ('looks_like'::regclass, 'other'::regclass);
 
 --
 -- The first statement of a session

@@ -302,6 +302,7 @@ SELECT state('ALTER TABLE ddl.checked ADD CHECK (ddl.fails_inside())');
 -- What a container needs can't be taken from it in pieces
 CREATE TABLE pieces (id int PRIMARY KEY);
 SELECT ttl.create_container('pieces', 60);
+SELECT refused('ALTER TRIGGER "~ttl" ON ddl.pieces RENAME TO x');
 ALTER TABLE pieces DISABLE TRIGGER "~ttl";
 SELECT refused('CREATE OR REPLACE TRIGGER "~ttl" BEFORE INSERT ON ddl.pieces FOR EACH ROW EXECUTE FUNCTION ttl.on_write()');
 -- nor somebody else's be taken for it
@@ -358,6 +359,8 @@ INSERT INTO parted VALUES (1, '2020-01-01');
 CALL ttl.reap('parted');
 SELECT ttl.expired_count('parted'), last_error FROM ttl.stat_containers WHERE container = 'parted'::regclass;
 ALTER TABLE parted_archive RENAME other_id TO id;
+CREATE TEMP TABLE temporary_archive (id int);
+SELECT refused('SELECT ttl.alter_container(''ddl.parted'', archive_to => ''temporary_archive'')');
 SELECT ttl.alter_container('parted', archive_to => 0);
 -- partitions that can be neither read with a filter nor deleted from
 CREATE FOREIGN DATA WRAPPER regress_ttl_wrapper;

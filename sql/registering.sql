@@ -111,7 +111,7 @@ END $$;
 SET client_min_messages = warning;
 SELECT a, becomes(a) FROM unnest(ARRAY['3600::smallint', '3600::bigint', '3600.0', '3600::numeric', '3600::double precision', '3600::real', '-1::bigint', 'extract(epoch FROM interval ''1 day'')',
     'date_part(''epoch'', interval ''1 day'')', 'interval ''1 day''', '''1 day''', 'NULL', 'NULL::bigint', 'NULL::numeric', '''60''::varchar',
-    '0', '-2', '2147483648', '-9223372036854775808', '1.5', '''NaN''::numeric', '''Infinity''::double precision', '1e20', 'true', 'timestamptz ''2020-01-01 UTC''', '''{}''::jsonb', 'ARRAY[1]', '''5''::"char"']) a;
+    '0', '-2', '2147483648', '-9223372036854775808', '1.5', '59.9999999', '-1.0', '''NaN''::numeric', '''Infinity''::double precision', '1e20', 'true', 'timestamptz ''2020-01-01 UTC''', '''{}''::jsonb', 'ARRAY[1]', '''5''::"char"']) a;
 PREPARE by_driver(bigint) AS SELECT ttl.set_default_ttl('article', $1);
 EXECUTE by_driver(7200);
 SELECT ttl.default_ttl('article');

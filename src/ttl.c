@@ -324,7 +324,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 
 		ttl_request_after_utility(stmt);
 		ttl_clock_after_utility();
-		ttl_ddl_after_utility(stmt, context);
+		ttl_ddl_after_utility(stmt, context, by_citus);
 		ttl_citus_after_utility(stmt);
 	}
 	PG_FINALLY();

@@ -61,15 +61,16 @@ ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
 }
 
 /*
- * The second argument, a default TTL: a number, an interval, or a text that is either.  A number of
- * seconds is an interval, too.  A character(n) ends with blanks.
+ * The second argument, a default TTL: a number, an interval, or a text that is one.  A number of
+ * seconds as text is an interval, too.  A character(n) ends with blanks.
  */
 int32
 ttl_argument_default_ttl(FunctionCallInfo fcinfo)
 {
 	Oid			type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 1));
-	TYPCATEGORY category = TypeCategory(type);
-	int32		result;
+	const TtlType *ttl_type = ttl_type_of(type, TTL_UNIT_SECONDS);
+	bool		is_number = ttl_type != NULL && ttl_type->seconds != NULL && !ttl_type->is_document;
+	int32		result = 0;
 	Oid			output;
 	bool		is_varlena;
 	char	   *text;
@@ -78,8 +79,7 @@ ttl_argument_default_ttl(FunctionCallInfo fcinfo)
 
 	if (PG_ARGISNULL(1))
 		return TTL_OFF;
-	if (category != TYPCATEGORY_STRING && category != TYPCATEGORY_NUMERIC &&
-		category != TYPCATEGORY_TIMESPAN)
+	if (!is_number && type != INTERVALOID && TypeCategory(type) != TYPCATEGORY_STRING)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("default TTL cannot be of type %s", format_type_be(type)),
@@ -89,8 +89,11 @@ ttl_argument_default_ttl(FunctionCallInfo fcinfo)
 	number = text + strspn(text, " \t\r\n");
 	if (strncmp(number, "-1", 2) == 0 && number[2 + strspn(number + 2, " \t\r\n")] == '\0')
 		return TTL_NEVER;
-	if (!ttl_guc_input(interval_in, text, &interval) ||
-		!ttl_policy_seconds(DatumGetIntervalP(interval), &result))
+	if (is_number && !(ttl_type->is_strict && ttl_type_is_invalid(ttl_type, PG_GETARG_DATUM(1))))
+		result = ttl_type->seconds(PG_GETARG_DATUM(1));
+	else if (!is_number && ttl_guc_input(interval_in, text, &interval))
+		(void) ttl_policy_seconds(DatumGetIntervalP(interval), &result);
+	if (result == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid default TTL: \"%s\"", text),
@@ -269,12 +272,13 @@ check_archive(Oid relid, const TtlPolicy *policy)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("archive does not exist")));
-	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE &&
-		relkind != RELKIND_FOREIGN_TABLE)
+	if ((relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE &&
+		 relkind != RELKIND_FOREIGN_TABLE) ||
+		get_rel_persistence(archive) == RELPERSISTENCE_TEMP)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a table", get_rel_name(archive)),
-				 errdetail("Only ordinary, partitioned and foreign tables can be archives.")));
+				 errmsg("\"%s\" is not a table that can be an archive", get_rel_name(archive)),
+				 errdetail("Only ordinary, partitioned and foreign tables that are not temporary can be archives.")));
 	if (ttl_policy_archives_into(archive, relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -61,7 +61,7 @@ extern void ttl_notice_subscribed(Oid relid);
 /* ddl.c; all but the first are for the hooks of ttl.c */
 extern void ttl_ddl_subscription_begins(Oid container, const List *tables);
 extern void ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by_citus);
-extern void ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context);
+extern void ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by_citus);
 extern void ttl_ddl_object_changed(ObjectAccessType access, Oid class_id, Oid object_id,
 								   int sub_id, void *arg);
 

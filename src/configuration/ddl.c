@@ -25,7 +25,7 @@
  *	  the last two with row_security = off		not refused: that is a script of
  *												pg_dump --clean, which drops a
  *												table piece by piece
- *	  CREATE OR REPLACE TRIGGER					refused (2BP01)
+ *	  RENAME TRIGGER, CREATE OR REPLACE TRIGGER	refused (2BP01)
  *	  RENAME of schema ttl						refused (2BP01)
  *	  CREATE, ALTER EXTENSION of a version		refused (55000), see
  *		that the library doesn't know			container.c
@@ -730,9 +730,12 @@ alter_table_ended(AlterTableStmt *stmt)
  * Commands, and objects that they change
  */
 
-/* Errors (2BP01) if a command replaces or drops the row trigger of a container. */
+/*
+ * Errors (2BP01) if a command replaces, renames or drops the row trigger of a container.  Citus gives
+ * that of a table that becomes a shard another name.
+ */
 static void
-guard_trigger_command(Node *node)
+guard_trigger_command(Node *node, bool by_citus)
 {
 	if (IsA(node, CreateTrigStmt))
 	{
@@ -740,6 +743,13 @@ guard_trigger_command(Node *node)
 
 		if (stmt->replace && !ttl_row_trigger_is_created(RangeVarGetRelid(stmt->relation, NoLock, true)))
 			guard_trigger("replace trigger", stmt->relation, stmt->trigname);
+	}
+	else if (IsA(node, RenameStmt))
+	{
+		RenameStmt *stmt = (RenameStmt *) node;
+
+		if (stmt->renameType == OBJECT_TRIGGER && !by_citus)
+			guard_trigger("rename trigger", stmt->relation, stmt->subname);
 	}
 	else if (((DropStmt *) node)->removeType == OBJECT_TRIGGER && row_security)
 	{
@@ -844,7 +854,7 @@ ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool b
 		guard_schema_name((RenameStmt *) stmt);
 	/* Citus sends the command before it has ended here */
 	else if (IsA(stmt, CreateTrigStmt))
-		guard_trigger_command(stmt);
+		guard_trigger_command(stmt, by_citus);
 	else if (IsA(stmt, CreateStmt) || IsA(stmt, CreateForeignTableStmt))
 		ttl_notice_copies((CreateStmt *) stmt);
 }
@@ -854,7 +864,7 @@ ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool b
  * session did before it got them is seen.
  */
 static void
-after_command(Node *stmt)
+after_command(Node *stmt, bool by_citus)
 {
 	switch (nodeTag(stmt))
 	{
@@ -871,10 +881,11 @@ after_command(Node *stmt)
 			break;
 		case T_CreateTrigStmt:
 			guard_repack((CreateTrigStmt *) stmt);
-			guard_trigger_command(stmt);
+			guard_trigger_command(stmt, by_citus);
 			break;
+		case T_RenameStmt:
 		case T_DropStmt:
-			guard_trigger_command(stmt);
+			guard_trigger_command(stmt, by_citus);
 			break;
 		default:
 			break;
@@ -882,13 +893,13 @@ after_command(Node *stmt)
 }
 
 void
-ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context)
+ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by_citus)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 
 	if (ttl_container_objects() != NULL)
 	{
-		after_command(stmt);
+		after_command(stmt, by_citus);
 		/* a part of a command is judged with the whole */
 		if (context != PROCESS_UTILITY_SUBCOMMAND)
 			check_dropped();

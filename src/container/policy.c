@@ -883,12 +883,14 @@ ttl_policy_lock(Oid container, bool exclusive, bool wait)
 static bool
 can_be_restored(Oid relid, HeapTuple tuple, TupleDesc desc)
 {
+	char		relkind = get_rel_relkind(relid);
 	TtlPolicy	policy;
 	TtlContainer container;
 
 	policy_of_tuple(tuple, desc, &policy);
 	ttl_container_find_columns(relid, &policy, &container);
-	if (!container.lacks_column)
+	if ((relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE) &&
+		!container.lacks_column)
 		return true;
 	ereport(WARNING,
 			(errmsg("policy of table \"%s\" was not restored", ttl_container_qualified_name(relid)),
@@ -905,7 +907,8 @@ PG_FUNCTION_INFO_V1(ttl_restore_container);
  * dump was made must not be deleted before the owner says so; hence reaping is off.  The policy
  * of a container that is there already is left alone, but for that of an extension's table,
  * which its script has registered by its own arguments, and not as the database had it.  A policy
- * of a table that is gone, or can't be of that table, is not restored.
+ * of a table that is gone, or can't be of that table, is not restored, nor is an archive that is
+ * gone: another table might get its number.
  *
  * And for what a publication FOR ALL TABLES sends of the publisher's policies and its pause: the
  * subscriber's are its own.  A superuser who changes rows by hand is refused: a policy would be
@@ -920,8 +923,12 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	HeapTuple	tuple;
 	Oid			relid;
 	TtlPolicy	existing;
-	int			column = Anum_container_reaping;
-	Datum		off = BoolGetDatum(false);
+	Datum		archive;
+	bool		lost_archive;
+	int			columns[] = {Anum_container_reaping, Anum_container_archive_to,
+	Anum_container_archive_columns};
+	Datum		values[] = {BoolGetDatum(false), 0, 0};
+	bool		nulls[] = {false, true, true};
 	bool		isnull;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) ||
@@ -953,12 +960,15 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 		}
 		ttl_policy_delete(relid);
 	}
+	archive = heap_getattr(tuple, Anum_container_archive_to, desc, &isnull);
+	lost_archive = !isnull && get_rel_relkind(DatumGetObjectId(archive)) == '\0';
 	ttl_policy_announce_change(relid, true);
 	ereport(WARNING,
 			(errmsg("container \"%s\" was restored with reaping off",
 					ttl_container_qualified_name(relid)),
+			 lost_archive ? errdetail("Expired rows are hidden, and none is deleted. Its archive does not exist, and was not restored.") :
 			 errdetail("Expired rows are hidden, and none is deleted."),
 			 errhint("Use ttl.alter_container(..., reaping => true) to have them deleted.")));
-	isnull = false;
-	return PointerGetDatum(heap_modify_tuple_by_cols(tuple, desc, 1, &column, &off, &isnull));
+	return PointerGetDatum(heap_modify_tuple_by_cols(tuple, desc, lost_archive ? lengthof(columns) : 1,
+													 columns, values, nulls));
 }
