@@ -247,23 +247,19 @@ guard_trigger(const char *command, RangeVar *table, const char *trigger)
 		refuse_command(command, TTL_TRIGGER, container.container);
 }
 
-/* True if the column has that type. */
+/* True if the column has that type; errors if there is no such type. */
 static bool
 is_type_of(Oid relid, AttrNumber attno, const TypeName *name)
 {
 	Oid			type;
 	int32		typmod;
 	Oid			collation;
+	Oid			named;
 	int32		named_typmod;
-	Type		named = LookupTypeName(NULL, name, &named_typmod, true);
-	bool		result;
 
-	if (named == NULL)
-		return false;
+	typenameTypeIdAndMod(NULL, name, &named, &named_typmod);
 	get_atttypetypmodcoll(relid, attno, &type, &typmod, &collation);
-	result = typeTypeId(named) == type && named_typmod == typmod;
-	ReleaseSysCache(named);
-	return result;
+	return named == type && named_typmod == typmod;
 }
 
 /*

@@ -868,22 +868,13 @@ ttl_container_check_owner(Oid relid)
 void
 ttl_container_require(Oid relid, TtlPolicy *policy)
 {
-	TtlContainer container;
-
 	if (ttl_policy_read(relid, policy))
 		return;
 	check_exists(relid);
-	if (ttl_container_lookup(relid, &container))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("\"%s\" is not a container", get_rel_name(relid)),
-				 errdetail("It is a partition of container \"%s\".",
-						   get_rel_name(container.container)),
-				 errhint("Use the partitioned table.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
 			 errmsg("\"%s\" is not a container", get_rel_name(relid)),
-			 errhint("Register the table with ttl.create_container().")));
+			 errhint("Register the table with ttl.create_container(), or name the partitioned table that it belongs to.")));
 }
 
 void

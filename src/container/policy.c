@@ -5,7 +5,7 @@
  *
  * The fields.  A table of them drives all of it for those that users set: the row of
  * ttl.container, arguments of functions, the messages about changes, and what Citus propagates to
- * shards.  A second one has those that are stored alone.  A field's text is that of the SQL type of
+ * shards.  At its end are those that are stored alone.  A field's text is that of the SQL type of
  * its column.
  *
  * Rows of ttl.container.  They are read by a catalog snapshot, i.e. as of now and not as of the
@@ -161,30 +161,27 @@ const TtlSetting ttl_settings[] = {
 		  gettext_noop("Use a number from 1 to 2147483647, or 0 for no limit.")),
 	FIELD(batch_size, NUMBER, batch_size, false, MAX_BATCH_SIZE,
 		  gettext_noop("Use a number from 1 to 50000, or 0 for as many rows as take about 50 ms.")),
-	FIELD(replication_origin, BOOLEAN, replication_origin, false)
-};
-
-const int	ttl_nsettings = lengthof(ttl_settings);
-
-const TtlSetting *
-ttl_policy_setting(const char *name)
-{
-	for (int i = 0; i < lengthof(ttl_settings); i++)
-	{
-		if (strcmp(ttl_settings[i].name, name) == 0)
-			return &ttl_settings[i];
-	}
-	return NULL;
-}
-
-/* What else is stored, and set by ttl itself */
-static const TtlSetting other_fields[] = {
+	FIELD(replication_origin, BOOLEAN, replication_origin, false),
+	/* what else is stored, and set by ttl itself */
 	FIELD(change.began_at, INSTANT, grace_began_at, false),
 	FIELD(change.noticed_at, INSTANT, grace_noticed_at, false),
 	FIELD(change.partition, TABLE, grace_partition, false),
 	FIELD(created_objects, CREATED, created_objects, false),
 	FIELD(propagated, BOOLEAN, propagated, false)
 };
+
+const int	ttl_nsettings = lengthof(ttl_settings) - 5;
+
+const TtlSetting *
+ttl_policy_setting(const char *name)
+{
+	for (int i = 0; i < ttl_nsettings; i++)
+	{
+		if (strcmp(ttl_settings[i].name, name) == 0)
+			return &ttl_settings[i];
+	}
+	return NULL;
+}
 
 /* SQL types of the settings' columns */
 static const Oid column_types[] = {
@@ -392,32 +389,26 @@ write_field(const void *field, TtlSettingType type, bool *isnull)
 }
 
 static void
-read_fields(const TtlSetting *fields, int n, TtlPolicy *policy, const Datum *values, const bool *nulls)
-{
-	for (int i = 0; i < n; i++)
-		read_field(policy, &fields[i], values[fields[i].attnum - 1], nulls[fields[i].attnum - 1]);
-}
-
-static void
-write_fields(const TtlSetting *fields, int n, const TtlPolicy *policy, Datum *values, bool *nulls)
-{
-	for (int i = 0; i < n; i++)
-		values[fields[i].attnum - 1] = write_field((const char *) policy + fields[i].offset,
-												   fields[i].type, &nulls[fields[i].attnum - 1]);
-}
-
-static void
 read_policy(TtlPolicy *policy, const Datum *values, const bool *nulls)
 {
-	read_fields(ttl_settings, lengthof(ttl_settings), policy, values, nulls);
-	read_fields(other_fields, lengthof(other_fields), policy, values, nulls);
+	for (int i = 0; i < lengthof(ttl_settings); i++)
+	{
+		int			column = ttl_settings[i].attnum - 1;
+
+		read_field(policy, &ttl_settings[i], values[column], nulls[column]);
+	}
 }
 
 static void
 write_policy(const TtlPolicy *policy, Datum *values, bool *nulls)
 {
-	write_fields(ttl_settings, lengthof(ttl_settings), policy, values, nulls);
-	write_fields(other_fields, lengthof(other_fields), policy, values, nulls);
+	for (int i = 0; i < lengthof(ttl_settings); i++)
+	{
+		int			column = ttl_settings[i].attnum - 1;
+
+		values[column] = write_field((const char *) policy + ttl_settings[i].offset,
+									 ttl_settings[i].type, &nulls[column]);
+	}
 	nulls[Anum_container_archive_columns - 1] |= !OidIsValid(policy->archive_to);
 	nulls[Anum_container_ts_precision - 1] |= policy->ts_precision == 0;
 }
