@@ -292,7 +292,7 @@ void
 ttl_container_check_version(void)
 {
 	if (ttl_container_objects() != NULL && !version_is_known)
-		version_is_known = check_version(get_extension_oid(TTL_EXTENSION, false), NULL);
+		version_is_known = check_version(get_extension_oid(TTL_EXTENSION, true), NULL);
 }
 
 /*
