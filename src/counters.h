@@ -35,6 +35,7 @@ typedef struct TtlPass
 	int64		last_blocked;	/* ... and during the pass before; during the
 								 * first, the container's by the statistics */
 	int			nlogged;		/* errors that have been logged */
+	int			n_single;		/* so many rows are deleted one by one */
 	TtlExpiryPosition position; /* rows before it are deleted, or skipped; it
 								 * advances between passes, too */
 } TtlPass;

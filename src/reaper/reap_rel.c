@@ -157,9 +157,6 @@
 #define PASS_MIN_WAIT		(2 * USECS_PER_SEC)
 #define PASS_MAX_WAIT		(300 * USECS_PER_SEC)
 
-/* For so long after an error of the container a worker that comes anew begins with single rows. */
-#define ERROR_MEMORY		(2 * TTL_LONGEST_PAUSE)
-
 /* The time that a batch should take, and the numbers of its rows */
 #define BATCH_TIME			(50 * INT64CONST(1000))
 #define BATCH_START			50
@@ -196,7 +193,6 @@ enter_table(TtlMemory *memory, Oid container, Oid relid)
 {
 	TtlContainerCounters counters;
 	TtlReapRel *reap_rel;
-	TimestampTz now;
 	bool		found;
 
 	reap_rel = (TtlReapRel *) hash_search(memory->tables, &relid, HASH_ENTER, &found);
@@ -207,14 +203,9 @@ enter_table(TtlMemory *memory, Oid container, Oid relid)
 	if (!memory->mode.by_worker)
 		return reap_rel;
 	reap_rel->last_run = pg_prng_uint32(&pg_global_prng_state);
-	if (!ttl_counters_get_container(container, &counters))
-		return reap_rel;
-	now = GetCurrentTimestamp();
-	if (counters.last_error_at > now - ERROR_MEMORY)
-		reap_rel->batch_size = 1;
 	/* or the clock has been set back since */
-	if (counters.pass_relid == relid &&
-		counters.pass.next_at <= now + PASS_MAX_WAIT)
+	if (ttl_counters_get_container(container, &counters) && counters.pass_relid == relid &&
+		counters.pass.next_at <= GetCurrentTimestamp() + PASS_MAX_WAIT)
 	{
 		reap_rel->pass = counters.pass;
 		reap_rel->next_position = reap_rel->pass.position;
@@ -283,6 +274,7 @@ begin_pass(TtlReapRel *reap_rel, TimestampTz now)
 	{
 		.is_running = true,
 			.now = now,
+			.n_single = pass->n_single,
 			.last_blocked = reap_rel->is_known ? pass->blocked : pass->last_blocked
 	};
 	reap_rel->skip_referenced_check = false;
@@ -360,7 +352,7 @@ may_be_raised(const TtlBatch *batch, const ErrorData *error)
 {
 	int			category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
 
-	return batch->memory->mode.by_worker && (batch->ntids > 1 || batch->reap_rel->n_single > 0) &&
+	return batch->memory->mode.by_worker && (batch->ntids > 1 || batch->reap_rel->pass.n_single > 0) &&
 		(category == ERRCODE_TRANSACTION_ROLLBACK || category == ERRCODE_OPERATOR_INTERVENTION);
 }
 
@@ -617,7 +609,7 @@ choose_size(const TtlBatch *batch)
 		reap_rel->batch_size = Min(reap_rel->batch_size, batch->container.policy.batch_size);
 	else
 		cost = Min(cost, batch->max_batch_cost);
-	size = Min(size, reap_rel->n_single > 0 ? 1 : reap_rel->batch_size);
+	size = Min(size, reap_rel->pass.n_single > 0 ? 1 : reap_rel->batch_size);
 	if (reap_rel->row_cost > 0.0)
 		size = Max(1, Min(size, cost / reap_rel->row_cost));
 	return (int) size;
@@ -691,7 +683,7 @@ delete_batch(TtlBatch *batch)
 
 	if (batch->timed_out)
 	{
-		reap_rel->n_single = Max(reap_rel->n_single, batch->ntids);
+		reap_rel->pass.n_single = Max(reap_rel->pass.n_single, batch->ntids);
 		reap_rel->batch_size = 1;
 		if (batch->memory->mode.by_worker)
 			result = TTL_REAP_LATER;
@@ -703,7 +695,7 @@ delete_batch(TtlBatch *batch)
 		if (batch->deleted > 0)
 			reap_rel->row_cost = (double) ttl_cost_since(&used) / batch->deleted;
 		reap_rel->pause = 0;
-		reap_rel->n_single = Max(reap_rel->n_single - 1, 0);
+		reap_rel->pass.n_single = Max(reap_rel->pass.n_single - 1, 0);
 		reap_rel->next_tid += batch->ntids;
 		if (batch->deleted < batch->ntids && !reap_rel->pass.skip_locked)
 			block_kept_rows(batch);
@@ -721,14 +713,14 @@ delete_batch(TtlBatch *batch)
 	if (batch->ntids > 1)
 	{
 		if (blames_no_row(error))
-			reap_rel->n_single = Max(reap_rel->n_single, batch->ntids);
+			reap_rel->pass.n_single = Max(reap_rel->pass.n_single, batch->ntids);
 		else if (!batch->timed_out)
 			reap_rel->batch_size = batch->ntids / 2;
 		return result;
 	}
 
 	/* the row is alone; what is locked is met again in the next pass */
-	reap_rel->n_single = Max(reap_rel->n_single - 1, 0);
+	reap_rel->pass.n_single = Max(reap_rel->pass.n_single - 1, 0);
 	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE || batch->timed_out)
 	{
 		if (!batch->timed_out && handle_tables_error(batch, error))
@@ -1043,15 +1035,15 @@ set_front(TtlReapRel *reap_rel)
 }
 
 /*
- * A worker may live for one cycle only, so it leaves a pass with blocked rows to the next one, which
- * should neither begin it anew, or it would never come to what is behind them, nor repeat it too
- * soon.  True if that of the table is to be left rather than the other's, which may be NULL: one goes
- * on until it ends, then it is another table's turn.
+ * A worker may live for one cycle only, so it leaves a pass with blocked rows, or with such as have
+ * timed out, to the next one, which should neither begin it anew, or it would never come to what is
+ * behind them, nor repeat it too soon.  True if that of the table is to be left rather than the
+ * other's, which may be NULL: one goes on until it ends, then it is another table's turn.
  */
 static bool
 comes_first(const TtlReapRel *reap_rel, const TtlReapRel *other, Oid left_before)
 {
-	if (blocked_rows(reap_rel) == 0)
+	if (blocked_rows(reap_rel) == 0 && reap_rel->pass.n_single == 0)
 		return false;
 	if (other == NULL || reap_rel->pass.is_running != other->pass.is_running)
 		return other == NULL || reap_rel->pass.is_running;

@@ -57,7 +57,6 @@ typedef struct TtlReapRel
 	TtlTruncate truncate;
 
 	int			batch_size;		/* rows of the next batch, 0 = unknown */
-	int			n_single;		/* so many rows are deleted one by one */
 	double		row_cost;		/* of the last batch, 0 = unknown */
 } TtlReapRel;
 

@@ -6,9 +6,10 @@
  * Done only if that makes no visible difference to a deletion of all rows.  When in
  * doubt, the rows are deleted one by one.
  *
- * It would make a difference to triggers on DELETE or TRUNCATE of the partition or a
- * table above it, foreign keys that reference it (which are such triggers), rules, an
- * archive, and logical decoding.
+ * It would make a difference to triggers on DELETE or TRUNCATE of the partition, foreign keys
+ * that reference it (which are such triggers), rules, an archive, and logical decoding.  Row
+ * triggers and foreign keys of a table above it are the partition's, too; other triggers and rules
+ * of that table are for commands on it, which the deletion of the partition's rows isn't either.
  *
  * Every row must have expired.  The right edges of the expiry indexes show that for the
  * rows that are in them, which are all if the container has no TTL column: then the time
@@ -49,7 +50,6 @@
 #include "access/visibilitymap.h"
 #include "access/xlog.h"
 #include "catalog/catalog.h"
-#include "catalog/partition.h"
 #include "catalog/pg_am.h"
 #include "common/int.h"
 #include "compat.h"
@@ -122,29 +122,11 @@ delete_has_code(Relation rel)
 static bool
 is_partition_without_trigger(Relation rel, const TtlContainer *container)
 {
-	ListCell   *lc;
-
-	if (!rel->rd_rel->relispartition ||
-		rel->rd_rel->relam != HEAP_TABLE_AM_OID ||
-		OidIsValid(container->policy.archive_to) ||
-		RelationIsLogicallyLogged(rel) ||
-		delete_has_code(rel) || has_wal_sender())
-		return false;
-
-	foreach(lc, get_partition_ancestors(RelationGetRelid(rel)))
-	{
-		bool		busy;
-		Relation	ancestor = ttl_container_open_if_free(lfirst_oid(lc), &busy);
-		bool		watched;
-
-		if (ancestor == NULL)
-			return false;
-		watched = delete_has_code(ancestor);
-		relation_close(ancestor, NoLock);
-		if (watched)
-			return false;
-	}
-	return true;
+	return rel->rd_rel->relispartition &&
+		rel->rd_rel->relam == HEAP_TABLE_AM_OID &&
+		!OidIsValid(container->policy.archive_to) &&
+		!RelationIsLogicallyLogged(rel) &&
+		!delete_has_code(rel) && !has_wal_sender();
 }
 
 void

@@ -133,8 +133,8 @@ $node->safe_psql('postgres', $function);
 for my $case (
 	[ 'row_trigger', 'CREATE TRIGGER t AFTER DELETE ON row_trigger FOR EACH ROW EXECUTE FUNCTION noop()' ],
 	[ 'statement_trigger', 'CREATE TRIGGER t AFTER DELETE ON statement_trigger_old EXECUTE FUNCTION noop()' ],
-	[ 'parent_trigger', 'CREATE TRIGGER t BEFORE DELETE ON parent_trigger EXECUTE FUNCTION noop()' ],
-	[ 'truncate_trigger', 'CREATE TRIGGER t BEFORE TRUNCATE ON truncate_trigger EXECUTE FUNCTION noop()' ],
+	[ 'parents_row_trigger', 'CREATE TRIGGER t BEFORE DELETE ON parents_row_trigger FOR EACH ROW EXECUTE FUNCTION noop()' ],
+	[ 'truncate_trigger', 'CREATE TRIGGER t BEFORE TRUNCATE ON truncate_trigger_old EXECUTE FUNCTION noop()' ],
 	[ 'referenced', 'ALTER TABLE referenced ADD UNIQUE (id); CREATE TABLE refs (id int REFERENCES referenced (id))' ],
 	[ 'archived', 'CREATE TABLE archive (LIKE archived); SELECT ttl.alter_container(\'archived\', archive_to => \'archive\')' ],
 	[ 'rule', 'CREATE RULE r AS ON DELETE TO rule_old DO ALSO NOTHING' ])
@@ -144,6 +144,16 @@ for my $case (
 	$node->safe_psql('postgres', $sql);
 	is(at_once($name, 2000), 'row by row', $name);
 	is($node->stored($name), 1, "$name: the expired rows are gone");
+}
+
+# triggers of the parent for commands on it, which the worker gives to partitions alone
+$node->safe_psql('postgres', q{CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE $$no$$; END'});
+for my $case ([ 'parents_few', 20, 'row by row' ], [ 'parents_many', 2000, 'at once' ])
+{
+	my ($name, $rows, $how) = @$case;
+	make($name, rows => $rows);
+	$node->safe_psql('postgres', "CREATE TRIGGER $_ BEFORE $_ ON $name EXECUTE FUNCTION refuse()") for 'DELETE', 'TRUNCATE';
+	is(at_once($name, $rows), $how, "statement triggers of the parent: $rows rows");
 }
 
 # locks
