@@ -22,52 +22,106 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
-#define TTL_NAPTIME_DEFAULT				1000	/* ms */
-#define TTL_NAPTIME_MIN					10
-#define TTL_NAPTIME_MAX					(24 * 3600 * 1000)
+/* DefineCustom...Variable() gives each its default */
+bool		ttl_guc_reaper;
+int			ttl_guc_naptime;
+int			ttl_guc_cycle_cost_limit;
+int			ttl_guc_throughput;
+int			ttl_guc_cycle_cost_floor;
+int			ttl_guc_replica_lag_limit;
+int			ttl_guc_lag_warning;
+int			ttl_guc_workers;
+int			ttl_guc_grace;
+int			ttl_guc_batch_timeout;
+int			ttl_guc_log_min_duration;
+bool		ttl_guc_touch;
+bool		ttl_guc_show_expired;
+int			ttl_guc_debug_index_probe;
 
-/*
- * The most with which users didn't feel deletion on a small machine (p99 of
- * pgbench 1.03 to 1.09 times that without; see test/bench for others).
- * Autovacuum may spend 100000 in a second when it is left at its defaults.
- */
-#define TTL_CYCLE_COST_LIMIT_DEFAULT	40000
+static const struct
+{
+	const char *name;
+	const char *short_desc;
+	const char *long_desc;
+	int		   *variable;
+	int			boot_value;
+	int			min;
+	int			max;
+	GucContext	context;
+	int			flags;
+}			int_settings[] = {
+	{"ttl.naptime",
+		"Sets the time between cycles of deletion.",
+		NULL,
+		&ttl_guc_naptime, 1000, 10, 24 * 3600 * 1000, PGC_SIGHUP, GUC_UNIT_MS
+	},
 
-/*
- * Strictly leftovers can starve for ever, where users always want all of
- * ttl.throughput.  So there is a floor: 5 % of the limit, which deletes about a
- * thousand narrow rows a second (test/bench) and isn't felt.
- */
-#define TTL_CYCLE_COST_FLOOR_DEFAULT	2000
+	/*
+	 * The most with which users didn't feel deletion on a small machine (p99
+	 * of pgbench 1.03 to 1.09 times that without; see test/bench for others).
+	 * Autovacuum may spend 100000 in a second when it is left at its
+	 * defaults.
+	 */
+	{"ttl.cycle_cost_limit",
+		"Sets the most that a cycle of deletion may spend in a database, in vacuum's cost units.",
+		NULL,
+		&ttl_guc_cycle_cost_limit, 40000, 1, INT_MAX, PGC_SIGHUP, 0
+	},
+	{"ttl.throughput",
+		"Sets the cost units per second that a database is provisioned for.",
+		"Deletion gets what the foreground leaves of it. Zero means that nothing is provisioned, and a cycle may spend ttl.cycle_cost_limit.",
+		&ttl_guc_throughput, 0, 0, INT_MAX, PGC_SIGHUP, 0
+	},
 
-#define TTL_LAG_WARNING_DEFAULT			3600	/* s */
-#define TTL_WORKERS_DEFAULT				4
-#define TTL_WORKERS_MAX					64
+	/*
+	 * Strictly leftovers can starve for ever, where users always want all of
+	 * ttl.throughput.  So there is a floor: 5 % of the limit, which deletes
+	 * about a thousand narrow rows a second (test/bench) and isn't felt.
+	 */
+	{"ttl.cycle_cost_floor",
+		"Sets the least that a cycle of deletion may spend in a database, in vacuum's cost units.",
+		"Zero means that deletion gets strictly what the foreground leaves of ttl.throughput.",
+		&ttl_guc_cycle_cost_floor, 2000, 0, INT_MAX, PGC_SIGHUP, 0
+	},
+	{"ttl.replica_lag_limit",
+		"Sets how far a connected replica may be behind before deletion waits for it.",
+		"Zero means that deletion doesn't look at replicas.",
+		&ttl_guc_replica_lag_limit, 0, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MB
+	},
+	{"ttl.lag_warning",
+		"Sets the time after which the log says that deletion has fallen behind.",
+		"It is said again after as long a time. Zero means never.",
+		&ttl_guc_lag_warning, 3600, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_S
+	},
+	{"ttl.workers",
+		"Sets the maximum number of simultaneously running reaper workers.",
+		NULL,
+		&ttl_guc_workers, 4, 1, 64, PGC_POSTMASTER, 0
+	},
 
-/*
- * A batch is made to take 50 ms, so one that takes 200 times as long is stuck; but the
- * cascade of a single row may take seconds.  As long, other tables of the database and
- * DDL on this one may have to wait.
- */
-#define TTL_BATCH_TIMEOUT_DEFAULT		10000	/* ms */
+	/* time to notice a mistake and to take it back */
+	{"ttl.grace",
+		"Sets how long the worker leaves a table alone after a change of policy that has made rows expire.",
+		"They are hidden at once, and come back if the change is taken back in time. CALL ttl.reap doesn't wait.",
+		&ttl_guc_grace, 300, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_S
+	},
 
-/* Time to notice a mistake and to take it back. */
-#define TTL_GRACE_DEFAULT				300 /* s */
-
-bool		ttl_guc_reaper = true;
-int			ttl_guc_naptime = TTL_NAPTIME_DEFAULT;
-int			ttl_guc_cycle_cost_limit = TTL_CYCLE_COST_LIMIT_DEFAULT;
-int			ttl_guc_throughput = 0;
-int			ttl_guc_cycle_cost_floor = TTL_CYCLE_COST_FLOOR_DEFAULT;
-int			ttl_guc_replica_lag_limit = 0;
-int			ttl_guc_lag_warning = TTL_LAG_WARNING_DEFAULT;
-int			ttl_guc_workers = TTL_WORKERS_DEFAULT;
-int			ttl_guc_grace = TTL_GRACE_DEFAULT;
-int			ttl_guc_batch_timeout = TTL_BATCH_TIMEOUT_DEFAULT;
-int			ttl_guc_log_min_duration = -1;
-bool		ttl_guc_touch = true;
-bool		ttl_guc_show_expired = false;
-int			ttl_guc_debug_index_probe = TTL_INDEX_PROBE_AUTO;
+	/*
+	 * A batch is made to take 50 ms, so one that takes 200 times as long is
+	 * stuck; but the cascade of a single row may take seconds.  As long,
+	 * other tables of the database and DDL on this one may have to wait.
+	 */
+	{"ttl.batch_timeout",
+		"Sets the maximum duration of a batch of deletion, its triggers included.",
+		"A row that cannot be deleted in this time counts as blocked. Zero means no limit.",
+		&ttl_guc_batch_timeout, 10000, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS
+	},
+	{"ttl.log_min_duration",
+		"Sets the minimum duration above which a cycle's work on a container is logged.",
+		"Zero logs all of it. -1 turns logging off.",
+		&ttl_guc_log_min_duration, -1, -1, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS
+	}
+};
 
 static const struct config_enum_entry index_probe_options[] = {
 	{"auto", TTL_INDEX_PROBE_AUTO, false},
@@ -200,105 +254,12 @@ ttl_guc_init(void)
 							 0,
 							 NULL, NULL, NULL);
 
-	DefineCustomIntVariable("ttl.naptime",
-							"Sets the time between cycles of deletion.",
-							NULL,
-							&ttl_guc_naptime,
-							TTL_NAPTIME_DEFAULT,
-							TTL_NAPTIME_MIN, TTL_NAPTIME_MAX,
-							PGC_SIGHUP,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("ttl.cycle_cost_limit",
-							"Sets the most that a cycle of deletion may spend in a database, in vacuum's cost units.",
-							NULL,
-							&ttl_guc_cycle_cost_limit,
-							TTL_CYCLE_COST_LIMIT_DEFAULT,
-							1, INT_MAX,
-							PGC_SIGHUP,
-							0,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("ttl.throughput",
-							"Sets the cost units per second that a database is provisioned for.",
-							"Deletion gets what the foreground leaves of it. Zero means that nothing is provisioned, and a cycle may spend ttl.cycle_cost_limit.",
-							&ttl_guc_throughput,
-							0,
-							0, INT_MAX,
-							PGC_SIGHUP,
-							0,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("ttl.cycle_cost_floor",
-							"Sets the least that a cycle of deletion may spend in a database, in vacuum's cost units.",
-							"Zero means that deletion gets strictly what the foreground leaves of ttl.throughput.",
-							&ttl_guc_cycle_cost_floor,
-							TTL_CYCLE_COST_FLOOR_DEFAULT,
-							0, INT_MAX,
-							PGC_SIGHUP,
-							0,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("ttl.replica_lag_limit",
-							"Sets how far a connected replica may be behind before deletion waits for it.",
-							"Zero means that deletion doesn't look at replicas.",
-							&ttl_guc_replica_lag_limit,
-							0,
-							0, INT_MAX,
-							PGC_SIGHUP,
-							GUC_UNIT_MB,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("ttl.lag_warning",
-							"Sets the time after which the log says that deletion has fallen behind.",
-							"It is said again after as long a time. Zero means never.",
-							&ttl_guc_lag_warning,
-							TTL_LAG_WARNING_DEFAULT,
-							0, INT_MAX,
-							PGC_SIGHUP,
-							GUC_UNIT_S,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("ttl.workers",
-							"Sets the maximum number of simultaneously running reaper workers.",
-							NULL,
-							&ttl_guc_workers,
-							TTL_WORKERS_DEFAULT,
-							1, TTL_WORKERS_MAX,
-							PGC_POSTMASTER,
-							0,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("ttl.grace",
-							"Sets how long the worker leaves a table alone after a change of policy that has made rows expire.",
-							"They are hidden at once, and come back if the change is taken back in time. CALL ttl.reap doesn't wait.",
-							&ttl_guc_grace,
-							TTL_GRACE_DEFAULT,
-							0, INT_MAX,
-							PGC_SIGHUP,
-							GUC_UNIT_S,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("ttl.batch_timeout",
-							"Sets the maximum duration of a batch of deletion, its triggers included.",
-							"A row that cannot be deleted in this time counts as blocked. Zero means no limit.",
-							&ttl_guc_batch_timeout,
-							TTL_BATCH_TIMEOUT_DEFAULT,
-							0, INT_MAX,
-							PGC_SIGHUP,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("ttl.log_min_duration",
-							"Sets the minimum duration above which a cycle's work on a container is logged.",
-							"Zero logs all of it. -1 turns logging off.",
-							&ttl_guc_log_min_duration,
-							-1,
-							-1, INT_MAX,
-							PGC_SIGHUP,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
+	for (int i = 0; i < lengthof(int_settings); i++)
+		DefineCustomIntVariable(int_settings[i].name, int_settings[i].short_desc,
+								int_settings[i].long_desc, int_settings[i].variable,
+								int_settings[i].boot_value, int_settings[i].min,
+								int_settings[i].max, int_settings[i].context,
+								int_settings[i].flags, NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("ttl.touch",
 							 "Sets the timestamp column of a row at each UPDATE.",
