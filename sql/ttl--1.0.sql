@@ -28,7 +28,6 @@ CREATE TABLE ttl.container (
     reap_delay interval NOT NULL,
     archive_to regclass,
     archive_columns text[],
-    cycle_cost_limit integer CHECK (cycle_cost_limit > 0),
     batch_size integer CHECK (batch_size > 0),
     replication_origin boolean NOT NULL DEFAULT false,
     grace_began_at timestamptz,
@@ -57,7 +56,6 @@ COMMENT ON COLUMN ttl.container.reaping IS 'whether the background worker delete
 COMMENT ON COLUMN ttl.container.reap_delay IS 'how long rows stay stored after their expiry';
 COMMENT ON COLUMN ttl.container.archive_to IS 'table that deleted rows move to; NULL = none';
 COMMENT ON COLUMN ttl.container.archive_columns IS 'columns that are copied to the archive; NULL = all';
-COMMENT ON COLUMN ttl.container.cycle_cost_limit IS 'maximum of cost units that the background worker may spend on the table in a cycle; NULL = its share';
 COMMENT ON COLUMN ttl.container.batch_size IS 'rows that are deleted in one transaction; NULL = as many as take about 50 ms';
 COMMENT ON COLUMN ttl.container.replication_origin IS 'whether deletions have the replication origin "ttl"';
 COMMENT ON COLUMN ttl.container.grace_began_at IS 'when the reaper noticed the first of the last changes of the policy that made rows expire earlier, each within ttl.grace of the one before; infinity = not yet, NULL = there is none';
@@ -213,11 +211,10 @@ CREATE FUNCTION ttl.alter_container(
     reap_delay interval DEFAULT NULL,
     archive_to regclass DEFAULT NULL,
     archive_columns text[] DEFAULT NULL,
-    cycle_cost_limit integer DEFAULT NULL,
     batch_size integer DEFAULT NULL,
     replication_origin boolean DEFAULT NULL) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_alter_container';
-COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, interval, boolean, interval, regclass, text[], integer, integer, boolean) IS 'changes settings of a container; NULL leaves one as it is';
+COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, interval, boolean, interval, regclass, text[], integer, boolean) IS 'changes settings of a container; NULL leaves one as it is';
 
 CREATE FUNCTION ttl.drop_container(container regclass, drop_columns boolean DEFAULT false) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_drop_container';
@@ -340,12 +337,10 @@ CREATE FUNCTION ttl.stat_progress_reap(
     OUT pid integer,
     OUT database name,
     OUT container regclass,
-    OUT phase text,
     OUT containers_total integer,
     OUT containers_done integer,
     OUT batches bigint,
-    OUT rows_deleted bigint,
-    OUT started_at timestamptz) RETURNS SETOF record
+    OUT rows_deleted bigint) RETURNS SETOF record
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_progress_reap';
 COMMENT ON FUNCTION ttl.stat_progress_reap() IS 'progress of each CALL ttl.reap';
 
@@ -443,12 +438,10 @@ COMMENT ON VIEW ttl.stat_progress_reap IS 'progress of each CALL ttl.reap';
 COMMENT ON COLUMN ttl.stat_progress_reap.pid IS 'process that executes the CALL';
 COMMENT ON COLUMN ttl.stat_progress_reap.database IS 'its database';
 COMMENT ON COLUMN ttl.stat_progress_reap.container IS 'table that it is deleting from';
-COMMENT ON COLUMN ttl.stat_progress_reap.phase IS 'what it is doing now';
 COMMENT ON COLUMN ttl.stat_progress_reap.containers_total IS 'number of containers to process';
 COMMENT ON COLUMN ttl.stat_progress_reap.containers_done IS 'number of containers processed so far';
 COMMENT ON COLUMN ttl.stat_progress_reap.batches IS 'number of transactions that deleted';
 COMMENT ON COLUMN ttl.stat_progress_reap.rows_deleted IS 'rows deleted so far';
-COMMENT ON COLUMN ttl.stat_progress_reap.started_at IS 'when the CALL began';
 
 CREATE VIEW ttl.stat_reaper AS SELECT * FROM ttl.stat_reaper();
 REVOKE ALL ON ttl.stat_reaper FROM PUBLIC;
@@ -461,4 +454,4 @@ COMMENT ON COLUMN ttl.stat_reaper.cost_granted IS 'sum of the budgets of all cyc
 COMMENT ON COLUMN ttl.stat_reaper.cost_spent IS 'cost units that all cycles have spent';
 COMMENT ON COLUMN ttl.stat_reaper.foreground_cost IS 'cost units that users have spent in the database';
 COMMENT ON COLUMN ttl.stat_reaper.last_cycle IS 'start of the last cycle';
-COMMENT ON COLUMN ttl.stat_reaper.stopped_by IS 'why the last cycle ended: nothing left, blocked rows, cost limit, time, throughput or replica lag';
+COMMENT ON COLUMN ttl.stat_reaper.stopped_by IS 'why the last cycle ended: nothing left, cost limit, time, throughput or replica lag';

@@ -253,13 +253,6 @@
 #define TTL_SIGNAL_ARGUMENTS	postgres_signal_arg
 #endif
 
-/* 17: wait events of extensions have names */
-#if PG_VERSION_NUM >= 170000
-#define TtlWaitEventNew(name)	WaitEventExtensionNew(name)
-#else
-#define TtlWaitEventNew(name)	PG_WAIT_EXTENSION
-#endif
-
 /* 17: the condition of a MERGE is no part of its join tree */
 #if PG_VERSION_NUM >= 170000
 #define TTL_MERGE_CONDITION(query) ((query)->mergeJoinCondition)

@@ -90,7 +90,6 @@ typedef enum TtlStop
 	TTL_STOP_COST_LIMIT,		/* ttl.cycle_cost_limit is spent */
 	TTL_STOP_THROUGHPUT,		/* all that the foreground left is spent */
 	TTL_STOP_REPLICA_LAG,		/* a replica is too far behind */
-	TTL_STOP_BLOCKED,			/* only rows that cannot be deleted are left */
 	TTL_STOP_TIME				/* the cycle has lasted too long */
 } TtlStop;
 

@@ -138,7 +138,7 @@ note_transaction_snapshot(bool in_this_statement)
 }
 
 void
-ttl_clock_function_called(void)
+ttl_execution_function_called(void)
 {
 	note_transaction_snapshot(true);
 }
@@ -174,14 +174,6 @@ follow_clock(TimestampTz clock)
  * Where snapshots are taken
  */
 
-void
-ttl_clock_analyzed(const Query *query)
-{
-	/* ROLLBACK TO comes after a statement that may have taken it, and failed */
-	note_transaction_snapshot(query->utilityStmt == NULL ||
-							  !IsA(query->utilityStmt, TransactionStmt));
-}
-
 /*
  * When the transaction started whose snapshot is to be imported, 0 if unknown
  * (track_activities is off).  That runs to the end of the import, or it fails.
@@ -208,9 +200,10 @@ exporter_start(const char *snapshot_id)
 }
 
 void
-ttl_clock_command(PlannedStmt *pstmt)
+ttl_execution_before_utility(PlannedStmt *pstmt)
 {
 	bool		has_snapshot = PlannedStmtRequiresSnapshot(pstmt);
+	VariableSetStmt *set = (VariableSetStmt *) pstmt->utilityStmt;
 
 	/* A snapshot that this command has no use for was there before it. */
 	note_transaction_snapshot(has_snapshot);
@@ -222,34 +215,24 @@ ttl_clock_command(PlannedStmt *pstmt)
 	if (!IsolationUsesXactSnapshot() && ActiveSnapshotSet() && has_snapshot &&
 		get_snapshot_time(GetActiveSnapshot()) == 0)
 		set_clock(GetActiveSnapshot(), GetCurrentTimestamp());
-}
 
-void
-ttl_clock_before_utility(PlannedStmt *pstmt)
-{
-	VariableSetStmt *set = (VariableSetStmt *) pstmt->utilityStmt;
-
+	imported_clock = 0;
 	if (IsA(set, VariableSetStmt) && set->kind == VAR_SET_MULTI &&
 		strcmp(set->name, "TRANSACTION SNAPSHOT") == 0)
 		imported_clock = exporter_start(strVal(&linitial_node(A_Const, set->args)->val));
 }
 
 void
-ttl_clock_after_utility(void)
+ttl_execution_after_utility(void)
 {
 	if (imported_clock != 0 && FirstSnapshotSet && transaction_time == 0)
 		transaction_time = imported_clock;
+	imported_clock = 0;
 	note_transaction_snapshot(false);
 }
 
 void
-ttl_clock_end_utility(void)
-{
-	imported_clock = 0;
-}
-
-void
-ttl_clock_transaction(XactEvent event)
+ttl_execution_transaction(XactEvent event)
 {
 	switch (event)
 	{
@@ -350,6 +333,10 @@ ttl_execution_deletes_as(void)
 void
 ttl_execution_analyzed(ParseState *pstate, Query *query)
 {
+	/* ROLLBACK TO comes after a statement that may have taken it, and failed */
+	note_transaction_snapshot(query->utilityStmt == NULL ||
+							  !IsA(query->utilityStmt, TransactionStmt));
+
 	/* the rewriter checks row security, the executor permissions */
 	if (!expected.analyzed && ttl_execution_is_expected(pstate->p_sourcetext))
 	{

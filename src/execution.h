@@ -143,18 +143,15 @@ extern void ttl_execution_analyzed(ParseState *pstate, Query *query);
 extern const char *ttl_execution_leader(void);
 
 /*
- * The clock of snapshots, for the hooks of ttl.c: when a statement has been analyzed, which may be
- * executed by a later message; when a function is about to be called, for one that the client calls
- * by the fast path takes a snapshot, and passes no other hook; before each utility command, and
- * around each but EXECUTE and FETCH; when a transaction ends.
+ * The clock of snapshots, for the hooks of ttl.c, as ttl_execution_analyzed(), after which a statement
+ * may be executed by a later message: when a function is about to be called, for one that the client
+ * calls by the fast path takes a snapshot, and passes no other hook; before each utility command, and
+ * after each but EXECUTE and FETCH; when a transaction ends.
  */
-extern void ttl_clock_analyzed(const Query *query);
-extern void ttl_clock_function_called(void);
-extern void ttl_clock_command(PlannedStmt *pstmt);
-extern void ttl_clock_before_utility(PlannedStmt *pstmt);
-extern void ttl_clock_after_utility(void);
-extern void ttl_clock_end_utility(void);
-extern void ttl_clock_transaction(XactEvent event);
+extern void ttl_execution_function_called(void);
+extern void ttl_execution_before_utility(PlannedStmt *pstmt);
+extern void ttl_execution_after_utility(void);
+extern void ttl_execution_transaction(XactEvent event);
 
 extern void ttl_execution_init(void);
 

@@ -12,6 +12,7 @@
 
 #include <limits.h>
 
+#include "catalog/pg_type.h"
 #include "compat.h"
 #include "guc.h"
 #include "miscadmin.h"
@@ -20,6 +21,7 @@
 #include "utils/datetime.h"
 #include "utils/formatting.h"
 #include "utils/guc.h"
+#include "utils/json.h"
 #include "utils/timestamp.h"
 
 /* DefineCustom...Variable() gives each its default */
@@ -193,8 +195,6 @@ check_now(char **newval, void **extra, GucSource source)
 {
 	TimestampTz value;
 	TimestampTz *result;
-	struct pg_tm tm;
-	fsec_t		fsec;
 	char		canonical[MAXDATELEN + 1];
 	char	   *copy;
 
@@ -208,13 +208,7 @@ check_now(char **newval, void **extra, GucSource source)
 		return false;
 	}
 
-	if (TIMESTAMP_NOT_FINITE(value))
-		EncodeSpecialTimestamp(value, canonical);
-	else if (timestamp2tm(value, NULL, &tm, &fsec, NULL, NULL) == 0)
-		EncodeDateTime(&tm, fsec, true, 0, NULL, USE_ISO_DATES, canonical);
-	else
-		return false;
-
+	JsonEncodeDateTime(canonical, TimestampTzGetDatum(value), TIMESTAMPTZOID, NULL);
 	result = TtlGucMalloc(LOG, sizeof(TimestampTz));
 	copy = TtlGucMalloc(LOG, strlen(canonical) + 1);
 	if (result == NULL || copy == NULL)

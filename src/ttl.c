@@ -89,7 +89,6 @@ ttl_post_parse_analyze(TTL_POST_PARSE_ANALYZE_PARAMETERS)
 	if (prev_post_parse_analyze_hook)
 		prev_post_parse_analyze_hook(TTL_POST_PARSE_ANALYZE_ARGUMENTS);
 	ttl_execution_analyzed(pstate, query);
-	ttl_clock_analyzed(query);
 	ttl_citus_analyzed(query);
 }
 
@@ -299,7 +298,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	TtlValidation validation;
 	bool		by_citus;
 
-	ttl_clock_command(pstmt);
+	ttl_execution_before_utility(pstmt);
 	if (IsA(pstmt->utilityStmt, ExecuteStmt) || IsA(pstmt->utilityStmt, FetchStmt))
 	{
 		process_next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
@@ -312,7 +311,6 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	PG_TRY();
 	{
 		ttl_request_before_utility(stmt);
-		ttl_clock_before_utility(stmt);
 		ttl_live_begin_validation(&validation, stmt->utilityStmt);
 		/* from here on Citus's own work is known, to ttl_citus_end_utility() */
 		by_citus = ttl_citus_before_utility(stmt);
@@ -323,7 +321,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		process_next(stmt, queryString, false, context, params, queryEnv, dest, qc);
 
 		ttl_request_after_utility(stmt);
-		ttl_clock_after_utility();
+		ttl_execution_after_utility();
 		ttl_ddl_after_utility(stmt, context, by_citus);
 		ttl_citus_after_utility(stmt);
 	}
@@ -336,7 +334,6 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		ttl_fk_end_utility(stmt);
 		ttl_citus_end_utility(stmt);
 		ttl_live_end_validation(&validation);
-		ttl_clock_end_utility();
 		ttl_cost_leave();
 	}
 	PG_END_TRY();
@@ -353,7 +350,7 @@ ttl_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 	if (prev_object_access_hook)
 		prev_object_access_hook(access, classId, objectId, subId, arg);
 	if (access == OAT_FUNCTION_EXECUTE)
-		ttl_clock_function_called();
+		ttl_execution_function_called();
 	else
 	{
 		ttl_ddl_object_changed(access, classId, objectId, subId, arg);
@@ -389,16 +386,8 @@ static void
 ttl_xact_callback(XactEvent event, void *arg)
 {
 	ttl_cost_transaction(event);
-	ttl_clock_transaction(event);
+	ttl_execution_transaction(event);
 	ttl_request_transaction(event);
-}
-
-static void
-ttl_subxact_callback(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parentSubid,
-					 void *arg)
-{
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		ttl_progress_report();
 }
 
 /*
@@ -436,7 +425,6 @@ _PG_init(void)
 	ttl_reaper_init();
 
 	RegisterXactCallback(ttl_xact_callback, NULL);
-	RegisterSubXactCallback(ttl_subxact_callback, NULL);
 	CacheRegisterRelcacheCallback(ttl_relcache_callback, (Datum) 0);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, ttl_namespace_callback, (Datum) 0);
 

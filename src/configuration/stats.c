@@ -546,7 +546,6 @@ static const char *const stop_names[] = {
 	[TTL_STOP_COST_LIMIT] = "cost limit",
 	[TTL_STOP_THROUGHPUT] = "throughput",
 	[TTL_STOP_TIME] = "time",
-	[TTL_STOP_BLOCKED] = "blocked rows",
 	[TTL_STOP_REPLICA_LAG] = "replica lag"
 };
 

@@ -56,7 +56,6 @@ typedef struct TtlPolicy
 	int64		reap_delay;
 	Oid			archive_to;
 	List	   *archive_columns;	/* names; NIL = all.  Not in the cache */
-	int32		cycle_cost_limit;	/* 0 = none */
 	int32		batch_size;		/* 0 = adaptive */
 	bool		replication_origin;
 	bool		propagated;
@@ -92,7 +91,6 @@ enum
 	Anum_container_reap_delay,
 	Anum_container_archive_to,
 	Anum_container_archive_columns,
-	Anum_container_cycle_cost_limit,
 	Anum_container_batch_size,
 	Anum_container_replication_origin,
 	Anum_container_grace_began_at,

@@ -157,8 +157,6 @@ const TtlSetting ttl_settings[] = {
 		  gettext_noop("Use an interval from 0 to 292000 years.")),
 	FIELD(archive_to, TABLE, archive_to, false),
 	FIELD(archive_columns, NAMES, archive_columns, false),
-	FIELD(cycle_cost_limit, NUMBER, cycle_cost_limit, false, PG_INT32_MAX,
-		  gettext_noop("Use a number from 1 to 2147483647, or 0 for no limit.")),
 	FIELD(batch_size, NUMBER, batch_size, false, MAX_BATCH_SIZE,
 		  gettext_noop("Use a number from 1 to 50000, or 0 for as many rows as take about 50 ms.")),
 	FIELD(replication_origin, BOOLEAN, replication_origin, false),

@@ -193,27 +193,22 @@ is_recovered(Recovery *recovery)
 }
 
 /*
- * True if the worker must not delete.  Logs the reason, unless an earlier worker has exited for the
- * same one.
+ * True if the worker must not delete.  A pause has been logged by who began it; a recovery is here,
+ * unless an earlier worker has.
  */
 bool
 ttl_hold_lasts(TtlReaperState *state, TimestampTz *until)
 {
-	static bool is_recovery_checked = false;	/* a hold cannot begin later */
-
 	TtlDatabaseCounters counters;
 	Recovery	recovery;
-	bool		is_held = false;
+	bool		is_held = true;
 
 	StartTransactionCommand();
-	if (!ttl_counters_get_database(MyDatabaseId, &counters))
-		counters.state = TTL_REAPER_STOPPED;
-	if (!is_recovery_checked && is_recovered(&recovery))
+	if (is_recovered(&recovery))
 	{
-		is_held = true;
 		*state = TTL_REAPER_HELD;
 		*until = DT_NOEND;
-		if (counters.state != TTL_REAPER_HELD)
+		if (!ttl_counters_get_database(MyDatabaseId, &counters) || counters.state != TTL_REAPER_HELD)
 			ereport(WARNING,
 					(errmsg("expired rows in database \"%s\" are not deleted because the server was recovered to a point in time",
 							get_database_name(MyDatabaseId)),
@@ -221,19 +216,9 @@ ttl_hold_lasts(TtlReaperState *state, TimestampTz *until)
 					 errhint("Expired rows are hidden, as ever. Have a superuser call ttl.resume(), in any database, to have them deleted.")));
 	}
 	else if (ttl_hold_is_paused(until))
-	{
-		is_held = true;
 		*state = TTL_REAPER_PAUSED;
-		if (counters.state != TTL_REAPER_PAUSED)
-			ereport(LOG,
-					(errmsg("expired rows in database \"%s\" are not deleted because deletion is paused",
-							get_database_name(MyDatabaseId)),
-					 TIMESTAMP_IS_NOEND(*until) ? 0 :
-					 errdetail("The pause ends at %s.", timestamptz_to_str(*until)),
-					 errhint("To end the pause, use ttl.resume().")));
-	}
 	else
-		is_recovery_checked = true;
+		is_held = false;
 	CommitTransactionCommand();
 	return is_held;
 }
@@ -257,7 +242,7 @@ ttl_hold_reason(PG_FUNCTION_ARGS)
 	else if (is_recovered(&recovery))
 		reason = "held after recovery";
 	else if (!ttl_hold_is_paused(&until))
-		reason = ttl_launcher_why_no_worker(MyDatabaseId);
+		reason = ttl_launcher_why_no_worker();
 	else if (TIMESTAMP_IS_NOEND(until))
 		reason = "paused";
 	else

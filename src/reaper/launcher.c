@@ -13,8 +13,7 @@
  * requests it.  A worker with work stays, unless databases wait for one of the
  * ttl.workers slots: then it exits after each cycle, and the database that has waited longest
  * comes next.  If nothing was left to do the database waits for IDLE_WAIT at least, and longer the
- * more databases there are.  A worker that fails is started again after a pause that doubles each
- * time, unless it had run for LAST_PAUSE.
+ * more databases there are.  A worker that fails is started again after FAILED_WAIT.
  *
  * An exiting worker leaves in its slot the state of the database and when to start
  * the next one.  The launcher wakes up when a worker exits, at a request, and after
@@ -26,7 +25,7 @@
  *	 policy committed			the worker wakes up, or one is started
  *	 DROP/CREATE EXTENSION		as a change of policy
  *	 reaping is off everywhere	a worker comes once a day to log a reminder
- *	 worker fails				again after FIRST_PAUSE doubling to LAST_PAUSE
+ *	 worker fails				again after FAILED_WAIT
  *	 DROP DATABASE and such		the worker is terminated just before
  *	 ALLOW_CONNECTIONS false	the worker is terminated; another when it is true
  *	 ttl.reaper = off			workers exit, none is started
@@ -84,7 +83,6 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
@@ -141,9 +139,6 @@ typedef struct WorkerSlot
 
 typedef struct TtlShared
 {
-	/* constant */
-	int			nslots;			/* ttl.workers */
-
 	/* protected by the lock: set by the launcher */
 	pid_t		launcher_pid;	/* 0 = none */
 	Latch	   *launcher_latch; /* valid while launcher_pid is set */
@@ -190,10 +185,7 @@ ttl_reaper_attach_shmem(void)
 	shared = (TtlShared *) ShmemInitStruct(TTL_EXTENSION, shared_size(), &found);
 	lock = &GetNamedLWLockTranche(TTL_EXTENSION)->lock;
 	if (!found)
-	{
 		memset(shared, 0, shared_size());
-		shared->nslots = ttl_guc_workers;
-	}
 	ttl_cost_shmem_init();
 	ttl_counters_attach(&shared->counters, found, lock->tranche);
 	LWLockRelease(AddinShmemInitLock);
@@ -215,7 +207,7 @@ wake_launcher(void)
 static WorkerSlot *
 find_slot(Oid dboid)
 {
-	for (int i = 0; i < shared->nslots; i++)
+	for (int i = 0; i < ttl_guc_workers; i++)
 	{
 		if (shared->slots[i].dboid == dboid)
 			return &shared->slots[i];
@@ -233,7 +225,7 @@ wake_workers(Oid dboid)
 	bool		has_slot = false;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	for (int i = 0; i < shared->nslots; i++)
+	for (int i = 0; i < ttl_guc_workers; i++)
 	{
 		WorkerSlot *slot = &shared->slots[i];
 
@@ -265,7 +257,7 @@ find_workers(Oid dboid, bool terminate)
 	bool		found = false;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	for (int i = 0; i < shared->nslots; i++)
+	for (int i = 0; i < ttl_guc_workers; i++)
 	{
 		WorkerSlot *slot = &shared->slots[i];
 
@@ -335,7 +327,7 @@ attach_launcher(void)
 	shared->launcher_latch = MyLatch;
 	shared->is_contended = false;
 	shared->lacks_process = false;
-	for (int i = 0; i < shared->nslots; i++)
+	for (int i = 0; i < ttl_guc_workers; i++)
 	{
 		if (shared->slots[i].pid == 0)
 			shared->slots[i].dboid = InvalidOid;
@@ -346,26 +338,12 @@ attach_launcher(void)
 	return dboids;
 }
 
-/* Returns the number of requests; more than MAX_REQUESTS means all databases. */
-static int
-take_requests(Oid *dboids)
-{
-	int			n;
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	n = shared->nrequests;
-	memcpy(dboids, shared->requests, sizeof(shared->requests));
-	shared->nrequests = 0;
-	LWLockRelease(lock);
-	return n;
-}
-
 /* Notes whether databases wait for a slot.  If so, sleeping workers are woken up. */
 static void
 set_contended(bool contended, bool lacks_process)
 {
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	for (int i = 0; i < shared->nslots; i++)
+	for (int i = 0; i < ttl_guc_workers; i++)
 	{
 		if (contended && !shared->is_contended && shared->slots[i].pid != 0)
 			SetLatch(shared->slots[i].latch);
@@ -393,24 +371,20 @@ reserve_slot(Oid dboid)
 }
 
 /*
- * Frees the slot of a worker that has exited.  Returns false if the worker has failed,
- * else the database's state, and when to start the next worker (0 = at once, DT_NOEND =
- * at a request).
+ * Frees the slot of a database, whose worker has exited.  Returns what was in it.
  */
-static bool
-release_slot(Oid dboid, TtlReaperState *state, TimestampTz *start_at)
+static WorkerSlot
+release_slot(Oid dboid)
 {
 	WorkerSlot *slot;
-	bool		left;
+	WorkerSlot	result;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	slot = find_slot(dboid);
-	left = slot->is_leaving || slot->is_requested;
-	*state = slot->is_leaving ? slot->state : TTL_REAPER_WAITING;
-	*start_at = slot->is_requested ? 0 : slot->start_at;
+	result = *slot;
 	memset(slot, 0, sizeof(WorkerSlot));
 	LWLockRelease(lock);
-	return left;
+	return result;
 }
 
 static void
@@ -466,16 +440,16 @@ ttl_launcher_is_contended(void)
 }
 
 const char *
-ttl_launcher_why_no_worker(Oid dboid)
+ttl_launcher_why_no_worker(void)
 {
 	const char *reason = NULL;
 
 	LWLockAcquire(lock, LW_SHARED);
 	if (shared->launcher_pid == 0)
 		reason = "no launcher (max_worker_processes)";
-	else if (find_slot(dboid) == NULL && shared->lacks_process)
+	else if (find_slot(MyDatabaseId) == NULL && shared->lacks_process)
 		reason = "no process (max_worker_processes)";
-	else if (find_slot(dboid) == NULL && shared->is_contended)
+	else if (find_slot(MyDatabaseId) == NULL && shared->is_contended)
 		reason = "waits for a process (ttl.workers)";
 	LWLockRelease(lock);
 	return reason;
@@ -568,8 +542,8 @@ database_of_command(Node *command)
 }
 
 /*
- * True if the user has, roughly, the rights for such a command.  (have_createdb_privilege() is
- * not exported by all minor releases.)
+ * True if the user has, roughly, the rights for such a command.  CREATEDB is not looked for: without
+ * it, the worker of a database that is a template for all is terminated in vain.
  */
 static bool
 has_rights(Oid dboid, bool as_template)
@@ -577,17 +551,10 @@ has_rights(Oid dboid, bool as_template)
 	HeapTuple	tuple;
 	bool		result;
 
-	if (superuser())
+	if (TtlOwnsDatabase(dboid, GetUserId()))
 		return true;
 	if (!as_template)
-		return TtlOwnsDatabase(dboid, GetUserId());
-	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
-	if (!HeapTupleIsValid(tuple))
 		return false;
-	result = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
-	ReleaseSysCache(tuple);
-	if (!result || TtlOwnsDatabase(dboid, GetUserId()))
-		return result;
 	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(dboid));
 	if (!HeapTupleIsValid(tuple))
 		return false;
@@ -631,8 +598,7 @@ ttl_request_after_utility(PlannedStmt *pstmt)
 
 /* ms */
 #define LONGEST_SLEEP		10000
-#define FIRST_PAUSE			5000
-#define LAST_PAUSE			300000
+#define FAILED_WAIT			5000
 #define WARNING_PERIOD		3600000
 #define LOCKED_WAIT			1000
 #define IDLE_WAIT			5000
@@ -649,9 +615,7 @@ typedef struct Database
 	bool		connectable;	/* likewise */
 	bool		has_worker;		/* it has a slot */
 	BackgroundWorkerHandle *handle; /* NULL = started by an earlier launcher */
-	TimestampTz start_at;		/* when to start a worker, DT_NOEND = at a request;
-								 * or when it was started */
-	int			failures;		/* in a row */
+	TimestampTz start_at;		/* when to start a worker, DT_NOEND = at a request */
 } Database;
 
 static HTAB *known = NULL;
@@ -728,35 +692,27 @@ read_databases(void)
 static void
 worker_exited(Database *database, TimestampTz now)
 {
-	TimestampTz started_at = database->start_at;
-	TtlReaperState state;
+	WorkerSlot	slot = release_slot(database->dboid);
 
 	if (database->handle != NULL)
 		pfree(database->handle);
 	database->handle = NULL;
 	database->has_worker = false;
 
-	if (release_slot(database->dboid, &state, &database->start_at))
-	{
-		database->failures = 0;
-
+	if (slot.is_requested)
+		database->start_at = 0;
+	else if (!slot.is_leaving)
+		database->start_at = TimestampTzPlusMilliseconds(now, FAILED_WAIT);
+	else if (slot.state == TTL_REAPER_IDLE)
 		/* starting a process for each of many costs more than its work */
-		if (state == TTL_REAPER_IDLE && database->start_at != 0)
-			database->start_at =
-				Max(database->start_at,
-					TimestampTzPlusMilliseconds(now, Max(IDLE_WAIT, IDLE_WAIT_PER_DATABASE *
-														 hash_get_num_entries(known))));
-	}
-	else
-	{
-		if (TimestampDifferenceExceeds(started_at, now, LAST_PAUSE))
-			database->failures = 0;
 		database->start_at =
-			TimestampTzPlusMilliseconds(now, Min(FIRST_PAUSE << Min(database->failures, 10),
-												 LAST_PAUSE));
-		database->failures++;
-	}
-	ttl_counters_set_state(database->dboid, state);
+			Max(slot.start_at,
+				TimestampTzPlusMilliseconds(now, Max(IDLE_WAIT, IDLE_WAIT_PER_DATABASE *
+													 hash_get_num_entries(known))));
+	else
+		database->start_at = slot.start_at;
+	ttl_counters_set_state(database->dboid,
+						   slot.is_leaving ? slot.state : TTL_REAPER_WAITING);
 }
 
 /*
@@ -766,9 +722,15 @@ static void
 update_databases(TimestampTz now)
 {
 	Oid			requests[MAX_REQUESTS];
-	int			nrequests = take_requests(requests);
+	int			nrequests;
 	HASH_SEQ_STATUS status;
 	Database   *database;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	nrequests = shared->nrequests;
+	memcpy(requests, shared->requests, sizeof(requests));
+	shared->nrequests = 0;
+	LWLockRelease(lock);
 
 	hash_seq_init(&status, known);
 	while ((database = (Database *) hash_seq_search(&status)) != NULL)
@@ -875,16 +837,10 @@ start_workers(TimestampTz now)
 		else if (!reserve_slot(database->dboid))
 			contended = true;
 		else if (start_worker(database))
-		{
 			database->has_worker = true;
-			database->start_at = now;
-		}
 		else
 		{
-			TtlReaperState state;
-			TimestampTz start_at;
-
-			(void) release_slot(database->dboid, &state, &start_at);
+			(void) release_slot(database->dboid);
 			contended = lacks_process = true;
 			if (TimestampDifferenceExceeds(warned_at, now, WARNING_PERIOD))
 			{
@@ -912,7 +868,6 @@ ttl_launcher_main(Datum main_arg)
 {
 	HASHCTL		ctl;
 	MemoryContext context;
-	uint32		wait_event;
 	TimestampTz last_time = 0;
 	List	   *adopted;
 	ListCell   *lc;
@@ -928,7 +883,6 @@ ttl_launcher_main(Datum main_arg)
 	ttl_cost_exempt();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	adopted = attach_launcher();
-	wait_event = TtlWaitEventNew("TtlLauncherMain");
 
 	/* the table and handles of workers live as long as the process */
 	ctl.keysize = sizeof(Oid);
@@ -937,12 +891,7 @@ ttl_launcher_main(Datum main_arg)
 	known = hash_create("ttl databases", 64, &ctl,
 						HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	foreach(lc, adopted)
-	{
-		Database   *database = enter_database(lfirst_oid(lc));
-
-		database->has_worker = true;
-		database->start_at = GetCurrentTimestamp();
-	}
+		enter_database(lfirst_oid(lc))->has_worker = true;
 	context = AllocSetContextCreate(TopMemoryContext, "ttl launcher",
 									ALLOCSET_DEFAULT_SIZES);
 
@@ -989,7 +938,7 @@ ttl_launcher_main(Datum main_arg)
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
 														 next),
-						 wait_event);
+						 PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 	}
 

@@ -6,8 +6,7 @@
  * Progress is reported as by PostgreSQL's own commands, in the backend's status entry, with a
  * number that is not in ProgressCommandType, so that none of the pg_stat_progress_
  * views shows it.  The end of a subtransaction by an error clears it, and a command that a trigger
- * executes may overwrite it, or parts of it, so each report writes all of it, and a reader checks
- * the phase.
+ * executes may overwrite it, so each report writes all of it.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,14 +18,12 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "reaper/reaper.h"
 #include "reaper/reaper_internal.h"
 #include "utils/acl.h"
 #include "utils/backend_progress.h"
 #include "utils/backend_status.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(ttl_stat_progress_reap);
@@ -37,16 +34,14 @@ PG_FUNCTION_INFO_V1(ttl_stat_progress_reap);
 /* Parameters of the progress report */
 typedef enum ProgressParameter
 {
-	PROGRESS_PHASE,
 	PROGRESS_CONTAINERS,
 	PROGRESS_CONTAINERS_DONE,
 	PROGRESS_BATCHES,
 	PROGRESS_ROWS,
-	PROGRESS_STARTED_AT,
 	PROGRESS_NPARAMETERS
 } ProgressParameter;
 
-#define STAT_PROGRESS_COLUMNS	9
+#define STAT_PROGRESS_COLUMNS	7
 
 /* The report of this process */
 static bool is_reported = false;
@@ -59,10 +54,10 @@ ttl_progress_is_reported(void)
 	return is_reported;
 }
 
-void
-ttl_progress_report(void)
+static void
+report_progress(void)
 {
-	static const int parameters[PROGRESS_NPARAMETERS] = {0, 1, 2, 3, 4, 5};
+	static const int parameters[PROGRESS_NPARAMETERS] = {0, 1, 2, 3};
 
 	if (!is_reported)
 		return;
@@ -71,18 +66,11 @@ ttl_progress_report(void)
 }
 
 void
-ttl_progress_phase(TtlPhase phase)
-{
-	progress[PROGRESS_PHASE] = phase;
-	ttl_progress_report();
-}
-
-void
 ttl_progress_batch(int64 rows)
 {
 	progress[PROGRESS_BATCHES]++;
 	progress[PROGRESS_ROWS] += rows;
-	ttl_progress_report();
+	report_progress();
 }
 
 void
@@ -90,10 +78,9 @@ ttl_progress_begin(int containers)
 {
 	memset(progress, 0, sizeof(progress));
 	progress[PROGRESS_CONTAINERS] = containers;
-	progress[PROGRESS_STARTED_AT] = GetCurrentTimestamp();
 	progress_container = InvalidOid;
 	is_reported = true;
-	ttl_progress_report();
+	report_progress();
 }
 
 void
@@ -101,7 +88,7 @@ ttl_progress_container(Oid container, int containers_done)
 {
 	progress_container = container;
 	progress[PROGRESS_CONTAINERS_DONE] = containers_done;
-	ttl_progress_phase(TTL_PHASE_LOOKING);
+	report_progress();
 }
 
 void
@@ -118,12 +105,6 @@ ttl_progress_end(void)
 Datum
 ttl_stat_progress_reap(PG_FUNCTION_ARGS)
 {
-	static const char *const phase_names[] = {
-		[TTL_PHASE_LOOKING] = "looking for expired rows",
-		[TTL_PHASE_DELETING] = "deleting expired rows",
-		[TTL_PHASE_EMPTYING] = "emptying a partition"
-	};
-
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	int			n = pgstat_fetch_stat_numbackends();
 
@@ -151,15 +132,10 @@ ttl_stat_progress_reap(PG_FUNCTION_ARGS)
 			values[2] = ObjectIdGetDatum(backend->st_progress_command_target);
 			nulls[2] = !OidIsValid(backend->st_progress_command_target) ||
 				backend->st_databaseid != MyDatabaseId;
-			nulls[3] = parameters[PROGRESS_PHASE] < 0 ||
-				parameters[PROGRESS_PHASE] >= lengthof(phase_names);
-			if (!nulls[3])
-				values[3] = CStringGetTextDatum(phase_names[parameters[PROGRESS_PHASE]]);
-			values[4] = Int32GetDatum(parameters[PROGRESS_CONTAINERS]);
-			values[5] = Int32GetDatum(parameters[PROGRESS_CONTAINERS_DONE]);
-			values[6] = Int64GetDatum(parameters[PROGRESS_BATCHES]);
-			values[7] = Int64GetDatum(parameters[PROGRESS_ROWS]);
-			values[8] = TimestampTzGetDatum(parameters[PROGRESS_STARTED_AT]);
+			values[3] = Int32GetDatum(parameters[PROGRESS_CONTAINERS]);
+			values[4] = Int32GetDatum(parameters[PROGRESS_CONTAINERS_DONE]);
+			values[5] = Int64GetDatum(parameters[PROGRESS_BATCHES]);
+			values[6] = Int64GetDatum(parameters[PROGRESS_ROWS]);
 		}
 		else
 			memset(nulls + 2, true, STAT_PROGRESS_COLUMNS - 2);

@@ -678,7 +678,6 @@ delete_batch(TtlBatch *batch)
 	batch->tids = reap_rel->tids.tids + reap_rel->next_tid;
 	batch->ntids = choose_size(batch);
 
-	ttl_progress_phase(TTL_PHASE_DELETING);
 	error = attempt_delete(batch, &start);
 
 	if (batch->timed_out)
@@ -929,7 +928,6 @@ collect_rows(TtlBatch *batch)
 	ErrorData  *error;
 	TtlReapResult result;
 
-	ttl_progress_phase(TTL_PHASE_LOOKING);
 	error = ttl_attempt(scan_expiry_indexes, batch, false);
 	if (error != NULL)
 		return handle_error(batch, error);
@@ -964,7 +962,6 @@ truncate_partition(TtlBatch *batch)
 		return false;
 
 	/* TRUNCATE requires that the relation is not open */
-	ttl_progress_phase(TTL_PHASE_EMPTYING);
 	relation_close(batch->rel, NoLock);
 	error = ttl_attempt(ttl_truncate_partition, batch, false);
 	ttl_truncate_partition_forget(&reap_rel->truncate, true);

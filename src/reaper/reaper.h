@@ -24,7 +24,6 @@ extern void ttl_request_before_utility(PlannedStmt *pstmt);
 extern void ttl_request_after_utility(PlannedStmt *pstmt);
 extern void ttl_request_transaction(XactEvent event);
 extern void ttl_request_at_commit(void);
-extern void ttl_progress_report(void);
 extern void ttl_worker_relation_changed(Oid relid);
 
 #endif							/* TTL_REAPER_H */

@@ -28,8 +28,8 @@ extern PGDLLEXPORT void ttl_worker_main(Datum main_arg);
 /* Wakes up the worker of this database, or of each database, after commit. */
 extern void ttl_request_all_at_commit(void);
 
-/* Why the database has no worker, in a few words; NULL if it has one, or needs none. */
-extern const char *ttl_launcher_why_no_worker(Oid dboid);
+/* Why this database has no worker, in a few words; NULL if it has one, or needs none. */
+extern const char *ttl_launcher_why_no_worker(void);
 
 /*
  * launcher.c, for a worker
@@ -65,13 +65,6 @@ extern bool ttl_hold_is_paused(TimestampTz *until);
 /*
  * progress.c: of CALL ttl.reap; no-ops in other processes
  */
-typedef enum TtlPhase
-{
-	TTL_PHASE_LOOKING,			/* for expired rows */
-	TTL_PHASE_DELETING,
-	TTL_PHASE_EMPTYING			/* a partition at once */
-} TtlPhase;
-
 /* A call for so many containers begins; it comes to that container after so many others; it ends. */
 extern void ttl_progress_begin(int containers);
 extern void ttl_progress_container(Oid container, int containers_done);
@@ -80,7 +73,6 @@ extern void ttl_progress_end(void);
 /* True while this process runs a call, between its batches and at their commits, too. */
 extern bool ttl_progress_is_reported(void);
 
-extern void ttl_progress_phase(TtlPhase phase);
 extern void ttl_progress_batch(int64 rows);
 
 #endif							/* TTL_REAPER_INTERNAL_H */

@@ -7,7 +7,7 @@
  * ttl.naptime.
  *
  * In a cycle the containers that are due get runs of deletion (reap_rel.c) in
- * rounds, until the cycle's budget is spent or nothing is left.  In a round each owner has an
+ * rounds, until the cycle's budget is spent or none is due.  In a round each owner has an
  * equal share of what is left of the budget, and each of his containers an equal share of that; an
  * owner's turn takes RUN_TIME at most, but for its last batch.  Who has taken the least time lately
  * comes first.  Between its transactions the worker naps without any
@@ -16,9 +16,8 @@
  * of each container (ttl.log_min_duration).
  *
  * A run that fails (an error that deletion does not handle, such as a corrupt index) is logged, and
- * the container is not due again for FAILED_MIN_WAIT or longer.  Other errors end
- * the process, and the launcher starts another.  pg_cancel_backend() ends a run, and is ignored
- * outside of one.
+ * the container is not due again for FAILED_WAIT.  Other errors end the process, and the launcher
+ * starts another.  pg_cancel_backend() is ignored: ttl.batch_timeout ends what takes too long.
  *
  * Deletion runs as the table's owner, in a security-restricted operation, and so do its triggers.
  *
@@ -40,8 +39,7 @@
  * The budget is spent evenly over the cycle, in the manner of vacuum_cost_delay: after
  * each batch, which costs what BATCH_PERIOD is worth, the worker naps for the time that its
  * cost is worth.  So where batches take longer because the machine is busy, the cycle
- * takes longer, and deletion gets less.  ADVANCE_SHARE of the budget is spent before the first
- * nap, so that a few rows are deleted at once.
+ * takes longer, and deletion gets less.
  *
  *
  * SCHEDULE
@@ -102,8 +100,7 @@
 /* All in microseconds */
 #define RUN_TIME			(1 * USECS_PER_SEC) /* longest run */
 #define CYCLE_NAPTIMES		2	/* longest cycle, except its last run */
-#define FAILED_MIN_WAIT		(60 * USECS_PER_SEC)	/* after an error */
-#define FAILED_MAX_WAIT		(3600 * USECS_PER_SEC)
+#define FAILED_WAIT			(60 * USECS_PER_SEC)	/* after an error */
 
 /* Least budget of a run, as far as there is any */
 #define LEAST_SHARE			200
@@ -120,21 +117,16 @@ static int64 napped = 0;
 
 static char *database_name;
 
-static uint32 wait_event_main;
-static uint32 wait_event_pace;
-
 /* The longest time over which provisioned throughput accumulates, microseconds */
 #define LONGEST_CYCLE		INT64CONST(10000000)
 
 /* Pacing */
 #define BATCH_PERIOD		INT64CONST(20000)	/* microseconds */
 #define SHORTEST_NAP		INT64CONST(2000)
-#define ADVANCE_SHARE		10
 
 /* Between visits, in microseconds */
 #define IDLE_WAIT			(10 * USECS_PER_SEC)
 #define WAIT_PER_TABLE		INT64CONST(7000)
-#define BUSY_WAIT_PER_TABLE	INT64CONST(500) /* if rows expire all the time */
 
 /* Time after which the state of a table without a visit is removed */
 #define FORGET_WAIT			(600 * USECS_PER_SEC)
@@ -142,8 +134,8 @@ static uint32 wait_event_pace;
 /* Time after which half of the time taken is forgotten */
 #define TIME_HALVED			(60 * USECS_PER_SEC)
 
-/* Time taken below which the last run decides about the order */
-#define TIME_UNIT			USECS_PER_SEC
+/* The time that a container is thought to take before its first visit, or an owner after errors */
+#define TIME_UNKNOWN		(1 * USECS_PER_SEC)
 
 /*
  * PostgreSQL keeps what it has read of each relation, some 20 kB for a container and its indexes, as
@@ -153,30 +145,27 @@ static uint32 wait_event_pace;
 #define CACHES_SHARE		8
 #define CACHES_TABLES		500
 
-/* Time that deletion has taken, in microseconds; half of it is forgotten each minute */
-typedef struct TtlTimeTaken
+/* An owner of containers */
+typedef struct TtlOwner
 {
-	int64		time;
-	TimestampTz as_of;
-} TtlTimeTaken;
+	Oid			owner;			/* MUST BE FIRST */
+	int64		taken;			/* time, by all of his containers */
+	int			ndue;			/* containers that wait for their turn in this round */
+} TtlOwner;
 
 /* A container with TTL on */
 typedef struct TtlScheduled
 {
 	Oid			container;		/* MUST BE FIRST */
-	Oid			owner;
-	TtlTimeTaken taken;
+	TtlOwner   *owner;
+	int64		taken;			/* time that deletion has taken, in microseconds;
+								 * half of it is forgotten each minute */
 	bool		listed;			/* at the last refresh */
 	char		name[2 * NAMEDATALEN];	/* qualified, as of the last refresh */
 	bool		changed;		/* by invalidation: due now */
 	TimestampTz due;
-	bool		was_run;
-	TimestampTz last_run;		/* random, in the past, before the first */
 	int			ntables;		/* partitions */
-	int64		blocked;		/* rows that cannot be deleted */
 	int32		default_ttl;	/* s; -1 = never */
-	int64		cycle_cost_limit;
-	int64		failed_wait;	/* after the last run has failed, else 0 */
 	TimestampTz behind_since;	/* has had more work than budget; 0 = not so */
 	TimestampTz warned_at;
 
@@ -184,18 +173,8 @@ typedef struct TtlScheduled
 	int64		cycle_cost;
 	int64		cycle_rows;		/* deleted */
 	int64		cycle_time;		/* of its runs, in microseconds */
-	bool		has_work;		/* left */
-	bool		is_limited;		/* by cycle_cost_limit */
+	int64		blocked;		/* rows that cannot be deleted, after the last run */
 } TtlScheduled;
-
-/* An owner of containers */
-typedef struct TtlOwner
-{
-	Oid			owner;			/* MUST BE FIRST */
-	TtlTimeTaken taken;			/* by all of his containers */
-	List	   *due;			/* containers in the order of their runs */
-	int			ndone;			/* runs so far */
-} TtlOwner;
 
 static int	tables_visited = 0;
 static bool is_discarding = false;
@@ -203,7 +182,7 @@ static bool is_discarding = false;
 static HTAB *scheduled = NULL;
 static HTAB *scheduled_owners = NULL;
 
-/* Number of tables of all containers */
+/* Number of tables of all containers, as of the last refresh */
 static int	scheduled_ntables = 0;
 
 void
@@ -239,17 +218,33 @@ lengthen(int64 wait)
 	return Max(wait, scheduled_ntables * WAIT_PER_TABLE);
 }
 
-/* Brings the time up to date, and adds some. */
+/* Half of the time taken is forgotten each minute. */
 static void
-add_time(TtlTimeTaken *taken, int64 time)
+halve_times(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	static TimestampTz halved_at = 0;
 
-	for (; taken->time > 0 && taken->as_of + TIME_HALVED <= now; taken->as_of += TIME_HALVED)
-		taken->time /= 2;
-	if (taken->time == 0)
-		taken->as_of = now;
-	taken->time += time;
+	TimestampTz now = GetCurrentTimestamp();
+	HASH_SEQ_STATUS status;
+	TtlScheduled *container;
+	TtlOwner   *owner;
+
+	if (now - halved_at < TIME_HALVED)
+		return;
+	halved_at = now;
+	hash_seq_init(&status, scheduled);
+	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
+		container->taken /= 2;
+	hash_seq_init(&status, scheduled_owners);
+	while ((owner = (TtlOwner *) hash_seq_search(&status)) != NULL)
+		owner->taken /= 2;
+}
+
+/* At most TIME_UNKNOWN: what has not been visited yet is in random order. */
+static int64
+random_time(void)
+{
+	return pg_prng_uint64_range(&pg_global_prng_state, 0, TIME_UNKNOWN);
 }
 
 static TtlOwner *
@@ -262,27 +257,16 @@ enter_owner(Oid oid)
 	{
 		memset(owner, 0, sizeof(TtlOwner));
 		owner->owner = oid;
+		owner->taken = random_time();
 	}
 	return owner;
-}
-
-/* After a visit: counts the time that it has taken, and sets the number of tables. */
-static void
-count_run(TtlScheduled *container, int container_ntables, int64 time)
-{
-	container->was_run = true;
-	scheduled_ntables += container_ntables - container->ntables;
-	container->ntables = container_ntables;
-	tables_visited += container_ntables;
-	add_time(&container->taken, time);
-	add_time(&enter_owner(container->owner)->taken, time);
 }
 
 /*
  * Enters a container with TTL on.
  */
 static void
-enter_container(Oid oid, const TtlPolicy *policy, bool is_new)
+enter_container(Oid oid, const TtlPolicy *policy)
 {
 	TtlContainerCounters counters;
 	TtlScheduled *container;
@@ -293,35 +277,30 @@ enter_container(Oid oid, const TtlPolicy *policy, bool is_new)
 	{
 		memset(container, 0, sizeof(TtlScheduled));
 		container->container = oid;
-		container->changed = is_new;
 		container->ntables = 1;
-		container->last_run = pg_prng_uint32(&pg_global_prng_state);
+		container->taken = TIME_UNKNOWN + random_time();
 	}
 	container->listed = true;
-	container->owner = ttl_container_owner(oid);
+	container->owner = enter_owner(ttl_container_owner(oid));
 	if (!found && ttl_counters_get_container(oid, &counters))
 	{
-		container->blocked = counters.blocked_rows;
-
 		/* or the clock has been set back since */
 		if (counters.paused_until <= GetCurrentTimestamp() + TTL_LONGEST_PAUSE)
 			container->due = counters.paused_until;
 
 		/* what earlier workers have spent on it is not known */
 		if (counters.last_error_at > GetCurrentTimestamp() - TIME_HALVED)
-			count_run(container, container->ntables, TIME_UNIT);
+			container->owner->taken += TIME_UNKNOWN;
 	}
 	strlcpy(container->name, ttl_container_qualified_name(oid), sizeof(container->name));
 	container->default_ttl = policy->default_ttl;
-	container->cycle_cost_limit = policy->cycle_cost_limit > 0 ?
-		policy->cycle_cost_limit : PG_INT64_MAX;
 }
 
 /*
  * Reads ttl.container.  Returns the containers whose change of policy has not been noticed.
  */
 static List *
-read_containers(TimestampTz now, bool is_first, int *unreaped)
+read_containers(TimestampTz now, int *unreaped)
 {
 	List	   *unnoticed = NIL;
 	List	   *subscribed = NIL;
@@ -349,9 +328,8 @@ read_containers(TimestampTz now, bool is_first, int *unreaped)
 			unnoticed = lappend_oid(unnoticed, oid);
 		if (policy.default_ttl == TTL_OFF || ttl_citus_is_distributed(oid))
 			continue;
-		/* at first, the state that earlier workers have stored is still valid */
 		if (policy.reaping)
-			enter_container(oid, &policy, !is_first);
+			enter_container(oid, &policy);
 		else if (!list_member_oid(subscribed, oid) &&
 				 (!ttl_counters_get_container(oid, &counters) ||
 				  counters.last_reap < now - USECS_PER_DAY || counters.last_reap > now))
@@ -377,6 +355,12 @@ call_in_transactions(void (*function) (Oid), List *oids)
 	}
 }
 
+static void
+forget_dropped_policy(Oid container)
+{
+	(void) ttl_policy_forget_dropped(container);
+}
+
 /*
  * Brings the table of containers up to date.  Returns false if there are none, else when to
  * call this again in *next.  *unreaped becomes the number of containers with TTL on and reaping
@@ -385,13 +369,13 @@ call_in_transactions(void (*function) (Oid), List *oids)
 static bool
 refresh_schedule(TtlMemory *memory, TimestampTz *next, int *unreaped)
 {
-	static bool is_first = true;
-
 	MemoryContext context = CurrentMemoryContext;
 	List	   *unnoticed = NIL;
+	List	   *dropped = NIL;
 	HASH_SEQ_STATUS status;
 	TtlScheduled *container;
 	TimestampTz now = GetCurrentTimestamp();
+	ListCell   *lc;
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
@@ -403,67 +387,57 @@ refresh_schedule(TtlMemory *memory, TimestampTz *next, int *unreaped)
 
 	*unreaped = 0;
 	if (ttl_container_objects() != NULL)
-		unnoticed = read_containers(now, is_first, unreaped);
-	is_first = false;
+	{
+		unnoticed = read_containers(now, unreaped);
+		dropped = ttl_policy_list(TTL_CONTAINERS_DROPPED);
+	}
 
 	scheduled_ntables = 0;
 	hash_seq_init(&status, scheduled);
 	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
 	{
 		if (container->listed)
-		{
 			scheduled_ntables += container->ntables;
-			continue;
-		}
-		if (get_rel_relkind(container->container) == '\0')
-			ttl_counters_forget_container(container->container);
-		(void) hash_search(scheduled, &container->container, HASH_REMOVE, NULL);
+		else
+			(void) hash_search(scheduled, &container->container, HASH_REMOVE, NULL);
+	}
+	foreach(lc, ttl_counters_containers())
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) == '\0')
+			ttl_counters_forget_container(lfirst_oid(lc));
 	}
 	ttl_reap_rel_memory_trim(memory, now - FORGET_WAIT);
 
 	CommitTransactionCommand();
 	call_in_transactions(ttl_grace_notice, unnoticed);
+	call_in_transactions(forget_dropped_policy, dropped);
 	MemoryContextSwitchTo(context);
 	*next = GetCurrentTimestamp() + lengthen(IDLE_WAIT);
 	return hash_get_num_entries(scheduled) > 0;
 }
 
+/* Owners, and the containers of each, in the order of the time that they have taken */
 static int
-compare_times(int64 time_a, int64 time_b, const TtlScheduled *a, const TtlScheduled *b)
-{
-	if (time_a / TIME_UNIT != time_b / TIME_UNIT)
-		return time_a < time_b ? -1 : 1;
-	return a->last_run < b->last_run ? -1 : a->last_run > b->last_run;
-}
-
-static int
-compare_containers(const ListCell *a, const ListCell *b)
+compare_scheduled(const ListCell *a, const ListCell *b)
 {
 	const TtlScheduled *left = (TtlScheduled *) lfirst(a);
 	const TtlScheduled *right = (TtlScheduled *) lfirst(b);
-	/* one that has not been visited yet may be slow */
-	int64		left_time = left->was_run ? left->taken.time : TIME_UNIT;
-	int64		right_time = right->was_run ? right->taken.time : TIME_UNIT;
 
-	return compare_times(left_time, right_time, left, right);
-}
-
-static int
-compare_owners(const ListCell *a, const ListCell *b)
-{
-	const TtlOwner *left = (TtlOwner *) lfirst(a);
-	const TtlOwner *right = (TtlOwner *) lfirst(b);
-
-	return compare_times(left->taken.time, right->taken.time, (TtlScheduled *) linitial(left->due),
-				   (TtlScheduled *) linitial(right->due));
+	if (left->owner->taken != right->owner->taken)
+		return left->owner->taken < right->owner->taken ? -1 : 1;
+	if (left->owner != right->owner)
+		return left->owner->owner < right->owner->owner ? -1 : 1;
+	if (left->taken != right->taken)
+		return left->taken < right->taken ? -1 : 1;
+	return 0;
 }
 
 /*
- * The owners of the containers that are due, and these, each in the order of the time that they
- * have taken, and then of their last run.
+ * The containers that are due, by owner, in the order of their turns.  *nowners becomes the number
+ * of their owners, and *next the time when the first of the others is due.
  */
 static List *
-list_due(void)
+list_due(int *nowners, TimestampTz *next)
 {
 	HASH_SEQ_STATUS status;
 	TtlScheduled *container;
@@ -473,48 +447,23 @@ list_due(void)
 
 	hash_seq_init(&status, scheduled_owners);
 	while ((owner = (TtlOwner *) hash_seq_search(&status)) != NULL)
-	{
-		owner->due = NIL;
-		owner->ndone = 0;
-		add_time(&owner->taken, 0);
-	}
-
+		owner->ndue = 0;
+	*nowners = 0;
+	*next = now + lengthen(IDLE_WAIT);
 	hash_seq_init(&status, scheduled);
 	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
 	{
 		if (!container->changed && container->due > now)
+		{
+			*next = Min(*next, container->due);
 			continue;
-		add_time(&container->taken, 0);
-		owner = enter_owner(container->owner);
-		if (owner->due == NIL)
-			result = lappend(result, owner);
-		owner->due = lappend(owner->due, container);
+		}
+		if (container->owner->ndue++ == 0)
+			(*nowners)++;
+		result = lappend(result, container);
 	}
-
-	/* an owner without containers is forgotten with the time that he has taken */
-	hash_seq_init(&status, scheduled_owners);
-	while ((owner = (TtlOwner *) hash_seq_search(&status)) != NULL)
-	{
-		list_sort(owner->due, compare_containers);
-		if (owner->due == NIL && owner->taken.time == 0)
-			(void) hash_search(scheduled_owners, &owner->owner, HASH_REMOVE, NULL);
-	}
-	list_sort(result, compare_owners);
+	list_sort(result, compare_scheduled);
 	return result;
-}
-
-/* When the first container is due */
-static TimestampTz
-next_due(void)
-{
-	HASH_SEQ_STATUS status;
-	TtlScheduled *container;
-	TimestampTz next = GetCurrentTimestamp() + lengthen(IDLE_WAIT);
-
-	hash_seq_init(&status, scheduled);
-	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
-		next = Min(next, container->due);
-	return next;
 }
 
 /* Discards the caches of catalogs, outside of a transaction, if they have become large. */
@@ -541,71 +490,19 @@ longest_wait(const TtlScheduled *container)
 					Min(container->default_ttl * USECS_PER_SEC, IDLE_WAIT) : IDLE_WAIT);
 }
 
-/*
- * After a visit: sets when the container is due.  If it was idle, nothing in it was to be deleted.
- */
 static void
-set_due(TtlScheduled *container, TimestampTz due, bool is_idle)
+init_schedule(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
-
-	container->due = Max(Min(due, now + longest_wait(container)),
-						 is_idle ? now : now + scheduled_ntables * BUSY_WAIT_PER_TABLE);
-}
-
-/* True if containers have rows that cannot be deleted. */
-static bool
-any_blocked(void)
-{
-	HASH_SEQ_STATUS status;
-	TtlScheduled *container;
-	bool		any = false;
-
-	hash_seq_init(&status, scheduled);
-	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
-		any = any || container->blocked > 0;
-	return any;
-}
-
-static void
-forget_dropped_policy(Oid container)
-{
-	(void) ttl_policy_forget_dropped(container);
-}
-
-/*
- * Restores what earlier workers have stored, and removes the statistics of tables that have been
- * dropped while there was no worker, and the policies of those that were dropped while the
- * library was not loaded.
- */
-static void
-init_schedule(TtlMemory *memory)
-{
-	MemoryContext context = CurrentMemoryContext;
-	List	   *dropped;
 	HASHCTL		ctl;
-	ListCell   *lc;
 
 	ctl.keysize = sizeof(Oid);
 	ctl.entrysize = sizeof(TtlScheduled);
 	ctl.hcxt = TopMemoryContext;
 	scheduled = hash_create("ttl containers of the reaper", 64, &ctl,
-							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	ctl.entrysize = sizeof(TtlOwner);
 	scheduled_owners = hash_create("ttl owners of containers", 64, &ctl,
-						 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-
-	StartTransactionCommand();
-	foreach(lc, ttl_counters_containers())
-	{
-		if (get_rel_relkind(lfirst_oid(lc)) == '\0')
-			ttl_counters_forget_container(lfirst_oid(lc));
-	}
-	MemoryContextSwitchTo(context);
-	dropped = ttl_policy_list(TTL_CONTAINERS_DROPPED);
-	CommitTransactionCommand();
-	call_in_transactions(forget_dropped_policy, dropped);
-	list_free(dropped);
+								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
 /*
@@ -628,22 +525,19 @@ resolve_settings(void)
 		{"row_security", "on"},
 		/* run_cycle() flushes WAL; what a crash undoes is done again */
 		{"synchronous_commit", "off"},
-		{"statement_timeout", "0"},
 		{"lock_timeout", "0"},
-		{"idle_in_transaction_session_timeout", "0"}
+		/* since 17 */
+		{"transaction_timeout", "0"},
+		/* Citus's: partitions of a shard are emptied, too */
+		{"citus.enable_manual_changes_to_shards", "on"}
 	};
 
 	for (int i = 0; i < lengthof(settings); i++)
-		SetConfigOption(settings[i].name, settings[i].value,
-						PGC_SUSET, PGC_S_OVERRIDE);
-
-	/* Citus has one: partitions of a shard are emptied, too */
-	if (GetConfigOption("citus.enable_manual_changes_to_shards", true, false) != NULL)
-		SetConfigOption("citus.enable_manual_changes_to_shards", "on", PGC_SUSET, PGC_S_OVERRIDE);
-
-	/* 17 has one more */
-	if (GetConfigOption("transaction_timeout", true, false) != NULL)
-		SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+	{
+		if (GetConfigOption(settings[i].name, true, false) != NULL)
+			SetConfigOption(settings[i].name, settings[i].value,
+							PGC_SUSET, PGC_S_OVERRIDE);
+	}
 }
 
 static void
@@ -660,11 +554,11 @@ check_reload(void)
  * Waits for the latch.
  */
 static void
-sleep_until(TimestampTz until, uint32 wait_event)
+sleep_until(TimestampTz until)
 {
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until),
-					 wait_event);
+					 PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 
 	/* SIGTERM is an error only while something is executed */
@@ -783,7 +677,7 @@ nap(int64 total)
 	if (length == 0)
 		return;
 	while (GetCurrentTimestamp() < started + length && ttl_guc_reaper)
-		sleep_until(started + length, wait_event_pace);
+		sleep_until(started + length);
 	paid = total;
 	napped += GetCurrentTimestamp() - started;
 }
@@ -810,16 +704,6 @@ add_context(void *arg)
 }
 
 /*
- * Cancellation is accepted in execute_run() alone.  HOLD_CANCEL_INTERRUPTS() would not do,
- * since an error that is caught resets the counter.
- */
-static void
-accept_cancellation(bool accept)
-{
-	QueryCancelHoldoffCount = accept ? 0 : 1;
-}
-
-/*
  * Executes a run.  Returns false if it has failed.
  */
 static bool
@@ -834,26 +718,20 @@ execute_run(TtlMemory *memory, TtlScheduled *container, TtlReapRun *run)
 	volatile bool done = false;
 
 	SetCurrentStatementStartTimestamp();
-
-	/* a cancellation from before is not meant for this run */
-	QueryCancelPending = false;
 	PG_TRY();
 	{
-		accept_cancellation(true);
 		StartTransactionCommand();
 		MemoryContextSwitchTo(PortalContext);	/* outlives transactions */
 		error_context_stack = &callback;
 		ttl_reap_rel_run(memory, container->container, run);
 		CommitTransactionCommand();
 		error_context_stack = callback.previous;
-		accept_cancellation(false);
 		done = true;
 	}
 	PG_CATCH();
 	{
 		ErrorData  *error;
 
-		accept_cancellation(false);
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		EmitErrorReport();
@@ -861,13 +739,7 @@ execute_run(TtlMemory *memory, TtlScheduled *container, TtlReapRun *run)
 		AbortCurrentTransaction();
 		FlushErrorState();
 		RESUME_INTERRUPTS();
-		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-		{
-			run->end = TTL_REAP_MORE;
-			done = true;
-		}
-		else
-			(void) ttl_counters_set_error(container->container, error->message);
+		(void) ttl_counters_set_error(container->container, error->message);
 		FreeErrorData(error);
 	}
 	PG_END_TRY();
@@ -886,13 +758,15 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	TimestampTz started = GetCurrentTimestamp();
 	int64		napped_before = napped;
 	TimestampTz now;
+	int64		took;
 	TtlReapRun	run;
+	bool		is_done;
 
 	pgstat_report_activity(STATE_RUNNING,
 						   psprintf("deleting expired rows of %s", container->name));
 
 	memset(&run, 0, sizeof(run));
-	run.max_cost = Min(max_cost, container->cycle_cost_limit - container->cycle_cost);
+	run.max_cost = max_cost;
 	run.max_rows = PG_INT64_MAX;
 	run.max_batch_cost = batch_cost();
 	run.pace = pace;
@@ -900,13 +774,7 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	run.longest_wait = longest_wait(container);
 	run.changed = container->changed;
 	container->changed = false;
-	container->has_work = false;
-
-	if (execute_run(memory, container, &run))
-		container->failed_wait = 0;
-	else
-		container->failed_wait = Min(Max(container->failed_wait * 2, FAILED_MIN_WAIT),
-									 FAILED_MAX_WAIT);
+	is_done = execute_run(memory, container, &run);
 
 	/* advisory locks are all that triggers can leave to those of the next owner */
 	LockReleaseAll(USER_LOCKMETHOD, true);
@@ -914,25 +782,23 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	spent += run.cost;
 	container->cycle_cost += run.cost;
 	container->cycle_rows += run.rows;
-	container->cycle_time += now - started;
-	count_run(container, run.ntables, now - started - (napped - napped_before));
-	/* among containers whose tables are paused, the one paused longest comes first */
-	if (run.end != TTL_REAP_LATER || run.cost > 0)
-		container->last_run = now;
-	container->due = now + container->failed_wait;
-	if (container->failed_wait > 0)
-		return;
-
 	container->blocked = run.blocked;
-	if (run.end != TTL_REAP_MORE)
-	{
-		container->behind_since = 0;
-		set_due(container, run.due, run.end == TTL_REAP_DONE && run.rows == 0);
-	}
-	else if (container->cycle_cost >= container->cycle_cost_limit)
-		container->is_limited = true;
+	container->cycle_time += now - started;
+	container->ntables = run.ntables;
+	tables_visited += run.ntables;
+	took = now - started - (napped - napped_before);
+	container->taken += took;
+	container->owner->taken += took;
+
+	if (!is_done)
+		container->due = now + FAILED_WAIT;
+	else if (run.end == TTL_REAP_MORE)
+		container->due = now;
 	else
-		container->has_work = true;
+	{
+		container->due = Min(run.due, now + longest_wait(container));
+		container->behind_since = 0;
+	}
 }
 
 /*
@@ -940,12 +806,10 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
  * end of all cycles for ttl.lag_warning.
  */
 static void
-warn_behind(TtlScheduled *container, TimestampTz cycle_start, TtlStop stop)
+warn_behind(TtlScheduled *container, TimestampTz cycle_start)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	int64		patience = ttl_guc_lag_warning * USECS_PER_SEC;
-	char	   *detail = NULL;
-	char	   *hint = NULL;
 
 	if (container->behind_since == 0)
 		container->behind_since = cycle_start;
@@ -954,23 +818,11 @@ warn_behind(TtlScheduled *container, TimestampTz cycle_start, TtlStop stop)
 		return;
 
 	container->warned_at = now;
-	if (container->is_limited)
-		hint = _("Consider increasing the container's cycle_cost_limit by ttl.alter_container().");
-	else if (stop == TTL_STOP_REPLICA_LAG)
-		detail = psprintf(_("A replica is further behind than \"%s\" allows."), "ttl.replica_lag_limit");
-	else if (stop == TTL_STOP_TIME)
-		detail = _("Deletion takes the time of whole cycles, and leaves some of their budget.");
-	else if (ttl_guc_throughput > 0)
-		hint = psprintf(_("Consider increasing \"%s\", \"%s\" or \"%s\"."),
-						"ttl.throughput", "ttl.cycle_cost_floor", "ttl.cycle_cost_limit");
-	else
-		hint = psprintf(_("Consider increasing \"%s\"."), "ttl.cycle_cost_limit");
 	ereport(WARNING,
 			(errmsg("deletion of expired rows of container \"%s\" in database \"%s\" has been behind for %lld seconds",
 					container->name, database_name,
 					(long long) ((now - container->behind_since) / USECS_PER_SEC)),
-			 detail != NULL ? errdetail_internal("%s", detail) : 0,
-			 hint != NULL ? errhint("%s", hint) : 0));
+			 errhint("See \"stopped_by\" in ttl.stat_reaper for the reason.")));
 }
 
 /*
@@ -994,29 +846,36 @@ log_work(const TtlScheduled *container)
 }
 
 /*
- * Gives each container of an owner a run, or each that is left of an earlier round, until the
- * owner's share is spent or RUN_TIME is over.
+ * Gives each container that is due a run: an owner has an equal share of what is left of the budget,
+ * each of his containers an equal share of that, and RUN_TIME for all of them.
  */
 static void
-run_owner(TtlMemory *memory, TtlOwner *owner, int64 share, TimestampTz until)
+run_round(TtlMemory *memory, List *due, int nowners, TimestampTz until)
 {
-	int64		max_spent = spent + share;
+	TtlOwner   *owner = NULL;
+	int64		max_spent = 0;
+	TimestampTz owner_until = 0;
+	ListCell   *lc;
 
-	nap(spent);
-	until = Min(until, GetCurrentTimestamp() + RUN_TIME);
-	for (int left = list_length(owner->due) - owner->ndone;
-		 left > 0 && spent < max_spent && ttl_guc_reaper; left--)
+	foreach(lc, due)
 	{
-		TtlScheduled *container;
+		TtlScheduled *container = (TtlScheduled *) lfirst(lc);
 
 		nap(spent);
-		if (GetCurrentTimestamp() >= until)
+		if (spent >= granted || GetCurrentTimestamp() >= until || !ttl_guc_reaper)
 			break;
-		container = (TtlScheduled *) list_nth(owner->due, owner->ndone++);
-		run_container(memory, container,
-					  Min(Max((max_spent - spent) / left, LEAST_SHARE), granted - spent));
-		if (container->has_work)
-			owner->due = lappend(owner->due, container);
+		if (container->owner != owner)
+		{
+			owner = container->owner;
+			max_spent = spent + Max((granted - spent) / nowners, 1);
+			nowners--;
+			owner_until = Min(until, GetCurrentTimestamp() + RUN_TIME);
+		}
+		if (spent < max_spent && GetCurrentTimestamp() < owner_until)
+			run_container(memory, container,
+						  Min(Max((max_spent - spent) / owner->ndue, LEAST_SHARE),
+							  granted - spent));
+		owner->ndue--;
 
 		CHECK_FOR_INTERRUPTS();
 		check_reload();
@@ -1034,29 +893,17 @@ run_cycle(TtlMemory *memory)
 	TimestampTz until = started +
 		CYCLE_NAPTIMES * Max(ttl_guc_naptime * INT64CONST(1000), RUN_TIME);
 	TtlStop		stop;
-	List	   *owners = list_due();
-	List	   *containers = NIL;
-	int			round = 0;		/* owners left in the present round */
-	bool		is_limited = false;
+	List	   *due;
+	int			nowners;
+	TimestampTz next;
+	HASH_SEQ_STATUS status;
+	TtlScheduled *container;
 	ListCell   *lc;
-
-	foreach(lc, owners)
-		containers = list_concat(containers, ((TtlOwner *) lfirst(lc))->due);
-	foreach(lc, containers)
-	{
-		TtlScheduled *container = (TtlScheduled *) lfirst(lc);
-
-		container->cycle_cost = 0;
-		container->cycle_rows = 0;
-		container->cycle_time = 0;
-		container->has_work = true;
-		container->is_limited = false;
-	}
 
 	ttl_counters_get_database(MyDatabaseId, &counters);
 	granted = grant_budget(&counters, started, &stop);
 	spent = 0;
-	paid = granted / ADVANCE_SHARE;
+	paid = 0;
 	counters.state = TTL_REAPER_WORKING;
 	counters.cycles++;
 	counters.cost_granted += granted;
@@ -1064,47 +911,33 @@ run_cycle(TtlMemory *memory)
 	counters.foreground_seen = counters.foreground_cost;
 	ttl_counters_set_database(&counters);
 
-	/* owners with more work are queued again for the next round */
-	while (owners != NIL && spent < granted && ttl_guc_reaper)
+	halve_times();
+	while ((due = list_due(&nowners, &next)) != NIL && spent < granted && ttl_guc_reaper)
 	{
-		TtlOwner   *owner = (TtlOwner *) linitial(owners);
-
 		if (GetCurrentTimestamp() >= until)
 		{
 			stop = TTL_STOP_TIME;
 			break;
 		}
-		if (round == 0)
-			round = list_length(owners);
-		run_owner(memory, owner, Max((granted - spent) / round, 1), until);
-		round--;
-		owners = list_delete_first(owners);
-		if (owner->ndone < list_length(owner->due))
-			owners = lappend(owners, owner);
+		run_round(memory, due, nowners, until);
+		list_free(due);
 	}
 
 	/* replicas and logical decoding need not wait for the WAL writer */
 	if (spent > 0)
 		XLogFlush(XactLastCommitEnd);
 
-	foreach(lc, containers)
+	foreach(lc, due)
+		warn_behind((TtlScheduled *) lfirst(lc), started);
+	hash_seq_init(&status, scheduled);
+	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
 	{
-		TtlScheduled *container = (TtlScheduled *) lfirst(lc);
-
 		log_work(container);
-		is_limited = is_limited || container->is_limited;
-		if (container->is_limited || container->has_work)
-			warn_behind(container, started, stop);
+		container->cycle_cost = container->cycle_rows = container->cycle_time = 0;
 	}
 
-	if (owners != NIL)
-		counters.stopped_by = stop;
-	else if (is_limited)
-		counters.stopped_by = TTL_STOP_COST_LIMIT;
-	else
-		counters.stopped_by = any_blocked() ? TTL_STOP_BLOCKED : TTL_STOP_DONE;
-	is_limited = is_limited || owners != NIL;
-	counters.state = is_limited ? TTL_REAPER_WAITING : TTL_REAPER_IDLE;
+	counters.stopped_by = due != NIL ? stop : TTL_STOP_DONE;
+	counters.state = due != NIL ? TTL_REAPER_WAITING : TTL_REAPER_IDLE;
 	counters.cost_spent += spent;
 	counters.debt = Max(spent - granted, 0);
 	ttl_counters_set_database(&counters);
@@ -1112,7 +945,7 @@ run_cycle(TtlMemory *memory)
 	/* nap() may have consumed a wakeup by a request */
 	SetLatch(MyLatch);
 
-	return is_limited ? started : next_due();
+	return due != NIL ? started : next;
 }
 
 /*
@@ -1207,6 +1040,7 @@ ttl_worker_main(Datum main_arg)
 	TimestampTz cycle_at = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGINT, PG_SIG_IGN);
 	pqsignal(SIGTERM, terminate);
 	BackgroundWorkerUnblockSignals();
 
@@ -1218,11 +1052,8 @@ ttl_worker_main(Datum main_arg)
 
 	ttl_cost_exempt();
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
-	accept_cancellation(false);
 	resolve_settings();
 	check_reload();
-	wait_event_main = TtlWaitEventNew("TtlReaperMain");
-	wait_event_pace = TtlWaitEventNew("TtlReaperPace");
 
 	/* SPI's memory outlives the transactions of a run, in here */
 	PortalContext = AllocSetContextCreate(TopMemoryContext, "ttl reaper run",
@@ -1236,7 +1067,7 @@ ttl_worker_main(Datum main_arg)
 	database_name = MemoryContextStrdup(TopMemoryContext, get_database_name(MyDatabaseId));
 	CommitTransactionCommand();
 
-	init_schedule(memory);
+	init_schedule();
 	before_shmem_exit(at_exit, (Datum) 0);
 
 	/* another worker may have just run one, if the clock has not been set back since */
@@ -1283,7 +1114,7 @@ ttl_worker_main(Datum main_arg)
 			break;
 
 		pgstat_report_activity(STATE_IDLE, NULL);
-		sleep_until(Min(cycle_at, refresh_at), wait_event_main);
+		sleep_until(Min(cycle_at, refresh_at));
 	}
 
 	proc_exit(0);

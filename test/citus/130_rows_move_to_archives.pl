@@ -381,7 +381,7 @@ CREATE TABLE item (id int PRIMARY KEY, v text);
 CREATE TABLE gone (id int, v text);
 SELECT create_distributed_table('item', 'id', colocate_with => 'none'), create_distributed_table('gone', 'id', colocate_with => 'item');
 INSERT INTO gone SELECT -g, repeat('x', 100) FROM generate_series(1, 100000) g;
-SELECT ttl.create_container('item', 3600), ttl.alter_container('item', archive_to => 'gone', batch_size => 20, cycle_cost_limit => 100);
+SELECT ttl.create_container('item', 3600), ttl.alter_container('item', archive_to => 'gone', batch_size => 20);
 INSERT INTO item SELECT g, 'v' || g, '2020-01-01' FROM generate_series(1, 20000) g});
 	$cluster->turn_reaper('on');
 	$coordinator->wait_until('SELECT count(*) > 20 FROM gone WHERE id > 0');

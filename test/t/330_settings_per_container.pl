@@ -1,5 +1,4 @@
-# Settings of the reaper per container: cycle_cost_limit, batch_size,
-# replication_origin.
+# Settings of the reaper per container: batch_size, replication_origin.
 use strict;
 use warnings;
 
@@ -22,13 +21,13 @@ SELECT ttl.create_container('c', 3600);
 });
 
 # values
-my $show = q{SELECT cycle_cost_limit, batch_size, replication_origin FROM ttl.container};
-is($node->safe_psql('postgres', $show), '||f', 'defaults');
-$node->safe_psql('postgres', q{SELECT ttl.alter_container('c', cycle_cost_limit => 500, batch_size => 100)});
-is($node->safe_psql('postgres', $show), '500|100|f', 'set');
+my $show = q{SELECT batch_size, replication_origin FROM ttl.container};
+is($node->safe_psql('postgres', $show), '|f', 'defaults');
+$node->safe_psql('postgres', q{SELECT ttl.alter_container('c', batch_size => 100)});
+is($node->safe_psql('postgres', $show), '100|f', 'set');
 $node->safe_psql('postgres', q{SELECT ttl.alter_container('c', reaping => true)});
-is($node->safe_psql('postgres', $show), '500|100|f', 'left');
-for my $bad ('cycle_cost_limit => -1', 'batch_size => -1', 'batch_size => 50001')
+is($node->safe_psql('postgres', $show), '100|f', 'left');
+for my $bad ('batch_size => -1', 'batch_size => 50001')
 {
 	my ($out, $err);
 	$node->psql('postgres', "\\set VERBOSITY verbose\nSELECT ttl.alter_container('c', $bad)", stderr => \$err);
@@ -41,34 +40,14 @@ my $batches = $node->statistics('batches', 'c');
 $node->safe_psql('postgres', q{CALL ttl.reap('c')});
 is($node->statistics('batches', 'c') - $batches, 10, 'ten batches of 100 rows');
 
-# cycle_cost_limit
-$node->add_expired('c', 20000);
-$node->turn_reaper('on');
-$node->poll_query_until('postgres', q{SELECT rows_deleted > 1500 FROM ttl.stat_containers});
-my ($cost, $cycles) = ($node->statistics('cost', 'c'), $node->safe_psql('postgres', 'SELECT cycles FROM ttl.stat_reaper'));
-$node->safe_psql('postgres', 'SELECT pg_sleep(1)');
-my $spent = $node->statistics('cost', 'c') - $cost;
-$cycles = $node->safe_psql('postgres', 'SELECT cycles FROM ttl.stat_reaper') - $cycles;
-cmp_ok($spent / ($cycles + 1), '<', 1500, "the worker keeps to the limit, but for the last batch ($spent in $cycles cycles)");
-is($node->safe_psql('postgres', 'SELECT stopped_by FROM ttl.stat_reaper'), 'cost limit', 'and says so');
-
-# another container isn't kept from its share
-$node->safe_psql('postgres', q{CREATE TABLE d (id int); SELECT ttl.create_container('d', 3600)});
-$node->add_expired('d', 20000);
-$node->safe_psql('postgres', q{SELECT ttl.alter_container('d', reaping => true)});
-ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 20000 FROM ttl.stat_containers WHERE container = 'd'::regclass}),
-	'another container has no limit');
-cmp_ok($node->statistics('rows_deleted', 'c'), '<', 21000, 'that one still has');
-
-$node->safe_psql('postgres', q{SELECT ttl.alter_container('c', cycle_cost_limit => 0, batch_size => 0)});
-is($node->safe_psql('postgres', "$show WHERE relid = 'c'::regclass"), '||f', 'cleared');
-ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 21000 FROM ttl.stat_containers WHERE container = 'c'::regclass}),
-	'without a limit it finishes');
+$node->safe_psql('postgres', q{SELECT ttl.alter_container('c', batch_size => 0)});
+is($node->safe_psql('postgres', $show), '|f', 'cleared');
 
 # replication_origin
 $node->turn_reaper('off');
 $node->safe_psql('postgres', q{
 CREATE TABLE o (id int PRIMARY KEY);
+CREATE TABLE d (id int);
 SELECT ttl.create_container('o', 3600);
 SELECT pg_create_logical_replication_slot('s', 'test_decoding');
 });

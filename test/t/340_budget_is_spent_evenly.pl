@@ -24,8 +24,7 @@ SELECT ttl.create_container(t) FROM unnest('{c, other}'::regclass[]) t;
 });
 
 # What a worker does just now, and what it holds
-my $naps = $node->safe_psql('postgres', 'SHOW server_version_num') >= 170000 ? "wait_event = 'TtlReaperPace'" :
-  "wait_event = 'Extension' AND state = 'active'";
+my $naps = "wait_event = 'Extension' AND state = 'active'";
 my $napping = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'ttl reaper' AND query LIKE 'deleting expired rows of public.c' AND $naps";
 
 sub deleted { return $node->statistics('rows_deleted', 'c') }
@@ -35,8 +34,7 @@ $node->add_expired('c', 500);
 $node->is_emptied('c', 'a few rows go');
 is($node->safe_psql('postgres', 'SELECT cycles FROM ttl.stat_reaper') <= 2, 1, 'in one cycle');
 
-# Many don't: at 2 units a row at least, 16,000 rows are worth 3.2 seconds,
-# less 0.4 that may be spent in advance.  A session looks at the worker in the
+# Many don't: at 2 units a row at least, 16,000 rows are worth 3.2 seconds.  A session looks at the worker in the
 # middle of its naps; one that has ended before the look is over doesn't count.
 $node->safe_psql('postgres', qq{
 CREATE FUNCTION watch(wanted bigint, OUT samples int, OUT idle int) LANGUAGE plpgsql AS \$\$

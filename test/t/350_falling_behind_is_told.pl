@@ -25,8 +25,8 @@ SELECT ttl.set_default_ttl('c', 3600);
 my $start = time;
 $node->wait_for_log(qr/deletion of expired rows of container "public.c" in database "postgres" has been behind for \d+ seconds/);
 pass('the log says so');
-$node->wait_for_log(qr/HINT:  Consider increasing "ttl.throughput"/);
-pass('and what to do');
+$node->wait_for_log(qr/HINT:  See "stopped_by" in ttl\.stat_reaper for the reason\./);
+is($node->safe_psql('postgres', 'SELECT stopped_by FROM ttl.stat_reaper'), 'throughput', 'and where to see why');
 # the first batch has overdrawn the budget for long
 my $rows = $node->safe_psql('postgres', 'SELECT rows_deleted FROM ttl.stat_containers');
 my $cycles = $node->safe_psql('postgres', 'SELECT cycles FROM ttl.stat_reaper');

@@ -63,8 +63,8 @@ CREATE TRIGGER refuse BEFORE DELETE ON queue FOR EACH ROW WHEN (OLD.id = 0) EXEC
 INSERT INTO queue (id, _ts) VALUES (0, now() - interval '9 days')});
 my $queue = q{ttl.status WHERE container = 'queue'::regclass};
 ok($node->poll_query_until('postgres', "SELECT state = 'blocked: 1 row' AND lag IS NULL FROM $queue"), 'a blocked row is no backlog');
-sql(q{SELECT ttl.alter_container('queue', cycle_cost_limit => 500);
-INSERT INTO queue (id, _ts) SELECT g, now() - interval '5 days' + g * interval '1 s' FROM generate_series(1, 200000) g});
+$node->configure('ttl.cycle_cost_limit = 500');
+sql(q{INSERT INTO queue (id, _ts) SELECT g, now() - interval '5 days' + g * interval '1 s' FROM generate_series(1, 200000) g});
 ok($node->poll_query_until('postgres', qq{SELECT state ~ '^behind' AND lag BETWEEN '2 days' AND '5 days' FROM $queue}), '... and hides none')
   or diag(sql("SELECT * FROM $queue"));
 ok($node->poll_query_until('postgres', qq{SELECT state ~ '^behind, done in [0-9:]+, 1 blocked\$' FROM $queue}), 'when it will be done')
@@ -72,7 +72,8 @@ ok($node->poll_query_until('postgres', qq{SELECT state ~ '^behind, done in [0-9:
 sql(q{SELECT ttl.pause()});
 is(sql("SELECT state FROM $queue"), 'paused, 1 blocked', 'a pause is told before a backlog');
 is(sql(qq{SELECT lag > interval '1 day' FROM $queue}), 't', '... whose lag is known all the same');
-sql(q{SELECT ttl.resume(); SELECT ttl.alter_container('queue', cycle_cost_limit => 1000000)});
+$node->configure('ttl.cycle_cost_limit = 1000000');
+sql(q{SELECT ttl.resume()});
 ok($node->poll_query_until('postgres', "SELECT state = 'blocked: 1 row' AND lag IS NULL FROM $queue"), 'it is done');
 
 # A read of the views does not walk along all dead index entries

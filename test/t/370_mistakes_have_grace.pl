@@ -243,8 +243,8 @@ is($node->stored('filled'), 1, 'what was written right before the commit stays')
 precious('listed');
 sql(q{DELETE FROM listed WHERE id = 0;
 	SELECT ttl.set_default_ttl('listed', 3600);
-	SELECT ttl.alter_container('listed', batch_size => 1, cycle_cost_limit => 1)});
-$node->configure('ttl.grace = 0');
+	SELECT ttl.alter_container('listed', batch_size => 1)});
+$node->configure("ttl.grace = 0\nttl.cycle_cost_limit = 1");
 $node->psql('postgres', q{SELECT ttl.set_default_ttl('listed', 60)});
 go_on('listed');
 wait_for_deletion('listed', 'id = 3', 'some of its list have gone');
@@ -258,6 +258,7 @@ cmp_ok($left, '>', 0, "$left rows are left");
 wait_until_noticed('listed');
 let_look('listed');
 is($node->stored('listed'), $left, 'what was on its list stays');
+$node->configure('ttl.cycle_cost_limit = 40000');
 
 # What references a row that has expired by time alone, and is left alone, keeps it; also where it has been attached
 $node->psql('postgres', q{

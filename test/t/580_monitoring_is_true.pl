@@ -19,7 +19,7 @@ my $dir = "$FindBin::RealBin/../../doc/monitoring";
 my $log = $PostgreSQL::Test::Utils::log_path;
 my %running;
 
-my $node = TtlNode->start_new('watched', "ttl.naptime = 100ms\nautovacuum = off\n");
+my $node = TtlNode->start_new('watched', "ttl.naptime = 100ms\nttl.cycle_cost_limit = 400\nautovacuum = off\n");
 $node->safe_psql('postgres', <<'END');
 CREATE EXTENSION ttl;
 CREATE ROLE monitor LOGIN IN ROLE pg_monitor;
@@ -34,7 +34,6 @@ CREATE TABLE failing (id int PRIMARY KEY);
 CREATE FUNCTION refuse_all() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'none of these'; END $$;
 CREATE TRIGGER refuse BEFORE DELETE ON failing EXECUTE FUNCTION refuse_all();
 SELECT ttl.create_container(c, 60) FROM unnest('{app.busy, stuck, kept, backlog, failing}'::regclass[]) c;
-SELECT ttl.alter_container('backlog', cycle_cost_limit => 200);
 INSERT INTO backlog (id, _ts) SELECT g, '2020-01-01'::timestamptz + g * interval '1 min' FROM generate_series(1, 1000000) g;
 INSERT INTO failing (id, _ts) VALUES (1, '2020-01-01');
 SELECT ttl.alter_container('kept', reap_delay => '1000 years');
