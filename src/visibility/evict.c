@@ -26,7 +26,10 @@
  * some rows the expiry indexes are searched instead.  That nothing has expired then
  * holds until a transaction ends, this one executes another command, or a row comes
  * in expired, in whatever session: it may be uncommitted when its key is reached, and
- * is waited for then as by any look-up.
+ * is waited for then as by any look-up.  The trigger counts such rows, so it fires for UPDATEs
+ * that aren't stamped and assign what decides when a row expires.  For deadlines there are
+ * too many of these, and each key is looked up.  UPDATEs of an apply worker aren't counted before
+ * they are committed.
  *
  * Between the look-up and PostgreSQL's own check another session may commit a row that
  * has expired.  ON CONFLICT must neither update such a row nor give way to it: the
@@ -38,8 +41,8 @@
  * columns of integers: 23514, as by a CHECK, whose text each statement would read and prepare.
  * Not those that are generated, which are computed later, nor those that are replicated.
  *
- * An UPDATE that assigns key columns needs keys freed, one that assigns TTLs needs them checked, and
- * other UPDATEs must not pay for a row trigger.  So the trigger is declared for INSERT, and made to
+ * An UPDATE that assigns key columns needs keys freed, one that assigns TTLs needs them checked, one
+ * that isn't stamped may make a row expire, and other UPDATEs must not pay for a row trigger.  So the trigger is declared for INSERT, and made to
  * fire before UPDATE, too, in the private copy of the trigger descriptor of just those executions.
  * There it is made the last to fire, too, and gets its function.  A row trigger whose name sorts
  * after ours fires after it where the trigger descriptor is made while the statement runs, i.e. in
@@ -612,47 +615,34 @@ is_this_moment(const Moment *moment)
 		moment->expired_rows == pg_atomic_read_u64(ttl_counters_expired_writes);
 }
 
-/* True if the execution has an INSERT with that ON CONFLICT action. */
+/* True if the execution has an INSERT with ON CONFLICT DO NOTHING. */
 static bool
-has_on_conflict(const QueryDesc *query_desc, OnConflictAction action)
+may_do_nothing(const QueryDesc *query_desc)
 {
 	PlanState  *top = query_desc->planstate;
 	ListCell   *lc;
 
 	if (IsA(top, ModifyTableState) &&
-		((ModifyTable *) top->plan)->onConflictAction == action)
+		((ModifyTable *) top->plan)->onConflictAction == ONCONFLICT_NOTHING)
 		return true;
 	foreach(lc, query_desc->estate->es_auxmodifytables)
 	{
-		if (((ModifyTable *) ((PlanState *) lfirst(lc))->plan)->onConflictAction == action)
+		if (((ModifyTable *) ((PlanState *) lfirst(lc))->plan)->onConflictAction == ONCONFLICT_NOTHING)
 			return true;
 	}
 	return false;
 }
 
 /*
- * True if the trigger fires for each row that may come in expired by the running execution.
- * Not for what MERGE, ON CONFLICT and WITH update beside their insertions; that hasn't
- * expired if it gets the present as its _ts.  Nor is the expiry of a row known whose
- * TTL is generated later.
+ * True if the trigger fires for each row that may come in expired, by whatever execution: not for UPDATEs
+ * of a deadline, which are as frequent as they are cheap, nor before a TTL is generated.
  */
 static bool
-is_provable(const TtlContainer *container, Relation rel, const TtlExecution *execution)
+is_provable(const TtlContainer *container, Relation rel)
 {
-	const PlannedStmt *stmt;
-
-	if (container->ttl_attno != InvalidAttrNumber &&
-		TupleDescAttr(RelationGetDescr(rel), container->ttl_attno - 1)->attgenerated != '\0')
-		return false;
-	if (execution == NULL)
-		return true;
-	stmt = execution->query_desc->plannedstmt;
-	if (stmt->commandType != CMD_MERGE && !stmt->hasModifyingCTE &&
-		!has_on_conflict(execution->query_desc, ONCONFLICT_UPDATE))
-		return true;
-	return container->policy.touch_on_update && ttl_guc_touch &&
-		SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA &&
-		!ttl_type_is_deadline(container->ttl_type);
+	return container->ttl_attno == InvalidAttrNumber ||
+		(!ttl_type_is_deadline(container->ttl_type) &&
+		 TupleDescAttr(RelationGetDescr(rel), container->ttl_attno - 1)->attgenerated == '\0');
 }
 
 /* True if TTLs without a meaning are refused. */
@@ -687,9 +677,9 @@ prepare(FmgrInfo *flinfo, Relation rel)
 		state->keys = prepare_keys(rel);
 	if (state->keys != NULL)
 	{
-		state->provable = is_provable(container, rel, execution);
+		state->provable = is_provable(container, rel);
 		state->rows_left = state->rows_between = ROWS_BEFORE_PROOF;
-		if (execution != NULL && has_on_conflict(execution->query_desc, ONCONFLICT_NOTHING))
+		if (execution != NULL && may_do_nothing(execution->query_desc))
 			state->last = make_slot(state->keys);
 	}
 	flinfo->fn_extra = state;
@@ -898,11 +888,16 @@ evict(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerDa
 	}
 }
 
-/* Counts the row if it has expired. */
+/*
+ * Counts the row if it has expired by now: by the clock of other statements, which may have begun later
+ * than this one.
+ */
 static void
 count_expired(const EvictState *state, TupleTableSlot *slot)
 {
-	if (ttl_expiry_of_slot(&state->container, slot) <= state->now)
+	TimestampTz expiry = ttl_expiry_of_slot(&state->container, slot);
+
+	if (expiry <= state->now || (expiry != DT_NOEND && expiry <= GetCurrentTimestamp()))
 		pg_atomic_fetch_add_u64(ttl_counters_expired_writes, 1);
 }
 
@@ -1112,7 +1107,7 @@ ttl_evict_ends(QueryDesc *query_desc)
 {
 	if ((query_desc->operation != CMD_INSERT && !query_desc->plannedstmt->hasModifyingCTE) ||
 		ttl_container_objects() == NULL ||
-		!has_on_conflict(query_desc, ONCONFLICT_NOTHING))
+		!may_do_nothing(query_desc))
 		return;
 	check_last_of(query_desc->estate->es_opened_result_relations);
 	check_last_of(query_desc->estate->es_tuple_routing_result_relations);
@@ -1123,8 +1118,27 @@ ttl_evict_ends(QueryDesc *query_desc)
  */
 
 /*
+ * True if an UPDATE that assigns these columns may write what the trigger checks: a TTL that is refused,
+ * or a row that has expired already, because it isn't stamped.
+ */
+static bool
+updates_expiry(const TtlContainer *container, const Bitmapset *updated)
+{
+	bool		assigns_ttl = container->ttl_type != NULL &&
+		bms_is_member(container->ttl_attno - FirstLowInvalidHeapAttributeNumber, updated);
+
+	if (assigns_ttl && container->ttl_type->is_strict)
+		return true;
+	if (container->policy.touch_on_update && ttl_guc_touch &&
+		SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA)
+		return false;
+	return assigns_ttl ? !ttl_type_is_deadline(container->ttl_type) :
+		bms_is_member(container->ts_attno - FirstLowInvalidHeapAttributeNumber, updated);
+}
+
+/*
  * Makes the container's trigger fire before UPDATE, too, in this execution, if the statement
- * assigns key columns or a TTL that may be refused, or a row trigger of the user's may do so.
+ * assigns key columns or what decides when a row expires, or a row trigger of the user's may do so.
  */
 static void
 fire_on_update(ResultRelInfo *info, EState *estate)
@@ -1145,8 +1159,7 @@ fire_on_update(ResultRelInfo *info, EState *estate)
 		Bitmapset  *updated = ExecGetAllUpdatedCols(info, estate);
 
 		if (!bms_overlap(updated, key_columns(info->ri_RelationDesc)) &&
-			!(container.ttl_type != NULL && container.ttl_type->is_strict &&
-			  bms_is_member(container.ttl_attno - FirstLowInvalidHeapAttributeNumber, updated)))
+			!updates_expiry(&container, updated))
 			return;
 	}
 	trigger->tgtype |= TRIGGER_TYPE_UPDATE;
