@@ -176,7 +176,7 @@ SELECT ttl.set_default_ttl('down', NULL);
 SELECT f.* FROM try_family('INSERT INTO archive.up VALUES (1)') f;
 SELECT ttl.set_default_ttl('down', 60);
 SELECT f.* FROM try_family('SET LOCAL ttl.now = ''3000-01-01''; INSERT INTO archive.up VALUES (1); SET LOCAL ttl.now = DEFAULT') f;
--- what a trigger keeps isn't archived
+-- what a trigger keeps of it is archived, too: it has been before the trigger fires
 CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER keep BEFORE DELETE ON further_1 FOR EACH ROW EXECUTE FUNCTION keep();
 SELECT f.* FROM try_family('DELETE FROM archive.down WHERE id > 2; INSERT INTO archive.up VALUES (1)') f;

@@ -42,8 +42,6 @@ typedef struct TtlExecution
 	List	   *policies;		/* what is_live.c has resolved for it */
 	List	   *cascaded;		/* containers that its referential actions
 								 * have updated */
-	List	   *cascading;		/* rows (TtlRelTids) that it is about to
-								 * delete for a foreign key, and to archive */
 	struct TtlPlanCopy *plan_copy;	/* that it was started with, or NULL */
 	struct ScanFilter *scan_filters;	/* filters of its scans
 										 * (scan_filter.c) */

@@ -208,7 +208,6 @@ ttl_ExecutorRun(TTL_EXECUTOR_RUN_PARAMETERS)
 	}
 	PG_END_TRY();
 	send_policies();
-	ttl_fk_ran(queryDesc);
 }
 
 static void
@@ -296,6 +295,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 {
 	PlannedStmt *volatile stmt = pstmt;
 	TtlValidation validation;
+	TtlConstraintsSet constraints_set;
 	bool		by_citus;
 
 	ttl_execution_before_utility(pstmt);
@@ -308,6 +308,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	if (readOnlyTree)
 		stmt = copyObject(pstmt);
 	ttl_cost_enter();
+	constraints_set = ttl_fk_begin_utility(stmt);
 	PG_TRY();
 	{
 		ttl_request_before_utility(stmt);
@@ -315,7 +316,6 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		/* from here on Citus's own work is known, to ttl_citus_end_utility() */
 		by_citus = ttl_citus_before_utility(stmt);
 		ttl_ddl_before_utility(stmt, context, by_citus);
-		ttl_fk_before_utility(stmt);
 		ttl_hide_before_copy(stmt);
 
 		process_next(stmt, queryString, false, context, params, queryEnv, dest, qc);
@@ -331,7 +331,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		 * These cannot fail, and do nothing about a command of whose
 		 * beginning they have not been told.
 		 */
-		ttl_fk_end_utility(stmt);
+		ttl_fk_end_utility(constraints_set);
 		ttl_citus_end_utility(stmt);
 		ttl_live_end_validation(&validation);
 		ttl_cost_leave();
@@ -388,6 +388,7 @@ ttl_xact_callback(XactEvent event, void *arg)
 	ttl_cost_transaction(event);
 	ttl_execution_transaction(event);
 	ttl_request_transaction(event);
+	ttl_deletion_transaction(event);
 }
 
 /*

@@ -26,8 +26,8 @@
  *
  * Expired rows that reference what is deleted are found where PostgreSQL looks for them, in the
  * queries of foreign keys (fk.c), by whatever the referenced row is deleted.  With NO
- * ACTION and RESTRICT they are deleted here.  With CASCADE PostgreSQL deletes them, and then
- * they are inserted into their archive here.
+ * ACTION and RESTRICT they are deleted here.  With CASCADE PostgreSQL deletes them, and before that
+ * they are locked and inserted into their archive here, also those that a trigger then keeps.
  *
  * In a user's session the rows of a table go along if it is his own, if it belongs to the
  * owner of the table that he writes, or if no code runs by that: triggers, rules, or an
@@ -43,7 +43,6 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
-#include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
@@ -63,15 +62,12 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/queryenvironment.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 /* Expired rows of one table that are to be deleted. */
 typedef struct ToDelete
@@ -79,6 +75,9 @@ typedef struct ToDelete
 	Relation	rel;
 	TtlContainer container;
 	bool		as_user;		/* they are deleted as the session's user */
+	bool		went_along;		/* they reference what is deleted */
+	bool		by_cascade;		/* PostgreSQL deletes them, and they are only
+								 * archived here */
 	TtlTids		tids;
 	uint64		deleted;
 } ToDelete;
@@ -94,7 +93,6 @@ typedef struct Deletion
 								 * settings */
 	bool		restricted;		/* in a security-restricted operation */
 	bool		heeds_grace;	/* nothing of a table in grace goes along */
-	bool		counts_at_commit;	/* TTL_DELETION_COMMITS */
 	Oid			outer_role;		/* role that executes the statement of the
 								 * deletion around it, or InvalidOid */
 } Deletion;
@@ -282,36 +280,13 @@ archive_has_code(Relation archive, Relation rel)
 	return has_index_code(archive);
 }
 
-/* The column, or the expression of one that is generated when it is read. */
-static const char *
-value_of(Relation rel, const char *column)
-{
-	AttrNumber	attno = get_attnum(RelationGetRelid(rel), column);
-	TupleConstr *constr = RelationGetDescr(rel)->constr;
-
-	if (get_attgenerated(RelationGetRelid(rel), attno) != ATTRIBUTE_GENERATED_VIRTUAL)
-		return quote_identifier(column);
-	for (int i = 0; i < constr->num_defval; i++)
-	{
-		if (constr->defval[i].adnum == attno)
-			return TextDatumGetCString(DirectFunctionCall2(pg_get_expr,
-														   CStringGetTextDatum(constr->defval[i].adbin),
-														   ObjectIdGetDatum(RelationGetRelid(rel))));
-	}
-	elog(ERROR, "generation expression for column \"%s\" not found", column);
-}
-
-/*
- * Appends the INSERT into the archive of the relation's rows in "deleted".  Returns the archive.
- * If virtual columns aren't computed there, their expressions are appended in the columns' place.
- */
+/* Appends an INSERT into the archive of the relation's rows, up to FROM.  Returns the archive. */
 static Oid
-append_archiving(StringInfo sql, Relation rel, const TtlContainer *container, bool computed)
+append_archiving(StringInfo sql, Relation rel, const TtlContainer *container)
 {
 	TtlPolicy	policy;
 	Oid			archive;
 	StringInfoData columns;
-	StringInfoData values;
 	ListCell   *lc;
 
 	if (!ttl_policy_read(container->container, &policy) ||
@@ -322,18 +297,10 @@ append_archiving(StringInfo sql, Relation rel, const TtlContainer *container, bo
 						RelationGetRelationName(rel))));
 
 	initStringInfo(&columns);
-	initStringInfo(&values);
 	foreach(lc, ttl_deletion_archive_columns(rel, container->container, &policy, &archive))
-	{
-		const char *separator = columns.len > 0 ? ", " : "";
-		const char *column = quote_identifier(lfirst(lc));
-
-		appendStringInfo(&columns, "%s%s", separator, column);
-		appendStringInfo(&values, "%s%s", separator,
-						 computed ? column : value_of(rel, lfirst(lc)));
-	}
-	appendStringInfo(sql, "INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM deleted",
-					 ttl_container_table_name(archive), columns.data, values.data);
+		appendStringInfo(&columns, "%s%s", columns.len > 0 ? ", " : "", quote_identifier(lfirst(lc)));
+	appendStringInfo(sql, "INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s",
+					 ttl_container_table_name(archive), columns.data, columns.data);
 	return archive;
 }
 
@@ -345,8 +312,7 @@ append_archiving(StringInfo sql, Relation rel, const TtlContainer *container, bo
  * An expired row can't be deleted in this session.  The HINT says when the reaper does it.
  */
 static void
-refuse(TtlSessionUser *user, Relation rel, const ItemPointerData *tid, bool references,
-	   const char *detail)
+refuse(Relation rel, const ItemPointerData *tid, bool references, const char *detail)
 {
 	TtlContainer container;
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
@@ -363,7 +329,6 @@ refuse(TtlSessionUser *user, Relation rel, const ItemPointerData *tid, bool refe
 		when = psprintf(_("It is deleted in the background after %s."), timestamptz_to_str(until));
 	else
 		when = _("It is deleted in the background soon.");
-	user->refused = true;
 	ereport(ERROR,
 			(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
 			 references ?
@@ -375,24 +340,11 @@ refuse(TtlSessionUser *user, Relation rel, const ItemPointerData *tid, bool refe
 }
 
 /*
- * Errors (23503) if the user may not delete the row with that TID, of the table that he writes,
- * because of what referential actions would set off.
- */
-static void
-check_actions(TtlSessionUser *user, Relation rel, const ItemPointerData *tid)
-{
-	if (!ttl_owner_may_delete(user->role, RelationGetRelid(rel)) &&
-		ttl_owner_acts_as_other(user->role, rel))
-		refuse(user, rel, tid, false,
-			   _("Foreign keys that reference the table would run code of other roles, which only a role with the DELETE privilege may set off."));
-}
-
-/*
  * Errors (23503) if rows go, in a user's session (NULL = in none), to an archive that has code of
  * another role than the user and the owner of the table that he writes.
  */
 static void
-check_archive_code(TtlSessionUser *user, Relation rel, const ItemPointerData *tid, Oid archive)
+check_archive_code(const TtlSessionUser *user, Relation rel, const ItemPointerData *tid, Oid archive)
 {
 	Relation	archive_rel;
 
@@ -401,30 +353,36 @@ check_archive_code(TtlSessionUser *user, Relation rel, const ItemPointerData *ti
 	/* the lock keeps others from adding code */
 	archive_rel = table_open(archive, RowExclusiveLock);
 	if (!ttl_owner_is_trusted(user, archive_rel) && archive_has_code(archive_rel, rel))
-		refuse(user, rel, tid, false,
+		refuse(rel, tid, false,
 			   psprintf(_("Its archive \"%s\" belongs to another role, and so does the code that an insertion there would run."),
 						RelationGetRelationName(archive_rel)));
 	table_close(archive_rel, NoLock);
 }
 
 /*
- * True if these rows, which reference what is deleted, may be deleted; false if they are the reaper's to
- * keep; error (23503) if they are in a user's session.
+ * True if the rows may be deleted, by what that would set off; false if they reference what the reaper
+ * deletes and are another owner's to keep; error (23503) in a user's session.
  */
 static bool
 may_delete(const Deletion *deletion, const ToDelete *to_delete)
 {
-	TtlSessionUser *user = deletion->user;
+	const TtlSessionUser *user = deletion->user;
 	Relation	rel = to_delete->rel;
 
+	if (to_delete->by_cascade)
+		return OidIsValid(to_delete->container.policy.archive_to);
 	if (user == NULL)
 		return rel->rd_rel->relowner == deletion->owner;
 	if (to_delete->as_user && ttl_owner_may_delete(user->role, RelationGetRelid(rel)))
 		return true;
-	if ((!to_delete->as_user &&
-		 (ttl_owner_has_code(rel) || OidIsValid(to_delete->container.policy.archive_to))) ||
-		ttl_owner_acts_as_other(user->role, rel))
-		refuse(user, rel, to_delete->tids.tids, true,
+	if (!to_delete->went_along && ttl_owner_acts_as_other(user->role, rel))
+		refuse(rel, to_delete->tids.tids, false,
+			   _("Foreign keys that reference the table would run code of other roles, which only a role with the DELETE privilege may set off."));
+	if (to_delete->went_along &&
+		((!to_delete->as_user &&
+		  (ttl_owner_has_code(rel) || OidIsValid(to_delete->container.policy.archive_to))) ||
+		 ttl_owner_acts_as_other(user->role, rel)))
+		refuse(rel, to_delete->tids.tids, true,
 			   _("The table belongs to another role, and so does the code that its deletion would run."));
 	return true;
 }
@@ -478,25 +436,122 @@ tid_array(const ItemPointerData *tids, int ntids)
 }
 
 /*
- * Appends a DELETE of the rows whose TIDs are the parameter.  In a subselect the planner
+ * Appends what selects the rows whose TIDs are the parameter.  In a subselect the planner
  * doesn't see how many they are, and would choose a sequential scan for many.
  */
 static void
+append_rows(StringInfo sql, Relation rel)
+{
+	appendStringInfo(sql, " FROM ONLY %s AS " TTL_OWNER_TO_DELETE
+					 " WHERE ctid OPERATOR(pg_catalog.=) ANY ((SELECT $1)::pg_catalog.tid[])",
+					 ttl_container_table_name(RelationGetRelid(rel)));
+}
+
+static void
 append_delete(StringInfo sql, Relation rel, int flags)
 {
-	char	   *table = ttl_container_table_name(RelationGetRelid(rel));
-
 	if (flags & TTL_DELETION_SKIP_LOCKED)
+	{
 		appendStringInfo(sql, "DELETE FROM ONLY %s AS " TTL_OWNER_TO_DELETE
-						 " WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
-						 "SELECT ctid FROM ONLY %s AS " TTL_OWNER_TO_DELETE
-						 " WHERE ctid OPERATOR(pg_catalog.=) ANY ((SELECT $1)::pg_catalog.tid[])"
-						 " FOR UPDATE SKIP LOCKED))",
-						 table, table);
+						 " WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid",
+						 ttl_container_table_name(RelationGetRelid(rel)));
+		append_rows(sql, rel);
+		appendStringInfoString(sql, " FOR UPDATE SKIP LOCKED))");
+	}
 	else
-		appendStringInfo(sql, "DELETE FROM ONLY %s AS " TTL_OWNER_TO_DELETE
-						 " WHERE ctid OPERATOR(pg_catalog.=) ANY ((SELECT $1)::pg_catalog.tid[])",
-						 table);
+	{
+		appendStringInfoString(sql, "DELETE");
+		append_rows(sql, rel);
+	}
+}
+
+/* Makes the statement that deletes the rows and puts them into their archive. */
+static char *
+make_statement(const Deletion *deletion, const ToDelete *to_delete, int flags)
+{
+	Relation	rel = to_delete->rel;
+	Oid			archive = InvalidOid;
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	if (to_delete->by_cascade)
+	{
+		archive = append_archiving(&sql, rel, &to_delete->container);
+		append_rows(&sql, rel);
+	}
+	else if (!OidIsValid(to_delete->container.policy.archive_to))
+		append_delete(&sql, rel, flags);
+	else
+	{
+		appendStringInfoString(&sql, "WITH deleted AS (");
+		append_delete(&sql, rel, flags);
+		appendStringInfoString(&sql, " RETURNING *), archived AS (");
+		archive = append_archiving(&sql, rel, &to_delete->container);
+		appendStringInfoString(&sql, " FROM deleted) SELECT pg_catalog.count(*) FROM deleted");
+	}
+	if (OidIsValid(archive))
+		check_archive_code(deletion->user, rel, to_delete->tids.tids, archive);
+	return sql.data;
+}
+
+/*
+ * Error context of a deletion: names it, unless it is one of the reaper's own, and what makes it
+ * fail, but no values of a row that is gone for the user.
+ */
+typedef struct Context
+{
+	const Deletion *deletion;
+	const ToDelete *to_delete;
+} Context;
+
+static void
+explain(void *arg)
+{
+	const Context *context = arg;
+	const TtlSessionUser *user = context->deletion->user;
+	Relation	rel = context->to_delete->rel;
+	int			error = geterrcode();
+
+	if (user != NULL || context->to_delete->went_along)
+		errcontext("deletion of an expired row of container \"%s\" that %s", RelationGetRelationName(rel),
+				   context->to_delete->went_along ? "references what is deleted or gets another key" :
+				   "holds the key");
+	/* an inner one has explained it */
+	if (running != context->deletion)
+		return;
+	if (context->to_delete->as_user)
+		ttl_owner_explain_user();
+	else
+		ttl_owner_explain();
+	if (user == NULL && !context->to_delete->went_along)
+		return;
+	if (ERRCODE_TO_CATEGORY(error) == ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION &&
+		!(user != NULL && ttl_container_is_owner(user->role, RelationGetRelid(rel))))
+		errdetail("The expired row cannot be deleted.");
+	if (error == ERRCODE_FOREIGN_KEY_VIOLATION || error == ERRCODE_RESTRICT_VIOLATION)
+		errhint("Delete or renew the rows that still reference the expired row.");
+}
+
+/* Locks the rows that are there, in what is their latest version then. */
+static void
+lock_rows(ToDelete *to_delete)
+{
+	TtlTids    *tids = &to_delete->tids;
+	TupleTableSlot *slot = table_slot_create(to_delete->rel, NULL);
+	int			kept = 0;
+
+	for (int i = 0; i < tids->n; i++)
+	{
+		TM_FailureData failure;
+
+		if (table_tuple_lock(to_delete->rel, &tids->tids[i], GetActiveSnapshot(), slot,
+							 GetCurrentCommandId(false), LockTupleExclusive, LockWaitBlock,
+							 TUPLE_LOCK_FLAG_FIND_LAST_VERSION, &failure) == TM_Ok)
+			tids->tids[kept++] = slot->tts_tid;
+		ExecClearTuple(slot);
+	}
+	tids->n = kept;
+	ExecDropSingleTupleTableSlot(slot);
 }
 
 /*
@@ -511,41 +566,25 @@ delete_from_table(const Deletion *deletion, ToDelete *to_delete, int flags)
 {
 	Oid			type = TIDARRAYOID;
 	Datum		tids = tid_array(to_delete->tids.tids, to_delete->tids.n);
-	Oid			owner = to_delete->rel->rd_rel->relowner;
+	Oid			owner = to_delete->by_cascade ?
+		ttl_container_owner(to_delete->container.container) : to_delete->rel->rd_rel->relowner;
 	Oid			role = to_delete->as_user ? deletion->user->role : owner;
-	bool		archives = OidIsValid(to_delete->container.policy.archive_to);
-	StringInfoData sql;
+	char	   *sql = make_statement(deletion, to_delete, flags);
 	TtlIdentity saved;
-	ErrorContextCallback context = {
-		.previous = error_context_stack,
-		.callback = to_delete->as_user ? ttl_owner_explain_user : ttl_owner_explain
-	};
+	Context		context = {deletion, to_delete};
+	ErrorContextCallback callback = {error_context_stack, explain, &context};
 
-	if (deletion->user == NULL)
+	if (deletion->user == NULL && !to_delete->by_cascade)
 		ttl_owner_check(to_delete->rel);
-	initStringInfo(&sql);
-	if (archives)
-		appendStringInfoString(&sql, "WITH deleted AS (");
-	append_delete(&sql, to_delete->rel, flags);
-	if (archives)
-	{
-		Oid			archive;
-
-		appendStringInfoString(&sql, " RETURNING *), archived AS (");
-		archive = append_archiving(&sql, to_delete->rel, &to_delete->container, true);
-		appendStringInfoString(&sql, ") SELECT pg_catalog.count(*) FROM deleted");
-		check_archive_code(deletion->user, to_delete->rel, to_delete->tids.tids, archive);
-	}
-
 	if (to_delete->as_user)
 		ttl_owner_begin_as_user(deletion->user, &saved);
 	else
-		ttl_owner_begin(to_delete->rel, deletion->restricted, &saved);
-	error_context_stack = &context;
-	ttl_owner_execute(sql.data, 1, &type, &tids, deletion->expired_at, owner,
+		ttl_owner_begin(owner, deletion->restricted, &saved);
+	error_context_stack = &callback;
+	ttl_owner_execute(sql, 1, &type, &tids, deletion->expired_at, owner,
 					  InvalidSnapshot, role != deletion->outer_role);
 	to_delete->deleted = SPI_processed;
-	if (archives)
+	if (SPI_tuptable != NULL)
 	{
 		bool		isnull;
 
@@ -556,129 +595,8 @@ delete_from_table(const Deletion *deletion, ToDelete *to_delete, int flags)
 		ttl_owner_check_temporary();
 	else if (flags & TTL_DELETION_COMMITS)
 		ttl_owner_run_deferred();
-	error_context_stack = context.previous;
+	error_context_stack = callback.previous;
 	ttl_owner_end(&saved);
-}
-
-/* What the statistics get when the transaction has committed */
-typedef struct Uncommitted
-{
-	Oid			container;
-	uint64		reaped;
-	uint64		archived;
-} Uncommitted;
-
-static List *uncommitted = NIL;
-
-static void
-count_at_commit(Oid container, uint64 reaped, uint64 archived)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-	Uncommitted *count = palloc(sizeof(Uncommitted));
-
-	*count = (Uncommitted)
-	{
-		container, reaped, archived
-	};
-	uncommitted = lappend(uncommitted, count);
-	MemoryContextSwitchTo(old);
-}
-
-void
-ttl_deletion_discard_counts(void)
-{
-	list_free_deep(uncommitted);
-	uncommitted = NIL;
-}
-
-void
-ttl_deletion_count_committed(void)
-{
-	ListCell   *lc;
-
-	foreach(lc, uncommitted)
-	{
-		Uncommitted *count = lfirst(lc);
-
-		ttl_counters_add_rows(count->container, count->reaped, 0, count->archived);
-	}
-	ttl_deletion_discard_counts();
-}
-
-/* Counts what has been deleted, except rows of the caller's table. */
-static void
-count_deleted(const Deletion *deletion, const ToDelete *to_delete, bool went_along)
-{
-	const TtlContainer *container = &to_delete->container;
-	uint64		archived = OidIsValid(container->policy.archive_to) ? to_delete->deleted : 0;
-
-	if (!OidIsValid(container->container))
-		return;
-	if (deletion->counts_at_commit)
-	{
-		count_at_commit(container->container, went_along ? to_delete->deleted : 0, archived);
-		return;
-	}
-	if (went_along && deletion->user == NULL)
-		ttl_counters_add_rows(container->container, to_delete->deleted, 0, archived);
-	else if (went_along || archived > 0)
-		ttl_counters_add_rows(container->container, 0, went_along ? to_delete->deleted : 0,
-							  archived);
-}
-
-/* Deletes the rows as part of the deletion; 'went_along' if they are not those of its caller. */
-static void
-run_deletion(const Deletion *deletion, ToDelete *to_delete, int flags, bool went_along)
-{
-	const Deletion *outer = running;
-
-	PG_TRY();
-	{
-		running = deletion;
-		delete_from_table(deletion, to_delete, flags);
-	}
-	PG_FINALLY();
-	{
-		running = outer;
-	}
-	PG_END_TRY();
-	count_deleted(deletion, to_delete, went_along);
-}
-
-bool
-ttl_deletion_is_running(void)
-{
-	return running != NULL;
-}
-
-uint64
-ttl_deletion_run(Relation rel, const TtlContainer *container,
-				 const ItemPointerData *tids, int ntids,
-				 TimestampTz expired_at, int flags, TtlSessionUser *user)
-{
-	ToDelete target = {
-		.rel = rel,
-		.as_user = user != NULL,
-		.tids = {.tids = unconstify(ItemPointerData *, tids), .n = ntids}
-	};
-	Deletion deletion = {
-		.expired_at = expired_at,
-		.user = user,
-		.owner = rel->rd_rel->relowner,
-		.restricted = (flags & TTL_DELETION_RESTRICTED) != 0,
-		.heeds_grace = (flags & TTL_DELETION_HEEDS_GRACE) != 0,
-		.counts_at_commit = (flags & TTL_DELETION_COMMITS) != 0
-	};
-
-	if (container != NULL)
-		target.container = *container;
-	else
-		(void) ttl_container_lookup(RelationGetRelid(rel), &target.container);
-	deletion.target = target.container.container;
-	if (user != NULL)
-		check_actions(user, rel, tids);
-	run_deletion(&deletion, &target, flags, false);
-	return target.deleted;
 }
 
 /*
@@ -700,10 +618,135 @@ check_snapshot(const ToDelete *to_delete)
 										   GetTransactionSnapshot(), slot))
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("could not serialize access due to concurrent update")));
+					 errmsg("could not serialize access due to concurrent update"),
+					 errhint("The transaction might succeed if retried.")));
 		ExecClearTuple(slot);
 	}
 	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* What the statistics get when the transaction commits */
+typedef struct Count
+{
+	Oid			container;
+	int64		reaped;
+	int64		evicted;
+	int64		archived;
+} Count;
+
+static List *counts = NIL;
+
+/* The reaper counts rows of its own container itself when they are committed. */
+static void
+count_deleted(const Deletion *deletion, const ToDelete *to_delete)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+	Count	   *count = palloc0(sizeof(Count));
+
+	count->container = to_delete->container.container;
+	if (deletion->user != NULL)
+		count->evicted = to_delete->deleted;
+	else if (to_delete->went_along)
+		count->reaped = to_delete->deleted;
+	if (OidIsValid(to_delete->container.policy.archive_to))
+		count->archived = to_delete->deleted;
+	if (OidIsValid(count->container))
+		counts = lappend(counts, count);
+	MemoryContextSwitchTo(old);
+}
+
+void
+ttl_deletion_transaction(XactEvent event)
+{
+	static bool counted = false;
+	bool		counts_now = event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE;
+
+	/* the commit may fail after all */
+	if (counts_now || (counted && event == XACT_EVENT_ABORT))
+	{
+		int			sign = counts_now ? 1 : -1;
+		ListCell   *lc;
+
+		foreach(lc, counts)
+		{
+			const Count *count = lfirst(lc);
+
+			ttl_counters_add_rows(count->container, sign * count->reaped, sign * count->evicted,
+								  sign * count->archived);
+		}
+	}
+	counted = counts_now;
+	if (!counts_now)
+		counts = NIL;
+}
+
+/* Deletes the rows, if they may be deleted. */
+static void
+delete_permitted(const Deletion *deletion, ToDelete *to_delete, int flags)
+{
+	if (!may_delete(deletion, to_delete))
+		return;
+	if (to_delete->by_cascade)
+		lock_rows(to_delete);
+	delete_from_table(deletion, to_delete, flags);
+	if (!to_delete->by_cascade && (deletion->user != NULL || to_delete->went_along))
+		check_snapshot(to_delete);
+	count_deleted(deletion, to_delete);
+}
+
+/* The same, as part of the deletion. */
+static void
+run_deletion(const Deletion *deletion, ToDelete *to_delete, int flags)
+{
+	const Deletion *outer = running;
+	const int	ncounts = list_length(counts);
+
+	PG_TRY();
+	{
+		running = deletion;
+		delete_permitted(deletion, to_delete, flags);
+	}
+	PG_CATCH();
+	{
+		running = outer;
+		counts = list_truncate(counts, ncounts);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	running = outer;
+}
+
+bool
+ttl_deletion_is_running(void)
+{
+	return running != NULL;
+}
+
+uint64
+ttl_deletion_run(Relation rel, const TtlContainer *container,
+				 const ItemPointerData *tids, int ntids,
+				 TimestampTz expired_at, int flags, TtlSessionUser *user)
+{
+	ToDelete	target = {
+		.rel = rel,
+		.as_user = user != NULL,
+		.tids = {.tids = unconstify(ItemPointerData *, tids), .n = ntids}
+	};
+	Deletion	deletion = {
+		.expired_at = expired_at,
+		.user = user,
+		.owner = rel->rd_rel->relowner,
+		.restricted = (flags & TTL_DELETION_RESTRICTED) != 0,
+		.heeds_grace = (flags & TTL_DELETION_HEEDS_GRACE) != 0
+	};
+
+	if (container != NULL)
+		target.container = *container;
+	else
+		(void) ttl_container_lookup(RelationGetRelid(rel), &target.container);
+	deletion.target = target.container.container;
+	run_deletion(&deletion, &target, flags);
+	return target.deleted;
 }
 
 /* True if the execution (NULL = none) is the statement of the deletion that runs. */
@@ -744,135 +787,31 @@ ttl_deletion_cutoff(Oid table, TimestampTz now)
 }
 
 void
-ttl_deletion_run_dependents(List *rows, TimestampTz expired_at, TtlSessionUser *user,
-							const TtlExecution *outer)
+ttl_deletion_run_dependents(List *rows, bool by_cascade, TimestampTz expired_at,
+							TtlSessionUser *user, const TtlExecution *outer)
 {
-	Deletion deletion = dependent_deletion(expired_at, user);
+	Deletion	deletion = dependent_deletion(expired_at, user);
 	ListCell   *lc;
 
 	deletion.outer_role = deletes(outer) ? outer->role : InvalidOid;
 	foreach(lc, rows)
 	{
 		TtlRelTids *table = lfirst(lc);
-		ToDelete to_delete = {
+		ToDelete	to_delete = {
 			.rel = table_open(table->relid, RowExclusiveLock),
-			.tids = table->tids
+			.tids = table->tids,
+			.went_along = true,
+			.by_cascade = by_cascade
 		};
 
-		(void) ttl_container_lookup(table->relid, &to_delete.container);
-		to_delete.as_user = deletion.user != NULL &&
-			ttl_owner_is_trusted(deletion.user, to_delete.rel);
-		if (may_delete(&deletion, &to_delete))
+		if (ttl_container_lookup(table->relid, &to_delete.container))
 		{
-			run_deletion(&deletion, &to_delete, 0, true);
-			check_snapshot(&to_delete);
+			to_delete.as_user = !by_cascade && deletion.user != NULL &&
+				ttl_owner_is_trusted(deletion.user, to_delete.rel);
+			run_deletion(&deletion, &to_delete, 0);
 		}
 		table_close(to_delete.rel, NoLock);
 	}
-}
-
-/*
- * True if this transaction has deleted the row in the slot, fetched with SnapshotAny.  Error 40001
- * if another one has updated it meanwhile: the row that is deleted then may have expired, too.
- */
-static bool
-is_deleted_here(Relation rel, TupleTableSlot *slot)
-{
-	HeapTuple	tuple;
-	TransactionId xmax;
-
-	/* a partition may have another access method */
-	if (!TTS_IS_BUFFERTUPLE(slot))
-		return !table_tuple_satisfies_snapshot(rel, slot, SnapshotSelf);
-	tuple = ((HeapTupleTableSlot *) slot)->tuple;
-	if ((tuple->t_data->t_infomask & HEAP_XMAX_INVALID) != 0 ||
-		HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_data->t_infomask))
-		return false;
-	xmax = HeapTupleHeaderGetUpdateXid(tuple->t_data);
-	if (ItemPointerEquals(&tuple->t_self, &tuple->t_data->t_ctid))
-		return TransactionIdIsCurrentTransactionId(xmax);
-	if (!TransactionIdIsCurrentTransactionId(xmax))
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not serialize access due to concurrent update")));
-	return false;
-}
-
-/* Makes the deleted ones of these rows a relation "deleted" of the statement.  Returns how many. */
-static int
-register_deleted(Relation rel, const TtlTids *tids, Tuplestorestate *rows)
-{
-	EphemeralNamedRelation relation = palloc0(sizeof(EphemeralNamedRelationData));
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	int			ndeleted = 0;
-
-	for (int i = 0; i < tids->n; i++)
-	{
-		if (table_tuple_fetch_row_version(rel, &tids->tids[i], SnapshotAny, slot) &&
-			is_deleted_here(rel, slot))
-		{
-			tuplestore_puttupleslot(rows, slot);
-			ndeleted++;
-		}
-		ExecClearTuple(slot);
-	}
-	ExecDropSingleTupleTableSlot(slot);
-
-	relation->md.name = "deleted";
-	relation->md.reliddesc = RelationGetRelid(rel);
-	relation->md.enrtype = ENR_NAMED_TUPLESTORE;
-	relation->md.enrtuples = ndeleted;
-	relation->reldata = rows;
-	if (SPI_register_relation(relation) != SPI_OK_REL_REGISTER)
-		elog(ERROR, "could not register relation \"%s\"", relation->md.name);
-	return ndeleted;
-}
-
-/* As the container's owner, by whose rights the referential action has deleted the rows. */
-static void
-archive_deleted(Relation container, Relation rel, const TtlTids *tids, TtlSessionUser *user)
-{
-	Deletion deletion = dependent_deletion(ttl_execution_reference_time(), user);
-	ToDelete to_delete = {.rel = rel};
-	Oid			owner = container->rd_rel->relowner;
-	Tuplestorestate *rows;
-	StringInfoData sql;
-	TtlIdentity saved;
-
-	if (!ttl_container_lookup(RelationGetRelid(rel), &to_delete.container) ||
-		!OidIsValid(to_delete.container.policy.archive_to))
-		return;
-	ttl_owner_begin(container, deletion.restricted, &saved);
-	rows = tuplestore_begin_heap(false, false, work_mem);
-	to_delete.deleted = register_deleted(rel, tids, rows);
-	if (to_delete.deleted > 0)
-	{
-		initStringInfo(&sql);
-		check_archive_code(deletion.user, rel, tids->tids,
-					  append_archiving(&sql, rel, &to_delete.container, false));
-		ttl_owner_execute(sql.data, 0, NULL, NULL, deletion.expired_at, owner,
-						  InvalidSnapshot, true);
-	}
-	tuplestore_end(rows);
-	ttl_owner_end(&saved);
-	count_deleted(&deletion, &to_delete, true);
-}
-
-void
-ttl_deletion_archive(Oid container, List *rows, TtlSessionUser *user)
-{
-	Relation	root = table_open(container, AccessShareLock);
-	ListCell   *lc;
-
-	foreach(lc, rows)
-	{
-		TtlRelTids *table = lfirst(lc);
-		Relation	rel = table_open(table->relid, AccessShareLock);
-
-		archive_deleted(root, rel, &table->tids, user);
-		table_close(rel, NoLock);
-	}
-	table_close(root, NoLock);
 }
 
 void
@@ -883,7 +822,7 @@ ttl_deletion_truncate(Relation rel)
 	int			result;
 
 	ttl_owner_check(rel);
-	ttl_owner_begin(rel, true, &saved);
+	ttl_owner_begin(rel->rd_rel->relowner, true, &saved);
 	relation_close(rel, NoLock);
 	result = SPI_execute(sql, false, 0);
 	if (result < 0)

@@ -26,8 +26,6 @@ typedef struct TtlSessionUser
 	Oid			role;
 	Oid			written_owner;	/* owner of the table that he writes, whose code
 								 * runs as him anyway; or InvalidOid */
-	bool		refused;		/* an error is being thrown that gives the
-								 * reason */
 } TtlSessionUser;
 
 /* What a switch of the user changes, to be restored. */
@@ -43,13 +41,13 @@ typedef struct TtlIdentity
 extern void ttl_owner_check(Relation rel);
 
 /*
- * Acts as the table's owner with a safe search_path, and connects to SPI.  If an error
+ * Acts as the owner of a table with a safe search_path, and connects to SPI.  If an error
  * occurs, the abort of the (sub)transaction undoes it all.
  *
  * 'restricted': in a security-restricted operation, with all constraints immediate.
  * No deferred trigger may be pending.
  */
-extern void ttl_owner_begin(Relation rel, bool restricted, TtlIdentity *saved);
+extern void ttl_owner_begin(Oid owner, bool restricted, TtlIdentity *saved);
 
 /* Acts as the user, with the session's settings. */
 extern void ttl_owner_begin_as_user(const TtlSessionUser *user, TtlIdentity *saved);
@@ -107,9 +105,9 @@ extern void ttl_owner_check_temporary(void);
  */
 extern void ttl_owner_begin_action(void);
 
-/* Error contexts while triggers may fire, as the owner and as the session's user */
-extern void ttl_owner_explain(void *arg);
-extern void ttl_owner_explain_user(void *arg);
+/* Hints in an error context while triggers may fire, as the owner and as the session's user */
+extern void ttl_owner_explain(void);
+extern void ttl_owner_explain_user(void);
 
 /*
  * deletion.c
@@ -138,9 +136,9 @@ extern List *ttl_deletion_archive_columns(Relation rel, Oid container, const Ttl
  */
 #define TTL_DELETION_COMMITS			0x02
 /* Nothing goes along of a table whose ttl.grace lasts. */
-#define TTL_DELETION_HEEDS_GRACE		0x08
+#define TTL_DELETION_HEEDS_GRACE		0x04
 /* A security-restricted operation: by the reaper in a session that isn't the owner's. */
-#define TTL_DELETION_RESTRICTED			0x10
+#define TTL_DELETION_RESTRICTED			0x08
 
 /*
  * Deletes those of the rows with these TIDs that had expired at
@@ -166,19 +164,15 @@ extern uint64 ttl_deletion_run(Relation rel, const TtlContainer *container,
 							   TtlSessionUser *user);
 
 /*
- * With TTL_DELETION_COMMITS, the statistics of archives, and of what goes along, wait for
- * a call of this after the commit.  What is left of a commit that has failed is discarded.
- */
-extern void ttl_deletion_count_committed(void);
-extern void ttl_deletion_discard_counts(void);
-
-/*
  * Deletes rows (TtlRelTids) that reference what the statement 'outer' (NULL = one before, which
  * has deferred it) has deleted or renumbered, and that have expired by 'expired_at', which is
  * ttl_deletion_cutoff().  If the reaper has done so, they are deleted as part of its deletion, and
  * only those of tables that belong to the same owner.
+ *
+ * 'by_cascade': PostgreSQL is about to delete them, whosever they are, and they are only inserted into
+ * their archive.
  */
-extern void ttl_deletion_run_dependents(List *rows, TimestampTz expired_at,
+extern void ttl_deletion_run_dependents(List *rows, bool by_cascade, TimestampTz expired_at,
 										TtlSessionUser *user, const TtlExecution *outer);
 
 /*
@@ -196,9 +190,6 @@ extern TimestampTz ttl_deletion_cutoff(Oid table, TimestampTz now);
 extern bool ttl_deletion_may_go_along(Oid table, Oid owner, Oid target, bool heeds_grace,
 									  TimestampTz *expired_at);
 
-/* Inserts into their archive those rows (TtlRelTids) that a referential action has deleted. */
-extern void ttl_deletion_archive(Oid container, List *rows, TtlSessionUser *user);
-
 /* The user in whose session the execution (NULL = none) is a deletion's statement; else NULL. */
 extern TtlSessionUser *ttl_deletion_user(const TtlExecution *execution);
 
@@ -208,6 +199,9 @@ extern TtlSessionUser *ttl_deletion_user(const TtlExecution *execution);
  * open, so it is closed; the lock stays.
  */
 extern void ttl_deletion_truncate(Relation rel);
+
+/* Counts what has been deleted in a transaction that is about to commit. */
+extern void ttl_deletion_transaction(XactEvent event);
 
 /* True if a deletion runs in this process, or what it has deferred. */
 extern bool ttl_deletion_is_running(void);

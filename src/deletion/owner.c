@@ -67,11 +67,11 @@ set_search_path(void)
 }
 
 /*
- * Error context of the reaper's deletions: a trigger that misses something, under our
+ * Hint for the reaper's deletions: a trigger that misses something, under our
  * search_path, may find it by its qualified name.
  */
 void
-ttl_owner_explain(void *arg)
+ttl_owner_explain(void)
 {
 	int			error = geterrcode();
 
@@ -84,7 +84,7 @@ ttl_owner_explain(void *arg)
 
 /* The same of those in a user's session */
 void
-ttl_owner_explain_user(void *arg)
+ttl_owner_explain_user(void)
 {
 	if (geterrcode() == ERRCODE_INSUFFICIENT_PRIVILEGE)
 		errhint("What the deletion of an expired row sets off runs with the rights of the user whose statement needs it. If the function of a trigger needs more, make it SECURITY DEFINER, with a search_path of its own that ends with pg_temp.");
@@ -109,11 +109,11 @@ ttl_owner_check(Relation rel)
  */
 
 void
-ttl_owner_begin(Relation rel, bool restricted, TtlIdentity *saved)
+ttl_owner_begin(Oid owner, bool restricted, TtlIdentity *saved)
 {
 	GetUserIdAndSecContext(&saved->userid, &saved->sec_context);
 	saved->switched = true;
-	SetUserIdAndSecContext(rel->rd_rel->relowner,
+	SetUserIdAndSecContext(owner,
 						   (saved->sec_context & ~SECURITY_NOFORCE_RLS) |
 						   SECURITY_LOCAL_USERID_CHANGE |
 						   (restricted ? SECURITY_RESTRICTED_OPERATION : 0));

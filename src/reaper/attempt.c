@@ -160,7 +160,6 @@ ttl_attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadline)
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
-		ttl_deletion_discard_counts();
 
 		/* a user's statement_timeout may have expired, too */
 		if (is_limited && !get_timeout_active(STATEMENT_TIMEOUT))

@@ -169,7 +169,7 @@ query_referenced(const TtlBatch *batch, const Reference *reference, TtlIdentity 
 	int			sec_context;
 	Oid			userid;
 
-	ttl_owner_begin(table, batch->memory->mode.by_worker, saved);
+	ttl_owner_begin(owner, batch->memory->mode.by_worker, saved);
 	GetUserIdAndSecContext(&userid, &sec_context);
 	if (owner != saved->userid)
 		SetUserIdAndSecContext(userid, sec_context | SECURITY_RESTRICTED_OPERATION);

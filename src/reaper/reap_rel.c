@@ -1171,7 +1171,6 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 		MemoryContextReset(memory->batch_context);
 
 		commit_batch(memory);
-		ttl_deletion_count_committed();
 
 		cost = ttl_cost_since(&start);
 		run->cost += cost;
@@ -1255,7 +1254,6 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 		SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 
-	ttl_deletion_discard_counts();
 	run->blocked = ttl_counters_get_container(container, &counters) ? counters.blocked_rows : 0;
 
 	/* what a procedure has deferred before it called must not fire as the owner */

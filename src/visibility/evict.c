@@ -775,10 +775,9 @@ check_last(EvictState *state)
 }
 
 /*
- * Reports why a conflicting row wasn't deleted.  If another session has deleted or
- * renewed it, or the policy has changed, the index's own check decides.  But our snapshot
- * may be too old to see it; or a trigger or rule has kept it, and ON CONFLICT must not
- * meet it.
+ * Errors if a trigger or rule has kept a conflicting row, which ON CONFLICT must not meet.  If
+ * another session has deleted or renewed it, or the policy has changed, the index's own check
+ * decides.
  */
 static void
 check_deleted(EvictState *state, Relation rel, const TtlTids *found)
@@ -792,10 +791,6 @@ check_deleted(EvictState *state, Relation rel, const TtlTids *found)
 
 	for (int i = 0; i < found->n; i++)
 	{
-		if (IsolationUsesXactSnapshot() &&
-			!table_tuple_fetch_row_version(rel, &found->tids[i], GetTransactionSnapshot(),
-										   slot))
-			report_concurrent_row();
 		if (is_container &&
 			table_tuple_fetch_row_version(rel, &found->tids[i], SnapshotSelf,
 										  slot) &&
@@ -809,36 +804,6 @@ check_deleted(EvictState *state, Relation rel, const TtlTids *found)
 	}
 }
 
-/* True if the error has been explained by a deletion inside of this one. */
-static bool
-is_explained(const TtlEviction *eviction)
-{
-	for (ErrorContextCallback *context = error_context_stack; context->arg != eviction;
-		 context = context->previous)
-	{
-		if (context->callback == ttl_evict_explain)
-			return true;
-	}
-	return false;
-}
-
-void
-ttl_evict_explain(void *arg)
-{
-	TtlEviction *eviction = arg;
-
-	errcontext("deletion of an expired row of container \"%s\" that %s",
-			   eviction->container, eviction->reason);
-	if (eviction->user->refused || is_explained(eviction))
-		return;
-	if (ERRCODE_TO_CATEGORY(geterrcode()) == ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION &&
-		!eviction->by_owner)
-		errdetail("The expired row cannot be deleted.");
-	if (geterrcode() == ERRCODE_FOREIGN_KEY_VIOLATION ||
-		geterrcode() == ERRCODE_RESTRICT_VIOLATION)
-		errhint("Delete or renew the rows that still reference the expired row.");
-}
-
 /* Deletes the expired rows that hold keys of the new row. */
 static void
 free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerData *self)
@@ -850,23 +815,8 @@ free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPoint
 	if (found.n > 0)
 	{
 		TtlSessionUser user = {.role = GetUserId(), .written_owner = rel->rd_rel->relowner};
-		TtlEviction eviction = {
-			.container = RelationGetRelationName(rel),
-			.reason = "holds the key",
-			.by_owner = ttl_container_is_owner(GetUserId(), RelationGetRelid(rel)),
-			.user = &user
-		};
-		ErrorContextCallback context = {
-			.previous = error_context_stack,
-			.callback = ttl_evict_explain,
-			.arg = &eviction
-		};
 
-		error_context_stack = &context;
-		deleted = ttl_deletion_run(rel, NULL, found.tids, found.n, state->now,
-								   0, &user);
-		error_context_stack = context.previous;
-		ttl_counters_add_rows(state->container.container, 0, deleted, 0);
+		deleted = ttl_deletion_run(rel, NULL, found.tids, found.n, state->now, 0, &user);
 		if (deleted < found.n)
 			check_deleted(state, rel, &found);
 	}

@@ -6,9 +6,9 @@
  * Queries by which foreign keys act on referencing rows (CASCADE, SET NULL, SET DEFAULT,
  * and the search for rows that forbid a change), and those by which ALTER TABLE
  * validates a foreign key, are recognized by their context, by the relation's owner, whose
- * rights they have, and by their exact shape.  So only the owner could imitate one, in a
+ * rights they have, and by how they are spelt.  So only the owner could imitate one, in a
  * trigger that an action or a deletion of ours fires, or in a function that ALTER TABLE
- * calls.  The check of the *referenced* side has its operands the other way round,
+ * calls, and would see expired rows of his own.  The check of the *referenced* side has its operands the other way round,
  * and is an ordinary query here: an expired parent is absent; so is one that stands in
  * for the part of a temporal key that goes.
  *
@@ -30,8 +30,8 @@
  *
  *	 DELETE FROM [ONLY] "s"."t" WHERE $1 OPERATOR(=) "column" [AND ...]
  *
- * If the container has an archive, the expired ones among them are collected in the same way, and
- * inserted into the archive when they have been deleted.
+ * If the container has an archive, the expired ones among them are collected in the same way, locked,
+ * and inserted into the archive before that.
  *
  * This is done when the search is about to run, so it covers deferred constraints, partitions and
  * other referential actions.  If no row references what goes, the scan has come to its end, and
@@ -84,102 +84,36 @@
  * Which queries they are
  */
 
-static bool
-is_param_walker(Node *node, void *context)
+/* ri_triggers.c qualifies operators and puts parameters first; few others do. */
+bool
+ttl_fk_acts(const char *query_string)
 {
-	if (node == NULL)
-		return false;
-	return IsA(node, Param) || expression_tree_walker(node, is_param_walker, context);
+	return InNoForceRLSOperation() && query_string != NULL &&
+		strstr(query_string, " WHERE $") != NULL && strstr(query_string, " OPERATOR(") != NULL;
 }
 
-/* $n OP column, and not column OP $n; either may be wrapped in casts. */
+/* $n OP column, and not column OP $n, in the first condition; either may be wrapped in casts. */
 static bool
-compares_param_to_column(Node *node)
+begins_with_param(Node *quals)
 {
-	OpExpr	   *op = (OpExpr *) node;
+	Node	   *first = is_andclause(quals) ? linitial(((BoolExpr *) quals)->args) : quals;
+	OpExpr	   *op = (OpExpr *) first;
 
-	return IsA(node, OpExpr) && list_length(op->args) == 2 &&
-		is_param_walker(linitial(op->args), NULL) &&
-		!contain_var_clause(linitial(op->args)) &&
-		contain_var_clause(lsecond(op->args));
+	return first != NULL && IsA(first, OpExpr) && list_length(op->args) == 2 &&
+		!contain_var_clause(linitial(op->args)) && contain_var_clause(lsecond(op->args));
 }
 
-/*
- * The last condition in the search of a temporal foreign key: that part of the
- * referencing period which goes is not covered by other rows.
- *	 NOT coalesce((column * $n) <@ (SELECT range_agg(r) FROM (SELECT y.period r
- *	   FROM ONLY pk y WHERE $1 = y.key ... FOR KEY SHARE OF y) y2), false)
- */
-static bool
-is_not_covered(Node *node)
-{
-	CoalesceExpr *coalesce;
-	OpExpr	   *op;
-
-	if (!is_notclause(node))
-		return false;
-	coalesce = (CoalesceExpr *) get_notclausearg((Expr *) node);
-	if (!IsA(coalesce, CoalesceExpr) || list_length(coalesce->args) != 2)
-		return false;
-	op = linitial(coalesce->args);
-	return IsA(op, OpExpr) && list_length(op->args) == 2 &&
-		contain_var_clause(linitial(op->args)) && IsA(lsecond(op->args), SubLink);
-}
-
-/* CASCADE, SET NULL, SET DEFAULT, or the search for rows that forbid a change */
-static bool
-is_referential_action(Query *query)
+bool
+ttl_fk_is_action(Query *query, const char *query_string)
 {
 	RangeTblEntry *rte;
-	Node	   *quals;
 
-	if (!InNoForceRLSOperation() || list_length(query->rtable) != 1 ||
-		query->jointree == NULL || list_length(query->jointree->fromlist) != 1 ||
-		query->cteList != NIL)
+	if (!ttl_fk_acts(query_string) || list_length(query->rtable) != 1 ||
+		(query->commandType == CMD_SELECT && query->rowMarks == NIL))
 		return false;
-
 	rte = linitial_node(RangeTblEntry, query->rtable);
-	if (rte->rtekind != RTE_RELATION ||
-		(rte->inh && rte->relkind != RELKIND_PARTITIONED_TABLE) ||
-		ttl_container_owner(rte->relid) != GetUserId())
-		return false;
-
-	switch (query->commandType)
-	{
-		case CMD_SELECT:
-			if (list_length(query->targetList) != 1 ||
-				!IsA(linitial_node(TargetEntry, query->targetList)->expr, Const) ||
-				list_length(query->rowMarks) != 1 ||
-				linitial_node(RowMarkClause, query->rowMarks)->strength != LCS_FORKEYSHARE)
-				return false;
-			break;
-		case CMD_UPDATE:
-		case CMD_DELETE:
-			if (query->returningList != NIL)
-				return false;
-			break;
-		default:
-			return false;
-	}
-
-	quals = query->jointree->quals;
-	if (quals == NULL)
-		return false;
-	if (is_andclause(quals))
-	{
-		List	   *args = ((BoolExpr *) quals)->args;
-		ListCell   *lc;
-
-		foreach(lc, args)
-		{
-			if (!compares_param_to_column(lfirst(lc)) &&
-				!(query->hasSubLinks && query->commandType == CMD_SELECT &&
-				  lfirst(lc) == llast(args) && is_not_covered(lfirst(lc))))
-				return false;
-		}
-		return !query->hasSubLinks || is_not_covered(llast(args));
-	}
-	return !query->hasSubLinks && compares_param_to_column(quals);
+	return rte->rtekind == RTE_RELATION && ttl_container_owner(rte->relid) == GetUserId() &&
+		begins_with_param(query->jointree->quals);
 }
 
 /*
@@ -206,32 +140,6 @@ ttl_fk_is_validation(Query *query)
 		strcmp(rt_fetch(((RangeTblRef *) join->rarg)->rtindex, query->rtable)->eref->aliasname, "pk") == 0;
 }
 
-/* ri_triggers.c qualifies operators and puts parameters first; few others do */
-bool
-ttl_fk_is_spelt_so(const char *query_string)
-{
-	return query_string != NULL && strstr(query_string, " WHERE $") != NULL &&
-		strstr(query_string, " OPERATOR(") != NULL;
-}
-
-bool
-ttl_fk_is_action(Query *query, const char *query_string)
-{
-	return is_referential_action(query) && ttl_fk_is_spelt_so(query_string);
-}
-
-/*
- * The search for rows that forbid a change; the check of a referenced row begins with its column.
- * A parameter may be cast to the operator's type.
- */
-static bool
-is_search(const char *query_string)
-{
-	return strncmp(query_string, "SELECT 1 FROM ", strlen("SELECT 1 FROM ")) == 0 &&
-		strstr(query_string, " x WHERE $1") != NULL &&
-		strstr(query_string, " FOR KEY SHARE OF x") != NULL;
-}
-
 /*
  * What a rule adds to an action has the action's text, and sees the row that is acted on
  * as OLD, expired or not, and live rows otherwise.  The rewriter has put the table that it
@@ -247,14 +155,11 @@ mark_old(List *rtable)
 }
 
 void
-ttl_fk_mark_old(Query *query, const char *text)
+ttl_fk_mark_old(Query *query, const char *query_string)
 {
 	ListCell   *lc;
 
-	if (!InNoForceRLSOperation() || query->querySource == QSRC_ORIGINAL ||
-		!ttl_fk_is_spelt_so(text) ||
-		(strncmp(text, "DELETE FROM ", strlen("DELETE FROM ")) != 0 &&
-		 strncmp(text, "UPDATE ", strlen("UPDATE ")) != 0))
+	if (query->querySource == QSRC_ORIGINAL || !ttl_fk_acts(query_string))
 		return;
 	mark_old(query->rtable);
 	foreach(lc, query->rtable)
@@ -286,11 +191,9 @@ searched_table(const QueryDesc *query_desc, bool *cascades)
 	TtlContainer container;
 
 	*cascades = query_desc->operation == CMD_DELETE;
-	if (!InNoForceRLSOperation() ||
-		!(*cascades ? IsA(query_desc->planstate, ModifyTableState) &&
-		  ttl_fk_is_spelt_so(query_desc->sourceText) :
-		  IsA(query_desc->planstate, LockRowsState) &&
-		  is_search(query_desc->sourceText)))
+	if (!ttl_fk_acts(query_desc->sourceText) ||
+		!(IsA(query_desc->planstate, LockRowsState) ||
+		  (*cascades && IsA(query_desc->planstate, ModifyTableState))))
 		return InvalidOid;
 	rte = linitial_node(RangeTblEntry, query_desc->plannedstmt->rtable);
 	return rte->rtekind == RTE_RELATION && ttl_container_lookup(rte->relid, &container) &&
@@ -341,12 +244,12 @@ close_table(Relation rel, TupleTableSlot *slot)
 	table_close(rel, NoLock);
 }
 
-/* What a call of collect_searched() ends with */
+/* What a call of collect_expired() ends with */
 typedef enum Collected
 {
 	COLLECTED_ALL,
 	COLLECTED_SOME,				/* there may be more */
-	COLLECTED_LIVE				/* the last row hasn't expired */
+	COLLECTED_LIVE				/* there is one that hasn't expired */
 } Collected;
 
 /* A scan of rows on which a foreign key acts, and where its rows have their TIDs */
@@ -387,23 +290,22 @@ find_search(PlanState *top, Search *search)
 }
 
 /*
- * Collects rows (TtlRelTids) that the scan returns: with only_expired all that have expired, else
- * any, at most so many at once, and none behind one that hasn't.
+ * Collects rows (TtlRelTids) that the scan returns and that have expired, among the next ones; without
+ * 'passes_live' none behind one that hasn't.
  */
 static Collected
-collect_searched(const Search *search, TimestampTz expired_at, bool only_expired, List **rows)
+collect_expired(const Search *search, TimestampTz expired_at, bool passes_live, List **rows)
 {
 	EState	   *estate = search->scan->state;
 	Collected	result = COLLECTED_SOME;
 	Relation	rel = NULL;		/* of the last row */
 	TupleTableSlot *fetched = NULL;
 
-	for (int n = 0; (only_expired || n < ROWS_AT_ONCE) && result == COLLECTED_SOME; n++)
+	for (int n = 0; n < ROWS_AT_ONCE && result == COLLECTED_SOME; n++)
 	{
 		Oid			relid = search->relid;
 		MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
 		TupleTableSlot *slot = ExecProcNode(search->scan);
-		bool		has_gone;
 		bool		isnull;
 		ItemPointer tid;
 
@@ -422,10 +324,9 @@ collect_searched(const Search *search, TimestampTz expired_at, bool only_expired
 			rel = table_open(relid, RowExclusiveLock);
 			fetched = table_slot_create(rel, NULL);
 		}
-		has_gone = has_row_expired(rel, tid, estate->es_snapshot, expired_at, fetched);
-		if (has_gone || !only_expired)
+		if (has_row_expired(rel, tid, estate->es_snapshot, expired_at, fetched))
 			add_found_row(rows, relid, tid);
-		if (!has_gone && !only_expired)
+		else if (!passes_live)
 			result = COLLECTED_LIVE;
 	}
 	close_table(rel, fetched);
@@ -448,53 +349,34 @@ writes_table_of(const TtlExecution *execution, Oid owner)
 	return false;
 }
 
-/* A SET CONSTRAINTS that runs, maybe in a SECURITY DEFINER function */
-typedef struct Setting
+/* The SET CONSTRAINTS that runs, maybe in a SECURITY DEFINER function */
+static TtlConstraintsSet constraints_set = {0};
+
+TtlConstraintsSet
+ttl_fk_begin_utility(PlannedStmt *pstmt)
 {
-	const PlannedStmt *command;
-	const TtlExecution *outer;
-	Oid			role;
-} Setting;
+	TtlConstraintsSet outer = constraints_set;
 
-static List *settings = NIL;	/* innermost first */
-
-void
-ttl_fk_before_utility(PlannedStmt *pstmt)
-{
-	MemoryContext old;
-	Setting    *setting;
-
-	if (!IsA(pstmt->utilityStmt, ConstraintsSetStmt))
-		return;
-	old = MemoryContextSwitchTo(TopMemoryContext);
-	setting = palloc(sizeof(Setting));
-	setting->command = pstmt;
-	setting->outer = ttl_execution_current();
-	setting->role = GetUserId();
-	settings = lcons(setting, settings);
-	MemoryContextSwitchTo(old);
+	if (IsA(pstmt->utilityStmt, ConstraintsSetStmt))
+		constraints_set = (TtlConstraintsSet)
+	{
+		ttl_execution_current(), GetUserId()
+	};
+	return outer;
 }
 
 void
-ttl_fk_end_utility(PlannedStmt *pstmt)
+ttl_fk_end_utility(TtlConstraintsSet outer)
 {
-	Setting    *setting = settings == NIL ? NULL : linitial(settings);
-
-	/* the command may have failed before its own was made */
-	if (setting == NULL || setting->command != pstmt)
-		return;
-	pfree(setting);
-	settings = list_delete_first(settings);
+	constraints_set = outer;
 }
 
 /* The user whose statement has the check done, in that execution or at the transaction's end */
 static Oid
 checking_role(const TtlExecution *outer)
 {
-	Setting    *setting = settings == NIL ? NULL : linitial(settings);
-
-	if (setting != NULL && setting->outer == outer)
-		return setting->role;
+	if (OidIsValid(constraints_set.role) && constraints_set.within == outer)
+		return constraints_set.role;
 	return outer != NULL ? outer->role : GetOuterUserId();
 }
 
@@ -516,46 +398,32 @@ find_user(const TtlExecution *outer, Oid owner, TtlSessionUser *user)
 }
 
 /*
- * Deletes the rows as the user, whose statement may itself be an action of a foreign key;
- * PostgreSQL has switched to the owner of the referencing table.
+ * Deletes what the search in that table would find, if all of it has expired, or archives what a CASCADE
+ * would delete of it.  False if the search would find nothing.
+ *
+ * The rows are deleted as the user, whose statement may itself be an action of a foreign key; PostgreSQL
+ * has switched to the owner of the referencing table.
  */
-static void
-delete_referencing(List *rows, Oid table, TimestampTz expired_at, const TtlExecution *execution,
-				   const TtlExecution *outer)
-{
-	TtlSessionUser user;
-	TtlEviction eviction = {
-		.container = get_rel_name(table),
-		.reason = "references what is deleted or gets another key",
-		.by_owner = ttl_container_is_owner(execution->user, table),
-		.user = find_user(outer, ttl_container_owner(table), &user)
-	};
-	ErrorContextCallback context = {
-		.previous = error_context_stack,
-		.callback = ttl_evict_explain,
-		.arg = &eviction
-	};
-
-	error_context_stack = &context;
-	ttl_deletion_run_dependents(rows, expired_at, eviction.user, outer);
-	error_context_stack = context.previous;
-}
-
-/* Deletes what the search in that table would find, if it has expired.  False if there is nothing. */
 static bool
-delete_expired(Oid table, TtlExecution *execution, const TtlExecution *outer)
+take_expired_along(Oid table, bool cascades, const TtlExecution *execution, const TtlExecution *outer)
 {
 	Search		search;
+	TtlContainer container;
+	TtlSessionUser local;
+	TtlSessionUser *user;
 
 	/* neither what only ttl.now hides is deleted, nor what it shows */
-	TimestampTz expired_at = ttl_deletion_cutoff(table, Min(execution->clock, execution->reading_now));
+	TimestampTz expired_at = cascades ? execution->clock :
+		ttl_deletion_cutoff(table, Min(execution->clock, execution->reading_now));
 	MemoryContext context;
 	MemoryContext old;
 	bool		found = false;
 	Collected	collected;
 
-	if (!find_search(execution->query_desc->planstate, &search))
+	if (!find_search(execution->query_desc->planstate, &search) ||
+		!ttl_container_lookup(table, &container))
 		return false;
+	user = find_user(outer, ttl_container_owner(cascades ? container.policy.archive_to : table), &local);
 	context = AllocSetContextCreate(CurrentMemoryContext, "ttl referencing rows",
 									ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(context);
@@ -563,32 +431,17 @@ delete_expired(Oid table, TtlExecution *execution, const TtlExecution *outer)
 	{
 		List	   *rows = NIL;
 
-		collected = collect_searched(&search, expired_at, false, &rows);
-		found = found || rows != NIL;
-		if (collected != COLLECTED_LIVE && rows != NIL)
-			delete_referencing(rows, table, expired_at, execution, outer);
+		collected = collect_expired(&search, expired_at, cascades, &rows);
+		found = found || rows != NIL || collected == COLLECTED_LIVE;
+		if (collected != COLLECTED_LIVE)
+			ttl_deletion_run_dependents(rows, cascades, expired_at, user, outer);
 		MemoryContextReset(context);
 	} while (collected == COLLECTED_SOME);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
-	if (found)
-		ExecReScan(execution->query_desc->planstate);
-	return found;
-}
-
-/* Remembers what a CASCADE is about to delete that has expired. */
-static void
-collect_cascaded(TtlExecution *execution)
-{
-	MemoryContext old = MemoryContextSwitchTo(execution->query_desc->estate->es_query_cxt);
-	Search		search;
-
-	if (find_search(execution->query_desc->planstate, &search))
-	{
-		(void) collect_searched(&search, execution->clock, true, &execution->cascading);
+	if (found || cascades)
 		ExecReScan(search.scan);
-	}
-	MemoryContextSwitchTo(old);
+	return found;
 }
 
 bool
@@ -602,35 +455,9 @@ ttl_fk_runs(const TtlExecution *outer)
 		ttl_container_objects() == NULL)
 		return true;
 	table = searched_table(execution->query_desc, &cascades);
-	if (!OidIsValid(table))
+	if (!OidIsValid(table) || (!cascades && ttl_live_is_shown(table)))
 		return true;
-	if (cascades)
-	{
-		collect_cascaded(execution);
-		return true;
-	}
-	return ttl_live_is_shown(table) || delete_expired(table, execution, outer);
-}
-
-/* Inserts into the archive what a CASCADE has deleted that had expired. */
-void
-ttl_fk_ran(const QueryDesc *query_desc)
-{
-	TtlExecution *execution = ttl_execution_of(query_desc->estate);
-	const TtlExecution *outer = ttl_execution_current();
-	bool		cascades;
-	Oid			table;
-	TtlSessionUser user;
-	TtlContainer container;
-
-	if (execution == NULL || execution->cascading == NIL)
-		return;
-	table = searched_table(query_desc, &cascades);
-	if (!ttl_container_lookup(table, &container))
-		return;
-	ttl_deletion_archive(container.container, execution->cascading,
-						 find_user(outer, ttl_container_owner(container.policy.archive_to), &user));
-	execution->cascading = NIL;
+	return take_expired_along(table, cascades, execution, outer) || cascades;
 }
 
 /*

@@ -328,7 +328,7 @@ typedef struct Hiding
 } Hiding;
 
 /*
- * True if it is a table of the role's.  A partition is reached as its container's, too,
+ * True if the container's table belongs to the role.  A partition is reached as its container's, too,
  * and may have another owner.
  */
 static bool
@@ -336,6 +336,32 @@ is_owned_by(Oid role, const TtlContainer *container)
 {
 	return ttl_container_owner(container->relid) == role ||
 		ttl_container_owner(container->container) == role;
+}
+
+/* True if the user has the rights of the table's owner, or of the owner of its container. */
+static bool
+is_own(const RangeTblEntry *rte)
+{
+	TtlContainer container;
+
+	return ttl_container_is_owner(GetUserId(), rte->relid) ||
+		(ttl_container_peek(rte->relid, &container) &&
+		 ttl_container_is_owner(GetUserId(), container.container));
+}
+
+static bool
+are_own(List *rtable)
+{
+	ListCell   *lc;
+
+	foreach(lc, rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+		if (rte->rtekind == RTE_RELATION && !is_own(rte))
+			return false;
+	}
+	return true;
 }
 
 /* True if it has been given this name, in our own or a rule's query. */
@@ -378,10 +404,7 @@ filter_scan(Plan *plan, void *context)
 		return;
 	rte = rt_fetch(scan->scanrelid, hiding->stmt->rtable);
 	if (rte->rtekind != RTE_RELATION || !ttl_container_peek(rte->relid, &container) ||
-		(hiding->planning->validates &&
-		 (ttl_container_is_owner(GetUserId(), container.relid) ||
-		  ttl_container_is_owner(GetUserId(), container.container))) ||
-		is_acted_on(rte, &container))
+		(hiding->planning->validates && is_own(rte)) || is_acted_on(rte, &container))
 		return;
 	if (IsA(scan, CustomScan) && ((CustomScan *) scan)->custom_scan_tlist != NIL)
 		ereport(ERROR,
@@ -497,24 +520,6 @@ ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning)
 		filter_statement(stmt, planning);
 }
 
-/* True if all containers that the plan reads belong to the current user. */
-static bool
-reads_own_only(const PlannedStmt *stmt)
-{
-	ListCell   *lc;
-
-	foreach(lc, stmt->rtable)
-	{
-		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
-		TtlContainer container;
-
-		if (rte->rtekind == RTE_RELATION && ttl_container_peek(rte->relid, &container) &&
-			!is_owned_by(GetUserId(), &container))
-			return false;
-	}
-	return true;
-}
-
 /*
  * The leader's plan has the filters before workers get it.  A foreign key's query is recognized by
  * its text alone.
@@ -539,8 +544,7 @@ ttl_hide_complete(TtlExecution *execution)
 	if (mark == MARK_MISSING && names_container(stmt))
 	{
 		planning.deletes = ttl_execution_is_expected(query_desc->sourceText);
-		planning.sees_stored = InNoForceRLSOperation() &&
-			ttl_fk_is_spelt_so(query_desc->sourceText) && reads_own_only(stmt);
+		planning.sees_stored = ttl_fk_acts(query_desc->sourceText) && are_own(stmt->rtable);
 		stmt = copyObject(stmt);
 		filter_statement(stmt, &planning);
 		query_desc->plannedstmt = stmt;
@@ -610,22 +614,6 @@ ttl_hide_forbid_index_only_scans(PlannerInfo *root, RelOptInfo *rel, const Range
  * While a query is planned
  */
 
-/* True if the user owns all tables of the query. */
-static bool
-is_owner_of_all(List *rtable)
-{
-	ListCell   *lc;
-
-	foreach(lc, rtable)
-	{
-		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
-
-		if (rte->rtekind == RTE_RELATION && !ttl_container_is_owner(GetUserId(), rte->relid))
-			return false;
-	}
-	return true;
-}
-
 void
 ttl_hide_prepare_query(TtlPlanning *planning, Query *query, const char *query_string)
 {
@@ -639,7 +627,7 @@ ttl_hide_prepare_query(TtlPlanning *planning, Query *query, const char *query_st
 	planning->active = true;
 	is_marked = ttl_citus_mark(query);
 	planning->sees_stored = ttl_fk_is_action(query, query_string) ||
-		(is_marked && is_owner_of_all(query->rtable));
+		(is_marked && are_own(query->rtable));
 	planning->validates = ttl_fk_is_validation(query);
 	planning->deletes = ttl_execution_is_expected(query_string);
 	planning->locks_rows = locks_rows(query);

@@ -68,24 +68,30 @@ extern bool ttl_fk_is_action(Query *query, const char *query_string);
 /* True if it is one by which ALTER TABLE validates a foreign key. */
 extern bool ttl_fk_is_validation(Query *query);
 
-/* True if the text is spelt as they are.  Few people write so. */
-extern bool ttl_fk_is_spelt_so(const char *query_string);
+/* True if the text is spelt as that of an action, where foreign keys act.  Few people write so. */
+extern bool ttl_fk_acts(const char *query_string);
 
 /* The alias of what a rule calls OLD, if a foreign key's action fires it; gives it this alias. */
 #define TTL_STORED	"ttl stored"
 
-extern void ttl_fk_mark_old(Query *query, const char *text);
+extern void ttl_fk_mark_old(Query *query, const char *query_string);
 
 /*
  * The current execution, inside of 'outer' (NULL = none), is about to run; false if nothing would
- * come of it.  Then, that one has run, without an error; maybe several times, as with cursors.
+ * come of it.
  */
 extern bool ttl_fk_runs(const TtlExecution *outer);
-extern void ttl_fk_ran(const QueryDesc *query_desc);
 
-/* Around each utility command */
-extern void ttl_fk_before_utility(PlannedStmt *pstmt);
-extern void ttl_fk_end_utility(PlannedStmt *pstmt);
+/* A SET CONSTRAINTS: inside of which execution (NULL = none), and as whom; without a role none runs. */
+typedef struct TtlConstraintsSet
+{
+	const TtlExecution *within;
+	Oid			role;
+} TtlConstraintsSet;
+
+/* Around each utility command; neither can fail.  What the first returns is passed to the second. */
+extern TtlConstraintsSet ttl_fk_begin_utility(PlannedStmt *pstmt);
+extern void ttl_fk_end_utility(TtlConstraintsSet outer);
 
 /* An execution has started; since 19. */
 extern void ttl_fk_started(TtlExecution *execution);
@@ -98,20 +104,6 @@ extern void ttl_stamp_query(Query *query);
 /*
  * evict.c
  */
-
-/*
- * Error context of a deletion that a user's statement has caused: names the deletion
- * and its reason, but no values of a row that is gone for the user.
- */
-typedef struct TtlEviction
-{
-	const char *container;
-	const char *reason;			/* why the row is in the way */
-	bool		by_owner;		/* the container belongs to the user */
-	TtlSessionUser *user;
-} TtlEviction;
-
-extern void ttl_evict_explain(void *eviction);
 
 /* An execution has started, or is about to be shut down. */
 extern void ttl_evict_started(TtlExecution *execution);
