@@ -298,6 +298,10 @@ BEGIN
     RAISE unique_violation;
 END $$;
 SELECT state('ALTER TABLE ddl.checked ADD CHECK (ddl.fails_inside())');
+-- The HINT is that of containers
+CREATE TABLE twice AS SELECT 1 AS id FROM generate_series(1, 2);
+SELECT refused('CREATE UNIQUE INDEX ON ddl.twice (id)');
+DROP TABLE twice;
 
 -- What a container needs can't be taken from it in pieces
 CREATE TABLE pieces (id int PRIMARY KEY);
