@@ -57,7 +57,6 @@
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "citus/citus.h"
-#include "commands/defrem.h"
 #include "compat.h"
 #include "container/container.h"
 #include "execution.h"
@@ -840,22 +839,6 @@ default_columns(Relation rel)
 	return columns;
 }
 
-/* True if nodes of Citus exchange an intermediate result by it, whose name is that of no table. */
-static bool
-copies_result(const CopyStmt *stmt)
-{
-	ListCell   *lc;
-
-	foreach(lc, stmt->options)
-	{
-		DefElem    *option = lfirst_node(DefElem, lc);
-
-		if (strcmp(option->defname, "format") == 0 && strcmp(defGetString(option), "result") == 0)
-			return true;
-	}
-	return false;
-}
-
 void
 ttl_hide_before_copy(PlannedStmt *pstmt)
 {
@@ -870,9 +853,12 @@ ttl_hide_before_copy(PlannedStmt *pstmt)
 	ListCell   *lc;
 
 	if (!IsA(stmt, CopyStmt) || stmt->relation == NULL || stmt->is_from ||
-		ttl_container_objects() == NULL || copies_result(stmt))
+		ttl_container_objects() == NULL)
 		return;
-	relid = RangeVarGetRelid(stmt->relation, AccessShareLock, false);
+	/* nodes of Citus exchange intermediate results, whose names are those of no tables */
+	relid = RangeVarGetRelid(stmt->relation, AccessShareLock, true);
+	if (!OidIsValid(relid))
+		return;
 
 	/*
 	 * COPY looks the name up again: by then another table may come before it

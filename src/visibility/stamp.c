@@ -95,6 +95,41 @@ make_value(Oid function, List *values, const TtlContainer *container)
 								 InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
 }
 
+/* The entry that assigns the timestamp column; if there is none, one of that value is added. */
+static TargetEntry *
+ts_target(List **targets, const TtlContainer *container, Expr *otherwise)
+{
+	TargetEntry *added;
+	int			before = 0;		/* entries of earlier columns: the planner
+								 * wants them in order, and junk last */
+	ListCell   *lc;
+
+	foreach(lc, *targets)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, lc);
+
+		if (entry->resjunk)
+			continue;
+		if (entry->resno == container->ts_attno)
+			return entry;
+		if (entry->resno < container->ts_attno)
+			before++;
+	}
+	added = makeTargetEntry(otherwise, container->ts_attno,
+							get_attname(container->relid, container->ts_attno, false), false);
+	*targets = list_insert_nth(*targets, before, added);
+	return added;
+}
+
+/* NULL in the timestamp column */
+static Expr *
+make_null(const TtlContainer *container)
+{
+	TsColumn	column = ts_column(container);
+
+	return (Expr *) makeNullConst(column.type, column.typmod, column.collation);
+}
+
 /*
  * Makes an INSERT put the present where it gives NULL, or nothing and the column has no default.
  * The row trigger does so, too, for COPY, but it fires when the row has been routed to a partition.
@@ -102,27 +137,8 @@ make_value(Oid function, List *values, const TtlContainer *container)
 static List *
 complete_targets(List *targets, const TtlContainer *container)
 {
-	TargetEntry *entry = NULL;
-	int			before = 0;		/* entries of earlier columns: the planner
-								 * wants them in order */
-	ListCell   *lc;
+	TargetEntry *entry = ts_target(&targets, container, make_null(container));
 
-	foreach(lc, targets)
-	{
-		entry = lfirst_node(TargetEntry, lc);
-		if (entry->resno >= container->ts_attno)
-			break;
-		before++;
-	}
-	if (entry == NULL || entry->resno != container->ts_attno)
-	{
-		TsColumn	column = ts_column(container);
-
-		entry = makeTargetEntry((Expr *) makeNullConst(column.type, column.typmod, column.collation),
-								container->ts_attno,
-								get_attname(container->relid, container->ts_attno, false), false);
-		targets = list_insert_nth(targets, before, entry);
-	}
 	if (!ttl_catalog_expr_is_present((Node *) entry->expr) &&
 		(!IsA(entry->expr, Const) || castNode(Const, entry->expr)->constisnull))
 		entry->expr = make_value(ttl_container_function(TTL_COMPLETE), list_make1(entry->expr), container);
@@ -150,29 +166,9 @@ stamp_targets(List *targets, const TtlContainer *container, Index relation, TtlS
 	TsColumn	column = ts_column(container);
 	Expr	   *old = (Expr *) makeVar(relation, container->ts_attno, column.type, column.typmod,
 									   column.collation, 0);
-	TargetEntry *assignment = NULL;
-	int			nassignments = 0;
-	ListCell   *lc;
+	TargetEntry *assignment = ts_target(&targets, container, copyObject(old));
 
-	foreach(lc, targets)
-	{
-		TargetEntry *entry = lfirst_node(TargetEntry, lc);
-
-		if (entry->resjunk)
-			continue;
-		nassignments++;
-		if (entry->resno == container->ts_attno)
-			assignment = entry;
-	}
-	if (assignment == NULL)
-	{
-		assignment = makeTargetEntry(copyObject(old), container->ts_attno,
-									 get_attname(container->relid, container->ts_attno, false),
-									 false);
-		/* junk entries stay last */
-		targets = list_insert_nth(targets, nassignments, assignment);
-	}
-	else if (is_shard_stamp(assignment->expr))
+	if (is_shard_stamp(assignment->expr))
 		return targets;
 	if (purpose == TTL_STAMP_OWN)
 		assignment->expr = make_value(ttl_container_function(TTL_STAMP), list_make1(assignment->expr), container);
@@ -192,7 +188,6 @@ stamp_targets(List *targets, const TtlContainer *container, Index relation, TtlS
 static void
 complete_distributed(List *targets, const TtlContainer *container)
 {
-	TsColumn	column = ts_column(container);
 	ListCell   *lc;
 
 	foreach(lc, targets)
@@ -200,7 +195,7 @@ complete_distributed(List *targets, const TtlContainer *container)
 		TargetEntry *entry = lfirst_node(TargetEntry, lc);
 
 		if (entry->resno == container->ts_attno && ttl_catalog_expr_is_present((Node *) entry->expr))
-			entry->expr = (Expr *) makeNullConst(column.type, column.typmod, column.collation);
+			entry->expr = make_null(container);
 	}
 }
 
@@ -343,17 +338,4 @@ ttl_complete(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0))
 		return present_of_call(fcinfo, GetCurrentTimestamp());
 	PG_RETURN_DATUM(PG_GETARG_DATUM(0));
-}
-
-PG_FUNCTION_INFO_V1(ttl_shard_now);
-
-/*
- * ttl.shard_now() -> timestamptz
- *
- * The present, as clock_timestamp().
- */
-Datum
-ttl_shard_now(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_TIMESTAMPTZ(GetCurrentTimestamp());
 }
