@@ -83,6 +83,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
@@ -542,24 +543,28 @@ database_of_command(Node *command)
 }
 
 /*
- * True if the user has, roughly, the rights for such a command.  CREATEDB is not looked for: without
- * it, the worker of a database that is a template for all is terminated in vain.
+ * True if the user has, roughly, the rights for such a command.  (have_createdb_privilege() is
+ * not exported by all minor releases.)
  */
 static bool
 has_rights(Oid dboid, bool as_template)
 {
-	HeapTuple	tuple;
+	HeapTuple	role;
+	HeapTuple	database;
 	bool		result;
 
 	if (TtlOwnsDatabase(dboid, GetUserId()))
 		return true;
 	if (!as_template)
 		return false;
-	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(dboid));
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	result = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
-	ReleaseSysCache(tuple);
+	role = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	database = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(dboid));
+	result = HeapTupleIsValid(role) && ((Form_pg_authid) GETSTRUCT(role))->rolcreatedb &&
+		HeapTupleIsValid(database) && ((Form_pg_database) GETSTRUCT(database))->datistemplate;
+	if (HeapTupleIsValid(role))
+		ReleaseSysCache(role);
+	if (HeapTupleIsValid(database))
+		ReleaseSysCache(database);
 	return result;
 }
 
