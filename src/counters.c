@@ -209,6 +209,24 @@ ttl_counters_set_error(Oid container, const char *message)
 	return is_new;
 }
 
+bool
+ttl_counters_is_new_failure(Oid container, int sqlstate)
+{
+	ContainerEntry *entry = lock_container(container);
+	TtlContainerCounters *counters = &entry->counters;
+	TimestampTz now = GetCurrentTimestamp();
+	bool		is_new = counters->failure_sqlstate != sqlstate ||
+		counters->failure_at < now - USECS_PER_HOUR;
+
+	if (is_new)
+	{
+		counters->failure_sqlstate = sqlstate;
+		counters->failure_at = now;
+	}
+	dshash_release_lock(containers, entry);
+	return is_new;
+}
+
 /* Time between the first two records of progress, microseconds */
 #define PROGRESS_PERIOD		(60 * USECS_PER_SEC)
 

@@ -35,6 +35,7 @@ typedef struct TtlPass
 	int64		last_blocked;	/* ... and during the pass before; during the
 								 * first, the container's by the statistics */
 	int			nlogged;		/* errors that have been logged */
+	bool		raises;			/* rows have been blocked one by one since it began */
 	int			n_single;		/* so many rows are deleted one by one */
 	TtlExpiryPosition position; /* rows before it are deleted, or skipped; it
 								 * advances between passes, too */
@@ -61,6 +62,8 @@ typedef struct TtlContainerCounters
 	char		last_error[TTL_ERROR_LENGTH];
 	bool		is_failing;		/* deletion from one of its tables is paused
 								 * after an error for which no row is to blame */
+	int			failure_sqlstate;	/* of the last such error that was new */
+	TimestampTz failure_at;
 	TtlExpiryPosition front;	/* rows before it have been deleted, or cannot be;
 								 * without TIDs; not set: nothing is known */
 	TtlProgress progress[3];	/* of the backlog, the latest last, a minute
@@ -157,6 +160,12 @@ extern void ttl_counters_add_rows(Oid container, int64 deleted, int64 evicted,
 
 /* Sets the last error.  False if it has been the last one already, less than an hour ago. */
 extern bool ttl_counters_set_error(Oid container, const char *message);
+
+/*
+ * False if an error of that kind, for which no row is to blame, has been met in the container already,
+ * less than an hour ago.
+ */
+extern bool ttl_counters_is_new_failure(Oid container, int sqlstate);
 
 /*
  * Sets what a run has found: blocked_rows, is_failing, front, pass_relid and pass.  If there is a

@@ -89,7 +89,8 @@
  * progress, too.
  *
  * A pass logs the errors of LOGGED_MAX rows, beyond the number that the pass before has met.  The worker
- * logs no error again that it, or another worker, met last, and less than an hour ago.
+ * logs no error again that it, or another worker, met last, and less than an hour ago; of the errors of
+ * a container's tables, none of the same kind.
  *
  *-------------------------------------------------------------------------
  */
@@ -210,7 +211,7 @@ enter_table(TtlMemory *memory, Oid container, Oid relid)
 		reap_rel->pass = counters.pass;
 		reap_rel->next_position = reap_rel->pass.position;
 		reap_rel->more = reap_rel->pass.is_running;
-		reap_rel->is_known = true;
+		reap_rel->is_known = !reap_rel->pass.is_running;
 	}
 	return reap_rel;
 }
@@ -386,6 +387,17 @@ report_error(TtlBatch *batch, const ErrorData *error, bool is_logged)
 }
 
 /*
+ * Reports an error for which no row is to blame.  The worker logs one of a kind for a container, whatever
+ * the number of its tables.
+ */
+static void
+report_failure(TtlBatch *batch, const ErrorData *error)
+{
+	report_error(batch, error, !batch->memory->mode.by_worker ||
+				 ttl_counters_is_new_failure(batch->container.container, error->sqlerrcode));
+}
+
+/*
  * Handles an error for which no row is to blame: the worker pauses the table, and
  * forgets the collected rows.
  */
@@ -400,7 +412,7 @@ handle_error(TtlBatch *batch, ErrorData *error)
 	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_TRANSACTION_ROLLBACK &&
 		error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
 		error->sqlerrcode != ERRCODE_QUERY_CANCELED)
-		report_error(batch, error, true);
+		report_failure(batch, error);
 	pause_table(batch->reap_rel);
 	return TTL_REAP_LATER;
 }
@@ -423,6 +435,7 @@ static void
 block_row(TtlBatch *batch, const ErrorData *error)
 {
 	batch->reap_rel->blocked++;
+	batch->reap_rel->pass.raises = true;
 	report_blocked_rows(batch, error);
 }
 
@@ -587,7 +600,7 @@ handle_tables_error(TtlBatch *batch, const ErrorData *error)
 		(void) handle_error(batch, test_error);
 		return true;
 	}
-	report_error(batch, error, true);
+	report_failure(batch, error);
 	pause_table(batch->reap_rel);
 	return true;
 }
@@ -851,6 +864,9 @@ collect_tids(TtlBatch *batch)
 	/* a row costs one buffer at least to find, and others to delete */
 	limit = Min(Max(Min(batch->max_cost, batch->max_rows), COLLECT_MIN),
 				batch->referenced != NIL ? TTL_FK_REFERENCED_MAX : COLLECT_MAX);
+	/* a worker that lives for one cycle must come to the end of what it has collected */
+	if (reap_rel->pass.raises)
+		limit = BATCH_START;
 
 	walk = ttl_expiry_walk_begin(batch->rel, &batch->container, batch->now, GetActiveSnapshot(),
 								 &reap_rel->next_position);
@@ -1059,6 +1075,7 @@ report_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 	TimestampTz expiry = DT_NOEND;
 	int64		blocked = 0;
 	bool		is_complete = true;
+	bool		is_failing = false;
 	const TtlReapRel *left = NULL;
 	TtlContainer member;
 	ListCell   *lc;
@@ -1067,15 +1084,13 @@ report_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 		return;
 	if (!ttl_counters_get_container(container, &counters))
 		memset(&counters, 0, sizeof(counters));
-	counters.is_failing = false;
 	foreach(lc, run->tables)
 	{
 		const TtlReapRel *reap_rel = enter_table(memory, container, lfirst_oid(lc));
 
 		blocked += blocked_rows(reap_rel);
 		is_complete = is_complete && reap_rel->is_known;
-		if (reap_rel->pause > 0)
-			counters.is_failing = true;
+		is_failing = is_failing || reap_rel->pause > 0;
 		if (comes_first(reap_rel, left, counters.pass_relid))
 			left = reap_rel;
 		for (int i = 0; i < TTL_INDEXES; i++)
@@ -1094,6 +1109,7 @@ report_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 	run->blocked = is_complete ? blocked : Max(blocked, run->blocked);
 	if (run->end != TTL_REAP_MORE)
 		expiry = DT_NOEND;
+	counters.is_failing = is_failing;
 	counters.blocked_rows = run->blocked;
 	counters.front = front;
 	if (memory->mode.by_worker)

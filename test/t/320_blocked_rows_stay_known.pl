@@ -135,6 +135,43 @@ for (1 .. 90)
 	last if $authors == 29990;
 }
 is($authors, 29990, '... in each of two partitions');
+
+# ... also if each of these rows raises, and costs
+$node->safe_psql('postgres', q{
+CREATE TABLE cursed (id int);
+CREATE FUNCTION curse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.id <= 800 THEN
+        RAISE 'row % is cursed', OLD.id;
+    END IF;
+    RETURN OLD;
+END $$;
+CREATE TRIGGER curse BEFORE DELETE ON cursed FOR EACH ROW EXECUTE FUNCTION curse();
+SELECT ttl.create_container('cursed', 3600);
+INSERT INTO cursed SELECT id, timestamptz '2020-01-01' + id * interval '1s' FROM generate_series(1, 801) id;
+});
+for (1 .. 60)
+{
+	change_worker();
+	last if $node->stored('cursed') == 800;
+}
+is($node->stored('cursed'), 800, 'workers that leave soon come to the row behind many that raise');
+
+# tables of a container that fail alike
+$log = -s $node->logfile;
+$node->safe_psql('postgres', q{
+CREATE TABLE unidentified (part int, _ts timestamptz, ttl int) PARTITION BY LIST (part);
+CREATE TABLE unidentified1 PARTITION OF unidentified FOR VALUES IN (1);
+CREATE TABLE unidentified2 PARTITION OF unidentified FOR VALUES IN (2);
+CREATE TABLE unidentified3 PARTITION OF unidentified FOR VALUES IN (3);
+CREATE PUBLICATION of_unidentified FOR TABLE unidentified;
+SELECT ttl.create_container('unidentified', 3600);
+INSERT INTO unidentified SELECT id, '2020-01-01' FROM generate_series(1, 3) id;
+});
+ok($node->poll_query_until('postgres', q{SELECT state LIKE 'failing%' FROM ttl.status WHERE container = 'unidentified'::regclass}), 'tables fail');
+change_worker() for 1 .. 3;
+is(scalar(() = slurp_file($node->logfile, $log) =~ /could not delete expired rows of table "public\.unidentified/g), 1, '... and the log has told once');
+$node->safe_psql('postgres', 'DROP TABLE cursed; DROP TABLE unidentified');
 $node->configure('ttl.cycle_cost_limit = 10000');
 
 # two databases take turns
