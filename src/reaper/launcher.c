@@ -13,7 +13,8 @@
  * requests it.  A worker with work stays, unless databases wait for one of the
  * ttl.workers slots: then it exits after each cycle, and the database that has waited longest
  * comes next.  If nothing was left to do the database waits for IDLE_WAIT at least, and longer the
- * more databases there are.  A worker that fails is started again after FAILED_WAIT.
+ * more databases there are.  A worker that fails is started again after a pause that doubles each
+ * time.
  *
  * An exiting worker leaves in its slot the state of the database and when to start
  * the next one.  The launcher wakes up when a worker exits, at a request, and after
@@ -25,7 +26,7 @@
  *	 policy committed			the worker wakes up, or one is started
  *	 DROP/CREATE EXTENSION		as a change of policy
  *	 reaping is off everywhere	a worker comes once a day to log a reminder
- *	 worker fails				again after FAILED_WAIT
+ *	 worker fails				again after FIRST_PAUSE doubling to LAST_PAUSE
  *	 DROP DATABASE and such		the worker is terminated just before
  *	 ALLOW_CONNECTIONS false	the worker is terminated; another when it is true
  *	 ttl.reaper = off			workers exit, none is started
@@ -603,7 +604,8 @@ ttl_request_after_utility(PlannedStmt *pstmt)
 
 /* ms */
 #define LONGEST_SLEEP		10000
-#define FAILED_WAIT			5000
+#define FIRST_PAUSE			5000
+#define LAST_PAUSE			300000
 #define WARNING_PERIOD		3600000
 #define LOCKED_WAIT			1000
 #define IDLE_WAIT			5000
@@ -621,6 +623,7 @@ typedef struct Database
 	bool		has_worker;		/* it has a slot */
 	BackgroundWorkerHandle *handle; /* NULL = started by an earlier launcher */
 	TimestampTz start_at;		/* when to start a worker, DT_NOEND = at a request */
+	int			pause;			/* after the last worker has failed, ms; else 0 */
 } Database;
 
 static HTAB *known = NULL;
@@ -704,10 +707,15 @@ worker_exited(Database *database, TimestampTz now)
 	database->handle = NULL;
 	database->has_worker = false;
 
+	if (slot.is_requested || slot.is_leaving)
+		database->pause = 0;
+	else
+		database->pause = Min(Max(database->pause * 2, FIRST_PAUSE), LAST_PAUSE);
+
 	if (slot.is_requested)
 		database->start_at = 0;
 	else if (!slot.is_leaving)
-		database->start_at = TimestampTzPlusMilliseconds(now, FAILED_WAIT);
+		database->start_at = TimestampTzPlusMilliseconds(now, database->pause);
 	else if (slot.state == TTL_REAPER_IDLE)
 		/* starting a process for each of many costs more than its work */
 		database->start_at =
