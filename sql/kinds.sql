@@ -270,6 +270,8 @@ SELECT ttl.is_live('as_bigint', '2020-01-01', 20::bigint) AS bigint, ttl.is_live
        ttl.is_live('as_bigint', '2020-01-01', timestamp '2900-01-01') AS deadline, ttl.is_live('as_bigint', '2900-01-01', timestamptz '2020-01-01') AS passed, ttl.is_live('as_bigint', '2020-01-01', NULL) AS none;
 SELECT ttl.item_ttl(20::bigint), ttl.item_ttl(20.0), ttl.item_ttl(20::float8), ttl.item_ttl(20::real), ttl.item_ttl('{"ttl": 20}'::jsonb), ttl.item_ttl(20.5), ttl.item_ttl(NULL::jsonb);
 SELECT ttl.item_ttl(20), ttl.item_ttl(0), ttl.item_ttl(-1::smallint), ttl.instant(86400, 'epoch'), ttl.instant('2020-01-01'::date);
+CREATE DOMAIN document AS jsonb;
+SELECT ttl.item_ttl('{"ttl": 7}'::document);
 SELECT refused(s) FROM unnest('{ttl.item_ttl(''20''::text),ttl.item_ttl(''20''),ttl.item_ttl(now()),"ttl.instant(20, ''epoch_ms'')","ttl.instant(1::bigint, ''seconds'')","ttl.instant(1::bigint, ''days'')"}'::text[]) f, format('SELECT %s', f) s;
 
 --

@@ -46,6 +46,7 @@
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/numeric.h"
 #include "utils/timestamp.h"
@@ -489,7 +490,7 @@ ttl_type_is_instant(Oid type)
 static const TtlType *
 kind_of_argument(FunctionCallInfo fcinfo, bool is_deadline)
 {
-	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, 0);
+	Oid			type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 0));
 	const char *name = PG_NARGS() > 1 ? text_to_cstring(PG_GETARG_TEXT_PP(1)) :
 		ttl_type_unit_name(TTL_UNIT_SECONDS);
 	TtlUnit		unit;
