@@ -291,7 +291,7 @@ check_archive(Oid relid, const TtlPolicy *policy)
 	result = pg_class_aclcheck(archive, rel->rd_rel->relowner, ACL_INSERT);
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, get_relkind_objtype(relkind), get_rel_name(archive));
-	(void) ttl_deletion_archive_columns(rel, relid, policy, &archive);
+	(void) ttl_archive_columns(rel, relid, policy, &archive);
 	if (ttl_container_owner(archive) != rel->rd_rel->relowner)
 		ereport(WARNING,
 				(errmsg("archive \"%s\" of container \"%s\" belongs to another role",

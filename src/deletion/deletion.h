@@ -110,7 +110,14 @@ extern void ttl_owner_explain(void);
 extern void ttl_owner_explain_user(void);
 
 /*
- * deletion.c
+ * Errors (23503): that expired row of the table can't be deleted in this session, or references what is
+ * to be deleted.  The HINT says when the reaper does it.
+ */
+extern void ttl_owner_refuse(Relation rel, const ItemPointerData *tid, bool references,
+							 const char *detail);
+
+/*
+ * archive.c
  */
 
 /*
@@ -124,8 +131,24 @@ extern void ttl_owner_explain_user(void);
  * own there, so its timestamp and TTL columns are left to it.  Nor need a generated
  * column be taken along into one that the archive generates, too.
  */
-extern List *ttl_deletion_archive_columns(Relation rel, Oid container, const TtlPolicy *policy,
-										  Oid *archive);
+extern List *ttl_archive_columns(Relation rel, Oid container, const TtlPolicy *policy, Oid *archive);
+
+/*
+ * Appends an INSERT into the archive of the relation's rows, up to FROM.  Returns the archive.  The
+ * policy is read again, for columns aren't cached; error 40001 if it names another archive.
+ */
+extern Oid	ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container);
+
+/*
+ * Errors (23503) if rows go, in a user's session (NULL = in none), to an archive that has code of
+ * another role than the user and the owner of the table that he writes.
+ */
+extern void ttl_archive_check_code(const TtlSessionUser *user, Relation rel,
+								   const ItemPointerData *tid, Oid archive);
+
+/*
+ * deletion.c
+ */
 
 /* Flags of ttl_deletion_run(); rows that others have locked are left alone. */
 #define TTL_DELETION_SKIP_LOCKED		0x01

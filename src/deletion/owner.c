@@ -35,6 +35,7 @@
 #include "postgres.h"
 
 #include "access/table.h"
+#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/partition.h"
@@ -46,6 +47,7 @@
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/spi.h"
+#include "expiry/expiry.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/fmgroids.h"
@@ -54,6 +56,8 @@
 #include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/rls.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 
 /* No name of the owner's schemas means anything to what is run as the owner. */
 #define SAFE_SEARCH_PATH	"pg_catalog, pg_temp"
@@ -228,6 +232,34 @@ ttl_owner_is_trusted(const TtlSessionUser *user, Relation rel)
 
 	return (owner == user->role || owner == user->written_owner) &&
 		!OidIsValid(ttl_container_ancestor_of_other(RelationGetRelid(rel)));
+}
+
+void
+ttl_owner_refuse(Relation rel, const ItemPointerData *tid, bool references, const char *detail)
+{
+	TtlContainer container;
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TimestampTz until = DT_NOEND;
+	char	   *when;
+
+	if (ttl_container_lookup(RelationGetRelid(rel), &container) &&
+		table_tuple_fetch_row_version(rel, unconstify(ItemPointerData *, tid),
+									  SnapshotAny, slot))
+		until = ttl_grace_held_until(&container, slot, ttl_execution_reference_time());
+	if (until == DT_NOEND)
+		when = _("It stays until its owner deletes it, or turns reaping on.");
+	else if (until > ttl_execution_reference_time())
+		when = psprintf(_("It is deleted in the background after %s."), timestamptz_to_str(until));
+	else
+		when = _("It is deleted in the background soon.");
+	ereport(ERROR,
+			(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
+			 references ?
+			 errmsg("an expired row of table \"%s\" still references what is to be deleted",
+					RelationGetRelationName(rel)) :
+			 errmsg("an expired row of table \"%s\" cannot be deleted yet",
+					RelationGetRelationName(rel)),
+			 errdetail_internal("%s", detail), errhint("%s", when)));
 }
 
 bool
