@@ -553,6 +553,17 @@ SELECT id FROM busy ORDER BY id;
 SELECT c, evicted(c) > 0 AS evicted FROM unnest('{item, wide, parts, owned, parent, fired}'::regclass[]) c;
 SELECT evicted('fired') AS fired, evicted('parent') AS parent;
 
+-- at the commit, and in memory that doesn't grow with the rows
+CREATE TABLE many (id int PRIMARY KEY);
+SELECT new_container('many');
+INSERT INTO many (id, _ts) SELECT i, '2020-01-01' FROM generate_series(1, 20000) i;
+BEGIN;
+INSERT INTO many SELECT generate_series(1, 10000);
+INSERT INTO many SELECT generate_series(10001, 20000);
+SELECT total_bytes < 500000 AS is_small, evicted('many') FROM pg_backend_memory_contexts WHERE name = 'TopTransactionContext';
+COMMIT;
+SELECT evicted('many');
+
 SET client_min_messages = warning;
 REVOKE ALL ON SCHEMA keys FROM regress_ttl_user, regress_ttl_owner;
 DROP SCHEMA keys CASCADE;

@@ -373,9 +373,13 @@ static List *counts = NIL;
 static void
 count_deleted(const Deletion *deletion, const ToDelete *to_delete)
 {
-	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
-	Count	   *count = palloc0(sizeof(Count));
+	MemoryContext old;
+	Count	   *count;
 
+	if (!OidIsValid(to_delete->container.container))
+		return;
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	count = palloc0(sizeof(Count));
 	count->container = to_delete->container.container;
 	if (deletion->user != NULL)
 		count->evicted = to_delete->deleted;
@@ -383,9 +387,40 @@ count_deleted(const Deletion *deletion, const ToDelete *to_delete)
 		count->reaped = to_delete->deleted;
 	if (OidIsValid(to_delete->container.policy.archive_to))
 		count->archived = to_delete->deleted;
-	if (OidIsValid(count->container))
-		counts = lappend(counts, count);
+	counts = lappend(counts, count);
 	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Adds what a deletion has counted, behind the first so many, to what is there of the same containers:
+ * there may be as many deletions in a transaction as rows.
+ */
+static void
+merge_counts(int nbefore)
+{
+	int			nmerged = nbefore;
+
+	for (int i = nbefore; i < list_length(counts); i++)
+	{
+		Count	   *count = list_nth(counts, i);
+		Count	   *sum = NULL;
+
+		for (int j = 0; j < nmerged && sum == NULL; j++)
+		{
+			if (((Count *) list_nth(counts, j))->container == count->container)
+				sum = list_nth(counts, j);
+		}
+		if (sum == NULL)
+		{
+			lfirst(list_nth_cell(counts, nmerged++)) = count;
+			continue;
+		}
+		sum->reaped += count->reaped;
+		sum->evicted += count->evicted;
+		sum->archived += count->archived;
+		pfree(count);
+	}
+	counts = list_truncate(counts, nmerged);
 }
 
 void
@@ -447,6 +482,9 @@ run_deletion(const Deletion *deletion, ToDelete *to_delete, int flags)
 	}
 	PG_END_TRY();
 	running = outer;
+	/* a deletion around it may still fail */
+	if (outer == NULL)
+		merge_counts(ncounts);
 }
 
 bool
