@@ -265,7 +265,19 @@ explain(void *arg)
 		errhint("Delete or renew the rows that still reference the expired row.");
 }
 
-/* Locks the rows that are there, in what is their latest version then. */
+static void
+report_concurrent_update(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not serialize access due to concurrent update"),
+			 errhint("The transaction might succeed if retried.")));
+}
+
+/*
+ * Locks the rows that are there.  Error 40001 if another session has updated one meanwhile: it may
+ * reference something else now, and would be archived and stay.
+ */
 static void
 lock_rows(ToDelete *to_delete)
 {
@@ -276,11 +288,14 @@ lock_rows(ToDelete *to_delete)
 	for (int i = 0; i < tids->n; i++)
 	{
 		TM_FailureData failure;
+		TM_Result	result = table_tuple_lock(to_delete->rel, &tids->tids[i], GetActiveSnapshot(),
+											  slot, GetCurrentCommandId(false),
+											  LockTupleExclusive, LockWaitBlock, 0, &failure);
 
-		if (table_tuple_lock(to_delete->rel, &tids->tids[i], GetActiveSnapshot(), slot,
-							 GetCurrentCommandId(false), LockTupleExclusive, LockWaitBlock,
-							 TUPLE_LOCK_FLAG_FIND_LAST_VERSION, &failure) == TM_Ok)
-			tids->tids[kept++] = slot->tts_tid;
+		if (result == TM_Updated)
+			report_concurrent_update();
+		if (result == TM_Ok)
+			tids->tids[kept++] = tids->tids[i];
 		ExecClearTuple(slot);
 	}
 	tids->n = kept;
@@ -349,10 +364,7 @@ check_snapshot(const ToDelete *to_delete)
 		if (table_tuple_fetch_row_version(to_delete->rel, &to_delete->tids.tids[i], SnapshotSelf, slot) &&
 			!table_tuple_fetch_row_version(to_delete->rel, &to_delete->tids.tids[i],
 										   GetTransactionSnapshot(), slot))
-			ereport(ERROR,
-					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("could not serialize access due to concurrent update"),
-					 errhint("The transaction might succeed if retried.")));
+			report_concurrent_update();
 		ExecClearTuple(slot);
 	}
 	ExecDropSingleTupleTableSlot(slot);
