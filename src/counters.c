@@ -215,8 +215,8 @@ ttl_counters_is_new_failure(Oid container, int sqlstate)
 	ContainerEntry *entry = lock_container(container);
 	TtlContainerCounters *counters = &entry->counters;
 	TimestampTz now = GetCurrentTimestamp();
-	bool		is_new = counters->failure_sqlstate != sqlstate ||
-		counters->failure_at < now - USECS_PER_HOUR;
+	bool		is_new = counters->failure_at < now - USECS_PER_HOUR ||
+		(!counters->is_failing && counters->failure_sqlstate != sqlstate);
 
 	if (is_new)
 	{

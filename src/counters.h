@@ -162,8 +162,8 @@ extern void ttl_counters_add_rows(Oid container, int64 deleted, int64 evicted,
 extern bool ttl_counters_set_error(Oid container, const char *message);
 
 /*
- * False if an error of that kind, for which no row is to blame, has been met in the container already,
- * less than an hour ago.
+ * False if an error for which no row is to blame has been met in the container already, less than an hour
+ * ago: of the same kind, or if the container is failing since.
  */
 extern bool ttl_counters_is_new_failure(Oid container, int sqlstate);
 

@@ -90,7 +90,7 @@
  *
  * A pass logs the errors of LOGGED_MAX rows, beyond the number that the pass before has met.  The worker
  * logs no error again that it, or another worker, met last, and less than an hour ago; of the errors of
- * a container's tables, none of the same kind.
+ * a container's tables, those of the first run that fails.
  *
  *-------------------------------------------------------------------------
  */
@@ -388,7 +388,7 @@ report_error(TtlBatch *batch, const ErrorData *error, bool is_logged)
 
 /*
  * Reports an error for which no row is to blame.  The worker logs one of a kind for a container, whatever
- * the number of its tables.
+ * the number of its tables, and none as long as the container fails.
  */
 static void
 report_failure(TtlBatch *batch, const ErrorData *error)

@@ -157,20 +157,28 @@ for (1 .. 60)
 }
 is($node->stored('cursed'), 800, 'workers that leave soon come to the row behind many that raise');
 
-# tables of a container that fail alike
+# tables of a container that fail, two of them alike
 $log = -s $node->logfile;
 $node->safe_psql('postgres', q{
 CREATE TABLE unidentified (part int, _ts timestamptz, ttl int) PARTITION BY LIST (part);
 CREATE TABLE unidentified1 PARTITION OF unidentified FOR VALUES IN (1);
 CREATE TABLE unidentified2 PARTITION OF unidentified FOR VALUES IN (2);
 CREATE TABLE unidentified3 PARTITION OF unidentified FOR VALUES IN (3);
-CREATE PUBLICATION of_unidentified FOR TABLE unidentified;
+CREATE ROLE unprivileged;
+GRANT CREATE, USAGE ON SCHEMA public TO unprivileged;
+ALTER TABLE unidentified OWNER TO unprivileged;
+ALTER TABLE unidentified1 OWNER TO unprivileged;
+ALTER TABLE unidentified2 OWNER TO unprivileged;
+ALTER TABLE unidentified3 OWNER TO unprivileged;
+REVOKE DELETE ON unidentified3 FROM unprivileged;
+CREATE PUBLICATION of_unidentified FOR TABLE unidentified1, unidentified2;
 SELECT ttl.create_container('unidentified', 3600);
 INSERT INTO unidentified SELECT id, '2020-01-01' FROM generate_series(1, 3) id;
 });
 ok($node->poll_query_until('postgres', q{SELECT state LIKE 'failing%' FROM ttl.status WHERE container = 'unidentified'::regclass}), 'tables fail');
 change_worker() for 1 .. 3;
-is(scalar(() = slurp_file($node->logfile, $log) =~ /could not delete expired rows of table "public\.unidentified/g), 1, '... and the log has told once');
+@logged = slurp_file($node->logfile, $log) =~ /could not delete expired rows of table "public\.unidentified/g;
+cmp_ok(scalar @logged, '<=', 3, '... and the log has told of each once at most, however many workers meet them');
 $node->safe_psql('postgres', 'DROP TABLE cursed; DROP TABLE unidentified');
 $node->configure('ttl.cycle_cost_limit = 10000');
 
