@@ -709,9 +709,14 @@ ALTER TABLE surveyed ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 SELECT count(*) FROM surveyed;
 SELECT ttl.create_container('surveyed', 60);
 -- for a superuser, too: what the planner evaluates is the owner's code
+CREATE FUNCTION set_path() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    SET search_path = 'of another';
+END $$;
 CREATE FUNCTION note_user(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN
     RAISE WARNING 'executed by %', current_user;
+    PERFORM rights.set_path();
     RETURN $1;
 END $$;
 SET client_min_messages = error;
@@ -720,6 +725,12 @@ ALTER INDEX surveyed_index SET (fillfactor = 80);
 SET client_min_messages = warning;
 RESET ROLE;
 SELECT ttl.create_container('surveyed', 60);
+-- ... and leaves no setting behind
+SET client_min_messages = error;
+ALTER INDEX surveyed_index SET (fillfactor = 90);
+SELECT ttl.create_container('surveyed', 60, ttl_column => 'ttl');
+SHOW search_path;
+SET client_min_messages = warning;
 
 --
 -- No privilege on schema ttl

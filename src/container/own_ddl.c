@@ -55,7 +55,7 @@ void
 ttl_command_end(int nestlevel)
 {
 	SPI_finish();
-	AtEOXact_GUC(true, nestlevel);
+	AtEOXact_GUC(false, nestlevel);
 }
 
 /*
