@@ -191,6 +191,13 @@ ttl_counters_add_rows(Oid container, int64 deleted, int64 evicted, int64 archive
 	dshash_release_lock(containers, entry);
 }
 
+/* True if that was less than an hour ago, and the clock has not been set back since. */
+static bool
+is_recent(TimestampTz at, TimestampTz now)
+{
+	return at > now - USECS_PER_HOUR && at <= now;
+}
+
 bool
 ttl_counters_set_error(Oid container, const char *message)
 {
@@ -201,8 +208,7 @@ ttl_counters_set_error(Oid container, const char *message)
 	bool		is_new;
 
 	memcpy(clipped, message, pg_mbcliplen(message, strlen(message), TTL_ERROR_LENGTH - 1));
-	is_new = strcmp(clipped, counters->last_error) != 0 ||
-		counters->last_error_at < now - USECS_PER_HOUR;
+	is_new = strcmp(clipped, counters->last_error) != 0 || !is_recent(counters->last_error_at, now);
 	memcpy(counters->last_error, clipped, TTL_ERROR_LENGTH);
 	counters->last_error_at = now;
 	dshash_release_lock(containers, entry);
@@ -215,7 +221,7 @@ ttl_counters_is_new_failure(Oid container, int sqlstate)
 	ContainerEntry *entry = lock_container(container);
 	TtlContainerCounters *counters = &entry->counters;
 	TimestampTz now = GetCurrentTimestamp();
-	bool		is_new = counters->failure_at < now - USECS_PER_HOUR ||
+	bool		is_new = !is_recent(counters->failure_at, now) ||
 		(!counters->is_failing && counters->failure_sqlstate != sqlstate);
 
 	if (is_new)

@@ -42,12 +42,17 @@ INSERT INTO called (id, _ts) VALUES (1, '2020-01-01');
 SELECT ttl.alter_container(c, reaping => false) FROM unnest('{off, called}'::regclass[]) c;
 CALL ttl.reap('called');
 INSERT INTO refused VALUES (1);
+CREATE TABLE published (id int);
+CREATE PUBLICATION published FOR TABLE published;
+SELECT ttl.create_container('published', 60);
+INSERT INTO published (id, _ts) VALUES (1, '2020-01-01');
 });
 # the worker finds all of this as it is now
 $node->turn_reaper('on');
 $node->add_expired('item', 2);
 ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 1 AND blocked_rows = 1 FROM ttl.stat_containers WHERE container = 'item'::regclass}), 'a row is blocked');
 $node->wait_for_log(qr/WARNING:  1 container in database "postgres" has reaping off/);
+$node->wait_for_log(qr/could not delete expired rows of table "public.published"/);
 
 # the worker meets another row, and the clock is set back while it deletes it
 $node->safe_psql('postgres', q{INSERT INTO item (id, _ts) VALUES (3, '2020-01-01')});
@@ -59,6 +64,8 @@ $node->wait_for_log(qr/deletion of expired rows starts anew because the clock ha
 $node->stored_are('item', 0, 'the row goes when nothing blocks it any more');
 ok($node->wait_for_log(qr/WARNING:  2 containers in database "postgres" have reaping off/, $log),
 	'the log reminds of what is off, also of what has been deleted in the future');
+ok($node->wait_for_log(qr/could not delete expired rows of table "public.published"/, $log),
+	'and tells again of what it has told of in the future');
 
 $node->stop;
 done_testing();
