@@ -14,7 +14,7 @@
  * ttl.workers slots: then it exits after each cycle, and the database that has waited longest
  * comes next.  If nothing was left to do the database waits for IDLE_WAIT at least, and longer the
  * more databases there are.  A worker that fails is started again after a pause that doubles each
- * time.
+ * time, unless the last one had failed long before.
  *
  * An exiting worker leaves in its slot the state of the database and when to start
  * the next one.  The launcher wakes up when a worker exits, at a request, and after
@@ -623,7 +623,8 @@ typedef struct Database
 	bool		has_worker;		/* it has a slot */
 	BackgroundWorkerHandle *handle; /* NULL = started by an earlier launcher */
 	TimestampTz start_at;		/* when to start a worker, DT_NOEND = at a request */
-	int			pause;			/* after the last worker has failed, ms; else 0 */
+	TimestampTz failed_at;		/* when the last worker has failed, and ... */
+	int			pause;			/* ... how long the next one waited for that, ms */
 } Database;
 
 static HTAB *known = NULL;
@@ -707,15 +708,16 @@ worker_exited(Database *database, TimestampTz now)
 	database->handle = NULL;
 	database->has_worker = false;
 
-	if (slot.is_requested || slot.is_leaving)
-		database->pause = 0;
-	else
-		database->pause = Min(Max(database->pause * 2, FIRST_PAUSE), LAST_PAUSE);
-
 	if (slot.is_requested)
 		database->start_at = 0;
 	else if (!slot.is_leaving)
+	{
+		if (TimestampDifferenceExceeds(database->failed_at, now, 2 * LAST_PAUSE))
+			database->pause = 0;
+		database->failed_at = now;
+		database->pause = Min(Max(database->pause * 2, FIRST_PAUSE), LAST_PAUSE);
 		database->start_at = TimestampTzPlusMilliseconds(now, database->pause);
+	}
 	else if (slot.state == TTL_REAPER_IDLE)
 		/* starting a process for each of many costs more than its work */
 		database->start_at =
