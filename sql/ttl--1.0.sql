@@ -127,7 +127,7 @@ COMMENT ON FUNCTION ttl.shard_stamp(anyelement, anyelement, timestamptz, bigint,
 
 -- Citus calls it once, for all copies of a row.
 CREATE FUNCTION ttl.shard_now() RETURNS timestamptz
-    LANGUAGE internal STABLE PARALLEL SAFE AS 'clock_timestamp';
+    LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_shard_now';
 GRANT EXECUTE ON FUNCTION ttl.shard_now() TO PUBLIC;
 COMMENT ON FUNCTION ttl.shard_now() IS 'the present, for all copies of a row that an UPDATE writes';
 

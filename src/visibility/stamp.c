@@ -339,3 +339,16 @@ ttl_complete(PG_FUNCTION_ARGS)
 		return present_of_call(fcinfo, GetCurrentTimestamp());
 	PG_RETURN_DATUM(PG_GETARG_DATUM(0));
 }
+
+PG_FUNCTION_INFO_V1(ttl_shard_now);
+
+/*
+ * ttl.shard_now() -> timestamptz
+ *
+ * The present, as clock_timestamp().
+ */
+Datum
+ttl_shard_now(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TIMESTAMPTZ(GetCurrentTimestamp());
+}
