@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * counters.c
- *	  Cumulative statistics of containers and databases.
+ *	  Cumulative statistics of containers and databases, and what a worker leaves to the next one.
  *
  * The number of containers is not limited, so the statistics are two dshash tables in
  * a DSA area that starts in the fixed shared memory (the postmaster, which creates

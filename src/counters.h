@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * counters.h
- *	  Cumulative statistics of containers and databases.
+ *	  Cumulative statistics of containers and databases, and what a worker leaves to the next one.
  *
  *-------------------------------------------------------------------------
  */

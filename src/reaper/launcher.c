@@ -32,7 +32,7 @@
  *	 ttl.reaper = off			workers exit, none is started
  *	 recovery to a point in time	each worker exits at once, until ttl.resume()
  *	 ttl.pause()				the worker exits, another comes at the pause's end
- *	 server stops				workers exit, the launcher saves statistics
+ *	 server stops				launcher and workers exit
  *	 launcher fails				workers go on, the next launcher finds their slots
  *	 pg_cancel_backend()		ignored
  *	 clock is set back			all processes start anew, since their wakeup times
@@ -41,9 +41,9 @@
  *
  * SHARED MEMORY
  *
- * One struct, TtlShared, holds all but the states of tables (reap_rel.c), which have its lock, and
- * the weights of costs (cost.c).  The lock "ttl" is taken when a worker starts or exits, when a
- * policy changes, once per cycle and for such a state, so it is not contended.
+ * One struct, TtlShared, holds all but the weights of costs (cost.c).  The lock "ttl" protects what is
+ * not statistics in it, which have locks of their own (counters.c); it is taken when a worker starts,
+ * wakes up or exits, and when a policy changes, so it is not contended.
  *
  * Workers: the launcher reserves a slot for a database and registers a background worker
  * with the database's OID as its argument; the worker takes the slot before it connects to the
