@@ -15,7 +15,6 @@
 #include "catalog/pg_type.h"
 #include "compat.h"
 #include "guc.h"
-#include "miscadmin.h"
 #include "ttl.h"
 #include "utils/builtins.h"
 #include "utils/datetime.h"

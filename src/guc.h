@@ -26,12 +26,12 @@ extern bool ttl_guc_touch;
 extern bool ttl_guc_show_expired;
 
 /* Whether scans look up where expired rows are (scan_filter.c).  A switch for tests. */
-typedef enum TtlExpiredTidsUse
+typedef enum TtlIndexProbe
 {
 	TTL_INDEX_PROBE_AUTO,
 	TTL_INDEX_PROBE_NEVER,
 	TTL_INDEX_PROBE_ALWAYS
-} TtlExpiredTidsUse;
+} TtlIndexProbe;
 
 extern int	ttl_guc_debug_index_probe;
 

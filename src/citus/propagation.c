@@ -25,7 +25,6 @@
 #include "catalog/pg_type.h"
 #include "citus/citus.h"
 #include "citus/citus_internal.h"
-#include "execution.h"
 #include "expiry/expiry.h"
 #include "miscadmin.h"
 #include "storage/latch.h"

@@ -35,7 +35,6 @@
 #include "deletion/deletion.h"
 #include "expiry/expiry.h"
 #include "guc.h"
-#include "ttl.h"
 
 /*
  * Arguments, by their number; errors (22023) if they won't do

@@ -86,7 +86,6 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "catalog_expr.h"
 #include "compat.h"
 #include "configuration/configuration.h"
 #include "container/container.h"

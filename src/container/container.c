@@ -61,7 +61,6 @@
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "common/hashfn.h"
-#include "compat.h"
 #include "container/container.h"
 #include "fmgr.h"
 #include "miscadmin.h"

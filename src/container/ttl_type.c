@@ -441,8 +441,8 @@ ttl_type_clock_step(const TtlType *ttl_type, int32 typmod, int64 precision)
 	return Max((precision + resolution - 1) / resolution, 1) * resolution;
 }
 
-TimestampTz
-ttl_type_round_up(TimestampTz instant, int64 step)
+static TimestampTz
+round_up(TimestampTz instant, int64 step)
 {
 	int64		over = instant % step;
 
@@ -454,7 +454,7 @@ ttl_type_round_up(TimestampTz instant, int64 step)
 Datum
 ttl_type_present(const TtlType *ttl_type, TimestampTz now, int64 step)
 {
-	TimestampTz present = ttl_type_round_up(now, step);
+	TimestampTz present = round_up(now, step);
 
 	if (ttl_type == NULL)
 		return TimestampTzGetDatum(present);

@@ -85,7 +85,6 @@ extern int64 ttl_type_clock_step(const TtlType *ttl_type, int32 typmod, int64 pr
  * The present as a value of such a column, rounded up to a multiple of 'step', so that no row
  * expires early.
  */
-extern TimestampTz ttl_type_round_up(TimestampTz instant, int64 step);
 extern Datum ttl_type_present(const TtlType *ttl_type, TimestampTz now, int64 step);
 
 /* The instant that a value stands for */

@@ -40,7 +40,6 @@
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
-#include "compat.h"
 #include "container/container.h"
 #include "counters.h"
 #include "deletion/deletion.h"

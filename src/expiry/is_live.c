@@ -32,7 +32,6 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "replication/walsender.h"
-#include "ttl.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
@@ -376,6 +375,7 @@ remember_call(FmgrInfo *flinfo, Oid container, bool deletes)
 	return call;
 }
 
+/* ttl_expiry_of() <= now, by cutoffs that are computed once */
 static bool
 has_expired(const TtlLive *live, const TtlItem *item)
 {

@@ -1068,7 +1068,7 @@ comes_first(const TtlReapRel *reap_rel, const TtlReapRel *other, Oid left_before
  * deleted.  Where this process knows nothing of a table yet, it is what others have found.
  */
 static void
-report_run(TtlMemory *memory, Oid container, TtlReapRun *run)
+report_run(TtlMemory *memory, Oid container, const List *tables, TtlReapRun *run)
 {
 	TtlContainerCounters counters;
 	TtlExpiryPosition front = {0};
@@ -1084,7 +1084,7 @@ report_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 		return;
 	if (!ttl_counters_get_container(container, &counters))
 		memset(&counters, 0, sizeof(counters));
-	foreach(lc, run->tables)
+	foreach(lc, tables)
 	{
 		const TtlReapRel *reap_rel = enter_table(memory, container, lfirst_oid(lc));
 
@@ -1096,7 +1096,7 @@ report_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 		for (int i = 0; i < TTL_INDEXES; i++)
 		{
 			const TtlExpiryPosition *known = reap_rel->front.set[i] ? &reap_rel->front : &counters.front;
-			bool		is_first = lc == list_head(run->tables);
+			bool		is_first = lc == list_head(tables);
 			TimestampTz key = known->at[i];
 
 			front.set[i] = known->set[i] && (is_first || front.set[i]);
@@ -1257,6 +1257,7 @@ void
 ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 {
 	TtlContainerCounters counters;
+	List	   *tables;
 	List	   *idle = NIL;
 	List	   *busy = NIL;
 	ListCell   *lc;
@@ -1276,9 +1277,9 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 	if (!memory->mode.by_worker)
 		commit_batch(memory);
 
-	run->tables = ttl_container_leaves(container);
-	run->ntables = list_length(run->tables);
-	foreach(lc, run->tables)
+	tables = ttl_container_leaves(container);
+	run->ntables = list_length(tables);
+	foreach(lc, tables)
 	{
 		TtlReapRel *reap_rel = enter_table(memory, container, lfirst_oid(lc));
 
@@ -1295,10 +1296,10 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 	}
 	reap_tables(memory, container, run, idle, &busy);
 	reap_tables(memory, container, run, busy, NULL);
-	foreach(lc, run->tables)
+	foreach(lc, tables)
 		run->due = Min(run->due, enter_table(memory, container, lfirst_oid(lc))->due);
 
-	report_run(memory, container, run);
+	report_run(memory, container, tables, run);
 
 	SPI_finish();
 }

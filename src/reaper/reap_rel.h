@@ -108,9 +108,7 @@ typedef struct TtlReapRun
 	int64		cost;
 	int64		rows;
 	int64		blocked;		/* rows that cannot be deleted, as in the statistics */
-	List	   *tables;			/* OIDs of the container's tables, until the call
-								 * returns */
-	int			ntables;
+	int			ntables;		/* of the container */
 	TimestampTz due;			/* of the first of its tables, DT_NOEND if there is
 								 * none */
 } TtlReapRun;

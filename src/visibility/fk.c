@@ -56,7 +56,6 @@
 #include "catalog/pg_class.h"
 #include "catalog_expr.h"
 #include "commands/trigger.h"
-#include "compat.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
 #include "execution.h"

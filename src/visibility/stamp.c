@@ -35,7 +35,6 @@
 #include "catalog_expr.h"
 #include "citus/citus.h"
 #include "commands/trigger.h"
-#include "compat.h"
 #include "container/container.h"
 #include "fmgr.h"
 #include "guc.h"
