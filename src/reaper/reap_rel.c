@@ -154,9 +154,10 @@
 /* Time between passes: so many times as long as one has taken, ... */
 #define PASS_SHARE			20
 
-/* ... within bounds */
+/* ... within bounds; less if it has left rows that may be deleted soon */
 #define PASS_MIN_WAIT		(2 * USECS_PER_SEC)
 #define PASS_MAX_WAIT		(300 * USECS_PER_SEC)
+#define BLOCKED_MAX_WAIT	(30 * USECS_PER_SEC)
 
 /* The time that a batch should take, and the numbers of its rows */
 #define BATCH_TIME			(50 * INT64CONST(1000))
@@ -295,10 +296,13 @@ static void
 end_pass(TtlReapRel *reap_rel)
 {
 	TtlPass    *pass = &reap_rel->pass;
+	int64		wait = pass->busy * PASS_SHARE;
 
+	/* but no shorter than the pass */
+	if (pass->blocked > 0 || pass->skip_locked)
+		wait = Max(Min(wait, BLOCKED_MAX_WAIT), pass->busy);
 	pass->is_running = false;
-	pass->next_at = GetCurrentTimestamp() +
-		Min(Max(pass->busy * PASS_SHARE, PASS_MIN_WAIT), PASS_MAX_WAIT);
+	pass->next_at = GetCurrentTimestamp() + Min(Max(wait, PASS_MIN_WAIT), PASS_MAX_WAIT);
 	reap_rel->is_known = true;
 	reap_rel->pause = 0;
 	if (pass->is_stale)
