@@ -412,7 +412,7 @@ handle_error(TtlBatch *batch, ErrorData *error)
 	if (!batch->memory->mode.by_worker)
 		ReThrowError(error);
 
-	/* deadlocks happen, and who cancels is a trigger or ttl.batch_timeout: SIGINT is ignored */
+	/* deadlocks happen, and cancellation is a user's wish */
 	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_TRANSACTION_ROLLBACK &&
 		error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
 		error->sqlerrcode != ERRCODE_QUERY_CANCELED)

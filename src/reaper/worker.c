@@ -17,7 +17,7 @@
  *
  * A run that fails (an error that deletion does not handle, such as a corrupt index) is logged, and
  * the container is not due again for FAILED_WAIT.  Other errors end the process, and the launcher
- * starts another.  pg_cancel_backend() is ignored: ttl.batch_timeout ends what takes too long.
+ * starts another.  pg_cancel_backend() ends a run, and is ignored outside of one.
  *
  * Deletion runs as the table's owner, in a security-restricted operation, and so do its triggers.
  *
@@ -704,6 +704,16 @@ add_context(void *arg)
 }
 
 /*
+ * Cancellation is accepted in execute_run() alone, where lock_timeout needs it.
+ * HOLD_CANCEL_INTERRUPTS() would not do, since an error that is caught resets the counter.
+ */
+static void
+accept_cancellation(bool accept)
+{
+	QueryCancelHoldoffCount = accept ? 0 : 1;
+}
+
+/*
  * Executes a run.  Returns false if it has failed.
  */
 static bool
@@ -718,20 +728,26 @@ execute_run(TtlMemory *memory, TtlScheduled *container, TtlReapRun *run)
 	volatile bool done = false;
 
 	SetCurrentStatementStartTimestamp();
+
+	/* a cancellation from before is not meant for this run */
+	QueryCancelPending = false;
 	PG_TRY();
 	{
+		accept_cancellation(true);
 		StartTransactionCommand();
 		MemoryContextSwitchTo(PortalContext);	/* outlives transactions */
 		error_context_stack = &callback;
 		ttl_reap_rel_run(memory, container->container, run);
 		CommitTransactionCommand();
 		error_context_stack = callback.previous;
+		accept_cancellation(false);
 		done = true;
 	}
 	PG_CATCH();
 	{
 		ErrorData  *error;
 
+		accept_cancellation(false);
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		EmitErrorReport();
@@ -739,7 +755,13 @@ execute_run(TtlMemory *memory, TtlScheduled *container, TtlReapRun *run)
 		AbortCurrentTransaction();
 		FlushErrorState();
 		RESUME_INTERRUPTS();
-		(void) ttl_counters_set_error(container->container, error->message);
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		{
+			run->end = TTL_REAP_MORE;
+			done = true;
+		}
+		else
+			(void) ttl_counters_set_error(container->container, error->message);
 		FreeErrorData(error);
 	}
 	PG_END_TRY();
@@ -1040,7 +1062,6 @@ ttl_worker_main(Datum main_arg)
 	TimestampTz cycle_at = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGINT, PG_SIG_IGN);
 	pqsignal(SIGTERM, terminate);
 	BackgroundWorkerUnblockSignals();
 
@@ -1052,6 +1073,7 @@ ttl_worker_main(Datum main_arg)
 
 	ttl_cost_exempt();
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
+	accept_cancellation(false);
 	resolve_settings();
 	check_reload();
 

@@ -97,6 +97,23 @@ is($result, 0, 'a crowd of locked rows: CALL ttl.reap comes to an end');
 like($notice, qr/ 1 expired row deleted/, '... and deletes what is behind them');
 $node->safe_psql('postgres', "ROLLBACK PREPARED 'p'; DROP TABLE crowd");
 
+# The worker waits for a locked row no longer than its lock_timeout, which is far below ttl.batch_timeout.
+$node->safe_psql('postgres', <<"END");
+CREATE TABLE held (id int);
+SELECT ttl.create_container('held', 60);
+SELECT ttl.alter_container('held', reaping => false);
+INSERT INTO held (id, _ts) VALUES (1, '2020-01-01'), (2, '2020-01-01');
+BEGIN;
+SET LOCAL ttl.show_expired = on;
+SELECT FROM held WHERE id = 1 FOR UPDATE;
+PREPARE TRANSACTION 'h';
+SELECT ttl.alter_container('held', reaping => true);
+END
+my $start = time;
+$node->stored_are('held', 1, 'a row beside a locked one goes');
+cmp_ok(time - $start, '<', 8, '... soon');
+$node->safe_psql('postgres', "ROLLBACK PREPARED 'h'; DROP TABLE held");
+
 # A user's DDL doesn't wait longer than a batch, however much there is to delete.
 $node->safe_psql('postgres', <<"END");
 INSERT INTO item (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 300000) g;
