@@ -52,7 +52,7 @@ disconnect(int nestlevel)
 {
 	SPI_finish();
 	PopActiveSnapshot();
-	AtEOXact_GUC(false, nestlevel);
+	AtEOXact_GUC(true, nestlevel);
 }
 
 char *

@@ -118,18 +118,22 @@ run_as_owner(Oid relid, const char *sql)
 	SPIPlanPtr	plan;
 	Oid			user;
 	int			sec_context;
+	int			nestlevel;
 
 	GetUserIdAndSecContext(&user, &sec_context);
 	SetUserIdAndSecContext(user, sec_context | SECURITY_NOFORCE_RLS);
 	plan = SPI_prepare(sql, 0, NULL);
 	if (plan == NULL)
 		elog(ERROR, "SPI_prepare failed: %s: %s", SPI_result_code_string(SPI_result), sql);
+	/* the owner's code leaves no setting in the session */
+	nestlevel = NewGUCNestLevel();
 	SetUserIdAndSecContext(ttl_container_owner(relid),
 						   sec_context | SECURITY_LOCAL_USERID_CHANGE |
 						   SECURITY_RESTRICTED_OPERATION | SECURITY_NOFORCE_RLS);
 	if (SPI_execute_snapshot(plan, NULL, NULL, GetLatestSnapshot(), InvalidSnapshot,
 							 true, false, 0) != SPI_OK_SELECT || SPI_processed != 1)
 		elog(ERROR, "unexpected result of query: %s", sql);
+	AtEOXact_GUC(false, nestlevel);
 	SetUserIdAndSecContext(user, sec_context);
 }
 

@@ -51,11 +51,12 @@ ttl_command_begin(void)
 	return nestlevel;
 }
 
+/* What Citus has set for the rest of the transaction stays. */
 void
 ttl_command_end(int nestlevel)
 {
 	SPI_finish();
-	AtEOXact_GUC(false, nestlevel);
+	AtEOXact_GUC(true, nestlevel);
 }
 
 /*
