@@ -56,7 +56,9 @@ apt_update() {
 # Installs what is missing, and sets PG_CONFIG.
 need_packages() {
     local version p want wished=$WISHED missing=()
-    want="make gcc libc6-dev perl libipc-run-perl libpq-dev binutils $MORE"
+    want="make gcc libc6-dev perl libipc-run-perl binutils $MORE"
+    # its newest release would bring a newer libpq5 along
+    [ -e /usr/include/postgresql/postgres_ext.h ] || want+=" libpq-dev$(of_same_release libpq5)"
 
     if ! command -v apt-get > /dev/null; then
         [ -n "$CHOSEN" ] || die "this is not Debian: install what README.md names, and set PG_CONFIG"
@@ -86,7 +88,7 @@ need_packages() {
         [ -z "$(apt-cache madison "$p")" ] || want+=" $p"
     done
     for p in $want; do
-        installed "$p" || missing+=("$p")
+        installed "${p%%=*}" || missing+=("$p")
     done
     [ ${#missing[@]} -gt 0 ] || return 0
     say "installing ${missing[*]}"
@@ -94,6 +96,13 @@ need_packages() {
     no_main_cluster as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
         -o Dpkg::Use-Pty=0 install "${missing[@]}" > "$WORK/apt.log" 2>&1 ||
         { tail -n 20 "$WORK/apt.log"; die "apt-get could not install ${missing[*]}"; }
+}
+
+# Prints "=VERSION", the version in which the package is installed, if apt still has that one.
+of_same_release() {
+    local v
+    v=$(dpkg-query -W -f '${Version}' "$1" 2> /dev/null) && [ -n "$v" ] || return 0
+    apt-cache madison "$1" | cut -d'|' -f2 | tr -d ' ' | grep -Fx "$v" | sed -n '1s/^/=/p'
 }
 
 # Runs a command while Debian is told to make no cluster for a server that it installs.
@@ -108,9 +117,26 @@ no_main_cluster() {
     return $rc
 }
 
-# Copies the server to $WORK/root, and makes PG_CONFIG the copy's.
+# Unpacks a package of Debian into $WORK/root, instead of installing it.
+unpack() {
+    rm -f "$WORK"/*.deb
+    (cd "$WORK" && apt-get -qq -o APT::Sandbox::User=root download "$1" > /dev/null && dpkg-deb -x ./*.deb root) ||
+        die "could not get $1"
+}
+
+# Prints "=VERSION", the package's version of this minor release, if apt has it.
+of_minor() {
+    apt-cache madison "$1" | cut -d'|' -f2 | tr -d ' ' | grep -F -e "$2-" | sed -n '1s/^/=/p'
+}
+
+minor_of_server() { "$WORK/root$("$PG_CONFIG" --bindir)/postgres" --version | sed 's/[^0-9]*\([^ ]*\).*/\1/'; }
+minor_of_headers() {
+    sed -n 's/^#define PG_VERSION "\([^ "]*\).*/\1/p' "$WORK/root$("$PG_CONFIG" --includedir-server)/pg_config.h"
+}
+
+# Copies the server to $WORK/root, and makes PG_CONFIG the copy's.  Nothing that is installed is upgraded.
 copy_server() {
-    local dir from version
+    local dir from version p
     [ -x "$PG_CONFIG" ] || PG_CONFIG=$(command -v "$PG_CONFIG") || die "no such pg_config: $CHOSEN"
     # a wrapper (Debian's in /usr/bin) can't be copied: take the server's own
     [ ! -x "$("$PG_CONFIG" --bindir)/pg_config" ] || PG_CONFIG=$("$PG_CONFIG" --bindir)/pg_config
@@ -119,14 +145,25 @@ copy_server() {
         mkdir -p "$WORK/root$from"
         [ ! -d "$from" ] || cp -a "$from/." "$WORK/root$from"
     done
+    version=$("$PG_CONFIG" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
     # Debian's package for building extensions depends on 600 MB of clang and LLVM, for JIT
     # alone.  If it isn't there, take its files without them.
     if ! [ -e "$("$PG_CONFIG" --includedir-server)/postgres.h" ]; then
-        version=$("$PG_CONFIG" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
         say "fetching postgresql-server-dev-$version"
         apt_update
-        (cd "$WORK" && apt-get -qq -o APT::Sandbox::User=root download "postgresql-server-dev-$version" > /dev/null &&
-            dpkg-deb -x postgresql-server-dev-*.deb root) || die "could not get postgresql-server-dev-$version"
+        unpack "postgresql-server-dev-$version$(of_same_release "postgresql-$version")"
+    fi
+    # What is inlined from headers of a later minor release may call functions that the server lacks.
+    if [ "$(minor_of_server)" != "$(minor_of_headers)" ]; then
+        say "the server is $(minor_of_server), the headers are of $(minor_of_headers): fetching that server"
+        apt_update
+        for p in "postgresql-$version" "postgresql-client-$version" libpq5; do
+            unpack "$p$(of_minor "$p" "$(minor_of_headers)")"
+        done
+        LD_LIBRARY_PATH=$(dirname "$(find "$WORK/root" -name libpq.so.5)")
+        export LD_LIBRARY_PATH
+        [ "$(minor_of_server)" = "$(minor_of_headers)" ] ||
+            die "no server of $(minor_of_headers) to be had: install headers and server of the same minor release"
     fi
     PG_CONFIG=$WORK/root$PG_CONFIG
     [ -e "$("$PG_CONFIG" --includedir-server)/postgres.h" ] || die "no headers for $PG_CONFIG"
