@@ -22,6 +22,11 @@
  * of the statement that took it (note_transaction_snapshot()).  For an imported
  * snapshot it is the start of the exporting transaction.
  *
+ * What is remembered for that ends with the transaction, in one place (ttl_execution_transaction()),
+ * and is not used where the clock has been set back behind it (not_after_present()).  An execution
+ * that runs meanwhile goes on reading by the clock that it began with, but nothing is
+ * deleted by that (ttl_execution_expect_deletion()).
+ *
  * Not noticed is a snapshot that PL/pgSQL takes for an expression until the first
  * query reads it, be it that this has to wait for a lock on its tables.
  *
@@ -68,14 +73,26 @@
  * The clock
  */
 
-/* In a transaction with one snapshot: its clock; 0 = not known yet. */
-static TimestampTz transaction_time = 0;
+/* All instants that a session remembers beside its executions.  They end with the transaction. */
+typedef struct TransactionClock
+{
+	TimestampTz snapshot;		/* with one snapshot: its clock; 0 = not known
+								 * yet */
+	TimestampTz without_snapshot;	/* when it was last seen without one */
+	TimestampTz imported;		/* of the snapshot that is being imported */
+} TransactionClock;
 
-/* When such a transaction was last seen without a snapshot. */
-static TimestampTz without_snapshot = 0;
+static TransactionClock transaction_clock;
 
-/* The clock of the snapshot that is being imported. */
-static TimestampTz imported_clock = 0;
+/*
+ * What has been remembered, unless it is in the future: then the clock has been set back since, and
+ * by the wrong one rows would be expired that live.
+ */
+static TimestampTz
+not_after_present(TimestampTz remembered)
+{
+	return Min(remembered, GetCurrentTimestamp());
+}
 
 /*
  * The clock of a snapshot is kept in two fields that only snapshots of other
@@ -118,14 +135,15 @@ set_clock(Snapshot snapshot, TimestampTz clock)
 static void
 note_transaction_snapshot(bool in_this_statement)
 {
-	if (!IsolationUsesXactSnapshot() || transaction_time != 0 || IsParallelWorker())
+	if (!IsolationUsesXactSnapshot() || transaction_clock.snapshot != 0 || IsParallelWorker())
 		return;
 	if (!FirstSnapshotSet)
 	{
-		without_snapshot = GetCurrentTimestamp();
+		transaction_clock.without_snapshot = GetCurrentTimestamp();
 		return;
 	}
-	transaction_time = Max(GetCurrentTransactionStartTimestamp(), without_snapshot);
+	transaction_clock.snapshot = Max(GetCurrentTransactionStartTimestamp(),
+									 transaction_clock.without_snapshot);
 	if (in_this_statement)
 	{
 		TimestampTz start = GetCurrentStatementStartTimestamp();
@@ -133,7 +151,7 @@ note_transaction_snapshot(bool in_this_statement)
 		/* it may have been taken by the message that bound the portal */
 		if (ActivePortal != NULL)
 			start = Min(start, ActivePortal->creation_time);
-		transaction_time = Max(transaction_time, start);
+		transaction_clock.snapshot = Max(transaction_clock.snapshot, start);
 	}
 }
 
@@ -155,11 +173,11 @@ get_clock(Snapshot snapshot)
 	if (IsolationUsesXactSnapshot())
 	{
 		note_transaction_snapshot(true);
-		clock = transaction_time;
+		clock = transaction_clock.snapshot;
 	}
 	else if (snapshot != InvalidSnapshot)
 		clock = get_snapshot_time(snapshot);
-	return clock != 0 ? clock : GetCurrentTimestamp();
+	return clock != 0 ? not_after_present(clock) : GetCurrentTimestamp();
 }
 
 /* In a parallel worker: this is the leader's. */
@@ -167,7 +185,7 @@ static void
 follow_clock(TimestampTz clock)
 {
 	if (IsolationUsesXactSnapshot())
-		transaction_time = clock;
+		transaction_clock.snapshot = clock;
 }
 
 /*
@@ -216,18 +234,18 @@ ttl_execution_before_utility(PlannedStmt *pstmt)
 		get_snapshot_time(GetActiveSnapshot()) == 0)
 		set_clock(GetActiveSnapshot(), GetCurrentTimestamp());
 
-	imported_clock = 0;
+	transaction_clock.imported = 0;
 	if (IsA(set, VariableSetStmt) && set->kind == VAR_SET_MULTI &&
 		strcmp(set->name, "TRANSACTION SNAPSHOT") == 0)
-		imported_clock = exporter_start(strVal(&linitial_node(A_Const, set->args)->val));
+		transaction_clock.imported = exporter_start(strVal(&linitial_node(A_Const, set->args)->val));
 }
 
 void
 ttl_execution_after_utility(void)
 {
-	if (imported_clock != 0 && FirstSnapshotSet && transaction_time == 0)
-		transaction_time = imported_clock;
-	imported_clock = 0;
+	if (transaction_clock.imported != 0 && FirstSnapshotSet && transaction_clock.snapshot == 0)
+		transaction_clock.snapshot = transaction_clock.imported;
+	transaction_clock.imported = 0;
 	note_transaction_snapshot(false);
 }
 
@@ -241,7 +259,7 @@ ttl_execution_transaction(XactEvent event)
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PARALLEL_ABORT:
 		case XACT_EVENT_PREPARE:
-			transaction_time = 0;
+			memset(&transaction_clock, 0, sizeof(transaction_clock));
 			break;
 		default:
 			break;
@@ -293,7 +311,7 @@ ttl_execution_depth(void)
 TimestampTz
 ttl_execution_reference_time(void)
 {
-	return current != NULL ? current->clock : get_clock(InvalidSnapshot);
+	return current != NULL ? not_after_present(current->clock) : get_clock(InvalidSnapshot);
 }
 
 TtlExpectation
@@ -303,7 +321,7 @@ ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at, O
 
 	expected.deletion = source_text;
 	expected.depth = depth;
-	expected.expired_at = expired_at;
+	expected.expired_at = not_after_present(expired_at);
 	expected.owner = owner;
 	expected.analyzed = false;
 	GetUserIdAndSecContext(&expected.role, &expected.sec_context);
@@ -391,7 +409,7 @@ ttl_execution_describe(TtlExecution *execution, QueryDesc *query_desc)
 		follow_clock(execution->clock);
 	}
 	else if (current != NULL && (deletes || serves_foreign_key))
-		execution->clock = current->clock;
+		execution->clock = ttl_execution_reference_time();
 	else
 		execution->clock = get_clock(query_desc->snapshot);
 	if (!ttl_guc_now(&execution->reading_now))

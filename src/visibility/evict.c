@@ -794,7 +794,7 @@ check_deleted(EvictState *state, Relation rel, const TtlTids *found)
 		if (is_container &&
 			table_tuple_fetch_row_version(rel, &found->tids[i], SnapshotSelf,
 										  slot) &&
-			ttl_expiry_of_slot(&container, slot) <= state->now)
+			ttl_expiry_of_slot(&container, slot) <= Min(state->now, ttl_execution_reference_time()))
 			ereport(ERROR,
 					(errcode(ERRCODE_UNIQUE_VIOLATION),
 					 errmsg("could not delete the expired row of container \"%s\" that holds the key",
