@@ -407,6 +407,8 @@ SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE date');
 SELECT refused('ALTER TABLE configuration.item ALTER COLUMN ttl TYPE text');
 SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE bigint USING 1');
 SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE timestamptz[] USING NULL');
+-- nor does its value change on the way to the type that it has
+SELECT v, state('ALTER TABLE configuration.item ALTER COLUMN ' || v) FROM unnest('{_ts TYPE timestamptz USING _ts::date, _ts TYPE timestamptz USING _ts::timestamptz(0), _ts TYPE timestamptz USING x, ttl TYPE int USING ttl::smallint, ttl TYPE int USING x::int}'::text[]) v;
 -- nor is it built anew when nothing changes
 SELECT string_agg(oid::text, ' ' ORDER BY oid) AS was FROM pg_class WHERE oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'item'::regclass) \gset
 ALTER TABLE item ALTER COLUMN _ts TYPE timestamp with time zone, ALTER COLUMN _ts SET NOT NULL, ALTER COLUMN _ts SET DEFAULT clock_timestamp();

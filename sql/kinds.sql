@@ -177,6 +177,10 @@ CALL agree('epoch_numeric_ns');
 SELECT make_numbers('dates', 'date', NULL, true, 'consistent', '{2019-12-31, 2020-01-01, 2020-01-02, infinity, -infinity, 294276-12-31, 294277-01-01, 4713-11-24 BC, 5874897-12-31, NULL}');
 SELECT * FROM meanings('dates');
 CALL agree('dates');
+-- no more has expired at the end of time than what has an end
+SET ttl.now = 'infinity';
+SELECT array_agg(value ORDER BY id) AS live, ttl.expired_count('dates') FROM dates;
+RESET ttl.now;
 -- the index that was there serves
 SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid::regclass::text ~ '^(epoch_int|dates)$' AND NOT indisprimary ORDER BY pg_get_indexdef(indexrelid) COLLATE "C";
 -- without a timestamp column
@@ -523,5 +527,13 @@ SET enable_seqscan = off;
 EXPLAIN (COSTS OFF) SELECT id FROM large WHERE doc @> '{"n": 1}';
 SELECT id FROM large WHERE doc @> '{"n": 1}';
 RESET enable_seqscan;
+-- wherever in the part that is read at first the TTL, or the names, end
+CREATE TABLE sliced (id int PRIMARY KEY, doc jsonb);
+SELECT ttl.create_container('sliced', 1000, ttl_column => 'doc');
+INSERT INTO sliced SELECT n, jsonb_build_object('a', repeat('x', n), 'ttl', 123456789, 'long', repeat('y', 3000)) FROM generate_series(1680, 1760) n;
+INSERT INTO sliced SELECT 10000 + n, jsonb_build_object(repeat('k', n), 1, 'ttl', 123456789, 'long', repeat('y', 3000)) FROM generate_series(1680, 1760) n;
+ALTER TABLE sliced ALTER doc SET STORAGE EXTERNAL;
+INSERT INTO sliced SELECT 20000 + id, doc || '{"n": 1}' FROM sliced;
+SELECT count(*), count(DISTINCT ttl.expires_at(s) - _ts), max(ttl.expires_at(s) - _ts) = 123456789 * interval '1 s' AS right FROM sliced s;
 
 DROP SCHEMA kinds CASCADE;

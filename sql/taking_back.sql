@@ -50,6 +50,11 @@ SELECT ttl.create_container('bare', 60, 'at', 'life');
 ALTER TABLE bare ALTER COLUMN at SET DEFAULT '2500-01-01';
 SELECT ttl.drop_container('bare');
 SELECT shape('bare') EXCEPT TABLE before;
+-- a column that others' functions generate goes on being generated
+CREATE TABLE generated (note text, life int GENERATED ALWAYS AS (greatest(length(note), 1)) STORED);
+SELECT ttl.create_container('generated', 60, ttl_column => 'life');
+SELECT ttl.drop_container('generated');
+INSERT INTO generated VALUES ('four') RETURNING life;
 -- a CHECK that was there stays, and so does an index on the timestamp alone
 CREATE TABLE complete (at timestamptz DEFAULT now(), life int CHECK (life = -1 OR life > 0));
 SELECT ttl.create_container('complete', 60, 'at', 'life');

@@ -204,6 +204,36 @@ ALTER TABLE cascaded ENABLE ROW LEVEL SECURITY;
 SET SESSION AUTHORIZATION regress_ttl_alice;
 INSERT INTO cascaded VALUES (2);
 RESET SESSION AUTHORIZATION;
+-- to delete from a partitioned table is to delete from its partitions
+CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY LIST (id);
+CREATE TABLE parted_low PARTITION OF parted FOR VALUES IN (0, 1) PARTITION BY LIST (id);
+CREATE TABLE parted_1 PARTITION OF parted_low FOR VALUES IN (1);
+SELECT ttl.create_container('parted', 10);
+CREATE TABLE parted_child (p int REFERENCES parted ON DELETE CASCADE);
+CREATE TRIGGER tell BEFORE DELETE ON parted_child FOR EACH ROW EXECUTE FUNCTION tell();
+INSERT INTO parted (id, _ts) VALUES (1, '2020-01-01');
+GRANT INSERT ON parted TO regress_ttl_mallory;
+SET SESSION AUTHORIZATION regress_ttl_mallory;
+SELECT state('INSERT INTO whose.parted VALUES (1)');
+RESET SESSION AUTHORIZATION;
+GRANT DELETE ON parted TO regress_ttl_mallory;
+SET SESSION AUTHORIZATION regress_ttl_mallory;
+SELECT state('INSERT INTO whose.parted VALUES (1)');
+RESET SESSION AUTHORIZATION;
+-- actions that come back to where they began, with code of the owner's and without
+CREATE TABLE ring (id int PRIMARY KEY, next int);
+CREATE TABLE ring_next (id int PRIMARY KEY, next int REFERENCES ring ON DELETE CASCADE);
+ALTER TABLE ring ADD FOREIGN KEY (next) REFERENCES ring_next ON DELETE CASCADE;
+SELECT ttl.create_container('ring', 10);
+INSERT INTO ring (id, _ts) VALUES (1, '2020-01-01'), (2, '2020-01-01');
+GRANT INSERT ON ring TO regress_ttl_mallory;
+SET SESSION AUTHORIZATION regress_ttl_mallory;
+SELECT state('INSERT INTO whose.ring VALUES (1)');
+RESET SESSION AUTHORIZATION;
+CREATE TRIGGER tell BEFORE DELETE ON ring_next FOR EACH ROW EXECUTE FUNCTION tell();
+SET SESSION AUTHORIZATION regress_ttl_mallory;
+SELECT state('INSERT INTO whose.ring VALUES (2)');
+RESET SESSION AUTHORIZATION;
 -- further down, on partitions, by rules; and own code is nobody's concern
 SELECT make_parent('top', 'CASCADE'), make_parent('split', 'CASCADE'), make_parent('ruled', 'CASCADE'), make_parent('own', 'CASCADE');
 CREATE TABLE top_grandchild (id int REFERENCES top_child ON DELETE CASCADE) PARTITION BY LIST (id);
