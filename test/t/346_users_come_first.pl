@@ -126,6 +126,30 @@ $session->query_until(qr/begins/, "\\echo begins\n$report;\n");
 rises($before, $pages, 'set again: counted by a session that is older');
 $node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) $waiting");
 
+# Neither a worker nor autovacuum is a user.
+sub comes_true
+{
+	my ($query) = @_;
+	my $until = time + $PostgreSQL::Test::Utils::timeout_default;
+
+	usleep(50_000) while $watcher->query_safe($query) ne 't' && time < $until;
+	return;
+}
+$node->turn_reaper('off');
+$node->add_expired('c', 5000);
+my ($cost, $deleted) = split /\|/, $node->statistics('cost, rows_deleted', 'c');
+$before = foreground();
+$node->turn_reaper('on');
+comes_true("SELECT rows_deleted = $deleted + 5000 FROM ttl.stat_containers WHERE container = 'c'::regclass");
+cmp_ok($node->statistics('cost', 'c') - $cost, '>=', 5000, 'what a worker deletes is its own cost ...');
+cmp_ok(foreground() - $before, '<', 2500, '... and none of the users');
+$node->safe_psql('postgres', 'ALTER TABLE large SET (autovacuum_vacuum_threshold = 1, autovacuum_vacuum_scale_factor = 0); DELETE FROM large WHERE id % 10 = 0');
+$before = foreground();
+$node->configure("autovacuum = on\nautovacuum_naptime = 1s");
+comes_true(q{SELECT autovacuum_count > 0 FROM pg_stat_user_tables WHERE relname = 'large'});
+cmp_ok(foreground() - $before, '<', $pages / 2, '... nor is what autovacuum reads');
+$node->configure('autovacuum = off');
+
 # The weights are the server's: neither a session's nor the database's.
 $before = foreground();
 $watcher->query_safe('SET vacuum_cost_page_hit = 10000; SET vacuum_cost_page_miss = 10000');
@@ -135,7 +159,7 @@ cmp_ok(foreground() - $before, '<', 10 * $pages, '... weighs no more because the
 $node->safe_psql('postgres', "ALTER DATABASE postgres SET vacuum_cost_page_$_ = 0") for qw(hit miss dirty);
 $node->turn_reaper('off');
 $node->turn_reaper('on');
-my $cost = $node->statistics('cost', 'c');
+$cost = $node->statistics('cost', 'c');
 $node->add_expired('c', 1000);
 $node->is_emptied('c', 'a worker in a database without such costs ...');
 cmp_ok($node->statistics('cost', 'c') - $cost, '>=', 1000, '... pays the same');
