@@ -549,6 +549,24 @@ INSERT INTO busy VALUES (2);
 RESET statement_timeout;
 SELECT id FROM busy ORDER BY id;
 
+-- A rule whose query needs one row of those that are deleted
+CREATE TABLE ruled (id int PRIMARY KEY);
+CREATE TABLE ruled_log (id int);
+SELECT new_container('ruled');
+INSERT INTO ruled (id, _ts) SELECT i, '2020-01-01' FROM generate_series(1, 500) i;
+CREATE RULE log AS ON DELETE TO ruled DO ALSO INSERT INTO ruled_log SELECT OLD.id LIMIT 1;
+INSERT INTO ruled SELECT generate_series(1, 400);
+CALL ttl.reap('ruled');
+SELECT count(*), (SELECT count(*) FROM ruled) FROM ruled_log;
+-- ... or begins anew before it has read all
+CREATE TABLE ruled_side (id int);
+INSERT INTO ruled_side SELECT generate_series(1, 50);
+INSERT INTO ruled (id, _ts) SELECT i, '2020-01-01' FROM generate_series(1001, 1500) i;
+DROP RULE log ON ruled;
+CREATE RULE log AS ON DELETE TO ruled DO ALSO INSERT INTO ruled_log SELECT s.id FROM ruled_side s, LATERAL (SELECT OLD.id + s.id LIMIT 1) one;
+CALL ttl.reap('ruled');
+SELECT count(*), (SELECT count(*) FROM ruled) FROM ruled_log;
+
 -- Counted
 SELECT c, evicted(c) > 0 AS evicted FROM unnest('{item, wide, parts, owned, parent, fired}'::regclass[]) c;
 SELECT evicted('fired') AS fired, evicted('parent') AS parent;

@@ -488,6 +488,17 @@ seq_scan(PlanState *ps)
 	}
 }
 
+/* The scan ends or begins anew, perhaps before it has come to the end of its list. */
+static void
+release_tid_page(Datum arg)
+{
+	TidPage    *page = (TidPage *) DatumGetPointer(arg);
+
+	if (BufferIsValid(page->buffer))
+		ReleaseBuffer(page->buffer);
+	page->buffer = InvalidBuffer;
+}
+
 /*
  * Makes the scan's list of the TIDs in its array, sorted, of pages that are there.  NULLs take no
  * space in an array.
@@ -512,6 +523,8 @@ make_tid_list(TidScanState *scan, TidPage *page)
 	scan->tss_NumTids = ntids;
 	scan->tss_TidPtr = 0;
 	page->next = page->nrows = 0;
+	/* a node of ours has no end of its own, but its expression context has, and each new list */
+	RegisterExprContextCallback(scan->ss.ps.ps_ExprContext, release_tid_page, PointerGetDatum(page));
 }
 
 /* Adds the row with that TID, on the page, if the snapshot sees it. */
