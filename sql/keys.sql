@@ -582,6 +582,49 @@ SELECT total_bytes < 500000 AS is_small, evicted('many') FROM pg_backend_memory_
 COMMIT;
 SELECT evicted('many');
 
+-- not what is taken back, be it that a later deletion is not
+CREATE PROCEDURE evict_many(first int, raises boolean) LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO many SELECT generate_series(first, first + 4);
+    IF raises THEN
+        RAISE 'taken back';
+    END IF;
+EXCEPTION
+    WHEN raise_exception THEN NULL;
+END $$;
+TRUNCATE many;
+INSERT INTO many (id, _ts) SELECT i, '2020-01-01' FROM generate_series(1, 100) i;
+BEGIN;
+SAVEPOINT a;
+INSERT INTO many VALUES (1), (2);
+ROLLBACK TO a;
+INSERT INTO many VALUES (3), (4), (5);
+SAVEPOINT b;
+INSERT INTO many VALUES (6);
+SAVEPOINT c;
+INSERT INTO many VALUES (7), (8);
+RELEASE c;
+ROLLBACK TO b;
+SAVEPOINT d;
+INSERT INTO many VALUES (9);
+SAVEPOINT e;
+INSERT INTO many VALUES (10);
+RELEASE d;
+CALL evict_many(11, true);
+CALL evict_many(16, false);
+COMMIT;
+SELECT evicted('many') - 20000 AS kept, count(*) FROM many;
+BEGIN;
+INSERT INTO many VALUES (21), (22);
+PREPARE TRANSACTION 'taken back';
+ROLLBACK PREPARED 'taken back';
+SELECT evicted('many') - 20000 AS kept;
+BEGIN;
+INSERT INTO many VALUES (21), (22);
+PREPARE TRANSACTION 'kept';
+COMMIT PREPARED 'kept';
+SELECT evicted('many') - 20000 <= 12 AS at_most_kept, count(*) FROM many;
+
 SET client_min_messages = warning;
 REVOKE ALL ON SCHEMA keys FROM regress_ttl_user, regress_ttl_owner;
 DROP SCHEMA keys CASCADE;

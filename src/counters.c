@@ -14,6 +14,10 @@
  * database only after the database has been dropped.  A backend whose database has no
  * entry looks for one again when the number of entries ever made has changed.
  *
+ * Rows that sessions delete are counted when their transaction commits, but for those that a
+ * subtransaction has taken back.  What a prepared transaction has deleted isn't counted: another
+ * session decides whether it has.
+ *
  * Statistics begin anew with the shared memory: when the server starts, and after a crash.
  *
  *-------------------------------------------------------------------------
@@ -180,15 +184,106 @@ ttl_counters_add_batch(Oid container, int64 rows, int64 cost)
 	dshash_release_lock(containers, entry);
 }
 
-void
-ttl_counters_add_rows(Oid container, int64 deleted, int64 evicted, int64 archived)
-{
-	ContainerEntry *entry = lock_container(container);
+/*
+ * Rows that this transaction has deleted
+ */
 
-	entry->counters.rows_deleted += deleted;
-	entry->counters.rows_evicted += evicted;
-	entry->counters.rows_archived += archived;
-	dshash_release_lock(containers, entry);
+/* ... from a container, in a subtransaction */
+typedef struct Pending
+{
+	SubTransactionId subid;
+	Oid			container;
+	TtlRowCounts rows;
+} Pending;
+
+/* They are counted when the transaction commits. */
+static List *pending = NIL;
+
+/* There may be as many deletions in a transaction as rows: all alike share an entry. */
+static void
+add_pending(SubTransactionId subid, Oid container, const TtlRowCounts *rows)
+{
+	Pending    *entry = NULL;
+	ListCell   *lc;
+
+	foreach(lc, pending)
+	{
+		entry = lfirst(lc);
+		if (entry->subid == subid && entry->container == container)
+			break;
+		entry = NULL;
+	}
+	if (entry == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+
+		entry = palloc0(sizeof(Pending));
+		entry->subid = subid;
+		entry->container = container;
+		pending = lappend(pending, entry);
+		MemoryContextSwitchTo(old);
+	}
+	entry->rows.deleted += rows->deleted;
+	entry->rows.evicted += rows->evicted;
+	entry->rows.archived += rows->archived;
+}
+
+void
+ttl_counters_add_rows(Oid container, const TtlRowCounts *rows)
+{
+	add_pending(GetCurrentSubTransactionId(), container, rows);
+}
+
+/* Adds what is pending to the statistics, or takes it back (sign -1). */
+static void
+flush_pending(int sign)
+{
+	ListCell   *lc;
+
+	foreach(lc, pending)
+	{
+		const Pending *rows = lfirst(lc);
+		ContainerEntry *entry = lock_container(rows->container);
+
+		entry->counters.rows_deleted += sign * rows->rows.deleted;
+		entry->counters.rows_evicted += sign * rows->rows.evicted;
+		entry->counters.rows_archived += sign * rows->rows.archived;
+		dshash_release_lock(containers, entry);
+	}
+}
+
+void
+ttl_counters_transaction(XactEvent event)
+{
+	static bool flushed = false;
+
+	/* to make an entry may fail, which it must not after the commit; that may fail after this */
+	if (event == XACT_EVENT_PRE_COMMIT)
+		flush_pending(1);
+	else if (flushed && event == XACT_EVENT_ABORT)
+		flush_pending(-1);
+	flushed = event == XACT_EVENT_PRE_COMMIT;
+	if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE)
+		pending = NIL;
+}
+
+void
+ttl_counters_subtransaction(SubXactEvent event, SubTransactionId subid, SubTransactionId parent)
+{
+	if (event != SUBXACT_EVENT_COMMIT_SUB && event != SUBXACT_EVENT_ABORT_SUB)
+		return;
+	/* backwards, since what the parent gets may be added at the end */
+	for (int i = list_length(pending) - 1; i >= 0; i--)
+	{
+		Pending    *entry = list_nth(pending, i);
+
+		if (entry->subid != subid)
+			continue;
+		pending = list_delete_nth_cell(pending, i);
+		if (event == SUBXACT_EVENT_COMMIT_SUB)
+			add_pending(parent, entry->container, &entry->rows);
+		pfree(entry);
+	}
 }
 
 /* True if that was less than an hour ago, and the clock has not been set back since. */

@@ -48,6 +48,14 @@ typedef struct TtlProgress
 	TimestampTz expiry;
 } TtlProgress;
 
+/* Rows that have been deleted from a container by expiry */
+typedef struct TtlRowCounts
+{
+	int64		deleted;
+	int64		evicted;
+	int64		archived;
+} TtlRowCounts;
+
 /* Statistics of a container */
 typedef struct TtlContainerCounters
 {
@@ -151,12 +159,14 @@ extern void ttl_counters_attach(TtlCountersShared *shmem, bool found, int tranch
 extern TimestampTz ttl_counters_since(void);
 
 /*
- * Containers of this database.  Not transactional: what is added stays when the
- * transaction is rolled back.
+ * Containers of this database.  Not transactional, but for rows that are added: those count if
+ * the transaction commits.
  */
 extern void ttl_counters_add_batch(Oid container, int64 rows, int64 cost);
-extern void ttl_counters_add_rows(Oid container, int64 deleted, int64 evicted,
-								  int64 archived);
+extern void ttl_counters_add_rows(Oid container, const TtlRowCounts *rows);
+extern void ttl_counters_transaction(XactEvent event);
+extern void ttl_counters_subtransaction(SubXactEvent event, SubTransactionId subid,
+										SubTransactionId parent);
 
 /* Sets the last error.  False if it has been the last one already, less than an hour ago. */
 extern bool ttl_counters_set_error(Oid container, const char *message);

@@ -34,6 +34,7 @@
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "cost.h"
+#include "counters.h"
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "expiry/expiry.h"
@@ -388,7 +389,13 @@ ttl_xact_callback(XactEvent event, void *arg)
 	ttl_cost_transaction(event);
 	ttl_execution_transaction(event);
 	ttl_request_transaction(event);
-	ttl_deletion_transaction(event);
+	ttl_counters_transaction(event);
+}
+
+static void
+ttl_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
+{
+	ttl_counters_subtransaction(event, subid, parent);
 }
 
 /*
@@ -426,6 +433,7 @@ _PG_init(void)
 	ttl_reaper_init();
 
 	RegisterXactCallback(ttl_xact_callback, NULL);
+	RegisterSubXactCallback(ttl_subxact_callback, NULL);
 	CacheRegisterRelcacheCallback(ttl_relcache_callback, (Datum) 0);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, ttl_namespace_callback, (Datum) 0);
 

@@ -369,94 +369,21 @@ check_snapshot(const ToDelete *to_delete)
 	ExecDropSingleTupleTableSlot(slot);
 }
 
-/* What the statistics get when the transaction commits */
-typedef struct Count
-{
-	Oid			container;
-	int64		reaped;
-	int64		evicted;
-	int64		archived;
-} Count;
-
-static List *counts = NIL;
-
 /* The reaper counts rows of its own container itself when they are committed. */
 static void
 count_deleted(const Deletion *deletion, const ToDelete *to_delete)
 {
-	MemoryContext old;
-	Count	   *count;
+	TtlRowCounts rows = {0};
 
 	if (!OidIsValid(to_delete->container.container))
 		return;
-	old = MemoryContextSwitchTo(TopTransactionContext);
-	count = palloc0(sizeof(Count));
-	count->container = to_delete->container.container;
 	if (deletion->user != NULL)
-		count->evicted = to_delete->deleted;
+		rows.evicted = to_delete->deleted;
 	else if (to_delete->went_along)
-		count->reaped = to_delete->deleted;
+		rows.deleted = to_delete->deleted;
 	if (OidIsValid(to_delete->container.policy.archive_to))
-		count->archived = to_delete->deleted;
-	counts = lappend(counts, count);
-	MemoryContextSwitchTo(old);
-}
-
-/*
- * Adds what a deletion has counted, behind the first so many, to what is there of the same containers:
- * there may be as many deletions in a transaction as rows.
- */
-static void
-merge_counts(int nbefore)
-{
-	int			nmerged = nbefore;
-
-	for (int i = nbefore; i < list_length(counts); i++)
-	{
-		Count	   *count = list_nth(counts, i);
-		Count	   *sum = NULL;
-
-		for (int j = 0; j < nmerged && sum == NULL; j++)
-		{
-			if (((Count *) list_nth(counts, j))->container == count->container)
-				sum = list_nth(counts, j);
-		}
-		if (sum == NULL)
-		{
-			lfirst(list_nth_cell(counts, nmerged++)) = count;
-			continue;
-		}
-		sum->reaped += count->reaped;
-		sum->evicted += count->evicted;
-		sum->archived += count->archived;
-		pfree(count);
-	}
-	counts = list_truncate(counts, nmerged);
-}
-
-void
-ttl_deletion_transaction(XactEvent event)
-{
-	static bool counted = false;
-	bool		counts_now = event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE;
-
-	/* the commit may fail after all */
-	if (counts_now || (counted && event == XACT_EVENT_ABORT))
-	{
-		int			sign = counts_now ? 1 : -1;
-		ListCell   *lc;
-
-		foreach(lc, counts)
-		{
-			const Count *count = lfirst(lc);
-
-			ttl_counters_add_rows(count->container, sign * count->reaped, sign * count->evicted,
-								  sign * count->archived);
-		}
-	}
-	counted = counts_now;
-	if (!counts_now)
-		counts = NIL;
+		rows.archived = to_delete->deleted;
+	ttl_counters_add_rows(to_delete->container.container, &rows);
 }
 
 /* Deletes the rows, if they may be deleted. */
@@ -478,24 +405,17 @@ static void
 run_deletion(const Deletion *deletion, ToDelete *to_delete, int flags)
 {
 	const Deletion *outer = running;
-	const int	ncounts = list_length(counts);
 
 	PG_TRY();
 	{
 		running = deletion;
 		delete_permitted(deletion, to_delete, flags);
 	}
-	PG_CATCH();
+	PG_FINALLY();
 	{
 		running = outer;
-		counts = list_truncate(counts, ncounts);
-		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	running = outer;
-	/* a deletion around it may still fail */
-	if (outer == NULL)
-		merge_counts(ncounts);
 }
 
 bool

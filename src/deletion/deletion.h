@@ -223,9 +223,6 @@ extern TtlSessionUser *ttl_deletion_user(const TtlExecution *execution);
  */
 extern void ttl_deletion_truncate(Relation rel);
 
-/* Counts what has been deleted in a transaction that is about to commit. */
-extern void ttl_deletion_transaction(XactEvent event);
-
 /* True if a deletion runs in this process, or what it has deferred. */
 extern bool ttl_deletion_is_running(void);
 
