@@ -361,6 +361,26 @@ CREATE FUNCTION mend() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN new.ttl := CA
 CREATE TRIGGER mend BEFORE INSERT OR UPDATE ON strict FOR EACH ROW EXECUTE FUNCTION mend();
 SELECT state('INSERT INTO expiry.strict VALUES (30, ''mended'', 0)'), state('INSERT INTO expiry.strict VALUES (31, ''broken'', 1)'), state('UPDATE expiry.strict SET ttl = 0 WHERE id = 2'), state('UPDATE expiry.strict SET ttl = 1 WHERE id = 2');
 DROP TRIGGER mend ON strict;
+-- a bad value that was there stays, whatever fires, and whoever updates
+CREATE TABLE strict_parent (id int PRIMARY KEY);
+CREATE TABLE strict_child (id int PRIMARY KEY, parent int REFERENCES strict_parent ON UPDATE CASCADE ON DELETE SET NULL, note text, ttl smallint);
+INSERT INTO strict_parent VALUES (1), (2);
+INSERT INTO strict_child VALUES (1, 1, 'was there', 0), (2, 1, 'was there', NULL), (3, 2, 'was there', -9);
+CREATE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.note := NEW.note || ' *';
+    RETURN NEW;
+END $$;
+CREATE TRIGGER note_change BEFORE UPDATE ON strict_child FOR EACH ROW EXECUTE FUNCTION note_change();
+SELECT ttl.create_container('strict_child', 60, ttl_column => 'ttl');
+UPDATE strict_child SET note = 'updated', ttl = ttl;
+UPDATE strict_parent SET id = 10 WHERE id = 1;
+DELETE FROM strict_parent WHERE id = 2;
+UPDATE strict_child SET id = -id;
+INSERT INTO strict_child VALUES (-1, 10, 'upserted', 5) ON CONFLICT (id) DO UPDATE SET note = 'upserted', ttl = strict_child.ttl;
+SELECT statement, state(statement) FROM unnest(ARRAY['UPDATE expiry.strict_child SET ttl = -9', 'UPDATE expiry.strict_child SET ttl = ttl - 1 WHERE id = -3', 'UPDATE expiry.strict_child SET ttl = 0 WHERE id = -2',
+    'UPDATE expiry.strict_child SET id = -id, ttl = 0 WHERE id = -3', 'INSERT INTO expiry.strict_child VALUES (-1, 10, NULL, 0)']) statement;
+SELECT id, parent, note, ttl FROM strict_child ORDER BY id;
 -- also while TTL is off, but not in what is replicated
 SELECT ttl.set_default_ttl('strict', NULL);
 SELECT state('INSERT INTO expiry.strict VALUES (40, ''off'', 0)'), state('UPDATE expiry.strict SET ttl = 0 WHERE id = 2');

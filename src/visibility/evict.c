@@ -34,11 +34,11 @@
  * Between the look-up and PostgreSQL's own check another session may commit a row that
  * has expired.  ON CONFLICT must neither update such a row nor give way to it: the
  * row that DO UPDATE has locked is looked at before its WHERE is evaluated, and a row
- * that DO NOTHING may have skipped is looked up once more if a transaction has ended
- * since.  Either is 40001.
+ * that DO NOTHING may have skipped is looked up once more, in the arbiter indexes, if a transaction
+ * has ended since.  Either is 40001.
  *
- * The trigger also completes _ts where COPY gives NULL, and refuses TTLs without a meaning in
- * columns of integers: 23514, as by a CHECK, whose text each statement would read and prepare.
+ * The trigger also completes _ts where COPY gives NULL, and refuses TTLs without a meaning that are
+ * written to columns of integers: 23514, as by a CHECK, whose text each statement would read and prepare.
  * Not those that are generated, which are computed later, nor those that are replicated.
  *
  * An UPDATE that assigns key columns needs keys freed, one that assigns TTLs needs them checked, one
@@ -85,11 +85,13 @@
 #include "expiry/expiry.h"
 #include "fmgr.h"
 #include "guc.h"
+#include "lib/qunique.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "port/atomics.h"
 #include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
+#include "utils/datum.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -911,15 +913,34 @@ complete_ts(Relation rel, const TtlContainer *container, HeapTuple tuple, TupleT
 	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 1, &column, &now, &isnull);
 }
 
-/* Errors (23514) if the row in the slot has a TTL without a meaning. */
+/* True if the rows in both slots have the same value in the column. */
+static bool
+is_same(TupleTableSlot *slot, TupleTableSlot *old, AttrNumber column)
+{
+	Form_pg_attribute attribute = TupleDescAttr(slot->tts_tupleDescriptor, column - 1);
+	bool		isnull;
+	bool		old_isnull;
+	Datum		value = slot_getattr(slot, column, &isnull);
+	Datum		old_value = slot_getattr(old, column, &old_isnull);
+
+	if (isnull || old_isnull)
+		return isnull && old_isnull;
+	return datumIsEqual(value, old_value, attribute->attbyval, attribute->attlen);
+}
+
+/*
+ * Errors (23514) if the row in the slot has a TTL without a meaning, unless the row that it
+ * replaces (NULL = none) has it already.
+ */
 static void
-check_ttl(const TtlContainer *container, Relation rel, TupleTableSlot *slot)
+check_ttl(const TtlContainer *container, Relation rel, TupleTableSlot *slot, TupleTableSlot *old)
 {
 	AttrNumber	column = container->ttl_attno;
 	bool		isnull;
 	Datum		value = slot_getattr(slot, column, &isnull);
 
-	if (!isnull && ttl_type_is_invalid(container->ttl_type, value))
+	if (!isnull && ttl_type_is_invalid(container->ttl_type, value) &&
+		(old == NULL || !is_same(slot, old, column)))
 		ereport(ERROR,
 				(errcode(ERRCODE_CHECK_VIOLATION),
 				 errmsg("new row for relation \"%s\" has an invalid TTL in column \"%s\"",
@@ -1011,7 +1032,7 @@ ttl_on_write(PG_FUNCTION_ARGS)
 
 	new = given;
 	if (state->checks_ttl)
-		check_ttl(&state->container, rel, slot);
+		check_ttl(&state->container, rel, slot, self != NULL ? trigger->tg_trigslot : NULL);
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
 		new = complete_ts(rel, &state->container, given, slot);
 	if (state->keys != NULL)
