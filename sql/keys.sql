@@ -549,6 +549,20 @@ INSERT INTO busy VALUES (2);
 RESET statement_timeout;
 SELECT id FROM busy ORDER BY id;
 
+-- An exclusion key that many hold: as many times as long as there are times as many of them, and not the square
+CREATE TABLE booked (during int4range, EXCLUDE USING gist (during WITH &&));
+SELECT new_container('booked');
+INSERT INTO booked (during, _ts) SELECT int4range(i, i + 1), '2020-01-01' FROM generate_series(1, 34000) i;
+CREATE FUNCTION time_to_book(range int4range) RETURNS interval LANGUAGE plpgsql AS $$
+DECLARE
+    started timestamptz := clock_timestamp();
+BEGIN
+    INSERT INTO booked VALUES (range);
+    RETURN clock_timestamp() - started;
+END $$;
+SELECT extract(epoch FROM time_to_book(int4range(2001, 34001))) / extract(epoch FROM time_to_book(int4range(1, 2001))) < 48 AS in_proportion;
+SELECT during FROM booked;
+
 -- A rule whose query needs one row of those that are deleted
 CREATE TABLE ruled (id int PRIMARY KEY);
 CREATE TABLE ruled_log (id int);

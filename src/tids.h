@@ -55,18 +55,6 @@ ttl_tids_compare(const void *a, const void *b)
 		(int) ItemPointerGetOffsetNumberNoCheck(right);
 }
 
-/* For short arrays */
-static inline bool
-ttl_tids_contain(const TtlTids *array, const ItemPointerData *tid)
-{
-	for (int i = 0; i < array->n; i++)
-	{
-		if (ItemPointerEquals(&array->tids[i], unconstify(ItemPointerData *, tid)))
-			return true;
-	}
-	return false;
-}
-
 /* The expiry indexes of a table, in the order in which walks go through them */
 typedef enum TtlExpiryIndex
 {

@@ -117,6 +117,7 @@ typedef struct KeyIndex
 	IndexInfo  *info;
 	KeyOperators operators;
 	ExprState  *predicate;
+	bool		is_arbiter;		/* ON CONFLICT looks at it */
 } KeyIndex;
 
 typedef struct Keys
@@ -133,6 +134,8 @@ typedef struct Keys
 	TupleTableSlot *existing;	/* NULL until one is needed */
 	bool		met_gone;		/* the look-up has met an entry of a row that
 								 * is gone */
+	bool		met_live;		/* ... a row that has not expired, and is no
+								 * other transaction's in progress */
 } Keys;
 
 /* So often a look-up is done at most. */
@@ -247,10 +250,15 @@ prepare_keys(Relation rel)
 		target = find_target(execution->query_desc->estate, rel);
 	if (target != NULL)
 	{
+		const List *arbiters = target->ri_onConflictArbiterIndexes;
+
 		keys->running = execution->query_desc->estate;
 		keys->indexes = palloc(sizeof(KeyIndex) * target->ri_NumIndices);
 		for (int i = 0; i < target->ri_NumIndices; i++)
 			add_index(keys, target->ri_IndexRelationDescs[i], target->ri_IndexRelationInfo[i]);
+		for (int i = 0; i < keys->nindexes; i++)
+			keys->indexes[i].is_arbiter = arbiters == NIL ||
+				list_member_oid(arbiters, keys->indexes[i].index);
 	}
 	else
 	{
@@ -385,32 +393,39 @@ find_in(Keys *keys, const KeyIndex *key, Relation index,
 			}
 			tid = keys->existing->tts_tid;
 			if ((self != NULL && ItemPointerEquals(&tid, unconstify(ItemPointerData *, self))) ||
-				(scan->xs_recheck && !recheck_key(keys, key, index, slot, procs, values)) ||
-				ttl_expiry_of_slot(container, keys->existing) > now)
+				(scan->xs_recheck && !recheck_key(keys, key, index, slot, procs, values)))
 				continue;
 			if (afterwards)
 			{
-				if (!TransactionIdIsValid(dirty.xmin) && !is_own(keys->existing))
+				if (TransactionIdIsValid(dirty.xmin))
+					continue;
+				if (ttl_expiry_of_slot(container, keys->existing) > now)
+					keys->met_live = true;
+				else if (!is_own(keys->existing))
 					ttl_tids_append(found, &tid);
 				continue;
 			}
+			if (ttl_expiry_of_slot(container, keys->existing) > now)
+				continue;
 			/* A transaction in progress inserts or deletes it. */
 			wait_for = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
 			waited_for = tid;
 			if (TransactionIdIsValid(wait_for))
 				break;
-			if (!ttl_tids_contain(found, &tid))
-				ttl_tids_append(found, &tid);
+			ttl_tids_append(found, &tid);
 		}
 		index_endscan(scan);
 		if (keys->existing != NULL)
 			ExecClearTuple(keys->existing);
-		if (TransactionIdIsValid(wait_for))
+		/* as the index's own check does: an insertion may be taken back long before its transaction ends */
+		if (TransactionIdIsValid(wait_for) && dirty.speculativeToken != 0)
+			SpeculativeInsertionWait(wait_for, dirty.speculativeToken);
+		else if (TransactionIdIsValid(wait_for))
 			XactLockTableWait(wait_for, keys->rel, &waited_for, XLTW_InsertIndexUnique);
 	} while (TransactionIdIsValid(wait_for));
 }
 
-/* Collects from all indexes that the new row will be in. */
+/* Collects from all indexes that the new row will be in; afterwards, from those that ON CONFLICT looks at. */
 static void
 find_in_all(Keys *keys, const TtlContainer *container, TimestampTz now,
 			TupleTableSlot *slot, const ItemPointerData *self, bool afterwards,
@@ -421,6 +436,8 @@ find_in_all(Keys *keys, const TtlContainer *container, TimestampTz now,
 		const KeyIndex *key = &keys->indexes[i];
 		Relation	index = key->opened;
 
+		if (afterwards && !key->is_arbiter)
+			continue;
 		if (key->predicate != NULL &&
 			!ExecQual(key->predicate, GetPerTupleExprContext(keys->estate)))
 			continue;
@@ -466,6 +483,13 @@ find_expired(Keys *keys, const TtlContainer *container, TimestampTz now, TupleTa
 			break;
 	}
 
+	/* a row may hold several keys, and many may hold one exclusion key */
+	if (found->n > 1)
+	{
+		qsort(found->tids, found->n, sizeof(ItemPointerData), ttl_tids_compare);
+		found->n = qunique(found->tids, found->n, sizeof(ItemPointerData), ttl_tids_compare);
+	}
+
 	if (keys->generated != NULL)
 		ExecClearTuple(keys->generated);
 	if (keys->estate != NULL)
@@ -473,8 +497,9 @@ find_expired(Keys *keys, const TtlContainer *container, TimestampTz now, TupleTa
 }
 
 /*
- * True if another transaction has committed a row that had expired by 'now' and conflicts with
- * the one in the slot, whether that has been inserted or not.
+ * True if ON CONFLICT DO NOTHING may have given way to an expired row alone: another transaction has
+ * committed one that had expired by 'now' and conflicts with the row in the slot, and nothing that lives
+ * does, the row itself, if it has been inserted, included.
  */
 static bool
 are_held(Keys *keys, const TtlContainer *container, TimestampTz now,
@@ -482,8 +507,9 @@ are_held(Keys *keys, const TtlContainer *container, TimestampTz now,
 {
 	TtlTids		found = {0};
 
+	keys->met_live = false;
 	find_expired(keys, container, now, slot, NULL, true, &found);
-	return found.n > 0;
+	return found.n > 0 && !keys->met_live;
 }
 
 /*
@@ -806,21 +832,24 @@ check_deleted(EvictState *state, Relation rel, const TtlTids *found)
 	}
 }
 
-/* Deletes the expired rows that hold keys of the new row. */
+/*
+ * Deletes the expired rows that hold keys of the new row.  One that another session has updated
+ * since it was found is not deleted; what it has become may have expired, too.
+ */
 static void
 free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerData *self)
 {
-	TtlTids		found = {0};
-	uint64		deleted;
+	TtlSessionUser user = {.role = GetUserId(), .written_owner = rel->rd_rel->relowner};
 
-	find_expired(state->keys, &state->container, state->now, slot, self, false, &found);
-	if (found.n > 0)
+	for (int n = 0; n < LOOK_UPS_MAX; n++)
 	{
-		TtlSessionUser user = {.role = GetUserId(), .written_owner = rel->rd_rel->relowner};
+		TtlTids		found = {0};
 
-		deleted = ttl_deletion_run(rel, NULL, found.tids, found.n, state->now, 0, &user);
-		if (deleted < found.n)
-			check_deleted(state, rel, &found);
+		find_expired(state->keys, &state->container, state->now, slot, self, false, &found);
+		if (found.n == 0 ||
+			ttl_deletion_run(rel, NULL, found.tids, found.n, state->now, 0, &user) == found.n)
+			break;
+		check_deleted(state, rel, &found);
 	}
 }
 
