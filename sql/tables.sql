@@ -1,4 +1,4 @@
--- Ten tables that people have, registered as doc/tables.md says; none loses a live row
+-- Ten tables that people have, registered as doc/existing-tables.md says; none loses a live row
 \set VERBOSITY terse
 CREATE SCHEMA tables;
 SET search_path = tables, public;

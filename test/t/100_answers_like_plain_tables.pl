@@ -39,7 +39,7 @@ $node->safe_psql('postgres', 'CREATE EXTENSION ttl');
 $equivalence::Tables::server = $node->pg_version->major;
 prepare($node, 'postgres');
 
-# 19 finds an expired parent present when it checks a foreign key: see doc/reference.md
+# 19 finds an expired parent present when it checks a foreign key: see doc/limits.md
 table('root')->{all_live} = 1 if $node->pg_version->major >= 19;
 
 seed($seed);

@@ -31,7 +31,7 @@ command_ok([ 'pg_dump', '-d', $node->connstr('postgres'), '--exclude-table-data=
 command_ok([ 'pg_dump', '-d', $node->connstr('postgres'), '-f', $whole ], 'one with them');
 command_ok([ 'pg_dump', '-d', $node->connstr('postgres'), '-Fc', '-f', $archive ], 'and an archive');
 like(slurp_file($whole), qr/^COPY ttl\.container /m, 'policies are in the whole dump');
-# as doc/operations.md says
+# as doc/without-library.md says
 command_ok([ 'sh', '-c', q{sed '/^COPY ttl\.container /,/^\\\\\.$/d' "$0" > "$1"}, $whole, $edited ], '... and can be taken out');
 unlike(slurp_file($_), qr/^COPY ttl\./m, 'no policies') for $script, $edited;
 $node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");

@@ -1,4 +1,4 @@
-# Partitions on other servers, each a container there: the set-up that doc/scale.md shows, command by
+# Partitions on other servers, each a container there: the set-up that doc/sharding.md shows, command by
 # command, on a front server and two back servers.  What has expired is seen through the front by no
 # statement; each back server stamps, hides and deletes by itself.
 use strict;
@@ -73,7 +73,7 @@ sub sends
 # The page's commands
 my %where = map { ("back-$_" => $back[ $_ - 1 ]) } 1, 2;
 my @done;
-my $page = slurp_file('doc/scale.md');
+my $page = slurp_file('doc/sharding.md');
 while ($page =~ /^```sql (\w+)\n(.*?)^```/msg)
 {
 	my ($role, $sql) = ($1, $2);
@@ -81,7 +81,7 @@ while ($page =~ /^```sql (\w+)\n(.*?)^```/msg)
 	$sql =~ s/host '([^']+)'/"host '" . $where{$1}->host . "', port '" . $where{$1}->port . "'"/ge;
 	push @done, $role eq 'back' ? backs($sql) : ask($sql, $role);
 }
-is(scalar(@done), 5, 'the commands of doc/scale.md');
+is(scalar(@done), 5, 'the commands of doc/sharding.md');
 is(backs(q{SELECT ttl.default_ttl('session')}), '3600 3600', 'the policy has been changed on both servers');
 is($done[4], "back_1|session|0||0\nback_2|session|0||0", 'their statistics are one answer');
 

@@ -107,8 +107,8 @@ for (map({ $_->[1] } @targets), @variables, slurp_file("$dir/alerts.yaml"))
 }
 is(join(' ', grep { !$metrics{$_} } sort keys %asked), '', 'dashboard and alerts ask for nothing else');
 
-# The questions of doc/operations.md are for this role, too, which owns no container.
-my ($questions) = slurp_file("$dir/../operations.md") =~ /^## Watching\n(.*?)^### /ms;
+# The questions of doc/monitoring.md are for this role, too, which owns no container.
+my ($questions) = slurp_file("$dir/../monitoring.md") =~ /(.*?)^## /ms;
 my @questions = $questions =~ /^```sql\n(SELECT .*?)^```\n/msg;
 cmp_ok(scalar(@questions), '>=', 6, 'there are documented questions');
 for my $question (@questions)

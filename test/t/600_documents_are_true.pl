@@ -5,8 +5,8 @@
 #
 # A block of SQL that says where it is run (```sql front) is for the test of its subject.
 # A statement may span lines, until one ends with a semicolon.  To sleep, or to be "-- 31 minutes later",
-# is to set back the clocks of all rows instead, unless the reaper is awaited.  Links lead somewhere.  doc/reference.md leaves nothing
-# out, nor do the messages in doc/operations.md.  Figures were measured.
+# is to set back the clocks of all rows instead, unless the reaper is awaited.  Links lead somewhere.  Pages that list
+# functions, views, settings, errors or messages leave none out.  README.md names all pages.  Figures were measured.
 use strict;
 use warnings;
 
@@ -109,11 +109,19 @@ sub settled
 }
 
 my $answers = 0;
-my ($navigation) = $text{'doc/tutorial.md'} =~ /^(\[README\]\(.*)$/m;
-is(join(' ', sort $navigation =~ /\]\(([^)]*)\)/g), join(' ', sort '../README.md', map { basename($_) } glob('doc/*.md')), 'the line of pages names all of them');
+
+# README.md names each page once, by subjects.  A page begins with a line of those of its subject.
+my ($subjects) = $text{'README.md'} =~ /^## Documentation\n(.*)/ms;
+my %navigation;
+for my $pages ($subjects =~ /^\|[^|]*\| (\[.*\]\(doc\/[^|]*) \|$/mg)
+{
+	my $line = '[README](../README.md) · ' . $pages =~ s/\(doc\//(/gr;
+	push @{ $navigation{$_} }, $line for $pages =~ /\]\((doc\/[^)]*)\)/g;
+}
+is(join(' ', sort map { ($_) x @{ $navigation{$_} } } keys %navigation), join(' ', sort glob('doc/*.md')), 'README.md names all pages');
 for my $page (@pages)
 {
-	ok($text{$page} =~ /^\Q$navigation\E$/m || $page eq 'README.md', "$page: the line of pages");
+	ok($page eq 'README.md' || $text{$page} =~ /^\Q$navigation{$page}[0]\E$/m, "$page: the line of pages");
 	unlike($text{$page}, qr/<!--/, "$page: nothing is hidden");
 	my @statements = statements($page) or next;
 	my $database = lc(basename($page, '.md') =~ s/\W/_/gr);
@@ -238,16 +246,15 @@ for my $file (glob('src/*.c src/*/*.c'))
 		my ($level, $message) = ($1, $2);
 		$message =~ s/\\"/"/g;
 		$message =~ s/%l*[dmsu]/.../g;
-		ok($text{'doc/operations.md'} =~ /^\| $level \|.*`\Q$message\E`/m, "$level: $message");
+		ok($text{'doc/messages.md'} =~ /^\| $level \|.*`\Q$message\E`/m, "$level: $message");
 	}
 }
 
 #
-# The reference
+# Pages to look up
 #
 
-my $reference = $text{'doc/reference.md'};
-my $one_line = $reference =~ s/\s+/ /gr;
+my $functions = $text{'doc/functions.md'} =~ s/\s+/ /gr;
 $node->safe_psql('postgres', 'CREATE EXTENSION ttl');
 
 # Those whose results are views, too, are described there.
@@ -261,7 +268,7 @@ SELECT proname || '(' || regexp_replace(pg_get_function_arguments(p.oid), '::[][
  ORDER BY 1
 END
 {
-	ok($one_line =~ qr/\Q$_\E/, "reference: $_");
+	ok($functions =~ qr/\Q$_\E/, "functions: $_");
 }
 
 for (split(/\n/, $node->safe_psql('postgres', <<'END')))
@@ -272,9 +279,9 @@ SELECT relname, string_agg(attname, ' ' ORDER BY attnum)
 END
 {
 	my ($view, $columns) = split(/\|/);
-	my ($section) = $reference =~ /^#+ `ttl\.$view`$(.*?)(?=^#|\z)/ms;
+	my ($section) = $text{'doc/views.md'} =~ /^#+ `ttl\.$view`$(.*?)(?=^#|\z)/ms;
 	my @missing = grep { ($section // '') !~ /^\|[^|]*`$_`[^|]*\|/m } split(/ /, $columns);
-	is("@missing", '', "reference: columns of ttl.$view");
+	is("@missing", '', "views: columns of ttl.$view");
 }
 
 my %who = (user => 'any user', superuser => 'superuser', sighup => 'reload', postmaster => 'restart', internal => 'nobody');
@@ -284,7 +291,7 @@ SELECT name, CASE current_setting(name) WHEN '' THEN 'empty' ELSE '`' || current
 END
 {
 	my ($name, $value, $context) = split(/\|/);
-	ok($reference =~ qr/^\| `\Q$name\E` \| \Q$value\E \| $who{$context}\b/m, "reference: $name");
+	ok($text{'doc/settings.md'} =~ qr/^\| `\Q$name\E` \| \Q$value\E \| $who{$context}\b/m, "settings: $name");
 }
 
 # Defaults that are named in passing: `ttl.workers` (4)
@@ -305,7 +312,7 @@ my %raised = map { map { $_ => 1 } slurp_file($_) =~ /\berrcode\((ERRCODE_\w+)\)
 for (sort keys %raised)
 {
 	my $state = $sqlstate{$_} or next;
-	ok($reference =~ qr/^\|[^|]*\b$state\b/m, "reference: $state, $_") unless $state =~ /^(00|01|XX)/;
+	ok($text{'doc/errors.md'} =~ qr/^\|[^|]*\b$state\b/m, "errors: $state, $_") unless $state =~ /^(00|01|XX)/;
 }
 
 # Hooks that it sets

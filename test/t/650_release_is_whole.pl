@@ -97,7 +97,7 @@ SKIP:
 	  `cd $work/tree && git archive --prefix=ttl-$release/ HEAD | tar -tf -`;
 	is_deeply(
 		[ grep { !$in{$_} } 'META.json', 'Makefile', 'README.md', 'LICENSE', 'CHANGELOG.md', 'ttl.control', 'typedefs.list', 'debian/control.in',
-			'doc/operations.md', 'src/ttl.c', 'src/reaper/worker.c', 'test/check', 'test/t/650_release_is_whole.pl', 'test/isolation/specs/epq.spec',
+			'doc/backups.md', 'src/ttl.c', 'src/reaper/worker.c', 'test/check', 'test/t/650_release_is_whole.pl', 'test/isolation/specs/epq.spec',
 			map { s,^\Q$top\E/,,r } glob("$top/sql/* $top/expected/* $top/src/*.[ch] $top/src/*/*.[ch]") ],
 		[], '... with all that is needed');
 	is_deeply([ grep { m{^outside|^\.(ci|git)|\.([do]|so|bc|zip|orig|rej)$|^tmp_} } sort keys %in ], [], '... and nothing else');
