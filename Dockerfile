@@ -9,8 +9,10 @@ ARG PG_MAJOR=17
 
 FROM postgres:$PG_MAJOR AS build
 ARG PG_MAJOR
+# headers of the image's own minor release: with later ones ttl may need functions that its server lacks
 RUN apt-get update && \
-    apt-get install -y --no-install-recommends gcc libc6-dev make postgresql-server-dev-$PG_MAJOR
+    apt-get install -y --no-install-recommends gcc libc6-dev make "postgresql-server-dev-$PG_MAJOR=${PG_VERSION%%-*}-*" || \
+    { echo "no headers of PostgreSQL $PG_VERSION are to be had any more: use --pull, for a newer image" >&2; exit 1; }
 COPY . /usr/src/ttl
 # what was built outside is for another PostgreSQL
 RUN make -C /usr/src/ttl clean && \

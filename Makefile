@@ -123,6 +123,13 @@ ifdef VPATH
 _ := $(shell mkdir -p $(dir $(OBJS)))
 endif
 
+# What is compiled with headers of a later minor release may call functions that the server lacks: that would not start.
+releases := $(shell '$(bindir)/postgres' --version 2> /dev/null | sed 's/[^0-9]*\([^ ]*\).*/\1/') \
+	$(shell sed -n 's/^\#define PG_VERSION "\([^ "]*\).*/\1/p' '$(includedir_server)/pg_config.h' 2> /dev/null)
+ifeq ($(words $(releases)) $(strip $(releases)),2 $(shell printf '%s\n' $(releases) | sort -V -u | xargs))
+$(warning the headers are of PostgreSQL $(lastword $(releases)), the server is $(firstword $(releases)): upgrade the server, or it may not start with ttl)
+endif
+
 #
 # Tests
 #

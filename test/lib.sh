@@ -1,9 +1,10 @@
 # shellcheck shell=bash
 # test/lib.sh - what test/check, test/demo and programs of test/bench share: a private PostgreSQL with ttl in it
 #
-# Missing Debian packages are installed (as root, or by sudo).  Apart from that nothing outside of
-# the temporary directory $WORK is written: PostgreSQL finds its files relative to its programs, so
-# a copy of the server in $WORK/root is a complete one, and ttl is built and installed there.
+# Missing Debian packages are installed (as root, or by sudo); a PostgreSQL that is there stays in
+# its version.  Apart from that nothing outside of the temporary directory $WORK is written:
+# PostgreSQL finds its files relative to its programs, so a copy of the server in $WORK/root is a
+# complete one, and ttl is built and installed there.
 #
 # PG_CONFIG chooses the server; by default it is the newest that is installed from packages, or
 # the one that this Debian carries.
@@ -55,10 +56,8 @@ apt_update() {
 
 # Installs what is missing, and sets PG_CONFIG.
 need_packages() {
-    local version p want wished=$WISHED missing=()
+    local version p want upgraded wished=$WISHED missing=()
     want="make gcc libc6-dev perl libipc-run-perl binutils $MORE"
-    # its newest release would bring a newer libpq5 along
-    [ -e /usr/include/postgresql/postgres_ext.h ] || want+=" libpq-dev$(of_same_release libpq5)"
 
     if ! command -v apt-get > /dev/null; then
         [ -n "$CHOSEN" ] || die "this is not Debian: install what README.md names, and set PG_CONFIG"
@@ -83,26 +82,37 @@ need_packages() {
             wished+=" postgresql-$version-$p"
         done
     fi
+    keep_postgresql
     [ -z "$wished" ] || apt_update
     for p in $wished; do
-        [ -z "$(apt-cache madison "$p")" ] || want+=" $p"
+        # one that is there, and goes with the server that is
+        installed "$p" || ! install_packages -s "$p" > /dev/null 2>&1 || want+=" $p"
     done
     for p in $want; do
-        installed "${p%%=*}" || missing+=("$p")
+        installed "$p" || missing+=("$p")
     done
     [ ${#missing[@]} -gt 0 ] || return 0
-    say "installing ${missing[*]}"
     apt_update
-    no_main_cluster as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
-        -o Dpkg::Use-Pty=0 install "${missing[@]}" > "$WORK/apt.log" 2>&1 ||
+    say "installing ${missing[*]}"
+    upgraded=$(install_packages -s "${missing[@]}" 2> /dev/null | sed -n 's/^Inst \([^ ]*\) \[.*/\1/p') || true
+    [ -z "$upgraded" ] || say "which upgrades" $upgraded
+    no_main_cluster install_packages "${missing[@]}" > "$WORK/apt.log" 2>&1 ||
         { tail -n 20 "$WORK/apt.log"; die "apt-get could not install ${missing[*]}"; }
 }
 
-# Prints "=VERSION", the version in which the package is installed, if apt still has that one.
-of_same_release() {
-    local v
-    v=$(dpkg-query -W -f '${Version}' "$1" 2> /dev/null) && [ -n "$v" ] || return 0
-    apt-cache madison "$1" | cut -d'|' -f2 | tr -d ' ' | grep -Fx "$v" | sed -n '1s/^/=/p'
+install_packages() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+        -o Dpkg::Use-Pty=0 -o Dir::Etc::Preferences="$WORK/preferences" install "$@"
+}
+
+# Whatever is installed, a server stays in the version that it has.
+keep_postgresql() {
+    {
+        cat /etc/apt/preferences 2> /dev/null || true
+        echo
+        dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' 'postgresql-[0-9]*' 'postgresql-client-[0-9]*' 2> /dev/null |
+            sed -n 's/^installed \([^ ]*\) \(.*\)/Package: \1\nPin: version \2\nPin-Priority: 1001\n/p' || true
+    } > "$WORK/preferences"
 }
 
 # Runs a command while Debian is told to make no cluster for a server that it installs.
@@ -117,24 +127,17 @@ no_main_cluster() {
     return $rc
 }
 
-# Unpacks a package of Debian into $WORK/root, instead of installing it.
+# unpack PACKAGE RELEASE: a package of Debian into $WORK/root, instead of installing it; of this release of PostgreSQL,
+# if apt has that, or the newest
 unpack() {
+    local get=(apt-get -qq -o APT::Sandbox::User=root download)
+    apt_update
     rm -f "$WORK"/*.deb
-    (cd "$WORK" && apt-get -qq -o APT::Sandbox::User=root download "$1" > /dev/null && dpkg-deb -x ./*.deb root) ||
+    (cd "$WORK" && { "${get[@]}" "$1=$2-*" 2> /dev/null || "${get[@]}" "$1"; } > /dev/null && dpkg-deb -x ./*.deb root) ||
         die "could not get $1"
 }
 
-# Prints "=VERSION", the package's version of this minor release, if apt has it.
-of_minor() {
-    apt-cache madison "$1" | cut -d'|' -f2 | tr -d ' ' | grep -F -e "$2-" | sed -n '1s/^/=/p'
-}
-
-minor_of_server() { "$WORK/root$("$PG_CONFIG" --bindir)/postgres" --version | sed 's/[^0-9]*\([^ ]*\).*/\1/'; }
-minor_of_headers() {
-    sed -n 's/^#define PG_VERSION "\([^ "]*\).*/\1/p' "$WORK/root$("$PG_CONFIG" --includedir-server)/pg_config.h"
-}
-
-# Copies the server to $WORK/root, and makes PG_CONFIG the copy's.  Nothing that is installed is upgraded.
+# Copies the server to $WORK/root, and makes PG_CONFIG the copy's.
 copy_server() {
     local dir from version p
     [ -x "$PG_CONFIG" ] || PG_CONFIG=$(command -v "$PG_CONFIG") || die "no such pg_config: $CHOSEN"
@@ -145,30 +148,39 @@ copy_server() {
         mkdir -p "$WORK/root$from"
         [ ! -d "$from" ] || cp -a "$from/." "$WORK/root$from"
     done
-    version=$("$PG_CONFIG" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
+    PG_CONFIG=$WORK/root$PG_CONFIG
+    version=$(release_of_server | sed 's/[^0-9].*//')
     # Debian's package for building extensions depends on 600 MB of clang and LLVM, for JIT
     # alone.  If it isn't there, take its files without them.
     if ! [ -e "$("$PG_CONFIG" --includedir-server)/postgres.h" ]; then
         say "fetching postgresql-server-dev-$version"
-        apt_update
-        unpack "postgresql-server-dev-$version$(of_same_release "postgresql-$version")"
+        unpack "postgresql-server-dev-$version" "$(release_of_server)"
     fi
-    # What is inlined from headers of a later minor release may call functions that the server lacks.
-    if [ "$(minor_of_server)" != "$(minor_of_headers)" ]; then
-        say "the server is $(minor_of_server), the headers are of $(minor_of_headers): fetching that server"
-        apt_update
+    # What is compiled with headers of a later minor release may call functions that the server lacks.
+    if headers_are_newer; then
+        say "the server is $(release_of_server), the headers are of $(release_of_headers): fetching that server for the tests"
         for p in "postgresql-$version" "postgresql-client-$version" libpq5; do
-            unpack "$p$(of_minor "$p" "$(minor_of_headers)")"
+            unpack "$p" "$(release_of_headers)"
         done
         LD_LIBRARY_PATH=$(dirname "$(find "$WORK/root" -name libpq.so.5)")
         export LD_LIBRARY_PATH
-        [ "$(minor_of_server)" = "$(minor_of_headers)" ] ||
-            die "no server of $(minor_of_headers) to be had: install headers and server of the same minor release"
+        ! headers_are_newer ||
+            die "apt has no server of $(release_of_headers): install headers and server of the same minor release"
     fi
-    PG_CONFIG=$WORK/root$PG_CONFIG
     [ -e "$("$PG_CONFIG" --includedir-server)/postgres.h" ] || die "no headers for $PG_CONFIG"
     BIN=$("$PG_CONFIG" --bindir)
     PATH=$BIN:$PATH
+}
+
+release_of_server() { "$("$PG_CONFIG" --bindir)/postgres" --version | sed 's/[^0-9]*\([^ ]*\).*/\1/'; }
+
+release_of_headers() {
+    sed -n 's/^#define PG_VERSION "\([^ "]*\).*/\1/p' "$("$PG_CONFIG" --includedir-server)/pg_config.h"
+}
+
+headers_are_newer() {
+    [ "$(release_of_headers)" != "$(release_of_server)" ] &&
+        [ "$({ release_of_headers; release_of_server; } | sort -V | tail -n 1)" = "$(release_of_headers)" ]
 }
 
 # Copies the tree to $WORK/ttl as it stands, without what git ignores.
