@@ -449,6 +449,17 @@ END
 	is_restored($node, $database);
 }
 
+# Policies alone
+
+{
+	my $database = new_database();
+	my $policies = 'SELECT container, default_ttl, ts_column, ttl_column, indexing, touch_on_update, reap_delay FROM ttl.containers ORDER BY container::text';
+	run_script($schema, $database);
+	run_script(dump_of('source', '--data-only', '-t', 'ttl.container'), $database);
+	is($node->safe_psql($database, $policies), $node->safe_psql('source', $policies), 'policies can be copied alone');
+	is($node->safe_psql($database, 'SELECT DISTINCT reaping FROM ttl.containers'), 'f', '... with reaping off');
+}
+
 # Data into containers that are there.  Triggers fire, and foreign keys are
 # checked, unless the script turns them off.  (pg_dump doesn't sort the partitions
 # of tables that reference each other.)

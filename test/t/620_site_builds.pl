@@ -96,7 +96,7 @@ for my $word ('Installation', 'Removal', 'ttl_unit', 'ttl.pause', 'if_not_exists
 SKIP:
 {
 	my $chromium = (grep { system("$_ --version > /dev/null 2>&1") == 0 } 'chromium', 'chromium-browser', 'google-chrome')[0];
-	skip 'no chromium is installed', 2 if !defined $chromium;
+	skip 'no chromium is installed', 3 if !defined $chromium;
 
 	# axe-core, if it is there: npm install axe-core
 	my $axe = $ENV{AXE} // '';
@@ -179,6 +179,10 @@ END
 	}
 	kill 'TERM', $pid;
 	close $server;
+
+	# as a file
+	my ($dom) = run_command([ $chromium, qw(--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --virtual-time-budget=5000 --dump-dom), "--user-data-dir=$work/file", "file://$html/index.html" ]);
+	like($dom, qr{<p id="file">.*python3 -m http\.server}, 'opened as a file it says how it is served');
 }
 
 done_testing();
