@@ -60,7 +60,6 @@ REGRESS = \
 	uninstall
 
 ISOLATION = \
-	archive_vs_cascade \
 	archive_vs_reap \
 	attach \
 	clock_vs_lock \

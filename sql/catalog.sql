@@ -1,4 +1,4 @@
--- ttl.container: nothing of the extension is dropped; archives form no circle
+-- ttl.container: nothing of the extension is dropped; policies of tables that are gone
 \set VERBOSITY terse
 SET client_min_messages = warning;
 CREATE SCHEMA catalog;
@@ -17,30 +17,6 @@ VACUUM FULL ttl.container;
 SELECT id FROM item;
 
 --
--- Archives
---
-
-CREATE TABLE a (id int);
-CREATE TABLE b (id int);
-CREATE TABLE c (id int) PARTITION BY LIST (id);
-CREATE TABLE c_1 PARTITION OF c FOR VALUES IN (1);
-CREATE TABLE d (id int);
-SELECT ttl.create_container(t, 60) FROM unnest('{a, b, c}'::regclass[]) t;
-SELECT ttl.alter_container('a', archive_to => 'b');
-SELECT refused('SELECT ttl.alter_container(''a'', archive_to => ''a'')');
-SELECT refused('SELECT ttl.alter_container(''b'', archive_to => ''a'')');
-SELECT ttl.alter_container('b', archive_to => 'c_1');
-SELECT refused('SELECT ttl.alter_container(''c'', archive_to => ''a'')');
-SELECT refused('SELECT ttl.alter_container(''c'', archive_to => ''c_1'')');
-SELECT ttl.alter_container('b', archive_to => 'd');
-SELECT ttl.alter_container('c', archive_to => 'a');
--- one that becomes part of the first container
-SELECT refused('ALTER TABLE catalog.c ATTACH PARTITION catalog.d FOR VALUES IN (2)');
-SELECT ttl.alter_container('b', archive_to => 0);
-ALTER TABLE c ATTACH PARTITION d FOR VALUES IN (2);
-SELECT refused('SELECT ttl.alter_container(''b'', archive_to => ''d'')');
-
---
 -- Policies of tables that are gone
 --
 
@@ -57,9 +33,9 @@ SELECT refused('SELECT ttl.drop_container(4294967295)');
 CREATE VIEW looks_like AS SELECT id, _ts, NULL::int AS ttl FROM other;
 INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay)
 VALUES ('looks_like', 60, '_ts', 'ttl', 'consistent', true, true, '0');
-INSERT INTO ttl.container (relid, default_time_to_live, ts_column, indexing, touch_on_update, reaping, reap_delay, archive_to, archive_columns)
-VALUES ('other', 60, '_ts', 'none', true, true, '0', 4294967295, '{id}');
-SELECT relid, reaping, archive_to, archive_columns FROM ttl.container WHERE relid IN ('looks_like'::regclass, 'other'::regclass);
+INSERT INTO ttl.container (relid, default_time_to_live, ts_column, indexing, touch_on_update, reaping, reap_delay, archive_to)
+VALUES ('other', 60, '_ts', 'none', true, true, '0', 4294967295);
+SELECT relid, reaping, archive_to FROM ttl.container WHERE relid IN ('looks_like'::regclass, 'other'::regclass);
 
 --
 -- The first statement of a session

@@ -231,7 +231,7 @@ SELECT ttl.alter_container('session');
 SELECT ttl.alter_container('session', reaping => true);
 SELECT ttl.alter_container('session', reap_delay => '0', touch_on_update => true, indexing => 'consistent');
 SELECT * FROM containers WHERE container = 'session'::regclass;
-SELECT a, refused(format('SELECT ttl.alter_container(''session'', %s)', a)) FROM unnest(ARRAY['reap_delay => ''-1 s''', 'reap_delay => ''1000000 years''', 'indexing => ''none''', 'indexing => ''gin''', 'indexing => ''''', 'batch_size => 50001', 'ts_precision => ''-1 s''', 'archive_columns => ''{id}''']) a;
+SELECT a, refused(format('SELECT ttl.alter_container(''session'', %s)', a)) FROM unnest(ARRAY['reap_delay => ''-1 s''', 'reap_delay => ''1000000 years''', 'indexing => ''none''', 'indexing => ''gin''', 'indexing => ''''', 'batch_size => 50001', 'ts_precision => ''-1 s''']) a;
 -- indexing
 SELECT refused('SELECT ttl.set_default_ttl(''unindexed'', 60)');
 SELECT refused('SELECT ttl.set_default_ttl(''unindexed'', -1)');

@@ -351,21 +351,9 @@ ALTER TABLE kinds SET SCHEMA elsewhere;
 SELECT refused('DROP SCHEMA elsewhere CASCADE');
 DROP TABLE parts_of_kinds;
 DROP SCHEMA elsewhere CASCADE;
--- nor its archive be made part of it
 CREATE TABLE parted (id int, _ts timestamptz NOT NULL, ttl int) PARTITION BY LIST (id);
 SELECT ttl.create_container('parted', 60);
-CREATE TABLE parted_archive (id int);
-SELECT ttl.alter_container('parted', archive_to => 'parted_archive');
-SELECT refused('ALTER TABLE ddl.parted ATTACH PARTITION ddl.parted_archive FOR VALUES IN (1)');
-ALTER TABLE parted_archive RENAME id TO other_id;
 CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN (1);
-INSERT INTO parted VALUES (1, '2020-01-01');
-CALL ttl.reap('parted');
-SELECT ttl.expired_count('parted'), last_error FROM ttl.stat_containers WHERE container = 'parted'::regclass;
-ALTER TABLE parted_archive RENAME other_id TO id;
-CREATE TEMP TABLE temporary_archive (id int);
-SELECT refused('SELECT ttl.alter_container(''ddl.parted'', archive_to => ''temporary_archive'')');
-SELECT ttl.alter_container('parted', archive_to => 0);
 -- partitions that can be neither read with a filter nor deleted from
 CREATE FOREIGN DATA WRAPPER regress_ttl_wrapper;
 CREATE SERVER regress_ttl_server FOREIGN DATA WRAPPER regress_ttl_wrapper;

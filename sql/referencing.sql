@@ -160,7 +160,7 @@ CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p, next int REFERENCES c);
 CREATE TABLE d (id int PRIMARY KEY, c int REFERENCES c, secret text);
 CREATE TABLE archive (id int, p int, next int);
 CREATE TABLE log (who name, what text);
-GRANT INSERT ON log, archive TO regress_ttl_owner;
+GRANT INSERT ON log TO regress_ttl_owner;
 CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO referencing.log VALUES (current_user, TG_OP || ' ' || TG_TABLE_NAME || ' ' || OLD.id);
@@ -169,7 +169,7 @@ END $$;
 CREATE TRIGGER log AFTER DELETE ON c FOR EACH ROW EXECUTE FUNCTION log();
 CREATE TRIGGER log BEFORE DELETE ON d FOR EACH ROW EXECUTE FUNCTION log();
 SELECT ttl.create_container(t, 60) FROM unnest('{c, d}'::regclass[]) t;
-GRANT SELECT ON archive TO regress_ttl_owner;
+ALTER TABLE archive OWNER TO regress_ttl_owner;
 ALTER TABLE p OWNER TO regress_ttl_owner;
 ALTER TABLE c OWNER TO regress_ttl_owner;
 ALTER TABLE d OWNER TO regress_ttl_owner;
@@ -229,6 +229,7 @@ SELECT count(*) FROM stored('c');
 ALTER TABLE p OWNER TO CURRENT_USER;
 ALTER TABLE c OWNER TO CURRENT_USER;
 ALTER TABLE d OWNER TO CURRENT_USER;
+ALTER TABLE archive OWNER TO CURRENT_USER;
 SELECT ttl.create_container('p', 60, touch_on_update => false);
 CALL refill_chain();
 CALL age_chain();

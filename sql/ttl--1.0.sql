@@ -27,7 +27,6 @@ CREATE TABLE ttl.container (
     reaping boolean NOT NULL,
     reap_delay interval NOT NULL,
     archive_to regclass,
-    archive_columns text[],
     batch_size integer CHECK (batch_size > 0),
     replication_origin boolean NOT NULL DEFAULT false,
     grace_began_at timestamptz,
@@ -38,7 +37,6 @@ CREATE TABLE ttl.container (
     CHECK (ts_column IS NOT NULL OR
            ttl_column IS NOT NULL AND (default_time_to_live = -1) IS NOT FALSE)
 );
-CREATE INDEX ON ttl.container (archive_to);
 -- whatever default privileges say
 REVOKE ALL ON ttl.container FROM PUBLIC;
 GRANT SELECT ON ttl.container TO PUBLIC;
@@ -54,8 +52,7 @@ COMMENT ON COLUMN ttl.container.touch_on_update IS 'whether UPDATE resets the cl
 COMMENT ON COLUMN ttl.container.ts_precision IS 'the present is rounded up to a multiple of it when it is written to the timestamp column; NULL = exact';
 COMMENT ON COLUMN ttl.container.reaping IS 'whether the background worker deletes expired rows';
 COMMENT ON COLUMN ttl.container.reap_delay IS 'how long rows stay stored after their expiry';
-COMMENT ON COLUMN ttl.container.archive_to IS 'table that deleted rows move to; NULL = none';
-COMMENT ON COLUMN ttl.container.archive_columns IS 'columns that are copied to the archive; NULL = all';
+COMMENT ON COLUMN ttl.container.archive_to IS 'table that expired rows go to when they are deleted; NULL = none';
 COMMENT ON COLUMN ttl.container.batch_size IS 'rows that are deleted in one transaction; NULL = as many as take about 50 ms';
 COMMENT ON COLUMN ttl.container.replication_origin IS 'whether deletions have the replication origin "ttl"';
 COMMENT ON COLUMN ttl.container.grace_began_at IS 'when the reaper noticed the first of the last changes of the policy that made rows expire earlier, each within ttl.grace of the one before; infinity = not yet, NULL = there is none';
@@ -161,6 +158,11 @@ CREATE FUNCTION ttl.on_write() RETURNS trigger
 GRANT EXECUTE ON FUNCTION ttl.on_write() TO PUBLIC;
 COMMENT ON FUNCTION ttl.on_write() IS 'row trigger of every container: sets _ts if it is NULL, and deletes expired rows that hold the new row''s keys';
 
+CREATE FUNCTION ttl.archive() RETURNS trigger
+    LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_archive';
+COMMENT ON FUNCTION ttl.archive() IS
+    'trigger of containers with an archive: inserts a row that was deleted after it had expired into the archive';
+
 CREATE FUNCTION ttl.check_reference() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_check_reference';
 REVOKE EXECUTE ON FUNCTION ttl.check_reference() FROM PUBLIC;
@@ -210,11 +212,10 @@ CREATE FUNCTION ttl.alter_container(
     reaping boolean DEFAULT NULL,
     reap_delay interval DEFAULT NULL,
     archive_to regclass DEFAULT NULL,
-    archive_columns text[] DEFAULT NULL,
     batch_size integer DEFAULT NULL,
     replication_origin boolean DEFAULT NULL) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_alter_container';
-COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, interval, boolean, interval, regclass, text[], integer, boolean) IS 'changes settings of a container; NULL leaves one as it is';
+COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, interval, boolean, interval, regclass, integer, boolean) IS 'changes settings of a container; NULL leaves one as it is';
 
 CREATE FUNCTION ttl.drop_container(container regclass, drop_columns boolean DEFAULT false) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_drop_container';
@@ -283,7 +284,6 @@ CREATE FUNCTION ttl.stat_containers(
     OUT container regclass,
     OUT rows_deleted bigint,
     OUT rows_evicted bigint,
-    OUT rows_archived bigint,
     OUT batches bigint,
     OUT cost bigint,
     OUT lag interval,
@@ -300,7 +300,6 @@ CREATE FUNCTION ttl.stat_shards(
     OUT container text,
     OUT rows_deleted bigint,
     OUT rows_evicted bigint,
-    OUT rows_archived bigint,
     OUT batches bigint,
     OUT cost bigint,
     OUT lag interval,
@@ -373,7 +372,7 @@ COMMENT ON COLUMN ttl.containers.touch_on_update IS 'whether UPDATE resets the c
 COMMENT ON COLUMN ttl.containers.ts_precision IS 'the present is rounded up to a multiple of it when it is written to the timestamp column; NULL = exact';
 COMMENT ON COLUMN ttl.containers.reaping IS 'whether the background worker deletes expired rows';
 COMMENT ON COLUMN ttl.containers.reap_delay IS 'how long rows stay stored after their expiry';
-COMMENT ON COLUMN ttl.containers.archive_to IS 'table that deleted rows move to; NULL = none';
+COMMENT ON COLUMN ttl.containers.archive_to IS 'table that expired rows go to when they are deleted; NULL = none';
 
 CREATE VIEW ttl.stat_containers AS SELECT * FROM ttl.stat_containers();
 REVOKE ALL ON ttl.stat_containers FROM PUBLIC;
@@ -382,7 +381,6 @@ COMMENT ON VIEW ttl.stat_containers IS 'statistics of deletion from each contain
 COMMENT ON COLUMN ttl.stat_containers.container IS 'the table';
 COMMENT ON COLUMN ttl.stat_containers.rows_deleted IS 'rows deleted by the background worker and CALL ttl.reap';
 COMMENT ON COLUMN ttl.stat_containers.rows_evicted IS 'expired rows deleted by statements that needed their key';
-COMMENT ON COLUMN ttl.stat_containers.rows_archived IS 'rows moved to the archive';
 COMMENT ON COLUMN ttl.stat_containers.batches IS 'number of transactions that deleted';
 COMMENT ON COLUMN ttl.stat_containers.cost IS 'cost of deletion, in the units of vacuum''s cost model';
 COMMENT ON COLUMN ttl.stat_containers.lag IS 'age of the oldest expired row still stored that is not blocked; NULL = none, or not known';

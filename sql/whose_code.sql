@@ -89,7 +89,7 @@ CREATE SCHEMA whose_hidden;
 CREATE TABLE whose_hidden.archive (id int, n int GENERATED ALWAYS AS IDENTITY);
 CREATE TABLE whose_hidden.secret (id int PRIMARY KEY, note text);
 SELECT ttl.create_container('whose_hidden.secret', 10);
-SELECT ttl.alter_container('whose_hidden.secret', archive_to => 'whose_hidden.archive', archive_columns => '{id}');
+SELECT ttl.alter_container('whose_hidden.secret', archive_to => 'whose_hidden.archive');
 CREATE VIEW secret AS SELECT id FROM whose_hidden.secret;
 GRANT INSERT ON secret TO regress_ttl_mallory;
 INSERT INTO whose_hidden.secret (id, _ts) VALUES (1, '2020-01-01');
@@ -450,13 +450,14 @@ INSERT INTO box VALUES (4);
 SELECT ran(), stored('box'), stored('trap_behind');
 
 --
--- Archives: their code runs as whoever has rows moved there
+-- Archives: their code runs as the owner of both tables, whoever has rows moved there
 --
 
 CREATE TABLE moved (id int PRIMARY KEY, kind text);
 SELECT ttl.create_container('moved', 10);
 GRANT INSERT ON moved TO regress_ttl_alice;
--- an archive of the attacker's, with code of each kind
+ALTER TABLE moved OWNER TO regress_ttl_mallory;
+-- archives of the attacker's, with code of each kind
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CREATE FUNCTION said(text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$BEGIN PERFORM whose.whoami(); RETURN true; END$$;
 CREATE TYPE kind AS (v text);
@@ -490,76 +491,50 @@ INSERT INTO kept_container (id, _ts) VALUES (1, '2020-01-01');
 CREATE TRIGGER tell AFTER DELETE ON kept_container FOR EACH ROW EXECUTE FUNCTION tell();
 CREATE TABLE kept_plain (id int NOT NULL, n int GENERATED ALWAYS AS IDENTITY UNIQUE, kind text);
 RESET SESSION AUTHORIZATION;
--- its DETAIL names the role that runs the tests
-\set VERBOSITY terse
-SELECT ttl.alter_container('moved', archive_to => 'kept_default');
-\set VERBOSITY default
 SET client_min_messages = error;
 DELETE FROM ran;
-CREATE FUNCTION try_archives() RETURNS TABLE (archive regclass, result text) LANGUAGE plpgsql AS $$
+CREATE FUNCTION try_archives(before text) RETURNS TABLE (archive regclass, result text, ran text) LANGUAGE plpgsql AS $$
 DECLARE
     i int := 100;
 BEGIN
     FOR archive IN SELECT oid::regclass FROM pg_class WHERE relname ~ '^kept_' AND relkind IN ('r', 'p') ORDER BY relname COLLATE "C" LOOP
         PERFORM ttl.alter_container('moved', archive_to => archive);
         INSERT INTO moved (id, kind, _ts) VALUES (i, 'x', '2020-01-01');
-        SET ROLE regress_ttl_alice;
+        PERFORM whose.ran();
+        EXECUTE before;
         result := state(format('INSERT INTO whose.moved VALUES (%s)', i));
         RESET ROLE;
+        ran := whose.ran();
         i := i + 1;
         RETURN NEXT;
     END LOOP;
+    TRUNCATE moved;
 END $$;
-SELECT * FROM try_archives();
-SELECT ran(), (SELECT string_agg(id || ' ' || n, ', ') FROM kept_plain);
--- the same for a superuser; and the whole of the error
-SELECT ttl.alter_container('moved', archive_to => 'kept_check');
-INSERT INTO moved (id, kind, _ts) VALUES (1, 'x', '2020-01-01');
-INSERT INTO moved VALUES (1);
-SELECT ran();
--- the attacker's own rows go, and so do those of tables of his
-GRANT INSERT ON moved TO regress_ttl_mallory;
-SET SESSION AUTHORIZATION regress_ttl_mallory;
-INSERT INTO moved VALUES (1);
-RESET SESSION AUTHORIZATION;
-ALTER TABLE kept_trigger OWNER TO CURRENT_USER;
-SELECT ttl.alter_container('moved', archive_to => 'kept_trigger');
-INSERT INTO moved (id, kind, _ts) VALUES (2, 'x', '2020-01-01');
-SET SESSION AUTHORIZATION regress_ttl_alice;
-INSERT INTO moved VALUES (2);
-RESET SESSION AUTHORIZATION;
-SELECT ran(), stored('kept_check'), stored('kept_trigger');
--- what goes along
-CREATE TABLE moved_up (id int PRIMARY KEY);
-ALTER TABLE moved ADD FOREIGN KEY (id) REFERENCES moved_up NOT VALID;
-SELECT ttl.alter_container('moved', archive_to => 'kept_check');
-INSERT INTO moved_up VALUES (3);
-INSERT INTO moved (id, kind, _ts) VALUES (3, 'x', '2020-01-01');
-DELETE FROM moved_up;
-SELECT ran(), stored('moved_up');
+SELECT * FROM try_archives('SET ROLE regress_ttl_alice');
+SELECT * FROM try_archives('');
+-- which doesn't meet objects that the user has put in its way
+CREATE TEMP TABLE in_the_way (id int);
+SELECT * FROM try_archives('SET ROLE regress_ttl_alice');
+DROP TABLE in_the_way;
+SELECT * FROM try_archives('SET ROLE regress_ttl_alice') WHERE archive = 'kept_trigger'::regclass;
 DROP TABLE moved;
--- what a CASCADE takes along moves as the owner of its table, if the code is the user's or that of the written table's owner
+-- so does what a CASCADE takes along
 CREATE TABLE tip (id int PRIMARY KEY);
 GRANT REFERENCES, SELECT, DELETE ON tip TO regress_ttl_alice, regress_ttl_mallory;
 INSERT INTO tip SELECT generate_series(1, 4);
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CREATE TABLE below (id int PRIMARY KEY REFERENCES tip ON DELETE CASCADE, kind text);
 SELECT ttl.create_container('below', 10);
-SELECT ttl.alter_container('below', archive_to => 'kept_deferred');
+SELECT ttl.alter_container('below', archive_to => 'kept_trigger');
 INSERT INTO below (id, _ts) SELECT i, '2020-01-01' FROM generate_series(1, 4) i;
 RESET SESSION AUTHORIZATION;
 DELETE FROM ran;
 DELETE FROM tip WHERE id = 1;
-SET client_min_messages = warning;
+SELECT ran();
 SET SESSION AUTHORIZATION regress_ttl_alice;
-DELETE FROM tip WHERE id = 1;
-RESET SESSION AUTHORIZATION;
-SET SESSION AUTHORIZATION regress_ttl_mallory;
 DELETE FROM tip WHERE id = 2;
-SELECT ttl.alter_container('below', archive_to => 'kept_plain');
 RESET SESSION AUTHORIZATION;
-DELETE FROM tip WHERE id = 3;
-SELECT ran(), stored('tip'), stored('below'), stored('kept_deferred'), stored('kept_plain');
+SELECT ran(), stored('tip'), stored('below'), stored('kept_trigger');
 DROP TABLE tip, below CASCADE;
 
 --

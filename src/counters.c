@@ -225,7 +225,6 @@ add_pending(SubTransactionId subid, Oid container, const TtlRowCounts *rows)
 	}
 	entry->rows.deleted += rows->deleted;
 	entry->rows.evicted += rows->evicted;
-	entry->rows.archived += rows->archived;
 }
 
 void
@@ -247,7 +246,6 @@ flush_pending(int sign)
 
 		entry->counters.rows_deleted += sign * rows->rows.deleted;
 		entry->counters.rows_evicted += sign * rows->rows.evicted;
-		entry->counters.rows_archived += sign * rows->rows.archived;
 		dshash_release_lock(containers, entry);
 	}
 }
@@ -257,7 +255,10 @@ ttl_counters_transaction(XactEvent event)
 {
 	static bool flushed = false;
 
-	/* to make an entry may fail, which it must not after the commit; that may fail after this */
+	/*
+	 * to make an entry may fail, which it must not after the commit; that may
+	 * fail after this
+	 */
 	if (event == XACT_EVENT_PRE_COMMIT)
 		flush_pending(1);
 	else if (flushed && event == XACT_EVENT_ABORT)
@@ -317,7 +318,7 @@ ttl_counters_is_new_failure(Oid container, int sqlstate)
 	TtlContainerCounters *counters = &entry->counters;
 	TimestampTz now = GetCurrentTimestamp();
 	bool		is_new = !is_recent(counters->failure_at, now) ||
-		(!counters->is_failing && counters->failure_sqlstate != sqlstate);
+	(!counters->is_failing && counters->failure_sqlstate != sqlstate);
 
 	if (is_new)
 	{

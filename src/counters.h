@@ -29,13 +29,15 @@ typedef struct TtlPass
 	bool		skip_locked;	/* one has met locked rows, which it skips */
 	TimestampTz now;			/* it covers rows that had expired by then */
 	TimestampTz next_at;		/* start of the next pass */
-	int64		busy;			/* time spent on finding rows, and on failing to
-								 * delete them, in microseconds */
-	int64		blocked;		/* rows that could not be deleted, since it began */
+	int64		busy;			/* time spent on finding rows, and on failing
+								 * to delete them, in microseconds */
+	int64		blocked;		/* rows that could not be deleted, since it
+								 * began */
 	int64		last_blocked;	/* ... and during the pass before; during the
 								 * first, the container's by the statistics */
 	int			nlogged;		/* errors that have been logged */
-	bool		raises;			/* rows have been blocked one by one since it began */
+	bool		raises;			/* rows have been blocked one by one since it
+								 * began */
 	int			n_single;		/* so many rows are deleted one by one */
 	TtlExpiryPosition position; /* rows before it are deleted, or skipped; it
 								 * advances between passes, too */
@@ -53,7 +55,6 @@ typedef struct TtlRowCounts
 {
 	int64		deleted;
 	int64		evicted;
-	int64		archived;
 } TtlRowCounts;
 
 /* Statistics of a container */
@@ -61,7 +62,6 @@ typedef struct TtlContainerCounters
 {
 	int64		rows_deleted;
 	int64		rows_evicted;
-	int64		rows_archived;
 	int64		batches;
 	int64		cost;
 	int64		blocked_rows;	/* rows that cannot be deleted at present */
@@ -72,14 +72,15 @@ typedef struct TtlContainerCounters
 								 * after an error for which no row is to blame */
 	int			failure_sqlstate;	/* of the last such error that was new */
 	TimestampTz failure_at;
-	TtlExpiryPosition front;	/* rows before it have been deleted, or cannot be;
-								 * without TIDs; not set: nothing is known */
+	TtlExpiryPosition front;	/* rows before it have been deleted, or cannot
+								 * be; without TIDs; not set: nothing is known */
 	TtlProgress progress[3];	/* of the backlog, the latest last, a minute
 								 * or more between the first two */
 
 	/* what the next worker goes on with */
 	TimestampTz paused_until;	/* deletion has ended a worker's process */
-	Oid			pass_relid;		/* the table that the pass is of, or InvalidOid */
+	Oid			pass_relid;		/* the table that the pass is of, or
+								 * InvalidOid */
 	TtlPass		pass;
 } TtlContainerCounters;
 

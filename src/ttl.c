@@ -353,11 +353,7 @@ ttl_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 	if (access == OAT_FUNCTION_EXECUTE)
 		ttl_execution_function_called();
 	else
-	{
 		ttl_ddl_object_changed(access, classId, objectId, subId, arg);
-		if (access == OAT_POST_ALTER && subId == 0)
-			ttl_citus_object_altered(classId, objectId);
-	}
 }
 
 /*

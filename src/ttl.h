@@ -19,6 +19,9 @@
 /* The row trigger of a container; '~' makes it the last to fire. */
 #define TTL_TRIGGER				"~ttl"
 
+/* That of one with an archive */
+#define TTL_ARCHIVE_TRIGGER		"~ttl_archive"
+
 /* A container's columns, unless others are named, see ttl.create_container() */
 #define TTL_TS_COLUMN			"_ts"
 #define TTL_TTL_COLUMN			"ttl"

@@ -41,7 +41,8 @@ static struct
 {
 	const char *name;
 	bool		converts;		/* or copies a shard to another node */
-	int			cascades;		/* the argument that has it convert other tables, too */
+	int			cascades;		/* the argument that has it convert other
+								 * tables, too */
 	Oid			oid;			/* of the one that was called last, ... */
 	PGFunction	address;		/* ... and its own address */
 }			functions[] = {
@@ -130,10 +131,10 @@ static bool
 has_only_ours(Oid object)
 {
 	return ttl_citus_is_true("WITH RECURSIVE t (relid) AS"
-						 " (SELECT oid FROM pg_class WHERE oid = $1 OR relnamespace = $1"
-						 " UNION SELECT inhrelid FROM pg_inherits JOIN t ON inhparent = relid)"
-						 " SELECT NOT EXISTS (SELECT FROM pg_trigger JOIN t ON tgrelid = relid"
-						 " WHERE NOT tgisinternal AND tgname <> '" TTL_TRIGGER "')", object);
+							 " (SELECT oid FROM pg_class WHERE oid = $1 OR relnamespace = $1"
+							 " UNION SELECT inhrelid FROM pg_inherits JOIN t ON inhparent = relid)"
+							 " SELECT NOT EXISTS (SELECT FROM pg_trigger JOIN t ON tgrelid = relid"
+							 " WHERE NOT tgisinternal AND tgname <> '" TTL_TRIGGER "')", object);
 }
 
 /* A container stays with heap, but for its partitions. */
@@ -167,7 +168,7 @@ static Datum
 run_function(PG_FUNCTION_ARGS)
 {
 	int			i = find_function(fcinfo->flinfo->fn_oid);
-	Extent		extent = {.outer = innermost,.depth = ttl_execution_depth()};
+	Extent		extent = {.outer = innermost, .depth = ttl_execution_depth()};
 	int			nestlevel;
 	Datum		result;
 
@@ -237,17 +238,8 @@ has_extent(Node *stmt)
 static void
 begin_command(PlannedStmt *pstmt)
 {
-	Node	   *stmt = pstmt->utilityStmt;
-
-	if (innermost != NULL || !has_extent(stmt) || ttl_container_objects() == NULL)
+	if (innermost != NULL || !has_extent(pstmt->utilityStmt) || ttl_container_objects() == NULL)
 		return;
-	if (IsA(stmt, AlterObjectSchemaStmt) && ((AlterObjectSchemaStmt *) stmt)->relation != NULL)
-	{
-		Oid			relid = RangeVarGetRelid(((AlterObjectSchemaStmt *) stmt)->relation, NoLock, true);
-
-		if (OidIsValid(relid))
-			ttl_propagation_before_conversion(relid);
-	}
 	command = pstmt;
 	command_extent.converts = true;
 	command_extent.depth = ttl_execution_depth();

@@ -21,8 +21,7 @@
  *		of another							keep it from its work (calls.c)
  *	  pg_dump, row_security = off				queries carry to the shards that they see all
  *												rows (marks.c)
- *	  an archive								rows of a shard move to the shard of it that is
- *												co-located (propagation.c)
+ *	  an archive								is refused (archive.c)
  *	  statistics								are gathered from all nodes (nodes.c)
  *
  * Nothing of Citus is linked or included; its catalogs are read by their names.
@@ -32,7 +31,7 @@
  *
  * Each is asked for one thing that can't be asked otherwise: which relation is a shell or a
  * shard (3), whether a policy may be set here and reaches all nodes, and in which form (3), the
- * archive (1), whether Citus is making tables of others (2), what becomes of a statement (2),
+ * whether Citus is making tables of others (2), what becomes of a statement (2),
  * whether rows of a shard may be deleted (1), and what the shards of a shell answer (4).  Ten
  * more are called by the hooks of ttl.c alone.
  *
@@ -74,16 +73,6 @@ extern void ttl_citus_check_nodes(Oid relid);
 extern char *ttl_citus_arguments(Oid relid, const TtlPolicy *policy);
 
 /*
- * The table that rows of the container move to: its archive or, if the container is a
- * shard, that shard of the archive which is co-located with it.  OIDs of tables that have
- * gone are returned as they are.  Reports at that level, and returns InvalidOid, if rows
- * cannot move there (0A000).  The column that distributes both tables, if any, has to be
- * taken along.
- */
-extern Oid	ttl_citus_find_archive(Oid container, const TtlPolicy *policy,
-								   char **distribution_column, int elevel);
-
-/*
  * What Citus does itself
  */
 
@@ -108,8 +97,10 @@ extern bool ttl_citus_mark(Query *query);
 typedef enum TtlStampFor
 {
 	TTL_STAMP_OWN,				/* the plan of the statement itself */
-	TTL_STAMP_SHARDS,			/* plans of the statements on shards that Citus makes of it */
-	TTL_STAMP_COPIES			/* those, but all alike, for each row has several copies */
+	TTL_STAMP_SHARDS,			/* plans of the statements on shards that
+								 * Citus makes of it */
+	TTL_STAMP_COPIES			/* those, but all alike, for each row has
+								 * several copies */
 } TtlStampFor;
 
 extern TtlStampFor ttl_citus_stamp_for(Query *query, Oid target);
@@ -157,14 +148,12 @@ extern bool ttl_citus_init(void);
 extern void ttl_citus_analyzed(Query *query);
 extern bool ttl_citus_needs_fmgr(Oid function);
 extern void ttl_citus_fmgr(FmgrHookEventType event, FmgrInfo *flinfo);
+
 /* True if the command is Citus's own, in the midst of its work on a table. */
 extern bool ttl_citus_before_utility(PlannedStmt *pstmt);
 extern void ttl_citus_after_utility(PlannedStmt *pstmt);
 extern void ttl_citus_end_utility(PlannedStmt *pstmt);
 extern void ttl_citus_invalidate(Oid relid);
-
-/* A table or schema may have another name; archives are known by theirs. */
-extern void ttl_citus_object_altered(Oid class_id, Oid object);
 
 /* Sends the policies of these containers to all nodes; of all, if Citus has made tables of others. */
 extern void ttl_citus_send(List *containers);

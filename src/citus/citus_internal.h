@@ -23,8 +23,10 @@ typedef enum TtlPlacedBy
 {
 	TTL_PLACED_HERE,
 	TTL_PLACED_IN_SHARDS,
-	TTL_PLACED_IN_COPIES,		/* each row on several nodes, as of a reference table */
-	TTL_PLACED_BY_OTHERS		/* by append or range: Citus doesn't know which shard has a row */
+	TTL_PLACED_IN_COPIES,		/* each row on several nodes, as of a
+								 * reference table */
+	TTL_PLACED_BY_OTHERS		/* by append or range: Citus doesn't know
+								 * which shard has a row */
 } TtlPlacedBy;
 
 extern TtlPlacedBy ttl_citus_placed_by(Oid relid);
@@ -59,8 +61,8 @@ extern bool ttl_citus_replaces_table(void);
  */
 
 /*
- * Called before Citus makes shells of tables, tables of shells, or others of them: of that
- * table or those in that schema (InvalidOid: of any); and after it has.
+ * Called before Citus makes shells of tables, tables of shells, or others of them, of that table (or schema;
+ * InvalidOid: of any): errors (0A000) if that is a container with an archive; and after it has.
  */
 extern void ttl_propagation_before_conversion(Oid object);
 extern void ttl_propagation_after_conversion(void);

@@ -256,13 +256,13 @@ void
 ttl_citus_put_statistics(ReturnSetInfo *result)
 {
 	static const char *const query =
-	"SELECT c.relid, sum(rows_deleted)::int8, sum(rows_evicted)::int8, sum(rows_archived)::int8,"
+	"SELECT c.relid, sum(rows_deleted)::int8, sum(rows_evicted)::int8,"
 	" sum(batches)::int8, sum(cost)::int8, max(lag), max(last_reap), sum(blocked_rows)::int8,"
 	" (array_agg(last_error ORDER BY last_error_at DESC NULLS LAST))[1],"
 	" max(last_error_at), max(held_until), max(stats_since), min(n.result) FILTER (WHERE NOT success)"
 	" FROM run_command_on_all_nodes('SELECT coalesce(pg_catalog.json_agg(s), ''[]'') FROM ttl.stat_shards() s') n"
 	" LEFT JOIN LATERAL json_to_recordset(CASE WHEN success THEN n.result::json END)"
-	" AS s (container text, rows_deleted int8, rows_evicted int8, rows_archived int8, batches int8,"
+	" AS s (container text, rows_deleted int8, rows_evicted int8, batches int8,"
 	" cost int8, lag interval, last_reap timestamptz, blocked_rows int8, last_error text,"
 	" last_error_at timestamptz, held_until timestamptz, stats_since timestamptz) ON true"
 	" LEFT JOIN (ttl.container c JOIN pg_class t ON t.oid = c.relid AND NOT c.propagated"

@@ -5,9 +5,7 @@
  *
  * They are names and values alternately.  A setting that isn't there has its default.  The
  * time of a change isn't propagated: each node keeps what a change has made expired for
- * ttl.grace from when it arrives there.  The archive goes by its name, for a node may get
- * the trigger before it has that table, and gets tables anew with other OIDs; each renaming
- * has to be sent.
+ * ttl.grace from when it arrives there.
  *
  * Citus creates the trigger of a table on a node as the table's owner.  The same
  * arguments on a table that isn't a shard or a shell are those of one that Citus makes of
@@ -51,8 +49,7 @@ ttl_citus_arguments(Oid relid, const TtlPolicy *policy)
 	TtlPolicy	default_policy;
 
 	initStringInfo(&text);
-	/* a table that is going to be distributed, or was, keeps the name of its archive */
-	if (!ttl_citus_is_distributed(relid) && !ttl_citus_is_distributed(policy->archive_to))
+	if (!ttl_citus_is_distributed(relid))
 		return text.data;
 	ttl_policy_init(&default_policy);
 	for (int i = 0; i < ttl_nsettings; i++)
@@ -79,27 +76,6 @@ arguments_of(const Trigger *trigger)
 	return text.data;
 }
 
-#define ARCHIVE_ARGUMENT	"archive_to"
-
-/*
- * Takes a setting; false if there is none of that name.  The archive is looked
- * up when rows move, see ttl_citus_find_archive(); until then the container itself stands
- * for it.
- */
-static bool
-take_setting(Oid relid, TtlPolicy *policy, const char *name, const char *value)
-{
-	const TtlSetting *setting = ttl_policy_setting(name);
-
-	if (setting == NULL)
-		return false;
-	if (strcmp(name, ARCHIVE_ARGUMENT) == 0)
-		policy->archive_to = relid;
-	else
-		ttl_policy_set_text(policy, setting, value);
-	return true;
-}
-
 /*
  * True if create_container() could have made it.  Any owner may create a trigger on a table, and
  * a policy that ttl.container's constraints don't let pass makes dumps useless.
@@ -123,8 +99,11 @@ read_arguments(Oid relid, const Trigger *trigger, TtlPolicy *policy)
 	ttl_policy_init(policy);
 	for (i = 0; i + 1 < trigger->tgnargs; i += 2)
 	{
-		if (!take_setting(relid, policy, trigger->tgargs[i], trigger->tgargs[i + 1]))
+		const TtlSetting *setting = ttl_policy_setting(trigger->tgargs[i]);
+
+		if (setting == NULL)
 			break;
+		ttl_policy_set_text(policy, setting, trigger->tgargs[i + 1]);
 	}
 	ttl_container_find_columns(relid, policy, &container);
 	if (i < trigger->tgnargs || !is_possible(relid, policy, &container))
@@ -159,31 +138,6 @@ is_sent(Oid relid)
 		OidIsValid(ttl_citus_find_shell(relid, NULL));
 }
 
-/* The table of that schema and name.  Who inserts may have no right to use the schema. */
-static Oid
-find_named(List *names)
-{
-	return list_length(names) < 2 ? InvalidOid :
-		get_relname_relid(strVal(lsecond(names)), get_namespace_oid(strVal(linitial(names)), true));
-}
-
-/* The table that the arguments of the row trigger name as archive, or InvalidOid */
-static Oid
-named_archive(Oid relid)
-{
-	Relation	rel = table_open(relid, AccessShareLock);
-	const Trigger *trigger = ttl_row_trigger_find(rel);
-	Oid			archive = InvalidOid;
-
-	for (int i = 0; trigger != NULL && i + 1 < trigger->tgnargs; i += 2)
-	{
-		if (strcmp(trigger->tgargs[i], ARCHIVE_ARGUMENT) == 0)
-			archive = find_named(textToQualifiedNameList(cstring_to_text(trigger->tgargs[i + 1])));
-	}
-	table_close(rel, NoLock);
-	return archive;
-}
-
 /* The table has that policy, from another node or as another table of Citus's. */
 static void
 store(Oid relid, TtlPolicy *policy)
@@ -193,12 +147,6 @@ store(Oid relid, TtlPolicy *policy)
 	if (!ttl_policy_read(relid, &former))
 	{
 		policy->propagated = is_sent(relid);
-		if (OidIsValid(policy->archive_to) && !policy->propagated)
-		{
-			policy->archive_to = named_archive(relid);
-			if (!OidIsValid(policy->archive_to))
-				ttl_policy_lose_archive(relid, policy);
-		}
 		if (policy->default_ttl != TTL_OFF && ttl_container_has_pages(relid))
 			ttl_grace_begin(policy, TTL_OFF, InvalidOid);
 		ttl_policy_insert(relid, policy);
@@ -226,94 +174,6 @@ receive(Oid relid, const Trigger *trigger)
 	read_arguments(relid, trigger, &policy);
 	ttl_policy_lock(relid, true, true);
 	store(relid, &policy);
-}
-
-/* Milliseconds, as for the lock by which VACUUM truncates a table */
-#define WAIT_INTERVAL	50
-#define WAIT_TIMEOUT	5000
-
-/*
- * Citus locks no shards when it makes another table of a shell, but the shell against
- * SELECT FOR UPDATE, as we do on all nodes (ttl_propagation_before_conversion()); a change of
- * the policy doesn't.  A session that has locked the shard must not wait for ever, for Citus
- * may be waiting for that lock, by another session than the one that has locked the shell.
- * But nodes commit shells, shards and their places one after the other, and a user's statement
- * shouldn't fail in between.  So it waits for a moment, and false is returned when that time is
- * over.
- */
-static bool
-wait_a_moment(int *timeout)
-{
-	if (*timeout <= 0)
-		return false;
-	*timeout -= WAIT_INTERVAL;
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, WAIT_INTERVAL,
-					 PG_WAIT_EXTENSION);
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
-	return true;
-}
-
-/*
- * A container and its archive have to be in the same place: both are local, or both are
- * distributed alike.  Each node deletes its own copies of rows, which would fill copies of an
- * archive differently; so tables with copies have no place.
- */
-Oid
-ttl_citus_find_archive(Oid container, const TtlPolicy *policy, char **distribution_column, int elevel)
-{
-	static const char *const query =
-	"WITH t AS (SELECT relid, coalesce(column_to_column_name(relid, partkey), '') AS name,"
-	" CASE WHEN colocationid <> 0 AND repmodel = 's' THEN colocationid"
-	" WHEN colocationid IS NULL OR colocationid = 0 AND partmethod = 'n' THEN 0 END AS place"
-	" FROM unnest(ARRAY[$1, $2]) relid LEFT JOIN pg_dist_partition ON logicalrelid = relid)"
-	" SELECT (SELECT concat(coalesce((SELECT shard_name(a.relid, shardid, false)"
-	" FROM pg_dist_shard JOIN pg_dist_placement USING (shardid) JOIN pg_dist_local_group USING (groupid)"
-	" WHERE logicalrelid = a.relid AND shardminvalue IS NOT DISTINCT FROM"
-	" (SELECT shardminvalue FROM pg_dist_shard WHERE shardid = $3)),"
-	" CASE WHEN $3 = 0 OR place = 0 THEN a.relid::text END), '.', quote_ident(name))"
-	" FROM t c JOIN t a USING (place, name) WHERE c.relid = $1 AND a.relid = $2)";
-	static SPIPlanPtr saved = NULL;
-	int64		shard = 0;
-	Oid			shell = policy->propagated ? ttl_citus_find_shell(container, &shard) : container;
-	Oid			archive = policy->propagated ? named_archive(container) : policy->archive_to;
-	Oid			types[] = {REGCLASSOID, REGCLASSOID, INT8OID};
-	Datum		values[] = {ObjectIdGetDatum(shell), ObjectIdGetDatum(archive), Int64GetDatum(shard)};
-	int			timeout = WAIT_TIMEOUT;
-	bool		is_busy;
-	char	   *answer = NULL;	/* schema, table and column */
-	List	   *names;
-
-	if (get_rel_name(archive) == NULL ||
-		(!policy->propagated && !ttl_citus_is_distributed(container) && !ttl_citus_is_distributed(archive)))
-		return archive;
-
-	/* a shard may have no shell yet, and where it is placed, its archive is */
-	do
-	{
-		is_busy = policy->propagated && OidIsValid(shell) && !ConditionalLockRelationOid(shell, RowShareLock);
-		if (OidIsValid(shell) && !is_busy)
-			answer = ttl_citus_query(query, &saved, lengthof(types), types, values);
-		is_busy |= answer != NULL && answer[0] == '.';
-	} while (is_busy && wait_a_moment(&timeout));
-	if (is_busy)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("could not obtain lock on distributed table \"%s\"", get_rel_name(shell)),
-				 errdetail("Its rows, or those of its archive, are being copied.")));
-	if (answer == NULL)
-	{
-		ereport(elevel,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("expired rows of container \"%s\" cannot move to archive \"%s\"",
-						get_rel_name(container), get_rel_name(archive)),
-				 errdetail("Both must be distributed by columns of one name and be co-located, without copies of their rows."),
-				 errhint("Use create_distributed_table(..., colocate_with => ...).")));
-		return InvalidOid;
-	}
-	names = textToQualifiedNameList(cstring_to_text(answer));
-	*distribution_column = strVal(lthird(names));
-	return find_named(names);
 }
 
 static void
@@ -432,7 +292,11 @@ ttl_citus_lock_shard(Oid relid, bool waits)
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, fields[0], fields[1], fields[2]);
 	if (LockAcquire(&tag, ShareLock, false, !waits) == LOCKACQUIRE_NOT_AVAIL)
 		return false;
-	/* until the lock was had, the shard may have moved, or got another place in the order */
+
+	/*
+	 * until the lock was had, the shard may have moved, or got another place
+	 * in the order
+	 */
 	present = lock_of_place(shard);
 	return present != NULL && strcmp(present, lock) == 0 && has_its_policy(relid);
 }
@@ -509,9 +373,8 @@ carry(Oid relid)
 	if (rel == NULL)
 		return;
 	trigger = ttl_row_trigger_of(rel);
-	/* Citus may be replacing the archive; a table that pg_restore has registered has no trigger */
+	/* a table that pg_restore has registered has no trigger */
 	is_old = ttl_policy_read(relid, &policy) && !policy.propagated &&
-		(!OidIsValid(policy.archive_to) || get_rel_name(policy.archive_to) != NULL) &&
 		(trigger == NULL ? ttl_citus_is_distributed(relid) :
 		 strcmp(arguments_of(trigger), ttl_citus_arguments(relid, &policy)) != 0);
 	table_close(rel, is_old ? NoLock : AccessShareLock);
@@ -520,27 +383,6 @@ carry(Oid relid)
 		ttl_citus_check_nodes(relid);
 		ttl_row_trigger_create(relid, ttl_citus_arguments(relid, &policy));
 	}
-}
-
-/*
- * Citus has made tables of others.  A container's trigger has the name of the archive, which
- * is that of the table in its place, too.
- */
-static void
-follow_archive(Oid container)
-{
-	TtlPolicy	policy;
-	Oid			archive;
-	char	   *column;
-
-	if (!ttl_policy_read(container, &policy) || policy.propagated || !OidIsValid(policy.archive_to))
-		return;
-	archive = get_rel_name(policy.archive_to) == NULL ? named_archive(container) :
-		ttl_citus_find_shell(policy.archive_to, NULL);
-	if (OidIsValid(archive) || get_rel_name(policy.archive_to) == NULL)
-		ttl_policy_replace_archive(container, archive);
-	if (ttl_container_is_owner(GetUserId(), container) && ttl_policy_read(container, &policy))
-		(void) ttl_citus_find_archive(container, &policy, &column, WARNING);
 }
 
 void
@@ -560,7 +402,6 @@ ttl_citus_send(List *containers)
 		return;
 	foreach(lc, ttl_policy_list(TTL_CONTAINERS_SOUND))
 	{
-		follow_archive(lfirst_oid(lc));
 		if (ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
 			carry(lfirst_oid(lc));
 	}
@@ -574,54 +415,15 @@ ttl_propagation_after_conversion(void)
 		ttl_citus_send(NIL);
 }
 
-/*
- * Citus is about to copy a table, and drops it then.  What nodes move from or to its shards
- * in between would be lost with the archive, or be moved twice.  So the container is locked on
- * all nodes, which keeps them from it until the transaction has ended.
- */
 void
 ttl_propagation_before_conversion(Oid object)
 {
-	ListCell   *lc;
+	TtlContainer container;
 
-	foreach(lc, ttl_policy_list(TTL_CONTAINERS_SOUND))
-	{
-		Oid			container = lfirst_oid(lc);
-		TtlPolicy	policy;
-		int			nestlevel;
-
-		if (!ttl_policy_read(container, &policy) || !OidIsValid(policy.archive_to) ||
-			!ttl_citus_is_distributed(container) || !ttl_citus_is_distributed(policy.archive_to) ||
-			(OidIsValid(object) ? container != object && policy.archive_to != object &&
-			 get_rel_namespace(container) != object && get_rel_namespace(policy.archive_to) != object :
-			 !ttl_container_is_owner(GetUserId(), container)))
-			continue;
-		nestlevel = ttl_command_begin();
-		ttl_command_run("LOCK TABLE %s IN EXCLUSIVE MODE", ttl_container_table_name(container));
-		ttl_command_end(nestlevel);
-	}
-}
-
-/* A table, or that schema, may have another name.  Citus's nodes know archives by theirs. */
-void
-ttl_citus_object_altered(Oid class_id, Oid object)
-{
-	ListCell   *lc;
-
-	if ((class_id != RelationRelationId && class_id != NamespaceRelationId) ||
-		!ttl_citus_is_here() || ttl_container_objects() == NULL)
-		return;
-	foreach(lc, ttl_policy_list(TTL_CONTAINERS_SOUND))
-	{
-		TtlContainer container;
-
-		if (!ttl_container_peek(lfirst_oid(lc), &container) || container.policy.propagated ||
-			(container.policy.archive_to != object && get_rel_namespace(container.policy.archive_to) != object))
-			continue;
-		/* if it could not be locked at the command's end, its shards would keep their policy */
-		if (ttl_citus_is_distributed(lfirst_oid(lc)))
-			LockRelationOid(lfirst_oid(lc), AccessShareLock);
-		if (get_rel_name(lfirst_oid(lc)) != NULL)
-			ttl_policy_announce_change(lfirst_oid(lc), false);
-	}
+	if (OidIsValid(object) && ttl_container_lookup(object, &container) &&
+		OidIsValid(container.policy.archive_to))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("container \"%s\" cannot be distributed because it has an archive", get_rel_name(object)),
+				 errhint("Use ttl.alter_container(..., archive_to => 0) first.")));
 }

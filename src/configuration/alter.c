@@ -254,76 +254,29 @@ ttl_seconds(PG_FUNCTION_ARGS)
 }
 
 /*
- * Errors unless deleted rows of the container can move to its archive: 42809 it is
- * no table, 22023 it is the container, 42501 the owner may not insert into it,
- * 0A000 only one is distributed, or the two are not co-located, 42703 it has no place
- * for a column.
+ * Errors unless deleted rows of the container go to its archive.  One that it has already may have come by a
+ * restore.
  */
 static void
 check_archive(Oid relid, const TtlPolicy *policy)
 {
-	Oid			archive = policy->archive_to;
-	char		relkind = get_rel_relkind(archive);
+	TtlContainer container = {.container = relid, .policy = *policy};
 	Relation	rel;
-	AclResult	result;
 
-	if (relkind == '\0')
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("archive does not exist")));
-	if ((relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE &&
-		 relkind != RELKIND_FOREIGN_TABLE) ||
-		get_rel_persistence(archive) == RELPERSISTENCE_TEMP)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a table that can be an archive", get_rel_name(archive)),
-				 errdetail("Only ordinary, partitioned and foreign tables that are not temporary can be archives.")));
-	if (ttl_policy_archives_into(archive, relid))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("table \"%s\" cannot be the archive of container \"%s\"",
-						get_rel_name(archive), get_rel_name(relid)),
-				 errdetail("What expires there would go back into the container."),
-				 errhint("Choose another table.")));
-
-	rel = table_open(relid, AccessShareLock);
-	result = pg_class_aclcheck(archive, rel->rd_rel->relowner, ACL_INSERT);
-	if (result != ACLCHECK_OK)
-		aclcheck_error(result, get_relkind_objtype(relkind), get_rel_name(archive));
-	(void) ttl_archive_columns(rel, relid, policy, &archive);
-	if (ttl_container_owner(archive) != rel->rd_rel->relowner)
-		ereport(WARNING,
-				(errmsg("archive \"%s\" of container \"%s\" belongs to another role",
-						get_rel_name(archive), get_rel_name(relid)),
-				 errdetail("When expired rows go there, its triggers, rules, constraints and defaults are executed with the rights of role \"%s\", which owns the container.",
-						   GetUserNameFromId(rel->rd_rel->relowner, false)),
-				 errhint("Make sure that role \"%s\" is trusted with these, or give both tables the same owner with ALTER TABLE ... OWNER TO.",
-						 GetUserNameFromId(ttl_container_owner(archive), false))));
+	ttl_archive_check_target(relid, policy->archive_to);
+	rel = table_open(relid, NoLock);
+	ttl_archive_check(rel, &container);
 	table_close(rel, NoLock);
 }
 
-/* Errors unless the container has an archive, and each column is named once. */
+/* Gives the table, which has another archive now or none, the trigger that it needs for it. */
 static void
-check_archive_columns(Oid relid, const TtlPolicy *policy)
+follow_archive(Oid relid, const TtlPolicy *policy)
 {
-	const List *columns = policy->archive_columns;
-
-	if (columns != NIL && !OidIsValid(policy->archive_to))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("container \"%s\" has no archive", get_rel_name(relid)),
-				 errhint("Choose one by archive_to.")));
-	for (int i = 0; i < list_length(columns); i++)
-	{
-		for (int j = 0; j < i; j++)
-		{
-			if (strcmp(list_nth(columns, i), list_nth(columns, j)) == 0)
-				ereport(ERROR,
-						(errcode(ERRCODE_DUPLICATE_COLUMN),
-						 errmsg("archive_columns names column \"%s\" more than once",
-								(char *) list_nth(columns, i))));
-		}
-	}
+	if (OidIsValid(policy->archive_to))
+		ttl_archive_trigger_create(relid);
+	else
+		ttl_archive_trigger_drop(relid);
 }
 
 /* True if arguments of the function give that setting. */
@@ -339,11 +292,13 @@ lock_for_change(Oid relid, const TtlPolicy *wanted, const Bitmapset *given)
 	else if (IS_GIVEN(indexing))
 		(void) ttl_container_tree(relid, ShareLock);
 	ttl_table_lock_distributed(relid, ShareRowExclusiveLock);
-	lock_table(relid, IS_GIVEN(reaping) && !wanted->reaping && !IS_GIVEN(archive_to) &&
-			   !IS_GIVEN(archive_columns));
-	/* DROP TABLE must find that it is an archive */
+	/* for the trigger */
+	if (IS_GIVEN(archive_to))
+		(void) ttl_container_tree(relid, OidIsValid(wanted->archive_to) ? ShareRowExclusiveLock : AccessExclusiveLock);
+	lock_table(relid, IS_GIVEN(reaping) && !wanted->reaping && !IS_GIVEN(archive_to));
+	/* as for the INSERT that is prepared to check it */
 	if (OidIsValid(wanted->archive_to))
-		LockRelationOid(wanted->archive_to, AccessShareLock);
+		LockRelationOid(wanted->archive_to, RowExclusiveLock);
 	if (IS_GIVEN(touch_on_update) && wanted->touch_on_update)
 		(void) ttl_container_tree(relid, ShareUpdateExclusiveLock);
 }
@@ -353,11 +308,9 @@ PG_FUNCTION_INFO_V1(ttl_alter_container);
 /*
  * ttl.alter_container(container regclass, settings of a policy by their names)
  *
- * Changes what is not NULL; archive_to 0 means none, no archive_columns all, ts_precision 0
- * exact.
+ * Changes what is not NULL; archive_to 0 means none, ts_precision 0 exact.
  * Errors: 42501, 42704, 22023, 2BP01 if the expiry indexes would go while there is
- * a default TTL, 0A000 as create_container(), 42703 the archive has no place for a
- * column.
+ * a default TTL, 0A000 as create_container(), those of ttl_archive_check_target().
  */
 Datum
 ttl_alter_container(PG_FUNCTION_ARGS)
@@ -400,11 +353,9 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	ttl_table_check_policy(relid, &policy);
 	if (IS_GIVEN(touch_on_update) && policy.touch_on_update)
 		ttl_table_check_uses(relid, &policy, NoLock);
-	if (IS_GIVEN(archive_columns))
-		check_archive_columns(relid, &policy);
-	/* what a restore has put there is looked at before anything goes there */
-	if (OidIsValid(policy.archive_to) &&
-		(IS_GIVEN(archive_to) || IS_GIVEN(archive_columns) || (IS_GIVEN(reaping) && policy.reaping)))
+	if (IS_GIVEN(archive_to))
+		follow_archive(relid, &policy);
+	if (OidIsValid(policy.archive_to) && (IS_GIVEN(archive_to) || (IS_GIVEN(reaping) && policy.reaping)))
 		check_archive(relid, &policy);
 
 	ttl_policy_update(relid, &policy);
@@ -458,6 +409,8 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	if (ttl_row_trigger_exists(relid))
 		ttl_table_drop_trigger(relid);
 	nestlevel = ttl_command_begin();
+	if (OidIsValid(policy.archive_to))
+		ttl_archive_trigger_drop(relid);
 	ttl_table_drop_indexes(relid, &policy);
 	ttl_table_take_back(relid, &policy, drop_columns);
 	ttl_command_end(nestlevel);

@@ -46,10 +46,9 @@ extern void ttl_table_drop_indexes(Oid relid, TtlPolicy *policy);
 extern void ttl_table_check_settable(Oid relid);
 extern void ttl_table_lock_distributed(Oid relid, LOCKMODE lockmode);
 extern void ttl_table_create_trigger(Oid relid, const TtlPolicy *policy);
-extern void ttl_table_restore_trigger(Oid relid, const TtlPolicy *policy);
+extern void ttl_table_restore_triggers(Oid relid, const TtlPolicy *policy);
 extern void ttl_table_send_policy(Oid relid, const TtlPolicy *policy);
 extern void ttl_table_drop_trigger(Oid relid);
-extern void ttl_table_archive_dropped(Oid archive);
 
 /* notice.c */
 extern void ttl_notice_made_expired(Oid relid, const TtlPolicy *policy, int32 old_default);

@@ -14,8 +14,6 @@
  *	  ------------------------------------------------------------------------
  *	  DROP TABLE, also by CASCADE				the container is forgotten
  *	  RENAME COLUMN, by whatever command		ttl.container follows
- *	  DROP TABLE of an archive					the container stops reaping
- *	  RENAME, SET SCHEMA of an archive			shards get the new name
  *	  DROP of _ts or ttl, also by CASCADE		refused (2BP01), unless the container has gone
  *	  ALTER TYPE, SET EXPRESSION of _ts or ttl	refused (2BP01); nothing if the type is
  *												the one that it has
@@ -34,8 +32,8 @@
  *	  ENABLE, DISABLE TRIGGER of ttl.container	nothing: scripts of pg_dump do so, and
  *												rows must not come in without it
  *	  ATTACH PARTITION of a container or of
- *	  its archive, partitions that are no
- *	  heaps, SET ACCESS METHOD, OF				refused (0A000)
+ *	  partitions that are no heaps,
+ *	  SET ACCESS METHOD, OF						refused (0A000)
  *	  ATTACH PARTITION of another table			it gets the columns that it lacks
  *	  DETACH PARTITION from a container			the partition becomes one itself
  *	  INHERITS, INHERIT							refused (0A000)
@@ -194,7 +192,11 @@ dropping_index(Oid index, bool concurrently)
 
 	if (!row_security || !is_guarded(table, &container))
 		return;
-	/* its lock on the table doesn't keep the default TTL from being set, and it commits */
+
+	/*
+	 * its lock on the table doesn't keep the default TTL from being set, and
+	 * it commits
+	 */
 	if (concurrently)
 		(void) ttl_policy_lock(container.container, false, true);
 	if (!lacks_index(table, container.container, index) ||
@@ -351,7 +353,11 @@ ttl_ddl_subscription_begins(Oid container, const List *tables)
 	{
 		if (!list_member_oid(members, lfirst_oid(lc)))
 			continue;
-		/* where another of its tables is subscribed already, its owner has decided */
+
+		/*
+		 * where another of its tables is subscribed already, its owner has
+		 * decided
+		 */
 		if (!list_member_oid(tables, lfirst_oid(lc)))
 			return;
 		begins = true;
@@ -359,7 +365,11 @@ ttl_ddl_subscription_begins(Oid container, const List *tables)
 	if (!begins)
 		return;
 	ttl_policy_lock(container, true, true);
-	/* Citus fills new shards by subscriptions, and keeps us from deleting from them meanwhile */
+
+	/*
+	 * Citus fills new shards by subscriptions, and keeps us from deleting
+	 * from them meanwhile
+	 */
 	if (!ttl_policy_read(container, &policy) || policy.propagated || !policy.reaping)
 		return;
 	policy.reaping = false;
@@ -473,7 +483,10 @@ partition_attaches(Oid parent, RangeVar *name)
 		brought |= TTL_CREATED_TTL_COLUMN;
 	ttl_table_complete_partition(parent, partition, &policy);
 
-	/* columns with values of its own mustn't go with those that were added to the others */
+	/*
+	 * columns with values of its own mustn't go with those that were added to
+	 * the others
+	 */
 	if (!(policy.created_objects & brought) || !ttl_container_has_pages(partition))
 		return;
 	ttl_policy_lock(container.container, true, true);
@@ -493,7 +506,6 @@ partition_attached(Oid parent, RangeVar *name)
 	Oid			partition = RangeVarGetRelid(name, NoLock, true);
 	TtlContainer container;
 	TtlPolicy	policy;
-	ListCell   *lc;
 
 	if (!ttl_container_peek(parent, &container))
 		return;
@@ -501,15 +513,6 @@ partition_attached(Oid parent, RangeVar *name)
 	ttl_policy_lock(container.container, true, true);
 	if (!ttl_policy_read(container.container, &policy))
 		return;
-	foreach(lc, ttl_container_tables(partition))
-	{
-		if (ttl_policy_archives_into(policy.archive_to, lfirst_oid(lc)))
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("cannot attach table \"%s\" to the container whose archive it is",
-							get_rel_name(lfirst_oid(lc))),
-					 errhint("Choose another archive by ttl.alter_container(..., archive_to => ...), or 0 for none.")));
-	}
 	if (policy.default_ttl == TTL_OFF || !ttl_container_has_pages(partition))
 		return;
 	ttl_grace_begin(&policy, TTL_OFF,
@@ -557,7 +560,7 @@ partition_detached(RangeVar *name)
 	if (!OidIsValid(partition) || !ttl_policy_read(partition, &policy) ||
 		policy.propagated || get_rel_relispartition(partition))
 		return;
-	ttl_table_restore_trigger(partition, &policy);
+	ttl_table_restore_triggers(partition, &policy);
 	ttl_notice_detached(partition);
 }
 
@@ -909,7 +912,7 @@ relation_dropped(Oid relid, bool concurrently)
 	TtlPolicy	policy;
 
 	if (get_rel_persistence(relid) == RELPERSISTENCE_TEMP)
-		return;					/* neither of a container nor an archive */
+		return;					/* not of a container */
 	if (relkind == RELKIND_INDEX || relkind == RELKIND_PARTITIONED_INDEX)
 		dropping_index(relid, concurrently);
 	else if (relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE ||
@@ -918,7 +921,6 @@ relation_dropped(Oid relid, bool concurrently)
 		/* whoever changes the policy has locked it */
 		if (ttl_policy_read(relid, &policy) && ttl_policy_lock(relid, true, true))
 			ttl_policy_delete(relid);
-		ttl_table_archive_dropped(relid);
 	}
 }
 

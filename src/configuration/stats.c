@@ -45,7 +45,7 @@
 #include "guc.h"
 #include "ttl.h"
 
-#define STAT_CONTAINERS_COLUMNS	13
+#define STAT_CONTAINERS_COLUMNS	12
 #define STAT_REAPER_COLUMNS		8
 
 PG_FUNCTION_INFO_V1(ttl_expired_count);
@@ -352,28 +352,27 @@ put_containers(ReturnSetInfo *rsinfo, bool of_shards)
 			ObjectIdGetDatum(container);
 		values[1] = Int64GetDatum(counters.rows_deleted);
 		values[2] = Int64GetDatum(counters.rows_evicted);
-		values[3] = Int64GetDatum(counters.rows_archived);
-		values[4] = Int64GetDatum(counters.batches);
-		values[5] = Int64GetDatum(counters.cost);
-		nulls[6] = oldest == DT_NOEND;
+		values[3] = Int64GetDatum(counters.batches);
+		values[4] = Int64GetDatum(counters.cost);
+		nulls[5] = oldest == DT_NOEND;
 
 		/* not every version has an infinite interval */
-		values[6] = nulls[6] ? (Datum) 0 :
+		values[5] = nulls[5] ? (Datum) 0 :
 			DirectFunctionCall2(timestamp_mi, TimestampTzGetDatum(now),
 								TimestampTzGetDatum(Max(oldest, MIN_TIMESTAMP)));
-		values[7] = timestamp_or_null(counters.last_reap, &nulls[7]);
-		values[8] = Int64GetDatum(counters.blocked_rows);
+		values[6] = timestamp_or_null(counters.last_reap, &nulls[6]);
+		values[7] = Int64GetDatum(counters.blocked_rows);
 		if (counters.last_error_at == 0 || !may_read_errors(container))
 		{
-			values[9] = (Datum) 0;
-			nulls[9] = true;
+			values[8] = (Datum) 0;
+			nulls[8] = true;
 		}
 		else
-			values[9] = CStringGetTextDatum(counters.last_error);
-		values[10] = timestamp_or_null(counters.last_error_at, &nulls[10]);
-		nulls[11] = oldest == DT_NOEND || held_until <= now;
-		values[11] = nulls[11] ? (Datum) 0 : TimestampTzGetDatum(held_until);
-		values[12] = TimestampTzGetDatum(ttl_counters_since());
+			values[8] = CStringGetTextDatum(counters.last_error);
+		values[9] = timestamp_or_null(counters.last_error_at, &nulls[9]);
+		nulls[10] = oldest == DT_NOEND || held_until <= now;
+		values[10] = nulls[10] ? (Datum) 0 : TimestampTzGetDatum(held_until);
+		values[11] = TimestampTzGetDatum(ttl_counters_since());
 
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
@@ -464,6 +463,8 @@ damage_of_table(Relation rel)
 		return "damaged: a column is missing";
 	if (relid == container.container && !ttl_row_trigger_exists(relid))
 		return "damaged: no trigger \"" TTL_TRIGGER "\"";
+	if (OidIsValid(container.policy.archive_to) && !ttl_archive_trigger_fires(rel))
+		return "damaged: no trigger \"" TTL_ARCHIVE_TRIGGER "\"";
 	if (rel->rd_rel->relkind != RELKIND_RELATION || container.policy.default_ttl == TTL_OFF ||
 		!ttl_expiry_indexes(rel, &indexes))
 		return NULL;

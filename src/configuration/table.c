@@ -578,7 +578,10 @@ ttl_table_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *polic
 	char		relkind = get_rel_relkind(relid);
 	int			nestlevel;
 
-	/* the container may be about to be repaired; whatever else is wrong PostgreSQL will say */
+	/*
+	 * the container may be about to be repaired; whatever else is wrong
+	 * PostgreSQL will say
+	 */
 	if ((ts == NULL && NameStr(policy->ts_column)[0] != '\0') ||
 		(own == NULL && NameStr(policy->ttl_column)[0] != '\0') ||
 		(lacks_ts && !ttl_type_is_instant(ts->atttypid)) ||
@@ -664,7 +667,7 @@ ttl_table_drop_indexes(Oid relid, TtlPolicy *policy)
 }
 
 /*
- * The row trigger, and the archive that it names
+ * Triggers
  */
 
 /* Errors (0A000) if the policy of that table is another node's to change. */
@@ -683,15 +686,17 @@ ttl_table_create_trigger(Oid relid, const TtlPolicy *policy)
 }
 
 /*
- * Creates it again on a table that had it as a partition, whoever owns that.  Where it has arguments
- * they are Citus's to send, which takes a command of the owner's.
+ * Creates the triggers again on a table that had them as a partition, whoever owns that.  Where the row
+ * trigger has arguments they are Citus's to send, which takes a command of the owner's.
  */
 void
-ttl_table_restore_trigger(Oid relid, const TtlPolicy *policy)
+ttl_table_restore_triggers(Oid relid, const TtlPolicy *policy)
 {
 	Oid			user;
 	int			sec_context;
 
+	if (OidIsValid(policy->archive_to))
+		ttl_archive_trigger_restore(relid);
 	if (ttl_citus_arguments(relid, policy)[0] == '\0')
 	{
 		ttl_row_trigger_restore(relid);
@@ -730,20 +735,4 @@ ttl_table_lock_distributed(Oid relid, LOCKMODE lockmode)
 {
 	if (ttl_citus_is_distributed(relid))
 		LockRelationOid(relid, lockmode);
-}
-
-/* A table is being dropped: containers whose archive it is stop reaping. */
-void
-ttl_table_archive_dropped(Oid archive)
-{
-	ListCell   *lc;
-
-	/* it replaces tables by others of that name */
-	if (ttl_citus_is_called())
-		return;
-	foreach(lc, ttl_policy_list_archiving_to(archive))
-	{
-		ttl_table_lock_distributed(lfirst_oid(lc), AccessShareLock);
-		ttl_policy_replace_archive(lfirst_oid(lc), InvalidOid);
-	}
 }

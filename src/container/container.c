@@ -104,7 +104,8 @@ static const struct Function
 	[TTL_INSTANT] = {"instant", 2, {ANYOID, TEXTOID}},
 	[TTL_INSTANT_OF_DATE] = {"instant", 1, {DATEOID}},
 	[TTL_CHECK_REFERENCE] = {"check_reference", 0},
-	[TTL_ON_WRITE] = {"on_write", 0}
+	[TTL_ON_WRITE] = {"on_write", 0},
+	[TTL_ARCHIVE] = {"archive", 0}
 };
 
 /* The C function by which the schema is recognized */
@@ -478,7 +479,6 @@ read_container(Oid relid, TtlContainer *container)
 	{
 		container->container = relid;
 		container->policy = policy;
-		container->policy.archive_columns = NIL;
 	}
 	else if (get_rel_relispartition(relid))
 	{

@@ -55,7 +55,6 @@ typedef struct TtlPolicy
 	bool		reaping;
 	int64		reap_delay;
 	Oid			archive_to;
-	List	   *archive_columns;	/* names; NIL = all.  Not in the cache */
 	int32		batch_size;		/* 0 = adaptive */
 	bool		replication_origin;
 	bool		propagated;
@@ -90,7 +89,6 @@ enum
 	Anum_container_reaping,
 	Anum_container_reap_delay,
 	Anum_container_archive_to,
-	Anum_container_archive_columns,
 	Anum_container_batch_size,
 	Anum_container_replication_origin,
 	Anum_container_grace_began_at,
@@ -116,8 +114,7 @@ typedef struct TtlContainer
 	const TtlType *ts_type;		/* of _ts if that is a number, or NULL */
 	int64		ts_step;		/* microseconds; the values of _ts that ttl
 								 * writes are multiples of it */
-	TtlPolicy	policy;			/* without archive_columns; change is that of
-								 * relid */
+	TtlPolicy	policy;			/* change is that of relid */
 } TtlContainer;
 
 /* OIDs of the extension's schema and of ttl.container in this database. */
@@ -144,7 +141,8 @@ typedef enum TtlFunction
 	TTL_INSTANT,				/* ttl.instant("any", text) */
 	TTL_INSTANT_OF_DATE,		/* ttl.instant(date) */
 	TTL_CHECK_REFERENCE,		/* ttl.check_reference() */
-	TTL_ON_WRITE				/* ttl.on_write() */
+	TTL_ON_WRITE,				/* ttl.on_write() */
+	TTL_ARCHIVE					/* ttl.archive() */
 } TtlFunction;
 
 /*
@@ -339,7 +337,6 @@ typedef enum TtlSettingType
 	TTL_SETTING_NUMBER,			/* int32, 0 = NULL */
 	TTL_SETTING_INTERVAL,		/* int64, microseconds */
 	TTL_SETTING_TABLE,			/* Oid, InvalidOid = NULL */
-	TTL_SETTING_NAMES,			/* List of char *, NIL = NULL */
 	TTL_SETTING_INSTANT,		/* TimestampTz, 0 = NULL */
 	TTL_SETTING_CREATED			/* int, TtlAdded ORed */
 } TtlSettingType;
@@ -365,9 +362,6 @@ extern const TtlSetting *ttl_policy_setting(const char *name);
 
 /* Sets all settings to what they are by default; there are no columns then. */
 extern void ttl_policy_init(TtlPolicy *policy);
-
-/* The archive of the container is gone: its rows stay until there is another. */
-extern void ttl_policy_lose_archive(Oid container, TtlPolicy *policy);
 
 /* Sets a setting to a value of its column's type; errors (22023) if it can't have that one. */
 extern void ttl_policy_set(TtlPolicy *policy, const TtlSetting *setting, Datum value);
@@ -418,8 +412,6 @@ extern void ttl_policy_delete(Oid container);
  */
 extern void ttl_policy_announce_change(Oid container, bool replan);
 
-extern void ttl_policy_replace_archive(Oid container, Oid archive);
-
 /* Containers of this database */
 typedef enum TtlContainers
 {
@@ -429,16 +421,8 @@ typedef enum TtlContainers
 								 * wasn't loaded */
 } TtlContainers;
 
-/* The OIDs of these, and of those with that archive */
+/* The OIDs of these */
 extern List *ttl_policy_list(TtlContainers which);
-extern List *ttl_policy_list_archiving_to(Oid archive);
-
-/*
- * True if what goes to that archive ends up in the target, a table or container, directly or
- * by way of the archive's own archive, and so on.  The chain stays as it is until the
- * transaction ends.
- */
-extern bool ttl_policy_archives_into(Oid archive, Oid target);
 
 /* Forgets one whose table was dropped; false if it isn't such a one. */
 extern bool ttl_policy_forget_dropped(Oid container);
@@ -489,6 +473,16 @@ extern void ttl_row_trigger_drop(Oid relid);
 
 /* True while the function above creates that of the table. */
 extern bool ttl_row_trigger_is_created(Oid relid);
+
+/*
+ * The trigger that moves rows of a container to its archive: True if it fires for rows that ttl deletes from
+ * the relation.  Created, or put in the place of another, as the calling user, or on a table that had it as a
+ * partition; and dropped, if it is there.
+ */
+extern bool ttl_archive_trigger_fires(Relation rel);
+extern void ttl_archive_trigger_create(Oid relid);
+extern void ttl_archive_trigger_restore(Oid relid);
+extern void ttl_archive_trigger_drop(Oid relid);
 
 /*
  * Lets Citus take commands about triggers until the caller's nest level of settings ends;

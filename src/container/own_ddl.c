@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * own_ddl.c
- *	  The DDL by which ttl itself completes a container's table, and its row trigger.
+ *	  The DDL by which ttl itself completes a container's table, and its triggers.
  *
  * Commands are run through SPI, as the calling user, and with the session's search_path:
  * event triggers fire for them as for the user's own DDL.  So they qualify all names, those
  * of operators included.
  *
  * The row trigger frees keys and completes the timestamp, see evict.c.  On a distributed table
- * of Citus its arguments carry the policy, see citus.h; elsewhere it has none.
+ * of Citus its arguments carry the policy, see citus.h; elsewhere it has none.  A container with an
+ * archive has a second one, see archive.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -149,30 +150,37 @@ ttl_row_trigger_create(Oid relid, const char *arguments)
 }
 
 /*
- * By its number, and not as any of the owners: who detaches a partition may own neither it nor its
+ * Creates a row trigger by the relation's number, and not as any of the owners: who detaches a partition may own neither it nor its
  * own partitions, and their owners may lack rights on each other's tables and on the schema.  A
  * function of ttl's is all that the tables get, and no code runs.  It is created as it fires, for
  * AlterTableInternal() would look for the command in which event triggers are told of it.
  */
-void
-ttl_row_trigger_restore(Oid relid)
+static void
+restore_trigger(Oid relid, char *name, int16 timing, int16 event, TtlFunction function, char fires_when)
 {
 	CreateTrigStmt *stmt = makeNode(CreateTrigStmt);
 	Oid			userid;
 	int			sec_context;
 
 	stmt->replace = true;
-	stmt->trigname = TTL_TRIGGER;
+	stmt->trigname = name;
 	stmt->row = true;
-	stmt->timing = TRIGGER_TYPE_BEFORE;
-	stmt->events = TRIGGER_TYPE_INSERT;
+	stmt->timing = timing;
+	stmt->events = event;
 	GetUserIdAndSecContext(&userid, &sec_context);
 	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, sec_context | SECURITY_LOCAL_USERID_CHANGE);
 	(void) CreateTriggerFiringOn(stmt, NULL, relid, InvalidOid, InvalidOid, InvalidOid,
-								 ttl_container_function(TTL_ON_WRITE), InvalidOid, NULL, false,
-								 false, TRIGGER_FIRES_ALWAYS);
+								 ttl_container_function(function), InvalidOid, NULL, false,
+								 false, fires_when);
 	SetUserIdAndSecContext(userid, sec_context);
 	CommandCounterIncrement();
+}
+
+void
+ttl_row_trigger_restore(Oid relid)
+{
+	restore_trigger(relid, TTL_TRIGGER, TRIGGER_TYPE_BEFORE, TRIGGER_TYPE_INSERT, TTL_ON_WRITE,
+					TRIGGER_FIRES_ALWAYS);
 }
 
 bool
@@ -188,5 +196,52 @@ ttl_row_trigger_drop(Oid relid)
 
 	ttl_row_trigger_allow();
 	ttl_command_run("DROP TRIGGER \"%s\" ON %s", TTL_TRIGGER, ttl_container_table_name(relid));
+	ttl_command_end(nestlevel);
+}
+
+/*
+ * The trigger of the archive
+ */
+
+bool
+ttl_archive_trigger_fires(Relation rel)
+{
+	Oid			function = ttl_container_function(TTL_ARCHIVE);
+
+	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
+	{
+		const Trigger *trigger = &rel->trigdesc->triggers[i];
+
+		if (trigger->tgfoid == function && trigger->tgqual == NULL &&
+			trigger->tgtype == (TRIGGER_TYPE_AFTER | TRIGGER_TYPE_ROW | TRIGGER_TYPE_DELETE) &&
+			(trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN || trigger->tgenabled == TRIGGER_FIRES_ALWAYS))
+			return true;
+	}
+	return false;
+}
+
+void
+ttl_archive_trigger_create(Oid relid)
+{
+	int			nestlevel = ttl_command_begin();
+
+	ttl_command_run("CREATE OR REPLACE TRIGGER \"%s\" AFTER DELETE ON %s FOR EACH ROW EXECUTE FUNCTION ttl.archive()",
+					TTL_ARCHIVE_TRIGGER, ttl_container_table_name(relid));
+	ttl_command_end(nestlevel);
+}
+
+void
+ttl_archive_trigger_restore(Oid relid)
+{
+	restore_trigger(relid, TTL_ARCHIVE_TRIGGER, TRIGGER_TYPE_AFTER, TRIGGER_TYPE_DELETE, TTL_ARCHIVE,
+					TRIGGER_FIRES_ON_ORIGIN);
+}
+
+void
+ttl_archive_trigger_drop(Oid relid)
+{
+	int			nestlevel = ttl_command_begin();
+
+	ttl_command_run("DROP TRIGGER IF EXISTS \"%s\" ON %s", TTL_ARCHIVE_TRIGGER, ttl_container_table_name(relid));
 	ttl_command_end(nestlevel);
 }

@@ -156,7 +156,6 @@ const TtlSetting ttl_settings[] = {
 	FIELD(reap_delay, INTERVAL, reap_delay, false, PG_INT64_MAX,
 		  gettext_noop("Use an interval from 0 to 292000 years.")),
 	FIELD(archive_to, TABLE, archive_to, false),
-	FIELD(archive_columns, NAMES, archive_columns, false),
 	FIELD(batch_size, NUMBER, batch_size, false, MAX_BATCH_SIZE,
 		  gettext_noop("Use a number from 1 to 50000, or 0 for as many rows as take about 50 ms.")),
 	FIELD(replication_origin, BOOLEAN, replication_origin, false),
@@ -190,8 +189,7 @@ static const Oid column_types[] = {
 	[TTL_SETTING_BOOLEAN] = BOOLOID,
 	[TTL_SETTING_NUMBER] = INT4OID,
 	[TTL_SETTING_INTERVAL] = INTERVALOID,
-	[TTL_SETTING_TABLE] = REGCLASSOID,
-	[TTL_SETTING_NAMES] = TEXTARRAYOID
+	[TTL_SETTING_TABLE] = REGCLASSOID
 };
 
 /* Names of TtlAdded, from the lowest bit up */
@@ -207,17 +205,6 @@ ttl_policy_init(TtlPolicy *policy)
 	policy->indexing = TTL_INDEXING_CONSISTENT;
 	policy->touch_on_update = true;
 	policy->reaping = true;
-}
-
-void
-ttl_policy_lose_archive(Oid container, TtlPolicy *policy)
-{
-	policy->archive_to = InvalidOid;
-	policy->reaping = false;
-	ereport(WARNING,
-			(errmsg("container \"%s\" has lost its archive; reaping is off",
-					get_rel_name(container)),
-			 errhint("Use ttl.alter_container() to choose another archive and turn reaping on.")));
 }
 
 static char *
@@ -239,21 +226,20 @@ refuse_value(const TtlSetting *setting, Datum value)
 			 setting->hint == NULL ? 0 : errhint("%s", _(setting->hint))));
 }
 
-/* A text[] of names; error 22023 if it is none. */
 static List *
 names_from_array(ArrayType *array)
 {
 	List	   *names = NIL;
 	Datum	   *elements;
+	bool	   *nulls;
 	int			n;
 
-	if (ARR_NDIM(array) > 1 || array_contains_nulls(array))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("archive_columns must be a list of names")));
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, NULL, &n);
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &n);
 	for (int i = 0; i < n; i++)
-		names = lappend(names, TextDatumGetCString(elements[i]));
+	{
+		if (!nulls[i])
+			names = lappend(names, TextDatumGetCString(elements[i]));
+	}
 	return names;
 }
 
@@ -329,10 +315,6 @@ read_field(TtlPolicy *policy, const TtlSetting *setting, Datum value, bool isnul
 		case TTL_SETTING_TABLE:
 			*(Oid *) field = isnull ? InvalidOid : DatumGetObjectId(value);
 			break;
-		case TTL_SETTING_NAMES:
-			*(List **) field = isnull ? NIL :
-				names_from_array(DatumGetArrayTypeP(value));
-			break;
 		case TTL_SETTING_INSTANT:
 			*(TimestampTz *) field = isnull ? 0 : DatumGetTimestampTz(value);
 			break;
@@ -374,9 +356,6 @@ write_field(const void *field, TtlSettingType type, bool *isnull)
 		case TTL_SETTING_TABLE:
 			*isnull = !OidIsValid(*(const Oid *) field);
 			return ObjectIdGetDatum(*(const Oid *) field);
-		case TTL_SETTING_NAMES:
-			*isnull = *(List *const *) field == NIL;
-			return *isnull ? (Datum) 0 : PointerGetDatum(strlist_to_textarray(*(List *const *) field));
 		case TTL_SETTING_INSTANT:
 			*isnull = *(const TimestampTz *) field == 0;
 			return TimestampTzGetDatum(*(const TimestampTz *) field);
@@ -407,7 +386,6 @@ write_policy(const TtlPolicy *policy, Datum *values, bool *nulls)
 		values[column] = write_field((const char *) policy + ttl_settings[i].offset,
 									 ttl_settings[i].type, &nulls[column]);
 	}
-	nulls[Anum_container_archive_columns - 1] |= !OidIsValid(policy->archive_to);
 	nulls[Anum_container_ts_precision - 1] |= policy->ts_precision == 0;
 }
 
@@ -734,22 +712,6 @@ ttl_policy_delete(Oid container)
 	CommandCounterIncrement();
 }
 
-/* Stores that table as the archive, or InvalidOid: it is being dropped, and reaping ends. */
-void
-ttl_policy_replace_archive(Oid container, Oid archive)
-{
-	TtlPolicy	policy;
-
-	ttl_policy_lock(container, true, true);
-	if (!ttl_policy_read(container, &policy) || policy.propagated)
-		return;
-	if (OidIsValid(archive))
-		policy.archive_to = archive;
-	else
-		ttl_policy_lose_archive(container, &policy);
-	ttl_policy_update(container, &policy);
-}
-
 static Oid
 relid_of(HeapTuple tuple, TupleDesc desc)
 {
@@ -788,44 +750,6 @@ ttl_policy_list(TtlContainers which)
 	}
 	end_scan(&scan);
 	return containers;
-}
-
-List *
-ttl_policy_list_archiving_to(Oid archive)
-{
-	List	   *containers = NIL;
-	CatalogScan scan;
-	HeapTuple	tuple;
-
-	begin_scan(&scan, "container_archive_to_idx", Anum_container_archive_to, archive,
-			   AccessShareLock);
-	while (HeapTupleIsValid(tuple = next_row(&scan)))
-		containers = lappend_oid(containers, relid_of(tuple, RelationGetDescr(scan.rel)));
-	end_scan(&scan);
-	return containers;
-}
-
-bool
-ttl_policy_archives_into(Oid archive, Oid target)
-{
-	List	   *seen = NIL;
-	TtlContainer container;
-
-	while (OidIsValid(archive) && !list_member_oid(seen, archive))
-	{
-		if (archive == target)
-			return true;
-		/* another session may be giving this one an archive */
-		if (!ttl_container_peek(archive, &container) ||
-			!ttl_policy_lock(container.container, false, true) ||
-			!ttl_container_peek(archive, &container))
-			return false;
-		if (container.container == target)
-			return true;
-		seen = lappend_oid(seen, archive);
-		archive = container.policy.archive_to;
-	}
-	return false;
 }
 
 bool
@@ -914,10 +838,9 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	TtlPolicy	existing;
 	Datum		archive;
 	bool		lost_archive;
-	int			columns[] = {Anum_container_reaping, Anum_container_archive_to,
-	Anum_container_archive_columns};
-	Datum		values[] = {BoolGetDatum(false), 0, 0};
-	bool		nulls[] = {false, true, true};
+	int			columns[] = {Anum_container_reaping, Anum_container_archive_to};
+	Datum		values[] = {BoolGetDatum(false), 0};
+	bool		nulls[] = {false, true};
 	bool		isnull;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) ||

@@ -1,150 +1,127 @@
 /*-------------------------------------------------------------------------
  *
  * archive.c
- *	  Archives of containers: what of expired rows moves there, and whose code that runs.
+ *	  The trigger that moves expired rows of a container to its archive.
  *
- * Columns are matched by name.  The archive's code, such as triggers, CHECKs and defaults, runs as
- * whoever deletes.  Rows of a shard of Citus move to the shard of the archive that is co-located
- * with it.
+ * It is an AFTER DELETE row trigger: PostgreSQL calls it for each row that is really deleted, whatever
+ * deletes it (the worker, CALL, an eviction, a foreign key), and for none that a BEFORE trigger
+ * keeps.  A row that has not expired by the clock of the execution is a user's deletion, and isn't
+ * archived.  alter_container() makes the trigger; no row is deleted by ttl from a container that has an
+ * archive and lacks it (ttl_archive_check()).
+ *
+ * The row's columns go to the archive's columns of the same names.  They are matched when a statement
+ * archives its first row, so that neither table can be altered in a way that makes the other fail.  A
+ * container that is an archive counts the life of its rows from their arrival, so its own timestamp and
+ * TTL columns take no values.
+ *
+ * The INSERT is executed as the common owner of both tables, in a security-restricted operation and with a
+ * safe search_path, like a SECURITY DEFINER function: whoever deletes needs no right to the archive,
+ * and meets none of its owner's code.  Nor may that code meet what he has put in its way: triggers that set a
+ * search_path of their own would find his temporary objects.  So in a session that has some, nothing is
+ * archived where the archive runs functions of users'.  He doesn't get to see values of a row that is gone
+ * for him, either.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/transam.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_depend.h"
 #include "catalog/pg_index.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_trigger.h"
+#include "catalog_expr.h"
 #include "citus/citus.h"
 #include "commands/trigger.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
+#include "execution.h"
+#include "executor/spi.h"
+#include "expiry/expiry.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "rewrite/rowsecurity.h"
+#include "ttl.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-/* Errors since the archive can't take a column along. */
-static void
-refuse_archive(Relation rel, const TtlPolicy *policy, const char *column)
+/* The INSERT of rows of one relation into the archive; lives as long as the execution that deletes them */
+typedef struct Archiving
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_COLUMN),
-			 errmsg("archive \"%s\" has no place for column \"%s\" of container \"%s\"",
-					get_rel_name(policy->archive_to), column, RelationGetRelationName(rel)),
-			 errdetail("Columns are matched by name; one that is generated there, or that the archive as a container sets itself, doesn't count."),
-			 errhint("Add the column to the archive, or name those to take along by ttl.alter_container(..., archive_columns => ...).")));
-}
-
-/* True if the archive can take a value of that column.  Its own ones count if "own". */
-static bool
-archive_takes(Oid archive, const char *column, bool own)
-{
-	AttrNumber	attno = get_attnum(archive, column);
-	TtlContainer container;
-
-	return attno > 0 && get_attgenerated(archive, attno) == '\0' &&
-		(own || !ttl_container_lookup(archive, &container) ||
-		 (attno != container.ts_attno && attno != container.ttl_attno));
-}
+	Oid			archive;
+	SPIPlanPtr	plan;
+	int			ncolumns;
+	AttrNumber *columns;		/* of the relation; $1 is the first */
+	MemoryContextCallback free_plan;
+} Archiving;
 
 /*
- * True if the archive may do without that column of a container.  _ts and TTL say nothing
- * there; but a document is what the row is about.
+ * Which archives will do
  */
-static bool
-is_dispensable(Relation rel, const TtlPolicy *policy, const char *column)
+
+/* Errors unless rows of the container can go to that table, whose lock the caller holds. */
+static void
+check_tables(Oid container, Relation archive)
 {
-	TtlContainer container;
+	const char *name = RelationGetRelationName(archive);
+	char		relkind = archive->rd_rel->relkind;
+	TtlContainer target;
 
-	if (strcmp(column, NameStr(policy->ts_column)) == 0)
-		return true;
-	ttl_container_find_columns(RelationGetRelid(rel), policy, &container);
-	return strcmp(column, NameStr(policy->ttl_column)) == 0 &&
-		container.ttl_type != NULL && !container.ttl_type->is_document;
-}
-
-/* Names of the columns that rows of the relation take along */
-static List *
-find_columns(Relation rel, const TtlPolicy *policy)
-{
-	TupleDesc	desc = RelationGetDescr(rel);
-	List	   *columns = NIL;
-	ListCell   *lc;
-
-	foreach(lc, policy->archive_columns)
-	{
-		if (get_attnum(RelationGetRelid(rel), lfirst(lc)) <= 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_COLUMN),
-					 errmsg("column \"%s\" of container \"%s\" does not exist",
-							(char *) lfirst(lc), RelationGetRelationName(rel)),
-					 errhint("Name the columns to take along by ttl.alter_container(..., archive_columns => ...).")));
-		if (!archive_takes(policy->archive_to, lfirst(lc), true))
-			refuse_archive(rel, policy, lfirst(lc));
-	}
-	if (policy->archive_columns != NIL)
-		return policy->archive_columns;
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute attribute = TupleDescAttr(desc, i);
-		char	   *name = NameStr(attribute->attname);
-
-		if (attribute->attisdropped)
-			continue;
-		if (archive_takes(policy->archive_to, name, false))
-			columns = lappend(columns, pstrdup(name));
-		else if (!is_dispensable(rel, policy, name) &&
-				 !(attribute->attgenerated != '\0' &&
-				   get_attnum(policy->archive_to, name) > 0 &&
-				   get_attgenerated(policy->archive_to,
-									get_attnum(policy->archive_to, name)) != '\0'))
-			refuse_archive(rel, policy, name);
-	}
-	if (columns == NIL)
+	if ((relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE &&
+		 relkind != RELKIND_FOREIGN_TABLE) ||
+		archive->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("archive \"%s\" has no column in common with container \"%s\"",
-						get_rel_name(policy->archive_to), RelationGetRelationName(rel)),
-				 errdetail("Columns are matched by name.")));
-	return columns;
-}
-
-List *
-ttl_archive_columns(Relation rel, Oid container, const TtlPolicy *policy, Oid *archive)
-{
-	char	   *distribution_column = "";
-	TtlPolicy	local = *policy;
-	List	   *columns;
-	ListCell   *lc;
-
-	*archive = local.archive_to = ttl_citus_find_archive(container, policy, &distribution_column, ERROR);
-	if (get_rel_name(*archive) == NULL)
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a table that can be an archive", name),
+				 errdetail("Only ordinary, partitioned and foreign tables that are not temporary can be archives.")));
+	if (archive->rd_rel->relowner != ttl_container_owner(container))
 		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("archive of container \"%s\" does not exist",
-						RelationGetRelationName(rel)),
-				 errhint("Choose another by ttl.alter_container(..., archive_to => ...), or 0 for none.")));
-	columns = find_columns(rel, &local);
-	foreach(lc, columns)
-	{
-		if (distribution_column[0] == '\0' || strcmp(lfirst(lc), distribution_column) == 0)
-			return columns;
-	}
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_COLUMN),
-			 errmsg("distribution column \"%s\" of container \"%s\" is not taken along into the archive",
-					distribution_column, RelationGetRelationName(rel)),
-			 errhint("Name it in ttl.alter_container(..., archive_columns => ...).")));
-	return NIL;
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("archive \"%s\" and container \"%s\" have different owners",
+						name, get_rel_name(container)),
+				 errhint("Give both the same owner with ALTER TABLE ... OWNER TO.")));
+	if (ttl_container_lookup(RelationGetRelid(archive), &target) && target.container == container)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("container \"%s\" cannot be its own archive", get_rel_name(container)),
+				 errhint("Choose another table.")));
+	/* each node would have to insert into shards of another table */
+	if (ttl_citus_is_distributed(container) || ttl_citus_is_distributed(RelationGetRelid(archive)))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("archives of distributed tables are not supported"),
+				 errhint("Have the application write to both tables, or use local tables.")));
 }
 
-/* True if an index of the table is computed by expressions. */
 static bool
-has_index_code(Relation rel)
+is_users_function(Oid function, void *context)
+{
+	return function >= FirstNormalObjectId && !ttl_container_calls(function);
+}
+
+static bool
+calls_users(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return check_functions_in_node(node, is_users_function, NULL) ||
+		expression_tree_walker(node, calls_users, NULL);
+}
+
+/* True if an index of the table is computed by functions of users'. */
+static bool
+has_users_index(Relation rel)
 {
 	ListCell   *lc;
 
@@ -155,8 +132,8 @@ has_index_code(Relation rel)
 
 		if (!HeapTupleIsValid(index))
 			elog(ERROR, "cache lookup failed for index %u", lfirst_oid(lc));
-		found = !heap_attisnull(index, Anum_pg_index_indexprs, NULL) ||
-			!heap_attisnull(index, Anum_pg_index_indpred, NULL);
+		found = calls_users(ttl_catalog_expr_index_expression(index, Anum_pg_index_indexprs), NULL) ||
+			calls_users(ttl_catalog_expr_index_expression(index, Anum_pg_index_indpred), NULL);
 		ReleaseSysCache(index);
 		if (found)
 			return true;
@@ -164,79 +141,294 @@ has_index_code(Relation rel)
 	return false;
 }
 
-/* True if a value of the column is converted to, or made by, a type that users have defined. */
+/* True if an INSERT into the archive may run functions of users'. */
 static bool
-has_type_code(const FormData_pg_attribute *attribute, Relation rel)
-{
-	AttrNumber	attno = get_attnum(RelationGetRelid(rel), NameStr(attribute->attname));
-	Oid			type = attno > 0 ? TupleDescAttr(RelationGetDescr(rel), attno - 1)->atttypid : InvalidOid;
-
-	return !attribute->attisdropped && attribute->atttypid != type &&
-		(attribute->atttypid >= FirstNormalObjectId || type >= FirstNormalObjectId);
-}
-
-/* True if the insertion of rows of the relation may run code of the archive's owner. */
-static bool
-archive_has_code(Relation archive, Relation rel)
+runs_users_code(Relation archive)
 {
 	TupleDesc	desc = RelationGetDescr(archive);
 
-	/* partitions have code of their own, and so has what is behind a foreign table */
+	/*
+	 * partitions have code of their own, and so has what is behind a foreign
+	 * table
+	 */
 	if (archive->rd_rel->relkind != RELKIND_RELATION || archive->rd_rel->relispartition ||
-		archive->rd_rel->relrowsecurity || archive->rd_rules != NULL ||
-		(desc->constr != NULL && (desc->constr->num_defval > 0 || desc->constr->num_check > 0)))
+		(archive->rd_rel->relforcerowsecurity && archive->rd_rsdesc != NULL && archive->rd_rsdesc->policies != NIL) ||
+		archive->rd_rules != NULL)
 		return true;
 	for (int i = 0; archive->trigdesc != NULL && i < archive->trigdesc->numtriggers; i++)
 	{
 		const Trigger *trigger = &archive->trigdesc->triggers[i];
 
 		if (TRIGGER_FOR_INSERT(trigger->tgtype) && trigger->tgenabled != TRIGGER_DISABLED &&
-			RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_NONE)
+			is_users_function(trigger->tgfoid, NULL))
 			return true;
 	}
+	for (int i = 0; desc->constr != NULL && i < desc->constr->num_defval; i++)
+	{
+		if (calls_users(stringToNode(desc->constr->defval[i].adbin), NULL))
+			return true;
+	}
+	for (int i = 0; desc->constr != NULL && i < desc->constr->num_check; i++)
+	{
+		if (calls_users(stringToNode(desc->constr->check[i].ccbin), NULL))
+			return true;
+	}
+	/* types have functions, too */
 	for (int i = 0; i < desc->natts; i++)
 	{
-		if (has_type_code(TupleDescAttr(desc, i), rel))
+		if (!TupleDescAttr(desc, i)->attisdropped && TupleDescAttr(desc, i)->atttypid >= FirstNormalObjectId)
 			return true;
 	}
-	return has_index_code(archive);
+	return has_users_index(archive);
 }
 
-Oid
-ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container)
+/* True if the session has temporary objects: they depend on their schema. */
+static bool
+has_temporary_objects(void)
 {
-	TtlPolicy	policy;
-	Oid			archive;
-	StringInfoData columns;
-	ListCell   *lc;
+	Oid			schema;
+	Oid			toast_schema;
+	ScanKeyData keys[2];
+	Relation	rel;
+	SysScanDesc scan;
+	bool		found;
 
-	if (!ttl_policy_read(container->container, &policy) ||
-		policy.archive_to != container->policy.archive_to)
+	GetTempNamespaceState(&schema, &toast_schema);
+	if (!OidIsValid(schema))
+		return false;
+	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(NamespaceRelationId));
+	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(schema));
+	rel = table_open(DependRelationId, AccessShareLock);
+	scan = systable_beginscan(rel, DependReferenceIndexId, true, NULL, lengthof(keys), keys);
+	found = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/* Errors if code of the archive's could meet temporary objects of a user who isn't its owner. */
+static void
+check_session(Relation archive)
+{
+	if (has_temporary_objects() && !ttl_container_is_owner(GetOuterUserId(), RelationGetRelid(archive)) &&
+		runs_users_code(archive))
 		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("archive of container \"%s\" was changed concurrently",
-						RelationGetRelationName(rel))));
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("cannot write archive \"%s\" in a session that has temporary objects",
+						RelationGetRelationName(archive)),
+				 errdetail("Functions of its owner would be executed, and might find them."),
+				 errhint("Use DISCARD TEMP, or retry when the row has been deleted in the background.")));
+}
 
-	initStringInfo(&columns);
-	foreach(lc, ttl_archive_columns(rel, container->container, &policy, &archive))
-		appendStringInfo(&columns, "%s%s", columns.len > 0 ? ", " : "", quote_identifier(lfirst(lc)));
-	appendStringInfo(sql, "INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s",
-					 ttl_container_table_name(archive), columns.data, columns.data);
-	return archive;
+/* True if a value of the row can be given to the archive's column of that name. */
+static bool
+takes_column(Relation archive, const FormData_pg_attribute *column, bool is_container, const TtlContainer *target)
+{
+	AttrNumber	attno = get_attnum(RelationGetRelid(archive), NameStr(column->attname));
+
+	/* a virtual column has no stored value */
+	if (column->attisdropped || attno <= 0 ||
+		(column->attgenerated != '\0' && column->attgenerated != ATTRIBUTE_GENERATED_STORED) ||
+		TupleDescAttr(RelationGetDescr(archive), attno - 1)->attgenerated != '\0')
+		return false;
+	if (!is_container || (attno != target->ts_attno && attno != target->ttl_attno))
+		return true;
+
+	/*
+	 * left out it would be lost, and taken along it would bring the TTL by
+	 * which it has expired
+	 */
+	if (attno == target->ttl_attno && target->ttl_type->is_document)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("archive \"%s\" cannot take the TTL of its rows from documents that expired rows bring",
+						RelationGetRelationName(archive)),
+				 errhint("Register the archive with ttl_column => NULL.")));
+	return false;
+}
+
+/* Matches the columns; returns the INSERT.  Error 42703 if no column of one has the name of one of the other's. */
+static char *
+match_columns(Relation rel, Relation archive, Archiving *archiving, Oid *types)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	TtlContainer target;
+	bool		is_container = ttl_container_lookup(RelationGetRelid(archive), &target);
+	StringInfoData names;
+	StringInfoData values;
+
+	initStringInfo(&names);
+	initStringInfo(&values);
+	archiving->ncolumns = 0;
+	for (int i = 0; i < desc->natts; i++)
+	{
+		const FormData_pg_attribute *column = TupleDescAttr(desc, i);
+		const char *separator = archiving->ncolumns > 0 ? ", " : "";
+
+		if (!takes_column(archive, column, is_container, &target))
+			continue;
+		types[archiving->ncolumns] = column->atttypid;
+		archiving->columns[archiving->ncolumns++] = column->attnum;
+		appendStringInfo(&names, "%s%s", separator, quote_identifier(NameStr(column->attname)));
+		appendStringInfo(&values, "%s$%d", separator, archiving->ncolumns);
+	}
+	if (archiving->ncolumns == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("archive \"%s\" has no column in common with container \"%s\"",
+						RelationGetRelationName(archive), RelationGetRelationName(rel)),
+				 errdetail("Columns are matched by name.")));
+	return psprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE VALUES (%s)",
+					ttl_container_table_name(RelationGetRelid(archive)), names.data, values.data);
+}
+
+/* Prepares the INSERT, as the owner.  The archive stays as it is until the transaction ends. */
+static void
+prepare(Relation rel, Oid container, Oid archive_relid, Archiving *archiving)
+{
+	Relation	archive = try_table_open(archive_relid, RowExclusiveLock);
+	Oid		   *types = palloc(sizeof(Oid) * RelationGetDescr(rel)->natts);
+	const char *sql;
+
+	if (archive == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("archive of container \"%s\" does not exist", get_rel_name(container)),
+				 errhint("Choose another by ttl.alter_container(..., archive_to => ...), or 0 for none.")));
+	check_tables(container, archive);
+	check_session(archive);
+	sql = match_columns(rel, archive, archiving, types);
+	archiving->plan = SPI_prepare(sql, archiving->ncolumns, types);
+	archiving->archive = archive_relid;
+	table_close(archive, NoLock);
 }
 
 void
-ttl_archive_check_code(const TtlSessionUser *user, Relation rel, const ItemPointerData *tid, Oid archive)
+ttl_archive_check_target(Oid container, Oid archive)
 {
-	Relation	archive_rel;
+	Relation	rel = table_open(container, AccessShareLock);
+	Archiving	archiving = {.columns = palloc(sizeof(AttrNumber) * RelationGetDescr(rel)->natts)};
+	TtlIdentity saved;
 
-	if (user == NULL)
-		return;
-	/* the lock keeps others from adding code */
-	archive_rel = table_open(archive, RowExclusiveLock);
-	if (!ttl_owner_is_trusted(user, archive_rel) && archive_has_code(archive_rel, rel))
-		ttl_owner_refuse(rel, tid, false,
-			   psprintf(_("Its archive \"%s\" belongs to another role, and so does the code that an insertion there would run."),
-						RelationGetRelationName(archive_rel)));
-	table_close(archive_rel, NoLock);
+	ttl_owner_begin_definer(rel->rd_rel->relowner, &saved);
+	prepare(rel, container, archive, &archiving);
+	ttl_owner_end(&saved);
+	table_close(rel, NoLock);
+}
+
+void
+ttl_archive_check(Relation rel, const TtlContainer *container)
+{
+	if (OidIsValid(container->policy.archive_to) && !ttl_archive_trigger_fires(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("trigger \"%s\" of table \"%s\" is missing or disabled",
+						TTL_ARCHIVE_TRIGGER, RelationGetRelationName(rel)),
+				 errdetail("Expired rows would be deleted without going to the archive of container \"%s\".",
+						   get_rel_name(container->container)),
+				 errhint("Enable it, or create it by ttl.alter_container(..., archive_to => ...); 0 is for no archive.")));
+}
+
+/*
+ * The trigger
+ */
+
+static void
+free_plan(void *arg)
+{
+	(void) SPI_freeplan(arg);
+}
+
+/* The INSERT for rows that the trigger's execution deletes from the relation */
+static Archiving *
+find_archiving(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
+{
+	Archiving  *archiving = flinfo->fn_extra;
+	int			natts = RelationGetDescr(rel)->natts;
+
+	/* a trigger of the user's may choose another archive meanwhile */
+	if (archiving != NULL && archiving->archive == container->policy.archive_to)
+		return archiving;
+	archiving = MemoryContextAllocZero(flinfo->fn_mcxt, sizeof(Archiving));
+	archiving->columns = MemoryContextAlloc(flinfo->fn_mcxt, sizeof(AttrNumber) * natts);
+	prepare(rel, container->container, container->policy.archive_to, archiving);
+	if (SPI_keepplan(archiving->plan) != 0)
+		elog(ERROR, "SPI_keepplan failed");
+	archiving->free_plan.func = free_plan;
+	archiving->free_plan.arg = archiving->plan;
+	MemoryContextRegisterResetCallback(flinfo->fn_mcxt, &archiving->free_plan);
+	flinfo->fn_extra = archiving;
+	return archiving;
+}
+
+static void
+insert(const Archiving *archiving, TupleTableSlot *slot)
+{
+	Datum	   *values = palloc(sizeof(Datum) * archiving->ncolumns);
+	char	   *nulls = palloc(archiving->ncolumns);
+	int			result;
+
+	for (int i = 0; i < archiving->ncolumns; i++)
+	{
+		bool		isnull;
+
+		values[i] = slot_getattr(slot, archiving->columns[i], &isnull);
+		nulls[i] = isnull ? 'n' : ' ';
+	}
+	result = SPI_execute_plan(archiving->plan, values, nulls, false, 0);
+	/* a rule may have made something else of it */
+	if (result < 0)
+		elog(ERROR, "SPI_execute_plan failed: %s", SPI_result_code_string(result));
+}
+
+/* Error context: names what is done, but no values of a row that is gone for the user. */
+static void
+explain(void *arg)
+{
+	const TtlContainer *container = arg;
+	Oid			user = GetOuterUserId();
+
+	errcontext("archiving of an expired row of container \"%s\"", get_rel_name(container->container));
+	if (ERRCODE_TO_CATEGORY(geterrcode()) == ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION &&
+		!ttl_container_is_owner(user, container->container))
+		errdetail("The expired row cannot be archived.");
+}
+
+PG_FUNCTION_INFO_V1(ttl_archive);
+
+/*
+ * ttl.archive() trigger
+ *
+ * AFTER DELETE, for each row: inserts it into the archive of its container if it has expired.  Errors:
+ * 55000 the archive is gone, 42501 it belongs to another role than the container, 42703 they have no
+ * column in common, 0A000 one is distributed; and whatever the INSERT raises.
+ */
+Datum
+ttl_archive(PG_FUNCTION_ARGS)
+{
+	const TriggerData *trigger = (TriggerData *) fcinfo->context;
+	TtlContainer container;
+	ErrorContextCallback callback = {error_context_stack, explain, &container};
+	TtlIdentity saved;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_AFTER(trigger->tg_event) ||
+		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || !TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" must be called as a trigger AFTER DELETE FOR EACH ROW",
+						TTL_SCHEMA ".archive()"),
+				 errhint("Use ttl.alter_container(..., archive_to => ...).")));
+	if (!ttl_container_lookup(RelationGetRelid(trigger->tg_relation), &container) ||
+		!OidIsValid(container.policy.archive_to) ||
+		ttl_expiry_of_slot(&container, trigger->tg_trigslot) > ttl_deletion_reference_time())
+		return PointerGetDatum(NULL);
+
+	error_context_stack = &callback;
+	ttl_owner_begin_definer(ttl_container_owner(container.container), &saved);
+	insert(find_archiving(fcinfo->flinfo, trigger->tg_relation, &container), trigger->tg_trigslot);
+	ttl_owner_end(&saved);
+	error_context_stack = callback.previous;
+	return PointerGetDatum(NULL);
 }

@@ -12,21 +12,17 @@
  * It runs by the right of the table's owner (owner.c).  The search_path may be a user's, so all
  * names are qualified.
  *
- * The statement that deletes rows inserts them into their archive (archive.c); if that fails, they
- * stay.  Whether there is one is looked up once for each table: between two looks the answer might
- * change.
+ * Rows go to their archive by a trigger (archive.c); if that fails, they stay.
  *
  *
  * WHAT GOES ALONG
  *
  * Expired rows that reference what is deleted are found where PostgreSQL looks for them, in the
  * queries of foreign keys (fk.c), by whatever the referenced row is deleted.  With NO
- * ACTION and RESTRICT they are deleted here.  With CASCADE PostgreSQL deletes them, and before that
- * they are locked and inserted into their archive here, also those that a trigger then keeps.
+ * ACTION and RESTRICT they are deleted here; with CASCADE PostgreSQL deletes them.
  *
  * In a user's session the rows of a table go along if it is his own, if it belongs to the
- * owner of the table that he writes, or if no code runs by that: triggers, rules, or an
- * archive's.  Nor may referential actions run code of others, unless the table is one of
+ * owner of the table that he writes, or if no code runs by that: triggers or rules.  Nor may referential actions run code of others, unless the table is one of
  * the former two, and the user has the right to delete from it.  Otherwise the rows stay,
  * and hold up what they reference, until the reaper deletes them.
  *
@@ -63,8 +59,6 @@ typedef struct ToDelete
 	TtlContainer container;
 	bool		as_user;		/* they are deleted as the session's user */
 	bool		went_along;		/* they reference what is deleted */
-	bool		by_cascade;		/* PostgreSQL deletes them, and they are only
-								 * archived here */
 	TtlTids		tids;
 	uint64		deleted;
 } ToDelete;
@@ -101,21 +95,18 @@ may_delete(const Deletion *deletion, const ToDelete *to_delete)
 	const TtlSessionUser *user = deletion->user;
 	Relation	rel = to_delete->rel;
 
-	if (to_delete->by_cascade)
-		return OidIsValid(to_delete->container.policy.archive_to);
 	if (user == NULL)
 		return rel->rd_rel->relowner == deletion->owner;
 	if (to_delete->as_user && ttl_owner_may_delete(user->role, RelationGetRelid(rel)))
 		return true;
 	if (!to_delete->went_along && ttl_owner_acts_as_other(user->role, rel))
 		ttl_owner_refuse(rel, to_delete->tids.tids, false,
-			   _("Foreign keys that reference the table would run code of other roles, which only a role with the DELETE privilege may set off."));
+						 _("Foreign keys that reference the table would run code of other roles, which only a role with the DELETE privilege may set off."));
 	if (to_delete->went_along &&
-		((!to_delete->as_user &&
-		  (ttl_owner_has_code(rel) || OidIsValid(to_delete->container.policy.archive_to))) ||
+		((!to_delete->as_user && ttl_owner_has_code(rel)) ||
 		 ttl_owner_acts_as_other(user->role, rel)))
 		ttl_owner_refuse(rel, to_delete->tids.tids, true,
-			   _("The table belongs to another role, and so does the code that its deletion would run."));
+						 _("The table belongs to another role, and so does the code that its deletion would run."));
 	return true;
 }
 
@@ -129,7 +120,11 @@ ttl_deletion_may_go_along(Oid table, Oid owner, Oid target, bool heeds_grace,
 		return false;
 	if (ttl_container_owner(table) != owner)
 		return false;
-	/* the grace of one partition is that of the container here; it can't begin until the commit */
+
+	/*
+	 * the grace of one partition is that of the container here; it can't
+	 * begin until the commit
+	 */
 	if (heeds_grace &&
 		(!ttl_policy_lock(container.container, false, false) ||
 		 !ttl_container_peek(container.container, &container) ||
@@ -179,50 +174,26 @@ append_rows(StringInfo sql, Relation rel)
 					 ttl_container_table_name(RelationGetRelid(rel)));
 }
 
-static void
-append_delete(StringInfo sql, Relation rel, int flags)
-{
-	if (flags & TTL_DELETION_SKIP_LOCKED)
-	{
-		appendStringInfo(sql, "DELETE FROM ONLY %s AS " TTL_OWNER_TO_DELETE
-						 " WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid",
-						 ttl_container_table_name(RelationGetRelid(rel)));
-		append_rows(sql, rel);
-		appendStringInfoString(sql, " FOR UPDATE SKIP LOCKED))");
-	}
-	else
-	{
-		appendStringInfoString(sql, "DELETE");
-		append_rows(sql, rel);
-	}
-}
-
-/* Makes the statement that deletes the rows and puts them into their archive. */
+/* The statement that deletes the rows */
 static char *
-make_statement(const Deletion *deletion, const ToDelete *to_delete, int flags)
+make_statement(Relation rel, int flags)
 {
-	Relation	rel = to_delete->rel;
-	Oid			archive = InvalidOid;
 	StringInfoData sql;
 
 	initStringInfo(&sql);
-	if (to_delete->by_cascade)
+	if (flags & TTL_DELETION_SKIP_LOCKED)
 	{
-		archive = ttl_archive_append(&sql, rel, &to_delete->container);
+		appendStringInfo(&sql, "DELETE FROM ONLY %s AS " TTL_OWNER_TO_DELETE
+						 " WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid",
+						 ttl_container_table_name(RelationGetRelid(rel)));
 		append_rows(&sql, rel);
+		appendStringInfoString(&sql, " FOR UPDATE SKIP LOCKED))");
 	}
-	else if (!OidIsValid(to_delete->container.policy.archive_to))
-		append_delete(&sql, rel, flags);
 	else
 	{
-		appendStringInfoString(&sql, "WITH deleted AS (");
-		append_delete(&sql, rel, flags);
-		appendStringInfoString(&sql, " RETURNING *), archived AS (");
-		archive = ttl_archive_append(&sql, rel, &to_delete->container);
-		appendStringInfoString(&sql, " FROM deleted) SELECT pg_catalog.count(*) FROM deleted");
+		appendStringInfoString(&sql, "DELETE");
+		append_rows(&sql, rel);
 	}
-	if (OidIsValid(archive))
-		ttl_archive_check_code(deletion->user, rel, to_delete->tids.tids, archive);
 	return sql.data;
 }
 
@@ -274,35 +245,7 @@ report_concurrent_update(void)
 }
 
 /*
- * Locks the rows that are there.  Error 40001 if another session has updated one meanwhile: it may
- * reference something else now, and would be archived and stay.
- */
-static void
-lock_rows(ToDelete *to_delete)
-{
-	TtlTids    *tids = &to_delete->tids;
-	TupleTableSlot *slot = table_slot_create(to_delete->rel, NULL);
-	int			kept = 0;
-
-	for (int i = 0; i < tids->n; i++)
-	{
-		TM_FailureData failure;
-		TM_Result	result = table_tuple_lock(to_delete->rel, &tids->tids[i], GetActiveSnapshot(),
-											  slot, GetCurrentCommandId(false),
-											  LockTupleExclusive, LockWaitBlock, 0, &failure);
-
-		if (result == TM_Updated)
-			report_concurrent_update();
-		if (result == TM_Ok)
-			tids->tids[kept++] = tids->tids[i];
-		ExecClearTuple(slot);
-	}
-	tids->n = kept;
-	ExecDropSingleTupleTableSlot(slot);
-}
-
-/*
- * Deletes the rows to delete of a table, and puts them into its archive.
+ * Deletes the rows to delete of a table.
  *
  * AFTER triggers, those of foreign keys among them, are left to the deletion around this one if
  * the same role executes both, as a referential action leaves them to its statement: so a chain
@@ -313,16 +256,16 @@ delete_from_table(const Deletion *deletion, ToDelete *to_delete, int flags)
 {
 	Oid			type = TIDARRAYOID;
 	Datum		tids = tid_array(to_delete->tids.tids, to_delete->tids.n);
-	Oid			owner = to_delete->by_cascade ?
-		ttl_container_owner(to_delete->container.container) : to_delete->rel->rd_rel->relowner;
+	Oid			owner = to_delete->rel->rd_rel->relowner;
 	Oid			role = to_delete->as_user ? deletion->user->role : owner;
-	char	   *sql = make_statement(deletion, to_delete, flags);
+	char	   *sql = make_statement(to_delete->rel, flags);
 	TtlIdentity saved;
 	Context		context = {deletion, to_delete};
 	ErrorContextCallback callback = {error_context_stack, explain, &context};
 
-	if (deletion->user == NULL && !to_delete->by_cascade)
+	if (deletion->user == NULL)
 		ttl_owner_check(to_delete->rel);
+	ttl_archive_check(to_delete->rel, &to_delete->container);
 	if (to_delete->as_user)
 		ttl_owner_begin_as_user(deletion->user, &saved);
 	else
@@ -331,13 +274,6 @@ delete_from_table(const Deletion *deletion, ToDelete *to_delete, int flags)
 	ttl_owner_execute(sql, 1, &type, &tids, deletion->expired_at, owner,
 					  InvalidSnapshot, role != deletion->outer_role);
 	to_delete->deleted = SPI_processed;
-	if (SPI_tuptable != NULL)
-	{
-		bool		isnull;
-
-		to_delete->deleted = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
-														 SPI_tuptable->tupdesc, 1, &isnull));
-	}
 	if (deletion->restricted)
 		ttl_owner_check_temporary();
 	else if (flags & TTL_DELETION_COMMITS)
@@ -381,8 +317,6 @@ count_deleted(const Deletion *deletion, const ToDelete *to_delete)
 		rows.evicted = to_delete->deleted;
 	else if (to_delete->went_along)
 		rows.deleted = to_delete->deleted;
-	if (OidIsValid(to_delete->container.policy.archive_to))
-		rows.archived = to_delete->deleted;
 	ttl_counters_add_rows(to_delete->container.container, &rows);
 }
 
@@ -392,10 +326,8 @@ delete_permitted(const Deletion *deletion, ToDelete *to_delete, int flags)
 {
 	if (!may_delete(deletion, to_delete))
 		return;
-	if (to_delete->by_cascade)
-		lock_rows(to_delete);
 	delete_from_table(deletion, to_delete, flags);
-	if (!to_delete->by_cascade && (deletion->user != NULL || to_delete->went_along))
+	if (deletion->user != NULL || to_delete->went_along)
 		check_snapshot(to_delete);
 	count_deleted(deletion, to_delete);
 }
@@ -468,7 +400,7 @@ ttl_deletion_user(const TtlExecution *execution)
 static Deletion
 dependent_deletion(TimestampTz expired_at, TtlSessionUser *user)
 {
-	Deletion deletion = {.expired_at = expired_at, .user = user};
+	Deletion	deletion = {.expired_at = expired_at, .user = user};
 
 	if (running != NULL && running->user == NULL)
 	{
@@ -476,6 +408,19 @@ dependent_deletion(TimestampTz expired_at, TtlSessionUser *user)
 		deletion.expired_at = expired_at;
 	}
 	return deletion;
+}
+
+/*
+ * A deletion of ours deletes expired rows alone, also if the clock has been set back since these were
+ * found to be so.
+ */
+TimestampTz
+ttl_deletion_reference_time(void)
+{
+	const TtlExecution *execution = ttl_execution_current();
+	TimestampTz now = ttl_execution_reference_time();
+
+	return deletes(execution) ? Max(now, execution->expired_at) : now;
 }
 
 TimestampTz
@@ -489,8 +434,7 @@ ttl_deletion_cutoff(Oid table, TimestampTz now)
 }
 
 void
-ttl_deletion_run_dependents(List *rows, bool by_cascade, TimestampTz expired_at,
-							TtlSessionUser *user, const TtlExecution *outer)
+ttl_deletion_run_dependents(List *rows, TimestampTz expired_at, TtlSessionUser *user, const TtlExecution *outer)
 {
 	Deletion	deletion = dependent_deletion(expired_at, user);
 	ListCell   *lc;
@@ -502,13 +446,12 @@ ttl_deletion_run_dependents(List *rows, bool by_cascade, TimestampTz expired_at,
 		ToDelete	to_delete = {
 			.rel = table_open(table->relid, RowExclusiveLock),
 			.tids = table->tids,
-			.went_along = true,
-			.by_cascade = by_cascade
+			.went_along = true
 		};
 
 		if (ttl_container_lookup(table->relid, &to_delete.container))
 		{
-			to_delete.as_user = !by_cascade && deletion.user != NULL &&
+			to_delete.as_user = deletion.user != NULL &&
 				ttl_owner_is_trusted(deletion.user, to_delete.rel);
 			run_deletion(&deletion, &to_delete, 0);
 		}

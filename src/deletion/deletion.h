@@ -24,8 +24,8 @@
 typedef struct TtlSessionUser
 {
 	Oid			role;
-	Oid			written_owner;	/* owner of the table that he writes, whose code
-								 * runs as him anyway; or InvalidOid */
+	Oid			written_owner;	/* owner of the table that he writes, whose
+								 * code runs as him anyway; or InvalidOid */
 } TtlSessionUser;
 
 /* What a switch of the user changes, to be restored. */
@@ -48,6 +48,12 @@ extern void ttl_owner_check(Relation rel);
  * No deferred trigger may be pending.
  */
 extern void ttl_owner_begin(Oid owner, bool restricted, TtlIdentity *saved);
+
+/*
+ * Acts as the owner in the midst of a statement, like a SECURITY DEFINER function of his, but in a
+ * security-restricted operation.  What is deferred stays so.
+ */
+extern void ttl_owner_begin_definer(Oid owner, TtlIdentity *saved);
 
 /* Acts as the user, with the session's settings. */
 extern void ttl_owner_begin_as_user(const TtlSessionUser *user, TtlIdentity *saved);
@@ -121,30 +127,14 @@ extern void ttl_owner_refuse(Relation rel, const ItemPointerData *tid, bool refe
  */
 
 /*
- * Names of the columns that a row of the container, or of the relation, a partition of it,
- * takes along into the archive: all, or those that the policy names.  Error 42703 if the
- * archive has no place for one, so that nothing is lost unless the policy says so.  *archive
- * is the table that the rows go to: those of a shard go to a shard.
- *
- * Unless they are named, the timestamp and TTL columns are taken along where the
- * archive has them; if the archive is a container, its rows begin a life of their
- * own there, so its timestamp and TTL columns are left to it.  Nor need a generated
- * column be taken along into one that the archive generates, too.
+ * Errors unless rows of the container can go to that table: 55000 it is gone, 42809 it is no table that stores rows,
+ * 42501 it has another owner, 22023 it is the container, 42703 or 42804 for its columns, 0A000 one of them
+ * is distributed.
  */
-extern List *ttl_archive_columns(Relation rel, Oid container, const TtlPolicy *policy, Oid *archive);
+extern void ttl_archive_check_target(Oid container, Oid archive);
 
-/*
- * Appends an INSERT into the archive of the relation's rows, up to FROM.  Returns the archive.  The
- * policy is read again, for columns aren't cached; error 40001 if it names another archive.
- */
-extern Oid	ttl_archive_append(StringInfo sql, Relation rel, const TtlContainer *container);
-
-/*
- * Errors (23503) if rows go, in a user's session (NULL = in none), to an archive that has code of
- * another role than the user and the owner of the table that he writes.
- */
-extern void ttl_archive_check_code(const TtlSessionUser *user, Relation rel,
-								   const ItemPointerData *tid, Oid archive);
+/* Errors (55000) if rows of the relation would be deleted without going to the archive that their container has. */
+extern void ttl_archive_check(Relation rel, const TtlContainer *container);
 
 /*
  * deletion.c
@@ -191,12 +181,12 @@ extern uint64 ttl_deletion_run(Relation rel, const TtlContainer *container,
  * has deferred it) has deleted or renumbered, and that have expired by 'expired_at', which is
  * ttl_deletion_cutoff().  If the reaper has done so, they are deleted as part of its deletion, and
  * only those of tables that belong to the same owner.
- *
- * 'by_cascade': PostgreSQL is about to delete them, whosever they are, and they are only inserted into
- * their archive.
  */
-extern void ttl_deletion_run_dependents(List *rows, bool by_cascade, TimestampTz expired_at,
+extern void ttl_deletion_run_dependents(List *rows, TimestampTz expired_at,
 										TtlSessionUser *user, const TtlExecution *outer);
+
+/* The time by which a row that is deleted now must have expired to have gone by that. */
+extern TimestampTz ttl_deletion_reference_time(void);
 
 /*
  * By when rows of that table must have expired to go along with what is deleted: 'now', or in a

@@ -4,7 +4,7 @@
  *	  By whose rights, and as whom, rows are deleted.
  *
  * Rows are always deleted by the right of the table's owner.  As whom the DELETE is
- * executed, and with it triggers, rules, defaults of the archive:
+ * executed, and with it triggers and rules:
  *
  * - In a user's session, as the user, with the session's settings: as if he had written
  *	the DELETE.  The owner's code would meet the user's temporary objects there, and is
@@ -24,8 +24,8 @@
  *
  * Where a session applies what was done elsewhere (session_replication_role = replica),
  * triggers don't fire, those of foreign keys neither.  A deletion of ours was done nowhere
- * else, so foreign keys are honoured, in what their actions set off, too; other triggers
- * fire as they would for any DELETE there.
+ * else, so foreign keys are honoured, in what their actions set off, too, and rows archived;
+ * other triggers fire as they would for any DELETE there.
  *
  * A partition has the row triggers of the tables above it besides its own, so where
  * these have different owners, the reaper can't be either of them, and deletes nothing.
@@ -90,7 +90,8 @@ ttl_owner_explain(void)
 void
 ttl_owner_explain_user(void)
 {
-	if (geterrcode() == ERRCODE_INSUFFICIENT_PRIVILEGE)
+	/* not where the archive is written, as its owner */
+	if (geterrcode() == ERRCODE_INSUFFICIENT_PRIVILEGE && !InSecurityRestrictedOperation())
 		errhint("What the deletion of an expired row sets off runs with the rights of the user whose statement needs it. If the function of a trigger needs more, make it SECURITY DEFINER, with a search_path of its own that ends with pg_temp.");
 }
 
@@ -112,8 +113,8 @@ ttl_owner_check(Relation rel)
  * Identities
  */
 
-void
-ttl_owner_begin(Oid owner, bool restricted, TtlIdentity *saved)
+static void
+become_owner(Oid owner, bool restricted, TtlIdentity *saved)
 {
 	GetUserIdAndSecContext(&saved->userid, &saved->sec_context);
 	saved->switched = true;
@@ -123,9 +124,25 @@ ttl_owner_begin(Oid owner, bool restricted, TtlIdentity *saved)
 						   (restricted ? SECURITY_RESTRICTED_OPERATION : 0));
 	saved->nestlevel = NewGUCNestLevel();
 	set_search_path();
+}
+
+void
+ttl_owner_begin_definer(Oid owner, TtlIdentity *saved)
+{
+	become_owner(owner, true, saved);
+	SPI_connect();
+}
+
+void
+ttl_owner_begin(Oid owner, bool restricted, TtlIdentity *saved)
+{
+	become_owner(owner, restricted, saved);
 	if (restricted && (saved->sec_context & SECURITY_RESTRICTED_OPERATION) == 0)
 	{
-		/* what is deferred would run as the user who commits, and PostgreSQL refuses it */
+		/*
+		 * what is deferred would run as the user who commits, and PostgreSQL
+		 * refuses it
+		 */
 		AfterTriggerSetState(makeNode(ConstraintsSetStmt));
 		/* an attempt that was rolled back may have set it */
 		MyXactFlags &= ~XACT_FLAGS_ACCESSEDTEMPNAMESPACE;
@@ -214,12 +231,15 @@ has_delete_rule(Relation rel)
 bool
 ttl_owner_has_code(Relation rel)
 {
+	Oid			archive = ttl_container_function(TTL_ARCHIVE);
+
 	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
 	{
 		Trigger    *trigger = &rel->trigdesc->triggers[i];
 
+		/* ttl's own switches to the owner by itself */
 		if (TRIGGER_FOR_DELETE(trigger->tgtype) && trigger->tgenabled != TRIGGER_DISABLED &&
-			RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_NONE)
+			trigger->tgfoid != archive && RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_NONE)
 			return true;
 	}
 	return has_delete_rule(rel);
@@ -325,7 +345,7 @@ acts_as_other(Oid role, Relation rel, List **visited)
 		{
 			Relation	acted_on = table_open(lfirst_oid(part), NoLock);
 			bool		found = (owner != role && ttl_owner_has_code(acted_on)) ||
-				acts_as_other(role, acted_on, visited);
+			acts_as_other(role, acted_on, visited);
 
 			table_close(acted_on, NoLock);
 			if (found)
@@ -347,18 +367,19 @@ ttl_owner_acts_as_other(Oid role, Relation rel)
  * What a deletion sets off
  */
 
-/* Foreign keys' triggers fire whatever the session's replication role. */
+/* Triggers of foreign keys and archives fire whatever the session's replication role. */
 static void
 honour_foreign_keys(ModifyTableState *mtstate, ResultRelInfo *target)
 {
 	TriggerDesc *triggers = target->ri_TrigDesc;
+	Oid			archive = ttl_container_function(TTL_ARCHIVE);
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		Trigger    *trigger = &triggers->triggers[i];
 
 		if (trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN &&
-			RI_FKey_trigger_type(trigger->tgfoid) != RI_TRIGGER_NONE)
+			(trigger->tgfoid == archive || RI_FKey_trigger_type(trigger->tgfoid) != RI_TRIGGER_NONE))
 			trigger->tgenabled = TRIGGER_FIRES_ALWAYS;
 	}
 }

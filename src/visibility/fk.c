@@ -21,17 +21,10 @@
  *
  * That search sees all stored rows.  Before it runs, the rows that its scan returns are collected.
  * If none of them is live, they are deleted as an eviction deletes them: as the user who has
- * changed the referenced row, with triggers, archive, and what references them in turn.  Then
+ * changed the referenced row, with triggers, and what references them in turn.  Then
  * PostgreSQL searches.  It skips what has been deleted since its snapshot was taken, and finds the
  * rest: a row that a trigger has kept, one that has been renewed in the meantime, or one that the
  * reaper must leave alone.
- *
- * A foreign key with CASCADE deletes the rows that it finds, expired or not, by
- *
- *	 DELETE FROM [ONLY] "s"."t" WHERE $1 OPERATOR(=) "column" [AND ...]
- *
- * If the container has an archive, the expired ones among them are collected in the same way, locked,
- * and inserted into the archive before that.
  *
  * This is done when the search is about to run, so it covers deferred constraints, partitions and
  * other referential actions.  If no row references what goes, the scan has come to its end, and
@@ -178,33 +171,28 @@ ttl_fk_mark_old(Query *query, const char *query_string)
 #define ROWS_AT_ONCE	10000
 
 /*
- * The container, maybe partitioned, on which the execution acts for a foreign key: it searches for
- * rows that forbid a change, or deletes from it (*cascades) though it has an archive.  Else
- * InvalidOid.  The container's owner could write such a query himself, where foreign keys act, and
+ * The container, maybe partitioned, that the execution searches for rows by which a foreign key forbids a
+ * change.  Else InvalidOid.  The container's owner could write such a query himself, where foreign keys act, and
  * would lose expired rows of his own tables.
  */
 static Oid
-searched_table(const QueryDesc *query_desc, bool *cascades)
+searched_table(const QueryDesc *query_desc)
 {
 	RangeTblEntry *rte;
 	TtlContainer container;
 
-	*cascades = query_desc->operation == CMD_DELETE;
-	if (!ttl_fk_acts(query_desc->sourceText) ||
-		!(IsA(query_desc->planstate, LockRowsState) ||
-		  (*cascades && IsA(query_desc->planstate, ModifyTableState))))
+	if (!ttl_fk_acts(query_desc->sourceText) || !IsA(query_desc->planstate, LockRowsState))
 		return InvalidOid;
 	rte = linitial_node(RangeTblEntry, query_desc->plannedstmt->rtable);
 	return rte->rtekind == RTE_RELATION && ttl_container_lookup(rte->relid, &container) &&
-		container.policy.default_ttl != TTL_OFF && ttl_container_owner(rte->relid) == GetUserId() &&
-		(!*cascades || OidIsValid(container.policy.archive_to)) ?
+		container.policy.default_ttl != TTL_OFF && ttl_container_owner(rte->relid) == GetUserId() ?
 		rte->relid : InvalidOid;
 }
 
 /* True if the row, which the snapshot sees, has expired by then.  It is fetched into the slot. */
 static bool
 has_row_expired(Relation rel, ItemPointer tid, Snapshot snapshot, TimestampTz expired_at,
-			TupleTableSlot *slot)
+				TupleTableSlot *slot)
 {
 	TtlContainer container;
 
@@ -260,40 +248,25 @@ typedef struct Search
 	AttrNumber	relid_attno;	/* invalid if there is but one table */
 } Search;
 
-/* Finds the scan below LockRows or ModifyTable; false if it returns no rows. */
+/* Finds the scan below LockRows; false if it returns no rows. */
 static bool
 find_search(PlanState *top, Search *search)
 {
+	LockRowsState *locking = (LockRowsState *) top;
+	ExecAuxRowMark *mark = locking->lr_arowMarks == NIL ? NULL : linitial(locking->lr_arowMarks);
+
+	if (mark == NULL)
+		return false;
 	search->scan = outerPlanState(top);
-	if (IsA(top, ModifyTableState))
-	{
-		ModifyTableState *deletion = (ModifyTableState *) top;
-
-		search->relid = RelationGetRelid(deletion->resultRelInfo[0].ri_RelationDesc);
-		search->tid_attno = deletion->resultRelInfo[0].ri_RowIdAttNo;
-		search->relid_attno = deletion->mt_resultOidAttno;
-		return AttributeNumberIsValid(search->tid_attno);
-	}
-	else
-	{
-		LockRowsState *locking = (LockRowsState *) top;
-		ExecAuxRowMark *mark = locking->lr_arowMarks == NIL ? NULL : linitial(locking->lr_arowMarks);
-
-		if (mark == NULL)
-			return false;
-		search->relid = mark->rowmark->relid;
-		search->tid_attno = mark->ctidAttNo;
-		search->relid_attno = mark->toidAttNo;
-		return true;
-	}
+	search->relid = mark->rowmark->relid;
+	search->tid_attno = mark->ctidAttNo;
+	search->relid_attno = mark->toidAttNo;
+	return true;
 }
 
-/*
- * Collects rows (TtlRelTids) that the scan returns and that have expired, among the next ones; without
- * 'passes_live' none behind one that hasn't.
- */
+/* Collects rows (TtlRelTids) that the scan returns, among the next ones, up to one that hasn't expired. */
 static Collected
-collect_expired(const Search *search, TimestampTz expired_at, bool passes_live, List **rows)
+collect_expired(const Search *search, TimestampTz expired_at, List **rows)
 {
 	EState	   *estate = search->scan->state;
 	Collected	result = COLLECTED_SOME;
@@ -325,7 +298,7 @@ collect_expired(const Search *search, TimestampTz expired_at, bool passes_live, 
 		}
 		if (has_row_expired(rel, tid, estate->es_snapshot, expired_at, fetched))
 			add_found_row(rows, relid, tid);
-		else if (!passes_live)
+		else
 			result = COLLECTED_LIVE;
 	}
 	close_table(rel, fetched);
@@ -349,7 +322,10 @@ writes_table_of(const TtlExecution *execution, Oid owner)
 }
 
 /* The SET CONSTRAINTS that runs, maybe in a SECURITY DEFINER function */
-static TtlConstraintsSet constraints_set = {0};
+static TtlConstraintsSet constraints_set =
+{
+	0
+};
 
 TtlConstraintsSet
 ttl_fk_begin_utility(PlannedStmt *pstmt)
@@ -397,32 +373,29 @@ find_user(const TtlExecution *outer, Oid owner, TtlSessionUser *user)
 }
 
 /*
- * Deletes what the search in that table would find, if all of it has expired, or archives what a CASCADE
- * would delete of it.  False if the search would find nothing.
+ * Deletes what the search in that table would find, if all of it has expired.  False if the search would
+ * find nothing.
  *
  * The rows are deleted as the user, whose statement may itself be an action of a foreign key; PostgreSQL
  * has switched to the owner of the referencing table.
  */
 static bool
-take_expired_along(Oid table, bool cascades, const TtlExecution *execution, const TtlExecution *outer)
+take_expired_along(Oid table, const TtlExecution *execution, const TtlExecution *outer)
 {
 	Search		search;
-	TtlContainer container;
 	TtlSessionUser local;
 	TtlSessionUser *user;
 
 	/* neither what only ttl.now hides is deleted, nor what it shows */
-	TimestampTz expired_at = cascades ? execution->clock :
-		ttl_deletion_cutoff(table, Min(execution->clock, execution->reading_now));
+	TimestampTz expired_at = ttl_deletion_cutoff(table, Min(execution->clock, execution->reading_now));
 	MemoryContext context;
 	MemoryContext old;
 	bool		found = false;
 	Collected	collected;
 
-	if (!find_search(execution->query_desc->planstate, &search) ||
-		!ttl_container_lookup(table, &container))
+	if (!find_search(execution->query_desc->planstate, &search))
 		return false;
-	user = find_user(outer, ttl_container_owner(cascades ? container.policy.archive_to : table), &local);
+	user = find_user(outer, ttl_container_owner(table), &local);
 	context = AllocSetContextCreate(CurrentMemoryContext, "ttl referencing rows",
 									ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(context);
@@ -430,15 +403,15 @@ take_expired_along(Oid table, bool cascades, const TtlExecution *execution, cons
 	{
 		List	   *rows = NIL;
 
-		collected = collect_expired(&search, expired_at, cascades, &rows);
+		collected = collect_expired(&search, expired_at, &rows);
 		found = found || rows != NIL || collected == COLLECTED_LIVE;
 		if (collected != COLLECTED_LIVE)
-			ttl_deletion_run_dependents(rows, cascades, expired_at, user, outer);
+			ttl_deletion_run_dependents(rows, expired_at, user, outer);
 		MemoryContextReset(context);
 	} while (collected == COLLECTED_SOME);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
-	if (found || cascades)
+	if (found)
 		ExecReScan(search.scan);
 	return found;
 }
@@ -447,16 +420,15 @@ bool
 ttl_fk_runs(const TtlExecution *outer)
 {
 	TtlExecution *execution = ttl_execution_current();
-	bool		cascades;
 	Oid			table;
 
 	if (!InNoForceRLSOperation() || execution == NULL || !execution->observed ||
 		ttl_container_objects() == NULL)
 		return true;
-	table = searched_table(execution->query_desc, &cascades);
-	if (!OidIsValid(table) || (!cascades && ttl_live_is_shown(table)))
+	table = searched_table(execution->query_desc);
+	if (!OidIsValid(table) || ttl_live_is_shown(table))
 		return true;
-	return take_expired_along(table, cascades, execution, outer) || cascades;
+	return take_expired_along(table, execution, outer);
 }
 
 /*

@@ -35,7 +35,7 @@ INSERT INTO session (id, note, _ts, ttl) VALUES
     (1, 'expired', '2020-01-01 00:00:00.000001', NULL), (2, 'expired', '2020-01-01', 5), (3, 'expired', '-infinity', 7),
     (4, 'live', '2900-01-01', NULL), (5, 'live', '2020-01-01', -1), (6, 'live', 'infinity', 1);
 CREATE TABLE attic (id int, note text, _ts timestamptz);
-SELECT ttl.alter_container('session', archive_to => 'attic', archive_columns => '{id, note, _ts}');
+SELECT ttl.alter_container('session', archive_to => 'attic');
 CREATE TABLE for_ever (id int PRIMARY KEY, note text);
 SELECT ttl.create_container('for_ever', -1);
 INSERT INTO for_ever SELECT * FROM session;
@@ -196,7 +196,7 @@ sub definitions_of
 {
 	my ($on, $database) = @_;
 	return $on->safe_psql($database, <<'END');
-SELECT relid::text, default_time_to_live, ts_column, ttl_column, ttl_unit, ts_unit, ts_precision, indexing, touch_on_update, reap_delay, archive_to, archive_columns, batch_size, replication_origin
+SELECT relid::text, default_time_to_live, ts_column, ttl_column, ttl_unit, ts_unit, ts_precision, indexing, touch_on_update, reap_delay, archive_to, batch_size, replication_origin
   FROM ttl.container ORDER BY relid::text COLLATE "C";
 SELECT relid, created_objects FROM ttl.container ORDER BY relid::text COLLATE "C";
 SELECT tgrelid::regclass, tgname, tgenabled, tgfoid::regproc, tgtype FROM pg_trigger WHERE NOT tgisinternal ORDER BY tgrelid::regclass::text COLLATE "C", tgname COLLATE "C";

@@ -185,7 +185,7 @@ CREATE TABLE near_cold (id int, note text);
 CREATE FOREIGN TABLE far_cold (id int, note text) SERVER here OPTIONS (schema_name 'public', table_name 'near_cold');
 CREATE TABLE sent (id int PRIMARY KEY, note text);
 SELECT ttl.create_container('sent', 3600);
-SELECT ttl.alter_container('sent', reaping => false, archive_to => 'far_cold', archive_columns => '{id,note}');
+SELECT ttl.alter_container('sent', reaping => false, archive_to => 'far_cold');
 END
 		},
 		check => sub {

@@ -95,7 +95,7 @@ my $plain = $node->safe_psql('old', q{SELECT 'plain'::regclass::oid});
 (my $archived = $rows) =~ s/\t$attic\t/\t$plain\t/ or die "no archive in $rows";
 $node->safe_psql('old', "$head$archived\\.\n");
 my ($rc, undef, $stderr) = $node->psql('old', q{SELECT ttl.alter_container('kept', reaping => true)});
-like($stderr, qr/archive "plain" has no place for column/, 'reaping does not begin before the archive has been looked at');
+like($stderr, qr/archive "plain" has no column in common/, 'reaping does not begin before the archive has been looked at');
 
 # What is left behind is removed: by its number, or by a worker.
 is(sql('SELECT count(*) FROM ttl.containers'), '3', 'the policies of what is gone are there');
