@@ -219,6 +219,11 @@ SELECT columns_values, evicts('wide', format('INSERT INTO keys.wide (nothing, %s
     'id, code) VALUES (115, 115, ''code9'')', 'id, during) VALUES (116, 116, ''[94,95)'')', 'id) VALUES (10, 117)', 'id, soon) VALUES (118, 118, 9)']) columns_values;
 CALL refill_wide();
 SELECT evicts('wide', 'INSERT INTO keys.wide (id, nothing) VALUES (100, NULL)'), evicts('wide', 'INSERT INTO keys.wide (id, nothing) VALUES (101, NULL)');
+-- one whose index finds more than what conflicts: boxes of polygons
+CREATE TABLE area (id int, a polygon, EXCLUDE USING gist (a WITH &&));
+SELECT new_container('area');
+INSERT INTO area (id, a, _ts) VALUES (1, '((0,0),(10,0),(0,10))', '2020-01-01'), (2, '((20,0),(30,0),(20,10))', '2020-01-01');
+SELECT evicts('area', 'INSERT INTO keys.area VALUES (3, ''((9,9),(10,9),(10,10))'')'), evicts('area', 'INSERT INTO keys.area VALUES (4, ''((21,1),(22,1),(21,2))'')');
 -- deferred ones
 CALL refill_wide();
 BEGIN;

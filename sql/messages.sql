@@ -59,6 +59,12 @@ ALTER TABLE hits DETACH PARTITION hits_2;
 SELECT ttl.drop_container('hits_2');
 
 --
+-- What ttl puts into plans
+--
+
+SELECT refused('SELECT ttl.is_live(''pg_class'')');
+
+--
 -- Settings
 --
 
