@@ -196,7 +196,6 @@ check-listed:
 
 check-layering: all
 	$(srcdir)/test/layering/check $(srcdir) $(shlib) $(OBJS)
-	$(srcdir)/test/layering/violations $(srcdir) "$(CC)"
 
 #
 # Housekeeping
