@@ -262,7 +262,7 @@ for (split(/\n/, $node->safe_psql('postgres', <<'END')))
 SELECT proname || '(' || regexp_replace(pg_get_function_arguments(p.oid), '::[][a-z ]+|\mIN ', '', 'g') || ')'
   FROM pg_proc p
  WHERE pronamespace = 'ttl'::regnamespace
-   AND proname NOT IN ('is_live', 'is_expired', 'stamp', 'complete', 'item_expiry', 'item_ttl', 'instant', 'expiring_rows', 'on_write', 'check_reference', 'restore_container',
+   AND proname NOT IN ('archive', 'is_live', 'is_expired', 'stamp', 'complete', 'item_expiry', 'item_ttl', 'instant', 'expiring_rows', 'on_write', 'check_reference', 'restore_container',
 	'shard_stamp', 'shard_now', 'stat_shards')
    AND to_regclass('ttl.' || proname) IS NULL
  ORDER BY 1
