@@ -278,7 +278,7 @@ COMMENT ON FUNCTION ttl.pause(timestamptz) IS 'stops deletion by the worker in t
 
 CREATE FUNCTION ttl.resume() RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_resume';
-COMMENT ON FUNCTION ttl.resume() IS 'resumes deletion by the worker after ttl.pause(), and after a recovery to a point in time';
+COMMENT ON FUNCTION ttl.resume() IS 'resumes deletion by the worker after ttl.pause(), and after a recovery to a point in time or the restore of a base backup';
 
 CREATE FUNCTION ttl.stat_containers(
     OUT container regclass,
@@ -446,7 +446,7 @@ REVOKE ALL ON ttl.stat_reaper FROM PUBLIC;
 GRANT SELECT ON ttl.stat_reaper TO PUBLIC;
 COMMENT ON VIEW ttl.stat_reaper IS 'statistics of the reaper of each database';
 COMMENT ON COLUMN ttl.stat_reaper.database IS 'name of the database';
-COMMENT ON COLUMN ttl.stat_reaper.state IS 'idle, working, waiting (there is work, but no budget or no worker slot), paused (by ttl.pause), off, held after recovery to a point in time or stopped (no container with TTL on)';
+COMMENT ON COLUMN ttl.stat_reaper.state IS 'idle, working, waiting (there is work, but no budget or no worker slot), paused (by ttl.pause), off, held after recovery to a point in time or after restore of a base backup, or stopped (no container with TTL on)';
 COMMENT ON COLUMN ttl.stat_reaper.cycles IS 'cycles run';
 COMMENT ON COLUMN ttl.stat_reaper.cost_granted IS 'sum of the budgets of all cycles, in cost units';
 COMMENT ON COLUMN ttl.stat_reaper.cost_spent IS 'cost units that all cycles have spent';

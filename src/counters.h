@@ -90,7 +90,8 @@ typedef enum TtlReaperState
 	TTL_REAPER_WORKING,
 	TTL_REAPER_WAITING,			/* has work, but no budget or no slot */
 	TTL_REAPER_STOPPED,			/* no container with TTL on */
-	TTL_REAPER_HELD,			/* recovered to a point in time */
+	TTL_REAPER_HELD_RECOVERED,	/* after a recovery to a point in time */
+	TTL_REAPER_HELD_RESTORED,	/* after the start of a base backup */
 	TTL_REAPER_PAUSED			/* by ttl.pause() */
 } TtlReaperState;
 

@@ -537,7 +537,8 @@ static const char *const state_names[] = {
 	[TTL_REAPER_WORKING] = "working",
 	[TTL_REAPER_WAITING] = "waiting",
 	[TTL_REAPER_STOPPED] = "stopped",
-	[TTL_REAPER_HELD] = "held after recovery to a point in time",
+	[TTL_REAPER_HELD_RECOVERED] = "held after recovery to a point in time",
+	[TTL_REAPER_HELD_RESTORED] = "held after restore of a base backup",
 	[TTL_REAPER_PAUSED] = "paused"
 };
 

@@ -57,6 +57,7 @@ typedef struct TtlPolicy
 	Oid			archive_to;
 	int32		batch_size;		/* 0 = adaptive */
 	bool		replication_origin;
+	TransactionId written_by;	/* xmin of its row in ttl.container */
 	bool		propagated;
 	TtlChange	change;
 	int			created_objects;	/* TtlAdded, ORed.  Not in the cache */

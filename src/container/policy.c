@@ -625,6 +625,7 @@ policy_of_tuple(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 	ttl_container_check_version();
 	heap_deform_tuple(tuple, desc, values, nulls);
 	read_policy(policy, values, nulls);
+	policy->written_by = HeapTupleHeaderGetXmin(tuple->t_data);
 }
 
 static HeapTuple

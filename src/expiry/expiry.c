@@ -134,6 +134,17 @@ ttl_grace_begin(TtlPolicy *policy, int32 former_ttl, Oid partition)
 	change->noticed_at = DT_NOEND;
 }
 
+/*
+ * Locks and reads the policy.  Returns false if it has gone, or others have locked it.
+ */
+static bool
+lock_policy(Oid container, TtlPolicy *policy)
+{
+	/* the table, too: RENAME COLUMN comes for the policy with a lock on it */
+	return ConditionalLockRelationOid(container, AccessShareLock) &&
+		ttl_policy_lock(container, true, false) && ttl_policy_read(container, policy);
+}
+
 void
 ttl_grace_notice(Oid container)
 {
@@ -141,13 +152,23 @@ ttl_grace_notice(Oid container)
 	TtlChange  *change = &policy.change;
 	TimestampTz now = GetCurrentTimestamp();
 
-	/* the table, too: RENAME COLUMN comes for the policy with a lock on it */
-	if (!ConditionalLockRelationOid(container, AccessShareLock) ||
-		!ttl_policy_lock(container, true, false) ||
-		!ttl_policy_read(container, &policy) || change->noticed_at == 0)
+	if (!lock_policy(container, &policy) || change->noticed_at == 0)
 		return;
 	change->began_at = first_noticed(change, now);
 	change->noticed_at = now;
+	ttl_policy_update(container, &policy);
+}
+
+void
+ttl_grace_begin_at(Oid container, TimestampTz at)
+{
+	TtlPolicy	policy;
+	TtlChange  *change = &policy.change;
+
+	if (!lock_policy(container, &policy) || change->noticed_at >= at)
+		return;
+	change->began_at = change->noticed_at = at;
+	change->partition = InvalidOid;
 	ttl_policy_update(container, &policy);
 }
 
@@ -272,7 +293,11 @@ ttl_time_to_live(PG_FUNCTION_ARGS)
 		PG_RETURN_INT32(TTL_NEVER);
 	if (expires_at <= now)
 		PG_RETURN_INT32(0);
-	/* the least that the clock may have shown when _ts was written, if TTLs count from there */
+
+	/*
+	 * the least that the clock may have shown when _ts was written, if TTLs
+	 * count from there
+	 */
 	written = item.ts;
 	if (!ttl_type_is_deadline(container.ttl_type) && !TIMESTAMP_NOT_FINITE(item.ts))
 		written -= container.ts_step - 1;

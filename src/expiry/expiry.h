@@ -139,6 +139,9 @@ extern void ttl_grace_begin(TtlPolicy *policy, int32 former_ttl, Oid partition);
 /* The worker has noticed the last change, now.  Not if another transaction is changing the policy. */
 extern void ttl_grace_notice(Oid container);
 
+/* Begins a grace without a change of policy, unless one has begun since then. */
+extern void ttl_grace_begin_at(Oid container, TimestampTz at);
+
 /*
  * When the grace of the change ends, if the worker has noticed that, or does so now; DT_NOBEGIN
  * if there is none.

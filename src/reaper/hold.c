@@ -1,12 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * hold.c
- *	  Holds deletion by the worker: ttl.pause(), and recovery to a point in time.
+ *	  Holds deletion by the worker: ttl.pause(), recovery to a point in time, and start of a base backup.
  *
  * Pause: a row of ttl.paused, so it is transactional and survives restarts and
  * crashes.  pg_dump does not dump the table, which is about this database and not about
  * its data.  The worker checks for it before a cycle and in each batch; the value is cached,
  * and ttl.pause() and ttl.resume() invalidate the table's relation cache entry.
+ *
+ * Start of a base backup: see restore.c.
  *
  * Recovery: a cluster is recovered to a moment in the past to see the data of that time.
  * Much of it has expired since, and would be deleted as soon as the server is up.  So
@@ -69,6 +71,14 @@ typedef struct Recovery
 	char		target[128];	/* as in the history file: "before 2026-..." */
 	char		origin[64];		/* replication origin that ends the hold */
 } Recovery;
+
+/* What holds deletion in the whole cluster */
+typedef struct ClusterHold
+{
+	bool		is_recovered;	/* to a point in time */
+	Recovery	recovery;
+	bool		is_restored;	/* from a base backup */
+}			ClusterHold;
 
 /* The end of the pause, and ttl_invalidations before it was read */
 static TimestampTz paused_until;
@@ -192,28 +202,48 @@ is_recovered(Recovery *recovery)
 		replorigin_by_name(recovery->origin, true) == InvalidReplOriginId;
 }
 
+/* False if nothing does. */
+static bool
+find_cluster_hold(ClusterHold * hold)
+{
+	hold->is_recovered = is_recovered(&hold->recovery);
+	hold->is_restored = ttl_restore_is_held();
+	return hold->is_recovered || hold->is_restored;
+}
+
+static void
+log_cluster_hold(const ClusterHold * hold)
+{
+	char	   *database = get_database_name(MyDatabaseId);
+
+	ereport(WARNING,
+			(hold->is_recovered ?
+			 errmsg("expired rows in database \"%s\" are not deleted because the server was recovered to a point in time", database) :
+			 errmsg("expired rows in database \"%s\" are not deleted because the server was started from a base backup", database),
+			 hold->is_recovered ?
+			 errdetail("Recovery ended: %s.", hold->recovery.target) :
+			 errdetail("Many of them may have expired since the backup."),
+			 errhint("Expired rows are hidden, as ever. Have a superuser call ttl.resume(), in any database, to have them deleted.")));
+}
+
 /*
- * True if the worker must not delete.  A pause has been logged by who began it; a recovery is here,
- * unless an earlier worker has.
+ * True if the worker must not delete.  A pause has been logged by who began it; a hold of the cluster
+ * is here, unless an earlier worker has.
  */
 bool
 ttl_hold_lasts(TtlReaperState *state, TimestampTz *until)
 {
 	TtlDatabaseCounters counters;
-	Recovery	recovery;
+	ClusterHold hold;
 	bool		is_held = true;
 
 	StartTransactionCommand();
-	if (is_recovered(&recovery))
+	if (find_cluster_hold(&hold))
 	{
-		*state = TTL_REAPER_HELD;
+		*state = hold.is_recovered ? TTL_REAPER_HELD_RECOVERED : TTL_REAPER_HELD_RESTORED;
 		*until = DT_NOEND;
-		if (!ttl_counters_get_database(MyDatabaseId, &counters) || counters.state != TTL_REAPER_HELD)
-			ereport(WARNING,
-					(errmsg("expired rows in database \"%s\" are not deleted because the server was recovered to a point in time",
-							get_database_name(MyDatabaseId)),
-					 errdetail("Recovery ended: %s.", recovery.target),
-					 errhint("Expired rows are hidden, as ever. Have a superuser call ttl.resume(), in any database, to have them deleted.")));
+		if (!ttl_counters_get_database(MyDatabaseId, &counters) || counters.state != *state)
+			log_cluster_hold(&hold);
 	}
 	else if (ttl_hold_is_paused(until))
 		*state = TTL_REAPER_PAUSED;
@@ -233,14 +263,14 @@ ttl_hold_reason(PG_FUNCTION_ARGS)
 {
 	const char *reason = NULL;
 	TimestampTz until;
-	Recovery	recovery;
+	ClusterHold hold;
 
 	if (!ttl_guc_reaper)
 		reason = "ttl.reaper is off";
 	else if (RecoveryInProgress())
 		reason = "standby: deleted on the primary";
-	else if (is_recovered(&recovery))
-		reason = "held after recovery";
+	else if (find_cluster_hold(&hold))
+		reason = hold.is_recovered ? "held after recovery" : "held after restore";
 	else if (!ttl_hold_is_paused(&until))
 		reason = ttl_launcher_why_no_worker();
 	else if (TIMESTAMP_IS_NOEND(until))
@@ -305,14 +335,14 @@ ttl_pause(PG_FUNCTION_ARGS)
  * ttl.resume()
  *
  * Ends the pause, and for a superuser also the hold after a recovery to a point in
- * time.  Errors: 42501.
+ * time or the start of a base backup.  Errors: 42501.
  */
 Datum
 ttl_resume(PG_FUNCTION_ARGS)
 {
 	Relation	rel = open_to_change("ttl.resume()");
 	bool		was_paused = read_pause(rel, true) > GetCurrentTimestamp();
-	Recovery	recovery;
+	ClusterHold hold;
 
 	CacheInvalidateRelcache(rel);
 	table_close(rel, NoLock);
@@ -324,18 +354,24 @@ ttl_resume(PG_FUNCTION_ARGS)
 						GetUserNameFromId(GetUserId(), false),
 						get_database_name(MyDatabaseId))));
 	}
-	if (is_recovered(&recovery))
+	if (find_cluster_hold(&hold))
 	{
 		if (!superuser())
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-					 errmsg("must be superuser to resume deletion of expired rows after a recovery to a point in time")));
-		(void) replorigin_create(recovery.origin);
+					 hold.is_recovered ?
+					 errmsg("must be superuser to resume deletion of expired rows after a recovery to a point in time") :
+					 errmsg("must be superuser to resume deletion of expired rows after the start of a base backup")));
+		if (hold.is_recovered)
+			(void) replorigin_create(hold.recovery.origin);
+		ttl_restore_resume();
 		ttl_request_all_at_commit();
 		ereport(LOG,
 				(errmsg("role \"%s\" has resumed deletion of expired rows",
 						GetUserNameFromId(GetUserId(), false)),
-				 errdetail("The server was recovered to a point in time: %s.", recovery.target)));
+				 hold.is_recovered ?
+				 errdetail("The server was recovered to a point in time: %s.", hold.recovery.target) :
+				 errdetail("The server was started from a base backup.")));
 	}
 	else if (!was_paused)
 		ereport(NOTICE,

@@ -30,7 +30,8 @@
  *	 DROP DATABASE and such		the worker is terminated just before
  *	 ALLOW_CONNECTIONS false	the worker is terminated; another when it is true
  *	 ttl.reaper = off			workers exit, none is started
- *	 recovery to a point in time	each worker exits at once, until ttl.resume()
+ *	 recovery to a point in time,	each worker exits at once, until ttl.resume()
+ *	 start of a base backup
  *	 ttl.pause()				the worker exits, another comes at the pause's end
  *	 server stops				launcher and workers exit
  *	 launcher fails				workers go on, the next launcher finds their slots
@@ -151,8 +152,9 @@ typedef struct TtlShared
 	int			nrequests;		/* more than MAX_REQUESTS = all databases */
 	Oid			requests[MAX_REQUESTS];
 
-	/* see counters.h */
+	/* see counters.h, and reaper_internal.h */
 	TtlCountersShared counters;
+	TtlRestoreShared restore;
 
 	/* protected by the lock */
 	WorkerSlot	slots[FLEXIBLE_ARRAY_MEMBER];
@@ -190,6 +192,7 @@ ttl_reaper_attach_shmem(void)
 		memset(shared, 0, shared_size());
 	ttl_cost_shmem_init();
 	ttl_counters_attach(&shared->counters, found, lock->tranche);
+	ttl_restore_attach(&shared->restore, found);
 	LWLockRelease(AddinShmemInitLock);
 }
 
@@ -329,6 +332,7 @@ attach_launcher(void)
 	shared->launcher_latch = MyLatch;
 	shared->is_contended = false;
 	shared->lacks_process = false;
+	ttl_restore_note_xid();
 	for (int i = 0; i < ttl_guc_workers; i++)
 	{
 		if (shared->slots[i].pid == 0)
@@ -495,6 +499,7 @@ ttl_request_transaction(XactEvent event)
 		return;
 
 	policy_changed |= ttl_policy_take_changed() != NIL;
+	ttl_restore_transaction(event);
 	if (event == XACT_EVENT_COMMIT && (policy_changed || anything_changed))
 		wake_workers(anything_changed ? InvalidOid : MyDatabaseId);
 	policy_changed = false;
@@ -965,6 +970,8 @@ void
 ttl_reaper_init(void)
 {
 	BackgroundWorker worker;
+
+	ttl_restore_init();
 
 	/* nothing may write during pg_upgrade */
 	if (IsBinaryUpgrade)

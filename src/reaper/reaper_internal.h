@@ -10,6 +10,7 @@
 #ifndef TTL_REAPER_INTERNAL_H
 #define TTL_REAPER_INTERNAL_H
 
+#include "container/container.h"
 #include "counters.h"
 #include "datatype/timestamp.h"
 #include "executor/instrument.h"
@@ -61,6 +62,40 @@ extern bool ttl_hold_lasts(TtlReaperState *state, TimestampTz *until);
  * the pause has changed.
  */
 extern bool ttl_hold_is_paused(TimestampTz *until);
+
+/*
+ * restore.c
+ */
+
+/* What shared memory (launcher.c) has of the server's start; constant but for next_xid */
+typedef struct TtlRestoreShared
+{
+	TimestampTz last_known_at;	/* pg_control's time before the start; 0 = not
+								 * known */
+	TimestampTz started_at;
+	TransactionId next_xid;		/* containers with older ones were stored
+								 * before the start; set by the first launcher */
+}			TtlRestoreShared;
+
+/* Called by the postmaster, before recovery, and in single-user mode */
+extern void ttl_restore_init(void);
+extern void ttl_restore_attach(TtlRestoreShared * shmem, bool found);
+extern void ttl_restore_note_xid(void);
+
+/* Has the start of a base backup known to standbys and backups of this server. */
+extern void ttl_restore_note_hold(void);
+
+/* True after the start of a base backup, until ttl.resume(). */
+extern bool ttl_restore_is_held(void);
+
+/* Ends that at the commit. */
+extern void ttl_restore_resume(void);
+extern void ttl_restore_transaction(XactEvent event);
+
+/* Whether a container has to wait because the server was off for long; has it wait; logs that. */
+extern bool ttl_restore_lacks_grace(const TtlPolicy *policy);
+extern void ttl_restore_begin_grace(Oid container);
+extern void ttl_restore_log_grace(const char *database);
 
 /*
  * progress.c: of CALL ttl.reap; no-ops in other processes

@@ -297,10 +297,11 @@ enter_container(Oid oid, const TtlPolicy *policy)
 }
 
 /*
- * Reads ttl.container.  Returns the containers whose change of policy has not been noticed.
+ * Reads ttl.container.  Returns the containers whose change of policy has not been noticed, and in
+ * *graceless those that have to get a grace before they can be entered (restore.c).
  */
 static List *
-read_containers(TimestampTz now, int *unreaped)
+read_containers(TimestampTz now, int *unreaped, List **graceless)
 {
 	List	   *unnoticed = NIL;
 	List	   *subscribed = NIL;
@@ -328,7 +329,9 @@ read_containers(TimestampTz now, int *unreaped)
 			unnoticed = lappend_oid(unnoticed, oid);
 		if (policy.default_ttl == TTL_OFF || ttl_citus_is_distributed(oid))
 			continue;
-		if (policy.reaping)
+		if (policy.reaping && ttl_restore_lacks_grace(&policy))
+			*graceless = lappend_oid(*graceless, oid);
+		else if (policy.reaping)
 			enter_container(oid, &policy);
 		else if (!list_member_oid(subscribed, oid) &&
 				 (!ttl_counters_get_container(oid, &counters) ||
@@ -371,6 +374,7 @@ refresh_schedule(TtlMemory *memory, TimestampTz *next, int *unreaped)
 {
 	MemoryContext context = CurrentMemoryContext;
 	List	   *unnoticed = NIL;
+	List	   *graceless = NIL;
 	List	   *dropped = NIL;
 	HASH_SEQ_STATUS status;
 	TtlScheduled *container;
@@ -388,7 +392,7 @@ refresh_schedule(TtlMemory *memory, TimestampTz *next, int *unreaped)
 	*unreaped = 0;
 	if (ttl_container_objects() != NULL)
 	{
-		unnoticed = read_containers(now, unreaped);
+		unnoticed = read_containers(now, unreaped, &graceless);
 		dropped = ttl_policy_list(TTL_CONTAINERS_DROPPED);
 	}
 
@@ -410,10 +414,13 @@ refresh_schedule(TtlMemory *memory, TimestampTz *next, int *unreaped)
 
 	CommitTransactionCommand();
 	call_in_transactions(ttl_grace_notice, unnoticed);
+	call_in_transactions(ttl_restore_begin_grace, graceless);
+	if (graceless != NIL)
+		ttl_restore_log_grace(database_name);
 	call_in_transactions(forget_dropped_policy, dropped);
 	MemoryContextSwitchTo(context);
 	*next = GetCurrentTimestamp() + lengthen(IDLE_WAIT);
-	return hash_get_num_entries(scheduled) > 0;
+	return hash_get_num_entries(scheduled) > 0 || graceless != NIL;
 }
 
 /* Owners, and the containers of each, in the order of the time that they have taken */
@@ -1089,6 +1096,7 @@ ttl_worker_main(Datum main_arg)
 	database_name = MemoryContextStrdup(TopMemoryContext, get_database_name(MyDatabaseId));
 	CommitTransactionCommand();
 
+	ttl_restore_note_hold();
 	init_schedule();
 	before_shmem_exit(at_exit, (Datum) 0);
 

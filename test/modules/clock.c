@@ -29,3 +29,15 @@ gettimeofday(struct timeval *restrict tv, void *restrict tz)
 	tv->tv_usec = now.tv_nsec / 1000;
 	return 0;
 }
+
+/* pg_control's time */
+time_t
+time(time_t *t)
+{
+	struct timeval tv;
+
+	gettimeofday(&tv, NULL);
+	if (t != NULL)
+		*t = tv.tv_sec;
+	return tv.tv_sec;
+}
