@@ -70,5 +70,55 @@ SELECT refused('SELECT ttl.is_live(''pg_class'')');
 
 SELECT refused(format('SET ttl.now = %L', value)) FROM unnest(ARRAY['now', 'soon', '12:00']) value;
 
+--
+-- Names of columns, and default TTLs as views print them
+--
+
+CREATE TABLE camel ("createdAt" timestamptz, "updatedat" timestamptz, "expiresAt" timestamptz);
+SELECT ttl.create_container('camel', 60, ts_column => '"createdAt"');
+SELECT ttl.create_container('camel', 60, ts_column => 'updatedAt');
+SELECT ttl.create_container('camel', 60, ts_column => 'createdAt', ttl_column => '"ttl"');
+SELECT ttl.create_container('camel', 60, ts_column => NULL, ttl_column => NULL);
+SELECT ttl.create_container('camel', 60, ts_column => NULL, ttl_column => 'expiresAt');
+SELECT ttl.create_container('camel', 'off', ts_column => 'createdAt', ttl_column => NULL);
+SELECT ttl.default_ttl('camel');
+SELECT ttl.set_default_ttl('camel', ' Never ');
+SELECT ttl.default_ttl('camel');
+SELECT ttl.set_default_ttl('camel', default_ttl) FROM (VALUES ('1 day 02:00:00'), ('off'::char(5)), ('never')) v (default_ttl);
+SELECT default_ttl FROM ttl.status WHERE container = 'camel'::regclass;
+SELECT ttl.set_default_ttl('camel', 'nevermore');
+SELECT ttl.create_ttl_index('camel', 'off');
+CREATE TABLE quiet (id int);
+SELECT ttl.create_container('quiet');
+
+--
+-- A trigger that is disabled, of the table or of a partition
+--
+
+CREATE TABLE part (id int, day int) PARTITION BY LIST (day);
+CREATE TABLE part_1 PARTITION OF part FOR VALUES IN (1);
+SELECT ttl.create_container('part', 60);
+ALTER TABLE part_1 DISABLE TRIGGER ALL;
+SELECT state FROM ttl.status WHERE container = 'part'::regclass;
+ALTER TABLE part_1 ENABLE TRIGGER USER;
+SELECT state LIKE 'damaged%' FROM ttl.status WHERE container = 'part'::regclass;
+ALTER TABLE part DISABLE TRIGGER "~ttl";
+SELECT state FROM ttl.status WHERE container = 'part'::regclass;
+ALTER TABLE part ENABLE REPLICA TRIGGER "~ttl";
+SELECT state LIKE 'damaged%' FROM ttl.status WHERE container = 'part'::regclass;
+-- not one of the user's own, nor in a script of pg_dump
+CREATE TRIGGER own BEFORE DELETE ON part FOR EACH ROW EXECUTE FUNCTION audit();
+ALTER TABLE part DISABLE TRIGGER own;
+BEGIN;
+SET LOCAL row_security = off;
+ALTER TABLE part DISABLE TRIGGER ALL;
+ROLLBACK;
+
+-- No CONTEXT of ours
+\set SHOW_CONTEXT always
+SELECT * FROM ttl.expiring('audit', '1 day');
+\set SHOW_CONTEXT never
+DROP TABLE camel, quiet, part;
+
 SET client_min_messages = warning;
 DROP SCHEMA messages CASCADE;

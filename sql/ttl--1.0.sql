@@ -241,8 +241,9 @@ CREATE FUNCTION ttl.expiring_rows(container regclass, within interval, OUT key j
     LANGUAGE C VOLATILE STRICT AS 'MODULE_PATHNAME', 'ttl_expiring_rows';
 COMMENT ON FUNCTION ttl.expiring_rows(regclass, interval) IS 'the same, unordered';
 
+-- STABLE and not STRICT, so that the planner inlines it and errors have no CONTEXT.
 CREATE FUNCTION ttl.expiring(container regclass, within interval, OUT key jsonb, OUT expires_at timestamptz) RETURNS SETOF record
-    LANGUAGE sql VOLATILE STRICT
+    LANGUAGE sql STABLE
     BEGIN ATOMIC
         SELECT e.key, e.expires_at FROM ttl.expiring_rows(container, within) AS e ORDER BY e.expires_at, e.key;
     END;

@@ -23,3 +23,31 @@ DROP EXTENSION ttl CASCADE;
 \d copy
 SET client_min_messages = warning;
 DROP SCHEMA uninstall CASCADE;
+
+-- People are told what ends with the extension, if it does
+\set VERBOSITY default
+CREATE EXTENSION ttl;
+CREATE SCHEMA uninstall;
+SET search_path = uninstall;
+CREATE TABLE stays (id int);
+CREATE TABLE goes (id int);
+SELECT ttl.create_container('stays', 60), ttl.create_container('goes', 60);
+INSERT INTO stays (id, _ts) VALUES (1, '2020-01-01');
+BEGIN;
+DROP EXTENSION ttl CASCADE;
+SELECT id FROM stays;
+ROLLBACK;
+SELECT id FROM stays;
+DROP SCHEMA ttl CASCADE;
+BEGIN;
+CREATE FUNCTION drop_it() RETURNS void LANGUAGE plpgsql AS 'BEGIN EXECUTE ''DROP EXTENSION ttl CASCADE''; END';
+SELECT drop_it();
+ROLLBACK;
+-- more than a line has room for
+BEGIN;
+DO $$ BEGIN FOR i IN 1..30 LOOP EXECUTE format('CREATE TABLE t%s (id int)', i); PERFORM ttl.create_container(format('t%s', i)::regclass, 60); END LOOP; END $$;
+DROP EXTENSION ttl CASCADE;
+ROLLBACK;
+DROP TABLE goes, stays;
+DROP EXTENSION ttl CASCADE;
+DROP SCHEMA uninstall CASCADE;

@@ -59,9 +59,20 @@ ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
 	return PG_GETARG_OID(0);
 }
 
+/* Whether a text is that word; a character(n) ends with blanks. */
+static bool
+is_word(const char *text, const char *word)
+{
+	size_t		length = strlen(word);
+
+	text += strspn(text, " \t\r\n");
+	return pg_strncasecmp(text, word, length) == 0 &&
+		text[length + strspn(text + length, " \t\r\n")] == '\0';
+}
+
 /*
  * The second argument, a default TTL: a number, an interval, or a text that is one.  A number of
- * seconds as text is an interval, too.  A character(n) ends with blanks.
+ * seconds as text is an interval, too; and the words that views print for a default TTL are taken.
  */
 int32
 ttl_argument_default_ttl(FunctionCallInfo fcinfo)
@@ -73,7 +84,6 @@ ttl_argument_default_ttl(FunctionCallInfo fcinfo)
 	Oid			output;
 	bool		is_varlena;
 	char	   *text;
-	const char *number;
 	Datum		interval;
 
 	if (PG_ARGISNULL(1))
@@ -85,9 +95,10 @@ ttl_argument_default_ttl(FunctionCallInfo fcinfo)
 				 errhint("Use a number of seconds, an interval, or text.")));
 	getTypeOutputInfo(type, &output, &is_varlena);
 	text = OidOutputFunctionCall(output, PG_GETARG_DATUM(1));
-	number = text + strspn(text, " \t\r\n");
-	if (strncmp(number, "-1", 2) == 0 && number[2 + strspn(number + 2, " \t\r\n")] == '\0')
+	if (is_word(text, "-1") || is_word(text, "never"))
 		return TTL_NEVER;
+	if (is_word(text, "off"))
+		return TTL_OFF;
 	if (is_number && !(ttl_type->is_strict && ttl_type_is_invalid(ttl_type, PG_GETARG_DATUM(1))))
 		result = ttl_type->seconds(PG_GETARG_DATUM(1));
 	else if (!is_number && ttl_guc_input(interval_in, text, &interval))

@@ -60,7 +60,8 @@ typedef struct SurveyedColumn
 	int64		values;			/* that are not NULL */
 	int64		invalid;		/* without a meaning */
 	int64		future;			/* later than now */
-	int64		like;			/* the unit that numbers look like, by their magnitude */
+	int64		like;			/* the unit that numbers look like, by their
+								 * magnitude */
 	char	   *least;			/* the range of values */
 	char	   *greatest;
 } SurveyedColumn;
@@ -92,7 +93,7 @@ survey_sql(Oid relid, const char *name, const TtlType *ttl_type)
 {
 	const char *meaning = meaning_sql(name, ttl_type);
 	bool		is_number = ttl_type->type == NUMERICOID || ttl_type->type == INT8OID ||
-		ttl_type->type == INT4OID;
+	ttl_type->type == INT4OID;
 
 	return psprintf("SELECT count(*), count(value), count(stored) - count(meaning), "
 					"count(*) FILTER (WHERE %s), coalesce(%s, %d)::bigint, "
@@ -339,16 +340,40 @@ notice_new_life(Oid relid, const TtlPolicy *policy)
  * The functions
  */
 
+/* A column whose name differs from that one in double quotes or in case alone, or NULL */
+static const char *
+find_similar_column(TupleDesc desc, const char *name)
+{
+	size_t		length = strlen(name);
+
+	if (length > 1 && name[0] == '"' && name[length - 1] == '"')
+		name = pnstrdup(name + 1, length - 2);
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+
+		if (!column->attisdropped && pg_strcasecmp(NameStr(column->attname), name) == 0)
+			return NameStr(column->attname);
+	}
+	return NULL;
+}
+
 /* Errors (42703) if the relation lacks the column that an argument names. */
 static void
 require_column(Relation rel, const char *name, const char *argument, const char *default_name)
 {
+	const char *similar;
+
 	if (ttl_table_find_column(rel, name) != NULL)
 		return;
+	similar = find_similar_column(RelationGetDescr(rel), name);
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_COLUMN),
 			 errmsg("column \"%s\" of table \"%s\" does not exist", name,
 					RelationGetRelationName(rel)),
+			 similar != NULL ?
+			 errhint("Use %s => %s: the name as the catalog has it, without double quotes.",
+					 argument, quote_literal_cstr(similar)) :
 			 errhint("Create it with ALTER TABLE ... ADD COLUMN, or leave out %s to have column \"%s\" added.",
 					 argument, default_name)));
 }
@@ -397,8 +422,9 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	int			nestlevel;
 
 	/*
-	 * A role without rights must not queue up for a lock, nor anybody for one on a catalog, or with
-	 * a policy that can't be.  Whether ttl writes the timestamp column is known later.
+	 * A role without rights must not queue up for a lock, nor anybody for one
+	 * on a catalog, or with a policy that can't be.  Whether ttl writes the
+	 * timestamp column is known later.
 	 */
 	ttl_container_check_owner(relid);
 	stamped.created_objects |= TTL_CREATED_TS_DEFAULT;
@@ -467,6 +493,8 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 		notice_new_life(relid, policy);
 	notice_utc(relid, NameStr(policy->ts_column));
 	notice_utc(relid, NameStr(policy->ttl_column));
+	if (policy->default_ttl == TTL_OFF)
+		ttl_notice_without_default(relid, policy);
 	ttl_notice_made_expired(relid, policy, TTL_OFF);
 	return true;
 }
@@ -584,12 +612,12 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 
 	ttl_container_may_change("ttl.create_ttl_index()");
 	ttl_argument_refuse_null(fcinfo, 0, "collection");
-	if (PG_ARGISNULL(1))
+	default_ttl = ttl_argument_default_ttl(fcinfo);
+	if (default_ttl == TTL_OFF)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("expire_after_seconds must not be null"),
 				 errhint("Use ttl.set_default_ttl(..., NULL) to turn TTL off.")));
-	default_ttl = ttl_argument_default_ttl(fcinfo);
 	name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
 	relid = RangeVarGetRelid(name, NoLock, true);
 	created = !OidIsValid(relid);

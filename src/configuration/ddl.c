@@ -29,6 +29,8 @@
  *		that the library doesn't know			container.c
  *	  pg_repack's trigger						refused (0A000)
  *	  ENABLE TRIGGER							the container's fires always again
+ *	  DISABLE TRIGGER							a WARNING if it is the container's
+ *	  DROP EXTENSION ttl CASCADE, DROP OWNED	a WARNING names the containers
  *	  ENABLE, DISABLE TRIGGER of ttl.container	nothing: scripts of pg_dump do so, and
  *												rows must not come in without it
  *	  ATTACH PARTITION of a container or of
@@ -674,6 +676,19 @@ alter_table_begins(AlterTableStmt *stmt, bool by_citus)
 	}
 }
 
+/* Not in a script of pg_dump, which enables the trigger when it has loaded rows. */
+static void
+warn_if_trigger_disabled(Oid relid)
+{
+	Relation	rel = table_open(relid, NoLock);
+	const Trigger *trigger = row_security ? ttl_row_trigger_of(rel) : NULL;
+	bool		is_disabled = trigger != NULL && !ttl_row_trigger_fires(trigger);
+
+	table_close(rel, NoLock);
+	if (is_disabled)
+		ttl_notice_trigger_disabled(relid);
+}
+
 static void
 alter_table_ended(AlterTableStmt *stmt)
 {
@@ -710,6 +725,11 @@ alter_table_ended(AlterTableStmt *stmt)
 			case AT_EnableTrigUser:
 				if (ttl_row_trigger_exists(relid))
 					ttl_row_trigger_enable(relid);
+				break;
+			case AT_DisableTrig:
+			case AT_DisableTrigAll:
+			case AT_DisableTrigUser:
+				warn_if_trigger_disabled(relid);
 				break;
 			case AT_AttachPartition:
 				partition_attached(relid, ((PartitionCmd *) cmd->def)->name);
@@ -757,6 +777,42 @@ guard_trigger_command(Node *node, bool by_citus)
 					  makeRangeVarFromNameList(list_copy_head(name, list_length(name) - 1)),
 					  strVal(llast(name)));
 	}
+}
+
+/* Containers of a catalog that the command drops with the extension; some may go, too. */
+static List *dropped_containers = NIL;
+
+static void
+note_dropped_catalog(void)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	dropped_containers = ttl_policy_list(TTL_CONTAINERS_STORED);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+forget_dropped_catalog(void)
+{
+	list_free(dropped_containers);
+	dropped_containers = NIL;
+}
+
+/* The command has ended. */
+static void
+warn_of_dropped_catalog(void)
+{
+	List	   *left = NIL;
+	ListCell   *lc;
+
+	foreach(lc, dropped_containers)
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) != '\0')
+			left = lappend_oid(left, lfirst_oid(lc));
+	}
+	forget_dropped_catalog();
+	if (left != NIL)
+		ttl_notice_dropped_extension(left);
 }
 
 /* A row of a catalog as this very command has written it, by its key; NULL if there is none */
@@ -842,7 +898,10 @@ ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool b
 
 	/* a command that has failed may have left some */
 	if (context == PROCESS_UTILITY_TOPLEVEL)
+	{
 		forget_parts();
+		forget_dropped_catalog();
+	}
 	/* DDL is about to be refused where nothing can be written */
 	if (XactReadOnly || ttl_container_objects() == NULL)
 		return;
@@ -902,6 +961,8 @@ ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by
 		if (context != PROCESS_UTILITY_SUBCOMMAND)
 			check_dropped();
 	}
+	else if (dropped_containers != NIL)
+		warn_of_dropped_catalog();
 }
 
 /* A relation is about to be dropped. */
@@ -910,6 +971,9 @@ relation_dropped(Oid relid, bool concurrently)
 {
 	char		relkind = get_rel_relkind(relid);
 	TtlPolicy	policy;
+
+	if (relid == ttl_container_objects()->catalog)
+		note_dropped_catalog();
 
 	if (get_rel_persistence(relid) == RELPERSISTENCE_TEMP)
 		return;					/* not of a container */

@@ -17,6 +17,7 @@
 #include "container/container.h"
 #include "expiry/expiry.h"
 #include "guc.h"
+#include "ttl.h"
 
 /* Rows that a change makes expired are counted as far as this. */
 #define COUNTED_ROWS	10000
@@ -102,6 +103,59 @@ ttl_notice_made_visible(Oid relid, int32 old_default, int32 new_default)
 					 quote_literal_cstr(ttl_container_table_name(relid)))));
 }
 
+/* Reports that nothing expires of a container that was made without a default TTL. */
+void
+ttl_notice_without_default(Oid relid, const TtlPolicy *policy)
+{
+	ereport(NOTICE,
+			(errmsg("rows of container \"%s\" do not expire before it has a default TTL",
+					get_rel_name(relid)),
+			 NameStr(policy->ttl_column)[0] == '\0' ? 0 :
+			 errdetail("Rows' own TTLs in column \"%s\" have no effect until then, either.",
+					   NameStr(policy->ttl_column)),
+			 errhint("Use ttl.set_default_ttl(%s, ...) with a number of seconds, or with -1 to have only rows with a TTL of their own expire.",
+					 quote_literal_cstr(ttl_container_table_name(relid)))));
+}
+
+/* Names of containers, as far as a line has room for them */
+#define NAMED_CONTAINERS	20
+
+/* Warns that containers have ended with the extension. */
+void
+ttl_notice_dropped_extension(const List *containers)
+{
+	StringInfoData names;
+	int			rest = list_length(containers) - NAMED_CONTAINERS;
+	ListCell   *lc;
+
+	initStringInfo(&names);
+	foreach(lc, containers)
+	{
+		if (foreach_current_index(lc) == NAMED_CONTAINERS)
+			break;
+		appendStringInfo(&names, "%s%s", names.len > 0 ? ", " : "",
+						 ttl_container_table_name(lfirst_oid(lc)));
+	}
+	if (rest > 0)
+		appendStringInfo(&names, ngettext(" and %d other", " and %d others", (unsigned long) rest), rest);
+	ereport(WARNING,
+			(errmsg_plural("rows of %d table do not expire any more, and all that are still stored become visible",
+						   "rows of %d tables do not expire any more, and all that are still stored become visible",
+						   (unsigned long) list_length(containers), list_length(containers)),
+			 errdetail("Without the extension these are no containers: %s.", names.data),
+			 errhint("To have expired rows deleted first, call ttl.reap() before the extension is dropped.")));
+}
+
+/* Warns that a command has disabled the row trigger. */
+void
+ttl_notice_trigger_disabled(Oid relid)
+{
+	ereport(WARNING,
+			(errmsg("trigger \"%s\" of container \"%s\" is disabled", TTL_TRIGGER, get_rel_name(relid)),
+			 errdetail("Expired rows are hidden, but an INSERT on the key of one fails, and the timestamp column is not set if an INSERT gives NULL."),
+			 errhint("Use ALTER TABLE ... ENABLE TRIGGER \"%s\".", TTL_TRIGGER)));
+}
+
 /* Says that a table that is created like a container is none. */
 void
 ttl_notice_copies(const CreateStmt *stmt)
@@ -142,6 +196,6 @@ ttl_notice_subscribed(Oid relid)
 			(errmsg("reaping of container \"%s\" is off because a subscription writes it",
 					get_rel_name(relid)),
 			 errdetail("A row that the publisher has renewed may expire here before the change arrives."),
-			 errhint("Let the publisher delete expired rows, or use ttl.alter_container(%s, reaping => true).",
+			 errhint("Let the publisher delete expired rows. If it is subscribed to this table, too, reaping is off on both sides, and one has to delete: there, use ttl.alter_container(%s, reaping => true, reap_delay => ...) with a delay longer than changes take to arrive.",
 					 quote_literal_cstr(ttl_container_table_name(relid)))));
 }

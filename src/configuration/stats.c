@@ -454,6 +454,7 @@ static const char *
 damage_of_table(Relation rel)
 {
 	Oid			relid = RelationGetRelid(rel);
+	const Trigger *trigger;
 	TtlContainer container;
 	TtlExpiryIndexes indexes;
 
@@ -461,10 +462,13 @@ damage_of_table(Relation rel)
 		return NULL;			/* it is none any more */
 	if (container.lacks_column)
 		return "damaged: a column is missing";
-	if (relid == container.container && !ttl_row_trigger_exists(relid))
+	trigger = ttl_row_trigger_of(rel);
+	if (trigger == NULL && relid == container.container)
 		return "damaged: no trigger \"" TTL_TRIGGER "\"";
 	if (OidIsValid(container.policy.archive_to) && !ttl_archive_trigger_fires(rel))
 		return "damaged: no trigger \"" TTL_ARCHIVE_TRIGGER "\"";
+	if (trigger != NULL && !ttl_row_trigger_fires(trigger))
+		return "damaged: trigger \"" TTL_TRIGGER "\" is disabled";
 	if (rel->rd_rel->relkind != RELKIND_RELATION || container.policy.default_ttl == TTL_OFF ||
 		!ttl_expiry_indexes(rel, &indexes))
 		return NULL;

@@ -39,6 +39,7 @@
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "expiry/expiry.h"
+#include "ttl.h"
 
 /*
  * Columns
@@ -151,6 +152,9 @@ ttl_table_check_policy(Oid relid, const TtlPolicy *policy)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("container \"%s\" has no timestamp column that a default TTL could count from",
 						get_rel_name(relid)),
+				 NameStr(policy->ttl_column)[0] == '\0' ?
+				 errhint("Rows need ts_column, which a TTL counts from, or ttl_column with deadlines. Leave out both to have columns \"%s\" and \"%s\" added.",
+						 TTL_TS_COLUMN, TTL_TTL_COLUMN) :
 				 errhint("Use -1: rows expire by their deadlines alone. NULL turns TTL off.")));
 	if (policy->indexing == TTL_INDEXING_NONE && policy->default_ttl != TTL_OFF)
 		ereport(ERROR,

@@ -460,6 +460,7 @@ extern void ttl_command_end(int nestlevel);
 extern Trigger *ttl_row_trigger_among(TriggerDesc *triggers);
 extern const Trigger *ttl_row_trigger_find(Relation rel);
 extern const Trigger *ttl_row_trigger_of(Relation rel);
+extern bool ttl_row_trigger_fires(const Trigger *trigger);
 
 /* True if the table, which is locked, has it. */
 extern bool ttl_row_trigger_exists(Oid relid);

@@ -97,6 +97,13 @@ ttl_row_trigger_of(Relation rel)
 		trigger->tgqual == NULL ? trigger : NULL;
 }
 
+/* False if users' statements don't set it off. */
+bool
+ttl_row_trigger_fires(const Trigger *trigger)
+{
+	return trigger->tgenabled != TRIGGER_DISABLED && trigger->tgenabled != TRIGGER_FIRES_ON_REPLICA;
+}
+
 bool
 ttl_row_trigger_exists(Oid relid)
 {
