@@ -73,6 +73,7 @@ ISOLATION = \
 	epq_scans \
 	expired_meanwhile \
 	expired_within \
+	expired_writers \
 	index_changes \
 	insert_vs_insert \
 	kinds_vs_reap \

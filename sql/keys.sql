@@ -554,6 +554,60 @@ INSERT INTO busy VALUES (2);
 RESET statement_timeout;
 SELECT id FROM busy ORDER BY id;
 
+-- A bulk load looks keys up only until it knows that nothing has expired, also in a table of deadlines.  The key is computed
+-- for each look-up and for each insertion.
+CREATE FUNCTION computed(id int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('test.computed', (current_setting('test.computed')::int + 1)::text, false);
+    RETURN id;
+END $$;
+SET test.computed = 0;
+CREATE TABLE load (id int, at timestamptz);
+CREATE UNIQUE INDEX load_key ON load (computed(id));
+SELECT new_container('load');
+CREATE TABLE load_due (id int, at timestamptz);
+CREATE UNIQUE INDEX load_due_key ON load_due (computed(id));
+SELECT ttl.create_container('load_due', -1, ts_column => NULL, ttl_column => 'at');
+CREATE FUNCTION looks_up(c regclass) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('test.computed', '0', false);
+    EXECUTE format('INSERT INTO %s (id) SELECT generate_series(10001, 11000)', c);
+    EXECUTE format('DELETE FROM %s WHERE id > 10000', c);
+    RETURN current_setting('test.computed')::int > 1500;
+END $$;
+SELECT looks_up('load'), looks_up('load_due');
+-- while and since others have written expired rows, however that ended
+INSERT INTO load (id, _ts) VALUES (1, '2020-01-01');
+INSERT INTO load_due VALUES (1, '2020-01-01'), (2, '2999-01-01');
+SELECT looks_up('load'), looks_up('load_due');
+CALL ttl.reap('load');
+CALL ttl.reap('load_due');
+SELECT looks_up('load'), looks_up('load_due');
+BEGIN;
+SAVEPOINT a;
+INSERT INTO load (id, _ts) VALUES (1, '2020-01-01'), (2, '2020-01-01');
+UPDATE load_due SET at = '2020-01-01' WHERE id = 2;
+ROLLBACK TO a;
+SELECT looks_up('load'), looks_up('load_due');
+INSERT INTO load (id, _ts) VALUES (1, '2020-01-01'), (1 / (random() * 0)::int, '2020-01-01');
+ROLLBACK;
+UPDATE load_due SET at = '2020-01-01' WHERE id = 2 / (random() * 0)::int;
+BEGIN;
+INSERT INTO load (id, _ts) VALUES (1, '2020-01-01');
+UPDATE load_due SET at = '2020-01-01' WHERE id = 2;
+PREPARE TRANSACTION 'writes';
+SELECT looks_up('load'), looks_up('load_due');
+ROLLBACK PREPARED 'writes';
+SELECT looks_up('load'), looks_up('load_due');
+BEGIN;
+INSERT INTO load_due VALUES (3, '2999-01-01'), (4, '2999-01-01');
+DECLARE updates CURSOR FOR SELECT id FROM load_due FOR UPDATE;
+FETCH updates;
+UPDATE load_due SET at = '2998-01-01' WHERE CURRENT OF updates;
+SELECT looks_up('load'), looks_up('load_due');
+COMMIT;
+SELECT looks_up('load'), looks_up('load_due');
+
 -- An exclusion key that many hold: as many times as long as there are times as many of them, and not the square
 CREATE TABLE booked (during int4range, EXCLUDE USING gist (during WITH &&));
 SELECT new_container('booked');

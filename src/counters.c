@@ -55,8 +55,6 @@ typedef struct DatabaseEntry
 	TtlDatabaseCounters counters;	/* all but foreground_cost */
 } DatabaseEntry;
 
-pg_atomic_uint64 *ttl_counters_expired_writes = NULL;
-
 static TtlCountersShared *shared = NULL;
 
 /* NULL until this process has attached to them */
@@ -99,14 +97,12 @@ ttl_counters_attach(TtlCountersShared *shmem, bool found, int tranche_id)
 	dsa_area   *area;
 
 	shared = shmem;
-	ttl_counters_expired_writes = &shmem->expired_writes;
 	if (found)
 		return;
 
 	shared->tranche_id = tranche_id;
 	shared->since = GetCurrentTimestamp();
 	pg_atomic_init_u32(&shared->generation, 0);
-	pg_atomic_init_u64(&shared->expired_writes, 0);
 
 	/* the limit keeps the tables within the fixed shared memory */
 	area = dsa_create_in_place(shared->area.data, TTL_COUNTERS_AREA_SIZE, tranche_id, NULL);

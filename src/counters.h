@@ -136,13 +136,6 @@ typedef struct TtlCountersShared
 	pg_atomic_uint32 generation;	/* number of database entries ever made */
 	TimestampTz since;			/* when counting began; constant */
 
-	/*
-	 * Number of rows that sessions have written and that had expired already
-	 * (evict.c), counted before they are inserted, whether or not the
-	 * transaction commits
-	 */
-	pg_atomic_uint64 expired_writes;
-
 	union
 	{
 		char		data[TTL_COUNTERS_AREA_SIZE];
@@ -150,9 +143,6 @@ typedef struct TtlCountersShared
 		int64		force_align_i64;
 	}			area;			/* start of the DSA area of the hash tables */
 } TtlCountersShared;
-
-/* expired_writes in shared memory */
-extern pg_atomic_uint64 *ttl_counters_expired_writes;
 
 /* Attaches to the shared memory, and initializes it unless 'found'. */
 extern void ttl_counters_attach(TtlCountersShared *shmem, bool found, int tranche_id);

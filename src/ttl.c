@@ -37,6 +37,7 @@
 #include "counters.h"
 #include "deletion/deletion.h"
 #include "execution.h"
+#include "expired_writers.h"
 #include "expiry/expiry.h"
 #include "guc.h"
 #include "reaper/reaper.h"
@@ -386,6 +387,7 @@ ttl_xact_callback(XactEvent event, void *arg)
 	ttl_execution_transaction(event);
 	ttl_request_transaction(event);
 	ttl_counters_transaction(event);
+	ttl_expired_writers_transaction(event);
 }
 
 static void

@@ -114,6 +114,7 @@
 #include "container/container.h"
 #include "cost.h"
 #include "counters.h"
+#include "expired_writers.h"
 #include "guc.h"
 #include "reaper/reaper_internal.h"
 #include "ttl.h"
@@ -152,8 +153,9 @@ typedef struct TtlShared
 	int			nrequests;		/* more than MAX_REQUESTS = all databases */
 	Oid			requests[MAX_REQUESTS];
 
-	/* see counters.h, and reaper_internal.h */
+	/* see counters.h, expired_writers.h, reaper_internal.h */
 	TtlCountersShared counters;
+	TtlExpiredWritersShared expired_writers;
 	TtlRestoreShared restore;
 
 	/* protected by the lock */
@@ -193,6 +195,7 @@ ttl_reaper_attach_shmem(void)
 	ttl_cost_shmem_init();
 	ttl_counters_attach(&shared->counters, found, lock->tranche);
 	ttl_restore_attach(&shared->restore, found);
+	ttl_expired_writers_attach(&shared->expired_writers, found);
 	LWLockRelease(AddinShmemInitLock);
 }
 

@@ -26,10 +26,12 @@
  * some rows the expiry indexes are searched instead.  That nothing has expired then
  * holds until a transaction ends, this one executes another command, or a row comes
  * in expired, in whatever session: it may be uncommitted when its key is reached, and
- * is waited for then as by any look-up.  The trigger counts such rows, so it fires for UPDATEs
- * that aren't stamped and assign what decides when a row expires.  For deadlines there are
- * too many of these, and each key is looked up.  UPDATEs of an apply worker aren't counted before
- * they are committed.
+ * is waited for then as by any look-up.  It can't be found while a statement is about to insert
+ * such rows, which each says before the first (expired_writers.c).  The trigger sees these rows, so it fires for
+ * UPDATEs that aren't stamped and assign what decides when a row expires.  UPDATEs that assign
+ * deadlines are as frequent as they are cheap: those say for all their rows, when they start, that they may
+ * expire them.  So does what writes while TTL is off, for it may be turned on meanwhile.
+ * UPDATEs of an apply worker say nothing: in tables that a subscription writes each key is looked up.
  *
  * Between the look-up and PostgreSQL's own check another session may commit a row that
  * has expired.  ON CONFLICT must neither update such a row nor give way to it: the
@@ -77,11 +79,11 @@
 #include "commands/trigger.h"
 #include "compat.h"
 #include "container/container.h"
-#include "counters.h"
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/executor.h"
 #include "executor/nodeModifyTable.h"
+#include "expired_writers.h"
 #include "expiry/expiry.h"
 #include "fmgr.h"
 #include "guc.h"
@@ -589,6 +591,12 @@ prepare_predicates(ResultRelInfo *target, EState *estate, const TtlContainer *co
 #define PROOF_MAX_ENTRIES	1000
 
 /*
+ * What a row takes from the trigger to the indexes at most, unless the user's expressions wait for
+ * something; microseconds
+ */
+#define TIME_TO_INSERT	(10 * USECS_PER_SEC)
+
+/*
  * While none of these changes, no row can have been added, by whatever transaction,
  * that had expired.
  */
@@ -596,7 +604,7 @@ typedef struct Moment
 {
 	uint64		transactions;	/* of the cluster that have ended */
 	CommandId	command;		/* of this transaction */
-	uint64		expired_rows;	/* written so far, see counters.h */
+	uint64		expired_writers;	/* of the table, see expired_writers.h */
 } Moment;
 
 /* What the trigger keeps for one relation in one statement. */
@@ -611,7 +619,11 @@ typedef struct EvictState
 	TupleTableSlot *completed;	/* for a new row that we have changed, and ... */
 	TupleTableSlot *existing;	/* ... for one in its way; NULL until needed */
 
-	bool		provable;		/* all rows that may expire come by here */
+	MemoryContext context;		/* of the statement */
+	bool		writes_expired; /* it has said so */
+
+	bool		knows_provable; /* the next one is known */
+	bool		unprovable;		/* somebody may write expired rows without a word */
 	bool		nothing_expired;	/* as of ... */
 	Moment		proved_at;
 	int64		rows_skipped;	/* since then */
@@ -624,23 +636,23 @@ typedef struct EvictState
 } EvictState;
 
 static Moment
-this_moment(void)
+this_moment(Relation rel)
 {
 	Moment		moment = {
 		.transactions = TtlEndedTransactions(),
 		.command = GetCurrentCommandId(false),
-		.expired_rows = pg_atomic_read_u64(ttl_counters_expired_writes)
+		.expired_writers = ttl_expired_writers_state(RelationGetRelid(rel))
 	};
 
 	return moment;
 }
 
 static bool
-is_this_moment(const Moment *moment)
+is_this_moment(const Moment *moment, Relation rel)
 {
 	return moment->transactions == TtlEndedTransactions() &&
 		moment->command == GetCurrentCommandId(false) &&
-		moment->expired_rows == pg_atomic_read_u64(ttl_counters_expired_writes);
+		moment->expired_writers == ttl_expired_writers_state(RelationGetRelid(rel));
 }
 
 /* True if the execution has an INSERT with ON CONFLICT DO NOTHING. */
@@ -662,15 +674,20 @@ may_do_nothing(const QueryDesc *query_desc)
 }
 
 /*
- * True if the trigger fires for each row that may come in expired, by whatever execution: not for UPDATEs
- * of a deadline, which are as frequent as they are cheap, nor before a TTL is generated.
+ * True if all that writes expired rows says so, by whatever execution: not before a TTL is generated,
+ * nor in an apply worker.
  */
 static bool
 is_provable(const TtlContainer *container, Relation rel)
 {
-	return container->ttl_attno == InvalidAttrNumber ||
-		(!ttl_type_is_deadline(container->ttl_type) &&
-		 TupleDescAttr(RelationGetDescr(rel), container->ttl_attno - 1)->attgenerated == '\0');
+	const List *subscribed;
+
+	if (container->ttl_attno != InvalidAttrNumber &&
+		TupleDescAttr(RelationGetDescr(rel), container->ttl_attno - 1)->attgenerated != '\0')
+		return false;
+	subscribed = ttl_container_subscribed_tables(false);
+	return !list_member_oid(subscribed, RelationGetRelid(rel)) &&
+		!list_member_oid(subscribed, container->container);
 }
 
 /* True if TTLs without a meaning are refused. */
@@ -699,17 +716,20 @@ prepare(FmgrInfo *flinfo, Relation rel)
 		MemoryContextSwitchTo(old);
 		return NULL;
 	}
+	state->context = flinfo->fn_mcxt;
 	state->now = ttl_execution_reference_time();
 	state->checks_ttl = checks_ttl(container, rel);
 	if (container->policy.default_ttl != TTL_OFF)
 		state->keys = prepare_keys(rel);
 	if (state->keys != NULL)
 	{
-		state->provable = is_provable(container, rel);
 		state->rows_left = state->rows_between = ROWS_BEFORE_PROOF;
 		if (execution != NULL && may_do_nothing(execution->query_desc))
 			state->last = make_slot(state->keys);
 	}
+	/* by what will be in force when its rows are there, they may have expired */
+	if (container->policy.default_ttl == TTL_OFF)
+		ttl_expired_writers_join(RelationGetRelid(rel), state->context);
 	flinfo->fn_extra = state;
 	MemoryContextSwitchTo(old);
 
@@ -749,9 +769,9 @@ prove_nothing_expired(EvictState *state, Relation rel)
 static bool
 has_nothing_expired(EvictState *state, Relation rel)
 {
-	if (!state->provable)
+	if (state->unprovable)
 		return false;
-	if (state->nothing_expired && is_this_moment(&state->proved_at))
+	if (state->nothing_expired && is_this_moment(&state->proved_at, rel))
 	{
 		state->rows_skipped++;
 		return true;
@@ -763,9 +783,18 @@ has_nothing_expired(EvictState *state, Relation rel)
 		return false;
 	}
 
-	state->proved_at = this_moment();
+	/* it takes a look at catalogs, which few rows aren't worth */
+	if (!state->knows_provable)
+	{
+		state->knows_provable = true;
+		state->unprovable = !is_provable(&state->container, rel);
+		if (state->unprovable)
+			return false;
+	}
+	state->proved_at = this_moment(rel);
 	state->rows_skipped = 0;
-	state->nothing_expired = prove_nothing_expired(state, rel);
+	state->nothing_expired = !ttl_expired_writers_in_progress(state->proved_at.expired_writers) &&
+		prove_nothing_expired(state, rel);
 	if (state->nothing_expired)
 		state->rows_between = ROWS_BEFORE_PROOF;
 	else if (state->rows_between < PG_INT32_MAX / 2)
@@ -870,16 +899,22 @@ evict(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerDa
 }
 
 /*
- * Counts the row if it has expired by now: by the clock of other statements, which may have begun later
- * than this one.
+ * Says that the row has expired by the time when it is in the indexes, if it may have: by the clock of
+ * other statements, which may have begun later than this one.
  */
 static void
-count_expired(const EvictState *state, TupleTableSlot *slot)
+announce_expired(EvictState *state, TupleTableSlot *slot)
 {
 	TimestampTz expiry = ttl_expiry_of_slot(&state->container, slot);
 
-	if (expiry <= state->now || (expiry != DT_NOEND && expiry <= GetCurrentTimestamp()))
-		pg_atomic_fetch_add_u64(ttl_counters_expired_writes, 1);
+	if (expiry > state->now &&
+		(expiry == DT_NOEND || expiry > GetCurrentTimestamp() + TIME_TO_INSERT))
+		return;
+	if (state->writes_expired)
+		ttl_expired_writers_write(state->container.relid);
+	else
+		ttl_expired_writers_join(state->container.relid, state->context);
+	state->writes_expired = true;
 }
 
 /* Replaces the WHERE of ON CONFLICT DO UPDATE. */
@@ -1075,7 +1110,7 @@ ttl_on_write(PG_FUNCTION_ARGS)
 		}
 		if (self == NULL || state->updates_keys)
 			evict(state, rel, slot, self);
-		count_expired(state, slot);
+		announce_expired(state, slot);
 		if (new != given)
 			ExecClearTuple(slot);
 	}
@@ -1117,6 +1152,13 @@ ttl_evict_ends(QueryDesc *query_desc)
  * Which statements the trigger fires for
  */
 
+static bool
+assigns_ttl(const TtlContainer *container, const Bitmapset *updated)
+{
+	return container->ttl_type != NULL &&
+		bms_is_member(container->ttl_attno - FirstLowInvalidHeapAttributeNumber, updated);
+}
+
 /*
  * True if an UPDATE that assigns these columns may write what the trigger checks: a TTL that is refused,
  * or a row that has expired already, because it isn't stamped.
@@ -1124,21 +1166,19 @@ ttl_evict_ends(QueryDesc *query_desc)
 static bool
 updates_expiry(const TtlContainer *container, const Bitmapset *updated)
 {
-	bool		assigns_ttl = container->ttl_type != NULL &&
-		bms_is_member(container->ttl_attno - FirstLowInvalidHeapAttributeNumber, updated);
-
-	if (assigns_ttl && container->ttl_type->is_strict)
+	if (assigns_ttl(container, updated) && container->ttl_type->is_strict)
 		return true;
 	if (container->policy.touch_on_update && ttl_guc_touch &&
 		SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA)
 		return false;
-	return assigns_ttl ? !ttl_type_is_deadline(container->ttl_type) :
+	return assigns_ttl(container, updated) ? !ttl_type_is_deadline(container->ttl_type) :
 		bms_is_member(container->ts_attno - FirstLowInvalidHeapAttributeNumber, updated);
 }
 
 /*
  * Makes the container's trigger fire before UPDATE, too, in this execution, if the statement
  * assigns key columns or what decides when a row expires, or a row trigger of the user's may do so.
+ * If it just assigns deadlines, they are not looked at one by one.
  */
 static void
 fire_on_update(ResultRelInfo *info, EState *estate)
@@ -1160,7 +1200,11 @@ fire_on_update(ResultRelInfo *info, EState *estate)
 
 		if (!bms_overlap(updated, key_columns(info->ri_RelationDesc)) &&
 			!updates_expiry(&container, updated))
+		{
+			if (assigns_ttl(&container, updated) && ttl_type_is_deadline(container.ttl_type))
+				ttl_expired_writers_join(container.relid, estate->es_query_cxt);
 			return;
+		}
 	}
 	trigger->tgtype |= TRIGGER_TYPE_UPDATE;
 	triggers->trig_update_before_row = true;
