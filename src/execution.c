@@ -20,7 +20,7 @@
  * one clock of its one snapshot.  That was taken before any of our hooks is
  * called, and a lock may have been waited for since; so the clock is the start
  * of the statement that took it (note_transaction_snapshot()).  For an imported
- * snapshot it is the start of the exporting transaction.
+ * snapshot it is the start of the exporting transaction, as far as that is known.
  *
  * What is remembered for that ends with the transaction, in one place (ttl_execution_transaction()),
  * and is not used where the clock has been set back behind it (not_after_present()).  An execution
@@ -49,6 +49,8 @@
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <sys/stat.h>
 
 #include "access/parallel.h"
 #include "access/xact.h"
@@ -193,17 +195,21 @@ follow_clock(TimestampTz clock)
  */
 
 /*
- * When the transaction started whose snapshot is to be imported, 0 if unknown
- * (track_activities is off).  That runs to the end of the import, or it fails.
+ * When the snapshot that is to be imported had been taken at the latest, 0 if there is none: when its
+ * transaction started, which runs to the end of the import, or it fails.  That is unknown where
+ * track_activities is off; then when it was exported, which is when its file was written.
  */
 static TimestampTz
-exporter_start(const char *snapshot_id)
+exported_at(const char *snapshot_id)
 {
 	unsigned int number;
 	PGPROC	   *exporter;
 	TimestampTz start = 0;
+	char		path[MAXPGPATH];
+	struct stat file;
 
-	if (sscanf(snapshot_id, "%8X-", &number) != 1)
+	if (sscanf(snapshot_id, "%8X-", &number) != 1 ||
+		strspn(snapshot_id, "0123456789ABCDEF-") != strlen(snapshot_id))
 		return 0;
 	exporter = TtlProcOfVirtualXid(number);
 	for (int i = 1; exporter != NULL && i <= pgstat_fetch_stat_numbackends(); i++)
@@ -214,7 +220,10 @@ exporter_start(const char *snapshot_id)
 			start = status->st_xact_start_timestamp;
 	}
 	pgstat_clear_backend_activity_snapshot();
-	return start;
+	if (start != 0)
+		return start;
+	snprintf(path, sizeof(path), "pg_snapshots/%s", snapshot_id);
+	return stat(path, &file) == 0 ? time_t_to_timestamptz(file.st_mtime) : 0;
 }
 
 void
@@ -237,7 +246,7 @@ ttl_execution_before_utility(PlannedStmt *pstmt)
 	transaction_clock.imported = 0;
 	if (IsA(set, VariableSetStmt) && set->kind == VAR_SET_MULTI &&
 		strcmp(set->name, "TRANSACTION SNAPSHOT") == 0)
-		transaction_clock.imported = exporter_start(strVal(&linitial_node(A_Const, set->args)->val));
+		transaction_clock.imported = exported_at(strVal(&linitial_node(A_Const, set->args)->val));
 }
 
 void

@@ -113,6 +113,16 @@ END
 	is($node->safe_psql('postgres', "BEGIN ISOLATION LEVEL REPEATABLE READ; $sees; COMMIT"), 'renewed', '... concerns nobody else');
 	$session->query_safe('COMMIT');
 }
+# ... of a session that doesn't tell since when its transaction runs
+{
+	$session->query_safe('SET track_activities = off');
+	$node->safe_psql('postgres', 'CALL prepare()');
+	my $snapshot = $session->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_export_snapshot()');
+	$node->safe_psql('postgres', 'CALL renew()');
+	is($node->safe_psql('postgres', "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'; $sees; COMMIT"),
+		'old', 'a snapshot exported without track_activities');
+	$session->query_safe('COMMIT');
+}
 $session->quit;
 
 # In a procedure, which takes a snapshot for each transaction
