@@ -5,22 +5,12 @@
  *
  * The row trigger of each container fires before INSERT (COPY FROM, ON CONFLICT
  * and MERGE included), as the last one, when the new row is final.  It looks
- * the row's keys up in each unique and exclusion index, and what it finds
+ * the row's keys up (keys.c), and what it finds
  * expired there is deleted for good (deletion.c), with triggers and
  * referential actions.  The insertion then meets no conflict.
  *
  * Expiry is evaluated by the clock of the outer statement.  In REPEATABLE READ a row
  * that the snapshot can't see can't be deleted: 40001.
- *
- * The look-up sees what the index's own check will see: committed rows whatever
- * the snapshot, and rows that transactions in progress write or delete, which it
- * waits for if they are expired.  What PostgreSQL's check has met is looked for
- * afterwards in the same way.  Mostly the key is free, and one row is all that the statement
- * writes.  So the indexes are those that the executor has opened for the insertion, and no
- * more is made than a scan needs: state of the executor for indexes with
- * expressions or a predicate and for generated columns, a slot when a row with that
- * key has been found.  COPY and apply workers keep what they have opened to
- * themselves; there the indexes, which they have locked, are opened for each row.
  *
  * A bulk load into a container where nothing has expired needs no look-ups: after
  * some rows the expiry indexes are searched instead.  That nothing has expired then
@@ -56,23 +46,14 @@
  * of the executor's, before that is made.  COPY keeps its indexes to itself, and prepares
  * theirs once for all rows.
  *
- * pglogical's apply worker looks for conflicts itself before triggers fire, by the
- * unique indexes over plain columns, and writes the new row over the one that it
- * has found.  What it may have found must not be gone then.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/relscan.h"
 #include "access/sysattr.h"
 #include "access/tableam.h"
-#include "access/transam.h"
 #include "access/xact.h"
-#include "catalog/index.h"
-#include "catalog/pg_index.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "catalog_expr.h"
@@ -82,437 +63,20 @@
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/executor.h"
-#include "executor/nodeModifyTable.h"
 #include "expired_writers.h"
 #include "expiry/expiry.h"
 #include "fmgr.h"
 #include "guc.h"
-#include "lib/qunique.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
-#include "port/atomics.h"
-#include "postmaster/bgworker.h"
-#include "storage/lmgr.h"
 #include "utils/datum.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "visibility/keys.h"
 #include "visibility/visibility.h"
-
-/*
- * The expired rows that hold the keys of a new row
- */
-
-/* The operators by which rows with the same key conflict, of each key column */
-typedef struct KeyOperators
-{
-	Oid			procs[INDEX_MAX_KEYS];
-	uint16		strategies[INDEX_MAX_KEYS];
-} KeyOperators;
-
-typedef struct KeyIndex
-{
-	Oid			index;
-	Relation	opened;			/* by the executor, or NULL */
-	IndexInfo  *info;
-	KeyOperators operators;
-	ExprState  *predicate;
-	bool		is_arbiter;		/* ON CONFLICT looks at it */
-} KeyIndex;
-
-typedef struct Keys
-{
-	Relation	rel;
-	MemoryContext context;
-	EState	   *running;		/* of the statement's execution, or NULL */
-	int			nindexes;
-	KeyIndex   *indexes;
-	EState	   *estate;			/* evaluates expressions; NULL = there are
-								 * none */
-	ResultRelInfo *generating;	/* computes generated columns; NULL = none */
-	TupleTableSlot *generated;	/* the new row with them */
-	TupleTableSlot *existing;	/* NULL until one is needed */
-	bool		met_gone;		/* the look-up has met an entry of a row that
-								 * is gone */
-	bool		met_live;		/* ... a row that has not expired, and is no
-								 * other transaction's in progress */
-} Keys;
-
-/* So often a look-up is done at most. */
-#define LOOK_UPS_MAX	10
-
-/* True if pglogical has already looked for conflicts in the index. */
-static bool
-is_looked_after(Relation index)
-{
-	return MyBgworkerEntry != NULL &&
-		strcmp(MyBgworkerEntry->bgw_library_name, "pglogical") == 0 &&
-		index->rd_index->indisunique &&
-		heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL) &&
-		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
-}
-
-static void *
-derive_operators(Relation index, Size *size)
-{
-	KeyOperators *operators = palloc0(sizeof(KeyOperators));
-	IndexInfo  *info = makeNode(IndexInfo);
-	Oid		   *exclusion_operators;
-	Oid		   *procs;
-	uint16	   *strategies;
-	int			nkeys = IndexRelationGetNumberOfKeyAttributes(index);
-
-	if (index->rd_index->indisexclusion)
-		RelationGetExclusionInfo(index, &exclusion_operators, &procs, &strategies);
-	else
-	{
-		info->ii_Unique = true;
-		BuildSpeculativeIndexInfo(index, info);
-		procs = info->ii_UniqueProcs;
-		strategies = info->ii_UniqueStrats;
-	}
-	memcpy(operators->procs, procs, sizeof(Oid) * nkeys);
-	memcpy(operators->strategies, strategies, sizeof(uint16) * nkeys);
-	*size = sizeof(KeyOperators);
-	return operators;
-}
-
-/*
- * Takes the index in, if it is one that keys must be looked up in.  'info' is the
- * executor's IndexInfo, or NULL; it has no state in it if there is nothing to evaluate.
- *
- * Expressions of the table's owner are evaluated as the inserting user, here and
- * where keys are compared, as the insertion into the indexes is about to do.
- */
-static void
-add_index(Keys *keys, Relation index, IndexInfo *info)
-{
-	KeyIndex   *key = &keys->indexes[keys->nindexes];
-
-	if (!ttl_catalog_expr_is_key(index->rd_index) || !index->rd_index->indislive ||
-		!index->rd_index->indisready || is_looked_after(index))
-		return;
-	keys->nindexes++;
-	key->index = RelationGetRelid(index);
-	key->opened = info != NULL ? index : NULL;
-	key->predicate = NULL;
-	key->operators = *(const KeyOperators *)
-		ttl_container_derive(index, TTL_DERIVED_KEY_OPERATORS, derive_operators);
-	if (info != NULL && info->ii_Expressions == NIL && info->ii_Predicate == NIL)
-		key->info = info;
-	else
-		key->info = BuildIndexInfo(index);
-	if (key->info->ii_Expressions != NIL || key->info->ii_Predicate != NIL)
-	{
-		if (keys->estate == NULL)
-			keys->estate = CreateExecutorState();
-		key->predicate = ExecPrepareQual(key->info->ii_Predicate, keys->estate);
-	}
-}
-
-/* The relation as a target of the execution, with its indexes open; NULL if it is none. */
-static ResultRelInfo *
-find_target(EState *estate, Relation rel)
-{
-	List	   *lists[] = {estate->es_opened_result_relations,
-	estate->es_tuple_routing_result_relations};
-
-	for (int i = 0; i < lengthof(lists); i++)
-	{
-		ListCell   *lc;
-
-		foreach(lc, lists[i])
-		{
-			ResultRelInfo *info = lfirst(lc);
-
-			if (info->ri_RelationDesc == rel && info->ri_IndexRelationDescs != NULL)
-				return info;
-		}
-	}
-	return NULL;
-}
-
-/*
- * Made in the current memory context, which must live as long as the statement;
- * NULL if the relation has no such index.
- */
-static Keys *
-prepare_keys(Relation rel)
-{
-	TtlExecution *execution = ttl_execution_current();
-	ResultRelInfo *target = NULL;
-	Keys	   *keys = palloc0(sizeof(Keys));
-	TupleConstr *constr = RelationGetDescr(rel)->constr;
-
-	keys->rel = rel;
-	keys->context = CurrentMemoryContext;
-	if (execution != NULL)
-		target = find_target(execution->query_desc->estate, rel);
-	if (target != NULL)
-	{
-		const List *arbiters = target->ri_onConflictArbiterIndexes;
-
-		keys->running = execution->query_desc->estate;
-		keys->indexes = palloc(sizeof(KeyIndex) * target->ri_NumIndices);
-		for (int i = 0; i < target->ri_NumIndices; i++)
-			add_index(keys, target->ri_IndexRelationDescs[i], target->ri_IndexRelationInfo[i]);
-		for (int i = 0; i < keys->nindexes; i++)
-			keys->indexes[i].is_arbiter = arbiters == NIL ||
-				list_member_oid(arbiters, keys->indexes[i].index);
-	}
-	else
-	{
-		List	   *oids = RelationGetIndexList(rel);
-		ListCell   *lc;
-
-		keys->indexes = palloc(sizeof(KeyIndex) * list_length(oids));
-		foreach(lc, oids)
-		{
-			Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
-
-			add_index(keys, index, NULL);
-			index_close(index, AccessShareLock);
-		}
-	}
-	if (keys->nindexes == 0)
-		return NULL;
-
-	if (constr != NULL && constr->has_generated_stored)
-	{
-		if (keys->estate == NULL)
-			keys->estate = CreateExecutorState();
-		keys->generating = makeNode(ResultRelInfo);
-		InitResultRelInfo(keys->generating, rel, 0, NULL, 0);
-	}
-	return keys;
-}
-
-/* A slot for rows of the relation, empty. */
-static TupleTableSlot *
-make_slot(Keys *keys)
-{
-	MemoryContext old = MemoryContextSwitchTo(keys->running != NULL ?
-											  keys->running->es_query_cxt : keys->context);
-	TupleTableSlot *slot;
-
-	/*
-	 * The running execution releases its slots.  Where there is none, a copy
-	 * of the descriptor isn't counted by the relation's cache entry, and
-	 * needs no release.
-	 */
-	if (keys->running != NULL)
-		slot = table_slot_create(keys->rel, &keys->running->es_tupleTable);
-	else
-		slot = MakeSingleTupleTableSlot(CreateTupleDescCopyConstr(RelationGetDescr(keys->rel)),
-										table_slot_callbacks(keys->rel));
-	MemoryContextSwitchTo(old);
-	return slot;
-}
-
-/*
- * True if the existing row's index values really conflict with the new row's.  Called
- * where the index's own comparison is lossy.
- */
-static bool
-recheck_key(Keys *keys, const KeyIndex *key, Relation index, TupleTableSlot *slot,
-			const Oid *procs, const Datum *new_values)
-{
-	Datum		values[INDEX_MAX_KEYS];
-	bool		isnull[INDEX_MAX_KEYS];
-
-	if (keys->estate != NULL)
-		GetPerTupleExprContext(keys->estate)->ecxt_scantuple = keys->existing;
-	FormIndexDatum(key->info, keys->existing, keys->estate, values, isnull);
-	if (keys->estate != NULL)
-		GetPerTupleExprContext(keys->estate)->ecxt_scantuple = slot;
-	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
-	{
-		if (isnull[i] ||
-			!DatumGetBool(OidFunctionCall2Coll(procs[i], index->rd_indcollation[i],
-											   values[i], new_values[i])))
-			return false;
-	}
-	return true;
-}
-
-/* True if this transaction has inserted the row in the slot. */
-static bool
-is_own(TupleTableSlot *slot)
-{
-	bool		isnull;
-
-	return TransactionIdIsCurrentTransactionId(DatumGetTransactionId(slot_getsysattr(slot, MinTransactionIdAttributeNumber, &isnull)));
-}
-
-/* Collects from one index. */
-static void
-find_in(Keys *keys, const KeyIndex *key, Relation index,
-		const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
-		const ItemPointerData *self, bool afterwards, TtlTids *found)
-{
-	const Oid  *procs = key->operators.procs;
-	Datum		values[INDEX_MAX_KEYS];
-	bool		isnull[INDEX_MAX_KEYS];
-	ScanKeyData scankeys[INDEX_MAX_KEYS];
-	int			nkeys = IndexRelationGetNumberOfKeyAttributes(index);
-	SnapshotData dirty;
-	IndexScanDesc scan;
-	ItemPointerData waited_for;
-	TransactionId wait_for;
-	int			found_before = found->n;
-
-	FormIndexDatum(key->info, slot, keys->estate, values, isnull);
-	for (int i = 0; i < nkeys; i++)
-	{
-		if (isnull[i] && !key->info->ii_NullsNotDistinct)
-			return;
-		ScanKeyEntryInitialize(&scankeys[i], isnull[i] ? SK_ISNULL | SK_SEARCHNULL : 0,
-							   i + 1, key->operators.strategies[i], InvalidOid,
-							   index->rd_indcollation[i], procs[i], values[i]);
-	}
-
-	InitDirtySnapshot(dirty);
-	do
-	{
-		wait_for = InvalidTransactionId;
-		found->n = found_before;
-		scan = TtlIndexBeginScan(keys->rel, index, &dirty, nkeys);
-		index_rescan(scan, scankeys, nkeys, NULL, 0);
-
-		/* index_getnext_slot() would need the slot at once */
-		while (scan->xs_heap_continue || index_getnext_tid(scan, ForwardScanDirection) != NULL)
-		{
-			ItemPointerData tid;
-
-			if (keys->existing == NULL)
-				keys->existing = make_slot(keys);
-			if (!index_fetch_heap(scan, keys->existing))
-			{
-				keys->met_gone = true;
-				continue;
-			}
-			tid = keys->existing->tts_tid;
-			if ((self != NULL && ItemPointerEquals(&tid, unconstify(ItemPointerData *, self))) ||
-				(scan->xs_recheck && !recheck_key(keys, key, index, slot, procs, values)))
-				continue;
-			if (afterwards)
-			{
-				if (TransactionIdIsValid(dirty.xmin))
-					continue;
-				if (ttl_expiry_of_slot(container, keys->existing) > now)
-					keys->met_live = true;
-				else if (!is_own(keys->existing))
-					ttl_tids_append(found, &tid);
-				continue;
-			}
-			if (ttl_expiry_of_slot(container, keys->existing) > now)
-				continue;
-			/* A transaction in progress inserts or deletes it. */
-			wait_for = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
-			waited_for = tid;
-			if (TransactionIdIsValid(wait_for))
-				break;
-			ttl_tids_append(found, &tid);
-		}
-		index_endscan(scan);
-		if (keys->existing != NULL)
-			ExecClearTuple(keys->existing);
-		/* as the index's own check does: an insertion may be taken back long before its transaction ends */
-		if (TransactionIdIsValid(wait_for) && dirty.speculativeToken != 0)
-			SpeculativeInsertionWait(wait_for, dirty.speculativeToken);
-		else if (TransactionIdIsValid(wait_for))
-			XactLockTableWait(wait_for, keys->rel, &waited_for, XLTW_InsertIndexUnique);
-	} while (TransactionIdIsValid(wait_for));
-}
-
-/* Collects from all indexes that the new row will be in; afterwards, from those that ON CONFLICT looks at. */
-static void
-find_in_all(Keys *keys, const TtlContainer *container, TimestampTz now,
-			TupleTableSlot *slot, const ItemPointerData *self, bool afterwards,
-			TtlTids *found)
-{
-	for (int i = 0; i < keys->nindexes; i++)
-	{
-		const KeyIndex *key = &keys->indexes[i];
-		Relation	index = key->opened;
-
-		if (afterwards && !key->is_arbiter)
-			continue;
-		if (key->predicate != NULL &&
-			!ExecQual(key->predicate, GetPerTupleExprContext(keys->estate)))
-			continue;
-		if (index == NULL)
-			index = index_open(key->index, NoLock);
-		find_in(keys, key, index, container, now, slot, self, afterwards, found);
-		if (key->opened == NULL)
-			index_close(index, NoLock);
-	}
-}
-
-/*
- * Collects the rows that have expired by 'now' and conflict with the new row in the slot; if
- * afterwards, only what others have committed.  'self' (may be NULL) is the TID of the row that
- * is being updated.
- */
-static void
-find_expired(Keys *keys, const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
-			 const ItemPointerData *self, bool afterwards, TtlTids *found)
-{
-	if (keys->generating != NULL)
-	{
-		if (keys->generated == NULL)
-			keys->generated = make_slot(keys);
-		slot = ExecCopySlot(keys->generated, slot);
-		ExecComputeStoredGenerated(keys->generating, keys->estate, slot, CMD_INSERT);
-	}
-	if (keys->estate != NULL)
-		GetPerTupleExprContext(keys->estate)->ecxt_scantuple = slot;
-
-	/*
-	 * A scan may miss a row that replaces another one meanwhile.  Mostly the
-	 * latter went long ago, and other transactions end all the time.
-	 */
-	for (int n = 0; n < LOOK_UPS_MAX; n++)
-	{
-		uint64		transactions = TtlEndedTransactions();
-
-		CHECK_FOR_INTERRUPTS();
-		keys->met_gone = false;
-		find_in_all(keys, container, now, slot, self, afterwards, found);
-		if (found->n > 0 || !keys->met_gone || transactions == TtlEndedTransactions())
-			break;
-	}
-
-	/* a row may hold several keys, and many may hold one exclusion key */
-	if (found->n > 1)
-	{
-		qsort(found->tids, found->n, sizeof(ItemPointerData), ttl_tids_compare);
-		found->n = qunique(found->tids, found->n, sizeof(ItemPointerData), ttl_tids_compare);
-	}
-
-	if (keys->generated != NULL)
-		ExecClearTuple(keys->generated);
-	if (keys->estate != NULL)
-		ResetPerTupleExprContext(keys->estate);
-}
-
-/*
- * True if ON CONFLICT DO NOTHING may have given way to an expired row alone: another transaction has
- * committed one that had expired by 'now' and conflicts with the row in the slot, and nothing that lives
- * does, the row itself, if it has been inserted, included.
- */
-static bool
-are_held(Keys *keys, const TtlContainer *container, TimestampTz now,
-		 TupleTableSlot *slot)
-{
-	TtlTids		found = {0};
-
-	keys->met_live = false;
-	find_expired(keys, container, now, slot, NULL, true, &found);
-	return found.n > 0 && !keys->met_live;
-}
 
 /*
  * The predicates of the expiry indexes
@@ -607,6 +171,33 @@ typedef struct Moment
 	uint64		expired_writers;	/* of the table, see expired_writers.h */
 } Moment;
 
+/*
+ * The target of the execution, with its indexes open, whose trigger's function this is; NULL if it is none.
+ * One statement may write a relation twice, with other arbiters.
+ */
+static ResultRelInfo *
+find_target(EState *estate, const FmgrInfo *flinfo)
+{
+	List	   *lists[] = {estate->es_opened_result_relations,
+	estate->es_tuple_routing_result_relations};
+
+	for (int i = 0; i < lengthof(lists); i++)
+	{
+		ListCell   *lc;
+
+		foreach(lc, lists[i])
+		{
+			ResultRelInfo *info = lfirst(lc);
+
+			if (info->ri_TrigDesc != NULL && info->ri_IndexRelationDescs != NULL &&
+				flinfo >= info->ri_TrigFunctions &&
+				flinfo < info->ri_TrigFunctions + info->ri_TrigDesc->numtriggers)
+				return info;
+		}
+	}
+	return NULL;
+}
+
 /* What the trigger keeps for one relation in one statement. */
 typedef struct EvictState
 {
@@ -615,7 +206,7 @@ typedef struct EvictState
 	bool		checks_ttl;		/* a row may have a TTL that is refused */
 	bool		has_updated;	/* the next one is known */
 	bool		updates_keys;	/* an UPDATE may change keys */
-	Keys	   *keys;			/* NULL = nothing can be in the way */
+	TtlKeys    *keys;			/* NULL = nothing can be in the way */
 	TupleTableSlot *completed;	/* for a new row that we have changed, and ... */
 	TupleTableSlot *existing;	/* ... for one in its way; NULL until needed */
 
@@ -707,6 +298,8 @@ prepare(FmgrInfo *flinfo, Relation rel)
 {
 	MemoryContext old = MemoryContextSwitchTo(flinfo->fn_mcxt);
 	TtlExecution *execution = ttl_execution_current();
+	EState	   *running = execution != NULL ? execution->query_desc->estate : NULL;
+	ResultRelInfo *target = running != NULL ? find_target(running, flinfo) : NULL;
 	EvictState *state = palloc0(sizeof(EvictState));
 	const TtlContainer *container = &state->container;
 
@@ -720,12 +313,12 @@ prepare(FmgrInfo *flinfo, Relation rel)
 	state->now = ttl_execution_reference_time();
 	state->checks_ttl = checks_ttl(container, rel);
 	if (container->policy.default_ttl != TTL_OFF)
-		state->keys = prepare_keys(rel);
+		state->keys = ttl_keys_prepare(rel, running, target);
 	if (state->keys != NULL)
 	{
 		state->rows_left = state->rows_between = ROWS_BEFORE_PROOF;
 		if (execution != NULL && may_do_nothing(execution->query_desc))
-			state->last = make_slot(state->keys);
+			state->last = ttl_keys_make_slot(state->keys);
 	}
 	/* by what will be in force when its rows are there, they may have expired */
 	if (container->policy.default_ttl == TTL_OFF)
@@ -733,14 +326,8 @@ prepare(FmgrInfo *flinfo, Relation rel)
 	flinfo->fn_extra = state;
 	MemoryContextSwitchTo(old);
 
-	if (execution != NULL)
-	{
-		EState	   *estate = execution->query_desc->estate;
-		ResultRelInfo *target = find_target(estate, rel);
-
-		if (target != NULL)
-			prepare_predicates(target, estate, container);
-	}
+	if (target != NULL)
+		prepare_predicates(target, running, container);
 	target_routed(rel);
 	return state;
 }
@@ -826,7 +413,7 @@ check_last(EvictState *state)
 		return;
 	if (state->last_looked_up != TtlEndedTransactions() &&
 		ttl_container_lookup(state->container.relid, &container) &&
-		are_held(state->keys, &container, state->now, state->last))
+		ttl_keys_met_expired_alone(state->keys, &container, state->now, state->last))
 		report_concurrent_row();
 	ExecClearTuple(state->last);
 }
@@ -844,7 +431,7 @@ check_deleted(EvictState *state, Relation rel, const TtlTids *found)
 	TupleTableSlot *slot = state->existing;
 
 	if (slot == NULL)
-		slot = state->existing = make_slot(state->keys);
+		slot = state->existing = ttl_keys_make_slot(state->keys);
 
 	for (int i = 0; i < found->n; i++)
 	{
@@ -870,11 +457,11 @@ free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPoint
 {
 	TtlSessionUser user = {.role = GetUserId(), .written_owner = rel->rd_rel->relowner};
 
-	for (int n = 0; n < LOOK_UPS_MAX; n++)
+	for (int n = 0; n < TTL_KEYS_LOOK_UPS_MAX; n++)
 	{
 		TtlTids		found = {0};
 
-		find_expired(state->keys, &state->container, state->now, slot, self, false, &found);
+		ttl_keys_find_expired(state->keys, &state->container, state->now, slot, self, &found);
 		if (found.n == 0 ||
 			ttl_deletion_run(rel, NULL, found.tids, found.n, state->now, 0, &user) == found.n)
 			break;
@@ -1104,7 +691,7 @@ ttl_on_write(PG_FUNCTION_ARGS)
 		if (new != given)
 		{
 			if (state->completed == NULL)
-				state->completed = make_slot(state->keys);
+				state->completed = ttl_keys_make_slot(state->keys);
 			slot = state->completed;
 			ExecForceStoreHeapTuple(new, slot, false);
 		}
