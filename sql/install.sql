@@ -44,3 +44,24 @@ BEGIN
     PERFORM set_config('ttl.show_expired', was, true);
     RETURN QUERY SELECT unnest(rows);
 END $$;
+
+-- The library and the objects fit.  Those of another build don't, though the numbers are the same.
+SELECT ttl.version();
+BEGIN;
+CREATE TABLE item (id int PRIMARY KEY);
+SELECT ttl.create_container('item', 60);
+SAVEPOINT fit;
+ALTER TABLE ttl.container RENAME COLUMN indexing TO indexes;
+SELECT refused('SELECT ttl.version()');
+-- as in a session that has not read the policy yet
+UPDATE pg_class SET relname = relname WHERE oid = 'item'::regclass;
+SELECT refused('SELECT * FROM item');
+SELECT refused($$SELECT ttl.drop_container('item')$$);
+ROLLBACK TO fit;
+ALTER FUNCTION ttl.stamp(anyelement, bigint, text) RENAME TO stamped;
+SELECT refused('SELECT ttl.version()');
+ROLLBACK TO fit;
+UPDATE pg_proc SET prosrc = 'ttl_gone' WHERE oid = 'ttl.seconds(interval)'::regprocedure;
+SELECT refused('SELECT ttl.version()');
+ROLLBACK;
+SELECT ttl.version();

@@ -196,6 +196,10 @@ CREATE FUNCTION ttl.create_ttl_index(collection text, expire_after_seconds anyco
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_create_ttl_index';
 COMMENT ON FUNCTION ttl.create_ttl_index(text, anycompatible) IS 'createIndex({"_ts": 1}, {expireAfterSeconds: n}) of MongoDB: registers a table or changes its default TTL; creates a table of documents if it does not exist';
 
+CREATE FUNCTION ttl.version() RETURNS text
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME', 'ttl_version';
+COMMENT ON FUNCTION ttl.version() IS 'the versions of the loaded library and of the extension''s objects; an error if they do not fit';
+
 CREATE FUNCTION ttl.default_ttl(container regclass) RETURNS integer
     LANGUAGE C STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'ttl_default_ttl';
 COMMENT ON FUNCTION ttl.default_ttl(regclass) IS 'the default TTL of a container';

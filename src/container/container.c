@@ -11,7 +11,8 @@
  * and the server not restarted, or a server was started with an older package than its database,
  * or its primary, has.  CREATE and ALTER EXTENSION then fail before their script begins; where the
  * objects are there already, whatever meets a container fails, for this library cannot evaluate
- * which of its rows are live.
+ * which of its rows are live.  Of a tree that isn't released there are many under one number: what
+ * the library reads by position, and what it calls, is looked at itself (refuse_others()).
  *
  * The cache.  ttl_container_lookup() is called for each relation of each query that is planned, so
  * relations that are no containers have entries, too, and cost one hash probe.  An entry belongs
@@ -108,6 +109,29 @@ static const struct Function
 	[TTL_ARCHIVE] = {"archive", 0}
 };
 
+/* The columns of ttl.container */
+static const char *const columns[] = {
+	[Anum_container_relid - 1] = "relid",
+	[Anum_container_default_time_to_live - 1] = "default_time_to_live",
+	[Anum_container_ts_column - 1] = "ts_column",
+	[Anum_container_ttl_column - 1] = "ttl_column",
+	[Anum_container_ttl_unit - 1] = "ttl_unit",
+	[Anum_container_ts_unit - 1] = "ts_unit",
+	[Anum_container_indexing - 1] = "indexing",
+	[Anum_container_touch_on_update - 1] = "touch_on_update",
+	[Anum_container_ts_precision - 1] = "ts_precision",
+	[Anum_container_reaping - 1] = "reaping",
+	[Anum_container_reap_delay - 1] = "reap_delay",
+	[Anum_container_archive_to - 1] = "archive_to",
+	[Anum_container_batch_size - 1] = "batch_size",
+	[Anum_container_replication_origin - 1] = "replication_origin",
+	[Anum_container_grace_began_at - 1] = "grace_began_at",
+	[Anum_container_grace_noticed_at - 1] = "grace_noticed_at",
+	[Anum_container_grace_partition - 1] = "grace_partition",
+	[Anum_container_created_objects - 1] = "created_objects",
+	[Anum_container_propagated - 1] = "propagated"
+};
+
 /* The C function by which the schema is recognized */
 #define OWN_SYMBOL	"ttl_on_write"
 
@@ -132,6 +156,18 @@ search_function(Oid schema, int i)
 						   ObjectIdGetDatum(schema));
 }
 
+/* The library has found other objects than those that it was made for, under the same number */
+static void
+refuse_others(const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the objects of extension \"%s\" are not those that the loaded library was built with",
+					TTL_EXTENSION),
+			 errdetail_internal("%s", detail),
+			 errhint("Restart the server if another build was installed since it started; else install the build that the extension was created with, or create the extension anew.")));
+}
+
 static Oid
 function_oid(int i)
 {
@@ -141,7 +177,8 @@ function_oid(int i)
 		return function_oids[i];
 	tuple = search_function(objects.schema, i);
 	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "function %s.%s does not exist", TTL_SCHEMA, functions[i].name);
+		refuse_others(psprintf(_("Function %s.%s is missing, or has other arguments."),
+							   TTL_SCHEMA, functions[i].name));
 	function_oids[i] = ((Form_pg_proc) GETSTRUCT(tuple))->oid;
 	ReleaseSysCache(tuple);
 	return function_oids[i];
@@ -288,11 +325,85 @@ ttl_container_require_objects(void)
 	return found;
 }
 
-void
-ttl_container_check_version(void)
+/* NULL, or the first column that isn't what it is for the library */
+static const char *
+strange_column(TupleDesc desc)
 {
+	StaticAssertStmt(lengthof(columns) == Natts_container, "each column of ttl.container has a name");
+
+	for (int i = 0; i < Max(desc->natts, Natts_container); i++)
+	{
+		if (i >= Natts_container)
+			return NameStr(TupleDescAttr(desc, i)->attname);
+		if (i >= desc->natts || strcmp(NameStr(TupleDescAttr(desc, i)->attname), columns[i]) != 0)
+			return columns[i];
+	}
+	return NULL;
+}
+
+void
+ttl_container_check_version(TupleDesc catalog)
+{
+	const char *strange;
+
 	if (ttl_container_objects() != NULL && !version_is_known)
 		version_is_known = check_version(get_extension_oid(TTL_EXTENSION, true), NULL);
+	strange = strange_column(catalog);
+	if (strange != NULL)
+		refuse_others(psprintf(_("Column \"%s\" of %s.%s is missing, or not expected there."),
+							   strange, TTL_SCHEMA, TTL_CONTAINER_TABLE));
+}
+
+/* Errors (55000) if a function in C of the schema isn't in the library. */
+static void
+check_symbols(Oid schema)
+{
+	Relation	rel = table_open(ProcedureRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_proc_pronamespace, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(schema));
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_proc function = (Form_pg_proc) GETSTRUCT(tuple);
+		bool		isnull;
+		char	   *file;
+		char	   *symbol;
+
+		if (function->prolang != ClanguageId)
+			continue;
+		file = TextDatumGetCString(heap_getattr(tuple, Anum_pg_proc_probin, RelationGetDescr(rel), &isnull));
+		symbol = TextDatumGetCString(heap_getattr(tuple, Anum_pg_proc_prosrc, RelationGetDescr(rel), &isnull));
+
+		if (load_external_function(file, symbol, false, NULL) == NULL)
+			refuse_others(psprintf(_("The library lacks \"%s\", of function %s.%s."), symbol, TTL_SCHEMA,
+								   NameStr(function->proname)));
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+}
+
+PG_FUNCTION_INFO_V1(ttl_version);
+
+/*
+ * ttl.version(): that of the library and of the objects.  Errors (55000) if they don't fit; the
+ * functions that nobody has called yet are looked at, too.
+ */
+Datum
+ttl_version(PG_FUNCTION_ARGS)
+{
+	const TtlObjects *found = ttl_container_require_objects();
+	Relation	catalog = table_open(found->catalog, AccessShareLock);
+
+	ttl_container_check_version(RelationGetDescr(catalog));
+	table_close(catalog, AccessShareLock);
+	memset(function_oids, 0, sizeof(function_oids));
+	for (int i = 0; i < lengthof(functions); i++)
+		(void) function_oid(i);
+	check_symbols(found->schema);
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("library %s, objects %s", TTL_VERSION, OBJECTS_VERSION)));
 }
 
 /*

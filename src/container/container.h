@@ -165,10 +165,10 @@ extern Oid	ttl_container_function(TtlFunction function);
 extern bool ttl_container_calls(Oid function);
 
 /*
- * Errors (55000) unless this library knows the version of the objects: to be called before a
- * policy is read or written.
+ * Errors (55000) unless this library knows the version of the objects, and ttl.container has the
+ * columns that it knows: to be called before a policy is read or written.
  */
-extern void ttl_container_check_version(void);
+extern void ttl_container_check_version(TupleDesc catalog);
 
 /*
  * CREATE or ALTER EXTENSION has written a row of pg_extension, and not run the script

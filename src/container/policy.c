@@ -622,7 +622,7 @@ policy_of_tuple(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 	Datum	   *values = palloc(desc->natts * sizeof(Datum));
 	bool	   *nulls = palloc(desc->natts * sizeof(bool));
 
-	ttl_container_check_version();
+	ttl_container_check_version(desc);
 	heap_deform_tuple(tuple, desc, values, nulls);
 	read_policy(policy, values, nulls);
 	policy->written_by = HeapTupleHeaderGetXmin(tuple->t_data);
@@ -634,7 +634,7 @@ form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 	Datum	   *values = palloc0(desc->natts * sizeof(Datum));
 	bool	   *nulls = palloc(desc->natts * sizeof(bool));
 
-	ttl_container_check_version();
+	ttl_container_check_version(desc);
 	memset(nulls, true, desc->natts * sizeof(bool));
 	values[Anum_container_relid - 1] = ObjectIdGetDatum(container);
 	nulls[Anum_container_relid - 1] = false;
