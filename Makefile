@@ -204,7 +204,7 @@ check-layering: all
 
 SOURCES = $(wildcard $(srcdir)/src/*.[ch] $(srcdir)/src/*/*.[ch])
 
-.PHONY: indent typedefs dist release site
+.PHONY: indent typedefs dist release releasable site
 
 # The C files in PostgreSQL's style; pg_bsd_indent is a package of that name,
 # with a dash, in Debian.
@@ -221,12 +221,23 @@ dist:
 
 # What is published of a version, in RELEASE: the archive, packages that are there already, their sums, and what CHANGELOG.md says of it
 RELEASE = tmp_release
-release: dist
+release: releasable dist
 	mkdir -p $(RELEASE)
 	mv $(EXTENSION)-$(DISTVERSION).zip $(RELEASE)
 	sed -n '/^## \[$(DISTVERSION)\] - 20/,/^## /{/^## /!p}' $(top)CHANGELOG.md > $(RELEASE)/NOTES.md
-	@grep -q . $(RELEASE)/NOTES.md || { echo 'CHANGELOG.md has no section "[$(DISTVERSION)] - date"' >&2; exit 1; }
 	cd $(RELEASE) && sha256sum *.zip $$(ls | grep '\.deb$$') > SHA256SUMS
+
+# A number means one thing: it is in CHANGELOG.md with a date, and a script of the extension is what it was when it was released.
+releasable:
+	@grep -q '^## \[$(DISTVERSION)\] - 20' $(top)CHANGELOG.md || \
+		{ echo 'CHANGELOG.md has no section "[$(DISTVERSION)] - date"' >&2; exit 1; }
+	@grep -q '"release_status": "stable"' $(top)META.json || { echo 'META.json does not say "stable"' >&2; exit 1; }
+	@for tag in $$(git tag --list --merged HEAD 'v*'); do \
+		for script in $$(git ls-tree --name-only $$tag sql/ | grep '^sql/$(EXTENSION)--[0-9]'); do \
+			git diff --quiet $$tag HEAD -- $$script || \
+				{ echo "$$script differs from that of $$tag: a released script is never edited" >&2; exit 1; }; \
+		done || exit 1; \
+	done
 
 # README.md and doc/ as static pages, in SITE/html; needs mkdocs-material (Debian)
 SITE = tmp_site

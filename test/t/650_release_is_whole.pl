@@ -29,12 +29,26 @@ is(($text{'src/ttl.h'} =~ /^#define TTL_VERSION\s+"(.*)"$/m)[0], $release, '... 
 is(($text{'debian/changelog'} =~ /^postgresql-ttl \((.*)-\d+\)/)[0], $release, q{... and Debian's package});
 my ($logged) = $text{'CHANGELOG.md'} =~ /^## \[(.*?)\]/m;
 ok($logged eq 'Unreleased' || $logged eq $release, '... and CHANGELOG.md, if it is released') or diag($logged);
+is($meta->{release_status}, $logged eq 'Unreleased' ? 'testing' : 'stable', '... as META.json says, too');
 
 my ($source, $package) = split /^(?=Package:)/m, slurp_file("$top/debian/control.in");
 is(slurp_file("$top/debian/control"), $source . join("\n", map { $package =~ s/PGVERSION/$_/gr } split ' ', slurp_file("$top/debian/pgversions")),
 	'debian/control has a package of each version in debian/pgversions');
 like((run_command([ 'sh', "$top/debian/postinst.in", 'configure', '' ]))[0], qr/^ttl: to use it, set shared_preload_libraries = 'ttl' /, 'its first installation says how to use it');
 like((run_command([ 'sh', "$top/debian/postinst.in", 'configure', '1.0.0-1' ]))[0], qr/^ttl: restart [^\n]*\z/, '... a later one to restart');
+
+# Clusters, and what they load, by stand-ins for Debian's programs
+mkdir "$work/debian";
+append_to_file("$work/debian/pg_lsclusters", "#!/bin/sh\nprintf '%s\\n' 'PGVERSION main 5432 online postgres /d /l' 'PGVERSION other 5433 down joe /d /l' 'PGVERSION broken 5434 down joe /d /l' '14 main 5435 online postgres /d /l'\n");
+append_to_file("$work/debian/runuser", qq{#!/bin/sh\ncase "\$*" in *postgres\\ *PGVERSION/main) echo 'citus, "ttl"' ;; *joe\\ *PGVERSION/other) echo 'subttl, \$libdir/throttle' ;; *) exit 1 ;; esac\n});
+chmod 0755, glob("$work/debian/*");
+{
+	local $ENV{PATH} = "$work/debian:$ENV{PATH}";
+
+	like((run_command([ 'sh', "$top/debian/prerm.in", 'remove' ]))[0], qr/^ttl: PostgreSQL PGVERSION main \(online\) loads ttl, and will not start any more: [^\n]*\n[^\n]*\z/,
+		'... its removal which servers will not start any more');
+	is((run_command([ 'sh', "$top/debian/prerm.in", 'upgrade', '1.0.0-2' ]))[0], '', '... but no upgrade');
+}
 
 #
 # META.json, see the PGXN Meta Spec 1.0.0
@@ -68,7 +82,7 @@ is_deeply(
 my $git = 'git -c user.name=test -c user.email=test@localhost -c init.defaultBranch=main -c advice.addIgnoredFile=false';
 SKIP:
 {
-	skip 'no git', 8 if system('git --version > /dev/null 2>&1') != 0;
+	skip 'no git', 9 + ($logged eq 'Unreleased') + ($meta->{release_status} ne 'stable') if system('git --version > /dev/null 2>&1') != 0;
 
 	# git leaves out what it ignores
 	mkdir "$work/tree";
@@ -87,6 +101,17 @@ SKIP:
 	}
 	unlink "$work/tree/CHANGELOG.md";
 	append_to_file("$work/tree/CHANGELOG.md", $dated);
+	if ($meta->{release_status} ne 'stable')
+	{
+		command_fails_like(\@release, qr/META\.json does not say "stable"/, '... or is for testing');
+		unlink "$work/tree/META.json";
+		append_to_file("$work/tree/META.json", $text{'META.json'} =~ s/"$meta->{release_status}"/"stable"/r);
+	}
+	# a script that was released otherwise: by what is merged here, and by what isn't
+	my ($script) = map { s,.*/,sql/,r } glob("$top/sql/ttl--*.sql");
+	system("cd $work/tree && $git tag v0.9.0 && cp $script script && echo '-- edited' >> $script && $git commit -qm edited $script") == 0 or die;
+	command_fails_like(\@release, qr/^\Q$script\E differs from that of v0\.9\.0: a released script is never edited$/m, '... or has a script that was released otherwise');
+	system("cd $work/tree && $git tag v0.9.1 && $git reset -q --soft HEAD~1 && $git reset -q $script && mv script $script") == 0 or die;
 	mkdir "$work/tree/out";
 	append_to_file("$work/tree/out/one.deb", 'x');
 	command_ok(\@release, 'make release');
