@@ -158,15 +158,11 @@
 	table_beginscan((scan)->ss_currentRelation, (scan)->ps.state->es_snapshot, 0, NULL, \
 					(ScanRelIsReadOnly(scan) ? SO_HINT_REL_READ_ONLY : SO_NONE) | \
 					((scan)->ps.state->es_instrument & INSTRUMENT_IO ? SO_SCAN_INSTRUMENT : SO_NONE))
-#define TtlTableBeginScanTidRange(rel, snapshot, min, max) \
-	table_beginscan_tidrange(rel, snapshot, min, max, 0)
 #else
 #define TtlTableBeginScan(rel, snapshot) \
 	table_beginscan(rel, snapshot, 0, NULL)
 #define TtlSeqScanBegin(scan) \
 	TtlTableBeginScan((scan)->ss_currentRelation, (scan)->ps.state->es_snapshot)
-#define TtlTableBeginScanTidRange(rel, snapshot, min, max) \
-	table_beginscan_tidrange(rel, snapshot, min, max)
 #endif
 
 /* 16: a replication origin may be shared with a process, 19: other names */

@@ -527,12 +527,6 @@ enter_cached(Oid relid)
 	return entry;
 }
 
-uint64
-ttl_container_generation(Oid relid)
-{
-	return enter_cached(relid)->generation;
-}
-
 /* The entry if it is still the same after catalogs have been read, or NULL */
 static CacheEntry *
 find_again(Oid relid, uint64 generation)

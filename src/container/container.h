@@ -216,12 +216,6 @@ extern bool ttl_container_is_part(Oid relid);
 extern void ttl_container_find_columns(Oid relid, const TtlPolicy *policy,
 									   TtlContainer *container);
 
-/*
- * A number that is another one after the relation's relation cache entry was invalidated,
- * and for the table of a container after its policy has changed.
- */
-extern uint64 ttl_container_generation(Oid relid);
-
 /* What is derived from the catalogs for a container's table or an index, and cached */
 typedef enum TtlDerived
 {

@@ -460,22 +460,6 @@ ttl_deletion_run_dependents(List *rows, TimestampTz expired_at, TtlSessionUser *
 }
 
 void
-ttl_deletion_truncate(Relation rel)
-{
-	char	   *sql = psprintf("TRUNCATE ONLY %s", ttl_container_table_name(RelationGetRelid(rel)));
-	TtlIdentity saved;
-	int			result;
-
-	ttl_owner_check(rel);
-	ttl_owner_begin(rel->rd_rel->relowner, true, &saved);
-	relation_close(rel, NoLock);
-	result = SPI_execute(sql, false, 0);
-	if (result < 0)
-		elog(ERROR, "SPI_execute failed: %s", SPI_result_code_string(result));
-	ttl_owner_end(&saved);
-}
-
-void
 ttl_deletion_started(TtlExecution *execution)
 {
 	bool		is_action = InNoForceRLSOperation();

@@ -206,13 +206,6 @@ extern bool ttl_deletion_may_go_along(Oid table, Oid owner, Oid target, bool hee
 /* The user in whose session the execution (NULL = none) is a deletion's statement; else NULL. */
 extern TtlSessionUser *ttl_deletion_user(const TtlExecution *execution);
 
-/*
- * Empties the table, as its owner.  The caller holds ACCESS EXCLUSIVE on it and
- * has checked that all its rows may go.  TRUNCATE requires that the table is not
- * open, so it is closed; the lock stays.
- */
-extern void ttl_deletion_truncate(Relation rel);
-
 /* True if a deletion runs in this process, or what it has deferred. */
 extern bool ttl_deletion_is_running(void);
 

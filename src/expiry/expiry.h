@@ -362,16 +362,6 @@ extern void ttl_expiry_skip_expired(const TtlContainer *container, TimestampTz n
 									TtlExpiryPosition *position);
 
 /*
- * The latest instant at which a row that is in an expiry index expires, by the
- * right edges of the indexes; DT_NOEND if that isn't to be known, or not at
- * once.  Rows that live for ever may be in no index, but only if the container
- * has a TTL column.
- */
-extern TimestampTz ttl_expiry_latest(Relation rel,
-									 const TtlContainer *container,
-									 Snapshot snapshot);
-
-/*
  * How many stored rows of the container its default TTL makes expired at 'now' that
  * would not be by the other one.  A relation that is locked is left out, and no more than a
  * limited number of index entries of dead rows is read; *complete is set if

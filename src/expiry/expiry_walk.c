@@ -400,11 +400,11 @@ ttl_expiry_walk_end(TtlExpiryWalk *walk)
 }
 
 /*
- * The first and the last expiry of a table, and how many a change makes expired
+ * The first expiry of a table, and how many a change makes expired
  */
 
-/* Entries that a search at the edge of an index reads at most, those of dead rows included */
-#define EDGE_ENTRIES	10000
+/* Entries that a search for the first reads at most, those of dead rows included */
+#define FIRST_ENTRIES	10000
 
 void
 ttl_expiry_find_first(Relation rel, const TtlContainer *container,
@@ -428,7 +428,7 @@ ttl_expiry_find_first(Relation rel, const TtlContainer *container,
 		walk = ttl_expiry_walk_begin(rel, container, by, GetActiveSnapshot(), &position);
 		walk->at = i;
 		walk->end = i + 1;
-		ttl_expiry_walk_limit(walk, EDGE_ENTRIES);
+		ttl_expiry_walk_limit(walk, FIRST_ENTRIES);
 		do
 			slot = ttl_expiry_walk_next(walk, &when);
 		while (slot != NULL && when <= after && after != DT_NOBEGIN);
@@ -448,48 +448,6 @@ ttl_expiry_find_first(Relation rel, const TtlContainer *container,
 		first->incomplete = first->incomplete || ttl_expiry_walk_is_incomplete(walk);
 		ttl_expiry_walk_end(walk);
 	}
-}
-
-TimestampTz
-ttl_expiry_latest(Relation rel, const TtlContainer *container, Snapshot snapshot)
-{
-	TimestampTz latest = DT_NOBEGIN;
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-
-	for (int i = 0; i < TTL_INDEXES && latest != DT_NOEND; i++)
-	{
-		bool		incomplete = false;
-		Relation	index = open_index(rel, i, snapshot, &incomplete);
-		ScanKeyData keys[TTL_INDEX_KEYS];
-
-		if (index != NULL)
-		{
-			/* NULL, or what has no meaning, is in another index, or in none */
-			int			nkeys = i == TTL_INDEX_ITEM ?
-			ttl_expiry_index_keys(container, i, DT_NOBEGIN, DT_NOEND, keys) : 0;
-			IndexScanDesc scan = TtlIndexBeginScan(rel, index, snapshot, nkeys);
-			int			entries = 0;
-			bool		found = false;
-
-			index_rescan(scan, keys, nkeys, NULL, 0);
-			while (!found && index_getnext_tid(scan, BackwardScanDirection) != NULL)
-			{
-				if (++entries > EDGE_ENTRIES)
-					break;
-				found = index_fetch_heap(scan, slot);
-			}
-			if (found)
-				latest = Max(latest, ttl_expiry_of_slot(container, slot));
-			else if (entries > EDGE_ENTRIES)
-				latest = DT_NOEND;
-			index_endscan(scan);
-			index_close(index, AccessShareLock);
-		}
-		else if (incomplete)
-			latest = DT_NOEND;
-	}
-	ExecDropSingleTupleTableSlot(slot);
-	return latest;
 }
 
 /* Index entries that such a count reads at most, for each row that it may find. */

@@ -13,8 +13,7 @@
  *	 until the commit,
  * - collects the TIDs of many expired rows by one scan, if none are left of an earlier
  *	 transaction, and removes those that others reference (fk_referenced.c),
- * - truncates a partition whose rows have all expired (truncate_partition.c), or deletes
- *	 a batch of them.
+ * - deletes a batch of them.
  *
  * A TID collected in an earlier transaction may hold another row by now; the DELETE
  * checks whether it has expired by the present policy.
@@ -261,7 +260,6 @@ ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since)
 		if (reap_rel->last_run >= since)
 			continue;
 		discard_tids(reap_rel);
-		ttl_truncate_partition_forget(&reap_rel->truncate, false);
 		(void) hash_search(memory->tables, &reap_rel->relid, HASH_REMOVE, NULL);
 	}
 }
@@ -967,43 +965,6 @@ advance_front(TtlBatch *batch)
 		front->at[i]++;
 }
 
-/*
- * Empties the partition at once if that makes no visible difference to the deletion of
- * its rows, which are all expired.  True if it has.
- */
-static bool
-truncate_partition(TtlBatch *batch)
-{
-	TtlReapRel *reap_rel = batch->reap_rel;
-	TimestampTz started = GetCurrentTimestamp();
-	ErrorData  *error;
-
-	if (!ttl_truncate_partition_is_ready(batch))
-		return false;
-
-	/* TRUNCATE requires that the relation is not open */
-	relation_close(batch->rel, NoLock);
-	error = ttl_attempt(ttl_truncate_partition, batch, false);
-	ttl_truncate_partition_forget(&reap_rel->truncate, true);
-	batch->rel = relation_open(reap_rel->relid, NoLock);
-	if (error != NULL)
-	{
-		if (!batch->memory->mode.by_worker && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-			ReThrowError(error);
-		batch->deleted = batch->ntids = 0;
-	}
-	if (batch->ntids == 0)
-	{
-		/* no user's code has run, so that was not the batch's time */
-		if (batch->deadline != 0)
-			batch->deadline += GetCurrentTimestamp() - started;
-		return false;
-	}
-	discard_tids(reap_rel);
-	begin_pass(reap_rel, batch->now);
-	return true;
-}
-
 /* Does the work of one transaction. */
 static TtlReapResult
 run_batch(TtlBatch *batch, Oid container)
@@ -1035,7 +996,7 @@ run_batch(TtlBatch *batch, Oid container)
 		if (batch->timed_out)
 			return TTL_REAP_MORE;
 	}
-	return truncate_partition(batch) ? TTL_REAP_MORE : delete_batch(batch);
+	return delete_batch(batch);
 }
 
 /* Rows have been deleted, and there are more: the front is where the next scan starts. */

@@ -13,22 +13,10 @@
 #include "datatype/timestamp.h"
 #include "executor/tuptable.h"
 #include "expiry/expiry.h"
-#include "storage/lock.h"
 #include "tids.h"
 #include "utils/elog.h"
 #include "utils/hsearch.h"
 #include "utils/relcache.h"
-
-/* Observations about a partition that may be truncated; initially all zeros */
-typedef struct TtlTruncate
-{
-	TimestampTz noted_at;		/* 0 = not yet */
-	TransactionId next_xid;		/* at that time */
-	uint64		generation;		/* of the container's policy at that time */
-	VirtualTransactionId *open; /* transactions open then, and maybe still */
-	int			nopen;
-	TimestampTz next_at;		/* do not try before */
-} TtlTruncate;
 
 /* How long a container is left alone whose deletion has ended a worker, and the longest pause of a table */
 #define TTL_LONGEST_PAUSE	(300 * USECS_PER_SEC)
@@ -53,8 +41,6 @@ typedef struct TtlReapRel
 								 * position, it does not go back with each pass */
 	bool		more;			/* the scan stopped before the end */
 	bool		skip_referenced_check;	/* the check has failed in this pass */
-
-	TtlTruncate truncate;
 
 	int			batch_size;		/* rows of the next batch, 0 = unknown */
 	double		row_cost;		/* of the last batch, 0 = unknown */
@@ -191,21 +177,5 @@ extern List *ttl_fk_referenced_keys(const TtlBatch *batch);
  * notes why.
  */
 extern void ttl_fk_referenced_leave_out(TtlBatch *batch);
-
-/*
- * truncate_partition.c
- */
-
-/* True if an attempt to truncate the partition is worthwhile. */
-extern bool ttl_truncate_partition_is_ready(TtlBatch *batch);
-
-/*
- * Truncates the partition if all of its rows have expired, and that makes no visible
- * difference.  Then batch->ntids is the number of collected TIDs, which are all done.
- */
-extern void ttl_truncate_partition(TtlBatch *batch);
-
-/* Forgets what has been noted, so that the next attempt starts anew, maybe after some time. */
-extern void ttl_truncate_partition_forget(TtlTruncate *truncate, bool waits);
 
 #endif							/* TTL_REAP_REL_H */

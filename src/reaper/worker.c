@@ -534,9 +534,7 @@ resolve_settings(void)
 		{"synchronous_commit", "off"},
 		{"lock_timeout", "0"},
 		/* since 17 */
-		{"transaction_timeout", "0"},
-		/* Citus's: partitions of a shard are emptied, too */
-		{"citus.enable_manual_changes_to_shards", "on"}
+		{"transaction_timeout", "0"}
 	};
 
 	for (int i = 0; i < lengthof(settings); i++)
