@@ -50,8 +50,9 @@
  * that visiting idle ones never becomes a busy loop.  A row with a shorter TTL of its own waits for
  * such a visit; it is hidden all the same.  A container is due at once when its definition or
  * policy has changed: relcache invalidations set a flag in the hash table below, and a transaction
- * that changes a policy wakes up the worker (launcher.c), which then reads the list of containers.
- * Without a request the list is read after IDLE_WAIT, or longer in the same way.
+ * that changes a policy wakes up the worker (launcher.c), which then reads the list of containers,
+ * and compares their policies: an invalidation may be lost, together with many of others.  Without
+ * a request the list is read after IDLE_WAIT, or longer in the same way.
  *
  * Who comes first is decided by the time that deletion has taken, for an owner's containers
  * together and for each of them: whose triggers are slow comes after the others, and a container
@@ -78,6 +79,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
+#include "storage/sinval.h"
 #include "storage/spin.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
@@ -165,7 +167,7 @@ typedef struct TtlScheduled
 	bool		changed;		/* by invalidation: due now */
 	TimestampTz due;
 	int			ntables;		/* partitions */
-	int32		default_ttl;	/* s; -1 = never */
+	TtlPolicy	policy;			/* as of the last refresh; its lists are not valid */
 	TimestampTz behind_since;	/* has had more work than budget; 0 = not so */
 	TimestampTz warned_at;
 
@@ -177,7 +179,6 @@ typedef struct TtlScheduled
 } TtlScheduled;
 
 static int	tables_visited = 0;
-static bool is_discarding = false;
 
 static HTAB *scheduled = NULL;
 static HTAB *scheduled_owners = NULL;
@@ -188,26 +189,18 @@ static int	scheduled_ntables = 0;
 void
 ttl_worker_relation_changed(Oid relid)
 {
-	HASH_SEQ_STATUS status;
 	TtlScheduled *container;
 
-	if (scheduled == NULL)
+	/*
+	 * InvalidOid means that others, of whatever database, have sent more messages than the queue
+	 * holds while this process was busy, or that it discards its own caches.  That says nothing
+	 * about any container, and is frequent where others create many temporary tables.
+	 */
+	if (scheduled == NULL || !OidIsValid(relid))
 		return;
 
-	if (OidIsValid(relid))
-	{
-		container = (TtlScheduled *) hash_search(scheduled, &relid, HASH_FIND, NULL);
-		if (container != NULL)
-			container->changed = true;
-		return;
-	}
-
-	/* to discard the caches of this process changes nothing */
-	if (is_discarding)
-		return;
-
-	hash_seq_init(&status, scheduled);
-	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
+	container = (TtlScheduled *) hash_search(scheduled, &relid, HASH_FIND, NULL);
+	if (container != NULL)
 		container->changed = true;
 }
 
@@ -262,6 +255,14 @@ enter_owner(Oid oid)
 	return owner;
 }
 
+/* True if the policies differ in what decides when the worker deletes which rows, or whether it fails. */
+static bool
+policies_differ(const TtlPolicy *a, const TtlPolicy *b)
+{
+	return a->default_ttl != b->default_ttl || a->reap_delay != b->reap_delay ||
+		a->change.began_at != b->change.began_at || a->archive_to != b->archive_to;
+}
+
 /*
  * Enters a container with TTL on.
  */
@@ -293,7 +294,11 @@ enter_container(Oid oid, const TtlPolicy *policy)
 			container->owner->taken += TIME_UNKNOWN;
 	}
 	strlcpy(container->name, ttl_container_qualified_name(oid), sizeof(container->name));
-	container->default_ttl = policy->default_ttl;
+
+	/* the invalidation may have been lost, see ttl_worker_relation_changed() */
+	if (found && policies_differ(&container->policy, policy))
+		container->changed = true;
+	container->policy = *policy;
 }
 
 /*
@@ -483,9 +488,7 @@ limit_caches(void)
 	tables_visited = 0;
 	/* this takes the invalidations that other sessions have sent */
 	StartTransactionCommand();
-	is_discarding = true;
 	InvalidateSystemCaches();
-	is_discarding = false;
 	CommitTransactionCommand();
 }
 
@@ -493,8 +496,9 @@ limit_caches(void)
 static int64
 longest_wait(const TtlScheduled *container)
 {
-	return lengthen(container->default_ttl > 0 ?
-					Min(container->default_ttl * USECS_PER_SEC, IDLE_WAIT) : IDLE_WAIT);
+	int32		default_ttl = container->policy.default_ttl;
+
+	return lengthen(default_ttl > 0 ? Min(default_ttl * USECS_PER_SEC, IDLE_WAIT) : IDLE_WAIT);
 }
 
 static void
@@ -556,6 +560,21 @@ check_reload(void)
 }
 
 /*
+ * Takes the invalidations that others have sent if this process lags behind, as an idle backend
+ * does.  Otherwise the queue overflows, and all that this process has cached of catalogs is lost.
+ */
+static void
+catch_up(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	if (!catchupInterruptPending)
+		return;
+	ProcessCatchupInterrupt();
+	MemoryContextSwitchTo(context); /* it may have run a transaction */
+}
+
+/*
  * Waits for the latch.
  */
 static void
@@ -570,6 +589,7 @@ sleep_until(TimestampTz until)
 	if (ProcDiePending)
 		proc_exit(0);
 	CHECK_FOR_INTERRUPTS();
+	catch_up();
 	check_reload();
 }
 
