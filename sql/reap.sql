@@ -682,6 +682,24 @@ SELECT ttl.drop_container('lacking'), ttl.drop_container('untyped', true), ttl.d
 TABLE lacking;
 TABLE untyped;
 
+-- one of many rows with the same _ts raises, and a foreign key is to be asked: few scans find all
+CREATE TABLE alike (id int PRIMARY KEY);
+CREATE TABLE refers (id int REFERENCES alike);
+SELECT ttl.create_container('alike', 60);
+CREATE FUNCTION raise_always() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'stays'; END $$;
+CREATE TRIGGER t BEFORE DELETE ON alike FOR EACH ROW WHEN (OLD.id = 1) EXECUTE FUNCTION raise_always();
+INSERT INTO alike (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 52000) g;
+SET session_replication_role = replica;
+INSERT INTO refers VALUES (2), (12000), (52000);
+RESET session_replication_role;
+SET client_min_messages = error;
+CALL ttl.reap('alike');
+RESET client_min_messages;
+SELECT ttl.expired_count('alike');
+SELECT pg_stat_force_next_flush();
+SELECT sum(idx_scan) BETWEEN 1 AND 20 AS few FROM pg_stat_user_indexes WHERE relname = 'alike' AND indexrelname LIKE '%ts%';
+DROP TABLE refers, alike;
+
 SET client_min_messages = warning;
 REVOKE ALL ON SCHEMA reap FROM regress_ttl_user, regress_ttl_owner;
 DROP SCHEMA reap CASCADE;

@@ -47,9 +47,32 @@ typedef struct Reference
 	TimestampTz expired_at;
 } Reference;
 
-/* Of a partitioned referencing table it is one. */
-List *
-ttl_fk_referenced_keys(const TtlBatch *batch)
+/* The most rows that are looked up at once: a query has to end before the batch's deadline */
+#define ROWS_MAX	10000
+
+static bool
+may_hold(const Trigger *trigger)
+{
+	return (trigger->tgfoid == F_RI_FKEY_NOACTION_DEL || trigger->tgfoid == F_RI_FKEY_RESTRICT_DEL) &&
+		(trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN || trigger->tgenabled == TRIGGER_FIRES_ALWAYS);
+}
+
+bool
+ttl_fk_referenced_is_possible(const TtlBatch *batch)
+{
+	const TriggerDesc *triggers = batch->rel->trigdesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		if (may_hold(&triggers->triggers[i]))
+			return true;
+	}
+	return false;
+}
+
+/* The foreign keys by which rows of the table may be held.  Of a partitioned referencing table it is one. */
+static List *
+list_references(const TtlBatch *batch)
 {
 	List	   *keys = NIL;
 
@@ -61,8 +84,7 @@ ttl_fk_referenced_keys(const TtlBatch *batch)
 		Trigger    *trigger = &triggers->triggers[i];
 		Reference  *reference;
 
-		if ((trigger->tgfoid != F_RI_FKEY_NOACTION_DEL && trigger->tgfoid != F_RI_FKEY_RESTRICT_DEL) ||
-			(trigger->tgenabled != TRIGGER_FIRES_ON_ORIGIN && trigger->tgenabled != TRIGGER_FIRES_ALWAYS))
+		if (!may_hold(trigger))
 			continue;
 		reference = palloc(sizeof(Reference));
 		reference->expired_at = batch->now;
@@ -84,7 +106,7 @@ ttl_fk_referenced_keys(const TtlBatch *batch)
  * position in the array), k1, k2 ...
  */
 static Tuplestorestate *
-register_keys(Relation rel, const TtlForeignKey *key, const TtlTids *tids)
+register_keys(Relation rel, const TtlForeignKey *key, ItemPointer tids, int ntids)
 {
 	EphemeralNamedRelation relation = palloc0(sizeof(EphemeralNamedRelationData));
 	Tuplestorestate *keys = tuplestore_begin_heap(false, false, work_mem);
@@ -101,12 +123,12 @@ register_keys(Relation rel, const TtlForeignKey *key, const TtlTids *tids)
 		TupleDescInitEntryCollation(desc, i + 2, column->attcollation);
 	}
 	TupleDescFinalize(desc);
-	for (int n = 0; n < tids->n; n++)
+	for (int n = 0; n < ntids; n++)
 	{
 		Datum		values[INDEX_MAX_KEYS + 1] = {Int32GetDatum(n)};
 		bool		nulls[INDEX_MAX_KEYS + 1] = {false};
 
-		if (!table_tuple_fetch_row_version(rel, &tids->tids[n],
+		if (!table_tuple_fetch_row_version(rel, &tids[n],
 										   SnapshotSelf, slot))
 			continue;
 		for (int i = 0; i < key->nkeys; i++)
@@ -119,7 +141,7 @@ register_keys(Relation rel, const TtlForeignKey *key, const TtlTids *tids)
 	relation->md.name = "k";
 	relation->md.tupdesc = desc;
 	relation->md.enrtype = ENR_NAMED_TUPLESTORE;
-	relation->md.enrtuples = tids->n;
+	relation->md.enrtuples = ntids;
 	relation->reldata = keys;
 	if (SPI_register_relation(relation) != SPI_OK_REL_REGISTER)
 		elog(ERROR, "could not register relation \"%s\"", relation->md.name);
@@ -158,7 +180,8 @@ append_join(StringInfo sql, const TtlForeignKey *key)
  * roles concerned, so it is restricted as maintenance commands are.
  */
 static void
-query_referenced(const TtlBatch *batch, const Reference *reference, TtlIdentity *saved)
+query_referenced(const TtlBatch *batch, const Reference *reference, ItemPointer tids, int ntids,
+				 TtlIdentity *saved)
 {
 	const TtlForeignKey *key = &reference->key;
 	Relation	table = table_open(key->referencing, AccessShareLock);
@@ -174,7 +197,7 @@ query_referenced(const TtlBatch *batch, const Reference *reference, TtlIdentity 
 	if (owner != saved->userid)
 		SetUserIdAndSecContext(userid, sec_context | SECURITY_RESTRICTED_OPERATION);
 
-	keys = register_keys(batch->rel, key, &batch->reap_rel->tids);
+	keys = register_keys(batch->rel, key, tids, ntids);
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "SELECT n FROM k WHERE EXISTS (SELECT FROM %s%s AS \"" TTL_STAYING "\" WHERE ",
 					 table->rd_rel->relkind == RELKIND_RELATION ? "ONLY " : "",
@@ -221,13 +244,13 @@ note_reference(TtlBatch *batch, const TtlForeignKey *key, ItemPointer tid)
 
 /* Marks the rows that are referenced by a foreign key. */
 static void
-find_referenced(TtlBatch *batch, const Reference *reference, bool *is_referenced)
+find_referenced(TtlBatch *batch, const Reference *reference, ItemPointer tids, int ntids,
+				bool *is_referenced)
 {
-	const TtlTids *tids = &batch->reap_rel->tids;
-	int			first = tids->n;
+	int			first = ntids;
 	TtlIdentity saved;
 
-	query_referenced(batch, reference, &saved);
+	query_referenced(batch, reference, tids, ntids, &saved);
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
 		bool		isnull;
@@ -237,30 +260,35 @@ find_referenced(TtlBatch *batch, const Reference *reference, bool *is_referenced
 		is_referenced[n] = true;
 		first = Min(first, n);
 	}
-	if (first < tids->n)
-		note_reference(batch, &reference->key, &tids->tids[first]);
+	if (first < ntids)
+		note_reference(batch, &reference->key, &tids[first]);
 	ttl_owner_end(&saved);
 }
 
 void
 ttl_fk_referenced_leave_out(TtlBatch *batch)
 {
-	TtlTids    *tids = &batch->reap_rel->tids;
-	bool	   *is_referenced = palloc0(tids->n);
-	int			kept = 0;
+	TtlReapRel *reap_rel = batch->reap_rel;
+	ItemPointer tids = reap_rel->tids.tids + reap_rel->next_tid;
+	int			ntids = Min(reap_rel->tids.n - reap_rel->next_tid, ROWS_MAX);
+	bool	   *is_referenced = palloc0(ntids);
+	int			left_out = 0;
 	ListCell   *lc;
 
-	Assert(batch->reap_rel->next_tid == 0);
 	PushActiveSnapshot(GetTransactionSnapshot());
-	foreach(lc, batch->referenced)
-		find_referenced(batch, lfirst(lc), is_referenced);
+	foreach(lc, list_references(batch))
+		find_referenced(batch, lfirst(lc), tids, ntids, is_referenced);
 	PopActiveSnapshot();
 
-	for (int i = 0; i < tids->n; i++)
+	/* those that are kept move to the end, since others may have been collected behind them */
+	for (int i = ntids - 1; i >= 0; i--)
 	{
-		if (!is_referenced[i])
-			tids->tids[kept++] = tids->tids[i];
+		if (is_referenced[i])
+			left_out++;
+		else
+			tids[i + left_out] = tids[i];
 	}
-	batch->reap_rel->blocked += tids->n - kept;
-	tids->n = kept;
+	reap_rel->blocked += left_out;
+	reap_rel->checked = reap_rel->next_tid + ntids;
+	reap_rel->next_tid += left_out;
 }

@@ -12,7 +12,7 @@
  * - opens the table, with its lock and the policy lock, which keeps the policy as it is
  *	 until the commit,
  * - collects the TIDs of many expired rows by one scan, if none are left of an earlier
- *	 transaction, and removes those that others reference (fk_referenced.c),
+ *	 transaction, and removes from the next of them those that others reference (fk_referenced.c),
  * - deletes a batch of them.
  *
  * A TID collected in an earlier transaction may hold another row by now; the DELETE
@@ -236,6 +236,7 @@ clear_tids(TtlReapRel *reap_rel)
 		pfree(reap_rel->tids.tids);
 	memset(&reap_rel->tids, 0, sizeof(TtlTids));
 	reap_rel->next_tid = 0;
+	reap_rel->checked = 0;
 }
 
 /* Forgets what a scan has collected, as if it had not taken place. */
@@ -554,16 +555,19 @@ delete_nothing(TtlBatch *batch)
 }
 
 /*
- * Removes referenced rows from those that have been collected.  If that fails, their deletion
- * will fail, too, and show which of them are referenced.
+ * Removes referenced rows from the next of those that have been collected.  If that fails, their
+ * deletion will fail, too, and show which of them are referenced.
  */
 static TtlReapResult
 leave_out_referenced(TtlBatch *batch)
 {
 	ErrorData  *error;
 
-	if (batch->reap_rel->tids.n == 0 || batch->referenced == NIL)
+	if (batch->reap_rel->skip_referenced_check || !ttl_fk_referenced_is_possible(batch))
+	{
+		batch->reap_rel->checked = batch->reap_rel->tids.n;
 		return TTL_REAP_MORE;
+	}
 	error = ttl_attempt(ttl_fk_referenced_leave_out, batch, true);
 	if (error == NULL)
 	{
@@ -582,6 +586,7 @@ leave_out_referenced(TtlBatch *batch)
 		return TTL_REAP_LATER;
 	}
 	batch->reap_rel->skip_referenced_check = true;
+	batch->reap_rel->checked = batch->reap_rel->tids.n;
 	return TTL_REAP_MORE;
 }
 
@@ -614,7 +619,7 @@ static int
 choose_size(const TtlBatch *batch)
 {
 	TtlReapRel *reap_rel = batch->reap_rel;
-	int64		size = Min(reap_rel->tids.n - reap_rel->next_tid, batch->max_rows);
+	int64		size = Min(reap_rel->checked - reap_rel->next_tid, batch->max_rows);
 	int64		cost = batch->max_cost;
 
 	if (reap_rel->batch_size == 0)
@@ -861,11 +866,8 @@ collect_tids(TtlBatch *batch)
 	bool		is_incomplete;
 	int64		limit;
 
-	batch->referenced = reap_rel->skip_referenced_check ? NIL : ttl_fk_referenced_keys(batch);
-
 	/* a row costs one buffer at least to find, and others to delete */
-	limit = Min(Max(Min(batch->max_cost, batch->max_rows), COLLECT_MIN),
-				batch->referenced != NIL ? TTL_FK_REFERENCED_MAX : COLLECT_MAX);
+	limit = Min(Max(Min(batch->max_cost, batch->max_rows), COLLECT_MIN), COLLECT_MAX);
 	/* a worker that lives for one cycle must come to the end of what it has collected */
 	if (reap_rel->pass.raises)
 		limit = BATCH_START;
@@ -880,7 +882,9 @@ collect_tids(TtlBatch *batch)
 		old = MemoryContextSwitchTo(batch->memory->context);
 		ttl_tids_append(&reap_rel->tids, &slot->tts_tid);
 		MemoryContextSwitchTo(old);
-		if (reap_rel->tids.n >= limit && batch->referenced == NIL)
+
+		/* or scans of rows with the same key would take time that is the square of their number */
+		if (reap_rel->tids.n >= limit)
 			limit = Max(limit, Min(ttl_expiry_walk_skipped(walk), COLLECT_MOST));
 	}
 	reap_rel->more = reap_rel->tids.n >= limit;
@@ -938,17 +942,28 @@ nothing_due(TtlBatch *batch)
 	return true;
 }
 
-/* Collects TIDs, without those of referenced rows. */
+/* Collects TIDs. */
 static TtlReapResult
 collect_rows(TtlBatch *batch)
 {
 	TimestampTz started = GetCurrentTimestamp();
-	ErrorData  *error;
-	TtlReapResult result;
+	ErrorData  *error = ttl_attempt(scan_expiry_indexes, batch, false);
 
-	error = ttl_attempt(scan_expiry_indexes, batch, false);
 	if (error != NULL)
 		return handle_error(batch, error);
+	batch->reap_rel->pass.busy += GetCurrentTimestamp() - started;
+	return TTL_REAP_MORE;
+}
+
+/* Looks which of the next TIDs are those of referenced rows, if that is not known. */
+static TtlReapResult
+check_rows(TtlBatch *batch)
+{
+	TimestampTz started = GetCurrentTimestamp();
+	TtlReapResult result;
+
+	if (batch->reap_rel->next_tid < batch->reap_rel->checked)
+		return TTL_REAP_MORE;
 	result = leave_out_referenced(batch);
 	batch->reap_rel->pass.busy += GetCurrentTimestamp() - started;
 	return result;
@@ -993,9 +1008,11 @@ run_batch(TtlBatch *batch, Oid container)
 			(void) nothing_due(batch);
 			return TTL_REAP_DONE;
 		}
-		if (batch->timed_out)
-			return TTL_REAP_MORE;
 	}
+
+	result = check_rows(batch);
+	if (result != TTL_REAP_MORE || batch->timed_out || reap_rel->next_tid == reap_rel->checked)
+		return result;
 	return delete_batch(batch);
 }
 

@@ -34,6 +34,7 @@ typedef struct TtlReapRel
 
 	TtlTids		tids;			/* collected, to be deleted in batches */
 	int			next_tid;		/* the first that has not been */
+	int			checked;		/* rows before it are referenced by none */
 	int64		blocked;		/* skipped rows that are not yet in the pass's
 								 * count */
 	TtlExpiryPosition next_position;	/* the position when all TIDs are done */
@@ -115,7 +116,6 @@ typedef struct TtlBatch
 	TimestampTz due;			/* when there will be rows to delete, or 0 */
 	TimestampTz deadline;		/* by ttl.batch_timeout, 0 = not yet set, or none */
 	bool		timed_out;		/* an attempt has been canceled by it */
-	List	   *referenced;		/* foreign keys that may hold collected rows */
 	List	   *references;		/* ErrorData of those that do */
 
 	/* the deletion */
@@ -166,14 +166,11 @@ extern bool ttl_attempt_handle_exit(bool is_terminated);
  * fk_referenced.c
  */
 
-/* The most rows that are looked up at once */
-#define TTL_FK_REFERENCED_MAX	10000
-
-/* The foreign keys by which rows of the table may be held */
-extern List *ttl_fk_referenced_keys(const TtlBatch *batch);
+/* True if the table is referenced by a foreign key that may hold rows. */
+extern bool ttl_fk_referenced_is_possible(const TtlBatch *batch);
 
 /*
- * Removes referenced rows from the collected TIDs, counts them as blocked, and
+ * Removes referenced rows from the next of the collected TIDs, counts them as blocked, and
  * notes why.
  */
 extern void ttl_fk_referenced_leave_out(TtlBatch *batch);
