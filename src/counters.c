@@ -181,23 +181,23 @@ ttl_counters_add_batch(Oid container, int64 rows, int64 cost)
 }
 
 /*
- * Rows that this transaction has deleted
+ * What this transaction has done that counts when it commits
  */
 
-/* ... from a container, in a subtransaction */
+/* ... to a container, in a subtransaction */
 typedef struct Pending
 {
 	SubTransactionId subid;
 	Oid			container;
-	TtlRowCounts rows;
+	TtlRowCounts rows;			/* deleted from it */
+	bool		ends_pause;		/* its policy has been changed */
 } Pending;
 
-/* They are counted when the transaction commits. */
 static List *pending = NIL;
 
 /* There may be as many deletions in a transaction as rows: all alike share an entry. */
 static void
-add_pending(SubTransactionId subid, Oid container, const TtlRowCounts *rows)
+add_pending(SubTransactionId subid, Oid container, const TtlRowCounts *rows, bool ends_pause)
 {
 	Pending    *entry = NULL;
 	ListCell   *lc;
@@ -221,12 +221,23 @@ add_pending(SubTransactionId subid, Oid container, const TtlRowCounts *rows)
 	}
 	entry->rows.deleted += rows->deleted;
 	entry->rows.evicted += rows->evicted;
+	entry->ends_pause |= ends_pause;
 }
 
 void
 ttl_counters_add_rows(Oid container, const TtlRowCounts *rows)
 {
-	add_pending(GetCurrentSubTransactionId(), container, rows);
+	add_pending(GetCurrentSubTransactionId(), container, rows, false);
+}
+
+void
+ttl_counters_end_pause(Oid container)
+{
+	TtlRowCounts none = {0};
+
+	/* after the commit nothing may fail, as it might where an entry is made */
+	dshash_release_lock(containers, lock_container(container));
+	add_pending(GetCurrentSubTransactionId(), container, &none, true);
 }
 
 /* Adds what is pending to the statistics, or takes it back (sign -1). */
@@ -246,6 +257,31 @@ flush_pending(int sign)
 	}
 }
 
+/*
+ * Ends pauses after the commit: the worker could otherwise come, by the old policy, to what it has
+ * been paused for, and pause again.
+ */
+static void
+end_pauses(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, pending)
+	{
+		const Pending *change = lfirst(lc);
+		ContainerKey key = {MyDatabaseId, change->container};
+		ContainerEntry *entry = change->ends_pause ?
+			(ContainerEntry *) dshash_find(containers, &key, true) : NULL;
+
+		if (entry == NULL)
+			continue;
+		entry->counters.paused_until = 0;
+		entry->counters.pass_relid = InvalidOid;
+		entry->counters.is_failing = false;
+		dshash_release_lock(containers, entry);
+	}
+}
+
 void
 ttl_counters_transaction(XactEvent event)
 {
@@ -259,6 +295,8 @@ ttl_counters_transaction(XactEvent event)
 		flush_pending(1);
 	else if (flushed && event == XACT_EVENT_ABORT)
 		flush_pending(-1);
+	else if (event == XACT_EVENT_COMMIT)
+		end_pauses();
 	flushed = event == XACT_EVENT_PRE_COMMIT;
 	if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE)
 		pending = NIL;
@@ -278,7 +316,7 @@ ttl_counters_subtransaction(SubXactEvent event, SubTransactionId subid, SubTrans
 			continue;
 		pending = list_delete_nth_cell(pending, i);
 		if (event == SUBXACT_EVENT_COMMIT_SUB)
-			add_pending(parent, entry->container, &entry->rows);
+			add_pending(parent, entry->container, &entry->rows, entry->ends_pause);
 		pfree(entry);
 	}
 }
@@ -339,8 +377,6 @@ ttl_counters_set_run(Oid container, const TtlContainerCounters *run, TimestampTz
 	counters->blocked_rows = run->blocked_rows;
 	counters->is_failing = run->is_failing;
 	counters->front = run->front;
-	counters->pass_relid = run->pass_relid;
-	counters->pass = run->pass;
 	if (expiry == DT_NOEND)
 		memset(progress, 0, sizeof(counters->progress));
 	else if (progress[0].at == 0 || expiry < progress[2].expiry ||
@@ -359,13 +395,24 @@ ttl_counters_set_run(Oid container, const TtlContainerCounters *run, TimestampTz
 }
 
 void
+ttl_counters_set_pass(Oid container, Oid relid, const TtlPass *pass)
+{
+	ContainerEntry *entry = lock_container(container);
+
+	entry->counters.pass_relid = relid;
+	if (pass != NULL)
+		entry->counters.pass = *pass;
+	dshash_release_lock(containers, entry);
+}
+
+void
 ttl_counters_set_pause(Oid container, TimestampTz until)
 {
 	ContainerEntry *entry = lock_container(container);
 
 	entry->counters.paused_until = until;
 	entry->counters.pass_relid = InvalidOid;
-	entry->counters.is_failing = until > GetCurrentTimestamp();
+	entry->counters.is_failing = true;
 	dshash_release_lock(containers, entry);
 }
 

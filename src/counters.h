@@ -170,14 +170,20 @@ extern bool ttl_counters_set_error(Oid container, const char *message);
 extern bool ttl_counters_is_new_failure(Oid container, int sqlstate);
 
 /*
- * Sets what a run has found: blocked_rows, is_failing, front, pass_relid and pass.  If there is a
+ * Sets what a run has found: blocked_rows, is_failing and front.  If there is a
  * backlog, 'expiry' is when the rows expired that are deleted now, else DT_NOEND.
  */
 extern void ttl_counters_set_run(Oid container, const TtlContainerCounters *run,
 								 TimestampTz expiry);
 
+/* Sets the pass that the next worker goes on with; of no table, InvalidOid and NULL. */
+extern void ttl_counters_set_pass(Oid container, Oid relid, const TtlPass *pass);
+
 /* Sets when the next worker may begin, which it then does anew. */
 extern void ttl_counters_set_pause(Oid container, TimestampTz until);
+
+/* ... at once, when this transaction has committed. */
+extern void ttl_counters_end_pause(Oid container);
 
 /* By how many seconds a second the backlog shrinks; 0 if that is unknown, or it does not. */
 extern double ttl_counters_gain(const TtlContainerCounters *counters);

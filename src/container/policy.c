@@ -478,7 +478,7 @@ ttl_policy_announce_change(Oid container, bool replan)
 	ListCell   *lc;
 
 	CacheInvalidateRelcacheByRelid(container);
-	ttl_counters_set_pause(container, 0);
+	ttl_counters_end_pause(container);
 	if (replan)
 	{
 		foreach(lc, ttl_container_tables(container))

@@ -1094,13 +1094,12 @@ report_run(TtlMemory *memory, Oid container, const List *tables, TtlReapRun *run
 	counters.is_failing = is_failing;
 	counters.blocked_rows = run->blocked;
 	counters.front = front;
-	if (memory->mode.by_worker)
-	{
-		counters.pass_relid = left != NULL ? left->relid : InvalidOid;
-		if (left != NULL)
-			counters.pass = left->pass;
-	}
 	ttl_counters_set_run(container, &counters, expiry);
+
+	/* a CALL leaves alone what the worker has noted, maybe since this has read it */
+	if (memory->mode.by_worker)
+		ttl_counters_set_pass(container, left != NULL ? left->relid : InvalidOid,
+							  left != NULL ? &left->pass : NULL);
 }
 
 /* Starts another transaction, if the caller wants one for each batch. */

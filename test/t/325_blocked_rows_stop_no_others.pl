@@ -159,6 +159,20 @@ $node->turn_reaper('on');
 $node->is_emptied('beside', 'a trigger that traps its cancellation: others go on');
 ok($node->poll_query_until('postgres', q{SELECT last_error LIKE '%ignored cancellation%' FROM ttl.stat_containers WHERE container = 'triggered'::regclass}),
 	'... the view says why');
+my $state = q{SELECT state FROM ttl.status WHERE container = 'triggered'::regclass};
+my $paused = $node->safe_psql('postgres', $state);
+like($paused, qr/failing/, '... and so does the status');
+$node->safe_psql('postgres', q{
+BEGIN;
+SELECT ttl.set_default_ttl('triggered', 3601);
+ROLLBACK;
+BEGIN;
+SAVEPOINT s;
+SELECT ttl.set_default_ttl('triggered', 3601);
+ROLLBACK TO s;
+COMMIT;
+});
+is($node->safe_psql('postgres', $state), $paused, '... also after a change of policy that is rolled back');
 $node->safe_psql('postgres', 'DROP TRIGGER t ON triggered');
 $node->is_emptied('triggered', '... and without it, rows go');
 
