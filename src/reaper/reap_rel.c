@@ -350,26 +350,30 @@ blames_no_row(const ErrorData *error)
 	}
 }
 
-/* True if it is an error of that kind that a trigger may raise.  By rows that are alone it is shown. */
+/*
+ * True if it is an error of that kind that a trigger may raise.  The worker blames it on the row as
+ * soon as that is alone: to take a real deadlock for a row's costs a row its turn in this pass, but to
+ * take a row's for nobody's would pause the table for ever.
+ */
 static bool
 may_be_raised(const TtlBatch *batch, const ErrorData *error)
 {
 	int			category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
 
-	return batch->memory->mode.by_worker && (batch->ntids > 1 || batch->reap_rel->pass.n_single > 0) &&
+	return batch->memory->mode.by_worker &&
 		(category == ERRCODE_TRANSACTION_ROLLBACK || category == ERRCODE_OPERATOR_INTERVENTION);
 }
 
 /*
- * Notes an error for the statistics; maybe logs it, or shows it to the user who has called.  What the
+ * Notes an error, as 'text', for the statistics; maybe logs it, or shows it to the user who has called.  What the
  * statistics have already is shown only as the first of a call.
  */
 static void
-report_error(TtlBatch *batch, const ErrorData *error, bool is_logged)
+report_error(TtlBatch *batch, const ErrorData *error, const char *text, bool is_logged)
 {
 	TtlPass    *pass = &batch->reap_rel->pass;
 	ErrorContextCallback *stack = error_context_stack;
-	bool		is_new = ttl_counters_set_error(batch->container.container, error->message);
+	bool		is_new = ttl_counters_set_error(batch->container.container, text);
 
 	if (!is_logged || (!is_new && (batch->memory->mode.by_worker || pass->nlogged > 0)))
 		return;
@@ -396,8 +400,13 @@ report_error(TtlBatch *batch, const ErrorData *error, bool is_logged)
 static void
 report_failure(TtlBatch *batch, const ErrorData *error)
 {
-	report_error(batch, error, !batch->memory->mode.by_worker ||
-				 ttl_counters_is_new_failure(batch->container.container, error->sqlerrcode));
+	bool		is_logged = !batch->memory->mode.by_worker ||
+		ttl_counters_is_new_failure(batch->container.container, error->sqlerrcode);
+
+	/* the reason may stand in the detail alone; that of a row's error is private, it may have its values */
+	report_error(batch, error,
+				 error->detail == NULL ? error->message : psprintf("%s: %s", error->message, error->detail),
+				 is_logged);
 }
 
 /*
@@ -411,11 +420,7 @@ handle_error(TtlBatch *batch, ErrorData *error)
 	if (!batch->memory->mode.by_worker)
 		ReThrowError(error);
 
-	/* deadlocks happen, and cancellation is a user's wish */
-	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_TRANSACTION_ROLLBACK &&
-		error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
-		error->sqlerrcode != ERRCODE_QUERY_CANCELED)
-		report_failure(batch, error);
+	report_failure(batch, error);
 	pause_table(batch->reap_rel);
 	return TTL_REAP_LATER;
 }
@@ -430,7 +435,7 @@ report_blocked_rows(TtlBatch *batch, const ErrorData *error)
 	TtlPass    *pass = &batch->reap_rel->pass;
 	bool		is_more = pass->blocked + batch->reap_rel->blocked > pass->last_blocked;
 
-	report_error(batch, error, is_more && pass->nlogged < LOGGED_MAX);
+	report_error(batch, error, error->message, is_more && pass->nlogged < LOGGED_MAX);
 }
 
 /* Counts and reports a row that cannot be deleted. */
@@ -595,7 +600,7 @@ leave_out_referenced(TtlBatch *batch)
  * paused.
  */
 static bool
-handle_tables_error(TtlBatch *batch, const ErrorData *error)
+handle_tables_error(TtlBatch *batch)
 {
 	TtlBatch	test = *batch;
 	ErrorData  *test_error = ttl_attempt(delete_nothing, &test, true);
@@ -607,7 +612,7 @@ handle_tables_error(TtlBatch *batch, const ErrorData *error)
 		(void) handle_error(batch, test_error);
 		return true;
 	}
-	report_failure(batch, error);
+	report_failure(batch, test_error);
 	pause_table(batch->reap_rel);
 	return true;
 }
@@ -742,7 +747,7 @@ delete_batch(TtlBatch *batch)
 	reap_rel->pass.n_single = Max(reap_rel->pass.n_single - 1, 0);
 	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE || batch->timed_out)
 	{
-		if (!batch->timed_out && handle_tables_error(batch, error))
+		if (!batch->timed_out && handle_tables_error(batch))
 			return TTL_REAP_LATER;
 		block_row(batch, error);
 	}

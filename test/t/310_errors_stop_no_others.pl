@@ -73,26 +73,42 @@ $node->safe_psql('postgres', 'ALTER FUNCTION audit() SET search_path = public; C
 is($node->safe_psql('postgres', 'SELECT * FROM audit'), '1', '... which is mended as it says');
 
 # errors that a trigger raises, but that look like those of the session
-for my $code ('serialization_failure', 'deadlock_detected', 'query_canceled', 'admin_shutdown')
+for my $case (map { ([ $_, 100 ], [ $_, 1 ]) } 'serialization_failure', 'deadlock_detected', 'query_canceled', 'admin_shutdown')
 {
+	my ($code, $rows) = @$case;
 	$node->safe_psql('postgres', qq{
 CREATE TABLE raises (id int);
 CREATE FUNCTION raises() RETURNS trigger LANGUAGE plpgsql AS \$\$
 BEGIN
-    IF OLD.id = 50 THEN
+    IF OLD.id = 1 THEN
         RAISE 'not this one' USING ERRCODE = '$code';
     END IF;
     RETURN OLD;
 END \$\$;
 CREATE TRIGGER raises BEFORE DELETE ON raises FOR EACH ROW EXECUTE FUNCTION raises();
 SELECT ttl.create_container('raises', 3600);
-INSERT INTO raises (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 100) g;
+INSERT INTO raises (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, $rows) g;
 SELECT ttl.alter_container('raises', reaping => true);
 });
-	ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 99 AND blocked_rows = 1 AND last_error = 'not this one'
-		FROM ttl.stat_containers WHERE container = 'raises'::regclass}), "a row whose trigger raises $code doesn't keep the others");
+	ok($node->poll_query_until('postgres', qq{SELECT rows_deleted = $rows - 1 AND blocked_rows = 1 AND last_error = 'not this one'
+		FROM ttl.stat_containers WHERE container = 'raises'::regclass}), "a row of $rows whose trigger raises $code doesn't keep the others");
 	$node->safe_psql('postgres', 'DROP TABLE raises; DROP FUNCTION raises()');
 }
+
+# what a publication requires stands in the detail
+$node->safe_psql('postgres', q{
+CREATE TABLE published (id int PRIMARY KEY, note text);
+SELECT ttl.create_container('published', 3600);
+CREATE PUBLICATION filtering FOR TABLE published WHERE (note = 'x');
+INSERT INTO published (id, _ts) VALUES (1, '2020-01-01');
+SELECT ttl.alter_container('published', reaping => true);
+});
+ok($node->poll_query_until('postgres',
+		q{SELECT last_error ~ 'cannot delete from table "published": .*publication WHERE.*replica identity' AND blocked_rows = 0
+		FROM ttl.stat_containers WHERE container = 'published'::regclass}), 'a publication whose filter lacks the replica identity');
+like($node->safe_psql('postgres', q{SELECT state FROM ttl.status WHERE container = 'published'::regclass}), qr/failing/, '... the table fails');
+$node->safe_psql('postgres', 'DROP PUBLICATION filtering');
+$node->is_emptied('published', '... until it is dropped');
 
 # cancellation
 my $worker = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'ttl reaper'};
