@@ -337,17 +337,6 @@ CREATE FUNCTION ttl.outlook(container regclass, OUT problem text, OUT gain doubl
     LANGUAGE C VOLATILE STRICT AS 'MODULE_PATHNAME', 'ttl_outlook';
 COMMENT ON FUNCTION ttl.outlook(regclass) IS 'why rows of a container cannot be deleted, and how many seconds its lag loses in a second; NULL = nothing, or not known';
 
-CREATE FUNCTION ttl.stat_progress_reap(
-    OUT pid integer,
-    OUT database name,
-    OUT container regclass,
-    OUT containers_total integer,
-    OUT containers_done integer,
-    OUT batches bigint,
-    OUT rows_deleted bigint) RETURNS SETOF record
-    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_stat_progress_reap';
-COMMENT ON FUNCTION ttl.stat_progress_reap() IS 'progress of each CALL ttl.reap';
-
 --
 -- Views
 --
@@ -433,18 +422,6 @@ COMMENT ON COLUMN ttl.status.default_ttl IS 'how long a row without a TTL of its
 COMMENT ON COLUMN ttl.status.state IS 'what the background worker does with its expired rows, and why: damaged, TTL is off, why there is no worker, reaping is off, failing, blocked, idle (there are none), kept until ttl.grace or reap_delay ends, keeping up, or behind, and when it will be done; whether a subscription writes it';
 COMMENT ON COLUMN ttl.status.lag IS 'age of the oldest expired row still stored that is not blocked; NULL = none';
 COMMENT ON COLUMN ttl.status.next_expiry IS 'when the next row expires; NULL = none, or not known';
-
-CREATE VIEW ttl.stat_progress_reap AS SELECT * FROM ttl.stat_progress_reap();
-REVOKE ALL ON ttl.stat_progress_reap FROM PUBLIC;
-GRANT SELECT ON ttl.stat_progress_reap TO PUBLIC;
-COMMENT ON VIEW ttl.stat_progress_reap IS 'progress of each CALL ttl.reap';
-COMMENT ON COLUMN ttl.stat_progress_reap.pid IS 'process that executes the CALL';
-COMMENT ON COLUMN ttl.stat_progress_reap.database IS 'its database';
-COMMENT ON COLUMN ttl.stat_progress_reap.container IS 'table that it is deleting from';
-COMMENT ON COLUMN ttl.stat_progress_reap.containers_total IS 'number of containers to process';
-COMMENT ON COLUMN ttl.stat_progress_reap.containers_done IS 'number of containers processed so far';
-COMMENT ON COLUMN ttl.stat_progress_reap.batches IS 'number of transactions that deleted';
-COMMENT ON COLUMN ttl.stat_progress_reap.rows_deleted IS 'rows deleted so far';
 
 CREATE VIEW ttl.stat_reaper AS SELECT * FROM ttl.stat_reaper();
 REVOKE ALL ON ttl.stat_reaper FROM PUBLIC;

@@ -120,8 +120,6 @@ typedef struct TtlDatabaseCounters
 	/* input of the next cycle's budget, which another worker may run */
 	int64		foreground_seen;	/* foreground_cost at last_cycle */
 	int64		debt;			/* spent beyond the budget */
-
-	TimestampTz reminded_at;	/* of containers with reaping off, 0 = never */
 } TtlDatabaseCounters;
 
 /* Enough for the area's own data and both empty hash tables */

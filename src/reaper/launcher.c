@@ -25,7 +25,6 @@
  *	 database is created		a worker finds out whether there is work
  *	 policy committed			the worker wakes up, or one is started
  *	 DROP/CREATE EXTENSION		as a change of policy
- *	 reaping is off everywhere	a worker comes once a day to log a reminder
  *	 worker fails				again after FIRST_PAUSE doubling to LAST_PAUSE
  *	 DROP DATABASE and such		the worker is terminated just before
  *	 ALLOW_CONNECTIONS false	the worker is terminated; another when it is true

@@ -38,6 +38,9 @@
 
 PG_FUNCTION_INFO_V1(ttl_reap);
 
+/* True while this process runs a call, between its batches and at their commits, too. */
+static bool is_called = false;
+
 /*
  * Deletes expired rows of a distributed table, at most max_rows of each shard.  What fails
  * on a node is reported at that level.
@@ -136,7 +139,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 	ListCell   *lc;
 
 	ttl_container_check_writable("CALL ttl.reap()");
-	if (ttl_progress_is_reported() || ttl_attempt_is_running() || ttl_deletion_is_running())
+	if (is_called || ttl_attempt_is_running() || ttl_deletion_is_running())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("cannot call ttl.reap() while expired rows are being deleted"),
@@ -169,14 +172,13 @@ ttl_reap(PG_FUNCTION_ARGS)
 	}
 
 	memory = ttl_reap_rel_memory_create(context, mode);
-	ttl_progress_begin(list_length(containers));
+	is_called = true;
 	PG_TRY();
 	{
 		foreach(lc, containers)
 		{
 			if (rows >= max_rows)
 				break;
-			ttl_progress_container(lfirst_oid(lc), foreach_current_index(lc));
 			if (!ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
 				continue;
 			if (ttl_citus_is_distributed(lfirst_oid(lc)))
@@ -188,7 +190,7 @@ ttl_reap(PG_FUNCTION_ARGS)
 	}
 	PG_FINALLY();
 	{
-		ttl_progress_end();
+		is_called = false;
 	}
 	PG_END_TRY();
 

@@ -1182,7 +1182,6 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 			ttl_counters_add_batch(container, batch.deleted, cost);
 			if (batch.deleted > 0)
 				set_front(reap_rel);
-			ttl_progress_batch(batch.deleted);
 		}
 	}
 

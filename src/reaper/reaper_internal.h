@@ -97,17 +97,4 @@ extern bool ttl_restore_lacks_grace(const TtlPolicy *policy);
 extern void ttl_restore_begin_grace(Oid container);
 extern void ttl_restore_log_grace(const char *database);
 
-/*
- * progress.c: of CALL ttl.reap; no-ops in other processes
- */
-/* A call for so many containers begins; it comes to that container after so many others; it ends. */
-extern void ttl_progress_begin(int containers);
-extern void ttl_progress_container(Oid container, int containers_done);
-extern void ttl_progress_end(void);
-
-/* True while this process runs a call, between its batches and at their commits, too. */
-extern bool ttl_progress_is_reported(void);
-
-extern void ttl_progress_batch(int64 rows);
-
 #endif							/* TTL_REAPER_INTERNAL_H */

@@ -306,25 +306,15 @@ enter_container(Oid oid, const TtlPolicy *policy)
  * *graceless those that have to get a grace before they can be entered (restore.c).
  */
 static List *
-read_containers(TimestampTz now, int *unreaped, List **graceless)
+read_containers(TimestampTz now, List **graceless)
 {
 	List	   *unnoticed = NIL;
-	List	   *subscribed = NIL;
 	ListCell   *lc;
-
-	foreach(lc, ttl_container_subscribed_tables(false))
-	{
-		TtlContainer container;
-
-		if (ttl_container_peek(lfirst_oid(lc), &container))
-			subscribed = list_append_unique_oid(subscribed, container.container);
-	}
 
 	foreach(lc, ttl_policy_list(TTL_CONTAINERS_SOUND))
 	{
 		Oid			oid = lfirst_oid(lc);
 		TtlPolicy	policy;
-		TtlContainerCounters counters;
 
 		/* it is not locked, so it may be about to lose a column */
 		if (!ttl_policy_read(oid, &policy))
@@ -332,16 +322,12 @@ read_containers(TimestampTz now, int *unreaped, List **graceless)
 		/* or the clock has been set back since */
 		if (policy.change.noticed_at > now)
 			unnoticed = lappend_oid(unnoticed, oid);
-		if (policy.default_ttl == TTL_OFF || ttl_citus_is_distributed(oid))
+		if (policy.default_ttl == TTL_OFF || !policy.reaping || ttl_citus_is_distributed(oid))
 			continue;
-		if (policy.reaping && ttl_restore_lacks_grace(&policy))
+		if (ttl_restore_lacks_grace(&policy))
 			*graceless = lappend_oid(*graceless, oid);
-		else if (policy.reaping)
+		else
 			enter_container(oid, &policy);
-		else if (!list_member_oid(subscribed, oid) &&
-				 (!ttl_counters_get_container(oid, &counters) ||
-				  counters.last_reap < now - USECS_PER_DAY || counters.last_reap > now))
-			(*unreaped)++;
 	}
 	return unnoticed;
 }
@@ -371,11 +357,10 @@ forget_dropped_policy(Oid container)
 
 /*
  * Brings the table of containers up to date.  Returns false if there are none, else when to
- * call this again in *next.  *unreaped becomes the number of containers with TTL on and reaping
- * off from which nothing was deleted for a day.
+ * call this again in *next.
  */
 static bool
-refresh_schedule(TtlMemory *memory, TimestampTz *next, int *unreaped)
+refresh_schedule(TtlMemory *memory, TimestampTz *next)
 {
 	MemoryContext context = CurrentMemoryContext;
 	List	   *unnoticed = NIL;
@@ -394,10 +379,9 @@ refresh_schedule(TtlMemory *memory, TimestampTz *next, int *unreaped)
 	while ((container = (TtlScheduled *) hash_seq_search(&status)) != NULL)
 		container->listed = false;
 
-	*unreaped = 0;
 	if (ttl_container_objects() != NULL)
 	{
-		unnoticed = read_containers(now, unreaped, &graceless);
+		unnoticed = read_containers(now, &graceless);
 		dropped = ttl_policy_list(TTL_CONTAINERS_DROPPED);
 	}
 
@@ -996,36 +980,6 @@ run_cycle(TtlMemory *memory)
 }
 
 /*
- * Logs a reminder once a day of containers with reaping off, such as a restore leaves
- * behind.  Returns when to do it again, DT_NOEND if there are none.
- */
-static TimestampTz
-remind_daily(int unreaped)
-{
-	TtlDatabaseCounters counters;
-
-	if (unreaped == 0)
-		return DT_NOEND;
-	ttl_counters_open_database();
-	ttl_counters_get_database(MyDatabaseId, &counters);
-
-	/* or the clock has been set back since */
-	if (counters.reminded_at + USECS_PER_DAY <= GetCurrentTimestamp() ||
-		counters.reminded_at > GetCurrentTimestamp())
-	{
-		counters.reminded_at = GetCurrentTimestamp();
-		ttl_counters_set_database(&counters);
-		ereport(WARNING,
-				(errmsg_plural("%d container in database \"%s\" has reaping off",
-							   "%d containers in database \"%s\" have reaping off",
-							   unreaped, unreaped, database_name),
-				 errdetail("Expired rows are hidden, and none is deleted. Containers are restored so."),
-				 errhint("Use ttl.alter_container(..., reaping => true) to have them deleted.")));
-	}
-	return counters.reminded_at + USECS_PER_DAY;
-}
-
-/*
  * Reads the list of containers.  Returns false if the worker has to exit, with the arguments
  * of ttl_launcher_release_worker(), else when to call this again in *next.
  */
@@ -1034,15 +988,14 @@ may_stay(TtlMemory *memory, TimestampTz *next, TtlReaperState *state,
 		 TimestampTz *start_at)
 {
 	bool		any;
-	int			unreaped;
 
 	*state = TTL_REAPER_WAITING;
 	*start_at = 0;
 	if (!ttl_guc_reaper)
 		return false;
 
-	any = refresh_schedule(memory, next, &unreaped);
-	*start_at = remind_daily(unreaped);
+	any = refresh_schedule(memory, next);
+	*start_at = DT_NOEND;
 	if (any)
 	{
 		ttl_counters_open_database();

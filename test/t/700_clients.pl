@@ -87,13 +87,12 @@ sub missing
 	return (grep { !$there{$extension}->($_) } split(/ /, $needed))[0];
 }
 
-# The errors and warnings in the log from here on, without those that are expected, and without the reminder that
-# reaping is off: programs have it off for a while
+# The errors and warnings in the log from here on, without those that are expected
 sub complaints
 {
 	my ($offset, $expected) = @_;
 
-	return grep { (!defined $expected || $_ !~ $expected) && $_ !~ /has reaping off|have reaping off/ }
+	return grep { !defined $expected || $_ !~ $expected }
 	  slurp_file($node->logfile, $offset) =~ /^.*(?:ERROR|FATAL|PANIC|WARNING):  .*/mg;
 }
 
