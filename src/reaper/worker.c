@@ -78,6 +78,7 @@
 #include "replication/walsender_private.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "storage/sinval.h"
 #include "storage/spin.h"
