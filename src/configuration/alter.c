@@ -264,18 +264,13 @@ ttl_seconds(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32(seconds);
 }
 
-/*
- * Errors unless deleted rows of the container go to its archive.  One that it has already may have come by a
- * restore.
- */
+/* Errors unless the table has the trigger by which deleted rows go to its archive: that may have come by a restore. */
 static void
-check_archive(Oid relid, const TtlPolicy *policy)
+check_archive_trigger(Oid relid, const TtlPolicy *policy)
 {
-	TtlContainer container = {.container = relid, .policy = *policy};
-	Relation	rel;
+	TtlContainer container = {.container = relid,.policy = *policy};
+	Relation	rel = table_open(relid, NoLock);
 
-	ttl_archive_check_target(relid, policy->archive_to);
-	rel = table_open(relid, NoLock);
 	ttl_archive_check(rel, &container);
 	table_close(rel, NoLock);
 }
@@ -364,10 +359,12 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	ttl_table_check_policy(relid, &policy);
 	if (IS_GIVEN(touch_on_update) && policy.touch_on_update)
 		ttl_table_check_uses(relid, &policy, NoLock);
+	if (OidIsValid(policy.archive_to) && (IS_GIVEN(archive_to) || (IS_GIVEN(reaping) && policy.reaping)))
+		ttl_archive_check_target(relid, policy.archive_to);
 	if (IS_GIVEN(archive_to))
 		follow_archive(relid, &policy);
-	if (OidIsValid(policy.archive_to) && (IS_GIVEN(archive_to) || (IS_GIVEN(reaping) && policy.reaping)))
-		check_archive(relid, &policy);
+	else if (IS_GIVEN(reaping) && policy.reaping)
+		check_archive_trigger(relid, &policy);
 
 	ttl_policy_update(relid, &policy);
 	ttl_table_send_policy(relid, &policy);

@@ -77,13 +77,11 @@ for my $sql (
 	q{SELECT count(*) FROM ttl.status},
 	q{SELECT ttl.set_default_ttl('public.items', 7200)},
 	q{SELECT ttl.set_default_ttl('public.items', 3600)},
-	q{SELECT ttl.alter_container('public.items', archive_to => 'public.gone')},
 	q{SELECT ttl.expired_count('public.items')},
 	q{SELECT count(*) FROM ttl.expiring('public.items', '2 hours')},
 	q{CALL ttl.reap('public.items', 1)},
 	q{INSERT INTO public.items (id) SELECT 1},
-	q{COPY public.items (id) TO STDOUT},
-	q{SELECT ttl.alter_container('public.items', archive_to => 0)})
+	q{COPY public.items (id) TO STDOUT})
 {
 	my ($rc, undef, $stderr) = $coordinator->psql('postgres', $sql);
 
@@ -131,15 +129,6 @@ is(answer(q{CREATE TABLE copied AS SELECT * FROM tenant.items; SELECT count(*) F
 is(answer(q{CREATE MATERIALIZED VIEW kept AS SELECT * FROM tenant.items; REFRESH MATERIALIZED VIEW kept; SELECT count(*) FROM kept}), '5', '... REFRESH MATERIALIZED VIEW');
 is(answer(q{PREPARE p AS SELECT * FROM tenant.items; CREATE TABLE executed AS EXECUTE p; SELECT count(*) FROM executed}), '5', '... EXECUTE in it');
 answer(q{DROP MATERIALIZED VIEW kept; DROP TABLE copied, executed});
-# with an archive
-answer(q{
-CREATE TABLE tenant.gone (id int);
-SELECT ttl.alter_container('tenant.items', archive_to => 'tenant.gone')});
-answer('ALTER TABLE tenant.gone SET SCHEMA plain');
-is(answer(q{SELECT coalesce(archive_to::text, 'none') || ' ' || reaping FROM ttl.containers WHERE container = 'tenant.items'::regclass}), 'none false', 'an archive that has left ends deletion');
-is_whole('tenant.items', '... where rows stay');
-answer(q{ALTER TABLE tenant.items SET SCHEMA plain; SELECT ttl.alter_container('plain.items', archive_to => 'plain.gone', reaping => true); CALL ttl.reap('plain.items')});
-is(answer('SELECT count(*) FROM plain.items') . ' ' . answer('SELECT count(*) FROM plain.gone'), '5 5', '... until it is their archive again');
 answer('DROP SCHEMA plain CASCADE; DROP SCHEMA tenant CASCADE');
 
 #
@@ -199,9 +188,8 @@ answer('DROP TABLE forced');
 #
 answer(sprintf(qq{
 CREATE TABLE items (id int PRIMARY KEY);
-CREATE TABLE gone (id int);
-SELECT create_distributed_table('items', 'id', shard_count => 4), create_distributed_table('gone', 'id', colocate_with => 'items');
-SELECT ttl.create_container('items', 3600), ttl.alter_container('items', archive_to => 'gone');
+SELECT create_distributed_table('items', 'id', shard_count => 4);
+SELECT ttl.create_container('items', 3600);
 $hour}, 'items'));
 # as a change of the policy has it locked between the commits of shell and shard
 my $policy = $worker->background_psql('postgres');
@@ -212,7 +200,6 @@ for my $id (1 .. 5)
 
 	is($stderr, '', "a policy that is being changed does not keep INSERT from an expired key, $id");
 }
-is(answer('SELECT count(*) FROM gone'), '5', '... whose rows are archived');
 my $expired = q{INSERT INTO items (id, _ts) SELECT g, '2020-01-01' FROM generate_series(21, 40) g};
 answer($expired);
 answer(q{CALL ttl.reap('items')});
