@@ -73,6 +73,9 @@ extern TimestampTz ttl_execution_reference_time(void);
 /* ... and the others, expired or not: what it leaves stored */
 #define TTL_STAYING	"ttl staying"
 
+/* Alias, or its beginning, of a table whose expired rows a statement of PostgreSQL's or Citus's own sees */
+#define TTL_STORED	"ttl stored"
+
 /* What is announced */
 typedef struct TtlExpectation
 {

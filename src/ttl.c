@@ -183,7 +183,7 @@ send_policies(void)
 static void
 run_current(const TtlExecution *outer, TTL_EXECUTOR_RUN_PARAMETERS)
 {
-	if (!ttl_fk_runs(outer))
+	if (!ttl_fk_delete_expired_before(outer))
 		direction = NoMovementScanDirection;
 	if (prev_ExecutorRun_hook)
 		prev_ExecutorRun_hook(TTL_EXECUTOR_RUN_ARGUMENTS);

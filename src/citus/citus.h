@@ -88,10 +88,11 @@ extern bool ttl_citus_is_called(void);
  */
 
 /*
- * Marks the shells in a query that is about to be planned, if it sees stored rows.  True
- * if the tables in it are to be planned as if all rows were live.
+ * A query is about to be planned: marks the shells in it if it sees stored rows, and sets
+ * row_security for one that another node has sent.  True if the tables in it are to be planned as
+ * if all rows were live.
  */
-extern bool ttl_citus_mark(Query *query);
+extern bool ttl_citus_prepare_query(Query *query);
 
 /* Who stamps the rows of a statement */
 typedef enum TtlStampFor

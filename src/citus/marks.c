@@ -34,7 +34,6 @@
 #include "utils/lsyscache.h"
 #include "utils/rls.h"
 
-#define STORED_ALIAS	"ttl stored"
 #define STORED_OPTION	"ttl_stored"
 
 typedef struct Marks
@@ -68,13 +67,13 @@ mark_walker(Node *node, void *context)
 	if (rte->rtekind != RTE_RELATION || rte->relkind == RELKIND_COMPOSITE_TYPE)
 		return false;
 	/* several in a query get numbers */
-	is_marked = strncmp(rte->eref->aliasname, STORED_ALIAS, strlen(STORED_ALIAS)) == 0;
+	is_marked = strncmp(rte->eref->aliasname, TTL_STORED, strlen(TTL_STORED)) == 0;
 	if ((is_marked || marks->shows || marks->looks) && ttl_citus_is_distributed(rte->relid))
 	{
 		marks->shells = true;
 		if (marks->shows || (is_marked && !marks->keeps))
 		{
-			rte->eref->aliasname = marks->shows ? STORED_ALIAS : get_rel_name(rte->relid);
+			rte->eref->aliasname = marks->shows ? TTL_STORED : get_rel_name(rte->relid);
 			rte->alias = makeAlias(rte->eref->aliasname, rte->alias == NULL ? NIL : rte->alias->colnames);
 		}
 	}
@@ -109,7 +108,7 @@ set_locally(const char *setting, bool on)
 }
 
 bool
-ttl_citus_mark(Query *query)
+ttl_citus_prepare_query(Query *query)
 {
 	bool		is_own;
 	Marks		marks = {0};

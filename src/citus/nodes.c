@@ -17,6 +17,7 @@
 #include "citus/citus.h"
 #include "citus/citus_internal.h"
 #include "funcapi.h"
+#include "own_sql.h"
 #include "storage/lmgr.h"
 #include "ttl.h"
 #include "utils/builtins.h"
@@ -27,42 +28,34 @@
 #include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
 
-/*
- * Connects to SPI for queries of our own, which find names in pg_catalog and nowhere else,
- * whatever the user's search_path.  Ended with the nest level that is returned.
- */
-static int
-connect_pinned(void)
+/* Begins queries of our own, as the current user. */
+static void
+begin_queries(TtlSqlContext *saved)
 {
-	int			nestlevel = NewGUCNestLevel();
-
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	/* Citus alters no table that it has read by several connections */
-	(void) set_config_option("citus.multi_shard_modify_mode", "sequential", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
 	/* procedures and workers may have none */
 	PushActiveSnapshot(GetTransactionSnapshot());
-	SPI_connect();
-	return nestlevel;
+	ttl_sql_begin(InvalidOid, TTL_SQL_SAFE_PATH, saved);
+	/* Citus alters no table that it has read by several connections */
+	ttl_sql_set("citus.multi_shard_modify_mode", "sequential");
 }
 
 static void
-disconnect(int nestlevel)
+end_queries(const TtlSqlContext *saved)
 {
-	SPI_finish();
+	ttl_sql_end(saved);
 	PopActiveSnapshot();
-	AtEOXact_GUC(true, nestlevel);
 }
 
 char *
 ttl_citus_query(const char *query, SPIPlanPtr *saved, int nargs, Oid *types, Datum *values)
 {
 	MemoryContext context = CurrentMemoryContext;
-	int			nestlevel = connect_pinned();
-	SPIPlanPtr	plan = saved != NULL && *saved != NULL ? *saved : SPI_prepare(query, nargs, types);
+	TtlSqlContext outer;
+	SPIPlanPtr	plan;
 	char	   *answer;
 
+	begin_queries(&outer);
+	plan = saved != NULL && *saved != NULL ? *saved : SPI_prepare(query, nargs, types);
 	if (plan == NULL || SPI_execute_plan(plan, values, NULL, false, 1) != SPI_OK_SELECT ||
 		SPI_processed != 1)
 		elog(ERROR, "SPI_execute_plan failed: %s", query);
@@ -71,7 +64,7 @@ ttl_citus_query(const char *query, SPIPlanPtr *saved, int nargs, Oid *types, Dat
 	answer = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
 	if (answer != NULL)
 		answer = MemoryContextStrdup(context, answer);
-	disconnect(nestlevel);
+	end_queries(&outer);
 	return answer;
 }
 
@@ -212,8 +205,9 @@ ttl_citus_reap(Oid relid, int64 max_rows, int elevel)
 static void
 put_rows(const char *query, int nargs, Oid *types, Datum *args, Oid relid, int elevel, ReturnSetInfo *result)
 {
-	int			nestlevel = connect_pinned();
+	TtlSqlContext outer;
 
+	begin_queries(&outer);
 	if (SPI_execute_with_args(query, nargs, types, args, NULL, false, 0) != SPI_OK_SELECT)
 		elog(ERROR, "SPI_execute_with_args failed: %s", query);
 	for (uint64 i = 0; i < SPI_processed; i++)
@@ -230,7 +224,7 @@ put_rows(const char *query, int nargs, Oid *types, Datum *args, Oid relid, int e
 		if (!nulls[error - 1])
 			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
-	disconnect(nestlevel);
+	end_queries(&outer);
 }
 
 void

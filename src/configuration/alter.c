@@ -21,6 +21,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "own_sql.h"
 #include "parser/parse_coerce.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
@@ -325,7 +326,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	TtlPolicy	wanted;
 	TtlPolicy	policy;
 	Bitmapset  *given;
-	int			nestlevel;
+	TtlSqlContext saved;
 
 	ttl_container_check_owned(relid);
 	ttl_policy_init(&wanted);
@@ -333,7 +334,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	lock_for_change(relid, &wanted, given);
 	lock_policy(relid, &policy);
 
-	nestlevel = ttl_command_begin();
+	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
 	if (IS_GIVEN(indexing) && wanted.indexing == TTL_INDEXING_NONE)
 	{
 		if (policy.default_ttl != TTL_OFF)
@@ -354,7 +355,7 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 		ttl_table_create_indexes(relid, &policy);
 	if (IS_GIVEN(ts_precision))
 		ttl_table_renew_default(relid, &policy);
-	ttl_command_end(nestlevel);
+	ttl_sql_end(&saved);
 
 	ttl_table_check_policy(relid, &policy);
 	if (IS_GIVEN(touch_on_update) && policy.touch_on_update)
@@ -389,7 +390,7 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	bool		drop_columns = ttl_argument_boolean(fcinfo, 1, "drop_columns");
 	TtlContainer container;
 	TtlPolicy	policy;
-	int			nestlevel;
+	TtlSqlContext saved;
 	Relation	rel;
 
 	/* a table that is gone has no owner */
@@ -416,12 +417,12 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	/* shards of a distributed table cease to be containers by this */
 	if (ttl_row_trigger_exists(relid))
 		ttl_table_drop_trigger(relid);
-	nestlevel = ttl_command_begin();
+	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
 	if (OidIsValid(policy.archive_to))
 		ttl_archive_trigger_drop(relid);
 	ttl_table_drop_indexes(relid, &policy);
 	ttl_table_take_back(relid, &policy, drop_columns);
-	ttl_command_end(nestlevel);
+	ttl_sql_end(&saved);
 
 	PG_RETURN_VOID();
 }

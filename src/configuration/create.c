@@ -29,8 +29,8 @@
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "nodes/makefuncs.h"
+#include "own_sql.h"
 #include "pgtime.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -109,35 +109,6 @@ survey_sql(Oid relid, const char *name, const TtlType *ttl_type)
 					meaning, ttl_container_table_name(relid), MAX_ROWS);
 }
 
-/*
- * Runs a query as the owner of the table; its result is one row.  Names are resolved as the user, who
- * may use schema ttl.
- */
-static void
-run_as_owner(Oid relid, const char *sql)
-{
-	SPIPlanPtr	plan;
-	Oid			user;
-	int			sec_context;
-	int			nestlevel;
-
-	GetUserIdAndSecContext(&user, &sec_context);
-	SetUserIdAndSecContext(user, sec_context | SECURITY_NOFORCE_RLS);
-	plan = SPI_prepare(sql, 0, NULL);
-	if (plan == NULL)
-		elog(ERROR, "SPI_prepare failed: %s: %s", SPI_result_code_string(SPI_result), sql);
-	/* the owner's code leaves no setting in the session */
-	nestlevel = NewGUCNestLevel();
-	SetUserIdAndSecContext(ttl_container_owner(relid),
-						   sec_context | SECURITY_LOCAL_USERID_CHANGE |
-						   SECURITY_RESTRICTED_OPERATION | SECURITY_NOFORCE_RLS);
-	if (SPI_execute_snapshot(plan, NULL, NULL, GetLatestSnapshot(), InvalidSnapshot,
-							 true, false, 0) != SPI_OK_SELECT || SPI_processed != 1)
-		elog(ERROR, "unexpected result of query: %s", sql);
-	AtEOXact_GUC(false, nestlevel);
-	SetUserIdAndSecContext(user, sec_context);
-}
-
 static int64
 result_number(int n)
 {
@@ -161,7 +132,10 @@ survey_column(Relation rel, const char *name, TtlUnit unit, SurveyedColumn *colu
 	Oid			relid = RelationGetRelid(rel);
 	Form_pg_attribute attribute = ttl_table_find_column(rel, name);
 	MemoryContext context = CurrentMemoryContext;
-	int			nestlevel;
+	TtlSqlContext saved;
+	TtlSqlContext saved_user;
+	SPIPlanPtr	plan;
+	char	   *sql;
 
 	memset(column, 0, sizeof(SurveyedColumn));
 	if (attribute == NULL)
@@ -172,10 +146,16 @@ survey_column(Relation rel, const char *name, TtlUnit unit, SurveyedColumn *colu
 		column->complete = ttl_citus_is_empty(relid);
 		return;
 	}
-	nestlevel = ttl_command_begin();
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	run_as_owner(relid, survey_sql(relid, quote_identifier(name), column->ttl_type));
+	/* names are resolved as the user, who may use schema ttl; values are read by the owner's code */
+	ttl_sql_begin(InvalidOid, TTL_SQL_STEP | TTL_SQL_SAFE_PATH | TTL_SQL_NOFORCE_RLS, &saved);
+	sql = survey_sql(relid, quote_identifier(name), column->ttl_type);
+	plan = SPI_prepare(sql, 0, NULL);
+	if (plan == NULL)
+		elog(ERROR, "SPI_prepare failed: %s: %s", SPI_result_code_string(SPI_result), sql);
+	ttl_sql_begin(ttl_container_owner(relid), TTL_SQL_RESTRICTED | TTL_SQL_NOFORCE_RLS, &saved_user);
+	if (SPI_execute_snapshot(plan, NULL, NULL, GetLatestSnapshot(), InvalidSnapshot,
+							 true, false, 0) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "unexpected result of query: %s", sql);
 	column->rows = result_number(1);
 	column->complete = column->rows < MAX_ROWS;
 	column->values = result_number(2);
@@ -184,7 +164,8 @@ survey_column(Relation rel, const char *name, TtlUnit unit, SurveyedColumn *colu
 	column->like = result_number(5);
 	column->least = result_text(6, context);
 	column->greatest = result_text(7, context);
-	ttl_command_end(nestlevel);
+	ttl_sql_end(&saved_user);
+	ttl_sql_end(&saved);
 }
 
 /* How many of the rows have a value, and from what to what, as a sentence */
@@ -419,7 +400,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	SurveyedColumn ts;
 	SurveyedColumn own;
 	Relation	rel;
-	int			nestlevel;
+	TtlSqlContext saved;
 
 	/*
 	 * A role without rights must not queue up for a lock, nor anybody for one
@@ -474,12 +455,12 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 	CheckTableNotInUse(rel, "create_container");
 	table_close(rel, NoLock);
 
-	nestlevel = ttl_command_begin();
+	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
 	ttl_table_add_columns(relid, policy);
 	ttl_table_check_policy(relid, policy);
 	if (policy->indexing != TTL_INDEXING_NONE)
 		ttl_table_create_indexes(relid, policy);
-	ttl_command_end(nestlevel);
+	ttl_sql_end(&saved);
 	ttl_table_create_trigger(relid, policy);
 	if (policy->default_ttl != TTL_OFF && ttl_container_has_pages(relid))
 		ttl_grace_begin(policy, TTL_OFF, InvalidOid);
@@ -561,8 +542,9 @@ static Oid
 create_collection(RangeVar *name)
 {
 	Oid			schema = RangeVarGetCreationNamespace(name);
-	int			nestlevel = ttl_command_begin();
+	TtlSqlContext saved;
 
+	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
 	ttl_command_run("CREATE TABLE %s ("
 					"id pg_catalog.uuid PRIMARY KEY DEFAULT pg_catalog.gen_random_uuid(), "
 					"doc pg_catalog.jsonb, "
@@ -570,7 +552,7 @@ create_collection(RangeVar *name)
 					"%s integer GENERATED ALWAYS AS (ttl.item_ttl(doc)) STORED)",
 					quote_qualified_identifier(get_namespace_name(schema), name->relname),
 					TTL_TS_COLUMN, TTL_TTL_COLUMN);
-	ttl_command_end(nestlevel);
+	ttl_sql_end(&saved);
 	return get_relname_relid(name->relname, schema);
 }
 

@@ -26,6 +26,7 @@
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "nodes/primnodes.h"
+#include "own_sql.h"
 #include "rewrite/rewriteHandler.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -580,7 +581,7 @@ ttl_table_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *polic
 	const char *table = ttl_container_table_name(relid);
 	const char *ts_name = quote_identifier(NameStr(policy->ts_column));
 	char		relkind = get_rel_relkind(relid);
-	int			nestlevel;
+	TtlSqlContext saved;
 
 	/*
 	 * the container may be about to be repaired; whatever else is wrong
@@ -596,7 +597,7 @@ ttl_table_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *polic
 		return;
 	}
 
-	nestlevel = ttl_command_begin();
+	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
 	if (lacks_ts)
 		add_ts_column(relid, ts_name, ts->atttypid, ts->atttypmod, policy->ts_precision);
 	else if (ts != NULL && ts->attnotnull)
@@ -605,7 +606,7 @@ ttl_table_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *polic
 		ttl_command_run("ALTER TABLE %s ADD COLUMN %s %s", table,
 						quote_identifier(NameStr(policy->ttl_column)),
 						format_type_with_typemod(own->atttypid, own->atttypmod));
-	ttl_command_end(nestlevel);
+	ttl_sql_end(&saved);
 	table_close(parent, NoLock);
 	ttl_table_check_uses(relid, policy, AccessExclusiveLock);
 }
@@ -696,8 +697,7 @@ ttl_table_create_trigger(Oid relid, const TtlPolicy *policy)
 void
 ttl_table_restore_triggers(Oid relid, const TtlPolicy *policy)
 {
-	Oid			user;
-	int			sec_context;
+	TtlSqlContext saved;
 
 	if (OidIsValid(policy->archive_to))
 		ttl_archive_trigger_restore(relid);
@@ -706,13 +706,14 @@ ttl_table_restore_triggers(Oid relid, const TtlPolicy *policy)
 		ttl_row_trigger_restore(relid);
 		return;
 	}
-	GetUserIdAndSecContext(&user, &sec_context);
-	if (!ttl_container_is_owner(user, relid))
-		SetUserIdAndSecContext(ttl_container_owner(relid),
-							   sec_context | SECURITY_LOCAL_USERID_CHANGE |
-							   SECURITY_RESTRICTED_OPERATION);
+	if (ttl_container_is_owner(GetUserId(), relid))
+	{
+		ttl_table_create_trigger(relid, policy);
+		return;
+	}
+	ttl_sql_begin(ttl_container_owner(relid), TTL_SQL_STEP | TTL_SQL_RESTRICTED, &saved);
 	ttl_table_create_trigger(relid, policy);
-	SetUserIdAndSecContext(user, sec_context);
+	ttl_sql_end(&saved);
 }
 
 /*

@@ -438,13 +438,11 @@ extern bool ttl_policy_lock(Oid container, bool exclusive, bool wait);
  */
 
 /*
- * A piece of work by DDL, in which literals mean what they say.  Each command qualifies all names:
- * search_path is the session's.
+ * Runs DDL in a step that ttl_sql_begin() has begun.  It qualifies all names: search_path is the
+ * session's.
  */
-extern int	ttl_command_begin(void);
 extern void ttl_command_execute(const char *sql);
 #define ttl_command_run(...)	ttl_command_execute(psprintf(__VA_ARGS__))
-extern void ttl_command_end(int nestlevel);
 
 /*
  * The row trigger of a container among those of an execution; on shards Citus adds a number

@@ -3,7 +3,7 @@
  * own_ddl.c
  *	  The DDL by which ttl itself completes a container's table, and its triggers.
  *
- * Commands are run through SPI, as the calling user, and with the session's search_path:
+ * Each is a step (own_sql.h) that is run as the calling user, and with the session's search_path:
  * event triggers fire for them as for the user's own DDL.  So they qualify all names, those
  * of operators included.
  *
@@ -22,7 +22,7 @@
 #include "commands/trigger.h"
 #include "container/container.h"
 #include "executor/spi.h"
-#include "miscadmin.h"
+#include "own_sql.h"
 #include "ttl.h"
 #include "utils/elog.h"
 #include "utils/guc.h"
@@ -35,29 +35,6 @@ ttl_command_execute(const char *sql)
 
 	if (result < 0)
 		elog(ERROR, "SPI_execute failed: %s: %s", SPI_result_code_string(result), sql);
-}
-
-int
-ttl_command_begin(void)
-{
-	int			nestlevel = NewGUCNestLevel();
-
-	(void) set_config_option("DateStyle", "ISO",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	/* NOTICEs about what we do here are of no use to the caller */
-	if (client_min_messages < WARNING)
-		(void) set_config_option("client_min_messages", "warning",
-								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	SPI_connect();
-	return nestlevel;
-}
-
-/* What Citus has set for the rest of the transaction stays. */
-void
-ttl_command_end(int nestlevel)
-{
-	SPI_finish();
-	AtEOXact_GUC(true, nestlevel);
 }
 
 /*
@@ -118,27 +95,28 @@ void
 ttl_row_trigger_allow(void)
 {
 	if (GetConfigOption("citus.enable_unsafe_triggers", true, false) != NULL)
-		(void) set_config_option("citus.enable_unsafe_triggers", "on", PGC_USERSET,
-								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+		ttl_sql_set("citus.enable_unsafe_triggers", "on");
 }
 
 void
 ttl_row_trigger_enable(Oid relid)
 {
-	int			nestlevel = ttl_command_begin();
+	TtlSqlContext saved;
 
+	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
 	ttl_row_trigger_allow();
 	/* logical replication has to free keys, too */
 	ttl_command_run("ALTER TABLE %s ENABLE ALWAYS TRIGGER \"%s\"", ttl_container_table_name(relid), TTL_TRIGGER);
-	ttl_command_end(nestlevel);
+	ttl_sql_end(&saved);
 }
 
 void
 ttl_row_trigger_create(Oid relid, const char *arguments)
 {
-	int			nestlevel = ttl_command_begin();
+	TtlSqlContext saved;
 	Oid			outer = created_on;
 
+	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
 	ttl_row_trigger_allow();
 	/* an event trigger may do so again */
 	created_on = relid;
@@ -152,7 +130,7 @@ ttl_row_trigger_create(Oid relid, const char *arguments)
 		created_on = outer;
 	}
 	PG_END_TRY();
-	ttl_command_end(nestlevel);
+	ttl_sql_end(&saved);
 	ttl_row_trigger_enable(relid);
 }
 
@@ -166,20 +144,18 @@ static void
 restore_trigger(Oid relid, char *name, int16 timing, int16 event, TtlFunction function, char fires_when)
 {
 	CreateTrigStmt *stmt = makeNode(CreateTrigStmt);
-	Oid			userid;
-	int			sec_context;
+	TtlSqlContext saved;
 
 	stmt->replace = true;
 	stmt->trigname = name;
 	stmt->row = true;
 	stmt->timing = timing;
 	stmt->events = event;
-	GetUserIdAndSecContext(&userid, &sec_context);
-	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, sec_context | SECURITY_LOCAL_USERID_CHANGE);
+	ttl_sql_begin(BOOTSTRAP_SUPERUSERID, 0, &saved);
 	(void) CreateTriggerFiringOn(stmt, NULL, relid, InvalidOid, InvalidOid, InvalidOid,
 								 ttl_container_function(function), InvalidOid, NULL, false,
 								 false, fires_when);
-	SetUserIdAndSecContext(userid, sec_context);
+	ttl_sql_end(&saved);
 	CommandCounterIncrement();
 }
 
@@ -199,11 +175,12 @@ ttl_row_trigger_is_created(Oid relid)
 void
 ttl_row_trigger_drop(Oid relid)
 {
-	int			nestlevel = ttl_command_begin();
+	TtlSqlContext saved;
 
+	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
 	ttl_row_trigger_allow();
 	ttl_command_run("DROP TRIGGER \"%s\" ON %s", TTL_TRIGGER, ttl_container_table_name(relid));
-	ttl_command_end(nestlevel);
+	ttl_sql_end(&saved);
 }
 
 /*
@@ -230,11 +207,12 @@ ttl_archive_trigger_fires(Relation rel)
 void
 ttl_archive_trigger_create(Oid relid)
 {
-	int			nestlevel = ttl_command_begin();
+	TtlSqlContext saved;
 
+	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
 	ttl_command_run("CREATE OR REPLACE TRIGGER \"%s\" AFTER DELETE ON %s FOR EACH ROW EXECUTE FUNCTION ttl.archive()",
 					TTL_ARCHIVE_TRIGGER, ttl_container_table_name(relid));
-	ttl_command_end(nestlevel);
+	ttl_sql_end(&saved);
 }
 
 void
@@ -247,8 +225,9 @@ ttl_archive_trigger_restore(Oid relid)
 void
 ttl_archive_trigger_drop(Oid relid)
 {
-	int			nestlevel = ttl_command_begin();
+	TtlSqlContext saved;
 
+	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
 	ttl_command_run("DROP TRIGGER IF EXISTS \"%s\" ON %s", TTL_ARCHIVE_TRIGGER, ttl_container_table_name(relid));
-	ttl_command_end(nestlevel);
+	ttl_sql_end(&saved);
 }

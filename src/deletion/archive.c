@@ -47,6 +47,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
+#include "own_sql.h"
 #include "rewrite/rowsecurity.h"
 #include "ttl.h"
 #include "utils/builtins.h"
@@ -55,6 +56,9 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
+
+/* Of what is run in the midst of another's statement as the archive's owner; what is deferred stays so. */
+#define DEFINER		(TTL_SQL_RESTRICTED | TTL_SQL_SAFE_PATH)
 
 /* The INSERT of rows of one relation into the archive; lives as long as the execution that deletes them */
 typedef struct Archiving
@@ -310,11 +314,11 @@ ttl_archive_check_target(Oid container, Oid archive)
 {
 	Relation	rel = table_open(container, AccessShareLock);
 	Archiving	archiving = {.columns = palloc(sizeof(AttrNumber) * RelationGetDescr(rel)->natts)};
-	TtlIdentity saved;
+	TtlSqlContext saved;
 
-	ttl_owner_begin_definer(rel->rd_rel->relowner, &saved);
+	ttl_sql_begin(rel->rd_rel->relowner, DEFINER, &saved);
 	prepare(rel, container, archive, &archiving);
-	ttl_owner_end(&saved);
+	ttl_sql_end(&saved);
 	table_close(rel, NoLock);
 }
 
@@ -411,7 +415,7 @@ ttl_archive(PG_FUNCTION_ARGS)
 	const TriggerData *trigger = (TriggerData *) fcinfo->context;
 	TtlContainer container;
 	ErrorContextCallback callback = {error_context_stack, explain, &container};
-	TtlIdentity saved;
+	TtlSqlContext saved;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_AFTER(trigger->tg_event) ||
 		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || !TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
@@ -426,9 +430,9 @@ ttl_archive(PG_FUNCTION_ARGS)
 		return PointerGetDatum(NULL);
 
 	error_context_stack = &callback;
-	ttl_owner_begin_definer(ttl_container_owner(container.container), &saved);
+	ttl_sql_begin(ttl_container_owner(container.container), DEFINER, &saved);
 	insert(find_archiving(fcinfo->flinfo, trigger->tg_relation, &container), trigger->tg_trigslot);
-	ttl_owner_end(&saved);
+	ttl_sql_end(&saved);
 	error_context_stack = callback.previous;
 	return PointerGetDatum(NULL);
 }

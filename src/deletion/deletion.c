@@ -44,6 +44,7 @@
 #include "executor/spi.h"
 #include "expiry/expiry.h"
 #include "miscadmin.h"
+#include "own_sql.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -259,7 +260,7 @@ delete_from_table(const Deletion *deletion, ToDelete *to_delete, int flags)
 	Oid			owner = to_delete->rel->rd_rel->relowner;
 	Oid			role = to_delete->as_user ? deletion->user->role : owner;
 	char	   *sql = make_statement(to_delete->rel, flags);
-	TtlIdentity saved;
+	TtlSqlContext saved;
 	Context		context = {deletion, to_delete};
 	ErrorContextCallback callback = {error_context_stack, explain, &context};
 
@@ -267,7 +268,7 @@ delete_from_table(const Deletion *deletion, ToDelete *to_delete, int flags)
 		ttl_owner_check(to_delete->rel);
 	ttl_archive_check(to_delete->rel, &to_delete->container);
 	if (to_delete->as_user)
-		ttl_owner_begin_as_user(deletion->user, &saved);
+		ttl_sql_begin(role, TTL_SQL_AS_USER, &saved);
 	else
 		ttl_owner_begin(owner, deletion->restricted, &saved);
 	error_context_stack = &callback;
@@ -279,7 +280,7 @@ delete_from_table(const Deletion *deletion, ToDelete *to_delete, int flags)
 	else if (flags & TTL_DELETION_COMMITS)
 		ttl_owner_run_deferred();
 	error_context_stack = callback.previous;
-	ttl_owner_end(&saved);
+	ttl_sql_end(&saved);
 }
 
 /*

@@ -12,6 +12,7 @@
 #include "execution.h"
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
+#include "own_sql.h"
 #include "tids.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
@@ -28,37 +29,14 @@ typedef struct TtlSessionUser
 								 * code runs as him anyway; or InvalidOid */
 } TtlSessionUser;
 
-/* What a switch of the user changes, to be restored. */
-typedef struct TtlIdentity
-{
-	Oid			userid;
-	int			sec_context;
-	bool		switched;
-	int			nestlevel;		/* of settings, 0 = none is changed */
-} TtlIdentity;
-
 /* Errors (42501) if code of several owners fires for deletions from the table. */
 extern void ttl_owner_check(Relation rel);
 
 /*
- * Acts as the owner of a table with a safe search_path, and connects to SPI.  If an error
- * occurs, the abort of the (sub)transaction undoes it all.
- *
- * 'restricted': in a security-restricted operation, with all constraints immediate.
- * No deferred trigger may be pending.
+ * ttl_sql_begin() as the owner of a table, with the safe search_path.  'restricted': in a
+ * security-restricted operation, with all constraints immediate; no deferred trigger may be pending.
  */
-extern void ttl_owner_begin(Oid owner, bool restricted, TtlIdentity *saved);
-
-/*
- * Acts as the owner in the midst of a statement, like a SECURITY DEFINER function of his, but in a
- * security-restricted operation.  What is deferred stays so.
- */
-extern void ttl_owner_begin_definer(Oid owner, TtlIdentity *saved);
-
-/* Acts as the user, with the session's settings. */
-extern void ttl_owner_begin_as_user(const TtlSessionUser *user, TtlIdentity *saved);
-
-extern void ttl_owner_end(const TtlIdentity *saved);
+extern void ttl_owner_begin(Oid owner, bool restricted, TtlSqlContext *saved);
 
 /* True if triggers or rules run for a DELETE from the table, maybe of no rows. */
 extern bool ttl_owner_has_code(Relation rel);

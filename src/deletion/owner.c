@@ -49,6 +49,7 @@
 #include "executor/spi.h"
 #include "expiry/expiry.h"
 #include "miscadmin.h"
+#include "own_sql.h"
 #include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
@@ -58,17 +59,6 @@
 #include "utils/rls.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-
-/* No name of the owner's schemas means anything to what is run as the owner. */
-#define SAFE_SEARCH_PATH	"pg_catalog, pg_temp"
-
-/* Until the identity ends: GUC_ACTION_SAVE must not follow what a trigger has set. */
-static void
-set_search_path(void)
-{
-	(void) set_config_option("search_path", SAFE_SEARCH_PATH,
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-}
 
 /*
  * Hint for the reaper's deletions: a trigger that misses something, under our
@@ -81,9 +71,9 @@ ttl_owner_explain(void)
 
 	if ((error == ERRCODE_UNDEFINED_TABLE || error == ERRCODE_UNDEFINED_FUNCTION ||
 		 error == ERRCODE_UNDEFINED_OBJECT) &&
-		strcmp(namespace_search_path, SAFE_SEARCH_PATH) == 0)
+		strcmp(namespace_search_path, TTL_SAFE_SEARCH_PATH) == 0)
 		errhint("Triggers that fire for the deletion of expired rows by the reaper have search_path \"%s\". Qualify the name in the trigger's function.",
-				SAFE_SEARCH_PATH);
+				TTL_SAFE_SEARCH_PATH);
 }
 
 /* The same of those in a user's session */
@@ -113,31 +103,13 @@ ttl_owner_check(Relation rel)
  * Identities
  */
 
-static void
-become_owner(Oid owner, bool restricted, TtlIdentity *saved)
-{
-	GetUserIdAndSecContext(&saved->userid, &saved->sec_context);
-	saved->switched = true;
-	SetUserIdAndSecContext(owner,
-						   (saved->sec_context & ~SECURITY_NOFORCE_RLS) |
-						   SECURITY_LOCAL_USERID_CHANGE |
-						   (restricted ? SECURITY_RESTRICTED_OPERATION : 0));
-	saved->nestlevel = NewGUCNestLevel();
-	set_search_path();
-}
-
 void
-ttl_owner_begin_definer(Oid owner, TtlIdentity *saved)
+ttl_owner_begin(Oid owner, bool restricted, TtlSqlContext *saved)
 {
-	become_owner(owner, true, saved);
-	SPI_connect();
-}
+	bool		begins_restriction = restricted && !InSecurityRestrictedOperation();
 
-void
-ttl_owner_begin(Oid owner, bool restricted, TtlIdentity *saved)
-{
-	become_owner(owner, restricted, saved);
-	if (restricted && (saved->sec_context & SECURITY_RESTRICTED_OPERATION) == 0)
+	ttl_sql_begin(owner, TTL_SQL_SAFE_PATH | (restricted ? TTL_SQL_RESTRICTED : 0), saved);
+	if (begins_restriction)
 	{
 		/*
 		 * what is deferred would run as the user who commits, and PostgreSQL
@@ -147,33 +119,6 @@ ttl_owner_begin(Oid owner, bool restricted, TtlIdentity *saved)
 		/* an attempt that was rolled back may have set it */
 		MyXactFlags &= ~XACT_FLAGS_ACCESSEDTEMPNAMESPACE;
 	}
-	SPI_connect();
-}
-
-/*
- * A trigger may leave another role behind, as any statement of the user's may.  Where a
- * foreign key has switched the user, SET ROLE stays refused.
- */
-void
-ttl_owner_begin_as_user(const TtlSessionUser *user, TtlIdentity *saved)
-{
-	GetUserIdAndSecContext(&saved->userid, &saved->sec_context);
-	saved->nestlevel = 0;
-	saved->switched = saved->userid != user->role ||
-		(saved->sec_context & SECURITY_NOFORCE_RLS) != 0;
-	if (saved->switched)
-		SetUserIdAndSecContext(user->role, saved->sec_context & ~SECURITY_NOFORCE_RLS);
-	SPI_connect();
-}
-
-void
-ttl_owner_end(const TtlIdentity *saved)
-{
-	SPI_finish();
-	if (saved->nestlevel > 0)
-		AtEOXact_GUC(false, saved->nestlevel);
-	if (saved->switched)
-		SetUserIdAndSecContext(saved->userid, saved->sec_context);
 }
 
 /*
@@ -404,8 +349,10 @@ void
 ttl_owner_begin_action(void)
 {
 	ttl_owner_check_temporary();
-	if (strcmp(namespace_search_path, SAFE_SEARCH_PATH) != 0)
-		set_search_path();
+	/* what a trigger has set is not covered by GUC_ACTION_SAVE */
+	if (strcmp(namespace_search_path, TTL_SAFE_SEARCH_PATH) != 0)
+		(void) set_config_option("search_path", TTL_SAFE_SEARCH_PATH,
+								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
 /*

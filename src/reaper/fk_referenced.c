@@ -27,6 +27,7 @@
 #include "deletion/deletion.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
+#include "own_sql.h"
 #include "reaper/reap_rel.h"
 #include "utils/fmgroids.h"
 #include "utils/builtins.h"
@@ -174,14 +175,14 @@ append_join(StringInfo sql, const TtlForeignKey *key)
 }
 
 /*
- * Returns, as SPI's result until ttl_owner_end(), the positions of those TIDs whose rows others
+ * Returns, as SPI's result until ttl_sql_end(), the positions of those TIDs whose rows others
  * reference by the foreign key, which stay.  The query compares as ri_triggers.c does.  Like its
  * queries it is executed as the owner of the referencing table, who may differ from all other
  * roles concerned, so it is restricted as maintenance commands are.
  */
 static void
 query_referenced(const TtlBatch *batch, const Reference *reference, ItemPointer tids, int ntids,
-				 TtlIdentity *saved)
+				 TtlSqlContext *saved)
 {
 	const TtlForeignKey *key = &reference->key;
 	Relation	table = table_open(key->referencing, AccessShareLock);
@@ -189,13 +190,9 @@ query_referenced(const TtlBatch *batch, const Reference *reference, ItemPointer 
 	Tuplestorestate *keys;
 	StringInfoData sql;
 	TtlContainer container;
-	int			sec_context;
-	Oid			userid;
 
-	ttl_owner_begin(owner, batch->memory->mode.by_worker, saved);
-	GetUserIdAndSecContext(&userid, &sec_context);
-	if (owner != saved->userid)
-		SetUserIdAndSecContext(userid, sec_context | SECURITY_RESTRICTED_OPERATION);
+	ttl_sql_begin(owner, TTL_SQL_SAFE_PATH |
+				  (batch->memory->mode.by_worker || owner != GetUserId() ? TTL_SQL_RESTRICTED : 0), saved);
 
 	keys = register_keys(batch->rel, key, tids, ntids);
 	initStringInfo(&sql);
@@ -248,7 +245,7 @@ find_referenced(TtlBatch *batch, const Reference *reference, ItemPointer tids, i
 				bool *is_referenced)
 {
 	int			first = ntids;
-	TtlIdentity saved;
+	TtlSqlContext saved;
 
 	query_referenced(batch, reference, tids, ntids, &saved);
 	for (uint64 i = 0; i < SPI_processed; i++)
@@ -262,7 +259,7 @@ find_referenced(TtlBatch *batch, const Reference *reference, ItemPointer tids, i
 	}
 	if (first < ntids)
 		note_reference(batch, &reference->key, &tids[first]);
-	ttl_owner_end(&saved);
+	ttl_sql_end(&saved);
 }
 
 void

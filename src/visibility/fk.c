@@ -61,6 +61,7 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "own_sql.h"
 #include "parser/parsetree.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -417,7 +418,7 @@ take_expired_along(Oid table, const TtlExecution *execution, const TtlExecution 
 }
 
 bool
-ttl_fk_runs(const TtlExecution *outer)
+ttl_fk_delete_expired_before(const TtlExecution *outer)
 {
 	TtlExecution *execution = ttl_execution_current();
 	Oid			table;
@@ -446,8 +447,7 @@ is_referenced_live(const TtlForeignKey *key, Relation rel, TupleTableSlot *slot)
 	Oid			types[INDEX_MAX_KEYS];
 	Datum		values[INDEX_MAX_KEYS];
 	StringInfoData sql;
-	Oid			userid;
-	int			sec_context;
+	TtlSqlContext saved;
 	bool		found;
 
 	if (key->is_temporal)
@@ -470,15 +470,11 @@ is_referenced_live(const TtlForeignKey *key, Relation rel, TupleTableSlot *slot)
 								 psprintf("$%d", i + 1), types[i]);
 	}
 
-	GetUserIdAndSecContext(&userid, &sec_context);
-	SetUserIdAndSecContext(ttl_container_owner(key->referenced),
-						   sec_context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
-	SPI_connect();
+	ttl_sql_begin(ttl_container_owner(key->referenced), TTL_SQL_NOFORCE_RLS, &saved);
 	if (SPI_execute_with_args(sql.data, key->nkeys, types, values, NULL, false, 1) != SPI_OK_SELECT)
 		elog(ERROR, "could not execute \"%s\"", sql.data);
 	found = SPI_processed > 0;
-	SPI_finish();
-	SetUserIdAndSecContext(userid, sec_context);
+	ttl_sql_end(&saved);
 	return found;
 }
 

@@ -624,7 +624,7 @@ ttl_hide_prepare_query(TtlPlanning *planning, Query *query, const char *query_st
 	if (ttl_container_objects() == NULL)
 		return;
 	planning->active = true;
-	is_marked = ttl_citus_mark(query);
+	is_marked = ttl_citus_prepare_query(query);
 	planning->sees_stored = ttl_fk_is_action(query, query_string) ||
 		(is_marked && are_own(query->rtable));
 	planning->validates = ttl_fk_is_validation(query);

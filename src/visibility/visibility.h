@@ -71,16 +71,14 @@ extern bool ttl_fk_is_validation(Query *query);
 /* True if the text is spelt as that of an action, where foreign keys act.  Few people write so. */
 extern bool ttl_fk_acts(const char *query_string);
 
-/* The alias of what a rule calls OLD, if a foreign key's action fires it; gives it this alias. */
-#define TTL_STORED	"ttl stored"
-
+/* Gives what a rule calls OLD the alias TTL_STORED, if a foreign key's action fires the rule. */
 extern void ttl_fk_mark_old(Query *query, const char *query_string);
 
 /*
- * The current execution, inside of 'outer' (NULL = none), is about to run; false if nothing would
- * come of it.
+ * The current execution, inside of 'outer' (NULL = none), is about to run.  If it checks a foreign
+ * key, expired rows that hold it up are deleted before; false if it would find nothing then.
  */
-extern bool ttl_fk_runs(const TtlExecution *outer);
+extern bool ttl_fk_delete_expired_before(const TtlExecution *outer);
 
 /* A SET CONSTRAINTS: inside of which execution (NULL = none), and as whom; without a role none runs. */
 typedef struct TtlConstraintsSet
