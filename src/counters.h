@@ -68,8 +68,9 @@ typedef struct TtlContainerCounters
 	TimestampTz last_reap;		/* 0 = never */
 	TimestampTz last_error_at;	/* 0 = never */
 	char		last_error[TTL_ERROR_LENGTH];
-	bool		is_failing;		/* deletion from one of its tables is paused
-								 * after an error for which no row is to blame */
+	bool		is_failing;		/* deletion from one of its tables is paused or
+								 * put off after an error for which no row is to
+								 * blame */
 	int			failure_sqlstate;	/* of the last such error that was new */
 	TimestampTz failure_at;
 	TtlExpiryPosition front;	/* rows before it have been deleted, or cannot
@@ -78,7 +79,7 @@ typedef struct TtlContainerCounters
 								 * or more between the first two */
 
 	/* what the next worker goes on with */
-	TimestampTz paused_until;	/* deletion has ended a worker's process */
+	TimestampTz paused_until;	/* a run has failed, or ended a worker's process */
 	Oid			pass_relid;		/* the table that the pass is of, or
 								 * InvalidOid */
 	TtlPass		pass;

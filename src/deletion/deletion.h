@@ -41,6 +41,9 @@ extern void ttl_owner_begin(Oid owner, bool restricted, TtlSqlContext *saved);
 /* True if triggers or rules run for a DELETE from the table, maybe of no rows. */
 extern bool ttl_owner_has_code(Relation rel);
 
+/* True if the table has a rule on DELETE. */
+extern bool ttl_owner_has_rule(Relation rel);
+
 /* True if the table is the user's, or its owner that of the table which he writes. */
 extern bool ttl_owner_is_trusted(const TtlSessionUser *user, Relation rel);
 

@@ -161,9 +161,9 @@ ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
  * Whose code
  */
 
-/* A rule on DELETE, which can't be in WITH */
-static bool
-has_delete_rule(Relation rel)
+/* A DELETE with a rule can't be in WITH, for one. */
+bool
+ttl_owner_has_rule(Relation rel)
 {
 	for (int i = 0; rel->rd_rules != NULL && i < rel->rd_rules->numLocks; i++)
 	{
@@ -187,7 +187,7 @@ ttl_owner_has_code(Relation rel)
 			trigger->tgfoid != archive && RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_NONE)
 			return true;
 	}
-	return has_delete_rule(rel);
+	return ttl_owner_has_rule(rel);
 }
 
 bool

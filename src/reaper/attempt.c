@@ -3,7 +3,8 @@
  * attempt.c
  *	  Attempts a step of a batch that may fail, loop, or end the process.
  *
- * The step runs in a subtransaction, and waits for a lock for LOCK_WAIT.
+ * The step runs in a subtransaction, and waits for a lock for LOCK_WAIT.  Where an error of it
+ * was raised, in a trigger or not, can be told only then: an error context callback notes it.
  *
  * Triggers may sleep or loop.  When a batch has taken ttl.batch_timeout it is canceled
  * as by statement_timeout, and again every CANCEL_PERIOD, since a trigger may trap the
@@ -24,6 +25,7 @@
 #include "miscadmin.h"
 #include "reaper/reap_rel.h"
 #include "storage/latch.h"
+#include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
@@ -45,6 +47,26 @@ static volatile sig_atomic_t expirations = 0;
 /* The batch that is being attempted, or NULL, and whether until its deadline */
 static TtlBatch *attempted = NULL;
 static bool is_timed = false;
+
+/* The number of triggers around the attempt */
+static int	outer_depth = 0;
+
+/* The number of triggers that run, one within the other: those of foreign keys count, too. */
+static int
+trigger_depth(void)
+{
+	return DatumGetInt32(pg_trigger_depth(NULL));	/* it takes no argument */
+}
+
+/*
+ * Error context callback of an attempt.  A trigger may trap an error and raise it anew, without a
+ * call of this; but whatever it has trapped was raised within it, too.
+ */
+static void
+note_place(void *arg)
+{
+	((TtlBatch *) arg)->in_trigger = trigger_depth() > outer_depth;
+}
 
 /* Signal handler */
 static void
@@ -124,6 +146,11 @@ ttl_attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadline)
 	ResourceOwner owner = CurrentResourceOwner;
 	ErrorData  *volatile error = NULL;
 	bool		is_limited = get_timeout_active(STATEMENT_TIMEOUT);
+	ErrorContextCallback callback = {
+		.previous = error_context_stack,
+		.callback = note_place,
+		.arg = batch
+	};
 
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
@@ -136,10 +163,14 @@ ttl_attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadline)
 								 PGC_USERSET, PGC_S_SESSION,
 								 GUC_ACTION_SAVE, true, 0, false);
 		attempted = batch;
+		batch->in_trigger = false;
+		outer_depth = trigger_depth();
+		error_context_stack = &callback;
 		if (has_deadline)
 			start_deadline(batch);
 		action(batch);
 		batch->timed_out = stop_deadline();
+		error_context_stack = callback.previous;
 		attempted = NULL;
 
 		/* discard settings made by triggers */

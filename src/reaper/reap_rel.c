@@ -68,15 +68,20 @@
  * not delete yet, by the settings of their own container, stay, and so do the rows that they
  * reference.
  *
- * Other errors:
- * - Cancellation, deadlock, lack of resources: raised in a user's call; the worker
- *	 pauses the table.
- * - An error that a DELETE of no rows raises, too (a published table without replica
- *	 identity, an archive that was dropped): the worker pauses the table.
- * - A trigger may raise itself what looks like a cancellation or a deadlock.  So the worker
- *	 then deletes the rows of the batch one by one, and the error is blamed on a row.
- * - All others are blamed on a row.  The batch is halved until the row is alone; it is
- *	 counted, reported, and left to the next pass.
+ * WHOSE ERROR IT IS
+ *
+ * blame() decides whether an error is a row's, the table's, or nobody's, by where it was raised and
+ * by what a DELETE of no rows does:
+ * - What triggers, rules and referential actions raise is a row's, whatever its SQLSTATE, unless
+ *	 the DELETE of no rows raises it, too.  The batch is halved until the row is alone; it is counted
+ *	 as blocked and left to the next pass.
+ * - What the DELETE of no rows raises, or we ourselves, is the table's (a published table without
+ *	 replica identity, an archive that was dropped, a full disk): the worker pauses the table, longer each time.
+ * - A lock that is not available, a deadlock, a cancellation is nobody's: it passes.  The worker
+ *	 comes again in a second.  In a user's call a cancellation is the user's, wherever it was raised.
+ *
+ * The reason always stands in last_error; but a lock that we don't get is told only if a second
+ * later it still isn't available.
  *
  * Deletions are tagged with a replication origin, if the container wants it, so that
  * subscriptions with origin = none, and consumers of logical decoding that skip changes with
@@ -162,6 +167,9 @@
 #define BATCH_TIME			(50 * INT64CONST(1000))
 #define BATCH_START			50
 #define BATCH_MAX			10000
+
+/* How long a run of the worker may wait in vain for locks that triggers take */
+#define LOCK_WAITS_MAX		(500 * INT64CONST(1000))
 
 /* Errors of rows that are logged in a pass */
 #define LOGGED_MAX			3
@@ -290,6 +298,14 @@ want_pass(TtlReapRel *reap_rel)
 	reap_rel->pass.next_at = 0;
 }
 
+/* Rows have been dealt with, or there are none. */
+static void
+end_pause(TtlReapRel *reap_rel)
+{
+	reap_rel->pause = 0;
+	reap_rel->is_failing = false;
+}
+
 /* Schedules the next pass. */
 static void
 end_pass(TtlReapRel *reap_rel)
@@ -303,7 +319,7 @@ end_pass(TtlReapRel *reap_rel)
 	pass->is_running = false;
 	pass->next_at = GetCurrentTimestamp() + Min(Max(wait, PASS_MIN_WAIT), PASS_MAX_WAIT);
 	reap_rel->is_known = true;
-	reap_rel->pause = 0;
+	end_pause(reap_rel);
 	if (pass->is_stale)
 		want_pass(reap_rel);
 }
@@ -327,43 +343,6 @@ has_tids(TtlReapRel *reap_rel)
 	return false;
 }
 
-/* Pauses the table, longer each time, until its next run. */
-static void
-pause_table(TtlReapRel *reap_rel)
-{
-	reap_rel->pause = Min(Max(reap_rel->pause * 2, PAUSE_MIN), TTL_LONGEST_PAUSE);
-}
-
-/* True if it is an error for which no row is to blame. */
-static bool
-blames_no_row(const ErrorData *error)
-{
-	switch (ERRCODE_TO_CATEGORY(error->sqlerrcode))
-	{
-		case ERRCODE_TRANSACTION_ROLLBACK:
-		case ERRCODE_INSUFFICIENT_RESOURCES:
-		case ERRCODE_OPERATOR_INTERVENTION:
-		case ERRCODE_SYSTEM_ERROR:
-			return true;
-		default:
-			return false;
-	}
-}
-
-/*
- * True if it is an error of that kind that a trigger may raise.  The worker blames it on the row as
- * soon as that is alone: to take a real deadlock for a row's costs a row its turn in this pass, but to
- * take a row's for nobody's would pause the table for ever.
- */
-static bool
-may_be_raised(const TtlBatch *batch, const ErrorData *error)
-{
-	int			category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
-
-	return batch->memory->mode.by_worker &&
-		(category == ERRCODE_TRANSACTION_ROLLBACK || category == ERRCODE_OPERATOR_INTERVENTION);
-}
-
 /*
  * Notes an error, as 'text', for the statistics; maybe logs it, or shows it to the user who has called.  What the
  * statistics have already is shown only as the first of a call.
@@ -384,7 +363,7 @@ report_error(TtlBatch *batch, const ErrorData *error, const char *text, bool is_
 	ereport(WARNING,
 			(errcode(error->sqlerrcode),
 			 errmsg("could not delete expired rows of table \"%s\": %s",
-					ttl_container_qualified_name(RelationGetRelid(batch->rel)),
+					ttl_container_qualified_name(batch->reap_rel->relid),
 					error->message),
 			 error->detail ? errdetail_internal("%s", error->detail) : 0,
 			 error->hint ? errhint("%s", error->hint) : 0,
@@ -407,22 +386,6 @@ report_failure(TtlBatch *batch, const ErrorData *error)
 	report_error(batch, error,
 				 error->detail == NULL ? error->message : psprintf("%s: %s", error->message, error->detail),
 				 is_logged);
-}
-
-/*
- * Handles an error for which no row is to blame: the worker pauses the table, and
- * forgets the collected rows.
- */
-static TtlReapResult
-handle_error(TtlBatch *batch, ErrorData *error)
-{
-	discard_tids(batch->reap_rel);
-	if (!batch->memory->mode.by_worker)
-		ReThrowError(error);
-
-	report_failure(batch, error);
-	pause_table(batch->reap_rel);
-	return TTL_REAP_LATER;
 }
 
 /*
@@ -449,31 +412,52 @@ block_row(TtlBatch *batch, const ErrorData *error)
 
 /*
  * Less rows have been deleted than were to be, without an error.  Most often
- * they had been deleted or renewed; but a trigger or a rule may have kept them,
- * and would keep them forever.
+ * they had been deleted or renewed.  But others may have locked them, since locked rows are skipped; or a
+ * trigger or a rule may have kept them, and would keep them forever.
  */
 static void
-block_kept_rows(TtlBatch *batch)
+block_left_rows(TtlBatch *batch)
 {
-	ErrorData	error = {
+	ErrorData	kept = {
 		.sqlerrcode = ERRCODE_TRIGGERED_ACTION_EXCEPTION,
 		.message = _("a trigger or rule has kept an expired row")
 	};
+	ErrorData	locked = {
+		.sqlerrcode = ERRCODE_LOCK_NOT_AVAILABLE,
+		.message = _("an expired row is locked by another transaction")
+	};
+	bool		skips_locked = batch->reap_rel->pass.skip_locked;
 	TupleTableSlot *slot = table_slot_create(batch->rel, NULL);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	BlockNumber nblocks = RelationGetNumberOfBlocks(batch->rel);
+	int64		nlocked = 0;
 
 	for (int i = 0; i < batch->ntids; i++)
 	{
+		ItemPointer tid = &batch->tids[i];
+		TM_FailureData failure;
+
 		/* the table may have been truncated since the TID was collected */
-		if (ItemPointerGetBlockNumber(&batch->tids[i]) < nblocks &&
-			table_tuple_fetch_row_version(batch->rel, &batch->tids[i], snapshot, slot) &&
+		if (ItemPointerGetBlockNumber(tid) < nblocks &&
+			table_tuple_fetch_row_version(batch->rel, tid, snapshot, slot) &&
 			ttl_expiry_of_slot(&batch->container, slot) <= batch->now)
-			block_row(batch, &error);
+		{
+			ExecClearTuple(slot);
+			if (!skips_locked)
+				block_row(batch, &kept);
+			else if (table_tuple_lock(batch->rel, tid, snapshot, slot, GetCurrentCommandId(true),
+									  LockTupleExclusive, LockWaitSkip, 0, &failure) == TM_WouldBlock)
+				nlocked++;
+			/* else it has been unlocked meanwhile, or is met again in a pass that skips none */
+		}
 		ExecClearTuple(slot);
 	}
 	UnregisterSnapshot(snapshot);
 	ExecDropSingleTupleTableSlot(slot);
+	if (nlocked == 0)
+		return;
+	batch->reap_rel->blocked += nlocked;
+	report_blocked_rows(batch, &locked);
 }
 
 /* True if this process has taken the replication origin. */
@@ -559,6 +543,121 @@ delete_nothing(TtlBatch *batch)
 	elog(ERROR, "nothing has been deleted");
 }
 
+/* Whose error it is */
+typedef enum Blame
+{
+	BLAME_ROW,					/* one of the batch's */
+	BLAME_TABLE,				/* no row of the table can be deleted until somebody acts */
+	BLAME_NOBODY				/* it passes by itself */
+} Blame;
+
+/* True if it is an error that passes, when we have raised it ourselves. */
+static bool
+is_passing(const ErrorData *error)
+{
+	int			category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
+
+	return error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||
+		category == ERRCODE_TRANSACTION_ROLLBACK || category == ERRCODE_OPERATOR_INTERVENTION;
+}
+
+/* True if another process has the replication origin. */
+static bool
+lacks_origin(const TtlBatch *batch, const ErrorData *error)
+{
+	return batch->origin_wanted && error->sqlerrcode == ERRCODE_OBJECT_IN_USE;
+}
+
+/* True if it is an error of the server, when we have raised it ourselves. */
+static bool
+lacks_resources(const ErrorData *error)
+{
+	int			category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
+
+	return category == ERRCODE_INSUFFICIENT_RESOURCES || category == ERRCODE_SYSTEM_ERROR;
+}
+
+/*
+ * True if the error may have been raised by the owner's code, which may choose any SQLSTATE.  A rule
+ * adds queries to our statement.
+ */
+static bool
+is_raised_by_code(const TtlBatch *batch, const ErrorData *error)
+{
+	/* a cancellation comes from outside, and a snapshot that is too old stays so for all rows */
+	if (!batch->memory->mode.by_worker &&
+		(ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION ||
+		 (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_TRANSACTION_ROLLBACK && IsolationUsesXactSnapshot())))
+		return false;
+	return batch->in_trigger || ttl_owner_has_rule(batch->rel);
+}
+
+/*
+ * Decides whose error it is that an attempt has met.  *error becomes that of the table, if the row
+ * which is alone in the batch has met another.
+ */
+static Blame
+blame(TtlBatch *batch, ErrorData **error)
+{
+	TtlBatch	test;
+	ErrorData  *test_error;
+
+	if (batch->timed_out)
+		return BLAME_ROW;
+	if (batch->origin_wanted)
+		return lacks_origin(batch, *error) ? BLAME_NOBODY : BLAME_TABLE;
+	if (!is_raised_by_code(batch, *error))
+	{
+		if (is_passing(*error))
+			return BLAME_NOBODY;
+		if (lacks_resources(*error))
+			return BLAME_TABLE;
+	}
+	if (batch->ntids == 0)
+		return BLAME_TABLE;
+	if (batch->ntids > 1)
+		return BLAME_ROW;
+
+	test = *batch;
+	test_error = ttl_attempt(delete_nothing, &test, true);
+	if (test.works_without_rows || test.timed_out)
+		return BLAME_ROW;
+	*error = test_error;
+	return is_passing(test_error) ? BLAME_NOBODY : BLAME_TABLE;
+}
+
+/* True if a user's call ends with the error, which is no row's, rather than to go on with other tables. */
+static bool
+ends_call(const TtlBatch *batch, const ErrorData *error)
+{
+	return !batch->memory->mode.by_worker && error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+		(batch->ntids == 0 || batch->origin_wanted || is_passing(error) || lacks_resources(error));
+}
+
+/*
+ * Leaves the table to a later run, for an error that is no row's, and reports it.  What passes may have
+ * passed before anybody could look, so a lock is reported only if the run before has not got it, either.
+ */
+static TtlReapResult
+leave_table(TtlBatch *batch, Blame whose, ErrorData *error)
+{
+	TtlReapRel *reap_rel = batch->reap_rel;
+	bool		is_first = reap_rel->pause == 0;
+	bool		is_lock = error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE || lacks_origin(batch, error);
+
+	if (ends_call(batch, error))
+		ReThrowError(error);
+	if (whose == BLAME_NOBODY)
+		reap_rel->pause = PAUSE_MIN;
+	else
+		reap_rel->pause = Min(Max(reap_rel->pause * 2, PAUSE_MIN), TTL_LONGEST_PAUSE);
+	if (is_first && is_lock && batch->memory->mode.by_worker)
+		return TTL_REAP_LATER;
+	report_failure(batch, error);
+	reap_rel->is_failing = true;
+	return TTL_REAP_LATER;
+}
+
 /*
  * Removes referenced rows from the next of those that have been collected.  If that fails, their
  * deletion will fail, too, and show which of them are referenced.
@@ -582,39 +681,11 @@ leave_out_referenced(TtlBatch *batch)
 			report_blocked_rows(batch, (ErrorData *) lfirst(lc));
 		return TTL_REAP_MORE;
 	}
-	if (!batch->timed_out && blames_no_row(error))
-		return handle_error(batch, error);
-	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && batch->memory->mode.by_worker)
-	{
-		/* a partition of the referencing table is locked, which is no error */
-		discard_tids(batch->reap_rel);
-		return TTL_REAP_LATER;
-	}
+	if (blame(batch, &error) == BLAME_NOBODY)
+		return leave_table(batch, BLAME_NOBODY, error);
 	batch->reap_rel->skip_referenced_check = true;
 	batch->reap_rel->checked = batch->reap_rel->tids.n;
 	return TTL_REAP_MORE;
-}
-
-/*
- * The batch's only row cannot be deleted.  True if that is the table's error.  Then the table is
- * paused.
- */
-static bool
-handle_tables_error(TtlBatch *batch)
-{
-	TtlBatch	test = *batch;
-	ErrorData  *test_error = ttl_attempt(delete_nothing, &test, true);
-
-	if (test.works_without_rows || test.timed_out)
-		return false;
-	if (blames_no_row(test_error))
-	{
-		(void) handle_error(batch, test_error);
-		return true;
-	}
-	report_failure(batch, test_error);
-	pause_table(batch->reap_rel);
-	return true;
 }
 
 /*
@@ -657,8 +728,8 @@ adapt_size(TtlBatch *batch, int64 took)
 }
 
 /*
- * Attempts the deletion, again without locked rows if it fails because of them.  *start is the
- * beginning of the last attempt.
+ * Attempts the deletion, again without locked rows if it fails because of them, and not of what a
+ * trigger waits for.  *start is the beginning of the last attempt.
  */
 static ErrorData *
 attempt_delete(TtlBatch *batch, TimestampTz *start)
@@ -673,7 +744,7 @@ attempt_delete(TtlBatch *batch, TimestampTz *start)
 		error = ttl_attempt(delete_tids, batch, true);
 		if (error == NULL)
 			return NULL;
-		if (batch->origin_wanted && error->sqlerrcode == ERRCODE_OBJECT_IN_USE &&
+		if (lacks_origin(batch, error) &&
 			(!batch->memory->mode.by_worker || origin_tries++ < ORIGIN_TRIES))
 		{
 			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -681,7 +752,8 @@ attempt_delete(TtlBatch *batch, TimestampTz *start)
 			ResetLatch(MyLatch);
 			CHECK_FOR_INTERRUPTS();
 		}
-		else if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && !batch->reap_rel->pass.skip_locked)
+		else if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && !batch->in_trigger &&
+				 !batch->reap_rel->pass.skip_locked)
 			batch->reap_rel->pass.skip_locked = true;
 		else
 			return error;
@@ -698,6 +770,7 @@ delete_batch(TtlBatch *batch)
 	BufferUsage used = pgBufferUsage;
 	TimestampTz start;
 	ErrorData  *error;
+	Blame		whose;
 	TtlReapResult result = TTL_REAP_MORE;
 
 	batch->tids = reap_rel->tids.tids + reap_rel->next_tid;
@@ -718,48 +791,45 @@ delete_batch(TtlBatch *batch)
 		adapt_size(batch, GetCurrentTimestamp() - start);
 		if (batch->deleted > 0)
 			reap_rel->row_cost = (double) ttl_cost_since(&used) / batch->deleted;
-		reap_rel->pause = 0;
+		end_pause(reap_rel);
 		reap_rel->pass.n_single = Max(reap_rel->pass.n_single - 1, 0);
 		reap_rel->next_tid += batch->ntids;
-		if (batch->deleted < batch->ntids && !reap_rel->pass.skip_locked)
-			block_kept_rows(batch);
+		if (batch->deleted < batch->ntids)
+			block_left_rows(batch);
 		return result;
 	}
 
 	batch->deleted = 0;
-	reap_rel->pass.busy += GetCurrentTimestamp() - started;
-	if (batch->origin_wanted && error->sqlerrcode == ERRCODE_OBJECT_IN_USE)
-		return TTL_REAP_LATER;
-	if (batch->origin_wanted ||
-		(!batch->timed_out && blames_no_row(error) && !may_be_raised(batch, error)))
-		return handle_error(batch, error);
+	/* to wait for a lock is no work, for which the next pass would be put off */
+	if (batch->timed_out || error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+		reap_rel->pass.busy += GetCurrentTimestamp() - started;
+	else
+		reap_rel->lock_waits += GetCurrentTimestamp() - started;
+	whose = blame(batch, &error);
+	if (whose != BLAME_ROW)
+		return leave_table(batch, whose, error);
 
 	if (batch->ntids > 1)
 	{
-		if (blames_no_row(error))
-			reap_rel->pass.n_single = Max(reap_rel->pass.n_single, batch->ntids);
-		else if (!batch->timed_out)
+		if (!batch->timed_out)
 			reap_rel->batch_size = batch->ntids / 2;
 		return result;
 	}
 
-	/* the row is alone; what is locked is met again in the next pass */
+	/* the row is alone */
 	reap_rel->pass.n_single = Max(reap_rel->pass.n_single - 1, 0);
-	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE || batch->timed_out)
-	{
-		if (!batch->timed_out && handle_tables_error(batch))
-			return TTL_REAP_LATER;
-		block_row(batch, error);
-	}
+	block_row(batch, error);
 	reap_rel->next_tid++;
+	if (batch->memory->mode.by_worker && reap_rel->lock_waits >= LOCK_WAITS_MAX)
+		result = TTL_REAP_LATER;
 	return result;
 }
 
 /*
- * Takes the locks that foreign keys will need on the referencing tables.  False if one
- * is not available: then no row of this table can be deleted, and none is to blame.
+ * Takes the locks that foreign keys will need on the referencing tables.  Returns the table of which
+ * one is not available: then no row of this table can be deleted, and none is to blame.
  */
-static bool
+static Oid
 lock_referencing(Relation rel, bool waits)
 {
 	TriggerDesc *triggers = CopyTriggerDesc(rel->trigdesc);
@@ -777,9 +847,20 @@ lock_referencing(Relation rel, bool waits)
 		if (waits)
 			LockRelationOid(trigger->tgconstrrelid, lockmode);
 		else if (!ConditionalLockRelationOid(trigger->tgconstrrelid, lockmode))
-			return false;
+			return trigger->tgconstrrelid;
 	}
-	return true;
+	return InvalidOid;
+}
+
+/* Leaves the table to a later run, since the lock is not available; 'what' has the name of the relation for %s. */
+static TtlReapResult
+leave_locked(TtlBatch *batch, const char *message, Oid relid)
+{
+	ErrorData	error = {.sqlerrcode = ERRCODE_LOCK_NOT_AVAILABLE};
+	char	   *name = get_rel_name(relid);
+
+	error.message = psprintf(message, name != NULL ? name : "?");
+	return leave_table(batch, BLAME_NOBODY, &error);
 }
 
 /*
@@ -793,18 +874,21 @@ open_table(TtlBatch *batch, Oid container)
 	bool		waits = !batch->memory->mode.by_worker;
 	TimestampTz paused_until;
 	bool		is_shard;
+	Oid			locked;
 
 	if (ttl_container_objects() == NULL)
 		return TTL_REAP_DONE;	/* the extension was dropped */
+
+	batch->container.container = container;
 
 	/* first Citus's locks, then the table, then the policy: DDL does it in this order */
 	is_shard = ttl_citus_lock_shard(container, waits);
 	if (waits)
 		LockRelationOid(relid, RowExclusiveLock);
 	else if (!ConditionalLockRelationOid(relid, RowExclusiveLock))
-		return TTL_REAP_LATER;
+		return leave_locked(batch, _("could not obtain lock on relation \"%s\""), relid);
 	if (!ttl_policy_lock(container, false, waits))
-		return TTL_REAP_LATER;
+		return leave_locked(batch, _("could not obtain lock on the policy of container \"%s\""), container);
 
 	/* a lock that was held before has not brought the policy up to date */
 	AcceptInvalidationMessages();
@@ -822,16 +906,18 @@ open_table(TtlBatch *batch, Oid container)
 	if (batch->container.policy.propagated && !is_shard)
 	{
 		if (!waits)
-			return TTL_REAP_LATER;
+			return leave_locked(batch, _("shard \"%s\" is being copied, or rows on other nodes may reference its rows"), container);
 		ereport(WARNING,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("expired rows of shard \"%s\" have not been deleted", get_rel_name(container)),
 				 errdetail("It is being copied, or rows on other nodes may reference its rows.")));
 		return TTL_REAP_DONE;
 	}
-	if ((!waits && !ttl_expiry_lock_indexes(batch->rel)) ||
-		!lock_referencing(batch->rel, waits))
-		return TTL_REAP_LATER;
+	if (!waits && !ttl_expiry_lock_indexes(batch->rel))
+		return leave_locked(batch, _("could not obtain lock on an expiry index of table \"%s\""), relid);
+	locked = lock_referencing(batch->rel, waits);
+	if (OidIsValid(locked))
+		return leave_locked(batch, _("could not obtain lock on relation \"%s\""), locked);
 
 	if (!waits && ttl_grace_lasts(&batch->container.policy.change, ttl_execution_reference_time()))
 	{
@@ -943,7 +1029,7 @@ nothing_due(TtlBatch *batch)
 	batch->reap_rel->is_known = true;
 	batch->reap_rel->pass.is_running = false;
 	batch->reap_rel->pass.blocked = 0;
-	batch->reap_rel->pause = 0;
+	end_pause(batch->reap_rel);
 	return true;
 }
 
@@ -955,7 +1041,13 @@ collect_rows(TtlBatch *batch)
 	ErrorData  *error = ttl_attempt(scan_expiry_indexes, batch, false);
 
 	if (error != NULL)
-		return handle_error(batch, error);
+	{
+		Blame		whose = blame(batch, &error);
+
+		/* what has been collected is not what the position says */
+		discard_tids(batch->reap_rel);
+		return leave_table(batch, whose, error);
+	}
 	batch->reap_rel->pass.busy += GetCurrentTimestamp() - started;
 	return TTL_REAP_MORE;
 }
@@ -1077,7 +1169,7 @@ report_run(TtlMemory *memory, Oid container, const List *tables, TtlReapRun *run
 
 		blocked += blocked_rows(reap_rel);
 		is_complete = is_complete && reap_rel->is_known;
-		is_failing = is_failing || reap_rel->pause > 0;
+		is_failing = is_failing || reap_rel->is_failing;
 		if (comes_first(reap_rel, left, counters.pass_relid))
 			left = reap_rel;
 		for (int i = 0; i < TTL_INDEXES; i++)
@@ -1140,6 +1232,7 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 		reap_rel->pass.last_blocked = run->blocked;
 	reap_rel->last_run = GetCurrentTimestamp();
 	reap_rel->due = DT_NOBEGIN;
+	reap_rel->lock_waits = 0;
 
 	while (result == TTL_REAP_MORE && may_go_on(run, max_cost))
 	{
@@ -1270,7 +1363,7 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 
 		if (run->changed)
 		{
-			reap_rel->pause = 0;
+			end_pause(reap_rel);
 			want_pass(reap_rel);
 			reap_rel->due = 0;
 		}

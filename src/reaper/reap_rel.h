@@ -29,8 +29,11 @@ typedef struct TtlReapRel
 	TimestampTz due;			/* of the next run; DT_NOBEGIN = work is left */
 	TtlPass		pass;
 	bool		is_known;		/* a pass has ended, in an earlier worker perhaps */
-	int64		pause;			/* after an error of the table itself, in
-								 * microseconds; 0 = it has not failed since */
+	int64		pause;			/* after an error for which no row is to blame, in
+								 * microseconds; 0 = rows have been dealt with since */
+	bool		is_failing;		/* so it is, and last_error says why */
+	int64		lock_waits;		/* time that rows have waited for a lock in vain,
+								 * in this run, in microseconds */
 
 	TtlTids		tids;			/* collected, to be deleted in batches */
 	int			next_tid;		/* the first that has not been */
@@ -72,7 +75,7 @@ typedef enum TtlReapResult
 	TTL_REAP_MORE,				/* there is more to do: cost, rows or time are
 								 * used up */
 	TTL_REAP_DONE,				/* nothing is left to delete now */
-	TTL_REAP_LATER				/* locked, or paused after an error */
+	TTL_REAP_LATER				/* put off, or paused after an error */
 } TtlReapResult;
 
 /* What one call may use for a container, and what came of it */
@@ -115,7 +118,8 @@ typedef struct TtlBatch
 
 	TimestampTz due;			/* when there will be rows to delete, or 0 */
 	TimestampTz deadline;		/* by ttl.batch_timeout, 0 = not yet set, or none */
-	bool		timed_out;		/* an attempt has been canceled by it */
+	bool		timed_out;		/* the attempt has been canceled by it */
+	bool		in_trigger;		/* the attempt's error was raised within a trigger */
 	List	   *references;		/* ErrorData of those that do */
 
 	/* the deletion */

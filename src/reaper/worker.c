@@ -16,7 +16,7 @@
  * of each container (ttl.log_min_duration).
  *
  * A run that fails (an error that deletion does not handle, such as a corrupt index) is logged, and
- * the container is not due again for FAILED_WAIT.  Other errors end the process, and the launcher
+ * the container is not due again for FAILED_WAIT, in the next worker neither.  Other errors end the process, and the launcher
  * starts another.  pg_cancel_backend() ends a run, and is ignored outside of one.
  *
  * Deletion runs as the table's owner, in a security-restricted operation, and so do its triggers.
@@ -771,7 +771,10 @@ execute_run(TtlMemory *memory, TtlScheduled *container, TtlReapRun *run)
 			done = true;
 		}
 		else
+		{
 			(void) ttl_counters_set_error(container->container, error->message);
+			ttl_counters_set_pause(container->container, GetCurrentTimestamp() + FAILED_WAIT);
+		}
 		FreeErrorData(error);
 	}
 	PG_END_TRY();

@@ -73,7 +73,8 @@ $node->safe_psql('postgres', 'ALTER FUNCTION audit() SET search_path = public; C
 is($node->safe_psql('postgres', 'SELECT * FROM audit'), '1', '... which is mended as it says');
 
 # errors that a trigger raises, but that look like those of the session
-for my $case (map { ([ $_, 100 ], [ $_, 1 ]) } 'serialization_failure', 'deadlock_detected', 'query_canceled', 'admin_shutdown')
+for my $case (map { ([ $_, 100 ], [ $_, 1 ]) } 'serialization_failure', 'deadlock_detected', 'query_canceled', 'admin_shutdown',
+	'lock_not_available', 'disk_full', 'io_error')
 {
 	my ($code, $rows) = @$case;
 	$node->safe_psql('postgres', qq{
@@ -193,6 +194,7 @@ $log = substr(slurp_file($node->logfile), $log);
 is(() = $log =~ /ERROR.*c4__ts_idx/g, 1, 'the log tells once');
 like($log, qr/ERROR.*c4__ts_idx.*\n(.*HINT:.*\n)?.*CONTEXT: .*(\n\t.*)*deletion of expired rows of container "public.c4" in database "postgres"/, '... and where');
 unlike($log, qr/"ttl reaper".*exited/, 'by the same worker');
+is($node->safe_psql('postgres', q{SELECT problem FROM ttl.outlook('c4')}), 'failing: see last_error', '... and the status that it fails');
 $node->safe_psql('postgres', 'REINDEX INDEX c4__ts_idx');
 $node->is_emptied('c4', 'when the index is whole again, so is that one');
 

@@ -15,7 +15,7 @@ ttl.naptime = 100ms
 ttl.grace = 0
 ttl.batch_timeout = 500ms
 ttl.reaper = off
-max_prepared_transactions = 1
+
 END
 $node->safe_psql('postgres', <<'END');
 CREATE EXTENSION ttl;
@@ -136,19 +136,6 @@ my $start = time;
 $node->is_emptied('beside', 'a container beside 10,000 blocked rows is emptied');
 note sprintf('%.1f s', time - $start);
 $node->wait_until(q{SELECT blocked_rows = 10000 FROM ttl.stat_containers WHERE container = 'parent'::regclass});
-
-# a table that is locked is nobody's fault
-$node->turn_reaper('off');
-$node->safe_psql('postgres', 'CALL make_held(0, 500)');
-$node->safe_psql('postgres', "BEGIN; LOCK TABLE child; PREPARE TRANSACTION 'p'");
-$log = -s $node->logfile;
-my $cycles = $node->safe_psql('postgres', 'SELECT sum(cycles) FROM ttl.stat_reaper');
-$node->turn_reaper('on');
-$node->wait_until("SELECT sum(cycles) > $cycles + 5 FROM ttl.stat_reaper");
-is($node->statistics('rows_deleted, blocked_rows, last_error IS NULL', 'parent'), '0|0|t', 'a locked child: rows wait');
-$node->safe_psql('postgres', "COMMIT PREPARED 'p'");
-ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 500 FROM ttl.stat_containers WHERE container = 'parent'::regclass}), '... and go after it');
-unlike(slurp_file($node->logfile, $log), qr/could not delete/, '... without a word in the log');
 
 # a trigger that traps its cancellation
 $node->turn_reaper('off');
