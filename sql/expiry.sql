@@ -408,7 +408,8 @@ CREATE TABLE strict_2 PARTITION OF strict_parts FOR VALUES IN (2);
 SELECT ttl.create_container('strict_parts', 60, ttl_column => 'ttl');
 INSERT INTO strict_parts VALUES (1, 5), (2, 5);
 SELECT statement, state(statement) FROM unnest(ARRAY['INSERT INTO expiry.strict_parts VALUES (1, 0)', 'INSERT INTO expiry.strict_1 (id, ttl) VALUES (1, 0)', 'UPDATE expiry.strict_parts SET ttl = 0 WHERE id = 2', 'UPDATE expiry.strict_1 SET ttl = 0 WHERE ttl = 5',
-    'UPDATE expiry.strict_parts SET id = 2 WHERE note IS NOT NULL', 'UPDATE expiry.strict_parts SET id = 1, ttl = 0 WHERE id = 2', 'UPDATE expiry.strict_parts SET note = ''updated'' WHERE note IS NOT NULL']) statement;
+    'UPDATE expiry.strict_parts SET id = 2, ttl = -3 WHERE note IS NOT NULL', 'UPDATE expiry.strict_parts SET id = 2 WHERE note IS NOT NULL', 'WITH u AS (UPDATE expiry.strict_parts SET id = 1 WHERE note IS NOT NULL RETURNING id) INSERT INTO expiry.strict_parts SELECT id, 0 FROM u',
+    'WITH u AS (UPDATE expiry.strict_parts SET id = 1 WHERE note IS NOT NULL RETURNING id) SELECT FROM u', 'UPDATE expiry.strict_parts SET id = 1, ttl = 0 WHERE id = 2', 'UPDATE expiry.strict_parts SET note = ''updated'' WHERE note IS NOT NULL']) statement;
 COPY strict_parts (id, ttl) FROM STDIN;
 2	-3
 \.

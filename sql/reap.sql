@@ -77,11 +77,13 @@ SELECT stored('item');
 SELECT * FROM stats WHERE container = 'item'::regclass;
 -- in a transaction block: in that transaction
 CALL refill(5);
+SELECT rows_deleted AS before FROM ttl.stat_containers WHERE container = 'item'::regclass \gset
 BEGIN;
 CALL ttl.reap('item');
 SELECT stored('item');
 ROLLBACK;
 SELECT ttl.expired_count('item');
+SELECT rows_deleted - :before AS counted, lag > '1 year' AS lag FROM ttl.stat_containers WHERE container = 'item'::regclass;
 BEGIN;
 SAVEPOINT s;
 CALL ttl.reap('item');
@@ -91,6 +93,7 @@ RELEASE s;
 CALL ttl.reap('item', 2);
 COMMIT;
 SELECT ttl.expired_count('item');
+SELECT rows_deleted - :before AS counted FROM ttl.stat_containers WHERE container = 'item'::regclass;
 -- in a DO block, a procedure, a function
 DO $$BEGIN CALL ttl.reap('reap.item', 1); END$$;
 SELECT ttl.expired_count('item');

@@ -46,6 +46,12 @@ INSERT INTO large SELECT g FROM generate_series(1, 10000) g;
 SELECT refused('SELECT ttl.create_container(''large'', 60)');
 DELETE FROM large WHERE id = 1;
 SELECT refused('SELECT ttl.create_container(''large'', 60)');
+-- of rows on more than 1,000 pages, those of the first
+CREATE UNLOGGED TABLE wide (id int, ttl int, filler text);
+ALTER TABLE wide ALTER filler SET STORAGE PLAIN;
+INSERT INTO wide SELECT g, 60, repeat('x', 7000) FROM generate_series(1, 1010) g;
+SELECT refused('SELECT ttl.create_container(''wide'', 60)');
+DROP TABLE wide;
 -- also in partitions, and documents without a TTL hold none
 CREATE TABLE parts (id int, _ts timestamptz, ttl int) PARTITION BY LIST (id);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1);

@@ -367,19 +367,25 @@ ttl_counters_is_new_failure(Oid container, int sqlstate)
 #define PROGRESS_PERIOD		(60 * USECS_PER_SEC)
 
 void
-ttl_counters_set_run(Oid container, const TtlContainerCounters *run, TimestampTz expiry)
+ttl_counters_set_run(Oid container, const TtlFindings *found)
 {
 	ContainerEntry *entry = lock_container(container);
 	TtlContainerCounters *counters = &entry->counters;
 	TtlProgress *progress = counters->progress;
-	TtlProgress latest = {GetCurrentTimestamp(), expiry};
+	TtlProgress latest = {GetCurrentTimestamp(), found->expiry};
 
-	counters->blocked_rows = run->blocked_rows;
-	counters->is_failing = run->is_failing;
-	counters->front = run->front;
-	if (expiry == DT_NOEND)
+	/* of what this run doesn't know, others may have learnt more while it ran */
+	counters->blocked_rows = found->is_complete ? found->blocked_rows :
+		Max(found->blocked_rows, counters->blocked_rows);
+	if (!found->has_front)
+	{
+		dshash_release_lock(containers, entry);
+		return;
+	}
+	counters->front = found->front;
+	if (latest.expiry == DT_NOEND)
 		memset(progress, 0, sizeof(counters->progress));
-	else if (progress[0].at == 0 || expiry < progress[2].expiry ||
+	else if (progress[0].at == 0 || latest.expiry < progress[2].expiry ||
 			 latest.at < progress[2].at)
 		progress[0] = progress[1] = progress[2] = latest;
 	else
@@ -395,10 +401,11 @@ ttl_counters_set_run(Oid container, const TtlContainerCounters *run, TimestampTz
 }
 
 void
-ttl_counters_set_pass(Oid container, Oid relid, const TtlPass *pass)
+ttl_counters_set_pass(Oid container, bool is_failing, Oid relid, const TtlPass *pass)
 {
 	ContainerEntry *entry = lock_container(container);
 
+	entry->counters.is_failing = is_failing;
 	entry->counters.pass_relid = relid;
 	if (pass != NULL)
 		entry->counters.pass = *pass;

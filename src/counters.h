@@ -57,6 +57,18 @@ typedef struct TtlRowCounts
 	int64		evicted;
 } TtlRowCounts;
 
+/* What a run has found in a container */
+typedef struct TtlFindings
+{
+	int64		blocked_rows;
+	bool		is_complete;	/* all tables have been looked at; else there may
+								 * be as many as were known */
+	bool		has_front;		/* it is known, and committed */
+	TtlExpiryPosition front;
+	TimestampTz expiry;			/* when the rows expired that are deleted now;
+								 * DT_NOEND = there is no backlog */
+} TtlFindings;
+
 /* Statistics of a container */
 typedef struct TtlContainerCounters
 {
@@ -168,15 +180,14 @@ extern bool ttl_counters_set_error(Oid container, const char *message);
  */
 extern bool ttl_counters_is_new_failure(Oid container, int sqlstate);
 
-/*
- * Sets what a run has found: blocked_rows, is_failing and front.  If there is a
- * backlog, 'expiry' is when the rows expired that are deleted now, else DT_NOEND.
- */
-extern void ttl_counters_set_run(Oid container, const TtlContainerCounters *run,
-								 TimestampTz expiry);
+/* Sets what a run has found, of the worker or of a CALL. */
+extern void ttl_counters_set_run(Oid container, const TtlFindings *found);
 
-/* Sets the pass that the next worker goes on with; of no table, InvalidOid and NULL. */
-extern void ttl_counters_set_pass(Oid container, Oid relid, const TtlPass *pass);
+/*
+ * For the worker: sets whether the container is failing, and the pass that the next worker goes on
+ * with; of no table, InvalidOid and NULL.
+ */
+extern void ttl_counters_set_pass(Oid container, bool is_failing, Oid relid, const TtlPass *pass);
 
 /* Sets when the next worker may begin, which it then does anew. */
 extern void ttl_counters_set_pause(Oid container, TimestampTz until);

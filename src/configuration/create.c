@@ -24,6 +24,8 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
@@ -32,6 +34,7 @@
 #include "nodes/makefuncs.h"
 #include "own_sql.h"
 #include "pgtime.h"
+#include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
@@ -66,8 +69,12 @@ typedef struct SurveyedColumn
 	char	   *greatest;
 } SurveyedColumn;
 
-/* Rows that are read at most */
+/*
+ * Rows that are read at most, and pages of each table: the last page of a bloated one may hold the first
+ * row, and the caller holds an exclusive lock.
+ */
 #define MAX_ROWS	10000
+#define MAX_PAGES	1000
 
 /* The SQL of what a value means, an instant or seconds; NULL if it has no meaning */
 static const char *
@@ -98,7 +105,8 @@ survey_sql(Oid relid, const char *name, const TtlType *ttl_type)
 	return psprintf("SELECT count(*), count(value), count(stored) - count(meaning), "
 					"count(*) FILTER (WHERE %s), coalesce(%s, %d)::bigint, "
 					"min(value)::text, max(value)::text "
-					"FROM (SELECT %s AS value, %s AS stored, %s AS meaning FROM %s LIMIT %d) AS r",
+					"FROM (SELECT %s AS value, %s AS stored, %s AS meaning FROM %s "
+					"WHERE ctid < '(%d,0)' LIMIT %d) AS r",
 					ttl_type->seconds != NULL ? "false" :
 					"isfinite(meaning) AND meaning > clock_timestamp() + interval '1 s'",
 					!is_number ? "NULL" :
@@ -106,7 +114,7 @@ survey_sql(Oid relid, const char *name, const TtlType *ttl_type)
 					ttl_type->unit,
 					ttl_type->is_document ? meaning : name,
 					ttl_type->is_document ? psprintf("%s -> 'ttl'", name) : name,
-					meaning, ttl_container_table_name(relid), MAX_ROWS);
+					meaning, ttl_container_table_name(relid), MAX_PAGES, MAX_ROWS);
 }
 
 static int64
@@ -123,6 +131,24 @@ result_text(int n, MemoryContext context)
 	char	   *text = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, n);
 
 	return text == NULL ? NULL : MemoryContextStrdup(context, text);
+}
+
+/* True if no table of it has more pages than are read. */
+static bool
+is_small(Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
+	{
+		Relation	rel = relation_open(lfirst_oid(lc), NoLock);
+		bool		is_larger = RELKIND_HAS_STORAGE(rel->rd_rel->relkind) && RelationGetNumberOfBlocks(rel) > MAX_PAGES;
+
+		relation_close(rel, NoLock);
+		if (is_larger)
+			return false;
+	}
+	return true;
 }
 
 /* Surveys a column of a table that the caller has locked, unless Citus stores its rows elsewhere. */
@@ -148,6 +174,9 @@ survey_column(Relation rel, const char *name, TtlUnit unit, SurveyedColumn *colu
 	}
 	/* names are resolved as the user, who may use schema ttl; values are read by the owner's code */
 	ttl_sql_begin(InvalidOid, TTL_SQL_STEP | TTL_SQL_SAFE_PATH | TTL_SQL_NOFORCE_RLS, &saved);
+	/* a sequential scan would read the pages that the condition leaves out */
+	ttl_sql_set("enable_seqscan", "off");
+	ttl_sql_set("enable_tidscan", "on");
 	sql = survey_sql(relid, quote_identifier(name), column->ttl_type);
 	plan = SPI_prepare(sql, 0, NULL);
 	if (plan == NULL)
@@ -157,7 +186,7 @@ survey_column(Relation rel, const char *name, TtlUnit unit, SurveyedColumn *colu
 							 true, false, 0) != SPI_OK_SELECT || SPI_processed != 1)
 		elog(ERROR, "unexpected result of query: %s", sql);
 	column->rows = result_number(1);
-	column->complete = column->rows < MAX_ROWS;
+	column->complete = column->rows < MAX_ROWS && is_small(relid);
 	column->values = result_number(2);
 	column->invalid = result_number(3);
 	column->future = result_number(4);

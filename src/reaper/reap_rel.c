@@ -1150,10 +1150,11 @@ static void
 report_run(TtlMemory *memory, Oid container, const List *tables, TtlReapRun *run)
 {
 	TtlContainerCounters counters;
-	TtlExpiryPosition front = {0};
-	TimestampTz expiry = DT_NOEND;
-	int64		blocked = 0;
-	bool		is_complete = true;
+	TtlFindings found = {
+		.is_complete = true,
+		.has_front = memory->mode.commits,
+		.expiry = DT_NOEND
+	};
 	bool		is_failing = false;
 	const TtlReapRel *left = NULL;
 	TtlContainer member;
@@ -1167,8 +1168,8 @@ report_run(TtlMemory *memory, Oid container, const List *tables, TtlReapRun *run
 	{
 		const TtlReapRel *reap_rel = enter_table(memory, container, lfirst_oid(lc));
 
-		blocked += blocked_rows(reap_rel);
-		is_complete = is_complete && reap_rel->is_known;
+		found.blocked_rows += blocked_rows(reap_rel);
+		found.is_complete = found.is_complete && reap_rel->is_known;
 		is_failing = is_failing || reap_rel->is_failing;
 		if (comes_first(reap_rel, left, counters.pass_relid))
 			left = reap_rel;
@@ -1178,25 +1179,24 @@ report_run(TtlMemory *memory, Oid container, const List *tables, TtlReapRun *run
 			bool		is_first = lc == list_head(tables);
 			TimestampTz key = known->at[i];
 
-			front.set[i] = known->set[i] && (is_first || front.set[i]);
-			front.at[i] = is_first ? key : Min(front.at[i], key);
+			found.front.set[i] = known->set[i] && (is_first || found.front.set[i]);
+			found.front.at[i] = is_first ? key : Min(found.front.at[i], key);
 			if (known->set[i])
-				expiry = Min(expiry, i == TTL_INDEX_ITEM ? key :
-							 ttl_expiry_add(key, Max(member.policy.default_ttl, 1)));
+				found.expiry = Min(found.expiry, i == TTL_INDEX_ITEM ? key :
+								   ttl_expiry_add(key, Max(member.policy.default_ttl, 1)));
 		}
 	}
-	run->blocked = is_complete ? blocked : Max(blocked, run->blocked);
+	run->blocked = found.is_complete ? found.blocked_rows : Max(found.blocked_rows, counters.blocked_rows);
 	if (run->end != TTL_REAP_MORE)
-		expiry = DT_NOEND;
-	counters.is_failing = is_failing;
-	counters.blocked_rows = run->blocked;
-	counters.front = front;
-	ttl_counters_set_run(container, &counters, expiry);
+		found.expiry = DT_NOEND;
 
 	/* a CALL leaves alone what the worker has noted, maybe since this has read it */
-	if (memory->mode.by_worker)
-		ttl_counters_set_pass(container, left != NULL ? left->relid : InvalidOid,
+	if (!memory->mode.by_worker)
+		found.has_front = found.has_front && found.is_complete;
+	else
+		ttl_counters_set_pass(container, is_failing, left != NULL ? left->relid : InvalidOid,
 							  left != NULL ? &left->pass : NULL);
+	ttl_counters_set_run(container, &found);
 }
 
 /* Starts another transaction, if the caller wants one for each batch. */
@@ -1217,6 +1217,17 @@ may_go_on(const TtlReapRun *run, int64 max_cost)
 {
 	return run->cost < max_cost && run->rows < run->max_rows &&
 		(run->until == DT_NOEND || GetCurrentTimestamp() < run->until);
+}
+
+/* Counts a batch.  In a user's transaction, which may be rolled back, its rows count at the commit. */
+static void
+count_batch(const TtlMemory *memory, Oid container, int64 deleted, int64 cost)
+{
+	TtlRowCounts rows = {.deleted = deleted};
+
+	ttl_counters_add_batch(container, memory->mode.commits ? deleted : 0, cost);
+	if (!memory->mode.commits)
+		ttl_counters_add_rows(container, &rows);
 }
 
 /* Deletes from one table until the run has cost max_cost. */
@@ -1272,7 +1283,7 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 		run->rows += batch.deleted;
 		if (batch.ntids > 0)
 		{
-			ttl_counters_add_batch(container, batch.deleted, cost);
+			count_batch(memory, container, batch.deleted, cost);
 			if (batch.deleted > 0)
 				set_front(reap_rel);
 		}

@@ -564,39 +564,115 @@ complete_ts(Relation rel, const TtlContainer *container, HeapTuple tuple, TupleT
 	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 1, &column, &now, &isnull);
 }
 
-/* True if the rows in both slots have the same value in the column. */
+/* True if the old row has the value in its column of that name.  Partitions may have it elsewhere. */
 static bool
-is_same(TupleTableSlot *slot, TupleTableSlot *old, AttrNumber column)
+has_value(TupleTableSlot *old, const char *name, Datum value)
 {
-	Form_pg_attribute attribute = TupleDescAttr(slot->tts_tupleDescriptor, column - 1);
-	bool		isnull;
-	bool		old_isnull;
-	Datum		value = slot_getattr(slot, column, &isnull);
-	Datum		old_value = slot_getattr(old, column, &old_isnull);
+	TupleDesc	desc = old->tts_tupleDescriptor;
 
-	if (isnull || old_isnull)
-		return isnull && old_isnull;
-	return datumIsEqual(value, old_value, attribute->attbyval, attribute->attlen);
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, i);
+		bool		isnull;
+		Datum		old_value;
+
+		if (attribute->attisdropped || strcmp(NameStr(attribute->attname), name) != 0)
+			continue;
+		old_value = slot_getattr(old, i + 1, &isnull);
+		return !isnull && datumIsEqual(value, old_value, attribute->attbyval, attribute->attlen);
+	}
+	return false;
+}
+
+/* True if the trigger's function is called for that target. */
+static bool
+is_called_for(const FmgrInfo *function, const ResultRelInfo *target)
+{
+	return target->ri_TrigDesc != NULL && function >= target->ri_TrigFunctions &&
+		function < target->ri_TrigFunctions + target->ri_TrigDesc->numtriggers;
+}
+
+/* True if it is called for a partition that the node writes. */
+static bool
+is_called_by(const FmgrInfo *function, const ModifyTableState *mtstate)
+{
+	ListCell   *lc;
+
+	for (int i = 0; i < mtstate->mt_nrels; i++)
+	{
+		if (is_called_for(function, &mtstate->resultRelInfo[i]))
+			return true;
+	}
+	foreach(lc, mtstate->ps.state->es_tuple_routing_result_relations)
+	{
+		const ResultRelInfo *target = lfirst(lc);
+
+		if (target->ri_RootResultRelInfo == mtstate->rootResultRelInfo && is_called_for(function, target))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * True if the node is moving a row that has the value already to another partition, which makes an
+ * INSERT there.  The executor keeps the old row with the partition that it is moved from.
+ */
+static bool
+moves_value(PlanState *planstate, const FmgrInfo *function, const char *name, Datum value)
+{
+	ModifyTableState *mtstate = (ModifyTableState *) planstate;
+	TupleTableSlot *old;
+
+	if (!IsA(planstate, ModifyTableState) ||
+		(mtstate->operation != CMD_UPDATE && mtstate->operation != CMD_MERGE) ||
+		!is_called_by(function, mtstate))
+		return false;
+	old = mtstate->resultRelInfo[mtstate->mt_lastResultIndex].ri_oldTupleSlot;
+	return old != NULL && !TTS_EMPTY(old) && has_value(old, name, value);
+}
+
+/* The same of the statement that runs: of its main node, or one in WITH */
+static bool
+statement_moves_value(const FmgrInfo *function, const char *name, Datum value)
+{
+	TtlExecution *execution = ttl_execution_current();
+	ListCell   *lc;
+
+	if (execution == NULL)
+		return false;
+	if (moves_value(execution->query_desc->planstate, function, name, value))
+		return true;
+	foreach(lc, execution->query_desc->estate->es_auxmodifytables)
+	{
+		if (moves_value(lfirst(lc), function, name, value))
+			return true;
+	}
+	return false;
 }
 
 /*
  * Errors (23514) if the row in the slot has a TTL without a meaning, unless the row that it
- * replaces (NULL = none) has it already.
+ * replaces has it already, be it one of another partition.
  */
 static void
-check_ttl(const TtlContainer *container, Relation rel, TupleTableSlot *slot, TupleTableSlot *old)
+check_ttl(const TtlContainer *container, const TriggerData *trigger, const FmgrInfo *function,
+		  TupleTableSlot *slot)
 {
+	Relation	rel = trigger->tg_relation;
 	AttrNumber	column = container->ttl_attno;
 	bool		isnull;
 	Datum		value = slot_getattr(slot, column, &isnull);
+	const char *name;
 
-	if (!isnull && ttl_type_is_invalid(container->ttl_type, value) &&
-		(old == NULL || !is_same(slot, old, column)))
+	if (isnull || !ttl_type_is_invalid(container->ttl_type, value))
+		return;
+	name = NameStr(TupleDescAttr(RelationGetDescr(rel), column - 1)->attname);
+	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
+		!has_value(trigger->tg_trigslot, name, value) : !statement_moves_value(function, name, value))
 		ereport(ERROR,
 				(errcode(ERRCODE_CHECK_VIOLATION),
 				 errmsg("new row for relation \"%s\" has an invalid TTL in column \"%s\"",
-						RelationGetRelationName(rel),
-						NameStr(TupleDescAttr(RelationGetDescr(rel), column - 1)->attname)),
+						RelationGetRelationName(rel), name),
 				 errhint("Use a number of seconds from 1 to 2147483647, -1 for a row that never expires, or NULL for the default TTL."),
 				 errtablecol(rel, column)));
 }
@@ -683,7 +759,7 @@ ttl_on_write(PG_FUNCTION_ARGS)
 
 	new = given;
 	if (state->checks_ttl)
-		check_ttl(&state->container, rel, slot, self != NULL ? trigger->tg_trigslot : NULL);
+		check_ttl(&state->container, trigger, fcinfo->flinfo, slot);
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
 		new = complete_ts(rel, &state->container, given, slot);
 	if (state->keys != NULL)

@@ -119,5 +119,32 @@ for my $case ([ 'SELECT FROM part WHERE item = 2 FOR UPDATE', $timeout ], [ 'SEL
 	$node->safe_psql('postgres', q{ROLLBACK PREPARED 'p'});
 }
 
+# A call that ends late doesn't bring back what it has read at its start.
+$node->safe_psql('postgres', q{
+CREATE TABLE mood (raises bool);
+INSERT INTO mood VALUES (true);
+CREATE FUNCTION moody() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.id = 0 THEN
+        PERFORM pg_sleep(3);
+    ELSIF (SELECT raises FROM public.mood) THEN
+        RAISE 'in a mood';
+    END IF;
+    RETURN OLD;
+END $$;
+CALL make(3, 'CREATE TRIGGER moody BEFORE DELETE ON item FOR EACH ROW EXECUTE FUNCTION moody()');
+CALL ttl.reap('item');
+UPDATE mood SET raises = false;
+INSERT INTO item (id, _ts) VALUES (0, '2019-01-01');
+});
+is($node->statistics('rows_deleted, blocked_rows, last_error', 'item'), '0|3|in a mood', 'rows that raise');
+my $slow = $node->background_psql('postgres');
+$slow->query_until(qr/begun/, "\\echo begun\nCALL ttl.reap('item', 1);\n");
+$node->wait_until(q{SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE query ~ '^CALL'});
+$node->safe_psql('postgres', q{CALL ttl.reap('item')});
+is($node->statistics('rows_deleted, blocked_rows, last_error', 'item'), '3|1|an expired row is locked by another transaction', '... have gone while another call has the first');
+$slow->quit;
+is($node->statistics('rows_deleted, blocked_rows', 'item'), '4|1', '... which leaves that as it is');
+
 $node->stop;
 done_testing();

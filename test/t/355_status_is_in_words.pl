@@ -115,6 +115,8 @@ CREATE PUBLICATION publication FOR TABLE published;
 SELECT ttl.create_container('published', 60);
 INSERT INTO published VALUES (1, now() - interval '1 hour')});
 failing_is('published', qr/does not have a replica identity/, 'a publication');
+$node->psql('postgres', q{CALL ttl.reap('published')});
+is(sql(q{SELECT state FROM ttl.status WHERE container = 'published'::regclass}), 'failing: see last_error', '... also after a CALL that fails, too');
 sql('ALTER TABLE published REPLICA IDENTITY FULL');
 problem_is('published', 'idle', 'a replica identity');
 sql(q{CREATE ROLE someone; ALTER TABLE published OWNER TO someone; REVOKE DELETE ON published FROM someone;
