@@ -51,6 +51,9 @@ typedef struct Reference
 /* The most rows that are looked up at once: a query has to end before the batch's deadline */
 #define ROWS_MAX	10000
 
+/* ... and where each row may take long, for the position can't be among those that are asked about at once */
+#define RAISING_ROWS_MAX	50
+
 static bool
 may_hold(const Trigger *trigger)
 {
@@ -267,7 +270,8 @@ ttl_fk_referenced_leave_out(TtlBatch *batch)
 {
 	TtlReapRel *reap_rel = batch->reap_rel;
 	ItemPointer tids = reap_rel->tids.tids + reap_rel->next_tid;
-	int			ntids = Min(reap_rel->tids.n - reap_rel->next_tid, ROWS_MAX);
+	int			ntids = Min(reap_rel->tids.n - reap_rel->next_tid,
+							reap_rel->pass.raises ? RAISING_ROWS_MAX : ROWS_MAX);
 	bool	   *is_referenced = palloc0(ntids);
 	int			left_out = 0;
 	ListCell   *lc;
@@ -287,5 +291,7 @@ ttl_fk_referenced_leave_out(TtlBatch *batch)
 	}
 	reap_rel->blocked += left_out;
 	reap_rel->checked = reap_rel->next_tid + ntids;
+	if (left_out > 0)
+		reap_rel->blocked_until = reap_rel->checked;
 	reap_rel->next_tid += left_out;
 }

@@ -22,7 +22,8 @@
  * each would read the dead index entries of all batches before it again.  The next scan
  * starts at the position, the index entry at which the last one stopped.  It reads entries with the
  * same key again, of which there may be millions, and then collects at least as many.  The position
- * advances only when what was collected has been dealt with in committed transactions.
+ * advances only when what was collected has been dealt with in committed transactions, or so much of
+ * it as is marked.
  * Rows may come to lie before it: given a _ts in the past, committed late, locked, or
  * impossible to delete.  So scans are grouped into passes: a pass starts at
  * the left edge of the indexes and covers what had expired by then.  It always comes to
@@ -143,6 +144,12 @@
 /* ... or as many as the scan has read again, within this limit */
 #define COLLECT_MOST		2097152
 
+/*
+ * So often the position is noted where rows are blocked one by one: a worker that lives for one cycle may
+ * not come to the end of what it has collected.
+ */
+#define MARK_EVERY			10
+
 /* Memory for TIDs that are kept between runs, for all tables together */
 #define KEEP_MEMORY			(32 * 1024 * 1024)
 
@@ -243,8 +250,12 @@ clear_tids(TtlReapRel *reap_rel)
 	if (reap_rel->tids.tids != NULL)
 		pfree(reap_rel->tids.tids);
 	memset(&reap_rel->tids, 0, sizeof(TtlTids));
+	if (reap_rel->marks != NULL)
+		pfree(reap_rel->marks);
+	reap_rel->marks = NULL;
 	reap_rel->next_tid = 0;
 	reap_rel->checked = 0;
+	reap_rel->blocked_until = 0;
 }
 
 /* Forgets what a scan has collected, as if it had not taken place. */
@@ -324,19 +335,33 @@ end_pass(TtlReapRel *reap_rel)
 		want_pass(reap_rel);
 }
 
-/*
- * True if TIDs are left.  If not, the position advances, and the pass ends if it has come to
- * its end.
- */
-static bool
-has_tids(TtlReapRel *reap_rel)
+/* Moves the position; the rows before it that are blocked belong to the count of the pass. */
+static void
+set_position(TtlReapRel *reap_rel, const TtlExpiryPosition *position)
 {
-	if (reap_rel->next_tid < reap_rel->tids.n)
-		return true;
-
-	reap_rel->pass.position = reap_rel->next_position;
+	reap_rel->pass.position = *position;
 	reap_rel->pass.blocked += reap_rel->blocked;
 	reap_rel->blocked = 0;
+}
+
+/*
+ * Moves the position behind rows that have been dealt with in committed transactions, and ends the
+ * pass if it has come to its end.  False if no collected TIDs are left.
+ */
+static bool
+advance_position(TtlReapRel *reap_rel)
+{
+	int			nmarks = reap_rel->marks == NULL ? 0 : reap_rel->next_tid / MARK_EVERY;
+
+	if (reap_rel->next_tid < reap_rel->tids.n)
+	{
+		/* a blocked row behind the mark would be met, and counted, again */
+		if (nmarks > 0 && nmarks * MARK_EVERY >= reap_rel->blocked_until)
+			set_position(reap_rel, &reap_rel->marks[nmarks - 1]);
+		return true;
+	}
+
+	set_position(reap_rel, &reap_rel->next_position);
 	clear_tids(reap_rel);
 	if (reap_rel->pass.is_running && !reap_rel->more)
 		end_pass(reap_rel);
@@ -795,7 +820,10 @@ delete_batch(TtlBatch *batch)
 		reap_rel->pass.n_single = Max(reap_rel->pass.n_single - 1, 0);
 		reap_rel->next_tid += batch->ntids;
 		if (batch->deleted < batch->ntids)
+		{
 			block_left_rows(batch);
+			reap_rel->blocked_until = reap_rel->next_tid;
+		}
 		return result;
 	}
 
@@ -820,6 +848,7 @@ delete_batch(TtlBatch *batch)
 	reap_rel->pass.n_single = Max(reap_rel->pass.n_single - 1, 0);
 	block_row(batch, error);
 	reap_rel->next_tid++;
+	reap_rel->blocked_until = reap_rel->next_tid;
 	if (batch->memory->mode.by_worker && reap_rel->lock_waits >= LOCK_WAITS_MAX)
 		result = TTL_REAP_LATER;
 	return result;
@@ -943,6 +972,19 @@ has_position(const TtlReapRel *reap_rel)
 	return position->set[TTL_INDEX_DEFAULT] || position->set[TTL_INDEX_ITEM];
 }
 
+/* Notes the position behind the last TID. */
+static void
+append_mark(TtlReapRel *reap_rel)
+{
+	int			n = reap_rel->tids.n / MARK_EVERY;
+
+	if (reap_rel->marks == NULL)
+		reap_rel->marks = palloc(sizeof(TtlExpiryPosition));
+	else if ((n & (n - 1)) == 0)
+		reap_rel->marks = repalloc(reap_rel->marks, sizeof(TtlExpiryPosition) * 2 * n);
+	reap_rel->marks[n - 1] = reap_rel->next_position;
+}
+
 /*
  * Collects the TIDs of expired rows from the position on, and sets reap_rel->more if there may be
  * others.  A snapshot is active.
@@ -959,10 +1001,6 @@ collect_tids(TtlBatch *batch)
 
 	/* a row costs one buffer at least to find, and others to delete */
 	limit = Min(Max(Min(batch->max_cost, batch->max_rows), COLLECT_MIN), COLLECT_MAX);
-	/* a worker that lives for one cycle must come to the end of what it has collected */
-	if (reap_rel->pass.raises)
-		limit = BATCH_START;
-
 	walk = ttl_expiry_walk_begin(batch->rel, &batch->container, batch->now, GetActiveSnapshot(),
 								 &reap_rel->next_position);
 	ttl_expiry_walk_only_tids(walk);
@@ -972,6 +1010,8 @@ collect_tids(TtlBatch *batch)
 		CHECK_FOR_INTERRUPTS();
 		old = MemoryContextSwitchTo(batch->memory->context);
 		ttl_tids_append(&reap_rel->tids, &slot->tts_tid);
+		if (reap_rel->pass.raises && reap_rel->tids.n % MARK_EVERY == 0)
+			append_mark(reap_rel);
 		MemoryContextSwitchTo(old);
 
 		/* or scans of rows with the same key would take time that is the square of their number */
@@ -1087,7 +1127,7 @@ run_batch(TtlBatch *batch, Oid container)
 	if (result != TTL_REAP_MORE)
 		return result;
 
-	if (!has_tids(reap_rel))
+	if (!advance_position(reap_rel))
 	{
 		if (nothing_due(batch))
 		{
@@ -1097,7 +1137,7 @@ run_batch(TtlBatch *batch, Oid container)
 		result = collect_rows(batch);
 		if (result != TTL_REAP_MORE)
 			return result;
-		if (!has_tids(reap_rel))
+		if (!advance_position(reap_rel))
 		{
 			if (reap_rel->more)
 				return TTL_REAP_MORE;

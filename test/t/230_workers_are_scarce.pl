@@ -51,6 +51,24 @@ $node->safe_psql('postgres', 'SELECT pg_sleep(3)');
 my $started = () = substr(slurp_file($node->logfile), $from) =~ /starting background worker process "ttl reaper/g;
 cmp_ok($started, '<=', 4 * (time - $start), "no busy loop: workers started: $started");
 
+# A worker that lives for one cycle goes on among rows of one key that its predecessor has found to be blocked.
+for my $database ('one', 'two')
+{
+	$node->safe_psql($database, q{
+CREATE TABLE dear (id int);
+CREATE FUNCTION raise_slowly() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(0.005); RAISE 'not yet'; END$$;
+CREATE TRIGGER raise_slowly BEFORE DELETE ON dear FOR EACH ROW WHEN (old.id < 1000) EXECUTE FUNCTION raise_slowly();
+SELECT ttl.create_container('dear', 3600);
+INSERT INTO dear (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 1002) g;
+});
+}
+for my $database ('one', 'two')
+{
+	ok($node->poll_query_until($database, q{SELECT blocked_rows = 999 FROM ttl.stat_containers WHERE container = 'dear'::regclass}), "all blocked rows are counted: $database");
+	is($node->safe_psql($database, 'SET ttl.show_expired = on; SELECT count(*) FROM dear WHERE id >= 1000'), 0, '... and the others, which come last, are deleted');
+	$node->safe_psql($database, 'DROP TABLE dear');
+}
+
 $node->safe_psql('postgres', 'DROP DATABASE two');
 $node->append_conf('postgresql.conf', 'max_worker_processes = 8');
 $node->restart;
