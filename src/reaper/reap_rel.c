@@ -1142,6 +1142,7 @@ run_batch(TtlBatch *batch, Oid container)
 			if (reap_rel->more)
 				return TTL_REAP_MORE;
 			advance_front(batch);
+			end_pause(reap_rel);
 			(void) nothing_due(batch);
 			return TTL_REAP_DONE;
 		}
