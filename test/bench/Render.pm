@@ -6,6 +6,7 @@ use warnings;
 
 use POSIX ();
 
+use bench::ByHand;
 use bench::Plot;
 use bench::Registered;
 
@@ -118,6 +119,13 @@ sub page
 	{
 		$text .= "\n## Instructions, by callgrind\n\n| work | the first | the second | ratio |\n| --- | --- | --- | --- |\n";
 		$text .= "| $_->[0] | $_->[1] | $_->[2] | $_->[3] |\n" for @instructions;
+	}
+	if (my @by_hand = $results->of('by hand'))
+	{
+		$text .= "\n## By hand: thousands of instructions, by callgrind\n\n| | " . join(' | ', map { $_->[1] } @bench::ByHand::contenders) . " |\n" . '| --- ' x (1 + @bench::ByHand::contenders) . "|\n";
+		$text .= '| ' . join(' | ', @$_) . " |\n" for @by_hand;
+		$text .= "\n| small | container | plain table | ratio |\n| --- | --- | --- | --- |\n";
+		$text .= '| ' . join(' | ', @$_) . " |\n" for $results->of('small');
 	}
 	if (my @scans = $results->of('scans'))
 	{
