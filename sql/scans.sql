@@ -620,5 +620,47 @@ CALL ttl.reap('most');
 SELECT ttl.expired_count('most');
 RESET enable_seqscan; RESET enable_bitmapscan;
 
+--
+-- A scan of few rows searches the expiry indexes, too, when it has met some, unless it is the session's
+-- first or that has not paid lately
+--
+
+CREATE FUNCTION searches(query text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    all_scans text := 'SELECT sum(pg_stat_get_xact_numscans(indexrelid)) FROM pg_index WHERE indrelid = ''fewer''::regclass AND NOT indisprimary';
+    before bigint;
+    after bigint;
+BEGIN
+    EXECUTE all_scans INTO before;
+    EXECUTE query;
+    EXECUTE all_scans INTO after;
+    RETURN after > before;
+END $$;
+CREATE TABLE fewer (id int PRIMARY KEY, x int);
+SELECT ttl.create_container('fewer', 3600);
+INSERT INTO fewer SELECT i, i, CASE WHEN i <= 3 OR i % 100 = 50 THEN timestamptz '2020-01-01' ELSE now() END FROM generate_series(1, 300) i;
+VACUUM ANALYZE fewer;
+\c -
+SET client_min_messages = warning;
+SET search_path = scans, public;
+SET jit = off;
+SET enable_indexonlyscan = off;
+SET enable_bitmapscan = off;
+SELECT searches('SELECT count(*) FROM fewer') AS "the first";
+SELECT count(*), min(id), sum(id) FROM fewer;
+SELECT searches('SELECT count(*) FROM fewer') AS searches,
+       searches('SELECT x FROM fewer WHERE id > 0 AND x > 0') AS "not of a key",
+       searches('SELECT x FROM fewer LIMIT 5') AS "LIMIT",
+       searches('SELECT x FROM fewer WHERE EXISTS (SELECT FROM fewer) LIMIT 1') AS "EXISTS";
+-- Of 300 rows 200 have expired
+SET ttl.touch = off;
+UPDATE fewer SET _ts = '2020-01-01' WHERE id <= 200;
+RESET ttl.touch;
+SELECT i, searches('SELECT count(*) FROM fewer') AS searches FROM generate_series(1, 3) i;
+SELECT count(*), min(id) FROM fewer;
+SELECT bool_or(searches('SELECT count(*) FROM fewer')) AS "again, after some" FROM generate_series(1, 40);
+RESET enable_indexonlyscan;
+RESET enable_bitmapscan;
+
 RESET ttl.touch;
 DROP SCHEMA scans CASCADE;

@@ -8,7 +8,7 @@
  * each filtered scan are replaced by a scan filter, whose evaluation function is ours: it
  * checks the row in its slot, and leaves the rest of the quals to PostgreSQL.
  *
- * A scan of many rows probes the expiry indexes for expired rows (expired_tids.c).  If
+ * A scan of more than a few rows probes the expiry indexes for expired rows (expired_tids.c).  If
  * there are none the scan filter removes itself.  If there are some, only rows with their
  * TIDs are checked.  If a probe would cost more than a small part of the scan, each row is
  * checked, and the scan probes again when it has come further.
@@ -75,12 +75,20 @@
  * they have checked so many; to check one in an index-only scan is to fetch it.  If there
  * are too many entries, it probes again after PROBE_AFTER rows, and when it has checked
  * PROBE_AGAIN times as many.
+ *
+ * One that is expected to meet fewer, but so many that a probe is cheaper than to check them, probes
+ * when it has checked some: with LIMIT or EXISTS it may need no more.  Where a probe has found too many
+ * entries, the next such scans of the relation do without.  So does the first of a session, for to find
+ * the expiry indexes takes longer than to check so few rows.
  */
 #define PROBE_AT_ONCE			1000
 #define PROBE_AT_ONCE_INDEX_ONLY	10
 #define PROBE_AFTER				1000
 #define PROBE_AFTER_INDEX_ONLY	100
 #define PROBE_AGAIN				4
+#define PROBE_FEW				64
+#define PROBE_FEW_AFTER			16
+#define FEW_WITHOUT_PROBE		31
 
 /*
  * Before that, a probe may read so many index entries, for what the planner expects may be
@@ -88,6 +96,7 @@
  * meet, but no more than some for each row that it has checked.
  */
 #define ENTRIES_FIRST			250
+#define ENTRIES_SHARE_FEW		4
 #define ENTRIES_SHARE			8
 #define ENTRIES_SHARE_INDEX_ONLY	1
 #define ENTRIES_PER_CHECKED		64
@@ -117,6 +126,7 @@ typedef struct ScanFilter
 	AttrNumber	ttl_attno;
 	const TtlType *ttl_type;
 	bool		none_expired;
+	bool		expects_few;	/* rows, and has not probed */
 	TtlExpiredTids *expired_tids;	/* NULL = not known */
 	BlockNumber last_page;		/* with candidates, where the scan was */
 	BlockIdData page_read;		/* the last page whose candidates were read,
@@ -127,6 +137,12 @@ typedef struct ScanFilter
 	TidPage    *tid_page;		/* for tid_scan(), or NULL */
 	struct ScanFilter *next;	/* of the execution */
 } ScanFilter;
+
+/*
+ * Whether the next scan of few rows probes, by a hash of the relation: if this is positive.  Each that does
+ * not adds one.  It decides about the cost alone, so that two relations may share one.
+ */
+static int8 few_scans[256];
 
 /* An operator that orders an index scan, and is computed for rows anew. */
 typedef struct OrderingGuard
@@ -167,6 +183,12 @@ expected_rows(const ScanFilter *filter)
 	return Min(rows, (double) PG_INT32_MAX);
 }
 
+static int8 *
+few_scans_of(const ScanFilter *filter)
+{
+	return &few_scans[RelationGetRelid(filter->scan->ss_currentRelation) % lengthof(few_scans)];
+}
+
 static int64
 probe_after(const ScanFilter *filter)
 {
@@ -181,6 +203,8 @@ max_entries(const ScanFilter *filter)
 
 	if (ttl_guc_debug_index_probe == TTL_INDEX_PROBE_ALWAYS)
 		return PG_INT64_MAX;
+	if (filter->expects_few)
+		return (int64) expected_rows(filter) / ENTRIES_SHARE_FEW;
 	if (filter->checked < probe_after(filter))
 		return ENTRIES_FIRST;
 	return Min(rows / (filter->index_only ? ENTRIES_SHARE_INDEX_ONLY : ENTRIES_SHARE),
@@ -206,9 +230,43 @@ probe(ScanFilter *filter)
 			remove_scan_filter(filter);
 	}
 	else if (result == TTL_PROBE_TOO_MANY && ttl_guc_debug_index_probe != TTL_INDEX_PROBE_ALWAYS)
+	{
+		if (filter->expects_few)
+			*few_scans_of(filter) = 1 - FEW_WITHOUT_PROBE;
 		filter->probe_at = Max(filter->checked * PROBE_AGAIN, probe_after(filter));
+	}
 	else
 		filter->probe_at = PG_INT64_MAX;
+	filter->expects_few = false;
+}
+
+/*
+ * When the scan, which has just been started, is to probe: as soon as it has checked more rows than
+ * this.
+ */
+static int64
+first_probe_at(ScanFilter *filter)
+{
+	bool		index_only = IsA(filter->scan, IndexOnlyScanState);
+	int64		at_once = index_only ? PROBE_AT_ONCE_INDEX_ONLY : PROBE_AT_ONCE;
+	double		rows = expected_rows(filter);
+	int8	   *scans = few_scans_of(filter);
+
+	if (ttl_guc_debug_index_probe == TTL_INDEX_PROBE_ALWAYS)
+		return 0;
+	if (ttl_guc_debug_index_probe == TTL_INDEX_PROBE_NEVER)
+		return PG_INT64_MAX;
+	if (rows >= at_once)
+		return 0;
+	if (index_only || rows < PROBE_FEW)
+		return at_once;
+	if (*scans <= 0)
+	{
+		(*scans)++;
+		return at_once;
+	}
+	filter->expects_few = true;
+	return PROBE_FEW_AFTER;
 }
 
 /* True if the row in the slot is on the last page whose candidates have been read. */
@@ -755,15 +813,7 @@ ttl_scan_filter_add(ScanState *scan, const TtlContainer *container, TtlExecution
 	filter->ttl_type = container->ttl_type;
 	filter->last_page = InvalidBlockNumber;
 	BlockIdSet(&filter->page_read, InvalidBlockNumber);
-	filter->probe_at = IsA(scan, IndexOnlyScanState) ? PROBE_AT_ONCE_INDEX_ONLY : PROBE_AT_ONCE;
-	if (expected_rows(filter) >= filter->probe_at)
-		filter->probe_at = 0;
-	if (ttl_guc_debug_index_probe == TTL_INDEX_PROBE_ALWAYS)
-		filter->probe_at = 0;
-	else if (ttl_guc_debug_index_probe == TTL_INDEX_PROBE_NEVER)
-		filter->probe_at = PG_INT64_MAX;
-	if (deletes)
-		filter->probe_at = PG_INT64_MAX;
+	filter->probe_at = deletes ? PG_INT64_MAX : first_probe_at(filter);
 
 	switch (nodeTag(scan))
 	{
