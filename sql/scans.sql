@@ -662,5 +662,17 @@ SELECT bool_or(searches('SELECT count(*) FROM fewer')) AS "again, after some" FR
 RESET enable_indexonlyscan;
 RESET enable_bitmapscan;
 
+-- UPDATEs write the expiry indexes by the predicates that INSERTs write them by
+CREATE TABLE renewed (id int PRIMARY KEY, x int);
+SELECT ttl.create_container('renewed', 100);
+INSERT INTO renewed SELECT i, i FROM generate_series(1, 300) i;
+UPDATE renewed SET ttl = CASE id % 3 WHEN 1 THEN 10 WHEN 2 THEN -1 END;
+UPDATE renewed SET ttl = CASE id % 3 WHEN 0 THEN 10 WHEN 1 THEN -1 END WHERE id > 150;
+SELECT set_config('ttl.now', (now() + interval '50 seconds')::text, false) IS NOT NULL AS "rows with a TTL of 10 have expired";
+SELECT * FROM in_all_modes('SELECT count(*) || '' '' || sum(id) FROM renewed');
+SET ttl.now = '3000-01-01';
+SELECT * FROM in_all_modes('SELECT count(*) || '' '' || sum(id) FROM renewed');
+RESET ttl.now;
+
 RESET ttl.touch;
 DROP SCHEMA scans CASCADE;

@@ -45,6 +45,7 @@ typedef struct TtlExecution
 	struct TtlPlanCopy *plan_copy;	/* that it was started with, or NULL */
 	struct ScanFilter *scan_filters;	/* filters of its scans
 										 * (scan_filter.c) */
+	ExecProcNodeMtd outer_of_update;	/* that evict.c has replaced */
 	char	   *handed_over;	/* to its parallel workers, or NULL */
 	struct TtlExecution *next;	/* see execution.c */
 	MemoryContextCallback forget;

@@ -43,7 +43,8 @@
  * The executor prepares the predicate of each partial index anew in every statement, which
  * for a single row is more than the insertion into the index takes.  Those of the expiry
  * indexes are known: a state that evaluates the row by the rule in expiry.h takes the place
- * of the executor's, before that is made.  COPY keeps its indexes to itself, and prepares
+ * of the executor's, before that is made: when the trigger fires for the first time, or when an UPDATE
+ * has found its first row.  COPY keeps its indexes to itself, and prepares
  * theirs once for all rows.
  *
  *-------------------------------------------------------------------------
@@ -108,7 +109,7 @@ evaluate_predicate(ExprState *state, ExprContext *econtext, bool *isnull)
 	return BoolGetDatum(item.ttl == 0 && !item.has_deadline);
 }
 
-/* Prepares the predicates of the expiry indexes that the executor has opened for insertions. */
+/* Prepares the predicates of the expiry indexes that have been opened for insertions. */
 static void
 prepare_predicates(ResultRelInfo *target, EState *estate, const TtlContainer *container)
 {
@@ -902,6 +903,48 @@ fire_last(ResultRelInfo *target, EState *estate)
 				   estate->es_query_cxt);
 }
 
+/*
+ * In place of the function of an UPDATE's outer node until it has returned a row: opens the target's indexes
+ * before the executor does, which would prepare their predicates itself.
+ */
+static TupleTableSlot *
+open_for_update(PlanState *outer)
+{
+	TtlExecution *execution = ttl_execution_of(outer->state);
+	ResultRelInfo *target = ((ModifyTableState *) execution->query_desc->planstate)->resultRelInfo;
+	TtlContainer container;
+	TupleTableSlot *slot;
+
+	ExecSetExecProcNode(outer, execution->outer_of_update);
+	slot = outer->ExecProcNodeReal(outer);
+	if (!TupIsNull(slot) && target->ri_IndexRelationDescs == NULL &&
+		ttl_container_lookup(RelationGetRelid(target->ri_RelationDesc), &container))
+	{
+		MemoryContext old = MemoryContextSwitchTo(outer->state->es_query_cxt);
+
+		ExecOpenIndices(target, false);
+		prepare_predicates(target, outer->state, &container);
+		MemoryContextSwitchTo(old);
+	}
+	return slot;
+}
+
+static void
+await_first_row(TtlExecution *execution)
+{
+	PlanState  *top = execution->query_desc->planstate;
+	ModifyTableState *mtstate = (ModifyTableState *) top;
+	PlanState  *outer;
+
+	if (!IsA(top, ModifyTableState) || mtstate->operation != CMD_UPDATE || mtstate->mt_nrels != 1 ||
+		!mtstate->resultRelInfo->ri_RelationDesc->rd_rel->relhasindex ||
+		!ttl_container_is_part(RelationGetRelid(mtstate->resultRelInfo->ri_RelationDesc)))
+		return;
+	outer = outerPlanState(top);
+	execution->outer_of_update = outer->ExecProcNodeReal;
+	ExecSetExecProcNode(outer, open_for_update);
+}
+
 static void
 prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
 {
@@ -943,4 +986,5 @@ void
 ttl_evict_started(TtlExecution *execution)
 {
 	ttl_execution_visit_targets(execution, prepare_target);
+	await_first_row(execution);
 }
