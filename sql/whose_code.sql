@@ -463,6 +463,9 @@ CREATE FUNCTION said(text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$BEGIN
 CREATE TYPE kind AS (v text);
 CREATE FUNCTION to_kind(text) RETURNS kind LANGUAGE plpgsql AS $$BEGIN PERFORM whose.whoami(); RETURN row($1); END$$;
 CREATE CAST (text AS kind) WITH FUNCTION to_kind(text) AS ASSIGNMENT;
+CREATE FUNCTION from_kind(kind) RETURNS text LANGUAGE plpgsql AS $$BEGIN PERFORM whose.whoami(); RETURN $1.v; END$$;
+CREATE CAST (kind AS text) WITH FUNCTION from_kind(kind) AS ASSIGNMENT;
+ALTER TABLE moved ADD COLUMN of_kind kind;
 CREATE DOMAIN told AS text CHECK (said(VALUE));
 CREATE TABLE kept_default (id int, kind text, x text DEFAULT said('x'));
 CREATE TABLE kept_check (id int, kind text CHECK (said(kind)));
@@ -474,6 +477,8 @@ CREATE INDEX ON kept_partial (id) WHERE said(kind);
 CREATE TABLE kept_domain (id int, kind told);
 CREATE TABLE kept_more (id int, kind text, x told DEFAULT NULL);
 CREATE TABLE kept_cast (id int, kind kind);
+CREATE TABLE kept_converted (id int, of_kind text);
+CREATE TABLE kept_exclusion (id int, EXCLUDE (id WITH =));
 CREATE TABLE kept_partitioned (id int, kind text) PARTITION BY LIST (said(kind));
 CREATE TABLE kept_partition PARTITION OF kept_partitioned DEFAULT;
 CREATE TABLE kept_rule (id int, kind text);
@@ -487,12 +492,13 @@ CREATE TABLE kept_deferred (id int, kind text);
 CREATE CONSTRAINT TRIGGER tell AFTER INSERT ON kept_deferred DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell();
 CREATE TABLE kept_container (id int PRIMARY KEY, kind text);
 SELECT ttl.create_container('kept_container', 10);
-INSERT INTO kept_container (id, _ts) VALUES (1, '2020-01-01');
+INSERT INTO kept_container (id, _ts) SELECT i, '2020-01-01' FROM generate_series(100, 120) i;
 CREATE TRIGGER tell AFTER DELETE ON kept_container FOR EACH ROW EXECUTE FUNCTION tell();
-CREATE TABLE kept_plain (id int NOT NULL, n int GENERATED ALWAYS AS IDENTITY UNIQUE, kind text);
+CREATE TABLE kept_plain (id int NOT NULL, n int GENERATED ALWAYS AS IDENTITY UNIQUE, kind text, at timestamptz DEFAULT now(), c text DEFAULT 'c', who name DEFAULT current_user);
 RESET SESSION AUTHORIZATION;
 SET client_min_messages = error;
 DELETE FROM ran;
+SET ttl.touch = off;
 CREATE FUNCTION try_archives(before text) RETURNS TABLE (archive regclass, result text, ran text) LANGUAGE plpgsql AS $$
 DECLARE
     i int := 100;
@@ -500,6 +506,7 @@ BEGIN
     FOR archive IN SELECT oid::regclass FROM pg_class WHERE relname ~ '^kept_' AND relkind IN ('r', 'p') ORDER BY relname COLLATE "C" LOOP
         PERFORM ttl.alter_container('moved', archive_to => archive);
         INSERT INTO moved (id, kind, _ts) VALUES (i, 'x', '2020-01-01');
+        UPDATE kept_container SET _ts = '2020-01-01';
         PERFORM whose.ran();
         EXECUTE before;
         result := state(format('INSERT INTO whose.moved VALUES (%s)', i));
@@ -512,11 +519,43 @@ BEGIN
 END $$;
 SELECT * FROM try_archives('SET ROLE regress_ttl_alice');
 SELECT * FROM try_archives('');
--- which doesn't meet objects that the user has put in its way
+-- which doesn't meet objects that the user has put in its way, in a session of his own or another's; what can run no
+-- code is written
+SET SESSION AUTHORIZATION regress_ttl_alice;
 CREATE TEMP TABLE in_the_way (id int);
+RESET SESSION AUTHORIZATION;
 SELECT * FROM try_archives('SET ROLE regress_ttl_alice');
+SELECT DISTINCT result, ran, archive::text = 'kept_plain' AS plain FROM try_archives('') ORDER BY result;
 DROP TABLE in_the_way;
+CREATE FUNCTION pg_temp.in_the_way() RETURNS int LANGUAGE sql AS 'SELECT 1';
+SELECT * FROM try_archives('SET ROLE regress_ttl_alice') WHERE archive IN ('kept_trigger'::regclass, 'kept_plain');
+DROP FUNCTION pg_temp.in_the_way;
+-- the owner's own are no harm
+SET SESSION AUTHORIZATION regress_ttl_mallory;
+CREATE TEMP TABLE in_the_way (id int);
+RESET SESSION AUTHORIZATION;
 SELECT * FROM try_archives('SET ROLE regress_ttl_alice') WHERE archive = 'kept_trigger'::regclass;
+DROP TABLE in_the_way;
+RESET ttl.touch;
+-- each row is looked at: the user's code may run between two
+CREATE TABLE moved_both (during int4range, EXCLUDE USING gist (during WITH &&));
+CREATE TABLE kept_both (LIKE moved_both);
+CREATE TRIGGER tell BEFORE INSERT ON kept_both FOR EACH ROW EXECUTE FUNCTION tell();
+SELECT ttl.create_container('moved_both', 10);
+SELECT ttl.alter_container('moved_both', archive_to => 'kept_both', reaping => false);
+CREATE FUNCTION set_aside() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM aside(lower(OLD.during)); RETURN OLD; END$$;
+CREATE TRIGGER aside AFTER DELETE ON moved_both FOR EACH ROW EXECUTE FUNCTION set_aside();
+INSERT INTO moved_both (during, _ts) VALUES ('[1,2)', '2020-01-01'), ('[2,3)', '2020-01-01');
+ALTER TABLE moved_both OWNER TO regress_ttl_mallory;
+ALTER TABLE kept_both OWNER TO regress_ttl_mallory;
+GRANT INSERT ON moved_both TO regress_ttl_alice;
+SET SESSION AUTHORIZATION regress_ttl_alice;
+CREATE FUNCTION aside(int) RETURNS void LANGUAGE plpgsql AS $$BEGIN IF $1 > 1 THEN CREATE TEMP TABLE in_the_way (id int); END IF; END$$;
+INSERT INTO moved_both VALUES ('[1,3)');
+DROP FUNCTION aside;
+RESET SESSION AUTHORIZATION;
+SELECT ran(), count(*) FROM kept_both;
+DROP TABLE moved_both;
 DROP TABLE moved;
 -- so does what a CASCADE takes along
 CREATE TABLE tip (id int PRIMARY KEY);

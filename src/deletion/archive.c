@@ -16,10 +16,9 @@
  *
  * The INSERT is executed as the common owner of both tables, in a security-restricted operation and with a
  * safe search_path, like a SECURITY DEFINER function: whoever deletes needs no right to the archive,
- * and meets none of its owner's code.  Nor may that code meet what he has put in its way: triggers that set a
- * search_path of their own would find his temporary objects.  So in a session that has some, nothing is
- * archived where the archive runs functions of users'.  He doesn't get to see values of a row that is gone
- * for him, either.
+ * and meets none of its owner's code.  Nor may that code meet what others have put in its way: functions that set a
+ * search_path of their own would find temporary objects.  So in a session that has some of other roles,
+ * rows go to inert archives alone.  Whoever deletes doesn't get to see values of a row that is gone for him, either.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,13 +29,13 @@
 #include "access/table.h"
 #include "access/transam.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_depend.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_trigger.h"
-#include "catalog_expr.h"
 #include "citus/citus.h"
 #include "commands/trigger.h"
 #include "container/container.h"
@@ -46,9 +45,7 @@
 #include "expiry/expiry.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "nodes/nodeFuncs.h"
 #include "own_sql.h"
-#include "rewrite/rowsecurity.h"
 #include "ttl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -108,122 +105,150 @@ check_tables(Oid container, Relation archive)
 				 errhint("Have the application write to both tables, or use local tables.")));
 }
 
+/* True if the default takes a constant, or the time. */
 static bool
-is_users_function(Oid function, void *context)
+is_inert_default(const char *expression)
 {
-	return function >= FirstNormalObjectId && !ttl_container_calls(function);
+	Node	   *node = stringToNode(expression);
+
+	if (IsA(node, FuncExpr))
+		return castNode(FuncExpr, node)->funcid == F_NOW || castNode(FuncExpr, node)->funcid == F_CLOCK_TIMESTAMP;
+	return IsA(node, Const) || IsA(node, SQLValueFunction);
+}
+
+/* True if the index has columns alone, and PostgreSQL's own operator classes. */
+static bool
+is_inert_index(HeapTuple index)
+{
+	bool		isnull;
+	oidvector  *opclasses = (oidvector *) DatumGetPointer(SysCacheGetAttr(INDEXRELID, index, Anum_pg_index_indclass, &isnull));
+
+	for (int i = 0; i < opclasses->dim1; i++)
+	{
+		if (opclasses->values[i] >= FirstNormalObjectId)
+			return false;
+	}
+	return !((Form_pg_index) GETSTRUCT(index))->indisexclusion &&
+		heap_attisnull(index, Anum_pg_index_indexprs, NULL) && heap_attisnull(index, Anum_pg_index_indpred, NULL);
 }
 
 static bool
-calls_users(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	return check_functions_in_node(node, is_users_function, NULL) ||
-		expression_tree_walker(node, calls_users, NULL);
-}
-
-/* True if an index of the table is computed by functions of users'. */
-static bool
-has_users_index(Relation rel)
+has_inert_indexes(Relation archive)
 {
 	ListCell   *lc;
 
-	foreach(lc, RelationGetIndexList(rel))
+	foreach(lc, RelationGetIndexList(archive))
 	{
 		HeapTuple	index = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(lc)));
-		bool		found;
+		bool		is_inert;
 
 		if (!HeapTupleIsValid(index))
 			elog(ERROR, "cache lookup failed for index %u", lfirst_oid(lc));
-		found = calls_users(ttl_catalog_expr_index_expression(index, Anum_pg_index_indexprs), NULL) ||
-			calls_users(ttl_catalog_expr_index_expression(index, Anum_pg_index_indpred), NULL);
+		is_inert = is_inert_index(index);
 		ReleaseSysCache(index);
-		if (found)
-			return true;
+		if (!is_inert)
+			return false;
 	}
-	return false;
+	return true;
 }
 
-/* True if an INSERT into the archive may run functions of users'. */
+/* True if all columns have types of PostgreSQL's own, those of the relation's columns of the same names. */
 static bool
-runs_users_code(Relation archive)
+has_inert_columns(Relation archive, Relation rel)
 {
-	TupleDesc	desc = RelationGetDescr(archive);
+	for (int i = 0; i < RelationGetDescr(archive)->natts; i++)
+	{
+		const FormData_pg_attribute *column = TupleDescAttr(RelationGetDescr(archive), i);
+		AttrNumber	source = get_attnum(RelationGetRelid(rel), NameStr(column->attname));
 
-	/*
-	 * partitions have code of their own, and so has what is behind a foreign
-	 * table
-	 */
+		if (column->attisdropped)
+			continue;
+		if (column->atttypid >= FirstNormalObjectId ||
+			(source > 0 && get_atttype(RelationGetRelid(rel), source) != column->atttypid))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * True if an INSERT of the relation's rows executes PostgreSQL's own functions alone.  Tables have
+ * more kinds of code than can be listed, and some of it is behind other tables, so only the plainest of
+ * tables is.
+ */
+static bool
+is_inert(Relation archive, Relation rel)
+{
+	const TupleConstr *constr = RelationGetDescr(archive)->constr;
+
+	/* a container has a trigger */
 	if (archive->rd_rel->relkind != RELKIND_RELATION || archive->rd_rel->relispartition ||
-		(archive->rd_rel->relforcerowsecurity && archive->rd_rsdesc != NULL && archive->rd_rsdesc->policies != NIL) ||
-		archive->rd_rules != NULL)
-		return true;
-	for (int i = 0; archive->trigdesc != NULL && i < archive->trigdesc->numtriggers; i++)
+		archive->rd_rel->relam != HEAP_TABLE_AM_OID || archive->trigdesc != NULL || archive->rd_rules != NULL ||
+		(archive->rd_rel->relrowsecurity && archive->rd_rel->relforcerowsecurity))
+		return false;
+	if (constr != NULL && constr->num_check > 0)
+		return false;
+	for (int i = 0; constr != NULL && i < constr->num_defval; i++)
 	{
-		const Trigger *trigger = &archive->trigdesc->triggers[i];
-
-		if (TRIGGER_FOR_INSERT(trigger->tgtype) && trigger->tgenabled != TRIGGER_DISABLED &&
-			is_users_function(trigger->tgfoid, NULL))
-			return true;
+		if (!is_inert_default(constr->defval[i].adbin))
+			return false;
 	}
-	for (int i = 0; desc->constr != NULL && i < desc->constr->num_defval; i++)
-	{
-		if (calls_users(stringToNode(desc->constr->defval[i].adbin), NULL))
-			return true;
-	}
-	for (int i = 0; desc->constr != NULL && i < desc->constr->num_check; i++)
-	{
-		if (calls_users(stringToNode(desc->constr->check[i].ccbin), NULL))
-			return true;
-	}
-	/* types have functions, too */
-	for (int i = 0; i < desc->natts; i++)
-	{
-		if (!TupleDescAttr(desc, i)->attisdropped && TupleDescAttr(desc, i)->atttypid >= FirstNormalObjectId)
-			return true;
-	}
-	return has_users_index(archive);
+	return has_inert_columns(archive, rel) && has_inert_indexes(archive);
 }
 
-/* True if the session has temporary objects: they depend on their schema. */
+/*
+ * True if the temporary schema has relations of a role that lacks the privileges of the archive's owner, or other objects.
+ * Whose session it is says nothing: others' functions may have made them.
+ */
 static bool
-has_temporary_objects(void)
+has_objects_of_others(Oid schema, Oid archive)
 {
-	Oid			schema;
-	Oid			toast_schema;
 	ScanKeyData keys[2];
 	Relation	rel;
 	SysScanDesc scan;
-	bool		found;
+	HeapTuple	tuple;
+	bool		found = false;
 
-	GetTempNamespaceState(&schema, &toast_schema);
-	if (!OidIsValid(schema))
-		return false;
 	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(NamespaceRelationId));
 	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(schema));
 	rel = table_open(DependRelationId, AccessShareLock);
 	scan = systable_beginscan(rel, DependReferenceIndexId, true, NULL, lengthof(keys), keys);
-	found = HeapTupleIsValid(systable_getnext(scan));
+	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend depend = (Form_pg_depend) GETSTRUCT(tuple);
+
+		found = depend->classid != RelationRelationId ||
+			!ttl_container_is_owner(ttl_container_owner(depend->objid), archive);
+	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return found;
 }
 
-/* Errors if code of the archive's could meet temporary objects of a user who isn't its owner. */
+/*
+ * Errors if code of the archive's could find temporary objects that its owner hasn't made.  Each row is
+ * checked: triggers of the deletion may have made some since the last one.
+ */
 static void
-check_session(Relation archive)
+check_session(Oid archive_relid, Relation rel)
 {
-	if (has_temporary_objects() && !ttl_container_is_owner(GetOuterUserId(), RelationGetRelid(archive)) &&
-		runs_users_code(archive))
+	Oid			schema;
+	Oid			toast_schema;
+	Relation	archive;
+
+	GetTempNamespaceState(&schema, &toast_schema);
+	if (!OidIsValid(schema))
+		return;
+	archive = table_open(archive_relid, NoLock);
+	if (!is_inert(archive, rel) && has_objects_of_others(schema, archive_relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("cannot write archive \"%s\" in a session that has temporary objects",
 						RelationGetRelationName(archive)),
-				 errdetail("Functions of its owner would be executed, and might find them."),
+				 errdetail("Code of the archive's owner may be executed, and could find objects that are not the owner's."),
 				 errhint("Use DISCARD TEMP, or retry when the row has been deleted in the background.")));
+	table_close(archive, NoLock);
 }
 
 /* True if a value of the row can be given to the archive's column of that name. */
@@ -302,7 +327,6 @@ prepare(Relation rel, Oid container, Oid archive_relid, Archiving *archiving)
 				 errmsg("archive of container \"%s\" does not exist", get_rel_name(container)),
 				 errhint("Choose another by ttl.alter_container(..., archive_to => ...), or 0 for none.")));
 	check_tables(container, archive);
-	check_session(archive);
 	sql = match_columns(rel, archive, archiving, types);
 	archiving->plan = SPI_prepare(sql, archiving->ncolumns, types);
 	archiving->archive = archive_relid;
@@ -415,6 +439,7 @@ ttl_archive(PG_FUNCTION_ARGS)
 	const TriggerData *trigger = (TriggerData *) fcinfo->context;
 	TtlContainer container;
 	ErrorContextCallback callback = {error_context_stack, explain, &container};
+	Archiving  *archiving;
 	TtlSqlContext saved;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_AFTER(trigger->tg_event) ||
@@ -431,7 +456,9 @@ ttl_archive(PG_FUNCTION_ARGS)
 
 	error_context_stack = &callback;
 	ttl_sql_begin(ttl_container_owner(container.container), DEFINER, &saved);
-	insert(find_archiving(fcinfo->flinfo, trigger->tg_relation, &container), trigger->tg_trigslot);
+	archiving = find_archiving(fcinfo->flinfo, trigger->tg_relation, &container);
+	check_session(archiving->archive, trigger->tg_relation);
+	insert(archiving, trigger->tg_trigslot);
 	ttl_sql_end(&saved);
 	error_context_stack = callback.previous;
 	return PointerGetDatum(NULL);
