@@ -197,5 +197,66 @@ SELECT ttl.set_default_ttl('gone', 60);
 SELECT ttl.set_default_ttl('gone', NULL);
 ROLLBACK;
 
+--
+-- Comments
+--
+
 SET client_min_messages = warning;
+CREATE FUNCTION comments(c regclass) RETURNS TABLE (object text, comment text) LANGUAGE sql AS $$
+    SELECT * FROM (
+        SELECT attname::text, col_description(c, attnum) FROM pg_attribute WHERE attrelid = c AND attnum > 0 AND NOT attisdropped
+        UNION ALL SELECT tgname, obj_description(oid, 'pg_trigger') FROM pg_trigger WHERE tgrelid = c AND NOT tgisinternal
+    ) o (object, comment) ORDER BY object COLLATE "C"
+$$;
+-- What is added says what it is, and a change of the policy makes none of it false
+CREATE TABLE commented (id int PRIMARY KEY);
+CREATE TABLE commented_archive (id int);
+SELECT ttl.create_container('commented', 60);
+SELECT ttl.alter_container('commented', archive_to => 'commented_archive');
+SELECT * FROM comments('commented');
+CREATE TEMP TABLE said AS SELECT * FROM comments('commented');
+SELECT ttl.set_default_ttl('commented', -1), ttl.alter_container('commented', touch_on_update => false);
+ALTER TABLE commented RENAME COLUMN ttl TO life;
+ALTER TABLE commented RENAME TO renamed;
+SELECT comment FROM comments('renamed') EXCEPT SELECT comment FROM said;
+SELECT ttl.drop_container('renamed');
+SELECT * FROM comments('renamed');
+-- of a document table, too
+SELECT ttl.create_ttl_index('commented_documents', 60) ->> 'ok';
+SELECT object FROM comments('commented_documents') WHERE comment IS NOT NULL;
+SELECT ttl.drop_container('commented_documents', drop_columns => true);
+SELECT * FROM comments('commented_documents');
+-- What was there isn't, and keeps its comment
+CREATE TABLE commented_before (id int, at timestamptz, expires timestamptz);
+COMMENT ON COLUMN commented_before.at IS 'mine';
+SELECT ttl.create_container('commented_before', 60, 'at', 'expires');
+SELECT object, comment FROM comments('commented_before') WHERE object <> '~ttl';
+SELECT ttl.drop_container('commented_before');
+SELECT * FROM comments('commented_before');
+-- one that somebody has given stays, and one that he has removed stays away
+CREATE TABLE commented_since (id int);
+SELECT ttl.create_container('commented_since', 60);
+COMMENT ON COLUMN commented_since._ts IS 'mine';
+COMMENT ON COLUMN commented_since.ttl IS NULL;
+COMMENT ON TRIGGER "~ttl" ON commented_since IS 'mine';
+SELECT ttl.set_default_ttl('commented_since', 70), ttl.alter_container('commented_since', ts_precision => '1 s');
+SELECT * FROM comments('commented_since');
+SELECT ttl.drop_container('commented_since');
+SELECT * FROM comments('commented_since');
+-- A partition that leaves becomes a container with the same, whoever detaches it
+CREATE TABLE commented_parts (id int) PARTITION BY LIST (id);
+CREATE TABLE commented_part PARTITION OF commented_parts FOR VALUES IN (1);
+CREATE TABLE commented_part_2 (id int, ttl int, _ts timestamptz);
+COMMENT ON COLUMN commented_part_2.ttl IS 'mine';
+SELECT ttl.create_container('commented_parts', 60);
+ALTER TABLE commented_parts ATTACH PARTITION commented_part_2 FOR VALUES IN (2);
+GRANT USAGE ON SCHEMA taking_back TO regress_ttl_user;
+ALTER TABLE commented_parts OWNER TO regress_ttl_user;
+SET ROLE regress_ttl_user;
+ALTER TABLE taking_back.commented_parts DETACH PARTITION taking_back.commented_part;
+RESET ROLE;
+ALTER TABLE commented_parts DETACH PARTITION commented_part_2 CONCURRENTLY;
+SELECT count(*), count(comment), count(comment) FILTER (WHERE comment IN (SELECT comment FROM said)) AS "ttl's" FROM comments('commented_part');
+SELECT count(*), count(comment), count(comment) FILTER (WHERE comment IN (SELECT comment FROM said)) AS "ttl's" FROM comments('commented_part_2');
+
 DROP SCHEMA taking_back CASCADE;

@@ -36,6 +36,7 @@ extern void ttl_table_check_uses_of_table(Oid relid);
 extern void ttl_table_check_new_index(HeapTuple index);
 extern bool ttl_table_has_rows_elsewhere(Oid relid);
 extern void ttl_table_add_columns(Oid relid, TtlPolicy *policy);
+extern void ttl_table_comment(Oid relid, const TtlPolicy *policy);
 extern void ttl_table_complete_partition(Oid parent, Oid partition, const TtlPolicy *policy);
 extern void ttl_table_renew_default(Oid relid, const TtlPolicy *policy);
 extern void ttl_table_take_back(Oid relid, const TtlPolicy *policy, bool drop);

@@ -486,6 +486,7 @@ register_container(Oid relid, TtlPolicy *policy, bool names_ts, bool names_ttl,
 
 	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
 	ttl_table_add_columns(relid, policy);
+	ttl_table_comment(relid, policy);
 	ttl_table_check_policy(relid, policy);
 	if (policy->indexing != TTL_INDEXING_NONE)
 		ttl_table_create_indexes(relid, policy);

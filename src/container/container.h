@@ -444,6 +444,8 @@ extern bool ttl_policy_lock(Oid container, bool exclusive, bool wait);
 extern void ttl_command_execute(const char *sql);
 #define ttl_command_run(...)	ttl_command_execute(psprintf(__VA_ARGS__))
 
+extern void ttl_comment_add(Oid object, Oid class, int column, const char *text);
+
 /*
  * The row trigger of a container among those of an execution; on shards Citus adds a number
  * to its name.  A copy of that of a table, whose own are replaced when catalogs are read; and

@@ -11,6 +11,10 @@
  * of Citus its arguments carry the policy, see citus.h; elsewhere it has none.  A container with an
  * archive has a second one, see archive.c.
  *
+ * What ttl adds to a table is commented, so that \d+ shows a container for what it is.  A comment never
+ * takes the place of another, and says nothing that a change of the policy or a new name would make false:
+ * that would need the table's lock for each change, and comparisons of schemas would show it.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -19,6 +23,7 @@
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_trigger.h"
+#include "commands/comment.h"
 #include "commands/trigger.h"
 #include "container/container.h"
 #include "executor/spi.h"
@@ -37,9 +42,28 @@ ttl_command_execute(const char *sql)
 		elog(ERROR, "SPI_execute failed: %s: %s", SPI_result_code_string(result), sql);
 }
 
+/* Comments on an object of the table, which is locked, or on one of its columns, if it has no comment. */
+void
+ttl_comment_add(Oid object, Oid class, int column, const char *text)
+{
+	if (GetComment(object, class, column) == NULL)
+		CreateComments(object, class, column, text);
+}
+
+static void
+comment_on_trigger(Oid relid, const char *name, const char *text)
+{
+	ttl_comment_add(get_trigger_oid(relid, name, false), TriggerRelationId, 0, text);
+}
+
 /*
  * The row trigger
  */
+
+#define TRIGGER_COMMENT \
+	"frees keys that expired rows hold, and completes the start of TTL (extension ttl; see ttl.containers)"
+#define ARCHIVE_TRIGGER_COMMENT \
+	"copies expired rows that are deleted to the archive of this container (extension ttl; archive_to in ttl.containers)"
 
 /* The table whose row trigger is being created */
 static Oid	created_on = InvalidOid;
@@ -132,6 +156,7 @@ ttl_row_trigger_create(Oid relid, const char *arguments)
 	PG_END_TRY();
 	ttl_sql_end(&saved);
 	ttl_row_trigger_enable(relid);
+	comment_on_trigger(relid, TTL_TRIGGER, TRIGGER_COMMENT);
 }
 
 /*
@@ -141,7 +166,8 @@ ttl_row_trigger_create(Oid relid, const char *arguments)
  * AlterTableInternal() would look for the command in which event triggers are told of it.
  */
 static void
-restore_trigger(Oid relid, char *name, int16 timing, int16 event, TtlFunction function, char fires_when)
+restore_trigger(Oid relid, char *name, int16 timing, int16 event, TtlFunction function, char fires_when,
+				const char *comment)
 {
 	CreateTrigStmt *stmt = makeNode(CreateTrigStmt);
 	TtlSqlContext saved;
@@ -157,13 +183,14 @@ restore_trigger(Oid relid, char *name, int16 timing, int16 event, TtlFunction fu
 								 false, fires_when);
 	ttl_sql_end(&saved);
 	CommandCounterIncrement();
+	comment_on_trigger(relid, name, comment);
 }
 
 void
 ttl_row_trigger_restore(Oid relid)
 {
 	restore_trigger(relid, TTL_TRIGGER, TRIGGER_TYPE_BEFORE, TRIGGER_TYPE_INSERT, TTL_ON_WRITE,
-					TRIGGER_FIRES_ALWAYS);
+					TRIGGER_FIRES_ALWAYS, TRIGGER_COMMENT);
 }
 
 bool
@@ -213,13 +240,14 @@ ttl_archive_trigger_create(Oid relid)
 	ttl_command_run("CREATE OR REPLACE TRIGGER \"%s\" AFTER DELETE ON %s FOR EACH ROW EXECUTE FUNCTION ttl.archive()",
 					TTL_ARCHIVE_TRIGGER, ttl_container_table_name(relid));
 	ttl_sql_end(&saved);
+	comment_on_trigger(relid, TTL_ARCHIVE_TRIGGER, ARCHIVE_TRIGGER_COMMENT);
 }
 
 void
 ttl_archive_trigger_restore(Oid relid)
 {
 	restore_trigger(relid, TTL_ARCHIVE_TRIGGER, TRIGGER_TYPE_AFTER, TRIGGER_TYPE_DELETE, TTL_ARCHIVE,
-					TRIGGER_FIRES_ON_ORIGIN);
+					TRIGGER_FIRES_ON_ORIGIN, ARCHIVE_TRIGGER_COMMENT);
 }
 
 void

@@ -391,6 +391,7 @@ for my $style ([], ['--inserts'], ['--column-inserts'],
 	is_restored($node, $database);
 	$script = $file unless @$style;
 }
+like(slurp_file($script), qr/^COMMENT ON COLUMN public\.session\.ttl IS .*^COMMENT ON TRIGGER "~ttl" ON public\.session IS /ms, 'comments are part of it');
 same(contents(dump_of('restored1')), contents($script), '... a dump of what was restored is the same');
 
 # Archives
