@@ -48,7 +48,14 @@ SELECT ttl.create_container('keys', 60);
 INSERT INTO keys (id, _ts) VALUES (1, '2020-01-01');
 ALTER TABLE keys DISABLE TRIGGER ALL;
 INSERT INTO keys VALUES (1);
+INSERT INTO keys VALUES (2);
+UPDATE keys SET id = 1 WHERE id = 2;
+-- a statement inside of it has nothing to do with that
+CREATE TABLE plain (id int PRIMARY KEY);
+CREATE FUNCTION insert_plain() RETURNS int LANGUAGE sql AS 'INSERT INTO plain VALUES (3) RETURNING id';
+INSERT INTO keys SELECT insert_plain() FROM generate_series(1, 2);
 ALTER TABLE keys ENABLE TRIGGER ALL;
+INSERT INTO keys VALUES (2);
 INSERT INTO keys VALUES (1);
 CREATE TABLE hits (day int, n int) PARTITION BY LIST (day);
 CREATE TABLE hits_1 PARTITION OF hits FOR VALUES IN (1);

@@ -363,6 +363,19 @@ ttl_counters_is_new_failure(Oid container, int sqlstate)
 	return is_new;
 }
 
+bool
+ttl_counters_is_new_trigger(Oid container)
+{
+	ContainerEntry *entry = lock_container(container);
+	TimestampTz now = GetCurrentTimestamp();
+	bool		is_new = !is_recent(entry->counters.trigger_at, now);
+
+	if (is_new)
+		entry->counters.trigger_at = now;
+	dshash_release_lock(containers, entry);
+	return is_new;
+}
+
 /* Time between the first two records of progress, microseconds */
 #define PROGRESS_PERIOD		(60 * USECS_PER_SEC)
 

@@ -85,6 +85,7 @@ typedef struct TtlContainerCounters
 								 * blame */
 	int			failure_sqlstate;	/* of the last such error that was new */
 	TimestampTz failure_at;
+	TimestampTz trigger_at;		/* when the log was last told that the row trigger doesn't fire */
 	TtlExpiryPosition front;	/* rows before it have been deleted, or cannot
 								 * be; without TIDs; not set: nothing is known */
 	TtlProgress progress[3];	/* of the backlog, the latest last, a minute
@@ -179,6 +180,9 @@ extern bool ttl_counters_set_error(Oid container, const char *message);
  * ago: of the same kind, or if the container is failing since.
  */
 extern bool ttl_counters_is_new_failure(Oid container, int sqlstate);
+
+/* False if that its row trigger doesn't fire has been told less than an hour ago. */
+extern bool ttl_counters_is_new_trigger(Oid container);
 
 /* Sets what a run has found, of the worker or of a CALL. */
 extern void ttl_counters_set_run(Oid container, const TtlFindings *found);

@@ -135,6 +135,7 @@ ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 {
 	TtlExecution starting;
 	TtlExecution *execution;
+	ErrorContextCallback denied = {error_context_stack, ttl_policy_explain_denied, NULL};
 
 	/*
 	 * the executor may call functions while it starts, so the clock comes
@@ -144,10 +145,13 @@ ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 	ttl_hide_complete(&starting);
 	ttl_hide_strip(&starting, eflags);
 
+	if (ttl_policy_is_written(queryDesc->plannedstmt))
+		error_context_stack = &denied;
 	if (prev_ExecutorStart_hook)
 		prev_ExecutorStart_hook(queryDesc, eflags);
 	else
 		standard_ExecutorStart(queryDesc, eflags);
+	error_context_stack = denied.previous;
 
 	execution = ttl_execution_remember(&starting);
 	if (execution->follows_leader)
@@ -183,12 +187,18 @@ send_policies(void)
 static void
 run_current(const TtlExecution *outer, TTL_EXECUTOR_RUN_PARAMETERS)
 {
+	const TtlExecution *execution = ttl_execution_current();
+	ErrorContextCallback key = {error_context_stack, ttl_evict_explain_key, NULL};
+
 	if (!ttl_fk_delete_expired_before(outer))
 		direction = NoMovementScanDirection;
+	if (execution != NULL && execution->keeps_keys)
+		error_context_stack = &key;
 	if (prev_ExecutorRun_hook)
 		prev_ExecutorRun_hook(TTL_EXECUTOR_RUN_ARGUMENTS);
 	else
 		standard_ExecutorRun(TTL_EXECUTOR_RUN_ARGUMENTS);
+	error_context_stack = key.previous;
 }
 
 static void

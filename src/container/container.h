@@ -18,6 +18,7 @@
 #include "nodes/pg_list.h"
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
+#include "nodes/plannodes.h"
 #include "utils/reltrigger.h"
 
 typedef enum TtlIndexing
@@ -399,6 +400,10 @@ extern bool ttl_policy_read(Oid container, TtlPolicy *policy);
 extern void ttl_policy_insert(Oid container, const TtlPolicy *policy);
 extern void ttl_policy_update(Oid container, const TtlPolicy *policy);
 extern void ttl_policy_delete(Oid container);
+
+/* True if the statement changes rows of ttl.container itself; and what adds a HINT if that is denied. */
+extern bool ttl_policy_is_written(const PlannedStmt *stmt);
+extern void ttl_policy_explain_denied(void *arg);
 
 /*
  * Makes all sessions read the policy again, and if the shape of plans depends on the

@@ -39,6 +39,7 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/tidbitmap.h"
+#include "parser/parsetree.h"
 #include "replication/logicalworker.h"
 #include "storage/lock.h"
 #include "ttl.h"
@@ -789,6 +790,32 @@ ttl_policy_lock(Oid container, bool exclusive, bool wait)
  * Rows that come in by SQL
  */
 
+#define DIRECT_CHANGE_HINT \
+	"Use ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container()."
+
+bool
+ttl_policy_is_written(const PlannedStmt *stmt)
+{
+	const TtlObjects *objects = stmt->resultRelations == NIL ? NULL : ttl_container_objects();
+	ListCell   *lc;
+
+	if (objects == NULL)
+		return false;
+	foreach(lc, stmt->resultRelations)
+	{
+		if (rt_fetch(lfirst_int(lc), stmt->rtable)->relid == objects->catalog)
+			return true;
+	}
+	return false;
+}
+
+void
+ttl_policy_explain_denied(void *arg)
+{
+	if (geterrcode() == ERRCODE_INSUFFICIENT_PRIVILEGE)
+		errhint(DIRECT_CHANGE_HINT);
+}
+
 /*
  * Warns unless the policy of a row that is restored can be one of that table.  Where a table
  * was dropped while the library wasn't loaded, a dump may have its OID, which is that of
@@ -855,7 +882,8 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("rows of \"%s.%s\" cannot be changed directly",
 						TTL_SCHEMA, RelationGetRelationName(trigger->tg_relation)),
-				 errhint("Use the functions of schema \"%s\".", TTL_SCHEMA)));
+				 RelationGetRelid(trigger->tg_relation) == objects->catalog ?
+				 errhint(DIRECT_CHANGE_HINT) : errhint("Use ttl.pause() and ttl.resume().")));
 
 	desc = RelationGetDescr(trigger->tg_relation);
 	tuple = trigger->tg_trigtuple;

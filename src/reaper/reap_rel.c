@@ -893,6 +893,35 @@ leave_locked(TtlBatch *batch, const char *message, Oid relid)
 }
 
 /*
+ * Logs that the table's row trigger is disabled or gone, which makes users' INSERTs fail on the keys of its expired
+ * rows.  Deletion goes on.  One line for a container, and none again within an hour.
+ */
+static void
+report_trigger(const TtlBatch *batch)
+{
+	const Trigger *trigger = ttl_row_trigger_among(batch->rel->trigdesc);
+	const char *detail = _("Expired rows are hidden and deleted, but until then an INSERT on the key of one fails.");
+	Oid			container = batch->container.container;
+
+	if ((trigger != NULL && ttl_row_trigger_fires(trigger)) || !ttl_counters_is_new_trigger(container))
+		return;
+	if (trigger != NULL)
+		ereport(WARNING,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("trigger \"%s\" of container \"%s\" is disabled", trigger->tgname,
+						ttl_container_qualified_name(container)),
+				 errdetail("%s", detail),
+				 errhint("Use ALTER TABLE ... ENABLE TRIGGER \"%s\".", trigger->tgname)));
+	else
+		ereport(WARNING,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("container \"%s\" has lost its trigger \"%s\"",
+						ttl_container_qualified_name(container), TTL_TRIGGER),
+				 errdetail("%s", detail),
+				 errhint("Use ttl.drop_container(), and ttl.create_container() with the names of the columns.")));
+}
+
+/*
  * Opens the table if rows of it may be deleted now.  The locks last to the end of the
  * transaction.  batch->rel is NULL if the table is not there.
  */
@@ -942,6 +971,8 @@ open_table(TtlBatch *batch, Oid container)
 				 errdetail("It is being copied, or rows on other nodes may reference its rows.")));
 		return TTL_REAP_DONE;
 	}
+	if (!waits)
+		report_trigger(batch);
 	if (!waits && !ttl_expiry_lock_indexes(batch->rel))
 		return leave_locked(batch, _("could not obtain lock on an expiry index of table \"%s\""), relid);
 	locked = lock_referencing(batch->rel, waits);

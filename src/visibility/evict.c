@@ -70,6 +70,7 @@
 #include "guc.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
+#include "ttl.h"
 #include "utils/datum.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
@@ -904,6 +905,32 @@ fire_last(ResultRelInfo *target, EState *estate)
 }
 
 /*
+ * Notes that the statement writes a container whose trigger is disabled.  It will fail on the key of an
+ * expired row, as on a plain table.
+ */
+static void
+note_disabled(const ResultRelInfo *target, const EState *estate)
+{
+	const Trigger *trigger = ttl_row_trigger_among(target->ri_TrigDesc);
+	TtlExecution *execution = ttl_execution_of(estate);
+
+	if (trigger != NULL && execution != NULL && !ttl_row_trigger_fires(trigger))
+		execution->keeps_keys = true;
+}
+
+void
+ttl_evict_explain_key(void *arg)
+{
+	const TtlExecution *execution = ttl_execution_current();
+	int			error = geterrcode();
+
+	if ((error == ERRCODE_UNIQUE_VIOLATION || error == ERRCODE_EXCLUSION_VIOLATION) &&
+		execution != NULL && execution->keeps_keys)
+		errhint("If an expired row holds the key, use ALTER TABLE ... ENABLE TRIGGER \"%s\", which is disabled.",
+				TTL_TRIGGER);
+}
+
+/*
  * In place of the function of an UPDATE's outer node until it has returned a row: opens the target's indexes
  * before the executor does, which would prepare their predicates itself.
  */
@@ -951,6 +978,7 @@ prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
 	if (mtstate->operation == CMD_DELETE || target->ri_TrigDesc == NULL ||
 		!ttl_container_is_part(RelationGetRelid(target->ri_RelationDesc)))
 		return;
+	note_disabled(target, mtstate->ps.state);
 	fire_last(target, mtstate->ps.state);
 	check_conflicts(target, mtstate->ps.state);
 	if (mtstate->operation != CMD_INSERT ||

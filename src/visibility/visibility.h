@@ -107,6 +107,9 @@ extern void ttl_stamp_query(Query *query);
 extern void ttl_evict_started(TtlExecution *execution);
 extern void ttl_evict_ends(QueryDesc *query_desc);
 
+/* Adds a HINT to the error on a key, if the running statement keeps those of expired rows. */
+extern void ttl_evict_explain_key(void *arg);
+
 /*
  * scan_filter.c
  */

@@ -51,7 +51,7 @@ like($err, qr/must be owner of database app/, 'nor is resume');
 ($result, $out, $err) = $node->psql('app', q{SET ROLE head; SELECT ttl.pause('2001-01-01')});
 like($err, qr/end of the pause must be in the future/, 'no pause in the past');
 ($result, $out, $err) = $node->psql('app', q{DELETE FROM ttl.paused; INSERT INTO ttl.paused VALUES (now())});
-like($err, qr/rows of "ttl\.paused" cannot be changed directly\n.*HINT:  Use the functions of schema "ttl"\./, 'not by hand');
+like($err, qr/rows of "ttl\.paused" cannot be changed directly\n.*HINT:  Use ttl\.pause\(\) and ttl\.resume\(\)\./, 'not by hand');
 ($result, $out, $err) = $node->psql('app', 'SET ROLE head; SELECT ttl.resume()');
 like($err, qr/NOTICE:  deletion of expired rows is not held/, 'nothing to resume');
 
