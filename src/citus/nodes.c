@@ -246,6 +246,19 @@ ttl_citus_put_expiring(Oid relid, Interval *within, ReturnSetInfo *result)
 	put_rows(query, lengthof(types), types, values, relid, ERROR, result);
 }
 
+/* So long at most does each node that answers nothing keep those waiting who look at the others, in ms. */
+#define CONNECTION_TIMEOUT	2000
+
+/* Bounds the time to connect to a node, until the caller's nest level of settings ends. */
+static void
+limit_connecting(void)
+{
+	static const char *const name = "citus.node_connection_timeout";
+
+	if (strtol(GetConfigOption(name, false, false), NULL, 10) > CONNECTION_TIMEOUT)
+		ttl_sql_set(name, psprintf("%d", CONNECTION_TIMEOUT));
+}
+
 void
 ttl_citus_put_statistics(ReturnSetInfo *result)
 {
@@ -266,5 +279,11 @@ ttl_citus_put_statistics(ReturnSetInfo *result)
 
 	if (ttl_citus_is_here() &&
 		ttl_citus_is_true("SELECT EXISTS (SELECT FROM ttl.container JOIN pg_dist_partition ON logicalrelid = relid WHERE NOT propagated)", 0))
+	{
+		int			nestlevel = NewGUCNestLevel();
+
+		limit_connecting();
 		put_rows(query, 0, NULL, NULL, InvalidOid, WARNING, result);
+		AtEOXact_GUC(true, nestlevel);
+	}
 }

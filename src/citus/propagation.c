@@ -52,7 +52,7 @@ ttl_citus_arguments(Oid relid, const TtlPolicy *policy)
 	if (!ttl_citus_is_distributed(relid))
 		return text.data;
 	ttl_policy_init(&default_policy);
-	for (int i = 0; i < ttl_nsettings; i++)
+	for (int i = 0; i < ttl_npropagated; i++)
 	{
 		const TtlSetting *setting = &ttl_settings[i];
 

@@ -392,6 +392,7 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	TtlPolicy	policy;
 	TtlSqlContext saved;
 	Relation	rel;
+	bool		has_trigger;
 
 	/* a table that is gone has no owner */
 	if (ttl_policy_forget_dropped(relid))
@@ -405,6 +406,7 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 	ttl_container_check_owned(relid);
 	rel = ttl_container_open(relid, AccessExclusiveLock);
 	CheckTableNotInUse(rel, "drop_container");
+	has_trigger = ttl_row_trigger_find(rel) != NULL;
 	table_close(rel, NoLock);
 	lock_policy(relid, &policy);
 	ttl_notice_made_visible(relid, policy.default_ttl, TTL_OFF);
@@ -415,7 +417,7 @@ ttl_drop_container(PG_FUNCTION_ARGS)
 					ttl_policy_default_ttl_text(policy.default_ttl))));
 
 	/* shards of a distributed table cease to be containers by this */
-	if (ttl_row_trigger_exists(relid))
+	if (has_trigger)
 		ttl_table_drop_trigger(relid);
 	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
 	if (OidIsValid(policy.archive_to))

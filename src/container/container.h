@@ -352,8 +352,9 @@ typedef struct TtlSetting
 
 extern const TtlSetting ttl_settings[];
 extern const int ttl_nsettings;
+extern const int ttl_npropagated;	/* ... and created_objects, which goes to Citus's other nodes */
 
-/* The setting of that name, or NULL */
+/* That of that name, or NULL */
 extern const TtlSetting *ttl_policy_setting(const char *name);
 
 /* Sets all settings to what they are by default; there are no columns then. */

@@ -29,6 +29,7 @@
 #include "executor/spi.h"
 #include "own_sql.h"
 #include "ttl.h"
+#include "utils/builtins.h"
 #include "utils/elog.h"
 #include "utils/guc.h"
 #include "utils/rel.h"
@@ -199,14 +200,18 @@ ttl_row_trigger_is_created(Oid relid)
 	return OidIsValid(relid) && relid == created_on;
 }
 
+/* On a shard that Citus has left behind its name has a number still. */
 void
 ttl_row_trigger_drop(Oid relid)
 {
+	Relation	rel = table_open(relid, NoLock);
+	const char *name = quote_identifier(ttl_row_trigger_find(rel)->tgname);
 	TtlSqlContext saved;
 
+	table_close(rel, NoLock);
 	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
 	ttl_row_trigger_allow();
-	ttl_command_run("DROP TRIGGER \"%s\" ON %s", TTL_TRIGGER, ttl_container_table_name(relid));
+	ttl_command_run("DROP TRIGGER %s ON %s", name, ttl_container_table_name(relid));
 	ttl_sql_end(&saved);
 }
 

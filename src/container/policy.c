@@ -160,20 +160,21 @@ const TtlSetting ttl_settings[] = {
 	FIELD(batch_size, NUMBER, batch_size, false, MAX_BATCH_SIZE,
 		  gettext_noop("Use a number from 1 to 50000, or 0 for as many rows as take about 50 ms.")),
 	FIELD(replication_origin, BOOLEAN, replication_origin, false),
-	/* what else is stored, and set by ttl itself */
+	/* what else is stored, and set by ttl itself; the first of it goes to Citus's other nodes, too */
+	FIELD(created_objects, CREATED, created_objects, false),
 	FIELD(change.began_at, INSTANT, grace_began_at, false),
 	FIELD(change.noticed_at, INSTANT, grace_noticed_at, false),
 	FIELD(change.partition, TABLE, grace_partition, false),
-	FIELD(created_objects, CREATED, created_objects, false),
 	FIELD(propagated, BOOLEAN, propagated, false)
 };
 
 const int	ttl_nsettings = lengthof(ttl_settings) - 5;
+const int	ttl_npropagated = lengthof(ttl_settings) - 4;
 
 const TtlSetting *
 ttl_policy_setting(const char *name)
 {
-	for (int i = 0; i < ttl_nsettings; i++)
+	for (int i = 0; i < ttl_npropagated; i++)
 	{
 		if (strcmp(ttl_settings[i].name, name) == 0)
 			return &ttl_settings[i];
@@ -190,7 +191,8 @@ static const Oid column_types[] = {
 	[TTL_SETTING_BOOLEAN] = BOOLOID,
 	[TTL_SETTING_NUMBER] = INT4OID,
 	[TTL_SETTING_INTERVAL] = INTERVALOID,
-	[TTL_SETTING_TABLE] = REGCLASSOID
+	[TTL_SETTING_TABLE] = REGCLASSOID,
+	[TTL_SETTING_CREATED] = TEXTARRAYOID
 };
 
 /* Names of TtlAdded, from the lowest bit up */

@@ -276,5 +276,14 @@ is($coordinator->safe_psql('postgres', 'SELECT count(*), sum(id) FROM parents'),
 is($coordinator->safe_psql('postgres', 'SELECT count(*) FROM children c JOIN parents p ON p.id = c.parent'), (split /\|/, $lives)[0], '... with its children');
 $cluster->stored_are('parents', (split /\|/, $lives)[0], '... and what has expired gets deleted');
 
+# What was added to a table is known where Citus has made another of it
+$coordinator->safe_psql('postgres', q{CREATE TABLE moved (id int PRIMARY KEY, at timestamptz NOT NULL);
+CREATE INDEX mine ON moved (at);
+SELECT create_distributed_table('moved', 'id');
+SELECT ttl.create_container('moved', 60, 'at');
+SELECT undistribute_table('moved');
+SELECT ttl.drop_container('moved', drop_columns => true)});
+is($coordinator->safe_psql('postgres', q{SELECT attname FROM pg_attribute WHERE attrelid = 'moved'::regclass AND attnum > 0 AND NOT attisdropped
+UNION ALL SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = 'moved'::regclass ORDER BY 1}), "at\nid\nmine\nmoved_pkey", 'drop_container takes back what was added to a table that is distributed no longer');
 $cluster->stop;
 done_testing();
