@@ -63,7 +63,7 @@ typedef struct TtlCostShared
 	pg_atomic_uint64 counted_ahead[FLEXIBLE_ARRAY_MEMBER];
 } TtlCostShared;
 
-static TtlCostShared *shared = NULL;
+static TtlCostShared *cost_shared = NULL;
 
 /* Counter of this database, NULL = none as yet */
 static pg_atomic_uint64 *foreground = NULL;
@@ -91,17 +91,17 @@ ttl_cost_since(const BufferUsage *start)
 	dirty = pgBufferUsage.shared_blks_dirtied - start->shared_blks_dirtied +
 		pgBufferUsage.local_blks_dirtied - start->local_blks_dirtied;
 
-	return hit * pg_atomic_read_u32(&shared->hit) +
-		miss * pg_atomic_read_u32(&shared->miss) +
-		dirty * pg_atomic_read_u32(&shared->dirty);
+	return hit * pg_atomic_read_u32(&cost_shared->hit) +
+		miss * pg_atomic_read_u32(&cost_shared->miss) +
+		dirty * pg_atomic_read_u32(&cost_shared->dirty);
 }
 
 void
 ttl_cost_set_weights(void)
 {
-	pg_atomic_write_u32(&shared->hit, VacuumCostPageHit);
-	pg_atomic_write_u32(&shared->miss, VacuumCostPageMiss);
-	pg_atomic_write_u32(&shared->dirty, VacuumCostPageDirty);
+	pg_atomic_write_u32(&cost_shared->hit, VacuumCostPageHit);
+	pg_atomic_write_u32(&cost_shared->miss, VacuumCostPageMiss);
+	pg_atomic_write_u32(&cost_shared->dirty, VacuumCostPageDirty);
 }
 
 /* What this backend's parallel workers have added, or if it is one, those of its leader */
@@ -110,7 +110,7 @@ counted_ahead(void)
 {
 	PGPROC	   *leader = MyProc->lockGroupLeader != NULL ? MyProc->lockGroupLeader : MyProc;
 
-	return &shared->counted_ahead[leader - ProcGlobal->allProcs];
+	return &cost_shared->counted_ahead[leader - ProcGlobal->allProcs];
 }
 
 /*
@@ -252,14 +252,14 @@ ttl_cost_shmem_init(void)
 {
 	bool		found;
 
-	shared = ShmemInitStruct(TTL_EXTENSION " cost", ttl_cost_shmem_size(), &found);
+	cost_shared = ShmemInitStruct(TTL_EXTENSION " cost", ttl_cost_shmem_size(), &found);
 	if (found)
 		return;
-	pg_atomic_init_u32(&shared->hit, VacuumCostPageHit);
-	pg_atomic_init_u32(&shared->miss, VacuumCostPageMiss);
-	pg_atomic_init_u32(&shared->dirty, VacuumCostPageDirty);
+	pg_atomic_init_u32(&cost_shared->hit, VacuumCostPageHit);
+	pg_atomic_init_u32(&cost_shared->miss, VacuumCostPageMiss);
+	pg_atomic_init_u32(&cost_shared->dirty, VacuumCostPageDirty);
 	for (int i = 0; i < MaxBackends; i++)
-		pg_atomic_init_u64(&shared->counted_ahead[i], 0);
+		pg_atomic_init_u64(&cost_shared->counted_ahead[i], 0);
 }
 
 void

@@ -55,7 +55,7 @@ typedef struct DatabaseEntry
 	TtlDatabaseCounters counters;	/* all but foreground_cost */
 } DatabaseEntry;
 
-static TtlCountersShared *shared = NULL;
+static TtlCountersShared *counters_shared = NULL;
 
 /* NULL until this process has attached to them */
 static dshash_table *containers = NULL;
@@ -73,7 +73,7 @@ table_parameters(size_t key_size, size_t entry_size)
 		.entry_size = entry_size,
 		.compare_function = dshash_memcmp,
 		.hash_function = dshash_memhash,
-		.tranche_id = shared->tranche_id
+		.tranche_id = counters_shared->tranche_id
 	};
 
 	TtlDshashSetCopyFunction(&parameters);
@@ -96,20 +96,20 @@ ttl_counters_attach(TtlCountersShared *shmem, bool found, int tranche_id)
 {
 	dsa_area   *area;
 
-	shared = shmem;
+	counters_shared = shmem;
 	if (found)
 		return;
 
-	shared->tranche_id = tranche_id;
-	shared->since = GetCurrentTimestamp();
-	pg_atomic_init_u32(&shared->generation, 0);
+	counters_shared->tranche_id = tranche_id;
+	counters_shared->since = GetCurrentTimestamp();
+	pg_atomic_init_u32(&counters_shared->generation, 0);
 
 	/* the limit keeps the tables within the fixed shared memory */
-	area = dsa_create_in_place(shared->area.data, TTL_COUNTERS_AREA_SIZE, tranche_id, NULL);
+	area = dsa_create_in_place(counters_shared->area.data, TTL_COUNTERS_AREA_SIZE, tranche_id, NULL);
 	dsa_pin(area);
 	dsa_set_size_limit(area, TTL_COUNTERS_AREA_SIZE);
-	shared->containers = create_table(area, sizeof(ContainerKey), sizeof(ContainerEntry));
-	shared->databases = create_table(area, sizeof(Oid), sizeof(DatabaseEntry));
+	counters_shared->containers = create_table(area, sizeof(ContainerKey), sizeof(ContainerEntry));
+	counters_shared->databases = create_table(area, sizeof(Oid), sizeof(DatabaseEntry));
 	dsa_set_size_limit(area, -1);
 	dsa_detach(area);
 }
@@ -131,17 +131,17 @@ attach(void)
 	oldcontext = MemoryContextSwitchTo(TopMemoryContext);
 	if (area == NULL)
 	{
-		area = dsa_attach_in_place(shared->area.data, NULL);
+		area = dsa_attach_in_place(counters_shared->area.data, NULL);
 		dsa_pin_mapping(area);
-		on_shmem_exit(dsa_on_shmem_exit_release_in_place, PointerGetDatum(shared->area.data));
+		on_shmem_exit(dsa_on_shmem_exit_release_in_place, PointerGetDatum(counters_shared->area.data));
 	}
 	if (containers == NULL)
 	{
 		parameters = table_parameters(sizeof(ContainerKey), sizeof(ContainerEntry));
-		containers = dshash_attach(area, &parameters, shared->containers, NULL);
+		containers = dshash_attach(area, &parameters, counters_shared->containers, NULL);
 	}
 	parameters = table_parameters(sizeof(Oid), sizeof(DatabaseEntry));
-	databases = dshash_attach(area, &parameters, shared->databases, NULL);
+	databases = dshash_attach(area, &parameters, counters_shared->databases, NULL);
 	MemoryContextSwitchTo(oldcontext);
 }
 
@@ -165,7 +165,7 @@ lock_container(Oid container)
 TimestampTz
 ttl_counters_since(void)
 {
-	return shared->since;
+	return counters_shared->since;
 }
 
 void
@@ -271,7 +271,7 @@ end_pauses(void)
 		const Pending *change = lfirst(lc);
 		ContainerKey key = {MyDatabaseId, change->container};
 		ContainerEntry *entry = change->ends_pause ?
-			(ContainerEntry *) dshash_find(containers, &key, true) : NULL;
+		(ContainerEntry *) dshash_find(containers, &key, true) : NULL;
 
 		if (entry == NULL)
 			continue;
@@ -506,7 +506,7 @@ lock_database(void)
 	{
 		memset(&entry->counters, 0, sizeof(TtlDatabaseCounters));
 		pg_atomic_init_u64(&entry->foreground_cost, 0);
-		pg_atomic_fetch_add_u32(&shared->generation, 1);
+		pg_atomic_fetch_add_u32(&counters_shared->generation, 1);
 	}
 	return entry;
 }
@@ -521,7 +521,7 @@ ttl_counters_open_database(void)
 pg_atomic_uint64 *
 ttl_counters_foreground(void)
 {
-	uint32		generation = pg_atomic_read_u32(&shared->generation);
+	uint32		generation = pg_atomic_read_u32(&counters_shared->generation);
 
 	if (own_entry == NULL && generation != seen_generation && OidIsValid(MyDatabaseId))
 	{

@@ -78,7 +78,7 @@ typedef struct ClusterHold
 	bool		is_recovered;	/* to a point in time */
 	Recovery	recovery;
 	bool		is_restored;	/* from a base backup */
-}			ClusterHold;
+} ClusterHold;
 
 /* The end of the pause, and ttl_invalidations before it was read */
 static TimestampTz paused_until;
@@ -204,7 +204,7 @@ is_recovered(Recovery *recovery)
 
 /* False if nothing does. */
 static bool
-find_cluster_hold(ClusterHold * hold)
+find_cluster_hold(ClusterHold *hold)
 {
 	hold->is_recovered = is_recovered(&hold->recovery);
 	hold->is_restored = ttl_restore_is_held();
@@ -212,7 +212,7 @@ find_cluster_hold(ClusterHold * hold)
 }
 
 static void
-log_cluster_hold(const ClusterHold * hold)
+log_cluster_hold(const ClusterHold *hold)
 {
 	char	   *database = get_database_name(MyDatabaseId);
 

@@ -75,11 +75,11 @@ typedef struct TtlRestoreShared
 	TimestampTz started_at;
 	TransactionId next_xid;		/* containers with older ones were stored
 								 * before the start; set by the first launcher */
-}			TtlRestoreShared;
+} TtlRestoreShared;
 
 /* Called by the postmaster, before recovery, and in single-user mode */
 extern void ttl_restore_init(void);
-extern void ttl_restore_attach(TtlRestoreShared * shmem, bool found);
+extern void ttl_restore_attach(TtlRestoreShared *shmem, bool found);
 extern void ttl_restore_note_xid(void);
 
 /* Has the start of a base backup known to standbys and backups of this server. */

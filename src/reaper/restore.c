@@ -68,7 +68,7 @@ static TimestampTz last_known_at = 0;
 static TimestampTz started_at = 0;
 
 /* The same in shared memory */
-static TtlRestoreShared * shared = NULL;
+static TtlRestoreShared *restore_shared = NULL;
 
 /* The current transaction has called ttl.resume(). */
 static bool unlinks_at_commit = false;
@@ -173,21 +173,21 @@ ttl_restore_init(void)
 }
 
 void
-ttl_restore_attach(TtlRestoreShared * shmem, bool found)
+ttl_restore_attach(TtlRestoreShared *shmem, bool found)
 {
-	shared = shmem;
+	restore_shared = shmem;
 	if (found)
 		return;
-	shared->last_known_at = last_known_at;
-	shared->started_at = started_at;
-	shared->next_xid = InvalidTransactionId;
+	restore_shared->last_known_at = last_known_at;
+	restore_shared->started_at = started_at;
+	restore_shared->next_xid = InvalidTransactionId;
 }
 
 void
 ttl_restore_note_xid(void)
 {
-	if (!TransactionIdIsValid(shared->next_xid))
-		shared->next_xid = ReadNextTransactionId();
+	if (!TransactionIdIsValid(restore_shared->next_xid))
+		restore_shared->next_xid = ReadNextTransactionId();
 }
 
 void
@@ -243,16 +243,16 @@ ttl_restore_lacks_grace(const TtlPolicy *policy)
 {
 	int64		grace = ttl_guc_grace * USECS_PER_SEC;
 
-	return shared->started_at - shared->last_known_at > grace &&
-		GetCurrentTimestamp() < shared->started_at + grace &&
-		policy->change.noticed_at < shared->started_at &&
-		TransactionIdPrecedes(policy->written_by, shared->next_xid);
+	return restore_shared->started_at - restore_shared->last_known_at > grace &&
+		GetCurrentTimestamp() < restore_shared->started_at + grace &&
+		policy->change.noticed_at < restore_shared->started_at &&
+		TransactionIdPrecedes(policy->written_by, restore_shared->next_xid);
 }
 
 void
 ttl_restore_begin_grace(Oid container)
 {
-	ttl_grace_begin_at(container, shared->started_at);
+	ttl_grace_begin_at(container, restore_shared->started_at);
 }
 
 void
@@ -266,10 +266,10 @@ ttl_restore_log_grace(const char *database)
 		return;
 	is_logged = true;
 	/* timestamptz_to_str() has one buffer */
-	last_known = pstrdup(timestamptz_to_str(shared->last_known_at));
+	last_known = pstrdup(timestamptz_to_str(restore_shared->last_known_at));
 	ereport(LOG,
 			(errmsg("expired rows in database \"%s\" are not deleted before %s because the last checkpoint before the server's start is older than ttl.grace",
-					database, timestamptz_to_str(shared->started_at + ttl_guc_grace * USECS_PER_SEC)),
+					database, timestamptz_to_str(restore_shared->started_at + ttl_guc_grace * USECS_PER_SEC)),
 			 errdetail("The last checkpoint was at %s.", last_known)));
 	pfree(last_known);
 }
