@@ -25,6 +25,17 @@ sub start_new
 	return $self;
 }
 
+# A server of a backup, which is not started yet.  It reaps, and does not archive: its timelines are its own business.
+sub new_of_backup
+{
+	my ($class, $name, $from, $backup, $settings, %how) = @_;
+	my $self = $class->new($name);
+
+	$self->init_from_backup($from, $backup, %how);
+	$self->append_conf('postgresql.conf', "archive_mode = off\nttl.reaper = on\n" . ($settings // '') . "\n");
+	return $self;
+}
+
 # Changes settings of the server that runs.
 sub configure
 {
@@ -105,6 +116,19 @@ sub add_expired
 	$self->safe_psql($database // 'postgres', qq{
 INSERT INTO $table (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, $rows) g;
 SELECT ttl.set_default_ttl('$table', coalesce(ttl.default_ttl('$table'), 3600))});
+	return;
+}
+
+# A database with ttl, and a container c with 50 rows that have expired
+sub create_expired
+{
+	my ($self, $database) = @_;
+
+	$self->safe_psql($database, q{
+CREATE EXTENSION ttl;
+CREATE TABLE c (id int PRIMARY KEY);
+SELECT ttl.create_container('c', 60);
+INSERT INTO c (id, _ts) SELECT g, now() - interval '1h' FROM generate_series(1, 50) g});
 	return;
 }
 

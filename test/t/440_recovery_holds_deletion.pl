@@ -16,29 +16,16 @@ my $primary = TtlNode->start_new('primary', <<'END', has_archiving => 1, allows_
 ttl.reaper = off
 ttl.naptime = 100ms
 END
-$primary->safe_psql('postgres', q{
-CREATE EXTENSION ttl;
-CREATE TABLE c (id int PRIMARY KEY);
-SELECT ttl.create_container('c', 60);
-INSERT INTO c (id, _ts) SELECT g, now() - interval '1h' FROM generate_series(1, 50) g;
-CREATE ROLE visitor;
-CREATE DATABASE other OWNER visitor});
-$primary->safe_psql('other', q{
-CREATE EXTENSION ttl;
-CREATE TABLE c (id int PRIMARY KEY);
-SELECT ttl.create_container('c', 60);
-INSERT INTO c (id, _ts) SELECT g, now() - interval '1h' FROM generate_series(1, 50) g});
+$primary->create_expired('postgres');
+$primary->safe_psql('postgres', 'CREATE ROLE visitor; CREATE DATABASE other OWNER visitor');
+$primary->create_expired('other');
 $primary->backup('backup');
 $primary->safe_psql('postgres', q{SELECT pg_create_restore_point('here')});
 $primary->safe_psql('postgres', q{INSERT INTO c VALUES (1000); SELECT pg_switch_wal()});
 
-# A server that begins with a backup; its timelines are its own business
 sub server
 {
-	my ($name, $from, $backup, $conf, %how) = @_;
-	my $node = TtlNode->new($name);
-	$node->init_from_backup($from, $backup, %how);
-	$node->append_conf('postgresql.conf', "archive_mode = off\nttl.reaper = on\n$conf\n");
+	my $node = TtlNode->new_of_backup(@_);
 	$node->start;
 	return $node;
 }
@@ -48,15 +35,6 @@ sub state_is
 	my ($node, $state, $what, $database) = @_;
 	$database //= 'postgres';
 	ok($node->poll_query_until('postgres', "SELECT state = '$state' FROM ttl.stat_reaper WHERE database = '$database'"), $what)
-	  or diag($node->safe_psql('postgres', 'SELECT * FROM ttl.stat_reaper'));
-	return;
-}
-
-sub reaps
-{
-	my ($node, $what, $database) = @_;
-	local $ENV{PGOPTIONS} = '-c row_security=off';
-	ok($node->poll_query_until($database // 'postgres', 'SELECT count(*) = 0 FROM c WHERE id < 1000'), $what)
 	  or diag($node->safe_psql('postgres', 'SELECT * FROM ttl.stat_reaper'));
 	return;
 }
@@ -106,15 +84,15 @@ like($err, qr/cannot execute ttl\.resume\(\) during recovery|read-only transacti
 
 # the word
 $pitr->safe_psql('other', q{INSERT INTO c (id, _ts) VALUES (1, now() - interval '1h'); SELECT ttl.resume()});
-reaps($pitr, 'resumed');
-reaps($pitr, 'in each database', 'other');
+$pitr->is_emptied('c', 'resumed');
+$pitr->is_emptied('c', 'in each database', 'other');
 is(scalar(() = slurp_file($pitr->logfile) =~ /database "postgres" are not deleted because/g), 2, 'the log has said so once for each start of the server');
 ($result, $out, $err) = $pitr->psql('postgres', 'SELECT ttl.resume()');
 like($err, qr/NOTICE:  deletion of expired rows is not held/, 'once is enough');
 $pitr->stop('immediate');
 $pitr->start;
 $pitr->safe_psql('postgres', q{INSERT INTO c (id, _ts) SELECT g, now() - interval '1h' FROM generate_series(1, 50) g});
-reaps($pitr, 'nor is it forgotten by a crash');
+$pitr->is_emptied('c', 'nor is it forgotten by a crash');
 
 # its standby knows
 $pitr->safe_psql('postgres', q{SELECT ttl.alter_container('c', reaping => false);
@@ -124,7 +102,7 @@ $standby{standby2}->promote;
 is($standby{standby2}->stored('c', 'id < 1000'), 50, 'rows at the promotion');
 $standby{standby2}->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
 $standby{standby2}->safe_psql('postgres', q{SELECT ttl.alter_container('c', reaping => true)});
-reaps($standby{standby2}, 'promoted afterwards, a standby that was made before reaps');
+$standby{standby2}->is_emptied('c', 'promoted afterwards, a standby that was made before reaps');
 $standby{standby2}->stop('immediate');
 
 # but another recovery is another
@@ -155,14 +133,14 @@ unlink($paused->data_dir . '/pg_wal/00000002.history') or die $!;
 $paused->start;
 is_held($paused, 'of unknown history');
 $paused->safe_psql('postgres', 'SELECT ttl.resume()');
-reaps($paused, 'of unknown history, resumed');
+$paused->is_emptied('c', 'of unknown history, resumed');
 $paused->stop('immediate');
 
 # no target
 my $promoted = server('promoted', $primary, 'backup', '', has_streaming => 1);
 $primary->wait_for_catchup('promoted');
 $promoted->promote;
-reaps($promoted, 'promoted');
+$promoted->is_emptied('c', 'promoted');
 $promoted->stop('immediate');
 
 done_testing();

@@ -25,29 +25,10 @@ wal_log_hints = on
 wal_keep_size = 1GB
 END
 my $expired = q{INSERT INTO c (id, _ts) SELECT g, now() - interval '1h' FROM generate_series(1, 50) g;};
-$primary->safe_psql('postgres', qq{
-CREATE EXTENSION ttl;
-CREATE TABLE c (id int PRIMARY KEY);
-SELECT ttl.create_container('c', 60);
-$expired
-CREATE ROLE visitor;
-CREATE DATABASE other OWNER visitor});
-$primary->safe_psql('other', qq{
-CREATE EXTENSION ttl;
-CREATE TABLE c (id int PRIMARY KEY);
-SELECT ttl.create_container('c', 60);
-$expired});
+$primary->create_expired('postgres');
+$primary->safe_psql('postgres', 'CREATE ROLE visitor; CREATE DATABASE other OWNER visitor');
+$primary->create_expired('other');
 $primary->backup('backup');
-
-# A server of a backup, which is not started yet
-sub copy_of
-{
-	my ($name, $from, $backup, $conf, %how) = @_;
-	my $node = TtlNode->new($name);
-	$node->init_from_backup($from, $backup, %how);
-	$node->append_conf('postgresql.conf', "archive_mode = off\nttl.reaper = on\n" . ($conf // ''));
-	return $node;
-}
 
 # A copy of the files of a server
 sub snapshot_of
@@ -68,15 +49,6 @@ sub running
 	my ($node) = @_;
 	$node->start;
 	return $node;
-}
-
-sub reaps
-{
-	my ($node, $what, $database) = @_;
-	local $ENV{PGOPTIONS} = '-c row_security=off';
-	ok($node->poll_query_until($database // 'postgres', 'SELECT count(*) = 0 FROM c WHERE id < 1000'), $what)
-	  or diag($node->safe_psql('postgres', 'SELECT * FROM ttl.stat_reaper'));
-	return;
 }
 
 sub is_held
@@ -114,7 +86,7 @@ sub has_file
 }
 
 # Plainly started
-my $restored = running(copy_of('restored', $primary, 'backup', 'max_wal_senders = 5'));
+my $restored = running(TtlNode->new_of_backup('restored', $primary, 'backup', 'max_wal_senders = 5'));
 is_held($restored, 'a base backup');
 is($restored->safe_psql('postgres', 'SELECT count(*) FROM c'), 0, 'what has expired is hidden');
 like(slurp_file($restored->logfile), qr/WARNING:  expired rows in database "postgres" are not deleted because the server was started from a base backup\n.*DETAIL:  .*\n.*HINT: .*ttl\.resume\(\)/, 'the log says why');
@@ -130,7 +102,7 @@ is_held($restored, 'after kill -9 of the postmaster');
 
 # A standby, and a copy, of what is held
 $restored->backup('held');
-my %of_held = map { $_ => running(copy_of($_, $restored, 'held', '', has_streaming => 1)) } qw(heir witness);
+my %of_held = map { $_ => running(TtlNode->new_of_backup($_, $restored, 'held', '', has_streaming => 1)) } qw(heir witness);
 $restored->wait_for_catchup('heir');
 $of_held{heir}->promote;
 is_held($of_held{heir}, 'a standby that is promoted before anybody has said so');
@@ -144,23 +116,23 @@ is_held($restored, 'rolled back');
 
 # The word
 $restored->safe_psql('other', 'SELECT ttl.resume()');
-reaps($restored, 'resumed');
-reaps($restored, '... in each database', 'other');
+$restored->is_emptied('c', 'resumed');
+$restored->is_emptied('c', '... in each database', 'other');
 (undef, undef, $err) = $restored->psql('postgres', 'SELECT ttl.resume()');
 like($err, qr/NOTICE:  deletion of expired rows is not held/, 'once is enough');
 crash($restored);
 $restored->safe_psql('postgres', $expired);
-reaps($restored, 'nor is it forgotten by a crash');
+$restored->is_emptied('c', 'nor is it forgotten by a crash');
 $restored->wait_for_catchup('witness');
 $of_held{witness}->promote;
 $of_held{witness}->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
 $of_held{witness}->safe_psql('postgres', $expired);
-reaps($of_held{witness}, 'a standby of it, promoted afterwards, reaps');
+$of_held{witness}->is_emptied('c', 'a standby of it, promoted afterwards, reaps');
 $of_held{witness}->stop('immediate');
 $restored->stop('immediate');
 
 # Crashes before a worker has seen it, and resumed while there is none
-my $early = copy_of('early', $primary, 'backup');
+my $early = TtlNode->new_of_backup('early', $primary, 'backup');
 $early->append_conf('postgresql.conf', 'ttl.reaper = off');
 $early->start;
 ok(has_file($early, 'ttl.held'), 'without a worker it is a file');
@@ -171,31 +143,31 @@ ok(has_file($early, 'ttl.held'), '... which stays if ttl.resume() is rolled back
 $early->configure('ttl.reaper = on');
 is_held($early, 'after kill -9 of a server without a worker');
 $early->stop('immediate');
-$early = copy_of('resumed_early', $primary, 'backup');
+$early = TtlNode->new_of_backup('resumed_early', $primary, 'backup');
 $early->append_conf('postgresql.conf', 'ttl.reaper = off');
 $early->start;
 $early->safe_psql('postgres', 'SELECT ttl.resume()');
 ok(!has_file($early, 'ttl.held'), '... and goes with it');
 $early->configure('ttl.reaper = on');
-reaps($early, 'resumed without a worker');
+$early->is_emptied('c', 'resumed without a worker');
 $early->stop('immediate');
 
 # An archive that is replayed to its end
-my $end = running(copy_of('end', $primary, 'backup', '', has_restoring => 1, standby => 0));
+my $end = running(TtlNode->new_of_backup('end', $primary, 'backup', '', has_restoring => 1, standby => 0));
 is_held($end, 'an archive that was replayed to its end');
 $end->safe_psql('postgres', 'SELECT ttl.resume()');
-reaps($end, '... resumed');
+$end->is_emptied('c', '... resumed');
 $end->stop('immediate');
 
 # To a target: both end with one word
-my $target = running(copy_of('target', $primary, 'backup', "recovery_target = 'immediate'\nrecovery_target_action = promote\n", has_restoring => 1, standby => 0));
+my $target = running(TtlNode->new_of_backup('target', $primary, 'backup', "recovery_target = 'immediate'\nrecovery_target_action = promote\n", has_restoring => 1, standby => 0));
 ok($target->poll_query_until('postgres', q{SELECT count(*) = 2 FROM ttl.stat_reaper WHERE state = 'held after recovery to a point in time'}), 'a recovery to a target is held as such');
 $target->safe_psql('postgres', 'SELECT ttl.resume()');
-reaps($target, '... and resumed');
+$target->is_emptied('c', '... and resumed');
 $target->stop('immediate');
 
 # Single-user mode consumes the label, too.
-my $single = copy_of('single', $primary, 'backup');
+my $single = TtlNode->new_of_backup('single', $primary, 'backup');
 run_log([ 'postgres', '--single', '-D', $single->data_dir, 'postgres' ], '<', \"SELECT 1\n");
 ok(!has_file($single, 'backup_label'), 'single-user mode has consumed the label');
 $single->start;
@@ -203,24 +175,24 @@ is_held($single, 'after single-user mode');
 $single->stop('immediate');
 
 # Standbys
-my $standby = running(copy_of('standby', $primary, 'backup', '', has_streaming => 1));
+my $standby = running(TtlNode->new_of_backup('standby', $primary, 'backup', '', has_streaming => 1));
 $primary->wait_for_catchup('standby');
 $standby->promote;
-reaps($standby, 'a standby that is promoted reaps at once');
-my $again = running(copy_of('again', $primary, 'backup', '', has_streaming => 1));
+$standby->is_emptied('c', 'a standby that is promoted reaps at once');
+my $again = running(TtlNode->new_of_backup('again', $primary, 'backup', '', has_streaming => 1));
 $primary->wait_for_catchup('again');
 $again->restart;
 crash($again);
 $again->promote;
-reaps($again, 'one that has been restarted, and has crashed, does, too');
+$again->is_emptied('c', 'one that has been restarted, and has crashed, does, too');
 $again->stop('immediate');
-my $hasty = running(copy_of('hasty', $primary, 'backup', '', has_restoring => 1));
+my $hasty = running(TtlNode->new_of_backup('hasty', $primary, 'backup', '', has_restoring => 1));
 $hasty->promote;
-reaps($hasty, 'one that is promoted as soon as it can be does, too');
+$hasty->is_emptied('c', 'one that is promoted as soon as it can be does, too');
 $hasty->stop('immediate');
 
 # The signal was forgotten at first, and the server could not start.
-my $forgotten = copy_of('forgotten', $primary, 'backup', '', has_streaming => 1);
+my $forgotten = TtlNode->new_of_backup('forgotten', $primary, 'backup', '', has_streaming => 1);
 rename $forgotten->data_dir . '/standby.signal', $forgotten->data_dir . '/later' or die $!;
 $forgotten->append_conf('postgresql.conf', "hba_file = 'none'");
 ok(!$forgotten->start(fail_ok => 1), 'a start that fails');
@@ -231,7 +203,7 @@ $forgotten->start;
 is(has_file($forgotten, 'ttl.held'), 0, '... does not stay when it becomes a standby');
 $primary->wait_for_catchup('forgotten');
 $forgotten->promote;
-reaps($forgotten, '... which reaps when it is promoted');
+$forgotten->is_emptied('c', '... which reaps when it is promoted');
 $forgotten->stop('immediate');
 
 # Rewound: what was promoted takes over, and the former primary follows, to be promoted itself.
@@ -248,7 +220,7 @@ $standby->wait_for_catchup($standby->safe_psql('postgres', 'SELECT application_n
 $former->promote;
 $former->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
 $former->safe_psql('postgres', $expired . ' SELECT ttl.set_default_ttl($$c$$, 60)');
-reaps($former, 'a server that was rewound and is promoted reaps at once');
+$former->is_emptied('c', 'a server that was rewound and is promoted reaps at once');
 $former->stop;
 
 # Snapshots of disks of a server that runs
@@ -260,7 +232,7 @@ my $without = snapshot_of('without', $standby);
 $standby->stop('immediate');
 
 running($fresh);
-reaps($fresh, 'a snapshot that is fresh is a server that has crashed');
+$fresh->is_emptied('c', 'a snapshot that is fresh is a server that has crashed');
 unlike(slurp_file($fresh->logfile), qr/older than ttl\.grace/, '... and the log says nothing');
 $fresh->stop;
 
@@ -283,7 +255,7 @@ $old->stored_are('young', 0, '... but not for a container that is younger than t
 $clock->while_starting(sub { $old->restart });
 in_grace($old, '... nor does a restart end it');
 $clock->set(86400 + 400);
-reaps($old, 'the grace ends');
+$old->is_emptied('c', 'the grace ends');
 $old->stop;
 $clock->set(2 * 86400);
 $clock->while_starting(sub { $old->start });
@@ -295,7 +267,7 @@ $old->stop('immediate');
 
 $without->append_conf('postgresql.conf', 'ttl.grace = 0');
 $clock->while_starting(sub { $without->start });
-reaps($without, 'without ttl.grace there is none');
+$without->is_emptied('c', 'without ttl.grace there is none');
 $without->stop;
 
 done_testing();
