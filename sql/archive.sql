@@ -211,6 +211,19 @@ SET client_min_messages = error;
 CALL ttl.reap('up');
 TABLE family;
 ALTER TABLE old_further DROP CONSTRAINT old_further_id_check;
+-- nor does a CASCADE delete what can't go to its archive; a row with nothing below it goes
+CALL refill_family();
+ALTER TABLE down DISABLE TRIGGER USER;
+SELECT refused('INSERT INTO archive.up VALUES (1)');
+SET client_min_messages = error;
+CALL ttl.reap('up');
+TABLE family;
+SELECT blocked_rows, last_error FROM ttl.stat_containers WHERE container = 'up'::regclass;
+DELETE FROM up WHERE id = 3;
+INSERT INTO up (id, _ts) VALUES (7, '2020-01-01');
+INSERT INTO up (id) VALUES (7);
+ALTER TABLE down ENABLE TRIGGER USER;
+CALL refill_family();
 -- in another isolation level
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT count(*) FROM up;

@@ -212,6 +212,7 @@ ttl_ExecutorRun(TTL_EXECUTOR_RUN_PARAMETERS)
 	PG_TRY();
 	{
 		run_current(outer, TTL_EXECUTOR_RUN_ARGUMENTS);
+		ttl_deletion_ran(ttl_execution_current());
 	}
 	PG_FINALLY();
 	{

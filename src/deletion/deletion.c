@@ -460,6 +460,24 @@ ttl_deletion_run_dependents(List *rows, TimestampTz expired_at, TtlSessionUser *
 	}
 }
 
+static void
+check_archive(ModifyTableState *mtstate, ResultRelInfo *target)
+{
+	TtlContainer container;
+
+	if (ttl_container_lookup(RelationGetRelid(target->ri_RelationDesc), &container))
+		ttl_archive_check(target->ri_RelationDesc, &container);
+}
+
+/* A CASCADE without rows needs no archive. */
+void
+ttl_deletion_ran(TtlExecution *execution)
+{
+	if (running != NULL && InNoForceRLSOperation() && execution != NULL &&
+		execution->query_desc->operation == CMD_DELETE && execution->query_desc->estate->es_processed > 0)
+		ttl_execution_visit_targets(execution, check_archive);
+}
+
 void
 ttl_deletion_started(TtlExecution *execution)
 {

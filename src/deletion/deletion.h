@@ -196,4 +196,7 @@ extern bool ttl_deletion_is_running(void);
  */
 extern void ttl_deletion_started(TtlExecution *execution);
 
+/* It has run: errors (55000) if the action has deleted rows from a container with an archive that it can't reach. */
+extern void ttl_deletion_ran(TtlExecution *execution);
+
 #endif							/* TTL_DELETION_H */
