@@ -290,15 +290,17 @@ SET SESSION AUTHORIZATION regress_ttl_alice;
 SELECT ttl.alter_container('referencing', archive_to => 'archive_of_alice');
 RESET SESSION AUTHORIZATION;
 SET SESSION AUTHORIZATION regress_ttl_mallory;
+DELETE FROM parent WHERE id = 2;
+RESET SESSION AUTHORIZATION;
+DROP TRIGGER audit ON archive_of_alice;
+-- where there is no code, the rows go
+SET SESSION AUTHORIZATION regress_ttl_mallory;
 CALL attack();
 DELETE FROM parent WHERE id = 2;
 DISCARD TEMP;
 RESET SESSION AUTHORIZATION;
 SELECT ttl.alter_container('referencing', archive_to => 0);
--- where there is no code, the rows go
-SET SESSION AUTHORIZATION regress_ttl_mallory;
-DELETE FROM parent WHERE id = 2;
-RESET SESSION AUTHORIZATION;
+TABLE archive_of_alice;
 SELECT ran(), stored('parent'), stored('referencing');
 -- what the owner of the parent attaches to his other tables runs as the user, as on the parent itself
 CREATE TABLE same_owner (id int PRIMARY KEY, p int REFERENCES parent);

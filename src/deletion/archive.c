@@ -333,6 +333,23 @@ prepare(Relation rel, Oid container, Oid archive_relid, Archiving *archiving)
 	table_close(archive, NoLock);
 }
 
+bool
+ttl_archive_has_code(Relation rel)
+{
+	TtlContainer container;
+	Relation	archive;
+	bool		has_code;
+
+	if (!ttl_container_lookup(RelationGetRelid(rel), &container) || !OidIsValid(container.policy.archive_to))
+		return false;
+	archive = try_table_open(container.policy.archive_to, RowExclusiveLock);
+	if (archive == NULL)
+		return false;
+	has_code = !is_inert(archive, rel);
+	table_close(archive, NoLock);
+	return has_code;
+}
+
 void
 ttl_archive_check_target(Oid container, Oid archive)
 {

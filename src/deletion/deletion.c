@@ -22,7 +22,7 @@
  * ACTION and RESTRICT they are deleted here; with CASCADE PostgreSQL deletes them.
  *
  * In a user's session the rows of a table go along if it is his own, if it belongs to the
- * owner of the table that he writes, or if no code runs by that: triggers or rules.  Nor may referential actions run code of others, unless the table is one of
+ * owner of the table that he writes, or if no code runs by that: triggers, rules, or what the archive executes.  Nor may referential actions run code of others, unless the table is one of
  * the former two, and the user has the right to delete from it.  Otherwise the rows stay,
  * and hold up what they reference, until the reaper deletes them.
  *
@@ -100,12 +100,12 @@ may_delete(const Deletion *deletion, const ToDelete *to_delete)
 		return rel->rd_rel->relowner == deletion->owner;
 	if (to_delete->as_user && ttl_owner_may_delete(user->role, RelationGetRelid(rel)))
 		return true;
-	if (!to_delete->went_along && ttl_owner_acts_as_other(user->role, rel))
+	if (!to_delete->went_along && ttl_owner_acts_as_other(user, rel))
 		ttl_owner_refuse(rel, to_delete->tids.tids, false,
 						 _("Foreign keys that reference the table would run code of other roles, which only a role with the DELETE privilege may set off."));
 	if (to_delete->went_along &&
-		((!to_delete->as_user && ttl_owner_has_code(rel)) ||
-		 ttl_owner_acts_as_other(user->role, rel)))
+		((!to_delete->as_user && (ttl_owner_has_code(rel) || ttl_archive_has_code(rel))) ||
+		 ttl_owner_acts_as_other(user, rel)))
 		ttl_owner_refuse(rel, to_delete->tids.tids, true,
 						 _("The table belongs to another role, and so does the code that its deletion would run."));
 	return true;

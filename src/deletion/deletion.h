@@ -52,9 +52,10 @@ extern bool ttl_owner_may_delete(Oid role, Oid relid);
 
 /*
  * True if referential actions for rows of the table that go, which PostgreSQL carries out as
- * the owners of the referencing tables, run code as another role.
+ * the owners of the referencing tables, run code as another role than the user.  Archives of the
+ * owner of the table that he writes run code as that owner in any case, and don't count.
  */
-extern bool ttl_owner_acts_as_other(Oid role, Relation rel);
+extern bool ttl_owner_acts_as_other(const TtlSessionUser *user, Relation rel);
 
 /*
  * Executes a statement that is to see expired rows only, in the tables of that owner
@@ -113,6 +114,12 @@ extern void ttl_owner_refuse(Relation rel, const ItemPointerData *tid, bool refe
  * is distributed.
  */
 extern void ttl_archive_check_target(Oid container, Oid archive);
+
+/*
+ * True if to archive rows of the relation may execute code of its owner's.  The archive, which is locked for that, stays as
+ * it is until the transaction ends.
+ */
+extern bool ttl_archive_has_code(Relation rel);
 
 /* Errors (55000) if rows of the relation would be deleted without going to the archive that their container has. */
 extern void ttl_archive_check(Relation rel, const TtlContainer *container);

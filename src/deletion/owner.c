@@ -182,7 +182,7 @@ ttl_owner_has_code(Relation rel)
 	{
 		Trigger    *trigger = &rel->trigdesc->triggers[i];
 
-		/* ttl's own switches to the owner by itself */
+		/* ttl's own switches to the owner by itself, and has code if the archive has */
 		if (TRIGGER_FOR_DELETE(trigger->tgtype) && trigger->tgenabled != TRIGGER_DISABLED &&
 			trigger->tgfoid != archive && RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_NONE)
 			return true;
@@ -250,7 +250,7 @@ ttl_owner_may_delete(Oid role, Oid relid)
  * that is the owner's code.
  */
 static bool
-acts_as_other(Oid role, Relation rel, List **visited)
+acts_as_other(const TtlSessionUser *user, Relation rel, List **visited)
 {
 	List	   *cascades = NIL;
 	List	   *updates = NIL;
@@ -270,7 +270,7 @@ acts_as_other(Oid role, Relation rel, List **visited)
 
 	foreach(lc, updates)
 	{
-		if (ttl_container_owner(lfirst_oid(lc)) != role)
+		if (ttl_container_owner(lfirst_oid(lc)) != user->role)
 			return true;
 	}
 	foreach(lc, cascades)
@@ -289,8 +289,10 @@ acts_as_other(Oid role, Relation rel, List **visited)
 		foreach(part, find_all_inheritors(lfirst_oid(lc), AccessShareLock, NULL))
 		{
 			Relation	acted_on = table_open(lfirst_oid(part), NoLock);
-			bool		found = (owner != role && ttl_owner_has_code(acted_on)) ||
-			acts_as_other(role, acted_on, visited);
+			bool		found = (owner != user->role &&
+								 (ttl_owner_has_code(acted_on) ||
+								  (owner != user->written_owner && ttl_archive_has_code(acted_on)))) ||
+				acts_as_other(user, acted_on, visited);
 
 			table_close(acted_on, NoLock);
 			if (found)
@@ -301,11 +303,11 @@ acts_as_other(Oid role, Relation rel, List **visited)
 }
 
 bool
-ttl_owner_acts_as_other(Oid role, Relation rel)
+ttl_owner_acts_as_other(const TtlSessionUser *user, Relation rel)
 {
 	List	   *visited = NIL;
 
-	return acts_as_other(role, rel, &visited);
+	return acts_as_other(user, rel, &visited);
 }
 
 /*
