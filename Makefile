@@ -60,6 +60,7 @@ REGRESS = \
 	uninstall
 
 ISOLATION = \
+	archive_vs_policy \
 	archive_vs_reap \
 	attach \
 	clock_vs_lock \

@@ -468,7 +468,7 @@ ttl_archive(PG_FUNCTION_ARGS)
 				 errhint("Use ttl.alter_container(..., archive_to => ...).")));
 	if (!ttl_container_lookup(RelationGetRelid(trigger->tg_relation), &container) ||
 		!OidIsValid(container.policy.archive_to) ||
-		ttl_expiry_of_slot(&container, trigger->tg_trigslot) > ttl_deletion_reference_time())
+		!ttl_deletion_of_expired(&container, trigger->tg_trigslot))
 		return PointerGetDatum(NULL);
 
 	error_context_stack = &callback;

@@ -83,6 +83,12 @@ typedef struct Deletion
 static const Deletion *running = NULL;
 
 /*
+ * Containers (TtlContainer) with an archive, as they were when the outermost deletion, or one in it, began with their
+ * rows: AFTER triggers of an inner one may fire when it is over.
+ */
+static List *deleted_from = NIL;
+
+/*
  * What may go along
  */
 
@@ -333,6 +339,27 @@ delete_permitted(const Deletion *deletion, ToDelete *to_delete, int flags)
 	count_deleted(deletion, to_delete);
 }
 
+static void
+remember_container(const TtlContainer *container)
+{
+	MemoryContext old;
+	TtlContainer *copy;
+	ListCell   *lc;
+
+	if (!OidIsValid(container->policy.archive_to))
+		return;
+	foreach(lc, deleted_from)
+	{
+		if (((TtlContainer *) lfirst(lc))->container == container->container)
+			return;
+	}
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	copy = palloc(sizeof(TtlContainer));
+	*copy = *container;
+	deleted_from = lappend(deleted_from, copy);
+	MemoryContextSwitchTo(old);
+}
+
 /* The same, as part of the deletion. */
 static void
 run_deletion(const Deletion *deletion, ToDelete *to_delete, int flags)
@@ -342,11 +369,17 @@ run_deletion(const Deletion *deletion, ToDelete *to_delete, int flags)
 	PG_TRY();
 	{
 		running = deletion;
+		remember_container(&to_delete->container);
 		delete_permitted(deletion, to_delete, flags);
 	}
 	PG_FINALLY();
 	{
 		running = outer;
+		if (outer == NULL)
+		{
+			list_free_deep(deleted_from);
+			deleted_from = NIL;
+		}
 	}
 	PG_END_TRY();
 }
@@ -412,16 +445,36 @@ dependent_deletion(TimestampTz expired_at, TtlSessionUser *user)
 }
 
 /*
- * A deletion of ours deletes expired rows alone, also if the clock has been set back since these were
- * found to be so.
+ * The time by which a row that is deleted now must have expired to have gone by that.  A deletion of ours deletes expired
+ * rows alone, also if the clock has been set back since these were found to be so.
  */
-TimestampTz
-ttl_deletion_reference_time(void)
+static TimestampTz
+reference_time(void)
 {
 	const TtlExecution *execution = ttl_execution_current();
 	TimestampTz now = ttl_execution_reference_time();
 
 	return deletes(execution) ? Max(now, execution->expired_at) : now;
+}
+
+bool
+ttl_deletion_of_expired(const TtlContainer *container, TupleTableSlot *slot)
+{
+	TimestampTz now = reference_time();
+	ListCell   *lc;
+
+	if (ttl_expiry_of_slot(container, slot) <= now)
+		return true;
+	foreach(lc, deleted_from)
+	{
+		TtlContainer before = *container;
+		const TtlContainer *remembered = lfirst(lc);
+
+		before.policy.default_ttl = remembered->policy.default_ttl;
+		if (remembered->container == container->container && ttl_expiry_of_slot(&before, slot) <= now)
+			return true;
+	}
+	return false;
 }
 
 TimestampTz

@@ -173,8 +173,11 @@ extern uint64 ttl_deletion_run(Relation rel, const TtlContainer *container,
 extern void ttl_deletion_run_dependents(List *rows, TimestampTz expired_at,
 										TtlSessionUser *user, const TtlExecution *outer);
 
-/* The time by which a row that is deleted now must have expired to have gone by that. */
-extern TimestampTz ttl_deletion_reference_time(void);
+/*
+ * True if the row of the container, which has just been deleted, had expired: by the policy of this moment, or by that of the
+ * moment when the deletion that runs began, which may have found it by that.
+ */
+extern bool ttl_deletion_of_expired(const TtlContainer *container, TupleTableSlot *slot);
 
 /*
  * By when rows of that table must have expired to go along with what is deleted: 'now', or in a
