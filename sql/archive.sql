@@ -18,9 +18,10 @@ CREATE TABLE other_columns (y int);
 CREATE TABLE other_type (id point);
 CREATE TABLE generating (id int GENERATED ALWAYS AS (1) STORED);
 CREATE TABLE not_mine (id int);
+CREATE TABLE deferring (id int REFERENCES item DEFERRABLE INITIALLY DEFERRED);
 ALTER TABLE not_mine OWNER TO regress_ttl_owner;
 SELECT t, refused(format('SELECT ttl.alter_container(''archive.item'', archive_to => %L)', t))
-  FROM unnest('{seen,passing,item,other_columns,generating,not_mine}'::regclass[]) t;
+  FROM unnest('{seen,passing,item,other_columns,generating,not_mine,deferring}'::regclass[]) t;
 SELECT public.state('SELECT ttl.alter_container(''archive.item'', archive_to => ''archive.other_type'')');
 SELECT archive_to FROM ttl.containers WHERE container = 'item'::regclass;
 TABLE triggers;
@@ -82,6 +83,9 @@ SELECT refused('INSERT INTO archive.item (id) VALUES (11)');
 SELECT refused('SELECT ttl.alter_container(''archive.item'', reaping => true)');
 TABLE stats;
 ALTER TABLE kept OWNER TO CURRENT_USER;
+CALL ttl.reap('item');
+SELECT * FROM after('ALTER TABLE archive.kept ADD CONSTRAINT late FOREIGN KEY (id) REFERENCES archive.item DEFERRABLE INITIALLY DEFERRED');
+ALTER TABLE kept DROP CONSTRAINT late;
 CALL ttl.reap('item');
 -- also without the trigger, of which ttl.status tells
 SELECT * FROM after('ALTER TABLE archive.item DISABLE TRIGGER "~ttl_archive"');

@@ -71,6 +71,24 @@ typedef struct Archiving
  * Which archives will do
  */
 
+/* An error later would be PostgreSQL's, by the INSERT, and only where a user's session writes. */
+static void
+check_not_deferred(Relation archive)
+{
+	for (int i = 0; archive->trigdesc != NULL && i < archive->trigdesc->numtriggers; i++)
+	{
+		const Trigger *trigger = &archive->trigdesc->triggers[i];
+
+		if (trigger->tginitdeferred && TRIGGER_FOR_INSERT(trigger->tgtype))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("archive \"%s\" has the initially deferred constraint \"%s\"",
+							RelationGetRelationName(archive), get_constraint_name(trigger->tgconstraint)),
+					 errdetail("Archives are written in a security-restricted operation, in which nothing can be deferred."),
+					 errhint("Make the constraint INITIALLY IMMEDIATE.")));
+	}
+}
+
 /* Errors unless rows of the container can go to that table, whose lock the caller holds. */
 static void
 check_tables(Oid container, Relation archive)
@@ -103,6 +121,7 @@ check_tables(Oid container, Relation archive)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("archives of distributed tables are not supported"),
 				 errhint("Have the application write to both tables, or use local tables.")));
+	check_not_deferred(archive);
 }
 
 /* True if the default takes a constant, or the time. */
@@ -448,7 +467,7 @@ PG_FUNCTION_INFO_V1(ttl_archive);
  *
  * AFTER DELETE, for each row: inserts it into the archive of its container if it has expired.  Errors:
  * 55000 the archive is gone, 42501 it belongs to another role than the container, 42703 they have no
- * column in common, 0A000 one is distributed; and whatever the INSERT raises.
+ * column in common, 0A000 one is distributed, or a constraint deferred; and whatever the INSERT raises.
  */
 Datum
 ttl_archive(PG_FUNCTION_ARGS)

@@ -111,7 +111,7 @@ extern void ttl_owner_refuse(Relation rel, const ItemPointerData *tid, bool refe
 /*
  * Errors unless rows of the container can go to that table: 55000 it is gone, 42809 it is no table that stores rows,
  * 42501 it has another owner, 22023 it is the container, 42703 or 42804 for its columns, 0A000 one of them
- * is distributed.
+ * is distributed, or a constraint of the archive is initially deferred.
  */
 extern void ttl_archive_check_target(Oid container, Oid archive);
 
