@@ -94,7 +94,18 @@ SELECT refused('INSERT INTO archive.item (id) VALUES (11)');
 SELECT refused('SELECT ttl.alter_container(''archive.item'', reaping => true)');
 SELECT * FROM after('ALTER TABLE archive.item ENABLE TRIGGER "~ttl_archive"');
 SELECT state FROM ttl.status WHERE container = 'item'::regclass;
-SELECT * FROM after('DROP TRIGGER "~ttl_archive" ON archive.item');
+SET client_min_messages = notice;
+ALTER TABLE item DISABLE TRIGGER "~ttl_archive";
+SET client_min_messages = warning;
+ALTER TABLE item ENABLE TRIGGER "~ttl_archive";
+SELECT refused('ALTER TRIGGER "~ttl_archive" ON archive.item RENAME TO other');
+SELECT refused('DROP TRIGGER "~ttl_archive" ON archive.item');
+SELECT refused('CREATE OR REPLACE TRIGGER "~ttl_archive" AFTER DELETE ON archive.item FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()');
+-- as in a script of pg_dump --clean
+SET row_security = off;
+DROP TRIGGER "~ttl_archive" ON archive.item;
+RESET row_security;
+CALL archive.expire_next();
 SELECT state FROM ttl.status WHERE container = 'item'::regclass;
 SELECT ttl.alter_container('item', archive_to => 'kept');
 TABLE triggers;
@@ -268,13 +279,36 @@ SHOW search_path;
 SELECT * FROM acts;
 SELECT id, secret FROM vault;
 
--- Not to be called otherwise
+-- Not to be called otherwise, nor by two triggers
 CREATE TRIGGER wrong BEFORE DELETE ON acts FOR EACH ROW EXECUTE FUNCTION ttl.archive();
 SELECT refused('DELETE FROM archive.acts');
 DROP TRIGGER wrong ON acts;
+CREATE TRIGGER wrong AFTER DELETE ON acts FOR EACH ROW EXECUTE FUNCTION ttl.archive();
+SELECT refused('DELETE FROM archive.acts');
+DROP TRIGGER wrong ON acts;
 -- on a table that is no container it does nothing
-CREATE TRIGGER idle AFTER DELETE ON acts FOR EACH ROW EXECUTE FUNCTION ttl.archive();
+CREATE TRIGGER "~ttl_archive" AFTER DELETE ON acts FOR EACH ROW EXECUTE FUNCTION ttl.archive();
 DELETE FROM acts;
+
+-- A row that goes to another partition stays
+INSERT INTO parted (id, x, _ts) VALUES (1, 'moves', '2020-01-01');
+CREATE TABLE parted_3 PARTITION OF parted FOR VALUES IN (3);
+SET ttl.show_expired = on;
+UPDATE parted SET id = 3 WHERE x = 'moves';
+SELECT id FROM parted WHERE x = 'moves';
+RESET ttl.show_expired;
+SELECT count(*) FROM parted_archive WHERE x = 'moves';
+CALL ttl.reap('parted');
+SELECT id FROM parted_archive WHERE x = 'moves';
+
+-- Row-level security of the archive applies to its owner where it is forced, whatever the session says
+ALTER TABLE vault ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY all_new ON vault FOR INSERT WITH CHECK (secret <> 'policy');
+DROP TRIGGER act ON vault;
+INSERT INTO guarded (id, secret, _ts) VALUES (4, 'policy', '2020-01-01'), (5, 'plain', '2020-01-01');
+SET row_security = off;
+SELECT public.state('INSERT INTO archive.guarded (id) VALUES (4)'), public.state('INSERT INTO archive.guarded (id) VALUES (5)');
+RESET row_security;
 
 SET client_min_messages = error;
 DROP SCHEMA archive CASCADE;

@@ -160,6 +160,7 @@ COMMENT ON FUNCTION ttl.on_write() IS 'row trigger of every container: sets _ts 
 
 CREATE FUNCTION ttl.archive() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME', 'ttl_archive';
+GRANT EXECUTE ON FUNCTION ttl.archive() TO PUBLIC;
 COMMENT ON FUNCTION ttl.archive() IS
     'trigger of containers with an archive: inserts a row that was deleted after it had expired into the archive';
 

@@ -57,7 +57,7 @@ extern void ttl_notice_made_visible(Oid relid, int32 old_default, int32 new_defa
 extern void ttl_notice_copies(const CreateStmt *stmt);
 extern void ttl_notice_without_default(Oid relid, const TtlPolicy *policy);
 extern void ttl_notice_dropped_extension(const List *containers);
-extern void ttl_notice_trigger_disabled(Oid relid);
+extern void ttl_notice_trigger_disabled(Oid relid, const char *trigger, const char *detail);
 extern void ttl_notice_detached(Oid relid);
 extern void ttl_notice_subscribed(Oid relid);
 

@@ -245,9 +245,17 @@ guard_trigger(const char *command, RangeVar *table, const char *trigger)
 	Oid			relid = RangeVarGetRelid(table, NoLock, true);
 	TtlContainer container;
 
-	if (strcmp(trigger, TTL_TRIGGER) == 0 && OidIsValid(relid) &&
-		ttl_container_peek(relid, &container) && !container.policy.propagated)
+	if (!OidIsValid(relid) || ttl_row_trigger_is_created(relid) ||
+		!ttl_container_peek(relid, &container) || container.policy.propagated)
+		return;
+	if (strcmp(trigger, TTL_TRIGGER) == 0)
 		refuse_command(command, TTL_TRIGGER, container.container);
+	if (strcmp(trigger, TTL_ARCHIVE_TRIGGER) == 0 && OidIsValid(container.policy.archive_to))
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot %s \"%s\" because container \"%s\" requires it",
+						command, TTL_ARCHIVE_TRIGGER, get_rel_name(container.container)),
+				 errhint("To end archiving, use ttl.alter_container(..., archive_to => 0).")));
 }
 
 /* True if the column has that type; errors if there is no such type. */
@@ -683,10 +691,18 @@ warn_if_trigger_disabled(Oid relid)
 	Relation	rel = table_open(relid, NoLock);
 	const Trigger *trigger = row_security ? ttl_row_trigger_of(rel) : NULL;
 	bool		is_disabled = trigger != NULL && !ttl_row_trigger_fires(trigger);
+	TtlContainer container;
+	bool		archives = row_security && ttl_container_peek(relid, &container) &&
+		OidIsValid(container.policy.archive_to);
+	bool		archive_is_disabled = archives && !ttl_archive_trigger_fires(rel);
 
 	table_close(rel, NoLock);
 	if (is_disabled)
-		ttl_notice_trigger_disabled(relid);
+		ttl_notice_trigger_disabled(relid, TTL_TRIGGER,
+									_("Expired rows are hidden, but an INSERT on the key of one fails, and the timestamp column is not set if an INSERT gives NULL."));
+	if (archive_is_disabled)
+		ttl_notice_trigger_disabled(relid, TTL_ARCHIVE_TRIGGER,
+									_("Expired rows are hidden, but not deleted, since they would not go to the archive."));
 }
 
 static void
@@ -759,7 +775,7 @@ guard_trigger_command(Node *node, bool by_citus)
 	{
 		CreateTrigStmt *stmt = (CreateTrigStmt *) node;
 
-		if (stmt->replace && !ttl_row_trigger_is_created(RangeVarGetRelid(stmt->relation, NoLock, true)))
+		if (stmt->replace)
 			guard_trigger("replace trigger", stmt->relation, stmt->trigname);
 	}
 	else if (IsA(node, RenameStmt))

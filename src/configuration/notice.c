@@ -146,14 +146,14 @@ ttl_notice_dropped_extension(const List *containers)
 			 errhint("To have expired rows deleted first, call ttl.reap() before the extension is dropped.")));
 }
 
-/* Warns that a command has disabled the row trigger. */
+/* Warns that a command has disabled a trigger of ttl's, and what that means. */
 void
-ttl_notice_trigger_disabled(Oid relid)
+ttl_notice_trigger_disabled(Oid relid, const char *trigger, const char *detail)
 {
 	ereport(WARNING,
-			(errmsg("trigger \"%s\" of container \"%s\" is disabled", TTL_TRIGGER, get_rel_name(relid)),
-			 errdetail("Expired rows are hidden, but an INSERT on the key of one fails, and the timestamp column is not set if an INSERT gives NULL."),
-			 errhint("Use ALTER TABLE ... ENABLE TRIGGER \"%s\".", TTL_TRIGGER)));
+			(errmsg("trigger \"%s\" of container \"%s\" is disabled", trigger, get_rel_name(relid)),
+			 errdetail_internal("%s", detail),
+			 errhint("Use ALTER TABLE ... ENABLE TRIGGER \"%s\".", trigger)));
 }
 
 /* Says that a table that is created like a container is none. */

@@ -466,7 +466,7 @@ damage_of_table(Relation rel)
 	if (trigger == NULL && relid == container.container)
 		return "damaged: no trigger \"" TTL_TRIGGER "\"";
 	if (OidIsValid(container.policy.archive_to) && !ttl_archive_trigger_fires(rel))
-		return "damaged: no trigger \"" TTL_ARCHIVE_TRIGGER "\"";
+		return "damaged: trigger \"" TTL_ARCHIVE_TRIGGER "\" is missing or disabled";
 	if (trigger != NULL && !ttl_row_trigger_fires(trigger))
 		return "damaged: trigger \"" TTL_TRIGGER "\" is disabled";
 	if (rel->rd_rel->relkind != RELKIND_RELATION || container.policy.default_ttl == TTL_OFF ||

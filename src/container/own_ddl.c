@@ -66,7 +66,7 @@ comment_on_trigger(Oid relid, const char *name, const char *text)
 #define ARCHIVE_TRIGGER_COMMENT \
 	"copies expired rows that are deleted to the archive of this container (extension ttl; archive_to in ttl.containers)"
 
-/* The table whose row trigger is being created */
+/* The table whose trigger ttl is creating, or dropping that of its archive */
 static Oid	created_on = InvalidOid;
 
 Trigger *
@@ -229,6 +229,7 @@ ttl_archive_trigger_fires(Relation rel)
 		const Trigger *trigger = &rel->trigdesc->triggers[i];
 
 		if (trigger->tgfoid == function && trigger->tgqual == NULL &&
+			strcmp(trigger->tgname, TTL_ARCHIVE_TRIGGER) == 0 &&
 			trigger->tgtype == (TRIGGER_TYPE_AFTER | TRIGGER_TYPE_ROW | TRIGGER_TYPE_DELETE) &&
 			(trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN || trigger->tgenabled == TRIGGER_FIRES_ALWAYS))
 			return true;
@@ -236,15 +237,32 @@ ttl_archive_trigger_fires(Relation rel)
 	return false;
 }
 
-void
-ttl_archive_trigger_create(Oid relid)
+/* Runs a command about the trigger, which a user may not give. */
+static void
+run_own(Oid relid, const char *sql)
 {
+	Oid			outer = created_on;
 	TtlSqlContext saved;
 
 	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
-	ttl_command_run("CREATE OR REPLACE TRIGGER \"%s\" AFTER DELETE ON %s FOR EACH ROW EXECUTE FUNCTION ttl.archive()",
-					TTL_ARCHIVE_TRIGGER, ttl_container_table_name(relid));
+	created_on = relid;
+	PG_TRY();
+	{
+		ttl_command_execute(sql);
+	}
+	PG_FINALLY();
+	{
+		created_on = outer;
+	}
+	PG_END_TRY();
 	ttl_sql_end(&saved);
+}
+
+void
+ttl_archive_trigger_create(Oid relid)
+{
+	run_own(relid, psprintf("CREATE OR REPLACE TRIGGER \"%s\" AFTER DELETE ON %s FOR EACH ROW EXECUTE FUNCTION ttl.archive()",
+							TTL_ARCHIVE_TRIGGER, ttl_container_table_name(relid)));
 	comment_on_trigger(relid, TTL_ARCHIVE_TRIGGER, ARCHIVE_TRIGGER_COMMENT);
 }
 
@@ -258,9 +276,5 @@ ttl_archive_trigger_restore(Oid relid)
 void
 ttl_archive_trigger_drop(Oid relid)
 {
-	TtlSqlContext saved;
-
-	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
-	ttl_command_run("DROP TRIGGER IF EXISTS \"%s\" ON %s", TTL_ARCHIVE_TRIGGER, ttl_container_table_name(relid));
-	ttl_sql_end(&saved);
+	run_own(relid, psprintf("DROP TRIGGER IF EXISTS \"%s\" ON %s", TTL_ARCHIVE_TRIGGER, ttl_container_table_name(relid)));
 }

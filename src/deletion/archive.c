@@ -52,6 +52,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/rls.h"
 #include "utils/syscache.h"
 
 /* Of what is run in the midst of another's statement as the archive's owner; what is deferred stays so. */
@@ -447,16 +448,20 @@ insert(const Archiving *archiving, TupleTableSlot *slot)
 		elog(ERROR, "SPI_execute_plan failed: %s", SPI_result_code_string(result));
 }
 
-/* Error context: names what is done, but no values of a row that is gone for the user. */
+/* Error context: names what is done, but no values of a row that is gone for the user.  It reads no catalog. */
+typedef struct Context
+{
+	const char *table;
+	bool		is_owner;		/* who may see values */
+} Context;
+
 static void
 explain(void *arg)
 {
-	const TtlContainer *container = arg;
-	Oid			user = GetOuterUserId();
+	const Context *context = arg;
 
-	errcontext("archiving of an expired row of container \"%s\"", get_rel_name(container->container));
-	if (ERRCODE_TO_CATEGORY(geterrcode()) == ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION &&
-		!ttl_container_is_owner(user, container->container))
+	errcontext("archiving of an expired row of container \"%s\"", context->table);
+	if (ERRCODE_TO_CATEGORY(geterrcode()) == ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION && !context->is_owner)
 		errdetail("The expired row cannot be archived.");
 }
 
@@ -474,24 +479,34 @@ ttl_archive(PG_FUNCTION_ARGS)
 {
 	const TriggerData *trigger = (TriggerData *) fcinfo->context;
 	TtlContainer container;
-	ErrorContextCallback callback = {error_context_stack, explain, &container};
+	Context		context;
+	ErrorContextCallback callback = {error_context_stack, explain, &context};
 	Archiving  *archiving;
 	TtlSqlContext saved;
 
+	/* by another trigger, too, it would archive each row twice */
 	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_AFTER(trigger->tg_event) ||
-		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || !TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
+		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || !TRIGGER_FIRED_BY_DELETE(trigger->tg_event) ||
+		strcmp(trigger->tg_trigger->tgname, TTL_ARCHIVE_TRIGGER) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be called as a trigger AFTER DELETE FOR EACH ROW",
-						TTL_SCHEMA ".archive()"),
+				 errmsg("function \"%s\" must be called as trigger \"%s\" AFTER DELETE FOR EACH ROW",
+						TTL_SCHEMA ".archive()", TTL_ARCHIVE_TRIGGER),
 				 errhint("Use ttl.alter_container(..., archive_to => ...).")));
-	if (!ttl_container_lookup(RelationGetRelid(trigger->tg_relation), &container) ||
+	/* an UPDATE moves it to another partition */
+	if (HeapTupleHeaderIndicatesMovedPartitions(trigger->tg_trigtuple->t_data) ||
+		!ttl_container_lookup(RelationGetRelid(trigger->tg_relation), &container) ||
 		!OidIsValid(container.policy.archive_to) ||
 		!ttl_deletion_of_expired(&container, trigger->tg_trigslot))
 		return PointerGetDatum(NULL);
 
+	context.table = RelationGetRelationName(trigger->tg_relation);
+	context.is_owner = ttl_container_is_owner(GetOuterUserId(), container.container);
 	error_context_stack = &callback;
 	ttl_sql_begin(ttl_container_owner(container.container), DEFINER, &saved);
+	/* off, it is an error where policies of the archive apply */
+	if (!row_security)
+		ttl_sql_set("row_security", "on");
 	archiving = find_archiving(fcinfo->flinfo, trigger->tg_relation, &container);
 	check_session(archiving->archive, trigger->tg_relation);
 	insert(archiving, trigger->tg_trigslot);
