@@ -360,26 +360,30 @@ remember_container(const TtlContainer *container)
 	MemoryContextSwitchTo(old);
 }
 
+static void
+forget_containers(void)
+{
+	list_free_deep(deleted_from);
+	deleted_from = NIL;
+}
+
 /* The same, as part of the deletion. */
 static void
 run_deletion(const Deletion *deletion, ToDelete *to_delete, int flags)
 {
 	const Deletion *outer = running;
 
+	remember_container(&to_delete->container);
+	running = deletion;
 	PG_TRY();
 	{
-		running = deletion;
-		remember_container(&to_delete->container);
 		delete_permitted(deletion, to_delete, flags);
 	}
 	PG_FINALLY();
 	{
 		running = outer;
 		if (outer == NULL)
-		{
-			list_free_deep(deleted_from);
-			deleted_from = NIL;
-		}
+			forget_containers();
 	}
 	PG_END_TRY();
 }
