@@ -90,6 +90,7 @@ ttl_post_parse_analyze(TTL_POST_PARSE_ANALYZE_PARAMETERS)
 {
 	if (prev_post_parse_analyze_hook)
 		prev_post_parse_analyze_hook(TTL_POST_PARSE_ANALYZE_ARGUMENTS);
+	ttl_last_seen_note_xid();
 	ttl_execution_analyzed(pstate, query);
 	ttl_citus_analyzed(query);
 }

@@ -27,6 +27,7 @@
 #define TTL_TTL_COLUMN			"ttl"
 
 #define TTL_LAUNCHER_TYPE		"ttl launcher"
+#define TTL_STANDBY_TYPE		"ttl standby"
 #define TTL_REAPER_TYPE			"ttl reaper"
 
 #endif							/* TTL_H */

@@ -26,7 +26,8 @@
  * effect.  It is transactional, survives crashes, and reaches standbys; and a backup
  * taken before, recovered to a point in time again, does not have it.
  *
- * pg_upgrade begins with a new timeline, which ends the hold.
+ * pg_upgrade begins with a new timeline, which ends the hold.  A grace begins instead (last_seen.c), and a pause
+ * goes along, as all tables do.
  *
  *-------------------------------------------------------------------------
  */
@@ -335,7 +336,7 @@ ttl_pause(PG_FUNCTION_ARGS)
  * ttl.resume()
  *
  * Ends the pause, and for a superuser also the hold after a recovery to a point in
- * time or the start of a base backup.  Errors: 42501.
+ * time or the start of a base backup.  Errors: 42501 if only the latter is left.
  */
 Datum
 ttl_resume(PG_FUNCTION_ARGS)
@@ -354,14 +355,18 @@ ttl_resume(PG_FUNCTION_ARGS)
 						GetUserNameFromId(GetUserId(), false),
 						get_database_name(MyDatabaseId))));
 	}
-	if (find_cluster_hold(&hold))
+	if (find_cluster_hold(&hold) && !superuser())
 	{
-		if (!superuser())
-			ereport(ERROR,
-					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-					 hold.is_recovered ?
-					 errmsg("must be superuser to resume deletion of expired rows after a recovery to a point in time") :
-					 errmsg("must be superuser to resume deletion of expired rows after the start of a base backup")));
+		const char *message = hold.is_recovered ?
+		gettext_noop("must be superuser to resume deletion of expired rows after a recovery to a point in time") :
+		gettext_noop("must be superuser to resume deletion of expired rows after the start of a base backup");
+
+		/* the end of his own pause is his business */
+		ereport(was_paused ? WARNING : ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("%s", message)));
+	}
+	else if (hold.is_recovered || hold.is_restored)
+	{
 		if (hold.is_recovered)
 			(void) replorigin_create(hold.recovery.origin);
 		ttl_restore_resume();

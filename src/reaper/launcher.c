@@ -18,7 +18,7 @@
  *
  * An exiting worker leaves in its slot the state of the database and when to start
  * the next one.  The launcher wakes up when a worker exits, at a request, and after
- * LONGEST_SLEEP to read pg_database.
+ * LONGEST_SLEEP to read pg_database.  It keeps the time when the server was last in service (last_seen.c).
  *
  *	 event						what is done
  *	 ------------------------	--------------------------------------------
@@ -31,6 +31,7 @@
  *	 ttl.reaper = off			workers exit, none is started
  *	 recovery to a point in time,	each worker exits at once, until ttl.resume()
  *	 start of a base backup
+ *	 start after a long absence	each container waits for ttl.grace
  *	 ttl.pause()				the worker exits, another comes at the pause's end
  *	 server stops				launcher and workers exit
  *	 launcher fails				workers go on, the next launcher finds their slots
@@ -133,6 +134,7 @@ typedef struct WorkerSlot
 	Latch	   *latch;			/* valid while pid is set; set by the worker */
 
 	bool		is_requested;	/* by a backend; cleared by the worker */
+	bool		has_graces;		/* see ttl_launcher_note_graces(); set by the worker */
 
 	/* set by the worker, or by who terminates it */
 	bool		is_leaving;		/* if not set at exit, the worker has failed */
@@ -155,7 +157,7 @@ typedef struct TtlShared
 	/* see counters.h, expired_writers.h, reaper_internal.h */
 	TtlCountersShared counters;
 	TtlExpiredWritersShared expired_writers;
-	TtlRestoreShared restore;
+	TtlLastSeenShared last_seen;
 
 	/* protected by the lock */
 	WorkerSlot	slots[FLEXIBLE_ARRAY_MEMBER];
@@ -193,7 +195,7 @@ ttl_reaper_attach_shmem(void)
 		memset(shared, 0, shared_size());
 	ttl_cost_shmem_init();
 	ttl_counters_attach(&shared->counters, found, lock->tranche);
-	ttl_restore_attach(&shared->restore, found);
+	ttl_last_seen_attach(&shared->last_seen, found, lock->tranche);
 	ttl_expired_writers_attach(&shared->expired_writers, found);
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -313,6 +315,8 @@ terminate_workers(Oid dboid)
 static void
 launcher_detach(int code, Datum arg)
 {
+	LWLockReleaseAll();			/* after an error */
+	ttl_last_seen_renew(true);
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	shared->launcher_pid = 0;
 	LWLockRelease(lock);
@@ -334,7 +338,6 @@ attach_launcher(void)
 	shared->launcher_latch = MyLatch;
 	shared->is_contended = false;
 	shared->lacks_process = false;
-	ttl_restore_note_xid();
 	for (int i = 0; i < ttl_guc_workers; i++)
 	{
 		if (shared->slots[i].pid == 0)
@@ -436,6 +439,16 @@ ttl_launcher_take_request(void)
 	return requested;
 }
 
+void
+ttl_launcher_note_graces(void)
+{
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (!my_slot->has_graces && ttl_last_seen_awaits_graces())
+		wake_launcher();
+	my_slot->has_graces = true;
+	LWLockRelease(lock);
+}
+
 bool
 ttl_launcher_is_contended(void)
 {
@@ -501,7 +514,6 @@ ttl_request_transaction(XactEvent event)
 		return;
 
 	policy_changed |= ttl_policy_take_changed() != NIL;
-	ttl_restore_transaction(event);
 	if (event == XACT_EVENT_COMMIT && (policy_changed || anything_changed))
 		wake_workers(anything_changed ? InvalidOid : MyDatabaseId);
 	policy_changed = false;
@@ -628,6 +640,7 @@ typedef struct Database
 	bool		exists;			/* likewise */
 	bool		connectable;	/* likewise */
 	bool		has_worker;		/* it has a slot */
+	bool		has_graces;		/* as a worker has noted in its slot */
 	BackgroundWorkerHandle *handle; /* NULL = started by an earlier launcher */
 	TimestampTz start_at;		/* when to start a worker, DT_NOEND = at a request */
 	TimestampTz failed_at;		/* when the last worker has failed, and ... */
@@ -714,6 +727,7 @@ worker_exited(Database *database, TimestampTz now)
 		pfree(database->handle);
 	database->handle = NULL;
 	database->has_worker = false;
+	database->has_graces |= slot.has_graces;
 
 	if (slot.is_requested)
 		database->start_at = 0;
@@ -771,6 +785,29 @@ update_databases(TimestampTz now)
 		if (requested && !database->has_worker)
 			database->start_at = 0;
 	}
+}
+
+/* True if all databases that accept connections have stored their graces (last_seen.c). */
+static bool
+all_have_graces(void)
+{
+	HASH_SEQ_STATUS status;
+	Database   *database;
+	bool		result = true;
+
+	LWLockAcquire(lock, LW_SHARED);
+	hash_seq_init(&status, known);
+	while ((database = (Database *) hash_seq_search(&status)) != NULL)
+	{
+		WorkerSlot *slot = find_slot(database->dboid);
+
+		if (slot != NULL)
+			database->has_graces |= slot->has_graces;
+		if (database->exists && database->connectable && !database->has_graces)
+			result = false;
+	}
+	LWLockRelease(lock);
+	return result;
 }
 
 /*
@@ -904,6 +941,7 @@ ttl_launcher_main(Datum main_arg)
 
 	ttl_cost_exempt();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	ttl_last_seen_begin();
 	adopted = attach_launcher();
 
 	/* the table and handles of workers live as long as the process */
@@ -947,6 +985,9 @@ ttl_launcher_main(Datum main_arg)
 		last_time = now;
 		update_databases(now);
 		read_databases();
+		if (ttl_last_seen_awaits_graces() && all_have_graces())
+			ttl_last_seen_graces_are_stored();
+		ttl_last_seen_renew(false);
 
 		next = TimestampTzPlusMilliseconds(now, LONGEST_SLEEP);
 		if (ttl_guc_reaper)

@@ -26,4 +26,7 @@ extern void ttl_request_transaction(XactEvent event);
 extern void ttl_request_at_commit(void);
 extern void ttl_worker_relation_changed(Oid relid);
 
+/* Before the first transaction of this process, or a later one, gets an XID */
+extern void ttl_last_seen_note_xid(void);
+
 #endif							/* TTL_REAPER_H */

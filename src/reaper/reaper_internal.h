@@ -15,11 +15,13 @@
 #include "datatype/timestamp.h"
 #include "executor/instrument.h"
 #include "reaper/reaper.h"
+#include "storage/lwlock.h"
 
 /*
- * launcher.c, worker.c: entry points, found by name by the postmaster
+ * launcher.c, worker.c, last_seen.c: entry points, found by name by the postmaster
  */
 extern PGDLLEXPORT void ttl_launcher_main(Datum main_arg);
+extern PGDLLEXPORT void ttl_standby_main(Datum main_arg);
 extern PGDLLEXPORT void ttl_worker_main(Datum main_arg);
 
 /*
@@ -42,6 +44,9 @@ extern bool ttl_launcher_attach_worker(Oid dboid);
 /* True if there has been a request since the last call. */
 extern bool ttl_launcher_take_request(void);
 extern bool ttl_launcher_is_contended(void);
+
+/* All containers of the database that need a grace (last_seen.c) have it. */
+extern void ttl_launcher_note_graces(void);
 
 /*
  * Announces that the worker exits: the state of the database, and when to start the next
@@ -67,20 +72,8 @@ extern bool ttl_hold_is_paused(TimestampTz *until);
  * restore.c
  */
 
-/* What shared memory (launcher.c) has of the server's start; constant but for next_xid */
-typedef struct TtlRestoreShared
-{
-	TimestampTz last_known_at;	/* pg_control's time before the start; 0 = not
-								 * known */
-	TimestampTz started_at;
-	TransactionId next_xid;		/* containers with older ones were stored
-								 * before the start; set by the first launcher */
-} TtlRestoreShared;
-
 /* Called by the postmaster, before recovery, and in single-user mode */
 extern void ttl_restore_init(void);
-extern void ttl_restore_attach(TtlRestoreShared *shmem, bool found);
-extern void ttl_restore_note_xid(void);
 
 /* Has the start of a base backup known to standbys and backups of this server. */
 extern void ttl_restore_note_hold(void);
@@ -88,13 +81,70 @@ extern void ttl_restore_note_hold(void);
 /* True after the start of a base backup, until ttl.resume(). */
 extern bool ttl_restore_is_held(void);
 
-/* Ends that at the commit. */
+/* Ends that, in the current transaction. */
 extern void ttl_restore_resume(void);
-extern void ttl_restore_transaction(XactEvent event);
 
-/* Whether a container has to wait because the server was off for long; has it wait; logs that. */
-extern bool ttl_restore_lacks_grace(const TtlPolicy *policy);
-extern void ttl_restore_begin_grace(Oid container);
-extern void ttl_restore_log_grace(const char *database);
+/*
+ * last_seen.c: notes, files in the data directory
+ */
+
+/* More than a backup label has */
+#define TTL_LABEL_LENGTH	8192
+
+typedef struct TtlNote
+{
+	TimestampTz at;				/* 0 = not known */
+	char		label[TTL_LABEL_LENGTH];	/* a backup label; "" = none */
+} TtlNote;
+
+/* Return false if there is no such file.  The second one reads the start of any file. */
+extern bool ttl_note_read(const char *path, TtlNote *note);
+extern bool ttl_note_read_text(const char *path, char *text);
+extern void ttl_note_write(const char *path, const TtlNote *note, int elevel);
+
+/*
+ * last_seen.c: for the postmaster's start
+ */
+
+/* The backup label that the data directory was last started from; false if that is not known */
+extern bool ttl_last_seen_label(char *label);
+extern void ttl_last_seen_note_label(const char *label);
+extern void ttl_last_seen_register_standby(void);
+
+/*
+ * last_seen.c: for the launcher
+ */
+
+/* What shared memory (launcher.c) has of the launcher's start */
+typedef struct TtlLastSeenShared
+{
+	LWLock		lock;			/* of next_xid and renewed_at */
+	TransactionId next_xid;		/* containers with older ones were stored before */
+	TimestampTz renewed_at;		/* when the file was written last */
+
+	/* set by the first launcher after the server's start */
+	TimestampTz started_at;
+	TimestampTz last_seen;		/* the file's time then */
+	bool		is_stored;		/* all databases have stored their graces */
+} TtlLastSeenShared;
+
+extern void ttl_last_seen_attach(TtlLastSeenShared *shmem, bool found, int tranche);
+extern void ttl_last_seen_begin(void);
+
+/* True until all databases have stored the graces that began with the launcher. */
+extern bool ttl_last_seen_awaits_graces(void);
+extern void ttl_last_seen_graces_are_stored(void);
+
+/* Keeps the time when the server was last in service, if nothing is awaited. */
+extern void ttl_last_seen_renew(bool exits);
+
+/*
+ * last_seen.c: for a worker
+ */
+
+/* Whether a container has to wait because the server was out of service for long; has it wait; logs that. */
+extern bool ttl_last_seen_lacks_grace(const TtlPolicy *policy);
+extern void ttl_last_seen_begin_grace(Oid container);
+extern void ttl_last_seen_log_grace(const char *database);
 
 #endif							/* TTL_REAPER_INTERNAL_H */

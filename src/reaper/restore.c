@@ -1,32 +1,36 @@
 /*-------------------------------------------------------------------------
  *
  * restore.c
- *	  Recognizes a server that was started from a copy of its data, and keeps what such a start must not lose.
+ *	  Holds deletion after the start of a base backup.
  *
- * Much of a copy has expired since it was made, and would be deleted as soon as the server is up.
+ * Much of a backup has expired since it was made, and would be deleted as soon as the server is up.
  *
- * Base backups.  The postmaster loads the library before the startup process reads "backup_label" and
- * renames it.  If that file or "recovery.signal" is there, and "standby.signal" is not, the
- * postmaster copies the label to HOLD_FILE: from here on deletion is held, whatever crashes.  A worker
+ * The postmaster loads the library before the startup process reads "backup_label" and renames it to
+ * "backup_label.old".  If that file or "recovery.signal" is there, and "standby.signal" is not, the
+ * postmaster writes HOLD_FILE: from here on deletion is held, whatever crashes.  A worker
  * then turns the file into a replication origin, HELD_ORIGIN, so that standbys and backups of this
  * cluster inherit the hold.  (There is no shared catalog for such a thing; this one accepts names from
- * extensions, and they have no other effect.)  ttl.resume() drops the origin, which is transactional, and the file
- * at commit if no worker has come by, as with ttl.reaper = off.  ShareRowExclusiveLock on pg_replication_origin serializes
- * workers and ttl.resume(); the file is unlinked while it is held.
+ * extensions, and they have no other effect.)
+ *
+ * If the first start was one without the library, the label has been renamed when it is loaded.  So
+ * ttl remembers (last_seen.c) the label that the data directory was last started from.  If
+ * "backup_label.old" is another one, and this is no standby, deletion is held, too.  A backup has the file of
+ * the server that it was taken from; without one nothing is known, and there is only the
+ * grace.
+ *
+ * ttl.resume() drops HELD_ORIGIN, and if there is still a file, as with ttl.reaper = off, creates the
+ * origin RESUMED_ORIGIN with the file's time, which ends what that file holds.  So it is as
+ * transactional as the catalog; the file is removed by the next worker.
+ * ShareRowExclusiveLock on pg_replication_origin serializes workers and ttl.resume().
  *
  * A standby consumes the label of the backup that it was made from, so neither a restart nor its promotion
  * finds one; nor do those after pg_rewind, which leaves a label, too, on what becomes a standby.  An attempt to start such
- * a server before "standby.signal" was there is forgotten: HOLD_FILE is then a copy of the same label.  A
- * standby that was made before a worker had seen the file may be held once more when it is promoted.
+ * a server before "standby.signal" was there is forgotten: HOLD_FILE then has the same label.  A
+ * standby that was made before a worker had seen the file may be held once more when it is promoted, and so
+ * may one that was promoted without the library.
  *
- * Other copies.  A snapshot of disks that was put back looks like a server that has crashed,
- * or was off, long ago.  If pg_control was last written more than ttl.grace before the start, each
- * container that is older than the start gets a grace (expiry.c) from the start on.  It is stored with the policy, so
- * that restarts in the meantime don't end it.  The row's xmin tells which containers are older; whoever
- * creates or changes one after the start knows what he does.
- *
- * Single-user mode loads the library like the postmaster.  pg_upgrade makes a cluster that has
- * neither; a hold ends with it.
+ * Single-user mode loads the library like the postmaster.  pg_upgrade makes a cluster that has neither the
+ * file nor the origin; a grace begins when that starts.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,12 +38,9 @@
 
 #include <unistd.h>
 
-#include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "catalog/pg_control.h"
 #include "catalog/pg_replication_origin.h"
-#include "common/controldata_utils.h"
 #include "miscadmin.h"
 #include "replication/origin.h"
 #include "storage/fd.h"
@@ -48,30 +49,15 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
-#include "container/container.h"
-#include "expiry/expiry.h"
-#include "guc.h"
 #include "reaper/reaper_internal.h"
 #include "ttl.h"
 
 /* In the data directory */
 #define HOLD_FILE	TTL_EXTENSION ".held"
-#define HOLD_FILE_TMP	HOLD_FILE ".tmp"
 
-#define HELD_ORIGIN	TTL_EXTENSION "_held"
-
-/* More than a label has */
-#define LABEL_LENGTH	8192
-
-/* Of the postmaster's start; crashes of other processes don't change it. */
-static TimestampTz last_known_at = 0;
-static TimestampTz started_at = 0;
-
-/* The same in shared memory */
-static TtlRestoreShared *restore_shared = NULL;
-
-/* The current transaction has called ttl.resume(). */
-static bool unlinks_at_commit = false;
+/* Replication origins.  The second one has the time in HOLD_FILE. */
+#define HELD_ORIGIN		TTL_EXTENSION "_held"
+#define RESUMED_ORIGIN	TTL_EXTENSION "_held_resumed_" INT64_FORMAT
 
 static bool
 file_exists(const char *path)
@@ -85,57 +71,22 @@ file_exists(const char *path)
 	return false;
 }
 
-/* Reads the start of a file.  Returns false if there is no such file. */
-static bool
-read_label(const char *path, char *label)
-{
-	FILE	   *file = AllocateFile(path, "r");
-	size_t		length;
-
-	if (file == NULL)
-	{
-		if (errno != ENOENT)
-			ereport(ERROR,
-					(errcode_for_file_access(),
-					 errmsg("could not open file \"%s\": %m", path)));
-		return false;
-	}
-	length = fread(label, 1, LABEL_LENGTH - 1, file);
-	label[length] = '\0';
-	if (ferror(file))
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not read file \"%s\": %m", path)));
-	FreeFile(file);
-	return true;
-}
-
 /* The server doesn't start if that is not possible: it would delete what it was restored for. */
 static void
 write_hold_file(const char *label)
 {
-	FILE	   *file = AllocateFile(HOLD_FILE_TMP, "w");
+	TtlNote		note = {.at = GetCurrentTimestamp()};
 
-	if (file == NULL || fputs(label, file) == EOF || FreeFile(file) != 0)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s\": %m", HOLD_FILE_TMP)));
-	(void) durable_rename(HOLD_FILE_TMP, HOLD_FILE, ERROR);
+	strlcpy(note.label, label, sizeof(note.label));
+	ttl_note_write(HOLD_FILE, &note, ERROR);
 }
 
+/* Begins the hold, if this is the start of a base backup, or the first start with the library since. */
 static void
-unlink_hold_file(void)
+look_for_base_backup(bool has_label, const char *label)
 {
-	if (access(HOLD_FILE, F_OK) == 0)
-		(void) durable_unlink(HOLD_FILE, WARNING);
-}
-
-static void
-look_for_base_backup(void)
-{
-	char		label[LABEL_LENGTH] = "";
-	char		held[LABEL_LENGTH];
-	bool		has_label = read_label(BACKUP_LABEL_FILE, label);
+	char		known[TTL_LABEL_LENGTH];
+	TtlNote		held;
 
 	if (file_exists(STANDBY_SIGNAL_FILE))
 	{
@@ -143,133 +94,96 @@ look_for_base_backup(void)
 		 * a file with another label is that of the primary, which the backup
 		 * was taken from
 		 */
-		if (has_label && read_label(HOLD_FILE, held) && strcmp(label, held) == 0)
-			unlink_hold_file();
+		if (has_label && ttl_note_read(HOLD_FILE, &held) && strcmp(label, held.label) == 0)
+			(void) durable_unlink(HOLD_FILE, WARNING);
 	}
-	else if (has_label || file_exists(RECOVERY_SIGNAL_FILE))
+	else if (file_exists(RECOVERY_SIGNAL_FILE))
+		write_hold_file(has_label ? label : "");
+	else if (has_label || (ttl_last_seen_label(known) && strcmp(label, known) != 0))
 		write_hold_file(label);
-}
-
-static void
-look_at_control_file(void)
-{
-	bool		is_sound;
-	ControlFileData *control = get_controlfile(DataDir, &is_sound);
-
-	/* if it isn't, the server won't start */
-	if (is_sound)
-		last_known_at = time_t_to_timestamptz(control->time);
-	started_at = GetCurrentTimestamp();
-	pfree(control);
 }
 
 void
 ttl_restore_init(void)
 {
-	if (IsUnderPostmaster || IsBinaryUpgrade)
+	char		label[TTL_LABEL_LENGTH] = "";
+	bool		has_label;
+
+	if (IsUnderPostmaster)
 		return;
-	look_for_base_backup();
-	look_at_control_file();
+	has_label = ttl_note_read_text(BACKUP_LABEL_FILE, label);
+	if (!has_label)
+		(void) ttl_note_read_text(BACKUP_LABEL_OLD, label);
+	if (!IsBinaryUpgrade)
+		look_for_base_backup(has_label, label);
+	ttl_last_seen_note_label(label);
+	if (!IsBinaryUpgrade && file_exists(STANDBY_SIGNAL_FILE))
+		ttl_last_seen_register_standby();
 }
 
-void
-ttl_restore_attach(TtlRestoreShared *shmem, bool found)
+static bool
+origin_exists(const char *name)
 {
-	restore_shared = shmem;
-	if (found)
-		return;
-	restore_shared->last_known_at = last_known_at;
-	restore_shared->started_at = started_at;
-	restore_shared->next_xid = InvalidTransactionId;
+	return replorigin_by_name(name, true) != InvalidReplOriginId;
 }
 
-void
-ttl_restore_note_xid(void)
+/* The name of the origin that ends the hold of HOLD_FILE; NULL if there is no such file */
+static char *
+resumed_origin(void)
 {
-	if (!TransactionIdIsValid(restore_shared->next_xid))
-		restore_shared->next_xid = ReadNextTransactionId();
+	TtlNote		held;
+
+	return ttl_note_read(HOLD_FILE, &held) ? psprintf(RESUMED_ORIGIN, held.at) : NULL;
+}
+
+/* True if there is HOLD_FILE, and deletion has not been resumed since. */
+static bool
+is_held_by_file(void)
+{
+	const char *resumed = resumed_origin();
+
+	/* whoever has removed the file just now has created HELD_ORIGIN before */
+	AcceptInvalidationMessages();
+	return resumed != NULL && !origin_exists(resumed);
 }
 
 void
 ttl_restore_note_hold(void)
 {
+	if (!file_exists(HOLD_FILE))
+		return;
+	StartTransactionCommand();
+	LockRelationOid(ReplicationOriginRelationId, ShareRowExclusiveLock);
+	if (is_held_by_file() && !origin_exists(HELD_ORIGIN))
+		(void) replorigin_create(HELD_ORIGIN);
+	ForceSyncCommit();
+	CommitTransactionCommand();
+
+	/*
+	 * the catalog has it now, and only a postmaster that starts writes
+	 * another file
+	 */
 	StartTransactionCommand();
 	LockRelationOid(ReplicationOriginRelationId, ShareRowExclusiveLock);
 	if (file_exists(HOLD_FILE))
-	{
-		if (replorigin_by_name(HELD_ORIGIN, true) == InvalidReplOriginId)
-			(void) replorigin_create(HELD_ORIGIN);
-		ForceSyncCommit();
-		unlinks_at_commit = true;
-	}
+		(void) durable_unlink(HOLD_FILE, WARNING);
 	CommitTransactionCommand();
 }
 
 bool
 ttl_restore_is_held(void)
 {
-	if (file_exists(HOLD_FILE))
-		return true;
-
-	/* who has unlinked the file just now has created the origin before */
-	AcceptInvalidationMessages();
-	return replorigin_by_name(HELD_ORIGIN, true) != InvalidReplOriginId;
+	return is_held_by_file() || origin_exists(HELD_ORIGIN);
 }
 
 void
 ttl_restore_resume(void)
 {
+	const char *resumed;
+
 	LockRelationOid(ReplicationOriginRelationId, ShareRowExclusiveLock);
+	resumed = resumed_origin();
 	replorigin_drop_by_name(HELD_ORIGIN, true, false);
-	unlinks_at_commit = true;
-}
-
-/* Locks are released after this. */
-void
-ttl_restore_transaction(XactEvent event)
-{
-	if (event == XACT_EVENT_COMMIT && unlinks_at_commit)
-		unlink_hold_file();
-	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-		unlinks_at_commit = false;
-}
-
-/*
- * True if the container has been stored since before the server's start, which was long after the
- * server was last known to run, and has no grace since.
- */
-bool
-ttl_restore_lacks_grace(const TtlPolicy *policy)
-{
-	int64		grace = ttl_guc_grace * USECS_PER_SEC;
-
-	return restore_shared->started_at - restore_shared->last_known_at > grace &&
-		GetCurrentTimestamp() < restore_shared->started_at + grace &&
-		policy->change.noticed_at < restore_shared->started_at &&
-		TransactionIdPrecedes(policy->written_by, restore_shared->next_xid);
-}
-
-void
-ttl_restore_begin_grace(Oid container)
-{
-	ttl_grace_begin_at(container, restore_shared->started_at);
-}
-
-void
-ttl_restore_log_grace(const char *database)
-{
-	static bool is_logged = false;
-	char	   *last_known;
-
-	/* it comes again for containers that were locked */
-	if (is_logged)
-		return;
-	is_logged = true;
-	/* timestamptz_to_str() has one buffer */
-	last_known = pstrdup(timestamptz_to_str(restore_shared->last_known_at));
-	ereport(LOG,
-			(errmsg("expired rows in database \"%s\" are not deleted before %s because the last checkpoint before the server's start is older than ttl.grace",
-					database, timestamptz_to_str(restore_shared->started_at + ttl_guc_grace * USECS_PER_SEC)),
-			 errdetail("The last checkpoint was at %s.", last_known)));
-	pfree(last_known);
+	if (resumed != NULL && !origin_exists(resumed))
+		(void) replorigin_create(resumed);
 }

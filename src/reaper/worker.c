@@ -131,6 +131,9 @@ static char *database_name;
 #define IDLE_WAIT			(10 * USECS_PER_SEC)
 #define WAIT_PER_TABLE		INT64CONST(7000)
 
+/* Until the list is read again if containers had no grace: others may have locked some */
+#define GRACELESS_WAIT		(1 * USECS_PER_SEC)
+
 /* Time after which the state of a table without a visit is removed */
 #define FORGET_WAIT			(600 * USECS_PER_SEC)
 
@@ -304,7 +307,7 @@ enter_container(Oid oid, const TtlPolicy *policy)
 
 /*
  * Reads ttl.container.  Returns the containers whose change of policy has not been noticed, and in
- * *graceless those that have to get a grace before they can be entered (restore.c).
+ * *graceless those that have to get a grace before they can be entered (last_seen.c).
  */
 static List *
 read_containers(TimestampTz now, List **graceless)
@@ -325,7 +328,7 @@ read_containers(TimestampTz now, List **graceless)
 			unnoticed = lappend_oid(unnoticed, oid);
 		if (policy.default_ttl == TTL_OFF || !policy.reaping || ttl_citus_is_distributed(oid))
 			continue;
-		if (ttl_restore_lacks_grace(&policy))
+		if (ttl_last_seen_lacks_grace(&policy))
 			*graceless = lappend_oid(*graceless, oid);
 		else
 			enter_container(oid, &policy);
@@ -404,12 +407,14 @@ refresh_schedule(TtlMemory *memory, TimestampTz *next)
 
 	CommitTransactionCommand();
 	call_in_transactions(ttl_grace_notice, unnoticed);
-	call_in_transactions(ttl_restore_begin_grace, graceless);
+	call_in_transactions(ttl_last_seen_begin_grace, graceless);
 	if (graceless != NIL)
-		ttl_restore_log_grace(database_name);
+		ttl_last_seen_log_grace(database_name);
+	else
+		ttl_launcher_note_graces();
 	call_in_transactions(forget_dropped_policy, dropped);
 	MemoryContextSwitchTo(context);
-	*next = GetCurrentTimestamp() + lengthen(IDLE_WAIT);
+	*next = GetCurrentTimestamp() + (graceless != NIL ? GRACELESS_WAIT : lengthen(IDLE_WAIT));
 	return hash_get_num_entries(scheduled) > 0 || graceless != NIL;
 }
 

@@ -1,4 +1,4 @@
-# What is started from a base backup deletes nothing before somebody says so, and what was off for
+# What is started from a base backup deletes nothing before somebody says so, and what was out of service for
 # long, as a snapshot of disks looks, waits for ttl.grace.  Standbys and servers that have crashed do neither.
 use strict;
 use warnings;
@@ -17,18 +17,39 @@ my $held  = 'held after restore of a base backup';
 my $clock = TestClock->new;
 
 my $primary = TtlNode->start_new('primary', <<'END', has_archiving => 1, allows_streaming => 1);
-ttl.reaper = off
 ttl.naptime = 100ms
 ttl.grace = 5min
 autovacuum = off
 wal_log_hints = on
 wal_keep_size = 1GB
+max_prepared_transactions = 1
 END
 my $expired = q{INSERT INTO c (id, _ts) SELECT g, now() - interval '1h' FROM generate_series(1, 50) g;};
-$primary->create_expired('postgres');
-$primary->safe_psql('postgres', 'CREATE ROLE visitor; CREATE DATABASE other OWNER visitor');
-$primary->create_expired('other');
+ok(wait_until(sub { has_file($primary, 'ttl.last_seen') }), 'a new cluster is in service as soon as workers have been there');
+$primary->turn_reaper('off');
+$primary->safe_psql('postgres', qq{
+CREATE EXTENSION ttl;
+CREATE TABLE c (id int PRIMARY KEY);
+SELECT ttl.create_container('c', 60);
+$expired
+CREATE ROLE visitor;
+CREATE DATABASE other OWNER visitor});
+$primary->safe_psql('other', qq{
+CREATE EXTENSION ttl;
+CREATE TABLE c (id int PRIMARY KEY);
+SELECT ttl.create_container('c', 60);
+$expired});
 $primary->backup('backup');
+
+# A server of a backup, which is not started yet
+sub copy_of
+{
+	my ($name, $from, $backup, $conf, %how) = @_;
+	my $node = TtlNode->new($name);
+	$node->init_from_backup($from, $backup, %how);
+	$node->append_conf('postgresql.conf', "archive_mode = off\nttl.reaper = on\n" . ($conf // ''));
+	return $node;
+}
 
 # A copy of the files of a server
 sub snapshot_of
@@ -49,6 +70,15 @@ sub running
 	my ($node) = @_;
 	$node->start;
 	return $node;
+}
+
+sub reaps
+{
+	my ($node, $what, $database) = @_;
+	local $ENV{PGOPTIONS} = '-c row_security=off';
+	ok($node->poll_query_until($database // 'postgres', 'SELECT count(*) = 0 FROM c WHERE id < 1000'), $what)
+	  or diag($node->safe_psql('postgres', 'SELECT * FROM ttl.stat_reaper'));
+	return;
 }
 
 sub is_held
@@ -85,8 +115,26 @@ sub has_file
 	return -e $node->data_dir . "/$file" ? 1 : 0;
 }
 
+sub wait_until
+{
+	my ($condition) = @_;
+	for my $try (1 .. 900)
+	{
+		return 1 if $condition->();
+		usleep(200_000);
+	}
+	return 0;
+}
+
+# When the server was last in service, as its file has it
+sub last_seen
+{
+	my ($node) = @_;
+	return (split /\n/, slurp_file($node->data_dir . '/ttl.last_seen'))[0];
+}
+
 # Plainly started
-my $restored = running(TtlNode->new_of_backup('restored', $primary, 'backup', 'max_wal_senders = 5'));
+my $restored = running(copy_of('restored', $primary, 'backup', 'max_wal_senders = 5'));
 is_held($restored, 'a base backup');
 is($restored->safe_psql('postgres', 'SELECT count(*) FROM c'), 0, 'what has expired is hidden');
 like(slurp_file($restored->logfile), qr/WARNING:  expired rows in database "postgres" are not deleted because the server was started from a base backup\n.*DETAIL:  .*\n.*HINT: .*ttl\.resume\(\)/, 'the log says why');
@@ -102,7 +150,7 @@ is_held($restored, 'after kill -9 of the postmaster');
 
 # A standby, and a copy, of what is held
 $restored->backup('held');
-my %of_held = map { $_ => running(TtlNode->new_of_backup($_, $restored, 'held', '', has_streaming => 1)) } qw(heir witness);
+my %of_held = map { $_ => running(copy_of($_, $restored, 'held', '', has_streaming => 1)) } qw(heir witness);
 $restored->wait_for_catchup('heir');
 $of_held{heir}->promote;
 is_held($of_held{heir}, 'a standby that is promoted before anybody has said so');
@@ -116,83 +164,97 @@ is_held($restored, 'rolled back');
 
 # The word
 $restored->safe_psql('other', 'SELECT ttl.resume()');
-$restored->is_emptied('c', 'resumed');
-$restored->is_emptied('c', '... in each database', 'other');
+reaps($restored, 'resumed');
+reaps($restored, '... in each database', 'other');
 (undef, undef, $err) = $restored->psql('postgres', 'SELECT ttl.resume()');
 like($err, qr/NOTICE:  deletion of expired rows is not held/, 'once is enough');
 crash($restored);
 $restored->safe_psql('postgres', $expired);
-$restored->is_emptied('c', 'nor is it forgotten by a crash');
+reaps($restored, 'nor is it forgotten by a crash');
 $restored->wait_for_catchup('witness');
 $of_held{witness}->promote;
 $of_held{witness}->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
 $of_held{witness}->safe_psql('postgres', $expired);
-$of_held{witness}->is_emptied('c', 'a standby of it, promoted afterwards, reaps');
+reaps($of_held{witness}, 'a standby of it, promoted afterwards, reaps');
 $of_held{witness}->stop('immediate');
 $restored->stop('immediate');
 
-# Crashes before a worker has seen it, and resumed while there is none
-my $early = TtlNode->new_of_backup('early', $primary, 'backup');
-$early->append_conf('postgresql.conf', 'ttl.reaper = off');
+# First started without the library, then with it, but without workers, until after a crash
+my $early = copy_of('early', $primary, 'backup');
+$early->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $early->start;
-ok(has_file($early, 'ttl.held'), 'without a worker it is a file');
-ok(!has_file($early, 'backup_label'), '... and the label has gone');
+$early->stop;
+ok(!has_file($early, 'backup_label') && !has_file($early, 'ttl.held'), 'the label has gone, and ttl was not there');
+$early->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl'\nttl.reaper = off");
+$early->start;
+ok(has_file($early, 'ttl.held'), '... but sees that when it comes; without a worker the hold is a file');
 crash($early);
 $early->safe_psql('postgres', 'BEGIN; SELECT ttl.resume(); ROLLBACK');
-ok(has_file($early, 'ttl.held'), '... which stays if ttl.resume() is rolled back');
+$early->safe_psql('postgres', 'BEGIN; SAVEPOINT s; SELECT ttl.resume(); ROLLBACK TO s; COMMIT');
+$early->safe_psql('other', q{SET ROLE visitor; SELECT ttl.pause('tomorrow')});
+(undef, undef, $err) = $early->psql('other', 'SET ROLE visitor; SELECT ttl.resume(); SELECT ttl.resume()');
+like($err, qr/WARNING:  must be superuser .*\n.*ERROR:  must be superuser/s, '... the end of his own pause is the business of a database\'s owner');
 $early->configure('ttl.reaper = on');
-is_held($early, 'after kill -9 of a server without a worker');
-$early->stop('immediate');
-$early = TtlNode->new_of_backup('resumed_early', $primary, 'backup');
-$early->append_conf('postgresql.conf', 'ttl.reaper = off');
-$early->start;
+is_held($early, 'after kill -9 of a server without a worker, and ttl.resume() that was rolled back');
 $early->safe_psql('postgres', 'SELECT ttl.resume()');
-ok(!has_file($early, 'ttl.held'), '... and goes with it');
-$early->configure('ttl.reaper = on');
-$early->is_emptied('c', 'resumed without a worker');
+$early->restart;
+reaps($early, '... resumed, and not held by the same label again');
 $early->stop('immediate');
 
 # An archive that is replayed to its end
-my $end = running(TtlNode->new_of_backup('end', $primary, 'backup', '', has_restoring => 1, standby => 0));
+my $end = running(copy_of('end', $primary, 'backup', '', has_restoring => 1, standby => 0));
 is_held($end, 'an archive that was replayed to its end');
 $end->safe_psql('postgres', 'SELECT ttl.resume()');
-$end->is_emptied('c', '... resumed');
+reaps($end, '... resumed');
 $end->stop('immediate');
 
 # To a target: both end with one word
-my $target = running(TtlNode->new_of_backup('target', $primary, 'backup', "recovery_target = 'immediate'\nrecovery_target_action = promote\n", has_restoring => 1, standby => 0));
+my $target = running(copy_of('target', $primary, 'backup', "recovery_target = 'immediate'\nrecovery_target_action = promote\n", has_restoring => 1, standby => 0));
 ok($target->poll_query_until('postgres', q{SELECT count(*) = 2 FROM ttl.stat_reaper WHERE state = 'held after recovery to a point in time'}), 'a recovery to a target is held as such');
 $target->safe_psql('postgres', 'SELECT ttl.resume()');
-$target->is_emptied('c', '... and resumed');
+reaps($target, '... and resumed');
 $target->stop('immediate');
 
 # Single-user mode consumes the label, too.
-my $single = TtlNode->new_of_backup('single', $primary, 'backup');
+my $single = copy_of('single', $primary, 'backup', 'ttl.reaper = off');
 run_log([ 'postgres', '--single', '-D', $single->data_dir, 'postgres' ], '<', \"SELECT 1\n");
 ok(!has_file($single, 'backup_label'), 'single-user mode has consumed the label');
+ok(has_file($single, 'ttl.held'), '... and holds');
 $single->start;
-is_held($single, 'after single-user mode');
+$single->safe_psql('postgres', q{BEGIN; SELECT ttl.resume(); PREPARE TRANSACTION 'resume'});
+$single->safe_psql('postgres', q{COMMIT PREPARED 'resume'});
+$single->configure('ttl.reaper = on');
+reaps($single, '... resumed without a worker, by a prepared transaction');
+ok(!has_file($single, 'ttl.held'), '... and the file goes');
 $single->stop('immediate');
 
 # Standbys
-my $standby = running(TtlNode->new_of_backup('standby', $primary, 'backup', '', has_streaming => 1));
+my $standby = running(copy_of('standby', $primary, 'backup', '', has_streaming => 1));
 $primary->wait_for_catchup('standby');
 $standby->promote;
-$standby->is_emptied('c', 'a standby that is promoted reaps at once');
-my $again = running(TtlNode->new_of_backup('again', $primary, 'backup', '', has_streaming => 1));
+reaps($standby, 'a standby that is promoted reaps at once');
+my $again = copy_of('again', $primary, 'backup', '', has_streaming => 1);
+$again->start;
 $primary->wait_for_catchup('again');
-$again->restart;
-crash($again);
+$again->stop;
+my $stale = snapshot_of('stale', $again);
+$stale->append_conf('postgresql.conf', "primary_conninfo = ''");
+$clock->while_starting(sub { $again->start; crash($again) });
+my $seen = last_seen($again);
+$clock->set(86400);
+$again->reload;
+ok(wait_until(sub { last_seen($again) - $seen > 80_000 * 1_000_000 }), 'a standby that runs is in service');
 $again->promote;
-$again->is_emptied('c', 'one that has been restarted, and has crashed, does, too');
+reaps($again, '... so one that has been restarted, has crashed, and has run for long does, too');
 $again->stop('immediate');
-my $hasty = running(TtlNode->new_of_backup('hasty', $primary, 'backup', '', has_restoring => 1));
+$clock->set(0);
+my $hasty = running(copy_of('hasty', $primary, 'backup', '', has_restoring => 1));
 $hasty->promote;
-$hasty->is_emptied('c', 'one that is promoted as soon as it can be does, too');
+reaps($hasty, 'one that is promoted as soon as it can be does, too');
 $hasty->stop('immediate');
 
 # The signal was forgotten at first, and the server could not start.
-my $forgotten = TtlNode->new_of_backup('forgotten', $primary, 'backup', '', has_streaming => 1);
+my $forgotten = copy_of('forgotten', $primary, 'backup', '', has_streaming => 1);
 rename $forgotten->data_dir . '/standby.signal', $forgotten->data_dir . '/later' or die $!;
 $forgotten->append_conf('postgresql.conf', "hba_file = 'none'");
 ok(!$forgotten->start(fail_ok => 1), 'a start that fails');
@@ -203,7 +265,7 @@ $forgotten->start;
 is(has_file($forgotten, 'ttl.held'), 0, '... does not stay when it becomes a standby');
 $primary->wait_for_catchup('forgotten');
 $forgotten->promote;
-$forgotten->is_emptied('c', '... which reaps when it is promoted');
+reaps($forgotten, '... which reaps when it is promoted');
 $forgotten->stop('immediate');
 
 # Rewound: what was promoted takes over, and the former primary follows, to be promoted itself.
@@ -220,7 +282,7 @@ $standby->wait_for_catchup($standby->safe_psql('postgres', 'SELECT application_n
 $former->promote;
 $former->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
 $former->safe_psql('postgres', $expired . ' SELECT ttl.set_default_ttl($$c$$, 60)');
-$former->is_emptied('c', 'a server that was rewound and is promoted reaps at once');
+reaps($former, 'a server that was rewound and is promoted reaps at once');
 $former->stop;
 
 # Snapshots of disks of a server that runs
@@ -232,8 +294,8 @@ my $without = snapshot_of('without', $standby);
 $standby->stop('immediate');
 
 running($fresh);
-$fresh->is_emptied('c', 'a snapshot that is fresh is a server that has crashed');
-unlike(slurp_file($fresh->logfile), qr/older than ttl\.grace/, '... and the log says nothing');
+reaps($fresh, 'a snapshot that is fresh is a server that has crashed');
+unlike(slurp_file($fresh->logfile), qr/longer than ttl\.grace/, '... and the log says nothing');
 $fresh->stop;
 
 # a day later
@@ -247,16 +309,30 @@ sub in_grace
 	return;
 }
 $clock->set(86400);
-$clock->while_starting(sub { $old->start });
+$clock->while_starting(
+	sub {
+		# recovery that did not get to its end writes pg_control, too
+		run_log([ 'postgres', '--single', '-D', $old->data_dir, 'postgres' ], '<', \"SELECT 1\n");
+		command_ok([ 'pg_resetwal', '-f', $old->data_dir ], 'tools that write pg_control');
+		$old->append_conf('postgresql.conf', 'ttl.reaper = off');
+		$old->start;
+		$old->append_conf('postgresql.conf', 'ttl.reaper = on');
+		$old->restart;
+	});
 in_grace($old, 'an old one waits for ttl.grace');
-like(slurp_file($old->logfile), qr/LOG:  expired rows in database "postgres" are not deleted before \d.* because the last checkpoint before the server's start is older than ttl\.grace\n.*DETAIL:  The last checkpoint was at /, '... and the log says so');
+like(slurp_file($old->logfile), qr/LOG:  expired rows in database "postgres" are not deleted before \d.* because the server was not in service for longer than ttl\.grace\n.*DETAIL:  It was in service last at \d/, '... and the log says so');
 $old->safe_psql('postgres', q{CREATE TABLE young (id int); SELECT ttl.create_container('young', 60); INSERT INTO young VALUES (1, now() - interval '1h')});
 $old->stored_are('young', 0, '... but not for a container that is younger than the start');
 $clock->while_starting(sub { $old->restart });
 in_grace($old, '... nor does a restart end it');
+$clock->while_starting(sub { $stale->start });
 $clock->set(86400 + 400);
-$old->is_emptied('c', 'the grace ends');
+reaps($old, 'the grace ends');
 $old->stop;
+$stale->promote;
+$stale->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
+in_grace($stale, 'a snapshot of a standby, promoted long after its start, without a primary');
+$stale->stop('immediate');
 $clock->set(2 * 86400);
 $clock->while_starting(sub { $old->start });
 $old->safe_psql('postgres', $expired);
@@ -267,7 +343,7 @@ $old->stop('immediate');
 
 $without->append_conf('postgresql.conf', 'ttl.grace = 0');
 $clock->while_starting(sub { $without->start });
-$without->is_emptied('c', 'without ttl.grace there is none');
+reaps($without, 'without ttl.grace there is none');
 $without->stop;
 
 done_testing();

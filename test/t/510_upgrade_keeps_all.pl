@@ -108,6 +108,7 @@ CREATE TABLE deadline (id int PRIMARY KEY, until timestamptz);
 SELECT ttl.create_container('deadline', -1, ts_column => NULL, ttl_column => 'until');
 INSERT INTO deadline VALUES (1, '2020-01-01'), (2, '2900-01-01'), (3, NULL);
 CREATE DATABASE without;
+SELECT ttl.pause();
 END
 my $state = state_of($old);
 my $version = $old->pg_version;
@@ -127,7 +128,16 @@ $old->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
 for my $mode ('', '--link')
 {
 	my $new = new_cluster($mode eq '' ? 'copied' : 'linked');
-	$new->append_conf('postgresql.conf', $conf);
+	$new->append_conf('postgresql.conf', "$conf\nttl.grace = 5min");
+	if ($mode eq '')
+	{
+		# a cluster that has run before, and so is known to have been in service a moment ago
+		$new->append_conf('postgresql.conf', 'ttl.reaper = on');
+		$new->start;
+		$new->wait_until(q{SELECT count(*) = 1 FROM pg_stat_file('ttl.last_seen', true) WHERE size IS NOT NULL});
+		$new->stop;
+		$new->append_conf('postgresql.conf', 'ttl.reaper = off');
+	}
 	my ($success, $said) = upgrade($old, $new, $mode || ());
 	ok($success, join ' ', "pg_upgrade from $version to", $new->pg_version, $mode) or diag($said);
 	$new->start;
@@ -149,6 +159,12 @@ END
 	is($new->safe_psql('restored', 'SELECT count(*), count(*) FILTER (WHERE reaping) FROM ttl.containers'), '5|0', '... with reaping off');
 
 	$new->turn_reaper('on');
+	is($new->safe_psql('postgres', 'SELECT until FROM ttl.paused'), 'infinity', '... a pause goes along');
+	$new->safe_psql('postgres', 'SELECT ttl.resume()');
+	ok($new->poll_query_until('postgres', q{SELECT state LIKE 'kept until %' FROM ttl.status WHERE container = 'session'::regclass}),
+		'... the old cluster may have been a copy of long ago, so there is a grace')
+	  or diag($new->safe_psql('postgres', 'SELECT * FROM ttl.status'));
+	$new->configure('ttl.grace = 0');
 	$new->is_emptied('session', '... the reaper deletes');
 	# twice: then it has looked at every container
 	for (1 .. 2)
