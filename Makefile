@@ -78,6 +78,7 @@ ISOLATION = \
 	index_changes \
 	insert_vs_insert \
 	kinds_vs_reap \
+	nothing_done \
 	old_snapshots \
 	policy_vs_plan \
 	policy_vs_reap \

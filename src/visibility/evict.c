@@ -26,7 +26,7 @@
  * Between the look-up and PostgreSQL's own check another session may commit a row that
  * has expired.  ON CONFLICT must neither update such a row nor give way to it: the
  * row that DO UPDATE has locked is looked at before its WHERE is evaluated, and a row
- * that DO NOTHING may have skipped is looked up once more, in the arbiter indexes, if a transaction
+ * that DO NOTHING may have skipped must be there, or a live one in its arbiter indexes, if a transaction
  * has ended since.  Either is 40001.
  *
  * The trigger also completes _ts where COPY gives NULL, and refuses TTLs without a meaning that are
@@ -226,6 +226,7 @@ typedef struct EvictState
 	/* with ON CONFLICT DO NOTHING */
 	TupleTableSlot *last;		/* the row before this one; else NULL */
 	uint64		last_looked_up; /* transactions that had ended by then */
+	CommandId	command;		/* of the statement */
 } EvictState;
 
 static Moment
@@ -320,7 +321,10 @@ prepare(FmgrInfo *flinfo, Relation rel)
 	{
 		state->rows_left = state->rows_between = ROWS_BEFORE_PROOF;
 		if (execution != NULL && may_do_nothing(execution->query_desc))
+		{
 			state->last = ttl_keys_make_slot(state->keys);
+			state->command = running->es_output_cid;
+		}
 	}
 	/* by what will be in force when its rows are there, they may have expired */
 	if (container->policy.default_ttl == TTL_OFF)
@@ -402,10 +406,7 @@ report_concurrent_row(void)
 			 errhint("The transaction might succeed if retried.")));
 }
 
-/*
- * Errors if the last row was skipped by DO NOTHING because of an expired one: that one
- * still holds the key, unless it has been deleted since.
- */
+/* Errors if DO NOTHING has skipped the last row because of an expired one. */
 static void
 check_last(EvictState *state)
 {
@@ -415,7 +416,7 @@ check_last(EvictState *state)
 		return;
 	if (state->last_looked_up != TtlEndedTransactions() &&
 		ttl_container_lookup(state->container.relid, &container) &&
-		ttl_keys_met_expired_alone(state->keys, &container, state->now, state->last))
+		ttl_keys_left_row_out(state->keys, &container, state->now, state->last, state->command))
 		report_concurrent_row();
 	ExecClearTuple(state->last);
 }

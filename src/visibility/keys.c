@@ -5,8 +5,12 @@
  *
  * The new row's keys are looked up in each unique and exclusion index.  The look-up sees what the index's
  * own check will see: committed rows whatever the snapshot, and rows that transactions in progress
- * write or delete, which it waits for if they are expired.  What ON CONFLICT has met is looked
- * for afterwards in the same way, in its arbiter indexes.
+ * write or delete, which it waits for if they are expired.
+ *
+ * What ON CONFLICT DO NOTHING has met is looked for afterwards, in its arbiter indexes: the row itself,
+ * or a live one that it has given way to.  Where there is neither, it has given way to one that had expired,
+ * and may be gone by now.  A live row that another session has deleted since is taken for such a one;
+ * what the transaction itself has deleted or renumbered since is found by its command.
  *
  * Mostly the key is free, and one row is all that the statement
  * writes.  So the indexes are those that the executor has opened for the insertion, and no
@@ -77,8 +81,6 @@ struct TtlKeys
 	TupleTableSlot *existing;	/* NULL until one is needed */
 	bool		met_gone;		/* the look-up has met an entry of a row that
 								 * is gone */
-	bool		met_live;		/* ... a row that has not expired, and is no
-								 * other transaction's in progress */
 };
 
 /* True if pglogical has already looked for conflicts in the index. */
@@ -244,128 +246,138 @@ recheck_key(TtlKeys *keys, const KeyIndex *key, Relation index, TupleTableSlot *
 	return true;
 }
 
-/* True if this transaction has inserted the row in the slot. */
-static bool
-is_own(TupleTableSlot *slot)
+/* A scan of one index for the rows that conflict with a new one */
+typedef struct KeyScan
 {
-	bool		isnull;
+	const KeyIndex *key;
+	Relation	index;
+	Datum		values[INDEX_MAX_KEYS];
+	ScanKeyData scankeys[INDEX_MAX_KEYS];
+	int			nkeys;
+	IndexScanDesc scan;
+} KeyScan;
 
-	return TransactionIdIsCurrentTransactionId(DatumGetTransactionId(slot_getsysattr(slot, MinTransactionIdAttributeNumber, &isnull)));
+/* False if the new row, which is in the slot, conflicts with no other in the index, by a NULL. */
+static bool
+prepare_scan(TtlKeys *keys, const KeyIndex *key, Relation index, TupleTableSlot *slot, KeyScan *scan)
+{
+	bool		isnull[INDEX_MAX_KEYS];
+
+	scan->key = key;
+	scan->index = index;
+	scan->nkeys = IndexRelationGetNumberOfKeyAttributes(index);
+	FormIndexDatum(key->info, slot, keys->estate, scan->values, isnull);
+	for (int i = 0; i < scan->nkeys; i++)
+	{
+		if (isnull[i] && !key->info->ii_NullsNotDistinct)
+			return false;
+		ScanKeyEntryInitialize(&scan->scankeys[i], isnull[i] ? SK_ISNULL | SK_SEARCHNULL : 0,
+							   i + 1, key->operators.strategies[i], InvalidOid,
+							   index->rd_indcollation[i], key->operators.procs[i], scan->values[i]);
+	}
+	return true;
+}
+
+static void
+begin_scan(TtlKeys *keys, KeyScan *scan, Snapshot snapshot)
+{
+	scan->scan = TtlIndexBeginScan(keys->rel, scan->index, snapshot, scan->nkeys);
+	index_rescan(scan->scan, scan->scankeys, scan->nkeys, NULL, 0);
+}
+
+/* Puts the next row that the snapshot sees and that conflicts into keys->existing; false if there is none. */
+static bool
+next_conflict(TtlKeys *keys, KeyScan *scan, TupleTableSlot *slot)
+{
+	/* index_getnext_slot() would need the slot at once */
+	while (scan->scan->xs_heap_continue ||
+		   index_getnext_tid(scan->scan, ForwardScanDirection) != NULL)
+	{
+		if (keys->existing == NULL)
+			keys->existing = ttl_keys_make_slot(keys);
+		if (!index_fetch_heap(scan->scan, keys->existing))
+			keys->met_gone = true;
+		else if (!scan->scan->xs_recheck ||
+				 recheck_key(keys, scan->key, scan->index, slot, scan->key->operators.procs,
+							 scan->values))
+			return true;
+	}
+	return false;
+}
+
+static void
+end_scan(TtlKeys *keys, KeyScan *scan)
+{
+	index_endscan(scan->scan);
+	if (keys->existing != NULL)
+		ExecClearTuple(keys->existing);
 }
 
 /* Collects from one index. */
 static void
-find_in(TtlKeys *keys, const KeyIndex *key, Relation index,
-		const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
-		const ItemPointerData *self, bool afterwards, TtlTids *found)
+find_expired_in(TtlKeys *keys, const KeyIndex *key, Relation index,
+				const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
+				const ItemPointerData *self, TtlTids *found)
 {
-	const Oid  *procs = key->operators.procs;
-	Datum		values[INDEX_MAX_KEYS];
-	bool		isnull[INDEX_MAX_KEYS];
-	ScanKeyData scankeys[INDEX_MAX_KEYS];
-	int			nkeys = IndexRelationGetNumberOfKeyAttributes(index);
+	KeyScan		scan;
 	SnapshotData dirty;
-	IndexScanDesc scan;
-	ItemPointerData waited_for;
+	ItemPointerData tid;
 	TransactionId wait_for;
 	int			found_before = found->n;
 
-	FormIndexDatum(key->info, slot, keys->estate, values, isnull);
-	for (int i = 0; i < nkeys; i++)
-	{
-		if (isnull[i] && !key->info->ii_NullsNotDistinct)
-			return;
-		ScanKeyEntryInitialize(&scankeys[i], isnull[i] ? SK_ISNULL | SK_SEARCHNULL : 0,
-							   i + 1, key->operators.strategies[i], InvalidOid,
-							   index->rd_indcollation[i], procs[i], values[i]);
-	}
-
+	if (!prepare_scan(keys, key, index, slot, &scan))
+		return;
 	InitDirtySnapshot(dirty);
 	do
 	{
 		wait_for = InvalidTransactionId;
 		found->n = found_before;
-		scan = TtlIndexBeginScan(keys->rel, index, &dirty, nkeys);
-		index_rescan(scan, scankeys, nkeys, NULL, 0);
-
-		/* index_getnext_slot() would need the slot at once */
-		while (scan->xs_heap_continue || index_getnext_tid(scan, ForwardScanDirection) != NULL)
+		begin_scan(keys, &scan, &dirty);
+		while (next_conflict(keys, &scan, slot))
 		{
-			ItemPointerData tid;
-
-			if (keys->existing == NULL)
-				keys->existing = ttl_keys_make_slot(keys);
-			if (!index_fetch_heap(scan, keys->existing))
-			{
-				keys->met_gone = true;
-				continue;
-			}
 			tid = keys->existing->tts_tid;
 			if ((self != NULL && ItemPointerEquals(&tid, unconstify(ItemPointerData *, self))) ||
-				(scan->xs_recheck && !recheck_key(keys, key, index, slot, procs, values)))
-				continue;
-			if (afterwards)
-			{
-				if (TransactionIdIsValid(dirty.xmin))
-					continue;
-				if (ttl_expiry_of_slot(container, keys->existing) > now)
-					keys->met_live = true;
-				else if (!is_own(keys->existing))
-					ttl_tids_append(found, &tid);
-				continue;
-			}
-			if (ttl_expiry_of_slot(container, keys->existing) > now)
+				ttl_expiry_of_slot(container, keys->existing) > now)
 				continue;
 			/* A transaction in progress inserts or deletes it. */
 			wait_for = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
-			waited_for = tid;
 			if (TransactionIdIsValid(wait_for))
 				break;
 			ttl_tids_append(found, &tid);
 		}
-		index_endscan(scan);
-		if (keys->existing != NULL)
-			ExecClearTuple(keys->existing);
+		end_scan(keys, &scan);
 		/* as the index's own check does: an insertion may be taken back long before its transaction ends */
 		if (TransactionIdIsValid(wait_for) && dirty.speculativeToken != 0)
 			SpeculativeInsertionWait(wait_for, dirty.speculativeToken);
 		else if (TransactionIdIsValid(wait_for))
-			XactLockTableWait(wait_for, keys->rel, &waited_for, XLTW_InsertIndexUnique);
+			XactLockTableWait(wait_for, keys->rel, &tid, XLTW_InsertIndexUnique);
 	} while (TransactionIdIsValid(wait_for));
 }
 
-/* Collects from all indexes that the new row will be in; afterwards, from those that ON CONFLICT looks at. */
-static void
-find_in_all(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
-			TupleTableSlot *slot, const ItemPointerData *self, bool afterwards,
-			TtlTids *found)
+/* True if the new row will be in the index, or is: by the predicate, whose context has been set. */
+static bool
+is_indexed(TtlKeys *keys, const KeyIndex *key)
 {
-	for (int i = 0; i < keys->nindexes; i++)
-	{
-		const KeyIndex *key = &keys->indexes[i];
-		Relation	index = key->opened;
-
-		if (afterwards && !key->is_arbiter)
-			continue;
-		if (key->predicate != NULL &&
-			!ExecQual(key->predicate, GetPerTupleExprContext(keys->estate)))
-			continue;
-		if (index == NULL)
-			index = index_open(key->index, NoLock);
-		find_in(keys, key, index, container, now, slot, self, afterwards, found);
-		if (key->opened == NULL)
-			index_close(index, NoLock);
-	}
+	return key->predicate == NULL ||
+		ExecQual(key->predicate, GetPerTupleExprContext(keys->estate));
 }
 
-/*
- * Collects the rows that have expired by 'now' and conflict with the new row in the slot; if
- * afterwards, only what others have committed.  'self' (may be NULL) is the TID of the row that
- * is being updated.
- */
+static Relation
+open_key_index(const KeyIndex *key)
+{
+	return key->opened != NULL ? key->opened : index_open(key->index, NoLock);
+}
+
 static void
-find_expired(TtlKeys *keys, const TtlContainer *container, TimestampTz now, TupleTableSlot *slot,
-			 const ItemPointerData *self, bool afterwards, TtlTids *found)
+close_key_index(const KeyIndex *key, Relation index)
+{
+	if (key->opened == NULL)
+		index_close(index, NoLock);
+}
+
+/* Prepares what is evaluated for the new row: the result is the slot that has its generated columns, too. */
+static TupleTableSlot *
+begin_row(TtlKeys *keys, TupleTableSlot *slot)
 {
 	if (keys->generating != NULL)
 	{
@@ -376,6 +388,23 @@ find_expired(TtlKeys *keys, const TtlContainer *container, TimestampTz now, Tupl
 	}
 	if (keys->estate != NULL)
 		GetPerTupleExprContext(keys->estate)->ecxt_scantuple = slot;
+	return slot;
+}
+
+static void
+end_row(TtlKeys *keys)
+{
+	if (keys->generated != NULL)
+		ExecClearTuple(keys->generated);
+	if (keys->estate != NULL)
+		ResetPerTupleExprContext(keys->estate);
+}
+
+void
+ttl_keys_find_expired(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
+					  TupleTableSlot *slot, const ItemPointerData *self, TtlTids *found)
+{
+	slot = begin_row(keys, slot);
 
 	/*
 	 * A scan may miss a row that replaces another one meanwhile.  Mostly the
@@ -387,7 +416,17 @@ find_expired(TtlKeys *keys, const TtlContainer *container, TimestampTz now, Tupl
 
 		CHECK_FOR_INTERRUPTS();
 		keys->met_gone = false;
-		find_in_all(keys, container, now, slot, self, afterwards, found);
+		for (int i = 0; i < keys->nindexes; i++)
+		{
+			const KeyIndex *key = &keys->indexes[i];
+			Relation	index;
+
+			if (!is_indexed(keys, key))
+				continue;
+			index = open_key_index(key);
+			find_expired_in(keys, key, index, container, now, slot, self, found);
+			close_key_index(key, index);
+		}
 		if (found->n > 0 || !keys->met_gone || transactions == TtlEndedTransactions())
 			break;
 	}
@@ -398,27 +437,138 @@ find_expired(TtlKeys *keys, const TtlContainer *container, TimestampTz now, Tupl
 		qsort(found->tids, found->n, sizeof(ItemPointerData), ttl_tids_compare);
 		found->n = qunique(found->tids, found->n, sizeof(ItemPointerData), ttl_tids_compare);
 	}
-
-	if (keys->generated != NULL)
-		ExecClearTuple(keys->generated);
-	if (keys->estate != NULL)
-		ResetPerTupleExprContext(keys->estate);
+	end_row(keys);
 }
 
-void
-ttl_keys_find_expired(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
-					  TupleTableSlot *slot, const ItemPointerData *self, TtlTids *found)
+/*
+ * What ON CONFLICT DO NOTHING has met
+ */
+
+/* Whether the row is there, or one that it has given way to */
+typedef enum Outcome
 {
-	find_expired(keys, container, now, slot, self, false, found);
+	OUTCOME_OPEN,				/* the index can't tell */
+	OUTCOME_MISSING,			/* it can, and has neither */
+	OUTCOME_STANDS
+} Outcome;
+
+/* True if the row in the slot conflicts with one like itself, as it needn't by an exclusion constraint. */
+static bool
+conflicts_with_itself(const KeyScan *scan)
+{
+	if (!scan->index->rd_index->indisexclusion)
+		return true;
+	for (int i = 0; i < scan->nkeys; i++)
+	{
+		if (!DatumGetBool(OidFunctionCall2Coll(scan->key->operators.procs[i],
+											   scan->index->rd_indcollation[i],
+											   scan->values[i], scan->values[i])))
+			return false;
+	}
+	return true;
+}
+
+/* True if this transaction has inserted the row in the slot. */
+static bool
+is_own(TupleTableSlot *slot)
+{
+	bool		isnull;
+
+	return TransactionIdIsCurrentTransactionId(DatumGetTransactionId(slot_getsysattr(slot, MinTransactionIdAttributeNumber, &isnull)));
+}
+
+/*
+ * True if this transaction has inserted the row in the slot, or deleted it, in that command or later: a
+ * trigger of the statement, or another part of it, may do away with what it has inserted or met.
+ */
+static bool
+is_handled_since(TupleTableSlot *slot, CommandId command, bool *deleted)
+{
+	HeapTupleHeader tuple;
+
+	*deleted = false;
+	if (!TTS_IS_BUFFERTUPLE(slot))
+		return is_own(slot);
+	tuple = ((HeapTupleTableSlot *) slot)->tuple->t_data;
+	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple)) &&
+		HeapTupleHeaderGetCmin(tuple) >= command)
+		return true;
+	*deleted = (tuple->t_infomask & HEAP_XMAX_INVALID) == 0 &&
+		!HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_infomask) &&
+		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(tuple)) &&
+		HeapTupleHeaderGetCmax(tuple) >= command;
+	return *deleted;
+}
+
+static Outcome
+outcome_in(TtlKeys *keys, const KeyIndex *key, Relation index, const TtlContainer *container,
+		   TimestampTz now, TupleTableSlot *slot, CommandId command)
+{
+	KeyScan		scan;
+	SnapshotData dirty;
+	Outcome		outcome;
+
+	if (!prepare_scan(keys, key, index, slot, &scan))
+		return OUTCOME_OPEN;
+	outcome = conflicts_with_itself(&scan) ? OUTCOME_MISSING : OUTCOME_OPEN;
+
+	InitDirtySnapshot(dirty);
+	begin_scan(keys, &scan, &dirty);
+	while (outcome != OUTCOME_STANDS && next_conflict(keys, &scan, slot))
+	{
+		if (TransactionIdIsValid(dirty.xmin))
+			continue;
+		if (is_own(keys->existing) || ttl_expiry_of_slot(container, keys->existing) > now)
+			outcome = OUTCOME_STANDS;
+		else
+			outcome = OUTCOME_MISSING;
+	}
+	end_scan(keys, &scan);
+	if (outcome != OUTCOME_MISSING)
+		return outcome;
+
+	begin_scan(keys, &scan, SnapshotAny);
+	while (outcome != OUTCOME_STANDS && next_conflict(keys, &scan, slot))
+	{
+		bool		deleted;
+
+		if (is_handled_since(keys->existing, command, &deleted) &&
+			(!deleted || ttl_expiry_of_slot(container, keys->existing) > now))
+			outcome = OUTCOME_STANDS;
+	}
+	end_scan(keys, &scan);
+	return outcome;
 }
 
 bool
-ttl_keys_met_expired_alone(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
-						   TupleTableSlot *slot)
+ttl_keys_left_row_out(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
+					  TupleTableSlot *slot, CommandId command)
 {
-	TtlTids		found = {0};
+	Outcome		outcome = OUTCOME_OPEN;
 
-	keys->met_live = false;
-	find_expired(keys, container, now, slot, NULL, true, &found);
-	return found.n > 0 && !keys->met_live;
+	slot = begin_row(keys, slot);
+
+	/* as above */
+	for (int n = 0; n < TTL_KEYS_LOOK_UPS_MAX; n++)
+	{
+		uint64		transactions = TtlEndedTransactions();
+
+		CHECK_FOR_INTERRUPTS();
+		keys->met_gone = false;
+		for (int i = 0; i < keys->nindexes && outcome != OUTCOME_STANDS; i++)
+		{
+			const KeyIndex *key = &keys->indexes[i];
+			Relation	index;
+
+			if (!key->is_arbiter || !is_indexed(keys, key))
+				continue;
+			index = open_key_index(key);
+			outcome = Max(outcome, outcome_in(keys, key, index, container, now, slot, command));
+			close_key_index(key, index);
+		}
+		if (outcome != OUTCOME_MISSING || !keys->met_gone || transactions == TtlEndedTransactions())
+			break;
+	}
+	end_row(keys);
+	return outcome == OUTCOME_MISSING;
 }

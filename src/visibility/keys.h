@@ -37,11 +37,10 @@ extern void ttl_keys_find_expired(TtlKeys *keys, const TtlContainer *container, 
 								  TtlTids *found);
 
 /*
- * True if ON CONFLICT DO NOTHING may have given way to an expired row alone: another transaction has
- * committed one that had expired by 'now' and conflicts with the row in the slot, and nothing that lives
- * does, the row itself, if it has been inserted, included.
+ * True if ON CONFLICT DO NOTHING has left out the row in the slot, and neither by a live row nor by what
+ * this transaction has inserted; 'command' is the one that it was looked up in.  Live is what has not expired by 'now'.
  */
-extern bool ttl_keys_met_expired_alone(TtlKeys *keys, const TtlContainer *container,
-									   TimestampTz now, TupleTableSlot *slot);
+extern bool ttl_keys_left_row_out(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
+								  TupleTableSlot *slot, CommandId command);
 
 #endif							/* TTL_KEYS_H */
