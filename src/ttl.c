@@ -37,12 +37,12 @@
 #include "counters.h"
 #include "deletion/deletion.h"
 #include "execution.h"
-#include "expired_writers.h"
 #include "expiry/expiry.h"
 #include "guc.h"
 #include "reaper/reaper.h"
 #include "ttl.h"
 #include "visibility/visibility.h"
+#include "writers.h"
 
 TTL_MODULE_MAGIC(TTL_EXTENSION, TTL_VERSION);
 
@@ -399,7 +399,7 @@ ttl_xact_callback(XactEvent event, void *arg)
 	ttl_execution_transaction(event);
 	ttl_request_transaction(event);
 	ttl_counters_transaction(event);
-	ttl_expired_writers_transaction(event);
+	ttl_writers_transaction(event);
 }
 
 static void

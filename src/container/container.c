@@ -877,6 +877,27 @@ ttl_container_subscribed_tables(bool only_added)
 	return tables;
 }
 
+bool
+ttl_container_pglogical_subscribes(void)
+{
+	Oid			schema = get_namespace_oid("pglogical", true);
+	Oid			relid = OidIsValid(schema) ? get_relname_relid("local_sync_status", schema) : InvalidOid;
+	Relation	rel = OidIsValid(relid) ? try_relation_open(relid, AccessShareLock) : NULL;
+	bool		subscribes = false;
+
+	if (rel == NULL)
+		return false;
+	if (rel->rd_rel->relkind == RELKIND_RELATION)
+	{
+		SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+
+		subscribes = HeapTupleIsValid(systable_getnext(scan));
+		systable_endscan(scan);
+	}
+	relation_close(rel, AccessShareLock);
+	return subscribes;
+}
+
 char *
 ttl_container_table_name(Oid relid)
 {

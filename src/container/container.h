@@ -283,6 +283,9 @@ extern bool ttl_container_has_pages(Oid relid);
  */
 extern List *ttl_container_subscribed_tables(bool only_added);
 
+/* True if pglogical may write tables of this database, whichever. */
+extern bool ttl_container_pglogical_subscribes(void);
+
 /* Its name as SQL has it, with its schema; if it has gone, its number. */
 extern char *ttl_container_table_name(Oid relid);
 

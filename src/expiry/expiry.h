@@ -18,6 +18,7 @@
 #include "tids.h"
 #include "utils/snapshot.h"
 #include "utils/timestamp.h"
+#include "writers.h"
 
 /*
  * expiry.c
@@ -115,6 +116,21 @@ ttl_expiry_of(int32 default_ttl, const TtlItem *item)
 	if (item->has_deadline && default_ttl != TTL_OFF)
 		return item->deadline;
 	return ttl <= 0 || !item->has_ts ? DT_NOEND : ttl_expiry_add(item->ts, ttl);
+}
+
+/* What decides, under whatever policy */
+static inline TtlRowTimes
+ttl_item_times(const TtlItem *item)
+{
+	TtlRowTimes times = {DT_NOEND, DT_NOEND};
+
+	if (item->has_deadline)
+		times.expiry = item->deadline;
+	else if (item->ttl == 0)
+		times.ts = item->has_ts ? item->ts : DT_NOEND;
+	else if (item->ttl > 0 && item->has_ts)
+		times.expiry = ttl_expiry_add(item->ts, item->ttl);
+	return times;
 }
 
 /*

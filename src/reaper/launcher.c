@@ -114,10 +114,10 @@
 #include "container/container.h"
 #include "cost.h"
 #include "counters.h"
-#include "expired_writers.h"
 #include "guc.h"
 #include "reaper/reaper_internal.h"
 #include "ttl.h"
+#include "writers.h"
 
 /* How long to wait for workers to exit, ms */
 #define EXIT_TIMEOUT		5000
@@ -154,9 +154,8 @@ typedef struct TtlShared
 	int			nrequests;		/* more than MAX_REQUESTS = all databases */
 	Oid			requests[MAX_REQUESTS];
 
-	/* see counters.h, expired_writers.h, reaper_internal.h */
+	/* see counters.h, reaper_internal.h */
 	TtlCountersShared counters;
-	TtlExpiredWritersShared expired_writers;
 	TtlLastSeenShared last_seen;
 
 	/* protected by the lock */
@@ -179,7 +178,8 @@ shared_size(void)
 void
 ttl_reaper_request_shmem(void)
 {
-	RequestAddinShmemSpace(add_size(shared_size(), ttl_cost_shmem_size()));
+	RequestAddinShmemSpace(add_size(add_size(shared_size(), ttl_cost_shmem_size()),
+									ttl_writers_shmem_size()));
 	RequestNamedLWLockTranche(TTL_EXTENSION, 1);
 }
 
@@ -194,9 +194,9 @@ ttl_reaper_attach_shmem(void)
 	if (!found)
 		memset(shared, 0, shared_size());
 	ttl_cost_shmem_init();
+	ttl_writers_shmem_init();
 	ttl_counters_attach(&shared->counters, found, lock->tranche);
 	ttl_last_seen_attach(&shared->last_seen, found, lock->tranche);
-	ttl_expired_writers_attach(&shared->expired_writers, found);
 	LWLockRelease(AddinShmemInitLock);
 }
 

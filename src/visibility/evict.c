@@ -16,12 +16,14 @@
  * some rows the expiry indexes are searched instead.  That nothing has expired then
  * holds until a transaction ends, this one executes another command, or a row comes
  * in expired, in whatever session: it may be uncommitted when its key is reached, and
- * is waited for then as by any look-up.  It can't be found while a statement is about to insert
- * such rows, which each says before the first (expired_writers.c).  The trigger sees these rows, so it fires for
- * UPDATEs that aren't stamped and assign what decides when a row expires.  UPDATEs that assign
- * deadlines are as frequent as they are cheap: those say for all their rows, when they start, that they may
- * expire them.  So does what writes while TTL is off, for it may be turned on meanwhile.
- * UPDATEs of an apply worker say nothing: in tables that a subscription writes each key is looked up.
+ * is waited for then as by any look-up.  It isn't found while it is just being written, so the trigger
+ * publishes what each row says of its expiry (writers.c), whatever the policy is: it may be changed meanwhile.
+ *
+ * The trigger sees these rows, so it fires for UPDATEs that aren't stamped and assign what decides when
+ * a row expires.  UPDATEs that assign deadlines are as frequent as they are cheap: those publish for all their rows,
+ * when they start, that these may be of any time.  So do those that are stamped, that no row is older than the
+ * statement.  UPDATEs of apply workers fire no trigger and pass no hook: in tables that they write
+ * each key is looked up.
  *
  * Between the look-up and PostgreSQL's own check another session may commit a row that
  * has expired.  ON CONFLICT must neither update such a row nor give way to it: the
@@ -55,6 +57,7 @@
 #include "access/sysattr.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/partition.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "catalog_expr.h"
@@ -64,7 +67,6 @@
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/executor.h"
-#include "expired_writers.h"
 #include "expiry/expiry.h"
 #include "fmgr.h"
 #include "guc.h"
@@ -79,6 +81,7 @@
 #include "utils/timestamp.h"
 #include "visibility/keys.h"
 #include "visibility/visibility.h"
+#include "writers.h"
 
 /*
  * The predicates of the expiry indexes
@@ -157,12 +160,6 @@ prepare_predicates(ResultRelInfo *target, EState *estate, const TtlContainer *co
 #define PROOF_MAX_ENTRIES	1000
 
 /*
- * What a row takes from the trigger to the indexes at most, unless the user's expressions wait for
- * something; microseconds
- */
-#define TIME_TO_INSERT	(10 * USECS_PER_SEC)
-
-/*
  * While none of these changes, no row can have been added, by whatever transaction,
  * that had expired.
  */
@@ -170,7 +167,7 @@ typedef struct Moment
 {
 	uint64		transactions;	/* of the cluster that have ended */
 	CommandId	command;		/* of this transaction */
-	uint64		expired_writers;	/* of the table, see expired_writers.h */
+	uint64		expired_rows;	/* of the container, see writers.h */
 } Moment;
 
 /*
@@ -212,11 +209,11 @@ typedef struct EvictState
 	TupleTableSlot *completed;	/* for a new row that we have changed, and ... */
 	TupleTableSlot *existing;	/* ... for one in its way; NULL until needed */
 
-	MemoryContext context;		/* of the statement */
-	bool		writes_expired; /* it has said so */
+	TtlWriter  *writer;			/* the statement, for other sessions */
+	TtlRowTimes expired;		/* rows up to these have expired */
 
 	bool		knows_provable; /* the next one is known */
-	bool		unprovable;		/* somebody may write expired rows without a word */
+	bool		unprovable;		/* expired rows may be written unpublished */
 	bool		nothing_expired;	/* as of ... */
 	Moment		proved_at;
 	int64		rows_skipped;	/* since then */
@@ -229,24 +226,12 @@ typedef struct EvictState
 	CommandId	command;		/* of the statement */
 } EvictState;
 
-static Moment
-this_moment(Relation rel)
-{
-	Moment		moment = {
-		.transactions = TtlEndedTransactions(),
-		.command = GetCurrentCommandId(false),
-		.expired_writers = ttl_expired_writers_state(RelationGetRelid(rel))
-	};
-
-	return moment;
-}
-
 static bool
-is_this_moment(const Moment *moment, Relation rel)
+is_this_moment(const Moment *moment, const TtlWriter *writer)
 {
 	return moment->transactions == TtlEndedTransactions() &&
 		moment->command == GetCurrentCommandId(false) &&
-		moment->expired_writers == ttl_expired_writers_state(RelationGetRelid(rel));
+		moment->expired_rows == ttl_writers_changes(writer);
 }
 
 /* True if the execution has an INSERT with ON CONFLICT DO NOTHING. */
@@ -268,20 +253,45 @@ may_do_nothing(const QueryDesc *query_desc)
 }
 
 /*
- * True if all that writes expired rows says so, by whatever execution: not before a TTL is generated,
- * nor in an apply worker.
+ * True if all rows that may expire are published: not before a TTL is generated, nor where an apply
+ * worker may write the table, itself or as a partition.  That of pglogical has its tables from elsewhere, and
+ * may write any.
  */
 static bool
 is_provable(const TtlContainer *container, Relation rel)
 {
 	const List *subscribed;
+	ListCell   *lc;
 
 	if (container->ttl_attno != InvalidAttrNumber &&
 		TupleDescAttr(RelationGetDescr(rel), container->ttl_attno - 1)->attgenerated != '\0')
 		return false;
+	if (ttl_container_pglogical_subscribes())
+		return false;
 	subscribed = ttl_container_subscribed_tables(false);
-	return !list_member_oid(subscribed, RelationGetRelid(rel)) &&
-		!list_member_oid(subscribed, container->container);
+	if (subscribed == NIL)
+		return true;
+	if (list_member_oid(subscribed, RelationGetRelid(rel)))
+		return false;
+	if (!rel->rd_rel->relispartition)
+		return true;
+	foreach(lc, get_partition_ancestors(RelationGetRelid(rel)))
+	{
+		if (list_member_oid(subscribed, lfirst_oid(lc)))
+			return false;
+	}
+	return true;
+}
+
+/* Rows up to these have expired at 'now'. */
+static TtlRowTimes
+expired_by(const TtlContainer *container, TimestampTz now)
+{
+	TtlRowTimes times = {DT_NOBEGIN, ttl_expiry_last_deadline(now)};
+
+	if (container->policy.default_ttl > 0)
+		times.ts = ttl_expiry_cutoff(now, container->policy.default_ttl);
+	return times;
 }
 
 /* True if TTLs without a meaning are refused. */
@@ -305,6 +315,7 @@ prepare(FmgrInfo *flinfo, Relation rel)
 	ResultRelInfo *target = running != NULL ? find_target(running, flinfo) : NULL;
 	EvictState *state = palloc0(sizeof(EvictState));
 	const TtlContainer *container = &state->container;
+	TtlRowTimes none = {DT_NOEND, DT_NOEND};
 
 	if (!ttl_container_lookup(RelationGetRelid(rel), &state->container))
 	{
@@ -312,7 +323,6 @@ prepare(FmgrInfo *flinfo, Relation rel)
 		MemoryContextSwitchTo(old);
 		return NULL;
 	}
-	state->context = flinfo->fn_mcxt;
 	state->now = ttl_execution_reference_time();
 	state->checks_ttl = checks_ttl(container, rel);
 	if (container->policy.default_ttl != TTL_OFF)
@@ -325,10 +335,9 @@ prepare(FmgrInfo *flinfo, Relation rel)
 			state->last = ttl_keys_make_slot(state->keys);
 			state->command = running->es_output_cid;
 		}
+		state->expired = expired_by(container, state->now);
 	}
-	/* by what will be in force when its rows are there, they may have expired */
-	if (container->policy.default_ttl == TTL_OFF)
-		ttl_expired_writers_join(RelationGetRelid(rel), state->context);
+	state->writer = ttl_writers_join(container->container, flinfo->fn_mcxt, none);
 	flinfo->fn_extra = state;
 	MemoryContextSwitchTo(old);
 
@@ -364,7 +373,7 @@ has_nothing_expired(EvictState *state, Relation rel)
 {
 	if (state->unprovable)
 		return false;
-	if (state->nothing_expired && is_this_moment(&state->proved_at, rel))
+	if (state->nothing_expired && is_this_moment(&state->proved_at, state->writer))
 	{
 		state->rows_skipped++;
 		return true;
@@ -384,9 +393,11 @@ has_nothing_expired(EvictState *state, Relation rel)
 		if (state->unprovable)
 			return false;
 	}
-	state->proved_at = this_moment(rel);
+	state->proved_at.transactions = TtlEndedTransactions();
+	state->proved_at.command = GetCurrentCommandId(false);
 	state->rows_skipped = 0;
-	state->nothing_expired = !ttl_expired_writers_in_progress(state->proved_at.expired_writers) &&
+	state->nothing_expired = !ttl_writers_are_there(state->writer, state->expired,
+													&state->proved_at.expired_rows) &&
 		prove_nothing_expired(state, rel);
 	if (state->nothing_expired)
 		state->rows_between = ROWS_BEFORE_PROOF;
@@ -489,22 +500,25 @@ evict(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerDa
 }
 
 /*
- * Says that the row has expired by the time when it is in the indexes, if it may have: by the clock of
- * other statements, which may have begun later than this one.
+ * Publishes the row before it is written.  It gets the present for a NULL in _ts if it is
+ * completed, which is no earlier than the statement's clock.
  */
 static void
-announce_expired(EvictState *state, TupleTableSlot *slot)
+publish(EvictState *state, TupleTableSlot *slot, bool completed)
 {
-	TimestampTz expiry = ttl_expiry_of_slot(&state->container, slot);
+	TtlItem		item;
+	TtlRowTimes row;
 
-	if (expiry > state->now &&
-		(expiry == DT_NOEND || expiry > GetCurrentTimestamp() + TIME_TO_INSERT))
-		return;
-	if (state->writes_expired)
-		ttl_expired_writers_write(state->container.relid);
-	else
-		ttl_expired_writers_join(state->container.relid, state->context);
-	state->writes_expired = true;
+	ttl_item_of_slot(&item, &state->container, slot);
+	if (completed && !item.has_ts)
+	{
+		item.has_ts = true;
+		item.ts = state->now;
+	}
+	row = ttl_item_times(&item);
+	ttl_writers_write(state->writer, row);
+	if (ttl_row_times_reach(state->expired, row))
+		state->nothing_expired = false;
 }
 
 /* Replaces the WHERE of ON CONFLICT DO UPDATE. */
@@ -776,10 +790,10 @@ ttl_on_write(PG_FUNCTION_ARGS)
 		}
 		if (self == NULL || state->updates_keys)
 			evict(state, rel, slot, self);
-		announce_expired(state, slot);
-		if (new != given)
-			ExecClearTuple(slot);
 	}
+	publish(state, slot, new != given);
+	if (state->completed != NULL)
+		ExecClearTuple(state->completed);
 	return PointerGetDatum(new);
 }
 
@@ -825,6 +839,14 @@ assigns_ttl(const TtlContainer *container, const Bitmapset *updated)
 		bms_is_member(container->ttl_attno - FirstLowInvalidHeapAttributeNumber, updated);
 }
 
+/* True if UPDATEs set the clock of their rows. */
+static bool
+is_stamped(const TtlContainer *container)
+{
+	return container->policy.touch_on_update && ttl_guc_touch &&
+		SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA;
+}
+
 /*
  * True if an UPDATE that assigns these columns may write what the trigger checks: a TTL that is refused,
  * or a row that has expired already, because it isn't stamped.
@@ -834,17 +856,40 @@ updates_expiry(const TtlContainer *container, const Bitmapset *updated)
 {
 	if (assigns_ttl(container, updated) && container->ttl_type->is_strict)
 		return true;
-	if (container->policy.touch_on_update && ttl_guc_touch &&
-		SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA)
+	if (is_stamped(container))
 		return false;
 	return assigns_ttl(container, updated) ? !ttl_type_is_deadline(container->ttl_type) :
 		bms_is_member(container->ts_attno - FirstLowInvalidHeapAttributeNumber, updated);
 }
 
 /*
+ * Publishes all rows of an UPDATE that assigns these columns and that the trigger doesn't fire for: what they
+ * say of their expiry is that of the present at least where they are stamped, any where a deadline is
+ * assigned, and else stays as it is.
+ */
+static void
+publish_update(const TtlContainer *container, const Bitmapset *updated, EState *estate)
+{
+	TtlRowTimes earliest = {DT_NOEND, DT_NOEND};
+	bool		has_deadlines = ttl_type_is_deadline(container->ttl_type);
+
+	if (bms_is_empty(updated))
+		return;					/* it is no UPDATE */
+	if (container->ts_attno != InvalidAttrNumber && is_stamped(container))
+	{
+		earliest.ts = ttl_execution_of(estate)->clock;
+		if (container->ttl_type != NULL && !has_deadlines)
+			earliest.expiry = ttl_expiry_add(earliest.ts, 1);
+	}
+	if (has_deadlines && assigns_ttl(container, updated))
+		earliest.expiry = DT_NOBEGIN;
+	if (earliest.ts != DT_NOEND || earliest.expiry != DT_NOEND)
+		ttl_writers_join(container->container, estate->es_query_cxt, earliest);
+}
+
+/*
  * Makes the container's trigger fire before UPDATE, too, in this execution, if the statement
  * assigns key columns or what decides when a row expires, or a row trigger of the user's may do so.
- * If it just assigns deadlines, they are not looked at one by one.
  */
 static void
 fire_on_update(ResultRelInfo *info, EState *estate)
@@ -867,8 +912,7 @@ fire_on_update(ResultRelInfo *info, EState *estate)
 		if (!bms_overlap(updated, key_columns(info->ri_RelationDesc)) &&
 			!updates_expiry(&container, updated))
 		{
-			if (assigns_ttl(&container, updated) && ttl_type_is_deadline(container.ttl_type))
-				ttl_expired_writers_join(container.relid, estate->es_query_cxt);
+			publish_update(&container, updated, estate);
 			return;
 		}
 	}
