@@ -24,6 +24,7 @@
 #include "storage/ipc.h"
 #include "tcop/utility.h"
 #include "utils/inval.h"
+#include "utils/resowner.h"
 #include "utils/syscache.h"
 #if TTL_EXPLAINS_NODES
 #include "commands/explain.h"
@@ -403,6 +404,13 @@ ttl_xact_callback(XactEvent event, void *arg)
 }
 
 static void
+ttl_resource_release_callback(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void *arg)
+{
+	if (phase == RESOURCE_RELEASE_AFTER_LOCKS && isCommit && isTopLevel)
+		ttl_request_send();
+}
+
+static void
 ttl_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
 {
 	ttl_counters_subtransaction(event, subid, parent);
@@ -444,6 +452,7 @@ _PG_init(void)
 
 	RegisterXactCallback(ttl_xact_callback, NULL);
 	RegisterSubXactCallback(ttl_subxact_callback, NULL);
+	RegisterResourceReleaseCallback(ttl_resource_release_callback, NULL);
 	CacheRegisterRelcacheCallback(ttl_relcache_callback, (Datum) 0);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, ttl_namespace_callback, (Datum) 0);
 

@@ -490,7 +490,7 @@ ttl_launcher_release_worker(TtlReaperState state, TimestampTz start_at)
 	return my_slot->is_leaving;
 }
 
-/* To do after commit */
+/* To be sent when the transaction has committed */
 static bool policy_changed = false;
 static bool anything_changed = false;
 
@@ -514,7 +514,17 @@ ttl_request_transaction(XactEvent event)
 		return;
 
 	policy_changed |= ttl_policy_take_changed() != NIL;
-	if (event == XACT_EVENT_COMMIT && (policy_changed || anything_changed))
+	if (event != XACT_EVENT_COMMIT)
+	{
+		policy_changed = false;
+		anything_changed = false;
+	}
+}
+
+void
+ttl_request_send(void)
+{
+	if (policy_changed || anything_changed)
 		wake_workers(anything_changed ? InvalidOid : MyDatabaseId);
 	policy_changed = false;
 	anything_changed = false;

@@ -1448,8 +1448,10 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
 		{
 			end_pause(reap_rel);
 			want_pass(reap_rel);
-			reap_rel->due = 0;
 		}
+		/* its tables may have been visited when reaping was off, or with another policy */
+		if (run->changed || run->is_new)
+			reap_rel->due = 0;
 		if (reap_rel->due == DT_NOBEGIN)
 			busy = lappend(busy, reap_rel);
 		else if (reap_rel->due <= GetCurrentTimestamp())

@@ -89,6 +89,7 @@ typedef struct TtlReapRun
 	int64		max_batch_cost; /* as far as it can be estimated */
 	int64		longest_wait;	/* until a table is due again, in microseconds */
 	bool		changed;		/* table or policy have: all tables are due */
+	bool		is_new;			/* the first since the caller has entered the container */
 
 	/*
 	 * Called before each transaction but the first, without locks, to nap.

@@ -24,6 +24,12 @@ extern void ttl_request_before_utility(PlannedStmt *pstmt);
 extern void ttl_request_after_utility(PlannedStmt *pstmt);
 extern void ttl_request_transaction(XactEvent event);
 extern void ttl_request_at_commit(void);
+
+/*
+ * Wakes the workers.  The transaction has sent its invalidations and released its locks: a worker that is
+ * woken before looks at what it still has in its caches, and then sleeps.
+ */
+extern void ttl_request_send(void);
 extern void ttl_worker_relation_changed(Oid relid);
 
 /* Before the first transaction of this process, or a later one, gets an XID */

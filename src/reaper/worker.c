@@ -169,6 +169,7 @@ typedef struct TtlScheduled
 	bool		listed;			/* at the last refresh */
 	char		name[2 * NAMEDATALEN];	/* qualified, as of the last refresh */
 	bool		changed;		/* by invalidation: due now */
+	bool		is_new;			/* not visited since it was entered */
 	TimestampTz due;
 	int			ntables;		/* partitions */
 	TtlPolicy	policy;			/* as of the last refresh; its lists are not valid */
@@ -283,6 +284,7 @@ enter_container(Oid oid, const TtlPolicy *policy)
 		memset(container, 0, sizeof(TtlScheduled));
 		container->container = oid;
 		container->ntables = 1;
+		container->is_new = true;
 		container->taken = TIME_UNKNOWN + random_time();
 	}
 	container->listed = true;
@@ -814,6 +816,8 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_cost)
 	run.longest_wait = longest_wait(container);
 	run.changed = container->changed;
 	container->changed = false;
+	run.is_new = container->is_new;
+	container->is_new = false;
 	is_done = execute_run(memory, container, &run);
 
 	/* advisory locks are all that triggers can leave to those of the next owner */

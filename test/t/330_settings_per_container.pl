@@ -109,7 +109,7 @@ $in = "\\q\n";
 $h->finish;
 $node->is_emptied('o', 'and comes back');
 is(deletes(), '100|0', 'the worker tags, too');
-unlike(slurp_file($node->logfile), qr/could not delete/, 'nothing is logged');
+is_deeply([ grep { !/replication origin/ } slurp_file($node->logfile) =~ /could not delete.*/g ], [], 'nothing is logged but who has the origin');
 
 # Rows with one key, of which a small budget finds few at once: what is behind them isn't looked for from the
 # first of them again and again.
