@@ -39,7 +39,6 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/tidbitmap.h"
-#include "parser/parsetree.h"
 #include "replication/logicalworker.h"
 #include "storage/lock.h"
 #include "ttl.h"
@@ -798,14 +797,19 @@ ttl_policy_lock(Oid container, bool exclusive, bool wait)
 bool
 ttl_policy_is_written(const PlannedStmt *stmt)
 {
-	const TtlObjects *objects = stmt->resultRelations == NIL ? NULL : ttl_container_objects();
+	bool		writes = stmt->commandType != CMD_SELECT || stmt->hasModifyingCTE;
+	const TtlObjects *objects = writes ? ttl_container_objects() : NULL;
 	ListCell   *lc;
 
 	if (objects == NULL)
 		return false;
-	foreach(lc, stmt->resultRelations)
+	foreach(lc, stmt->rtable)
 	{
-		if (rt_fetch(lfirst_int(lc), stmt->rtable)->relid == objects->catalog)
+		const RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+		/* a table that is written has this lock, one that is read a weaker one */
+		if (rte->rtekind == RTE_RELATION && rte->relid == objects->catalog &&
+			rte->rellockmode == RowExclusiveLock)
 			return true;
 	}
 	return false;
