@@ -115,7 +115,7 @@ struct TtlWriter
 	MemoryContextCallback forget;
 };
 
-static TtlWritersShared *shared = NULL;
+static TtlWritersShared *writers_shared = NULL;
 
 /* The slot of this process, or NULL as long as it has written nothing, and its statements */
 static Slot *own_slot = NULL;
@@ -145,12 +145,12 @@ static void
 claim_slot(void)
 {
 	uint32		number = TtlMyProcNumber;
-	uint32		nslots = pg_atomic_read_u32(&shared->nslots);
+	uint32		nslots = pg_atomic_read_u32(&writers_shared->nslots);
 
 	while (nslots <= number &&
-		   !pg_atomic_compare_exchange_u32(&shared->nslots, &nslots, number + 1))
+		   !pg_atomic_compare_exchange_u32(&writers_shared->nslots, &nslots, number + 1))
 		;
-	own_slot = &shared->slots[number].slot;
+	own_slot = &writers_shared->slots[number].slot;
 }
 
 static void
@@ -237,7 +237,7 @@ ttl_writers_join(Oid container, MemoryContext statement, TtlRowTimes untold)
 	writer->container = key;
 	writer->statement = statement;
 	writer->untold = untold;
-	writer->watch = &shared->watches[hash_combine(murmurhash32(MyDatabaseId), murmurhash32(container)) % WATCHES];
+	writer->watch = &writers_shared->watches[hash_combine(murmurhash32(MyDatabaseId), murmurhash32(container)) % WATCHES];
 	writer->forget.func = end_writer;
 	writer->forget.arg = writer;
 	MemoryContextRegisterResetCallback(statement, &writer->forget);
@@ -295,10 +295,10 @@ ttl_writers_are_there(const TtlWriter *writer, TtlRowTimes last, uint64 *changes
 	pg_memory_barrier();
 
 	*changes = ttl_writers_changes(writer);
-	nslots = pg_atomic_read_u32(&shared->nslots);
+	nslots = pg_atomic_read_u32(&writers_shared->nslots);
 	for (uint32 n = 0; n < nslots; n++)
 	{
-		Slot	   *slot = &shared->slots[n].slot;
+		Slot	   *slot = &writers_shared->slots[n].slot;
 		bool		is_own = slot == own_slot;
 
 		for (int i = 0; i < SLOT_ENTRIES; i++)
@@ -344,18 +344,18 @@ ttl_writers_shmem_init(void)
 {
 	bool		found;
 
-	shared = ShmemInitStruct(TTL_EXTENSION " writers", ttl_writers_shmem_size(), &found);
+	writers_shared = ShmemInitStruct(TTL_EXTENSION " writers", ttl_writers_shmem_size(), &found);
 	if (found)
 		return;
-	pg_atomic_init_u32(&shared->nslots, 0);
+	pg_atomic_init_u32(&writers_shared->nslots, 0);
 	for (int i = 0; i < WATCHES; i++)
 	{
-		init_times(&shared->watches[i].watch.last);
-		pg_atomic_init_u64(&shared->watches[i].watch.changes, 0);
+		init_times(&writers_shared->watches[i].watch.last);
+		pg_atomic_init_u64(&writers_shared->watches[i].watch.changes, 0);
 	}
 	for (int n = 0; n < MaxBackends; n++)
 	{
-		Slot	   *slot = &shared->slots[n].slot;
+		Slot	   *slot = &writers_shared->slots[n].slot;
 
 		pg_atomic_init_u32(&slot->unlisted, 0);
 		for (int i = 0; i < SLOT_ENTRIES; i++)

@@ -100,15 +100,18 @@
  * commands to shards (citus.h).
  */
 
+#define REQUIRED_HINT \
+	_("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")
+
 /* Errors (2BP01): the container requires the object, so the command mustn't do that to it. */
 static void
-refuse_command(const char *command, const char *object, Oid container)
+refuse_command(const char *command, const char *object, Oid container, const char *hint)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 			 errmsg("cannot %s \"%s\" because container \"%s\" requires it",
 					command, object, get_rel_name(container)),
-			 errhint("A tool that compares schemas has to ignore it. To end Time-To-Live for the table, use ttl.drop_container().")));
+			 errhint("%s", hint)));
 }
 
 /*
@@ -205,7 +208,7 @@ dropping_index(Oid index, bool concurrently)
 		lacks_index(table, container.container, InvalidOid))
 		return;
 	if (concurrently)
-		refuse_command("drop index", get_rel_name(index), container.container);
+		refuse_command("drop index", get_rel_name(index), container.container, REQUIRED_HINT);
 	note_dropped(table, index, InvalidAttrNumber, get_rel_name(index));
 }
 
@@ -230,10 +233,10 @@ check_dropped(void)
 		if (!ttl_container_peek(part->table, &container))
 			continue;
 		if (!OidIsValid(part->index) && !OidIsValid(get_atttype(part->table, part->attno)))
-			refuse_command("drop column", NameStr(part->name), container.container);
+			refuse_command("drop column", NameStr(part->name), container.container, REQUIRED_HINT);
 		if (OidIsValid(part->index) && get_rel_relkind(part->index) == '\0' &&
 			lacks_index(part->table, container.container, InvalidOid))
-			refuse_command("drop index", NameStr(part->name), container.container);
+			refuse_command("drop index", NameStr(part->name), container.container, REQUIRED_HINT);
 	}
 	forget_parts();
 }
@@ -249,13 +252,10 @@ guard_trigger(const char *command, RangeVar *table, const char *trigger)
 		!ttl_container_peek(relid, &container) || container.policy.propagated)
 		return;
 	if (strcmp(trigger, TTL_TRIGGER) == 0)
-		refuse_command(command, TTL_TRIGGER, container.container);
+		refuse_command(command, TTL_TRIGGER, container.container, REQUIRED_HINT);
 	if (strcmp(trigger, TTL_ARCHIVE_TRIGGER) == 0 && OidIsValid(container.policy.archive_to))
-		ereport(ERROR,
-				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-				 errmsg("cannot %s \"%s\" because container \"%s\" requires it",
-						command, TTL_ARCHIVE_TRIGGER, get_rel_name(container.container)),
-				 errhint("To end archiving, use ttl.alter_container(..., archive_to => 0).")));
+		refuse_command(command, TTL_ARCHIVE_TRIGGER, container.container,
+					   _("To end archiving, use ttl.alter_container(..., archive_to => 0)."));
 }
 
 /* True if the column has that type; errors if there is no such type. */

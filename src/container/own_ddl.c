@@ -135,26 +135,37 @@ ttl_row_trigger_enable(Oid relid)
 	ttl_sql_end(&saved);
 }
 
-void
-ttl_row_trigger_create(Oid relid, const char *arguments)
+/* Runs a command about a trigger of ttl's on the table, which a user may not give. */
+static void
+run_own(Oid relid, const char *sql)
 {
-	TtlSqlContext saved;
 	Oid			outer = created_on;
+	TtlSqlContext saved;
 
 	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
-	ttl_row_trigger_allow();
 	/* an event trigger may do so again */
 	created_on = relid;
 	PG_TRY();
 	{
-		ttl_command_run("CREATE OR REPLACE TRIGGER \"%s\" BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION ttl.on_write(%s)",
-						TTL_TRIGGER, ttl_container_table_name(relid), arguments);
+		ttl_command_execute(sql);
 	}
 	PG_FINALLY();
 	{
 		created_on = outer;
 	}
 	PG_END_TRY();
+	ttl_sql_end(&saved);
+}
+
+void
+ttl_row_trigger_create(Oid relid, const char *arguments)
+{
+	TtlSqlContext saved;
+
+	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
+	ttl_row_trigger_allow();
+	run_own(relid, psprintf("CREATE OR REPLACE TRIGGER \"%s\" BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION ttl.on_write(%s)",
+							TTL_TRIGGER, ttl_container_table_name(relid), arguments));
 	ttl_sql_end(&saved);
 	ttl_row_trigger_enable(relid);
 	comment_on_trigger(relid, TTL_TRIGGER, TRIGGER_COMMENT);
@@ -235,27 +246,6 @@ ttl_archive_trigger_fires(Relation rel)
 			return true;
 	}
 	return false;
-}
-
-/* Runs a command about the trigger, which a user may not give. */
-static void
-run_own(Oid relid, const char *sql)
-{
-	Oid			outer = created_on;
-	TtlSqlContext saved;
-
-	ttl_sql_begin(InvalidOid, TTL_SQL_STEP, &saved);
-	created_on = relid;
-	PG_TRY();
-	{
-		ttl_command_execute(sql);
-	}
-	PG_FINALLY();
-	{
-		created_on = outer;
-	}
-	PG_END_TRY();
-	ttl_sql_end(&saved);
 }
 
 void

@@ -471,12 +471,14 @@ ttl_deletion_of_expired(const TtlContainer *container, TupleTableSlot *slot)
 		return true;
 	foreach(lc, deleted_from)
 	{
-		TtlContainer before = *container;
 		const TtlContainer *remembered = lfirst(lc);
+		TtlContainer before;
 
+		if (remembered->container != container->container)
+			continue;
+		before = *container;
 		before.policy.default_ttl = remembered->policy.default_ttl;
-		if (remembered->container == container->container && ttl_expiry_of_slot(&before, slot) <= now)
-			return true;
+		return ttl_expiry_of_slot(&before, slot) <= now;
 	}
 	return false;
 }

@@ -38,7 +38,6 @@
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "replication/walreceiver.h"
 #include "storage/fd.h"
@@ -63,11 +62,8 @@
 /* ms between looks at a standby */
 #define STANDBY_SLEEP	10000
 
-/* Seconds after which the postmaster restarts the process of a standby that has failed */
-#define RESTART_TIME	5
-
 /* In shared memory (launcher.c) */
-static TtlLastSeenShared *shared = NULL;
+static TtlLastSeenShared *last_seen_shared = NULL;
 
 /* Of the postmaster's start.  The backup label doesn't change afterwards. */
 static char label_at_start[TTL_LABEL_LENGTH] = "";
@@ -161,10 +157,10 @@ ttl_last_seen_note_label(const char *label)
 void
 ttl_last_seen_attach(TtlLastSeenShared *shmem, bool found, int tranche)
 {
-	shared = shmem;
+	last_seen_shared = shmem;
 	if (found)
 		return;
-	LWLockInitialize(&shared->lock, tranche);
+	LWLockInitialize(&last_seen_shared->lock, tranche);
 }
 
 /* True if the time is not known, or not within ttl.grace of the other one. */
@@ -191,10 +187,10 @@ ttl_last_seen_note_xid(void)
 	if (is_noted || RecoveryInProgress())
 		return;
 	is_noted = true;
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	if (!TransactionIdIsValid(shared->next_xid))
-		shared->next_xid = ReadNextTransactionId();
-	LWLockRelease(&shared->lock);
+	LWLockAcquire(&last_seen_shared->lock, LW_EXCLUSIVE);
+	if (!TransactionIdIsValid(last_seen_shared->next_xid))
+		last_seen_shared->next_xid = ReadNextTransactionId();
+	LWLockRelease(&last_seen_shared->lock);
 }
 
 void
@@ -204,39 +200,39 @@ ttl_last_seen_begin(void)
 	TimestampTz last_seen = read_time();
 
 	ttl_last_seen_note_xid();
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	LWLockAcquire(&last_seen_shared->lock, LW_EXCLUSIVE);
 
 	/*
 	 * a launcher that has failed goes on, unless the clock has been set back
 	 * since
 	 */
-	if (shared->started_at == 0 || shared->started_at > now)
+	if (last_seen_shared->started_at == 0 || last_seen_shared->started_at > now)
 	{
-		shared->started_at = now;
-		shared->last_seen = last_seen;
-		shared->is_stored = false;
+		last_seen_shared->started_at = now;
+		last_seen_shared->last_seen = last_seen;
+		last_seen_shared->is_stored = false;
 	}
-	shared->renewed_at = 0;
-	LWLockRelease(&shared->lock);
+	last_seen_shared->renewed_at = 0;
+	LWLockRelease(&last_seen_shared->lock);
 }
 
 /* True if the server was out of service for longer than ttl.grace when the launcher started. */
 static bool
 was_absent(void)
 {
-	return ttl_guc_grace > 0 && is_long_ago(shared->last_seen, shared->started_at);
+	return ttl_guc_grace > 0 && is_long_ago(last_seen_shared->last_seen, last_seen_shared->started_at);
 }
 
 bool
 ttl_last_seen_awaits_graces(void)
 {
-	return !shared->is_stored && was_absent();
+	return !last_seen_shared->is_stored && was_absent();
 }
 
 void
 ttl_last_seen_graces_are_stored(void)
 {
-	shared->is_stored = true;
+	last_seen_shared->is_stored = true;
 }
 
 /* Renews the time, unless 'is_due' and that was done a moment ago. */
@@ -245,20 +241,20 @@ renew(bool is_due)
 {
 	TtlNote		note = {.at = GetCurrentTimestamp()};
 
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	if (!is_due || Max(note.at - shared->renewed_at, shared->renewed_at - note.at) >= RENEWAL_PERIOD)
+	LWLockAcquire(&last_seen_shared->lock, LW_EXCLUSIVE);
+	if (!is_due || Max(note.at - last_seen_shared->renewed_at, last_seen_shared->renewed_at - note.at) >= RENEWAL_PERIOD)
 	{
-		shared->renewed_at = note.at;
+		last_seen_shared->renewed_at = note.at;
 		strlcpy(note.label, label_at_start, sizeof(note.label));
 		ttl_note_write(LAST_SEEN_FILE, &note, LOG);
 	}
-	LWLockRelease(&shared->lock);
+	LWLockRelease(&last_seen_shared->lock);
 }
 
 void
 ttl_last_seen_renew(bool exits)
 {
-	if (shared->started_at != 0 && !ttl_last_seen_awaits_graces())
+	if (last_seen_shared->started_at != 0 && !ttl_last_seen_awaits_graces())
 		renew(!exits);
 }
 
@@ -270,9 +266,9 @@ bool
 ttl_last_seen_lacks_grace(const TtlPolicy *policy)
 {
 	return was_absent() &&
-		GetCurrentTimestamp() < shared->started_at + ttl_guc_grace * USECS_PER_SEC &&
-		policy->change.noticed_at < shared->started_at &&
-		TransactionIdPrecedes(policy->written_by, shared->next_xid);
+		GetCurrentTimestamp() < last_seen_shared->started_at + ttl_guc_grace * USECS_PER_SEC &&
+		policy->change.noticed_at < last_seen_shared->started_at &&
+		TransactionIdPrecedes(policy->written_by, last_seen_shared->next_xid);
 }
 
 void
@@ -280,7 +276,7 @@ ttl_last_seen_begin_grace(Oid container)
 {
 	/* the time may be renewed when all databases have done so */
 	ForceSyncCommit();
-	ttl_grace_begin_at(container, shared->started_at);
+	ttl_grace_begin_at(container, last_seen_shared->started_at);
 }
 
 void
@@ -294,13 +290,13 @@ ttl_last_seen_log_grace(const char *database)
 		return;
 	is_logged = true;
 	/* timestamptz_to_str() has one buffer */
-	until = pstrdup(timestamptz_to_str(shared->started_at + ttl_guc_grace * USECS_PER_SEC));
+	until = pstrdup(timestamptz_to_str(last_seen_shared->started_at + ttl_guc_grace * USECS_PER_SEC));
 	ereport(LOG,
 			(errmsg("expired rows in database \"%s\" are not deleted before %s because the server was not in service for longer than ttl.grace",
 					database, until),
-			 shared->last_seen == 0 ?
+			 last_seen_shared->last_seen == 0 ?
 			 errdetail("It is not known when it was in service last.") :
-			 errdetail("It was in service last at %s.", timestamptz_to_str(shared->last_seen))));
+			 errdetail("It was in service last at %s.", timestamptz_to_str(last_seen_shared->last_seen))));
 	pfree(until);
 }
 
@@ -361,14 +357,8 @@ ttl_last_seen_register_standby(void)
 {
 	BackgroundWorker worker;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
+	ttl_process_describe(&worker, TTL_STANDBY_TYPE, "ttl_standby_main");
 	/* before hot_standby, or without */
 	worker.bgw_start_time = BgWorkerStart_PostmasterStart;
-	worker.bgw_restart_time = RESTART_TIME;
-	snprintf(worker.bgw_library_name, BGW_MAXLEN, "%s", TTL_EXTENSION);
-	snprintf(worker.bgw_function_name, BGW_MAXLEN, "%s", "ttl_standby_main");
-	snprintf(worker.bgw_name, BGW_MAXLEN, "%s", TTL_STANDBY_TYPE);
-	snprintf(worker.bgw_type, BGW_MAXLEN, "%s", TTL_STANDBY_TYPE);
 	RegisterBackgroundWorker(&worker);
 }

@@ -628,7 +628,7 @@ ttl_request_after_utility(PlannedStmt *pstmt)
 		anything_changed = true;
 }
 
-/* Seconds after which the postmaster restarts a launcher that has failed */
+/* Seconds after which the postmaster restarts a launcher, or the process of a standby, that has failed */
 #define RESTART_TIME		5
 
 /* ms */
@@ -820,6 +820,18 @@ all_have_graces(void)
 	return result;
 }
 
+void
+ttl_process_describe(BackgroundWorker *process, const char *type, const char *function)
+{
+	memset(process, 0, sizeof(BackgroundWorker));
+	process->bgw_flags = BGWORKER_SHMEM_ACCESS;
+	process->bgw_restart_time = RESTART_TIME;
+	snprintf(process->bgw_library_name, BGW_MAXLEN, "%s", TTL_EXTENSION);
+	snprintf(process->bgw_function_name, BGW_MAXLEN, "%s", function);
+	snprintf(process->bgw_name, BGW_MAXLEN, "%s", type);
+	snprintf(process->bgw_type, BGW_MAXLEN, "%s", type);
+}
+
 /*
  * Starts a worker.  Returns whether one could be registered.
  */
@@ -828,17 +840,13 @@ start_worker(Database *database)
 {
 	BackgroundWorker worker;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS |
-		BGWORKER_BACKEND_DATABASE_CONNECTION;
+	ttl_process_describe(&worker, TTL_REAPER_TYPE, "ttl_worker_main");
+	worker.bgw_flags |= BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	snprintf(worker.bgw_library_name, BGW_MAXLEN, "%s", TTL_EXTENSION);
-	snprintf(worker.bgw_function_name, BGW_MAXLEN, "%s", "ttl_worker_main");
 	/* what ps shows; a database with a worker in it cannot be renamed */
 	snprintf(worker.bgw_name, BGW_MAXLEN, "%s for database %s",
 			 TTL_REAPER_TYPE, NameStr(database->name));
-	snprintf(worker.bgw_type, BGW_MAXLEN, "%s", TTL_REAPER_TYPE);
 	worker.bgw_main_arg = ObjectIdGetDatum(database->dboid);
 	worker.bgw_notify_pid = MyProcPid;
 
@@ -1030,14 +1038,8 @@ ttl_reaper_init(void)
 	if (IsBinaryUpgrade)
 		return;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS |
-		BGWORKER_BACKEND_DATABASE_CONNECTION;
+	ttl_process_describe(&worker, TTL_LAUNCHER_TYPE, "ttl_launcher_main");
+	worker.bgw_flags |= BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = RESTART_TIME;
-	snprintf(worker.bgw_library_name, BGW_MAXLEN, "%s", TTL_EXTENSION);
-	snprintf(worker.bgw_function_name, BGW_MAXLEN, "%s", "ttl_launcher_main");
-	snprintf(worker.bgw_name, BGW_MAXLEN, "%s", TTL_LAUNCHER_TYPE);
-	snprintf(worker.bgw_type, BGW_MAXLEN, "%s", TTL_LAUNCHER_TYPE);
 	RegisterBackgroundWorker(&worker);
 }

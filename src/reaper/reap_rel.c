@@ -250,9 +250,8 @@ clear_tids(TtlReapRel *reap_rel)
 	if (reap_rel->tids.tids != NULL)
 		pfree(reap_rel->tids.tids);
 	memset(&reap_rel->tids, 0, sizeof(TtlTids));
-	if (reap_rel->marks != NULL)
-		pfree(reap_rel->marks);
-	reap_rel->marks = NULL;
+	list_free_deep(reap_rel->marks);
+	reap_rel->marks = NIL;
 	reap_rel->next_tid = 0;
 	reap_rel->checked = 0;
 	reap_rel->blocked_until = 0;
@@ -351,13 +350,13 @@ set_position(TtlReapRel *reap_rel, const TtlExpiryPosition *position)
 static bool
 advance_position(TtlReapRel *reap_rel)
 {
-	int			nmarks = reap_rel->marks == NULL ? 0 : reap_rel->next_tid / MARK_EVERY;
+	int			nmarks = reap_rel->marks == NIL ? 0 : reap_rel->next_tid / MARK_EVERY;
 
 	if (reap_rel->next_tid < reap_rel->tids.n)
 	{
 		/* a blocked row behind the mark would be met, and counted, again */
 		if (nmarks > 0 && nmarks * MARK_EVERY >= reap_rel->blocked_until)
-			set_position(reap_rel, &reap_rel->marks[nmarks - 1]);
+			set_position(reap_rel, list_nth(reap_rel->marks, nmarks - 1));
 		return true;
 	}
 
@@ -1007,13 +1006,10 @@ has_position(const TtlReapRel *reap_rel)
 static void
 append_mark(TtlReapRel *reap_rel)
 {
-	int			n = reap_rel->tids.n / MARK_EVERY;
+	TtlExpiryPosition *mark = palloc(sizeof(TtlExpiryPosition));
 
-	if (reap_rel->marks == NULL)
-		reap_rel->marks = palloc(sizeof(TtlExpiryPosition));
-	else if ((n & (n - 1)) == 0)
-		reap_rel->marks = repalloc(reap_rel->marks, sizeof(TtlExpiryPosition) * 2 * n);
-	reap_rel->marks[n - 1] = reap_rel->next_position;
+	*mark = reap_rel->next_position;
+	reap_rel->marks = lappend(reap_rel->marks, mark);
 }
 
 /*

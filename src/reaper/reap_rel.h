@@ -39,7 +39,7 @@ typedef struct TtlReapRel
 	int			next_tid;		/* the first that has not been */
 	int			checked;		/* rows before it are referenced by none */
 	int			blocked_until;	/* rows of which it isn't known which are blocked are before it */
-	TtlExpiryPosition *marks;	/* positions behind each MARK_EVERY of them, or NULL */
+	List	   *marks;			/* TtlExpiryPosition, behind each MARK_EVERY of them */
 	int64		blocked;		/* skipped rows that are not yet in the pass's
 								 * count */
 	TtlExpiryPosition next_position;	/* the position when all TIDs are done */

@@ -14,6 +14,7 @@
 #include "counters.h"
 #include "datatype/timestamp.h"
 #include "executor/instrument.h"
+#include "postmaster/bgworker.h"
 #include "reaper/reaper.h"
 #include "storage/lwlock.h"
 
@@ -23,6 +24,13 @@
 extern PGDLLEXPORT void ttl_launcher_main(Datum main_arg);
 extern PGDLLEXPORT void ttl_standby_main(Datum main_arg);
 extern PGDLLEXPORT void ttl_worker_main(Datum main_arg);
+
+/*
+ * launcher.c, for the postmaster and the launcher
+ */
+
+/* Fills in what all processes of ttl's have alike: that they come again after a failure, and no database. */
+extern void ttl_process_describe(BackgroundWorker *process, const char *type, const char *function);
 
 /*
  * launcher.c, for backends

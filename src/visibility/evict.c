@@ -67,6 +67,7 @@
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/executor.h"
+#include "executor/spi.h"
 #include "expiry/expiry.h"
 #include "fmgr.h"
 #include "guc.h"
@@ -586,19 +587,15 @@ static bool
 has_value(TupleTableSlot *old, const char *name, Datum value)
 {
 	TupleDesc	desc = old->tts_tupleDescriptor;
+	int			attno = SPI_fnumber(desc, name);
+	bool		isnull;
+	Datum		old_value;
 
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute attribute = TupleDescAttr(desc, i);
-		bool		isnull;
-		Datum		old_value;
-
-		if (attribute->attisdropped || strcmp(NameStr(attribute->attname), name) != 0)
-			continue;
-		old_value = slot_getattr(old, i + 1, &isnull);
-		return !isnull && datumIsEqual(value, old_value, attribute->attbyval, attribute->attlen);
-	}
-	return false;
+	if (attno <= 0)
+		return false;
+	old_value = slot_getattr(old, attno, &isnull);
+	return !isnull && datumIsEqual(value, old_value, TupleDescAttr(desc, attno - 1)->attbyval,
+								   TupleDescAttr(desc, attno - 1)->attlen);
 }
 
 /* True if the trigger's function is called for that target. */

@@ -27,29 +27,10 @@ END
 my $expired = q{INSERT INTO c (id, _ts) SELECT g, now() - interval '1h' FROM generate_series(1, 50) g;};
 ok(wait_until(sub { has_file($primary, 'ttl.last_seen') }), 'a new cluster is in service as soon as workers have been there');
 $primary->turn_reaper('off');
-$primary->safe_psql('postgres', qq{
-CREATE EXTENSION ttl;
-CREATE TABLE c (id int PRIMARY KEY);
-SELECT ttl.create_container('c', 60);
-$expired
-CREATE ROLE visitor;
-CREATE DATABASE other OWNER visitor});
-$primary->safe_psql('other', qq{
-CREATE EXTENSION ttl;
-CREATE TABLE c (id int PRIMARY KEY);
-SELECT ttl.create_container('c', 60);
-$expired});
+$primary->create_expired('postgres');
+$primary->safe_psql('postgres', 'CREATE ROLE visitor; CREATE DATABASE other OWNER visitor');
+$primary->create_expired('other');
 $primary->backup('backup');
-
-# A server of a backup, which is not started yet
-sub copy_of
-{
-	my ($name, $from, $backup, $conf, %how) = @_;
-	my $node = TtlNode->new($name);
-	$node->init_from_backup($from, $backup, %how);
-	$node->append_conf('postgresql.conf', "archive_mode = off\nttl.reaper = on\n" . ($conf // ''));
-	return $node;
-}
 
 # A copy of the files of a server
 sub snapshot_of
@@ -134,7 +115,7 @@ sub last_seen
 }
 
 # Plainly started
-my $restored = running(copy_of('restored', $primary, 'backup', 'max_wal_senders = 5'));
+my $restored = running(TtlNode->new_of_backup('restored', $primary, 'backup', 'max_wal_senders = 5'));
 is_held($restored, 'a base backup');
 is($restored->safe_psql('postgres', 'SELECT count(*) FROM c'), 0, 'what has expired is hidden');
 like(slurp_file($restored->logfile), qr/WARNING:  expired rows in database "postgres" are not deleted because the server was started from a base backup\n.*DETAIL:  .*\n.*HINT: .*ttl\.resume\(\)/, 'the log says why');
@@ -150,7 +131,7 @@ is_held($restored, 'after kill -9 of the postmaster');
 
 # A standby, and a copy, of what is held
 $restored->backup('held');
-my %of_held = map { $_ => running(copy_of($_, $restored, 'held', '', has_streaming => 1)) } qw(heir witness);
+my %of_held = map { $_ => running(TtlNode->new_of_backup($_, $restored, 'held', '', has_streaming => 1)) } qw(heir witness);
 $restored->wait_for_catchup('heir');
 $of_held{heir}->promote;
 is_held($of_held{heir}, 'a standby that is promoted before anybody has said so');
@@ -180,7 +161,7 @@ $of_held{witness}->stop('immediate');
 $restored->stop('immediate');
 
 # First started without the library, then with it, but without workers, until after a crash
-my $early = copy_of('early', $primary, 'backup');
+my $early = TtlNode->new_of_backup('early', $primary, 'backup');
 $early->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $early->start;
 $early->stop;
@@ -202,21 +183,21 @@ reaps($early, '... resumed, and not held by the same label again');
 $early->stop('immediate');
 
 # An archive that is replayed to its end
-my $end = running(copy_of('end', $primary, 'backup', '', has_restoring => 1, standby => 0));
+my $end = running(TtlNode->new_of_backup('end', $primary, 'backup', '', has_restoring => 1, standby => 0));
 is_held($end, 'an archive that was replayed to its end');
 $end->safe_psql('postgres', 'SELECT ttl.resume()');
 reaps($end, '... resumed');
 $end->stop('immediate');
 
 # To a target: both end with one word
-my $target = running(copy_of('target', $primary, 'backup', "recovery_target = 'immediate'\nrecovery_target_action = promote\n", has_restoring => 1, standby => 0));
+my $target = running(TtlNode->new_of_backup('target', $primary, 'backup', "recovery_target = 'immediate'\nrecovery_target_action = promote\n", has_restoring => 1, standby => 0));
 ok($target->poll_query_until('postgres', q{SELECT count(*) = 2 FROM ttl.stat_reaper WHERE state = 'held after recovery to a point in time'}), 'a recovery to a target is held as such');
 $target->safe_psql('postgres', 'SELECT ttl.resume()');
 reaps($target, '... and resumed');
 $target->stop('immediate');
 
 # Single-user mode consumes the label, too.
-my $single = copy_of('single', $primary, 'backup', 'ttl.reaper = off');
+my $single = TtlNode->new_of_backup('single', $primary, 'backup', 'ttl.reaper = off');
 run_log([ 'postgres', '--single', '-D', $single->data_dir, 'postgres' ], '<', \"SELECT 1\n");
 ok(!has_file($single, 'backup_label'), 'single-user mode has consumed the label');
 ok(has_file($single, 'ttl.held'), '... and holds');
@@ -229,11 +210,11 @@ ok(!has_file($single, 'ttl.held'), '... and the file goes');
 $single->stop('immediate');
 
 # Standbys
-my $standby = running(copy_of('standby', $primary, 'backup', '', has_streaming => 1));
+my $standby = running(TtlNode->new_of_backup('standby', $primary, 'backup', '', has_streaming => 1));
 $primary->wait_for_catchup('standby');
 $standby->promote;
 reaps($standby, 'a standby that is promoted reaps at once');
-my $again = copy_of('again', $primary, 'backup', '', has_streaming => 1);
+my $again = TtlNode->new_of_backup('again', $primary, 'backup', '', has_streaming => 1);
 $again->start;
 $primary->wait_for_catchup('again');
 $again->stop;
@@ -248,13 +229,13 @@ $again->promote;
 reaps($again, '... so one that has been restarted, has crashed, and has run for long does, too');
 $again->stop('immediate');
 $clock->set(0);
-my $hasty = running(copy_of('hasty', $primary, 'backup', '', has_restoring => 1));
+my $hasty = running(TtlNode->new_of_backup('hasty', $primary, 'backup', '', has_restoring => 1));
 $hasty->promote;
 reaps($hasty, 'one that is promoted as soon as it can be does, too');
 $hasty->stop('immediate');
 
 # The signal was forgotten at first, and the server could not start.
-my $forgotten = copy_of('forgotten', $primary, 'backup', '', has_streaming => 1);
+my $forgotten = TtlNode->new_of_backup('forgotten', $primary, 'backup', '', has_streaming => 1);
 rename $forgotten->data_dir . '/standby.signal', $forgotten->data_dir . '/later' or die $!;
 $forgotten->append_conf('postgresql.conf', "hba_file = 'none'");
 ok(!$forgotten->start(fail_ok => 1), 'a start that fails');
