@@ -60,7 +60,7 @@ test/t/3.pl ..
 ok 1 - x
 Dubious, test returned 255 (wstat 65280, 0xff00)
 test/t/2.pl (Wstat: 256 (exited 1) Tests: 7 Failed: 1)
-test/t/3.pl (Wstat: 65280 (exited 255) Tests: 1 Failed: 0)
+test/t/3.pl    (Wstat: 65280 (exited 255) Tests: 1 Failed: 0)
 END
 tally_is('a suite that has nothing to run it', "1..0 # SKIP isolation tests: no pg_isolation_regress\n", 0,
 	'skipped: isolation tests: no pg_isolation_regress', '0 passed, 0 failed, 1 skipped');
