@@ -108,7 +108,7 @@ PROVE_TESTS = test/t/*.pl test/citus/*.pl
 PG_CPPFLAGS = -I$(srcdir)/src
 # Each object file brings a list of the headers that it was made from.
 PG_CFLAGS = -MMD -MP
-EXTRA_CLEAN = $(OBJS:.o=.d) tmp_regress tmp_isolation tmp_destdir.conf tmp_tap.conf
+EXTRA_CLEAN = $(OBJS:.o=.d) tmp_regress tmp_isolation tmp_initdb tmp_destdir.conf tmp_tap.conf
 
 # PGXS's own installcheck goes to a running server; ours is below.
 NO_INSTALLCHECK = 1
@@ -183,7 +183,10 @@ tap-check:
 	@echo '1..0 # SKIP TAP tests: there are none'
 else
 tap-check: export TEMP_CONFIG = $(abspath $(if $(DESTDIR),tmp_tap.conf,$(srcdir)/test/tap.conf))
+tap-check: export INITDB_TEMPLATE = $(abspath tmp_initdb)
 tap-check:
+	@rm -rf tmp_initdb
+	@LC_ALL= LC_MESSAGES=C '$(bindir)/initdb' -A trust -N -D tmp_initdb > /dev/null
 	$(prove_installcheck)
 endif
 

@@ -7,11 +7,29 @@ package TtlNode;
 use strict;
 use warnings;
 
+use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 our @ISA = ('PostgreSQL::Test::Cluster');
+
+# As PostgreSQL 17 does: a data directory is a copy of one, which make tap-check has made for all tests.
+sub init
+{
+	my ($self, %params) = @_;
+	my $run = \&PostgreSQL::Test::Utils::system_or_bail;
+
+	no warnings 'redefine';
+	local *PostgreSQL::Test::Utils::system_or_bail = sub {
+		return $run->('cp', '-RPp', $ENV{INITDB_TEMPLATE}, $self->data_dir)
+		  if $_[0] eq 'initdb' && $ENV{INITDB_TEMPLATE} && !$params{extra};
+		return $run->(@_);
+	};
+	$self->SUPER::init(%params);
+	return;
+}
 
 # A server that runs, with ttl preloaded and these settings; the rest is for init().
 sub start_new
@@ -34,6 +52,38 @@ sub new_of_backup
 	$self->init_from_backup($from, $backup, %how);
 	$self->append_conf('postgresql.conf', "archive_mode = off\nttl.reaper = on\n" . ($settings // '') . "\n");
 	return $self;
+}
+
+# As PostgreSQL's own, in one session: a psql for each look was a third of what all tests cost.
+sub poll_query_until
+{
+	my ($self, $dbname, $query, $expected) = @_;
+	my $end = 'end of the answer';
+	my ($in, $out, $err, $psql);
+
+	local %ENV = $self->_get_env();
+	local $SIG{PIPE} = 'IGNORE';
+	for (1 .. 20 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		($in, $out, $err) = (($query // '') . "\n;\n\\echo $end\n", '', '');
+		$psql //= IPC::Run::start([ $self->installed_command('psql'), '-XAt', '-d', $self->connstr($dbname) ], '<', \$in, '>', \$out, '2>', \$err);
+
+		# pump() dies when psql has ended, because there is no server or it went down
+		if (eval { $psql->pump until $out =~ s/^$end\n//m; 1 })
+		{
+			chomp($out);
+			last if $out eq ($expected // 't') && $err eq '';
+		}
+		else
+		{
+			eval { $psql->kill_kill };
+			undef $psql;
+		}
+		usleep(50_000);
+	}
+	return 1 if $psql && eval { $psql->finish; 1 } && $out eq ($expected // 't') && $err eq '';
+	diag("timed out: $query\nexpected: " . ($expected // 't') . "\nlast answer: $out\nerrors: $err");
+	return 0;
 }
 
 # Changes settings of the server that runs.
