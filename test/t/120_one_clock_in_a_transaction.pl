@@ -21,11 +21,11 @@ CREATE TABLE gate (id int);
 CREATE TABLE item (id int PRIMARY KEY, note text);
 SELECT ttl.create_container('item', 60);
 CREATE TABLE seen (id serial, note text);
--- a row that has a second to live
+-- a row that has three seconds to live
 CREATE PROCEDURE prepare() LANGUAGE sql AS $$
     DELETE FROM item;
     DELETE FROM seen;
-    INSERT INTO item (id, note, _ts) VALUES (1, 'old', clock_timestamp() - interval '59 s');
+    INSERT INTO item (id, note, _ts) VALUES (1, 'old', clock_timestamp() - interval '57 s');
 $$;
 -- renews it, and is over when it would have expired
 CREATE PROCEDURE renew() LANGUAGE plpgsql AS $$
