@@ -39,7 +39,7 @@ def on_page_markdown(markdown, page, config, files):
 
 
 # Parts of the first page for which people look in the navigation
-PARTS = {'Installation': 'installation', 'Removal': 'removal', 'Limits': 'limits'}
+PARTS = {'Installation': 'installation', 'Removal': 'removal', 'Turning it off': 'turning-it-off', 'Limits': 'limits'}
 
 
 def on_nav(nav, config, files):
