@@ -432,7 +432,8 @@ ttl_relcache_callback(Datum arg, Oid relid)
 static void
 ttl_namespace_callback(Datum arg, int cacheid, uint32 hashvalue)
 {
-	ttl_container_invalidate_schema();
+	ttl_objects_invalidate();
+	ttl_container_invalidate(InvalidOid);
 }
 
 void

@@ -10,7 +10,7 @@
 
 #define TTL_EXTENSION			"ttl"
 
-/* The release; the version of the SQL objects is another matter, see container.c */
+/* The release; the version of the SQL objects is another matter, see objects.c */
 #define TTL_VERSION				"1.0.0"
 
 #define TTL_SCHEMA				"ttl"

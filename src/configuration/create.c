@@ -5,7 +5,7 @@
  *
  * Like the functions that alter it (alter.c), they check arguments and rights, make
  * the columns, indexes and trigger that a container needs (table.c), and leave the rest to
- * container.c.  Tables are changed by ordinary DDL, as the calling user, who
+ * policy.c.  Tables are changed by ordinary DDL, as the calling user, who
  * owns the table or is a superuser.  Nothing rewrites or scans a table, but for the
  * building of an expiry index that isn't there yet.
  *
@@ -172,7 +172,11 @@ survey_column(Relation rel, const char *name, TtlUnit unit, SurveyedColumn *colu
 		column->complete = ttl_citus_is_empty(relid);
 		return;
 	}
-	/* names are resolved as the user, who may use schema ttl; values are read by the owner's code */
+
+	/*
+	 * names are resolved as the user, who may use schema ttl; values are read
+	 * by the owner's code
+	 */
 	ttl_sql_begin(InvalidOid, TTL_SQL_STEP | TTL_SQL_SAFE_PATH | TTL_SQL_NOFORCE_RLS, &saved);
 	/* a sequential scan would read the pages that the condition leaves out */
 	ttl_sql_set("enable_seqscan", "off");

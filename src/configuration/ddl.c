@@ -26,7 +26,7 @@
  *	  RENAME TRIGGER, CREATE OR REPLACE TRIGGER	refused (2BP01)
  *	  RENAME of schema ttl						refused (2BP01)
  *	  CREATE, ALTER EXTENSION of a version		refused (55000), see
- *		that the library doesn't know			container.c
+ *		that the library doesn't know			objects.c
  *	  pg_repack's trigger						refused (0A000)
  *	  ENABLE TRIGGER							the container's fires always again
  *	  DISABLE TRIGGER							a WARNING if it is the container's
@@ -693,7 +693,7 @@ warn_if_trigger_disabled(Oid relid)
 	bool		is_disabled = trigger != NULL && !ttl_row_trigger_fires(trigger);
 	TtlContainer container;
 	bool		archives = row_security && ttl_container_peek(relid, &container) &&
-		OidIsValid(container.policy.archive_to);
+	OidIsValid(container.policy.archive_to);
 	bool		archive_is_disabled = archives && !ttl_archive_trigger_fires(rel);
 
 	table_close(rel, NoLock);

@@ -148,7 +148,7 @@ typedef enum TtlFunction
 } TtlFunction;
 
 /*
- * The extension's objects
+ * objects.c
  */
 
 /*
@@ -178,6 +178,9 @@ extern void ttl_container_check_version(TupleDesc catalog);
  */
 extern void ttl_container_version_changed(Oid extension);
 
+/* A schema may have changed: the extension may have come or gone. */
+extern void ttl_objects_invalidate(void);
+
 /* Errors (25006) where the named function can't write anything. */
 extern void ttl_container_check_writable(const char *function);
 
@@ -188,7 +191,7 @@ extern void ttl_container_check_writable(const char *function);
 extern void ttl_container_may_change(const char *function);
 
 /*
- * The cache: which tables are containers
+ * container.c
  */
 
 /*
@@ -207,15 +210,6 @@ extern void ttl_container_require_columns(const TtlContainer *container);
 
 /* True if ttl_container_peek() would be.  Costs less, for nothing is copied. */
 extern bool ttl_container_is_part(Oid relid);
-
-/*
- * Where the policy's columns stand in the relation, and the type of the item TTL.
- * Fills only these, relid and lacks_column: it lacks one also if another type is in its
- * place.  DDL on a server without the library, and rows of ttl.container that are
- * restored next to another table, leave that behind.
- */
-extern void ttl_container_find_columns(Oid relid, const TtlPolicy *policy,
-									   TtlContainer *container);
 
 /* What is derived from the catalogs for a container's table or an index, and cached */
 typedef enum TtlDerived
@@ -240,13 +234,27 @@ extern const void *ttl_container_derive(Relation rel, TtlDerived which,
  */
 extern uint64 ttl_invalidations;
 
-/* A relation (InvalidOid = any) may have changed; the extension may have come or gone. */
+/* A relation (InvalidOid = any) may have changed. */
 extern void ttl_container_invalidate(Oid relid);
-extern void ttl_container_invalidate_schema(void);
+
+/* Reads the policy; errors (42704) if the relation is no container. */
+extern void ttl_container_require(Oid relid, TtlPolicy *policy);
+
+/* The same, and ttl_container_check_owner() */
+extern void ttl_container_check_owned(Oid container);
 
 /*
- * The tables of a container, and whose they are
+ * tables.c
  */
+
+/*
+ * Where the policy's columns stand in the relation, and the type of the item TTL.
+ * Fills only these, relid and lacks_column: it lacks one also if another type is in its
+ * place.  DDL on a server without the library, and rows of ttl.container that are
+ * restored next to another table, leave that behind.
+ */
+extern void ttl_container_find_columns(Oid relid, const TtlPolicy *policy,
+									   TtlContainer *container);
 
 /*
  * A table and its partitions at all levels, and of these the leaf tables, which hold rows.
@@ -292,10 +300,6 @@ extern char *ttl_container_table_name(Oid relid);
 /* The same as messages have it, between quotes of their own. */
 extern char *ttl_container_qualified_name(Oid relid);
 
-/*
- * Whose a table is
- */
-
 /* The table's owner, or InvalidOid if it has gone. */
 extern Oid	ttl_container_owner(Oid relid);
 
@@ -308,21 +312,16 @@ extern Oid	ttl_container_ancestor_of_other(Oid relid);
 /* True if the user has the owner's rights.  False if it has gone. */
 extern bool ttl_container_is_owner(Oid user, Oid relid);
 
-/* Errors (42501) unless the current user has them, or 42P01 if it has gone. */
+/* Errors (42P01) if it has gone; the second (42501) unless the current user has them, too. */
+extern void ttl_container_check_exists(Oid relid);
 extern void ttl_container_check_owner(Oid relid);
 
-/* Reads the policy; errors (42704) if the relation is no container. */
-extern void ttl_container_require(Oid relid, TtlPolicy *policy);
-
-/* Both of them. */
-extern void ttl_container_check_owned(Oid container);
-
 /*
- * policy.c: fields
+ * settings.c
  */
 
 /*
- * The settings of a policy are those fields of TtlPolicy that users set.  Their table, in policy.c,
+ * The settings of a policy are those fields of TtlPolicy that users set.  Their table
  * drives how arguments of functions give them, by their names, and how they are stored, compared,
  * logged and propagated to shards.  The last two types are of fields that are no settings.
  */
@@ -355,7 +354,8 @@ typedef struct TtlSetting
 
 extern const TtlSetting ttl_settings[];
 extern const int ttl_nsettings;
-extern const int ttl_npropagated;	/* ... and created_objects, which goes to Citus's other nodes */
+extern const int ttl_npropagated;	/* ... and created_objects, which goes to
+									 * Citus's other nodes */
 
 /* That of that name, or NULL */
 extern const TtlSetting *ttl_policy_setting(const char *name);
@@ -396,7 +396,7 @@ extern char *ttl_policy_default_ttl_text(int32 default_ttl);
 extern char *ttl_policy_differences(const TtlPolicy *old, const TtlPolicy *new);
 
 /*
- * policy.c: rows of ttl.container
+ * policy.c
  */
 
 /* The caller has checked everything, rights included. */
@@ -404,10 +404,6 @@ extern bool ttl_policy_read(Oid container, TtlPolicy *policy);
 extern void ttl_policy_insert(Oid container, const TtlPolicy *policy);
 extern void ttl_policy_update(Oid container, const TtlPolicy *policy);
 extern void ttl_policy_delete(Oid container);
-
-/* True if the statement changes rows of ttl.container itself; and what adds a HINT if that is denied. */
-extern bool ttl_policy_is_written(const PlannedStmt *stmt);
-extern void ttl_policy_explain_denied(void *arg);
 
 /*
  * Makes all sessions read the policy again, and if the shape of plans depends on the
@@ -441,6 +437,14 @@ extern List *ttl_policy_take_changed(void);
  * false returns whether the lock could be had at once.
  */
 extern bool ttl_policy_lock(Oid container, bool exclusive, bool wait);
+
+/*
+ * policy_guard.c
+ */
+
+/* True if the statement changes rows of ttl.container itself; and what adds a HINT if that is denied. */
+extern bool ttl_policy_is_written(const PlannedStmt *stmt);
+extern void ttl_policy_explain_denied(void *arg);
 
 /*
  * own_ddl.c
@@ -480,11 +484,13 @@ extern void ttl_row_trigger_drop(Oid relid);
 extern bool ttl_row_trigger_is_created(Oid relid);
 
 /*
- * The trigger that moves rows of a container to its archive: True if it fires for rows that ttl deletes from
- * the relation.  Created, or put in the place of another, as the calling user, or on a table that had it as a
+ * The trigger that moves rows of a container to its archive: true if it fires for rows that ttl deletes from
+ * the relation; and errors (55000) if these would be deleted without going to the archive that their container
+ * has.  Created, or put in the place of another, as the calling user, or on a table that had it as a
  * partition; and dropped, if it is there.
  */
 extern bool ttl_archive_trigger_fires(Relation rel);
+extern void ttl_archive_trigger_check(Relation rel, const TtlContainer *container);
 extern void ttl_archive_trigger_create(Oid relid);
 extern void ttl_archive_trigger_restore(Oid relid);
 extern void ttl_archive_trigger_drop(Oid relid);

@@ -78,8 +78,8 @@ my $time = edit("$next/src/ttl.h", '"1.0.0"', '"1.1.0"');
 # those that know versions are compiled anew, no others
 utime $time, $time, "$next/src/ttl.h";
 utime undef, undef, map { "$next/src/$_" } 'ttl.c', 'guc.c';
-edit("$next/src/container/container.c", 'OBJECTS_VERSION "1.0"', 'OBJECTS_VERSION "1.1"');
-edit("$next/src/container/container.c", 'strcmp(version, OBJECTS_VERSION) != 0', 'strcmp(version, OBJECTS_VERSION) != 0 && strcmp(version, "1.0") != 0');
+edit("$next/src/container/objects.c", 'OBJECTS_VERSION "1.0"', 'OBJECTS_VERSION "1.1"');
+edit("$next/src/container/objects.c", 'strcmp(version, OBJECTS_VERSION) != 0', 'strcmp(version, OBJECTS_VERSION) != 0 && strcmp(version, "1.0") != 0');
 append_to_file("$next/sql/ttl--1.0--1.1.sql", <<'END');
 CREATE TABLE ttl.note (note text);
 SELECT pg_catalog.pg_extension_config_dump('ttl.note', '');

@@ -1,0 +1,262 @@
+/*-------------------------------------------------------------------------
+ *
+ * tables.c
+ *	  The tables of a container, their columns, and whose they are.
+ *
+ * A container is one table, or a partitioned one with all its partitions (the tree).  Rows are in
+ * the leaves of it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/partition.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_subscription_rel.h"
+#include "container/container.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+void
+ttl_container_find_columns(Oid relid, const TtlPolicy *policy, TtlContainer *container)
+{
+	bool		has_ts = NameStr(policy->ts_column)[0] != '\0';
+	bool		has_own = NameStr(policy->ttl_column)[0] != '\0';
+	Oid			type = InvalidOid;
+	int32		typmod = -1;
+	Oid			collation;
+
+	container->relid = relid;
+	container->ts_attno = has_ts ? get_attnum(relid, NameStr(policy->ts_column)) :
+		InvalidAttrNumber;
+	container->ttl_attno = has_own ? get_attnum(relid, NameStr(policy->ttl_column)) :
+		InvalidAttrNumber;
+	container->ttl_type = container->ttl_attno == InvalidAttrNumber ? NULL :
+		ttl_type_of(get_atttype(relid, container->ttl_attno), policy->ttl_unit);
+	if (container->ts_attno != InvalidAttrNumber)
+		get_atttypetypmodcoll(relid, container->ts_attno, &type, &typmod, &collation);
+	container->ts_type = ttl_type_of_clock(type, policy->ts_unit);
+	container->lacks_column =
+		(has_ts ? container->ts_type == NULL :
+		 !ttl_type_is_deadline(container->ttl_type)) ||
+		(has_own && container->ttl_type == NULL);
+	if (container->ts_type != NULL && container->ts_type->instant == NULL)
+		container->ts_type = NULL;
+	container->ts_step = ttl_type_clock_step(container->ts_type, typmod, policy->ts_precision);
+}
+
+/*
+ * Unlike find_all_inheritors(), which fails if one of them is dropped meanwhile, this needs no
+ * locks: between the two looks at a relation's syscache entry no invalidation is accepted.
+ */
+List *
+ttl_container_tables(Oid relid)
+{
+	List	   *tables = list_make1_oid(relid);
+	ListCell   *lc;
+
+	/* the list grows */
+	foreach(lc, tables)
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_PARTITIONED_TABLE)
+			tables = list_concat(tables, find_inheritance_children(lfirst_oid(lc), NoLock));
+	}
+	return tables;
+}
+
+List *
+ttl_container_leaves(Oid container)
+{
+	List	   *leaves = NIL;
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_tables(container))
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_RELATION)
+			leaves = lappend_oid(leaves, lfirst_oid(lc));
+	}
+	return leaves;
+}
+
+Relation
+ttl_container_open_if_free(Oid relid, bool *busy)
+{
+	Relation	rel;
+
+	*busy = !ConditionalLockRelationOid(relid, AccessShareLock);
+	if (*busy)
+		return NULL;
+	rel = try_relation_open(relid, NoLock);
+	if (rel == NULL)
+		UnlockRelationOid(relid, AccessShareLock);
+	return rel;
+}
+
+bool
+ttl_container_has_pages(Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, ttl_container_leaves(relid))
+	{
+		bool		busy;
+		bool		has_pages;
+		Relation	rel = ttl_container_open_if_free(lfirst_oid(lc), &busy);
+
+		if (busy)
+			return true;
+		if (rel == NULL)
+			continue;
+		has_pages = RelationGetNumberOfBlocks(rel) > 0;
+		relation_close(rel, NoLock);
+		if (has_pages)
+			return true;
+	}
+	return false;
+}
+
+List *
+ttl_container_subscribed_tables(bool only_added)
+{
+	Relation	rel = table_open(SubscriptionRelRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+	List	   *tables = NIL;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		if (!only_added ||
+			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)))
+			tables = list_append_unique_oid(tables,
+											((Form_pg_subscription_rel) GETSTRUCT(tuple))->srrelid);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return tables;
+}
+
+bool
+ttl_container_pglogical_subscribes(void)
+{
+	Oid			schema = get_namespace_oid("pglogical", true);
+	Oid			relid = OidIsValid(schema) ? get_relname_relid("local_sync_status", schema) : InvalidOid;
+	Relation	rel = OidIsValid(relid) ? try_relation_open(relid, AccessShareLock) : NULL;
+	bool		subscribes = false;
+
+	if (rel == NULL)
+		return false;
+	if (rel->rd_rel->relkind == RELKIND_RELATION)
+	{
+		SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+
+		subscribes = HeapTupleIsValid(systable_getnext(scan));
+		systable_endscan(scan);
+	}
+	relation_close(rel, AccessShareLock);
+	return subscribes;
+}
+
+char *
+ttl_container_table_name(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+
+	return name == NULL ? psprintf("%u", relid) :
+		quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), name);
+}
+
+char *
+ttl_container_qualified_name(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+
+	return name == NULL ? psprintf("%u", relid) :
+		psprintf("%s.%s", get_namespace_name(get_rel_namespace(relid)), name);
+}
+
+Oid
+ttl_container_owner(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+/* As long as it is being detached, it has the triggers of the table above. */
+Oid
+ttl_container_ancestor_of_other(Oid relid)
+{
+	Oid			owner = ttl_container_owner(relid);
+
+	while (get_rel_relispartition(relid))
+	{
+		relid = get_partition_parent(relid, true);
+		if (ttl_container_owner(relid) != owner)
+			return relid;
+	}
+	return InvalidOid;
+}
+
+bool
+ttl_container_is_owner(Oid user, Oid relid)
+{
+	Oid			owner = ttl_container_owner(relid);
+
+	return OidIsValid(owner) && has_privs_of_role(user, owner);
+}
+
+void
+ttl_container_check_exists(Oid relid)
+{
+	if (!OidIsValid(ttl_container_owner(relid)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+}
+
+List *
+ttl_container_tree(Oid relid, LOCKMODE lockmode)
+{
+	if (lockmode != NoLock)
+		LockRelationOid(relid, lockmode);
+	ttl_container_check_exists(relid);
+	return lockmode == NoLock ? ttl_container_tables(relid) :
+		find_all_inheritors(relid, lockmode, NULL);
+}
+
+Relation
+ttl_container_open(Oid relid, LOCKMODE lockmode)
+{
+	Relation	rel = try_relation_open(relid, lockmode);
+
+	if (rel == NULL)
+		ttl_container_check_exists(relid);
+	return rel;
+}
+
+void
+ttl_container_check_owner(Oid relid)
+{
+	ttl_container_check_exists(relid);
+	if (!ttl_container_is_owner(GetUserId(), relid))
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
+					   get_rel_name(relid));
+}
