@@ -1,24 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * calls.c
- *	  The extent of what Citus does to whole tables.
+ *	  What is done when Citus works on whole tables: calls of its functions, and commands.
  *
  * needs_fmgr_hook is consulted when any call of a function that isn't built in is
  * prepared, wherever the call stands: in a target list or in FROM, in PL/pgSQL, in
  * another function.  When one of Citus's functions below starts, fmgr_hook replaces its
  * address by that of run_function(), which gets the arguments and lasts as long as the
- * call.
+ * call.  Each call has an extent (extents.c).
  *
  * Outermost utility commands have an extent, too: Citus makes a plain table of one that
  * leaves a distributed schema, and, when any command has taken a foreign key away, of a
  * local one that it knew only for that key.  It does so by INSERT ... SELECT; queries that
  * such a command itself has are its user's.
- *
- * A query or command on the level of executions where the innermost extent has begun is
- * Citus's own unless another function runs in it: of an event trigger, a CHECK, an index
- * expression.  So within an extent all such functions are counted.
- *
- * The library's hooks into commands are here, too: those that have an extent are part of it.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,8 +23,6 @@
 #include "catalog/pg_namespace.h"
 #include "citus/citus.h"
 #include "citus/citus_internal.h"
-#include "commands/extension.h"
-#include "execution.h"
 #include "ttl.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -60,19 +52,8 @@ static struct
 	{"undistribute_table", true, 1}
 };
 
-typedef struct Extent
-{
-	struct Extent *outer;
-	bool		converts;		/* tables, of Citus or not */
-	int			depth;			/* of executions when it began */
-	int			others;			/* functions that run in it */
-} Extent;
-
-static Extent *innermost = NULL;
-
-/* The outermost command, and its extent */
+/* The outermost command, which has an extent */
 static PlannedStmt *command = NULL;
-static Extent command_extent;
 
 /* The function's index in the list, or -1 */
 static int
@@ -90,36 +71,6 @@ find_function(Oid function)
 			return i;
 	}
 	return -1;
-}
-
-static bool
-is_at_extent(void)
-{
-	return innermost != NULL && innermost->depth == ttl_execution_depth();
-}
-
-bool
-ttl_citus_runs_own(void)
-{
-	return is_at_extent() && innermost->others == 0 && !creating_extension;
-}
-
-bool
-ttl_citus_is_converting(void)
-{
-	return innermost != NULL;
-}
-
-bool
-ttl_citus_is_called(void)
-{
-	return innermost != NULL && innermost != &command_extent;
-}
-
-bool
-ttl_citus_replaces_table(void)
-{
-	return ttl_citus_runs_own() && innermost->converts;
 }
 
 /*
@@ -168,7 +119,8 @@ static Datum
 run_function(PG_FUNCTION_ARGS)
 {
 	int			i = find_function(fcinfo->flinfo->fn_oid);
-	Extent		extent = {.outer = innermost, .depth = ttl_execution_depth()};
+	bool		converts;
+	TtlExtent	extent;
 	int			nestlevel;
 	Datum		result;
 
@@ -176,27 +128,27 @@ run_function(PG_FUNCTION_ARGS)
 		elog(ERROR, "function %u has changed while it was prepared", fcinfo->flinfo->fn_oid);
 	if (!ttl_citus_is_here() || ttl_container_objects() == NULL)
 		return functions[i].address(fcinfo);
-	extent.converts = functions[i].converts;
+	converts = functions[i].converts;
 	if (strcmp(functions[i].name, SET_ACCESS_METHOD) == 0 && !fcinfo->args[0].isnull)
 		check_access_method(DatumGetObjectId(fcinfo->args[0].value));
-	if (extent.converts && !ttl_citus_is_called())
+	if (converts && !ttl_citus_is_called())
 		ttl_propagation_before_conversion(converted_object(i, fcinfo));
 	nestlevel = NewGUCNestLevel();
-	if (extent.converts && fcinfo->nargs > 0 && !fcinfo->args[0].isnull &&
+	if (converts && fcinfo->nargs > 0 && !fcinfo->args[0].isnull &&
 		has_only_ours(DatumGetObjectId(fcinfo->args[0].value)))
 		ttl_row_trigger_allow();
-	innermost = &extent;
+	ttl_extent_begin(&extent, converts);
 	PG_TRY();
 	{
 		result = functions[i].address(fcinfo);
 	}
 	PG_FINALLY();
 	{
-		innermost = extent.outer;
+		ttl_extent_end(&extent);
 	}
 	PG_END_TRY();
 	AtEOXact_GUC(true, nestlevel);
-	if (extent.converts && !ttl_citus_is_called())
+	if (converts && !ttl_citus_is_called())
 		ttl_propagation_after_conversion();
 	return result;
 }
@@ -204,7 +156,7 @@ run_function(PG_FUNCTION_ARGS)
 bool
 ttl_citus_needs_fmgr(Oid function)
 {
-	return is_at_extent() || find_function(function) >= 0;
+	return ttl_extent_is_here() || find_function(function) >= 0;
 }
 
 /* Must not fail once it has counted: PostgreSQL calls it outside of its PG_TRY. */
@@ -222,8 +174,8 @@ ttl_citus_fmgr(FmgrHookEventType event, FmgrInfo *flinfo)
 		functions[i].address = flinfo->fn_addr;
 		flinfo->fn_addr = run_function;
 	}
-	else if (innermost != NULL)
-		innermost->others += event == FHET_START ? 1 : -1;
+	else
+		ttl_extent_count(event == FHET_START ? 1 : -1);
 }
 
 /* Not those that run commands, or users' INSERTs. */
@@ -238,13 +190,10 @@ has_extent(Node *stmt)
 static void
 begin_command(PlannedStmt *pstmt)
 {
-	if (innermost != NULL || !has_extent(pstmt->utilityStmt) || ttl_container_objects() == NULL)
+	if (ttl_citus_is_converting() || !has_extent(pstmt->utilityStmt) || ttl_container_objects() == NULL)
 		return;
 	command = pstmt;
-	command_extent.converts = true;
-	command_extent.depth = ttl_execution_depth();
-	command_extent.others = 0;
-	innermost = &command_extent;
+	ttl_extent_begin_command();
 }
 
 bool
@@ -279,6 +228,6 @@ ttl_citus_end_utility(PlannedStmt *pstmt)
 	if (command == pstmt)
 	{
 		command = NULL;
-		innermost = NULL;
+		ttl_extent_end_command();
 	}
 }

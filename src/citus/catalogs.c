@@ -120,7 +120,7 @@ ttl_citus_placed_by(Oid relid)
 	by = read_placing(relid);
 	if (count == ttl_invalidations)
 	{
-		HASHCTL		ctl = {.keysize = sizeof(Oid),.entrysize = sizeof(Placing)};
+		HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(Placing)};
 
 		if (placings == NULL)
 			placings = hash_create("ttl placings of Citus", 128, &ctl, HASH_ELEM | HASH_BLOBS);

@@ -46,8 +46,30 @@ extern char *ttl_citus_query(const char *query, SPIPlanPtr *saved, int nargs, Oi
 extern bool ttl_citus_is_true(const char *query, int64 value);
 
 /*
- * calls.c
+ * extents.c
  */
+
+/* What Citus does to a table, from a call of its function or a command to the end of that */
+typedef struct TtlExtent
+{
+	struct TtlExtent *outer;
+	bool		converts;		/* tables, of Citus or not */
+	int			depth;			/* of executions when it began */
+	int			others;			/* functions that run in it */
+} TtlExtent;
+
+extern void ttl_extent_begin(TtlExtent *extent, bool converts);
+extern void ttl_extent_end(TtlExtent *extent);
+
+/* The same for the outermost command; none may have begun. */
+extern void ttl_extent_begin_command(void);
+extern void ttl_extent_end_command(void);
+
+/* True on the level of executions where the innermost extent has begun. */
+extern bool ttl_extent_is_here(void);
+
+/* So many functions of others have started (negative: ended) in the innermost extent, if there is one. */
+extern void ttl_extent_count(int started);
 
 /*
  * True if what is planned or executed now is Citus's own, in the midst of its work on a table;

@@ -4,7 +4,7 @@
  *	  Statements on distributed tables that see stored rows: the decision travels to the
  *	  shards with each query.
  *
- * Where the session, or a query of Citus's own (calls.c), sees stored rows, each shell in
+ * Where the session, or a query of Citus's own (extents.c), sees stored rows, each shell in
  * the query gets an alias, which Citus deparses into the queries on shards: whatever it
  * makes of the query, in a transaction block or not, by any connection.  COPY of a shell
  * gets an option instead, which Citus hands on unread.  On shells the alias and the option
@@ -14,7 +14,7 @@
  * the alias, or a COPY with the option, runs, and on in all others, whatever has been
  * set.  So the rules for row_security = off hold on the shard: the owner, superusers and
  * BYPASSRLS roles see stored rows, foreign-key checks included.  In other sessions the
- * alias means nothing, except for the user's own shards in an extent (calls.c).
+ * alias means nothing, except for the user's own shards in an extent (extents.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -121,7 +121,11 @@ ttl_citus_prepare_query(Query *query)
 	(void) mark_walker((Node *) query, &marks);
 	if (ttl_citus_is_converting())
 		return is_own || (marks.found && !marks.of_others);
-	/* nested queries are those of functions, or such that Citus passes to its own as text */
+
+	/*
+	 * nested queries are those of functions, or such that Citus passes to its
+	 * own as text
+	 */
 	if (is_opened_by_node() && (marks.found || ttl_execution_depth() == 0))
 		set_locally("row_security", !marks.found);
 	return false;
@@ -130,9 +134,12 @@ ttl_citus_prepare_query(Query *query)
 TtlStampFor
 ttl_citus_stamp_for(Query *query, Oid target)
 {
-	Marks		marks = {.looks = true,.keeps = true};
+	Marks		marks = {.looks = true, .keeps = true};
 
-	/* what is selected for a plain table is inserted by a plan that isn't made anew */
+	/*
+	 * what is selected for a plain table is inserted by a plan that isn't
+	 * made anew
+	 */
 	if (!ttl_citus_is_here() || (query->commandType == CMD_INSERT && !ttl_citus_is_distributed(target)))
 		return TTL_STAMP_OWN;
 	(void) mark_walker((Node *) query, &marks);
@@ -140,7 +147,11 @@ ttl_citus_stamp_for(Query *query, Oid target)
 		return TTL_STAMP_OWN;
 	if (query->commandType == CMD_UPDATE && ttl_citus_placed_by(target) == TTL_PLACED_IN_COPIES)
 		return TTL_STAMP_COPIES;
-	/* so Citus would plan a statement on a shard of this node without calling planner_hook */
+
+	/*
+	 * so Citus would plan a statement on a shard of this node without calling
+	 * planner_hook
+	 */
 	if (query->commandType == CMD_UPDATE || query->onConflict != NULL)
 		set_locally("citus.enable_local_fast_path_query_optimization", false);
 	return TTL_STAMP_SHARDS;

@@ -1,0 +1,89 @@
+/*-------------------------------------------------------------------------
+ *
+ * extents.c
+ *	  The extent of what Citus does to whole tables.
+ *
+ * An extent lasts as long as a call of one of Citus's functions, or as an outermost command
+ * (calls.c).  A query or command on the level of executions where the innermost extent has begun
+ * is Citus's own unless another function runs in it: of an event trigger, a CHECK, an index
+ * expression.  So within an extent all such functions are counted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "citus/citus.h"
+#include "citus/citus_internal.h"
+#include "commands/extension.h"
+#include "execution.h"
+
+static TtlExtent *innermost = NULL;
+
+/* That of the outermost command, in which there may be others */
+static TtlExtent command_extent;
+
+void
+ttl_extent_begin(TtlExtent *extent, bool converts)
+{
+	extent->outer = innermost;
+	extent->converts = converts;
+	extent->depth = ttl_execution_depth();
+	extent->others = 0;
+	innermost = extent;
+}
+
+void
+ttl_extent_end(TtlExtent *extent)
+{
+	innermost = extent->outer;
+}
+
+void
+ttl_extent_begin_command(void)
+{
+	ttl_extent_begin(&command_extent, true);
+}
+
+/* An error may have left those open that had begun in it. */
+void
+ttl_extent_end_command(void)
+{
+	innermost = NULL;
+}
+
+bool
+ttl_extent_is_here(void)
+{
+	return innermost != NULL && innermost->depth == ttl_execution_depth();
+}
+
+void
+ttl_extent_count(int started)
+{
+	if (innermost != NULL)
+		innermost->others += started;
+}
+
+bool
+ttl_citus_runs_own(void)
+{
+	return ttl_extent_is_here() && innermost->others == 0 && !creating_extension;
+}
+
+bool
+ttl_citus_is_converting(void)
+{
+	return innermost != NULL;
+}
+
+bool
+ttl_citus_is_called(void)
+{
+	return innermost != NULL && innermost != &command_extent;
+}
+
+bool
+ttl_citus_replaces_table(void)
+{
+	return ttl_citus_runs_own() && innermost->converts;
+}
