@@ -269,10 +269,10 @@ ttl_seconds(PG_FUNCTION_ARGS)
 static void
 check_archive_trigger(Oid relid, const TtlPolicy *policy)
 {
-	TtlContainer container = {.container = relid,.policy = *policy};
+	TtlContainer container = {.container = relid, .policy = *policy};
 	Relation	rel = table_open(relid, NoLock);
 
-	ttl_archive_check(rel, &container);
+	ttl_archive_trigger_check(rel, &container);
 	table_close(rel, NoLock);
 }
 

@@ -32,6 +32,7 @@
 #include "utils/builtins.h"
 #include "utils/elog.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 void
@@ -246,6 +247,19 @@ ttl_archive_trigger_fires(Relation rel)
 			return true;
 	}
 	return false;
+}
+
+void
+ttl_archive_trigger_check(Relation rel, const TtlContainer *container)
+{
+	if (OidIsValid(container->policy.archive_to) && !ttl_archive_trigger_fires(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("trigger \"%s\" of table \"%s\" is missing or disabled",
+						TTL_ARCHIVE_TRIGGER, RelationGetRelationName(rel)),
+				 errdetail("Expired rows would be deleted without going to the archive of container \"%s\".",
+						   get_rel_name(container->container)),
+				 errhint("Enable it, or create it by ttl.alter_container(..., archive_to => ...); 0 is for no archive.")));
 }
 
 void

@@ -30,7 +30,6 @@
  */
 #include "postgres.h"
 
-#include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -272,7 +271,7 @@ delete_from_table(const Deletion *deletion, ToDelete *to_delete, int flags)
 
 	if (deletion->user == NULL)
 		ttl_owner_check(to_delete->rel);
-	ttl_archive_check(to_delete->rel, &to_delete->container);
+	ttl_archive_trigger_check(to_delete->rel, &to_delete->container);
 	if (to_delete->as_user)
 		ttl_sql_begin(role, TTL_SQL_AS_USER, &saved);
 	else
@@ -525,7 +524,7 @@ check_archive(ModifyTableState *mtstate, ResultRelInfo *target)
 	TtlContainer container;
 
 	if (ttl_container_lookup(RelationGetRelid(target->ri_RelationDesc), &container))
-		ttl_archive_check(target->ri_RelationDesc, &container);
+		ttl_archive_trigger_check(target->ri_RelationDesc, &container);
 }
 
 /* A CASCADE without rows needs no archive. */

@@ -105,6 +105,22 @@ extern void ttl_owner_refuse(Relation rel, const ItemPointerData *tid, bool refe
 							 const char *detail);
 
 /*
+ * archive_code.c
+ */
+
+/*
+ * True if to archive rows of the relation may execute code of its owner's.  The archive, which is locked for that, stays as
+ * it is until the transaction ends.
+ */
+extern bool ttl_archive_has_code(Relation rel);
+
+/*
+ * Errors (42501) if code of the archive's could find temporary objects that its owner hasn't made, where rows
+ * of the relation are archived.  The archive is locked.
+ */
+extern void ttl_archive_check_session(Oid archive, Relation rel);
+
+/*
  * archive.c
  */
 
@@ -114,15 +130,6 @@ extern void ttl_owner_refuse(Relation rel, const ItemPointerData *tid, bool refe
  * is distributed, or a constraint of the archive is initially deferred.
  */
 extern void ttl_archive_check_target(Oid container, Oid archive);
-
-/*
- * True if to archive rows of the relation may execute code of its owner's.  The archive, which is locked for that, stays as
- * it is until the transaction ends.
- */
-extern bool ttl_archive_has_code(Relation rel);
-
-/* Errors (55000) if rows of the relation would be deleted without going to the archive that their container has. */
-extern void ttl_archive_check(Relation rel, const TtlContainer *container);
 
 /*
  * deletion.c

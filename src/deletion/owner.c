@@ -39,7 +39,6 @@
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/partition.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
@@ -182,7 +181,10 @@ ttl_owner_has_code(Relation rel)
 	{
 		Trigger    *trigger = &rel->trigdesc->triggers[i];
 
-		/* ttl's own switches to the owner by itself, and has code if the archive has */
+		/*
+		 * ttl's own switches to the owner by itself, and has code if the
+		 * archive has
+		 */
 		if (TRIGGER_FOR_DELETE(trigger->tgtype) && trigger->tgenabled != TRIGGER_DISABLED &&
 			trigger->tgfoid != archive && RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_NONE)
 			return true;
@@ -292,7 +294,7 @@ acts_as_other(const TtlSessionUser *user, Relation rel, List **visited)
 			bool		found = (owner != user->role &&
 								 (ttl_owner_has_code(acted_on) ||
 								  (owner != user->written_owner && ttl_archive_has_code(acted_on)))) ||
-				acts_as_other(user, acted_on, visited);
+			acts_as_other(user, acted_on, visited);
 
 			table_close(acted_on, NoLock);
 			if (found)
