@@ -4,7 +4,7 @@
  *	  Starts and restarts the worker that each database needs.
  *
  * A background worker "ttl launcher", started by the postmaster at the end of recovery
- * (so never on a standby, and at promotion) and again RESTART_TIME after it has
+ * (so never on a standby, and at promotion) and again some seconds after it has
  * failed.  It is connected to no database; pg_database is shared.
  *
  * Whether a database has work can be seen only from inside.  So each gets a worker once,
@@ -628,9 +628,6 @@ ttl_request_after_utility(PlannedStmt *pstmt)
 		anything_changed = true;
 }
 
-/* Seconds after which the postmaster restarts a launcher, or the process of a standby, that has failed */
-#define RESTART_TIME		5
-
 /* ms */
 #define LONGEST_SLEEP		10000
 #define FIRST_PAUSE			5000
@@ -818,18 +815,6 @@ all_have_graces(void)
 	}
 	LWLockRelease(lock);
 	return result;
-}
-
-void
-ttl_process_describe(BackgroundWorker *process, const char *type, const char *function)
-{
-	memset(process, 0, sizeof(BackgroundWorker));
-	process->bgw_flags = BGWORKER_SHMEM_ACCESS;
-	process->bgw_restart_time = RESTART_TIME;
-	snprintf(process->bgw_library_name, BGW_MAXLEN, "%s", TTL_EXTENSION);
-	snprintf(process->bgw_function_name, BGW_MAXLEN, "%s", function);
-	snprintf(process->bgw_name, BGW_MAXLEN, "%s", type);
-	snprintf(process->bgw_type, BGW_MAXLEN, "%s", type);
 }
 
 /*

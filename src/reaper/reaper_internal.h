@@ -26,10 +26,8 @@ extern PGDLLEXPORT void ttl_standby_main(Datum main_arg);
 extern PGDLLEXPORT void ttl_worker_main(Datum main_arg);
 
 /*
- * launcher.c, for the postmaster and the launcher
+ * process.c
  */
-
-/* Fills in what all processes of ttl's have alike: that they come again after a failure, and no database. */
 extern void ttl_process_describe(BackgroundWorker *process, const char *type, const char *function);
 
 /*
