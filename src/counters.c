@@ -271,7 +271,7 @@ end_pauses(void)
 		const Pending *change = lfirst(lc);
 		ContainerKey key = {MyDatabaseId, change->container};
 		ContainerEntry *entry = change->ends_pause ?
-			(ContainerEntry *) dshash_find(containers, &key, true) : NULL;
+		(ContainerEntry *) dshash_find(containers, &key, true) : NULL;
 
 		if (entry == NULL)
 			continue;

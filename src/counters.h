@@ -61,8 +61,8 @@ typedef struct TtlRowCounts
 typedef struct TtlFindings
 {
 	int64		blocked_rows;
-	bool		is_complete;	/* all tables have been looked at; else there may
-								 * be as many as were known */
+	bool		is_complete;	/* all tables have been looked at; else there
+								 * may be as many as were known */
 	bool		has_front;		/* it is known, and committed */
 	TtlExpiryPosition front;
 	TimestampTz expiry;			/* when the rows expired that are deleted now;
@@ -80,19 +80,21 @@ typedef struct TtlContainerCounters
 	TimestampTz last_reap;		/* 0 = never */
 	TimestampTz last_error_at;	/* 0 = never */
 	char		last_error[TTL_ERROR_LENGTH];
-	bool		is_failing;		/* deletion from one of its tables is paused or
-								 * put off after an error for which no row is to
-								 * blame */
+	bool		is_failing;		/* deletion from one of its tables is paused
+								 * or put off after an error for which no row
+								 * is to blame */
 	int			failure_sqlstate;	/* of the last such error that was new */
 	TimestampTz failure_at;
-	TimestampTz trigger_at;		/* when the log was last told that the row trigger doesn't fire */
+	TimestampTz trigger_at;		/* when the log was last told that the row
+								 * trigger doesn't fire */
 	TtlExpiryPosition front;	/* rows before it have been deleted, or cannot
 								 * be; without TIDs; not set: nothing is known */
 	TtlProgress progress[3];	/* of the backlog, the latest last, a minute
 								 * or more between the first two */
 
 	/* what the next worker goes on with */
-	TimestampTz paused_until;	/* a run has failed, or ended a worker's process */
+	TimestampTz paused_until;	/* a run has failed, or ended a worker's
+								 * process */
 	Oid			pass_relid;		/* the table that the pass is of, or
 								 * InvalidOid */
 	TtlPass		pass;

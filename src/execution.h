@@ -40,7 +40,8 @@ typedef struct TtlExecution
 	bool		observed;		/* reads a container, writes, or serves a
 								 * foreign key */
 	List	   *policies;		/* what is_live.c has resolved for it */
-	bool		keeps_keys;		/* writes a container whose row trigger is disabled (evict.c) */
+	bool		keeps_keys;		/* writes a container whose row trigger is
+								 * disabled (evict.c) */
 	List	   *cascaded;		/* containers that its referential actions
 								 * have updated */
 	struct TtlPlanCopy *plan_copy;	/* that it was started with, or NULL */

@@ -51,6 +51,7 @@ static const struct
 	GucContext	context;
 	int			flags;
 }			int_settings[] = {
+
 	{"ttl.naptime",
 		"Sets the time between cycles of deletion.",
 		NULL,

@@ -48,7 +48,10 @@ ttl_sql_begin(Oid role, int flags, TtlSqlContext *saved)
 	if (saved->is_switched)
 		SetUserIdAndSecContext(userid, sec_context);
 
-	/* not for each key that is freed: leaving a level looks through all settings */
+	/*
+	 * not for each key that is freed: leaving a level looks through all
+	 * settings
+	 */
 	saved->nestlevel = as_user ? 0 : NewGUCNestLevel();
 	saved->keeps_settings = as_user || !OidIsValid(role) || (flags & TTL_SQL_STEP) != 0;
 	if ((flags & TTL_SQL_SAFE_PATH) != 0)

@@ -492,7 +492,7 @@ kind_of_argument(FunctionCallInfo fcinfo, bool is_deadline)
 {
 	Oid			type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 0));
 	const char *name = PG_NARGS() > 1 ? text_to_cstring(PG_GETARG_TEXT_PP(1)) :
-		ttl_type_unit_name(TTL_UNIT_SECONDS);
+	ttl_type_unit_name(TTL_UNIT_SECONDS);
 	TtlUnit		unit;
 	const TtlType *ttl_type = ttl_type_unit_parse(name, &unit) ? ttl_type_of(type, unit) : NULL;
 

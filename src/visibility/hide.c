@@ -855,7 +855,11 @@ ttl_hide_before_copy(PlannedStmt *pstmt)
 	if (!IsA(stmt, CopyStmt) || stmt->relation == NULL || stmt->is_from ||
 		ttl_container_objects() == NULL)
 		return;
-	/* nodes of Citus exchange intermediate results, whose names are those of no tables */
+
+	/*
+	 * nodes of Citus exchange intermediate results, whose names are those of
+	 * no tables
+	 */
 	relid = RangeVarGetRelid(stmt->relation, AccessShareLock, true);
 	if (!OidIsValid(relid))
 		return;

@@ -346,7 +346,11 @@ find_expired_in(TtlKeys *keys, const KeyIndex *key, Relation index,
 			ttl_tids_append(found, &tid);
 		}
 		end_scan(keys, &scan);
-		/* as the index's own check does: an insertion may be taken back long before its transaction ends */
+
+		/*
+		 * as the index's own check does: an insertion may be taken back long
+		 * before its transaction ends
+		 */
 		if (TransactionIdIsValid(wait_for) && dirty.speculativeToken != 0)
 			SpeculativeInsertionWait(wait_for, dirty.speculativeToken);
 		else if (TransactionIdIsValid(wait_for))

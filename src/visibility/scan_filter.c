@@ -581,7 +581,11 @@ make_tid_list(TidScanState *scan, TidPage *page)
 	scan->tss_NumTids = ntids;
 	scan->tss_TidPtr = 0;
 	page->next = page->nrows = 0;
-	/* a node of ours has no end of its own, but its expression context has, and each new list */
+
+	/*
+	 * a node of ours has no end of its own, but its expression context has,
+	 * and each new list
+	 */
 	RegisterExprContextCallback(scan->ss.ps.ps_ExprContext, release_tid_page, PointerGetDatum(page));
 }
 
