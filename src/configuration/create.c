@@ -632,7 +632,8 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 	if (default_ttl == TTL_OFF)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("expire_after_seconds must not be null"),
+				 PG_ARGISNULL(1) ? errmsg("expire_after_seconds must not be null") :
+				 errmsg("expire_after_seconds must not be \"off\""),
 				 errhint("Use ttl.set_default_ttl(..., NULL) to turn TTL off.")));
 	name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
 	relid = RangeVarGetRelid(name, NoLock, true);
