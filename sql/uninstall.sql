@@ -31,7 +31,9 @@ CREATE SCHEMA uninstall;
 SET search_path = uninstall;
 CREATE TABLE stays (id int);
 CREATE TABLE goes (id int);
-SELECT ttl.create_container('stays', 60), ttl.create_container('goes', 60);
+-- one without a default TTL hides nothing
+CREATE TABLE shows_all (id int);
+SELECT ttl.create_container('stays', 60), ttl.create_container('goes', 60), ttl.create_container('shows_all');
 INSERT INTO stays (id, _ts) VALUES (1, '2020-01-01');
 BEGIN;
 DROP EXTENSION ttl CASCADE;
@@ -49,5 +51,7 @@ DO $$ BEGIN FOR i IN 1..30 LOOP EXECUTE format('CREATE TABLE t%s (id int)', i); 
 DROP EXTENSION ttl CASCADE;
 ROLLBACK;
 DROP TABLE goes, stays;
+-- and then nothing ends with the extension
+SELECT ttl.default_ttl('shows_all');
 DROP EXTENSION ttl CASCADE;
 DROP SCHEMA uninstall CASCADE;

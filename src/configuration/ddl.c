@@ -795,7 +795,7 @@ guard_trigger_command(Node *node, bool by_citus)
 	}
 }
 
-/* Containers of a catalog that the command drops with the extension; some may go, too. */
+/* Containers with TTL on of a catalog that the command drops with the extension; some may go, too. */
 static List *dropped_containers = NIL;
 
 static void
@@ -803,7 +803,7 @@ note_dropped_catalog(void)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
-	dropped_containers = ttl_policy_list(TTL_CONTAINERS_STORED);
+	dropped_containers = ttl_policy_list(TTL_CONTAINERS_ON);
 	MemoryContextSwitchTo(old);
 }
 

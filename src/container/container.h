@@ -417,6 +417,7 @@ typedef enum TtlContainers
 {
 	TTL_CONTAINERS_SOUND,		/* that lack no column */
 	TTL_CONTAINERS_STORED,		/* that have a table */
+	TTL_CONTAINERS_ON,			/* ... and whose TTL is on */
 	TTL_CONTAINERS_DROPPED		/* whose tables were dropped while the library
 								 * wasn't loaded */
 } TtlContainers;
@@ -442,7 +443,10 @@ extern bool ttl_policy_lock(Oid container, bool exclusive, bool wait);
  * policy_guard.c
  */
 
-/* True if the statement changes rows of ttl.container itself; and what adds a HINT if that is denied. */
+/*
+ * True if the statement, or utility command, changes rows of ttl.container itself; and what adds a HINT if that
+ * is denied.
+ */
 extern bool ttl_policy_is_written(const PlannedStmt *stmt);
 extern void ttl_policy_explain_denied(void *arg);
 

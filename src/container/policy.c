@@ -308,8 +308,11 @@ is_listed(HeapTuple tuple, TupleDesc desc, TtlContainers which)
 	TtlPolicy	policy;
 	TtlContainer container;
 
+	/* those of a version that this library doesn't know can be dropped, too */
+	if (which == TTL_CONTAINERS_ON && heap_attisnull(tuple, Anum_container_default_time_to_live, desc))
+		return false;
 	if (which != TTL_CONTAINERS_SOUND)
-		return (get_rel_relkind(relid) != '\0') == (which == TTL_CONTAINERS_STORED);
+		return (get_rel_relkind(relid) != '\0') == (which != TTL_CONTAINERS_DROPPED);
 	ttl_policy_of_tuple(tuple, desc, &policy);
 	ttl_container_find_columns(relid, &policy, &container);
 	return !container.lacks_column;
