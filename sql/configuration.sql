@@ -332,9 +332,11 @@ SELECT try_all('theirs') AS superuser;
 -- restores is in force at once, for partitions too
 SELECT s, refused(s) FROM unnest('{UPDATE ttl.container SET default_time_to_live = 1, DELETE FROM ttl.container, TRUNCATE ttl.container, UPDATE ttl.containers SET reaping = true, DELETE FROM ttl.containers}'::text[]) s;
 -- nor may others change them, and are told what does
+GRANT pg_read_server_files TO regress_ttl_user;
 SET ROLE regress_ttl_user;
-SELECT s, public.refused(s) FROM unnest('{INSERT INTO ttl.container (relid) VALUES (1), UPDATE ttl.container SET default_time_to_live = 1, DELETE FROM ttl.container, DELETE FROM ttl.containers, WITH d AS (DELETE FROM ttl.container) SELECT 1, SELECT FROM ttl.container FOR UPDATE, DELETE FROM pg_class}'::text[]) s;
+SELECT s, public.refused(s) FROM unnest('{INSERT INTO ttl.container (relid) VALUES (1), UPDATE ttl.container SET default_time_to_live = 1, DELETE FROM ttl.container, TRUNCATE ttl.container, DELETE FROM ttl.containers, WITH d AS (DELETE FROM ttl.container) SELECT 1, SELECT FROM ttl.container FOR UPDATE, DELETE FROM pg_class, TRUNCATE pg_class, COPY ttl.container FROM ''/dev/null'', COPY pg_class FROM ''/dev/null''}'::text[]) s;
 RESET ROLE;
+REVOKE pg_read_server_files FROM regress_ttl_user;
 SET session_replication_role = replica;
 SELECT state('UPDATE ttl.container SET default_time_to_live = 1'), state('TRUNCATE ttl.container');
 RESET session_replication_role;

@@ -309,6 +309,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 				   QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
 	PlannedStmt *volatile stmt = pstmt;
+	ErrorContextCallback denied = {error_context_stack, ttl_policy_explain_denied, NULL};
 	TtlValidation validation;
 	TtlConstraintsSet constraints_set;
 	bool		by_citus;
@@ -333,7 +334,10 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		ttl_ddl_before_utility(stmt, context, by_citus);
 		ttl_hide_before_copy(stmt);
 
+		if (ttl_policy_is_written(stmt))
+			error_context_stack = &denied;
 		process_next(stmt, queryString, false, context, params, queryEnv, dest, qc);
+		error_context_stack = denied.previous;
 
 		ttl_request_after_utility(stmt);
 		ttl_execution_after_utility();

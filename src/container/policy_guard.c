@@ -12,6 +12,7 @@
 
 #include "access/htup_details.h"
 #include "catalog/dependency.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "commands/trigger.h"
 #include "container/container.h"
@@ -26,15 +27,33 @@
 #define DIRECT_CHANGE_HINT \
 	"Use ttl.set_default_ttl(), ttl.alter_container() or ttl.drop_container()."
 
+/* The tables that a utility command writes rows of, or empties */
+static List *
+tables_of_command(Node *command)
+{
+	if (IsA(command, TruncateStmt))
+		return ((TruncateStmt *) command)->relations;
+	if (IsA(command, CopyStmt) && ((CopyStmt *) command)->is_from)
+		return list_make1(((CopyStmt *) command)->relation);
+	return NIL;
+}
+
 bool
 ttl_policy_is_written(const PlannedStmt *stmt)
 {
-	bool		writes = stmt->commandType != CMD_SELECT || stmt->hasModifyingCTE;
+	List	   *tables = stmt->utilityStmt == NULL ? NIL : tables_of_command(stmt->utilityStmt);
+	bool		writes = stmt->utilityStmt != NULL ? tables != NIL :
+		stmt->commandType != CMD_SELECT || stmt->hasModifyingCTE;
 	const TtlObjects *objects = writes ? ttl_container_objects() : NULL;
 	ListCell   *lc;
 
 	if (objects == NULL)
 		return false;
+	foreach(lc, tables)
+	{
+		if (RangeVarGetRelid(lfirst(lc), NoLock, true) == objects->catalog)
+			return true;
+	}
 	foreach(lc, stmt->rtable)
 	{
 		const RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
