@@ -414,6 +414,14 @@ COPY strict_parts (id, ttl) FROM STDIN;
 2	-3
 \.
 SELECT id, ttl, note FROM strict_parts ORDER BY id, ttl;
+-- MERGE: a row that is moved keeps what it had, and brings it for no other
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SELECT state(format('MERGE INTO expiry.strict_parts p USING (VALUES (1, ''updated''), (2, ''new'')) s (n, note) ON p.note = s.note WHEN MATCHED THEN UPDATE SET id = 2 WHEN NOT MATCHED THEN INSERT VALUES (1, %s, s.note)', value))
+    FROM unnest('{0,7}'::int[]) value;
+RESET enable_hashjoin;
+RESET enable_mergejoin;
+SELECT id, ttl, note FROM strict_parts ORDER BY id, ttl;
 -- a generated one is not checked
 CREATE TABLE strict_generated (id int, ttl int GENERATED ALWAYS AS (id) STORED);
 SELECT ttl.create_container('strict_generated', 60);

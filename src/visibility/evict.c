@@ -641,6 +641,9 @@ moves_value(PlanState *planstate, const FmgrInfo *function, const char *name, Da
 		(mtstate->operation != CMD_UPDATE && mtstate->operation != CMD_MERGE) ||
 		!is_called_by(function, mtstate))
 		return false;
+	/* NOT MATCHED; what follows is the row of an action before */
+	if (mtstate->operation == CMD_MERGE && mtstate->ps.ps_ExprContext->ecxt_scantuple == NULL)
+		return false;
 	old = mtstate->resultRelInfo[mtstate->mt_lastResultIndex].ri_oldTupleSlot;
 	return old != NULL && !TTS_EMPTY(old) && has_value(old, name, value);
 }
