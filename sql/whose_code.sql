@@ -696,5 +696,22 @@ DELETE FROM applied WHERE id = 1;
 RESET session_replication_role;
 SELECT what FROM ran ORDER BY n;
 
+\set VERBOSITY default
+-- Whether values of a row that is gone may be shown is decided before its owner's code runs
+CREATE TABLE untold (id int PRIMARY KEY, secret text);
+SELECT FROM ttl.create_container('untold', 60);
+INSERT INTO untold (id, secret, _ts) VALUES (1, 'secret', '2020-01-01');
+ALTER TABLE untold OWNER TO regress_ttl_mallory;
+GRANT INSERT ON untold TO regress_ttl_alice;
+CREATE FUNCTION make_member() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    GRANT regress_ttl_mallory TO regress_ttl_alice;
+    RAISE unique_violation USING DETAIL = OLD.secret;
+END $$;
+CREATE TRIGGER t BEFORE DELETE ON untold FOR EACH ROW EXECUTE FUNCTION make_member();
+SET ROLE regress_ttl_alice;
+INSERT INTO untold VALUES (1);
+RESET ROLE;
+
 DROP SCHEMA whose, whose_hidden CASCADE;
 DROP ROLE regress_ttl_alice, regress_ttl_mallory;

@@ -211,6 +211,7 @@ typedef struct Context
 {
 	const Deletion *deletion;
 	const ToDelete *to_delete;
+	bool		shows_values;	/* decided before: where an error is raised, catalogs can't be read */
 } Context;
 
 static void
@@ -234,8 +235,7 @@ explain(void *arg)
 		ttl_owner_explain();
 	if (user == NULL && !context->to_delete->went_along)
 		return;
-	if (ERRCODE_TO_CATEGORY(error) == ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION &&
-		!(user != NULL && ttl_container_is_owner(user->role, RelationGetRelid(rel))))
+	if (ERRCODE_TO_CATEGORY(error) == ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION && !context->shows_values)
 		errdetail("The expired row cannot be deleted.");
 	if (error == ERRCODE_FOREIGN_KEY_VIOLATION || error == ERRCODE_RESTRICT_VIOLATION)
 		errhint("Delete or renew the rows that still reference the expired row.");
@@ -276,6 +276,8 @@ delete_from_table(const Deletion *deletion, ToDelete *to_delete, int flags)
 		ttl_sql_begin(role, TTL_SQL_AS_USER, &saved);
 	else
 		ttl_owner_begin(owner, deletion->restricted, &saved);
+	context.shows_values = deletion->user != NULL &&
+		ttl_container_is_owner(deletion->user->role, RelationGetRelid(to_delete->rel));
 	error_context_stack = &callback;
 	ttl_owner_execute(sql, 1, &type, &tids, deletion->expired_at, owner,
 					  InvalidSnapshot, role != deletion->outer_role);
