@@ -6,7 +6,8 @@
  *
  * Counters come from shared memory (counters.c).  The lag is read when the
  * view is, at the left edge of the expiry indexes or in a few pages, never by a
- * scan of the table; a table that is locked by DDL is left out of it.  What counts or lists rows
+ * scan of the table; a table that is locked by DDL is left out of it.  An index that can't be
+ * read is an error of its container alone: the views fail for none.  What counts or lists rows
  * walks along the expiry indexes, and waits for locks.
  *
  *-------------------------------------------------------------------------
@@ -17,6 +18,7 @@
 #include "access/relation.h"
 #include "access/sysattr.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
@@ -32,6 +34,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -55,6 +58,38 @@ PG_FUNCTION_INFO_V1(ttl_stat_shards);
 PG_FUNCTION_INFO_V1(ttl_stat_reaper);
 PG_FUNCTION_INFO_V1(ttl_outlook);
 PG_FUNCTION_INFO_V1(ttl_next_expiry);
+
+/*
+ * Looks for something at the edges of a container's expiry indexes.  An error becomes *error, but not what
+ * ends or cancels the statement.
+ */
+static void
+look(void (*find) (void *arg), void *arg, ErrorData **error)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+
+	*error = NULL;
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		find(arg);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		*error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	if (*error != NULL && ERRCODE_TO_CATEGORY((*error)->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
+		ReThrowError(*error);
+}
 
 /*
  * Opens a table of a container to look at the edges of its expiry indexes, unless its rows never
@@ -103,22 +138,32 @@ find_oldest(Relation rel, const TtlContainer *member, const TtlContainerCounters
 	ttl_expiry_find_first(rel, member, front, DT_NOBEGIN, now, oldest);
 }
 
+/* What is looked for in a container, and found */
+typedef struct Edge
+{
+	Oid			container;
+	const TtlContainerCounters *counters;
+	TimestampTz now;
+	TimestampTz at;
+	TimestampTz held_until;
+} Edge;
+
 /*
- * Expiry of the oldest expired row that the container still stores and that is not blocked;
- * DT_NOEND if there is none, or if that is not known.  *held_until is when the worker may delete
+ * Finds the expiry of the oldest expired row that the container still stores and that is not blocked;
+ * DT_NOEND if there is none, or if that is not known.  'held_until' is when the worker may delete
  * that row.  Behind many dead index entries it is the latest that it can be; on a standby, which
  * does not mark them, it is not known.
  */
-static TimestampTz
-oldest_expired(Oid container, const TtlContainerCounters *counters, TimestampTz now,
-			   TimestampTz *held_until)
+static void
+find_oldest_expired(void *arg)
 {
-	TimestampTz oldest = DT_NOEND;
+	Edge	   *edge = arg;
 	bool		is_known = true;
 	ListCell   *lc;
 
-	*held_until = DT_NOBEGIN;
-	foreach(lc, ttl_container_leaves(container))
+	edge->at = DT_NOEND;
+	edge->held_until = DT_NOBEGIN;
+	foreach(lc, ttl_container_leaves(edge->container))
 	{
 		TtlContainer member;
 		Relation	rel = open_leaf(lfirst_oid(lc), &member, &is_known);
@@ -126,15 +171,16 @@ oldest_expired(Oid container, const TtlContainerCounters *counters, TimestampTz 
 
 		if (rel == NULL)
 			continue;
-		find_oldest(rel, &member, counters, now, &first);
-		if (first.at < oldest && !first.incomplete && !(first.gave_up && RecoveryInProgress()))
+		find_oldest(rel, &member, edge->counters, edge->now, &first);
+		if (first.at < edge->at && !first.incomplete && !(first.gave_up && RecoveryInProgress()))
 		{
-			oldest = first.at;
-			*held_until = first.held_until;
+			edge->at = first.at;
+			edge->held_until = first.held_until;
 		}
 		relation_close(rel, AccessShareLock);
 	}
-	return oldest <= now ? oldest : DT_NOEND;
+	if (edge->at > edge->now)
+		edge->at = DT_NOEND;
 }
 
 /*
@@ -335,8 +381,8 @@ put_containers(ReturnSetInfo *rsinfo, bool of_shards)
 		Oid			container = lfirst_oid(lc);
 		Oid			shell = of_shards ? ttl_citus_find_shell(container, NULL) : InvalidOid;
 		TtlContainerCounters counters;
-		TimestampTz oldest;
-		TimestampTz held_until;
+		Edge		edge = {.container = container, .counters = &counters, .now = now};
+		ErrorData  *error;
 		Datum		values[STAT_CONTAINERS_COLUMNS];
 		bool		nulls[STAT_CONTAINERS_COLUMNS] = {0};
 
@@ -346,7 +392,14 @@ put_containers(ReturnSetInfo *rsinfo, bool of_shards)
 			continue;
 		if (!ttl_counters_get_container(container, &counters))
 			memset(&counters, 0, sizeof(counters));
-		oldest = oldest_expired(container, &counters, now, &held_until);
+		look(find_oldest_expired, &edge, &error);
+		if (error != NULL)
+		{
+			edge.at = DT_NOEND;
+			strlcpy(counters.last_error, error->message, TTL_ERROR_LENGTH);
+			counters.last_error_at = now;
+			FreeErrorData(error);
+		}
 
 		values[0] = of_shards ? CStringGetTextDatum(ttl_container_table_name(shell)) :
 			ObjectIdGetDatum(container);
@@ -354,12 +407,12 @@ put_containers(ReturnSetInfo *rsinfo, bool of_shards)
 		values[2] = Int64GetDatum(counters.rows_evicted);
 		values[3] = Int64GetDatum(counters.batches);
 		values[4] = Int64GetDatum(counters.cost);
-		nulls[5] = oldest == DT_NOEND;
+		nulls[5] = edge.at == DT_NOEND;
 
 		/* not every version has an infinite interval */
 		values[5] = nulls[5] ? (Datum) 0 :
 			DirectFunctionCall2(timestamp_mi, TimestampTzGetDatum(now),
-								TimestampTzGetDatum(Max(oldest, MIN_TIMESTAMP)));
+								TimestampTzGetDatum(Max(edge.at, MIN_TIMESTAMP)));
 		values[6] = timestamp_or_null(counters.last_reap, &nulls[6]);
 		values[7] = Int64GetDatum(counters.blocked_rows);
 		if (counters.last_error_at == 0 || !may_read_errors(container))
@@ -370,8 +423,8 @@ put_containers(ReturnSetInfo *rsinfo, bool of_shards)
 		else
 			values[8] = CStringGetTextDatum(counters.last_error);
 		values[9] = timestamp_or_null(counters.last_error_at, &nulls[9]);
-		nulls[10] = oldest == DT_NOEND || held_until <= now;
-		values[10] = nulls[10] ? (Datum) 0 : TimestampTzGetDatum(held_until);
+		nulls[10] = edge.at == DT_NOEND || edge.held_until <= now;
+		values[10] = nulls[10] ? (Datum) 0 : TimestampTzGetDatum(edge.held_until);
 		values[11] = TimestampTzGetDatum(ttl_counters_since());
 
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
@@ -405,17 +458,19 @@ ttl_stat_shards(PG_FUNCTION_ARGS)
 }
 
 /*
- * When the next row of the container expires after 'now'; DT_NOEND if none does, DT_NOBEGIN
+ * Finds when the next row of the container expires after 'now'; DT_NOEND if none does, DT_NOBEGIN
  * if that is not known.  Waits for no lock.
  */
-static TimestampTz
-next_expiry(Oid container, TimestampTz now)
+static void
+find_next_expiry(void *arg)
 {
+	Edge	   *edge = arg;
 	TimestampTz next = DT_NOEND;
 	bool		is_known = true;
 	ListCell   *lc;
 
-	foreach(lc, ttl_container_leaves(container))
+	edge->at = DT_NOBEGIN;
+	foreach(lc, ttl_container_leaves(edge->container))
 	{
 		TtlContainer member;
 		Relation	rel = open_leaf(lfirst_oid(lc), &member, &is_known);
@@ -424,13 +479,14 @@ next_expiry(Oid container, TimestampTz now)
 
 		if (rel == NULL)
 			continue;
-		ttl_expiry_skip_expired(&member, now, &position);
-		ttl_expiry_find_first(rel, &member, &position, now, DT_NOEND - 1, &first);
+		ttl_expiry_skip_expired(&member, edge->now, &position);
+		ttl_expiry_find_first(rel, &member, &position, edge->now, DT_NOEND - 1, &first);
 		is_known = is_known && !first.gave_up && !first.incomplete;
 		next = Min(next, first.at);
 		relation_close(rel, AccessShareLock);
 	}
-	return is_known ? next : DT_NOBEGIN;
+	if (is_known)
+		edge->at = next;
 }
 
 /*
@@ -442,11 +498,13 @@ next_expiry(Oid container, TimestampTz now)
 Datum
 ttl_next_expiry(PG_FUNCTION_ARGS)
 {
-	TimestampTz next = next_expiry(PG_GETARG_OID(0), ttl_expiry_reading_now());
+	Edge		edge = {.container = PG_GETARG_OID(0), .now = ttl_expiry_reading_now()};
+	ErrorData  *error;
 
-	if (TIMESTAMP_NOT_FINITE(next))
+	look(find_next_expiry, &edge, &error);
+	if (error != NULL || TIMESTAMP_NOT_FINITE(edge.at))
 		PG_RETURN_NULL();
-	PG_RETURN_TIMESTAMPTZ(next);
+	PG_RETURN_TIMESTAMPTZ(edge.at);
 }
 
 /* What is missing from a table of a container, which has it locked; NULL = nothing */
@@ -484,7 +542,9 @@ damage_of_table(Relation rel)
 static const char *
 find_problem(Oid container, const TtlContainerCounters *counters)
 {
+	Edge		edge = {.container = container, .counters = counters, .now = ttl_execution_reference_time()};
 	const char *problem = NULL;
+	ErrorData  *error;
 	ListCell   *lc;
 
 	if (get_rel_relkind(container) == '\0')
@@ -501,6 +561,9 @@ find_problem(Oid container, const TtlContainerCounters *counters)
 		if (problem != NULL)
 			return problem;
 	}
+	look(find_oldest_expired, &edge, &error);
+	if (error != NULL)
+		return "damaged: see last_error";
 	return counters->is_failing ? "failing: see last_error" : NULL;
 }
 

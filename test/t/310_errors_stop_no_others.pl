@@ -194,7 +194,12 @@ $log = substr(slurp_file($node->logfile), $log);
 is(() = $log =~ /ERROR.*c4__ts_idx/g, 1, 'the log tells once');
 like($log, qr/ERROR.*c4__ts_idx.*\n(.*HINT:.*\n)?.*CONTEXT: .*(\n\t.*)*deletion of expired rows of container "public.c4" in database "postgres"/, '... and where');
 unlike($log, qr/"ttl reaper".*exited/, 'by the same worker');
-is($node->safe_psql('postgres', q{SELECT problem FROM ttl.outlook('c4')}), 'failing: see last_error', '... and the status that it fails');
+is($node->safe_psql('postgres', q{SELECT state, next_expiry IS NULL FROM ttl.status WHERE container = 'c4'::regclass}),
+	'damaged: see last_error|t', '... and the status that it is damaged');
+is($node->safe_psql('postgres', q{SELECT lag IS NULL, last_error ~ 'c4__ts_idx' FROM ttl.stat_containers WHERE container = 'c4'::regclass}),
+	't|t', '... as the statistics do');
+is($node->safe_psql('postgres', q{SELECT count(*) = 8 AND bool_and(state = 'idle' OR container = 'c4'::regclass) FROM ttl.status WHERE container::text ~ '^c.$'}),
+	't', '... which fail for no other');
 $node->safe_psql('postgres', 'REINDEX INDEX c4__ts_idx');
 $node->is_emptied('c4', 'when the index is whole again, so is that one');
 
