@@ -10,7 +10,7 @@
  * anything.  So ttl, which only needs the columns and functions of an
  * expression, reads what is stored and evaluates nothing.
  *
- * (Looking up keys does evaluate them, see evict.c: as the inserting user, who
+ * (Looking up keys does evaluate them, see keys.c: as the inserting user, who
  * is about to do the same by the insertion itself.)
  *
  *-------------------------------------------------------------------------

@@ -41,13 +41,14 @@ typedef struct TtlExecution
 								 * foreign key */
 	List	   *policies;		/* what is_live.c has resolved for it */
 	bool		keeps_keys;		/* writes a container whose row trigger is
-								 * disabled (evict.c) */
+								 * disabled (targets.c) */
 	List	   *cascaded;		/* containers that its referential actions
 								 * have updated */
 	struct TtlPlanCopy *plan_copy;	/* that it was started with, or NULL */
 	struct ScanFilter *scan_filters;	/* filters of its scans
 										 * (scan_filter.c) */
-	ExecProcNodeMtd outer_of_update;	/* that evict.c has replaced */
+	ExecProcNodeMtd outer_of_update;	/* that index_predicates.c has
+										 * replaced */
 	char	   *handed_over;	/* to its parallel workers, or NULL */
 	struct TtlExecution *next;	/* see execution.c */
 	MemoryContextCallback forget;
@@ -76,7 +77,10 @@ extern TimestampTz ttl_execution_reference_time(void);
 /* ... and the others, expired or not: what it leaves stored */
 #define TTL_STAYING	"ttl staying"
 
-/* Alias, or its beginning, of a table whose expired rows a statement of PostgreSQL's or Citus's own sees */
+/* Alias of what a rule calls OLD: a row that an action of a foreign key acts on, expired or not */
+#define TTL_ACTED_ON	"ttl acted on"
+
+/* Alias, or its beginning, of a table of Citus whose expired rows the statement sees (citus/marks.c) */
 #define TTL_STORED	"ttl stored"
 
 /* What is announced */

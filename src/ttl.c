@@ -163,7 +163,7 @@ ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 	ttl_live_started(execution, eflags);
 	ttl_deletion_started(execution);
 	ttl_hide_started(execution, eflags);
-	ttl_evict_started(execution);
+	ttl_targets_started(execution);
 	if (TTL_PROBES_REFERENCES)
 		ttl_fk_started(execution);
 }
@@ -190,7 +190,7 @@ static void
 run_current(const TtlExecution *outer, TTL_EXECUTOR_RUN_PARAMETERS)
 {
 	const TtlExecution *execution = ttl_execution_current();
-	ErrorContextCallback key = {error_context_stack, ttl_evict_explain_key, NULL};
+	ErrorContextCallback key = {error_context_stack, ttl_targets_explain_key, NULL};
 
 	if (!ttl_fk_delete_expired_before(outer))
 		direction = NoMovementScanDirection;

@@ -43,7 +43,7 @@ ttl_policy_is_written(const PlannedStmt *stmt)
 {
 	List	   *tables = stmt->utilityStmt == NULL ? NIL : tables_of_command(stmt->utilityStmt);
 	bool		writes = stmt->utilityStmt != NULL ? tables != NIL :
-		stmt->commandType != CMD_SELECT || stmt->hasModifyingCTE;
+	stmt->commandType != CMD_SELECT || stmt->hasModifyingCTE;
 	const TtlObjects *objects = writes ? ttl_container_objects() : NULL;
 	ListCell   *lc;
 

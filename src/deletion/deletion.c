@@ -211,7 +211,8 @@ typedef struct Context
 {
 	const Deletion *deletion;
 	const ToDelete *to_delete;
-	bool		shows_values;	/* decided before: where an error is raised, catalogs can't be read */
+	bool		shows_values;	/* decided before: where an error is raised,
+								 * catalogs can't be read */
 } Context;
 
 static void

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * evict.c
- *	  What is done for rows that are written: a key that only expired rows hold is free.
+ *	  The row trigger of containers: a key that only expired rows hold is free.
  *
- * The row trigger of each container fires before INSERT (COPY FROM, ON CONFLICT
- * and MERGE included), as the last one, when the new row is final.  It looks
- * the row's keys up (keys.c), and what it finds
+ * The trigger fires before INSERT (COPY FROM, ON CONFLICT
+ * and MERGE included), as the last one, when the new row is final; and before UPDATEs that need it
+ * (targets.c).  It looks the row's keys up (keys.c), and what it finds
  * expired there is deleted for good (deletion.c), with triggers and
  * referential actions.  The insertion then meets no conflict.
  *
@@ -18,63 +18,33 @@
  * in expired, in whatever session: it may be uncommitted when its key is reached, and
  * is waited for then as by any look-up.  It isn't found while it is just being written, so the trigger
  * publishes what each row says of its expiry (writers.c), whatever the policy is: it may be changed meanwhile.
- *
- * The trigger sees these rows, so it fires for UPDATEs that aren't stamped and assign what decides when
- * a row expires.  UPDATEs that assign deadlines are as frequent as they are cheap: those publish for all their rows,
- * when they start, that these may be of any time.  So do those that are stamped, that no row is older than the
- * statement.  UPDATEs of apply workers fire no trigger and pass no hook: in tables that they write
+ * UPDATEs of apply workers fire no trigger and pass no hook: in tables that they write
  * each key is looked up.
  *
  * Between the look-up and PostgreSQL's own check another session may commit a row that
- * has expired.  ON CONFLICT must neither update such a row nor give way to it: the
- * row that DO UPDATE has locked is looked at before its WHERE is evaluated, and a row
- * that DO NOTHING may have skipped must be there, or a live one in its arbiter indexes, if a transaction
- * has ended since.  Either is 40001.
+ * has expired (conflicts.c).  A row that DO NOTHING may have skipped must be there, or a live one in its
+ * arbiter indexes, if a transaction has ended since.
  *
- * The trigger also completes _ts where COPY gives NULL, and refuses TTLs without a meaning that are
- * written to columns of integers: 23514, as by a CHECK, whose text each statement would read and prepare.
- * Not those that are generated, which are computed later, nor those that are replicated.
- *
- * An UPDATE that assigns key columns needs keys freed, one that assigns TTLs needs them checked, one
- * that isn't stamped may make a row expire, and other UPDATEs must not pay for a row trigger.  So the trigger is declared for INSERT, and made to
- * fire before UPDATE, too, in the private copy of the trigger descriptor of just those executions.
- * There it is made the last to fire, too, and gets its function.  A row trigger whose name sorts
- * after ours fires after it where the trigger descriptor is made while the statement runs, i.e. in
- * COPY and in partitions that rows are routed to.  A key that it changes isn't freed.
- *
- * The executor prepares the predicate of each partial index anew in every statement, which
- * for a single row is more than the insertion into the index takes.  Those of the expiry
- * indexes are known: a state that evaluates the row by the rule in expiry.h takes the place
- * of the executor's, before that is made: when the trigger fires for the first time, or when an UPDATE
- * has found its first row.  COPY keeps its indexes to itself, and prepares
- * theirs once for all rows.
+ * The trigger also completes _ts where COPY gives NULL, and refuses TTLs (written_row.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "access/sysattr.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/partition.h"
-#include "catalog/pg_trigger.h"
-#include "catalog/pg_type.h"
-#include "catalog_expr.h"
 #include "commands/trigger.h"
 #include "compat.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/executor.h"
-#include "executor/spi.h"
 #include "expiry/expiry.h"
 #include "fmgr.h"
-#include "guc.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
-#include "ttl.h"
-#include "utils/datum.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -82,74 +52,8 @@
 #include "utils/timestamp.h"
 #include "visibility/keys.h"
 #include "visibility/visibility.h"
+#include "visibility/writing.h"
 #include "writers.h"
-
-/*
- * The predicates of the expiry indexes
- */
-
-/* Takes the place of an index's ii_PredicateState. */
-typedef struct IndexPredicate
-{
-	ExprState	state;
-	TtlExpiryIndex index;
-	AttrNumber	ttl_attno;
-	const TtlType *ttl_type;
-} IndexPredicate;
-
-/* What define_index() in expiry_index.c says in SQL */
-static Datum
-evaluate_predicate(ExprState *state, ExprContext *econtext, bool *isnull)
-{
-	const IndexPredicate *predicate = (const IndexPredicate *) state;
-	TtlItem		item = {0};
-	bool		has_none;
-	Datum		own = slot_getattr(econtext->ecxt_scantuple, predicate->ttl_attno, &has_none);
-
-	if (!has_none)
-		ttl_item_set_own(&item, predicate->ttl_type, own);
-	*isnull = false;
-	if (predicate->index == TTL_INDEX_ITEM)
-		return BoolGetDatum(item.ttl > 0);
-	return BoolGetDatum(item.ttl == 0 && !item.has_deadline);
-}
-
-/* Prepares the predicates of the expiry indexes that have been opened for insertions. */
-static void
-prepare_predicates(ResultRelInfo *target, EState *estate, const TtlContainer *container)
-{
-	TtlExpiryIndexes indexes;
-
-	if (container->ttl_type == NULL || !ttl_expiry_indexes(target->ri_RelationDesc, &indexes))
-		return;
-	for (int i = 0; i < target->ri_NumIndices; i++)
-	{
-		IndexInfo  *info = target->ri_IndexRelationInfo[i];
-
-		for (int kind = 0; kind < TTL_INDEXES; kind++)
-		{
-			IndexPredicate *predicate;
-
-			/* that on deadlines may leave out NULLs, or not */
-			if (indexes.usable[kind] != RelationGetRelid(target->ri_IndexRelationDescs[i]) ||
-				info->ii_Predicate == NIL || info->ii_PredicateState != NULL ||
-				(kind == TTL_INDEX_ITEM && ttl_type_is_deadline(container->ttl_type)))
-				continue;
-			predicate = MemoryContextAllocZero(estate->es_query_cxt, sizeof(IndexPredicate));
-			predicate->state.type = T_ExprState;
-			predicate->state.flags = EEO_FLAG_IS_QUAL;
-			predicate->state.evalfunc = evaluate_predicate;
-			predicate->index = kind;
-			predicate->ttl_attno = container->ttl_attno;
-			predicate->ttl_type = container->ttl_type;
-			info->ii_PredicateState = &predicate->state;
-		}
-	}
-}
-
-/*
- * The trigger
- */
 
 /* Rows whose keys are looked up before the expiry indexes are searched. */
 #define ROWS_BEFORE_PROOF	100
@@ -227,30 +131,13 @@ typedef struct EvictState
 	CommandId	command;		/* of the statement */
 } EvictState;
 
+/* True if nothing has changed since then. */
 static bool
 is_this_moment(const Moment *moment, const TtlWriter *writer)
 {
 	return moment->transactions == TtlEndedTransactions() &&
 		moment->command == GetCurrentCommandId(false) &&
 		moment->expired_rows == ttl_writers_changes(writer);
-}
-
-/* True if the execution has an INSERT with ON CONFLICT DO NOTHING. */
-static bool
-may_do_nothing(const QueryDesc *query_desc)
-{
-	PlanState  *top = query_desc->planstate;
-	ListCell   *lc;
-
-	if (IsA(top, ModifyTableState) &&
-		((ModifyTable *) top->plan)->onConflictAction == ONCONFLICT_NOTHING)
-		return true;
-	foreach(lc, query_desc->estate->es_auxmodifytables)
-	{
-		if (((ModifyTable *) ((PlanState *) lfirst(lc))->plan)->onConflictAction == ONCONFLICT_NOTHING)
-			return true;
-	}
-	return false;
 }
 
 /*
@@ -295,18 +182,7 @@ expired_by(const TtlContainer *container, TimestampTz now)
 	return times;
 }
 
-/* True if TTLs without a meaning are refused. */
-static bool
-checks_ttl(const TtlContainer *container, Relation rel)
-{
-	return container->ttl_type != NULL && container->ttl_type->is_strict &&
-		TupleDescAttr(RelationGetDescr(rel), container->ttl_attno - 1)->attgenerated == '\0' &&
-		SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA;
-}
-
-static void target_routed(Relation rel);
-
-/* NULL if it is no container. */
+/* Makes the state for the rows of a statement; NULL if the relation is no part of a container. */
 static EvictState *
 prepare(FmgrInfo *flinfo, Relation rel)
 {
@@ -325,13 +201,13 @@ prepare(FmgrInfo *flinfo, Relation rel)
 		return NULL;
 	}
 	state->now = ttl_execution_reference_time();
-	state->checks_ttl = checks_ttl(container, rel);
+	state->checks_ttl = ttl_written_row_has_ttl_check(container, rel);
 	if (container->policy.default_ttl != TTL_OFF)
 		state->keys = ttl_keys_prepare(rel, running, target);
 	if (state->keys != NULL)
 	{
 		state->rows_left = state->rows_between = ROWS_BEFORE_PROOF;
-		if (execution != NULL && may_do_nothing(execution->query_desc))
+		if (execution != NULL && ttl_conflicts_may_do_nothing(execution->query_desc))
 		{
 			state->last = ttl_keys_make_slot(state->keys);
 			state->command = running->es_output_cid;
@@ -343,8 +219,8 @@ prepare(FmgrInfo *flinfo, Relation rel)
 	MemoryContextSwitchTo(old);
 
 	if (target != NULL)
-		prepare_predicates(target, running, container);
-	target_routed(rel);
+		ttl_index_predicates_prepare(target, running, container);
+	ttl_targets_routed(rel);
 	return state;
 }
 
@@ -408,16 +284,6 @@ has_nothing_expired(EvictState *state, Relation rel)
 	return state->nothing_expired;
 }
 
-/* Another session has committed an expired row since the key was looked up. */
-static void
-report_concurrent_row(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("could not serialize access due to concurrent update"),
-			 errhint("The transaction might succeed if retried.")));
-}
-
 /* Errors if DO NOTHING has skipped the last row because of an expired one. */
 static void
 check_last(EvictState *state)
@@ -429,7 +295,7 @@ check_last(EvictState *state)
 	if (state->last_looked_up != TtlEndedTransactions() &&
 		ttl_container_lookup(state->container.relid, &container) &&
 		ttl_keys_left_row_out(state->keys, &container, state->now, state->last, state->command))
-		report_concurrent_row();
+		ttl_conflicts_report_row();
 	ExecClearTuple(state->last);
 }
 
@@ -484,6 +350,7 @@ free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPoint
 	}
 }
 
+/* Frees the keys of the new row in the slot; 'self' is the row that an UPDATE replaces, or NULL. */
 static void
 evict(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerData *self)
 {
@@ -522,198 +389,6 @@ publish(EvictState *state, TupleTableSlot *slot, bool completed)
 		state->nothing_expired = false;
 }
 
-/* Replaces the WHERE of ON CONFLICT DO UPDATE. */
-typedef struct ConflictQual
-{
-	ExprState	state;
-	ExprState  *where;			/* NULL = none */
-	Oid			relid;
-} ConflictQual;
-
-static Datum
-evaluate_conflict_qual(ExprState *state, ExprContext *econtext, bool *isnull)
-{
-	ConflictQual *qual = (ConflictQual *) state;
-	TtlContainer container;
-
-	if (ttl_container_lookup(qual->relid, &container) &&
-		ttl_expiry_of_slot(&container, econtext->ecxt_scantuple) <= ttl_execution_reference_time())
-		report_concurrent_row();
-	*isnull = false;
-	return qual->where == NULL ? BoolGetDatum(true) :
-		ExecEvalExpr(qual->where, econtext, isnull);
-}
-
-/* Has ON CONFLICT DO UPDATE fail where it meets an expired row of the container. */
-static void
-check_conflicts(ResultRelInfo *target, EState *estate)
-{
-	ConflictQual *qual;
-
-	if (target->ri_onConflict == NULL ||
-		(target->ri_onConflict->oc_WhereClause != NULL &&
-		 target->ri_onConflict->oc_WhereClause->evalfunc == evaluate_conflict_qual))
-		return;
-	qual = MemoryContextAllocZero(estate->es_query_cxt, sizeof(ConflictQual));
-	qual->state.type = T_ExprState;
-	qual->state.flags = EEO_FLAG_IS_QUAL;
-	qual->state.evalfunc = evaluate_conflict_qual;
-	qual->where = target->ri_onConflict->oc_WhereClause;
-	qual->relid = RelationGetRelid(target->ri_RelationDesc);
-	target->ri_onConflict->oc_WhereClause = &qual->state;
-}
-
-/* The row, which is in the slot, with the present for a _ts that was given as NULL. */
-static HeapTuple
-complete_ts(Relation rel, const TtlContainer *container, HeapTuple tuple, TupleTableSlot *slot)
-{
-	int			column = container->ts_attno;
-	Form_pg_attribute attribute;
-	Datum		now;
-	bool		isnull = false;
-
-	if (column == InvalidAttrNumber || !slot_attisnull(slot, column) ||
-		SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
-		return tuple;
-	attribute = TupleDescAttr(RelationGetDescr(rel), column - 1);
-	now = ttl_type_present(container->ts_type, GetCurrentTimestamp(), container->ts_step);
-	if (attribute->atttypid == NUMERICOID)
-		now = DirectFunctionCall2(numeric, now, Int32GetDatum(attribute->atttypmod));
-	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 1, &column, &now, &isnull);
-}
-
-/* True if the old row has the value in its column of that name.  Partitions may have it elsewhere. */
-static bool
-has_value(TupleTableSlot *old, const char *name, Datum value)
-{
-	TupleDesc	desc = old->tts_tupleDescriptor;
-	int			attno = SPI_fnumber(desc, name);
-	bool		isnull;
-	Datum		old_value;
-
-	if (attno <= 0)
-		return false;
-	old_value = slot_getattr(old, attno, &isnull);
-	return !isnull && datumIsEqual(value, old_value, TupleDescAttr(desc, attno - 1)->attbyval,
-								   TupleDescAttr(desc, attno - 1)->attlen);
-}
-
-/* True if the trigger's function is called for that target. */
-static bool
-is_called_for(const FmgrInfo *function, const ResultRelInfo *target)
-{
-	return target->ri_TrigDesc != NULL && function >= target->ri_TrigFunctions &&
-		function < target->ri_TrigFunctions + target->ri_TrigDesc->numtriggers;
-}
-
-/* True if it is called for a partition that the node writes. */
-static bool
-is_called_by(const FmgrInfo *function, const ModifyTableState *mtstate)
-{
-	ListCell   *lc;
-
-	for (int i = 0; i < mtstate->mt_nrels; i++)
-	{
-		if (is_called_for(function, &mtstate->resultRelInfo[i]))
-			return true;
-	}
-	foreach(lc, mtstate->ps.state->es_tuple_routing_result_relations)
-	{
-		const ResultRelInfo *target = lfirst(lc);
-
-		if (target->ri_RootResultRelInfo == mtstate->rootResultRelInfo && is_called_for(function, target))
-			return true;
-	}
-	return false;
-}
-
-/*
- * True if the node is moving a row that has the value already to another partition, which makes an
- * INSERT there.  The executor keeps the old row with the partition that it is moved from.
- */
-static bool
-moves_value(PlanState *planstate, const FmgrInfo *function, const char *name, Datum value)
-{
-	ModifyTableState *mtstate = (ModifyTableState *) planstate;
-	TupleTableSlot *old;
-
-	if (!IsA(planstate, ModifyTableState) ||
-		(mtstate->operation != CMD_UPDATE && mtstate->operation != CMD_MERGE) ||
-		!is_called_by(function, mtstate))
-		return false;
-	/* NOT MATCHED; what follows is the row of an action before */
-	if (mtstate->operation == CMD_MERGE && mtstate->ps.ps_ExprContext->ecxt_scantuple == NULL)
-		return false;
-	old = mtstate->resultRelInfo[mtstate->mt_lastResultIndex].ri_oldTupleSlot;
-	return old != NULL && !TTS_EMPTY(old) && has_value(old, name, value);
-}
-
-/* The same of the statement that runs: of its main node, or one in WITH */
-static bool
-statement_moves_value(const FmgrInfo *function, const char *name, Datum value)
-{
-	TtlExecution *execution = ttl_execution_current();
-	ListCell   *lc;
-
-	if (execution == NULL)
-		return false;
-	if (moves_value(execution->query_desc->planstate, function, name, value))
-		return true;
-	foreach(lc, execution->query_desc->estate->es_auxmodifytables)
-	{
-		if (moves_value(lfirst(lc), function, name, value))
-			return true;
-	}
-	return false;
-}
-
-/*
- * Errors (23514) if the row in the slot has a TTL without a meaning, unless the row that it
- * replaces has it already, be it one of another partition.
- */
-static void
-check_ttl(const TtlContainer *container, const TriggerData *trigger, const FmgrInfo *function,
-		  TupleTableSlot *slot)
-{
-	Relation	rel = trigger->tg_relation;
-	AttrNumber	column = container->ttl_attno;
-	bool		isnull;
-	Datum		value = slot_getattr(slot, column, &isnull);
-	const char *name;
-
-	if (isnull || !ttl_type_is_invalid(container->ttl_type, value))
-		return;
-	name = NameStr(TupleDescAttr(RelationGetDescr(rel), column - 1)->attname);
-	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
-		!has_value(trigger->tg_trigslot, name, value) : !statement_moves_value(function, name, value))
-		ereport(ERROR,
-				(errcode(ERRCODE_CHECK_VIOLATION),
-				 errmsg("new row for relation \"%s\" has an invalid TTL in column \"%s\"",
-						RelationGetRelationName(rel), name),
-				 errhint("Use a number of seconds from 1 to 2147483647, -1 for a row that never expires, or NULL for the default TTL."),
-				 errtablecol(rel, column)));
-}
-
-static void *
-derive_key_columns(Relation rel, Size *size)
-{
-	Bitmapset  *columns = ttl_catalog_expr_key_columns(rel);
-
-	if (columns != NULL)
-		*size = offsetof(Bitmapset, words) + columns->nwords * sizeof(bitmapword);
-	return columns;
-}
-
-/*
- * The columns that the unique and exclusion indexes of a container's table depend on, as in an
- * attribute bitmap.  The result is good until catalogs are read.
- */
-static const Bitmapset *
-key_columns(Relation rel)
-{
-	return ttl_container_derive(rel, TTL_DERIVED_KEY_COLUMNS, derive_key_columns);
-}
-
 /*
  * True if the UPDATE may change keys, by what it assigns or by row triggers of the user's.  The relation's
  * own descriptor of triggers has ours for INSERT alone.
@@ -724,7 +399,7 @@ updates_keys(const TriggerData *trigger)
 	Relation	rel = trigger->tg_relation;
 
 	return rel->trigdesc->trig_update_before_row ||
-		bms_overlap(trigger->tg_updatedcols, key_columns(rel));
+		bms_overlap(trigger->tg_updatedcols, ttl_targets_key_columns(rel));
 }
 
 PG_FUNCTION_INFO_V1(ttl_on_write);
@@ -776,9 +451,9 @@ ttl_on_write(PG_FUNCTION_ARGS)
 
 	new = given;
 	if (state->checks_ttl)
-		check_ttl(&state->container, trigger, fcinfo->flinfo, slot);
+		ttl_written_row_check_ttl(&state->container, trigger, fcinfo->flinfo, slot);
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
-		new = complete_ts(rel, &state->container, given, slot);
+		new = ttl_written_row_complete(rel, &state->container, given, slot);
 	if (state->keys != NULL)
 	{
 		if (new != given)
@@ -797,6 +472,7 @@ ttl_on_write(PG_FUNCTION_ARGS)
 	return PointerGetDatum(new);
 }
 
+/* check_last() for all of these targets */
 static void
 check_last_of(List *targets)
 {
@@ -816,248 +492,14 @@ check_last_of(List *targets)
 	}
 }
 
-/* With ON CONFLICT DO NOTHING each target has a last row. */
+/* An execution is about to be shut down.  With ON CONFLICT DO NOTHING each target has a last row. */
 void
 ttl_evict_ends(QueryDesc *query_desc)
 {
 	if ((query_desc->operation != CMD_INSERT && !query_desc->plannedstmt->hasModifyingCTE) ||
 		ttl_container_objects() == NULL ||
-		!may_do_nothing(query_desc))
+		!ttl_conflicts_may_do_nothing(query_desc))
 		return;
 	check_last_of(query_desc->estate->es_opened_result_relations);
 	check_last_of(query_desc->estate->es_tuple_routing_result_relations);
-}
-
-/*
- * Which statements the trigger fires for
- */
-
-static bool
-assigns_ttl(const TtlContainer *container, const Bitmapset *updated)
-{
-	return container->ttl_type != NULL &&
-		bms_is_member(container->ttl_attno - FirstLowInvalidHeapAttributeNumber, updated);
-}
-
-/* True if UPDATEs set the clock of their rows. */
-static bool
-is_stamped(const TtlContainer *container)
-{
-	return container->policy.touch_on_update && ttl_guc_touch &&
-		SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA;
-}
-
-/*
- * True if an UPDATE that assigns these columns may write what the trigger checks: a TTL that is refused,
- * or a row that has expired already, because it isn't stamped.
- */
-static bool
-updates_expiry(const TtlContainer *container, const Bitmapset *updated)
-{
-	if (assigns_ttl(container, updated) && container->ttl_type->is_strict)
-		return true;
-	if (is_stamped(container))
-		return false;
-	return assigns_ttl(container, updated) ? !ttl_type_is_deadline(container->ttl_type) :
-		bms_is_member(container->ts_attno - FirstLowInvalidHeapAttributeNumber, updated);
-}
-
-/*
- * Publishes all rows of an UPDATE that assigns these columns and that the trigger doesn't fire for: what they
- * say of their expiry is that of the present at least where they are stamped, any where a deadline is
- * assigned, and else stays as it is.
- */
-static void
-publish_update(const TtlContainer *container, const Bitmapset *updated, EState *estate)
-{
-	TtlRowTimes earliest = {DT_NOEND, DT_NOEND};
-	bool		has_deadlines = ttl_type_is_deadline(container->ttl_type);
-
-	if (bms_is_empty(updated))
-		return;					/* it is no UPDATE */
-	if (container->ts_attno != InvalidAttrNumber && is_stamped(container))
-	{
-		earliest.ts = ttl_execution_of(estate)->clock;
-		if (container->ttl_type != NULL && !has_deadlines)
-			earliest.expiry = ttl_expiry_add(earliest.ts, 1);
-	}
-	if (has_deadlines && assigns_ttl(container, updated))
-		earliest.expiry = DT_NOBEGIN;
-	if (earliest.ts != DT_NOEND || earliest.expiry != DT_NOEND)
-		ttl_writers_join(container->container, estate->es_query_cxt, earliest);
-}
-
-/*
- * Makes the container's trigger fire before UPDATE, too, in this execution, if the statement
- * assigns key columns or what decides when a row expires, or a row trigger of the user's may do so.
- */
-static void
-fire_on_update(ResultRelInfo *info, EState *estate)
-{
-	TriggerDesc *triggers = info->ri_TrigDesc;
-	Trigger    *trigger = ttl_row_trigger_among(triggers);
-	TtlContainer container;
-
-	if (trigger == NULL ||
-		!ttl_container_lookup(RelationGetRelid(info->ri_RelationDesc), &container))
-		return;
-	if (!triggers->trig_update_before_row)
-	{
-		/*
-		 * it may read catalogs, after which the key columns are no longer
-		 * good
-		 */
-		Bitmapset  *updated = ExecGetAllUpdatedCols(info, estate);
-
-		if (!bms_overlap(updated, key_columns(info->ri_RelationDesc)) &&
-			!updates_expiry(&container, updated))
-		{
-			publish_update(&container, updated, estate);
-			return;
-		}
-	}
-	trigger->tgtype |= TRIGGER_TYPE_UPDATE;
-	triggers->trig_update_before_row = true;
-}
-
-/*
- * Makes the container's trigger the last to fire, whatever the names of
- * others, and looks its function up for the session instead of for each execution.
- * Only while none has fired yet: what belongs to each is kept by its position.
- */
-static void
-fire_last(ResultRelInfo *target, EState *estate)
-{
-	static FmgrInfo function = {.fn_oid = InvalidOid};
-
-	TriggerDesc *triggers = target->ri_TrigDesc;
-	Trigger    *trigger = ttl_row_trigger_among(triggers);
-	Trigger    *last = &triggers->triggers[triggers->numtriggers - 1];
-	Trigger		moved;
-
-	if (trigger == NULL)
-		return;
-	if (trigger != last)
-	{
-		moved = *trigger;
-		memmove(trigger, trigger + 1, (char *) last - (char *) trigger);
-		*last = moved;
-	}
-	if (function.fn_oid != last->tgfoid)
-		fmgr_info_cxt(last->tgfoid, &function, TopMemoryContext);
-	fmgr_info_copy(&target->ri_TrigFunctions[triggers->numtriggers - 1], &function,
-				   estate->es_query_cxt);
-}
-
-/*
- * Notes that the statement writes a container whose trigger is disabled.  It will fail on the key of an
- * expired row, as on a plain table.
- */
-static void
-note_disabled(const ResultRelInfo *target, const EState *estate)
-{
-	const Trigger *trigger = ttl_row_trigger_among(target->ri_TrigDesc);
-	TtlExecution *execution = ttl_execution_of(estate);
-
-	if (trigger != NULL && execution != NULL && !ttl_row_trigger_fires(trigger))
-		execution->keeps_keys = true;
-}
-
-void
-ttl_evict_explain_key(void *arg)
-{
-	const TtlExecution *execution = ttl_execution_current();
-	int			error = geterrcode();
-
-	if ((error == ERRCODE_UNIQUE_VIOLATION || error == ERRCODE_EXCLUSION_VIOLATION) &&
-		execution != NULL && execution->keeps_keys)
-		errhint("If an expired row holds the key, use ALTER TABLE ... ENABLE TRIGGER \"%s\", which is disabled.",
-				TTL_TRIGGER);
-}
-
-/*
- * In place of the function of an UPDATE's outer node until it has returned a row: opens the target's indexes
- * before the executor does, which would prepare their predicates itself.
- */
-static TupleTableSlot *
-open_for_update(PlanState *outer)
-{
-	TtlExecution *execution = ttl_execution_of(outer->state);
-	ResultRelInfo *target = ((ModifyTableState *) execution->query_desc->planstate)->resultRelInfo;
-	TtlContainer container;
-	TupleTableSlot *slot;
-
-	ExecSetExecProcNode(outer, execution->outer_of_update);
-	slot = outer->ExecProcNodeReal(outer);
-	if (!TupIsNull(slot) && target->ri_IndexRelationDescs == NULL &&
-		ttl_container_lookup(RelationGetRelid(target->ri_RelationDesc), &container))
-	{
-		MemoryContext old = MemoryContextSwitchTo(outer->state->es_query_cxt);
-
-		ExecOpenIndices(target, false);
-		prepare_predicates(target, outer->state, &container);
-		MemoryContextSwitchTo(old);
-	}
-	return slot;
-}
-
-static void
-await_first_row(TtlExecution *execution)
-{
-	PlanState  *top = execution->query_desc->planstate;
-	ModifyTableState *mtstate = (ModifyTableState *) top;
-	PlanState  *outer;
-
-	if (!IsA(top, ModifyTableState) || mtstate->operation != CMD_UPDATE || mtstate->mt_nrels != 1 ||
-		!mtstate->resultRelInfo->ri_RelationDesc->rd_rel->relhasindex ||
-		!ttl_container_is_part(RelationGetRelid(mtstate->resultRelInfo->ri_RelationDesc)))
-		return;
-	outer = outerPlanState(top);
-	execution->outer_of_update = outer->ExecProcNodeReal;
-	ExecSetExecProcNode(outer, open_for_update);
-}
-
-static void
-prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
-{
-	if (mtstate->operation == CMD_DELETE || target->ri_TrigDesc == NULL ||
-		!ttl_container_is_part(RelationGetRelid(target->ri_RelationDesc)))
-		return;
-	note_disabled(target, mtstate->ps.state);
-	fire_last(target, mtstate->ps.state);
-	check_conflicts(target, mtstate->ps.state);
-	if (mtstate->operation != CMD_INSERT ||
-		((ModifyTable *) mtstate->ps.plan)->onConflictAction == ONCONFLICT_UPDATE)
-		fire_on_update(target, mtstate->ps.state);
-}
-
-/*
- * A partition that tuples are routed to is opened while the statement runs.
- * ON CONFLICT DO UPDATE comes after the trigger has fired for the insertion.
- */
-static void
-target_routed(Relation rel)
-{
-	TtlExecution *execution = ttl_execution_current();
-	ListCell   *lc;
-
-	if (execution == NULL)
-		return;
-	foreach(lc, execution->query_desc->estate->es_tuple_routing_result_relations)
-	{
-		ResultRelInfo *info = lfirst(lc);
-
-		if (info->ri_RelationDesc == rel)
-		{
-			fire_on_update(info, execution->query_desc->estate);
-			check_conflicts(info, execution->query_desc->estate);
-		}
-	}
-}
-
-void
-ttl_evict_started(TtlExecution *execution)
-{
-	ttl_execution_visit_targets(execution, prepare_target);
-	await_first_row(execution);
 }

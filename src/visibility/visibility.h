@@ -71,7 +71,7 @@ extern bool ttl_fk_is_validation(Query *query);
 /* True if the text is spelt as that of an action, where foreign keys act.  Few people write so. */
 extern bool ttl_fk_acts(const char *query_string);
 
-/* Gives what a rule calls OLD the alias TTL_STORED, if a foreign key's action fires the rule. */
+/* Gives what a rule calls OLD the alias TTL_ACTED_ON, if a foreign key's action fires the rule. */
 extern void ttl_fk_mark_old(Query *query, const char *query_string);
 
 /*
@@ -103,12 +103,13 @@ extern void ttl_stamp_query(Query *query);
  * evict.c
  */
 
-/* An execution has started, or is about to be shut down. */
-extern void ttl_evict_started(TtlExecution *execution);
 extern void ttl_evict_ends(QueryDesc *query_desc);
 
-/* Adds a HINT to the error on a key, if the running statement keeps those of expired rows. */
-extern void ttl_evict_explain_key(void *arg);
+/*
+ * targets.c
+ */
+extern void ttl_targets_started(TtlExecution *execution);
+extern void ttl_targets_explain_key(void *arg);
 
 /*
  * scan_filter.c

@@ -1,0 +1,254 @@
+/*-------------------------------------------------------------------------
+ *
+ * targets.c
+ *	  The targets of a statement that writes rows: whether the row trigger fires for it.
+ *
+ * An UPDATE that assigns key columns needs keys freed, one that assigns TTLs needs them checked, one
+ * that isn't stamped may make a row expire, and other UPDATEs must not pay for a row trigger.  So the
+ * trigger is declared for INSERT, and made to fire before UPDATE, too, in the private copy of the trigger
+ * descriptor of just those executions.  There it is made the last to fire, too, and gets its function.  A
+ * row trigger whose name sorts after ours fires after it where the trigger descriptor is made while the
+ * statement runs, i.e. in COPY and in partitions that rows are routed to.  A key that it changes isn't freed.
+ *
+ * The trigger publishes what the rows say of their expiry (writers.c), so it fires for UPDATEs that aren't
+ * stamped and assign what decides when a row expires.  UPDATEs that assign deadlines are as frequent as they
+ * are cheap: those publish for all their rows, when they start, that these may be of any time.  So do those
+ * that are stamped, that no row is older than the statement.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "catalog/pg_trigger.h"
+#include "catalog_expr.h"
+#include "commands/trigger.h"
+#include "container/container.h"
+#include "execution.h"
+#include "executor/executor.h"
+#include "expiry/expiry.h"
+#include "fmgr.h"
+#include "guc.h"
+#include "nodes/execnodes.h"
+#include "ttl.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "visibility/visibility.h"
+#include "visibility/writing.h"
+#include "writers.h"
+
+/* For ttl_container_derive() */
+static void *
+derive_key_columns(Relation rel, Size *size)
+{
+	Bitmapset  *columns = ttl_catalog_expr_key_columns(rel);
+
+	if (columns != NULL)
+		*size = offsetof(Bitmapset, words) + columns->nwords * sizeof(bitmapword);
+	return columns;
+}
+
+/*
+ * The columns that the unique and exclusion indexes of a container's table depend on, as in an
+ * attribute bitmap.  The result is good until catalogs are read.
+ */
+const Bitmapset *
+ttl_targets_key_columns(Relation rel)
+{
+	return ttl_container_derive(rel, TTL_DERIVED_KEY_COLUMNS, derive_key_columns);
+}
+
+/* True if the TTL column is among the assigned columns. */
+static bool
+assigns_ttl(const TtlContainer *container, const Bitmapset *updated)
+{
+	return container->ttl_type != NULL &&
+		bms_is_member(container->ttl_attno - FirstLowInvalidHeapAttributeNumber, updated);
+}
+
+/* True if UPDATEs set the clock of their rows. */
+static bool
+is_stamped(const TtlContainer *container)
+{
+	return container->policy.touch_on_update && ttl_guc_touch &&
+		SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA;
+}
+
+/*
+ * True if an UPDATE that assigns these columns may write what the trigger checks: a TTL that is refused,
+ * or a row that has expired already, because it isn't stamped.
+ */
+static bool
+updates_expiry(const TtlContainer *container, const Bitmapset *updated)
+{
+	if (assigns_ttl(container, updated) && container->ttl_type->is_strict)
+		return true;
+	if (is_stamped(container))
+		return false;
+	return assigns_ttl(container, updated) ? !ttl_type_is_deadline(container->ttl_type) :
+		bms_is_member(container->ts_attno - FirstLowInvalidHeapAttributeNumber, updated);
+}
+
+/*
+ * Publishes all rows of an UPDATE that assigns these columns and that the trigger doesn't fire for: what they
+ * say of their expiry is that of the present at least where they are stamped, any where a deadline is
+ * assigned, and else stays as it is.
+ */
+static void
+publish_update(const TtlContainer *container, const Bitmapset *updated, EState *estate)
+{
+	TtlRowTimes earliest = {DT_NOEND, DT_NOEND};
+	bool		has_deadlines = ttl_type_is_deadline(container->ttl_type);
+
+	if (bms_is_empty(updated))
+		return;					/* it is no UPDATE */
+	if (container->ts_attno != InvalidAttrNumber && is_stamped(container))
+	{
+		earliest.ts = ttl_execution_of(estate)->clock;
+		if (container->ttl_type != NULL && !has_deadlines)
+			earliest.expiry = ttl_expiry_add(earliest.ts, 1);
+	}
+	if (has_deadlines && assigns_ttl(container, updated))
+		earliest.expiry = DT_NOBEGIN;
+	if (earliest.ts != DT_NOEND || earliest.expiry != DT_NOEND)
+		ttl_writers_join(container->container, estate->es_query_cxt, earliest);
+}
+
+/*
+ * Makes the container's trigger fire before UPDATE, too, in this execution, if the statement
+ * assigns key columns or what decides when a row expires, or a row trigger of the user's may do so.
+ */
+static void
+fire_on_update(ResultRelInfo *info, EState *estate)
+{
+	TriggerDesc *triggers = info->ri_TrigDesc;
+	Trigger    *trigger = ttl_row_trigger_among(triggers);
+	TtlContainer container;
+
+	if (trigger == NULL ||
+		!ttl_container_lookup(RelationGetRelid(info->ri_RelationDesc), &container))
+		return;
+	if (!triggers->trig_update_before_row)
+	{
+		/*
+		 * it may read catalogs, after which the key columns are no longer
+		 * good
+		 */
+		Bitmapset  *updated = ExecGetAllUpdatedCols(info, estate);
+
+		if (!bms_overlap(updated, ttl_targets_key_columns(info->ri_RelationDesc)) &&
+			!updates_expiry(&container, updated))
+		{
+			publish_update(&container, updated, estate);
+			return;
+		}
+	}
+	trigger->tgtype |= TRIGGER_TYPE_UPDATE;
+	triggers->trig_update_before_row = true;
+}
+
+/*
+ * Makes the container's trigger the last to fire, whatever the names of
+ * others, and looks its function up for the session instead of for each execution.
+ * Only while none has fired yet: what belongs to each is kept by its position.
+ */
+static void
+fire_last(ResultRelInfo *target, EState *estate)
+{
+	static FmgrInfo function = {.fn_oid = InvalidOid};
+
+	TriggerDesc *triggers = target->ri_TrigDesc;
+	Trigger    *trigger = ttl_row_trigger_among(triggers);
+	Trigger    *last = &triggers->triggers[triggers->numtriggers - 1];
+	Trigger		moved;
+
+	if (trigger == NULL)
+		return;
+	if (trigger != last)
+	{
+		moved = *trigger;
+		memmove(trigger, trigger + 1, (char *) last - (char *) trigger);
+		*last = moved;
+	}
+	if (function.fn_oid != last->tgfoid)
+		fmgr_info_cxt(last->tgfoid, &function, TopMemoryContext);
+	fmgr_info_copy(&target->ri_TrigFunctions[triggers->numtriggers - 1], &function,
+				   estate->es_query_cxt);
+}
+
+/*
+ * Notes that the statement writes a container whose trigger is disabled.  It will fail on the key of an
+ * expired row, as on a plain table.
+ */
+static void
+note_disabled(const ResultRelInfo *target, const EState *estate)
+{
+	const Trigger *trigger = ttl_row_trigger_among(target->ri_TrigDesc);
+	TtlExecution *execution = ttl_execution_of(estate);
+
+	if (trigger != NULL && execution != NULL && !ttl_row_trigger_fires(trigger))
+		execution->keeps_keys = true;
+}
+
+/*
+ * Error context of a statement that keeps the keys of expired rows, note_disabled(): adds a HINT to an error on
+ * a key.
+ */
+void
+ttl_targets_explain_key(void *arg)
+{
+	const TtlExecution *execution = ttl_execution_current();
+	int			error = geterrcode();
+
+	if ((error == ERRCODE_UNIQUE_VIOLATION || error == ERRCODE_EXCLUSION_VIOLATION) &&
+		execution != NULL && execution->keeps_keys)
+		errhint("If an expired row holds the key, use ALTER TABLE ... ENABLE TRIGGER \"%s\", which is disabled.",
+				TTL_TRIGGER);
+}
+
+/* Prepares a target that is part of a container before rows are written to it. */
+static void
+prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
+{
+	if (mtstate->operation == CMD_DELETE || target->ri_TrigDesc == NULL ||
+		!ttl_container_is_part(RelationGetRelid(target->ri_RelationDesc)))
+		return;
+	note_disabled(target, mtstate->ps.state);
+	fire_last(target, mtstate->ps.state);
+	ttl_conflicts_check(target, mtstate->ps.state);
+	if (mtstate->operation != CMD_INSERT ||
+		((ModifyTable *) mtstate->ps.plan)->onConflictAction == ONCONFLICT_UPDATE)
+		fire_on_update(target, mtstate->ps.state);
+}
+
+/*
+ * The same for a partition that tuples are routed to, which is opened while the statement runs.
+ * ON CONFLICT DO UPDATE comes after the trigger has fired for the insertion.
+ */
+void
+ttl_targets_routed(Relation rel)
+{
+	TtlExecution *execution = ttl_execution_current();
+	ListCell   *lc;
+
+	if (execution == NULL)
+		return;
+	foreach(lc, execution->query_desc->estate->es_tuple_routing_result_relations)
+	{
+		ResultRelInfo *info = lfirst(lc);
+
+		if (info->ri_RelationDesc == rel)
+		{
+			fire_on_update(info, execution->query_desc->estate);
+			ttl_conflicts_check(info, execution->query_desc->estate);
+		}
+	}
+}
+
+/* An execution has started. */
+void
+ttl_targets_started(TtlExecution *execution)
+{
+	ttl_execution_visit_targets(execution, prepare_target);
+	ttl_index_predicates_await_update(execution);
+}
