@@ -144,7 +144,7 @@ mark_old(List *rtable)
 	RangeTblEntry *rte = rtable == NIL ? NULL : linitial_node(RangeTblEntry, rtable);
 
 	if (rte != NULL && rte->rtekind == RTE_RELATION && rte->alias == NULL)
-		rte->alias = makeAlias(TTL_STORED, NIL);
+		rte->alias = makeAlias(TTL_ACTED_ON, NIL);
 }
 
 void

@@ -374,7 +374,7 @@ is_called(const char *alias, const RangeTblEntry *rte)
 static bool
 is_acted_on(const RangeTblEntry *rte, const TtlContainer *container)
 {
-	return InNoForceRLSOperation() && is_called(TTL_STORED, rte) &&
+	return InNoForceRLSOperation() && is_called(TTL_ACTED_ON, rte) &&
 		is_owned_by(GetUserId(), container);
 }
 
