@@ -35,7 +35,6 @@
 
 #include "access/genam.h"
 #include "access/heapam.h"
-#include "access/nbtree.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -113,10 +112,7 @@ is_complete_for(Relation index, Snapshot snapshot)
 		is_relation_known_for(RelationGetRelid(index), snapshot);
 }
 
-/*
- * Adds the TIDs that one index has; false if they are too many.  index_getnext_tid() reads all
- * matching entries of a leaf page at once; the second and later ones are taken from there.
- */
+/* Adds the TIDs that one index has; false if they are too many. */
 static bool
 read_index(TtlTids *tids, Relation rel, Relation index, const TtlContainer *container,
 		   TtlExpiryIndex kind, TimestampTz last, int64 *entries_left)
@@ -125,22 +121,20 @@ read_index(TtlTids *tids, Relation rel, Relation index, const TtlContainer *cont
 	ScanKeyData keys[TTL_INDEX_KEYS];
 	int			nkeys = ttl_expiry_index_keys(container, kind, DT_NOBEGIN, last, keys);
 	IndexScanDesc scan = TtlIndexBeginScan(rel, index, SnapshotAny, nkeys);
-	BTScanPos	leaf = &((BTScanOpaque) scan->opaque)->currPos;
 	bool		at_end = false;
 
 	scan->ignore_killed_tuples = scan->ignore_killed_tuples &&
 		(int64) RelationGetNumberOfBlocks(index) * ENTRIES_PER_PAGE <= *entries_left;
 	index_rescan(scan, keys, nkeys, NULL, 0);
-	while (*entries_left >= 0 && tids->n < max_tids && !at_end)
+	while (!at_end && tids->n < max_tids)
 	{
+		ItemPointer tid = ttl_expiry_index_next(scan);
+
 		CHECK_FOR_INTERRUPTS();
-		at_end = index_getnext_tid(scan, ForwardScanDirection) == NULL;
-		for (; !at_end && --*entries_left >= 0; leaf->itemIndex++)
-		{
-			ttl_tids_append(tids, &leaf->items[leaf->itemIndex].heapTid);
-			if (leaf->itemIndex == leaf->lastItem)
-				break;
-		}
+		at_end = tid == NULL;
+		if (at_end || --*entries_left < 0)
+			break;
+		ttl_tids_append(tids, tid);
 	}
 	index_endscan(scan);
 	return at_end;

@@ -8,7 +8,11 @@
 #ifndef TTL_EXPIRY_PRIVATE_H
 #define TTL_EXPIRY_PRIVATE_H
 
+#include "access/genam.h"
+#include "access/nbtree.h"
+#include "access/relscan.h"
 #include "expiry/expiry.h"
+#include "pgstat.h"
 
 /* True if rows can be in it. */
 static inline bool
@@ -26,6 +30,28 @@ ttl_expiry_index_is_due(const TtlContainer *container, TtlExpiryIndex index)
 
 extern int	ttl_expiry_index_keys(const TtlContainer *container, TtlExpiryIndex index,
 								  TimestampTz after, TimestampTz last, ScanKey keys);
+
+/*
+ * The next entry of a scan of an expiry index, forward: as index_getnext_tid(), which reads all matching entries of a leaf page at once: the others are
+ * taken from there.
+ */
+static inline ItemPointer
+ttl_expiry_index_next(IndexScanDesc scan)
+{
+	BTScanOpaque opaque = scan->opaque;
+	BTScanPos	leaf = &opaque->currPos;
+	BTScanPosItem *item;
+
+	if (!BTScanPosIsValid(*leaf) || leaf->itemIndex >= leaf->lastItem || scan->kill_prior_tuple)
+		return index_getnext_tid(scan, ForwardScanDirection);
+	item = &leaf->items[++leaf->itemIndex];
+	scan->xs_heaptid = item->heapTid;
+	scan->xs_heap_continue = false;
+	if (scan->xs_want_itup)
+		scan->xs_itup = (IndexTuple) (opaque->currTuples + item->tupleOffset);
+	pgstat_count_index_tuples(scan->indexRelation, 1);
+	return &scan->xs_heaptid;
+}
 
 /* The type of a btree's keys; NULL if they are timestamps */
 extern const TtlType *ttl_expiry_index_key_type(const TtlContainer *container,

@@ -13,7 +13,6 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/nbtree.h"
 #include "access/relation.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
@@ -26,7 +25,6 @@
 #include "executor/executor.h"
 #include "expiry/expiry_private.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -196,28 +194,6 @@ open_next_index(TtlExpiryWalk *walk)
 	return false;
 }
 
-/*
- * As index_getnext_tid(), which reads all matching entries of a leaf page at once: the others are
- * taken from there.
- */
-static ItemPointer
-next_entry(IndexScanDesc scan)
-{
-	BTScanOpaque opaque = scan->opaque;
-	BTScanPos	leaf = &opaque->currPos;
-	BTScanPosItem *item;
-
-	if (!BTScanPosIsValid(*leaf) || leaf->itemIndex >= leaf->lastItem || scan->kill_prior_tuple)
-		return index_getnext_tid(scan, ForwardScanDirection);
-	item = &leaf->items[++leaf->itemIndex];
-	scan->xs_heaptid = item->heapTid;
-	scan->xs_heap_continue = false;
-	if (scan->xs_want_itup)
-		scan->xs_itup = (IndexTuple) (opaque->currTuples + item->tupleOffset);
-	pgstat_count_index_tuples(scan->indexRelation, 1);
-	return &scan->xs_heaptid;
-}
-
 /* The instant that the key of the current index entry stands for; false if it has none. */
 static inline bool
 entry_instant(TtlExpiryWalk *walk, TimestampTz *instant)
@@ -320,7 +296,7 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 		ItemPointer tid;
 
 		while (walk->entries_left > 0 &&
-			   (tid = next_entry(walk->scan)) != NULL)
+			   (tid = ttl_expiry_index_next(walk->scan)) != NULL)
 		{
 			TtlItem		item;
 			TimestampTz when;
