@@ -117,6 +117,7 @@ survey_sql(Oid relid, const char *name, const TtlType *ttl_type)
 					meaning, ttl_container_table_name(relid), MAX_PAGES, MAX_ROWS);
 }
 
+/* Column n of the only row of the query's result, a bigint that isn't NULL */
 static int64
 result_number(int n)
 {
@@ -125,6 +126,7 @@ result_number(int n)
 	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, n, &isnull));
 }
 
+/* The same of any type as text, in that context; or NULL */
 static char *
 result_text(int n, MemoryContext context)
 {
@@ -411,6 +413,7 @@ refuse_values(Relation rel, const SurveyedColumn *column, const char *argument,
 			 errhint("Use %s => '%s' to take them as %s.", argument, default_name, otherwise)));
 }
 
+/* Says that the table is a container already. */
 static void
 notice_existing(Oid relid)
 {
@@ -590,6 +593,7 @@ create_collection(RangeVar *name)
 	return get_relname_relid(name->relname, schema);
 }
 
+/* How many indexes the table has */
 static int
 count_indexes(Oid relid)
 {

@@ -129,6 +129,7 @@ typedef struct DroppedPart
 
 static List *dropped_parts = NIL;
 
+/* Notes what a command is about to drop of a container's table: an index, or a column by its number. */
 static void
 note_dropped(Oid table, Oid index, AttrNumber attno, const char *name)
 {
@@ -189,6 +190,7 @@ dropping_column(Oid relid, AttrNumber attno)
 		note_dropped(relid, InvalidOid, attno, get_attname(relid, attno, false));
 }
 
+/* An index is about to be dropped by itself. */
 static void
 dropping_index(Oid index, bool concurrently)
 {
@@ -212,6 +214,7 @@ dropping_index(Oid index, bool concurrently)
 	note_dropped(table, index, InvalidAttrNumber, get_rel_name(index));
 }
 
+/* Forgets what note_dropped() has noted. */
 static void
 forget_parts(void)
 {
@@ -425,6 +428,7 @@ check_kind(Oid relid)
 	table_close(rel, NoLock);
 }
 
+/* A partition has been created in a partitioned table: maybe of a container. */
 static void
 partition_created(CreateStmt *stmt)
 {
@@ -705,6 +709,7 @@ warn_if_trigger_disabled(Oid relid)
 									_("Expired rows are hidden, but not deleted, since they would not go to the archive."));
 }
 
+/* ALTER TABLE has ended. */
 static void
 alter_table_ended(AlterTableStmt *stmt)
 {
@@ -798,6 +803,7 @@ guard_trigger_command(Node *node, bool by_citus)
 /* Containers with TTL on of a catalog that the command drops with the extension; some may go, too. */
 static List *dropped_containers = NIL;
 
+/* Notes the containers before the command drops their catalog. */
 static void
 note_dropped_catalog(void)
 {
@@ -846,6 +852,7 @@ read_own(Oid catalog, Oid index, int nkeys, ScanKey keys)
 	return tuple;
 }
 
+/* The name that this very command has given the column */
 static bool
 read_new_name(Oid relid, AttrNumber attno, NameData *name)
 {

@@ -186,6 +186,7 @@ has_no_units(const FormData_pg_attribute *column)
 		((column->atttypmod - VARHDRSZ) & 0x400) != 0;
 }
 
+/* Errors (42804): the column has a type that it can't have. */
 static void
 refuse_type(Form_pg_attribute column, TtlUnit unit, const char *types, const char *hint)
 {
@@ -348,6 +349,7 @@ ttl_table_add_columns(Oid relid, TtlPolicy *policy)
 #define TTL_COMMENT \
 	"Time-To-Live of the row in seconds, -1 = never expires, NULL = ttl.default_ttl() of the table (extension ttl)"
 
+/* Comments on a column of the table, if it has no comment. */
 static void
 comment_on_column(Oid relid, const NameData *name, const char *text)
 {
@@ -414,6 +416,7 @@ ttl_table_renew_default(Oid relid, const TtlPolicy *policy)
 	}
 }
 
+/* True if the expression calls a function of ours. */
 static bool
 calls_ours(Node *node, void *context)
 {

@@ -120,6 +120,7 @@ find_again(Oid relid, uint64 generation)
 	return entry != NULL && entry->generation == generation ? entry : NULL;
 }
 
+/* Copies a value into that context. */
 static void *
 copy_in(MemoryContext context, const void *value, Size size)
 {
@@ -160,6 +161,7 @@ read_container(Oid relid, TtlContainer *container)
 	return true;
 }
 
+/* Reads what is known of a relation, and keeps it unless the entry is removed meanwhile. */
 static CacheEntry *
 load_entry(Oid relid)
 {
@@ -219,12 +221,16 @@ get_part(Oid relid)
 	return entry == NULL || entry->container == NULL ? NULL : entry;
 }
 
+/* True if ttl_container_peek() would be.  Costs less, for nothing is copied. */
 bool
 ttl_container_is_part(Oid relid)
 {
 	return get_part(relid) != NULL;
 }
 
+/*
+ * ttl_container_lookup(), also for a container that lacks a column: for DDL, by which that is repaired
+ */
 bool
 ttl_container_peek(Oid relid, TtlContainer *container)
 {
@@ -256,6 +262,7 @@ ttl_container_peek(Oid relid, TtlContainer *container)
 	return true;
 }
 
+/* Errors (55000) if it lacks one. */
 void
 ttl_container_require_columns(const TtlContainer *container)
 {
@@ -267,6 +274,11 @@ ttl_container_require_columns(const TtlContainer *container)
 				 errhint("Restore the columns that ttl.containers names, or use ttl.drop_container() to unregister the table.")));
 }
 
+/*
+ * Fills *container and returns true if relid is a container or belongs to
+ * one.  Costs a hash probe for a relation seen before.  Errors (55000) if the
+ * container lacks a column that it requires.
+ */
 bool
 ttl_container_lookup(Oid relid, TtlContainer *container)
 {
@@ -276,6 +288,11 @@ ttl_container_lookup(Oid relid, TtlContainer *container)
 	return true;
 }
 
+/*
+ * What is derived of that kind.  The function, which may read catalogs, makes it in one chunk of so many
+ * bytes, or NULL; it is called again after the relation cache entry was
+ * invalidated.  The result is good until catalogs are read.
+ */
 const void *
 ttl_container_derive(Relation rel, TtlDerived which, void *(*derive) (Relation rel, Size *size))
 {
@@ -298,6 +315,7 @@ ttl_container_derive(Relation rel, TtlDerived which, void *(*derive) (Relation r
 	return entry->derived[which].value;
 }
 
+/* Removes an entry, with all that it holds. */
 static void
 remove_entry(CacheEntry *entry)
 {
@@ -311,6 +329,7 @@ remove_entry(CacheEntry *entry)
 	cache_delete_item(entries, entry);
 }
 
+/* A relation (InvalidOid = any) may have changed. */
 void
 ttl_container_invalidate(Oid relid)
 {
@@ -332,6 +351,7 @@ ttl_container_invalidate(Oid relid)
 	}
 }
 
+/* Reads the policy; errors (42704) if the relation is no container. */
 void
 ttl_container_require(Oid relid, TtlPolicy *policy)
 {
@@ -344,6 +364,7 @@ ttl_container_require(Oid relid, TtlPolicy *policy)
 			 errhint("Register the table with ttl.create_container(), or name the partitioned table that it belongs to.")));
 }
 
+/* Errors unless the relation is a container (42704), and the current user has its owner's rights (42501). */
 void
 ttl_container_check_owned(Oid container)
 {

@@ -151,64 +151,23 @@ typedef enum TtlFunction
  * objects.c
  */
 
-/*
- * NULL if the extension isn't installed here, or its own script is running.
- * Any call that may accept invalidations can change the answer: another session may
- * drop the extension.
- */
 extern const TtlObjects *ttl_container_objects(void);
-
-/* The same, but errors (42704) instead of NULL. */
 extern const TtlObjects *ttl_container_require_objects(void);
-
-/* The OID of one of these functions, and whether the function is one */
 extern Oid	ttl_container_function(TtlFunction function);
 extern bool ttl_container_calls(Oid function);
-
-/*
- * Errors (55000) unless this library knows the version of the objects, and ttl.container has the
- * columns that it knows: to be called before a policy is read or written.
- */
 extern void ttl_container_check_version(TupleDesc catalog);
-
-/*
- * CREATE or ALTER EXTENSION has written a row of pg_extension, and not run the script
- * yet.  Errors (55000) if it is our extension in a version that this library doesn't
- * know.
- */
 extern void ttl_container_version_changed(Oid extension);
-
-/* A schema may have changed: the extension may have come or gone. */
 extern void ttl_objects_invalidate(void);
-
-/* Errors (25006) where the named function can't write anything. */
 extern void ttl_container_check_writable(const char *function);
-
-/*
- * The same for a function that changes something of ttl.  Keeps the extension from being
- * dropped until the transaction ends; errors (42704) if it has been.
- */
 extern void ttl_container_may_change(const char *function);
 
 /*
  * container.c
  */
 
-/*
- * Fills *container and returns true if relid is a container or belongs to
- * one.  Costs a hash probe for a relation seen before.  Errors (55000) if the
- * container lacks a column that it requires.
- */
 extern bool ttl_container_lookup(Oid relid, TtlContainer *container);
-
-/*
- * The same, also for one that lacks a column: for DDL, by which that is repaired.  And what
- * errors if it does.
- */
 extern bool ttl_container_peek(Oid relid, TtlContainer *container);
 extern void ttl_container_require_columns(const TtlContainer *container);
-
-/* True if ttl_container_peek() would be.  Costs less, for nothing is copied. */
 extern bool ttl_container_is_part(Oid relid);
 
 /* What is derived from the catalogs for a container's table or an index, and cached */
@@ -220,11 +179,6 @@ typedef enum TtlDerived
 	TTL_DERIVED_VALUES
 } TtlDerived;
 
-/*
- * That value.  The function, which may read catalogs, makes it in one chunk of so many
- * bytes, or NULL; it is called again after the relation cache entry was
- * invalidated.  The result is good until catalogs are read.
- */
 extern const void *ttl_container_derive(Relation rel, TtlDerived which,
 										void *(*derive) (Relation rel, Size *size));
 
@@ -233,86 +187,29 @@ extern const void *ttl_container_derive(Relation rel, TtlDerived which,
  * for how to remember what was read from catalogs.
  */
 extern uint64 ttl_invalidations;
-
-/* A relation (InvalidOid = any) may have changed. */
 extern void ttl_container_invalidate(Oid relid);
-
-/* Reads the policy; errors (42704) if the relation is no container. */
 extern void ttl_container_require(Oid relid, TtlPolicy *policy);
-
-/* The same, and ttl_container_check_owner() */
 extern void ttl_container_check_owned(Oid container);
 
 /*
  * tables.c
  */
 
-/*
- * Where the policy's columns stand in the relation, and the type of the item TTL.
- * Fills only these, relid and lacks_column: it lacks one also if another type is in its
- * place.  DDL on a server without the library, and rows of ttl.container that are
- * restored next to another table, leave that behind.
- */
 extern void ttl_container_find_columns(Oid relid, const TtlPolicy *policy,
 									   TtlContainer *container);
-
-/*
- * A table and its partitions at all levels, and of these the leaf tables, which hold rows.
- * Lists of OIDs; no lock is taken on them, so they may be gone when opened.
- */
 extern List *ttl_container_tables(Oid relid);
 extern List *ttl_container_leaves(Oid container);
-
-/*
- * A container's table and all its partitions, as a list of OIDs, locked.  With
- * NoLock they have been, all by the same mode.  Errors (42P01) if the table has been dropped.
- */
 extern List *ttl_container_tree(Oid relid, LOCKMODE lockmode);
-
-/* Opens the relation; errors (42P01) if it is dropped while this waits for the lock. */
 extern Relation ttl_container_open(Oid relid, LOCKMODE lockmode);
-
-/*
- * Opens a table with a lock for reading.  NULL if it has gone, or if the lock isn't
- * to be had at once: then it is busy.
- */
 extern Relation ttl_container_open_if_free(Oid relid, bool *busy);
-
-/*
- * True if the table, or a partition of it, may hold rows.  Not if its file is empty; true
- * if another session has locked it.  Unless the caller has locked it, the answer holds only
- * for the moment.
- */
 extern bool ttl_container_has_pages(Oid relid);
-
-/*
- * The tables that subscriptions of this database write, or those that this transaction has
- * added to them.
- */
 extern List *ttl_container_subscribed_tables(bool only_added);
-
-/* True if pglogical may write tables of this database, whichever. */
 extern bool ttl_container_pglogical_subscribes(void);
-
-/* Its name as SQL has it, with its schema; if it has gone, its number. */
 extern char *ttl_container_table_name(Oid relid);
-
-/* The same as messages have it, between quotes of their own. */
 extern char *ttl_container_qualified_name(Oid relid);
-
-/* The table's owner, or InvalidOid if it has gone. */
 extern Oid	ttl_container_owner(Oid relid);
-
-/*
- * A table above the partition that has another owner, or InvalidOid.  Then code
- * of two owners fires for its rows, and neither may act for the other.
- */
 extern Oid	ttl_container_ancestor_of_other(Oid relid);
-
-/* True if the user has the owner's rights.  False if it has gone. */
 extern bool ttl_container_is_owner(Oid user, Oid relid);
-
-/* Errors (42P01) if it has gone; the second (42501) unless the current user has them, too. */
 extern void ttl_container_check_exists(Oid relid);
 extern void ttl_container_check_owner(Oid relid);
 
@@ -357,42 +254,17 @@ extern const int ttl_nsettings;
 extern const int ttl_npropagated;	/* ... and created_objects, which goes to
 									 * Citus's other nodes */
 
-/* That of that name, or NULL */
 extern const TtlSetting *ttl_policy_setting(const char *name);
-
-/* Sets all settings to what they are by default; there are no columns then. */
 extern void ttl_policy_init(TtlPolicy *policy);
-
-/* Sets a setting to a value of its column's type; errors (22023) if it can't have that one. */
 extern void ttl_policy_set(TtlPolicy *policy, const TtlSetting *setting, Datum value);
-
-/* The value of a setting as text, and the same of a text */
 extern char *ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting);
 extern void ttl_policy_set_text(TtlPolicy *policy, const TtlSetting *setting, const char *text);
-
-/* True if the policies differ in the setting. */
 extern bool ttl_policy_setting_differs(const TtlPolicy *a, const TtlPolicy *b,
 									   const TtlSetting *setting);
-
-/*
- * The length of an interval, as EXTRACT(epoch FROM ...) has it: years of 365.25
- * days, months of 30 days, days of 24 hours.  False if it is out of range.
- */
 extern bool ttl_policy_microseconds(const Interval *interval, int64 *result);
-
-/* The same as a TTL: false unless it is a whole number of seconds from 1 to 2147483647. */
 extern bool ttl_policy_seconds(const Interval *interval, int32 *seconds);
-
-/* True if rows expire earlier by this default TTL than by the other one. */
 extern bool ttl_policy_is_shorter(int32 default_ttl, int32 than);
-
-/* A default TTL as people write it. */
 extern char *ttl_policy_default_ttl_text(int32 default_ttl);
-
-/*
- * What has been changed, setting by setting, as "... from x to y"; empty if nothing
- * has.
- */
 extern char *ttl_policy_differences(const TtlPolicy *old, const TtlPolicy *new);
 
 /*
@@ -404,12 +276,6 @@ extern bool ttl_policy_read(Oid container, TtlPolicy *policy);
 extern void ttl_policy_insert(Oid container, const TtlPolicy *policy);
 extern void ttl_policy_update(Oid container, const TtlPolicy *policy);
 extern void ttl_policy_delete(Oid container);
-
-/*
- * Makes all sessions read the policy again, and if the shape of plans depends on the
- * change, also plan again: then each partition is invalidated, too, since it can be
- * queried directly.
- */
 extern void ttl_policy_announce_change(Oid container, bool replan);
 
 /* Containers of this database */
@@ -422,31 +288,15 @@ typedef enum TtlContainers
 								 * wasn't loaded */
 } TtlContainers;
 
-/* The OIDs of these */
 extern List *ttl_policy_list(TtlContainers which);
-
-/* Forgets one whose table was dropped; false if it isn't such a one. */
 extern bool ttl_policy_forget_dropped(Oid container);
-
-/* Containers whose rows of ttl.container this session has written since the last call */
 extern List *ttl_policy_take_changed(void);
-
-/*
- * Policy lock: taken shared by a batch of the reaper, exclusively by a change of
- * the policy, both to the end of the transaction; so no policy change
- * commits between a batch's look at the policy and its deletion.  'wait'
- * false returns whether the lock could be had at once.
- */
 extern bool ttl_policy_lock(Oid container, bool exclusive, bool wait);
 
 /*
  * policy_guard.c
  */
 
-/*
- * True if the statement, or utility command, changes rows of ttl.container itself; and what adds a HINT if that
- * is denied.
- */
 extern bool ttl_policy_is_written(const PlannedStmt *stmt);
 extern void ttl_policy_explain_denied(void *arg);
 
@@ -454,55 +304,25 @@ extern void ttl_policy_explain_denied(void *arg);
  * own_ddl.c
  */
 
-/*
- * Runs DDL in a step that ttl_sql_begin() has begun.  It qualifies all names: search_path is the
- * session's.
- */
 extern void ttl_command_execute(const char *sql);
 #define ttl_command_run(...)	ttl_command_execute(psprintf(__VA_ARGS__))
 
 extern void ttl_comment_add(Oid object, Oid class, int column, const char *text);
-
-/*
- * The row trigger of a container among those of an execution; on shards Citus adds a number
- * to its name.  A copy of that of a table, whose own are replaced when catalogs are read; and
- * of that of a table that is no shard, if it is what ttl has created.
- */
 extern Trigger *ttl_row_trigger_among(TriggerDesc *triggers);
 extern const Trigger *ttl_row_trigger_find(Relation rel);
 extern const Trigger *ttl_row_trigger_of(Relation rel);
 extern bool ttl_row_trigger_fires(const Trigger *trigger);
-
-/* True if the table, which is locked, has it. */
 extern bool ttl_row_trigger_exists(Oid relid);
-
-/* Creates it with these arguments, as SQL, or puts it in the place of another; and enables it. */
 extern void ttl_row_trigger_create(Oid relid, const char *arguments);
-
-/* Creates it again, without arguments, on a table that had it as a partition. */
 extern void ttl_row_trigger_restore(Oid relid);
 extern void ttl_row_trigger_enable(Oid relid);
 extern void ttl_row_trigger_drop(Oid relid);
-
-/* True while the function above creates that of the table. */
 extern bool ttl_row_trigger_is_created(Oid relid);
-
-/*
- * The trigger that moves rows of a container to its archive: true if it fires for rows that ttl deletes from
- * the relation; and errors (55000) if these would be deleted without going to the archive that their container
- * has.  Created, or put in the place of another, as the calling user, or on a table that had it as a
- * partition; and dropped, if it is there.
- */
 extern bool ttl_archive_trigger_fires(Relation rel);
 extern void ttl_archive_trigger_check(Relation rel, const TtlContainer *container);
 extern void ttl_archive_trigger_create(Oid relid);
 extern void ttl_archive_trigger_restore(Oid relid);
 extern void ttl_archive_trigger_drop(Oid relid);
-
-/*
- * Lets Citus take commands about triggers until the caller's nest level of settings ends;
- * it takes them for unsafe.
- */
 extern void ttl_row_trigger_allow(void);
 
 #endif							/* TTL_CONTAINER_H */

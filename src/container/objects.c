@@ -110,6 +110,7 @@ static Oid	function_oids[lengthof(functions)]; /* InvalidOid = not looked up */
 static bool version_is_known;
 static uint64 known_as_of = 0;
 
+/* The row in pg_proc of a function of ours, to be released; NULL if there is none */
 static HeapTuple
 search_function(Oid schema, int i)
 {
@@ -130,6 +131,7 @@ refuse_others(const char *detail)
 			 errhint("Restart the server if another build was installed since it started; else install the build that the extension was created with, or create the extension anew.")));
 }
 
+/* The OID of a function of ours, as looked up before if it has been; errors (55000) if it is not there. */
 static Oid
 function_oid(int i)
 {
@@ -240,6 +242,11 @@ find_objects(void)
 	known_as_of = count;
 }
 
+/*
+ * NULL if the extension isn't installed here, or its own script is running.
+ * Any call that may accept invalidations can change the answer: another session may
+ * drop the extension.
+ */
 const TtlObjects *
 ttl_container_objects(void)
 {
@@ -253,6 +260,7 @@ ttl_container_objects(void)
 	return &objects;
 }
 
+/* True if the function is one of ours that plans, indexes or triggers call. */
 bool
 ttl_container_calls(Oid function)
 {
@@ -268,6 +276,7 @@ ttl_container_calls(Oid function)
 	return false;
 }
 
+/* The OID of a function of ours; errors (42704, 55000) if it is not there. */
 Oid
 ttl_container_function(TtlFunction function)
 {
@@ -275,6 +284,7 @@ ttl_container_function(TtlFunction function)
 	return function_oid(function);
 }
 
+/* ttl_container_objects(), but errors (42704) instead of NULL */
 const TtlObjects *
 ttl_container_require_objects(void)
 {
@@ -303,6 +313,10 @@ strange_column(TupleDesc desc)
 	return NULL;
 }
 
+/*
+ * Errors (55000) unless this library knows the version of the objects, and ttl.container has the
+ * columns that it knows: to be called before a policy is read or written.
+ */
 void
 ttl_container_check_version(TupleDesc catalog)
 {
@@ -369,6 +383,10 @@ ttl_version(PG_FUNCTION_ARGS)
 }
 
 /*
+ * CREATE or ALTER EXTENSION has written a row of pg_extension, and not run the script
+ * yet.  Errors (55000) if it is our extension in a version that this library doesn't
+ * know.
+ *
  * All sessions look for the objects again, and at all policies.  The schema's row
  * doesn't change by itself when an upgrade script runs.
  */
@@ -389,6 +407,7 @@ ttl_container_version_changed(Oid extension)
 	ReleaseSysCache(schema);
 }
 
+/* Errors (25006) where the named function can't write anything. */
 void
 ttl_container_check_writable(const char *function)
 {
@@ -400,6 +419,10 @@ ttl_container_check_writable(const char *function)
 	PreventCommandIfReadOnly(function);
 }
 
+/*
+ * ttl_container_check_writable() for a function that changes something of ttl.  Keeps the extension from
+ * being dropped until the transaction ends; errors (42704) if it has been.
+ */
 void
 ttl_container_may_change(const char *function)
 {
@@ -410,6 +433,7 @@ ttl_container_may_change(const char *function)
 	(void) ttl_container_require_objects();
 }
 
+/* A schema may have changed: the extension may have come or gone. */
 void
 ttl_objects_invalidate(void)
 {

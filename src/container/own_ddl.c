@@ -35,6 +35,10 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
+/*
+ * Runs DDL in a step that ttl_sql_begin() has begun.  It qualifies all names: search_path is the
+ * session's.
+ */
 void
 ttl_command_execute(const char *sql)
 {
@@ -52,6 +56,7 @@ ttl_comment_add(Oid object, Oid class, int column, const char *text)
 		CreateComments(object, class, column, text);
 }
 
+/* Comments on a trigger of the table, by its name. */
 static void
 comment_on_trigger(Oid relid, const char *name, const char *text)
 {
@@ -70,6 +75,10 @@ comment_on_trigger(Oid relid, const char *name, const char *text)
 /* The table whose trigger ttl is creating, or dropping that of its archive */
 static Oid	created_on = InvalidOid;
 
+/*
+ * The row trigger of a container among those of an execution, or NULL; on shards Citus adds a number
+ * to its name.
+ */
 Trigger *
 ttl_row_trigger_among(TriggerDesc *triggers)
 {
@@ -84,12 +93,14 @@ ttl_row_trigger_among(TriggerDesc *triggers)
 	return NULL;
 }
 
+/* A copy of the row trigger of a table, whose own are replaced when catalogs are read; or NULL */
 const Trigger *
 ttl_row_trigger_find(Relation rel)
 {
 	return ttl_row_trigger_among(CopyTriggerDesc(rel->trigdesc));
 }
 
+/* The same, of a table that is no shard, if it is what ttl has created */
 const Trigger *
 ttl_row_trigger_of(Relation rel)
 {
@@ -107,6 +118,7 @@ ttl_row_trigger_fires(const Trigger *trigger)
 	return trigger->tgenabled != TRIGGER_DISABLED && trigger->tgenabled != TRIGGER_FIRES_ON_REPLICA;
 }
 
+/* True if the table, which is locked, has the row trigger. */
 bool
 ttl_row_trigger_exists(Oid relid)
 {
@@ -117,6 +129,10 @@ ttl_row_trigger_exists(Oid relid)
 	return found;
 }
 
+/*
+ * Lets Citus take commands about triggers until the caller's nest level of settings ends;
+ * it takes them for unsafe.
+ */
 void
 ttl_row_trigger_allow(void)
 {
@@ -124,6 +140,7 @@ ttl_row_trigger_allow(void)
 		ttl_sql_set("citus.enable_unsafe_triggers", "on");
 }
 
+/* Has the row trigger fire always. */
 void
 ttl_row_trigger_enable(Oid relid)
 {
@@ -158,6 +175,7 @@ run_own(Oid relid, const char *sql)
 	ttl_sql_end(&saved);
 }
 
+/* Creates the row trigger with these arguments, as SQL, or puts it in the place of another; and enables it. */
 void
 ttl_row_trigger_create(Oid relid, const char *arguments)
 {
@@ -199,6 +217,7 @@ restore_trigger(Oid relid, char *name, int16 timing, int16 event, TtlFunction fu
 	comment_on_trigger(relid, name, comment);
 }
 
+/* Creates the row trigger again, without arguments, on a table that had it as a partition. */
 void
 ttl_row_trigger_restore(Oid relid)
 {
@@ -206,13 +225,18 @@ ttl_row_trigger_restore(Oid relid)
 					TRIGGER_FIRES_ALWAYS, TRIGGER_COMMENT);
 }
 
+/* True while ttl creates the row trigger of that table. */
 bool
 ttl_row_trigger_is_created(Oid relid)
 {
 	return OidIsValid(relid) && relid == created_on;
 }
 
-/* On a shard that Citus has left behind its name has a number still. */
+/*
+ * Drops the row trigger of a table, which has it.
+ *
+ * On a shard that Citus has left behind its name has a number still.
+ */
 void
 ttl_row_trigger_drop(Oid relid)
 {
@@ -231,6 +255,7 @@ ttl_row_trigger_drop(Oid relid)
  * The trigger of the archive
  */
 
+/* True if the trigger that moves rows to the archive fires for rows that ttl deletes from the relation. */
 bool
 ttl_archive_trigger_fires(Relation rel)
 {
@@ -249,6 +274,7 @@ ttl_archive_trigger_fires(Relation rel)
 	return false;
 }
 
+/* Errors (55000) if rows of the relation would be deleted without going to the archive of their container. */
 void
 ttl_archive_trigger_check(Relation rel, const TtlContainer *container)
 {
@@ -262,6 +288,7 @@ ttl_archive_trigger_check(Relation rel, const TtlContainer *container)
 				 errhint("Enable it, or create it by ttl.alter_container(..., archive_to => ...); 0 is for no archive.")));
 }
 
+/* Creates that trigger, or puts it in the place of another, as the calling user. */
 void
 ttl_archive_trigger_create(Oid relid)
 {
@@ -270,6 +297,7 @@ ttl_archive_trigger_create(Oid relid)
 	comment_on_trigger(relid, TTL_ARCHIVE_TRIGGER, ARCHIVE_TRIGGER_COMMENT);
 }
 
+/* Creates it again on a table that had it as a partition. */
 void
 ttl_archive_trigger_restore(Oid relid)
 {
@@ -277,6 +305,7 @@ ttl_archive_trigger_restore(Oid relid)
 					TRIGGER_FIRES_ON_ORIGIN, ARCHIVE_TRIGGER_COMMENT);
 }
 
+/* Drops it, if it is there. */
 void
 ttl_archive_trigger_drop(Oid relid)
 {

@@ -40,6 +40,7 @@
 /* Containers whose rows have been written since ttl_policy_take_changed() was called */
 static List *changed = NIL;
 
+/* Containers whose rows of ttl.container this session has written since the last call */
 List *
 ttl_policy_take_changed(void)
 {
@@ -50,6 +51,11 @@ ttl_policy_take_changed(void)
 	return result;
 }
 
+/*
+ * Makes all sessions read the policy again, and if the shape of plans depends on the
+ * change, also plan again: then each partition is invalidated, too, since it can be
+ * queried directly.
+ */
 void
 ttl_policy_announce_change(Oid container, bool replan)
 {
@@ -185,6 +191,7 @@ may_have_row(Oid relid)
 	return found;
 }
 
+/* Ends a scan, and closes the catalog; its lock is released. */
 static void
 end_scan(CatalogScan *scan)
 {
@@ -207,6 +214,7 @@ ttl_policy_of_tuple(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 	policy->written_by = HeapTupleHeaderGetXmin(tuple->t_data);
 }
 
+/* Makes a row of ttl.container. */
 static HeapTuple
 form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 {
@@ -318,6 +326,7 @@ is_listed(HeapTuple tuple, TupleDesc desc, TtlContainers which)
 	return !container.lacks_column;
 }
 
+/* The OIDs of these */
 List *
 ttl_policy_list(TtlContainers which)
 {
@@ -335,6 +344,7 @@ ttl_policy_list(TtlContainers which)
 	return containers;
 }
 
+/* Forgets one whose table was dropped; false if it isn't such a one. */
 bool
 ttl_policy_forget_dropped(Oid container)
 {
@@ -351,6 +361,12 @@ ttl_policy_forget_dropped(Oid container)
 	return true;
 }
 
+/*
+ * Policy lock: taken shared by a batch of the reaper, exclusively by a change of
+ * the policy, both to the end of the transaction; so no policy change
+ * commits between a batch's look at the policy and its deletion.  'wait'
+ * false returns whether the lock could be had at once.
+ */
 bool
 ttl_policy_lock(Oid container, bool exclusive, bool wait)
 {

@@ -38,6 +38,7 @@ tables_of_command(Node *command)
 	return NIL;
 }
 
+/* True if the statement, or utility command, changes rows of ttl.container itself. */
 bool
 ttl_policy_is_written(const PlannedStmt *stmt)
 {
@@ -69,6 +70,7 @@ ttl_policy_is_written(const PlannedStmt *stmt)
 	return false;
 }
 
+/* Error context of such a one: adds a HINT if it is denied. */
 void
 ttl_policy_explain_denied(void *arg)
 {

@@ -22,6 +22,10 @@
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
+/*
+ * The length of an interval, as EXTRACT(epoch FROM ...) has it: years of 365.25
+ * days, months of 30 days, days of 24 hours.  False if it is out of range.
+ */
 bool
 ttl_policy_microseconds(const Interval *interval, int64 *result)
 {
@@ -34,6 +38,7 @@ ttl_policy_microseconds(const Interval *interval, int64 *result)
 		!pg_add_s64_overflow(*result, interval->time, result);
 }
 
+/* The length of an interval as a TTL: false unless it is a whole number of seconds from 1 to 2147483647. */
 bool
 ttl_policy_seconds(const Interval *interval, int32 *seconds)
 {
@@ -57,12 +62,14 @@ length_of(int32 default_ttl)
 	return default_ttl == TTL_NEVER ? PG_INT64_MAX - 1 : default_ttl;
 }
 
+/* True if rows expire earlier by this default TTL than by the other one. */
 bool
 ttl_policy_is_shorter(int32 default_ttl, int32 than)
 {
 	return length_of(default_ttl) < length_of(than);
 }
 
+/* A default TTL as people write it. */
 char *
 ttl_policy_default_ttl_text(int32 default_ttl)
 {
@@ -74,6 +81,7 @@ static const char *const indexing_names[] = {
 	[TTL_INDEXING_CONSISTENT] = "consistent"
 };
 
+/* The indexing policy of that name; false if there is none. */
 static bool
 parse_indexing(const char *name, TtlIndexing *indexing)
 {
@@ -139,6 +147,7 @@ const TtlSetting ttl_settings[] = {
 const int	ttl_nsettings = lengthof(ttl_settings) - 5;
 const int	ttl_npropagated = lengthof(ttl_settings) - 4;
 
+/* That of that name, or NULL */
 const TtlSetting *
 ttl_policy_setting(const char *name)
 {
@@ -168,6 +177,7 @@ static const char *const created_object_names[] = {
 	"ts_column", "ts_default", "ttl_column", "default_index", "item_index"
 };
 
+/* Sets all settings to what they are by default; there are no columns then. */
 void
 ttl_policy_init(TtlPolicy *policy)
 {
@@ -178,6 +188,7 @@ ttl_policy_init(TtlPolicy *policy)
 	policy->reaping = true;
 }
 
+/* A value of that type as text, as SQL would have it */
 static char *
 setting_text(TtlSettingType type, Datum value)
 {
@@ -188,6 +199,7 @@ setting_text(TtlSettingType type, Datum value)
 	return OidOutputFunctionCall(output, value);
 }
 
+/* Errors (22023): the setting cannot have the value. */
 static void
 refuse_value(const TtlSetting *setting, Datum value)
 {
@@ -197,6 +209,7 @@ refuse_value(const TtlSetting *setting, Datum value)
 			 setting->hint == NULL ? 0 : errhint("%s", _(setting->hint))));
 }
 
+/* The elements of an array of text that are not NULL */
 static List *
 names_from_array(ArrayType *array)
 {
@@ -214,6 +227,7 @@ names_from_array(ArrayType *array)
 	return names;
 }
 
+/* TtlAdded, ORed, of their names; other names are left out */
 static int
 created_objects_of(List *names)
 {
@@ -232,6 +246,7 @@ created_objects_of(List *names)
 	return objects;
 }
 
+/* The names of TtlAdded, ORed */
 static List *
 names_of_created_objects(int objects)
 {
@@ -245,6 +260,7 @@ names_of_created_objects(int objects)
 	return names;
 }
 
+/* Sets a field of the policy to the value of its column. */
 static void
 read_field(TtlPolicy *policy, const TtlSetting *setting, Datum value, bool isnull)
 {
@@ -296,6 +312,7 @@ read_field(TtlPolicy *policy, const TtlSetting *setting, Datum value, bool isnul
 	}
 }
 
+/* The value of a field for its column */
 static Datum
 write_field(const void *field, TtlSettingType type, bool *isnull)
 {
@@ -360,6 +377,7 @@ ttl_policy_to_values(const TtlPolicy *policy, Datum *values, bool *nulls)
 	nulls[Anum_container_ts_precision - 1] |= policy->ts_precision == 0;
 }
 
+/* The value of a setting as text */
 char *
 ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting)
 {
@@ -373,6 +391,7 @@ ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting)
 	return setting_text(setting->type, value);
 }
 
+/* Sets a setting to a value of its column's type; errors (22023) if it can't have that one. */
 void
 ttl_policy_set(TtlPolicy *policy, const TtlSetting *setting, Datum value)
 {
@@ -390,6 +409,7 @@ ttl_policy_set(TtlPolicy *policy, const TtlSetting *setting, Datum value)
 		refuse_value(setting, value);
 }
 
+/* ttl_policy_set() of the value that a text stands for */
 void
 ttl_policy_set_text(TtlPolicy *policy, const TtlSetting *setting, const char *text)
 {
@@ -400,12 +420,17 @@ ttl_policy_set_text(TtlPolicy *policy, const TtlSetting *setting, const char *te
 	ttl_policy_set(policy, setting, OidInputFunctionCall(input, (char *) text, ioparam, -1));
 }
 
+/* True if the policies differ in the setting. */
 bool
 ttl_policy_setting_differs(const TtlPolicy *a, const TtlPolicy *b, const TtlSetting *setting)
 {
 	return strcmp(ttl_policy_text(a, setting), ttl_policy_text(b, setting)) != 0;
 }
 
+/*
+ * What has been changed, setting by setting, as "... from x to y"; empty if nothing
+ * has.
+ */
 char *
 ttl_policy_differences(const TtlPolicy *old, const TtlPolicy *new)
 {

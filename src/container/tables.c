@@ -30,6 +30,12 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+/*
+ * Where the policy's columns stand in the relation, and the type of the item TTL.
+ * Fills only these, relid and lacks_column: it lacks one also if another type is in its
+ * place.  DDL on a server without the library, and rows of ttl.container that are
+ * restored next to another table, leave that behind.
+ */
 void
 ttl_container_find_columns(Oid relid, const TtlPolicy *policy, TtlContainer *container)
 {
@@ -59,6 +65,9 @@ ttl_container_find_columns(Oid relid, const TtlPolicy *policy, TtlContainer *con
 }
 
 /*
+ * A table and its partitions at all levels, as a list of OIDs.  No lock is taken on them, so they may be gone
+ * when opened.
+ *
  * Unlike find_all_inheritors(), which fails if one of them is dropped meanwhile, this needs no
  * locks: between the two looks at a relation's syscache entry no invalidation is accepted.
  */
@@ -77,6 +86,7 @@ ttl_container_tables(Oid relid)
 	return tables;
 }
 
+/* Those of ttl_container_tables() that hold rows */
 List *
 ttl_container_leaves(Oid container)
 {
@@ -91,6 +101,10 @@ ttl_container_leaves(Oid container)
 	return leaves;
 }
 
+/*
+ * Opens a table with a lock for reading.  NULL if it has gone, or if the lock isn't
+ * to be had at once: then it is busy.
+ */
 Relation
 ttl_container_open_if_free(Oid relid, bool *busy)
 {
@@ -105,6 +119,11 @@ ttl_container_open_if_free(Oid relid, bool *busy)
 	return rel;
 }
 
+/*
+ * True if the table, or a partition of it, may hold rows.  Not if its file is empty; true
+ * if another session has locked it.  Unless the caller has locked it, the answer holds only
+ * for the moment.
+ */
 bool
 ttl_container_has_pages(Oid relid)
 {
@@ -128,6 +147,10 @@ ttl_container_has_pages(Oid relid)
 	return false;
 }
 
+/*
+ * The tables that subscriptions of this database write, or those that this transaction has
+ * added to them.
+ */
 List *
 ttl_container_subscribed_tables(bool only_added)
 {
@@ -148,6 +171,7 @@ ttl_container_subscribed_tables(bool only_added)
 	return tables;
 }
 
+/* True if pglogical may write tables of this database, whichever. */
 bool
 ttl_container_pglogical_subscribes(void)
 {
@@ -169,6 +193,7 @@ ttl_container_pglogical_subscribes(void)
 	return subscribes;
 }
 
+/* Its name as SQL has it, with its schema; if it has gone, its number. */
 char *
 ttl_container_table_name(Oid relid)
 {
@@ -178,6 +203,7 @@ ttl_container_table_name(Oid relid)
 		quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), name);
 }
 
+/* Its name as messages have it, between quotes of their own; if it has gone, its number. */
 char *
 ttl_container_qualified_name(Oid relid)
 {
@@ -187,6 +213,7 @@ ttl_container_qualified_name(Oid relid)
 		psprintf("%s.%s", get_namespace_name(get_rel_namespace(relid)), name);
 }
 
+/* The table's owner, or InvalidOid if it has gone. */
 Oid
 ttl_container_owner(Oid relid)
 {
@@ -200,7 +227,12 @@ ttl_container_owner(Oid relid)
 	return owner;
 }
 
-/* As long as it is being detached, it has the triggers of the table above. */
+/*
+ * A table above the partition that has another owner, or InvalidOid.  Then code
+ * of two owners fires for its rows, and neither may act for the other.
+ *
+ * As long as it is being detached, it has the triggers of the table above.
+ */
 Oid
 ttl_container_ancestor_of_other(Oid relid)
 {
@@ -215,6 +247,7 @@ ttl_container_ancestor_of_other(Oid relid)
 	return InvalidOid;
 }
 
+/* True if the user has the owner's rights.  False if it has gone. */
 bool
 ttl_container_is_owner(Oid user, Oid relid)
 {
@@ -223,6 +256,7 @@ ttl_container_is_owner(Oid user, Oid relid)
 	return OidIsValid(owner) && has_privs_of_role(user, owner);
 }
 
+/* Errors (42P01) if the table has gone. */
 void
 ttl_container_check_exists(Oid relid)
 {
@@ -232,6 +266,10 @@ ttl_container_check_exists(Oid relid)
 				 errmsg("relation with OID %u does not exist", relid)));
 }
 
+/*
+ * A container's table and all its partitions, as a list of OIDs, locked.  With
+ * NoLock they have been, all by the same mode.  Errors (42P01) if the table has been dropped.
+ */
 List *
 ttl_container_tree(Oid relid, LOCKMODE lockmode)
 {
@@ -242,6 +280,7 @@ ttl_container_tree(Oid relid, LOCKMODE lockmode)
 		find_all_inheritors(relid, lockmode, NULL);
 }
 
+/* Opens the relation; errors (42P01) if it is dropped while this waits for the lock. */
 Relation
 ttl_container_open(Oid relid, LOCKMODE lockmode)
 {
@@ -252,6 +291,7 @@ ttl_container_open(Oid relid, LOCKMODE lockmode)
 	return rel;
 }
 
+/* Errors (42501) unless the current user has the owner's rights, or (42P01) if the table has gone. */
 void
 ttl_container_check_owner(Oid relid)
 {

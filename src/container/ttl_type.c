@@ -219,6 +219,7 @@ ttl_type_unit_name(TtlUnit unit)
 	return units[unit].name;
 }
 
+/* False if there is no unit of that name. */
 bool
 ttl_type_unit_parse(const char *name, TtlUnit *unit)
 {
@@ -396,6 +397,7 @@ static const TtlType kinds[] = {
 	INSTANTS(NUMERICOID, numeric, numeric, NUMERICOID, F_NUMERIC_LE, F_NUMERIC_GT)
 };
 
+/* NULL if a TTL column can't have the type, or the type no such unit. */
 const TtlType *
 ttl_type_of(Oid type, TtlUnit unit)
 {
@@ -407,6 +409,7 @@ ttl_type_of(Oid type, TtlUnit unit)
 	return NULL;
 }
 
+/* ttl_type_of() of a timestamp column */
 const TtlType *
 ttl_type_of_clock(Oid type, TtlUnit unit)
 {
@@ -432,6 +435,11 @@ resolution_of(const TtlType *ttl_type, int32 typmod)
 	return Max(USECS_PER_SEC / units[ttl_type->unit].per_second, 1);
 }
 
+/*
+ * The values of a timestamp column that ttl writes are multiples of so many microseconds: the
+ * smallest number that is not less than 'precision' and that the column can hold.
+ * 'ttl_type' is NULL for timestamps.
+ */
 int64
 ttl_type_clock_step(const TtlType *ttl_type, int32 typmod, int64 precision)
 {
@@ -451,6 +459,10 @@ round_up(TimestampTz instant, int64 step)
 	return instant - over;
 }
 
+/*
+ * The present as a value of such a column, rounded up to a multiple of 'step', so that no row
+ * expires early.
+ */
 Datum
 ttl_type_present(const TtlType *ttl_type, TimestampTz now, int64 step)
 {
@@ -469,6 +481,7 @@ ttl_type_present(const TtlType *ttl_type, TimestampTz now, int64 step)
 	}
 }
 
+/* True if the value, of a type in which that is refused, has no meaning. */
 bool
 ttl_type_is_invalid(const TtlType *ttl_type, Datum value)
 {
@@ -477,6 +490,10 @@ ttl_type_is_invalid(const TtlType *ttl_type, Datum value)
 	return seconds <= 0 && seconds != TTL_NEVER;
 }
 
+/*
+ * True if a timestamp column can have the type.  A timestamp without time zone is taken as
+ * UTC, and so has the same bits as one with.
+ */
 bool
 ttl_type_is_instant(Oid type)
 {

@@ -30,8 +30,6 @@ typedef enum TtlUnit
 } TtlUnit;
 
 extern const char *ttl_type_unit_name(TtlUnit unit);
-
-/* False if there is no unit of that name. */
 extern bool ttl_type_unit_parse(const char *name, TtlUnit *unit);
 
 typedef struct TtlType
@@ -64,27 +62,14 @@ typedef struct TtlType
 	RegProcedure gt;
 } TtlType;
 
-/* NULL if a TTL column can't have the type, or the type no such unit. */
 extern const TtlType *ttl_type_of(Oid type, TtlUnit unit);
-
-/* The same of a timestamp column */
 extern const TtlType *ttl_type_of_clock(Oid type, TtlUnit unit);
 
 /* The longest precision of a timestamp column, in microseconds: the longest TTL */
 #define TTL_MAX_PRECISION	((int64) PG_INT32_MAX * USECS_PER_SEC)
 #define TTL_MAX_STEP		(2 * TTL_MAX_PRECISION)
 
-/*
- * The values of a timestamp column that ttl writes are multiples of so many microseconds: the
- * smallest number that is not less than 'precision' and that the column can hold.
- * 'ttl_type' is NULL for timestamps.
- */
 extern int64 ttl_type_clock_step(const TtlType *ttl_type, int32 typmod, int64 precision);
-
-/*
- * The present as a value of such a column, rounded up to a multiple of 'step', so that no row
- * expires early.
- */
 extern Datum ttl_type_present(const TtlType *ttl_type, TimestampTz now, int64 step);
 
 /* The instant that a value stands for */
@@ -114,13 +99,7 @@ ttl_type_is_deadline(const TtlType *ttl_type)
 	return ttl_type != NULL && ttl_type->seconds == NULL;
 }
 
-/* True if the value, of a type in which that is refused, has no meaning. */
 extern bool ttl_type_is_invalid(const TtlType *ttl_type, Datum value);
-
-/*
- * True if a timestamp column can have the type.  A timestamp without time zone is taken as
- * UTC, and so has the same bits as one with.
- */
 extern bool ttl_type_is_instant(Oid type);
 
 #endif							/* TTL_TYPE_H */

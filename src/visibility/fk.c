@@ -77,7 +77,11 @@
  * Which queries they are
  */
 
-/* ri_triggers.c qualifies operators and puts parameters first; few others do. */
+/*
+ * True if the text is spelt as that of an action, where foreign keys act.  Few people write so.
+ *
+ * ri_triggers.c qualifies operators and puts parameters first; few others do.
+ */
 bool
 ttl_fk_acts(const char *query_string)
 {
@@ -96,6 +100,7 @@ begins_with_param(Node *quals)
 		!contain_var_clause(linitial(op->args)) && contain_var_clause(lsecond(op->args));
 }
 
+/* True if the query is one of the foreign-key machinery that needs all stored rows. */
 bool
 ttl_fk_is_action(Query *query, const char *query_string)
 {
@@ -110,6 +115,8 @@ ttl_fk_is_action(Query *query, const char *query_string)
 }
 
 /*
+ * True if the query is one by which ALTER TABLE validates a foreign key.
+ *
  * ADD and VALIDATE FOREIGN KEY:
  *	 SELECT fk.x FROM ONLY t fk LEFT JOIN ONLY p pk ON ... WHERE pk.y IS NULL ...
  * DETACH PARTITION of a referenced table:
@@ -147,6 +154,7 @@ mark_old(List *rtable)
 		rte->alias = makeAlias(TTL_ACTED_ON, NIL);
 }
 
+/* Gives what a rule calls OLD the alias TTL_ACTED_ON, if a foreign key's action fires the rule. */
 void
 ttl_fk_mark_old(Query *query, const char *query_string)
 {
@@ -202,6 +210,7 @@ has_row_expired(Relation rel, ItemPointer tid, Snapshot snapshot, TimestampTz ex
 		ttl_expiry_of_slot(&container, slot) <= expired_at;
 }
 
+/* Adds a row to those of its table in a list of TtlRelTids. */
 static void
 add_found_row(List **rows, Oid relid, ItemPointer tid)
 {
@@ -223,6 +232,7 @@ add_found_row(List **rows, Oid relid, ItemPointer tid)
 	*rows = lappend(*rows, table);
 }
 
+/* Closes a table, if it is open, with its slot; its lock is kept. */
 static void
 close_table(Relation rel, TupleTableSlot *slot)
 {
@@ -328,6 +338,7 @@ static TtlConstraintsSet constraints_set =
 	0
 };
 
+/* A utility command begins.  What this returns is passed to ttl_fk_end_utility(); neither can fail. */
 TtlConstraintsSet
 ttl_fk_begin_utility(PlannedStmt *pstmt)
 {
@@ -341,6 +352,7 @@ ttl_fk_begin_utility(PlannedStmt *pstmt)
 	return outer;
 }
 
+/* It has ended. */
 void
 ttl_fk_end_utility(TtlConstraintsSet outer)
 {
@@ -417,6 +429,10 @@ take_expired_along(Oid table, const TtlExecution *execution, const TtlExecution 
 	return found;
 }
 
+/*
+ * The current execution, inside of 'outer' (NULL = none), is about to run.  If it checks a foreign
+ * key, expired rows that hold it up are deleted before; false if it would find nothing then.
+ */
 bool
 ttl_fk_delete_expired_before(const TtlExecution *outer)
 {
@@ -581,6 +597,7 @@ probe_references(ModifyTableState *mtstate, ResultRelInfo *target)
 	}
 }
 
+/* An execution has started; since 19. */
 void
 ttl_fk_started(TtlExecution *execution)
 {

@@ -92,6 +92,7 @@ typedef struct NodeKind
 	bool		is_scan;		/* of a table */
 } NodeKind;
 
+/* The size of a plan node, and whether it scans a relation; errors at a node that is not known. */
 static NodeKind
 kind_of(const Plan *plan)
 {
@@ -209,6 +210,7 @@ walk(Plan **link, bool copies, ScanVisitor visit, void *context)
 	walk(&plan->righttree, copies, visit, context);
 }
 
+/* Visits the scans of all subplans of a statement. */
 static void
 visit_subplans(PlannedStmt *stmt, bool copies, ScanVisitor visit, void *context)
 {
@@ -348,6 +350,7 @@ is_own(const RangeTblEntry *rte)
 		 ttl_container_is_owner(GetUserId(), container.container));
 }
 
+/* True if is_own() holds for all relations in the list. */
 static bool
 are_own(List *rtable)
 {
@@ -390,6 +393,7 @@ is_deleted_as(const char *alias, const RangeTblEntry *rte, const TtlContainer *c
 		is_owned_by(ttl_execution_deletes_as(), container);
 }
 
+/* Puts the filter into the quals of a scan, if it is one of a container that is to be filtered. */
 static void
 filter_scan(Plan *plan, void *context)
 {
@@ -461,6 +465,7 @@ typedef enum Mark
 	MARK_UNFILTERED
 } Mark;
 
+/* Marks a plan as processed. */
 static void
 put_mark(PlannedStmt *stmt, Oid schema, Mark mark)
 {
@@ -471,6 +476,7 @@ put_mark(PlannedStmt *stmt, Oid schema, Mark mark)
 	stmt->invalItems = lappend(stmt->invalItems, item);
 }
 
+/* The mark that the plan has */
 static Mark
 get_mark(const PlannedStmt *stmt, Oid schema)
 {
@@ -490,6 +496,7 @@ get_mark(const PlannedStmt *stmt, Oid schema)
 	return MARK_MISSING;
 }
 
+/* Puts the filters into all scans of a plan, and marks it. */
 static void
 filter_statement(PlannedStmt *stmt, const TtlPlanning *planning)
 {
@@ -511,6 +518,7 @@ filter_statement(PlannedStmt *stmt, const TtlPlanning *planning)
 	MemoryContextSwitchTo(old);
 }
 
+/* Puts the filters into the plan, unless that has been done. */
 void
 ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning)
 {
@@ -520,6 +528,8 @@ ttl_hide_planned(PlannedStmt *stmt, const TtlPlanning *planning)
 }
 
 /*
+ * Supplies the filters that the plan of an execution that is about to start lacks.
+ *
  * The leader's plan has the filters before workers get it.  A foreign key's query is recognized by
  * its text alone.
  */
@@ -568,6 +578,7 @@ locks_rows_walker(Node *node, void *context)
 	return expression_tree_walker(node, locks_rows_walker, context);
 }
 
+/* True if the query, or one in it, locks rows, so that EvalPlanQual may check them again. */
 static bool
 locks_rows(Query *query)
 {
@@ -591,7 +602,11 @@ is_within_locking(PlannerInfo *root)
 	return false;
 }
 
-/* EvalPlanQual may run such a scan again, and then it isn't filtered by its TID. */
+/*
+ * Keeps the planner from index-only scans of a container where it can't be filtered.
+ *
+ * EvalPlanQual may run such a scan again, and then it isn't filtered by its TID.
+ */
 void
 ttl_hide_forbid_index_only_scans(PlannerInfo *root, RelOptInfo *rel, const RangeTblEntry *rte)
 {
@@ -613,6 +628,7 @@ ttl_hide_forbid_index_only_scans(PlannerInfo *root, RelOptInfo *rel, const Range
  * While a query is planned
  */
 
+/* A query is about to be planned: looks at it, and has it stamp _ts. */
 void
 ttl_hide_prepare_query(TtlPlanning *planning, Query *query, const char *query_string)
 {
@@ -637,6 +653,7 @@ ttl_hide_prepare_query(TtlPlanning *planning, Query *query, const char *query_st
 	}
 }
 
+/* It is being planned, from here on ... */
 void
 ttl_hide_enter_planning(const TtlPlanning *planning)
 {
@@ -645,6 +662,7 @@ ttl_hide_enter_planning(const TtlPlanning *planning)
 	enable_tidscan = planning->tidscan || planning->deletes;
 }
 
+/* ... to here. */
 void
 ttl_hide_leave_planning(const TtlPlanning *planning)
 {
@@ -707,6 +725,7 @@ strip_scan(Plan *scan, void *context)
 	scan->qual = without_filter(scan);
 }
 
+/* Has ExecutorStart get a copy of the plan without filters. */
 void
 ttl_hide_strip(TtlExecution *execution, int eflags)
 {
@@ -797,6 +816,7 @@ add_filters_below(PlanState *planstate, void *execution)
 		add_filters(planstate, execution);
 }
 
+/* Gives scan filters to what ExecutorStart has started. */
 void
 ttl_hide_started(TtlExecution *execution, int eflags)
 {
@@ -839,6 +859,7 @@ default_columns(Relation rel)
 	return columns;
 }
 
+/* COPY is about to be executed. */
 void
 ttl_hide_before_copy(PlannedStmt *pstmt)
 {

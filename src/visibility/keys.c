@@ -94,6 +94,7 @@ is_looked_after(Relation index)
 		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
 }
 
+/* For ttl_container_derive(): the operators by which keys of the index conflict */
 static void *
 derive_operators(Relation index, Size *size)
 {
@@ -152,6 +153,10 @@ add_index(TtlKeys *keys, Relation index, IndexInfo *info)
 	}
 }
 
+/*
+ * Made in the current memory context, which must live as long as the statement; NULL if the relation
+ * has no such index.  'target' is the relation in the execution that runs, with its indexes open, or NULL.
+ */
 TtlKeys *
 ttl_keys_prepare(Relation rel, EState *running, const ResultRelInfo *target)
 {
@@ -199,6 +204,7 @@ ttl_keys_prepare(Relation rel, EState *running, const ResultRelInfo *target)
 	return keys;
 }
 
+/* A slot for rows of the relation, empty */
 TupleTableSlot *
 ttl_keys_make_slot(TtlKeys *keys)
 {
@@ -278,6 +284,7 @@ prepare_scan(TtlKeys *keys, const KeyIndex *key, Relation index, TupleTableSlot 
 	return true;
 }
 
+/* Begins to search the index for the key. */
 static void
 begin_scan(TtlKeys *keys, KeyScan *scan, Snapshot snapshot)
 {
@@ -305,6 +312,7 @@ next_conflict(TtlKeys *keys, KeyScan *scan, TupleTableSlot *slot)
 	return false;
 }
 
+/* Ends that. */
 static void
 end_scan(TtlKeys *keys, KeyScan *scan)
 {
@@ -366,12 +374,14 @@ is_indexed(TtlKeys *keys, const KeyIndex *key)
 		ExecQual(key->predicate, GetPerTupleExprContext(keys->estate));
 }
 
+/* The index, as the execution has opened it, or opened by us; it is locked. */
 static Relation
 open_key_index(const KeyIndex *key)
 {
 	return key->opened != NULL ? key->opened : index_open(key->index, NoLock);
 }
 
+/* Closes it, if it was opened by us. */
 static void
 close_key_index(const KeyIndex *key, Relation index)
 {
@@ -395,6 +405,7 @@ begin_row(TtlKeys *keys, TupleTableSlot *slot)
 	return slot;
 }
 
+/* Frees what was computed for a row. */
 static void
 end_row(TtlKeys *keys)
 {
@@ -404,6 +415,10 @@ end_row(TtlKeys *keys)
 		ResetPerTupleExprContext(keys->estate);
 }
 
+/*
+ * Collects the rows that have expired by 'now' and conflict with the new row in the slot, after it has
+ * waited for those that write them.  'self' (may be NULL) is the TID of the row that is being updated.
+ */
 void
 ttl_keys_find_expired(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
 					  TupleTableSlot *slot, const ItemPointerData *self, TtlTids *found)
@@ -504,6 +519,7 @@ is_handled_since(TupleTableSlot *slot, CommandId command, bool *deleted)
 	return *deleted;
 }
 
+/* What has become, by one index, of a row that DO NOTHING may have left out. */
 static Outcome
 outcome_in(TtlKeys *keys, const KeyIndex *key, Relation index, const TtlContainer *container,
 		   TimestampTz now, TupleTableSlot *slot, CommandId command)
@@ -544,6 +560,10 @@ outcome_in(TtlKeys *keys, const KeyIndex *key, Relation index, const TtlContaine
 	return outcome;
 }
 
+/*
+ * True if ON CONFLICT DO NOTHING has left out the row in the slot, and neither by a live row nor by what
+ * this transaction has inserted; 'command' is the one that it was looked up in.  Live is what has not expired by 'now'.
+ */
 bool
 ttl_keys_left_row_out(TtlKeys *keys, const TtlContainer *container, TimestampTz now,
 					  TupleTableSlot *slot, CommandId command)

@@ -183,12 +183,14 @@ expected_rows(const ScanFilter *filter)
 	return Min(rows, (double) PG_INT32_MAX);
 }
 
+/* The count of short scans of the relation, which others may share */
 static int8 *
 few_scans_of(const ScanFilter *filter)
 {
 	return &few_scans[RelationGetRelid(filter->scan->ss_currentRelation) % lengthof(few_scans)];
 }
 
+/* After so many rows the expiry indexes are asked. */
 static int64
 probe_after(const ScanFilter *filter)
 {
@@ -363,6 +365,7 @@ may_have_expired(const ScanFilter *filter, const TupleTableSlot *slot)
  * Which rows pass the filter
  */
 
+/* Checks the row in the slot by itself. */
 static bool
 check(const ScanFilter *filter, TupleTableSlot *slot)
 {
@@ -487,6 +490,7 @@ is_live_in_order(ScanFilter *filter, TupleTableSlot *slot)
  * Scans, of which the filter is a part
  */
 
+/* Evaluates the quals behind the filter. */
 static inline Datum
 evaluate_rest(ScanFilter *filter, ExprContext *econtext, bool *isnull)
 {
@@ -494,6 +498,7 @@ evaluate_rest(ScanFilter *filter, ExprContext *econtext, bool *isnull)
 		ExecEvalExpr(filter->rest, econtext, isnull);
 }
 
+/* Evaluates all quals. */
 static pg_noinline Datum
 evaluate_checked(ScanFilter *filter, ExprContext *econtext, bool *isnull)
 {
@@ -696,6 +701,7 @@ evaluate_ordering(ExprState *state, ExprContext *econtext, bool *isnull)
 	return ExecEvalExpr(guard->guarded, econtext, isnull);
 }
 
+/* Makes an ExprState that calls a function of ours. */
 static void
 init_state(ExprState *state, ExprStateEvalFunc evaluate, uint8 flags)
 {
@@ -704,6 +710,7 @@ init_state(ExprState *state, ExprStateEvalFunc evaluate, uint8 flags)
 	state->evalfunc = evaluate;
 }
 
+/* Has a recheck evaluated for live rows alone. */
 static void
 guard_recheck(ScanFilter *filter, ExprState **recheck)
 {
@@ -714,6 +721,7 @@ guard_recheck(ScanFilter *filter, ExprState **recheck)
 	*recheck = &filter->recheck;
 }
 
+/* Has expressions of ORDER BY evaluated for live rows alone. */
 static void
 guard_orderings(ScanFilter *filter, List *orderings)
 {
@@ -786,6 +794,10 @@ add_tid_page(ScanFilter *filter)
 	ExecSetExecProcNode(&scan->ps, tid_scan);
 }
 
+/*
+ * Has a filtered scan of the container's relation that has been started check rows by itself:
+ * for live ones, or for expired ones that it 'deletes'.
+ */
 void
 ttl_scan_filter_add(ScanState *scan, const TtlContainer *container, TtlExecution *execution,
 					bool deletes)
@@ -837,6 +849,7 @@ ttl_scan_filter_add(ScanState *scan, const TtlContainer *container, TtlExecution
 	}
 }
 
+/* True if the node is a sequential scan with such a filter. */
 bool
 ttl_scan_filter_scans_in_order(const PlanState *planstate)
 {

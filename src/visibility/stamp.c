@@ -57,6 +57,7 @@ typedef struct TsColumn
 	Oid			collation;
 } TsColumn;
 
+/* The type of a container's timestamp column */
 static TsColumn
 ts_column(const TtlContainer *container)
 {
@@ -198,6 +199,7 @@ complete_distributed(List *targets, const TtlContainer *container)
 	}
 }
 
+/* Has a query that is about to be planned stamp the rows that it updates. */
 void
 ttl_stamp_query(Query *query)
 {
