@@ -8,8 +8,10 @@ SET statement_timeout = '100s';
 CREATE TABLE item (id int PRIMARY KEY, x text, gone int, doubled int GENERATED ALWAYS AS (id * 2) STORED);
 ALTER TABLE item DROP COLUMN gone;
 SELECT ttl.create_container('item', 60);
-CREATE VIEW stats AS SELECT rows_deleted, rows_evicted, blocked_rows, last_error FROM ttl.stat_containers WHERE container = 'archive.item'::regclass;
-CREATE VIEW triggers AS SELECT tgrelid::regclass, tgname, tgenabled FROM pg_trigger WHERE tgfoid = 'ttl.archive'::regproc ORDER BY tgrelid::regclass::text;
+CREATE VIEW stats AS SELECT rows_deleted, rows_evicted, blocked_rows, last_error FROM ttl.stat_containers
+    WHERE container = 'archive.item'::regclass;
+CREATE VIEW triggers AS SELECT tgrelid::regclass, tgname, tgenabled FROM pg_trigger
+    WHERE tgfoid = 'ttl.archive'::regproc ORDER BY tgrelid::regclass::text;
 
 -- What can be an archive
 CREATE VIEW seen AS SELECT 1 AS id;
@@ -31,7 +33,8 @@ CREATE TABLE kept (more text DEFAULT 'default', x varchar(5), id bigint, doubled
 SELECT ttl.alter_container('item', archive_to => 'kept');
 SELECT archive_to FROM ttl.containers WHERE container = 'item'::regclass;
 TABLE triggers;
-INSERT INTO item (id, x, _ts) VALUES (1, 'one', '2020-01-01'), (2, 'two', '2020-01-01'), (3, 'three', '2020-01-01'), (4, 'live', 'infinity');
+INSERT INTO item (id, x, _ts) VALUES (1, 'one', '2020-01-01'), (2, 'two', '2020-01-01'), (3, 'three', '2020-01-01'),
+    (4, 'live', 'infinity');
 INSERT INTO item (id, x) VALUES (1, 'anew');
 CALL ttl.reap('item');
 SELECT id, x, doubled, _ts = '2020-01-01' AS _ts, more FROM kept ORDER BY id;
@@ -58,14 +61,16 @@ SELECT id FROM kept ORDER BY id;
 CREATE PROCEDURE expire_next() LANGUAGE plpgsql AS $$
 BEGIN
     TRUNCATE archive.kept;
-    INSERT INTO archive.item (id, _ts) SELECT coalesce(max(s::jsonb ->> 'id')::int, 10) + 1, '2020-01-01' FROM public.stored('archive.item') s;
+    INSERT INTO archive.item (id, _ts) SELECT coalesce(max(s::jsonb ->> 'id')::int, 10) + 1, '2020-01-01'
+        FROM public.stored('archive.item') s;
     CALL ttl.reap('archive.item');
 END $$;
 CREATE FUNCTION after(ddl text) RETURNS TABLE (in_archive text, stored bigint, error text) LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE ddl;
     CALL archive.expire_next();
-    RETURN QUERY SELECT (SELECT string_agg((to_jsonb(k) - '_ts')::text, ' ' ORDER BY id) FROM archive.kept k), (SELECT count(*) FROM public.stored('archive.item')), s.last_error FROM archive.stats s;
+    RETURN QUERY SELECT (SELECT string_agg((to_jsonb(k) - '_ts')::text, ' ' ORDER BY id)
+        FROM archive.kept k), (SELECT count(*) FROM public.stored('archive.item')), s.last_error FROM archive.stats s;
 END $$;
 SELECT * FROM after('ALTER TABLE archive.item ADD COLUMN y int NOT NULL DEFAULT 5');
 SELECT * FROM after('ALTER TABLE archive.kept ADD COLUMN y bigint');
@@ -84,7 +89,8 @@ SELECT refused('SELECT ttl.alter_container(''archive.item'', reaping => true)');
 TABLE stats;
 ALTER TABLE kept OWNER TO CURRENT_USER;
 CALL ttl.reap('item');
-SELECT * FROM after('ALTER TABLE archive.kept ADD CONSTRAINT late FOREIGN KEY (id) REFERENCES archive.item DEFERRABLE INITIALLY DEFERRED NOT VALID');
+SELECT * FROM after('ALTER TABLE archive.kept ADD CONSTRAINT late FOREIGN KEY (id) REFERENCES archive.item DEFERRABLE '
+    'INITIALLY DEFERRED NOT VALID');
 ALTER TABLE kept DROP CONSTRAINT late;
 CALL ttl.reap('item');
 -- also without the trigger, of which ttl.status tells
@@ -100,7 +106,8 @@ SET client_min_messages = warning;
 ALTER TABLE item ENABLE TRIGGER "~ttl_archive";
 SELECT refused('ALTER TRIGGER "~ttl_archive" ON archive.item RENAME TO other');
 SELECT refused('DROP TRIGGER "~ttl_archive" ON archive.item');
-SELECT refused('CREATE OR REPLACE TRIGGER "~ttl_archive" AFTER DELETE ON archive.item FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()');
+SELECT refused('CREATE OR REPLACE TRIGGER "~ttl_archive" AFTER DELETE ON archive.item FOR EACH ROW EXECUTE FUNCTION '
+    'suppress_redundant_updates_trigger()');
 -- as in a script of pg_dump --clean
 SET row_security = off;
 DROP TRIGGER "~ttl_archive" ON archive.item;
@@ -168,7 +175,8 @@ CREATE TABLE beside (id int, down int REFERENCES down);
 CREATE TABLE old_down (id int, up int, long text);
 CREATE TABLE old_further (id int, down int);
 SELECT ttl.create_container(c, 60) FROM unnest('{up,down,further,beside}'::regclass[]) c;
-SELECT ttl.alter_container('down', archive_to => 'old_down'), ttl.alter_container('further', archive_to => 'old_further'), ttl.alter_container('beside', archive_to => 'old_further');
+SELECT ttl.alter_container('down', archive_to => 'old_down'), ttl.alter_container('further',
+    archive_to => 'old_further'), ttl.alter_container('beside', archive_to => 'old_further');
 CREATE PROCEDURE refill_family() LANGUAGE plpgsql AS $$
 BEGIN
     TRUNCATE archive.up, archive.down, archive.further, archive.beside, archive.old_down, archive.old_further;
@@ -197,10 +205,13 @@ END $$;
 SELECT road, f.* FROM unnest(ARRAY[
     'INSERT INTO archive.up VALUES (1)',
     'CALL ttl.reap(''archive.up'')',
-    'SET LOCAL ttl.show_expired = on; DELETE FROM archive.up WHERE id = 1; SET LOCAL ttl.show_expired = off']) road, try_family(road) f;
+    'SET LOCAL ttl.show_expired = on; DELETE FROM archive.up WHERE id = 1; SET LOCAL ttl.show_expired = off']) road,
+        try_family(road) f;
 -- where other triggers don't fire, ttl's own deletions are archived all the same, and nobody else's
-SELECT f.* FROM try_family('SET LOCAL session_replication_role = replica; INSERT INTO archive.up VALUES (1); SET LOCAL session_replication_role = origin') f;
-SELECT f.* FROM try_family('SET LOCAL session_replication_role = replica; SET LOCAL ttl.show_expired = on; DELETE FROM archive.down; SET LOCAL ttl.show_expired = off; SET LOCAL session_replication_role = origin') f;
+SELECT f.* FROM try_family('SET LOCAL session_replication_role = replica; INSERT INTO archive.up VALUES (1); SET LOCAL '
+    'session_replication_role = origin') f;
+SELECT f.* FROM try_family('SET LOCAL session_replication_role = replica; SET LOCAL ttl.show_expired = on; DELETE FROM '
+    'archive.down; SET LOCAL ttl.show_expired = off; SET LOCAL session_replication_role = origin') f;
 -- by a user's DELETE of what is live
 SELECT f.* FROM try_family('DELETE FROM archive.up WHERE id > 1') f;
 -- whatever its own container's settings keep from the worker
@@ -266,7 +277,8 @@ ALTER TABLE acts OWNER TO regress_ttl_owner;
 GRANT USAGE, CREATE ON SCHEMA archive TO regress_ttl_owner;
 GRANT USAGE ON SCHEMA archive TO regress_ttl_user;
 GRANT INSERT ON guarded TO regress_ttl_user;
-INSERT INTO guarded (id, secret, _ts) VALUES (1, 'plain', '2020-01-01'), (2, 'temporary', '2020-01-01'), (3, 'known', '2020-01-01');
+INSERT INTO guarded (id, secret, _ts) VALUES (1, 'plain', '2020-01-01'), (2, 'temporary', '2020-01-01'), (3, 'known',
+    '2020-01-01');
 SET SESSION AUTHORIZATION regress_ttl_user;
 INSERT INTO guarded (id) VALUES (1);
 SELECT current_user;
@@ -310,7 +322,8 @@ CREATE POLICY all_new ON vault FOR INSERT WITH CHECK (secret <> 'policy');
 DROP TRIGGER act ON vault;
 INSERT INTO guarded (id, secret, _ts) VALUES (4, 'policy', '2020-01-01'), (5, 'plain', '2020-01-01');
 SET row_security = off;
-SELECT public.state('INSERT INTO archive.guarded (id) VALUES (4)'), public.state('INSERT INTO archive.guarded (id) VALUES (5)');
+SELECT public.state('INSERT INTO archive.guarded (id) VALUES (4)'),
+    public.state('INSERT INTO archive.guarded (id) VALUES (5)');
 RESET row_security;
 
 SET client_min_messages = error;

@@ -10,7 +10,8 @@ BEGIN
     EXECUTE format('SELECT string_agg(id::text, '' '' ORDER BY id) FROM %s', c) INTO result;
     RETURN result;
 END $$;
-CREATE VIEW stats AS SELECT container::text, rows_deleted, blocked_rows, last_error FROM ttl.stat_containers JOIN pg_class ON oid = container WHERE relnamespace = 'blocked'::regnamespace;
+CREATE VIEW stats AS SELECT container::text, rows_deleted, blocked_rows, last_error FROM ttl.stat_containers
+    JOIN pg_class ON oid = container WHERE relnamespace = 'blocked'::regnamespace;
 
 -- several columns, NULLs, MATCH FULL; RESTRICT; a unique key that isn't the primary one
 CREATE TABLE p (id int PRIMARY KEY, a int, b text COLLATE "C", UNIQUE (a, b));
@@ -18,7 +19,8 @@ CREATE TABLE simple (a int, b text, FOREIGN KEY (a, b) REFERENCES p (a, b));
 CREATE TABLE fully (a bigint, b varchar, FOREIGN KEY (a, b) REFERENCES p (a, b) MATCH FULL ON DELETE RESTRICT);
 SELECT ttl.create_container('p', 3600);
 INSERT INTO p (id, a, b, _ts) SELECT g, g % 3, 'b' || g, '2020-01-01' FROM generate_series(1, 9) g;
-INSERT INTO p (id, a, b, _ts) VALUES (10, NULL, 'b10', '2020-01-01'), (11, 1, NULL, '2020-01-01'), (12, NULL, NULL, '2020-01-01');
+INSERT INTO p (id, a, b, _ts) VALUES (10, NULL, 'b10', '2020-01-01'), (11, 1, NULL, '2020-01-01'), (12, NULL, NULL,
+    '2020-01-01');
 BEGIN;
 SET LOCAL session_replication_role = replica;
 INSERT INTO simple VALUES (1, 'b1'), (NULL, 'b2'), (0, NULL), (2, 'b1');
@@ -65,7 +67,8 @@ CREATE TABLE by_composite (k pair REFERENCES p (comp));
 CREATE TABLE by_domain (k text REFERENCES p (dom));
 CREATE TABLE by_char (k char(8) REFERENCES p (ch), k1 int, n int, "ttl staying" int);
 SELECT ttl.create_container('p', 3600);
-INSERT INTO p (id, arr, comp, dom, ch, _ts) SELECT g, ARRAY[g, g], ROW(g, g)::pair, 'd' || g, 'c' || g, '2020-01-01' FROM generate_series(1, 8) g;
+INSERT INTO p (id, arr, comp, dom, ch, _ts) SELECT g, ARRAY[g, g], ROW(g, g)::pair, 'd' || g, 'c' || g, '2020-01-01'
+    FROM generate_series(1, 8) g;
 BEGIN;
 SET LOCAL session_replication_role = replica;
 INSERT INTO by_array VALUES ('{1,1}');
@@ -84,7 +87,8 @@ SELECT ttl.create_container('tree', 3600);
 SELECT ttl.alter_container('tree', reaping => false);
 BEGIN;
 SET LOCAL session_replication_role = replica;
-INSERT INTO tree (id, up, _ts) VALUES (1, NULL, '2020-01-01'), (2, 1, '2020-01-01'), (3, 2, '2020-01-01'), (4, 2, '2020-01-01'), (5, NULL, '2020-01-01'), (6, 5, '2020-01-01'), (7, 4, now());
+INSERT INTO tree (id, up, _ts) VALUES (1, NULL, '2020-01-01'), (2, 1, '2020-01-01'), (3, 2, '2020-01-01'), (4, 2,
+    '2020-01-01'), (5, NULL, '2020-01-01'), (6, 5, '2020-01-01'), (7, 4, now());
 COMMIT;
 CALL ttl.reap('tree');
 SELECT stored('tree');

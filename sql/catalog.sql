@@ -7,7 +7,8 @@ CREATE TABLE item (id int PRIMARY KEY);
 SELECT ttl.create_container('item', 60);
 INSERT INTO item (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01');
 SELECT c, left(refused(c), 5) FROM unnest(ARRAY[
-    'DROP TABLE ttl.container CASCADE', 'DROP INDEX ttl.container_pkey', 'DROP FUNCTION ttl.item_expiry(timestamptz, integer)',
+    'DROP TABLE ttl.container CASCADE', 'DROP INDEX ttl.container_pkey',
+        'DROP FUNCTION ttl.item_expiry(timestamptz, integer)',
     'ALTER EXTENSION ttl SET SCHEMA catalog', 'ALTER SCHEMA ttl RENAME TO other', 'DROP SCHEMA ttl CASCADE']) c;
 -- its triggers stay what they are in a script of pg_dump --disable-triggers
 ALTER TABLE ttl.container DISABLE TRIGGER ALL;
@@ -24,16 +25,20 @@ SELECT id FROM item;
 CREATE TABLE other (id int, _ts timestamptz);
 INSERT INTO other VALUES (1, '2020-01-01');
 SET client_min_messages = warning;
-INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay)
-VALUES (4294967295, 60, '_ts', 'ttl', 'consistent', true, true, '0'), ('other', 60, '_ts', 'ttl', 'consistent', true, true, '0');
+INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping,
+    reap_delay)
+VALUES (4294967295, 60, '_ts', 'ttl', 'consistent', true, true, '0'), ('other', 60, '_ts', 'ttl', 'consistent', true,
+    true, '0');
 SELECT count(*) FROM other;
 SELECT container FROM ttl.containers WHERE container IN ('4294967295', 'other');
 SELECT refused('SELECT ttl.drop_container(4294967295)');
 -- nor of a view, and no archive that is gone: another table might get its number
 CREATE VIEW looks_like AS SELECT id, _ts, NULL::int AS ttl FROM other;
-INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay)
+INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping,
+    reap_delay)
 VALUES ('looks_like', 60, '_ts', 'ttl', 'consistent', true, true, '0');
-INSERT INTO ttl.container (relid, default_time_to_live, ts_column, indexing, touch_on_update, reaping, reap_delay, archive_to)
+INSERT INTO ttl.container (relid, default_time_to_live, ts_column, indexing, touch_on_update, reaping, reap_delay,
+    archive_to)
 VALUES ('other', 60, '_ts', 'none', true, true, '0', 4294967295);
 SELECT relid, reaping, archive_to FROM ttl.container WHERE relid IN ('looks_like'::regclass, 'other'::regclass);
 
@@ -45,7 +50,8 @@ SELECT relid, reaping, archive_to FROM ttl.container WHERE relid IN ('looks_like
 CREATE TABLE plain (id int PRIMARY KEY);
 \c -
 SELECT count(*) FROM catalog.plain;
-SELECT ident FROM pg_backend_memory_contexts WHERE name = 'index info' AND ident ~ '^(container|pg_depend)' ORDER BY ident COLLATE "C";
+SELECT ident FROM pg_backend_memory_contexts WHERE name = 'index info' AND ident ~ '^(container|pg_depend)'
+    ORDER BY ident COLLATE "C";
 SET client_min_messages = warning;
 
 DROP SCHEMA catalog CASCADE;

@@ -8,7 +8,8 @@ SET search_path = clock, public;
 SELECT clock_timestamp() AS test_begins \gset
 CREATE TABLE test_begins AS SELECT :'test_begins'::timestamptz AS at;
 CREATE FUNCTION clock(ts timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN ts >= at AND ts <= clock_timestamp() THEN 'present' ELSE coalesce(ts::text, 'NULL') END FROM clock.test_begins
+    SELECT CASE WHEN ts >= at AND ts <= clock_timestamp() THEN 'present' ELSE coalesce(ts::text, 'NULL') END
+        FROM clock.test_begins
 $$;
 
 CREATE TABLE item (id int PRIMARY KEY, note text, other int);
@@ -45,7 +46,8 @@ COMMIT;
 CREATE FUNCTION put(int) RETURNS timestamptz LANGUAGE sql AS 'INSERT INTO clock.item (id) VALUES ($1) RETURNING _ts';
 SELECT clock(put(22));
 WITH i AS (INSERT INTO item (id) VALUES (23) RETURNING _ts) SELECT clock(_ts) FROM i;
-MERGE INTO item i USING (VALUES (24)) AS s (id) ON i.id = s.id WHEN NOT MATCHED THEN INSERT (id, _ts) VALUES (s.id, NULL);
+MERGE INTO item i USING (VALUES (24)) AS s (id) ON i.id = s.id WHEN NOT MATCHED THEN INSERT (id, _ts)
+    VALUES (s.id, NULL);
 SELECT * FROM items WHERE id = 24;
 -- while the default is dropped
 ALTER TABLE item ALTER COLUMN _ts DROP DEFAULT;
@@ -70,7 +72,8 @@ UPDATE item SET _ts = DEFAULT WHERE id = 1;
 UPDATE item SET _ts = NULL WHERE id = 2;
 UPDATE item SET (note, other) = ('row', 1) WHERE id = 3;
 UPDATE item SET (note, other) = (SELECT 'subquery', 2) WHERE id = 4;
-UPDATE item i SET (_ts, other) = (SELECT '2950-01-01'::timestamptz, count(*) FROM item j WHERE j.id < i.id), note = 'both' WHERE id = 5;
+UPDATE item i SET (_ts, other) = (SELECT '2950-01-01'::timestamptz, count(*) FROM item j
+    WHERE j.id < i.id), note = 'both' WHERE id = 5;
 SELECT i.*, other FROM items i JOIN item USING (id) ORDER BY id;
 CALL refill();
 UPDATE item SET note = s.note FROM (VALUES (1, 'one'), (2, 'two')) AS s (id, note) WHERE s.id = item.id;
@@ -81,7 +84,8 @@ DO 'BEGIN UPDATE clock.item SET note = ''PL/pgSQL'' WHERE id = 5; END';
 SELECT * FROM items;
 CALL refill();
 INSERT INTO item (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET note = 'on conflict';
-INSERT INTO item (id, _ts) VALUES (2, '2950-01-01') ON CONFLICT (id) DO UPDATE SET note = 'on conflict', _ts = excluded._ts RETURNING clock(_ts);
+INSERT INTO item (id, _ts) VALUES (2, '2950-01-01') ON CONFLICT (id) DO UPDATE
+    SET note = 'on conflict', _ts = excluded._ts RETURNING clock(_ts);
 INSERT INTO item (id) VALUES (3) ON CONFLICT (id) DO NOTHING;
 INSERT INTO item (id) VALUES (4) ON CONFLICT (id) DO UPDATE SET note = 'no' WHERE item.note = 'another';
 INSERT INTO item (id, note) VALUES (5, 'x') ON CONFLICT (id) DO UPDATE SET (note, other) = (SELECT 'conflict, row', 1);
@@ -120,7 +124,8 @@ SET ROLE regress_ttl_user;
 UPDATE clock.item SET note = 'theirs' WHERE id = 1;
 INSERT INTO clock.item (id, note) VALUES (2, 'x') ON CONFLICT (id) DO UPDATE SET note = 'theirs';
 MERGE INTO clock.item i USING (VALUES (3)) AS s (id) ON i.id = s.id WHEN MATCHED THEN UPDATE SET note = 'theirs';
-SELECT state('UPDATE clock.item SET _ts = now()'), state('UPDATE clock.item SET other = 1'), state('INSERT INTO clock.item (id, _ts) VALUES (9, now())');
+SELECT state('UPDATE clock.item SET _ts = now()'), state('UPDATE clock.item SET other = 1'),
+    state('INSERT INTO clock.item (id, _ts) VALUES (9, now())');
 RESET ROLE;
 SELECT * FROM items;
 
@@ -148,13 +153,15 @@ SELECT ttl.time_to_live(i) BETWEEN 3000 AND 3600 AS after FROM item i WHERE id =
 
 CREATE TABLE parts (note text, id int, region text, PRIMARY KEY (region, id)) PARTITION BY LIST (region);
 CREATE TABLE parts_eu PARTITION OF parts FOR VALUES IN ('eu');
-CREATE TABLE parts_us (gone int, region text NOT NULL, _ts timestamptz DEFAULT '2900-01-01' NOT NULL, id int NOT NULL, ttl int, note text);
+CREATE TABLE parts_us (gone int, region text NOT NULL, _ts timestamptz DEFAULT '2900-01-01' NOT NULL, id int NOT NULL,
+    ttl int, note text);
 ALTER TABLE parts_us DROP COLUMN gone;
 SELECT ttl.create_container('parts', 60);
 ALTER TABLE parts ATTACH PARTITION parts_us FOR VALUES IN ('us');
 CREATE PROCEDURE refill_parts() LANGUAGE sql AS $$
     TRUNCATE clock.parts;
-    INSERT INTO clock.parts (region, id, note, _ts) SELECT region, i, 'old', '2900-01-01' FROM unnest('{eu,us}'::text[]) region, generate_series(1, 3) i;
+    INSERT INTO clock.parts (region, id, note, _ts) SELECT region, i, 'old', '2900-01-01'
+        FROM unnest('{eu,us}'::text[]) region, generate_series(1, 3) i;
 $$;
 CALL refill_parts();
 UPDATE parts SET note = 'root' WHERE id = 1;
@@ -162,7 +169,8 @@ UPDATE parts_us SET note = 'leaf', _ts = '2950-01-01' WHERE id = 2;
 UPDATE parts_eu SET note = 'leaf' WHERE id = 2;
 UPDATE parts SET region = 'us', id = 10, note = 'moved', _ts = '2950-01-01' WHERE region = 'eu' AND id = 3;
 INSERT INTO parts (region, id) VALUES ('us', 3) ON CONFLICT (region, id) DO UPDATE SET note = 'conflict';
-INSERT INTO parts (region, id, note, _ts) VALUES ('us', 4, 'inserted', NULL), ('eu', 4, 'inserted', '2950-01-01'), ('us', 5, 'inserted', DEFAULT);
+INSERT INTO parts (region, id, note, _ts) VALUES ('us', 4, 'inserted', NULL), ('eu', 4, 'inserted', '2950-01-01'),
+    ('us', 5, 'inserted', DEFAULT);
 INSERT INTO parts_us (region, id, note, _ts) VALUES ('us', 6, 'inserted', NULL);
 COPY parts (region, id, note) FROM STDIN;
 us	7	copied
@@ -170,9 +178,12 @@ eu	7	copied
 \.
 SELECT tableoid::regclass, id, note, clock(_ts) FROM parts ORDER BY tableoid::regclass::text COLLATE "C", id;
 CALL refill_parts();
-MERGE INTO parts p USING (VALUES ('eu', 1), ('us', 2), ('us', 3)) AS s (region, id) ON p.region = s.region AND p.id = s.id
- WHEN MATCHED AND s.id < 3 THEN UPDATE SET note = 'merged' WHEN MATCHED THEN UPDATE SET region = 'eu', id = 30, note = 'merged, moved';
-WITH u AS (UPDATE parts SET (note, ttl) = (SELECT 'row', 7) WHERE region = 'us' AND id = 1 RETURNING *) SELECT region, id, note, ttl, clock(_ts) FROM u;
+MERGE INTO parts p USING (VALUES ('eu', 1), ('us', 2), ('us', 3)) AS s (region,
+    id) ON p.region = s.region AND p.id = s.id
+ WHEN MATCHED AND s.id < 3 THEN UPDATE SET note = 'merged' WHEN MATCHED THEN UPDATE
+     SET region = 'eu', id = 30, note = 'merged, moved';
+WITH u AS (UPDATE parts SET (note, ttl) = (SELECT 'row', 7) WHERE region = 'us' AND id = 1 RETURNING *)
+    SELECT region, id, note, ttl, clock(_ts) FROM u;
 SELECT tableoid::regclass, id, note, clock(_ts) FROM parts ORDER BY tableoid::regclass::text COLLATE "C", id;
 -- a new partition
 CREATE TABLE parts_asia PARTITION OF parts FOR VALUES IN ('asia');
@@ -249,11 +260,13 @@ SELECT DISTINCT clock FROM items;
 
 -- Referential actions
 CREATE TABLE parent (id int PRIMARY KEY);
-CREATE TABLE child (id int PRIMARY KEY, c int REFERENCES parent ON UPDATE CASCADE ON DELETE CASCADE, n int REFERENCES parent ON UPDATE SET NULL ON DELETE SET NULL,
+CREATE TABLE child (id int PRIMARY KEY, c int REFERENCES parent ON UPDATE CASCADE ON DELETE CASCADE,
+    n int REFERENCES parent ON UPDATE SET NULL ON DELETE SET NULL,
     d int DEFAULT 0 REFERENCES parent ON UPDATE SET DEFAULT ON DELETE SET DEFAULT);
 INSERT INTO parent SELECT generate_series(0, 9);
 SELECT ttl.create_container('child', 60);
-INSERT INTO child (id, c, n, d, _ts) SELECT i, i, i, i, CASE WHEN i = 4 THEN '2020-01-01' ELSE '2900-01-01' END::timestamptz FROM generate_series(1, 9) i;
+INSERT INTO child (id, c, n, d, _ts) SELECT i, i, i, i, CASE
+    WHEN i = 4 THEN '2020-01-01' ELSE '2900-01-01' END::timestamptz FROM generate_series(1, 9) i;
 UPDATE parent SET id = id + 100 WHERE id BETWEEN 1 AND 4;
 SELECT id, c, n, d, clock(_ts) FROM child ORDER BY id;
 SET ttl.show_expired = on;
@@ -263,7 +276,8 @@ ALTER TABLE child DROP CONSTRAINT child_c_fkey;
 DELETE FROM parent WHERE id IN (5, 6);
 SELECT id, c, n, d, clock(_ts) FROM child WHERE id IN (5, 6) ORDER BY id;
 -- but an UPDATE by a trigger within is the user's
-CREATE FUNCTION note_it() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN UPDATE clock.item SET note = 'by trigger' WHERE id = 1; RETURN NULL; END$$;
+CREATE FUNCTION note_it() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN UPDATE clock.item SET note = 'by trigger'
+    WHERE id = 1; RETURN NULL; END$$;
 CREATE TRIGGER note_it AFTER UPDATE ON child FOR EACH ROW EXECUTE FUNCTION note_it();
 DELETE FROM parent WHERE id = 7;
 SELECT id, c, n, d, clock(_ts) FROM child WHERE id = 7;
@@ -288,9 +302,12 @@ SELECT count(*), ttl.expired_count('item') FROM item;
 CREATE TABLE coarse (id int PRIMARY KEY, changed timestamptz(0));
 SELECT ttl.create_container('coarse', 60, 'changed');
 INSERT INTO coarse (id, changed) VALUES (1, DEFAULT), (2, '2900-01-01 00:00:00.6'), (3, NULL);
-SELECT id, changed = date_trunc('second', changed) AS whole, abs(extract(epoch FROM changed - clock_timestamp())) < 100 AS near FROM coarse ORDER BY id;
-UPDATE coarse SET id = 4 WHERE id = 2 RETURNING changed = date_trunc('second', changed) AS whole, abs(extract(epoch FROM changed - clock_timestamp())) < 100 AS near;
-SELECT id, changed = date_trunc('second', changed) AS whole, abs(extract(epoch FROM changed - clock_timestamp())) < 100 AS near FROM coarse ORDER BY id;
+SELECT id, changed = date_trunc('second', changed) AS whole, abs(extract(epoch
+    FROM changed - clock_timestamp())) < 100 AS near FROM coarse ORDER BY id;
+UPDATE coarse SET id = 4 WHERE id = 2 RETURNING changed = date_trunc('second', changed) AS whole, abs(extract(epoch
+    FROM changed - clock_timestamp())) < 100 AS near;
+SELECT id, changed = date_trunc('second', changed) AS whole, abs(extract(epoch
+    FROM changed - clock_timestamp())) < 100 AS near FROM coarse ORDER BY id;
 
 REVOKE ALL ON SCHEMA clock FROM regress_ttl_user;
 DROP SCHEMA clock CASCADE;

@@ -8,7 +8,8 @@ SET search_path = configuration, public;
 -- The interface
 --
 
-SELECT c.relname AS view, string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum) AS columns
+SELECT c.relname AS view, string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', '
+    ORDER BY a.attnum) AS columns
   FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
  WHERE c.relnamespace = 'ttl'::regnamespace AND c.relkind = 'v'
  GROUP BY c.relname ORDER BY c.relname COLLATE "C";
@@ -30,14 +31,16 @@ SELECT attrelid::regclass, attname FROM pg_attribute JOIN pg_class c ON c.oid = 
    AND col_description(attrelid, attnum) IS NULL ORDER BY attrelid::regclass::text, attnum;
 -- and every trigger
 SELECT tgrelid::regclass, tgname FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid
- WHERE relnamespace = 'ttl'::regnamespace AND NOT tgisinternal AND obj_description(pg_trigger.oid, 'pg_trigger') IS NULL;
+ WHERE relnamespace = 'ttl'::regnamespace AND NOT tgisinternal AND obj_description(pg_trigger.oid,
+     'pg_trigger') IS NULL;
 
 --
 -- create_container
 --
 
 CREATE FUNCTION columns_of(c regclass) RETURNS text LANGUAGE sql AS $$
-    SELECT string_agg(quote_ident(attname) || ' ' || format_type(atttypid, atttypmod) || CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END
+    SELECT string_agg(quote_ident(attname) || ' ' || format_type(atttypid, atttypmod) || CASE
+        WHEN attnotnull THEN ' NOT NULL' ELSE '' END
                       || coalesce(' DEFAULT ' || pg_get_expr(adbin, adrelid), ''), ', ' ORDER BY attnum)
       FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
      WHERE attrelid = c AND attnum > 0 AND NOT attisdropped
@@ -46,7 +49,8 @@ CREATE FUNCTION indexes_of(c regclass) RETURNS SETOF text LANGUAGE sql AS $$
     SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = c ORDER BY pg_get_indexdef(indexrelid) COLLATE "C"
 $$;
 CREATE FUNCTION triggers_of(c regclass) RETURNS SETOF text LANGUAGE sql AS $$
-    SELECT tgname || ' ' || tgenabled::text FROM pg_trigger WHERE tgrelid = c AND NOT tgisinternal ORDER BY tgname COLLATE "C"
+    SELECT tgname || ' ' || tgenabled::text FROM pg_trigger WHERE tgrelid = c AND NOT tgisinternal
+        ORDER BY tgname COLLATE "C"
 $$;
 CREATE VIEW containers AS
     SELECT container, default_ttl, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay
@@ -62,7 +66,8 @@ SELECT relfilenode = :was AS not_rewritten FROM pg_class WHERE oid = 'session'::
 CREATE TABLE nothing_yet (id int PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE nothing_yet_1 PARTITION OF nothing_yet FOR VALUES FROM (0) TO (100);
 SELECT ttl.create_container('nothing_yet', 3600);
-SELECT attrelid::regclass, atthasmissing FROM pg_attribute WHERE attname = '_ts' AND attrelid IN ('session'::regclass, 'nothing_yet'::regclass, 'nothing_yet_1'::regclass) ORDER BY 1;
+SELECT attrelid::regclass, atthasmissing FROM pg_attribute WHERE attname = '_ts' AND attrelid IN ('session'::regclass,
+    'nothing_yet'::regclass, 'nothing_yet_1'::regclass) ORDER BY 1;
 INSERT INTO nothing_yet VALUES (1);
 SELECT _ts IS NOT NULL AS has_ts FROM nothing_yet;
 DROP TABLE nothing_yet;
@@ -73,12 +78,14 @@ SELECT triggers_of('session');
 SELECT * FROM containers;
 SELECT ttl.default_ttl('session');
 -- the rows that were there count from now
-SELECT id, data, ttl, _ts <= clock_timestamp() AND _ts > clock_timestamp() - interval '10 min' AS from_now, ttl.time_to_live(s) BETWEEN 3000 AND 3600 AS left FROM session s ORDER BY id;
+SELECT id, data, ttl, _ts <= clock_timestamp() AND _ts > clock_timestamp() - interval '10 min' AS from_now,
+    ttl.time_to_live(s) BETWEEN 3000 AND 3600 AS left FROM session s ORDER BY id;
 SELECT refused('SELECT ttl.create_container(''session'', 60)');
 
 -- Every argument
 CREATE TABLE named (id int, changed timestamptz, lives int);
-SELECT ttl.create_container(container => 'named', default_ttl => -1, ts_column => 'changed', ttl_column => 'lives', indexing => 'consistent', touch_on_update => false);
+SELECT ttl.create_container(container => 'named', default_ttl => -1, ts_column => 'changed', ttl_column => 'lives',
+    indexing => 'consistent', touch_on_update => false);
 CREATE TABLE bare (id int);
 SELECT ttl.create_container('bare', ttl_column => NULL);
 CREATE TABLE unindexed (id int);
@@ -104,10 +111,13 @@ SELECT indexes_of('named') UNION ALL SELECT indexes_of('bare') UNION ALL SELECT 
 CREATE TABLE fresh (id int);
 SELECT args, refused(format('SELECT ttl.create_container(%s)', args)) FROM unnest(ARRAY[
     '''fresh'', 0', '''fresh'', -2', '''fresh'', -2147483648', '''fresh'', ts_column => NULL',
-    '''fresh'', ts_column => ''x'', ttl_column => ''x''', '''fresh'', ts_column => ''xmin''', '''fresh'', ttl_column => ''ctid''',
+    '''fresh'', ts_column => ''x'', ttl_column => ''x''', '''fresh'', ts_column => ''xmin''',
+        '''fresh'', ttl_column => ''ctid''',
     '''fresh'', indexing => ''hash''', '''fresh'', indexing => ''Consistent''',
-    '''fresh'', 60, indexing => ''none''', '''fresh'', -1, indexing => ''none''', 'NULL', '0', '4000000000, 60, indexing => ''none''', '''nonexistent''']) args;
-SELECT columns_of('fresh'), (SELECT count(*) FROM pg_depend WHERE refobjid = 'fresh'::regclass AND deptype IN ('a', 'n')) AS dependents;
+    '''fresh'', 60, indexing => ''none''', '''fresh'', -1, indexing => ''none''', 'NULL', '0',
+        '4000000000, 60, indexing => ''none''', '''nonexistent''']) args;
+SELECT columns_of('fresh'), (SELECT count(*) FROM pg_depend WHERE refobjid = 'fresh'::regclass AND deptype IN ('a',
+    'n')) AS dependents;
 
 -- Wrong kinds of relations
 CREATE VIEW a_view AS SELECT * FROM fresh;
@@ -124,8 +134,10 @@ CREATE TABLE a_partition PARTITION OF a_partitioned FOR VALUES IN (1);
 CREATE TABLE a_subpartitioned PARTITION OF a_partitioned FOR VALUES IN (2) PARTITION BY LIST (id);
 CREATE TABLE an_old_parent (id int);
 CREATE TABLE an_old_child () INHERITS (an_old_parent);
-SELECT r, refused(format('SELECT ttl.create_container(%L, 60)', r)) FROM unnest(ARRAY['a_view', 'a_matview', 'a_sequence', 'an_index', 'a_type', 'a_foreign_table', 'a_temp_table',
-    'a_partition', 'a_subpartitioned', 'an_old_parent', 'an_old_child', 'pg_class', 'pg_catalog.pg_shdepend', 'ttl.container']) r;
+SELECT r, refused(format('SELECT ttl.create_container(%L, 60)', r)) FROM unnest(ARRAY['a_view', 'a_matview',
+    'a_sequence', 'an_index', 'a_type', 'a_foreign_table', 'a_temp_table',
+    'a_partition', 'a_subpartitioned', 'an_old_parent', 'an_old_child', 'pg_class', 'pg_catalog.pg_shdepend',
+        'ttl.container']) r;
 SELECT state('SELECT ttl.create_container(''pg_toast.pg_toast_1255'')') AS toast;
 
 --
@@ -134,9 +146,12 @@ SELECT state('SELECT ttl.create_container(''pg_toast.pg_toast_1255'')') AS toast
 
 CREATE DOMAIN moment AS timestamptz;
 CREATE DOMAIN lifetime AS int;
-SELECT t, refused(format('CREATE TABLE configuration.adopt (id int, _ts %s); SELECT ttl.create_container(''configuration.adopt'')', t))
-  FROM unnest(ARRAY['date', 'text', 'moment', 'bigint', 'timestamptz[]', 'timestamptz GENERATED ALWAYS AS (''2020-01-01''::timestamptz) STORED']) t;
-SELECT t, refused(format('CREATE TABLE configuration.adopt (id int, ttl %s); SELECT ttl.create_container(''configuration.adopt'')', t))
+SELECT t, refused(format('CREATE TABLE configuration.adopt (id int, _ts %s); SELECT '
+    'ttl.create_container(''configuration.adopt'')', t))
+  FROM unnest(ARRAY['date', 'text', 'moment', 'bigint', 'timestamptz[]',
+      'timestamptz GENERATED ALWAYS AS (''2020-01-01''::timestamptz) STORED']) t;
+SELECT t, refused(format('CREATE TABLE configuration.adopt (id int, ttl %s); SELECT '
+    'ttl.create_container(''configuration.adopt'')', t))
   FROM unnest(ARRAY['text', 'lifetime', 'interval', 'boolean', 'int[]']) t;
 -- fitting ones, with constraints and indexes that are there already
 CREATE TABLE adopt (id int, _ts timestamptz, ttl smallint);
@@ -145,7 +160,9 @@ SELECT ttl.create_container('adopt', 60, ts_column => '_ts', ttl_column => 'ttl'
 SELECT columns_of('adopt');
 SELECT indexes_of('adopt');
 SELECT id FROM adopt ORDER BY id;
-SELECT state('INSERT INTO configuration.adopt VALUES (4, NULL, 0)'), state('INSERT INTO configuration.adopt VALUES (4, NULL, -2)'), state('INSERT INTO configuration.adopt VALUES (4, NULL, -1)');
+SELECT state('INSERT INTO configuration.adopt VALUES (4, NULL, 0)'),
+    state('INSERT INTO configuration.adopt VALUES (4, NULL, -2)'),
+    state('INSERT INTO configuration.adopt VALUES (4, NULL, -1)');
 CREATE TABLE adopt_all (id int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int);
 CREATE INDEX mine_default ON adopt_all (_ts) WHERE ttl IS NULL;
 CREATE INDEX mine_item ON adopt_all (ttl.item_expiry(_ts, ttl)) WHERE ttl > 0;
@@ -166,8 +183,10 @@ CREATE INDEX not_equal_3 ON adopt_all USING brin (_ts) WHERE ttl IS NULL;
 CREATE INDEX not_equal_4 ON adopt_all (ttl, _ts) WHERE ttl > 0;
 SELECT ttl.create_container('adopt_all', 60);
 SELECT indexes_of('adopt_all');
-INSERT INTO adopt_all VALUES (1, '2020-01-01', NULL), (2, '2900-01-01', NULL), (3, '2020-01-02', NULL), (4, clock_timestamp() - interval '1 h', 5), (5, '2900-01-01', 5);
-SELECT ttl.expired_count('adopt_all'), lag > '4 years' AS lag FROM ttl.stat_containers WHERE container = 'adopt_all'::regclass;
+INSERT INTO adopt_all VALUES (1, '2020-01-01', NULL), (2, '2900-01-01', NULL), (3, '2020-01-02', NULL), (4,
+    clock_timestamp() - interval '1 h', 5), (5, '2900-01-01', 5);
+SELECT ttl.expired_count('adopt_all'), lag > '4 years' AS lag FROM ttl.stat_containers
+    WHERE container = 'adopt_all'::regclass;
 CALL ttl.reap('adopt_all');
 SELECT ttl.expired_count('adopt_all'), count(*) FROM adopt_all;
 -- no TTL column: one on _ts alone
@@ -188,8 +207,11 @@ SELECT ttl.set_default_ttl('session', 2147483647);
 SELECT ttl.set_default_ttl(container => 'session', default_ttl => 1);
 SELECT ttl.default_ttl('session');
 SELECT v, refused(format('SELECT ttl.set_default_ttl(''session'', %s)', v)) FROM unnest('{0, -2}'::text[]) v;
-SELECT f, refused(format('SELECT ttl.%s', f)) FROM unnest(ARRAY['set_default_ttl(''fresh'', 1)', 'default_ttl(''fresh'')', 'alter_container(''fresh'', reaping => false)', 'drop_container(''fresh'')', 'expired_count(''fresh'')',
-    'set_default_ttl(''a_view'', 1)', 'set_default_ttl(NULL, 1)', 'alter_container(NULL)', 'drop_container(NULL)', 'drop_container(''session'', NULL)', 'set_default_ttl(0, 1)']) f;
+SELECT f, refused(format('SELECT ttl.%s', f)) FROM unnest(ARRAY['set_default_ttl(''fresh'', 1)',
+    'default_ttl(''fresh'')', 'alter_container(''fresh'', reaping => false)', 'drop_container(''fresh'')',
+    'expired_count(''fresh'')',
+    'set_default_ttl(''a_view'', 1)', 'set_default_ttl(NULL, 1)', 'alter_container(NULL)', 'drop_container(NULL)',
+        'drop_container(''session'', NULL)', 'set_default_ttl(0, 1)']) f;
 
 -- A default TTL as an interval, and as a text that is a number or an interval: what drivers send without a type
 CREATE FUNCTION becomes(argument text) RETURNS text LANGUAGE plpgsql AS $$
@@ -199,11 +221,15 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
     RETURN SQLSTATE || ': ' || SQLERRM;
 END $$;
-SELECT a, becomes(a) FROM unnest(ARRAY['interval ''1 day''', '''1 hour''', '''3600''', ''' 3600 ''', '''-1''', ''' -1 ''', '''+20''', '''20.0''', '''PT1M''', '''1 month''', '''2147483647 s''',
+SELECT a, becomes(a) FROM unnest(ARRAY['interval ''1 day''', '''1 hour''', '''3600''', ''' 3600 ''', '''-1''',
+    ''' -1 ''', '''+20''', '''20.0''', '''PT1M''', '''1 month''', '''2147483647 s''',
     '''2147483647''', 'NULL', 'NULL::interval', 'NULL::text', 'NULL::integer', '20::smallint', 'varchar ''7'' ',
-    '''0''', '''-2''', '''2147483648''', '''-9223372036854775809''', '''99999999999999999999''', '''1.5 s''', '''20.5''', '''0 s''', '''-1 s''', '''178000000 years''', '''99999999999999999999 years''',
-    '''''', ''' ''', '''forever''', '''20 bananas''', '''0x10''', 'interval ''-1 s''', 'interval ''0''', 'interval ''1.5 s''', 'interval ''2147483648 s''']) a;
-SELECT refused('SELECT ttl.set_default_ttl(''session'', ''forever'')'), refused('SELECT ttl.set_default_ttl(''session'', interval ''0.5 s'')');
+    '''0''', '''-2''', '''2147483648''', '''-9223372036854775809''', '''99999999999999999999''', '''1.5 s''',
+        '''20.5''', '''0 s''', '''-1 s''', '''178000000 years''', '''99999999999999999999 years''',
+    '''''', ''' ''', '''forever''', '''20 bananas''', '''0x10''', 'interval ''-1 s''', 'interval ''0''',
+        'interval ''1.5 s''', 'interval ''2147483648 s''']) a;
+SELECT refused('SELECT ttl.set_default_ttl(''session'', ''forever'')'),
+    refused('SELECT ttl.set_default_ttl(''session'', interval ''0.5 s'')');
 PREPARE untyped AS SELECT ttl.set_default_ttl($1, $2);
 EXECUTE untyped('session', '90 minutes');
 SELECT ttl.default_ttl('session');
@@ -213,17 +239,22 @@ DEALLOCATE untyped;
 SELECT ttl.set_default_ttl('session', 1);
 CREATE TABLE as_interval (id int);
 CREATE TABLE as_text (id int, made timestamptz);
-SELECT ttl.create_container('as_interval', interval '1 day'), ttl.create_container('as_text', '1 week', ts_column => 'made', ttl_column => NULL, touch_on_update => false);
+SELECT ttl.create_container('as_interval', interval '1 day'), ttl.create_container('as_text', '1 week',
+    ts_column => 'made', ttl_column => NULL, touch_on_update => false);
 SELECT container, default_ttl, ts_column, ttl_column, touch_on_update FROM containers WHERE container::text ~ '^as_';
 DROP TABLE as_interval, as_text;
 CREATE TABLE as_text (id int);
-SELECT refused('SELECT ttl.create_container(''as_text'', default_ttl => ''soon'')'), refused('SELECT ttl.create_container(''as_text'', interval ''-1 day'')');
-SELECT ttl.create_container('as_text', default_ttl => NULL, indexing => NULL, touch_on_update => NULL, ttl_unit => NULL);
+SELECT refused('SELECT ttl.create_container(''as_text'', default_ttl => ''soon'')'),
+    refused('SELECT ttl.create_container(''as_text'', interval ''-1 day'')');
+SELECT ttl.create_container('as_text', default_ttl => NULL, indexing => NULL, touch_on_update => NULL,
+    ttl_unit => NULL);
 SELECT container, default_ttl, indexing, touch_on_update FROM containers WHERE container::text ~ '^as_';
 DROP TABLE as_text;
 
-SELECT ttl.seconds('1 s'), ttl.seconds('1 hour'), ttl.seconds('30 days'), ttl.seconds('1 month'), ttl.seconds('2147483647 s'), ttl.seconds('1 day -1 hour'), ttl.seconds(NULL);
-SELECT i, refused(format('SELECT ttl.seconds(%L)', i)) FROM unnest('{0, -1 s, 1.5 s, 0.9 s, 2147483648 s, 178000000 years, -1 day 1 s}'::text[]) i;
+SELECT ttl.seconds('1 s'), ttl.seconds('1 hour'), ttl.seconds('30 days'), ttl.seconds('1 month'),
+    ttl.seconds('2147483647 s'), ttl.seconds('1 day -1 hour'), ttl.seconds(NULL);
+SELECT i, refused(format('SELECT ttl.seconds(%L)', i))
+    FROM unnest('{0, -1 s, 1.5 s, 0.9 s, 2147483648 s, 178000000 years, -1 day 1 s}'::text[]) i;
 
 SELECT ttl.alter_container('session', touch_on_update => false, reaping => false, reap_delay => '1 day 2 hours');
 SELECT * FROM containers WHERE container = 'session'::regclass;
@@ -231,7 +262,9 @@ SELECT ttl.alter_container('session');
 SELECT ttl.alter_container('session', reaping => true);
 SELECT ttl.alter_container('session', reap_delay => '0', touch_on_update => true, indexing => 'consistent');
 SELECT * FROM containers WHERE container = 'session'::regclass;
-SELECT a, refused(format('SELECT ttl.alter_container(''session'', %s)', a)) FROM unnest(ARRAY['reap_delay => ''-1 s''', 'reap_delay => ''1000000 years''', 'indexing => ''none''', 'indexing => ''gin''', 'indexing => ''''', 'batch_size => 50001', 'ts_precision => ''-1 s''']) a;
+SELECT a, refused(format('SELECT ttl.alter_container(''session'', %s)', a)) FROM unnest(ARRAY['reap_delay => ''-1 s''',
+    'reap_delay => ''1000000 years''', 'indexing => ''none''', 'indexing => ''gin''', 'indexing => ''''',
+    'batch_size => 50001', 'ts_precision => ''-1 s''']) a;
 -- indexing
 SELECT refused('SELECT ttl.set_default_ttl(''unindexed'', 60)');
 SELECT refused('SELECT ttl.set_default_ttl(''unindexed'', -1)');
@@ -286,7 +319,8 @@ SELECT columns_of('session');
 SELECT indexes_of('session');
 SELECT triggers_of('session');
 SELECT * FROM containers WHERE container = 'session'::regclass;
-SELECT state('SELECT ttl.drop_container(''session'')'), refused('SELECT ttl.expires_at(s) FROM configuration.session s');
+SELECT state('SELECT ttl.drop_container(''session'')'),
+    refused('SELECT ttl.expires_at(s) FROM configuration.session s');
 -- and back
 SELECT ttl.create_container('session', 60, ts_column => '_ts');
 SELECT count(*) FROM session WHERE id = 3;
@@ -308,8 +342,10 @@ CREATE TABLE theirs (id int);
 ALTER TABLE theirs OWNER TO regress_ttl_owner;
 GRANT ALL ON theirs TO regress_ttl_user;
 CREATE FUNCTION try_all(c text) RETURNS text LANGUAGE sql AS $$
-    SELECT string_agg(state(format(f, c)), ' ') FROM unnest(ARRAY['SELECT ttl.create_container(%L, 60)', 'SELECT ttl.set_default_ttl(%L, 30)', 'SELECT ttl.default_ttl(%L)',
-        'SELECT ttl.alter_container(%L, reap_delay => ''1 s'')', 'SELECT ttl.expired_count(%L)', 'CALL ttl.reap(%L)', 'SELECT ttl.drop_container(%L)']) f
+    SELECT string_agg(state(format(f, c)), ' ') FROM unnest(ARRAY['SELECT ttl.create_container(%L, 60)',
+        'SELECT ttl.set_default_ttl(%L, 30)', 'SELECT ttl.default_ttl(%L)',
+        'SELECT ttl.alter_container(%L, reap_delay => ''1 s'')', 'SELECT ttl.expired_count(%L)', 'CALL ttl.reap(%L)',
+            'SELECT ttl.drop_container(%L)']) f
 $$;
 SET ROLE regress_ttl_user;
 SELECT configuration.try_all('configuration.theirs') AS stranger;
@@ -317,7 +353,8 @@ RESET ROLE;
 SELECT ttl.create_container('theirs', 60);
 SET ROLE regress_ttl_user;
 SELECT configuration.try_all('configuration.theirs') AS stranger;
-SELECT state('INSERT INTO ttl.container (relid) VALUES (''configuration.theirs'')'), state('UPDATE ttl.container SET default_time_to_live = 1'), state('DELETE FROM ttl.containers');
+SELECT state('INSERT INTO ttl.container (relid) VALUES (''configuration.theirs'')'),
+    state('UPDATE ttl.container SET default_time_to_live = 1'), state('DELETE FROM ttl.containers');
 SELECT count(*) > 0 AS sees_policies FROM ttl.containers;
 SELECT count(*) > 0 AS sees_statistics FROM ttl.stat_containers;
 RESET ROLE;
@@ -330,11 +367,15 @@ RESET ROLE;
 SELECT try_all('theirs') AS superuser;
 -- Policies are changed by the functions alone, also by a superuser; what a dump
 -- restores is in force at once, for partitions too
-SELECT s, refused(s) FROM unnest('{UPDATE ttl.container SET default_time_to_live = 1, DELETE FROM ttl.container, TRUNCATE ttl.container, UPDATE ttl.containers SET reaping = true, DELETE FROM ttl.containers}'::text[]) s;
+SELECT s, refused(s) FROM unnest('{UPDATE ttl.container SET default_time_to_live = 1, DELETE FROM ttl.container, '
+    'TRUNCATE ttl.container, UPDATE ttl.containers SET reaping = true, DELETE FROM ttl.containers}'::text[]) s;
 -- nor may others change them, and are told what does
 GRANT pg_read_server_files TO regress_ttl_user;
 SET ROLE regress_ttl_user;
-SELECT s, public.refused(s) FROM unnest('{INSERT INTO ttl.container (relid) VALUES (1), UPDATE ttl.container SET default_time_to_live = 1, DELETE FROM ttl.container, TRUNCATE ttl.container, DELETE FROM ttl.containers, WITH d AS (DELETE FROM ttl.container) SELECT 1, SELECT FROM ttl.container FOR UPDATE, DELETE FROM pg_class, TRUNCATE pg_class, COPY ttl.container FROM ''/dev/null'', COPY pg_class FROM ''/dev/null''}'::text[]) s;
+SELECT s, public.refused(s) FROM unnest('{INSERT INTO ttl.container (relid) VALUES (1), UPDATE ttl.container SET '
+    'default_time_to_live = 1, DELETE FROM ttl.container, TRUNCATE ttl.container, DELETE FROM ttl.containers, WITH d '
+    'AS (DELETE FROM ttl.container) SELECT 1, SELECT FROM ttl.container FOR UPDATE, DELETE FROM pg_class, TRUNCATE '
+    'pg_class, COPY ttl.container FROM ''/dev/null'', COPY pg_class FROM ''/dev/null''}'::text[]) s;
 RESET ROLE;
 REVOKE pg_read_server_files FROM regress_ttl_user;
 SET session_replication_role = replica;
@@ -344,7 +385,9 @@ CREATE TABLE restored (id int, _ts timestamptz, ttl int) PARTITION BY LIST (id);
 CREATE TABLE restored_1 PARTITION OF restored DEFAULT;
 INSERT INTO restored VALUES (1, '2020-01-01');
 SELECT count(*) FROM restored_1;
-INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay) SELECT 'restored', 60, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay FROM ttl.container WHERE relid = 'by_interval'::regclass;
+INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping,
+    reap_delay) SELECT 'restored', 60, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay
+    FROM ttl.container WHERE relid = 'by_interval'::regclass;
 SELECT count(*) FROM restored_1;
 DROP TABLE restored;
 -- Anybody reads what ttl keeps of a row
@@ -359,18 +402,29 @@ RESET ROLE;
 --
 
 CREATE SCHEMA "Odd ""schema"" select";
-CREATE TABLE "Odd ""schema"" select"."table" ("Id" int PRIMARY KEY, "user" timestamptz NOT NULL DEFAULT clock_timestamp(), "limit" int);
-CREATE TABLE "Odd ""schema"" select"."naïve Tabelle %s %L 'x' \ ""q"" $1" (id int PRIMARY KEY, "column" timestamptz, "TTL ""x"" 'y'" int);
+CREATE TABLE "Odd ""schema"" select"."table" ("Id" int PRIMARY KEY,
+    "user" timestamptz NOT NULL DEFAULT clock_timestamp(), "limit" int);
+CREATE TABLE "Odd ""schema"" select"."naïve Tabelle %s %L 'x' \ ""q"" $1" (id int PRIMARY KEY, "column" timestamptz,
+    "TTL ""x"" 'y'" int);
 CREATE TABLE "Odd ""schema"" select"."order"";DROP TABLE x;--" (id int);
 CREATE TABLE "Odd ""schema"" select".t23456789012345678901234567890123456789012345678901234567890123 (id int);
 CREATE TABLE "Odd ""schema"" select"."ü2345678901234567890123456789012345678901234567890123456789012" (id int);
 SELECT ttl.create_container('"Odd ""schema"" select"."table"', 60, 'user', 'limit');
-SELECT ttl.create_container('"Odd ""schema"" select"."naïve Tabelle %s %L ''x'' \ ""q"" $1"', 60, 'column', 'TTL "x" ''y''');
-SELECT format('ALTER TABLE %s ADD %I timestamptz NOT NULL DEFAULT clock_timestamp(), ADD %I int', oid::regclass, 'c2345678901234567890123456789012345678901234567890123456789012', 'ü234567890123456789012345678901234567890123456789012345678901')
-  FROM pg_class WHERE relname IN ('t23456789012345678901234567890123456789012345678901234567890123', 'ü2345678901234567890123456789012345678901234567890123456789012', 'order";DROP TABLE x;--') ORDER BY relname COLLATE "C" \gexec
-SELECT ttl.create_container(oid, 60, 'c2345678901234567890123456789012345678901234567890123456789012', 'ü234567890123456789012345678901234567890123456789012345678901')
-  FROM pg_class WHERE relname IN ('t23456789012345678901234567890123456789012345678901234567890123', 'ü2345678901234567890123456789012345678901234567890123456789012', 'order";DROP TABLE x;--') ORDER BY relname COLLATE "C";
-SELECT container, ts_column, ttl_column FROM ttl.containers WHERE container::text ~ 'Odd' ORDER BY container::text COLLATE "C";
+SELECT ttl.create_container('"Odd ""schema"" select"."naïve Tabelle %s %L ''x'' \ ""q"" $1"', 60, 'column',
+    'TTL "x" ''y''');
+SELECT format('ALTER TABLE %s ADD %I timestamptz NOT NULL DEFAULT clock_timestamp(), ADD %I int', oid::regclass,
+    'c2345678901234567890123456789012345678901234567890123456789012',
+    'ü234567890123456789012345678901234567890123456789012345678901')
+  FROM pg_class WHERE relname IN ('t23456789012345678901234567890123456789012345678901234567890123',
+      'ü2345678901234567890123456789012345678901234567890123456789012', 'order";DROP TABLE x;--')
+      ORDER BY relname COLLATE "C" \gexec
+SELECT ttl.create_container(oid, 60, 'c2345678901234567890123456789012345678901234567890123456789012',
+    'ü234567890123456789012345678901234567890123456789012345678901')
+  FROM pg_class WHERE relname IN ('t23456789012345678901234567890123456789012345678901234567890123',
+      'ü2345678901234567890123456789012345678901234567890123456789012', 'order";DROP TABLE x;--')
+      ORDER BY relname COLLATE "C";
+SELECT container, ts_column, ttl_column FROM ttl.containers WHERE container::text ~ 'Odd'
+    ORDER BY container::text COLLATE "C";
 INSERT INTO "Odd ""schema"" select"."table" VALUES (1), (2);
 INSERT INTO "Odd ""schema"" select"."table" VALUES (3, '2020-01-01', NULL), (4, DEFAULT, -1);
 UPDATE "Odd ""schema"" select"."table" SET "limit" = 5 WHERE "Id" = 1;
@@ -383,7 +437,8 @@ CALL ttl.reap('"Odd ""schema"" select"."naïve Tabelle %s %L ''x'' \ ""q"" $1"')
 SELECT refused('DROP INDEX "Odd ""schema"" select"."table_user_idx"');
 SELECT ttl.alter_container(container, indexing => 'consistent') FROM ttl.containers WHERE container::text ~ 'Odd';
 SELECT ttl.drop_container(container, true) FROM ttl.containers WHERE container::text ~ 'Odd';
-SELECT columns_of(oid) FROM pg_class WHERE relnamespace = '"Odd ""schema"" select"'::regnamespace AND relkind = 'r' ORDER BY relname COLLATE "C";
+SELECT columns_of(oid) FROM pg_class WHERE relnamespace = '"Odd ""schema"" select"'::regnamespace AND relkind = 'r'
+    ORDER BY relname COLLATE "C";
 -- hostile objects in the way
 CREATE SCHEMA hostile;
 CREATE FUNCTION hostile.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT ''1999-01-01''::timestamptz';
@@ -404,7 +459,8 @@ SELECT columns_of('safe');
 
 CREATE TABLE item (id int PRIMARY KEY, x int);
 SELECT ttl.create_container('item', 60);
-INSERT INTO item (id, x, _ts, ttl) VALUES (1, 1, '2900-01-01', NULL), (2, 2, '2020-01-01', NULL), (3, 3, '2020-01-01', 5);
+INSERT INTO item (id, x, _ts, ttl) VALUES (1, 1, '2900-01-01', NULL), (2, 2, '2020-01-01', NULL), (3, 3, '2020-01-01',
+    5);
 -- What a container needs stays
 SELECT refused('ALTER TABLE configuration.item DROP COLUMN _ts');
 SELECT refused('ALTER TABLE configuration.item DROP COLUMN ttl CASCADE');
@@ -414,13 +470,18 @@ SELECT refused('ALTER TABLE configuration.item ALTER COLUMN ttl TYPE text');
 SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE bigint USING 1');
 SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE timestamptz[] USING NULL');
 -- nor does its value change on the way to the type that it has
-SELECT v, state('ALTER TABLE configuration.item ALTER COLUMN ' || v) FROM unnest('{_ts TYPE timestamptz USING _ts::date, _ts TYPE timestamptz USING _ts::timestamptz(0), _ts TYPE timestamptz USING x, ttl TYPE int USING ttl::smallint, ttl TYPE int USING x::int}'::text[]) v;
+SELECT v, state('ALTER TABLE configuration.item ALTER COLUMN ' || v)
+    FROM unnest('{_ts TYPE timestamptz USING _ts::date, _ts TYPE timestamptz USING _ts::timestamptz(0), _ts TYPE '
+    'timestamptz USING x, ttl TYPE int USING ttl::smallint, ttl TYPE int USING x::int}'::text[]) v;
 -- nor is it built anew when nothing changes
-SELECT string_agg(oid::text, ' ' ORDER BY oid) AS was FROM pg_class WHERE oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'item'::regclass) \gset
-ALTER TABLE item ALTER COLUMN _ts TYPE timestamp with time zone, ALTER COLUMN _ts SET NOT NULL, ALTER COLUMN _ts SET DEFAULT clock_timestamp();
+SELECT string_agg(oid::text, ' ' ORDER BY oid) AS was FROM pg_class WHERE oid IN (SELECT indexrelid FROM pg_index
+    WHERE indrelid = 'item'::regclass) \gset
+ALTER TABLE item ALTER COLUMN _ts TYPE timestamp with time zone, ALTER COLUMN _ts SET NOT NULL, ALTER COLUMN _ts
+    SET DEFAULT clock_timestamp();
 ALTER TABLE item ALTER COLUMN ttl TYPE int4;
 ALTER TABLE item ALTER COLUMN _ts TYPE timestamptz USING _ts::timestamptz, ALTER COLUMN ttl TYPE int USING ttl;
-SELECT string_agg(oid::text, ' ' ORDER BY oid) = :'was' AS kept FROM pg_class WHERE oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'item'::regclass);
+SELECT string_agg(oid::text, ' ' ORDER BY oid) = :'was' AS kept FROM pg_class WHERE oid IN (SELECT indexrelid
+    FROM pg_index WHERE indrelid = 'item'::regclass);
 SELECT refused('DROP INDEX configuration.item__ts_idx');
 SELECT refused('DROP INDEX configuration.item_pkey, configuration.item_item_expiry_idx');
 SELECT refused('DROP INDEX CONCURRENTLY configuration.item__ts_idx');
@@ -499,11 +560,16 @@ SELECT count(*) FROM ttl.container WHERE NOT EXISTS (SELECT FROM pg_class WHERE 
 
 -- Uses of _ts that don't go together with a clock that is reset
 CREATE TABLE keyed (id int, day timestamptz);
-SELECT refused('ALTER TABLE configuration.keyed ADD CONSTRAINT k UNIQUE (id, day); SELECT ttl.create_container(''configuration.keyed'', 60, ''day'')');
-SELECT refused('CREATE UNIQUE INDEX ON configuration.keyed ((day AT TIME ZONE ''UTC'')); SELECT ttl.create_container(''configuration.keyed'', 60, ''day'')');
-SELECT refused('ALTER TABLE configuration.keyed ADD EXCLUDE (day WITH =); SELECT ttl.create_container(''configuration.keyed'', 60, ''day'')');
-SELECT refused('ALTER TABLE configuration.keyed ADD g timestamp GENERATED ALWAYS AS (day AT TIME ZONE ''UTC'') STORED; SELECT ttl.create_container(''configuration.keyed'', 60, ''day'')');
-SELECT refused('ALTER TABLE configuration.keyed ADD g timestamp GENERATED ALWAYS AS (day AT TIME ZONE ''UTC'') STORED; SELECT ttl.create_container(''configuration.keyed'', 60, ''day'', touch_on_update => false)');
+SELECT refused('ALTER TABLE configuration.keyed ADD CONSTRAINT k UNIQUE (id, day); SELECT '
+    'ttl.create_container(''configuration.keyed'', 60, ''day'')');
+SELECT refused('CREATE UNIQUE INDEX ON configuration.keyed ((day AT TIME ZONE ''UTC'')); SELECT '
+    'ttl.create_container(''configuration.keyed'', 60, ''day'')');
+SELECT refused('ALTER TABLE configuration.keyed ADD EXCLUDE (day WITH =); SELECT '
+    'ttl.create_container(''configuration.keyed'', 60, ''day'')');
+SELECT refused('ALTER TABLE configuration.keyed ADD g timestamp GENERATED ALWAYS AS (day AT TIME ZONE ''UTC'') STORED; '
+    'SELECT ttl.create_container(''configuration.keyed'', 60, ''day'')');
+SELECT refused('ALTER TABLE configuration.keyed ADD g timestamp GENERATED ALWAYS AS (day AT TIME ZONE ''UTC'') STORED; '
+    'SELECT ttl.create_container(''configuration.keyed'', 60, ''day'', touch_on_update => false)');
 SELECT columns_of('keyed');
 SELECT ttl.create_container('keyed', 60, 'day');
 SELECT refused('CREATE UNIQUE INDEX ON configuration.keyed (id, day)');
@@ -520,7 +586,8 @@ SELECT refused('CREATE UNIQUE INDEX ON configuration.keyed (id) WHERE day IS NOT
 SELECT refused('CREATE UNIQUE INDEX ON configuration.keyed ((keyed IS NULL))');
 SELECT refused('ALTER TABLE configuration.keyed ADD g timestamp GENERATED ALWAYS AS (day AT TIME ZONE ''UTC'') STORED');
 -- a virtual one, which PostgreSQL has from 18 on, is as good as its columns
-SELECT state('ALTER TABLE configuration.keyed ADD g timestamp GENERATED ALWAYS AS (day AT TIME ZONE ''UTC'') VIRTUAL; ALTER TABLE configuration.keyed DROP g') IN ('done', '42601');
+SELECT state('ALTER TABLE configuration.keyed ADD g timestamp GENERATED ALWAYS AS (day AT TIME ZONE ''UTC'') VIRTUAL; '
+    'ALTER TABLE configuration.keyed DROP g') IN ('done', '42601');
 SELECT indexes_of('keyed');
 CREATE UNIQUE INDEX ON keyed (id) INCLUDE (day);
 SELECT ttl.alter_container('keyed', touch_on_update => false);
@@ -553,9 +620,12 @@ SELECT refused('SELECT ttl.alter_container(''configuration.by_part'', touch_on_u
 ALTER TABLE by_part_1 DROP CONSTRAINT by_part_1__ts_key;
 SELECT ttl.alter_container('by_part', touch_on_update => true);
 SELECT refused('ALTER TABLE configuration.by_part_1 ADD UNIQUE (_ts)');
-SELECT refused('CREATE TABLE configuration.by_part_2 PARTITION OF configuration.by_part (UNIQUE (_ts)) FOR VALUES IN (2)');
-SELECT refused('CREATE TABLE configuration.by_part_2 PARTITION OF configuration.by_part FOR VALUES IN (2) PARTITION BY RANGE (_ts)');
-SELECT refused('CREATE TABLE configuration.by_part_2 (LIKE configuration.by_part INCLUDING DEFAULTS, UNIQUE (_ts)); ALTER TABLE configuration.by_part ATTACH PARTITION configuration.by_part_2 FOR VALUES IN (2)');
+SELECT refused('CREATE TABLE configuration.by_part_2 PARTITION OF configuration.by_part (UNIQUE (_ts)) FOR VALUES IN '
+    '(2)');
+SELECT refused('CREATE TABLE configuration.by_part_2 PARTITION OF configuration.by_part FOR VALUES IN (2) PARTITION BY '
+    'RANGE (_ts)');
+SELECT refused('CREATE TABLE configuration.by_part_2 (LIKE configuration.by_part INCLUDING DEFAULTS, UNIQUE (_ts)); '
+    'ALTER TABLE configuration.by_part ATTACH PARTITION configuration.by_part_2 FOR VALUES IN (2)');
 SELECT ttl.alter_container('by_part', touch_on_update => false);
 CREATE TABLE by_part_2 (LIKE by_part INCLUDING DEFAULTS, UNIQUE (_ts));
 ALTER TABLE by_part ATTACH PARTITION by_part_2 FOR VALUES IN (2);
@@ -592,7 +662,8 @@ SELECT relfilenode = :was AS not_rewritten FROM pg_class WHERE oid = 'parts_us':
 SELECT columns_of('parts_us');
 SELECT indexes_of('parts_us');
 SELECT triggers_of('parts_us');
-SELECT f, refused(format('SELECT ttl.%s', f)) FROM unnest(ARRAY['create_container(''parts_us'', 60)', 'set_default_ttl(''parts_us'', 60)', 'drop_container(''parts_us'')']) f;
+SELECT f, refused(format('SELECT ttl.%s', f)) FROM unnest(ARRAY['create_container(''parts_us'', 60)',
+    'set_default_ttl(''parts_us'', 60)', 'drop_container(''parts_us'')']) f;
 SELECT refused('DROP INDEX configuration.parts__ts_idx');
 SELECT refused('ALTER TABLE configuration.parts DROP COLUMN ttl');
 SELECT state('ALTER TABLE configuration.parts_us DROP COLUMN ttl'), state('DROP INDEX configuration.parts_us__ts_idx');
@@ -600,7 +671,8 @@ SELECT state('ALTER TABLE configuration.parts_us DROP COLUMN ttl'), state('DROP 
 CREATE TABLE parts_asia PARTITION OF parts FOR VALUES IN ('asia');
 CREATE TABLE parts_au (LIKE parts_us INCLUDING ALL);
 ALTER TABLE parts ATTACH PARTITION parts_au FOR VALUES IN ('au');
-INSERT INTO parts (id, region, _ts, ttl) SELECT i, region, CASE WHEN i = 1 THEN '2900-01-01' ELSE '2020-01-01' END::timestamptz, CASE WHEN i = 3 THEN 5 END
+INSERT INTO parts (id, region, _ts, ttl) SELECT i, region, CASE
+    WHEN i = 1 THEN '2900-01-01' ELSE '2020-01-01' END::timestamptz, CASE WHEN i = 3 THEN 5 END
   FROM unnest('{eu,us,asia,au}'::text[]) region, generate_series(1, 3) i;
 SELECT tableoid::regclass, count(*) FROM parts GROUP BY tableoid ORDER BY tableoid::regclass::text COLLATE "C";
 SELECT ttl.expired_count('parts');

@@ -30,14 +30,19 @@ BEGIN
         EXECUTE format('SELECT string_agg(id::text, '' '' ORDER BY id) FROM %s', c) INTO seen;
         RETURN format('no container: %s', seen);
     END IF;
-    rows := format('SELECT string_agg(id || ''@'' || CASE WHEN %1$I BETWEEN ''2025-01-01'' AND ''2800-01-01'' THEN ''now'' ELSE to_char(%1$I, ''YYYY'') END || coalesce(''/'' || %2$s, ''''), '' '' ORDER BY id) FROM %3$s', policy.ts_column, coalesce(quote_ident(policy.ttl_column), 'NULL'), c);
+    rows := format('SELECT string_agg(id || ''@'' || CASE WHEN %1$I '
+        'BETWEEN ''2025-01-01'' AND ''2800-01-01'' THEN ''now'' ELSE to_char(%1$I, ''YYYY'') END || coalesce(''/'' || '
+        '%2$s, ''''), '' '' ORDER BY id) FROM %3$s', policy.ts_column, coalesce(quote_ident(policy.ttl_column),
+        'NULL'), c);
     EXECUTE rows INTO seen;
     PERFORM set_config('ttl.show_expired', 'on', true);
     EXECUTE rows || ' AS item_of_c WHERE ttl.expires_at(item_of_c) <= clock_timestamp()' INTO hidden;
     PERFORM set_config('ttl.show_expired', 'off', true);
     counted := ttl.expired_count(c);
     SELECT tgenabled INTO "trigger" FROM pg_trigger WHERE tgrelid = c AND tgfoid = 'ttl.on_write'::regproc;
-    SELECT count(*) INTO indexes FROM pg_index WHERE indrelid = c AND indisvalid AND (pg_get_indexdef(indexrelid) ~ 'ttl\.item_expiry' OR pg_get_indexdef(indexrelid) ~ format('\(%I\)', policy.ts_column));
+    SELECT count(*) INTO indexes FROM pg_index
+        WHERE indrelid = c AND indisvalid AND (pg_get_indexdef(indexrelid) ~ 'ttl\.item_expiry'
+        OR pg_get_indexdef(indexrelid) ~ format('\(%I\)', policy.ts_column));
     IF hidden IS NOT NULL THEN
         BEGIN
             EXECUTE format('INSERT INTO %s (id) VALUES (%s)', c, substring(hidden FROM '\d+'));
@@ -49,8 +54,10 @@ BEGIN
                 frees := SQLSTATE;
         END;
     END IF;
-    RETURN format('%s; hidden %s; default %s, trigger %s, indexes %s', coalesce(seen, 'none'), coalesce(hidden || ', key ' || frees, 'none'), policy.default_ttl, "trigger", indexes) ||
-        CASE WHEN counted <> coalesce(array_length(string_to_array(hidden, ' '), 1), 0) THEN ', BUT ' || counted || ' COUNTED' ELSE '' END;
+    RETURN format('%s; hidden %s; default %s, trigger %s, indexes %s', coalesce(seen, 'none'),
+        coalesce(hidden || ', key ' || frees, 'none'), policy.default_ttl, "trigger", indexes) ||
+        CASE WHEN counted <> coalesce(array_length(string_to_array(hidden, ' '), 1),
+            0) THEN ', BUT ' || counted || ' COUNTED' ELSE '' END;
 END $$;
 
 -- What a command makes of it, and that nothing of that is left when it is
@@ -84,7 +91,8 @@ CREATE TABLE home.item (id int PRIMARY KEY, x int, note text DEFAULT 'note');
 CREATE TABLE home.other (id int PRIMARY KEY);
 INSERT INTO home.other SELECT generate_series(1, 9);
 SELECT ttl.create_container('item', 60);
-INSERT INTO item (id, x, _ts, ttl) VALUES (1, 1, '2900-01-01', NULL), (2, 2, '2020-01-01', NULL), (3, 3, '2020-01-01', 5), (4, 4, '2020-01-01', -1), (5, 5, '2900-01-01', 5);
+INSERT INTO item (id, x, _ts, ttl) VALUES (1, 1, '2900-01-01', NULL), (2, 2, '2020-01-01', NULL), (3, 3, '2020-01-01',
+    5), (4, 4, '2020-01-01', -1), (5, 5, '2900-01-01', 5);
 ALTER TABLE item OWNER TO regress_ttl_owner;
 GRANT ALL ON SCHEMA home, ddl TO regress_ttl_owner, regress_ttl_user;
 
@@ -98,7 +106,8 @@ SELECT command, try(command) FROM unnest(ARRAY[
     'ALTER TABLE home.item RENAME TO thing',
     'ALTER TABLE home.item RENAME COLUMN _ts TO changed',
     'ALTER TABLE home.item RENAME COLUMN ttl TO lifetime',
-    'ALTER TABLE home.item RENAME COLUMN _ts TO swap; ALTER TABLE home.item RENAME COLUMN ttl TO _ts; ALTER TABLE home.item RENAME COLUMN swap TO ttl',
+    'ALTER TABLE home.item RENAME COLUMN _ts TO swap; ALTER TABLE home.item RENAME COLUMN ttl TO _ts; ALTER TABLE '
+        'home.item RENAME COLUMN swap TO ttl',
     'ALTER TABLE home.item RENAME COLUMN _ts TO x',
     'ALTER TABLE home.item RENAME COLUMN _ts TO ctid',
     'ALTER TABLE home.item RENAME COLUMN x TO y',
@@ -108,7 +117,8 @@ SELECT command, try(command) FROM unnest(ARRAY[
     -- columns
     'ALTER TABLE home.item ALTER COLUMN x TYPE bigint',
     'ALTER TABLE home.item ALTER COLUMN id TYPE numeric',
-    'ALTER TABLE home.item ALTER COLUMN x TYPE text USING x || ''!'', ALTER COLUMN note TYPE varchar(10), ADD COLUMN y int DEFAULT 7',
+    'ALTER TABLE home.item ALTER COLUMN x TYPE text USING x || ''!'', ALTER COLUMN note TYPE varchar(10), ADD COLUMN y '
+        'int DEFAULT 7',
     'ALTER TABLE home.item DROP COLUMN x',
     'ALTER TABLE home.item ADD COLUMN y float DEFAULT random()',
     'ALTER TABLE home.item ADD COLUMN y int GENERATED ALWAYS AS (x * 2) STORED',
@@ -138,14 +148,16 @@ SELECT command, try(command) FROM unnest(ARRAY[
     'ALTER TABLE home.item DROP CONSTRAINT item_pkey, ADD PRIMARY KEY (id) DEFERRABLE INITIALLY DEFERRED',
     'ALTER TABLE home.item ADD UNIQUE (x), ADD CHECK (x > 0), ADD FOREIGN KEY (x) REFERENCES home.other',
     'ALTER TABLE home.other ADD FOREIGN KEY (id) REFERENCES home.item NOT VALID',
-    'CREATE UNIQUE INDEX ON home.item (x, note); CREATE INDEX ON home.item (_ts); CREATE INDEX ON home.item (_ts DESC) WHERE ttl IS NULL; CREATE INDEX ON home.item USING brin (_ts)',
+    'CREATE UNIQUE INDEX ON home.item (x, note); CREATE INDEX ON home.item (_ts); CREATE INDEX ON home.item (_ts DESC) '
+        'WHERE ttl IS NULL; CREATE INDEX ON home.item USING brin (_ts)',
     'CREATE INDEX ON home.item (_ts) WHERE ttl IS NULL; DROP INDEX home.item__ts_idx',
     'CREATE STATISTICS home.s ON _ts, ttl FROM home.item; ANALYZE home.item',
     -- what hangs on it
     'CREATE VIEW home.v AS SELECT * FROM home.item; ALTER VIEW home.v RENAME COLUMN ttl TO a; DROP VIEW home.v',
     'CREATE RULE r AS ON INSERT TO home.item DO ALSO NOTHING',
     'CREATE RULE r AS ON DELETE TO home.item DO INSTEAD NOTHING',
-    'COMMENT ON COLUMN home.item.ttl IS ''x''; GRANT ALL ON home.item TO PUBLIC; REVOKE ALL ON home.item FROM regress_ttl_owner',
+    'COMMENT ON COLUMN home.item.ttl IS ''x''; GRANT ALL ON home.item TO PUBLIC; REVOKE ALL ON home.item FROM '
+        'regress_ttl_owner',
     'REASSIGN OWNED BY regress_ttl_owner TO regress_ttl_user',
     -- the policy
     'SELECT ttl.set_default_ttl(''home.item'', NULL)',
@@ -155,14 +167,16 @@ SELECT command, try(command) FROM unnest(ARRAY[
     'SELECT ttl.set_default_ttl(''home.item'', NULL); SELECT ttl.alter_container(''home.item'', indexing => ''none'')',
     'SELECT ttl.drop_container(''home.item'')',
     'SELECT ttl.drop_container(''home.item'', true)',
-    'SELECT ttl.drop_container(''home.item'', true); SELECT ttl.create_container(''home.item'', 30, ttl_column => NULL)',
+    'SELECT ttl.drop_container(''home.item'', true); SELECT ttl.create_container(''home.item'', 30, ttl_column => '
+        'NULL)',
     -- the end
     'DROP TABLE home.item',
     'DROP SCHEMA home CASCADE',
     'DROP OWNED BY regress_ttl_owner CASCADE',
     'DROP EXTENSION ttl',
     'DROP EXTENSION ttl CASCADE',
-    'DROP EXTENSION ttl CASCADE; CREATE EXTENSION ttl; SELECT ttl.create_container(''home.item'', 60, ''_ts'', ''ttl'')',
+    'DROP EXTENSION ttl CASCADE; CREATE EXTENSION ttl; SELECT ttl.create_container(''home.item'', '
+        '60, ''_ts'', ''ttl'')',
     'DROP SCHEMA ttl CASCADE',
     'ALTER EXTENSION ttl SET SCHEMA home',
     'ALTER EXTENSION ttl UPDATE',
@@ -211,7 +225,8 @@ SELECT look('item');
 -- Unique indexes are built over all stored rows; the HINT says what to do
 CREATE TABLE twins (id int, k text, n int);
 SELECT ttl.create_container('twins', 60);
-INSERT INTO twins (id, k, n, _ts) VALUES (1, 'a', 1, '2020-01-01'), (2, 'a', 2, '2900-01-01'), (3, 'b', 3, '2020-01-01');
+INSERT INTO twins (id, k, n, _ts) VALUES (1, 'a', 1, '2020-01-01'), (2, 'a', 2, '2900-01-01'), (3, 'b', 3,
+    '2020-01-01');
 SELECT refused('CREATE UNIQUE INDEX ON ddl.twins (k)');
 SELECT refused('ALTER TABLE ddl.twins ADD PRIMARY KEY (k)');
 SELECT refused('ALTER TABLE ddl.twins ADD UNIQUE (k) DEFERRABLE');
@@ -222,7 +237,8 @@ CREATE UNIQUE INDEX CONCURRENTLY twins_key ON twins (k);
 \set VERBOSITY terse
 -- what a failed CREATE INDEX CONCURRENTLY leaves behind is in nobody's way
 SELECT refused('REINDEX INDEX ddl.twins_key'), refused('REINDEX TABLE ddl.twins');
-SELECT refused('ALTER TABLE ddl.twins ADD CHECK (k <> ''b'')'), state('ALTER TABLE ddl.twins ADD CHECK (k <> ''b'') NOT VALID');
+SELECT refused('ALTER TABLE ddl.twins ADD CHECK (k <> ''b'')'),
+    state('ALTER TABLE ddl.twins ADD CHECK (k <> ''b'') NOT VALID');
 INSERT INTO twins VALUES (4, 'c');
 SELECT id FROM twins ORDER BY id;
 CALL ttl.reap('twins');
@@ -250,9 +266,12 @@ SELECT ttl.create_container('like_item', 60, ts_column => '_ts', ttl_column => '
 SELECT look('like_item');
 
 -- Columns with defaults of their own, generated ones, identity
-CREATE TABLE columns (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text, ttl int GENERATED ALWAYS AS (CASE kind WHEN 'short' THEN 5 WHEN 'ever' THEN -1 END) STORED, at timestamptz DEFAULT '2900-01-01');
+CREATE TABLE columns (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text,
+    ttl int GENERATED ALWAYS AS (CASE kind WHEN 'short' THEN 5
+    WHEN 'ever' THEN -1 END) STORED, at timestamptz DEFAULT '2900-01-01');
 SELECT ttl.create_container('columns', 60, 'at');
-INSERT INTO columns (kind, at) VALUES ('short', '2020-01-01'), ('ever', '2020-01-01'), (NULL, '2020-01-01'), ('short', DEFAULT), (NULL, NULL);
+INSERT INTO columns (kind, at) VALUES ('short', '2020-01-01'), ('ever', '2020-01-01'), (NULL, '2020-01-01'), ('short',
+    DEFAULT), (NULL, NULL);
 SELECT id, kind, ttl FROM columns ORDER BY id;
 SELECT ttl.expired_count('columns');
 SET ttl.show_expired = on;
@@ -271,7 +290,8 @@ SELECT id FROM by_default;
 CREATE TABLE ruled (id int PRIMARY KEY, n int DEFAULT 0);
 SELECT ttl.create_container('ruled', 60);
 INSERT INTO ruled (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01'), (3, '2020-01-01');
-CREATE RULE redirect AS ON INSERT TO ruled WHERE NEW.id IN (SELECT id FROM ruled) DO INSTEAD UPDATE ruled SET n = n + 1 WHERE id = NEW.id;
+CREATE RULE redirect AS ON INSERT TO ruled WHERE NEW.id IN (SELECT id FROM ruled) DO INSTEAD UPDATE ruled SET n = n + 1
+    WHERE id = NEW.id;
 INSERT INTO ruled (id) VALUES (1), (2);
 SELECT id, n FROM ruled ORDER BY id;
 DROP RULE redirect ON ruled;
@@ -308,13 +328,15 @@ CREATE TABLE pieces (id int PRIMARY KEY);
 SELECT ttl.create_container('pieces', 60);
 SELECT refused('ALTER TRIGGER "~ttl" ON ddl.pieces RENAME TO x');
 ALTER TABLE pieces DISABLE TRIGGER "~ttl";
-SELECT refused('CREATE OR REPLACE TRIGGER "~ttl" BEFORE INSERT ON ddl.pieces FOR EACH ROW EXECUTE FUNCTION ttl.on_write()');
+SELECT refused('CREATE OR REPLACE TRIGGER "~ttl" BEFORE INSERT ON ddl.pieces FOR EACH ROW EXECUTE FUNCTION '
+    'ttl.on_write()');
 -- nor somebody else's be taken for it
 CREATE FUNCTION impostor() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
 CREATE TABLE occupied (id int PRIMARY KEY);
 CREATE TRIGGER "~ttl" BEFORE INSERT ON occupied FOR EACH ROW EXECUTE FUNCTION impostor();
 SELECT refused('SELECT ttl.create_container(''ddl.occupied'', 60)');
-CREATE OR REPLACE TRIGGER "~ttl" BEFORE INSERT ON occupied FOR EACH ROW WHEN (new.id > 5) EXECUTE FUNCTION ttl.on_write();
+CREATE OR REPLACE TRIGGER "~ttl" BEFORE INSERT ON occupied FOR EACH ROW
+    WHEN (new.id > 5) EXECUTE FUNCTION ttl.on_write();
 SELECT state('SELECT ttl.create_container(''ddl.occupied'', 60)');
 DROP TRIGGER "~ttl" ON occupied;
 CREATE TRIGGER "~ttl" BEFORE INSERT ON occupied FOR EACH ROW EXECUTE FUNCTION ttl.on_write();
@@ -328,10 +350,12 @@ SELECT refused('SELECT ttl.create_container(''ddl.typed'', 60)'), state('ALTER T
 CREATE FUNCTION lifetime(kind text) RETURNS int LANGUAGE sql IMMUTABLE AS $$SELECT CASE kind WHEN 'short' THEN 5 END$$;
 CREATE TABLE kinds (id int, kind text, ttl int GENERATED ALWAYS AS (ddl.lifetime(kind)) STORED);
 SELECT ttl.create_container('kinds', 60);
-CREATE TABLE parts_of_kinds (id int, kind text, ttl int GENERATED ALWAYS AS (ddl.lifetime(kind)) STORED) PARTITION BY LIST (id);
+CREATE TABLE parts_of_kinds (id int, kind text, ttl int GENERATED ALWAYS AS (ddl.lifetime(kind)) STORED)
+    PARTITION BY LIST (id);
 CREATE TABLE part_of_kinds PARTITION OF parts_of_kinds DEFAULT;
 SELECT ttl.create_container('parts_of_kinds', 60);
-SELECT state('DROP FUNCTION ddl.lifetime CASCADE'), refused('ALTER TABLE ddl.kinds DROP COLUMN kind CASCADE'), refused('ALTER TABLE ddl.parts_of_kinds DROP COLUMN kind CASCADE');
+SELECT state('DROP FUNCTION ddl.lifetime CASCADE'), refused('ALTER TABLE ddl.kinds DROP COLUMN kind CASCADE'),
+    refused('ALTER TABLE ddl.parts_of_kinds DROP COLUMN kind CASCADE');
 -- on PostgreSQL 17 and later another expression would give all rows another TTL
 SELECT state('ALTER TABLE ddl.kinds ALTER COLUMN ttl SET EXPRESSION AS (1)') <> 'done' AS kept;
 SELECT state('ALTER TABLE ddl.kinds DROP COLUMN _ts, ADD COLUMN _ts timestamptz');
@@ -383,8 +407,11 @@ CREATE TABLE parted_3 PARTITION OF parted FOR VALUES IN (3);
 -- Old-style inheritance, in every spelling
 CREATE TABLE heir (LIKE twins INCLUDING CONSTRAINTS);
 CREATE TABLE elder (LIKE twins);
-SELECT refused('CREATE TABLE ddl.heirs () INHERITS (home.other, ddl.twins)'), refused('CREATE TABLE ddl.heirs (id int) INHERITS (ddl.twins)');
-SELECT refused('ALTER TABLE ddl.heir INHERIT ddl.twins'), refused('ALTER TABLE ddl.heir ADD COLUMN z int, INHERIT ddl.twins'), refused('ALTER TABLE ONLY ddl.twins INHERIT ddl.elder');
+SELECT refused('CREATE TABLE ddl.heirs () INHERITS (home.other, ddl.twins)'),
+    refused('CREATE TABLE ddl.heirs (id int) INHERITS (ddl.twins)');
+SELECT refused('ALTER TABLE ddl.heir INHERIT ddl.twins'),
+    refused('ALTER TABLE ddl.heir ADD COLUMN z int, INHERIT ddl.twins'),
+    refused('ALTER TABLE ONLY ddl.twins INHERIT ddl.elder');
 SELECT look('twins') = look('twins') AS there;
 CREATE TABLE once_parent (id int);
 CREATE TABLE once_child () INHERITS (once_parent);
@@ -412,9 +439,11 @@ ALTER TABLE tree_4 DROP COLUMN gone, DROP COLUMN gone_too;
 CREATE INDEX tree_4_ts ON tree_4 (_ts) WHERE ttl IS NULL;
 CREATE INDEX tree_4_own ON tree_4 (x);
 CREATE UNIQUE INDEX tree_4_unique ON tree_4 (note);
-INSERT INTO tree_4 (id, _ts, ttl, note) VALUES (301, '2020-01-01', NULL, 'a'), (302, '2900-01-01', NULL, 'b'), (303, '2020-01-01', 5, 'c');
+INSERT INTO tree_4 (id, _ts, ttl, note) VALUES (301, '2020-01-01', NULL, 'a'), (302, '2900-01-01', NULL, 'b'), (303,
+    '2020-01-01', 5, 'c');
 ALTER TABLE tree ATTACH PARTITION tree_4 FOR VALUES FROM (300) TO (400);
-SELECT indexrelid::regclass FROM pg_index WHERE indrelid = 'tree_4'::regclass ORDER BY indexrelid::regclass::text COLLATE "C";
+SELECT indexrelid::regclass FROM pg_index WHERE indrelid = 'tree_4'::regclass
+    ORDER BY indexrelid::regclass::text COLLATE "C";
 -- what it lacks it is given: columns, whose rows count from now
 BEGIN;
 CREATE TABLE tree_8 (id int NOT NULL, x int, note text);
@@ -455,11 +484,15 @@ CREATE TABLE tree_5_0 PARTITION OF tree_5 FOR VALUES WITH (MODULUS 2, REMAINDER 
 CREATE TABLE tree_5_1 (id int NOT NULL, note text, ttl int, _ts timestamptz NOT NULL DEFAULT now(), x int);
 ALTER TABLE tree_5 ATTACH PARTITION tree_5_1 FOR VALUES WITH (MODULUS 2, REMAINDER 1);
 ALTER TABLE tree ATTACH PARTITION tree_5 FOR VALUES FROM (400) TO (500);
-INSERT INTO tree (id, _ts, ttl) SELECT h * 100 + i, CASE i WHEN 2 THEN '2900-01-01' ELSE '2020-01-01' END::timestamptz, CASE i WHEN 3 THEN 5 WHEN 4 THEN -1 END
+INSERT INTO tree (id, _ts, ttl) SELECT h * 100 + i, CASE i WHEN 2 THEN '2900-01-01' ELSE '2020-01-01' END::timestamptz,
+    CASE i WHEN 3 THEN 5 WHEN 4 THEN -1 END
   FROM generate_series(0, 6) h, generate_series(1, 5) i WHERE h <> 3;
 -- of each partition alone, 2 and 4 are seen (4 never expires); all the others' keys are free
-SELECT tableoid::regclass, string_agg(id::text, ' ' ORDER BY id) FROM tree GROUP BY tableoid ORDER BY tableoid::regclass::text COLLATE "C";
-SELECT (SELECT string_agg(id::text, ' ' ORDER BY id) FROM tree_3) AS tree_3, (SELECT string_agg(id::text, ' ' ORDER BY id) FROM tree_4) AS tree_4, (SELECT string_agg(id::text, ' ' ORDER BY id) FROM tree_5_1) AS tree_5_1, (SELECT string_agg(id::text, ' ' ORDER BY id) FROM tree_default) AS tree_default;
+SELECT tableoid::regclass, string_agg(id::text, ' ' ORDER BY id) FROM tree GROUP BY tableoid
+    ORDER BY tableoid::regclass::text COLLATE "C";
+SELECT (SELECT string_agg(id::text, ' ' ORDER BY id) FROM tree_3) AS tree_3, (SELECT string_agg(id::text, ' '
+    ORDER BY id) FROM tree_4) AS tree_4, (SELECT string_agg(id::text, ' ' ORDER BY id)
+    FROM tree_5_1) AS tree_5_1, (SELECT string_agg(id::text, ' ' ORDER BY id) FROM tree_default) AS tree_default;
 SELECT ttl.expired_count('tree');
 BEGIN;
 INSERT INTO tree (id) SELECT h * 100 + i FROM generate_series(0, 6) h, unnest('{1, 3}'::int[]) i;
@@ -480,8 +513,10 @@ SELECT command, try(command, 'ddl.tree') FROM unnest(ARRAY[
     'CREATE TABLE ddl.tree_7 PARTITION OF ddl.tree FOR VALUES FROM (700) TO (800)',
     'ALTER TABLE ddl.tree DETACH PARTITION ddl.tree_1',
     'ALTER TABLE ddl.tree DETACH PARTITION ddl.tree_3',
-    'ALTER TABLE ddl.tree DETACH PARTITION ddl.tree_3; SELECT ttl.drop_container(''ddl.tree_3''); ALTER TABLE ddl.tree ATTACH PARTITION ddl.tree_3 FOR VALUES FROM (200) TO (300)',
-    'ALTER TABLE ddl.tree DETACH PARTITION ddl.tree_default; SELECT ttl.drop_container(''ddl.tree_default''); ALTER TABLE ddl.tree ATTACH PARTITION ddl.tree_default DEFAULT',
+    'ALTER TABLE ddl.tree DETACH PARTITION ddl.tree_3; SELECT ttl.drop_container(''ddl.tree_3''); ALTER TABLE ddl.tree '
+        'ATTACH PARTITION ddl.tree_3 FOR VALUES FROM (200) TO (300)',
+    'ALTER TABLE ddl.tree DETACH PARTITION ddl.tree_default; SELECT ttl.drop_container(''ddl.tree_default''); ALTER '
+        'TABLE ddl.tree ATTACH PARTITION ddl.tree_default DEFAULT',
     'ALTER TABLE ddl.tree_3 DETACH PARTITION ddl.tree_3_odd',
     'DROP TABLE ddl.tree_2',
     'DROP TABLE ddl.tree_3 CASCADE',
@@ -505,7 +540,8 @@ ALTER TABLE tree DETACH PARTITION tree_default;
 ALTER TABLE tree DETACH PARTITION tree_4 CONCURRENTLY;
 ALTER TABLE tree_5 DETACH PARTITION tree_5_0 CONCURRENTLY;
 SELECT c, look(c) FROM unnest('{tree, tree_3, tree_default, tree_4, tree_5_0}'::regclass[]) c;
-SELECT state('INSERT INTO ddl.tree_4 (id, note) VALUES (308, ''b'')'), state('INSERT INTO ddl.tree_4 (id, note) VALUES (308, ''a'')');
+SELECT state('INSERT INTO ddl.tree_4 (id, note) VALUES (308, ''b'')'),
+    state('INSERT INTO ddl.tree_4 (id, note) VALUES (308, ''a'')');
 ALTER TABLE tree_3 DETACH PARTITION tree_3_default;
 SELECT c, look(c) FROM unnest('{tree_3, tree_3_default}'::regclass[]) c;
 -- they go their own ways from here
@@ -543,7 +579,8 @@ DROP EVENT TRIGGER regress_ttl_rewrite;
 CREATE EVENT TRIGGER regress_ttl_forbid ON ddl_command_end WHEN TAG IN ('CREATE TRIGGER') EXECUTE FUNCTION forbid();
 SELECT refused('SELECT ttl.create_container(''ddl.watched'', 60)');
 DROP EVENT TRIGGER regress_ttl_forbid;
-SELECT look('watched'), (SELECT count(*) FROM pg_attribute WHERE attrelid = 'watched'::regclass AND attnum > 0 AND NOT attisdropped) AS columns;
+SELECT look('watched'), (SELECT count(*) FROM pg_attribute
+    WHERE attrelid = 'watched'::regclass AND attnum > 0 AND NOT attisdropped) AS columns;
 -- One that looks at containers in the middle of it all
 CREATE FUNCTION watch() RETURNS event_trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -664,7 +701,8 @@ RESET plan_cache_mode;
 CREATE TABLE no_container (id int);
 CREATE TEMP TABLE a_temp_table (id int);
 CREATE VIEW policies_read AS
-    SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) AS n FROM pg_stat_xact_all_tables WHERE relid = 'ttl.container'::regclass;
+    SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) AS n FROM pg_stat_xact_all_tables
+        WHERE relid = 'ttl.container'::regclass;
 SELECT count(*) > 1 AS others FROM ttl.container;
 BEGIN;
 SELECT n AS before FROM policies_read \gset

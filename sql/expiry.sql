@@ -15,7 +15,8 @@ SET ttl.now = '2020-01-01 12:00:00+00';
 INSERT INTO item (ttl, age, _ts)
 SELECT ttl, age, timestamptz '2020-01-01 12:00:00+00' - age
   FROM unnest('{NULL, -1, 20}'::int[]) AS ttl,
-       unnest('{-1 day, 0, 9.999999 s, 10 s, 10.000001 s, 19.999999 s, 20 s, 20.000001 s, 100 years}'::interval[]) AS age;
+       unnest('{-1 day, 0, 9.999999 s, 10 s, 10.000001 s, 19.999999 s, 20 s, 20.000001 s, 100 years}'::interval[]) AS
+           age;
 
 CREATE VIEW visible AS
     SELECT ttl AS item_ttl, count(*), string_agg(age::text, ', ' ORDER BY age) AS ages
@@ -137,7 +138,8 @@ UPDATE written SET note = 'new' RETURNING ttl.time_to_live(written);
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT count(*) FROM written;
 INSERT INTO written VALUES (4), (5) RETURNING ttl.time_to_live(written);
-INSERT INTO written (id, _ts) VALUES (6, now() + interval '1 hour') RETURNING ttl.time_to_live(written) > 3600 AS in_future;
+INSERT INTO written (id, _ts) VALUES (6, now() + interval '1 hour')
+    RETURNING ttl.time_to_live(written) > 3600 AS in_future;
 COMMIT;
 DROP TABLE written;
 -- nor by what its column rounds up in the second half of a second
@@ -147,7 +149,8 @@ SELECT pg_sleep((1.6 - extract(epoch FROM clock_timestamp()) % 1) % 1);
 INSERT INTO written VALUES (1);
 SELECT ttl.time_to_live(written) <= 60 AS not_more FROM written;
 UPDATE written SET id = 2 RETURNING ttl.time_to_live(written) <= 60 AS not_more;
-INSERT INTO written VALUES (3, clock_timestamp() + interval '1 hour') RETURNING ttl.time_to_live(written) > 3600 AS in_future;
+INSERT INTO written VALUES (3, clock_timestamp() + interval '1 hour')
+    RETURNING ttl.time_to_live(written) > 3600 AS in_future;
 DROP TABLE written;
 
 -- expires_at and time_to_live know containers' rows alone
@@ -328,7 +331,8 @@ BEGIN
     EXECUTE statement;
     RETURN 'done';
 EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, s = SCHEMA_NAME, t = TABLE_NAME, c = COLUMN_NAME, constr = CONSTRAINT_NAME;
+    GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
+        hint = PG_EXCEPTION_HINT, s = SCHEMA_NAME, t = TABLE_NAME, c = COLUMN_NAME, constr = CONSTRAINT_NAME;
     RETURN concat_ws(' | ', state, message, detail, hint, s, t, c, constr);
 END $$;
 CREATE TABLE strict (id int PRIMARY KEY, note text, ttl int);
@@ -341,12 +345,18 @@ SET client_min_messages = warning;
 SELECT fields_of('INSERT INTO expiry.strict (id, ttl) VALUES (1, 0)');
 INSERT INTO strict VALUES (1, 'new', -1), (2, 'new', NULL), (3, 'new', 2147483647);
 SELECT statement, state(statement) FROM unnest(ARRAY[
-    'INSERT INTO expiry.strict (id, ttl) VALUES (4, -2)', 'INSERT INTO expiry.strict (id, ttl) SELECT 4, -2147483648', 'INSERT INTO expiry.strict (id, ttl) VALUES (1, 0) ON CONFLICT DO NOTHING',
-    'INSERT INTO expiry.strict (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET ttl = 0', 'INSERT INTO expiry.strict (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET note = ''conflict''',
-    'MERGE INTO expiry.strict s USING (VALUES (1)) AS v (id) ON s.id = v.id WHEN MATCHED THEN UPDATE SET ttl = -7', 'MERGE INTO expiry.strict s USING (VALUES (1)) AS v (id) ON s.id = v.id WHEN MATCHED THEN UPDATE SET ttl = 7',
-    'MERGE INTO expiry.strict s USING (VALUES (5)) AS v (id) ON s.id = v.id WHEN NOT MATCHED THEN INSERT (id, ttl) VALUES (5, 0)',
-    'UPDATE expiry.strict SET ttl = 0', 'UPDATE expiry.strict SET ttl = ttl - 2147483647 WHERE id = 3', 'WITH u AS (UPDATE expiry.strict SET ttl = 0 WHERE id = 1 RETURNING id) SELECT FROM u',
-    'UPDATE expiry.strict SET id = 10, ttl = 5 WHERE id = 1', 'UPDATE expiry.strict SET id = 1, ttl = 0 WHERE id = 10', 'UPDATE expiry.strict SET id = 1, ttl = NULL WHERE id = 10']) statement;
+    'INSERT INTO expiry.strict (id, ttl) VALUES (4, -2)', 'INSERT INTO expiry.strict (id, ttl) SELECT 4, -2147483648',
+        'INSERT INTO expiry.strict (id, ttl) VALUES (1, 0) ON CONFLICT DO NOTHING',
+    'INSERT INTO expiry.strict (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET ttl = 0',
+        'INSERT INTO expiry.strict (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET note = ''conflict''',
+    'MERGE INTO expiry.strict s USING (VALUES (1)) AS v (id) ON s.id = v.id WHEN MATCHED THEN UPDATE SET ttl = -7',
+        'MERGE INTO expiry.strict s USING (VALUES (1)) AS v (id) ON s.id = v.id WHEN MATCHED THEN UPDATE SET ttl = 7',
+    'MERGE INTO expiry.strict s USING (VALUES (5)) AS v (id) ON s.id = v.id WHEN NOT MATCHED THEN INSERT (id, ttl) '
+        'VALUES (5, 0)',
+    'UPDATE expiry.strict SET ttl = 0', 'UPDATE expiry.strict SET ttl = ttl - 2147483647 WHERE id = 3',
+        'WITH u AS (UPDATE expiry.strict SET ttl = 0 WHERE id = 1 RETURNING id) SELECT FROM u',
+    'UPDATE expiry.strict SET id = 10, ttl = 5 WHERE id = 1', 'UPDATE expiry.strict SET id = 1, ttl = 0 WHERE id = 10',
+        'UPDATE expiry.strict SET id = 1, ttl = NULL WHERE id = 10']) statement;
 COPY strict (id, ttl) FROM STDIN;
 20	5
 21	0
@@ -355,15 +365,20 @@ INSERT INTO strict VALUES (20, 'new', 5);
 SELECT id, note, ttl FROM strict ORDER BY id;
 -- what was there stays, and other columns of it can be updated
 UPDATE strict SET note = 'updated' WHERE id = -1;
-SELECT state('UPDATE expiry.strict SET ttl = 0 WHERE id = -1'), state('UPDATE expiry.strict SET note = ''again'' WHERE id = -1');
+SELECT state('UPDATE expiry.strict SET ttl = 0 WHERE id = -1'),
+    state('UPDATE expiry.strict SET note = ''again'' WHERE id = -1');
 -- triggers of the user's come first
-CREATE FUNCTION mend() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN new.ttl := CASE new.ttl WHEN 0 THEN NULL WHEN 1 THEN 0 ELSE new.ttl END; RETURN new; END$$;
+CREATE FUNCTION mend() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN new.ttl := CASE new.ttl WHEN 0 THEN NULL
+    WHEN 1 THEN 0 ELSE new.ttl END; RETURN new; END$$;
 CREATE TRIGGER mend BEFORE INSERT OR UPDATE ON strict FOR EACH ROW EXECUTE FUNCTION mend();
-SELECT state('INSERT INTO expiry.strict VALUES (30, ''mended'', 0)'), state('INSERT INTO expiry.strict VALUES (31, ''broken'', 1)'), state('UPDATE expiry.strict SET ttl = 0 WHERE id = 2'), state('UPDATE expiry.strict SET ttl = 1 WHERE id = 2');
+SELECT state('INSERT INTO expiry.strict VALUES (30, ''mended'', 0)'),
+    state('INSERT INTO expiry.strict VALUES (31, ''broken'', 1)'),
+    state('UPDATE expiry.strict SET ttl = 0 WHERE id = 2'), state('UPDATE expiry.strict SET ttl = 1 WHERE id = 2');
 DROP TRIGGER mend ON strict;
 -- a bad value that was there stays, whatever fires, and whoever updates
 CREATE TABLE strict_parent (id int PRIMARY KEY);
-CREATE TABLE strict_child (id int PRIMARY KEY, parent int REFERENCES strict_parent ON UPDATE CASCADE ON DELETE SET NULL, note text, ttl smallint);
+CREATE TABLE strict_child (id int PRIMARY KEY, parent int REFERENCES strict_parent ON UPDATE CASCADE ON DELETE
+    SET NULL, note text, ttl smallint);
 INSERT INTO strict_parent VALUES (1), (2);
 INSERT INTO strict_child VALUES (1, 1, 'was there', 0), (2, 1, 'was there', NULL), (3, 2, 'was there', -9);
 CREATE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -377,13 +392,18 @@ UPDATE strict_child SET note = 'updated', ttl = ttl;
 UPDATE strict_parent SET id = 10 WHERE id = 1;
 DELETE FROM strict_parent WHERE id = 2;
 UPDATE strict_child SET id = -id;
-INSERT INTO strict_child VALUES (-1, 10, 'upserted', 5) ON CONFLICT (id) DO UPDATE SET note = 'upserted', ttl = strict_child.ttl;
-SELECT statement, state(statement) FROM unnest(ARRAY['UPDATE expiry.strict_child SET ttl = -9', 'UPDATE expiry.strict_child SET ttl = ttl - 1 WHERE id = -3', 'UPDATE expiry.strict_child SET ttl = 0 WHERE id = -2',
-    'UPDATE expiry.strict_child SET id = -id, ttl = 0 WHERE id = -3', 'INSERT INTO expiry.strict_child VALUES (-1, 10, NULL, 0)']) statement;
+INSERT INTO strict_child VALUES (-1, 10, 'upserted', 5) ON CONFLICT (id) DO UPDATE
+    SET note = 'upserted', ttl = strict_child.ttl;
+SELECT statement, state(statement) FROM unnest(ARRAY['UPDATE expiry.strict_child SET ttl = -9',
+    'UPDATE expiry.strict_child SET ttl = ttl - 1 WHERE id = -3',
+    'UPDATE expiry.strict_child SET ttl = 0 WHERE id = -2',
+    'UPDATE expiry.strict_child SET id = -id, ttl = 0 WHERE id = -3',
+        'INSERT INTO expiry.strict_child VALUES (-1, 10, NULL, 0)']) statement;
 SELECT id, parent, note, ttl FROM strict_child ORDER BY id;
 -- also while TTL is off, but not in what is replicated
 SELECT ttl.set_default_ttl('strict', NULL);
-SELECT state('INSERT INTO expiry.strict VALUES (40, ''off'', 0)'), state('UPDATE expiry.strict SET ttl = 0 WHERE id = 2');
+SELECT state('INSERT INTO expiry.strict VALUES (40, ''off'', 0)'),
+    state('UPDATE expiry.strict SET ttl = 0 WHERE id = 2');
 SELECT ttl.set_default_ttl('strict', 60);
 SET session_replication_role = replica;
 INSERT INTO strict VALUES (41, 'replicated', 0);
@@ -396,7 +416,8 @@ UPDATE strict SET ttl = 6 WHERE id = 3;
 UPDATE strict SET ttl = 6, id = 50 WHERE id = 3;
 SELECT id, ttl FROM strict WHERE id IN (3, 50);
 INSERT INTO strict (id, _ts) VALUES (51, '2020-01-01'), (52, '2020-01-01');
-WITH u AS (UPDATE strict SET ttl = 8 WHERE id = 50 RETURNING id), v AS (UPDATE strict SET id = 51 WHERE id = 20 RETURNING id) INSERT INTO strict (id) SELECT 52 FROM u, v;
+WITH u AS (UPDATE strict SET ttl = 8 WHERE id = 50 RETURNING id), v AS (UPDATE strict SET id = 51 WHERE id = 20
+    RETURNING id) INSERT INTO strict (id) SELECT 52 FROM u, v;
 SELECT id, ttl FROM strict WHERE id BETWEEN 50 AND 52 ORDER BY id;
 -- partitions, with columns in another order
 CREATE TABLE strict_parts (id int, ttl smallint, note text) PARTITION BY LIST (id);
@@ -407,9 +428,16 @@ ALTER TABLE strict_parts ATTACH PARTITION strict_1 FOR VALUES IN (1);
 CREATE TABLE strict_2 PARTITION OF strict_parts FOR VALUES IN (2);
 SELECT ttl.create_container('strict_parts', 60, ttl_column => 'ttl');
 INSERT INTO strict_parts VALUES (1, 5), (2, 5);
-SELECT statement, state(statement) FROM unnest(ARRAY['INSERT INTO expiry.strict_parts VALUES (1, 0)', 'INSERT INTO expiry.strict_1 (id, ttl) VALUES (1, 0)', 'UPDATE expiry.strict_parts SET ttl = 0 WHERE id = 2', 'UPDATE expiry.strict_1 SET ttl = 0 WHERE ttl = 5',
-    'UPDATE expiry.strict_parts SET id = 2, ttl = -3 WHERE note IS NOT NULL', 'UPDATE expiry.strict_parts SET id = 2 WHERE note IS NOT NULL', 'WITH u AS (UPDATE expiry.strict_parts SET id = 1 WHERE note IS NOT NULL RETURNING id) INSERT INTO expiry.strict_parts SELECT id, 0 FROM u',
-    'WITH u AS (UPDATE expiry.strict_parts SET id = 1 WHERE note IS NOT NULL RETURNING id) SELECT FROM u', 'UPDATE expiry.strict_parts SET id = 1, ttl = 0 WHERE id = 2', 'UPDATE expiry.strict_parts SET note = ''updated'' WHERE note IS NOT NULL']) statement;
+SELECT statement, state(statement) FROM unnest(ARRAY['INSERT INTO expiry.strict_parts VALUES (1, 0)',
+    'INSERT INTO expiry.strict_1 (id, ttl) VALUES (1, 0)', 'UPDATE expiry.strict_parts SET ttl = 0 WHERE id = 2',
+    'UPDATE expiry.strict_1 SET ttl = 0 WHERE ttl = 5',
+    'UPDATE expiry.strict_parts SET id = 2, ttl = -3 WHERE note IS NOT NULL',
+        'UPDATE expiry.strict_parts SET id = 2 WHERE note IS NOT NULL',
+        'WITH u AS (UPDATE expiry.strict_parts SET id = 1 WHERE note IS NOT NULL RETURNING id) INSERT INTO '
+        'expiry.strict_parts SELECT id, 0 FROM u',
+    'WITH u AS (UPDATE expiry.strict_parts SET id = 1 WHERE note IS NOT NULL RETURNING id) SELECT FROM u',
+        'UPDATE expiry.strict_parts SET id = 1, ttl = 0 WHERE id = 2',
+        'UPDATE expiry.strict_parts SET note = ''updated'' WHERE note IS NOT NULL']) statement;
 COPY strict_parts (id, ttl) FROM STDIN;
 2	-3
 \.
@@ -417,7 +445,8 @@ SELECT id, ttl, note FROM strict_parts ORDER BY id, ttl;
 -- MERGE: a row that is moved keeps what it had, and brings it for no other
 SET enable_hashjoin = off;
 SET enable_mergejoin = off;
-SELECT state(format('MERGE INTO expiry.strict_parts p USING (VALUES (1, ''updated''), (2, ''new'')) s (n, note) ON p.note = s.note WHEN MATCHED THEN UPDATE SET id = 2 WHEN NOT MATCHED THEN INSERT VALUES (1, %s, s.note)', value))
+SELECT state(format('MERGE INTO expiry.strict_parts p USING (VALUES (1, ''updated''), (2, ''new'')) s (n, note) ON '
+    'p.note = s.note WHEN MATCHED THEN UPDATE SET id = 2 WHEN NOT MATCHED THEN INSERT VALUES (1, %s, s.note)', value))
     FROM unnest('{0,7}'::int[]) value;
 RESET enable_hashjoin;
 RESET enable_mergejoin;

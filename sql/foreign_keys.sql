@@ -12,18 +12,22 @@ DECLARE
     rows text[];
 BEGIN
     PERFORM set_config('ttl.show_expired', 'on', true);
-    EXECUTE format('SELECT array_agg(r ORDER BY r COLLATE "C") FROM (SELECT (to_jsonb(t) - ''_ts'' - ''ttl'')::text || CASE WHEN _ts > ''2999-01-01'' THEN '''' WHEN _ts > ''2020-01-02'' THEN '' touched'' ELSE '' expired'' END AS r FROM %s t) s', c) INTO rows;
+    EXECUTE format('SELECT array_agg(r ORDER BY r COLLATE "C") FROM (SELECT (to_jsonb(t) - ''_ts'' - ''ttl'')::text || '
+        'CASE WHEN _ts > ''2999-01-01'' THEN '''' WHEN _ts > ''2020-01-02'' THEN '' touched'' ELSE '' expired'' END AS '
+        'r FROM %s t) s', c) INTO rows;
     PERFORM set_config('ttl.show_expired', was, true);
     RETURN QUERY SELECT unnest(rows);
 END $$;
 -- Rows that reference nothing that is stored
-CREATE FUNCTION orphans(child regclass, parent regclass, key text, referenced text DEFAULT 'id') RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION orphans(child regclass, parent regclass, key text,
+    referenced text DEFAULT 'id') RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     was text := current_setting('ttl.show_expired');
     n bigint;
 BEGIN
     PERFORM set_config('ttl.show_expired', 'on', true);
-    EXECUTE format('SELECT count(*) FROM %s c WHERE %s IS NOT NULL AND NOT EXISTS (SELECT FROM %s p WHERE p.%s = c.%s)', child, key, parent, referenced, key) INTO n;
+    EXECUTE format('SELECT count(*) FROM %s c WHERE %s IS NOT NULL AND NOT EXISTS (SELECT FROM %s p WHERE p.%s = '
+        'c.%s)', child, key, parent, referenced, key) INTO n;
     PERFORM set_config('ttl.show_expired', was, true);
     RETURN n;
 END $$;
@@ -43,9 +47,11 @@ $$;
 CREATE TABLE parent (id int PRIMARY KEY, note text);
 CREATE TABLE child (id int PRIMARY KEY, parent int REFERENCES parent);
 SELECT ttl.create_container('parent', 60);
-INSERT INTO parent (id, note, _ts, ttl) VALUES (1, 'expired', '2020-01-01', NULL), (2, 'expired', '2020-01-01', 5), (3, 'live', '3000-01-01', NULL), (4, 'live', '2020-01-01', -1), (5, 'expired', '-infinity', 9);
+INSERT INTO parent (id, note, _ts, ttl) VALUES (1, 'expired', '2020-01-01', NULL), (2, 'expired', '2020-01-01', 5), (3,
+    'live', '3000-01-01', NULL), (4, 'live', '2020-01-01', -1), (5, 'expired', '-infinity', 9);
 SELECT i, state(format('INSERT INTO foreign_keys.child VALUES (%s, %s)', i, i)) FROM generate_series(1, 6) i;
-SELECT i, state(format('UPDATE foreign_keys.child SET parent = %s WHERE id = 3', i)) FROM unnest('{1, 5, 4, 3}'::int[]) i;
+SELECT i, state(format('UPDATE foreign_keys.child SET parent = %s WHERE id = 3', i))
+    FROM unnest('{1, 5, 4, 3}'::int[]) i;
 SELECT * FROM child ORDER BY id;
 \set VERBOSITY sqlstate
 COPY child FROM STDIN;
@@ -53,7 +59,8 @@ COPY child FROM STDIN;
 8	2
 \.
 \set VERBOSITY terse
-SELECT state($$MERGE INTO foreign_keys.child c USING (VALUES (9, 1)) AS s (id, parent) ON c.id = s.id WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.parent)$$);
+SELECT state($$MERGE INTO foreign_keys.child c USING (VALUES (9, 1)) AS s (id, parent) ON c.id = s.id
+    WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.parent)$$);
 SELECT state($$INSERT INTO foreign_keys.child VALUES (3, 3) ON CONFLICT (id) DO UPDATE SET parent = 2$$);
 SELECT state($$INSERT INTO foreign_keys.child VALUES (9, NULL)$$);
 -- no setting that shows expired rows changes that
@@ -84,7 +91,8 @@ SELECT state('INSERT INTO foreign_keys.child VALUES (15, 1)');
 -- a parent of the same statement, and one that expires with it
 WITH p AS (INSERT INTO parent (id, note) VALUES (20, 'new') RETURNING id)
 INSERT INTO child SELECT id, id FROM p;
-SELECT state($$WITH p AS (INSERT INTO foreign_keys.parent (id, note, _ts) VALUES (21, 'born dead', '2020-01-01') RETURNING id) INSERT INTO foreign_keys.child SELECT id, id FROM p$$);
+SELECT state($$WITH p AS (INSERT INTO foreign_keys.parent (id, note, _ts) VALUES (21, 'born dead', '2020-01-01')
+    RETURNING id) INSERT INTO foreign_keys.child SELECT id, id FROM p$$);
 SELECT * FROM stored('parent');
 
 -- the same for each kind of key: several columns, MATCH FULL, other types,
@@ -94,8 +102,10 @@ CREATE TABLE "Odd ""child""" (id int PRIMARY KEY, "B b" varchar, a bigint, c int
     FOREIGN KEY (a, "B b") REFERENCES "Odd ""parent""" MATCH FULL);
 SELECT ttl.create_container('"Odd ""parent"""', 60, ttl_column => NULL);
 INSERT INTO "Odd ""parent""" VALUES (1, 'x', 1, '2020-01-01'), (2, 'y', 2, '3000-01-01');
-SELECT state($$INSERT INTO foreign_keys."Odd ""child""" VALUES (1, 'x', 1, NULL)$$), state($$INSERT INTO foreign_keys."Odd ""child""" VALUES (1, NULL, NULL, 1)$$),
-       state($$INSERT INTO foreign_keys."Odd ""child""" VALUES (1, 'y', 2, 2)$$), state($$INSERT INTO foreign_keys."Odd ""child""" VALUES (2, NULL, NULL, NULL)$$);
+SELECT state($$INSERT INTO foreign_keys."Odd ""child"""
+    VALUES (1, 'x', 1, NULL)$$), state($$INSERT INTO foreign_keys."Odd ""child""" VALUES (1, NULL, NULL, 1)$$),
+       state($$INSERT INTO foreign_keys."Odd ""child"""
+           VALUES (1, 'y', 2, 2)$$), state($$INSERT INTO foreign_keys."Odd ""child""" VALUES (2, NULL, NULL, NULL)$$);
 
 --
 -- A user's query of the same shape is filtered
@@ -103,8 +113,10 @@ SELECT state($$INSERT INTO foreign_keys."Odd ""child""" VALUES (1, 'x', 1, NULL)
 
 -- the searches for a referenced row, and for referencing ones
 SELECT 1 FROM ONLY "foreign_keys"."parent" x WHERE "id" OPERATOR(pg_catalog.=) 1 FOR KEY SHARE OF x;
-PREPARE check_parent (int) AS SELECT 1 FROM ONLY "foreign_keys"."parent" x WHERE "id" OPERATOR(pg_catalog.=) $1 FOR KEY SHARE OF x;
-PREPARE check_child (int) AS SELECT 1 FROM ONLY "foreign_keys"."parent" x WHERE $1 OPERATOR(pg_catalog.=) "id" FOR KEY SHARE OF x;
+PREPARE check_parent (int) AS SELECT 1 FROM ONLY "foreign_keys"."parent" x
+    WHERE "id" OPERATOR(pg_catalog.=) $1 FOR KEY SHARE OF x;
+PREPARE check_child (int) AS SELECT 1 FROM ONLY "foreign_keys"."parent" x
+    WHERE $1 OPERATOR(pg_catalog.=) "id" FOR KEY SHARE OF x;
 EXECUTE check_parent (1);
 EXECUTE check_child (1);
 EXECUTE check_child (4);
@@ -129,7 +141,8 @@ INSERT INTO middle VALUES (1, 1);
 DELETE FROM top;
 SELECT what, n FROM saw ORDER BY what, n;
 -- and those by which ALTER TABLE validates
-SELECT fk.parent FROM ONLY child fk LEFT OUTER JOIN ONLY parent pk ON (pk.id OPERATOR(pg_catalog.=) fk.parent) WHERE pk.id IS NULL AND (fk.parent IS NOT NULL) ORDER BY 1;
+SELECT fk.parent FROM ONLY child fk LEFT OUTER JOIN ONLY parent pk ON (pk.id OPERATOR(pg_catalog.=) fk.parent)
+    WHERE pk.id IS NULL AND (fk.parent IS NOT NULL) ORDER BY 1;
 SELECT * FROM stored('parent');
 
 --
@@ -145,9 +158,12 @@ CREATE TABLE c_plain (id int PRIMARY KEY, p int REFERENCES p);
 SELECT ttl.create_container(t, 60) FROM unnest('{p, c_cascade, c_null, c_default, c_restrict, c_plain}'::regclass[]) t;
 CREATE PROCEDURE refill(child regclass) LANGUAGE plpgsql AS $$
 BEGIN
-    TRUNCATE foreign_keys.p, foreign_keys.c_cascade, foreign_keys.c_null, foreign_keys.c_default, foreign_keys.c_restrict, foreign_keys.c_plain;
-    INSERT INTO foreign_keys.p (id, note, _ts) VALUES (0, 'default', '3000-01-01'), (1, 'live', '3000-01-01'), (2, 'live', '3000-01-01'), (3, 'live', '3000-01-01');
-    EXECUTE format('INSERT INTO %s (id, p, _ts, ttl) VALUES (11, 1, ''3000-01-01'', NULL), (12, 1, ''2020-01-01'', NULL), (13, 1, ''2020-01-01'', 5), (21, 2, ''2020-01-01'', NULL), (31, 3, ''2020-01-01'', -1)', child);
+    TRUNCATE foreign_keys.p, foreign_keys.c_cascade, foreign_keys.c_null, foreign_keys.c_default,
+        foreign_keys.c_restrict, foreign_keys.c_plain;
+    INSERT INTO foreign_keys.p (id, note, _ts) VALUES (0, 'default', '3000-01-01'), (1, 'live', '3000-01-01'), (2,
+        'live', '3000-01-01'), (3, 'live', '3000-01-01');
+    EXECUTE format('INSERT INTO %s (id, p, _ts, ttl) VALUES (11, 1, ''3000-01-01'', NULL), (12, 1, ''2020-01-01'', '
+        'NULL), (13, 1, ''2020-01-01'', 5), (21, 2, ''2020-01-01'', NULL), (31, 3, ''2020-01-01'', -1)', child);
 END $$;
 
 CALL refill('c_cascade');
@@ -173,13 +189,17 @@ SELECT id, p FROM c_default ORDER BY id;
 
 -- those that forbid: live rows alone
 CALL refill('c_restrict');
-SELECT i, referenced(format('DELETE FROM foreign_keys.p WHERE id = %s', i)), referenced(format('UPDATE foreign_keys.p SET id = 9 WHERE id = %s', i)) FROM generate_series(1, 3) i;
+SELECT i, referenced(format('DELETE FROM foreign_keys.p WHERE id = %s', i)),
+    referenced(format('UPDATE foreign_keys.p SET id = 9 WHERE id = %s', i)) FROM generate_series(1, 3) i;
 CALL ttl.reap('c_restrict');
-SELECT i, referenced(format('DELETE FROM foreign_keys.p WHERE id = %s', i)), referenced(format('UPDATE foreign_keys.p SET id = 9 WHERE id = %s', i)) FROM generate_series(1, 3) i;
+SELECT i, referenced(format('DELETE FROM foreign_keys.p WHERE id = %s', i)),
+    referenced(format('UPDATE foreign_keys.p SET id = 9 WHERE id = %s', i)) FROM generate_series(1, 3) i;
 CALL refill('c_plain');
-SELECT i, referenced(format('DELETE FROM foreign_keys.p WHERE id = %s', i)), referenced(format('UPDATE foreign_keys.p SET id = 9 WHERE id = %s', i)) FROM generate_series(1, 3) i;
+SELECT i, referenced(format('DELETE FROM foreign_keys.p WHERE id = %s', i)),
+    referenced(format('UPDATE foreign_keys.p SET id = 9 WHERE id = %s', i)) FROM generate_series(1, 3) i;
 CALL ttl.reap('c_plain');
-SELECT i, referenced(format('DELETE FROM foreign_keys.p WHERE id = %s', i)), referenced(format('UPDATE foreign_keys.p SET id = 9 WHERE id = %s', i)) FROM generate_series(1, 3) i;
+SELECT i, referenced(format('DELETE FROM foreign_keys.p WHERE id = %s', i)),
+    referenced(format('UPDATE foreign_keys.p SET id = 9 WHERE id = %s', i)) FROM generate_series(1, 3) i;
 SELECT * FROM stored('p');
 SELECT * FROM stored('c_plain');
 
@@ -200,7 +220,8 @@ SELECT * FROM stored('c_cascade');
 -- parents that are expired themselves are not found by a user; the reaper's
 -- deletion of them acts on children as any
 CALL refill('c_cascade');
-INSERT INTO c_null (id, p, _ts) SELECT id, p, _ts FROM (VALUES (11, 1, timestamptz '3000-01-01'), (12, 1, '2020-01-01')) v (id, p, _ts);
+INSERT INTO c_null (id, p, _ts) SELECT id, p, _ts FROM (VALUES (11, 1, timestamptz '3000-01-01'), (12, 1,
+    '2020-01-01')) v (id, p, _ts);
 SET ttl.touch = off;
 UPDATE p SET _ts = '2020-01-01' WHERE id = 1;
 RESET ttl.touch;
@@ -262,13 +283,15 @@ SELECT id, p FROM c2 ORDER BY id;
 
 CREATE TABLE one (id int PRIMARY KEY);
 CREATE TABLE two (id int PRIMARY KEY, one int REFERENCES one ON DELETE CASCADE ON UPDATE CASCADE, UNIQUE (id, one));
-CREATE TABLE three (id int PRIMARY KEY, two int, one int, FOREIGN KEY (two, one) REFERENCES two (id, one) ON DELETE CASCADE ON UPDATE CASCADE);
+CREATE TABLE three (id int PRIMARY KEY, two int, one int, FOREIGN KEY (two, one) REFERENCES two (id,
+    one) ON DELETE CASCADE ON UPDATE CASCADE);
 SELECT ttl.create_container(t, 60) FROM unnest('{one, two, three}'::regclass[]) t;
 CREATE PROCEDURE refill_chain() LANGUAGE sql AS $$
     TRUNCATE foreign_keys.one, foreign_keys.two, foreign_keys.three;
     INSERT INTO foreign_keys.one (id, _ts) VALUES (1, '3000-01-01'), (2, '3000-01-01');
     INSERT INTO foreign_keys.two (id, one, _ts) VALUES (1, 1, '3000-01-01'), (2, 1, '3000-01-01'), (3, 2, '3000-01-01');
-    INSERT INTO foreign_keys.three (id, two, one, _ts) VALUES (1, 1, 1, '3000-01-01'), (2, 2, 1, '2020-01-01'), (3, 2, 1, '3000-01-01'), (4, 3, 2, '2020-01-01');
+    INSERT INTO foreign_keys.three (id, two, one, _ts) VALUES (1, 1, 1, '3000-01-01'), (2, 2, 1, '2020-01-01'), (3, 2,
+        1, '3000-01-01'), (4, 3, 2, '2020-01-01');
 $$;
 CREATE PROCEDURE age_chain() LANGUAGE sql AS $$
     SET LOCAL ttl.touch = off;
@@ -323,7 +346,8 @@ CALL refill_taken();
 CALL age_taken();
 -- a live child forbids it, an expired one goes along, and what is expired that references that
 SELECT hint('INSERT INTO foreign_keys.taken (id, note) VALUES (1, ''second'')');
-SELECT i, state(format('INSERT INTO foreign_keys.taken (id, note, _ts) VALUES (%s, ''second'', ''3000-01-01'')', i)) FROM generate_series(2, 3) i;
+SELECT i, state(format('INSERT INTO foreign_keys.taken (id, note, _ts) VALUES (%s, ''second'', ''3000-01-01'')', i))
+    FROM generate_series(2, 3) i;
 SELECT hint('INSERT INTO foreign_keys.taken (id, note) VALUES (4, ''second'')');
 SELECT state('INSERT INTO foreign_keys.taken (id, note, _ts) VALUES (5, ''second'', ''3000-01-01'')');
 SELECT * FROM stored('taken');
@@ -333,7 +357,8 @@ SELECT * FROM stored('refers_further');
 CALL refill_taken();
 CALL age_taken();
 BEGIN;
-INSERT INTO taken (id, note, _ts) VALUES (2, 'second', '3000-01-01') ON CONFLICT (id) DO UPDATE SET note = 'updated' RETURNING id, note;
+INSERT INTO taken (id, note, _ts) VALUES (2, 'second', '3000-01-01') ON CONFLICT (id) DO UPDATE SET note = 'updated'
+    RETURNING id, note;
 UPDATE taken SET id = 3 WHERE id = 2 RETURNING id, note;
 SELECT * FROM stored('refers');
 ROLLBACK;
@@ -369,7 +394,8 @@ SET ttl.touch = off;
 UPDATE link SET _ts = '2020-01-01';
 UPDATE head SET _ts = '2020-01-01';
 RESET ttl.touch;
-SELECT i, hint(format('INSERT INTO foreign_keys.head (id, _ts) VALUES (%s, ''3000-01-01'')', i)) FROM generate_series(1, 2) i;
+SELECT i, hint(format('INSERT INTO foreign_keys.head (id, _ts) VALUES (%s, ''3000-01-01'')', i))
+    FROM generate_series(1, 2) i;
 SET client_min_messages = error;
 CALL ttl.reap('head');
 SET client_min_messages = warning;
@@ -383,9 +409,11 @@ CREATE TABLE tail_log (id int, link int);
 CREATE RULE log AS ON DELETE TO tail DO ALSO INSERT INTO tail_log SELECT OLD.id, l.id FROM link l;
 CREATE RULE log_update AS ON UPDATE TO link DO ALSO INSERT INTO link_log VALUES (-OLD.id);
 ALTER TABLE tail DROP CONSTRAINT tail_link_fkey, ADD FOREIGN KEY (link) REFERENCES link ON DELETE CASCADE;
-ALTER TABLE link DROP CONSTRAINT link_head_fkey, ADD FOREIGN KEY (head) REFERENCES head ON DELETE CASCADE ON UPDATE CASCADE;
+ALTER TABLE link DROP CONSTRAINT link_head_fkey,
+    ADD FOREIGN KEY (head) REFERENCES head ON DELETE CASCADE ON UPDATE CASCADE;
 INSERT INTO head (id, _ts) SELECT i, '3000-01-01' FROM generate_series(1, 4) i;
-INSERT INTO link (id, head, _ts) SELECT i, i, CASE WHEN i < 3 THEN '2020-01-01' ELSE '3000-01-01' END::timestamptz FROM generate_series(1, 4) i;
+INSERT INTO link (id, head, _ts) SELECT i, i, CASE WHEN i < 3 THEN '2020-01-01' ELSE '3000-01-01' END::timestamptz
+    FROM generate_series(1, 4) i;
 INSERT INTO tail (id, link, _ts) VALUES (4, 4, '2020-01-01'), (5, 4, '3000-01-01');
 UPDATE head SET id = 11 WHERE id = 1;
 DELETE FROM head WHERE id = 2;
@@ -565,7 +593,8 @@ CREATE TABLE tree (id int PRIMARY KEY, up int REFERENCES tree ON DELETE CASCADE 
 SELECT ttl.create_container('tree', 60);
 CREATE PROCEDURE refill_tree() LANGUAGE sql AS $$
     TRUNCATE foreign_keys.tree;
-    INSERT INTO foreign_keys.tree (id, up, _ts) VALUES (1, NULL, '3000-01-01'), (2, 1, '2020-01-01'), (3, 1, '3000-01-01'), (4, 3, '2020-01-01'), (5, 5, '3000-01-01');
+    INSERT INTO foreign_keys.tree (id, up, _ts) VALUES (1, NULL, '3000-01-01'), (2, 1, '2020-01-01'), (3, 1,
+        '3000-01-01'), (4, 3, '2020-01-01'), (5, 5, '3000-01-01');
 $$;
 CREATE PROCEDURE age_tree() LANGUAGE sql AS $$
     SET LOCAL ttl.touch = off;
@@ -573,7 +602,9 @@ CREATE PROCEDURE age_tree() LANGUAGE sql AS $$
 $$;
 CALL refill_tree();
 CALL age_tree();
-SELECT state('INSERT INTO foreign_keys.tree (id, up) VALUES (6, 2)'), state('INSERT INTO foreign_keys.tree (id, up) VALUES (6, 6)'), state('INSERT INTO foreign_keys.tree (id, up, _ts) VALUES (7, 7, ''2020-01-01'')');
+SELECT state('INSERT INTO foreign_keys.tree (id, up) VALUES (6, 2)'),
+    state('INSERT INTO foreign_keys.tree (id, up) VALUES (6, 6)'),
+    state('INSERT INTO foreign_keys.tree (id, up, _ts) VALUES (7, 7, ''2020-01-01'')');
 SELECT * FROM stored('tree');
 UPDATE tree SET id = 10 WHERE id = 1 RETURNING id;
 SELECT * FROM stored('tree');
@@ -590,7 +621,8 @@ CREATE TABLE ring (id int PRIMARY KEY, next int REFERENCES ring);
 SELECT ttl.create_container('ring', 60);
 CREATE PROCEDURE refill_ring() LANGUAGE sql AS $$
     TRUNCATE foreign_keys.ring;
-    INSERT INTO foreign_keys.ring (id, next, _ts) VALUES (1, 2, '3000-01-01'), (2, 3, '3000-01-01'), (3, 1, '3000-01-01'), (4, 4, '3000-01-01'), (5, NULL, '3000-01-01'), (6, 5, '3000-01-01');
+    INSERT INTO foreign_keys.ring (id, next, _ts) VALUES (1, 2, '3000-01-01'), (2, 3, '3000-01-01'), (3, 1,
+        '3000-01-01'), (4, 4, '3000-01-01'), (5, NULL, '3000-01-01'), (6, 5, '3000-01-01');
 $$;
 CREATE PROCEDURE age_ring() LANGUAGE sql AS $$
     SET LOCAL ttl.touch = off;
@@ -607,7 +639,8 @@ SELECT * FROM stored('ring');
 -- the same by eviction
 CALL refill_ring();
 CALL age_ring();
-SELECT i, state(format('INSERT INTO foreign_keys.ring (id, _ts) VALUES (%s, ''3000-01-01'')', i)) FROM unnest('{4, 2, 5}'::int[]) i;
+SELECT i, state(format('INSERT INTO foreign_keys.ring (id, _ts) VALUES (%s, ''3000-01-01'')', i))
+    FROM unnest('{4, 2, 5}'::int[]) i;
 SELECT orphans('ring', 'ring', 'next');
 SELECT * FROM stored('ring');
 
@@ -620,7 +653,8 @@ CREATE TABLE pp1 PARTITION OF pp FOR VALUES FROM (0) TO (10);
 CREATE TABLE pp2 (id int NOT NULL, gone int, note text);
 ALTER TABLE pp2 DROP gone;
 ALTER TABLE pp ATTACH PARTITION pp2 FOR VALUES FROM (10) TO (20);
-CREATE TABLE cp (id int, pp int REFERENCES pp ON DELETE CASCADE ON UPDATE CASCADE, PRIMARY KEY (id)) PARTITION BY RANGE (id);
+CREATE TABLE cp (id int, pp int REFERENCES pp ON DELETE CASCADE ON UPDATE CASCADE, PRIMARY KEY (id))
+    PARTITION BY RANGE (id);
 CREATE TABLE cp1 PARTITION OF cp FOR VALUES FROM (0) TO (100) PARTITION BY LIST (id);
 CREATE TABLE cp1a PARTITION OF cp1 FOR VALUES IN (1, 2, 3, 11, 12, 13);
 CREATE TABLE cp1b PARTITION OF cp1 DEFAULT;
@@ -630,13 +664,18 @@ CREATE TABLE cq (id int PRIMARY KEY, pp int REFERENCES pp) PARTITION BY HASH (id
 CREATE TABLE cq0 PARTITION OF cq FOR VALUES WITH (MODULUS 2, REMAINDER 0);
 CREATE TABLE cq1 PARTITION OF cq FOR VALUES WITH (MODULUS 2, REMAINDER 1);
 SELECT ttl.create_container(t, 60) FROM unnest('{pp, cp, cq}'::regclass[]) t;
-INSERT INTO pp (id, note, _ts) SELECT i, 'p', '3000-01-01' FROM unnest('{1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15, 16, 17}'::int[]) i;
-INSERT INTO cp (id, pp, _ts) SELECT 10 * p + k, p, CASE WHEN k = 1 THEN '3000-01-01' ELSE '2020-01-01' END::timestamptz FROM unnest('{1, 2, 11, 12, 15}'::int[]) p, generate_series(1, 3) k;
-INSERT INTO cq (id, pp, _ts) SELECT p, p, CASE WHEN p % 2 = 0 THEN '3000-01-01' ELSE '2020-01-01' END::timestamptz FROM unnest('{5, 6, 16, 17}'::int[]) p;
+INSERT INTO pp (id, note, _ts) SELECT i, 'p', '3000-01-01'
+    FROM unnest('{1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15, 16, 17}'::int[]) i;
+INSERT INTO cp (id, pp, _ts) SELECT 10 * p + k, p, CASE WHEN k = 1 THEN '3000-01-01' ELSE '2020-01-01' END::timestamptz
+    FROM unnest('{1, 2, 11, 12, 15}'::int[]) p, generate_series(1, 3) k;
+INSERT INTO cq (id, pp, _ts) SELECT p, p, CASE WHEN p % 2 = 0 THEN '3000-01-01' ELSE '2020-01-01' END::timestamptz
+    FROM unnest('{5, 6, 16, 17}'::int[]) p;
 SET ttl.touch = off;
 UPDATE pp SET _ts = '2020-01-01' WHERE id IN (3, 5, 6, 13, 16, 17);
 RESET ttl.touch;
-SELECT i, state(format('INSERT INTO foreign_keys.cp (id, pp) VALUES (%s, %s)', 40 + i, i)), state(format('INSERT INTO foreign_keys.cq (id, pp) VALUES (%s, %s)', 40 + i, i)) FROM unnest('{3, 4, 13, 14}'::int[]) i;
+SELECT i, state(format('INSERT INTO foreign_keys.cp (id, pp) VALUES (%s, %s)', 40 + i, i)),
+    state(format('INSERT INTO foreign_keys.cq (id, pp) VALUES (%s, %s)', 40 + i, i))
+    FROM unnest('{3, 4, 13, 14}'::int[]) i;
 DELETE FROM pp WHERE id IN (1, 11);
 SELECT * FROM stored('cp');
 UPDATE pp SET id = 9 WHERE id = 2;
@@ -646,7 +685,8 @@ SELECT * FROM stored('cp');
 SELECT tableoid::regclass, id, pp FROM cp ORDER BY id;
 -- expired ones go together
 SELECT hint('INSERT INTO foreign_keys.pp (id) VALUES (6)'), hint('INSERT INTO foreign_keys.pp (id) VALUES (16)');
-SELECT state('INSERT INTO foreign_keys.pp (id, note, _ts) VALUES (5, ''new'', ''3000-01-01'')'), state('INSERT INTO foreign_keys.pp (id, note, _ts) VALUES (3, ''new'', ''3000-01-01'')');
+SELECT state('INSERT INTO foreign_keys.pp (id, note, _ts) VALUES (5, ''new'', ''3000-01-01'')'),
+    state('INSERT INTO foreign_keys.pp (id, note, _ts) VALUES (3, ''new'', ''3000-01-01'')');
 SET client_min_messages = error;
 CALL ttl.reap();
 SET client_min_messages = warning;
@@ -664,11 +704,13 @@ ALTER TABLE cq ADD CONSTRAINT k FOREIGN KEY (pp) REFERENCES pp;
 CREATE TABLE cp3 (LIKE cp INCLUDING ALL);
 INSERT INTO cp3 (id, pp) VALUES (200, 14);
 ALTER TABLE cp ATTACH PARTITION cp3 FOR VALUES FROM (200) TO (300);
-SELECT state('INSERT INTO foreign_keys.cq (id, pp) VALUES (102, 3)'), state('INSERT INTO foreign_keys.cp (id, pp) VALUES (201, 14)');
+SELECT state('INSERT INTO foreign_keys.cq (id, pp) VALUES (102, 3)'),
+    state('INSERT INTO foreign_keys.cp (id, pp) VALUES (201, 14)');
 -- a partition that rows reference does not leave, expired ones either
 SELECT state('ALTER TABLE foreign_keys.pp DETACH PARTITION foreign_keys.pp2'), state('DROP TABLE foreign_keys.pp2');
 ALTER TABLE cp DETACH PARTITION cp3;
-SELECT state('INSERT INTO foreign_keys.cp3 (id, pp) VALUES (202, 14)'), state('INSERT INTO foreign_keys.cp3 (id, pp) VALUES (202, 9)');
+SELECT state('INSERT INTO foreign_keys.cp3 (id, pp) VALUES (202, 14)'),
+    state('INSERT INTO foreign_keys.cp3 (id, pp) VALUES (202, 9)');
 DELETE FROM pp WHERE id = 9;
 SELECT id, pp FROM cp3 ORDER BY id;
 DELETE FROM cq WHERE pp > 9;

@@ -11,19 +11,23 @@ SET jit = off;
 -- note = 'secret' are theirs alone
 CREATE TABLE plain_c (id int PRIMARY KEY, grp int, x int, note text, tags text[], _ts timestamptz NOT NULL, ttl int);
 CREATE TABLE ordinary_c (LIKE plain_c INCLUDING ALL);
-CREATE TABLE hashed_c (note text, _ts timestamptz NOT NULL, gone int, x int, ttl int, id int PRIMARY KEY, grp int, tags text[]) PARTITION BY HASH (id);
+CREATE TABLE hashed_c (note text, _ts timestamptz NOT NULL, gone int, x int, ttl int, id int PRIMARY KEY, grp int,
+    tags text[]) PARTITION BY HASH (id);
 CREATE TABLE hashed_c_0 PARTITION OF hashed_c FOR VALUES WITH (MODULUS 3, REMAINDER 0);
-CREATE TABLE hashed_c_1 (id int NOT NULL, tags text[], ttl int, _ts timestamptz NOT NULL, gone int, grp int, note text, x int);
+CREATE TABLE hashed_c_1 (id int NOT NULL, tags text[], ttl int, _ts timestamptz NOT NULL, gone int, grp int, note text,
+    x int);
 ALTER TABLE hashed_c ATTACH PARTITION hashed_c_1 FOR VALUES WITH (MODULUS 3, REMAINDER 1);
 CREATE TABLE hashed_c_2 PARTITION OF hashed_c FOR VALUES WITH (MODULUS 3, REMAINDER 2);
 ALTER TABLE hashed_c DROP COLUMN gone;
-CREATE TABLE listed_c (id int, _ts timestamptz NOT NULL, grp int NOT NULL, x int, note text, tags text[], ttl int, PRIMARY KEY (grp, id)) PARTITION BY LIST (grp);
+CREATE TABLE listed_c (id int, _ts timestamptz NOT NULL, grp int NOT NULL, x int, note text, tags text[], ttl int,
+    PRIMARY KEY (grp, id)) PARTITION BY LIST (grp);
 CREATE TABLE listed_c_0 PARTITION OF listed_c FOR VALUES IN (0);
 CREATE TABLE listed_c_rest PARTITION OF listed_c DEFAULT PARTITION BY LIST (grp);
 CREATE TABLE listed_c_1 PARTITION OF listed_c_rest FOR VALUES IN (1, 2);
 CREATE TABLE listed_c_2 PARTITION OF listed_c_rest DEFAULT;
 
-CREATE FUNCTION sample() RETURNS TABLE (id int, grp int, x int, note text, tags text[], _ts timestamptz, ttl int, live boolean)
+CREATE FUNCTION sample() RETURNS TABLE (id int, grp int, x int, note text, tags text[], _ts timestamptz, ttl int,
+    live boolean)
 LANGUAGE sql AS $$
     SELECT i, i % 5,
            CASE WHEN live THEN i % 7 + 1 ELSE 0 END,
@@ -44,11 +48,15 @@ INSERT INTO ordinary_c (id, grp, x, note, tags, _ts, ttl) SELECT id, grp, x, not
 INSERT INTO hashed_c (id, grp, x, note, tags, _ts, ttl) SELECT id, grp, x, note, tags, _ts, ttl FROM sample();
 INSERT INTO listed_c (id, grp, x, note, tags, _ts, ttl) SELECT id, grp, x, note, tags, _ts, ttl FROM sample();
 CREATE INDEX ON plain_c (x); CREATE INDEX ON ordinary_c (x); CREATE INDEX ON hashed_c (x); CREATE INDEX ON listed_c (x);
-CREATE INDEX ON plain_c USING gin (tags); CREATE INDEX ON ordinary_c USING gin (tags); CREATE INDEX ON hashed_c USING gin (tags); CREATE INDEX ON listed_c USING gin (tags);
-CREATE INDEX ON plain_c (grp, id) INCLUDE (_ts, ttl); CREATE INDEX ON ordinary_c (grp, id) INCLUDE (_ts, ttl); CREATE INDEX ON hashed_c (grp, id) INCLUDE (_ts, ttl); CREATE INDEX ON listed_c (grp, id) INCLUDE (_ts, ttl);
-SELECT ttl.create_container(c, 60, ts_column => '_ts', ttl_column => 'ttl') FROM unnest('{ordinary_c, hashed_c, listed_c}'::regclass[]) c;
+CREATE INDEX ON plain_c USING gin (tags); CREATE INDEX ON ordinary_c USING gin (tags);
+CREATE INDEX ON hashed_c USING gin (tags); CREATE INDEX ON listed_c USING gin (tags);
+CREATE INDEX ON plain_c (grp, id) INCLUDE (_ts, ttl); CREATE INDEX ON ordinary_c (grp, id) INCLUDE (_ts, ttl);
+CREATE INDEX ON hashed_c (grp, id) INCLUDE (_ts, ttl); CREATE INDEX ON listed_c (grp, id) INCLUDE (_ts, ttl);
+SELECT ttl.create_container(c, 60, ts_column => '_ts', ttl_column => 'ttl')
+    FROM unnest('{ordinary_c, hashed_c, listed_c}'::regclass[]) c;
 VACUUM ANALYZE plain_c, ordinary_c, hashed_c, listed_c;
-SELECT (SELECT count(*) FROM plain_c) AS plain, (SELECT count(*) FROM ordinary_c) AS ordinary, (SELECT count(*) FROM hashed_c) AS hashed, (SELECT count(*) FROM listed_c) AS listed;
+SELECT (SELECT count(*) FROM plain_c) AS plain, (SELECT count(*) FROM ordinary_c) AS ordinary, (SELECT count(*)
+    FROM hashed_c) AS hashed, (SELECT count(*) FROM listed_c) AS listed;
 SELECT c, ttl.expired_count(c) FROM unnest('{ordinary_c, hashed_c, listed_c}'::regclass[]) c;
 
 -- An ordinary table to join with
@@ -74,12 +82,19 @@ BEGIN
         CREATE VIEW %1$s_barrier WITH (security_barrier) AS SELECT * FROM %1$s WHERE grp < 4;
         CREATE VIEW %1$s_over AS SELECT grp, count(*) AS n FROM %1$s_view GROUP BY grp;
         CREATE MATERIALIZED VIEW %1$s_mat AS SELECT id, x FROM %1$s WITH NO DATA;
-        CREATE FUNCTION %1$s_inlined(lo int) RETURNS SETOF %1$s LANGUAGE sql STABLE AS 'SELECT * FROM %1$s WHERE id > lo';
-        CREATE FUNCTION %1$s_standard(lo int) RETURNS TABLE (id int, x int) LANGUAGE sql STABLE BEGIN ATOMIC SELECT id, x FROM %1$s WHERE id > lo; END;
+        CREATE FUNCTION %1$s_inlined(lo int) RETURNS SETOF %1$s LANGUAGE sql STABLE AS
+            'SELECT * FROM %1$s WHERE id > lo';
+        CREATE FUNCTION %1$s_standard(lo int) RETURNS TABLE (id int, x int) LANGUAGE sql STABLE BEGIN ATOMIC
+            SELECT id, x FROM %1$s WHERE id > lo; END;
         CREATE FUNCTION %1$s_scalar() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM %1$s';
-        CREATE FUNCTION %1$s_pl(g int) RETURNS text LANGUAGE plpgsql AS 'DECLARE r record; s text := ''''; BEGIN FOR r IN SELECT id FROM %1$s WHERE grp = g ORDER BY id LOOP s := s || r.id || '',''; END LOOP; RETURN s; END';
-        CREATE FUNCTION %1$s_cursor(scroll_to int) RETURNS SETOF int LANGUAGE plpgsql AS 'DECLARE c SCROLL CURSOR FOR SELECT id FROM %1$s ORDER BY id; i int; BEGIN OPEN c; MOVE ABSOLUTE scroll_to FROM c; LOOP FETCH PRIOR FROM c INTO i; EXIT WHEN NOT FOUND; RETURN NEXT i; END LOOP; CLOSE c; END';
-        CREATE FUNCTION %1$s_dynamic() RETURNS bigint LANGUAGE plpgsql AS 'DECLARE n bigint; BEGIN EXECUTE ''SELECT count(*) FROM %1$s WHERE x > $1'' INTO n USING 2; RETURN n; END';
+        CREATE FUNCTION %1$s_pl(g int) RETURNS text LANGUAGE plpgsql AS
+            'DECLARE r record; s text := ''''; BEGIN FOR r IN SELECT id FROM %1$s WHERE grp = g ORDER BY id LOOP s := '
+            's || r.id || '',''; END LOOP; RETURN s; END';
+        CREATE FUNCTION %1$s_cursor(scroll_to int) RETURNS SETOF int LANGUAGE plpgsql AS
+            'DECLARE c SCROLL CURSOR FOR SELECT id FROM %1$s ORDER BY id; i int; BEGIN OPEN c; MOVE ABSOLUTE scroll_to '
+            'FROM c; LOOP FETCH PRIOR FROM c INTO i; EXIT WHEN NOT FOUND; RETURN NEXT i; END LOOP; CLOSE c; END';
+        CREATE FUNCTION %1$s_dynamic() RETURNS bigint LANGUAGE plpgsql AS
+            'DECLARE n bigint; BEGIN EXECUTE ''SELECT count(*) FROM %1$s WHERE x > $1'' INTO n USING 2; RETURN n; END';
     $$, c);
 END $outer$;
 CALL make_objects('plain_c');
@@ -97,7 +112,8 @@ CREATE FUNCTION rows_of(query text) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     result text[];
 BEGIN
-    EXECUTE format('WITH q AS MATERIALIZED (%s) SELECT coalesce(array_agg(q::text ORDER BY q::text COLLATE "C"), ''{}'') FROM q', query) INTO result;
+    EXECUTE format('WITH q AS MATERIALIZED (%s) SELECT coalesce(array_agg(q::text ORDER BY q::text COLLATE '
+        '"C"), ''{}'') FROM q', query) INTO result;
     RETURN result;
 END $$;
 
@@ -107,7 +123,8 @@ DECLARE
     result text[];
     name text := 'generic_' || md5(query);
 BEGIN
-    EXECUTE format('PREPARE %I (int) AS WITH q AS MATERIALIZED (%s) SELECT coalesce(array_agg(q::text ORDER BY q::text COLLATE "C"), ''{}'') FROM q WHERE $1 = 1', name, query);
+    EXECUTE format('PREPARE %I (int) AS WITH q AS MATERIALIZED (%s) SELECT coalesce(array_agg(q::text ORDER BY q::text '
+        'COLLATE "C"), ''{}'') FROM q WHERE $1 = 1', name, query);
     EXECUTE format('EXECUTE %I (1)', name) INTO result;
     EXECUTE format('EXECUTE %I (1)', name) INTO result;
     EXECUTE format('DEALLOCATE %I', name);
@@ -126,13 +143,17 @@ BEGIN
     BEGIN
         SET LOCAL ttl.touch = off;
         IF statement ~ 'RETURNING' THEN
-            EXECUTE format(CASE WHEN statement ~ '^WITH' THEN '%s' ELSE 'WITH q AS (%s) SELECT coalesce(array_agg(q::text ORDER BY q::text COLLATE "C"), ''{}'') FROM q' END, statement) INTO returned;
+            EXECUTE format(CASE WHEN statement ~ '^WITH' THEN '%s'
+                ELSE 'WITH q AS (%s) SELECT coalesce(array_agg(q::text ORDER BY q::text COLLATE "C"), ''{}'') FROM q'
+                END, statement) INTO returned;
         ELSE
             EXECUTE statement;
             GET DIAGNOSTICS n = ROW_COUNT;
             returned := ARRAY[n::text];
         END IF;
-        EXECUTE format('SELECT coalesce(array_agg(t::text ORDER BY id, t::text COLLATE "C"), ''{}'') FROM (SELECT id, grp, x, note, tags, ttl, CASE WHEN _ts < ''2025-01-01'' OR _ts > ''2900-01-01'' THEN _ts::text ELSE ''present'' END AS ts FROM %I_c) t', c) INTO remain;
+        EXECUTE format('SELECT coalesce(array_agg(t::text ORDER BY id, t::text COLLATE "C"), ''{}'') FROM (SELECT id, '
+            'grp, x, note, tags, ttl, CASE WHEN _ts < ''2025-01-01'' OR _ts > ''2900-01-01'' THEN _ts::text '
+            'ELSE ''present'' END AS ts FROM %I_c) t', c) INTO remain;
         RAISE EXCEPTION USING ERRCODE = 'TTL00';
     EXCEPTION WHEN SQLSTATE 'TTL00' THEN
     END;
@@ -156,9 +177,12 @@ BEGIN
     IF cardinality(wanted) = 0 THEN
         RETURN 'EMPTY: ' || label;
     ELSIF wanted IS DISTINCT FROM got THEN
-        RETURN format('DIFFERENT: %s: %s rows and %s; missing %s, too many %s', label, cardinality(wanted), cardinality(got),
-            (SELECT array_agg(w) FROM (SELECT w FROM unnest(wanted) w EXCEPT ALL SELECT g FROM unnest(got) g ORDER BY 1 LIMIT 3) _),
-            (SELECT array_agg(g) FROM (SELECT g FROM unnest(got) g EXCEPT ALL SELECT w FROM unnest(wanted) w ORDER BY 1 LIMIT 3) _));
+        RETURN format('DIFFERENT: %s: %s rows and %s; missing %s, too many %s', label, cardinality(wanted),
+            cardinality(got),
+            (SELECT array_agg(w) FROM (SELECT w FROM unnest(wanted) w EXCEPT ALL SELECT g FROM unnest(got) g
+                ORDER BY 1 LIMIT 3) _),
+            (SELECT array_agg(g) FROM (SELECT g FROM unnest(got) g EXCEPT ALL SELECT w FROM unnest(wanted) w
+                ORDER BY 1 LIMIT 3) _));
     END IF;
     RETURN 'ok';
 EXCEPTION WHEN OTHERS THEN
@@ -167,8 +191,10 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 -- One line for each form of table: how many are ok, and those that are not
-CREATE FUNCTION battery(ways text, generic boolean DEFAULT false) RETURNS TABLE (container text, ok bigint, others text) LANGUAGE sql AS $$
-    SELECT c, count(*) FILTER (WHERE verdict = 'ok'), string_agg(verdict, E'\n' ORDER BY label COLLATE "C") FILTER (WHERE verdict <> 'ok')
+CREATE FUNCTION battery(ways text, generic boolean DEFAULT false) RETURNS TABLE (container text, ok bigint,
+    others text) LANGUAGE sql AS $$
+    SELECT c, count(*) FILTER (WHERE verdict = 'ok'), string_agg(verdict, E'\n'
+        ORDER BY label COLLATE "C") FILTER (WHERE verdict <> 'ok')
       FROM unnest('{ordinary,hashed,listed}'::text[]) WITH ORDINALITY AS _ (c, n), form,
            LATERAL same(CASE WHEN generic THEN 'generic' ELSE way END, label, statement, wanted, c) AS verdict
      WHERE way = ways
@@ -182,7 +208,8 @@ $$;
 INSERT INTO form (way, label, statement) SELECT 'read', label, statement FROM (VALUES
     ('all rows', 'SELECT id, grp, x, note, tags, ttl, _ts FROM %s'),
     ('count', 'SELECT count(*) FROM %s'),
-    ('scalar aggregates', 'SELECT count(x), sum(x), avg(x), min(note), max(note), bool_and(x > 0), array_agg(id ORDER BY id) FROM %s'),
+    ('scalar aggregates', 'SELECT count(x), sum(x), avg(x), min(note), max(note), bool_and(x > 0), array_agg(id ORDER '
+        'BY id) FROM %s'),
     ('scalar aggregate over nothing', 'SELECT count(*), max(x) FROM %s WHERE x = 0'),
     ('min by index', 'SELECT min(x) FROM %s'),
     ('max by index', 'SELECT max(id) FROM %s'),
@@ -209,10 +236,12 @@ INSERT INTO form (way, label, statement) SELECT 'read', label, statement FROM (V
     ('a cheap operator', 'SELECT id FROM %s WHERE x <~> note AND id > 10'),
     ('a cheap function with index', 'SELECT id FROM %s WHERE leaky(x, note) AND id < 100'),
     ('a cheap function in a join', 'SELECT c.id FROM %s c JOIN other o ON o.id = c.id WHERE leaky(c.x, c.note)'),
-    ('a cheap function in a join clause', 'SELECT c.id, o.id FROM %s c LEFT JOIN other o ON o.id = c.id AND leaky(c.x, c.note)'),
+    ('a cheap function in a join clause', 'SELECT c.id, o.id FROM %s c LEFT JOIN other o ON o.id = c.id AND leaky(c.x, '
+        'c.note)'),
     ('a cheap function over a view', 'SELECT id FROM %s_view WHERE leaky(x, note)'),
     ('a cheap function over a barrier', 'SELECT id FROM %s_barrier WHERE leaky(x, note)'),
-    ('a cheap function in UNION ALL', 'SELECT id FROM (SELECT id, x, note FROM %s UNION ALL SELECT id, x, note FROM %s) u WHERE leaky(x, note)'),
+    ('a cheap function in UNION ALL', 'SELECT id FROM (SELECT id, x, note FROM %s UNION ALL SELECT id, x, note FROM '
+        '%s) u WHERE leaky(x, note)'),
     ('a cheap function and tid', 'SELECT id FROM %s WHERE leaky(x, note) AND ctid >= ''(0,0)'''),
     ('a cheap function in a CTE', 'WITH w AS MATERIALIZED (SELECT id FROM %s WHERE leaky(x, note)) SELECT * FROM w'),
     ('a cast that fails', 'SELECT id FROM %s WHERE split_part(note, '' '', 2)::int > 3'),
@@ -234,8 +263,10 @@ INSERT INTO form (way, label, statement) SELECT 'read', label, statement FROM (V
     ('self join', 'SELECT a.id, b.id FROM %s a JOIN %s b ON a.id = b.id - 1'),
     ('self join on the key', 'SELECT a.id, b.x FROM %s a JOIN %s b ON a.id = b.id AND a.grp = b.grp WHERE a.x > 2'),
     ('removable left join', 'SELECT o.id FROM other o LEFT JOIN %s c ON o.c_id = c.id AND c.grp = 1'),
-    ('lateral', 'SELECT o.id, l.id FROM other o, LATERAL (SELECT id FROM %s c WHERE c.id > o.id ORDER BY id LIMIT 2) l'),
-    ('left join lateral', 'SELECT o.id, l.n FROM other o LEFT JOIN LATERAL (SELECT sum(x) AS n FROM %s c WHERE c.id = o.c_id) l ON true'),
+    ('lateral', 'SELECT o.id, l.id FROM other o, LATERAL (SELECT id FROM %s c WHERE c.id > o.id ORDER BY id LIMIT 2) '
+        'l'),
+    ('left join lateral', 'SELECT o.id, l.n FROM other o LEFT JOIN LATERAL (SELECT sum(x) AS n FROM %s c WHERE c.id = '
+        'o.c_id) l ON true'),
     ('IN', 'SELECT id FROM other WHERE c_id IN (SELECT id FROM %s)'),
     ('NOT IN', 'SELECT id FROM other WHERE c_id NOT IN (SELECT id FROM %s)'),
     ('EXISTS', 'SELECT id FROM other o WHERE EXISTS (SELECT FROM %s c WHERE c.id = o.c_id AND c.x > 1)'),
@@ -246,7 +277,8 @@ INSERT INTO form (way, label, statement) SELECT 'read', label, statement FROM (V
     ('scalar subquery', 'SELECT id, (SELECT note FROM %s c WHERE c.id = o.c_id) FROM other o'),
     ('scalar subquery in WHERE', 'SELECT id FROM other WHERE id > (SELECT avg(id) FROM %s)'),
     ('array subquery', 'SELECT ARRAY(SELECT id FROM %s ORDER BY id)'),
-    ('subquery in CASE', 'SELECT id, CASE WHEN EXISTS (SELECT FROM %s c WHERE c.id = o.id) THEN 1 ELSE 2 END FROM other o'),
+    ('subquery in CASE', 'SELECT id, CASE WHEN EXISTS (SELECT FROM %s c WHERE c.id = o.id) THEN 1 ELSE 2 END FROM '
+        'other o'),
     ('subquery in FROM', 'SELECT s.x, s.n FROM (SELECT x, count(*) AS n FROM %s GROUP BY x) s WHERE s.n > 3'),
     ('subquery in LIMIT', 'SELECT id FROM other ORDER BY id LIMIT (SELECT count(*) / 10 FROM %s)'),
     ('subquery in ORDER BY', 'SELECT id FROM other o ORDER BY (SELECT x FROM %s c WHERE c.id = o.id), id LIMIT 9'),
@@ -255,16 +287,24 @@ INSERT INTO form (way, label, statement) SELECT 'read', label, statement FROM (V
     ('subquery of a function', 'SELECT g FROM generate_series(1, (SELECT count(*) FROM %s)) g'),
     ('CTE', 'WITH w AS (SELECT * FROM %s) SELECT id FROM w WHERE x > 1'),
     ('CTE, materialized', 'WITH w AS MATERIALIZED (SELECT * FROM %s) SELECT id FROM w WHERE x > 1'),
-    ('CTE, not materialized', 'WITH w AS NOT MATERIALIZED (SELECT * FROM %s) SELECT a.id FROM w a, w b WHERE a.id = b.id + 1'),
-    ('CTE, recursive', 'WITH RECURSIVE w AS (SELECT 1 AS id UNION ALL (SELECT c.id FROM w JOIN %s c ON c.id > w.id WHERE w.id < 60 ORDER BY c.id LIMIT 1)) SELECT id FROM w'),
+    ('CTE, not materialized', 'WITH w AS NOT MATERIALIZED (SELECT * FROM %s) SELECT a.id FROM w a, w b WHERE a.id = '
+        'b.id + 1'),
+    ('CTE, recursive', 'WITH RECURSIVE w AS (SELECT 1 AS id UNION ALL (SELECT c.id FROM w JOIN %s c ON c.id > w.id '
+        'WHERE w.id < 60 ORDER BY c.id LIMIT 1)) SELECT id FROM w'),
     ('UNION', 'SELECT x FROM %s UNION SELECT x FROM other'),
     ('UNION ALL', 'SELECT id, x FROM %s UNION ALL SELECT id, x FROM other'),
-    ('UNION ALL with conditions on top', 'SELECT * FROM (SELECT id, x FROM %s UNION ALL SELECT id, x FROM other) u WHERE id < 100 AND 10 / (x + 1) > 2'),
-    ('UNION ALL under a join', 'SELECT u.id, o.x FROM (SELECT id FROM %s UNION ALL SELECT id FROM %s WHERE x > 2) u JOIN other o ON o.id = u.id'),
-    ('UNION ALL, outer joined', 'SELECT o.id, u.id FROM other o LEFT JOIN (SELECT id FROM %s UNION ALL SELECT c_id FROM other WHERE x = 3) u ON u.id = o.id'),
-    ('UNION ALL, ordered by index', 'SELECT id FROM (SELECT id FROM %s UNION ALL SELECT id FROM other) u ORDER BY id LIMIT 30'),
-    ('UNION ALL, minimum', 'SELECT min(id), max(x) FROM (SELECT id, x FROM %s UNION ALL SELECT id, x FROM other WHERE id > 10) u'),
-    ('UNION ALL, nested', 'SELECT count(*) FROM (SELECT id FROM %s UNION ALL (SELECT id FROM %s UNION ALL SELECT id FROM %s_view)) u WHERE id > 7'),
+    ('UNION ALL with conditions on top', 'SELECT * FROM (SELECT id, x FROM %s UNION ALL SELECT id, x FROM other) u '
+        'WHERE id < 100 AND 10 / (x + 1) > 2'),
+    ('UNION ALL under a join', 'SELECT u.id, o.x FROM (SELECT id FROM %s UNION ALL SELECT id FROM %s WHERE x > 2) u '
+        'JOIN other o ON o.id = u.id'),
+    ('UNION ALL, outer joined', 'SELECT o.id, u.id FROM other o LEFT JOIN (SELECT id FROM %s UNION ALL SELECT c_id '
+        'FROM other WHERE x = 3) u ON u.id = o.id'),
+    ('UNION ALL, ordered by index', 'SELECT id FROM (SELECT id FROM %s UNION ALL SELECT id FROM other) u ORDER BY id '
+        'LIMIT 30'),
+    ('UNION ALL, minimum', 'SELECT min(id), max(x) FROM (SELECT id, x FROM %s UNION ALL SELECT id, x FROM other WHERE '
+        'id > 10) u'),
+    ('UNION ALL, nested', 'SELECT count(*) FROM (SELECT id FROM %s UNION ALL (SELECT id FROM %s UNION ALL SELECT id '
+        'FROM %s_view)) u WHERE id > 7'),
     ('INTERSECT', 'SELECT id FROM other INTERSECT SELECT id FROM %s'),
     ('EXCEPT', 'SELECT id FROM other EXCEPT SELECT id FROM %s'),
     ('EXCEPT ALL from it', 'SELECT x FROM %s EXCEPT ALL SELECT x FROM other'),
@@ -312,9 +352,12 @@ SET enable_bitmapscan = off; SET enable_seqscan = on; SET enable_hashjoin = off;
 SELECT * FROM battery('read');
 RESET enable_indexscan; RESET enable_indexonlyscan; SET enable_mergejoin = off;
 SELECT * FROM battery('read');
-RESET enable_bitmapscan; RESET enable_hashjoin; RESET enable_hashagg; SET enable_mergejoin = on; SET enable_nestloop = off; SET enable_partitionwise_join = on; SET enable_partitionwise_aggregate = on; SET enable_memoize = off; SET enable_sort = off;
+RESET enable_bitmapscan; RESET enable_hashjoin; RESET enable_hashagg; SET enable_mergejoin = on;
+SET enable_nestloop = off; SET enable_partitionwise_join = on; SET enable_partitionwise_aggregate = on;
+SET enable_memoize = off; SET enable_sort = off;
 SELECT * FROM battery('read');
-RESET enable_nestloop; RESET enable_partitionwise_join; RESET enable_partitionwise_aggregate; RESET enable_memoize; RESET enable_sort;
+RESET enable_nestloop; RESET enable_partitionwise_join; RESET enable_partitionwise_aggregate; RESET enable_memoize;
+RESET enable_sort;
 
 -- With generic plans
 SET plan_cache_mode = force_generic_plan;
@@ -322,7 +365,8 @@ SELECT * FROM battery('read', generic => true);
 RESET plan_cache_mode;
 
 -- In parallel
-SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET min_parallel_index_scan_size = 0; SET max_parallel_workers_per_gather = 1;
+SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+SET min_parallel_index_scan_size = 0; SET max_parallel_workers_per_gather = 1;
 SELECT * FROM battery('read');
 -- also as statements of their own
 SELECT count(*), sum(x), sum(10 / x) FROM plain_c;
@@ -343,13 +387,17 @@ SELECT count(*) FROM ordinary_c;
 RESET parallel_setup_cost; RESET ttl.now;
 SET ttl.show_expired = on; SET parallel_setup_cost = 0;
 SELECT count(*) FROM ordinary_c;
-RESET ttl.show_expired; RESET parallel_setup_cost; RESET parallel_tuple_cost; RESET min_parallel_table_scan_size; RESET min_parallel_index_scan_size; RESET max_parallel_workers_per_gather;
+RESET ttl.show_expired; RESET parallel_setup_cost; RESET parallel_tuple_cost; RESET min_parallel_table_scan_size;
+RESET min_parallel_index_scan_size; RESET max_parallel_workers_per_gather;
 
 -- A partition that is read directly
 SELECT 'plain' AS c, count(*), min(x) FROM plain_c UNION ALL
-SELECT 'listed', sum(n), min(x) FROM (SELECT count(*) n, min(x) x FROM listed_c_0 UNION ALL SELECT count(*), min(x) FROM listed_c_rest) _ UNION ALL
-SELECT 'leaves', sum(n), min(x) FROM (SELECT count(*) n, min(x) x FROM listed_c_0 UNION ALL SELECT count(*), min(x) FROM listed_c_1 UNION ALL SELECT count(*), min(x) FROM listed_c_2) _ UNION ALL
-SELECT 'hashed', sum(n), min(x) FROM (SELECT count(*) n, min(x) x FROM hashed_c_0 UNION ALL SELECT count(*), min(x) FROM hashed_c_1 UNION ALL SELECT count(*), min(x) FROM hashed_c_2) _;
+SELECT 'listed', sum(n), min(x) FROM (SELECT count(*) n, min(x) x FROM listed_c_0 UNION ALL SELECT count(*), min(x)
+    FROM listed_c_rest) _ UNION ALL
+SELECT 'leaves', sum(n), min(x) FROM (SELECT count(*) n, min(x) x FROM listed_c_0 UNION ALL SELECT count(*), min(x)
+    FROM listed_c_1 UNION ALL SELECT count(*), min(x) FROM listed_c_2) _ UNION ALL
+SELECT 'hashed', sum(n), min(x) FROM (SELECT count(*) n, min(x) x FROM hashed_c_0 UNION ALL SELECT count(*), min(x)
+    FROM hashed_c_1 UNION ALL SELECT count(*), min(x) FROM hashed_c_2) _;
 SELECT count(*) FROM hashed_c_1 WHERE leaky(x, note) AND note = 'secret';
 SELECT count(*) FROM ONLY listed_c_1 WHERE 10 / x > 100;
 
@@ -387,7 +435,8 @@ REFRESH MATERIALIZED VIEW plain_c_mat;
 REFRESH MATERIALIZED VIEW ordinary_c_mat;
 REFRESH MATERIALIZED VIEW hashed_c_mat;
 REFRESH MATERIALIZED VIEW listed_c_mat;
-SELECT count(*), (SELECT count(*) FROM ordinary_c_mat) AS ordinary, (SELECT count(*) FROM hashed_c_mat) AS hashed, (SELECT count(*) FROM listed_c_mat) AS listed FROM plain_c_mat;
+SELECT count(*), (SELECT count(*) FROM ordinary_c_mat) AS ordinary, (SELECT count(*)
+    FROM hashed_c_mat) AS hashed, (SELECT count(*) FROM listed_c_mat) AS listed FROM plain_c_mat;
 CREATE UNIQUE INDEX ON ordinary_c_mat (id);
 REFRESH MATERIALIZED VIEW CONCURRENTLY ordinary_c_mat;
 SELECT count(*) FROM (SELECT * FROM ordinary_c_mat EXCEPT SELECT id, x FROM plain_c) _;
@@ -402,12 +451,14 @@ SELECT count(*) FROM (SELECT * FROM inserted EXCEPT ALL SELECT * FROM plain_c) _
 
 -- COPY
 CREATE TABLE small (id int PRIMARY KEY, "a b" text, _ts timestamptz, ttl int);
-INSERT INTO small VALUES (1, 'live', '2999-01-01', NULL), (2, 'expired', '2020-01-01', NULL), (3, 'live', '2020-01-01', -1), (4, 'expired', '2020-01-01', 9), (5, E'live\t,"', '2999-01-01', 60);
+INSERT INTO small VALUES (1, 'live', '2999-01-01', NULL), (2, 'expired', '2020-01-01', NULL), (3, 'live', '2020-01-01',
+    -1), (4, 'expired', '2020-01-01', 9), (5, E'live\t,"', '2999-01-01', 60);
 CREATE TABLE small_parts (LIKE small INCLUDING ALL) PARTITION BY RANGE (id);
 CREATE TABLE small_1 PARTITION OF small_parts FOR VALUES FROM (0) TO (3);
 CREATE TABLE small_2 PARTITION OF small_parts FOR VALUES FROM (3) TO (9);
 INSERT INTO small_parts SELECT * FROM small;
-SELECT ttl.create_container(c, 60, ts_column => '_ts', ttl_column => 'ttl') FROM unnest('{small, small_parts}'::regclass[]) c;
+SELECT ttl.create_container(c, 60, ts_column => '_ts', ttl_column => 'ttl')
+    FROM unnest('{small, small_parts}'::regclass[]) c;
 COPY small TO STDOUT;
 COPY small (ttl, id, "a b") TO STDOUT (FORMAT csv, HEADER, FORCE_QUOTE ("a b"));
 COPY (SELECT id, "a b" FROM small ORDER BY id) TO STDOUT;
@@ -451,12 +502,14 @@ INSERT INTO form (way, label, statement) SELECT 'write', label, statement FROM (
     ('UPDATE, cheap function', 'UPDATE %s SET x = 1 WHERE leaky(x, note) RETURNING id'),
     ('UPDATE FROM', 'UPDATE %s c SET x = o.x FROM other o WHERE o.id = c.id RETURNING c.id, c.x'),
     ('UPDATE FROM itself', 'UPDATE %s c SET x = d.x FROM %s d WHERE d.id = c.id + 1 RETURNING c.id, d.id'),
-    ('UPDATE by subquery', 'UPDATE %s c SET (x, note) = (SELECT max(x), ''m'' FROM %s d WHERE d.grp = c.grp) WHERE id < 50 RETURNING id, x'),
+    ('UPDATE by subquery', 'UPDATE %s c SET (x, note) = (SELECT max(x), ''m'' FROM %s d WHERE d.grp = c.grp) WHERE id '
+        '< 50 RETURNING id, x'),
     ('UPDATE IN', 'UPDATE %s SET x = 3 WHERE id IN (SELECT id + 1 FROM %s) RETURNING id'),
     ('UPDATE of the TTL', 'UPDATE %s SET ttl = -1 WHERE ttl IS NULL RETURNING id, ttl'),
     ('UPDATE through a view', 'UPDATE %s_view SET note = ''v'' RETURNING id'),
     ('UPDATE through a barrier', 'UPDATE %s_barrier SET note = ''v'' WHERE leaky(x, note) RETURNING id'),
-    ('UPDATE in a CTE', 'WITH u AS (UPDATE %s SET x = 9 WHERE x > 1 RETURNING id) SELECT array_agg(id::text ORDER BY id) AS "RETURNING" FROM u'),
+    ('UPDATE in a CTE', 'WITH u AS (UPDATE %s SET x = 9 WHERE x > 1 RETURNING id) SELECT array_agg(id::text ORDER BY '
+        'id) AS "RETURNING" FROM u'),
     ('UPDATE of another, from it', 'UPDATE other o SET x = c.x FROM %s c WHERE c.id = o.id RETURNING o.id, o.x'),
     ('DELETE all', 'DELETE FROM %s'),
     ('DELETE RETURNING', 'DELETE FROM %s WHERE grp = 2 RETURNING id, x, note'),
@@ -465,15 +518,23 @@ INSERT INTO form (way, label, statement) SELECT 'write', label, statement FROM (
     ('DELETE USING', 'DELETE FROM %s c USING other o WHERE o.id = c.id RETURNING c.id'),
     ('DELETE EXISTS', 'DELETE FROM %s c WHERE NOT EXISTS (SELECT FROM %s d WHERE d.id = c.id + 1) RETURNING id'),
     ('DELETE through a view', 'DELETE FROM %s_view WHERE x = 3 RETURNING id'),
-    ('DELETE in a CTE', 'WITH d AS (DELETE FROM %s WHERE x > 2 RETURNING id) SELECT array_agg(id::text ORDER BY id) AS "RETURNING" FROM d'),
+    ('DELETE in a CTE', 'WITH d AS (DELETE FROM %s WHERE x > 2 RETURNING id) SELECT array_agg(id::text ORDER BY id) AS '
+        '"RETURNING" FROM d'),
     ('MERGE UPDATE', 'MERGE INTO %s c USING other o ON c.id = o.id WHEN MATCHED THEN UPDATE SET x = o.x'),
-    ('MERGE DELETE', 'MERGE INTO %s c USING other o ON c.id = o.id WHEN MATCHED AND o.x > 3 THEN DELETE WHEN MATCHED THEN DO NOTHING'),
-    ('MERGE with condition', 'MERGE INTO %s c USING other o ON c.id = o.id WHEN MATCHED AND 10 / c.x > 2 THEN UPDATE SET note = ''m'' WHEN MATCHED AND leaky(c.x, c.note) THEN DELETE'),
-    ('MERGE INSERT', 'MERGE INTO %s c USING other o ON c.id = o.id WHEN NOT MATCHED THEN INSERT (id, grp, x, note, tags, _ts, ttl) VALUES (o.id, o.id % 5, 77, ''merged'', ''{}'', ''2999-01-01'', NULL)'),
-    ('MERGE all', 'MERGE INTO %s c USING (SELECT generate_series(1, 100) AS id) s ON c.id = s.id AND c.grp = s.id % 5 WHEN MATCHED AND s.id % 2 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET x = 5 WHEN NOT MATCHED THEN INSERT (id, grp, x, note, tags, _ts, ttl) VALUES (s.id, s.id % 5, 77, ''merged'', ''{}'', ''2999-01-01'', -1)'),
-    ('MERGE from it', 'MERGE INTO other o USING %s c ON c.id = o.id WHEN MATCHED THEN UPDATE SET x = c.x WHEN NOT MATCHED AND 10 / c.x > 4 THEN INSERT VALUES (c.id, c.id, c.x)'),
+    ('MERGE DELETE', 'MERGE INTO %s c USING other o ON c.id = o.id WHEN MATCHED AND o.x > 3 THEN DELETE WHEN MATCHED '
+        'THEN DO NOTHING'),
+    ('MERGE with condition', 'MERGE INTO %s c USING other o ON c.id = o.id WHEN MATCHED AND 10 / c.x > 2 THEN UPDATE '
+        'SET note = ''m'' WHEN MATCHED AND leaky(c.x, c.note) THEN DELETE'),
+    ('MERGE INSERT', 'MERGE INTO %s c USING other o ON c.id = o.id WHEN NOT MATCHED THEN INSERT (id, grp, x, note, '
+        'tags, _ts, ttl) VALUES (o.id, o.id % 5, 77, ''merged'', ''{}'', ''2999-01-01'', NULL)'),
+    ('MERGE all', 'MERGE INTO %s c USING (SELECT generate_series(1, 100) AS id) s ON c.id = s.id AND c.grp = s.id % 5 '
+        'WHEN MATCHED AND s.id % 2 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET x = 5 WHEN NOT MATCHED THEN INSERT '
+        '(id, grp, x, note, tags, _ts, ttl) VALUES (s.id, s.id % 5, 77, ''merged'', ''{}'', ''2999-01-01'', -1)'),
+    ('MERGE from it', 'MERGE INTO other o USING %s c ON c.id = o.id WHEN MATCHED THEN UPDATE SET x = c.x WHEN NOT '
+        'MATCHED AND 10 / c.x > 4 THEN INSERT VALUES (c.id, c.id, c.x)'),
     ('MERGE from itself', 'MERGE INTO %s c USING %s d ON c.id = d.id + 1 WHEN MATCHED THEN UPDATE SET x = d.id'),
-    ('INSERT from itself', 'INSERT INTO %s (id, grp, x, note, tags, _ts, ttl) SELECT id + 10000, grp, x, note, tags, _ts, ttl FROM %s WHERE 10 / x > 0 RETURNING id'),
+    ('INSERT from itself', 'INSERT INTO %s (id, grp, x, note, tags, _ts, ttl) SELECT id + 10000, grp, x, note, tags, '
+        '_ts, ttl FROM %s WHERE 10 / x > 0 RETURNING id'),
     ('TRUNCATE', 'TRUNCATE %s')
 ) v (label, statement);
 INSERT INTO form (way, label, statement) SELECT 'lock', label, statement FROM (VALUES
@@ -505,7 +566,8 @@ INSERT INTO form SELECT * FROM reads;
 
 -- Writers of prepared statements
 PREPARE upd (int) AS UPDATE ordinary_c SET x = 99 WHERE id >= $1 AND id < 9 RETURNING id;
-PREPARE del (int) AS WITH d AS (DELETE FROM hashed_c WHERE id >= $1 AND id < 9 RETURNING id) SELECT array_agg(id ORDER BY id) FROM d;
+PREPARE del (int) AS WITH d AS (DELETE FROM hashed_c WHERE id >= $1 AND id < 9 RETURNING id) SELECT array_agg(id
+    ORDER BY id) FROM d;
 SET plan_cache_mode = force_generic_plan;
 BEGIN;
 EXECUTE upd (1);
@@ -522,7 +584,8 @@ RESET plan_cache_mode;
 -- Filters are what they were, with is_live the first of them
 EXPLAIN (COSTS OFF) SELECT * FROM ordinary_c WHERE 10 / x > 1 AND leaky(x, note);
 EXPLAIN (COSTS OFF) SELECT * FROM ordinary_c WHERE id = 4;
-EXPLAIN (COSTS OFF) SELECT * FROM (SELECT id, x, note FROM ordinary_c UNION ALL SELECT id, x, 'a' FROM other) u WHERE leaky(x, note);
+EXPLAIN (COSTS OFF) SELECT * FROM (SELECT id, x, note FROM ordinary_c UNION ALL SELECT id, x, 'a' FROM other) u
+    WHERE leaky(x, note);
 EXPLAIN (COSTS OFF) UPDATE listed_c_0 SET x = 1 WHERE leaky(x, note);
 
 -- Row estimates are those of the plain table
@@ -555,7 +618,8 @@ SELECT count(*), count(*) FILTER (WHERE x = 0) AS expired FROM ordinary_c;
 SELECT id, note FROM hashed_c WHERE id IN (1, 2, 3) ORDER BY id;
 UPDATE ordinary_c SET note = 'rescued' WHERE id = 1 RETURNING id, note;
 DELETE FROM ordinary_c WHERE id = 2 RETURNING id;
-MERGE INTO ordinary_c c USING (VALUES (5), (1000)) AS s (id) ON c.id = s.id WHEN MATCHED THEN UPDATE SET note = 'rescued' WHEN NOT MATCHED THEN INSERT (id, note) VALUES (s.id, 'new');
+MERGE INTO ordinary_c c USING (VALUES (5), (1000)) AS s (id) ON c.id = s.id WHEN MATCHED THEN UPDATE
+    SET note = 'rescued' WHEN NOT MATCHED THEN INSERT (id, note) VALUES (s.id, 'new');
 SET LOCAL ttl.show_expired = off;
 SELECT id, note FROM ordinary_c WHERE id IN (1, 2, 5, 6, 1000) ORDER BY id;
 ROLLBACK;
@@ -615,7 +679,9 @@ RESET ROLE;
 REVOKE SET ON PARAMETER ttl.show_expired FROM regress_ttl_user;
 
 -- ttl.now takes timestamps alone
-SELECT v, state(format('SET ttl.now = %L', v)) FROM unnest('{"", 2020-01-01, 2020-01-01 12:00:00.5+02, infinity, -infinity, epoch, now, " now", "NOW ", "today 12:00", "+00 now", today, Tomorrow, nonsense, 12:00, 2020-13-01}'::text[]) v;
+SELECT v, state(format('SET ttl.now = %L', v)) FROM unnest('{"", 2020-01-01, 2020-01-01 12:00:00.5+02, infinity, '
+    '-infinity, epoch, now, " now", "NOW ", "today 12:00", "+00 now", today, Tomorrow, nonsense, 12:00, '
+    '2020-13-01}'::text[]) v;
 RESET ttl.now;
 -- It neither stamps nor deletes
 SET ttl.now = '1999-01-01';
@@ -640,7 +706,8 @@ ALTER TABLE owned OWNER TO regress_ttl_owner;
 GRANT SELECT ON owned TO regress_ttl_user, regress_ttl_bypass, regress_ttl_member;
 GRANT USAGE ON SCHEMA hiding TO regress_ttl_owner, regress_ttl_bypass;
 CREATE FUNCTION owned_ids() RETURNS int[] LANGUAGE sql AS 'SELECT array_agg(id ORDER BY id) FROM hiding.owned';
-CREATE FUNCTION owned_definer() RETURNS int[] LANGUAGE sql SECURITY DEFINER AS 'SELECT array_agg(id ORDER BY id) FROM hiding.owned';
+CREATE FUNCTION owned_definer() RETURNS int[] LANGUAGE sql SECURITY DEFINER AS
+    'SELECT array_agg(id ORDER BY id) FROM hiding.owned';
 ALTER FUNCTION owned_definer() OWNER TO regress_ttl_owner;
 CREATE VIEW owned_view AS SELECT id FROM owned;
 GRANT SELECT ON owned_view TO regress_ttl_user, regress_ttl_owner;

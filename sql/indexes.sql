@@ -7,7 +7,8 @@ SET search_path = indexes, public;
 
 CREATE VIEW lags AS
     SELECT container, lag > '4 years' AS lags, state FROM ttl.status
-     WHERE container IN (SELECT oid FROM pg_class WHERE relnamespace = 'indexes'::regnamespace) ORDER BY container::text COLLATE "C";
+     WHERE container IN (SELECT oid FROM pg_class WHERE relnamespace = 'indexes'::regnamespace)
+         ORDER BY container::text COLLATE "C";
 
 --
 -- Half attached
@@ -25,7 +26,8 @@ ALTER INDEX part_default ATTACH PARTITION part_1_default;
 SELECT refused('SELECT ttl.create_container(''part'', 60, ''_ts'', ''ttl'')');
 ALTER INDEX part_default ATTACH PARTITION part_2_default;
 SELECT ttl.create_container('part', 60, ts_column => '_ts', ttl_column => 'ttl');
-SELECT relname FROM pg_class WHERE relnamespace = 'indexes'::regnamespace AND relkind IN ('i', 'I') ORDER BY relname COLLATE "C";
+SELECT relname FROM pg_class WHERE relnamespace = 'indexes'::regnamespace AND relkind IN ('i', 'I')
+    ORDER BY relname COLLATE "C";
 SELECT ttl.expired_count('part'), * FROM lags;
 -- of a partition alone, and in a tree
 CREATE TABLE part_3 (LIKE part INCLUDING DEFAULTS) PARTITION BY LIST (id);
@@ -73,7 +75,8 @@ SELECT refused('SELECT ttl.expired_count(''item'')');
 BEGIN;
 SELECT ttl.alter_container('item', indexing => 'consistent');
 -- readers are in nobody's way
-SELECT string_agg(DISTINCT mode, ', ') FROM pg_locks WHERE relation = 'item'::regclass AND pid = pg_backend_pid() AND mode ~ 'Exclusive' AND mode <> 'RowExclusiveLock';
+SELECT string_agg(DISTINCT mode, ', ') FROM pg_locks
+    WHERE relation = 'item'::regclass AND pid = pg_backend_pid() AND mode ~ 'Exclusive' AND mode <> 'RowExclusiveLock';
 COMMIT;
 CREATE INDEX twin ON item (_ts) WHERE ttl IS NULL;
 SELECT refused('DROP INDEX indexes.item__ts_idx, indexes.twin');
@@ -82,7 +85,8 @@ SELECT refused('DROP INDEX indexes.twin');
 -- an invalid one beside a valid one is in nobody's way
 CREATE INDEX twin_ccnew ON item (_ts) WHERE ttl IS NULL;
 SELECT break_index('twin_ccnew');
-SELECT ttl.expired_count('item'), ttl.alter_container('item', indexing => 'consistent'), ttl.set_default_ttl('item', 30);
+SELECT ttl.expired_count('item'), ttl.alter_container('item', indexing => 'consistent'), ttl.set_default_ttl('item',
+    30);
 DROP INDEX twin_ccnew;
 -- by way of a constraint
 CREATE TABLE moment (_ts timestamptz);

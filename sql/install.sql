@@ -40,7 +40,8 @@ DECLARE
     rows text[];
 BEGIN
     PERFORM set_config('ttl.show_expired', 'on', true);
-    EXECUTE format('SELECT array_agg((to_jsonb(t) - ''_ts'' - ''ttl'')::text ORDER BY (to_jsonb(t) - ''_ts'' - ''ttl'')::text COLLATE "C") FROM %s t', c) INTO rows;
+    EXECUTE format('SELECT array_agg((to_jsonb(t) - ''_ts'' - ''ttl'')::text ORDER BY (to_jsonb(t) '
+        '- ''_ts'' - ''ttl'')::text COLLATE "C") FROM %s t', c) INTO rows;
     PERFORM set_config('ttl.show_expired', was, true);
     RETURN QUERY SELECT unnest(rows);
 END $$;

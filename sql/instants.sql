@@ -16,7 +16,8 @@ INSERT INTO small SELECT 10 * generate_series(1, 100);
 CREATE TABLE parts (id int, PRIMARY KEY (id)) PARTITION BY LIST (id);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1);
 SELECT ttl.create_container('parts', 60);
-CREATE FUNCTION f(int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$BEGIN RETURN (SELECT count(*) FROM instants.big WHERE id >= $1); END$$;
+CREATE FUNCTION f(int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$BEGIN RETURN (SELECT count(*)
+    FROM instants.big WHERE id >= $1); END$$;
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0;
@@ -26,7 +27,8 @@ SET enable_bitmapscan = off;
 SELECT count(*) FROM small WHERE f(g) > 500;
 RESET enable_indexscan;
 RESET enable_bitmapscan;
-CREATE FUNCTION fail(int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$BEGIN RETURN 1 / (SELECT count(*) - 1000 FROM instants.big); END$$;
+CREATE FUNCTION fail(int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$BEGIN RETURN 1 / (SELECT count(*) -
+    1000 FROM instants.big); END$$;
 CREATE INDEX ON small (fail(g));
 COPY parts (id) FROM STDIN;
 1
@@ -41,7 +43,8 @@ CREATE TABLE tick (_ts timestamptz NOT NULL DEFAULT clock_timestamp());
 SELECT ttl.create_container('tick', 60, ttl_column => NULL);
 CREATE PROCEDURE wind() LANGUAGE sql AS $$
     TRUNCATE instants.tick;
-    INSERT INTO instants.tick SELECT at - interval '60 s' + i * interval '2 ms' FROM clock_timestamp() at, generate_series(1, 60000) i;
+    INSERT INTO instants.tick SELECT at - interval '60 s' + i * interval '2 ms'
+        FROM clock_timestamp() at, generate_series(1, 60000) i;
 $$;
 CALL wind();
 ANALYZE tick;
@@ -57,7 +60,8 @@ BEGIN
 END $$;
 -- how many different instants, and are they in order?
 CREATE FUNCTION judge(VARIADIC at timestamptz[]) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-    SELECT count(DISTINCT a) || CASE WHEN array_agg(a ORDER BY o) = array_agg(a ORDER BY a) THEN '' ELSE ' out of order' END
+    SELECT count(DISTINCT a) || CASE WHEN array_agg(a ORDER BY o) = array_agg(a
+        ORDER BY a) THEN '' ELSE ' out of order' END
       FROM unnest(at) WITH ORDINALITY AS _(a, o) WHERE a IS NOT NULL
 $$;
 
@@ -74,7 +78,9 @@ BEGIN
         RETURN ARRAY[a, b];
     END LOOP;
 END $$;
-CREATE FUNCTION plpgsql_immutable(int) RETURNS timestamptz[] LANGUAGE plpgsql IMMUTABLE AS $$BEGIN PERFORM instants.wait(); RETURN ARRAY[(SELECT at FROM instants.instant), instants.wait(), (SELECT at FROM instants.instant)]; END$$;
+CREATE FUNCTION plpgsql_immutable(int) RETURNS timestamptz[] LANGUAGE plpgsql IMMUTABLE AS $$BEGIN PERFORM
+    instants.wait(); RETURN ARRAY[(SELECT at FROM instants.instant), instants.wait(), (SELECT at
+    FROM instants.instant)]; END$$;
 CREATE FUNCTION plpgsql_volatile() RETURNS timestamptz[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     a timestamptz;
@@ -86,8 +92,11 @@ BEGIN
     SELECT at INTO b FROM instants.instant;
     RETURN ARRAY[a, b];
 END $$;
-CREATE FUNCTION sql_stable() RETURNS timestamptz[] LANGUAGE sql STABLE AS 'SELECT instants.wait(); SELECT ARRAY[(SELECT at FROM instants.instant), instants.wait(), (SELECT at FROM instants.instant)]';
-CREATE FUNCTION sql_volatile() RETURNS timestamptz[] LANGUAGE sql VOLATILE AS 'SELECT instants.wait(); SELECT ARRAY[at] FROM instants.instant';
+CREATE FUNCTION sql_stable() RETURNS timestamptz[] LANGUAGE sql STABLE AS
+    'SELECT instants.wait(); SELECT ARRAY[(SELECT at FROM instants.instant), instants.wait(), (SELECT at FROM '
+    'instants.instant)]';
+CREATE FUNCTION sql_volatile() RETURNS timestamptz[] LANGUAGE sql VOLATILE AS
+    'SELECT instants.wait(); SELECT ARRAY[at] FROM instants.instant';
 CREATE FUNCTION sql_rows() RETURNS SETOF timestamptz LANGUAGE sql STABLE AS 'SELECT at FROM instants.instant';
 CREATE FUNCTION sql_atomic() RETURNS timestamptz LANGUAGE sql STABLE BEGIN ATOMIC SELECT at FROM instants.instant; END;
 CREATE FUNCTION error_stable() RETURNS timestamptz[] LANGUAGE plpgsql STABLE AS $$
@@ -114,11 +123,16 @@ BEGIN
 END $$;
 
 -- What reads the statement's snapshot has the statement's clock
-SELECT judge(VARIADIC ARRAY[(SELECT at FROM instant)] || plpgsql_stable()) AS plpgsql_stable, judge(VARIADIC ARRAY[(SELECT at FROM instant)] || plpgsql_immutable(i)) AS plpgsql_immutable,
-       judge(VARIADIC ARRAY[(SELECT at FROM instant)] || sql_stable()) AS sql_stable, judge((SELECT at FROM instant), wait(), (SELECT * FROM sql_rows()), wait(), sql_atomic()) AS inlined,
-       judge(VARIADIC ARRAY[(SELECT at FROM instant)] || error_stable()) AS after_error, judge(VARIADIC ARRAY[(SELECT at FROM instant)] || calls_volatile()) AS calls_volatile FROM generate_series(1, 1) i;
+SELECT judge(VARIADIC ARRAY[(SELECT at FROM instant)] || plpgsql_stable()) AS plpgsql_stable,
+    judge(VARIADIC ARRAY[(SELECT at FROM instant)] || plpgsql_immutable(i)) AS plpgsql_immutable,
+       judge(VARIADIC ARRAY[(SELECT at FROM instant)] || sql_stable()) AS sql_stable, judge((SELECT at
+           FROM instant), wait(), (SELECT * FROM sql_rows()), wait(), sql_atomic()) AS inlined,
+       judge(VARIADIC ARRAY[(SELECT at FROM instant)] || error_stable()) AS after_error,
+           judge(VARIADIC ARRAY[(SELECT at FROM instant)] || calls_volatile()) AS calls_volatile
+           FROM generate_series(1, 1) i;
 -- what takes a snapshot has a clock of its own
-SELECT judge(VARIADIC ARRAY[(SELECT at FROM instant)] || plpgsql_volatile()) AS plpgsql_volatile, judge(VARIADIC ARRAY[(SELECT at FROM instant)] || sql_volatile()) AS sql_volatile;
+SELECT judge(VARIADIC ARRAY[(SELECT at FROM instant)] || plpgsql_volatile()) AS plpgsql_volatile,
+    judge(VARIADIC ARRAY[(SELECT at FROM instant)] || sql_volatile()) AS sql_volatile;
 -- row by row
 SELECT count(DISTINCT a) AS instants, count(*) FROM (SELECT (sql_stable())[1] AS a FROM generate_series(1, 10)) _;
 SELECT count(DISTINCT a) AS instants, count(*) FROM (SELECT (sql_volatile())[1] AS a FROM generate_series(1, 10)) _;
@@ -163,12 +177,14 @@ PREPARE q AS SELECT judge(VARIADIC ARRAY[at] || plpgsql_stable() || sql_stable()
 EXECUTE q;
 COPY (SELECT judge(VARIADIC ARRAY[at] || plpgsql_stable() || sql_stable()) FROM instant) TO STDOUT;
 CREATE TABLE made AS EXECUTE q;
-CREATE MATERIALIZED VIEW kept AS SELECT judge(VARIADIC ARRAY[at] || instants.plpgsql_stable() || instants.sql_stable()) AS q FROM instant;
+CREATE MATERIALIZED VIEW kept AS
+    SELECT judge(VARIADIC ARRAY[at] || instants.plpgsql_stable() || instants.sql_stable()) AS q FROM instant;
 REFRESH MATERIALIZED VIEW kept;
 TABLE made UNION ALL TABLE kept;
 -- A cursor keeps its own, for what it calls, too
 BEGIN;
-DECLARE c CURSOR FOR SELECT judge(at, at2, (sql_stable())[1], (plpgsql_stable())[2]) AS own, judge(at, (sql_volatile())[1]) AS "volatile" FROM instant, (SELECT wait(), at AS at2 FROM instant) _, generate_series(1, 3);
+DECLARE c CURSOR FOR SELECT judge(at, at2, (sql_stable())[1], (plpgsql_stable())[2]) AS own, judge(at,
+    (sql_volatile())[1]) AS "volatile" FROM instant, (SELECT wait(), at AS at2 FROM instant) _, generate_series(1, 3);
 SELECT wait();
 FETCH 1 FROM c;
 SELECT wait();
@@ -182,9 +198,11 @@ SELECT ttl.create_container('key', 60), ttl.create_container('reference', 60);
 CREATE FUNCTION expiring(OUT expires_at timestamptz) LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM instants.key;
-    INSERT INTO instants.key (id, _ts) VALUES (1, clock_timestamp() - interval '58 s') RETURNING ttl.expires_at(key) INTO expires_at;
+    INSERT INTO instants.key (id, _ts) VALUES (1, clock_timestamp() - interval '58 s')
+        RETURNING ttl.expires_at(key) INTO expires_at;
 END $$;
-CREATE FUNCTION wait_for(instant timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep_until(instant + interval '1 ms'); RETURN true; END$$;
+CREATE FUNCTION wait_for(instant timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN PERFORM
+    pg_sleep_until(instant + interval '1 ms'); RETURN true; END$$;
 SELECT expiring() \gset
 WITH later AS MATERIALIZED (SELECT wait_for(:'expiring')),
     referencing AS (INSERT INTO reference SELECT 1 FROM later RETURNING id),
@@ -198,7 +216,9 @@ TABLE reference;
 CALL wind();
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT at FROM instant \gset
-SELECT judge(VARIADIC ARRAY[:'at', (SELECT at FROM instant)] || plpgsql_stable() || sql_stable() || sql_volatile() || plpgsql_immutable(i) || error_stable()) FROM generate_series(1, 1) i;
+SELECT judge(VARIADIC ARRAY[:'at', (SELECT at
+    FROM instant)] || plpgsql_stable() || sql_stable() || sql_volatile() || plpgsql_immutable(i) || error_stable())
+    FROM generate_series(1, 1) i;
 DO $$BEGIN PERFORM instants.wait(); ASSERT instants.plpgsql_volatile() = instants.plpgsql_stable(); END$$;
 EXECUTE q;
 DELETE FROM key RETURNING judge(:'at', (sql_volatile())[1]);
@@ -209,7 +229,8 @@ ALTER FUNCTION sql_volatile() PARALLEL SAFE;
 ALTER FUNCTION plpgsql_stable() PARALLEL SAFE;
 ALTER FUNCTION wait() PARALLEL SAFE;
 ALTER FUNCTION judge(VARIADIC timestamptz[]) PARALLEL SAFE;
-CREATE FUNCTION is_worker(leader int) RETURNS boolean LANGUAGE plpgsql PARALLEL SAFE AS $$BEGIN RETURN pg_backend_pid() <> leader; END$$;
+CREATE FUNCTION is_worker(leader int) RETURNS boolean LANGUAGE plpgsql PARALLEL SAFE AS $$BEGIN RETURN pg_backend_pid()
+    <> leader; END$$;
 SELECT pg_backend_pid() AS leader \gset
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
@@ -219,8 +240,11 @@ TRUNCATE small;
 DROP INDEX small_f_idx;
 INSERT INTO small SELECT generate_series(1, 20);
 CREATE VIEW in_workers AS
-    SELECT judge(VARIADIC array_agg(a[1]) || array_agg(a[2]) || array_agg(b[2]) || (SELECT at FROM instant)) AS stable, count(DISTINCT c) > 5 AS "volatile", min(c) > min(a[1]) AS later, count(DISTINCT c) = 1 AS same, bool_and(w) AS workers
-      FROM (SELECT sql_stable() || sql_stable() AS a, plpgsql_stable() AS b, (sql_volatile())[1] AS c, is_worker(current_setting('instants.leader')::int) AS w FROM small WHERE g > 0 OFFSET 0) _;
+    SELECT judge(VARIADIC array_agg(a[1]) || array_agg(a[2]) || array_agg(b[2]) || (SELECT at
+        FROM instant)) AS stable, count(DISTINCT c) > 5 AS "volatile", min(c) > min(a[1]) AS later,
+        count(DISTINCT c) = 1 AS same, bool_and(w) AS workers
+      FROM (SELECT sql_stable() || sql_stable() AS a, plpgsql_stable() AS b, (sql_volatile())[1] AS c,
+          is_worker(current_setting('instants.leader')::int) AS w FROM small WHERE g > 0 OFFSET 0) _;
 SELECT set_config('instants.leader', :'leader', false) = :'leader' AS set;
 SELECT * FROM in_workers;
 BEGIN ISOLATION LEVEL REPEATABLE READ;

@@ -21,7 +21,8 @@ CREATE TABLE item (id int PRIMARY KEY, note text);
 SELECT new_container('item');
 CREATE PROCEDURE refill() LANGUAGE sql AS $$
     TRUNCATE keys.item;
-    INSERT INTO keys.item (id, note, _ts, ttl) VALUES (1, 'expired', '2020-01-01', NULL), (2, 'expired', '2020-01-01', 5), (3, 'expired', '-infinity', 9),
+    INSERT INTO keys.item (id, note, _ts, ttl) VALUES (1, 'expired', '2020-01-01', NULL), (2, 'expired', '2020-01-01',
+        5), (3, 'expired', '-infinity', 9),
         (4, 'live', '2999-01-01', NULL), (5, 'live', '2020-01-01', -1), (6, 'expired', '2020-01-01', NULL);
 $$;
 
@@ -29,7 +30,8 @@ CALL refill();
 INSERT INTO item (id, note) VALUES (1, 'new') RETURNING id, note;
 SELECT * FROM stored('item');
 -- a live row's key is taken, whatever else is in the statement
-SELECT state('INSERT INTO item (id) VALUES (4)'), state('INSERT INTO item (id) VALUES (5)'), state('INSERT INTO item (id) VALUES (2), (4)'), state('INSERT INTO item (id) VALUES (1)');
+SELECT state('INSERT INTO item (id) VALUES (4)'), state('INSERT INTO item (id) VALUES (5)'),
+    state('INSERT INTO item (id) VALUES (2), (4)'), state('INSERT INTO item (id) VALUES (1)');
 SELECT * FROM stored('item');
 -- and one statement can't use a key twice
 SELECT state('INSERT INTO item (id) VALUES (2), (2)'), state('INSERT INTO item (id) VALUES (20), (20)');
@@ -67,12 +69,15 @@ SELECT * FROM stored('item');
 CALL refill();
 INSERT INTO item (id, note) VALUES (1, 'new'), (4, 'new'), (9, 'new') ON CONFLICT DO NOTHING RETURNING id, note;
 INSERT INTO item (id, note) VALUES (2, 'new'), (5, 'new') ON CONFLICT (id) DO NOTHING RETURNING id, note;
-INSERT INTO item AS i (id, note) VALUES (3, 'new'), (4, 'new') ON CONFLICT (id) DO UPDATE SET note = i.note || ' updated with ' || excluded.note RETURNING id, note;
-INSERT INTO item AS i (id, note) VALUES (6, 'new') ON CONFLICT ON CONSTRAINT item_pkey DO UPDATE SET note = 'updated' WHERE i.note <> 'new' RETURNING id, note;
+INSERT INTO item AS i (id, note) VALUES (3, 'new'), (4, 'new') ON CONFLICT (id) DO UPDATE
+    SET note = i.note || ' updated with ' || excluded.note RETURNING id, note;
+INSERT INTO item AS i (id, note) VALUES (6, 'new') ON CONFLICT ON CONSTRAINT item_pkey DO UPDATE SET note = 'updated'
+    WHERE i.note <> 'new' RETURNING id, note;
 SELECT * FROM stored('item');
 -- the same row twice in it
 CALL refill();
-SELECT state('INSERT INTO item AS i (id, note) VALUES (1, ''a''), (1, ''b'') ON CONFLICT (id) DO UPDATE SET note = ''c''');
+SELECT state('INSERT INTO item AS i (id, note) VALUES (1, ''a''), (1, ''b'') ON CONFLICT (id) DO UPDATE SET note '
+    '= ''c''');
 INSERT INTO item AS i (id, note) VALUES (1, 'a'), (1, 'b') ON CONFLICT (id) DO NOTHING RETURNING id, note;
 
 -- MERGE: NOT MATCHED, and the key is free
@@ -199,7 +204,8 @@ SELECT new_container('wide');
 CREATE PROCEDURE refill_wide() LANGUAGE sql AS $$
     TRUNCATE keys.wide;
     INSERT INTO keys.wide (id, a, b, mail, code, code_no, later, soon, nothing, during, _ts)
-    SELECT i, i, i, 'Mail' || i, 'code' || i, i * 10, i, i, nullif(i, 1), int4range(i * 10, i * 10 + 5), CASE WHEN i > 8 THEN '2999-01-01' ELSE '2020-01-01' END::timestamptz
+    SELECT i, i, i, 'Mail' || i, 'code' || i, i * 10, i, i, nullif(i, 1), int4range(i * 10, i * 10 + 5), CASE
+        WHEN i > 8 THEN '2999-01-01' ELSE '2020-01-01' END::timestamptz
       FROM generate_series(1, 10) i;
 $$;
 CALL refill_wide();
@@ -212,18 +218,26 @@ BEGIN
 END $$;
 SELECT columns_values, evicts('wide', format('INSERT INTO keys.wide (nothing, %s', columns_values))
   FROM unnest(ARRAY[
-    'id) VALUES (100, 1)', 'id, a, b) VALUES (101, 101, 2, 2)', 'id, a, b) VALUES (102, 102, 3, 4)', 'id, mail) VALUES (103, 103, ''mAIL3'')',
-    'id, mail, a) VALUES (104, 104, ''Mail4'', 1)', 'id, code_no) VALUES (105, 105, 55)', 'id, code) VALUES (106, 106, ''code6'')',
-    'id, during) VALUES (107, 107, ''[74,79)'')', 'id, during) VALUES (108, 108, ''[64,70)'')', 'id, soon) VALUES (109, 109, 8)',
-    'id) VALUES (NULL, 110)', 'id) VALUES (111, 9)', 'id, a, b) VALUES (112, 112, 9, 9)', 'id, mail) VALUES (113, 113, ''MAIL9'')', 'id, code_no) VALUES (114, 114, 99)',
-    'id, code) VALUES (115, 115, ''code9'')', 'id, during) VALUES (116, 116, ''[94,95)'')', 'id) VALUES (10, 117)', 'id, soon) VALUES (118, 118, 9)']) columns_values;
+    'id) VALUES (100, 1)', 'id, a, b) VALUES (101, 101, 2, 2)', 'id, a, b) VALUES (102, 102, 3, 4)',
+        'id, mail) VALUES (103, 103, ''mAIL3'')',
+    'id, mail, a) VALUES (104, 104, ''Mail4'', 1)', 'id, code_no) VALUES (105, 105, 55)',
+        'id, code) VALUES (106, 106, ''code6'')',
+    'id, during) VALUES (107, 107, ''[74,79)'')', 'id, during) VALUES (108, 108, ''[64,70)'')',
+        'id, soon) VALUES (109, 109, 8)',
+    'id) VALUES (NULL, 110)', 'id) VALUES (111, 9)', 'id, a, b) VALUES (112, 112, 9, 9)',
+        'id, mail) VALUES (113, 113, ''MAIL9'')', 'id, code_no) VALUES (114, 114, 99)',
+    'id, code) VALUES (115, 115, ''code9'')', 'id, during) VALUES (116, 116, ''[94,95)'')', 'id) VALUES (10, 117)',
+        'id, soon) VALUES (118, 118, 9)']) columns_values;
 CALL refill_wide();
-SELECT evicts('wide', 'INSERT INTO keys.wide (id, nothing) VALUES (100, NULL)'), evicts('wide', 'INSERT INTO keys.wide (id, nothing) VALUES (101, NULL)');
+SELECT evicts('wide', 'INSERT INTO keys.wide (id, nothing) VALUES (100, NULL)'), evicts('wide',
+    'INSERT INTO keys.wide (id, nothing) VALUES (101, NULL)');
 -- one whose index finds more than what conflicts: boxes of polygons
 CREATE TABLE area (id int, a polygon, EXCLUDE USING gist (a WITH &&));
 SELECT new_container('area');
-INSERT INTO area (id, a, _ts) VALUES (1, '((0,0),(10,0),(0,10))', '2020-01-01'), (2, '((20,0),(30,0),(20,10))', '2020-01-01');
-SELECT evicts('area', 'INSERT INTO keys.area VALUES (3, ''((9,9),(10,9),(10,10))'')'), evicts('area', 'INSERT INTO keys.area VALUES (4, ''((21,1),(22,1),(21,2))'')');
+INSERT INTO area (id, a, _ts) VALUES (1, '((0,0),(10,0),(0,10))', '2020-01-01'), (2, '((20,0),(30,0),(20,10))',
+    '2020-01-01');
+SELECT evicts('area', 'INSERT INTO keys.area VALUES (3, ''((9,9),(10,9),(10,10))'')'), evicts('area',
+    'INSERT INTO keys.area VALUES (4, ''((21,1),(22,1),(21,2))'')');
 -- deferred ones
 CALL refill_wide();
 BEGIN;
@@ -261,7 +275,8 @@ UPDATE wide SET mail = 'mail2', a = 3, b = 3 WHERE id = 9;
 UPDATE wide SET code_no = 44 WHERE id = 9;
 UPDATE wide SET during = '[40,60)', later = 6, soon = 7 WHERE id = 10;
 SELECT ttl.expired_count('wide'), (SELECT count(*) FROM wide);
-SELECT state('UPDATE keys.wide SET mail = ''MAIL2'' WHERE id = 10'), state('UPDATE keys.wide SET code_no = 40 WHERE id = 10');
+SELECT state('UPDATE keys.wide SET mail = ''MAIL2'' WHERE id = 10'),
+    state('UPDATE keys.wide SET code_no = 40 WHERE id = 10');
 -- a partial index that a row enters by another column
 CREATE TABLE partial (id int PRIMARY KEY, k int, active boolean);
 CREATE UNIQUE INDEX ON partial (k) WHERE active;
@@ -277,11 +292,13 @@ SELECT state('UPDATE keys.partial SET k = 2 WHERE id = 2');
 CREATE TABLE coming (id int PRIMARY KEY, seconds int, ttl int GENERATED ALWAYS AS (seconds) STORED);
 SELECT ttl.create_container('coming', -1);
 INSERT INTO coming (id, seconds, _ts)
-    SELECT CASE n WHEN 151 THEN 150 ELSE n END, CASE n WHEN 150 THEN 1 END, CASE n WHEN 150 THEN timestamptz '2020-01-01' END
+    SELECT CASE n WHEN 151 THEN 150 ELSE n END, CASE n WHEN 150 THEN 1 END, CASE n
+        WHEN 150 THEN timestamptz '2020-01-01' END
       FROM generate_series(1, 200) n;
 ALTER TABLE coming ALTER ttl DROP EXPRESSION;
 INSERT INTO coming (id, ttl, _ts)
-    SELECT CASE n WHEN 351 THEN 350 ELSE n END, CASE n WHEN 350 THEN 1 END, CASE n WHEN 350 THEN timestamptz '2020-01-01' END
+    SELECT CASE n WHEN 351 THEN 350 ELSE n END, CASE n WHEN 350 THEN 1 END, CASE n
+        WHEN 350 THEN timestamptz '2020-01-01' END
       FROM generate_series(201, 400) n;
 SELECT count(*), ttl.expired_count('coming') FROM coming;
 
@@ -300,13 +317,16 @@ CREATE TABLE parts_asia PARTITION OF parts FOR VALUES IN ('asia', 'au');
 CREATE PROCEDURE refill_parts() LANGUAGE sql AS $$
     TRUNCATE keys.parts;
     INSERT INTO keys.parts (region, id, code, note, _ts)
-    SELECT region, i, region || i, CASE WHEN i > 4 THEN 'live' ELSE 'expired' END, CASE WHEN i > 4 THEN '2999-01-01' ELSE '2020-01-01' END::timestamptz
+    SELECT region, i, region || i, CASE WHEN i > 4 THEN 'live' ELSE 'expired' END, CASE
+        WHEN i > 4 THEN '2999-01-01' ELSE '2020-01-01' END::timestamptz
       FROM unnest('{eu,us,asia}'::text[]) region, generate_series(1, 5) i;
 $$;
 CALL refill_parts();
-INSERT INTO parts (region, id, note) VALUES ('eu', 1, 'new'), ('us', 1, 'new'), ('asia', 1, 'new'), ('au', 1, 'new') RETURNING region, id, note;
+INSERT INTO parts (region, id, note) VALUES ('eu', 1, 'new'), ('us', 1, 'new'), ('asia', 1, 'new'), ('au', 1, 'new')
+    RETURNING region, id, note;
 INSERT INTO parts_us (region, id, code) VALUES ('us', 2, 'us3') RETURNING region, id;
-SELECT state('INSERT INTO keys.parts (region, id) VALUES (''us'', 5)'), state('INSERT INTO keys.parts_us (region, id, code) VALUES (''us'', 4, ''us5'')');
+SELECT state('INSERT INTO keys.parts (region, id) VALUES (''us'', 5)'),
+    state('INSERT INTO keys.parts_us (region, id, code) VALUES (''us'', 4, ''us5'')');
 SELECT state('UPDATE keys.parts SET region = ''us'' WHERE region = ''eu'' AND id = 5');
 COPY parts (region, id, note) FROM STDIN;
 asia	2	copied
@@ -315,13 +335,17 @@ us	4	copied
 UPDATE parts SET id = id - 2 WHERE region = 'eu' RETURNING region, id;
 UPDATE parts_us SET id = 3, note = 'moved' WHERE id = 5 RETURNING region, id, note;
 MERGE INTO parts p USING (VALUES ('asia', 3), ('asia', 5)) AS s (region, id) ON p.region = s.region AND p.id = s.id
- WHEN MATCHED THEN UPDATE SET note = 'merged', id = 4 WHEN NOT MATCHED THEN INSERT (region, id, note) VALUES (s.region, s.id, 'merged');
+ WHEN MATCHED THEN UPDATE SET note = 'merged', id = 4 WHEN NOT MATCHED THEN INSERT (region, id, note)
+     VALUES (s.region, s.id, 'merged');
 SELECT * FROM stored('parts');
 -- a move to another partition, onto an expired row
 CALL refill_parts();
-UPDATE parts SET region = 'asia', id = 1, note = 'moved' WHERE region = 'us' AND id = 5 RETURNING tableoid::regclass, id, note;
-UPDATE parts SET region = 'us', id = 2, note = 'moved', code = 'us3' WHERE region = 'eu' AND id = 5 RETURNING tableoid::regclass, id, note;
-INSERT INTO parts AS p (region, id, note) VALUES ('eu', 3, 'new'), ('us', 2, 'new') ON CONFLICT (region, id) DO UPDATE SET note = p.note || ', updated' RETURNING region, id, note;
+UPDATE parts SET region = 'asia', id = 1, note = 'moved' WHERE region = 'us' AND id = 5
+    RETURNING tableoid::regclass, id, note;
+UPDATE parts SET region = 'us', id = 2, note = 'moved', code = 'us3' WHERE region = 'eu' AND id = 5
+    RETURNING tableoid::regclass, id, note;
+INSERT INTO parts AS p (region, id, note) VALUES ('eu', 3, 'new'), ('us', 2, 'new') ON CONFLICT (region, id) DO UPDATE
+    SET note = p.note || ', updated' RETURNING region, id, note;
 SELECT count(*), ttl.expired_count('parts') FROM parts;
 
 --
@@ -438,44 +462,53 @@ CREATE FUNCTION rows_of(t regclass) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     result text;
 BEGIN
-    EXECUTE format('SELECT string_agg(n || '' '' || note, '', '' ORDER BY note) FROM (SELECT note, count(*) AS n FROM %s GROUP BY note) s', t) INTO result;
+    EXECUTE format('SELECT string_agg(n || '' '' || note, '', '' ORDER BY note) FROM (SELECT note, count(*) AS n FROM '
+        '%s GROUP BY note) s', t) INTO result;
     RETURN result;
 END $$;
 CREATE FUNCTION after_revocation(n int, conflict text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     TRUNCATE keys.token;
     INSERT INTO keys.token (id, note) SELECT i, 'held' FROM generate_series(1001, 1050) i;
-    RETURN state(format($q$INSERT INTO keys.token AS t (id, note) SELECT i, CASE WHEN i = %s THEN 'revokes' ELSE 'new' END FROM generate_series(1, 1050) i WHERE i <= %1$s OR i > 1000 %s$q$, n, conflict)) ||
+    RETURN state(format($q$INSERT INTO keys.token AS t (id, note)
+        SELECT i, CASE WHEN i = %s THEN 'revokes' ELSE 'new' END FROM generate_series(1, 1050) i
+        WHERE i <= %1$s OR i > 1000 %s$q$, n, conflict)) ||
         ': ' || rows_of('keys.token');
 END $$;
 SELECT n, conflict, after_revocation(n, conflict)
   FROM unnest('{99,100,101,150,250}'::int[]) n,
-       unnest(ARRAY['', 'ON CONFLICT DO NOTHING', 'ON CONFLICT (id) DO UPDATE SET note = t.note || '' revived''']) conflict;
+       unnest(ARRAY['', 'ON CONFLICT DO NOTHING', 'ON CONFLICT (id) DO UPDATE SET note = t.note '
+           '|| '' revived''']) conflict;
 -- rows that come in expired, then others with their keys
 CREATE TABLE imported (id int PRIMARY KEY, note text);
 SELECT new_container('imported');
 CREATE FUNCTION after_import(n int, conflict text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     TRUNCATE keys.imported;
-    RETURN state(format($q$INSERT INTO keys.imported AS t (id, note, _ts) SELECT i %% %s, CASE WHEN i < 2 * %1$s THEN 'imported' ELSE 'new' END, CASE WHEN i < 2 * %1$s THEN '2020-01-01' END::timestamptz
+    RETURN state(format($q$INSERT INTO keys.imported AS t (id, note, _ts)
+        SELECT i %% %s, CASE WHEN i < 2 * %1$s THEN 'imported' ELSE 'new'
+        END, CASE WHEN i < 2 * %1$s THEN '2020-01-01' END::timestamptz
       FROM generate_series(0, 3 * %1$s - 1) i %s$q$, n, conflict)) || ': ' || rows_of('keys.imported');
 END $$;
 SELECT n, conflict, after_import(n, conflict)
   FROM unnest('{1,99,100,101,250}'::int[]) n,
-       unnest(ARRAY['', 'ON CONFLICT DO NOTHING', 'ON CONFLICT (id) DO UPDATE SET note = t.note || '' revived''']) conflict;
+       unnest(ARRAY['', 'ON CONFLICT DO NOTHING', 'ON CONFLICT (id) DO UPDATE SET note = t.note '
+           '|| '' revived''']) conflict;
 -- a function in the statement's own SELECT imports
 CREATE FUNCTION import(i int) RETURNS int LANGUAGE sql AS $$
     INSERT INTO keys.imported (id, note, _ts) VALUES (i, 'imported', '2020-01-01') RETURNING id
 $$;
 TRUNCATE imported;
-INSERT INTO imported AS t (id, note) SELECT CASE WHEN i < 150 THEN i ELSE import(i) END, 'new' FROM generate_series(1, 200) i ON CONFLICT (id) DO UPDATE SET note = t.note || ' revived';
+INSERT INTO imported AS t (id, note) SELECT CASE WHEN i < 150 THEN i ELSE import(i) END, 'new'
+    FROM generate_series(1, 200) i ON CONFLICT (id) DO UPDATE SET note = t.note || ' revived';
 SELECT rows_of('imported');
 -- another part of the statement makes rows expire
 SET ttl.touch = off;
 TRUNCATE imported;
 INSERT INTO imported SELECT i, 'held' FROM generate_series(1, 50) i;
 WITH u AS (UPDATE imported SET _ts = '2020-01-01' RETURNING id), s AS (SELECT count(*) FROM u)
-INSERT INTO imported AS t (id, note) SELECT i, 'new' FROM generate_series(250, 51, -1) i UNION ALL SELECT i, 'new' FROM s, generate_series(50, 1, -1) i ON CONFLICT (id) DO UPDATE SET note = t.note || ' revived';
+INSERT INTO imported AS t (id, note) SELECT i, 'new' FROM generate_series(250, 51, -1) i UNION ALL SELECT i, 'new'
+    FROM s, generate_series(50, 1, -1) i ON CONFLICT (id) DO UPDATE SET note = t.note || ' revived';
 SELECT rows_of('imported');
 TRUNCATE imported;
 INSERT INTO imported SELECT i, 'held' FROM generate_series(1, 300) i;
@@ -486,7 +519,8 @@ SELECT rows_of('imported');
 RESET ttl.touch;
 -- keys that move onto those of expired rows, and of rows that have just moved
 TRUNCATE imported;
-INSERT INTO imported SELECT i, CASE WHEN i % 2 = 0 THEN 'expired' ELSE 'live' END, CASE WHEN i % 2 = 0 THEN '2020-01-01' END::timestamptz FROM generate_series(1, 300) i;
+INSERT INTO imported SELECT i, CASE WHEN i % 2 = 0 THEN 'expired' ELSE 'live' END, CASE
+    WHEN i % 2 = 0 THEN '2020-01-01' END::timestamptz FROM generate_series(1, 300) i;
 UPDATE imported SET id = id + 1;
 SELECT rows_of('imported'), ttl.expired_count('imported');
 -- in partitions
@@ -495,7 +529,8 @@ CREATE TABLE routed1 PARTITION OF routed FOR VALUES FROM (0) TO (150);
 CREATE TABLE routed2 (note text, id int NOT NULL);
 ALTER TABLE routed ATTACH PARTITION routed2 FOR VALUES FROM (150) TO (1000);
 SELECT new_container('routed');
-INSERT INTO routed AS t (id, note, _ts) SELECT i % 300, CASE WHEN i < 300 THEN 'imported' ELSE 'new' END, CASE WHEN i < 300 THEN '2020-01-01' END::timestamptz FROM generate_series(0, 599) i
+INSERT INTO routed AS t (id, note, _ts) SELECT i % 300, CASE WHEN i < 300 THEN 'imported' ELSE 'new' END, CASE
+    WHEN i < 300 THEN '2020-01-01' END::timestamptz FROM generate_series(0, 599) i
  ON CONFLICT (id) DO UPDATE SET note = t.note || ' revived';
 SELECT rows_of('routed');
 -- COPY over keys half of which expired rows hold
@@ -519,11 +554,14 @@ RESET ttl.touch;
 VACUUM ANALYZE placed, places;
 SET enable_tidscan = off;
 BEGIN;
-SELECT pg_stat_get_xact_tuples_returned('placed'::regclass) AS placed, pg_stat_get_xact_tuples_returned('places'::regclass) AS places \gset
+SELECT pg_stat_get_xact_tuples_returned('placed'::regclass) AS placed,
+    pg_stat_get_xact_tuples_returned('places'::regclass) AS places \gset
 INSERT INTO placed VALUES (1, 'new'), (2, 'new');
 DELETE FROM placed WHERE id = 11;
 CALL ttl.reap('placed');
-SELECT pg_stat_get_xact_tuples_returned('placed'::regclass) - :placed AS placed, pg_stat_get_xact_tuples_returned('places'::regclass) - :places AS places, ttl.expired_count('placed'), ttl.expired_count('places');
+SELECT pg_stat_get_xact_tuples_returned('placed'::regclass) - :placed AS placed,
+    pg_stat_get_xact_tuples_returned('places'::regclass) - :places AS places, ttl.expired_count('placed'),
+    ttl.expired_count('places');
 SHOW enable_tidscan;
 COMMIT;
 RESET enable_tidscan;
@@ -554,7 +592,8 @@ INSERT INTO busy VALUES (2);
 RESET statement_timeout;
 SELECT id FROM busy ORDER BY id;
 
--- A bulk load looks keys up only until it knows that nothing has expired, also in a table of deadlines.  The key is computed
+-- A bulk load looks keys up only until it knows that nothing has expired, also in a table of deadlines.  The key is
+-- computed
 -- for each look-up and for each insertion.
 CREATE FUNCTION computed(id int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN
@@ -619,7 +658,8 @@ BEGIN
     INSERT INTO booked VALUES (range);
     RETURN clock_timestamp() - started;
 END $$;
-SELECT extract(epoch FROM time_to_book(int4range(2001, 34001))) / extract(epoch FROM time_to_book(int4range(1, 2001))) < 150 AS in_proportion;
+SELECT extract(epoch FROM time_to_book(int4range(2001, 34001))) / extract(epoch
+    FROM time_to_book(int4range(1, 2001))) < 150 AS in_proportion;
 SELECT during FROM booked;
 
 -- A rule whose query needs one row of those that are deleted
@@ -636,7 +676,8 @@ CREATE TABLE ruled_side (id int);
 INSERT INTO ruled_side SELECT generate_series(1, 50);
 INSERT INTO ruled (id, _ts) SELECT i, '2020-01-01' FROM generate_series(1001, 1500) i;
 DROP RULE log ON ruled;
-CREATE RULE log AS ON DELETE TO ruled DO ALSO INSERT INTO ruled_log SELECT s.id FROM ruled_side s, LATERAL (SELECT OLD.id + s.id LIMIT 1) one;
+CREATE RULE log AS ON DELETE TO ruled DO ALSO INSERT INTO ruled_log SELECT s.id
+    FROM ruled_side s, LATERAL (SELECT OLD.id + s.id LIMIT 1) one;
 CALL ttl.reap('ruled');
 SELECT count(*), (SELECT count(*) FROM ruled) FROM ruled_log;
 
@@ -651,7 +692,8 @@ INSERT INTO many (id, _ts) SELECT i, '2020-01-01' FROM generate_series(1, 20000)
 BEGIN;
 INSERT INTO many SELECT generate_series(1, 10000);
 INSERT INTO many SELECT generate_series(10001, 20000);
-SELECT total_bytes < 500000 AS is_small, evicted('many') FROM pg_backend_memory_contexts WHERE name = 'TopTransactionContext';
+SELECT total_bytes < 500000 AS is_small, evicted('many') FROM pg_backend_memory_contexts
+    WHERE name = 'TopTransactionContext';
 COMMIT;
 SELECT evicted('many');
 

@@ -28,12 +28,14 @@ INSERT INTO audited (id, _ts) VALUES (1, '2020-01-01');
 CALL ttl.reap('audited');
 CREATE OR REPLACE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE undefined_function; END';
 CALL ttl.reap('audited');
-CREATE OR REPLACE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM old.id::no_such_type; RETURN NULL; END';
+CREATE OR REPLACE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM old.id::no_such_type; RETURN NULL; END';
 CALL ttl.reap('audited');
 -- ours is not to blame where there is another
 ALTER FUNCTION audit() SET search_path = messages;
 CALL ttl.reap('audited');
-CREATE OR REPLACE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO audit VALUES (old.id); RETURN NULL; END';
+CREATE OR REPLACE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN INSERT INTO audit VALUES (old.id); RETURN NULL; END';
 CALL ttl.reap('audited');
 ALTER FUNCTION audit() SET search_path = messages;
 CALL ttl.reap('audited');
@@ -91,7 +93,8 @@ SELECT ttl.create_container('camel', 'off', ts_column => 'createdAt', ttl_column
 SELECT ttl.default_ttl('camel');
 SELECT ttl.set_default_ttl('camel', ' Never ');
 SELECT ttl.default_ttl('camel');
-SELECT ttl.set_default_ttl('camel', default_ttl) FROM (VALUES ('1 day 02:00:00'), ('off'::char(5)), ('never')) v (default_ttl);
+SELECT ttl.set_default_ttl('camel', default_ttl) FROM (VALUES ('1 day 02:00:00'), ('off'::char(5)),
+    ('never')) v (default_ttl);
 SELECT default_ttl FROM ttl.status WHERE container = 'camel'::regclass;
 SELECT ttl.set_default_ttl('camel', 'nevermore');
 SELECT ttl.create_ttl_index('camel', 'off');

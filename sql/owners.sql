@@ -47,7 +47,8 @@ SELECT (SELECT count(*) FROM event), (SELECT count(*) FROM log), stored('event')
 CALL ttl.reap('event');
 CALL ttl.reap('log');
 SELECT stored('event'), stored('log');
-SELECT container, rows_deleted, last_error FROM ttl.stat_containers WHERE container IN ('event'::regclass, 'log'::regclass) ORDER BY container::text;
+SELECT container, rows_deleted, last_error FROM ttl.stat_containers
+    WHERE container IN ('event'::regclass, 'log'::regclass) ORDER BY container::text;
 -- but evicted: that runs as whoever inserts, and meets the triggers of both anyway
 INSERT INTO event VALUES (101);
 SET ROLE regress_ttl_ann;
@@ -92,7 +93,8 @@ BEGIN
     INSERT INTO owners.done (what) VALUES ('later');
     RETURN NULL;
 END $$;
-CREATE CONSTRAINT TRIGGER tell_later AFTER DELETE ON item DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell_later();
+CREATE CONSTRAINT TRIGGER tell_later AFTER DELETE ON item DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION
+    tell_later();
 INSERT INTO item (id, _ts) SELECT i, '2020-01-01' FROM generate_series(1, 5) i;
 RESET ROLE;
 GRANT regress_ttl_ann TO regress_ttl_bob;
@@ -130,7 +132,8 @@ ALTER TABLE event_1 OWNER TO regress_ttl_bob;
 SET ROLE regress_ttl_ann;
 ALTER TABLE event DETACH PARTITION event_1;
 RESET ROLE;
-SELECT container, tgenabled, current_user = session_user AS myself FROM ttl.containers LEFT JOIN pg_trigger ON tgrelid = container AND tgname = '~ttl' WHERE container = 'event_1'::regclass;
+SELECT container, tgenabled, current_user = session_user AS myself FROM ttl.containers LEFT
+    JOIN pg_trigger ON tgrelid = container AND tgname = '~ttl' WHERE container = 'event_1'::regclass;
 -- also if that partition's owner has no right to use the schema, nor its partition; and within a
 -- command that event triggers are told of
 CREATE TABLE event_8 PARTITION OF event FOR VALUES FROM (800) TO (900) PARTITION BY LIST (id);
@@ -149,7 +152,8 @@ END $$;
 CREATE TABLE detached AS SELECT detach();
 RESET ROLE;
 DROP EVENT TRIGGER regress_ttl_told;
-SELECT tgrelid::regclass, tgenabled, current_user = session_user AS myself FROM pg_trigger WHERE tgrelid IN ('event_8'::regclass, 'event_8_1'::regclass) AND tgname = '~ttl';
+SELECT tgrelid::regclass, tgenabled, current_user = session_user AS myself FROM pg_trigger
+    WHERE tgrelid IN ('event_8'::regclass, 'event_8_1'::regclass) AND tgname = '~ttl';
 INSERT INTO event_8 VALUES (801);
 SELECT ttl.expires_at(e) > now() AS expires FROM event_8 e;
 SET client_min_messages = warning;

@@ -12,8 +12,10 @@ SELECT ttl.create_container('item', 60);
 -- i of them expired, and four that are not
 CREATE PROCEDURE refill(i int) LANGUAGE sql AS $$
     TRUNCATE reap.item;
-    INSERT INTO reap.item (id, note, _ts, ttl) SELECT n, 'expired', timestamptz '2020-01-01' + n * interval '1 s', CASE WHEN n % 3 = 0 THEN 5 END FROM generate_series(1, i) n;
-    INSERT INTO reap.item (id, note, _ts, ttl) VALUES (-1, 'live', '2900-01-01', NULL), (-2, 'live', '2900-01-01', 5), (-3, 'live', '2020-01-01', -1), (-4, 'live', 'infinity', 1);
+    INSERT INTO reap.item (id, note, _ts, ttl) SELECT n, 'expired', timestamptz '2020-01-01' + n * interval '1 s', CASE
+        WHEN n % 3 = 0 THEN 5 END FROM generate_series(1, i) n;
+    INSERT INTO reap.item (id, note, _ts, ttl) VALUES (-1, 'live', '2900-01-01', NULL), (-2, 'live', '2900-01-01', 5),
+        (-3, 'live', '2020-01-01', -1), (-4, 'live', 'infinity', 1);
 $$;
 CREATE FUNCTION stored(c regclass) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -26,7 +28,8 @@ BEGIN
     RETURN result;
 END $$;
 CREATE VIEW stats AS
-    SELECT container, rows_deleted, batches > 0 AS batches, cost > 0 AS cost, lag IS NULL AS no_lag, last_reap IS NOT NULL AS reaped, blocked_rows, last_error, last_error_at IS NOT NULL AS erred
+    SELECT container, rows_deleted, batches > 0 AS batches, cost > 0 AS cost, lag IS NULL AS no_lag,
+        last_reap IS NOT NULL AS reaped, blocked_rows, last_error, last_error_at IS NOT NULL AS erred
       FROM ttl.stat_containers;
 
 --
@@ -83,7 +86,8 @@ CALL ttl.reap('item');
 SELECT stored('item');
 ROLLBACK;
 SELECT ttl.expired_count('item');
-SELECT rows_deleted - :before AS counted, lag > '1 year' AS lag FROM ttl.stat_containers WHERE container = 'item'::regclass;
+SELECT rows_deleted - :before AS counted, lag > '1 year' AS lag FROM ttl.stat_containers
+    WHERE container = 'item'::regclass;
 BEGIN;
 SAVEPOINT s;
 CALL ttl.reap('item');
@@ -122,7 +126,8 @@ ROLLBACK;
 TRUNCATE item;
 INSERT INTO item (id, note, ttl, _ts) VALUES
     (1, 'an hour left', NULL, clock_timestamp()), (2, 'five minutes left', 3600, clock_timestamp() - interval '55 min'),
-    (3, 'past by default', NULL, clock_timestamp() - interval '60 s'), (4, 'past', 3600, clock_timestamp() - interval '3600 s'),
+    (3, 'past by default', NULL, clock_timestamp() - interval '60 s'), (4, 'past', 3600,
+        clock_timestamp() - interval '3600 s'),
     (5, 'in the future', 1, clock_timestamp() + interval '1 h');
 SELECT ttl.set_default_ttl('item', 3600);
 CALL ttl.reap('item');
@@ -162,7 +167,8 @@ SELECT ttl.set_default_ttl('item', 60);
 CALL ttl.reap('item');
 -- a trigger that has a row stay
 CALL refill(3);
-CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF OLD.id = 2 THEN RETURN NULL; END IF; RETURN OLD; END$$;
+CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF OLD.id = 2
+    THEN RETURN NULL; END IF; RETURN OLD; END$$;
 CREATE TRIGGER keep BEFORE DELETE ON item FOR EACH ROW EXECUTE FUNCTION keep();
 SET client_min_messages = error;
 CALL ttl.reap('item');
@@ -270,15 +276,18 @@ SELECT ttl.create_container('owned', 60);
 CREATE TABLE others (id int PRIMARY KEY, note text);
 SELECT ttl.create_container('others', 60);
 CREATE TABLE log (n int GENERATED ALWAYS AS IDENTITY, id int, by_user name);
-CREATE FUNCTION log_it() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO reap.log (id, by_user) VALUES (OLD.id, current_user); RETURN OLD; END$$;
+CREATE FUNCTION log_it() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO reap.log (id, by_user)
+    VALUES (OLD.id, current_user); RETURN OLD; END$$;
 CREATE TRIGGER log_it BEFORE DELETE ON owned FOR EACH ROW EXECUTE FUNCTION log_it();
 GRANT USAGE ON SCHEMA reap TO regress_ttl_owner, regress_ttl_user;
 ALTER TABLE owned OWNER TO regress_ttl_owner;
 ALTER TABLE log OWNER TO regress_ttl_owner;
 GRANT ALL ON owned, others TO regress_ttl_user;
 CREATE PROCEDURE refill_owned() LANGUAGE sql AS $$
-    INSERT INTO reap.owned (id, note, _ts) VALUES (1, 'expired', '2020-01-01'), (2, 'live', '2900-01-01') ON CONFLICT DO NOTHING;
-    INSERT INTO reap.others (id, note, _ts) VALUES (1, 'expired', '2020-01-01'), (2, 'live', '2900-01-01') ON CONFLICT DO NOTHING;
+    INSERT INTO reap.owned (id, note, _ts) VALUES (1, 'expired', '2020-01-01'), (2, 'live', '2900-01-01')
+        ON CONFLICT DO NOTHING;
+    INSERT INTO reap.others (id, note, _ts) VALUES (1, 'expired', '2020-01-01'), (2, 'live', '2900-01-01')
+        ON CONFLICT DO NOTHING;
 $$;
 CALL refill_owned();
 SET ROLE regress_ttl_user;
@@ -343,7 +352,8 @@ SET client_min_messages = notice;
 -- a row that a live one references stays, is counted, and stops no other
 CALL ttl.reap('parent');
 SELECT stored('parent');
-SELECT array_agg(id ORDER BY id) AS child, (SELECT array_agg(id ORDER BY id) FROM nulled WHERE parent IS NOT NULL) AS nulled FROM child;
+SELECT array_agg(id ORDER BY id) AS child, (SELECT array_agg(id ORDER BY id) FROM nulled
+    WHERE parent IS NOT NULL) AS nulled FROM child;
 SELECT * FROM stats WHERE container = 'parent'::regclass;
 SELECT count(*), ttl.expired_count('parent') FROM parent;
 CALL ttl.reap('parent');
@@ -366,7 +376,8 @@ SELECT stored('parent');
 -- a trigger that raises
 CREATE TABLE poison (id int PRIMARY KEY, note text);
 SELECT ttl.create_container('poison', 60);
-INSERT INTO poison (id, note, _ts) SELECT i, CASE WHEN i IN (7, 500, 777) THEN 'poison' ELSE 'expired' END, timestamptz '2020-01-01' + i * interval '1 s' FROM generate_series(1, 1000) i;
+INSERT INTO poison (id, note, _ts) SELECT i, CASE WHEN i IN (7, 500, 777) THEN 'poison' ELSE 'expired' END,
+    timestamptz '2020-01-01' + i * interval '1 s' FROM generate_series(1, 1000) i;
 CREATE FUNCTION raise() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF OLD.note = 'poison' THEN
@@ -377,7 +388,8 @@ END $$;
 CREATE TRIGGER raise BEFORE DELETE ON poison FOR EACH ROW EXECUTE FUNCTION raise();
 CALL ttl.reap('poison');
 SELECT stored('poison');
-SELECT container, rows_deleted, blocked_rows, last_error ~ 'is poisoned' AS last_error, erred FROM stats WHERE container = 'poison'::regclass;
+SELECT container, rows_deleted, blocked_rows, last_error ~ 'is poisoned' AS last_error, erred FROM stats
+    WHERE container = 'poison'::regclass;
 SELECT count(*), ttl.expired_count('poison') FROM poison;
 DROP TRIGGER raise ON poison;
 CALL ttl.reap('poison');
@@ -388,7 +400,8 @@ INSERT INTO poison (id, note, _ts) VALUES (1, 'poison', '2020-01-01'), (2, 'expi
 CALL ttl.reap('poison');
 SELECT stored('poison');
 DROP TRIGGER raise ON poison;
-CREATE CONSTRAINT TRIGGER raise AFTER DELETE ON poison DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION raise();
+CREATE CONSTRAINT TRIGGER raise AFTER DELETE ON poison DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION
+    raise();
 INSERT INTO poison (id, note, _ts) VALUES (2, 'expired', '2020-01-01');
 CALL ttl.reap('poison');
 SELECT stored('poison');
@@ -413,8 +426,10 @@ BEGIN
 END $$;
 CREATE TRIGGER before_row BEFORE DELETE ON fired FOR EACH ROW EXECUTE FUNCTION seen();
 CREATE TRIGGER before_statement BEFORE DELETE ON fired FOR EACH STATEMENT EXECUTE FUNCTION seen();
-CREATE TRIGGER after_statement AFTER DELETE ON fired REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION seen();
-INSERT INTO fired (id, note, _ts) VALUES (1, 'expired', '2020-01-01'), (2, 'expired', '2020-01-02'), (3, 'live', '2900-01-01');
+CREATE TRIGGER after_statement AFTER DELETE ON fired REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE
+    FUNCTION seen();
+INSERT INTO fired (id, note, _ts) VALUES (1, 'expired', '2020-01-01'), (2, 'expired', '2020-01-02'), (3, 'live',
+    '2900-01-01');
 CALL ttl.reap('fired');
 SELECT what, n FROM seen GROUP BY what, n ORDER BY what COLLATE "C", n;
 
@@ -437,7 +452,8 @@ CREATE TABLE audit (old int, source text, id int);
 SELECT ttl.create_container('other', 60);
 INSERT INTO other (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01'), (3, '2900-01-01');
 CREATE RULE read_other AS ON DELETE TO ruled DO ALSO INSERT INTO audit SELECT OLD.id, 'other', id FROM other;
-CREATE RULE read_itself AS ON DELETE TO ruled DO ALSO INSERT INTO audit SELECT OLD.id, 'itself', r.id FROM ruled r WHERE r.id <> 9;
+CREATE RULE read_itself AS ON DELETE TO ruled DO ALSO INSERT INTO audit SELECT OLD.id, 'itself', r.id FROM ruled r
+    WHERE r.id <> 9;
 INSERT INTO ruled (id, _ts) VALUES (4, '2020-01-01'), (5, '2020-01-01');
 INSERT INTO ruled (id, _ts) VALUES (4, '2900-01-01');
 SELECT * FROM audit ORDER BY old, source, id;
@@ -464,7 +480,8 @@ CREATE RULE keep AS ON DELETE TO paged WHERE OLD.id % 20 = 0 DO INSTEAD NOTHING;
 CREATE PROCEDURE refill_paged() LANGUAGE plpgsql AS $$
 BEGIN
     TRUNCATE paged;
-    INSERT INTO paged SELECT i, repeat('x', 100), '2020-01-01', CASE WHEN i % 11 = 0 THEN 5 END FROM generate_series(1, 2000) i;
+    INSERT INTO paged SELECT i, repeat('x', 100), '2020-01-01', CASE WHEN i % 11 = 0 THEN 5 END
+        FROM generate_series(1, 2000) i;
     SET LOCAL ttl.show_expired = on;
     UPDATE paged SET ttl = -1 WHERE id % 7 = 0;
     DELETE FROM paged WHERE id % 13 = 0;
@@ -505,7 +522,8 @@ RESET client_min_messages;
 -- A trigger that reaps is stopped before it goes in circles
 CREATE TABLE circle (id int PRIMARY KEY);
 SELECT ttl.create_container('circle', 60);
-CREATE FUNCTION reap_again() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN CALL ttl.reap('reap.circle'); RETURN OLD; END$$;
+CREATE FUNCTION reap_again() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN CALL ttl.reap('reap.circle'); RETURN OLD;
+    END$$;
 CREATE TRIGGER again BEFORE DELETE ON circle FOR EACH ROW EXECUTE FUNCTION reap_again();
 INSERT INTO circle (id, _ts) VALUES (1, '2020-01-01');
 SELECT refused('INSERT INTO reap.circle VALUES (1)');
@@ -513,22 +531,26 @@ CALL ttl.reap('circle');
 DROP TRIGGER again ON circle;
 INSERT INTO circle VALUES (1);
 -- what is deferred to the commit of a batch is set off by it, too; not so the user's own commit
-CREATE CONSTRAINT TRIGGER again AFTER DELETE ON circle DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION reap_again();
+CREATE CONSTRAINT TRIGGER again AFTER DELETE ON circle DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION
+    reap_again();
 INSERT INTO circle (id, _ts) VALUES (2, '2020-01-01');
 CALL ttl.reap('circle');
 INSERT INTO circle VALUES (2);
 DROP TRIGGER again ON circle;
 -- nor has a procedure that a CALL commits for begun one before
 CREATE TABLE begun (id int);
-CREATE CONSTRAINT TRIGGER again AFTER INSERT ON begun DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION reap_again();
-CREATE PROCEDURE begin_and_reap() LANGUAGE plpgsql AS $$BEGIN INSERT INTO reap.begun VALUES (1); CALL ttl.reap('reap.circle'); END$$;
+CREATE CONSTRAINT TRIGGER again AFTER
+    INSERT ON begun DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION reap_again();
+CREATE PROCEDURE begin_and_reap() LANGUAGE plpgsql AS $$BEGIN INSERT INTO reap.begun
+    VALUES (1); CALL ttl.reap('reap.circle'); END$$;
 CALL begin_and_reap();
 -- one that inserts what has expired keeps a CALL from its end as little
 CREATE TABLE refilled (id int GENERATED ALWAYS AS IDENTITY, how text);
 SELECT ttl.create_container('refilled', 60);
 CREATE FUNCTION insert_expired() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO reap.refilled (how, _ts) VALUES ('earlier', OLD._ts - interval '1 s'), ('later', OLD._ts + interval '1 s'), ('just', clock_timestamp() - interval '1 h');
+    INSERT INTO reap.refilled (how, _ts) VALUES ('earlier', OLD._ts - interval '1 s'), ('later',
+        OLD._ts + interval '1 s'), ('just', clock_timestamp() - interval '1 h');
     RETURN OLD;
 END $$;
 CREATE TRIGGER insert_expired BEFORE DELETE ON refilled FOR EACH ROW EXECUTE FUNCTION insert_expired();
@@ -549,7 +571,8 @@ SELECT ttl.create_container('few', 60, ttl_column => NULL);
 INSERT INTO few SELECT i, '2020-01-01' FROM generate_series(1, 20000) i;
 BEGIN;
 CALL ttl.reap('few', 100);
-SELECT sum(pg_stat_get_xact_tuples_returned(indexrelid)) < 1000 AS reads_few FROM pg_index WHERE indrelid = 'few'::regclass;
+SELECT sum(pg_stat_get_xact_tuples_returned(indexrelid)) < 1000 AS reads_few FROM pg_index
+    WHERE indrelid = 'few'::regclass;
 ROLLBACK;
 DROP TABLE circle, begun, refilled, few;
 
@@ -563,7 +586,8 @@ ALTER TABLE parts_rest_low DROP COLUMN gone;
 ALTER TABLE parts_rest ATTACH PARTITION parts_rest_low FOR VALUES FROM (MINVALUE) TO (10);
 CREATE TABLE parts_rest_high PARTITION OF parts_rest FOR VALUES FROM (10) TO (MAXVALUE);
 SELECT ttl.create_container('parts', 60);
-INSERT INTO parts (region, id, note, _ts) SELECT region, i, CASE WHEN i % 4 = 0 THEN 'live' ELSE 'expired' END, CASE WHEN i % 4 = 0 THEN '2900-01-01' ELSE '2020-01-01' END::timestamptz
+INSERT INTO parts (region, id, note, _ts) SELECT region, i, CASE WHEN i % 4 = 0 THEN 'live' ELSE 'expired' END, CASE
+    WHEN i % 4 = 0 THEN '2900-01-01' ELSE '2020-01-01' END::timestamptz
   FROM unnest('{eu,us,asia}'::text[]) region, generate_series(5, 15) i;
 SET client_min_messages = notice;
 SELECT ttl.expired_count('parts');
@@ -578,7 +602,8 @@ SELECT lag, rows_deleted FROM ttl.stat_containers WHERE container = 'parts'::reg
 -- Rows next to each other: live ones among them stay, and max_rows holds
 CREATE TABLE dense (id int, note text);
 SELECT ttl.create_container('dense', 60);
-INSERT INTO dense SELECT i, 'expired', timestamptz '2020-01-01' + CASE WHEN i % 3 = 0 THEN 1 ELSE 0 END * interval '1 day' FROM generate_series(1, 100) i WHERE i NOT IN (10, 20, 30);
+INSERT INTO dense SELECT i, 'expired', timestamptz '2020-01-01' + CASE
+    WHEN i % 3 = 0 THEN 1 ELSE 0 END * interval '1 day' FROM generate_series(1, 100) i WHERE i NOT IN (10, 20, 30);
 INSERT INTO dense SELECT i, 'live', '2900-01-01' FROM generate_series(101, 102) i;
 INSERT INTO dense SELECT i, 'expired', '2020-01-01' FROM generate_series(103, 150) i;
 SET client_min_messages = notice;
@@ -622,7 +647,8 @@ SET client_min_messages = warning;
 CREATE TABLE counted (id int PRIMARY KEY, self int REFERENCES counted, note text, _ts timestamptz NOT NULL);
 CREATE TABLE counted_child (id int REFERENCES counted);
 CREATE INDEX ON counted (self);
-INSERT INTO counted SELECT i, nullif(i / 2, 0), 'kept', timestamptz '2020-01-01' + i * interval '1 hour' FROM generate_series(1, 40) i;
+INSERT INTO counted SELECT i, nullif(i / 2, 0), 'kept', timestamptz '2020-01-01' + i * interval '1 hour'
+    FROM generate_series(1, 40) i;
 INSERT INTO counted_child VALUES (40);
 SELECT ttl.create_container('counted', 60, ts_column => '_ts', ttl_column => NULL);
 CALL ttl.reap('counted');
@@ -643,17 +669,22 @@ CREATE TABLE lacking (id int PRIMARY KEY, _ts timestamptz, x text, ttl int);
 CREATE TABLE untyped (id int PRIMARY KEY, _ts timestamptz, x text, ttl int);
 INSERT INTO lacking VALUES (7, '2020-01-01', 'stored', 5);
 SET client_min_messages = warning;
-INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay)
-VALUES ('lacking', 60, '_ts', 'ttl', 'consistent', true, true, '0'), ('untyped', 60, '_ts', 'ttl', 'consistent', true, true, '0');
+INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping,
+    reap_delay)
+VALUES ('lacking', 60, '_ts', 'ttl', 'consistent', true, true, '0'), ('untyped', 60, '_ts', 'ttl', 'consistent', true,
+    true, '0');
 GRANT SELECT ON lacking TO regress_ttl_user;
 CALL replace_unseen('lacking', '_ts', 'x');
 CALL replace_unseen('untyped', 'ttl', 'x');
-SELECT refused('TABLE reap.lacking'), refused('UPDATE reap.untyped SET id = 2'), refused('CALL ttl.reap(''reap.lacking'')');
+SELECT refused('TABLE reap.lacking'), refused('UPDATE reap.untyped SET id = 2'),
+    refused('CALL ttl.reap(''reap.lacking'')');
 INSERT INTO parts (region, id, note, _ts) VALUES ('eu', 1, 'expired', '2020-01-01');
 CALL ttl.reap();
 SELECT ttl.expired_count('parts');
-SELECT container, state FROM ttl.status WHERE container IN ('parts'::regclass, 'lacking'::regclass) ORDER BY container::text;
-SELECT container, next_expiry FROM ttl.status WHERE container IN ('lacking'::regclass, 'untyped'::regclass) ORDER BY container::text;
+SELECT container, state FROM ttl.status WHERE container IN ('parts'::regclass, 'lacking'::regclass)
+    ORDER BY container::text;
+SELECT container, next_expiry FROM ttl.status WHERE container IN ('lacking'::regclass, 'untyped'::regclass)
+    ORDER BY container::text;
 -- who sees stored rows anyway needs no column
 SET row_security = off;
 SELECT count(*) FROM lacking;
@@ -678,7 +709,8 @@ ALTER TABLE untyped RENAME COLUMN ttl TO keep;
 SELECT ttl_column FROM ttl.containers WHERE container = 'untyped'::regclass;
 ALTER TABLE untyped RENAME COLUMN keep TO ttl;
 CREATE TABLE forgotten (id int, _ts timestamptz, ttl int);
-INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping, reap_delay)
+INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping,
+    reap_delay)
 VALUES ('forgotten', 60, '_ts', 'ttl', 'consistent', true, true, '0');
 CALL replace_unseen('forgotten', '_ts', 'none');
 SELECT ttl.drop_container('lacking'), ttl.drop_container('untyped', true), ttl.drop_container('forgotten', true);
@@ -700,7 +732,8 @@ CALL ttl.reap('alike');
 RESET client_min_messages;
 SELECT ttl.expired_count('alike');
 SELECT pg_stat_force_next_flush();
-SELECT sum(idx_scan) BETWEEN 1 AND 20 AS few FROM pg_stat_user_indexes WHERE relname = 'alike' AND indexrelname LIKE '%ts%';
+SELECT sum(idx_scan) BETWEEN 1 AND 20 AS few FROM pg_stat_user_indexes
+    WHERE relname = 'alike' AND indexrelname LIKE '%ts%';
 DROP TABLE refers, alike;
 
 SET client_min_messages = warning;

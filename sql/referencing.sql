@@ -21,27 +21,33 @@ CREATE TABLE p (id int PRIMARY KEY, a int, b text, UNIQUE (a, b));
 CREATE TABLE plain (id int PRIMARY KEY, p int REFERENCES p);
 CREATE TABLE restricted (id int PRIMARY KEY, p int REFERENCES p ON DELETE RESTRICT ON UPDATE RESTRICT);
 CREATE TABLE deferred (id int PRIMARY KEY, p int REFERENCES p DEFERRABLE INITIALLY DEFERRED);
-CREATE TABLE "Odd x WHERE $1" (id int PRIMARY KEY, "B ""b" varchar, a bigint, FOREIGN KEY (a, "B ""b") REFERENCES p (a, b) MATCH FULL);
+CREATE TABLE "Odd x WHERE $1" (id int PRIMARY KEY, "B ""b" varchar, a bigint, FOREIGN KEY (a, "B ""b") REFERENCES p (a,
+    b) MATCH FULL);
 CREATE TABLE parted (id int PRIMARY KEY, p int REFERENCES p) PARTITION BY RANGE (id);
 CREATE TABLE parted1 PARTITION OF parted FOR VALUES FROM (0) TO (20);
 CREATE TABLE parted2 (p int, id int NOT NULL);
 ALTER TABLE parted ATTACH PARTITION parted2 FOR VALUES FROM (20) TO (100);
-SELECT ttl.create_container(t, 60) FROM unnest(ARRAY['plain', 'restricted', 'deferred', '"Odd x WHERE $1"', 'parted']::regclass[]) t;
+SELECT ttl.create_container(t, 60) FROM unnest(ARRAY['plain', 'restricted', 'deferred', '"Odd x WHERE $1"',
+    'parted']::regclass[]) t;
 CREATE PROCEDURE refill(child regclass) LANGUAGE plpgsql AS $$
 BEGIN
     TRUNCATE p CASCADE;
     INSERT INTO p SELECT i, i, i FROM generate_series(1, 3) i;
     IF child = '"Odd x WHERE $1"'::regclass THEN
-        INSERT INTO "Odd x WHERE $1" (id, a, "B ""b", _ts) VALUES (11, 1, '1', '2020-01-01'), (12, 1, '1', '2020-01-01'), (21, 2, '2', '2020-01-01'), (22, 2, '2', '3000-01-01');
+        INSERT INTO "Odd x WHERE $1" (id, a, "B ""b", _ts) VALUES (11, 1, '1', '2020-01-01'), (12, 1, '1',
+            '2020-01-01'), (21, 2, '2', '2020-01-01'), (22, 2, '2', '3000-01-01');
     ELSE
-        EXECUTE format('INSERT INTO %s (id, p, _ts, ttl) VALUES (11, 1, ''2020-01-01'', NULL), (32, 1, ''2020-01-01'', 5), (21, 2, ''2020-01-01'', NULL), (22, 2, ''2020-01-01'', -1)', child);
+        EXECUTE format('INSERT INTO %s (id, p, _ts, ttl) VALUES (11, 1, ''2020-01-01'', NULL), (32, 1, ''2020-01-01'', '
+            '5), (21, 2, ''2020-01-01'', NULL), (22, 2, ''2020-01-01'', -1)', child);
     END IF;
     SET CONSTRAINTS ALL IMMEDIATE;
     SET CONSTRAINTS ALL DEFERRED;
 END $$;
-CREATE FUNCTION try(child regclass) RETURNS TABLE (statement text, parent int, result text, left_over text) LANGUAGE plpgsql AS $$
+CREATE FUNCTION try(child regclass) RETURNS TABLE (statement text, parent int, result text,
+    left_over text) LANGUAGE plpgsql AS $$
 BEGIN
-    FOREACH statement IN ARRAY '{DELETE FROM p WHERE id = %1$s, "UPDATE p SET id = id + 10, a = a + 10 WHERE id = %1$s", DELETE FROM p WHERE id <= %1$s}'::text[] LOOP
+    FOREACH statement IN ARRAY '{DELETE FROM p WHERE id = %1$s, "UPDATE p SET id = id + 10, a = a + 10 WHERE id = '
+        '%1$s", DELETE FROM p WHERE id <= %1$s}'::text[] LOOP
         CALL refill(child);
         FOREACH parent IN ARRAY '{1, 2, 3}'::int[] LOOP
             result := tried(format(statement || '; SET CONSTRAINTS ALL IMMEDIATE', parent));
@@ -181,8 +187,10 @@ BEGIN
     TRUNCATE referencing.p CASCADE;
     TRUNCATE referencing.log, referencing.archive;
     INSERT INTO referencing.p SELECT i, i, i FROM generate_series(1, 4) i;
-    INSERT INTO referencing.c (id, p, next) VALUES (11, 1, 12), (12, NULL, 11), (13, 1, 13), (21, 2, NULL), (22, NULL, 21);
-    INSERT INTO referencing.d (id, c, secret, _ts) VALUES (1, 11, 'x', '2020-01-01'), (2, 13, 'x', '2020-01-01'), (3, 22, 'x', '3000-01-01');
+    INSERT INTO referencing.c (id, p, next) VALUES (11, 1, 12), (12, NULL, 11), (13, 1, 13), (21, 2, NULL), (22, NULL,
+        21);
+    INSERT INTO referencing.d (id, c, secret, _ts) VALUES (1, 11, 'x', '2020-01-01'), (2, 13, 'x', '2020-01-01'), (3,
+        22, 'x', '3000-01-01');
     PERFORM set_config('ttl.touch', 'off', true);
 END $$;
 -- in a transaction of its own, or the keys would be checked again
@@ -214,7 +222,8 @@ CREATE TRIGGER keep BEFORE DELETE ON c FOR EACH ROW EXECUTE FUNCTION keep();
 SELECT tried('DELETE FROM referencing.p WHERE id = 2');
 DROP TRIGGER keep ON c;
 -- one that renews it instead sees as little of it as anybody
-CREATE FUNCTION renew() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN UPDATE referencing.c SET p = p WHERE id = OLD.id; RETURN NULL; END';
+CREATE FUNCTION renew() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN UPDATE referencing.c SET p = p WHERE id = OLD.id; RETURN NULL; END';
 CREATE TRIGGER renew BEFORE DELETE ON c FOR EACH ROW EXECUTE FUNCTION renew();
 SELECT tried('DELETE FROM referencing.p WHERE id = 2');
 DROP TRIGGER renew ON c;
@@ -255,7 +264,8 @@ CREATE TABLE cp1 PARTITION OF cp FOR VALUES FROM (0) TO (10);
 CREATE TABLE cp2 PARTITION OF cp FOR VALUES FROM (10) TO (20);
 SELECT ttl.create_container('cp', 60);
 INSERT INTO pp VALUES (1), (2), (11), (12);
-INSERT INTO cp (id, pp, _ts) SELECT 10 * k + row_number() OVER (PARTITION BY k ORDER BY pp.id), pp.id, '2020-01-01' FROM pp, generate_series(0, 1) k;
+INSERT INTO cp (id, pp, _ts) SELECT 10 * k + row_number() OVER (PARTITION BY k ORDER BY pp.id), pp.id, '2020-01-01'
+    FROM pp, generate_series(0, 1) k;
 DELETE FROM pp WHERE id = 1;
 DELETE FROM pp2 WHERE id = 11;
 SELECT * FROM stored('cp');
@@ -275,7 +285,8 @@ UPDATE ring SET next = 3 WHERE id = 1;
 CALL age_ring();
 DELETE FROM ring;
 SELECT * FROM stored('ring');
-INSERT INTO ring (id, next, _ts) SELECT i, nullif(i - 1, 0), CASE i WHEN 1 THEN '3000-01-01' ELSE clock_timestamp() END FROM generate_series(1, 2000) i;
+INSERT INTO ring (id, next, _ts) SELECT i, nullif(i - 1, 0), CASE i WHEN 1 THEN '3000-01-01' ELSE clock_timestamp() END
+    FROM generate_series(1, 2000) i;
 CALL age_ring();
 DELETE FROM ring;
 SELECT * FROM stored('ring');
@@ -307,9 +318,11 @@ DECLARE
     t regtype;
 BEGIN
     FOREACH t IN ARRAY '{number, colour, varchar, int[]}'::regtype[] LOOP
-        EXECUTE format('CREATE TABLE pk (k %1$s PRIMARY KEY); CREATE TABLE fk (id int PRIMARY KEY, k %1$s REFERENCES pk)', t);
+        EXECUTE format('CREATE TABLE pk (k %1$s PRIMARY KEY); CREATE TABLE fk (id int PRIMARY KEY, k %1$s REFERENCES '
+            'pk)', t);
         PERFORM ttl.create_container('fk', 60);
-        EXECUTE format('INSERT INTO pk SELECT %1$L::%2$s; INSERT INTO fk (id, k, _ts) SELECT 1, k, ''2020-01-01'' FROM pk', CASE t WHEN 'colour'::regtype THEN 'red' WHEN 'int[]'::regtype THEN '{1}' ELSE '1' END, t);
+        EXECUTE format('INSERT INTO pk SELECT %1$L::%2$s; INSERT INTO fk (id, k, _ts) SELECT 1, k, ''2020-01-01'' FROM '
+            'pk', CASE t WHEN 'colour'::regtype THEN 'red' WHEN 'int[]'::regtype THEN '{1}' ELSE '1' END, t);
         INSERT INTO casts SELECT t, tried('DELETE FROM pk');
         DROP TABLE fk, pk;
     END LOOP;

@@ -115,9 +115,13 @@ EXCEPTION WHEN OTHERS THEN
     RETURN SQLSTATE || ': ' || SQLERRM;
 END $$;
 SET client_min_messages = warning;
-SELECT a, becomes(a) FROM unnest(ARRAY['3600::smallint', '3600::bigint', '3600.0', '3600::numeric', '3600::double precision', '3600::real', '-1::bigint', 'extract(epoch FROM interval ''1 day'')',
-    'date_part(''epoch'', interval ''1 day'')', 'interval ''1 day''', '''1 day''', 'NULL', 'NULL::bigint', 'NULL::numeric', '''60''::varchar',
-    '0', '-2', '2147483648', '-9223372036854775808', '1.5', '59.9999999', '-1.0', '''NaN''::numeric', '''Infinity''::double precision', '1e20', 'true', 'timestamptz ''2020-01-01 UTC''', '''{}''::jsonb', 'ARRAY[1]', '''5''::"char"']) a;
+SELECT a, becomes(a) FROM unnest(ARRAY['3600::smallint', '3600::bigint', '3600.0', '3600::numeric',
+    '3600::double precision', '3600::real', '-1::bigint', 'extract(epoch FROM interval ''1 day'')',
+    'date_part(''epoch'', interval ''1 day'')', 'interval ''1 day''', '''1 day''', 'NULL', 'NULL::bigint',
+        'NULL::numeric', '''60''::varchar',
+    '0', '-2', '2147483648', '-9223372036854775808', '1.5', '59.9999999', '-1.0', '''NaN''::numeric',
+        '''Infinity''::double precision', '1e20', 'true', 'timestamptz ''2020-01-01 UTC''', '''{}''::jsonb',
+        'ARRAY[1]', '''5''::"char"']) a;
 PREPARE by_driver(bigint) AS SELECT ttl.set_default_ttl('article', $1);
 EXECUTE by_driver(7200);
 SELECT ttl.default_ttl('article');
@@ -150,21 +154,25 @@ CREATE TABLE unlike (LIKE copy INCLUDING ALL);
 CREATE TABLE tokens (kind text, id int, made timestamptz NOT NULL, lives int, PRIMARY KEY (kind, id));
 SET client_min_messages = warning;
 SELECT ttl.create_container('tokens', 100, ts_column => 'made', ttl_column => 'lives');
-INSERT INTO tokens SELECT CASE WHEN g % 2 = 0 THEN 'even' ELSE 'o"dd' END, g, now() - make_interval(secs => 100 - g * 10), NULL FROM generate_series(-3, 9) g WHERE g <> 0;
-INSERT INTO tokens VALUES ('own', 1, now(), 25), ('own', 2, now(), 1000), ('own', 3, now(), -1), ('own', 4, '2020-01-01', 5);
+INSERT INTO tokens SELECT CASE WHEN g % 2 = 0 THEN 'even' ELSE 'o"dd' END, g,
+    now() - make_interval(secs => 100 - g * 10), NULL FROM generate_series(-3, 9) g WHERE g <> 0;
+INSERT INTO tokens VALUES ('own', 1, now(), 25), ('own', 2, now(), 1000), ('own', 3, now(), -1), ('own', 4,
+    '2020-01-01', 5);
 SELECT key FROM ttl.expiring('tokens', '45 s');
 CREATE TABLE dated (id bigint, made timestamptz NOT NULL, until date) PARTITION BY LIST (id);
 CREATE TABLE dated_1 PARTITION OF dated FOR VALUES IN (1);
 CREATE TABLE dated_2 (until date, id bigint, made timestamptz NOT NULL);
 ALTER TABLE dated ATTACH PARTITION dated_2 FOR VALUES IN (2);
 SELECT ttl.create_container('dated', 100, ts_column => 'made', ttl_column => 'until');
-INSERT INTO dated VALUES (1, now(), NULL), (2, now() - interval '50 s', NULL), (1, now(), '2020-01-01'), (2, now(), '2900-01-01');
+INSERT INTO dated VALUES (1, now(), NULL), (2, now() - interval '50 s', NULL), (1, now(), '2020-01-01'), (2, now(),
+    '2900-01-01');
 SELECT key, expires_at - lag(expires_at) OVER () > '40 s' FROM ttl.expiring('dated', '1 hour');
 SELECT refused('SELECT * FROM ttl.expiring(''copy'', ''1 hour'')');
 SELECT refused('SELECT * FROM ttl.expiring(''tokens'', ''-1 hour'')');
 SELECT count(*) FROM ttl.expiring('tokens', interval '290000 years');
 -- when the next does, and what becomes of those that have
-SELECT ttl.next_expiry('tokens') - now() BETWEEN '5 s' AND '10 s' AS next, ttl.next_expiry('dated') - now() BETWEEN '40 s' AND '50 s' AS next_of_parts;
+SELECT ttl.next_expiry('tokens') - now() BETWEEN '5 s' AND '10 s' AS next,
+    ttl.next_expiry('dated') - now() BETWEEN '40 s' AND '50 s' AS next_of_parts;
 SELECT ttl.next_expiry('copy') IS NULL AS none;
 CREATE VIEW status AS
     SELECT container, default_ttl, state, lag IS NOT NULL AS has_expired, next_expiry IS NOT NULL AS will_expire

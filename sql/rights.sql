@@ -71,7 +71,8 @@ BEGIN
         EXECUTE statement;
         GET DIAGNOSTICS rows = ROW_COUNT;
     ELSE
-        EXECUTE format('WITH q AS (%s) SELECT coalesce(string_agg(q::text, '' '' ORDER BY q::text COLLATE "C"), ''-'') FROM q', statement) INTO rows;
+        EXECUTE format('WITH q AS (%s) SELECT coalesce(string_agg(q::text, '' '' ORDER BY q::text COLLATE "C"), ''-'') '
+            'FROM q', statement) INTO rows;
     END IF;
     RAISE EXCEPTION USING ERRCODE = 'TTL01', MESSAGE = rows;
 EXCEPTION
@@ -106,7 +107,8 @@ INSERT INTO questions (q) VALUES
     ('SELECT id FROM item WHERE peep(id) UNION ALL SELECT id FROM item WHERE peep(note) AND id > 2'),
     ('SELECT id FROM (SELECT id FROM item UNION ALL SELECT id FROM other) u WHERE peep(id)'),
     ('SELECT id FROM item TABLESAMPLE SYSTEM (100) WHERE peep(id)'),
-    ('SELECT id FROM item WHERE ctid = ANY (ARRAY(SELECT format(''(0,%s)'', g)::tid FROM generate_series(1, 12) g)) AND peep(id)'),
+    ('SELECT id FROM item WHERE ctid = ANY (ARRAY(SELECT format(''(0,%s)'', g)::tid FROM generate_series(1, 12) g)) '
+        'AND peep(id)'),
     ('SELECT id FROM item WHERE peep(id) FOR UPDATE'),
     ('SELECT id FROM of_owner'),
     ('SELECT id FROM barrier WHERE peep(id)'),
@@ -115,14 +117,19 @@ INSERT INTO questions (q) VALUES
     ('SELECT b.id, i.id FROM barrier b JOIN invoker i ON b.id <~> i.id WHERE b.id < 10 AND i.id = 3'),
     ('UPDATE item SET note = note || ''!'' WHERE peep(id) RETURNING id'),
     ('UPDATE item SET note = peep(note)::text RETURNING id, note'),
-    ('UPDATE item SET note = o.note FROM other o WHERE item.id <~> o.id AND o.id = 5 RETURNING item.id, item.note, peep(item.id)'),
+    ('UPDATE item SET note = o.note FROM other o WHERE item.id <~> o.id AND o.id = 5 RETURNING item.id, item.note, '
+        'peep(item.id)'),
     ('UPDATE invoker SET note = ''x'' WHERE peep(id) RETURNING id'),
     ('DELETE FROM item WHERE peep(id) AND peep(note) RETURNING id, peep(note)'),
     ('DELETE FROM both_of_them WHERE peep(id) RETURNING id'),
-    ('INSERT INTO item AS i (id, tenant, note) SELECT g, current_user, ''new'' FROM unnest(''{1, 22, 101}''::int[]) g ON CONFLICT (id) DO UPDATE SET note = ''again'' WHERE peep(i.note) RETURNING id, note'),
-    ('INSERT INTO item AS i (id, tenant, note) VALUES (33, current_user, ''new'') ON CONFLICT (id) DO NOTHING RETURNING id, note'),
+    ('INSERT INTO item AS i (id, tenant, note) SELECT g, current_user, ''new'' FROM unnest(''{1, 22, 101}''::int[]) g '
+        'ON CONFLICT (id) DO UPDATE SET note = ''again'' WHERE peep(i.note) RETURNING id, note'),
+    ('INSERT INTO item AS i (id, tenant, note) VALUES (33, current_user, ''new'') ON CONFLICT (id) DO NOTHING '
+        'RETURNING id, note'),
     ('INSERT INTO item (id, tenant, note) SELECT id + 100, tenant, note FROM item WHERE peep(id) RETURNING id'),
-    ('MERGE INTO item i USING (VALUES (1), (22), (102)) s (id) ON i.id = s.id AND peep(i.id) WHEN MATCHED AND peep(i.note) THEN UPDATE SET note = ''merged'' WHEN NOT MATCHED THEN INSERT (id, tenant) VALUES (s.id, current_user)'),
+    ('MERGE INTO item i USING (VALUES (1), (22), (102)) s (id) ON i.id = s.id AND peep(i.id) WHEN MATCHED AND '
+        'peep(i.note) THEN UPDATE SET note = ''merged'' WHEN NOT MATCHED THEN INSERT (id, tenant) VALUES (s.id, '
+        'current_user)'),
     ('MERGE INTO item i USING other o ON i.id <~> o.id AND o.id = 5 WHEN MATCHED AND peep(i.note) THEN DELETE'),
     -- what is not his to take
     ('INSERT INTO item (id, tenant) VALUES (11, current_user) RETURNING id'),
@@ -138,7 +145,8 @@ BEGIN
     END LOOP;
 END $$;
 -- The same answers, however the statements are planned
-CREATE FUNCTION differences(settings text) RETURNS TABLE (question text, answer text, expected text) LANGUAGE plpgsql AS $$
+CREATE FUNCTION differences(settings text) RETURNS TABLE (question text, answer text,
+    expected text) LANGUAGE plpgsql AS $$
 DECLARE
     setting text;
 BEGIN
@@ -156,8 +164,10 @@ CALL ask();
 SET client_min_messages = warning;
 SET jit = off;
 CREATE TEMPORARY TABLE answers AS SELECT *, answer(q) AS a FROM questions;
-SELECT s, d.* FROM unnest('{enable_seqscan=off, enable_seqscan=off enable_indexscan=off, enable_bitmapscan=off enable_indexscan=off enable_indexonlyscan=off,
-    enable_hashjoin=off enable_mergejoin=off, enable_hashjoin=off enable_nestloop=off enable_seqscan=off, enable_material=off enable_memoize=off enable_sort=off,
+SELECT s, d.* FROM unnest('{enable_seqscan=off, enable_seqscan=off enable_indexscan=off, enable_bitmapscan=off '
+    'enable_indexscan=off enable_indexonlyscan=off,
+    enable_hashjoin=off enable_mergejoin=off, enable_hashjoin=off enable_nestloop=off enable_seqscan=off, '
+        'enable_material=off enable_memoize=off enable_sort=off,
     plan_cache_mode=force_generic_plan, cursor_tuple_fraction=0.001}'::text[]) s, differences(s) d;
 RESET jit;
 RESET ROLE;
@@ -188,11 +198,14 @@ SELECT * FROM stored('item');
 
 -- A role with rights to some columns alone does with a container what it does
 -- with a plain table: the filter, the stamp and the eviction ask for none
-CREATE TABLE plain (id int PRIMARY KEY, open text, secret text DEFAULT 'of the default', _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int);
+CREATE TABLE plain (id int PRIMARY KEY, open text, secret text DEFAULT 'of the default',
+    _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int);
 INSERT INTO plain VALUES (1, 'a', 'b', '2900-01-01');
-CREATE TABLE contained (id int PRIMARY KEY, open text, secret text DEFAULT 'of the default', _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int);
+CREATE TABLE contained (id int PRIMARY KEY, open text, secret text DEFAULT 'of the default',
+    _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int);
 SELECT ttl.create_container('contained', 60);
-INSERT INTO contained VALUES (1, 'a', 'b', '2900-01-01', NULL), (2, 'a', 'b', '2020-01-01', NULL), (3, 'a', 'b', '2020-01-01', 5), (4, 'a', 'b', '-infinity', NULL);
+INSERT INTO contained VALUES (1, 'a', 'b', '2900-01-01', NULL), (2, 'a', 'b', '2020-01-01', NULL), (3, 'a', 'b',
+    '2020-01-01', 5), (4, 'a', 'b', '-infinity', NULL);
 ALTER TABLE contained OWNER TO regress_ttl_owner;
 GRANT INSERT (id, open), UPDATE (open), SELECT (id, open) ON plain, contained TO regress_ttl_user;
 CREATE FUNCTION compare(statement text) RETURNS text LANGUAGE plpgsql AS $$
@@ -200,7 +213,8 @@ DECLARE
     of_plain text := rights.answer(replace(statement, 'TABLE', 'rights.plain'));
     of_contained text := rights.answer(replace(statement, 'TABLE', 'rights.contained'));
 BEGIN
-    RETURN CASE WHEN replace(of_contained, 'contained', 'plain') IS DISTINCT FROM of_plain THEN of_plain || ' <> ' || of_contained ELSE of_plain END;
+    RETURN CASE WHEN replace(of_contained, 'contained', 'plain') IS DISTINCT
+        FROM of_plain THEN of_plain || ' <> ' || of_contained ELSE of_plain END;
 END $$;
 SET ROLE regress_ttl_user;
 SELECT compare(s) FROM unnest(ARRAY[
@@ -224,13 +238,17 @@ SELECT compare(s) FROM unnest(ARRAY[
     'INSERT INTO TABLE VALUES (2, ''c'', ''d'') RETURNING id',
     'INSERT INTO TABLE (id, _ts) VALUES (2, ''2900-01-01'') RETURNING id',
     'INSERT INTO TABLE (id, ttl) VALUES (2, 5) RETURNING id',
-    'INSERT INTO TABLE AS t (id, open) VALUES (1, ''c''), (2, ''d'') ON CONFLICT (id) DO UPDATE SET open = t.open || excluded.open WHERE t.open = ''a'' RETURNING id, open',
+    'INSERT INTO TABLE AS t (id, open) VALUES (1, ''c''), (2, ''d'') ON CONFLICT (id) DO UPDATE SET open = t.open || '
+        'excluded.open WHERE t.open = ''a'' RETURNING id, open',
     'INSERT INTO TABLE AS t (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET open = t.secret RETURNING id',
     'INSERT INTO TABLE AS t (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET secret = ''x'' RETURNING id',
-    'INSERT INTO TABLE AS t (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET open = ''x'' WHERE t._ts > ''2020-01-01'' RETURNING id',
+    'INSERT INTO TABLE AS t (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET open = ''x'' WHERE t._ts '
+        '> ''2020-01-01'' RETURNING id',
     'INSERT INTO TABLE AS t (id) VALUES (1), (3) ON CONFLICT DO NOTHING RETURNING id',
-    'MERGE INTO TABLE t USING (VALUES (1), (2)) s (id) ON t.id = s.id WHEN MATCHED THEN UPDATE SET open = ''m'' WHEN NOT MATCHED THEN INSERT (id, open) VALUES (s.id, ''m'')',
-    'MERGE INTO TABLE t USING (VALUES (1), (2)) s (id) ON t.id = s.id WHEN MATCHED AND t.secret = ''b'' THEN UPDATE SET open = ''m''',
+    'MERGE INTO TABLE t USING (VALUES (1), (2)) s (id) ON t.id = s.id WHEN MATCHED THEN UPDATE SET open = ''m'' WHEN '
+        'NOT MATCHED THEN INSERT (id, open) VALUES (s.id, ''m'')',
+    'MERGE INTO TABLE t USING (VALUES (1), (2)) s (id) ON t.id = s.id WHEN MATCHED AND t.secret = ''b'' THEN UPDATE '
+        'SET open = ''m''',
     'MERGE INTO TABLE t USING (VALUES (1)) s (id) ON t.id = s.id WHEN MATCHED THEN DELETE']) s;
 COPY contained (id, open) FROM STDIN;
 2	copied
@@ -265,9 +283,11 @@ GRANT ALL ON hidden TO regress_ttl_user;
 SET SESSION AUTHORIZATION regress_ttl_user;
 -- not his to set, by whatever command
 SELECT s, state(s) FROM unnest(ARRAY[
-    'SET ttl.show_expired = on', 'SET LOCAL ttl.show_expired = on', 'SELECT set_config(''ttl.show_expired'', ''on'', true)', 'SET SESSION ttl.show_expired TO DEFAULT',
+    'SET ttl.show_expired = on', 'SET LOCAL ttl.show_expired = on',
+        'SELECT set_config(''ttl.show_expired'', ''on'', true)', 'SET SESSION ttl.show_expired TO DEFAULT',
     'ALTER ROLE regress_ttl_user SET ttl.show_expired = on', 'ALTER ROLE ALL SET ttl.show_expired = on',
-    'CREATE FUNCTION pg_temp.f() RETURNS bigint LANGUAGE sql SET ttl.show_expired = on AS ''SELECT count(*) FROM rights.hidden''',
+    'CREATE FUNCTION pg_temp.f() RETURNS bigint LANGUAGE sql SET ttl.show_expired = on AS ''SELECT count(*) FROM '
+        'rights.hidden''',
     'SET ttl.now = ''2000-01-01''', 'ALTER ROLE regress_ttl_user SET ttl.now = ''2000-01-01''', 'RESET ttl.now',
     'SET ttl.leader = 1', 'ALTER ROLE regress_ttl_user SET ttl.leader = 1', 'RESET ttl.leader',
     'SET session_replication_role = replica', 'SET ROLE regress_ttl_owner',
@@ -277,11 +297,15 @@ SELECT s, state(s) FROM unnest(ARRAY[
 CREATE FUNCTION pg_temp.with_setting(setting text) RETURNS TABLE (live text, found bigint) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config(split_part(setting, '=', 1), split_part(setting, '=', 2), true);
-    RETURN QUERY SELECT string_agg(note, ',' ORDER BY note), (SELECT count(*) FROM rights.hidden WHERE id = 2) FROM rights.hidden;
+    RETURN QUERY SELECT string_agg(note, ',' ORDER BY note), (SELECT count(*) FROM rights.hidden WHERE id = 2)
+        FROM rights.hidden;
 END $$;
-SELECT s, w.* FROM unnest('{row_security=off, enable_seqscan=off, enable_indexscan=off, enable_bitmapscan=off, enable_indexonlyscan=off, enable_tidscan=off, constraint_exclusion=on,
-    plan_cache_mode=force_generic_plan, transform_null_equals=on, TimeZone=Pacific/Kiritimati, DateStyle=German, ttl.touch=off, search_path=pg_temp, backslash_quote=off,
-    from_collapse_limit=1, geqo_threshold=2, jit=off, work_mem=64, default_transaction_isolation=serializable, check_function_bodies=off}'::text[]) s, pg_temp.with_setting(s) w;
+SELECT s, w.* FROM unnest('{row_security=off, enable_seqscan=off, enable_indexscan=off, enable_bitmapscan=off, '
+    'enable_indexonlyscan=off, enable_tidscan=off, constraint_exclusion=on,
+    plan_cache_mode=force_generic_plan, transform_null_equals=on, TimeZone=Pacific/Kiritimati, DateStyle=German, '
+        'ttl.touch=off, search_path=pg_temp, backslash_quote=off,
+    from_collapse_limit=1, geqo_threshold=2, jit=off, work_mem=64, default_transaction_isolation=serializable, '
+        'check_function_bodies=off}'::text[]) s, pg_temp.with_setting(s) w;
 SET row_security = off;
 COPY hidden (note) TO STDOUT;
 UPDATE hidden SET note = note RETURNING note;
@@ -297,7 +321,8 @@ CREATE FUNCTION spell() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     note text;
 BEGIN
-    EXECUTE 'SELECT 1 FROM ONLY "rights"."hidden" x WHERE $1 OPERATOR(pg_catalog.=) "id" FOR KEY SHARE OF x' INTO note USING 2;
+    EXECUTE 'SELECT 1 FROM ONLY "rights"."hidden" x WHERE $1 OPERATOR(pg_catalog.=) "id" FOR KEY SHARE OF x' INTO note
+        USING 2;
     RAISE EXCEPTION 'found: %', note;
 END $$;
 CREATE TRIGGER spell BEFORE DELETE ON bait FOR EACH ROW EXECUTE FUNCTION spell();
@@ -313,7 +338,8 @@ CREATE FUNCTION spell_validation() RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     note text;
 BEGIN
-    EXECUTE 'SELECT fk.note FROM ONLY rights.hidden fk JOIN ONLY rights.hidden pk ON pk.id = fk.id WHERE fk.id = 2' INTO note;
+    EXECUTE 'SELECT fk.note FROM ONLY rights.hidden fk JOIN ONLY rights.hidden pk ON pk.id = fk.id WHERE fk.id = 2'
+        INTO note;
     RAISE EXCEPTION 'found: %', note;
 END $$;
 SELECT refused('ALTER TABLE rights.lure ADD CHECK (rights.spell_validation())');
@@ -383,7 +409,8 @@ SELECT ttl.alter_container('told', archive_to => 0);
 -- What PUBLIC may do in the schema: nothing but look, and what plans and
 -- triggers of other people's tables need
 SELECT c.relname, string_agg(a.privilege_type, ',' ORDER BY a.privilege_type) AS public
-  FROM pg_class c, aclexplode(c.relacl) a WHERE c.relnamespace = 'ttl'::regnamespace AND a.grantee = 0 GROUP BY c.relname HAVING string_agg(a.privilege_type, ',') <> 'SELECT';
+  FROM pg_class c, aclexplode(c.relacl) a WHERE c.relnamespace = 'ttl'::regnamespace AND a.grantee = 0
+      GROUP BY c.relname HAVING string_agg(a.privilege_type, ',') <> 'SELECT';
 SELECT has_schema_privilege('regress_ttl_user', 'ttl', 'CREATE') AS creates;
 -- the trigger on a stranger's table, as every event
 SET SESSION AUTHORIZATION regress_ttl_stranger;
@@ -397,20 +424,26 @@ DROP TRIGGER after_write ON of_stranger;
 CREATE TRIGGER each_statement BEFORE INSERT ON of_stranger FOR EACH STATEMENT EXECUTE FUNCTION ttl.on_write();
 SELECT refused('INSERT INTO rights.of_stranger VALUES (''a'')');
 DROP TRIGGER each_statement ON of_stranger;
-SELECT refused('CREATE TRIGGER restore BEFORE INSERT ON rights.of_stranger FOR EACH ROW EXECUTE FUNCTION ttl.restore_container()');
+SELECT refused('CREATE TRIGGER restore BEFORE INSERT ON rights.of_stranger FOR EACH ROW EXECUTE FUNCTION '
+    'ttl.restore_container()');
 -- and by hand
 SELECT refused('SELECT ttl.on_write()'), refused('SELECT ttl.restore_container()');
-SELECT ttl.is_live('of_stranger', '2020-01-01', 5), ttl.is_live(0, '2020-01-01', 5), ttl.is_live(NULL, NULL, NULL), ttl.stamp('2020-01-01'::timestamptz, 1, NULL) > '2025-01-01' AS stamp;
-DO $$BEGIN ASSERT NOT ttl.is_live('rights.hidden', '2020-01-01', 5); ASSERT ttl.is_live('rights.hidden', '2020-01-01', -1); END$$;
-SELECT ttl.is_live(oid, '2020-01-01', NULL), relname FROM pg_class WHERE oid IN ('hidden'::regclass, 'other'::regclass) ORDER BY relname;
+SELECT ttl.is_live('of_stranger', '2020-01-01', 5), ttl.is_live(0, '2020-01-01', 5), ttl.is_live(NULL, NULL, NULL),
+    ttl.stamp('2020-01-01'::timestamptz, 1, NULL) > '2025-01-01' AS stamp;
+DO $$BEGIN ASSERT NOT ttl.is_live('rights.hidden', '2020-01-01', 5); ASSERT ttl.is_live('rights.hidden', '2020-01-01',
+    -1); END$$;
+SELECT ttl.is_live(oid, '2020-01-01', NULL), relname FROM pg_class WHERE oid IN ('hidden'::regclass, 'other'::regclass)
+    ORDER BY relname;
 CREATE TABLE checked (_ts timestamptz CHECK (NOT ttl.is_live('rights.hidden', _ts, NULL)));
 COPY checked FROM STDIN WHERE ttl.is_live('rights.hidden', _ts, 5) IS FALSE;
 2020-01-01
 2900-01-01
 \.
 SELECT * FROM checked;
-SELECT f, refused(f) FROM unnest(ARRAY['SELECT ttl.create_container(0)', 'SELECT ttl.create_container(NULL)', 'SELECT ttl.set_default_ttl(4294967295, 1)', 'SELECT ttl.alter_container(1, ''none'')',
-    'SELECT ttl.drop_container(NULL)', 'CALL ttl.reap(1)', 'SELECT ttl.expired_count(0)', 'SELECT ttl.default_ttl(1)', 'SELECT ttl.expires_at(ROW(1, 2))', 'SELECT ttl.expires_at(c) FROM pg_class c']) f;
+SELECT f, refused(f) FROM unnest(ARRAY['SELECT ttl.create_container(0)', 'SELECT ttl.create_container(NULL)',
+    'SELECT ttl.set_default_ttl(4294967295, 1)', 'SELECT ttl.alter_container(1, ''none'')',
+    'SELECT ttl.drop_container(NULL)', 'CALL ttl.reap(1)', 'SELECT ttl.expired_count(0)', 'SELECT ttl.default_ttl(1)',
+        'SELECT ttl.expires_at(ROW(1, 2))', 'SELECT ttl.expires_at(c) FROM pg_class c']) f;
 RESET SESSION AUTHORIZATION;
 
 --
@@ -426,26 +459,36 @@ DECLARE
     t text;
     op text;
 BEGIN
-    FOREACH t IN ARRAY '{integer, smallint, bigint, text, name, timestamptz, tid, oid, regclass, interval, boolean, tid[]}'::text[] LOOP
-        EXECUTE format('CREATE FUNCTION planted.trap(%1$s, %1$s) RETURNS boolean LANGUAGE plpgsql AS ''BEGIN RAISE EXCEPTION ''''trapped''''; END''', t);
+    FOREACH t IN ARRAY '{integer, smallint, bigint, text, name, timestamptz, tid, oid, regclass, interval, boolean, '
+        'tid[]}'::text[] LOOP
+        EXECUTE format('CREATE FUNCTION planted.trap(%1$s, %1$s) RETURNS boolean LANGUAGE plpgsql AS ''BEGIN RAISE '
+            'EXCEPTION ''''trapped''''; END''', t);
         FOREACH op IN ARRAY '{=, <>, <, <=, >, >=, +, -, ||}'::text[] LOOP
-            EXECUTE format('CREATE OPERATOR planted.%2$s (FUNCTION = planted.trap, LEFTARG = %1$s, RIGHTARG = %1$s)', t, op);
+            EXECUTE format('CREATE OPERATOR planted.%2$s (FUNCTION = planted.trap, LEFTARG = %1$s, RIGHTARG = %1$s)',
+                t, op);
         END LOOP;
     END LOOP;
-    FOREACH t IN ARRAY '{clock_timestamp(), now(), item_expiry(timestamptz\, integer), stamp(timestamptz), is_live(regclass\, timestamptz\, integer), item_expiry(timestamp\, integer), stamp(timestamp), item_ttl(bigint), item_ttl(numeric), item_ttl(jsonb), timestamptz(timestamptz\, integer), int4(smallint), gen_random_uuid(), timezone(text\, timestamptz)}'::text[] LOOP
-        EXECUTE format('CREATE FUNCTION planted.%s RETURNS timestamptz LANGUAGE plpgsql AS ''BEGIN RAISE EXCEPTION ''''trapped''''; END''', t);
+    FOREACH t IN ARRAY '{clock_timestamp(), now(), item_expiry(timestamptz\, integer), stamp(timestamptz), '
+        'is_live(regclass\, timestamptz\, integer), item_expiry(timestamp\, integer), stamp(timestamp), '
+        'item_ttl(bigint), item_ttl(numeric), item_ttl(jsonb), timestamptz(timestamptz\, integer), int4(smallint), '
+        'gen_random_uuid(), timezone(text\, timestamptz)}'::text[] LOOP
+        EXECUTE format('CREATE FUNCTION planted.%s RETURNS timestamptz LANGUAGE plpgsql AS ''BEGIN RAISE '
+            'EXCEPTION ''''trapped''''; END''', t);
     END LOOP;
-    FOREACH t IN ARRAY '{timestamptz, int4, int2, tid, regclass, name, "integer", uuid, jsonb, numeric, btree}'::text[] LOOP
+    FOREACH t IN ARRAY '{timestamptz, int4, int2, tid, regclass, name, "integer", uuid, jsonb, numeric, btree}'::text[]
+        LOOP
         EXECUTE format('CREATE DOMAIN planted.%s AS pg_catalog.text CHECK (false)', t);
     END LOOP;
 END $$;
-CREATE TABLE trodden (id int PRIMARY KEY, parent int REFERENCES trodden, during int4range, EXCLUDE USING gist (during WITH &&));
+CREATE TABLE trodden (id int PRIMARY KEY, parent int REFERENCES trodden, during int4range, EXCLUDE
+    USING gist (during WITH &&));
 CREATE TABLE trodden_archive (id int, parent int);
 SET search_path = planted, rights, pg_catalog, public;
 SELECT 1 = 1;
 SELECT ttl.create_container('trodden', 60);
 SELECT ttl.alter_container('trodden', archive_to => 'trodden_archive');
-INSERT INTO trodden (id, parent, during, _ts, ttl) VALUES (1, NULL, '[1,2]', '2020-01-01', NULL), (2, NULL, '[3,4]', '2020-01-01', 5), (3, NULL, '[5,6]', '2020-01-01', NULL), (4, NULL, '[7,8]', '2900-01-01', '-1');
+INSERT INTO trodden (id, parent, during, _ts, ttl) VALUES (1, NULL, '[1,2]', '2020-01-01', NULL), (2, NULL, '[3,4]',
+    '2020-01-01', 5), (3, NULL, '[5,6]', '2020-01-01', NULL), (4, NULL, '[7,8]', '2900-01-01', '-1');
 INSERT INTO trodden VALUES (1, NULL, '[5,5]') ON CONFLICT (id) DO UPDATE SET parent = NULL;
 INSERT INTO trodden (id, _ts) VALUES (5, '2020-01-01');
 UPDATE trodden SET id = 5, parent = 4 WHERE during && '[5,5]';
@@ -453,7 +496,8 @@ COPY trodden (id, during) FROM STDIN;
 2	[1,1]
 \.
 COPY trodden (id) TO STDOUT;
-SELECT ttl.expired_count('trodden'), ttl.default_ttl('trodden'), ttl.time_to_live(t) FROM trodden t WHERE during && '[7,7]';
+SELECT ttl.expired_count('trodden'), ttl.default_ttl('trodden'), ttl.time_to_live(t) FROM trodden t
+    WHERE during && '[7,7]';
 INSERT INTO trodden (id, _ts, ttl) VALUES (8, '2020-01-01', NULL), (9, '2020-01-01', 7);
 CALL ttl.reap('trodden');
 SELECT ttl.set_default_ttl('trodden', NULL);
@@ -475,8 +519,10 @@ ALTER TABLE trodden_parts DETACH PARTITION trodden_1;
 SELECT ttl.create_ttl_index('rights.trodden_documents', 60);
 SELECT ttl.create_ttl_index('rights.trodden_documents', 30);
 SET search_path = rights, public;
-SELECT attrelid::regclass, attname, format_type(atttypid, atttypmod), pg_get_expr(adbin, adrelid) FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
- WHERE attrelid IN ('trodden_parts'::regclass, 'trodden_1'::regclass, 'trodden_documents'::regclass) AND attnum > 0 AND NOT attisdropped ORDER BY attrelid::regclass::text COLLATE "C", attname;
+SELECT attrelid::regclass, attname, format_type(atttypid, atttypmod), pg_get_expr(adbin, adrelid) FROM pg_attribute
+    LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+ WHERE attrelid IN ('trodden_parts'::regclass, 'trodden_1'::regclass, 'trodden_documents'::regclass) AND attnum > 0
+     AND NOT attisdropped ORDER BY attrelid::regclass::text COLLATE "C", attname;
 DROP TABLE trodden_parts, trodden_1, trodden_documents;
 SELECT * FROM trodden ORDER BY id;
 SELECT id FROM trodden_archive ORDER BY id;
@@ -493,11 +539,13 @@ CREATE OPERATOR <=% (FUNCTION = mod10_le, LEFTARG = int, RIGHTARG = int);
 CREATE OPERATOR =% (FUNCTION = mod10_eq, LEFTARG = int, RIGHTARG = int);
 CREATE OPERATOR >=% (FUNCTION = mod10_ge, LEFTARG = int, RIGHTARG = int);
 CREATE OPERATOR >% (FUNCTION = mod10_gt, LEFTARG = int, RIGHTARG = int);
-CREATE OPERATOR CLASS mod10_ops FOR TYPE int USING btree AS OPERATOR 1 <%, OPERATOR 2 <=%, OPERATOR 3 =%, OPERATOR 4 >=%, OPERATOR 5 >%, FUNCTION 1 mod10(int, int);
+CREATE OPERATOR CLASS mod10_ops FOR TYPE int USING btree AS OPERATOR 1 <%, OPERATOR 2 <=%, OPERATOR 3 =%,
+    OPERATOR 4 >=%, OPERATOR 5 >%, FUNCTION 1 mod10(int, int);
 CREATE TABLE modular (n int, note text);
 CREATE UNIQUE INDEX ON modular (n mod10_ops);
 SELECT ttl.create_container('modular', 60);
-INSERT INTO modular (n, note, _ts) VALUES (11, 'expired', '2020-01-01'), (12, 'live', '2900-01-01'), (13, 'expired', '2020-01-01');
+INSERT INTO modular (n, note, _ts) VALUES (11, 'expired', '2020-01-01'), (12, 'live', '2900-01-01'), (13, 'expired',
+    '2020-01-01');
 INSERT INTO modular (n, note) VALUES (21, 'new');
 SELECT state('INSERT INTO rights.modular (n) VALUES (22)');
 UPDATE modular SET n = 33 WHERE n = 21;
@@ -509,37 +557,51 @@ SELECT * FROM stored('modular');
 
 -- ... that stand in the way of archives, partitions, foreign keys and messages
 CREATE SCHEMA "Select; ""x"" 'y' %s";
-CREATE TABLE "Select; ""x"" 'y' %s"."group" ("order" int PRIMARY KEY, "a ""b"" 'c' %s \" text UNIQUE, "null" int, "now" timestamptz NOT NULL DEFAULT clock_timestamp(), "user" int);
-CREATE TABLE "Select; ""x"" 'y' %s"."archive ""of"" 'group' %1$s" ("a ""b"" 'c' %s \" text, "order" int, "when" timestamptz DEFAULT now());
-CREATE TABLE "Select; ""x"" 'y' %s"."ü2345678901234567890123456789012345678901234567890123456789012" ("größer als 63 bytes ist zu lang für einen Namen, so weit ist" int PRIMARY KEY REFERENCES "Select; ""x"" 'y' %s"."group", """; DROP TABLE x; --" timestamptz NOT NULL DEFAULT clock_timestamp());
+CREATE TABLE "Select; ""x"" 'y' %s"."group" ("order" int PRIMARY KEY, "a ""b"" 'c' %s \" text UNIQUE, "null" int,
+    "now" timestamptz NOT NULL DEFAULT clock_timestamp(), "user" int);
+CREATE TABLE "Select; ""x"" 'y' %s"."archive ""of"" 'group' %1$s" ("a ""b"" 'c' %s \" text, "order" int,
+    "when" timestamptz DEFAULT now());
+CREATE TABLE "Select; ""x"" 'y' %s"."ü2345678901234567890123456789012345678901234567890123456789012"
+    ("größer als 63 bytes ist zu lang für einen Namen, so weit ist" int PRIMARY KEY REFERENCES
+    "Select; ""x"" 'y' %s"."group", """; DROP TABLE x; --" timestamptz NOT NULL DEFAULT clock_timestamp());
 SELECT ttl.create_container('"Select; ""x"" ''y'' %s"."group"', 60, 'now', 'user');
-SELECT ttl.create_container('"Select; ""x"" ''y'' %s"."ü2345678901234567890123456789012345678901234567890123456789012"', 60, '"; DROP TABLE x; --');
-SELECT ttl.alter_container('"Select; ""x"" ''y'' %s"."group"', archive_to => '"Select; ""x"" ''y'' %s"."archive ""of"" ''group'' %1$s"');
+SELECT ttl.create_container('"Select; '
+    '""x"" ''y'' %s"."ü2345678901234567890123456789012345678901234567890123456789012"', 60, '"; DROP TABLE x; --');
+SELECT ttl.alter_container('"Select; ""x"" ''y'' %s"."group"',
+    archive_to => '"Select; ""x"" ''y'' %s"."archive ""of"" ''group'' %1$s"');
 INSERT INTO "Select; ""x"" 'y' %s"."group" VALUES (1, 'one'), (2, 'two'), (3, 'three'), (4, 'four');
 INSERT INTO "Select; ""x"" 'y' %s"."ü2345678901234567890123456789012345678901234567890123456789012" VALUES (1), (2);
 SET ttl.touch = off;
 UPDATE "Select; ""x"" 'y' %s"."group" SET "now" = '2020-01-01';
-UPDATE "Select; ""x"" 'y' %s"."ü2345678901234567890123456789012345678901234567890123456789012" SET """; DROP TABLE x; --" = '2020-01-01' WHERE "größer als 63 bytes ist zu lang für einen Namen, so weit ist" = 1;
+UPDATE "Select; ""x"" 'y' %s"."ü2345678901234567890123456789012345678901234567890123456789012"
+    SET """; DROP TABLE x; --" = '2020-01-01' WHERE "größer als 63 bytes ist zu lang für einen Namen, so weit ist" = 1;
 RESET ttl.touch;
 -- evicted with what references it; and not, for what references it is live
 INSERT INTO "Select; ""x"" 'y' %s"."group" VALUES (1, 'new');
 SELECT refused('INSERT INTO "Select; ""x"" ''y'' %s"."group" VALUES (2, ''new'')');
 UPDATE "Select; ""x"" 'y' %s"."group" SET "a ""b"" 'c' %s \" = 'three' WHERE "order" = 1;
 CALL ttl.reap('"Select; ""x"" ''y'' %s"."group"');
-SELECT container, rows_deleted, rows_evicted, blocked_rows, last_error FROM ttl.stat_containers WHERE container::text ~ 'Select' ORDER BY container::text COLLATE "C";
+SELECT container, rows_deleted, rows_evicted, blocked_rows, last_error FROM ttl.stat_containers
+    WHERE container::text ~ 'Select' ORDER BY container::text COLLATE "C";
 SELECT "order", "a ""b"" 'c' %s \" FROM "Select; ""x"" 'y' %s"."group";
 SELECT "order", "a ""b"" 'c' %s \" FROM "Select; ""x"" 'y' %s"."archive ""of"" 'group' %1$s" ORDER BY "order";
-SELECT refused('DROP INDEX "Select; ""x"" ''y'' %s".group_now_idx'), refused('DROP TRIGGER "~ttl" ON "Select; ""x"" ''y'' %s"."group"'), refused('ALTER TABLE "Select; ""x"" ''y'' %s"."group" DROP COLUMN "user"');
-CREATE TABLE "Select; ""x"" 'y' %s"."partitioned by" ("in" int PRIMARY KEY, "to" text, "for" timestamptz NOT NULL DEFAULT clock_timestamp(), "with" int) PARTITION BY LIST ("in");
-CREATE TABLE "Select; ""x"" 'y' %s"."values in (1)" PARTITION OF "Select; ""x"" 'y' %s"."partitioned by" FOR VALUES IN (1);
+SELECT refused('DROP INDEX "Select; ""x"" ''y'' %s".group_now_idx'),
+    refused('DROP TRIGGER "~ttl" ON "Select; ""x"" ''y'' %s"."group"'),
+    refused('ALTER TABLE "Select; ""x"" ''y'' %s"."group" DROP COLUMN "user"');
+CREATE TABLE "Select; ""x"" 'y' %s"."partitioned by" ("in" int PRIMARY KEY, "to" text,
+    "for" timestamptz NOT NULL DEFAULT clock_timestamp(), "with" int) PARTITION BY LIST ("in");
+CREATE TABLE "Select; ""x"" 'y' %s"."values in (1)" PARTITION OF "Select; ""x"" 'y' %s"."partitioned by" FOR
+    VALUES IN (1);
 SELECT ttl.create_container('"Select; ""x"" ''y'' %s"."partitioned by"', 60, 'for', 'with');
 CREATE TABLE "Select; ""x"" 'y' %s"."default" PARTITION OF "Select; ""x"" 'y' %s"."partitioned by" DEFAULT;
-INSERT INTO "Select; ""x"" 'y' %s"."partitioned by" ("in", "for") VALUES (1, '2020-01-01'), (2, '2020-01-01'), (3, '2900-01-01');
+INSERT INTO "Select; ""x"" 'y' %s"."partitioned by" ("in", "for") VALUES (1, '2020-01-01'), (2, '2020-01-01'), (3,
+    '2900-01-01');
 INSERT INTO "Select; ""x"" 'y' %s"."partitioned by" VALUES (2);
 CALL ttl.reap('"Select; ""x"" ''y'' %s"."partitioned by"');
 ALTER TABLE "Select; ""x"" 'y' %s"."partitioned by" RENAME COLUMN "for" TO "; "" '' %n";
 ALTER TABLE "Select; ""x"" 'y' %s"."partitioned by" DETACH PARTITION "Select; ""x"" 'y' %s"."default";
-SELECT container, ts_column, ttl_column FROM ttl.containers WHERE container::text ~ 'Select' ORDER BY container::text COLLATE "C";
+SELECT container, ts_column, ttl_column FROM ttl.containers WHERE container::text ~ 'Select'
+    ORDER BY container::text COLLATE "C";
 INSERT INTO "Select; ""x"" 'y' %s"."default" ("in", "; "" '' %n") VALUES (4, '2020-01-01');
 SELECT ttl.expired_count('"Select; ""x"" ''y'' %s"."default"');
 SELECT ttl.drop_container(container, true) FROM ttl.containers WHERE container::text ~ 'Select';
@@ -561,8 +623,11 @@ DECLARE
     attempt text;
     outcome text;
 BEGIN
-    FOREACH attempt IN ARRAY ARRAY['SET ROLE NONE', 'RESET ROLE', 'SET ROLE regress_ttl_user', 'SET SESSION AUTHORIZATION DEFAULT', 'RESET SESSION AUTHORIZATION', 'SET LOCAL ttl.show_expired = on',
-        'SET LOCAL session_replication_role = replica', 'SET LOCAL row_security = off', 'SET LOCAL search_path = rights', 'DROP TABLE rights.trap', 'TRUNCATE rights.trap', 'UPDATE ttl.container SET reaping = false'] LOOP
+    FOREACH attempt IN ARRAY ARRAY['SET ROLE NONE', 'RESET ROLE', 'SET ROLE regress_ttl_user',
+        'SET SESSION AUTHORIZATION DEFAULT', 'RESET SESSION AUTHORIZATION', 'SET LOCAL ttl.show_expired = on',
+        'SET LOCAL session_replication_role = replica', 'SET LOCAL row_security = off',
+            'SET LOCAL search_path = rights', 'DROP TABLE rights.trap', 'TRUNCATE rights.trap',
+            'UPDATE ttl.container SET reaping = false'] LOOP
         BEGIN
             EXECUTE attempt;
             outcome = 'done';
@@ -571,16 +636,19 @@ BEGIN
         END;
         INSERT INTO rights.trap_log (what) VALUES (format('%s: %s', attempt, outcome));
     END LOOP;
-    INSERT INTO rights.trap_log (what) SELECT format('%s is %s, and sees %s rows', TG_NAME, current_user, count(*)) FROM rights.trap;
+    INSERT INTO rights.trap_log (what) SELECT format('%s is %s, and sees %s rows', TG_NAME, current_user, count(*))
+        FROM rights.trap;
     RETURN OLD;
 END $$;
 CREATE TRIGGER escape BEFORE DELETE ON trap FOR EACH ROW EXECUTE FUNCTION escape();
-CREATE CONSTRAINT TRIGGER escape_later AFTER DELETE ON trap DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION escape();
+CREATE CONSTRAINT TRIGGER escape_later AFTER DELETE ON trap DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION
+    escape();
 INSERT INTO trap (id, _ts) VALUES (1, '2020-01-01');
 -- by the reaper, which runs the same function, called by a superuser
 CALL ttl.reap('trap');
 SELECT what FROM trap_log ORDER BY id;
-SELECT current_user = session_user AS myself, current_setting('search_path') AS path, current_setting('row_security') AS row_security;
+SELECT current_user = session_user AS myself, current_setting('search_path') AS path,
+    current_setting('row_security') AS row_security;
 DROP TRIGGER escape_later ON trap;
 DROP TRIGGER escape ON trap;
 
@@ -664,12 +732,14 @@ TRUNCATE trap;
 CREATE PROCEDURE refill_trap() LANGUAGE sql AS $$
     TRUNCATE rights.trap;
     INSERT INTO rights.trap (id, note, _ts)
-        SELECT n, note, '2020-01-01' FROM unnest('{kept, raises, deletes, inserts, inserts another, commits, nothing, turns TTL off, updates}'::text[]) WITH ORDINALITY u (note, n);
+        SELECT n, note, '2020-01-01' FROM unnest('{kept, raises, deletes, inserts, inserts another, commits, nothing, '
+            'turns TTL off, updates}'::text[]) WITH ORDINALITY u (note, n);
     INSERT INTO rights.trap (id, note, _ts) VALUES (50, 'live', '2900-01-01');
 $$;
 CALL refill_trap();
 SELECT id, state(format('INSERT INTO rights.trap VALUES (%s, ''new'')', id)) FROM generate_series(1, 7) id;
-SELECT state('INSERT INTO rights.trap VALUES (1) ON CONFLICT DO NOTHING'), state('INSERT INTO rights.trap VALUES (1) ON CONFLICT (id) DO UPDATE SET note = ''woken''');
+SELECT state('INSERT INTO rights.trap VALUES (1) ON CONFLICT DO NOTHING'),
+    state('INSERT INTO rights.trap VALUES (1) ON CONFLICT (id) DO UPDATE SET note = ''woken''');
 SELECT id, note FROM trap ORDER BY id;
 SELECT state('INSERT INTO rights.trap VALUES (9, ''new'')');
 SELECT * FROM stored('trap');
@@ -691,7 +761,8 @@ BEGIN
     RETURN CASE WHEN NEW.note = 'swallow' THEN NULL ELSE NEW END;
 END $$;
 TRUNCATE trap;
-INSERT INTO trap (id, note, _ts) VALUES (1001, 'expired', '2020-01-01'), (1002, 'expired', '2020-01-01'), (1003, 'expired', '2020-01-01');
+INSERT INTO trap (id, note, _ts) VALUES (1001, 'expired', '2020-01-01'), (1002, 'expired', '2020-01-01'), (1003,
+    'expired', '2020-01-01');
 CREATE TRIGGER change_key BEFORE INSERT ON trap FOR EACH ROW EXECUTE FUNCTION change_key();
 INSERT INTO trap VALUES (1, 'new'), (2, 'swallow');
 COPY trap (id, note) FROM STDIN;
@@ -744,18 +815,23 @@ CREATE FUNCTION make_few(c name, clock text, own text, options text) RETURNS voi
 BEGIN
     EXECUTE format('CREATE TABLE %I (id int PRIMARY KEY, made %s NOT NULL, keep %s)', c, clock, own);
     EXECUTE format('SELECT ttl.create_container(%L, 60, ts_column => ''made'', ttl_column => ''keep'' %s)', c, options);
-    EXECUTE format('INSERT INTO %I (id, made) SELECT g, CASE WHEN g %% 3 = 0 THEN timestamptz ''2020-01-01'' ELSE ''2900-01-01'' END FROM generate_series(1, 3000) g', c);
+    EXECUTE format('INSERT INTO %I (id, made) SELECT g, CASE WHEN g %% 3 = 0 THEN '
+        'timestamptz ''2020-01-01'' ELSE ''2900-01-01'' END FROM generate_series(1, 3000) g', c);
     EXECUTE format('GRANT SELECT, UPDATE ON %I TO regress_ttl_user', c);
     EXECUTE format('ALTER TABLE %I SET (fillfactor = 90)', c);
 END $$;
-SELECT make_few('few_int', 'timestamptz', 'int', ''), make_few('few_smallint', 'timestamp', 'smallint', ''), make_few('few_bigint', 'timestamptz', 'bigint', ''),
-       make_few('few_jsonb', 'timestamp', 'jsonb', ''), make_few('few_epoch', 'timestamptz', 'bigint', ', ttl_unit => ''epoch'' '), make_few('few_dates', 'timestamptz', 'date', ''),
+SELECT make_few('few_int', 'timestamptz', 'int', ''), make_few('few_smallint', 'timestamp', 'smallint', ''),
+    make_few('few_bigint', 'timestamptz', 'bigint', ''),
+       make_few('few_jsonb', 'timestamp', 'jsonb', ''), make_few('few_epoch', 'timestamptz', 'bigint',
+           ', ttl_unit => ''epoch'' '), make_few('few_dates', 'timestamptz', 'date', ''),
        make_few('few_deadlines', 'timestamptz', 'timestamptz', '');
 REVOKE USAGE ON SCHEMA ttl FROM PUBLIC;
 SET ROLE regress_ttl_user;
 SET ttl.debug_index_probe = always;
-SELECT (SELECT count(*) FROM few_int) AS few_int, (SELECT count(*) FROM few_smallint) AS few_smallint, (SELECT count(*) FROM few_bigint) AS few_bigint,
-       (SELECT count(*) FROM few_jsonb) AS few_jsonb, (SELECT count(*) FROM few_epoch) AS few_epoch, (SELECT count(*) FROM few_dates) AS few_dates,
+SELECT (SELECT count(*) FROM few_int) AS few_int, (SELECT count(*) FROM few_smallint) AS few_smallint, (SELECT count(*)
+    FROM few_bigint) AS few_bigint,
+       (SELECT count(*) FROM few_jsonb) AS few_jsonb, (SELECT count(*) FROM few_epoch) AS few_epoch, (SELECT count(*)
+           FROM few_dates) AS few_dates,
        (SELECT count(*) FROM few_deadlines) AS few_deadlines;
 UPDATE few_int SET keep = 5 WHERE id = 1;
 SELECT count(*) FROM few_int WHERE id < 4;

@@ -7,13 +7,15 @@ SET search_path = rounding, public;
 -- "rounded" stands for the present rounded up to a multiple, whatever it is; "exact" for the present
 CREATE TABLE test_begins AS SELECT clock_timestamp() AS at;
 CREATE FUNCTION stamp(ts timestamptz, multiple interval DEFAULT '1 day') RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN ts = date_bin(multiple, ts, '2000-01-01 00:00:00+00') AND ts >= at AND ts < clock_timestamp() + multiple THEN 'rounded'
+    SELECT CASE WHEN ts = date_bin(multiple, ts,
+        '2000-01-01 00:00:00+00') AND ts >= at AND ts < clock_timestamp() + multiple THEN 'rounded'
                 WHEN ts >= at AND ts <= clock_timestamp() THEN 'exact'
                 ELSE coalesce(ts::text, 'NULL') END
       FROM rounding.test_begins
 $$;
 CREATE FUNCTION default_of(regclass, name DEFAULT '_ts') RETURNS text LANGUAGE sql AS $$
-    SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum WHERE adrelid = $1 AND attname = $2
+    SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+        WHERE adrelid = $1 AND attname = $2
 $$;
 CREATE FUNCTION refused(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -45,7 +47,8 @@ COPY item (id, _ts) FROM STDIN;
 11	\N
 12	2900-01-01 12:34:56
 \.
-MERGE INTO item i USING (VALUES (13), (14)) AS s (id) ON i.id = s.id WHEN NOT MATCHED AND s.id = 13 THEN INSERT (id) VALUES (s.id) WHEN NOT MATCHED THEN INSERT (id, _ts) VALUES (s.id, NULL);
+MERGE INTO item i USING (VALUES (13), (14)) AS s (id) ON i.id = s.id WHEN NOT MATCHED AND s.id = 13 THEN INSERT (id)
+    VALUES (s.id) WHEN NOT MATCHED THEN INSERT (id, _ts) VALUES (s.id, NULL);
 SELECT * FROM items;
 PREPARE upd (int) AS UPDATE item SET note = 'prepared' WHERE id = $1;
 TRUNCATE item;
@@ -64,7 +67,8 @@ UPDATE item SET note = 'replica' WHERE id = 8;
 RESET session_replication_role;
 SELECT * FROM items;
 -- a row has all of its TTL, and is late by less than the precision
-SELECT count(*), bool_and(ttl.expires_at(i) - interval '720 hours' BETWEEN clock_timestamp() AND clock_timestamp() + interval '24 hours') FROM item i WHERE id <= 6;
+SELECT count(*), bool_and(ttl.expires_at(i) - interval '720 hours' BETWEEN clock_timestamp()
+    AND clock_timestamp() + interval '24 hours') FROM item i WHERE id <= 6;
 SELECT DISTINCT ttl.time_to_live(i) FROM item i WHERE id <= 6;
 
 -- An UPDATE within the same multiple is HOT
@@ -102,7 +106,8 @@ EXECUTE upd (1);
 SELECT id, stamp(_ts) FROM item WHERE id = 1;
 SELECT default_of('item'), (SELECT ts_precision FROM ttl.containers WHERE container = 'item'::regclass);
 -- months and years have the length that they have in TTLs
-SELECT ttl.create_container('item', '1 year', ts_precision => '1 month', if_not_exists => true), ttl.alter_container('item', ts_precision => '1 day 1 hour');
+SELECT ttl.create_container('item', '1 year', ts_precision => '1 month', if_not_exists => true),
+    ttl.alter_container('item', ts_precision => '1 day 1 hour');
 SELECT ts_precision, default_of('item') FROM ttl.containers WHERE container = 'item'::regclass;
 SELECT ttl.set_default_ttl('item', '1 year'), ttl.alter_container('item', ts_precision => '1 month');
 SELECT ts_precision FROM ttl.containers WHERE container = 'item'::regclass;
@@ -125,13 +130,18 @@ SELECT ttl.drop_container('back'), default_of('back', 'at');
 SELECT ttl.drop_container('own'), default_of('own', 'at');
 
 -- Refused
-SELECT call, refused(format('CREATE TABLE rounding.refused (id int, at timestamptz NOT NULL, until timestamptz, made bigint); SELECT ttl.create_container(''rounding.refused'', %s)', call))
-  FROM unnest(ARRAY['60, ts_precision => ''61 seconds''', '60, ts_precision => ''-1 second''', 'NULL::int, ts_precision => ''100 years''', '-1, NULL, ''until'', ts_precision => ''1 second''',
-    '60, ''at'', touch_on_update => false, ts_precision => ''1 second''', '60, ''made'', NULL, ts_unit => ''epoch'', touch_on_update => false, ts_precision => ''1 second''',
-    '60, ts_precision => ''60 seconds''', '-1, ts_precision => ''1 hour''', '60, touch_on_update => false, ts_precision => ''1 second''', '60, ts_precision => ''0''']) call;
+SELECT call, refused(format('CREATE TABLE rounding.refused (id int, at timestamptz NOT NULL, until timestamptz, made '
+    'bigint); SELECT ttl.create_container(''rounding.refused'', %s)', call))
+  FROM unnest(ARRAY['60, ts_precision => ''61 seconds''', '60, ts_precision => ''-1 second''',
+      'NULL::int, ts_precision => ''100 years''', '-1, NULL, ''until'', ts_precision => ''1 second''',
+    '60, ''at'', touch_on_update => false, ts_precision => ''1 second''',
+        '60, ''made'', NULL, ts_unit => ''epoch'', touch_on_update => false, ts_precision => ''1 second''',
+    '60, ts_precision => ''60 seconds''', '-1, ts_precision => ''1 hour''',
+        '60, touch_on_update => false, ts_precision => ''1 second''', '60, ts_precision => ''0''']) call;
 CREATE TABLE set (id int);
 SELECT ttl.create_container('set', 3600, ts_precision => '1 hour');
-SELECT refused('SELECT ttl.set_default_ttl(''rounding.set'', 3599)'), refused('SELECT ttl.alter_container(''rounding.set'', ts_precision => ''3601 seconds'')');
+SELECT refused('SELECT ttl.set_default_ttl(''rounding.set'', 3599)'),
+    refused('SELECT ttl.alter_container(''rounding.set'', ts_precision => ''3601 seconds'')');
 SELECT ttl.set_default_ttl('set', NULL), ttl.alter_container('set', ts_precision => '1 day');
 SELECT refused('SELECT ttl.set_default_ttl(''rounding.set'', 3600)');
 SELECT ttl.create_container('back', 60, 'at', NULL, ts_precision => '1 second');
@@ -193,7 +203,8 @@ INSERT INTO by_number DEFAULT VALUES;
 INSERT INTO by_number_new (id) VALUES (7);
 MERGE INTO by_number n USING (VALUES (8)) AS s (id) ON n.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id);
 SELECT tableoid::regclass, id, note, stamp(to_timestamp(at), '1 s') FROM by_number ORDER BY id;
-SELECT refused('INSERT INTO rounding.by_number_old (id) VALUES (9)') ~ '^23514: new row for relation "by_number_old" violates partition constraint';
+SELECT refused('INSERT INTO rounding.by_number_old (id) VALUES (9)') ~
+    '^23514: new row for relation "by_number_old" violates partition constraint';
 
 --
 -- Coarser types
@@ -213,13 +224,18 @@ BEGIN
         INSERT INTO coarse VALUES (i + 200, '2900-01-01');
         UPDATE coarse SET id = i + 300 WHERE id = i + 200;
     END LOOP;
-    SELECT format('%s rows, %s', count(*), bool_and(a >= since AND a < clock_timestamp() + multiple AND a = date_bin(multiple, a, '2000-01-01 00:00:00+00')))
-      INTO result FROM (SELECT CASE WHEN type ~ '^timestamp([^t]|$)' THEN at::timestamp AT TIME ZONE 'UTC' ELSE at::timestamptz END AS a FROM coarse) _;
+    SELECT format('%s rows, %s', count(*), bool_and(a >= since AND a < clock_timestamp() + multiple
+        AND a = date_bin(multiple, a, '2000-01-01 00:00:00+00')))
+      INTO result FROM (SELECT CASE
+          WHEN type ~ '^timestamp([^t]|$)' THEN at::timestamp AT TIME ZONE 'UTC' ELSE at::timestamptz END AS a
+          FROM coarse) _;
     RETURN result;
 END $$;
 SELECT type, p, stamped(type, m::interval, p::interval) FROM (VALUES
-    ('timestamptz(0)', '1 s', NULL), ('timestamptz(3)', '1 ms', NULL), ('timestamptz(6)', '1 us', NULL), ('timestamp', '1 us', NULL), ('timestamp(0)', '1 s', NULL), ('timestamp(5)', '10 us', NULL),
-    ('timestamptz(0)', '1 s', '1 ms'), ('timestamptz(0)', '2 s', '1.5 s'), ('timestamp(3)', '250 ms', '250 ms'), ('timestamptz(1)', '300 ms', '250 ms'), ('timestamp', '1 minute', '1 minute')) AS v (type, m, p);
+    ('timestamptz(0)', '1 s', NULL), ('timestamptz(3)', '1 ms', NULL), ('timestamptz(6)', '1 us', NULL), ('timestamp',
+        '1 us', NULL), ('timestamp(0)', '1 s', NULL), ('timestamp(5)', '10 us', NULL),
+    ('timestamptz(0)', '1 s', '1 ms'), ('timestamptz(0)', '2 s', '1.5 s'), ('timestamp(3)', '250 ms', '250 ms'),
+        ('timestamptz(1)', '300 ms', '250 ms'), ('timestamp', '1 minute', '1 minute')) AS v (type, m, p);
 SELECT default_of('coarse', 'at');
 SELECT ttl.alter_container('coarse', ts_precision => '0'), default_of('coarse', 'at');
 
@@ -227,7 +243,8 @@ SELECT ttl.alter_container('coarse', ts_precision => '0'), default_of('coarse', 
 -- Clocks that are numbers or dates
 --
 
-CREATE FUNCTION stamped_number(type text, unit text, multiple interval, given interval DEFAULT NULL) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION stamped_number(type text, unit text, multiple interval,
+    given interval DEFAULT NULL) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     per_second numeric := CASE unit WHEN 'epoch' THEN 1 WHEN 'epoch_ms' THEN 1e3 WHEN 'epoch_us' THEN 1e6 ELSE 1e9 END;
     since timestamptz := clock_timestamp();
@@ -241,17 +258,28 @@ BEGIN
     EXECUTE 'INSERT INTO number (id) VALUES (4) ON CONFLICT DO NOTHING';
     UPDATE number SET note = 'updated' WHERE id = 3;
     INSERT INTO number (id) VALUES (4) ON CONFLICT (id) DO UPDATE SET note = 'conflict';
-    MERGE INTO number n USING (VALUES (2), (5)) AS s (id) ON n.id = s.id WHEN MATCHED THEN UPDATE SET note = 'merged', at = 0 WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id);
-    SELECT format('%s rows, %s, %s', count(*), bool_and(at = trunc(at) AND a >= since AND a < clock_timestamp() + multiple AND a = date_bin(multiple, a, '2000-01-01 00:00:00+00')),
+    MERGE INTO number n USING (VALUES (2), (5)) AS s (id) ON n.id = s.id WHEN MATCHED THEN UPDATE
+        SET note = 'merged', at = 0 WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id);
+    SELECT format('%s rows, %s, %s', count(*),
+        bool_and(at = trunc(at) AND a >= since AND a < clock_timestamp() + multiple AND a = date_bin(multiple, a,
+        '2000-01-01 00:00:00+00')),
                   bool_and(ttl.expires_at(n) = a + interval '1 hour'))
-      INTO result FROM (SELECT number::rounding.number AS n, at, to_timestamp(0) + trunc(at / per_second) * interval '1 s' + at % per_second / per_second * 1e6 * interval '1 us' AS a FROM number) _;
+      INTO result FROM (SELECT number::rounding.number AS n, at,
+          to_timestamp(0) + trunc(at / per_second) * interval '1 s' + at % per_second / per_second * 1e6 * interval
+          '1 us' AS a FROM number) _;
     RETURN result;
 END $$;
 SELECT type, unit, p, stamped_number(type, unit, m::interval, p::interval) FROM (VALUES
-    ('int', 'epoch', '1 s', NULL), ('bigint', 'epoch', '1 s', NULL), ('numeric', 'epoch', '1 s', NULL), ('numeric(19)', 'epoch_ms', '1 ms', NULL), ('bigint', 'epoch_ms', '1 ms', NULL), ('bigint', 'epoch_us', '1 us', NULL),
-    ('bigint', 'epoch_ns', '1 us', NULL), ('numeric', 'epoch_ns', '1 us', NULL), ('bigint', 'epoch', '1 minute', '1 minute'), ('bigint', 'epoch_ms', '250 ms', '250 ms'), ('bigint', 'epoch', '2 s', '1.5 s')) AS v (type, unit, m, p);
-SELECT refused('CREATE TABLE rounding.short (id int, at numeric(9)); SELECT ttl.create_container(''rounding.short'', 60, ''at'', NULL, ts_unit => ''epoch''); INSERT INTO rounding.short VALUES (1)');
-SELECT type, refused(format('CREATE TABLE rounding.short (id int, at %s); SELECT ttl.create_container(''rounding.short'', 60, ''at'', NULL, ts_unit => ''epoch'')', type)) FROM unnest('{double precision, real, smallint, "numeric(12, -2)"}'::text[]) type;
+    ('int', 'epoch', '1 s', NULL), ('bigint', 'epoch', '1 s', NULL), ('numeric', 'epoch', '1 s', NULL), ('numeric(19)',
+        'epoch_ms', '1 ms', NULL), ('bigint', 'epoch_ms', '1 ms', NULL), ('bigint', 'epoch_us', '1 us', NULL),
+    ('bigint', 'epoch_ns', '1 us', NULL), ('numeric', 'epoch_ns', '1 us', NULL), ('bigint', 'epoch', '1 minute',
+        '1 minute'), ('bigint', 'epoch_ms', '250 ms', '250 ms'), ('bigint', 'epoch', '2 s', '1.5 s')) AS v (type, unit,
+        m, p);
+SELECT refused('CREATE TABLE rounding.short (id int, at numeric(9)); SELECT ttl.create_container(''rounding.short'', '
+    '60, ''at'', NULL, ts_unit => ''epoch''); INSERT INTO rounding.short VALUES (1)');
+SELECT type, refused(format('CREATE TABLE rounding.short (id int, at %s); SELECT '
+    'ttl.create_container(''rounding.short'', 60, ''at'', NULL, ts_unit => ''epoch'')', type))
+    FROM unnest('{double precision, real, smallint, "numeric(12, -2)"}'::text[]) type;
 SELECT default_of('number', 'at');
 TRUNCATE number;
 COPY number (id, at) FROM STDIN;
@@ -266,7 +294,8 @@ SELECT id, stamp(to_timestamp(at), '2 s') FROM number ORDER BY id;
 SELECT ttl.expired_count('number');
 -- as in an export of Cosmos DB: its own _ts, and TTLs in documents
 CREATE TABLE orders (id text PRIMARY KEY, doc jsonb NOT NULL, _ts bigint NOT NULL);
-INSERT INTO orders VALUES ('for ever', '{}', 1577836800), ('expired', '{"ttl": 3600}', 1577836800), ('live', '{"ttl": 2147483647}', 1577836800);
+INSERT INTO orders VALUES ('for ever', '{}', 1577836800), ('expired', '{"ttl": 3600}', 1577836800), ('live',
+    '{"ttl": 2147483647}', 1577836800);
 SELECT ttl.create_container('orders', -1, ts_column => '_ts', ts_unit => 'epoch', ttl_column => 'doc');
 INSERT INTO orders VALUES ('new', '{"ttl": 3600}');
 UPDATE orders SET doc = doc || '{"ttl": 60}' WHERE id = 'live';
@@ -281,19 +310,22 @@ CREATE TABLE day (id int, day date, note text);
 SELECT refused('SELECT ttl.create_container(''rounding.day'', ''2 days'', ''day'', NULL)');
 SELECT ttl.create_container('day', '2 days', 'day', NULL, touch_on_update => false);
 INSERT INTO day (id) VALUES (1);
-INSERT INTO day VALUES (2, '2900-01-01'), (3, '2020-01-01'), (4, 'infinity'), (5, '-infinity'), (6, (now() AT TIME ZONE 'UTC')::date - 1);
+INSERT INTO day VALUES (2, '2900-01-01'), (3, '2020-01-01'), (4, 'infinity'), (5, '-infinity'), (6,
+    (now() AT TIME ZONE 'UTC')::date - 1);
 COPY day (id, day) FROM STDIN;
 7	\N
 \.
 UPDATE day SET note = 'updated';
-SELECT id, stamp(day::timestamp AT TIME ZONE 'UTC'), ttl.time_to_live(d) BETWEEN 0 AND 172800 AS soon FROM day d WHERE id <> 6 ORDER BY id;
+SELECT id, stamp(day::timestamp AT TIME ZONE 'UTC'), ttl.time_to_live(d) BETWEEN 0 AND 172800 AS soon FROM day d
+    WHERE id <> 6 ORDER BY id;
 SELECT id FROM day WHERE id = 6;
 SELECT ttl.expired_count('day');
 CALL ttl.reap('day');
 SELECT refused('SELECT ttl.alter_container(''rounding.day'', touch_on_update => true)'), default_of('day', 'day');
 CREATE TABLE day_or_not (id int, ttl int, day date);
 SELECT ttl.create_container('day_or_not', '2 days', 'day', touch_on_update => false, ttl_column => 'ttl');
-INSERT INTO day_or_not VALUES (1, 60, '2020-01-01'), (2, 2147483647, '2020-01-01'), (3, -1, '2020-01-01'), (4, NULL, '2020-01-01');
+INSERT INTO day_or_not VALUES (1, 60, '2020-01-01'), (2, 2147483647, '2020-01-01'), (3, -1, '2020-01-01'), (4, NULL,
+    '2020-01-01');
 SET ttl.debug_index_probe = always;
 SELECT id FROM day_or_not ORDER BY id;
 SET ttl.debug_index_probe = never;
@@ -301,8 +333,11 @@ SELECT id FROM day_or_not ORDER BY id;
 RESET ttl.debug_index_probe;
 
 -- The functions that plans call can't be made to misread what they are given
-SELECT call, refused('SELECT ' || call) FROM unnest(ARRAY['ttl.stamp(''a''::text, 1, NULL)', 'ttl.stamp(1::bigint, 1, NULL)', 'ttl.stamp(1::bigint, 0, ''epoch'')', 'ttl.stamp(1::bigint, NULL, ''epoch'')', 'ttl.stamp(1::bigint, 1, ''ms'')',
-    'ttl.complete(NULL::text, 1, NULL)', 'ttl.complete(NULL::timestamptz, 9223372036854775807, NULL)', 'ttl.complete(NULL::int, 1, ''epoch_ms'')', 'ttl.shard_stamp(NULL::text, ''a''::text, NULL, 1, NULL)']) call;
+SELECT call, refused('SELECT ' || call) FROM unnest(ARRAY['ttl.stamp(''a''::text, 1, NULL)',
+    'ttl.stamp(1::bigint, 1, NULL)', 'ttl.stamp(1::bigint, 0, ''epoch'')', 'ttl.stamp(1::bigint, NULL, ''epoch'')',
+    'ttl.stamp(1::bigint, 1, ''ms'')',
+    'ttl.complete(NULL::text, 1, NULL)', 'ttl.complete(NULL::timestamptz, 9223372036854775807, NULL)',
+        'ttl.complete(NULL::int, 1, ''epoch_ms'')', 'ttl.shard_stamp(NULL::text, ''a''::text, NULL, 1, NULL)']) call;
 
 SET client_min_messages = error;
 DROP SCHEMA rounding CASCADE;

@@ -17,7 +17,8 @@ CREATE TABLE c_p (id int, k int, x int, _ts timestamptz NOT NULL, ttl int, PRIMA
 CREATE TABLE c_p0 PARTITION OF c_p FOR VALUES IN (0, 1);
 CREATE TABLE c_p1 PARTITION OF c_p FOR VALUES IN (2);
 CREATE TABLE c_p2 PARTITION OF c_p DEFAULT;
-CREATE INDEX ON c_a (k) INCLUDE (x); CREATE INDEX ON c_a (x, id); CREATE INDEX ON c_a USING gin (tags); CREATE INDEX ON c_a (lower(n)); CREATE INDEX ON c_a USING hash (n); CREATE INDEX ON c_a (id) WHERE x > 3;
+CREATE INDEX ON c_a (k) INCLUDE (x); CREATE INDEX ON c_a (x, id); CREATE INDEX ON c_a USING gin (tags);
+CREATE INDEX ON c_a (lower(n)); CREATE INDEX ON c_a USING hash (n); CREATE INDEX ON c_a (id) WHERE x > 3;
 CREATE INDEX ON c_b (a_id); CREATE INDEX ON c_p (x);
 SELECT ttl.create_container(c, 60) FROM unnest('{c_a, c_b, c_p}'::regclass[]) c;
 CREATE TABLE p_a (LIKE c_a INCLUDING ALL); CREATE TABLE p_b (LIKE c_b INCLUDING ALL);
@@ -28,9 +29,13 @@ CREATE TABLE p_p2 PARTITION OF p_p DEFAULT;
 CREATE PROCEDURE fill(side text) LANGUAGE plpgsql AS $outer$
 BEGIN
     EXECUTE format($$
-        INSERT INTO %1$s_a SELECT i, i %% 40, i %% 7, 'n' || i %% 100, ARRAY[i %% 5, i %% 9], CASE WHEN i %% 10 < 3 THEN timestamptz '2020-01-01' ELSE '2900-01-01' END, NULLIF(i %% 11, 0) FROM generate_series(1, 4000) i;
-        INSERT INTO %1$s_b SELECT i, i * 3, CASE WHEN i %% 10 < 3 THEN timestamptz '2020-01-01' ELSE '2900-01-01' END FROM generate_series(1, 1500) i;
-        INSERT INTO %1$s_p SELECT i, i %% 5, i %% 50, CASE WHEN i %% 10 < 3 THEN timestamptz '2020-01-01' ELSE '2900-01-01' END FROM generate_series(1, 3000) i;
+        INSERT INTO %1$s_a SELECT i, i %% 40, i %% 7, 'n' || i %% 100, ARRAY[i %% 5, i %% 9], CASE
+            WHEN i %% 10 < 3 THEN timestamptz '2020-01-01' ELSE '2900-01-01' END, NULLIF(i %% 11, 0)
+            FROM generate_series(1, 4000) i;
+        INSERT INTO %1$s_b SELECT i, i * 3, CASE WHEN i %% 10 < 3 THEN timestamptz '2020-01-01' ELSE '2900-01-01' END
+            FROM generate_series(1, 1500) i;
+        INSERT INTO %1$s_p SELECT i, i %% 5, i %% 50, CASE
+            WHEN i %% 10 < 3 THEN timestamptz '2020-01-01' ELSE '2900-01-01' END FROM generate_series(1, 3000) i;
         CREATE VIEW %1$s_v AS SELECT id, x, k FROM %1$s_a WHERE k < 30;
         CREATE FUNCTION %1$s_f(int) RETURNS SETOF %1$s_a LANGUAGE sql STABLE AS 'SELECT * FROM %1$s_a WHERE k = $1';
     $$, side);
@@ -100,14 +105,17 @@ INSERT INTO query VALUES
     ('NOT IN', 'SELECT id FROM %s_a WHERE id NOT IN (SELECT a_id FROM %s_b)'),
     ('sublink', 'SELECT id, (SELECT max(id) FROM %s_b b WHERE b.a_id < a.id) FROM %s_a a WHERE k = 1'),
     ('sublink in OR', 'SELECT id FROM %s_a a WHERE k = 1 OR EXISTS (SELECT FROM %s_b b WHERE b.a_id = a.id)'),
-    ('five tables', 'SELECT count(*) FROM %s_a a JOIN %s_b b ON a.id = b.a_id JOIN %s_a c ON c.id = b.id JOIN %s_b d ON d.id = c.id JOIN %s_p p ON p.id = d.id WHERE a.k < 20'),
+    ('five tables', 'SELECT count(*) FROM %s_a a JOIN %s_b b ON a.id = b.a_id JOIN %s_a c ON c.id = b.id JOIN %s_b d '
+        'ON d.id = c.id JOIN %s_p p ON p.id = d.id WHERE a.k < 20'),
     ('self join', 'SELECT a.id FROM %s_a a, %s_a b WHERE a.id = b.id + 1 AND a.k = 2'),
-    ('lateral', 'SELECT b.id, l.id FROM %s_b b, LATERAL (SELECT id FROM %s_a a WHERE a.x = b.id %% 7 AND a.id > b.id ORDER BY id LIMIT 1) l WHERE b.id < 50'),
+    ('lateral', 'SELECT b.id, l.id FROM %s_b b, LATERAL (SELECT id FROM %s_a a WHERE a.x = b.id %% 7 AND a.id > b.id '
+        'ORDER BY id LIMIT 1) l WHERE b.id < 50'),
     ('view', 'SELECT id FROM %s_v WHERE x = 2'),
     ('inlined function', 'SELECT id FROM %s_f(3) WHERE x = 2'),
     ('CTE', 'WITH w AS (SELECT id, k FROM %s_a) SELECT * FROM w WHERE id < 100'),
     ('CTE, materialized', 'WITH w AS MATERIALIZED (SELECT id FROM %s_a) SELECT count(*) FROM w a JOIN w b USING (id)'),
-    ('CTE, recursive', 'WITH RECURSIVE w AS (SELECT 1 AS id UNION ALL SELECT b.a_id FROM w JOIN %s_b b ON b.id = w.id) SELECT * FROM w'),
+    ('CTE, recursive', 'WITH RECURSIVE w AS (SELECT 1 AS id UNION ALL SELECT b.a_id FROM w JOIN %s_b b ON b.id = w.id) '
+        'SELECT * FROM w'),
     ('UNION ALL', 'SELECT id FROM (SELECT id FROM %s_a UNION ALL SELECT id FROM %s_b) u WHERE id < 20'),
     ('UNION ALL, ordered', 'SELECT id FROM (SELECT id FROM %s_a UNION ALL SELECT id FROM %s_b) u ORDER BY id LIMIT 20'),
     ('EXCEPT', 'SELECT id FROM %s_a EXCEPT SELECT id FROM %s_b'),
@@ -118,17 +126,23 @@ INSERT INTO query VALUES
     ('partitions, joined', 'SELECT count(*) FROM %s_p a JOIN %s_p b USING (k, id)'),
     ('INSERT', 'INSERT INTO p_b (id, _ts) SELECT id, now() FROM %s_a WHERE id < 100');
 CREATE FUNCTION different_plans() RETURNS TABLE (label text, container text, plain text) LANGUAGE sql AS $$
-    SELECT label, c, p FROM query, plan_of(replace(replace(sql, '%%', '%'), '%s', 'c')) c, plan_of(replace(replace(sql, '%%', '%'), '%s', 'p')) p WHERE c <> p
+    SELECT label, c, p FROM query, plan_of(replace(replace(sql, '%%', '%'), '%s', 'c')) c, plan_of(replace(replace(sql,
+        '%%', '%'), '%s', 'p')) p WHERE c <> p
 $$;
 SELECT count(*) AS queries FROM query;
 SELECT * FROM different_plans();
 SET enable_seqscan = off; SELECT * FROM different_plans(); RESET enable_seqscan;
-SET enable_bitmapscan = off; SET enable_hashjoin = off; SELECT * FROM different_plans(); RESET enable_bitmapscan; RESET enable_hashjoin;
-SET enable_nestloop = off; SET enable_hashagg = off; SET enable_hashjoin = off; SELECT * FROM different_plans(); RESET enable_nestloop; RESET enable_hashagg; RESET enable_hashjoin;
-SET enable_partitionwise_join = on; SET enable_partitionwise_aggregate = on; SELECT * FROM different_plans(); RESET enable_partitionwise_join; RESET enable_partitionwise_aggregate;
-SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET min_parallel_index_scan_size = 0;
+SET enable_bitmapscan = off; SET enable_hashjoin = off;
+SELECT * FROM different_plans(); RESET enable_bitmapscan; RESET enable_hashjoin;
+SET enable_nestloop = off; SET enable_hashagg = off; SET enable_hashjoin = off;
+SELECT * FROM different_plans(); RESET enable_nestloop; RESET enable_hashagg; RESET enable_hashjoin;
+SET enable_partitionwise_join = on; SET enable_partitionwise_aggregate = on;
+SELECT * FROM different_plans(); RESET enable_partitionwise_join; RESET enable_partitionwise_aggregate;
+SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+SET min_parallel_index_scan_size = 0;
 SELECT * FROM different_plans();
-RESET parallel_setup_cost; RESET parallel_tuple_cost; RESET min_parallel_table_scan_size; RESET min_parallel_index_scan_size;
+RESET parallel_setup_cost; RESET parallel_tuple_cost; RESET min_parallel_table_scan_size;
+RESET min_parallel_index_scan_size;
 
 -- A condition that calls the filter's function is the user's own, and no filter
 CREATE TABLE looks AS SELECT 'c_a'::regclass AS c, timestamptz '2020-01-01' AS _ts, NULL::int AS ttl;
@@ -148,23 +162,29 @@ SELECT count(*) FROM c_a WHERE id > 0 OR ttl.is_live('c_a'::regclass) AND _ts < 
 -- meaning; partitioned; with HOT chains, pruned ones, on pages that are all visible
 -- or not; registered when it was full, with columns whose values are kept in the catalog
 CREATE TABLE few (id int PRIMARY KEY, x int);
-CREATE TABLE none (LIKE few INCLUDING ALL); CREATE TABLE half (LIKE few INCLUDING ALL); CREATE TABLE most (LIKE few INCLUDING ALL);
+CREATE TABLE none (LIKE few INCLUDING ALL); CREATE TABLE half (LIKE few INCLUDING ALL);
+CREATE TABLE most (LIKE few INCLUDING ALL);
 CREATE TABLE bare (LIKE few INCLUDING ALL);
 CREATE TABLE short (LIKE few INCLUDING ALL); ALTER TABLE short ADD _ts timestamptz NOT NULL, ADD ttl smallint;
-CREATE TABLE filled (LIKE few INCLUDING ALL); INSERT INTO filled SELECT i, i % 100 FROM generate_series(1, 3000) i; ALTER TABLE filled ADD _ts timestamptz NOT NULL DEFAULT '2900-01-01', ADD ttl int;
+CREATE TABLE filled (LIKE few INCLUDING ALL); INSERT INTO filled SELECT i, i % 100 FROM generate_series(1, 3000) i;
+ALTER TABLE filled ADD _ts timestamptz NOT NULL DEFAULT '2900-01-01', ADD ttl int;
 CREATE TABLE parted (id int PRIMARY KEY, x int) PARTITION BY RANGE (id);
 CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (MINVALUE) TO (1500);
 CREATE TABLE parted_2 (x int, gone int, id int NOT NULL); ALTER TABLE parted_2 DROP gone;
 ALTER TABLE parted ATTACH PARTITION parted_2 FOR VALUES FROM (1500) TO (MAXVALUE);
 CREATE TABLE hot (id int PRIMARY KEY, x int, z int) WITH (fillfactor = 40);
-INSERT INTO short SELECT i, i % 100, CASE WHEN i % 3 = 0 THEN timestamptz '2020-01-01' ELSE '2900-01-01' END, (ARRAY[0, -7, -1, NULL, 5, 32767])[1 + i / 3 % 6] FROM generate_series(1, 3000) i;
+INSERT INTO short SELECT i, i % 100, CASE WHEN i % 3 = 0 THEN timestamptz '2020-01-01' ELSE '2900-01-01' END, (ARRAY[0,
+    -7, -1, NULL, 5, 32767])[1 + i / 3 % 6] FROM generate_series(1, 3000) i;
 SELECT ttl.create_container(c, 60) FROM unnest('{few, none, half, most, parted}'::regclass[]) c;
 SELECT ttl.create_container('short', 60, ts_column => '_ts', ttl_column => 'ttl');
 SELECT ttl.create_container('bare', 60, ttl_column => NULL);
 SELECT ttl.create_container('hot', 60, touch_on_update => false);
 SELECT ttl.create_container('filled', 60, ts_column => '_ts', ttl_column => 'ttl', touch_on_update => false);
-CREATE TABLE contents AS SELECT i AS id, i % 100 AS x, i % 60 = 7 OR i BETWEEN 300 AND 420 AS few, i % 2 = 1 OR i < 70 AS half, i % 50 <> 3 AS most, (ARRAY[NULL, -1, 5, 2147483647])[1 + i / 4 % 4] AS ttl FROM generate_series(1, 3000) i;
-CREATE FUNCTION ts(expired boolean) RETURNS timestamptz IMMUTABLE LANGUAGE sql AS $$ SELECT CASE WHEN expired THEN timestamptz '2020-01-01' ELSE '2900-01-01' END $$;
+CREATE TABLE contents AS SELECT i AS id, i % 100 AS x, i % 60 = 7 OR i BETWEEN 300 AND 420 AS few,
+    i % 2 = 1 OR i < 70 AS half, i % 50 <> 3 AS most, (ARRAY[NULL, -1, 5, 2147483647])[1 + i / 4 % 4] AS ttl
+    FROM generate_series(1, 3000) i;
+CREATE FUNCTION ts(expired boolean) RETURNS timestamptz IMMUTABLE LANGUAGE sql AS $$ SELECT CASE
+    WHEN expired THEN timestamptz '2020-01-01' ELSE '2900-01-01' END $$;
 INSERT INTO few SELECT id, x, ts(few), ttl FROM contents;
 INSERT INTO none SELECT id, x, ts(false), ttl FROM contents;
 INSERT INTO half SELECT id, x, ts(half), ttl FROM contents;
@@ -173,7 +193,9 @@ INSERT INTO bare SELECT id, x, ts(few) FROM contents;
 INSERT INTO parted (id, x, _ts, ttl) SELECT id, x, ts(few), ttl FROM contents;
 UPDATE filled t SET _ts = ts(true) FROM contents c WHERE c.id = t.id AND few;
 INSERT INTO hot (id, x, z, _ts, ttl) SELECT id, x, 0, ts(few), ttl FROM contents;
-CREATE INDEX ON few (x); CREATE INDEX ON none (x); CREATE INDEX ON half (x); CREATE INDEX ON most (x); CREATE INDEX ON bare (x); CREATE INDEX ON short (x); CREATE INDEX ON parted (x); CREATE INDEX ON filled (x); CREATE INDEX ON hot (x);
+CREATE INDEX ON few (x); CREATE INDEX ON none (x); CREATE INDEX ON half (x); CREATE INDEX ON most (x);
+CREATE INDEX ON bare (x); CREATE INDEX ON short (x); CREATE INDEX ON parted (x); CREATE INDEX ON filled (x);
+CREATE INDEX ON hot (x);
 -- chains of three, of which a part is pruned and leads to the last
 SET ttl.show_expired = on;
 UPDATE hot SET z = 1; UPDATE hot SET z = 2 WHERE id % 4 < 3;
@@ -184,15 +206,21 @@ VACUUM ANALYZE few, none, half, most, bare, short, parted, filled;
 ANALYZE hot;
 -- some pages are not all visible any more
 SET ttl.touch = off;
-DELETE FROM few WHERE id = 350 OR id IN (1000, 2000); UPDATE half SET x = x WHERE id % 500 = 4; DELETE FROM parted WHERE id = 1600;
-CREATE VIEW container AS SELECT c::regclass FROM unnest('{few, none, half, most, bare, short, parted, filled, hot}'::text[]) c;
+DELETE FROM few WHERE id = 350 OR id IN (1000, 2000); UPDATE half SET x = x WHERE id % 500 = 4;
+DELETE FROM parted WHERE id = 1600;
+CREATE VIEW container AS SELECT c::regclass FROM unnest('{few, none, half, most, bare, short, parted, filled, '
+    'hot}'::text[]) c;
 
 -- What must be seen: by each row's expiry, which is computed elsewhere
-CREATE FUNCTION truth(c regclass) RETURNS text LANGUAGE plpgsql SET ttl.show_expired = on SET plan_cache_mode = force_custom_plan AS $$
+CREATE FUNCTION truth(c regclass) RETURNS text LANGUAGE plpgsql SET ttl.show_expired = on
+    SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
     result text;
 BEGIN
-    EXECUTE format('SELECT count(*) || '' '' || coalesce(md5(string_agg(id::text, '','' ORDER BY id)), '''') FROM %s t WHERE (ttl.expires_at(t) > %s) IS NOT FALSE', c, CASE WHEN current_setting('ttl.now') = '' THEN 'clock_timestamp()' ELSE format('%L', current_setting('ttl.now')) END) INTO result;
+    EXECUTE format('SELECT count(*) || '' '' || coalesce(md5(string_agg(id::text, '','' ORDER BY id)), '''') FROM %s t '
+        'WHERE (ttl.expires_at(t) > %s) IS NOT FALSE', c, CASE
+        WHEN current_setting('ttl.now') = '' THEN 'clock_timestamp()' ELSE format('%L',
+        current_setting('ttl.now')) END) INTO result;
     RETURN result;
 END $$;
 CREATE FUNCTION tids(c regclass) RETURNS tid[] LANGUAGE plpgsql SET ttl.show_expired = on AS $$
@@ -209,23 +237,35 @@ INSERT INTO way VALUES
     ('seq', 'Seq Scan', '{indexscan,bitmapscan,indexonlyscan}', 'SELECT id FROM %s'),
     ('seq with a condition', 'Seq Scan', '{indexscan,bitmapscan,indexonlyscan}', 'SELECT id FROM %s WHERE x >= 0'),
     ('index', 'Index Scan', '{seqscan,bitmapscan,indexonlyscan}', 'SELECT id FROM %s WHERE id > 0'),
-    ('index with another condition', 'Index Scan', '{seqscan,bitmapscan,indexonlyscan}', 'SELECT id FROM %s WHERE id > 0 AND x >= 0'),
-    ('index, backwards', 'Index Scan Backward', '{seqscan,bitmapscan,indexonlyscan,sort}', 'SELECT id FROM (SELECT id FROM %s ORDER BY id DESC OFFSET 0) s'),
+    ('index with another condition', 'Index Scan', '{seqscan,bitmapscan,indexonlyscan}',
+        'SELECT id FROM %s WHERE id > 0 AND x >= 0'),
+    ('index, backwards', 'Index Scan Backward', '{seqscan,bitmapscan,indexonlyscan,sort}',
+        'SELECT id FROM (SELECT id FROM %s ORDER BY id DESC OFFSET 0) s'),
     ('index-only', 'Index Only Scan', '{seqscan,bitmapscan}', 'SELECT id FROM %s WHERE id > 0'),
-    ('index-only with another condition', 'Index Only Scan', '{seqscan,bitmapscan}', 'SELECT id FROM %s WHERE id > 0 AND id %% 2 >= 0'),
-    ('index-only, backwards', 'Index Only Scan Backward', '{seqscan,bitmapscan,sort}', 'SELECT id FROM (SELECT id FROM %s ORDER BY id DESC OFFSET 0) s'),
-    ('index-only, array', 'Index Only Scan', '{seqscan,bitmapscan}', 'SELECT id FROM %s WHERE id = ANY (ARRAY(SELECT generate_series(1, 3000)))'),
+    ('index-only with another condition', 'Index Only Scan', '{seqscan,bitmapscan}',
+        'SELECT id FROM %s WHERE id > 0 AND id %% 2 >= 0'),
+    ('index-only, backwards', 'Index Only Scan Backward', '{seqscan,bitmapscan,sort}',
+        'SELECT id FROM (SELECT id FROM %s ORDER BY id DESC OFFSET 0) s'),
+    ('index-only, array', 'Index Only Scan', '{seqscan,bitmapscan}',
+        'SELECT id FROM %s WHERE id = ANY (ARRAY(SELECT generate_series(1, 3000)))'),
     ('bitmap', 'Bitmap Heap Scan', '{seqscan,indexscan,indexonlyscan}', 'SELECT id FROM %s WHERE x >= 0'),
     ('tid', 'Tid Scan', '{}', 'SELECT id FROM %s WHERE ctid = ANY ((SELECT tids(''%s''))::tid[])'),
     ('tid range', 'Tid Range Scan', '{}', 'SELECT id FROM %s WHERE ctid >= ''(0,0)'''),
     ('sample', 'Sample Scan', '{}', 'SELECT id FROM %s TABLESAMPLE BERNOULLI (100)'),
     ('sample of pages', 'Sample Scan', '{}', 'SELECT id FROM %s TABLESAMPLE SYSTEM (100)'),
-    ('rescanned', 'Seq Scan', '{indexscan,bitmapscan,indexonlyscan}', 'SELECT l.id FROM generate_series(0, 2) g, LATERAL (SELECT id FROM %s WHERE id %% 3 = g OFFSET 0) l'),
-    ('rescanned, index-only', 'Index Only Scan', '{seqscan,bitmapscan}', 'SELECT l.id FROM generate_series(0, 2) g, LATERAL (SELECT id FROM %s WHERE id > g * 1000 AND id <= g * 1000 + 1000 OFFSET 0) l'),
-    ('inner of a loop', 'Nested Loop', '{hashjoin,mergejoin,seqscan,bitmapscan,material}', 'SELECT t.id FROM generate_series(1, 3000) g JOIN %s t ON t.id = g'),
-    ('marked and restored', 'Merge Join', '{hashjoin,nestloop,seqscan,bitmapscan,material}', 'SELECT b.id FROM (SELECT id FROM %s) a JOIN (SELECT id FROM %s) b USING (id)'),
-    ('by a subplan', 'SubPlan', '{}', 'SELECT g AS id FROM generate_series(1, 3000) g WHERE (g IN (SELECT id FROM %s)) IS TRUE'),
-    ('stopped and gone on', 'Limit', '{seqscan,bitmapscan}', '(SELECT id FROM %s ORDER BY id LIMIT 700) UNION ALL (SELECT id FROM %s ORDER BY id OFFSET 700)');
+    ('rescanned', 'Seq Scan', '{indexscan,bitmapscan,indexonlyscan}',
+        'SELECT l.id FROM generate_series(0, 2) g, LATERAL (SELECT id FROM %s WHERE id %% 3 = g OFFSET 0) l'),
+    ('rescanned, index-only', 'Index Only Scan', '{seqscan,bitmapscan}',
+        'SELECT l.id FROM generate_series(0, 2) g, LATERAL (SELECT id FROM %s WHERE id > g * 1000 AND id <= g * 1000 + '
+        '1000 OFFSET 0) l'),
+    ('inner of a loop', 'Nested Loop', '{hashjoin,mergejoin,seqscan,bitmapscan,material}',
+        'SELECT t.id FROM generate_series(1, 3000) g JOIN %s t ON t.id = g'),
+    ('marked and restored', 'Merge Join', '{hashjoin,nestloop,seqscan,bitmapscan,material}',
+        'SELECT b.id FROM (SELECT id FROM %s) a JOIN (SELECT id FROM %s) b USING (id)'),
+    ('by a subplan', 'SubPlan', '{}', 'SELECT g AS id FROM generate_series(1, 3000) g WHERE (g IN (SELECT id FROM %s)) '
+        'IS TRUE'),
+    ('stopped and gone on', 'Limit', '{seqscan,bitmapscan}',
+        '(SELECT id FROM %s ORDER BY id LIMIT 700) UNION ALL (SELECT id FROM %s ORDER BY id OFFSET 700)');
 CREATE FUNCTION scan(c regclass, w way, wanted text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     query text := replace(replace(w.sql, '%%', '%'), '%s', c::text);
@@ -237,7 +277,8 @@ DECLARE
     setting text;
 BEGIN
     -- 18 has one that makes a self-join a scan
-    FOR setting IN SELECT name FROM pg_settings JOIN unnest(w.settings::text[] || '{self_join_elimination}') s ON name = 'enable_' || s LOOP
+    FOR setting IN SELECT name FROM pg_settings
+        JOIN unnest(w.settings::text[] || '{self_join_elimination}') s ON name = 'enable_' || s LOOP
         PERFORM set_config(setting, 'off', true);
     END LOOP;
     FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
@@ -248,7 +289,8 @@ BEGIN
     END IF;
     FOREACH mode IN ARRAY '{auto,never,always}'::text[] LOOP
         PERFORM set_config('ttl.debug_index_probe', mode, true);
-        EXECUTE format('SELECT count(*) || '' '' || coalesce(md5(string_agg(id::text, '','' ORDER BY id)), '''') FROM (%s) q', query) INTO result;
+        EXECUTE format('SELECT count(*) || '' '' || coalesce(md5(string_agg(id::text, '','' ORDER BY id)), '''') FROM '
+            '(%s) q', query) INTO result;
         IF result IS DISTINCT FROM wanted THEN
             verdict := format('%s: %s instead of %s', mode, result, wanted);
         END IF;
@@ -263,19 +305,26 @@ END $$;
 -- What is wrong, if anything
 CREATE FUNCTION wrong(ways text DEFAULT '.') RETURNS TABLE (c regclass, label text, verdict text) LANGUAGE sql AS $$
     WITH truths AS MATERIALIZED (SELECT c, truth(c) FROM container)
-    SELECT c, label, verdict FROM (SELECT way.* FROM way WHERE label ~ ways OFFSET 0) way, truths, LATERAL scan(c, way, truth) verdict
+    SELECT c, label, verdict FROM (SELECT way.* FROM way WHERE label ~ ways OFFSET 0) way, truths, LATERAL scan(c, way,
+        truth) verdict
      WHERE verdict <> 'ok' ORDER BY 1, 2
 $$;
 SELECT c, split_part(truth(c), ' ', 1)::int AS live FROM container;
 SELECT * FROM wrong();
 -- by what reads no column
 SET enable_indexonlyscan = off; SET enable_bitmapscan = off;
-SELECT count(*) FROM filled; SELECT count(*), 1 FROM filled GROUP BY GROUPING SETS ((), ()); SELECT 1 FROM filled HAVING count(*) > 5; SELECT count(*) FROM filled WHERE x < 50; SELECT FROM filled LIMIT 2;
+SELECT count(*) FROM filled;
+SELECT count(*), 1 FROM filled GROUP BY GROUPING SETS ((), ());
+SELECT 1 FROM filled HAVING count(*) > 5;
+SELECT count(*) FROM filled WHERE x < 50;
+SELECT FROM filled LIMIT 2;
 RESET enable_indexonlyscan; RESET enable_bitmapscan;
 -- in parallel
-SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET min_parallel_index_scan_size = 0;
+SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+SET min_parallel_index_scan_size = 0;
 SELECT * FROM wrong('^(seq|index-only|bitmap)$');
-RESET parallel_setup_cost; RESET parallel_tuple_cost; RESET min_parallel_table_scan_size; RESET min_parallel_index_scan_size;
+RESET parallel_setup_cost; RESET parallel_tuple_cost; RESET min_parallel_table_scan_size;
+RESET min_parallel_index_scan_size;
 
 -- At other instants
 SET ttl.now = 'infinity'; SELECT * FROM wrong('^(seq|index|index-only)$');
@@ -285,7 +334,8 @@ SET ttl.now = '2020-01-01 00:01:00'; SELECT * FROM wrong('^(seq|index|index-only
 SET ttl.now = '2950-01-01'; SELECT * FROM wrong('^(seq|index|index-only)$');
 RESET ttl.now;
 -- with other default TTLs
-CREATE FUNCTION set_all(default_ttl int) RETURNS void LANGUAGE sql AS $$ SELECT ttl.set_default_ttl(c, default_ttl) FROM container $$;
+CREATE FUNCTION set_all(default_ttl int) RETURNS void LANGUAGE sql AS $$ SELECT ttl.set_default_ttl(c, default_ttl)
+    FROM container $$;
 SELECT set_all(-1); SELECT * FROM wrong('^(seq|index|index-only)$');
 SELECT set_all(NULL); SELECT * FROM wrong('^(seq|index|index-only)$');
 SELECT set_all(2147483647); SELECT * FROM wrong('^(seq|index|index-only)$');
@@ -297,7 +347,8 @@ BEGIN
     FOR upto IN SELECT n FROM unnest('{64,256,1000,1024,2000}'::int[]) m, generate_series(m - 3, m + 3) n LOOP
         EXECUTE format('SELECT count(*) FROM %s WHERE id <= %s', c, upto) INTO got;
         PERFORM set_config('ttl.show_expired', 'on', true);
-        EXECUTE format('SELECT count(*) FROM %s t WHERE (ttl.expires_at(t) > clock_timestamp()) IS NOT FALSE AND id <= %s', c, upto) INTO live;
+        EXECUTE format('SELECT count(*) FROM %s t WHERE (ttl.expires_at(t) > clock_timestamp()) IS NOT FALSE AND id <= '
+            '%s', c, upto) INTO live;
         PERFORM set_config('ttl.show_expired', 'off', true);
         IF got <> live THEN
             RETURN NEXT;
@@ -315,21 +366,37 @@ RESET enable_seqscan; RESET enable_bitmapscan; RESET enable_indexonlyscan;
 -- where PostgreSQL computes again what a lossy index has said
 --
 
-CREATE FUNCTION watch_eq(int, int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN IF $1 = 0 THEN RAISE 'an expired row was seen'; END IF; RETURN $1 = $2; END $$;
-CREATE FUNCTION watch_in(point, polygon) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN IF $1[0] < 0 THEN RAISE 'an expired row was seen'; END IF; RETURN $1 <@ $2; END $$;
-CREATE FUNCTION watch_far(polygon, point) RETURNS float8 LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN IF (point($1))[0] < 0 THEN RAISE 'an expired row was seen'; END IF; RETURN $1 <-> $2; END $$;
+CREATE FUNCTION watch_eq(int, int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN IF $1 = 0
+    THEN RAISE 'an expired row was seen'; END IF; RETURN $1 = $2; END $$;
+CREATE FUNCTION watch_in(point, polygon) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN IF $1[0] < 0
+    THEN RAISE 'an expired row was seen'; END IF; RETURN $1 <@ $2; END $$;
+CREATE FUNCTION watch_far(polygon,
+    point) RETURNS float8 LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN IF (point($1))[0] < 0
+    THEN RAISE 'an expired row was seen'; END IF; RETURN $1 <-> $2; END $$;
 CREATE OPERATOR ~= (FUNCTION = watch_eq, LEFTARG = int, RIGHTARG = int);
 CREATE OPERATOR ~<@ (FUNCTION = watch_in, LEFTARG = point, RIGHTARG = polygon);
 CREATE OPERATOR <~> (FUNCTION = watch_far, LEFTARG = polygon, RIGHTARG = point);
 CREATE OPERATOR CLASS watch_ops FOR TYPE int USING hash AS OPERATOR 1 ~=, FUNCTION 1 hashint4(int);
-CREATE OPERATOR CLASS watch_points FOR TYPE point USING gist AS OPERATOR 48 ~<@ (point, polygon), FUNCTION 1 gist_point_consistent(internal, point, smallint, oid, internal), FUNCTION 2 gist_box_union(internal, internal), FUNCTION 3 gist_point_compress(internal), FUNCTION 5 gist_box_penalty(internal, internal, internal), FUNCTION 6 gist_box_picksplit(internal, internal), FUNCTION 7 gist_box_same(box, box, internal), FUNCTION 9 gist_point_fetch(internal), STORAGE box;
-CREATE OPERATOR CLASS watch_polygons FOR TYPE polygon USING gist AS OPERATOR 15 <~> (polygon, point) FOR ORDER BY float_ops, FUNCTION 1 gist_poly_consistent(internal, polygon, smallint, oid, internal), FUNCTION 2 gist_box_union(internal, internal), FUNCTION 3 gist_poly_compress(internal), FUNCTION 5 gist_box_penalty(internal, internal, internal), FUNCTION 6 gist_box_picksplit(internal, internal), FUNCTION 7 gist_box_same(box, box, internal), FUNCTION 8 gist_poly_distance(internal, polygon, smallint, oid, internal), STORAGE box;
+CREATE OPERATOR CLASS watch_points FOR TYPE point USING gist AS OPERATOR 48 ~<@ (point, polygon),
+    FUNCTION 1 gist_point_consistent(internal, point, smallint, oid, internal), FUNCTION 2 gist_box_union(internal,
+    internal), FUNCTION 3 gist_point_compress(internal), FUNCTION 5 gist_box_penalty(internal, internal, internal),
+    FUNCTION 6 gist_box_picksplit(internal, internal), FUNCTION 7 gist_box_same(box, box, internal),
+    FUNCTION 9 gist_point_fetch(internal), STORAGE box;
+CREATE OPERATOR CLASS watch_polygons FOR TYPE polygon USING gist AS OPERATOR 15 <~> (polygon, point) FOR
+    ORDER BY float_ops, FUNCTION 1 gist_poly_consistent(internal, polygon, smallint, oid, internal),
+    FUNCTION 2 gist_box_union(internal, internal), FUNCTION 3 gist_poly_compress(internal),
+    FUNCTION 5 gist_box_penalty(internal, internal, internal), FUNCTION 6 gist_box_picksplit(internal, internal),
+    FUNCTION 7 gist_box_same(box, box, internal), FUNCTION 8 gist_poly_distance(internal, polygon, smallint, oid,
+    internal), STORAGE box;
 CREATE TABLE watched (id int PRIMARY KEY, x int, at point, area polygon) WITH (fillfactor = 10);
 SELECT ttl.create_container('watched', 60);
 -- a polygon's box may be nearer than the polygon is: triangles
-INSERT INTO watched SELECT id + j * 3000, CASE WHEN few THEN 0 ELSE 1 + x % 2 END, point(f * (1 + x), id % 77), polygon(path(format('((%s,%s),(%s,%s),(%s,%s))', f * (1 + x), id % 77, f * (1 + x), id % 77 + 9, f * (3 + x), id % 77 + 9))), ts(few)
+INSERT INTO watched SELECT id + j * 3000, CASE WHEN few THEN 0 ELSE 1 + x % 2 END, point(f * (1 + x), id % 77),
+    polygon(path(format('((%s,%s),(%s,%s),(%s,%s))', f * (1 + x), id % 77, f * (1 + x), id % 77 + 9, f * (3 + x),
+    id % 77 + 9))), ts(few)
   FROM contents, LATERAL (SELECT CASE WHEN few THEN -1 ELSE 1 END AS f) s, generate_series(0, 3) j;
-CREATE INDEX ON watched USING hash (x watch_ops); CREATE INDEX ON watched USING gist (at watch_points); CREATE INDEX ON watched USING gist (area watch_polygons);
+CREATE INDEX ON watched USING hash (x watch_ops); CREATE INDEX ON watched USING gist (at watch_points);
+CREATE INDEX ON watched USING gist (area watch_polygons);
 VACUUM ANALYZE watched;
 CREATE FUNCTION explained(query text, pattern text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
@@ -363,26 +430,34 @@ SELECT * FROM in_all_modes('SELECT count(*) FROM watched WHERE x ~= 0');
 SELECT * FROM in_all_modes('SELECT count(*) FROM watched WHERE x ~= 1');
 -- an index-only scan that is to recheck
 EXPLAIN (COSTS OFF) SELECT count(at) FROM watched WHERE at ~<@ '((-200,-200),(200,-200),(200,200),(-200,200))';
-SELECT * FROM in_all_modes('SELECT count(at) FROM watched WHERE at ~<@ ''((-200,-200),(200,-200),(200,200),(-200,200))''');
+SELECT * FROM in_all_modes('SELECT count(at) FROM watched WHERE at '
+    '~<@ ''((-200,-200),(200,-200),(200,200),(-200,200))''');
 -- the nearest, by distances that are too small at first
 EXPLAIN (COSTS OFF) SELECT id FROM watched ORDER BY area <~> '(-10,0)' LIMIT 20;
-SELECT * FROM in_all_modes('SELECT md5(string_agg(round(d::numeric, 3)::text, '','')) FROM (SELECT area <~> ''(-10,0)'' AS d FROM watched ORDER BY area <~> ''(-10,0)'' LIMIT 300) s');
+SELECT * FROM in_all_modes('SELECT md5(string_agg(round(d::numeric, 3)::text, '','')) FROM (SELECT area '
+    '<~> ''(-10,0)'' AS d FROM watched ORDER BY area <~> ''(-10,0)'' LIMIT 300) s');
 SELECT * FROM in_all_modes('SELECT count(*) FROM (SELECT id FROM watched ORDER BY area <~> ''(-10,0)'') s');
 RESET enable_seqscan; SET enable_indexscan = off; SET enable_bitmapscan = off;
-SELECT md5(string_agg(round(d::numeric, 3)::text, ',')) FROM (SELECT area <~> '(-10,0)' AS d FROM watched ORDER BY area <~> '(-10,0)' LIMIT 300) s;
+SELECT md5(string_agg(round(d::numeric, 3)::text, ',')) FROM (SELECT area <~> '(-10,0)' AS d FROM watched
+    ORDER BY area <~> '(-10,0)' LIMIT 300) s;
 RESET enable_indexscan; RESET enable_bitmapscan;
 
 --
 -- Subplans in the conditions of scans: each is there once
 --
 
-SELECT count(*) FROM explained('SELECT id FROM few WHERE id < 20 OR x IN (SELECT k FROM c_b JOIN c_a ON a_id = c_a.id)', '^ *SubPlan ');
-SELECT count(*) FROM explained('SELECT id FROM few s WHERE id < 20 OR EXISTS (SELECT FROM c_b b WHERE b.a_id = s.id AND b.id < s.x)', '^ *SubPlan ');
-SELECT * FROM in_all_modes('SELECT count(*) FROM few WHERE id < 20 OR x IN (SELECT k FROM c_b JOIN c_a ON a_id = c_a.id)');
-SELECT * FROM in_all_modes('SELECT count(*) FROM few s WHERE id < 400 AND (id < 20 OR (SELECT count(*) FROM c_b b WHERE b.a_id < s.id AND b.id > s.x) > 20)');
+SELECT count(*) FROM explained('SELECT id FROM few WHERE id < 20 OR x IN (SELECT k FROM c_b JOIN c_a ON a_id = '
+    'c_a.id)', '^ *SubPlan ');
+SELECT count(*) FROM explained('SELECT id FROM few s WHERE id < 20 OR EXISTS (SELECT FROM c_b b WHERE b.a_id = s.id '
+    'AND b.id < s.x)', '^ *SubPlan ');
+SELECT * FROM in_all_modes('SELECT count(*) FROM few WHERE id < 20 OR x IN (SELECT k FROM c_b JOIN c_a ON a_id = '
+    'c_a.id)');
+SELECT * FROM in_all_modes('SELECT count(*) FROM few s WHERE id < 400 AND (id < 20 OR (SELECT count(*) FROM c_b b '
+    'WHERE b.a_id < s.id AND b.id > s.x) > 20)');
 -- nested: each is there once, and not a power of two
 BEGIN;
-SELECT 'SELECT count(*) FROM few a WHERE id < 5 OR ' || repeat('(SELECT count(*) FROM few a WHERE id < 3 OR ', 5) || '(SELECT count(*) FROM few WHERE id < 3) > 0' || repeat(') > 0', 5) AS nested \gset
+SELECT 'SELECT count(*) FROM few a WHERE id < 5 OR ' || repeat('(SELECT count(*) FROM few a WHERE id < 3 OR ',
+    5) || '(SELECT count(*) FROM few WHERE id < 3) > 0' || repeat(') > 0', 5) AS nested \gset
 SELECT * FROM in_all_modes(:'nested');
 DECLARE nested CURSOR FOR :nested;
 FETCH nested;
@@ -510,24 +585,32 @@ DEALLOCATE ALL;
 RESET plan_cache_mode;
 
 -- EXPLAIN tells how many rows were hidden, whichever way
-SELECT mode, result FROM in_all_modes('SELECT string_agg(l, '', '') FROM explained(''SELECT id FROM half'', ''^ *(Rows Removed|Filter)'') l');
+SELECT mode, result FROM in_all_modes('SELECT string_agg(l, '', '') FROM explained(''SELECT id FROM half'', ''^ *(Rows '
+    'Removed|Filter)'') l');
 SET enable_seqscan = off; SET enable_bitmapscan = off;
-SELECT mode, result FROM in_all_modes('SELECT string_agg(l, '', '') FROM explained(''SELECT id FROM half WHERE id > 2000'', ''^ *(Rows Removed|Filter)'') l');
+SELECT mode, result FROM in_all_modes('SELECT string_agg(l, '', '') FROM explained(''SELECT id FROM half WHERE id > '
+    '2000'', ''^ *(Rows Removed|Filter)'') l');
 RESET enable_seqscan; RESET enable_bitmapscan;
 -- and from 18 on, what the filter had to do
-SELECT mode, result = CASE WHEN current_setting('server_version_num')::int < 180000 THEN '' WHEN mode = 'always' THEN 'Expiry Filter: 1752 candidate rows' ELSE 'Expiry Filter: each row' END AS as_expected
-  FROM in_all_modes($$SELECT coalesce(string_agg(trim(l), ', '), '') FROM explained('SELECT id FROM half', 'Expiry Filter') l$$);
+SELECT mode, result = CASE WHEN current_setting('server_version_num')::int < 180000 THEN ''
+    WHEN mode = 'always' THEN 'Expiry Filter: 1752 candidate rows' ELSE 'Expiry Filter: each row' END AS as_expected
+  FROM in_all_modes($$SELECT coalesce(string_agg(trim(l), ', '), '')
+      FROM explained('SELECT id FROM half', 'Expiry Filter') l$$);
 
 -- A scan that has found out that nothing has expired goes on without a filter
 CREATE TABLE fresh (id int PRIMARY KEY, x int);
 SELECT ttl.create_container('fresh', 86400);
 INSERT INTO fresh SELECT i, i FROM generate_series(1, 3000) i;
 VACUUM ANALYZE fresh;
-SELECT query, bool_and(result = CASE WHEN current_setting('server_version_num')::int < 180000 THEN '' WHEN mode = 'never' THEN 'Expiry Filter: each row' ELSE 'Expiry Filter: none expired' END) AS as_expected
-  FROM unnest('{SELECT * FROM fresh,SELECT x + 1 FROM fresh,SELECT x FROM fresh WHERE x > 7,SELECT id FROM fresh WHERE id > 0 ORDER BY id}'::text[]) query,
-       in_all_modes(format($$SELECT coalesce(string_agg(trim(l), ', '), '') FROM explained(%L, 'Expiry Filter') l$$, query))
+SELECT query, bool_and(result = CASE WHEN current_setting('server_version_num')::int < 180000 THEN ''
+    WHEN mode = 'never' THEN 'Expiry Filter: each row' ELSE 'Expiry Filter: none expired' END) AS as_expected
+  FROM unnest('{SELECT * FROM fresh,SELECT x + 1 FROM fresh,SELECT x FROM fresh WHERE x > 7,SELECT id FROM fresh WHERE '
+      'id > 0 ORDER BY id}'::text[]) query,
+       in_all_modes(format($$SELECT coalesce(string_agg(trim(l), ', '), '') FROM explained(%L, 'Expiry Filter') l$$,
+           query))
   GROUP BY query ORDER BY query COLLATE "C";
-SELECT * FROM in_all_modes('SELECT count(*) || '' '' || sum(c) FROM generate_series(1, 3) g, LATERAL (SELECT count(*) AS c FROM (SELECT x + g FROM fresh OFFSET g) y) z');
+SELECT * FROM in_all_modes('SELECT count(*) || '' '' || sum(c) FROM generate_series(1, 3) g, LATERAL (SELECT count(*) '
+    'AS c FROM (SELECT x + g FROM fresh OFFSET g) y) z');
 BEGIN;
 DECLARE forth SCROLL CURSOR FOR SELECT id FROM fresh;
 DECLARE computed SCROLL CURSOR FOR SELECT id + 0 FROM fresh;
@@ -559,12 +642,15 @@ BEGIN
     RETURN format('%s %s %s', cardinality(there), there = back, row::text = there[3]);
 END $$;
 SELECT query, string_agg(DISTINCT result, ', ') AS result, count(*)
-  FROM unnest(ARRAY['SELECT id FROM half', 'SELECT * FROM half WHERE x <> 7', 'SELECT id + 1, x FROM half WHERE id % 3 = 1', 'SELECT id FROM half WHERE (SELECT count(*) FROM few WHERE few.id < half.id % 10) > 3']) query,
+  FROM unnest(ARRAY['SELECT id FROM half', 'SELECT * FROM half WHERE x <> 7',
+      'SELECT id + 1, x FROM half WHERE id % 3 = 1',
+      'SELECT id FROM half WHERE (SELECT count(*) FROM few WHERE few.id < half.id % 10) > 3']) query,
        in_all_modes(format('SELECT there_and_back(%L)', query))
  GROUP BY query ORDER BY query COLLATE "C";
 
 -- Recursion, and MERGE
-SELECT * FROM in_all_modes('WITH RECURSIVE r AS (SELECT min(id) AS id FROM half UNION ALL SELECT (SELECT min(id) FROM half h WHERE h.id > r.id) FROM r WHERE r.id IS NOT NULL) SELECT count(id) || '' '' || sum(id) FROM r');
+SELECT * FROM in_all_modes('WITH RECURSIVE r AS (SELECT min(id) AS id FROM half UNION ALL SELECT (SELECT min(id) FROM '
+    'half h WHERE h.id > r.id) FROM r WHERE r.id IS NOT NULL) SELECT count(id) || '' '' || sum(id) FROM r');
 BEGIN;
 MERGE INTO half h USING contents c ON h.id = c.id AND h.x >= 0
     WHEN MATCHED AND h.id % 2 = 0 THEN UPDATE SET x = -2
@@ -578,7 +664,8 @@ ROLLBACK;
 SET plan_cache_mode = force_generic_plan;
 CREATE ROLE scans_nobody;
 GRANT USAGE ON SCHEMA scans TO scans_nobody;
-PREPARE counted(int) AS SELECT count(*), count(*) FILTER (WHERE EXISTS (SELECT FROM half h WHERE h.id = f.id AND h.x >= $1)) FROM few f WHERE x >= $1;
+PREPARE counted(int) AS SELECT count(*), count(*) FILTER (WHERE EXISTS (SELECT FROM half h
+    WHERE h.id = f.id AND h.x >= $1)) FROM few f WHERE x >= $1;
 EXECUTE counted(0);
 SET ROLE scans_nobody;
 EXECUTE counted(0);
@@ -594,16 +681,20 @@ BEGIN
     RETURN coalesce(result, 0);
 END $$;
 -- with expired rows of the other table, too, the first partition would be left out
-SELECT * FROM in_all_modes('SELECT pruned_by(1) || '' '' || pruned_by(2) || '' '' || (SELECT count(*) FROM parted WHERE id > 2915 - 1450)');
+SELECT * FROM in_all_modes('SELECT pruned_by(1) || '' '' || pruned_by(2) || '' '' || (SELECT count(*) FROM parted '
+    'WHERE id > 2915 - 1450)');
 -- what an execution was started with goes with it
 CREATE FUNCTION one_of(n int) RETURNS bigint VOLATILE LANGUAGE sql AS 'SELECT count(*) FROM half WHERE id = n';
-SELECT sum(one_of(i)), (SELECT count(*) < 10 FROM pg_backend_memory_contexts WHERE name = 'ttl plan copy') AS freed FROM generate_series(1, 1000) i;
+SELECT sum(one_of(i)), (SELECT count(*) < 10 FROM pg_backend_memory_contexts WHERE name = 'ttl plan copy') AS freed
+    FROM generate_series(1, 1000) i;
 -- a sublink that is hashed anew when such a scan begins anew: no row is its own neighbour
 CREATE FUNCTION neighbours(n int) RETURNS int STABLE LANGUAGE plpgsql AS $$
 DECLARE result int;
 BEGIN
     IF n > 0 THEN
-        SELECT count(*) FILTER (WHERE l.id = g) INTO result FROM generate_series(100, 110) g, LATERAL (SELECT id FROM parted WHERE id > neighbours(n - 1) AND id <= g AND id NOT IN (SELECT i FROM generate_series(g, g) i) OFFSET 0) l;
+        SELECT count(*) FILTER (WHERE l.id = g) INTO result FROM generate_series(100, 110) g, LATERAL (SELECT id
+            FROM parted WHERE id > neighbours(n - 1) AND id <= g AND id NOT IN (SELECT i
+            FROM generate_series(g, g) i) OFFSET 0) l;
     END IF;
     RETURN coalesce(result, 0);
 END $$;
@@ -627,7 +718,8 @@ RESET enable_seqscan; RESET enable_bitmapscan;
 
 CREATE FUNCTION searches(query text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    all_scans text := 'SELECT sum(pg_stat_get_xact_numscans(indexrelid)) FROM pg_index WHERE indrelid = ''fewer''::regclass AND NOT indisprimary';
+    all_scans text := 'SELECT sum(pg_stat_get_xact_numscans(indexrelid)) FROM pg_index WHERE indrelid '
+        '= ''fewer''::regclass AND NOT indisprimary';
     before bigint;
     after bigint;
 BEGIN
@@ -638,7 +730,8 @@ BEGIN
 END $$;
 CREATE TABLE fewer (id int PRIMARY KEY, x int);
 SELECT ttl.create_container('fewer', 3600);
-INSERT INTO fewer SELECT i, i, CASE WHEN i <= 3 OR i % 100 = 50 THEN timestamptz '2020-01-01' ELSE now() END FROM generate_series(1, 300) i;
+INSERT INTO fewer SELECT i, i, CASE WHEN i <= 3 OR i % 100 = 50 THEN timestamptz '2020-01-01' ELSE now() END
+    FROM generate_series(1, 300) i;
 VACUUM ANALYZE fewer;
 \c -
 SET client_min_messages = warning;
@@ -668,7 +761,8 @@ SELECT ttl.create_container('renewed', 100);
 INSERT INTO renewed SELECT i, i FROM generate_series(1, 300) i;
 UPDATE renewed SET ttl = CASE id % 3 WHEN 1 THEN 10 WHEN 2 THEN -1 END;
 UPDATE renewed SET ttl = CASE id % 3 WHEN 0 THEN 10 WHEN 1 THEN -1 END WHERE id > 150;
-SELECT set_config('ttl.now', (now() + interval '50 seconds')::text, false) IS NOT NULL AS "rows with a TTL of 10 have expired";
+SELECT set_config('ttl.now', (now() + interval '50 seconds')::text,
+    false) IS NOT NULL AS "rows with a TTL of 10 have expired";
 SELECT * FROM in_all_modes('SELECT count(*) || '' '' || sum(id) FROM renewed');
 SET ttl.now = '3000-01-01';
 SELECT * FROM in_all_modes('SELECT count(*) || '' '' || sum(id) FROM renewed');

@@ -9,7 +9,9 @@ SET search_path = sessions, public;
 CREATE PROCEDURE refill(c regclass) LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('TRUNCATE %s', c);
-    EXECUTE format('INSERT INTO %s (id, n, _ts, ttl) SELECT i, i * 10, CASE WHEN i < 3 THEN ''2900-01-01'' ELSE ''2020-01-01'' END::timestamptz, CASE i WHEN 5 THEN 5 END FROM generate_series(1, 5) i', c);
+    EXECUTE format('INSERT INTO %s (id, n, _ts, ttl) SELECT i, i * 10, CASE WHEN i < 3 '
+        'THEN ''2900-01-01'' ELSE ''2020-01-01'' END::timestamptz, CASE i WHEN 5 THEN 5 END FROM generate_series(1, 5) '
+        'i', c);
 END $$;
 CREATE TABLE item (id int PRIMARY KEY, n int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int);
 CALL refill('item');
@@ -32,7 +34,8 @@ BEGIN
     DEALLOCATE ALL;
     PREPARE ids AS SELECT string_agg(id::text, ' ' ORDER BY id) FROM item;
     PREPARE of_range(int, int) AS SELECT count(*) FROM item WHERE id BETWEEN $1 AND $2;
-    PREPARE touched(int) AS UPDATE item SET n = n WHERE id = $1 RETURNING CASE WHEN ((to_jsonb(item)->>'_ts')::timestamptz) < '2800-01-01' THEN 'touched' ELSE 'not touched' END;
+    PREPARE touched(int) AS UPDATE item SET n = n WHERE id = $1 RETURNING CASE
+        WHEN ((to_jsonb(item)->>'_ts')::timestamptz) < '2800-01-01' THEN 'touched' ELSE 'not touched' END;
     PREPARE joined AS SELECT count(b.id) FROM item a LEFT JOIN item b ON a.id = b.id - 1;
 END $$;
 CREATE PROCEDURE go_through_life() LANGUAGE plpgsql AS $$
@@ -46,14 +49,23 @@ BEGIN
     END LOOP;
     RAISE NOTICE '%', executed();
     FOREACH step IN ARRAY ARRAY[
-        'SELECT ttl.create_container(''item'', 60, ''_ts'', ''ttl'')', 'SELECT ttl.set_default_ttl(''item'', NULL)', 'SELECT ttl.set_default_ttl(''item'', -1)', 'SELECT ttl.set_default_ttl(''item'', 60)',
-        'ALTER TABLE item RENAME COLUMN ttl TO lifetime; ALTER TABLE item RENAME COLUMN lifetime TO ttl', 'SELECT ttl.alter_container(''item'', touch_on_update => false)', 'SELECT ttl.alter_container(''item'', touch_on_update => true)',
-        'SET LOCAL ttl.touch = off', 'SET LOCAL ttl.touch = on', 'SET LOCAL ttl.show_expired = on', 'SET LOCAL ttl.show_expired = off', 'SET LOCAL ttl.now = ''2999-01-01''', 'SET LOCAL ttl.now = ''''',
-        'ALTER TABLE item SET SCHEMA public; SET LOCAL search_path = public, sessions', 'ALTER TABLE item SET SCHEMA sessions', 'ALTER TABLE item ADD COLUMN more int DEFAULT 1; ALTER TABLE item DROP COLUMN more',
-        'SELECT ttl.drop_container(''item'')', 'SELECT ttl.create_container(''item'', NULL, ''_ts'', ''ttl''); SELECT ttl.set_default_ttl(''item'', 5)',
-        'CREATE TEMPORARY TABLE item AS SELECT 9 AS id, 9 AS n', 'DROP TABLE pg_temp.item', 'DELETE FROM item WHERE id = 2',
+        'SELECT ttl.create_container(''item'', 60, ''_ts'', ''ttl'')', 'SELECT ttl.set_default_ttl(''item'', NULL)',
+            'SELECT ttl.set_default_ttl(''item'', -1)', 'SELECT ttl.set_default_ttl(''item'', 60)',
+        'ALTER TABLE item RENAME COLUMN ttl TO lifetime; ALTER TABLE item RENAME COLUMN lifetime TO ttl',
+            'SELECT ttl.alter_container(''item'', touch_on_update => false)',
+            'SELECT ttl.alter_container(''item'', touch_on_update => true)',
+        'SET LOCAL ttl.touch = off', 'SET LOCAL ttl.touch = on', 'SET LOCAL ttl.show_expired = on',
+            'SET LOCAL ttl.show_expired = off', 'SET LOCAL ttl.now = ''2999-01-01''', 'SET LOCAL ttl.now = ''''',
+        'ALTER TABLE item SET SCHEMA public; SET LOCAL search_path = public, sessions',
+            'ALTER TABLE item SET SCHEMA sessions',
+            'ALTER TABLE item ADD COLUMN more int DEFAULT 1; ALTER TABLE item DROP COLUMN more',
+        'SELECT ttl.drop_container(''item'')', 'SELECT ttl.create_container(''item'', NULL, ''_ts'', ''ttl''); SELECT '
+            'ttl.set_default_ttl(''item'', 5)',
+        'CREATE TEMPORARY TABLE item AS SELECT 9 AS id, 9 AS n', 'DROP TABLE pg_temp.item',
+            'DELETE FROM item WHERE id = 2',
         'DROP TABLE item; CREATE TABLE item (id int, n int); INSERT INTO item VALUES (7, 7)'] LOOP
-        IF to_regclass('sessions.item') IS NOT NULL AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('sessions.item') AND attname = '_ts') THEN
+        IF to_regclass('sessions.item') IS NOT NULL AND EXISTS (SELECT FROM pg_attribute
+            WHERE attrelid = to_regclass('sessions.item') AND attname = '_ts') THEN
             SET LOCAL ttl.touch = off;
             UPDATE sessions.item SET _ts = '2900-01-01' WHERE id = 1;
             SET LOCAL ttl.touch = on;
@@ -80,7 +92,8 @@ CREATE TABLE sessions_plain.item (LIKE item);
 INSERT INTO sessions_plain.item (id, n, _ts) VALUES (8, 80, '2020-01-01');
 SET plan_cache_mode = force_generic_plan;
 PREPARE by_path AS SELECT string_agg(id::text, ' ' ORDER BY id) FROM item;
-CREATE FUNCTION by_path() RETURNS text LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT string_agg(id::text, '' '' ORDER BY id) FROM item); END';
+CREATE FUNCTION by_path() RETURNS text LANGUAGE plpgsql AS
+    'BEGIN RETURN (SELECT string_agg(id::text, '' '' ORDER BY id) FROM item); END';
 EXECUTE by_path;
 SELECT by_path();
 SET search_path = sessions_plain, sessions, public;
@@ -130,7 +143,8 @@ DECLARE
     ids int[];
 BEGIN
     SELECT * INTO r FROM item WHERE id = 1;
-    ASSERT ttl.time_to_live(r) = 2147483647 AND ttl.expires_at(r) = '2900-01-01 00:01:00' AND ttl.is_live('item', r._ts, r.ttl);
+    ASSERT ttl.time_to_live(r) = 2147483647 AND ttl.expires_at(r) = '2900-01-01 00:01:00' AND ttl.is_live('item',
+        r._ts, r.ttl);
     r._ts := '2020-01-01';
     ASSERT ttl.time_to_live(r) = 0 AND NOT ttl.is_live('item', r._ts, r.ttl);
     SELECT * INTO r FROM item WHERE id = 3;
@@ -189,11 +203,16 @@ CREATE FUNCTION sql_volatile() RETURNS SETOF int LANGUAGE sql VOLATILE AS 'SELEC
 CREATE FUNCTION sql_set() RETURNS SETOF int LANGUAGE sql STABLE SET work_mem = '1MB' AS 'SELECT id FROM sessions.item';
 CREATE FUNCTION sql_atomic() RETURNS SETOF int LANGUAGE sql STABLE BEGIN ATOMIC SELECT id FROM sessions.item; END;
 CREATE FUNCTION sql_rows() RETURNS SETOF item LANGUAGE sql STABLE AS 'SELECT * FROM sessions.item';
-CREATE FUNCTION sql_update(i int) RETURNS boolean LANGUAGE sql AS 'UPDATE sessions.item SET n = n WHERE id = i RETURNING _ts < ''2800-01-01''';
-CREATE FUNCTION sql_insert(i int) RETURNS int LANGUAGE sql BEGIN ATOMIC INSERT INTO sessions.item (id, n) VALUES (i, -1) RETURNING n; END;
+CREATE FUNCTION sql_update(i int) RETURNS boolean LANGUAGE sql AS
+    'UPDATE sessions.item SET n = n WHERE id = i RETURNING _ts < ''2800-01-01''';
+CREATE FUNCTION sql_insert(i int) RETURNS int LANGUAGE sql BEGIN ATOMIC INSERT INTO sessions.item (id, n)
+    VALUES (i, -1) RETURNING n; END;
 CREATE VIEW by_functions AS
-    SELECT (SELECT string_agg(i::text, ' ' ORDER BY i) FROM sql_inlined() i) AS inlined, (SELECT string_agg(i::text, ' ' ORDER BY i) FROM sql_volatile() i) AS "volatile",
-           (SELECT string_agg(i::text, ' ' ORDER BY i) FROM sql_set() i) AS set, (SELECT string_agg(i::text, ' ' ORDER BY i) FROM sql_atomic() i) AS atomic, (SELECT string_agg(id::text, ' ' ORDER BY id) FROM sql_rows()) AS rows;
+    SELECT (SELECT string_agg(i::text, ' ' ORDER BY i) FROM sql_inlined() i) AS inlined, (SELECT string_agg(i::text,
+        ' ' ORDER BY i) FROM sql_volatile() i) AS "volatile",
+           (SELECT string_agg(i::text, ' ' ORDER BY i) FROM sql_set() i) AS set, (SELECT string_agg(i::text, ' '
+               ORDER BY i) FROM sql_atomic() i) AS atomic, (SELECT string_agg(id::text, ' ' ORDER BY id)
+               FROM sql_rows()) AS rows;
 CALL refill('item');
 SELECT * FROM by_functions;
 SELECT ttl.set_default_ttl('item', -1);
@@ -377,7 +396,8 @@ SET jit = on;
 SET jit_above_cost = 0;
 SET jit_inline_above_cost = 0;
 SET jit_optimize_above_cost = 0;
-SELECT count(*), sum(n), count(*) FILTER (WHERE 1 / (id - 3) IS NOT NULL) FROM item WHERE n > 0 AND 10 / (id - 4) IS NOT NULL;
+SELECT count(*), sum(n), count(*) FILTER (WHERE 1 / (id - 3) IS NOT NULL) FROM item
+    WHERE n > 0 AND 10 / (id - 4) IS NOT NULL;
 UPDATE item SET n = n + 1 WHERE 1 / (id - 5) IS NOT NULL RETURNING id, n, _ts < '2800-01-01' AS touched;
 INSERT INTO item (id, n) VALUES (3, 3), (1, 0) ON CONFLICT (id) DO UPDATE SET n = excluded.n - item.n RETURNING id, n;
 SELECT a.id, b.id FROM item a LEFT JOIN item b ON a.id = b.id - 2 ORDER BY a.id;
@@ -396,7 +416,8 @@ CREATE FUNCTION cached() RETURNS bigint LANGUAGE sql AS
 CREATE PROCEDURE stage(tables int) LANGUAGE plpgsql AS $$
 BEGIN
     FOR i IN 1 .. tables LOOP
-        CREATE TABLE sessions.staging (id int PRIMARY KEY, n int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int);
+        CREATE TABLE sessions.staging (id int PRIMARY KEY, n int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(),
+            ttl int);
         IF i % 4 = 0 THEN
             PERFORM ttl.create_container('sessions.staging', 60);
         END IF;

@@ -21,16 +21,20 @@ BEGIN
 END $$;
 
 -- PowerDNS: ttl is what a resolver may keep a record for
-CREATE TABLE records (id bigserial PRIMARY KEY, domain_id int, note text, type varchar(10), content text, ttl int, prio int, disabled bool DEFAULT false);
-INSERT INTO records (note, type, ttl) VALUES ('a.example', 'A', 300), ('b.example', 'MX', 3600), ('c.example', 'SOA', NULL);
+CREATE TABLE records (id bigserial PRIMARY KEY, domain_id int, note text, type varchar(10), content text, ttl int,
+    prio int, disabled bool DEFAULT false);
+INSERT INTO records (note, type, ttl) VALUES ('a.example', 'A', 300), ('b.example', 'MX', 3600), ('c.example', 'SOA',
+    NULL);
 SELECT ttl.create_container('records', '90 days');
 SELECT ttl.create_container('records', '90 days', ttl_column => NULL);
 SELECT live('records');
 
 -- Rails: sessions by their last change
-CREATE TABLE sessions (id bigserial PRIMARY KEY, session_id varchar NOT NULL UNIQUE, note text, created_at timestamp(6) NOT NULL, updated_at timestamp(6) NOT NULL);
+CREATE TABLE sessions (id bigserial PRIMARY KEY, session_id varchar NOT NULL UNIQUE, note text,
+    created_at timestamp(6) NOT NULL, updated_at timestamp(6) NOT NULL);
 CREATE INDEX index_sessions_on_updated_at ON sessions (updated_at);
-INSERT INTO sessions (session_id, note, created_at, updated_at) VALUES ('a', 'live', now() - interval '1 year', now() - interval '1 hour'), ('b', 'stale', now() - interval '1 year', now() - interval '1 month');
+INSERT INTO sessions (session_id, note, created_at, updated_at) VALUES ('a', 'live', now() - interval '1 year',
+    now() - interval '1 hour'), ('b', 'stale', now() - interval '1 year', now() - interval '1 month');
 \set VERBOSITY sqlstate
 SELECT ttl.create_container('sessions', '14 days', ts_column => 'updated_at', ttl_column => NULL);
 \set VERBOSITY terse
@@ -44,12 +48,16 @@ SELECT ttl.create_container('django_session', -1, ts_column => NULL, ttl_column 
 SELECT live('django_session');
 
 -- Keycloak: seconds since 1970 of the last refresh
-CREATE TABLE offline_user_session (user_session_id varchar(36), offline_flag varchar(4), note text, created_on int NOT NULL, last_session_refresh int NOT NULL DEFAULT 0, PRIMARY KEY (user_session_id, offline_flag));
+CREATE TABLE offline_user_session (user_session_id varchar(36), offline_flag varchar(4), note text,
+    created_on int NOT NULL, last_session_refresh int NOT NULL DEFAULT 0, PRIMARY KEY (user_session_id, offline_flag));
 CREATE INDEX idx_offline_uss_createdon ON offline_user_session (created_on);
-INSERT INTO offline_user_session VALUES ('a', '1', 'live', 1577836800, extract(epoch FROM now() - interval '1 day')), ('b', '1', 'stale', 1577836800, 1577836800);
-SELECT ttl.create_container('offline_user_session', '30 days', ts_column => 'last_session_refresh', ttl_column => NULL, touch_on_update => false);
+INSERT INTO offline_user_session VALUES ('a', '1', 'live', 1577836800, extract(epoch
+    FROM now() - interval '1 day')), ('b', '1', 'stale', 1577836800, 1577836800);
+SELECT ttl.create_container('offline_user_session', '30 days', ts_column => 'last_session_refresh', ttl_column => NULL,
+    touch_on_update => false);
 SET client_min_messages = warning;
-SELECT ttl.create_container('offline_user_session', '30 days', ts_column => 'last_session_refresh', ts_unit => 'epoch', ttl_column => NULL, touch_on_update => false);
+SELECT ttl.create_container('offline_user_session', '30 days', ts_column => 'last_session_refresh', ts_unit => 'epoch',
+    ttl_column => NULL, touch_on_update => false);
 SELECT live('offline_user_session');
 UPDATE offline_user_session SET note = 'refreshed', last_session_refresh = extract(epoch FROM now());
 SELECT live('offline_user_session');
@@ -65,7 +73,8 @@ SELECT live('cache');
 
 -- DynamoDB: an export whose TTL attribute is ttl, in seconds since 1970
 CREATE TABLE music (artist text, song text, note text, ttl numeric, PRIMARY KEY (artist, song));
-INSERT INTO music VALUES ('a', 'x', 'live', 32503680000), ('a', 'y', 'expired', 1577836800), ('a', 'z', 'for ever', NULL);
+INSERT INTO music VALUES ('a', 'x', 'live', 32503680000), ('a', 'y', 'expired', 1577836800), ('a', 'z', 'for ever',
+    NULL);
 SELECT ttl.create_container('music', -1);
 SELECT ttl.create_container('music', -1, ts_column => NULL, ttl_column => 'ttl', ttl_unit => 'epoch');
 SELECT live('music');
@@ -73,7 +82,9 @@ SELECT live('music');
 -- Cosmos DB: an export of documents, with ttl and _ts of each
 CREATE TABLE orders (id text PRIMARY KEY, note text, doc jsonb NOT NULL, _ts bigint NOT NULL);
 INSERT INTO orders SELECT id, note, doc, (doc ->> '_ts')::bigint FROM (VALUES
-    ('1', 'for ever', '{"_ts": 1577836800, "ttl": -1}'::jsonb), ('2', 'expired', '{"_ts": 1577836800, "ttl": 3600}'), ('3', 'by default', '{"_ts": 1577836800}'), ('4', 'live', '{"_ts": 1577836800, "ttl": 2147483647}')) v (id, note, doc);
+    ('1', 'for ever', '{"_ts": 1577836800, "ttl": -1}'::jsonb), ('2', 'expired', '{"_ts": 1577836800, "ttl": 3600}'),
+        ('3', 'by default', '{"_ts": 1577836800}'), ('4', 'live', '{"_ts": 1577836800, "ttl": 2147483647}')) v (id,
+        note, doc);
 SELECT ttl.create_container('orders', -1, ttl_column => 'doc');
 SELECT ttl.create_container('orders', -1, ts_column => '_ts', ts_unit => 'epoch', ttl_column => 'doc');
 SELECT live('orders');
@@ -91,15 +102,18 @@ SELECT ttl.create_container('keyv', -1, ts_column => NULL, ttl_column => 'expire
 SELECT live('keyv');
 
 -- pg-boss: jobs have a deadline
-CREATE TABLE job (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), note text, state text NOT NULL DEFAULT 'created', completed_on timestamptz, keep_until timestamptz NOT NULL DEFAULT now() + interval '14 days');
-INSERT INTO job (note, state, completed_on, keep_until) VALUES ('waiting', 'created', NULL, '2900-01-01'), ('done', 'completed', '2020-01-02', '2020-01-16');
+CREATE TABLE job (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), note text, state text NOT NULL DEFAULT 'created',
+    completed_on timestamptz, keep_until timestamptz NOT NULL DEFAULT now() + interval '14 days');
+INSERT INTO job (note, state, completed_on, keep_until) VALUES ('waiting', 'created', NULL, '2900-01-01'), ('done',
+    'completed', '2020-01-02', '2020-01-16');
 SELECT ttl.create_container('job', -1, ts_column => NULL, ttl_column => 'keep_until');
 INSERT INTO job (note) VALUES ('new');
 SELECT live('job');
 SELECT note, completed_on FROM job ORDER BY note;
 
 -- Readings, by the day that a partition is for
-CREATE TABLE reading (device int, taken timestamptz NOT NULL, note text, PRIMARY KEY (device, taken)) PARTITION BY RANGE (taken);
+CREATE TABLE reading (device int, taken timestamptz NOT NULL, note text, PRIMARY KEY (device, taken))
+    PARTITION BY RANGE (taken);
 CREATE TABLE reading_old PARTITION OF reading FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');
 CREATE TABLE reading_new PARTITION OF reading DEFAULT;
 INSERT INTO reading VALUES (1, '2020-01-01', 'old'), (1, now(), 'new');

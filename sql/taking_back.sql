@@ -10,13 +10,16 @@ CREATE FUNCTION shape(c regclass) RETURNS SETOF text LANGUAGE sql AS $$
        FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
       WHERE attrelid = c AND attnum > 0 AND NOT attisdropped ORDER BY attnum)
     UNION ALL
-    (SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = c AND contype = 'c' ORDER BY conname COLLATE "C")
+    (SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = c AND contype = 'c'
+        ORDER BY conname COLLATE "C")
     UNION ALL
-    (SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = c ORDER BY pg_get_indexdef(indexrelid) COLLATE "C")
+    (SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = c
+        ORDER BY pg_get_indexdef(indexrelid) COLLATE "C")
     UNION ALL
     (SELECT tgname FROM pg_trigger WHERE tgrelid = c AND NOT tgisinternal)
 $$;
-CREATE FUNCTION added(c regclass) RETURNS text[] LANGUAGE sql AS 'SELECT created_objects FROM ttl.container WHERE relid = c';
+CREATE FUNCTION added(c regclass) RETURNS text[] LANGUAGE sql AS
+    'SELECT created_objects FROM ttl.container WHERE relid = c';
 
 -- Columns that were there stay, whatever is asked for, and a NOTICE says so
 SET client_min_messages = notice;
@@ -154,7 +157,8 @@ SELECT shape('parts_2');
 -- Rows that come back are counted, when TTL is turned off, lasts longer, or ends
 CREATE TABLE tokens (id int);
 SELECT ttl.create_container('tokens', 3600);
-INSERT INTO tokens (id, _ts, ttl) SELECT g, now() - interval '1 day', CASE WHEN g <= 2 THEN 60 END FROM generate_series(1, 500) g;
+INSERT INTO tokens (id, _ts, ttl) SELECT g, now() - interval '1 day', CASE WHEN g <= 2 THEN 60 END
+    FROM generate_series(1, 500) g;
 \set VERBOSITY default
 SELECT ttl.set_default_ttl('tokens', '2 days');
 \set VERBOSITY terse
@@ -204,8 +208,10 @@ ROLLBACK;
 SET client_min_messages = warning;
 CREATE FUNCTION comments(c regclass) RETURNS TABLE (object text, comment text) LANGUAGE sql AS $$
     SELECT * FROM (
-        SELECT attname::text, col_description(c, attnum) FROM pg_attribute WHERE attrelid = c AND attnum > 0 AND NOT attisdropped
-        UNION ALL SELECT tgname, obj_description(oid, 'pg_trigger') FROM pg_trigger WHERE tgrelid = c AND NOT tgisinternal
+        SELECT attname::text, col_description(c, attnum) FROM pg_attribute
+            WHERE attrelid = c AND attnum > 0 AND NOT attisdropped
+        UNION ALL SELECT tgname, obj_description(oid, 'pg_trigger') FROM pg_trigger
+            WHERE tgrelid = c AND NOT tgisinternal
     ) o (object, comment) ORDER BY object COLLATE "C"
 $$;
 -- What is added says what it is, and a change of the policy makes none of it false
@@ -256,7 +262,9 @@ SET ROLE regress_ttl_user;
 ALTER TABLE taking_back.commented_parts DETACH PARTITION taking_back.commented_part;
 RESET ROLE;
 ALTER TABLE commented_parts DETACH PARTITION commented_part_2 CONCURRENTLY;
-SELECT count(*), count(comment), count(comment) FILTER (WHERE comment IN (SELECT comment FROM said)) AS "ttl's" FROM comments('commented_part');
-SELECT count(*), count(comment), count(comment) FILTER (WHERE comment IN (SELECT comment FROM said)) AS "ttl's" FROM comments('commented_part_2');
+SELECT count(*), count(comment), count(comment) FILTER (WHERE comment IN (SELECT comment FROM said)) AS "ttl's"
+    FROM comments('commented_part');
+SELECT count(*), count(comment), count(comment) FILTER (WHERE comment IN (SELECT comment FROM said)) AS "ttl's"
+    FROM comments('commented_part_2');
 
 DROP SCHEMA taking_back CASCADE;

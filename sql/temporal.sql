@@ -16,9 +16,11 @@ SELECT ttl.create_container(t, 60) FROM unnest('{room, booking}'::regclass[]) t;
 CREATE PROCEDURE refill() LANGUAGE sql AS $$
     TRUNCATE temporal.room, temporal.booking CASCADE;
     INSERT INTO temporal.room (id, period, _ts) SELECT int4range(i, i + 1), daterange(b, e), '3000-01-01'
-        FROM generate_series(1, 3) i, (VALUES (date '2024-01-01', date '2025-01-01'), ('2025-01-01', '2026-01-01')) v (b, e);
+        FROM generate_series(1, 3) i, (VALUES (date '2024-01-01', date '2025-01-01'), ('2025-01-01',
+            '2026-01-01')) v (b, e);
     INSERT INTO temporal.booking (id, room, period, _ts) VALUES
-        (11, '[1,2)', '[2024-03-01,2024-04-01)', '2020-01-01'), (12, '[1,2)', '[2024-12-01,2025-02-01)', '2020-01-01'), (13, '[1,2)', '[2025-05-01,2025-06-01)', '3000-01-01'),
+        (11, '[1,2)', '[2024-03-01,2024-04-01)', '2020-01-01'), (12, '[1,2)', '[2024-12-01,2025-02-01)', '2020-01-01'),
+            (13, '[1,2)', '[2025-05-01,2025-06-01)', '3000-01-01'),
         (21, '[2,3)', '[2024-03-01,2024-04-01)', '2020-01-01'), (22, '[2,3)', '[2024-03-01,2024-04-01)', '3000-01-01');
 $$;
 CREATE PROCEDURE age(r int, y int) LANGUAGE sql AS $$
@@ -31,7 +33,8 @@ CREATE VIEW orphans AS SELECT b.id FROM booking b
 -- The check: an expired row is absent, and covers nothing
 CALL refill();
 CALL age(3, 2025);
-SELECT period, state(format('INSERT INTO temporal.booking VALUES (31, ''[3,4)'', %L)', period)), state('DELETE FROM temporal.booking WHERE id = 31')
+SELECT period, state(format('INSERT INTO temporal.booking VALUES (31, ''[3,4)'', %L)', period)),
+    state('DELETE FROM temporal.booking WHERE id = 31')
 FROM unnest('{"[2024-02-01,2024-03-01)", "[2025-02-01,2025-03-01)", "[2024-12-01,2025-02-01)"}'::daterange[]) period;
 
 -- What is deleted, or has its period changed: expired rows that reference it go
@@ -41,11 +44,14 @@ SELECT * FROM stored('booking');
 SELECT state('DELETE FROM temporal.room WHERE id = ''[1,2)'''), state('DELETE FROM temporal.room WHERE id = ''[2,3)''');
 SELECT * FROM stored('booking');
 CALL refill();
-SELECT state('UPDATE temporal.room SET period = ''[2024-02-01,2025-01-01)'' WHERE id = ''[1,2)'' AND period @> date ''2024-06-01''');
+SELECT state('UPDATE temporal.room SET period = ''[2024-02-01,2025-01-01)'' WHERE id = ''[1,2)'' AND period @> '
+    'date ''2024-06-01''');
 SELECT * FROM stored('booking');
-SELECT state('UPDATE temporal.room SET period = ''[2024-06-01,2025-01-01)'' WHERE id = ''[1,2)'' AND period @> date ''2024-06-01''');
+SELECT state('UPDATE temporal.room SET period = ''[2024-06-01,2025-01-01)'' WHERE id = ''[1,2)'' AND period @> '
+    'date ''2024-06-01''');
 SELECT * FROM stored('booking');
-SELECT state('UPDATE temporal.room SET period = ''[2024-06-01,2025-01-01)'' WHERE id = ''[2,3)'' AND period @> date ''2024-06-01''');
+SELECT state('UPDATE temporal.room SET period = ''[2024-06-01,2025-01-01)'' WHERE id = ''[2,3)'' AND period @> '
+    'date ''2024-06-01''');
 SELECT state('UPDATE temporal.room SET id = ''[9,10)'' WHERE id = ''[1,2)'' AND period @> date ''2025-06-01''');
 SELECT * FROM stored('booking');
 -- another row may take its part of the period, but no expired one
@@ -83,7 +89,8 @@ SELECT * FROM stored('booking');
 CALL refill();
 CALL age(1, 2024);
 CALL age(2, 2024);
-SELECT state('INSERT INTO temporal.room (id, period) VALUES (''[1,2)'', ''[2024-03-01,2024-06-01)'')'), state('INSERT INTO temporal.room (id, period) VALUES (''[2,3)'', ''[2024-03-01,2024-06-01)'')');
+SELECT state('INSERT INTO temporal.room (id, period) VALUES (''[1,2)'', ''[2024-03-01,2024-06-01)'')'),
+    state('INSERT INTO temporal.room (id, period) VALUES (''[2,3)'', ''[2024-03-01,2024-06-01)'')');
 SELECT * FROM stored('room');
 SELECT * FROM stored('booking');
 
@@ -97,7 +104,8 @@ CREATE TABLE staff (id int4range, boss int4range, period daterange, PRIMARY KEY 
     FOREIGN KEY (boss, PERIOD period) REFERENCES staff (id, PERIOD period));
 SELECT ttl.create_container('staff', 60);
 INSERT INTO staff (id, boss, period, _ts) VALUES ('[1,2)', NULL, '[2024-01-01,2025-01-01)', '3000-01-01');
-INSERT INTO staff (id, boss, period, _ts) VALUES ('[2,3)', '[1,2)', '[2024-02-01,2024-03-01)', '3000-01-01'), ('[3,4)', '[2,3)', '[2024-02-01,2024-03-01)', '2020-01-01'), ('[4,5)', '[1,2)', '[2024-05-01,2024-06-01)', '2020-01-01');
+INSERT INTO staff (id, boss, period, _ts) VALUES ('[2,3)', '[1,2)', '[2024-02-01,2024-03-01)', '3000-01-01'), ('[3,4)',
+    '[2,3)', '[2024-02-01,2024-03-01)', '2020-01-01'), ('[4,5)', '[1,2)', '[2024-05-01,2024-06-01)', '2020-01-01');
 SELECT state('DELETE FROM temporal.staff WHERE id = ''[1,2)''');
 SELECT state('UPDATE temporal.staff SET period = ''[2024-01-01,2024-05-15)'' WHERE id = ''[1,2)''');
 SELECT * FROM stored('staff');
@@ -110,8 +118,10 @@ CREATE TABLE stay (id int PRIMARY KEY, room int4range, period daterange,
 CREATE TABLE stay1 PARTITION OF stay FOR VALUES FROM (0) TO (10);
 SELECT ttl.create_container('stay', 60);
 CALL refill();
-INSERT INTO stay (id, room, period, _ts) VALUES (1, '[3,4)', '[2024-02-01,2025-03-01)', '2020-01-01'), (2, '[3,4)', '[2025-02-01,2025-03-01)', '3000-01-01');
-SELECT state('DELETE FROM temporal.room WHERE id = ''[3,4)'' AND period @> date ''2024-06-01'''), state('DELETE FROM temporal.room WHERE id = ''[3,4)''');
+INSERT INTO stay (id, room, period, _ts) VALUES (1, '[3,4)', '[2024-02-01,2025-03-01)', '2020-01-01'), (2, '[3,4)',
+    '[2025-02-01,2025-03-01)', '3000-01-01');
+SELECT state('DELETE FROM temporal.room WHERE id = ''[3,4)'' AND period @> date ''2024-06-01'''),
+    state('DELETE FROM temporal.room WHERE id = ''[3,4)''');
 SELECT * FROM stored('stay');
 
 DROP SCHEMA temporal CASCADE;

@@ -11,8 +11,10 @@ SELECT ttl.create_container(c, 60) FROM unnest('{item, part}'::regclass[]) c;
 CREATE TABLE plain (id int PRIMARY KEY, note text);
 CREATE PROCEDURE refill() LANGUAGE sql AS $$
     TRUNCATE tools.item, tools.part;
-    INSERT INTO tools.item (id, note, _ts, ttl) VALUES (1, 'live', '2900-01-01', NULL), (2, 'expired', '2020-01-01', NULL), (3, 'live', '2020-01-01', -1), (4, 'expired', '2020-01-01', 5);
-    INSERT INTO tools.part (id, note, _ts, ttl) VALUES (1, 'live', '2900-01-01', NULL), (2, 'expired', '2020-01-01', NULL), (3, 'live', '2020-01-01', -1), (4, 'expired', '2020-01-01', 5);
+    INSERT INTO tools.item (id, note, _ts, ttl) VALUES (1, 'live', '2900-01-01', NULL), (2, 'expired', '2020-01-01',
+        NULL), (3, 'live', '2020-01-01', -1), (4, 'expired', '2020-01-01', 5);
+    INSERT INTO tools.part (id, note, _ts, ttl) VALUES (1, 'live', '2900-01-01', NULL), (2, 'expired', '2020-01-01',
+        NULL), (3, 'live', '2020-01-01', -1), (4, 'expired', '2020-01-01', 5);
 $$;
 CALL refill();
 
@@ -47,7 +49,8 @@ END $$;
 CREATE FUNCTION repack.other_trigger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE FUNCTION repack_table(t regclass) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-    EXECUTE format('CREATE TRIGGER repack_trigger AFTER INSERT OR DELETE OR UPDATE ON %s FOR EACH ROW EXECUTE PROCEDURE repack.repack_trigger()', t);
+    EXECUTE format('CREATE TRIGGER repack_trigger AFTER INSERT OR DELETE OR UPDATE ON %s FOR EACH ROW EXECUTE '
+        'PROCEDURE repack.repack_trigger()', t);
     EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER repack_trigger', t);
     EXECUTE format('CREATE TABLE repack.table_x AS SELECT * FROM ONLY %s WITH NO DATA', t);
     EXECUTE format('INSERT INTO repack.table_x SELECT * FROM ONLY %s', t);
@@ -58,9 +61,12 @@ EXCEPTION WHEN feature_not_supported THEN
 END $$;
 
 CALL refill();
-SELECT refused('CREATE TRIGGER repack_trigger AFTER INSERT OR DELETE OR UPDATE ON tools.item FOR EACH ROW EXECUTE PROCEDURE repack.repack_trigger()');
-SELECT refused('CREATE TRIGGER x AFTER INSERT OR DELETE OR UPDATE ON tools.part_1 FOR EACH ROW EXECUTE FUNCTION repack.repack_trigger()');
-SELECT refused('CREATE TRIGGER repack_trigger AFTER INSERT OR DELETE OR UPDATE ON ttl.container FOR EACH ROW EXECUTE PROCEDURE repack.repack_trigger()');
+SELECT refused('CREATE TRIGGER repack_trigger AFTER INSERT OR DELETE OR UPDATE ON tools.item FOR EACH ROW EXECUTE '
+    'PROCEDURE repack.repack_trigger()');
+SELECT refused('CREATE TRIGGER x AFTER INSERT OR DELETE OR UPDATE ON tools.part_1 FOR EACH ROW EXECUTE FUNCTION '
+    'repack.repack_trigger()');
+SELECT refused('CREATE TRIGGER repack_trigger AFTER INSERT OR DELETE OR UPDATE ON ttl.container FOR EACH ROW EXECUTE '
+    'PROCEDURE repack.repack_trigger()');
 SELECT repack_table('item'), repack_table('part_1'), repack_table('ttl.container'), repack_table('plain');
 DROP TABLE repack.table_x;
 -- not that of pg_repack
@@ -88,9 +94,11 @@ ALTER TABLE item OWNER TO regress_ttl_owner;
 GRANT ALL ON item TO regress_ttl_user;
 SET row_security = off;
 SET ROLE regress_ttl_user;
-SELECT state('CREATE TRIGGER repack_trigger AFTER INSERT OR DELETE OR UPDATE ON tools.item FOR EACH ROW EXECUTE PROCEDURE repack.repack_trigger()');
+SELECT state('CREATE TRIGGER repack_trigger AFTER INSERT OR DELETE OR UPDATE ON tools.item FOR EACH ROW EXECUTE '
+    'PROCEDURE repack.repack_trigger()');
 SET ROLE regress_ttl_owner;
-SELECT state('CREATE TRIGGER repack_trigger AFTER INSERT OR DELETE OR UPDATE ON tools.item FOR EACH ROW EXECUTE PROCEDURE repack.repack_trigger()');
+SELECT state('CREATE TRIGGER repack_trigger AFTER INSERT OR DELETE OR UPDATE ON tools.item FOR EACH ROW EXECUTE '
+    'PROCEDURE repack.repack_trigger()');
 RESET ROLE;
 RESET row_security;
 -- what the trigger logs is what has become of the rows: stamps, evictions, deletions

@@ -47,7 +47,8 @@ SELECT drop_it();
 ROLLBACK;
 -- more than a line has room for
 BEGIN;
-DO $$ BEGIN FOR i IN 1..30 LOOP EXECUTE format('CREATE TABLE t%s (id int)', i); PERFORM ttl.create_container(format('t%s', i)::regclass, 60); END LOOP; END $$;
+DO $$ BEGIN FOR i IN 1..30 LOOP EXECUTE format('CREATE TABLE t%s (id int)',
+    i); PERFORM ttl.create_container(format('t%s', i)::regclass, 60); END LOOP; END $$;
 DROP EXTENSION ttl CASCADE;
 ROLLBACK;
 DROP TABLE goes, stays;

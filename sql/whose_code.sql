@@ -13,7 +13,8 @@ CREATE TABLE ran (n int GENERATED ALWAYS AS IDENTITY, who name DEFAULT current_u
 GRANT INSERT ON ran TO PUBLIC;
 CREATE FUNCTION ran() RETURNS text LANGUAGE sql AS $$
     WITH gone AS (DELETE FROM whose.ran RETURNING *)
-    SELECT string_agg(DISTINCT concat_ws(' as ', what, CASE WHEN pg_has_role(who, 'pg_read_server_files', 'member') THEN 'SUPERUSER' ELSE who END), ', ') FROM gone
+    SELECT string_agg(DISTINCT concat_ws(' as ', what, CASE WHEN pg_has_role(who, 'pg_read_server_files',
+        'member') THEN 'SUPERUSER' ELSE who END), ', ') FROM gone
 $$;
 CREATE FUNCTION stored(text) RETURNS text LANGUAGE plpgsql SET row_security = off AS $$
 DECLARE
@@ -61,7 +62,8 @@ CREATE TABLE item (id int PRIMARY KEY);
 SELECT ttl.create_container('item', 10);
 CREATE TRIGGER audit BEFORE DELETE ON item FOR EACH ROW EXECUTE FUNCTION audit();
 CREATE TRIGGER audit_too AFTER DELETE ON item FOR EACH ROW EXECUTE FUNCTION audit_too();
-CREATE CONSTRAINT TRIGGER audit_later AFTER DELETE ON item DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION audit();
+CREATE CONSTRAINT TRIGGER audit_later AFTER DELETE ON item DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION
+    audit();
 CREATE TRIGGER tell AFTER DELETE ON item FOR EACH STATEMENT EXECUTE FUNCTION tell();
 CREATE RULE audit_as_well AS ON DELETE TO item DO ALSO INSERT INTO ran (what) VALUES ('rule');
 GRANT INSERT, UPDATE (id), SELECT (id) ON item TO regress_ttl_mallory;
@@ -131,7 +133,8 @@ RESET SESSION AUTHORIZATION;
 SELECT ran();
 -- a trigger that needs the owner's rights has them if it says so, and an error tells how
 CREATE TABLE private_log (id int);
-CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO whose.private_log VALUES (OLD.id); RETURN OLD; END';
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN INSERT INTO whose.private_log VALUES (OLD.id); RETURN OLD; END';
 DROP TRIGGER count_forced ON plain;
 CREATE TRIGGER note BEFORE DELETE ON plain FOR EACH ROW EXECUTE FUNCTION note();
 INSERT INTO plain (id, _ts) VALUES (2, '2020-01-01');
@@ -161,7 +164,8 @@ CREATE FUNCTION check_log(int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN PERFOR
 CREATE FUNCTION make_parent(name text, action text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('CREATE TABLE whose.%I (id int PRIMARY KEY)', name);
-    EXECUTE format('CREATE TABLE whose.%I (id int PRIMARY KEY, p int DEFAULT 0 REFERENCES whose.%I ON DELETE %s)', name || '_child', name, action);
+    EXECUTE format('CREATE TABLE whose.%I (id int PRIMARY KEY, p int DEFAULT 0 REFERENCES whose.%I ON DELETE %s)',
+        name || '_child', name, action);
     PERFORM ttl.create_container(format('whose.%I', name)::regclass, 10);
     EXECUTE format('GRANT INSERT ON whose.%I TO regress_ttl_mallory', name);
     EXECUTE format('INSERT INTO whose.%I (id) VALUES (0), (1), (2)', name);
@@ -170,7 +174,8 @@ BEGIN
     EXECUTE format('UPDATE whose.%I SET _ts = ''2020-01-01'' WHERE id > 0', name);
     SET LOCAL ttl.touch = on;
 END $$;
-SELECT make_parent('cascaded', 'CASCADE'), make_parent('nulled', 'SET NULL'), make_parent('defaulted', 'SET DEFAULT'), make_parent('free', 'CASCADE');
+SELECT make_parent('cascaded', 'CASCADE'), make_parent('nulled', 'SET NULL'), make_parent('defaulted', 'SET DEFAULT'),
+    make_parent('free', 'CASCADE');
 CREATE TRIGGER audit BEFORE DELETE ON cascaded_child FOR EACH ROW EXECUTE FUNCTION audit();
 ALTER TABLE nulled_child ADD CHECK (check_log(p));
 -- SET DEFAULT takes a key that an expired row holds
@@ -235,7 +240,8 @@ SET SESSION AUTHORIZATION regress_ttl_mallory;
 SELECT state('INSERT INTO whose.ring VALUES (2)');
 RESET SESSION AUTHORIZATION;
 -- further down, on partitions, by rules; and own code is nobody's concern
-SELECT make_parent('top', 'CASCADE'), make_parent('split', 'CASCADE'), make_parent('ruled', 'CASCADE'), make_parent('own', 'CASCADE');
+SELECT make_parent('top', 'CASCADE'), make_parent('split', 'CASCADE'), make_parent('ruled', 'CASCADE'),
+    make_parent('own', 'CASCADE');
 CREATE TABLE top_grandchild (id int REFERENCES top_child ON DELETE CASCADE) PARTITION BY LIST (id);
 CREATE TABLE top_grandchild_1 PARTITION OF top_grandchild DEFAULT;
 CREATE TRIGGER tell AFTER DELETE ON top_grandchild_1 FOR EACH STATEMENT EXECUTE FUNCTION tell();
@@ -373,9 +379,11 @@ CREATE TRIGGER tell BEFORE DELETE ON trap_deferred FOR EACH ROW EXECUTE FUNCTION
 CREATE TABLE step (id int PRIMARY KEY REFERENCES parent);
 SELECT ttl.create_container('step', 10);
 CREATE TABLE trap_below (s int REFERENCES step ON DELETE CASCADE);
-CREATE CONSTRAINT TRIGGER tell AFTER DELETE ON trap_below DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell();
+CREATE CONSTRAINT TRIGGER tell AFTER DELETE ON trap_below DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION
+    tell();
 -- by functions that planning calls, or comparing keys
-CREATE FUNCTION whoami() RETURNS int LANGUAGE plpgsql AS $$BEGIN INSERT INTO whose.ran (what) VALUES ('function'); RETURN 1; END$$;
+CREATE FUNCTION whoami() RETURNS int LANGUAGE plpgsql AS $$BEGIN INSERT INTO whose.ran (what)
+    VALUES ('function'); RETURN 1; END$$;
 CREATE FUNCTION folded(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN whose.whoami(); END';
 CREATE TABLE trap_index (id int PRIMARY KEY, p int REFERENCES parent);
 SELECT ttl.create_container('trap_index', 10);
@@ -461,7 +469,8 @@ GRANT INSERT ON moved TO regress_ttl_alice;
 ALTER TABLE moved OWNER TO regress_ttl_mallory;
 -- archives of the attacker's, with code of each kind
 SET SESSION AUTHORIZATION regress_ttl_mallory;
-CREATE FUNCTION said(text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$BEGIN PERFORM whose.whoami(); RETURN true; END$$;
+CREATE FUNCTION said(text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$BEGIN PERFORM whose.whoami(); RETURN true;
+    END$$;
 CREATE TYPE kind AS (v text);
 CREATE FUNCTION to_kind(text) RETURNS kind LANGUAGE plpgsql AS $$BEGIN PERFORM whose.whoami(); RETURN row($1); END$$;
 CREATE CAST (text AS kind) WITH FUNCTION to_kind(text) AS ASSIGNMENT;
@@ -496,7 +505,8 @@ CREATE TABLE kept_container (id int PRIMARY KEY, kind text);
 SELECT ttl.create_container('kept_container', 10);
 INSERT INTO kept_container (id, _ts) SELECT i, '2020-01-01' FROM generate_series(100, 120) i;
 CREATE TRIGGER tell AFTER DELETE ON kept_container FOR EACH ROW EXECUTE FUNCTION tell();
-CREATE TABLE kept_plain (id int NOT NULL, n int GENERATED ALWAYS AS IDENTITY UNIQUE, kind text, at timestamptz DEFAULT now(), c text DEFAULT 'c', who name DEFAULT current_user);
+CREATE TABLE kept_plain (id int NOT NULL, n int GENERATED ALWAYS AS IDENTITY UNIQUE, kind text,
+    at timestamptz DEFAULT now(), c text DEFAULT 'c', who name DEFAULT current_user);
 RESET SESSION AUTHORIZATION;
 SET client_min_messages = error;
 DELETE FROM ran;
@@ -505,7 +515,8 @@ CREATE FUNCTION try_archives(before text) RETURNS TABLE (archive regclass, resul
 DECLARE
     i int := 100;
 BEGIN
-    FOR archive IN SELECT oid::regclass FROM pg_class WHERE relname ~ '^kept_' AND relkind IN ('r', 'p') ORDER BY relname COLLATE "C" LOOP
+    FOR archive IN SELECT oid::regclass FROM pg_class WHERE relname ~ '^kept_' AND relkind IN ('r', 'p')
+        ORDER BY relname COLLATE "C" LOOP
         PERFORM ttl.alter_container('moved', archive_to => archive);
         INSERT INTO moved (id, kind, _ts) VALUES (i, 'x', '2020-01-01');
         UPDATE kept_container SET _ts = '2020-01-01';
@@ -545,14 +556,16 @@ CREATE TABLE kept_both (LIKE moved_both);
 CREATE TRIGGER tell BEFORE INSERT ON kept_both FOR EACH ROW EXECUTE FUNCTION tell();
 SELECT ttl.create_container('moved_both', 10);
 SELECT ttl.alter_container('moved_both', archive_to => 'kept_both', reaping => false);
-CREATE FUNCTION set_aside() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM aside(lower(OLD.during)); RETURN OLD; END$$;
+CREATE FUNCTION set_aside() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM aside(lower(OLD.during)); RETURN OLD;
+    END$$;
 CREATE TRIGGER aside AFTER DELETE ON moved_both FOR EACH ROW EXECUTE FUNCTION set_aside();
 INSERT INTO moved_both (during, _ts) VALUES ('[1,2)', '2020-01-01'), ('[2,3)', '2020-01-01');
 ALTER TABLE moved_both OWNER TO regress_ttl_mallory;
 ALTER TABLE kept_both OWNER TO regress_ttl_mallory;
 GRANT INSERT ON moved_both TO regress_ttl_alice;
 SET SESSION AUTHORIZATION regress_ttl_alice;
-CREATE FUNCTION aside(int) RETURNS void LANGUAGE plpgsql AS $$BEGIN IF $1 > 1 THEN CREATE TEMP TABLE in_the_way (id int); END IF; END$$;
+CREATE FUNCTION aside(int) RETURNS void LANGUAGE plpgsql AS $$BEGIN IF $1 > 1
+    THEN CREATE TEMP TABLE in_the_way (id int); END IF; END$$;
 INSERT INTO moved_both VALUES ('[1,3)');
 DROP FUNCTION aside;
 RESET SESSION AUTHORIZATION;
@@ -600,7 +613,8 @@ CREATE CONSTRAINT TRIGGER tell AFTER DELETE ON later DEFERRABLE INITIALLY DEFERR
 INSERT INTO litter (id, how, _ts) SELECT n, how, '2020-01-01' FROM unnest(ARRAY[
     'CREATE TEMP VIEW pg_stat_activity AS SELECT 1 AS pid', 'CREATE TEMP TABLE log (message text)',
     'PREPARE kept AS SELECT 1', 'DECLARE c CURSOR WITH HOLD FOR SELECT 1',
-    'LISTEN told', 'SET ROLE NONE', 'RESET SESSION AUTHORIZATION', 'SET search_path = whose', 'SET CONSTRAINTS ALL DEFERRED',
+    'LISTEN told', 'SET ROLE NONE', 'RESET SESSION AUTHORIZATION', 'SET search_path = whose',
+        'SET CONSTRAINTS ALL DEFERRED',
     'SET CONSTRAINTS ALL DEFERRED; DELETE FROM whose.later']) WITH ORDINALITY u (how, n);
 INSERT INTO later (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01');
 RESET SESSION AUTHORIZATION;
@@ -631,7 +645,8 @@ CALL ttl.reap('litter');
 CALL ttl.reap('later');
 SELECT ran(), stored('litter'), stored('later');
 SELECT count(*) FROM pg_class WHERE relname = 'pg_stat_activity';
-SELECT current_user = session_user AS myself, current_setting('search_path'), (SELECT count(*) FROM pg_prepared_statements), (SELECT count(*) FROM pg_listening_channels());
+SELECT current_user = session_user AS myself, current_setting('search_path'), (SELECT count(*)
+    FROM pg_prepared_statements), (SELECT count(*) FROM pg_listening_channels());
 -- a member of the owning role is another role, too
 GRANT regress_ttl_mallory TO regress_ttl_alice;
 SET SESSION AUTHORIZATION regress_ttl_alice;
@@ -673,22 +688,26 @@ UPDATE applied SET _ts = '2020-01-01';
 RESET ttl.touch;
 CREATE FUNCTION make_triggers(regclass) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    EXECUTE format('CREATE TRIGGER by_origin AFTER DELETE OR UPDATE ON %1$s FOR EACH ROW EXECUTE FUNCTION tell_mode(); CREATE TRIGGER by_replica AFTER DELETE OR UPDATE ON %1$s FOR EACH ROW EXECUTE FUNCTION tell_mode();
+    EXECUTE format('CREATE TRIGGER by_origin AFTER DELETE OR UPDATE ON %1$s FOR EACH ROW EXECUTE FUNCTION tell_mode(); '
+        'CREATE TRIGGER by_replica AFTER DELETE OR UPDATE ON %1$s FOR EACH ROW EXECUTE FUNCTION tell_mode();
         CREATE TRIGGER by_always AFTER DELETE OR UPDATE ON %1$s FOR EACH ROW EXECUTE FUNCTION tell_mode();
         ALTER TABLE %1$s ENABLE REPLICA TRIGGER by_replica, ENABLE ALWAYS TRIGGER by_always', $1);
 END $$;
 CREATE FUNCTION tell_mode() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO whose.ran (what) VALUES (format('%s %s %s', TG_TABLE_NAME, TG_NAME, current_setting('session_replication_role')));
+    INSERT INTO whose.ran (what) VALUES (format('%s %s %s', TG_TABLE_NAME, TG_NAME,
+        current_setting('session_replication_role')));
     RETURN NULL;
 END $$;
-SELECT make_triggers(t) FROM unnest('{applied, applied_child, applied_grandchild, applied_null, applied_split}'::regclass[]) t;
+SELECT make_triggers(t) FROM unnest('{applied, applied_child, applied_grandchild, applied_null, '
+    'applied_split}'::regclass[]) t;
 SET session_replication_role = replica;
 INSERT INTO applied VALUES (1);
 INSERT INTO applied VALUES (2);
 RESET session_replication_role;
 SELECT what FROM ran ORDER BY n;
-SELECT stored('applied'), stored('applied_child'), stored('applied_grandchild'), stored('applied_split'), (SELECT p FROM applied_null), stored('applied_live');
+SELECT stored('applied'), stored('applied_child'), stored('applied_grandchild'), stored('applied_split'), (SELECT p
+    FROM applied_null), stored('applied_live');
 -- a plain DELETE there
 DELETE FROM ran;
 SET session_replication_role = replica;
