@@ -73,6 +73,36 @@ for (1 .. 3)
 cmp_ok($node->safe_psql('postgres', 'SELECT last_value FROM tries'), '<', $tries + 10, 'others try it as seldom as one would');
 unlike(slurp_file($node->logfile, $log), qr/could not delete expired rows of table "public\.(poison|broken)"/, '... nor log what is logged');
 
+# Nor does a worker forget what it knows when somebody changes another policy, which has it read the list of containers
+# again: of two partitions' rows, one is tried again after twenty times the 0.3 s that a try takes.
+$node->safe_psql('postgres', q{
+CREATE SEQUENCE slow_tries;
+CREATE FUNCTION refuse_slowly() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM nextval('public.slow_tries'), pg_sleep(0.3);
+    RAISE 'not yet';
+END $$;
+CREATE TABLE slow (part int, id int) PARTITION BY LIST (part);
+CREATE TABLE slow1 PARTITION OF slow FOR VALUES IN (1);
+CREATE TABLE slow2 PARTITION OF slow FOR VALUES IN (2);
+CREATE TRIGGER refuse BEFORE DELETE ON slow FOR EACH ROW EXECUTE FUNCTION refuse_slowly();
+SELECT ttl.create_container('slow', 3600);
+INSERT INTO slow (part, id, _ts) SELECT g, g, '2020-01-01' FROM generate_series(1, 2) g;
+CREATE TABLE beside (id int);
+SELECT ttl.create_container('beside', 3600);
+});
+$node->wait_until(q{SELECT blocked_rows = 2 FROM ttl.stat_containers WHERE container = 'slow'::regclass});
+my ($start, $slow_tries) = (time, $node->safe_psql('postgres', 'SELECT last_value FROM slow_tries'));
+for my $n (1 .. 10)
+{
+	$node->safe_psql('postgres', "SELECT ttl.set_default_ttl('beside', 3600 + $n)");
+	$node->add_expired('beside', 1);
+	$node->is_emptied('beside', "a change of another policy, $n, has the worker look");
+}
+cmp_ok($node->safe_psql('postgres', 'SELECT last_value FROM slow_tries') - $slow_tries, '<=', 2 * (1 + (time - $start) / 6),
+	'... and not forget when to try a row again');
+$node->safe_psql('postgres', 'DROP TABLE slow, beside');
+
 # what is referenced, too
 like($node->safe_psql('postgres', q{SELECT last_error FROM ttl.stat_containers WHERE container = 'parent'::regclass}),
 	qr/violates foreign key constraint/, 'a row that stays referenced is an error');

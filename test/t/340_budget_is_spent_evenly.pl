@@ -72,6 +72,14 @@ cmp_ok($idle, '>', 0.7 * $samples, "... without a lock or a snapshot ($idle time
 my $rows_per_batch = $node->safe_psql('postgres', "SELECT rows_deleted / batches FROM ttl.stat_containers WHERE container = 'c'::regclass");
 cmp_ok($rows_per_batch, '<=', 500, 'a batch costs what a short nap is worth');
 
+# So are those of the same worker's next cycle, for whose naps the first one has not paid.
+$start = time;
+$deleted = deleted();
+$node->add_expired('c', 10000);
+($samples) = split /\|/, $node->safe_psql('postgres', "SELECT * FROM watch($deleted + 10000)");
+cmp_ok(time - $start, '>', 1, 'the next cycle is spread likewise');
+cmp_ok($samples, '>=', 3, "... seen napping ($samples times)");
+
 # A user's CALL isn't paced: with naps it would take 200 seconds from now on, and 16,000 rows half a minute.
 $node->configure('ttl.cycle_cost_limit = 4000');
 $node->add_expired('other', 100000);

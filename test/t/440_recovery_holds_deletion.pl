@@ -53,6 +53,7 @@ sub is_held
 my $pitr = server('pitr', $primary, 'backup', q{
 recovery_target_name = 'here'
 recovery_target_action = promote
+max_prepared_transactions = 1
 }, has_restoring => 1, standby => 0);
 is_held($pitr, 'recovered to a restore point');
 state_is($pitr, $held, 'in each database', 'other');
@@ -70,6 +71,20 @@ $standby{standby1}->stop('immediate');
 # words that are not the word
 $pitr->restart;
 is_held($pitr, 'restarted');
+
+# A request that comes while a worker is about to leave has it look again, and no more.  A lock holds it up where it
+# reads the policies; COMMIT PREPARED is a request to all databases.
+my $request = q{BEGIN; PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'};
+my $lock = $pitr->background_psql('postgres');
+$lock->query_safe('BEGIN; LOCK TABLE ttl.container IN ACCESS EXCLUSIVE MODE');
+$pitr->safe_psql('other', $request);
+$pitr->wait_until(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'ttl reaper' AND datname = 'postgres' AND wait_event_type = 'Lock'}, 't', 'other');
+$pitr->safe_psql('other', $request);
+$lock->query_safe('COMMIT');
+$lock->quit;
+$pitr->processes_are('ttl reaper', 0, 'a worker to which a request comes as it leaves goes all the same', 'postgres');
+is_held($pitr, 'requested meanwhile');
+
 my ($result, $out, $err) = $pitr->psql('postgres', 'SET ROLE visitor; SELECT ttl.resume()');
 like($err, qr/must be owner of database postgres/, 'not for everybody');
 ($result, $out, $err) = $pitr->psql('other', 'SET ROLE visitor; SELECT ttl.resume()');
