@@ -430,7 +430,7 @@ ttl_relcache_callback(Datum arg, Oid relid)
 {
 	ttl_container_invalidate(relid);
 	ttl_citus_invalidate(relid);
-	ttl_worker_relation_changed(relid);
+	ttl_schedule_relation_changed(relid);
 }
 
 static void

@@ -21,6 +21,7 @@
 
 #include "access/transam.h"
 #include "access/xact.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
@@ -33,6 +34,7 @@
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "expiry/expiry.h"
+#include "reaper/findings.h"
 #include "reaper/reap_rel.h"
 #include "reaper/reaper_internal.h"
 
@@ -75,7 +77,12 @@ reap_shards(TtlMemory *memory, Oid container, int64 max_rows, int elevel)
 static int64
 reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 {
-	TtlReapRun	run;
+	TtlContainerCounters none = {0};
+	List	   *tables = NIL;
+	TtlContainer member;
+	int64		rows = 0;
+	bool		has_more = false;
+	ListCell   *lc;
 
 	if (!memory->mode.commits && ttl_container_owner(container) != GetUserId())
 		ereport(ERROR,
@@ -85,18 +92,41 @@ reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 				 errdetail("Nothing may be deferred to the end of the transaction, which would run with the rights of the role that commits."),
 				 errhint("Call ttl.reap() outside of a transaction block, or as the owner of the container.")));
 
-	memset(&run, 0, sizeof(run));
-	run.max_cost = PG_INT64_MAX;
-	run.max_rows = max_rows;
-	run.max_batch_cost = PG_INT64_MAX;
-	run.until = DT_NOEND;
+	ttl_reap_rel_connect(memory);
 
-	ttl_reap_rel_run(memory, container, &run);
+	/* what a procedure has deferred before it called must not fire as the owner */
+	if (memory->mode.commits)
+		SPI_commit();
+
+	foreach(lc, ttl_container_leaves(container))
+	{
+		TtlReapRel *reap_rel = palloc(sizeof(TtlReapRel));
+
+		/* what the worker has left of a pass is its own */
+		ttl_reap_rel_resume(reap_rel, lfirst_oid(lc), &none);
+		tables = lappend(tables, reap_rel);
+	}
+	foreach(lc, tables)
+	{
+		TtlTurn	turn = {
+			.max_cost = PG_INT64_MAX,
+			.max_rows = max_rows - rows,
+			.max_batch_cost = PG_INT64_MAX,
+			.until = DT_NOEND
+		};
+
+		ttl_reap_rel_run(memory, container, (TtlReapRel *) lfirst(lc), &turn);
+		rows += turn.rows;
+		has_more |= turn.end == TTL_REAP_MORE;
+	}
+	if (ttl_container_peek(container, &member))
+		(void) ttl_findings_report(&memory->mode, container, member.policy.default_ttl, tables, has_more);
+	SPI_finish();
 
 	/* the state that the worker has of it is out of date */
-	if (run.rows > 0 && OidIsValid(ttl_container_owner(container)))
+	if (rows > 0 && OidIsValid(ttl_container_owner(container)))
 		CacheInvalidateRelcacheByRelid(container);
-	return run.rows;
+	return rows;
 }
 
 /* The caller's own containers, except those with reaping off or in grace */

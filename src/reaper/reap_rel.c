@@ -1,12 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * reap_rel.c
- *	  Deletes the expired rows of a container, table by table.
+ *	  Deletes the expired rows of a table.
  *
- * The worker and CALL ttl.reap call ttl_reap_rel_run().  A container may have more tables than a
- * run pays for: those known to have work share most of the cost, the others are looked at when they
- * are due, in turn, over several runs, beginning with any of them in a new worker.  For each table
- * reap_table() runs transactions until nothing is left to delete, or the run has used up
+ * The worker (cycle.c) and CALL ttl.reap (reap.c) call ttl_reap_rel_run() for each table of a container.
+ * It runs transactions until nothing is left to delete, or the turn has used up
  * what it may.  In each transaction run_batch()
  *
  * - opens the table, with its lock and the policy lock, which keeps the policy as it is
@@ -38,7 +36,7 @@
  *
  * STATE OF A TABLE
  *
- * Each process that deletes has a hash table with the state of each table: the TIDs
+ * Each process that deletes keeps the state of each table: the TIDs
  * of expired rows that have been collected and remain to be deleted, the position at
  * which the next scan starts, the size of batches, and the running pass.
  *
@@ -95,7 +93,7 @@
  *
  * A pass logs the errors of LOGGED_MAX rows, beyond the number that the pass before has met.  The worker
  * logs no error again that it, or another worker, met last, and less than an hour ago; of the errors of
- * a container's tables, those of the first run that fails.
+ * a container's tables, those of the first turn that fails.
  *
  *-------------------------------------------------------------------------
  */
@@ -150,11 +148,8 @@
  */
 #define MARK_EVERY			10
 
-/* Memory for TIDs that are kept between runs, for all tables together */
+/* Memory for TIDs that are kept between turns, for all tables together */
 #define KEEP_MEMORY			(32 * 1024 * 1024)
-
-/* Of the cost of a run, so small a share is for idle tables if others have work */
-#define LOOKING_SHARE		4
 
 /* Time between scans from the position */
 #define POSITION_WAIT		(1 * USECS_PER_SEC)
@@ -175,7 +170,7 @@
 #define BATCH_START			50
 #define BATCH_MAX			10000
 
-/* How long a run of the worker may wait in vain for locks that triggers take */
+/* How long a turn of a table may wait in vain for locks that triggers take */
 #define LOCK_WAITS_MAX		(500 * INT64CONST(1000))
 
 /* Errors of rows that are logged in a pass */
@@ -194,58 +189,35 @@ ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode)
 {
 	MemoryContext context = AllocSetContextCreate(parent, "ttl tables", ALLOCSET_DEFAULT_SIZES);
 	TtlMemory  *memory = MemoryContextAllocZero(context, sizeof(TtlMemory));
-	HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(TtlReapRel), .hcxt = context};
 
 	memory->mode = mode;
 	memory->context = context;
 	memory->batch_context = AllocSetContextCreate(context, "ttl batch", ALLOCSET_DEFAULT_SIZES);
-	memory->tables = hash_create("ttl tables", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	return memory;
 }
 
-/* The state of a table.  A worker goes on with what an earlier one has left in the statistics. */
-static TtlReapRel *
-enter_table(TtlMemory *memory, Oid container, Oid relid)
+void
+ttl_reap_rel_resume(TtlReapRel *reap_rel, Oid relid, const TtlContainerCounters *counters)
 {
-	TtlContainerCounters counters;
-	TtlReapRel *reap_rel;
-	bool		found;
-
-	reap_rel = (TtlReapRel *) hash_search(memory->tables, &relid, HASH_ENTER, &found);
-	if (found)
-		return reap_rel;
 	memset(reap_rel, 0, sizeof(TtlReapRel));
 	reap_rel->relid = relid;
-	if (!memory->mode.by_worker)
-		return reap_rel;
-	reap_rel->last_run = pg_prng_uint32(&pg_global_prng_state);
+
 	/* or the clock has been set back since */
-	if (ttl_counters_get_container(container, &counters) && counters.pass_relid == relid &&
-		counters.pass.next_at <= GetCurrentTimestamp() + PASS_MAX_WAIT)
+	if (counters->pass_relid == relid && counters->pass.next_at <= GetCurrentTimestamp() + PASS_MAX_WAIT)
 	{
-		reap_rel->pass = counters.pass;
+		reap_rel->pass = counters->pass;
 		reap_rel->next_position = reap_rel->pass.position;
 		reap_rel->more = reap_rel->pass.is_running;
 		reap_rel->is_known = !reap_rel->pass.is_running;
 	}
-	return reap_rel;
+
+	/* rows that are blocked by the statistics have been logged by an earlier worker */
+	if (!reap_rel->is_known && !reap_rel->pass.is_running)
+		reap_rel->pass.last_blocked = counters->blocked_rows;
 }
 
-/*
- * The number of rows that cannot be deleted, as far as known.  A running pass has
- * not met all of them yet, so the number of the pass before counts, if there was one.
- */
-static int64
-blocked_rows(const TtlReapRel *reap_rel)
-{
-	const TtlPass *pass = &reap_rel->pass;
-	int64		blocked = pass->blocked + reap_rel->blocked;
-
-	return pass->is_running && reap_rel->is_known ? Max(blocked, pass->last_blocked) : blocked;
-}
-
-static void
-clear_tids(TtlReapRel *reap_rel)
+void
+ttl_reap_rel_clear(TtlReapRel *reap_rel)
 {
 	if (reap_rel->tids.tids != NULL)
 		pfree(reap_rel->tids.tids);
@@ -261,26 +233,10 @@ clear_tids(TtlReapRel *reap_rel)
 static void
 discard_tids(TtlReapRel *reap_rel)
 {
-	clear_tids(reap_rel);
+	ttl_reap_rel_clear(reap_rel);
 	reap_rel->more = true;
 	reap_rel->blocked = 0;
 	reap_rel->next_position = reap_rel->pass.position;
-}
-
-void
-ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since)
-{
-	HASH_SEQ_STATUS status;
-	TtlReapRel *reap_rel;
-
-	hash_seq_init(&status, memory->tables);
-	while ((reap_rel = (TtlReapRel *) hash_seq_search(&status)) != NULL)
-	{
-		if (reap_rel->last_run >= since)
-			continue;
-		discard_tids(reap_rel);
-		(void) hash_search(memory->tables, &reap_rel->relid, HASH_REMOVE, NULL);
-	}
 }
 
 /* Begins a pass over what had expired at 'now'. */
@@ -314,6 +270,13 @@ end_pause(TtlReapRel *reap_rel)
 {
 	reap_rel->pause = 0;
 	reap_rel->is_failing = false;
+}
+
+void
+ttl_reap_rel_restart(TtlReapRel *reap_rel)
+{
+	end_pause(reap_rel);
+	want_pass(reap_rel);
 }
 
 /* Schedules the next pass. */
@@ -361,7 +324,7 @@ advance_position(TtlReapRel *reap_rel)
 	}
 
 	set_position(reap_rel, &reap_rel->next_position);
-	clear_tids(reap_rel);
+	ttl_reap_rel_clear(reap_rel);
 	if (reap_rel->pass.is_running && !reap_rel->more)
 		end_pass(reap_rel);
 	return false;
@@ -659,8 +622,8 @@ ends_call(const TtlBatch *batch, const ErrorData *error)
 }
 
 /*
- * Leaves the table to a later run, for an error that is no row's, and reports it.  What passes may have
- * passed before anybody could look, so a lock is reported only if the run before has not got it, either.
+ * Leaves the table to a later turn, for an error that is no row's, and reports it.  What passes may have
+ * passed before anybody could look, so a lock is reported only if the turn before has not got it, either.
  */
 static TtlReapResult
 leave_table(TtlBatch *batch, Blame whose, ErrorData *error)
@@ -880,7 +843,7 @@ lock_referencing(Relation rel, bool waits)
 	return InvalidOid;
 }
 
-/* Leaves the table to a later run, since the lock is not available; 'what' has the name of the relation for %s. */
+/* Leaves the table to a later turn, since the lock is not available; 'what' has the name of the relation for %s. */
 static TtlReapResult
 leave_locked(TtlBatch *batch, const char *message, Oid relid)
 {
@@ -984,7 +947,7 @@ open_table(TtlBatch *batch, Oid container)
 		discard_tids(batch->reap_rel);
 		batch->reap_rel->pass.is_running = false;
 		batch->reap_rel->pass.next_at = 0;
-		batch->due = ttl_grace_end(&batch->container.policy.change, GetCurrentTimestamp());
+		batch->again_at = ttl_grace_end(&batch->container.policy.change, GetCurrentTimestamp());
 		return TTL_REAP_DONE;
 	}
 	return TTL_REAP_MORE;
@@ -1074,7 +1037,7 @@ scan_expiry_indexes(TtlBatch *batch)
 }
 
 /*
- * True if there is nothing to delete now.  Cheap.  batch->due is when there will be, or when to look
+ * True if there is nothing to delete now.  Cheap.  batch->again_at is when there will be, or when to look
  * again.
  */
 static bool
@@ -1082,7 +1045,7 @@ nothing_due(TtlBatch *batch)
 {
 	TtlExpiryFirst first;
 
-	batch->due = GetCurrentTimestamp() + POSITION_WAIT;
+	batch->again_at = GetCurrentTimestamp() + POSITION_WAIT;
 	if (has_position(batch->reap_rel))
 		return false;
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -1092,7 +1055,7 @@ nothing_due(TtlBatch *batch)
 		return false;
 	if (pg_add_s64_overflow(first.at, batch->container.policy.reap_delay, &first.at))
 		first.at = DT_NOEND;
-	batch->due = Max(batch->due, first.at);
+	batch->again_at = Max(batch->again_at, first.at);
 	batch->reap_rel->is_known = true;
 	batch->reap_rel->pass.is_running = false;
 	batch->reap_rel->pass.blocked = 0;
@@ -1194,79 +1157,6 @@ set_front(TtlReapRel *reap_rel)
 	}
 }
 
-/*
- * A worker may live for one cycle only, so it leaves a pass with blocked rows, or with such as have
- * timed out, to the next one, which should neither begin it anew, or it would never come to what is
- * behind them, nor repeat it too soon.  True if that of the table is to be left rather than the
- * other's, which may be NULL: one goes on until it ends, then it is another table's turn.
- */
-static bool
-comes_first(const TtlReapRel *reap_rel, const TtlReapRel *other, Oid left_before)
-{
-	if (blocked_rows(reap_rel) == 0 && reap_rel->pass.n_single == 0)
-		return false;
-	if (other == NULL || reap_rel->pass.is_running != other->pass.is_running)
-		return other == NULL || reap_rel->pass.is_running;
-	return reap_rel->relid == left_before;
-}
-
-/*
- * Updates the statistics: how far the deletion has come, and the number of rows that cannot be
- * deleted.  Where this process knows nothing of a table yet, it is what others have found.
- */
-static void
-report_run(TtlMemory *memory, Oid container, const List *tables, TtlReapRun *run)
-{
-	TtlContainerCounters counters;
-	TtlFindings found = {
-		.is_complete = true,
-		.has_front = memory->mode.commits,
-		.expiry = DT_NOEND
-	};
-	bool		is_failing = false;
-	const TtlReapRel *left = NULL;
-	TtlContainer member;
-	ListCell   *lc;
-
-	if (!ttl_container_peek(container, &member))
-		return;
-	if (!ttl_counters_get_container(container, &counters))
-		memset(&counters, 0, sizeof(counters));
-	foreach(lc, tables)
-	{
-		const TtlReapRel *reap_rel = enter_table(memory, container, lfirst_oid(lc));
-
-		found.blocked_rows += blocked_rows(reap_rel);
-		found.is_complete = found.is_complete && reap_rel->is_known;
-		is_failing = is_failing || reap_rel->is_failing;
-		if (comes_first(reap_rel, left, counters.pass_relid))
-			left = reap_rel;
-		for (int i = 0; i < TTL_INDEXES; i++)
-		{
-			const TtlExpiryPosition *known = reap_rel->front.set[i] ? &reap_rel->front : &counters.front;
-			bool		is_first = lc == list_head(tables);
-			TimestampTz key = known->at[i];
-
-			found.front.set[i] = known->set[i] && (is_first || found.front.set[i]);
-			found.front.at[i] = is_first ? key : Min(found.front.at[i], key);
-			if (known->set[i])
-				found.expiry = Min(found.expiry, i == TTL_INDEX_ITEM ? key :
-								   ttl_expiry_add(key, Max(member.policy.default_ttl, 1)));
-		}
-	}
-	run->blocked = found.is_complete ? found.blocked_rows : Max(found.blocked_rows, counters.blocked_rows);
-	if (run->end != TTL_REAP_MORE)
-		found.expiry = DT_NOEND;
-
-	/* a CALL leaves alone what the worker has noted, maybe since this has read it */
-	if (!memory->mode.by_worker)
-		found.has_front = found.has_front && found.is_complete;
-	else
-		ttl_counters_set_pass(container, is_failing, left != NULL ? left->relid : InvalidOid,
-							  left != NULL ? &left->pass : NULL);
-	ttl_counters_set_run(container, &found);
-}
-
 /* Starts another transaction, if the caller wants one for each batch. */
 static void
 commit_batch(TtlMemory *memory)
@@ -1281,10 +1171,10 @@ commit_batch(TtlMemory *memory)
 }
 
 static bool
-may_go_on(const TtlReapRun *run, int64 max_cost)
+may_go_on(const TtlTurn *turn)
 {
-	return run->cost < max_cost && run->rows < run->max_rows &&
-		(run->until == DT_NOEND || GetCurrentTimestamp() < run->until);
+	return turn->cost < turn->max_cost && turn->rows < turn->max_rows &&
+		(turn->until == DT_NOEND || GetCurrentTimestamp() < turn->until);
 }
 
 /* Counts a batch.  In a user's transaction, which may be rolled back, its rows count at the commit. */
@@ -1298,22 +1188,23 @@ count_batch(const TtlMemory *memory, Oid container, int64 deleted, int64 cost)
 		ttl_counters_add_rows(container, &rows);
 }
 
-/* Deletes from one table until the run has cost max_cost. */
-static TtlReapResult
-reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *run,
-		   int64 max_cost)
+void
+ttl_reap_rel_connect(const TtlMemory *memory)
 {
-	TtlReapResult result = TTL_REAP_MORE;
-	TimestampTz due = DT_NOEND;
+	if (SPI_connect_ext(memory->mode.commits ? SPI_OPT_NONATOMIC : 0) != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+}
 
-	/* rows that are blocked by the statistics have been logged by an earlier worker */
-	if (!reap_rel->is_known && !reap_rel->pass.is_running && memory->mode.by_worker)
-		reap_rel->pass.last_blocked = run->blocked;
-	reap_rel->last_run = GetCurrentTimestamp();
-	reap_rel->due = DT_NOBEGIN;
+void
+ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlTurn *turn)
+{
+	turn->end = TTL_REAP_MORE;
+	turn->cost = 0;
+	turn->rows = 0;
+	turn->again_at = DT_NOEND;
 	reap_rel->lock_waits = 0;
 
-	while (result == TTL_REAP_MORE && may_go_on(run, max_cost))
+	while (turn->end == TTL_REAP_MORE && may_go_on(turn))
 	{
 		BufferUsage start = pgBufferUsage;
 		MemoryContext oldcontext;
@@ -1321,34 +1212,34 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 		TtlBatch	batch = {
 			.memory = memory,
 			.reap_rel = reap_rel,
-			.max_cost = max_cost - run->cost,
-			.max_batch_cost = run->max_batch_cost,
-			.max_rows = run->max_rows - run->rows
+			.max_cost = turn->max_cost - turn->cost,
+			.max_batch_cost = turn->max_batch_cost,
+			.max_rows = turn->max_rows - turn->rows
 		};
 
 		CHECK_FOR_INTERRUPTS();
 
-		if (run->pace != NULL && run->cost > 0)
+		if (turn->pace != NULL && turn->cost > 0)
 		{
-			if (!run->pace(run))
+			if (!turn->pace(turn))
 				break;
 			commit_batch(memory);
 		}
 
 		oldcontext = MemoryContextSwitchTo(memory->batch_context);
-		result = run_batch(&batch, container);
+		turn->end = run_batch(&batch, container);
 		if (batch.rel != NULL)
 			relation_close(batch.rel, NoLock);
-		if (batch.due != 0)
-			due = batch.due;
+		if (batch.again_at != 0)
+			turn->again_at = batch.again_at;
 		MemoryContextSwitchTo(oldcontext);
 		MemoryContextReset(memory->batch_context);
 
 		commit_batch(memory);
 
 		cost = ttl_cost_since(&start);
-		run->cost += cost;
-		run->rows += batch.deleted;
+		turn->cost += cost;
+		turn->rows += batch.deleted;
 		if (batch.ntids > 0)
 		{
 			count_batch(memory, container, batch.deleted, cost);
@@ -1357,108 +1248,8 @@ reap_table(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlReapRun *r
 		}
 	}
 
-	if (result == TTL_REAP_LATER)
-		reap_rel->due = GetCurrentTimestamp() + Max(reap_rel->pause, POSITION_WAIT);
-	else if (result == TTL_REAP_DONE)
-		reap_rel->due = Min(due, GetCurrentTimestamp() + run->longest_wait);
+	if (turn->end == TTL_REAP_LATER)
+		turn->again_at = GetCurrentTimestamp() + Max(reap_rel->pause, POSITION_WAIT);
 	if (MemoryContextMemAllocated(memory->context, false) > KEEP_MEMORY)
 		discard_tids(reap_rel);
-	return result;
-}
-
-/* The table whose last run was the longest ago comes first; in a CALL the oldest. */
-static int
-compare_last_run(const ListCell *a, const ListCell *b)
-{
-	const TtlReapRel *left = (TtlReapRel *) lfirst(a);
-	const TtlReapRel *right = (TtlReapRel *) lfirst(b);
-
-	if (left->last_run != right->last_run)
-		return left->last_run < right->last_run ? -1 : 1;
-	return left->relid < right->relid ? -1 : left->relid > right->relid;
-}
-
-/*
- * Gives each table a run with an equal share of what is left of the cost; what one leaves goes
- * to those after it.  If 'busy' is given, the tables are looked at for work, and those that
- * have some left are added there; with such tables, looking costs max_cost / LOOKING_SHARE at most.
- */
-static void
-reap_tables(TtlMemory *memory, Oid container, TtlReapRun *run, List *tables, List **busy)
-{
-	int			left = list_length(tables);
-	ListCell   *lc;
-
-	list_sort(tables, compare_last_run);
-	foreach(lc, tables)
-	{
-		TtlReapRel *reap_rel = (TtlReapRel *) lfirst(lc);
-		int64		share = (run->max_cost - run->cost) / left--;
-		bool		is_limited = busy != NULL && *busy != NIL;
-		TtlReapResult end;
-
-		if (!may_go_on(run, is_limited ? run->max_cost / LOOKING_SHARE : run->max_cost))
-		{
-			run->end = TTL_REAP_MORE;
-			break;
-		}
-		end = reap_table(memory, container, reap_rel, run, run->cost + Max(share, 1));
-		if (busy != NULL && reap_rel->due == DT_NOBEGIN)
-			*busy = lappend(*busy, reap_rel);
-		else if (run->end == TTL_REAP_DONE || end == TTL_REAP_MORE)
-			run->end = end;
-	}
-}
-
-void
-ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run)
-{
-	TtlContainerCounters counters;
-	List	   *tables;
-	List	   *idle = NIL;
-	List	   *busy = NIL;
-	ListCell   *lc;
-
-	run->end = TTL_REAP_DONE;
-	run->cost = 0;
-	run->rows = 0;
-	run->due = DT_NOEND;
-
-	if (SPI_connect_ext(memory->mode.commits ? SPI_OPT_NONATOMIC : 0) !=
-		SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-
-	run->blocked = ttl_counters_get_container(container, &counters) ? counters.blocked_rows : 0;
-
-	/* what a procedure has deferred before it called must not fire as the owner */
-	if (!memory->mode.by_worker)
-		commit_batch(memory);
-
-	tables = ttl_container_leaves(container);
-	run->ntables = list_length(tables);
-	foreach(lc, tables)
-	{
-		TtlReapRel *reap_rel = enter_table(memory, container, lfirst_oid(lc));
-
-		if (run->changed)
-		{
-			end_pause(reap_rel);
-			want_pass(reap_rel);
-		}
-		/* its tables may have been visited when reaping was off, or with another policy */
-		if (run->changed || run->is_new)
-			reap_rel->due = 0;
-		if (reap_rel->due == DT_NOBEGIN)
-			busy = lappend(busy, reap_rel);
-		else if (reap_rel->due <= GetCurrentTimestamp())
-			idle = lappend(idle, reap_rel);
-	}
-	reap_tables(memory, container, run, idle, &busy);
-	reap_tables(memory, container, run, busy, NULL);
-	foreach(lc, tables)
-		run->due = Min(run->due, enter_table(memory, container, lfirst_oid(lc))->due);
-
-	report_run(memory, container, tables, run);
-
-	SPI_finish();
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * reap_rel.h
- *	  Deletion of the expired rows of a container.
+ *	  Deletion of the expired rows of a table.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +15,6 @@
 #include "expiry/expiry.h"
 #include "tids.h"
 #include "utils/elog.h"
-#include "utils/hsearch.h"
 #include "utils/relcache.h"
 
 /* How long a container is left alone whose deletion has ended a worker, and the longest pause of a table */
@@ -25,15 +24,13 @@
 typedef struct TtlReapRel
 {
 	Oid			relid;			/* MUST BE FIRST */
-	TimestampTz last_run;		/* random, in the past, before the first */
-	TimestampTz due;			/* of the next run; DT_NOBEGIN = work is left */
 	TtlPass		pass;
 	bool		is_known;		/* a pass has ended, in an earlier worker perhaps */
 	int64		pause;			/* after an error for which no row is to blame, in
 								 * microseconds; 0 = rows have been dealt with since */
 	bool		is_failing;		/* so it is, and last_error says why */
 	int64		lock_waits;		/* time that rows have waited for a lock in vain,
-								 * in this run, in microseconds */
+								 * in this turn, in microseconds */
 
 	TtlTids		tids;			/* collected, to be deleted in batches */
 	int			next_tid;		/* the first that has not been */
@@ -62,16 +59,15 @@ typedef struct TtlReapMode
 								 * ones stay; InvalidTransactionId = none does */
 } TtlReapMode;
 
-/* The states of all tables; local to a process */
+/* What deletion from all tables shares; local to a process */
 typedef struct TtlMemory
 {
 	TtlReapMode mode;
 	MemoryContext context;
 	MemoryContext batch_context;	/* reset after each batch */
-	HTAB	   *tables;			/* of TtlReapRel */
 } TtlMemory;
 
-/* Whether the deletion from a table, or container, goes on */
+/* Whether the deletion from a table goes on */
 typedef enum TtlReapResult
 {
 	TTL_REAP_MORE,				/* there is more to do: cost, rows or time are
@@ -80,31 +76,26 @@ typedef enum TtlReapResult
 	TTL_REAP_LATER				/* put off, or paused after an error */
 } TtlReapResult;
 
-/* What one call may use for a container, and what came of it */
-typedef struct TtlReapRun
+/* What one turn of a table may use, and what came of it */
+typedef struct TtlTurn
 {
 	int64		max_cost;
 	int64		max_rows;
 	TimestampTz until;			/* DT_NOEND = no limit */
 	int64		max_batch_cost; /* as far as it can be estimated */
-	int64		longest_wait;	/* until a table is due again, in microseconds */
-	bool		changed;		/* table or policy have: all tables are due */
-	bool		is_new;			/* the first since the caller has entered the container */
 
 	/*
 	 * Called before each transaction but the first, without locks, to nap.
-	 * If it returns false the run ends.  NULL = none.
+	 * If it returns false the turn ends.  NULL = none.
 	 */
-	bool		(*pace) (const struct TtlReapRun *run);
+	bool		(*pace) (const struct TtlTurn *turn);
 
 	TtlReapResult end;
 	int64		cost;
 	int64		rows;
-	int64		blocked;		/* rows that cannot be deleted, as in the statistics */
-	int			ntables;		/* of the container */
-	TimestampTz due;			/* of the first of its tables, DT_NOEND if there is
-								 * none */
-} TtlReapRun;
+	TimestampTz again_at;		/* unless there is more: when there will be rows to delete, or
+								 * another try is due; DT_NOEND = not known */
+} TtlTurn;
 
 /* A batch: what one transaction does to a table */
 typedef struct TtlBatch
@@ -115,11 +106,11 @@ typedef struct TtlBatch
 	Relation	rel;
 	TimestampTz now;			/* rows that had expired by then are deleted; in a
 								 * pass, at the latest when it began */
-	int64		max_cost;		/* what is left of the run's */
+	int64		max_cost;		/* what is left of the turn's */
 	int64		max_batch_cost;
 	int64		max_rows;
 
-	TimestampTz due;			/* when there will be rows to delete, or 0 */
+	TimestampTz again_at;		/* when there will be rows to delete, or 0 */
 	TimestampTz deadline;		/* by ttl.batch_timeout, 0 = not yet set, or none */
 	bool		timed_out;		/* the attempt has been canceled by it */
 	bool		in_trigger;		/* the attempt's error was raised within a trigger */
@@ -137,16 +128,24 @@ typedef struct TtlBatch
  * reap_rel.c
  */
 
-/*
- * Deletes expired rows of a container.  Called in a transaction, and returns in one,
- * though maybe not the same.
- */
-extern void ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRun *run);
-
 extern TtlMemory *ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode);
 
-/* Forgets tables that have not been looked at since the given time. */
-extern void ttl_reap_rel_memory_trim(TtlMemory *memory, TimestampTz since);
+/* Initializes the state of a table; a worker goes on with what an earlier one has left in the statistics. */
+extern void ttl_reap_rel_resume(TtlReapRel *reap_rel, Oid relid, const TtlContainerCounters *counters);
+
+/* Has a table tried anew, since it or its policy has changed. */
+extern void ttl_reap_rel_restart(TtlReapRel *reap_rel);
+
+/* Forgets the rows that have been collected. */
+extern void ttl_reap_rel_clear(TtlReapRel *reap_rel);
+
+/* Connects to SPI, whose caller may be in a procedure; SPI_finish() ends it. */
+extern void ttl_reap_rel_connect(const TtlMemory *memory);
+
+/*
+ * Deletes expired rows of a table.  Called in a transaction, and returns in one, though maybe not the same.
+ */
+extern void ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlTurn *turn);
 
 /*
  * attempt.c

@@ -30,7 +30,7 @@ extern void ttl_request_at_commit(void);
  * woken before looks at what it still has in its caches, and then sleeps.
  */
 extern void ttl_request_send(void);
-extern void ttl_worker_relation_changed(Oid relid);
+extern void ttl_schedule_relation_changed(Oid relid);
 
 /* Before the first transaction of this process, or a later one, gets an XID */
 extern void ttl_last_seen_note_xid(void);

@@ -3,7 +3,7 @@
  * reaper_internal.h
  *	  Interfaces between the files of src/reaper.
  *
- * Deletion from one container is in reap_rel.h.
+ * Deletion from one table is in reap_rel.h, the worker's list of tables in schedule.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -60,6 +60,37 @@ extern void ttl_launcher_note_graces(void);
  * request.
  */
 extern bool ttl_launcher_release_worker(TtlReaperState state, TimestampTz start_at);
+
+/*
+ * budget.c
+ */
+
+/*
+ * Begins a cycle's budget, given the statistics.  Returns what it may spend; *stop becomes the
+ * reason why the cycle ends if that is not enough.
+ */
+extern int64 ttl_budget_grant(const TtlDatabaseCounters *counters, TimestampTz now, TtlStop *stop);
+extern void ttl_budget_spend(int64 cost);
+extern int64 ttl_budget_spent(void);
+
+/* The most that one transaction should cost */
+extern int64 ttl_budget_batch(void);
+
+/* Naps as long as what the cycle has spent so far is worth, and what has not been recorded yet. */
+extern void ttl_budget_nap(int64 unrecorded);
+
+/* Time spent napping by this process, in microseconds */
+extern int64 ttl_budget_napped(void);
+
+/*
+ * nap.c
+ */
+
+/* Waits for the latch. */
+extern void ttl_nap_until(TimestampTz until);
+
+/* Reads postgresql.conf anew if it has changed. */
+extern void ttl_nap_reload(void);
 
 /*
  * hold.c
