@@ -23,7 +23,7 @@
 #include "deletion/deletion.h"
 #include "guc.h"
 #include "miscadmin.h"
-#include "reaper/reap_rel.h"
+#include "reaper/reap_table.h"
 #include "storage/latch.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"

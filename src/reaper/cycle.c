@@ -200,7 +200,7 @@ run_table(TtlMemory *memory, TtlScheduledTable *table, int64 max_spent, Timestam
 	TimestampTz started = GetCurrentTimestamp();
 	int64		napped_before = ttl_budget_napped();
 	TimestampTz now;
-	TtlTurn	turn = {
+	TtlTurn		turn = {
 		.max_cost = max_spent - ttl_budget_spent(),
 		.max_rows = PG_INT64_MAX,
 		.max_batch_cost = ttl_budget_batch(),

@@ -19,7 +19,7 @@
 #include "counters.h"
 #include "expiry/expiry.h"
 #include "reaper/findings.h"
-#include "reaper/reap_rel.h"
+#include "reaper/reap_table.h"
 
 /*
  * The number of rows that cannot be deleted, as far as known.  A running pass has

@@ -9,7 +9,7 @@
 #define TTL_FINDINGS_H
 
 #include "nodes/pg_list.h"
-#include "reaper/reap_rel.h"
+#include "reaper/reap_table.h"
 
 /*
  * Updates the statistics of a container by the states of all its tables (TtlReapRel).  Returns the number of

@@ -8,7 +8,7 @@
  *
  * The result is not relied on: a row may be referenced a moment later, or in a way that
  * isn't looked at (a temporal key, a row that goes along but is itself referenced).
- * Then its deletion fails, and reap_rel.c isolates it.
+ * Then its deletion fails, and batch.c isolates it.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +28,7 @@
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "own_sql.h"
-#include "reaper/reap_rel.h"
+#include "reaper/reap_table.h"
 #include "utils/fmgroids.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"

@@ -103,12 +103,12 @@ reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 		TtlReapRel *reap_rel = palloc(sizeof(TtlReapRel));
 
 		/* what the worker has left of a pass is its own */
-		ttl_reap_rel_resume(reap_rel, lfirst_oid(lc), &none);
+		ttl_pass_resume(reap_rel, lfirst_oid(lc), &none);
 		tables = lappend(tables, reap_rel);
 	}
 	foreach(lc, tables)
 	{
-		TtlTurn	turn = {
+		TtlTurn		turn = {
 			.max_cost = PG_INT64_MAX,
 			.max_rows = max_rows - rows,
 			.max_batch_cost = PG_INT64_MAX,

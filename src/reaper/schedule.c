@@ -47,7 +47,7 @@
 #include "container/container.h"
 #include "counters.h"
 #include "expiry/expiry.h"
-#include "reaper/reap_rel.h"
+#include "reaper/reap_table.h"
 #include "reaper/reaper_internal.h"
 #include "reaper/schedule.h"
 
@@ -182,11 +182,11 @@ enter_table(TtlScheduled *container, Oid relid)
 	if (found)
 	{
 		table->container->tables = list_delete_ptr(table->container->tables, table);
-		ttl_reap_rel_clear(&table->reap_rel);
+		ttl_pass_clear(&table->reap_rel);
 	}
 	if (!ttl_counters_get_container(container->container, &counters))
 		memset(&counters, 0, sizeof(counters));
-	ttl_reap_rel_resume(&table->reap_rel, relid, &counters);
+	ttl_pass_resume(&table->reap_rel, relid, &counters);
 	table->container = container;
 	table->last_turn = pg_prng_uint32(&pg_global_prng_state);
 	/* or the clock has been set back since */
@@ -197,7 +197,7 @@ enter_table(TtlScheduled *container, Oid relid)
 static void
 remove_table(TtlScheduledTable *table)
 {
-	ttl_reap_rel_clear(&table->reap_rel);
+	ttl_pass_clear(&table->reap_rel);
 	(void) hash_search(tables, &table->reap_rel.relid, HASH_REMOVE, NULL);
 }
 
@@ -519,7 +519,7 @@ ttl_schedule_list_due_tables(TtlScheduled *container)
 
 		if (is_changed)
 		{
-			ttl_reap_rel_restart(&table->reap_rel);
+			ttl_pass_restart(&table->reap_rel);
 			table->due = 0;
 		}
 		if (table->due <= now)

@@ -11,7 +11,7 @@
 #include "container/container.h"
 #include "datatype/timestamp.h"
 #include "nodes/pg_list.h"
-#include "reaper/reap_rel.h"
+#include "reaper/reap_table.h"
 
 /* An owner of containers */
 typedef struct TtlOwner

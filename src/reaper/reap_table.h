@@ -1,0 +1,244 @@
+/*-------------------------------------------------------------------------
+ *
+ * reap_table.h
+ *	  What deletion keeps of a table and of a batch, and the steps of a batch.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_REAP_TABLE_H
+#define TTL_REAP_TABLE_H
+
+#include "container/container.h"
+#include "counters.h"
+#include "datatype/timestamp.h"
+#include "expiry/expiry.h"
+#include "nodes/pg_list.h"
+#include "tids.h"
+#include "utils/elog.h"
+#include "utils/relcache.h"
+
+/* How long a container is left alone whose deletion has ended a worker, and the longest pause of a table */
+#define TTL_LONGEST_PAUSE	(300 * USECS_PER_SEC)
+
+/* The state kept for a table */
+typedef struct TtlReapRel
+{
+	Oid			relid;			/* MUST BE FIRST */
+	TtlPass		pass;
+	bool		is_known;		/* a pass has ended, in an earlier worker perhaps */
+	int64		pause;			/* after an error for which no row is to blame, in
+								 * microseconds; 0 = rows have been dealt with since */
+	bool		is_failing;		/* so it is, and last_error says why */
+	int64		lock_waits;		/* time that rows have waited for a lock in vain,
+								 * in this turn, in microseconds */
+
+	TtlTids		tids;			/* collected, to be deleted in batches */
+	int			next_tid;		/* the first that has not been */
+	int			checked;		/* rows before it are referenced by none */
+	int			blocked_until;	/* rows of which it isn't known which are blocked are before it */
+	List	   *marks;			/* TtlExpiryPosition, behind each MARK_EVERY of them */
+	int64		blocked;		/* skipped rows that are not yet in the pass's
+								 * count */
+	TtlExpiryPosition next_position;	/* the position when all TIDs are done */
+	TtlExpiryPosition front;	/* rows before it are deleted or blocked: unlike the
+								 * position, it does not go back with each pass */
+	bool		more;			/* the scan stopped before the end */
+	bool		skip_referenced_check;	/* the check has failed in this pass */
+
+	int			batch_size;		/* rows of the next batch, 0 = unknown */
+	double		row_cost;		/* of the last batch, 0 = unknown */
+} TtlReapRel;
+
+/* How a caller wants expired rows to be deleted. */
+typedef struct TtlReapMode
+{
+	bool		by_worker;		/* heeds "reaping", waits for no lock, handles
+								 * errors itself; a user's call does not */
+	bool		commits;		/* a transaction for each batch */
+	TransactionId next_xid;		/* rows written by this transaction and later
+								 * ones stay; InvalidTransactionId = none does */
+} TtlReapMode;
+
+/* What deletion from all tables shares; local to a process */
+typedef struct TtlMemory
+{
+	TtlReapMode mode;
+	MemoryContext context;
+	MemoryContext batch_context;	/* reset after each batch */
+} TtlMemory;
+
+/* Whether the deletion from a table goes on */
+typedef enum TtlReapResult
+{
+	TTL_REAP_MORE,				/* there is more to do: cost, rows or time are
+								 * used up */
+	TTL_REAP_DONE,				/* nothing is left to delete now */
+	TTL_REAP_LATER				/* put off, or paused after an error */
+} TtlReapResult;
+
+/* A batch: what one transaction does to a table */
+typedef struct TtlBatch
+{
+	TtlMemory  *memory;
+	TtlReapRel *reap_rel;
+	TtlContainer container;
+	Relation	rel;
+	TimestampTz now;			/* rows that had expired by then are deleted; in a
+								 * pass, at the latest when it began */
+	int64		max_cost;		/* what is left of the turn's */
+	int64		max_batch_cost;
+	int64		max_rows;
+
+	TimestampTz again_at;		/* when there will be rows to delete, or 0 */
+	TimestampTz deadline;		/* by ttl.batch_timeout, 0 = not yet set, or none */
+	bool		timed_out;		/* the attempt has been canceled by it */
+	bool		in_trigger;		/* the attempt's error was raised within a trigger */
+	List	   *references;		/* ErrorData of those that do */
+
+	/* the deletion */
+	ItemPointer tids;
+	int			ntids;
+	int64		deleted;
+	bool		origin_wanted;	/* about to take the replication origin */
+	bool		works_without_rows;
+} TtlBatch;
+
+/*
+ * pass.c: which rows are next
+ */
+
+/* Initializes the state of a table; a worker goes on with what an earlier one has left in the statistics. */
+extern void ttl_pass_resume(TtlReapRel *reap_rel, Oid relid, const TtlContainerCounters *counters);
+
+/* Has a table tried anew, since it or its policy has changed. */
+extern void ttl_pass_restart(TtlReapRel *reap_rel);
+
+/* Forgets the rows that have been collected, to free memory at the end. */
+extern void ttl_pass_clear(TtlReapRel *reap_rel);
+
+/* Forgets what a walk has collected, as if it had not taken place; and where walks and the pass were. */
+extern void ttl_pass_discard(TtlReapRel *reap_rel);
+extern void ttl_pass_forget(TtlReapRel *reap_rel);
+
+/* Rows have been dealt with, or there are none. */
+extern void ttl_pass_end_pause(TtlReapRel *reap_rel);
+
+/*
+ * Moves the position behind rows that have been dealt with in committed transactions, and ends the
+ * pass if it has come to its end.  False if no collected TIDs are left.
+ */
+extern bool ttl_pass_advance(TtlReapRel *reap_rel);
+
+/*
+ * Looks for a row that is due, at little cost, and sets batch->again_at to when there will be another, or when to look
+ * again.  True if there may be one.
+ */
+extern bool ttl_pass_find_due(TtlBatch *batch);
+
+/* Collects TIDs of expired rows from the position on; begins a pass if it is time for one. */
+extern void ttl_pass_scan(TtlBatch *batch);
+
+/* All rows that had expired when the batch began have been deleted, or cannot be; or there are none, and none is blocked. */
+extern void ttl_pass_finish(TtlBatch *batch);
+extern void ttl_pass_end_empty(TtlBatch *batch);
+
+/* Rows have been deleted, and there are more: the front is where the next walk starts. */
+extern void ttl_pass_set_front(TtlReapRel *reap_rel);
+
+/*
+ * attempt.c
+ */
+
+/*
+ * Calls the function in a subtransaction, with a short lock_timeout, maybe until the
+ * batch's deadline, which begins with the first such call.  Returns NULL on success, else
+ * the error.
+ */
+extern ErrorData *ttl_attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadline);
+
+/* True if this process is at a step by which code of users may run. */
+extern bool ttl_attempt_is_running(void);
+
+/*
+ * At the exit of a worker: true if a batch has ended the process.  The next worker then gives
+ * the container a long pause.  If somebody else has terminated the worker, only a batch that could
+ * not be canceled is blamed.
+ */
+extern bool ttl_attempt_handle_exit(bool is_terminated);
+
+/*
+ * fk_referenced.c
+ */
+
+/* True if the table is referenced by a foreign key that may hold rows. */
+extern bool ttl_fk_referenced_is_possible(const TtlBatch *batch);
+
+/*
+ * Removes referenced rows from the next of the collected TIDs, counts them as blocked, and
+ * notes why.
+ */
+extern void ttl_fk_referenced_leave_out(TtlBatch *batch);
+
+/*
+ * delete_tids.c
+ */
+
+/* Deletes the batch's rows. */
+extern void ttl_delete_tids(TtlBatch *batch);
+
+/* A DELETE of no rows.  Raises an error in any case, so that it has no effect. */
+extern void ttl_delete_nothing(TtlBatch *batch);
+
+/*
+ * blame.c
+ */
+
+/* Whose error it is */
+typedef enum TtlBlame
+{
+	TTL_BLAME_ROW,				/* one of the batch's */
+	TTL_BLAME_TABLE,			/* no row of the table can be deleted until somebody acts */
+	TTL_BLAME_NOBODY			/* it passes by itself */
+} TtlBlame;
+
+/*
+ * Decides whose error it is that an attempt has met.  *error becomes that of the table, if the row
+ * which is alone in the batch has met another.
+ */
+extern TtlBlame ttl_blame(TtlBatch *batch, ErrorData **error);
+
+/* True if another process has the replication origin. */
+extern bool ttl_blame_lacks_origin(const TtlBatch *batch, const ErrorData *error);
+
+/*
+ * Leaves the table to a later turn, for an error that is no row's, and reports it; or since a lock is not
+ * available, when the message has the name of the relation for %s.
+ */
+extern TtlReapResult ttl_blame_leave_table(TtlBatch *batch, TtlBlame whose, ErrorData *error);
+extern TtlReapResult ttl_blame_leave_locked(TtlBatch *batch, const char *message, Oid relid);
+
+/* Counts and reports a row that cannot be deleted; reports why rows cannot be, which have been counted. */
+extern void ttl_blame_block_row(TtlBatch *batch, const ErrorData *error);
+extern void ttl_blame_report_blocked(TtlBatch *batch, const ErrorData *error);
+
+/*
+ * open_table.c
+ */
+
+/*
+ * Opens the table if rows of it may be deleted now.  The locks last to the end of the
+ * transaction.  batch->rel is NULL if the table is not there.
+ */
+extern TtlReapResult ttl_open_table(TtlBatch *batch, Oid container);
+
+/*
+ * batch.c
+ */
+
+/* Looks which of the next TIDs are those of referenced rows, if that is not known. */
+extern TtlReapResult ttl_batch_check_rows(TtlBatch *batch);
+
+/* Deletes the next of the collected rows. */
+extern TtlReapResult ttl_batch_delete(TtlBatch *batch);
+
+#endif							/* TTL_REAP_TABLE_H */
