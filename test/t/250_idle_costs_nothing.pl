@@ -27,6 +27,13 @@ INSERT INTO item (id, ttl, _ts) SELECT g, CASE WHEN g % 2 = 0 THEN 86400 END, CA
 	FROM generate_series(1, 100000) g;
 });
 
+sub of_process
+{
+	my ($type, $file, $pattern) = @_;
+	my $pid = $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = '$type' AND datname IS DISTINCT FROM 'off'");
+	return slurp_file("/proc/$pid/$file") =~ $pattern ? $1 : undef;
+}
+
 # Visits to a container with nothing due, which come every second because of its default TTL
 sub visits
 {
@@ -51,6 +58,30 @@ $node->safe_psql('postgres', 'VACUUM item');
 cmp_ok($cost, '<=', 100, "VACUUM has it read the catalog again ($cost buffers)");
 ($cycles, $cost) = visits(10);
 cmp_ok($cost, '<=', 10 * $cycles, "... then again 10 buffers at most ($cycles visits: $cost)");
+
+# The launcher wakes no worker but for a request to it, whatever it does for another database.
+SKIP:
+{
+	skip 'needs /proc', 3 unless -r "/proc/$$/status";
+
+	my $switches = sub { return of_process($_[0], 'status', qr/^voluntary_ctxt_switches:\s+(\d+)/m) };
+	$node->safe_psql('postgres', q{SELECT ttl.set_default_ttl('item', 86400)});
+	visits(1);
+	$node->safe_psql('postgres', 'CREATE DATABASE off');
+	$node->safe_psql('off', q{CREATE EXTENSION ttl; CREATE TABLE c (id int); SELECT ttl.create_container('c', NULL)});
+	$node->processes_are('ttl reaper', 1, 'a database without work has no worker');
+	my ($worker_before, $launcher_before) = (&$switches('ttl reaper'), &$switches('ttl launcher'));
+	for my $tries (1 .. 300)
+	{
+		$node->safe_psql('off', "SELECT ttl.set_default_ttl('c', $tries); SELECT ttl.set_default_ttl('c', NULL)");
+		last if &$switches('ttl launcher') - $launcher_before > 200;
+	}
+	$node->processes_are('ttl reaper', 1, '... though its policies change');
+	my ($by_worker, $by_launcher) = (&$switches('ttl reaper') - $worker_before, &$switches('ttl launcher') - $launcher_before);
+	cmp_ok($by_worker, '<', $by_launcher / 4, "the launcher wakes up ($by_launcher), the worker sleeps ($by_worker)");
+	$node->safe_psql('postgres', q{SELECT ttl.set_default_ttl('item', 1); DROP DATABASE off});
+	$node->wait_until('SELECT count(*) = 1 FROM ttl.stat_reaper');
+}
 
 # A quiet container is looked at every ten seconds, or sooner if its rows live shorter.
 $node->safe_psql('postgres', q{
@@ -112,13 +143,6 @@ visit_all();
 my $used = memory();
 visit_all() for 1 .. 5;
 cmp_ok(memory() - $used, '<', 16 * 1024, 'what 1,500 visits leave in memory');
-
-sub of_process
-{
-	my ($type, $file, $pattern) = @_;
-	my $pid = $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = '$type'");
-	return slurp_file("/proc/$pid/$file") =~ $pattern ? $1 : undef;
-}
 
 SKIP:
 {
