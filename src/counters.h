@@ -141,7 +141,7 @@ typedef struct TtlDatabaseCounters
 /* Enough for the area's own data and both empty hash tables */
 #define TTL_COUNTERS_AREA_SIZE	(256 * 1024)
 
-/* The part of shared memory (reaper/launcher.c) that belongs to counters.c */
+/* The part of shared memory (reaper/slots.c) that belongs to counters.c */
 typedef struct TtlCountersShared
 {
 	int			tranche_id;		/* of locks in the hash tables; constant */

@@ -273,7 +273,7 @@ ttl_hold_reason(PG_FUNCTION_ARGS)
 	else if (find_cluster_hold(&hold))
 		reason = hold.is_recovered ? "held after recovery" : "held after restore";
 	else if (!ttl_hold_is_paused(&until))
-		reason = ttl_launcher_why_no_worker();
+		reason = ttl_slots_why_no_worker();
 	else if (TIMESTAMP_IS_NOEND(until))
 		reason = "paused";
 	else

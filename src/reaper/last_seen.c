@@ -62,7 +62,7 @@
 /* ms between looks at a standby */
 #define STANDBY_SLEEP	10000
 
-/* In shared memory (launcher.c) */
+/* In shared memory (slots.c) */
 static TtlLastSeenShared *last_seen_shared = NULL;
 
 /* Of the postmaster's start.  The backup label doesn't change afterwards. */

@@ -1,11 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * process.c
- *	  What the processes of ttl's have in common: launcher, worker, and that of a standby.
+ *	  What all background processes of ttl's have alike.
+ *
+ * They come again after a failure, and see shared memory; which of them are connected to a database is their own business.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include "postmaster/bgworker.h"
 
 #include "reaper/reaper_internal.h"
 #include "ttl.h"
@@ -13,7 +17,6 @@
 /* Seconds after which the postmaster restarts a launcher, or the process of a standby, that has failed */
 #define RESTART_TIME		5
 
-/* Fills in that it comes again after a failure, and needs no database. */
 void
 ttl_process_describe(BackgroundWorker *process, const char *type, const char *function)
 {

@@ -31,35 +31,39 @@ extern PGDLLEXPORT void ttl_worker_main(Datum main_arg);
 extern void ttl_process_describe(BackgroundWorker *process, const char *type, const char *function);
 
 /*
- * launcher.c, for backends
+ * request.c
  */
 
-/* Wakes up the worker of this database, or of each database, after commit. */
+/* Wakes up the worker of each database after commit, as ttl_request_at_commit() (reaper.h) does that of this one. */
 extern void ttl_request_all_at_commit(void);
 
+/*
+ * slots.c, for backends; slots.h has what is for the launcher
+ */
+
 /* Why this database has no worker, in a few words; NULL if it has one, or needs none. */
-extern const char *ttl_launcher_why_no_worker(void);
+extern const char *ttl_slots_why_no_worker(void);
 
 /*
- * launcher.c, for a worker
+ * slots.c, for a worker
  */
 
 /* Takes the slot reserved for the database; false if the worker is to exit. */
-extern bool ttl_launcher_attach_worker(Oid dboid);
+extern bool ttl_slots_attach_worker(Oid dboid);
 
 /* True if there has been a request since the last call. */
-extern bool ttl_launcher_take_request(void);
-extern bool ttl_launcher_is_contended(void);
+extern bool ttl_slots_take_request(void);
+extern bool ttl_slots_are_contended(void);
 
 /* All containers of the database that need a grace (last_seen.c) have it. */
-extern void ttl_launcher_note_graces(void);
+extern void ttl_slots_note_graces(void);
 
 /*
  * Announces that the worker exits: the state of the database, and when to start the next
  * worker (0 = at once, DT_NOEND = at a request).  Returns false and does nothing if there is a
  * request.
  */
-extern bool ttl_launcher_release_worker(TtlReaperState state, TimestampTz start_at);
+extern bool ttl_slots_leave(TtlReaperState state, TimestampTz start_at);
 
 /*
  * budget.c
@@ -152,7 +156,7 @@ extern void ttl_last_seen_register_standby(void);
  * last_seen.c: for the launcher
  */
 
-/* What shared memory (launcher.c) has of the launcher's start */
+/* What shared memory (slots.c) has of the launcher's start */
 typedef struct TtlLastSeenShared
 {
 	LWLock		lock;			/* of next_xid and renewed_at */

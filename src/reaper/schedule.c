@@ -16,7 +16,7 @@
  *
  * All tables of a container are due at once when its definition or policy has changed: relcache
  * invalidations set a flag in the hash table below, and a transaction
- * that changes a policy wakes up the worker (launcher.c), which then reads the list of containers,
+ * that changes a policy wakes up the worker (request.c), which then reads the list of containers,
  * and compares their policies: an invalidation may be lost, together with many of others.  Without
  * a request the list is read after IDLE_WAIT, or longer in the same way.
  *
@@ -394,7 +394,7 @@ ttl_schedule_refresh(const char *database_name, TimestampTz *next)
 	if (graceless != NIL)
 		ttl_last_seen_log_grace(database_name);
 	else
-		ttl_launcher_note_graces();
+		ttl_slots_note_graces();
 	call_in_transactions(forget_dropped_policy, dropped);
 	MemoryContextSwitchTo(context);
 	*next = GetCurrentTimestamp() + (graceless != NIL ? GRACELESS_WAIT : lengthen(IDLE_WAIT));

@@ -75,7 +75,7 @@ resolve_settings(void)
 
 /*
  * Reads the list of containers.  Returns false if the worker has to exit, with the arguments
- * of ttl_launcher_release_worker(), else when to call this again in *next.
+ * of ttl_slots_leave(), else when to call this again in *next.
  */
 static bool
 may_stay(TimestampTz *next, TtlReaperState *state, TimestampTz *start_at)
@@ -114,7 +114,7 @@ at_exit(int code, Datum arg)
 {
 	LWLockReleaseAll();			/* after an error */
 	if (ttl_attempt_handle_exit(is_terminated))
-		(void) ttl_launcher_release_worker(TTL_REAPER_WAITING, GetCurrentTimestamp());
+		(void) ttl_slots_leave(TTL_REAPER_WAITING, GetCurrentTimestamp());
 }
 
 /*
@@ -139,7 +139,7 @@ ttl_worker_main(Datum main_arg)
 	/* a SIGHUP that came before the handler was set has been discarded */
 	ConfigReloadPending = true;
 
-	if (!ttl_launcher_attach_worker(dboid))
+	if (!ttl_slots_attach_worker(dboid))
 		proc_exit(0);
 
 	ttl_cost_exempt();
@@ -165,7 +165,7 @@ ttl_worker_main(Datum main_arg)
 
 	for (;;)
 	{
-		bool		is_requested = ttl_launcher_take_request();
+		bool		is_requested = ttl_slots_take_request();
 
 		MemoryContextSwitchTo(context);
 		MemoryContextReset(context);
@@ -178,7 +178,7 @@ ttl_worker_main(Datum main_arg)
 			cycle_at = rested_at;
 			if (!may_stay(&refresh_at, &state, &start_at))
 			{
-				if (ttl_launcher_release_worker(state, start_at))
+				if (ttl_slots_leave(state, start_at))
 					break;
 				continue;
 			}
@@ -196,8 +196,8 @@ ttl_worker_main(Datum main_arg)
 			cycle_at = Max(next, rested_at);
 		}
 
-		if (ttl_launcher_is_contended() &&
-			ttl_launcher_release_worker(cycle_at > rested_at ? TTL_REAPER_IDLE : TTL_REAPER_WAITING,
+		if (ttl_slots_are_contended() &&
+			ttl_slots_leave(cycle_at > rested_at ? TTL_REAPER_IDLE : TTL_REAPER_WAITING,
 								   cycle_at))
 			break;
 
