@@ -40,7 +40,6 @@
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
 #include "replication/walreceiver.h"
-#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/spin.h"
@@ -67,66 +66,6 @@ static TtlLastSeenShared *last_seen_shared = NULL;
 
 /* Of the postmaster's start.  The backup label doesn't change afterwards. */
 static char label_at_start[TTL_LABEL_LENGTH] = "";
-
-bool
-ttl_note_read_text(const char *path, char *text)
-{
-	FILE	   *file = AllocateFile(path, "r");
-	size_t		length;
-
-	if (file == NULL)
-	{
-		if (errno != ENOENT)
-			ereport(ERROR,
-					(errcode_for_file_access(),
-					 errmsg("could not open file \"%s\": %m", path)));
-		return false;
-	}
-	length = fread(text, 1, TTL_LABEL_LENGTH - 1, file);
-	text[length] = '\0';
-	if (ferror(file))
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not read file \"%s\": %m", path)));
-	FreeFile(file);
-	return true;
-}
-
-bool
-ttl_note_read(const char *path, TtlNote *note)
-{
-	char		text[TTL_LABEL_LENGTH];
-	char	   *end;
-
-	if (!ttl_note_read_text(path, text))
-		return false;
-	note->at = strtoi64(text, &end, 10);
-	if (*end == '\n')
-		end++;
-	strlcpy(note->label, end, sizeof(note->label));
-	return true;
-}
-
-/* Replaces a file durably.  'elevel' is of errors. */
-void
-ttl_note_write(const char *path, const TtlNote *note, int elevel)
-{
-	char		temporary[MAXPGPATH];
-	FILE	   *file;
-
-	snprintf(temporary, sizeof(temporary), "%s.tmp", path);
-	file = AllocateFile(temporary, "w");
-	if (file == NULL ||
-		fprintf(file, INT64_FORMAT "\n%s", note->at, note->label) < 0 ||
-		FreeFile(file) != 0)
-	{
-		ereport(elevel,
-				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s\": %m", temporary)));
-		return;
-	}
-	(void) durable_rename(temporary, path, elevel);
-}
 
 bool
 ttl_last_seen_label(char *label)

@@ -126,7 +126,7 @@ extern bool ttl_restore_is_held(void);
 extern void ttl_restore_resume(void);
 
 /*
- * last_seen.c: notes, files in the data directory
+ * note.c
  */
 
 /* More than a backup label has */
@@ -138,9 +138,14 @@ typedef struct TtlNote
 	char		label[TTL_LABEL_LENGTH];	/* a backup label; "" = none */
 } TtlNote;
 
+/* True if there is such a file, a note or another. */
+extern bool ttl_note_exists(const char *path);
+
 /* Return false if there is no such file.  The second one reads the start of any file. */
 extern bool ttl_note_read(const char *path, TtlNote *note);
 extern bool ttl_note_read_text(const char *path, char *text);
+
+/* Replaces a note durably.  'elevel' is of errors. */
 extern void ttl_note_write(const char *path, const TtlNote *note, int elevel);
 
 /*

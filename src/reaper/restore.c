@@ -36,8 +36,6 @@
  */
 #include "postgres.h"
 
-#include <unistd.h>
-
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_replication_origin.h"
@@ -59,18 +57,6 @@
 #define HELD_ORIGIN		TTL_EXTENSION "_held"
 #define RESUMED_ORIGIN	TTL_EXTENSION "_held_resumed_" INT64_FORMAT
 
-static bool
-file_exists(const char *path)
-{
-	if (access(path, F_OK) == 0)
-		return true;
-	if (errno != ENOENT)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not access file \"%s\": %m", path)));
-	return false;
-}
-
 /* The server doesn't start if that is not possible: it would delete what it was restored for. */
 static void
 write_hold_file(const char *label)
@@ -88,7 +74,7 @@ look_for_base_backup(bool has_label, const char *label)
 	char		known[TTL_LABEL_LENGTH];
 	TtlNote		held;
 
-	if (file_exists(STANDBY_SIGNAL_FILE))
+	if (ttl_note_exists(STANDBY_SIGNAL_FILE))
 	{
 		/*
 		 * a file with another label is that of the primary, which the backup
@@ -97,7 +83,7 @@ look_for_base_backup(bool has_label, const char *label)
 		if (has_label && ttl_note_read(HOLD_FILE, &held) && strcmp(label, held.label) == 0)
 			(void) durable_unlink(HOLD_FILE, WARNING);
 	}
-	else if (file_exists(RECOVERY_SIGNAL_FILE))
+	else if (ttl_note_exists(RECOVERY_SIGNAL_FILE))
 		write_hold_file(has_label ? label : "");
 	else if (has_label || (ttl_last_seen_label(known) && strcmp(label, known) != 0))
 		write_hold_file(label);
@@ -117,7 +103,7 @@ ttl_restore_init(void)
 	if (!IsBinaryUpgrade)
 		look_for_base_backup(has_label, label);
 	ttl_last_seen_note_label(label);
-	if (!IsBinaryUpgrade && file_exists(STANDBY_SIGNAL_FILE))
+	if (!IsBinaryUpgrade && ttl_note_exists(STANDBY_SIGNAL_FILE))
 		ttl_last_seen_register_standby();
 }
 
@@ -150,7 +136,7 @@ is_held_by_file(void)
 void
 ttl_restore_note_hold(void)
 {
-	if (!file_exists(HOLD_FILE))
+	if (!ttl_note_exists(HOLD_FILE))
 		return;
 	StartTransactionCommand();
 	LockRelationOid(ReplicationOriginRelationId, ShareRowExclusiveLock);
@@ -165,7 +151,7 @@ ttl_restore_note_hold(void)
 	 */
 	StartTransactionCommand();
 	LockRelationOid(ReplicationOriginRelationId, ShareRowExclusiveLock);
-	if (file_exists(HOLD_FILE))
+	if (ttl_note_exists(HOLD_FILE))
 		(void) durable_unlink(HOLD_FILE, WARNING);
 	CommitTransactionCommand();
 }
