@@ -28,6 +28,9 @@
  *
  * The file also has the backup label that the data directory was last started from (restore.c).
  *
+ * Writing it takes as long as the disk does.  Only the processes that renew the time wait for each other
+ * then: sessions read and set what they need without a lock.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -64,7 +67,7 @@
 /* In shared memory (slots.c) */
 static TtlLastSeenShared *last_seen_shared = NULL;
 
-/* Of the postmaster's start.  The backup label doesn't change afterwards. */
+/* In the postmaster, until there is shared memory: the label doesn't change afterwards. */
 static char label_at_start[TTL_LABEL_LENGTH] = "";
 
 bool
@@ -100,6 +103,8 @@ ttl_last_seen_attach(TtlLastSeenShared *shmem, bool found, int tranche)
 	if (found)
 		return;
 	LWLockInitialize(&last_seen_shared->lock, tranche);
+	pg_atomic_init_u32(&last_seen_shared->next_xid, InvalidTransactionId);
+	strlcpy(last_seen_shared->label, label_at_start, sizeof(last_seen_shared->label));
 }
 
 /* True if the time is not known, or not within ttl.grace of the other one. */
@@ -122,14 +127,13 @@ void
 ttl_last_seen_note_xid(void)
 {
 	static bool is_noted = false;
+	uint32		none = InvalidTransactionId;
 
 	if (is_noted || RecoveryInProgress())
 		return;
 	is_noted = true;
-	LWLockAcquire(&last_seen_shared->lock, LW_EXCLUSIVE);
-	if (!TransactionIdIsValid(last_seen_shared->next_xid))
-		last_seen_shared->next_xid = ReadNextTransactionId();
-	LWLockRelease(&last_seen_shared->lock);
+	if (pg_atomic_read_u32(&last_seen_shared->next_xid) == none)
+		(void) pg_atomic_compare_exchange_u32(&last_seen_shared->next_xid, &none, ReadNextTransactionId());
 }
 
 void
@@ -184,7 +188,7 @@ renew(bool is_due)
 	if (!is_due || Max(note.at - last_seen_shared->renewed_at, last_seen_shared->renewed_at - note.at) >= RENEWAL_PERIOD)
 	{
 		last_seen_shared->renewed_at = note.at;
-		strlcpy(note.label, label_at_start, sizeof(note.label));
+		strlcpy(note.label, last_seen_shared->label, sizeof(note.label));
 		ttl_note_write(LAST_SEEN_FILE, &note, LOG);
 	}
 	LWLockRelease(&last_seen_shared->lock);
@@ -207,7 +211,7 @@ ttl_last_seen_lacks_grace(const TtlPolicy *policy)
 	return was_absent() &&
 		GetCurrentTimestamp() < last_seen_shared->started_at + ttl_guc_grace * USECS_PER_SEC &&
 		policy->change.noticed_at < last_seen_shared->started_at &&
-		TransactionIdPrecedes(policy->written_by, last_seen_shared->next_xid);
+		TransactionIdPrecedes(policy->written_by, pg_atomic_read_u32(&last_seen_shared->next_xid));
 }
 
 void

@@ -14,6 +14,7 @@
 #include "counters.h"
 #include "datatype/timestamp.h"
 #include "executor/instrument.h"
+#include "port/atomics.h"
 #include "postmaster/bgworker.h"
 #include "reaper/reaper.h"
 #include "storage/lwlock.h"
@@ -161,12 +162,19 @@ extern void ttl_last_seen_register_standby(void);
  * last_seen.c: for the launcher
  */
 
-/* What shared memory (slots.c) has of the launcher's start */
+/* What shared memory (slots.c) has of the server's start, and the launcher's */
 typedef struct TtlLastSeenShared
 {
-	LWLock		lock;			/* of next_xid and renewed_at */
-	TransactionId next_xid;		/* containers with older ones were stored before */
+	LWLock		lock;			/* of the file, and renewed_at */
 	TimestampTz renewed_at;		/* when the file was written last */
+	char		label[TTL_LABEL_LENGTH];	/* of the postmaster's start;
+											 * doesn't change */
+
+	/*
+	 * set once, by the launcher or a session: containers with older ones were
+	 * stored before
+	 */
+	pg_atomic_uint32 next_xid;
 
 	/* set by the first launcher after the server's start */
 	TimestampTz started_at;

@@ -6,8 +6,10 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 
+use POSIX qw(mkfifo);
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 use TtlNode;
 
 my $node = TtlNode->start_new('main', <<'END');
@@ -52,5 +54,19 @@ $node->safe_psql('postgres', 'DROP DATABASE second');
 my $log = -s $node->logfile;
 $node->restart;
 unlike(slurp_file($node->logfile, $log), qr/(PANIC|terminated by signal|could not (?!send data to client))/, 'the server stops and starts');
-$node->stop;
+
+# The launcher writes a file when it exits, and the disk takes its time, as a pipe does that nobody reads.
+my $pipe = $node->data_dir . '/ttl.last_seen.tmp';
+my $waits = 0;
+$launcher = $node->pid_of('ttl launcher');
+mkfifo($pipe, 0600) or die $!;
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($launcher)");
+for my $try (1 .. 20)
+{
+	$node->psql('postgres', 'SELECT 1', timeout => $PostgreSQL::Test::Utils::timeout_default, timed_out => \$waits) unless $waits;
+	usleep(100_000);
+}
+is($waits, 0, 'no session waits for the file of the launcher');
+like(slurp_file($pipe), qr/^\d+\n/, '... which has been waiting for the disk');
+$node->stop('immediate');
 done_testing();
