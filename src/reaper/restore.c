@@ -16,7 +16,7 @@
  * ttl remembers (last_seen.c) the label that the data directory was last started from.  If
  * "backup_label.old" is another one, and this is no standby, deletion is held, too.  A backup has the file of
  * the server that it was taken from; without one nothing is known, and there is only the
- * grace.
+ * grace.  A label that is missing, as where somebody has tidied up, tells of no other backup.
  *
  * ttl.resume() drops HELD_ORIGIN, and if there is still a file, as with ttl.reaper = off, creates the
  * origin RESUMED_ORIGIN with the file's time, which ends what that file holds.  So it is as
@@ -85,7 +85,7 @@ look_for_base_backup(bool has_label, const char *label)
 	}
 	else if (ttl_note_exists(RECOVERY_SIGNAL_FILE))
 		write_hold_file(has_label ? label : "");
-	else if (has_label || (ttl_last_seen_label(known) && strcmp(label, known) != 0))
+	else if (has_label || (label[0] != '\0' && ttl_last_seen_label(known) && strcmp(label, known) != 0))
 		write_hold_file(label);
 }
 

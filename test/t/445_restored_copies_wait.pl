@@ -180,6 +180,11 @@ is_held($early, 'after kill -9 of a server without a worker, and ttl.resume() th
 $early->safe_psql('postgres', 'SELECT ttl.resume()');
 $early->restart;
 reaps($early, '... resumed, and not held by the same label again');
+$early->stop;
+unlink $early->data_dir . '/backup_label.old' or die $!;
+$early->start;
+$early->safe_psql('postgres', $expired);
+reaps($early, '... nor because somebody has removed it');
 $early->stop('immediate');
 
 # An archive that is replayed to its end
