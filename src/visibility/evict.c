@@ -273,9 +273,10 @@ has_nothing_expired(EvictState *state, Relation rel)
 	state->proved_at.transactions = TtlEndedTransactions();
 	state->proved_at.command = GetCurrentCommandId(false);
 	state->rows_skipped = 0;
+	/* an entry may have come in behind the search */
 	state->nothing_expired = !ttl_writers_are_there(state->writer, state->expired,
 													&state->proved_at.expired_rows) &&
-		prove_nothing_expired(state, rel);
+		prove_nothing_expired(state, rel) && is_this_moment(&state->proved_at, state->writer);
 	if (state->nothing_expired)
 		state->rows_between = ROWS_BEFORE_PROOF;
 	else if (state->rows_between < PG_INT32_MAX / 2)
