@@ -346,7 +346,7 @@ ttl_counters_set_error(Oid container, const char *message)
 }
 
 bool
-ttl_counters_is_new_failure(Oid container, int sqlstate)
+ttl_counters_note_failure(Oid container, int sqlstate)
 {
 	ContainerEntry *entry = lock_container(container);
 	TtlContainerCounters *counters = &entry->counters;
@@ -364,7 +364,7 @@ ttl_counters_is_new_failure(Oid container, int sqlstate)
 }
 
 bool
-ttl_counters_is_new_trigger(Oid container)
+ttl_counters_note_trigger(Oid container)
 {
 	ContainerEntry *entry = lock_container(container);
 	TimestampTz now = GetCurrentTimestamp();

@@ -178,13 +178,13 @@ extern void ttl_counters_subtransaction(SubXactEvent event, SubTransactionId sub
 extern bool ttl_counters_set_error(Oid container, const char *message);
 
 /*
- * False if an error for which no row is to blame has been met in the container already, less than an hour
- * ago: of the same kind, or if the container is failing since.
+ * Notes that an error for which no row is to blame has been met in the container.  False if that was so already, less
+ * than an hour ago: of the same kind, or if the container is failing since.
  */
-extern bool ttl_counters_is_new_failure(Oid container, int sqlstate);
+extern bool ttl_counters_note_failure(Oid container, int sqlstate);
 
-/* False if that its row trigger doesn't fire has been told less than an hour ago. */
-extern bool ttl_counters_is_new_trigger(Oid container);
+/* Notes that the log is told that its row trigger doesn't fire.  False if it was less than an hour ago. */
+extern bool ttl_counters_note_trigger(Oid container);
 
 /* Sets what a run has found, of the worker or of a CALL. */
 extern void ttl_counters_set_run(Oid container, const TtlFindings *found);

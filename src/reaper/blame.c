@@ -76,7 +76,7 @@ static void
 report_failure(TtlBatch *batch, const ErrorData *error)
 {
 	bool		is_logged = !batch->memory->mode.by_worker ||
-		ttl_counters_is_new_failure(batch->container.container, error->sqlerrcode);
+		ttl_counters_note_failure(batch->container.container, error->sqlerrcode);
 
 	/* the reason may stand in the detail alone; that of a row's error is private, it may have its values */
 	report_error(batch, error,

@@ -74,7 +74,7 @@ report_trigger(const TtlBatch *batch)
 	const char *detail = _("Expired rows are hidden and deleted, but until then an INSERT on the key of one fails.");
 	Oid			container = batch->container.container;
 
-	if ((trigger != NULL && ttl_row_trigger_fires(trigger)) || !ttl_counters_is_new_trigger(container))
+	if ((trigger != NULL && ttl_row_trigger_fires(trigger)) || !ttl_counters_note_trigger(container))
 		return;
 	if (trigger != NULL)
 		ereport(WARNING,

@@ -78,7 +78,7 @@ resolve_settings(void)
  * of ttl_slots_leave(), else when to call this again in *next.
  */
 static bool
-may_stay(TimestampTz *next, TtlReaperState *state, TimestampTz *start_at)
+renew_schedule(TimestampTz *next, TtlReaperState *state, TimestampTz *start_at)
 {
 	bool		any;
 
@@ -148,7 +148,7 @@ ttl_worker_main(Datum main_arg)
 	database_name = ttl_cycle_init();
 	ttl_nap_reload();
 
-	/* SPI's memory outlives the transactions of a run, in here */
+	/* SPI's memory outlives the transactions of a turn, in here */
 	PortalContext = AllocSetContextCreate(TopMemoryContext, "ttl reaper run",
 										  ALLOCSET_DEFAULT_SIZES);
 	context = AllocSetContextCreate(TopMemoryContext, "ttl reaper",
@@ -175,11 +175,14 @@ ttl_worker_main(Datum main_arg)
 			TtlReaperState state;
 			TimestampTz start_at;
 
+			/* what has changed may be due at once */
 			cycle_at = rested_at;
-			if (!may_stay(&refresh_at, &state, &start_at))
+			if (!renew_schedule(&refresh_at, &state, &start_at))
 			{
 				if (ttl_slots_leave(state, start_at))
 					break;
+
+				/* a request has come meanwhile; without a look at what it has changed nothing may be deleted */
 				continue;
 			}
 		}
@@ -197,8 +200,7 @@ ttl_worker_main(Datum main_arg)
 		}
 
 		if (ttl_slots_are_contended() &&
-			ttl_slots_leave(cycle_at > rested_at ? TTL_REAPER_IDLE : TTL_REAPER_WAITING,
-								   cycle_at))
+			ttl_slots_leave(cycle_at > rested_at ? TTL_REAPER_IDLE : TTL_REAPER_WAITING, cycle_at))
 			break;
 
 		pgstat_report_activity(STATE_IDLE, NULL);
