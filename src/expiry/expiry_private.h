@@ -13,6 +13,7 @@
 #include "access/relscan.h"
 #include "expiry/expiry.h"
 #include "pgstat.h"
+#include "utils/rel.h"
 
 /* True if rows can be in it. */
 static inline bool
