@@ -222,6 +222,10 @@ UPDATE clock.item SET note = 'anybody may' WHERE id = 5;
 RESET ttl.touch;
 RESET ROLE;
 SELECT * FROM items WHERE id = 5;
+-- what it is when a statement starts holds for all its rows
+UPDATE item SET note = set_config('ttl.touch', 'off', false), _ts = '2950-01-01' WHERE id = 6 RETURNING note, clock(_ts);
+UPDATE item SET note = set_config('ttl.touch', 'on', false), _ts = '2950-01-01' WHERE id = 6 RETURNING note, clock(_ts);
+RESET ttl.touch;
 CALL refill_parts();
 SET ttl.touch = off;
 UPDATE parts SET note = 'backfilled';

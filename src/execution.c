@@ -54,6 +54,7 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "commands/trigger.h"
 #include "compat.h"
 #include "cost.h"
 #include "execution.h"
@@ -311,6 +312,18 @@ ttl_execution_of(const EState *estate)
 	return execution;
 }
 
+static bool
+session_touches(void)
+{
+	return ttl_guc_touch && SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA;
+}
+
+bool
+ttl_execution_touches(void)
+{
+	return current != NULL ? current->touches : session_touches();
+}
+
 int
 ttl_execution_depth(void)
 {
@@ -426,6 +439,7 @@ ttl_execution_describe(TtlExecution *execution, QueryDesc *query_desc)
 	execution->row_mode = deletes ? TTL_SEES_EXPIRED : TTL_SEES_LIVE;
 	execution->expired_at = expected.expired_at;
 	execution->role = GetUserId();
+	execution->touches = session_touches();
 	execution->observed = serves_foreign_key || !ttl_execution_only_reads(query_desc);
 	if (serves_foreign_key && current != NULL)
 	{

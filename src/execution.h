@@ -35,6 +35,7 @@ typedef struct TtlExecution
 	TimestampTz expired_at;		/* if TTL_SEES_EXPIRED: expired by when */
 	Oid			role;			/* the current user when it started */
 	bool		user_changed;	/* inside a SECURITY DEFINER function */
+	bool		touches;		/* its UPDATEs set the clock of their rows */
 	bool		follows_leader; /* a parallel worker's part of the query */
 	bool		hides;			/* its plan has filters in it (hide.c) */
 	bool		observed;		/* reads a container, writes, or serves a
@@ -61,6 +62,9 @@ extern TtlExecution *ttl_execution_current(void);
 
 /* The execution that has this state, or NULL */
 extern TtlExecution *ttl_execution_of(const EState *estate);
+
+/* True if an UPDATE of the running execution, or of one that starts now, sets the clock of its rows. */
+extern bool ttl_execution_touches(void);
 
 /* How many executions run, one inside the other. */
 extern int	ttl_execution_depth(void);

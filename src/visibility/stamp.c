@@ -5,8 +5,9 @@
  *
  * Before a query is planned, each UPDATE of a container in it gets the
  * assignment  _ts = ttl.stamp(what it would be otherwise), be it alone, in a
- * CTE, as the action of ON CONFLICT or of MERGE.  ttl.stamp() decides when the
- * plan runs, so ttl.touch and session_replication_role need no replanning.
+ * CTE, as the action of ON CONFLICT or of MERGE.  ttl.touch and
+ * session_replication_role need no replanning: what they are when an execution starts holds for all its
+ * rows, as the other sessions are told then (evict.c).
  *
  * The stamp is rounded up to a multiple of ts_precision, and to what the column can hold.  It
  * depends on the clock alone, so an UPDATE within the same multiple leaves _ts as it is,
@@ -34,10 +35,9 @@
 #include "catalog/pg_type.h"
 #include "catalog_expr.h"
 #include "citus/citus.h"
-#include "commands/trigger.h"
 #include "container/container.h"
+#include "execution.h"
 #include "fmgr.h"
-#include "guc.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
@@ -290,7 +290,7 @@ present_of_call(FunctionCallInfo fcinfo, TimestampTz now)
 static Datum
 stamp(FunctionCallInfo fcinfo, int assigned, TimestampTz now)
 {
-	if (ttl_guc_touch && SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA)
+	if (ttl_execution_touches())
 		return present_of_call(fcinfo, now);
 	if (PG_ARGISNULL(assigned))
 		PG_RETURN_NULL();

@@ -28,7 +28,6 @@
 #include "executor/executor.h"
 #include "expiry/expiry.h"
 #include "fmgr.h"
-#include "guc.h"
 #include "nodes/execnodes.h"
 #include "ttl.h"
 #include "utils/memutils.h"
@@ -66,12 +65,11 @@ assigns_ttl(const TtlContainer *container, const Bitmapset *updated)
 		bms_is_member(container->ttl_attno - FirstLowInvalidHeapAttributeNumber, updated);
 }
 
-/* True if UPDATEs set the clock of their rows. */
+/* True if UPDATEs of the execution set the clock of their rows. */
 static bool
-is_stamped(const TtlContainer *container)
+is_stamped(const TtlContainer *container, const EState *estate)
 {
-	return container->policy.touch_on_update && ttl_guc_touch &&
-		SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA;
+	return container->policy.touch_on_update && ttl_execution_of(estate)->touches;
 }
 
 /*
@@ -79,11 +77,11 @@ is_stamped(const TtlContainer *container)
  * or a row that has expired already, because it isn't stamped.
  */
 static bool
-updates_expiry(const TtlContainer *container, const Bitmapset *updated)
+updates_expiry(const TtlContainer *container, const Bitmapset *updated, const EState *estate)
 {
 	if (assigns_ttl(container, updated) && container->ttl_type->is_strict)
 		return true;
-	if (is_stamped(container))
+	if (is_stamped(container, estate))
 		return false;
 	return assigns_ttl(container, updated) ? !ttl_type_is_deadline(container->ttl_type) :
 		bms_is_member(container->ts_attno - FirstLowInvalidHeapAttributeNumber, updated);
@@ -102,7 +100,7 @@ publish_update(const TtlContainer *container, const Bitmapset *updated, EState *
 
 	if (bms_is_empty(updated))
 		return;					/* it is no UPDATE */
-	if (container->ts_attno != InvalidAttrNumber && is_stamped(container))
+	if (container->ts_attno != InvalidAttrNumber && is_stamped(container, estate))
 	{
 		earliest.ts = ttl_execution_of(estate)->clock;
 		if (container->ttl_type != NULL && !has_deadlines)
@@ -137,7 +135,7 @@ fire_on_update(ResultRelInfo *info, EState *estate)
 		Bitmapset  *updated = ExecGetAllUpdatedCols(info, estate);
 
 		if (!bms_overlap(updated, ttl_targets_key_columns(info->ri_RelationDesc)) &&
-			!updates_expiry(&container, updated))
+			!updates_expiry(&container, updated, estate))
 		{
 			publish_update(&container, updated, estate);
 			return;
