@@ -22,7 +22,6 @@
 #include "access/sysattr.h"
 #include "catalog/pg_trigger.h"
 #include "catalog_expr.h"
-#include "commands/trigger.h"
 #include "container/container.h"
 #include "execution.h"
 #include "executor/executor.h"
