@@ -90,6 +90,21 @@ for my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 	judges_rightly("in a transaction that has no snapshot yet, $level");
 }
 
+# From then on it stands still again, as long as the one snapshot lasts: by a clock that goes on, the row would be
+# dead, and its renewal isn't in the snapshot.
+for my $first ('SHOW work_mem', 'SELECT count(*) FROM item')
+{
+	under_a_wrong_clock(sub { $session->query($_) for 'BEGIN ISOLATION LEVEL REPEATABLE READ', $first });
+	is($session->query('SELECT note FROM item'), 'live', "a transaction that began with $first: the row is there");
+	$clock->set(1800);
+	$node->safe_psql('postgres', 'UPDATE item SET note = note');
+	$clock->set(4000);
+	is($session->query('SELECT note FROM item'), 'live', '... and when it has been renewed');
+	$session->query('COMMIT');
+	is($session->query('SELECT note FROM item'), 'live', '... and to the next transaction');
+	$session->quit;
+}
+
 # ... of another session, be it that the import fails
 for my $ends ('COMMIT', 'SELECT 1')
 {
