@@ -176,7 +176,11 @@ get_clock(Snapshot snapshot)
 	if (IsolationUsesXactSnapshot())
 	{
 		note_transaction_snapshot(true);
-		/* stored, so that the clock stands still after it has been set back, too */
+
+		/*
+		 * stored, so that the clock stands still after it has been set back,
+		 * too
+		 */
 		if (transaction_clock.snapshot != 0)
 			transaction_clock.snapshot = not_after_present(transaction_clock.snapshot);
 		clock = transaction_clock.snapshot;

@@ -134,8 +134,8 @@ ttl_attempt_handle_exit(bool is_terminated)
 		return false;
 	ttl_counters_set_pause(batch->container.container, GetCurrentTimestamp() + TTL_LONGEST_PAUSE);
 	(void) ttl_counters_set_error(batch->container.container, is_canceled ?
-						   "a trigger has ignored cancellation due to \"ttl.batch_timeout\"" :
-						   "deletion of expired rows has ended the worker process");
+								  "a trigger has ignored cancellation due to \"ttl.batch_timeout\"" :
+								  "deletion of expired rows has ended the worker process");
 	return true;
 }
 

@@ -204,7 +204,11 @@ block_left_rows(TtlBatch *batch)
 			else if (table_tuple_lock(batch->rel, tid, snapshot, slot, GetCurrentCommandId(true),
 									  LockTupleExclusive, LockWaitSkip, 0, &failure) == TM_WouldBlock)
 				nlocked++;
-			/* else it has been unlocked meanwhile, or is met again in a pass that skips none */
+
+			/*
+			 * else it has been unlocked meanwhile, or is met again in a pass
+			 * that skips none
+			 */
 		}
 		ExecClearTuple(slot);
 	}

@@ -76,9 +76,12 @@ static void
 report_failure(TtlBatch *batch, const ErrorData *error)
 {
 	bool		is_logged = !batch->memory->mode.by_worker ||
-		ttl_counters_note_failure(batch->container.container, error->sqlerrcode);
+	ttl_counters_note_failure(batch->container.container, error->sqlerrcode);
 
-	/* the reason may stand in the detail alone; that of a row's error is private, it may have its values */
+	/*
+	 * the reason may stand in the detail alone; that of a row's error is
+	 * private, it may have its values
+	 */
 	report_error(batch, error,
 				 error->detail == NULL ? error->message : psprintf("%s: %s", error->message, error->detail),
 				 is_logged);
@@ -139,7 +142,10 @@ lacks_resources(const ErrorData *error)
 static bool
 is_raised_by_code(const TtlBatch *batch, const ErrorData *error)
 {
-	/* a cancellation comes from outside, and a snapshot that is too old stays so for all rows */
+	/*
+	 * a cancellation comes from outside, and a snapshot that is too old stays
+	 * so for all rows
+	 */
 	if (!batch->memory->mode.by_worker &&
 		(ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION ||
 		 (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_TRANSACTION_ROLLBACK && IsolationUsesXactSnapshot())))

@@ -178,7 +178,10 @@ ttl_budget_nap(int64 unrecorded)
 	if (length == 0)
 		return;
 
-	/* a latch that is set for another reason ends no nap, but ttl.reaper = off does */
+	/*
+	 * a latch that is set for another reason ends no nap, but ttl.reaper =
+	 * off does
+	 */
 	while (GetCurrentTimestamp() < started + length && ttl_guc_reaper)
 		ttl_nap_until(started + length);
 	paid = total;

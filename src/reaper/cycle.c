@@ -209,7 +209,10 @@ run_table(TtlMemory *memory, TtlScheduledTable *table, int64 max_spent, Timestam
 	};
 	bool		is_done = execute_turn(memory, table, &turn);
 
-	/* advisory locks are all that triggers can leave to those of the next owner */
+	/*
+	 * advisory locks are all that triggers can leave to those of the next
+	 * owner
+	 */
 	LockReleaseAll(USER_LOCKMETHOD, true);
 	now = GetCurrentTimestamp();
 	ttl_budget_spend(turn.cost);
@@ -366,7 +369,7 @@ ttl_cycle_run(TtlMemory *memory)
 	TtlDatabaseCounters counters;
 	TimestampTz started = GetCurrentTimestamp();
 	TimestampTz until = started +
-		CYCLE_NAPTIMES * Max(ttl_guc_naptime * INT64CONST(1000), RUN_TIME);
+	CYCLE_NAPTIMES * Max(ttl_guc_naptime * INT64CONST(1000), RUN_TIME);
 	TtlStop		stop;
 	List	   *due;
 	int			nowners;

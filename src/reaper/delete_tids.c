@@ -85,8 +85,8 @@ ttl_delete_tids(TtlBatch *batch)
 	{
 		PushActiveSnapshot(GetTransactionSnapshot());
 		batch->deleted = ttl_deletion_run(batch->rel, &batch->container,
-										 batch->tids, batch->ntids,
-										 batch->now, flags, NULL);
+										  batch->tids, batch->ntids,
+										  batch->now, flags, NULL);
 		PopActiveSnapshot();
 	}
 	PG_FINALLY();

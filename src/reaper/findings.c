@@ -85,7 +85,10 @@ ttl_findings_report(const TtlReapMode *mode, Oid container, int32 default_ttl, c
 	if (!has_more)
 		found.expiry = DT_NOEND;
 
-	/* a CALL leaves alone what the worker has noted, maybe since this has read it */
+	/*
+	 * a CALL leaves alone what the worker has noted, maybe since this has
+	 * read it
+	 */
 	if (!mode->by_worker)
 		found.has_front = found.has_front && found.is_complete;
 	else

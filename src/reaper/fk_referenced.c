@@ -208,7 +208,10 @@ query_referenced(const TtlBatch *batch, const Reference *reference, ItemPointer 
 		appendStringInfoString(&sql, " AND \"" TTL_STAYING "\".tableoid OPERATOR(pg_catalog.<>) 0");
 	appendStringInfoChar(&sql, ')');
 
-	/* a foreign key finds rows that the transaction's snapshot is too old to see */
+	/*
+	 * a foreign key finds rows that the transaction's snapshot is too old to
+	 * see
+	 */
 	ttl_owner_execute(sql.data, 0, NULL, NULL, reference->expired_at, owner,
 					  IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot, true);
 	tuplestore_end(keys);
@@ -281,7 +284,10 @@ ttl_fk_referenced_leave_out(TtlBatch *batch)
 		find_referenced(batch, lfirst(lc), tids, ntids, is_referenced);
 	PopActiveSnapshot();
 
-	/* those that are kept move to the end, since others may have been collected behind them */
+	/*
+	 * those that are kept move to the end, since others may have been
+	 * collected behind them
+	 */
 	for (int i = ntids - 1; i >= 0; i--)
 	{
 		if (is_referenced[i])

@@ -96,9 +96,11 @@ typedef struct Database
 	bool		has_worker;		/* it has a slot */
 	bool		has_graces;		/* as a worker has noted in its slot */
 	BackgroundWorkerHandle *handle; /* NULL = started by an earlier launcher */
-	TimestampTz start_at;		/* when to start a worker, DT_NOEND = at a request */
+	TimestampTz start_at;		/* when to start a worker, DT_NOEND = at a
+								 * request */
 	TimestampTz failed_at;		/* when the last worker has failed, and ... */
-	int			pause;			/* ... how long the next one waited for that, ms */
+	int			pause;			/* ... how long the next one waited for that,
+								 * ms */
 } Database;
 
 static HTAB *known = NULL;

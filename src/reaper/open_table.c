@@ -49,7 +49,7 @@ lock_referencing(Relation rel, bool waits)
 	{
 		const Trigger *trigger = &triggers->triggers[i];
 		bool		checks = trigger->tgfoid == F_RI_FKEY_NOACTION_DEL ||
-			trigger->tgfoid == F_RI_FKEY_RESTRICT_DEL;
+		trigger->tgfoid == F_RI_FKEY_RESTRICT_DEL;
 		LOCKMODE	lockmode = checks ? RowShareLock : RowExclusiveLock;
 
 		if (RI_FKey_trigger_type(trigger->tgfoid) != RI_TRIGGER_PK ||
@@ -110,7 +110,10 @@ ttl_open_table(TtlBatch *batch, Oid container)
 
 	batch->container.container = container;
 
-	/* first Citus's locks, then the table, then the policy: DDL does it in this order */
+	/*
+	 * first Citus's locks, then the table, then the policy: DDL does it in
+	 * this order
+	 */
 	is_shard = ttl_citus_lock_shard(container, waits);
 	if (waits)
 		LockRelationOid(relid, RowExclusiveLock);

@@ -87,7 +87,10 @@ ttl_pass_resume(TtlReapRel *reap_rel, Oid relid, const TtlContainerCounters *cou
 		reap_rel->is_known = !reap_rel->pass.is_running;
 	}
 
-	/* rows that are blocked by the statistics have been logged by an earlier worker */
+	/*
+	 * rows that are blocked by the statistics have been logged by an earlier
+	 * worker
+	 */
 	if (!reap_rel->is_known && !reap_rel->pass.is_running)
 		reap_rel->pass.last_blocked = counters->blocked_rows;
 }
@@ -265,7 +268,10 @@ collect_tids(TtlBatch *batch)
 			append_mark(reap_rel);
 		MemoryContextSwitchTo(old);
 
-		/* or walks over rows with the same key would take time that is the square of their number */
+		/*
+		 * or walks over rows with the same key would take time that is the
+		 * square of their number
+		 */
 		if (reap_rel->tids.n >= limit)
 			limit = Max(limit, Min(ttl_expiry_walk_skipped(walk), COLLECT_MOST));
 	}
@@ -273,7 +279,10 @@ collect_tids(TtlBatch *batch)
 	is_incomplete = !reap_rel->more && ttl_expiry_walk_is_incomplete(walk);
 	ttl_expiry_walk_end(walk);
 
-	/* rows may have been found by the other index; but "nothing" would be wrong */
+	/*
+	 * rows may have been found by the other index; but "nothing" would be
+	 * wrong
+	 */
 	if (is_incomplete && reap_rel->tids.n == 0)
 		ttl_expiry_report_incomplete(batch->rel);
 }

@@ -94,7 +94,10 @@ reap_container(TtlMemory *memory, Oid container, int64 max_rows)
 
 	ttl_reap_rel_connect(memory);
 
-	/* what a procedure has deferred before it called must not fire as the owner */
+	/*
+	 * what a procedure has deferred before it called must not fire as the
+	 * owner
+	 */
 	if (memory->mode.commits)
 		SPI_commit();
 

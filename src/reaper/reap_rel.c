@@ -59,7 +59,7 @@ collect_rows(TtlBatch *batch)
 
 	if (error != NULL)
 	{
-		TtlBlame		whose = ttl_blame(batch, &error);
+		TtlBlame	whose = ttl_blame(batch, &error);
 
 		/* what has been collected is not what the position says */
 		ttl_pass_discard(batch->reap_rel);
@@ -94,7 +94,10 @@ run_batch(TtlBatch *batch, Oid container)
 			if (reap_rel->more)
 				return TTL_REAP_MORE;
 
-			/* what has expired is gone, or cannot be deleted; the caller wants to know when to come again */
+			/*
+			 * what has expired is gone, or cannot be deleted; the caller
+			 * wants to know when to come again
+			 */
 			if (ttl_pass_find_due(batch))
 				ttl_pass_finish(batch);
 			else

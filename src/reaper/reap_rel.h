@@ -20,16 +20,17 @@ typedef struct TtlTurn
 	int64		max_batch_cost; /* as far as it can be estimated */
 
 	/*
-	 * Called before each transaction but the first, without locks, to nap.
-	 * If it returns false the turn ends.  NULL = none.
+	 * Called before each transaction but the first, without locks, to nap. If
+	 * it returns false the turn ends.  NULL = none.
 	 */
 	bool		(*pace) (const struct TtlTurn *turn);
 
 	TtlReapResult end;
 	int64		cost;
 	int64		rows;
-	TimestampTz again_at;		/* unless there is more: when there will be rows to delete, or
-								 * another try is due; DT_NOEND = not known */
+	TimestampTz again_at;		/* unless there is more: when there will be
+								 * rows to delete, or another try is due;
+								 * DT_NOEND = not known */
 } TtlTurn;
 
 extern TtlMemory *ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode);

@@ -25,23 +25,28 @@ typedef struct TtlReapRel
 {
 	Oid			relid;			/* MUST BE FIRST */
 	TtlPass		pass;
-	bool		is_known;		/* a pass has ended, in an earlier worker perhaps */
-	int64		pause;			/* after an error for which no row is to blame, in
-								 * microseconds; 0 = rows have been dealt with since */
+	bool		is_known;		/* a pass has ended, in an earlier worker
+								 * perhaps */
+	int64		pause;			/* after an error for which no row is to
+								 * blame, in microseconds; 0 = rows have been
+								 * dealt with since */
 	bool		is_failing;		/* so it is, and last_error says why */
-	int64		lock_waits;		/* time that rows have waited for a lock in vain,
-								 * in this turn, in microseconds */
+	int64		lock_waits;		/* time that rows have waited for a lock in
+								 * vain, in this turn, in microseconds */
 
 	TtlTids		tids;			/* collected, to be deleted in batches */
 	int			next_tid;		/* the first that has not been */
 	int			checked;		/* rows before it are referenced by none */
-	int			blocked_until;	/* rows of which it isn't known which are blocked are before it */
-	List	   *marks;			/* TtlExpiryPosition, behind each MARK_EVERY of them */
+	int			blocked_until;	/* rows of which it isn't known which are
+								 * blocked are before it */
+	List	   *marks;			/* TtlExpiryPosition, behind each MARK_EVERY
+								 * of them */
 	int64		blocked;		/* skipped rows that are not yet in the pass's
 								 * count */
 	TtlExpiryPosition next_position;	/* the position when all TIDs are done */
-	TtlExpiryPosition front;	/* rows before it are deleted or blocked: unlike the
-								 * position, it does not go back with each pass */
+	TtlExpiryPosition front;	/* rows before it are deleted or blocked:
+								 * unlike the position, it does not go back
+								 * with each pass */
 	bool		more;			/* the scan stopped before the end */
 	bool		skip_referenced_check;	/* the check has failed in this pass */
 
@@ -83,16 +88,18 @@ typedef struct TtlBatch
 	TtlReapRel *reap_rel;
 	TtlContainer container;
 	Relation	rel;
-	TimestampTz now;			/* rows that had expired by then are deleted; in a
-								 * pass, at the latest when it began */
+	TimestampTz now;			/* rows that had expired by then are deleted;
+								 * in a pass, at the latest when it began */
 	int64		max_cost;		/* what is left of the turn's */
 	int64		max_batch_cost;
 	int64		max_rows;
 
 	TimestampTz again_at;		/* when there will be rows to delete, or 0 */
-	TimestampTz deadline;		/* by ttl.batch_timeout, 0 = not yet set, or none */
+	TimestampTz deadline;		/* by ttl.batch_timeout, 0 = not yet set, or
+								 * none */
 	bool		timed_out;		/* the attempt has been canceled by it */
-	bool		in_trigger;		/* the attempt's error was raised within a trigger */
+	bool		in_trigger;		/* the attempt's error was raised within a
+								 * trigger */
 	List	   *references;		/* ErrorData of those that do */
 
 	/* the deletion */
@@ -197,7 +204,8 @@ extern void ttl_delete_nothing(TtlBatch *batch);
 typedef enum TtlBlame
 {
 	TTL_BLAME_ROW,				/* one of the batch's */
-	TTL_BLAME_TABLE,			/* no row of the table can be deleted until somebody acts */
+	TTL_BLAME_TABLE,			/* no row of the table can be deleted until
+								 * somebody acts */
 	TTL_BLAME_NOBODY			/* it passes by itself */
 } TtlBlame;
 

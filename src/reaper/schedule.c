@@ -92,9 +92,10 @@ ttl_schedule_relation_changed(Oid relid)
 	TtlScheduled *container;
 
 	/*
-	 * InvalidOid means that others, of whatever database, have sent more messages than the queue
-	 * holds while this process was busy, or that it discards its own caches.  That says nothing
-	 * about any container, and is frequent where others create many temporary tables.
+	 * InvalidOid means that others, of whatever database, have sent more
+	 * messages than the queue holds while this process was busy, or that it
+	 * discards its own caches.  That says nothing about any container, and is
+	 * frequent where others create many temporary tables.
 	 */
 	if (containers == NULL || !OidIsValid(relid))
 		return;
@@ -270,12 +271,18 @@ enter_container(Oid oid, const TtlPolicy *policy)
 		container->owner->taken += TIME_UNKNOWN;
 	strlcpy(container->name, ttl_container_qualified_name(oid), sizeof(container->name));
 
-	/* the invalidation may have been lost, see ttl_schedule_relation_changed() */
+	/*
+	 * the invalidation may have been lost, see
+	 * ttl_schedule_relation_changed()
+	 */
 	if (found && policies_differ(&container->policy, policy))
 		container->is_changed = true;
 	container->policy = *policy;
 
-	/* those of others are listed anew with each of their turns, but without a table it never gets one */
+	/*
+	 * those of others are listed anew with each of their turns, but without a
+	 * table it never gets one
+	 */
 	if (container->tables == NIL)
 		list_tables(container);
 }
@@ -505,7 +512,10 @@ ttl_schedule_list_due_tables(TtlScheduled *container)
 	/* an invalidation that comes from now on has not been heeded */
 	container->is_changed = false;
 
-	/* a partition that others have made below another partition invalidates no container */
+	/*
+	 * a partition that others have made below another partition invalidates
+	 * no container
+	 */
 	if (is_changed || is_partitioned(container))
 	{
 		StartTransactionCommand();

@@ -18,7 +18,8 @@ typedef struct TtlOwner
 {
 	Oid			owner;			/* MUST BE FIRST */
 	int64		taken;			/* time, by all of his containers */
-	int			ndue;			/* containers that wait for their turn in this round */
+	int			ndue;			/* containers that wait for their turn in this
+								 * round */
 } TtlOwner;
 
 /* A container with TTL on */
@@ -27,12 +28,14 @@ typedef struct TtlScheduled
 	Oid			container;		/* MUST BE FIRST */
 	TtlOwner   *owner;
 	List	   *tables;			/* of TtlScheduledTable: its leaves */
-	int64		taken;			/* time that deletion has taken, in microseconds;
-								 * half of it is forgotten each minute */
+	int64		taken;			/* time that deletion has taken, in
+								 * microseconds; half of it is forgotten each
+								 * minute */
 	bool		is_listed;		/* at the last refresh */
 	bool		is_changed;		/* by invalidation: all tables are due now */
 	char		name[2 * NAMEDATALEN];	/* qualified, as of the last refresh */
-	TtlPolicy	policy;			/* as of the last refresh; its lists are not valid */
+	TtlPolicy	policy;			/* as of the last refresh; its lists are not
+								 * valid */
 	TimestampTz behind_since;	/* has had more work than budget; 0 = not so */
 	TimestampTz warned_at;
 
@@ -40,15 +43,18 @@ typedef struct TtlScheduled
 	int64		cycle_cost;
 	int64		cycle_rows;		/* deleted */
 	int64		cycle_time;		/* of its turns, in microseconds */
-	int64		blocked;		/* rows that cannot be deleted, after the last turn */
+	int64		blocked;		/* rows that cannot be deleted, after the last
+								 * turn */
 } TtlScheduled;
 
 /* A leaf table of a container */
 typedef struct TtlScheduledTable
 {
-	TtlReapRel	reap_rel;		/* MUST BE FIRST: it begins with the table's OID */
+	TtlReapRel	reap_rel;		/* MUST BE FIRST: it begins with the table's
+								 * OID */
 	TtlScheduled *container;
-	bool		is_listed;		/* among the container's leaves when they were listed last */
+	bool		is_listed;		/* among the container's leaves when they were
+								 * listed last */
 	TimestampTz due;			/* DT_NOBEGIN = work is left */
 	TimestampTz last_turn;		/* random, in the past, before the first */
 } TtlScheduledTable;

@@ -212,7 +212,10 @@ ttl_slots_terminate_workers(Oid dboid)
 {
 	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), EXIT_TIMEOUT);
 
-	/* again and again: a worker may have been registered, but not have started, when it was looked for */
+	/*
+	 * again and again: a worker may have been registered, but not have
+	 * started, when it was looked for
+	 */
 	for (;;)
 	{
 		signal_workers(dboid);
@@ -342,8 +345,8 @@ worker_detach(int code, Datum arg)
 {
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	my_slot->pid = 0;
-	wake_launcher();			/* the postmaster notifies the one that has started
-								 * this worker */
+	wake_launcher();			/* the postmaster notifies the one that has
+								 * started this worker */
 	LWLockRelease(lock);
 }
 

@@ -20,11 +20,13 @@
 typedef struct TtlWorkerSlot
 {
 	Oid			dboid;			/* InvalidOid = free; set by the launcher */
-	pid_t		pid;			/* 0 = not started yet, or gone; set by the worker */
+	pid_t		pid;			/* 0 = not started yet, or gone; set by the
+								 * worker */
 	Latch	   *latch;			/* valid while pid is set; set by the worker */
 
 	bool		is_requested;	/* by a backend; cleared by the worker */
-	bool		has_graces;		/* see ttl_slots_note_graces(); set by the worker */
+	bool		has_graces;		/* see ttl_slots_note_graces(); set by the
+								 * worker */
 
 	/* set by the worker, or by who terminates it */
 	bool		is_leaving;		/* if not set at exit, the worker has failed */

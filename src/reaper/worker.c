@@ -128,7 +128,8 @@ ttl_worker_main(Datum main_arg)
 	TtlMemory  *memory;
 	MemoryContext context;
 	TimestampTz refresh_at = 0;
-	TimestampTz rested_at = 0;	/* ttl.naptime after the start of the last cycle */
+	TimestampTz rested_at = 0;	/* ttl.naptime after the start of the last
+								 * cycle */
 	TtlDatabaseCounters counters;
 	TimestampTz cycle_at = 0;
 
@@ -159,7 +160,10 @@ ttl_worker_main(Datum main_arg)
 	ttl_schedule_init();
 	before_shmem_exit(at_exit, (Datum) 0);
 
-	/* another worker may have just run one, if the clock has not been set back since */
+	/*
+	 * another worker may have just run one, if the clock has not been set
+	 * back since
+	 */
 	if (ttl_counters_get_database(MyDatabaseId, &counters) && counters.last_cycle <= GetCurrentTimestamp())
 		rested_at = counters.last_cycle + ttl_guc_naptime * INT64CONST(1000);
 
@@ -182,7 +186,10 @@ ttl_worker_main(Datum main_arg)
 				if (ttl_slots_leave(state, start_at))
 					break;
 
-				/* a request has come meanwhile; without a look at what it has changed nothing may be deleted */
+				/*
+				 * a request has come meanwhile; without a look at what it has
+				 * changed nothing may be deleted
+				 */
 				continue;
 			}
 		}
