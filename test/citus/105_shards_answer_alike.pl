@@ -358,7 +358,8 @@ for my $node ($coordinator, $cluster->workers)
 		"1|changed\n7|new", $node->name . ': reference table');
 	$node->fails(q{INSERT INTO keys VALUES (1, 1, 'new')}, '23505', $node->name . ': a live row keeps its key');
 }
-$worker->safe_psql('postgres', q{INSERT INTO keys VALUES (7, 1, 'new'), (8, 1, 'new'), (9, 1, 'new')});
+# one by one: what several shards write Citus prepares, and what is prepared is not counted
+$worker->safe_psql('postgres', "INSERT INTO keys VALUES ($_, 1, 'new')") for 7 .. 9;
 is($coordinator->statistics('rows_evicted', 'keys') >= 3, 1, 'evictions are counted');
 is($cluster->stored('keys', 'id IN (7, 8, 9)'), '3', 'the expired rows are gone');
 
