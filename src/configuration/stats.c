@@ -75,16 +75,20 @@ look(void (*find) (void *arg), void *arg, ErrorData **error)
 	PG_TRY();
 	{
 		find(arg);
-		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(context);
 		*error = CopyErrorData();
 		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
 	}
 	PG_END_TRY();
+
+	/*
+	 * in any case: it has written nothing, and the locks on the indexes of
+	 * all containers together may be more than there is room for
+	 */
+	RollbackAndReleaseCurrentSubTransaction();
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
 	if (*error != NULL && ERRCODE_TO_CATEGORY((*error)->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
