@@ -106,7 +106,7 @@ case "\$*" in
 		esac
 		[ -d "\$d" ] || exit 100
 		echo "\$d" > "\${d##*/}.deb" ;;
-	*-s*) echo 'Inst wanted (1.0 Debian [amd64])'; echo 'Inst libc6 [2.36-1] (2.36-2 Debian [amd64])' ;;
+	*' -s '*) echo 'Inst wanted (1.0 Debian [amd64])'; echo 'Inst libc6 [2.36-1] (2.36-2 Debian [amd64])' ;;
 esac
 END
 script("$work/stand-ins/dpkg-deb", 'mkdir -p "$3" && cp -a "$(cat "$2")/." "$3"' . "\n");
@@ -163,7 +163,7 @@ SKIP:
 	is(copied('15.20', '15.20'), '15.20 15.20 ', 'one release of both: nothing is fetched');
 	is(copied('15.20', '15.18'), '15.20 15.18 ', '... nor with older headers');
 
-	script("$work/stand-ins/apt-get", "echo \"\$*\" >> $work/calls\ncase \"\$*\" in\n*-s*) printf 'Inst wanted (1.0 Debian)\\nInst libc6 [2.36-1] (2.36-2 Debian)\\n' ;;\n*install*) cat $work/to/preferences ;;\nesac\n");
+	script("$work/stand-ins/apt-get", "echo \"\$*\" >> $work/calls\ncase \"\$*\" in\n*' -s '*) printf 'Inst wanted (1.0 Debian)\\nInst libc6 [2.36-1] (2.36-2 Debian)\\n' ;;\n*install*) cat $work/to/preferences ;;\nesac\n");
 	my $says = lib('CHOSEN=$PG_CONFIG; MORE=wanted; no_main_cluster() { "$@"; }; need_packages; cat "$WORK/apt.log"');
 	like($says, qr/installing wanted\n.*which upgrades libc6\n/, 'packages that upgrade others: it says so');
 	like($says, qr/^Package: postgresql-15\nPin: version 15\.18-0\+deb12u1\nPin-Priority: 1001\n/m, '... but the server stays what it is');
