@@ -327,8 +327,10 @@ cmp_ok(sql($began), 'gt', $first, 'when it has rested, a change is a new one');
 # One that is noticed so late has its grace
 $first = sql($began);
 $node->configure('ttl.grace = 1s');
-sql(q{SELECT ttl.set_default_ttl('restless', 900);
-	BEGIN; SELECT ttl.set_default_ttl('restless', 60); PREPARE TRANSACTION 'change'});
+sql(q{SELECT ttl.set_default_ttl('restless', 900)});
+# or it is never noticed, since what is prepared has the policy locked
+wait_until_noticed('restless');
+sql(q{BEGIN; SELECT ttl.set_default_ttl('restless', 60); PREPARE TRANSACTION 'change'});
 $node->wait_until("SELECT ($began) + interval '11 s' < clock_timestamp()");
 sql(q{COMMIT PREPARED 'change'});
 wait_until_noticed('restless');
