@@ -101,8 +101,9 @@ ttl_pass_clear(TtlReapRel *reap_rel)
 	if (reap_rel->tids.tids != NULL)
 		pfree(reap_rel->tids.tids);
 	memset(&reap_rel->tids, 0, sizeof(TtlTids));
-	list_free_deep(reap_rel->marks);
-	reap_rel->marks = NIL;
+	if (reap_rel->marks != NULL)
+		pfree(reap_rel->marks);
+	reap_rel->marks = NULL;
 	reap_rel->next_tid = 0;
 	reap_rel->checked = 0;
 	reap_rel->blocked_until = 0;
@@ -151,7 +152,6 @@ want_pass(TtlReapRel *reap_rel)
 	reap_rel->pass.next_at = 0;
 }
 
-/* Rows have been dealt with, or there are none. */
 void
 ttl_pass_end_pause(TtlReapRel *reap_rel)
 {
@@ -193,20 +193,16 @@ set_position(TtlReapRel *reap_rel, const TtlExpiryPosition *position)
 	reap_rel->blocked = 0;
 }
 
-/*
- * Moves the position behind rows that have been dealt with in committed transactions, and ends the
- * pass if it has come to its end.  False if no collected TIDs are left.
- */
 bool
 ttl_pass_advance(TtlReapRel *reap_rel)
 {
-	int			nmarks = reap_rel->marks == NIL ? 0 : reap_rel->next_tid / MARK_EVERY;
+	int			nmarks = reap_rel->marks == NULL ? 0 : reap_rel->next_tid / MARK_EVERY;
 
 	if (reap_rel->next_tid < reap_rel->tids.n)
 	{
 		/* a blocked row behind the mark would be met, and counted, again */
 		if (nmarks > 0 && nmarks * MARK_EVERY >= reap_rel->blocked_until)
-			set_position(reap_rel, list_nth(reap_rel->marks, nmarks - 1));
+			set_position(reap_rel, &reap_rel->marks[nmarks - 1]);
 		return true;
 	}
 
@@ -229,14 +225,21 @@ has_position(const TtlReapRel *reap_rel)
 	return position->set[TTL_INDEX_DEFAULT] || position->set[TTL_INDEX_ITEM];
 }
 
-/* Notes the position behind the last TID. */
+/*
+ * Notes the position behind the last TID.  The marks are one array, which goes back to malloc() when it is
+ * freed: chunks of their own would stay in the context, whose size decides whether collected rows are kept.
+ */
 static void
 append_mark(TtlReapRel *reap_rel)
 {
-	TtlExpiryPosition *mark = palloc(sizeof(TtlExpiryPosition));
+	int			n = reap_rel->tids.n / MARK_EVERY;
 
-	*mark = reap_rel->next_position;
-	reap_rel->marks = lappend(reap_rel->marks, mark);
+	/* twice as large whenever it is full */
+	if (reap_rel->marks == NULL)
+		reap_rel->marks = palloc(sizeof(TtlExpiryPosition));
+	else if ((n & (n - 1)) == 0)
+		reap_rel->marks = repalloc(reap_rel->marks, sizeof(TtlExpiryPosition) * 2 * n);
+	reap_rel->marks[n - 1] = reap_rel->next_position;
 }
 
 /*
@@ -349,7 +352,6 @@ ttl_pass_end_empty(TtlBatch *batch)
 	ttl_pass_finish(batch);
 }
 
-/* Rows have been deleted, and there are more: the front is where the next walk starts. */
 void
 ttl_pass_set_front(TtlReapRel *reap_rel)
 {

@@ -39,8 +39,8 @@ typedef struct TtlReapRel
 	int			checked;		/* rows before it are referenced by none */
 	int			blocked_until;	/* rows of which it isn't known which are
 								 * blocked are before it */
-	List	   *marks;			/* TtlExpiryPosition, behind each MARK_EVERY
-								 * of them */
+	TtlExpiryPosition *marks;	/* positions behind each MARK_EVERY of them,
+								 * or NULL */
 	int64		blocked;		/* skipped rows that are not yet in the pass's
 								 * count */
 	TtlExpiryPosition next_position;	/* the position when all TIDs are done */
