@@ -257,6 +257,7 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_spent, Times
 	int			left = list_length(due);
 	int64		max_looking = share(max_spent, LOOKING_SHARE, 0);
 	bool		has_work = left > 0 && ((TtlScheduledTable *) llast(due))->due == DT_NOBEGIN;
+	bool		is_behind;
 	ListCell   *lc;
 
 	pgstat_report_activity(STATE_RUNNING,
@@ -282,9 +283,10 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_spent, Times
 	}
 	list_free(due);
 
+	is_behind = ttl_schedule_first_due(container) <= started;
 	container->blocked = ttl_findings_report(&memory->mode, container->container, container->policy.default_ttl,
-											 container->tables, ttl_schedule_first_due(container) <= started);
-	if (ttl_schedule_first_due(container) > started)
+											 container->tables, is_behind);
+	if (!is_behind)
 		container->behind_since = 0;
 }
 

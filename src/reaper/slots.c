@@ -164,7 +164,6 @@ ttl_slots_wake_workers(Oid dboid)
 	LWLockRelease(lock);
 }
 
-/* True if there is a worker of the database (InvalidOid = of any). */
 bool
 ttl_slots_have_worker(Oid dboid)
 {
@@ -265,7 +264,6 @@ ttl_slots_attach_launcher(void)
 	return dboids;
 }
 
-/* Notes whether databases wait for a slot.  If so, sleeping workers are woken up. */
 void
 ttl_slots_set_contended(bool contended, bool lacks_process)
 {
@@ -280,7 +278,6 @@ ttl_slots_set_contended(bool contended, bool lacks_process)
 	LWLockRelease(lock);
 }
 
-/* False if there is no free slot. */
 bool
 ttl_slots_reserve(Oid dboid)
 {
@@ -297,9 +294,6 @@ ttl_slots_reserve(Oid dboid)
 	return slot != NULL;
 }
 
-/*
- * Frees the slot of a database, whose worker has exited.  Returns what was in it.
- */
 TtlWorkerSlot
 ttl_slots_release(Oid dboid)
 {

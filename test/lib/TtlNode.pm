@@ -59,6 +59,8 @@ sub poll_query_until
 {
 	my ($self, $dbname, $query, $expected) = @_;
 	my $end = 'end of the answer';
+
+	$expected //= 't';
 	my ($in, $out, $err, $psql);
 
 	local %ENV = $self->_get_env();
@@ -72,7 +74,11 @@ sub poll_query_until
 		if (eval { $psql->pump until $out =~ s/^$end\n//m; 1 })
 		{
 			chomp($out);
-			last if $out eq ($expected // 't') && $err eq '';
+			if ($out eq $expected && $err eq '')
+			{
+				$psql->finish;
+				return 1;
+			}
 		}
 		else
 		{
@@ -81,8 +87,7 @@ sub poll_query_until
 		}
 		usleep(50_000);
 	}
-	return 1 if $psql && eval { $psql->finish; 1 } && $out eq ($expected // 't') && $err eq '';
-	diag("timed out: $query\nexpected: " . ($expected // 't') . "\nlast answer: $out\nerrors: $err");
+	diag("timed out: $query\nexpected: $expected\nlast answer: $out\nerrors: $err");
 	return 0;
 }
 
