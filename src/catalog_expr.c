@@ -22,6 +22,8 @@
 #include "access/sysattr.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_partitioned_table.h"
+#include "catalog_expr.h"
+#include "compat.h"
 #include "nodes/primnodes.h"
 #include "optimizer/optimizer.h"
 #include "utils/builtins.h"
@@ -29,9 +31,6 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
-
-#include "catalog_expr.h"
-#include "compat.h"
 
 /*
  * A column of type pg_node_tree of a catalog's row.

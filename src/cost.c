@@ -28,17 +28,16 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "cost.h"
+#include "counters.h"
+#include "guc.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
+#include "ttl.h"
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
-
-#include "cost.h"
-#include "counters.h"
-#include "guc.h"
-#include "ttl.h"
 
 /* The longest time after which a running statement is counted, in milliseconds */
 #define LONGEST_PERIOD		500

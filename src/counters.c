@@ -25,15 +25,14 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "compat.h"
+#include "counters.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "utils/dsa.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
-
-#include "compat.h"
-#include "counters.h"
 
 typedef struct ContainerKey
 {

@@ -39,16 +39,15 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "compat.h"
 #include "lib/ilist.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
+#include "ttl.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
-
-#include "compat.h"
-#include "ttl.h"
 #include "writers.h"
 
 /* They fit into two cache lines with all that belongs to them, and their tables into the first. */

@@ -18,8 +18,13 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "commands/tablecmds.h"
+#include "configuration/configuration.h"
+#include "container/container.h"
+#include "deletion/deletion.h"
+#include "expiry/expiry.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "guc.h"
 #include "miscadmin.h"
 #include "own_sql.h"
 #include "parser/parse_coerce.h"
@@ -30,12 +35,6 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
-
-#include "configuration/configuration.h"
-#include "container/container.h"
-#include "deletion/deletion.h"
-#include "expiry/expiry.h"
-#include "guc.h"
 
 /*
  * Arguments, by their number; errors (22023) if they won't do

@@ -27,14 +27,19 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
+#include "citus/citus.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
+#include "configuration/configuration.h"
+#include "container/container.h"
 #include "executor/spi.h"
+#include "expiry/expiry.h"
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
 #include "own_sql.h"
 #include "pgtime.h"
 #include "storage/bufmgr.h"
+#include "ttl.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
@@ -43,12 +48,6 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/varlena.h"
-
-#include "citus/citus.h"
-#include "configuration/configuration.h"
-#include "container/container.h"
-#include "expiry/expiry.h"
-#include "ttl.h"
 
 /*
  * The survey

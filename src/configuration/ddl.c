@@ -74,9 +74,14 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "commands/tablecmds.h"
+#include "compat.h"
+#include "configuration/configuration.h"
+#include "container/container.h"
+#include "expiry/expiry.h"
 #include "nodes/parsenodes.h"
 #include "parser/parse_type.h"
 #include "storage/lmgr.h"
+#include "ttl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -85,12 +90,6 @@
 #include "utils/rls.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
-
-#include "compat.h"
-#include "configuration/configuration.h"
-#include "container/container.h"
-#include "expiry/expiry.h"
-#include "ttl.h"
 
 /*
  * What would take from a container what it needs

@@ -9,15 +9,14 @@
 
 #include "catalog/namespace.h"
 #include "common/int.h"
-#include "utils/builtins.h"
-#include "utils/lsyscache.h"
-#include "utils/timestamp.h"
-
 #include "configuration/configuration.h"
 #include "container/container.h"
 #include "expiry/expiry.h"
 #include "guc.h"
 #include "ttl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
 
 /* Rows that a change makes expired are counted as far as this. */
 #define COUNTED_ROWS	10000

@@ -21,8 +21,13 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
+#include "catalog_expr.h"
+#include "citus/citus.h"
 #include "commands/comment.h"
 #include "commands/defrem.h"
+#include "configuration/configuration.h"
+#include "container/container.h"
+#include "expiry/expiry.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
@@ -30,18 +35,12 @@
 #include "own_sql.h"
 #include "rewrite/rewriteHandler.h"
 #include "storage/lmgr.h"
+#include "ttl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
-
-#include "catalog_expr.h"
-#include "citus/citus.h"
-#include "configuration/configuration.h"
-#include "container/container.h"
-#include "expiry/expiry.h"
-#include "ttl.h"
 
 /*
  * Columns

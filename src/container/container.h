@@ -16,9 +16,9 @@
 #include "container/ttl_type.h"
 #include "datatype/timestamp.h"
 #include "nodes/pg_list.h"
+#include "nodes/plannodes.h"
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
-#include "nodes/plannodes.h"
 #include "utils/reltrigger.h"
 
 typedef enum TtlIndexing

@@ -20,18 +20,17 @@
 
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "cost.h"
 #include "executor/executor.h"
 #include "executor/instrument.h"
+#include "expiry/expiry.h"
 #include "miscadmin.h"
+#include "reaper/reap_table.h"
 #include "storage/bufmgr.h"
 #include "storage/latch.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
-
-#include "cost.h"
-#include "expiry/expiry.h"
-#include "reaper/reap_table.h"
 
 /* The time that a batch should take, and the numbers of its rows */
 #define BATCH_TIME			(50 * INT64CONST(1000))

@@ -24,14 +24,13 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "utils/lsyscache.h"
-#include "utils/rel.h"
-#include "utils/timestamp.h"
-
 #include "container/container.h"
 #include "counters.h"
 #include "deletion/deletion.h"
 #include "reaper/reap_table.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
 
 /* How long a table is paused at first after an error of its own */
 #define PAUSE_MIN			(1 * USECS_PER_SEC)

@@ -22,14 +22,13 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "counters.h"
+#include "guc.h"
+#include "reaper/reaper_internal.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/spin.h"
 #include "utils/timestamp.h"
-
-#include "counters.h"
-#include "guc.h"
-#include "reaper/reaper_internal.h"
 
 /* The longest time over which provisioned throughput accumulates, microseconds */
 #define LONGEST_CYCLE		INT64CONST(10000000)

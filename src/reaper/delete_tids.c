@@ -15,15 +15,14 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "replication/origin.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
-
 #include "compat.h"
 #include "deletion/deletion.h"
+#include "miscadmin.h"
 #include "reaper/reap_table.h"
+#include "replication/origin.h"
 #include "ttl.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 /* True if this process has taken the replication origin. */
 static bool has_origin = false;

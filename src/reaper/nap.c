@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
+#include "reaper/reaper_internal.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/sinval.h"
@@ -20,8 +21,6 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
-
-#include "reaper/reaper_internal.h"
 
 void
 ttl_nap_reload(void)

@@ -38,15 +38,14 @@
 
 #include "access/tableam.h"
 #include "common/int.h"
+#include "counters.h"
 #include "executor/tuptable.h"
+#include "expiry/expiry.h"
 #include "miscadmin.h"
+#include "reaper/reap_table.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-
-#include "counters.h"
-#include "expiry/expiry.h"
-#include "reaper/reap_table.h"
 
 /* TIDs that are collected in one walk; fewer if little may be spent */
 #define COLLECT_MAX			50000

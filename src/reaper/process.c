@@ -10,7 +10,6 @@
 #include "postgres.h"
 
 #include "postmaster/bgworker.h"
-
 #include "reaper/reaper_internal.h"
 #include "ttl.h"
 

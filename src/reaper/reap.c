@@ -21,22 +21,21 @@
 
 #include "access/transam.h"
 #include "access/xact.h"
-#include "executor/spi.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "nodes/parsenodes.h"
-#include "utils/inval.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
-
 #include "citus/citus.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
 #include "execution.h"
+#include "executor/spi.h"
 #include "expiry/expiry.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
 #include "reaper/findings.h"
 #include "reaper/reap_rel.h"
 #include "reaper/reaper_internal.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
 
 PG_FUNCTION_INFO_V1(ttl_reap);
 

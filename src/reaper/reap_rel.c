@@ -21,16 +21,15 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
+#include "cost.h"
+#include "counters.h"
 #include "executor/instrument.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
-#include "utils/memutils.h"
-#include "utils/timestamp.h"
-
-#include "cost.h"
-#include "counters.h"
 #include "reaper/reap_rel.h"
 #include "reaper/reap_table.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 /* Memory for TIDs that are kept between turns, for all tables together */
 #define KEEP_MEMORY			(32 * 1024 * 1024)

@@ -26,16 +26,15 @@
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
+#include "compat.h"
+#include "container/container.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "reaper/reaper_internal.h"
+#include "reaper/slots.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/syscache.h"
-
-#include "compat.h"
-#include "container/container.h"
-#include "reaper/reaper_internal.h"
-#include "reaper/slots.h"
 
 /* To be sent when the transaction has committed */
 static bool policy_changed = false;

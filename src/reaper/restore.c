@@ -39,16 +39,15 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_replication_origin.h"
+#include "compat.h"
 #include "miscadmin.h"
+#include "reaper/reaper_internal.h"
 #include "replication/origin.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
+#include "ttl.h"
 #include "utils/inval.h"
 #include "utils/timestamp.h"
-
-#include "compat.h"
-#include "reaper/reaper_internal.h"
-#include "ttl.h"
 
 /* In the data directory */
 #define HOLD_FILE	TTL_EXTENSION ".held"

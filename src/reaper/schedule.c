@@ -37,19 +37,18 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "common/pg_prng.h"
-#include "utils/hsearch.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
-#include "utils/timestamp.h"
-
 #include "citus/citus.h"
+#include "common/pg_prng.h"
 #include "container/container.h"
 #include "counters.h"
 #include "expiry/expiry.h"
 #include "reaper/reap_table.h"
 #include "reaper/reaper_internal.h"
 #include "reaper/schedule.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 /* Between visits, in microseconds */
 #define IDLE_WAIT			(10 * USECS_PER_SEC)

@@ -29,21 +29,20 @@
 
 #include <signal.h>
 
+#include "cost.h"
+#include "counters.h"
+#include "guc.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "reaper/reaper_internal.h"
+#include "reaper/slots.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "ttl.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
-
-#include "cost.h"
-#include "counters.h"
-#include "guc.h"
-#include "reaper/reaper_internal.h"
-#include "reaper/slots.h"
-#include "ttl.h"
 #include "writers.h"
 
 /* How long to wait for workers to exit, ms */

@@ -17,10 +17,18 @@
 
 #include <signal.h>
 
+#include "compat.h"
+#include "cost.h"
+#include "counters.h"
+#include "guc.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "reaper/cycle.h"
+#include "reaper/reap_rel.h"
+#include "reaper/reaper_internal.h"
+#include "reaper/schedule.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
@@ -28,15 +36,6 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
-
-#include "compat.h"
-#include "cost.h"
-#include "counters.h"
-#include "guc.h"
-#include "reaper/cycle.h"
-#include "reaper/reap_rel.h"
-#include "reaper/reaper_internal.h"
-#include "reaper/schedule.h"
 
 static const char *database_name;
 

@@ -49,11 +49,6 @@
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
-#if TTL_EXPLAINS_NODES
-#include "commands/explain.h"
-#include "commands/explain_format.h"
-#include "commands/explain_state.h"
-#endif
 #include "container/container.h"
 #include "execution.h"
 #include "executor/executor.h"
@@ -69,6 +64,11 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 #include "visibility/visibility.h"
+#if TTL_EXPLAINS_NODES
+#include "commands/explain.h"
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#endif
 
 /*
  * A scan that is expected to meet so many rows probes the indexes at once, others when

@@ -8,8 +8,8 @@
 #ifndef TTL_VISIBILITY_H
 #define TTL_VISIBILITY_H
 
-#include "container/container.h"
 #include "compat.h"
+#include "container/container.h"
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "nodes/execnodes.h"
