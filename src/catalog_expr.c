@@ -22,8 +22,11 @@
 #include "access/sysattr.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_partitioned_table.h"
+#include "catalog/pg_trigger.h"
 #include "catalog_expr.h"
+#include "commands/trigger.h"
 #include "compat.h"
+#include "nodes/parsenodes.h"
 #include "nodes/primnodes.h"
 #include "optimizer/optimizer.h"
 #include "utils/builtins.h"
@@ -175,6 +178,51 @@ ttl_catalog_expr_is_present(const Node *expression)
 		}
 	}
 	return false;
+}
+
+/* The action ON DELETE that the trigger carries out, or 0 if it is none. */
+static char
+action_on_delete(const Trigger *trigger)
+{
+	switch (trigger->tgfoid)
+	{
+		case F_RI_FKEY_NOACTION_DEL:
+			return FKCONSTR_ACTION_NOACTION;
+		case F_RI_FKEY_RESTRICT_DEL:
+			return FKCONSTR_ACTION_RESTRICT;
+		case F_RI_FKEY_CASCADE_DEL:
+			return FKCONSTR_ACTION_CASCADE;
+		case F_RI_FKEY_SETNULL_DEL:
+			return FKCONSTR_ACTION_SETNULL;
+		case F_RI_FKEY_SETDEFAULT_DEL:
+			return FKCONSTR_ACTION_SETDEFAULT;
+		default:
+			return 0;
+	}
+}
+
+List *
+ttl_catalog_referencing(Relation rel)
+{
+	const TriggerDesc *triggers = rel->trigdesc;
+	List	   *keys = NIL;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+		char		action = action_on_delete(trigger);
+		TtlReferencing *key;
+
+		if (action == 0)
+			continue;
+		key = palloc(sizeof(TtlReferencing));
+		key->constraint = trigger->tgconstraint;
+		key->table = trigger->tgconstrrelid;
+		key->action = action;
+		key->fires = trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN || trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
+		keys = lappend(keys, key);
+	}
+	return keys;
 }
 
 bool

@@ -15,6 +15,7 @@
 #include "lib/stringinfo.h"
 #include "nodes/bitmapset.h"
 #include "nodes/nodes.h"
+#include "nodes/pg_list.h"
 #include "pg_config_manual.h"
 #include "utils/relcache.h"
 
@@ -55,6 +56,23 @@ typedef struct TtlForeignKey
 	AttrNumber	referenced_keys[INDEX_MAX_KEYS];
 	Oid			operators[INDEX_MAX_KEYS];	/* referenced = referencing */
 } TtlForeignKey;
+
+/* A foreign key by which a table is referenced */
+typedef struct TtlReferencing
+{
+	Oid			constraint;
+	Oid			table;			/* that references, maybe partitioned, or a
+								 * partition */
+	char		action;			/* ON DELETE, as pg_constraint.confdeltype */
+	bool		fires;			/* its trigger is enabled, and not for
+								 * replicas alone */
+}			TtlReferencing;
+
+/*
+ * The foreign keys that act or look when rows of the table are deleted, as its triggers have them: what no trigger
+ * fires for does nothing.  The list outlives a replacement of the relation cache's triggers.
+ */
+extern List *ttl_catalog_referencing(Relation rel);
 
 /* False if there is no such constraint. */
 extern bool ttl_catalog_foreign_key(Oid constraint, Oid referencing, Oid referenced,

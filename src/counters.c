@@ -413,14 +413,17 @@ ttl_counters_set_run(Oid container, const TtlFindings *found)
 }
 
 void
-ttl_counters_set_pass(Oid container, bool is_failing, Oid relid, const TtlPass *pass)
+ttl_counters_set_pass(Oid container, bool is_failing, Oid relid, const void *pass, Size size)
 {
-	ContainerEntry *entry = lock_container(container);
+	ContainerEntry *entry;
+
+	Assert(size <= TTL_PASS_SIZE);
+	entry = lock_container(container);
 
 	entry->counters.is_failing = is_failing;
 	entry->counters.pass_relid = relid;
 	if (pass != NULL)
-		entry->counters.pass = *pass;
+		memcpy(&entry->counters.pass, pass, size);
 	dshash_release_lock(containers, entry);
 }
 

@@ -17,31 +17,8 @@
 
 #define TTL_ERROR_LENGTH	256
 
-/*
- * A pass scans the expired range of a table once, up to what had expired when it
- * began.  Rows that cannot be deleted are counted and skipped; the next pass
- * meets them again.
- */
-typedef struct TtlPass
-{
-	bool		is_running;
-	bool		is_stale;		/* table or policy have changed since it began */
-	bool		skip_locked;	/* one has met locked rows, which it skips */
-	TimestampTz now;			/* it covers rows that had expired by then */
-	TimestampTz next_at;		/* start of the next pass */
-	int64		busy;			/* time spent on finding rows, and on failing
-								 * to delete them, in microseconds */
-	int64		blocked;		/* rows that could not be deleted, since it
-								 * began */
-	int64		last_blocked;	/* ... and during the pass before; during the
-								 * first, the container's by the statistics */
-	int			nlogged;		/* errors that have been logged */
-	bool		raises;			/* rows have been blocked one by one since it
-								 * began */
-	int			n_single;		/* so many rows are deleted one by one */
-	TtlExpiryPosition position; /* rows before it are deleted, or skipped; it
-								 * advances between passes, too */
-} TtlPass;
+/* Room for what a worker leaves of its search (TtlPass of reaper/reap_table.h) */
+#define TTL_PASS_SIZE		128
 
 /* When deletion had come to the rows that had expired then */
 typedef struct TtlProgress
@@ -97,7 +74,11 @@ typedef struct TtlContainerCounters
 								 * process */
 	Oid			pass_relid;		/* the table that the pass is of, or
 								 * InvalidOid */
-	TtlPass		pass;
+	union
+	{
+		char		data[TTL_PASS_SIZE];
+		int64		force_align_i64;
+	}			pass;
 } TtlContainerCounters;
 
 typedef enum TtlReaperState
@@ -193,7 +174,7 @@ extern void ttl_counters_set_run(Oid container, const TtlFindings *found);
  * For the worker: sets whether the container is failing, and the pass that the next worker goes on
  * with; of no table, InvalidOid and NULL.
  */
-extern void ttl_counters_set_pass(Oid container, bool is_failing, Oid relid, const TtlPass *pass);
+extern void ttl_counters_set_pass(Oid container, bool is_failing, Oid relid, const void *pass, Size size);
 
 /* Sets when the next worker may begin, which it then does anew. */
 extern void ttl_counters_set_pause(Oid container, TimestampTz until);

@@ -41,6 +41,7 @@
 #include "catalog/partition.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
+#include "catalog_expr.h"
 #include "commands/trigger.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
@@ -50,7 +51,6 @@
 #include "miscadmin.h"
 #include "own_sql.h"
 #include "utils/acl.h"
-#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/portal.h"
@@ -255,24 +255,16 @@ static bool
 acts_as_other(const TtlSessionUser *user, Relation rel, List **visited)
 {
 	List	   *cascades = NIL;
-	List	   *updates = NIL;
 	ListCell   *lc;
 
-	/* catalogs are read afterwards, by which the triggers may be replaced */
-	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
+	foreach(lc, ttl_catalog_referencing(rel))
 	{
-		Trigger    *trigger = &rel->trigdesc->triggers[i];
+		const		TtlReferencing *key = lfirst(lc);
 
-		if (trigger->tgfoid == F_RI_FKEY_CASCADE_DEL)
-			cascades = list_append_unique_oid(cascades, trigger->tgconstrrelid);
-		else if (trigger->tgfoid == F_RI_FKEY_SETNULL_DEL ||
-				 trigger->tgfoid == F_RI_FKEY_SETDEFAULT_DEL)
-			updates = list_append_unique_oid(updates, trigger->tgconstrrelid);
-	}
-
-	foreach(lc, updates)
-	{
-		if (ttl_container_owner(lfirst_oid(lc)) != user->role)
+		if (key->action == FKCONSTR_ACTION_CASCADE)
+			cascades = list_append_unique_oid(cascades, key->table);
+		else if ((key->action == FKCONSTR_ACTION_SETNULL || key->action == FKCONSTR_ACTION_SETDEFAULT) &&
+				 ttl_container_owner(key->table) != user->role)
 			return true;
 	}
 	foreach(lc, cascades)

@@ -93,7 +93,7 @@ ttl_findings_report(const TtlReapMode *mode, Oid container, int32 default_ttl, c
 		found.has_front = found.has_front && found.is_complete;
 	else
 		ttl_counters_set_pass(container, is_failing, left != NULL ? left->relid : InvalidOid,
-							  left != NULL ? &left->pass : NULL);
+							  left != NULL ? &left->pass : NULL, sizeof(TtlPass));
 	ttl_counters_set_run(container, &found);
 	return found.is_complete ? found.blocked_rows : Max(found.blocked_rows, counters.blocked_rows);
 }

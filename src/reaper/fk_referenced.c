@@ -18,10 +18,8 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "catalog_expr.h"
-#include "commands/trigger.h"
 #include "compat.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
@@ -30,7 +28,6 @@
 #include "own_sql.h"
 #include "reaper/reap_table.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/queryenvironment.h"
 #include "utils/rel.h"
@@ -55,20 +52,19 @@ typedef struct Reference
 #define RAISING_ROWS_MAX	50
 
 static bool
-may_hold(const Trigger *trigger)
+may_hold(const TtlReferencing * key)
 {
-	return (trigger->tgfoid == F_RI_FKEY_NOACTION_DEL || trigger->tgfoid == F_RI_FKEY_RESTRICT_DEL) &&
-		(trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN || trigger->tgenabled == TRIGGER_FIRES_ALWAYS);
+	return (key->action == FKCONSTR_ACTION_NOACTION || key->action == FKCONSTR_ACTION_RESTRICT) && key->fires;
 }
 
 bool
 ttl_fk_referenced_is_possible(const TtlBatch *batch)
 {
-	const TriggerDesc *triggers = batch->rel->trigdesc;
+	ListCell   *lc;
 
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	foreach(lc, ttl_catalog_referencing(batch->rel))
 	{
-		if (may_hold(&triggers->triggers[i]))
+		if (may_hold(lfirst(lc)))
 			return true;
 	}
 	return false;
@@ -78,31 +74,28 @@ ttl_fk_referenced_is_possible(const TtlBatch *batch)
 static List *
 list_references(const TtlBatch *batch)
 {
-	List	   *keys = NIL;
+	List	   *references = NIL;
+	ListCell   *lc;
 
-	/* a copy, for the catalogs are read meanwhile */
-	TriggerDesc *triggers = CopyTriggerDesc(batch->rel->trigdesc);
-
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	foreach(lc, ttl_catalog_referencing(batch->rel))
 	{
-		Trigger    *trigger = &triggers->triggers[i];
+		const		TtlReferencing *key = lfirst(lc);
 		Reference  *reference;
 
-		if (!may_hold(trigger))
+		if (!may_hold(key))
 			continue;
 		reference = palloc(sizeof(Reference));
 		reference->expired_at = batch->now;
-		if (!ttl_deletion_may_go_along(trigger->tgconstrrelid, batch->rel->rd_rel->relowner,
+		if (!ttl_deletion_may_go_along(key->table, batch->rel->rd_rel->relowner,
 									   batch->container.container, batch->memory->mode.by_worker,
 									   &reference->expired_at))
 			reference->expired_at = DT_NOBEGIN;
-		if (!ttl_catalog_foreign_key(trigger->tgconstraint, trigger->tgconstrrelid,
-									 RelationGetRelid(batch->rel), &reference->key))
-			elog(ERROR, "cache lookup failed for constraint %u", trigger->tgconstraint);
+		if (!ttl_catalog_foreign_key(key->constraint, key->table, RelationGetRelid(batch->rel), &reference->key))
+			elog(ERROR, "cache lookup failed for constraint %u", key->constraint);
 		if (!reference->key.is_temporal)
-			keys = lappend(keys, reference);
+			references = lappend(references, reference);
 	}
-	return keys;
+	return references;
 }
 
 /*

@@ -17,9 +17,8 @@
 
 #include "access/relation.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_trigger.h"
+#include "catalog_expr.h"
 #include "citus/citus.h"
-#include "commands/trigger.h"
 #include "common/int.h"
 #include "container/container.h"
 #include "counters.h"
@@ -29,7 +28,6 @@
 #include "reaper/reaper_internal.h"
 #include "storage/lmgr.h"
 #include "ttl.h"
-#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -42,22 +40,18 @@
 static Oid
 lock_referencing(Relation rel, bool waits)
 {
-	TriggerDesc *triggers = CopyTriggerDesc(rel->trigdesc);
+	ListCell   *lc;
 
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	foreach(lc, ttl_catalog_referencing(rel))
 	{
-		const Trigger *trigger = &triggers->triggers[i];
-		bool		checks = trigger->tgfoid == F_RI_FKEY_NOACTION_DEL ||
-		trigger->tgfoid == F_RI_FKEY_RESTRICT_DEL;
+		const		TtlReferencing *key = lfirst(lc);
+		bool		checks = key->action == FKCONSTR_ACTION_NOACTION || key->action == FKCONSTR_ACTION_RESTRICT;
 		LOCKMODE	lockmode = checks ? RowShareLock : RowExclusiveLock;
 
-		if (RI_FKey_trigger_type(trigger->tgfoid) != RI_TRIGGER_PK ||
-			!TRIGGER_FOR_DELETE(trigger->tgtype))
-			continue;
 		if (waits)
-			LockRelationOid(trigger->tgconstrrelid, lockmode);
-		else if (!ConditionalLockRelationOid(trigger->tgconstrrelid, lockmode))
-			return trigger->tgconstrrelid;
+			LockRelationOid(key->table, lockmode);
+		else if (!ConditionalLockRelationOid(key->table, lockmode))
+			return key->table;
 	}
 	return InvalidOid;
 }

@@ -74,13 +74,16 @@
 void
 ttl_pass_resume(TtlReapRel *reap_rel, Oid relid, const TtlContainerCounters *counters)
 {
+	TtlPass		left;
+
 	memset(reap_rel, 0, sizeof(TtlReapRel));
 	reap_rel->relid = relid;
 
-	/* or the clock has been set back since */
-	if (counters->pass_relid == relid && counters->pass.next_at <= GetCurrentTimestamp() + PASS_MAX_WAIT)
+	/* not if the clock has been set back since */
+	memcpy(&left, &counters->pass, sizeof(TtlPass));
+	if (counters->pass_relid == relid && left.next_at <= GetCurrentTimestamp() + PASS_MAX_WAIT)
 	{
-		reap_rel->pass = counters->pass;
+		reap_rel->pass = left;
 		reap_rel->next_position = reap_rel->pass.position;
 		reap_rel->more = reap_rel->pass.is_running;
 		reap_rel->is_known = !reap_rel->pass.is_running;
@@ -131,14 +134,13 @@ static void
 begin_pass(TtlReapRel *reap_rel, TimestampTz now)
 {
 	TtlPass    *pass = &reap_rel->pass;
+	TtlPass		begun = {0};
 
-	*pass = (TtlPass)
-	{
-		.is_running = true,
-			.now = now,
-			.n_single = pass->n_single,
-			.last_blocked = reap_rel->is_known ? pass->blocked : pass->last_blocked
-	};
+	begun.is_running = true;
+	begun.now = now;
+	begun.n_single = pass->n_single;
+	begun.last_blocked = reap_rel->is_known ? pass->blocked : pass->last_blocked;
+	*pass = begun;
 	reap_rel->skip_referenced_check = false;
 	reap_rel->next_position = pass->position;
 }

@@ -20,6 +20,34 @@
 /* How long a container is left alone whose deletion has ended a worker, and the longest pause of a table */
 #define TTL_LONGEST_PAUSE	(300 * USECS_PER_SEC)
 
+/*
+ * A pass scans the expired range of a table once, up to what had expired when it
+ * began.  Rows that cannot be deleted are counted and skipped; the next pass
+ * meets them again.
+ */
+typedef struct TtlPass
+{
+	bool		is_running;
+	bool		is_stale;		/* table or policy have changed since it began */
+	bool		skip_locked;	/* one has met locked rows, which it skips */
+	TimestampTz now;			/* it covers rows that had expired by then */
+	TimestampTz next_at;		/* start of the next pass */
+	int64		busy;			/* time spent on finding rows, and on failing
+								 * to delete them, in microseconds */
+	int64		blocked;		/* rows that could not be deleted, since it
+								 * began */
+	int64		last_blocked;	/* ... and during the pass before; during the
+								 * first, the container's by the statistics */
+	int			nlogged;		/* errors that have been logged */
+	bool		raises;			/* rows have been blocked one by one since it
+								 * began */
+	int			n_single;		/* so many rows are deleted one by one */
+	TtlExpiryPosition position; /* rows before it are deleted, or skipped; it
+								 * advances between passes, too */
+} TtlPass;
+
+StaticAssertDecl(sizeof(TtlPass) <= TTL_PASS_SIZE, "a pass must fit into the statistics");
+
 /* The state kept for a table */
 typedef struct TtlReapRel
 {

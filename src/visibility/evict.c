@@ -244,23 +244,22 @@ prove_nothing_expired(EvictState *state, Relation rel)
 	return proved;
 }
 
-/* True if no key can be held by an expired row, so that none need be looked up. */
+/* True if it is proved that no key is held by an expired row, so that none need be looked up. */
 static bool
-has_nothing_expired(EvictState *state, Relation rel)
+is_proved(const EvictState *state)
 {
-	if (state->unprovable)
-		return false;
-	if (state->nothing_expired && is_this_moment(&state->proved_at, state->writer))
-	{
-		state->rows_skipped++;
-		return true;
-	}
-	if (--state->rows_left > 0 &&
-		!(state->nothing_expired && state->rows_skipped >= ROWS_WORTH_PROOF))
-	{
-		state->nothing_expired = false;
-		return false;
-	}
+	return state->nothing_expired && is_this_moment(&state->proved_at, state->writer);
+}
+
+/* Looks for a proof where the last doesn't hold any more: after so many rows, more after each time in vain. */
+static void
+renew_proof(EvictState *state, Relation rel)
+{
+	bool		was_worth_it = state->nothing_expired && state->rows_skipped >= ROWS_WORTH_PROOF;
+
+	state->nothing_expired = false;
+	if (state->unprovable || (--state->rows_left > 0 && !was_worth_it))
+		return;
 
 	/* it takes a look at catalogs, which few rows aren't worth */
 	if (!state->knows_provable)
@@ -268,7 +267,7 @@ has_nothing_expired(EvictState *state, Relation rel)
 		state->knows_provable = true;
 		state->unprovable = !is_provable(&state->container, rel);
 		if (state->unprovable)
-			return false;
+			return;
 	}
 	state->proved_at.transactions = TtlEndedTransactions();
 	state->proved_at.command = GetCurrentCommandId(false);
@@ -282,7 +281,6 @@ has_nothing_expired(EvictState *state, Relation rel)
 	else if (state->rows_between < PG_INT32_MAX / 2)
 		state->rows_between *= 2;
 	state->rows_left = state->rows_between;
-	return state->nothing_expired;
 }
 
 /* Errors if DO NOTHING has skipped the last row because of an expired one. */
@@ -359,8 +357,14 @@ evict(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerDa
 
 	check_last(state);
 	transactions = TtlEndedTransactions();
-	if (!has_nothing_expired(state, rel))
-		free_keys(state, rel, slot, self);
+	if (is_proved(state))
+		state->rows_skipped++;
+	else
+	{
+		renew_proof(state, rel);
+		if (!state->nothing_expired)
+			free_keys(state, rel, slot, self);
+	}
 	if (state->last != NULL)
 	{
 		ExecCopySlot(state->last, slot);

@@ -345,10 +345,10 @@ ttl_fk_begin_utility(PlannedStmt *pstmt)
 	TtlConstraintsSet outer = constraints_set;
 
 	if (IsA(pstmt->utilityStmt, ConstraintsSetStmt))
-		constraints_set = (TtlConstraintsSet)
 	{
-		ttl_execution_current(), GetUserId()
-	};
+		constraints_set.within = ttl_execution_current();
+		constraints_set.role = GetUserId();
+	}
 	return outer;
 }
 
@@ -377,11 +377,8 @@ find_user(const TtlExecution *outer, Oid owner, TtlSessionUser *user)
 {
 	if (ttl_deletion_user(outer) != NULL)
 		return ttl_deletion_user(outer);
-	*user = (TtlSessionUser)
-	{
-		.role = checking_role(outer),
-			.written_owner = writes_table_of(outer, owner) ? owner : InvalidOid
-	};
+	user->role = checking_role(outer);
+	user->written_owner = writes_table_of(outer, owner) ? owner : InvalidOid;
 	return user;
 }
 
