@@ -66,7 +66,7 @@ typedef struct TtlReferencing
 	char		action;			/* ON DELETE, as pg_constraint.confdeltype */
 	bool		fires;			/* its trigger is enabled, and not for
 								 * replicas alone */
-}			TtlReferencing;
+} TtlReferencing;
 
 /*
  * The foreign keys that act or look when rows of the table are deleted, as its triggers have them: what no trigger

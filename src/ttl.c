@@ -144,7 +144,7 @@ ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 	 */
 	ttl_execution_describe(&starting, queryDesc);
 	ttl_hide_complete(&starting);
-	ttl_hide_strip(&starting, eflags);
+	ttl_start_without_filters(&starting, eflags);
 
 	if (ttl_policy_is_written(queryDesc->plannedstmt))
 		error_context_stack = &denied;
@@ -161,7 +161,7 @@ ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 		return;
 	ttl_live_started(execution, eflags);
 	ttl_deletion_started(execution);
-	ttl_hide_started(execution, eflags);
+	ttl_start_add_scan_filters(execution, eflags);
 	ttl_targets_started(execution);
 	if (TTL_PROBES_REFERENCES)
 		ttl_fk_started(execution);
@@ -331,7 +331,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		/* from here on Citus's own work is known, to ttl_citus_end_utility() */
 		by_citus = ttl_citus_before_utility(stmt);
 		ttl_ddl_before_utility(stmt, context, by_citus);
-		ttl_hide_before_copy(stmt);
+		ttl_copy_to_hide(stmt);
 
 		if (ttl_policy_is_written(stmt))
 			error_context_stack = &denied;

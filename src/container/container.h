@@ -29,7 +29,7 @@ typedef enum TtlIndexing
 
 /*
  * The last changes of a policy by which rows expire earlier, each within ttl.grace of the one
- * before.  In their grace the worker deletes nothing, see expiry.c.
+ * before.  In their grace the worker deletes nothing, see grace.c.
  */
 typedef struct TtlChange
 {

@@ -259,7 +259,7 @@ acts_as_other(const TtlSessionUser *user, Relation rel, List **visited)
 
 	foreach(lc, ttl_catalog_referencing(rel))
 	{
-		const		TtlReferencing *key = lfirst(lc);
+		const TtlReferencing *key = lfirst(lc);
 
 		if (key->action == FKCONSTR_ACTION_CASCADE)
 			cascades = list_append_unique_oid(cascades, key->table);

@@ -147,6 +147,10 @@ ttl_expiry_last_deadline(TimestampTz now)
 extern TimestampTz ttl_expiry_reading_now(void);
 
 /*
+ * grace.c
+ */
+
+/*
  * Notes in the policy that another default TTL was in force before, or another
  * way to live as long; 'partition' as in TtlChange.
  */

@@ -52,7 +52,7 @@ typedef struct Reference
 #define RAISING_ROWS_MAX	50
 
 static bool
-may_hold(const TtlReferencing * key)
+may_hold(const TtlReferencing *key)
 {
 	return (key->action == FKCONSTR_ACTION_NOACTION || key->action == FKCONSTR_ACTION_RESTRICT) && key->fires;
 }
@@ -79,7 +79,7 @@ list_references(const TtlBatch *batch)
 
 	foreach(lc, ttl_catalog_referencing(batch->rel))
 	{
-		const		TtlReferencing *key = lfirst(lc);
+		const TtlReferencing *key = lfirst(lc);
 		Reference  *reference;
 
 		if (!may_hold(key))

@@ -9,7 +9,7 @@
  * LAST_SEEN_FILE in the data directory has the time when the server was last in service.  The launcher
  * reads it when it starts: that is after recovery, however long it takes and however often it is
  * tried, and at promotion.  If the file is missing, or its time differs from now by more than ttl.grace, each
- * container that is older than this start of the launcher gets a grace (expiry.c), counted from the
+ * container that is older than this start of the launcher gets a grace (grace.c), counted from the
  * start.  It is stored with the policy, so restarts in the meantime don't end it and standbys have it.
  * The row's xmin tells which containers are older; whoever creates or changes one after the start knows
  * what he does.

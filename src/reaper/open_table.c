@@ -44,7 +44,7 @@ lock_referencing(Relation rel, bool waits)
 
 	foreach(lc, ttl_catalog_referencing(rel))
 	{
-		const		TtlReferencing *key = lfirst(lc);
+		const TtlReferencing *key = lfirst(lc);
 		bool		checks = key->action == FKCONSTR_ACTION_NOACTION || key->action == FKCONSTR_ACTION_RESTRICT;
 		LOCKMODE	lockmode = checks ? RowShareLock : RowExclusiveLock;
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * hide.c
- *	  Puts a filter into each plan that scans a container, and starts executions without it.
+ *	  Puts a filter into each plan that scans a container.
  *
  * When a query has been planned, the filter  ttl.is_live(container, _ts, ttl)  is
  * put at the head of the quals of each scan of a container or of a partition of
@@ -26,222 +26,27 @@
  * leave orphans; only their subqueries are filtered.  Those by which ALTER TABLE validates
  * a foreign key see every row of containers that the user owns.  fk.c recognizes both.
  *
- * To compile the call of a filter function costs a point read more than all that it does at run
- * time, and so does JIT compilation of quals that are never evaluated.  So ExecutorStart gets a
- * copy of the plan in which scans lack the filter.  A plan may be cached and shared by other
- * executions, so it is never changed: its nodes are copied as far down as the scans of tables, and
- * share targetlists and expressions with the original.  When ExecutorStart is over, each filtered
- * scan gets a scan filter (scan_filter.c), and the copied plan the filters back, so that what is
- * made of it later has them: parallel workers' copies, EvalPlanQual's states, EXPLAIN.  The copy
- * lives as long as the executor's state.  The QueryDesc refers to it during ExecutorStart alone.
- * An Append whose subplans are pruned at startup is not copied, nor what is below it: to look at
- * each partition would take longer than it saves.  Neither are nodes of other extensions.
- *
- * One table lists the kinds of plan nodes, for this copy and for the walk that puts
- * filters into a plan.  A kind that is not in it is an error, as in
- * ExecInitNode(): there might be a scan of a container below it.
- *
- * COPY table TO doesn't go through the planner, so for a container it is turned into
- * COPY (SELECT columns FROM ONLY table) TO, as PostgreSQL itself does for tables with
- * row-level security, unless the session may see expired rows: pg_dump above all, and
- * the initial copy of logical replication.  That is decided under COPY's own lock, for the table
- * may become a container, or its name a container's, while that is waited for.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "catalog/namespace.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "citus/citus.h"
 #include "compat.h"
 #include "container/container.h"
 #include "execution.h"
-#include "executor/executor.h"
 #include "expiry/expiry.h"
 #include "miscadmin.h"
-#include "nodes/execnodes.h"
 #include "nodes/extensible.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
-#include "optimizer/optimizer.h"
-#include "optimizer/pathnode.h"
-#include "optimizer/plancat.h"
 #include "parser/parsetree.h"
-#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/syscache.h"
+#include "visibility/plan_walk.h"
 #include "visibility/visibility.h"
-
-/*
- * Walks over plans
- */
-
-typedef void (*ScanVisitor) (Plan *plan, void *context);
-
-/* What is known of a kind of plan node */
-typedef struct NodeKind
-{
-	size_t		size;			/* 0 = it isn't copied */
-	bool		is_scan;		/* of a table */
-} NodeKind;
-
-/* The size of a plan node, and whether it scans a relation; errors at a node that is not known. */
-static NodeKind
-kind_of(const Plan *plan)
-{
-	switch (nodeTag(plan))
-	{
-#define SCAN(type) case T_##type: return (NodeKind) {sizeof(type), true}
-#define NODE(type) case T_##type: return (NodeKind) {sizeof(type), false}
-			SCAN(SeqScan);
-			SCAN(SampleScan);
-			SCAN(IndexScan);
-			SCAN(IndexOnlyScan);
-			SCAN(BitmapHeapScan);
-			SCAN(TidScan);
-			SCAN(TidRangeScan);
-			NODE(BitmapAnd);
-			NODE(BitmapOr);
-			NODE(BitmapIndexScan);
-			NODE(SubqueryScan);
-			NODE(FunctionScan);
-			NODE(TableFuncScan);
-			NODE(ValuesScan);
-			NODE(CteScan);
-			NODE(NamedTuplestoreScan);
-			NODE(WorkTableScan);
-			NODE(Append);
-			NODE(MergeAppend);
-			NODE(ModifyTable);
-			NODE(LockRows);
-			NODE(Limit);
-			NODE(Result);
-			NODE(ProjectSet);
-			NODE(NestLoop);
-			NODE(MergeJoin);
-			NODE(HashJoin);
-			NODE(Hash);
-			NODE(Material);
-			NODE(Memoize);
-			NODE(Sort);
-			NODE(IncrementalSort);
-			NODE(Group);
-			NODE(Agg);
-			NODE(WindowAgg);
-			NODE(Unique);
-			NODE(SetOp);
-			NODE(RecursiveUnion);
-			NODE(Gather);
-			NODE(GatherMerge);
-#undef NODE
-#undef SCAN
-		case T_ForeignScan:
-			return (NodeKind)
-			{
-				0, false
-			};
-		case T_CustomScan:
-			return (NodeKind)
-			{
-				0, true
-			};
-		default:
-			elog(ERROR, "unrecognized node type: %d", (int) nodeTag(plan));
-	}
-}
-
-/* Where the node keeps a list of plans below it, or NULL */
-static List **
-list_of_plans(Plan *plan)
-{
-	switch (nodeTag(plan))
-	{
-		case T_Append:
-			return &((Append *) plan)->appendplans;
-		case T_MergeAppend:
-			return &((MergeAppend *) plan)->mergeplans;
-		case T_CustomScan:
-			return &((CustomScan *) plan)->custom_plans;
-		default:
-			return NULL;
-	}
-}
-
-/* Does what visit_plan() does for one plan and those below it, and replaces it if it is copied. */
-static void
-walk(Plan **link, bool copies, ScanVisitor visit, void *context)
-{
-	Plan	   *plan = *link;
-	NodeKind	kind;
-	List	  **plans;
-	ListCell   *lc;
-
-	if (plan == NULL)
-		return;
-	check_stack_depth();
-	kind = kind_of(plan);
-	if (copies)
-	{
-		if (kind.size == 0 || TtlPrunesPartitions(plan))
-			return;
-		*link = plan = memcpy(palloc(kind.size), plan, kind.size);
-	}
-	if (kind.is_scan)
-		visit(plan, context);
-
-	plans = list_of_plans(plan);
-	if (plans != NULL)
-	{
-		if (copies)
-			*plans = list_copy(*plans);
-		foreach(lc, *plans)
-			walk((Plan **) &lfirst(lc), copies, visit, context);
-	}
-	else if (IsA(plan, SubqueryScan))
-		walk(&((SubqueryScan *) plan)->subplan, copies, visit, context);
-	walk(&plan->lefttree, copies, visit, context);
-	walk(&plan->righttree, copies, visit, context);
-}
-
-/* Visits the scans of all subplans of a statement. */
-static void
-visit_subplans(PlannedStmt *stmt, bool copies, ScanVisitor visit, void *context)
-{
-	ListCell   *lc;
-
-	if (copies)
-		stmt->subplans = list_copy(stmt->subplans);
-	foreach(lc, stmt->subplans)
-		walk((Plan **) &lfirst(lc), copies, visit, context);
-}
-
-/*
- * Calls the function for each scan of a table in the plan and its subplans, CustomScans included.
- * With 'copies' it gets copies, and the statement, which is one, is made to refer to them; but
- * what isn't copied is left out.
- */
-static void
-visit_plan(PlannedStmt *stmt, bool copies, ScanVisitor visit, void *context)
-{
-	walk(&stmt->planTree, copies, visit, context);
-	visit_subplans(stmt, copies, visit, context);
-}
-
-/* True if it is a scan of a table, and no CustomScan. */
-static bool
-is_scan(const Plan *plan)
-{
-	NodeKind	kind = kind_of(plan);
-
-	return kind.is_scan && kind.size > 0;
-}
 
 /*
  * The filters
@@ -297,27 +102,6 @@ make_filter_by_tid(const TtlContainer *container)
 	return (Expr *) makeFuncExpr(ttl_container_function(TTL_IS_LIVE_BY_TID), BOOLOID,
 								 list_make1(make_table(container->container)),
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
-}
-
-/*
- * True if the plan of a scan of that relation, which then is a container's, begins with a filter
- * that is a single call: *deletes for the one of a deletion's statement.  Users may call these
- * functions for other tables.
- */
-static bool
-is_filtered(const Plan *plan, Oid relid, const TtlExecution *execution, bool *deletes)
-{
-	Node	   *first = plan->qual == NIL ? NULL : linitial(plan->qual);
-	Oid			function;
-
-	if (first == NULL || !IsA(first, FuncExpr))
-		return false;
-	function = ((FuncExpr *) first)->funcid;
-	*deletes = execution->row_mode == TTL_SEES_EXPIRED &&
-		function == ttl_container_function(TTL_IS_EXPIRED);
-	return (*deletes || function == ttl_container_function(TTL_IS_LIVE) ||
-			function == ttl_container_function(TTL_IS_LIVE_BY_TID)) &&
-		ttl_container_is_part(relid);
 }
 
 /* What is known while filters are put into a plan. */
@@ -508,9 +292,9 @@ filter_statement(PlannedStmt *stmt, const TtlPlanning *planning)
 	/* the plan may be kept for longer than this context */
 	old = MemoryContextSwitchTo(GetMemoryChunkContext(stmt));
 	if (named && planning->sees_stored)
-		visit_subplans(stmt, false, filter_scan, &hiding);
+		ttl_plan_walk_subplans(stmt, false, filter_scan, &hiding);
 	else if (named)
-		visit_plan(stmt, false, filter_scan, &hiding);
+		ttl_plan_walk_scans(stmt, false, filter_scan, &hiding);
 	/* the look-up may have waited for DROP EXTENSION */
 	objects = ttl_container_objects();
 	if (objects != NULL)
@@ -668,257 +452,4 @@ ttl_hide_leave_planning(const TtlPlanning *planning)
 {
 	innermost = planning->outer;
 	enable_tidscan = planning->tidscan;
-}
-
-/*
- * Executions, which start without filters
- */
-
-/* A scan in the copy */
-typedef struct BareScan
-{
-	Plan	   *plan;
-	List	   *qual;			/* with the filter */
-	struct BareScan *next;
-} BareScan;
-
-/* A copy of a plan */
-typedef struct TtlPlanCopy
-{
-	PlannedStmt stmt;
-	PlannedStmt *original;
-	BareScan   *scans;
-	MemoryContext context;
-	const TtlExecution *execution;	/* that is about to start */
-} TtlPlanCopy;
-
-/*
- * The quals of a scan but the filter.  Some scans look at their start whether there are any, and
- * begin differently; they get one that holds.
- */
-static List *
-without_filter(const Plan *scan)
-{
-	if (list_length(scan->qual) > 1)
-		return list_copy_tail(scan->qual, 1);
-	if (IsA(scan, SeqScan) || IsA(scan, IndexScan) || IsA(scan, IndexOnlyScan))
-		return NIL;
-	return list_make1(makeBoolConst(true, false));
-}
-
-/* Takes the filter from a copied scan of a table. */
-static void
-strip_scan(Plan *scan, void *context)
-{
-	TtlPlanCopy *copy = context;
-	RangeTblEntry *rte = rt_fetch(((Scan *) scan)->scanrelid, copy->stmt.rtable);
-	bool		deletes;
-	BareScan   *bare;
-
-	if (!is_filtered(scan, rte->relid, copy->execution, &deletes))
-		return;
-	bare = palloc(sizeof(BareScan));
-	bare->plan = scan;
-	bare->qual = scan->qual;
-	bare->next = copy->scans;
-	copy->scans = bare;
-	scan->qual = without_filter(scan);
-}
-
-/* Has ExecutorStart get a copy of the plan without filters. */
-void
-ttl_hide_strip(TtlExecution *execution, int eflags)
-{
-	QueryDesc  *query_desc = execution->query_desc;
-	MemoryContext context;
-	MemoryContext old;
-	TtlPlanCopy *copy;
-
-	if (!execution->hides || (eflags & EXEC_FLAG_EXPLAIN_ONLY))
-		return;
-	context = AllocSetContextCreate(CurrentMemoryContext, "ttl plan copy",
-									ALLOCSET_DEFAULT_SIZES);
-	old = MemoryContextSwitchTo(context);
-	copy = palloc(sizeof(TtlPlanCopy));
-	copy->stmt = *query_desc->plannedstmt;
-	copy->original = query_desc->plannedstmt;
-	copy->scans = NULL;
-	copy->context = context;
-	copy->execution = execution;
-	visit_plan(&copy->stmt, true, strip_scan, copy);
-	MemoryContextSwitchTo(old);
-
-	query_desc->plannedstmt = &copy->stmt;
-	execution->plan_copy = copy;
-}
-
-/* What has been started gets the filters back. */
-static void
-restore_scans(TtlExecution *execution)
-{
-	QueryDesc  *query_desc = execution->query_desc;
-	TtlPlanCopy *copy = execution->plan_copy;
-
-	if (copy == NULL)
-		return;
-
-	/* what has been made of the copy by now would lack them for good */
-	if (query_desc->plannedstmt != &copy->stmt)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot hide expired rows in a plan that another extension puts in place of the one to be started"),
-				 errhint("Load ttl before that extension by shared_preload_libraries.")));
-	query_desc->plannedstmt = copy->original;
-
-	for (BareScan *scan = copy->scans; scan != NULL; scan = scan->next)
-		scan->plan->qual = scan->qual;
-	MemoryContextSetParent(copy->context, query_desc->estate->es_query_cxt);
-}
-
-static bool add_filters_below(PlanState *planstate, void *execution);
-
-/* Gives scan filters to the filtered scans that have been started. */
-static bool
-add_filters(PlanState *planstate, void *execution)
-{
-	PlanState  *outer = outerPlanState(planstate);
-	bool		deletes;
-	bool		result;
-
-	if (is_scan(planstate->plan))
-	{
-		ScanState  *scan = (ScanState *) planstate;
-		Oid			relid = RelationGetRelid(scan->ss_currentRelation);
-		TtlContainer container;
-
-		if (is_filtered(planstate->plan, relid, execution, &deletes) &&
-			ttl_container_peek(relid, &container))
-			ttl_scan_filter_add(scan, &container, execution, deletes);
-	}
-	result = planstate_tree_walker(planstate, add_filters_below, execution);
-
-	/*
-	 * count(*) needs no column.  If the catalog keeps a missing value for a
-	 * column, the planner makes such a scan project an empty row; the
-	 * aggregate does as well with the table's row.
-	 */
-	if (IsA(planstate, AggState) && ((Agg *) planstate->plan)->aggstrategy == AGG_PLAIN &&
-		outer->plan->targetlist == NIL && ttl_scan_filter_scans_in_order(outer))
-		outer->ps_ProjInfo = NULL;
-	return result;
-}
-
-/* The state of a SubPlan is visited once, though several expressions may refer to it. */
-static bool
-add_filters_below(PlanState *planstate, void *execution)
-{
-	return !list_member_ptr(planstate->state->es_subplanstates, planstate) &&
-		add_filters(planstate, execution);
-}
-
-/* Gives scan filters to what ExecutorStart has started. */
-void
-ttl_hide_started(TtlExecution *execution, int eflags)
-{
-	QueryDesc  *query_desc = execution->query_desc;
-	MemoryContext old;
-	ListCell   *lc;
-
-	restore_scans(execution);
-	if (!execution->hides || ttl_container_objects() == NULL ||
-		(eflags & EXEC_FLAG_EXPLAIN_ONLY))
-		return;
-	old = MemoryContextSwitchTo(query_desc->estate->es_query_cxt);
-	(void) add_filters(query_desc->planstate, execution);
-	foreach(lc, query_desc->estate->es_subplanstates)
-	{
-		if (lfirst(lc) != NULL)
-			(void) add_filters(lfirst(lc), execution);
-	}
-	MemoryContextSwitchTo(old);
-}
-
-/*
- * COPY TO
- */
-
-/* The columns that COPY takes when none are named: generated ones are left out. */
-static List *
-default_columns(Relation rel)
-{
-	TupleDesc	desc = RelationGetDescr(rel);
-	List	   *columns = NIL;
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute attribute = TupleDescAttr(desc, i);
-
-		if (!attribute->attisdropped && attribute->attgenerated == '\0')
-			columns = lappend(columns, makeString(pstrdup(NameStr(attribute->attname))));
-	}
-	return columns;
-}
-
-/* COPY is about to be executed. */
-void
-ttl_hide_before_copy(PlannedStmt *pstmt)
-{
-	CopyStmt   *stmt = (CopyStmt *) pstmt->utilityStmt;
-	Oid			relid;
-	char		relkind;
-	TtlContainer container;
-	Relation	rel;
-	List	   *columns;
-	SelectStmt *select;
-	RangeVar   *from;
-	ListCell   *lc;
-
-	if (!IsA(stmt, CopyStmt) || stmt->relation == NULL || stmt->is_from ||
-		ttl_container_objects() == NULL)
-		return;
-
-	/*
-	 * nodes of Citus exchange intermediate results, whose names are those of
-	 * no tables
-	 */
-	relid = RangeVarGetRelid(stmt->relation, AccessShareLock, true);
-	if (!OidIsValid(relid))
-		return;
-
-	/*
-	 * COPY looks the name up again: by then another table may come before it
-	 * in search_path
-	 */
-	stmt->relation->schemaname = get_namespace_name(get_rel_namespace(relid));
-	if (!ttl_container_peek(relid, &container))
-		return;
-	relkind = get_rel_relkind(relid);
-	if (!(relkind == RELKIND_RELATION ||
-		  (relkind == RELKIND_PARTITIONED_TABLE && TTL_COPIES_PARTITIONED_TABLES)) ||
-		ttl_live_is_shown(container.container))
-		return;
-
-	rel = table_open(relid, NoLock);
-	columns = stmt->attlist != NIL ? stmt->attlist : default_columns(rel);
-	from = makeRangeVar(get_namespace_name(RelationGetNamespace(rel)),
-						pstrdup(RelationGetRelationName(rel)), -1);
-	from->inh = (relkind == RELKIND_PARTITIONED_TABLE);
-	table_close(rel, NoLock);
-
-	select = makeNode(SelectStmt);
-	select->fromClause = list_make1(from);
-	foreach(lc, columns)
-	{
-		ColumnRef  *column = makeNode(ColumnRef);
-		ResTarget  *target = makeNode(ResTarget);
-
-		column->fields = list_make1(lfirst(lc));
-		column->location = -1;
-		target->val = (Node *) column;
-		target->location = -1;
-		select->targetList = lappend(select->targetList, target);
-	}
-	stmt->query = (Node *) select;
-	stmt->relation = NULL;
-	stmt->attlist = NIL;
 }

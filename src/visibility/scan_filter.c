@@ -4,7 +4,7 @@
  *	  The filter at run time, which checks as few rows as it can.
  *
  * A plan carries the filter as a function call that is complete by itself
- * (hide.c).  When an execution has started, without the call (hide.c), the quals of
+ * (hide.c).  When an execution has started, without the call (start.c), the quals of
  * each filtered scan are replaced by a scan filter, whose evaluation function is ours: it
  * checks the row in its slot, and leaves the rest of the quals to PostgreSQL.
  *
@@ -739,7 +739,7 @@ guard_orderings(ScanFilter *filter, List *orderings)
 }
 
 /*
- * The scan's quals but the first: all that it has been started with, see hide.c.
+ * The scan's quals but the first: all that it has been started with, see start.c.
  * Else states of their SubPlans replace the listed ones: a rescan marks the hash tables of
  * those that are listed as stale, and a walk through the plan meets each but once.
  */

@@ -45,9 +45,19 @@ extern void ttl_hide_prepare_query(TtlPlanning *planning, Query *query,
 								   const char *query_string);
 extern void ttl_hide_enter_planning(const TtlPlanning *planning);
 extern void ttl_hide_leave_planning(const TtlPlanning *planning);
-extern void ttl_hide_before_copy(PlannedStmt *pstmt);
-extern void ttl_hide_strip(TtlExecution *execution, int eflags);
-extern void ttl_hide_started(TtlExecution *execution, int eflags);
+
+/*
+ * start.c
+ */
+
+extern void ttl_start_without_filters(TtlExecution *execution, int eflags);
+extern void ttl_start_add_scan_filters(TtlExecution *execution, int eflags);
+
+/*
+ * copy_to.c
+ */
+
+extern void ttl_copy_to_hide(PlannedStmt *pstmt);
 
 /*
  * fk.c
