@@ -23,6 +23,7 @@
 #include "ttl.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 
 /* True if this process has taken the replication origin. */
 static bool has_origin = false;
@@ -58,6 +59,19 @@ end_origin(void)
 	replorigin_session_reset();
 }
 
+/*
+ * Errors if the clock has been set back since the batch began: rows that have been deleted would live by now.  The
+ * launcher ends the workers then, but it may take a second to notice.
+ */
+static void
+check_clock(const TtlBatch *batch)
+{
+	if (GetCurrentTimestamp() < batch->now)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("the clock has been set back while expired rows were deleted")));
+}
+
 void
 ttl_delete_tids(TtlBatch *batch)
 {
@@ -87,6 +101,7 @@ ttl_delete_tids(TtlBatch *batch)
 										  batch->tids, batch->ntids,
 										  batch->now, flags, NULL);
 		PopActiveSnapshot();
+		check_clock(batch);
 	}
 	PG_FINALLY();
 	{
