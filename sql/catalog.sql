@@ -6,6 +6,8 @@ SET search_path = catalog, public;
 CREATE TABLE item (id int PRIMARY KEY);
 SELECT ttl.create_container('item', 60);
 INSERT INTO item (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01');
+
+-- No object of the extension is dropped, moved or renamed, whatever depends on it
 SELECT c, left(refused(c), 5) FROM unnest(ARRAY[
     'DROP TABLE ttl.container CASCADE', 'DROP INDEX ttl.container_pkey',
         'DROP FUNCTION ttl.item_expiry(timestamptz, integer)',
@@ -13,6 +15,7 @@ SELECT c, left(refused(c), 5) FROM unnest(ARRAY[
 -- its triggers stay what they are in a script of pg_dump --disable-triggers
 ALTER TABLE ttl.container DISABLE TRIGGER ALL;
 SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = 'ttl.container'::regclass ORDER BY tgname;
+-- maintenance of the catalog is allowed, and afterwards policies hold
 ANALYZE ttl.container;
 VACUUM FULL ttl.container;
 SELECT id FROM item;
@@ -31,12 +34,14 @@ VALUES (4294967295, 60, '_ts', 'ttl', 'consistent', true, true, '0'), ('other', 
     true, '0');
 SELECT count(*) FROM other;
 SELECT container FROM ttl.containers WHERE container IN ('4294967295', 'other');
+-- with no entry, there is nothing to drop, either
 SELECT refused('SELECT ttl.drop_container(4294967295)');
 -- nor of a view, and no archive that is gone: another table might get its number
 CREATE VIEW looks_like AS SELECT id, _ts, NULL::int AS ttl FROM other;
 INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping,
     reap_delay)
 VALUES ('looks_like', 60, '_ts', 'ttl', 'consistent', true, true, '0');
+-- the policy is restored without the archive, and nothing is deleted: it would be lost
 INSERT INTO ttl.container (relid, default_time_to_live, ts_column, indexing, touch_on_update, reaping, reap_delay,
     archive_to)
 VALUES ('other', 60, '_ts', 'none', true, true, '0', 4294967295);

@@ -4,6 +4,7 @@ SET client_min_messages = warning;
 CREATE SCHEMA taking_back;
 SET search_path = taking_back, public;
 
+-- What somebody can see of a table's definition: columns, CHECKs, indexes, triggers
 CREATE FUNCTION shape(c regclass) RETURNS SETOF text LANGUAGE sql AS $$
     (SELECT attname || ' ' || format_type(atttypid, atttypmod) || CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END
             || coalesce(' DEFAULT ' || pg_get_expr(adbin, adrelid), '')
@@ -18,6 +19,8 @@ CREATE FUNCTION shape(c regclass) RETURNS SETOF text LANGUAGE sql AS $$
     UNION ALL
     (SELECT tgname FROM pg_trigger WHERE tgrelid = c AND NOT tgisinternal)
 $$;
+
+-- What ttl remembers that it has added
 CREATE FUNCTION added(c regclass) RETURNS text[] LANGUAGE sql AS
     'SELECT created_objects FROM ttl.container WHERE relid = c';
 
@@ -27,6 +30,7 @@ CREATE TABLE article (id int, updated_at timestamptz NOT NULL DEFAULT now());
 INSERT INTO article VALUES (1, '2020-01-01');
 CREATE TEMP TABLE before AS SELECT shape('article');
 SELECT ttl.create_container('article', 2147483647, ts_column => 'updated_at');
+-- only the other column and the indexes are ttl's
 SELECT added('article');
 SELECT ttl.drop_container('article', drop_columns => true);
 SELECT shape('article') EXCEPT TABLE before;
@@ -43,7 +47,9 @@ SELECT added('bare');
 SELECT shape('bare');
 SELECT ttl.drop_container('bare');
 SELECT shape('bare') EXCEPT TABLE before;
+-- in neither direction is there a difference
 TABLE before EXCEPT SELECT shape('bare');
+-- the same with drop_columns: neither column was ttl's
 SELECT ttl.create_container('bare', 60, 'at', 'life');
 SELECT ttl.drop_container('bare', true);
 SELECT shape('bare') EXCEPT TABLE before;
@@ -53,22 +59,24 @@ SELECT ttl.create_container('bare', 60, 'at', 'life');
 ALTER TABLE bare ALTER COLUMN at SET DEFAULT '2500-01-01';
 SELECT ttl.drop_container('bare');
 SELECT shape('bare') EXCEPT TABLE before;
--- a column that others' functions generate goes on being generated
+-- A column that others' functions generate goes on being generated: only an expression of ttl's must go
 CREATE TABLE generated (note text, life int GENERATED ALWAYS AS (greatest(length(note), 1)) STORED);
 SELECT ttl.create_container('generated', 60, ttl_column => 'life');
 SELECT ttl.drop_container('generated');
 INSERT INTO generated VALUES ('four') RETURNING life;
--- a CHECK that was there stays, and so does an index on the timestamp alone
+-- A CHECK that was there stays, and so does an index on the timestamp alone
 CREATE TABLE complete (at timestamptz DEFAULT now(), life int CHECK (life = -1 OR life > 0));
 SELECT ttl.create_container('complete', 60, 'at', 'life');
 SELECT added('complete');
 SELECT ttl.drop_container('complete');
 SELECT shape('complete');
+-- that index serves as the default's, so none is added, or dropped
 CREATE INDEX ON complete (at);
 SELECT ttl.create_container('complete', 60, 'at', NULL);
 SELECT added('complete');
 SELECT ttl.drop_container('complete');
 SELECT shape('complete');
+-- without it one is, which goes
 DROP INDEX complete_at_idx;
 SELECT ttl.create_container('complete', 60, 'at', NULL);
 SELECT added('complete');
@@ -85,7 +93,7 @@ ALTER TABLE session RENAME COLUMN ttl TO lifetime;
 SELECT added('session');
 SELECT ttl.drop_container('session', true);
 SELECT shape('session');
--- if they are left, they are the user's from then on
+-- If they are left, they are the user's from then on: the next container doesn't drop them
 SELECT ttl.create_container('session', 3600);
 SELECT ttl.drop_container('session');
 SELECT shape('session');
@@ -93,7 +101,7 @@ SELECT ttl.create_container('session', 3600, ts_column => '_ts');
 SELECT added('session');
 SELECT ttl.drop_container('session', true);
 
--- what depends on them is said, and no CASCADE that there isn't
+-- What depends on them is said; the HINT is PostgreSQL's, and there is no CASCADE: views aren't ttl's to drop
 CREATE TABLE viewed (id int);
 SELECT ttl.create_container('viewed', 3600);
 CREATE VIEW stamps AS SELECT _ts FROM viewed;
@@ -103,7 +111,7 @@ SELECT ttl.drop_container('viewed', true);
 DROP VIEW stamps;
 SELECT ttl.drop_container('viewed', true);
 
--- A TTL column that was there
+-- A TTL column that was declared beforehand is taken, as a table and partitioned
 CREATE TABLE declared (id int, ttl int);
 SELECT ttl.create_container('declared', -1);
 SELECT shape('declared');
@@ -118,6 +126,7 @@ CREATE TABLE right_name (id int, created_at timestamptz DEFAULT now());
 SELECT ttl.create_container('right_name', 3600, 'created_at');
 
 -- Indexes by alter_container()
+-- An index that is switched off goes and leaves what is remembered; a user's own that serves isn't ttl's
 SELECT ttl.set_default_ttl('right_name', NULL);
 SELECT ttl.alter_container('right_name', indexing => 'none');
 SELECT added('right_name');
@@ -135,14 +144,16 @@ CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (2) TO (3);
 CREATE TABLE parts_3 (id int);
 INSERT INTO parts_3 VALUES (3);
 ALTER TABLE parts ATTACH PARTITION parts_3 FOR VALUES FROM (3) TO (4);
+-- the NOTICE is for who expects LIKE to copy the policy, too
 CREATE TABLE parts_4 (LIKE parts INCLUDING ALL);
 ALTER TABLE parts ATTACH PARTITION parts_4 FOR VALUES FROM (4) TO (5);
+-- what has been added to the container is remembered, not what each partition lacked
 SELECT added('parts');
 ALTER TABLE parts DETACH PARTITION parts_3;
 SELECT added('parts_3') = added('parts') AS same;
 SELECT ttl.drop_container('parts_3', true);
 SELECT shape('parts_3');
--- one with values of its own keeps them, here and there
+-- One with values of its own keeps them, here and there: then _ts isn't ttl's any more, in the container either
 CREATE TABLE parts_5 (id int, _ts timestamptz NOT NULL);
 INSERT INTO parts_5 VALUES (5, '2900-01-01');
 ALTER TABLE parts ATTACH PARTITION parts_5 FOR VALUES FROM (5) TO (6);
@@ -171,6 +182,7 @@ BEGIN;
 SELECT ttl.drop_container('tokens');
 SELECT count(*) FROM tokens;
 ROLLBACK;
+-- a row that is left counts, those that are deleted don't
 DO $$ BEGIN SET LOCAL ttl.show_expired = on; DELETE FROM tokens WHERE id > 1; END $$;
 SELECT ttl.drop_container('tokens', drop_columns => true);
 SELECT count(*) FROM tokens;
@@ -179,19 +191,22 @@ SELECT count(*) FROM tokens;
 SELECT ttl.create_ttl_index('coll', 60);
 SELECT added('coll');
 INSERT INTO coll (doc) VALUES ('{"ttl": 20}');
+-- with the columns goes all that was added to the collection
 BEGIN;
 SELECT ttl.drop_container('coll', drop_columns => true);
 SELECT shape('coll');
 ROLLBACK;
+-- without, the TTL that was generated stays, as plain values
 SELECT ttl.drop_container('coll');
 SELECT shape('coll');
 SELECT doc, ttl FROM coll;
+-- an expression around one of ttl's functions is no different
 CREATE TABLE documents (doc jsonb, life int GENERATED ALWAYS AS (ttl.item_ttl(doc) + 0) STORED, _ts timestamptz);
 SELECT ttl.create_container('documents', 60, ttl_column => 'life');
 SELECT ttl.drop_container('documents', drop_columns => true);
 SELECT shape('documents');
 
--- how many rows a change concerns is not counted past the index entries of many that are gone
+-- How many rows a change concerns is not counted past the index entries of many that are gone: that would take long
 CREATE TABLE gone (id int, _ts timestamptz);
 INSERT INTO gone SELECT i, '2020-01-01' FROM generate_series(1, 110000) i;
 SELECT ttl.create_container('gone', -1, '_ts');
@@ -206,6 +221,8 @@ ROLLBACK;
 --
 
 SET client_min_messages = warning;
+
+-- Each object that may have a comment, and which
 CREATE FUNCTION comments(c regclass) RETURNS TABLE (object text, comment text) LANGUAGE sql AS $$
     SELECT * FROM (
         SELECT attname::text, col_description(c, attnum) FROM pg_attribute
@@ -214,6 +231,7 @@ CREATE FUNCTION comments(c regclass) RETURNS TABLE (object text, comment text) L
             WHERE tgrelid = c AND NOT tgisinternal
     ) o (object, comment) ORDER BY object COLLATE "C"
 $$;
+
 -- What is added says what it is, and a change of the policy makes none of it false
 CREATE TABLE commented (id int PRIMARY KEY);
 CREATE TABLE commented_archive (id int);
@@ -227,11 +245,12 @@ ALTER TABLE commented RENAME TO renamed;
 SELECT comment FROM comments('renamed') EXCEPT SELECT comment FROM said;
 SELECT ttl.drop_container('renamed');
 SELECT * FROM comments('renamed');
--- of a document table, too
+-- Of a document table, too, though other functions have added its columns
 SELECT ttl.create_ttl_index('commented_documents', 60) ->> 'ok';
 SELECT object FROM comments('commented_documents') WHERE comment IS NOT NULL;
 SELECT ttl.drop_container('commented_documents', drop_columns => true);
 SELECT * FROM comments('commented_documents');
+
 -- What was there isn't, and keeps its comment
 CREATE TABLE commented_before (id int, at timestamptz, expires timestamptz);
 COMMENT ON COLUMN commented_before.at IS 'mine';
@@ -239,7 +258,7 @@ SELECT ttl.create_container('commented_before', 60, 'at', 'expires');
 SELECT object, comment FROM comments('commented_before') WHERE object <> '~ttl';
 SELECT ttl.drop_container('commented_before');
 SELECT * FROM comments('commented_before');
--- one that somebody has given stays, and one that he has removed stays away
+-- One that somebody has given stays, and one that he has removed stays away
 CREATE TABLE commented_since (id int);
 SELECT ttl.create_container('commented_since', 60);
 COMMENT ON COLUMN commented_since._ts IS 'mine';
@@ -249,6 +268,7 @@ SELECT ttl.set_default_ttl('commented_since', 70), ttl.alter_container('commente
 SELECT * FROM comments('commented_since');
 SELECT ttl.drop_container('commented_since');
 SELECT * FROM comments('commented_since');
+
 -- A partition that leaves becomes a container with the same, whoever detaches it
 CREATE TABLE commented_parts (id int) PARTITION BY LIST (id);
 CREATE TABLE commented_part PARTITION OF commented_parts FOR VALUES IN (1);
@@ -262,6 +282,7 @@ SET ROLE regress_ttl_user;
 ALTER TABLE taking_back.commented_parts DETACH PARTITION taking_back.commented_part;
 RESET ROLE;
 ALTER TABLE commented_parts DETACH PARTITION commented_part_2 CONCURRENTLY;
+-- on the one that was the container's, three are ttl's; of the other, the user's has stayed
 SELECT count(*), count(comment), count(comment) FILTER (WHERE comment IN (SELECT comment FROM said)) AS "ttl's"
     FROM comments('commented_part');
 SELECT count(*), count(comment), count(comment) FILTER (WHERE comment IN (SELECT comment FROM said)) AS "ttl's"

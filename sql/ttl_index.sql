@@ -11,7 +11,7 @@ SELECT ttl.create_ttl_index('coll', 10);
 \d coll
 SELECT container, default_ttl, ts_column, ttl_column, indexing, touch_on_update FROM ttl.containers
     WHERE container = 'coll'::regclass;
--- with other seconds it is changed
+-- With other seconds the policy is changed, no second index made
 SELECT ttl.create_ttl_index('coll', 3600);
 SELECT ttl.default_ttl('coll');
 SELECT ttl.create_ttl_index('coll', -1);
@@ -38,6 +38,7 @@ SELECT left(doc::text, 40) AS doc, ttl, ttl.expires_at(c) - _ts AS lives FROM co
 DELETE FROM coll;
 
 -- The nine cells
+-- Of each item TTL, by each default TTL: whether a document 0, 11, 21 and 1000000 s old is found
 CREATE TABLE own (name text, value text);
 INSERT INTO own VALUES ('missing', NULL), ('never', '-1'), ('int32', '20'), ('int64', '20'), ('double', '20.0');
 CREATE FUNCTION cell(seconds integer, item text) RETURNS text LANGUAGE plpgsql AS $$
@@ -89,25 +90,28 @@ SET ttl.show_expired = on;
 SELECT count(*) FROM coll;
 RESET ttl.show_expired;
 
--- jsonb's operators, and its index
+-- jsonb's operators and its index find documents that are live, and only these
 CREATE INDEX ON coll USING gin (doc);
 INSERT INTO coll (doc, _ts) VALUES ('{"tags": ["red", "blue"]}', now()), ('{"tags": ["red"]}',
     now() - interval '1 hour');
 SET enable_seqscan = off;
 EXPLAIN (COSTS OFF) SELECT doc FROM coll WHERE doc @> '{"tags": ["red"]}';
 SELECT doc FROM coll WHERE doc @> '{"tags": ["red"]}';
+-- without a mention of the container's columns, as well
 SELECT doc->'tags'->>0 AS tag FROM coll WHERE doc ? 'tags' AND doc @? '$.tags[*] ? (@ == "red")';
 RESET enable_seqscan;
 
 -- A table that is there is registered as it is
 CREATE TABLE "My docs" (id int PRIMARY KEY, doc jsonb);
 INSERT INTO "My docs" VALUES (1, '{}');
+-- either spelling leads to the same table
 SELECT ttl.create_ttl_index('"My docs"', 60);
 SELECT ttl.create_ttl_index('ttl_index."My docs"', 60);
 SELECT ttl.drop_container('"My docs"', drop_columns => true);
 SELECT * FROM "My docs";
 
 -- Names are SQL's
+-- an unquoted name is folded, or a second collection would appear beside the first
 SELECT ttl.create_ttl_index('ttl_index.Folded', 1);
 SELECT to_regclass('ttl_index.folded') IS NOT NULL AS folded;
 
@@ -115,13 +119,15 @@ SELECT to_regclass('ttl_index.folded') IS NOT NULL AS folded;
 CREATE VIEW a_view AS SELECT 1;
 SELECT args, refused(format('SELECT ttl.create_ttl_index(%s)', args)) FROM unnest(ARRAY['''new'', 0', '''new'', -2',
     '''new'', NULL', 'NULL, 10', ''''', 10', '''a b'', 10',
-    '''nowhere.new'', 10', '''a_view'', 10', '''pg_class'', 10', '''pg_temp.new'', 10']) args;
+    '''nowhere.new'', 10', '''a_view'', 10', '''pg_class'', 10', '''pg_temp.new'', 10']) args \g (format=unaligned)
 SELECT to_regclass('new') IS NULL AS nothing;
+-- nor can anybody else change the collection, or make one where he can't create tables
 GRANT USAGE ON SCHEMA ttl_index TO regress_ttl_user;
 SET ROLE regress_ttl_user;
 SELECT refused('SELECT ttl.create_ttl_index(''ttl_index.coll'', 10)'),
     refused('SELECT ttl.create_ttl_index(''ttl_index.new'', 10)');
 RESET ROLE;
+-- nor in a read-only transaction
 BEGIN TRANSACTION READ ONLY;
 SELECT refused('SELECT ttl.create_ttl_index(''new'', 10)');
 COMMIT;
