@@ -13,7 +13,8 @@ END $$;
 CREATE VIEW stats AS SELECT container::text, rows_deleted, blocked_rows, last_error FROM ttl.stat_containers
     JOIN pg_class ON oid = container WHERE relnamespace = 'blocked'::regnamespace;
 
--- several columns, NULLs, MATCH FULL; RESTRICT; a unique key that isn't the primary one
+-- Several columns, NULLs, MATCH FULL, RESTRICT, a unique key that isn't the primary one: of each key the rows that are
+-- referenced stay, those that a NULL leaves unreferenced go
 CREATE TABLE p (id int PRIMARY KEY, a int, b text COLLATE "C", UNIQUE (a, b));
 CREATE TABLE simple (a int, b text, FOREIGN KEY (a, b) REFERENCES p (a, b));
 CREATE TABLE fully (a bigint, b varchar, FOREIGN KEY (a, b) REFERENCES p (a, b) MATCH FULL ON DELETE RESTRICT);
@@ -21,6 +22,7 @@ SELECT ttl.create_container('p', 3600);
 INSERT INTO p (id, a, b, _ts) SELECT g, g % 3, 'b' || g, '2020-01-01' FROM generate_series(1, 9) g;
 INSERT INTO p (id, a, b, _ts) VALUES (10, NULL, 'b10', '2020-01-01'), (11, 1, NULL, '2020-01-01'), (12, NULL, NULL,
     '2020-01-01');
+-- rows that a foreign key would refuse now, as they are when the referenced rows have expired since
 BEGIN;
 SET LOCAL session_replication_role = replica;
 INSERT INTO simple VALUES (1, 'b1'), (NULL, 'b2'), (0, NULL), (2, 'b1');
@@ -30,13 +32,14 @@ SET client_min_messages = error;
 CALL ttl.reap('p');
 SELECT stored('p');
 SELECT * FROM stats WHERE container = 'p';
+-- once nothing references them they go in the next call
 DELETE FROM simple;
 DELETE FROM fully;
 CALL ttl.reap('p');
 SELECT * FROM stats WHERE container = 'p';
 DROP TABLE simple, fully, p;
 
--- partitions on both sides, and a partition that is referenced by itself
+-- Partitions on both sides, and a partition that is referenced by itself: rows that expired rows alone reference go
 CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
 CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20) PARTITION BY RANGE (id);
@@ -58,7 +61,7 @@ SELECT stored('p'), stored('c');
 SELECT container, rows_deleted, blocked_rows FROM stats ORDER BY 1;
 DROP TABLE d, c, p;
 
--- keys that can't be unnested, or need care: arrays, composite types, domains, collations
+-- Keys that can't be unnested, or need care: arrays, composite types, domains, collations
 CREATE TYPE pair AS (x int, y int);
 CREATE DOMAIN code AS text COLLATE "C" CHECK (value <> '');
 CREATE TABLE p (id int PRIMARY KEY, arr int[] UNIQUE, comp pair UNIQUE, dom code UNIQUE, ch char(8) UNIQUE);
@@ -81,7 +84,7 @@ SELECT stored('p');
 SELECT container, rows_deleted, blocked_rows FROM stats WHERE container = 'p';
 DROP TABLE by_array, by_composite, by_domain, by_char, p;
 
--- a tree with a live leaf: the way up to the root stays; also while reaping is off
+-- A tree with a live leaf: the way up to the root stays; also while reaping is off
 CREATE TABLE tree (id int PRIMARY KEY, up int REFERENCES tree);
 SELECT ttl.create_container('tree', 3600);
 SELECT ttl.alter_container('tree', reaping => false);
@@ -95,7 +98,7 @@ SELECT stored('tree');
 SELECT container, rows_deleted, blocked_rows FROM stats WHERE container = 'tree';
 DROP TABLE tree;
 
--- a chain of three: the live end holds all of it; SET NULL and CASCADE hold nothing
+-- A chain of three: the live end holds all of it; SET NULL and CASCADE hold nothing
 CREATE TABLE a (id int PRIMARY KEY);
 CREATE TABLE b (id int PRIMARY KEY, a int REFERENCES a);
 CREATE TABLE c (id int PRIMARY KEY, b int REFERENCES b);
@@ -112,7 +115,7 @@ CALL ttl.reap('a');
 SELECT stored('a') AS a, stored('b') AS b, stored('c') AS c;
 SELECT * FROM n ORDER BY id;
 SELECT container, rows_deleted, blocked_rows FROM stats ORDER BY 1;
--- in a transaction, and what is deferred
+-- In a transaction the deferred check comes at COMMIT, and what it refuses is all undone
 ALTER TABLE b ALTER CONSTRAINT b_a_fkey DEFERRABLE INITIALLY DEFERRED;
 INSERT INTO a (id, _ts) VALUES (6, '2020-01-01');
 BEGIN;
@@ -121,7 +124,7 @@ COMMIT;
 SELECT stored('a') AS a;
 DROP TABLE n, c, b, a;
 
--- the owner of the referencing table may not read it: then the foreign key itself says no
+-- The owner of the referencing table may not read it: then the foreign key itself says no
 CREATE TABLE p (id int PRIMARY KEY);
 CREATE TABLE c (p int REFERENCES p);
 SELECT ttl.create_container('p', 3600);
@@ -134,6 +137,7 @@ GRANT ALL ON SCHEMA blocked TO regress_ttl_owner;
 ALTER TABLE c OWNER TO regress_ttl_owner;
 CALL ttl.reap('p');
 SELECT stored('p');
+-- the error is told, and the row that could have gone waits with the others
 INSERT INTO p (id, _ts) VALUES (4, '2020-01-01');
 REVOKE SELECT ON c FROM regress_ttl_owner;
 CALL ttl.reap('p');

@@ -18,6 +18,7 @@ BEGIN
     PERFORM set_config('ttl.show_expired', was, true);
     RETURN QUERY SELECT unnest(rows);
 END $$;
+
 -- Rows that reference nothing that is stored
 CREATE FUNCTION orphans(child regclass, parent regclass, key text,
     referenced text DEFAULT 'id') RETURNS bigint LANGUAGE plpgsql AS $$
@@ -49,10 +50,14 @@ CREATE TABLE child (id int PRIMARY KEY, parent int REFERENCES parent);
 SELECT ttl.create_container('parent', 60);
 INSERT INTO parent (id, note, _ts, ttl) VALUES (1, 'expired', '2020-01-01', NULL), (2, 'expired', '2020-01-01', 5), (3,
     'live', '3000-01-01', NULL), (4, 'live', '2020-01-01', -1), (5, 'expired', '-infinity', 9);
+
+-- Only a live parent can be referenced, by whatever statement the key is written
 SELECT i, state(format('INSERT INTO foreign_keys.child VALUES (%s, %s)', i, i)) FROM generate_series(1, 6) i;
 SELECT i, state(format('UPDATE foreign_keys.child SET parent = %s WHERE id = 3', i))
     FROM unnest('{1, 5, 4, 3}'::int[]) i;
 SELECT * FROM child ORDER BY id;
+
+-- So does COPY check, but on PostgreSQL 19, which does so without a query (doc/limits.md)
 \set VERBOSITY sqlstate
 COPY child FROM STDIN;
 7	3
@@ -63,44 +68,45 @@ SELECT state($$MERGE INTO foreign_keys.child c USING (VALUES (9, 1)) AS s (id, p
     WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.parent)$$);
 SELECT state($$INSERT INTO foreign_keys.child VALUES (3, 3) ON CONFLICT (id) DO UPDATE SET parent = 2$$);
 SELECT state($$INSERT INTO foreign_keys.child VALUES (9, NULL)$$);
--- no setting that shows expired rows changes that
+-- No setting that shows expired rows changes that
 SET ttl.show_expired = on;
 SELECT count(*) FROM parent;
 SELECT state('INSERT INTO foreign_keys.child VALUES (10, 1)'), state('UPDATE foreign_keys.child SET parent = 2');
 RESET ttl.show_expired;
--- ttl.now hides from checks
+-- ttl.now, which only hides rows, hides them from checks, too
 SET ttl.now = '2999-12-31';
 SELECT state('INSERT INTO foreign_keys.child VALUES (10, 3)');
 SET ttl.now = '3001-01-01';
 SELECT state('INSERT INTO foreign_keys.child VALUES (11, 3)');
 RESET ttl.now;
--- a change of policy holds for the next check
+-- A change of policy holds for the next check
 SELECT ttl.set_default_ttl('parent', NULL);
 SELECT state('INSERT INTO foreign_keys.child VALUES (12, 1)');
 SELECT ttl.set_default_ttl('parent', 60);
 SELECT state('INSERT INTO foreign_keys.child VALUES (13, 1)');
 SELECT * FROM child ORDER BY id;
--- a child that is not changed may keep what it references
+-- A child whose key is not changed may keep what it references, as without ttl
 UPDATE child SET id = id + 100 WHERE id = 12 RETURNING id, parent;
 UPDATE child SET parent = parent WHERE id = 112 RETURNING id, parent;
--- row_security = off is how dumps are restored
+-- With row_security = off a dump is restored: it may have parents that have expired since, and their children
 SET row_security = off;
 SELECT state('INSERT INTO foreign_keys.child VALUES (14, 1)');
 RESET row_security;
 SELECT state('INSERT INTO foreign_keys.child VALUES (15, 1)');
--- a parent of the same statement, and one that expires with it
+-- A parent of the same statement counts, unless it is written expired
 WITH p AS (INSERT INTO parent (id, note) VALUES (20, 'new') RETURNING id)
 INSERT INTO child SELECT id, id FROM p;
 SELECT state($$WITH p AS (INSERT INTO foreign_keys.parent (id, note, _ts) VALUES (21, 'born dead', '2020-01-01')
     RETURNING id) INSERT INTO foreign_keys.child SELECT id, id FROM p$$);
 SELECT * FROM stored('parent');
 
--- the same for each kind of key: several columns, MATCH FULL, other types,
+-- The same for each kind of key: several columns, MATCH FULL, other types,
 -- a column order of its own, a name that needs quotes
 CREATE TABLE "Odd ""parent""" (a int, "B b" text, c numeric UNIQUE, PRIMARY KEY (a, "B b"));
 CREATE TABLE "Odd ""child""" (id int PRIMARY KEY, "B b" varchar, a bigint, c int REFERENCES "Odd ""parent""" (c),
     FOREIGN KEY (a, "B b") REFERENCES "Odd ""parent""" MATCH FULL);
 SELECT ttl.create_container('"Odd ""parent"""', 60, ttl_column => NULL);
+-- the expired pair and the expired unique value are refused, the live ones and NULLs aren't
 INSERT INTO "Odd ""parent""" VALUES (1, 'x', 1, '2020-01-01'), (2, 'y', 2, '3000-01-01');
 SELECT state($$INSERT INTO foreign_keys."Odd ""child"""
     VALUES (1, 'x', 1, NULL)$$), state($$INSERT INTO foreign_keys."Odd ""child""" VALUES (1, NULL, NULL, 1)$$),
@@ -111,7 +117,7 @@ SELECT state($$INSERT INTO foreign_keys."Odd ""child"""
 -- A user's query of the same shape is filtered
 --
 
--- the searches for a referenced row, and for referencing ones
+-- Typed by a user, the text of a foreign key's query is a query like any other, for a referenced row and ...
 SELECT 1 FROM ONLY "foreign_keys"."parent" x WHERE "id" OPERATOR(pg_catalog.=) 1 FOR KEY SHARE OF x;
 PREPARE check_parent (int) AS SELECT 1 FROM ONLY "foreign_keys"."parent" x
     WHERE "id" OPERATOR(pg_catalog.=) $1 FOR KEY SHARE OF x;
@@ -120,12 +126,13 @@ PREPARE check_child (int) AS SELECT 1 FROM ONLY "foreign_keys"."parent" x
 EXECUTE check_parent (1);
 EXECUTE check_child (1);
 EXECUTE check_child (4);
+-- ... by actions: an expired row is neither deleted nor updated
 PREPARE delete_parent (int) AS DELETE FROM ONLY "foreign_keys"."parent" WHERE $1 OPERATOR(pg_catalog.=) "id";
 EXECUTE delete_parent (1);
 PREPARE null_parent (int) AS UPDATE ONLY "foreign_keys"."parent" SET "note" = NULL WHERE $1 OPERATOR(pg_catalog.=) "id";
 EXECUTE null_parent (2);
 DEALLOCATE ALL;
--- in a trigger that a referential action fires, too
+-- In a trigger that a referential action fires, too: only the action's own query sees all
 CREATE TABLE top (id int PRIMARY KEY);
 CREATE TABLE middle (id int PRIMARY KEY, top int REFERENCES top ON DELETE CASCADE);
 CREATE TABLE saw (what text, n bigint);
@@ -140,7 +147,7 @@ INSERT INTO top VALUES (1);
 INSERT INTO middle VALUES (1, 1);
 DELETE FROM top;
 SELECT what, n FROM saw ORDER BY what, n;
--- and those by which ALTER TABLE validates
+-- And that by which ALTER TABLE validates
 SELECT fk.parent FROM ONLY child fk LEFT OUTER JOIN ONLY parent pk ON (pk.id OPERATOR(pg_catalog.=) fk.parent)
     WHERE pk.id IS NULL AND (fk.parent IS NOT NULL) ORDER BY 1;
 SELECT * FROM stored('parent');
@@ -156,6 +163,9 @@ CREATE TABLE c_default (id int PRIMARY KEY, p int DEFAULT 0 REFERENCES p ON DELE
 CREATE TABLE c_restrict (id int PRIMARY KEY, p int REFERENCES p ON DELETE RESTRICT ON UPDATE RESTRICT);
 CREATE TABLE c_plain (id int PRIMARY KEY, p int REFERENCES p);
 SELECT ttl.create_container(t, 60) FROM unnest('{p, c_cascade, c_null, c_default, c_restrict, c_plain}'::regclass[]) t;
+
+-- Of three live parents, the first has a live child and two expired ones, the second an expired one, the third one
+-- that never expires
 CREATE PROCEDURE refill(child regclass) LANGUAGE plpgsql AS $$
 BEGIN
     TRUNCATE foreign_keys.p, foreign_keys.c_cascade, foreign_keys.c_null, foreign_keys.c_default,
@@ -166,28 +176,32 @@ BEGIN
         'NULL), (13, 1, ''2020-01-01'', 5), (21, 2, ''2020-01-01'', NULL), (31, 3, ''2020-01-01'', -1)', child);
 END $$;
 
+-- CASCADE changes keys of live and expired children, and deletes them
 CALL refill('c_cascade');
 UPDATE p SET id = 101 WHERE id = 1;
 SELECT * FROM stored('c_cascade');
 DELETE FROM p WHERE id IN (2, 3);
 SELECT * FROM stored('c_cascade');
+-- with the last of them, no child is left that would reference nothing
 DELETE FROM p WHERE id = 101;
 SELECT * FROM stored('c_cascade');
 
+-- SET NULL
 CALL refill('c_null');
 UPDATE p SET id = 101 WHERE id = 1;
 DELETE FROM p WHERE id = 2;
 SELECT * FROM stored('c_null');
--- no clock was reset, and no row woken
+-- No clock was reset, and no row woken: only the live ones are seen
 SELECT id, p FROM c_null ORDER BY id;
 
+-- SET DEFAULT
 CALL refill('c_default');
 UPDATE p SET id = 101 WHERE id = 1;
 DELETE FROM p WHERE id = 2;
 SELECT * FROM stored('c_default');
 SELECT id, p FROM c_default ORDER BY id;
 
--- those that forbid: live rows alone
+-- RESTRICT and NO ACTION forbid: for live children alone, whether or not the expired ones have been deleted yet
 CALL refill('c_restrict');
 SELECT i, referenced(format('DELETE FROM foreign_keys.p WHERE id = %s', i)),
     referenced(format('UPDATE foreign_keys.p SET id = 9 WHERE id = %s', i)) FROM generate_series(1, 3) i;
@@ -203,7 +217,7 @@ SELECT i, referenced(format('DELETE FROM foreign_keys.p WHERE id = %s', i)),
 SELECT * FROM stored('p');
 SELECT * FROM stored('c_plain');
 
--- no setting changes what they do
+-- No setting changes what they do: not those that hide and stamp, and not a clock
 CALL refill('c_cascade');
 SET row_security = off;
 SET ttl.touch = off;
@@ -217,7 +231,7 @@ SET ttl.now = '2001-01-01';
 DELETE FROM p WHERE id = 3;
 RESET ttl.now;
 SELECT * FROM stored('c_cascade');
--- parents that are expired themselves are not found by a user; the reaper's
+-- Parents that are expired themselves are not found by a user; the reaper's
 -- deletion of them acts on children as any
 CALL refill('c_cascade');
 INSERT INTO c_null (id, p, _ts) SELECT id, p, _ts FROM (VALUES (11, 1, timestamptz '3000-01-01'), (12, 1,
@@ -234,7 +248,7 @@ SELECT * FROM stored('p');
 SELECT * FROM stored('c_cascade');
 SELECT * FROM stored('c_null');
 SELECT orphans('c_cascade', 'p', 'p'), orphans('c_null', 'p', 'p');
--- by a role that owns the child alone, or nothing at all
+-- Actions reach children of other owners, whatever the role that deletes may do
 CALL refill('c_cascade');
 INSERT INTO c_null (id, p, _ts) VALUES (22, 2, '2020-01-01');
 GRANT USAGE ON SCHEMA foreign_keys TO regress_ttl_owner, regress_ttl_user;
@@ -246,7 +260,7 @@ DELETE FROM foreign_keys.p WHERE id = 2;
 RESET ROLE;
 SELECT * FROM stored('c_cascade');
 SELECT * FROM stored('c_null');
--- with row-level security forced on its owner
+-- With row-level security forced on the child's owner, too
 ALTER TABLE c_cascade ENABLE ROW LEVEL SECURITY;
 ALTER TABLE c_cascade FORCE ROW LEVEL SECURITY;
 SET ROLE regress_ttl_user;
@@ -256,7 +270,7 @@ SELECT * FROM stored('c_cascade');
 ALTER TABLE c_cascade DISABLE ROW LEVEL SECURITY;
 ALTER TABLE c_cascade NO FORCE ROW LEVEL SECURITY;
 
--- plans of actions are kept: the first over an ordinary table, then a container
+-- Plans of actions are kept: the first are made over an ordinary table, which then becomes a container and ends as one
 CREATE TABLE p2 (id int PRIMARY KEY);
 CREATE TABLE c2 (id int PRIMARY KEY, p int REFERENCES p2 ON DELETE CASCADE ON UPDATE CASCADE);
 INSERT INTO p2 SELECT generate_series(1, 20);
@@ -265,12 +279,14 @@ DELETE FROM p2 WHERE id <= 8;
 UPDATE p2 SET id = id + 100 WHERE id BETWEEN 9 AND 16;
 SELECT ttl.create_container('c2', 60);
 SELECT ttl.create_container('p2', 60);
+-- an action that was planned before reaches rows that have expired since
 SET ttl.touch = off;
 UPDATE c2 SET _ts = '2020-01-01' WHERE p > 17;
 RESET ttl.touch;
 UPDATE p2 SET id = id + 100 WHERE id = 18;
 DELETE FROM p2 WHERE id = 19;
 SELECT * FROM stored('c2') WHERE stored ~ 'expired';
+-- nor does it matter when TTL is turned off, and the container dropped
 SELECT ttl.set_default_ttl('c2', NULL);
 DELETE FROM p2 WHERE id = 20;
 SELECT ttl.drop_container('c2');
@@ -299,23 +315,26 @@ CREATE PROCEDURE age_chain() LANGUAGE sql AS $$
 $$;
 CALL refill_chain();
 CALL age_chain();
+
+-- A key that changes at the top reaches the third table through a row that has expired
 BEGIN;
 UPDATE one SET id = id + 100;
 SELECT * FROM stored('two');
 SELECT * FROM stored('three');
 SELECT orphans('two', 'one', 'one'), orphans('three', 'two', 'two');
+-- the deletion, too
 DELETE FROM one WHERE id = 101;
 SELECT * FROM stored('two');
 SELECT * FROM stored('three');
 ROLLBACK;
--- the middle is expired: the ends go with it
+-- The middle is expired: what references it goes with it, live or not, as CASCADE says
 BEGIN;
 CALL ttl.reap('two');
 SELECT * FROM stored('one');
 SELECT * FROM stored('two');
 SELECT * FROM stored('three');
 ROLLBACK;
--- its key is taken by a new row: the same
+-- Its key is taken by a new row: the same
 BEGIN;
 INSERT INTO two (id, one, _ts) VALUES (3, 1, '3000-01-01');
 SELECT * FROM stored('two');
@@ -336,7 +355,7 @@ CREATE PROCEDURE refill_taken() LANGUAGE sql AS $$
     INSERT INTO foreign_keys.refers (id, taken, _ts) SELECT i, i, '3000-01-01' FROM generate_series(1, 4) i;
     INSERT INTO foreign_keys.refers_further (id, refers, _ts) VALUES (3, 3, '2020-01-01'), (4, 4, '3000-01-01');
 $$;
--- in a transaction of its own, or the keys would be checked again
+-- Ageing is a transaction of its own, or the keys would be checked again
 CREATE PROCEDURE age_taken() LANGUAGE sql AS $$
     SET LOCAL ttl.touch = off;
     UPDATE foreign_keys.taken SET _ts = '2020-01-01';
@@ -344,16 +363,17 @@ CREATE PROCEDURE age_taken() LANGUAGE sql AS $$
 $$;
 CALL refill_taken();
 CALL age_taken();
--- a live child forbids it, an expired one goes along, and what is expired that references that
+-- A live child forbids it, an expired one goes along, and what is expired that references that
 SELECT hint('INSERT INTO foreign_keys.taken (id, note) VALUES (1, ''second'')');
 SELECT i, state(format('INSERT INTO foreign_keys.taken (id, note, _ts) VALUES (%s, ''second'', ''3000-01-01'')', i))
     FROM generate_series(2, 3) i;
 SELECT hint('INSERT INTO foreign_keys.taken (id, note) VALUES (4, ''second'')');
 SELECT state('INSERT INTO foreign_keys.taken (id, note, _ts) VALUES (5, ''second'', ''3000-01-01'')');
+-- of what was refused, nothing is deleted
 SELECT * FROM stored('taken');
 SELECT * FROM stored('refers');
 SELECT * FROM stored('refers_further');
--- the same by ON CONFLICT and UPDATE
+-- The same by ON CONFLICT and UPDATE
 CALL refill_taken();
 CALL age_taken();
 BEGIN;
@@ -380,7 +400,7 @@ RESET enable_indexscan;
 RESET enable_bitmapscan;
 SELECT * FROM stored('refers');
 
--- what CASCADE would delete may be referenced in turn
+-- What CASCADE would delete may be referenced in turn: by an expired row, which goes along, or a live one
 CREATE TABLE head (id int PRIMARY KEY);
 CREATE TABLE link (id int PRIMARY KEY, head int REFERENCES head ON DELETE CASCADE);
 CREATE TABLE tail (id int PRIMARY KEY, link int REFERENCES link);
@@ -396,14 +416,16 @@ UPDATE head SET _ts = '2020-01-01';
 RESET ttl.touch;
 SELECT i, hint(format('INSERT INTO foreign_keys.head (id, _ts) VALUES (%s, ''3000-01-01'')', i))
     FROM generate_series(1, 2) i;
+-- the reaper deletes the third head with all that is expired, and leaves the second
 SET client_min_messages = error;
 CALL ttl.reap('head');
 SET client_min_messages = warning;
 SELECT * FROM stored('head');
 SELECT * FROM stored('link');
 SELECT * FROM stored('tail');
+-- the rule has fired for each link, whoever deleted it
 SELECT id FROM link_log ORDER BY id;
--- a rule on what CASCADE deletes, by a user or the reaper
+-- A rule on what CASCADE deletes or changes fires once a row, whether a user deletes or the reaper
 TRUNCATE head, link, tail, link_log;
 CREATE TABLE tail_log (id int, link int);
 CREATE RULE log AS ON DELETE TO tail DO ALSO INSERT INTO tail_log SELECT OLD.id, l.id FROM link l;
@@ -418,10 +440,11 @@ INSERT INTO tail (id, link, _ts) VALUES (4, 4, '2020-01-01'), (5, 4, '3000-01-01
 UPDATE head SET id = 11 WHERE id = 1;
 DELETE FROM head WHERE id = 2;
 DELETE FROM link WHERE id = 4;
+-- an expired link is hidden from the rule's own query, though it has been moved: only number 3 is there
 SELECT id FROM link_log ORDER BY id;
 SELECT id, link FROM tail_log ORDER BY id, link;
 
--- keys that are equal by the referenced column's collation; from PostgreSQL 18 on,
+-- Keys that are equal by the referenced column's collation are found; from PostgreSQL 18 on,
 -- the referencing column must have the same
 CREATE FUNCTION caseless_key() RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
@@ -452,7 +475,7 @@ SELECT caseless_key();
 -- The reaper
 --
 
--- child and parent, both expired, in whatever order; rows that can't go are
+-- Child and parent, both expired, go in one call, in whatever order; rows that can't go are
 -- none of this test's business
 SET client_min_messages = error;
 CALL refill_taken();
@@ -461,6 +484,7 @@ CALL ttl.reap();
 SELECT * FROM stored('taken');
 SELECT * FROM stored('refers');
 SELECT * FROM stored('refers_further');
+-- named one after the other, with parents first and again last, the same are left
 CALL refill_taken();
 CALL age_taken();
 CALL ttl.reap('taken');
@@ -471,7 +495,7 @@ CALL ttl.reap('taken');
 SELECT * FROM stored('taken');
 SELECT * FROM stored('refers');
 SELECT * FROM stored('refers_further');
--- once the live ones are gone, all of it
+-- Once the live ones are gone, all of it
 DELETE FROM refers_further;
 DELETE FROM refers;
 CALL ttl.reap();
@@ -486,24 +510,28 @@ CREATE TABLE pa (id int PRIMARY KEY);
 CREATE TABLE ca (id int PRIMARY KEY, pa int);
 SELECT ttl.create_container('pa', 60);
 INSERT INTO pa (id, _ts) VALUES (1, '2020-01-01'), (2, '3000-01-01');
+
+-- An expired parent that is stored validates, but can't be referenced any more
 INSERT INTO ca VALUES (1, 1), (2, 2);
 ALTER TABLE ca ADD CONSTRAINT k FOREIGN KEY (pa) REFERENCES pa;
 SELECT state('INSERT INTO foreign_keys.ca VALUES (3, 1)'), state('UPDATE foreign_keys.ca SET pa = 1 WHERE id = 2');
+-- a validation in two steps is no different
 ALTER TABLE ca DROP CONSTRAINT k, ADD CONSTRAINT k FOREIGN KEY (pa) REFERENCES pa NOT VALID;
 ALTER TABLE ca VALIDATE CONSTRAINT k;
 SELECT convalidated FROM pg_constraint WHERE conname = 'k' AND conrelid = 'ca'::regclass;
 SELECT state('INSERT INTO foreign_keys.ca VALUES (3, 1)');
--- what references nothing that is stored is refused, in an expired child, too
+-- What references nothing that is stored is refused, in an expired child, too
 SELECT ttl.create_container('ca', 60);
 ALTER TABLE ca DROP CONSTRAINT k;
 INSERT INTO ca (id, pa, _ts) VALUES (4, 99, '2020-01-01');
 SELECT state('ALTER TABLE foreign_keys.ca ADD CONSTRAINT k FOREIGN KEY (pa) REFERENCES foreign_keys.pa');
 ALTER TABLE ca ADD CONSTRAINT k FOREIGN KEY (pa) REFERENCES pa NOT VALID;
 SELECT state('ALTER TABLE foreign_keys.ca VALIDATE CONSTRAINT k');
+-- without it the constraint is valid
 CALL ttl.reap('ca');
 ALTER TABLE ca VALIDATE CONSTRAINT k;
 ALTER TABLE ca DROP CONSTRAINT k;
--- by a role that may not read the parent: row by row
+-- By a role that may not read the parent, PostgreSQL validates row by row: with the same result
 GRANT CREATE, USAGE ON SCHEMA foreign_keys TO regress_ttl_owner;
 ALTER TABLE ca OWNER TO regress_ttl_owner;
 GRANT REFERENCES ON pa TO regress_ttl_owner;
@@ -516,7 +544,7 @@ ALTER TABLE foreign_keys.ca ADD CONSTRAINT k FOREIGN KEY (pa) REFERENCES foreign
 ALTER TABLE foreign_keys.ca VALIDATE CONSTRAINT k;
 SELECT state('UPDATE foreign_keys.ca SET pa = 1 WHERE id = 2');
 RESET ROLE;
--- where the constraint is deferred, too
+-- Where the constraint is deferred, too, but on PostgreSQL 19
 ALTER TABLE ca ALTER CONSTRAINT k DEFERRABLE INITIALLY DEFERRED;
 SELECT state('SET CONSTRAINTS foreign_keys.k IMMEDIATE');
 \set VERBOSITY sqlstate
@@ -529,7 +557,7 @@ CREATE TABLE cb (id int PRIMARY KEY);
 INSERT INTO cb VALUES (1);
 ALTER TABLE cb ADD pa int DEFAULT 1 REFERENCES pa;
 SELECT state('INSERT INTO foreign_keys.cb (id) VALUES (2)');
--- a rewrite of the child, or of the key's type, checks the constraint again
+-- A rewrite of the child, or of the key's type, checks the constraint again: what was stored remains valid
 ALTER TABLE cb ALTER pa TYPE bigint;
 ALTER TABLE pa ALTER id TYPE bigint;
 SELECT * FROM cb;
@@ -545,6 +573,8 @@ CREATE TABLE cn (id int PRIMARY KEY, pd int REFERENCES pd DEFERRABLE INITIALLY D
 SELECT ttl.create_container(t, 60) FROM unnest('{pd, cd, cn}'::regclass[]) t;
 INSERT INTO pd (id, _ts) VALUES (1, '2020-01-01'), (2, '3000-01-01'), (3, '3000-01-01'), (4, '3000-01-01');
 \set VERBOSITY sqlstate
+
+-- A deferred check finds an expired parent absent when it is made at last, but on PostgreSQL 19
 BEGIN;
 INSERT INTO cd (id, pd) VALUES (1, 1);
 SET CONSTRAINTS ALL IMMEDIATE;
@@ -552,24 +582,26 @@ ROLLBACK;
 BEGIN;
 INSERT INTO cd (id, pd) VALUES (1, 1);
 COMMIT;
--- replaced, moved or mended before the end
+-- Replaced before the end: the eviction's CASCADE takes a child that references the expired parent
 BEGIN;
 INSERT INTO cd (id, pd) VALUES (1, 1);
 INSERT INTO pd (id, _ts) VALUES (1, '3000-01-01');
 COMMIT;
 SELECT id, pd FROM cd ORDER BY id;
 INSERT INTO cn (id, pd, _ts) VALUES (2, 2, '2020-01-01'), (3, 3, '3000-01-01');
--- an expired child goes at the end ...
+-- An expired child goes when its parent does, and the check at COMMIT finds none ...
 BEGIN;
 DELETE FROM pd WHERE id = 2;
 SELECT id FROM pd ORDER BY id;
 COMMIT;
 SELECT id FROM pd ORDER BY id;
+-- deleted meanwhile, it is no obstacle, either
 BEGIN;
 DELETE FROM pd WHERE id = 2;
 CALL ttl.reap('cn');
 COMMIT;
 SELECT id FROM pd ORDER BY id;
+-- a live child is content with a new parent of that key
 BEGIN;
 DELETE FROM pd WHERE id = 3;
 INSERT INTO pd (id, _ts) VALUES (3, '3000-01-01');
@@ -602,21 +634,27 @@ CREATE PROCEDURE age_tree() LANGUAGE sql AS $$
 $$;
 CALL refill_tree();
 CALL age_tree();
+
+-- A row may reference itself if it is live, and no row that has expired
 SELECT state('INSERT INTO foreign_keys.tree (id, up) VALUES (6, 2)'),
     state('INSERT INTO foreign_keys.tree (id, up) VALUES (6, 6)'),
     state('INSERT INTO foreign_keys.tree (id, up, _ts) VALUES (7, 7, ''2020-01-01'')');
 SELECT * FROM stored('tree');
+-- the key is changed in live and expired children alike
 UPDATE tree SET id = 10 WHERE id = 1 RETURNING id;
 SELECT * FROM stored('tree');
+-- so does the deletion take them along
 DELETE FROM tree WHERE id = 3;
 SELECT * FROM stored('tree');
+-- of the rest the reaper takes the expired
 CALL ttl.reap('tree');
 SELECT * FROM stored('tree');
 CALL refill_tree();
 CALL age_tree();
+-- from the root, whole
 DELETE FROM tree WHERE id = 1;
 SELECT * FROM stored('tree');
--- without an action: the reaper takes what hangs together
+-- Without an action the reaper takes what hangs together: a ring, one that references itself; not what a live row holds
 CREATE TABLE ring (id int PRIMARY KEY, next int REFERENCES ring);
 SELECT ttl.create_container('ring', 60);
 CREATE PROCEDURE refill_ring() LANGUAGE sql AS $$
@@ -632,11 +670,12 @@ CALL refill_ring();
 CALL age_ring();
 CALL ttl.reap('ring');
 SELECT * FROM stored('ring');
+-- once that is gone it can be deleted
 SELECT state('DELETE FROM foreign_keys.ring WHERE id = 6');
 CALL ttl.reap('ring');
 CALL ttl.reap('ring');
 SELECT * FROM stored('ring');
--- the same by eviction
+-- The same by eviction: the rest of the ring goes with the key that is taken
 CALL refill_ring();
 CALL age_ring();
 SELECT i, state(format('INSERT INTO foreign_keys.ring (id, _ts) VALUES (%s, ''3000-01-01'')', i))
@@ -670,23 +709,28 @@ INSERT INTO cp (id, pp, _ts) SELECT 10 * p + k, p, CASE WHEN k = 1 THEN '3000-01
     FROM unnest('{1, 2, 11, 12, 15}'::int[]) p, generate_series(1, 3) k;
 INSERT INTO cq (id, pp, _ts) SELECT p, p, CASE WHEN p % 2 = 0 THEN '3000-01-01' ELSE '2020-01-01' END::timestamptz
     FROM unnest('{5, 6, 16, 17}'::int[]) p;
+
+-- Expired parents are absent in either partition, and from children in all of theirs
 SET ttl.touch = off;
 UPDATE pp SET _ts = '2020-01-01' WHERE id IN (3, 5, 6, 13, 16, 17);
 RESET ttl.touch;
 SELECT i, state(format('INSERT INTO foreign_keys.cp (id, pp) VALUES (%s, %s)', 40 + i, i)),
     state(format('INSERT INTO foreign_keys.cq (id, pp) VALUES (%s, %s)', 40 + i, i))
     FROM unnest('{3, 4, 13, 14}'::int[]) i;
+-- actions reach children in all partitions, expired or not
 DELETE FROM pp WHERE id IN (1, 11);
 SELECT * FROM stored('cp');
+-- keys move within a partition, and between them
 UPDATE pp SET id = 9 WHERE id = 2;
 UPDATE pp SET id = 19 WHERE id = 12;
 UPDATE pp SET id = 7 WHERE id = 15;
 SELECT * FROM stored('cp');
 SELECT tableoid::regclass, id, pp FROM cp ORDER BY id;
--- expired ones go together
+-- Expired ones go together with their parent; a live one keeps it
 SELECT hint('INSERT INTO foreign_keys.pp (id) VALUES (6)'), hint('INSERT INTO foreign_keys.pp (id) VALUES (16)');
 SELECT state('INSERT INTO foreign_keys.pp (id, note, _ts) VALUES (5, ''new'', ''3000-01-01'')'),
     state('INSERT INTO foreign_keys.pp (id, note, _ts) VALUES (3, ''new'', ''3000-01-01'')');
+-- the reaper leaves what live rows reference
 SET client_min_messages = error;
 CALL ttl.reap();
 SET client_min_messages = warning;
@@ -694,7 +738,7 @@ SELECT * FROM stored('pp');
 SELECT * FROM stored('cp');
 SELECT * FROM stored('cq');
 SELECT orphans('cp', 'pp', 'pp'), orphans('cq', 'pp', 'pp');
--- expired parents, validation, and partitions that come and go
+-- Expired parents are enough for a validation, of a constraint or of a partition that is attached, not for new rows
 ALTER TABLE cq DROP CONSTRAINT cq_pp_fkey;
 INSERT INTO cq (id, pp) VALUES (100, 3), (101, 14);
 SET ttl.touch = off;
@@ -706,13 +750,15 @@ INSERT INTO cp3 (id, pp) VALUES (200, 14);
 ALTER TABLE cp ATTACH PARTITION cp3 FOR VALUES FROM (200) TO (300);
 SELECT state('INSERT INTO foreign_keys.cq (id, pp) VALUES (102, 3)'),
     state('INSERT INTO foreign_keys.cp (id, pp) VALUES (201, 14)');
--- a partition that rows reference does not leave, expired ones either
+-- A partition that rows reference does not leave, expired ones either
 SELECT state('ALTER TABLE foreign_keys.pp DETACH PARTITION foreign_keys.pp2'), state('DROP TABLE foreign_keys.pp2');
+-- a partition of the child that leaves keeps its constraint, with checks and actions
 ALTER TABLE cp DETACH PARTITION cp3;
 SELECT state('INSERT INTO foreign_keys.cp3 (id, pp) VALUES (202, 14)'),
     state('INSERT INTO foreign_keys.cp3 (id, pp) VALUES (202, 9)');
 DELETE FROM pp WHERE id = 9;
 SELECT id, pp FROM cp3 ORDER BY id;
+-- of rows that are all expired, but stored, the same
 DELETE FROM cq WHERE pp > 9;
 SET ttl.touch = off;
 UPDATE cp SET _ts = '2020-01-01';
@@ -720,6 +766,7 @@ UPDATE cp3 SET _ts = '2020-01-01';
 RESET ttl.touch;
 SELECT count(*) FROM cp;
 SELECT state('ALTER TABLE foreign_keys.pp DETACH PARTITION foreign_keys.pp2');
+-- once they are deleted, it leaves
 SET client_min_messages = error;
 CALL ttl.reap('cp');
 CALL ttl.reap('cp3');
@@ -728,7 +775,7 @@ SET client_min_messages = warning;
 ALTER TABLE pp DETACH PARTITION pp2;
 SELECT * FROM stored('pp');
 
--- TRUNCATE
+-- TRUNCATE knows of no rows: CASCADE has to be said, and empties all
 SELECT state('TRUNCATE foreign_keys.pp');
 TRUNCATE pp CASCADE;
 SELECT * FROM stored('cp3');
