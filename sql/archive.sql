@@ -8,12 +8,15 @@ SET statement_timeout = '100s';
 CREATE TABLE item (id int PRIMARY KEY, x text, gone int, doubled int GENERATED ALWAYS AS (id * 2) STORED);
 ALTER TABLE item DROP COLUMN gone;
 SELECT ttl.create_container('item', 60);
+
+-- The counters of the container, and which tables have ttl's archive trigger
 CREATE VIEW stats AS SELECT rows_deleted, rows_evicted, blocked_rows, last_error FROM ttl.stat_containers
     WHERE container = 'archive.item'::regclass;
 CREATE VIEW triggers AS SELECT tgrelid::regclass, tgname, tgenabled FROM pg_trigger
     WHERE tgfoid = 'ttl.archive'::regproc ORDER BY tgrelid::regclass::text;
 
--- What can be an archive
+-- What can't be an archive: a view, a temporary table, the container, one without its columns or with others' types,
+-- of another owner, and one whose deferred constraints would run at the end of a user's transaction
 CREATE VIEW seen AS SELECT 1 AS id;
 CREATE TEMP TABLE passing (id int);
 CREATE TABLE other_columns (y int);
@@ -25,6 +28,7 @@ ALTER TABLE not_mine OWNER TO regress_ttl_owner;
 SELECT t, refused(format('SELECT ttl.alter_container(''archive.item'', archive_to => %L)', t))
   FROM unnest('{seen,passing,item,other_columns,generating,not_mine,deferring}'::regclass[]) t;
 SELECT public.state('SELECT ttl.alter_container(''archive.item'', archive_to => ''archive.other_type'')');
+-- after a refusal there is none, and no trigger
 SELECT archive_to FROM ttl.containers WHERE container = 'item'::regclass;
 TABLE triggers;
 
@@ -33,19 +37,21 @@ CREATE TABLE kept (more text DEFAULT 'default', x varchar(5), id bigint, doubled
 SELECT ttl.alter_container('item', archive_to => 'kept');
 SELECT archive_to FROM ttl.containers WHERE container = 'item'::regclass;
 TABLE triggers;
+
+-- Two are reaped and one evicted: each of them is in the archive, and counted as what it was
 INSERT INTO item (id, x, _ts) VALUES (1, 'one', '2020-01-01'), (2, 'two', '2020-01-01'), (3, 'three', '2020-01-01'),
     (4, 'live', 'infinity');
 INSERT INTO item (id, x) VALUES (1, 'anew');
 CALL ttl.reap('item');
 SELECT id, x, doubled, _ts = '2020-01-01' AS _ts, more FROM kept ORDER BY id;
 TABLE stats;
--- not what a user deletes, but what had expired by then
+-- Not what a user deletes, but what had expired by then
 DELETE FROM item;
 INSERT INTO item (id, _ts) VALUES (5, '2020-01-01'), (6, 'infinity');
 SET ttl.show_expired = on;
 DELETE FROM item;
 RESET ttl.show_expired;
--- nor by ttl.now alone, nor while TTL is off
+-- Nor what has expired by ttl.now alone, nor anything while TTL is off
 INSERT INTO item (id) VALUES (7);
 SET ttl.now = '3000-01-01';
 SET ttl.show_expired = on;
@@ -57,7 +63,7 @@ INSERT INTO item (id, _ts) VALUES (8, '2020-01-01');
 DELETE FROM item;
 SELECT ttl.set_default_ttl('item', 60);
 SELECT id FROM kept ORDER BY id;
--- a column that is added to either, or changed, breaks nothing
+-- A column that is added to either, or changed, breaks nothing: the next row has those in common
 CREATE PROCEDURE expire_next() LANGUAGE plpgsql AS $$
 BEGIN
     TRUNCATE archive.kept;
@@ -78,52 +84,62 @@ SELECT * FROM after('ALTER TABLE archive.item ALTER COLUMN y TYPE numeric');
 SELECT * FROM after('ALTER TABLE archive.item DROP COLUMN y');
 SELECT * FROM after('ALTER TABLE archive.kept DROP COLUMN more, ADD COLUMN z int GENERATED ALWAYS AS IDENTITY');
 SELECT * FROM after('ALTER TABLE archive.kept RENAME TO renamed; ALTER TABLE archive.renamed RENAME TO kept');
--- where it can't be kept, the row stays, and what needs its key fails
+-- Where it can't be kept, the row stays, and what needs its key fails
 SELECT * FROM after('ALTER TABLE archive.kept ADD CHECK (id <> 11) NOT VALID');
 SELECT refused('INSERT INTO archive.item (id) VALUES (11)');
+-- with the reason gone, it is archived
 ALTER TABLE kept DROP CONSTRAINT kept_id_check;
 CALL ttl.reap('item');
+
+-- Another owner's table would run its code as the container's owner: refused, and told where somebody can mend it
 SELECT * FROM after('ALTER TABLE archive.kept OWNER TO regress_ttl_owner');
 SELECT refused('INSERT INTO archive.item (id) VALUES (11)');
 SELECT refused('SELECT ttl.alter_container(''archive.item'', reaping => true)');
 TABLE stats;
 ALTER TABLE kept OWNER TO CURRENT_USER;
 CALL ttl.reap('item');
+
+-- So is a constraint that has been deferred since
 SELECT * FROM after('ALTER TABLE archive.kept ADD CONSTRAINT late FOREIGN KEY (id) REFERENCES archive.item DEFERRABLE '
     'INITIALLY DEFERRED NOT VALID');
 ALTER TABLE kept DROP CONSTRAINT late;
 CALL ttl.reap('item');
--- also without the trigger, of which ttl.status tells
+-- Without the trigger nothing is deleted, and ttl.status says why
 SELECT * FROM after('ALTER TABLE archive.item DISABLE TRIGGER "~ttl_archive"');
 SELECT state FROM ttl.status WHERE container = 'item'::regclass;
 SELECT refused('INSERT INTO archive.item (id) VALUES (11)');
 SELECT refused('SELECT ttl.alter_container(''archive.item'', reaping => true)');
+-- enabled, it archives what had to stay, once
 SELECT * FROM after('ALTER TABLE archive.item ENABLE TRIGGER "~ttl_archive"');
 SELECT state FROM ttl.status WHERE container = 'item'::regclass;
+-- who disables it is told at once
 SET client_min_messages = notice;
 ALTER TABLE item DISABLE TRIGGER "~ttl_archive";
 SET client_min_messages = warning;
 ALTER TABLE item ENABLE TRIGGER "~ttl_archive";
+-- it can't be renamed, dropped or replaced by hand
 SELECT refused('ALTER TRIGGER "~ttl_archive" ON archive.item RENAME TO other');
 SELECT refused('DROP TRIGGER "~ttl_archive" ON archive.item');
 SELECT refused('CREATE OR REPLACE TRIGGER "~ttl_archive" AFTER DELETE ON archive.item FOR EACH ROW EXECUTE FUNCTION '
     'suppress_redundant_updates_trigger()');
--- as in a script of pg_dump --clean
+-- As in a script of pg_dump --clean it can be dropped, and then nothing is deleted
 SET row_security = off;
 DROP TRIGGER "~ttl_archive" ON archive.item;
 RESET row_security;
 CALL archive.expire_next();
 SELECT state FROM ttl.status WHERE container = 'item'::regclass;
+-- the archive chosen anew brings it back
 SELECT ttl.alter_container('item', archive_to => 'kept');
 TABLE triggers;
 CALL ttl.reap('item');
 SELECT * FROM public.stored('item');
--- and without the archive
+-- Nothing is deleted without the archive, either
 DROP TABLE kept;
 INSERT INTO item (id, _ts) VALUES (11, '2020-01-01');
 CALL ttl.reap('item');
 TABLE stats;
 SELECT refused('INSERT INTO archive.item (id) VALUES (11)');
+-- 0 is for none: then keys are free again
 SELECT ttl.alter_container('item', archive_to => 0);
 TABLE triggers;
 INSERT INTO item (id) VALUES (11);
@@ -136,13 +152,14 @@ SELECT ttl.alter_container('item', archive_to => 'second');
 INSERT INTO item (id, _ts, ttl) VALUES (1, '2020-01-01', 7);
 CALL ttl.reap('item');
 SELECT id, doubled, _ts > now() - interval '1 h' AS anew, ttl FROM second;
--- which may go back
+-- Two may be each other's archives: what comes back begins anew
 SELECT ttl.alter_container('second', archive_to => 'item');
 SET ttl.touch = off;
 UPDATE second SET _ts = '2020-01-01';
 RESET ttl.touch;
 CALL ttl.reap('second');
 SELECT id, _ts > now() - interval '1 h' AS anew, ttl FROM item ORDER BY id;
+-- with the container goes its trigger, and not the other one's
 SELECT ttl.drop_container('item');
 TABLE triggers;
 
@@ -159,6 +176,8 @@ ALTER TABLE parted ATTACH PARTITION parted_2 FOR VALUES IN (2);
 INSERT INTO parted (id, x, _ts) VALUES (1, 'one', '2020-01-01'), (2, 'two', '2020-01-01');
 CALL ttl.reap('parted');
 TABLE parted_archive ORDER BY id;
+
+-- The partition that left archives on its own, and partitions of the container have their parent's trigger
 ALTER TABLE parted DETACH PARTITION parted_2;
 TABLE triggers;
 INSERT INTO parted_2 (id, x, _ts) VALUES (2, 'left', '2020-01-01');
@@ -196,29 +215,33 @@ CREATE VIEW family AS
         (SELECT string_agg(s::jsonb ->> 'id', ' ') FROM public.stored('archive.down') d (s)) AS down,
         (SELECT string_agg(s::jsonb ->> 'id', ' ') FROM public.stored('archive.further') f (s)) AS further,
         (SELECT count(*) FROM public.stored('archive.beside')) AS beside;
+
+-- What each road leaves in the archives and in the tables; another transaction's rows are made for each
 CREATE FUNCTION try_family(road text) RETURNS SETOF family LANGUAGE plpgsql AS $$
 BEGIN
     CALL archive.refill_family();
     EXECUTE road;
     RETURN QUERY TABLE archive.family;
 END $$;
+
+-- By an eviction, the reaper, and a superuser's DELETE: all that had expired below is archived
 SELECT road, f.* FROM unnest(ARRAY[
     'INSERT INTO archive.up VALUES (1)',
     'CALL ttl.reap(''archive.up'')',
     'SET LOCAL ttl.show_expired = on; DELETE FROM archive.up WHERE id = 1; SET LOCAL ttl.show_expired = off']) road,
         try_family(road) f;
--- where other triggers don't fire, ttl's own deletions are archived all the same, and nobody else's
+-- Where other triggers don't fire, ttl's own deletions are archived all the same, and nobody else's
 SELECT f.* FROM try_family('SET LOCAL session_replication_role = replica; INSERT INTO archive.up VALUES (1); SET LOCAL '
     'session_replication_role = origin') f;
 SELECT f.* FROM try_family('SET LOCAL session_replication_role = replica; SET LOCAL ttl.show_expired = on; DELETE FROM '
     'archive.down; SET LOCAL ttl.show_expired = off; SET LOCAL session_replication_role = origin') f;
--- by a user's DELETE of what is live
+-- By a user's DELETE of what is live, the expired rows below it, and not the live ones
 SELECT f.* FROM try_family('DELETE FROM archive.up WHERE id > 1') f;
--- whatever its own container's settings keep from the worker
+-- Whatever its own container's settings keep from the worker: the parent's deletion isn't held up
 SELECT ttl.alter_container('down', reaping => false), ttl.alter_container('further', reap_delay => '100 years');
 SELECT f.* FROM try_family('CALL ttl.reap(''archive.up'')') f;
 SELECT ttl.alter_container('further', reap_delay => '0');
--- not what a trigger keeps of it, nor what a savepoint takes back
+-- Not what a trigger keeps of it, nor what a savepoint takes back
 CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER keep BEFORE DELETE ON further_1 FOR EACH ROW EXECUTE FUNCTION keep();
 SELECT f.* FROM try_family('DELETE FROM archive.down WHERE id = 1') f;
@@ -230,14 +253,14 @@ INSERT INTO up VALUES (1);
 ROLLBACK TO s;
 COMMIT;
 TABLE family;
--- it fails, and so does the whole
+-- If the archive refuses one, the whole fails, and nothing is half gone
 ALTER TABLE old_further ADD CHECK (id <> 3) NOT VALID;
 SELECT public.state('INSERT INTO archive.up VALUES (1)');
 SET client_min_messages = error;
 CALL ttl.reap('up');
 TABLE family;
 ALTER TABLE old_further DROP CONSTRAINT old_further_id_check;
--- nor does a CASCADE delete what can't go to its archive; a row with nothing below it goes
+-- Nor does a CASCADE delete what can't go to its archive; a row with nothing below it goes
 CALL refill_family();
 ALTER TABLE down DISABLE TRIGGER USER;
 SELECT refused('INSERT INTO archive.up VALUES (1)');
@@ -250,7 +273,7 @@ INSERT INTO up (id, _ts) VALUES (7, '2020-01-01');
 INSERT INTO up (id) VALUES (7);
 ALTER TABLE down ENABLE TRIGGER USER;
 CALL refill_family();
--- in another isolation level
+-- In REPEATABLE READ the rows are found that the snapshot sees
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT count(*) FROM up;
 INSERT INTO archive.up VALUES (1);
@@ -279,26 +302,31 @@ GRANT USAGE ON SCHEMA archive TO regress_ttl_user;
 GRANT INSERT ON guarded TO regress_ttl_user;
 INSERT INTO guarded (id, secret, _ts) VALUES (1, 'plain', '2020-01-01'), (2, 'temporary', '2020-01-01'), (3, 'known',
     '2020-01-01');
+
+-- The archive's trigger runs as the owner with his search_path, and can't leave anything in the session
 SET SESSION AUTHORIZATION regress_ttl_user;
 INSERT INTO guarded (id) VALUES (1);
 SELECT current_user;
 SELECT refused('INSERT INTO archive.guarded (id) VALUES (2)');
+-- of the constraint's failure the user learns which it is, and no value
 \set VERBOSITY default
 INSERT INTO guarded (id) VALUES (3);
 \set VERBOSITY terse
+-- the session has its role and search_path again, and the archive what was allowed
 RESET SESSION AUTHORIZATION;
 SHOW search_path;
 SELECT * FROM acts;
 SELECT id, secret FROM vault;
 
--- Not to be called otherwise, nor by two triggers
+-- ttl.archive() is not to be called by other triggers: BEFORE, it would archive what stays
 CREATE TRIGGER wrong BEFORE DELETE ON acts FOR EACH ROW EXECUTE FUNCTION ttl.archive();
 SELECT refused('DELETE FROM archive.acts');
 DROP TRIGGER wrong ON acts;
+-- nor by another name
 CREATE TRIGGER wrong AFTER DELETE ON acts FOR EACH ROW EXECUTE FUNCTION ttl.archive();
 SELECT refused('DELETE FROM archive.acts');
 DROP TRIGGER wrong ON acts;
--- on a table that is no container it does nothing
+-- On a table that is no container it does nothing
 CREATE TRIGGER "~ttl_archive" AFTER DELETE ON acts FOR EACH ROW EXECUTE FUNCTION ttl.archive();
 DELETE FROM acts;
 
@@ -313,6 +341,8 @@ RESET ttl.touch;
 RESET ttl.show_expired;
 SET client_min_messages = warning;
 SELECT count(*) FROM parted_archive WHERE x = 'moves';
+
+-- Once it is reaped, it is archived from there
 CALL ttl.reap('parted');
 SELECT id FROM parted_archive WHERE x = 'moves';
 
@@ -320,6 +350,8 @@ SELECT id FROM parted_archive WHERE x = 'moves';
 ALTER TABLE vault ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY all_new ON vault FOR INSERT WITH CHECK (secret <> 'policy');
 DROP TRIGGER act ON vault;
+
+-- The policy refuses the archived row, and with it the eviction
 INSERT INTO guarded (id, secret, _ts) VALUES (4, 'policy', '2020-01-01'), (5, 'plain', '2020-01-01');
 SET row_security = off;
 SELECT public.state('INSERT INTO archive.guarded (id) VALUES (4)'),

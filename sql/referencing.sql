@@ -10,6 +10,7 @@ SET search_path = referencing, public;
 CREATE FUNCTION tried(statement text) RETURNS text LANGUAGE sql AS $$
     SELECT replace(public.state(statement), '23001', '23503')
 $$;
+
 -- What a container has lost to statements, as the views count it
 CREATE FUNCTION evicted(c regclass) RETURNS bigint LANGUAGE sql AS $$
     SELECT rows_evicted FROM ttl.stat_containers WHERE container = c
@@ -43,6 +44,8 @@ BEGIN
     SET CONSTRAINTS ALL IMMEDIATE;
     SET CONSTRAINTS ALL DEFERRED;
 END $$;
+
+-- Each statement on each parent, from a fresh state: the result, and which children are left
 CREATE FUNCTION try(child regclass) RETURNS TABLE (statement text, parent int, result text,
     left_over text) LANGUAGE plpgsql AS $$
 BEGIN
@@ -56,12 +59,14 @@ BEGIN
         END LOOP;
     END LOOP;
 END $$;
+
+-- Each kind of key: done but for parent 2, and only the expired children go that the statement concerned
 SELECT * FROM try('plain');
 SELECT * FROM try('restricted');
 SELECT * FROM try('deferred');
 SELECT * FROM try('"Odd x WHERE $1"');
 SELECT * FROM try('parted');
--- of a type that has no operator of its own, so that parameters are cast
+-- A type that has no operator of its own, so that the foreign key's parameters are cast
 CREATE TABLE p_text (code varchar PRIMARY KEY);
 CREATE TABLE child_text (id int PRIMARY KEY, code varchar REFERENCES p_text);
 SELECT ttl.create_container('child_text', 60);
@@ -69,7 +74,7 @@ INSERT INTO p_text VALUES ('a'), ('b');
 INSERT INTO child_text (id, code, _ts) VALUES (1, 'a', '2020-01-01'), (2, 'b', '3000-01-01');
 SELECT code, tried(format('DELETE FROM p_text WHERE code = %L', code)) FROM unnest('{a, b}'::text[]) code;
 SELECT * FROM stored('child_text');
--- they count as evicted
+-- They count as evicted: so it is seen what went by statements rather than by the reaper
 SELECT evicted('plain') AS plain, evicted('parted') AS parted;
 
 -- What comes to nothing leaves them stored
@@ -78,7 +83,7 @@ BEGIN;
 DELETE FROM p WHERE id = 1;
 ROLLBACK;
 SELECT * FROM stored('plain');
--- deferred to the end, which other statements may change
+-- What is deferred to the end depends on what the key references then: a new parent spares them
 CALL refill('deferred');
 BEGIN;
 DELETE FROM p WHERE id = 1;
@@ -86,13 +91,14 @@ SELECT count(*) FROM stored('deferred');
 INSERT INTO p VALUES (1, 1, 1);
 COMMIT;
 SELECT count(*) FROM stored('deferred');
+-- none, and they go at COMMIT
 BEGIN;
 DELETE FROM p WHERE id = 1;
 SELECT count(*) FROM stored('deferred');
 COMMIT;
 SELECT count(*) FROM stored('deferred');
 
--- ... by an eviction, too: the new row is there when the key is checked
+-- An eviction's, too: the new row is there when the key is checked
 CREATE TABLE evicted_up (id int PRIMARY KEY);
 CREATE TABLE evicted_down (id int PRIMARY KEY, up int REFERENCES evicted_up DEFERRABLE INITIALLY DEFERRED);
 SELECT ttl.create_container(t, 60) FROM unnest('{evicted_up, evicted_down}'::regclass[]) t;
@@ -103,13 +109,14 @@ UPDATE evicted_up SET _ts = '2020-01-01';
 RESET ttl.touch;
 INSERT INTO evicted_up VALUES (1);
 SELECT * FROM stored('evicted_down');
+-- checked at once, it isn't yet
 BEGIN;
 SET CONSTRAINTS ALL IMMEDIATE;
 INSERT INTO evicted_up VALUES (2);
 COMMIT;
 SELECT * FROM stored('evicted_down');
 
--- Only the clock's expired rows go
+-- Only rows go that have expired by the server's clock: ttl.now only hides, and the policy is what it is now
 CALL refill('plain');
 UPDATE plain SET _ts = '2020-01-01' WHERE id = 22;
 SET ttl.now = '3001-01-01';
@@ -122,7 +129,8 @@ SELECT tried('DELETE FROM p WHERE id = 1');
 SELECT ttl.set_default_ttl('plain', -1);
 SELECT tried('DELETE FROM p WHERE id = 1');
 SELECT ttl.set_default_ttl('plain', 60);
--- under this setting the owner sees them, foreign keys included; under the other
+-- With row_security = off the owner sees them, and so do foreign keys; ttl.show_expired
+-- doesn't concern foreign keys
 -- foreign keys are not concerned
 SET row_security = off;
 SELECT tried('DELETE FROM p WHERE id = 1');
@@ -139,7 +147,7 @@ CALL refill('mild');
 DELETE FROM p WHERE id = 1;
 UPDATE p SET id = 4 WHERE id = 2;
 SELECT * FROM stored('mild');
--- MERGE, a writable CTE, a cascade that leads there
+-- MERGE, a writable CTE, and a cascade that leads there are DELETEs like others
 CREATE TABLE top (id int PRIMARY KEY);
 INSERT INTO top VALUES (1);
 ALTER TABLE p ADD top int REFERENCES top ON DELETE CASCADE;
@@ -153,7 +161,7 @@ CALL refill('plain');
 UPDATE p SET top = 1 WHERE id = 1;
 DELETE FROM top;
 SELECT count(*) FROM stored('plain');
--- many, and plans that are kept
+-- Many, for which the plans of the foreign key's queries are kept
 TRUNCATE p CASCADE;
 INSERT INTO p SELECT i, i, i FROM generate_series(1, 1000) i;
 INSERT INTO plain (id, p, _ts) SELECT i, (i + 1) / 2, '2020-01-01' FROM generate_series(1, 1800) i;
@@ -167,6 +175,8 @@ CREATE TABLE d (id int PRIMARY KEY, c int REFERENCES c, secret text);
 CREATE TABLE archive (id int, p int, next int);
 CREATE TABLE log (who name, what text);
 GRANT INSERT ON log TO regress_ttl_owner;
+
+-- As whom it fires is what matters
 CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO referencing.log VALUES (current_user, TG_OP || ' ' || TG_TABLE_NAME || ' ' || OLD.id);
@@ -193,12 +203,14 @@ BEGIN
         22, 'x', '3000-01-01');
     PERFORM set_config('ttl.touch', 'off', true);
 END $$;
--- in a transaction of its own, or the keys would be checked again
+-- Ageing is a transaction of its own, or the keys would be checked again
 CREATE PROCEDURE age_chain() LANGUAGE plpgsql AS $$
 BEGIN
     SET LOCAL ttl.touch = off;
     UPDATE referencing.c SET _ts = '2020-01-01';
 END $$;
+
+-- A user who may only delete parents: rows of all levels go, triggers fire as him, the archive gets what has gone
 CALL refill_chain();
 CALL age_chain();
 GRANT SELECT, UPDATE, DELETE ON p TO regress_ttl_user;
@@ -209,31 +221,33 @@ SELECT * FROM stored('c');
 SELECT * FROM stored('d');
 SELECT nullif(who, session_user) AS who_else, what FROM log ORDER BY what COLLATE "C";
 SELECT id, p FROM archive ORDER BY id;
--- a live row at the end of the chain: the user learns no value of what is gone
+-- A live row at the end of the chain: the user learns no value of what is gone
 SET ROLE regress_ttl_user;
 SELECT replace(refused('DELETE FROM referencing.p WHERE id = 2'), '23001', '23503');
 SELECT replace(refused('UPDATE referencing.p SET id = 9 WHERE id = 2'), '23001', '23503');
 RESET ROLE;
+-- the owner does
 SELECT replace(refused('DELETE FROM referencing.p WHERE id = 2'), '23001', '23503');
 SELECT * FROM stored('c');
--- a trigger that keeps a row: no orphan
+-- A trigger that keeps a row: it stays, and so does what it references
 CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER keep BEFORE DELETE ON c FOR EACH ROW EXECUTE FUNCTION keep();
 SELECT tried('DELETE FROM referencing.p WHERE id = 2');
 DROP TRIGGER keep ON c;
--- one that renews it instead sees as little of it as anybody
+-- One that renews it instead sees as little of it as anybody
 CREATE FUNCTION renew() RETURNS trigger LANGUAGE plpgsql AS
     'BEGIN UPDATE referencing.c SET p = p WHERE id = OLD.id; RETURN NULL; END';
 CREATE TRIGGER renew BEFORE DELETE ON c FOR EACH ROW EXECUTE FUNCTION renew();
 SELECT tried('DELETE FROM referencing.p WHERE id = 2');
 DROP TRIGGER renew ON c;
--- a trigger that fails
+-- A trigger that fails: the error is the statement's
 CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'no'; END$$;
 CREATE TRIGGER fail BEFORE DELETE ON c FOR EACH ROW EXECUTE FUNCTION fail();
 SELECT tried('DELETE FROM referencing.p WHERE id = 2');
 DROP TRIGGER fail ON c;
--- rows of the owner's other tables that nobody but he could delete
+-- Of the failed attempts, nothing is gone
 SELECT count(*) FROM stored('c');
+
 -- The reaper takes only what it may: reaping is off for c
 ALTER TABLE p OWNER TO CURRENT_USER;
 ALTER TABLE c OWNER TO CURRENT_USER;
@@ -247,9 +261,11 @@ UPDATE p SET _ts = '2020-01-01' WHERE id = 1;
 SET client_min_messages = error;
 CALL ttl.reap('p');
 SELECT count(*) FROM stored('c');
+-- a delay that lasts is no different
 SELECT ttl.alter_container('c', reaping => true, reap_delay => '100 years');
 CALL ttl.reap('p');
 SELECT count(*) FROM stored('c');
+-- without either, what hangs together goes, and no more
 SELECT ttl.alter_container('c', reap_delay => '0');
 CALL ttl.reap('p');
 SET client_min_messages = warning;
@@ -263,12 +279,15 @@ CREATE TABLE cp (id int PRIMARY KEY, pp int REFERENCES pp) PARTITION BY RANGE (i
 CREATE TABLE cp1 PARTITION OF cp FOR VALUES FROM (0) TO (10);
 CREATE TABLE cp2 PARTITION OF cp FOR VALUES FROM (10) TO (20);
 SELECT ttl.create_container('cp', 60);
+
+-- An expired row goes from each partition that references the row, whichever of the tables is named
 INSERT INTO pp VALUES (1), (2), (11), (12);
 INSERT INTO cp (id, pp, _ts) SELECT 10 * k + row_number() OVER (PARTITION BY k ORDER BY pp.id), pp.id, '2020-01-01'
     FROM pp, generate_series(0, 1) k;
 DELETE FROM pp WHERE id = 1;
 DELETE FROM pp2 WHERE id = 11;
 SELECT * FROM stored('cp');
+-- a change of the key to another value of the partition, too
 UPDATE pp SET id = 19 WHERE id = 2;
 UPDATE pp SET id = 18 WHERE id = 12;
 SELECT * FROM stored('cp');
@@ -280,11 +299,14 @@ CREATE PROCEDURE age_ring() LANGUAGE sql AS $$
     SET LOCAL ttl.touch = off;
     UPDATE referencing.ring SET _ts = '2020-01-01' WHERE id > 1;
 $$;
+
+-- Of a circle, a live row holds what it references; row 4 references itself and isn't reached
 INSERT INTO ring (id, next) VALUES (1, NULL), (2, 1), (3, 2), (4, 4), (5, 4);
 UPDATE ring SET next = 3 WHERE id = 1;
 CALL age_ring();
 DELETE FROM ring;
 SELECT * FROM stored('ring');
+-- a chain of 2000 goes at once
 INSERT INTO ring (id, next, _ts) SELECT i, nullif(i - 1, 0), CASE i WHEN 1 THEN '3000-01-01' ELSE clock_timestamp() END
     FROM generate_series(1, 2000) i;
 CALL age_ring();
@@ -301,10 +323,13 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER tell AFTER DELETE ON crowd REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION tell();
+
+-- The statement trigger tells how many at a time
 INSERT INTO p VALUES (100), (101);
 INSERT INTO crowd (id, p, _ts) SELECT i, 100, '2020-01-01' FROM generate_series(1, 20001) i;
 DELETE FROM p WHERE id = 100;
 SELECT * FROM told;
+-- kept by a trigger, they end the statement after one round: it would not get anywhere
 CREATE TRIGGER keep BEFORE DELETE ON crowd FOR EACH ROW EXECUTE FUNCTION keep();
 INSERT INTO crowd (id, p, _ts) SELECT i, 101, '2020-01-01' FROM generate_series(1, 20001) i;
 SELECT tried('DELETE FROM p WHERE id = 101');
@@ -313,6 +338,8 @@ SELECT tried('DELETE FROM p WHERE id = 101');
 CREATE DOMAIN number AS int;
 CREATE TYPE colour AS ENUM ('red', 'green');
 CREATE TABLE casts (keys regtype, result text);
+
+-- The deletion works for each type whose equality the foreign key takes from another one
 DO $$
 DECLARE
     t regtype;
@@ -335,6 +362,8 @@ CREATE TABLE e_cascade (id int PRIMARY KEY, e int REFERENCES e ON DELETE CASCADE
 CREATE TABLE e_null (id int PRIMARY KEY, e int REFERENCES e ON DELETE SET NULL);
 CREATE TABLE e_plain (id int PRIMARY KEY, e int REFERENCES e);
 CREATE TABLE fired (what text);
+
+-- Which of the user's triggers fire, by their setting for replicas
 CREATE FUNCTION fired() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO referencing.fired VALUES (TG_NAME || ' ' || TG_OP || ' ' || coalesce(OLD.id, NEW.id));
@@ -353,12 +382,16 @@ SET ttl.touch = off;
 UPDATE e SET _ts = '2020-01-01';
 RESET ttl.touch;
 TRUNCATE fired;
+
+-- A key is taken: what references it goes, is set to NULL, or forbids it, as on the publisher
 SET session_replication_role = replica;
 INSERT INTO e (id, _ts) VALUES (1, '3000-01-01');
 SELECT tried('INSERT INTO e (id, _ts) VALUES (2, ''3000-01-01'')');
+-- by an UPDATE, too
 UPDATE e SET id = 3 WHERE id = 1;
 SHOW session_replication_role;
 RESET session_replication_role;
+-- the user's triggers have fired as they do on a replica, ttl's for all
 SELECT * FROM fired;
 SELECT * FROM e_cascade;
 SELECT * FROM e_null;
