@@ -101,8 +101,9 @@ GRANT ALL ON SCHEMA home, ddl TO regress_ttl_owner, regress_ttl_user;
 --
 
 SELECT look('item');
+
+-- Names: whatever is renamed or moved, the policy follows; columns of a container keep no reserved or taken name
 SELECT command, try(command) FROM unnest(ARRAY[
-    -- names
     'ALTER TABLE home.item RENAME TO thing',
     'ALTER TABLE home.item RENAME COLUMN _ts TO changed',
     'ALTER TABLE home.item RENAME COLUMN ttl TO lifetime',
@@ -113,8 +114,11 @@ SELECT command, try(command) FROM unnest(ARRAY[
     'ALTER TABLE home.item RENAME COLUMN x TO y',
     'ALTER TABLE home.item SET SCHEMA ddl',
     'ALTER SCHEMA home RENAME TO away',
-    'ALTER INDEX home.item__ts_idx RENAME TO renamed',
-    -- columns
+    'ALTER INDEX home.item__ts_idx RENAME TO renamed'])
+    WITH ORDINALITY u (command, n) ORDER BY n \g (format=unaligned)
+
+-- Columns: those that a container needs stay, its clock wakes no row, others change as without ttl
+SELECT command, try(command) FROM unnest(ARRAY[
     'ALTER TABLE home.item ALTER COLUMN x TYPE bigint',
     'ALTER TABLE home.item ALTER COLUMN id TYPE numeric',
     'ALTER TABLE home.item ALTER COLUMN x TYPE text USING x || ''!'', ALTER COLUMN note TYPE varchar(10), ADD COLUMN y '
@@ -127,8 +131,11 @@ SELECT command, try(command) FROM unnest(ARRAY[
     'ALTER TABLE home.item ALTER COLUMN _ts DROP NOT NULL',
     'ALTER TABLE home.item ALTER COLUMN _ts SET DEFAULT now()',
     'ALTER TABLE home.item ALTER COLUMN ttl SET DEFAULT 5',
-    'ALTER TABLE home.item ALTER COLUMN note SET STORAGE EXTERNAL, ALTER COLUMN x SET STATISTICS 10',
-    -- the table
+    'ALTER TABLE home.item ALTER COLUMN note SET STORAGE EXTERNAL, ALTER COLUMN x SET STATISTICS 10'])
+    WITH ORDINALITY u (command, n) ORDER BY n \g (format=unaligned)
+
+-- The table as a whole, written anew or not
+SELECT command, try(command) FROM unnest(ARRAY[
     'ALTER TABLE home.item SET UNLOGGED',
     'ALTER TABLE home.item SET UNLOGGED; ALTER TABLE home.item SET LOGGED',
     'ALTER TABLE home.item SET ACCESS METHOD heap',
@@ -143,23 +150,32 @@ SELECT command, try(command) FROM unnest(ARRAY[
     'REINDEX TABLE home.item',
     'ANALYZE home.item',
     'TRUNCATE home.item',
-    'TRUNCATE home.item; INSERT INTO home.item (id, _ts) VALUES (2, ''2020-01-01'')',
-    -- constraints and indexes
+    'TRUNCATE home.item; INSERT INTO home.item (id, _ts) VALUES (2, ''2020-01-01'')'])
+    WITH ORDINALITY u (command, n) ORDER BY n \g (format=unaligned)
+
+-- Constraints and indexes: of those that serve for expiry, one of a kind is there
+SELECT command, try(command) FROM unnest(ARRAY[
     'ALTER TABLE home.item DROP CONSTRAINT item_pkey, ADD PRIMARY KEY (id) DEFERRABLE INITIALLY DEFERRED',
     'ALTER TABLE home.item ADD UNIQUE (x), ADD CHECK (x > 0), ADD FOREIGN KEY (x) REFERENCES home.other',
     'ALTER TABLE home.other ADD FOREIGN KEY (id) REFERENCES home.item NOT VALID',
     'CREATE UNIQUE INDEX ON home.item (x, note); CREATE INDEX ON home.item (_ts); CREATE INDEX ON home.item (_ts DESC) '
         'WHERE ttl IS NULL; CREATE INDEX ON home.item USING brin (_ts)',
     'CREATE INDEX ON home.item (_ts) WHERE ttl IS NULL; DROP INDEX home.item__ts_idx',
-    'CREATE STATISTICS home.s ON _ts, ttl FROM home.item; ANALYZE home.item',
-    -- what hangs on it
+    'CREATE STATISTICS home.s ON _ts, ttl FROM home.item; ANALYZE home.item'])
+    WITH ORDINALITY u (command, n) ORDER BY n \g (format=unaligned)
+
+-- What hangs on it: views, rules, comments and privileges
+SELECT command, try(command) FROM unnest(ARRAY[
     'CREATE VIEW home.v AS SELECT * FROM home.item; ALTER VIEW home.v RENAME COLUMN ttl TO a; DROP VIEW home.v',
     'CREATE RULE r AS ON INSERT TO home.item DO ALSO NOTHING',
     'CREATE RULE r AS ON DELETE TO home.item DO INSTEAD NOTHING',
     'COMMENT ON COLUMN home.item.ttl IS ''x''; GRANT ALL ON home.item TO PUBLIC; REVOKE ALL ON home.item FROM '
         'regress_ttl_owner',
-    'REASSIGN OWNED BY regress_ttl_owner TO regress_ttl_user',
-    -- the policy
+    'REASSIGN OWNED BY regress_ttl_owner TO regress_ttl_user'])
+    WITH ORDINALITY u (command, n) ORDER BY n \g (format=unaligned)
+
+-- The policy: rows come back when it ends, or says so
+SELECT command, try(command) FROM unnest(ARRAY[
     'SELECT ttl.set_default_ttl(''home.item'', NULL)',
     'SELECT ttl.set_default_ttl(''home.item'', -1)',
     'SELECT ttl.set_default_ttl(''home.item'', 2147483647)',
@@ -168,8 +184,11 @@ SELECT command, try(command) FROM unnest(ARRAY[
     'SELECT ttl.drop_container(''home.item'')',
     'SELECT ttl.drop_container(''home.item'', true)',
     'SELECT ttl.drop_container(''home.item'', true); SELECT ttl.create_container(''home.item'', 30, ttl_column => '
-        'NULL)',
-    -- the end
+        'NULL)'])
+    WITH ORDINALITY u (command, n) ORDER BY n \g (format=unaligned)
+
+-- The end, of the table or the extension: no policy is left without its table
+SELECT command, try(command) FROM unnest(ARRAY[
     'DROP TABLE home.item',
     'DROP SCHEMA home CASCADE',
     'DROP OWNED BY regress_ttl_owner CASCADE',
@@ -180,9 +199,11 @@ SELECT command, try(command) FROM unnest(ARRAY[
     'DROP SCHEMA ttl CASCADE',
     'ALTER EXTENSION ttl SET SCHEMA home',
     'ALTER EXTENSION ttl UPDATE',
-    'CREATE EXTENSION ttl']) WITH ORDINALITY u (command, n) ORDER BY n;
+    'CREATE EXTENSION ttl'])
+    WITH ORDINALITY u (command, n) ORDER BY n \g (format=unaligned)
 
 -- The same for good; what can't be done in a transaction, too
+-- Renamed, moved to another schema, whose name changes, and back
 ALTER TABLE item RENAME TO thing;
 ALTER TABLE thing RENAME _ts TO "changed at";
 ALTER TABLE thing SET SCHEMA ddl;
@@ -192,16 +213,20 @@ SELECT look('"new home".thing');
 ALTER SCHEMA "new home" RENAME TO home;
 ALTER TABLE thing RENAME TO item;
 ALTER TABLE item RENAME "changed at" TO _ts;
+
+-- Written anew, by each command that does
 VACUUM FULL item;
 VACUUM (FREEZE, ANALYZE) item;
 CLUSTER item USING item_pkey;
 ALTER TABLE item ALTER COLUMN x TYPE bigint, ADD COLUMN r float DEFAULT random(), DROP COLUMN note;
 SELECT look('item');
+
+-- Indexes built concurrently, beside those that are there
 REINDEX TABLE CONCURRENTLY item;
 REINDEX INDEX CONCURRENTLY item__ts_idx;
 CREATE INDEX CONCURRENTLY concurrent ON item (_ts) WHERE ttl IS NULL;
 SELECT look('item');
--- two of a kind: one of them may go, and the other stands in
+-- Two of a kind: one of them may go, and the other stands in
 BEGIN;
 DROP INDEX concurrent;
 SELECT refused('DROP INDEX home.item__ts_idx');
@@ -209,14 +234,19 @@ ROLLBACK;
 SELECT count(*) FILTER (WHERE state = 'done') AS gone, count(*) FILTER (WHERE state = '2BP01') AS refused
   FROM unnest('{DROP INDEX home.item__ts_idx, DROP INDEX home.concurrent}'::text[]) s, state(s) state;
 SELECT look('item');
+
+-- CONCURRENTLY it is refused as well, and to others before ttl says anything
 DROP INDEX CONCURRENTLY item_item_expiry_idx;
 SET ROLE regress_ttl_user;
 DROP INDEX CONCURRENTLY home.item_item_expiry_idx;
 RESET ROLE;
+-- nor is a unique index built that the clock would change
 CREATE UNIQUE INDEX CONCURRENTLY ON item ((x + 1)) WHERE extract(year FROM _ts AT TIME ZONE 'UTC') > 2000;
--- refused before it is built, which would fail
+-- It is refused before it is built, which would fail
 CREATE UNIQUE INDEX ON item ((1 / (id - id)), _ts);
 SELECT indexrelid::regclass FROM pg_index WHERE indrelid = 'item'::regclass AND NOT indisvalid;
+
+-- The owner has what is hidden deleted, and no more
 SET ROLE regress_ttl_owner;
 CALL ttl.reap('home.item');
 RESET ROLE;
@@ -227,6 +257,7 @@ CREATE TABLE twins (id int, k text, n int);
 SELECT ttl.create_container('twins', 60);
 INSERT INTO twins (id, k, n, _ts) VALUES (1, 'a', 1, '2020-01-01'), (2, 'a', 2, '2900-01-01'), (3, 'b', 3,
     '2020-01-01');
+-- whatever builds it
 SELECT refused('CREATE UNIQUE INDEX ON ddl.twins (k)');
 SELECT refused('ALTER TABLE ddl.twins ADD PRIMARY KEY (k)');
 SELECT refused('ALTER TABLE ddl.twins ADD UNIQUE (k) DEFERRABLE');
@@ -235,16 +266,18 @@ SELECT refused('ALTER TABLE ddl.twins ADD EXCLUDE (k WITH =)');
 \set SHOW_CONTEXT never
 CREATE UNIQUE INDEX CONCURRENTLY twins_key ON twins (k);
 \set VERBOSITY terse
--- what a failed CREATE INDEX CONCURRENTLY leaves behind is in nobody's way
-SELECT refused('REINDEX INDEX ddl.twins_key'), refused('REINDEX TABLE ddl.twins');
+-- What a failed CREATE INDEX CONCURRENTLY leaves behind is in nobody's way
+SELECT refused('REINDEX INDEX ddl.twins_key'), refused('REINDEX TABLE ddl.twins') \gx (format=unaligned)
+-- a CHECK is validated over the same rows, with the same HINT; NOT VALID it holds for new ones
 SELECT refused('ALTER TABLE ddl.twins ADD CHECK (k <> ''b'')'),
     state('ALTER TABLE ddl.twins ADD CHECK (k <> ''b'') NOT VALID');
 INSERT INTO twins VALUES (4, 'c');
 SELECT id FROM twins ORDER BY id;
+-- once they are deleted it can be built
 CALL ttl.reap('twins');
 REINDEX INDEX CONCURRENTLY twins_key;
 SELECT state('INSERT INTO ddl.twins VALUES (5, ''c'')'), state('INSERT INTO ddl.twins VALUES (5, ''d'')');
--- also in a function, and in one that goes on
+-- Also in a function that handles the error, has them deleted, and goes on
 DO $$
 BEGIN
     INSERT INTO ddl.twins (id, k, n, _ts) VALUES (6, 'e', 6, '2020-01-01'), (7, 'f', 6, '2020-01-01');
@@ -259,6 +292,7 @@ SELECT state('INSERT INTO ddl.twins VALUES (8, ''g'', 2)');
 
 -- LIKE copies columns, defaults, checks and indexes; that is adopted
 CREATE TABLE like_item (LIKE item INCLUDING ALL);
+-- the copy is no container, and shows what it has; registered, it needs nothing that isn't there
 SELECT look('like_item');
 INSERT INTO like_item (id, _ts) VALUES (1, '2020-01-01');
 SELECT count(*) FROM like_item;
@@ -270,16 +304,21 @@ CREATE TABLE columns (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text
     ttl int GENERATED ALWAYS AS (CASE kind WHEN 'short' THEN 5
     WHEN 'ever' THEN -1 END) STORED, at timestamptz DEFAULT '2900-01-01');
 SELECT ttl.create_container('columns', 60, 'at');
+
+-- A generated TTL and an adopted clock: what has expired is hidden, by the TTL that the row says
 INSERT INTO columns (kind, at) VALUES ('short', '2020-01-01'), ('ever', '2020-01-01'), (NULL, '2020-01-01'), ('short',
     DEFAULT), (NULL, NULL);
 SELECT id, kind, ttl FROM columns ORDER BY id;
 SELECT ttl.expired_count('columns');
+-- what it says changes with the row, and it is back
 SET ttl.show_expired = on;
 UPDATE columns SET kind = 'ever' WHERE id = 3;
 RESET ttl.show_expired;
 SELECT id, kind, ttl FROM columns ORDER BY id;
 CALL ttl.reap('columns');
 SELECT count(*) FROM columns;
+
+-- The default of a TTL column is the application's, as a value; a NULL that is given means the default TTL
 CREATE TABLE by_default (id int PRIMARY KEY, ttl int DEFAULT 3600);
 SELECT ttl.create_container('by_default', 5);
 INSERT INTO by_default (id, _ts) VALUES (1, now() - interval '1 min');
@@ -290,11 +329,13 @@ SELECT id FROM by_default;
 CREATE TABLE ruled (id int PRIMARY KEY, n int DEFAULT 0);
 SELECT ttl.create_container('ruled', 60);
 INSERT INTO ruled (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01'), (3, '2020-01-01');
+-- the rule's UPDATE counts what is live, and its own query doesn't find what has expired: that is replaced
 CREATE RULE redirect AS ON INSERT TO ruled WHERE NEW.id IN (SELECT id FROM ruled) DO INSTEAD UPDATE ruled SET n = n + 1
     WHERE id = NEW.id;
 INSERT INTO ruled (id) VALUES (1), (2);
 SELECT id, n FROM ruled ORDER BY id;
 DROP RULE redirect ON ruled;
+-- a rule that keeps rows from deletion keeps the reaper from them, and keys occupied
 CREATE RULE keep AS ON DELETE TO ruled DO INSTEAD NOTHING;
 SET client_min_messages = error;
 CALL ttl.reap('ruled');
@@ -305,7 +346,7 @@ DROP RULE keep ON ruled;
 CALL ttl.reap('ruled');
 SELECT ttl.expired_count('ruled');
 
--- the commands that a command calls may fail
+-- The commands that a command calls may fail: what was noted of the outer one is forgotten
 CREATE TABLE checked (id int);
 INSERT INTO checked VALUES (1);
 CREATE FUNCTION fails_inside() RETURNS boolean LANGUAGE plpgsql AS $$
@@ -318,19 +359,21 @@ BEGIN
     RAISE unique_violation;
 END $$;
 SELECT state('ALTER TABLE ddl.checked ADD CHECK (ddl.fails_inside())');
+
 -- The HINT is that of containers
 CREATE TABLE twice AS SELECT 1 AS id FROM generate_series(1, 2);
 SELECT refused('CREATE UNIQUE INDEX ON ddl.twice (id)');
 DROP TABLE twice;
 
 -- What a container needs can't be taken from it in pieces
+-- nor can the trigger be renamed or replaced; disabling it is allowed, and told
 CREATE TABLE pieces (id int PRIMARY KEY);
 SELECT ttl.create_container('pieces', 60);
 SELECT refused('ALTER TRIGGER "~ttl" ON ddl.pieces RENAME TO x');
 ALTER TABLE pieces DISABLE TRIGGER "~ttl";
 SELECT refused('CREATE OR REPLACE TRIGGER "~ttl" BEFORE INSERT ON ddl.pieces FOR EACH ROW EXECUTE FUNCTION '
     'ttl.on_write()');
--- nor somebody else's be taken for it
+-- Nor is somebody else's trigger taken for it, or one that fires for some rows only
 CREATE FUNCTION impostor() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
 CREATE TABLE occupied (id int PRIMARY KEY);
 CREATE TRIGGER "~ttl" BEFORE INSERT ON occupied FOR EACH ROW EXECUTE FUNCTION impostor();
@@ -339,14 +382,16 @@ CREATE OR REPLACE TRIGGER "~ttl" BEFORE INSERT ON occupied FOR EACH ROW
     WHEN (new.id > 5) EXECUTE FUNCTION ttl.on_write();
 SELECT state('SELECT ttl.create_container(''ddl.occupied'', 60)');
 DROP TRIGGER "~ttl" ON occupied;
+-- the same one is, and enabled for all
 CREATE TRIGGER "~ttl" BEFORE INSERT ON occupied FOR EACH ROW EXECUTE FUNCTION ttl.on_write();
 SELECT ttl.create_container('occupied', 60);
 ALTER TABLE pieces ENABLE TRIGGER "~ttl";
 SELECT tgenabled FROM pg_trigger WHERE tgrelid = 'pieces'::regclass;
+-- a typed table changes with its type
 CREATE TYPE kind AS (id int, _ts timestamptz, ttl int);
 CREATE TABLE typed OF kind (PRIMARY KEY (id));
 SELECT refused('SELECT ttl.create_container(''ddl.typed'', 60)'), state('ALTER TABLE ddl.pieces OF ddl.kind');
--- nor a column, by whatever CASCADE, but with the whole container
+-- A column isn't dropped by whatever CASCADE, but with the whole container
 CREATE FUNCTION lifetime(kind text) RETURNS int LANGUAGE sql IMMUTABLE AS $$SELECT CASE kind WHEN 'short' THEN 5 END$$;
 CREATE TABLE kinds (id int, kind text, ttl int GENERATED ALWAYS AS (ddl.lifetime(kind)) STORED);
 SELECT ttl.create_container('kinds', 60);
@@ -355,10 +400,12 @@ CREATE TABLE parts_of_kinds (id int, kind text, ttl int GENERATED ALWAYS AS (ddl
 CREATE TABLE part_of_kinds PARTITION OF parts_of_kinds DEFAULT;
 SELECT ttl.create_container('parts_of_kinds', 60);
 SELECT state('DROP FUNCTION ddl.lifetime CASCADE'), refused('ALTER TABLE ddl.kinds DROP COLUMN kind CASCADE'),
-    refused('ALTER TABLE ddl.parts_of_kinds DROP COLUMN kind CASCADE');
--- on PostgreSQL 17 and later another expression would give all rows another TTL
+    refused('ALTER TABLE ddl.parts_of_kinds DROP COLUMN kind CASCADE') \gx (format=unaligned)
+-- On PostgreSQL 17 and later another expression would give all rows another TTL
 SELECT state('ALTER TABLE ddl.kinds ALTER COLUMN ttl SET EXPRESSION AS (1)') <> 'done' AS kept;
+-- a column that is replaced in one command is dropped, too
 SELECT state('ALTER TABLE ddl.kinds DROP COLUMN _ts, ADD COLUMN _ts timestamptz');
+-- dropped with the containers, or after they have ended, it goes
 BEGIN;
 SELECT state('DROP FUNCTION ddl.lifetime CASCADE');
 ALTER TABLE kinds ADD COLUMN x int;
@@ -369,6 +416,7 @@ BEGIN;
 DROP TABLE parts_of_kinds, kinds;
 DROP FUNCTION lifetime CASCADE;
 ROLLBACK;
+-- of a CASCADE over a schema, the partitioned container outside of it counts
 CREATE SCHEMA elsewhere;
 ALTER FUNCTION lifetime SET SCHEMA elsewhere;
 ALTER TABLE kinds SET SCHEMA elsewhere;
@@ -378,7 +426,7 @@ DROP SCHEMA elsewhere CASCADE;
 CREATE TABLE parted (id int, _ts timestamptz NOT NULL, ttl int) PARTITION BY LIST (id);
 SELECT ttl.create_container('parted', 60);
 CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN (1);
--- partitions that can be neither read with a filter nor deleted from
+-- Partitions that can be neither read with a filter nor deleted from are refused
 CREATE FOREIGN DATA WRAPPER regress_ttl_wrapper;
 CREATE SERVER regress_ttl_server FOREIGN DATA WRAPPER regress_ttl_wrapper;
 SELECT refused('CREATE FOREIGN TABLE ddl.far PARTITION OF ddl.parted FOR VALUES IN (2) SERVER regress_ttl_server');
@@ -388,7 +436,7 @@ CREATE TABLE world (id int) PARTITION BY LIST (id);
 CREATE FOREIGN TABLE world_far PARTITION OF world FOR VALUES IN (2) SERVER regress_ttl_server;
 SELECT refused('SELECT ttl.create_container(''ddl.world'', 60)');
 DROP FOREIGN DATA WRAPPER regress_ttl_wrapper CASCADE;
--- of another access method they hide their rows, too, which a container of its own can't be
+-- Partitions of another access method hide their rows, too, which a container of its own can't be
 CREATE ACCESS METHOD regress_ttl_method TYPE TABLE HANDLER heap_tableam_handler;
 CREATE TABLE strange (id int, _ts timestamptz NOT NULL, ttl int) USING regress_ttl_method;
 SELECT refused('SELECT ttl.create_container(''ddl.strange'', 60)');
@@ -397,7 +445,7 @@ INSERT INTO parted VALUES (2, '2020-01-01');
 SELECT count(*) FROM strange;
 SELECT refused('ALTER TABLE ddl.pieces SET ACCESS METHOD regress_ttl_method');
 DROP ACCESS METHOD regress_ttl_method CASCADE;
--- rows of the default partition that nobody sees
+-- Rows of the default partition that nobody sees are in the way of a new one; the HINT says how to have them deleted
 CREATE TABLE parted_default PARTITION OF parted DEFAULT;
 INSERT INTO parted VALUES (3, '2020-01-01');
 SELECT refused('CREATE TABLE ddl.parted_3 PARTITION OF ddl.parted FOR VALUES IN (3)');
@@ -407,12 +455,14 @@ CREATE TABLE parted_3 PARTITION OF parted FOR VALUES IN (3);
 -- Old-style inheritance, in every spelling
 CREATE TABLE heir (LIKE twins INCLUDING CONSTRAINTS);
 CREATE TABLE elder (LIKE twins);
+-- twins would have rows in its heirs' place, or heirs rows in its
 SELECT refused('CREATE TABLE ddl.heirs () INHERITS (home.other, ddl.twins)'),
-    refused('CREATE TABLE ddl.heirs (id int) INHERITS (ddl.twins)');
+    refused('CREATE TABLE ddl.heirs (id int) INHERITS (ddl.twins)') \gx (format=unaligned)
 SELECT refused('ALTER TABLE ddl.heir INHERIT ddl.twins'),
     refused('ALTER TABLE ddl.heir ADD COLUMN z int, INHERIT ddl.twins'),
-    refused('ALTER TABLE ONLY ddl.twins INHERIT ddl.elder');
+    refused('ALTER TABLE ONLY ddl.twins INHERIT ddl.elder') \gx (format=unaligned)
 SELECT look('twins') = look('twins') AS there;
+-- nor does a table become a container that has children
 CREATE TABLE once_parent (id int);
 CREATE TABLE once_child () INHERITS (once_parent);
 SELECT refused('SELECT ttl.create_container(''ddl.once_parent'', 60)');
@@ -426,13 +476,13 @@ SELECT ttl.create_container('once_parent', 60);
 CREATE TABLE tree (id int PRIMARY KEY, x int, note text) PARTITION BY RANGE (id);
 CREATE TABLE tree_1 PARTITION OF tree FOR VALUES FROM (0) TO (100);
 SELECT ttl.create_container('tree', 60);
--- created: an ordinary one, a default one, one with partitions of its own
+-- Partitions that are created: an ordinary one, a default one, one with partitions of its own
 CREATE TABLE tree_2 PARTITION OF tree (note DEFAULT 'of tree_2') FOR VALUES FROM (100) TO (200);
 CREATE TABLE tree_3 PARTITION OF tree FOR VALUES FROM (200) TO (300) PARTITION BY LIST (id);
 CREATE TABLE tree_3_odd PARTITION OF tree_3 FOR VALUES IN (201, 203, 205, 207);
 CREATE TABLE tree_3_default PARTITION OF tree_3 DEFAULT;
 CREATE TABLE tree_default PARTITION OF tree DEFAULT;
--- attached: with another order of columns, a dropped one, indexes, a check and
+-- Attached: with another order of columns, a dropped one, indexes, a check and
 -- rows of its own, after which it needs neither an index nor a trigger more
 CREATE TABLE tree_4 (gone int, ttl int, note text, _ts timestamptz NOT NULL, gone_too text, x int, id int NOT NULL);
 ALTER TABLE tree_4 DROP COLUMN gone, DROP COLUMN gone_too;
@@ -444,7 +494,7 @@ INSERT INTO tree_4 (id, _ts, ttl, note) VALUES (301, '2020-01-01', NULL, 'a'), (
 ALTER TABLE tree ATTACH PARTITION tree_4 FOR VALUES FROM (300) TO (400);
 SELECT indexrelid::regclass FROM pg_index WHERE indrelid = 'tree_4'::regclass
     ORDER BY indexrelid::regclass::text COLLATE "C";
--- what it lacks it is given: columns, whose rows count from now
+-- What it lacks it is given: columns, whose rows count from now
 BEGIN;
 CREATE TABLE tree_8 (id int NOT NULL, x int, note text);
 INSERT INTO tree_8 VALUES (801);
@@ -455,20 +505,20 @@ INSERT INTO tree_9 VALUES (901, 1, 'x', 5, '2020-01-01'), (902, 2, 'y', -1, '202
 ALTER TABLE tree ATTACH PARTITION tree_9 FOR VALUES FROM (900) TO (1000);
 SELECT look('tree');
 ROLLBACK;
--- but not against its rows
+-- But not against its rows: a _ts without a value can't become NOT NULL
 CREATE TABLE tree_10 (LIKE tree INCLUDING DEFAULTS);
 INSERT INTO tree_10 (id, _ts) VALUES (1001, '2020-01-01');
 ALTER TABLE tree_10 ALTER _ts DROP NOT NULL;
 INSERT INTO tree_10 (id, _ts) VALUES (1002, NULL);
 SELECT state('ALTER TABLE ddl.tree ATTACH PARTITION ddl.tree_10 FOR VALUES FROM (1000) TO (1100)');
--- nor by anybody else, nor for a place where it doesn't fit
+-- Nor by anybody else, nor for a place where it doesn't fit
 DELETE FROM tree_10 WHERE id = 1002;
 SET ROLE regress_ttl_user;
 SELECT state('ALTER TABLE ddl.tree ATTACH PARTITION ddl.tree_10 FOR VALUES FROM (1000) TO (1100)');
 RESET ROLE;
 SELECT state('ALTER TABLE ddl.tree ATTACH PARTITION ddl.tree_10 FOR VALUES FROM (0) TO (100)');
 DROP TABLE tree_10;
--- a TTL that is refused may be there: such a row never expires
+-- A TTL that is refused may be there: such a row never expires
 BEGIN;
 CREATE TABLE lenient (id int NOT NULL, ttl int) PARTITION BY LIST (id);
 CREATE TABLE lenient_1 (id int NOT NULL, ttl int);
@@ -478,7 +528,7 @@ ALTER TABLE lenient ATTACH PARTITION lenient_1 FOR VALUES IN (1);
 SELECT id, ttl, ttl.expires_at(l) FROM lenient l;
 SELECT state('INSERT INTO lenient VALUES (1, 0)');
 ROLLBACK;
--- attached with partitions of its own
+-- Attached with partitions of its own
 CREATE TABLE tree_5 (LIKE tree INCLUDING ALL) PARTITION BY HASH (id);
 CREATE TABLE tree_5_0 PARTITION OF tree_5 FOR VALUES WITH (MODULUS 2, REMAINDER 0);
 CREATE TABLE tree_5_1 (id int NOT NULL, note text, ttl int, _ts timestamptz NOT NULL DEFAULT now(), x int);
@@ -487,13 +537,15 @@ ALTER TABLE tree ATTACH PARTITION tree_5 FOR VALUES FROM (400) TO (500);
 INSERT INTO tree (id, _ts, ttl) SELECT h * 100 + i, CASE i WHEN 2 THEN '2900-01-01' ELSE '2020-01-01' END::timestamptz,
     CASE i WHEN 3 THEN 5 WHEN 4 THEN -1 END
   FROM generate_series(0, 6) h, generate_series(1, 5) i WHERE h <> 3;
--- of each partition alone, 2 and 4 are seen (4 never expires); all the others' keys are free
+-- Of each partition alone, 2 and 4 are seen (4 never expires); all the others' keys are free
 SELECT tableoid::regclass, string_agg(id::text, ' ' ORDER BY id) FROM tree GROUP BY tableoid
     ORDER BY tableoid::regclass::text COLLATE "C";
+-- named alone, each partition hides the same
 SELECT (SELECT string_agg(id::text, ' ' ORDER BY id) FROM tree_3) AS tree_3, (SELECT string_agg(id::text, ' '
     ORDER BY id) FROM tree_4) AS tree_4, (SELECT string_agg(id::text, ' ' ORDER BY id)
     FROM tree_5_1) AS tree_5_1, (SELECT string_agg(id::text, ' ' ORDER BY id) FROM tree_default) AS tree_default;
 SELECT ttl.expired_count('tree');
+-- each key that an expired row holds is free, by way of the container or a partition, and for a row that is moved
 BEGIN;
 INSERT INTO tree (id) SELECT h * 100 + i FROM generate_series(0, 6) h, unnest('{1, 3}'::int[]) i;
 INSERT INTO tree_5_1 (id, note) SELECT 405, 'a' WHERE satisfies_hash_partition('tree_5'::regclass, 2, 1, 405);
@@ -501,15 +553,15 @@ INSERT INTO tree (id, note) VALUES (304, 'd');
 UPDATE tree SET id = 605 WHERE id = 104;
 SELECT count(*), ttl.expired_count('tree') FROM tree;
 ROLLBACK;
--- a key that one partition has for itself
+-- A key that one partition has for itself is free in the same way, and taken by a live row
 BEGIN;
 INSERT INTO tree (id, note) VALUES (304, 'a');
 SELECT state('INSERT INTO ddl.tree (id, note) VALUES (305, ''b'')');
 SELECT id FROM tree_4 ORDER BY id;
 ROLLBACK;
 
--- All of it rolled back
-SELECT command, try(command, 'ddl.tree') FROM unnest(ARRAY[
+-- Each command once, rolled back: the answer is what it made of rows, policy, trigger and indexes
+SELECT command, replace(try(command, 'ddl.tree'), '; ', E';\n    ') AS try FROM unnest(ARRAY[
     'CREATE TABLE ddl.tree_7 PARTITION OF ddl.tree FOR VALUES FROM (700) TO (800)',
     'ALTER TABLE ddl.tree DETACH PARTITION ddl.tree_1',
     'ALTER TABLE ddl.tree DETACH PARTITION ddl.tree_3',
@@ -533,33 +585,39 @@ SELECT command, try(command, 'ddl.tree') FROM unnest(ARRAY[
     'SELECT ttl.alter_container(''ddl.tree'', touch_on_update => false)',
     'SELECT ttl.drop_container(''ddl.tree'')',
     'SELECT ttl.drop_container(''ddl.tree'', true)',
-    'DROP TABLE ddl.tree']) WITH ORDINALITY u (command, n) ORDER BY n;
--- and for good
+    'DROP TABLE ddl.tree'])
+    WITH ORDINALITY u (command, n) ORDER BY n \g (format=unaligned)
+-- And for good
 ALTER TABLE tree DETACH PARTITION tree_3;
 ALTER TABLE tree DETACH PARTITION tree_default;
 ALTER TABLE tree DETACH PARTITION tree_4 CONCURRENTLY;
 ALTER TABLE tree_5 DETACH PARTITION tree_5_0 CONCURRENTLY;
-SELECT c, look(c) FROM unnest('{tree, tree_3, tree_default, tree_4, tree_5_0}'::regclass[]) c;
+-- each that has left hides the same rows as before, with a trigger and indexes of its own
+SELECT c, replace(look(c), '; ', E';\n    ') AS look
+    FROM unnest('{tree, tree_3, tree_default, tree_4, tree_5_0}'::regclass[]) c \g (format=unaligned)
+-- a partition's own key, too
 SELECT state('INSERT INTO ddl.tree_4 (id, note) VALUES (308, ''b'')'),
     state('INSERT INTO ddl.tree_4 (id, note) VALUES (308, ''a'')');
 ALTER TABLE tree_3 DETACH PARTITION tree_3_default;
 SELECT c, look(c) FROM unnest('{tree_3, tree_3_default}'::regclass[]) c;
--- they go their own ways from here
+-- They go their own ways from here: a change of the old container's policy, or of theirs, is of no other
 SELECT ttl.set_default_ttl('tree', NULL);
 SELECT ttl.set_default_ttl('tree_3', -1);
 ALTER TABLE tree_4 RENAME COLUMN _ts TO modified;
-SELECT c, look(c) FROM unnest('{tree, tree_3, tree_3_default, tree_4}'::regclass[]) c;
--- and back
+SELECT c, replace(look(c), '; ', E';\n    ') AS look
+    FROM unnest('{tree, tree_3, tree_3_default, tree_4}'::regclass[]) c \g (format=unaligned)
+-- And back: as plain tables again, they can be attached
 SELECT ttl.set_default_ttl('tree', 60);
 SELECT refused('ALTER TABLE ddl.tree ATTACH PARTITION ddl.tree_3 FOR VALUES FROM (200) TO (300)');
 SELECT ttl.drop_container('tree_3'), ttl.drop_container('tree_default');
 ALTER TABLE tree ATTACH PARTITION tree_3 FOR VALUES FROM (200) TO (300);
 ALTER TABLE tree ATTACH PARTITION tree_default DEFAULT;
-SELECT look('tree');
+SELECT replace(look('tree'), '; ', E';\n    ') AS look \g (format=unaligned)
 SET client_min_messages = notice;
 CALL ttl.reap('tree');
 SET client_min_messages = warning;
 SELECT look('tree');
+-- with it go the policies of its partitions, not of those that have left
 DROP TABLE tree;
 SELECT container FROM ttl.containers WHERE container::text ~ 'tree' ORDER BY container::text COLLATE "C";
 
@@ -571,16 +629,19 @@ SELECT container FROM ttl.containers WHERE container::text ~ 'tree' ORDER BY con
 CREATE TABLE watched (id int PRIMARY KEY);
 INSERT INTO watched VALUES (1);
 CREATE FUNCTION forbid() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION '% forbidden', TG_TAG; END$$;
+-- a rewrite would be an error here
 CREATE EVENT TRIGGER regress_ttl_rewrite ON table_rewrite EXECUTE FUNCTION forbid();
 SELECT ttl.create_container('watched', 60);
 SELECT look('watched');
 SELECT ttl.drop_container('watched', true);
 DROP EVENT TRIGGER regress_ttl_rewrite;
 CREATE EVENT TRIGGER regress_ttl_forbid ON ddl_command_end WHEN TAG IN ('CREATE TRIGGER') EXECUTE FUNCTION forbid();
+-- it fails in the middle: no column is left
 SELECT refused('SELECT ttl.create_container(''ddl.watched'', 60)');
 DROP EVENT TRIGGER regress_ttl_forbid;
 SELECT look('watched'), (SELECT count(*) FROM pg_attribute
     WHERE attrelid = 'watched'::regclass AND attnum > 0 AND NOT attisdropped) AS columns;
+
 -- One that looks at containers in the middle of it all
 CREATE FUNCTION watch() RETURNS event_trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -591,6 +652,7 @@ END $$;
 CREATE EVENT TRIGGER regress_ttl_watch_end ON ddl_command_end EXECUTE FUNCTION watch();
 CREATE EVENT TRIGGER regress_ttl_watch_start ON ddl_command_start EXECUTE FUNCTION watch();
 CREATE EVENT TRIGGER regress_ttl_watch_drop ON sql_drop EXECUTE FUNCTION watch();
+-- it sees what there is of it, and disturbs nothing
 SELECT ttl.create_container('watched', 60);
 INSERT INTO watched (id, _ts) VALUES (2, '2020-01-01');
 ALTER TABLE watched RENAME COLUMN _ts TO x;
@@ -602,6 +664,7 @@ SELECT ttl.drop_container('watched', true);
 DROP EVENT TRIGGER regress_ttl_watch_end;
 DROP EVENT TRIGGER regress_ttl_watch_start;
 DROP EVENT TRIGGER regress_ttl_watch_drop;
+
 -- They fire for what is done here as for the user's own DDL: with his search_path
 CREATE TABLE noted (n int GENERATED ALWAYS AS IDENTITY, event text, tag text, path text);
 CREATE FUNCTION note() RETURNS event_trigger LANGUAGE plpgsql AS $$
@@ -613,6 +676,7 @@ CREATE EVENT TRIGGER regress_ttl_note_end ON ddl_command_end EXECUTE FUNCTION no
 CREATE EVENT TRIGGER regress_ttl_note_drop ON sql_drop EXECUTE FUNCTION note();
 CREATE EVENT TRIGGER regress_ttl_note_rewrite ON table_rewrite EXECUTE FUNCTION note();
 CREATE TABLE watched_parts (id int, n numeric) PARTITION BY LIST (id);
+-- all that ttl does for a container in its life
 SELECT ttl.create_container('watched_parts', 60);
 CREATE TABLE watched_1 (id int, n numeric);
 ALTER TABLE watched_parts ATTACH PARTITION watched_1 FOR VALUES IN (1);
@@ -622,6 +686,7 @@ SELECT ttl.alter_container('watched_parts', indexing => 'consistent');
 SELECT ttl.set_default_ttl('watched_parts', 30);
 ALTER TABLE watched_parts DISABLE TRIGGER ALL, ENABLE TRIGGER ALL;
 ALTER TABLE watched_parts DETACH PARTITION watched_1;
+-- neither has more or less by it
 SELECT look('watched_parts'), look('watched_1');
 SELECT ttl.drop_container('watched_1'), ttl.drop_container('watched_parts', true);
 SELECT ttl.create_ttl_index('watched_documents', 60);
@@ -631,12 +696,14 @@ DROP EVENT TRIGGER regress_ttl_note_start;
 DROP EVENT TRIGGER regress_ttl_note_end;
 DROP EVENT TRIGGER regress_ttl_note_drop;
 DROP EVENT TRIGGER regress_ttl_note_rewrite;
+-- all commands that fired had the user's path
 SELECT string_agg(DISTINCT tag, ', ' ORDER BY tag) AS tags, path FROM noted GROUP BY path;
 
 --
 -- Owners
 --
 
+-- The owner can't be dropped before his container has another
 CREATE ROLE regress_ttl_leaver;
 GRANT ALL ON SCHEMA ddl TO regress_ttl_leaver;
 CREATE TABLE leaves (id int PRIMARY KEY);
@@ -650,11 +717,13 @@ SELECT state('DROP ROLE regress_ttl_leaver');
 REASSIGN OWNED BY regress_ttl_leaver TO regress_ttl_owner;
 DROP OWNED BY regress_ttl_leaver;
 DROP ROLE regress_ttl_leaver;
+-- the policy has moved with it, archive and all
 SELECT look('leaves');
 SET ROLE regress_ttl_owner;
 CALL ttl.reap('ddl.leaves');
 SELECT id FROM ddl.leaves_archive;
 RESET ROLE;
+-- dropped with the owner's tables, policies are gone
 DROP OWNED BY regress_ttl_owner, regress_ttl_user CASCADE;
 SELECT container FROM ttl.containers WHERE container::text ~ 'leaves|item';
 
@@ -666,6 +735,8 @@ SELECT container FROM ttl.containers WHERE container::text ~ 'leaves|item';
 CREATE TABLE stays (id int PRIMARY KEY, note text);
 SELECT ttl.create_container('stays', 60);
 INSERT INTO stays (id, note, _ts) VALUES (1, 'live', '2900-01-01'), (2, 'expired', '2020-01-01');
+
+-- A plan that was made with the filter is made anew without it, in the transaction
 PREPARE notes AS SELECT string_agg(note, ' ' ORDER BY id) FROM stays;
 SET plan_cache_mode = force_generic_plan;
 EXECUTE notes;
@@ -673,10 +744,12 @@ BEGIN;
 SAVEPOINT s;
 DROP EXTENSION ttl CASCADE;
 EXECUTE notes;
+-- without the extension nothing is stamped, and keys are as in any table
 INSERT INTO stays (id, note) VALUES (3, 'plain');
 UPDATE stays SET note = 'plain';
 SELECT note, to_char(_ts, 'YYYY') IN ('2900', '2020') AS untouched FROM stays ORDER BY id;
 SELECT state('INSERT INTO ddl.stays VALUES (2, ''again'')');
+-- back again, it hides by the policy that it gets
 SAVEPOINT t;
 CREATE EXTENSION ttl;
 EXECUTE notes;
@@ -684,6 +757,7 @@ SELECT ttl.create_container('stays', 60, ts_column => '_ts', ttl_column => 'ttl'
 EXECUTE notes;
 INSERT INTO stays (id, note) VALUES (2, 'again');
 EXECUTE notes;
+-- and taken back step by step
 ROLLBACK TO t;
 EXECUTE notes;
 ROLLBACK TO s;
@@ -691,8 +765,10 @@ EXECUTE notes;
 SELECT look('stays');
 COMMIT;
 EXECUTE notes;
+-- updating the extension leaves plans and policies
 ALTER EXTENSION ttl UPDATE;
 EXECUTE notes;
+-- what depends on it keeps it from going without CASCADE
 SELECT refused('DROP EXTENSION ttl') ~ 'other objects depend on it' AS refused;
 DEALLOCATE notes;
 RESET plan_cache_mode;
@@ -700,6 +776,8 @@ RESET plan_cache_mode;
 -- DROP TABLE reads no policies of other tables
 CREATE TABLE no_container (id int);
 CREATE TEMP TABLE a_temp_table (id int);
+
+-- Rows of ttl.container that this transaction has read
 CREATE VIEW policies_read AS
     SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) AS n FROM pg_stat_xact_all_tables
         WHERE relid = 'ttl.container'::regclass;
