@@ -26,6 +26,7 @@ CREATE TABLE listed_c_rest PARTITION OF listed_c DEFAULT PARTITION BY LIST (grp)
 CREATE TABLE listed_c_1 PARTITION OF listed_c_rest FOR VALUES IN (1, 2);
 CREATE TABLE listed_c_2 PARTITION OF listed_c_rest DEFAULT;
 
+-- 600 rows of which those with i % 4 in (1, 2) have expired, half of them by their own TTL
 CREATE FUNCTION sample() RETURNS TABLE (id int, grp int, x int, note text, tags text[], _ts timestamptz, ttl int,
     live boolean)
 LANGUAGE sql AS $$
@@ -54,6 +55,8 @@ CREATE INDEX ON plain_c (grp, id) INCLUDE (_ts, ttl); CREATE INDEX ON ordinary_c
 CREATE INDEX ON hashed_c (grp, id) INCLUDE (_ts, ttl); CREATE INDEX ON listed_c (grp, id) INCLUDE (_ts, ttl);
 SELECT ttl.create_container(c, 60, ts_column => '_ts', ttl_column => 'ttl')
     FROM unnest('{ordinary_c, hashed_c, listed_c}'::regclass[]) c;
+
+-- Each has the 300 live rows, and the containers as many that nobody sees
 VACUUM ANALYZE plain_c, ordinary_c, hashed_c, listed_c;
 SELECT (SELECT count(*) FROM plain_c) AS plain, (SELECT count(*) FROM ordinary_c) AS ordinary, (SELECT count(*)
     FROM hashed_c) AS hashed, (SELECT count(*) FROM listed_c) AS listed;
@@ -343,15 +346,19 @@ SELECT count(*) AS reads FROM form WHERE way = 'read';
 
 SELECT * FROM battery('read');
 
--- With every kind of scan and join
+-- With every kind of scan and join, by excluding the others: index scans
 SET enable_seqscan = off;
 SELECT * FROM battery('read');
+-- bitmap scans
 SET enable_indexscan = off; SET enable_indexonlyscan = off;
 SELECT * FROM battery('read');
+-- nested loops and sorted aggregates over sequential scans
 SET enable_bitmapscan = off; SET enable_seqscan = on; SET enable_hashjoin = off; SET enable_hashagg = off;
 SELECT * FROM battery('read');
+-- index scans again, hash joins
 RESET enable_indexscan; RESET enable_indexonlyscan; SET enable_mergejoin = off;
 SELECT * FROM battery('read');
+-- joins and aggregates of partitions by themselves
 RESET enable_bitmapscan; RESET enable_hashjoin; RESET enable_hashagg; SET enable_mergejoin = on;
 SET enable_nestloop = off; SET enable_partitionwise_join = on; SET enable_partitionwise_aggregate = on;
 SET enable_memoize = off; SET enable_sort = off;
@@ -359,7 +366,7 @@ SELECT * FROM battery('read');
 RESET enable_nestloop; RESET enable_partitionwise_join; RESET enable_partitionwise_aggregate; RESET enable_memoize;
 RESET enable_sort;
 
--- With generic plans
+-- With generic plans, executed twice
 SET plan_cache_mode = force_generic_plan;
 SELECT * FROM battery('read', generic => true);
 RESET plan_cache_mode;
@@ -368,7 +375,7 @@ RESET plan_cache_mode;
 SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
 SET min_parallel_index_scan_size = 0; SET max_parallel_workers_per_gather = 1;
 SELECT * FROM battery('read');
--- also as statements of their own
+-- Also as statements of their own, without what surrounds them in battery()
 SELECT count(*), sum(x), sum(10 / x) FROM plain_c;
 SELECT count(*), sum(x), sum(10 / x) FROM ordinary_c;
 SELECT count(*), sum(x), sum(10 / x) FROM hashed_c;
@@ -376,10 +383,11 @@ SELECT count(*), sum(x), sum(10 / x) FROM listed_c;
 SELECT count(*), sum(c.x) FROM plain_c c JOIN plain_c d USING (id) WHERE d.x > 2;
 SELECT count(*), sum(c.x) FROM ordinary_c c JOIN ordinary_c d USING (id) WHERE d.x > 2;
 SELECT count(*), sum(c.x) FROM hashed_c c JOIN listed_c d USING (id) WHERE d.x > 2;
+-- a parallel scan has the filter, or this would prove nothing
 SET enable_indexonlyscan = off;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM ordinary_c;
 RESET enable_indexonlyscan;
--- workers judge by their leader's clock and setting
+-- Workers judge by their leader's clock and setting
 SET ttl.now = '2020-01-01 00:01:05+00';
 SELECT count(*) FROM ordinary_c;
 SET parallel_setup_cost = 1e9;
@@ -398,20 +406,22 @@ SELECT 'leaves', sum(n), min(x) FROM (SELECT count(*) n, min(x) x FROM listed_c_
     FROM listed_c_1 UNION ALL SELECT count(*), min(x) FROM listed_c_2) _ UNION ALL
 SELECT 'hashed', sum(n), min(x) FROM (SELECT count(*) n, min(x) x FROM hashed_c_0 UNION ALL SELECT count(*), min(x)
     FROM hashed_c_1 UNION ALL SELECT count(*), min(x) FROM hashed_c_2) _;
+-- no function or operator gets to see what is hidden there
 SELECT count(*) FROM hashed_c_1 WHERE leaky(x, note) AND note = 'secret';
 SELECT count(*) FROM ONLY listed_c_1 WHERE 10 / x > 100;
 
--- By the address of an expired row
+-- By the address of an expired row it can't be read, changed, deleted or locked
 SELECT count(*) FROM ordinary_c WHERE ctid = '(0,1)';
 SELECT count(*) FROM ordinary_c WHERE ctid IN ('(0,1)', '(0,2)', '(0,3)');
 UPDATE ordinary_c SET x = 1 WHERE ctid = '(0,1)' RETURNING id;
 DELETE FROM ordinary_c WHERE ctid = '(0,1)' RETURNING id;
 SELECT id FROM ordinary_c WHERE ctid = '(0,1)' FOR UPDATE;
+-- where it is
 SET ttl.show_expired = on;
 SELECT id FROM ordinary_c WHERE ctid = '(0,1)';
 RESET ttl.show_expired;
 
--- Cursors
+-- Cursors go back and forth over live rows alone, and keep them beyond the transaction
 BEGIN;
 DECLARE c SCROLL CURSOR FOR SELECT id FROM ordinary_c ORDER BY id;
 FETCH 4 FROM c;
@@ -430,7 +440,7 @@ UPDATE ordinary_c SET note = 'current' WHERE CURRENT OF c RETURNING id, note;
 DELETE FROM ordinary_c WHERE CURRENT OF c RETURNING id;
 ROLLBACK;
 
--- Materialized views
+-- Materialized views have live rows, refreshed concurrently, too
 REFRESH MATERIALIZED VIEW plain_c_mat;
 REFRESH MATERIALIZED VIEW ordinary_c_mat;
 REFRESH MATERIALIZED VIEW hashed_c_mat;
@@ -441,7 +451,7 @@ CREATE UNIQUE INDEX ON ordinary_c_mat (id);
 REFRESH MATERIALIZED VIEW CONCURRENTLY ordinary_c_mat;
 SELECT count(*) FROM (SELECT * FROM ordinary_c_mat EXCEPT SELECT id, x FROM plain_c) _;
 
--- New tables
+-- So have tables that are made or filled from containers
 CREATE TABLE made AS SELECT * FROM ordinary_c;
 SELECT * INTO made_too FROM hashed_c;
 SELECT (SELECT count(*) FROM made) AS made, (SELECT count(*) FROM made_too) AS made_too;
@@ -459,6 +469,8 @@ CREATE TABLE small_2 PARTITION OF small_parts FOR VALUES FROM (3) TO (9);
 INSERT INTO small_parts SELECT * FROM small;
 SELECT ttl.create_container(c, 60, ts_column => '_ts', ttl_column => 'ttl')
     FROM unnest('{small, small_parts}'::regclass[]) c;
+
+-- All columns, some in another order, and queries; of partitions, too
 COPY small TO STDOUT;
 COPY small (ttl, id, "a b") TO STDOUT (FORMAT csv, HEADER, FORCE_QUOTE ("a b"));
 COPY (SELECT id, "a b" FROM small ORDER BY id) TO STDOUT;
@@ -466,6 +478,7 @@ COPY (SELECT id, "a b" FROM small_parts ORDER BY id DESC) TO STDOUT (DELIMITER '
 COPY (TABLE small_1) TO STDOUT;
 COPY small_1 TO STDOUT (FORMAT csv);
 COPY small_2 (id) TO STDOUT;
+-- the rows that COPY (DELETE ...) returns are live ones, and the others stay
 COPY (DELETE FROM small RETURNING id, "a b") TO STDOUT;
 SELECT ttl.expired_count('small');
 COPY small TO STDOUT;
@@ -473,11 +486,12 @@ COPY small TO STDOUT;
 SELECT CASE WHEN current_setting('server_version_num')::int >= 190000 THEN 'COPY small_parts (id) TO STDOUT'
             ELSE 'COPY (SELECT id FROM small_parts ORDER BY id) TO STDOUT' END AS copy_partitioned \gset
 :copy_partitioned;
+-- what ttl.show_expired shows, COPY writes
 SET ttl.show_expired = on;
 COPY small (id, "a b") TO STDOUT;
 COPY small_1 (id, "a b") TO STDOUT;
 RESET ttl.show_expired;
--- its user needs what COPY needs, and no more
+-- Its user needs what COPY needs, and no more: the filter reads columns by no right of his
 GRANT USAGE ON SCHEMA hiding TO regress_ttl_user;
 GRANT SELECT (id, "a b") ON small_2 TO regress_ttl_user;
 SET ROLE regress_ttl_user;
@@ -546,25 +560,29 @@ INSERT INTO form (way, label, statement) SELECT 'lock', label, statement FROM (V
 ) v (label, statement);
 SELECT way, count(*) FROM form GROUP BY way ORDER BY way;
 
+-- Locks, and then writes, each undone: what is returned and what is left
 UPDATE form SET way = 'read' WHERE way = 'lock';
 UPDATE form SET wanted = answer(way, statement, 'plain') WHERE wanted IS NULL;
 CREATE TEMP TABLE reads AS SELECT * FROM form WHERE way = 'read' AND label !~ '^FOR ';
 DELETE FROM form WHERE way = 'read' AND label !~ '^FOR ';
 SELECT * FROM battery('read');
 SELECT * FROM battery('write');
+-- by index
 SET enable_seqscan = off;
 SELECT * FROM battery('read');
 SELECT * FROM battery('write');
+-- by bitmap scans excluded, and other joins
 SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; RESET enable_seqscan;
 SELECT * FROM battery('write');
 RESET enable_indexscan; RESET enable_bitmapscan; RESET enable_hashjoin;
+-- by generic plans
 SET plan_cache_mode = force_generic_plan;
 SELECT * FROM battery('read', generic => true);
 SELECT * FROM battery('write');
 RESET plan_cache_mode;
 INSERT INTO form SELECT * FROM reads;
 
--- Writers of prepared statements
+-- Prepared statements that write find live rows, and the second time none that they have deleted
 PREPARE upd (int) AS UPDATE ordinary_c SET x = 99 WHERE id >= $1 AND id < 9 RETURNING id;
 PREPARE del (int) AS WITH d AS (DELETE FROM hashed_c WHERE id >= $1 AND id < 9 RETURNING id) SELECT array_agg(id
     ORDER BY id) FROM d;
@@ -581,14 +599,14 @@ RESET plan_cache_mode;
 -- Planning
 --
 
--- Filters are what they were, with is_live the first of them
+-- Filters are what they were, with is_live the first of them: no other qual sees an expired row
 EXPLAIN (COSTS OFF) SELECT * FROM ordinary_c WHERE 10 / x > 1 AND leaky(x, note);
 EXPLAIN (COSTS OFF) SELECT * FROM ordinary_c WHERE id = 4;
 EXPLAIN (COSTS OFF) SELECT * FROM (SELECT id, x, note FROM ordinary_c UNION ALL SELECT id, x, 'a' FROM other) u
     WHERE leaky(x, note);
 EXPLAIN (COSTS OFF) UPDATE listed_c_0 SET x = 1 WHERE leaky(x, note);
 
--- Row estimates are those of the plain table
+-- Row estimates are those of the plain table, or joins would be planned otherwise
 CREATE TABLE no_container (LIKE plain_c INCLUDING ALL);
 CREATE TABLE all_live (LIKE plain_c INCLUDING ALL);
 INSERT INTO no_container SELECT id, grp, x, note, tags, _ts, ttl FROM plain_c ORDER BY id;
@@ -611,7 +629,7 @@ SELECT q, estimate(replace(q, '%s', 'no_container')) = estimate(replace(q, '%s',
 -- Who sees what is hidden
 --
 
--- ttl.show_expired shows it, and lets one rescue it
+-- ttl.show_expired shows what is stored, and lets one rescue it
 BEGIN;
 SET LOCAL ttl.show_expired = on;
 SELECT count(*), count(*) FILTER (WHERE x = 0) AS expired FROM ordinary_c;
@@ -623,7 +641,7 @@ MERGE INTO ordinary_c c USING (VALUES (5), (1000)) AS s (id) ON c.id = s.id WHEN
 SET LOCAL ttl.show_expired = off;
 SELECT id, note FROM ordinary_c WHERE id IN (1, 2, 5, 6, 1000) ORDER BY id;
 ROLLBACK;
--- also to a prepared statement, by turns
+-- Also to a prepared statement, by turns
 SET plan_cache_mode = force_generic_plan;
 PREPARE counted AS SELECT count(*) FROM ordinary_c;
 EXECUTE counted;
@@ -631,7 +649,7 @@ SET ttl.show_expired = on;
 EXECUTE counted;
 RESET ttl.show_expired;
 EXECUTE counted;
--- and so does a policy
+-- So does a change of policy: TTL off, by the rows' own TTL alone, no container any more, and one again
 BEGIN;
 SELECT ttl.set_default_ttl('ordinary_c', NULL);
 EXECUTE counted;
@@ -646,13 +664,14 @@ SELECT ttl.create_container('ordinary_c', 60, '_ts', 'ttl');
 EXECUTE counted;
 ROLLBACK;
 EXECUTE counted;
--- and the clock of ttl.now
+-- So does the clock of ttl.now
 SET ttl.now = '1999-01-01';
 EXECUTE counted;
 SET ttl.now = '2999-12-31';
 EXECUTE counted;
 RESET ttl.now;
 EXECUTE counted;
+-- a partition's plan follows the policy of the container
 PREPARE in_parts AS SELECT count(*) FROM listed_c_1;
 EXECUTE in_parts;
 SELECT ttl.set_default_ttl('listed_c', NULL);
@@ -661,13 +680,13 @@ SELECT ttl.set_default_ttl('listed_c', 60);
 EXECUTE in_parts;
 RESET plan_cache_mode;
 
--- Not for everybody
+-- Not for everybody: who may not see expired rows, may not show them to himself
 SET ROLE regress_ttl_user;
 SELECT state('SET ttl.show_expired = on'), state('SET ttl.now = ''2020-01-01''');
 SET ttl.touch = off;
 RESET ttl.touch;
 RESET ROLE;
--- but grantable
+-- But it can be granted
 GRANT SET ON PARAMETER ttl.show_expired TO regress_ttl_user;
 GRANT SELECT ON ordinary_c TO regress_ttl_user;
 SET ROLE regress_ttl_user;
@@ -678,11 +697,12 @@ RESET ttl.show_expired;
 RESET ROLE;
 REVOKE SET ON PARAMETER ttl.show_expired FROM regress_ttl_user;
 
--- ttl.now takes timestamps alone
+-- ttl.now takes timestamps alone: "now" and "today" would mean another time in each session
 SELECT v, state(format('SET ttl.now = %L', v)) FROM unnest('{"", 2020-01-01, 2020-01-01 12:00:00.5+02, infinity, '
     '-infinity, epoch, now, " now", "NOW ", "today 12:00", "+00 now", today, Tomorrow, nonsense, 12:00, '
     '2020-13-01}'::text[]) v;
 RESET ttl.now;
+
 -- It neither stamps nor deletes
 SET ttl.now = '1999-01-01';
 INSERT INTO small (id, "a b") VALUES (10, 'now') RETURNING _ts > '2025-01-01' AS stamped;
@@ -691,6 +711,7 @@ SELECT count(*) FROM small;
 SET ttl.now = '2990-01-01';
 SELECT count(*) FROM small;
 SET client_min_messages = notice;
+-- by the true clock, two have expired
 CALL ttl.reap('small');
 SET client_min_messages = warning;
 RESET ttl.now;
@@ -713,6 +734,7 @@ CREATE VIEW owned_view AS SELECT id FROM owned;
 GRANT SELECT ON owned_view TO regress_ttl_user, regress_ttl_owner;
 PREPARE ids AS SELECT current_user, array_agg(id ORDER BY id), owned_ids(), owned_definer() FROM hiding.owned;
 SET row_security = off;
+-- a superuser, the owner, a member, and BYPASSRLS see all; not in a function that switches to the owner
 SELECT array_agg(id ORDER BY id), owned_ids(), owned_definer() FROM owned;
 SET ROLE regress_ttl_owner;
 EXECUTE ids;
@@ -721,15 +743,17 @@ SET ROLE regress_ttl_member;
 EXECUTE ids;
 SET ROLE regress_ttl_bypass;
 EXECUTE ids;
+-- others see what they see without it
 SET ROLE regress_ttl_user;
 EXECUTE ids;
 SELECT count(*) FROM hiding.owned_view;
 RESET ROLE;
+-- nor does the owner without it
 SET row_security = on;
 SET ROLE regress_ttl_owner;
 EXECUTE ids;
 RESET ROLE;
--- COPY, as pg_dump does
+-- COPY, as pg_dump does, copies what its user sees
 SET row_security = off;
 COPY owned TO STDOUT;
 SET ROLE regress_ttl_owner;
@@ -742,9 +766,11 @@ RESET row_security;
 -- A table with policies of row-level security besides
 ALTER TABLE owned ENABLE ROW LEVEL SECURITY;
 CREATE POLICY even ON owned FOR SELECT USING (id <> 3 AND (id <> 2 OR leaky(id, 'live')));
+-- the policy, which would fail on row 1, isn't asked for it
 SET ROLE regress_ttl_user;
 SELECT id FROM hiding.owned;
 COPY hiding.owned (id) TO STDOUT;
+-- row_security = off is an error for him, as PostgreSQL has it
 SET row_security = off;
 SELECT state('SELECT FROM hiding.owned');
 RESET row_security;

@@ -9,6 +9,8 @@ SET search_path = keys, public;
 CREATE FUNCTION new_container(c regclass, default_ttl int DEFAULT 60) RETURNS void LANGUAGE sql AS $$
     SELECT ttl.create_container(c, default_ttl)
 $$;
+
+-- How many rows have gone for want of their keys, as the views count them
 CREATE FUNCTION evicted(c regclass) RETURNS bigint LANGUAGE sql AS $$
     SELECT rows_evicted FROM ttl.stat_containers WHERE container = c
 $$;
@@ -19,6 +21,8 @@ $$;
 
 CREATE TABLE item (id int PRIMARY KEY, note text);
 SELECT new_container('item');
+
+-- Four expired rows, by default and by their own TTL, and two live ones
 CREATE PROCEDURE refill() LANGUAGE sql AS $$
     TRUNCATE keys.item;
     INSERT INTO keys.item (id, note, _ts, ttl) VALUES (1, 'expired', '2020-01-01', NULL), (2, 'expired', '2020-01-01',
@@ -26,27 +30,31 @@ CREATE PROCEDURE refill() LANGUAGE sql AS $$
         (4, 'live', '2999-01-01', NULL), (5, 'live', '2020-01-01', -1), (6, 'expired', '2020-01-01', NULL);
 $$;
 
+-- INSERT takes the key of an expired row, and touches no other
 CALL refill();
 INSERT INTO item (id, note) VALUES (1, 'new') RETURNING id, note;
 SELECT * FROM stored('item');
--- a live row's key is taken, whatever else is in the statement
+-- A live row's key is taken, whatever else is in the statement: nothing of it is done, nothing deleted
 SELECT state('INSERT INTO item (id) VALUES (4)'), state('INSERT INTO item (id) VALUES (5)'),
     state('INSERT INTO item (id) VALUES (2), (4)'), state('INSERT INTO item (id) VALUES (1)');
 SELECT * FROM stored('item');
--- and one statement can't use a key twice
+-- One statement can't use a key twice, whether an expired row held it before or not
 SELECT state('INSERT INTO item (id) VALUES (2), (2)'), state('INSERT INTO item (id) VALUES (20), (20)');
 SELECT * FROM stored('item');
+-- several at once, among them one that nobody held
 INSERT INTO item (id, note) VALUES (2, 'new'), (3, 'new'), (7, 'new') RETURNING id, note;
 SELECT * FROM stored('item');
 
+-- INSERT ... SELECT
 CALL refill();
 INSERT INTO item (id, note) SELECT id, 'selected' FROM generate_series(1, 10) id WHERE id NOT IN (4, 5);
 SELECT * FROM stored('item');
--- an INSERT that fills a table from itself sees no expired row
+-- An INSERT that fills a table from itself sees no expired row
 CALL refill();
 INSERT INTO item (id, note) SELECT id - 3, 'from ' || id FROM item;
 SELECT * FROM stored('item');
 
+-- COPY, in either format
 CALL refill();
 COPY item (id, note) FROM STDIN;
 1	copied
@@ -57,6 +65,7 @@ COPY item (id, note) FROM STDIN (FORMAT csv, FREEZE false);
 3,copied
 \.
 SELECT * FROM stored('item');
+-- it fails where INSERT would, and leaves all as it was
 \set VERBOSITY sqlstate
 COPY item (id, note) FROM STDIN;
 6	copied
@@ -74,7 +83,7 @@ INSERT INTO item AS i (id, note) VALUES (3, 'new'), (4, 'new') ON CONFLICT (id) 
 INSERT INTO item AS i (id, note) VALUES (6, 'new') ON CONFLICT ON CONSTRAINT item_pkey DO UPDATE SET note = 'updated'
     WHERE i.note <> 'new' RETURNING id, note;
 SELECT * FROM stored('item');
--- the same row twice in it
+-- The same row twice in it: DO UPDATE fails as ever, DO NOTHING keeps the first
 CALL refill();
 SELECT state('INSERT INTO item AS i (id, note) VALUES (1, ''a''), (1, ''b'') ON CONFLICT (id) DO UPDATE SET note '
     '= ''c''');
@@ -89,21 +98,25 @@ SELECT * FROM stored('item');
 
 -- UPDATE of the key
 CALL refill();
+
+-- A live row takes the key of an expired one, and keeps its values
 UPDATE item SET id = 1 WHERE id = 4 RETURNING id, note;
 UPDATE item SET id = id - 3, note = note || ', moved' WHERE id = 5 RETURNING id, note;
 SELECT * FROM stored('item');
+-- not of a live one
 SELECT state('UPDATE item SET id = 1 WHERE id = 2');
+-- in a CTE, by MERGE, and in ON CONFLICT DO UPDATE
 WITH u AS (UPDATE item SET id = 3 WHERE id = 1 RETURNING id, note) SELECT * FROM u;
 MERGE INTO item i USING (VALUES (2, 6)) AS s (id, to_id) ON i.id = s.id WHEN MATCHED THEN UPDATE SET id = s.to_id;
 SELECT * FROM stored('item');
 CALL refill();
 INSERT INTO item AS i (id, note) VALUES (4, 'x') ON CONFLICT (id) DO UPDATE SET id = 6 RETURNING id, note;
 SELECT * FROM stored('item');
--- of several rows
+-- Of several rows, each takes one
 CALL refill();
 UPDATE item SET id = id - 3 RETURNING id, note;
 SELECT * FROM stored('item');
--- with a prepared generic plan
+-- With a prepared generic plan the expired rows are looked for at each execution
 SET plan_cache_mode = force_generic_plan;
 PREPARE ins (int) AS INSERT INTO item (id, note) VALUES ($1, 'prepared') RETURNING id;
 PREPARE upd (int, int) AS UPDATE item SET id = $2 WHERE id = $1 RETURNING id;
@@ -114,7 +127,7 @@ EXECUTE upd (2, 3);
 EXECUTE ins (2);
 RESET plan_cache_mode;
 SELECT * FROM stored('item');
--- by a user's trigger
+-- The key that counts is the one that a user's trigger has set
 CREATE FUNCTION move() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NEW.note = 'move' THEN
@@ -127,18 +140,18 @@ CALL refill();
 UPDATE item SET note = 'move' WHERE id = 4 RETURNING id;
 INSERT INTO item (id, note) VALUES (5, 'move') RETURNING id;
 SELECT * FROM stored('item');
--- whatever its name
+-- Whatever the trigger's name, i.e. in whichever order they fire
 ALTER TRIGGER move ON item RENAME TO "~~~";
 CALL refill();
 SELECT state('INSERT INTO item (id, note) VALUES (5, ''move'')'), state('UPDATE item SET note = ''move'' WHERE id = 4');
 SELECT * FROM stored('item');
 DROP TRIGGER "~~~" ON item;
--- as a replica
+-- Logical replication needs keys as well
 SET session_replication_role = replica;
 INSERT INTO item (id, note) VALUES (6, 'replicated') RETURNING id, note;
 UPDATE item SET id = 3 WHERE id = 6 RETURNING id, note;
 RESET session_replication_role;
--- rolled back with the statement
+-- What is rolled back, with the statement, savepoint or transaction, has deleted nothing
 CALL refill();
 BEGIN;
 INSERT INTO item (id) VALUES (1);
@@ -149,7 +162,7 @@ INSERT INTO item (id) VALUES (3);
 SELECT id FROM item ORDER BY id;
 ROLLBACK;
 SELECT ttl.expired_count('item');
--- again and again in a transaction
+-- Again and again in a transaction, rows of its own included
 BEGIN;
 INSERT INTO item (id, ttl, _ts) VALUES (1, 1, '2020-01-01');
 INSERT INTO item (id, ttl, _ts) VALUES (1, 1, '2020-01-01');
@@ -157,6 +170,7 @@ INSERT INTO item (id, note) VALUES (1, 'third');
 DELETE FROM item WHERE id = 1;
 INSERT INTO item (id, note) VALUES (1, 'fourth') RETURNING note;
 COMMIT;
+
 -- While TTL is off, no key is free; with -1, those of rows with a TTL are
 CALL refill();
 SELECT ttl.set_default_ttl('item', NULL);
@@ -164,11 +178,11 @@ SELECT state('INSERT INTO item (id) VALUES (1)'), state('INSERT INTO item (id) V
 SELECT ttl.set_default_ttl('item', -1);
 SELECT state('INSERT INTO item (id) VALUES (1)'), state('INSERT INTO item (id) VALUES (2)');
 SELECT ttl.set_default_ttl('item', 60);
--- ttl.show_expired has no say in it
+-- ttl.show_expired has no say in it: to be shown isn't to be live
 SET ttl.show_expired = on;
 SELECT state('INSERT INTO item (id) VALUES (1)');
 RESET ttl.show_expired;
--- A row that only ttl.now hides keeps its key; one that only ttl.now shows doesn't
+-- A row that only ttl.now hides keeps its key, or live rows could be lost; one that only ttl.now shows doesn't
 SET ttl.now = '2999-12-31';
 SELECT id FROM item WHERE id = 4;
 SELECT state('INSERT INTO item (id) VALUES (4)'), state('UPDATE item SET id = 4 WHERE id = 5');
@@ -182,7 +196,7 @@ SELECT * FROM stored('item');
 -- The keys
 --
 
--- several of them, of several columns, partial, on expressions, deferrable
+-- Keys of each kind: several columns, partial, on expressions, generated, deferrable, exclusion, NULLS NOT DISTINCT
 CREATE TABLE wide (
     id int PRIMARY KEY,
     a int, b int,
@@ -209,6 +223,8 @@ CREATE PROCEDURE refill_wide() LANGUAGE sql AS $$
       FROM generate_series(1, 10) i;
 $$;
 CALL refill_wide();
+
+-- What a statement comes to, and how many expired rows it has deleted
 CREATE FUNCTION evicts(c regclass, statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     before bigint := ttl.expired_count(c);
@@ -216,6 +232,8 @@ DECLARE
 BEGIN
     RETURN format('%s, evicted %s', result, before - ttl.expired_count(c));
 END $$;
+
+-- Each key frees one row; none is deleted where only a part of the key is equal, or a live row holds it
 SELECT columns_values, evicts('wide', format('INSERT INTO keys.wide (nothing, %s', columns_values))
   FROM unnest(ARRAY[
     'id) VALUES (100, 1)', 'id, a, b) VALUES (101, 101, 2, 2)', 'id, a, b) VALUES (102, 102, 3, 4)',
@@ -228,17 +246,19 @@ SELECT columns_values, evicts('wide', format('INSERT INTO keys.wide (nothing, %s
         'id, mail) VALUES (113, 113, ''MAIL9'')', 'id, code_no) VALUES (114, 114, 99)',
     'id, code) VALUES (115, 115, ''code9'')', 'id, during) VALUES (116, 116, ''[94,95)'')', 'id) VALUES (10, 117)',
         'id, soon) VALUES (118, 118, 9)']) columns_values;
+
+-- NULL is a key where NULLs aren't distinct
 CALL refill_wide();
 SELECT evicts('wide', 'INSERT INTO keys.wide (id, nothing) VALUES (100, NULL)'), evicts('wide',
     'INSERT INTO keys.wide (id, nothing) VALUES (101, NULL)');
--- one whose index finds more than what conflicts: boxes of polygons
+-- One whose index finds more than what conflicts (boxes of polygons) deletes only what does
 CREATE TABLE area (id int, a polygon, EXCLUDE USING gist (a WITH &&));
 SELECT new_container('area');
 INSERT INTO area (id, a, _ts) VALUES (1, '((0,0),(10,0),(0,10))', '2020-01-01'), (2, '((20,0),(30,0),(20,10))',
     '2020-01-01');
 SELECT evicts('area', 'INSERT INTO keys.area VALUES (3, ''((9,9),(10,9),(10,10))'')'), evicts('area',
     'INSERT INTO keys.area VALUES (4, ''((21,1),(22,1),(21,2))'')');
--- deferred ones
+-- Deferred keys are freed like others: the expired row wouldn't be gone by the end
 CALL refill_wide();
 BEGIN;
 INSERT INTO wide (id, nothing, later) VALUES (100, 100, 1), (101, 101, 2);
@@ -248,36 +268,38 @@ SET CONSTRAINTS ALL DEFERRED;
 INSERT INTO wide (id, nothing, soon) VALUES (103, 103, 4);
 COMMIT;
 SELECT ttl.expired_count('wide');
+-- a live row's deferred key is checked at COMMIT
 BEGIN;
 INSERT INTO wide (id, nothing, later) VALUES (104, 104, 9);
 \set VERBOSITY sqlstate
 COMMIT;
 \set VERBOSITY terse
--- a deferred conflict that has gone by the end is none
+-- A deferred conflict that has gone by the end is none
 BEGIN;
 INSERT INTO wide (id, nothing, later) VALUES (104, 104, 9);
 DELETE FROM wide WHERE id = 9;
 COMMIT;
--- one row that takes the keys of eight
+-- One row that takes the keys of eight
 CALL refill_wide();
 INSERT INTO wide (id, a, b, mail, code, code_no, later, soon, nothing, during)
 VALUES (1, 2, 2, 'MAIL3', 'code4', 50, 6, 7, NULL, '[80,90)') RETURNING id;
 SELECT ttl.expired_count('wide'), (SELECT count(*) FROM wide);
--- one range over many rows
+-- One range over many rows; a live row in it forbids all
 CALL refill_wide();
 INSERT INTO wide (id, nothing, during) VALUES (100, 100, '[1,90)');
 SELECT ttl.expired_count('wide'), (SELECT count(*) FROM wide);
 SELECT state('INSERT INTO keys.wide (id, nothing, during) VALUES (101, 101, ''[94,200)'')');
--- the same by UPDATE, with other columns' keys left alone
+-- The same by UPDATE, with other columns' keys left alone
 CALL refill_wide();
 UPDATE wide SET a = 1, b = 1 WHERE id = 9;
 UPDATE wide SET mail = 'mail2', a = 3, b = 3 WHERE id = 9;
 UPDATE wide SET code_no = 44 WHERE id = 9;
 UPDATE wide SET during = '[40,60)', later = 6, soon = 7 WHERE id = 10;
 SELECT ttl.expired_count('wide'), (SELECT count(*) FROM wide);
+-- keys of live rows aren't to be had
 SELECT state('UPDATE keys.wide SET mail = ''MAIL2'' WHERE id = 10'),
     state('UPDATE keys.wide SET code_no = 40 WHERE id = 10');
--- a partial index that a row enters by another column
+-- A partial index that a row enters by another column: the key counts from then on
 CREATE TABLE partial (id int PRIMARY KEY, k int, active boolean);
 CREATE UNIQUE INDEX ON partial (k) WHERE active;
 INSERT INTO partial VALUES (1, 1, true), (2, 1, false), (3, 2, true);
@@ -288,7 +310,8 @@ RESET ttl.touch;
 UPDATE partial SET active = true WHERE id = 2 RETURNING id, k;
 SELECT * FROM stored('partial');
 SELECT state('UPDATE keys.partial SET k = 2 WHERE id = 2');
--- rows that come in expired, by a TTL that is given or generated, late in a statement
+-- Rows that come in expired, by a TTL that is given or generated, late in a statement: their keys are free for
+-- those that follow in it
 CREATE TABLE coming (id int PRIMARY KEY, seconds int, ttl int GENERATED ALWAYS AS (seconds) STORED);
 SELECT ttl.create_container('coming', -1);
 INSERT INTO coming (id, seconds, _ts)
@@ -321,13 +344,18 @@ CREATE PROCEDURE refill_parts() LANGUAGE sql AS $$
         WHEN i > 4 THEN '2999-01-01' ELSE '2020-01-01' END::timestamptz
       FROM unnest('{eu,us,asia}'::text[]) region, generate_series(1, 5) i;
 $$;
+
+-- In each partition, named or routed to, whose columns may be in another order
 CALL refill_parts();
 INSERT INTO parts (region, id, note) VALUES ('eu', 1, 'new'), ('us', 1, 'new'), ('asia', 1, 'new'), ('au', 1, 'new')
     RETURNING region, id, note;
+-- a unique index of a partition alone is one key more
 INSERT INTO parts_us (region, id, code) VALUES ('us', 2, 'us3') RETURNING region, id;
+-- keys of live rows stay taken, also for a row that is moved there
 SELECT state('INSERT INTO keys.parts (region, id) VALUES (''us'', 5)'),
     state('INSERT INTO keys.parts_us (region, id, code) VALUES (''us'', 4, ''us5'')');
 SELECT state('UPDATE keys.parts SET region = ''us'' WHERE region = ''eu'' AND id = 5');
+-- by COPY, by UPDATE of several rows, and by MERGE
 COPY parts (region, id, note) FROM STDIN;
 asia	2	copied
 us	4	copied
@@ -338,12 +366,13 @@ MERGE INTO parts p USING (VALUES ('asia', 3), ('asia', 5)) AS s (region, id) ON 
  WHEN MATCHED THEN UPDATE SET note = 'merged', id = 4 WHEN NOT MATCHED THEN INSERT (region, id, note)
      VALUES (s.region, s.id, 'merged');
 SELECT * FROM stored('parts');
--- a move to another partition, onto an expired row
+-- A move to another partition, onto expired rows' keys there
 CALL refill_parts();
 UPDATE parts SET region = 'asia', id = 1, note = 'moved' WHERE region = 'us' AND id = 5
     RETURNING tableoid::regclass, id, note;
 UPDATE parts SET region = 'us', id = 2, note = 'moved', code = 'us3' WHERE region = 'eu' AND id = 5
     RETURNING tableoid::regclass, id, note;
+-- a row that was expired before the statement is no conflict; one that was moved there is
 INSERT INTO parts AS p (region, id, note) VALUES ('eu', 3, 'new'), ('us', 2, 'new') ON CONFLICT (region, id) DO UPDATE
     SET note = p.note || ', updated' RETURNING region, id, note;
 SELECT count(*), ttl.expired_count('parts') FROM parts;
@@ -370,14 +399,17 @@ ALTER TABLE deleted OWNER TO regress_ttl_owner;
 GRANT USAGE ON SCHEMA keys TO regress_ttl_owner, regress_ttl_user;
 GRANT INSERT, UPDATE (id), SELECT (id) ON owned TO regress_ttl_user;
 GRANT INSERT ON deleted TO regress_ttl_user;
+
+-- The expired row goes by the right to insert; no right to delete or to read comes with it
 SET ROLE regress_ttl_user;
 INSERT INTO keys.owned (id, note) VALUES (1, 'new');
 UPDATE keys.owned SET id = 2 WHERE id = 1 RETURNING id;
 SELECT state('INSERT INTO keys.owned VALUES (3)'), state('DELETE FROM keys.owned'), state('SELECT FROM keys.deleted');
 RESET ROLE;
+-- the trigger of the table fires as the user who needs the key
 SELECT * FROM deleted ORDER BY id;
 SELECT * FROM stored('owned');
--- row-level security of the user's doesn't keep the row from going
+-- Row-level security, which lets the user insert only, doesn't keep the row from going
 ALTER TABLE owned ENABLE ROW LEVEL SECURITY;
 ALTER TABLE owned FORCE ROW LEVEL SECURITY;
 CREATE POLICY ins ON owned FOR INSERT WITH CHECK (true);
@@ -401,17 +433,19 @@ SELECT new_container('parent');
 SET ttl.touch = off;
 UPDATE parent SET _ts = '2020-01-01';
 RESET ttl.touch;
+
+-- CASCADE and SET NULL do with its children what they do at a DELETE
 INSERT INTO parent VALUES (1, 'second');
 SELECT id, note FROM parent;
 SELECT * FROM child_cascade ORDER BY id;
 SELECT * FROM child_null ORDER BY id;
--- a live child that references it without an action
+-- A live child that references it without an action keeps the row, and thereby its key
 CREATE TABLE child_plain (id int PRIMARY KEY, parent int REFERENCES parent);
 ALTER TABLE child_plain DISABLE TRIGGER ALL;
 INSERT INTO child_plain VALUES (1, 2);
 ALTER TABLE child_plain ENABLE TRIGGER ALL;
 SELECT refused('INSERT INTO keys.parent VALUES (2, ''second'')');
--- an expired one goes with it
+-- An expired child goes with it
 SELECT new_container('child_plain');
 SET ttl.touch = off;
 UPDATE child_plain SET _ts = '2020-01-01';
@@ -438,6 +472,7 @@ CREATE TRIGGER tell_before BEFORE INSERT OR UPDATE OR DELETE ON fired FOR EACH R
 CREATE TRIGGER tell_after AFTER INSERT OR UPDATE OR DELETE ON fired FOR EACH ROW EXECUTE FUNCTION tell();
 CREATE TRIGGER tell_statement AFTER DELETE ON fired FOR EACH STATEMENT EXECUTE FUNCTION tell();
 SET client_min_messages = notice;
+-- the order is as if the DELETE had been executed by the INSERT's BEFORE trigger
 INSERT INTO fired (id, note) VALUES (1, 'new');
 UPDATE fired SET id = 2, note = 'moved' WHERE id = 1;
 SET client_min_messages = warning;
@@ -447,7 +482,7 @@ SELECT * FROM stored('fired');
 -- What expires, or comes in expired, while a statement runs
 --
 
--- a trigger of the statement moves deadlines of rows whose keys come later in it
+-- A trigger of the statement moves deadlines of rows whose keys come later in it
 CREATE TABLE token (id int PRIMARY KEY, note text);
 SELECT ttl.create_container('token', 3600, touch_on_update => false);
 CREATE FUNCTION revoke() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -466,6 +501,8 @@ BEGIN
         '%s GROUP BY note) s', t) INTO result;
     RETURN result;
 END $$;
+
+-- The row in the middle makes 50 rows expire, whose keys come next
 CREATE FUNCTION after_revocation(n int, conflict text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     TRUNCATE keys.token;
@@ -475,11 +512,12 @@ BEGIN
         WHERE i <= %1$s OR i > 1000 %s$q$, n, conflict)) ||
         ': ' || rows_of('keys.token');
 END $$;
+-- before, at and after 100 rows, from which on keys are looked up only if something has expired
 SELECT n, conflict, after_revocation(n, conflict)
   FROM unnest('{99,100,101,150,250}'::int[]) n,
        unnest(ARRAY['', 'ON CONFLICT DO NOTHING', 'ON CONFLICT (id) DO UPDATE SET note = t.note '
            '|| '' revived''']) conflict;
--- rows that come in expired, then others with their keys
+-- Rows that come in expired, then others with their keys, in one statement
 CREATE TABLE imported (id int PRIMARY KEY, note text);
 SELECT new_container('imported');
 CREATE FUNCTION after_import(n int, conflict text) RETURNS text LANGUAGE plpgsql AS $$
@@ -494,7 +532,7 @@ SELECT n, conflict, after_import(n, conflict)
   FROM unnest('{1,99,100,101,250}'::int[]) n,
        unnest(ARRAY['', 'ON CONFLICT DO NOTHING', 'ON CONFLICT (id) DO UPDATE SET note = t.note '
            '|| '' revived''']) conflict;
--- a function in the statement's own SELECT imports
+-- A function in the statement's own SELECT brings expired rows in
 CREATE FUNCTION import(i int) RETURNS int LANGUAGE sql AS $$
     INSERT INTO keys.imported (id, note, _ts) VALUES (i, 'imported', '2020-01-01') RETURNING id
 $$;
@@ -502,7 +540,7 @@ TRUNCATE imported;
 INSERT INTO imported AS t (id, note) SELECT CASE WHEN i < 150 THEN i ELSE import(i) END, 'new'
     FROM generate_series(1, 200) i ON CONFLICT (id) DO UPDATE SET note = t.note || ' revived';
 SELECT rows_of('imported');
--- another part of the statement makes rows expire
+-- Another part of the statement makes rows expire: a CTE, or another action of the MERGE
 SET ttl.touch = off;
 TRUNCATE imported;
 INSERT INTO imported SELECT i, 'held' FROM generate_series(1, 50) i;
@@ -517,13 +555,13 @@ MERGE INTO imported t USING generate_series(300, 1, -1) i ON t.id = i
  WHEN MATCHED AND i > 100 THEN UPDATE SET id = i + 100, note = 'moved';
 SELECT rows_of('imported');
 RESET ttl.touch;
--- keys that move onto those of expired rows, and of rows that have just moved
+-- Keys that move onto those of expired rows, and of rows that have just moved
 TRUNCATE imported;
 INSERT INTO imported SELECT i, CASE WHEN i % 2 = 0 THEN 'expired' ELSE 'live' END, CASE
     WHEN i % 2 = 0 THEN '2020-01-01' END::timestamptz FROM generate_series(1, 300) i;
 UPDATE imported SET id = id + 1;
 SELECT rows_of('imported'), ttl.expired_count('imported');
--- in partitions
+-- In partitions as well
 CREATE TABLE routed (id int, note text, PRIMARY KEY (id)) PARTITION BY RANGE (id);
 CREATE TABLE routed1 PARTITION OF routed FOR VALUES FROM (0) TO (150);
 CREATE TABLE routed2 (note text, id int NOT NULL);
@@ -554,6 +592,8 @@ RESET ttl.touch;
 VACUUM ANALYZE placed, places;
 SET enable_tidscan = off;
 BEGIN;
+
+-- By an eviction, a DELETE that takes expired rows along, and the reaper
 SELECT pg_stat_get_xact_tuples_returned('placed'::regclass) AS placed,
     pg_stat_get_xact_tuples_returned('places'::regclass) AS places \gset
 INSERT INTO placed VALUES (1, 'new'), (2, 'new');
@@ -562,6 +602,7 @@ CALL ttl.reap('placed');
 SELECT pg_stat_get_xact_tuples_returned('placed'::regclass) - :placed AS placed,
     pg_stat_get_xact_tuples_returned('places'::regclass) - :places AS places, ttl.expired_count('placed'),
     ttl.expired_count('places');
+-- the user's setting, which ttl may not heed, is as before
 SHOW enable_tidscan;
 COMMIT;
 RESET enable_tidscan;
@@ -584,6 +625,8 @@ CREATE TABLE busy (id int);
 CREATE UNIQUE INDEX ON busy (ending(id));
 SELECT new_container('busy');
 SET statement_timeout = '10s';
+
+-- Each computation of the key ends a transaction, as other sessions might between any two steps
 INSERT INTO busy VALUES (1);
 BEGIN;
 INSERT INTO busy VALUES (2), (3);
@@ -593,8 +636,7 @@ RESET statement_timeout;
 SELECT id FROM busy ORDER BY id;
 
 -- A bulk load looks keys up only until it knows that nothing has expired, also in a table of deadlines.  The key is
--- computed
--- for each look-up and for each insertion.
+-- computed for each look-up and for each insertion, which tells them apart
 CREATE FUNCTION computed(id int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('test.computed', (current_setting('test.computed')::int + 1)::text, false);
@@ -615,13 +657,14 @@ BEGIN
     RETURN current_setting('test.computed')::int > 1500;
 END $$;
 SELECT looks_up('load'), looks_up('load_due');
--- while and since others have written expired rows, however that ended
+-- It does while and since others have written expired rows, however that ended
 INSERT INTO load (id, _ts) VALUES (1, '2020-01-01');
 INSERT INTO load_due VALUES (1, '2020-01-01'), (2, '2999-01-01');
 SELECT looks_up('load'), looks_up('load_due');
 CALL ttl.reap('load');
 CALL ttl.reap('load_due');
 SELECT looks_up('load'), looks_up('load_due');
+-- not any more when they were taken back, by a savepoint, an error, or a transaction
 BEGIN;
 SAVEPOINT a;
 INSERT INTO load (id, _ts) VALUES (1, '2020-01-01'), (2, '2020-01-01');
@@ -631,6 +674,7 @@ SELECT looks_up('load'), looks_up('load_due');
 INSERT INTO load (id, _ts) VALUES (1, '2020-01-01'), (1 / (random() * 0)::int, '2020-01-01');
 ROLLBACK;
 UPDATE load_due SET at = '2020-01-01' WHERE id = 2 / (random() * 0)::int;
+-- a prepared transaction may still be committed, so that keys are looked up until it ends
 BEGIN;
 INSERT INTO load (id, _ts) VALUES (1, '2020-01-01');
 UPDATE load_due SET at = '2020-01-01' WHERE id = 2;
@@ -638,6 +682,7 @@ PREPARE TRANSACTION 'writes';
 SELECT looks_up('load'), looks_up('load_due');
 ROLLBACK PREPARED 'writes';
 SELECT looks_up('load'), looks_up('load_due');
+-- a cursor's row that is updated doesn't end what is known of the table
 BEGIN;
 INSERT INTO load_due VALUES (3, '2999-01-01'), (4, '2999-01-01');
 DECLARE updates CURSOR FOR SELECT id FROM load_due FOR UPDATE;
@@ -658,11 +703,13 @@ BEGIN
     INSERT INTO booked VALUES (range);
     RETURN clock_timestamp() - started;
 END $$;
+
+-- Were each compared with all others, it would be 256 times as long
 SELECT extract(epoch FROM time_to_book(int4range(2001, 34001))) / extract(epoch
     FROM time_to_book(int4range(1, 2001))) < 150 AS in_proportion;
 SELECT during FROM booked;
 
--- A rule whose query needs one row of those that are deleted
+-- A rule whose query needs one row of those that are deleted: all are deleted, not those alone that it has read
 CREATE TABLE ruled (id int PRIMARY KEY);
 CREATE TABLE ruled_log (id int);
 SELECT new_container('ruled');
@@ -671,7 +718,7 @@ CREATE RULE log AS ON DELETE TO ruled DO ALSO INSERT INTO ruled_log SELECT OLD.i
 INSERT INTO ruled SELECT generate_series(1, 400);
 CALL ttl.reap('ruled');
 SELECT count(*), (SELECT count(*) FROM ruled) FROM ruled_log;
--- ... or begins anew before it has read all
+-- So are they where its query begins anew before it has read all
 CREATE TABLE ruled_side (id int);
 INSERT INTO ruled_side SELECT generate_series(1, 50);
 INSERT INTO ruled (id, _ts) SELECT i, '2020-01-01' FROM generate_series(1001, 1500) i;
@@ -681,11 +728,11 @@ CREATE RULE log AS ON DELETE TO ruled DO ALSO INSERT INTO ruled_log SELECT s.id
 CALL ttl.reap('ruled');
 SELECT count(*), (SELECT count(*) FROM ruled) FROM ruled_log;
 
--- Counted
+-- Evictions are counted, of each container
 SELECT c, evicted(c) > 0 AS evicted FROM unnest('{item, wide, parts, owned, parent, fired}'::regclass[]) c;
 SELECT evicted('fired') AS fired, evicted('parent') AS parent;
 
--- at the commit, and in memory that doesn't grow with the rows
+-- They are counted at the commit, and in memory that doesn't grow with the rows
 CREATE TABLE many (id int PRIMARY KEY);
 SELECT new_container('many');
 INSERT INTO many (id, _ts) SELECT i, '2020-01-01' FROM generate_series(1, 20000) i;
@@ -697,7 +744,7 @@ SELECT total_bytes < 500000 AS is_small, evicted('many') FROM pg_backend_memory_
 COMMIT;
 SELECT evicted('many');
 
--- not what is taken back, be it that a later deletion is not
+-- What is taken back isn't counted, be it that a later deletion is not
 CREATE PROCEDURE evict_many(first int, raises boolean) LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO many SELECT generate_series(first, first + 4);
@@ -729,6 +776,7 @@ CALL evict_many(11, true);
 CALL evict_many(16, false);
 COMMIT;
 SELECT evicted('many') - 20000 AS kept, count(*) FROM many;
+-- nor what a prepared transaction takes back; what it commits may be lost, not counted twice
 BEGIN;
 INSERT INTO many VALUES (21), (22);
 PREPARE TRANSACTION 'taken back';

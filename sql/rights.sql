@@ -19,6 +19,8 @@ CREATE TABLE item (id int PRIMARY KEY, tenant name, note text);
 CREATE INDEX ON item (tenant, id);
 SELECT ttl.create_container('item', 60);
 ALTER TABLE item OWNER TO regress_ttl_owner;
+
+-- Of the user and of another tenant, live and expired, as above
 CREATE PROCEDURE refill() LANGUAGE sql SECURITY DEFINER AS $$
     TRUNCATE rights.item;
     INSERT INTO rights.item (id, tenant, note, _ts, ttl)
@@ -52,7 +54,7 @@ CREATE OPERATOR <~> (FUNCTION = differ, LEFTARG = int, RIGHTARG = int);
 CREATE TABLE other (id int, note text);
 INSERT INTO other VALUES (1, 'x'), (2, 'y'), (5, 'z');
 GRANT SELECT ON other TO regress_ttl_user;
--- views with the rights of their owner, and with those of their user
+-- Views with the rights of their owner, and with those of their user
 CREATE VIEW of_owner AS SELECT * FROM item WHERE peep(id);
 CREATE VIEW barrier WITH (security_barrier) AS SELECT * FROM item WHERE note <> 'note of 2';
 CREATE VIEW invoker WITH (security_invoker) AS SELECT * FROM item;
@@ -131,11 +133,13 @@ INSERT INTO questions (q) VALUES
         'peep(i.note) THEN UPDATE SET note = ''merged'' WHEN NOT MATCHED THEN INSERT (id, tenant) VALUES (s.id, '
         'current_user)'),
     ('MERGE INTO item i USING other o ON i.id <~> o.id AND o.id = 5 WHEN MATCHED AND peep(i.note) THEN DELETE'),
+    -- what is not his to take: a key that he can't see is taken, a row that he can't see isn't his to write
     -- what is not his to take
     ('INSERT INTO item (id, tenant) VALUES (11, current_user) RETURNING id'),
     ('INSERT INTO item (id, tenant) VALUES (21, ''other'') RETURNING id'),
     ('UPDATE item SET tenant = ''other'' WHERE id = 1 RETURNING id');
 
+-- What each statement tells the user
 CREATE PROCEDURE ask() LANGUAGE plpgsql AS $$
 DECLARE
     r record;
@@ -144,6 +148,7 @@ BEGIN
         RAISE NOTICE '%', rights.answer(r.q);
     END LOOP;
 END $$;
+
 -- The same answers, however the statements are planned
 CREATE FUNCTION differences(settings text) RETURNS TABLE (question text, answer text,
     expected text) LANGUAGE plpgsql AS $$
@@ -163,6 +168,7 @@ SET client_min_messages = notice;
 CALL ask();
 SET client_min_messages = warning;
 SET jit = off;
+-- whatever nodes the plan has, the functions see the same
 CREATE TEMPORARY TABLE answers AS SELECT *, answer(q) AS a FROM questions;
 SELECT s, d.* FROM unnest('{enable_seqscan=off, enable_seqscan=off enable_indexscan=off, enable_bitmapscan=off '
     'enable_indexscan=off enable_indexonlyscan=off,
@@ -174,15 +180,17 @@ RESET ROLE;
 
 -- With FORCE, the owner and his views are under the policy, too
 ALTER TABLE item FORCE ROW LEVEL SECURITY;
+-- they see what the user of the view may
 SET ROLE regress_ttl_user;
 SELECT id FROM of_owner;
 SELECT id FROM barrier WHERE peep(id);
+-- the owner has no row of his own
 SET ROLE regress_ttl_owner;
 SELECT count(*) FROM item;
 SET row_security = off;
 SELECT state('SELECT FROM rights.item');
 RESET row_security;
--- which keeps neither eviction nor the reaper from their work
+-- Forced policies keep neither eviction nor the reaper from their work
 SET ROLE regress_ttl_user;
 INSERT INTO item (id, tenant) VALUES (21, 'regress_ttl_user'), (32, 'regress_ttl_user');
 RESET ROLE;
@@ -208,6 +216,8 @@ INSERT INTO contained VALUES (1, 'a', 'b', '2900-01-01', NULL), (2, 'a', 'b', '2
     '2020-01-01', 5), (4, 'a', 'b', '-infinity', NULL);
 ALTER TABLE contained OWNER TO regress_ttl_owner;
 GRANT INSERT (id, open), UPDATE (open), SELECT (id, open) ON plain, contained TO regress_ttl_user;
+
+-- A statement's answer, and both if that over a container differs from that over a plain table
 CREATE FUNCTION compare(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     of_plain text := rights.answer(replace(statement, 'TABLE', 'rights.plain'));
@@ -217,6 +227,7 @@ BEGIN
         FROM of_plain THEN of_plain || ' <> ' || of_contained ELSE of_plain END;
 END $$;
 SET ROLE regress_ttl_user;
+-- the same, be it allowed or refused, in each command
 SELECT compare(s) FROM unnest(ARRAY[
     'SELECT id, open FROM TABLE',
     'SELECT count(*) FROM TABLE',
@@ -250,6 +261,7 @@ SELECT compare(s) FROM unnest(ARRAY[
     'MERGE INTO TABLE t USING (VALUES (1), (2)) s (id) ON t.id = s.id WHEN MATCHED AND t.secret = ''b'' THEN UPDATE '
         'SET open = ''m''',
     'MERGE INTO TABLE t USING (VALUES (1)) s (id) ON t.id = s.id WHEN MATCHED THEN DELETE']) s;
+-- a COPY of his columns takes the keys of expired rows, and shows live ones
 COPY contained (id, open) FROM STDIN;
 2	copied
 3	copied
@@ -258,8 +270,9 @@ COPY contained (id, open) TO STDOUT;
 COPY contained TO STDOUT;
 UPDATE contained SET open = 'updated' WHERE id = 2;
 RESET ROLE;
+-- rows have what the user wrote, defaults, and a stamp
 SELECT id, open, secret, _ts BETWEEN '2025-01-01' AND '2800-01-01' AS stamped FROM contained ORDER BY id;
--- without any right to SELECT
+-- Without any right to SELECT he can still write, keys of expired rows included
 REVOKE SELECT (id, open) ON plain, contained FROM regress_ttl_user;
 SET ROLE regress_ttl_user;
 SELECT compare(s) FROM unnest(ARRAY['SELECT FROM TABLE', 'SELECT count(*) FROM TABLE']) s;
@@ -281,7 +294,7 @@ INSERT INTO hidden (id, note, _ts) VALUES (1, 'live', '2900-01-01'), (2, 'expire
 ALTER TABLE hidden OWNER TO regress_ttl_owner;
 GRANT ALL ON hidden TO regress_ttl_user;
 SET SESSION AUTHORIZATION regress_ttl_user;
--- not his to set, by whatever command
+-- Not his to set, by whatever command
 SELECT s, state(s) FROM unnest(ARRAY[
     'SET ttl.show_expired = on', 'SET LOCAL ttl.show_expired = on',
         'SELECT set_config(''ttl.show_expired'', ''on'', true)', 'SET SESSION ttl.show_expired TO DEFAULT',
@@ -293,7 +306,7 @@ SELECT s, state(s) FROM unnest(ARRAY[
     'SET session_replication_role = replica', 'SET ROLE regress_ttl_owner',
     'SET ttl.reaper = off', 'SET ttl.throughput = 1', 'GRANT SET ON PARAMETER ttl.show_expired TO regress_ttl_user',
     'UPDATE pg_settings SET setting = ''on'' WHERE name = ''ttl.show_expired''']) s;
--- his to set, to no effect
+-- His to set, to no effect: the expired row isn't seen, nor found
 CREATE FUNCTION pg_temp.with_setting(setting text) RETURNS TABLE (live text, found bigint) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config(split_part(setting, '=', 1), split_part(setting, '=', 2), true);
@@ -306,6 +319,7 @@ SELECT s, w.* FROM unnest('{row_security=off, enable_seqscan=off, enable_indexsc
         'ttl.touch=off, search_path=pg_temp, backslash_quote=off,
     from_collapse_limit=1, geqo_threshold=2, jit=off, work_mem=64, default_transaction_isolation=serializable, '
         'check_function_bodies=off}'::text[]) s, pg_temp.with_setting(s) w;
+-- row_security = off is for who owns the table
 SET row_security = off;
 COPY hidden (note) TO STDOUT;
 UPDATE hidden SET note = note RETURNING note;
@@ -313,7 +327,7 @@ DELETE FROM hidden WHERE id = 2;
 RESET row_security;
 RESET SESSION AUTHORIZATION;
 
--- nor in a trigger that a deletion of ttl's fires, by a query spelt as a foreign key's
+-- Nor does it show in a trigger that a deletion of ttl's fires, by a query spelt as a foreign key's
 GRANT SELECT, UPDATE ON hidden TO regress_ttl_stranger;
 SET SESSION AUTHORIZATION regress_ttl_stranger;
 CREATE TABLE bait (id int PRIMARY KEY, found text);
@@ -330,7 +344,7 @@ SELECT ttl.create_container('bait', 60);
 INSERT INTO bait (id, _ts) VALUES (1, '2020-01-01');
 RESET SESSION AUTHORIZATION;
 SELECT refused('INSERT INTO rights.bait VALUES (1)');
--- nor in a function that ALTER TABLE calls, by a query spelt as its validation
+-- Nor in a function that ALTER TABLE calls, by a query spelt as its validation
 SET SESSION AUTHORIZATION regress_ttl_stranger;
 CREATE TABLE lure (id int);
 INSERT INTO lure VALUES (1);
@@ -344,7 +358,7 @@ BEGIN
 END $$;
 SELECT refused('ALTER TABLE rights.lure ADD CHECK (rights.spell_validation())');
 RESET SESSION AUTHORIZATION;
--- nor in one that it calls in a trigger that a deletion of ttl's fires
+-- Nor in one that it calls in a trigger that a deletion of ttl's fires
 SET SESSION AUTHORIZATION regress_ttl_stranger;
 CREATE FUNCTION look() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -357,7 +371,7 @@ BEGIN
 END $$;
 RESET SESSION AUTHORIZATION;
 SELECT refused('INSERT INTO rights.bait VALUES (1)');
--- nor by his setting there, while a superuser has it fire as the owner
+-- Nor by his setting there, while a superuser has it fire as the owner
 CREATE OR REPLACE FUNCTION spell() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('row_security', 'off', true);
@@ -380,6 +394,8 @@ SET ttl.touch = off;
 UPDATE told SET _ts = '2020-01-01';
 RESET ttl.touch;
 GRANT INSERT ON told TO regress_ttl_user;
+
+-- The DETAIL, where PostgreSQL shows values of rows
 CREATE FUNCTION detail(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     detail text;
@@ -390,11 +406,12 @@ EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
     RETURN SQLSTATE || ': ' || detail;
 END $$;
+-- the row whose deletion fails isn't the user's: he learns that it failed, the owner learns why
 SET ROLE regress_ttl_user;
 SELECT rights.detail('INSERT INTO rights.told VALUES (1, ''mine'', ''x'')');
 RESET ROLE;
 SELECT detail('INSERT INTO rights.told VALUES (1, ''mine'', ''x'')') ~ 'secret@x' AS owner_is_told;
--- in a session with temporary objects of the user's, it isn't written
+-- Nor does a constraint of the archive show him the row
 DISCARD TEMP;
 SELECT ttl.alter_container('told', archive_to => 'told_archive');
 SET ROLE regress_ttl_user;
@@ -406,13 +423,13 @@ SELECT ttl.alter_container('told', archive_to => 0);
 -- ttl.container and the functions
 --
 
--- What PUBLIC may do in the schema: nothing but look, and what plans and
+-- What PUBLIC may do in the schema: nothing but look, and call what plans and
 -- triggers of other people's tables need
 SELECT c.relname, string_agg(a.privilege_type, ',' ORDER BY a.privilege_type) AS public
   FROM pg_class c, aclexplode(c.relacl) a WHERE c.relnamespace = 'ttl'::regnamespace AND a.grantee = 0
       GROUP BY c.relname HAVING string_agg(a.privilege_type, ',') <> 'SELECT';
 SELECT has_schema_privilege('regress_ttl_user', 'ttl', 'CREATE') AS creates;
--- the trigger on a stranger's table, as every event
+-- The trigger function on a stranger's table, as every event, does nothing or says how it is to be fired
 SET SESSION AUTHORIZATION regress_ttl_stranger;
 CREATE TABLE of_stranger (a text, b text, c text, d text, e text, f text, g text);
 CREATE TRIGGER on_write BEFORE INSERT OR UPDATE ON of_stranger FOR EACH ROW EXECUTE FUNCTION ttl.on_write();
@@ -426,7 +443,7 @@ SELECT refused('INSERT INTO rights.of_stranger VALUES (''a'')');
 DROP TRIGGER each_statement ON of_stranger;
 SELECT refused('CREATE TRIGGER restore BEFORE INSERT ON rights.of_stranger FOR EACH ROW EXECUTE FUNCTION '
     'ttl.restore_container()');
--- and by hand
+-- Called by hand, it does nothing; functions of plans answer as for any row
 SELECT refused('SELECT ttl.on_write()'), refused('SELECT ttl.restore_container()');
 SELECT ttl.is_live('of_stranger', '2020-01-01', 5), ttl.is_live(0, '2020-01-01', 5), ttl.is_live(NULL, NULL, NULL),
     ttl.stamp('2020-01-01'::timestamptz, 1, NULL) > '2025-01-01' AS stamp;
@@ -440,6 +457,7 @@ COPY checked FROM STDIN WHERE ttl.is_live('rights.hidden', _ts, 5) IS FALSE;
 2900-01-01
 \.
 SELECT * FROM checked;
+-- no argument leads to a crash, or to a table that isn't there
 SELECT f, refused(f) FROM unnest(ARRAY['SELECT ttl.create_container(0)', 'SELECT ttl.create_container(NULL)',
     'SELECT ttl.set_default_ttl(4294967295, 1)', 'SELECT ttl.alter_container(1, ''none'')',
     'SELECT ttl.drop_container(NULL)', 'CALL ttl.reap(1)', 'SELECT ttl.expired_count(0)', 'SELECT ttl.default_ttl(1)',
@@ -484,7 +502,9 @@ CREATE TABLE trodden (id int PRIMARY KEY, parent int REFERENCES trodden, during 
     USING gist (during WITH &&));
 CREATE TABLE trodden_archive (id int, parent int);
 SET search_path = planted, rights, pg_catalog, public;
+-- they would be met by the user's own statements
 SELECT 1 = 1;
+-- the life of a container, by commands and functions: none of the planted objects is used
 SELECT ttl.create_container('trodden', 60);
 SELECT ttl.alter_container('trodden', archive_to => 'trodden_archive');
 INSERT INTO trodden (id, parent, during, _ts, ttl) VALUES (1, NULL, '[1,2]', '2020-01-01', NULL), (2, NULL, '[3,4]',
@@ -505,7 +525,7 @@ SELECT ttl.alter_container('trodden', indexing => 'none');
 SELECT ttl.alter_container('trodden', indexing => 'consistent', reap_delay => '1 s');
 SELECT ttl.set_default_ttl('trodden', ttl.seconds('1 min'));
 SELECT ttl.drop_container('trodden', true);
--- the commands that ttl runs by itself
+-- Nor are they in the commands that ttl runs by itself
 CREATE TABLE rights.trodden_parts (id int, lives pg_catalog.numeric, doc pg_catalog.jsonb) PARTITION BY LIST (id);
 CREATE TABLE rights.trodden_1 (id int);
 SELECT ttl.create_container('trodden_parts', 60, ttl_column => 'lives');
@@ -519,11 +539,13 @@ ALTER TABLE trodden_parts DETACH PARTITION trodden_1;
 SELECT ttl.create_ttl_index('rights.trodden_documents', 60);
 SELECT ttl.create_ttl_index('rights.trodden_documents', 30);
 SET search_path = rights, public;
+-- columns, defaults and types are PostgreSQL's
 SELECT attrelid::regclass, attname, format_type(atttypid, atttypmod), pg_get_expr(adbin, adrelid) FROM pg_attribute
     LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
  WHERE attrelid IN ('trodden_parts'::regclass, 'trodden_1'::regclass, 'trodden_documents'::regclass) AND attnum > 0
      AND NOT attisdropped ORDER BY attrelid::regclass::text COLLATE "C", attname;
 DROP TABLE trodden_parts, trodden_1, trodden_documents;
+-- rows and archive are what they should be
 SELECT * FROM trodden ORDER BY id;
 SELECT id FROM trodden_archive ORDER BY id;
 
@@ -546,6 +568,7 @@ CREATE UNIQUE INDEX ON modular (n mod10_ops);
 SELECT ttl.create_container('modular', 60);
 INSERT INTO modular (n, note, _ts) VALUES (11, 'expired', '2020-01-01'), (12, 'live', '2900-01-01'), (13, 'expired',
     '2020-01-01');
+-- 21 takes the key of 11, which the class calls equal; 22 meets a live one, and 33 takes that of 13
 INSERT INTO modular (n, note) VALUES (21, 'new');
 SELECT state('INSERT INTO rights.modular (n) VALUES (22)');
 UPDATE modular SET n = 33 WHERE n = 21;
@@ -576,7 +599,7 @@ UPDATE "Select; ""x"" 'y' %s"."group" SET "now" = '2020-01-01';
 UPDATE "Select; ""x"" 'y' %s"."ü2345678901234567890123456789012345678901234567890123456789012"
     SET """; DROP TABLE x; --" = '2020-01-01' WHERE "größer als 63 bytes ist zu lang für einen Namen, so weit ist" = 1;
 RESET ttl.touch;
--- evicted with what references it; and not, for what references it is live
+-- Evicted with what references it; and not, for what references it is live
 INSERT INTO "Select; ""x"" 'y' %s"."group" VALUES (1, 'new');
 SELECT refused('INSERT INTO "Select; ""x"" ''y'' %s"."group" VALUES (2, ''new'')');
 UPDATE "Select; ""x"" 'y' %s"."group" SET "a ""b"" 'c' %s \" = 'three' WHERE "order" = 1;
@@ -618,6 +641,8 @@ CREATE TABLE trap_log (id int GENERATED ALWAYS AS IDENTITY, what text);
 ALTER TABLE trap OWNER TO regress_ttl_owner;
 ALTER TABLE trap_log OWNER TO regress_ttl_owner;
 GRANT ALL ON trap TO regress_ttl_user;
+
+-- Tries to become somebody else, to see more, and to change what is being worked at
 CREATE FUNCTION escape() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     attempt text;
@@ -644,9 +669,10 @@ CREATE TRIGGER escape BEFORE DELETE ON trap FOR EACH ROW EXECUTE FUNCTION escape
 CREATE CONSTRAINT TRIGGER escape_later AFTER DELETE ON trap DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION
     escape();
 INSERT INTO trap (id, _ts) VALUES (1, '2020-01-01');
--- by the reaper, which runs the same function, called by a superuser
+-- By the reaper, called by a superuser: allowed is only what leads nowhere
 CALL ttl.reap('trap');
 SELECT what FROM trap_log ORDER BY id;
+-- the session is as it was
 SELECT current_user = session_user AS myself, current_setting('search_path') AS path,
     current_setting('row_security') AS row_security;
 DROP TRIGGER escape_later ON trap;
@@ -664,17 +690,19 @@ CREATE FUNCTION folded(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RET
 ALTER FUNCTION whoami() OWNER TO regress_ttl_owner;
 ALTER FUNCTION folded(int) OWNER TO regress_ttl_owner;
 CREATE INDEX trap_folded ON trap (_ts) WHERE folded(1) = 1;
+-- in a new session nothing of the index is cached
 INSERT INTO trap (id, _ts) VALUES (9, '2020-01-01');
 TRUNCATE trap_log;
 \c -
 SET search_path = rights, public;
 SET client_min_messages = warning;
+-- nobody but the owner has evaluated it
 SELECT count(*) FROM ttl.stat_containers WHERE container = 'trap'::regclass;
 SELECT ttl.expired_count('trap');
 CALL ttl.reap('trap');
 SELECT DISTINCT what FROM trap_log WHERE what !~ 'regress_ttl_owner';
 DROP INDEX trap_folded;
--- nor a superuser who makes the table a container, or alters it
+-- Nor does a superuser who makes the table a container, or alters it
 CREATE TABLE snare (id int, x int) PARTITION BY LIST (x);
 CREATE TABLE snare_1 PARTITION OF snare FOR VALUES IN (1) PARTITION BY LIST (x);
 CREATE TABLE snare_1_1 PARTITION OF snare_1 DEFAULT;
@@ -737,15 +765,19 @@ CREATE PROCEDURE refill_trap() LANGUAGE sql AS $$
     INSERT INTO rights.trap (id, note, _ts) VALUES (50, 'live', '2900-01-01');
 $$;
 CALL refill_trap();
+
+-- By an eviction: the key is free if the row is gone afterwards; ON CONFLICT finds no way around that
 SELECT id, state(format('INSERT INTO rights.trap VALUES (%s, ''new'')', id)) FROM generate_series(1, 7) id;
 SELECT state('INSERT INTO rights.trap VALUES (1) ON CONFLICT DO NOTHING'),
     state('INSERT INTO rights.trap VALUES (1) ON CONFLICT (id) DO UPDATE SET note = ''woken''');
 SELECT id, note FROM trap ORDER BY id;
+-- an UPDATE of the row by its trigger finds nothing, as it has expired
 SELECT state('INSERT INTO rights.trap VALUES (9, ''new'')');
 SELECT * FROM stored('trap');
+-- the trigger turns TTL off, and the row goes that was found before
 SELECT state('INSERT INTO rights.trap VALUES (8, ''new'')');
 SELECT ttl.set_default_ttl('trap', 60);
--- by the reaper
+-- By the reaper: the same rows stay, and those are counted that it has tried
 CALL refill_trap();
 SET client_min_messages = error;
 CALL ttl.reap('trap');
@@ -754,7 +786,7 @@ SELECT ttl.default_ttl('trap'), blocked_rows FROM ttl.stat_containers WHERE cont
 SET client_min_messages = warning;
 SELECT ttl.set_default_ttl('trap', 60);
 DROP TRIGGER meddle ON trap;
--- BEFORE INSERT: keys that it changes, rows that it swallows
+-- BEFORE INSERT: keys that it changes are those that count; rows that it swallows take none
 CREATE FUNCTION change_key() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.id := NEW.id + 1000;
@@ -774,14 +806,14 @@ SELECT * FROM stored('trap');
 -- Registering looks for values in columns
 --
 
--- by the owner's rights, whatever policies of row-level security hide from him
+-- By the owner's rights, whatever policies of row-level security hide from him: or values would be lost unseen
 SET ROLE regress_ttl_owner;
 CREATE TABLE surveyed (id int, ttl int);
 INSERT INTO surveyed VALUES (1, 5);
 ALTER TABLE surveyed ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 SELECT count(*) FROM surveyed;
 SELECT ttl.create_container('surveyed', 60);
--- for a superuser, too: what the planner evaluates is the owner's code
+-- For a superuser, too: what the planner evaluates is the owner's code
 CREATE FUNCTION set_path() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     SET search_path = 'of another';
@@ -798,7 +830,7 @@ ALTER INDEX surveyed_index SET (fillfactor = 80);
 SET client_min_messages = warning;
 RESET ROLE;
 SELECT ttl.create_container('surveyed', 60);
--- ... and leaves no setting behind
+-- It leaves no setting behind
 SET client_min_messages = error;
 ALTER INDEX surveyed_index SET (fillfactor = 90);
 SELECT ttl.create_container('surveyed', 60, ttl_column => 'ttl');
@@ -828,11 +860,13 @@ SELECT make_few('few_int', 'timestamptz', 'int', ''), make_few('few_smallint', '
 REVOKE USAGE ON SCHEMA ttl FROM PUBLIC;
 SET ROLE regress_ttl_user;
 SET ttl.debug_index_probe = always;
+-- for each type of TTL and of clock, two thirds are live
 SELECT (SELECT count(*) FROM few_int) AS few_int, (SELECT count(*) FROM few_smallint) AS few_smallint, (SELECT count(*)
     FROM few_bigint) AS few_bigint,
        (SELECT count(*) FROM few_jsonb) AS few_jsonb, (SELECT count(*) FROM few_epoch) AS few_epoch, (SELECT count(*)
            FROM few_dates) AS few_dates,
        (SELECT count(*) FROM few_deadlines) AS few_deadlines;
+-- an UPDATE and a look at one row need none, either
 UPDATE few_int SET keep = 5 WHERE id = 1;
 SELECT count(*) FROM few_int WHERE id < 4;
 RESET ttl.debug_index_probe;

@@ -17,6 +17,8 @@ CREATE TABLE c_p (id int, k int, x int, _ts timestamptz NOT NULL, ttl int, PRIMA
 CREATE TABLE c_p0 PARTITION OF c_p FOR VALUES IN (0, 1);
 CREATE TABLE c_p1 PARTITION OF c_p FOR VALUES IN (2);
 CREATE TABLE c_p2 PARTITION OF c_p DEFAULT;
+
+-- Indexes of each kind that a scan may use
 CREATE INDEX ON c_a (k) INCLUDE (x); CREATE INDEX ON c_a (x, id); CREATE INDEX ON c_a USING gin (tags);
 CREATE INDEX ON c_a (lower(n)); CREATE INDEX ON c_a USING hash (n); CREATE INDEX ON c_a (id) WHERE x > 3;
 CREATE INDEX ON c_b (a_id); CREATE INDEX ON c_p (x);
@@ -26,6 +28,7 @@ CREATE TABLE p_p (LIKE c_p INCLUDING ALL) PARTITION BY LIST (k);
 CREATE TABLE p_p0 PARTITION OF p_p FOR VALUES IN (0, 1);
 CREATE TABLE p_p1 PARTITION OF p_p FOR VALUES IN (2);
 CREATE TABLE p_p2 PARTITION OF p_p DEFAULT;
+-- 30 of 100 rows of the container's side have expired; the plain table has the same rows
 CREATE PROCEDURE fill(side text) LANGUAGE plpgsql AS $outer$
 BEGIN
     EXECUTE format($$
@@ -125,11 +128,15 @@ INSERT INTO query VALUES
     ('partitions, index-only', 'SELECT count(*) FROM %s_p WHERE x = 3'),
     ('partitions, joined', 'SELECT count(*) FROM %s_p a JOIN %s_p b USING (k, id)'),
     ('INSERT', 'INSERT INTO p_b (id, _ts) SELECT id, now() FROM %s_a WHERE id < 100');
+
+-- Queries whose plans differ in more than the filter
 CREATE FUNCTION different_plans() RETURNS TABLE (label text, container text, plain text) LANGUAGE sql AS $$
     SELECT label, c, p FROM query, plan_of(replace(replace(sql, '%%', '%'), '%s', 'c')) c, plan_of(replace(replace(sql,
         '%%', '%'), '%s', 'p')) p WHERE c <> p
 $$;
 SELECT count(*) AS queries FROM query;
+
+-- The same plans: by default, and with settings that lead to others
 SELECT * FROM different_plans();
 SET enable_seqscan = off; SELECT * FROM different_plans(); RESET enable_seqscan;
 SET enable_bitmapscan = off; SET enable_hashjoin = off;
@@ -145,12 +152,15 @@ RESET parallel_setup_cost; RESET parallel_tuple_cost; RESET min_parallel_table_s
 RESET min_parallel_index_scan_size;
 
 -- A condition that calls the filter's function is the user's own, and no filter
+-- The user's own call of is_live counts as a condition like another, whatever container it names
 CREATE TABLE looks AS SELECT 'c_a'::regclass AS c, timestamptz '2020-01-01' AS _ts, NULL::int AS ttl;
 SELECT bool_and(ttl.is_live('c_a'::regclass, _ts, ttl)), count(*) = (SELECT count(*) FROM c_a) AS same FROM c_a;
 SELECT count(*) = (SELECT count(*) FROM c_a) AS same FROM c_a WHERE ttl.is_live('c_p'::regclass, _ts, ttl) OR id < 0;
 SELECT count(*) FROM c_a WHERE ttl.is_live('looks'::regclass, _ts, ttl) AND _ts < '2021-01-01';
 SELECT count(*) FROM looks WHERE ttl.is_live('c_a'::regclass, _ts, ttl);
+-- whether it is named by a constant or by a column
 SELECT count(*) FROM looks WHERE ttl.is_live(c, _ts, ttl);
+-- nor is the form that index-only scans have
 SELECT count(*) FROM c_a WHERE id > 0 OR ttl.is_live('c_a'::regclass) AND _ts < '2021-01-01';
 
 --
@@ -196,7 +206,7 @@ INSERT INTO hot (id, x, z, _ts, ttl) SELECT id, x, 0, ts(few), ttl FROM contents
 CREATE INDEX ON few (x); CREATE INDEX ON none (x); CREATE INDEX ON half (x); CREATE INDEX ON most (x);
 CREATE INDEX ON bare (x); CREATE INDEX ON short (x); CREATE INDEX ON parted (x); CREATE INDEX ON filled (x);
 CREATE INDEX ON hot (x);
--- chains of three, of which a part is pruned and leads to the last
+-- Chains of three, of which a part is pruned and leads to the last
 SET ttl.show_expired = on;
 UPDATE hot SET z = 1; UPDATE hot SET z = 2 WHERE id % 4 < 3;
 VACUUM hot;
@@ -204,7 +214,7 @@ UPDATE hot SET z = 3 WHERE id BETWEEN 290 AND 500;
 RESET ttl.show_expired;
 VACUUM ANALYZE few, none, half, most, bare, short, parted, filled;
 ANALYZE hot;
--- some pages are not all visible any more
+-- Some pages are not all visible any more
 SET ttl.touch = off;
 DELETE FROM few WHERE id = 350 OR id IN (1000, 2000); UPDATE half SET x = x WHERE id % 500 = 4;
 DELETE FROM parted WHERE id = 1600;
@@ -223,6 +233,8 @@ BEGIN
         current_setting('ttl.now')) END) INTO result;
     RETURN result;
 END $$;
+
+-- The addresses of all stored rows
 CREATE FUNCTION tids(c regclass) RETURNS tid[] LANGUAGE plpgsql SET ttl.show_expired = on AS $$
 DECLARE
     result tid[];
@@ -266,6 +278,8 @@ INSERT INTO way VALUES
         'IS TRUE'),
     ('stopped and gone on', 'Limit', '{seqscan,bitmapscan}',
         '(SELECT id FROM %s ORDER BY id LIMIT 700) UNION ALL (SELECT id FROM %s ORDER BY id OFFSET 700)');
+
+-- Says ok if the plan has the node, and the answer is right however the expired rows are found
 CREATE FUNCTION scan(c regclass, w way, wanted text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     query text := replace(replace(w.sql, '%%', '%'), '%s', c::text);
@@ -302,16 +316,18 @@ EXCEPTION
     WHEN OTHERS THEN
         RETURN SQLSTATE || ' ' || SQLERRM;
 END $$;
--- What is wrong, if anything
+-- What is wrong, if anything: each container by each way
 CREATE FUNCTION wrong(ways text DEFAULT '.') RETURNS TABLE (c regclass, label text, verdict text) LANGUAGE sql AS $$
     WITH truths AS MATERIALIZED (SELECT c, truth(c) FROM container)
     SELECT c, label, verdict FROM (SELECT way.* FROM way WHERE label ~ ways OFFSET 0) way, truths, LATERAL scan(c, way,
         truth) verdict
      WHERE verdict <> 'ok' ORDER BY 1, 2
 $$;
+
+-- The containers differ in how many rows are live, and for each the way makes no difference
 SELECT c, split_part(truth(c), ' ', 1)::int AS live FROM container;
 SELECT * FROM wrong();
--- by what reads no column
+-- By what reads no column
 SET enable_indexonlyscan = off; SET enable_bitmapscan = off;
 SELECT count(*) FROM filled;
 SELECT count(*), 1 FROM filled GROUP BY GROUPING SETS ((), ());
@@ -319,7 +335,7 @@ SELECT 1 FROM filled HAVING count(*) > 5;
 SELECT count(*) FROM filled WHERE x < 50;
 SELECT FROM filled LIMIT 2;
 RESET enable_indexonlyscan; RESET enable_bitmapscan;
--- in parallel
+-- In parallel
 SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
 SET min_parallel_index_scan_size = 0;
 SELECT * FROM wrong('^(seq|index-only|bitmap)$');
@@ -327,13 +343,14 @@ RESET parallel_setup_cost; RESET parallel_tuple_cost; RESET min_parallel_table_s
 RESET min_parallel_index_scan_size;
 
 -- At other instants
+-- All, none, and some expired, the border by the microsecond and those yet to come
 SET ttl.now = 'infinity'; SELECT * FROM wrong('^(seq|index|index-only)$');
 SET ttl.now = '-infinity'; SELECT * FROM wrong('^(seq|index|index-only)$');
 SET ttl.now = '2020-01-01 00:00:30'; SELECT * FROM wrong('^(seq|index|index-only)$');
 SET ttl.now = '2020-01-01 00:01:00'; SELECT * FROM wrong('^(seq|index|index-only)$');
 SET ttl.now = '2950-01-01'; SELECT * FROM wrong('^(seq|index|index-only)$');
 RESET ttl.now;
--- with other default TTLs
+-- With other default TTLs
 CREATE FUNCTION set_all(default_ttl int) RETURNS void LANGUAGE sql AS $$ SELECT ttl.set_default_ttl(c, default_ttl)
     FROM container $$;
 SELECT set_all(-1); SELECT * FROM wrong('^(seq|index|index-only)$');
@@ -356,6 +373,7 @@ BEGIN
     END LOOP;
 END $$;
 SET enable_seqscan = off; SET enable_bitmapscan = off;
+-- neither before nor after it asks is a row lost or shown: index-only scans and index scans
 SELECT c, w.* FROM container, wrong_counts(c) w;
 SET enable_indexonlyscan = off;
 SELECT c, w.* FROM container, wrong_counts(c) w;
@@ -373,6 +391,8 @@ CREATE FUNCTION watch_in(point, polygon) RETURNS boolean LANGUAGE plpgsql IMMUTA
 CREATE FUNCTION watch_far(polygon,
     point) RETURNS float8 LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN IF (point($1))[0] < 0
     THEN RAISE 'an expired row was seen'; END IF; RETURN $1 <-> $2; END $$;
+
+-- Operators whose functions fail if they are called with what expired rows have, in classes for lossy indexes
 CREATE OPERATOR ~= (FUNCTION = watch_eq, LEFTARG = int, RIGHTARG = int);
 CREATE OPERATOR ~<@ (FUNCTION = watch_in, LEFTARG = point, RIGHTARG = polygon);
 CREATE OPERATOR <~> (FUNCTION = watch_far, LEFTARG = polygon, RIGHTARG = point);
@@ -390,7 +410,7 @@ CREATE OPERATOR CLASS watch_polygons FOR TYPE polygon USING gist AS OPERATOR 15 
     internal), STORAGE box;
 CREATE TABLE watched (id int PRIMARY KEY, x int, at point, area polygon) WITH (fillfactor = 10);
 SELECT ttl.create_container('watched', 60);
--- a polygon's box may be nearer than the polygon is: triangles
+-- A polygon's box may be nearer than the polygon is: triangles
 INSERT INTO watched SELECT id + j * 3000, CASE WHEN few THEN 0 ELSE 1 + x % 2 END, point(f * (1 + x), id % 77),
     polygon(path(format('((%s,%s),(%s,%s),(%s,%s))', f * (1 + x), id % 77, f * (1 + x), id % 77 + 9, f * (3 + x),
     id % 77 + 9))), ts(few)
@@ -398,6 +418,8 @@ INSERT INTO watched SELECT id + j * 3000, CASE WHEN few THEN 0 ELSE 1 + x % 2 EN
 CREATE INDEX ON watched USING hash (x watch_ops); CREATE INDEX ON watched USING gist (at watch_points);
 CREATE INDEX ON watched USING gist (area watch_polygons);
 VACUUM ANALYZE watched;
+
+-- What a plan tells of its execution
 CREATE FUNCTION explained(query text, pattern text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     line text;
@@ -408,6 +430,8 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
+
+-- A query's answer with each way to find out what has expired
 CREATE FUNCTION in_all_modes(query text) RETURNS TABLE (mode text, result text) LANGUAGE plpgsql AS $$
 BEGIN
     FOREACH mode IN ARRAY '{auto,never,always}'::text[] LOOP
@@ -418,25 +442,26 @@ BEGIN
     PERFORM set_config('ttl.debug_index_probe', 'auto', true);
 END $$;
 SET enable_seqscan = off;
--- a lossy bitmap
+-- A lossy bitmap, whose pages are rechecked row by row
 SET enable_indexscan = off; SET work_mem = '64kB';
 SELECT count(*) AS lossy FROM explained('SELECT id FROM watched WHERE x ~= 1', 'Heap Blocks:.*lossy=[0-9]+');
 SELECT * FROM in_all_modes('SELECT count(*) FROM watched WHERE x ~= 1');
 RESET enable_indexscan; RESET work_mem;
--- a hash index
+-- A hash index, which has hashes to compare
 SET enable_bitmapscan = off;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM watched WHERE x ~= 0;
 SELECT * FROM in_all_modes('SELECT count(*) FROM watched WHERE x ~= 0');
 SELECT * FROM in_all_modes('SELECT count(*) FROM watched WHERE x ~= 1');
--- an index-only scan that is to recheck
+-- An index-only scan that is to recheck what it has read from the index
 EXPLAIN (COSTS OFF) SELECT count(at) FROM watched WHERE at ~<@ '((-200,-200),(200,-200),(200,200),(-200,200))';
 SELECT * FROM in_all_modes('SELECT count(at) FROM watched WHERE at '
     '~<@ ''((-200,-200),(200,-200),(200,200),(-200,200))''');
--- the nearest, by distances that are too small at first
+-- The nearest, by distances that are too small at first
 EXPLAIN (COSTS OFF) SELECT id FROM watched ORDER BY area <~> '(-10,0)' LIMIT 20;
 SELECT * FROM in_all_modes('SELECT md5(string_agg(round(d::numeric, 3)::text, '','')) FROM (SELECT area '
     '<~> ''(-10,0)'' AS d FROM watched ORDER BY area <~> ''(-10,0)'' LIMIT 300) s');
 SELECT * FROM in_all_modes('SELECT count(*) FROM (SELECT id FROM watched ORDER BY area <~> ''(-10,0)'') s');
+-- and by a sort
 RESET enable_seqscan; SET enable_indexscan = off; SET enable_bitmapscan = off;
 SELECT md5(string_agg(round(d::numeric, 3)::text, ',')) FROM (SELECT area <~> '(-10,0)' AS d FROM watched
     ORDER BY area <~> '(-10,0)' LIMIT 300) s;
@@ -446,6 +471,7 @@ RESET enable_indexscan; RESET enable_bitmapscan;
 -- Subplans in the conditions of scans: each is there once
 --
 
+-- A hashed one, and one for each row; a plan with a copy of the filter would have two
 SELECT count(*) FROM explained('SELECT id FROM few WHERE id < 20 OR x IN (SELECT k FROM c_b JOIN c_a ON a_id = '
     'c_a.id)', '^ *SubPlan ');
 SELECT count(*) FROM explained('SELECT id FROM few s WHERE id < 20 OR EXISTS (SELECT FROM c_b b WHERE b.a_id = s.id '
@@ -454,7 +480,7 @@ SELECT * FROM in_all_modes('SELECT count(*) FROM few WHERE id < 20 OR x IN (SELE
     'c_a.id)');
 SELECT * FROM in_all_modes('SELECT count(*) FROM few s WHERE id < 400 AND (id < 20 OR (SELECT count(*) FROM c_b b '
     'WHERE b.a_id < s.id AND b.id > s.x) > 20)');
--- nested: each is there once, and not a power of two
+-- Nested: each is there once, and not a power of two
 BEGIN;
 SELECT 'SELECT count(*) FROM few a WHERE id < 5 OR ' || repeat('(SELECT count(*) FROM few a WHERE id < 3 OR ',
     5) || '(SELECT count(*) FROM few WHERE id < 3) > 0' || repeat(') > 0', 5) AS nested \gset
@@ -487,6 +513,8 @@ BEGIN
     RETURN n;
 END $$;
 SELECT split_part(truth('bare'), ' ', 1)::int AS must_come;
+
+-- Of each kind, with the positions where they stood: none shows a row more or less
 BEGIN;
 SET LOCAL ttl.debug_index_probe = 'always';
 DECLARE a NO SCROLL CURSOR FOR SELECT id FROM bare;
@@ -503,7 +531,7 @@ CLOSE c;
 SELECT count(*) FROM bare;
 CREATE INDEX ON bare (_ts);
 SELECT ttl.set_default_ttl('bare', 60);
--- an index made by the transaction itself
+-- An index made by the transaction itself is read like others
 BEGIN;
 SELECT ttl.set_default_ttl('bare', NULL);
 DROP INDEX bare__ts_idx;
@@ -549,6 +577,8 @@ BEGIN
     CLOSE c; CLOSE c2;
     RETURN n * 100000 + (SELECT count(*) FROM half);
 END $$;
+
+-- Whether the filter is checked row by row or not, the cursor fetches the same
 BEGIN; SELECT under_a_cursor('never') AS never \gset
 ROLLBACK; BEGIN; SELECT under_a_cursor('auto') = :never AS auto;
 ROLLBACK; BEGIN; SELECT under_a_cursor('always') = :never AS always;
@@ -560,6 +590,8 @@ SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL ttl
 DECLARE at CURSOR FOR SELECT id FROM half WHERE id > 100;
 MOVE 70 FROM at;
 FETCH at;
+
+-- With the filter put aside, the cursor's position is that of the row
 UPDATE half SET x = -1 WHERE CURRENT OF at RETURNING id, x;
 FETCH at;
 DELETE FROM half WHERE CURRENT OF at RETURNING id;
@@ -570,6 +602,7 @@ ROLLBACK;
 --
 
 -- A plan of before it was a container, and of after
+-- It is planned, executed, registered, executed, dropped, executed
 CREATE TABLE later (id int PRIMARY KEY, _ts timestamptz NOT NULL, ttl int);
 INSERT INTO later SELECT i, ts(i % 2 = 0) FROM generate_series(1, 2000) i;
 VACUUM ANALYZE later;
@@ -584,14 +617,14 @@ EXECUTE later_all; EXECUTE later_only;
 DEALLOCATE ALL;
 RESET plan_cache_mode;
 
--- EXPLAIN tells how many rows were hidden, whichever way
+-- EXPLAIN tells how many rows were hidden, whichever way they were found
 SELECT mode, result FROM in_all_modes('SELECT string_agg(l, '', '') FROM explained(''SELECT id FROM half'', ''^ *(Rows '
     'Removed|Filter)'') l');
 SET enable_seqscan = off; SET enable_bitmapscan = off;
 SELECT mode, result FROM in_all_modes('SELECT string_agg(l, '', '') FROM explained(''SELECT id FROM half WHERE id > '
     '2000'', ''^ *(Rows Removed|Filter)'') l');
 RESET enable_seqscan; RESET enable_bitmapscan;
--- and from 18 on, what the filter had to do
+-- From 18 on, it says what the filter had to do
 SELECT mode, result = CASE WHEN current_setting('server_version_num')::int < 180000 THEN ''
     WHEN mode = 'always' THEN 'Expiry Filter: 1752 candidate rows' ELSE 'Expiry Filter: each row' END AS as_expected
   FROM in_all_modes($$SELECT coalesce(string_agg(trim(l), ', '), '')
@@ -602,6 +635,8 @@ CREATE TABLE fresh (id int PRIMARY KEY, x int);
 SELECT ttl.create_container('fresh', 86400);
 INSERT INTO fresh SELECT i, i FROM generate_series(1, 3000) i;
 VACUUM ANALYZE fresh;
+
+-- "none expired" unless each row is asked to be checked, with and without conditions and expressions
 SELECT query, bool_and(result = CASE WHEN current_setting('server_version_num')::int < 180000 THEN ''
     WHEN mode = 'never' THEN 'Expiry Filter: each row' ELSE 'Expiry Filter: none expired' END) AS as_expected
   FROM unnest('{SELECT * FROM fresh,SELECT x + 1 FROM fresh,SELECT x FROM fresh WHERE x > 7,SELECT id FROM fresh WHERE '
@@ -609,6 +644,8 @@ SELECT query, bool_and(result = CASE WHEN current_setting('server_version_num'):
        in_all_modes(format($$SELECT coalesce(string_agg(trim(l), ', '), '') FROM explained(%L, 'Expiry Filter') l$$,
            query))
   GROUP BY query ORDER BY query COLLATE "C";
+
+-- The scan without a filter has its expressions and conditions, when it is begun again, and in either direction
 SELECT * FROM in_all_modes('SELECT count(*) || '' '' || sum(c) FROM generate_series(1, 3) g, LATERAL (SELECT count(*) '
     'AS c FROM (SELECT x + g FROM fresh OFFSET g) y) z');
 BEGIN;
@@ -641,6 +678,8 @@ BEGIN
     FETCH RELATIVE 2 FROM c INTO row;
     RETURN format('%s %s %s', cardinality(there), there = back, row::text = there[3]);
 END $$;
+
+-- Each query as many rows, the same back as there, and the third by position, in all modes
 SELECT query, string_agg(DISTINCT result, ', ') AS result, count(*)
   FROM unnest(ARRAY['SELECT id FROM half', 'SELECT * FROM half WHERE x <> 7',
       'SELECT id + 1, x FROM half WHERE id % 3 = 1',
@@ -649,8 +688,11 @@ SELECT query, string_agg(DISTINCT result, ', ') AS result, count(*)
  GROUP BY query ORDER BY query COLLATE "C";
 
 -- Recursion, and MERGE
+-- A row that is found by the least key beyond the one before
 SELECT * FROM in_all_modes('WITH RECURSIVE r AS (SELECT min(id) AS id FROM half UNION ALL SELECT (SELECT min(id) FROM '
     'half h WHERE h.id > r.id) FROM r WHERE r.id IS NOT NULL) SELECT count(id) || '' '' || sum(id) FROM r');
+
+-- Each action for live rows alone; keys of expired ones are free
 BEGIN;
 MERGE INTO half h USING contents c ON h.id = c.id AND h.x >= 0
     WHEN MATCHED AND h.id % 2 = 0 THEN UPDATE SET x = -2
@@ -666,6 +708,8 @@ CREATE ROLE scans_nobody;
 GRANT USAGE ON SCHEMA scans TO scans_nobody;
 PREPARE counted(int) AS SELECT count(*), count(*) FILTER (WHERE EXISTS (SELECT FROM half h
     WHERE h.id = f.id AND h.x >= $1)) FROM few f WHERE x >= $1;
+
+-- Both filters work, after the error as before
 EXECUTE counted(0);
 SET ROLE scans_nobody;
 EXECUTE counted(0);
@@ -680,14 +724,14 @@ BEGIN
     END IF;
     RETURN coalesce(result, 0);
 END $$;
--- with expired rows of the other table, too, the first partition would be left out
+-- With expired rows of the other table, too, the first partition would be left out
 SELECT * FROM in_all_modes('SELECT pruned_by(1) || '' '' || pruned_by(2) || '' '' || (SELECT count(*) FROM parted '
     'WHERE id > 2915 - 1450)');
--- what an execution was started with goes with it
+-- What an execution was started with goes with it
 CREATE FUNCTION one_of(n int) RETURNS bigint VOLATILE LANGUAGE sql AS 'SELECT count(*) FROM half WHERE id = n';
 SELECT sum(one_of(i)), (SELECT count(*) < 10 FROM pg_backend_memory_contexts WHERE name = 'ttl plan copy') AS freed
     FROM generate_series(1, 1000) i;
--- a sublink that is hashed anew when such a scan begins anew: no row is its own neighbour
+-- A sublink that is hashed anew when such a scan begins anew: no row is its own neighbour
 CREATE FUNCTION neighbours(n int) RETURNS int STABLE LANGUAGE plpgsql AS $$
 DECLARE result int;
 BEGIN
@@ -703,7 +747,7 @@ REVOKE USAGE ON SCHEMA scans FROM scans_nobody;
 DROP ROLE scans_nobody;
 RESET plan_cache_mode;
 
--- A deletion of ours with a rule that reads the container by an index-only scan
+-- A deletion of ttl's with a rule that reads the container by an index-only scan, which it forbids: all are deleted
 CREATE TABLE log (n int);
 CREATE RULE log AS ON DELETE TO most DO ALSO INSERT INTO log SELECT id FROM most WHERE id = old.id;
 SET enable_seqscan = off; SET enable_bitmapscan = off;
@@ -716,6 +760,7 @@ RESET enable_seqscan; RESET enable_bitmapscan;
 -- first or that has not paid lately
 --
 
+-- Whether a query has searched an expiry index of the table
 CREATE FUNCTION searches(query text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     all_scans text := 'SELECT sum(pg_stat_get_xact_numscans(indexrelid)) FROM pg_index WHERE indrelid '
@@ -733,6 +778,8 @@ SELECT ttl.create_container('fewer', 3600);
 INSERT INTO fewer SELECT i, i, CASE WHEN i <= 3 OR i % 100 = 50 THEN timestamptz '2020-01-01' ELSE now() END
     FROM generate_series(1, 300) i;
 VACUUM ANALYZE fewer;
+
+-- In a new session
 \c -
 SET client_min_messages = warning;
 SET search_path = scans, public;
@@ -741,11 +788,12 @@ SET enable_indexonlyscan = off;
 SET enable_bitmapscan = off;
 SELECT searches('SELECT count(*) FROM fewer') AS "the first";
 SELECT count(*), min(id), sum(id) FROM fewer;
+-- having met some it does, unless it may end early
 SELECT searches('SELECT count(*) FROM fewer') AS searches,
        searches('SELECT x FROM fewer WHERE id > 0 AND x > 0') AS "not of a key",
        searches('SELECT x FROM fewer LIMIT 5') AS "LIMIT",
        searches('SELECT x FROM fewer WHERE EXISTS (SELECT FROM fewer) LIMIT 1') AS "EXISTS";
--- Of 300 rows 200 have expired
+-- Of 300 rows 200 have expired: a search that finds so many doesn't pay, and is tried again after some scans
 SET ttl.touch = off;
 UPDATE fewer SET _ts = '2020-01-01' WHERE id <= 200;
 RESET ttl.touch;
@@ -759,8 +807,10 @@ RESET enable_bitmapscan;
 CREATE TABLE renewed (id int PRIMARY KEY, x int);
 SELECT ttl.create_container('renewed', 100);
 INSERT INTO renewed SELECT i, i FROM generate_series(1, 300) i;
+-- each row in the index of its TTL, by an UPDATE of all and of a part
 UPDATE renewed SET ttl = CASE id % 3 WHEN 1 THEN 10 WHEN 2 THEN -1 END;
 UPDATE renewed SET ttl = CASE id % 3 WHEN 0 THEN 10 WHEN 1 THEN -1 END WHERE id > 150;
+-- by the index those are hidden that have expired, or the indexes have other rows than they should
 SELECT set_config('ttl.now', (now() + interval '50 seconds')::text,
     false) IS NOT NULL AS "rows with a TTL of 10 have expired";
 SELECT * FROM in_all_modes('SELECT count(*) || '' '' || sum(id) FROM renewed');
