@@ -1,7 +1,7 @@
 -- One instant for each snapshot: what an execution takes for the present
 \set VERBOSITY terse
 SET client_min_messages = warning;
--- a session of its own
+-- In a session of its own, which has started no parallel worker yet
 \c
 SET client_min_messages = warning;
 CREATE SCHEMA instants;
@@ -24,12 +24,15 @@ SET min_parallel_table_scan_size = 0;
 CREATE INDEX ON small (f(g));
 SET enable_indexscan = off;
 SET enable_bitmapscan = off;
+-- by workers, each of which calls a function that reads tables
 SELECT count(*) FROM small WHERE f(g) > 500;
 RESET enable_indexscan;
 RESET enable_bitmapscan;
 CREATE FUNCTION fail(int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$BEGIN RETURN 1 / (SELECT count(*) -
     1000 FROM instants.big); END$$;
+-- an error in a worker that builds an index
 CREATE INDEX ON small (fail(g));
+-- the leader's next statements are none of a worker's
 COPY parts (id) FROM STDIN;
 1
 \.
@@ -49,7 +52,7 @@ $$;
 CALL wind();
 ANALYZE tick;
 CREATE VIEW instant AS SELECT min(_ts) AS at FROM tick;
--- lets the clock go on
+-- Lets the clock go on
 CREATE FUNCTION wait() RETURNS timestamptz LANGUAGE plpgsql AS $$
 DECLARE
     until timestamptz := clock_timestamp() + interval '6 ms';
@@ -58,14 +61,14 @@ BEGIN
     END LOOP;
     RETURN NULL;
 END $$;
--- how many different instants, and are they in order?
+-- How many different instants, and whether they are in order
 CREATE FUNCTION judge(VARIADIC at timestamptz[]) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT count(DISTINCT a) || CASE WHEN array_agg(a ORDER BY o) = array_agg(a
         ORDER BY a) THEN '' ELSE ' out of order' END
       FROM unnest(at) WITH ORDINALITY AS _(a, o) WHERE a IS NOT NULL
 $$;
 
--- of each kind; each waits before it looks, and looks twice
+-- A function of each kind; each waits before it looks, and looks twice
 CREATE FUNCTION plpgsql_stable() RETURNS timestamptz[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
     a timestamptz;
@@ -110,7 +113,7 @@ BEGIN
     END;
     RETURN ARRAY[(SELECT at FROM instants.instant)] || instants.sql_stable();
 END $$;
--- not VOLATILE, but what it calls is
+-- Not VOLATILE, but what it calls is
 CREATE FUNCTION calls_volatile() RETURNS timestamptz[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
     a timestamptz[];
@@ -130,13 +133,13 @@ SELECT judge(VARIADIC ARRAY[(SELECT at FROM instant)] || plpgsql_stable()) AS pl
        judge(VARIADIC ARRAY[(SELECT at FROM instant)] || error_stable()) AS after_error,
            judge(VARIADIC ARRAY[(SELECT at FROM instant)] || calls_volatile()) AS calls_volatile
            FROM generate_series(1, 1) i;
--- what takes a snapshot has a clock of its own
+-- What takes a snapshot has a clock of its own
 SELECT judge(VARIADIC ARRAY[(SELECT at FROM instant)] || plpgsql_volatile()) AS plpgsql_volatile,
     judge(VARIADIC ARRAY[(SELECT at FROM instant)] || sql_volatile()) AS sql_volatile;
--- row by row
+-- Row by row, it is the statement's for a STABLE function, and each call's for a VOLATILE one
 SELECT count(DISTINCT a) AS instants, count(*) FROM (SELECT (sql_stable())[1] AS a FROM generate_series(1, 10)) _;
 SELECT count(DISTINCT a) AS instants, count(*) FROM (SELECT (sql_volatile())[1] AS a FROM generate_series(1, 10)) _;
--- the ones of one expression have one snapshot, the next one has another
+-- The functions of one expression have one snapshot, the next expression has another
 DO $$
 DECLARE
     a timestamptz[];
@@ -158,7 +161,7 @@ BEGIN
     END LOOP;
     ASSERT instants.judge(VARIADIC a) = '15', a;
 END $$;
--- with transactions of its own; the argument is evaluated by the snapshot of CALL
+-- With transactions of its own; the argument is evaluated by the snapshot of CALL
 CREATE PROCEDURE transactions(a timestamptz[], INOUT result text) LANGUAGE plpgsql AS $$
 BEGIN
     FOR i IN 1 .. 3 LOOP
@@ -172,7 +175,9 @@ BEGIN
     result := instants.judge(VARIADIC a);
 END $$;
 CALL transactions(plpgsql_stable() || sql_stable(), NULL);
+
 -- A statement within a command
+-- one instant for what EXECUTE, COPY, CREATE TABLE AS and REFRESH execute
 PREPARE q AS SELECT judge(VARIADIC ARRAY[at] || plpgsql_stable() || sql_stable()) AS q FROM instant;
 EXECUTE q;
 COPY (SELECT judge(VARIADIC ARRAY[at] || plpgsql_stable() || sql_stable()) FROM instant) TO STDOUT;
@@ -181,20 +186,25 @@ CREATE MATERIALIZED VIEW kept AS
     SELECT judge(VARIADIC ARRAY[at] || instants.plpgsql_stable() || instants.sql_stable()) AS q FROM instant;
 REFRESH MATERIALIZED VIEW kept;
 TABLE made UNION ALL TABLE kept;
+
 -- A cursor keeps its own, for what it calls, too
 BEGIN;
 DECLARE c CURSOR FOR SELECT judge(at, at2, (sql_stable())[1], (plpgsql_stable())[2]) AS own, judge(at,
     (sql_volatile())[1]) AS "volatile" FROM instant, (SELECT wait(), at AS at2 FROM instant) _, generate_series(1, 3);
+-- it fetches later, and looks at the instant of its opening
 SELECT wait();
 FETCH 1 FROM c;
 SELECT wait();
 FETCH 2 FROM c;
 COMMIT;
+
 -- Eviction and referential actions: nested statements that serve an outer one.  What expires
 -- while the statement runs isn't evicted, and may still be referenced
 CREATE TABLE key (id int PRIMARY KEY);
 CREATE TABLE reference (id int REFERENCES key ON DELETE CASCADE ON UPDATE CASCADE);
 SELECT ttl.create_container('key', 60), ttl.create_container('reference', 60);
+
+-- A row that expires in two seconds
 CREATE FUNCTION expiring(OUT expires_at timestamptz) LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM instants.key;
@@ -204,14 +214,17 @@ END $$;
 CREATE FUNCTION wait_for(instant timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN PERFORM
     pg_sleep_until(instant + interval '1 ms'); RETURN true; END$$;
 SELECT expiring() \gset
+-- it expires in the middle of the statement
 WITH later AS MATERIALIZED (SELECT wait_for(:'expiring')),
     referencing AS (INSERT INTO reference SELECT 1 FROM later RETURNING id),
     evicting AS (INSERT INTO key SELECT 1 FROM later ON CONFLICT DO NOTHING RETURNING id)
 SELECT (SELECT count(*) FROM referencing) AS referencing, (SELECT count(*) FROM evicting) AS evicting;
+-- afterwards it has expired, can't be referenced, and an INSERT takes its key
 SELECT count(*) FROM key;
 SELECT state('INSERT INTO instants.reference VALUES (1)');
 INSERT INTO key VALUES (1);
 TABLE reference;
+
 -- One snapshot for the whole transaction: one clock
 CALL wind();
 BEGIN ISOLATION LEVEL REPEATABLE READ;
@@ -219,10 +232,14 @@ SELECT at FROM instant \gset
 SELECT judge(VARIADIC ARRAY[:'at', (SELECT at
     FROM instant)] || plpgsql_stable() || sql_stable() || sql_volatile() || plpgsql_immutable(i) || error_stable())
     FROM generate_series(1, 1) i;
+
+-- VOLATILE functions included
 DO $$BEGIN PERFORM instants.wait(); ASSERT instants.plpgsql_volatile() = instants.plpgsql_stable(); END$$;
 EXECUTE q;
+-- a statement that writes, too
 DELETE FROM key RETURNING judge(:'at', (sql_volatile())[1]);
 COMMIT;
+
 -- In parallel workers
 ALTER FUNCTION sql_stable() PARALLEL SAFE;
 ALTER FUNCTION sql_volatile() PARALLEL SAFE;
@@ -239,6 +256,8 @@ SET parallel_leader_participation = off;
 TRUNCATE small;
 DROP INDEX small_f_idx;
 INSERT INTO small SELECT generate_series(1, 20);
+
+-- Each row by a worker: STABLE functions at the leader's instant, VOLATILE ones later
 CREATE VIEW in_workers AS
     SELECT judge(VARIADIC array_agg(a[1]) || array_agg(a[2]) || array_agg(b[2]) || (SELECT at
         FROM instant)) AS stable, count(DISTINCT c) > 5 AS "volatile", min(c) > min(a[1]) AS later,
@@ -247,6 +266,7 @@ CREATE VIEW in_workers AS
           is_worker(current_setting('instants.leader')::int) AS w FROM small WHERE g > 0 OFFSET 0) _;
 SELECT set_config('instants.leader', :'leader', false) = :'leader' AS set;
 SELECT * FROM in_workers;
+-- in REPEATABLE READ all at the transaction's
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT at FROM instant \gset
 SELECT in_workers.*, at = :'at' AS one FROM in_workers, instant;

@@ -22,6 +22,7 @@ CALL refill('item');
 
 -- Statements that were prepared before the table was a container, and all that
 -- becomes of it, with each kind of plan
+-- What each of the statements answers now
 CREATE FUNCTION executed(OUT ids text, OUT of_range bigint, OUT touched text, OUT joined bigint) LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE 'EXECUTE ids' INTO ids;
@@ -38,6 +39,8 @@ BEGIN
         WHEN ((to_jsonb(item)->>'_ts')::timestamptz) < '2800-01-01' THEN 'touched' ELSE 'not touched' END;
     PREPARE joined AS SELECT count(b.id) FROM item a LEFT JOIN item b ON a.id = b.id - 1;
 END $$;
+
+-- The answers after each step of a container's life; in the end all is undone
 CREATE PROCEDURE go_through_life() LANGUAGE plpgsql AS $$
 DECLARE
     step text;
@@ -77,6 +80,8 @@ BEGIN
 END $$;
 SET client_min_messages = notice;
 SET plan_cache_mode = force_generic_plan;
+
+-- A generic plan, a custom one, and what PostgreSQL chooses have the same answers
 CALL go_through_life();
 SET plan_cache_mode = force_custom_plan;
 CALL go_through_life();
@@ -94,6 +99,8 @@ SET plan_cache_mode = force_generic_plan;
 PREPARE by_path AS SELECT string_agg(id::text, ' ' ORDER BY id) FROM item;
 CREATE FUNCTION by_path() RETURNS text LANGUAGE plpgsql AS
     'BEGIN RETURN (SELECT string_agg(id::text, '' '' ORDER BY id) FROM item); END';
+
+-- By the search_path the plan is made for the one table or for the other
 EXECUTE by_path;
 SELECT by_path();
 SET search_path = sessions_plain, sessions, public;
@@ -102,7 +109,7 @@ SELECT by_path();
 SET search_path = sessions, public;
 EXECUTE by_path;
 SELECT by_path();
--- partitions that come and go
+-- Partitions come and go: plans over the parent and over the partition follow the policy that each has
 CREATE TABLE parts (id int PRIMARY KEY, n int) PARTITION BY RANGE (id);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (4);
 SELECT ttl.create_container('parts', 60);
@@ -113,7 +120,9 @@ CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (4) TO (10);
 CALL refill('parts');
 EXECUTE of_parts;
 EXECUTE of_part;
+-- an UPDATE through the partition is stamped
 EXECUTE update_part(1);
+-- apart, each follows its own policy
 ALTER TABLE parts DETACH PARTITION parts_1;
 EXECUTE of_parts;
 EXECUTE of_part;
@@ -123,6 +132,7 @@ EXECUTE of_part;
 SELECT ttl.set_default_ttl('parts_1', -1);
 EXECUTE of_part;
 EXECUTE update_part(2);
+-- no container any more, it shows all, and isn't stamped
 SELECT ttl.drop_container('parts_1');
 INSERT INTO parts_1 (id, n, _ts) VALUES (0, 0, '2900-01-01');
 EXECUTE of_part;
@@ -135,6 +145,7 @@ DEALLOCATE ALL;
 --
 
 CALL refill('item');
+
 -- PL/pgSQL: expressions, loops, exceptions
 DO $$
 DECLARE
@@ -180,7 +191,7 @@ BEGIN
     END;
 END $$;
 SELECT id, n FROM item ORDER BY id;
--- a loop that commits between rows keeps to what it was opened with
+-- A loop that commits between rows keeps to what it was opened with
 CREATE PROCEDURE committing_loop(OUT ids text) LANGUAGE plpgsql AS $$
 DECLARE
     r record;
@@ -214,6 +225,8 @@ CREATE VIEW by_functions AS
                ORDER BY i) FROM sql_atomic() i) AS atomic, (SELECT string_agg(id::text, ' ' ORDER BY id)
                FROM sql_rows()) AS rows;
 CALL refill('item');
+
+-- All find the same, whichever policy there is, or none
 SELECT * FROM by_functions;
 SELECT ttl.set_default_ttl('item', -1);
 SELECT * FROM by_functions;
@@ -224,9 +237,10 @@ SELECT sql_update(1);
 ROLLBACK;
 SELECT ttl.set_default_ttl('item', 60);
 SELECT * FROM by_functions;
+-- writing functions find, stamp and free keys as statements do
 SELECT sql_update(1), sql_update(3), sql_insert(3), sql_update(3);
 SELECT * FROM by_functions;
--- one statement, in which the function turns TTL off: from the next statement on
+-- One statement, in which the function turns TTL off: from the next statement on
 CREATE FUNCTION off_and_count() RETURNS bigint LANGUAGE sql AS $$
     SELECT ttl.set_default_ttl('sessions.item', NULL);
     SELECT count(*) FROM sessions.item;
@@ -238,7 +252,7 @@ SELECT ttl.set_default_ttl('item', 60);
 -- Cursors
 --
 
--- forth and back, while rows are written, deleted and the policy is changed
+-- Forth and back, while rows are written, deleted and the policy is changed: the cursor shows what it would have shown
 CALL refill('item');
 BEGIN;
 DECLARE c SCROLL CURSOR FOR SELECT id FROM item ORDER BY id;
@@ -250,6 +264,7 @@ FETCH ALL FROM c;
 FETCH ALL FROM seq;
 FETCH BACKWARD ALL FROM seq;
 SELECT ttl.set_default_ttl('item', 1);
+-- rows that change after the cursor was opened are as they were
 UPDATE item SET n = -1 WHERE id = 1;
 DELETE FROM item WHERE id = 2;
 INSERT INTO item (id) VALUES (3);
@@ -268,17 +283,20 @@ BEGIN;
 DECLARE held SCROLL CURSOR WITH HOLD FOR SELECT id, n FROM item ORDER BY id;
 DECLARE unread CURSOR WITH HOLD FOR SELECT id FROM item;
 FETCH 1 FROM held;
+
+-- TTL is turned off before the COMMIT that fills it
 SELECT ttl.set_default_ttl('item', NULL);
 COMMIT;
 FETCH ALL FROM held;
 FETCH ALL FROM unread;
 SELECT ttl.set_default_ttl('item', 60);
+-- deletions don't reach it
 CALL ttl.reap('item');
 DELETE FROM item;
 FETCH BACKWARD ALL FROM held;
 CLOSE held;
 CLOSE unread;
--- the row under a cursor
+-- The row under a cursor can be updated and deleted, and the next one is found
 CALL refill('item');
 BEGIN;
 DECLARE c CURSOR FOR SELECT id FROM item FOR UPDATE;
@@ -288,13 +306,13 @@ FETCH 1 FROM c;
 DELETE FROM item WHERE CURRENT OF c RETURNING id;
 FETCH 1 FROM c;
 COMMIT;
--- a table that a cursor reads cannot be made a container meanwhile
+-- A table that a cursor reads cannot be made a container meanwhile
 CREATE TABLE plain (id int);
 BEGIN;
 DECLARE c CURSOR FOR SELECT id FROM plain;
 SELECT state('SELECT ttl.create_container(''plain'', 60)');
 COMMIT;
--- one that a function returns, through the clock that the transaction has
+-- One that a function returns, through the clocks that the transaction sets
 CREATE FUNCTION opened() RETURNS refcursor LANGUAGE plpgsql AS $$
 DECLARE
     c refcursor := 'opened';
@@ -318,7 +336,7 @@ ROLLBACK;
 --
 
 CALL refill('item');
--- insertion, update and eviction
+-- Insertion, update and eviction are there or not, as the transaction ends
 BEGIN;
 INSERT INTO item (id, n) VALUES (3, 33), (6, 66);
 INSERT INTO item (id, n, _ts) VALUES (7, 77, '2020-01-01');
@@ -329,26 +347,27 @@ SELECT ttl.expired_count('item');
 ROLLBACK PREPARED 'regress_ttl_1';
 SELECT id, n FROM item ORDER BY id;
 SELECT ttl.expired_count('item');
+-- committed, with a call of ttl.reap before
 BEGIN;
 INSERT INTO item (id, n) VALUES (3, 33), (6, 66);
 INSERT INTO item (id, n, _ts) VALUES (7, 77, '2020-01-01');
 UPDATE item SET n = 11 WHERE id = 1;
 CALL ttl.reap('item');
 PREPARE TRANSACTION 'regress_ttl_1';
--- what is locked by it is not waited for
+-- What is locked by it is not waited for
 CALL ttl.reap('item');
 SELECT ttl.expired_count('item');
 COMMIT PREPARED 'regress_ttl_1';
 SELECT id, n FROM item ORDER BY id;
 SELECT ttl.expired_count('item');
--- configuration
+-- Configuration: in force when it is committed, and seen by nobody before
 CALL refill('item');
 BEGIN;
 SELECT ttl.set_default_ttl('item', NULL);
 SELECT count(*) FROM item;
 PREPARE TRANSACTION 'regress_ttl_2';
 SELECT count(*) FROM item;
--- nobody changes what is being changed, and the reaper does not wait for it
+-- Nobody changes what is being changed, and waits for it
 SET lock_timeout = '10ms';
 SELECT state('SELECT ttl.set_default_ttl(''item'', -1)');
 RESET lock_timeout;
@@ -360,6 +379,7 @@ PREPARE TRANSACTION 'regress_ttl_2';
 SELECT count(*) FROM item;
 COMMIT PREPARED 'regress_ttl_2';
 SELECT count(*) FROM item;
+-- a container that is prepared: no plan is made for it before it is there
 CREATE TABLE later (id int PRIMARY KEY, _ts timestamptz);
 INSERT INTO later VALUES (1, '2020-01-01'), (2, '2900-01-01');
 PREPARE count_later AS SELECT count(*) FROM later;
@@ -373,6 +393,7 @@ COMMIT PREPARED 'regress_ttl_3';
 EXECUTE count_later;
 INSERT INTO later VALUES (1, DEFAULT);
 EXECUTE count_later;
+-- and one that ends, rolled back and committed
 BEGIN;
 SELECT ttl.drop_container('later', true);
 PREPARE TRANSACTION 'regress_ttl_3';
@@ -389,16 +410,18 @@ DEALLOCATE ALL;
 -- JIT
 --
 
--- where the server has it: expressions compiled and inlined are the same
+-- Where the server has it: expressions compiled and inlined are the same
 SELECT ttl.set_default_ttl('item', 60);
 CALL refill('item');
 SET jit = on;
 SET jit_above_cost = 0;
 SET jit_inline_above_cost = 0;
 SET jit_optimize_above_cost = 0;
+-- conditions that would fail on expired rows don't see them
 SELECT count(*), sum(n), count(*) FILTER (WHERE 1 / (id - 3) IS NOT NULL) FROM item
     WHERE n > 0 AND 10 / (id - 4) IS NOT NULL;
 UPDATE item SET n = n + 1 WHERE 1 / (id - 5) IS NOT NULL RETURNING id, n, _ts < '2800-01-01' AS touched;
+-- keys of expired rows are free, of live ones not
 INSERT INTO item (id, n) VALUES (3, 3), (1, 0) ON CONFLICT (id) DO UPDATE SET n = excluded.n - item.n RETURNING id, n;
 SELECT a.id, b.id FROM item a LEFT JOIN item b ON a.id = b.id - 2 ORDER BY a.id;
 RESET jit_above_cost;
@@ -427,6 +450,8 @@ BEGIN
         COMMIT;
     END LOOP;
 END $$;
+
+-- The caches have their size after some tables; after many more, no more than that
 CALL stage(20);
 SELECT cached() AS before \gset
 CALL stage(400);

@@ -8,7 +8,7 @@ CREATE ROLE regress_ttl_alice;
 CREATE ROLE regress_ttl_mallory;
 GRANT USAGE, CREATE ON SCHEMA whose TO regress_ttl_alice, regress_ttl_mallory;
 SET search_path = whose, public;
--- what has run, and as whom
+-- What has run, and as whom
 CREATE TABLE ran (n int GENERATED ALWAYS AS IDENTITY, who name DEFAULT current_user, what text);
 GRANT INSERT ON ran TO PUBLIC;
 CREATE FUNCTION ran() RETURNS text LANGUAGE sql AS $$
@@ -16,6 +16,8 @@ CREATE FUNCTION ran() RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(DISTINCT concat_ws(' as ', what, CASE WHEN pg_has_role(who, 'pg_read_server_files',
         'member') THEN 'SUPERUSER' ELSE who END), ', ') FROM gone
 $$;
+
+-- What is stored of a table, expired or not
 CREATE FUNCTION stored(text) RETURNS text LANGUAGE plpgsql SET row_security = off AS $$
 DECLARE
     ids text;
@@ -28,7 +30,7 @@ BEGIN
     INSERT INTO whose.ran (what) VALUES (format('%s %s', TG_OP, TG_TABLE_NAME));
     RETURN coalesce(NEW, OLD);
 END $$;
--- audit triggers as one finds them: names without a schema, and a search_path of the function's own, or none
+-- Audit triggers as one finds them: names without a schema, and a search_path of the function's own, or none
 CREATE TABLE log (message text);
 GRANT INSERT, SELECT ON log TO PUBLIC;
 CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql SET search_path = whose AS $$
@@ -70,6 +72,8 @@ GRANT INSERT, UPDATE (id), SELECT (id) ON item TO regress_ttl_mallory;
 INSERT INTO item (id, _ts) SELECT i, '2020-01-01' FROM generate_series(1, 5) i;
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CALL attack();
+
+-- By INSERT, ON CONFLICT, UPDATE, COPY and MERGE: the owner's triggers run as the attacker, whose objects gain nothing
 INSERT INTO item VALUES (1);
 INSERT INTO item VALUES (2) ON CONFLICT DO NOTHING;
 UPDATE item SET id = 3 WHERE id = 2;
@@ -84,8 +88,9 @@ CALL attack();
 MERGE INTO item USING (VALUES (5)) v (id) ON item.id = v.id WHEN NOT MATCHED THEN INSERT (id) VALUES (v.id);
 DISCARD TEMP;
 RESET SESSION AUTHORIZATION;
+-- no superuser among them, and each key has been freed
 SELECT ran(), stored('item');
--- all that is lent is the permission: neither a name of the session's, nor a schema that
+-- All that is lent is the permission: neither a name of the session's, nor a schema that
 -- the user may not use, nor row-level security counts, forced or not
 CREATE SCHEMA whose_hidden;
 CREATE TABLE whose_hidden.archive (id int, n int GENERATED ALWAYS AS IDENTITY);
@@ -99,6 +104,7 @@ ALTER TABLE whose_hidden.secret ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECUR
 ALTER TABLE whose_hidden.archive ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY all_new ON whose_hidden.secret FOR INSERT WITH CHECK (true);
 SET SESSION AUTHORIZATION regress_ttl_mallory;
+-- objects of the attacker's that ttl's DELETE might take for PostgreSQL's
 CREATE FUNCTION tid_equals(tid, tid) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE 'called'; END$$;
 CREATE OPERATOR = (FUNCTION = tid_equals, LEFTARG = tid, RIGHTARG = tid);
 CREATE DOMAIN tid AS int;
@@ -111,7 +117,7 @@ DROP FUNCTION whose.tid_equals(pg_catalog.tid, pg_catalog.tid), whose.count();
 DROP DOMAIN whose.tid;
 RESET SESSION AUTHORIZATION;
 SELECT (SELECT count(*) FROM whose_hidden.secret), (SELECT string_agg(id::text, ' ') FROM whose_hidden.archive);
--- a trigger is not spared row-level security that is forced upon the user
+-- A trigger is not spared row-level security that is forced upon the user
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CREATE TABLE forced (id int);
 INSERT INTO forced VALUES (1);
@@ -131,7 +137,7 @@ SET SESSION AUTHORIZATION regress_ttl_mallory;
 INSERT INTO plain VALUES (1);
 RESET SESSION AUTHORIZATION;
 SELECT ran();
--- a trigger that needs the owner's rights has them if it says so, and an error tells how
+-- A trigger that needs the owner's rights has them if it says so, and an error tells how
 CREATE TABLE private_log (id int);
 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
     'BEGIN INSERT INTO whose.private_log VALUES (OLD.id); RETURN OLD; END';
@@ -146,7 +152,7 @@ SET SESSION AUTHORIZATION regress_ttl_mallory;
 INSERT INTO plain VALUES (2);
 RESET SESSION AUTHORIZATION;
 SELECT * FROM private_log;
--- a role that a trigger sets stays, as it does after a DELETE of the user's
+-- A role that a trigger sets stays, as it does after a DELETE of the user's
 CREATE FUNCTION set_role() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN SET ROLE regress_ttl_alice; RETURN OLD; END';
 CREATE TABLE roled (id int PRIMARY KEY);
 SELECT ttl.create_container('roled', 10);
@@ -160,6 +166,7 @@ RESET ROLE;
 -- Referential actions, which PostgreSQL carries out as the child's owner
 --
 
+-- Code of the child's owner: of a trigger, a CHECK, a default's key that must be freed
 CREATE FUNCTION check_log(int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN PERFORM FROM log; RETURN true; END';
 CREATE FUNCTION make_parent(name text, action text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -183,18 +190,20 @@ SELECT ttl.create_container('defaulted_child', 10);
 INSERT INTO defaulted_child (id, p, _ts) VALUES (2, 0, '2020-01-01');
 CREATE UNIQUE INDEX ON defaulted_child (p);
 CREATE TRIGGER audit_too BEFORE DELETE ON defaulted_child FOR EACH ROW EXECUTE FUNCTION audit_too();
+
+-- It isn't run by a user's INSERT: the row goes in the background
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CALL attack();
 INSERT INTO cascaded VALUES (1);
 INSERT INTO cascaded VALUES (2);
 INSERT INTO nulled VALUES (1);
 INSERT INTO defaulted VALUES (1);
--- no code, no harm
+-- A CASCADE that sets off no code is no reason
 INSERT INTO free VALUES (1);
 DISCARD TEMP;
 RESET SESSION AUTHORIZATION;
 SELECT ran(), stored('cascaded'), stored('nulled'), stored('defaulted'), stored('free'), stored('free_child');
--- who may delete by himself, does
+-- Who may delete by himself may by INSERT, too
 GRANT DELETE ON cascaded, nulled, defaulted TO regress_ttl_alice;
 GRANT INSERT ON cascaded, nulled, defaulted TO regress_ttl_alice;
 SET SESSION AUTHORIZATION regress_ttl_alice;
@@ -203,13 +212,13 @@ INSERT INTO nulled VALUES (1);
 INSERT INTO defaulted VALUES (1);
 RESET SESSION AUTHORIZATION;
 SELECT stored('cascaded_child'), stored('nulled_child'), stored('defaulted_child');
--- but not if row-level security would keep him from it
+-- But not if row-level security would keep him from it
 CREATE POLICY new ON cascaded FOR INSERT WITH CHECK (true);
 ALTER TABLE cascaded ENABLE ROW LEVEL SECURITY;
 SET SESSION AUTHORIZATION regress_ttl_alice;
 INSERT INTO cascaded VALUES (2);
 RESET SESSION AUTHORIZATION;
--- to delete from a partitioned table is to delete from its partitions
+-- To delete from a partitioned table is to delete from its partitions: the right to the table that was named counts
 CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY LIST (id);
 CREATE TABLE parted_low PARTITION OF parted FOR VALUES IN (0, 1) PARTITION BY LIST (id);
 CREATE TABLE parted_1 PARTITION OF parted_low FOR VALUES IN (1);
@@ -225,7 +234,7 @@ GRANT DELETE ON parted TO regress_ttl_mallory;
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 SELECT state('INSERT INTO whose.parted VALUES (1)');
 RESET SESSION AUTHORIZATION;
--- actions that come back to where they began, with code of the owner's and without
+-- Actions that come back to where they began end, with code of the owner's and without
 CREATE TABLE ring (id int PRIMARY KEY, next int);
 CREATE TABLE ring_next (id int PRIMARY KEY, next int REFERENCES ring ON DELETE CASCADE);
 ALTER TABLE ring ADD FOREIGN KEY (next) REFERENCES ring_next ON DELETE CASCADE;
@@ -239,7 +248,7 @@ CREATE TRIGGER tell BEFORE DELETE ON ring_next FOR EACH ROW EXECUTE FUNCTION tel
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 SELECT state('INSERT INTO whose.ring VALUES (2)');
 RESET SESSION AUTHORIZATION;
--- further down, on partitions, by rules; and own code is nobody's concern
+-- Code further down, on partitions, and by rules counts; the user's own is nobody's concern
 SELECT make_parent('top', 'CASCADE'), make_parent('split', 'CASCADE'), make_parent('ruled', 'CASCADE'),
     make_parent('own', 'CASCADE');
 CREATE TABLE top_grandchild (id int REFERENCES top_child ON DELETE CASCADE) PARTITION BY LIST (id);
@@ -274,20 +283,22 @@ INSERT INTO referencing (id, p, _ts) SELECT i, i, '2020-01-01' FROM generate_ser
 CREATE TRIGGER audit BEFORE DELETE ON referencing FOR EACH ROW EXECUTE FUNCTION audit();
 RESET SESSION AUTHORIZATION;
 SET SESSION AUTHORIZATION regress_ttl_mallory;
+-- the attacker deletes the parent, and another's trigger would run as his
 CALL attack();
 DELETE FROM parent WHERE id = 1;
 UPDATE parent SET id = 100 WHERE id = 1;
 DISCARD TEMP;
 RESET SESSION AUTHORIZATION;
+-- the HINT says when it is deleted in the background, if at all
 SELECT ttl.alter_container('referencing', reap_delay => '100 years');
 DELETE FROM parent WHERE id = 1;
 SELECT ttl.alter_container('referencing', reaping => false);
 DELETE FROM parent WHERE id = 1;
--- the owner himself may
+-- The owner himself may
 SET SESSION AUTHORIZATION regress_ttl_alice;
 DELETE FROM parent WHERE id = 1;
 RESET SESSION AUTHORIZATION;
--- nor is there a way by what an archive does
+-- Nor is there a way by what an archive does
 DROP TRIGGER audit ON referencing;
 CREATE TABLE archive_of_alice (id int, p int);
 ALTER TABLE archive_of_alice OWNER TO regress_ttl_alice;
@@ -299,7 +310,7 @@ SET SESSION AUTHORIZATION regress_ttl_mallory;
 DELETE FROM parent WHERE id = 2;
 RESET SESSION AUTHORIZATION;
 DROP TRIGGER audit ON archive_of_alice;
--- where there is no code, the rows go
+-- Where there is no code, the rows go
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CALL attack();
 DELETE FROM parent WHERE id = 2;
@@ -308,7 +319,7 @@ RESET SESSION AUTHORIZATION;
 SELECT ttl.alter_container('referencing', archive_to => 0);
 TABLE archive_of_alice;
 SELECT ran(), stored('parent'), stored('referencing');
--- what the owner of the parent attaches to his other tables runs as the user, as on the parent itself
+-- What the owner of the parent attaches to his other tables runs as the user, as on the parent itself
 CREATE TABLE same_owner (id int PRIMARY KEY, p int REFERENCES parent);
 SELECT ttl.create_container('same_owner', 10);
 CREATE TRIGGER tell BEFORE DELETE ON same_owner FOR EACH ROW EXECUTE FUNCTION tell();
@@ -339,7 +350,7 @@ SET SESSION AUTHORIZATION regress_ttl_mallory;
 DELETE FROM parent WHERE id = 15;
 RESET SESSION AUTHORIZATION;
 SELECT ran(), stored('first_level'), stored('second_level');
--- ... and no other user's
+-- ... and no other user's: for him it is code of another role
 DELETE FROM parent WHERE id = 16;
 SELECT ran(), stored('first_level'), stored('second_level');
 DROP TABLE second_level, first_level;
@@ -366,7 +377,7 @@ SET SESSION AUTHORIZATION regress_ttl_mallory;
 CREATE TABLE trap (id int PRIMARY KEY, p int REFERENCES parent);
 SELECT ttl.create_container('trap', 10);
 CREATE TRIGGER tell BEFORE DELETE ON trap FOR EACH ROW EXECUTE FUNCTION tell();
--- by way of a cascade, as which PostgreSQL deletes as the attacker
+-- By way of a cascade, as which PostgreSQL deletes as the attacker
 CREATE TABLE way (id int PRIMARY KEY, p int REFERENCES parent ON DELETE CASCADE);
 CREATE TABLE trap_behind (id int PRIMARY KEY, w int REFERENCES way);
 SELECT ttl.create_container('trap_behind', 10);
@@ -375,13 +386,13 @@ CREATE TABLE way_too (id int PRIMARY KEY, p int REFERENCES parent ON DELETE CASC
 CREATE TABLE trap_deferred (id int PRIMARY KEY, w int REFERENCES way_too DEFERRABLE INITIALLY DEFERRED);
 SELECT ttl.create_container('trap_deferred', 10);
 CREATE TRIGGER tell BEFORE DELETE ON trap_deferred FOR EACH ROW EXECUTE FUNCTION tell();
--- the other way round: what goes along has no code, but what references it has
+-- The other way round: what goes along has no code, but what references it has
 CREATE TABLE step (id int PRIMARY KEY REFERENCES parent);
 SELECT ttl.create_container('step', 10);
 CREATE TABLE trap_below (s int REFERENCES step ON DELETE CASCADE);
 CREATE CONSTRAINT TRIGGER tell AFTER DELETE ON trap_below DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION
     tell();
--- by functions that planning calls, or comparing keys
+-- By functions that planning calls, or comparing keys
 CREATE FUNCTION whoami() RETURNS int LANGUAGE plpgsql AS $$BEGIN INSERT INTO whose.ran (what)
     VALUES ('function'); RETURN 1; END$$;
 CREATE FUNCTION folded(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN whose.whoami(); END';
@@ -404,6 +415,8 @@ SELECT ttl.alter_container('step', touch_on_update => false);
 UPDATE step SET _ts = '2020-01-01';
 INSERT INTO trap_index (id, p, _ts) VALUES (1, 13, '2020-01-01');
 INSERT INTO trap_cast (id, p, _ts) VALUES (1, '8', '2020-01-01');
+
+-- A superuser deletes: what would run the attacker's code as him is refused, what runs it as the attacker isn't
 RESET SESSION AUTHORIZATION;
 DELETE FROM ran;
 DELETE FROM parent WHERE id = 8;
@@ -418,7 +431,7 @@ DELETE FROM parent WHERE id = 13;
 DELETE FROM parent WHERE id = 14;
 SELECT ran(), stored('parent');
 DROP TABLE trap_below, step, trap, way, trap_behind, way_too, trap_deferred, trap_index, trap_cast;
--- the same where a superuser inserts
+-- The same where a superuser inserts
 CREATE TABLE box (id int PRIMARY KEY);
 SELECT ttl.create_container('box', 10);
 GRANT REFERENCES, SELECT ON box TO regress_ttl_mallory;
@@ -436,13 +449,14 @@ SET ttl.touch = off;
 UPDATE box SET _ts = '2020-01-01';
 RESET ttl.touch;
 DELETE FROM ran;
+-- the index's function runs as the attacker, a trigger beside it not at all; CASCADE is PostgreSQL's, as the owner
 INSERT INTO box VALUES (1);
 CREATE TRIGGER tell BEFORE DELETE ON trap FOR EACH ROW EXECUTE FUNCTION tell();
 INSERT INTO box VALUES (2);
 INSERT INTO box VALUES (3);
 SELECT ran(), stored('trap'), stored('live_trap');
 
--- what a nested deletion was refused for is the reason that the user gets
+-- What a nested deletion was refused for is the reason that the user gets
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CREATE TABLE way (id int PRIMARY KEY, b int REFERENCES box ON DELETE CASCADE);
 CREATE TABLE trap_behind (id int PRIMARY KEY, w int REFERENCES way);
@@ -467,7 +481,7 @@ CREATE TABLE moved (id int PRIMARY KEY, kind text);
 SELECT ttl.create_container('moved', 10);
 GRANT INSERT ON moved TO regress_ttl_alice;
 ALTER TABLE moved OWNER TO regress_ttl_mallory;
--- archives of the attacker's, with code of each kind
+-- Archives of the attacker's, with code of each kind
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CREATE FUNCTION said(text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$BEGIN PERFORM whose.whoami(); RETURN true;
     END$$;
@@ -511,6 +525,8 @@ RESET SESSION AUTHORIZATION;
 SET client_min_messages = error;
 DELETE FROM ran;
 SET ttl.touch = off;
+
+-- What becomes of a row of each archive, and whose code has run
 CREATE FUNCTION try_archives(before text) RETURNS TABLE (archive regclass, result text, ran text) LANGUAGE plpgsql AS $$
 DECLARE
     i int := 100;
@@ -530,9 +546,11 @@ BEGIN
     END LOOP;
     TRUNCATE moved;
 END $$;
+
+-- By another user, and then by a superuser: as the owner of both tables
 SELECT * FROM try_archives('SET ROLE regress_ttl_alice');
 SELECT * FROM try_archives('');
--- which doesn't meet objects that the user has put in its way, in a session of his own or another's; what can run no
+-- In a session with temporary objects of another's, code that could meet these isn't run; what can run no
 -- code is written
 SET SESSION AUTHORIZATION regress_ttl_alice;
 CREATE TEMP TABLE in_the_way (id int);
@@ -543,14 +561,14 @@ DROP TABLE in_the_way;
 CREATE FUNCTION pg_temp.in_the_way() RETURNS int LANGUAGE sql AS 'SELECT 1';
 SELECT * FROM try_archives('SET ROLE regress_ttl_alice') WHERE archive IN ('kept_trigger'::regclass, 'kept_plain');
 DROP FUNCTION pg_temp.in_the_way;
--- the owner's own are no harm
+-- The owner's own objects are no harm
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CREATE TEMP TABLE in_the_way (id int);
 RESET SESSION AUTHORIZATION;
 SELECT * FROM try_archives('SET ROLE regress_ttl_alice') WHERE archive = 'kept_trigger'::regclass;
 DROP TABLE in_the_way;
 RESET ttl.touch;
--- each row is looked at: the user's code may run between two
+-- Each row is looked at: the user's code may run between two
 CREATE TABLE moved_both (during int4range, EXCLUDE USING gist (during WITH &&));
 CREATE TABLE kept_both (LIKE moved_both);
 CREATE TRIGGER tell BEFORE INSERT ON kept_both FOR EACH ROW EXECUTE FUNCTION tell();
@@ -572,7 +590,7 @@ RESET SESSION AUTHORIZATION;
 SELECT ran(), count(*) FROM kept_both;
 DROP TABLE moved_both;
 DROP TABLE moved;
--- so does what a CASCADE takes along
+-- So is what a CASCADE takes along, by a superuser and by another user
 CREATE TABLE tip (id int PRIMARY KEY);
 GRANT REFERENCES, SELECT, DELETE ON tip TO regress_ttl_alice, regress_ttl_mallory;
 INSERT INTO tip SELECT generate_series(1, 4);
@@ -600,6 +618,8 @@ DROP TABLE item, plain, roled, cascaded, nulled, defaulted, free, top, split, ru
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CREATE TABLE litter (id int PRIMARY KEY, how text);
 SELECT ttl.create_container('litter', 10);
+
+-- Statements that a trigger leaves something in the session with, or tries to be somebody else
 CREATE FUNCTION litter() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO whose.ran (what) VALUES ('litter');
@@ -619,7 +639,7 @@ INSERT INTO litter (id, how, _ts) SELECT n, how, '2020-01-01' FROM unnest(ARRAY[
 INSERT INTO later (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01');
 RESET SESSION AUTHORIZATION;
 SET client_min_messages = notice;
--- not even asked: NULL means the caller's own
+-- Of others' containers nobody is asked: NULL means the caller's own
 DELETE FROM ran;
 CREATE TABLE mine (id int);
 SELECT ttl.create_container('mine', 10);
@@ -630,7 +650,7 @@ RESET client_min_messages;
 INSERT INTO mine (id, _ts) VALUES (1, '2020-01-01');
 CALL ttl.reap();
 SELECT ran(), stored('litter'), stored('mine');
--- ... less those that are left alone
+-- ... less those that are left alone: with reaping off, or within the grace period
 INSERT INTO mine (id, _ts) VALUES (1, '2020-01-01');
 SELECT ttl.alter_container('mine', reaping => false);
 CALL ttl.reap();
@@ -638,8 +658,9 @@ SELECT ttl.alter_container('mine', reaping => true);
 INSERT INTO mine (id, _ts) VALUES (1, clock_timestamp() - interval '9 s');
 SELECT ttl.set_default_ttl('mine', 5);
 CALL ttl.reap();
+-- named, they are deleted all the same
 CALL ttl.reap('mine');
--- named: as VACUUM does
+-- Named by a superuser, the owner's code runs as in VACUUM, restricted: it leaves nothing in the session
 \set VERBOSITY terse
 CALL ttl.reap('litter');
 CALL ttl.reap('later');
@@ -647,7 +668,7 @@ SELECT ran(), stored('litter'), stored('later');
 SELECT count(*) FROM pg_class WHERE relname = 'pg_stat_activity';
 SELECT current_user = session_user AS myself, current_setting('search_path'), (SELECT count(*)
     FROM pg_prepared_statements), (SELECT count(*) FROM pg_listening_channels());
--- a member of the owning role is another role, too
+-- A member of the owning role is another role, too
 GRANT regress_ttl_mallory TO regress_ttl_alice;
 SET SESSION AUTHORIZATION regress_ttl_alice;
 CALL ttl.reap();
@@ -655,7 +676,7 @@ CALL ttl.reap('litter', 1);
 RESET SESSION AUTHORIZATION;
 REVOKE regress_ttl_mallory FROM regress_ttl_alice;
 SELECT ran(), stored('litter');
--- the owner's own session is his
+-- The owner's own session is his: there it may leave what it likes
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CALL ttl.reap('litter');
 DISCARD TEMP;
@@ -676,6 +697,8 @@ CREATE TABLE applied_null (id int PRIMARY KEY, p int REFERENCES applied_grandchi
 CREATE TABLE applied_split (id int, p int REFERENCES applied ON DELETE CASCADE) PARTITION BY LIST (id);
 CREATE TABLE applied_split_1 PARTITION OF applied_split DEFAULT;
 CREATE TABLE applied_live (id int PRIMARY KEY, p int REFERENCES applied);
+
+-- Each kind of action below a key, in partitions, and a live reference
 SELECT ttl.create_container('applied', 10);
 INSERT INTO applied (id, _ts) VALUES (1, '2900-01-01'), (2, '2900-01-01');
 INSERT INTO applied_child VALUES (1, 1);
@@ -686,6 +709,8 @@ INSERT INTO applied_live VALUES (1, 2);
 SET ttl.touch = off;
 UPDATE applied SET _ts = '2020-01-01';
 RESET ttl.touch;
+
+-- Triggers of each setting, which tell the session's mode
 CREATE FUNCTION make_triggers(regclass) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('CREATE TRIGGER by_origin AFTER DELETE OR UPDATE ON %1$s FOR EACH ROW EXECUTE FUNCTION tell_mode(); '
@@ -701,14 +726,17 @@ BEGIN
 END $$;
 SELECT make_triggers(t) FROM unnest('{applied, applied_child, applied_grandchild, applied_null, '
     'applied_split}'::regclass[]) t;
+
+-- As a replica, the foreign keys act all the same: a row goes with its children, and a live reference keeps one
 SET session_replication_role = replica;
 INSERT INTO applied VALUES (1);
 INSERT INTO applied VALUES (2);
 RESET session_replication_role;
+-- triggers fire by their setting for replicas, on each level
 SELECT what FROM ran ORDER BY n;
 SELECT stored('applied'), stored('applied_child'), stored('applied_grandchild'), stored('applied_split'), (SELECT p
     FROM applied_null), stored('applied_live');
--- a plain DELETE there
+-- A plain DELETE there acts on no children, as ever
 DELETE FROM ran;
 SET session_replication_role = replica;
 DELETE FROM applied WHERE id = 1;
@@ -716,6 +744,7 @@ RESET session_replication_role;
 SELECT what FROM ran ORDER BY n;
 
 \set VERBOSITY default
+
 -- Whether values of a row that is gone may be shown is decided before its owner's code runs
 CREATE TABLE untold (id int PRIMARY KEY, secret text);
 SELECT FROM ttl.create_container('untold', 60);
@@ -728,6 +757,7 @@ BEGIN
     RAISE unique_violation USING DETAIL = OLD.secret;
 END $$;
 CREATE TRIGGER t BEFORE DELETE ON untold FOR EACH ROW EXECUTE FUNCTION make_member();
+-- as he becomes a member of the owner's role by the trigger, too late
 SET ROLE regress_ttl_alice;
 INSERT INTO untold VALUES (1);
 RESET ROLE;
