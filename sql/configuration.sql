@@ -112,7 +112,7 @@ SELECT ttl.create_container('unlogged', 2147483647);
 CREATE TABLE by_interval (id int);
 SELECT ttl.create_container('by_interval', ttl.seconds('1 hour'));
 SELECT * FROM containers;
-SELECT columns_of('named'), columns_of('bare');
+SELECT columns_of('named'), columns_of('bare') \gx (format=unaligned)
 -- each has the indexes that its policy needs
 SELECT indexes_of('named') UNION ALL SELECT indexes_of('bare') UNION ALL SELECT indexes_of('unindexed');
 

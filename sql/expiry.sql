@@ -374,7 +374,7 @@ SELECT ttl.create_container('strict', 60, ttl_column => 'ttl');
 SET client_min_messages = warning;
 
 -- The error names table and column, so that an application can tell whose value it was
-SELECT fields_of('INSERT INTO expiry.strict (id, ttl) VALUES (1, 0)');
+SELECT fields_of('INSERT INTO expiry.strict (id, ttl) VALUES (1, 0)') \g (format=unaligned)
 INSERT INTO strict VALUES (1, 'new', -1), (2, 'new', NULL), (3, 'new', 2147483647);
 
 -- Each way to write one is refused, ON CONFLICT and MERGE as well, and only if the row would have it

@@ -727,7 +727,7 @@ UPDATE pp SET id = 7 WHERE id = 15;
 SELECT * FROM stored('cp');
 SELECT tableoid::regclass, id, pp FROM cp ORDER BY id;
 -- Expired ones go together with their parent; a live one keeps it
-SELECT hint('INSERT INTO foreign_keys.pp (id) VALUES (6)'), hint('INSERT INTO foreign_keys.pp (id) VALUES (16)');
+SELECT hint('INSERT INTO foreign_keys.pp (id) VALUES (6)'), hint('INSERT INTO foreign_keys.pp (id) VALUES (16)') \gx
 SELECT state('INSERT INTO foreign_keys.pp (id, note, _ts) VALUES (5, ''new'', ''3000-01-01'')'),
     state('INSERT INTO foreign_keys.pp (id, note, _ts) VALUES (3, ''new'', ''3000-01-01'')');
 -- the reaper leaves what live rows reference

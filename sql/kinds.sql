@@ -445,7 +445,7 @@ SELECT call, refused(format('CREATE TABLE kinds.refused (id int, n bigint, doc j
                     '5, ts_column => NULL, ttl_column => ''until''',
                         '-1, ts_column => ''until'', ttl_column => ''until''',
                         '-1, ts_column => NULL, ttl_column => ''until''',
-                    'NULL, ts_column => NULL, ttl_column => ''at''']) call;
+                    'NULL, ts_column => NULL, ttl_column => ''at''']) call \g (format=unaligned)
 -- nor can such a default be set later
 SELECT refused('SELECT ttl.set_default_ttl(''kinds.alone'', 60)');
 
@@ -470,7 +470,7 @@ SELECT ttl.create_container('session', -1, ts_column => NULL, ttl_column => 'exp
 -- The rows expire all the same, and the container needs what it was made with
 SELECT sid FROM session;
 SELECT container, default_ttl, ts_column, ttl_column FROM ttl.containers WHERE container = 'session'::regclass;
-SELECT refused('DROP INDEX kinds."IDX_session_expire"'), refused('ALTER TABLE kinds.session DROP expire');
+SELECT refused('DROP INDEX kinds."IDX_session_expire"'), refused('ALTER TABLE kinds.session DROP expire') \gx
 
 -- The column may be renamed, though
 CALL ttl.reap('session');

@@ -372,7 +372,7 @@ CALL ttl.reap('parent');
 SELECT stored('parent');
 SELECT array_agg(id ORDER BY id) AS child, (SELECT array_agg(id ORDER BY id) FROM nulled
     WHERE parent IS NOT NULL) AS nulled FROM child;
-SELECT * FROM stats WHERE container = 'parent'::regclass;
+SELECT * FROM stats WHERE container = 'parent'::regclass \gx (format=unaligned)
 SELECT count(*), ttl.expired_count('parent') FROM parent;
 -- each call says so
 CALL ttl.reap('parent');

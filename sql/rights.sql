@@ -605,12 +605,12 @@ SELECT refused('INSERT INTO "Select; ""x"" ''y'' %s"."group" VALUES (2, ''new'')
 UPDATE "Select; ""x"" 'y' %s"."group" SET "a ""b"" 'c' %s \" = 'three' WHERE "order" = 1;
 CALL ttl.reap('"Select; ""x"" ''y'' %s"."group"');
 SELECT container, rows_deleted, rows_evicted, blocked_rows, last_error FROM ttl.stat_containers
-    WHERE container::text ~ 'Select' ORDER BY container::text COLLATE "C";
+    WHERE container::text ~ 'Select' ORDER BY container::text COLLATE "C" \gx (format=unaligned)
 SELECT "order", "a ""b"" 'c' %s \" FROM "Select; ""x"" 'y' %s"."group";
 SELECT "order", "a ""b"" 'c' %s \" FROM "Select; ""x"" 'y' %s"."archive ""of"" 'group' %1$s" ORDER BY "order";
 SELECT refused('DROP INDEX "Select; ""x"" ''y'' %s".group_now_idx'),
     refused('DROP TRIGGER "~ttl" ON "Select; ""x"" ''y'' %s"."group"'),
-    refused('ALTER TABLE "Select; ""x"" ''y'' %s"."group" DROP COLUMN "user"');
+    refused('ALTER TABLE "Select; ""x"" ''y'' %s"."group" DROP COLUMN "user"') \gx (format=unaligned)
 CREATE TABLE "Select; ""x"" 'y' %s"."partitioned by" ("in" int PRIMARY KEY, "to" text,
     "for" timestamptz NOT NULL DEFAULT clock_timestamp(), "with" int) PARTITION BY LIST ("in");
 CREATE TABLE "Select; ""x"" 'y' %s"."values in (1)" PARTITION OF "Select; ""x"" 'y' %s"."partitioned by" FOR

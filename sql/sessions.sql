@@ -367,7 +367,7 @@ SELECT ttl.set_default_ttl('item', NULL);
 SELECT count(*) FROM item;
 PREPARE TRANSACTION 'regress_ttl_2';
 SELECT count(*) FROM item;
--- Nobody changes what is being changed, and waits for it
+-- A change that is prepared is waited for: nobody else changes the policy meanwhile
 SET lock_timeout = '10ms';
 SELECT state('SELECT ttl.set_default_ttl(''item'', -1)');
 RESET lock_timeout;
