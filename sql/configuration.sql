@@ -14,14 +14,17 @@ SELECT c.relname AS view, string_agg(a.attname || ' ' || format_type(a.atttypid,
   FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
  WHERE c.relnamespace = 'ttl'::regnamespace AND c.relkind = 'v'
  GROUP BY c.relname ORDER BY c.relname COLLATE "C" \g (format=unaligned)
+
 -- Everybody may look, nobody may write
 SELECT has_schema_privilege('regress_ttl_user', 'ttl', 'USAGE') AS schema,
        bool_and(has_table_privilege('regress_ttl_user', c.oid, 'SELECT')) AS read,
        bool_or(has_table_privilege('regress_ttl_user', c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER')) AS write,
        has_schema_privilege('regress_ttl_user', 'ttl', 'CREATE') AS make
   FROM pg_class c WHERE c.relnamespace = 'ttl'::regnamespace AND c.relkind IN ('r', 'v');
+
 -- Each setting has its context: what affects other sessions isn't for every user
 SELECT name, context FROM pg_settings WHERE name ~ '^ttl\.' AND name NOT IN ('ttl.leader') ORDER BY name COLLATE "C";
+
 -- Every object is commented, so that \dx+ and \df+ explain it
 SELECT pg_describe_object(classid, objid, 0) FROM pg_depend d
  WHERE deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'ttl')
@@ -66,6 +69,7 @@ SELECT relfilenode AS was FROM pg_class WHERE oid = 'session'::regclass \gset
 SELECT ctid, xmin AS was_xmin FROM session WHERE id = 1 \gset
 SELECT ttl.create_container('session', 3600);
 SELECT relfilenode = :was AS not_rewritten FROM pg_class WHERE oid = 'session'::regclass;
+
 -- An empty table needs no value for rows that were there before: it would cost scans
 CREATE TABLE nothing_yet (id int PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE nothing_yet_1 PARTITION OF nothing_yet FOR VALUES FROM (0) TO (100);
@@ -83,6 +87,7 @@ SELECT indexes_of('session');
 SELECT triggers_of('session');
 SELECT * FROM containers;
 SELECT ttl.default_ttl('session');
+
 -- The rows that were there count from now
 SELECT id, data, ttl, _ts <= clock_timestamp() AND _ts > clock_timestamp() - interval '10 min' AS from_now,
     ttl.time_to_live(s) BETWEEN 3000 AND 3600 AS left FROM session s ORDER BY id;
@@ -98,6 +103,7 @@ CREATE TABLE bare (id int);
 SELECT ttl.create_container('bare', ttl_column => NULL);
 CREATE TABLE unindexed (id int);
 SELECT ttl.create_container('unindexed', indexing => 'none');
+
 -- The word that Cosmos DB had for an indexing mode is taken, and said to be the same
 SET client_min_messages = notice;
 CREATE TABLE lazy (id int);
@@ -168,6 +174,7 @@ SELECT t, refused(format('CREATE TABLE configuration.adopt (id int, _ts %s); SEL
 SELECT t, refused(format('CREATE TABLE configuration.adopt (id int, ttl %s); SELECT '
     'ttl.create_container(''configuration.adopt'')', t))
   FROM unnest(ARRAY['text', 'lifetime', 'interval', 'boolean', 'int[]']) t \g (format=unaligned)
+
 -- Fitting columns are taken as they are, with constraints and indexes that are there already
 CREATE TABLE adopt (id int, _ts timestamptz, ttl smallint);
 INSERT INTO adopt VALUES (1, NULL, NULL), (2, '2020-01-01', 5), (3, '2020-01-01', 0);
@@ -192,6 +199,7 @@ DROP INDEX mine_other;
 SELECT ttl.drop_container('adopt_all');
 SELECT indexes_of('adopt_all');
 DROP INDEX mine_default, mine_item;
+
 -- One in the other direction is not equal, nor are others that look like it: the indexes are made
 CREATE INDEX descending ON adopt_all (_ts DESC) WHERE ttl IS NULL;
 CREATE INDEX not_equal_1 ON adopt_all (_ts) WHERE ttl IS NULL AND id > 0;
@@ -207,6 +215,7 @@ SELECT ttl.expired_count('adopt_all'), lag > '4 years' AS lag FROM ttl.stat_cont
     WHERE container = 'adopt_all'::regclass;
 CALL ttl.reap('adopt_all');
 SELECT ttl.expired_count('adopt_all'), count(*) FROM adopt_all;
+
 -- Without a TTL column, one on _ts alone serves
 CREATE TABLE adopt_ts (id int, _ts timestamptz);
 CREATE INDEX mine ON adopt_ts (_ts);
@@ -296,6 +305,7 @@ SELECT * FROM containers WHERE container = 'session'::regclass;
 SELECT a, refused(format('SELECT ttl.alter_container(''session'', %s)', a)) FROM unnest(ARRAY['reap_delay => ''-1 s''',
     'reap_delay => ''1000000 years''', 'indexing => ''none''', 'indexing => ''gin''', 'indexing => ''''',
     'batch_size => 50001', 'ts_precision => ''-1 s''']) a \g (format=unaligned)
+
 -- Without indexes there is no default TTL, and they go and come with the setting
 SELECT refused('SELECT ttl.set_default_ttl(''unindexed'', 60)');
 SELECT refused('SELECT ttl.set_default_ttl(''unindexed'', -1)');
@@ -328,6 +338,7 @@ SELECT ttl.set_default_ttl('precious', NULL);
 SELECT ttl.alter_container('precious', reaping => false);
 SELECT ttl.set_default_ttl('precious', 1);
 SELECT ttl.set_default_ttl('precious', NULL);
+
 -- That ttl.reaper is off is told whether or not the container is reaped
 SELECT ttl.alter_container('precious', reaping => true);
 SELECT ttl.set_default_ttl('precious', 60);
@@ -356,6 +367,7 @@ SELECT * FROM containers WHERE container = 'session'::regclass;
 -- the functions don't know the table any more
 SELECT state('SELECT ttl.drop_container(''session'')'),
     refused('SELECT ttl.expires_at(s) FROM configuration.session s');
+
 -- And back: with its columns registered anew, the same rows are hidden
 SELECT ttl.create_container('session', 60, ts_column => '_ts');
 SELECT count(*) FROM session WHERE id = 3;
@@ -413,6 +425,7 @@ SELECT try_all('theirs') AS superuser;
 SELECT s, refused(s) FROM unnest('{UPDATE ttl.container SET default_time_to_live = 1, DELETE FROM ttl.container, '
     'TRUNCATE ttl.container, UPDATE ttl.containers SET reaping = true, DELETE FROM ttl.containers}'::text[]) s
     \g (format=unaligned)
+
 -- Nor may others change them, with the same HINT, and with no HINT of ttl's on other tables
 GRANT pg_read_server_files TO regress_ttl_user;
 SET ROLE regress_ttl_user;
@@ -492,6 +505,7 @@ SELECT ttl.alter_container(container, indexing => 'consistent') FROM ttl.contain
 SELECT ttl.drop_container(container, true) FROM ttl.containers WHERE container::text ~ 'Odd';
 SELECT columns_of(oid) FROM pg_class WHERE relnamespace = '"Odd ""schema"" select"'::regnamespace AND relkind = 'r'
     ORDER BY relname COLLATE "C" \g (format=unaligned)
+
 -- Hostile objects in the search_path are not what registration uses
 CREATE SCHEMA hostile;
 CREATE FUNCTION hostile.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT ''1999-01-01''::timestamptz';
@@ -525,10 +539,12 @@ SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE date');
 SELECT refused('ALTER TABLE configuration.item ALTER COLUMN ttl TYPE text');
 SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE bigint USING 1');
 SELECT refused('ALTER TABLE configuration.item ALTER COLUMN _ts TYPE timestamptz[] USING NULL');
+
 -- Nor does a value change on the way to the type that the column has
 SELECT v, state('ALTER TABLE configuration.item ALTER COLUMN ' || v)
     FROM unnest('{_ts TYPE timestamptz USING _ts::date, _ts TYPE timestamptz USING _ts::timestamptz(0), _ts TYPE '
     'timestamptz USING x, ttl TYPE int USING ttl::smallint, ttl TYPE int USING x::int}'::text[]) v;
+
 -- Nothing is built anew when nothing changes
 SELECT string_agg(oid::text, ' ' ORDER BY oid) AS was FROM pg_class WHERE oid IN (SELECT indexrelid FROM pg_index
     WHERE indrelid = 'item'::regclass) \gset
@@ -545,12 +561,14 @@ SELECT refused('DROP INDEX CONCURRENTLY configuration.item__ts_idx');
 SELECT refused('DROP TRIGGER "~ttl" ON configuration.item');
 SELECT refused('SELECT ttl.alter_container(''item'', indexing => ''none'')');
 SELECT indexes_of('item');
+
 -- What it does not need goes
 ALTER TABLE item DROP COLUMN x, ADD COLUMN y int;
 ALTER TABLE item ALTER COLUMN y TYPE bigint;
 CREATE INDEX another ON item (y);
 DROP INDEX another;
 REINDEX TABLE item;
+
 -- Without a default the indexes may go, and must be back for one
 SELECT ttl.set_default_ttl('item', NULL);
 DROP INDEX item__ts_idx;
@@ -594,14 +612,17 @@ SELECT * FROM containers WHERE container::text ~ 'things';
 SELECT count(*) FROM elsewhere.things;
 ALTER TABLE elsewhere.things OWNER TO regress_ttl_owner;
 SELECT count(*) FROM elsewhere.things;
+
 -- A view's column may be renamed, which isn't the container's
 CREATE VIEW things_view AS SELECT * FROM elsewhere.things;
 ALTER VIEW things_view RENAME COLUMN "Changed at" TO c;
 SELECT ts_column FROM ttl.containers WHERE container = 'elsewhere.things'::regclass;
 DROP VIEW things_view;
+
 -- LIKE copies columns, no policy
 CREATE TABLE copy_of (LIKE elsewhere.things INCLUDING ALL);
 SELECT count(*) FROM ttl.containers WHERE container = 'copy_of'::regclass;
+
 -- DROP TABLE forgets the policy, and not if it is rolled back
 BEGIN;
 DROP TABLE elsewhere.things;
@@ -644,6 +665,7 @@ SELECT refused('CREATE UNIQUE INDEX ON configuration.keyed (id, day)');
 SELECT refused('ALTER TABLE configuration.keyed ADD PRIMARY KEY (id, day)');
 \set VERBOSITY sqlstate
 CREATE UNIQUE INDEX CONCURRENTLY ON keyed (id, day);
+
 -- CREATE INDEX CONCURRENTLY is refused before it begins, which leaves no index behind, however the column is used
 CREATE UNIQUE INDEX CONCURRENTLY ON keyed ((day AT TIME ZONE 'UTC'));
 CREATE UNIQUE INDEX CONCURRENTLY ON keyed (id, coalesce(keyed.day, '2020-01-01'));
@@ -654,6 +676,7 @@ CREATE UNIQUE INDEX CONCURRENTLY ON keyed ((keyed IS NULL));
 SELECT refused('CREATE UNIQUE INDEX ON configuration.keyed (id) WHERE day IS NOT NULL');
 SELECT refused('CREATE UNIQUE INDEX ON configuration.keyed ((keyed IS NULL))');
 SELECT refused('ALTER TABLE configuration.keyed ADD g timestamp GENERATED ALWAYS AS (day AT TIME ZONE ''UTC'') STORED');
+
 -- A virtual generated column, which PostgreSQL has from 18 on, is as good as its columns
 SELECT state('ALTER TABLE configuration.keyed ADD g timestamp GENERATED ALWAYS AS (day AT TIME ZONE ''UTC'') VIRTUAL; '
     'ALTER TABLE configuration.keyed DROP g') IN ('done', '42601');
@@ -684,6 +707,7 @@ SELECT tableoid::regclass, id FROM by_day ORDER BY id;
 WITH u AS (UPDATE by_day SET id = id RETURNING id, _ts < '2800-01-01' AS recent) SELECT * FROM u ORDER BY id;
 INSERT INTO by_day (id, _ts) VALUES (6, NULL) RETURNING _ts > '2025-01-01' AS present;
 SELECT refused('SELECT ttl.alter_container(''configuration.by_day'', touch_on_update => true)');
+
 -- A key of a partition alone counts as well, whether it comes before registration, after, or is attached
 CREATE TABLE by_part (id int, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), ttl int) PARTITION BY LIST (id);
 CREATE TABLE by_part_1 PARTITION OF by_part (UNIQUE (_ts)) FOR VALUES IN (1);
@@ -704,6 +728,7 @@ SELECT ttl.alter_container('by_part', touch_on_update => false);
 CREATE TABLE by_part_2 (LIKE by_part INCLUDING DEFAULTS, UNIQUE (_ts));
 ALTER TABLE by_part ATTACH PARTITION by_part_2 FOR VALUES IN (2);
 ALTER TABLE by_part ADD note text;
+
 -- An application that gives the time of creation needs no default
 CREATE TABLE event (at timestamptz NOT NULL);
 SELECT ttl.create_container('event', 60, 'at', NULL, touch_on_update => false);
@@ -746,6 +771,7 @@ SELECT f, refused(format('SELECT ttl.%s', f)) FROM unnest(ARRAY['create_containe
 SELECT refused('DROP INDEX configuration.parts__ts_idx');
 SELECT refused('ALTER TABLE configuration.parts DROP COLUMN ttl');
 SELECT state('ALTER TABLE configuration.parts_us DROP COLUMN ttl'), state('DROP INDEX configuration.parts_us__ts_idx');
+
 -- New partitions and attached ones hide their rows at once
 CREATE TABLE parts_asia PARTITION OF parts FOR VALUES IN ('asia');
 CREATE TABLE parts_au (LIKE parts_us INCLUDING ALL);
@@ -755,12 +781,14 @@ INSERT INTO parts (id, region, _ts, ttl) SELECT i, region, CASE
   FROM unnest('{eu,us,asia,au}'::text[]) region, generate_series(1, 3) i;
 SELECT tableoid::regclass, count(*) FROM parts GROUP BY tableoid ORDER BY tableoid::regclass::text COLLATE "C";
 SELECT ttl.expired_count('parts');
+
 -- One that is a container itself can't be attached, as its rows would have two policies
 CREATE TABLE alone (LIKE parts INCLUDING ALL);
 SELECT ttl.create_container('alone', 60);
 SELECT refused('ALTER TABLE configuration.parts ATTACH PARTITION configuration.alone FOR VALUES IN (''alone'')');
 SELECT ttl.drop_container('alone');
 ALTER TABLE parts ATTACH PARTITION alone FOR VALUES IN ('alone');
+
 -- Detached ones keep the policy, the state that it has then
 SELECT ttl.alter_container('parts', reap_delay => '1 min', reaping => false);
 ALTER TABLE parts DETACH PARTITION parts_au;
@@ -804,7 +832,7 @@ SELECT ttl.create_container('undone', 60);
 INSERT INTO undone (id, _ts) VALUES (2, '2020-01-01');
 COMMIT;
 SELECT count(*) FROM undone;
--- a change, an alteration, an end are taken back, each with its effect on the next statement
+-- A change, an alteration, an end are taken back, each with its effect on the next statement
 BEGIN;
 SAVEPOINT a;
 SELECT ttl.set_default_ttl('undone', NULL);
@@ -820,6 +848,7 @@ UPDATE undone SET id = 5 RETURNING _ts > '2025-01-01' AS touched;
 COMMIT;
 SELECT * FROM containers WHERE container = 'undone'::regclass;
 SELECT columns_of('undone');
+
 -- Also when it's an error that does it
 SELECT refused('DO $$BEGIN PERFORM ttl.set_default_ttl(''configuration.undone'', NULL); RAISE EXCEPTION ''no''; END$$');
 SELECT ttl.default_ttl('undone');

@@ -68,6 +68,7 @@ SELECT state($$MERGE INTO foreign_keys.child c USING (VALUES (9, 1)) AS s (id, p
     WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.parent)$$);
 SELECT state($$INSERT INTO foreign_keys.child VALUES (3, 3) ON CONFLICT (id) DO UPDATE SET parent = 2$$);
 SELECT state($$INSERT INTO foreign_keys.child VALUES (9, NULL)$$);
+
 -- No setting that shows expired rows changes that
 SET ttl.show_expired = on;
 SELECT count(*) FROM parent;
@@ -79,20 +80,24 @@ SELECT state('INSERT INTO foreign_keys.child VALUES (10, 3)');
 SET ttl.now = '3001-01-01';
 SELECT state('INSERT INTO foreign_keys.child VALUES (11, 3)');
 RESET ttl.now;
+
 -- A change of policy holds for the next check
 SELECT ttl.set_default_ttl('parent', NULL);
 SELECT state('INSERT INTO foreign_keys.child VALUES (12, 1)');
 SELECT ttl.set_default_ttl('parent', 60);
 SELECT state('INSERT INTO foreign_keys.child VALUES (13, 1)');
 SELECT * FROM child ORDER BY id;
+
 -- A child whose key is not changed may keep what it references, as without ttl
 UPDATE child SET id = id + 100 WHERE id = 12 RETURNING id, parent;
 UPDATE child SET parent = parent WHERE id = 112 RETURNING id, parent;
+
 -- With row_security = off a dump is restored: it may have parents that have expired since, and their children
 SET row_security = off;
 SELECT state('INSERT INTO foreign_keys.child VALUES (14, 1)');
 RESET row_security;
 SELECT state('INSERT INTO foreign_keys.child VALUES (15, 1)');
+
 -- A parent of the same statement counts, unless it is written expired
 WITH p AS (INSERT INTO parent (id, note) VALUES (20, 'new') RETURNING id)
 INSERT INTO child SELECT id, id FROM p;
@@ -132,6 +137,7 @@ EXECUTE delete_parent (1);
 PREPARE null_parent (int) AS UPDATE ONLY "foreign_keys"."parent" SET "note" = NULL WHERE $1 OPERATOR(pg_catalog.=) "id";
 EXECUTE null_parent (2);
 DEALLOCATE ALL;
+
 -- In a trigger that a referential action fires, too: only the action's own query sees all
 CREATE TABLE top (id int PRIMARY KEY);
 CREATE TABLE middle (id int PRIMARY KEY, top int REFERENCES top ON DELETE CASCADE);
@@ -147,6 +153,7 @@ INSERT INTO top VALUES (1);
 INSERT INTO middle VALUES (1, 1);
 DELETE FROM top;
 SELECT what, n FROM saw ORDER BY what, n;
+
 -- And that by which ALTER TABLE validates
 SELECT fk.parent FROM ONLY child fk LEFT OUTER JOIN ONLY parent pk ON (pk.id OPERATOR(pg_catalog.=) fk.parent)
     WHERE pk.id IS NULL AND (fk.parent IS NOT NULL) ORDER BY 1;
@@ -191,6 +198,7 @@ CALL refill('c_null');
 UPDATE p SET id = 101 WHERE id = 1;
 DELETE FROM p WHERE id = 2;
 SELECT * FROM stored('c_null');
+
 -- No clock was reset, and no row woken: only the live ones are seen
 SELECT id, p FROM c_null ORDER BY id;
 
@@ -231,6 +239,7 @@ SET ttl.now = '2001-01-01';
 DELETE FROM p WHERE id = 3;
 RESET ttl.now;
 SELECT * FROM stored('c_cascade');
+
 -- Parents that are expired themselves are not found by a user; the reaper's
 -- deletion of them acts on children as any
 CALL refill('c_cascade');
@@ -243,11 +252,13 @@ DELETE FROM p WHERE id = 1;
 UPDATE p SET id = 9 WHERE id = 1;
 SELECT * FROM stored('p');
 SELECT id, p FROM c_cascade ORDER BY id;
+-- the reaper's CASCADE and SET NULL reach live and expired children
 CALL ttl.reap('p');
 SELECT * FROM stored('p');
 SELECT * FROM stored('c_cascade');
 SELECT * FROM stored('c_null');
 SELECT orphans('c_cascade', 'p', 'p'), orphans('c_null', 'p', 'p');
+
 -- Actions reach children of other owners, whatever the role that deletes may do
 CALL refill('c_cascade');
 INSERT INTO c_null (id, p, _ts) VALUES (22, 2, '2020-01-01');
@@ -260,6 +271,7 @@ DELETE FROM foreign_keys.p WHERE id = 2;
 RESET ROLE;
 SELECT * FROM stored('c_cascade');
 SELECT * FROM stored('c_null');
+
 -- With row-level security forced on the child's owner, too
 ALTER TABLE c_cascade ENABLE ROW LEVEL SECURITY;
 ALTER TABLE c_cascade FORCE ROW LEVEL SECURITY;
@@ -327,6 +339,7 @@ DELETE FROM one WHERE id = 101;
 SELECT * FROM stored('two');
 SELECT * FROM stored('three');
 ROLLBACK;
+
 -- The middle is expired: what references it goes with it, live or not, as CASCADE says
 BEGIN;
 CALL ttl.reap('two');
@@ -334,6 +347,7 @@ SELECT * FROM stored('one');
 SELECT * FROM stored('two');
 SELECT * FROM stored('three');
 ROLLBACK;
+
 -- Its key is taken by a new row: the same
 BEGIN;
 INSERT INTO two (id, one, _ts) VALUES (3, 1, '3000-01-01');
@@ -355,6 +369,7 @@ CREATE PROCEDURE refill_taken() LANGUAGE sql AS $$
     INSERT INTO foreign_keys.refers (id, taken, _ts) SELECT i, i, '3000-01-01' FROM generate_series(1, 4) i;
     INSERT INTO foreign_keys.refers_further (id, refers, _ts) VALUES (3, 3, '2020-01-01'), (4, 4, '3000-01-01');
 $$;
+
 -- Ageing is a transaction of its own, or the keys would be checked again
 CREATE PROCEDURE age_taken() LANGUAGE sql AS $$
     SET LOCAL ttl.touch = off;
@@ -363,6 +378,7 @@ CREATE PROCEDURE age_taken() LANGUAGE sql AS $$
 $$;
 CALL refill_taken();
 CALL age_taken();
+
 -- A live child forbids it, an expired one goes along, and what is expired that references that
 SELECT hint('INSERT INTO foreign_keys.taken (id, note) VALUES (1, ''second'')');
 SELECT i, state(format('INSERT INTO foreign_keys.taken (id, note, _ts) VALUES (%s, ''second'', ''3000-01-01'')', i))
@@ -373,6 +389,7 @@ SELECT state('INSERT INTO foreign_keys.taken (id, note, _ts) VALUES (5, ''second
 SELECT * FROM stored('taken');
 SELECT * FROM stored('refers');
 SELECT * FROM stored('refers_further');
+
 -- The same by ON CONFLICT and UPDATE
 CALL refill_taken();
 CALL age_taken();
@@ -425,6 +442,7 @@ SELECT * FROM stored('link');
 SELECT * FROM stored('tail');
 -- the rule has fired for each link, whoever deleted it
 SELECT id FROM link_log ORDER BY id;
+
 -- A rule on what CASCADE deletes or changes fires once a row, whether a user deletes or the reaper
 TRUNCATE head, link, tail, link_log;
 CREATE TABLE tail_log (id int, link int);
@@ -495,6 +513,7 @@ CALL ttl.reap('taken');
 SELECT * FROM stored('taken');
 SELECT * FROM stored('refers');
 SELECT * FROM stored('refers_further');
+
 -- Once the live ones are gone, all of it
 DELETE FROM refers_further;
 DELETE FROM refers;
@@ -520,6 +539,7 @@ ALTER TABLE ca DROP CONSTRAINT k, ADD CONSTRAINT k FOREIGN KEY (pa) REFERENCES p
 ALTER TABLE ca VALIDATE CONSTRAINT k;
 SELECT convalidated FROM pg_constraint WHERE conname = 'k' AND conrelid = 'ca'::regclass;
 SELECT state('INSERT INTO foreign_keys.ca VALUES (3, 1)');
+
 -- What references nothing that is stored is refused, in an expired child, too
 SELECT ttl.create_container('ca', 60);
 ALTER TABLE ca DROP CONSTRAINT k;
@@ -531,6 +551,7 @@ SELECT state('ALTER TABLE foreign_keys.ca VALIDATE CONSTRAINT k');
 CALL ttl.reap('ca');
 ALTER TABLE ca VALIDATE CONSTRAINT k;
 ALTER TABLE ca DROP CONSTRAINT k;
+
 -- By a role that may not read the parent, PostgreSQL validates row by row: with the same result
 GRANT CREATE, USAGE ON SCHEMA foreign_keys TO regress_ttl_owner;
 ALTER TABLE ca OWNER TO regress_ttl_owner;
@@ -544,6 +565,7 @@ ALTER TABLE foreign_keys.ca ADD CONSTRAINT k FOREIGN KEY (pa) REFERENCES foreign
 ALTER TABLE foreign_keys.ca VALIDATE CONSTRAINT k;
 SELECT state('UPDATE foreign_keys.ca SET pa = 1 WHERE id = 2');
 RESET ROLE;
+
 -- Where the constraint is deferred, too, but on PostgreSQL 19
 ALTER TABLE ca ALTER CONSTRAINT k DEFERRABLE INITIALLY DEFERRED;
 SELECT state('SET CONSTRAINTS foreign_keys.k IMMEDIATE');
@@ -552,11 +574,13 @@ BEGIN;
 INSERT INTO ca (id, pa) VALUES (6, 1);
 COMMIT;
 \set VERBOSITY terse
+
 -- CREATE TABLE ... REFERENCES, and a column that is added with one
 CREATE TABLE cb (id int PRIMARY KEY);
 INSERT INTO cb VALUES (1);
 ALTER TABLE cb ADD pa int DEFAULT 1 REFERENCES pa;
 SELECT state('INSERT INTO foreign_keys.cb (id) VALUES (2)');
+
 -- A rewrite of the child, or of the key's type, checks the constraint again: what was stored remains valid
 ALTER TABLE cb ALTER pa TYPE bigint;
 ALTER TABLE pa ALTER id TYPE bigint;
@@ -582,6 +606,7 @@ ROLLBACK;
 BEGIN;
 INSERT INTO cd (id, pd) VALUES (1, 1);
 COMMIT;
+
 -- Replaced before the end: the eviction's CASCADE takes a child that references the expired parent
 BEGIN;
 INSERT INTO cd (id, pd) VALUES (1, 1);
@@ -589,6 +614,7 @@ INSERT INTO pd (id, _ts) VALUES (1, '3000-01-01');
 COMMIT;
 SELECT id, pd FROM cd ORDER BY id;
 INSERT INTO cn (id, pd, _ts) VALUES (2, 2, '2020-01-01'), (3, 3, '3000-01-01');
+
 -- An expired child goes when its parent does, and the check at COMMIT finds none ...
 BEGIN;
 DELETE FROM pd WHERE id = 2;
@@ -654,6 +680,7 @@ CALL age_tree();
 -- from the root, whole
 DELETE FROM tree WHERE id = 1;
 SELECT * FROM stored('tree');
+
 -- Without an action the reaper takes what hangs together: a ring, one that references itself; not what a live row holds
 CREATE TABLE ring (id int PRIMARY KEY, next int REFERENCES ring);
 SELECT ttl.create_container('ring', 60);
@@ -675,6 +702,7 @@ SELECT state('DELETE FROM foreign_keys.ring WHERE id = 6');
 CALL ttl.reap('ring');
 CALL ttl.reap('ring');
 SELECT * FROM stored('ring');
+
 -- The same by eviction: the rest of the ring goes with the key that is taken
 CALL refill_ring();
 CALL age_ring();
@@ -726,6 +754,7 @@ UPDATE pp SET id = 19 WHERE id = 12;
 UPDATE pp SET id = 7 WHERE id = 15;
 SELECT * FROM stored('cp');
 SELECT tableoid::regclass, id, pp FROM cp ORDER BY id;
+
 -- Expired ones go together with their parent; a live one keeps it
 SELECT hint('INSERT INTO foreign_keys.pp (id) VALUES (6)'), hint('INSERT INTO foreign_keys.pp (id) VALUES (16)') \gx
 SELECT state('INSERT INTO foreign_keys.pp (id, note, _ts) VALUES (5, ''new'', ''3000-01-01'')'),
@@ -738,6 +767,7 @@ SELECT * FROM stored('pp');
 SELECT * FROM stored('cp');
 SELECT * FROM stored('cq');
 SELECT orphans('cp', 'pp', 'pp'), orphans('cq', 'pp', 'pp');
+
 -- Expired parents are enough for a validation, of a constraint or of a partition that is attached, not for new rows
 ALTER TABLE cq DROP CONSTRAINT cq_pp_fkey;
 INSERT INTO cq (id, pp) VALUES (100, 3), (101, 14);
@@ -750,6 +780,7 @@ INSERT INTO cp3 (id, pp) VALUES (200, 14);
 ALTER TABLE cp ATTACH PARTITION cp3 FOR VALUES FROM (200) TO (300);
 SELECT state('INSERT INTO foreign_keys.cq (id, pp) VALUES (102, 3)'),
     state('INSERT INTO foreign_keys.cp (id, pp) VALUES (201, 14)');
+
 -- A partition that rows reference does not leave, expired ones either
 SELECT state('ALTER TABLE foreign_keys.pp DETACH PARTITION foreign_keys.pp2'), state('DROP TABLE foreign_keys.pp2');
 -- a partition of the child that leaves keeps its constraint, with checks and actions

@@ -344,6 +344,7 @@ INSERT INTO form (way, label, statement) SELECT 'read', label, statement FROM (V
 UPDATE form SET wanted = answer(way, statement, 'plain');
 SELECT count(*) AS reads FROM form WHERE way = 'read';
 
+-- by the plans that the planner chooses
 SELECT * FROM battery('read');
 
 -- With every kind of scan and join, by excluding the others: index scans
@@ -375,6 +376,7 @@ RESET plan_cache_mode;
 SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
 SET min_parallel_index_scan_size = 0; SET max_parallel_workers_per_gather = 1;
 SELECT * FROM battery('read');
+
 -- Also as statements of their own, without what surrounds them in battery()
 SELECT count(*), sum(x), sum(10 / x) FROM plain_c;
 SELECT count(*), sum(x), sum(10 / x) FROM ordinary_c;
@@ -387,6 +389,7 @@ SELECT count(*), sum(c.x) FROM hashed_c c JOIN listed_c d USING (id) WHERE d.x >
 SET enable_indexonlyscan = off;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM ordinary_c;
 RESET enable_indexonlyscan;
+
 -- Workers judge by their leader's clock and setting
 SET ttl.now = '2020-01-01 00:01:05+00';
 SELECT count(*) FROM ordinary_c;
@@ -432,6 +435,7 @@ DECLARE h CURSOR WITH HOLD FOR SELECT id FROM hashed_c WHERE id < 12 ORDER BY id
 COMMIT;
 FETCH ALL FROM h;
 CLOSE h;
+
 -- WHERE CURRENT OF
 BEGIN;
 DECLARE c CURSOR FOR SELECT id FROM ordinary_c ORDER BY id FOR UPDATE;
@@ -482,6 +486,7 @@ COPY small_2 (id) TO STDOUT;
 COPY (DELETE FROM small RETURNING id, "a b") TO STDOUT;
 SELECT ttl.expired_count('small');
 COPY small TO STDOUT;
+
 -- PostgreSQL 19 copies partitioned tables, too
 SELECT CASE WHEN current_setting('server_version_num')::int >= 190000 THEN 'COPY small_parts (id) TO STDOUT'
             ELSE 'COPY (SELECT id FROM small_parts ORDER BY id) TO STDOUT' END AS copy_partitioned \gset
@@ -491,6 +496,7 @@ SET ttl.show_expired = on;
 COPY small (id, "a b") TO STDOUT;
 COPY small_1 (id, "a b") TO STDOUT;
 RESET ttl.show_expired;
+
 -- Its user needs what COPY needs, and no more: the filter reads columns by no right of his
 GRANT USAGE ON SCHEMA hiding TO regress_ttl_user;
 GRANT SELECT (id, "a b") ON small_2 TO regress_ttl_user;
@@ -641,6 +647,7 @@ MERGE INTO ordinary_c c USING (VALUES (5), (1000)) AS s (id) ON c.id = s.id WHEN
 SET LOCAL ttl.show_expired = off;
 SELECT id, note FROM ordinary_c WHERE id IN (1, 2, 5, 6, 1000) ORDER BY id;
 ROLLBACK;
+
 -- Also to a prepared statement, by turns
 SET plan_cache_mode = force_generic_plan;
 PREPARE counted AS SELECT count(*) FROM ordinary_c;
@@ -649,6 +656,7 @@ SET ttl.show_expired = on;
 EXECUTE counted;
 RESET ttl.show_expired;
 EXECUTE counted;
+
 -- So does a change of policy: TTL off, by the rows' own TTL alone, no container any more, and one again
 BEGIN;
 SELECT ttl.set_default_ttl('ordinary_c', NULL);
@@ -664,6 +672,7 @@ SELECT ttl.create_container('ordinary_c', 60, '_ts', 'ttl');
 EXECUTE counted;
 ROLLBACK;
 EXECUTE counted;
+
 -- So does the clock of ttl.now
 SET ttl.now = '1999-01-01';
 EXECUTE counted;
@@ -686,6 +695,7 @@ SELECT state('SET ttl.show_expired = on'), state('SET ttl.now = ''2020-01-01''')
 SET ttl.touch = off;
 RESET ttl.touch;
 RESET ROLE;
+
 -- But it can be granted
 GRANT SET ON PARAMETER ttl.show_expired TO regress_ttl_user;
 GRANT SELECT ON ordinary_c TO regress_ttl_user;
@@ -753,6 +763,7 @@ SET row_security = on;
 SET ROLE regress_ttl_owner;
 EXECUTE ids;
 RESET ROLE;
+
 -- COPY, as pg_dump does, copies what its user sees
 SET row_security = off;
 COPY owned TO STDOUT;

@@ -34,10 +34,12 @@ $$;
 CALL refill();
 INSERT INTO item (id, note) VALUES (1, 'new') RETURNING id, note;
 SELECT * FROM stored('item');
+
 -- A live row's key is taken, whatever else is in the statement: nothing of it is done, nothing deleted
 SELECT state('INSERT INTO item (id) VALUES (4)'), state('INSERT INTO item (id) VALUES (5)'),
     state('INSERT INTO item (id) VALUES (2), (4)'), state('INSERT INTO item (id) VALUES (1)');
 SELECT * FROM stored('item');
+
 -- One statement can't use a key twice, whether an expired row held it before or not
 SELECT state('INSERT INTO item (id) VALUES (2), (2)'), state('INSERT INTO item (id) VALUES (20), (20)');
 SELECT * FROM stored('item');
@@ -49,6 +51,7 @@ SELECT * FROM stored('item');
 CALL refill();
 INSERT INTO item (id, note) SELECT id, 'selected' FROM generate_series(1, 10) id WHERE id NOT IN (4, 5);
 SELECT * FROM stored('item');
+
 -- An INSERT that fills a table from itself sees no expired row
 CALL refill();
 INSERT INTO item (id, note) SELECT id - 3, 'from ' || id FROM item;
@@ -83,6 +86,7 @@ INSERT INTO item AS i (id, note) VALUES (3, 'new'), (4, 'new') ON CONFLICT (id) 
 INSERT INTO item AS i (id, note) VALUES (6, 'new') ON CONFLICT ON CONSTRAINT item_pkey DO UPDATE SET note = 'updated'
     WHERE i.note <> 'new' RETURNING id, note;
 SELECT * FROM stored('item');
+
 -- The same row twice in it: DO UPDATE fails as ever, DO NOTHING keeps the first
 CALL refill();
 SELECT state('INSERT INTO item AS i (id, note) VALUES (1, ''a''), (1, ''b'') ON CONFLICT (id) DO UPDATE SET note '
@@ -112,10 +116,12 @@ SELECT * FROM stored('item');
 CALL refill();
 INSERT INTO item AS i (id, note) VALUES (4, 'x') ON CONFLICT (id) DO UPDATE SET id = 6 RETURNING id, note;
 SELECT * FROM stored('item');
+
 -- Of several rows, each takes one
 CALL refill();
 UPDATE item SET id = id - 3 RETURNING id, note;
 SELECT * FROM stored('item');
+
 -- With a prepared generic plan the expired rows are looked for at each execution
 SET plan_cache_mode = force_generic_plan;
 PREPARE ins (int) AS INSERT INTO item (id, note) VALUES ($1, 'prepared') RETURNING id;
@@ -127,6 +133,7 @@ EXECUTE upd (2, 3);
 EXECUTE ins (2);
 RESET plan_cache_mode;
 SELECT * FROM stored('item');
+
 -- The key that counts is the one that a user's trigger has set
 CREATE FUNCTION move() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -140,17 +147,20 @@ CALL refill();
 UPDATE item SET note = 'move' WHERE id = 4 RETURNING id;
 INSERT INTO item (id, note) VALUES (5, 'move') RETURNING id;
 SELECT * FROM stored('item');
+
 -- Whatever the trigger's name, i.e. in whichever order they fire
 ALTER TRIGGER move ON item RENAME TO "~~~";
 CALL refill();
 SELECT state('INSERT INTO item (id, note) VALUES (5, ''move'')'), state('UPDATE item SET note = ''move'' WHERE id = 4');
 SELECT * FROM stored('item');
 DROP TRIGGER "~~~" ON item;
+
 -- Logical replication needs keys as well
 SET session_replication_role = replica;
 INSERT INTO item (id, note) VALUES (6, 'replicated') RETURNING id, note;
 UPDATE item SET id = 3 WHERE id = 6 RETURNING id, note;
 RESET session_replication_role;
+
 -- What is rolled back, with the statement, savepoint or transaction, has deleted nothing
 CALL refill();
 BEGIN;
@@ -162,6 +172,7 @@ INSERT INTO item (id) VALUES (3);
 SELECT id FROM item ORDER BY id;
 ROLLBACK;
 SELECT ttl.expired_count('item');
+
 -- Again and again in a transaction, rows of its own included
 BEGIN;
 INSERT INTO item (id, ttl, _ts) VALUES (1, 1, '2020-01-01');
@@ -182,6 +193,7 @@ SELECT ttl.set_default_ttl('item', 60);
 SET ttl.show_expired = on;
 SELECT state('INSERT INTO item (id) VALUES (1)');
 RESET ttl.show_expired;
+
 -- A row that only ttl.now hides keeps its key, or live rows could be lost; one that only ttl.now shows doesn't
 SET ttl.now = '2999-12-31';
 SELECT id FROM item WHERE id = 4;
@@ -251,6 +263,7 @@ SELECT columns_values, evicts('wide', format('INSERT INTO keys.wide (nothing, %s
 CALL refill_wide();
 SELECT evicts('wide', 'INSERT INTO keys.wide (id, nothing) VALUES (100, NULL)'), evicts('wide',
     'INSERT INTO keys.wide (id, nothing) VALUES (101, NULL)');
+
 -- One whose index finds more than what conflicts (boxes of polygons) deletes only what does
 CREATE TABLE area (id int, a polygon, EXCLUDE USING gist (a WITH &&));
 SELECT new_container('area');
@@ -258,6 +271,7 @@ INSERT INTO area (id, a, _ts) VALUES (1, '((0,0),(10,0),(0,10))', '2020-01-01'),
     '2020-01-01');
 SELECT evicts('area', 'INSERT INTO keys.area VALUES (3, ''((9,9),(10,9),(10,10))'')'), evicts('area',
     'INSERT INTO keys.area VALUES (4, ''((21,1),(22,1),(21,2))'')');
+
 -- Deferred keys are freed like others: the expired row wouldn't be gone by the end
 CALL refill_wide();
 BEGIN;
@@ -274,21 +288,25 @@ INSERT INTO wide (id, nothing, later) VALUES (104, 104, 9);
 \set VERBOSITY sqlstate
 COMMIT;
 \set VERBOSITY terse
+
 -- A deferred conflict that has gone by the end is none
 BEGIN;
 INSERT INTO wide (id, nothing, later) VALUES (104, 104, 9);
 DELETE FROM wide WHERE id = 9;
 COMMIT;
+
 -- One row that takes the keys of eight
 CALL refill_wide();
 INSERT INTO wide (id, a, b, mail, code, code_no, later, soon, nothing, during)
 VALUES (1, 2, 2, 'MAIL3', 'code4', 50, 6, 7, NULL, '[80,90)') RETURNING id;
 SELECT ttl.expired_count('wide'), (SELECT count(*) FROM wide);
+
 -- One range over many rows; a live row in it forbids all
 CALL refill_wide();
 INSERT INTO wide (id, nothing, during) VALUES (100, 100, '[1,90)');
 SELECT ttl.expired_count('wide'), (SELECT count(*) FROM wide);
 SELECT state('INSERT INTO keys.wide (id, nothing, during) VALUES (101, 101, ''[94,200)'')');
+
 -- The same by UPDATE, with other columns' keys left alone
 CALL refill_wide();
 UPDATE wide SET a = 1, b = 1 WHERE id = 9;
@@ -299,6 +317,7 @@ SELECT ttl.expired_count('wide'), (SELECT count(*) FROM wide);
 -- keys of live rows aren't to be had
 SELECT state('UPDATE keys.wide SET mail = ''MAIL2'' WHERE id = 10'),
     state('UPDATE keys.wide SET code_no = 40 WHERE id = 10');
+
 -- A partial index that a row enters by another column: the key counts from then on
 CREATE TABLE partial (id int PRIMARY KEY, k int, active boolean);
 CREATE UNIQUE INDEX ON partial (k) WHERE active;
@@ -310,6 +329,7 @@ RESET ttl.touch;
 UPDATE partial SET active = true WHERE id = 2 RETURNING id, k;
 SELECT * FROM stored('partial');
 SELECT state('UPDATE keys.partial SET k = 2 WHERE id = 2');
+
 -- Rows that come in expired, by a TTL that is given or generated, late in a statement: their keys are free for
 -- those that follow in it
 CREATE TABLE coming (id int PRIMARY KEY, seconds int, ttl int GENERATED ALWAYS AS (seconds) STORED);
@@ -366,6 +386,7 @@ MERGE INTO parts p USING (VALUES ('asia', 3), ('asia', 5)) AS s (region, id) ON 
  WHEN MATCHED THEN UPDATE SET note = 'merged', id = 4 WHEN NOT MATCHED THEN INSERT (region, id, note)
      VALUES (s.region, s.id, 'merged');
 SELECT * FROM stored('parts');
+
 -- A move to another partition, onto expired rows' keys there
 CALL refill_parts();
 UPDATE parts SET region = 'asia', id = 1, note = 'moved' WHERE region = 'us' AND id = 5
@@ -409,6 +430,7 @@ RESET ROLE;
 -- the trigger of the table fires as the user who needs the key
 SELECT * FROM deleted ORDER BY id;
 SELECT * FROM stored('owned');
+
 -- Row-level security, which lets the user insert only, doesn't keep the row from going
 ALTER TABLE owned ENABLE ROW LEVEL SECURITY;
 ALTER TABLE owned FORCE ROW LEVEL SECURITY;
@@ -439,12 +461,14 @@ INSERT INTO parent VALUES (1, 'second');
 SELECT id, note FROM parent;
 SELECT * FROM child_cascade ORDER BY id;
 SELECT * FROM child_null ORDER BY id;
+
 -- A live child that references it without an action keeps the row, and thereby its key
 CREATE TABLE child_plain (id int PRIMARY KEY, parent int REFERENCES parent);
 ALTER TABLE child_plain DISABLE TRIGGER ALL;
 INSERT INTO child_plain VALUES (1, 2);
 ALTER TABLE child_plain ENABLE TRIGGER ALL;
 SELECT refused('INSERT INTO keys.parent VALUES (2, ''second'')');
+
 -- An expired child goes with it
 SELECT new_container('child_plain');
 SET ttl.touch = off;
@@ -517,6 +541,7 @@ SELECT n, conflict, after_revocation(n, conflict)
   FROM unnest('{99,100,101,150,250}'::int[]) n,
        unnest(ARRAY['', 'ON CONFLICT DO NOTHING', 'ON CONFLICT (id) DO UPDATE SET note = t.note '
            '|| '' revived''']) conflict;
+
 -- Rows that come in expired, then others with their keys, in one statement
 CREATE TABLE imported (id int PRIMARY KEY, note text);
 SELECT new_container('imported');
@@ -532,6 +557,7 @@ SELECT n, conflict, after_import(n, conflict)
   FROM unnest('{1,99,100,101,250}'::int[]) n,
        unnest(ARRAY['', 'ON CONFLICT DO NOTHING', 'ON CONFLICT (id) DO UPDATE SET note = t.note '
            '|| '' revived''']) conflict;
+
 -- A function in the statement's own SELECT brings expired rows in
 CREATE FUNCTION import(i int) RETURNS int LANGUAGE sql AS $$
     INSERT INTO keys.imported (id, note, _ts) VALUES (i, 'imported', '2020-01-01') RETURNING id
@@ -540,6 +566,7 @@ TRUNCATE imported;
 INSERT INTO imported AS t (id, note) SELECT CASE WHEN i < 150 THEN i ELSE import(i) END, 'new'
     FROM generate_series(1, 200) i ON CONFLICT (id) DO UPDATE SET note = t.note || ' revived';
 SELECT rows_of('imported');
+
 -- Another part of the statement makes rows expire: a CTE, or another action of the MERGE
 SET ttl.touch = off;
 TRUNCATE imported;
@@ -555,12 +582,14 @@ MERGE INTO imported t USING generate_series(300, 1, -1) i ON t.id = i
  WHEN MATCHED AND i > 100 THEN UPDATE SET id = i + 100, note = 'moved';
 SELECT rows_of('imported');
 RESET ttl.touch;
+
 -- Keys that move onto those of expired rows, and of rows that have just moved
 TRUNCATE imported;
 INSERT INTO imported SELECT i, CASE WHEN i % 2 = 0 THEN 'expired' ELSE 'live' END, CASE
     WHEN i % 2 = 0 THEN '2020-01-01' END::timestamptz FROM generate_series(1, 300) i;
 UPDATE imported SET id = id + 1;
 SELECT rows_of('imported'), ttl.expired_count('imported');
+
 -- In partitions as well
 CREATE TABLE routed (id int, note text, PRIMARY KEY (id)) PARTITION BY RANGE (id);
 CREATE TABLE routed1 PARTITION OF routed FOR VALUES FROM (0) TO (150);
@@ -571,6 +600,7 @@ INSERT INTO routed AS t (id, note, _ts) SELECT i % 300, CASE WHEN i < 300 THEN '
     WHEN i < 300 THEN '2020-01-01' END::timestamptz FROM generate_series(0, 599) i
  ON CONFLICT (id) DO UPDATE SET note = t.note || ' revived';
 SELECT rows_of('routed');
+
 -- COPY over keys half of which expired rows hold
 TRUNCATE imported;
 INSERT INTO imported (id, note, _ts) SELECT i, 'expired', '2020-01-01' FROM generate_series(2, 2000, 2) i;
@@ -657,6 +687,7 @@ BEGIN
     RETURN current_setting('test.computed')::int > 1500;
 END $$;
 SELECT looks_up('load'), looks_up('load_due');
+
 -- It does while and since others have written expired rows, however that ended
 INSERT INTO load (id, _ts) VALUES (1, '2020-01-01');
 INSERT INTO load_due VALUES (1, '2020-01-01'), (2, '2999-01-01');
@@ -718,6 +749,7 @@ CREATE RULE log AS ON DELETE TO ruled DO ALSO INSERT INTO ruled_log SELECT OLD.i
 INSERT INTO ruled SELECT generate_series(1, 400);
 CALL ttl.reap('ruled');
 SELECT count(*), (SELECT count(*) FROM ruled) FROM ruled_log;
+
 -- So are they where its query begins anew before it has read all
 CREATE TABLE ruled_side (id int);
 INSERT INTO ruled_side SELECT generate_series(1, 50);
@@ -757,6 +789,7 @@ END $$;
 TRUNCATE many;
 INSERT INTO many (id, _ts) SELECT i, '2020-01-01' FROM generate_series(1, 100) i;
 BEGIN;
+-- rows 1 and 2 come back with the savepoint, 6 to 8 with an outer one, though the inner was released
 SAVEPOINT a;
 INSERT INTO many VALUES (1), (2);
 ROLLBACK TO a;
@@ -767,6 +800,7 @@ SAVEPOINT c;
 INSERT INTO many VALUES (7), (8);
 RELEASE c;
 ROLLBACK TO b;
+-- 9 and 10 are kept by the release, 11 to 15 come back by the exception
 SAVEPOINT d;
 INSERT INTO many VALUES (9);
 SAVEPOINT e;

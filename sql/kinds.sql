@@ -111,6 +111,7 @@ SELECT make('as_double', 'double precision', '{20, 20.0, 20.5, 2147483647, 21474
     '-0, -1, -1.5, -7, NaN, Infinity, -Infinity, 1e300, NULL}');
 SELECT * FROM meanings('as_double');
 CALL agree('as_double');
+-- a real holds 2147483648 for 2147483647, which is no TTL
 SELECT make('as_real', 'real', '{20, 20.5, 16777216, 2147483520, 2147483647, 0, -1, -7, NaN, Infinity, -Infinity, '
     'NULL}');
 SELECT * FROM meanings('as_real');
@@ -125,6 +126,7 @@ SELECT make('as_jsonb', 'jsonb', ARRAY['{"ttl": 20}', '{"ttl": 20.0}', '{"ttl": 
         '[{"ttl": 20}]', '["ttl", 20]', '"ttl"', '20', 'null', NULL]);
 SELECT * FROM meanings('as_jsonb');
 CALL agree('as_jsonb');
+
 -- Integers, for comparison
 SELECT make('as_integer', 'integer', '{20, 2147483647, 0, -1, -7, -2147483648, NULL}');
 SELECT * FROM meanings('as_integer');
@@ -235,14 +237,17 @@ SELECT make_numbers('dates', 'date', NULL, true, 'consistent',
     '5874897-12-31, NULL}');
 SELECT * FROM meanings('dates');
 CALL agree('dates');
+
 -- No more has expired at the end of time than what has an end
 SET ttl.now = 'infinity';
 SELECT array_agg(value ORDER BY id) AS live, ttl.expired_count('dates') FROM dates;
 RESET ttl.now;
+
 -- The index that was there serves: none is built
 SELECT pg_get_indexdef(indexrelid) FROM pg_index
     WHERE indrelid::regclass::text ~ '^(epoch_int|dates)$' AND NOT indisprimary
     ORDER BY pg_get_indexdef(indexrelid) COLLATE "C";
+
 -- Without a timestamp column, numbers and dates do as timestamps do
 SELECT make_numbers('epoch_alone', 'bigint', 'epoch', false, 'consistent',
     '{1577880015, 0, 32503680000, NULL, 9223372036854775807, -9223372036854775808}');
@@ -291,6 +296,7 @@ UPDATE clock_bigint SET changed = NULL WHERE id = 900;
 UPDATE clock_bigint SET value = 'updated' WHERE id = 900;
 SELECT value, changed, ttl.expires_at(c), ttl.time_to_live(c) FROM clock_bigint c WHERE id = 900;
 SELECT column_default FROM information_schema.columns WHERE table_name = 'clock_bigint' AND column_name = 'changed';
+
 -- The unit stays with a column that is renamed, with a partition that leaves, and for COPY
 ALTER TABLE epoch_bigint RENAME keep TO until;
 CALL agree('epoch_bigint');
@@ -325,6 +331,7 @@ SELECT args, refused(format('SELECT ttl.create_container(''kinds.units'', %s)', 
         '5, ts_column => ''double'', ts_unit => ''epoch''', '5, ts_column => ''double''',
     '5, ts_column => ''at'', ts_unit => ''epoch'', touch_on_update => false',
         '5, ts_unit => ''epoch'', touch_on_update => false']) args \g (format=unaligned)
+
 -- A WARNING says so if the numbers look like another unit than they are taken for
 INSERT INTO units (id, until) VALUES (1, 32503680000000), (2, 32503680000001), (3, 5);
 SET client_min_messages = notice;
@@ -345,6 +352,7 @@ SELECT ttl.create_container('passing', -1, ttl_column => 'until');
 WITH written AS (INSERT INTO passing SELECT clock_timestamp(), md5(repeat('x', 10000 + g)), clock_timestamp()
     FROM generate_series(1, 10) g RETURNING ttl.time_to_live(passing) AS left)
 SELECT max("left"), min("left") FROM written;
+
 -- A NULL for _ts doesn't keep a deadline from passing
 CREATE TABLE without_ts (id int, changed timestamptz, keep timestamptz);
 INSERT INTO without_ts VALUES (1, NULL, '2020-01-01'), (2, NULL, NULL), (3, 'infinity', '2020-01-01'), (4, '-infinity',
@@ -480,6 +488,7 @@ ALTER TABLE session RENAME until TO expire;
 -- afterwards the table is as it was, though it was asked to drop columns: none was ttl's
 SELECT ttl.drop_container('session', drop_columns => true);
 (TABLE session_shape EXCEPT TABLE before) UNION ALL (TABLE before EXCEPT TABLE session_shape);
+
 -- An index serves that leaves out NULLs; not one in another order, of more columns, or of some rows
 DROP INDEX "IDX_session_expire";
 CREATE INDEX partial ON session (expire) WHERE sid > 'a'; CREATE INDEX down ON session (expire DESC);
@@ -508,6 +517,7 @@ SELECT ttl.drop_container('as_timestamptz'), ttl.create_container('as_timestampt
 CREATE TABLE many (ttl real);
 INSERT INTO many SELECT 0 FROM generate_series(1, 10001);
 SELECT ttl.create_container('many', ttl_column => 'ttl');
+
 -- UTC is said where it isn't meant: in another time zone, of a column that DEFAULT now() fills
 CREATE TABLE local (id int, created_at timestamp NOT NULL DEFAULT now(), expires_at timestamp);
 \setenv PGTZ Europe/Berlin
@@ -580,6 +590,7 @@ SELECT c, state('ALTER TABLE kinds.item ' || c) FROM unnest(ARRAY['ALTER ttl TYP
     'ALTER ttl TYPE int USING 20', 'ALTER _ts TYPE timestamptz(3)',
     'ALTER ttl TYPE kinds.seconds USING 1', 'ADD note text, ALTER ttl TYPE smallint', 'ALTER n TYPE bigint',
         'ALTER ttl TYPE int, ALTER _ts TYPE timestamptz USING _ts']) c;
+
 -- The refusal is for who owns the table alone; others get PostgreSQL's
 SET ROLE regress_ttl_user;
 SELECT state('ALTER TABLE kinds.item ALTER ttl TYPE bigint'), state('ALTER TABLE kinds.item ALTER ttl TYPE int');
@@ -655,6 +666,7 @@ SELECT ttl.alter_container('source', archive_to => 'kept');
 -- the archived row's clock starts anew, though its own deadline has passed
 CALL ttl.reap('source');
 SELECT id, until, note, ttl.time_to_live(k) > 900 AS anew FROM kept k;
+
 -- A document isn't left behind for being a TTL column, nor taken to where it expires
 CREATE TABLE documents (id int, doc jsonb);
 CREATE TABLE old_documents (id int, doc jsonb);
@@ -692,6 +704,7 @@ SET enable_seqscan = off;
 EXPLAIN (COSTS OFF) SELECT id FROM large WHERE doc @> '{"n": 1}';
 SELECT id FROM large WHERE doc @> '{"n": 1}';
 RESET enable_seqscan;
+
 -- Wherever in the part that is read at first the TTL, or the names, end
 CREATE TABLE sliced (id int PRIMARY KEY, doc jsonb);
 SELECT ttl.create_container('sliced', 1000, ttl_column => 'doc');

@@ -66,6 +66,7 @@ SELECT * FROM try('restricted');
 SELECT * FROM try('deferred');
 SELECT * FROM try('"Odd x WHERE $1"');
 SELECT * FROM try('parted');
+
 -- A type that has no operator of its own, so that the foreign key's parameters are cast
 CREATE TABLE p_text (code varchar PRIMARY KEY);
 CREATE TABLE child_text (id int PRIMARY KEY, code varchar REFERENCES p_text);
@@ -74,6 +75,7 @@ INSERT INTO p_text VALUES ('a'), ('b');
 INSERT INTO child_text (id, code, _ts) VALUES (1, 'a', '2020-01-01'), (2, 'b', '3000-01-01');
 SELECT code, tried(format('DELETE FROM p_text WHERE code = %L', code)) FROM unnest('{a, b}'::text[]) code;
 SELECT * FROM stored('child_text');
+
 -- They count as evicted: so it is seen what went by statements rather than by the reaper
 SELECT evicted('plain') AS plain, evicted('parted') AS parted;
 
@@ -83,6 +85,7 @@ BEGIN;
 DELETE FROM p WHERE id = 1;
 ROLLBACK;
 SELECT * FROM stored('plain');
+
 -- What is deferred to the end depends on what the key references then: a new parent spares them
 CALL refill('deferred');
 BEGIN;
@@ -129,6 +132,7 @@ SELECT tried('DELETE FROM p WHERE id = 1');
 SELECT ttl.set_default_ttl('plain', -1);
 SELECT tried('DELETE FROM p WHERE id = 1');
 SELECT ttl.set_default_ttl('plain', 60);
+
 -- With row_security = off the owner sees them, and so do foreign keys; ttl.show_expired
 -- doesn't concern foreign keys
 -- foreign keys are not concerned
@@ -140,6 +144,7 @@ SET ttl.show_expired = on;
 SELECT tried('DELETE FROM p WHERE id = 1');
 RESET ttl.show_expired;
 SELECT count(*) FROM stored('plain');
+
 -- SET NULL and SET DEFAULT are no reason to delete anything
 CREATE TABLE mild (id int PRIMARY KEY, p int DEFAULT 3 REFERENCES p ON DELETE SET NULL ON UPDATE SET DEFAULT);
 SELECT ttl.create_container('mild', 60);
@@ -147,6 +152,7 @@ CALL refill('mild');
 DELETE FROM p WHERE id = 1;
 UPDATE p SET id = 4 WHERE id = 2;
 SELECT * FROM stored('mild');
+
 -- MERGE, a writable CTE, and a cascade that leads there are DELETEs like others
 CREATE TABLE top (id int PRIMARY KEY);
 INSERT INTO top VALUES (1);
@@ -161,6 +167,7 @@ CALL refill('plain');
 UPDATE p SET top = 1 WHERE id = 1;
 DELETE FROM top;
 SELECT count(*) FROM stored('plain');
+
 -- Many, for which the plans of the foreign key's queries are kept
 TRUNCATE p CASCADE;
 INSERT INTO p SELECT i, i, i FROM generate_series(1, 1000) i;
@@ -203,6 +210,7 @@ BEGIN
         22, 'x', '3000-01-01');
     PERFORM set_config('ttl.touch', 'off', true);
 END $$;
+
 -- Ageing is a transaction of its own, or the keys would be checked again
 CREATE PROCEDURE age_chain() LANGUAGE plpgsql AS $$
 BEGIN
@@ -221,6 +229,7 @@ SELECT * FROM stored('c');
 SELECT * FROM stored('d');
 SELECT nullif(who, session_user) AS who_else, what FROM log ORDER BY what COLLATE "C";
 SELECT id, p FROM archive ORDER BY id;
+
 -- A live row at the end of the chain: the user learns no value of what is gone
 SET ROLE regress_ttl_user;
 SELECT replace(refused('DELETE FROM referencing.p WHERE id = 2'), '23001', '23503');
@@ -229,22 +238,26 @@ RESET ROLE;
 -- the owner does
 SELECT replace(refused('DELETE FROM referencing.p WHERE id = 2'), '23001', '23503');
 SELECT * FROM stored('c');
+
 -- A trigger that keeps a row: it stays, and so does what it references
 CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER keep BEFORE DELETE ON c FOR EACH ROW EXECUTE FUNCTION keep();
 SELECT tried('DELETE FROM referencing.p WHERE id = 2');
 DROP TRIGGER keep ON c;
+
 -- One that renews it instead sees as little of it as anybody
 CREATE FUNCTION renew() RETURNS trigger LANGUAGE plpgsql AS
     'BEGIN UPDATE referencing.c SET p = p WHERE id = OLD.id; RETURN NULL; END';
 CREATE TRIGGER renew BEFORE DELETE ON c FOR EACH ROW EXECUTE FUNCTION renew();
 SELECT tried('DELETE FROM referencing.p WHERE id = 2');
 DROP TRIGGER renew ON c;
+
 -- A trigger that fails: the error is the statement's
 CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'no'; END$$;
 CREATE TRIGGER fail BEFORE DELETE ON c FOR EACH ROW EXECUTE FUNCTION fail();
 SELECT tried('DELETE FROM referencing.p WHERE id = 2');
 DROP TRIGGER fail ON c;
+
 -- Of the failed attempts, nothing is gone
 SELECT count(*) FROM stored('c');
 

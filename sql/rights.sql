@@ -54,6 +54,7 @@ CREATE OPERATOR <~> (FUNCTION = differ, LEFTARG = int, RIGHTARG = int);
 CREATE TABLE other (id int, note text);
 INSERT INTO other VALUES (1, 'x'), (2, 'y'), (5, 'z');
 GRANT SELECT ON other TO regress_ttl_user;
+
 -- Views with the rights of their owner, and with those of their user
 CREATE VIEW of_owner AS SELECT * FROM item WHERE peep(id);
 CREATE VIEW barrier WITH (security_barrier) AS SELECT * FROM item WHERE note <> 'note of 2';
@@ -190,6 +191,7 @@ SELECT count(*) FROM item;
 SET row_security = off;
 SELECT state('SELECT FROM rights.item');
 RESET row_security;
+
 -- Forced policies keep neither eviction nor the reaper from their work
 SET ROLE regress_ttl_user;
 INSERT INTO item (id, tenant) VALUES (21, 'regress_ttl_user'), (32, 'regress_ttl_user');
@@ -272,6 +274,7 @@ UPDATE contained SET open = 'updated' WHERE id = 2;
 RESET ROLE;
 -- rows have what the user wrote, defaults, and a stamp
 SELECT id, open, secret, _ts BETWEEN '2025-01-01' AND '2800-01-01' AS stamped FROM contained ORDER BY id;
+
 -- Without any right to SELECT he can still write, keys of expired rows included
 REVOKE SELECT (id, open) ON plain, contained FROM regress_ttl_user;
 SET ROLE regress_ttl_user;
@@ -294,6 +297,7 @@ INSERT INTO hidden (id, note, _ts) VALUES (1, 'live', '2900-01-01'), (2, 'expire
 ALTER TABLE hidden OWNER TO regress_ttl_owner;
 GRANT ALL ON hidden TO regress_ttl_user;
 SET SESSION AUTHORIZATION regress_ttl_user;
+
 -- Not his to set, by whatever command
 SELECT s, state(s) FROM unnest(ARRAY[
     'SET ttl.show_expired = on', 'SET LOCAL ttl.show_expired = on',
@@ -306,6 +310,7 @@ SELECT s, state(s) FROM unnest(ARRAY[
     'SET session_replication_role = replica', 'SET ROLE regress_ttl_owner',
     'SET ttl.reaper = off', 'SET ttl.throughput = 1', 'GRANT SET ON PARAMETER ttl.show_expired TO regress_ttl_user',
     'UPDATE pg_settings SET setting = ''on'' WHERE name = ''ttl.show_expired''']) s;
+
 -- His to set, to no effect: the expired row isn't seen, nor found
 CREATE FUNCTION pg_temp.with_setting(setting text) RETURNS TABLE (live text, found bigint) LANGUAGE plpgsql AS $$
 BEGIN
@@ -344,6 +349,7 @@ SELECT ttl.create_container('bait', 60);
 INSERT INTO bait (id, _ts) VALUES (1, '2020-01-01');
 RESET SESSION AUTHORIZATION;
 SELECT refused('INSERT INTO rights.bait VALUES (1)');
+
 -- Nor in a function that ALTER TABLE calls, by a query spelt as its validation
 SET SESSION AUTHORIZATION regress_ttl_stranger;
 CREATE TABLE lure (id int);
@@ -358,6 +364,7 @@ BEGIN
 END $$;
 SELECT refused('ALTER TABLE rights.lure ADD CHECK (rights.spell_validation())');
 RESET SESSION AUTHORIZATION;
+
 -- Nor in one that it calls in a trigger that a deletion of ttl's fires
 SET SESSION AUTHORIZATION regress_ttl_stranger;
 CREATE FUNCTION look() RETURNS boolean LANGUAGE plpgsql AS $$
@@ -371,6 +378,7 @@ BEGIN
 END $$;
 RESET SESSION AUTHORIZATION;
 SELECT refused('INSERT INTO rights.bait VALUES (1)');
+
 -- Nor by his setting there, while a superuser has it fire as the owner
 CREATE OR REPLACE FUNCTION spell() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -411,6 +419,7 @@ SET ROLE regress_ttl_user;
 SELECT rights.detail('INSERT INTO rights.told VALUES (1, ''mine'', ''x'')');
 RESET ROLE;
 SELECT detail('INSERT INTO rights.told VALUES (1, ''mine'', ''x'')') ~ 'secret@x' AS owner_is_told;
+
 -- Nor does a constraint of the archive show him the row
 DISCARD TEMP;
 SELECT ttl.alter_container('told', archive_to => 'told_archive');
@@ -429,6 +438,7 @@ SELECT c.relname, string_agg(a.privilege_type, ',' ORDER BY a.privilege_type) AS
   FROM pg_class c, aclexplode(c.relacl) a WHERE c.relnamespace = 'ttl'::regnamespace AND a.grantee = 0
       GROUP BY c.relname HAVING string_agg(a.privilege_type, ',') <> 'SELECT';
 SELECT has_schema_privilege('regress_ttl_user', 'ttl', 'CREATE') AS creates;
+
 -- The trigger function on a stranger's table, as every event, does nothing or says how it is to be fired
 SET SESSION AUTHORIZATION regress_ttl_stranger;
 CREATE TABLE of_stranger (a text, b text, c text, d text, e text, f text, g text);
@@ -443,6 +453,7 @@ SELECT refused('INSERT INTO rights.of_stranger VALUES (''a'')');
 DROP TRIGGER each_statement ON of_stranger;
 SELECT refused('CREATE TRIGGER restore BEFORE INSERT ON rights.of_stranger FOR EACH ROW EXECUTE FUNCTION '
     'ttl.restore_container()');
+
 -- Called by hand, it does nothing; functions of plans answer as for any row
 SELECT refused('SELECT ttl.on_write()'), refused('SELECT ttl.restore_container()');
 SELECT ttl.is_live('of_stranger', '2020-01-01', 5), ttl.is_live(0, '2020-01-01', 5), ttl.is_live(NULL, NULL, NULL),
@@ -509,6 +520,7 @@ SELECT ttl.create_container('trodden', 60);
 SELECT ttl.alter_container('trodden', archive_to => 'trodden_archive');
 INSERT INTO trodden (id, parent, during, _ts, ttl) VALUES (1, NULL, '[1,2]', '2020-01-01', NULL), (2, NULL, '[3,4]',
     '2020-01-01', 5), (3, NULL, '[5,6]', '2020-01-01', NULL), (4, NULL, '[7,8]', '2900-01-01', '-1');
+-- keys are freed by an upsert, an UPDATE, COPY
 INSERT INTO trodden VALUES (1, NULL, '[5,5]') ON CONFLICT (id) DO UPDATE SET parent = NULL;
 INSERT INTO trodden (id, _ts) VALUES (5, '2020-01-01');
 UPDATE trodden SET id = 5, parent = 4 WHERE during && '[5,5]';
@@ -516,6 +528,7 @@ COPY trodden (id, during) FROM STDIN;
 2	[1,1]
 \.
 COPY trodden (id) TO STDOUT;
+-- functions, the reaper, and changes of the policy
 SELECT ttl.expired_count('trodden'), ttl.default_ttl('trodden'), ttl.time_to_live(t) FROM trodden t
     WHERE during && '[7,7]';
 INSERT INTO trodden (id, _ts, ttl) VALUES (8, '2020-01-01', NULL), (9, '2020-01-01', 7);
@@ -525,6 +538,7 @@ SELECT ttl.alter_container('trodden', indexing => 'none');
 SELECT ttl.alter_container('trodden', indexing => 'consistent', reap_delay => '1 s');
 SELECT ttl.set_default_ttl('trodden', ttl.seconds('1 min'));
 SELECT ttl.drop_container('trodden', true);
+
 -- Nor are they in the commands that ttl runs by itself
 CREATE TABLE rights.trodden_parts (id int, lives pg_catalog.numeric, doc pg_catalog.jsonb) PARTITION BY LIST (id);
 CREATE TABLE rights.trodden_1 (id int);
@@ -599,6 +613,7 @@ UPDATE "Select; ""x"" 'y' %s"."group" SET "now" = '2020-01-01';
 UPDATE "Select; ""x"" 'y' %s"."ü2345678901234567890123456789012345678901234567890123456789012"
     SET """; DROP TABLE x; --" = '2020-01-01' WHERE "größer als 63 bytes ist zu lang für einen Namen, so weit ist" = 1;
 RESET ttl.touch;
+
 -- Evicted with what references it; and not, for what references it is live
 INSERT INTO "Select; ""x"" 'y' %s"."group" VALUES (1, 'new');
 SELECT refused('INSERT INTO "Select; ""x"" ''y'' %s"."group" VALUES (2, ''new'')');
@@ -615,6 +630,7 @@ CREATE TABLE "Select; ""x"" 'y' %s"."partitioned by" ("in" int PRIMARY KEY, "to"
     "for" timestamptz NOT NULL DEFAULT clock_timestamp(), "with" int) PARTITION BY LIST ("in");
 CREATE TABLE "Select; ""x"" 'y' %s"."values in (1)" PARTITION OF "Select; ""x"" 'y' %s"."partitioned by" FOR
     VALUES IN (1);
+-- partitions, whose columns are renamed, and that leave
 SELECT ttl.create_container('"Select; ""x"" ''y'' %s"."partitioned by"', 60, 'for', 'with');
 CREATE TABLE "Select; ""x"" 'y' %s"."default" PARTITION OF "Select; ""x"" 'y' %s"."partitioned by" DEFAULT;
 INSERT INTO "Select; ""x"" 'y' %s"."partitioned by" ("in", "for") VALUES (1, '2020-01-01'), (2, '2020-01-01'), (3,
@@ -669,6 +685,7 @@ CREATE TRIGGER escape BEFORE DELETE ON trap FOR EACH ROW EXECUTE FUNCTION escape
 CREATE CONSTRAINT TRIGGER escape_later AFTER DELETE ON trap DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION
     escape();
 INSERT INTO trap (id, _ts) VALUES (1, '2020-01-01');
+
 -- By the reaper, called by a superuser: allowed is only what leads nowhere
 CALL ttl.reap('trap');
 SELECT what FROM trap_log ORDER BY id;
@@ -702,6 +719,7 @@ SELECT ttl.expired_count('trap');
 CALL ttl.reap('trap');
 SELECT DISTINCT what FROM trap_log WHERE what !~ 'regress_ttl_owner';
 DROP INDEX trap_folded;
+
 -- Nor does a superuser who makes the table a container, or alters it
 CREATE TABLE snare (id int, x int) PARTITION BY LIST (x);
 CREATE TABLE snare_1 PARTITION OF snare FOR VALUES IN (1) PARTITION BY LIST (x);
@@ -777,6 +795,7 @@ SELECT * FROM stored('trap');
 -- the trigger turns TTL off, and the row goes that was found before
 SELECT state('INSERT INTO rights.trap VALUES (8, ''new'')');
 SELECT ttl.set_default_ttl('trap', 60);
+
 -- By the reaper: the same rows stay, and those are counted that it has tried
 CALL refill_trap();
 SET client_min_messages = error;
@@ -786,6 +805,7 @@ SELECT ttl.default_ttl('trap'), blocked_rows FROM ttl.stat_containers WHERE cont
 SET client_min_messages = warning;
 SELECT ttl.set_default_ttl('trap', 60);
 DROP TRIGGER meddle ON trap;
+
 -- BEFORE INSERT: keys that it changes are those that count; rows that it swallows take none
 CREATE FUNCTION change_key() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -813,6 +833,7 @@ INSERT INTO surveyed VALUES (1, 5);
 ALTER TABLE surveyed ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 SELECT count(*) FROM surveyed;
 SELECT ttl.create_container('surveyed', 60);
+
 -- For a superuser, too: what the planner evaluates is the owner's code
 CREATE FUNCTION set_path() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -830,6 +851,7 @@ ALTER INDEX surveyed_index SET (fillfactor = 80);
 SET client_min_messages = warning;
 RESET ROLE;
 SELECT ttl.create_container('surveyed', 60);
+
 -- It leaves no setting behind
 SET client_min_messages = error;
 ALTER INDEX surveyed_index SET (fillfactor = 90);

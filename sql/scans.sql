@@ -183,6 +183,8 @@ CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (MINVALUE) TO (1500);
 CREATE TABLE parted_2 (x int, gone int, id int NOT NULL); ALTER TABLE parted_2 DROP gone;
 ALTER TABLE parted ATTACH PARTITION parted_2 FOR VALUES FROM (1500) TO (MAXVALUE);
 CREATE TABLE hot (id int PRIMARY KEY, x int, z int) WITH (fillfactor = 40);
+
+-- TTLs of an adopted smallint: without a meaning, for ever, by default, short, the greatest
 INSERT INTO short SELECT i, i % 100, CASE WHEN i % 3 = 0 THEN timestamptz '2020-01-01' ELSE '2900-01-01' END, (ARRAY[0,
     -7, -1, NULL, 5, 32767])[1 + i / 3 % 6] FROM generate_series(1, 3000) i;
 SELECT ttl.create_container(c, 60) FROM unnest('{few, none, half, most, parted}'::regclass[]) c;
@@ -190,6 +192,8 @@ SELECT ttl.create_container('short', 60, ts_column => '_ts', ttl_column => 'ttl'
 SELECT ttl.create_container('bare', 60, ttl_column => NULL);
 SELECT ttl.create_container('hot', 60, touch_on_update => false);
 SELECT ttl.create_container('filled', 60, ts_column => '_ts', ttl_column => 'ttl', touch_on_update => false);
+
+-- Which rows have expired, by their numbers: here and there and in a row, every other one, nearly all
 CREATE TABLE contents AS SELECT i AS id, i % 100 AS x, i % 60 = 7 OR i BETWEEN 300 AND 420 AS few,
     i % 2 = 1 OR i < 70 AS half, i % 50 <> 3 AS most, (ARRAY[NULL, -1, 5, 2147483647])[1 + i / 4 % 4] AS ttl
     FROM generate_series(1, 3000) i;
@@ -206,6 +210,7 @@ INSERT INTO hot (id, x, z, _ts, ttl) SELECT id, x, 0, ts(few), ttl FROM contents
 CREATE INDEX ON few (x); CREATE INDEX ON none (x); CREATE INDEX ON half (x); CREATE INDEX ON most (x);
 CREATE INDEX ON bare (x); CREATE INDEX ON short (x); CREATE INDEX ON parted (x); CREATE INDEX ON filled (x);
 CREATE INDEX ON hot (x);
+
 -- Chains of three, of which a part is pruned and leads to the last
 SET ttl.show_expired = on;
 UPDATE hot SET z = 1; UPDATE hot SET z = 2 WHERE id % 4 < 3;
@@ -214,6 +219,7 @@ UPDATE hot SET z = 3 WHERE id BETWEEN 290 AND 500;
 RESET ttl.show_expired;
 VACUUM ANALYZE few, none, half, most, bare, short, parted, filled;
 ANALYZE hot;
+
 -- Some pages are not all visible any more
 SET ttl.touch = off;
 DELETE FROM few WHERE id = 350 OR id IN (1000, 2000); UPDATE half SET x = x WHERE id % 500 = 4;
@@ -316,6 +322,7 @@ EXCEPTION
     WHEN OTHERS THEN
         RETURN SQLSTATE || ' ' || SQLERRM;
 END $$;
+
 -- What is wrong, if anything: each container by each way
 CREATE FUNCTION wrong(ways text DEFAULT '.') RETURNS TABLE (c regclass, label text, verdict text) LANGUAGE sql AS $$
     WITH truths AS MATERIALIZED (SELECT c, truth(c) FROM container)
@@ -327,6 +334,7 @@ $$;
 -- The containers differ in how many rows are live, and for each the way makes no difference
 SELECT c, split_part(truth(c), ' ', 1)::int AS live FROM container;
 SELECT * FROM wrong();
+
 -- By what reads no column
 SET enable_indexonlyscan = off; SET enable_bitmapscan = off;
 SELECT count(*) FROM filled;
@@ -335,6 +343,7 @@ SELECT 1 FROM filled HAVING count(*) > 5;
 SELECT count(*) FROM filled WHERE x < 50;
 SELECT FROM filled LIMIT 2;
 RESET enable_indexonlyscan; RESET enable_bitmapscan;
+
 -- In parallel
 SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
 SET min_parallel_index_scan_size = 0;
@@ -350,6 +359,7 @@ SET ttl.now = '2020-01-01 00:00:30'; SELECT * FROM wrong('^(seq|index|index-only
 SET ttl.now = '2020-01-01 00:01:00'; SELECT * FROM wrong('^(seq|index|index-only)$');
 SET ttl.now = '2950-01-01'; SELECT * FROM wrong('^(seq|index|index-only)$');
 RESET ttl.now;
+
 -- With other default TTLs
 CREATE FUNCTION set_all(default_ttl int) RETURNS void LANGUAGE sql AS $$ SELECT ttl.set_default_ttl(c, default_ttl)
     FROM container $$;
@@ -410,6 +420,7 @@ CREATE OPERATOR CLASS watch_polygons FOR TYPE polygon USING gist AS OPERATOR 15 
     internal), STORAGE box;
 CREATE TABLE watched (id int PRIMARY KEY, x int, at point, area polygon) WITH (fillfactor = 10);
 SELECT ttl.create_container('watched', 60);
+
 -- A polygon's box may be nearer than the polygon is: triangles
 INSERT INTO watched SELECT id + j * 3000, CASE WHEN few THEN 0 ELSE 1 + x % 2 END, point(f * (1 + x), id % 77),
     polygon(path(format('((%s,%s),(%s,%s),(%s,%s))', f * (1 + x), id % 77, f * (1 + x), id % 77 + 9, f * (3 + x),
@@ -442,20 +453,24 @@ BEGIN
     PERFORM set_config('ttl.debug_index_probe', 'auto', true);
 END $$;
 SET enable_seqscan = off;
+
 -- A lossy bitmap, whose pages are rechecked row by row
 SET enable_indexscan = off; SET work_mem = '64kB';
 SELECT count(*) AS lossy FROM explained('SELECT id FROM watched WHERE x ~= 1', 'Heap Blocks:.*lossy=[0-9]+');
 SELECT * FROM in_all_modes('SELECT count(*) FROM watched WHERE x ~= 1');
 RESET enable_indexscan; RESET work_mem;
+
 -- A hash index, which has hashes to compare
 SET enable_bitmapscan = off;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM watched WHERE x ~= 0;
 SELECT * FROM in_all_modes('SELECT count(*) FROM watched WHERE x ~= 0');
 SELECT * FROM in_all_modes('SELECT count(*) FROM watched WHERE x ~= 1');
+
 -- An index-only scan that is to recheck what it has read from the index
 EXPLAIN (COSTS OFF) SELECT count(at) FROM watched WHERE at ~<@ '((-200,-200),(200,-200),(200,200),(-200,200))';
 SELECT * FROM in_all_modes('SELECT count(at) FROM watched WHERE at '
     '~<@ ''((-200,-200),(200,-200),(200,200),(-200,200))''');
+
 -- The nearest, by distances that are too small at first
 EXPLAIN (COSTS OFF) SELECT id FROM watched ORDER BY area <~> '(-10,0)' LIMIT 20;
 SELECT * FROM in_all_modes('SELECT md5(string_agg(round(d::numeric, 3)::text, '','')) FROM (SELECT area '
@@ -480,6 +495,7 @@ SELECT * FROM in_all_modes('SELECT count(*) FROM few WHERE id < 20 OR x IN (SELE
     'c_a.id)');
 SELECT * FROM in_all_modes('SELECT count(*) FROM few s WHERE id < 400 AND (id < 20 OR (SELECT count(*) FROM c_b b '
     'WHERE b.a_id < s.id AND b.id > s.x) > 20)');
+
 -- Nested: each is there once, and not a power of two
 BEGIN;
 SELECT 'SELECT count(*) FROM few a WHERE id < 5 OR ' || repeat('(SELECT count(*) FROM few a WHERE id < 3 OR ',
@@ -531,6 +547,7 @@ CLOSE c;
 SELECT count(*) FROM bare;
 CREATE INDEX ON bare (_ts);
 SELECT ttl.set_default_ttl('bare', 60);
+
 -- An index made by the transaction itself is read like others
 BEGIN;
 SELECT ttl.set_default_ttl('bare', NULL);
@@ -624,6 +641,7 @@ SET enable_seqscan = off; SET enable_bitmapscan = off;
 SELECT mode, result FROM in_all_modes('SELECT string_agg(l, '', '') FROM explained(''SELECT id FROM half WHERE id > '
     '2000'', ''^ *(Rows Removed|Filter)'') l');
 RESET enable_seqscan; RESET enable_bitmapscan;
+
 -- From 18 on, it says what the filter had to do
 SELECT mode, result = CASE WHEN current_setting('server_version_num')::int < 180000 THEN ''
     WHEN mode = 'always' THEN 'Expiry Filter: 1752 candidate rows' ELSE 'Expiry Filter: each row' END AS as_expected
@@ -724,13 +742,16 @@ BEGIN
     END IF;
     RETURN coalesce(result, 0);
 END $$;
+
 -- With expired rows of the other table, too, the first partition would be left out
 SELECT * FROM in_all_modes('SELECT pruned_by(1) || '' '' || pruned_by(2) || '' '' || (SELECT count(*) FROM parted '
     'WHERE id > 2915 - 1450)');
+
 -- What an execution was started with goes with it
 CREATE FUNCTION one_of(n int) RETURNS bigint VOLATILE LANGUAGE sql AS 'SELECT count(*) FROM half WHERE id = n';
 SELECT sum(one_of(i)), (SELECT count(*) < 10 FROM pg_backend_memory_contexts WHERE name = 'ttl plan copy') AS freed
     FROM generate_series(1, 1000) i;
+
 -- A sublink that is hashed anew when such a scan begins anew: no row is its own neighbour
 CREATE FUNCTION neighbours(n int) RETURNS int STABLE LANGUAGE plpgsql AS $$
 DECLARE result int;
@@ -793,6 +814,7 @@ SELECT searches('SELECT count(*) FROM fewer') AS searches,
        searches('SELECT x FROM fewer WHERE id > 0 AND x > 0') AS "not of a key",
        searches('SELECT x FROM fewer LIMIT 5') AS "LIMIT",
        searches('SELECT x FROM fewer WHERE EXISTS (SELECT FROM fewer) LIMIT 1') AS "EXISTS";
+
 -- Of 300 rows 200 have expired: a search that finds so many doesn't pay, and is tried again after some scans
 SET ttl.touch = off;
 UPDATE fewer SET _ts = '2020-01-01' WHERE id <= 200;

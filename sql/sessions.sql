@@ -109,6 +109,7 @@ SELECT by_path();
 SET search_path = sessions, public;
 EXECUTE by_path;
 SELECT by_path();
+
 -- Partitions come and go: plans over the parent and over the partition follow the policy that each has
 CREATE TABLE parts (id int PRIMARY KEY, n int) PARTITION BY RANGE (id);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (4);
@@ -191,6 +192,7 @@ BEGIN
     END;
 END $$;
 SELECT id, n FROM item ORDER BY id;
+
 -- A loop that commits between rows keeps to what it was opened with
 CREATE PROCEDURE committing_loop(OUT ids text) LANGUAGE plpgsql AS $$
 DECLARE
@@ -240,6 +242,7 @@ SELECT * FROM by_functions;
 -- writing functions find, stamp and free keys as statements do
 SELECT sql_update(1), sql_update(3), sql_insert(3), sql_update(3);
 SELECT * FROM by_functions;
+
 -- One statement, in which the function turns TTL off: from the next statement on
 CREATE FUNCTION off_and_count() RETURNS bigint LANGUAGE sql AS $$
     SELECT ttl.set_default_ttl('sessions.item', NULL);
@@ -276,6 +279,7 @@ FETCH BACKWARD ALL FROM c;
 FETCH ABSOLUTE 1 FROM seq;
 FETCH ALL FROM seq;
 COMMIT;
+
 -- WITH HOLD: what is held is what was seen when it was opened
 SELECT ttl.set_default_ttl('item', 60);
 CALL refill('item');
@@ -296,6 +300,7 @@ DELETE FROM item;
 FETCH BACKWARD ALL FROM held;
 CLOSE held;
 CLOSE unread;
+
 -- The row under a cursor can be updated and deleted, and the next one is found
 CALL refill('item');
 BEGIN;
@@ -306,12 +311,14 @@ FETCH 1 FROM c;
 DELETE FROM item WHERE CURRENT OF c RETURNING id;
 FETCH 1 FROM c;
 COMMIT;
+
 -- A table that a cursor reads cannot be made a container meanwhile
 CREATE TABLE plain (id int);
 BEGIN;
 DECLARE c CURSOR FOR SELECT id FROM plain;
 SELECT state('SELECT ttl.create_container(''plain'', 60)');
 COMMIT;
+
 -- One that a function returns, through the clocks that the transaction sets
 CREATE FUNCTION opened() RETURNS refcursor LANGUAGE plpgsql AS $$
 DECLARE
@@ -336,6 +343,7 @@ ROLLBACK;
 --
 
 CALL refill('item');
+
 -- Insertion, update and eviction are there or not, as the transaction ends
 BEGIN;
 INSERT INTO item (id, n) VALUES (3, 33), (6, 66);
@@ -354,12 +362,14 @@ INSERT INTO item (id, n, _ts) VALUES (7, 77, '2020-01-01');
 UPDATE item SET n = 11 WHERE id = 1;
 CALL ttl.reap('item');
 PREPARE TRANSACTION 'regress_ttl_1';
+
 -- What is locked by it is not waited for
 CALL ttl.reap('item');
 SELECT ttl.expired_count('item');
 COMMIT PREPARED 'regress_ttl_1';
 SELECT id, n FROM item ORDER BY id;
 SELECT ttl.expired_count('item');
+
 -- Configuration: in force when it is committed, and seen by nobody before
 CALL refill('item');
 BEGIN;
@@ -367,6 +377,7 @@ SELECT ttl.set_default_ttl('item', NULL);
 SELECT count(*) FROM item;
 PREPARE TRANSACTION 'regress_ttl_2';
 SELECT count(*) FROM item;
+
 -- A change that is prepared is waited for: nobody else changes the policy meanwhile
 SET lock_timeout = '10ms';
 SELECT state('SELECT ttl.set_default_ttl(''item'', -1)');
@@ -379,7 +390,7 @@ PREPARE TRANSACTION 'regress_ttl_2';
 SELECT count(*) FROM item;
 COMMIT PREPARED 'regress_ttl_2';
 SELECT count(*) FROM item;
--- a container that is prepared: no plan is made for it before it is there
+-- A container that is prepared isn't there before it is committed; then plans are made anew
 CREATE TABLE later (id int PRIMARY KEY, _ts timestamptz);
 INSERT INTO later VALUES (1, '2020-01-01'), (2, '2900-01-01');
 PREPARE count_later AS SELECT count(*) FROM later;
@@ -393,7 +404,7 @@ COMMIT PREPARED 'regress_ttl_3';
 EXECUTE count_later;
 INSERT INTO later VALUES (1, DEFAULT);
 EXECUTE count_later;
--- and one that ends, rolled back and committed
+-- One that ends, rolled back and committed
 BEGIN;
 SELECT ttl.drop_container('later', true);
 PREPARE TRANSACTION 'regress_ttl_3';

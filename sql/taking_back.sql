@@ -59,11 +59,13 @@ SELECT ttl.create_container('bare', 60, 'at', 'life');
 ALTER TABLE bare ALTER COLUMN at SET DEFAULT '2500-01-01';
 SELECT ttl.drop_container('bare');
 SELECT shape('bare') EXCEPT TABLE before;
+
 -- A column that others' functions generate goes on being generated: only an expression of ttl's must go
 CREATE TABLE generated (note text, life int GENERATED ALWAYS AS (greatest(length(note), 1)) STORED);
 SELECT ttl.create_container('generated', 60, ttl_column => 'life');
 SELECT ttl.drop_container('generated');
 INSERT INTO generated VALUES ('four') RETURNING life;
+
 -- A CHECK that was there stays, and so does an index on the timestamp alone
 CREATE TABLE complete (at timestamptz DEFAULT now(), life int CHECK (life = -1 OR life > 0));
 SELECT ttl.create_container('complete', 60, 'at', 'life');
@@ -93,6 +95,7 @@ ALTER TABLE session RENAME COLUMN ttl TO lifetime;
 SELECT added('session');
 SELECT ttl.drop_container('session', true);
 SELECT shape('session');
+
 -- If they are left, they are the user's from then on: the next container doesn't drop them
 SELECT ttl.create_container('session', 3600);
 SELECT ttl.drop_container('session');
@@ -153,6 +156,7 @@ ALTER TABLE parts DETACH PARTITION parts_3;
 SELECT added('parts_3') = added('parts') AS same;
 SELECT ttl.drop_container('parts_3', true);
 SELECT shape('parts_3');
+
 -- One with values of its own keeps them, here and there: then _ts isn't ttl's any more, in the container either
 CREATE TABLE parts_5 (id int, _ts timestamptz NOT NULL);
 INSERT INTO parts_5 VALUES (5, '2900-01-01');
@@ -173,6 +177,7 @@ INSERT INTO tokens (id, _ts, ttl) SELECT g, now() - interval '1 day', CASE WHEN 
 \set VERBOSITY default
 SELECT ttl.set_default_ttl('tokens', '2 days');
 \set VERBOSITY terse
+-- with -1 and NULL come those back that expired by default, with NULL also the two with a TTL of their own
 SELECT ttl.set_default_ttl('tokens', 3600);
 SELECT ttl.set_default_ttl('tokens', -1);
 SELECT ttl.set_default_ttl('tokens', 3600);
@@ -245,6 +250,7 @@ ALTER TABLE commented RENAME TO renamed;
 SELECT comment FROM comments('renamed') EXCEPT SELECT comment FROM said;
 SELECT ttl.drop_container('renamed');
 SELECT * FROM comments('renamed');
+
 -- Of a document table, too, though other functions have added its columns
 SELECT ttl.create_ttl_index('commented_documents', 60) ->> 'ok';
 SELECT object FROM comments('commented_documents') WHERE comment IS NOT NULL;
@@ -258,6 +264,7 @@ SELECT ttl.create_container('commented_before', 60, 'at', 'expires');
 SELECT object, comment FROM comments('commented_before') WHERE object <> '~ttl';
 SELECT ttl.drop_container('commented_before');
 SELECT * FROM comments('commented_before');
+
 -- One that somebody has given stays, and one that he has removed stays away
 CREATE TABLE commented_since (id int);
 SELECT ttl.create_container('commented_since', 60);

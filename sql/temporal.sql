@@ -65,6 +65,7 @@ SELECT state('UPDATE temporal.room SET period = ''[2024-06-01,2025-01-01)'' WHER
     'date ''2024-06-01''');
 SELECT state('UPDATE temporal.room SET id = ''[9,10)'' WHERE id = ''[1,2)'' AND period @> date ''2025-06-01''');
 SELECT * FROM stored('booking');
+
 -- Another row may take its part of the period when a deferred key is checked, but no expired one
 CALL refill();
 BEGIN;
@@ -76,6 +77,7 @@ DELETE FROM room WHERE id = '[2,3)' AND period @> date '2024-06-01';
 INSERT INTO room (id, period, _ts) VALUES ('[2,3)', '[2024-02-01,2024-06-01)', '3000-01-01');
 COMMIT;
 SELECT * FROM stored('booking');
+-- an expired room in its place doesn't count
 BEGIN;
 DELETE FROM room WHERE id = '[2,3)' AND period @> date '2024-03-01';
 INSERT INTO room (id, period, _ts) VALUES ('[2,3)', '[2024-02-01,2024-06-01)', '2020-01-01');

@@ -22,12 +22,14 @@ SET statement_timeout = '60s';
 CALL get_past('timestamptz', '2020-01-01', 'seconds');
 CALL ttl.reap('item');
 SELECT ttl.expired_count('item');
+-- of a date at its first instant, and of one that has always been past
 CALL get_past('date', '2020-01-01', 'seconds');
 CALL ttl.reap('item');
 SELECT ttl.expired_count('item');
 CALL get_past('date', '-infinity', 'seconds');
 CALL ttl.reap('item');
 SELECT ttl.expired_count('item');
+-- of numbers, with and without decimals
 CALL get_past('bigint', '1577836800', 'epoch');
 CALL ttl.reap('item');
 SELECT ttl.expired_count('item');

@@ -8,6 +8,7 @@ CREATE ROLE regress_ttl_alice;
 CREATE ROLE regress_ttl_mallory;
 GRANT USAGE, CREATE ON SCHEMA whose TO regress_ttl_alice, regress_ttl_mallory;
 SET search_path = whose, public;
+
 -- What has run, and as whom
 CREATE TABLE ran (n int GENERATED ALWAYS AS IDENTITY, who name DEFAULT current_user, what text);
 GRANT INSERT ON ran TO PUBLIC;
@@ -30,6 +31,7 @@ BEGIN
     INSERT INTO whose.ran (what) VALUES (format('%s %s', TG_OP, TG_TABLE_NAME));
     RETURN coalesce(NEW, OLD);
 END $$;
+
 -- Audit triggers as one finds them: names without a schema, and a search_path of the function's own, or none
 CREATE TABLE log (message text);
 GRANT INSERT, SELECT ON log TO PUBLIC;
@@ -90,6 +92,7 @@ DISCARD TEMP;
 RESET SESSION AUTHORIZATION;
 -- no superuser among them, and each key has been freed
 SELECT ran(), stored('item');
+
 -- All that is lent is the permission: neither a name of the session's, nor a schema that
 -- the user may not use, nor row-level security counts, forced or not
 CREATE SCHEMA whose_hidden;
@@ -117,6 +120,7 @@ DROP FUNCTION whose.tid_equals(pg_catalog.tid, pg_catalog.tid), whose.count();
 DROP DOMAIN whose.tid;
 RESET SESSION AUTHORIZATION;
 SELECT (SELECT count(*) FROM whose_hidden.secret), (SELECT string_agg(id::text, ' ') FROM whose_hidden.archive);
+
 -- A trigger is not spared row-level security that is forced upon the user
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CREATE TABLE forced (id int);
@@ -137,6 +141,7 @@ SET SESSION AUTHORIZATION regress_ttl_mallory;
 INSERT INTO plain VALUES (1);
 RESET SESSION AUTHORIZATION;
 SELECT ran();
+
 -- A trigger that needs the owner's rights has them if it says so, and an error tells how
 CREATE TABLE private_log (id int);
 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
@@ -152,6 +157,7 @@ SET SESSION AUTHORIZATION regress_ttl_mallory;
 INSERT INTO plain VALUES (2);
 RESET SESSION AUTHORIZATION;
 SELECT * FROM private_log;
+
 -- A role that a trigger sets stays, as it does after a DELETE of the user's
 CREATE FUNCTION set_role() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN SET ROLE regress_ttl_alice; RETURN OLD; END';
 CREATE TABLE roled (id int PRIMARY KEY);
@@ -185,6 +191,7 @@ SELECT make_parent('cascaded', 'CASCADE'), make_parent('nulled', 'SET NULL'), ma
     make_parent('free', 'CASCADE');
 CREATE TRIGGER audit BEFORE DELETE ON cascaded_child FOR EACH ROW EXECUTE FUNCTION audit();
 ALTER TABLE nulled_child ADD CHECK (check_log(p));
+
 -- SET DEFAULT takes a key that an expired row holds
 SELECT ttl.create_container('defaulted_child', 10);
 INSERT INTO defaulted_child (id, p, _ts) VALUES (2, 0, '2020-01-01');
@@ -198,11 +205,13 @@ INSERT INTO cascaded VALUES (1);
 INSERT INTO cascaded VALUES (2);
 INSERT INTO nulled VALUES (1);
 INSERT INTO defaulted VALUES (1);
+
 -- A CASCADE that sets off no code is no reason
 INSERT INTO free VALUES (1);
 DISCARD TEMP;
 RESET SESSION AUTHORIZATION;
 SELECT ran(), stored('cascaded'), stored('nulled'), stored('defaulted'), stored('free'), stored('free_child');
+
 -- Who may delete by himself may by INSERT, too
 GRANT DELETE ON cascaded, nulled, defaulted TO regress_ttl_alice;
 GRANT INSERT ON cascaded, nulled, defaulted TO regress_ttl_alice;
@@ -212,12 +221,14 @@ INSERT INTO nulled VALUES (1);
 INSERT INTO defaulted VALUES (1);
 RESET SESSION AUTHORIZATION;
 SELECT stored('cascaded_child'), stored('nulled_child'), stored('defaulted_child');
+
 -- But not if row-level security would keep him from it
 CREATE POLICY new ON cascaded FOR INSERT WITH CHECK (true);
 ALTER TABLE cascaded ENABLE ROW LEVEL SECURITY;
 SET SESSION AUTHORIZATION regress_ttl_alice;
 INSERT INTO cascaded VALUES (2);
 RESET SESSION AUTHORIZATION;
+
 -- To delete from a partitioned table is to delete from its partitions: the right to the table that was named counts
 CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY LIST (id);
 CREATE TABLE parted_low PARTITION OF parted FOR VALUES IN (0, 1) PARTITION BY LIST (id);
@@ -234,6 +245,7 @@ GRANT DELETE ON parted TO regress_ttl_mallory;
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 SELECT state('INSERT INTO whose.parted VALUES (1)');
 RESET SESSION AUTHORIZATION;
+
 -- Actions that come back to where they began end, with code of the owner's and without
 CREATE TABLE ring (id int PRIMARY KEY, next int);
 CREATE TABLE ring_next (id int PRIMARY KEY, next int REFERENCES ring ON DELETE CASCADE);
@@ -248,6 +260,7 @@ CREATE TRIGGER tell BEFORE DELETE ON ring_next FOR EACH ROW EXECUTE FUNCTION tel
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 SELECT state('INSERT INTO whose.ring VALUES (2)');
 RESET SESSION AUTHORIZATION;
+
 -- Code further down, on partitions, and by rules counts; the user's own is nobody's concern
 SELECT make_parent('top', 'CASCADE'), make_parent('split', 'CASCADE'), make_parent('ruled', 'CASCADE'),
     make_parent('own', 'CASCADE');
@@ -294,10 +307,12 @@ SELECT ttl.alter_container('referencing', reap_delay => '100 years');
 DELETE FROM parent WHERE id = 1;
 SELECT ttl.alter_container('referencing', reaping => false);
 DELETE FROM parent WHERE id = 1;
+
 -- The owner himself may
 SET SESSION AUTHORIZATION regress_ttl_alice;
 DELETE FROM parent WHERE id = 1;
 RESET SESSION AUTHORIZATION;
+
 -- Nor is there a way by what an archive does
 DROP TRIGGER audit ON referencing;
 CREATE TABLE archive_of_alice (id int, p int);
@@ -310,6 +325,7 @@ SET SESSION AUTHORIZATION regress_ttl_mallory;
 DELETE FROM parent WHERE id = 2;
 RESET SESSION AUTHORIZATION;
 DROP TRIGGER audit ON archive_of_alice;
+
 -- Where there is no code, the rows go
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CALL attack();
@@ -319,6 +335,7 @@ RESET SESSION AUTHORIZATION;
 SELECT ttl.alter_container('referencing', archive_to => 0);
 TABLE archive_of_alice;
 SELECT ran(), stored('parent'), stored('referencing');
+
 -- What the owner of the parent attaches to his other tables runs as the user, as on the parent itself
 CREATE TABLE same_owner (id int PRIMARY KEY, p int REFERENCES parent);
 SELECT ttl.create_container('same_owner', 10);
@@ -377,6 +394,7 @@ SET SESSION AUTHORIZATION regress_ttl_mallory;
 CREATE TABLE trap (id int PRIMARY KEY, p int REFERENCES parent);
 SELECT ttl.create_container('trap', 10);
 CREATE TRIGGER tell BEFORE DELETE ON trap FOR EACH ROW EXECUTE FUNCTION tell();
+
 -- By way of a cascade, as which PostgreSQL deletes as the attacker
 CREATE TABLE way (id int PRIMARY KEY, p int REFERENCES parent ON DELETE CASCADE);
 CREATE TABLE trap_behind (id int PRIMARY KEY, w int REFERENCES way);
@@ -386,12 +404,14 @@ CREATE TABLE way_too (id int PRIMARY KEY, p int REFERENCES parent ON DELETE CASC
 CREATE TABLE trap_deferred (id int PRIMARY KEY, w int REFERENCES way_too DEFERRABLE INITIALLY DEFERRED);
 SELECT ttl.create_container('trap_deferred', 10);
 CREATE TRIGGER tell BEFORE DELETE ON trap_deferred FOR EACH ROW EXECUTE FUNCTION tell();
+
 -- The other way round: what goes along has no code, but what references it has
 CREATE TABLE step (id int PRIMARY KEY REFERENCES parent);
 SELECT ttl.create_container('step', 10);
 CREATE TABLE trap_below (s int REFERENCES step ON DELETE CASCADE);
 CREATE CONSTRAINT TRIGGER tell AFTER DELETE ON trap_below DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION
     tell();
+
 -- By functions that planning calls, or comparing keys
 CREATE FUNCTION whoami() RETURNS int LANGUAGE plpgsql AS $$BEGIN INSERT INTO whose.ran (what)
     VALUES ('function'); RETURN 1; END$$;
@@ -431,6 +451,7 @@ DELETE FROM parent WHERE id = 13;
 DELETE FROM parent WHERE id = 14;
 SELECT ran(), stored('parent');
 DROP TABLE trap_below, step, trap, way, trap_behind, way_too, trap_deferred, trap_index, trap_cast;
+
 -- The same where a superuser inserts
 CREATE TABLE box (id int PRIMARY KEY);
 SELECT ttl.create_container('box', 10);
@@ -481,6 +502,7 @@ CREATE TABLE moved (id int PRIMARY KEY, kind text);
 SELECT ttl.create_container('moved', 10);
 GRANT INSERT ON moved TO regress_ttl_alice;
 ALTER TABLE moved OWNER TO regress_ttl_mallory;
+
 -- Archives of the attacker's, with code of each kind
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CREATE FUNCTION said(text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$BEGIN PERFORM whose.whoami(); RETURN true;
@@ -490,6 +512,7 @@ CREATE FUNCTION to_kind(text) RETURNS kind LANGUAGE plpgsql AS $$BEGIN PERFORM w
 CREATE CAST (text AS kind) WITH FUNCTION to_kind(text) AS ASSIGNMENT;
 CREATE FUNCTION from_kind(kind) RETURNS text LANGUAGE plpgsql AS $$BEGIN PERFORM whose.whoami(); RETURN $1.v; END$$;
 CREATE CAST (kind AS text) WITH FUNCTION from_kind(kind) AS ASSIGNMENT;
+-- functions by expressions: of a default, a CHECK, a generated column, indexes, domains, casts, a partition key
 ALTER TABLE moved ADD COLUMN of_kind kind;
 CREATE DOMAIN told AS text CHECK (said(VALUE));
 CREATE TABLE kept_default (id int, kind text, x text DEFAULT said('x'));
@@ -506,6 +529,7 @@ CREATE TABLE kept_converted (id int, of_kind text);
 CREATE TABLE kept_exclusion (id int, EXCLUDE (id WITH =));
 CREATE TABLE kept_partitioned (id int, kind text) PARTITION BY LIST (said(kind));
 CREATE TABLE kept_partition PARTITION OF kept_partitioned DEFAULT;
+-- by rules, policies, and triggers, also of a container whose expired rows are in the way
 CREATE TABLE kept_rule (id int, kind text);
 CREATE RULE tell AS ON INSERT TO kept_rule DO ALSO INSERT INTO ran (what) VALUES ('rule');
 CREATE TABLE kept_policy (id int, kind text);
@@ -519,6 +543,7 @@ CREATE TABLE kept_container (id int PRIMARY KEY, kind text);
 SELECT ttl.create_container('kept_container', 10);
 INSERT INTO kept_container (id, _ts) SELECT i, '2020-01-01' FROM generate_series(100, 120) i;
 CREATE TRIGGER tell AFTER DELETE ON kept_container FOR EACH ROW EXECUTE FUNCTION tell();
+-- with none of another's code
 CREATE TABLE kept_plain (id int NOT NULL, n int GENERATED ALWAYS AS IDENTITY UNIQUE, kind text,
     at timestamptz DEFAULT now(), c text DEFAULT 'c', who name DEFAULT current_user);
 RESET SESSION AUTHORIZATION;
@@ -550,6 +575,7 @@ END $$;
 -- By another user, and then by a superuser: as the owner of both tables
 SELECT * FROM try_archives('SET ROLE regress_ttl_alice');
 SELECT * FROM try_archives('');
+
 -- In a session with temporary objects of another's, code that could meet these isn't run; what can run no
 -- code is written
 SET SESSION AUTHORIZATION regress_ttl_alice;
@@ -561,6 +587,7 @@ DROP TABLE in_the_way;
 CREATE FUNCTION pg_temp.in_the_way() RETURNS int LANGUAGE sql AS 'SELECT 1';
 SELECT * FROM try_archives('SET ROLE regress_ttl_alice') WHERE archive IN ('kept_trigger'::regclass, 'kept_plain');
 DROP FUNCTION pg_temp.in_the_way;
+
 -- The owner's own objects are no harm
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CREATE TEMP TABLE in_the_way (id int);
@@ -568,6 +595,7 @@ RESET SESSION AUTHORIZATION;
 SELECT * FROM try_archives('SET ROLE regress_ttl_alice') WHERE archive = 'kept_trigger'::regclass;
 DROP TABLE in_the_way;
 RESET ttl.touch;
+
 -- Each row is looked at: the user's code may run between two
 CREATE TABLE moved_both (during int4range, EXCLUDE USING gist (during WITH &&));
 CREATE TABLE kept_both (LIKE moved_both);
@@ -590,6 +618,7 @@ RESET SESSION AUTHORIZATION;
 SELECT ran(), count(*) FROM kept_both;
 DROP TABLE moved_both;
 DROP TABLE moved;
+
 -- So is what a CASCADE takes along, by a superuser and by another user
 CREATE TABLE tip (id int PRIMARY KEY);
 GRANT REFERENCES, SELECT, DELETE ON tip TO regress_ttl_alice, regress_ttl_mallory;
@@ -639,6 +668,7 @@ INSERT INTO litter (id, how, _ts) SELECT n, how, '2020-01-01' FROM unnest(ARRAY[
 INSERT INTO later (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01');
 RESET SESSION AUTHORIZATION;
 SET client_min_messages = notice;
+
 -- Of others' containers nobody is asked: NULL means the caller's own
 DELETE FROM ran;
 CREATE TABLE mine (id int);
@@ -660,6 +690,7 @@ SELECT ttl.set_default_ttl('mine', 5);
 CALL ttl.reap();
 -- named, they are deleted all the same
 CALL ttl.reap('mine');
+
 -- Named by a superuser, the owner's code runs as in VACUUM, restricted: it leaves nothing in the session
 \set VERBOSITY terse
 CALL ttl.reap('litter');
@@ -668,6 +699,7 @@ SELECT ran(), stored('litter'), stored('later');
 SELECT count(*) FROM pg_class WHERE relname = 'pg_stat_activity';
 SELECT current_user = session_user AS myself, current_setting('search_path'), (SELECT count(*)
     FROM pg_prepared_statements), (SELECT count(*) FROM pg_listening_channels());
+
 -- A member of the owning role is another role, too
 GRANT regress_ttl_mallory TO regress_ttl_alice;
 SET SESSION AUTHORIZATION regress_ttl_alice;
@@ -676,6 +708,7 @@ CALL ttl.reap('litter', 1);
 RESET SESSION AUTHORIZATION;
 REVOKE regress_ttl_mallory FROM regress_ttl_alice;
 SELECT ran(), stored('litter');
+
 -- The owner's own session is his: there it may leave what it likes
 SET SESSION AUTHORIZATION regress_ttl_mallory;
 CALL ttl.reap('litter');
@@ -736,6 +769,7 @@ RESET session_replication_role;
 SELECT what FROM ran ORDER BY n;
 SELECT stored('applied'), stored('applied_child'), stored('applied_grandchild'), stored('applied_split'), (SELECT p
     FROM applied_null), stored('applied_live');
+
 -- A plain DELETE there acts on no children, as ever
 DELETE FROM ran;
 SET session_replication_role = replica;
