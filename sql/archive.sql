@@ -91,7 +91,7 @@ SELECT refused('INSERT INTO archive.item (id) VALUES (11)');
 ALTER TABLE kept DROP CONSTRAINT kept_id_check;
 CALL ttl.reap('item');
 
--- Another owner's table would run its code as the container's owner: refused, and told where somebody can mend it
+-- It stays, too, if the archive has been given to another owner, and whoever can mend that is told
 SELECT * FROM after('ALTER TABLE archive.kept OWNER TO regress_ttl_owner');
 SELECT refused('INSERT INTO archive.item (id) VALUES (11)');
 SELECT refused('SELECT ttl.alter_container(''archive.item'', reaping => true)');
@@ -99,7 +99,7 @@ TABLE stats;
 ALTER TABLE kept OWNER TO CURRENT_USER;
 CALL ttl.reap('item');
 
--- So is a constraint that has been deferred since
+-- It stays if the archive has got a deferred constraint since
 SELECT * FROM after('ALTER TABLE archive.kept ADD CONSTRAINT late FOREIGN KEY (id) REFERENCES archive.item DEFERRABLE '
     'INITIALLY DEFERRED NOT VALID');
 ALTER TABLE kept DROP CONSTRAINT late;
@@ -273,7 +273,7 @@ INSERT INTO up (id, _ts) VALUES (7, '2020-01-01');
 INSERT INTO up (id) VALUES (7);
 ALTER TABLE down ENABLE TRIGGER USER;
 CALL refill_family();
--- In REPEATABLE READ the rows are found that the snapshot sees
+-- In REPEATABLE READ it is no different
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT count(*) FROM up;
 INSERT INTO archive.up VALUES (1);

@@ -165,7 +165,7 @@ SELECT state('SELECT ttl.create_container(''pg_toast.pg_toast_1255'')') AS toast
 CREATE DOMAIN moment AS timestamptz;
 CREATE DOMAIN lifetime AS int;
 
--- Types whose values are no times, domains (whose checks a stamp might violate), and a generated timestamp column
+-- A timestamp column must be able to take the present: no text, domain, array, number without a unit, or generated one
 SELECT t, refused(format('CREATE TABLE configuration.adopt (id int, _ts %s); SELECT '
     'ttl.create_container(''configuration.adopt'')', t))
   FROM unnest(ARRAY['date', 'text', 'moment', 'bigint', 'timestamptz[]',

@@ -455,7 +455,7 @@ CREATE TABLE parted_3 PARTITION OF parted FOR VALUES IN (3);
 -- Old-style inheritance, in every spelling
 CREATE TABLE heir (LIKE twins INCLUDING CONSTRAINTS);
 CREATE TABLE elder (LIKE twins);
--- twins would have rows in its heirs' place, or heirs rows in its
+-- rows of heirs would be visible through the container, or its own through a parent
 SELECT refused('CREATE TABLE ddl.heirs () INHERITS (home.other, ddl.twins)'),
     refused('CREATE TABLE ddl.heirs (id int) INHERITS (ddl.twins)') \gx (format=unaligned)
 SELECT refused('ALTER TABLE ddl.heir INHERIT ddl.twins'),

@@ -59,8 +59,8 @@ SELECT count(*) FROM item;
 ROLLBACK;
 SELECT count(*) FROM item;
 
--- expires_at and time_to_live are NULL exactly where a row never expires: by its own -1, without a default, or
--- with TTL off
+-- expires_at is NULL and time_to_live -1 exactly where a row never expires: by its own -1, without a default, or with
+-- TTL off
 SELECT ttl.set_default_ttl('item', 10);
 SELECT ttl AS item_ttl, age, ttl.expires_at(i), ttl.time_to_live(i)
   FROM item i WHERE age < '11 s' AND age > '-1 s' ORDER BY ttl, age;
@@ -119,7 +119,7 @@ SELECT format('%s, %s', label, coalesce(ttl::text, 'default')), ttl, ts
                ('c: first', '4714-11-24 00:00:00+00 BC'),
                ('d: -infinity', '-infinity')) AS edge (label, ts);
 SELECT note FROM item ORDER BY note COLLATE "C";
--- there is no timestamp for when a row expires that the last one's TTL leads beyond
+-- expires_at is NULL where it would lie after the last timestamp
 SET ttl.show_expired = on;
 SELECT note, ttl.expires_at(i), ttl.time_to_live(i) FROM item i ORDER BY note COLLATE "C";
 RESET ttl.show_expired;

@@ -669,7 +669,7 @@ SELECT * FROM stored('tree');
 -- the key is changed in live and expired children alike
 UPDATE tree SET id = 10 WHERE id = 1 RETURNING id;
 SELECT * FROM stored('tree');
--- so does the deletion take them along
+-- a DELETE takes them along
 DELETE FROM tree WHERE id = 3;
 SELECT * FROM stored('tree');
 -- of the rest the reaper takes the expired
@@ -677,7 +677,7 @@ CALL ttl.reap('tree');
 SELECT * FROM stored('tree');
 CALL refill_tree();
 CALL age_tree();
--- from the root, whole
+-- from the root, all below it
 DELETE FROM tree WHERE id = 1;
 SELECT * FROM stored('tree');
 

@@ -80,7 +80,7 @@ DROP INDEX broken;
 SELECT refused('SELECT ttl.expired_count(''item'')');
 BEGIN;
 SELECT ttl.alter_container('item', indexing => 'consistent');
--- Building one keeps readers out of nothing
+-- Building one takes no lock that readers wait for
 SELECT string_agg(DISTINCT mode, ', ') FROM pg_locks
     WHERE relation = 'item'::regclass AND pid = pg_backend_pid() AND mode ~ 'Exclusive' AND mode <> 'RowExclusiveLock';
 COMMIT;

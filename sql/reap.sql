@@ -311,14 +311,14 @@ SET ROLE regress_ttl_member;
 CALL ttl.reap('reap.owned');
 RESET ROLE;
 SELECT * FROM log ORDER BY n;
--- Without an argument: every container that the caller owns, and a superuser's call is for all
+-- Without an argument: every container that the caller owns, and no others, for a superuser, too
 CALL refill_owned();
 SET ROLE regress_ttl_owner;
 CALL ttl.reap();
 RESET ROLE;
 SELECT stored('owned'), stored('others');
 CALL refill_owned();
--- max_rows is for the call, not for each container
+-- the superuser's own row, and then none: that of the owner is left
 CALL ttl.reap(max_rows => 1);
 CALL ttl.reap(max_rows => 1);
 SELECT stored('owned'), stored('others');

@@ -119,7 +119,8 @@ INSERT INTO evicted_up VALUES (2);
 COMMIT;
 SELECT * FROM stored('evicted_down');
 
--- Only rows go that have expired by the server's clock: ttl.now only hides, and the policy is what it is now
+-- Only rows go that have expired by the server's clock and are hidden: neither what ttl.now alone hides, nor what it
+-- shows, nor what the policy of the moment keeps
 CALL refill('plain');
 UPDATE plain SET _ts = '2020-01-01' WHERE id = 22;
 SET ttl.now = '3001-01-01';
@@ -183,7 +184,7 @@ CREATE TABLE archive (id int, p int, next int);
 CREATE TABLE log (who name, what text);
 GRANT INSERT ON log TO regress_ttl_owner;
 
--- As whom it fires is what matters
+-- Records as whom it has fired
 CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO referencing.log VALUES (current_user, TG_OP || ' ' || TG_TABLE_NAME || ' ' || OLD.id);
@@ -342,7 +343,7 @@ INSERT INTO p VALUES (100), (101);
 INSERT INTO crowd (id, p, _ts) SELECT i, 100, '2020-01-01' FROM generate_series(1, 20001) i;
 DELETE FROM p WHERE id = 100;
 SELECT * FROM told;
--- kept by a trigger, they end the statement after one round: it would not get anywhere
+-- if a trigger keeps them, the statement fails instead of trying for ever
 CREATE TRIGGER keep BEFORE DELETE ON crowd FOR EACH ROW EXECUTE FUNCTION keep();
 INSERT INTO crowd (id, p, _ts) SELECT i, 101, '2020-01-01' FROM generate_series(1, 20001) i;
 SELECT tried('DELETE FROM p WHERE id = 101');
@@ -404,7 +405,7 @@ SELECT tried('INSERT INTO e (id, _ts) VALUES (2, ''3000-01-01'')');
 UPDATE e SET id = 3 WHERE id = 1;
 SHOW session_replication_role;
 RESET session_replication_role;
--- the user's triggers have fired as they do on a replica, ttl's for all
+-- those of the user's triggers have fired that do on a replica, for rows that were evicted, too
 SELECT * FROM fired;
 SELECT * FROM e_cascade;
 SELECT * FROM e_null;

@@ -355,7 +355,7 @@ SELECT ttl.expired_count('day');
 CALL ttl.reap('day');
 -- nor can that be turned on
 SELECT refused('SELECT ttl.alter_container(''rounding.day'', touch_on_update => true)'), default_of('day', 'day');
--- a document's or a column's own TTL counts from the day's first instant, by the index and row by row
+-- a row's own TTL counts from the day's first instant, by the index and row by row
 CREATE TABLE day_or_not (id int, ttl int, day date);
 SELECT ttl.create_container('day_or_not', '2 days', 'day', touch_on_update => false, ttl_column => 'ttl');
 INSERT INTO day_or_not VALUES (1, 60, '2020-01-01'), (2, 2147483647, '2020-01-01'), (3, -1, '2020-01-01'), (4, NULL,

@@ -768,7 +768,7 @@ REVOKE USAGE ON SCHEMA scans FROM scans_nobody;
 DROP ROLE scans_nobody;
 RESET plan_cache_mode;
 
--- A deletion of ttl's with a rule that reads the container by an index-only scan, which it forbids: all are deleted
+-- A deletion of ttl's with a rule that reads the container by an index-only scan: all are deleted
 CREATE TABLE log (n int);
 CREATE RULE log AS ON DELETE TO most DO ALSO INSERT INTO log SELECT id FROM most WHERE id = old.id;
 SET enable_seqscan = off; SET enable_bitmapscan = off;

@@ -92,7 +92,7 @@ SELECT repack_table('item');
 DROP TABLE repack.table_x;
 SELECT repack_table('part_1');
 DROP TABLE repack.table_x;
--- policies are never repacked: by changes of them it would lose what they mean
+-- policies are never repacked: changes of them meanwhile would be lost
 SELECT repack_table('ttl.container');
 RESET row_security;
 -- ... or by ttl.show_expired

@@ -791,7 +791,7 @@ BEGIN
     RAISE unique_violation USING DETAIL = OLD.secret;
 END $$;
 CREATE TRIGGER t BEFORE DELETE ON untold FOR EACH ROW EXECUTE FUNCTION make_member();
--- as he becomes a member of the owner's role by the trigger, too late
+-- that the trigger makes him a member of the owner's role comes too late
 SET ROLE regress_ttl_alice;
 INSERT INTO untold VALUES (1);
 RESET ROLE;
