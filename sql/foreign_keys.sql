@@ -57,7 +57,7 @@ SELECT i, state(format('UPDATE foreign_keys.child SET parent = %s WHERE id = 3',
     FROM unnest('{1, 5, 4, 3}'::int[]) i;
 SELECT * FROM child ORDER BY id;
 
--- So does COPY check, but on PostgreSQL 19, which does so without a query (doc/limits.md)
+-- So does COPY check, except on PostgreSQL 19, which does so without a query (doc/limits.md)
 \set VERBOSITY sqlstate
 COPY child FROM STDIN;
 7	3
@@ -443,7 +443,7 @@ SELECT * FROM stored('tail');
 -- the rule has fired for each link, whoever deleted it
 SELECT id FROM link_log ORDER BY id;
 
--- A rule on what CASCADE deletes or changes fires once a row, whether a user deletes or the reaper
+-- A rule on what CASCADE deletes or changes fires once for each row
 TRUNCATE head, link, tail, link_log;
 CREATE TABLE tail_log (id int, link int);
 CREATE RULE log AS ON DELETE TO tail DO ALSO INSERT INTO tail_log SELECT OLD.id, l.id FROM link l;
@@ -566,7 +566,7 @@ ALTER TABLE foreign_keys.ca VALIDATE CONSTRAINT k;
 SELECT state('UPDATE foreign_keys.ca SET pa = 1 WHERE id = 2');
 RESET ROLE;
 
--- Where the constraint is deferred, too, but on PostgreSQL 19
+-- Where the constraint is deferred, too, except on PostgreSQL 19
 ALTER TABLE ca ALTER CONSTRAINT k DEFERRABLE INITIALLY DEFERRED;
 SELECT state('SET CONSTRAINTS foreign_keys.k IMMEDIATE');
 \set VERBOSITY sqlstate
@@ -598,7 +598,7 @@ SELECT ttl.create_container(t, 60) FROM unnest('{pd, cd, cn}'::regclass[]) t;
 INSERT INTO pd (id, _ts) VALUES (1, '2020-01-01'), (2, '3000-01-01'), (3, '3000-01-01'), (4, '3000-01-01');
 \set VERBOSITY sqlstate
 
--- A deferred check finds an expired parent absent when it is made at last, but on PostgreSQL 19
+-- A deferred check finds an expired parent absent when it is made at last, except on PostgreSQL 19
 BEGIN;
 INSERT INTO cd (id, pd) VALUES (1, 1);
 SET CONSTRAINTS ALL IMMEDIATE;
@@ -781,7 +781,7 @@ ALTER TABLE cp ATTACH PARTITION cp3 FOR VALUES FROM (200) TO (300);
 SELECT state('INSERT INTO foreign_keys.cq (id, pp) VALUES (102, 3)'),
     state('INSERT INTO foreign_keys.cp (id, pp) VALUES (201, 14)');
 
--- A partition that rows reference does not leave, expired ones either
+-- A partition that rows reference cannot be detached, even if they have expired
 SELECT state('ALTER TABLE foreign_keys.pp DETACH PARTITION foreign_keys.pp2'), state('DROP TABLE foreign_keys.pp2');
 -- a partition of the child that leaves keeps its constraint, with checks and actions
 ALTER TABLE cp DETACH PARTITION cp3;

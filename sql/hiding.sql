@@ -419,7 +419,7 @@ SELECT count(*) FROM ordinary_c WHERE ctid IN ('(0,1)', '(0,2)', '(0,3)');
 UPDATE ordinary_c SET x = 1 WHERE ctid = '(0,1)' RETURNING id;
 DELETE FROM ordinary_c WHERE ctid = '(0,1)' RETURNING id;
 SELECT id FROM ordinary_c WHERE ctid = '(0,1)' FOR UPDATE;
--- where it is
+-- the row is there all the same
 SET ttl.show_expired = on;
 SELECT id FROM ordinary_c WHERE ctid = '(0,1)';
 RESET ttl.show_expired;
@@ -577,7 +577,7 @@ SELECT * FROM battery('write');
 SET enable_seqscan = off;
 SELECT * FROM battery('read');
 SELECT * FROM battery('write');
--- by bitmap scans excluded, and other joins
+-- without index and bitmap scans, and by other joins
 SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; RESET enable_seqscan;
 SELECT * FROM battery('write');
 RESET enable_indexscan; RESET enable_bitmapscan; RESET enable_hashjoin;
@@ -758,7 +758,7 @@ SET ROLE regress_ttl_user;
 EXECUTE ids;
 SELECT count(*) FROM hiding.owned_view;
 RESET ROLE;
--- nor does the owner without it
+-- with row_security on, nor does the owner see what has expired
 SET row_security = on;
 SET ROLE regress_ttl_owner;
 EXECUTE ids;

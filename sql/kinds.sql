@@ -372,7 +372,7 @@ SELECT ttl.item_ttl(20::bigint), ttl.item_ttl(20.0), ttl.item_ttl(20::float8), t
     ttl.item_ttl('{"ttl": 20}'::jsonb), ttl.item_ttl(20.5), ttl.item_ttl(NULL::jsonb);
 SELECT ttl.item_ttl(20), ttl.item_ttl(0), ttl.item_ttl(-1::smallint), ttl.instant(86400, 'epoch'),
     ttl.instant('2020-01-01'::date);
--- a domain is what it is based on; of other types there is no such function
+-- a domain is what it is based on; other types have no such meaning, which is an error
 CREATE DOMAIN document AS jsonb;
 SELECT ttl.item_ttl('{"ttl": 7}'::document);
 SELECT refused(s) FROM unnest('{ttl.item_ttl(''20''::text),ttl.item_ttl(''20''),ttl.item_ttl(now()),'

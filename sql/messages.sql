@@ -50,7 +50,7 @@ SELECT * FROM audit;
 -- Triggers that are disabled, and partitions that leave
 --
 
--- Whoever disables ttl's trigger is told what doesn't work any more, and so is who meets it
+-- Whoever disables ttl's trigger is told what doesn't work any more, and so is whoever meets the consequence
 CREATE TABLE keys (id int PRIMARY KEY);
 SELECT ttl.create_container('keys', 60);
 INSERT INTO keys (id, _ts) VALUES (1, '2020-01-01');

@@ -566,14 +566,14 @@ INSERT INTO circle (id, _ts) VALUES (2, '2020-01-01');
 CALL ttl.reap('circle');
 INSERT INTO circle VALUES (2);
 DROP TRIGGER again ON circle;
--- Nor can a trigger of the caller that is deferred to the commit which a CALL does
+-- Nor can a deferred trigger of the caller's, which fires at the commit within the CALL
 CREATE TABLE begun (id int);
 CREATE CONSTRAINT TRIGGER again AFTER
     INSERT ON begun DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION reap_again();
 CREATE PROCEDURE begin_and_reap() LANGUAGE plpgsql AS $$BEGIN INSERT INTO reap.begun
     VALUES (1); CALL ttl.reap('reap.circle'); END$$;
 CALL begin_and_reap();
--- A trigger that inserts what has expired keeps a call from its end as little
+-- A trigger that inserts what has expired keeps no call from its end, either
 CREATE TABLE refilled (id int GENERATED ALWAYS AS IDENTITY, how text);
 SELECT ttl.create_container('refilled', 60);
 CREATE FUNCTION insert_expired() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -136,7 +136,6 @@ SELECT ttl.set_default_ttl('plain', 60);
 
 -- With row_security = off the owner sees them, and so do foreign keys; ttl.show_expired
 -- doesn't concern foreign keys
--- foreign keys are not concerned
 SET row_security = off;
 SELECT tried('DELETE FROM p WHERE id = 1');
 RESET row_security;

@@ -513,7 +513,7 @@ CREATE TABLE trodden (id int PRIMARY KEY, parent int REFERENCES trodden, during 
     USING gist (during WITH &&));
 CREATE TABLE trodden_archive (id int, parent int);
 SET search_path = planted, rights, pg_catalog, public;
--- they would be met by the user's own statements
+-- a statement of the user's own meets them
 SELECT 1 = 1;
 -- the life of a container, by commands and functions: none of the planted objects is used
 SELECT ttl.create_container('trodden', 60);

@@ -270,7 +270,7 @@ SELECT ttl.alter_container('coarse', ts_precision => '0'), default_of('coarse', 
 -- Clocks that are numbers or dates
 --
 
--- Five rows by each statement; true if rounded up, and if they expire an hour later
+-- Five rows, by each kind of statement; true if rounded up, and if they expire an hour later
 CREATE FUNCTION stamped_number(type text, unit text, multiple interval,
     given interval DEFAULT NULL) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE

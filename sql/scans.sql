@@ -619,7 +619,6 @@ ROLLBACK;
 --
 
 -- A plan of before it was a container, and of after
--- It is planned, executed, registered, executed, dropped, executed
 CREATE TABLE later (id int PRIMARY KEY, _ts timestamptz NOT NULL, ttl int);
 INSERT INTO later SELECT i, ts(i % 2 = 0) FROM generate_series(1, 2000) i;
 VACUUM ANALYZE later;
