@@ -47,12 +47,20 @@ read_tree(int cache, HeapTuple tuple, AttrNumber column)
 	return isnull ? NULL : stringToNode(TextDatumGetCString(stored));
 }
 
+/*
+ * An expression of pg_index (Anum_pg_index_indexprs, a list, or
+ * Anum_pg_index_indpred), or NULL if it has none.
+ */
 Node *
 ttl_catalog_expr_index_expression(HeapTuple index, AttrNumber column)
 {
 	return read_tree(INDEXRELID, index, column);
 }
 
+/*
+ * The columns that an expression over a table depends on, as all sets here offset by
+ * FirstLowInvalidHeapAttributeNumber; a whole row is the columns up to 'natts'.
+ */
 Bitmapset *
 ttl_catalog_expr_columns(Node *expression, int natts)
 {
@@ -82,6 +90,7 @@ make_columns(const int16 *attnos, int n)
 	return columns;
 }
 
+/* Those that the keys and predicate of an index depend on, given by its row of pg_index */
 Bitmapset *
 ttl_catalog_expr_index_columns(HeapTuple index, int natts)
 {
@@ -96,12 +105,14 @@ ttl_catalog_expr_index_columns(HeapTuple index, int natts)
 	return columns;
 }
 
+/* True if it is a unique or exclusion index. */
 bool
 ttl_catalog_expr_is_key(Form_pg_index index)
 {
 	return index->indisunique || index->indisexclusion;
 }
 
+/* Those of all unique and exclusion indexes of a table */
 Bitmapset *
 ttl_catalog_expr_key_columns(Relation rel)
 {
@@ -121,6 +132,7 @@ ttl_catalog_expr_key_columns(Relation rel)
 	return columns;
 }
 
+/* Those that the partition key of a table depends on */
 Bitmapset *
 ttl_catalog_expr_partition_columns(Relation rel)
 {
@@ -150,6 +162,10 @@ rounded_up(const FuncExpr *bin)
 	return IsA(sum, OpExpr) && sum->opfuncid == F_TIMESTAMPTZ_PL_INTERVAL ? linitial(sum->args) : NULL;
 }
 
+/*
+ * True if it is the present, as defaults of timestamp columns have it.  ALTER COLUMN ... TYPE may have
+ * converted it.
+ */
 bool
 ttl_catalog_expr_is_present(const Node *expression)
 {
@@ -161,9 +177,11 @@ ttl_catalog_expr_is_present(const Node *expression)
 		{
 			case F_CLOCK_TIMESTAMP:
 				return true;
+				/* "ts_precision" */
 			case F_DATE_BIN_INTERVAL_TIMESTAMPTZ_TIMESTAMPTZ:
 				expression = rounded_up(call);
 				break;
+				/* AT TIME ZONE, where the column is a timestamp */
 			case F_TIMEZONE_TEXT_TIMESTAMPTZ:
 				expression = lsecond(call->args);
 				break;
@@ -201,6 +219,10 @@ action_on_delete(const Trigger *trigger)
 	}
 }
 
+/*
+ * The foreign keys that act or look when rows of the table are deleted, as its triggers have them: what no trigger
+ * fires for does nothing.  The list outlives a replacement of the relation cache's triggers.
+ */
 List *
 ttl_catalog_referencing(Relation rel)
 {
@@ -225,6 +247,7 @@ ttl_catalog_referencing(Relation rel)
 	return keys;
 }
 
+/* False if there is no such constraint. */
 bool
 ttl_catalog_foreign_key(Oid constraint, Oid referencing, Oid referenced, TtlForeignKey *key)
 {
@@ -243,6 +266,7 @@ ttl_catalog_foreign_key(Oid constraint, Oid referencing, Oid referenced, TtlFore
 	return true;
 }
 
+/* Appends names and values of key columns of the row in the slot, each list with commas. */
 void
 ttl_catalog_describe_key(TupleTableSlot *slot, Oid table, int nkeys,
 						 const AttrNumber *attnos, StringInfo names, StringInfo values)

@@ -76,6 +76,7 @@ static bool is_timed = false;
 static int	nesting = 0;
 static bool is_exempt = false;
 
+/* The cost of what this process has used since then, by the server's weights. */
 int64
 ttl_cost_since(const BufferUsage *start)
 {
@@ -95,6 +96,7 @@ ttl_cost_since(const BufferUsage *start)
 		dirty * pg_atomic_read_u32(&cost_shared->dirty);
 }
 
+/* Makes this process's weights those of the server; called by the launcher. */
 void
 ttl_cost_set_weights(void)
 {
@@ -164,6 +166,7 @@ timeout_expired(void)
 		count_usage(1);
 }
 
+/* True if what this process uses counts as the foreground's. */
 static bool
 is_foreground(void)
 {
@@ -190,6 +193,7 @@ start_counting(void)
 #endif
 }
 
+/* Begins a statement or a utility command; they may be nested.  May run out of memory. */
 void
 ttl_cost_enter(void)
 {
@@ -198,6 +202,7 @@ ttl_cost_enter(void)
 	nesting++;
 }
 
+/* A parallel worker has got its leader's settings; it may execute no statement. */
 void
 ttl_cost_worker_starts(void)
 {
@@ -205,6 +210,7 @@ ttl_cost_worker_starts(void)
 		start_counting();
 }
 
+/* Ends it.  Cannot fail, for it is called in PG_FINALLY. */
 void
 ttl_cost_leave(void)
 {
@@ -214,13 +220,14 @@ ttl_cost_leave(void)
 		disable_timeout(timeout_id, false);
 	is_timed = false;
 	count_usage(COUNTED_MIN);
+	/* workers that have failed: their usage does not come any more */
 	if (pg_atomic_read_u64(counted_ahead()) > 0)
 		pg_atomic_write_u64(counted_ahead(), 0);
 }
 
 /*
- * Attaching to shared memory may fail before a commit, and not after an abort: a
- * transaction that is rolled back is counted with the next one.
+ * Counts what has been used, before a transaction commits.  Attaching to shared memory may fail
+ * then, and must not after an abort: a transaction that is rolled back is counted with the next one.
  */
 void
 ttl_cost_transaction(XactEvent event)
@@ -239,6 +246,7 @@ ttl_cost_transaction(XactEvent event)
 	}
 }
 
+/* The size of the shared memory of this file */
 Size
 ttl_cost_shmem_size(void)
 {
@@ -246,6 +254,7 @@ ttl_cost_shmem_size(void)
 					mul_size(MaxBackends, sizeof(pg_atomic_uint64)));
 }
 
+/* Attaches to it, and initializes it if this process is the first. */
 void
 ttl_cost_shmem_init(void)
 {
@@ -261,6 +270,7 @@ ttl_cost_shmem_init(void)
 		pg_atomic_init_u64(&cost_shared->counted_ahead[i], 0);
 }
 
+/* This process's cost is not that of the foreground. */
 void
 ttl_cost_exempt(void)
 {

@@ -64,6 +64,7 @@ static dshash_table *databases = NULL;
 static DatabaseEntry *own_entry = NULL;
 static uint32 seen_generation = 0;
 
+/* The parameters of a hash table, by which it is created and each process attaches to it */
 static dshash_parameters
 table_parameters(size_t key_size, size_t entry_size)
 {
@@ -79,6 +80,7 @@ table_parameters(size_t key_size, size_t entry_size)
 	return parameters;
 }
 
+/* Creates a hash table, and detaches: the postmaster does it, and uses none. */
 static dshash_table_handle
 create_table(dsa_area *area, size_t key_size, size_t entry_size)
 {
@@ -90,6 +92,7 @@ create_table(dsa_area *area, size_t key_size, size_t entry_size)
 	return handle;
 }
 
+/* Attaches to the shared memory, and initializes it unless 'found'. */
 void
 ttl_counters_attach(TtlCountersShared *shmem, bool found, int tranche_id)
 {
@@ -105,6 +108,7 @@ ttl_counters_attach(TtlCountersShared *shmem, bool found, int tranche_id)
 
 	/* the limit keeps the tables within the fixed shared memory */
 	area = dsa_create_in_place(counters_shared->area.data, TTL_COUNTERS_AREA_SIZE, tranche_id, NULL);
+	/* it stays when the last process that is attached to it exits */
 	dsa_pin(area);
 	dsa_set_size_limit(area, TTL_COUNTERS_AREA_SIZE);
 	counters_shared->containers = create_table(area, sizeof(ContainerKey), sizeof(ContainerEntry));
@@ -127,6 +131,7 @@ attach(void)
 	if (databases != NULL)
 		return;
 
+	/* each step by itself: the next call goes on where this one may fail */
 	oldcontext = MemoryContextSwitchTo(TopMemoryContext);
 	if (area == NULL)
 	{
@@ -161,12 +166,14 @@ lock_container(Oid container)
 	return entry;
 }
 
+/* When all statistics began: at the server's start, or after its last crash. */
 TimestampTz
 ttl_counters_since(void)
 {
 	return counters_shared->since;
 }
 
+/* Counts a batch of the reaper's at once, whatever becomes of this transaction. */
 void
 ttl_counters_add_batch(Oid container, int64 rows, int64 cost)
 {
@@ -223,12 +230,14 @@ add_pending(SubTransactionId subid, Oid container, const TtlRowCounts *rows, boo
 	entry->ends_pause |= ends_pause;
 }
 
+/* Counts rows that this transaction has deleted, if it commits. */
 void
 ttl_counters_add_rows(Oid container, const TtlRowCounts *rows)
 {
 	add_pending(GetCurrentSubTransactionId(), container, rows, false);
 }
 
+/* Has the next worker begin at once, when this transaction has committed. */
 void
 ttl_counters_end_pause(Oid container)
 {
@@ -281,6 +290,7 @@ end_pauses(void)
 	}
 }
 
+/* Adds what is pending to the statistics when the transaction commits. */
 void
 ttl_counters_transaction(XactEvent event)
 {
@@ -301,6 +311,7 @@ ttl_counters_transaction(XactEvent event)
 		pending = NIL;
 }
 
+/* What a subtransaction has done becomes its parent's, or is forgotten. */
 void
 ttl_counters_subtransaction(SubXactEvent event, SubTransactionId subid, SubTransactionId parent)
 {
@@ -327,6 +338,7 @@ is_recent(TimestampTz at, TimestampTz now)
 	return at > now - USECS_PER_HOUR && at <= now;
 }
 
+/* Sets the last error.  False if it has been the last one already, less than an hour ago. */
 bool
 ttl_counters_set_error(Oid container, const char *message)
 {
@@ -344,6 +356,10 @@ ttl_counters_set_error(Oid container, const char *message)
 	return is_new;
 }
 
+/*
+ * Notes that an error for which no row is to blame has been met in the container.  False if that was so already, less
+ * than an hour ago: of the same kind, or if the container is failing since.
+ */
 bool
 ttl_counters_note_failure(Oid container, int sqlstate)
 {
@@ -362,6 +378,7 @@ ttl_counters_note_failure(Oid container, int sqlstate)
 	return is_new;
 }
 
+/* Notes that the log is told that the container's row trigger doesn't fire.  False if it was less than an hour ago. */
 bool
 ttl_counters_note_trigger(Oid container)
 {
@@ -378,6 +395,7 @@ ttl_counters_note_trigger(Oid container)
 /* Time between the first two records of progress, microseconds */
 #define PROGRESS_PERIOD		(60 * USECS_PER_SEC)
 
+/* Sets what a run has found, of the worker or of a CALL. */
 void
 ttl_counters_set_run(Oid container, const TtlFindings *found)
 {
@@ -397,6 +415,11 @@ ttl_counters_set_run(Oid container, const TtlFindings *found)
 	counters->front = found->front;
 	if (latest.expiry == DT_NOEND)
 		memset(progress, 0, sizeof(counters->progress));
+
+	/*
+	 * what goes back (older rows were added, or the clock was set back) tells
+	 * of no progress
+	 */
 	else if (progress[0].at == 0 || latest.expiry < progress[2].expiry ||
 			 latest.at < progress[2].at)
 		progress[0] = progress[1] = progress[2] = latest;
@@ -412,6 +435,10 @@ ttl_counters_set_run(Oid container, const TtlFindings *found)
 	dshash_release_lock(containers, entry);
 }
 
+/*
+ * For the worker: sets whether the container is failing, and the pass that the next worker goes on
+ * with; of no table, InvalidOid and NULL.
+ */
 void
 ttl_counters_set_pass(Oid container, bool is_failing, Oid relid, const void *pass, Size size)
 {
@@ -427,6 +454,7 @@ ttl_counters_set_pass(Oid container, bool is_failing, Oid relid, const void *pas
 	dshash_release_lock(containers, entry);
 }
 
+/* Sets when the next worker may begin, which it then does anew. */
 void
 ttl_counters_set_pause(Oid container, TimestampTz until)
 {
@@ -438,6 +466,7 @@ ttl_counters_set_pause(Oid container, TimestampTz until)
 	dshash_release_lock(containers, entry);
 }
 
+/* By how many seconds a second the backlog shrinks; 0 if that is unknown, or it does not. */
 double
 ttl_counters_gain(const TtlContainerCounters *counters)
 {
@@ -445,9 +474,11 @@ ttl_counters_gain(const TtlContainerCounters *counters)
 	double		elapsed = (double) progress[2].at - progress[0].at;
 	double		expired = (double) progress[2].expiry - progress[0].expiry;
 
+	/* rows go on expiring meanwhile, a second of them in each second */
 	return elapsed > 0.0 && expired > elapsed ? expired / elapsed - 1.0 : 0.0;
 }
 
+/* Copies the statistics of a container; false if there are none. */
 bool
 ttl_counters_get_container(Oid container, TtlContainerCounters *counters)
 {
@@ -484,6 +515,7 @@ ttl_counters_containers(void)
 	return result;
 }
 
+/* Removes the statistics of a container. */
 void
 ttl_counters_forget_container(Oid container)
 {
@@ -513,6 +545,7 @@ lock_database(void)
 	return entry;
 }
 
+/* Starts keeping statistics of this database. */
 void
 ttl_counters_open_database(void)
 {
@@ -520,6 +553,10 @@ ttl_counters_open_database(void)
 	dshash_release_lock(databases, own_entry);
 }
 
+/*
+ * The foreground_cost of this database, to which backends add, valid as long as this process
+ * lives; NULL unless opened.
+ */
 pg_atomic_uint64 *
 ttl_counters_foreground(void)
 {
@@ -529,6 +566,7 @@ ttl_counters_foreground(void)
 	{
 		attach();
 		own_entry = (DatabaseEntry *) dshash_find(databases, &MyDatabaseId, false);
+		/* it stays in its place, and is an atomic */
 		if (own_entry != NULL)
 			dshash_release_lock(databases, own_entry);
 		seen_generation = generation;
@@ -536,6 +574,7 @@ ttl_counters_foreground(void)
 	return own_entry == NULL ? NULL : &own_entry->foreground_cost;
 }
 
+/* Sets all but foreground_cost of this database, for its worker. */
 void
 ttl_counters_set_database(const TtlDatabaseCounters *counters)
 {
@@ -561,6 +600,7 @@ ttl_counters_set_state(Oid dboid, TtlReaperState state)
 	dshash_release_lock(databases, entry);
 }
 
+/* OIDs of all databases that have statistics */
 List *
 ttl_counters_databases(void)
 {
@@ -576,6 +616,7 @@ ttl_counters_databases(void)
 	return result;
 }
 
+/* Copies the statistics of a database; false if there are none. */
 bool
 ttl_counters_get_database(Oid dboid, TtlDatabaseCounters *counters)
 {

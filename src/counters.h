@@ -139,53 +139,26 @@ typedef struct TtlCountersShared
 	}			area;			/* start of the DSA area of the hash tables */
 } TtlCountersShared;
 
-/* Attaches to the shared memory, and initializes it unless 'found'. */
 extern void ttl_counters_attach(TtlCountersShared *shmem, bool found, int tranche_id);
-
-/* When all statistics began: at the server's start, or after its last crash. */
 extern TimestampTz ttl_counters_since(void);
 
 /*
- * Containers of this database.  Not transactional, but for rows that are added: those count if
- * the transaction commits.
+ * Containers of this database
  */
+
 extern void ttl_counters_add_batch(Oid container, int64 rows, int64 cost);
 extern void ttl_counters_add_rows(Oid container, const TtlRowCounts *rows);
 extern void ttl_counters_transaction(XactEvent event);
 extern void ttl_counters_subtransaction(SubXactEvent event, SubTransactionId subid,
 										SubTransactionId parent);
-
-/* Sets the last error.  False if it has been the last one already, less than an hour ago. */
 extern bool ttl_counters_set_error(Oid container, const char *message);
-
-/*
- * Notes that an error for which no row is to blame has been met in the container.  False if that was so already, less
- * than an hour ago: of the same kind, or if the container is failing since.
- */
 extern bool ttl_counters_note_failure(Oid container, int sqlstate);
-
-/* Notes that the log is told that its row trigger doesn't fire.  False if it was less than an hour ago. */
 extern bool ttl_counters_note_trigger(Oid container);
-
-/* Sets what a run has found, of the worker or of a CALL. */
 extern void ttl_counters_set_run(Oid container, const TtlFindings *found);
-
-/*
- * For the worker: sets whether the container is failing, and the pass that the next worker goes on
- * with; of no table, InvalidOid and NULL.
- */
 extern void ttl_counters_set_pass(Oid container, bool is_failing, Oid relid, const void *pass, Size size);
-
-/* Sets when the next worker may begin, which it then does anew. */
 extern void ttl_counters_set_pause(Oid container, TimestampTz until);
-
-/* ... at once, when this transaction has committed. */
 extern void ttl_counters_end_pause(Oid container);
-
-/* By how many seconds a second the backlog shrinks; 0 if that is unknown, or it does not. */
 extern double ttl_counters_gain(const TtlContainerCounters *counters);
-
-/* False if there are no statistics of the container. */
 extern bool ttl_counters_get_container(Oid container,
 									   TtlContainerCounters *counters);
 extern List *ttl_counters_containers(void);
@@ -195,20 +168,10 @@ extern void ttl_counters_forget_container(Oid container);
  * Databases
  */
 
-/* Starts keeping statistics of this database. */
 extern void ttl_counters_open_database(void);
-
-/*
- * The foreground_cost of this database, to which backends add, valid as long as this process
- * lives; NULL unless opened.
- */
 extern pg_atomic_uint64 *ttl_counters_foreground(void);
-
-/* Sets all but foreground_cost for this database, for its worker. */
 extern void ttl_counters_set_database(const TtlDatabaseCounters *counters);
 extern void ttl_counters_set_state(Oid dboid, TtlReaperState state);
-
-/* OIDs of all databases with statistics */
 extern List *ttl_counters_databases(void);
 extern bool ttl_counters_get_database(Oid dboid, TtlDatabaseCounters *counters);
 extern void ttl_counters_forget_database(Oid dboid);

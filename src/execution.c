@@ -107,6 +107,7 @@ StaticAssertDecl(sizeof(((Snapshot) NULL)->speculativeToken) == sizeof(uint32) &
 				 sizeof(((Snapshot) NULL)->vistest) >= sizeof(uint32),
 				 "the fields must hold the halves of a timestamp");
 
+/* The clock that is stored in the snapshot; 0 = none, it has not been read yet. */
 static TimestampTz
 get_snapshot_time(Snapshot snapshot)
 {
@@ -124,6 +125,7 @@ get_snapshot_time(Snapshot snapshot)
 static void
 set_clock(Snapshot snapshot, TimestampTz clock)
 {
+	/* a static one is used again for others, which would inherit the clock */
 	if (snapshot->snapshot_type != SNAPSHOT_MVCC || !snapshot->copied)
 		return;
 	snapshot->speculativeToken = (uint32) ((uint64) clock >> 32);
@@ -158,6 +160,10 @@ note_transaction_snapshot(bool in_this_statement)
 	}
 }
 
+/*
+ * A function is about to be called.  One that the client calls by the fast path takes a snapshot,
+ * and passes no other hook.
+ */
 void
 ttl_execution_function_called(void)
 {
@@ -216,6 +222,7 @@ exported_at(const char *snapshot_id)
 	char		path[MAXPGPATH];
 	struct stat file;
 
+	/* PostgreSQL checks it later, and here it becomes the name of a file */
 	if (sscanf(snapshot_id, "%8X-", &number) != 1 ||
 		strspn(snapshot_id, "0123456789ABCDEF-") != strlen(snapshot_id))
 		return 0;
@@ -234,6 +241,7 @@ exported_at(const char *snapshot_id)
 	return stat(path, &file) == 0 ? time_t_to_timestamptz(file.st_mtime) : 0;
 }
 
+/* A utility command is about to be executed. */
 void
 ttl_execution_before_utility(PlannedStmt *pstmt)
 {
@@ -257,6 +265,7 @@ ttl_execution_before_utility(PlannedStmt *pstmt)
 		transaction_clock.imported = exported_at(strVal(&linitial_node(A_Const, set->args)->val));
 }
 
+/* A utility command, but EXECUTE and FETCH, has been executed. */
 void
 ttl_execution_after_utility(void)
 {
@@ -266,6 +275,7 @@ ttl_execution_after_utility(void)
 	note_transaction_snapshot(false);
 }
 
+/* Forgets all instants when the transaction ends. */
 void
 ttl_execution_transaction(XactEvent event)
 {
@@ -303,12 +313,16 @@ static char *leader_idle = NULL;	/* its value while there is none */
 
 static TtlExpectation expected = {NULL};
 
+/*
+ * The innermost running execution, or NULL outside of any.
+ */
 TtlExecution *
 ttl_execution_current(void)
 {
 	return current;
 }
 
+/* The execution that has this state, or NULL */
 TtlExecution *
 ttl_execution_of(const EState *estate)
 {
@@ -319,30 +333,51 @@ ttl_execution_of(const EState *estate)
 	return execution;
 }
 
+/* True if UPDATEs of this session set the clock of their rows.  What is replicated has it from the publisher. */
 static bool
 session_touches(void)
 {
 	return ttl_guc_touch && SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA;
 }
 
+/* True if an UPDATE of the running execution, or of one that starts now, sets the clock of its rows. */
 bool
 ttl_execution_touches(void)
 {
 	return current != NULL ? current->touches : session_touches();
 }
 
+/* How many executions run, one inside the other. */
 int
 ttl_execution_depth(void)
 {
 	return depth;
 }
 
+/*
+ * The time by which expiry is evaluated now: the clock of the running execution,
+ * or outside of any (a procedure, a worker) that a statement starting now
+ * would get.  Ignores ttl.now, so deletion can rely on it.
+ */
 TimestampTz
 ttl_execution_reference_time(void)
 {
 	return current != NULL ? not_after_present(current->clock) : get_clock(InvalidSnapshot);
 }
 
+/*
+ * Announces that executions whose source text is the given one, and that start
+ * on this level, see only the rows that were expired at the given instant: in the tables
+ * of that owner to which the text gives the alias TTL_TO_DELETE.  What a rule adds to the
+ * statement sees live rows, as any statement does.  Call it right before SPI_prepare and
+ * friends.  It returns what was announced before, to be announced again by
+ * ttl_execution_expect() when they are done: rules make several executions of one statement,
+ * and triggers of the first may delete, too.
+ *
+ * Permissions and row security of the statement are checked as the owner's.  Until it has
+ * been analyzed the current user may be the owner, by whose rights names are looked up;
+ * then it is the user of the announcement.
+ */
 TtlExpectation
 ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at, Oid owner)
 {
@@ -357,26 +392,33 @@ ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at, O
 	return before;
 }
 
+/* Announces again what ttl_execution_expect_deletion() has returned. */
 void
 ttl_execution_expect(TtlExpectation expectation)
 {
 	expected = expectation;
 }
 
+/* True if a deletion has been announced for a statement of this text. */
 bool
 ttl_execution_is_expected(const char *source_text)
 {
-	/* rules may make several executions of it; triggers run deeper */
+	/*
+	 * By the text, for the plan cache has a copy of it.  Rules may make
+	 * several executions of it; triggers run deeper.
+	 */
 	return expected.deletion != NULL && depth == expected.depth &&
 		source_text != NULL && strcmp(expected.deletion, source_text) == 0;
 }
 
+/* The owner of the tables that the announced statement deletes from */
 Oid
 ttl_execution_deletes_as(void)
 {
 	return expected.owner;
 }
 
+/* A statement has been analyzed, and not yet rewritten. */
 void
 ttl_execution_analyzed(ParseState *pstate, Query *query)
 {
@@ -417,12 +459,14 @@ follows_leader(void)
 	return IsParallelWorker() && executions == NULL && strcmp(leader, LEADER_IDLE) != 0;
 }
 
+/* True if the execution writes nothing, so that no trigger is queued. */
 bool
 ttl_execution_only_reads(const QueryDesc *query_desc)
 {
 	return query_desc->operation == CMD_SELECT && !query_desc->plannedstmt->hasModifyingCTE;
 }
 
+/* Fills in what is known of an execution that is about to start. */
 void
 ttl_execution_describe(TtlExecution *execution, QueryDesc *query_desc)
 {
@@ -469,6 +513,7 @@ ttl_execution_describe(TtlExecution *execution, QueryDesc *query_desc)
 		set_clock(query_desc->snapshot, execution->clock);
 }
 
+/* Keeps it, in the executor's memory, when it has started. */
 TtlExecution *
 ttl_execution_remember(const TtlExecution *starting)
 {
@@ -486,21 +531,29 @@ ttl_execution_remember(const TtlExecution *starting)
 	return execution;
 }
 
+/* In a parallel worker: what its leader has handed over, which begins with its clock */
 const char *
 ttl_execution_leader(void)
 {
 	return leader;
 }
 
+/* Makes an execution the innermost that runs, and its workers those to which is handed over. */
 static void
 set_current(TtlExecution *execution)
 {
 	current = execution;
+	/* in a worker the setting has what its own leader has handed over */
 	if (!IsParallelWorker())
 		leader = current != NULL && current->handed_over != NULL ?
 			current->handed_over : leader_idle;
 }
 
+/*
+ * Makes it the current one, and returns the one around it, to be passed to leave.  One that was
+ * started before ttl's hooks came into being is not known; it gets no clock of its own.  Cannot
+ * fail, for it is called right before PG_TRY.
+ */
 TtlExecution *
 ttl_execution_enter(QueryDesc *query_desc)
 {
@@ -511,6 +564,7 @@ ttl_execution_enter(QueryDesc *query_desc)
 	return outer;
 }
 
+/* Makes the one around it the current one again.  Cannot fail, for it is called in PG_FINALLY. */
 void
 ttl_execution_leave(TtlExecution *outer)
 {
@@ -518,6 +572,7 @@ ttl_execution_leave(TtlExecution *outer)
 	set_current(outer);
 }
 
+/* Calls the function for each target of the node, if it is a ModifyTable. */
 static void
 visit_targets_of(PlanState *planstate, TtlTargetVisitor visit)
 {
@@ -529,6 +584,7 @@ visit_targets_of(PlanState *planstate, TtlTargetVisitor visit)
 		visit(mtstate, &mtstate->resultRelInfo[i]);
 }
 
+/* Calls the function for each relation that the plan writes. */
 void
 ttl_execution_visit_targets(TtlExecution *execution, TtlTargetVisitor visit)
 {
@@ -538,6 +594,7 @@ ttl_execution_visit_targets(TtlExecution *execution, TtlTargetVisitor visit)
 	if (ttl_execution_only_reads(query_desc))
 		return;
 	visit_targets_of(query_desc->planstate, visit);
+	/* of WITH */
 	foreach(lc, query_desc->estate->es_auxmodifytables)
 		visit_targets_of(lfirst(lc), visit);
 }
@@ -550,6 +607,7 @@ leader_assigned(const char *value, void *extra)
 		ttl_cost_worker_starts();
 }
 
+/* Defines the setting that hands over to parallel workers. */
 void
 ttl_execution_init(void)
 {
@@ -561,6 +619,7 @@ ttl_execution_init(void)
 							   PGC_SIGHUP,
 							   GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE | GUC_NO_RESET_ALL,
 							   NULL, leader_assigned, NULL);
+	/* PostgreSQL copies to workers what is not the default */
 	SetConfigOption(LEADER, LEADER_IDLE, PGC_POSTMASTER, PGC_S_OVERRIDE);
 	leader_idle = leader;
 }

@@ -55,25 +55,10 @@ typedef struct TtlExecution
 	MemoryContextCallback forget;
 } TtlExecution;
 
-/*
- * The innermost running execution, or NULL outside of any.
- */
 extern TtlExecution *ttl_execution_current(void);
-
-/* The execution that has this state, or NULL */
 extern TtlExecution *ttl_execution_of(const EState *estate);
-
-/* True if an UPDATE of the running execution, or of one that starts now, sets the clock of its rows. */
 extern bool ttl_execution_touches(void);
-
-/* How many executions run, one inside the other. */
 extern int	ttl_execution_depth(void);
-
-/*
- * The time by which expiry is evaluated now: the clock of the running execution,
- * or outside of any (a procedure, a worker) that a statement starting now
- * would get.  Ignores ttl.now, so deletion can rely on it.
- */
 extern TimestampTz ttl_execution_reference_time(void);
 
 /* Aliases in the text of a deletion: of tables of which it sees expired rows, ... */
@@ -99,72 +84,31 @@ typedef struct TtlExpectation
 	int			sec_context;	/* ... and in what context */
 } TtlExpectation;
 
-/*
- * Announces that executions whose source text is the given one, and that start
- * on this level, see only the rows that were expired at the given instant: in the tables
- * of that owner to which the text gives the alias TTL_TO_DELETE.  What a rule adds to the
- * statement sees live rows, as any statement does.  Call it right before SPI_prepare and
- * friends.  It returns what was announced before, to be announced again by
- * ttl_execution_expect() when they are done: rules make several executions of one statement,
- * and triggers of the first may delete, too.
- *
- * Permissions and row security of the statement are checked as the owner's.  Until it has
- * been analyzed the current user may be the owner, by whose rights names are looked up;
- * then it is the user of the announcement.
- */
 extern TtlExpectation ttl_execution_expect_deletion(const char *source_text,
 													TimestampTz expired_at, Oid owner);
 extern void ttl_execution_expect(TtlExpectation expectation);
-
-/* The owner of the tables that the announced statement deletes from */
 extern Oid	ttl_execution_deletes_as(void);
-
-/* True if that has been announced for a statement of this text. */
 extern bool ttl_execution_is_expected(const char *source_text);
 
-/*
- * Calls the function for each relation that the plan writes.
- */
 typedef void (*TtlTargetVisitor) (ModifyTableState *mtstate, ResultRelInfo *target);
 
 extern void ttl_execution_visit_targets(TtlExecution *execution,
 										TtlTargetVisitor visit);
 
 /*
- * For the hooks of ttl.c.  What is about to start is described, and remembered in the
- * executor's memory when it has started.
+ * For the hooks of ttl.c
  */
 extern void ttl_execution_describe(TtlExecution *starting, QueryDesc *query_desc);
 extern TtlExecution *ttl_execution_remember(const TtlExecution *starting);
-
-/*
- * Makes it the current one, and returns the one around it, to be passed to leave.  One that was
- * started before ttl's hooks came into being is not known; it gets no clock of its own.  Neither
- * can fail: they are called right before PG_TRY and in PG_FINALLY.
- */
 extern TtlExecution *ttl_execution_enter(QueryDesc *query_desc);
 extern void ttl_execution_leave(TtlExecution *outer);
-
-/* True if the execution writes nothing, so that no trigger is queued. */
 extern bool ttl_execution_only_reads(const QueryDesc *query_desc);
-
-/* A statement has been analyzed, and not yet rewritten. */
 extern void ttl_execution_analyzed(ParseState *pstate, Query *query);
-
-/* In a parallel worker: what its leader has handed over, which begins with its clock */
 extern const char *ttl_execution_leader(void);
-
-/*
- * The clock of snapshots, for the hooks of ttl.c, as ttl_execution_analyzed(), after which a statement
- * may be executed by a later message: when a function is about to be called, for one that the client
- * calls by the fast path takes a snapshot, and passes no other hook; before each utility command, and
- * after each but EXECUTE and FETCH; when a transaction ends.
- */
 extern void ttl_execution_function_called(void);
 extern void ttl_execution_before_utility(PlannedStmt *pstmt);
 extern void ttl_execution_after_utility(void);
 extern void ttl_execution_transaction(XactEvent event);
-
 extern void ttl_execution_init(void);
 
 #endif							/* TTL_EXECUTION_H */

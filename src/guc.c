@@ -137,8 +137,8 @@ static char *now_string = NULL;
 static TimestampTz *now_value = NULL;	/* "extra" of ttl.now; NULL = empty */
 
 /*
- * What input functions say of an invalid text is caught without a subtransaction: they leave
- * nothing behind that one would clean up.
+ * Reads a text by the input function of a type; false if it has no such value.  The error is
+ * caught without a subtransaction: input functions leave nothing behind that one would clean up.
  */
 bool
 ttl_guc_input(PGFunction input, const char *text, Datum *value)
@@ -221,12 +221,14 @@ check_now(char **newval, void **extra, GucSource source)
 	return true;
 }
 
+/* Makes the instant that check_now() has read the value. */
 static void
 assign_now(const char *newval, void *extra)
 {
 	now_value = extra;
 }
 
+/* The instant that ttl.now stands for; false when the setting is empty. */
 bool
 ttl_guc_now(TimestampTz *now)
 {
@@ -236,6 +238,7 @@ ttl_guc_now(TimestampTz *now)
 	return true;
 }
 
+/* Defines the settings. */
 void
 ttl_guc_init(void)
 {

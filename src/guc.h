@@ -34,13 +34,8 @@ typedef enum TtlIndexProbe
 } TtlIndexProbe;
 
 extern int	ttl_guc_debug_index_probe;
-
-/* The instant that ttl.now stands for; false when the setting is empty. */
 extern bool ttl_guc_now(TimestampTz *now);
-
-/* Reads a text by the input function of a type; false if it has no such value. */
 extern bool ttl_guc_input(PGFunction input, const char *text, Datum *value);
-
 extern void ttl_guc_init(void);
 
 #endif							/* TTL_GUC_H */

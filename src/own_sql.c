@@ -18,12 +18,17 @@
 #include "utils/elog.h"
 #include "utils/guc.h"
 
+/* Sets a parameter until ttl_sql_end(). */
 void
 ttl_sql_set(const char *name, const char *value)
 {
 	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 }
 
+/*
+ * Becomes 'role' (InvalidOid: the current user stays), as the flags say, and connects to
+ * SPI.  If an error occurs, the abort of the (sub)transaction undoes it all.
+ */
 void
 ttl_sql_begin(Oid role, int flags, TtlSqlContext *saved)
 {
@@ -65,6 +70,7 @@ ttl_sql_begin(Oid role, int flags, TtlSqlContext *saved)
 	SPI_connect();
 }
 
+/* Undoes what ttl_sql_begin() has done. */
 void
 ttl_sql_end(const TtlSqlContext *saved)
 {

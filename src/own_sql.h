@@ -35,15 +35,8 @@ typedef struct TtlSqlContext
 	bool		keeps_settings; /* of what was run */
 } TtlSqlContext;
 
-/*
- * Becomes 'role' (InvalidOid: the current user stays), as the flags say, and connects to
- * SPI.  If an error occurs, the abort of the (sub)transaction undoes it all.
- */
 extern void ttl_sql_begin(Oid role, int flags, TtlSqlContext *saved);
-
-/* Sets a parameter until ttl_sql_end(). */
 extern void ttl_sql_set(const char *name, const char *value);
-
 extern void ttl_sql_end(const TtlSqlContext *saved);
 
 #endif							/* TTL_OWN_SQL_H */

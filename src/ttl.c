@@ -157,6 +157,7 @@ ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 	execution = ttl_execution_remember(&starting);
 	if (execution->follows_leader)
 		ttl_live_follow_leader(execution);
+	/* the rest is of no concern to a query that reads no container */
 	if (!execution->observed)
 		return;
 	ttl_live_started(execution, eflags);
@@ -207,6 +208,7 @@ ttl_ExecutorRun(TTL_EXECUTOR_RUN_PARAMETERS)
 {
 	TtlExecution *outer;
 
+	/* before the execution is entered, which hands it to workers */
 	ttl_live_lead(queryDesc);
 	ttl_cost_enter();
 	outer = ttl_execution_enter(queryDesc);
@@ -435,6 +437,7 @@ ttl_relcache_callback(Datum arg, Oid relid)
 static void
 ttl_namespace_callback(Datum arg, int cacheid, uint32 hashvalue)
 {
+	/* the extension may have come or gone, and with it all containers */
 	ttl_objects_invalidate();
 	ttl_container_invalidate(InvalidOid);
 }
@@ -486,6 +489,7 @@ _PG_init(void)
 	prev_explain_per_node_hook = explain_per_node_hook;
 	explain_per_node_hook = ttl_explain_per_node;
 #endif
+	/* elsewhere they would cost each look-up of a function */
 	if (ttl_citus_init())
 	{
 		prev_needs_fmgr_hook = needs_fmgr_hook;

@@ -120,18 +120,21 @@ static TtlWritersShared *writers_shared = NULL;
 static Slot *own_slot = NULL;
 static dlist_head writers = DLIST_STATIC_INIT(writers);
 
+/* A time before 2000 is negative, and an atomic has no sign. */
 static inline void
 set_time(pg_atomic_uint64 *where, TimestampTz time)
 {
 	pg_atomic_write_u64(where, (uint64) time);
 }
 
+/* ... and back */
 static inline TimestampTz
 get_time(pg_atomic_uint64 *where)
 {
 	return (TimestampTz) pg_atomic_read_u64(where);
 }
 
+/* Reads both, one after the other. */
 static TtlRowTimes
 get_times(SharedTimes *where)
 {
@@ -140,6 +143,7 @@ get_times(SharedTimes *where)
 	return times;
 }
 
+/* Takes the slot of this process's PGPROC, and has readers look at slots up to it. */
 static void
 claim_slot(void)
 {
@@ -152,6 +156,7 @@ claim_slot(void)
 	own_slot = &writers_shared->slots[number].slot;
 }
 
+/* Ends what readers have proved of the container. */
 static void
 count_change(TtlWriter *writer)
 {
@@ -173,11 +178,13 @@ publish(TtlWriter *writer, TtlRowTimes times)
 		count_change(writer);
 }
 
+/* Memory context callback: the statement writes no more. */
 static void
 end_writer(void *arg)
 {
 	TtlWriter  *writer = arg;
 
+	/* at the end of its transaction, before its memory went */
 	if (writer->container == 0)
 		return;
 	writer->container = 0;
@@ -202,6 +209,7 @@ free_entry(void)
 	return -1;
 }
 
+/* What the statement has entered for the container; NULL if it has not */
 static TtlWriter *
 find_writer(uint64 container, MemoryContext statement)
 {
@@ -217,12 +225,17 @@ find_writer(uint64 container, MemoryContext statement)
 	return NULL;
 }
 
+/*
+ * Enters a statement that writes rows of the container, none of them earlier than 'untold' unless it
+ * is told (ttl_writers_write()).
+ */
 TtlWriter *
 ttl_writers_join(Oid container, MemoryContext statement, TtlRowTimes untold)
 {
 	uint64		key = (uint64) MyDatabaseId << 32 | container;
 	TtlWriter  *writer = find_writer(key, statement);
 
+	/* another partition, or an UPDATE in WITH */
 	if (writer != NULL)
 	{
 		writer->untold.ts = Min(writer->untold.ts, untold.ts);
@@ -256,6 +269,7 @@ ttl_writers_join(Oid container, MemoryContext statement, TtlRowTimes untold)
 	return writer;
 }
 
+/* It is about to write this row, and the one before stands in all its indexes, or nowhere. */
 void
 ttl_writers_write(TtlWriter *writer, TtlRowTimes row)
 {
@@ -266,12 +280,14 @@ ttl_writers_write(TtlWriter *writer, TtlRowTimes row)
 		publish(writer, row);
 }
 
+/* The number of changes, as ttl_writers_are_there() gives it */
 uint64
 ttl_writers_changes(const TtlWriter *writer)
 {
 	return pg_atomic_read_u64(&writer->watch->watch.changes);
 }
 
+/* Raises a time of a watch to that one, or lowers it to that if it is in the future. */
 static void
 raise_time(pg_atomic_uint64 *where, TimestampTz time, TimestampTz present)
 {
@@ -282,6 +298,11 @@ raise_time(pg_atomic_uint64 *where, TimestampTz time, TimestampTz present)
 		;
 }
 
+/*
+ * True if another statement is writing rows of the writer's container up to 'last', which have expired.  If
+ * not, the number of changes changes before the next such row is written, by whatever statement,
+ * unless that has just written another one like it.
+ */
 bool
 ttl_writers_are_there(const TtlWriter *writer, TtlRowTimes last, uint64 *changes)
 {
@@ -314,6 +335,7 @@ ttl_writers_are_there(const TtlWriter *writer, TtlRowTimes last, uint64 *changes
 	return false;
 }
 
+/* Ends all statements of this process with their transaction. */
 void
 ttl_writers_transaction(XactEvent event)
 {
@@ -325,12 +347,14 @@ ttl_writers_transaction(XactEvent event)
 		end_writer(dlist_container(TtlWriter, node, iter.cur));
 }
 
+/* The size of the shared memory of this file */
 Size
 ttl_writers_shmem_size(void)
 {
 	return add_size(offsetof(TtlWritersShared, slots), mul_size(MaxBackends, sizeof(PaddedSlot)));
 }
 
+/* No row is as early. */
 static void
 init_times(SharedTimes *times)
 {
@@ -338,6 +362,7 @@ init_times(SharedTimes *times)
 	pg_atomic_init_u64(&times->expiry, (uint64) DT_NOBEGIN);
 }
 
+/* Attaches to it, and initializes it if this process is the first. */
 void
 ttl_writers_shmem_init(void)
 {

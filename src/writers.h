@@ -32,21 +32,10 @@ ttl_row_times_reach(TtlRowTimes last, TtlRowTimes row)
 typedef struct TtlWriter TtlWriter;
 
 extern TtlWriter *ttl_writers_join(Oid container, MemoryContext statement, TtlRowTimes untold);
-
-/* It is about to write this row, and the one before stands in all its indexes, or nowhere. */
 extern void ttl_writers_write(TtlWriter *writer, TtlRowTimes row);
-
-/*
- * True if another statement is writing rows of the writer's container up to 'last', which have expired.  If
- * not, the number of changes changes before the next such row is written, by whatever statement,
- * unless that has just written another one like it.
- */
 extern bool ttl_writers_are_there(const TtlWriter *writer, TtlRowTimes last, uint64 *changes);
 extern uint64 ttl_writers_changes(const TtlWriter *writer);
-
 extern void ttl_writers_transaction(XactEvent event);
-
-/* The shared memory of writers.c */
 extern Size ttl_writers_shmem_size(void);
 extern void ttl_writers_shmem_init(void);
 
