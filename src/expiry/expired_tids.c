@@ -59,6 +59,7 @@
 #define MAX_PAGE_BITS	(1 << 20)
 #define MAX_BITS		(INT64CONST(1) << 31)
 
+/* Makes an empty set of at least so many bits, as far as there may be so many. */
 static void
 make_bits(TtlBits *set, int64 nbits)
 {
@@ -67,6 +68,7 @@ make_bits(TtlBits *set, int64 nbits)
 	set->bits = palloc0(nbits / 8);
 }
 
+/* Adds a number. */
 static inline void
 add_bit(TtlBits *set, uint32 number)
 {
@@ -123,6 +125,10 @@ read_index(TtlTids *tids, Relation rel, Relation index, const TtlContainer *cont
 	IndexScanDesc scan = TtlIndexBeginScan(rel, index, SnapshotAny, nkeys);
 	bool		at_end = false;
 
+	/*
+	 * pages of dead entries are stepped over within one call, and can't be
+	 * counted
+	 */
 	scan->ignore_killed_tuples = scan->ignore_killed_tuples &&
 		(int64) RelationGetNumberOfBlocks(index) * ENTRIES_PER_PAGE <= *entries_left;
 	index_rescan(scan, keys, nkeys, NULL, 0);
@@ -158,6 +164,12 @@ finish_tids(TtlExpiredTids *expired_tids, BlockNumber npages)
 	}
 }
 
+/*
+ * Looks up in the expiry indexes of a relation all rows, among those that the
+ * snapshot sees, that have expired at 'now' while the default TTL is the given one.
+ * Reads max_entries index entries at most.  The table is open and
+ * locked for reading; the result is allocated in the current memory context.
+ */
 TtlProbeResult
 ttl_expired_tids_probe(Relation rel, int32 default_ttl, TimestampTz now,
 					   Snapshot snapshot, int64 max_entries, TtlExpiredTids **expired_tids)
@@ -167,6 +179,10 @@ ttl_expired_tids_probe(Relation rel, int32 default_ttl, TimestampTz now,
 	TtlContainer container;
 	TtlExpiryIndexes indexes;
 
+	/*
+	 * ttl.now may be infinite; what is said of HOT chains holds for heaps
+	 * alone
+	 */
 	if (TIMESTAMP_NOT_FINITE(now) || !IsMVCCSnapshot(snapshot) ||
 		rel->rd_tableam != GetHeapamTableAmRoutine() ||
 		!ttl_container_lookup(RelationGetRelid(rel), &container) ||
@@ -182,6 +198,7 @@ ttl_expired_tids_probe(Relation rel, int32 default_ttl, TimestampTz now,
 		if (!ttl_expiry_index_last_key(&container, default_ttl, now, i, &last))
 			continue;
 
+		/* unless the index can be read; then the loop ends */
 		result = TTL_PROBE_UNKNOWABLE;
 		if (!OidIsValid(indexes.usable[i]) ||
 			!ConditionalLockRelationOid(indexes.usable[i], AccessShareLock))
@@ -235,6 +252,7 @@ find_first(const TtlExpiredTids *expired_tids, const ItemPointerData *tid)
 	return first;
 }
 
+/* True if the TID is one of them. */
 bool
 ttl_expired_tids_contain(TtlExpiredTids *expired_tids, const ItemPointerData *tid)
 {
@@ -246,6 +264,10 @@ ttl_expired_tids_contain(TtlExpiredTids *expired_tids, const ItemPointerData *ti
 	return result;
 }
 
+/*
+ * Reads the TIDs of a page that is pinned into is_candidate.  All its rows are among them if one is the
+ * root of a HOT chain.  The result stays true while the snapshot is in use.
+ */
 void
 ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block, Page page)
 {
@@ -261,8 +283,14 @@ ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block, Page
 		OffsetNumber offset = ItemPointerGetOffsetNumber(&tids->tids[i]);
 		ItemId		item;
 
+		/* the row has gone since, and its line pointer was removed */
 		if (offset > PageGetMaxOffsetNumber(page))
 			continue;
+
+		/*
+		 * to follow the chain to its members would take longer than to check
+		 * all
+		 */
 		item = PageGetItemId(page, offset);
 		if (ItemIdIsRedirected(item) ||
 			(ItemIdIsNormal(item) &&

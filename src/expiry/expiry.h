@@ -196,34 +196,11 @@ typedef struct TtlLive
 	TimestampTz default_cutoff; /* if default_ttl > 0 */
 } TtlLive;
 
-/*
- * For one of the filters: what has been resolved for it since the execution started, or else is
- * now.  The result is good as long as that runs, and its parallel workers get a copy.
- */
 extern const TtlLive *ttl_live_resolve(TtlExecution *execution, Oid container, bool deletes);
-
-/* True if the filter lets the item pass: it has not expired, or for a deletion it has. */
 extern bool ttl_live_passes(const TtlLive *live, const TtlItem *item);
-
-/* True if what starts now in this session sees expired rows of containers that the user owns. */
 extern bool ttl_live_session_shows(void);
-
-/*
- * True if the running execution, or whatever the session does outside of one, may see
- * expired rows of the container.
- */
 extern bool ttl_live_is_shown(Oid container);
-
-/*
- * An execution has started: resolves what a deletion deletes from, and remembers to which
- * containers foreign keys have cascaded.
- */
 extern void ttl_live_started(TtlExecution *execution, int eflags);
-
-/*
- * Hands over to parallel workers what is resolved, when the execution is about to run: once, and
- * not while the executor runs.  In the worker: takes it over.
- */
 extern void ttl_live_lead(QueryDesc *query_desc);
 extern void ttl_live_follow_leader(TtlExecution *execution);
 
@@ -236,15 +213,8 @@ typedef struct TtlValidation
 	struct TtlValidation *outer;
 } TtlValidation;
 
-/* Around each utility command; nothing if it is no such one.  What is begun is the caller's. */
 extern void ttl_live_begin_validation(TtlValidation *inner, Node *stmt);
 extern void ttl_live_end_validation(TtlValidation *inner);
-
-/*
- * True while ALTER TABLE is at work that may validate a foreign key, and the session
- * is about to plan or execute a query of it.  Not if an execution runs inside of
- * it: that would be user code that it has called.
- */
 extern bool ttl_live_validates(void);
 
 /*
@@ -262,47 +232,15 @@ typedef struct TtlExpiryIndexes
 	bool		needed[TTL_INDEXES];
 } TtlExpiryIndexes;
 
-/*
- * Those of a relation; the caller holds a lock on it.  False if it has been dropped as
- * a container since it was looked up.
- */
 extern bool ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes);
-
-/*
- * Locks them for reading until the transaction ends, if that needs no wait: ALTER INDEX ... SET TABLESPACE
- * may have one for hours, and without the table.
- */
 extern bool ttl_expiry_lock_indexes(Relation rel);
-
-/*
- * A column of the container, or the instant that its value stands for if it has a type of numbers
- * or dates that are instants.
- */
 extern Expr *ttl_expiry_make_column(const TtlContainer *container, Index varno,
 									AttrNumber attno, const TtlType *ttl_type);
-
-/*
- * The definition of an expiry index, as CREATE INDEX takes it after the table's name.  NULL if
- * a container with these columns has no such index.
- */
 extern char *ttl_expiry_index_sql(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index);
-
-/*
- * The usable indexes of the relation that equal the definitions, but for those
- * in the list 'except', and which ones it needs.
- */
 extern void ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy,
 									const List *except,
 									TtlExpiryIndexes *indexes);
-
-/*
- * Errors (55000) if the table, or a partition of it, lacks an index that it needs
- * (TTL_INDEXES), or has an unusable one that equals that index: it would be in the way of one
- * that is to be created.  Partitions are locked.
- */
 extern void ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy, TtlExpiryIndex index);
-
-/* Errors (55000): why a walk over the table was incomplete */
 extern void ttl_expiry_report_incomplete(Relation rel);
 
 /*
@@ -320,42 +258,19 @@ extern void ttl_expiry_report_incomplete(Relation rel);
  */
 typedef struct TtlExpiryWalk TtlExpiryWalk;
 
-/* The relation is open and locked; the snapshot stays valid for the walk. */
 extern TtlExpiryWalk *ttl_expiry_walk_begin(Relation rel,
 											const TtlContainer *container,
 											TimestampTz now,
 											Snapshot snapshot,
 											TtlExpiryPosition *position);
-
-/* The next expired row, or NULL; *expiry (may be NULL) is when it expired. */
 extern TupleTableSlot *ttl_expiry_walk_next(TtlExpiryWalk *walk,
 											TimestampTz *expiry);
-
-/*
- * Makes the walk take the keys of index entries for the expiry of their rows, and return slots
- * with a TID alone for rows that are visible to all.
- */
 extern void ttl_expiry_walk_only_tids(TtlExpiryWalk *walk);
-
-/* Makes the walk leave out rows that this transaction has written, or a later one. */
 extern void ttl_expiry_walk_before(TtlExpiryWalk *walk, TransactionId next_xid);
-
-/*
- * Makes the walk give up after so many index entries, those of dead rows included;
- * whether it has.
- */
 extern void ttl_expiry_walk_limit(TtlExpiryWalk *walk, int64 max_entries);
 extern bool ttl_expiry_walk_gave_up(const TtlExpiryWalk *walk);
-
-/*
- * The number of entries so far that it has read before the position, since they have the same key:
- * an index scan can start at a key, but not at a TID.
- */
 extern int64 ttl_expiry_walk_skipped(const TtlExpiryWalk *walk);
-
-/* True if the walk has left rows out, for want of a usable index.  Known at its end. */
 extern bool ttl_expiry_walk_is_incomplete(const TtlExpiryWalk *walk);
-
 extern void ttl_expiry_walk_end(TtlExpiryWalk *walk);
 
 /* The first row that expires in a time */
@@ -369,25 +284,11 @@ typedef struct TtlExpiryFirst
 	bool		incomplete;		/* an index is missing: likewise */
 } TtlExpiryFirst;
 
-/*
- * Finds the first row of the relation, from the position (may be NULL) on, that the active snapshot sees
- * and that expires after the one instant (DT_NOBEGIN = at any time) and by the other.
- */
 extern void ttl_expiry_find_first(Relation rel, const TtlContainer *container,
 								  const TtlExpiryPosition *from, TimestampTz after,
 								  TimestampTz by, TtlExpiryFirst *first);
-
-/* Positions a walk behind the index entries that have expired at 'now'. */
 extern void ttl_expiry_skip_expired(const TtlContainer *container, TimestampTz now,
 									TtlExpiryPosition *position);
-
-/*
- * How many stored rows of the container its default TTL makes expired at 'now' that
- * would not be by the other one.  A relation that is locked is left out, and no more than a
- * limited number of index entries of dead rows is read; *complete is set if
- * all were counted, or 'max' of them.  *earliest is when the first of them has
- * expired, DT_NOEND if there is none.
- */
 extern int64 ttl_expiry_count_made_expired(Oid container, int32 other_default,
 										   TimestampTz now, int64 max, bool *complete,
 										   TimestampTz *earliest);
@@ -421,12 +322,6 @@ typedef enum TtlProbeResult
 	TTL_PROBE_UNKNOWABLE		/* the indexes can't be used */
 } TtlProbeResult;
 
-/*
- * Looks up in the expiry indexes of a relation all rows, among those that the
- * snapshot sees, that have expired at 'now' while the default TTL is the given one.
- * Reads max_entries index entries at most.  The table is open and
- * locked for reading; the result is allocated in the current memory context.
- */
 extern TtlProbeResult ttl_expired_tids_probe(Relation rel, int32 default_ttl,
 											 TimestampTz now, Snapshot snapshot,
 											 int64 max_entries,
@@ -460,13 +355,7 @@ ttl_expired_tids_may_contain(const TtlExpiredTids *expired_tids, const ItemPoint
 	return ttl_bits_contain(&expired_tids->hashes, ttl_expired_tids_hash(tid));
 }
 
-/* True if it is. */
 extern bool ttl_expired_tids_contain(TtlExpiredTids *expired_tids, const ItemPointerData *tid);
-
-/*
- * Reads those of a page that is pinned into is_candidate.  All its rows are among them if one is the
- * root of a HOT chain.  The result stays true while the snapshot is in use.
- */
 extern void ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block, Page page);
 
 #endif							/* TTL_EXPIRY_H */

@@ -59,6 +59,7 @@
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 
+/* The type of a btree's keys; NULL if they are timestamps */
 const TtlType *
 ttl_expiry_index_key_type(const TtlContainer *container, TtlExpiryIndex index)
 {
@@ -68,6 +69,7 @@ ttl_expiry_index_key_type(const TtlContainer *container, TtlExpiryIndex index)
 		container->ttl_type : NULL;
 }
 
+/* Makes a scan key for the first column of an index. */
 static void
 init_key(ScanKey key, StrategyNumber strategy, Oid subtype, RegProcedure operator, Datum value)
 {
@@ -108,6 +110,10 @@ ttl_expiry_index_keys(const TtlContainer *container, TtlExpiryIndex index,
  * search_path and no privilege of the current user matters.
  */
 
+/*
+ * A column of the container, or the instant that its value stands for if it has a type of numbers
+ * or dates that are instants.
+ */
 Expr *
 ttl_expiry_make_column(const TtlContainer *container, Index varno, AttrNumber attno,
 					   const TtlType *ttl_type)
@@ -137,6 +143,7 @@ ttl_expiry_make_column(const TtlContainer *container, Index varno, AttrNumber at
 								 InvalidOid, collation, COERCE_EXPLICIT_CALL);
 }
 
+/* argument IS NULL, or IS NOT NULL */
 static Expr *
 make_null_test(Expr *arg, NullTestType type)
 {
@@ -200,6 +207,11 @@ define_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index,
 	{
 		column = ttl_expiry_make_column(&container, 1, container.ttl_attno, NULL);
 		own = ttl_expiry_make_column(&container, 1, container.ttl_attno, container.ttl_type);
+
+		/*
+		 * what has no meaning counts as NULL, and may be stored in these
+		 * types
+		 */
 		if (!container.ttl_type->is_strict && !ttl_type_is_deadline(container.ttl_type))
 			own = (Expr *) makeFuncExpr(ttl_container_function(TTL_ITEM_TTL), INT4OID,
 										list_make1(own), InvalidOid, InvalidOid,
@@ -224,6 +236,10 @@ define_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index,
 	return true;
 }
 
+/*
+ * The definition of an expiry index, as CREATE INDEX takes it after the table's name.  NULL if
+ * a container with these columns has no such index.
+ */
 char *
 ttl_expiry_index_sql(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index)
 {
@@ -239,6 +255,7 @@ ttl_expiry_index_sql(Relation rel, const TtlPolicy *policy, TtlExpiryIndex index
 				 deparse_expression((Node *) definition.predicate, context, false, false));
 }
 
+/* True if the index is a btree, and is still there. */
 static bool
 is_btree(Oid index)
 {
@@ -323,6 +340,10 @@ find_index(Relation rel, const TtlPolicy *policy, TtlExpiryIndex kind, bool vali
 	return found;
 }
 
+/*
+ * The usable indexes of the relation that equal the definitions, but for those
+ * in the list 'except', and which ones it needs.
+ */
 void
 ttl_expiry_find_indexes(Relation rel, const TtlPolicy *policy, const List *except,
 						TtlExpiryIndexes *indexes)
@@ -351,6 +372,10 @@ derive_indexes(Relation rel, Size *size)
 	return indexes;
 }
 
+/*
+ * The expiry indexes of a relation; the caller holds a lock on it.  False if it has been dropped as
+ * a container since it was looked up.
+ */
 bool
 ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes)
 {
@@ -363,6 +388,10 @@ ttl_expiry_indexes(Relation rel, TtlExpiryIndexes *indexes)
 	return true;
 }
 
+/*
+ * Locks the expiry indexes of a relation for reading until the transaction ends, if that needs no wait: ALTER
+ * INDEX ... SET TABLESPACE may have one for hours, and without the table.
+ */
 bool
 ttl_expiry_lock_indexes(Relation rel)
 {
@@ -421,6 +450,11 @@ check_table(Relation rel, const TtlPolicy *policy)
 	}
 }
 
+/*
+ * Errors (55000) if the table, or a partition of it, lacks an index that it needs
+ * (TTL_INDEXES), or has an unusable one that equals that index: it would be in the way of one
+ * that is to be created.  Partitions are locked.
+ */
 void
 ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy, TtlExpiryIndex index)
 {
@@ -438,6 +472,7 @@ ttl_expiry_check_indexes(Oid relid, const TtlPolicy *policy, TtlExpiryIndex inde
 	}
 }
 
+/* Errors (55000): why a walk over the table was incomplete */
 void
 ttl_expiry_report_incomplete(Relation rel)
 {
@@ -445,6 +480,11 @@ ttl_expiry_report_incomplete(Relation rel)
 
 	if (ttl_container_lookup(RelationGetRelid(rel), &container))
 		check_table(rel, &container.policy);
+
+	/*
+	 * each index that it needs is there, so the walk could not use one of
+	 * them
+	 */
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("an expiry index of table \"%s\" is newer than the snapshot of the transaction",

@@ -54,14 +54,8 @@ ttl_expiry_index_next(IndexScanDesc scan)
 	return &scan->xs_heaptid;
 }
 
-/* The type of a btree's keys; NULL if they are timestamps */
 extern const TtlType *ttl_expiry_index_key_type(const TtlContainer *container,
 												TtlExpiryIndex index);
-
-/*
- * The last key of an expiry index that had expired at 'now' while the default TTL
- * was the given one; false if none can have.
- */
 extern bool ttl_expiry_index_last_key(const TtlContainer *container, int32 default_ttl,
 									  TimestampTz now, TtlExpiryIndex index,
 									  TimestampTz *key);

@@ -55,6 +55,7 @@ struct TtlExpiryWalk
 	BlockNumber block;			/* ... its number, or InvalidBlockNumber */
 };
 
+/* Begins a walk.  The relation is open and locked; the snapshot stays valid for the walk. */
 TtlExpiryWalk *
 ttl_expiry_walk_begin(Relation rel, const TtlContainer *container,
 					  TimestampTz now, Snapshot snapshot, TtlExpiryPosition *position)
@@ -75,24 +76,38 @@ ttl_expiry_walk_begin(Relation rel, const TtlContainer *container,
 	return walk;
 }
 
+/*
+ * Makes the walk take the keys of index entries for the expiry of their rows, and return slots
+ * with a TID alone for rows that are visible to all.
+ */
 void
 ttl_expiry_walk_only_tids(TtlExpiryWalk *walk)
 {
+	/* line pointers and the visibility map are a heap's */
 	walk->only_tids = walk->rel->rd_tableam == GetHeapamTableAmRoutine();
 }
 
+/*
+ * Makes the walk leave out rows that this transaction has written, or a later one.  Otherwise a CALL
+ * whose triggers insert expired rows would never come to its end.
+ */
 void
 ttl_expiry_walk_before(TtlExpiryWalk *walk, TransactionId next_xid)
 {
 	walk->next_xid = next_xid;
 }
 
+/* Makes the walk give up after so many index entries, those of dead rows included. */
 void
 ttl_expiry_walk_limit(TtlExpiryWalk *walk, int64 max_entries)
 {
 	walk->entries_left = max_entries;
 }
 
+/*
+ * The last key of an expiry index that had expired at 'now' while the default TTL
+ * was the given one; false if none can have.
+ */
 bool
 ttl_expiry_index_last_key(const TtlContainer *container, int32 default_ttl,
 						  TimestampTz now, TtlExpiryIndex index, TimestampTz *key)
@@ -170,6 +185,10 @@ open_next_index(TtlExpiryWalk *walk)
 		TimestampTz last;
 		int			nkeys;
 
+		/*
+		 * nothing in it can have expired, or all that has is before the
+		 * position
+		 */
 		if (!ttl_expiry_index_last_key(&walk->container, walk->container.policy.default_ttl,
 									   walk->now, walk->at, &last) ||
 			(walk->position != NULL && walk->position->set[walk->at] &&
@@ -279,6 +298,7 @@ advance(TtlExpiryWalk *walk, TimestampTz instant, const ItemPointerData *tid)
 	walk->position->tid[walk->at] = *tid;
 }
 
+/* Leaves the index for the next one. */
 static void
 close_index(TtlExpiryWalk *walk)
 {
@@ -288,6 +308,7 @@ close_index(TtlExpiryWalk *walk)
 	walk->at++;
 }
 
+/* The next expired row, or NULL; *expiry (may be NULL) is when it expired. */
 TupleTableSlot *
 ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 {
@@ -311,6 +332,11 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 				CHECK_FOR_INTERRUPTS();
 				continue;
 			}
+
+			/*
+			 * the key tells the expiry: a row that all see need not be
+			 * fetched
+			 */
 			by_key = walk->only_tids && entry_instant(walk, &when);
 			if (by_key)
 				tuple = tuple_visible_to_all(walk, &root);
@@ -337,6 +363,11 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 				*expires_at = when;
 			return walk->slot;
 		}
+
+		/*
+		 * the index stays open, at the entry that ttl_expiry_find_first()
+		 * reads
+		 */
 		if (walk->entries_left == 0)
 			return NULL;
 		close_index(walk);
@@ -344,24 +375,31 @@ ttl_expiry_walk_next(TtlExpiryWalk *walk, TimestampTz *expires_at)
 	return NULL;
 }
 
+/* True if the walk has given up. */
 bool
 ttl_expiry_walk_gave_up(const TtlExpiryWalk *walk)
 {
 	return walk->entries_left == 0;
 }
 
+/*
+ * The number of entries so far that it has read before the position, since they have the same key:
+ * an index scan can start at a key, but not at a TID.
+ */
 int64
 ttl_expiry_walk_skipped(const TtlExpiryWalk *walk)
 {
 	return walk->nskipped;
 }
 
+/* True if the walk has left rows out, for want of a usable index.  Known at its end. */
 bool
 ttl_expiry_walk_is_incomplete(const TtlExpiryWalk *walk)
 {
 	return walk->incomplete;
 }
 
+/* Ends the walk, wherever it is, and frees it. */
 void
 ttl_expiry_walk_end(TtlExpiryWalk *walk)
 {
@@ -382,6 +420,10 @@ ttl_expiry_walk_end(TtlExpiryWalk *walk)
 /* Entries that a search for the first reads at most, those of dead rows included */
 #define FIRST_ENTRIES	10000
 
+/*
+ * Finds the first row of the relation, from the position (may be NULL) on, that the active snapshot sees
+ * and that expires after the one instant (DT_NOBEGIN = at any time) and by the other.
+ */
 void
 ttl_expiry_find_first(Relation rel, const TtlContainer *container,
 					  const TtlExpiryPosition *from, TimestampTz after, TimestampTz by,
@@ -398,7 +440,10 @@ ttl_expiry_find_first(Relation rel, const TtlContainer *container,
 		TupleTableSlot *slot;
 		TimestampTz when;
 
-		/* with a position, the walk reads keys */
+		/*
+		 * A walk for each index: one over both meets the first row of the
+		 * second behind all of the first.  With a position it reads keys.
+		 */
 		position.set[i] = true;
 		position.at[i] = from != NULL && from->set[i] ? from->at[i] : DT_NOBEGIN;
 		walk = ttl_expiry_walk_begin(rel, container, by, GetActiveSnapshot(), &position);
@@ -464,6 +509,13 @@ count_made_expired(Relation rel, const TtlContainer *container, int32 other_defa
 	return count;
 }
 
+/*
+ * How many stored rows of the container its default TTL makes expired at 'now' that
+ * would not be by the other one.  A relation that is locked is left out, and no more than a
+ * limited number of index entries of dead rows is read; *complete is set if
+ * all were counted, or 'max' of them.  *earliest is when the first of them has
+ * expired, DT_NOEND if there is none.
+ */
 int64
 ttl_expiry_count_made_expired(Oid container, int32 other_default, TimestampTz now,
 							  int64 max, bool *complete, TimestampTz *earliest)
@@ -496,6 +548,7 @@ ttl_expiry_count_made_expired(Oid container, int32 other_default, TimestampTz no
 	return count;
 }
 
+/* Positions a walk behind the index entries that have expired at 'now'. */
 void
 ttl_expiry_skip_expired(const TtlContainer *container, TimestampTz now, TtlExpiryPosition *position)
 {

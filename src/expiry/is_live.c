@@ -46,6 +46,11 @@
 
 static TtlValidation *validation = NULL;
 
+/*
+ * True while ALTER TABLE is at work that may validate a foreign key, and the session
+ * is about to plan or execute a query of it.  Not if an execution runs inside of
+ * it: that would be user code that it has called.
+ */
 bool
 ttl_live_validates(void)
 {
@@ -90,6 +95,10 @@ validated_table(Node *stmt)
 	}
 }
 
+/*
+ * Before each utility command; does nothing unless it may hold stored rows against a constraint.
+ * 'inner' is the caller's, and is in use until ttl_live_end_validation().
+ */
 void
 ttl_live_begin_validation(TtlValidation *inner, Node *stmt)
 {
@@ -98,6 +107,7 @@ ttl_live_begin_validation(TtlValidation *inner, Node *stmt)
 
 	if (table == NULL)
 		return;
+	/* without a lock: no more than a hint depends on it */
 	relid = RangeVarGetRelid(table, NoLock, true);
 	if (IsA(stmt, ReindexStmt) && OidIsValid(relid) &&
 		((ReindexStmt *) stmt)->kind == REINDEX_OBJECT_INDEX)
@@ -113,6 +123,7 @@ ttl_live_begin_validation(TtlValidation *inner, Node *stmt)
 	validation = inner;
 }
 
+/* After the command, also if it has failed. */
 void
 ttl_live_end_validation(TtlValidation *inner)
 {
@@ -185,6 +196,7 @@ is_shown_to(Oid container, TtlExecution *execution)
 		(has_privs_of_role(user, owner) || has_bypassrls_privilege(user));
 }
 
+/* True if what starts now in this session sees expired rows of containers that the user owns. */
 bool
 ttl_live_session_shows(void)
 {
@@ -192,12 +204,17 @@ ttl_live_session_shows(void)
 		!InSecurityRestrictedOperation();
 }
 
+/*
+ * True if the running execution, or whatever the session does outside of one, may see
+ * expired rows of the container.
+ */
 bool
 ttl_live_is_shown(Oid container)
 {
 	return is_shown_to(container, ttl_execution_current());
 }
 
+/* Sets the time by which rows have expired, and what follows from it for the default TTL. */
 static void
 set_cutoff(TtlLive *state, TimestampTz now)
 {
@@ -206,6 +223,7 @@ set_cutoff(TtlLive *state, TimestampTz now)
 		state->default_cutoff = ttl_expiry_cutoff(now, state->default_ttl);
 }
 
+/* Resolves a container for one of the filters, as of now. */
 static void
 resolve(TtlLive *state, Oid container, bool deletes, TtlExecution *execution)
 {
@@ -226,6 +244,7 @@ resolve(TtlLive *state, Oid container, bool deletes, TtlExecution *execution)
 		set_cutoff(state, deletes ? execution->expired_at : execution->reading_now);
 }
 
+/* Adds an empty state to those of the execution, in its memory. */
 static TtlLive *
 add_state(TtlExecution *execution)
 {
@@ -237,6 +256,10 @@ add_state(TtlExecution *execution)
 	return state;
 }
 
+/*
+ * For one of the filters: what has been resolved for it since the execution started, or else is
+ * now.  The result is good as long as that runs, and its parallel workers get a copy.
+ */
 const TtlLive *
 ttl_live_resolve(TtlExecution *execution, Oid container, bool deletes)
 {
@@ -253,12 +276,17 @@ ttl_live_resolve(TtlExecution *execution, Oid container, bool deletes)
 
 	/* A policy that was committed before this counts. */
 	AcceptInvalidationMessages();
+	/* aside, for it may fail, and looks at what is resolved already */
 	resolve(&resolved, container, deletes, execution);
 	state = add_state(execution);
 	*state = resolved;
 	return state;
 }
 
+/*
+ * Hands over to parallel workers what is resolved, when the execution is about to run: once, and
+ * not while the executor runs.
+ */
 void
 ttl_live_lead(QueryDesc *query_desc)
 {
@@ -289,6 +317,7 @@ ttl_live_lead(QueryDesc *query_desc)
 	MemoryContextSwitchTo(old);
 }
 
+/* In a parallel worker: takes over what its leader has resolved. */
 void
 ttl_live_follow_leader(TtlExecution *execution)
 {
@@ -317,7 +346,10 @@ remember_cascade(TtlExecution *outer, Oid container)
 	MemoryContextSwitchTo(old);
 }
 
-/* scan_filter.c resolves what is hidden. */
+/*
+ * An execution has started: resolves what a deletion deletes from, and remembers to which
+ * containers foreign keys have cascaded.  What is hidden is resolved by scan_filter.c.
+ */
 void
 ttl_live_started(TtlExecution *execution, int eflags)
 {
@@ -388,6 +420,7 @@ has_expired(const TtlLive *live, const TtlItem *item)
 	return item->ts <= (item->ttl == 0 ? live->default_cutoff : ttl_expiry_cutoff(live->now, ttl));
 }
 
+/* True if the filter lets the item pass: it has not expired, or for a deletion it has. */
 bool
 ttl_live_passes(const TtlLive *live, const TtlItem *item)
 {
