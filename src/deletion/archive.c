@@ -200,6 +200,11 @@ prepare(Relation rel, Oid container, Oid archive_relid, Archiving *archiving)
 	table_close(archive, NoLock);
 }
 
+/*
+ * Errors unless rows of the container can go to that table: 55000 it is gone, 42809 it is no table that stores rows,
+ * 42501 it has another owner, 22023 it is the container, 42703 or 42804 for its columns, 0A000 one of them
+ * is distributed, or a constraint of the archive is initially deferred.
+ */
 void
 ttl_archive_check_target(Oid container, Oid archive)
 {
@@ -217,6 +222,7 @@ ttl_archive_check_target(Oid container, Oid archive)
  * The trigger
  */
 
+/* Memory context callback: the execution that deletes has ended. */
 static void
 free_plan(void *arg)
 {
@@ -245,6 +251,7 @@ find_archiving(FmgrInfo *flinfo, Relation rel, const TtlContainer *container)
 	return archiving;
 }
 
+/* Inserts the row in the slot into the archive. */
 static void
 insert(const Archiving *archiving, TupleTableSlot *slot)
 {
@@ -272,6 +279,7 @@ typedef struct Context
 	bool		is_owner;		/* who may see values */
 } Context;
 
+/* The callback of that context */
 static void
 explain(void *arg)
 {

@@ -63,6 +63,7 @@ is_inert_index(HeapTuple index)
 		heap_attisnull(index, Anum_pg_index_indexprs, NULL) && heap_attisnull(index, Anum_pg_index_indpred, NULL);
 }
 
+/* True if all indexes of the archive are such. */
 static bool
 has_inert_indexes(Relation archive)
 {
@@ -158,8 +159,9 @@ has_objects_of_others(Oid schema, Oid archive)
 }
 
 /*
- * Errors if code of the archive's could find temporary objects that its owner hasn't made.  Each row is
- * checked: triggers of the deletion may have made some since the last one.
+ * Errors (42501) if code of the archive's could find temporary objects that its owner hasn't made, where rows of
+ * the relation are archived.  The archive is locked.  Each row is checked: triggers of the deletion may
+ * have made some since the last one.
  */
 void
 ttl_archive_check_session(Oid archive_relid, Relation rel)
@@ -182,6 +184,10 @@ ttl_archive_check_session(Oid archive_relid, Relation rel)
 	table_close(archive, NoLock);
 }
 
+/*
+ * True if to archive rows of the relation may execute code of its owner's.  The archive, which is locked for that, stays as
+ * it is until the transaction ends.
+ */
 bool
 ttl_archive_has_code(Relation rel)
 {
@@ -192,6 +198,7 @@ ttl_archive_has_code(Relation rel)
 	if (!ttl_container_lookup(RelationGetRelid(rel), &container) || !OidIsValid(container.policy.archive_to))
 		return false;
 	archive = try_table_open(container.policy.archive_to, RowExclusiveLock);
+	/* it has gone, and the trigger fails before any code runs */
 	if (archive == NULL)
 		return false;
 	has_code = !is_inert(archive, rel);

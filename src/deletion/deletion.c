@@ -96,11 +96,15 @@ static List *deleted_from = NIL;
  * deletes and are another owner's to keep; error (23503) in a user's session.
  */
 static bool
-may_delete(const Deletion *deletion, const ToDelete *to_delete)
+check_may_delete(const Deletion *deletion, const ToDelete *to_delete)
 {
 	const TtlSessionUser *user = deletion->user;
 	Relation	rel = to_delete->rel;
 
+	/*
+	 * the reaper acts as one owner alone: another's rows wait for the turn of
+	 * theirs
+	 */
 	if (user == NULL)
 		return rel->rd_rel->relowner == deletion->owner;
 	if (to_delete->as_user && ttl_owner_may_delete(user->role, RelationGetRelid(rel)))
@@ -116,9 +120,15 @@ may_delete(const Deletion *deletion, const ToDelete *to_delete)
 	return true;
 }
 
+/*
+ * True if rows of the table may go along with those that the reaper deletes, as that owner, from
+ * the container 'target', which goes whatever its settings.  *expired_at, by when these have
+ * expired, becomes that of the former.  With 'heeds_grace' the table's policy is locked, if that needs no
+ * wait, and stays so to the end of the transaction.
+ */
 bool
-ttl_deletion_may_go_along(Oid table, Oid owner, Oid target, bool heeds_grace,
-						  TimestampTz *expired_at)
+ttl_deletion_admit_table(Oid table, Oid owner, Oid target, bool heeds_grace,
+						 TimestampTz *expired_at)
 {
 	TtlContainer container;
 
@@ -136,6 +146,7 @@ ttl_deletion_may_go_along(Oid table, Oid owner, Oid target, bool heeds_grace,
 		 !ttl_container_peek(container.container, &container) ||
 		 ttl_grace_lasts(&container.policy.change, ttl_execution_reference_time())))
 		return false;
+	/* a CALL asks for its own container whatever the settings of that */
 	if (container.container != target)
 	{
 		if (!container.policy.reaping)
@@ -189,6 +200,7 @@ make_statement(Relation rel, int flags)
 	initStringInfo(&sql);
 	if (flags & TTL_DELETION_SKIP_LOCKED)
 	{
+		/* DELETE itself has no SKIP LOCKED */
 		appendStringInfo(&sql, "DELETE FROM ONLY %s AS " TTL_OWNER_TO_DELETE
 						 " WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid",
 						 ttl_container_table_name(RelationGetRelid(rel)));
@@ -215,6 +227,7 @@ typedef struct Context
 								 * catalogs can't be read */
 } Context;
 
+/* The callback of that context */
 static void
 explain(void *arg)
 {
@@ -242,6 +255,7 @@ explain(void *arg)
 		errhint("Delete or renew the rows that still reference the expired row.");
 }
 
+/* Errors (40001), as PostgreSQL does in REPEATABLE READ. */
 static void
 report_concurrent_update(void)
 {
@@ -333,7 +347,7 @@ count_deleted(const Deletion *deletion, const ToDelete *to_delete)
 static void
 delete_permitted(const Deletion *deletion, ToDelete *to_delete, int flags)
 {
-	if (!may_delete(deletion, to_delete))
+	if (!check_may_delete(deletion, to_delete))
 		return;
 	delete_from_table(deletion, to_delete, flags);
 	if (deletion->user != NULL || to_delete->went_along)
@@ -341,6 +355,7 @@ delete_permitted(const Deletion *deletion, ToDelete *to_delete, int flags)
 	count_deleted(deletion, to_delete);
 }
 
+/* Remembers a container with an archive as it is now, unless it has been remembered. */
 static void
 remember_container(const TtlContainer *container)
 {
@@ -362,6 +377,7 @@ remember_container(const TtlContainer *container)
 	MemoryContextSwitchTo(old);
 }
 
+/* Forgets them. */
 static void
 forget_containers(void)
 {
@@ -369,7 +385,10 @@ forget_containers(void)
 	deleted_from = NIL;
 }
 
-/* The same, as part of the deletion. */
+/*
+ * Deletes the rows while 'running' is this deletion: what that sets off, in triggers and queries of foreign
+ * keys, finds there what it is part of.
+ */
 static void
 run_deletion(const Deletion *deletion, ToDelete *to_delete, int flags)
 {
@@ -390,12 +409,31 @@ run_deletion(const Deletion *deletion, ToDelete *to_delete, int flags)
 	PG_END_TRY();
 }
 
+/* True if a deletion runs in this process, or what it has deferred. */
 bool
 ttl_deletion_is_running(void)
 {
 	return running != NULL;
 }
 
+/*
+ * Deletes those of the rows with these TIDs that had expired at
+ * 'expired_at', by the policy of this moment: an ordinary DELETE with triggers and
+ * referential actions.  Returns how many it deleted.  Rows that are no longer there or
+ * no longer expired are left alone.
+ *
+ * 'user' is the user whose statement needs it; NULL = it is done as the table's owner, by the
+ * reaper (owner.c).
+ *
+ * Waits for rows that others have locked, as long as lock_timeout lets it,
+ * unless TTL_DELETION_SKIP_LOCKED is among the flags.
+ *
+ * 'container' is the policy as the caller has read it under the policy lock; NULL
+ * = it is read here, once.
+ *
+ * rel is an ordinary table, open and locked with RowExclusiveLock.  A snapshot
+ * need not be active; SPI is entered and left inside.
+ */
 uint64
 ttl_deletion_run(Relation rel, const TtlContainer *container,
 				 const ItemPointerData *tids, int ntids,
@@ -430,6 +468,7 @@ deletes(const TtlExecution *execution)
 	return running != NULL && execution != NULL && execution->row_mode == TTL_SEES_EXPIRED;
 }
 
+/* The user in whose session the execution (NULL = none) is a deletion's statement; else NULL. */
 TtlSessionUser *
 ttl_deletion_user(const TtlExecution *execution)
 {
@@ -463,6 +502,10 @@ reference_time(void)
 	return deletes(execution) ? Max(now, execution->expired_at) : now;
 }
 
+/*
+ * True if the row of the container, which has just been deleted, had expired: by the policy of this moment, or by that of the
+ * moment when the deletion that runs began, which may have found it by that.
+ */
 bool
 ttl_deletion_of_expired(const TtlContainer *container, TupleTableSlot *slot)
 {
@@ -485,16 +528,27 @@ ttl_deletion_of_expired(const TtlContainer *container, TupleTableSlot *slot)
 	return false;
 }
 
+/*
+ * By when rows of that table must have expired to go along with what is deleted: 'now', or in a
+ * deletion of the reaper's the time of that, or "reap_delay" ago if their container has one.
+ * DT_NOBEGIN = none goes along: see ttl_deletion_admit_table().
+ */
 TimestampTz
 ttl_deletion_cutoff(Oid table, TimestampTz now)
 {
 	if (running == NULL || running->user != NULL)
 		return now;
 	now = running->expired_at;
-	return ttl_deletion_may_go_along(table, running->owner, running->target,
-									 running->heeds_grace, &now) ? now : DT_NOBEGIN;
+	return ttl_deletion_admit_table(table, running->owner, running->target,
+									running->heeds_grace, &now) ? now : DT_NOBEGIN;
 }
 
+/*
+ * Deletes rows (TtlRelTids) that reference what the statement 'outer' (NULL = one before, which
+ * has deferred it) has deleted or renumbered, and that have expired by 'expired_at', which is
+ * ttl_deletion_cutoff().  If the reaper has done so, they are deleted as part of its deletion, and
+ * only those of tables that belong to the same owner.
+ */
 void
 ttl_deletion_run_dependents(List *rows, TimestampTz expired_at, TtlSessionUser *user, const TtlExecution *outer)
 {
@@ -521,6 +575,7 @@ ttl_deletion_run_dependents(List *rows, TimestampTz expired_at, TtlSessionUser *
 	}
 }
 
+/* Errors (55000) if the target is of a container with an archive which its rows would not reach. */
 static void
 check_archive(ModifyTableState *mtstate, ResultRelInfo *target)
 {
@@ -530,7 +585,10 @@ check_archive(ModifyTableState *mtstate, ResultRelInfo *target)
 		ttl_archive_trigger_check(target->ri_RelationDesc, &container);
 }
 
-/* A CASCADE without rows needs no archive. */
+/*
+ * An execution has run: errors (55000) if it is an action that has deleted rows from a container with an
+ * archive which they could not reach.  A CASCADE without rows needs no archive.
+ */
 void
 ttl_deletion_ran(TtlExecution *execution)
 {
@@ -539,6 +597,10 @@ ttl_deletion_ran(TtlExecution *execution)
 		ttl_execution_visit_targets(execution, check_archive);
 }
 
+/*
+ * An execution has started: maybe that of a deletion, or of a referential action in it, which serves
+ * the deletion and is done as another owner.
+ */
 void
 ttl_deletion_started(TtlExecution *execution)
 {

@@ -84,6 +84,7 @@ ttl_owner_explain_user(void)
 		errhint("What the deletion of an expired row sets off runs with the rights of the user whose statement needs it. If the function of a trigger needs more, make it SECURITY DEFINER, with a search_path of its own that ends with pg_temp.");
 }
 
+/* Errors (42501) if code of several owners fires for deletions from the table. */
 void
 ttl_owner_check(Relation rel)
 {
@@ -102,6 +103,10 @@ ttl_owner_check(Relation rel)
  * Identities
  */
 
+/*
+ * ttl_sql_begin() as the owner of a table, with the safe search_path.  'restricted': in a
+ * security-restricted operation, with all constraints immediate; no deferred trigger may be pending.
+ */
 void
 ttl_owner_begin(Oid owner, bool restricted, TtlSqlContext *saved)
 {
@@ -121,6 +126,10 @@ ttl_owner_begin(Oid owner, bool restricted, TtlSqlContext *saved)
 }
 
 /*
+ * Executes a statement that is to see expired rows only, in the tables of that owner
+ * that have the alias TTL_OWNER_TO_DELETE.  The right to do so is the owner's, not the current
+ * user's.  Without fire_triggers, AFTER triggers are left to the statement around this one.
+ *
  * Names are looked up as the owner, who may use schemas that the user may not.
  *
  * Parallel workers would not have the owner's rights; what SPI_prepare() makes is not parallel.
@@ -141,6 +150,10 @@ ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
 		SPIPlanPtr	plan;
 		int			result;
 
+		/*
+		 * ttl_execution_analyzed() makes the user the current one again
+		 * before code can run
+		 */
 		SetUserIdAndSecContext(owner, sec_context | SECURITY_LOCAL_USERID_CHANGE);
 		plan = SPI_prepare(sql, nargs, types);
 		SetUserIdAndSecContext(userid, sec_context);
@@ -160,7 +173,7 @@ ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
  * Whose code
  */
 
-/* A DELETE with a rule can't be in WITH, for one. */
+/* True if the table has a rule on DELETE.  It may add queries to the statement, or replace it. */
 bool
 ttl_owner_has_rule(Relation rel)
 {
@@ -172,6 +185,7 @@ ttl_owner_has_rule(Relation rel)
 	return false;
 }
 
+/* True if triggers or rules run for a DELETE from the table, maybe of no rows. */
 bool
 ttl_owner_has_code(Relation rel)
 {
@@ -192,6 +206,7 @@ ttl_owner_has_code(Relation rel)
 	return ttl_owner_has_rule(rel);
 }
 
+/* True if the table is the user's, or its owner that of the table which he writes. */
 bool
 ttl_owner_is_trusted(const TtlSessionUser *user, Relation rel)
 {
@@ -201,6 +216,10 @@ ttl_owner_is_trusted(const TtlSessionUser *user, Relation rel)
 		!OidIsValid(ttl_container_ancestor_of_other(RelationGetRelid(rel)));
 }
 
+/*
+ * Errors (23503): that expired row of the table can't be deleted in this session, or references what is
+ * to be deleted.  The HINT says when the reaper does it.
+ */
 void
 ttl_owner_refuse(Relation rel, const ItemPointerData *tid, bool references, const char *detail)
 {
@@ -229,6 +248,7 @@ ttl_owner_refuse(Relation rel, const ItemPointerData *tid, bool references, cons
 			 errdetail_internal("%s", detail), errhint("%s", when)));
 }
 
+/* True if the role may delete from the table, or from it as a partition, by itself. */
 bool
 ttl_owner_may_delete(Oid role, Oid relid)
 {
@@ -296,6 +316,11 @@ acts_as_other(const TtlSessionUser *user, Relation rel, List **visited)
 	return false;
 }
 
+/*
+ * True if referential actions for rows of the table that go, which PostgreSQL carries out as
+ * the owners of the referencing tables, run code as another role than the user.  Archives of the
+ * owner of the table that he writes run code as that owner in any case, and don't count.
+ */
 bool
 ttl_owner_acts_as_other(const TtlSessionUser *user, Relation rel)
 {
@@ -315,6 +340,7 @@ honour_foreign_keys(ModifyTableState *mtstate, ResultRelInfo *target)
 	TriggerDesc *triggers = target->ri_TrigDesc;
 	Oid			archive = ttl_container_function(TTL_ARCHIVE);
 
+	/* the descriptor is a copy that belongs to the execution */
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		Trigger    *trigger = &triggers->triggers[i];
@@ -325,6 +351,10 @@ honour_foreign_keys(ModifyTableState *mtstate, ResultRelInfo *target)
 	}
 }
 
+/*
+ * Has the triggers of foreign keys fire in the execution, though the session's replication
+ * role is "replica".
+ */
 void
 ttl_owner_honour_foreign_keys(TtlExecution *execution)
 {
@@ -332,6 +362,10 @@ ttl_owner_honour_foreign_keys(TtlExecution *execution)
 		ttl_execution_visit_targets(execution, honour_foreign_keys);
 }
 
+/*
+ * Errors (42501) if the restricted operation has made temporary objects, whose names other owners'
+ * code would find: PostgreSQL keeps it from making tables, but not functions and types.
+ */
 void
 ttl_owner_check_temporary(void)
 {
@@ -341,6 +375,10 @@ ttl_owner_check_temporary(void)
 				 errmsg("cannot use temporary objects within security-restricted operation")));
 }
 
+/*
+ * A referential action begins in a restricted operation, as another owner: there are no temporary
+ * objects, and the search_path is the safe one again.
+ */
 void
 ttl_owner_begin_action(void)
 {
@@ -352,7 +390,8 @@ ttl_owner_begin_action(void)
 }
 
 /*
- * Each may leave more of the other behind, and triggers may defer what SET CONSTRAINTS
+ * Runs what COMMIT would run of the owner's code, as the user who commits: deferred triggers, and
+ * the queries of cursors WITH HOLD.  Each may leave more of the other behind, and triggers may defer what SET CONSTRAINTS
  * would make immediate, so it is done as COMMIT does it.
  */
 void

@@ -51,12 +51,14 @@ typedef struct Reference
 /* ... and where each row may take long, for the position can't be among those that are asked about at once */
 #define RAISING_ROWS_MAX	50
 
+/* True if rows that reference by the key, and stay, keep what they reference from being deleted. */
 static bool
 may_hold(const TtlReferencing *key)
 {
 	return (key->action == FKCONSTR_ACTION_NOACTION || key->action == FKCONSTR_ACTION_RESTRICT) && key->fires;
 }
 
+/* True if the table is referenced by a foreign key that may hold rows. */
 bool
 ttl_fk_referenced_is_possible(const TtlBatch *batch)
 {
@@ -86,9 +88,9 @@ list_references(const TtlBatch *batch)
 			continue;
 		reference = palloc(sizeof(Reference));
 		reference->expired_at = batch->now;
-		if (!ttl_deletion_may_go_along(key->table, batch->rel->rd_rel->relowner,
-									   batch->container.container, batch->memory->mode.by_worker,
-									   &reference->expired_at))
+		if (!ttl_deletion_admit_table(key->table, batch->rel->rd_rel->relowner,
+									  batch->container.container, batch->memory->mode.by_worker,
+									  &reference->expired_at))
 			reference->expired_at = DT_NOBEGIN;
 		if (!ttl_catalog_foreign_key(key->constraint, key->table, RelationGetRelid(batch->rel), &reference->key))
 			elog(ERROR, "cache lookup failed for constraint %u", key->constraint);
@@ -261,6 +263,10 @@ find_referenced(TtlBatch *batch, const Reference *reference, ItemPointer tids, i
 	ttl_sql_end(&saved);
 }
 
+/*
+ * Removes referenced rows from the next of the collected TIDs, counts them as blocked, and
+ * notes why.
+ */
 void
 ttl_fk_referenced_leave_out(TtlBatch *batch)
 {
