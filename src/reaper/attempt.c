@@ -76,6 +76,7 @@ deadline_expired(void)
 	if (expirations == 0 && QueryCancelPending)
 		return;
 	expirations++;
+	/* as die() and StatementCancelHandler() do when a signal tells them to */
 	if (expirations > CANCELS_MAX && attempted->memory->mode.by_worker)
 		ProcDiePending = true;
 	else
@@ -84,6 +85,7 @@ deadline_expired(void)
 	SetLatch(MyLatch);
 }
 
+/* Starts the timeout, unless ttl.batch_timeout is 0. */
 static void
 start_deadline(TtlBatch *batch)
 {
@@ -118,12 +120,18 @@ stop_deadline(void)
 	return expirations > 0;
 }
 
+/* True if this process is at a step by which code of users may run. */
 bool
 ttl_attempt_is_running(void)
 {
 	return attempted != NULL;
 }
 
+/*
+ * At the exit of a worker: true if a batch has ended the process.  The next worker then gives
+ * the container a long pause.  If somebody else has terminated the worker, only a batch that could
+ * not be canceled is blamed.
+ */
 bool
 ttl_attempt_handle_exit(bool is_terminated)
 {
@@ -139,6 +147,11 @@ ttl_attempt_handle_exit(bool is_terminated)
 	return true;
 }
 
+/*
+ * Calls the function in a subtransaction, with a short lock_timeout, maybe until the
+ * batch's deadline, which begins with the first such call.  Returns NULL on success, else
+ * the error.
+ */
 ErrorData *
 ttl_attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadline)
 {

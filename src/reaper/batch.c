@@ -109,6 +109,7 @@ choose_size(const TtlBatch *batch)
 		reap_rel->batch_size = Min(reap_rel->batch_size, batch->container.policy.batch_size);
 	else
 		cost = Min(cost, batch->max_batch_cost);
+	/* among these are rows with which a batch has timed out */
 	size = Min(size, reap_rel->pass.n_single > 0 ? 1 : reap_rel->batch_size);
 	if (reap_rel->row_cost > 0.0)
 		size = Max(1, Min(size, cost / reap_rel->row_cost));
@@ -240,6 +241,7 @@ ttl_batch_delete(TtlBatch *batch)
 	{
 		reap_rel->pass.n_single = Max(reap_rel->pass.n_single, batch->ntids);
 		reap_rel->batch_size = 1;
+		/* other tables of the database have waited for it */
 		if (batch->memory->mode.by_worker)
 			result = TTL_REAP_LATER;
 	}
@@ -260,6 +262,7 @@ ttl_batch_delete(TtlBatch *batch)
 		return result;
 	}
 
+	/* the attempt was rolled back */
 	batch->deleted = 0;
 	/* to wait for a lock is no work, for which the next pass would be put off */
 	if (batch->timed_out || error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)

@@ -101,6 +101,7 @@ choose_grant(const TtlDatabaseCounters *counters, TimestampTz now, TtlStop *stop
 	if (ttl_guc_throughput == 0)
 		return limit;
 
+	/* in the first cycle, and after the clock has been set back */
 	elapsed = LONGEST_CYCLE;
 	if (counters->last_cycle != 0 && now > counters->last_cycle)
 		elapsed = Min(now - counters->last_cycle, LONGEST_CYCLE);
@@ -113,6 +114,10 @@ choose_grant(const TtlDatabaseCounters *counters, TimestampTz now, TtlStop *stop
 	return Max(Min(left, limit), floor);
 }
 
+/*
+ * Begins a cycle's budget, given the statistics.  Returns what it may spend; *stop becomes the
+ * reason why the cycle ends if that is not enough.
+ */
 int64
 ttl_budget_grant(const TtlDatabaseCounters *counters, TimestampTz now, TtlStop *stop)
 {
@@ -122,18 +127,21 @@ ttl_budget_grant(const TtlDatabaseCounters *counters, TimestampTz now, TtlStop *
 	return granted;
 }
 
+/* Counts what has been spent of the budget. */
 void
 ttl_budget_spend(int64 cost)
 {
 	spent += cost;
 }
 
+/* What the cycle has spent so far */
 int64
 ttl_budget_spent(void)
 {
 	return spent;
 }
 
+/* Time spent napping by this process, in microseconds */
 int64
 ttl_budget_napped(void)
 {
@@ -149,6 +157,7 @@ period(void)
 	return Min(ttl_guc_naptime * INT64CONST(1000), LONGEST_CYCLE);
 }
 
+/* The most that one transaction should cost */
 int64
 ttl_budget_batch(void)
 {
@@ -167,6 +176,7 @@ nap_length(int64 unpaid)
 	return length < SHORTEST_NAP ? 0 : Min(length, period());
 }
 
+/* Naps as long as what the cycle has spent so far is worth, and what has not been recorded yet. */
 void
 ttl_budget_nap(int64 unrecorded)
 {

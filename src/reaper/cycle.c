@@ -114,6 +114,7 @@ accept_cancellation(bool accept)
 	QueryCancelHoldoffCount = accept ? 0 : 1;
 }
 
+/* Has this worker ignore cancellation but in turns.  Returns the name of its database. */
 const char *
 ttl_cycle_init(void)
 {
@@ -161,6 +162,7 @@ execute_turn(TtlMemory *memory, TtlScheduledTable *table, TtlTurn *turn)
 	{
 		ErrorData  *error;
 
+		/* as PostgresMain() does after an error */
 		accept_cancellation(false);
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
@@ -241,6 +243,7 @@ share(int64 max_spent, int n, int64 least)
 	return spent >= max_spent ? spent : Min(spent + Max((max_spent - spent) / n, least), granted);
 }
 
+/* True if neither the budget nor the time is used up, and ttl.reaper is on. */
 static bool
 may_go_on(int64 max_spent, TimestampTz until)
 {
@@ -255,6 +258,8 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_spent, Times
 	List	   *due = ttl_schedule_list_due_tables(container);
 	int			left = list_length(due);
 	int64		max_looking = share(max_spent, LOOKING_SHARE, 0);
+
+	/* the tables with work are the last */
 	bool		has_work = left > 0 && ((TtlScheduledTable *) llast(due))->due == DT_NOBEGIN;
 	bool		is_behind;
 	ListCell   *lc;
@@ -364,6 +369,7 @@ run_round(TtlMemory *memory, List *due, int nowners, TimestampTz until)
 	}
 }
 
+/* Runs a cycle; returns when there is work next. */
 TimestampTz
 ttl_cycle_run(TtlMemory *memory)
 {
@@ -377,6 +383,7 @@ ttl_cycle_run(TtlMemory *memory)
 	TimestampTz next;
 	ListCell   *lc;
 
+	/* there are some: the worker has opened them before its first cycle */
 	ttl_counters_get_database(MyDatabaseId, &counters);
 	granted = ttl_budget_grant(&counters, started, &stop);
 	counters.state = TTL_REAPER_WORKING;

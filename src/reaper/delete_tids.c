@@ -49,6 +49,7 @@ begin_origin(void)
 	has_origin = true;
 }
 
+/* Ends that, if it has begun. */
 static void
 end_origin(void)
 {
@@ -72,6 +73,7 @@ check_clock(const TtlBatch *batch)
 				 errmsg("the clock has been set back while expired rows were deleted")));
 }
 
+/* Deletes the batch's rows. */
 void
 ttl_delete_tids(TtlBatch *batch)
 {

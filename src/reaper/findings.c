@@ -45,6 +45,10 @@ comes_first(const TtlReapRel *reap_rel, const TtlReapRel *other, Oid left_before
 	return reap_rel->relid == left_before;
 }
 
+/*
+ * Updates the statistics of a container by the states of all its tables (TtlReapRel).  Returns the number of
+ * rows that cannot be deleted.
+ */
 int64
 ttl_findings_report(const TtlReapMode *mode, Oid container, int32 default_ttl, const List *tables, bool has_more)
 {

@@ -11,10 +11,6 @@
 #include "nodes/pg_list.h"
 #include "reaper/reap_table.h"
 
-/*
- * Updates the statistics of a container by the states of all its tables (TtlReapRel).  Returns the number of
- * rows that cannot be deleted.
- */
 extern int64 ttl_findings_report(const TtlReapMode *mode, Oid container, int32 default_ttl, const List *tables,
 								 bool has_more);
 

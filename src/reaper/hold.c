@@ -112,6 +112,10 @@ read_pause(Relation rel, bool delete)
 	return until;
 }
 
+/*
+ * True if deletion is paused in this database.  Needs a transaction; cheap unless
+ * the pause has changed.
+ */
 bool
 ttl_hold_is_paused(TimestampTz *until)
 {
@@ -211,6 +215,7 @@ find_cluster_hold(ClusterHold *hold)
 	return hold->is_recovered || hold->is_restored;
 }
 
+/* Logs what holds deletion, and how it ends. */
 static void
 log_cluster_hold(const ClusterHold *hold)
 {
@@ -227,11 +232,11 @@ log_cluster_hold(const ClusterHold *hold)
 }
 
 /*
- * True if the worker must not delete.  A pause has been logged by who began it; a hold of the cluster
- * is here, unless an earlier worker has.
+ * True if the worker must not delete, until *until (DT_NOEND: until ttl.resume()).  A pause has been logged
+ * by who began it; a hold of the cluster is here, unless an earlier worker has.
  */
 bool
-ttl_hold_lasts(TtlReaperState *state, TimestampTz *until)
+ttl_hold_find(TtlReaperState *state, TimestampTz *until)
 {
 	TtlDatabaseCounters counters;
 	ClusterHold hold;

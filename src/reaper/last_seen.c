@@ -69,6 +69,7 @@ static TtlLastSeenShared *last_seen_shared = NULL;
 /* In the postmaster, until there is shared memory: the label doesn't change afterwards. */
 static char label_at_start[TTL_LABEL_LENGTH] = "";
 
+/* The backup label that the data directory was last started from; false if that is not known */
 bool
 ttl_last_seen_label(char *label)
 {
@@ -80,6 +81,7 @@ ttl_last_seen_label(char *label)
 	return true;
 }
 
+/* Remembers the label that it is started from now. */
 void
 ttl_last_seen_note_label(const char *label)
 {
@@ -95,6 +97,7 @@ ttl_last_seen_note_label(const char *label)
 	ttl_note_write(LAST_SEEN_FILE, &note, ERROR);
 }
 
+/* Attaches to shared memory, and initializes it unless 'found'. */
 void
 ttl_last_seen_attach(TtlLastSeenShared *shmem, bool found, int tranche)
 {
@@ -114,6 +117,7 @@ is_long_ago(TimestampTz at, TimestampTz now)
 	return at == 0 || Max(now - at, at - now) > ttl_guc_grace * USECS_PER_SEC;
 }
 
+/* The time when the server was in service last; 0 if that is not known */
 static TimestampTz
 read_time(void)
 {
@@ -122,6 +126,7 @@ read_time(void)
 	return ttl_note_read(LAST_SEEN_FILE, &note) ? note.at : 0;
 }
 
+/* Before the first transaction of this process, or a later one, gets an XID */
 void
 ttl_last_seen_note_xid(void)
 {
@@ -135,6 +140,7 @@ ttl_last_seen_note_xid(void)
 		(void) pg_atomic_compare_exchange_u32(&last_seen_shared->next_xid, &none, ReadNextTransactionId());
 }
 
+/* The launcher has started: reads when the server was in service last. */
 void
 ttl_last_seen_begin(void)
 {
@@ -165,14 +171,16 @@ was_absent(void)
 	return ttl_guc_grace > 0 && is_long_ago(last_seen_shared->last_seen, last_seen_shared->started_at);
 }
 
+/* True until all databases have stored the graces that began with the launcher. */
 bool
 ttl_last_seen_awaits_graces(void)
 {
 	return !last_seen_shared->is_stored && was_absent();
 }
 
+/* They have. */
 void
-ttl_last_seen_graces_are_stored(void)
+ttl_last_seen_note_stored(void)
 {
 	last_seen_shared->is_stored = true;
 }
@@ -193,6 +201,7 @@ renew(bool is_due)
 	LWLockRelease(&last_seen_shared->lock);
 }
 
+/* Keeps the time when the server was last in service, if nothing is awaited. */
 void
 ttl_last_seen_renew(bool exits)
 {
@@ -213,6 +222,7 @@ ttl_last_seen_lacks_grace(const TtlPolicy *policy)
 		TransactionIdPrecedes(policy->written_by, pg_atomic_read_u32(&last_seen_shared->next_xid));
 }
 
+/* Has a container wait for a grace that began with the launcher. */
 void
 ttl_last_seen_begin_grace(Oid container)
 {
@@ -221,6 +231,7 @@ ttl_last_seen_begin_grace(Oid container)
 	ttl_grace_begin_at(container, last_seen_shared->started_at);
 }
 
+/* Logs that containers of the database wait. */
 void
 ttl_last_seen_log_grace(const char *database)
 {

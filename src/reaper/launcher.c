@@ -140,6 +140,7 @@ read_databases(void)
 		database->exists = false;
 
 	StartTransactionCommand();
+	/* not used: it sets the horizon by which a scan may prune pages */
 	(void) GetTransactionSnapshot();
 	rel = table_open(DatabaseRelationId, AccessShareLock);
 	scan = table_beginscan_catalog(rel, 0, NULL);
@@ -174,7 +175,7 @@ read_databases(void)
  * A worker has exited: decides when the database gets the next one.
  */
 static void
-worker_exited(Database *database, TimestampTz now)
+handle_worker_exit(Database *database, TimestampTz now)
 {
 	TtlWorkerSlot slot = ttl_slots_release(database->dboid);
 
@@ -228,7 +229,7 @@ update_databases(TimestampTz now)
 		if (database->has_worker && !ttl_slots_have_worker(database->dboid) &&
 			(database->handle == NULL ||
 			 GetBackgroundWorkerPid(database->handle, &pid) == BGWH_STOPPED))
-			worker_exited(database, now);
+			handle_worker_exit(database, now);
 
 		for (int i = 0; i < nrequests && !requested; i++)
 			requested = requests[i] == database->dboid;
@@ -427,12 +428,13 @@ ttl_launcher_main(Datum main_arg)
 		update_databases(now);
 		read_databases();
 		if (ttl_last_seen_awaits_graces() && all_have_graces())
-			ttl_last_seen_graces_are_stored();
+			ttl_last_seen_note_stored();
 		ttl_last_seen_renew(false);
 
 		next = TimestampTzPlusMilliseconds(now, LONGEST_SLEEP);
 		if (ttl_guc_reaper)
 		{
+			/* handles live as long as the workers */
 			MemoryContextSwitchTo(TopMemoryContext);
 			next = start_workers(now);
 			MemoryContextSwitchTo(context);
@@ -450,6 +452,7 @@ ttl_launcher_main(Datum main_arg)
 	proc_exit(1);
 }
 
+/* Registers the launcher. */
 void
 ttl_reaper_init(void)
 {

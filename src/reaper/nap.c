@@ -22,6 +22,7 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+/* Reads postgresql.conf anew if it has changed. */
 void
 ttl_nap_reload(void)
 {
@@ -47,6 +48,7 @@ catch_up(void)
 	MemoryContextSwitchTo(context); /* it may have run a transaction */
 }
 
+/* Waits for the latch. */
 void
 ttl_nap_until(TimestampTz until)
 {

@@ -16,6 +16,7 @@
 #include "reaper/reaper_internal.h"
 #include "storage/fd.h"
 
+/* True if there is such a file, a note or another. */
 bool
 ttl_note_exists(const char *path)
 {
@@ -28,6 +29,7 @@ ttl_note_exists(const char *path)
 	return false;
 }
 
+/* Reads the start of any file; false if there is none. */
 bool
 ttl_note_read_text(const char *path, char *text)
 {
@@ -52,6 +54,7 @@ ttl_note_read_text(const char *path, char *text)
 	return true;
 }
 
+/* Reads a note; false if there is no such file. */
 bool
 ttl_note_read(const char *path, TtlNote *note)
 {
@@ -84,6 +87,7 @@ write_file(const char *path, const TtlNote *note)
 	return error == 0;
 }
 
+/* Replaces a note durably.  'elevel' is of errors. */
 void
 ttl_note_write(const char *path, const TtlNote *note, int elevel)
 {

@@ -71,6 +71,7 @@
 #define PASS_MAX_WAIT		(300 * USECS_PER_SEC)
 #define BLOCKED_MAX_WAIT	(30 * USECS_PER_SEC)
 
+/* Initializes the state of a table; a worker goes on with what an earlier one has left in the statistics. */
 void
 ttl_pass_resume(TtlReapRel *reap_rel, Oid relid, const TtlContainerCounters *counters)
 {
@@ -97,6 +98,7 @@ ttl_pass_resume(TtlReapRel *reap_rel, Oid relid, const TtlContainerCounters *cou
 		reap_rel->pass.last_blocked = counters->blocked_rows;
 }
 
+/* Forgets the rows that have been collected, to free memory at the end. */
 void
 ttl_pass_clear(TtlReapRel *reap_rel)
 {
@@ -121,6 +123,7 @@ ttl_pass_discard(TtlReapRel *reap_rel)
 	reap_rel->next_position = reap_rel->pass.position;
 }
 
+/* Forgets that, too, and where walks and the pass were. */
 void
 ttl_pass_forget(TtlReapRel *reap_rel)
 {
@@ -153,6 +156,7 @@ want_pass(TtlReapRel *reap_rel)
 	reap_rel->pass.next_at = 0;
 }
 
+/* Rows have been dealt with, or there are none. */
 void
 ttl_pass_end_pause(TtlReapRel *reap_rel)
 {
@@ -160,6 +164,7 @@ ttl_pass_end_pause(TtlReapRel *reap_rel)
 	reap_rel->is_failing = false;
 }
 
+/* Has a table tried anew, since it or its policy has changed. */
 void
 ttl_pass_restart(TtlReapRel *reap_rel)
 {
@@ -194,6 +199,10 @@ set_position(TtlReapRel *reap_rel, const TtlExpiryPosition *position)
 	reap_rel->blocked = 0;
 }
 
+/*
+ * Moves the position behind rows that have been dealt with in committed transactions, and ends the
+ * pass if it has come to its end.  False if no collected TIDs are left.
+ */
 bool
 ttl_pass_advance(TtlReapRel *reap_rel)
 {
@@ -291,6 +300,7 @@ collect_tids(TtlBatch *batch)
 		ttl_expiry_report_incomplete(batch->rel);
 }
 
+/* Collects TIDs of expired rows from the position on; begins a pass if it is time for one. */
 void
 ttl_pass_scan(TtlBatch *batch)
 {
@@ -310,6 +320,10 @@ ttl_pass_scan(TtlBatch *batch)
 	PopActiveSnapshot();
 }
 
+/*
+ * Looks for a row that is due, at little cost, and sets batch->again_at to when there will be another, or when to look
+ * again.  True if there may be one.
+ */
 bool
 ttl_pass_find_due(TtlBatch *batch)
 {
@@ -331,6 +345,7 @@ ttl_pass_find_due(TtlBatch *batch)
 	return false;
 }
 
+/* All rows that had expired when the batch began have been deleted, or cannot be. */
 void
 ttl_pass_finish(TtlBatch *batch)
 {
@@ -338,10 +353,12 @@ ttl_pass_finish(TtlBatch *batch)
 
 	ttl_expiry_skip_expired(&batch->container, batch->now, front);
 	for (int i = 0; i < TTL_INDEXES; i++)
+		/* behind the last key that had expired */
 		front->at[i]++;
 	ttl_pass_end_pause(batch->reap_rel);
 }
 
+/* There are no such rows, and none is blocked. */
 void
 ttl_pass_end_empty(TtlBatch *batch)
 {
@@ -353,6 +370,7 @@ ttl_pass_end_empty(TtlBatch *batch)
 	ttl_pass_finish(batch);
 }
 
+/* Rows have been deleted, and there are more: the front is where the next walk starts. */
 void
 ttl_pass_set_front(TtlReapRel *reap_rel)
 {

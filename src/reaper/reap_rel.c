@@ -37,6 +37,7 @@
 /* Until a table that has been put off is tried again, at least */
 #define LATER_WAIT			(1 * USECS_PER_SEC)
 
+/* Creates what deletion from all tables shares. */
 TtlMemory *
 ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode)
 {
@@ -124,6 +125,7 @@ commit_batch(TtlMemory *memory)
 	SPI_commit();
 }
 
+/* True if neither cost, rows nor time of the turn is used up. */
 static bool
 may_go_on(const TtlTurn *turn)
 {
@@ -142,6 +144,7 @@ count_batch(const TtlMemory *memory, Oid container, int64 deleted, int64 cost)
 		ttl_counters_add_rows(container, &rows);
 }
 
+/* Connects to SPI, whose caller may be in a procedure; SPI_finish() ends it. */
 void
 ttl_reap_rel_connect(const TtlMemory *memory)
 {
@@ -149,6 +152,9 @@ ttl_reap_rel_connect(const TtlMemory *memory)
 		elog(ERROR, "SPI_connect failed");
 }
 
+/*
+ * Deletes expired rows of a table.  Called in a transaction, and returns in one, though maybe not the same.
+ */
 void
 ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlTurn *turn)
 {
@@ -177,6 +183,11 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlTurn
 		{
 			if (!turn->pace(turn))
 				break;
+
+			/*
+			 * the nap was part of a transaction, whose now() is from before
+			 * it
+			 */
 			commit_batch(memory);
 		}
 

@@ -34,13 +34,7 @@ typedef struct TtlTurn
 } TtlTurn;
 
 extern TtlMemory *ttl_reap_rel_memory_create(MemoryContext parent, TtlReapMode mode);
-
-/* Connects to SPI, whose caller may be in a procedure; SPI_finish() ends it. */
 extern void ttl_reap_rel_connect(const TtlMemory *memory);
-
-/*
- * Deletes expired rows of a table.  Called in a transaction, and returns in one, though maybe not the same.
- */
 extern void ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlTurn *turn);
 
 #endif							/* TTL_REAP_REL_H */

@@ -142,86 +142,39 @@ typedef struct TtlBatch
  * pass.c: which rows are next
  */
 
-/* Initializes the state of a table; a worker goes on with what an earlier one has left in the statistics. */
 extern void ttl_pass_resume(TtlReapRel *reap_rel, Oid relid, const TtlContainerCounters *counters);
-
-/* Has a table tried anew, since it or its policy has changed. */
 extern void ttl_pass_restart(TtlReapRel *reap_rel);
-
-/* Forgets the rows that have been collected, to free memory at the end. */
 extern void ttl_pass_clear(TtlReapRel *reap_rel);
-
-/* Forgets what a walk has collected, as if it had not taken place; and where walks and the pass were. */
 extern void ttl_pass_discard(TtlReapRel *reap_rel);
 extern void ttl_pass_forget(TtlReapRel *reap_rel);
-
-/* Rows have been dealt with, or there are none. */
 extern void ttl_pass_end_pause(TtlReapRel *reap_rel);
-
-/*
- * Moves the position behind rows that have been dealt with in committed transactions, and ends the
- * pass if it has come to its end.  False if no collected TIDs are left.
- */
 extern bool ttl_pass_advance(TtlReapRel *reap_rel);
-
-/*
- * Looks for a row that is due, at little cost, and sets batch->again_at to when there will be another, or when to look
- * again.  True if there may be one.
- */
 extern bool ttl_pass_find_due(TtlBatch *batch);
-
-/* Collects TIDs of expired rows from the position on; begins a pass if it is time for one. */
 extern void ttl_pass_scan(TtlBatch *batch);
-
-/* All rows that had expired when the batch began have been deleted, or cannot be; or there are none, and none is blocked. */
 extern void ttl_pass_finish(TtlBatch *batch);
 extern void ttl_pass_end_empty(TtlBatch *batch);
-
-/* Rows have been deleted, and there are more: the front is where the next walk starts. */
 extern void ttl_pass_set_front(TtlReapRel *reap_rel);
 
 /*
  * attempt.c
  */
 
-/*
- * Calls the function in a subtransaction, with a short lock_timeout, maybe until the
- * batch's deadline, which begins with the first such call.  Returns NULL on success, else
- * the error.
- */
 extern ErrorData *ttl_attempt(void (*action) (TtlBatch *), TtlBatch *batch, bool has_deadline);
-
-/* True if this process is at a step by which code of users may run. */
 extern bool ttl_attempt_is_running(void);
-
-/*
- * At the exit of a worker: true if a batch has ended the process.  The next worker then gives
- * the container a long pause.  If somebody else has terminated the worker, only a batch that could
- * not be canceled is blamed.
- */
 extern bool ttl_attempt_handle_exit(bool is_terminated);
 
 /*
  * fk_referenced.c
  */
 
-/* True if the table is referenced by a foreign key that may hold rows. */
 extern bool ttl_fk_referenced_is_possible(const TtlBatch *batch);
-
-/*
- * Removes referenced rows from the next of the collected TIDs, counts them as blocked, and
- * notes why.
- */
 extern void ttl_fk_referenced_leave_out(TtlBatch *batch);
 
 /*
  * delete_tids.c
  */
 
-/* Deletes the batch's rows. */
 extern void ttl_delete_tids(TtlBatch *batch);
-
-/* A DELETE of no rows.  Raises an error in any case, so that it has no effect. */
 extern void ttl_delete_nothing(TtlBatch *batch);
 
 /*
@@ -237,23 +190,10 @@ typedef enum TtlBlame
 	TTL_BLAME_NOBODY			/* it passes by itself */
 } TtlBlame;
 
-/*
- * Decides whose error it is that an attempt has met.  *error becomes that of the table, if the row
- * which is alone in the batch has met another.
- */
 extern TtlBlame ttl_blame(TtlBatch *batch, ErrorData **error);
-
-/* True if another process has the replication origin. */
 extern bool ttl_blame_lacks_origin(const TtlBatch *batch, const ErrorData *error);
-
-/*
- * Leaves the table to a later turn, for an error that is no row's, and reports it; or since a lock is not
- * available, when the message has the name of the relation for %s.
- */
 extern TtlReapResult ttl_blame_leave_table(TtlBatch *batch, TtlBlame whose, ErrorData *error);
 extern TtlReapResult ttl_blame_leave_locked(TtlBatch *batch, const char *message, Oid relid);
-
-/* Counts and reports a row that cannot be deleted; reports why rows cannot be, which have been counted. */
 extern void ttl_blame_block_row(TtlBatch *batch, const ErrorData *error);
 extern void ttl_blame_report_blocked(TtlBatch *batch, const ErrorData *error);
 
@@ -261,20 +201,13 @@ extern void ttl_blame_report_blocked(TtlBatch *batch, const ErrorData *error);
  * open_table.c
  */
 
-/*
- * Opens the table if rows of it may be deleted now.  The locks last to the end of the
- * transaction.  batch->rel is NULL if the table is not there.
- */
 extern TtlReapResult ttl_open_table(TtlBatch *batch, Oid container);
 
 /*
  * batch.c
  */
 
-/* Looks which of the next TIDs are those of referenced rows, if that is not known. */
 extern TtlReapResult ttl_batch_check_rows(TtlBatch *batch);
-
-/* Deletes the next of the collected rows. */
 extern TtlReapResult ttl_batch_delete(TtlBatch *batch);
 
 #endif							/* TTL_REAP_TABLE_H */

@@ -12,7 +12,6 @@
 #include "access/xact.h"
 #include "nodes/plannodes.h"
 
-/* Registers the launcher. */
 extern void ttl_reaper_init(void);
 
 /*
@@ -24,15 +23,8 @@ extern void ttl_request_before_utility(PlannedStmt *pstmt);
 extern void ttl_request_after_utility(PlannedStmt *pstmt);
 extern void ttl_request_transaction(XactEvent event);
 extern void ttl_request_at_commit(void);
-
-/*
- * Wakes the workers.  The transaction has sent its invalidations and released its locks: a worker that is
- * woken before looks at what it still has in its caches, and then sleeps.
- */
 extern void ttl_request_send(void);
 extern void ttl_schedule_relation_changed(Oid relid);
-
-/* Before the first transaction of this process, or a later one, gets an XID */
 extern void ttl_last_seen_note_xid(void);
 
 #endif							/* TTL_REAPER_H */

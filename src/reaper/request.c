@@ -40,18 +40,21 @@
 static bool policy_changed = false;
 static bool anything_changed = false;
 
+/* Wakes up the worker of this database after commit. */
 void
 ttl_request_at_commit(void)
 {
 	policy_changed = true;
 }
 
+/* Wakes up the worker of each database after commit, as ttl_request_at_commit() (reaper.h) does that of this one. */
 void
 ttl_request_all_at_commit(void)
 {
 	anything_changed = true;
 }
 
+/* Forgets what is to be sent, unless the transaction commits. */
 void
 ttl_request_transaction(XactEvent event)
 {
@@ -67,6 +70,10 @@ ttl_request_transaction(XactEvent event)
 	}
 }
 
+/*
+ * Wakes the workers.  The transaction has sent its invalidations and released its locks: a worker that is
+ * woken before looks at what it still has in its caches, and then sleeps.
+ */
 void
 ttl_request_send(void)
 {
@@ -144,6 +151,7 @@ has_rights(Oid dboid, bool as_template)
 	return result;
 }
 
+/* Terminates the worker in a database that the command needs for itself. */
 void
 ttl_request_before_utility(PlannedStmt *pstmt)
 {
@@ -164,6 +172,7 @@ ttl_request_before_utility(PlannedStmt *pstmt)
 	}
 }
 
+/* Wakes up all workers after COMMIT PREPARED. */
 void
 ttl_request_after_utility(PlannedStmt *pstmt)
 {

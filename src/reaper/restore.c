@@ -88,6 +88,7 @@ look_for_base_backup(bool has_label, const char *label)
 		write_hold_file(label);
 }
 
+/* Called by the postmaster, before recovery, and in single-user mode */
 void
 ttl_restore_init(void)
 {
@@ -106,6 +107,7 @@ ttl_restore_init(void)
 		ttl_last_seen_register_standby();
 }
 
+/* True if there is a replication origin of that name. */
 static bool
 origin_exists(const char *name)
 {
@@ -132,6 +134,7 @@ is_held_by_file(void)
 	return resumed != NULL && !origin_exists(resumed);
 }
 
+/* Has the start of a base backup known to standbys and backups of this server. */
 void
 ttl_restore_note_hold(void)
 {
@@ -141,6 +144,7 @@ ttl_restore_note_hold(void)
 	LockRelationOid(ReplicationOriginRelationId, ShareRowExclusiveLock);
 	if (is_held_by_file() && !origin_exists(HELD_ORIGIN))
 		(void) replorigin_create(HELD_ORIGIN);
+	/* the worker commits asynchronously, and the file is to go */
 	ForceSyncCommit();
 	CommitTransactionCommand();
 
@@ -155,12 +159,14 @@ ttl_restore_note_hold(void)
 	CommitTransactionCommand();
 }
 
+/* True after the start of a base backup, until ttl.resume(). */
 bool
 ttl_restore_is_held(void)
 {
 	return is_held_by_file() || origin_exists(HELD_ORIGIN);
 }
 
+/* Ends that, in the current transaction. */
 void
 ttl_restore_resume(void)
 {

@@ -67,6 +67,7 @@ static HTAB *containers = NULL; /* of TtlScheduled */
 static HTAB *owners = NULL;		/* of TtlOwner */
 static HTAB *tables = NULL;		/* of TtlScheduledTable */
 
+/* Creates one of these hash tables. */
 static HTAB *
 create_table(const char *name, Size entrysize)
 {
@@ -75,6 +76,7 @@ create_table(const char *name, Size entrysize)
 	return hash_create(name, 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
+/* Creates the lists, which are empty. */
 void
 ttl_schedule_init(void)
 {
@@ -85,6 +87,7 @@ ttl_schedule_init(void)
 	containers = create_table("ttl containers of the reaper", sizeof(TtlScheduled));
 }
 
+/* Relation cache callback: all tables of a container are due if it has changed. */
 void
 ttl_schedule_relation_changed(Oid relid)
 {
@@ -111,6 +114,7 @@ lengthen(int64 wait)
 	return Max(wait, hash_get_num_entries(tables) * WAIT_PER_TABLE);
 }
 
+/* The time between visits to a table of the container at most, in microseconds */
 int64
 ttl_schedule_longest_wait(const TtlScheduled *container)
 {
@@ -119,6 +123,7 @@ ttl_schedule_longest_wait(const TtlScheduled *container)
 	return lengthen(default_ttl > 0 ? Min(default_ttl * USECS_PER_SEC, IDLE_WAIT) : IDLE_WAIT);
 }
 
+/* Counts the time that deletion has taken, in microseconds. */
 void
 ttl_schedule_add_time(TtlScheduled *container, int64 taken)
 {
@@ -126,6 +131,7 @@ ttl_schedule_add_time(TtlScheduled *container, int64 taken)
 	container->owner->taken += taken;
 }
 
+/* Half of the time taken is forgotten each minute. */
 void
 ttl_schedule_halve_times(void)
 {
@@ -154,6 +160,7 @@ random_time(void)
 	return pg_prng_uint64_range(&pg_global_prng_state, 0, TIME_UNKNOWN);
 }
 
+/* The entry of an owner */
 static TtlOwner *
 enter_owner(Oid oid)
 {
@@ -169,6 +176,7 @@ enter_owner(Oid oid)
 	return owner;
 }
 
+/* The entry of a leaf table; a new one goes on where an earlier worker has stopped. */
 static TtlScheduledTable *
 enter_table(TtlScheduled *container, Oid relid)
 {
@@ -194,6 +202,7 @@ enter_table(TtlScheduled *container, Oid relid)
 	return table;
 }
 
+/* Removes a table, with what has been collected of it. */
 static void
 remove_table(TtlScheduledTable *table)
 {
@@ -286,6 +295,7 @@ enter_container(Oid oid, const TtlPolicy *policy)
 		list_tables(container);
 }
 
+/* Removes a container, with its tables. */
 static void
 remove_container(TtlScheduled *container)
 {
@@ -358,12 +368,17 @@ call_in_transactions(void (*function) (Oid), List *oids)
 	}
 }
 
+/* ttl_policy_forget_dropped() for call_in_transactions() */
 static void
 forget_dropped_policy(Oid container)
 {
 	(void) ttl_policy_forget_dropped(container);
 }
 
+/*
+ * Brings the list of containers up to date.  Returns false if there are none, else when to call
+ * this again in *next.
+ */
 bool
 ttl_schedule_refresh(const char *database_name, TimestampTz *next)
 {
@@ -407,6 +422,7 @@ ttl_schedule_refresh(const char *database_name, TimestampTz *next)
 	return hash_get_num_entries(containers) > 0 || graceless != NIL;
 }
 
+/* All containers, in no order */
 List *
 ttl_schedule_containers(void)
 {
@@ -436,6 +452,7 @@ compare_containers(const ListCell *a, const ListCell *b)
 	return left->container < right->container ? -1 : 1;
 }
 
+/* When the first of the container's tables is due */
 TimestampTz
 ttl_schedule_first_due(const TtlScheduled *container)
 {
@@ -447,6 +464,10 @@ ttl_schedule_first_due(const TtlScheduled *container)
 	return first;
 }
 
+/*
+ * The containers with tables that are due, by owner, in the order of their turns.  *nowners becomes
+ * the number of their owners, and *next the time when the first of the other tables is due.
+ */
 List *
 ttl_schedule_list_due(int *nowners, TimestampTz *next)
 {
@@ -479,6 +500,7 @@ ttl_schedule_list_due(int *nowners, TimestampTz *next)
 	return result;
 }
 
+/* Tables that are looked at for work, then those with work left; each by their last turns */
 static int
 compare_tables(const ListCell *a, const ListCell *b)
 {
@@ -492,6 +514,7 @@ compare_tables(const ListCell *a, const ListCell *b)
 	return left->reap_rel.relid < right->reap_rel.relid ? -1 : 1;
 }
 
+/* True if the rows of the container are in partitions. */
 static bool
 is_partitioned(const TtlScheduled *container)
 {
@@ -499,6 +522,7 @@ is_partitioned(const TtlScheduled *container)
 		((TtlScheduledTable *) linitial(container->tables))->reap_rel.relid != container->container;
 }
 
+/* The tables of a container that are due, in the order of their turns. */
 List *
 ttl_schedule_list_due_tables(TtlScheduled *container)
 {

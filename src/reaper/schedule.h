@@ -60,35 +60,13 @@ typedef struct TtlScheduledTable
 } TtlScheduledTable;
 
 extern void ttl_schedule_init(void);
-
-/*
- * Brings the list of containers up to date.  Returns false if there are none, else when to call
- * this again in *next.
- */
 extern bool ttl_schedule_refresh(const char *database_name, TimestampTz *next);
-
-/* All containers, in no order */
 extern List *ttl_schedule_containers(void);
-
-/*
- * The containers with tables that are due, by owner, in the order of their turns.  *nowners becomes
- * the number of their owners, and *next the time when the first of the other tables is due.
- */
 extern List *ttl_schedule_list_due(int *nowners, TimestampTz *next);
-
-/* The tables of a container that are due, in the order of their turns. */
 extern List *ttl_schedule_list_due_tables(TtlScheduled *container);
-
-/* When the first of the container's tables is due */
 extern TimestampTz ttl_schedule_first_due(const TtlScheduled *container);
-
-/* The time between visits to a table of the container at most, in microseconds */
 extern int64 ttl_schedule_longest_wait(const TtlScheduled *container);
-
-/* Counts the time that deletion has taken, in microseconds. */
 extern void ttl_schedule_add_time(TtlScheduled *container, int64 taken);
-
-/* Half of the time taken is forgotten each minute. */
 extern void ttl_schedule_halve_times(void);
 
 #endif							/* TTL_SCHEDULE_H */

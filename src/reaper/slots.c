@@ -75,6 +75,7 @@ static LWLock *lock = NULL;
 /* The slot of this process if it is a worker */
 static TtlWorkerSlot *my_slot = NULL;
 
+/* The size of TtlShared, with its slots */
 static Size
 shared_size(void)
 {
@@ -82,6 +83,7 @@ shared_size(void)
 					mul_size(ttl_guc_workers, sizeof(TtlWorkerSlot)));
 }
 
+/* Asks for the shared memory of this file, of cost.c and of writers.c. */
 void
 ttl_reaper_request_shmem(void)
 {
@@ -90,6 +92,7 @@ ttl_reaper_request_shmem(void)
 	RequestNamedLWLockTranche(TTL_EXTENSION, 1);
 }
 
+/* Attaches to it, and initializes it if this process is the first. */
 void
 ttl_reaper_attach_shmem(void)
 {
@@ -163,6 +166,7 @@ ttl_slots_wake_workers(Oid dboid)
 	LWLockRelease(lock);
 }
 
+/* True if there is a worker of the database (InvalidOid = of any). */
 bool
 ttl_slots_have_worker(Oid dboid)
 {
@@ -226,6 +230,7 @@ ttl_slots_terminate_workers(Oid dboid)
 	}
 }
 
+/* Exit callback of the launcher */
 static void
 launcher_detach(int code, Datum arg)
 {
@@ -263,6 +268,7 @@ ttl_slots_attach_launcher(void)
 	return dboids;
 }
 
+/* Notes whether databases wait for a slot.  If so, sleeping workers are woken up. */
 void
 ttl_slots_set_contended(bool contended, bool lacks_process)
 {
@@ -277,6 +283,7 @@ ttl_slots_set_contended(bool contended, bool lacks_process)
 	LWLockRelease(lock);
 }
 
+/* False if there is no free slot. */
 bool
 ttl_slots_reserve(Oid dboid)
 {
@@ -293,6 +300,7 @@ ttl_slots_reserve(Oid dboid)
 	return slot != NULL;
 }
 
+/* Frees the slot of a database, whose worker has exited.  Returns what was in it. */
 TtlWorkerSlot
 ttl_slots_release(Oid dboid)
 {
@@ -307,6 +315,7 @@ ttl_slots_release(Oid dboid)
 	return result;
 }
 
+/* Takes what has been requested; more than TTL_MAX_REQUESTS = all databases. */
 int
 ttl_slots_take_requests(Oid *requests)
 {
@@ -320,6 +329,7 @@ ttl_slots_take_requests(Oid *requests)
 	return nrequests;
 }
 
+/* True if the worker of the database has noted that all of its containers have their graces (last_seen.c). */
 bool
 ttl_slots_have_graces(Oid dboid)
 {
@@ -333,6 +343,7 @@ ttl_slots_have_graces(Oid dboid)
 	return result;
 }
 
+/* Exit callback of a worker, when it has left the ProcArray */
 static void
 worker_detach(int code, Datum arg)
 {
@@ -343,6 +354,7 @@ worker_detach(int code, Datum arg)
 	LWLockRelease(lock);
 }
 
+/* Takes the slot reserved for the database; false if the worker is to exit. */
 bool
 ttl_slots_attach_worker(Oid dboid)
 {
@@ -362,6 +374,7 @@ ttl_slots_attach_worker(Oid dboid)
 	return my_slot != NULL;
 }
 
+/* True if there has been a request since the last call. */
 bool
 ttl_slots_take_request(void)
 {
@@ -374,6 +387,7 @@ ttl_slots_take_request(void)
 	return requested;
 }
 
+/* All containers of the database that need a grace (last_seen.c) have it. */
 void
 ttl_slots_note_graces(void)
 {
@@ -384,6 +398,7 @@ ttl_slots_note_graces(void)
 	LWLockRelease(lock);
 }
 
+/* True if databases wait for a slot, or a process. */
 bool
 ttl_slots_are_contended(void)
 {
@@ -395,6 +410,7 @@ ttl_slots_are_contended(void)
 	return contended;
 }
 
+/* Why this database has no worker, in a few words; NULL if it has one, or needs none. */
 const char *
 ttl_slots_why_no_worker(void)
 {
@@ -411,6 +427,11 @@ ttl_slots_why_no_worker(void)
 	return reason;
 }
 
+/*
+ * Announces that the worker exits: the state of the database, and when to start the next
+ * worker (0 = at once, DT_NOEND = at a request).  Returns false and does nothing if there is a
+ * request.
+ */
 bool
 ttl_slots_leave(TtlReaperState state, TimestampTz start_at)
 {
@@ -422,5 +443,6 @@ ttl_slots_leave(TtlReaperState state, TimestampTz start_at)
 		my_slot->start_at = start_at;
 	}
 	LWLockRelease(lock);
+	/* also if somebody is about to terminate it */
 	return my_slot->is_leaving;
 }

@@ -91,7 +91,7 @@ renew_schedule(TimestampTz *next, TtlReaperState *state, TimestampTz *start_at)
 	if (any)
 	{
 		ttl_counters_open_database();
-		return !ttl_hold_lasts(state, start_at);
+		return !ttl_hold_find(state, start_at);
 	}
 	*state = TTL_REAPER_STOPPED;
 	return false;
