@@ -304,7 +304,7 @@ SELECT * FROM containers WHERE container = 'session'::regclass;
 -- values out of range are refused; so is giving up indexes that a default TTL needs
 SELECT a, refused(format('SELECT ttl.alter_container(''session'', %s)', a)) FROM unnest(ARRAY['reap_delay => ''-1 s''',
     'reap_delay => ''1000000 years''', 'indexing => ''none''', 'indexing => ''gin''', 'indexing => ''''',
-    'batch_size => 50001', 'ts_precision => ''-1 s''']) a \g (format=unaligned)
+    'ts_precision => ''-1 s''']) a \g (format=unaligned)
 
 -- Without indexes there is no default TTL, and they go and come with the setting
 SELECT refused('SELECT ttl.set_default_ttl(''unindexed'', 60)');

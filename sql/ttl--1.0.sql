@@ -27,7 +27,6 @@ CREATE TABLE ttl.container (
     reaping boolean NOT NULL,
     reap_delay interval NOT NULL,
     archive_to regclass,
-    batch_size integer CHECK (batch_size > 0),
     replication_origin boolean NOT NULL DEFAULT false,
     grace_began_at timestamptz,
     grace_noticed_at timestamptz,
@@ -59,8 +58,6 @@ COMMENT ON COLUMN ttl.container.ts_precision IS
 COMMENT ON COLUMN ttl.container.reaping IS 'whether the background worker deletes expired rows';
 COMMENT ON COLUMN ttl.container.reap_delay IS 'how long rows stay stored after their expiry';
 COMMENT ON COLUMN ttl.container.archive_to IS 'table that expired rows go to when they are deleted; NULL = none';
-COMMENT ON COLUMN ttl.container.batch_size IS
-    'rows that are deleted in one transaction; NULL = as many as take about 50 ms';
 COMMENT ON COLUMN ttl.container.replication_origin IS 'whether deletions have the replication origin "ttl"';
 COMMENT ON COLUMN ttl.container.grace_began_at IS
     'when the reaper noticed the first of the last changes of the policy that made rows expire earlier, each within '
@@ -248,11 +245,9 @@ CREATE FUNCTION ttl.alter_container(
     reaping boolean DEFAULT NULL,
     reap_delay interval DEFAULT NULL,
     archive_to regclass DEFAULT NULL,
-    batch_size integer DEFAULT NULL,
     replication_origin boolean DEFAULT NULL) RETURNS void
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'ttl_alter_container';
-COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, interval, boolean, interval, regclass, integer,
-                                        boolean) IS
+COMMENT ON FUNCTION ttl.alter_container(regclass, text, boolean, interval, boolean, interval, regclass, boolean) IS
     'changes settings of a container; NULL leaves one as it is';
 
 CREATE FUNCTION ttl.drop_container(container regclass, drop_columns boolean DEFAULT false) RETURNS void

@@ -56,7 +56,6 @@ typedef struct TtlPolicy
 	bool		reaping;
 	int64		reap_delay;
 	Oid			archive_to;
-	int32		batch_size;		/* 0 = adaptive */
 	bool		replication_origin;
 	TransactionId written_by;	/* xmin of its row in ttl.container */
 	bool		propagated;
@@ -91,7 +90,6 @@ enum
 	Anum_container_reaping,
 	Anum_container_reap_delay,
 	Anum_container_archive_to,
-	Anum_container_batch_size,
 	Anum_container_replication_origin,
 	Anum_container_grace_began_at,
 	Anum_container_grace_noticed_at,
@@ -229,7 +227,6 @@ typedef enum TtlSettingType
 	TTL_SETTING_INDEXING,
 	TTL_SETTING_UNIT,			/* TTL_UNIT_SECONDS = NULL */
 	TTL_SETTING_BOOLEAN,
-	TTL_SETTING_NUMBER,			/* int32, 0 = NULL */
 	TTL_SETTING_INTERVAL,		/* int64, microseconds */
 	TTL_SETTING_TABLE,			/* Oid, InvalidOid = NULL */
 	TTL_SETTING_INSTANT,		/* TimestampTz, 0 = NULL */
@@ -244,8 +241,7 @@ typedef struct TtlSetting
 	size_t		size;
 	int			attnum;			/* in ttl.container */
 	bool		replans;		/* a change of it alters the shape of plans */
-	int64		greatest;		/* of a number, or of an interval's
-								 * microseconds */
+	int64		greatest;		/* of an interval, in microseconds */
 	const char *hint;			/* which values it may have */
 } TtlSetting;
 

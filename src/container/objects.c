@@ -85,7 +85,6 @@ static const char *const columns[] = {
 	[Anum_container_reaping - 1] = "reaping",
 	[Anum_container_reap_delay - 1] = "reap_delay",
 	[Anum_container_archive_to - 1] = "archive_to",
-	[Anum_container_batch_size - 1] = "batch_size",
 	[Anum_container_replication_origin - 1] = "replication_origin",
 	[Anum_container_grace_began_at - 1] = "grace_began_at",
 	[Anum_container_grace_noticed_at - 1] = "grace_noticed_at",

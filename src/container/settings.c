@@ -108,9 +108,6 @@ parse_indexing(const char *name, TtlIndexing *indexing)
 	{#field, TTL_SETTING_##type, offsetof(TtlPolicy, field), sizeof(((TtlPolicy *) NULL)->field), \
 	 Anum_container_##column, __VA_ARGS__}
 
-/* Upper limit of batch_size */
-#define MAX_BATCH_SIZE	50000
-
 #define UNIT_HINT \
 	gettext_noop("Use \"epoch\", \"epoch_ms\", \"epoch_us\" or \"epoch_ns\" for times since 1970, else \"seconds\".")
 
@@ -129,8 +126,6 @@ const TtlSetting ttl_settings[] = {
 	FIELD(reap_delay, INTERVAL, reap_delay, false, PG_INT64_MAX,
 		  gettext_noop("Use an interval from 0 to 292000 years.")),
 	FIELD(archive_to, TABLE, archive_to, false),
-	FIELD(batch_size, NUMBER, batch_size, false, MAX_BATCH_SIZE,
-		  gettext_noop("Use a number from 1 to 50000, or 0 for as many rows as take about 50 ms.")),
 	FIELD(replication_origin, BOOLEAN, replication_origin, false),
 
 	/*
@@ -166,7 +161,6 @@ static const Oid column_types[] = {
 	[TTL_SETTING_INDEXING] = TEXTOID,
 	[TTL_SETTING_UNIT] = TEXTOID,
 	[TTL_SETTING_BOOLEAN] = BOOLOID,
-	[TTL_SETTING_NUMBER] = INT4OID,
 	[TTL_SETTING_INTERVAL] = INTERVALOID,
 	[TTL_SETTING_TABLE] = REGCLASSOID,
 	[TTL_SETTING_CREATED] = TEXTARRAYOID
@@ -291,9 +285,6 @@ read_field(TtlPolicy *policy, const TtlSetting *setting, Datum value, bool isnul
 		case TTL_SETTING_BOOLEAN:
 			*(bool *) field = !isnull && DatumGetBool(value);
 			break;
-		case TTL_SETTING_NUMBER:
-			*(int32 *) field = isnull ? 0 : DatumGetInt32(value);
-			break;
 		case TTL_SETTING_INTERVAL:
 			*(int64 *) field = 0;
 			if (!isnull && !ttl_policy_microseconds(DatumGetIntervalP(value), field))
@@ -334,9 +325,6 @@ write_field(const void *field, TtlSettingType type, bool *isnull)
 			return CStringGetTextDatum(ttl_type_unit_name(*(const TtlUnit *) field));
 		case TTL_SETTING_BOOLEAN:
 			return BoolGetDatum(*(const bool *) field);
-		case TTL_SETTING_NUMBER:
-			*isnull = *(const int32 *) field == 0;
-			return Int32GetDatum(*(const int32 *) field);
 		case TTL_SETTING_INTERVAL:
 			interval = palloc0(sizeof(Interval));
 			interval->time = *(const int64 *) field;
@@ -396,14 +384,12 @@ void
 ttl_policy_set(TtlPolicy *policy, const TtlSetting *setting, Datum value)
 {
 	const void *field = (char *) policy + setting->offset;
-	int64		number = 0;
+	int64		microseconds = 0;
 
 	read_field(policy, setting, value, false);
-	if (setting->type == TTL_SETTING_NUMBER)
-		number = *(const int32 *) field;
-	else if (setting->type == TTL_SETTING_INTERVAL)
-		number = *(const int64 *) field;
-	if (number < 0 || number > setting->greatest ||
+	if (setting->type == TTL_SETTING_INTERVAL)
+		microseconds = *(const int64 *) field;
+	if (microseconds < 0 || microseconds > setting->greatest ||
 		(setting->type == TTL_SETTING_TTL && *(const int32 *) field <= 0 &&
 		 *(const int32 *) field != TTL_NEVER))
 		refuse_value(setting, value);

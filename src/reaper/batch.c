@@ -100,15 +100,10 @@ choose_size(const TtlBatch *batch)
 {
 	TtlReapRel *reap_rel = batch->reap_rel;
 	int64		size = Min(reap_rel->checked - reap_rel->next_tid, batch->max_rows);
-	int64		cost = batch->max_cost;
+	int64		cost = Min(batch->max_cost, batch->max_batch_cost);
 
 	if (reap_rel->batch_size == 0)
-		reap_rel->batch_size = batch->container.policy.batch_size > 0 ?
-			batch->container.policy.batch_size : BATCH_START;
-	if (batch->container.policy.batch_size > 0)
-		reap_rel->batch_size = Min(reap_rel->batch_size, batch->container.policy.batch_size);
-	else
-		cost = Min(cost, batch->max_batch_cost);
+		reap_rel->batch_size = BATCH_START;
 	/* among these are rows with which a batch has timed out */
 	size = Min(size, reap_rel->pass.n_single > 0 ? 1 : reap_rel->batch_size);
 	if (reap_rel->row_cost > 0.0)
@@ -121,15 +116,11 @@ static void
 adapt_size(TtlBatch *batch, int64 took)
 {
 	TtlReapRel *reap_rel = batch->reap_rel;
-	int64		next = INT64CONST(2) * batch->ntids;
+	int64		in_time = batch->ntids * BATCH_TIME / Max(took, 1);
 
 	if (batch->ntids < reap_rel->batch_size)
 		return;					/* it was limited by something else */
-	if (batch->container.policy.batch_size > 0)
-		next = Min(next, batch->container.policy.batch_size);
-	else
-		next = Min(Min(next, batch->ntids * BATCH_TIME / Max(took, 1)), BATCH_MAX);
-	reap_rel->batch_size = (int) Max(next, 1);
+	reap_rel->batch_size = (int) Max(Min(Min(2 * (int64) batch->ntids, in_time), BATCH_MAX), 1);
 }
 
 /*

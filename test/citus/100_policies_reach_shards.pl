@@ -118,16 +118,16 @@ SELECT count(*) FROM items;
 ROLLBACK;
 SELECT count(*) FROM items}) =~ s/\s+/ /gr, ' 17 1 9 17 9', 'a change holds in its transaction, and no longer than that');
 is(policy('items', 'default_time_to_live'), '3600', '... on all nodes');
-my $settings = 'default_time_to_live, indexing, touch_on_update, ts_precision, reaping, reap_delay, batch_size, replication_origin';
+my $settings = 'default_time_to_live, indexing, touch_on_update, ts_precision, reaping, reap_delay, replication_origin';
 $coordinator->safe_psql('postgres', q{
 SELECT ttl.set_default_ttl('items', '2 hours');
 SELECT ttl.alter_container('items', touch_on_update => false, reaping => false, reap_delay => '1 hour',
-	batch_size => 100, replication_origin => true, ts_precision => '90 seconds')});
-is(policy('items', $settings), '7200|consistent|f|00:01:30|f|01:00:00|100|t', 'all settings arrive');
+	replication_origin => true, ts_precision => '90 seconds')});
+is(policy('items', $settings), '7200|consistent|f|00:01:30|f|01:00:00|t', 'all settings arrive');
 $coordinator->safe_psql('postgres', q{
 SELECT ttl.alter_container('items', touch_on_update => true, reaping => true, reap_delay => '0',
-	batch_size => 0, replication_origin => false, ts_precision => '0')});
-is(policy('items', $settings), '7200|consistent|t||t|00:00:00||f', '... and go back');
+	replication_origin => false, ts_precision => '0')});
+is(policy('items', $settings), '7200|consistent|t||t|00:00:00|f', '... and go back');
 
 # names
 $coordinator->safe_psql('postgres', q{

@@ -242,8 +242,8 @@ is($node->stored('filled'), 1, 'what was written right before the commit stays')
 # Nothing that was on its list before goes: a change and back again
 precious('listed');
 sql(q{DELETE FROM listed WHERE id = 0;
-	SELECT ttl.set_default_ttl('listed', 3600);
-	SELECT ttl.alter_container('listed', batch_size => 1)});
+	SELECT ttl.set_default_ttl('listed', 3600)});
+# the first batch has 50 rows, and those after it what this limit pays for
 $node->configure("ttl.grace = 0\nttl.cycle_cost_limit = 1");
 $node->psql('postgres', q{SELECT ttl.set_default_ttl('listed', 60)});
 go_on('listed');

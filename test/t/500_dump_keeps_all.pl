@@ -47,7 +47,7 @@ SELECT ttl.create_container('by_creation', 60, 'at', NULL, touch_on_update => fa
 INSERT INTO by_creation (note, at) VALUES ('expired', '2020-01-01'), ('live', '2900-01-01');
 CREATE UNLOGGED TABLE settings (id int PRIMARY KEY);
 SELECT ttl.create_container('settings', 60, ts_precision => '10 seconds');
-SELECT ttl.alter_container('settings', reap_delay => '2 days 03:00', reaping => false, batch_size => 88);
+SELECT ttl.alter_container('settings', reap_delay => '2 days 03:00', reaping => false);
 INSERT INTO settings (id, _ts) VALUES (1, '2020-01-01'), (2, '2900-01-01');
 -- adopted, with an old value that means nothing
 CREATE TABLE adopted (id int, changed timestamptz(0), keep smallint);
@@ -196,7 +196,7 @@ sub definitions_of
 {
 	my ($on, $database) = @_;
 	return $on->safe_psql($database, <<'END');
-SELECT relid::text, default_time_to_live, ts_column, ttl_column, ttl_unit, ts_unit, ts_precision, indexing, touch_on_update, reap_delay, archive_to, batch_size, replication_origin
+SELECT relid::text, default_time_to_live, ts_column, ttl_column, ttl_unit, ts_unit, ts_precision, indexing, touch_on_update, reap_delay, archive_to, replication_origin
   FROM ttl.container ORDER BY relid::text COLLATE "C";
 SELECT relid, created_objects FROM ttl.container ORDER BY relid::text COLLATE "C";
 SELECT tgrelid::regclass, tgname, tgenabled, tgfoid::regproc, tgtype FROM pg_trigger WHERE NOT tgisinternal ORDER BY tgrelid::regclass::text COLLATE "C", tgname COLLATE "C";

@@ -64,11 +64,11 @@ END
 			answers("$count AND query !~ 'CREATE|create'", '4|4', 'statements are counted as on a plain table');
 
 			$node->safe_psql('postgres', <<'END');
-SELECT ttl.alter_container('counted', batch_size => 10, reaping => false);
+SELECT ttl.alter_container('counted', reaping => false);
 INSERT INTO counted (id, _ts) SELECT g, '2020-01-01' FROM generate_series(100, 199) g;
 CALL ttl.reap('counted');
 END
-			answers(q{SELECT count(*), sum(calls) >= 10 FROM pg_stat_statements WHERE query ~ 'DELETE FROM ONLY public.counted'},
+			answers(q{SELECT count(*), sum(calls) >= 2 FROM pg_stat_statements WHERE query ~ 'DELETE FROM ONLY public.counted'},
 				'1|t', '... and the batches of a deletion as one');
 			$node->safe_psql('postgres', 'DROP TABLE counted');
 		}
