@@ -268,6 +268,12 @@ CREATE UNIQUE INDEX CONCURRENTLY twins_key ON twins (k);
 \set VERBOSITY terse
 -- What a failed CREATE INDEX CONCURRENTLY leaves behind is in nobody's way
 SELECT refused('REINDEX INDEX ddl.twins_key'), refused('REINDEX TABLE ddl.twins') \gx (format=unaligned)
+-- The HINT quotes a name as it is to be typed
+CREATE TABLE "Twin's" (id int);
+SELECT ttl.create_container('"Twin''s"', 60);
+INSERT INTO "Twin's" (id, _ts) SELECT 1, '2020-01-01' FROM generate_series(1, 2);
+SELECT refused('CREATE UNIQUE INDEX ON ddl."Twin''s" (id)');
+DROP TABLE "Twin's";
 -- a CHECK is validated over the same rows, with the same HINT; NOT VALID it holds for new ones
 SELECT refused('ALTER TABLE ddl.twins ADD CHECK (k <> ''b'')'),
     state('ALTER TABLE ddl.twins ADD CHECK (k <> ''b'') NOT VALID');

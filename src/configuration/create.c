@@ -653,6 +653,12 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 	policy.default_ttl = default_ttl;
 	namestrcpy(&policy.ts_column, TTL_TS_COLUMN);
 	namestrcpy(&policy.ttl_column, TTL_TTL_COLUMN);
+
+	/*
+	 * drop_container() is to drop these columns, which were there before the
+	 * registration.  SQL can't say that by create_container(), for which such
+	 * columns are their user's: hence this function is in C.
+	 */
 	if (created)
 		policy.created_objects = TTL_CREATED_TS_COLUMN | TTL_CREATED_TTL_COLUMN;
 	/* the call names the timestamp column; one that is missing is added */

@@ -124,6 +124,7 @@ void
 ttl_notice_dropped_extension(const List *containers)
 {
 	StringInfoData names;
+	char	   *first = quote_literal_cstr(ttl_container_table_name(linitial_oid(containers)));
 	int			rest = list_length(containers) - NAMED_CONTAINERS;
 	ListCell   *lc;
 
@@ -142,7 +143,10 @@ ttl_notice_dropped_extension(const List *containers)
 						   "rows of %d tables do not expire any more, and all that are still stored become visible",
 						   (unsigned long) list_length(containers), list_length(containers)),
 			 errdetail("Without the extension these are no containers: %s.", names.data),
-			 errhint("To have expired rows deleted first, call ttl.reap() before the extension is dropped.")));
+			 list_length(containers) == 1 ?
+			 errhint("To have expired rows deleted first, use CALL ttl.reap(%s) before the extension is dropped.", first) :
+			 errhint("To have expired rows deleted first, use CALL ttl.reap(%s), and so on for each table, before the extension is dropped.",
+					 first)));
 }
 
 /* Warns that a command has disabled a trigger of ttl's, and what that means. */

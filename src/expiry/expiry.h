@@ -209,6 +209,7 @@ typedef struct TtlValidation
 {
 	int			depth;			/* of executions when it started */
 	bool		is_alter_table;
+	char	   *container;		/* its name as a literal, to be put into a HINT */
 	ErrorContextCallback context;
 	struct TtlValidation *outer;
 } TtlValidation;

@@ -68,7 +68,7 @@ explain_violation(void *arg)
 	if ((error == ERRCODE_UNIQUE_VIOLATION || error == ERRCODE_EXCLUSION_VIOLATION ||
 		 error == ERRCODE_CHECK_VIOLATION || error == ERRCODE_NOT_NULL_VIOLATION) &&
 		failed == validation && ttl_execution_depth() == failed->depth)
-		errhint("Expired rows count until they are deleted. Delete them with CALL ttl.reap().");
+		errhint("Expired rows count until they are deleted. Delete them with CALL ttl.reap(%s).", failed->container);
 }
 
 /*
@@ -103,6 +103,7 @@ void
 ttl_live_begin_validation(TtlValidation *inner, Node *stmt)
 {
 	RangeVar   *table = validated_table(stmt);
+	TtlContainer container;
 	Oid			relid;
 
 	if (table == NULL)
@@ -117,8 +118,12 @@ ttl_live_begin_validation(TtlValidation *inner, Node *stmt)
 	inner->context.callback = explain_violation;
 	inner->context.arg = inner;
 	inner->context.previous = error_context_stack;
-	if (OidIsValid(relid) && ttl_container_is_part(relid))
+	if (OidIsValid(relid) && ttl_container_peek(relid, &container))
+	{
+		/* the callback can't look into catalogs: a partition is reaped by its container's name */
+		inner->container = quote_literal_cstr(ttl_container_table_name(container.container));
 		error_context_stack = &inner->context;
+	}
 	inner->outer = validation;
 	validation = inner;
 }

@@ -234,7 +234,7 @@ END
 			# rows that lie where nobody has made a partition yet
 			my $move = $version < 5 ? q{SELECT partman.partition_data_time('public.event')} : q{CALL partman.partition_data_proc('public.event', p_quiet := true)};
 			$node->safe_psql('postgres', qq{INSERT INTO event (id, created_at, _ts) SELECT g, now() + interval '30 days' * $round, CASE WHEN g > 104 THEN '2020-01-01'::timestamptz END FROM generate_series(101, 108) g});
-			$node->fails($move, '\w+', 'expired rows are in the way', qr/Delete them with CALL ttl\.reap\(\)/);
+			$node->fails($move, '\w+', 'expired rows are in the way', qr/Delete them with CALL ttl\.reap\('public\.event'\)/);
 			$node->safe_psql('postgres', "SET row_security = off; $move");
 			answers(q{SELECT count(*) FROM event WHERE id > 100 AND tableoid <> 'event_default'::regclass; SET row_security = off; SELECT count(*) FROM event WHERE id > 100 AND tableoid <> 'event_default'::regclass},
 				"4\n8", '... unless those who move rows see them');
