@@ -707,11 +707,27 @@ RESET ttl.show_expired;
 RESET ROLE;
 REVOKE SET ON PARAMETER ttl.show_expired FROM regress_ttl_user;
 
--- ttl.now takes timestamps alone: "now" and "today" would mean another time in each session
+-- ttl.now takes what a timestamp may be
 SELECT v, state(format('SET ttl.now = %L', v)) FROM unnest('{"", 2020-01-01, 2020-01-01 12:00:00.5+02, infinity, '
     '-infinity, epoch, now, " now", "NOW ", "today 12:00", "+00 now", today, Tomorrow, nonsense, 12:00, '
     '2020-13-01}'::text[]) v;
+-- words are settled when they are set, by the transaction and the time zone of that moment
+BEGIN;
+SET LOCAL TimeZone = 'Asia/Tokyo';
+SET ttl.now = 'tomorrow 12:00';
+SELECT current_setting('ttl.now')::timestamptz = 'tomorrow 12:00' AS tomorrow;
+SELECT now() AS begun \gset
+SET ttl.now = 'now';
+COMMIT;
+SELECT current_setting('ttl.now')::timestamptz = :'begun' AS stays, now() > :'begun' AS has_passed;
 RESET ttl.now;
+-- a role's and a function's when they begin
+ALTER ROLE regress_ttl_user SET ttl.now = 'tomorrow';
+ALTER ROLE regress_ttl_user RESET ttl.now;
+CREATE FUNCTION as_of_tomorrow() RETURNS boolean LANGUAGE sql SET ttl.now = 'tomorrow'
+    AS $$ SELECT current_setting('ttl.now')::timestamptz = 'tomorrow' $$;
+SELECT as_of_tomorrow(), current_setting('ttl.now') AS after;
+DROP FUNCTION as_of_tomorrow;
 
 -- It neither stamps nor deletes
 SET ttl.now = '1999-01-01';

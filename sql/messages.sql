@@ -87,8 +87,10 @@ SELECT refused('SELECT ttl.is_live(''pg_class'')');
 -- Settings
 --
 
--- A relative or incomplete time would mean another instant in each statement
-SELECT refused(format('SET ttl.now = %L', value)) FROM unnest(ARRAY['now', 'soon', '12:00']) value;
+-- What is no point in time is refused
+SELECT refused(format('SET ttl.now = %L', value)) FROM unnest(ARRAY['soon', '12:00', 'tomorrows']) value;
+-- each process would read another time
+ALTER SYSTEM SET ttl.now = 'Tomorrow 12:00';
 
 --
 -- Names of columns, and default TTLs as views print them

@@ -164,20 +164,24 @@ ttl_guc_input(PGFunction input, const char *text, Datum *value)
 }
 
 /*
- * Accepts a timestamp that means the same tomorrow.  What depends on the moment would mean
- * something else each time the setting is read.
+ * Accepts a timestamp as PostgreSQL's input has it.  Words such as "tomorrow" are settled by that: they count
+ * from the start of the transaction that sets them.  A file is read outside of transactions, by each process
+ * at another time, so that there they would mean many.
  */
 static bool
-parse_now(const char *text, TimestampTz *value)
+parse_now(const char *text, GucSource source, TimestampTz *value)
 {
 	static const char *const relative[] = {"now", "today", "tomorrow", "yesterday"};
 	char	   *lower = asc_tolower(text, strlen(text));
 	Datum		timestamp;
 
-	for (int i = 0; i < lengthof(relative); i++)
+	for (int i = 0; source < PGC_S_DATABASE && i < lengthof(relative); i++)
 	{
 		if (strstr(lower, relative[i]) != NULL)
+		{
+			GUC_check_errdetail("\"%s\" can be set in a session, and for a role or database, but not in a file.", relative[i]);
 			return false;
+		}
 	}
 	if (!ttl_guc_input(timestamptz_in, text, &timestamp))
 		return false;
@@ -202,7 +206,7 @@ check_now(char **newval, void **extra, GucSource source)
 	if (*newval == NULL || (*newval)[0] == '\0')
 		return true;
 
-	if (!parse_now(*newval, &value))
+	if (!parse_now(*newval, source, &value))
 	{
 		GUC_check_errhint("Use a point in time such as \"2030-01-01 00:00:00+00\", or an empty string for the server's clock.");
 		return false;

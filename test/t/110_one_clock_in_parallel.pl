@@ -64,6 +64,10 @@ for my $now ('2990-01-01', '2990-01-01 00:16:41', '2990-01-01 01:00', '2990-01-0
 	}
 }
 
+# A word is settled when it is set
+is($node->safe_psql('postgres', "SET ttl.now = 'now'; $parallel SET parallel_leader_participation = off; SELECT count(*) FROM item WHERE current_setting('ttl.now')::timestamptz < now()"),
+	$node->safe_psql('postgres', 'SELECT count(*) FROM item'), 'workers have the time when the session has set it');
+
 # Time passes while the query runs: a row expires each millisecond, and the
 # rows seen are still those of one instant: all after a certain one.
 $node->safe_psql('postgres', <<'END');
