@@ -64,12 +64,20 @@ INSERT INTO queue (id, _ts) VALUES (0, now() - interval '9 days')});
 my $queue = q{ttl.status WHERE container = 'queue'::regclass};
 ok($node->poll_query_until('postgres', "SELECT state = 'blocked: 1 row' AND lag IS NULL FROM $queue"), 'a blocked row is no backlog');
 $node->configure('ttl.cycle_cost_limit = 500');
-sql(q{INSERT INTO queue (id, _ts) SELECT g, now() - interval '5 days' + g * interval '1 s' FROM generate_series(1, 200000) g});
+sql(q{CREATE TABLE halves (id int) PARTITION BY RANGE (id);
+CREATE TABLE halves_1 PARTITION OF halves FOR VALUES FROM (-100000) TO (1);
+CREATE TABLE halves_2 PARTITION OF halves FOR VALUES FROM (1) TO (200001);
+SELECT ttl.create_container('halves', 3600)});
+sql(qq{INSERT INTO $_ (id, _ts) SELECT g, now() - interval '5 days' + g * interval '1 s' FROM generate_series(1, 200000) g})
+  for qw(queue halves);
 ok($node->poll_query_until('postgres', qq{SELECT state ~ '^behind' AND lag BETWEEN '2 days' AND '5 days' FROM $queue}), '... and hides none')
   or diag(sql("SELECT * FROM $queue"));
 ok($node->poll_query_until('postgres', qq{SELECT state ~ '^behind, done in [0-9:]+, 1 blocked\$' FROM $queue}), 'when it will be done')
   or diag(sql("SELECT * FROM $queue"));
-sql(q{SELECT ttl.pause()});
+my $halves = q{ttl.status WHERE container = 'halves'::regclass};
+ok($node->poll_query_until('postgres', qq{SELECT state ~ '^behind, done in [0-9:]+\$' AND lag BETWEEN '2 days' AND '5 days' FROM $halves}),
+	'... and of a container with another partition, which is empty') or diag(sql("SELECT * FROM $halves"));
+sql(q{DROP TABLE halves; SELECT ttl.pause()});
 is(sql("SELECT state FROM $queue"), 'paused, 1 blocked', 'a pause is told before a backlog');
 is(sql(qq{SELECT lag > interval '1 day' FROM $queue}), 't', '... whose lag is known all the same');
 $node->configure('ttl.cycle_cost_limit = 1000000');
