@@ -37,6 +37,7 @@ SELECT container FROM ttl.containers WHERE container IN ('4294967295', 'other');
 -- with no entry, there is nothing to drop, either
 SELECT refused('SELECT ttl.drop_container(4294967295)');
 -- nor of a view, and no archive that is gone: another table might get its number
+CREATE TABLE strict (id int, _ts timestamptz, until timestamptz);
 CREATE VIEW looks_like AS SELECT id, _ts, NULL::int AS ttl FROM other;
 INSERT INTO ttl.container (relid, default_time_to_live, ts_column, ttl_column, indexing, touch_on_update, reaping,
     reap_delay)
@@ -46,6 +47,18 @@ INSERT INTO ttl.container (relid, default_time_to_live, ts_column, indexing, tou
     archive_to)
 VALUES ('other', 60, '_ts', 'none', true, true, '0', 4294967295);
 SELECT relid, reaping, archive_to FROM ttl.container WHERE relid IN ('looks_like'::regclass, 'other'::regclass);
+-- nor what no function of ttl stores
+SELECT refused(format('INSERT INTO ttl.container (relid, default_time_to_live, ts_column, indexing, touch_on_update, '
+    'reaping, reap_delay, ts_precision, ttl_unit) VALUES (''catalog.strict'', %s)', v))
+FROM unnest('{"0, ''_ts'', ''none'', true, true, ''0'', NULL, NULL", '
+    '"60, ''_ts'', ''lazy'', true, true, ''0'', NULL, NULL", '
+    '"60, ''_ts'', ''none'', true, true, ''-1 s'', NULL, NULL", '
+    '"60, ''_ts'', ''none'', true, true, ''0'', ''-1 s'', NULL", '
+    '"60, ''_ts'', ''none'', true, true, ''0'', NULL, ''minutes''"}'::text[]) v;
+-- nor a default TTL for rows that have deadlines alone
+INSERT INTO ttl.container (relid, default_time_to_live, ttl_column, indexing, touch_on_update, reaping, reap_delay)
+VALUES ('strict', 60, 'until', 'none', true, true, '0');
+SELECT count(*) FROM ttl.containers WHERE container = 'strict'::regclass;
 
 --
 -- The first statement of a session
@@ -53,10 +66,17 @@ SELECT relid, reaping, archive_to FROM ttl.container WHERE relid IN ('looks_like
 
 -- It looks in one index; neither ttl.container nor catalogs without a cache are opened for a plain table
 CREATE TABLE plain (id int PRIMARY KEY);
+CREATE TABLE kept (id int PRIMARY KEY);
+SELECT ttl.create_container('kept', 60);
 \c -
 SELECT count(*) FROM catalog.plain;
 SELECT ident FROM pg_backend_memory_contexts WHERE name = 'index info' AND ident ~ '^(container|pg_depend)'
     ORDER BY ident COLLATE "C";
+-- and for a container in no index of such a catalog either; constraints of ttl.container would be read, too
+SELECT count(*) FROM catalog.kept;
+SELECT ident FROM pg_backend_memory_contexts WHERE name = 'index info' AND
+    ident ~ '^(container|pg_depend|pg_extension_name)' ORDER BY ident COLLATE "C";
+SELECT relchecks FROM pg_class WHERE oid = 'ttl.container'::regclass;
 SET client_min_messages = warning;
 
 DROP SCHEMA catalog CASCADE;

@@ -13,17 +13,18 @@ COMMENT ON SCHEMA ttl IS 'Time-To-Live for rows';
 
 -- Names, not attribute numbers: it is dumped and restored with the database.
 -- C code maps the columns by position, see container.h.
+-- Each session reads its definition with its first container: what comes in by SQL is checked by a trigger, and
+-- not by constraints.
 CREATE TABLE ttl.container (
     relid regclass PRIMARY KEY,
-    default_time_to_live integer
-        CHECK (default_time_to_live = -1 OR default_time_to_live > 0),
+    default_time_to_live integer,
     ts_column name,
     ttl_column name,
-    ttl_unit text CHECK (ttl_unit IN ('epoch', 'epoch_ms', 'epoch_us', 'epoch_ns')),
-    ts_unit text CHECK (ts_unit IN ('epoch', 'epoch_ms', 'epoch_us', 'epoch_ns')),
-    indexing text NOT NULL CHECK (indexing IN ('consistent', 'none')),
+    ttl_unit text,
+    ts_unit text,
+    indexing text NOT NULL,
     touch_on_update boolean NOT NULL,
-    ts_precision interval CHECK (ts_precision > '0'),
+    ts_precision interval,
     reaping boolean NOT NULL,
     reap_delay interval NOT NULL,
     archive_to regclass,
@@ -32,9 +33,7 @@ CREATE TABLE ttl.container (
     grace_noticed_at timestamptz,
     grace_partition regclass,
     created_objects text[] NOT NULL DEFAULT '{}',
-    propagated boolean NOT NULL DEFAULT false,
-    CHECK (ts_column IS NOT NULL OR
-           ttl_column IS NOT NULL AND (default_time_to_live = -1) IS NOT FALSE)
+    propagated boolean NOT NULL DEFAULT false
 );
 -- whatever default privileges say
 REVOKE ALL ON ttl.container FROM PUBLIC;

@@ -76,24 +76,10 @@ arguments_of(const Trigger *trigger)
 	return text.data;
 }
 
-/*
- * True if create_container() could have made it.  Any owner may create a trigger on a table, and
- * a policy that ttl.container's constraints don't let pass makes dumps useless.
- */
-static bool
-is_possible(Oid relid, const TtlPolicy *policy, const TtlContainer *container)
-{
-	return !container->lacks_column && get_rel_persistence(relid) != RELPERSISTENCE_TEMP &&
-		(container->ts_attno != InvalidAttrNumber ?
-		 container->ts_attno > 0 && container->ttl_attno != container->ts_attno :
-		 policy->default_ttl == TTL_OFF || policy->default_ttl == TTL_NEVER);
-}
-
 /* Errors (22023) if these aren't the arguments of a policy for that table. */
 static void
 read_arguments(Oid relid, const Trigger *trigger, TtlPolicy *policy)
 {
-	TtlContainer container;
 	int			i;
 
 	ttl_policy_init(policy);
@@ -105,8 +91,7 @@ read_arguments(Oid relid, const Trigger *trigger, TtlPolicy *policy)
 			break;
 		ttl_policy_set_text(policy, setting, trigger->tgargs[i + 1]);
 	}
-	ttl_container_find_columns(relid, policy, &container);
-	if (i < trigger->tgnargs || !is_possible(relid, policy, &container))
+	if (i < trigger->tgnargs || !ttl_policy_is_possible(relid, policy))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("arguments of trigger \"%s\" are not a policy for table \"%s\"",

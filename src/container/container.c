@@ -99,7 +99,7 @@ enter_cached(Oid relid)
 		entries_context = AllocSetContextCreate(TopMemoryContext, "ttl containers",
 												ALLOCSET_DEFAULT_SIZES);
 	if (entries == NULL)
-		entries = cache_create(entries_context, 128, NULL);
+		entries = cache_create(entries_context, 16, NULL);
 	entry = cache_insert(entries, relid, &found);
 	if (!found)
 	{

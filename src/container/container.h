@@ -195,6 +195,7 @@ extern void ttl_container_check_owned(Oid container);
 
 extern void ttl_container_find_columns(Oid relid, const TtlPolicy *policy,
 									   TtlContainer *container);
+extern bool ttl_policy_is_possible(Oid relid, const TtlPolicy *policy);
 extern List *ttl_container_tables(Oid relid);
 extern List *ttl_container_leaves(Oid container);
 extern List *ttl_container_tree(Oid relid, LOCKMODE lockmode);

@@ -93,8 +93,9 @@ static const char *const columns[] = {
 	[Anum_container_propagated - 1] = "propagated"
 };
 
-/* The C function by which the schema is recognized */
-#define OWN_SYMBOL	"ttl_on_write"
+/* The C function by which the schema is recognized, which whoever reads a container needs */
+#define OWN_FUNCTION	TTL_IS_LIVE
+#define OWN_SYMBOL	"ttl_is_live"
 
 /* How often pg_namespace has been invalidated in this process */
 static uint64 schema_invalidations = 1;
@@ -148,31 +149,33 @@ function_oid(int i)
 }
 
 /*
- * True if the schema is the extension's.  Any user may have made one of that name, but only a
- * superuser a function in C, and the extension's script makes its schema itself.
+ * The function by which the schema is recognized as the extension's, InvalidOid if it isn't.  Any user may
+ * have made one of that name, but only a superuser a function in C, and the extension's script makes its
+ * schema itself.
  */
-static bool
-is_own_schema(Oid schema)
+static Oid
+find_own_function(Oid schema)
 {
-	HeapTuple	tuple = search_function(schema, TTL_ON_WRITE);
-	bool		is_own = false;
+	HeapTuple	tuple = search_function(schema, OWN_FUNCTION);
+	Oid			function = InvalidOid;
 
 	if (!HeapTupleIsValid(tuple))
-		return false;
+		return InvalidOid;
 	if (((Form_pg_proc) GETSTRUCT(tuple))->prolang == ClanguageId)
 	{
 		bool		isnull;
 		Datum symbol = SysCacheGetAttr(PROCNAMEARGSNSP, tuple, Anum_pg_proc_prosrc, &isnull);
 
-		is_own = !isnull && strcmp(TextDatumGetCString(symbol), OWN_SYMBOL) == 0;
+		if (!isnull && strcmp(TextDatumGetCString(symbol), OWN_SYMBOL) == 0)
+			function = ((Form_pg_proc) GETSTRUCT(tuple))->oid;
 	}
 	ReleaseSysCache(tuple);
-	return is_own;
+	return function;
 }
 
 /*
- * True if that extension, as the snapshot sees it, is ours.  Errors (55000) if it is of a
- * version that this library doesn't know.
+ * True if that extension (InvalidOid = whichever has our name), as the snapshot sees it, is ours.  Errors
+ * (55000) if it is of a version that this library doesn't know.
  */
 static bool
 check_version(Oid extension, Snapshot snapshot)
@@ -183,12 +186,13 @@ check_version(Oid extension, Snapshot snapshot)
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(extension));
-	scan = systable_beginscan(rel, ExtensionOidIndexId, true, snapshot, 1, &key);
+	/* there are few rows, and to open an index would cost a new session more */
+	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
+				CStringGetDatum(TTL_EXTENSION));
+	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 1, &key);
 	tuple = systable_getnext(scan);
 	is_own = HeapTupleIsValid(tuple) &&
-		strcmp(NameStr(((Form_pg_extension) GETSTRUCT(tuple))->extname), TTL_EXTENSION) == 0;
+		(!OidIsValid(extension) || ((Form_pg_extension) GETSTRUCT(tuple))->oid == extension);
 	if (is_own)
 	{
 		bool		isnull;
@@ -220,6 +224,7 @@ find_objects(void)
 {
 	uint64		count = schema_invalidations;
 	TtlObjects	found;
+	Oid			own_function;
 
 	are_present = false;
 	memset(function_oids, 0, sizeof(function_oids));
@@ -230,13 +235,15 @@ find_objects(void)
 		known_as_of = count;
 		return;
 	}
-	if (!is_own_schema(found.schema))
+	own_function = find_own_function(found.schema);
+	if (!OidIsValid(own_function))
 		return;
 	found.catalog = get_relname_relid(TTL_CONTAINER_TABLE, found.schema);
 	if (!OidIsValid(found.catalog))
 		return;
 
 	objects = found;
+	function_oids[OWN_FUNCTION] = own_function;
 	are_present = true;
 	known_as_of = count;
 }
@@ -322,7 +329,7 @@ ttl_container_check_version(TupleDesc catalog)
 	const char *strange;
 
 	if (ttl_container_objects() != NULL && !version_is_known)
-		version_is_known = check_version(get_extension_oid(TTL_EXTENSION, true), NULL);
+		version_is_known = check_version(InvalidOid, NULL);
 	strange = strange_column(catalog);
 	if (strange != NULL)
 		refuse_others(psprintf(_("Column \"%s\" of %s.%s is missing, or not expected there."),

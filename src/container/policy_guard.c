@@ -79,6 +79,25 @@ ttl_policy_explain_denied(void *arg)
 }
 
 /*
+ * Errors (22023) if a setting has a value that no function of ttl gives it.  ttl.container has no constraint
+ * for that: each session that reads a policy would read these, too.
+ */
+static void
+check_settings(HeapTuple tuple, TupleDesc desc)
+{
+	TtlPolicy	policy;
+
+	for (int i = 0; i < ttl_nsettings; i++)
+	{
+		bool		isnull;
+		Datum		value = heap_getattr(tuple, ttl_settings[i].attnum, desc, &isnull);
+
+		if (!isnull)
+			ttl_policy_set(&policy, &ttl_settings[i], value);
+	}
+}
+
+/*
  * Warns unless the policy of a row that is restored can be one of that table.  Where a table
  * was dropped while the library wasn't loaded, a dump may have its OID, which is that of
  * another table here, or of none.
@@ -88,12 +107,11 @@ can_be_restored(Oid relid, HeapTuple tuple, TupleDesc desc)
 {
 	char		relkind = get_rel_relkind(relid);
 	TtlPolicy	policy;
-	TtlContainer container;
 
 	ttl_policy_of_tuple(tuple, desc, &policy);
-	ttl_container_find_columns(relid, &policy, &container);
+	check_settings(tuple, desc);
 	if ((relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE) &&
-		!container.lacks_column)
+		ttl_policy_is_possible(relid, &policy))
 		return true;
 	ereport(WARNING,
 			(errmsg("policy of table \"%s\" was not restored", ttl_container_qualified_name(relid)),

@@ -85,14 +85,6 @@ static const char *const indexing_names[] = {
 static bool
 parse_indexing(const char *name, TtlIndexing *indexing)
 {
-	if (strcmp(name, "lazy") == 0)
-	{
-		ereport(NOTICE,
-				(errmsg("indexing policy \"lazy\" is the same as \"consistent\""),
-				 errdetail("Azure Cosmos DB has had a policy of that name.")));
-		*indexing = TTL_INDEXING_CONSISTENT;
-		return true;
-	}
 	for (int i = 0; i < lengthof(indexing_names); i++)
 	{
 		if (strcmp(name, indexing_names[i]) == 0)
@@ -379,6 +371,18 @@ ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting)
 	return setting_text(setting->type, value);
 }
 
+/* The name by which the indexing policy of that one is stored */
+static Datum
+stored_indexing(Datum name)
+{
+	if (strcmp(TextDatumGetCString(name), "lazy") != 0)
+		return name;
+	ereport(NOTICE,
+			(errmsg("indexing policy \"lazy\" is the same as \"consistent\""),
+			 errdetail("Azure Cosmos DB has had a policy of that name.")));
+	return CStringGetTextDatum(indexing_names[TTL_INDEXING_CONSISTENT]);
+}
+
 /* Sets a setting to a value of its column's type; errors (22023) if it can't have that one. */
 void
 ttl_policy_set(TtlPolicy *policy, const TtlSetting *setting, Datum value)
@@ -386,6 +390,8 @@ ttl_policy_set(TtlPolicy *policy, const TtlSetting *setting, Datum value)
 	const void *field = (char *) policy + setting->offset;
 	int64		microseconds = 0;
 
+	if (setting->type == TTL_SETTING_INDEXING)
+		value = stored_indexing(value);
 	read_field(policy, setting, value, false);
 	if (setting->type == TTL_SETTING_INTERVAL)
 		microseconds = *(const int64 *) field;

@@ -30,6 +30,24 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+/* The column of that name: its number, InvalidAttrNumber if there is none, and its type */
+static AttrNumber
+find_column(Oid relid, const NameData *name, Oid *type, int32 *typmod)
+{
+	HeapTuple	tuple = NameStr(*name)[0] == '\0' ? NULL : SearchSysCacheAttName(relid, NameStr(*name));
+	AttrNumber	attno;
+
+	*type = InvalidOid;
+	*typmod = -1;
+	if (!HeapTupleIsValid(tuple))
+		return InvalidAttrNumber;
+	attno = ((Form_pg_attribute) GETSTRUCT(tuple))->attnum;
+	*type = ((Form_pg_attribute) GETSTRUCT(tuple))->atttypid;
+	*typmod = ((Form_pg_attribute) GETSTRUCT(tuple))->atttypmod;
+	ReleaseSysCache(tuple);
+	return attno;
+}
+
 /*
  * Where the policy's columns stand in the relation, and the type of the item TTL.
  * Fills only these, relid and lacks_column: it lacks one also if another type is in its
@@ -41,19 +59,13 @@ ttl_container_find_columns(Oid relid, const TtlPolicy *policy, TtlContainer *con
 {
 	bool		has_ts = NameStr(policy->ts_column)[0] != '\0';
 	bool		has_own = NameStr(policy->ttl_column)[0] != '\0';
-	Oid			type = InvalidOid;
-	int32		typmod = -1;
-	Oid			collation;
+	Oid			type;
+	int32		typmod;
 
 	container->relid = relid;
-	container->ts_attno = has_ts ? get_attnum(relid, NameStr(policy->ts_column)) :
-		InvalidAttrNumber;
-	container->ttl_attno = has_own ? get_attnum(relid, NameStr(policy->ttl_column)) :
-		InvalidAttrNumber;
-	container->ttl_type = container->ttl_attno == InvalidAttrNumber ? NULL :
-		ttl_type_of(get_atttype(relid, container->ttl_attno), policy->ttl_unit);
-	if (container->ts_attno != InvalidAttrNumber)
-		get_atttypetypmodcoll(relid, container->ts_attno, &type, &typmod, &collation);
+	container->ttl_attno = find_column(relid, &policy->ttl_column, &type, &typmod);
+	container->ttl_type = ttl_type_of(type, policy->ttl_unit);
+	container->ts_attno = find_column(relid, &policy->ts_column, &type, &typmod);
 	container->ts_type = ttl_type_of_clock(type, policy->ts_unit);
 	container->lacks_column =
 		(has_ts ? container->ts_type == NULL :
@@ -62,6 +74,22 @@ ttl_container_find_columns(Oid relid, const TtlPolicy *policy, TtlContainer *con
 	if (container->ts_type != NULL && container->ts_type->instant == NULL)
 		container->ts_type = NULL;
 	container->ts_step = ttl_type_clock_step(container->ts_type, typmod, policy->ts_precision);
+}
+
+/*
+ * True if create_container() could have made the policy of that table.  What the owner of a table, or a dump, gives
+ * may be any.
+ */
+bool
+ttl_policy_is_possible(Oid relid, const TtlPolicy *policy)
+{
+	TtlContainer container;
+
+	ttl_container_find_columns(relid, policy, &container);
+	return !container.lacks_column && get_rel_persistence(relid) != RELPERSISTENCE_TEMP &&
+		(container.ts_attno != InvalidAttrNumber ?
+		 container.ts_attno > 0 && container.ttl_attno != container.ts_attno :
+		 policy->default_ttl == TTL_OFF || policy->default_ttl == TTL_NEVER);
 }
 
 /*
