@@ -446,8 +446,8 @@ SELECT t, refused(format('CREATE TABLE kinds.refused (id int, ttl %s); SELECT tt
       'timestamptz[]', 'oid']) t;
 
 -- So is a container in which no row could ever expire, or whose default TTL could have no effect
-SELECT call, refused(format('CREATE TABLE kinds.refused (id int, n bigint, doc jsonb, until timestamptz, at '
-    'timestamp); SELECT ttl.create_container(''kinds.refused'', %s)', call))
+SELECT call, refused(format('DROP TABLE IF EXISTS kinds.refused; CREATE TABLE kinds.refused (id int, n bigint, '
+    'doc jsonb, until timestamptz, at timestamp); SELECT ttl.create_container(''kinds.refused'', %s)', call))
   FROM unnest(ARRAY['-1, ts_column => NULL', '-1, ts_column => NULL, ttl_column => NULL',
       '-1, ts_column => NULL, ttl_column => ''n''', '-1, ts_column => NULL, ttl_column => ''doc''',
                     '5, ts_column => NULL, ttl_column => ''until''',

@@ -42,6 +42,7 @@
 #include "storage/lock.h"
 #include "tcop/tcopprot.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
