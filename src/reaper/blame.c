@@ -8,7 +8,8 @@
  *	 the DELETE of no rows raises it, too.  The batch is halved until the row is alone (batch.c); it is counted
  *	 as blocked and left to the next pass.
  * - What the DELETE of no rows raises, or we ourselves, is the table's (a published table without
- *	 replica identity, an archive that was dropped, a full disk): the worker pauses the table, longer each time.
+ *	 replica identity, a trigger of the archive that is disabled, a full disk): the worker pauses the table, longer
+ *	 each time.
  * - A lock that is not available, a deadlock, a cancellation is nobody's: it passes.  The worker
  *	 comes again in a second.  In a user's call a cancellation is the user's, wherever it was raised.
  *
