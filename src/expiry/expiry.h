@@ -209,7 +209,8 @@ typedef struct TtlValidation
 {
 	int			depth;			/* of executions when it started */
 	bool		is_alter_table;
-	char	   *container;		/* its name as a literal, to be put into a HINT */
+	char	   *container;		/* its name as a literal, to be put into a
+								 * HINT */
 	ErrorContextCallback context;
 	struct TtlValidation *outer;
 } TtlValidation;

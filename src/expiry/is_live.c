@@ -120,7 +120,10 @@ ttl_live_begin_validation(TtlValidation *inner, Node *stmt)
 	inner->context.previous = error_context_stack;
 	if (OidIsValid(relid) && ttl_container_peek(relid, &container))
 	{
-		/* the callback can't look into catalogs: a partition is reaped by its container's name */
+		/*
+		 * the callback can't look into catalogs: a partition is reaped by its
+		 * container's name
+		 */
 		inner->container = quote_literal_cstr(ttl_container_table_name(container.container));
 		error_context_stack = &inner->context;
 	}
