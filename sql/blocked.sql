@@ -144,6 +144,34 @@ CALL ttl.reap('p');
 SELECT stored('p');
 SELECT rows_deleted, blocked_rows, last_error FROM stats WHERE container = 'p';
 
+-- a trigger that repeats the reaper's statement deletes what it sees
+CREATE TABLE repeated (id int PRIMARY KEY);
+CREATE TABLE told (n bigint);
+CREATE FUNCTION repeat_it() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE n bigint;
+BEGIN
+    EXECUTE 'DELETE FROM ONLY blocked.repeated AS "ttl to delete" WHERE ctid OPERATOR(pg_catalog.=) '
+        'ANY ((SELECT $1)::pg_catalog.tid[])' USING '{"(0,2)"}'::tid[];
+    GET DIAGNOSTICS n = ROW_COUNT;
+    INSERT INTO blocked.told VALUES (n);
+    RETURN OLD;
+END $$;
+CREATE TRIGGER repeat_it BEFORE DELETE ON repeated FOR EACH ROW WHEN (OLD.id = 1) EXECUTE FUNCTION repeat_it();
+SELECT ttl.create_container('repeated', 3600);
+INSERT INTO repeated (id, _ts) VALUES (1, '2020-01-01'), (2, '2020-01-01');
+CALL ttl.reap('repeated');
+TABLE told;
+SELECT stored('repeated');
+
+-- a long message is cut where a character ends
+CREATE OR REPLACE FUNCTION repeat_it() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE '%', repeat('ü', 200);
+END $$;
+INSERT INTO repeated (id, _ts) VALUES (1, '2020-01-01');
+CALL ttl.reap('repeated');
+SELECT octet_length(last_error), last_error = repeat('ü', 127) AS cut FROM stats WHERE container = 'repeated';
+
 RESET client_min_messages;
 RESET search_path;
 DROP SCHEMA blocked CASCADE;

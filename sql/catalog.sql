@@ -15,6 +15,10 @@ SELECT c, left(refused(c), 5) FROM unnest(ARRAY[
 -- its triggers stay what they are in a script of pg_dump --disable-triggers
 ALTER TABLE ttl.container DISABLE TRIGGER ALL;
 SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = 'ttl.container'::regclass ORDER BY tgname;
+-- and what they call is a trigger of no other table
+CREATE TABLE not_ours (id int);
+CREATE TRIGGER t BEFORE INSERT ON not_ours FOR EACH ROW EXECUTE FUNCTION ttl.restore_container();
+SELECT refused('INSERT INTO catalog.not_ours VALUES (1)');
 -- maintenance of the catalog is allowed, and afterwards policies hold
 ANALYZE ttl.container;
 VACUUM FULL ttl.container;
