@@ -160,6 +160,11 @@ class Reach:
                                 for a, b, size in blocks for i in range(size) if str(a + i + 1) in entry['lines']}
         return self.known[path]
 
+    def share(self, path, key):
+        """The part of a file's lines that a test reaches"""
+        lines = self.files.get(path, {'lines': {}})['lines'].values()
+        return sum(key in e['tests'] for e in lines) / max(len(lines), 1)
+
     def of(self, path, text, start, end):
         """Keys of tests; None if nothing is known of the place, because it is new or of another version of PostgreSQL"""
         known = self.lines_of(path, text)

@@ -18,6 +18,7 @@ from mistakes import mistakes
 from suites import SUITES, Runner, all_tests
 
 FIELDS = ['id', 'room', 'file', 'line', 'function', 'kind', 'start', 'end', 'sum', 'before', 'after']
+FIRST = 5       # so many tests are run at once before the others
 VERDICTS = ['id', 'verdict', 'by', 'said', 'tests']
 
 
@@ -130,7 +131,7 @@ class Judge:
         self.useless = set()    # tests that fail here without any mutant
 
     def batches(self, m, text):
-        """The tests that reach the mutant, the short ones first; (suite, keys) of what is run at once"""
+        """The tests that reach the mutant, the best and short ones first; (suite, keys) of what is run at once"""
         keys = self.reach.of(m['file'], text, int(m['start']), int(m['end']))
         if keys is None:
             keys = self.reach.tests
@@ -139,18 +140,24 @@ class Judge:
         keys = [k for k in self.tests if k in keys and k.split('/')[0] in self.args.suites]
         seconds = {k: self.reach.tests.get(k, {'seconds': 20})['seconds'] for k in keys}
         keys = [k for k in keys if k not in self.useless and not self.reach.tests.get(k, {}).get('failed')]
+        # those first that are about the file: that reach much of it in little time
+        worth = {k: self.reach.share(m['file'], k) / max(seconds[k], 0.5) for k in keys}
         for suite in SUITES:
             of_suite = [k for k in keys if k.startswith(suite + '/')]
+            best = sorted(of_suite, key=lambda k: -worth[k])
             if suite == 'tap':
                 spent = 0
-                for k in sorted(of_suite, key=lambda k: seconds[k]):
+                for k in best:
                     spent += seconds[k]
                     if spent <= self.args.tap_seconds:
                         yield suite, [k]
             else:
-                for some in ([k for k in of_suite if seconds[k] < 5], [k for k in of_suite if seconds[k] >= 5]):
+                short = [k for k in best if seconds[k] < 5]
+                first = (short or best)[:FIRST]
+                rest = [] if self.args.quick else [[k for k in short if k not in first], [k for k in best if k not in short + first]]
+                for some in [first] + rest:
                     if some:
-                        yield suite, some
+                        yield suite, [k for k in of_suite if k in some]
 
     def put(self, path, text):
         with open(os.path.join(self.runner.tree, path), 'w') as f:
@@ -226,6 +233,78 @@ def run(args):
         t.join()
 
 
+def group(args):
+    """Survivors are tried again together, with all tests that reach one of them: where a test fails, it is tried with
+    halves of them until it is known who is to blame, and goes on without him."""
+    out = args.work + '/verdicts.tsv'
+    verdicts = {v['id']: v for v in read_tsv(out)}
+    judged = {j['id'] for j in read_tsv(args.work + '/judged.tsv') if j['verdict'] == 'equivalent'}
+    args.quick, args.tap_seconds = False, 1e9
+    judge = Judge(args, 0)
+    alive, passed = [], set()
+    for m in read_tsv(args.work + '/mutants.tsv'):
+        v = verdicts.get(m['id'])
+        if v and v['verdict'] == 'survived' and m['id'] not in judged and (not args.ids or int(m['id']) in args.ids):
+            if any(m['file'] == o['file'] and int(m['start']) < max(int(o['end']), int(o['start']) + 1) and
+                   int(o['start']) < max(int(m['end']), int(m['start']) + 1) for o in alive):
+                print('%s overlaps with another: next time' % m['id'])
+            else:
+                alive.append(m)
+    texts = {f: read(judge.runner.tree, f) for f in {m['file'] for m in alive}}
+    reached = {m['id']: {k for _, keys in judge.batches(m, texts[m['file']]) for k in keys} for m in alive}
+    print('together: %s' % ' '.join(m['id'] for m in alive), flush=True)
+
+    def fails(some, suite, keys):
+        for f in texts:
+            text = texts[f]
+            for m in sorted((m for m in some if m['file'] == f), key=lambda m: -int(m['start'])):
+                text = text[:int(m['start'])] + json.loads(m['after']) + text[int(m['end']):]
+            if text != read(judge.runner.tree, f):
+                judge.put(f, text)
+        problem = judge.runner.build()
+        if problem:
+            raise SystemExit(problem)
+        judge.runner.install()
+        return judge.runner.run(suite, [judge.tests[k] for k in keys])[1:]
+
+    def blame(some, suite, key):
+        """The one of them, together with whom the test fails, with whom it fails alone; what it says"""
+        while len(some) > 1:
+            half = some[:len(some) // 2]
+            some = half if fails(half, suite, [key])[0] else some[len(half):]
+        failed, said = fails(some, suite, [key])
+        return (some[0], said) if failed else (None, '')
+
+    todo = []
+    for suite in args.suites:
+        keys = [k for k in judge.tests if k.startswith(suite + '/')]
+        todo += [(suite, [k]) for k in keys] if suite == 'tap' else [(suite, keys)]
+    for suite, keys in todo:
+        tried = set()
+        while alive:
+            keys = [k for k in keys if any(k in reached[m['id']] for m in alive)]
+            if not keys:
+                break
+            failed, said = fails(alive, suite, keys)
+            print('%-34s %2d mutants: %s' % (keys[0] if len(keys) == 1 else suite, len(alive), failed or 'passes'), flush=True)
+            if failed is None or failed not in keys:
+                passed |= set(keys) if failed is None else set()
+                break
+            passed |= set(keys[:keys.index(failed)])
+            keys = keys[keys.index(failed):]
+            m, said = blame([m for m in alive if failed in reached[m['id']]] or alive, suite, failed)
+            if m is not None:
+                alive.remove(m)
+                write_tsv(out, VERDICTS, [{'id': m['id'], 'verdict': 'noticed', 'by': failed, 'said': said, 'tests': len(passed)}], 'a')
+                print('%4s %-34s %-18s noticed    %-34s %s' % (m['id'], m['file'].split('/')[-1] + ':' + m['line'], m['kind'],
+                                                              failed, said[:80]), flush=True)
+            elif failed in tried:
+                keys.remove(failed)
+            tried.add(failed)
+    for m in alive:
+        write_tsv(out, VERDICTS, [{'id': m['id'], 'verdict': 'survived', 'by': '', 'said': '', 'tests': len(passed & reached[m['id']])}], 'a')
+
+
 def report(args):
     """Noticed of those that change behaviour, per room and kind; then those that were not"""
     verdicts = {v['id']: v for v in read_tsv(args.work + '/verdicts.tsv')}
@@ -260,7 +339,7 @@ def main():
     def words(s):
         return s.split(',')
     p = argparse.ArgumentParser()
-    p.add_argument('command', choices=['coverage', 'change', 'draw', 'run', 'show', 'report'])
+    p.add_argument('command', choices=['coverage', 'change', 'draw', 'run', 'group', 'show', 'report'])
     p.add_argument('--work', required=True, help='what is kept: coverage.json, mutants.tsv, verdicts.tsv, judged.tsv')
     p.add_argument('--scratch', help='what is not')
     p.add_argument('--trees', type=words, required=True)
@@ -273,6 +352,7 @@ def main():
     p.add_argument('--number', type=int, default=40)
     p.add_argument('--seed', type=int, default=1)
     p.add_argument('--tap-seconds', type=float, default=300, help='of TAP files for one mutant')
+    p.add_argument('--quick', action='store_true', help='of regress and isolation only the tests that are about the file')
     p.add_argument('--ids', type=lambda s: [int(x) for x in s.split(',')])
     p.add_argument('--details', action='store_true')
     args = p.parse_args()
@@ -291,6 +371,8 @@ def main():
         choose(args)
     if args.command in ('change', 'draw', 'run'):
         run(args)
+    if args.command == 'group':
+        group(args)
     if args.command == 'show':
         show(args)
     else:

@@ -10,6 +10,7 @@ import subprocess
 import time
 
 SUITES = ['regress', 'isolation', 'tap']
+NEEDED = ['install', 'configuration']       # of regress: by all others, and by ddl and uninstall
 
 
 def make_list(tree, name):
@@ -37,6 +38,7 @@ class Runner:
         self.bindir = self.ask('--bindir')
         self.pkglibdir = self.ask('--pkglibdir')
         self.tmp = os.path.abspath(tmp)
+        self.sums = {}          # of objects: when they were built, and what they do
         os.makedirs(self.tmp, exist_ok=True)
 
     def ask(self, what):
@@ -75,10 +77,13 @@ class Runner:
         """What the objects do, whatever their names and line tables are"""
         sums = {}
         for o in glob.glob(os.path.join(self.tree, 'src', '**', '*.o'), recursive=True):
-            subprocess.run(['objcopy', '--strip-debug', o, o + '.bare'], check=True)
-            with open(o + '.bare', 'rb') as f:
-                sums[o] = hashlib.sha1(f.read()).hexdigest()
-            os.remove(o + '.bare')
+            at = os.stat(o).st_mtime_ns
+            if self.sums.get(o, (0, ''))[0] != at:
+                subprocess.run(['objcopy', '--strip-debug', o, o + '.bare'], check=True)
+                with open(o + '.bare', 'rb') as f:
+                    self.sums[o] = at, hashlib.sha1(f.read()).hexdigest()
+                os.remove(o + '.bare')
+            sums[o] = self.sums[o][1]
         return sums
 
     def stop_servers(self):
@@ -151,8 +156,8 @@ class Runner:
             words = self.make('tap-check', 'PROVE_TESTS=' + ' '.join(names), 'PROVE_FLAGS=--verbose')
             bad = r'^not ok (?!.*# TODO)|^Bail out|Dubious|^Result: FAIL'
         else:
-            if suite == 'regress' and names[0] != 'install':
-                names = ['install'] + names
+            if suite == 'regress':
+                names = [n for n in NEEDED if n not in names and (n == 'install' or {'ddl', 'uninstall'} & set(names))] + names
             words = self.make(suite + '-check', '%s=%s' % (suite.upper(), ' '.join(names)))
             bad = r'\.\.\. FAILED|^pg_(isolation_)?regress: |could not'
         for f in glob.glob(os.path.join(self.tree, 'tmp_check/log/regress_log_*')) + [os.path.join(self.tree, diffs or '-')]:
