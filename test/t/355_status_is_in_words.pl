@@ -100,7 +100,7 @@ is(sql("SELECT lag IS NULL FROM $queue"), 't', '... and knows that nothing is le
 $old->quit;
 sql('SELECT ttl.resume(); DROP TABLE queue');
 
-# Why every DELETE fails, and what is damaged
+# Why every DELETE fails, and what is damaged; the worker comes at once for what a transaction has changed with a policy
 sub problem_is
 {
 	my ($table, $state, $what) = @_;
@@ -117,48 +117,56 @@ sub failing_is
 	like(sql("SELECT last_error FROM ttl.stat_containers WHERE container = '$table'::regclass"), $error, '... and why');
 	return;
 }
-sql(q{
+sql(q{BEGIN;
 CREATE TABLE published (id int);
 CREATE PUBLICATION publication FOR TABLE published;
 SELECT ttl.create_container('published', 60);
-INSERT INTO published VALUES (1, now() - interval '1 hour')});
+INSERT INTO published VALUES (1, now() - interval '1 hour');
+COMMIT});
 failing_is('published', qr/does not have a replica identity/, 'a publication');
 sql('ALTER TABLE published REPLICA IDENTITY FULL');
 problem_is('published', 'idle', 'a replica identity');
 sql(q{CREATE ROLE someone; ALTER TABLE published OWNER TO someone; REVOKE DELETE ON published FROM someone;
-INSERT INTO published VALUES (1, now() - interval '1 hour')});
+INSERT INTO published VALUES (1, now() - interval '1 hour'); SELECT ttl.set_default_ttl('published', 61)});
 failing_is('published', qr/permission denied/, 'no right to delete');
-sql(q{DROP TABLE published;
+sql(q{BEGIN;
+DROP TABLE published;
 CREATE TABLE parted (id int) PARTITION BY LIST (id);
 CREATE TABLE parted_1 PARTITION OF parted DEFAULT;
 ALTER TABLE parted_1 OWNER TO someone;
 SELECT ttl.create_container('parted', 60);
-INSERT INTO parted VALUES (1, now() - interval '1 hour')});
+INSERT INTO parted VALUES (1, now() - interval '1 hour');
+COMMIT});
 failing_is('parted', qr/owner/, 'a partition of another owner');
-sql(q{DROP TABLE parted;
+sql(q{BEGIN;
+DROP TABLE parted;
 CREATE TABLE mixed (id int) PARTITION BY LIST (id);
 CREATE TABLE mixed_1 PARTITION OF mixed FOR VALUES IN (1);
 CREATE TABLE mixed_2 PARTITION OF mixed FOR VALUES IN (2);
 CREATE PUBLICATION of_mixed FOR TABLE mixed_2;
 SELECT ttl.create_container('mixed', 60);
-INSERT INTO mixed VALUES (2, now() - interval '1 hour')});
+INSERT INTO mixed VALUES (2, now() - interval '1 hour');
+COMMIT});
 failing_is('mixed', qr/does not have a replica identity/, 'one of two partitions');
 sql(q{SELECT ttl.pause(); INSERT INTO mixed VALUES (1, now() - interval '1 hour'); CALL ttl.reap('mixed', 1)});
 is(sql(q{SELECT problem FROM ttl.outlook('mixed')}), 'failing: see last_error', '... also after a CALL that deletes from the other');
 sql(q{SELECT ttl.resume();
+BEGIN;
 DROP TABLE mixed;
 CREATE TABLE refused (id int);
 CREATE FUNCTION refuse_all() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'none'; END $$;
 CREATE TRIGGER refuse BEFORE DELETE ON refused EXECUTE FUNCTION refuse_all();
 SELECT ttl.create_container('refused', 60);
-INSERT INTO refused VALUES (1, now() - interval '1 hour')});
+INSERT INTO refused VALUES (1, now() - interval '1 hour');
+COMMIT});
 problem_is('refused', 'failing: see last_error', 'a trigger that refuses all');
 sql('DROP TABLE refused');
 my $log = -s $node->logfile;
 sql(q{ALTER TABLE item DISABLE TRIGGER "~ttl"});
 problem_is('item', 'damaged: trigger "~ttl" is disabled', 'a trigger that is disabled');
+sql(q{SET row_security = off; BEGIN; CREATE TABLE idle_one (id int PRIMARY KEY); SELECT ttl.create_container('idle_one', 60);
+DROP TRIGGER "~ttl" ON idle_one; COMMIT});
 ok($node->wait_for_log(qr/WARNING:  trigger "~ttl" of container "public\.item" is disabled\n.*DETAIL:  Expired rows are hidden and deleted, but .*\n.*HINT:  Use ALTER TABLE \.\.\. ENABLE TRIGGER/, $log), '... which the log says, too');
-sql(q{CREATE TABLE idle_one (id int PRIMARY KEY); SELECT ttl.create_container('idle_one', 60); SET row_security = off; DROP TRIGGER "~ttl" ON idle_one});
 ok($node->wait_for_log(qr/WARNING:  container "public\.idle_one" has lost its trigger "~ttl"\n.*DETAIL:  .*\n.*HINT:  Use ttl\.drop_container\(\), and ttl\.create_container\(\)/, $log), '... and that one is gone');
 # visited again, by another worker
 my $worker = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'ttl reaper'};
@@ -187,7 +195,8 @@ $node->restart;
 problem_is('item', 'no launcher (max_worker_processes)', 'neither does the server');
 $node->append_conf('postgresql.conf', 'max_worker_processes = 8');
 $node->restart;
-sql(q{SELECT ttl.alter_container('item', replication_origin => true); INSERT INTO item (id, _ts) VALUES (3, now() - interval '2 days')});
+sql(q{BEGIN; SELECT ttl.alter_container('item', replication_origin => true);
+INSERT INTO item (id, _ts) VALUES (3, now() - interval '2 days'); COMMIT});
 failing_is('item', qr/replication state/, 'an origin without slots');
 sql(q{SELECT ttl.alter_container('item', replication_origin => false)});
 problem_is('item', 'idle', 'all is well');
