@@ -11,11 +11,12 @@ import json
 import os
 import random
 import re
+import signal
 import threading
 
 from coverage import Reach, line_of, measure, room_of, table
 from mistakes import mistakes
-from suites import SUITES, Runner, all_tests
+from suites import SUITES, Runner, all_tests, end_tests
 
 FIELDS = ['id', 'room', 'file', 'line', 'function', 'kind', 'start', 'end', 'sum', 'before', 'after']
 FIRST = 5       # so many tests are run at once before the others
@@ -356,6 +357,8 @@ def main():
     p.add_argument('--ids', type=lambda s: [int(x) for x in s.split(',')])
     p.add_argument('--details', action='store_true')
     args = p.parse_args()
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end_tests)
     args.anew = args.command in ('change', 'draw')
     kept = args.work + '/coverage.json'
     if args.command == 'coverage':

@@ -12,6 +12,15 @@ import time
 SUITES = ['regress', 'isolation', 'tap']
 NEEDED = ['install', 'configuration']       # of regress: by all others, and by ddl and uninstall
 
+running = set()         # process groups of tests
+
+
+def end_tests(number, frame):
+    """Handler of signals: tests have sessions of their own, and would go on"""
+    for pid in running:
+        os.killpg(pid, signal.SIGTERM)
+    os._exit(128 + number)
+
 
 def make_list(tree, name):
     """A list of the Makefile: REGRESS or ISOLATION"""
@@ -115,6 +124,7 @@ class Runner:
         heard = time.time()
         p = subprocess.Popen(command, cwd=self.tree, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, start_new_session=True)
+        running.add(p.pid)
         os.set_blocking(p.stdout.fileno(), False)
         found, log, rest, ended = None, [], '', False
         while found is None and not ended:
@@ -143,6 +153,7 @@ class Runner:
             except ProcessLookupError:
                 pass
         p.wait()
+        running.discard(p.pid)
         p.stdout.close()
         if found is None and p.returncode != 0:
             found = 'exit status %d' % p.returncode
