@@ -113,13 +113,12 @@ publish_update(const TtlContainer *container, const Bitmapset *updated, EState *
 
 /*
  * Makes the container's trigger fire before UPDATE, too, in this execution, if the statement
- * assigns key columns or what decides when a row expires, or a row trigger of the user's may do so.
+ * assigns key columns or what decides when a row expires, or a row trigger of the user's may do so.  It may be NULL.
  */
 static void
-fire_on_update(ResultRelInfo *info, EState *estate)
+fire_on_update(ResultRelInfo *info, Trigger *trigger, EState *estate)
 {
 	TriggerDesc *triggers = info->ri_TrigDesc;
-	Trigger    *trigger = ttl_row_trigger_among(triggers);
 	TtlContainer container;
 
 	if (trigger == NULL ||
@@ -147,20 +146,17 @@ fire_on_update(ResultRelInfo *info, EState *estate)
 /*
  * Makes the container's trigger the last to fire, whatever the names of
  * others, and looks its function up for the session instead of for each execution.
- * Only while none has fired yet: what belongs to each is kept by its position.
+ * Only while none has fired yet: what belongs to each is kept by its position.  Returns where it is then.
  */
-static void
-fire_last(ResultRelInfo *target, EState *estate)
+static Trigger *
+fire_last(ResultRelInfo *target, Trigger *trigger, EState *estate)
 {
 	static FmgrInfo function = {.fn_oid = InvalidOid};
 
 	TriggerDesc *triggers = target->ri_TrigDesc;
-	Trigger    *trigger = ttl_row_trigger_among(triggers);
 	Trigger    *last = &triggers->triggers[triggers->numtriggers - 1];
 	Trigger		moved;
 
-	if (trigger == NULL)
-		return;
 	if (trigger != last)
 	{
 		moved = *trigger;
@@ -171,6 +167,7 @@ fire_last(ResultRelInfo *target, EState *estate)
 		fmgr_info_cxt(last->tgfoid, &function, TopMemoryContext);
 	fmgr_info_copy(&target->ri_TrigFunctions[triggers->numtriggers - 1], &function,
 				   estate->es_query_cxt);
+	return last;
 }
 
 /*
@@ -178,12 +175,11 @@ fire_last(ResultRelInfo *target, EState *estate)
  * expired row, as on a plain table.
  */
 static void
-note_disabled(const ResultRelInfo *target, const EState *estate)
+note_disabled(const Trigger *trigger, const EState *estate)
 {
-	const Trigger *trigger = ttl_row_trigger_among(target->ri_TrigDesc);
 	TtlExecution *execution = ttl_execution_of(estate);
 
-	if (trigger != NULL && execution != NULL && !ttl_row_trigger_fires(trigger))
+	if (execution != NULL && !ttl_row_trigger_fires(trigger))
 		execution->keeps_keys = true;
 }
 
@@ -207,15 +203,21 @@ ttl_targets_explain_key(void *arg)
 static void
 prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
 {
+	Trigger    *trigger;
+
 	if (mtstate->operation == CMD_DELETE || target->ri_TrigDesc == NULL ||
 		!ttl_container_is_part(RelationGetRelid(target->ri_RelationDesc)))
 		return;
-	note_disabled(target, mtstate->ps.state);
-	fire_last(target, mtstate->ps.state);
+	trigger = ttl_row_trigger_among(target->ri_TrigDesc);
+	if (trigger != NULL)
+	{
+		note_disabled(trigger, mtstate->ps.state);
+		trigger = fire_last(target, trigger, mtstate->ps.state);
+	}
 	ttl_conflicts_check(target, mtstate->ps.state);
 	if (mtstate->operation != CMD_INSERT ||
 		((ModifyTable *) mtstate->ps.plan)->onConflictAction == ONCONFLICT_UPDATE)
-		fire_on_update(target, mtstate->ps.state);
+		fire_on_update(target, trigger, mtstate->ps.state);
 }
 
 /*
@@ -236,7 +238,8 @@ ttl_targets_routed(Relation rel)
 
 		if (info->ri_RelationDesc == rel)
 		{
-			fire_on_update(info, execution->query_desc->estate);
+			fire_on_update(info, ttl_row_trigger_among(info->ri_TrigDesc),
+						   execution->query_desc->estate);
 			ttl_conflicts_check(info, execution->query_desc->estate);
 		}
 	}
