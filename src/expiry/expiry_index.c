@@ -36,6 +36,7 @@
 #include "catalog/pg_collation.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_index.h"
+#include "catalog/pg_opclass.h"
 #include "catalog/pg_opfamily.h"
 #include "catalog/pg_type.h"
 #include "catalog_expr.h"
@@ -57,7 +58,6 @@
 #include "utils/ruleutils.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
-#include "utils/typcache.h"
 
 /* The type of a btree's keys; NULL if they are timestamps */
 const TtlType *
@@ -270,6 +270,25 @@ is_btree(Oid index)
 }
 
 /*
+ * True if the operator class is the default of that type.  PostgreSQL's own look-up of a type's default reads all
+ * classes of btree, when a session needs it first.
+ */
+static bool
+is_default_class(Oid opclass, Oid type)
+{
+	HeapTuple	tuple = SearchSysCache1(CLAOID, ObjectIdGetDatum(opclass));
+	Form_pg_opclass form;
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;			/* dropped meanwhile */
+	form = (Form_pg_opclass) GETSTRUCT(tuple);
+	result = form->opcdefault && form->opcintype == type;
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/*
  * True if the index of that row of pg_index has these, and only these, key and
  * predicate, in the usual order.
  */
@@ -288,8 +307,7 @@ index_equals(HeapTuple index, const IndexDefinition *definition)
 		!form->indislive || ((int2vector *) DatumGetPointer(options))->values[0] != 0)
 		return false;
 
-	if (get_opclass_family(((oidvector *) DatumGetPointer(classes))->values[0]) !=
-		lookup_type_cache(exprType((const Node *) key), TYPECACHE_BTREE_OPFAMILY)->btree_opf)
+	if (!is_default_class(((oidvector *) DatumGetPointer(classes))->values[0], exprType((const Node *) key)))
 		return false;
 	if (IsA(key, Var))
 	{
