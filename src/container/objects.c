@@ -271,15 +271,21 @@ bool
 ttl_container_calls(Oid function)
 {
 	const TtlObjects *found = ttl_container_objects();
+	HeapTuple	tuple = found == NULL ? NULL : SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	bool		result = false;
 
-	if (found == NULL || get_func_namespace(function) != found->schema)
+	if (!HeapTupleIsValid(tuple))
 		return false;
-	for (int i = 0; i < lengthof(functions); i++)
+	if (((Form_pg_proc) GETSTRUCT(tuple))->pronamespace == found->schema)
 	{
-		if (function_oid(i) == function)
-			return true;
+		const char *name = NameStr(((Form_pg_proc) GETSTRUCT(tuple))->proname);
+
+		/* by names first: to look up others than the one that is called would take a session some time */
+		for (int i = 0; i < lengthof(functions) && !result; i++)
+			result = strcmp(functions[i].name, name) == 0 && function_oid(i) == function;
 	}
-	return false;
+	ReleaseSysCache(tuple);
+	return result;
 }
 
 /* The OID of a function of ours; errors (42704, 55000) if it is not there. */
