@@ -136,9 +136,14 @@ sub count_small
 	}
 	my ($container, $plain) = map { my ($table, $clock) = @$_; count_on($server, [ 10, 60 ], \@on_leaves, T => $table, clock => $clock) } [ 'leaves', '' ], [ 'plain_leaves', '' ];
 	$add->($on_leaves[$_][0], $container->[$_], $plain->[$_]) for 0 .. $#on_leaves;
-	my %first = map { $_ => (bench::Instructions::callgrind($server, 'ttl', 'pg_parse_query', "SELECT payload FROM $_ WHERE id = 1", 'SELECT 1'))[1] } 'container', 'plain', 'alike';
-	$add->('first statement of a session, a read by key', @first{ 'container', 'plain' });
-	$add->('... / a table with the same columns and indexes, and a trigger', @first{ 'container', 'alike' });
+	for ([ 'a read by key', 'SELECT payload FROM {T} WHERE id = 1' ], [ 'INSERT of one row', q{INSERT INTO {T} (id, k, payload) VALUES (-1, 1, 'x')} ])
+	{
+		my ($what, $statement) = @$_;
+		my %first = map { $_ => (bench::Instructions::callgrind($server, 'ttl', 'pg_parse_query', $statement =~ s/\{T\}/$_/r, 'SELECT 1'))[1] } 'container', 'plain', 'alike';
+
+		$add->("first statement of a session, $what", @first{ 'container', 'plain' });
+		$add->('... / a table with the same columns and indexes, and a trigger', @first{ 'container', 'alike' });
+	}
 	return;
 }
 
