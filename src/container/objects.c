@@ -280,7 +280,10 @@ ttl_container_calls(Oid function)
 	{
 		const char *name = NameStr(((Form_pg_proc) GETSTRUCT(tuple))->proname);
 
-		/* by names first: to look up others than the one that is called would take a session some time */
+		/*
+		 * by names first: to look up others than the one that is called would
+		 * take a session some time
+		 */
 		for (int i = 0; i < lengthof(functions) && !result; i++)
 			result = strcmp(functions[i].name, name) == 0 && function_oid(i) == function;
 	}
