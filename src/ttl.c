@@ -365,7 +365,7 @@ ttl_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 {
 	/* pgaudit would log the filter function for each query */
 	if (access == OAT_FUNCTION_EXECUTE && objectId >= FirstNormalObjectId &&
-		ttl_container_calls(objectId))
+		ttl_container_is_own_function(objectId))
 		return;
 	if (prev_object_access_hook)
 		prev_object_access_hook(access, classId, objectId, subId, arg);

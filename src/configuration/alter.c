@@ -40,6 +40,7 @@
  * Arguments, by their number; errors (22023) if they won't do
  */
 
+/* Errors if an argument is NULL. */
 void
 ttl_argument_refuse_null(FunctionCallInfo fcinfo, int n, const char *name)
 {
@@ -53,7 +54,7 @@ ttl_argument_refuse_null(FunctionCallInfo fcinfo, int n, const char *name)
 Oid
 ttl_argument_container(FunctionCallInfo fcinfo, const char *function)
 {
-	ttl_container_may_change(function);
+	ttl_container_begin_change(function);
 	ttl_argument_refuse_null(fcinfo, 0, "container");
 	ttl_table_check_settable(PG_GETARG_OID(0));
 	return PG_GETARG_OID(0);
@@ -143,6 +144,7 @@ ttl_argument_settings(FunctionCallInfo fcinfo, TtlPolicy *policy)
 	return given;
 }
 
+/* A boolean that must not be NULL */
 bool
 ttl_argument_boolean(FunctionCallInfo fcinfo, int n, const char *name)
 {
@@ -185,6 +187,7 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 	ttl_container_check_owned(relid);
 	ttl_table_lock_distributed(relid, ShareRowExclusiveLock);
 	lock_table(relid, default_ttl == TTL_OFF);
+	/* before the policy's, for what looks at the indexes of partitions below */
 	if (default_ttl != TTL_OFF)
 		(void) ttl_container_tree(relid, AccessShareLock);
 	lock_policy(relid, &policy);
@@ -198,6 +201,11 @@ ttl_alter_default_ttl(Oid relid, int32 default_ttl)
 	/* rows may come until this is committed, also where there are none */
 	if (policy.default_ttl != old_default)
 		ttl_grace_begin(&policy, old_default, InvalidOid);
+
+	/*
+	 * each count is by the policy under which these rows are hidden: the old
+	 * one here, the new one below
+	 */
 	ttl_notice_made_visible(relid, old_default, default_ttl);
 	ttl_policy_update(relid, &policy);
 	ttl_table_send_policy(relid, &policy);
@@ -328,6 +336,11 @@ ttl_alter_container(PG_FUNCTION_ARGS)
 	TtlSqlContext saved;
 
 	ttl_container_check_owned(relid);
+
+	/*
+	 * arguments alone tell which tables to lock, which comes before the
+	 * policy is read
+	 */
 	ttl_policy_init(&wanted);
 	given = ttl_argument_settings(fcinfo, &wanted);
 	lock_for_change(relid, &wanted, given);

@@ -629,7 +629,7 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 	int			before;
 	char	   *answer;
 
-	ttl_container_may_change("ttl.create_ttl_index()");
+	ttl_container_begin_change("ttl.create_ttl_index()");
 	ttl_argument_refuse_null(fcinfo, 0, "collection");
 	default_ttl = ttl_argument_default_ttl(fcinfo);
 	if (default_ttl == TTL_OFF)

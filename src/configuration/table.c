@@ -46,6 +46,7 @@
  * Columns
  */
 
+/* The column of that name, or NULL */
 Form_pg_attribute
 ttl_table_find_column(Relation rel, const char *name)
 {
@@ -331,6 +332,7 @@ ttl_table_add_columns(Oid relid, TtlPolicy *policy)
 		policy->created_objects |= TTL_CREATED_TS_DEFAULT;
 	if (lacks_own)
 		policy->created_objects |= TTL_CREATED_TTL_COLUMN;
+	/* ALTER TABLE refuses a table that this session has open */
 	table_close(rel, NoLock);
 
 	if (lacks_ts)
@@ -421,7 +423,7 @@ calls_ours(Node *node, void *context)
 {
 	if (node == NULL)
 		return false;
-	if (IsA(node, FuncExpr) && ttl_container_calls(((FuncExpr *) node)->funcid))
+	if (IsA(node, FuncExpr) && ttl_container_is_own_function(((FuncExpr *) node)->funcid))
 		return true;
 	return expression_tree_walker(node, calls_ours, context);
 }
@@ -613,6 +615,7 @@ ttl_table_check_new_index(HeapTuple index)
 void
 ttl_table_complete_partition(Oid parent_relid, Oid relid, const TtlPolicy *policy)
 {
+	/* the lock that ATTACH has on it */
 	Relation	parent = table_open(parent_relid, ShareUpdateExclusiveLock);
 	Form_pg_attribute ts = ttl_table_find_column(parent, NameStr(policy->ts_column));
 	Form_pg_attribute own = ttl_table_find_column(parent, NameStr(policy->ttl_column));
@@ -768,6 +771,7 @@ ttl_table_send_policy(Oid relid, const TtlPolicy *policy)
 		ttl_table_create_trigger(relid, policy);
 }
 
+/* Drops the row trigger of a container, on all nodes of Citus. */
 void
 ttl_table_drop_trigger(Oid relid)
 {

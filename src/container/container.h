@@ -152,12 +152,12 @@ typedef enum TtlFunction
 extern const TtlObjects *ttl_container_objects(void);
 extern const TtlObjects *ttl_container_require_objects(void);
 extern Oid	ttl_container_function(TtlFunction function);
-extern bool ttl_container_calls(Oid function);
+extern bool ttl_container_is_own_function(Oid function);
 extern void ttl_container_check_version(TupleDesc catalog);
 extern void ttl_container_version_changed(Oid extension);
 extern void ttl_objects_invalidate(void);
 extern void ttl_container_check_writable(const char *function);
-extern void ttl_container_may_change(const char *function);
+extern void ttl_container_begin_change(const char *function);
 
 /*
  * container.c
@@ -268,7 +268,6 @@ extern char *ttl_policy_differences(const TtlPolicy *old, const TtlPolicy *new);
  * policy.c
  */
 
-/* The caller has checked everything, rights included. */
 extern bool ttl_policy_read(Oid container, TtlPolicy *policy);
 extern void ttl_policy_insert(Oid container, const TtlPolicy *policy);
 extern void ttl_policy_update(Oid container, const TtlPolicy *policy);

@@ -11,11 +11,11 @@
 #include "access/htup.h"
 #include "container/container.h"
 
-/* settings.c: the columns of ttl.container, but for relid */
+/* settings.c */
 extern void ttl_policy_from_values(TtlPolicy *policy, const Datum *values, const bool *nulls);
 extern void ttl_policy_to_values(const TtlPolicy *policy, Datum *values, bool *nulls);
 
-/* policy.c: what a row of ttl.container says; errors (55000) if it is another version's. */
+/* policy.c */
 extern void ttl_policy_of_tuple(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy);
 extern Oid	ttl_policy_relid_of(HeapTuple tuple, TupleDesc desc);
 

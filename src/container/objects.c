@@ -268,7 +268,7 @@ ttl_container_objects(void)
 
 /* True if the function is one of ours that plans, indexes or triggers call. */
 bool
-ttl_container_calls(Oid function)
+ttl_container_is_own_function(Oid function)
 {
 	const TtlObjects *found = ttl_container_objects();
 	HeapTuple	tuple = found == NULL ? NULL : SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
@@ -439,12 +439,13 @@ ttl_container_check_writable(const char *function)
  * being dropped until the transaction ends; errors (42704) if it has been.
  */
 void
-ttl_container_may_change(const char *function)
+ttl_container_begin_change(const char *function)
 {
 	ttl_container_check_writable(function);
 	(void) ttl_container_require_objects();
 	LockDatabaseObject(ExtensionRelationId, get_extension_oid(TTL_EXTENSION, false),
 					   0, AccessShareLock);
+	/* it may have been dropped while this waited */
 	(void) ttl_container_require_objects();
 }
 

@@ -69,6 +69,11 @@ ttl_policy_announce_change(Oid container, bool replan)
 		foreach(lc, ttl_container_tables(container))
 			CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
 	}
+
+	/*
+	 * it is taken when the statement or the transaction ends, whatever memory
+	 * has gone by then
+	 */
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	changed = list_append_unique_oid(changed, container);
 	MemoryContextSwitchTo(old);
@@ -176,6 +181,7 @@ may_have_row(Oid relid)
 		index = try_relation_open(get_relname_relid(PRIMARY_KEY, objects->schema), AccessShareLock);
 	if (index != NULL && index->rd_rel->relkind == RELKIND_INDEX && index->rd_index->indisvalid)
 	{
+		/* the one kind of scan that needs no table */
 		IndexScanDesc scan = TtlIndexBeginscanBitmap(index, SnapshotAny, 1);
 		TIDBitmap  *tids = tbm_create(work_mem * 1024L, NULL);
 		ScanKeyData key;
@@ -202,6 +208,7 @@ end_scan(CatalogScan *scan)
 	table_close(scan->rel, scan->lockmode);
 }
 
+/* What a row of ttl.container says; errors (55000) if it is another version's. */
 void
 ttl_policy_of_tuple(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 {
@@ -216,7 +223,7 @@ ttl_policy_of_tuple(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 
 /* Makes a row of ttl.container. */
 static HeapTuple
-form(Oid container, const TtlPolicy *policy, TupleDesc desc)
+form_row(Oid container, const TtlPolicy *policy, TupleDesc desc)
 {
 	Datum	   *values = palloc0(desc->natts * sizeof(Datum));
 	bool	   *nulls = palloc(desc->natts * sizeof(bool));
@@ -229,6 +236,7 @@ form(Oid container, const TtlPolicy *policy, TupleDesc desc)
 	return heap_form_tuple(desc, values, nulls);
 }
 
+/* Reads the policy of a container, as of now; false if the relation has none. */
 bool
 ttl_policy_read(Oid container, TtlPolicy *policy)
 {
@@ -245,12 +253,13 @@ ttl_policy_read(Oid container, TtlPolicy *policy)
 	return HeapTupleIsValid(tuple);
 }
 
+/* Makes the table a container.  The caller has checked everything, rights included, here and below. */
 void
 ttl_policy_insert(Oid container, const TtlPolicy *policy)
 {
 	Relation	rel = table_open(ttl_container_require_objects()->catalog, RowExclusiveLock);
 
-	CatalogTupleInsert(rel, form(container, policy, RelationGetDescr(rel)));
+	CatalogTupleInsert(rel, form_row(container, policy, RelationGetDescr(rel)));
 	table_close(rel, RowExclusiveLock);
 	ereport(LOG,
 			(errmsg("role \"%s\" has made table \"%s\" a container: default_ttl %s",
@@ -260,6 +269,7 @@ ttl_policy_insert(Oid container, const TtlPolicy *policy)
 	CommandCounterIncrement();
 }
 
+/* Changes the policy, whose lock the caller holds. */
 void
 ttl_policy_update(Oid container, const TtlPolicy *policy)
 {
@@ -274,7 +284,7 @@ ttl_policy_update(Oid container, const TtlPolicy *policy)
 		elog(ERROR, "no row in ttl.container for relation %u", container);
 	ttl_policy_of_tuple(old, RelationGetDescr(scan.rel), &old_policy);
 	CatalogTupleUpdate(scan.rel, &old->t_self,
-					   form(container, policy, RelationGetDescr(scan.rel)));
+					   form_row(container, policy, RelationGetDescr(scan.rel)));
 	end_scan(&scan);
 	log_change(container, &old_policy, policy);
 	for (int i = 0; i < ttl_nsettings; i++)
@@ -284,6 +294,7 @@ ttl_policy_update(Oid container, const TtlPolicy *policy)
 	CommandCounterIncrement();
 }
 
+/* Makes the table a plain one again, if it still exists. */
 void
 ttl_policy_delete(Oid container)
 {
@@ -295,11 +306,13 @@ ttl_policy_delete(Oid container)
 	if (HeapTupleIsValid(tuple))
 		CatalogTupleDelete(scan.rel, &tuple->t_self);
 	end_scan(&scan);
+	/* nobody has anything cached of a table that was dropped */
 	if (get_rel_relkind(container) != '\0')
 		ttl_policy_announce_change(container, true);
 	CommandCounterIncrement();
 }
 
+/* The container that a row of ttl.container is of */
 Oid
 ttl_policy_relid_of(HeapTuple tuple, TupleDesc desc)
 {
@@ -379,6 +392,7 @@ ttl_policy_lock(Oid container, bool exclusive, bool wait)
 	if (LockAcquire(&tag, exclusive ? AccessExclusiveLock : ShareLock,
 					false, !wait) == LOCKACQUIRE_NOT_AVAIL)
 		return false;
+	/* whoever had the lock may have changed the policy */
 	AcceptInvalidationMessages();
 	return true;
 }

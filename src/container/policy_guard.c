@@ -103,7 +103,7 @@ check_settings(HeapTuple tuple, TupleDesc desc)
  * another table here, or of none.
  */
 static bool
-can_be_restored(Oid relid, HeapTuple tuple, TupleDesc desc)
+warn_unless_restorable(Oid relid, HeapTuple tuple, TupleDesc desc)
 {
 	char		relkind = get_rel_relkind(relid);
 	TtlPolicy	policy;
@@ -168,7 +168,7 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	desc = RelationGetDescr(trigger->tg_relation);
 	tuple = trigger->tg_trigtuple;
 	relid = ttl_policy_relid_of(tuple, desc);
-	if (!can_be_restored(relid, tuple, desc))
+	if (!warn_unless_restorable(relid, tuple, desc))
 		return PointerGetDatum(NULL);
 	if (ttl_policy_read(relid, &existing))
 	{
@@ -183,6 +183,11 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	}
 	archive = heap_getattr(tuple, Anum_container_archive_to, desc, &isnull);
 	lost_archive = !isnull && get_rel_relkind(DatumGetObjectId(archive)) == '\0';
+
+	/*
+	 * sessions look when this has been committed, and so has the row that is
+	 * let in
+	 */
 	ttl_policy_announce_change(relid, true);
 	ereport(WARNING,
 			(errmsg("container \"%s\" was restored with reaping off",

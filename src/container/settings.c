@@ -333,6 +333,7 @@ write_field(const void *field, TtlSettingType type, bool *isnull)
 	elog(ERROR, "unrecognized type of setting: %d", (int) type);
 }
 
+/* Sets the fields of a policy to the columns of ttl.container, but for relid. */
 void
 ttl_policy_from_values(TtlPolicy *policy, const Datum *values, const bool *nulls)
 {
@@ -344,6 +345,7 @@ ttl_policy_from_values(TtlPolicy *policy, const Datum *values, const bool *nulls
 	}
 }
 
+/* The other way round */
 void
 ttl_policy_to_values(const TtlPolicy *policy, Datum *values, bool *nulls)
 {
@@ -354,6 +356,7 @@ ttl_policy_to_values(const TtlPolicy *policy, Datum *values, bool *nulls)
 		values[column] = write_field((const char *) policy + ttl_settings[i].offset,
 									 ttl_settings[i].type, &nulls[column]);
 	}
+	/* unlike the other interval it is NULL by default */
 	nulls[Anum_container_ts_precision - 1] |= policy->ts_precision == 0;
 }
 
@@ -416,6 +419,7 @@ ttl_policy_set_text(TtlPolicy *policy, const TtlSetting *setting, const char *te
 bool
 ttl_policy_setting_differs(const TtlPolicy *a, const TtlPolicy *b, const TtlSetting *setting)
 {
+	/* alike for fields of all types, and what log_change() shows differs then */
 	return strcmp(ttl_policy_text(a, setting), ttl_policy_text(b, setting)) != 0;
 }
 

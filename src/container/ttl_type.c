@@ -51,6 +51,7 @@
 #include "utils/numeric.h"
 #include "utils/timestamp.h"
 
+/* What has no meaning counts as no TTL, in this type and in those below. */
 static int32
 seconds_of_int8(Datum value)
 {
@@ -66,12 +67,14 @@ seconds_of_int4(Datum value)
 	return DatumGetInt32(value) > 0 ? DatumGetInt32(value) : TTL_NEVER;
 }
 
+/* The same */
 static int32
 seconds_of_int2(Datum value)
 {
 	return seconds_of_int4(Int32GetDatum(DatumGetInt16(value)));
 }
 
+/* The seconds of either type of floating point; a fraction of one has no meaning. */
 static int32
 seconds_of_double(double seconds)
 {
@@ -79,12 +82,14 @@ seconds_of_double(double seconds)
 		seconds == TTL_NEVER ? (int32) seconds : 0;
 }
 
+/* double precision */
 static int32
 seconds_of_float8(Datum value)
 {
 	return seconds_of_double(DatumGetFloat8(value));
 }
 
+/* real */
 static int32
 seconds_of_float4(Datum value)
 {
@@ -103,6 +108,7 @@ compare(Numeric numeric, int32 with)
 	return result;
 }
 
+/* The value may be compressed; leaves nothing behind, for it is called for each row. */
 static int32
 seconds_of_numeric(Datum value)
 {
@@ -169,6 +175,7 @@ read_head(Jsonb *head, int32 *seconds)
 	return true;
 }
 
+/* The "ttl" of a document.  Most often the head of a large one is enough, and the rest is not read. */
 static int32
 seconds_of_jsonb(Datum value)
 {
@@ -213,6 +220,7 @@ static const struct
 	[TTL_UNIT_EPOCH_NS] = {"epoch_ns", 1000 * USECS_PER_SEC, -3}
 };
 
+/* The name of a unit, as settings have it */
 const char *
 ttl_type_unit_name(TtlUnit unit)
 {
@@ -251,12 +259,14 @@ microseconds_of_instant(TimestampTz instant)
 	return Min(Max(instant, TTL_FIRST_INSTANT - 1), TTL_LAST_INSTANT) + TTL_EPOCH_SHIFT;
 }
 
+/* Division that rounds down, also what is negative */
 static int64
 divide_down(int64 value, int64 by)
 {
 	return value / by - (value % by < 0 ? 1 : 0);
 }
 
+/* A number in that unit; nanoseconds are rounded up, so that nothing expires early. */
 static bool
 instant_of_int8(Datum value, TtlUnit unit, TimestampTz *result)
 {
@@ -275,6 +285,7 @@ instant_of_int8(Datum value, TtlUnit unit, TimestampTz *result)
 	return instant_of_microseconds(microseconds, result);
 }
 
+/* The last number that instant_of_int8() makes no later than the instant */
 static Datum
 last_int8(TimestampTz instant, TtlUnit unit)
 {
@@ -288,12 +299,14 @@ last_int8(TimestampTz instant, TtlUnit unit)
 	return Int64GetDatum(number);
 }
 
+/* The same of an integer */
 static bool
 instant_of_int4(Datum value, TtlUnit unit, TimestampTz *result)
 {
 	return instant_of_int8(Int64GetDatum(DatumGetInt32(value)), unit, result);
 }
 
+/* The last number that instant_of_numeric() makes no later than the instant */
 static Datum
 last_numeric(TimestampTz instant, TtlUnit unit)
 {
@@ -306,6 +319,7 @@ last_numeric(TimestampTz instant, TtlUnit unit)
 							   NumericGetDatum(int64_to_numeric(1000)));
 }
 
+/* instant_of_numeric(), in memory that its caller resets */
 static bool
 compute_instant_of_numeric(Datum value, TtlUnit unit, TimestampTz *result)
 {
@@ -350,6 +364,7 @@ instant_of_numeric(Datum value, TtlUnit unit, TimestampTz *result)
 	return has_meaning;
 }
 
+/* The first instant of a day in UTC; what lies behind all timestamps is never. */
 static bool
 instant_of_date(Datum value, TtlUnit unit, TimestampTz *result)
 {
@@ -364,6 +379,7 @@ instant_of_date(Datum value, TtlUnit unit, TimestampTz *result)
 	return true;
 }
 
+/* The last day whose first instant is no later */
 static Datum
 last_date(TimestampTz instant, TtlUnit unit)
 {
@@ -449,6 +465,7 @@ ttl_type_clock_step(const TtlType *ttl_type, int32 typmod, int64 precision)
 	return Max((precision + resolution - 1) / resolution, 1) * resolution;
 }
 
+/* The least multiple of the step that is no earlier */
 static TimestampTz
 round_up(TimestampTz instant, int64 step)
 {

@@ -297,7 +297,7 @@ open_to_change(const char *function)
 {
 	Oid			relid;
 
-	ttl_container_may_change(function);
+	ttl_container_begin_change(function);
 	if (!TtlOwnsDatabase(MyDatabaseId, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_DATABASE, get_database_name(MyDatabaseId));
 	relid = get_relname_relid(PAUSED_TABLE, ttl_container_require_objects()->schema);
