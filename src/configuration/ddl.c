@@ -132,6 +132,7 @@ static List *dropped_parts = NIL;
 static void
 note_dropped(Oid table, Oid index, AttrNumber attno, const char *name)
 {
+	/* the list stays when the command fails, until the next one */
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	DroppedPart *part = palloc(sizeof(DroppedPart));
 
@@ -528,6 +529,7 @@ partition_attached(Oid parent, RangeVar *name)
 		return;
 	if (policy.default_ttl == TTL_OFF || !ttl_container_has_pages(partition))
 		return;
+	/* a grace is one table's or the whole container's */
 	ttl_grace_begin(&policy, TTL_OFF,
 					get_rel_relkind(partition) == RELKIND_RELATION ? partition : InvalidOid);
 	ttl_policy_update(container.container, &policy);
@@ -812,6 +814,7 @@ note_dropped_catalog(void)
 	MemoryContextSwitchTo(old);
 }
 
+/* Forgets what note_dropped_catalog() has noted. */
 static void
 forget_dropped_catalog(void)
 {
@@ -912,7 +915,7 @@ follow_rename(Oid relid, AttrNumber attno)
 	ttl_policy_update(relid, &policy);
 }
 
-/* For the hooks of ttl.c: around each utility command, and when an object is about to change */
+/* Before each utility command */
 void
 ttl_ddl_before_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by_citus)
 {
@@ -971,6 +974,7 @@ after_command(Node *stmt, bool by_citus)
 	}
 }
 
+/* After each utility command that has not failed */
 void
 ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by_citus)
 {
@@ -989,7 +993,7 @@ ttl_ddl_after_utility(PlannedStmt *pstmt, ProcessUtilityContext context, bool by
 
 /* A relation is about to be dropped. */
 static void
-relation_dropped(Oid relid, bool concurrently)
+dropping_relation(Oid relid, bool concurrently)
 {
 	char		relkind = get_rel_relkind(relid);
 	TtlPolicy	policy;
@@ -1004,12 +1008,16 @@ relation_dropped(Oid relid, bool concurrently)
 	else if (relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE ||
 			 relkind == RELKIND_FOREIGN_TABLE)
 	{
-		/* whoever changes the policy has locked it */
+		/*
+		 * a session that is changing the policy has that locked, and not the
+		 * table
+		 */
 		if (ttl_policy_read(relid, &policy) && ttl_policy_lock(relid, true, true))
 			ttl_policy_delete(relid);
 	}
 }
 
+/* When an object has been created or altered, or is about to be dropped, by whatever command */
 void
 ttl_ddl_object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
 {
@@ -1025,6 +1033,6 @@ ttl_ddl_object_changed(ObjectAccessType access, Oid class_id, Oid object_id, int
 	else if (access == OAT_DROP && sub_id > 0)
 		dropping_column(object_id, sub_id);
 	else if (access == OAT_DROP)
-		relation_dropped(object_id,
-						 (((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_CONCURRENTLY) != 0);
+		dropping_relation(object_id,
+						  (((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_CONCURRENTLY) != 0);
 }
