@@ -17,12 +17,12 @@
  * run: none of these is earlier.  Statements for which no entry is left are counted,
  * and may be writing anything.
  *
- * A reader's proof must also end when somebody begins to write an expired row, and to look at all
- * slots for each of his rows would be too much.  So the reader leaves word, in the watch of the container's hash value, up
- * to which times rows have expired for him; who is about to write such a row counts
- * it there, and the proof holds while the count stays as it is.  What readers have left is never
- * more than their present, so it soon means nothing, and is only ever raised; it is lowered where it
- * lies in the future, because the clock has been set back.
+ * A reader's proof must also end when somebody begins to write an expired row, and to look at all slots for each
+ * of his rows would be too much.  So the reader leaves word, in the watch of the container's hash value, up to
+ * which times rows have expired for him; who is about to write such a row counts it there, and the proof holds
+ * while the count stays as it is.  What readers have left is never more than their present, so it soon means
+ * nothing, and is only ever raised; it is lowered where it lies in the future, because the clock has been set
+ * back.
  *
  * The writer publishes, and then reads the watch; the reader sets the watch, and then reads the
  * slots, and then the indexes.  With a full barrier on either side one of them sees the other.  Each value

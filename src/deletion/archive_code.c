@@ -128,8 +128,8 @@ is_inert(Relation archive, Relation rel)
 }
 
 /*
- * True if the temporary schema has relations of a role that lacks the privileges of the archive's owner, or other objects.
- * Whose session it is says nothing: others' functions may have made them.
+ * True if the temporary schema has relations of a role that lacks the privileges of the archive's owner, or other
+ * objects. Whose session it is says nothing: others' functions may have made them.
  */
 static bool
 has_objects_of_others(Oid schema, Oid archive)
@@ -185,8 +185,8 @@ ttl_archive_check_session(Oid archive_relid, Relation rel)
 }
 
 /*
- * True if to archive rows of the relation may execute code of its owner's.  The archive, which is locked for that, stays as
- * it is until the transaction ends.
+ * True if to archive rows of the relation may execute code of its owner's.  The archive, which is locked for that,
+ * stays as it is until the transaction ends.
  */
 bool
 ttl_archive_has_code(Relation rel)

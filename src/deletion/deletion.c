@@ -21,10 +21,10 @@
  * queries of foreign keys (fk.c), by whatever the referenced row is deleted.  With NO
  * ACTION and RESTRICT they are deleted here; with CASCADE PostgreSQL deletes them.
  *
- * In a user's session the rows of a table go along if it is his own, if it belongs to the
- * owner of the table that he writes, or if no code runs by that: triggers, rules, or what the archive executes.  Nor may referential actions run code of others, unless the table is one of
- * the former two, and the user has the right to delete from it.  Otherwise the rows stay,
- * and hold up what they reference, until the reaper deletes them.
+ * In a user's session the rows of a table go along if it is his own, if it belongs to the owner of the table that
+ * he writes, or if no code runs by that: triggers, rules, or what the archive executes.  Nor may referential
+ * actions run code of others, unless the table is one of the former two, and the user has the right to delete from
+ * it.  Otherwise the rows stay, and hold up what they reference, until the reaper deletes them.
  *
  *-------------------------------------------------------------------------
  */
@@ -284,6 +284,7 @@ delete_from_table(const Deletion *deletion, ToDelete *to_delete, int flags)
 	Context		context = {deletion, to_delete};
 	ErrorContextCallback callback = {error_context_stack, explain, &context};
 
+	/* triggers of other owners' tables above it would run as this owner */
 	if (deletion->user == NULL)
 		ttl_owner_check(to_delete->rel);
 	ttl_archive_trigger_check(to_delete->rel, &to_delete->container);
@@ -297,6 +298,7 @@ delete_from_table(const Deletion *deletion, ToDelete *to_delete, int flags)
 	ttl_owner_execute(sql, 1, &type, &tids, deletion->expired_at, owner,
 					  InvalidSnapshot, role != deletion->outer_role);
 	to_delete->deleted = SPI_processed;
+	/* in a restricted operation nothing was deferred */
 	if (deletion->restricted)
 		ttl_owner_check_temporary();
 	else if (flags & TTL_DELETION_COMMITS)
@@ -490,8 +492,8 @@ dependent_deletion(TimestampTz expired_at, TtlSessionUser *user)
 }
 
 /*
- * The time by which a row that is deleted now must have expired to have gone by that.  A deletion of ours deletes expired
- * rows alone, also if the clock has been set back since these were found to be so.
+ * The time by which a row that is deleted now must have expired to have gone by that.  A deletion of ours deletes
+ * expired rows alone, also if the clock has been set back since these were found to be so.
  */
 static TimestampTz
 reference_time(void)
@@ -503,8 +505,8 @@ reference_time(void)
 }
 
 /*
- * True if the row of the container, which has just been deleted, had expired: by the policy of this moment, or by that of the
- * moment when the deletion that runs began, which may have found it by that.
+ * True if the row of the container, which has just been deleted, had expired: by the policy of this moment, or by
+ * that of the moment when the deletion that runs began, which may have found it by that.
  */
 bool
 ttl_deletion_of_expired(const TtlContainer *container, TupleTableSlot *slot)
@@ -565,6 +567,7 @@ ttl_deletion_run_dependents(List *rows, TimestampTz expired_at, TtlSessionUser *
 			.went_along = true
 		};
 
+		/* it may be no container any more: then none of its rows has expired */
 		if (ttl_container_lookup(table->relid, &to_delete.container))
 		{
 			to_delete.as_user = deletion.user != NULL &&

@@ -297,6 +297,7 @@ acts_as_other(const TtlSessionUser *user, Relation rel, List **visited)
 			continue;
 		*visited = lappend_oid(*visited, lfirst_oid(lc));
 		check_stack_depth();
+		/* PostgreSQL deletes from its partitions as its owner, too */
 		referencing = table_open(lfirst_oid(lc), AccessShareLock);
 		owner = referencing->rd_rel->relowner;
 		table_close(referencing, NoLock);
@@ -390,9 +391,9 @@ ttl_owner_begin_action(void)
 }
 
 /*
- * Runs what COMMIT would run of the owner's code, as the user who commits: deferred triggers, and
- * the queries of cursors WITH HOLD.  Each may leave more of the other behind, and triggers may defer what SET CONSTRAINTS
- * would make immediate, so it is done as COMMIT does it.
+ * Runs what COMMIT would run of the owner's code, as the user who commits: deferred triggers, and the queries of
+ * cursors WITH HOLD.  Each may leave more of the other behind, and triggers may defer what SET CONSTRAINTS would
+ * make immediate, so it is done as COMMIT does it.
  */
 void
 ttl_owner_run_deferred(void)

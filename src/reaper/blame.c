@@ -174,8 +174,14 @@ ttl_blame(TtlBatch *batch, ErrorData **error)
 		if (lacks_resources(*error))
 			return TTL_BLAME_TABLE;
 	}
+
+	/*
+	 * no row was to be deleted yet: they were looked for, or what references
+	 * them
+	 */
 	if (batch->ntids == 0)
 		return TTL_BLAME_TABLE;
+	/* if it is none of theirs, that shows when one is alone */
 	if (batch->ntids > 1)
 		return TTL_BLAME_ROW;
 
@@ -219,7 +225,10 @@ ttl_blame_leave_table(TtlBatch *batch, TtlBlame whose, ErrorData *error)
 	return TTL_REAP_LATER;
 }
 
-/* Leaves the table to a later turn, since the lock is not available; the message has the name of the relation for %s. */
+/*
+ * Leaves the table to a later turn, since the lock is not available; the message has the name of the relation
+ * for %s.
+ */
 TtlReapResult
 ttl_blame_leave_locked(TtlBatch *batch, const char *message, Oid relid)
 {

@@ -129,7 +129,7 @@ register_keys(Relation rel, const TtlForeignKey *key, ItemPointer tids, int ntid
 
 		if (!table_tuple_fetch_row_version(rel, &tids[n],
 										   SnapshotSelf, slot))
-			continue;
+			continue;			/* it has gone since it was collected */
 		for (int i = 0; i < key->nkeys; i++)
 			values[i + 1] = slot_getattr(slot, key->referenced_keys[i], &nulls[i + 1]);
 		tuplestore_putvalues(keys, desc, values, nulls);

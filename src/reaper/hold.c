@@ -135,6 +135,7 @@ ttl_hold_is_paused(TimestampTz *until)
 			paused_until = read_pause(rel, false);
 			table_close(rel, AccessShareLock);
 		}
+		/* from before the look-up: what has changed meanwhile is read again */
 		paused_as_of = count;
 	}
 	*until = paused_until;

@@ -425,6 +425,7 @@ ttl_launcher_main(Datum main_arg)
 			break;
 		}
 		last_time = now;
+		/* a database that is new gets a worker without a request */
 		update_databases(now);
 		read_databases();
 		if (ttl_last_seen_awaits_graces() && all_have_graces())

@@ -3,7 +3,8 @@
  * process.c
  *	  What all background processes of ttl's have alike.
  *
- * They come again after a failure, and see shared memory; which of them are connected to a database is their own business.
+ * They come again after a failure, and see shared memory; which of them are connected to a database is their own
+ * business.
  *
  *-------------------------------------------------------------------------
  */

@@ -62,6 +62,7 @@ ttl_request_transaction(XactEvent event)
 		event != XACT_EVENT_PREPARE)
 		return;
 
+	/* by a transaction without statements, as a worker's own */
 	policy_changed |= ttl_policy_take_changed() != NIL;
 	if (event != XACT_EVENT_COMMIT)
 	{

@@ -23,11 +23,11 @@
  * transactional as the catalog; the file is removed by the next worker.
  * ShareRowExclusiveLock on pg_replication_origin serializes workers and ttl.resume().
  *
- * A standby consumes the label of the backup that it was made from, so neither a restart nor its promotion
- * finds one; nor do those after pg_rewind, which leaves a label, too, on what becomes a standby.  An attempt to start such
- * a server before "standby.signal" was there is forgotten: HOLD_FILE then has the same label.  A
- * standby that was made before a worker had seen the file may be held once more when it is promoted, and so
- * may one that was promoted without the library.
+ * A standby consumes the label of the backup that it was made from, so neither a restart nor its promotion finds
+ * one; nor do those after pg_rewind, which leaves a label, too, on what becomes a standby.  An attempt to start
+ * such a server before "standby.signal" was there is forgotten: HOLD_FILE then has the same label.  A standby that
+ * was made before a worker had seen the file may be held once more when it is promoted, and so may one that was
+ * promoted without the library.
  *
  * Single-user mode loads the library like the postmaster.  pg_upgrade makes a cluster that has neither the
  * file nor the origin; a grace begins when that starts.
