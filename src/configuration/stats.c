@@ -59,8 +59,21 @@ PG_FUNCTION_INFO_V1(ttl_outlook);
 PG_FUNCTION_INFO_V1(ttl_next_expiry);
 
 /*
- * Looks for something at the edges of a container's expiry indexes.  An error becomes *error, but not what
- * ends or cancels the statement.
+ * True if the error says nothing of the container that was looked at: the session is being canceled or ended, or
+ * the server has no memory or room for locks.  All others are the container's: internal errors, index_corrupted among
+ * them, a file that cannot be read, an object that is not there.
+ */
+static bool
+is_of_session(const ErrorData *error)
+{
+	int			category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
+
+	return category == ERRCODE_OPERATOR_INTERVENTION || category == ERRCODE_INSUFFICIENT_RESOURCES;
+}
+
+/*
+ * Looks for something at the edges of a container's expiry indexes.  An error becomes *error, unless it is the
+ * session's.
  */
 static void
 look(void (*find) (void *arg), void *arg, ErrorData **error)
@@ -90,7 +103,7 @@ look(void (*find) (void *arg), void *arg, ErrorData **error)
 	RollbackAndReleaseCurrentSubTransaction();
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
-	if (*error != NULL && ERRCODE_TO_CATEGORY((*error)->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
+	if (*error != NULL && is_of_session(*error))
 		ReThrowError(*error);
 }
 

@@ -200,6 +200,28 @@ is($node->safe_psql('postgres', q{SELECT lag IS NULL, last_error ~ 'c4__ts_idx' 
 	't|t', '... as the statistics do');
 is($node->safe_psql('postgres', q{SELECT count(*) = 8 AND bool_and(state = 'idle' OR container = 'c4'::regclass) FROM ttl.status WHERE container::text ~ '^c.$'}),
 	't', '... which fail for no other');
+
+# A session without room for locks isn't told that a container is damaged, but what it lacks.
+$node->turn_reaper('off');
+$node->safe_psql('postgres', q{
+CREATE TABLE parted (id int) PARTITION BY RANGE (id);
+DO $$ BEGIN FOR i IN 1..20 LOOP EXECUTE format('CREATE TABLE part%s PARTITION OF parted FOR VALUES FROM (%s) TO (%s)', i, i, i + 1); END LOOP; END $$;
+SELECT ttl.create_container('parted', 60);
+CREATE FUNCTION problem_of(container regclass) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM ttl.stat_containers;
+    RETURN (ttl.outlook(container)).problem;
+EXCEPTION WHEN OTHERS THEN RETURN sqlstate;
+END $$;
+CREATE PROCEDURE fill_lock_table() LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1..1000000 LOOP PERFORM pg_advisory_lock(i); END LOOP;
+EXCEPTION WHEN out_of_memory THEN
+END $$});
+is($node->safe_psql('postgres', q{SELECT problem_of('parted') IS NULL; CALL fill_lock_table(); SELECT problem_of('parted'); SELECT pg_advisory_unlock_all(); SELECT problem_of('parted') IS NULL}) =~ s/\s+/ /gr,
+	't 53200 t', 'no room for locks: that is the error');
+$node->turn_reaper('on');
+
 $node->safe_psql('postgres', 'REINDEX INDEX c4__ts_idx');
 $node->is_emptied('c4', 'when the index is whole again, so is that one');
 
