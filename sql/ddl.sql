@@ -405,6 +405,10 @@ CREATE TABLE parts_of_kinds (id int, kind text, ttl int GENERATED ALWAYS AS (ddl
     PARTITION BY LIST (id);
 CREATE TABLE part_of_kinds PARTITION OF parts_of_kinds DEFAULT;
 SELECT ttl.create_container('parts_of_kinds', 60);
+-- a partition that is attached gets no column that is generated in the others
+CREATE TABLE without_kinds (id int, kind text);
+SELECT refused('ALTER TABLE ddl.parts_of_kinds ATTACH PARTITION ddl.without_kinds FOR VALUES IN (1)');
+DROP TABLE without_kinds;
 SELECT state('DROP FUNCTION ddl.lifetime CASCADE'), refused('ALTER TABLE ddl.kinds DROP COLUMN kind CASCADE'),
     refused('ALTER TABLE ddl.parts_of_kinds DROP COLUMN kind CASCADE') \gx (format=unaligned)
 -- On PostgreSQL 17 and later another expression would give all rows another TTL
