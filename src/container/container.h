@@ -99,6 +99,14 @@ enum
 	Natts_container = Anum_container_propagated
 };
 
+/* What a column is declared as */
+typedef struct TtlColumnType
+{
+	Oid			type;
+	int32		typmod;
+	Oid			collation;
+} TtlColumnType;
+
 /*
  * A container as seen from one of its relations: itself or a partition.
  */
@@ -110,6 +118,8 @@ typedef struct TtlContainer
 								 * ttl_container_peek() */
 	AttrNumber	ts_attno;		/* _ts, numbered as in relid; 0 if none */
 	AttrNumber	ttl_attno;		/* item TTL; 0 if the container has none */
+	TtlColumnType ts_column;	/* of these */
+	TtlColumnType ttl_column;
 	const TtlType *ttl_type;	/* of the item TTL, or NULL */
 	const TtlType *ts_type;		/* of _ts if that is a number, or NULL */
 	int64		ts_step;		/* microseconds; the values of _ts that ttl

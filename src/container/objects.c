@@ -280,10 +280,7 @@ ttl_container_is_own_function(Oid function)
 	{
 		const char *name = NameStr(((Form_pg_proc) GETSTRUCT(tuple))->proname);
 
-		/*
-		 * by names first: to look up others than the one that is called would
-		 * take a session some time
-		 */
+		/* the OIDs of functions of other names need not be looked up */
 		for (int i = 0; i < lengthof(functions) && !result; i++)
 			result = strcmp(functions[i].name, name) == 0 && function_oid(i) == function;
 	}

@@ -32,24 +32,26 @@
 
 /* The column of that name: its number, InvalidAttrNumber if there is none, and its type */
 static AttrNumber
-find_column(Oid relid, const NameData *name, Oid *type, int32 *typmod)
+find_column(Oid relid, const NameData *name, TtlColumnType *column)
 {
 	HeapTuple	tuple = NameStr(*name)[0] == '\0' ? NULL : SearchSysCacheAttName(relid, NameStr(*name));
+	Form_pg_attribute attribute;
 	AttrNumber	attno;
 
-	*type = InvalidOid;
-	*typmod = -1;
+	memset(column, 0, sizeof(TtlColumnType));
 	if (!HeapTupleIsValid(tuple))
 		return InvalidAttrNumber;
-	attno = ((Form_pg_attribute) GETSTRUCT(tuple))->attnum;
-	*type = ((Form_pg_attribute) GETSTRUCT(tuple))->atttypid;
-	*typmod = ((Form_pg_attribute) GETSTRUCT(tuple))->atttypmod;
+	attribute = (Form_pg_attribute) GETSTRUCT(tuple);
+	attno = attribute->attnum;
+	column->type = attribute->atttypid;
+	column->typmod = attribute->atttypmod;
+	column->collation = attribute->attcollation;
 	ReleaseSysCache(tuple);
 	return attno;
 }
 
 /*
- * Where the policy's columns stand in the relation, and the type of the item TTL.
+ * Where the policy's columns stand in the relation, and their types.
  * Fills only these, relid and lacks_column: it lacks one also if another type is in its
  * place.  DDL on a server without the library, and rows of ttl.container that are
  * restored next to another table, leave that behind.
@@ -59,21 +61,19 @@ ttl_container_find_columns(Oid relid, const TtlPolicy *policy, TtlContainer *con
 {
 	bool		has_ts = NameStr(policy->ts_column)[0] != '\0';
 	bool		has_own = NameStr(policy->ttl_column)[0] != '\0';
-	Oid			type;
-	int32		typmod;
 
 	container->relid = relid;
-	container->ttl_attno = find_column(relid, &policy->ttl_column, &type, &typmod);
-	container->ttl_type = ttl_type_of(type, policy->ttl_unit);
-	container->ts_attno = find_column(relid, &policy->ts_column, &type, &typmod);
-	container->ts_type = ttl_type_of_clock(type, policy->ts_unit);
+	container->ts_attno = find_column(relid, &policy->ts_column, &container->ts_column);
+	container->ttl_attno = find_column(relid, &policy->ttl_column, &container->ttl_column);
+	container->ttl_type = ttl_type_of(container->ttl_column.type, policy->ttl_unit);
+	container->ts_type = ttl_type_of_clock(container->ts_column.type, policy->ts_unit);
 	container->lacks_column =
 		(has_ts ? container->ts_type == NULL :
 		 !ttl_type_is_deadline(container->ttl_type)) ||
 		(has_own && container->ttl_type == NULL);
 	if (container->ts_type != NULL && container->ts_type->instant == NULL)
 		container->ts_type = NULL;
-	container->ts_step = ttl_type_clock_step(container->ts_type, typmod, policy->ts_precision);
+	container->ts_step = ttl_type_clock_step(container->ts_type, container->ts_column.typmod, policy->ts_precision);
 }
 
 /*

@@ -119,14 +119,12 @@ ttl_expiry_make_column(const TtlContainer *container, Index varno, AttrNumber at
 					   const TtlType *ttl_type)
 {
 	TtlFunction instant = TTL_INSTANT_OF_DATE;
-	Oid			type;
-	int32		typmod;
+	const TtlColumnType *type = attno == container->ts_attno ? &container->ts_column : &container->ttl_column;
 	Oid			collation;
 	Expr	   *column;
 	List	   *args;
 
-	get_atttypetypmodcoll(container->relid, attno, &type, &typmod, &collation);
-	column = (Expr *) makeVar(varno, attno, type, typmod, collation, 0);
+	column = (Expr *) makeVar(varno, attno, type->type, type->typmod, type->collation, 0);
 	if (ttl_type == NULL || ttl_type->instant == NULL)
 		return column;
 	args = list_make1(column);

@@ -49,25 +49,6 @@
 #include "utils/timestamp.h"
 #include "visibility/visibility.h"
 
-/* The column that is stamped */
-typedef struct TsColumn
-{
-	Oid			type;
-	int32		typmod;
-	Oid			collation;
-} TsColumn;
-
-/* The type of a container's timestamp column */
-static TsColumn
-ts_column(const TtlContainer *container)
-{
-	TsColumn	column;
-
-	get_atttypetypmodcoll(container->relid, container->ts_attno, &column.type,
-						  &column.typmod, &column.collation);
-	return column;
-}
-
 /*
  * function(values, step, unit): a value of the timestamp column.  A timestamp(n) holds a
  * multiple of the step as it is, a numeric(n) may be too short for it.
@@ -75,7 +56,7 @@ ts_column(const TtlContainer *container)
 static Expr *
 make_value(Oid function, List *values, const TtlContainer *container)
 {
-	TsColumn	column = ts_column(container);
+	const TtlColumnType *column = &container->ts_column;
 	Const	   *step = makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
 								 Int64GetDatum(container->ts_step), false, FLOAT8PASSBYVAL);
 	Const	   *unit = makeNullConst(TEXTOID, -1, DEFAULT_COLLATION_OID);
@@ -85,13 +66,13 @@ make_value(Oid function, List *values, const TtlContainer *container)
 		unit = makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1,
 						 CStringGetTextDatum(ttl_type_unit_name(container->ts_type->unit)),
 						 false, false);
-	value = (Expr *) makeFuncExpr(function, column.type, list_concat(values, list_make2(step, unit)),
+	value = (Expr *) makeFuncExpr(function, column->type, list_concat(values, list_make2(step, unit)),
 								  InvalidOid, DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
-	if (column.type != NUMERICOID || column.typmod < 0)
+	if (column->type != NUMERICOID || column->typmod < 0)
 		return value;
 	return (Expr *) makeFuncExpr(F_NUMERIC_NUMERIC_INT4, NUMERICOID,
 								 list_make2(value, makeConst(INT4OID, -1, InvalidOid, sizeof(int32),
-															 Int32GetDatum(column.typmod), false, true)),
+															 Int32GetDatum(column->typmod), false, true)),
 								 InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
 }
 
@@ -125,9 +106,9 @@ ts_target(List **targets, const TtlContainer *container, Expr *otherwise)
 static Expr *
 make_null(const TtlContainer *container)
 {
-	TsColumn	column = ts_column(container);
+	const TtlColumnType *column = &container->ts_column;
 
-	return (Expr *) makeNullConst(column.type, column.typmod, column.collation);
+	return (Expr *) makeNullConst(column->type, column->typmod, column->collation);
 }
 
 /*
@@ -163,9 +144,9 @@ is_shard_stamp(const Expr *expr)
 static List *
 stamp_targets(List *targets, const TtlContainer *container, Index relation, TtlStampFor purpose)
 {
-	TsColumn	column = ts_column(container);
-	Expr	   *old = (Expr *) makeVar(relation, container->ts_attno, column.type, column.typmod,
-									   column.collation, 0);
+	const TtlColumnType *column = &container->ts_column;
+	Expr	   *old = (Expr *) makeVar(relation, container->ts_attno, column->type, column->typmod,
+									   column->collation, 0);
 	TargetEntry *assignment = ts_target(&targets, container, copyObject(old));
 
 	if (is_shard_stamp(assignment->expr))
