@@ -187,7 +187,7 @@ sub waits
 {
 	my ($self, $s) = @_;
 	return scalar @{ $self->{observer}->run("SELECT 1 FROM pg_locks WHERE NOT granted AND pid = $s->{io}{pid} "
-			  . "UNION ALL SELECT 1 FROM pg_stat_activity WHERE pid = $s->{io}{pid} AND wait_event_type = 'BufferPin'")->[0]{rows} };
+			  . "UNION ALL SELECT 1 FROM pg_stat_activity WHERE pid = $s->{io}{pid} AND wait_event IN ('BufferPin', 'BufferCleanup')")->[0]{rows} };
 }
 
 # Has a session go on until it has nothing to do, or waits for a lock.
