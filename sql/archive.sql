@@ -330,6 +330,29 @@ DROP TRIGGER wrong ON acts;
 CREATE TRIGGER "~ttl_archive" AFTER DELETE ON acts FOR EACH ROW EXECUTE FUNCTION ttl.archive();
 DELETE FROM acts;
 
+-- A policy that a trigger changes meanwhile keeps nothing that had expired by the one before, nor do other policies
+CREATE TABLE one (id int PRIMARY KEY);
+CREATE TABLE two (id int PRIMARY KEY REFERENCES one);
+CREATE TABLE old_one (id int);
+CREATE TABLE old_two (id int);
+SELECT ttl.create_container('one', -1), ttl.create_container('two', 60);
+SELECT ttl.alter_container('one', archive_to => 'old_one'), ttl.alter_container('two', archive_to => 'old_two');
+CREATE FUNCTION prolong() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM ttl.set_default_ttl('archive.two', 2000000000);
+    RETURN OLD;
+END $$;
+CREATE TRIGGER prolong BEFORE DELETE ON two FOR EACH ROW EXECUTE FUNCTION prolong();
+INSERT INTO one VALUES (1);
+INSERT INTO two (id, _ts) VALUES (1, '2020-01-01');
+SET ttl.show_expired = on;
+SET ttl.touch = off;
+UPDATE one SET _ts = '2020-01-01', ttl = 60;
+RESET ttl.touch;
+RESET ttl.show_expired;
+INSERT INTO one VALUES (1);
+SELECT (SELECT count(*) FROM old_one) AS old_one, (SELECT count(*) FROM old_two) AS old_two;
+
 -- A row that goes to another partition stays
 INSERT INTO parted (id, x, _ts) VALUES (1, 'moves', '2020-01-01');
 CREATE TABLE parted_3 PARTITION OF parted FOR VALUES IN (3);
