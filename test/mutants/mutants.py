@@ -138,7 +138,8 @@ class Judge:
             keys = self.reach.tests
         # tests that are younger than the coverage may reach it
         keys = set(keys) | (set(self.tests) - set(self.reach.tests))
-        keys = [k for k in self.tests if k in keys and k.split('/')[0] in self.args.suites]
+        keys = [k for k in self.tests
+                if k in keys and k.split('/')[0] in self.args.suites and re.search(self.args.tests, k)]
         seconds = {k: self.reach.tests.get(k, {'seconds': 20})['seconds'] for k in keys}
         keys = [k for k in keys if k not in self.useless and not self.reach.tests.get(k, {}).get('failed')]
         # those first that are about the file: that reach much of it in little time
@@ -347,7 +348,7 @@ def main():
     p.add_argument('--pg-configs', type=words, default=[])
     p.add_argument('--diff')
     p.add_argument('--suites', type=words, default=SUITES)
-    p.add_argument('--tests', default='.', help='regular expression of the tests that are measured')
+    p.add_argument('--tests', default='.', help='regular expression of the tests that are run')
     p.add_argument('--rooms', type=words, default=[])
     p.add_argument('--skip', type=words, default=['citus'], help='rooms that are left out')
     p.add_argument('--number', type=int, default=40)
