@@ -430,7 +430,7 @@ SELECT s, refused(s) FROM unnest('{UPDATE ttl.container SET default_time_to_live
 GRANT pg_read_server_files TO regress_ttl_user;
 SET ROLE regress_ttl_user;
 SELECT s, public.refused(s) FROM unnest('{INSERT INTO ttl.container (relid) VALUES (1), UPDATE ttl.container SET '
-    'default_time_to_live = 1, DELETE FROM ttl.container, TRUNCATE ttl.container, DELETE FROM ttl.containers, WITH d '
+    'default_time_to_live = 1, DELETE FROM ttl.container, TRUNCATE ttl.container, WITH d '
     'AS (DELETE FROM ttl.container) SELECT 1, SELECT FROM ttl.container FOR UPDATE, DELETE FROM pg_class, TRUNCATE '
     'pg_class, COPY ttl.container FROM ''/dev/null'', COPY pg_class FROM ''/dev/null''}'::text[]) s
     \g (format=unaligned)
