@@ -112,11 +112,5 @@ CREATE TABLE covered (id int, note text, _ts timestamptz);
 CREATE INDEX covered_ts ON covered (_ts) INCLUDE (note);
 SELECT ttl.create_container('covered', 60, ttl_column => NULL);
 SELECT count(*) FROM pg_index WHERE indrelid = 'covered'::regclass;
--- one on deadlines may leave out NULLs
-CREATE TABLE due (id int PRIMARY KEY, until timestamptz);
-CREATE INDEX due_until ON due (until) WHERE until IS NOT NULL;
-SELECT ttl.create_container('due', -1, ts_column => NULL, ttl_column => 'until');
-INSERT INTO due VALUES (1, '2020-01-01'), (2, NULL), (3, '2900-01-01');
-SELECT indexrelid::regclass, ttl.expired_count('due') FROM pg_index WHERE indrelid = 'due'::regclass AND NOT indisunique;
 
 DROP SCHEMA indexes CASCADE;
