@@ -175,7 +175,11 @@ parse_now(const char *text, GucSource source, TimestampTz *value)
 	char	   *lower = asc_tolower(text, strlen(text));
 	Datum		timestamp;
 
-	for (int i = 0; source < PGC_S_DATABASE && i < lengthof(relative); i++)
+	/*
+	 * the setting of ALTER ROLE ALL is the first that a session reads in its
+	 * own transaction
+	 */
+	for (int i = 0; source < PGC_S_GLOBAL && i < lengthof(relative); i++)
 	{
 		if (strstr(lower, relative[i]) != NULL)
 		{

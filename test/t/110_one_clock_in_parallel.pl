@@ -68,6 +68,14 @@ for my $now ('2990-01-01', '2990-01-01 00:16:41', '2990-01-01 01:00', '2990-01-0
 is($node->safe_psql('postgres', "SET ttl.now = 'now'; $parallel SET parallel_leader_participation = off; SELECT count(*) FROM item WHERE current_setting('ttl.now')::timestamptz < now()"),
 	$node->safe_psql('postgres', 'SELECT count(*) FROM item'), 'workers have the time when the session has set it');
 
+# ... and when a session starts, by the settings of roles and databases, that of all roles among them
+for my $whose ('ROLE ALL', 'ROLE CURRENT_USER', 'DATABASE postgres')
+{
+	$node->safe_psql('postgres', "ALTER $whose SET ttl.now = 'tomorrow'");
+	is($node->safe_psql('postgres', "SELECT current_setting('ttl.now') <> ''"), 't', "the setting of $whose has a word");
+	$node->safe_psql('postgres', "ALTER $whose RESET ttl.now");
+}
+
 # Time passes while the query runs: a row expires each millisecond, and the
 # rows seen are still those of one instant: all after a certain one.
 $node->safe_psql('postgres', <<'END');
