@@ -59,16 +59,17 @@ PG_FUNCTION_INFO_V1(ttl_outlook);
 PG_FUNCTION_INFO_V1(ttl_next_expiry);
 
 /*
- * True if the error says nothing of the container that was looked at: the session is being canceled or ended, or
- * the server has no memory or room for locks.  All others are the container's: internal errors, index_corrupted among
- * them, a file that cannot be read, an object that is not there.
+ * True if the error says nothing of the container that was looked at: the session is being canceled or ended, its
+ * transaction cannot be serialized, or the server has no memory or room for locks.  All others are the container's:
+ * internal errors, index_corrupted among them, a file that cannot be read, an object that is not there.
  */
 static bool
 is_of_session(const ErrorData *error)
 {
 	int			category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
 
-	return category == ERRCODE_OPERATOR_INTERVENTION || category == ERRCODE_INSUFFICIENT_RESOURCES;
+	return category == ERRCODE_OPERATOR_INTERVENTION || category == ERRCODE_TRANSACTION_ROLLBACK ||
+		category == ERRCODE_INSUFFICIENT_RESOURCES;
 }
 
 /*
