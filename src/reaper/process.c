@@ -17,9 +17,6 @@
 /* Seconds after which the postmaster restarts a launcher, or the process of a standby, that has failed */
 #define RESTART_TIME		5
 
-/*
- * process.c
- */
 /* Fills in what all of them have alike. */
 void
 ttl_process_describe(BackgroundWorker *process, const char *type, const char *function)
