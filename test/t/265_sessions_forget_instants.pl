@@ -142,13 +142,14 @@ for my $statement (
 	is($node->stored('copied'), 1, '... and the other table is as it was');
 }
 
-# A deletion that waits for a row
+# A deletion that waits for the table
 for my $begin ('', 'BEGIN; ')
 {
 	under_a_wrong_clock(
 		sub {
-			$holder->query_safe('BEGIN; SELECT FROM item FOR UPDATE');
+			$holder->query_safe('BEGIN; LOCK TABLE item IN SHARE MODE');
 			$session->query_until(qr/started/, "\\echo started\n${begin}CALL ttl.reap('item');\n");
+			$node->wait_until(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'relation' AND query ~ '^CALL'});
 		});
 	$holder->query_safe('COMMIT');
 	$session->query('COMMIT') if $begin;
