@@ -179,6 +179,15 @@
 #define TTL_ORIGIN_OF_XACT			replorigin_xact_state.origin
 #endif
 
+/* 18: replication origins have a setting of their own */
+#if PG_VERSION_NUM >= 180000
+#define TTL_ORIGINS_MAX				max_active_replication_origins
+#define TTL_ORIGINS_MAX_SETTING		"max_active_replication_origins"
+#else
+#define TTL_ORIGINS_MAX				max_replication_slots
+#define TTL_ORIGINS_MAX_SETTING		"max_replication_slots"
+#endif
+
 /* 19: COPY TO takes partitioned tables */
 #define TTL_COPIES_PARTITIONED_TABLES	(PG_VERSION_NUM >= 190000)
 

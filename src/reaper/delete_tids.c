@@ -20,6 +20,7 @@
 #include "miscadmin.h"
 #include "reaper/reap_table.h"
 #include "replication/origin.h"
+#include "replication/slot.h"
 #include "ttl.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -40,6 +41,13 @@ begin_origin(void)
 	/* a user's session may have an origin of its own */
 	if (TTL_ORIGIN_OF_XACT != InvalidReplOriginId)
 		return;
+
+	/* PostgreSQL checks this in its SQL functions only, and asserts it where we come in */
+	if (TTL_ORIGINS_MAX == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot use a replication origin when \"%s\" is 0", TTL_ORIGINS_MAX_SETTING),
+				 errhint("Set it, or turn replication_origin off with ttl.alter_container().")));
 
 	node = replorigin_by_name(TTL_EXTENSION, true);
 	if (node == InvalidReplOriginId)
