@@ -153,6 +153,10 @@ run_function(PG_FUNCTION_ARGS)
 	return result;
 }
 
+/*
+ * Within an extent all functions are counted, so that what runs in Citus's own is known as others'
+ * (extents.c).
+ */
 bool
 ttl_citus_needs_fmgr(Oid function)
 {
@@ -196,6 +200,7 @@ begin_command(PlannedStmt *pstmt)
 	ttl_extent_begin_command();
 }
 
+/* Notes what the command means to policies and shards, and begins its extent if it is the outermost. */
 bool
 ttl_citus_before_utility(PlannedStmt *pstmt)
 {
@@ -213,6 +218,7 @@ ttl_citus_before_utility(PlannedStmt *pstmt)
 	return is_own;
 }
 
+/* The command has succeeded: what it has done to triggers and tables is followed here. */
 void
 ttl_citus_after_utility(PlannedStmt *pstmt)
 {
@@ -222,6 +228,7 @@ ttl_citus_after_utility(PlannedStmt *pstmt)
 		ttl_propagation_command_ended(stmt);
 }
 
+/* Ends the extent of the outermost command, after an error, too. */
 void
 ttl_citus_end_utility(PlannedStmt *pstmt)
 {

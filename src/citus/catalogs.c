@@ -63,6 +63,7 @@ look_up(const char *table, const char *index, const char *column, RegProcedure e
 /* Citus insists on being loaded before us. */
 static bool is_loaded = false;
 
+/* The library may be loaded where this database hasn't the extension. */
 bool
 ttl_citus_is_here(void)
 {
@@ -82,6 +83,7 @@ typedef struct Placing
 
 static HTAB *placings = NULL;
 
+/* A column of the table's row in pg_dist_partition, or '\0' if it has none. */
 static char
 partition_column(Oid relid, const char *column)
 {
@@ -89,6 +91,7 @@ partition_column(Oid relid, const char *column)
 								"logicalrelid", F_OIDEQ, ObjectIdGetDatum(relid), column));
 }
 
+/* By hash ('h') or without a key ('n'); only with repmodel 's' is a row on one node alone. */
 static TtlPlacedBy
 read_placing(Oid relid)
 {
@@ -104,6 +107,7 @@ read_placing(Oid relid)
 	}
 }
 
+/* Answers from the cache; reads the catalog if the table isn't in it. */
 TtlPlacedBy
 ttl_citus_placed_by(Oid relid)
 {
@@ -130,6 +134,7 @@ ttl_citus_placed_by(Oid relid)
 	return by;
 }
 
+/* Forgets the table, or with InvalidOid all. */
 void
 ttl_citus_invalidate(Oid relid)
 {
@@ -142,6 +147,7 @@ ttl_citus_invalidate(Oid relid)
 	}
 }
 
+/* Reference tables and local tables of Citus count, too: their rows are in shards as well. */
 bool
 ttl_citus_is_distributed(Oid relid)
 {
@@ -161,6 +167,10 @@ is_shard_name(const char *name, int length, const char *shell)
 		strspn(name + length - 8, "0123456789abcdef") >= 8 && strncmp(name, shell, length - 9) == 0;
 }
 
+/*
+ * By the name alone, whose number is the key of pg_dist_shard; then the shell's name and schema must
+ * fit, for users name tables so, too.
+ */
 Oid
 ttl_citus_find_shell(Oid relid, int64 *shard)
 {
@@ -184,6 +194,7 @@ ttl_citus_find_shell(Oid relid, int64 *shard)
 		is_shard_name(name, number - name, get_rel_name(shell)) ? shell : InvalidOid;
 }
 
+/* A setting of Citus's shows that it is loaded, for it defines its own before ours. */
 bool
 ttl_citus_init(void)
 {

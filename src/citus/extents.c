@@ -22,6 +22,7 @@ static TtlExtent *innermost = NULL;
 /* That of the outermost command, in which there may be others */
 static TtlExtent command_extent;
 
+/* Within it Citus's own queries run at the present depth of executions. */
 void
 ttl_extent_begin(TtlExtent *extent, bool converts)
 {
@@ -32,12 +33,14 @@ ttl_extent_begin(TtlExtent *extent, bool converts)
 	innermost = extent;
 }
 
+/* The one around it is the innermost again. */
 void
 ttl_extent_end(TtlExtent *extent)
 {
 	innermost = extent->outer;
 }
 
+/* Whether a command makes tables of others is not known before it has run, so it counts as one that does. */
 void
 ttl_extent_begin_command(void)
 {
@@ -51,12 +54,14 @@ ttl_extent_end_command(void)
 	innermost = NULL;
 }
 
+/* Deeper queries are those of functions, or of triggers. */
 bool
 ttl_extent_is_here(void)
 {
 	return innermost != NULL && innermost->depth == ttl_execution_depth();
 }
 
+/* In the innermost extent alone: what is outside of it goes on when it has ended. */
 void
 ttl_extent_count(int started)
 {
@@ -64,24 +69,28 @@ ttl_extent_count(int started)
 		innermost->others += started;
 }
 
+/* The script of an extension is its author's, though it may be run in the midst of a command. */
 bool
 ttl_citus_runs_own(void)
 {
 	return ttl_extent_is_here() && innermost->others == 0 && !creating_extension;
 }
 
+/* True in others' functions, too. */
 bool
 ttl_citus_is_converting(void)
 {
 	return innermost != NULL;
 }
 
+/* False in an outermost command, whose queries are its user's. */
 bool
 ttl_citus_is_called(void)
 {
 	return innermost != NULL && innermost != &command_extent;
 }
 
+/* False while Citus copies a shard to another node. */
 bool
 ttl_citus_replaces_table(void)
 {

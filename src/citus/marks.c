@@ -50,6 +50,7 @@ typedef struct Marks
 	bool		views;
 } Marks;
 
+/* Sets or takes away the marks of shells, and notes what the query has, as the Marks in context tell. */
 static bool
 mark_walker(Node *node, void *context)
 {
@@ -107,6 +108,10 @@ set_locally(const char *setting, bool on)
 		(void) set_config_option(setting, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
+/*
+ * Its own queries are planned as if all rows were live; users' queries on shells only carry the mark
+ * to the shards.
+ */
 bool
 ttl_citus_prepare_query(Query *query)
 {
@@ -131,6 +136,10 @@ ttl_citus_prepare_query(Query *query)
 	return false;
 }
 
+/*
+ * Decided by whether any table in the query is a shell: then Citus plans it, and shards get what it
+ * deparses.
+ */
 TtlStampFor
 ttl_citus_stamp_for(Query *query, Oid target)
 {
@@ -186,6 +195,7 @@ is_copied_by_shards(const CopyStmt *stmt)
 	return !stmt->is_from && stmt->filename == NULL && !stmt->is_program;
 }
 
+/* COPY has no alias: its mark is an option, which is taken away on the shard before PostgreSQL reads it. */
 void
 ttl_marks_copy_begins(CopyStmt *stmt)
 {

@@ -39,6 +39,7 @@ begin_queries(TtlSqlContext *saved)
 	ttl_sql_set("citus.multi_shard_modify_mode", "sequential");
 }
 
+/* After begin_queries(). */
 static void
 end_queries(const TtlSqlContext *saved)
 {
@@ -46,6 +47,7 @@ end_queries(const TtlSqlContext *saved)
 	PopActiveSnapshot();
 }
 
+/* The answer is copied to the caller's memory context before SPI frees its own. */
 char *
 ttl_citus_query(const char *query, SPIPlanPtr *saved, int nargs, Oid *types, Datum *values)
 {
@@ -68,6 +70,7 @@ ttl_citus_query(const char *query, SPIPlanPtr *saved, int nargs, Oid *types, Dat
 	return answer;
 }
 
+/* The query may use $1, an int8.  NULL is false. */
 bool
 ttl_citus_is_true(const char *query, int64 value)
 {
@@ -111,6 +114,7 @@ shard_command(Oid relid, const char *before, const char *after)
 										"(pg_catalog.text 'public.' OPERATOR(pg_catalog.||) " : "(", after));
 }
 
+/* Without a table: what failed were statistics of a node. */
 static void
 report_failure(Oid relid, int elevel, const char *error)
 {
@@ -139,6 +143,10 @@ run_on_shards(Oid relid, const char *before, const char *after, bool answers, in
 	return -1;
 }
 
+/*
+ * Asks all nodes whether they have loaded the library, since one without it would take the trigger
+ * without its policy.
+ */
 void
 ttl_citus_check_nodes(Oid relid)
 {
@@ -173,6 +181,7 @@ ttl_citus_check_nodes(Oid relid)
 				 errhint("Each node needs \"%s\" in \"%s\".", TTL_EXTENSION, "shared_preload_libraries")));
 }
 
+/* Reads the shell, hence all shards. */
 bool
 ttl_citus_is_empty(Oid relid)
 {
@@ -183,12 +192,14 @@ ttl_citus_is_empty(Oid relid)
 									  ttl_container_table_name(relid)), 0);
 }
 
+/* Each shard counts its own. */
 int64
 ttl_citus_count_expired(Oid relid)
 {
 	return run_on_shards(relid, "SELECT ttl.expired_count(", ")", true, ERROR);
 }
 
+/* With a limit, what is left over isn't counted. */
 int64
 ttl_citus_reap(Oid relid, int64 max_rows, int elevel)
 {
@@ -227,6 +238,7 @@ put_rows(const char *query, int nargs, Oid *types, Datum *args, Oid relid, int e
 	end_queries(&outer);
 }
 
+/* Each shard answers with one JSON array, since run_command_on_placements() returns one text for each. */
 void
 ttl_citus_put_expiring(Oid relid, Interval *within, ReturnSetInfo *result)
 {
@@ -259,6 +271,10 @@ limit_connecting(void)
 		ttl_sql_set(name, psprintf("%d", CONNECTION_TIMEOUT));
 }
 
+/*
+ * One query for all nodes: shards' rows are joined with their shells by name, for OIDs differ from
+ * node to node.
+ */
 void
 ttl_citus_put_statistics(ReturnSetInfo *result)
 {

@@ -36,12 +36,14 @@
 #include "utils/varlena.h"
 #include "utils/wait_event.h"
 
+/* Adds a name or a value to the list, as a literal. */
 static void
 append_argument(StringInfo text, const char *value)
 {
 	appendStringInfo(text, "%s%s", text->len > 0 ? ", " : "", quote_literal_cstr(value));
 }
 
+/* Only settings that differ from their defaults. */
 char *
 ttl_citus_arguments(Oid relid, const TtlPolicy *policy)
 {
@@ -99,6 +101,7 @@ read_arguments(Oid relid, const Trigger *trigger, TtlPolicy *policy)
 				 errhint("Use ttl.create_container().")));
 }
 
+/* Asks for a shell in the catalog first: a shard that was created without the library has no policy yet. */
 void
 ttl_citus_check_settable(Oid relid)
 {
@@ -161,6 +164,10 @@ receive(Oid relid, const Trigger *trigger)
 	store(relid, &policy);
 }
 
+/*
+ * Only the row trigger of a permanent table or partitioned one carries a policy: partitions have
+ * clones of the parent's.
+ */
 static void
 trigger_created(CreateTrigStmt *stmt)
 {
@@ -255,6 +262,10 @@ lock_of_place(int64 shard)
 						   &saved, 1, &type, &value);
 }
 
+/*
+ * First the shell's lock, which conflicts with commands that lock it on all nodes, then that of the
+ * shard's place, which moves and splits take.
+ */
 bool
 ttl_citus_lock_shard(Oid relid, bool waits)
 {
@@ -302,6 +313,7 @@ ttl_propagation_trigger_begins(CreateTrigStmt *stmt)
 /* True if Citus has made tables of others since policies were sent. */
 static bool replaced_tables = false;
 
+/* Follows triggers that were created or dropped, and notes commands by which tables get other shards. */
 void
 ttl_propagation_command_ended(Node *stmt)
 {
@@ -370,6 +382,7 @@ carry(Oid relid)
 	}
 }
 
+/* All sound containers of the user, if Citus has made tables of others: it doesn't say which. */
 void
 ttl_citus_send(List *containers)
 {
@@ -392,6 +405,7 @@ ttl_citus_send(List *containers)
 	}
 }
 
+/* The policies follow when the outermost work on tables has ended. */
 void
 ttl_propagation_after_conversion(void)
 {
@@ -400,6 +414,7 @@ ttl_propagation_after_conversion(void)
 		ttl_citus_send(NIL);
 }
 
+/* To be refused before Citus begins: by then no command has told of it. */
 void
 ttl_propagation_before_conversion(Oid object)
 {
