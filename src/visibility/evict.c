@@ -291,6 +291,7 @@ check_last(EvictState *state)
 
 	if (state->last == NULL || TTS_EMPTY(state->last))
 		return;
+	/* else none can have brought an expired row since the search */
 	if (state->last_looked_up != TtlEndedTransactions() &&
 		ttl_container_lookup(state->container.relid, &container) &&
 		ttl_keys_left_row_out(state->keys, &container, state->now, state->last, state->command))
@@ -337,6 +338,7 @@ free_keys(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPoint
 {
 	TtlSessionUser user = {.role = GetUserId(), .written_owner = rel->rd_rel->relowner};
 
+	/* again for what a row has become that was updated meanwhile */
 	for (int n = 0; n < TTL_KEYS_LOOK_UPS_MAX; n++)
 	{
 		TtlTids		found = {0};

@@ -571,6 +571,7 @@ ttl_check_reference(PG_FUNCTION_ARGS)
 		!is_referenced_live(&key, trigger->tg_relation, slot))
 		report_absent(&key, trigger->tg_relation, slot);
 
+	/* it may go after that look: PostgreSQL's check locks it */
 	fmgr_info(is_update ? F_RI_FKEY_CHECK_UPD : F_RI_FKEY_CHECK_INS, &flinfo);
 	InitFunctionCallInfoData(*check, &flinfo, 0, InvalidOid, fcinfo->context, NULL);
 	return FunctionCallInvoke(check);

@@ -857,6 +857,7 @@ ttl_scan_filter_scans_in_order(const PlanState *planstate)
 }
 
 #if TTL_EXPLAINS_NODES
+/* What the line of EXPLAIN says of the scan */
 static const char *
 describe(const ScanFilter *filter)
 {
@@ -870,6 +871,7 @@ describe(const ScanFilter *filter)
 	return psprintf("%d candidate row%s", count, count == 1 ? "" : "s");
 }
 
+/* Adds the line "Expiry Filter" to a filtered scan's. */
 void
 ttl_scan_filter_explain(PlanState *planstate, ExplainState *es)
 {
