@@ -95,6 +95,7 @@ ttl_post_parse_analyze(TTL_POST_PARSE_ANALYZE_PARAMETERS)
 	ttl_citus_analyzed(query);
 }
 
+/* Plans as if all rows were live, then filters the scans of the finished plan. */
 static PlannedStmt *
 ttl_planner(TTL_PLANNER_PARAMETERS)
 {
@@ -131,6 +132,7 @@ ttl_build_simple_rel(TTL_BUILD_SIMPLE_REL_PARAMETERS)
  * Executions of plans
  */
 
+/* Starts a plan without its filters, and puts them into the scans afterwards. */
 static void
 ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 {
@@ -203,6 +205,7 @@ run_current(const TtlExecution *outer, TTL_EXECUTOR_RUN_PARAMETERS)
 	error_context_stack = key.previous;
 }
 
+/* Runs the plan as the current execution, and sends policies that it has changed. */
 static void
 ttl_ExecutorRun(TTL_EXECUTOR_RUN_PARAMETERS)
 {
@@ -226,6 +229,7 @@ ttl_ExecutorRun(TTL_EXECUTOR_RUN_PARAMETERS)
 	send_policies();
 }
 
+/* The next hook, or PostgreSQL's function; process_next() likewise. */
 static void
 finish_next(QueryDesc *queryDesc)
 {
@@ -235,6 +239,7 @@ finish_next(QueryDesc *queryDesc)
 		standard_ExecutorFinish(queryDesc);
 }
 
+/* AFTER triggers run here: inside the execution, like the plan itself. */
 static void
 ttl_ExecutorFinish(QueryDesc *queryDesc)
 {
@@ -316,6 +321,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	bool		by_citus;
 
 	ttl_execution_before_utility(pstmt);
+	/* their plans come by ttl_ExecutorRun(), which does what is to be done */
 	if (IsA(pstmt->utilityStmt, ExecuteStmt) || IsA(pstmt->utilityStmt, FetchStmt))
 	{
 		process_next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
@@ -360,6 +366,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	send_policies();
 }
 
+/* Tells executions of functions, and DDL of objects that change; ttl's own functions are not told to others. */
 static void
 ttl_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
 {
@@ -408,9 +415,11 @@ ttl_xact_callback(XactEvent event, void *arg)
 	ttl_writers_transaction(event);
 }
 
+/* The worker must find the change committed, and no lock held, when it wakes. */
 static void
 ttl_resource_release_callback(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void *arg)
 {
+	/* not by the transaction's callback: the locks are still held then */
 	if (phase == RESOURCE_RELEASE_AFTER_LOCKS && isCommit && isTopLevel)
 		ttl_request_send();
 }

@@ -34,6 +34,7 @@
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 
+/* What lies beyond the last timestamp never expires, so an overflow is infinity. */
 TimestampTz
 ttl_expiry_add(TimestampTz ts, int32 seconds)
 {
@@ -47,6 +48,7 @@ ttl_expiry_add(TimestampTz ts, int32 seconds)
 	return result;
 }
 
+/* Before the first timestamp only a _ts of -infinity has expired. */
 TimestampTz
 ttl_expiry_cutoff(TimestampTz now, int32 seconds)
 {
@@ -59,6 +61,7 @@ ttl_expiry_cutoff(TimestampTz now, int32 seconds)
 	return result;
 }
 
+/* Reads the item from the row in the slot, and applies the container's default. */
 TimestampTz
 ttl_expiry_of_slot(const TtlContainer *container, TupleTableSlot *slot)
 {
@@ -68,6 +71,10 @@ ttl_expiry_of_slot(const TtlContainer *container, TupleTableSlot *slot)
 	return ttl_expiry_of(container->policy.default_ttl, &item);
 }
 
+/*
+ * That of the execution that runs, which has set it when it started; outside of one, ttl.now or the
+ * statement's.
+ */
 TimestampTz
 ttl_expiry_reading_now(void)
 {
