@@ -42,7 +42,10 @@ begin_origin(void)
 	if (TTL_ORIGIN_OF_XACT != InvalidReplOriginId)
 		return;
 
-	/* PostgreSQL checks this in its SQL functions only, and asserts it where we come in */
+	/*
+	 * PostgreSQL checks this in its SQL functions only, and asserts it where
+	 * we come in
+	 */
 	if (TTL_ORIGINS_MAX == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
