@@ -11,6 +11,8 @@ use TtlNode;
 
 my $node = TtlNode->start_new('main', <<'END');
 ttl.naptime = 100ms
+# since 18 a session has so many locks of its own; others need room in the table that they share
+max_locks_per_transaction = 10
 END
 $node->safe_psql('postgres', q{
 CREATE EXTENSION ttl;

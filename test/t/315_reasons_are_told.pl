@@ -100,6 +100,11 @@ for my $case (
 	rows_go($case->[0]);
 }
 
+# A table is well again when another has deleted its rows.
+rows_wait('the table is locked', 3, '', 'LOCK TABLE item IN SHARE ROW EXCLUSIVE MODE; DELETE FROM item', 0, qq{$unavailable "item"});
+$node->safe_psql('postgres', q{COMMIT PREPARED 'p'});
+ok($node->poll_query_until('postgres', q{SELECT state = 'idle' FROM ttl.status WHERE container = 'item'::regclass}), 'the status is well when its rows have gone otherwise');
+
 # Some rows wait for a lock, and others go: those behind them, too.
 $node->turn_reaper('off');
 $node->safe_psql('postgres', q{CALL make(300, ''); BEGIN; SELECT FROM part WHERE item BETWEEN 11 AND 30 FOR UPDATE; PREPARE TRANSACTION 'p'});
