@@ -17,6 +17,11 @@ MODULE_big = ttl
 # PGXS sets srcdir later
 top := $(dir $(firstword $(MAKEFILE_LIST)))
 
+# In another directory.  PGXS does this, too, but not that of a PostgreSQL which was configured in its source tree.
+ifneq ($(top),./)
+VPATH = $(top)
+endif
+
 DISTVERSION = $(shell sed -n 's/^   "version": "\(.*\)",/\1/p' $(top)META.json)
 
 # Scripts of the extension are named ttl--VERSION.sql and ttl--FROM--TO.sql; the other files of sql/ are tests, in REGRESS.
