@@ -98,6 +98,11 @@ enter_cached(Oid relid)
 	if (entries_context == NULL)
 		entries_context = AllocSetContextCreate(TopMemoryContext, "ttl containers",
 												ALLOCSET_DEFAULT_SIZES);
+
+	/*
+	 * it grows; a session's first statement needs a few, and would clear the
+	 * rest
+	 */
 	if (entries == NULL)
 		entries = cache_create(entries_context, 16, NULL);
 	entry = cache_insert(entries, relid, &found);

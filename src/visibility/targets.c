@@ -113,7 +113,8 @@ publish_update(const TtlContainer *container, const Bitmapset *updated, EState *
 
 /*
  * Makes the container's trigger fire before UPDATE, too, in this execution, if the statement
- * assigns key columns or what decides when a row expires, or a row trigger of the user's may do so.  It may be NULL.
+ * assigns key columns or what decides when a row expires, or a row trigger of the user's may do so.
+ * Nothing to do without the trigger (NULL).
  */
 static void
 fire_on_update(ResultRelInfo *info, Trigger *trigger, EState *estate)
