@@ -46,6 +46,7 @@ REGRESS = \
 	indexes \
 	foreign_keys \
 	referencing \
+	written_rows \
 	temporal \
 	hiding \
 	scans \

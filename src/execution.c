@@ -466,6 +466,19 @@ ttl_execution_only_reads(const QueryDesc *query_desc)
 	return query_desc->operation == CMD_SELECT && !query_desc->plannedstmt->hasModifyingCTE;
 }
 
+/* True if a statement that has started, and not ended, writes its rows in that command of the transaction. */
+bool
+ttl_execution_writes_in(CommandId command)
+{
+	for (TtlExecution *execution = executions; execution != NULL; execution = execution->next)
+	{
+		if (!ttl_execution_only_reads(execution->query_desc) &&
+			execution->query_desc->estate->es_output_cid == command)
+			return true;
+	}
+	return false;
+}
+
 /* Fills in what is known of an execution that is about to start. */
 void
 ttl_execution_describe(TtlExecution *execution, QueryDesc *query_desc)

@@ -58,6 +58,7 @@ typedef struct TtlExecution
 extern TtlExecution *ttl_execution_current(void);
 extern TtlExecution *ttl_execution_of(const EState *estate);
 extern bool ttl_execution_touches(void);
+extern bool ttl_execution_writes_in(CommandId command);
 extern int	ttl_execution_depth(void);
 extern TimestampTz ttl_execution_reference_time(void);
 

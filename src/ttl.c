@@ -317,7 +317,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	PlannedStmt *volatile stmt = pstmt;
 	ErrorContextCallback denied = {error_context_stack, ttl_policy_explain_denied, NULL};
 	TtlValidation validation;
-	TtlConstraintsSet constraints_set;
+	TtlCheckingUtility checking_utility;
 	bool		by_citus;
 
 	ttl_execution_before_utility(pstmt);
@@ -331,7 +331,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	if (readOnlyTree)
 		stmt = copyObject(pstmt);
 	ttl_cost_enter();
-	constraints_set = ttl_fk_begin_utility(stmt);
+	checking_utility = ttl_fk_begin_utility(stmt);
 	PG_TRY();
 	{
 		ttl_request_before_utility(stmt);
@@ -357,7 +357,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		 * These cannot fail, and do nothing about a command of whose
 		 * beginning they have not been told.
 		 */
-		ttl_fk_end_utility(constraints_set);
+		ttl_fk_end_utility(checking_utility);
 		ttl_citus_end_utility(stmt);
 		ttl_live_end_validation(&validation);
 		ttl_cost_leave();

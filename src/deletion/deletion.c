@@ -76,6 +76,7 @@ typedef struct Deletion
 	bool		heeds_grace;	/* nothing of a table in grace goes along */
 	Oid			outer_role;		/* role that executes the statement of the
 								 * deletion around it, or InvalidOid */
+	bool		follows_writes; /* the transaction had written before */
 } Deletion;
 
 /* The innermost deletion that runs, or NULL */
@@ -411,6 +412,13 @@ run_deletion(const Deletion *deletion, ToDelete *to_delete, int flags)
 	PG_END_TRY();
 }
 
+/* True if the transaction may have written rows. */
+static bool
+has_written(void)
+{
+	return TransactionIdIsValid(GetTopTransactionIdIfAny());
+}
+
 /* True if a deletion runs in this process, or what it has deferred. */
 bool
 ttl_deletion_is_running(void)
@@ -451,7 +459,8 @@ ttl_deletion_run(Relation rel, const TtlContainer *container,
 		.user = user,
 		.owner = rel->rd_rel->relowner,
 		.restricted = (flags & TTL_DELETION_RESTRICTED) != 0,
-		.heeds_grace = (flags & TTL_DELETION_HEEDS_GRACE) != 0
+		.heeds_grace = (flags & TTL_DELETION_HEEDS_GRACE) != 0,
+		.follows_writes = has_written()
 	};
 
 	if (container != NULL)
@@ -470,6 +479,13 @@ deletes(const TtlExecution *execution)
 	return running != NULL && execution != NULL && execution->row_mode == TTL_SEES_EXPIRED;
 }
 
+/* True if the execution (NULL = none) is such a statement, in a transaction that had written before. */
+bool
+ttl_deletion_follows_writes(const TtlExecution *execution)
+{
+	return deletes(execution) && running->follows_writes;
+}
+
 /* The user in whose session the execution (NULL = none) is a deletion's statement; else NULL. */
 TtlSessionUser *
 ttl_deletion_user(const TtlExecution *execution)
@@ -481,7 +497,7 @@ ttl_deletion_user(const TtlExecution *execution)
 static Deletion
 dependent_deletion(TimestampTz expired_at, TtlSessionUser *user)
 {
-	Deletion	deletion = {.expired_at = expired_at, .user = user};
+	Deletion	deletion = {.expired_at = expired_at, .user = user, .follows_writes = has_written()};
 
 	if (running != NULL && running->user == NULL)
 	{

@@ -94,6 +94,7 @@ extern bool ttl_deletion_admit_table(Oid table, Oid owner, Oid target, bool heed
 									 TimestampTz *expired_at);
 extern TtlSessionUser *ttl_deletion_user(const TtlExecution *execution);
 extern bool ttl_deletion_is_running(void);
+extern bool ttl_deletion_follows_writes(const TtlExecution *execution);
 extern void ttl_deletion_started(TtlExecution *execution);
 extern void ttl_deletion_ran(TtlExecution *execution);
 

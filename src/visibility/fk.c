@@ -232,16 +232,6 @@ add_found_row(List **rows, Oid relid, ItemPointer tid)
 	*rows = lappend(*rows, table);
 }
 
-/* Closes a table, if it is open, with its slot; its lock is kept. */
-static void
-close_table(Relation rel, TupleTableSlot *slot)
-{
-	if (rel == NULL)
-		return;
-	ExecDropSingleTupleTableSlot(slot);
-	table_close(rel, NoLock);
-}
-
 /* What a call of collect_expired() ends with */
 typedef enum Collected
 {
@@ -250,13 +240,15 @@ typedef enum Collected
 	COLLECTED_LIVE				/* there is one that hasn't expired */
 } Collected;
 
-/* A scan of rows on which a foreign key acts, and where its rows have their TIDs */
+/* A scan of rows on which a foreign key acts, where its rows have their TIDs, and the table of the last one */
 typedef struct Search
 {
 	PlanState  *scan;
 	Oid			relid;			/* the only table */
 	AttrNumber	tid_attno;
 	AttrNumber	relid_attno;	/* invalid if there is but one table */
+	Relation	rel;			/* NULL before the first row */
+	TupleTableSlot *slot;		/* of that table */
 } Search;
 
 /* Finds the scan below LockRows; false if it returns no rows. */
@@ -272,47 +264,63 @@ find_search(PlanState *top, Search *search)
 	search->relid = mark->rowmark->relid;
 	search->tid_attno = mark->ctidAttNo;
 	search->relid_attno = mark->toidAttNo;
+	search->rel = NULL;
 	return true;
+}
+
+/* Closes the table of the last row, if there is one; its lock is kept. */
+static void
+close_table(Search *search)
+{
+	if (search->rel == NULL)
+		return;
+	ExecDropSingleTupleTableSlot(search->slot);
+	table_close(search->rel, NoLock);
+	search->rel = NULL;
+}
+
+/* The TID of the next row that the scan returns, whose table is opened; NULL if there is none. */
+static ItemPointer
+next_row(Search *search)
+{
+	MemoryContext old = MemoryContextSwitchTo(search->scan->state->es_query_cxt);
+	TupleTableSlot *slot = ExecProcNode(search->scan);
+	Oid			relid = search->relid;
+	bool		isnull;
+
+	MemoryContextSwitchTo(old);
+	if (TupIsNull(slot))
+		return NULL;
+	if (AttributeNumberIsValid(search->relid_attno))
+		relid = DatumGetObjectId(ExecGetJunkAttribute(slot, search->relid_attno, &isnull));
+	if (search->rel == NULL || RelationGetRelid(search->rel) != relid)
+	{
+		close_table(search);
+		search->rel = table_open(relid, RowExclusiveLock);
+		search->slot = table_slot_create(search->rel, NULL);
+	}
+	return (ItemPointer) DatumGetPointer(ExecGetJunkAttribute(slot, search->tid_attno, &isnull));
 }
 
 /* Collects rows (TtlRelTids) that the scan returns, among the next ones, up to one that hasn't expired. */
 static Collected
-collect_expired(const Search *search, TimestampTz expired_at, List **rows)
+collect_expired(Search *search, TimestampTz expired_at, List **rows)
 {
-	EState	   *estate = search->scan->state;
+	Snapshot	snapshot = search->scan->state->es_snapshot;
 	Collected	result = COLLECTED_SOME;
-	Relation	rel = NULL;		/* of the last row */
-	TupleTableSlot *fetched = NULL;
 
 	for (int n = 0; n < ROWS_AT_ONCE && result == COLLECTED_SOME; n++)
 	{
-		Oid			relid = search->relid;
-		MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
-		TupleTableSlot *slot = ExecProcNode(search->scan);
-		bool		isnull;
-		ItemPointer tid;
+		ItemPointer tid = next_row(search);
 
-		MemoryContextSwitchTo(old);
-		if (TupIsNull(slot))
-		{
+		if (tid == NULL)
 			result = COLLECTED_ALL;
-			break;
-		}
-		tid = (ItemPointer) DatumGetPointer(ExecGetJunkAttribute(slot, search->tid_attno, &isnull));
-		if (AttributeNumberIsValid(search->relid_attno))
-			relid = DatumGetObjectId(ExecGetJunkAttribute(slot, search->relid_attno, &isnull));
-		if (rel == NULL || RelationGetRelid(rel) != relid)
-		{
-			close_table(rel, fetched);
-			rel = table_open(relid, RowExclusiveLock);
-			fetched = table_slot_create(rel, NULL);
-		}
-		if (has_row_expired(rel, tid, estate->es_snapshot, expired_at, fetched))
-			add_found_row(rows, relid, tid);
+		else if (has_row_expired(search->rel, tid, snapshot, expired_at, search->slot))
+			add_found_row(rows, RelationGetRelid(search->rel), tid);
 		else
 			result = COLLECTED_LIVE;
 	}
-	close_table(rel, fetched);
+	close_table(search);
 	return result;
 }
 
@@ -332,39 +340,44 @@ writes_table_of(const TtlExecution *execution, Oid owner)
 	return false;
 }
 
-/* The SET CONSTRAINTS that runs, maybe in a SECURITY DEFINER function */
-static TtlConstraintsSet constraints_set =
+/* Those that run, maybe in a SECURITY DEFINER function */
+static TtlCheckingUtility checking =
 {
 	0
 };
 
 /* A utility command begins.  What this returns is passed to ttl_fk_end_utility(); neither can fail. */
-TtlConstraintsSet
+TtlCheckingUtility
 ttl_fk_begin_utility(PlannedStmt *pstmt)
 {
-	TtlConstraintsSet outer = constraints_set;
+	TtlCheckingUtility outer = checking;
 
 	if (IsA(pstmt->utilityStmt, ConstraintsSetStmt))
 	{
-		constraints_set.within = ttl_execution_current();
-		constraints_set.role = GetUserId();
+		checking.constraints_within = ttl_execution_current();
+		checking.constraints_role = GetUserId();
+	}
+	else if (IsA(pstmt->utilityStmt, CopyStmt) && ((CopyStmt *) pstmt->utilityStmt)->is_from && !checking.copies)
+	{
+		checking.copies = true;
+		checking.copies_since = GetCurrentCommandId(false);
 	}
 	return outer;
 }
 
 /* It has ended. */
 void
-ttl_fk_end_utility(TtlConstraintsSet outer)
+ttl_fk_end_utility(TtlCheckingUtility outer)
 {
-	constraints_set = outer;
+	checking = outer;
 }
 
 /* The user whose statement has the check done, in that execution or at the transaction's end */
 static Oid
 checking_role(const TtlExecution *outer)
 {
-	if (OidIsValid(constraints_set.role) && constraints_set.within == outer)
-		return constraints_set.role;
+	if (OidIsValid(checking.constraints_role) && checking.constraints_within == outer)
+		return checking.constraints_role;
 	return outer != NULL ? outer->role : GetOuterUserId();
 }
 
@@ -427,6 +440,86 @@ take_expired_along(Oid table, const TtlExecution *execution, const TtlExecution 
 }
 
 /*
+ * Rows whose own foreign keys may still have to be checked
+ */
+
+/* True if the execution is a CASCADE, SET NULL or SET DEFAULT, and not what a rule adds to it: that has OLD first. */
+static bool
+acts_on_rows(const QueryDesc *query_desc)
+{
+	return ttl_fk_acts(query_desc->sourceText) &&
+		(query_desc->operation == CMD_DELETE || query_desc->operation == CMD_UPDATE) &&
+		IsA(query_desc->planstate, ModifyTableState) &&
+		((ModifyTable *) query_desc->planstate->plan)->nominalRelation == 1;
+}
+
+/*
+ * True if the row in the slot, of that table, is one that this transaction has written, and of which foreign keys may
+ * not have been checked yet: its statement has not ended, or a trigger of the table is deferred.  COPY is no
+ * execution; what triggers write while it runs is taken for its own.  Where foreign keys' triggers don't fire, none
+ * of its rows has been checked.
+ */
+static bool
+may_be_unchecked(Relation rel, TupleTableSlot *slot)
+{
+	HeapTupleHeader tuple;
+	CommandId	written_in;
+
+	if (!TTS_IS_BUFFERTUPLE(slot))
+		return false;
+	tuple = ((HeapTupleTableSlot *) slot)->tuple->t_data;
+	if (!TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple)))
+		return false;
+	written_in = HeapTupleHeaderGetCmin(tuple);
+	return ttl_execution_writes_in(written_in) ||
+		(checking.copies && written_in >= checking.copies_since) ||
+		AfterTriggerPendingOnRel(RelationGetRelid(rel)) ||
+		SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
+}
+
+/* Where the rows are on which the action acts, whose row ids ModifyTable gets */
+static void
+find_acted_on(ModifyTableState *action, Search *search)
+{
+	ResultRelInfo *target = action->resultRelInfo;
+
+	search->scan = outerPlanState(action);
+	search->relid = RelationGetRelid(target->ri_RelationDesc);
+	search->tid_attno = target->ri_RowIdAttNo;
+	search->relid_attno = action->mt_resultOidAttno;
+	search->rel = NULL;
+}
+
+/*
+ * Errors (23503) if the action, set off by a deletion of ours, is about to take or change a live row of which foreign
+ * keys may still have to be checked.
+ *
+ * Such a row may never have referenced the expired row, whose key was free for the user, but what takes its place.
+ * To spare it instead would leave an orphan where it has been checked after all, or another key is what is free.
+ */
+static void
+refuse_unchecked_rows(PlanState *action)
+{
+	Snapshot	snapshot = action->state->es_snapshot;
+	Search		search;
+	ItemPointer tid;
+
+	find_acted_on((ModifyTableState *) action, &search);
+	while ((tid = next_row(&search)) != NULL)
+	{
+		if (table_tuple_fetch_row_version(search.rel, tid, snapshot, search.slot) &&
+			may_be_unchecked(search.rel, search.slot) &&
+			!has_row_expired(search.rel, tid, snapshot, ttl_execution_reference_time(), search.slot))
+			ereport(ERROR,
+					(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
+					 errmsg("a row of table \"%s\" that this transaction has written references an expired row that is to be deleted",
+							RelationGetRelationName(search.rel))));
+	}
+	close_table(&search);
+	ExecReScan(search.scan);
+}
+
+/*
  * The current execution, inside of 'outer' (NULL = none), is about to run.  If it checks a foreign
  * key, expired rows that hold it up are deleted before; false if it would find nothing then.
  */
@@ -439,6 +532,13 @@ ttl_fk_delete_expired_before(const TtlExecution *outer)
 	if (!InNoForceRLSOperation() || execution == NULL || !execution->observed ||
 		ttl_container_objects() == NULL)
 		return true;
+
+	/*
+	 * the reaper's transactions, and an INSERT of one row, have written none
+	 * before
+	 */
+	if (ttl_deletion_follows_writes(outer) && acts_on_rows(execution->query_desc))
+		refuse_unchecked_rows(execution->query_desc->planstate);
 	table = searched_table(execution->query_desc);
 	if (!OidIsValid(table) || ttl_live_is_shown(table))
 		return true;

@@ -69,15 +69,22 @@ extern bool ttl_fk_acts(const char *query_string);
 extern void ttl_fk_mark_old(Query *query, const char *query_string);
 extern bool ttl_fk_delete_expired_before(const TtlExecution *outer);
 
-/* A SET CONSTRAINTS: inside of which execution (NULL = none), and as whom; without a role none runs. */
-typedef struct TtlConstraintsSet
+/* Utility commands that run, and by which foreign keys are checked */
+typedef struct TtlCheckingUtility
 {
-	const TtlExecution *within;
-	Oid			role;
-} TtlConstraintsSet;
+	/*
+	 * a SET CONSTRAINTS: inside of which execution (NULL = none), and as
+	 * whom; without a role none runs
+	 */
+	const TtlExecution *constraints_within;
+	Oid			constraints_role;
+	/* the outermost COPY FROM: the command in which it began */
+	bool		copies;
+	CommandId	copies_since;
+} TtlCheckingUtility;
 
-extern TtlConstraintsSet ttl_fk_begin_utility(PlannedStmt *pstmt);
-extern void ttl_fk_end_utility(TtlConstraintsSet outer);
+extern TtlCheckingUtility ttl_fk_begin_utility(PlannedStmt *pstmt);
+extern void ttl_fk_end_utility(TtlCheckingUtility outer);
 extern void ttl_fk_started(TtlExecution *execution);
 
 /*
