@@ -148,4 +148,101 @@ INSERT INTO links VALUES (3, NULL, 1);
 INSERT INTO parent VALUES (1);
 ROLLBACK;
 
+-- What it references a row may keep, though it has expired since, however often the transaction writes it. The parent
+-- is partitioned, so that PostgreSQL 19 checks by a query, too, at the end of the transaction
+CREATE TABLE whole (id int PRIMARY KEY, a int, b text, UNIQUE (id, a, b)) PARTITION BY RANGE (id);
+CREATE TABLE whole1 PARTITION OF whole FOR VALUES FROM (0) TO (100);
+SELECT ttl.create_container('whole', 3600);
+CREATE TABLE at_once (id int PRIMARY KEY, w int REFERENCES whole, note text);
+CREATE TABLE at_the_end (id int PRIMARY KEY, w int REFERENCES whole DEFERRABLE INITIALLY DEFERRED, note text);
+CREATE TABLE of_three (id int PRIMARY KEY, w int, a int, b text, note text,
+    FOREIGN KEY (w, a, b) REFERENCES whole (id, a, b) MATCH FULL);
+CREATE TABLE in_parts (id int PRIMARY KEY, w int REFERENCES whole, note text) PARTITION BY LIST (id);
+CREATE TABLE in_parts1 PARTITION OF in_parts FOR VALUES IN (1);
+CREATE TABLE plain (id int PRIMARY KEY);
+SELECT ttl.create_container('plain', 3600);
+CREATE TABLE to_plain (id int PRIMARY KEY, w int REFERENCES plain, note text);
+-- 1 and 2 have expired, 3 lives
+INSERT INTO whole SELECT i, i, i FROM generate_series(1, 3) i;
+INSERT INTO plain SELECT i FROM generate_series(1, 3) i;
+INSERT INTO at_once VALUES (1, 1);
+INSERT INTO at_the_end VALUES (1, 1);
+INSERT INTO of_three VALUES (1, 1, 1, '1');
+INSERT INTO in_parts VALUES (1, 1);
+INSERT INTO to_plain VALUES (1, 1);
+SET ttl.touch = off;
+UPDATE whole SET _ts = '2020-01-01' WHERE id < 3;
+UPDATE plain SET _ts = '2020-01-01' WHERE id < 3;
+RESET ttl.touch;
+
+-- The statements in one transaction: the error. (Where INSERT routes a row to a partition, the check stays PostgreSQL's.)
+CREATE FUNCTION try(VARIADIC statements text[]) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    statement text;
+BEGIN
+    FOREACH statement IN ARRAY statements LOOP
+        EXECUTE statement;
+    END LOOP;
+    SET CONSTRAINTS ALL IMMEDIATE;
+    RAISE 'done' USING ERRCODE = 'AA000';
+EXCEPTION WHEN OTHERS THEN
+    RETURN nullif(SQLSTATE, 'AA000');
+END $$;
+SELECT t, try(u, u, u) AS updated,
+    try(u, format('INSERT INTO %s (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET note = ''upsert''', t), u) AS upserted,
+    try(u, format('MERGE INTO %s t USING (VALUES (1)) v (id) ON t.id = v.id WHEN MATCHED THEN UPDATE SET note = ''m''', t),
+        u) AS merged,
+    try(u, format('UPDATE %s SET w = w', t)) AS assigned
+    FROM unnest('{at_once, at_the_end, of_three, in_parts, to_plain}'::regclass[]) t,
+        format('UPDATE %s SET note = ''updated''', t) u;
+
+-- Another expired row it may not reference, nor come back to one
+SELECT t, try(u, format('UPDATE %s SET w = 2', t)) AS other,
+    try(u, format('UPDATE %s SET w = 3', t), format('UPDATE %s SET w = 1', t)) AS back,
+    try(u, format('UPDATE %s SET w = 3', t), u, format('UPDATE %s SET w = NULL', t), u) AS live
+    FROM unnest('{at_once, at_the_end, in_parts, to_plain}'::regclass[]) t,
+        format('UPDATE %s SET note = ''updated''', t) u;
+SELECT try('UPDATE of_three SET note = ''updated''', 'UPDATE of_three SET b = ''2'', a = 2, w = 2') AS other,
+    try('UPDATE of_three SET note = ''updated''', 'UPDATE of_three SET b = NULL') AS not_full,
+    try('UPDATE of_three SET note = ''updated''', 'UPDATE of_three SET b = NULL, w = NULL, a = NULL') AS nothing;
+
+-- What is still to be checked is checked, whatever else of the row is written before
+SELECT try('INSERT INTO at_the_end VALUES (2, 2)', 'UPDATE at_the_end SET note = ''updated''') AS inserted,
+    try('UPDATE at_the_end SET w = 2', 'UPDATE at_the_end SET note = ''updated''') AS changed,
+    try('INSERT INTO at_the_end VALUES (2, 3)', 'UPDATE at_the_end SET note = ''updated'' WHERE id = 2') AS live,
+    try('INSERT INTO at_the_end VALUES (2, 3)', 'SET CONSTRAINTS ALL IMMEDIATE', 'UPDATE at_the_end SET note = ''updated''',
+        'UPDATE at_the_end SET note = ''updated''') AS at_once;
+-- by a trigger of the same statement, too; and what a BEFORE trigger assigns
+CREATE FUNCTION write_again() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('UPDATE %s SET note = ''again'' WHERE id = $1', TG_RELID::regclass) USING NEW.id;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION reassign() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.w := 2;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER "A first" AFTER INSERT ON at_once FOR EACH ROW EXECUTE FUNCTION write_again();
+CREATE TRIGGER "A first" AFTER INSERT ON to_plain FOR EACH ROW EXECUTE FUNCTION write_again();
+SELECT t, try(format('INSERT INTO %s VALUES (2, 2)', t)) AS inserted, try(format('INSERT INTO %s VALUES (2, 3)', t)) AS live
+    FROM unnest('{at_once, to_plain}'::regclass[]) t;
+\copy at_once FROM PROGRAM 'printf "2\t2\tcopied\n"'
+CREATE TRIGGER reassign BEFORE UPDATE ON at_once FOR EACH ROW WHEN (NEW.note = 'reassign')
+    EXECUTE FUNCTION reassign();
+SELECT try('UPDATE at_once SET note = ''updated''', 'UPDATE at_once SET note = ''reassign''') AS reassigned;
+
+-- An action of an eviction writes a row again: with what it references besides
+CREATE TABLE besides (id int, a int REFERENCES parent ON DELETE SET NULL, b int REFERENCES parent ON DELETE SET NULL,
+    w int REFERENCES whole);
+INSERT INTO parent SELECT i FROM generate_series(11, 12) i;
+INSERT INTO whole VALUES (11);
+INSERT INTO besides VALUES (1, 11, 12, 11);
+SET ttl.touch = off;
+UPDATE parent SET _ts = '2020-01-01' WHERE id > 10;
+UPDATE whole SET _ts = '2020-01-01' WHERE id > 10;
+RESET ttl.touch;
+INSERT INTO parent VALUES (11), (12);
+SELECT * FROM besides;
+
 DROP SCHEMA written_rows CASCADE;

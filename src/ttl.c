@@ -166,8 +166,7 @@ ttl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 	ttl_deletion_started(execution);
 	ttl_start_add_scan_filters(execution, eflags);
 	ttl_targets_started(execution);
-	if (TTL_PROBES_REFERENCES)
-		ttl_fk_started(execution);
+	ttl_fk_check_started(execution);
 }
 
 /*
@@ -317,7 +316,8 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	PlannedStmt *volatile stmt = pstmt;
 	ErrorContextCallback denied = {error_context_stack, ttl_policy_explain_denied, NULL};
 	TtlValidation validation;
-	TtlCheckingUtility checking_utility;
+	TtlConstraintsSet constraints_set;
+	CommandId	copied_since;
 	bool		by_citus;
 
 	ttl_execution_before_utility(pstmt);
@@ -331,7 +331,8 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	if (readOnlyTree)
 		stmt = copyObject(pstmt);
 	ttl_cost_enter();
-	checking_utility = ttl_fk_begin_utility(stmt);
+	constraints_set = ttl_fk_begin_utility(stmt);
+	copied_since = ttl_fk_check_begin_utility(stmt);
 	PG_TRY();
 	{
 		ttl_request_before_utility(stmt);
@@ -357,7 +358,8 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		 * These cannot fail, and do nothing about a command of whose
 		 * beginning they have not been told.
 		 */
-		ttl_fk_end_utility(checking_utility);
+		ttl_fk_end_utility(constraints_set);
+		ttl_fk_check_end_utility(copied_since);
 		ttl_citus_end_utility(stmt);
 		ttl_live_end_validation(&validation);
 		ttl_cost_leave();

@@ -30,47 +30,25 @@
  * other referential actions.  If no row references what goes, the scan has come to its end, and
  * isn't repeated.
  *
- * Since PostgreSQL 19 no query is planned for the check of the referenced side, unless the
- * referenced table is partitioned or the key temporal: the index of the referenced key is probed.
- * So where a statement writes a table that references a container, its foreign key's trigger calls
- * ttl.check_reference() in place of PostgreSQL's function: in the private copy of the trigger
- * descriptor of that execution alone.  It executes a query for a live referenced row, and then
- * leaves the rest to PostgreSQL's function, the lock above all.  Not reached, and so left to
- * PostgreSQL alone: descriptors that are made while a statement runs (COPY FROM, partitions that
- * rows are routed to), and deferrable keys, whose triggers may fire when the execution is over.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
-#include "catalog/pg_class.h"
-#include "catalog_expr.h"
-#include "commands/trigger.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
 #include "execution.h"
 #include "executor/executor.h"
-#include "executor/spi.h"
 #include "expiry/expiry.h"
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
-#include "own_sql.h"
 #include "parser/parsetree.h"
-#include "utils/acl.h"
-#include "utils/builtins.h"
-#include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/rls.h"
-#include "utils/ruleutils.h"
 #include "visibility/visibility.h"
 
 /*
@@ -340,44 +318,39 @@ writes_table_of(const TtlExecution *execution, Oid owner)
 	return false;
 }
 
-/* Those that run, maybe in a SECURITY DEFINER function */
-static TtlCheckingUtility checking =
+/* The SET CONSTRAINTS that runs, maybe in a SECURITY DEFINER function */
+static TtlConstraintsSet constraints_set =
 {
 	0
 };
 
 /* A utility command begins.  What this returns is passed to ttl_fk_end_utility(); neither can fail. */
-TtlCheckingUtility
+TtlConstraintsSet
 ttl_fk_begin_utility(PlannedStmt *pstmt)
 {
-	TtlCheckingUtility outer = checking;
+	TtlConstraintsSet outer = constraints_set;
 
 	if (IsA(pstmt->utilityStmt, ConstraintsSetStmt))
 	{
-		checking.constraints_within = ttl_execution_current();
-		checking.constraints_role = GetUserId();
-	}
-	else if (IsA(pstmt->utilityStmt, CopyStmt) && ((CopyStmt *) pstmt->utilityStmt)->is_from && !checking.copies)
-	{
-		checking.copies = true;
-		checking.copies_since = GetCurrentCommandId(false);
+		constraints_set.within = ttl_execution_current();
+		constraints_set.role = GetUserId();
 	}
 	return outer;
 }
 
 /* It has ended. */
 void
-ttl_fk_end_utility(TtlCheckingUtility outer)
+ttl_fk_end_utility(TtlConstraintsSet outer)
 {
-	checking = outer;
+	constraints_set = outer;
 }
 
 /* The user whose statement has the check done, in that execution or at the transaction's end */
 static Oid
 checking_role(const TtlExecution *outer)
 {
-	if (OidIsValid(checking.constraints_role) && checking.constraints_within == outer)
-		return checking.constraints_role;
+	if (OidIsValid(constraints_set.role) && constraints_set.within == outer)
+		return constraints_set.role;
 	return outer != NULL ? outer->role : GetOuterUserId();
 }
 
@@ -453,30 +426,6 @@ acts_on_rows(const QueryDesc *query_desc)
 		((ModifyTable *) query_desc->planstate->plan)->nominalRelation == 1;
 }
 
-/*
- * True if the row in the slot, of that table, is one that this transaction has written, and of which foreign keys may
- * not have been checked yet: its statement has not ended, or a trigger of the table is deferred.  COPY is no
- * execution; what triggers write while it runs is taken for its own.  Where foreign keys' triggers don't fire, none
- * of its rows has been checked.
- */
-static bool
-may_be_unchecked(Relation rel, TupleTableSlot *slot)
-{
-	HeapTupleHeader tuple;
-	CommandId	written_in;
-
-	if (!TTS_IS_BUFFERTUPLE(slot))
-		return false;
-	tuple = ((HeapTupleTableSlot *) slot)->tuple->t_data;
-	if (!TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple)))
-		return false;
-	written_in = HeapTupleHeaderGetCmin(tuple);
-	return ttl_execution_writes_in(written_in) ||
-		(checking.copies && written_in >= checking.copies_since) ||
-		AfterTriggerPendingOnRel(RelationGetRelid(rel)) ||
-		SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
-}
-
 /* Where the rows are on which the action acts, whose row ids ModifyTable gets */
 static void
 find_acted_on(ModifyTableState *action, Search *search)
@@ -508,7 +457,7 @@ refuse_unchecked_rows(PlanState *action)
 	while ((tid = next_row(&search)) != NULL)
 	{
 		if (table_tuple_fetch_row_version(search.rel, tid, snapshot, search.slot) &&
-			may_be_unchecked(search.rel, search.slot) &&
+			ttl_fk_may_be_unchecked(search.rel, search.slot) &&
 			!has_row_expired(search.rel, tid, snapshot, ttl_execution_reference_time(), search.slot))
 			ereport(ERROR,
 					(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
@@ -543,162 +492,4 @@ ttl_fk_delete_expired_before(const TtlExecution *outer)
 	if (!OidIsValid(table) || ttl_live_is_shown(table))
 		return true;
 	return take_expired_along(table, execution, outer);
-}
-
-/*
- * Expired rows that are referenced, on PostgreSQL 19 and later
- */
-
-/*
- * True if there is a live row that the new row references, as well if the latter references
- * nothing, or the key is one for which PostgreSQL executes a query.  Searched as that would:
- * as the referenced table's owner.
- */
-static bool
-is_referenced_live(const TtlForeignKey *key, Relation rel, TupleTableSlot *slot)
-{
-	Oid			types[INDEX_MAX_KEYS];
-	Datum		values[INDEX_MAX_KEYS];
-	StringInfoData sql;
-	TtlSqlContext saved;
-	bool		found;
-
-	if (key->is_temporal)
-		return true;
-	initStringInfo(&sql);
-	appendStringInfo(&sql, "SELECT 1 FROM ONLY %s x",
-					 ttl_container_table_name(key->referenced));
-	for (int i = 0; i < key->nkeys; i++)
-	{
-		AttrNumber	referenced = key->referenced_keys[i];
-		bool		isnull;
-
-		types[i] = TupleDescAttr(RelationGetDescr(rel), key->referencing_keys[i] - 1)->atttypid;
-		values[i] = slot_getattr(slot, key->referencing_keys[i], &isnull);
-		if (isnull)
-			return true;
-		appendStringInfoString(&sql, i == 0 ? " WHERE " : " AND ");
-		generate_operator_clause(&sql, quote_identifier(get_attname(key->referenced, referenced, false)),
-								 get_atttype(key->referenced, referenced), key->operators[i],
-								 psprintf("$%d", i + 1), types[i]);
-	}
-
-	ttl_sql_begin(ttl_container_owner(key->referenced), TTL_SQL_NOFORCE_RLS, &saved);
-	if (SPI_execute_with_args(sql.data, key->nkeys, types, values, NULL, false, 1) != SPI_OK_SELECT)
-		elog(ERROR, "could not execute \"%s\"", sql.data);
-	found = SPI_processed > 0;
-	ttl_sql_end(&saved);
-	return found;
-}
-
-/* True if the user may see the key in the error's detail. */
-static bool
-may_see_key(const TtlForeignKey *key, Oid relid)
-{
-	if (check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
-		return false;
-	if (pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK)
-		return true;
-	for (int i = 0; i < key->nkeys; i++)
-	{
-		if (pg_attribute_aclcheck(relid, key->referencing_keys[i], GetUserId(), ACL_SELECT) != ACLCHECK_OK)
-			return false;
-	}
-	return true;
-}
-
-/* The error that PostgreSQL gives for a row that isn't there */
-static void
-report_absent(const TtlForeignKey *key, Relation rel, TupleTableSlot *slot)
-{
-	const char *name = get_constraint_name(key->constraint);
-	StringInfoData names;
-	StringInfoData values;
-
-	initStringInfo(&names);
-	initStringInfo(&values);
-	ttl_catalog_describe_key(slot, RelationGetRelid(rel), key->nkeys, key->referencing_keys,
-							 &names, &values);
-	ereport(ERROR,
-			(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
-			 errmsg("insert or update on table \"%s\" violates foreign key constraint \"%s\"",
-					RelationGetRelationName(rel), name),
-			 may_see_key(key, RelationGetRelid(rel)) ?
-			 errdetail("Key (%s)=(%s) is not present in table \"%s\".",
-					   names.data, values.data, get_rel_name(key->referenced)) :
-			 errdetail("Key is not present in table \"%s\".", get_rel_name(key->referenced)),
-			 errtableconstraint(rel, name)));
-}
-
-PG_FUNCTION_INFO_V1(ttl_check_reference);
-
-/*
- * ttl.check_reference() trigger
- *
- * Called in place of PostgreSQL's check of a foreign key; not by other triggers.
- */
-Datum
-ttl_check_reference(PG_FUNCTION_ARGS)
-{
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
-	bool		is_update;
-	TupleTableSlot *slot;
-	TtlForeignKey key;
-	FmgrInfo	flinfo;
-
-	LOCAL_FCINFO(check, 0);
-
-	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_AFTER(trigger->tg_event) ||
-		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || TRIGGER_FIRED_BY_DELETE(trigger->tg_event) ||
-		!OidIsValid(trigger->tg_trigger->tgconstraint) ||
-		!OidIsValid(trigger->tg_trigger->tgconstrrelid))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be fired by the trigger of a foreign key",
-						"check_reference")));
-
-	is_update = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event);
-	/* PostgreSQL does this before it queues an event for its own function */
-	if (is_update &&
-		!RI_FKey_fk_upd_check_required(trigger->tg_trigger, trigger->tg_relation,
-									   trigger->tg_trigslot, trigger->tg_newslot))
-		return PointerGetDatum(NULL);
-
-	slot = is_update ? trigger->tg_newslot : trigger->tg_trigslot;
-	if (ttl_catalog_foreign_key(trigger->tg_trigger->tgconstraint,
-								RelationGetRelid(trigger->tg_relation),
-								trigger->tg_trigger->tgconstrrelid, &key) &&
-		!is_referenced_live(&key, trigger->tg_relation, slot))
-		report_absent(&key, trigger->tg_relation, slot);
-
-	/* it may go after that look: PostgreSQL's check locks it */
-	fmgr_info(is_update ? F_RI_FKEY_CHECK_UPD : F_RI_FKEY_CHECK_INS, &flinfo);
-	InitFunctionCallInfoData(*check, &flinfo, 0, InvalidOid, fcinfo->context, NULL);
-	return FunctionCallInvoke(check);
-}
-
-/* Puts our function in the place of PostgreSQL's. */
-static void
-probe_references(ModifyTableState *mtstate, ResultRelInfo *target)
-{
-	TriggerDesc *triggers = target->ri_TrigDesc;
-
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-	{
-		Trigger    *trigger = &triggers->triggers[i];
-		TtlContainer container;
-
-		if ((trigger->tgfoid == F_RI_FKEY_CHECK_INS || trigger->tgfoid == F_RI_FKEY_CHECK_UPD) &&
-			!trigger->tgdeferrable && ttl_container_lookup(trigger->tgconstrrelid, &container) &&
-			get_rel_relkind(trigger->tgconstrrelid) == RELKIND_RELATION)
-			trigger->tgfoid = ttl_container_function(TTL_CHECK_REFERENCE);
-	}
-}
-
-/* An execution has started; since 19. */
-void
-ttl_fk_started(TtlExecution *execution)
-{
-	if (ttl_container_objects() != NULL && !InNoForceRLSOperation())
-		ttl_execution_visit_targets(execution, probe_references);
 }

@@ -69,23 +69,24 @@ extern bool ttl_fk_acts(const char *query_string);
 extern void ttl_fk_mark_old(Query *query, const char *query_string);
 extern bool ttl_fk_delete_expired_before(const TtlExecution *outer);
 
-/* Utility commands that run, and by which foreign keys are checked */
-typedef struct TtlCheckingUtility
+/* A SET CONSTRAINTS: inside of which execution (NULL = none), and as whom; without a role none runs. */
+typedef struct TtlConstraintsSet
 {
-	/*
-	 * a SET CONSTRAINTS: inside of which execution (NULL = none), and as
-	 * whom; without a role none runs
-	 */
-	const TtlExecution *constraints_within;
-	Oid			constraints_role;
-	/* the outermost COPY FROM: the command in which it began */
-	bool		copies;
-	CommandId	copies_since;
-} TtlCheckingUtility;
+	const TtlExecution *within;
+	Oid			role;
+} TtlConstraintsSet;
 
-extern TtlCheckingUtility ttl_fk_begin_utility(PlannedStmt *pstmt);
-extern void ttl_fk_end_utility(TtlCheckingUtility outer);
-extern void ttl_fk_started(TtlExecution *execution);
+extern TtlConstraintsSet ttl_fk_begin_utility(PlannedStmt *pstmt);
+extern void ttl_fk_end_utility(TtlConstraintsSet outer);
+
+/*
+ * fk_check.c
+ */
+
+extern CommandId ttl_fk_check_begin_utility(PlannedStmt *pstmt);
+extern void ttl_fk_check_end_utility(CommandId outer);
+extern void ttl_fk_check_started(TtlExecution *execution);
+extern bool ttl_fk_may_be_unchecked(Relation rel, TupleTableSlot *slot);
 
 /*
  * stamp.c
