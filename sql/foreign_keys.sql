@@ -340,6 +340,15 @@ SELECT * FROM stored('two');
 SELECT * FROM stored('three');
 ROLLBACK;
 
+-- So it does where the expired row in the middle gets the default
+BEGIN;
+ALTER TABLE two ALTER one SET DEFAULT 2, DROP CONSTRAINT two_one_fkey, ADD FOREIGN KEY (one) REFERENCES one ON UPDATE SET DEFAULT;
+UPDATE one SET id = 101 WHERE id = 1;
+SELECT * FROM stored('two');
+SELECT * FROM stored('three');
+SELECT orphans('two', 'one', 'one'), orphans('three', 'two', 'two');
+ROLLBACK;
+
 -- The middle is expired: what references it goes with it, live or not, as CASCADE says
 BEGIN;
 CALL ttl.reap('two');
@@ -674,6 +683,16 @@ CALL age_tree();
 -- from the root, all below it
 DELETE FROM tree WHERE id = 1;
 SELECT * FROM stored('tree');
+
+-- SET DEFAULT finds no row that has expired, either
+CREATE TABLE heir (id int PRIMARY KEY, up int DEFAULT 0 REFERENCES heir ON DELETE SET DEFAULT);
+SELECT ttl.create_container('heir', 60);
+INSERT INTO heir (id, up, _ts) VALUES (0, NULL, '2020-01-01'), (1, NULL, '3000-01-01'), (2, 1, '3000-01-01');
+SELECT state('DELETE FROM foreign_keys.heir WHERE id = 1');
+SELECT * FROM stored('heir');
+INSERT INTO heir (id, up) VALUES (0, NULL);
+SELECT state('DELETE FROM foreign_keys.heir WHERE id = 1');
+SELECT id, up FROM heir ORDER BY id;
 
 -- Without an action the reaper takes what hangs together: a ring, one that references itself; not what a live row holds
 CREATE TABLE ring (id int PRIMARY KEY, next int REFERENCES ring);

@@ -45,6 +45,7 @@ typedef struct TtlExecution
 								 * disabled (targets.c) */
 	List	   *cascaded;		/* containers that its referential actions
 								 * have updated */
+	bool		hands_on_keys;	/* one of these has been ON UPDATE CASCADE */
 	struct TtlPlanCopy *plan_copy;	/* that it was started with, or NULL */
 	struct ScanFilter *scan_filters;	/* filters of its scans
 										 * (scan_filter.c) */

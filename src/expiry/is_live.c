@@ -189,10 +189,11 @@ is_shown_to(Oid container, TtlExecution *execution)
 		/*
 		 * ALTER TABLE validates a foreign key row by row; or a row of another
 		 * container is checked that has followed the change of a key by way
-		 * of this one, and must not be stopped by a hidden row.
+		 * of this one, and must not be stopped by a hidden row.  SET DEFAULT
+		 * follows nothing: the row that it references is one like any other.
 		 */
 		if (ttl_live_validates() ||
-			(outer != NULL && list_member_oid(outer->cascaded, container)))
+			(outer != NULL && outer->hands_on_keys && list_member_oid(outer->cascaded, container)))
 			return true;
 	}
 	else if (ttl_guc_show_expired || am_db_walsender)
@@ -344,7 +345,7 @@ ttl_live_follow_leader(TtlExecution *execution)
 	}
 }
 
-/* An ON UPDATE action of a foreign key updates the container. */
+/* An action of a foreign key updates the container. */
 static void
 remember_cascade(TtlExecution *outer, Oid container)
 {
@@ -369,6 +370,13 @@ ttl_live_started(TtlExecution *execution, int eflags)
 
 	if (!(deletes || cascades) || (eflags & EXEC_FLAG_EXPLAIN_ONLY))
 		return;
+
+	/*
+	 * ri_triggers.c: SET "column" = $1 of ON UPDATE CASCADE, = NULL or =
+	 * DEFAULT of the others
+	 */
+	if (cascades && strstr(execution->query_desc->sourceText, " = $1") != NULL)
+		outer->hands_on_keys = true;
 	foreach(lc, execution->query_desc->plannedstmt->rtable)
 	{
 		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
