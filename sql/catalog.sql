@@ -59,9 +59,11 @@ FROM unnest('{"0, ''_ts'', ''none'', true, true, ''0'', NULL, NULL", '
     '"60, ''_ts'', ''none'', true, true, ''-1 s'', NULL, NULL", '
     '"60, ''_ts'', ''none'', true, true, ''0'', ''-1 s'', NULL", '
     '"60, ''_ts'', ''none'', true, true, ''0'', NULL, ''minutes''"}'::text[]) v;
--- nor a default TTL for rows that have deadlines alone
+-- nor a default TTL for rows that have deadlines alone, although the table has the column
+\set VERBOSITY default
 INSERT INTO ttl.container (relid, default_time_to_live, ttl_column, indexing, touch_on_update, reaping, reap_delay)
 VALUES ('strict', 60, 'until', 'none', true, true, '0');
+\set VERBOSITY terse
 SELECT count(*) FROM ttl.containers WHERE container = 'strict'::regclass;
 
 --

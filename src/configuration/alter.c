@@ -112,6 +112,18 @@ ttl_argument_default_ttl(FunctionCallInfo fcinfo)
 	return result;
 }
 
+/* The name by which an indexing policy is stored that an argument gives */
+static Datum
+stored_indexing(Datum name)
+{
+	if (strcmp(TextDatumGetCString(name), "lazy") != 0)
+		return name;
+	ereport(NOTICE,
+			(errmsg("indexing policy \"lazy\" is the same as \"consistent\""),
+			 errdetail("Azure Cosmos DB has had a policy of that name.")));
+	return CStringGetTextDatum("consistent");
+}
+
 /*
  * Sets the settings that arguments of the function give, which have their names and are not NULL,
  * and returns which: their offsets in TtlPolicy.  What gives a default TTL or a column means more,
@@ -138,7 +150,8 @@ ttl_argument_settings(FunctionCallInfo fcinfo, TtlPolicy *policy)
 		if (setting == NULL || PG_ARGISNULL(i) ||
 			setting->type == TTL_SETTING_TTL || setting->type == TTL_SETTING_NAME)
 			continue;
-		ttl_policy_set(policy, setting, PG_GETARG_DATUM(i));
+		ttl_policy_set(policy, setting, setting->type == TTL_SETTING_INDEXING ?
+					   stored_indexing(PG_GETARG_DATUM(i)) : PG_GETARG_DATUM(i));
 		given = bms_add_member(given, setting->offset);
 	}
 	return given;

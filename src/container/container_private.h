@@ -16,7 +16,6 @@ extern void ttl_policy_from_values(TtlPolicy *policy, const Datum *values, const
 extern void ttl_policy_to_values(const TtlPolicy *policy, Datum *values, bool *nulls);
 
 /* policy.c */
-extern void ttl_policy_of_tuple(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy);
 extern Oid	ttl_policy_relid_of(HeapTuple tuple, TupleDesc desc);
 
 #endif							/* TTL_CONTAINER_PRIVATE_H */

@@ -209,8 +209,8 @@ end_scan(CatalogScan *scan)
 }
 
 /* What a row of ttl.container says; errors (55000) if it is another version's. */
-void
-ttl_policy_of_tuple(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
+static void
+read_row(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 {
 	Datum	   *values = palloc(desc->natts * sizeof(Datum));
 	bool	   *nulls = palloc(desc->natts * sizeof(bool));
@@ -248,7 +248,7 @@ ttl_policy_read(Oid container, TtlPolicy *policy)
 	begin_scan_of(&scan, container, AccessShareLock);
 	tuple = next_row(&scan);
 	if (HeapTupleIsValid(tuple))
-		ttl_policy_of_tuple(tuple, RelationGetDescr(scan.rel), policy);
+		read_row(tuple, RelationGetDescr(scan.rel), policy);
 	end_scan(&scan);
 	return HeapTupleIsValid(tuple);
 }
@@ -282,7 +282,7 @@ ttl_policy_update(Oid container, const TtlPolicy *policy)
 	old = next_row(&scan);
 	if (!HeapTupleIsValid(old))
 		elog(ERROR, "no row in ttl.container for relation %u", container);
-	ttl_policy_of_tuple(old, RelationGetDescr(scan.rel), &old_policy);
+	read_row(old, RelationGetDescr(scan.rel), &old_policy);
 	CatalogTupleUpdate(scan.rel, &old->t_self,
 					   form_row(container, policy, RelationGetDescr(scan.rel)));
 	end_scan(&scan);
@@ -334,7 +334,7 @@ is_listed(HeapTuple tuple, TupleDesc desc, TtlContainers which)
 		return false;
 	if (which != TTL_CONTAINERS_SOUND)
 		return (get_rel_relkind(relid) != '\0') == (which != TTL_CONTAINERS_DROPPED);
-	ttl_policy_of_tuple(tuple, desc, &policy);
+	read_row(tuple, desc, &policy);
 	ttl_container_find_columns(relid, &policy, &container);
 	return !container.lacks_column;
 }

@@ -79,43 +79,42 @@ ttl_policy_explain_denied(void *arg)
 }
 
 /*
- * Errors (22023) if a setting has a value that no function of ttl gives it.  ttl.container has no constraint
- * for that: each session that reads a policy would read these, too.
+ * Reads the settings of a row that is restored; errors (22023) if one has a value that no function of ttl
+ * gives it.  ttl.container has no constraint for that: each session that reads a policy would read these, too.
  */
 static void
-check_settings(HeapTuple tuple, TupleDesc desc)
+read_settings(HeapTuple tuple, TupleDesc desc, TtlPolicy *policy)
 {
-	TtlPolicy	policy;
-
+	ttl_container_check_version(desc);
+	ttl_policy_init(policy);
 	for (int i = 0; i < ttl_nsettings; i++)
 	{
 		bool		isnull;
 		Datum		value = heap_getattr(tuple, ttl_settings[i].attnum, desc, &isnull);
 
 		if (!isnull)
-			ttl_policy_set(&policy, &ttl_settings[i], value);
+			ttl_policy_set(policy, &ttl_settings[i], value);
 	}
 }
 
 /*
- * Warns unless the policy of a row that is restored can be one of that table.  Where a table
- * was dropped while the library wasn't loaded, a dump may have its OID, which is that of
+ * Warns and returns false unless the policy of a row that is restored can be one of that table.  Where a
+ * table was dropped while the library wasn't loaded, a dump may have its OID, which is that of
  * another table here, or of none.
  */
 static bool
-warn_unless_restorable(Oid relid, HeapTuple tuple, TupleDesc desc)
+check_restorable(Oid relid, HeapTuple tuple, TupleDesc desc)
 {
 	char		relkind = get_rel_relkind(relid);
 	TtlPolicy	policy;
 
-	ttl_policy_of_tuple(tuple, desc, &policy);
-	check_settings(tuple, desc);
+	read_settings(tuple, desc, &policy);
 	if ((relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE) &&
 		ttl_policy_is_possible(relid, &policy))
 		return true;
 	ereport(WARNING,
 			(errmsg("policy of table \"%s\" was not restored", ttl_container_qualified_name(relid)),
-			 errdetail("There is no table of that name or number that has the columns of the policy.")));
+			 errdetail("There is no table of that name or number that can have this policy.")));
 	return false;
 }
 
@@ -168,7 +167,7 @@ ttl_restore_container(PG_FUNCTION_ARGS)
 	desc = RelationGetDescr(trigger->tg_relation);
 	tuple = trigger->tg_trigtuple;
 	relid = ttl_policy_relid_of(tuple, desc);
-	if (!warn_unless_restorable(relid, tuple, desc))
+	if (!check_restorable(relid, tuple, desc))
 		return PointerGetDatum(NULL);
 	if (ttl_policy_read(relid, &existing))
 	{

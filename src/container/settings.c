@@ -264,7 +264,6 @@ read_field(TtlPolicy *policy, const TtlSetting *setting, Datum value, bool isnul
 				*(NameData *) field = *DatumGetName(value);
 			break;
 		case TTL_SETTING_INDEXING:
-			/* a row that a constraint is about to refuse may lack it */
 			*(TtlIndexing *) field = TTL_INDEXING_NONE;
 			if (!isnull && !parse_indexing(TextDatumGetCString(value), field))
 				refuse_value(setting, value);
@@ -374,18 +373,6 @@ ttl_policy_text(const TtlPolicy *policy, const TtlSetting *setting)
 	return setting_text(setting->type, value);
 }
 
-/* The name by which the indexing policy of that one is stored */
-static Datum
-stored_indexing(Datum name)
-{
-	if (strcmp(TextDatumGetCString(name), "lazy") != 0)
-		return name;
-	ereport(NOTICE,
-			(errmsg("indexing policy \"lazy\" is the same as \"consistent\""),
-			 errdetail("Azure Cosmos DB has had a policy of that name.")));
-	return CStringGetTextDatum(indexing_names[TTL_INDEXING_CONSISTENT]);
-}
-
 /* Sets a setting to a value of its column's type; errors (22023) if it can't have that one. */
 void
 ttl_policy_set(TtlPolicy *policy, const TtlSetting *setting, Datum value)
@@ -393,8 +380,6 @@ ttl_policy_set(TtlPolicy *policy, const TtlSetting *setting, Datum value)
 	const void *field = (char *) policy + setting->offset;
 	int64		microseconds = 0;
 
-	if (setting->type == TTL_SETTING_INDEXING)
-		value = stored_indexing(value);
 	read_field(policy, setting, value, false);
 	if (setting->type == TTL_SETTING_INTERVAL)
 		microseconds = *(const int64 *) field;
