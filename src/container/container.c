@@ -254,11 +254,15 @@ ttl_container_peek(Oid relid, TtlContainer *container)
 			entry->container->container != part.container)
 			return false;		/* dropped meanwhile */
 		*container = *entry->container;
+
+		/*
+		 * A partition's columns may be numbered differently, but have the
+		 * types of the parent's, and what is derived from these is the same.
+		 */
 		container->relid = relid;
 		container->lacks_column = part.lacks_column;
 		container->ts_attno = part.ts_attno;
 		container->ttl_attno = part.ttl_attno;
-		container->ttl_type = part.ttl_type;
 	}
 	/* the container itself has the change of any partition */
 	if (OidIsValid(container->policy.change.partition) && container->policy.change.partition != relid &&
