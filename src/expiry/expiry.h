@@ -150,31 +150,11 @@ extern TimestampTz ttl_expiry_reading_now(void);
  * grace.c
  */
 
-/*
- * Notes in the policy that another default TTL was in force before, or another
- * way to live as long; 'partition' as in TtlChange.
- */
 extern void ttl_grace_begin(TtlPolicy *policy, int32 former_ttl, Oid partition);
-
-/* The worker has noticed the last change, now.  Not if another transaction is changing the policy. */
-extern void ttl_grace_notice(Oid container);
-
-/* Begins a grace without a change of policy, unless one has begun since then. */
 extern void ttl_grace_begin_at(Oid container, TimestampTz at);
-
-/*
- * When the grace of the change ends, if the worker has noticed that, or does so now; DT_NOBEGIN
- * if there is none.
- */
+extern void ttl_grace_notice(Oid container);
 extern TimestampTz ttl_grace_end(const TtlChange *change, TimestampTz clock);
-
-/* True if the grace of the change lasts at this time: the worker then deletes none of the rows. */
 extern bool ttl_grace_lasts(const TtlChange *change, TimestampTz clock);
-
-/*
- * When the worker may delete the row in the slot, at the latest: its expiry, or the end of
- * what keeps it stored longer; DT_NOEND if reaping is off.
- */
 extern TimestampTz ttl_grace_held_until(const TtlContainer *container,
 										TupleTableSlot *slot, TimestampTz now);
 

@@ -36,6 +36,10 @@ first_noticed(const TtlChange *change, TimestampTz clock)
 	return Min(change->began_at, clock);
 }
 
+/*
+ * When the grace of the change ends, if the worker has noticed the change, or does so now; DT_NOBEGIN
+ * if there is none.
+ */
 TimestampTz
 ttl_grace_end(const TtlChange *change, TimestampTz clock)
 {
@@ -47,6 +51,7 @@ ttl_grace_end(const TtlChange *change, TimestampTz clock)
 			   first_noticed(change, clock) + GRACES * grace);
 }
 
+/* True if the grace of the change lasts at this time: the worker then deletes none of the rows. */
 bool
 ttl_grace_lasts(const TtlChange *change, TimestampTz clock)
 {
@@ -54,6 +59,9 @@ ttl_grace_lasts(const TtlChange *change, TimestampTz clock)
 }
 
 /*
+ * Begins a grace in the policy if rows expire earlier by its default TTL than by the former one, in
+ * all tables of the container or in one partition alone (InvalidOid: all).  The caller stores it.
+ *
  * Changes that follow each other within ttl.grace are one, of all tables unless they concern the
  * same one.  A change by which rows live longer, or TTL is turned off, leaves the grace as it is,
  * for an earlier one may have been a mistake, too.
@@ -87,6 +95,10 @@ lock_policy(Oid container, TtlPolicy *policy)
 		ttl_policy_lock(container, true, false) && ttl_policy_read(container, policy);
 }
 
+/*
+ * Stores that the worker notices the last change now.  Does nothing if another transaction is
+ * changing the policy: the worker comes again.
+ */
 void
 ttl_grace_notice(Oid container)
 {
@@ -101,6 +113,7 @@ ttl_grace_notice(Oid container)
 	ttl_policy_update(container, &policy);
 }
 
+/* Begins a grace without a change of policy, unless one has begun since then. */
 void
 ttl_grace_begin_at(Oid container, TimestampTz at)
 {
@@ -114,6 +127,10 @@ ttl_grace_begin_at(Oid container, TimestampTz at)
 	ttl_policy_update(container, &policy);
 }
 
+/*
+ * When the worker may delete the row in the slot, at the latest: its expiry, or the end of
+ * what keeps it stored longer; DT_NOEND if reaping is off.
+ */
 TimestampTz
 ttl_grace_held_until(const TtlContainer *container, TupleTableSlot *slot,
 					 TimestampTz now)
