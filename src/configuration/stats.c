@@ -61,7 +61,8 @@ PG_FUNCTION_INFO_V1(ttl_next_expiry);
 /*
  * True if the error says nothing of the container that was looked at: the session is being canceled or ended, its
  * transaction cannot be serialized, or the server has no memory or room for locks.  All others are the container's:
- * internal errors, index_corrupted among them, a file that cannot be read, an object that is not there.
+ * internal errors, index_corrupted among them, a file that cannot be read, an object that is not there.  The worker
+ * has another question, whether to try again soon (is_passing() in blame.c): a full lock table is no reason for it.
  */
 static bool
 is_of_session(const ErrorData *error)

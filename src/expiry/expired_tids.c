@@ -105,6 +105,8 @@ is_relation_known_for(Oid relid, Snapshot snapshot)
  * entry in pg_index was written, be it by CREATE INDEX or by the last step of
  * what is built concurrently.  REINDEX writes the one in pg_class: on a standby,
  * the snapshot may see rows that are dead for the primary, which leaves them out.
+ *
+ * Stricter than fits_snapshot() of a walk, because a row that is missing here is shown.
  */
 static bool
 is_complete_for(Relation index, Snapshot snapshot)

@@ -126,12 +126,13 @@ ttl_expiry_index_last_key(const TtlContainer *container, int32 default_ttl,
 }
 
 /*
- * True if the index holds all rows that the snapshot sees.  CREATE INDEX doesn't
- * mind rows that were updated before it, and an older snapshot sees as they
- * were.
+ * True if the planner would use the index for the snapshot, see get_relation_info(): with indcheckxmin it
+ * lacks versions of HOT chains that an older snapshot may see.  That is less than is_complete_for() in
+ * expired_tids.c demands: an index of the same transaction will do, so that a container can be registered
+ * and reaped in one, and a row that a walk misses is still stored, and hidden.
  */
 static bool
-index_fits(Relation index, Snapshot snapshot)
+fits_snapshot(Relation index, Snapshot snapshot)
 {
 	TransactionId creator;
 
@@ -165,7 +166,7 @@ open_index(Relation rel, TtlExpiryIndex kind, Snapshot snapshot, bool *incomplet
 		index = try_index_open(indexes.usable[kind], AccessShareLock);
 		if (index == NULL)
 			continue;
-		if (index_fits(index, snapshot))
+		if (fits_snapshot(index, snapshot))
 			return index;
 		index_close(index, AccessShareLock);
 	}
