@@ -16,6 +16,7 @@
 #include "executor/executor.h"
 #include "expiry/expiry.h"
 #include "nodes/execnodes.h"
+#include "ttl.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "visibility/writing.h"
@@ -71,15 +72,25 @@ evaluate_conflict_qual(ExprState *state, ExprContext *econtext, bool *isnull)
 		ExecEvalExpr(qual->where, econtext, isnull);
 }
 
-/* Has ON CONFLICT DO UPDATE fail where it meets an expired row of the container. */
+/* True if ON CONFLICT DO UPDATE of the target checks the rows that it locks, or if it has none. */
+static bool
+is_checked(const ResultRelInfo *target)
+{
+	return target->ri_onConflict == NULL ||
+		(target->ri_onConflict->oc_WhereClause != NULL &&
+		 target->ri_onConflict->oc_WhereClause->evalfunc == evaluate_conflict_qual);
+}
+
+/*
+ * Has ON CONFLICT DO UPDATE fail where it meets an expired row of the container.  A partition whose columns
+ * are numbered as its parent's has the same WHERE, which must not be wrapped twice.
+ */
 void
 ttl_conflicts_check(ResultRelInfo *target, EState *estate)
 {
 	ConflictQual *qual;
 
-	if (target->ri_onConflict == NULL ||
-		(target->ri_onConflict->oc_WhereClause != NULL &&
-		 target->ri_onConflict->oc_WhereClause->evalfunc == evaluate_conflict_qual))
+	if (is_checked(target))
 		return;
 	qual = MemoryContextAllocZero(estate->es_query_cxt, sizeof(ConflictQual));
 	qual->state.type = T_ExprState;
@@ -88,4 +99,45 @@ ttl_conflicts_check(ResultRelInfo *target, EState *estate)
 	qual->where = target->ri_onConflict->oc_WhereClause;
 	qual->relid = RelationGetRelid(target->ri_RelationDesc);
 	target->ri_onConflict->oc_WhereClause = &qual->state;
+}
+
+/* True if the trigger is set off in this session. */
+static bool
+is_set_off(const Trigger *trigger)
+{
+	bool		replica = SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
+
+	return trigger->tgenabled == TRIGGER_FIRES_ALWAYS ||
+		trigger->tgenabled == (replica ? TRIGGER_FIRES_ON_REPLICA : TRIGGER_FIRES_ON_ORIGIN);
+}
+
+/*
+ * Errors (55000) if ON CONFLICT DO UPDATE may have updated expired rows of a partition.  A partition whose
+ * columns are numbered differently gets a WHERE of its own when the first row is routed to it, and only its
+ * row trigger can have that checked.  If that is disabled, or gone, this is noticed when the statement is over;
+ * nobody has got its result by then.
+ */
+void
+ttl_conflicts_check_routed(const QueryDesc *query_desc)
+{
+	ListCell   *lc;
+
+	foreach(lc, query_desc->estate->es_tuple_routing_result_relations)
+	{
+		const ResultRelInfo *target = lfirst(lc);
+		const Trigger *trigger;
+
+		if (is_checked(target) || !ttl_container_is_part(RelationGetRelid(target->ri_RelationDesc)))
+			continue;
+		trigger = ttl_row_trigger_among(target->ri_TrigDesc);
+		/* a trigger of the user's may have left out all rows before */
+		if (trigger != NULL && is_set_off(trigger))
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("ON CONFLICT DO UPDATE may have met expired rows of partition \"%s\"",
+						RelationGetRelationName(target->ri_RelationDesc)),
+				 errdetail("They are told from others by trigger \"%s\", which has not fired.", TTL_TRIGGER),
+				 errhint("Use ALTER TABLE ... ENABLE TRIGGER \"%s\".", TTL_TRIGGER)));
+	}
 }

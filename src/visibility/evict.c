@@ -504,8 +504,10 @@ void
 ttl_evict_ends(QueryDesc *query_desc)
 {
 	if ((query_desc->operation != CMD_INSERT && !query_desc->plannedstmt->hasModifyingCTE) ||
-		ttl_container_objects() == NULL ||
-		!ttl_conflicts_may_do_nothing(query_desc))
+		ttl_container_objects() == NULL)
+		return;
+	ttl_conflicts_check_routed(query_desc);
+	if (!ttl_conflicts_may_do_nothing(query_desc))
 		return;
 	check_last_of(query_desc->estate->es_opened_result_relations);
 	check_last_of(query_desc->estate->es_tuple_routing_result_relations);

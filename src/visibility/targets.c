@@ -206,8 +206,13 @@ prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
 {
 	Trigger    *trigger;
 
-	if (mtstate->operation == CMD_DELETE || target->ri_TrigDesc == NULL ||
+	if (mtstate->operation == CMD_DELETE || (target->ri_TrigDesc == NULL && target->ri_onConflict == NULL) ||
 		!ttl_container_is_part(RelationGetRelid(target->ri_RelationDesc)))
+		return;
+
+	/* not only beside the trigger: it may be gone, and no key be freed */
+	ttl_conflicts_check(target, mtstate->ps.state);
+	if (target->ri_TrigDesc == NULL)
 		return;
 	trigger = ttl_row_trigger_among(target->ri_TrigDesc);
 	if (trigger != NULL)
@@ -215,7 +220,6 @@ prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
 		note_disabled(trigger, mtstate->ps.state);
 		trigger = fire_last(target, trigger, mtstate->ps.state);
 	}
-	ttl_conflicts_check(target, mtstate->ps.state);
 	if (mtstate->operation != CMD_INSERT ||
 		((ModifyTable *) mtstate->ps.plan)->onConflictAction == ONCONFLICT_UPDATE)
 		fire_on_update(target, trigger, mtstate->ps.state);

@@ -26,6 +26,7 @@ extern void ttl_index_predicates_await_update(TtlExecution *execution);
 extern void ttl_conflicts_report_row(void);
 extern bool ttl_conflicts_may_do_nothing(const QueryDesc *query_desc);
 extern void ttl_conflicts_check(ResultRelInfo *target, EState *estate);
+extern void ttl_conflicts_check_routed(const QueryDesc *query_desc);
 
 /*
  * written_row.c

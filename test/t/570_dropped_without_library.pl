@@ -119,5 +119,17 @@ is(sql('SELECT container, state FROM ttl.status'), 'kept|damaged: a column is mi
 command_ok([ 'pg_dump', '-d', $node->connstr('postgres'), '-f', "$dir/damaged.p" ], '... nor a dump');
 like(slurp_file("$dir/damaged.p"), qr/^COPY public\.kept \(id, ttl\) FROM stdin;\n1\t5\n2\t\\N\n/m, '... which holds its rows');
 
+# One that has lost its trigger, and has no other, gives none of its expired rows to ON CONFLICT.
+sql(<<'END');
+CREATE TABLE bare (id int PRIMARY KEY, secret text);
+SELECT ttl.create_container('bare', 60), ttl.alter_container('bare', reaping => false);
+INSERT INTO bare (id, secret, _ts) VALUES (1, 'of the dead', '2020-01-01');
+END
+load_library('');
+sql('DROP TRIGGER "~ttl" ON bare');
+load_library('ttl');
+($rc, my $out, $stderr) = $node->psql('postgres', 'INSERT INTO bare VALUES (1) ON CONFLICT (id) DO UPDATE SET id = 1 RETURNING secret');
+like("$out$stderr", qr/^[^\n]*ERROR:  could not serialize access/, 'ON CONFLICT fails on an expired row where the trigger is gone');
+
 $node->stop;
 done_testing();
