@@ -178,7 +178,7 @@ send_policies(void)
 {
 	List	   *changed;
 
-	if (ttl_citus_is_converting())
+	if (ttl_citus_in_extent())
 		return;
 	changed = ttl_policy_take_changed();
 	if (changed != NIL)

@@ -124,6 +124,10 @@ run_function(PG_FUNCTION_ARGS)
 	int			nestlevel;
 	Datum		result;
 
+	/*
+	 * the address is the one that was replaced last: since Citus was created
+	 * anew it may be another function's of that name
+	 */
 	if (i < 0 || functions[i].oid != fcinfo->flinfo->fn_oid)
 		elog(ERROR, "function %u has changed while it was prepared", fcinfo->flinfo->fn_oid);
 	if (!ttl_citus_is_here() || ttl_container_objects() == NULL)
@@ -131,8 +135,13 @@ run_function(PG_FUNCTION_ARGS)
 	converts = functions[i].converts;
 	if (strcmp(functions[i].name, SET_ACCESS_METHOD) == 0 && !fcinfo->args[0].isnull)
 		check_access_method(DatumGetObjectId(fcinfo->args[0].value));
-	if (converts && !ttl_citus_is_called())
+	if (converts && !ttl_citus_in_call())
 		ttl_propagation_before_conversion(converted_object(i, fcinfo));
+
+	/*
+	 * Citus refuses tables with triggers unless told not to, for this call
+	 * alone
+	 */
 	nestlevel = NewGUCNestLevel();
 	if (converts && fcinfo->nargs > 0 && !fcinfo->args[0].isnull &&
 		has_only_ours(DatumGetObjectId(fcinfo->args[0].value)))
@@ -147,8 +156,9 @@ run_function(PG_FUNCTION_ARGS)
 		ttl_extent_end(&extent);
 	}
 	PG_END_TRY();
+	/* an error leaves that to the transaction's end */
 	AtEOXact_GUC(true, nestlevel);
-	if (converts && !ttl_citus_is_called())
+	if (converts && !ttl_citus_in_call())
 		ttl_propagation_after_conversion();
 	return result;
 }
@@ -169,6 +179,10 @@ ttl_citus_fmgr(FmgrHookEventType event, FmgrInfo *flinfo)
 {
 	int			i;
 
+	/*
+	 * the end of such a call, or the start of another one by the same
+	 * FmgrInfo
+	 */
 	if (flinfo->fn_addr == run_function)
 		return;
 	i = event == FHET_START ? find_function(flinfo->fn_oid) : -1;
@@ -182,7 +196,10 @@ ttl_citus_fmgr(FmgrHookEventType event, FmgrInfo *flinfo)
 		ttl_extent_count(event == FHET_START ? 1 : -1);
 }
 
-/* Not those that run commands, or users' INSERTs. */
+/*
+ * True if the command has an extent.  Not if it runs commands or INSERTs of users, which would be taken for
+ * Citus's own.
+ */
 static bool
 has_extent(Node *stmt)
 {
@@ -194,7 +211,7 @@ has_extent(Node *stmt)
 static void
 begin_command(PlannedStmt *pstmt)
 {
-	if (ttl_citus_is_converting() || !has_extent(pstmt->utilityStmt) || ttl_container_objects() == NULL)
+	if (ttl_citus_in_extent() || !has_extent(pstmt->utilityStmt) || ttl_container_objects() == NULL)
 		return;
 	command = pstmt;
 	ttl_extent_begin_command();
@@ -215,6 +232,11 @@ ttl_citus_before_utility(PlannedStmt *pstmt)
 	else if (IsA(stmt, CopyStmt))
 		ttl_marks_copy_begins((CopyStmt *) stmt);
 	begin_command(pstmt);
+
+	/*
+	 * as it was before the extent of this command, in which it would be
+	 * Citus's own itself
+	 */
 	return is_own;
 }
 

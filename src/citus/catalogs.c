@@ -42,6 +42,7 @@ look_up(const char *table, const char *index, const char *column, RegProcedure e
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
+	/* Citus has been dropped since it was found */
 	if (!OidIsValid(relid))
 		return found;
 	rel = table_open(relid, AccessShareLock);
@@ -53,6 +54,10 @@ look_up(const char *table, const char *index, const char *column, RegProcedure e
 	{
 		bool		isnull;
 
+		/*
+		 * outlives the tuple: only columns that are passed by value are asked
+		 * for
+		 */
 		found = heap_getattr(tuple, get_attnum(relid, wanted), RelationGetDescr(rel), &isnull);
 	}
 	systable_endscan(scan);
@@ -67,6 +72,7 @@ static bool is_loaded = false;
 bool
 ttl_citus_is_here(void)
 {
+	/* like ttl_container_objects(), which not everybody asks before */
 	return is_loaded && !IsBinaryUpgrade &&
 		OidIsValid(get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE));
 }
@@ -75,13 +81,13 @@ ttl_citus_is_here(void)
  * Each table of each statement is looked up, so what is known is kept until its relation cache
  * entry is invalidated, which Citus does, too.
  */
-typedef struct Placing
+typedef struct CachedDistribution
 {
 	Oid			relid;			/* hash key; MUST BE FIRST */
-	TtlPlacedBy by;
-} Placing;
+	TtlDistribution distribution;
+} CachedDistribution;
 
-static HTAB *placings = NULL;
+static HTAB *distributions = NULL;
 
 /* A column of the table's row in pg_dist_partition, or '\0' if it has none. */
 static char
@@ -92,58 +98,65 @@ partition_column(Oid relid, const char *column)
 }
 
 /* By hash ('h') or without a key ('n'); only with repmodel 's' is a row on one node alone. */
-static TtlPlacedBy
-read_placing(Oid relid)
+static TtlDistribution
+read_distribution(Oid relid)
 {
 	switch (partition_column(relid, "partmethod"))
 	{
 		case '\0':
-			return TTL_PLACED_HERE;
+			return TTL_NOT_DISTRIBUTED;
 		case 'h':
 		case 'n':
-			return partition_column(relid, "repmodel") == 's' ? TTL_PLACED_IN_SHARDS : TTL_PLACED_IN_COPIES;
+
+			/*
+			 * 'c' has several placements of each shard, 't' is a reference
+			 * table
+			 */
+			return partition_column(relid, "repmodel") == 's' ? TTL_DISTRIBUTED_ONCE : TTL_DISTRIBUTED_IN_COPIES;
 		default:
-			return TTL_PLACED_BY_OTHERS;
+			return TTL_DISTRIBUTED_OTHERWISE;
 	}
 }
 
 /* Answers from the cache; reads the catalog if the table isn't in it. */
-TtlPlacedBy
-ttl_citus_placed_by(Oid relid)
+TtlDistribution
+ttl_citus_distribution(Oid relid)
 {
 	uint64		count = ttl_invalidations;
-	Placing    *placing = NULL;
-	TtlPlacedBy by;
+	CachedDistribution *cached = NULL;
+	TtlDistribution distribution;
 
 	if (!ttl_citus_is_here())
-		return TTL_PLACED_HERE;
-	if (placings != NULL)
-		placing = hash_search(placings, &relid, HASH_FIND, NULL);
-	if (placing != NULL)
-		return placing->by;
-	by = read_placing(relid);
+		return TTL_NOT_DISTRIBUTED;
+	if (distributions != NULL)
+		cached = hash_search(distributions, &relid, HASH_FIND, NULL);
+	if (cached != NULL)
+		return cached->distribution;
+	distribution = read_distribution(relid);
+
+	/* what was read before an invalidation may be old, see container.c */
 	if (count == ttl_invalidations)
 	{
-		HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(Placing)};
+		HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(CachedDistribution)};
 
-		if (placings == NULL)
-			placings = hash_create("ttl placings of Citus", 128, &ctl, HASH_ELEM | HASH_BLOBS);
-		placing = hash_search(placings, &relid, HASH_ENTER, NULL);
-		placing->by = by;
+		if (distributions == NULL)
+			distributions = hash_create("ttl distributions of Citus", 128, &ctl, HASH_ELEM | HASH_BLOBS);
+		cached = hash_search(distributions, &relid, HASH_ENTER, NULL);
+		cached->distribution = distribution;
 	}
-	return by;
+	return distribution;
 }
 
 /* Forgets the table, or with InvalidOid all. */
 void
 ttl_citus_invalidate(Oid relid)
 {
-	if (placings != NULL && OidIsValid(relid))
-		(void) hash_search(placings, &relid, HASH_REMOVE, NULL);
-	else if (placings != NULL)
+	if (distributions != NULL && OidIsValid(relid))
+		(void) hash_search(distributions, &relid, HASH_REMOVE, NULL);
+	else if (distributions != NULL)
 	{
-		hash_destroy(placings);
-		placings = NULL;
+		hash_destroy(distributions);
+		distributions = NULL;
 	}
 }
 
@@ -151,7 +164,7 @@ ttl_citus_invalidate(Oid relid)
 bool
 ttl_citus_is_distributed(Oid relid)
 {
-	return ttl_citus_placed_by(relid) != TTL_PLACED_HERE;
+	return ttl_citus_distribution(relid) != TTL_NOT_DISTRIBUTED;
 }
 
 /*
@@ -163,6 +176,7 @@ is_shard_name(const char *name, int length, const char *shell)
 {
 	if (strlen(shell) == length && strncmp(name, shell, length) == 0)
 		return true;
+	/* a cut may have fallen into a character of several bytes */
 	return strlen(name) >= NAMEDATALEN - MAX_MULTIBYTE_CHAR_LEN && length > 9 && name[length - 9] == '_' &&
 		strspn(name + length - 8, "0123456789abcdef") >= 8 && strncmp(name, shell, length - 9) == 0;
 }

@@ -30,8 +30,8 @@
  * their files do so.  Where Citus isn't loaded, all of these functions return at once.
  *
  * Each is asked for one thing that can't be asked otherwise: which relation is a shell or a
- * shard (3), whether a policy may be set here and reaches all nodes, and in which form (3), the
- * whether Citus is making tables of others (2), what becomes of a statement (2),
+ * shard (3), whether a policy may be set here and reaches all nodes, and in which form (3),
+ * whether Citus may be making tables of others (2), what becomes of a statement (2),
  * whether rows of a shard may be deleted (1), and what the shards of a shell answer (4).  Ten
  * more are called by the hooks of ttl.c alone.
  *
@@ -77,11 +77,11 @@ extern char *ttl_citus_arguments(Oid relid, const TtlPolicy *policy);
  */
 
 /*
- * True in the midst of its work on a table, also while others' functions run in it; and if a
- * function of it is called that does such work.
+ * True within an extent (extents.c): in a call of one of Citus's functions that work on whole tables, or in
+ * an outermost command, by which Citus may do so; and in such a call alone.
  */
-extern bool ttl_citus_is_converting(void);
-extern bool ttl_citus_is_called(void);
+extern bool ttl_citus_in_extent(void);
+extern bool ttl_citus_in_call(void);
 
 /*
  * Statements

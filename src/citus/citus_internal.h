@@ -18,18 +18,18 @@
 /* True if Citus is at work in this database. */
 extern bool ttl_citus_is_here(void);
 
-/* How Citus places a table's rows, from how pg_dist_partition describes it */
-typedef enum TtlPlacedBy
+/* How Citus distributes a table's rows, from how pg_dist_partition describes it */
+typedef enum TtlDistribution
 {
-	TTL_PLACED_HERE,
-	TTL_PLACED_IN_SHARDS,
-	TTL_PLACED_IN_COPIES,		/* each row on several nodes, as of a
+	TTL_NOT_DISTRIBUTED,
+	TTL_DISTRIBUTED_ONCE,		/* each row in one shard, on one node */
+	TTL_DISTRIBUTED_IN_COPIES,	/* each row on several nodes, as of a
 								 * reference table */
-	TTL_PLACED_BY_OTHERS		/* by append or range: Citus doesn't know
+	TTL_DISTRIBUTED_OTHERWISE	/* by append or range: Citus doesn't know
 								 * which shard has a row */
-} TtlPlacedBy;
+} TtlDistribution;
 
-extern TtlPlacedBy ttl_citus_placed_by(Oid relid);
+extern TtlDistribution ttl_citus_distribution(Oid relid);
 
 /*
  * nodes.c

@@ -76,16 +76,16 @@ ttl_citus_runs_own(void)
 	return ttl_extent_is_here() && innermost->others == 0 && !creating_extension;
 }
 
-/* True in others' functions, too. */
+/* In others' functions, too, that run in it. */
 bool
-ttl_citus_is_converting(void)
+ttl_citus_in_extent(void)
 {
 	return innermost != NULL;
 }
 
 /* False in an outermost command, whose queries are its user's. */
 bool
-ttl_citus_is_called(void)
+ttl_citus_in_call(void)
 {
 	return innermost != NULL && innermost != &command_extent;
 }

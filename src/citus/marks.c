@@ -74,6 +74,7 @@ mark_walker(Node *node, void *context)
 		marks->shells = true;
 		if (marks->shows || (is_marked && !marks->keeps))
 		{
+			/* Citus deparses the alias; eref is what is looked at here */
 			rte->eref->aliasname = marks->shows ? TTL_STORED : get_rel_name(rte->relid);
 			rte->alias = makeAlias(rte->eref->aliasname, rte->alias == NULL ? NIL : rte->alias->colnames);
 		}
@@ -93,6 +94,10 @@ is_opened_by_node(void)
 {
 	const char *name = GetConfigOptionResetString("application_name");
 
+	/*
+	 * what the user may SET later isn't looked at; run_command and the
+	 * rebalancer have names of their own
+	 */
 	return MyProcPort != NULL && name != NULL &&
 		strncmp(name, "citus_internal ", strlen("citus_internal ")) == 0;
 }
@@ -104,6 +109,7 @@ set_locally(const char *setting, bool on)
 	const char *value = on ? "on" : "off";
 	const char *present = GetConfigOption(setting, true, false);
 
+	/* an older Citus may not have the setting */
 	if (present != NULL && strcmp(present, value) != 0)
 		(void) set_config_option(setting, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
@@ -121,10 +127,10 @@ ttl_citus_prepare_query(Query *query)
 	if (query->commandType == CMD_UTILITY || !ttl_citus_is_here())
 		return false;
 	/* queries that a command itself has are its user's */
-	is_own = ttl_citus_runs_own() && (ttl_citus_is_called() || query->commandType == CMD_INSERT);
+	is_own = ttl_citus_runs_own() && (ttl_citus_in_call() || query->commandType == CMD_INSERT);
 	marks.shows = is_own || ttl_live_session_shows();
 	(void) mark_walker((Node *) query, &marks);
-	if (ttl_citus_is_converting())
+	if (ttl_citus_in_extent())
 		return is_own || (marks.found && !marks.of_others);
 
 	/*
@@ -154,7 +160,7 @@ ttl_citus_stamp_for(Query *query, Oid target)
 	(void) mark_walker((Node *) query, &marks);
 	if (!marks.shells)
 		return TTL_STAMP_OWN;
-	if (query->commandType == CMD_UPDATE && ttl_citus_placed_by(target) == TTL_PLACED_IN_COPIES)
+	if (query->commandType == CMD_UPDATE && ttl_citus_distribution(target) == TTL_DISTRIBUTED_IN_COPIES)
 		return TTL_STAMP_COPIES;
 
 	/*
@@ -175,6 +181,7 @@ ttl_citus_analyzed(Query *query)
 	if (query->commandType == CMD_UTILITY || query->rtable == NIL || !ttl_citus_is_here() ||
 		ttl_container_objects() == NULL)
 		return;
+	/* a view may hide a shell, and is expanded later */
 	(void) mark_walker((Node *) query, &marks);
 	query->hasRowSecurity |= marks.shells || marks.views;
 }
@@ -189,6 +196,7 @@ is_copied_by_shards(const CopyStmt *stmt)
 	{
 		DefElem    *option = lfirst_node(DefElem, lc);
 
+		/* there Citus selects the rows instead */
 		if (strcmp(option->defname, "format") == 0 && strcmp(defGetString(option), "binary") == 0)
 			return false;
 	}

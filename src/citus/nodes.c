@@ -58,6 +58,11 @@ ttl_citus_query(const char *query, SPIPlanPtr *saved, int nargs, Oid *types, Dat
 
 	begin_queries(&outer);
 	plan = saved != NULL && *saved != NULL ? *saved : SPI_prepare(query, nargs, types);
+
+	/*
+	 * not read-only: it is to see what this transaction has just written, and
+	 * its functions may write
+	 */
 	if (plan == NULL || SPI_execute_plan(plan, values, NULL, false, 1) != SPI_OK_SELECT ||
 		SPI_processed != 1)
 		elog(ERROR, "SPI_execute_plan failed: %s", query);
@@ -81,7 +86,10 @@ ttl_citus_is_true(const char *query, int64 value)
 	return answer != NULL && answer[0] == 't';
 }
 
-/* Errors (55006) if sessions that are opened for the shards would wait for this one. */
+/*
+ * Errors (55006) if sessions that are opened for the shards would wait for this one.  What they run in a
+ * transaction block of ours only reads, so no weaker lock is in the way.
+ */
 static void
 check_unlocked(Oid relid)
 {
@@ -114,7 +122,7 @@ shard_command(Oid relid, const char *before, const char *after)
 										"(pg_catalog.text 'public.' OPERATOR(pg_catalog.||) " : "(", after));
 }
 
-/* Without a table: what failed were statistics of a node. */
+/* Reports the error of a shard of the table; without a table what failed were statistics of a node. */
 static void
 report_failure(Oid relid, int elevel, const char *error)
 {
@@ -137,6 +145,7 @@ run_on_shards(Oid relid, const char *before, const char *after, bool answers, in
 	Datum		values[] = {ObjectIdGetDatum(relid), shard_command(relid, before, after), BoolGetDatum(answers)};
 	char	   *answer = ttl_citus_query(query, NULL, lengthof(types), types, values);
 
+	/* the others are numbers: the query answers all of it by one text */
 	if (answer[0] != 'e')
 		return strtoi64(answer, NULL, 10);
 	report_failure(relid, elevel, answer + strlen("error: "));
@@ -152,7 +161,7 @@ ttl_citus_check_nodes(Oid relid)
 {
 	char	   *error;
 
-	if (ttl_citus_placed_by(relid) == TTL_PLACED_BY_OTHERS)
+	if (ttl_citus_distribution(relid) == TTL_DISTRIBUTED_OTHERWISE)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("table \"%s\" cannot be a container because it is distributed by append or range",
@@ -160,6 +169,7 @@ ttl_citus_check_nodes(Oid relid)
 				 errhint("Distribute it by hash, or create a reference table.")));
 	if (!ttl_citus_is_distributed(relid))
 		return;
+	/* then Citus would create the trigger here alone */
 	if (strcmp(GetConfigOption("citus.enable_ddl_propagation", false, false), "off") == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -205,6 +215,10 @@ ttl_citus_reap(Oid relid, int64 max_rows, int elevel)
 {
 	char	   *after = psprintf(", " INT64_FORMAT ")", max_rows);
 
+	/*
+	 * CALL succeeds on a shard whose rows it had to leave, so what is left is
+	 * asked for
+	 */
 	return run_on_shards(relid, "CALL ttl.reap(", after, false, elevel) < 0 || max_rows < PG_INT64_MAX ? 0 :
 		run_on_shards(relid, "SELECT ttl.expired_count(", ")", true, elevel);
 }
@@ -244,6 +258,7 @@ ttl_citus_put_expiring(Oid relid, Interval *within, ReturnSetInfo *result)
 {
 	static const char *const query =
 	"SELECT e.key, e.expires_at, CASE WHEN NOT success THEN n.result END"
+	/* each copy of a shard has the same rows */
 	" FROM (SELECT DISTINCT ON (shardid) * FROM run_command_on_placements($1, $2)) n"
 	" LEFT JOIN LATERAL json_to_recordset(CASE WHEN success THEN n.result::json END)"
 	" AS e (key jsonb, expires_at timestamptz) ON true";
@@ -267,6 +282,7 @@ limit_connecting(void)
 {
 	static const char *const name = "citus.node_connection_timeout";
 
+	/* a shorter one of the user's stays */
 	if (strtol(GetConfigOption(name, false, false), NULL, 10) > CONNECTION_TIMEOUT)
 		ttl_sql_set(name, psprintf("%d", CONNECTION_TIMEOUT));
 }
@@ -293,6 +309,7 @@ ttl_citus_put_statistics(ReturnSetInfo *result)
 	" ON format('%I.%I', m.nspname, t.relname) = s.container"
 	" WHERE NOT success OR c.relid IS NOT NULL GROUP BY 1";
 
+	/* other nodes are only disturbed for a container that has shards there */
 	if (ttl_citus_is_here() &&
 		ttl_citus_is_true("SELECT EXISTS (SELECT FROM ttl.container JOIN pg_dist_partition ON logicalrelid = relid WHERE NOT propagated)", 0))
 	{

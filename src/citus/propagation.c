@@ -120,48 +120,63 @@ ttl_citus_check_settable(Oid relid)
 
 /* True if another node has sent what creates or drops a trigger of the table. */
 static bool
-is_sent(Oid relid)
+is_from_other_node(Oid relid)
 {
+	/*
+	 * a shard on this node may be created by the session itself, without a
+	 * connection
+	 */
 	return strncmp(application_name, "citus_", strlen("citus_")) == 0 ||
 		OidIsValid(ttl_citus_find_shell(relid, NULL));
 }
 
-/* The table has that policy, from another node or as another table of Citus's. */
+/* Stores the policy of a table that another node has sent, or that Citus has made of another one. */
 static void
-store(Oid relid, TtlPolicy *policy)
+store_policy(Oid relid, TtlPolicy *policy)
 {
 	TtlPolicy	former;
 
 	if (!ttl_policy_read(relid, &former))
 	{
-		policy->propagated = is_sent(relid);
+		/*
+		 * what Citus makes of a distributed table here is a container of this
+		 * node's own
+		 */
+		policy->propagated = is_from_other_node(relid);
+		/* rows that were copied before the trigger was created expire by it */
 		if (policy->default_ttl != TTL_OFF && ttl_container_has_pages(relid))
 			ttl_grace_begin(policy, TTL_OFF, InvalidOid);
 		ttl_policy_insert(relid, policy);
 		return;
 	}
 	policy->propagated = true;
+	/* its grace isn't propagated: one that has begun here goes on */
 	policy->change = former.change;
 	if (policy->default_ttl != former.default_ttl)
 		ttl_grace_begin(policy, former.default_ttl, InvalidOid);
 	ttl_policy_update(relid, policy);
 }
 
-/* The table's trigger has been created, with a policy.  One that is no other node's is left alone. */
+/*
+ * Takes the policy from the trigger that has been created.  The policy of a table whose own it is, and no
+ * other node's, is left alone.
+ */
 static void
-receive(Oid relid, const Trigger *trigger)
+receive_policy(Oid relid, const Trigger *trigger)
 {
 	TtlPolicy	policy;
 
-	if (ttl_policy_read(relid, &policy) ? !policy.propagated : !is_sent(relid) && !ttl_citus_replaces_table())
+	if (ttl_policy_read(relid, &policy) ? !policy.propagated : !is_from_other_node(relid) && !ttl_citus_replaces_table())
 		return;
+	/* for CREATE TRIGGER the privilege TRIGGER would do */
 	if (!ttl_container_is_owner(GetUserId(), relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be owner of table %s", get_rel_name(relid))));
 	read_arguments(relid, trigger, &policy);
+	/* as each change of a policy does */
 	ttl_policy_lock(relid, true, true);
-	store(relid, &policy);
+	store_policy(relid, &policy);
 }
 
 /*
@@ -180,10 +195,11 @@ trigger_created(CreateTrigStmt *stmt)
 		get_rel_persistence(relid) == RELPERSISTENCE_TEMP || get_rel_relispartition(relid) ||
 		ttl_row_trigger_is_created(relid))
 		return;
+	/* the command, which has succeeded, has locked it */
 	rel = table_open(relid, NoLock);
 	trigger = ttl_row_trigger_find(rel);
 	if (trigger != NULL && trigger->tgnargs > 0)
-		receive(relid, trigger);
+		receive_policy(relid, trigger);
 	table_close(rel, NoLock);
 }
 
@@ -211,11 +227,11 @@ trigger_dropped(List *object)
 }
 
 /*
- * True if the shard has the policy that its trigger carries.  It hasn't if that came while the
- * library wasn't loaded here; then it gets it now.
+ * Stores the policy that the shard's trigger carries, if it came while the library wasn't loaded here.  False
+ * if that has to be done, or can't be now: the caller leaves the shard to its next turn.
  */
 static bool
-has_its_policy(Oid relid)
+sync_policy(Oid relid)
 {
 	Relation	rel;
 	const Trigger *trigger;
@@ -224,6 +240,7 @@ has_its_policy(Oid relid)
 	bool		result = false;
 	bool		busy;
 
+	/* never waited for, since locks of Citus are held */
 	rel = ttl_container_open_if_free(relid, &busy);
 	if (rel == NULL)
 		return false;
@@ -232,8 +249,13 @@ has_its_policy(Oid relid)
 	{
 		read_arguments(relid, trigger, &policy);
 		result = ttl_policy_differences(&stored, &policy)[0] == '\0';
+
+		/*
+		 * rows may expire by it, whose grace begins then: none is deleted in
+		 * this turn
+		 */
 		if (!result && ttl_policy_lock(relid, true, false))
-			store(relid, &policy);
+			store_policy(relid, &policy);
 	}
 	table_close(rel, NoLock);
 	return result;
@@ -241,7 +263,8 @@ has_its_policy(Oid relid)
 
 /*
  * The advisory lock by which Citus keeps a shard in its place, as fields 2 to 4 of its tag:
- * one for all shards of the same range in a co-location group, by the order of the range.
+ * one for all shards of the same range in a co-location group, by the order of the range (8), or one for
+ * the shard (4), see AdvisoryLocktagClass in its resource_lock.h.
  * NULL if the shard isn't placed here, or is referenced by rows that may be elsewhere.
  */
 static char *
@@ -278,6 +301,11 @@ ttl_citus_lock_shard(Oid relid, bool waits)
 
 	if (!OidIsValid(shell))
 		return false;
+
+	/*
+	 * the weakest lock that conflicts with EXCLUSIVE, by which Citus keeps
+	 * writers out
+	 */
 	if (waits)
 		LockRelationOid(shell, RowShareLock);
 	else if (!ConditionalLockRelationOid(shell, RowShareLock))
@@ -294,7 +322,7 @@ ttl_citus_lock_shard(Oid relid, bool waits)
 	 * in the order
 	 */
 	present = lock_of_place(shard);
-	return present != NULL && strcmp(present, lock) == 0 && has_its_policy(relid);
+	return present != NULL && strcmp(present, lock) == 0 && sync_policy(relid);
 }
 
 /* The statement is a private copy. */
@@ -306,11 +334,14 @@ ttl_propagation_trigger_begins(CreateTrigStmt *stmt)
 	if (strcmp(stmt->trigname, TTL_TRIGGER) != 0)
 		return;
 	relid = RangeVarGetRelid(stmt->relation, NoLock, true);
-	if (OidIsValid(relid) && !is_sent(relid) && !ttl_row_trigger_is_created(relid) && !ttl_citus_runs_own())
+	if (OidIsValid(relid) && !is_from_other_node(relid) && !ttl_row_trigger_is_created(relid) && !ttl_citus_runs_own())
 		stmt->args = NIL;
 }
 
-/* True if Citus has made tables of others since policies were sent. */
+/*
+ * True if Citus has made tables of others since policies were sent.  Remains so when the transaction
+ * is rolled back: then policies are compared in vain.
+ */
 static bool replaced_tables = false;
 
 /* Follows triggers that were created or dropped, and notes commands by which tables get other shards. */
@@ -346,9 +377,9 @@ give_to_shell(Oid shard, Oid shell, TtlPolicy *policy)
 	ttl_policy_update(shard, policy);
 }
 
-/* Has Citus carry the policy to where it isn't known yet, or no more. */
+/* Has Citus propagate the policy, if it isn't the one that the table's trigger carries. */
 static void
-carry(Oid relid)
+propagate(Oid relid)
 {
 	TtlPolicy	policy;
 	Oid			shell;
@@ -365,7 +396,11 @@ carry(Oid relid)
 		give_to_shell(relid, shell, &policy);
 		relid = shell;
 	}
-	/* what this transaction has changed, it has locked */
+
+	/*
+	 * what this transaction has changed, it has locked; another's is the
+	 * other's to propagate
+	 */
 	rel = ttl_container_open_if_free(relid, &busy);
 	if (rel == NULL)
 		return;
@@ -374,6 +409,7 @@ carry(Oid relid)
 	is_old = ttl_policy_read(relid, &policy) && !policy.propagated &&
 		(trigger == NULL ? ttl_citus_is_distributed(relid) :
 		 strcmp(arguments_of(trigger), ttl_citus_arguments(relid, &policy)) != 0);
+	/* CREATE TRIGGER is about to lock it */
 	table_close(rel, is_old ? NoLock : AccessShareLock);
 	if (is_old)
 	{
@@ -389,19 +425,21 @@ ttl_citus_send(List *containers)
 	bool		all = replaced_tables;
 	ListCell   *lc;
 
+	/* at the ROLLBACK of a transaction that has failed there are no catalogs */
 	if ((containers == NIL && !all) || !IsTransactionState())
 		return;
 	replaced_tables = false;
 	if (!ttl_citus_is_here() || ttl_container_objects() == NULL)
 		return;
 	foreach(lc, containers)
-		carry(lfirst_oid(lc));
+		propagate(lfirst_oid(lc));
 	if (!all)
 		return;
+	/* Citus makes others only of the user's own */
 	foreach(lc, ttl_policy_list(TTL_CONTAINERS_SOUND))
 	{
 		if (ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
-			carry(lfirst_oid(lc));
+			propagate(lfirst_oid(lc));
 	}
 }
 
@@ -410,7 +448,8 @@ void
 ttl_propagation_after_conversion(void)
 {
 	replaced_tables = true;
-	if (!ttl_citus_is_converting())
+	/* in a larger piece of work other nodes need not have the table yet */
+	if (!ttl_citus_in_extent())
 		ttl_citus_send(NIL);
 }
 
