@@ -277,6 +277,11 @@ ttl_expired_tids_read_page(TtlExpiredTids *expired_tids, BlockNumber block, Page
 	ItemPointerData first;
 	int			i;
 
+	/*
+	 * Without a lock: of a chain that the snapshot sees members of, all is in
+	 * place since before it, and the pin keeps pruning away.  What changes
+	 * meanwhile belongs to rows that it doesn't see.
+	 */
 	ItemPointerSet(&first, block, InvalidOffsetNumber);
 	memset(expired_tids->is_candidate, false, sizeof(expired_tids->is_candidate));
 	for (i = find_first(expired_tids, &first);

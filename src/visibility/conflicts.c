@@ -64,6 +64,7 @@ evaluate_conflict_qual(ExprState *state, ExprContext *econtext, bool *isnull)
 	ConflictQual *qual = (ConflictQual *) state;
 	TtlContainer container;
 
+	/* by the policy as it is now, like the trigger's last look (evict.c) */
 	if (ttl_container_lookup(qual->relid, &container) &&
 		ttl_expiry_of_slot(&container, econtext->ecxt_scantuple) <= ttl_execution_reference_time())
 		ttl_conflicts_report_row();

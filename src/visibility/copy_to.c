@@ -85,6 +85,7 @@ ttl_copy_to_hide(PlannedStmt *pstmt)
 	columns = stmt->attlist != NIL ? stmt->attlist : default_columns(rel);
 	from = makeRangeVar(get_namespace_name(RelationGetNamespace(rel)),
 						pstrdup(RelationGetRelationName(rel)), -1);
+	/* COPY of a table with children reads it alone */
 	from->inh = (relkind == RELKIND_PARTITIONED_TABLE);
 	table_close(rel, NoLock);
 

@@ -202,6 +202,7 @@ prepare(FmgrInfo *flinfo, Relation rel)
 	}
 	state->now = ttl_execution_reference_time();
 	state->checks_ttl = ttl_written_row_has_ttl_check(container, rel);
+	/* while TTL is off, no row is expired and in the way */
 	if (container->policy.default_ttl != TTL_OFF)
 		state->keys = ttl_keys_prepare(rel, running, target);
 	if (state->keys != NULL)
@@ -235,6 +236,7 @@ prove_nothing_expired(EvictState *state, Relation rel)
 	TtlExpiryWalk *walk;
 	bool		proved;
 
+	/* a row that is uncommitted now may be committed when its key is reached */
 	InitDirtySnapshot(dirty);
 	walk = ttl_expiry_walk_begin(rel, &state->container, state->now, &dirty, NULL);
 	ttl_expiry_walk_limit(walk, PROOF_MAX_ENTRIES);
@@ -316,6 +318,10 @@ check_deleted(EvictState *state, Relation rel, const TtlTids *found)
 
 	for (int i = 0; i < found->n; i++)
 	{
+		/*
+		 * if the clock has been set back, the row lives and is an honest
+		 * conflict
+		 */
 		if (is_container &&
 			table_tuple_fetch_row_version(rel, &found->tids[i], SnapshotSelf,
 										  slot) &&
@@ -358,6 +364,11 @@ evict(EvictState *state, Relation rel, TupleTableSlot *slot, const ItemPointerDa
 	uint64		transactions;
 
 	check_last(state);
+
+	/*
+	 * before the look-up: what ends during it may have brought a row that it
+	 * has missed
+	 */
 	transactions = TtlEndedTransactions();
 	if (is_proved(state))
 		state->rows_skipped++;

@@ -152,7 +152,7 @@ are_own(List *rtable)
 
 /* True if it has been given this name, in our own or a rule's query. */
 static bool
-is_called(const char *alias, const RangeTblEntry *rte)
+has_alias(const char *alias, const RangeTblEntry *rte)
 {
 	return rte->alias != NULL && strcmp(rte->alias->aliasname, alias) == 0;
 }
@@ -161,7 +161,11 @@ is_called(const char *alias, const RangeTblEntry *rte)
 static bool
 is_acted_on(const RangeTblEntry *rte, const TtlContainer *container)
 {
-	return InNoForceRLSOperation() && is_called(TTL_ACTED_ON, rte) &&
+	/*
+	 * a rule may give the alias to any table, e.g. one whose expired rows
+	 * aren't its author's to see
+	 */
+	return InNoForceRLSOperation() && has_alias(TTL_ACTED_ON, rte) &&
 		is_owned_by(GetUserId(), container);
 }
 
@@ -173,7 +177,7 @@ static bool
 is_deleted_as(const char *alias, const RangeTblEntry *rte, const TtlContainer *container,
 			  const Hiding *hiding)
 {
-	return hiding->planning->deletes && is_called(alias, rte) &&
+	return hiding->planning->deletes && has_alias(alias, rte) &&
 		is_owned_by(ttl_execution_deletes_as(), container);
 }
 
@@ -187,12 +191,17 @@ filter_scan(Plan *plan, void *context)
 	TtlContainer container;
 	Expr	   *filter;
 
+	/*
+	 * a join that another extension or Citus executes: the scans are below
+	 * it, or on other nodes
+	 */
 	if (scan->scanrelid == 0)
 		return;
 	rte = rt_fetch(scan->scanrelid, hiding->stmt->rtable);
 	if (rte->rtekind != RTE_RELATION || !ttl_container_peek(rte->relid, &container) ||
 		(hiding->planning->validates && is_own(rte)) || is_acted_on(rte, &container))
 		return;
+	/* its quals refer to that list, in which the columns need not be */
 	if (IsA(scan, CustomScan) && ((CustomScan *) scan)->custom_scan_tlist != NIL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -337,7 +346,13 @@ ttl_hide_complete(TtlExecution *execution)
 	if (mark == MARK_MISSING && names_container(stmt))
 	{
 		planning.deletes = ttl_execution_is_expected(query_desc->sourceText);
+
+		/*
+		 * anybody may execute a query of that text: it sees stored rows of
+		 * his own tables at most
+		 */
 		planning.sees_stored = ttl_fk_acts(query_desc->sourceText) && are_own(stmt->rtable);
+		/* whoever has made the plan may keep and share it */
 		stmt = copyObject(stmt);
 		filter_statement(stmt, &planning);
 		query_desc->plannedstmt = stmt;
@@ -366,7 +381,10 @@ locks_rows_walker(Node *node, void *context)
 static bool
 locks_rows(Query *query)
 {
-	/* without sublinks no expression need be looked at */
+	/*
+	 * ON CONFLICT locks rows, too, but checks no plan again.  Without
+	 * sublinks no expression need be looked at.
+	 */
 	return query->rowMarks != NIL || query->commandType == CMD_UPDATE ||
 		query->commandType == CMD_DELETE || query->commandType == CMD_MERGE ||
 		(query->hasSubLinks ? query_tree_walker(query, locks_rows_walker, NULL, 0) :
@@ -396,6 +414,7 @@ ttl_hide_forbid_index_only_scans(PlannerInfo *root, RelOptInfo *rel, const Range
 {
 	ListCell   *lc;
 
+	/* CLUSTER and CREATE INDEX call the planner, too, and see all rows */
 	if (rel->indexlist == NIL || innermost == NULL ||
 		!(innermost->locks_rows || is_within_locking(root)) ||
 		!ttl_container_is_part(rte->relid))
@@ -419,6 +438,7 @@ ttl_hide_prepare_query(TtlPlanning *planning, Query *query, const char *query_st
 	bool		is_marked;
 
 	memset(planning, 0, sizeof(TtlPlanning));
+	/* leave_planning() restores these in any case */
 	planning->outer = innermost;
 	planning->tidscan = enable_tidscan;
 	if (ttl_container_objects() == NULL)
@@ -430,6 +450,7 @@ ttl_hide_prepare_query(TtlPlanning *planning, Query *query, const char *query_st
 	planning->validates = ttl_fk_is_validation(query);
 	planning->deletes = ttl_execution_is_expected(query_string);
 	planning->locks_rows = locks_rows(query);
+	/* an action of a foreign key resets no clock */
 	if (!planning->sees_stored)
 	{
 		ttl_fk_mark_old(query, query_string);

@@ -94,6 +94,7 @@ open_for_update(PlanState *outer)
 	TtlContainer container;
 	TupleTableSlot *slot;
 
+	/* from now on PostgreSQL calls it directly */
 	ExecSetExecProcNode(outer, execution->outer_of_update);
 	slot = outer->ExecProcNodeReal(outer);
 	if (!TupIsNull(slot) && target->ri_IndexRelationDescs == NULL &&
@@ -116,6 +117,7 @@ ttl_index_predicates_await_update(TtlExecution *execution)
 	ModifyTableState *mtstate = (ModifyTableState *) top;
 	PlanState  *outer;
 
+	/* of several targets it isn't known which one the first row is of */
 	if (!IsA(top, ModifyTableState) || mtstate->operation != CMD_UPDATE || mtstate->mt_nrels != 1 ||
 		!mtstate->resultRelInfo->ri_RelationDesc->rd_rel->relhasindex ||
 		!ttl_container_is_part(RelationGetRelid(mtstate->resultRelInfo->ri_RelationDesc)))

@@ -85,7 +85,7 @@ struct TtlKeys
 
 /* True if pglogical has already looked for conflicts in the index. */
 static bool
-is_looked_after(Relation index)
+is_left_to_pglogical(Relation index)
 {
 	return MyBgworkerEntry != NULL &&
 		strcmp(MyBgworkerEntry->bgw_library_name, "pglogical") == 0 &&
@@ -109,6 +109,7 @@ derive_operators(Relation index, Size *size)
 		RelationGetExclusionInfo(index, &exclusion_operators, &procs, &strategies);
 	else
 	{
+		/* the equality by which ON CONFLICT looks for them */
 		info->ii_Unique = true;
 		BuildSpeculativeIndexInfo(index, info);
 		procs = info->ii_UniqueProcs;
@@ -133,7 +134,7 @@ add_index(TtlKeys *keys, Relation index, IndexInfo *info)
 	KeyIndex   *key = &keys->indexes[keys->nindexes];
 
 	if (!ttl_catalog_expr_is_key(index->rd_index) || !index->rd_index->indislive ||
-		!index->rd_index->indisready || is_looked_after(index))
+		!index->rd_index->indisready || is_left_to_pglogical(index))
 		return;
 	keys->nindexes++;
 	key->index = RelationGetRelid(index);
@@ -173,6 +174,7 @@ ttl_keys_prepare(Relation rel, EState *running, const ResultRelInfo *target)
 		keys->indexes = palloc(sizeof(KeyIndex) * target->ri_NumIndices);
 		for (int i = 0; i < target->ri_NumIndices; i++)
 			add_index(keys, target->ri_IndexRelationDescs[i], target->ri_IndexRelationInfo[i]);
+		/* without arbiters ON CONFLICT looks at all */
 		for (int i = 0; i < keys->nindexes; i++)
 			keys->indexes[i].is_arbiter = arbiters == NIL ||
 				list_member_oid(arbiters, keys->indexes[i].index);
@@ -194,6 +196,10 @@ ttl_keys_prepare(Relation rel, EState *running, const ResultRelInfo *target)
 	if (keys->nindexes == 0)
 		return NULL;
 
+	/*
+	 * PostgreSQL computes them after the trigger has fired, and a key may
+	 * depend on them
+	 */
 	if (constr != NULL && constr->has_generated_stored)
 	{
 		if (keys->estate == NULL)
@@ -338,12 +344,14 @@ find_expired_in(TtlKeys *keys, const KeyIndex *key, Relation index,
 	InitDirtySnapshot(dirty);
 	do
 	{
+		/* anew after a wait, for the transaction may have changed anything */
 		wait_for = InvalidTransactionId;
 		found->n = found_before;
 		begin_scan(keys, &scan, &dirty);
 		while (next_conflict(keys, &scan, slot))
 		{
 			tid = keys->existing->tts_tid;
+			/* a conflict with a live row is for the index's own check to find */
 			if ((self != NULL && ItemPointerEquals(&tid, unconstify(ItemPointerData *, self))) ||
 				ttl_expiry_of_slot(container, keys->existing) > now)
 				continue;
@@ -489,7 +497,7 @@ conflicts_with_itself(const KeyScan *scan)
 
 /* True if this transaction has inserted the row in the slot. */
 static bool
-is_own(TupleTableSlot *slot)
+is_inserted_by_us(TupleTableSlot *slot)
 {
 	bool		isnull;
 
@@ -506,8 +514,9 @@ is_handled_since(TupleTableSlot *slot, CommandId command, bool *deleted)
 	HeapTupleHeader tuple;
 
 	*deleted = false;
+	/* other access methods have no command IDs to look at */
 	if (!TTS_IS_BUFFERTUPLE(slot))
-		return is_own(slot);
+		return is_inserted_by_us(slot);
 	tuple = ((HeapTupleTableSlot *) slot)->tuple->t_data;
 	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple)) &&
 		HeapTupleHeaderGetCmin(tuple) >= command)
@@ -536,9 +545,13 @@ outcome_in(TtlKeys *keys, const KeyIndex *key, Relation index, const TtlContaine
 	begin_scan(keys, &scan, &dirty);
 	while (outcome != OUTCOME_STANDS && next_conflict(keys, &scan, slot))
 	{
+		/*
+		 * DO NOTHING gives way to no row that is still being inserted, but
+		 * waits for it
+		 */
 		if (TransactionIdIsValid(dirty.xmin))
 			continue;
-		if (is_own(keys->existing) || ttl_expiry_of_slot(container, keys->existing) > now)
+		if (is_inserted_by_us(keys->existing) || ttl_expiry_of_slot(container, keys->existing) > now)
 			outcome = OUTCOME_STANDS;
 		else
 			outcome = OUTCOME_MISSING;
@@ -547,6 +560,7 @@ outcome_in(TtlKeys *keys, const KeyIndex *key, Relation index, const TtlContaine
 	if (outcome != OUTCOME_MISSING)
 		return outcome;
 
+	/* what this transaction has inserted or deleted since, too */
 	begin_scan(keys, &scan, SnapshotAny);
 	while (outcome != OUTCOME_STANDS && next_conflict(keys, &scan, slot))
 	{

@@ -119,6 +119,7 @@ walk(Plan **link, bool copies, TtlScanVisitor visit, void *context)
 	size = node_size(plan, &scans_table);
 	if (copies)
 	{
+		/* scans below keep their filters, which do all the work as calls */
 		if (size == 0 || TtlPrunesPartitions(plan))
 			return;
 		*link = plan = memcpy(palloc(size), plan, size);

@@ -178,6 +178,10 @@ expected_rows(const ScanFilter *filter)
 {
 	double		rows = filter->scan->ps.plan->plan_rows;
 
+	/*
+	 * plan_rows counts what passes the quals; an index may have done without
+	 * the others
+	 */
 	if (IsA(filter->scan, SeqScanState))
 		rows = Max(rows, filter->scan->ss_currentRelation->rd_rel->reltuples);
 	return Min(rows, (double) PG_INT32_MAX);
@@ -237,6 +241,11 @@ probe(ScanFilter *filter)
 			*few_scans_of(filter) = 1 - FEW_WITHOUT_PROBE;
 		filter->probe_at = Max(filter->checked * PROBE_AGAIN, probe_after(filter));
 	}
+
+	/*
+	 * the indexes can't be used, or memory doesn't hold their TIDs, however
+	 * many rows follow
+	 */
 	else
 		filter->probe_at = PG_INT64_MAX;
 	filter->expects_few = false;
@@ -249,6 +258,7 @@ probe(ScanFilter *filter)
 static int64
 first_probe_at(ScanFilter *filter)
 {
+	/* filter->index_only isn't set yet */
 	bool		index_only = IsA(filter->scan, IndexOnlyScanState);
 	int64		at_once = index_only ? PROBE_AT_ONCE_INDEX_ONLY : PROBE_AT_ONCE;
 	double		rows = expected_rows(filter);
@@ -293,6 +303,7 @@ read_page(ScanFilter *filter, const TupleTableSlot *slot)
 {
 	BlockNumber block = ItemPointerGetBlockNumberNoCheck(&slot->tts_tid);
 
+	/* the slot's pin is enough, see there */
 	ttl_expired_tids_read_page(filter->expired_tids, block,
 							   BufferGetPage(((const BufferHeapTupleTableSlot *) slot)->buffer));
 	BlockIdSet(&filter->page_read, block);
@@ -327,6 +338,10 @@ is_candidate(ScanFilter *filter, TupleTableSlot *slot)
 	HeapTuple	tuple = TTS_IS_BUFFERTUPLE(slot) && !TTS_SHOULDFREE(slot) ?
 	((HeapTupleTableSlot *) slot)->tuple : NULL;
 
+	/*
+	 * nothing is known of a row without a header, or a place, so it is
+	 * checked
+	 */
 	if (tuple == NULL || !ItemPointerIsValid(&slot->tts_tid))
 		return true;
 	if (page == filter->last_page && !is_on_page(filter, slot))
@@ -462,6 +477,10 @@ check_row(const ScanFilter *filter, TupleTableSlot *slot)
 	MemoryContext old;
 	bool		result;
 
+	/*
+	 * to read a TTL from jsonb or numeric takes memory, which ExecQual()
+	 * would have reset
+	 */
 	ResetExprContext(econtext);
 	old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
 	result = check(filter, slot);
@@ -542,6 +561,7 @@ seq_scan(PlanState *ps)
 		{
 			if (filter->rest == NULL && projection == NULL)
 				return slot;
+			/* only for rows that something is evaluated on */
 			ResetExprContext(ps->ps_ExprContext);
 			ps->ps_ExprContext->ecxt_scantuple = slot;
 			if (ExecQual(filter->rest, ps->ps_ExprContext))
@@ -627,6 +647,7 @@ read_tid_page(TidScanState *scan, TidPage *page)
 	const ItemPointerData *tids = scan->tss_TidList;
 
 	page->next = page->nrows = 0;
+	/* all rows of a page may be gone, or too new for the snapshot */
 	while (page->nrows == 0 && scan->tss_TidPtr < scan->tss_NumTids)
 	{
 		BlockNumber block = ItemPointerGetBlockNumberNoCheck(&tids[scan->tss_TidPtr]);
@@ -661,6 +682,7 @@ tid_scan(PlanState *ps)
 	ProjectionInfo *projection = ps->ps_ProjInfo;
 	TupleTableSlot *slot = scan->ss.ss_ScanTupleSlot;
 
+	/* at first, and after a rescan, which frees it */
 	if (scan->tss_TidList == NULL)
 		make_tid_list(scan, page);
 	ps->ps_ExprContext->ecxt_scantuple = slot;
@@ -829,6 +851,7 @@ ttl_scan_filter_add(ScanState *scan, const TtlContainer *container, TtlExecution
 	filter->ttl_type = container->ttl_type;
 	filter->last_page = InvalidBlockNumber;
 	BlockIdSet(&filter->page_read, InvalidBlockNumber);
+	/* a deletion has its TIDs from the indexes */
 	filter->probe_at = deletes ? PG_INT64_MAX : first_probe_at(filter);
 
 	switch (nodeTag(scan))

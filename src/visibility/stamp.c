@@ -149,6 +149,10 @@ stamp_targets(List *targets, const TtlContainer *container, Index relation, TtlS
 									   column->collation, 0);
 	TargetEntry *assignment = ts_target(&targets, container, copyObject(old));
 
+	/*
+	 * the node that has distributed the statement has given all copies of the
+	 * row the same
+	 */
 	if (is_shard_stamp(assignment->expr))
 		return targets;
 	if (purpose == TTL_STAMP_OWN)
@@ -189,6 +193,7 @@ ttl_stamp_query(Query *query)
 	bool		stamps;
 	ListCell   *lc;
 
+	/* what modifies rows stands at the top or in WITH there, nowhere else */
 	foreach(lc, query->cteList)
 	{
 		CommonTableExpr *cte = lfirst_node(CommonTableExpr, lc);
@@ -201,6 +206,11 @@ ttl_stamp_query(Query *query)
 		container.ts_attno == InvalidAttrNumber)
 		return;
 	purpose = ttl_citus_stamp_for(query, container.relid);
+
+	/*
+	 * else the statements on the shards are stamped when they are planned
+	 * there
+	 */
 	stamps = container.policy.touch_on_update && purpose != TTL_STAMP_SHARDS;
 
 	switch (query->commandType)
@@ -254,10 +264,11 @@ present_of_call(FunctionCallInfo fcinfo, TimestampTz now)
 
 		if (!PG_ARGISNULL(step + 1) &&
 			!ttl_type_unit_parse(text_to_cstring(PG_GETARG_TEXT_PP(step + 1)), &unit))
-			unit = TTL_UNITS;
+			unit = TTL_UNITS;	/* of no type */
 		ttl_type = ttl_type_of_clock(get_fn_expr_argtype(fcinfo->flinfo, 0), unit);
 		fcinfo->flinfo->fn_extra = unconstify(TtlType *, ttl_type);
 	}
+	/* users may call these functions, with any arguments */
 	if (ttl_type == NULL || PG_ARGISNULL(step) || PG_GETARG_INT64(step) < 1 ||
 		PG_GETARG_INT64(step) > TTL_MAX_STEP)
 		ereport(ERROR,

@@ -41,6 +41,7 @@ is_filtered(const Plan *plan, Oid relid, const TtlExecution *execution, bool *de
 	if (first == NULL || !IsA(first, FuncExpr))
 		return false;
 	function = ((FuncExpr *) first)->funcid;
+	/* elsewhere a call of that function is a user's qual */
 	*deletes = execution->row_mode == TTL_SEES_EXPIRED &&
 		function == ttl_container_function(TTL_IS_EXPIRED);
 	return (*deletes || function == ttl_container_function(TTL_IS_LIVE) ||
@@ -108,12 +109,14 @@ ttl_start_without_filters(TtlExecution *execution, int eflags)
 	MemoryContext old;
 	TtlPlanCopy *copy;
 
+	/* EXPLAIN shows the filters, and evaluates none */
 	if (!execution->hides || (eflags & EXEC_FLAG_EXPLAIN_ONLY))
 		return;
 	context = AllocSetContextCreate(CurrentMemoryContext, "ttl plan copy",
 									ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(context);
 	copy = palloc(sizeof(TtlPlanCopy));
+	/* what the walk doesn't copy is shared with the original, and not changed */
 	copy->stmt = *query_desc->plannedstmt;
 	copy->original = query_desc->plannedstmt;
 	copy->scans = NULL;
@@ -146,6 +149,7 @@ restore_scans(TtlExecution *execution)
 
 	for (BareScan *scan = copy->scans; scan != NULL; scan = scan->next)
 		scan->plan->qual = scan->qual;
+	/* until then, an error would have freed it with the caller's context */
 	MemoryContextSetParent(copy->context, query_desc->estate->es_query_cxt);
 }
 
@@ -206,6 +210,7 @@ ttl_start_add_scan_filters(TtlExecution *execution, int eflags)
 	(void) add_filters(query_desc->planstate, execution);
 	foreach(lc, query_desc->estate->es_subplanstates)
 	{
+		/* a worker starts only those that are safe there */
 		if (lfirst(lc) != NULL)
 			(void) add_filters(lfirst(lc), execution);
 	}

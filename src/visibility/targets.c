@@ -41,6 +41,7 @@ derive_key_columns(Relation rel, Size *size)
 {
 	Bitmapset  *columns = ttl_catalog_expr_key_columns(rel);
 
+	/* a Bitmapset is one chunk, so its copy is one */
 	if (columns != NULL)
 		*size = offsetof(Bitmapset, words) + columns->nwords * sizeof(bitmapword);
 	return columns;
@@ -80,6 +81,11 @@ updates_expiry(const TtlContainer *container, const Bitmapset *updated, const ES
 {
 	if (assigns_ttl(container, updated) && container->ttl_type->is_strict)
 		return true;
+
+	/*
+	 * a row that is stamped isn't expired, unless by its deadline, see
+	 * publish_update()
+	 */
 	if (is_stamped(container, estate))
 		return false;
 	return assigns_ttl(container, updated) ? !ttl_type_is_deadline(container->ttl_type) :
@@ -102,6 +108,7 @@ publish_update(const TtlContainer *container, const Bitmapset *updated, EState *
 	if (container->ts_attno != InvalidAttrNumber && is_stamped(container, estate))
 	{
 		earliest.ts = ttl_execution_of(estate)->clock;
+		/* a row's own TTL is a second at least */
 		if (container->ttl_type != NULL && !has_deadlines)
 			earliest.expiry = ttl_expiry_add(earliest.ts, 1);
 	}
@@ -241,6 +248,7 @@ ttl_targets_routed(Relation rel)
 	{
 		ResultRelInfo *info = lfirst(lc);
 
+		/* the relation may be a target more than once */
 		if (info->ri_RelationDesc == rel)
 		{
 			fire_on_update(info, ttl_row_trigger_among(info->ri_TrigDesc),

@@ -35,11 +35,17 @@ ttl_written_row_complete(Relation rel, const TtlContainer *container, HeapTuple 
 	Datum		now;
 	bool		isnull = false;
 
+	/* replicated rows are the publisher's, NULLs included */
 	if (column == InvalidAttrNumber || !slot_attisnull(slot, column) ||
 		SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
 		return tuple;
 	attribute = TupleDescAttr(RelationGetDescr(rel), column - 1);
 	now = ttl_type_present(container->ts_type, GetCurrentTimestamp(), container->ts_step);
+
+	/*
+	 * what a trigger puts into a row isn't coerced to the column's length any
+	 * more
+	 */
 	if (attribute->atttypid == NUMERICOID)
 		now = DirectFunctionCall2(numeric, now, Int32GetDatum(attribute->atttypmod));
 	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 1, &column, &now, &isnull);
