@@ -71,6 +71,7 @@ leave_out_referenced(TtlBatch *batch)
 			ttl_blame_report_blocked(batch, (ErrorData *) lfirst(lc));
 		return TTL_REAP_MORE;
 	}
+	/* what passes would keep the deletion from its rows as well */
 	if (ttl_blame(batch, &error) == TTL_BLAME_NOBODY)
 		return ttl_blame_leave_table(batch, TTL_BLAME_NOBODY, error);
 	batch->reap_rel->skip_referenced_check = true;
@@ -230,6 +231,10 @@ ttl_batch_delete(TtlBatch *batch)
 
 	if (batch->timed_out)
 	{
+		/*
+		 * one of them is to blame, and to halve the batch would cost a
+		 * timeout each time
+		 */
 		reap_rel->pass.n_single = Max(reap_rel->pass.n_single, batch->ntids);
 		reap_rel->batch_size = 1;
 		/* other tables of the database have waited for it */

@@ -214,6 +214,11 @@ ttl_blame_leave_table(TtlBatch *batch, TtlBlame whose, ErrorData *error)
 
 	if (ends_call(batch, error))
 		ReThrowError(error);
+
+	/*
+	 * what passes is tried again soon, what has to be mended less and less
+	 * often
+	 */
 	if (whose == TTL_BLAME_NOBODY)
 		reap_rel->pause = PAUSE_MIN;
 	else

@@ -241,6 +241,10 @@ share(int64 max_spent, int n, int64 least)
 {
 	int64		spent = ttl_budget_spent();
 
+	/*
+	 * the least share is for the first batch, and may go beyond max_spent,
+	 * but not beyond the budget
+	 */
 	return spent >= max_spent ? spent : Min(spent + Max((max_spent - spent) / n, least), granted);
 }
 
@@ -288,6 +292,7 @@ run_container(TtlMemory *memory, TtlScheduled *container, int64 max_spent, Times
 	}
 	list_free(due);
 
+	/* a table that was due then has got no turn, or not all of its work done */
 	is_behind = ttl_schedule_first_due(container) <= started;
 	container->blocked = ttl_findings_report(&memory->mode, container->container, container->policy.default_ttl,
 											 container->tables, is_behind);
@@ -307,6 +312,7 @@ warn_behind(TtlScheduled *container, TimestampTz cycle_start)
 
 	if (container->behind_since == 0)
 		container->behind_since = cycle_start;
+	/* and again as often, as long as it lasts */
 	if (patience == 0 || now - container->behind_since < patience ||
 		now - container->warned_at < patience)
 		return;
@@ -355,6 +361,7 @@ run_round(TtlMemory *memory, List *due, int nowners, TimestampTz until)
 		ttl_budget_nap(0);
 		if (!may_go_on(granted, until))
 			break;
+		/* the list has each owner's containers together */
 		if (container->owner != owner)
 		{
 			owner = container->owner;
@@ -431,5 +438,6 @@ ttl_cycle_run(TtlMemory *memory)
 	/* a nap may have consumed a wakeup by a request */
 	SetLatch(MyLatch);
 
+	/* with work left, as soon as ttl.naptime allows */
 	return due != NIL ? started : next;
 }

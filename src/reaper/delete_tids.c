@@ -132,5 +132,10 @@ ttl_delete_nothing(TtlBatch *batch)
 	batch->ntids = 0;
 	ttl_delete_tids(batch);
 	batch->works_without_rows = true;
+
+	/*
+	 * caught by ttl_attempt(): even a DELETE of no rows fires statement
+	 * triggers
+	 */
 	elog(ERROR, "nothing has been deleted");
 }

@@ -38,6 +38,7 @@ blocked_rows(const TtlReapRel *reap_rel)
 static bool
 comes_first(const TtlReapRel *reap_rel, const TtlReapRel *other, Oid left_before)
 {
+	/* the next worker finds the others again at little cost */
 	if (blocked_rows(reap_rel) == 0 && reap_rel->pass.n_single == 0)
 		return false;
 	if (other == NULL || reap_rel->pass.is_running != other->pass.is_running)
@@ -75,10 +76,15 @@ ttl_findings_report(const TtlReapMode *mode, Oid container, int32 default_ttl, c
 			left = reap_rel;
 		for (int i = 0; i < TTL_INDEXES; i++)
 		{
+			/*
+			 * of a table that this process has not come to yet, what others
+			 * have found
+			 */
 			const TtlExpiryPosition *known = reap_rel->front.set[i] ? &reap_rel->front : &counters.front;
 			bool		is_first = lc == list_head(tables);
 			TimestampTz key = known->at[i];
 
+			/* the front of the table that is the furthest behind */
 			found.front.set[i] = known->set[i] && (is_first || found.front.set[i]);
 			found.front.at[i] = is_first ? key : Min(found.front.at[i], key);
 			if (known->set[i])

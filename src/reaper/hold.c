@@ -155,6 +155,7 @@ find_recovery(Recovery *recovery)
 	FILE	   *file;
 	bool		found = false;
 
+	/* it has no history */
 	if (timeline == 1)
 		return false;
 	TLHistoryFilePath(path, timeline);

@@ -88,6 +88,7 @@ ttl_last_seen_note_label(const char *label)
 	TtlNote		note;
 
 	strlcpy(label_at_start, label, sizeof(label_at_start));
+	/* without a file the label is written with the first time */
 	if (!ttl_note_read(LAST_SEEN_FILE, &note) ||
 		(strcmp(note.label, label) == 0 && !IsBinaryUpgrade))
 		return;
@@ -133,6 +134,10 @@ ttl_last_seen_note_xid(void)
 	static bool is_noted = false;
 	uint32		none = InvalidTransactionId;
 
+	/*
+	 * sessions of a standby go on after its promotion, which is when the
+	 * launcher starts
+	 */
 	if (is_noted || RecoveryInProgress())
 		return;
 	is_noted = true;
@@ -147,6 +152,7 @@ ttl_last_seen_begin(void)
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz last_seen = read_time();
 
+	/* containers that have been stored before need a grace */
 	ttl_last_seen_note_xid();
 	LWLockAcquire(&last_seen_shared->lock, LW_EXCLUSIVE);
 
@@ -216,6 +222,7 @@ ttl_last_seen_renew(bool exits)
 bool
 ttl_last_seen_lacks_grace(const TtlPolicy *policy)
 {
+	/* a grace that would be over by now isn't stored any more */
 	return was_absent() &&
 		GetCurrentTimestamp() < last_seen_shared->started_at + ttl_guc_grace * USECS_PER_SEC &&
 		policy->change.noticed_at < last_seen_shared->started_at &&

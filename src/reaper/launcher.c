@@ -161,6 +161,7 @@ read_databases(void)
 	hash_seq_init(&status, known);
 	while ((database = (Database *) hash_seq_search(&status)) != NULL)
 	{
+		/* one that has a worker goes when that has exited */
 		if (!database->exists && !database->has_worker)
 		{
 			ttl_counters_forget_database(database->dboid);
@@ -185,6 +186,7 @@ handle_worker_exit(Database *database, TimestampTz now)
 	database->has_worker = false;
 	database->has_graces |= slot.has_graces;
 
+	/* the worker has not seen it, however it has ended */
 	if (slot.is_requested)
 		database->start_at = 0;
 	else if (!slot.is_leaving)
@@ -231,6 +233,7 @@ update_databases(TimestampTz now)
 			 GetBackgroundWorkerPid(database->handle, &pid) == BGWH_STOPPED))
 			handle_worker_exit(database, now);
 
+		/* a worker that has been started since looks at everything anyway */
 		for (int i = 0; i < nrequests && !requested; i++)
 			requested = requests[i] == database->dboid;
 		if (requested && !database->has_worker)
@@ -249,6 +252,7 @@ all_have_graces(void)
 	hash_seq_init(&status, known);
 	while ((database = (Database *) hash_seq_search(&status)) != NULL)
 	{
+		/* what a worker that has exited has noted is kept */
 		database->has_graces |= ttl_slots_have_graces(database->dboid);
 		if (database->exists && database->connectable && !database->has_graces)
 			result = false;
@@ -335,6 +339,7 @@ start_workers(TimestampTz now)
 	{
 		if (is_locked(database->dboid))
 			database->start_at = TimestampTzPlusMilliseconds(now, LOCKED_WAIT);
+		/* it has waited the longest, so none comes before it */
 		else if (!ttl_slots_reserve(database->dboid))
 			contended = true;
 		else if (start_worker(database))

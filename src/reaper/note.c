@@ -93,6 +93,7 @@ ttl_note_write(const char *path, const TtlNote *note, int elevel)
 {
 	char		temporary[MAXPGPATH];
 
+	/* durable_rename() flushes the new file first */
 	snprintf(temporary, sizeof(temporary), "%s.tmp", path);
 	if (write_file(temporary, note))
 		(void) durable_rename(temporary, path, elevel);

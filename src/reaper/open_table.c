@@ -48,6 +48,7 @@ lock_referencing(Relation rel, bool waits)
 		bool		checks = key->action == FKCONSTR_ACTION_NOACTION || key->action == FKCONSTR_ACTION_RESTRICT;
 		LOCKMODE	lockmode = checks ? RowShareLock : RowExclusiveLock;
 
+		/* triggers would wait for it for some ms only, and blame a row */
 		if (waits)
 			LockRelationOid(key->table, lockmode);
 		else if (!ConditionalLockRelationOid(key->table, lockmode))

@@ -139,6 +139,10 @@ begin_pass(TtlReapRel *reap_rel, TimestampTz now)
 	TtlPass    *pass = &reap_rel->pass;
 	TtlPass		begun = {0};
 
+	/*
+	 * without a position: at the left edge.  Locked rows are no longer
+	 * skipped, and references checked again
+	 */
 	begun.is_running = true;
 	begun.now = now;
 	begun.n_single = pass->n_single;
@@ -179,7 +183,10 @@ end_pass(TtlReapRel *reap_rel)
 	TtlPass    *pass = &reap_rel->pass;
 	int64		wait = pass->busy * PASS_SHARE;
 
-	/* but no shorter than the pass */
+	/*
+	 * rows that may be deleted soon wait for less, but no less than a pass
+	 * takes
+	 */
 	if (pass->blocked > 0 || pass->skip_locked)
 		wait = Max(Min(wait, BLOCKED_MAX_WAIT), pass->busy);
 	pass->is_running = false;
@@ -311,6 +318,10 @@ ttl_pass_scan(TtlBatch *batch)
 		(pass->next_at <= GetCurrentTimestamp() || !has_position(reap_rel)))
 		begin_pass(reap_rel, batch->now);
 
+	/*
+	 * or it would not come to its end while rows expire; the clock may have
+	 * been set back since it began
+	 */
 	if (pass->is_running)
 		batch->now = Min(pass->now, batch->now);
 
@@ -337,6 +348,7 @@ ttl_pass_find_due(TtlBatch *batch)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	ttl_expiry_find_first(batch->rel, &batch->container, NULL, DT_NOBEGIN, DT_NOEND, &first);
 	PopActiveSnapshot();
+	/* without an index collect_tids() finds what there is, or reports that */
 	if (first.at <= batch->now || first.incomplete)
 		return true;
 	if (pg_add_s64_overflow(first.at, batch->container.policy.reap_delay, &first.at))

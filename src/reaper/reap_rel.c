@@ -215,6 +215,11 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlTurn
 
 	if (turn->end == TTL_REAP_LATER)
 		turn->again_at = GetCurrentTimestamp() + Max(reap_rel->pause, LATER_WAIT);
+
+	/*
+	 * this table's are what can be given up here; they are found again from
+	 * its position
+	 */
 	if (MemoryContextMemAllocated(memory->context, false) > KEEP_MEMORY)
 		ttl_pass_discard(reap_rel);
 }

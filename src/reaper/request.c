@@ -163,6 +163,7 @@ ttl_request_before_utility(PlannedStmt *pstmt)
 	if (name == NULL || RecoveryInProgress() || !IsTransactionState())
 		return;
 
+	/* the session's own database can be taken as a template alone */
 	dboid = get_database_oid(name, true);
 	if (OidIsValid(dboid) && (as_template || dboid != MyDatabaseId) &&
 		has_rights(dboid, as_template))

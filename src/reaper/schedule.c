@@ -73,6 +73,7 @@ create_table(const char *name, Size entrysize)
 {
 	HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = entrysize, .hcxt = TopMemoryContext};
 
+	/* entries refer to each other: dynahash doesn't move them */
 	return hash_create(name, 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
@@ -197,7 +198,11 @@ enter_table(TtlScheduled *container, Oid relid)
 	ttl_pass_resume(&table->reap_rel, relid, &counters);
 	table->container = container;
 	table->last_turn = pg_prng_uint32(&pg_global_prng_state);
-	/* or the clock has been set back since */
+
+	/*
+	 * a pause that an earlier worker has left, unless the clock has been set
+	 * back since
+	 */
 	table->due = counters.paused_until <= GetCurrentTimestamp() + TTL_LONGEST_PAUSE ? counters.paused_until : 0;
 	return table;
 }
@@ -269,9 +274,15 @@ enter_container(Oid oid, const TtlPolicy *policy)
 	{
 		memset(container, 0, sizeof(TtlScheduled));
 		container->container = oid;
+		/* after those known to be quick */
 		container->taken = TIME_UNKNOWN + random_time();
 	}
 	container->is_listed = true;
+
+	/*
+	 * owners aren't removed: they are few, and what they have taken counts if
+	 * they come back
+	 */
 	container->owner = enter_owner(ttl_container_owner(oid));
 
 	/* what earlier workers have spent on it is not known */
@@ -391,6 +402,7 @@ ttl_schedule_refresh(const char *database_name, TimestampTz *next)
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
+	/* the lists of OIDs are for later transactions */
 	MemoryContextSwitchTo(context);
 
 	hash_seq_init(&status, containers);
@@ -553,6 +565,7 @@ ttl_schedule_list_due_tables(TtlScheduled *container)
 		if (is_changed)
 		{
 			ttl_pass_restart(&table->reap_rel);
+			/* to be looked at; DT_NOBEGIN would say that it has work */
 			table->due = 0;
 		}
 		if (table->due <= now)

@@ -155,6 +155,7 @@ ttl_slots_wake_workers(Oid dboid)
 		if (slot->pid != 0)
 			SetLatch(slot->latch);
 	}
+	/* the launcher starts those that have none */
 	if (!has_slot || !OidIsValid(dboid))
 	{
 		if (OidIsValid(dboid) && shared->nrequests < TTL_MAX_REQUESTS)
@@ -199,6 +200,7 @@ signal_workers(Oid dboid)
 		slot->is_leaving = true;
 		slot->state = TTL_REAPER_WAITING;
 		slot->start_at = 0;
+		/* it is the worker's, which needs the lock to leave */
 		if (slot->pid != 0)
 			kill(slot->pid, SIGTERM);
 	}
@@ -259,6 +261,10 @@ ttl_slots_attach_launcher(void)
 	shared->lacks_process = false;
 	for (int i = 0; i < ttl_guc_workers; i++)
 	{
+		/*
+		 * a worker that has not started yet takes one that is reserved anew,
+		 * or exits
+		 */
 		if (shared->slots[i].pid == 0)
 			shared->slots[i].dboid = InvalidOid;
 		else
@@ -273,6 +279,7 @@ void
 ttl_slots_set_contended(bool contended, bool lacks_process)
 {
 	LWLockAcquire(lock, LW_EXCLUSIVE);
+	/* once, for those that sleep: the others look at the end of their cycles */
 	for (int i = 0; i < ttl_guc_workers; i++)
 	{
 		if (contended && !shared->is_contended && shared->slots[i].pid != 0)
@@ -308,6 +315,7 @@ ttl_slots_release(Oid dboid)
 	TtlWorkerSlot result;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
+	/* it is there: none but the launcher frees slots */
 	slot = find_slot(dboid);
 	result = *slot;
 	memset(slot, 0, sizeof(TtlWorkerSlot));
@@ -392,6 +400,7 @@ void
 ttl_slots_note_graces(void)
 {
 	LWLockAcquire(lock, LW_EXCLUSIVE);
+	/* which renews the time when all have them */
 	if (!my_slot->has_graces && ttl_last_seen_awaits_graces())
 		wake_launcher();
 	my_slot->has_graces = true;

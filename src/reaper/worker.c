@@ -90,6 +90,7 @@ renew_schedule(TimestampTz *next, TtlReaperState *state, TimestampTz *start_at)
 	*start_at = DT_NOEND;
 	if (any)
 	{
+		/* what holds deletion is logged unless its state has that already */
 		ttl_counters_open_database();
 		return !ttl_hold_find(state, start_at);
 	}
