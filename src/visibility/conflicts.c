@@ -17,6 +17,7 @@
 #include "expiry/expiry.h"
 #include "nodes/execnodes.h"
 #include "ttl.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "visibility/writing.h"
@@ -49,15 +50,42 @@ ttl_conflicts_may_do_nothing(const QueryDesc *query_desc)
 	return false;
 }
 
+/* True if the target's row trigger is there and set off in this session. */
+static bool
+fires_trigger(const ResultRelInfo *target)
+{
+	const Trigger *trigger = ttl_row_trigger_among(target->ri_TrigDesc);
+	bool		replica = SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
+
+	return trigger != NULL &&
+		(trigger->tgenabled == TRIGGER_FIRES_ALWAYS ||
+		 trigger->tgenabled == (replica ? TRIGGER_FIRES_ON_REPLICA : TRIGGER_FIRES_ON_ORIGIN));
+}
+
+/* Errors (55000): no trigger has freed the keys of expired rows. */
+static void
+report_trigger(Oid relid)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot free keys of expired rows for ON CONFLICT DO UPDATE because trigger \"%s\" of table \"%s\" does not fire",
+					TTL_TRIGGER, get_rel_name(relid)),
+			 errhint("Use ALTER TABLE ... ENABLE TRIGGER \"%s\".", TTL_TRIGGER)));
+}
+
 /* Replaces the WHERE of ON CONFLICT DO UPDATE. */
 typedef struct ConflictQual
 {
 	ExprState	state;
 	ExprState  *where;			/* NULL = none */
 	Oid			relid;
+	bool		frees_keys;		/* its trigger fires */
 } ConflictQual;
 
-/* Errors (40001) if the locked row has expired; else evaluates the statement's WHERE. */
+/*
+ * Errors if the locked row has expired: 40001, since it can't have been there before, unless no trigger
+ * looks for such rows.  Else evaluates the statement's WHERE.
+ */
 static Datum
 evaluate_conflict_qual(ExprState *state, ExprContext *econtext, bool *isnull)
 {
@@ -67,7 +95,11 @@ evaluate_conflict_qual(ExprState *state, ExprContext *econtext, bool *isnull)
 	/* by the policy as it is now, like the trigger's last look (evict.c) */
 	if (ttl_container_lookup(qual->relid, &container) &&
 		ttl_expiry_of_slot(&container, econtext->ecxt_scantuple) <= ttl_execution_reference_time())
+	{
+		if (!qual->frees_keys)
+			report_trigger(qual->relid);
 		ttl_conflicts_report_row();
+	}
 	*isnull = false;
 	return qual->where == NULL ? BoolGetDatum(true) :
 		ExecEvalExpr(qual->where, econtext, isnull);
@@ -99,17 +131,8 @@ ttl_conflicts_check(ResultRelInfo *target, EState *estate)
 	qual->state.evalfunc = evaluate_conflict_qual;
 	qual->where = target->ri_onConflict->oc_WhereClause;
 	qual->relid = RelationGetRelid(target->ri_RelationDesc);
+	qual->frees_keys = fires_trigger(target);
 	target->ri_onConflict->oc_WhereClause = &qual->state;
-}
-
-/* True if the trigger is set off in this session. */
-static bool
-is_set_off(const Trigger *trigger)
-{
-	bool		replica = SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
-
-	return trigger->tgenabled == TRIGGER_FIRES_ALWAYS ||
-		trigger->tgenabled == (replica ? TRIGGER_FIRES_ON_REPLICA : TRIGGER_FIRES_ON_ORIGIN);
 }
 
 /*
@@ -126,19 +149,10 @@ ttl_conflicts_check_routed(const QueryDesc *query_desc)
 	foreach(lc, query_desc->estate->es_tuple_routing_result_relations)
 	{
 		const ResultRelInfo *target = lfirst(lc);
-		const Trigger *trigger;
 
-		if (is_checked(target) || !ttl_container_is_part(RelationGetRelid(target->ri_RelationDesc)))
-			continue;
-		trigger = ttl_row_trigger_among(target->ri_TrigDesc);
-		/* a trigger of the user's may have left out all rows before */
-		if (trigger != NULL && is_set_off(trigger))
-			continue;
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("ON CONFLICT DO UPDATE may have met expired rows of partition \"%s\"",
-						RelationGetRelationName(target->ri_RelationDesc)),
-				 errdetail("They are told from others by trigger \"%s\", which has not fired.", TTL_TRIGGER),
-				 errhint("Use ALTER TABLE ... ENABLE TRIGGER \"%s\".", TTL_TRIGGER)));
+		/* a trigger of the user's may have left out all rows before ours */
+		if (!is_checked(target) && ttl_container_is_part(RelationGetRelid(target->ri_RelationDesc)) &&
+			!fires_trigger(target))
+			report_trigger(RelationGetRelid(target->ri_RelationDesc));
 	}
 }
