@@ -122,17 +122,25 @@ read_index(TtlTids *tids, Relation rel, Relation index, const TtlContainer *cont
 		   TtlExpiryIndex kind, TimestampTz last, int64 *entries_left)
 {
 	int			max_tids = Min(get_hash_memory_limit(), MaxAllocSize) / MEMORY_PER_TID;
+	BlockNumber npages = RelationGetNumberOfBlocks(index);
 	ScanKeyData keys[TTL_INDEX_KEYS];
-	int			nkeys = ttl_expiry_index_keys(container, kind, DT_NOBEGIN, last, keys);
-	IndexScanDesc scan = TtlIndexBeginScan(rel, index, SnapshotAny, nkeys);
+	int			nkeys;
+	IndexScanDesc scan;
 	bool		at_end = false;
+
+	/* a metapage, and no root: mostly that on items, for rows without a TTL of their own */
+	if (npages <= 1)
+		return true;
+
+	nkeys = ttl_expiry_index_keys(container, kind, DT_NOBEGIN, last, keys);
+	scan = TtlIndexBeginScan(rel, index, SnapshotAny, nkeys);
 
 	/*
 	 * pages of dead entries are stepped over within one call, and can't be
 	 * counted
 	 */
 	scan->ignore_killed_tuples = scan->ignore_killed_tuples &&
-		(int64) RelationGetNumberOfBlocks(index) * ENTRIES_PER_PAGE <= *entries_left;
+		(int64) npages * ENTRIES_PER_PAGE <= *entries_left;
 	index_rescan(scan, keys, nkeys, NULL, 0);
 	while (!at_end && tids->n < max_tids)
 	{

@@ -77,7 +77,8 @@
  * PROBE_AGAIN times as many.
  *
  * One that is expected to meet fewer, but so many that a probe is cheaper than to check them, probes
- * when it has checked some: with LIMIT or EXISTS it may need no more.  Where a probe has found too many
+ * when it has checked some: with LIMIT or EXISTS it may need no more.  Once one scan of the statement has come
+ * so far, the others don't wait, as of other partitions.  Where a probe has found too many
  * entries, the next such scans of the relation do without.  So does the first of a session, for to find
  * the expiry indexes takes longer than to check so few rows.
  */
@@ -217,6 +218,19 @@ max_entries(const ScanFilter *filter)
 			   filter->checked * ENTRIES_PER_CHECKED);
 }
 
+/* The statement doesn't stop after a few rows: its other scans need not wait to see that. */
+static void
+probe_others_at_once(const ScanFilter *filter)
+{
+	ScanFilter *other = ttl_execution_of(filter->scan->ps.state)->scan_filters;
+
+	for (; other != NULL; other = other->next)
+	{
+		if (other->expects_few)
+			other->probe_at = 0;
+	}
+}
+
 /* Looks up in the indexes where expired rows are. */
 static void
 probe(ScanFilter *filter)
@@ -225,6 +239,8 @@ probe(ScanFilter *filter)
 	MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
 	TtlProbeResult result;
 
+	if (filter->expects_few && filter->probe_at > 0)
+		probe_others_at_once(filter);
 	result = ttl_expired_tids_probe(filter->scan->ss_currentRelation, filter->live->default_ttl,
 									filter->live->now, estate->es_snapshot,
 									max_entries(filter), &filter->expired_tids);
