@@ -105,6 +105,16 @@ rows_wait('the table is locked', 3, '', 'LOCK TABLE item IN SHARE ROW EXCLUSIVE 
 $node->safe_psql('postgres', q{COMMIT PREPARED 'p'});
 ok($node->poll_query_until('postgres', q{SELECT state = 'idle' FROM ttl.status WHERE container = 'item'::regclass}), 'the status is well when its rows have gone otherwise');
 
+# ... and as soon as some of its rows go, though others are left for later cycles.
+$node->configure('ttl.cycle_cost_limit = 200');
+rows_wait('the table is locked', 3000, '', 'LOCK TABLE item IN SHARE MODE', 0, qq{$unavailable "item"});
+$node->safe_psql('postgres', q{ROLLBACK PREPARED 'p'});
+ok($node->poll_query_until('postgres', q{SELECT rows_deleted > 0 AND state !~ 'failing' FROM ttl.stat_containers JOIN ttl.status USING (container) WHERE container = 'item'::regclass}),
+	'the status is well when rows go');
+cmp_ok($node->stored('item'), '>', 0, '... before the last of them has gone');
+$node->turn_reaper('off');
+$node->configure('ttl.cycle_cost_limit = 10000');
+
 # Some rows wait for a lock, and others go: those behind them, too.
 $node->turn_reaper('off');
 $node->safe_psql('postgres', q{CALL make(300, ''); BEGIN; SELECT FROM part WHERE item BETWEEN 11 AND 30 FOR UPDATE; PREPARE TRANSACTION 'p'});

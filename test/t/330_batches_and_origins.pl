@@ -102,19 +102,33 @@ $node->add_expired('o', 100);
 $node->safe_psql('postgres', q{CALL ttl.reap('o')});
 is(deletes(), '100|0', 'with subtransactions that roll back');
 
-# the worker, while somebody else has the origin, and after that
+# the worker, while somebody else has the origin, and after that: it comes again each second, however often in vain; a
+# call waits as long as that takes
 my ($in, $out) = ('', '');
 my $h = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') ], '<', \$in, '>', \$out,
 	IPC::Run::timeout(180));
 $in = "SELECT pg_replication_origin_session_setup('ttl');\n\\echo done\n";
 $h->pump until $out =~ /done/;
+$node->safe_psql('postgres', q{
+CREATE TABLE called (id int);
+SELECT ttl.create_container('called', 3600);
+SELECT ttl.alter_container('called', reaping => false, replication_origin => true)});
+$node->add_expired('called', 10);
 $node->add_expired('o', 100);
+my $visits = $node->statistics('batches', 'o');
+my $call = $node->background_psql('postgres');
+$call->query_until(qr/begun/, "\\echo begun\nCALL ttl.reap('called');\n");
 $node->turn_reaper('on');
-$node->safe_psql('postgres', 'SELECT pg_sleep(1)');
+$node->wait_until("SELECT batches >= $visits + 4 FROM ttl.stat_containers WHERE container = 'o'::regclass");
 is($node->stored('o'), 100, 'the worker waits for the origin');
+is($node->stored('called'), 10, '... and so does a call');
+my $start = time;
 $in = "\\q\n";
 $h->finish;
-$node->is_emptied('o', 'and comes back');
+$node->is_emptied('o', 'the worker comes back');
+cmp_ok(time - $start, '<', 6, '... soon');
+$node->is_emptied('called', '... and the call goes on');
+$call->quit;
 is(deletes(), '100|0', 'the worker tags, too');
 is_deeply([ grep { !/replication origin/ } slurp_file($node->logfile) =~ /could not delete.*/g ], [], 'nothing is logged but who has the origin');
 
