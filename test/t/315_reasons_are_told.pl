@@ -113,7 +113,7 @@ ok($node->poll_query_until('postgres', q{SELECT rows_deleted > 0 AND state !~ 'f
 	'the status is well when rows go');
 cmp_ok($node->stored('item'), '>', 0, '... before the last of them has gone');
 $node->turn_reaper('off');
-$node->configure('ttl.cycle_cost_limit = 10000');
+$node->configure('ttl.cycle_cost_limit = 40000');
 
 # Some rows wait for a lock, and others go: those behind them, too.
 $node->turn_reaper('off');
