@@ -163,6 +163,19 @@ CALL ttl.reap('repeated');
 TABLE told;
 SELECT stored('repeated');
 
+-- many messages: three are shown, and the last is told
+CREATE TABLE many (id int PRIMARY KEY);
+CREATE FUNCTION raise_id() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'row % stays', OLD.id; END $$;
+CREATE TRIGGER raise_id BEFORE DELETE ON many FOR EACH ROW EXECUTE FUNCTION raise_id();
+SELECT ttl.create_container('many', 3600);
+INSERT INTO many (id, _ts) SELECT g, timestamptz '2020-01-01' + g * interval '1 s' FROM generate_series(1, 5) g;
+SET client_min_messages = warning;
+CALL ttl.reap('many');
+SET client_min_messages = error;
+SELECT blocked_rows, last_error FROM stats WHERE container = 'many';
+DROP TABLE many;
+DROP FUNCTION raise_id();
+
 -- a long message is cut where a character ends
 CREATE OR REPLACE FUNCTION repeat_it() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
