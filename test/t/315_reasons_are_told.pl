@@ -134,6 +134,15 @@ for my $case ([ 'SELECT FROM part WHERE item = 2 FOR UPDATE', $timeout ], [ 'SEL
 	$node->safe_psql('postgres', q{ROLLBACK PREPARED 'p'});
 }
 
+# A row that waits in a trigger has it take none that a trigger keeps for one that is locked.
+$node->safe_psql('postgres', q{
+CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CALL make(3, 'CREATE TRIGGER keep BEFORE DELETE ON item FOR EACH ROW WHEN (OLD.id = 3) EXECUTE FUNCTION keep()');
+BEGIN; SELECT FROM part WHERE item = 2 FOR UPDATE; PREPARE TRANSACTION 'p'});
+$node->safe_psql('postgres', q{CALL ttl.reap('item')});
+is($node->statistics('rows_deleted, blocked_rows, last_error', 'item'), '1|2|a trigger or rule has kept an expired row', 'one row waits for a lock, another is kept');
+$node->safe_psql('postgres', q{ROLLBACK PREPARED 'p'});
+
 # A call that ends late doesn't bring back what it has read at its start.
 $node->safe_psql('postgres', q{
 CREATE TABLE mood (raises bool);
