@@ -42,6 +42,17 @@ $node->configure("ttl.throughput = 0");
 ok($node->poll_query_until('postgres', 'SELECT rows_deleted = 200000 FROM ttl.stat_containers'),
 	'it catches up');
 
+# Behind again, it has been since then.
+$node->configure("ttl.throughput = 1\nttl.cycle_cost_floor = 0");
+my $log = -s $node->logfile;
+$start = time;
+$node->add_expired('c', 1000);
+$node->wait_for_log(qr/has been behind for \d+ seconds/, $log);
+my ($seconds) = slurp_file($node->logfile, $log) =~ /has been behind for (\d+) seconds/;
+cmp_ok($seconds, '<=', time - $start + 1, 'behind again: the log says since when');
+$node->configure('ttl.throughput = 0');
+$node->is_emptied('c', '... until it has caught up');
+
 # What a cycle has done
 my $line = qr/deletion of expired rows of container "public\.c" in database "postgres": (\d+) rows deleted, (\d+) rows blocked, cost \d+, \d+ ms/;
 unlike(slurp_file($node->logfile), $line, 'ttl.log_min_duration: off');
