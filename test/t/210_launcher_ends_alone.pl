@@ -55,6 +55,29 @@ my $log = -s $node->logfile;
 $node->restart;
 unlike(slurp_file($node->logfile, $log), qr/(PANIC|terminated by signal|could not (?!send data to client))/, 'the server stops and starts');
 
+# More requests than it can be told of while it is busy have it look everywhere.
+$node->safe_psql('postgres', 'CREATE DATABASE third');
+$node->create_expired('third');
+$node->safe_psql('third', q{SELECT ttl.alter_container('c', reaping => false)});
+$node->processes_are('ttl reaper', 0, 'a database without work has no worker', 'third');
+$node->safe_psql('postgres', 'CREATE DATABASE fourth TEMPLATE third');
+$launcher = $node->pid_of('ttl launcher');
+kill 'STOP', $launcher;
+$node->safe_psql('third', q{
+DO $$
+BEGIN
+	FOR i IN 1..100 LOOP
+		PERFORM ttl.alter_container('c', reap_delay => i * interval '1 s');
+		COMMIT;
+	END LOOP;
+END $$});
+$node->safe_psql('fourth', q{
+INSERT INTO c (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1001, 1010) g;
+SELECT ttl.alter_container('c', reaping => true)});
+kill 'CONT', $launcher;
+$node->is_emptied('c', 'a request that comes after a hundred others is heeded', 'fourth');
+$node->processes_are('ttl reaper', 0, '... and the others were for nothing', 'third');
+
 # The launcher writes a file when it exits, and the disk takes its time, as a pipe does that nobody reads.
 my $pipe = $node->data_dir . '/ttl.last_seen.tmp';
 my $waits = 0;
