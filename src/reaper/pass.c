@@ -56,9 +56,11 @@
 
 /*
  * So often the position is noted where rows are blocked one by one: a worker that lives for one cycle may
- * not come to the end of what it has collected.
+ * not come to the end of what it has collected.  Where batches have timed out, a cycle comes to a single
+ * row, so it is noted after each.
  */
 #define MARK_EVERY			10
+#define MARKS_MAX			(COLLECT_MOST / MARK_EVERY)
 
 /* Time between walks from the position */
 #define POSITION_WAIT		(1 * USECS_PER_SEC)
@@ -108,6 +110,7 @@ ttl_pass_clear(TtlReapRel *reap_rel)
 	if (reap_rel->marks != NULL)
 		pfree(reap_rel->marks);
 	reap_rel->marks = NULL;
+	reap_rel->nmarks = 0;
 	reap_rel->next_tid = 0;
 	reap_rel->checked = 0;
 	reap_rel->blocked_until = 0;
@@ -207,19 +210,29 @@ set_position(TtlReapRel *reap_rel, const TtlExpiryPosition *position)
 }
 
 /*
+ * Moves the position to the last mark, if that is behind rows that have been dealt with in committed
+ * transactions: the next worker goes on from there.
+ */
+void
+ttl_pass_move_to_mark(TtlReapRel *reap_rel)
+{
+	int			n = reap_rel->nmarks == 0 ? 0 : Min(reap_rel->next_tid / reap_rel->mark_every, reap_rel->nmarks);
+
+	/* a blocked row behind the mark would be met, and counted, again */
+	if (n > 0 && n * reap_rel->mark_every >= reap_rel->blocked_until)
+		set_position(reap_rel, &reap_rel->marks[n - 1]);
+}
+
+/*
  * Moves the position behind rows that have been dealt with in committed transactions, and ends the
  * pass if it has come to its end.  False if no collected TIDs are left.
  */
 bool
 ttl_pass_advance(TtlReapRel *reap_rel)
 {
-	int			nmarks = reap_rel->marks == NULL ? 0 : reap_rel->next_tid / MARK_EVERY;
-
 	if (reap_rel->next_tid < reap_rel->tids.n)
 	{
-		/* a blocked row behind the mark would be met, and counted, again */
-		if (nmarks > 0 && nmarks * MARK_EVERY >= reap_rel->blocked_until)
-			set_position(reap_rel, &reap_rel->marks[nmarks - 1]);
+		ttl_pass_move_to_mark(reap_rel);
 		return true;
 	}
 
@@ -249,14 +262,15 @@ has_position(const TtlReapRel *reap_rel)
 static void
 append_mark(TtlReapRel *reap_rel)
 {
-	int			n = reap_rel->tids.n / MARK_EVERY;
+	int			n = reap_rel->nmarks;
 
 	/* twice as large whenever it is full */
-	if (reap_rel->marks == NULL)
+	if (n == 0)
 		reap_rel->marks = palloc(sizeof(TtlExpiryPosition));
 	else if ((n & (n - 1)) == 0)
 		reap_rel->marks = repalloc(reap_rel->marks, sizeof(TtlExpiryPosition) * 2 * n);
-	reap_rel->marks[n - 1] = reap_rel->next_position;
+	reap_rel->marks[n] = reap_rel->next_position;
+	reap_rel->nmarks++;
 }
 
 /*
@@ -271,7 +285,10 @@ collect_tids(TtlBatch *batch)
 	TupleTableSlot *slot;
 	MemoryContext old;
 	bool		is_incomplete;
+	bool		has_marks = reap_rel->pass.raises || reap_rel->pass.n_single > 0;
 	int64		limit;
+
+	reap_rel->mark_every = reap_rel->pass.n_single > 0 ? 1 : MARK_EVERY;
 
 	/* a row costs one buffer at least to find, and others to delete */
 	limit = Min(Max(Min(batch->max_cost, batch->max_rows), COLLECT_MIN), COLLECT_MAX);
@@ -284,7 +301,7 @@ collect_tids(TtlBatch *batch)
 		CHECK_FOR_INTERRUPTS();
 		old = MemoryContextSwitchTo(batch->memory->context);
 		ttl_tids_append(&reap_rel->tids, &slot->tts_tid);
-		if (reap_rel->pass.raises && reap_rel->tids.n % MARK_EVERY == 0)
+		if (has_marks && reap_rel->tids.n % reap_rel->mark_every == 0 && reap_rel->nmarks < MARKS_MAX)
 			append_mark(reap_rel);
 		MemoryContextSwitchTo(old);
 

@@ -215,6 +215,7 @@ ttl_reap_rel_run(TtlMemory *memory, Oid container, TtlReapRel *reap_rel, TtlTurn
 
 	if (turn->end == TTL_REAP_LATER)
 		turn->again_at = GetCurrentTimestamp() + Max(reap_rel->pause, LATER_WAIT);
+	ttl_pass_move_to_mark(reap_rel);
 
 	/*
 	 * this table's are what can be given up here; they are found again from

@@ -67,8 +67,10 @@ typedef struct TtlReapRel
 	int			checked;		/* rows before it are referenced by none */
 	int			blocked_until;	/* rows of which it isn't known which are
 								 * blocked are before it */
-	TtlExpiryPosition *marks;	/* positions behind each MARK_EVERY of them,
-								 * or NULL */
+	TtlExpiryPosition *marks;	/* positions behind each so many of them, or
+								 * NULL */
+	int			nmarks;
+	int			mark_every;
 	int64		blocked;		/* skipped rows that are not yet in the pass's
 								 * count */
 	TtlExpiryPosition next_position;	/* the position when all TIDs are done */
@@ -148,6 +150,7 @@ extern void ttl_pass_clear(TtlReapRel *reap_rel);
 extern void ttl_pass_discard(TtlReapRel *reap_rel);
 extern void ttl_pass_forget(TtlReapRel *reap_rel);
 extern void ttl_pass_end_pause(TtlReapRel *reap_rel);
+extern void ttl_pass_move_to_mark(TtlReapRel *reap_rel);
 extern bool ttl_pass_advance(TtlReapRel *reap_rel);
 extern bool ttl_pass_find_due(TtlBatch *batch);
 extern void ttl_pass_scan(TtlBatch *batch);

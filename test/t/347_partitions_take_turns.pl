@@ -69,6 +69,17 @@ for my $part (1, $partitions)
 	$node->safe_psql('postgres', "INSERT INTO item (part, id, _ts) SELECT $part, g, '2020-01-01' FROM generate_series(1, 100) g");
 	$node->is_emptied('item', "rows in partition $part of $partitions are deleted by workers that live for a cycle");
 }
+
+# A row whose trigger sleeps takes such a worker's time, and the next one begins behind it.
+$node->configure('ttl.batch_timeout = 300ms');
+$node->safe_psql('postgres', q{
+CREATE TABLE sleepy (id int);
+CREATE FUNCTION sleep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN OLD; END';
+CREATE TRIGGER sleep BEFORE DELETE ON sleepy FOR EACH ROW WHEN (OLD.id = 1) EXECUTE FUNCTION sleep();
+SELECT ttl.create_container('sleepy', 3600);
+INSERT INTO sleepy (id, _ts) SELECT g, timestamptz '2020-01-01' + g * interval '1 s' FROM generate_series(1, 20) g;
+});
+$node->stored_are('sleepy', 1, 'rows behind one whose trigger sleeps are deleted by workers that live for a cycle');
 cmp_ok($node->stored('item', undef, 'busy'), '>', 0, '... while another database has work');
 
 $node->stop;
