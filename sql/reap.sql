@@ -322,6 +322,15 @@ CALL refill_owned();
 CALL ttl.reap(max_rows => 1);
 CALL ttl.reap(max_rows => 1);
 SELECT stored('owned'), stored('others');
+-- what one container leaves of it is the next one's
+CREATE TABLE one (id int);
+CREATE TABLE two (id int);
+SELECT ttl.create_container(c, 60) FROM unnest('{one, two}'::regclass[]) c;
+INSERT INTO one (id, _ts) VALUES (1, '2020-01-01'), (2, '2020-01-01');
+INSERT INTO two (id, _ts) VALUES (1, '2020-01-01'), (2, '2020-01-01');
+CALL ttl.reap(max_rows => 3);
+SELECT ttl.expired_count('one') + ttl.expired_count('two') AS left;
+DROP TABLE one, two;
 CALL refill_owned();
 -- A superuser's call deletes as the owner, too, and he is himself afterwards
 TRUNCATE log;

@@ -96,6 +96,8 @@ for my $how ('call', 'worker')
 	reaps($how, 'triggered', 300, 300, qr/a trigger or rule has kept/, '300 rows that are kept');
 	$node->safe_psql('postgres', q{CALL make_triggered($$PERFORM pg_sleep(60)$$, 'OLD.id IN (1, 30)', 600)});
 	reaps($how, 'triggered', 598, 2, qr/canceling deletion due to "ttl.batch_timeout"/, 'two rows that sleep');
+	my $batches = $node->statistics('batches', 'triggered');
+	cmp_ok($batches, '<', 200, "... in $batches batches: of one row as long as it may be the one that sleeps");
 	$node->safe_psql('postgres', q{
 CALL make_triggered('NULL', 'false', 600);
 CREATE OR REPLACE FUNCTION reap_and_sleep() RETURNS trigger LANGUAGE plpgsql AS $$

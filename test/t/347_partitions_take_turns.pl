@@ -40,6 +40,18 @@ for my $part (1, $partitions / 2, $partitions)
 	$node->is_emptied('item', "a row in partition $part of $partitions is deleted");
 }
 
+# A container that has no partition yet stands in nobody's way.
+$node->safe_psql('postgres', q{
+CREATE TABLE bare (part int, id int) PARTITION BY LIST (part);
+SELECT ttl.create_container('bare', 3600);
+SELECT ttl.set_default_ttl('bare', 3601);
+INSERT INTO item (part, id, _ts) VALUES (1, 1, '2020-01-01');
+});
+$node->is_emptied('item', 'a container without partitions: rows of another go');
+$node->safe_psql('postgres', q{CREATE TABLE bare1 PARTITION OF bare FOR VALUES IN (1); INSERT INTO bare (part, id, _ts) VALUES (1, 1, '2020-01-01')});
+$node->is_emptied('bare', '... and its own as soon as it has one');
+$node->safe_psql('postgres', 'DROP TABLE bare');
+
 # Much in one of them isn't kept up by looks at the others.
 my $cost = q{SELECT (SELECT cost FROM ttl.stat_containers), (SELECT cost_spent FROM ttl.stat_reaper WHERE database = 'postgres')};
 $node->safe_psql('postgres', "INSERT INTO item (part, id, _ts) SELECT $partitions, g, '2020-01-01' FROM generate_series(1, 60000) g");
