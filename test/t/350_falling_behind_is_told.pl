@@ -61,8 +61,7 @@ $node->safe_psql('postgres', q{INSERT INTO c (id, _ts) SELECT g, now() - interva
 $node->is_emptied('c', 'more is deleted');
 $node->configure("ttl.log_min_duration = 0\nttl.cycle_cost_limit = 1000000");
 $node->safe_psql('postgres', q{INSERT INTO c (id, _ts) SELECT g, now() - interval '2h' FROM generate_series(1, 101) g});
-$node->wait_for_log($line);
-slurp_file($node->logfile) =~ $line;
-is("$1 $2", '101 0', 'ttl.log_min_duration: what takes longer');
+# (a visit that finds nothing may take that long, too)
+ok($node->wait_for_log(qr/rows of container "public\.c" in database "postgres": 101 rows deleted, 0 rows blocked, cost \d+, \d+ ms/), 'ttl.log_min_duration: what takes longer');
 $node->stop;
 done_testing();
