@@ -322,7 +322,22 @@ CALL refill_owned();
 CALL ttl.reap(max_rows => 1);
 CALL ttl.reap(max_rows => 1);
 SELECT stored('owned'), stored('others');
--- what one container leaves of it is the next one's
+-- A call commits before it begins; what fires then, deferred by whoever calls, doesn't call again
+CREATE TABLE late (id int);
+CREATE FUNCTION reap_late() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN CALL ttl.reap('reap.late'); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER reap_late AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    EXECUTE FUNCTION reap_late();
+CREATE PROCEDURE insert_and_reap() LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO reap.late VALUES (1);
+    CALL ttl.reap('reap.late');
+END $$;
+SELECT ttl.create_container('late', 60);
+\set SHOW_CONTEXT never
+CALL insert_and_reap();
+\set SHOW_CONTEXT errors
+DROP TABLE late;
+-- what one container leaves of max_rows is the next one's
 CREATE TABLE one (id int);
 CREATE TABLE two (id int);
 SELECT ttl.create_container(c, 60) FROM unnest('{one, two}'::regclass[]) c;
