@@ -34,7 +34,23 @@ SELECT ttl.create_container('item', 3600);
 
 $node->safe_psql('postgres', 'CREATE DATABASE one; ');
 $node->safe_psql('postgres', 'CREATE DATABASE two; ');
-create_container($_) for 'one', 'two';
+
+# A worker that sleeps leaves as soon as another database waits, though nothing would wake it for ten seconds.
+create_container('one');
+$node->safe_psql('two', 'CREATE EXTENSION ttl');
+$node->processes_are('ttl reaper', 1, 'a worker', 'one');
+my $seen = $node->safe_psql('one', q{SELECT coalesce(sum(cycles), 0) FROM ttl.stat_reaper WHERE database = 'one'; SELECT ttl.set_default_ttl('item', 3601) \\g /dev/null});
+$node->wait_until("SELECT cycles > $seen AND state = 'idle' FROM ttl.stat_reaper WHERE database = 'one'", 't', 'one');
+$node->safe_psql('two', q{
+BEGIN;
+CREATE TABLE item (id int);
+SELECT ttl.create_container('item', 3600);
+INSERT INTO item (id, _ts) VALUES (1, '2020-01-01');
+COMMIT});
+my $committed = time;
+$node->is_emptied('item', 'while a worker sleeps in one database, rows of another go', 'two');
+cmp_ok(time - $committed, '<', 7, '... soon');
+
 my $workers = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'ttl reaper'";
 for my $round (1 .. 3)
 {
