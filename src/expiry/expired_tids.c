@@ -128,7 +128,10 @@ read_index(TtlTids *tids, Relation rel, Relation index, const TtlContainer *cont
 	IndexScanDesc scan;
 	bool		at_end = false;
 
-	/* a metapage, and no root: mostly that on items, for rows without a TTL of their own */
+	/*
+	 * a metapage, and no root: mostly that on items, for rows without a TTL
+	 * of their own
+	 */
 	if (npages <= 1)
 		return true;
 
