@@ -303,8 +303,8 @@ ttl_citus_lock_shard(Oid relid, bool waits)
 		return false;
 
 	/*
-	 * the weakest lock that conflicts with EXCLUSIVE, by which Citus keeps
-	 * writers out
+	 * the weakest lock that conflicts with EXCLUSIVE, by which users and
+	 * Citus lock writers out on all nodes
 	 */
 	if (waits)
 		LockRelationOid(shell, RowShareLock);

@@ -64,7 +64,7 @@ fires_trigger(const ResultRelInfo *target)
 
 /* Errors (55000): no trigger has freed the keys of expired rows. */
 static void
-report_trigger(Oid relid)
+report_unfreed_key(Oid relid)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -97,7 +97,7 @@ evaluate_conflict_qual(ExprState *state, ExprContext *econtext, bool *isnull)
 		ttl_expiry_of_slot(&container, econtext->ecxt_scantuple) <= ttl_execution_reference_time())
 	{
 		if (!qual->frees_keys)
-			report_trigger(qual->relid);
+			report_unfreed_key(qual->relid);
 		ttl_conflicts_report_row();
 	}
 	*isnull = false;
@@ -153,6 +153,6 @@ ttl_conflicts_check_routed(const QueryDesc *query_desc)
 		/* a trigger of the user's may have left out all rows before ours */
 		if (!is_checked(target) && ttl_container_is_part(RelationGetRelid(target->ri_RelationDesc)) &&
 			!fires_trigger(target))
-			report_trigger(RelationGetRelid(target->ri_RelationDesc));
+			report_unfreed_key(RelationGetRelid(target->ri_RelationDesc));
 	}
 }

@@ -217,7 +217,7 @@ prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
 		!ttl_container_is_part(RelationGetRelid(target->ri_RelationDesc)))
 		return;
 
-	/* not only beside the trigger: it may be gone, and no key be freed */
+	/* also where the trigger is gone: no key has been freed then */
 	ttl_conflicts_check(target, mtstate->ps.state);
 	if (target->ri_TrigDesc == NULL)
 		return;
