@@ -277,6 +277,11 @@ DROP TABLE "Twin's";
 -- a CHECK is validated over the same rows, with the same HINT; NOT VALID it holds for new ones
 SELECT refused('ALTER TABLE ddl.twins ADD CHECK (k <> ''b'')'),
     state('ALTER TABLE ddl.twins ADD CHECK (k <> ''b'') NOT VALID');
+-- a foreign key, too
+CREATE TABLE elders (n int PRIMARY KEY);
+INSERT INTO elders VALUES (2);
+SELECT refused('ALTER TABLE ddl.twins ADD FOREIGN KEY (n) REFERENCES ddl.elders');
+DROP TABLE elders;
 INSERT INTO twins VALUES (4, 'c');
 SELECT id FROM twins ORDER BY id;
 -- once they are deleted it can be built

@@ -189,6 +189,7 @@ typedef struct TtlValidation
 {
 	int			depth;			/* of executions when it started */
 	bool		is_alter_table;
+	bool		detaches;		/* a partition */
 	char	   *container;		/* its name as a literal, to be put into a
 								 * HINT */
 	ErrorContextCallback context;

@@ -66,9 +66,24 @@ explain_violation(void *arg)
 	int			error = geterrcode();
 
 	if ((error == ERRCODE_UNIQUE_VIOLATION || error == ERRCODE_EXCLUSION_VIOLATION ||
-		 error == ERRCODE_CHECK_VIOLATION || error == ERRCODE_NOT_NULL_VIOLATION) &&
+		 error == ERRCODE_CHECK_VIOLATION || error == ERRCODE_NOT_NULL_VIOLATION ||
+		 (error == ERRCODE_FOREIGN_KEY_VIOLATION && !failed->detaches)) &&
 		failed == validation && ttl_execution_depth() == failed->depth)
 		errhint("Expired rows count until they are deleted. Delete them with CALL ttl.reap(%s).", failed->container);
+}
+
+/* True for DETACH PARTITION: what it holds against a foreign key are rows of the tables that reference the partition. */
+static bool
+detaches_partition(Node *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, IsA(stmt, AlterTableStmt) ? ((AlterTableStmt *) stmt)->cmds : NIL)
+	{
+		if (lfirst_node(AlterTableCmd, lc)->subtype == AT_DetachPartition)
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -115,6 +130,7 @@ ttl_live_begin_validation(TtlValidation *inner, Node *stmt)
 		relid = IndexGetRelation(relid, true);
 	inner->depth = ttl_execution_depth();
 	inner->is_alter_table = IsA(stmt, AlterTableStmt);
+	inner->detaches = detaches_partition(stmt);
 	inner->context.callback = explain_violation;
 	inner->context.arg = inner;
 	inner->context.previous = error_context_stack;
