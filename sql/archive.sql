@@ -385,5 +385,26 @@ SELECT public.state('INSERT INTO archive.guarded (id) VALUES (4)'),
     public.state('INSERT INTO archive.guarded (id) VALUES (5)');
 RESET row_security;
 
+-- The archive's own keys are freed though a deferred foreign key references it: nothing can be deferred where it is
+-- written.  A live row that references the expired one keeps it.
+CREATE TABLE shelf (id int PRIMARY KEY);
+CREATE TABLE label (id int PRIMARY KEY, shelf int REFERENCES shelf DEFERRABLE INITIALLY DEFERRED);
+CREATE TABLE tag (id int PRIMARY KEY, shelf int REFERENCES shelf ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED);
+CREATE TABLE shelved (id int PRIMARY KEY);
+SELECT ttl.create_container(t, 60) FROM unnest('{shelf, label, tag, shelved}'::regclass[]) t;
+SELECT ttl.alter_container('shelved', archive_to => 'shelf');
+INSERT INTO shelf (id) SELECT generate_series(1, 4);
+INSERT INTO label (id, shelf, _ts) VALUES (2, 2, '2020-01-01'), (3, 3, '3000-01-01');
+INSERT INTO tag (id, shelf) VALUES (4, 4);
+SET ttl.touch = off;
+UPDATE shelf SET _ts = '2020-01-01';
+RESET ttl.touch;
+INSERT INTO shelved (id, _ts) SELECT generate_series(1, 4), '2020-01-01';
+CALL ttl.reap('shelved');
+SELECT * FROM stored('shelved');
+SELECT id FROM shelf ORDER BY id;
+SELECT id FROM label ORDER BY id;
+SELECT count(*) FROM tag;
+
 SET client_min_messages = error;
 DROP SCHEMA archive CASCADE;

@@ -334,7 +334,11 @@ ttl_owner_acts_as_other(const TtlSessionUser *user, Relation rel)
  * What a deletion sets off
  */
 
-/* Triggers of foreign keys and archives fire whatever the session's replication role. */
+/*
+ * Triggers of foreign keys and archives fire whatever the session's replication role.  In a
+ * security-restricted operation those of foreign keys aren't deferred: PostgreSQL refuses it, and what
+ * is done there, by an apply worker for one, may be an INSERT alone, which would defer nothing.
+ */
 static void
 honour_foreign_keys(ModifyTableState *mtstate, ResultRelInfo *target)
 {
@@ -345,21 +349,25 @@ honour_foreign_keys(ModifyTableState *mtstate, ResultRelInfo *target)
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		Trigger    *trigger = &triggers->triggers[i];
+		bool		is_foreign_key = RI_FKey_trigger_type(trigger->tgfoid) != RI_TRIGGER_NONE;
 
 		if (trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN &&
-			(trigger->tgfoid == archive || RI_FKey_trigger_type(trigger->tgfoid) != RI_TRIGGER_NONE))
+			SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA &&
+			(trigger->tgfoid == archive || is_foreign_key))
 			trigger->tgenabled = TRIGGER_FIRES_ALWAYS;
+		if (is_foreign_key && InSecurityRestrictedOperation())
+			trigger->tgdeferrable = trigger->tginitdeferred = false;
 	}
 }
 
 /*
  * Has the triggers of foreign keys fire in the execution, though the session's replication
- * role is "replica".
+ * role is "replica", and at once, though it is in a security-restricted operation.
  */
 void
 ttl_owner_honour_foreign_keys(TtlExecution *execution)
 {
-	if (SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
+	if (SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA || InSecurityRestrictedOperation())
 		ttl_execution_visit_targets(execution, honour_foreign_keys);
 }
 
