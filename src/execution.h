@@ -46,6 +46,8 @@ typedef struct TtlExecution
 	List	   *cascaded;		/* containers that its referential actions
 								 * have updated */
 	bool		hands_on_keys;	/* one of these has been ON UPDATE CASCADE */
+	Oid			published;		/* the last container that targets.c has
+								 * published its UPDATEs of */
 	struct TtlPlanCopy *plan_copy;	/* that it was started with, or NULL */
 	struct ScanFilter *scan_filters;	/* filters of its scans
 										 * (scan_filter.c) */

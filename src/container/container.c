@@ -233,6 +233,20 @@ ttl_container_is_part(Oid relid)
 	return get_part(relid) != NULL;
 }
 
+/* The same, and what is known of the relation itself */
+bool
+ttl_container_part(Oid relid, TtlPart * part)
+{
+	const CacheEntry *entry = get_part(relid);
+
+	if (entry == NULL)
+		return false;
+	part->container = entry->container->container;
+	part->ts_attno = entry->container->ts_attno;
+	part->ttl_attno = entry->container->ttl_attno;
+	return true;
+}
+
 /*
  * ttl_container_lookup(), also for a container that lacks a column: for DDL, by which that is repaired
  */

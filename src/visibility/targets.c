@@ -92,6 +92,14 @@ updates_expiry(const TtlContainer *container, const Bitmapset *updated, const ES
 		bms_is_member(container->ts_attno - FirstLowInvalidHeapAttributeNumber, updated);
 }
 
+/* The columns that an UPDATE assigns; a union is made only where generated ones are among them. */
+static const Bitmapset *
+updated_columns(ResultRelInfo *info, EState *estate)
+{
+	return bms_is_empty(ExecGetExtraUpdatedCols(info, estate)) ?
+		ExecGetUpdatedCols(info, estate) : ExecGetAllUpdatedCols(info, estate);
+}
+
 /*
  * Publishes all rows of an UPDATE that assigns these columns and that the trigger doesn't fire for: what they
  * say of their expiry is that of the present at least where they are stamped, any where a deadline is
@@ -103,8 +111,6 @@ publish_update(const TtlContainer *container, const Bitmapset *updated, EState *
 	TtlRowTimes earliest = {DT_NOEND, DT_NOEND};
 	bool		has_deadlines = ttl_type_is_deadline(container->ttl_type);
 
-	if (bms_is_empty(updated))
-		return;					/* it is no UPDATE */
 	if (container->ts_attno != InvalidAttrNumber && is_stamped(container, estate))
 	{
 		earliest.ts = ttl_execution_of(estate)->clock;
@@ -118,35 +124,59 @@ publish_update(const TtlContainer *container, const Bitmapset *updated, EState *
 		ttl_writers_join(container->container, estate->es_query_cxt, earliest);
 }
 
+/* True if the column, unless it is 0, is among those. */
+static bool
+is_among(AttrNumber column, const Bitmapset *columns)
+{
+	return column != InvalidAttrNumber && bms_is_member(column - FirstLowInvalidHeapAttributeNumber, columns);
+}
+
+/*
+ * True if an UPDATE needs the trigger for the target; else it is published.  Its targets are most often
+ * the partitions of a container, many more than it has rows.  While it assigns nothing that decides when these
+ * expire, what it says of one holds for all.
+ */
+static bool
+needs_trigger(ResultRelInfo *info, const TtlPart * part, EState *estate)
+{
+	TtlExecution *execution = ttl_execution_of(estate);
+
+	/*
+	 * it may read catalogs, after which the key columns are no longer good
+	 */
+	const Bitmapset *updated = updated_columns(info, estate);
+	bool		decides = is_among(part->ts_attno, updated) || is_among(part->ttl_attno, updated);
+	TtlContainer container;
+
+	if (bms_is_empty(updated))
+		return false;			/* it is no UPDATE */
+	if (bms_overlap(updated, ttl_targets_key_columns(info->ri_RelationDesc)))
+		return true;
+	if (!decides && execution->published == part->container)
+		return false;
+
+	if (!ttl_container_lookup(RelationGetRelid(info->ri_RelationDesc), &container))
+		return false;
+	if (updates_expiry(&container, updated, estate))
+		return true;
+	publish_update(&container, updated, estate);
+	execution->published = part->container;
+	return false;
+}
+
 /*
  * Makes the container's trigger fire before UPDATE, too, in this execution, if the statement
  * assigns key columns or what decides when a row expires, or a row trigger of the user's may do so.
  * Nothing to do without the trigger (NULL).
  */
 static void
-fire_on_update(ResultRelInfo *info, Trigger *trigger, EState *estate)
+fire_on_update(ResultRelInfo *info, const TtlPart * part, Trigger *trigger, EState *estate)
 {
 	TriggerDesc *triggers = info->ri_TrigDesc;
-	TtlContainer container;
 
 	if (trigger == NULL ||
-		!ttl_container_lookup(RelationGetRelid(info->ri_RelationDesc), &container))
+		(!triggers->trig_update_before_row && !needs_trigger(info, part, estate)))
 		return;
-	if (!triggers->trig_update_before_row)
-	{
-		/*
-		 * it may read catalogs, after which the key columns are no longer
-		 * good
-		 */
-		Bitmapset  *updated = ExecGetAllUpdatedCols(info, estate);
-
-		if (!bms_overlap(updated, ttl_targets_key_columns(info->ri_RelationDesc)) &&
-			!updates_expiry(&container, updated, estate))
-		{
-			publish_update(&container, updated, estate);
-			return;
-		}
-	}
 	trigger->tgtype |= TRIGGER_TYPE_UPDATE;
 	triggers->trig_update_before_row = true;
 }
@@ -211,10 +241,11 @@ ttl_targets_explain_key(void *arg)
 static void
 prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
 {
+	TtlPart		part;
 	Trigger    *trigger;
 
 	if (mtstate->operation == CMD_DELETE || (target->ri_TrigDesc == NULL && target->ri_onConflict == NULL) ||
-		!ttl_container_is_part(RelationGetRelid(target->ri_RelationDesc)))
+		!ttl_container_part(RelationGetRelid(target->ri_RelationDesc), &part))
 		return;
 
 	/* also where the trigger is gone: no key has been freed then */
@@ -229,7 +260,7 @@ prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
 	}
 	if (mtstate->operation != CMD_INSERT ||
 		((ModifyTable *) mtstate->ps.plan)->onConflictAction == ONCONFLICT_UPDATE)
-		fire_on_update(target, trigger, mtstate->ps.state);
+		fire_on_update(target, &part, trigger, mtstate->ps.state);
 }
 
 /*
@@ -240,9 +271,10 @@ void
 ttl_targets_routed(Relation rel)
 {
 	TtlExecution *execution = ttl_execution_current();
+	TtlPart		part;
 	ListCell   *lc;
 
-	if (execution == NULL)
+	if (execution == NULL || !ttl_container_part(RelationGetRelid(rel), &part))
 		return;
 	foreach(lc, execution->query_desc->estate->es_tuple_routing_result_relations)
 	{
@@ -251,7 +283,7 @@ ttl_targets_routed(Relation rel)
 		/* the relation may be a target more than once */
 		if (info->ri_RelationDesc == rel)
 		{
-			fire_on_update(info, ttl_row_trigger_among(info->ri_TrigDesc),
+			fire_on_update(info, &part, ttl_row_trigger_among(info->ri_TrigDesc),
 						   execution->query_desc->estate);
 			ttl_conflicts_check(info, execution->query_desc->estate);
 		}
