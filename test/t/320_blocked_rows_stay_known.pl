@@ -237,5 +237,20 @@ $node->safe_psql('alone', q{CREATE OR REPLACE FUNCTION die() RETURNS trigger LAN
 $node->safe_psql('alone', q{SELECT ttl.alter_container('deadly', reaping => true)});
 $node->is_emptied('deadly', '... and begins anew when it has', 'alone');
 
+# ... and so it does when it is registered anew, which the worker has seen it leave
+my $died_before = $node->safe_psql('alone', q{
+CREATE TABLE beside (id int);
+SELECT ttl.create_container('beside', 3600) \\g /dev/null
+CREATE OR REPLACE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN SET exit_on_error = on; RAISE $$no$$; END';
+SELECT clock_timestamp()});
+$node->add_expired('deadly', 3, 'alone');
+ok($node->poll_query_until('alone', "SELECT last_error_at > '$died_before' FROM ttl.stat_containers WHERE container = 'deadly'::regclass"), 'left alone again');
+$node->safe_psql('alone', q{CREATE OR REPLACE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'});
+$node->safe_psql('alone', q{SELECT ttl.drop_container('deadly')});
+$node->add_expired('beside', 1, 'alone');
+$node->is_emptied('beside', '... and it is no container any more', 'alone');
+$node->safe_psql('alone', q{SELECT ttl.create_container('deadly', 3600, ts_column => '_ts', ttl_column => 'ttl')});
+$node->is_emptied('deadly', '... but then one again', 'alone');
+
 $node->stop;
 done_testing();
