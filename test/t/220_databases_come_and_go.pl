@@ -60,6 +60,21 @@ $node->is_emptied('item', '... and in the template', 'uno');
 $node->is_emptied('item', '... and in the copy', 'copy');
 
 $node->processes_are('ttl reaper', 1, 'the worker stays', 'uno');
+
+# Those who may copy a template have its worker go, and others don't stop it by a command that fails.
+$node->safe_psql('postgres', 'CREATE ROLE creator CREATEDB; CREATE ROLE visitor; ALTER DATABASE uno IS_TEMPLATE true');
+my $worker = $node->pid_of('ttl reaper', 'uno');
+my (undef, undef, $refused) = $node->psql('postgres', 'SET ROLE visitor; CREATE DATABASE his TEMPLATE uno');
+like($refused, qr/permission denied to create database/, 'not everybody copies a database');
+is($node->pid_of('ttl reaper', 'uno'), $worker, '... or has its worker go');
+$node->works_at_once('SET ROLE creator; CREATE DATABASE hers TEMPLATE uno');
+$node->works_at_once('DROP DATABASE hers');
+$node->safe_psql('postgres', 'ALTER DATABASE uno IS_TEMPLATE false');
+$node->processes_are('ttl reaper', 1, 'the worker comes back', 'uno');
+$worker = $node->pid_of('ttl reaper', 'uno');
+(undef, undef, $refused) = $node->psql('postgres', 'SET ROLE creator; CREATE DATABASE hers TEMPLATE uno');
+like($refused, qr/permission denied to copy database/, 'nor who may create some copies one that is no template');
+is($node->pid_of('ttl reaper', 'uno'), $worker, '... or has its worker go');
 $node->works_at_once('DROP DATABASE uno');
 $node->processes_are('ttl reaper', 1, 'the worker of the copy stays', 'copy');
 $node->works_at_once('DROP DATABASE copy WITH (FORCE)');
@@ -152,7 +167,7 @@ $node->works_at_once("DROP DATABASE $_") for @databases;
 
 # Nothing went wrong on the way.
 is(join("\n",
-		grep { /(ERROR|WARNING|FATAL|PANIC):/ && !/is being accessed by other users|"three" does not exist|rows of \d+ tables? do not expire any more|terminating (background worker|connection)/ }
+		grep { /(ERROR|WARNING|FATAL|PANIC):/ && !/is being accessed by other users|permission denied to (create|copy) database|"three" does not exist|rows of \d+ tables? do not expire any more|terminating (background worker|connection)/ }
 		  split /\n/, slurp_file($node->logfile, $log)),
 	'', 'no error in the log');
 
