@@ -245,12 +245,16 @@ CREATE OR REPLACE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN SET 
 SELECT clock_timestamp()});
 $node->add_expired('deadly', 3, 'alone');
 ok($node->poll_query_until('alone', "SELECT last_error_at > '$died_before' FROM ttl.stat_containers WHERE container = 'deadly'::regclass"), 'left alone again');
-$node->safe_psql('alone', q{CREATE OR REPLACE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'});
-$node->safe_psql('alone', q{SELECT ttl.drop_container('deadly')});
+$node->safe_psql('alone', q{SELECT ttl.drop_container('deadly'); TRUNCATE deadly; DROP TRIGGER die ON deadly});
 $node->add_expired('beside', 1, 'alone');
 $node->is_emptied('beside', '... and it is no container any more', 'alone');
-$node->safe_psql('alone', q{SELECT ttl.create_container('deadly', 3600, ts_column => '_ts', ttl_column => 'ttl')});
-$node->is_emptied('deadly', '... but then one again', 'alone');
+$node->safe_psql('alone', q{SELECT ttl.create_container('deadly', 1, ts_column => '_ts', ttl_column => 'ttl')});
+$node->add_expired('beside', 1, 'alone');
+$node->is_emptied('beside', '... but then one again', 'alone');
+my $inserted = time;
+$node->safe_psql('alone', q{INSERT INTO deadly (id, _ts) VALUES (1, '2020-01-01')});
+$node->is_emptied('deadly', '... whose rows go when they come', 'alone');
+cmp_ok(time - $inserted, '<', 7, '... which is looked at each second');
 
 $node->stop;
 done_testing();
