@@ -86,6 +86,7 @@ ISOLATION = \
 	kinds_vs_reap \
 	nothing_done \
 	old_snapshots \
+	owner_vs_reap \
 	policy_vs_plan \
 	policy_vs_reap \
 	policy_vs_workers \
