@@ -211,7 +211,8 @@ ttl_reap(PG_FUNCTION_ARGS)
 		{
 			if (rows >= max_rows)
 				break;
-			if (!ttl_container_is_owner(GetUserId(), lfirst_oid(lc)))
+			/* it may have been given away, or dropped, since the call began */
+			if (all && ttl_container_owner(lfirst_oid(lc)) != GetUserId())
 				continue;
 			if (ttl_citus_is_distributed(lfirst_oid(lc)))
 				reap_shards(memory, lfirst_oid(lc), max_rows, all ? WARNING : ERROR);
