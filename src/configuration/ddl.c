@@ -704,7 +704,7 @@ warn_if_trigger_disabled(Oid relid)
 	table_close(rel, NoLock);
 	if (is_disabled)
 		ttl_notice_trigger_disabled(relid, TTL_TRIGGER,
-									_("Expired rows are hidden, but an INSERT on the key of one fails, and the timestamp column is not set if an INSERT gives NULL."));
+									_("Expired rows are hidden, but an INSERT on the key of one fails (or with ON CONFLICT DO NOTHING is left out), and the timestamp column is not set if an INSERT gives NULL."));
 	if (archive_is_disabled)
 		ttl_notice_trigger_disabled(relid, TTL_ARCHIVE_TRIGGER,
 									_("Expired rows are hidden, but not deleted, since they would not go to the archive."));

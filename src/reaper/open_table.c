@@ -65,7 +65,7 @@ static void
 report_trigger(const TtlBatch *batch)
 {
 	const Trigger *trigger = ttl_row_trigger_among(batch->rel->trigdesc);
-	const char *detail = _("Expired rows are hidden and deleted, but until then an INSERT on the key of one fails.");
+	const char *detail = _("Expired rows are hidden and deleted, but until then an INSERT on the key of one fails (or with ON CONFLICT DO NOTHING is left out).");
 	Oid			container = batch->container.container;
 
 	if ((trigger != NULL && ttl_row_trigger_fires(trigger)) || !ttl_counters_note_trigger(container))
