@@ -235,7 +235,7 @@ ttl_container_is_part(Oid relid)
 
 /* The same, and what is known of the relation itself */
 bool
-ttl_container_part(Oid relid, TtlPart * part)
+ttl_container_part(Oid relid, TtlPart *part)
 {
 	const CacheEntry *entry = get_part(relid);
 

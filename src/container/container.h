@@ -133,7 +133,7 @@ typedef struct TtlPart
 	Oid			container;
 	AttrNumber	ts_attno;
 	AttrNumber	ttl_attno;
-}			TtlPart;
+} TtlPart;
 
 /* OIDs of the extension's schema and of ttl.container in this database. */
 typedef struct TtlObjects
@@ -185,7 +185,7 @@ extern bool ttl_container_lookup(Oid relid, TtlContainer *container);
 extern bool ttl_container_peek(Oid relid, TtlContainer *container);
 extern void ttl_container_require_columns(const TtlContainer *container);
 extern bool ttl_container_is_part(Oid relid);
-extern bool ttl_container_part(Oid relid, TtlPart * part);
+extern bool ttl_container_part(Oid relid, TtlPart *part);
 
 /* What is derived from the catalogs for a container's table or an index, and cached */
 typedef enum TtlDerived

@@ -137,7 +137,7 @@ is_among(AttrNumber column, const Bitmapset *columns)
  * expire, what it says of one holds for all.
  */
 static bool
-needs_trigger(ResultRelInfo *info, const TtlPart * part, EState *estate)
+needs_trigger(ResultRelInfo *info, const TtlPart *part, EState *estate)
 {
 	TtlExecution *execution = ttl_execution_of(estate);
 
@@ -170,7 +170,7 @@ needs_trigger(ResultRelInfo *info, const TtlPart * part, EState *estate)
  * Nothing to do without the trigger (NULL).
  */
 static void
-fire_on_update(ResultRelInfo *info, const TtlPart * part, Trigger *trigger, EState *estate)
+fire_on_update(ResultRelInfo *info, const TtlPart *part, Trigger *trigger, EState *estate)
 {
 	TriggerDesc *triggers = info->ri_TrigDesc;
 
