@@ -340,6 +340,20 @@ SELECT * FROM stored('two');
 SELECT * FROM stored('three');
 ROLLBACK;
 
+-- So it does where the check of the third is deferred; not in the next transaction
+BEGIN;
+ALTER TABLE three ALTER CONSTRAINT three_two_one_fkey DEFERRABLE INITIALLY DEFERRED;
+UPDATE one SET id = id + 100;
+SET CONSTRAINTS ALL IMMEDIATE;
+SELECT * FROM stored('three');
+SELECT orphans('two', 'one', 'one'), orphans('three', 'two', 'two');
+ROLLBACK;
+BEGIN;
+ALTER TABLE three ALTER CONSTRAINT three_two_one_fkey DEFERRABLE INITIALLY DEFERRED;
+INSERT INTO three (id, two, one) VALUES (5, 2, 1);
+SELECT state('SET CONSTRAINTS ALL IMMEDIATE');
+ROLLBACK;
+
 -- So it does where the expired row in the middle gets the default
 BEGIN;
 ALTER TABLE two ALTER one SET DEFAULT 2, DROP CONSTRAINT two_one_fkey, ADD FOREIGN KEY (one) REFERENCES one ON UPDATE SET DEFAULT;

@@ -178,6 +178,40 @@ is_dumping(void)
 }
 
 /*
+ * Containers (Oid) by way of which ON UPDATE CASCADE has handed on changed keys, in the transaction with
+ * that ID: deferred checks are done at its end, and belong to no execution.
+ */
+static List *handed_on_by_way_of = NIL;
+static TransactionId handed_on_in = InvalidTransactionId;
+
+/* Remembers them to the transaction's end. */
+static void
+remember_for_deferred(const List *containers)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+
+	/* an earlier transaction's list went with its memory */
+	if (handed_on_in != GetTopTransactionId())
+		handed_on_by_way_of = NIL;
+	handed_on_in = GetTopTransactionId();
+	handed_on_by_way_of = list_concat_unique_oid(handed_on_by_way_of, containers);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * True if a row that is checked in that execution (NULL = deferred) may have followed the change of a
+ * key by way of the container.
+ */
+static bool
+has_handed_on(Oid container, const TtlExecution *outer)
+{
+	if (outer != NULL)
+		return outer->hands_on_keys && list_member_oid(outer->cascaded, container);
+	return TransactionIdIsValid(handed_on_in) && handed_on_in == GetTopTransactionIdIfAny() &&
+		list_member_oid(handed_on_by_way_of, container);
+}
+
+/*
  * It may by row_security = off, which pg_dump and the scripts it writes set, by
  * ttl.show_expired, or as a walsender, which copies tables to subscribers.
  * Foreign-key checks follow the first only; and they see all rows while a
@@ -193,8 +227,6 @@ is_shown_to(Oid container, TtlExecution *execution)
 
 	if (InNoForceRLSOperation())
 	{
-		TtlExecution *outer = ttl_execution_current();
-
 		/*
 		 * What foreign keys do runs as the container's owner; the rest are
 		 * triggers and functions of others that run in its midst.
@@ -208,8 +240,7 @@ is_shown_to(Oid container, TtlExecution *execution)
 		 * of this one, and must not be stopped by a hidden row.  SET DEFAULT
 		 * follows nothing: the row that it references is one like any other.
 		 */
-		if (ttl_live_validates() ||
-			(outer != NULL && outer->hands_on_keys && list_member_oid(outer->cascaded, container)))
+		if (ttl_live_validates() || has_handed_on(container, ttl_execution_current()))
 			return true;
 	}
 	else if (ttl_guc_show_expired || am_db_walsender)
@@ -410,6 +441,8 @@ ttl_live_started(TtlExecution *execution, int eflags)
 			remember_cascade(outer, container.container);
 		}
 	}
+	if (cascades && outer->hands_on_keys)
+		remember_for_deferred(outer->cascaded);
 }
 
 /* What a call of a filter function remembers */
