@@ -36,11 +36,11 @@ my @counted = (
 	[ 'INSERT of many rows, each', q{INSERT INTO {T} SELECT 1000000 + g, -1, repeat('y', 60) {V} FROM generate_series({FROM}, {TO}) g} ],
 	[ 'UPDATE of many rows, each', q{UPDATE {T} SET payload = 'y' {S} WHERE k BETWEEN {FROM} / 100 AND {TO} / 100 {W}} ]);
 
-# Statements on partitions; once for a session before they are counted
+# Statements on partitions; once for a session before they are counted, so that caches are filled and plans made
 my @on_leaves = (
 	[ 'count(*) over 100 partitions of 100 rows', 'SELECT count(*) FROM {T}', 'SELECT count(*) FROM {T}' ],
-	[ 'read by key, generic plan, 100 partitions', 'EXECUTE w({P})', 'SET plan_cache_mode = force_generic_plan', 'PREPARE w(int) AS SELECT payload FROM {T} WHERE id = $1' ],
-	[ 'UPDATE by key, generic plan, 100 partitions', 'EXECUTE w({P})', 'SET plan_cache_mode = force_generic_plan', 'PREPARE w(int) AS UPDATE {T} SET payload = payload{clock} WHERE id = $1' ],
+	[ 'read by key, generic plan, 100 partitions', 'EXECUTE w({P})', 'SET plan_cache_mode = force_generic_plan', 'PREPARE w(int) AS SELECT payload FROM {T} WHERE id = $1', 'EXECUTE w(1)' ],
+	[ 'UPDATE by key, generic plan, 100 partitions', 'EXECUTE w({P})', 'SET plan_cache_mode = force_generic_plan', 'PREPARE w(int) AS UPDATE {T} SET payload = payload{clock} WHERE id = $1', 'EXECUTE w(1)' ],
 	[ 'planning, 100 partitions', 'EXPLAIN SELECT payload FROM {T}' ]);
 
 # Small tables, and what share of their rows has expired
