@@ -389,6 +389,8 @@ SELECT statement, state(statement) FROM unnest(ARRAY[
         'VALUES (5, 0)',
     'UPDATE expiry.strict SET ttl = 0', 'UPDATE expiry.strict SET ttl = ttl - 2147483647 WHERE id = 3',
         'WITH u AS (UPDATE expiry.strict SET ttl = 0 WHERE id = 1 RETURNING id) SELECT FROM u',
+    'WITH u AS (UPDATE expiry.strict SET ttl = 0 WHERE id = 2) UPDATE expiry.strict SET note = ''new'' WHERE id = 3',
+        'WITH u AS (UPDATE expiry.strict SET note = ''new'' WHERE id = 3) UPDATE expiry.strict SET ttl = 0 WHERE id = 2',
     'UPDATE expiry.strict SET id = 10, ttl = 5 WHERE id = 1', 'UPDATE expiry.strict SET id = 1, ttl = 0 WHERE id = 10',
         'UPDATE expiry.strict SET id = 1, ttl = NULL WHERE id = 10']) statement \g (format=unaligned)
 

@@ -814,6 +814,22 @@ SELECT searches('SELECT count(*) FROM fewer') AS searches,
        searches('SELECT x FROM fewer LIMIT 5') AS "LIMIT",
        searches('SELECT x FROM fewer WHERE EXISTS (SELECT FROM fewer) LIMIT 1') AS "EXISTS";
 
+-- When one scan of the statement has met some, the others don't wait until they have
+CREATE TABLE before_fewer (x int);
+SELECT ttl.create_container('before_fewer', 100000);
+INSERT INTO before_fewer SELECT i FROM generate_series(1, 100) i;
+ANALYZE before_fewer;
+SELECT count(*) FROM before_fewer;
+SELECT searches('SELECT x FROM before_fewer UNION ALL SELECT x FROM fewer LIMIT 10') AS "ends before",
+       searches('SELECT x FROM before_fewer UNION ALL SELECT x FROM fewer LIMIT 105') AS "ends behind 5 rows";
+
+-- The index on items is not searched while it has never had an entry
+BEGIN;
+SELECT count(*) FROM fewer;
+SELECT pg_get_expr(indpred, indrelid) AS predicate, pg_stat_get_xact_numscans(indexrelid) > 0 AS "is searched"
+    FROM pg_index WHERE indrelid = 'fewer'::regclass AND NOT indisprimary ORDER BY 1;
+COMMIT;
+
 -- Of 300 rows 200 have expired: a search that finds so many doesn't pay, and is tried again after some scans
 SET ttl.touch = off;
 UPDATE fewer SET _ts = '2020-01-01' WHERE id <= 200;
