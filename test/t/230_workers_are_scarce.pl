@@ -67,11 +67,14 @@ $node->safe_psql('postgres', 'SELECT pg_sleep(3)');
 my $started = () = substr(slurp_file($node->logfile), $from) =~ /starting background worker process "ttl reaper/g;
 cmp_ok($started, '<=', 4 * (time - $start), "no busy loop: workers started: $started");
 
-# A worker that lives for one cycle goes on among rows of one key that its predecessor has found to be blocked.
+# A worker that lives for one cycle goes on among rows of one key that its predecessor has found to be blocked: in the
+# partition where that hadn't come to an end, not in the one where it had.
 for my $database ('one', 'two')
 {
 	$node->safe_psql($database, q{
-CREATE TABLE dear (id int);
+CREATE TABLE dear (id int) PARTITION BY RANGE (id);
+CREATE TABLE dear1 PARTITION OF dear FOR VALUES FROM (1) TO (2);
+CREATE TABLE dear2 PARTITION OF dear FOR VALUES FROM (2) TO (2000);
 CREATE FUNCTION raise_slowly() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(0.005); RAISE 'not yet'; END$$;
 CREATE TRIGGER raise_slowly BEFORE DELETE ON dear FOR EACH ROW WHEN (old.id < 1000) EXECUTE FUNCTION raise_slowly();
 SELECT ttl.create_container('dear', 3600);
