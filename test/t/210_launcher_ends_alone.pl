@@ -56,11 +56,16 @@ $node->restart;
 unlike(slurp_file($node->logfile, $log), qr/(PANIC|terminated by signal|could not (?!send data to client))/, 'the server stops and starts');
 
 # More requests than it can be told of while it is busy have it look everywhere.
-$node->safe_psql('postgres', 'CREATE DATABASE third');
-$node->create_expired('third');
-$node->safe_psql('third', q{SELECT ttl.alter_container('c', reaping => false)});
-$node->processes_are('ttl reaper', 0, 'a database without work has no worker', 'third');
-$node->safe_psql('postgres', 'CREATE DATABASE fourth TEMPLATE third');
+for my $database ('third', 'fourth')
+{
+	# it is new to the launcher until it has had a worker
+	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	$node->create_expired($database);
+	$node->safe_psql($database, q{SELECT ttl.alter_container('c', reaping => true)});
+	$node->is_emptied('c', 'a database has a worker', $database);
+	$node->safe_psql($database, q{SELECT ttl.alter_container('c', reaping => false)});
+	$node->processes_are('ttl reaper', 0, '... and none without work', $database);
+}
 $launcher = $node->pid_of('ttl launcher');
 kill 'STOP', $launcher;
 $node->safe_psql('third', q{
