@@ -87,8 +87,6 @@ BEGIN;
 CALL refill();
 INSERT INTO parent VALUES (3);
 SELECT * FROM links;
-CALL ttl.reap('parent');
-SELECT * FROM links;
 ROLLBACK;
 -- by keys that are checked at the end, too, if no check is due
 INSERT INTO parent VALUES (6);
@@ -116,9 +114,12 @@ BEGIN
 END $$;
 CREATE TRIGGER number_links BEFORE DELETE ON parent FOR EACH ROW EXECUTE FUNCTION number_links();
 CREATE TABLE log (id int);
+CREATE CONSTRAINT TRIGGER later AFTER INSERT ON log DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    EXECUTE FUNCTION number_links();
 CREATE RULE gone AS ON DELETE TO links DO ALSO INSERT INTO log VALUES (OLD.id);
 CREATE RULE renumber AS ON DELETE TO links DO ALSO UPDATE log SET id = id + 1000 WHERE id = OLD.id;
 BEGIN;
+INSERT INTO log VALUES (101);
 INSERT INTO parent VALUES (2);
 SELECT * FROM links;
 SELECT * FROM log;
@@ -162,18 +163,22 @@ CREATE TABLE in_parts1 PARTITION OF in_parts FOR VALUES IN (1);
 CREATE TABLE plain (id int PRIMARY KEY);
 SELECT ttl.create_container('plain', 3600);
 CREATE TABLE to_plain (id int PRIMARY KEY, w int REFERENCES plain, note text);
--- 1 and 2 have expired, 3 lives
-INSERT INTO whole SELECT i, i, i FROM generate_series(1, 3) i;
-INSERT INTO plain SELECT i FROM generate_series(1, 3) i;
+CREATE TABLE lively (id int PRIMARY KEY, w int REFERENCES whole, n int);
+CREATE PROCEDURE expire(from_id int, to_id int) LANGUAGE plpgsql AS $$
+BEGIN
+    SET LOCAL ttl.touch = off;
+    UPDATE whole SET _ts = '2020-01-01' WHERE id BETWEEN from_id AND to_id;
+    UPDATE plain SET _ts = '2020-01-01' WHERE id BETWEEN from_id AND to_id;
+END $$;
+-- 1 and 2 have expired, 3 lives, as do 21 and 22 at first
+INSERT INTO whole SELECT i, i, i FROM unnest('{1, 2, 3, 21, 22}'::int[]) i;
+INSERT INTO plain SELECT i FROM unnest('{1, 2, 3, 21, 22}'::int[]) i;
 INSERT INTO at_once VALUES (1, 1);
 INSERT INTO at_the_end VALUES (1, 1);
 INSERT INTO of_three VALUES (1, 1, 1, '1');
 INSERT INTO in_parts VALUES (1, 1);
 INSERT INTO to_plain VALUES (1, 1);
-SET ttl.touch = off;
-UPDATE whole SET _ts = '2020-01-01' WHERE id < 3;
-UPDATE plain SET _ts = '2020-01-01' WHERE id < 3;
-RESET ttl.touch;
+CALL expire(1, 2);
 
 -- The statements in one transaction: the error. Where INSERT routes a row to a partition, the check stays PostgreSQL's
 CREATE FUNCTION try(VARIADIC statements text[]) RETURNS text LANGUAGE plpgsql AS $$
@@ -232,6 +237,40 @@ SELECT t, try(format('INSERT INTO %s VALUES (2, 2)', t)) AS inserted,
 CREATE TRIGGER reassign BEFORE UPDATE ON at_once FOR EACH ROW WHEN (NEW.note = 'reassign')
     EXECUTE FUNCTION reassign();
 SELECT try('UPDATE at_once SET note = ''updated''', 'UPDATE at_once SET note = ''reassign''') AS reassigned;
+
+-- Triggers that have to fire for other rows, or for other keys of the row, are no reason to check it
+CREATE TABLE audited (id int PRIMARY KEY, w int REFERENCES whole, p int REFERENCES plain, l int REFERENCES lively,
+    note text);
+CREATE TABLE late (id int PRIMARY KEY, l int REFERENCES lively DEFERRABLE INITIALLY DEFERRED,
+    w int REFERENCES whole DEFERRABLE INITIALLY DEFERRED, note text);
+CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE lively SET n = n + 1;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER audit AFTER UPDATE ON audited FOR EACH ROW EXECUTE FUNCTION audit();
+INSERT INTO lively VALUES (1, 21, 0);
+INSERT INTO audited VALUES (21, 21, 21, 1), (22, 22, 22, 1);
+INSERT INTO late VALUES (1, 1, 21);
+CALL expire(21, 22);
+SELECT try(u, u, u) AS updated, try(format('DO %L', 'BEGIN ' || u || ';' || u || '; END')) AS "in a block",
+    try(v, v, v) AS deferred
+    FROM (VALUES ('UPDATE audited SET note = ''updated''', 'UPDATE late SET note = ''updated''')) f (u, v);
+-- a row that the transaction has inserted without checks is checked by what comes first
+SELECT try('SET LOCAL session_replication_role = replica', 'INSERT INTO audited VALUES (23, 99)',
+    'SET LOCAL session_replication_role = origin', 'UPDATE audited SET note = ''updated'' WHERE id = 23') AS orphan;
+-- What SET DEFAULT has assigned is still to be checked when a trigger of the DELETE updates the row
+CREATE TABLE falls_back (id int PRIMARY KEY, w int DEFAULT 99 REFERENCES whole ON DELETE SET DEFAULT, note text);
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE falls_back SET note = 'updated';
+    RETURN NULL;
+END $$;
+CREATE TRIGGER zz AFTER DELETE ON whole FOR EACH ROW EXECUTE FUNCTION note();
+INSERT INTO falls_back VALUES (1, 3);
+SELECT try('DELETE FROM whole WHERE id = 3') AS deleted, try('CALL expire(3, 3)',
+    'INSERT INTO whole VALUES (3)') AS evicted;
+DROP TRIGGER zz ON whole;
 
 -- An action of an eviction writes a row again: with what it references besides
 CREATE TABLE besides (id int, a int REFERENCES parent ON DELETE SET NULL, b int REFERENCES parent ON DELETE SET NULL,

@@ -466,14 +466,18 @@ ttl_execution_only_reads(const QueryDesc *query_desc)
 	return query_desc->operation == CMD_SELECT && !query_desc->plannedstmt->hasModifyingCTE;
 }
 
-/* True if a statement that has started, and not ended, writes its rows in that command of the transaction. */
+/*
+ * True if triggers that were set off in that command of the transaction may fire when a statement ends that has
+ * started: because it writes in that command, or since an execution inside of it has left its triggers to it.
+ */
 bool
-ttl_execution_writes_in(CommandId command)
+ttl_execution_may_fire_for(CommandId command)
 {
 	for (TtlExecution *execution = executions; execution != NULL; execution = execution->next)
 	{
-		if (!ttl_execution_only_reads(execution->query_desc) &&
-			execution->query_desc->estate->es_output_cid == command)
+		if (command >= execution->left_since ||
+			(!ttl_execution_only_reads(execution->query_desc) &&
+			 execution->query_desc->estate->es_output_cid == command))
 			return true;
 	}
 	return false;
@@ -526,6 +530,17 @@ ttl_execution_describe(TtlExecution *execution, QueryDesc *query_desc)
 		set_clock(query_desc->snapshot, execution->clock);
 }
 
+/*
+ * Actions of foreign keys, and deletions of ours, leave their AFTER triggers to the statement around them.  (Inside of
+ * COPY, which is no execution, none does that to it.)
+ */
+static void
+note_left_triggers(const EState *estate)
+{
+	if (current != NULL && (estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0)
+		current->left_since = Min(current->left_since, estate->es_output_cid);
+}
+
 /* Keeps it, in the executor's memory, when it has started. */
 TtlExecution *
 ttl_execution_remember(const TtlExecution *starting)
@@ -534,6 +549,9 @@ ttl_execution_remember(const TtlExecution *starting)
 	TtlExecution *execution = MemoryContextAlloc(context, sizeof(TtlExecution));
 
 	*execution = *starting;
+	execution->left_since = InvalidCommandId;	/* later than any */
+	if (!ttl_execution_only_reads(starting->query_desc))
+		note_left_triggers(starting->query_desc->estate);
 	execution->observed |= execution->hides;
 	execution->next = executions;
 	executions = execution;

@@ -53,6 +53,8 @@ typedef struct TtlExecution
 										 * (scan_filter.c) */
 	ExecProcNodeMtd outer_of_update;	/* that index_predicates.c has
 										 * replaced */
+	CommandId	left_since;		/* the first command whose AFTER triggers
+								 * another execution has left to this one */
 	char	   *handed_over;	/* to its parallel workers, or NULL */
 	struct TtlExecution *next;	/* see execution.c */
 	MemoryContextCallback forget;
@@ -61,7 +63,7 @@ typedef struct TtlExecution
 extern TtlExecution *ttl_execution_current(void);
 extern TtlExecution *ttl_execution_of(const EState *estate);
 extern bool ttl_execution_touches(void);
-extern bool ttl_execution_writes_in(CommandId command);
+extern bool ttl_execution_may_fire_for(CommandId command);
 extern int	ttl_execution_depth(void);
 extern TimestampTz ttl_execution_reference_time(void);
 

@@ -36,6 +36,7 @@
 
 #include "access/table.h"
 #include "access/tableam.h"
+#include "commands/trigger.h"
 #include "container/container.h"
 #include "deletion/deletion.h"
 #include "execution.h"
@@ -426,6 +427,18 @@ acts_on_rows(const QueryDesc *query_desc)
 		((ModifyTable *) query_desc->planstate->plan)->nominalRelation == 1;
 }
 
+/*
+ * True if the row in the slot, of that table, is one that this transaction has written, and foreign keys of the table
+ * may still have to be checked; where their triggers don't fire, none of its rows has been.
+ */
+static bool
+may_be_unchecked(Relation rel, TupleTableSlot *slot)
+{
+	return ttl_fk_check_own_header(slot) != NULL &&
+		(AfterTriggerPendingOnRel(RelationGetRelid(rel)) ||
+		 SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA);
+}
+
 /* Where the rows are on which the action acts, whose row ids ModifyTable gets */
 static void
 find_acted_on(ModifyTableState *action, Search *search)
@@ -457,7 +470,7 @@ refuse_unchecked_rows(PlanState *action)
 	while ((tid = next_row(&search)) != NULL)
 	{
 		if (table_tuple_fetch_row_version(search.rel, tid, snapshot, search.slot) &&
-			ttl_fk_may_be_unchecked(search.rel, search.slot) &&
+			may_be_unchecked(search.rel, search.slot) &&
 			!has_row_expired(search.rel, tid, snapshot, ttl_execution_reference_time(), search.slot))
 			ereport(ERROR,
 					(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),

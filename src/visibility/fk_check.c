@@ -51,7 +51,7 @@
 #include "visibility/visibility.h"
 
 /*
- * Which rows have been checked
+ * References that are kept
  */
 
 /* The command in which the outermost COPY FROM that runs has begun; without one, later than any */
@@ -76,8 +76,8 @@ ttl_fk_check_end_utility(CommandId outer)
 }
 
 /* The header of the row in the slot if this transaction has written it, else NULL */
-static HeapTupleHeader
-own_header(TupleTableSlot *slot)
+HeapTupleHeader
+ttl_fk_check_own_header(TupleTableSlot *slot)
 {
 	HeapTupleHeader header;
 
@@ -87,27 +87,13 @@ own_header(TupleTableSlot *slot)
 	return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(header)) ? header : NULL;
 }
 
-/*
- * True if the row in the slot, of that table, is one that this transaction has written, and of which foreign keys may
- * not have been checked yet: its statement has not ended, or a trigger of the table is deferred.  COPY is no
- * execution; what triggers write while it runs is taken for its own.  Where foreign keys' triggers don't fire, none
- * of its rows has been checked.
- */
-bool
-ttl_fk_may_be_unchecked(Relation rel, TupleTableSlot *slot)
+/* Whether deferred triggers of a table have still to fire */
+typedef enum Pending
 {
-	HeapTupleHeader header = own_header(slot);
-
-	return header != NULL &&
-		(ttl_execution_writes_in(HeapTupleHeaderGetCmin(header)) ||
-		 HeapTupleHeaderGetCmin(header) >= copied_since ||
-		 AfterTriggerPendingOnRel(RelationGetRelid(rel)) ||
-		 SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA);
-}
-
-/*
- * References that are kept
- */
+	PENDING_UNKNOWN,			/* PostgreSQL hasn't been asked */
+	PENDING_NONE,
+	PENDING_SOME
+} Pending;
 
 /* The condition of a foreign key's trigger on UPDATE, for rows of one table */
 typedef struct Condition
@@ -115,6 +101,8 @@ typedef struct Condition
 	ExprState	state;
 	Relation	rel;
 	Trigger    *trigger;
+	CommandId	command;		/* in which the execution writes */
+	Pending		pending;
 	TupleTableSlot *old;		/* the old version, as if another transaction
 								 * had written it */
 } Condition;
@@ -133,43 +121,95 @@ changes_key(Condition *condition, TupleTableSlot *old, TupleTableSlot *new)
 	return result;
 }
 
+/*
+ * True if no trigger of the foreign key is deferred that the version of the row may need, which was written in that
+ * command.  PostgreSQL is asked once, at the first row that needs it, for it looks through all that are deferred.
+ */
+static bool
+is_none_deferred(Condition *condition, CommandId written_in)
+{
+	if (!condition->trigger->tgdeferrable)
+		return true;
+	if (written_in >= condition->command)
+		return false;
+	if (condition->pending == PENDING_UNKNOWN)
+		condition->pending = AfterTriggerPendingOnRel(RelationGetRelid(condition->rel)) ? PENDING_SOME : PENDING_NONE;
+	return condition->pending == PENDING_NONE;
+}
+
+/*
+ * True if this version of the row, which the transaction has written, has been checked: by what had been there before,
+ * since an INSERT may have been exempt from checks (replication role, disabled triggers).
+ */
+static bool
+is_checked(Condition *condition, HeapTupleHeader header)
+{
+	CommandId	written_in = HeapTupleHeaderGetCmin(header);
+
+	return (header->t_infomask & HEAP_UPDATED) != 0 &&
+		!ttl_execution_may_fire_for(written_in) && written_in < copied_since &&
+		is_none_deferred(condition, written_in);
+}
+
 /* The evaluation of that condition: true if the trigger is to fire, should PostgreSQL think so, too */
 static Datum
 evaluate_condition(ExprState *state, ExprContext *econtext, bool *isnull)
 {
 	Condition  *condition = (Condition *) state;
 	TupleTableSlot *old = econtext->ecxt_innertuple;
+	HeapTupleHeader header = ttl_fk_check_own_header(old);
 
 	*isnull = false;
-	return BoolGetDatum(own_header(old) == NULL ||
-						ttl_fk_may_be_unchecked(condition->rel, old) ||
+	return BoolGetDatum(header == NULL || !is_checked(condition, header) ||
 						changes_key(condition, old, econtext->ecxt_outertuple));
 }
 
-/* Gives the triggers that condition.  None of PostgreSQL's own has one, so its place is free. */
+/* True if one of the triggers belongs to a foreign key that references a container. */
+static bool
+references_container(const TriggerDesc *triggers)
+{
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+		TtlContainer container;
+
+		if (trigger->tgfoid == F_RI_FKEY_CHECK_UPD && ttl_container_lookup(trigger->tgconstrrelid, &container))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Gives the triggers of the table's foreign keys that condition, also of those that reference no container: what they
+ * defer would be taken for a check of the others.  None of PostgreSQL's own has a condition, so its place is free.
+ */
 static void
 spare_kept_references(ModifyTableState *mtstate, ResultRelInfo *target)
 {
 	TriggerDesc *triggers = target->ri_TrigDesc;
-	Relation	rel = target->ri_RelationDesc;
-	MemoryContext old = MemoryContextSwitchTo(mtstate->ps.state->es_query_cxt);
+	EState	   *estate = mtstate->ps.state;
+	MemoryContext old;
 
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	if (mtstate->operation == CMD_DELETE ||
+		(mtstate->operation == CMD_INSERT && target->ri_onConflict == NULL) ||
+		!references_container(triggers))
+		return;
+	old = MemoryContextSwitchTo(estate->es_query_cxt);
+	for (int i = 0; i < triggers->numtriggers; i++)
 	{
 		Trigger    *trigger = &triggers->triggers[i];
-		TtlContainer container;
 		Condition  *condition;
 
-		if (trigger->tgfoid != F_RI_FKEY_CHECK_UPD ||
-			!ttl_container_lookup(trigger->tgconstrrelid, &container))
+		if (trigger->tgfoid != F_RI_FKEY_CHECK_UPD)
 			continue;
 		condition = palloc0(sizeof(Condition));
 		condition->state.type = T_ExprState;
 		condition->state.flags = EEO_FLAG_IS_QUAL;
 		condition->state.evalfunc = evaluate_condition;
-		condition->rel = rel;
+		condition->rel = target->ri_RelationDesc;
 		condition->trigger = trigger;
-		condition->old = ExecInitExtraTupleSlot(mtstate->ps.state, RelationGetDescr(rel), &TTSOpsHeapTuple);
+		condition->command = estate->es_output_cid;
+		condition->old = ExecInitExtraTupleSlot(estate, RelationGetDescr(condition->rel), &TTSOpsHeapTuple);
 		/* TriggerEnabled() would read the text if the state weren't there */
 		trigger->tgqual = "";
 		target->ri_TrigWhenExprs[i] = &condition->state;

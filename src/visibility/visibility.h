@@ -86,7 +86,7 @@ extern void ttl_fk_end_utility(TtlConstraintsSet outer);
 extern CommandId ttl_fk_check_begin_utility(PlannedStmt *pstmt);
 extern void ttl_fk_check_end_utility(CommandId outer);
 extern void ttl_fk_check_started(TtlExecution *execution);
-extern bool ttl_fk_may_be_unchecked(Relation rel, TupleTableSlot *slot);
+extern HeapTupleHeader ttl_fk_check_own_header(TupleTableSlot *slot);
 
 /*
  * stamp.c
