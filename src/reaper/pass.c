@@ -285,7 +285,6 @@ collect_tids(TtlBatch *batch)
 	TupleTableSlot *slot;
 	MemoryContext old;
 	bool		is_incomplete;
-	bool		has_marks = reap_rel->pass.raises || reap_rel->pass.n_single > 0;
 	int64		limit;
 
 	reap_rel->mark_every = reap_rel->pass.n_single > 0 ? 1 : MARK_EVERY;
@@ -301,7 +300,7 @@ collect_tids(TtlBatch *batch)
 		CHECK_FOR_INTERRUPTS();
 		old = MemoryContextSwitchTo(batch->memory->context);
 		ttl_tids_append(&reap_rel->tids, &slot->tts_tid);
-		if (has_marks && reap_rel->tids.n % reap_rel->mark_every == 0 && reap_rel->nmarks < MARKS_MAX)
+		if (reap_rel->pass.raises && reap_rel->tids.n % reap_rel->mark_every == 0 && reap_rel->nmarks < MARKS_MAX)
 			append_mark(reap_rel);
 		MemoryContextSwitchTo(old);
 
