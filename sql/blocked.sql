@@ -32,6 +32,8 @@ SET client_min_messages = error;
 CALL ttl.reap('p');
 SELECT stored('p');
 SELECT * FROM stats WHERE container = 'p';
+-- in one batch: they are left out by asking, and not by failing
+SELECT batches FROM ttl.stat_containers WHERE container = 'p'::regclass;
 -- once nothing references them they go in the next call
 DELETE FROM simple;
 DELETE FROM fully;
@@ -82,6 +84,7 @@ COMMIT;
 CALL ttl.reap('p');
 SELECT stored('p');
 SELECT container, rows_deleted, blocked_rows FROM stats WHERE container = 'p';
+SELECT batches FROM ttl.stat_containers WHERE container = 'p'::regclass;
 DROP TABLE by_array, by_composite, by_domain, by_char, p;
 
 -- A tree with a live leaf: the way up to the root stays; also while reaping is off

@@ -83,6 +83,8 @@ for my $how ('call', 'worker')
 	{
 		$node->safe_psql('postgres', "CALL make_held($held, 1000)");
 		reaps($how, 'parent', 1000, $held, $references, "$held referenced rows");
+		my $batches = $node->statistics('batches', 'parent');
+		cmp_ok($batches, '<', 250, "... in $batches batches: none of them is tried alone");
 	}
 	$node->safe_psql('postgres', "CALL make_held(300, 1000, 'NOT NULL UNIQUE', true, 'ON DELETE RESTRICT DEFERRABLE')");
 	reaps($how, 'parent', 1000, 300, $references, 'RESTRICT, a unique key');
@@ -204,6 +206,12 @@ cmp_ok(time - $start, '<', 30, '... in time');
 $node->configure('ttl.batch_timeout = 500ms');
 ($rc, $stdout, $stderr) = $node->psql('postgres', q{SET statement_timeout = '30s'; CALL ttl.reap('triggered')});
 like($stderr, qr/WARNING: .*batch_timeout(?:.*\n)*.*NOTICE:  ttl: 99 expired rows deleted/, 'ttl.batch_timeout ends a row of it');
+
+# ... nor is a session ended in which a trigger traps its cancellations, as a worker is after five: that is left to the user.
+$node->safe_psql('postgres', q{
+CALL make_triggered($$FOR i IN 1..6 LOOP BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP$$, 'true', 1)});
+($rc, $stdout, $stderr) = $node->psql('postgres', q{CALL ttl.reap('triggered')});
+like($stderr, qr/NOTICE:  ttl: 1 expired row deleted/, 'a call whose cancellations are trapped goes on');
 
 $node->stop;
 done_testing();
