@@ -110,12 +110,28 @@ $standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 $node->add_expired('lagging', 50000);
 $standby->stop('immediate');
 ok($node->poll_query_until('postgres', "SELECT rows_deleted = 100000 $stat"), 'a standby that has gone holds up nothing');
+
+# pg_receivewal says what it has written, and applies nothing.
+my $said;
+my $receiver = IPC::Run::start([ 'pg_receivewal', '-D', PostgreSQL::Test::Utils::tempdir(), '-s', '1', '-d', $node->connstr('postgres') ], '>', \$said, '2>', \$said);
+$node->wait_until(q{SELECT count(*) = 1 FROM pg_stat_replication WHERE write_lsn IS NOT NULL AND replay_lsn IS NULL});
+$receiver->signal('STOP');
+$cycles = $node->safe_psql('postgres', 'SELECT cycles FROM ttl.stat_reaper');
+$node->add_expired('lagging', 50000);
+ok($node->poll_query_until('postgres', qq{SELECT stopped_by = 'replica lag' AND cycles > $cycles + 3 FROM ttl.stat_reaper}),
+	'deletion waits for pg_receivewal');
+is($node->safe_psql('postgres', "SELECT rows_deleted $stat"), '100000', '... has deleted nothing');
+$receiver->signal('CONT');
+ok($node->poll_query_until('postgres', "SELECT rows_deleted = 150000 $stat"), '... and goes on with it');
+$receiver->signal('TERM');
+$receiver->finish;
+
 $node->configure("synchronous_standby_names = 'standby'");
 {
 	local $ENV{PGOPTIONS} = '-c synchronous_commit=local';
 	$node->add_expired('lagging', 50000);
 }
-ok($node->poll_query_until('postgres', "SELECT rows_deleted = 150000 $stat"), '... even if users wait for it');
+ok($node->poll_query_until('postgres', "SELECT rows_deleted = 200000 $stat"), 'a standby that has gone holds up nothing even if users wait for it');
 
 $node->stop;
 done_testing();
