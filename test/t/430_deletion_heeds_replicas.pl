@@ -113,7 +113,7 @@ ok($node->poll_query_until('postgres', "SELECT rows_deleted = 100000 $stat"), 'a
 
 # pg_receivewal says what it has written, and applies nothing.
 my $said;
-my $receiver = IPC::Run::start([ 'pg_receivewal', '-D', PostgreSQL::Test::Utils::tempdir(), '-s', '1', '-d', $node->connstr('postgres') ], '>', \$said, '2>', \$said);
+my $receiver = IPC::Run::start([ 'pg_receivewal', '-D', PostgreSQL::Test::Utils::tempdir(), '--no-loop', '-s', '1', '-d', $node->connstr('postgres') ], '>', \$said, '2>', \$said);
 $node->wait_until(q{SELECT count(*) = 1 FROM pg_stat_replication WHERE write_lsn IS NOT NULL AND replay_lsn IS NULL});
 $receiver->signal('STOP');
 $cycles = $node->safe_psql('postgres', 'SELECT cycles FROM ttl.stat_reaper');
