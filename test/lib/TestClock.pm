@@ -4,20 +4,18 @@ package TestClock;
 use strict;
 use warnings;
 
-use FindBin;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use TestModule;
 
 # Ends the test where that is not possible.
 sub new
 {
 	my ($class) = @_;
-	my $dir  = PostgreSQL::Test::Utils::tempdir();
-	my $self = bless { library => "$dir/clock.so", file => "$dir/clock" }, $class;
 
 	plan(skip_all => 'LD_PRELOAD is known to work on Linux') if $^O ne 'linux';
-	system('cc', '-shared', '-fPIC', '-o', $self->{library}, "$FindBin::RealBin/../modules/clock.c") == 0
-	  or plan(skip_all => 'there is no C compiler');
+	my $self = bless
+	  { library => TestModule::build('clock'), file => PostgreSQL::Test::Utils::tempdir() . '/clock' }, $class;
 	$self->set(0);
 	return $self;
 }

@@ -13,8 +13,9 @@
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "optimizer/planner.h"
+#include "optimizer/pathnode.h"
 #include "optimizer/plancat.h"
+#include "optimizer/planner.h"
 #include "parser/analyze.h"
 #include "storage/ipc.h"
 #include "tcop/utility.h"
@@ -24,6 +25,11 @@
 
 /* the parameters of hooks that have others in other versions */
 #include "compat.h"
+
+#if TTL_EXPLAINS_NODES
+#include "commands/explain.h"
+#include "commands/explain_state.h"
+#endif
 
 PG_MODULE_MAGIC;
 

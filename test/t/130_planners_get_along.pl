@@ -6,17 +6,11 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 
-use PostgreSQL::Test::Utils;
 use Test::More;
+use TestModule;
 use TtlNode;
 
-my $source = "$FindBin::RealBin/../modules/planner_hook.c";
-my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
-chomp(my $include = `$pg_config --includedir-server`);
-my $module = PostgreSQL::Test::Utils::tempdir() . '/planner_hook.so';
-system('cc', '-shared', '-fPIC', '-I', $include, '-o', $module, $source) == 0
-  or plan(skip_all => 'there is no C compiler');
-
+my $module = TestModule::build('planner_hook');
 my $node = TtlNode->start_new('beside', "max_parallel_workers_per_gather = 2\nttl.reaper = off\n");
 
 sub load

@@ -6,16 +6,11 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 
-use PostgreSQL::Test::Utils;
 use Test::More;
+use TestModule;
 use TtlNode;
 
-my $top = "$FindBin::RealBin/..";
-my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
-chomp(my $include = `$pg_config --includedir-server`);
-my $module = PostgreSQL::Test::Utils::tempdir() . '/hooks.so';
-system('cc', '-shared', '-fPIC', '-I', $include, '-I', "$top/../src", '-o', $module, "$top/modules/hooks.c") == 0
-  or plan(skip_all => 'there is no C compiler');
+my $module = TestModule::build('hooks');
 
 my $node = TtlNode->new('before');
 $node->init;
