@@ -233,18 +233,13 @@ ttl_container_is_part(Oid relid)
 	return get_part(relid) != NULL;
 }
 
-/* The same, and what is known of the relation itself */
-bool
-ttl_container_part(Oid relid, TtlPart *part)
+/* The container that it is, or is a partition of; InvalidOid if none.  As cheap. */
+Oid
+ttl_container_of(Oid relid)
 {
 	const CacheEntry *entry = get_part(relid);
 
-	if (entry == NULL)
-		return false;
-	part->container = entry->container->container;
-	part->ts_attno = entry->container->ts_attno;
-	part->ttl_attno = entry->container->ttl_attno;
-	return true;
+	return entry == NULL ? InvalidOid : entry->container->container;
 }
 
 /*

@@ -127,14 +127,6 @@ typedef struct TtlContainer
 	TtlPolicy	policy;			/* change is that of relid */
 } TtlContainer;
 
-/* The same without the policy, and so without a copy of it */
-typedef struct TtlPart
-{
-	Oid			container;
-	AttrNumber	ts_attno;
-	AttrNumber	ttl_attno;
-} TtlPart;
-
 /* OIDs of the extension's schema and of ttl.container in this database. */
 typedef struct TtlObjects
 {
@@ -185,7 +177,7 @@ extern bool ttl_container_lookup(Oid relid, TtlContainer *container);
 extern bool ttl_container_peek(Oid relid, TtlContainer *container);
 extern void ttl_container_require_columns(const TtlContainer *container);
 extern bool ttl_container_is_part(Oid relid);
-extern bool ttl_container_part(Oid relid, TtlPart *part);
+extern Oid	ttl_container_of(Oid relid);
 
 /* What is derived from the catalogs for a container's table or an index, and cached */
 typedef enum TtlDerived

@@ -124,20 +124,13 @@ publish_update(const TtlContainer *container, const Bitmapset *updated, EState *
 		ttl_writers_join(container->container, estate->es_query_cxt, earliest);
 }
 
-/* True if the column, unless it is 0, is among those. */
-static bool
-is_among(AttrNumber column, const Bitmapset *columns)
-{
-	return column != InvalidAttrNumber && bms_is_member(column - FirstLowInvalidHeapAttributeNumber, columns);
-}
-
 /*
- * True if an UPDATE needs the trigger for the target; else it is published.  Its targets are most often
- * the partitions of a container, many more than it has rows.  While it assigns nothing that decides when these
- * expire, what it says of one holds for all.
+ * True if an UPDATE needs the trigger for the target, which is part of that container; else it is published.
+ * Its targets are most often the partitions of a container, many more than it has rows: by their keys they may
+ * differ, but when rows expire is said by the same columns in all of them.
  */
 static bool
-needs_trigger(ResultRelInfo *info, const TtlPart *part, EState *estate)
+needs_trigger(ResultRelInfo *info, Oid container, EState *estate)
 {
 	TtlExecution *execution = ttl_execution_of(estate);
 
@@ -145,22 +138,23 @@ needs_trigger(ResultRelInfo *info, const TtlPart *part, EState *estate)
 	 * it may read catalogs, after which the key columns are no longer good
 	 */
 	const Bitmapset *updated = updated_columns(info, estate);
-	bool		decides = is_among(part->ts_attno, updated) || is_among(part->ttl_attno, updated);
-	TtlContainer container;
+	TtlContainer part;
 
 	if (bms_is_empty(updated))
 		return false;			/* it is no UPDATE */
 	if (bms_overlap(updated, ttl_targets_key_columns(info->ri_RelationDesc)))
 		return true;
-	if (!decides && execution->published == part->container)
+	if (execution->published == container && info->ri_RootResultRelInfo != NULL &&
+		execution->published_root == info->ri_RootResultRelInfo)
 		return false;
 
-	if (!ttl_container_lookup(RelationGetRelid(info->ri_RelationDesc), &container))
+	if (!ttl_container_lookup(RelationGetRelid(info->ri_RelationDesc), &part))
 		return false;
-	if (updates_expiry(&container, updated, estate))
+	if (updates_expiry(&part, updated, estate))
 		return true;
-	publish_update(&container, updated, estate);
-	execution->published = part->container;
+	publish_update(&part, updated, estate);
+	execution->published = container;
+	execution->published_root = info->ri_RootResultRelInfo;
 	return false;
 }
 
@@ -170,12 +164,12 @@ needs_trigger(ResultRelInfo *info, const TtlPart *part, EState *estate)
  * Nothing to do without the trigger (NULL).
  */
 static void
-fire_on_update(ResultRelInfo *info, const TtlPart *part, Trigger *trigger, EState *estate)
+fire_on_update(ResultRelInfo *info, Oid container, Trigger *trigger, EState *estate)
 {
 	TriggerDesc *triggers = info->ri_TrigDesc;
 
 	if (trigger == NULL ||
-		(!triggers->trig_update_before_row && !needs_trigger(info, part, estate)))
+		(!triggers->trig_update_before_row && !needs_trigger(info, container, estate)))
 		return;
 	trigger->tgtype |= TRIGGER_TYPE_UPDATE;
 	triggers->trig_update_before_row = true;
@@ -241,11 +235,13 @@ ttl_targets_explain_key(void *arg)
 static void
 prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
 {
-	TtlPart		part;
 	Trigger    *trigger;
+	Oid			container;
 
-	if (mtstate->operation == CMD_DELETE || (target->ri_TrigDesc == NULL && target->ri_onConflict == NULL) ||
-		!ttl_container_part(RelationGetRelid(target->ri_RelationDesc), &part))
+	if (mtstate->operation == CMD_DELETE || (target->ri_TrigDesc == NULL && target->ri_onConflict == NULL))
+		return;
+	container = ttl_container_of(RelationGetRelid(target->ri_RelationDesc));
+	if (!OidIsValid(container))
 		return;
 
 	/* also where the trigger is gone: no key has been freed then */
@@ -260,7 +256,7 @@ prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
 	}
 	if (mtstate->operation != CMD_INSERT ||
 		((ModifyTable *) mtstate->ps.plan)->onConflictAction == ONCONFLICT_UPDATE)
-		fire_on_update(target, &part, trigger, mtstate->ps.state);
+		fire_on_update(target, container, trigger, mtstate->ps.state);
 }
 
 /*
@@ -271,10 +267,10 @@ void
 ttl_targets_routed(Relation rel)
 {
 	TtlExecution *execution = ttl_execution_current();
-	TtlPart		part;
+	Oid			container = ttl_container_of(RelationGetRelid(rel));
 	ListCell   *lc;
 
-	if (execution == NULL || !ttl_container_part(RelationGetRelid(rel), &part))
+	if (execution == NULL || !OidIsValid(container))
 		return;
 	foreach(lc, execution->query_desc->estate->es_tuple_routing_result_relations)
 	{
@@ -283,7 +279,7 @@ ttl_targets_routed(Relation rel)
 		/* the relation may be a target more than once */
 		if (info->ri_RelationDesc == rel)
 		{
-			fire_on_update(info, &part, ttl_row_trigger_among(info->ri_TrigDesc),
+			fire_on_update(info, container, ttl_row_trigger_among(info->ri_TrigDesc),
 						   execution->query_desc->estate);
 			ttl_conflicts_check(info, execution->query_desc->estate);
 		}
