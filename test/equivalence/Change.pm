@@ -640,8 +640,9 @@ sub change
 	elsif ($way <= 35) { $result{sql}              = insert_select($t); }
 	elsif ($way <= 37) { $result{sql}              = insert_elsewhere($t); }
 	elsif ($way <= 39) { @result{qw(sql in_block)} = (insert_many($t), 1); }
-	elsif ($way <= 43) { @result{qw(sql raw)}      = (copy_from($t),   1); }
-	elsif ($way <= 65) { $result{sql}              = update($t); }
+	# PostgreSQL has no COPY FROM under row-level security
+	elsif ($way <= 43 && $t->{name} ne 'fixed') { @result{qw(sql raw)} = (copy_from($t), 1); }
+	elsif ($way <= 65) { $result{sql} = update($t); }
 	elsif ($way <= 75) { $result{sql}              = deletion($t); }
 	elsif ($way <= 88)
 	{
