@@ -475,7 +475,8 @@ refuse_unchecked_rows(PlanState *action)
 			ereport(ERROR,
 					(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
 					 errmsg("a row of table \"%s\" that this transaction has written references an expired row that is to be deleted",
-							RelationGetRelationName(search.rel))));
+							RelationGetRelationName(search.rel)),
+					 errdetail("The reference has still to be checked, and may be to the row that takes the place of the expired one.")));
 	}
 	close_table(&search);
 	ExecReScan(search.scan);
