@@ -308,8 +308,8 @@ sub statement
 		%sql = changes();
 	}
 	my ($before, $after) = ways_of_scans();
-	# a timeout in a statement's last moment is told to the next, which may be a ROLLBACK
-	my $end = "ROLLBACK;\nRESET ROLE;\n";
+	# a timeout in a statement's last moment is told to the next, which may be a ROLLBACK, or the CLOSE of a cursor
+	my $end = "ROLLBACK;\nCLOSE ALL;\nRESET ROLE;\n";
 	$sql{c} = $before . set_sql(%set) . $role . $sql{c} . $end . reset_sql(%set) . $after;
 	$sql{p} = set_sql(%other) . $role . $sql{p} . $end . reset_sql(%other);
 	return { kind => $kind, %sql };
