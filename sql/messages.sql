@@ -152,6 +152,11 @@ ALTER TABLE upserted DISABLE TRIGGER "~ttl";
 SELECT refused(format('INSERT INTO messages.upserted VALUES (%s) ON CONFLICT (id) DO UPDATE SET id = excluded.id', n))
 FROM generate_series(1, 2) n;
 TABLE upserted;
+-- it doesn't while TTL is off, and none is expired
+BEGIN;
+SELECT ttl.set_default_ttl('upserted', NULL);
+INSERT INTO upserted VALUES (2) ON CONFLICT (id) DO UPDATE SET id = excluded.id RETURNING secret;
+ROLLBACK;
 ALTER TABLE upserted ENABLE TRIGGER "~ttl";
 -- a trigger of the user's that leaves the rows out is no such case
 CREATE FUNCTION leave_out() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';

@@ -149,10 +149,15 @@ ttl_conflicts_check_routed(const QueryDesc *query_desc)
 	foreach(lc, query_desc->estate->es_tuple_routing_result_relations)
 	{
 		const ResultRelInfo *target = lfirst(lc);
+		TtlContainer container;
 
-		/* a trigger of the user's may have left out all rows before ours */
-		if (!is_checked(target) && ttl_container_is_part(RelationGetRelid(target->ri_RelationDesc)) &&
-			!fires_trigger(target))
-			report_unfreed_key(RelationGetRelid(target->ri_RelationDesc));
+		/*
+		 * A trigger of the user's may have left out all rows before ours.
+		 * While TTL is off, no row is expired.
+		 */
+		if (!is_checked(target) && !fires_trigger(target) &&
+			ttl_container_lookup(RelationGetRelid(target->ri_RelationDesc), &container) &&
+			container.policy.default_ttl != TTL_OFF)
+			report_unfreed_key(container.relid);
 	}
 }
