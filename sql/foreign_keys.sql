@@ -354,6 +354,27 @@ INSERT INTO three (id, two, one) VALUES (5, 2, 1);
 SELECT state('SET CONSTRAINTS ALL IMMEDIATE');
 ROLLBACK;
 
+-- Nor when what has handed it on was rolled back; but where a function has the check done
+BEGIN;
+ALTER TABLE three ALTER CONSTRAINT three_two_one_fkey DEFERRABLE INITIALLY DEFERRED;
+SAVEPOINT before;
+UPDATE one SET id = id + 100;
+ROLLBACK TO before;
+INSERT INTO three (id, two, one) VALUES (5, 2, 1);
+SET CONSTRAINTS ALL IMMEDIATE;
+ROLLBACK;
+BEGIN;
+ALTER TABLE three ALTER CONSTRAINT three_two_one_fkey DEFERRABLE INITIALLY DEFERRED;
+SAVEPOINT before;
+UPDATE one SET id = id + 100;
+ROLLBACK TO before;
+SAVEPOINT before;
+UPDATE one SET id = id + 100;
+RELEASE before;
+SELECT state('SET CONSTRAINTS ALL IMMEDIATE');
+SELECT orphans('two', 'one', 'one'), orphans('three', 'two', 'two');
+ROLLBACK;
+
 -- So it does where the expired row in the middle gets the default
 BEGIN;
 ALTER TABLE two ALTER one SET DEFAULT 2, DROP CONSTRAINT two_one_fkey, ADD FOREIGN KEY (one) REFERENCES one ON UPDATE SET DEFAULT;

@@ -354,6 +354,43 @@ ttl_execution_depth(void)
 	return depth;
 }
 
+/* The SET CONSTRAINTS that runs, maybe in a SECURITY DEFINER function */
+static TtlConstraintsSet constraints_set =
+{
+	0
+};
+
+/* A utility command begins.  What this returns is passed to ttl_execution_end_constraints(); neither can fail. */
+TtlConstraintsSet
+ttl_execution_begin_constraints(PlannedStmt *pstmt)
+{
+	TtlConstraintsSet outer = constraints_set;
+
+	if (IsA(pstmt->utilityStmt, ConstraintsSetStmt))
+	{
+		constraints_set.within = current;
+		constraints_set.role = GetUserId();
+	}
+	return outer;
+}
+
+/* It has ended. */
+void
+ttl_execution_end_constraints(TtlConstraintsSet outer)
+{
+	constraints_set = outer;
+}
+
+/*
+ * As whom SET CONSTRAINTS does what had been deferred, if it does so inside of that execution (NULL = none), and of
+ * none within it; else InvalidOid.
+ */
+Oid
+ttl_execution_constraints_role(const TtlExecution *outer)
+{
+	return constraints_set.within == outer ? constraints_set.role : InvalidOid;
+}
+
 /*
  * The time by which expiry is evaluated now: the clock of the running execution,
  * or outside of any (a procedure, a worker) that a statement starting now

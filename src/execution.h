@@ -68,6 +68,17 @@ extern bool ttl_execution_may_fire_for(CommandId command);
 extern int	ttl_execution_depth(void);
 extern TimestampTz ttl_execution_reference_time(void);
 
+/* A SET CONSTRAINTS: inside of which execution (NULL = none), and as whom; without a role none runs. */
+typedef struct TtlConstraintsSet
+{
+	const TtlExecution *within;
+	Oid			role;
+} TtlConstraintsSet;
+
+extern TtlConstraintsSet ttl_execution_begin_constraints(PlannedStmt *pstmt);
+extern void ttl_execution_end_constraints(TtlConstraintsSet outer);
+extern Oid	ttl_execution_constraints_role(const TtlExecution *outer);
+
 /* Aliases in the text of a deletion: of tables of which it sees expired rows, ... */
 #define TTL_TO_DELETE	"ttl to delete"
 /* ... and the others, expired or not: what it leaves stored */

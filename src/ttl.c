@@ -331,7 +331,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	if (readOnlyTree)
 		stmt = copyObject(pstmt);
 	ttl_cost_enter();
-	constraints_set = ttl_fk_begin_utility(stmt);
+	constraints_set = ttl_execution_begin_constraints(stmt);
 	copied_since = ttl_fk_check_begin_utility(stmt);
 	PG_TRY();
 	{
@@ -358,7 +358,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		 * These cannot fail, and do nothing about a command of whose
 		 * beginning they have not been told.
 		 */
-		ttl_fk_end_utility(constraints_set);
+		ttl_execution_end_constraints(constraints_set);
 		ttl_fk_check_end_utility(copied_since);
 		ttl_citus_end_utility(stmt);
 		ttl_live_end_validation(&validation);

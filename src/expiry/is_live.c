@@ -177,38 +177,73 @@ is_dumping(void)
 		IsolationUsesXactSnapshot() && (XactReadOnly || IsParallelWorker());
 }
 
+/* A container by way of which ON UPDATE CASCADE has handed on changed keys */
+typedef struct HandedOn
+{
+	Oid			container;
+	TransactionId by;			/* the subtransaction, maybe the topmost */
+}			HandedOn;
+
 /*
- * Containers (Oid) by way of which ON UPDATE CASCADE has handed on changed keys, in the transaction with
- * that ID: deferred checks are done at its end, and belong to no execution.
+ * All of them (HandedOn) of the transaction with that ID: deferred checks are done at its end, or by SET CONSTRAINTS,
+ * and belong to no execution.
  */
-static List *handed_on_by_way_of = NIL;
+static List *handed_on = NIL;
 static TransactionId handed_on_in = InvalidTransactionId;
 
-/* Remembers them to the transaction's end. */
-static void
-remember_for_deferred(const List *containers)
+/* Finds it among these, unless the subtransaction has been rolled back; else NULL. */
+static HandedOn *
+find_handed_on(Oid container)
 {
-	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+	ListCell   *lc;
 
 	/* an earlier transaction's list went with its memory */
+	if (!TransactionIdIsValid(handed_on_in) || handed_on_in != GetTopTransactionIdIfAny())
+		return NULL;
+	foreach(lc, handed_on)
+	{
+		HandedOn   *found = lfirst(lc);
+
+		if (found->container == container && TransactionIdIsCurrentTransactionId(found->by))
+			return found;
+	}
+	return NULL;
+}
+
+/*
+ * Remembers it to the transaction's end.  Where it is known already, and a ROLLBACK TO would make that be forgotten,
+ * it would undo this, too.
+ */
+static void
+remember_for_deferred(Oid container)
+{
+	MemoryContext old;
+	HandedOn   *added;
+
+	if (find_handed_on(container) != NULL)
+		return;
 	if (handed_on_in != GetTopTransactionId())
-		handed_on_by_way_of = NIL;
+		handed_on = NIL;
 	handed_on_in = GetTopTransactionId();
-	handed_on_by_way_of = list_concat_unique_oid(handed_on_by_way_of, containers);
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	added = palloc(sizeof(HandedOn));
+	added->container = container;
+	added->by = GetCurrentTransactionId();
+	handed_on = lappend(handed_on, added);
 	MemoryContextSwitchTo(old);
 }
 
 /*
- * True if a row that is checked in that execution (NULL = deferred) may have followed the change of a
+ * True if a row that is checked in that execution (NULL = in none) may have followed the change of a
  * key by way of the container.
  */
 static bool
 has_handed_on(Oid container, const TtlExecution *outer)
 {
-	if (outer != NULL)
-		return outer->hands_on_keys && list_member_oid(outer->cascaded, container);
-	return TransactionIdIsValid(handed_on_in) && handed_on_in == GetTopTransactionIdIfAny() &&
-		list_member_oid(handed_on_by_way_of, container);
+	bool		is_deferred = outer == NULL || OidIsValid(ttl_execution_constraints_role(outer));
+
+	return is_deferred ? find_handed_on(container) != NULL :
+		outer->hands_on_keys && list_member_oid(outer->cascaded, container);
 }
 
 /*
@@ -442,7 +477,10 @@ ttl_live_started(TtlExecution *execution, int eflags)
 		}
 	}
 	if (cascades && outer->hands_on_keys)
-		remember_for_deferred(outer->cascaded);
+	{
+		foreach(lc, outer->cascaded)
+			remember_for_deferred(lfirst_oid(lc));
+	}
 }
 
 /* What a call of a filter function remembers */

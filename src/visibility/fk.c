@@ -319,39 +319,14 @@ writes_table_of(const TtlExecution *execution, Oid owner)
 	return false;
 }
 
-/* The SET CONSTRAINTS that runs, maybe in a SECURITY DEFINER function */
-static TtlConstraintsSet constraints_set =
-{
-	0
-};
-
-/* A utility command begins.  What this returns is passed to ttl_fk_end_utility(); neither can fail. */
-TtlConstraintsSet
-ttl_fk_begin_utility(PlannedStmt *pstmt)
-{
-	TtlConstraintsSet outer = constraints_set;
-
-	if (IsA(pstmt->utilityStmt, ConstraintsSetStmt))
-	{
-		constraints_set.within = ttl_execution_current();
-		constraints_set.role = GetUserId();
-	}
-	return outer;
-}
-
-/* It has ended. */
-void
-ttl_fk_end_utility(TtlConstraintsSet outer)
-{
-	constraints_set = outer;
-}
-
 /* The user whose statement has the check done, in that execution or at the transaction's end */
 static Oid
 checking_role(const TtlExecution *outer)
 {
-	if (OidIsValid(constraints_set.role) && constraints_set.within == outer)
-		return constraints_set.role;
+	Oid			role = ttl_execution_constraints_role(outer);
+
+	if (OidIsValid(role))
+		return role;
 	return outer != NULL ? outer->role : GetOuterUserId();
 }
 

@@ -69,16 +69,6 @@ extern bool ttl_fk_acts(const char *query_string);
 extern void ttl_fk_mark_old(Query *query, const char *query_string);
 extern bool ttl_fk_delete_expired_before(const TtlExecution *outer);
 
-/* A SET CONSTRAINTS: inside of which execution (NULL = none), and as whom; without a role none runs. */
-typedef struct TtlConstraintsSet
-{
-	const TtlExecution *within;
-	Oid			role;
-} TtlConstraintsSet;
-
-extern TtlConstraintsSet ttl_fk_begin_utility(PlannedStmt *pstmt);
-extern void ttl_fk_end_utility(TtlConstraintsSet outer);
-
 /*
  * fk_check.c
  */
