@@ -228,6 +228,9 @@ typedef struct Search
 	AttrNumber	relid_attno;	/* invalid if there is but one table */
 	Relation	rel;			/* NULL before the first row */
 	TupleTableSlot *slot;		/* of that table */
+	Oid			checks_of;		/* the last table of which is known whether
+								 * ... */
+	bool		has_checks;		/* ... checks of foreign keys may be to come */
 } Search;
 
 /* Finds the scan below LockRows; false if it returns no rows. */
@@ -403,15 +406,19 @@ acts_on_rows(const QueryDesc *query_desc)
 }
 
 /*
- * True if the row in the slot, of that table, is one that this transaction has written, and foreign keys of the table
- * may still have to be checked; where their triggers don't fire, none of its rows has been.
+ * True if foreign keys of the last row's table may still have to be checked; where their triggers don't fire, none of
+ * its rows has been.  PostgreSQL is asked once, for it looks through all that are deferred, of any table.
  */
 static bool
-may_be_unchecked(Relation rel, TupleTableSlot *slot)
+has_checks_to_come(Search *search)
 {
-	return ttl_fk_check_own_header(slot) != NULL &&
-		(AfterTriggerPendingOnRel(RelationGetRelid(rel)) ||
-		 SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA);
+	Oid			relid = RelationGetRelid(search->rel);
+
+	if (search->checks_of != relid)
+		search->has_checks = SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA ||
+			AfterTriggerPendingOnRel(relid);
+	search->checks_of = relid;
+	return search->has_checks;
 }
 
 /* Where the rows are on which the action acts, whose row ids ModifyTable gets */
@@ -425,6 +432,7 @@ find_acted_on(ModifyTableState *action, Search *search)
 	search->tid_attno = target->ri_RowIdAttNo;
 	search->relid_attno = action->mt_resultOidAttno;
 	search->rel = NULL;
+	search->checks_of = InvalidOid;
 }
 
 /*
@@ -445,7 +453,7 @@ refuse_unchecked_rows(PlanState *action)
 	while ((tid = next_row(&search)) != NULL)
 	{
 		if (table_tuple_fetch_row_version(search.rel, tid, snapshot, search.slot) &&
-			may_be_unchecked(search.rel, search.slot) &&
+			ttl_fk_check_own_header(search.slot) != NULL && has_checks_to_come(&search) &&
 			!has_row_expired(search.rel, tid, snapshot, ttl_execution_reference_time(), search.slot))
 			ereport(ERROR,
 					(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
