@@ -182,7 +182,7 @@ typedef struct HandedOn
 {
 	Oid			container;
 	TransactionId by;			/* the subtransaction, maybe the topmost */
-}			HandedOn;
+} HandedOn;
 
 /*
  * All of them (HandedOn) of the transaction with that ID: deferred checks are done at its end, or by SET CONSTRAINTS,
