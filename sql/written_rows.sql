@@ -259,6 +259,9 @@ SELECT try(u, u, u) AS updated, try(format('DO %L', 'BEGIN ' || u || ';' || u ||
 -- a row that the transaction has inserted without checks is checked by what comes first
 SELECT try('SET LOCAL session_replication_role = replica', 'INSERT INTO audited VALUES (23, 99)',
     'SET LOCAL session_replication_role = origin', 'UPDATE audited SET note = ''updated'' WHERE id = 23') AS orphan;
+-- and so is, for a key that references no container, one that it has updated
+SELECT try('SET LOCAL session_replication_role = replica', 'UPDATE audited SET l = 99',
+    'SET LOCAL session_replication_role = origin', 'UPDATE audited SET note = ''updated''') AS orphan;
 -- What SET DEFAULT has assigned is still to be checked when a trigger of the DELETE updates the row
 CREATE TABLE falls_back (id int PRIMARY KEY, w int DEFAULT 99 REFERENCES whole ON DELETE SET DEFAULT, note text);
 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$

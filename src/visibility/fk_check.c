@@ -164,24 +164,31 @@ evaluate_condition(ExprState *state, ExprContext *econtext, bool *isnull)
 						changes_key(condition, old, econtext->ecxt_outertuple));
 }
 
-/* True if one of the triggers belongs to a foreign key that references a container. */
+/* True if the trigger checks, on UPDATE, a foreign key that references a container. */
+static bool
+checks_container(const Trigger *trigger)
+{
+	TtlContainer container;
+
+	return trigger->tgfoid == F_RI_FKEY_CHECK_UPD && ttl_container_lookup(trigger->tgconstrrelid, &container);
+}
+
+/* True if one of the triggers does. */
 static bool
 references_container(const TriggerDesc *triggers)
 {
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
-		const Trigger *trigger = &triggers->triggers[i];
-		TtlContainer container;
-
-		if (trigger->tgfoid == F_RI_FKEY_CHECK_UPD && ttl_container_lookup(trigger->tgconstrrelid, &container))
+		if (checks_container(&triggers->triggers[i]))
 			return true;
 	}
 	return false;
 }
 
 /*
- * Gives the triggers of the table's foreign keys that condition, also of those that reference no container: what they
- * defer would be taken for a check of the others.  None of PostgreSQL's own has a condition, so its place is free.
+ * Gives the triggers of the table's foreign keys that condition, also of deferrable ones that reference no container:
+ * what they defer would be taken for a check of the others.  None of PostgreSQL's own has a condition, so its place is
+ * free.
  */
 static void
 spare_kept_references(ModifyTableState *mtstate, ResultRelInfo *target)
@@ -200,7 +207,7 @@ spare_kept_references(ModifyTableState *mtstate, ResultRelInfo *target)
 		Trigger    *trigger = &triggers->triggers[i];
 		Condition  *condition;
 
-		if (trigger->tgfoid != F_RI_FKEY_CHECK_UPD)
+		if (trigger->tgfoid != F_RI_FKEY_CHECK_UPD || !(trigger->tgdeferrable || checks_container(trigger)))
 			continue;
 		condition = palloc0(sizeof(Condition));
 		condition->state.type = T_ExprState;
