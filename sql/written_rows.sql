@@ -273,6 +273,8 @@ CREATE TRIGGER zz AFTER DELETE ON whole FOR EACH ROW EXECUTE FUNCTION note();
 INSERT INTO falls_back VALUES (1, 3);
 SELECT try('DELETE FROM whole WHERE id = 3') AS deleted, try('CALL expire(3, 3)',
     'INSERT INTO whole VALUES (3)') AS evicted;
+CALL expire(3, 3);
+\copy whole (id) FROM PROGRAM 'echo 3'
 DROP TRIGGER zz ON whole;
 
 -- An action of an eviction writes a row again: with what it references besides

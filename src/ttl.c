@@ -317,7 +317,6 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	ErrorContextCallback denied = {error_context_stack, ttl_policy_explain_denied, NULL};
 	TtlValidation validation;
 	TtlConstraintsSet constraints_set;
-	CommandId	copied_since;
 	bool		by_citus;
 
 	ttl_execution_before_utility(pstmt);
@@ -332,7 +331,6 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		stmt = copyObject(pstmt);
 	ttl_cost_enter();
 	constraints_set = ttl_execution_begin_constraints(stmt);
-	copied_since = ttl_fk_check_begin_utility(stmt);
 	PG_TRY();
 	{
 		ttl_request_before_utility(stmt);
@@ -359,7 +357,6 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		 * beginning they have not been told.
 		 */
 		ttl_execution_end_constraints(constraints_set);
-		ttl_fk_check_end_utility(copied_since);
 		ttl_citus_end_utility(stmt);
 		ttl_live_end_validation(&validation);
 		ttl_cost_leave();

@@ -54,27 +54,6 @@
  * References that are kept
  */
 
-/* The command in which the outermost COPY FROM that runs has begun; without one, later than any */
-static CommandId copied_since = InvalidCommandId;
-
-/* A utility command begins.  What this returns is passed to ttl_fk_check_end_utility(); neither can fail. */
-CommandId
-ttl_fk_check_begin_utility(PlannedStmt *pstmt)
-{
-	CommandId	outer = copied_since;
-
-	if (IsA(pstmt->utilityStmt, CopyStmt) && ((CopyStmt *) pstmt->utilityStmt)->is_from)
-		copied_since = Min(copied_since, GetCurrentCommandId(false));
-	return outer;
-}
-
-/* It has ended. */
-void
-ttl_fk_check_end_utility(CommandId outer)
-{
-	copied_since = outer;
-}
-
 /* The header of the row in the slot if this transaction has written it, else NULL */
 HeapTupleHeader
 ttl_fk_check_own_header(TupleTableSlot *slot)
@@ -139,7 +118,8 @@ is_none_deferred(Condition *condition, CommandId written_in)
 
 /*
  * True if this version of the row, which the transaction has written, has been checked: by what had been there before,
- * since an INSERT may have been exempt from checks (replication role, disabled triggers).
+ * since an INSERT may have been exempt from checks (replication role, disabled triggers), or be COPY's, which is no
+ * execution, and checks its rows when it ends.
  */
 static bool
 is_checked(Condition *condition, HeapTupleHeader header)
@@ -147,8 +127,7 @@ is_checked(Condition *condition, HeapTupleHeader header)
 	CommandId	written_in = HeapTupleHeaderGetCmin(header);
 
 	return (header->t_infomask & HEAP_UPDATED) != 0 &&
-		!ttl_execution_may_fire_for(written_in) && written_in < copied_since &&
-		is_none_deferred(condition, written_in);
+		!ttl_execution_may_fire_for(written_in) && is_none_deferred(condition, written_in);
 }
 
 /* The evaluation of that condition: true if the trigger is to fire, should PostgreSQL think so, too */

@@ -73,8 +73,6 @@ extern bool ttl_fk_delete_expired_before(const TtlExecution *outer);
  * fk_check.c
  */
 
-extern CommandId ttl_fk_check_begin_utility(PlannedStmt *pstmt);
-extern void ttl_fk_check_end_utility(CommandId outer);
 extern void ttl_fk_check_started(TtlExecution *execution);
 extern HeapTupleHeader ttl_fk_check_own_header(TupleTableSlot *slot);
 
