@@ -243,6 +243,8 @@ CREATE TABLE audited (id int PRIMARY KEY, w int REFERENCES whole, p int REFERENC
     note text);
 CREATE TABLE late (id int PRIMARY KEY, l int REFERENCES lively DEFERRABLE INITIALLY DEFERRED,
     w int REFERENCES whole DEFERRABLE INITIALLY DEFERRED, note text);
+CREATE TABLE mixed (id int PRIMARY KEY, l int REFERENCES lively DEFERRABLE INITIALLY DEFERRED,
+    w int REFERENCES whole, note text);
 CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE lively SET n = n + 1;
@@ -252,10 +254,12 @@ CREATE TRIGGER audit AFTER UPDATE ON audited FOR EACH ROW EXECUTE FUNCTION audit
 INSERT INTO lively VALUES (1, 21, 0);
 INSERT INTO audited VALUES (21, 21, 21, 1), (22, 22, 22, 1);
 INSERT INTO late VALUES (1, 1, 21);
+INSERT INTO mixed VALUES (1, 1, 21);
 CALL expire(21, 22);
 SELECT try(u, u, u) AS updated, try(format('DO %L', 'BEGIN ' || u || ';' || u || '; END')) AS "in a block",
-    try(v, v, v) AS deferred
-    FROM (VALUES ('UPDATE audited SET note = ''updated''', 'UPDATE late SET note = ''updated''')) f (u, v);
+    try(v, v, v) AS deferred, try('INSERT INTO mixed VALUES (2, 1)', w, w) AS mixed
+    FROM (VALUES ('UPDATE audited SET note = ''updated''', 'UPDATE late SET note = ''updated''',
+        'UPDATE mixed SET note = ''updated''')) f (u, v, w);
 -- a row that the transaction has inserted without checks is checked by what comes first
 SELECT try('SET LOCAL session_replication_role = replica', 'INSERT INTO audited VALUES (23, 99)',
     'SET LOCAL session_replication_role = origin', 'UPDATE audited SET note = ''updated'' WHERE id = 23') AS orphan;

@@ -80,7 +80,6 @@ typedef struct Condition
 	ExprState	state;
 	Relation	rel;
 	Trigger    *trigger;
-	CommandId	command;		/* in which the execution writes */
 	Pending		pending;
 	TupleTableSlot *old;		/* the old version, as if another transaction
 								 * had written it */
@@ -101,16 +100,14 @@ changes_key(Condition *condition, TupleTableSlot *old, TupleTableSlot *new)
 }
 
 /*
- * True if no trigger of the foreign key is deferred that the version of the row may need, which was written in that
- * command.  PostgreSQL is asked once, at the first row that needs it, for it looks through all that are deferred.
+ * True if no trigger of the foreign key is deferred that a version of a row may need, which was written before the
+ * execution began.  PostgreSQL is asked once, at the first row that needs it, for it looks through all that are deferred.
  */
 static bool
-is_none_deferred(Condition *condition, CommandId written_in)
+is_none_deferred(Condition *condition)
 {
 	if (!condition->trigger->tgdeferrable)
 		return true;
-	if (written_in >= condition->command)
-		return false;
 	if (condition->pending == PENDING_UNKNOWN)
 		condition->pending = AfterTriggerPendingOnRel(RelationGetRelid(condition->rel)) ? PENDING_SOME : PENDING_NONE;
 	return condition->pending == PENDING_NONE;
@@ -127,7 +124,7 @@ is_checked(Condition *condition, HeapTupleHeader header)
 	CommandId	written_in = HeapTupleHeaderGetCmin(header);
 
 	return (header->t_infomask & HEAP_UPDATED) != 0 &&
-		!ttl_execution_may_fire_for(written_in) && is_none_deferred(condition, written_in);
+		!ttl_execution_may_fire_for(written_in) && is_none_deferred(condition);
 }
 
 /* The evaluation of that condition: true if the trigger is to fire, should PostgreSQL think so, too */
@@ -194,7 +191,6 @@ spare_kept_references(ModifyTableState *mtstate, ResultRelInfo *target)
 		condition->state.evalfunc = evaluate_condition;
 		condition->rel = target->ri_RelationDesc;
 		condition->trigger = trigger;
-		condition->command = estate->es_output_cid;
 		condition->old = ExecInitExtraTupleSlot(estate, RelationGetDescr(condition->rel), &TTSOpsHeapTuple);
 		/* TriggerEnabled() would read the text if the state weren't there */
 		trigger->tgqual = "";
