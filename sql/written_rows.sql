@@ -110,6 +110,8 @@ ROLLBACK;
 CREATE FUNCTION number_links() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE links SET id = id + 100 WHERE b = OLD.id;
+    UPDATE cascaded SET id = id + 100;
+    EXECUTE 'INSERT INTO log SELECT $1 WHERE $1 OPERATOR(pg_catalog.>) 0' USING OLD.id;
     RETURN OLD;
 END $$;
 CREATE TRIGGER number_links BEFORE DELETE ON parent FOR EACH ROW EXECUTE FUNCTION number_links();
@@ -126,6 +128,22 @@ SELECT * FROM log;
 ROLLBACK;
 DROP RULE gone ON links;
 DROP RULE renumber ON links;
+-- those of an eviction within an action of a foreign key, too
+CREATE TABLE source (id int PRIMARY KEY);
+CREATE TABLE follower (id int REFERENCES source ON DELETE CASCADE);
+CREATE FUNCTION replace_parent() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO parent VALUES (2);
+    RETURN OLD;
+END $$;
+CREATE TRIGGER replace_parent BEFORE DELETE ON follower FOR EACH ROW EXECUTE FUNCTION replace_parent();
+INSERT INTO source VALUES (1);
+INSERT INTO follower VALUES (1);
+BEGIN;
+INSERT INTO cascaded VALUES (1, 1);
+DELETE FROM source;
+SELECT c.id, l.id AS logged, p.id AS inserted FROM cascaded c, log l, parent p;
+ROLLBACK;
 DROP TRIGGER number_links ON parent;
 
 -- A trigger inserts the row that takes the place, while its table's statement has written rows that reference it
@@ -234,6 +252,8 @@ SELECT t, try(format('INSERT INTO %s VALUES (2, 2)', t)) AS inserted,
     try(format('INSERT INTO %s VALUES (2, 3)', t)) AS live
     FROM unnest('{at_once, to_plain}'::regclass[]) t;
 \copy at_once FROM PROGRAM 'printf "2\t2\tcopied\n"'
+CREATE TRIGGER "Another" AFTER UPDATE OF w ON at_once FOR EACH ROW EXECUTE FUNCTION write_again();
+SELECT try('UPDATE at_once SET w = 2') AS updated, try('UPDATE at_once SET w = 3') AS live;
 CREATE TRIGGER reassign BEFORE UPDATE ON at_once FOR EACH ROW WHEN (NEW.note = 'reassign')
     EXECUTE FUNCTION reassign();
 SELECT try('UPDATE at_once SET note = ''updated''', 'UPDATE at_once SET note = ''reassign''') AS reassigned;
@@ -268,6 +288,7 @@ SELECT try('SET LOCAL session_replication_role = replica', 'UPDATE audited SET l
     'SET LOCAL session_replication_role = origin', 'UPDATE audited SET note = ''updated''') AS orphan;
 -- What SET DEFAULT has assigned is still to be checked when a trigger of the DELETE updates the row
 CREATE TABLE falls_back (id int PRIMARY KEY, w int DEFAULT 99 REFERENCES whole ON DELETE SET DEFAULT, note text);
+CREATE TABLE goes_too (w int REFERENCES whole ON DELETE CASCADE);
 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE falls_back SET note = 'updated';
@@ -275,6 +296,7 @@ BEGIN
 END $$;
 CREATE TRIGGER zz AFTER DELETE ON whole FOR EACH ROW EXECUTE FUNCTION note();
 INSERT INTO falls_back VALUES (1, 3);
+INSERT INTO goes_too VALUES (3);
 SELECT try('DELETE FROM whole WHERE id = 3') AS deleted, try('CALL expire(3, 3)',
     'INSERT INTO whole VALUES (3)') AS evicted;
 CALL expire(3, 3);
