@@ -52,6 +52,12 @@ INSERT INTO parent VALUES (1);
 INSERT INTO cascaded VALUES (1, 1);
 COMMIT;
 SELECT * FROM cascaded;
+-- what the user deletes himself takes it along
+BEGIN;
+INSERT INTO cascaded VALUES (2, 1);
+DELETE FROM parent WHERE id = 1;
+SELECT * FROM cascaded;
+ROLLBACK;
 
 -- So does the reaper in the transaction: it leaves the row that is referenced, and goes on
 INSERT INTO parent VALUES (4), (5);

@@ -395,13 +395,14 @@ take_expired_along(Oid table, const TtlExecution *execution, const TtlExecution 
  * Rows whose own foreign keys may still have to be checked
  */
 
-/* True if the execution is a CASCADE, SET NULL or SET DEFAULT, and not what a rule adds to it: that has OLD first. */
+/*
+ * True if the execution, which a deletion has set off where foreign keys act, is a CASCADE, SET NULL or SET DEFAULT:
+ * no search or check, which write nothing, and not what a rule adds to it, which has OLD first.
+ */
 static bool
 acts_on_rows(const QueryDesc *query_desc)
 {
-	return ttl_fk_acts(query_desc->sourceText) &&
-		(query_desc->operation == CMD_DELETE || query_desc->operation == CMD_UPDATE) &&
-		IsA(query_desc->planstate, ModifyTableState) &&
+	return IsA(query_desc->planstate, ModifyTableState) &&
 		((ModifyTable *) query_desc->planstate->plan)->nominalRelation == 1;
 }
 
