@@ -322,4 +322,20 @@ RESET ttl.touch;
 INSERT INTO parent VALUES (11), (12);
 SELECT * FROM besides;
 
+-- Expired rows that go along with what a user deletes take no such row, either
+CREATE TABLE dependent (id int PRIMARY KEY, p int REFERENCES parent);
+SELECT ttl.create_container('dependent', 3600);
+CREATE TABLE of_dependent (id int, d int REFERENCES dependent ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED);
+INSERT INTO parent VALUES (13);
+INSERT INTO dependent VALUES (13, 13);
+SET ttl.touch = off;
+UPDATE dependent SET _ts = '2020-01-01';
+RESET ttl.touch;
+BEGIN;
+INSERT INTO of_dependent VALUES (1, 13);
+DELETE FROM parent WHERE id = 13;
+ROLLBACK;
+DELETE FROM parent WHERE id = 13;
+SELECT stored('dependent');
+
 DROP SCHEMA written_rows CASCADE;
