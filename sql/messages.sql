@@ -141,17 +141,18 @@ SELECT state FROM ttl.status WHERE container = 'part'::regclass;
 -- where it is enabled for replicas, it isn't called damaged
 ALTER TABLE part ENABLE REPLICA TRIGGER "~ttl";
 SELECT state LIKE 'damaged%' FROM ttl.status WHERE container = 'part'::regclass;
--- Without it ON CONFLICT DO UPDATE fails on an expired row, also where its columns are in another order
+-- Without it ON CONFLICT DO UPDATE fails on an expired row, also where its columns are in another order; not if it meets
+-- none, and that can be told
 CREATE TABLE upserted (id int PRIMARY KEY, secret text) PARTITION BY LIST (id);
-CREATE TABLE upserted_1 PARTITION OF upserted FOR VALUES IN (1);
+CREATE TABLE upserted_1 PARTITION OF upserted FOR VALUES IN (1, 3);
 CREATE TABLE upserted_2 (secret text, id int NOT NULL);
 ALTER TABLE upserted ATTACH PARTITION upserted_2 FOR VALUES IN (2);
 SELECT ttl.create_container('upserted', 60);
 INSERT INTO upserted (id, secret, _ts) SELECT n, 'of the dead', '2020-01-01' FROM generate_series(1, 2) n;
 ALTER TABLE upserted DISABLE TRIGGER "~ttl";
 SELECT refused(format('INSERT INTO messages.upserted VALUES (%s) ON CONFLICT (id) DO UPDATE SET id = excluded.id', n))
-FROM generate_series(1, 2) n;
-TABLE upserted;
+FROM generate_series(1, 3) n;
+SELECT id FROM upserted;
 -- it doesn't while TTL is off, and none is expired
 BEGIN;
 SELECT ttl.set_default_ttl('upserted', NULL);
@@ -162,6 +163,10 @@ ALTER TABLE upserted ENABLE TRIGGER "~ttl";
 CREATE FUNCTION leave_out() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER a BEFORE INSERT ON upserted FOR EACH ROW EXECUTE FUNCTION leave_out();
 INSERT INTO upserted VALUES (2) ON CONFLICT (id) DO UPDATE SET id = excluded.id;
+-- nor is a table that is no container
+CREATE TABLE no_container (id int PRIMARY KEY) PARTITION BY LIST (id);
+CREATE TABLE no_container_1 PARTITION OF no_container DEFAULT;
+INSERT INTO no_container VALUES (1) ON CONFLICT (id) DO UPDATE SET id = excluded.id;
 -- Triggers of the user's own are his business, and so is what a script of pg_dump disables while it loads
 CREATE TRIGGER own BEFORE DELETE ON part FOR EACH ROW EXECUTE FUNCTION audit();
 ALTER TABLE part DISABLE TRIGGER own;
