@@ -46,9 +46,8 @@ typedef struct TtlExecution
 	List	   *cascaded;		/* containers that its referential actions
 								 * have updated */
 	bool		hands_on_keys;	/* one of these has been ON UPDATE CASCADE */
-	Oid			published;		/* the last container whose partitions
-								 * targets.c has published ... */
-	const ResultRelInfo *published_root;	/* ... as targets below this one */
+	const ResultRelInfo *published_root;	/* the last target whose partitions
+											 * targets.c has published */
 	struct TtlPlanCopy *plan_copy;	/* that it was started with, or NULL */
 	struct ScanFilter *scan_filters;	/* filters of its scans
 										 * (scan_filter.c) */

@@ -233,15 +233,6 @@ ttl_container_is_part(Oid relid)
 	return get_part(relid) != NULL;
 }
 
-/* The container that it is, or is a partition of; InvalidOid if none.  As cheap. */
-Oid
-ttl_container_of(Oid relid)
-{
-	const CacheEntry *entry = get_part(relid);
-
-	return entry == NULL ? InvalidOid : entry->container->container;
-}
-
 /*
  * ttl_container_lookup(), also for a container that lacks a column: for DDL, by which that is repaired
  */

@@ -177,7 +177,6 @@ extern bool ttl_container_lookup(Oid relid, TtlContainer *container);
 extern bool ttl_container_peek(Oid relid, TtlContainer *container);
 extern void ttl_container_require_columns(const TtlContainer *container);
 extern bool ttl_container_is_part(Oid relid);
-extern Oid	ttl_container_of(Oid relid);
 
 /* What is derived from the catalogs for a container's table or an index, and cached */
 typedef enum TtlDerived

@@ -125,12 +125,12 @@ publish_update(const TtlContainer *container, const Bitmapset *updated, EState *
 }
 
 /*
- * True if an UPDATE needs the trigger for the target, which is part of that container; else it is published.
+ * True if an UPDATE needs the trigger for the target, which is part of a container; else it is published.
  * Its targets are most often the partitions of a container, many more than it has rows: by their keys they may
  * differ, but when rows expire is said by the same columns in all of them.
  */
 static bool
-needs_trigger(ResultRelInfo *info, Oid container, EState *estate)
+needs_trigger(ResultRelInfo *info, EState *estate)
 {
 	TtlExecution *execution = ttl_execution_of(estate);
 
@@ -144,8 +144,7 @@ needs_trigger(ResultRelInfo *info, Oid container, EState *estate)
 		return false;			/* it is no UPDATE */
 	if (bms_overlap(updated, ttl_targets_key_columns(info->ri_RelationDesc)))
 		return true;
-	if (execution->published == container && info->ri_RootResultRelInfo != NULL &&
-		execution->published_root == info->ri_RootResultRelInfo)
+	if (info->ri_RootResultRelInfo != NULL && info->ri_RootResultRelInfo == execution->published_root)
 		return false;
 
 	if (!ttl_container_lookup(RelationGetRelid(info->ri_RelationDesc), &part))
@@ -153,7 +152,6 @@ needs_trigger(ResultRelInfo *info, Oid container, EState *estate)
 	if (updates_expiry(&part, updated, estate))
 		return true;
 	publish_update(&part, updated, estate);
-	execution->published = container;
 	execution->published_root = info->ri_RootResultRelInfo;
 	return false;
 }
@@ -164,12 +162,12 @@ needs_trigger(ResultRelInfo *info, Oid container, EState *estate)
  * Nothing to do without the trigger (NULL).
  */
 static void
-fire_on_update(ResultRelInfo *info, Oid container, Trigger *trigger, EState *estate)
+fire_on_update(ResultRelInfo *info, Trigger *trigger, EState *estate)
 {
 	TriggerDesc *triggers = info->ri_TrigDesc;
 
 	if (trigger == NULL ||
-		(!triggers->trig_update_before_row && !needs_trigger(info, container, estate)))
+		(!triggers->trig_update_before_row && !needs_trigger(info, estate)))
 		return;
 	trigger->tgtype |= TRIGGER_TYPE_UPDATE;
 	triggers->trig_update_before_row = true;
@@ -236,12 +234,9 @@ static void
 prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
 {
 	Trigger    *trigger;
-	Oid			container;
 
-	if (mtstate->operation == CMD_DELETE || (target->ri_TrigDesc == NULL && target->ri_onConflict == NULL))
-		return;
-	container = ttl_container_of(RelationGetRelid(target->ri_RelationDesc));
-	if (!OidIsValid(container))
+	if (mtstate->operation == CMD_DELETE || (target->ri_TrigDesc == NULL && target->ri_onConflict == NULL) ||
+		!ttl_container_is_part(RelationGetRelid(target->ri_RelationDesc)))
 		return;
 
 	/* also where the trigger is gone: no key has been freed then */
@@ -256,7 +251,7 @@ prepare_target(ModifyTableState *mtstate, ResultRelInfo *target)
 	}
 	if (mtstate->operation != CMD_INSERT ||
 		((ModifyTable *) mtstate->ps.plan)->onConflictAction == ONCONFLICT_UPDATE)
-		fire_on_update(target, container, trigger, mtstate->ps.state);
+		fire_on_update(target, trigger, mtstate->ps.state);
 }
 
 /*
@@ -267,10 +262,9 @@ void
 ttl_targets_routed(Relation rel)
 {
 	TtlExecution *execution = ttl_execution_current();
-	Oid			container = ttl_container_of(RelationGetRelid(rel));
 	ListCell   *lc;
 
-	if (execution == NULL || !OidIsValid(container))
+	if (execution == NULL || !ttl_container_is_part(RelationGetRelid(rel)))
 		return;
 	foreach(lc, execution->query_desc->estate->es_tuple_routing_result_relations)
 	{
@@ -279,7 +273,7 @@ ttl_targets_routed(Relation rel)
 		/* the relation may be a target more than once */
 		if (info->ri_RelationDesc == rel)
 		{
-			fire_on_update(info, container, ttl_row_trigger_among(info->ri_TrigDesc),
+			fire_on_update(info, ttl_row_trigger_among(info->ri_TrigDesc),
 						   execution->query_desc->estate);
 			ttl_conflicts_check(info, execution->query_desc->estate);
 		}
