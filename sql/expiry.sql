@@ -474,6 +474,8 @@ INSERT INTO strict_parts VALUES (1, 5), (2, 5);
 SELECT statement, state(statement) FROM unnest(ARRAY['INSERT INTO expiry.strict_parts VALUES (1, 0)',
     'INSERT INTO expiry.strict_1 (id, ttl) VALUES (1, 0)', 'UPDATE expiry.strict_parts SET ttl = 0 WHERE id = 2',
     'UPDATE expiry.strict_1 SET ttl = 0 WHERE ttl = 5',
+    'WITH u AS (UPDATE expiry.strict_parts SET ttl = 0 WHERE id = 2) UPDATE expiry.strict_parts SET note = ''new'' '
+        'WHERE id = 1',
     'UPDATE expiry.strict_parts SET id = 2, ttl = -3 WHERE note IS NOT NULL',
         'UPDATE expiry.strict_parts SET id = 2 WHERE note IS NOT NULL',
         'WITH u AS (UPDATE expiry.strict_parts SET id = 1 WHERE note IS NOT NULL RETURNING id) INSERT INTO '
