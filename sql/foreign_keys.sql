@@ -363,6 +363,11 @@ ROLLBACK TO before;
 INSERT INTO three (id, two, one) VALUES (5, 2, 1);
 SET CONSTRAINTS ALL IMMEDIATE;
 ROLLBACK;
+-- nor for what COPY brings
+BEGIN;
+UPDATE one SET id = id + 100;
+\copy three (id, two, one) FROM PROGRAM 'printf "5\t2\t101\n"'
+ROLLBACK;
 BEGIN;
 ALTER TABLE three ALTER CONSTRAINT three_two_one_fkey DEFERRABLE INITIALLY DEFERRED;
 SAVEPOINT before;

@@ -354,31 +354,33 @@ ttl_execution_depth(void)
 	return depth;
 }
 
-/* The SET CONSTRAINTS that runs, maybe in a SECURITY DEFINER function */
-static TtlConstraintsSet constraints_set =
+/* The innermost SET CONSTRAINTS or COPY FROM that runs, maybe in a SECURITY DEFINER function */
+static TtlChecking checking =
 {
 	0
 };
 
-/* A utility command begins.  What this returns is passed to ttl_execution_end_constraints(); neither can fail. */
-TtlConstraintsSet
-ttl_execution_begin_constraints(PlannedStmt *pstmt)
+/* A utility command begins.  What this returns is passed to ttl_execution_end_checking(); neither can fail. */
+TtlChecking
+ttl_execution_begin_checking(PlannedStmt *pstmt)
 {
-	TtlConstraintsSet outer = constraints_set;
+	TtlChecking outer = checking;
+	bool		copies = IsA(pstmt->utilityStmt, CopyStmt) && ((CopyStmt *) pstmt->utilityStmt)->is_from;
 
-	if (IsA(pstmt->utilityStmt, ConstraintsSetStmt))
+	if (copies || IsA(pstmt->utilityStmt, ConstraintsSetStmt))
 	{
-		constraints_set.within = current;
-		constraints_set.role = GetUserId();
+		checking.within = current;
+		checking.role = copies ? InvalidOid : GetUserId();
+		checking.copies = copies;
 	}
 	return outer;
 }
 
 /* It has ended. */
 void
-ttl_execution_end_constraints(TtlConstraintsSet outer)
+ttl_execution_end_checking(TtlChecking outer)
 {
-	constraints_set = outer;
+	checking = outer;
 }
 
 /*
@@ -388,7 +390,18 @@ ttl_execution_end_constraints(TtlConstraintsSet outer)
 Oid
 ttl_execution_constraints_role(const TtlExecution *outer)
 {
-	return constraints_set.within == outer ? constraints_set.role : InvalidOid;
+	return checking.within == outer ? checking.role : InvalidOid;
+}
+
+/*
+ * True if what is checked inside of that execution (NULL = none), and of none within it, had been deferred.  COPY FROM,
+ * which is no execution, has its own rows checked.
+ */
+bool
+ttl_execution_checks_deferred(const TtlExecution *outer)
+{
+	return OidIsValid(ttl_execution_constraints_role(outer)) ||
+		(outer == NULL && !(checking.copies && checking.within == NULL));
 }
 
 /*

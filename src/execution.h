@@ -67,16 +67,18 @@ extern bool ttl_execution_may_fire_for(CommandId command);
 extern int	ttl_execution_depth(void);
 extern TimestampTz ttl_execution_reference_time(void);
 
-/* A SET CONSTRAINTS: inside of which execution (NULL = none), and as whom; without a role none runs. */
-typedef struct TtlConstraintsSet
+/* A SET CONSTRAINTS or COPY FROM: inside of which execution (NULL = none), and as whom the former, else InvalidOid */
+typedef struct TtlChecking
 {
 	const TtlExecution *within;
 	Oid			role;
-} TtlConstraintsSet;
+	bool		copies;
+} TtlChecking;
 
-extern TtlConstraintsSet ttl_execution_begin_constraints(PlannedStmt *pstmt);
-extern void ttl_execution_end_constraints(TtlConstraintsSet outer);
+extern TtlChecking ttl_execution_begin_checking(PlannedStmt *pstmt);
+extern void ttl_execution_end_checking(TtlChecking outer);
 extern Oid	ttl_execution_constraints_role(const TtlExecution *outer);
+extern bool ttl_execution_checks_deferred(const TtlExecution *outer);
 
 /* Aliases in the text of a deletion: of tables of which it sees expired rows, ... */
 #define TTL_TO_DELETE	"ttl to delete"

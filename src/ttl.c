@@ -316,7 +316,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	PlannedStmt *volatile stmt = pstmt;
 	ErrorContextCallback denied = {error_context_stack, ttl_policy_explain_denied, NULL};
 	TtlValidation validation;
-	TtlConstraintsSet constraints_set;
+	TtlChecking checking;
 	bool		by_citus;
 
 	ttl_execution_before_utility(pstmt);
@@ -330,7 +330,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	if (readOnlyTree)
 		stmt = copyObject(pstmt);
 	ttl_cost_enter();
-	constraints_set = ttl_execution_begin_constraints(stmt);
+	checking = ttl_execution_begin_checking(stmt);
 	PG_TRY();
 	{
 		ttl_request_before_utility(stmt);
@@ -356,7 +356,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		 * These cannot fail, and do nothing about a command of whose
 		 * beginning they have not been told.
 		 */
-		ttl_execution_end_constraints(constraints_set);
+		ttl_execution_end_checking(checking);
 		ttl_citus_end_utility(stmt);
 		ttl_live_end_validation(&validation);
 		ttl_cost_leave();

@@ -240,10 +240,9 @@ remember_for_deferred(Oid container)
 static bool
 has_handed_on(Oid container, const TtlExecution *outer)
 {
-	bool		is_deferred = outer == NULL || OidIsValid(ttl_execution_constraints_role(outer));
-
-	return is_deferred ? find_handed_on(container) != NULL :
-		outer->hands_on_keys && list_member_oid(outer->cascaded, container);
+	if (ttl_execution_checks_deferred(outer))
+		return find_handed_on(container) != NULL;
+	return outer != NULL && outer->hands_on_keys && list_member_oid(outer->cascaded, container);
 }
 
 /*
