@@ -46,8 +46,9 @@ typedef struct TtlExecution
 	List	   *cascaded;		/* containers that its referential actions
 								 * have updated */
 	bool		hands_on_keys;	/* one of these has been ON UPDATE CASCADE */
-	const ResultRelInfo *published_root;	/* the last target whose partitions
-											 * targets.c has published */
+	const ResultRelInfo *published_root;	/* the last target whose
+											 * partitions targets.c has
+											 * published */
 	struct TtlPlanCopy *plan_copy;	/* that it was started with, or NULL */
 	struct ScanFilter *scan_filters;	/* filters of its scans
 										 * (scan_filter.c) */

@@ -144,7 +144,13 @@ needs_trigger(ResultRelInfo *info, EState *estate)
 		return false;			/* it is no UPDATE */
 	if (bms_overlap(updated, ttl_targets_key_columns(info->ri_RelationDesc)))
 		return true;
-	if (info->ri_RootResultRelInfo != NULL && info->ri_RootResultRelInfo == execution->published_root)
+
+	/*
+	 * since 16 a generated column may depend on other columns in another
+	 * partition
+	 */
+	if (info->ri_RootResultRelInfo != NULL && info->ri_RootResultRelInfo == execution->published_root &&
+		bms_is_empty(ExecGetExtraUpdatedCols(info, estate)))
 		return false;
 
 	if (!ttl_container_lookup(RelationGetRelid(info->ri_RelationDesc), &part))
