@@ -729,6 +729,17 @@ CREATE TABLE heir (id int PRIMARY KEY, up int DEFAULT 0 REFERENCES heir ON DELET
 SELECT ttl.create_container('heir', 60);
 INSERT INTO heir (id, up, _ts) VALUES (0, NULL, '2020-01-01'), (1, NULL, '3000-01-01'), (2, 1, '3000-01-01');
 SELECT state('DELETE FROM foreign_keys.heir WHERE id = 1');
+-- as is the check at the transaction's end, or after a change of a key that others have followed
+ALTER TABLE heir ALTER CONSTRAINT heir_up_fkey DEFERRABLE INITIALLY DEFERRED;
+BEGIN;
+DELETE FROM heir WHERE id = 1;
+COMMIT;
+ALTER TABLE heir DROP CONSTRAINT heir_up_fkey,
+    ADD FOREIGN KEY (up) REFERENCES heir ON DELETE SET DEFAULT ON UPDATE CASCADE;
+BEGIN;
+UPDATE heir SET id = 3 WHERE id = 1;
+INSERT INTO heir (id, up) VALUES (4, 0);
+ROLLBACK;
 SELECT * FROM stored('heir');
 INSERT INTO heir (id, up) VALUES (0, NULL);
 SELECT state('DELETE FROM foreign_keys.heir WHERE id = 1');
@@ -849,7 +860,8 @@ UPDATE cp SET _ts = '2020-01-01';
 UPDATE cp3 SET _ts = '2020-01-01';
 RESET ttl.touch;
 SELECT count(*) FROM cp;
-SELECT state(d), refused(d) LIKE '%HINT%' AS hint FROM (VALUES ('ALTER TABLE foreign_keys.pp DETACH PARTITION foreign_keys.pp2')) s (d);
+SELECT state(d), refused(d) LIKE '%HINT%' AS hint
+    FROM (VALUES ('ALTER TABLE foreign_keys.pp DETACH PARTITION foreign_keys.pp2')) s (d);
 -- once they are deleted, it leaves
 SET client_min_messages = error;
 CALL ttl.reap('cp');
