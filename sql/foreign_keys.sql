@@ -729,11 +729,12 @@ CREATE TABLE heir (id int PRIMARY KEY, up int DEFAULT 0 REFERENCES heir ON DELET
 SELECT ttl.create_container('heir', 60);
 INSERT INTO heir (id, up, _ts) VALUES (0, NULL, '2020-01-01'), (1, NULL, '3000-01-01'), (2, 1, '3000-01-01');
 SELECT state('DELETE FROM foreign_keys.heir WHERE id = 1');
--- as is the check at the transaction's end, or after a change of a key that others have followed
+-- as is the check at the transaction's end (but on 19, see doc/limits.md), or after a change of a key that others follow
 ALTER TABLE heir ALTER CONSTRAINT heir_up_fkey DEFERRABLE INITIALLY DEFERRED;
 BEGIN;
 DELETE FROM heir WHERE id = 1;
-COMMIT;
+SET CONSTRAINTS ALL IMMEDIATE;
+ROLLBACK;
 ALTER TABLE heir DROP CONSTRAINT heir_up_fkey,
     ADD FOREIGN KEY (up) REFERENCES heir ON DELETE SET DEFAULT ON UPDATE CASCADE;
 BEGIN;
