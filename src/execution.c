@@ -585,9 +585,12 @@ ttl_execution_describe(TtlExecution *execution, QueryDesc *query_desc)
  * COPY, which is no execution, none does that to it.)
  */
 static void
-note_left_triggers(const EState *estate)
+note_left_triggers(const QueryDesc *query_desc)
 {
-	if (current != NULL && (estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0)
+	const EState *estate = query_desc->estate;
+
+	if (current != NULL && !ttl_execution_only_reads(query_desc) &&
+		(estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0)
 		current->left_since = Min(current->left_since, estate->es_output_cid);
 }
 
@@ -600,8 +603,7 @@ ttl_execution_remember(const TtlExecution *starting)
 
 	*execution = *starting;
 	execution->left_since = InvalidCommandId;	/* later than any */
-	if (!ttl_execution_only_reads(starting->query_desc))
-		note_left_triggers(starting->query_desc->estate);
+	note_left_triggers(starting->query_desc);
 	execution->observed |= execution->hides;
 	execution->next = executions;
 	executions = execution;
@@ -678,6 +680,15 @@ ttl_execution_visit_targets(TtlExecution *execution, TtlTargetVisitor visit)
 	/* of WITH */
 	foreach(lc, query_desc->estate->es_auxmodifytables)
 		visit_targets_of(lfirst(lc), visit);
+}
+
+/* Makes an ExprState that calls a function of ours. */
+void
+ttl_execution_init_expr(ExprState *state, ExprStateEvalFunc evaluate, uint8 flags)
+{
+	state->type = T_ExprState;
+	state->flags = flags;
+	state->evalfunc = evaluate;
 }
 
 /* Called in each parallel worker, since the setting has no default value. */

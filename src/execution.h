@@ -114,6 +114,7 @@ typedef void (*TtlTargetVisitor) (ModifyTableState *mtstate, ResultRelInfo *targ
 
 extern void ttl_execution_visit_targets(TtlExecution *execution,
 										TtlTargetVisitor visit);
+extern void ttl_execution_init_expr(ExprState *state, ExprStateEvalFunc evaluate, uint8 flags);
 
 /*
  * For the hooks of ttl.c

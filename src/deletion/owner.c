@@ -352,11 +352,10 @@ honour_foreign_keys(ModifyTableState *mtstate, ResultRelInfo *target)
 		bool		is_foreign_key = RI_FKey_trigger_type(trigger->tgfoid) != RI_TRIGGER_NONE;
 
 		if (trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN &&
-			SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA &&
 			(trigger->tgfoid == archive || is_foreign_key))
 			trigger->tgenabled = TRIGGER_FIRES_ALWAYS;
 		if (is_foreign_key && InSecurityRestrictedOperation())
-			trigger->tgdeferrable = trigger->tginitdeferred = false;
+			trigger->tgdeferrable = false;
 	}
 }
 

@@ -126,9 +126,7 @@ ttl_conflicts_check(ResultRelInfo *target, EState *estate)
 	if (is_checked(target))
 		return;
 	qual = MemoryContextAllocZero(estate->es_query_cxt, sizeof(ConflictQual));
-	qual->state.type = T_ExprState;
-	qual->state.flags = EEO_FLAG_IS_QUAL;
-	qual->state.evalfunc = evaluate_conflict_qual;
+	ttl_execution_init_expr(&qual->state, evaluate_conflict_qual, EEO_FLAG_IS_QUAL);
 	qual->where = target->ri_onConflict->oc_WhereClause;
 	qual->relid = RelationGetRelid(target->ri_RelationDesc);
 	qual->frees_keys = fires_trigger(target);

@@ -186,9 +186,7 @@ spare_kept_references(ModifyTableState *mtstate, ResultRelInfo *target)
 		if (trigger->tgfoid != F_RI_FKEY_CHECK_UPD || !(trigger->tgdeferrable || checks_container(trigger)))
 			continue;
 		condition = palloc0(sizeof(Condition));
-		condition->state.type = T_ExprState;
-		condition->state.flags = EEO_FLAG_IS_QUAL;
-		condition->state.evalfunc = evaluate_condition;
+		ttl_execution_init_expr(&condition->state, evaluate_condition, EEO_FLAG_IS_QUAL);
 		condition->rel = target->ri_RelationDesc;
 		condition->trigger = trigger;
 		condition->old = ExecInitExtraTupleSlot(estate, RelationGetDescr(condition->rel), &TTSOpsHeapTuple);

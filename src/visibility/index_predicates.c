@@ -71,9 +71,7 @@ ttl_index_predicates_prepare(ResultRelInfo *target, EState *estate, const TtlCon
 				(kind == TTL_INDEX_ITEM && ttl_type_is_deadline(container->ttl_type)))
 				continue;
 			predicate = MemoryContextAllocZero(estate->es_query_cxt, sizeof(IndexPredicate));
-			predicate->state.type = T_ExprState;
-			predicate->state.flags = EEO_FLAG_IS_QUAL;
-			predicate->state.evalfunc = evaluate_predicate;
+			ttl_execution_init_expr(&predicate->state, evaluate_predicate, EEO_FLAG_IS_QUAL);
 			predicate->index = kind;
 			predicate->ttl_attno = container->ttl_attno;
 			predicate->ttl_type = container->ttl_type;

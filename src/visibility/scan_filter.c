@@ -739,22 +739,13 @@ evaluate_ordering(ExprState *state, ExprContext *econtext, bool *isnull)
 	return ExecEvalExpr(guard->guarded, econtext, isnull);
 }
 
-/* Makes an ExprState that calls a function of ours. */
-static void
-init_state(ExprState *state, ExprStateEvalFunc evaluate, uint8 flags)
-{
-	state->type = T_ExprState;
-	state->flags = flags;
-	state->evalfunc = evaluate;
-}
-
 /* Has a recheck evaluated for live rows alone. */
 static void
 guard_recheck(ScanFilter *filter, ExprState **recheck)
 {
 	if (*recheck == NULL)
 		return;
-	init_state(&filter->recheck, evaluate_recheck, EEO_FLAG_IS_QUAL);
+	ttl_execution_init_expr(&filter->recheck, evaluate_recheck, EEO_FLAG_IS_QUAL);
 	filter->rechecked = *recheck;
 	*recheck = &filter->recheck;
 }
@@ -769,7 +760,7 @@ guard_orderings(ScanFilter *filter, List *orderings)
 	{
 		OrderingGuard *guard = palloc0(sizeof(OrderingGuard));
 
-		init_state(&guard->state, evaluate_ordering, 0);
+		ttl_execution_init_expr(&guard->state, evaluate_ordering, 0);
 		guard->guarded = lfirst(lc);
 		guard->filter = filter;
 		lfirst(lc) = guard;
@@ -843,7 +834,7 @@ ttl_scan_filter_add(ScanState *scan, const TtlContainer *container, TtlExecution
 	const TtlLive *live = ttl_live_resolve(execution, container->container, deletes);
 	ScanFilter *filter = palloc0(sizeof(ScanFilter));
 
-	init_state(&filter->qual, evaluate_qual, EEO_FLAG_IS_QUAL);
+	ttl_execution_init_expr(&filter->qual, evaluate_qual, EEO_FLAG_IS_QUAL);
 	filter->scan = scan;
 	filter->live = live;
 	filter->next = execution->scan_filters;
