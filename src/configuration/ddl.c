@@ -695,7 +695,7 @@ warn_if_trigger_disabled(Oid relid)
 {
 	Relation	rel = table_open(relid, NoLock);
 	const Trigger *trigger = row_security ? ttl_row_trigger_of(rel) : NULL;
-	bool		is_disabled = trigger != NULL && !ttl_row_trigger_fires(trigger);
+	bool		is_disabled = trigger != NULL && !ttl_row_trigger_is_enabled(trigger);
 	TtlContainer container;
 	bool		archives = row_security && ttl_container_peek(relid, &container) &&
 	OidIsValid(container.policy.archive_to);

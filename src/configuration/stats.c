@@ -543,7 +543,7 @@ damage_of_table(Relation rel)
 		return "damaged: no trigger \"" TTL_TRIGGER "\"";
 	if (OidIsValid(container.policy.archive_to) && !ttl_archive_trigger_fires(rel))
 		return "damaged: trigger \"" TTL_ARCHIVE_TRIGGER "\" is missing or disabled";
-	if (trigger != NULL && !ttl_row_trigger_fires(trigger))
+	if (trigger != NULL && !ttl_row_trigger_is_enabled(trigger))
 		return "damaged: trigger \"" TTL_TRIGGER "\" is disabled";
 	if (rel->rd_rel->relkind != RELKIND_RELATION || container.policy.default_ttl == TTL_OFF ||
 		!ttl_expiry_indexes(rel, &indexes))

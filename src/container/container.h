@@ -317,7 +317,7 @@ extern void ttl_comment_add(Oid object, Oid class, int column, const char *text)
 extern Trigger *ttl_row_trigger_among(TriggerDesc *triggers);
 extern const Trigger *ttl_row_trigger_find(Relation rel);
 extern const Trigger *ttl_row_trigger_of(Relation rel);
-extern bool ttl_row_trigger_fires(const Trigger *trigger);
+extern bool ttl_row_trigger_is_enabled(const Trigger *trigger);
 extern bool ttl_row_trigger_exists(Oid relid);
 extern void ttl_row_trigger_create(Oid relid, const char *arguments);
 extern void ttl_row_trigger_restore(Oid relid);

@@ -113,7 +113,7 @@ ttl_row_trigger_of(Relation rel)
 
 /* False if users' statements don't set it off. */
 bool
-ttl_row_trigger_fires(const Trigger *trigger)
+ttl_row_trigger_is_enabled(const Trigger *trigger)
 {
 	return trigger->tgenabled != TRIGGER_DISABLED && trigger->tgenabled != TRIGGER_FIRES_ON_REPLICA;
 }

@@ -68,7 +68,7 @@ report_trigger(const TtlBatch *batch)
 	const char *detail = _("Expired rows are hidden and deleted, but until then an INSERT on the key of one fails (or with ON CONFLICT DO NOTHING is left out).");
 	Oid			container = batch->container.container;
 
-	if ((trigger != NULL && ttl_row_trigger_fires(trigger)) || !ttl_counters_note_trigger(container))
+	if ((trigger != NULL && ttl_row_trigger_is_enabled(trigger)) || !ttl_counters_note_trigger(container))
 		return;
 	if (trigger != NULL)
 		ereport(WARNING,

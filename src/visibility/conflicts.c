@@ -52,7 +52,7 @@ ttl_conflicts_may_do_nothing(const QueryDesc *query_desc)
 
 /* True if the target's row trigger is there and set off in this session. */
 static bool
-fires_trigger(const ResultRelInfo *target)
+fires_in_session(const ResultRelInfo *target)
 {
 	const Trigger *trigger = ttl_row_trigger_among(target->ri_TrigDesc);
 	bool		replica = SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
@@ -129,7 +129,7 @@ ttl_conflicts_check(ResultRelInfo *target, EState *estate)
 	ttl_execution_init_expr(&qual->state, evaluate_conflict_qual, EEO_FLAG_IS_QUAL);
 	qual->where = target->ri_onConflict->oc_WhereClause;
 	qual->relid = RelationGetRelid(target->ri_RelationDesc);
-	qual->frees_keys = fires_trigger(target);
+	qual->frees_keys = fires_in_session(target);
 	target->ri_onConflict->oc_WhereClause = &qual->state;
 }
 
@@ -153,7 +153,7 @@ ttl_conflicts_check_routed(const QueryDesc *query_desc)
 		 * A trigger of the user's may have left out all rows before ours.
 		 * While TTL is off, no row is expired.
 		 */
-		if (!is_checked(target) && !fires_trigger(target) &&
+		if (!is_checked(target) && !fires_in_session(target) &&
 			ttl_container_lookup(RelationGetRelid(target->ri_RelationDesc), &container) &&
 			container.policy.default_ttl != TTL_OFF)
 			report_unfreed_key(container.relid);

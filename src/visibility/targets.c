@@ -215,7 +215,7 @@ note_disabled(const Trigger *trigger, const EState *estate)
 {
 	TtlExecution *execution = ttl_execution_of(estate);
 
-	if (execution != NULL && !ttl_row_trigger_fires(trigger))
+	if (execution != NULL && !ttl_row_trigger_is_enabled(trigger))
 		execution->keeps_keys = true;
 }
 
