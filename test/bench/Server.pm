@@ -9,7 +9,7 @@ use warnings;
 use Cwd ();
 use File::Path ();
 use File::Temp ();
-use IPC::Open2;
+use IPC::Open3;
 use POSIX ();
 use Time::HiRes qw(time);
 
@@ -125,12 +125,22 @@ sub in
 
 sub sql { my ($self, $sql) = @_; return $self->in('main', $sql); }
 
+# Runs SQL in a session that an error does not end, and returns its SQLSTATE.
+sub sqlstate
+{
+	my ($self, $sql) = @_;
+
+	$self->{sessions}{sqlstate} //= $self->open_session(quiet => 1);
+	return ($self->in('sqlstate', "\\set ON_ERROR_STOP off\n$sql;\n\\echo :SQLSTATE\n"))[-1];
+}
+
 sub open_session
 {
-	my $self = shift;
+	my ($self, %o) = @_;
 	my %s;
 
-	$s{psql} = open2($s{out}, $s{in}, "$self->{bin}/psql", '-XAtq', '-v', 'ON_ERROR_STOP=1',
+	open my $nowhere, '>', '/dev/null' or die 'no /dev/null';
+	$s{psql} = open3($s{in}, $s{out}, '>&' . fileno($o{quiet} ? $nowhere : \*STDERR), "$self->{bin}/psql", '-XAtq', '-v', 'ON_ERROR_STOP=1',
 		'-h', $self->{dir}, '-U', 'bench', 'postgres');
 	$s{in}->autoflush(1);
 	print { $s{in} } "SET client_min_messages = warning; SELECT pg_backend_pid();\n";
