@@ -1,8 +1,8 @@
 # Sessions.pm - a server with a session store, and its load
 #
 # RATE requests/s of five seconds' worth of sessions, so that each session is renewed every five seconds on average; a session
-# is used for 500 s, so that new ones come and old ones expire all the time.  All settings of the table and of autovacuum
-# are the defaults.
+# is used for 500 s, so that new ones come and old ones expire all the time.  The seed makes the load of all servers the same.  All
+# settings of the table and of autovacuum are the defaults.
 package bench::Sessions;
 
 use strict;
@@ -38,7 +38,7 @@ sub begin
 	my $active = $rate * 5;
 
 	# Ten requests a transaction, of sessions in one order
-	$self->{load} = $self->start_pgbench([ <<"END" ], '-c', 2, '-M', 'prepared', '-R', $rate / 10, '-T', $seconds);
+	$self->{load} = $self->start_pgbench([ <<"END" ], '-c', 2, '-M', 'prepared', '--random-seed', 1, '-R', $rate / 10, '-T', $seconds);
 \\set first random(0, $active / 10 - 1)
 INSERT INTO session (id, data$self->{column})
 	SELECT md5(n::text)::uuid, repeat('y', 200)$self->{value}
