@@ -26,6 +26,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "citus/citus.h"
 #include "commands/tablecmds.h"
@@ -39,6 +40,7 @@
 #include "own_sql.h"
 #include "pgtime.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "ttl.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -592,6 +594,29 @@ create_collection(RangeVar *name)
 	return get_relname_relid(name->relname, schema);
 }
 
+/*
+ * The table of that name, InvalidOid if there is none.  Each process of an application may ask for
+ * its collection when it starts, all at once: where it doesn't exist they wait for each other, so that
+ * one creates it and the others find it.  Whoever may create nothing in the schema doesn't make others wait.
+ */
+static Oid
+find_collection(RangeVar *name)
+{
+	Oid			relid = RangeVarGetRelid(name, NoLock, true);
+	Oid			schema;
+
+	if (OidIsValid(relid))
+		return relid;
+	schema = RangeVarGetCreationNamespace(name);
+	if (!DatumGetBool(DirectFunctionCall2(has_schema_privilege_id, ObjectIdGetDatum(schema),
+										  CStringGetTextDatum("CREATE"))))
+		return InvalidOid;
+
+	/* CREATE TABLE and other DDL in the schema take a weaker lock */
+	LockDatabaseObject(NamespaceRelationId, schema, 0, ShareUpdateExclusiveLock);
+	return RangeVarGetRelid(name, NoLock, true);
+}
+
 /* How many indexes the table has */
 static int
 count_indexes(Oid relid)
@@ -639,7 +664,7 @@ ttl_create_ttl_index(PG_FUNCTION_ARGS)
 				 errmsg("expire_after_seconds must not be \"off\""),
 				 errhint("Use ttl.set_default_ttl(..., NULL) to turn TTL off.")));
 	name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
-	relid = RangeVarGetRelid(name, NoLock, true);
+	relid = find_collection(name);
 	created = !OidIsValid(relid);
 	if (created)
 		relid = create_collection(name);
