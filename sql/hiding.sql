@@ -482,6 +482,12 @@ COPY (SELECT id, "a b" FROM small_parts ORDER BY id DESC) TO STDOUT (DELIMITER '
 COPY (TABLE small_1) TO STDOUT;
 COPY small_1 TO STDOUT (FORMAT csv);
 COPY small_2 (id) TO STDOUT;
+-- What COPY refuses to write of a plain table, it refuses here: generated columns, and a column named twice
+CREATE TABLE doubled (id int PRIMARY KEY, double int GENERATED ALWAYS AS (2 * id) STORED);
+SELECT ttl.create_container('doubled', 60);
+COPY doubled (double) TO STDOUT;
+COPY doubled (id, id) TO STDOUT;
+COPY doubled (triple) TO STDOUT;
 -- the rows that COPY (DELETE ...) returns are live ones, and the others stay
 COPY (DELETE FROM small RETURNING id, "a b") TO STDOUT;
 SELECT ttl.expired_count('small');

@@ -16,6 +16,7 @@
 #include "access/table.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "commands/copy.h"
 #include "compat.h"
 #include "container/container.h"
 #include "expiry/expiry.h"
@@ -24,23 +25,6 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "visibility/visibility.h"
-
-/* The columns that COPY takes when none are named: generated ones are left out. */
-static List *
-default_columns(Relation rel)
-{
-	TupleDesc	desc = RelationGetDescr(rel);
-	List	   *columns = NIL;
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute attribute = TupleDescAttr(desc, i);
-
-		if (!attribute->attisdropped && attribute->attgenerated == '\0')
-			columns = lappend(columns, makeString(pstrdup(NameStr(attribute->attname))));
-	}
-	return columns;
-}
 
 /* COPY is about to be executed: makes it read a container as a query does. */
 void
@@ -51,7 +35,8 @@ ttl_copy_to_hide(PlannedStmt *pstmt)
 	char		relkind;
 	TtlContainer container;
 	Relation	rel;
-	List	   *columns;
+	TupleDesc	desc;
+	List	   *attnums;
 	SelectStmt *select;
 	RangeVar   *from;
 	ListCell   *lc;
@@ -82,26 +67,33 @@ ttl_copy_to_hide(PlannedStmt *pstmt)
 		return;
 
 	rel = table_open(relid, NoLock);
-	columns = stmt->attlist != NIL ? stmt->attlist : default_columns(rel);
+	desc = RelationGetDescr(rel);
+
+	/*
+	 * a query could read generated columns, and one twice: COPY refuses that,
+	 * and leaves generated ones out if no column is named
+	 */
+	attnums = CopyGetAttnums(desc, rel, stmt->attlist);
 	from = makeRangeVar(get_namespace_name(RelationGetNamespace(rel)),
 						pstrdup(RelationGetRelationName(rel)), -1);
 	/* COPY of a table with children reads it alone */
 	from->inh = (relkind == RELKIND_PARTITIONED_TABLE);
-	table_close(rel, NoLock);
 
 	select = makeNode(SelectStmt);
 	select->fromClause = list_make1(from);
-	foreach(lc, columns)
+	foreach(lc, attnums)
 	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, lfirst_int(lc) - 1);
 		ColumnRef  *column = makeNode(ColumnRef);
 		ResTarget  *target = makeNode(ResTarget);
 
-		column->fields = list_make1(lfirst(lc));
+		column->fields = list_make1(makeString(pstrdup(NameStr(attribute->attname))));
 		column->location = -1;
 		target->val = (Node *) column;
 		target->location = -1;
 		select->targetList = lappend(select->targetList, target);
 	}
+	table_close(rel, NoLock);
 	stmt->query = (Node *) select;
 	stmt->relation = NULL;
 	stmt->attlist = NIL;
