@@ -225,6 +225,27 @@ SELECT state('INSERT INTO instants.reference VALUES (1)');
 INSERT INTO key VALUES (1);
 TABLE reference;
 
+-- COPY FROM is a statement like others: what expires while it runs isn't evicted
+CREATE FUNCTION wait_in_trigger() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM
+    wait_for(current_setting('instants.expiring', true)::timestamptz); RETURN new; END$$;
+CREATE TRIGGER waits BEFORE INSERT ON key FOR EACH ROW EXECUTE FUNCTION wait_in_trigger();
+SELECT set_config('instants.expiring', expiring()::text, false) <> '' AS set;
+COPY key (id) FROM stdin;
+1
+\.
+DROP TRIGGER waits ON key;
+-- What has expired before it starts is, also where it is nested in one that started earlier
+CREATE FUNCTION copied() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    rows bigint;
+BEGIN
+    PERFORM wait_for(expiring());
+    COPY instants.key (id) FROM PROGRAM 'echo 1';
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    RETURN rows;
+END $$;
+SELECT copied();
+
 -- One snapshot for the whole transaction: one clock
 CALL wind();
 BEGIN ISOLATION LEVEL REPEATABLE READ;

@@ -372,8 +372,16 @@ ttl_execution_begin_checking(PlannedStmt *pstmt)
 		checking.within = current;
 		checking.role = copies ? InvalidOid : GetUserId();
 		checking.copies = copies;
+		checking.clock = 0;
 	}
 	return outer;
+}
+
+/* COPY FROM has the lock of its table, and starts. */
+void
+ttl_execution_start_copying(void)
+{
+	checking.clock = GetCurrentTimestamp();
 }
 
 /* It has ended. */
@@ -405,13 +413,20 @@ ttl_execution_checks_deferred(const TtlExecution *outer)
 }
 
 /*
- * The time by which expiry is evaluated now: the clock of the running execution,
+ * The time by which expiry is evaluated now: the clock of the running execution or COPY FROM,
  * or outside of any (a procedure, a worker) that a statement starting now
  * would get.  Ignores ttl.now, so deletion can rely on it.
  */
 TimestampTz
 ttl_execution_reference_time(void)
 {
+	/*
+	 * COPY FROM isn't an execution, but a statement that a function may run
+	 * inside of one
+	 */
+	if (checking.copies && checking.within == current && checking.clock != 0 &&
+		!IsolationUsesXactSnapshot())
+		return not_after_present(checking.clock);
 	return current != NULL ? not_after_present(current->clock) : get_clock(InvalidSnapshot);
 }
 

@@ -74,9 +74,11 @@ typedef struct TtlChecking
 	const TtlExecution *within;
 	Oid			role;
 	bool		copies;
+	TimestampTz clock;			/* of COPY FROM; 0 = it hasn't started */
 } TtlChecking;
 
 extern TtlChecking ttl_execution_begin_checking(PlannedStmt *pstmt);
+extern void ttl_execution_start_copying(void);
 extern void ttl_execution_end_checking(TtlChecking outer);
 extern Oid	ttl_execution_constraints_role(const TtlExecution *outer);
 extern bool ttl_execution_checks_deferred(const TtlExecution *outer);

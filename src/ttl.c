@@ -339,6 +339,7 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		by_citus = ttl_citus_before_utility(stmt);
 		ttl_ddl_before_utility(stmt, context, by_citus);
 		ttl_copy_to_hide(stmt);
+		ttl_copy_from_start(stmt);
 
 		if (ttl_policy_is_written(stmt))
 			error_context_stack = &denied;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * copy_to.c
- *	  COPY table TO leaves out expired rows.
+ *	  COPY table TO leaves out expired rows, and COPY FROM has one clock.
  *
  * COPY table TO doesn't go through the planner, so for a container it is turned into
  * COPY (SELECT columns FROM ONLY table) TO, as PostgreSQL itself does for tables with
@@ -19,6 +19,7 @@
 #include "commands/copy.h"
 #include "compat.h"
 #include "container/container.h"
+#include "execution.h"
 #include "expiry/expiry.h"
 #include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
@@ -97,4 +98,19 @@ ttl_copy_to_hide(PlannedStmt *pstmt)
 	stmt->query = (Node *) select;
 	stmt->relation = NULL;
 	stmt->attlist = NIL;
+}
+
+/*
+ * COPY FROM is about to be executed: all its rows have one clock.  As that of other statements it
+ * starts when the table's lock has been waited for, which COPY would take itself.
+ */
+void
+ttl_copy_from_start(PlannedStmt *pstmt)
+{
+	CopyStmt   *stmt = (CopyStmt *) pstmt->utilityStmt;
+
+	if (!IsA(stmt, CopyStmt) || !stmt->is_from || ttl_container_objects() == NULL)
+		return;
+	(void) RangeVarGetRelid(stmt->relation, RowExclusiveLock, true);
+	ttl_execution_start_copying();
 }

@@ -58,6 +58,7 @@ extern void ttl_start_add_scan_filters(TtlExecution *execution, int eflags);
  */
 
 extern void ttl_copy_to_hide(PlannedStmt *pstmt);
+extern void ttl_copy_from_start(PlannedStmt *pstmt);
 
 /*
  * fk.c
