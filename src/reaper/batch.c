@@ -37,6 +37,9 @@
 #define BATCH_START			50
 #define BATCH_MAX			10000
 
+/* More than a row takes that is deleted alone */
+#define ROW_TIME			(BATCH_TIME / BATCH_START)
+
 /* How long a turn of a table may wait in vain for locks that triggers take */
 #define LOCK_WAITS_MAX		(500 * INT64CONST(1000))
 
@@ -105,7 +108,7 @@ choose_size(const TtlBatch *batch)
 
 	if (reap_rel->batch_size == 0)
 		reap_rel->batch_size = BATCH_START;
-	/* among these are rows with which a batch has timed out */
+	/* among these are rows with which a batch has timed out, or failed late */
 	size = Min(size, reap_rel->pass.n_single > 0 ? 1 : reap_rel->batch_size);
 	if (reap_rel->row_cost > 0.0)
 		size = Max(1, Min(size, cost / reap_rel->row_cost));
@@ -122,6 +125,17 @@ adapt_size(TtlBatch *batch, int64 took)
 	if (batch->ntids < reap_rel->batch_size)
 		return;					/* it was limited by something else */
 	reap_rel->batch_size = (int) Max(Min(Min(2 * (int64) batch->ntids, in_time), BATCH_MAX), 1);
+}
+
+/*
+ * Has the rows of a batch deleted one by one.  The pass keeps that for the next worker, which may have no time for more
+ * than one of them.
+ */
+static void
+isolate_rows(TtlReapRel *reap_rel, int ntids)
+{
+	reap_rel->pass.n_single = Max(reap_rel->pass.n_single, ntids);
+	reap_rel->batch_size = 1;
 }
 
 /*
@@ -235,8 +249,7 @@ ttl_batch_delete(TtlBatch *batch)
 		 * one of them is to blame, and to halve the batch would cost a
 		 * timeout each time
 		 */
-		reap_rel->pass.n_single = Max(reap_rel->pass.n_single, batch->ntids);
-		reap_rel->batch_size = 1;
+		isolate_rows(reap_rel, batch->ntids);
 		/* other tables of the database have waited for it */
 		if (batch->memory->mode.by_worker)
 			result = TTL_REAP_LATER;
@@ -271,7 +284,16 @@ ttl_batch_delete(TtlBatch *batch)
 
 	if (batch->ntids > 1)
 	{
-		if (!batch->timed_out)
+		if (batch->timed_out)
+			return result;
+
+		/*
+		 * to halve it would take as long each time, and a worker that lives
+		 * for one cycle would not come to its end
+		 */
+		if (GetCurrentTimestamp() - start > batch->ntids * ROW_TIME)
+			isolate_rows(reap_rel, batch->ntids);
+		else
 			reap_rel->batch_size = batch->ntids / 2;
 		return result;
 	}

@@ -5,8 +5,8 @@
  *
  * ttl_blame() decides by where the error was raised and by what a DELETE of no rows does:
  * - What triggers, rules and referential actions raise is a row's, whatever its SQLSTATE, unless
- *	 the DELETE of no rows raises it, too.  The batch is halved until the row is alone (batch.c); it is counted
- *	 as blocked and left to the next pass.
+ *	 the DELETE of no rows raises it, too.  The batch is halved until the row is alone, or its rows are
+ *	 deleted one by one if it has taken long (batch.c); the row is counted as blocked and left to the next pass.
  * - What the DELETE of no rows raises, or we ourselves, is the table's (a published table without
  *	 replica identity, a trigger of the archive that is disabled, a full disk): the worker pauses the table, longer
  *	 each time.

@@ -7,8 +7,8 @@
  * deleted, and how far deletion has come.  Where this process knows nothing of a table yet, what
  * others have found counts.
  *
- * A worker may live for one cycle only, so it leaves a pass with blocked rows, or with such as have
- * timed out, to the next one, which should neither begin it anew, or it would never come to what is
+ * A worker may live for one cycle only, so it leaves a pass with blocked rows, or with such as take
+ * long, to the next one, which should neither begin it anew, or it would never come to what is
  * behind them, nor repeat it too soon.  There is room for the pass of one table: that which goes on keeps it
  * until it ends, then it is another table's turn.
  *

@@ -56,8 +56,8 @@
 
 /*
  * So often the position is noted where rows are blocked one by one: a worker that lives for one cycle may
- * not come to the end of what it has collected.  Where batches have timed out, a cycle comes to a single
- * row, so it is noted after each.
+ * not come to the end of what it has collected.  Where rows are deleted one by one, since they may take long, a
+ * cycle comes to a single row, so it is noted after each.
  */
 #define MARK_EVERY			10
 #define MARKS_MAX			(COLLECT_MOST / MARK_EVERY)

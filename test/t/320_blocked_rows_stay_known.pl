@@ -213,6 +213,34 @@ my $pids = q{SELECT string_agg(DISTINCT datname, ' ') FROM pg_stat_activity WHER
 ok($node->poll_query_until('postgres', "SELECT ($pids) = 'second'"), 'a worker for the second database');
 ok($node->poll_query_until('postgres', "SELECT ($pids) = 'postgres'"), '... and for the first again');
 
+# ... also if the second always has work, so that a worker has two seconds, and rows take long before they raise: none
+# would come to the end of halving their batch, nor to a tenth of them
+$node->safe_psql('second', q{
+CREATE TABLE slow (id int);
+CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.3); RETURN OLD; END';
+CREATE TRIGGER wait BEFORE DELETE ON slow FOR EACH ROW EXECUTE FUNCTION wait();
+SELECT ttl.create_container('slow', 3600);
+INSERT INTO slow SELECT id, '2020-01-01' FROM generate_series(1, 10000) id;
+});
+ok($node->poll_query_until('second', q{SELECT rows_deleted > 0 FROM ttl.stat_containers WHERE container = 'slow'::regclass}), 'the second database is busy');
+$node->safe_psql('postgres', q{
+CREATE TABLE slow (id int);
+CREATE FUNCTION refuse_late() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.id <= 5 THEN
+        PERFORM pg_sleep(0.6);
+        RAISE 'row % is not to go', OLD.id;
+    END IF;
+    RETURN OLD;
+END $$;
+CREATE TRIGGER refuse BEFORE DELETE ON slow FOR EACH ROW EXECUTE FUNCTION refuse_late();
+SELECT ttl.create_container('slow', 3600);
+INSERT INTO slow SELECT id, timestamptz '2020-01-01' + id * interval '1s' FROM generate_series(1, 100) id;
+});
+ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 95 AND blocked_rows = 5 FROM ttl.stat_containers WHERE container = 'slow'::regclass}),
+	'workers that leave soon come to the rows behind some that take long to raise');
+$node->safe_psql('postgres', 'DROP TABLE slow');
+
 # CREATE DATABASE terminates the worker of its template, with an error if it is busy
 my $all = slurp_file($node->logfile);
 unlike($all, qr/has changed the policy of container "[^"]+": *$/m, 'a change that changes nothing is not logged');
