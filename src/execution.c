@@ -63,11 +63,13 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "nodes/value.h"
+#include "parser/parsetree.h"
 #include "rewrite/rewriteDefine.h"
 #include "storage/proc.h"
 #include "tcop/pquery.h"
 #include "utils/backend_status.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -433,7 +435,8 @@ ttl_execution_reference_time(void)
 /*
  * Announces that executions whose source text is the given one, and that start
  * on this level, see only the rows that were expired at the given instant: in the tables
- * of that owner to which the text gives the alias TTL_TO_DELETE.  What a rule adds to the
+ * of that owner to which the text gives the alias TTL_TO_DELETE.  One that deletes from another table than
+ * 'target' (InvalidOid = it deletes nothing) is an error.  What a rule adds to the
  * statement sees live rows, as any statement does.  Call it right before SPI_prepare and
  * friends.  It returns what was announced before, to be announced again by
  * ttl_execution_expect() when they are done: rules make several executions of one statement,
@@ -444,7 +447,7 @@ ttl_execution_reference_time(void)
  * then it is the user of the announcement.
  */
 TtlExpectation
-ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at, Oid owner)
+ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at, Oid owner, Oid target)
 {
 	TtlExpectation before = expected;
 
@@ -452,6 +455,7 @@ ttl_execution_expect_deletion(const char *source_text, TimestampTz expired_at, O
 	expected.depth = depth;
 	expected.expired_at = not_after_present(expired_at);
 	expected.owner = owner;
+	expected.target = target;
 	expected.analyzed = false;
 	GetUserIdAndSecContext(&expected.role, &expected.sec_context);
 	return before;
@@ -483,6 +487,22 @@ ttl_execution_deletes_as(void)
 	return expected.owner;
 }
 
+/*
+ * Errors (40001) if the announced statement deletes from another table.  The lock on a table keeps its name, but
+ * not that of its schema: another table may have both since the statement was made, and would lose live rows.
+ */
+static void
+check_target(const Query *query)
+{
+	if (OidIsValid(expected.target) &&
+		rt_fetch(query->resultRelation, query->rtable)->relid != expected.target)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("the schema of table \"%s\" has been renamed",
+						get_rel_name(expected.target)),
+				 errhint("The transaction might succeed if retried.")));
+}
+
 /* A statement has been analyzed, and not yet rewritten. */
 void
 ttl_execution_analyzed(ParseState *pstate, Query *query)
@@ -491,8 +511,14 @@ ttl_execution_analyzed(ParseState *pstate, Query *query)
 	note_transaction_snapshot(query->utilityStmt == NULL ||
 							  !IsA(query->utilityStmt, TransactionStmt));
 
+	if (!ttl_execution_is_expected(pstate->p_sourcetext))
+		return;
+
+	/* each time: the plan cache may have it analyzed again */
+	check_target(query);
+
 	/* the rewriter checks row security, the executor permissions */
-	if (!expected.analyzed && ttl_execution_is_expected(pstate->p_sourcetext))
+	if (!expected.analyzed)
 	{
 		expected.analyzed = true;
 		setRuleCheckAsUser((Node *) query, expected.owner);

@@ -101,13 +101,14 @@ typedef struct TtlExpectation
 	int			depth;
 	TimestampTz expired_at;
 	Oid			owner;
+	Oid			target;			/* table that it deletes from, or InvalidOid */
 	bool		analyzed;		/* if not, it is what is analyzed next */
 	Oid			role;			/* that executes it, ... */
 	int			sec_context;	/* ... and in what context */
 } TtlExpectation;
 
 extern TtlExpectation ttl_execution_expect_deletion(const char *source_text,
-													TimestampTz expired_at, Oid owner);
+													TimestampTz expired_at, Oid owner, Oid target);
 extern void ttl_execution_expect(TtlExpectation expectation);
 extern Oid	ttl_execution_deletes_as(void);
 extern bool ttl_execution_is_expected(const char *source_text);

@@ -297,7 +297,7 @@ delete_from_table(const Deletion *deletion, ToDelete *to_delete, int flags)
 		ttl_container_is_owner(deletion->user->role, RelationGetRelid(to_delete->rel));
 	error_context_stack = &callback;
 	ttl_owner_execute(sql, 1, &type, &tids, deletion->expired_at, owner,
-					  InvalidSnapshot, role != deletion->outer_role);
+					  RelationGetRelid(to_delete->rel), InvalidSnapshot, role != deletion->outer_role);
 	to_delete->deleted = SPI_processed;
 	/* in a restricted operation nothing was deferred */
 	if (deletion->restricted)

@@ -41,7 +41,7 @@ extern bool ttl_owner_acts_as_other(const TtlSessionUser *user, Relation rel);
 #define TTL_OWNER_TO_DELETE	"\"" TTL_TO_DELETE "\""
 
 extern void ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
-							  TimestampTz expired_at, Oid owner,
+							  TimestampTz expired_at, Oid owner, Oid target,
 							  Snapshot snapshot, bool fire_triggers);
 extern void ttl_owner_run_deferred(void);
 extern void ttl_owner_honour_foreign_keys(TtlExecution *execution);

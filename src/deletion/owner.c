@@ -128,7 +128,7 @@ ttl_owner_begin(Oid owner, bool restricted, TtlSqlContext *saved)
 /*
  * Executes a statement that is to see expired rows only, in the tables of that owner
  * that have the alias TTL_OWNER_TO_DELETE.  The right to do so is the owner's, not the current
- * user's.  Without fire_triggers, AFTER triggers are left to the statement around this one.
+ * user's.  'target' is the table that it deletes from, or InvalidOid.  Without fire_triggers, AFTER triggers are left to the statement around this one.
  *
  * Names are looked up as the owner, who may use schemas that the user may not.
  *
@@ -136,10 +136,10 @@ ttl_owner_begin(Oid owner, bool restricted, TtlSqlContext *saved)
  */
 void
 ttl_owner_execute(const char *sql, int nargs, Oid *types, Datum *values,
-				  TimestampTz expired_at, Oid owner, Snapshot snapshot,
+				  TimestampTz expired_at, Oid owner, Oid target, Snapshot snapshot,
 				  bool fire_triggers)
 {
-	TtlExpectation outer = ttl_execution_expect_deletion(sql, expired_at, owner);
+	TtlExpectation outer = ttl_execution_expect_deletion(sql, expired_at, owner, target);
 	Oid			userid;
 	int			sec_context;
 

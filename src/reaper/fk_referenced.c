@@ -207,7 +207,7 @@ query_referenced(const TtlBatch *batch, const Reference *reference, ItemPointer 
 	 * a foreign key finds rows that the transaction's snapshot is too old to
 	 * see
 	 */
-	ttl_owner_execute(sql.data, 0, NULL, NULL, reference->expired_at, owner,
+	ttl_owner_execute(sql.data, 0, NULL, NULL, reference->expired_at, owner, InvalidOid,
 					  IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot, true);
 	tuplestore_end(keys);
 	table_close(table, NoLock);
