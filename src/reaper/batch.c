@@ -266,7 +266,7 @@ ttl_batch_delete(TtlBatch *batch)
 		if (batch->deleted < batch->ntids)
 		{
 			block_left_rows(batch);
-			reap_rel->blocked_until = reap_rel->next_tid;
+			ttl_pass_note_blocked(reap_rel, reap_rel->next_tid);
 		}
 		return result;
 	}
@@ -302,7 +302,7 @@ ttl_batch_delete(TtlBatch *batch)
 	reap_rel->pass.n_single = Max(reap_rel->pass.n_single - 1, 0);
 	ttl_blame_block_row(batch, error);
 	reap_rel->next_tid++;
-	reap_rel->blocked_until = reap_rel->next_tid;
+	ttl_pass_note_blocked(reap_rel, reap_rel->next_tid);
 	if (batch->memory->mode.by_worker && reap_rel->lock_waits >= LOCK_WAITS_MAX)
 		result = TTL_REAP_LATER;
 	return result;

@@ -48,8 +48,12 @@ typedef struct Reference
 /* The most rows that are looked up at once: a query has to end before the batch's deadline */
 #define ROWS_MAX	10000
 
-/* ... and where each row may take long, for the position can't be among those that are asked about at once */
+/*
+ * ... and where each row may take long, for the position can't be among those that are asked about at once: a worker
+ * that lives for one cycle may not come to their end
+ */
 #define RAISING_ROWS_MAX	50
+#define SINGLE_ROWS_MAX		1
 
 /* True if rows that reference by the key, and stay, keep what they reference from being deleted. */
 static bool
@@ -263,6 +267,19 @@ find_referenced(TtlBatch *batch, const Reference *reference, ItemPointer tids, i
 	ttl_sql_end(&saved);
 }
 
+/* How many rows are looked up at once */
+static int
+choose_number(const TtlReapRel *reap_rel)
+{
+	int			most = ROWS_MAX;
+
+	if (reap_rel->pass.raises)
+		most = RAISING_ROWS_MAX;
+	if (reap_rel->pass.n_single > 0)
+		most = SINGLE_ROWS_MAX;
+	return Min(reap_rel->tids.n - reap_rel->next_tid, most);
+}
+
 /*
  * Removes referenced rows from the next of the collected TIDs, counts them as blocked, and
  * notes why.
@@ -272,8 +289,7 @@ ttl_fk_referenced_leave_out(TtlBatch *batch)
 {
 	TtlReapRel *reap_rel = batch->reap_rel;
 	ItemPointer tids = reap_rel->tids.tids + reap_rel->next_tid;
-	int			ntids = Min(reap_rel->tids.n - reap_rel->next_tid,
-							reap_rel->pass.raises ? RAISING_ROWS_MAX : ROWS_MAX);
+	int			ntids = choose_number(reap_rel);
 	bool	   *is_referenced = palloc0(ntids);
 	int			left_out = 0;
 	ListCell   *lc;
@@ -297,6 +313,6 @@ ttl_fk_referenced_leave_out(TtlBatch *batch)
 	reap_rel->blocked += left_out;
 	reap_rel->checked = reap_rel->next_tid + ntids;
 	if (left_out > 0)
-		reap_rel->blocked_until = reap_rel->checked;
+		ttl_pass_note_blocked(reap_rel, reap_rel->checked);
 	reap_rel->next_tid += left_out;
 }

@@ -210,6 +210,16 @@ set_position(TtlReapRel *reap_rel, const TtlExpiryPosition *position)
 }
 
 /*
+ * Rows have been blocked before the TID of that number.  The position can't be among those that have been asked about
+ * at once, whose order has changed: one of them that is alone in its batch then makes no difference.
+ */
+void
+ttl_pass_note_blocked(TtlReapRel *reap_rel, int until)
+{
+	reap_rel->blocked_until = Max(reap_rel->blocked_until, until);
+}
+
+/*
  * Moves the position to the last mark, if that is behind rows that have been dealt with in committed
  * transactions: the next worker goes on from there.
  */

@@ -150,6 +150,7 @@ extern void ttl_pass_clear(TtlReapRel *reap_rel);
 extern void ttl_pass_discard(TtlReapRel *reap_rel);
 extern void ttl_pass_forget(TtlReapRel *reap_rel);
 extern void ttl_pass_end_pause(TtlReapRel *reap_rel);
+extern void ttl_pass_note_blocked(TtlReapRel *reap_rel, int until);
 extern void ttl_pass_move_to_mark(TtlReapRel *reap_rel);
 extern bool ttl_pass_advance(TtlReapRel *reap_rel);
 extern bool ttl_pass_find_due(TtlBatch *batch);

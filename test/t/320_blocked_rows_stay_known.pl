@@ -217,29 +217,36 @@ ok($node->poll_query_until('postgres', "SELECT ($pids) = 'postgres'"), '... and 
 # would come to the end of halving their batch, nor to a tenth of them
 $node->safe_psql('second', q{
 CREATE TABLE slow (id int);
-CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.3); RETURN OLD; END';
+CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.02); RETURN OLD; END';
 CREATE TRIGGER wait BEFORE DELETE ON slow FOR EACH ROW EXECUTE FUNCTION wait();
 SELECT ttl.create_container('slow', 3600);
 INSERT INTO slow SELECT id, '2020-01-01' FROM generate_series(1, 10000) id;
 });
 ok($node->poll_query_until('second', q{SELECT rows_deleted > 0 FROM ttl.stat_containers WHERE container = 'slow'::regclass}), 'the second database is busy');
 $node->safe_psql('postgres', q{
-CREATE TABLE slow (id int);
+CREATE TABLE slow (id int PRIMARY KEY);
+CREATE TABLE holding (slow int REFERENCES slow);
+CREATE TABLE gone (id int);
 CREATE FUNCTION refuse_late() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF OLD.id <= 5 THEN
+    IF OLD.id <= 6 THEN
         PERFORM pg_sleep(0.6);
         RAISE 'row % is not to go', OLD.id;
     END IF;
+    INSERT INTO public.gone VALUES (OLD.id);
     RETURN OLD;
 END $$;
 CREATE TRIGGER refuse BEFORE DELETE ON slow FOR EACH ROW EXECUTE FUNCTION refuse_late();
 SELECT ttl.create_container('slow', 3600);
 INSERT INTO slow SELECT id, timestamptz '2020-01-01' + id * interval '1s' FROM generate_series(1, 100) id;
+SET session_replication_role = replica;
+INSERT INTO holding SELECT generate_series(31, 40);
 });
-ok($node->poll_query_until('postgres', q{SELECT rows_deleted = 95 AND blocked_rows = 5 FROM ttl.stat_containers WHERE container = 'slow'::regclass}),
+ok($node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM gone WHERE id = 100'),
 	'workers that leave soon come to the rows behind some that take long to raise');
-$node->safe_psql('postgres', 'DROP TABLE slow');
+is($node->safe_psql('postgres', q{SELECT string_agg(id::text, ' ' ORDER BY id) FROM gone}),
+	join(' ', 7 .. 30, 41 .. 100), '... and have passed over none but these, and what is referenced');
+$node->safe_psql('postgres', 'DROP TABLE slow, holding, gone');
 
 # CREATE DATABASE terminates the worker of its template, with an error if it is busy
 my $all = slurp_file($node->logfile);
