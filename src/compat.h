@@ -251,13 +251,6 @@
 #define TtlDshashSetCopyFunction(parameters)	((void) (parameters))
 #endif
 
-/* 19: signal handlers are told who has sent the signal; for one that calls another */
-#if PG_VERSION_NUM >= 190000
-#define TTL_SIGNAL_ARGUMENTS	postgres_signal_arg, pg_siginfo
-#else
-#define TTL_SIGNAL_ARGUMENTS	postgres_signal_arg
-#endif
-
 /* 17: the condition of a MERGE is no part of its join tree */
 #if PG_VERSION_NUM >= 170000
 #define TTL_MERGE_CONDITION(query) ((query)->mergeJoinCondition)

@@ -10,8 +10,8 @@
  * as by statement_timeout, and again every CANCEL_PERIOD, since a trigger may trap the
  * error.  Its rows are then deleted one by one.  A worker whose cancellations are all
  * trapped is terminated in the end; in a user's session that is left to the user.  When the
- * worker's process ends during an attempt, by this or by what a trigger has set (exit_on_error,
- * transaction_timeout), ttl_attempt_handle_exit() gives the container a long pause.
+ * worker's process ends during an attempt, by this or by a trigger (exit_on_error, transaction_timeout,
+ * pg_terminate_backend()), ttl_attempt_handle_exit() gives the container a long pause.
  *
  *-------------------------------------------------------------------------
  */

@@ -98,14 +98,35 @@ renew_schedule(TimestampTz *next, TtlReaperState *state, TimestampTz *start_at)
 	return false;
 }
 
+/* True if another process has terminated this one.  A trigger that does so is to blame as one that ends it otherwise. */
 static volatile sig_atomic_t is_terminated = false;
 
-/* Signal handler */
+/* What PostgreSQL does about the signal: its handlers are told the sender since 19, and then take what terminate() takes */
+static struct sigaction dying;
+
+/* Signal handler, with the sender */
 static void
-terminate(SIGNAL_ARGS)
+terminate(int signo, siginfo_t * info, void *context)
 {
-	is_terminated = true;
-	die(TTL_SIGNAL_ARGUMENTS);
+	is_terminated = info->si_pid != MyProcPid;
+	if (dying.sa_flags & SA_SIGINFO)
+		dying.sa_sigaction(signo, info, context);
+	else
+		dying.sa_handler(signo);
+}
+
+/* Sets the handler of SIGTERM. */
+static void
+handle_termination(void)
+{
+	struct sigaction action;
+
+	pqsignal(SIGTERM, die);
+	(void) sigaction(SIGTERM, NULL, &dying);
+	action = dying;
+	action.sa_flags |= SA_SIGINFO;
+	action.sa_sigaction = terminate;
+	(void) sigaction(SIGTERM, &action, NULL);
 }
 
 /* If a batch is to blame, the next worker need not wait as it does after a failure. */
@@ -134,7 +155,7 @@ ttl_worker_main(Datum main_arg)
 	TimestampTz cycle_at = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, terminate);
+	handle_termination();
 	BackgroundWorkerUnblockSignals();
 
 	/* a SIGHUP that came before the handler was set has been discarded */

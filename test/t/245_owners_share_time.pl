@@ -33,6 +33,9 @@ BEGIN
     EXECUTE format('INSERT INTO %I (id, _ts) SELECT g, ''2020-01-01'' FROM generate_series(1, %s) g', name, expired);
 END $$;
 
+-- what others than superusers may not do to a background worker
+CREATE FUNCTION end_session() RETURNS bool LANGUAGE sql SECURITY DEFINER AS 'SELECT pg_terminate_backend(pg_backend_pid())';
+
 CREATE TABLE of_bob (id int);
 SELECT ttl.create_container('of_bob', 1);
 ALTER TABLE of_bob OWNER TO bob;
@@ -47,6 +50,7 @@ my %deadly = (
 	'... trapped' => [ q{BEGIN SET exit_on_error = on; RAISE 'no'; EXCEPTION WHEN others THEN NULL; END} ],
 	'... of a statement' => [ q{SET exit_on_error = on; RAISE 'no'}, 'TRIGGER %s BEFORE DELETE ON %1$s' ],
 	'... afterwards' => [ q{SET exit_on_error = on; RAISE 'no'}, 'TRIGGER %s AFTER DELETE ON %1$s FOR EACH ROW' ],
+	'pg_terminate_backend' => [ 'PERFORM public.end_session(), pg_sleep(10)' ],
 	'... deferred' => [ q{SET exit_on_error = on; RAISE 'no'}, 'CONSTRAINT TRIGGER %s AFTER DELETE ON %1$s DEFERRABLE INITIALLY DEFERRED FOR EACH ROW' ],
 );
 $deadly{transaction_timeout} = [ q{SET transaction_timeout = '10ms'; PERFORM pg_sleep(1)} ] if $has_timeout eq '1';
