@@ -63,13 +63,13 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "nodes/value.h"
+#include "own_sql.h"
 #include "parser/parsetree.h"
 #include "rewrite/rewriteDefine.h"
 #include "storage/proc.h"
 #include "tcop/pquery.h"
 #include "utils/backend_status.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -487,22 +487,6 @@ ttl_execution_deletes_as(void)
 	return expected.owner;
 }
 
-/*
- * Errors (40001) if the announced statement deletes from another table.  The lock on a table keeps its name, but
- * not that of its schema: another table may have both since the statement was made, and would lose live rows.
- */
-static void
-check_target(const Query *query)
-{
-	if (OidIsValid(expected.target) &&
-		rt_fetch(query->resultRelation, query->rtable)->relid != expected.target)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("the schema of table \"%s\" has been renamed",
-						get_rel_name(expected.target)),
-				 errhint("The transaction might succeed if retried.")));
-}
-
 /* A statement has been analyzed, and not yet rewritten. */
 void
 ttl_execution_analyzed(ParseState *pstate, Query *query)
@@ -514,8 +498,13 @@ ttl_execution_analyzed(ParseState *pstate, Query *query)
 	if (!ttl_execution_is_expected(pstate->p_sourcetext))
 		return;
 
-	/* each time: the plan cache may have it analyzed again */
-	check_target(query);
+	/*
+	 * another table would lose live rows; each time, since the plan cache may
+	 * have it analyzed again
+	 */
+	if (OidIsValid(expected.target))
+		ttl_sql_check_table(rt_fetch(query->resultRelation, query->rtable)->relid == expected.target,
+							expected.target);
 
 	/* the rewriter checks row security, the executor permissions */
 	if (!expected.analyzed)

@@ -17,6 +17,7 @@
 #include "own_sql.h"
 #include "utils/elog.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 
 /* Sets a parameter until ttl_sql_end(). */
 void
@@ -79,4 +80,18 @@ ttl_sql_end(const TtlSqlContext *saved)
 		AtEOXact_GUC(saved->keeps_settings, saved->nestlevel);
 	if (saved->is_switched)
 		SetUserIdAndSecContext(saved->userid, saved->sec_context);
+}
+
+/*
+ * Errors (40001) unless a statement that writes to the table has found it by its name, rather than another.  The
+ * lock on a table keeps its name, but not that of its schema: another table may have both by now.
+ */
+void
+ttl_sql_check_table(bool is_found, Oid table)
+{
+	if (!is_found)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("the schema of table \"%s\" has been renamed", get_rel_name(table)),
+				 errhint("The transaction might succeed if retried.")));
 }

@@ -38,5 +38,6 @@ typedef struct TtlSqlContext
 extern void ttl_sql_begin(Oid role, int flags, TtlSqlContext *saved);
 extern void ttl_sql_set(const char *name, const char *value);
 extern void ttl_sql_end(const TtlSqlContext *saved);
+extern void ttl_sql_check_table(bool is_found, Oid table);
 
 #endif							/* TTL_OWN_SQL_H */

@@ -45,6 +45,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/plancache.h"
 #include "utils/rel.h"
 #include "utils/rls.h"
 
@@ -180,6 +181,15 @@ match_columns(Relation rel, Relation archive, Archiving *archiving, Oid *types)
 					ttl_container_table_name(RelationGetRelid(archive)), names.data, values.data);
 }
 
+/* Errors (40001) if the INSERT is into another table, that has the archive's name by now. */
+static void
+check_plan(const Archiving *archiving)
+{
+	const CachedPlanSource *source = linitial(SPI_plan_get_plan_sources(archiving->plan));
+
+	ttl_sql_check_table(list_member_oid(source->relationOids, archiving->archive), archiving->archive);
+}
+
 /* Prepares the INSERT, as the owner.  The archive stays as it is until the transaction ends. */
 static void
 prepare(Relation rel, Oid container, Oid archive_relid, Archiving *archiving)
@@ -197,6 +207,7 @@ prepare(Relation rel, Oid container, Oid archive_relid, Archiving *archiving)
 	sql = match_columns(rel, archive, archiving, types);
 	archiving->plan = SPI_prepare(sql, archiving->ncolumns, types);
 	archiving->archive = archive_relid;
+	check_plan(archiving);
 	table_close(archive, NoLock);
 }
 
@@ -270,6 +281,9 @@ insert(const Archiving *archiving, TupleTableSlot *slot)
 	/* a rule may have made something else of it */
 	if (result < 0)
 		elog(ERROR, "SPI_execute_plan failed: %s", SPI_result_code_string(result));
+
+	/* the plan cache may have looked the name up again */
+	check_plan(archiving);
 }
 
 /* Error context: names what is done, but no values of a row that is gone for the user.  It reads no catalog. */

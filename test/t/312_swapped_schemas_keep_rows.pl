@@ -1,4 +1,4 @@
-# A deletion takes no row of another table that has got the name of its own meanwhile.
+# A deletion takes no row of another table that has got the name of its own meanwhile, and archives none there.
 use strict;
 use warnings;
 
@@ -42,6 +42,40 @@ $holder->quit;
 
 $node->is_emptied('former.session', 'a container whose schema has been renamed is emptied');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM green.session'), '20', '... and not the table that has its name now');
+
+# the plan that archives rows looks the name up again
+$node->safe_psql('postgres', <<'END');
+SET ROLE app;
+CREATE TABLE green.archive (id int);
+CREATE TABLE former.archive (id int);
+CREATE TABLE former.item (id int);
+SELECT ttl.create_container('former.item', 3600);
+SELECT ttl.alter_container('former.item', archive_to => 'green.archive', reaping => false);
+CREATE FUNCTION former.wait() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.id = 2 THEN
+        PERFORM pg_advisory_lock_shared(2);
+        WHILE NOT pg_try_advisory_lock(1) LOOP
+            PERFORM pg_sleep(0.01);
+        END LOOP;
+        -- takes the invalidations of others
+        PERFORM count(*) FROM pg_shseclabel;
+    END IF;
+    RETURN OLD;
+END $$;
+CREATE TRIGGER a_wait AFTER DELETE ON former.item FOR EACH ROW EXECUTE FUNCTION former.wait();
+INSERT INTO former.item (id, _ts) SELECT g, '2020-01-01' FROM generate_series(1, 2) g;
+END
+$holder = $node->background_psql('postgres');
+$holder->query_safe('SELECT pg_advisory_lock(1)');
+$node->safe_psql('postgres', q{SELECT ttl.alter_container('former.item', reaping => true)});
+$node->wait_until(q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 2});
+$node->safe_psql('postgres', 'BEGIN; ALTER SCHEMA green RENAME TO right_one; ALTER SCHEMA former RENAME TO green; COMMIT');
+$holder->query_safe('SELECT pg_advisory_unlock(1)');
+$holder->quit;
+$node->is_emptied('green.item', 'a container with an archive whose schema has been renamed is emptied');
+is($node->safe_psql('postgres', q{SELECT (SELECT string_agg(id::text, ' ' ORDER BY id) FROM right_one.archive), (SELECT count(*) FROM green.archive)}),
+	'1 2|0', '... into that archive');
 
 $node->stop;
 done_testing();
