@@ -338,8 +338,8 @@ ttl_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		/* from here on Citus's own work is known, to ttl_citus_end_utility() */
 		by_citus = ttl_citus_before_utility(stmt);
 		ttl_ddl_before_utility(stmt, context, by_citus);
-		ttl_copy_to_hide(stmt);
-		ttl_copy_from_start(stmt);
+		ttl_copy_hide(stmt);
+		ttl_copy_start(stmt);
 
 		if (ttl_policy_is_written(stmt))
 			error_context_stack = &denied;

@@ -54,11 +54,11 @@ extern void ttl_start_without_filters(TtlExecution *execution, int eflags);
 extern void ttl_start_add_scan_filters(TtlExecution *execution, int eflags);
 
 /*
- * copy_to.c
+ * copy.c
  */
 
-extern void ttl_copy_to_hide(PlannedStmt *pstmt);
-extern void ttl_copy_from_start(PlannedStmt *pstmt);
+extern void ttl_copy_hide(PlannedStmt *pstmt);
+extern void ttl_copy_start(PlannedStmt *pstmt);
 
 /*
  * fk.c

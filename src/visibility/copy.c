@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * copy_to.c
+ * copy.c
  *	  COPY table TO leaves out expired rows, and COPY FROM has one clock.
  *
  * COPY table TO doesn't go through the planner, so for a container it is turned into
@@ -29,7 +29,7 @@
 
 /* COPY is about to be executed: makes it read a container as a query does. */
 void
-ttl_copy_to_hide(PlannedStmt *pstmt)
+ttl_copy_hide(PlannedStmt *pstmt)
 {
 	CopyStmt   *stmt = (CopyStmt *) pstmt->utilityStmt;
 	Oid			relid;
@@ -105,7 +105,7 @@ ttl_copy_to_hide(PlannedStmt *pstmt)
  * starts when the table's lock has been waited for, which COPY would take itself.
  */
 void
-ttl_copy_from_start(PlannedStmt *pstmt)
+ttl_copy_start(PlannedStmt *pstmt)
 {
 	CopyStmt   *stmt = (CopyStmt *) pstmt->utilityStmt;
 
