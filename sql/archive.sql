@@ -406,5 +406,21 @@ SELECT id FROM shelf ORDER BY id;
 SELECT id FROM label ORDER BY id;
 SELECT count(*) FROM tag;
 
+-- What the archive's rules make of a row counts: nothing, or a row of another table
+CREATE TABLE ruled (id int PRIMARY KEY);
+CREATE TABLE unused (id int);
+CREATE TABLE elsewhere (id int);
+SELECT ttl.create_container('ruled', 60);
+SELECT ttl.alter_container('ruled', archive_to => 'unused');
+CREATE RULE r AS ON INSERT TO unused DO INSTEAD NOTHING;
+INSERT INTO ruled (id, _ts) VALUES (1, '2020-01-01');
+CALL ttl.reap('ruled');
+CREATE OR REPLACE RULE r AS ON INSERT TO unused DO INSTEAD INSERT INTO elsewhere VALUES (NEW.id);
+INSERT INTO ruled (id, _ts) VALUES (2, '2020-01-01');
+CALL ttl.reap('ruled');
+SELECT * FROM unused;
+SELECT * FROM elsewhere;
+SELECT * FROM stored('ruled');
+
 SET client_min_messages = error;
 DROP SCHEMA archive CASCADE;
