@@ -49,7 +49,13 @@ $node->processes_are('ttl reaper', 1, '... and starts another', 'postgres');
 $worker = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'ttl reaper' AND datname = 'second'});
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
 $node->process_is_not('ttl reaper', $worker, '... and replaces one that was terminated', 'second');
+
+# A dropped database is not in the statistics, which the next launcher rids of it.
+$launcher = $node->pid_of('ttl launcher');
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($launcher)");
+$node->wait_until("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $launcher");
 $node->safe_psql('postgres', 'DROP DATABASE second');
+is($node->safe_psql('postgres', 'SELECT database FROM ttl.stat_reaper'), 'postgres', 'a database that is dropped without a launcher is not shown');
 
 my $log = -s $node->logfile;
 $node->restart;

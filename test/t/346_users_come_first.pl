@@ -102,6 +102,19 @@ for my $settings ('', $parallel)
 	cmp_ok($cost, '<', 1.7 * $pages, '... is counted once' . ($settings && ', not by workers and leader'));
 }
 
+# ... nor again with each later statement of its session, what it has written to temporary tables included
+$session->query(q{SET temp_buffers = 100});
+for my $kind ('', 'TEMPORARY')
+{
+	my $before = foreground();
+	$session->query("CREATE $kind TABLE written AS SELECT id FROM large; SELECT count(*) FROM written; DROP TABLE written");
+	my $cost = foreground() - $before;
+	cmp_ok($cost, '>=', 20 * 100, "a session has written a table $kind");
+	$before = foreground();
+	$session->query('SELECT 1') for 1 .. 5;
+	cmp_ok(foreground() - $before, '<', $cost / 2, '... which is counted once');
+}
+
 # Deletion waits for a statement that goes on and on, and uses this much however little of the machine it gets.
 $node->configure('ttl.throughput = 2000');
 $node->wait_until('SHOW ttl.throughput', '2000');
