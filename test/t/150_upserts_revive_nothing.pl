@@ -1,6 +1,6 @@
 # Sessions that write the same few keys with rows that are expired when they come in:
 # no ON CONFLICT updates an expired row, or gives way to one.  What a race leaves is
-# 40001, which pgbench tries again.
+# 40001, which pgbench tries again.  Whichever session is older meets what the other is writing.
 use strict;
 use warnings;
 
@@ -74,6 +74,43 @@ for my $name (sort keys %scripts)
 		$node->safe_psql('postgres', 'TRUNCATE wrong, item');
 	}
 	unlink($file);
+}
+
+# A bulk load has found that nothing has expired, but for the row that another session is just writing.
+$node->safe_psql('postgres', <<'END');
+CREATE FUNCTION wait_for(who text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    IF who = 'slow' THEN
+        PERFORM pg_advisory_xact_lock(2);
+    END IF;
+    RETURN true;
+END $$;
+CREATE TABLE loaded (id int PRIMARY KEY, note text, CHECK (wait_for(note)));
+SELECT ttl.create_container('loaded', 60);
+END
+for my $sessions ([ 'writer', 'loader' ], [ 'loader', 'writer' ])
+{
+	# of all sessions that have been, these are the first that write
+	$node->restart;
+	my %session = map { $_ => $node->background_psql('postgres', on_error_stop => 0) } @$sessions;
+	my $holder = $node->background_psql('postgres');
+	my $waiting = q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'};
+
+	$holder->query_safe('SELECT pg_advisory_lock(1), pg_advisory_lock(2)');
+	$session{writer}->query_until(qr/begins/, "\\echo begins\nBEGIN; INSERT INTO loaded (id, note, _ts) VALUES (200, 'slow', '2020-01-01');\n");
+	$node->wait_until($waiting, 1);
+	$session{loader}->query_until(qr/begins/,
+		"\\echo begins\nINSERT INTO loaded SELECT i, CASE i WHEN 150 THEN pg_advisory_xact_lock(1)::text END FROM generate_series(1, 300) i;\n");
+	$node->wait_until($waiting, 2);
+	$holder->query_safe('SELECT pg_advisory_unlock(2)');
+	$node->wait_until($waiting, 1);
+	$holder->query_safe('SELECT pg_advisory_unlock(1)');
+	$node->wait_until(q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'transactionid'}, 1);
+	$session{writer}->query('COMMIT');
+	$session{loader}->query('SELECT 1');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM loaded'), '300', "its key is free if the $sessions->[0] is older");
+	$node->safe_psql('postgres', 'TRUNCATE loaded');
+	$_->quit for values %session, $holder;
 }
 
 $node->stop;
