@@ -106,6 +106,19 @@ $publisher->safe_psql('postgres', "INSERT INTO item (id, note) VALUES (20, 'from
 catch_up();
 is($subscriber->safe_psql('postgres', "SET ttl.show_expired = on; SELECT count(*) FROM item WHERE note = 'from the publisher' AND id = 20; SELECT count(*) FROM part; SELECT count(*) FROM remark"),
 	"1\n0\n0", '... goes with what references it');
+
+# ... unless they fire always: then an action is carried out that no statement surrounds
+$subscriber->safe_psql('postgres', <<'END');
+INSERT INTO part VALUES (2, 20);
+DO $$
+BEGIN
+	EXECUTE (SELECT format('ALTER TABLE item ENABLE ALWAYS TRIGGER %I', tgname) FROM pg_trigger
+	          WHERE tgrelid = 'item'::regclass AND tgfoid = '"RI_FKey_cascade_del"'::regproc);
+END $$;
+END
+$publisher->safe_psql('postgres', 'DELETE FROM item WHERE id = 20');
+catch_up();
+is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM item WHERE id = 20; SELECT count(*) FROM part'), "0\n0", 'a foreign key that fires always cascades');
 $subscriber->safe_psql('postgres', 'DROP TABLE part, remark');
 
 # The reaper's deletions, and eviction
