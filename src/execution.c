@@ -578,7 +578,7 @@ ttl_execution_describe(TtlExecution *execution, QueryDesc *query_desc)
 		execution->clock = strtoi64(leader, NULL, 10);
 		follow_clock(execution->clock);
 	}
-	else if (current != NULL && (deletes || serves_foreign_key))
+	else if (deletes || serves_foreign_key)
 		execution->clock = ttl_execution_reference_time();
 	else
 		execution->clock = get_clock(query_desc->snapshot);
