@@ -65,6 +65,19 @@ INSERT INTO ttl.container (relid, default_time_to_live, ttl_column, indexing, to
 VALUES ('strict', 60, 'until', 'none', true, true, '0');
 \set VERBOSITY terse
 SELECT count(*) FROM ttl.containers WHERE container = 'strict'::regclass;
+-- Who restores a dump, which uses COPY, hears that nothing is deleted yet, and how it will be
+\set VERBOSITY default
+\set SHOW_CONTEXT never
+COPY ttl.container (relid, default_time_to_live, ts_column, indexing, touch_on_update, reaping, reap_delay) FROM stdin;
+strict	60	_ts	none	t	t	0
+\.
+-- and what no function stores is no matter of privileges there, either
+COPY ttl.container (relid, default_time_to_live, ts_column, indexing, touch_on_update, reaping, reap_delay) FROM stdin;
+strict	0	_ts	none	t	t	0
+\.
+\unset SHOW_CONTEXT
+\set VERBOSITY terse
+SELECT ttl.drop_container('strict');
 
 --
 -- The first statement of a session
