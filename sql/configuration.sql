@@ -680,6 +680,10 @@ SELECT refused('ALTER TABLE configuration.keyed ADD g timestamp GENERATED ALWAYS
 -- A virtual generated column, which PostgreSQL has from 18 on, is as good as its columns
 SELECT state('ALTER TABLE configuration.keyed ADD g timestamp GENERATED ALWAYS AS (day AT TIME ZONE ''UTC'') VIRTUAL; '
     'ALTER TABLE configuration.keyed DROP g') IN ('done', '42601');
+-- but no TTL column, since it cannot be indexed
+SELECT refused('CREATE TABLE configuration.virtual (n int, life int GENERATED ALWAYS AS (n) VIRTUAL); '
+    'SELECT ttl.create_container(''configuration.virtual'', 60, ttl_column => ''life'')')
+    ~ '^(0A000: virtual generated column "life" cannot be the TTL column of a container|42601)';
 SELECT indexes_of('keyed');
 -- included without being a key, it may be reset
 CREATE UNIQUE INDEX ON keyed (id) INCLUDE (day);
