@@ -558,6 +558,14 @@ SELECT n, conflict, after_import(n, conflict)
        unnest(ARRAY['', 'ON CONFLICT DO NOTHING', 'ON CONFLICT (id) DO UPDATE SET note = t.note '
            '|| '' revived''']) conflict;
 
+-- Each of them is noticed, though the one before it was like it and was left out
+TRUNCATE imported;
+INSERT INTO imported (id, note, _ts) SELECT CASE i WHEN 201 THEN 1 WHEN 203 THEN 202 ELSE i END, CASE i
+    WHEN 201 THEN 'imported' WHEN 202 THEN 'imported' ELSE 'new' END, CASE i
+    WHEN 201 THEN '2020-01-01' WHEN 202 THEN '2020-01-01' END::timestamptz
+  FROM generate_series(1, 210) i ON CONFLICT DO NOTHING;
+SELECT rows_of('imported');
+
 -- A function in the statement's own SELECT brings expired rows in
 CREATE FUNCTION import(i int) RETURNS int LANGUAGE sql AS $$
     INSERT INTO keys.imported (id, note, _ts) VALUES (i, 'imported', '2020-01-01') RETURNING id
