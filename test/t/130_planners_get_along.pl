@@ -46,6 +46,11 @@ INSERT INTO mine (id, _ts) VALUES (1, '2020-01-01');
 RESET ROLE;
 CREATE FUNCTION seen(i int) RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE STABLE AS $$ BEGIN RETURN (SELECT count(*) FROM secret WHERE i > 0); END $$;
 CREATE TABLE one AS SELECT 1 AS i;
+CREATE TABLE parent (id int PRIMARY KEY);
+CREATE TABLE item (id int, parent int REFERENCES parent ON DELETE CASCADE);
+SELECT ttl.create_container('item', 60);
+INSERT INTO parent VALUES (1);
+INSERT INTO item VALUES (1, 1, '2020-01-01'), (2, 1, '2900-01-01');
 ANALYZE;
 END
 
@@ -59,6 +64,9 @@ my $force = $node->safe_psql('postgres', "SELECT name FROM pg_settings WHERE nam
 is($node->safe_psql('postgres', "SET $force = on; SELECT seen(i) FROM one"), '1', 'bypassed: a function in a parallel worker');
 $node->safe_psql('postgres', "CALL ttl.reap('mine')");
 is($node->safe_psql('postgres', 'SELECT s FROM spied'), 'live', 'bypassed: no trigger reads expired rows of others');
+
+$node->safe_psql('postgres', 'DELETE FROM parent');
+is($node->safe_psql('postgres', 'SET ttl.show_expired = on; SELECT count(*) FROM item'), '0', 'bypassed: a CASCADE leaves no orphan');
 
 # One that keeps plans
 load("$module,ttl");
