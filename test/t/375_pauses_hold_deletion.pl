@@ -55,6 +55,7 @@ like($err, qr/end of the pause must be in the future/, 'no pause in the past');
 like($err, qr/rows of "ttl\.paused" cannot be changed directly\n.*HINT:  Use ttl\.pause\(\) and ttl\.resume\(\)\./, 'not by hand');
 ($result, $out, $err) = $node->psql('app', 'SET ROLE head; SELECT ttl.resume()');
 like($err, qr/NOTICE:  deletion of expired rows is not held/, 'nothing to resume');
+unlike(slurp_file($node->logfile), qr/has resumed deletion/, '... and the log has nothing of it');
 
 # it holds one database, and says so
 $node->safe_psql('app', 'BEGIN; SELECT ttl.pause(); ROLLBACK');
