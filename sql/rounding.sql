@@ -323,6 +323,12 @@ COPY number (id) FROM STDIN;
 \.
 SELECT id, stamp(to_timestamp(at), '2 s') FROM number ORDER BY id;
 SELECT ttl.expired_count('number');
+-- not with more digits than the column has
+CREATE TABLE short (id int, at numeric(9), note text);
+SELECT ttl.create_container('short', 60, 'at', NULL, ts_unit => 'epoch');
+COPY short (id, at) FROM STDIN;
+1	\N
+\.
 -- As in an export of Cosmos DB: its own _ts, and TTLs in documents
 CREATE TABLE orders (id text PRIMARY KEY, doc jsonb NOT NULL, _ts bigint NOT NULL);
 INSERT INTO orders VALUES ('for ever', '{}', 1577836800), ('expired', '{"ttl": 3600}', 1577836800), ('live',
