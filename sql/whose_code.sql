@@ -512,7 +512,8 @@ CREATE FUNCTION to_kind(text) RETURNS kind LANGUAGE plpgsql AS $$BEGIN PERFORM w
 CREATE CAST (text AS kind) WITH FUNCTION to_kind(text) AS ASSIGNMENT;
 CREATE FUNCTION from_kind(kind) RETURNS text LANGUAGE plpgsql AS $$BEGIN PERFORM whose.whoami(); RETURN $1.v; END$$;
 CREATE CAST (kind AS text) WITH FUNCTION from_kind(kind) AS ASSIGNMENT;
--- functions by expressions: of a default, a CHECK, a generated column, indexes, domains, casts, a partition key
+-- functions by expressions: of a default, a CHECK, a generated column, indexes, domains, casts, a partition key; by
+-- an operator class
 ALTER TABLE moved ADD COLUMN of_kind kind;
 CREATE DOMAIN told AS text CHECK (said(VALUE));
 CREATE TABLE kept_default (id int, kind text, x text DEFAULT said('x'));
@@ -520,10 +521,17 @@ CREATE TABLE kept_check (id int, kind text CHECK (said(kind)));
 CREATE TABLE kept_generated (id int, kind text, x boolean GENERATED ALWAYS AS (said(kind)) STORED);
 CREATE TABLE kept_index (id int, kind text);
 CREATE INDEX ON kept_index (said(kind));
+CREATE FUNCTION hashed(text) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT whose.said($1)::int';
+RESET SESSION AUTHORIZATION;
+CREATE OPERATOR CLASS said_ops FOR TYPE text USING hash AS OPERATOR 1 =, FUNCTION 1 hashed(text);
+SET SESSION AUTHORIZATION regress_ttl_mallory;
+CREATE TABLE kept_opclass (id int, kind text);
+CREATE INDEX ON kept_opclass USING hash (kind said_ops);
 CREATE TABLE kept_partial (id int, kind text);
 CREATE INDEX ON kept_partial (id) WHERE said(kind);
 CREATE TABLE kept_domain (id int, kind told);
 CREATE TABLE kept_more (id int, kind text, x told DEFAULT NULL);
+CREATE TABLE kept_without (id int, kind text, x told);
 CREATE TABLE kept_cast (id int, kind kind);
 CREATE TABLE kept_converted (id int, of_kind text);
 CREATE TABLE kept_exclusion (id int, EXCLUDE (id WITH =));
