@@ -66,6 +66,7 @@ REGRESS = \
 	uninstall
 
 ISOLATION = \
+	archive_vs_insert \
 	archive_vs_policy \
 	archive_vs_reap \
 	attach \
