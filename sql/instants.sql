@@ -234,6 +234,28 @@ COPY key (id) FROM stdin;
 1
 \.
 DROP TRIGGER waits ON key;
+-- ... may still be referenced, as by an INSERT
+CREATE TRIGGER waits BEFORE INSERT ON reference FOR EACH ROW EXECUTE FUNCTION wait_in_trigger();
+SELECT set_config('instants.expiring', expiring()::text, false) <> '' AS set;
+COPY reference (id) FROM stdin;
+1
+\.
+DROP TRIGGER waits ON reference;
+-- ... and holds up the eviction of what it references
+CREATE TABLE holding (id int REFERENCES key);
+SELECT ttl.create_container('holding', 60);
+INSERT INTO key (id) VALUES (2);
+INSERT INTO holding (id, _ts) VALUES (2, clock_timestamp() - interval '58 s') RETURNING ttl.expires_at(holding) AS expiring \gset
+SELECT set_config('instants.expiring', :'expiring', false) <> '' AS set;
+SET session_replication_role = replica;
+UPDATE key SET _ts = '2020-01-01' WHERE id = 2;
+RESET session_replication_role;
+CREATE TRIGGER waits BEFORE INSERT ON key FOR EACH ROW EXECUTE FUNCTION wait_in_trigger();
+COPY key (id) FROM stdin;
+2
+\.
+DROP TRIGGER waits ON key;
+DROP TABLE holding;
 -- What has expired before it starts is, also where it is nested in one that started earlier
 CREATE FUNCTION copied() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE

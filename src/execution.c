@@ -414,6 +414,13 @@ ttl_execution_checks_deferred(const TtlExecution *outer)
 		(outer == NULL && !(checking.copies && checking.within == NULL));
 }
 
+/* True if a COPY FROM that has started does what happens now: it isn't an execution, but may run inside of one. */
+static bool
+is_copying(void)
+{
+	return checking.copies && checking.within == current && checking.clock != 0;
+}
+
 /*
  * The time by which expiry is evaluated now: the clock of the running execution or COPY FROM,
  * or outside of any (a procedure, a worker) that a statement starting now
@@ -422,12 +429,7 @@ ttl_execution_checks_deferred(const TtlExecution *outer)
 TimestampTz
 ttl_execution_reference_time(void)
 {
-	/*
-	 * COPY FROM isn't an execution, but a statement that a function may run
-	 * inside of one
-	 */
-	if (checking.copies && checking.within == current && checking.clock != 0 &&
-		!IsolationUsesXactSnapshot())
+	if (is_copying() && !IsolationUsesXactSnapshot())
 		return not_after_present(checking.clock);
 	return current != NULL ? not_after_present(current->clock) : get_clock(InvalidSnapshot);
 }
