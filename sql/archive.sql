@@ -406,7 +406,7 @@ SELECT id FROM shelf ORDER BY id;
 SELECT id FROM label ORDER BY id;
 SELECT count(*) FROM tag;
 
--- What the archive's rules make of a row counts: nothing, or a row of another table
+-- What the archive's rules make of a row counts: nothing, a notification, or a row of another table
 CREATE TABLE ruled (id int PRIMARY KEY);
 CREATE TABLE unused (id int);
 CREATE TABLE elsewhere (id int);
@@ -414,6 +414,9 @@ SELECT ttl.create_container('ruled', 60);
 SELECT ttl.alter_container('ruled', archive_to => 'unused');
 CREATE RULE r AS ON INSERT TO unused DO INSTEAD NOTHING;
 INSERT INTO ruled (id, _ts) VALUES (1, '2020-01-01');
+CALL ttl.reap('ruled');
+CREATE OR REPLACE RULE r AS ON INSERT TO unused DO INSTEAD NOTIFY unused;
+INSERT INTO ruled (id, _ts) VALUES (3, '2020-01-01');
 CALL ttl.reap('ruled');
 CREATE OR REPLACE RULE r AS ON INSERT TO unused DO INSTEAD INSERT INTO elsewhere VALUES (NEW.id);
 INSERT INTO ruled (id, _ts) VALUES (2, '2020-01-01');

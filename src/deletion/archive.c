@@ -183,14 +183,14 @@ match_columns(Relation rel, Relation archive, Archiving *archiving, Oid *types)
 
 /*
  * Errors (40001) if the INSERT is into another table, that has the archive's name by now.  A rule of the archive's
- * may have left nothing of it.
+ * may have left nothing of it, or a NOTIFY, which reads no table.
  */
 static void
 check_plan(const Archiving *archiving)
 {
 	const CachedPlanSource *source = linitial(SPI_plan_get_plan_sources(archiving->plan));
 
-	ttl_sql_check_table(source->query_list == NIL || list_member_oid(source->relationOids, archiving->archive),
+	ttl_sql_check_table(source->relationOids == NIL || list_member_oid(source->relationOids, archiving->archive),
 						archiving->archive);
 }
 
