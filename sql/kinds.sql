@@ -712,6 +712,9 @@ INSERT INTO sliced SELECT n, jsonb_build_object('a', repeat('x', n), 'ttl', 1234
     FROM generate_series(1680, 1760) n;
 INSERT INTO sliced SELECT 10000 + n, jsonb_build_object(repeat('k', n), 1, 'ttl', 123456789, 'long', repeat('y', 3000))
     FROM generate_series(1680, 1760) n;
+INSERT INTO sliced
+SELECT 30000 + n, (SELECT jsonb_object_agg('a' || chr(97 + k / 26) || chr(97 + k % 26), 1)
+    FROM generate_series(1, n) k) || jsonb_build_object('ttl', 123456789, 'long', repeat('y', 3000)) FROM generate_series(150, 220) n;
 ALTER TABLE sliced ALTER doc SET STORAGE EXTERNAL;
 INSERT INTO sliced SELECT 20000 + id, doc || '{"n": 1}' FROM sliced;
 SELECT count(*), count(DISTINCT ttl.expires_at(s) - _ts),
