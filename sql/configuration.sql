@@ -410,6 +410,8 @@ SELECT state('INSERT INTO ttl.container (relid) VALUES (''configuration.theirs''
 -- statistics and policies are for everybody to see
 SELECT count(*) > 0 AS sees_policies FROM ttl.containers;
 SELECT count(*) > 0 AS sees_statistics FROM ttl.stat_containers;
+-- and none of shards, which only Citus has
+SELECT container FROM ttl.stat_shards();
 RESET ROLE;
 SELECT ttl.drop_container('theirs');
 -- the owner and members of the role may do all; in a transaction, another role than the owner can't have rows deleted
