@@ -75,6 +75,9 @@ $worker = $node->pid_of('ttl reaper', 'uno');
 (undef, undef, $refused) = $node->psql('postgres', 'SET ROLE creator; CREATE DATABASE hers TEMPLATE uno');
 like($refused, qr/permission denied to copy database/, 'nor who may create some copies one that is no template');
 is($node->pid_of('ttl reaper', 'uno'), $worker, '... or has its worker go');
+(undef, undef, $refused) = $node->psql('postgres', 'SET ROLE creator; ALTER DATABASE uno RENAME TO hers');
+like($refused, qr/must be owner of database uno/, 'nor renames what belongs to another');
+is($node->pid_of('ttl reaper', 'uno'), $worker, '... or has its worker go');
 $node->works_at_once('DROP DATABASE uno');
 $node->processes_are('ttl reaper', 1, 'the worker of the copy stays', 'copy');
 $node->works_at_once('DROP DATABASE copy WITH (FORCE)');
@@ -167,7 +170,7 @@ $node->works_at_once("DROP DATABASE $_") for @databases;
 
 # Nothing went wrong on the way.
 is(join("\n",
-		grep { /(ERROR|WARNING|FATAL|PANIC):/ && !/is being accessed by other users|permission denied to (create|copy) database|"three" does not exist|rows of \d+ tables? do not expire any more|terminating (background worker|connection)/ }
+		grep { /(ERROR|WARNING|FATAL|PANIC):/ && !/is being accessed by other users|permission denied to (create|copy) database|must be owner of database uno|"three" does not exist|rows of \d+ tables? do not expire any more|terminating (background worker|connection)/ }
 		  split /\n/, slurp_file($node->logfile, $log)),
 	'', 'no error in the log');
 
