@@ -250,7 +250,7 @@ find_search(PlanState *top, Search *search)
 	return true;
 }
 
-/* Closes the table of the last row, if there is one; its lock is kept. */
+/* Closes the table of the last row, if there is one. */
 static void
 close_table(Search *search)
 {
@@ -278,7 +278,7 @@ next_row(Search *search)
 	if (search->rel == NULL || RelationGetRelid(search->rel) != relid)
 	{
 		close_table(search);
-		search->rel = table_open(relid, RowExclusiveLock);
+		search->rel = table_open(relid, NoLock);	/* the scan has locked it */
 		search->slot = table_slot_create(search->rel, NULL);
 	}
 	return (ItemPointer) DatumGetPointer(ExecGetJunkAttribute(slot, search->tid_attno, &isnull));
