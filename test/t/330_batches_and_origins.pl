@@ -81,6 +81,12 @@ is(deletes(), '100|0', 'CALL ttl.reap tags when asked to');
 $node->add_expired('o', 100);
 $node->safe_psql('postgres', q{BEGIN; CALL ttl.reap('o'); INSERT INTO o VALUES (101); DELETE FROM o WHERE id = 101; COMMIT});
 is(deletes(), '101|1', 'in a transaction block only what it has deleted');
+$node->safe_psql('postgres', q{CREATE TABLE untagged (id int); SELECT ttl.create_container('untagged', 3600)});
+$node->add_expired($_, 10) for qw(o untagged);
+is($node->safe_psql('postgres', q{CALL ttl.reap('o'); CALL ttl.reap('untagged'); SELECT pg_replication_origin_session_is_setup()}),
+	'f', 'the origin is given back ...');
+is($node->stored('untagged'), 0, '... for a container that does without');
+$node->safe_psql('postgres', q{SELECT count(*) FROM pg_logical_slot_get_changes('s', NULL, NULL)});
 is($node->safe_psql('postgres', q{SELECT string_agg(roname, ',') FROM pg_replication_origin}), 'ttl', 'the origin');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_origin_status WHERE external_id = 'ttl' AND remote_lsn <> '0/0'}), '0',
 	'keeps no track of progress');
