@@ -256,16 +256,14 @@ tuple_visible_to_all(TtlExpiryWalk *walk, const ItemPointerData *tid)
 static bool
 is_too_new(const TtlExpiryWalk *walk, HeapTupleHeader tuple)
 {
-	TransactionId xmin;
-
 	if (!TransactionIdIsValid(walk->next_xid))
 		return false;
 	if (tuple == NULL && TTS_IS_BUFFERTUPLE(walk->slot))
 		tuple = ((HeapTupleTableSlot *) walk->slot)->tuple->t_data;
 	if (tuple == NULL)
 		return false;			/* of another access method */
-	xmin = HeapTupleHeaderGetXmin(tuple);
-	return TransactionIdIsNormal(xmin) && TransactionIdFollowsOrEquals(xmin, walk->next_xid);
+	/* one that is frozen is before all others */
+	return TransactionIdFollowsOrEquals(HeapTupleHeaderGetXmin(tuple), walk->next_xid);
 }
 
 /*
